@@ -3,8 +3,9 @@
     python benchmarks/run.py auto_families
     PRESETS=h100-64-rail RANKS=64 KNOWN=0 python benchmarks/run.py auto_families
 
-Each row is one preset, collective and size: what `auto` takes, the fastest single family with the chunks that suit it,
-and by how much `auto` is slower (never, is the claim). The second table has the cases that were once far from the best
+Each row is one preset, collective and size: what `auto` takes (as `simulate` asks it, with the synthesized all-reduces
+where the fabric is irregular), the fastest single family with the chunks that suit it, and by how much `auto` is slower
+(never, is the claim). The second table has the cases that were once far from the best
 known: two sites, broadcast and reduce of a gibibyte, and a kibibyte on a star, each beside a schedule made by hand.
 """
 
@@ -21,10 +22,10 @@ from syncline.program import lower, place
 from syncline.program.levels import nest
 from syncline.schedule import FAMILIES, Kind, hierarchical, verify
 from syncline.schedule.schedule import Schedule
-from syncline.sim.candidates import AUTO_SKIPS, find, proved
+from syncline.sim.candidates import AUTO_SKIPS, find
 from syncline.sim.flow.estimate import estimate
 from syncline.sim.flow.routing import FlowNetwork
-from syncline.sim.sweep import Contest
+from syncline.sim.sweep import Contest, contest_of
 
 PRESETS = os.environ.get("PRESETS", "h100-64-rail,two-sites-wan,fat-tree-1024,old-10gbe,alps,gb200-nvl72-pod").split(
     ","
@@ -43,7 +44,7 @@ def rows(name: str) -> list[dict[str, Any]]:
     placed, network = place("auto", fabric, count), FlowNetwork(fabric)
     found = []
     for kind in KINDS:
-        auto = Contest.of(proved(fabric, kind, count, chunks=1, nested=nest(placed)), placed, network, chunks=0)
+        auto = contest_of("auto", kind, placed, network)
         alone = {}
         for family in FAMILIES:
             if family not in SKIPPED and family not in auto.wired:
@@ -94,7 +95,7 @@ def _beside(what: str, fabric: Fabric, kind: Kind, count: int, size: int, by_han
     from syncline.sim.reach import fabric_reach
 
     placed, network = place("auto", fabric, count), FlowNetwork(fabric)
-    auto = Contest.of(proved(fabric, kind, count, chunks=1, nested=nest(placed)), placed, network, chunks=0).best(size)
+    auto = contest_of("auto", kind, placed, network).best(size)
     schedule = by_hand if isinstance(by_hand, Schedule) else by_hand(Options(count, kind=kind)) if by_hand else None
     hand_s = estimate(lower(verify(schedule), placed), network, size).time_s if schedule else None
     bound = fabric_reach(fabric).bound_s(kind, placed.device, size)

@@ -16,7 +16,7 @@ import numpy as np
 
 from syncline.sim.step import default_constants
 from syncline.sim.step.calibrate import Observation, StepCalibration, calibrate
-from syncline.validate.training.observed import Observed, observe, predictions
+from syncline.validate.training.observed import ObservedRun, observe, predictions
 from syncline.validate.training.rows import read_rows
 from syncline.validate.training.systems import load_systems
 
@@ -25,9 +25,9 @@ FILES = ("training_throughput.csv", "training-more.csv", "training-2026.csv")
 Errors = list[tuple[float, float, float]]  # weight, calibrated, as it ships
 
 
-def sweeps(runs: Sequence[Observed]) -> list[list[Observed]]:
+def sweeps(runs: Sequence[ObservedRun]) -> list[list[ObservedRun]]:
     """Return the runs of one source, part and model together."""
-    groups: dict[tuple[str, str, str], list[Observed]] = defaultdict(list)
+    groups: dict[tuple[str, str, str], list[ObservedRun]] = defaultdict(list)
     for run in runs:
         if run.case is not None and not run.assumed:
             key = (run.run.source, run.described.machine.gpu.name, run.described.job.model.name)
@@ -35,7 +35,7 @@ def sweeps(runs: Sequence[Observed]) -> list[list[Observed]]:
     return [group for group in groups.values() if len(group) > 1]
 
 
-def scored(group: Sequence[Observed]) -> Errors:
+def scored(group: Sequence[ObservedRun]) -> Errors:
     """Return the errors of every run after every other was given."""
     measured = np.array([run.measured_s for run in group])
     shipped = predictions(group, default_constants()) / measured

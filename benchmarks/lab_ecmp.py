@@ -18,7 +18,7 @@ from syncline.lab import Profile
 from syncline.rehearse.stage import LabStage, open_lab
 from syncline.schedule.collective import Kind
 from syncline.sim.emulate.emulation import HostCosts, Script, predict, script_of
-from syncline.sim.emulate.host_fit import Point, fit
+from syncline.sim.emulate.host_fit import TimedOperation, fit
 
 CLUSTER = Path(__file__).resolve().parent.parent / "examples" / "lab-leaf-spine.yaml"
 SCALE = 0.2
@@ -36,7 +36,7 @@ def run() -> dict[str, Any]:
         for seed in SEEDS:
             with open_lab(str(CLUSTER), scale=SCALE, profile=Profile(hash_seed=seed)) as stage:
                 scripts, measured = _measured(stage)
-                costs = costs or fit([Point(*each) for each in zip(scripts, measured, strict=True)]).costs
+                costs = costs or fit([TimedOperation(*each) for each in zip(scripts, measured, strict=True)]).costs
                 busiest = _busiest(stage)
             for (algorithm, size), script, time_s in zip(_operations(), scripts, measured, strict=True):
                 predicted = predict(script, costs)

@@ -60,7 +60,9 @@ BROKEN = (
     "qos egress-scheduler default-global traffic-class 3 bw-percent 101",
     "qos egress-scheduler default-global traffic-class 3 mode wrr", "qos pfc default-global cable-length 0",
     "qos pfc default-global tx on", "qos congestion-control default-global traffic-class 3 probability 101",
-    "qos congestion-control default-global traffic-class 8 ecn enable",
+    "qos congestion-control default-global traffic-class 8 ecn enable", "qos pfc-watchdog polling-interval 99",
+    "qos pfc-watchdog robustness 0", "interface swp1 qos pfc-watchdog state on",
+    "interface swp1 qos pfc-watchdog enable",
 )  # fmt: skip
 
 

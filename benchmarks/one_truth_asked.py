@@ -11,8 +11,9 @@ twice as fast, no oversubscription, a faster WAN) no answer is slower by more th
 over all paths; where each takes one path by its hash (`ecmp`), a repaired link moves other flows too, and the luck of
 that is counted by itself (`slower_by_hash`). Of `nccl` it is asked of the fastest that NCCL could choose: its tuner
 goes by figures of its own, and where a better network moves it to a slower protocol that is counted as
-`slower_by_nccl_choice`. A plan is asked without its actions, which do not change it. `one_truth` does the same for
-`step` and its execution.
+`slower_by_nccl_choice`; and where the answer on the better network itself says that a port is slower than none (NCCL
+gives every channel the same share), that is counted as `slower_by_slow_port`. A plan is asked without its actions,
+which do not change it. `one_truth` does the same for `step` and its execution.
 """
 
 from __future__ import annotations
@@ -96,16 +97,23 @@ def by_hand_s(data: dict[str, Any], operation: str, size: int) -> float:
     return float(sent * size / (per_host * RATES_BPS[link]))
 
 
-def collective(fabric: Fabric, operation: str, algorithm: str, routing: str) -> list[tuple[float, float, float]] | None:
-    """Return time, bound and the fastest that could be chosen of each size; None where the question is refused."""
+def collective(
+    fabric: Fabric, operation: str, algorithm: str, routing: str
+) -> list[tuple[float, float, float, bool]] | None:
+    """Return time, bound, the fastest that could be chosen and whether a port is slower than none, of each size.
+
+    None where the question is refused.
+    """
     try:
         answer = syncline.simulate(fabric, operation, SIZES, algorithm=algorithm, routing=routing)
     except SynclineError as error:
         if isinstance(error, BelowBoundError) or "bug of" in str(error):
             raise
         return None
+    slow_port = any("is slower than none" in line for line in answer.how.get("assumed", ()))
     return [
-        (float(row["time_s"]), float(row["bound_s"]), float(row.get("fastest_s", row["time_s"]))) for row in answer.rows
+        (float(row["time_s"]), float(row["bound_s"]), float(row.get("fastest_s", row["time_s"])), slow_port)
+        for row in answer.rows
     ]
 
 
@@ -136,7 +144,8 @@ def one(seed: int) -> dict[str, Any] | None:
     operation = str(rng.choice(OPERATIONS))
     found: dict[str, Any] = {"seed": seed, "operation": operation, "better": chosen, "answers": 0, "compared": 0,
                              "below": [], "slower": [], "slower_by_hash": [],
-                             "slower_by_nccl_choice": [], "oracle_below_hand": []}  # fmt: skip
+                             "slower_by_slow_port": [], "slower_by_nccl_choice": [],
+                             "oracle_below_hand": []}  # fmt: skip
     family = str(rng.choice(FAMILIES))
     for algorithm, routing in (
         ("auto", "ecmp"),
@@ -147,7 +156,7 @@ def one(seed: int) -> dict[str, Any] | None:
     ):
         rows = collective(fabric, operation, algorithm, routing)
         twin = collective(other, operation, algorithm, routing) if other and rows else None
-        for at, (size, (time_s, bound_s, fastest_s)) in enumerate(zip(SIZES, rows or (), strict=False)):
+        for at, (size, (time_s, bound_s, fastest_s, _)) in enumerate(zip(SIZES, rows or (), strict=False)):
             hand_s, what = by_hand_s(data, operation, size), f"{algorithm} {operation} {size} {routing}"
             found["answers"] += 1
             if time_s < max(bound_s, hand_s) * (1 - 1e-9):
@@ -159,7 +168,7 @@ def one(seed: int) -> dict[str, Any] | None:
                 more, least = twin[at][0] / time_s - 1, twin[at][2] / fastest_s - 1
                 if more > SLOWER - 1:
                     chose = "slower_by_nccl_choice" if least <= SLOWER - 1 else "slower"
-                    kind = "slower_by_hash" if routing == "ecmp" else chose
+                    kind = "slower_by_hash" if routing == "ecmp" else "slower_by_slow_port" if twin[at][3] else chose
                     found[kind].append(f"{what}: {time_s:.4g} s, {more:+.1%} with {chosen}")
     if seed % 4 == 0:
         _plan(fabric, other, chosen, rng, found)
@@ -218,5 +227,6 @@ def run() -> dict[str, Any]:
         "slower_when_better": told("slower"),
         "slower_by_hash": told("slower_by_hash"),
         "slower_by_nccl_choice": told("slower_by_nccl_choice"),
+        "slower_by_slow_port": told("slower_by_slow_port"),
         "cpu_s": time.process_time() - began,
     }

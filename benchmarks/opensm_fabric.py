@@ -25,7 +25,7 @@ from typing import Any
 from syncline.fabric import load
 from syncline.fabric.formats.infiniband import parse_infiniband
 from syncline.install.installation import Installation, install
-from syncline.install.wiring import Wire
+from syncline.install.wiring import InstalledCable
 
 CLUSTER = {
     "name": "two-tier-16",
@@ -83,7 +83,7 @@ def prove(cluster: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def swept(built: Installation, wires: tuple[Wire, ...], gone: set[str] = frozenset()) -> dict[str, Any]:  # type: ignore[assignment]
+def swept(built: Installation, wires: tuple[InstalledCable, ...], gone: set[str] = frozenset()) -> dict[str, Any]:  # type: ignore[assignment]
     """Run opensm once on these cables and return what it said and did."""
     with tempfile.TemporaryDirectory() as text:
         folder = Path(text)
@@ -116,7 +116,7 @@ def swept(built: Installation, wires: tuple[Wire, ...], gone: set[str] = frozens
 class Net:
     """The cables as ibsim reads them: nodes with GUIDs, described as switches and adapters describe themselves."""
 
-    def __init__(self, wires: tuple[Wire, ...]) -> None:
+    def __init__(self, wires: tuple[InstalledCable, ...]) -> None:
         self.ends: dict[str, dict[int, tuple[str, int]]] = {}
         for wire in wires:
             for own, far in ((wire.a, wire.b), (wire.b, wire.a)):

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from syncline.validate.authors import Ranked, one_per_setting, rank_run, within
+from syncline.validate.authors import RankedRun, one_per_setting, rank_run, within
 from syncline.validate.training.observed import observe
 from syncline.validate.training.systems import load_systems
 from syncline.validate.training.validate import shipped_rows
@@ -19,7 +19,7 @@ def run() -> dict[str, Any]:
     started = time.process_time()
     runs, _ = observe(shipped_rows(), load_systems(None))
     rows = [row for row in (rank_run(one) for one in one_per_setting(runs)) if row is not None]
-    by_source: dict[str, list[Ranked]] = defaultdict(list)
+    by_source: dict[str, list[RankedRun]] = defaultdict(list)
     for row in rows:
         by_source[row.source].append(row)
     return {
@@ -34,7 +34,7 @@ def run() -> dict[str, Any]:
     }
 
 
-def _summary(rows: list[Ranked]) -> dict[str, Any]:
+def _summary(rows: list[RankedRun]) -> dict[str, Any]:
     return {
         "settings": len(rows),
         "median_rank": float(np.median([row.rank for row in rows])),

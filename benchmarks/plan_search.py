@@ -16,7 +16,7 @@ from syncline.describe.document import Document
 from syncline.fabric.build import build
 from syncline.fabric.load import parse_cluster
 from syncline.plan.answer import ask
-from syncline.plan.block import Block, PlanQuestion, possible, price
+from syncline.plan.block import PlanQuestion, RowBlock, possible, price
 from syncline.plan.decision import decision_of
 from syncline.plan.evaluate import evaluate
 from syncline.plan.named_job import named_job
@@ -45,7 +45,7 @@ def one_by_one(asked: PlanQuestion, axes: Axes) -> dict[str, Any]:
         mine = possible(rows_for(rows, chosen), chosen, asked.machine.domain)
         if not len(mine):
             continue
-        block = price(asked, [Block(chosen, mine)])
+        block = price(asked, [RowBlock(chosen, mine)])
         for i in dice.sample(range(len(block.kept)), min(10, len(block.kept))):
             started = time.process_time()
             alone = evaluate(asked, decision_of(chosen, block.rows, int(block.kept[i])))

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import syncline
-from syncline.preview.axes import Axes, axes_of
+from syncline.preview.axes import ScriptSplit, axes_of
 from syncline.workload.job import Job
 from syncline.workload.read_job import load_job
 from syncline.workload.shape import Shape
@@ -81,7 +81,7 @@ def _kept(name: str) -> dict[str, Any]:
     return {"captured" if (folder / "rank0.json").exists() else "keep": folder}
 
 
-def _seen(seen: Any, split: Axes) -> dict[str, float]:
+def _seen(seen: Any, split: ScriptSplit) -> dict[str, float]:
     """Return what a rank was seen to send by axis; activations cross groups of neighbours."""
     found: dict[str, float] = {}
     for use in seen.collectives:

@@ -23,7 +23,7 @@ from syncline.fabric import Fabric, load
 from syncline.lab import Lab
 from syncline.place.allocation import from_list
 from syncline.share.interleave import PHASES, SLACK, mean_slowdown, periods, steer
-from syncline.share.jobs_file import MeasuredStep
+from syncline.share.jobs_file import StatedStep
 from syncline.share.pattern import measured_pattern
 from syncline.share.together import Party, Slots
 from syncline.sim.flow.expand import Share
@@ -85,7 +85,7 @@ def party(case: Case) -> Party:
     rails = Rails.of(built, PAYLOAD, PAYLOAD, "static")
     patterns = tuple(
         measured_pattern(built, rails, from_list(built, ",".join(map(str, case.hosts(job)))),
-                         MeasuredStep.model_validate({"compute": f"{compute}s", "exchange": size}))
+                         StatedStep.model_validate({"compute": f"{compute}s", "exchange": size}))
         for job, (compute, size) in enumerate(zip(case.compute_s, case.exchange_bytes, strict=True))
     )  # fmt: skip
     return Party(rails, patterns, tuple(Share() for _ in patterns))

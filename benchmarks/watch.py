@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 @contextmanager
 def cables(num: int) -> Iterator[dict[str, Any]]:
     """Give so many real veth interfaces in a network namespace of their own, their far ends in a second one."""
-    from syncline.watch.sampler import Place
+    from syncline.watch.sampler import InterfacePlace
 
     held = [subprocess.Popen(["unshare", "-n", "sleep", "600"]) for _ in range(2)]
     try:
@@ -43,7 +43,7 @@ def cables(num: int) -> Iterator[dict[str, Any]]:
         asked = ["nsenter", "-t", near, "-n", "ip", "-j", "link"]
         told = json.loads(subprocess.run(asked, check=True, capture_output=True, text=True).stdout)
         numbers = {row["ifname"]: row["ifindex"] for row in told if row["ifname"].startswith("v")}
-        yield {name: Place(f"/proc/{near}/ns/net", number) for name, number in numbers.items()}
+        yield {name: InterfacePlace(f"/proc/{near}/ns/net", number) for name, number in numbers.items()}
     finally:
         for each in held:
             each.kill()
@@ -72,7 +72,7 @@ def on_cables(num: int = 8, rounds: int = 5) -> dict[str, Any]:
 
 def share_of_core(seconds: float, places: int, *, native: bool | None) -> dict[str, float]:
     """Return the processor time of sampling so many interfaces, and how late the samples came; None: only sleeping."""
-    from syncline.watch.sampler import BurstSampler, Place
+    from syncline.watch.sampler import BurstSampler, InterfacePlace
 
     if native is None:
         begun, cpu = time.monotonic(), time.process_time()
@@ -81,7 +81,7 @@ def share_of_core(seconds: float, places: int, *, native: bool | None) -> dict[s
             next_s += 1e-3
             time.sleep(max(0.0, next_s - time.monotonic()))
         return {"share": round((time.process_time() - cpu) / seconds, 4)}
-    sampler = BurstSampler({f"lo-{i}": Place(None, 1) for i in range(places)}, native=native)
+    sampler = BurstSampler({f"lo-{i}": InterfacePlace(None, 1) for i in range(places)}, native=native)
     sampler.take()
     cpu = time.process_time()
     time.sleep(seconds)

@@ -98,7 +98,7 @@ class Scene:
         return [step for step in found if start_s <= step.begin_s < end_s]
 
     def make_agent(self) -> Any:
-        from syncline.watch.agent import Options
+        from syncline.watch.agent import AgentOptions
         from syncline.watch.clock import Clock
         from syncline.watch.history import History
         from syncline.watch.prediction import Prediction
@@ -111,7 +111,7 @@ class Scene:
             num_gpus=NUM_RANKS * NUM_RAILS, usd_per_gpu_hour=USD_PER_GPU_HOUR,
         )  # fmt: skip
         spans = [SocketSpans(self.folder / "spans.sock", clock)]
-        options = Options("lab", burst_pattern=".*", prediction=planned)
+        options = AgentOptions("lab", burst_pattern=".*", prediction=planned)
         return self.view.agent(options, spans, clock=clock, history=History(self.folder / "watch.db"))
 
     def close(self) -> None:

@@ -29,3 +29,13 @@ def test_a_folder_fits_in_one_look() -> None:
     folders = {path.parent for path in ROOT.rglob("*.py")}
     crowded = {str(folder.relative_to(ROOT)): len(list(folder.glob("*.py"))) for folder in folders}
     assert not {name: count for name, count in crowded.items() if count > 25}
+
+
+def test_one_class_name_means_one_thing() -> None:
+    """A public class name stands once in src; a name with an underscore is its file's own."""
+    classes = re.compile(r"^class ([A-Z]\w*)", re.MULTILINE)
+    where: dict[str, list[str]] = {}
+    for path in sorted(ROOT.rglob("*.py")):
+        for name in classes.findall(path.read_text()):
+            where.setdefault(name, []).append(str(path.relative_to(ROOT)))
+    assert not {name: files for name, files in where.items() if len(files) > 1}

@@ -9,8 +9,8 @@ import sys
 import syncline
 
 PUBLIC = {
-    "Answer", "DescriptionError", "Fabric", "Finding", "Job", "PacketQuestion", "Plan", "Program", "Schedule",
-    "Severity", "Simulation", "StepPrediction", "SynclineError", "Timeline", "UsageError", "__version__", "advise",
+    "Answer", "DescriptionError", "Fabric", "Finding", "Job", "PacketQuestion",
+    "SynclineError", "Timeline", "UsageError", "__version__", "advise",
     "audit", "audit_matrix", "buffers", "calibrate_collective", "calibrate_step", "check_effect", "compare",
     "compare_algorithms", "cost", "design", "diagnose", "fabric_build", "inventory", "load", "load_job",
     "load_timeline", "place", "plan", "preview", "rehearse", "scenario", "serve", "share", "simulate", "slots",

@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from syncline.codec.names import scheme
-from syncline.program.overlap import Exchanged, How, Machine, Ring, Stages, Wire, Work, step_s
+from syncline.program.overlap import ExchangeCosts, How, RankLink, Ring, SharedMachine, StageCosts, Work, step_s
 from syncline.program.pieces import piece_bytes_on
 
 PAYLOAD = (9000 - 52) / (9000 + 14)
@@ -22,14 +22,18 @@ def predict(row: dict[str, Any], known: dict[str, Any], num_ranks: int) -> None:
     rate = row["rate_bps"] / 8 * PAYLOAD if row["rate_bps"] else 1e12
     codec, _, piece = (*row["method"].split("/"), "", "")[:3]
     device = row.get("device", "cpu").partition(":")[0]
-    machine = Machine(float(os.cpu_count() or 1), BYTE_S, MESSAGE_S, computes_apart=device != "cpu")
+    machine = SharedMachine(float(os.cpu_count() or 1), BYTE_S, MESSAGE_S, computes_apart=device != "cpu")
     if device != "cpu" and codec not in ("ddp", "compute"):
         # One interpreter a rank; all ranks are on one card, in turns unless MPS lets them share it.
         alone = not os.environ.get("CUDA_MPS_PIPE_DIRECTORY")
-        machine = Machine(float(num_ranks), 0.0, MESSAGE_S, computes_apart=True, take_turns=alone)
+        machine = SharedMachine(float(num_ranks), 0.0, MESSAGE_S, computes_apart=True, take_turns=alone)
     ranks = 1 if codec == "compute" else num_ranks
     row["predicted_s"] = step_s(
-        work, [_how(codec, piece, known, num_ranks, device)] * len(work.elements), ranks, Wire(rate, LATENCY_S), machine
+        work,
+        [_how(codec, piece, known, num_ranks, device)] * len(work.elements),
+        ranks,
+        RankLink(rate, LATENCY_S),
+        machine,
     )
     row["gap"] = row["predicted_s"] / row["median_s"] - 1
 
@@ -38,9 +42,9 @@ def _how(codec: str, piece: str, known: dict[str, Any], num_ranks: int, device: 
     if codec in ("ddp", "compute"):
         # The backend brings a bucket on a GPU to the host and back; a ring adds to all of it but the own part.
         return Ring(ADD_S + known.get("copy_s", 0.0) * num_ranks / max(1, num_ranks - 1))
-    measured = {int(size): Stages(*seconds) for size, *seconds in known["codecs"].get(codec, ())}
+    measured = {int(size): StageCosts(*seconds) for size, *seconds in known["codecs"].get(codec, ())}
     size = int(piece) << 20 if piece.isdigit() else piece_bytes_on(device)
-    return Exchanged(
+    return ExchangeCosts(
         codec, scheme(codec).wire_bytes, 0.0, 0.0, size, measured, known.get("post_s") or MESSAGE_S,
         on_device=device != "cpu",
     )  # fmt: skip

@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 
 from rig.gpt import Batches, Gpt
-from syncline.program.overlap import Stages
+from syncline.program.overlap import StageCosts
 from syncline.program.pieces import piece_bytes_on, piece_cuts
 from syncline.runtime.rehearsal import stage_times
 from syncline.torch import synchronize
@@ -43,7 +43,7 @@ def costs(task: dict[str, Any], text: torch.Tensor, device: torch.device) -> Non
         cuts = [piece_cuts(n, largest) for n in work["elements"]]
         pieces = sorted({high - low for cut in cuts for low, high in itertools.pairwise(cut)})
         if codec not in ("compute", "ddp") and "powersgd" not in codec and codec not in codecs:
-            found: list[Stages] = stage_times(codec, pieces, size, 2, device)
+            found: list[StageCosts] = stage_times(codec, pieces, size, 2, device)
             codecs[codec] = [[n, s.send_s, s.reduce_s, s.collect_s] for n, s in zip(pieces, found, strict=True)]
     known: dict[str, Any] = {"what": "costs", "work": work, "codecs": codecs}
     if device.type == "cuda":

@@ -23,7 +23,7 @@ from rig.gpt import Batches, corpus
 from rig.wire_costs import costs, made, wrap
 from syncline.codec.names import scheme
 from syncline.program.pieces import piece_cuts
-from syncline.runtime.sync.exchange import Place
+from syncline.runtime.sync.exchange import ExchangePlace
 from syncline.runtime.sync.native_exchange import NativeExchange
 from syncline.runtime.sync.step import Step
 from syncline.runtime.wire.native_wire import NativeWire
@@ -49,7 +49,7 @@ class Lanes:
         self._pieces = []
         cuts = piece_cuts(buffer.numel())
         for number, (low, high) in enumerate(itertools.pairwise(cuts)):
-            place = Place(number + 1, 1, 1, wire.rank, lambda shard: 0)
+            place = ExchangePlace(number + 1, 1, 1, wire.rank, lambda shard: 0)
             self._pieces.append(NativeExchange(buffer[low:high], None, scheme(codec), wire, place))
         self._number = 0
 

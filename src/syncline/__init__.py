@@ -22,9 +22,7 @@ from syncline.version import __version__
 if TYPE_CHECKING:
     from syncline.errors import DescriptionError, SynclineError, UsageError
     from syncline.fabric import Fabric, load
-    from syncline.finding import Finding, Severity
-    from syncline.plan.plan import Plan
-    from syncline.program import Program
+    from syncline.finding import Finding
     from syncline.questions.advise import advise, check_effect
     from syncline.questions.answer import Answer
     from syncline.questions.audit import audit, audit_matrix
@@ -42,15 +40,14 @@ if TYPE_CHECKING:
     from syncline.questions.scenario import scenario
     from syncline.questions.serve import serve
     from syncline.questions.share import share
-    from syncline.questions.simulate import Simulation, simulate
+    from syncline.questions.simulate import simulate
     from syncline.questions.simulated.buffers import buffers
     from syncline.questions.simulated.packets import PacketQuestion
     from syncline.questions.simulated.slots import slots
     from syncline.questions.simulated.traffic import traffic
-    from syncline.questions.step import StepPrediction, step
+    from syncline.questions.step import step
     from syncline.questions.validate import validate
     from syncline.questions.volumes import transfer, volumes
-    from syncline.schedule import Schedule
     from syncline.timeline import Timeline
     from syncline.timeline.export import load as load_timeline
     from syncline.workload.job import Job
@@ -59,9 +56,8 @@ if TYPE_CHECKING:
 #: Public name -> the module that holds it.
 _WHERE = {
     "Answer": "questions.answer", "DescriptionError": "errors", "Fabric": "fabric", "Finding": "finding",
-    "Job": "workload.job", "PacketQuestion": "questions.simulated.packets", "Plan": "plan.plan", "Program": "program",
-    "Schedule": "schedule", "Severity": "finding", "Simulation": "questions.simulate",
-    "StepPrediction": "questions.step", "SynclineError": "errors", "Timeline": "timeline", "UsageError": "errors",
+    "Job": "workload.job", "PacketQuestion": "questions.simulated.packets",
+    "SynclineError": "errors", "Timeline": "timeline", "UsageError": "errors",
     "advise": "questions.advise", "audit": "questions.audit", "audit_matrix": "questions.audit",
     "buffers": "questions.simulated.buffers",
     "calibrate_collective": "questions.calibrate", "calibrate_step": "questions.calibrate",
@@ -84,8 +80,8 @@ _ROOMS = frozenset(
 )
 
 __all__ = [
-    "Answer", "DescriptionError", "Fabric", "Finding", "Job", "PacketQuestion", "Plan", "Program", "Schedule",
-    "Severity", "Simulation", "StepPrediction", "SynclineError", "Timeline", "UsageError", "__version__", "advise",
+    "Answer", "DescriptionError", "Fabric", "Finding", "Job", "PacketQuestion",
+    "SynclineError", "Timeline", "UsageError", "__version__", "advise",
     "audit", "audit_matrix", "buffers", "calibrate_collective", "calibrate_step", "check_effect", "compare",
     "compare_algorithms", "cost", "design", "diagnose", "fabric_build", "inventory", "load", "load_job",
     "load_timeline", "place", "plan", "preview", "rehearse", "scenario", "serve", "share", "simulate", "slots",

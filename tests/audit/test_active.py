@@ -14,7 +14,7 @@ from syncline.audit.audit import audit, select
 from syncline.audit.rule import ACTIVE_RULES, CannotTell
 from syncline.errors import UsageError
 from syncline.finding import Severity
-from syncline.host.gpu import Gpu
+from syncline.host.gpu import HostGpu
 from syncline.host.host import Host
 from syncline.host.pci import PciDevice
 from syncline.host.root import Root
@@ -22,7 +22,7 @@ from syncline.host.tree import FolderTree
 
 H100 = PciDevice("0000:18:00.0", ("pci0000:18", "0000:18:00.0"), 0x10DE, 0x2330, "", 0x030200, 0, 32.0, 32.0, 16, 16,
                  "nvidia")  # fmt: skip
-GPUS = tuple(Gpu(i, replace(H100, address=f"0000:{18 + i}:00.0", numa=i // 4)) for i in range(8))
+GPUS = tuple(HostGpu(i, replace(H100, address=f"0000:{18 + i}:00.0", numa=i // 4)) for i in range(8))
 
 
 def load(*rows: dict[str, object]) -> gpu.GpuLoad:
@@ -232,7 +232,7 @@ def test_who_holds_amds_device_is_at_work(tmp_path: Path) -> None:
         (tmp_path / str(pid) / "comm").write_text(f"{name}\n")
         (tmp_path / str(pid) / "fd").mkdir()
         (tmp_path / str(pid) / "fd" / "3").symlink_to(device)
-    amd = Gpu(0, replace(H100, vendor=0x1002, device=0x74A1))
+    amd = HostGpu(0, replace(H100, vendor=0x1002, device=0x74A1))
     assert busy.gpu_processes(Host(Root.live(), {"gpus": ((amd,), {})}), tmp_path) == [(21, "python", "/dev/kfd")]
 
 

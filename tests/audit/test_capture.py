@@ -16,7 +16,7 @@ from syncline.audit.samples.plants import PLANTS
 from syncline.errors import FileError
 from syncline.host import privacy
 from syncline.host.root import Root
-from syncline.host.tree import Denied, MemoryTree
+from syncline.host.tree import DeniedFile, MemoryTree
 
 SECRETS = {
     "AWS_SECRET_ACCESS_KEY": "hunter2",
@@ -82,7 +82,7 @@ def test_names_are_captured_without_what_stands_beside_them(tmp_path: Path) -> N
 def test_what_could_not_be_read_is_unknown_again_later(tmp_path: Path) -> None:
     entries = dict(HOSTS["dgx-h100"]().tree().entries)
     path = next(p for p in entries if p.endswith("mlx5_4/ports/1/rate"))
-    entries[path] = Denied()
+    entries[path] = DeniedFile()
     capture(Root.of(MemoryTree(entries)), tmp_path / "h.tar.gz")
     report = audit(Root.captured(tmp_path / "h.tar.gz"))
     assert "sys/class/infiniband/mlx5_4/ports/1/rate" in json.dumps(dict(report.unreadable))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from syncline.audit.discover import describe, look
-from syncline.audit.samples import HOSTS, Draft
+from syncline.audit.samples import HOSTS, HostDraft
 from syncline.errors import DescriptionError, UsageError
 from syncline.fabric import Fabric, build, load, save
 from syncline.fabric.formats import export_text
@@ -19,7 +19,7 @@ from syncline.host.lldp import parse_lldp
 from syncline.host.root import Root
 
 
-def host(draft: Draft, name: str = "") -> Host:
+def host(draft: HostDraft, name: str = "") -> Host:
     if name:
         draft.host = name
         draft.put("proc/sys/kernel/hostname", name)

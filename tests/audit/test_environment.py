@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from syncline.audit.environment import Site, known_variables, lint, rule_ids
+from syncline.audit.environment import JobSite, known_variables, lint, rule_ids
 from syncline.fabric import load
 from syncline.finding import Severity
 
-IB = Site(network="infiniband", nvswitch=True, num_ranks=512, num_nics=16, rails=True, nccl=(2, 27))
-ROCE = Site(network="roce", nvswitch=True, num_ranks=64, num_nics=8, rails=False, nccl=(2, 27))
-EFA = Site(network="efa", nvswitch=True, num_ranks=64, num_nics=8, nccl=(2, 27))
+IB = JobSite(network="infiniband", nvswitch=True, num_ranks=512, num_nics=16, rails=True, nccl=(2, 27))
+ROCE = JobSite(network="roce", nvswitch=True, num_ranks=64, num_nics=8, rails=False, nccl=(2, 27))
+EFA = JobSite(network="efa", nvswitch=True, num_ranks=64, num_nics=8, nccl=(2, 27))
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ EFA = Site(network="efa", nvswitch=True, num_ranks=64, num_nics=8, nccl=(2, 27))
         ({"NCCL_IB_GIDINDEX": "3"}, None, "nccl.env.mistyped"),
     ],
 )
-def test_each_rule_finds_its_case_and_only_it(env: dict[str, str], site: Site | None, rule: str) -> None:
+def test_each_rule_finds_its_case_and_only_it(env: dict[str, str], site: JobSite | None, rule: str) -> None:
     found = lint(env, site)
     assert [finding.rule for finding in found] == [rule]
     assert found[0].fix and found[0].meaning and found[0].reference.startswith("https://")
@@ -64,7 +64,7 @@ GOOD = {
 
 
 @pytest.mark.parametrize("site", [None, IB, ROCE, EFA])
-def test_good_settings_are_left_in_peace(site: Site | None) -> None:
+def test_good_settings_are_left_in_peace(site: JobSite | None) -> None:
     assert lint(GOOD, site) == []
 
 
@@ -83,7 +83,7 @@ def test_the_cluster_sharpens_the_answer() -> None:
 
 
 def test_a_cluster_without_nccl_is_no_error() -> None:
-    assert Site.of(load("tpu-v4-pod")) == Site()
+    assert JobSite.of(load("tpu-v4-pod")) == JobSite()
 
 
 def test_worst_comes_first() -> None:

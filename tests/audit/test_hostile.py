@@ -18,7 +18,7 @@ from syncline.audit.samples import HOSTS
 from syncline.errors import FileError
 from syncline.finding import Severity
 from syncline.host.root import MAX_FILE_BYTES, Root
-from syncline.host.tree import Denied, Entry, Link, MemoryTree, open_tree
+from syncline.host.tree import DeniedFile, Entry, MemoryTree, SymbolicLink, open_tree
 
 DGX = HOSTS["dgx-h100"]().tree().entries
 
@@ -39,7 +39,7 @@ def test_nothing_at_all() -> None:
 
 
 def test_permission_denied_everywhere_is_told_and_never_fine() -> None:
-    entries: dict[str, Entry] = {p: e if isinstance(e, Link) else Denied() for p, e in DGX.items()}
+    entries: dict[str, Entry] = {p: e if isinstance(e, SymbolicLink) else DeniedFile() for p, e in DGX.items()}
     report = audit(Root.of(MemoryTree(entries)))
     accounted(entries)
     assert len(report.unreadable) > 300
@@ -52,7 +52,7 @@ def test_permission_denied_everywhere_is_told_and_never_fine() -> None:
 def test_one_denied_file_is_named_where_it_matters() -> None:
     entries = dict(DGX)
     path = next(p for p in entries if p.endswith("mlx5_4/ports/1/state"))
-    entries[path] = Denied()
+    entries[path] = DeniedFile()
     report = audit(Root.of(MemoryTree(entries)))
     (told,) = [f for f in report.findings if f.rule == "rdma.port.down"]
     assert told.severity is Severity.UNKNOWN
@@ -106,7 +106,7 @@ def test_binary_junk_in_every_second_file(seed: int) -> None:
 @given(
     st.dictionaries(
         st.sampled_from(sorted(DGX)),
-        st.one_of(st.binary(max_size=40), st.text(max_size=20).map(Link), st.just(Denied())),
+        st.one_of(st.binary(max_size=40), st.text(max_size=20).map(SymbolicLink), st.just(DeniedFile())),
     )
 )
 def test_any_change_of_any_files_is_survived(changes: dict[str, Entry]) -> None:

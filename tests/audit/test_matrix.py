@@ -15,7 +15,7 @@ from syncline.audit.matrix import compare
 from syncline.audit.paths import bad_paths
 from syncline.audit.probe import probe
 from syncline.audit.report import HostReport, from_json, read_reports
-from syncline.audit.samples import HOSTS, Draft
+from syncline.audit.samples import HOSTS, HostDraft
 from syncline.audit.samples.commands import getent
 from syncline.audit.samples.hosts import huge_pages
 from syncline.errors import DescriptionError, UsageError
@@ -76,7 +76,7 @@ def test_two_reports_of_one_host_are_refused() -> None:
 
 
 def test_real_facts_of_sample_hosts_differ_where_changed() -> None:
-    def other(draft: Draft) -> None:
+    def other(draft: HostDraft) -> None:
         draft.put("sys/class/infiniband/mlx5_0/fw_ver", "32.38.1002")
         draft.put("usr/lib/x86_64-linux-gnu/libnccl.so.2.23.5", "")
         draft.drop("usr/lib/x86_64-linux-gnu/libnccl.so.2.23.4")
@@ -95,7 +95,7 @@ def _moved(address: str, number: int) -> str:
     return ".".join((*parts[:2], str(int(parts[2]) + 10 * number), parts[3])) if parts[0] == "10" else address
 
 
-def another(sample: str, name: str, number: int) -> Draft:
+def another(sample: str, name: str, number: int) -> HostDraft:
     """Return one more host of a kind, with a name and addresses of its own."""
     draft = HOSTS[sample]()
     draft.host = name
@@ -108,7 +108,7 @@ def another(sample: str, name: str, number: int) -> Draft:
     return draft
 
 
-def audited(sample: str, changes: Mapping[str, Callable[[Draft], None]]) -> list[HostReport]:
+def audited(sample: str, changes: Mapping[str, Callable[[HostDraft], None]]) -> list[HostReport]:
     """Audit hosts of one kind, each with a change of its own."""
     made = []
     for number, (name, change) in enumerate(changes.items(), 21):
@@ -118,17 +118,17 @@ def audited(sample: str, changes: Mapping[str, Callable[[Draft], None]]) -> list
     return made
 
 
-def nothing(draft: Draft) -> None:
+def nothing(draft: HostDraft) -> None:
     """Change nothing."""
 
 
-def only_ipv6(draft: Draft) -> None:
+def only_ipv6(draft: HostDraft) -> None:
     for device in range(8):
         for at in (2, 3):
             draft.put(f"sys/class/infiniband/mlx5_{device}/ports/1/gids/{at}", f"fd00::{device + 1}:{at}")
 
 
-def version_one_at_three(draft: Draft) -> None:
+def version_one_at_three(draft: HostDraft) -> None:
     for device in range(8):
         draft.put(f"sys/class/infiniband/mlx5_{device}/ports/1/gid_attrs/types/3", "IB/RoCE v1")
 
@@ -143,10 +143,10 @@ def test_hosts_whose_addresses_are_of_another_family() -> None:
 
 
 def test_a_forced_index_that_means_another_family_on_one_host() -> None:
-    def forced(draft: Draft) -> None:
+    def forced(draft: HostDraft) -> None:
         draft.environment["NCCL_IB_GID_INDEX"] = "3"
 
-    def forced_and_odd(draft: Draft) -> None:
+    def forced_and_odd(draft: HostDraft) -> None:
         forced(draft)
         version_one_at_three(draft)
 
@@ -158,12 +158,12 @@ def test_a_forced_index_that_means_another_family_on_one_host() -> None:
 
 
 def test_trays_of_one_rack_share_clique_and_node_map_and_racks_do_not() -> None:
-    def rack_two(draft: Draft) -> None:
+    def rack_two(draft: HostDraft) -> None:
         for gpu in draft.smi.values():
             gpu |= {"Fabric/ClusterUUID": "11111111-2222-3333-4444-555555555555", "Fabric/CliqueId": "1"}
         draft.put("etc/nvidia-imex/nodes_config.cfg", "10.20.0.11\n10.21.0.12")
 
-    def odd(draft: Draft) -> None:
+    def odd(draft: HostDraft) -> None:
         for gpu in draft.smi.values():
             gpu["Fabric/CliqueId"] = "7"
         draft.put("etc/nvidia-imex/nodes_config.cfg", "10.20.0.11\n10.20.0.12")
@@ -175,7 +175,7 @@ def test_trays_of_one_rack_share_clique_and_node_map_and_racks_do_not() -> None:
 
 
 def test_plugins_and_huge_pages_are_compared() -> None:
-    def other(draft: Draft) -> None:
+    def other(draft: HostDraft) -> None:
         draft.put("opt/amazon/ofi-nccl/lib/libnccl-net-ofi.so", "")
         huge_pages(draft, 2048, 0, 512)
         huge_pages(draft, 2048, 1, 512)
@@ -184,7 +184,7 @@ def test_plugins_and_huge_pages_are_compared() -> None:
     assert found == {("cluster.nccl_plugins", "a, b"), ("cluster.huge_pages", "a, b")}
 
 
-def with_hosts(text: str) -> Callable[[Draft], None]:
+def with_hosts(text: str) -> Callable[[HostDraft], None]:
     return lambda draft: draft.put("etc/hosts", f"127.0.0.1 localhost\n{text}")
 
 
@@ -201,7 +201,7 @@ def test_one_host_that_takes_another_for_elsewhere_is_named() -> None:
 
 
 def test_a_host_that_nobody_finds_where_it_is_is_named_itself() -> None:
-    def moved(draft: Draft) -> None:
+    def moved(draft: HostDraft) -> None:
         with_hosts(ALL_NAMES)(draft)
         draft.interfaces["eth0"]["addr_info"][0]["local"] = "10.20.0.99"
 
@@ -212,8 +212,8 @@ def test_a_host_that_nobody_finds_where_it_is_is_named_itself() -> None:
 
 
 def test_a_name_that_is_missing_where_only_the_hosts_file_tells_names() -> None:
-    def alone(text: str) -> Callable[[Draft], None]:
-        def change(draft: Draft) -> None:
+    def alone(text: str) -> Callable[[HostDraft], None]:
+        def change(draft: HostDraft) -> None:
             with_hosts(text)(draft)
             draft.drop("etc/resolv.conf")
 
@@ -247,7 +247,7 @@ def test_two_hosts_with_one_address() -> None:
 
 
 def test_hosts_that_ask_other_servers_or_in_another_order() -> None:
-    def other(draft: Draft) -> None:
+    def other(draft: HostDraft) -> None:
         draft.put("etc/resolv.conf", "# by hand\nnameserver 9.9.9.9")
         draft.put("etc/nsswitch.conf", "hosts: dns files")
 

@@ -6,7 +6,7 @@ import pytest
 
 from syncline.audit.audit import audit
 from syncline.audit.checks.names import num_hosts
-from syncline.audit.samples import HOSTS, Draft
+from syncline.audit.samples import HOSTS, HostDraft
 from syncline.finding import Finding, Severity
 from syncline.host.host import Host
 from syncline.host.lookup import read_lookup
@@ -14,11 +14,11 @@ from syncline.host.root import Root
 from syncline.host.tree import Entry, MemoryTree
 
 
-def found(draft: Draft, rule: str) -> list[Finding]:
+def found(draft: HostDraft, rule: str) -> list[Finding]:
     return list(audit(Root.of(draft.tree()), only=[rule]).findings)
 
 
-def on_loopback(**environment: str) -> Draft:
+def on_loopback(**environment: str) -> HostDraft:
     draft = HOSTS["plain-vm"]()
     draft.put("etc/hosts", "127.0.0.1 localhost vm-01")
     draft.commands["getent-hosts"] = "127.0.0.1       STREAM vm-01\n"

@@ -10,15 +10,15 @@ import pytest
 from syncline.audit.audit import audit
 from syncline.audit.report import HostReport
 from syncline.audit.rule import RULES
-from syncline.audit.samples import HOSTS, Draft
+from syncline.audit.samples import HOSTS, HostDraft
 from syncline.audit.samples.plants import PLANTS, Plant
 from syncline.finding import Severity
 from syncline.host.root import Root
 
-DRAFTS: dict[str, Draft] = {name: make() for name, make in HOSTS.items()}
+DRAFTS: dict[str, HostDraft] = {name: make() for name, make in HOSTS.items()}
 
 
-def found_on(draft: Draft, plant: Plant | None = None) -> HostReport:
+def found_on(draft: HostDraft, plant: Plant | None = None) -> HostReport:
     return audit(Root.of(draft.tree(), draft.host), plant.expect if plant else None)
 
 

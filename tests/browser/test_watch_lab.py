@@ -14,7 +14,7 @@ from tests.lab.traffic import Transfer
 from syncline.errors import LabError, WatchError
 from syncline.fabric import load
 from syncline.lab import Lab
-from syncline.watch.agent import Agent, Options
+from syncline.watch.agent import Agent, AgentOptions
 from syncline.watch.serve.access import Access
 from syncline.watch.serve.server import Feed, Server, make_app
 from syncline.watch.sources.netdev import NetdevSource
@@ -51,7 +51,7 @@ def agent(lab: Lab) -> Iterator[Agent]:
         source = NetdevSource(SourceTree(), pattern=r"eth\d+", netns=place, prefix=host)
     except WatchError as error:
         pytest.skip(f"the lab's namespaces cannot be read: {error}")
-    made = Agent(Options("lab", TICK_S, burst_pattern=".*"), [source])
+    made = Agent(AgentOptions("lab", TICK_S, burst_pattern=".*"), [source])
     stop = threading.Event()
     looking = threading.Thread(target=made.run, args=(stop,))
     looking.start()

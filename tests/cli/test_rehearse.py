@@ -8,7 +8,7 @@ import pytest
 
 from syncline.cli.shell.app import run
 from syncline.fabric import load
-from syncline.rehearse.calibrate import Calibrated, costs_of, write_calibrated
+from syncline.rehearse.calibrate import HostCalibration, costs_of, write_calibrated
 from syncline.sim.emulate.emulation import HostCosts
 from syncline.sim.emulate.host_fit import Fit
 
@@ -40,7 +40,7 @@ def test_a_calibrated_cluster_file_remembers_its_costs_and_their_error(tmp_path:
     spec = load(FLAT).spec
     fitted = Fit(HostCosts(3.21e-4, 1.5e-5, 1.36e-9, 4e-3, 0.985), np.array([0.01, -0.03, 0.02]))
     path = tmp_path / "calibrated.yaml"
-    write_calibrated(spec, Calibrated(fitted, (), 4), "a lab, 1MiB", path)
+    write_calibrated(spec, HostCalibration(fitted, (), 4), "a lab, 1MiB", path)
     again = load(path)
     assert costs_of(again.spec) == fitted.costs
     assert again.spec.calibration is not None

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from syncline.diagnose.causes import RankedFinding, arrange
-from syncline.diagnose.context import Context
+from syncline.diagnose.context import LineContext
 from syncline.diagnose.tally import Evidence
 from syncline.finding import Finding, Severity
 
 
 def found(rule: str, time_s: float | None, explains: frozenset[str] = frozenset()) -> RankedFinding:
     finding = Finding(rule, Severity.WARNING, "host-0", "seen", "not seen")
-    return RankedFinding(finding, Evidence("a.log", 1, "text", Context(time_s=time_s), 0), explains)
+    return RankedFinding(finding, Evidence("a.log", 1, "text", LineContext(time_s=time_s), 0), explains)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from syncline.errors import FabricError
-from syncline.fabric import ClusterSpec, Fabric, Kind, Tier, build
+from syncline.fabric import ClusterSpec, DeviceKind, Fabric, Tier, build
 from syncline.fabric.inventory import inventory, oversubscription
 
 
@@ -100,7 +100,7 @@ def test_rail_only_has_fewer_switches() -> None:
 
 def access(fabric: Fabric) -> np.ndarray:
     links = fabric.links
-    return np.flatnonzero((links.tier == Tier.ACCESS) & (fabric.devices.kind[links.src] == Kind.NIC))
+    return np.flatnonzero((links.tier == Tier.ACCESS) & (fabric.devices.kind[links.src] == DeviceKind.NIC))
 
 
 @pytest.mark.parametrize("topology", ["leaf-spine", "rail-optimized", "rail-only", "fat-tree", "dragonfly"])
@@ -233,7 +233,7 @@ def test_nvl72_domains_are_crossbars_and_racks() -> None:
     assert dict(counted.nvlink_domains) == {16: 1, 72: 2}  # the last of three is not full
     assert (fabric.facts["nvlink_domains"], counted.num_gpus) == (3, 160)
     assert fabric.rack_of_host.tolist() == [0] * 18 + [1] * 18 + [2] * 4
-    assert fabric.device_name(int(np.flatnonzero(fabric.devices.kind == Kind.NVSWITCH)[0])) == "nvl-00/nvswitch"
+    assert fabric.device_name(int(np.flatnonzero(fabric.devices.kind == DeviceKind.NVSWITCH)[0])) == "nvl-00/nvswitch"
 
 
 def test_racks_of_domains_and_leaves_and_sites_are_apart() -> None:

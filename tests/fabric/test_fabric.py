@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from syncline.errors import FabricError
-from syncline.fabric import ClusterSpec, Fabric, Kind, Tier, build, load
+from syncline.fabric import ClusterSpec, DeviceKind, Fabric, Tier, build, load
 from syncline.fabric.catalog import load_catalog
 from syncline.fabric.check import components
 
@@ -65,7 +65,7 @@ def test_hosts_of_a_rack_share_their_leaves(any_cluster: Any_, data: st.DataObje
         return
     fabric = make(description)
     links, racks = fabric.links, fabric.rack_of_host
-    access = (links.tier == Tier.ACCESS) & (fabric.devices.kind[links.src] == Kind.NIC)
+    access = (links.tier == Tier.ACCESS) & (fabric.devices.kind[links.src] == DeviceKind.NIC)
     leaves: dict[int, set[int]] = {host: set() for host in range(fabric.num_hosts)}
     for src, dst in zip(links.src[access].tolist(), links.dst[access].tolist(), strict=True):
         leaves[int(fabric.devices.host[src])].add(dst)

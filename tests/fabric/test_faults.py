@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from syncline.errors import FabricError, RouteError
-from syncline.fabric import ClusterSpec, Fabric, Kind, Tier, build
+from syncline.fabric import ClusterSpec, DeviceKind, Fabric, Tier, build
 from syncline.fabric.inventory import inventory
 from syncline.fabric.route import Routes
 
@@ -126,5 +126,5 @@ def test_faults_that_name_nothing(fault: dict[str, Any], message: str) -> None:
 
 def test_the_switch_of_a_host_can_fail_too() -> None:
     fabric = make({"device": "host-00/nvswitch-0"})
-    assert fabric.devices.kind[fabric.device("host-00/nvswitch-0")] == Kind.NVSWITCH
+    assert fabric.devices.kind[fabric.device("host-00/nvswitch-0")] == DeviceKind.NVSWITCH
     assert (~fabric.links.up).sum() == 16

@@ -10,9 +10,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from syncline.fabric import ClusterSpec, Fabric, Kind, Tier, build, load
+from syncline.fabric import ClusterSpec, DeviceKind, Fabric, Tier, build, load
 from syncline.fabric.bisection import _flow
-from syncline.fabric.fold import Cells, fold
+from syncline.fabric.fold import CellMap, fold
 
 Any_ = st.SearchStrategy[dict[str, Any]]
 
@@ -72,7 +72,7 @@ def test_regular_fabrics_flow_the_same_folded(any_cluster: Any_, data: st.DataOb
     assert _flow(fabric, fabric.nics, half) == slow_flow(fabric, half)
 
 
-def check_equitable(fabric: Fabric, cells: Cells, mask: np.ndarray) -> None:
+def check_equitable(fabric: Fabric, cells: CellMap, mask: np.ndarray) -> None:
     """Two devices of one cell have the same links, by rate and tier, to and from every cell."""
     links, cell = fabric.links, cells.cell
     views: dict[int, Counter[tuple[Any, ...]]] = {d: Counter() for d in np.flatnonzero(cell >= 0).tolist()}
@@ -112,4 +112,4 @@ def test_a_large_regular_fabric_folds_to_a_few_cells() -> None:
     check_equitable(fabric, cells, fabric.links.up)
     assert len(cells.size) < 40 < len(fabric.devices)
     assert cells.size[cells.cell[fabric.gpus[0]]] > 100
-    assert fabric.devices.kind[fabric.gpus[0]] == Kind.GPU
+    assert fabric.devices.kind[fabric.gpus[0]] == DeviceKind.GPU

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from syncline.errors import FabricError
-from syncline.fabric import ClusterSpec, Fabric, Kind, Tier, build
+from syncline.fabric import ClusterSpec, DeviceKind, Fabric, Tier, build
 from syncline.fabric.catalog import HostModel, load_catalog
 from syncline.fabric.host import CUBE_MESH
 from syncline.fabric.inside import Inside
@@ -30,7 +30,7 @@ def test_every_host_of_the_catalogue_can_be_built(model: HostModel) -> None:
     fabric = make(model=model.name)
     kinds = fabric.devices.kind
     assert (fabric.num_gpus, len(fabric.nics)) == (model.num_gpus, model.num_nics)
-    assert (kinds == Kind.CPU).sum() == model.num_sockets
+    assert (kinds == DeviceKind.CPU).sum() == model.num_sockets
     inside = Inside(fabric)
     for gpu in fabric.gpus.tolist():
         if len(fabric.nics):
@@ -88,7 +88,7 @@ def test_ways_inside_a_host_are_the_shortest(data: st.DataObject) -> None:
         return
     assert (links.src[path[0]], links.dst[path[-1]]) == (a, b)
     assert (links.dst[path[:-1]] == links.src[path[1:]]).all()
-    both_gpus = fabric.devices.kind[a] == fabric.devices.kind[b] == Kind.GPU
+    both_gpus = fabric.devices.kind[a] == fabric.devices.kind[b] == DeviceKind.GPU
     pcie = nx.DiGraph(
         (int(links.src[i]), int(links.dst[i])) for i in range(len(links)) if links.tier[i] != Tier.SCALE_UP
     )

@@ -14,7 +14,7 @@ from syncline.fabric.bill import bill
 from syncline.fabric.bisection import bisection
 from syncline.fabric.build import build
 from syncline.fabric.check import components
-from syncline.fabric.fabric import Fabric, Kind, Tier
+from syncline.fabric.fabric import DeviceKind, Fabric, Tier
 from syncline.fabric.inventory import level_name, oversubscription
 from syncline.fabric.load import load, presets
 from syncline.fabric.spec import ClusterSpec
@@ -109,7 +109,7 @@ def preset(name: str) -> Fabric:
 
 
 def by_tier(fabric: Fabric) -> dict[str, int]:
-    levels = Counter(fabric.devices.level[fabric.devices.kind == Kind.SWITCH].tolist())
+    levels = Counter(fabric.devices.level[fabric.devices.kind == DeviceKind.SWITCH].tolist())
     topology = fabric.spec.network.topology if fabric.spec.network else ""
     return {level_name(topology, level) or "border": count for level, count in sorted(levels.items())}
 
@@ -204,14 +204,14 @@ def test_rail_groups_of_the_a100_superpod() -> None:
 
 def test_optical_switches_and_cubes_of_the_tpu_pods() -> None:
     v4, v5p = preset("tpu-v4-pod"), preset("tpu-v5p-pod")
-    assert int((v4.devices.kind == Kind.OCS).sum()) == 48  # arXiv 2304.01433
+    assert int((v4.devices.kind == DeviceKind.OCS).sum()) == 48  # arXiv 2304.01433
     assert v4.facts["torus_shape"] == "16x16x16"
     assert v5p.facts["torus_shape"] == "16x20x28"
     assert len(np.unique(v4.rack_of_host)) == 64 and len(np.unique(v5p.rack_of_host)) == 140
     # Six links a chip, and no crossbar over the torus.
     out = np.bincount(v4.links.src[v4.links.tier == Tier.SCALE_UP], minlength=len(v4.devices))
     assert set(out[v4.gpus].tolist()) == {6}
-    assert not (v4.devices.kind == Kind.NVSWITCH).any()
+    assert not (v4.devices.kind == DeviceKind.NVSWITCH).any()
 
 
 def test_optical_links_of_a_tpu_v4_cube() -> None:
@@ -226,7 +226,7 @@ def test_optical_links_of_a_tpu_v4_cube() -> None:
 def test_nvlink_domains_of_the_nvl72_pods() -> None:
     for name in ("gb200-nvl72-pod", "gb300-nvl72-pod"):
         fabric = preset(name)
-        crossbars = np.flatnonzero(fabric.devices.kind == Kind.NVSWITCH)
+        crossbars = np.flatnonzero(fabric.devices.kind == DeviceKind.NVSWITCH)
         joined = np.bincount(fabric.links.src[fabric.links.tier == Tier.SCALE_UP], minlength=len(fabric.devices))
         assert joined[crossbars].tolist() == [72] * 8
 
@@ -234,7 +234,7 @@ def test_nvlink_domains_of_the_nvl72_pods() -> None:
 def test_hosts_of_a_cray_chassis_have_a_switch_for_each_nic() -> None:
     for name, nics in (("alps", 4), ("frontier", 4), ("polaris", 2)):
         fabric = preset(name)
-        access = (fabric.links.tier == Tier.ACCESS) & (fabric.devices.kind[fabric.links.src] == Kind.NIC)
+        access = (fabric.links.tier == Tier.ACCESS) & (fabric.devices.kind[fabric.links.src] == DeviceKind.NIC)
         first = fabric.links.dst[access][: 2 * nics].tolist()
         assert len(set(first[:nics])) == nics and first[:nics] == first[nics:]
 
@@ -255,7 +255,7 @@ def test_the_table_of_the_guide_is_true() -> None:
 def table_row(fabric: Fabric) -> str:
     """Return a preset's row of docs/guides/presets.md."""
     counts = [f"{count:,} {tier}" for tier, count in by_tier(fabric).items()]
-    optical = int((fabric.devices.kind == Kind.OCS).sum())
+    optical = int((fabric.devices.kind == DeviceKind.OCS).sum())
     counts += [f"{optical} optical"] if optical else []
     ratios = ", ".join(f"{tier} {ratio:.3g}:1" for tier, ratio in oversubscription(fabric).items())
     return (

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from syncline.errors import RouteError
-from syncline.fabric import ClusterSpec, Fabric, Kind, Tier, build, load
+from syncline.fabric import ClusterSpec, DeviceKind, Fabric, Tier, build, load
 from syncline.fabric.distance import GLOBAL_HOPS, chips_forward, forwards
 from syncline.fabric.route import Routes
 
@@ -27,7 +27,7 @@ def network_graph(fabric: Fabric) -> nx.MultiDiGraph:
     """Return what forwards, its links weighted as the router weighs them, and the NICs at its edge."""
     links, mask = fabric.links, forwards(fabric)
     graph: nx.MultiDiGraph = nx.MultiDiGraph()
-    edge = mask | (fabric.devices.kind == Kind.NIC)
+    edge = mask | (fabric.devices.kind == DeviceKind.NIC)
     usable = links.up & ((links.tier >= Tier.ACCESS) | ((links.tier == Tier.SCALE_UP) & chips_forward(fabric)))
     for link in np.flatnonzero(usable & edge[links.src] & edge[links.dst]).tolist():
         weight = GLOBAL_HOPS if links.tier[link] == Tier.GROUP_GLOBAL else 1
@@ -194,7 +194,7 @@ def test_valiant_passes_another_group(seed: int, groups: int, data: st.DataObjec
     fabric = make({"hosts": 6 * groups, "host": host, "network": network})
     src, dst = data.draw(st.permutations(range(6 * groups)))[:2]
     path = Routes(fabric).path(fabric.gpu(src), fabric.gpu(dst), seed=seed, policy="valiant")
-    switches = [d for d in fabric.links.dst[path].tolist() if fabric.devices.kind[d] == Kind.SWITCH]
+    switches = [d for d in fabric.links.dst[path].tolist() if fabric.devices.kind[d] == DeviceKind.SWITCH]
     group = fabric.devices.group[switches].tolist()
     assert (fabric.links.dst[path[:-1]] == fabric.links.src[path[1:]]).all()
     assert set(group) - {group[0], group[-1]}

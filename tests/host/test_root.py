@@ -16,7 +16,7 @@ from syncline.host.host import Host, interface_matches, version
 from syncline.host.pci import ConfigSpace, PciTree, read_pci
 from syncline.host.rdma import active_mtu_bytes
 from syncline.host.root import Root
-from syncline.host.tree import Denied, Entry, Link, MemoryTree
+from syncline.host.tree import DeniedFile, Entry, MemoryTree, SymbolicLink
 
 
 def root(**entries: Entry) -> Root:
@@ -24,7 +24,7 @@ def root(**entries: Entry) -> Root:
 
 
 def test_absent_denied_no_value_and_junk() -> None:
-    tree = root(a=b"12\n", b=Denied(), c=Denied(errno.EINVAL), d=b"\xff\xfe", e=b"0x10")
+    tree = root(a=b"12\n", b=DeniedFile(), c=DeniedFile(errno.EINVAL), d=b"\xff\xfe", e=b"0x10")
     with tree.noting() as met:
         assert (tree.number("a"), tree.number("e")) == (12, 16)
         assert [tree.number(name) for name in "bcdx"] == [None] * 4
@@ -36,7 +36,11 @@ def test_absent_denied_no_value_and_junk() -> None:
 
 def test_links_stay_inside() -> None:
     tree = root(
-        x__up=Link("../../../../x/file"), x__file=b"1", x__abs=Link("/x/file"), x__dir=Link("."), loop=Link("loop")
+        x__up=SymbolicLink("../../../../x/file"),
+        x__file=b"1",
+        x__abs=SymbolicLink("/x/file"),
+        x__dir=SymbolicLink("."),
+        loop=SymbolicLink("loop"),
     )
     assert [tree.text(path) for path in ("x/up", "x/abs", "x/dir/dir/file", "loop", "loop/x")] == [
         "1",
@@ -49,7 +53,7 @@ def test_links_stay_inside() -> None:
 
 
 def test_a_fact_tells_its_problems_to_every_rule_that_uses_it() -> None:
-    host = Host(root(proc__sys__kernel__hostname=Denied(), etc__hostname=b"h\n"))
+    host = Host(root(proc__sys__kernel__hostname=DeniedFile(), etc__hostname=b"h\n"))
     for _ in range(2):
         with host.root.noting() as met:
             assert host.name == "h"

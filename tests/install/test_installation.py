@@ -19,7 +19,7 @@ from syncline.fabric import Fabric, load
 from syncline.host.lldp import parse_lldp
 from syncline.install.installation import Installation, install
 from syncline.install.qos import headroom, quanta
-from syncline.install.rack import Room
+from syncline.install.room import Room
 
 CLUSTER = {
     "name": "two-tier-16",
@@ -66,7 +66,7 @@ def test_a_cage_broken_out_holds_ports_of_one_rate() -> None:
 
 
 def test_racks_keep_their_limits_and_leaves_stand_with_their_hosts(sonic: Installation) -> None:
-    assert sorted(place.body.name for rack in sonic.floor.racks for place in rack.places) == sorted(
+    assert sorted(place.name for rack in sonic.floor.racks for place in rack.places) == sorted(
         (*sonic.fabric.host_names, *sonic.wiring.switch_names)
     )
     for rack in sonic.floor.racks:
@@ -297,7 +297,7 @@ def test_sonic_files_keep_the_rules_of_its_yang_models(sonic: Installation) -> N
         assert set(tables["CABLE_LENGTH"]["AZURE"]) == set(tables["PORT"])
 
 
-# Forms of `nv set` as the NVUE command list has them (CumulusNetworks/docs, Cumulus Linux 5.4 to 5.14);
+# Forms of `nv set` as the NVUE command list has them (CumulusNetworks/docs, Cumulus Linux 5.6 to 5.14);
 # benchmarks/nvue_list.py asks a list as the switch prints it.
 _NVUE = (
     r"system hostname \S+", r"system forwarding hash-seed \d+",
@@ -315,6 +315,7 @@ _NVUE = (
     r"qos egress-queue-mapping default-global switch-priority \d traffic-class \d",
     r"qos egress-scheduler default-global traffic-class \d (mode (dwrr|strict)|bw-percent \d+)",
     r"qos pfc default-global (switch-priority \d|tx enable|rx enable|cable-length \d+)",
+    r"qos pfc-watchdog (polling-interval|robustness) \d+", r"interface \S+ qos pfc-watchdog state enable",
     r"qos congestion-control default-global traffic-class \d "
     r"(ecn enable|red disable|min-threshold \d+|max-threshold \d+|probability \d+)",
 )  # fmt: skip
@@ -328,6 +329,7 @@ def test_nvue_commands_have_the_forms_of_the_reference_and_say_why(fabric: Fabri
         strange = [line for line in commands if not any(re.fullmatch(form, line) for form in _NVUE)]
         assert strange == []
         assert sum(line.startswith("#") for line in lines) > 20
+        assert sum("pfc-watchdog state enable" in line for line in lines) == len(view.ports)
 
 
 #: What the same list says of numbers: after these words, from and to.
@@ -335,6 +337,7 @@ _NVUE_RANGES = {
     "link mtu": (552, 9216), "hash-seed": (0, 2**32 - 1), "autonomous-system": (1, 2**32 - 1), "keepalive": (1, 65535),
     " hold": (3, 65535), "multipaths ebgp": (1, 128), " dscp": (0, 63), "switch-priority": (0, 7),
     "traffic-class": (0, 7), "bw-percent": (1, 100), "cable-length": (1, 100_000), "probability": (1, 100),
+    "polling-interval": (100, 5000), "robustness": (1, 1000),
 }  # fmt: skip
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from syncline.fabric import Fabric, load
-from syncline.place.allocation import Allocation, Granted, allocation, from_list
+from syncline.place.allocation import Allocation, GrantedHost, allocation, from_list
 from syncline.place.judge import Judge
 from syncline.place.remap import remap
 from syncline.place.search import enumerated, search
@@ -80,7 +80,7 @@ def test_the_launchers_order_of_axes_is_kept(fabric: Fabric) -> None:
 
 
 def test_parts_of_hosts_are_units_of_their_common_size(fabric: Fabric) -> None:
-    given: Allocation = allocation(fabric, [Granted("host-00", (0, 1, 2, 3)), Granted("host-01")], "test")
+    given: Allocation = allocation(fabric, [GrantedHost("host-00", (0, 1, 2, 3)), GrantedHost("host-01")], "test")
     judge = Judge(fabric, given, load_job({"model": "llama3-8b", "batch": {"global": 12}, "parallel": {"tp": 4}}))
     assert judge.seats.num_units == 3
     assert judge.seats.size == 4
@@ -115,7 +115,7 @@ def test_gpus_inside_hosts_stand_in_the_order_of_rails() -> None:
     host = {"gpu": "L40S", "gpus": 8, "nics": 8, "nic": "cx6", "link": "100GbE"}
     fabric = load({"hosts": 4, "host": host, "network": {"topology": "rail-only", "link": "100GbE"}})
     parts = [(0, 1, 2, 3), (1, 2, 3, 4), (0, 1, 2, 3), (1, 2, 3, 4)]
-    given = allocation(fabric, [Granted(n, g) for n, g in zip(fabric.host_names, parts, strict=True)], "test")
+    given = allocation(fabric, [GrantedHost(n, g) for n, g in zip(fabric.host_names, parts, strict=True)], "test")
     small = {"model": "llama3-8b", "batch": {"global": 4, "sequence": 1024}, "parallel": {"tp": 2, "pp": 2}}
     judge = Judge(fabric, given, load_job(small))
     aligned = rail_aligned(judge.seats)

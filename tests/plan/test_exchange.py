@@ -11,7 +11,7 @@ from syncline.describe.plain import plain
 from syncline.errors import PlanError, SynclineError
 from syncline.fabric import load
 from syncline.plan.answer import make_plan
-from syncline.plan.block import Block, price
+from syncline.plan.block import RowBlock, price
 from syncline.plan.decision import decision_of
 from syncline.plan.evaluate import evaluate
 from syncline.plan.exchange import exchange_of
@@ -112,7 +112,7 @@ def test_columns_and_single_steps_agree_on_fixed_choices(asked) -> None:
         mine = rows_for(rows, words)
         if not len(mine):
             continue
-        block = price(question, [Block(words, mine)])
+        block = price(question, [RowBlock(words, mine)])
         for i in np.linspace(0, len(block.kept) - 1, 5).astype(int) if len(block.kept) else []:
             alone = evaluate(question, decision_of(words, block.rows, int(block.kept[i])))
             assert alone.cost is not None and float(alone.cost.total) == block.step_s[i]

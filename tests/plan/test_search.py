@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from syncline.plan.block import Block, PlanQuestion, possible, price
+from syncline.plan.block import PlanQuestion, RowBlock, possible, price
 from syncline.plan.decision import decision_of
 from syncline.plan.evaluate import evaluate
 from syncline.plan.search import search
@@ -35,7 +35,7 @@ def test_a_block_gives_the_answers_of_one_by_one(asked, cluster: str, model: str
     rows, words = rows_of(question.job, num_gpus, question.machine.domain), switches_of(question.job, EVERYTHING)
     dice = random.Random(model)
     blocks = [
-        Block(chosen, possible(rows_for(rows, chosen), chosen, question.machine.domain))
+        RowBlock(chosen, possible(rows_for(rows, chosen), chosen, question.machine.domain))
         for chosen in dice.sample(words, 40)
     ]
     compared = 0

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from syncline.fabric import load
+from syncline.fabric import build, load
+from syncline.fabric.spec import ClusterSpec
 from syncline.plan.answer import PlanResult, make_plan
 from syncline.plan.evaluate import evaluate
 from syncline.plan.sensitivity import faster_network, half_latency, wider_domain
@@ -130,3 +131,18 @@ def test_a_batch_that_the_gpus_share_evenly_is_an_action() -> None:
     per_sample = even.best.predicted.step_time_s / 288 / (uneven.best.predicted.step_time_s / 256)
     assert found.saving == pytest.approx(1 - per_sample, abs=0.02)
     assert not [action for action in even.actions if action.name == "even-batch"]
+
+
+def test_faults_are_repaired_first_and_a_port_slower_than_none_is_left_out() -> None:
+    faults = [{"link": "host-02/nic-0 <-> leaf-00", "rate": "50Gbps"}]
+    host = {"model": "dgx-h100", "gpus": 2, "nics": 2}
+    data = {"hosts": 4, "host": host, "network": {"topology": "leaf-spine", "link": "HDR"}, "faults": faults}
+    job = load_job({"model": "llama3-1b", "batch": {"global": 32, "sequence": 2048}})
+    actions = {a.name: a for a in make_plan(build(ClusterSpec.model_validate(data)), job, execute=False).actions}
+    assert actions["repair"].words == "host-02/nic-0 <-> leaf-00 repaired"
+    assert "NCCL_IB_HCA=^" in actions["slow-port"].words and actions["slow-port"].price_usd == 0.0
+    # Two ports at 50 Gb/s carry 100, one at 200 carries 200, two carry 400.
+    assert actions["repair"].saving > actions["slow-port"].saving > 0.05
+    data["faults"] = []
+    healthy = make_plan(build(ClusterSpec.model_validate(data)), job, execute=False)
+    assert {"repair", "slow-port"}.isdisjoint(a.name for a in healthy.actions)

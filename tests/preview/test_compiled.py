@@ -8,7 +8,7 @@ from syncline.fabric import load
 from syncline.preview.compiled import without_fused
 from syncline.preview.holders import peak_memory
 from syncline.preview.price import Pricer
-from syncline.preview.record import Allocation, Capture, CapturedOp, Kernel
+from syncline.preview.record import Capture, CapturedOp, GpuStorage, KernelCall
 from syncline.sim.step.machine import machine_from_fabric
 
 PRODUCT, COPY = 0, 1
@@ -28,11 +28,11 @@ MEMORY = (
 def _captured(compiled: int, memory: tuple[tuple[int, int, int], ...] = MEMORY) -> Capture:
     shape = (((10,), "float32", 10),)
     kernels = tuple(
-        Kernel(f"aten.{name}.default", flops, shape, shape, [], {}, False, False, False, "aten")
+        KernelCall(f"aten.{name}.default", flops, shape, shape, [], {}, False, False, False, "aten")
         for name, flops in (("mm", 1000), ("_to_copy", 0))
     )
     ops = tuple(CapturedOp("kernel", 0, kernel, 0, 0, phase, [], [compiled, a, b]) for kernel, phase, a, b in OPS)
-    made = tuple(Allocation(size, 0, 0, 0, "" if each else "parameters") for each, size in SIZES.items())
+    made = tuple(GpuStorage(size, 0, 0, 0, "" if each else "parameters") for each, size in SIZES.items())
     return Capture(0, 1, ops, kernels, ("",), {0: "default"}, (), made, memory)
 
 
@@ -73,5 +73,5 @@ def test_a_tensor_that_is_cheaper_than_its_inputs_is_kept() -> None:
     assert _peak(replace(captured, allocations=tuple(narrow), memory=memory)) == 1000 + 50 + 10 + 8 + 100
 
 
-def replace_size(each: Allocation, size: int) -> Allocation:
+def replace_size(each: GpuStorage, size: int) -> GpuStorage:
     return each._replace(size_bytes=size)

@@ -5,16 +5,18 @@ from __future__ import annotations
 import pytest
 
 from syncline.preview import convolution
-from syncline.preview.record import Kernel
+from syncline.preview.record import KernelCall
 
 IMAGES, SIDE, TAPS = 256, 56, 9
 
 
-def kernel(name: str, inner: int, out: int, mask: list[bool] | None = None) -> Kernel:
+def kernel(name: str, inner: int, out: int, mask: list[bool] | None = None) -> KernelCall:
     given, weight, result = (IMAGES, inner, SIDE, SIDE), (out, inner, 3, 3), (IMAGES, out, SIDE, SIDE)
     shapes = (result, given, weight) if mask else (given, weight)
     ins = tuple((shape, "bfloat16", 0) for shape in shapes)
-    return Kernel(f"aten.{name}.default", 0, ins, ((result, "bfloat16", 0),), [mask], {}, False, False, False, "aten")
+    return KernelCall(
+        f"aten.{name}.default", 0, ins, ((result, "bfloat16", 0),), [mask], {}, False, False, False, "aten"
+    )
 
 
 def test_operations_are_counted_by_hand() -> None:

@@ -15,7 +15,7 @@ from syncline.preview.export import save_chakra
 from syncline.preview.graph import step_graph
 from syncline.preview.job_of import job_of, reaching
 from syncline.preview.price import Pricer
-from syncline.preview.record import Capture, CapturedOp, Kernel, read_capture
+from syncline.preview.record import Capture, CapturedOp, KernelCall, read_capture
 from syncline.sim.step.arithmetic.layers_cost import layers_cost
 from syncline.sim.step.constants import default_constants
 from syncline.sim.step.machine import machine_from_fabric
@@ -48,8 +48,8 @@ def _captured(world: int, moves: list[tuple[str, str, tuple[int, ...], float]], 
     """Return a step with attention in each layer and these collectives: name, phase, ranks, bytes."""
     query, key = ((2, n // tp, LENGTH, SIZE) for n in (HEADS, KEYS))
     ins: Any = tuple((shape, "bfloat16", 1) for shape in (query, key, key))
-    kernel = Kernel("aten._scaled_dot_product_flash_attention.default", 1, ins, ins[:1], [None, None, None, 0.0, True],
-                    {}, False, False, False, "aten")  # fmt: skip
+    kernel = KernelCall("aten._scaled_dot_product_flash_attention.default", 1, ins, ins[:1],
+                        [None, None, None, 0.0, True], {}, False, False, False, "aten")  # fmt: skip
     groups = tuple(dict.fromkeys(ranks for _, _, ranks, _ in moves))
     ops = [CapturedOp("kernel", 0, 0, 0, 0, "forward", [], [0, [], []]) for _ in range(LAYERS)]
     ops += [CapturedOp("collective", 1, -1, 0, 0, phase, [], [w, groups.index(r), s, -1]) for w, phase, r, s in moves]

@@ -15,7 +15,7 @@ from syncline.fabric import load
 from syncline.preview.launches import launches
 from syncline.preview.measured import Cache, read_kernel_times
 from syncline.preview.price import Pricer, executed_flops
-from syncline.preview.record import Allocation, Kernel, read_capture
+from syncline.preview.record import GpuStorage, KernelCall, read_capture
 from syncline.preview.signature import signature_key
 from syncline.preview.what_if import other_gpu
 from syncline.questions.preview import _pricer, preview
@@ -52,16 +52,18 @@ def _written(
 
 
 @pytest.fixture(scope="module")
-def kernel() -> Kernel:
+def kernel() -> KernelCall:
     captured = read_capture(KEPT / "rank0.json")
     return max(captured.kernels, key=lambda each: each.flops)
 
 
-def _row(kernel: Kernel) -> dict[str, Any]:
+def _row(kernel: KernelCall) -> dict[str, Any]:
     return {"key": signature_key(kernel.name, kernel.args, kernel.kwargs, kernel.tf32), "op": kernel.name}
 
 
-def test_a_timed_kernel_keeps_its_time_on_its_own_gpu_and_is_scaled_on_another(tmp_path: Path, kernel: Kernel) -> None:
+def test_a_timed_kernel_keeps_its_time_on_its_own_gpu_and_is_scaled_on_another(
+    tmp_path: Path, kernel: KernelCall
+) -> None:
     times = read_kernel_times(
         _written(tmp_path / "t.json", [{**_row(kernel), "hot_s": 1e-3, "cold_s": 3e-3, "host_s": 1e-5}])
     )
@@ -73,7 +75,7 @@ def test_a_timed_kernel_keeps_its_time_on_its_own_gpu_and_is_scaled_on_another(t
     assert _pricer(other, times).price(kernel).seconds == pytest.approx(3e-3 * ratio, rel=1e-3)
 
 
-def test_a_kernel_that_waited_for_its_host_costs_the_host(tmp_path: Path, kernel: Kernel) -> None:
+def test_a_kernel_that_waited_for_its_host_costs_the_host(tmp_path: Path, kernel: KernelCall) -> None:
     row = {**_row(kernel), "hot_s": 4e-3, "cold_s": 4e-3, "host_s": 3.8e-3}
     pricer = _pricer(machine_from_fabric(load("h100-64-rail")), read_kernel_times(_written(tmp_path / "t.json", [row])))
     assert pricer.price(kernel).seconds == pricer.modelled(kernel).seconds
@@ -81,7 +83,7 @@ def test_a_kernel_that_waited_for_its_host_costs_the_host(tmp_path: Path, kernel
 
 
 def test_the_cache_holds_what_was_touched_within_its_size() -> None:
-    cache = Cache(100, tuple(Allocation(60, 0, 0, 0, "") for _ in range(3)))
+    cache = Cache(100, tuple(GpuStorage(60, 0, 0, 0, "") for _ in range(3)))
     assert cache.warm([0], [1]) == 0.0  # never touched
     assert cache.warm([1], [2]) == 1.0  # just written
     assert cache.warm([0], []) == 0.0  # 120 bytes ago
@@ -93,7 +95,7 @@ def test_a_device_is_one_on_every_rank() -> None:
     assert first == second
 
 
-def test_what_was_not_timed_is_said_and_modelled(tmp_path: Path, kernel: Kernel) -> None:
+def test_what_was_not_timed_is_said_and_modelled(tmp_path: Path, kernel: KernelCall) -> None:
     failed = {"key": "x", "op": "aten.odd.default", "error": "RuntimeError: no"}
     path = _written(tmp_path / "t.json", [{**_row(kernel), "hot_s": 1e-3, "cold_s": 1e-3, "host_s": 1e-5}, failed])
     captured = read_capture(KEPT / "rank0.json")
@@ -173,9 +175,9 @@ def test_attention_with_a_mask_is_not_causal() -> None:
     """The fourth switch of this kernel says whether it keeps its sums, the seventh whether it is causal."""
     ins = (((2, 8, 128, 64), "float32", 131072),) * 3
 
-    def attention(*switches: object) -> Kernel:
+    def attention(*switches: object) -> KernelCall:
         name = "aten._scaled_dot_product_efficient_attention.default"
-        return Kernel(name, 1000, ins, ins[:1], [None] * 3 + list(switches), {}, False, False, False, "aten")
+        return KernelCall(name, 1000, ins, ins[:1], [None] * 3 + list(switches), {}, False, False, False, "aten")
 
     assert executed_flops(attention(None, True, 0.0, False)) == 1000
     assert executed_flops(attention(None, True, 0.0, True)) == 500

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from syncline.preview.holders import WORKSPACE_BYTES, peak_memory, workspaces
-from syncline.preview.passes import CHUNKS, ISSUES, MIXED, STRIDED, TURNED, Part, pass_s
-from syncline.preview.record import Capture, CapturedOp, Kernel
+from syncline.preview.passes import CHUNKS, ISSUES, MIXED, STRIDED, TURNED, GpuFigures, pass_s
+from syncline.preview.record import Capture, CapturedOp, KernelCall
 
-PART = Part(memory_Bps=1e12, cache_Bps=2e12, issues_per_s=1e13, num_sms=132)
+PART = GpuFigures(memory_Bps=1e12, cache_Bps=2e12, issues_per_s=1e13, num_sms=132)
 WIDTH = {"float32": 4, "bfloat16": 2}
 N = 1 << 20
 
@@ -19,9 +19,11 @@ def tensor(shape: list[int], stride: list[int], dtype: str = "torch.float32") ->
     return {"shape": shape, "stride": stride, "dtype": dtype, "on": "cuda"}
 
 
-def kernel(name: str, args: list[Any], ins: int = 1, outs: int = 1, **kwargs: Any) -> Kernel:
+def kernel(name: str, args: list[Any], ins: int = 1, outs: int = 1, **kwargs: Any) -> KernelCall:
     shape = ((1024, 1024), "float32", N)
-    return Kernel(f"aten.{name}.default", 0, (shape,) * ins, (shape,) * outs, args, kwargs, False, False, False, "aten")
+    return KernelCall(
+        f"aten.{name}.default", 0, (shape,) * ins, (shape,) * outs, args, kwargs, False, False, False, "aten"
+    )
 
 
 def seconds(name: str, args: list[Any], moved: float, ins: int = 1, **kwargs: Any) -> float:
@@ -62,7 +64,7 @@ def test_chunks_of_lists_do_not_divide_evenly() -> None:
 
 
 def test_cublas_keeps_a_workspace_for_each_thread_and_for_biases() -> None:
-    product = Kernel("aten.addmm.default", 1, (), (), [], {}, False, False, False, "aten")
+    product = KernelCall("aten.addmm.default", 1, (), (), [], {}, False, False, False, "aten")
     ops = tuple(CapturedOp("kernel", 0, 0, 0, 0, phase, [], None) for phase in ("forward", "backward"))
     captured = Capture(0, 1, ops, (product,), ("",), {}, (), (), ())
     assert workspaces(captured, "Hopper") == 3 * WORKSPACE_BYTES

@@ -49,7 +49,7 @@ class Stage:
 @pytest.fixture
 def runner(monkeypatch: pytest.MonkeyPatch) -> Runner:
     Stage.made, Stage.breaks = [], -1
-    monkeypatch.setattr(ranks, "Child", Stage)
+    monkeypatch.setattr(ranks, "RankProcess", Stage)
     monkeypatch.setattr(ranks, "LOOK_S", 0.0)
     return Runner(GPU, 1.0, 1)
 

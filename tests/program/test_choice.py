@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from syncline.codec.names import PLAIN
-from syncline.program.choice import CLASSES, LOCAL_WORTH, Choice, ChoiceBasis, Local, Price, decide, periodic
+from syncline.program.choice import CLASSES, LOCAL_WORTH, Choice, ChoiceBasis, CodecPrice, Local, decide, periodic
 from syncline.program.overlap import Work
 
 WORK = Work(0.2, (0.0, 0.05, 0.05, 0.05), (6_000_000,) * 4, 0.05)
 PRICES = tuple(
-    Price("powersgd:rank=4", 1.0e-9, 0.4e-9, 1.4e-9, 0.011) if name.startswith("powersgd") else Price(name, cost, cost)
+    CodecPrice(name, 1.0e-9, 0.4e-9, 1.4e-9, 0.011) if name.startswith("powersgd") else CodecPrice(name, cost, cost)
     for name, cost in {
         "fp32": 5e-10, "bf16": 5e-10, "int8": 6e-10, "int4": 9e-10, "sign": 8e-10, "powersgd:rank=4": 0,
         "topk:keep=0.01+int8": 1.5e-9,

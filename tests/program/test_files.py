@@ -9,7 +9,7 @@ import pytest
 from syncline.codec.codec import Codec
 from syncline.errors import FabricError, FileError, NotProvedError, ProgramError
 from syncline.fabric import ClusterSpec, Fabric, build
-from syncline.program import Program, Step, VendorStep, lower, rail_aware, vendor
+from syncline.program import Program, ProgramStep, VendorStep, lower, rail_aware, vendor
 from syncline.program.files import load, save
 from syncline.program.replay import replay
 from syncline.schedule import Collective, Kind, hierarchical, verify
@@ -33,7 +33,7 @@ def test_a_program_comes_back_as_it_was(program: Program, fabric: Fabric, tmp_pa
     assert again.to_json() == program.to_json()
     assert (again.placement.device == program.placement.device).all()
     step, other = again.steps
-    assert isinstance(step, Step) and step.codec == Codec("fp8", 0.5, encode_Bps=1e11)
+    assert isinstance(step, ProgramStep) and step.codec == Codec("fp8", 0.5, encode_Bps=1e11)
     assert isinstance(other, VendorStep) and other.collective == Collective(Kind.ALL_GATHER, 16)
     first = Program("first", again.steps[:1], again.placement)
     after = replay(first, {rank: np.full(64, rank) for rank in range(16)}, 64)

@@ -8,9 +8,19 @@ import numpy as np
 import pytest
 
 from syncline.codec.names import scheme
-from syncline.program.overlap import Exchanged, Factored, How, Machine, Ring, Stages, Wire, Work, step_s
+from syncline.program.overlap import (
+    ExchangeCosts,
+    How,
+    LowRankCosts,
+    RankLink,
+    Ring,
+    SharedMachine,
+    StageCosts,
+    Work,
+    step_s,
+)
 from syncline.sim.emulate.emulated_step import predict_step
-from syncline.sim.emulate.emulation import HostCosts, Wiring
+from syncline.sim.emulate.emulation import HostCosts, HostLinks
 
 WORKS = (
     Work(0.1, (0.05,) * 4, (1 << 20,) * 4, 0.05),
@@ -19,17 +29,17 @@ WORKS = (
 )
 HOWS: dict[str, How] = {
     "plain": Ring(3e-10),
-    "fp32": Exchanged("fp32", scheme("fp32").wire_bytes, 3e-10, 3e-10),
-    "int8": Exchanged("int8", scheme("int8").wire_bytes, 1e-9, 1e-9),
-    "slow sign": Exchanged("sign", scheme("sign").wire_bytes, 8e-9, 8e-9),
-    "measured": Exchanged("sign", scheme("sign").wire_bytes, 8e-9, 8e-9, message_s=4e-4,
-                          measured={1 << 20: Stages(0.02, 0.01, 0.03), 300_000: Stages(0.1, 0.2, 0.1)}),
+    "fp32": ExchangeCosts("fp32", scheme("fp32").wire_bytes, 3e-10, 3e-10),
+    "int8": ExchangeCosts("int8", scheme("int8").wire_bytes, 1e-9, 1e-9),
+    "slow sign": ExchangeCosts("sign", scheme("sign").wire_bytes, 8e-9, 8e-9),
+    "measured": ExchangeCosts("sign", scheme("sign").wire_bytes, 8e-9, 8e-9, message_s=4e-4,
+                          measured={1 << 20: StageCosts(0.02, 0.01, 0.03), 300_000: StageCosts(0.1, 0.2, 0.1)}),
 }  # fmt: skip
 
 
-def star(num: int, rate_Bps: float) -> Wiring:
+def star(num: int, rate_Bps: float) -> HostLinks:
     paths = {(a, b): (2 * a, 2 * b + 1) for a in range(num) for b in range(num) if a != b}
-    return Wiring.of(np.full(2 * num, rate_Bps), paths, range(num))
+    return HostLinks.of(np.full(2 * num, rate_Bps), paths, range(num))
 
 
 @pytest.mark.parametrize("how", HOWS)
@@ -37,32 +47,34 @@ def star(num: int, rate_Bps: float) -> Wiring:
 def test_it_is_the_simulators_model(how: str, num_ranks: int) -> None:
     latency_s, message_s = 2e-4, 3e-5
     way = HOWS[how]
-    assert isinstance(way, Ring | Exchanged)
+    assert isinstance(way, Ring | ExchangeCosts)
     for work, rate, cores, byte_s in product(WORKS, (6.25e6, 125e6, 1.25e9), (2.0, 64.0), (0.0, 1e-9)):
-        machine = Machine(cores, byte_s, message_s)
+        machine = SharedMachine(cores, byte_s, message_s)
         costs = HostCosts(latency_s, 0.0, 0.0, 0.0, 1.0)
         simulated = predict_step(work, way, star(num_ranks, rate), machine, costs)
-        folded = step_s(work, [way] * len(work.elements), num_ranks, Wire(rate, latency_s), machine)
+        folded = step_s(work, [way] * len(work.elements), num_ranks, RankLink(rate, latency_s), machine)
         assert folded == pytest.approx(simulated, rel=0.02), (work, rate, cores, byte_s)
 
 
 def test_low_rank_waits_twice_for_the_wire() -> None:
     work = Work(0.0, (0.0,), (1_000_000,), 0.0)
-    how: list[How] = [Factored("powersgd", 0.01, 1e-9, 2e-9, 1e-9)]
-    free = step_s(work, how, 4, Wire(1e12, 0.0), Machine(64.0, 0.0, 0.0))
+    how: list[How] = [LowRankCosts("powersgd", 0.01, 1e-9, 2e-9, 1e-9)]
+    free = step_s(work, how, 4, RankLink(1e12, 0.0), SharedMachine(64.0, 0.0, 0.0))
     assert free == pytest.approx(4e-3, rel=1e-3), "encode, middle, decode"
-    late = step_s(work, how, 4, Wire(1e12, 0.01), Machine(64.0, 0.0, 0.0))
+    late = step_s(work, how, 4, RankLink(1e12, 0.01), SharedMachine(64.0, 0.0, 0.0))
     assert late - free == pytest.approx(4 * 0.01, rel=1e-3), "scatter and gather of P, then of Q"
-    slow = step_s(work, how, 4, Wire(1e5, 0.0), Machine(64.0, 0.0, 0.0))
+    slow = step_s(work, how, 4, RankLink(1e5, 0.0), SharedMachine(64.0, 0.0, 0.0))
     assert slow - free == pytest.approx(2 * 3 / 4 * 0.01 * 4e6 / 1e5, rel=0.01)
 
 
 def test_a_piece_that_was_measured_costs_what_was_measured() -> None:
     work = Work(0.0, (0.0,), (1 << 20,), 0.0)
     how = HOWS["measured"]
-    took = step_s(work, [how], 2, Wire(1e12, 0.0), Machine(64.0, 0.0, 1.0))
+    took = step_s(work, [how], 2, RankLink(1e12, 0.0), SharedMachine(64.0, 0.0, 1.0))
     assert took == pytest.approx(0.02 + 0.01 + 0.03 + 2 * 4e-4, rel=1e-3), "a message costs what it says, not a second"
 
 
 def test_alone_there_is_nothing_to_send() -> None:
-    assert step_s(WORKS[0], [HOWS["int8"]] * 4, 1, Wire(1.0, 1.0), Machine(1.0, 0.0, 0.0)) == pytest.approx(0.35)
+    assert step_s(WORKS[0], [HOWS["int8"]] * 4, 1, RankLink(1.0, 1.0), SharedMachine(1.0, 0.0, 0.0)) == pytest.approx(
+        0.35
+    )

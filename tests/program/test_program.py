@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from syncline.codec.codec import Codec
 from syncline.errors import ProgramError
 from syncline.fabric import ClusterSpec, Fabric, build
-from syncline.program import Step, lower, packed, spread, vendor
+from syncline.program import ProgramStep, lower, packed, spread, vendor
 from syncline.program.replay import replay
 from syncline.schedule import Collective, Kind, Schedule, hierarchical, verify
 from syncline.schedule import build as family
@@ -122,7 +122,7 @@ def test_programs_follow_each_other_on_one_placement(fabric: Fabric) -> None:
     gather = lower(verify(family("ring", 4, kind=Kind.ALL_GATHER)), packed(fabric, 4), Codec("half", 0.5))
     both = scatter.then(gather)
     assert len(both.steps) == 2
-    assert isinstance(both.steps[1], Step) and both.steps[1].codec.name == "half"
+    assert isinstance(both.steps[1], ProgramStep) and both.steps[1].codec.name == "half"
     after = replay(both, {rank: np.full(8, rank + 1) for rank in range(4)}, 8)
     assert all((after[rank] == 10).all() for rank in range(4))
     with pytest.raises(ProgramError, match="different placements"):
@@ -133,6 +133,6 @@ def test_a_program_keeps_its_schedule_factored(fabric: Fabric) -> None:
     schedule = hierarchical((4, 4))
     program = lower(verify(schedule), packed(fabric))
     step = program.steps[0]
-    assert isinstance(step, Step)
+    assert isinstance(step, ProgramStep)
     kept: Schedule = step.proved.schedule
     assert kept is schedule

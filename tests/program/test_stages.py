@@ -9,13 +9,13 @@ import pytest
 from syncline.codec.names import scheme
 from syncline.errors import ProgramError
 from syncline.program.pieces import DEPTH, PIECE_BYTES, shard_sizes
-from syncline.program.stages import BucketProgram, Phase, Posts
+from syncline.program.stages import BucketProgram, Posts, StagePhase
 
 
 def test_one_level_is_encode_sum_decode() -> None:
     program = BucketProgram(3_000_000, scheme("int8"), (4,))
     assert [stage.name for stage in program.stages] == ["encode shard", "sum and encode", "decode sum"]
-    assert [stage.phase for stage in program.stages] == [Phase.SEND, Phase.REDUCE, Phase.COLLECT]
+    assert [stage.phase for stage in program.stages] == [StagePhase.SEND, StagePhase.REDUCE, StagePhase.COLLECT]
     assert [stage.awaits for stage in program.stages] == [-1, 0, 1]
     assert sum(piece.elements for piece in program.pieces) == 3_000_000
     assert program.depth == DEPTH and max(4 * piece.elements for piece in program.pieces) <= 1.5 * PIECE_BYTES
@@ -39,7 +39,7 @@ def test_levels_are_dense_inside_and_encoded_at_the_outermost() -> None:
         ("encode shard", 1, -1), ("sum and encode", 1, 2), ("decode sum", 1, 3),
         ("sum and encode", 0, -1), ("decode sum", 0, 5),
     ]  # fmt: skip
-    assert [stage.phase for stage in program.stages] == [Phase.SEND, *[Phase.REDUCE] * 5, Phase.COLLECT]
+    assert [stage.phase for stage in program.stages] == [StagePhase.SEND, *[StagePhase.REDUCE] * 5, StagePhase.COLLECT]
     half = piece.elements // 2
     assert piece.messages(0, 4) == [(5, 4 * half)], "rank 4 is the first of its pair"
     third = shard_sizes(half, 3)
@@ -49,7 +49,9 @@ def test_levels_are_dense_inside_and_encoded_at_the_outermost() -> None:
 
 def test_factors_are_averaged_twice_and_the_second_time_while_the_first_is_collected() -> None:
     program = BucketProgram(400 * 300, scheme("powersgd:rank=2"), (4,), shapes=((400, 300),))
-    assert [stage.phase for stage in program.stages] == [Phase.SEND] * 2 + [Phase.REDUCE] + [Phase.COLLECT] * 6
+    assert [stage.phase for stage in program.stages] == [StagePhase.SEND] * 2 + [StagePhase.REDUCE] + [
+        StagePhase.COLLECT
+    ] * 6
     (piece,) = program.pieces
     assert piece.factors == (800, 600)
     posts = [stage for stage in program.stages if stage.posts]

@@ -8,7 +8,7 @@ import pytest
 
 from syncline.codec.names import scheme
 from syncline.errors import BenchError, DescriptionError
-from syncline.program.overlap import Exchanged, Machine, Stages, Wire, Work, step_s
+from syncline.program.overlap import ExchangeCosts, RankLink, SharedMachine, StageCosts, Work, step_s
 from syncline.rehearse.job import RehearsalJob, load_job
 from syncline.rehearse.rehearse import _levels_note
 
@@ -38,6 +38,6 @@ def test_what_is_measured_at_the_outermost_level_is_what_is_priced_there() -> No
     assert outermost(elements, ()) == elements
     shard = outermost(elements, (2, 2))
     work = Work(0.0, (0.0,), (elements,), 0.0)
-    measured = {shard: Stages(1.0, 2.0, 4.0)}
-    how = Exchanged("int8", scheme("int8").wire_bytes, 0.0, 0.0, measured=measured, levels=(2, 2))
-    assert step_s(work, [how], 8, Wire(1e12, 0.0), Machine(64.0, 0.0, 0.0)) == pytest.approx(7.0, rel=1e-3)
+    measured = {shard: StageCosts(1.0, 2.0, 4.0)}
+    how = ExchangeCosts("int8", scheme("int8").wire_bytes, 0.0, 0.0, measured=measured, levels=(2, 2))
+    assert step_s(work, [how], 8, RankLink(1e12, 0.0), SharedMachine(64.0, 0.0, 0.0)) == pytest.approx(7.0, rel=1e-3)

@@ -13,14 +13,14 @@ import pytest
 from tests.report.clusters import MAKERS, cluster, fabric, hosts
 
 from syncline.errors import FabricError, FileError, PictureError
-from syncline.fabric.fabric import Kind, Tier
+from syncline.fabric.fabric import DeviceKind, Tier
 from syncline.report.fabric_picture import draw_html, draw_svg, write_png
 from syncline.report.picture import raster
 from syncline.report.picture.compose import compose
 from syncline.report.picture.frame import Sheet
 from syncline.report.picture.grid import block_shape
 from syncline.report.picture.palette import SIZES
-from syncline.report.picture.scene import Box, DrawnCable, Text, fit, num, text_width
+from syncline.report.picture.scene import DrawnCable, Rectangle, Text, fit, num, text_width
 from syncline.report.picture.wording import short_names
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -45,8 +45,8 @@ def wires(sheet: Sheet) -> list[DrawnCable]:
     return [item for item in sheet.inner.layers["wires"] if isinstance(item, DrawnCable)]
 
 
-def boxes_of(sheet: Sheet) -> list[Box]:
-    return [item for layer in ("groups", "boxes") for item in sheet.inner.layers[layer] if isinstance(item, Box)]
+def boxes_of(sheet: Sheet) -> list[Rectangle]:
+    return [item for layer in ("groups", "boxes") for item in sheet.inner.layers[layer] if isinstance(item, Rectangle)]
 
 
 def places(sheet: Sheet) -> list[tuple[float, float, float, float, str]]:
@@ -275,7 +275,7 @@ def test_dragonfly_shows_groups_switches_and_hosts() -> None:
 def test_optical_switches_stand_above_the_pods() -> None:
     sheet = sheet_of("optical")
     boxes = [box for box in boxes_of(sheet) if box.look == "box ocs"]
-    assert len(boxes) == int((cluster("optical").devices.kind == Kind.OCS).sum())
+    assert len(boxes) == int((cluster("optical").devices.kind == DeviceKind.OCS).sum())
     tops = {box.look: box.y for box in boxes_of(sheet) if box.key}
     assert tops["box ocs"] < tops["box switch"]
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from syncline.errors import ScheduleError
-from syncline.schedule.moves import Moves, Op, check_round, moves_round
+from syncline.schedule.moves import MoveOp, Moves, check_round, moves_round
 
 
 def listed(moves: Moves) -> set[tuple[int, int, int, int]]:
@@ -29,7 +29,7 @@ def test_a_repetition_is_what_the_formula_says(
     n: int, chunks: int, low: int, count: int, step: int, hop: int, repeat: int, j: int
 ) -> None:
     count = min(count, chunks)
-    made = moves_round([0], [1], [low], Op.COPY, count=count, repeat=repeat, chunk_step=step, dst_step=hop)
+    made = moves_round([0], [1], [low], MoveOp.COPY, count=count, repeat=repeat, chunk_step=step, dst_step=hop)
     entry = check_round(made, n, chunks, "test")
     want = {(0, (1 + j * hop) % n, (low + j * step + i) % chunks, 0) for i in range(count)}
     assert listed(entry.step(j)) == want
@@ -41,7 +41,7 @@ def test_a_repetition_is_what_the_formula_says(
 @given(chunks=st.integers(1, 6), low=st.integers(-8, 8), step=st.integers(-2, 2), repeat=st.integers(0, 12))
 @settings(max_examples=80, deadline=None)
 def test_a_pipeline_fills_and_drains(chunks: int, low: int, step: int, repeat: int) -> None:
-    made = moves_round([0], [1], [low], Op.REDUCE, repeat=repeat, chunk_step=step, wrap=False)
+    made = moves_round([0], [1], [low], MoveOp.REDUCE, repeat=repeat, chunk_step=step, wrap=False)
     entry = check_round(made, 2, chunks, "test")
     moved = [low + j * step for j in range(repeat) if 0 <= low + j * step < chunks]
     assert entry.num_moves() == len(moved)
@@ -49,13 +49,13 @@ def test_a_pipeline_fills_and_drains(chunks: int, low: int, step: int, repeat: i
 
 
 def test_repetitions_at_once_are_one_round() -> None:
-    entry = moves_round([0], [1], [0], Op.COPY, repeat=5, at_once=True)
+    entry = moves_round([0], [1], [0], MoveOp.COPY, repeat=5, at_once=True)
     assert entry.num_rounds == 1
     assert [list(part) for part in entry.rounds()] == [[0, 1, 2, 3, 4]]
 
 
 def test_single_numbers_stand_for_columns() -> None:
-    entry = moves_round(np.arange(4), (np.arange(4) + 1) % 4, 7, Op.COPY)
+    entry = moves_round(np.arange(4), (np.arange(4) + 1) % 4, 7, MoveOp.COPY)
     assert entry.chunk.tolist() == [7] * 4
     assert moves_round([], [], [], []).num_rows == 0
 

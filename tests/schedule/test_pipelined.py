@@ -20,7 +20,7 @@ from syncline.schedule.collective import Collective
 from syncline.schedule.family.all_rails import all_rails
 from syncline.schedule.formats.json_file import dumps, loads
 from syncline.schedule.kernel import Kernel, whole
-from syncline.schedule.moves import Op, moves_round
+from syncline.schedule.moves import MoveOp, moves_round
 from syncline.schedule.proof.flatten import flatten
 from syncline.schedule.proof.reference import performs
 from syncline.schedule.schedule import Strand, pipelined, reordered
@@ -66,7 +66,7 @@ def test_a_pipeline_says_the_same_to_a_rank_as_to_all() -> None:
 
 def test_a_wrong_schedule_stays_wrong_in_pieces() -> None:
     goal = Collective(Kind.BROADCAST, 3)
-    work = Kernel("stops early", goal, 1, (moves_round(0, 1, 0, Op.COPY),))
+    work = Kernel("stops early", goal, 1, (moves_round(0, 1, 0, MoveOp.COPY),))
     wrong = pipelined(Schedule("stops early", goal, (Strand((whole(work),), 1),)), 4)
     for method in ("auto", "flat"):
         with pytest.raises(NotProvedError, match="rank 2 does not end with the right chunk 0"):

@@ -14,9 +14,11 @@ from syncline.fabric.spec import ClusterSpec
 from syncline.program import place
 from syncline.schedule import Kind
 from syncline.sim.candidates import find
+from syncline.sim.flow.flow import without
 from syncline.sim.flow.routing import FlowNetwork, NetworkOptions
-from syncline.sim.nccl import Prediction, from_fabric, predict
+from syncline.sim.nccl import NcclPrediction, from_fabric, predict
 from syncline.sim.reach import fabric_reach
+from syncline.sim.slow_port import slower_than_none
 from syncline.sim.step import step
 from syncline.sim.step.executed.execute import execute
 from syncline.sim.step.executed.execute_trace import execute_trace
@@ -88,7 +90,7 @@ def rails(hosts: int = 64, **more: Any) -> Fabric:
     return build(ClusterSpec.model_validate(data))
 
 
-def nccl(fabric: Fabric, op: str = "all_reduce", hosts: int = 0) -> Prediction:
+def nccl(fabric: Fabric, op: str = "all_reduce", hosts: int = 0) -> NcclPrediction:
     return predict(from_fabric(fabric, num_hosts=hosts), op, [float(GIB)])
 
 
@@ -100,6 +102,22 @@ def test_nccl_reads_failed_leaves_and_slow_ports() -> None:
     assert float(nccl(lost).time_us[0]) == pytest.approx(48_700, rel=0.05), "the flow level's"
     assert float(nccl(slow).time_us[0]) == pytest.approx(226_800, rel=0.1), "near the flow level's"
     assert any("paces all rings" in text for text in nccl(slow).unverified)
+
+
+@pytest.mark.parametrize("rate", ["10Gbps", "300Gbps"])
+def test_a_port_slower_than_none_is_named(rate: str) -> None:
+    """NCCL stripes evenly: 8 ports at 10 Gb/s carry 80 Gb/s, 7 at 400 (one carrying two rings) 1,600."""
+    slow = rails(4, faults=[{"link": "host-02/nic-3 <-> leaf-03", "rate": rate}])
+    found = slower_than_none(slow)
+    told = [text for text in nccl(slow).unverified if "slower than none" in text]
+    if rate == "300Gbps":  # 8 x 300 is more than 1,600
+        assert found is None and not told
+        return
+    assert found is not None and found.ports == ("host-02/nic-3",) and len(told) == 1
+    assert (found.now_Bps * 8, found.without_Bps * 8) == pytest.approx((80e9, 1.6e12))
+    assert "host-02/nic-3 at 10 Gb/s" in told[0] and "sends 1.6 Tb/s, not 80 Gb/s" in told[0]
+    left_out = without(slow, set(found.links))
+    assert slower_than_none(left_out) is None and nccl(left_out).time_us[0] < nccl(slow).time_us[0]
 
 
 def test_nccl_on_many_hosts_grows_like_a_tree() -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from syncline.timeline import Links, LinkSamples, Source, SourceKind, SpanKind, Spans, Timeline, TimelineBuilder
+from syncline.timeline import LinkSamples, NamedLinks, Source, SourceKind, SpanKind, Spans, Timeline, TimelineBuilder
 
 _TEXT = st.text(st.characters(codec="utf-8"), max_size=12)
 _TIMES = st.floats(-1e6, 1e6) | st.floats(0, 1, width=32)
@@ -60,7 +60,7 @@ def _timelines(draw: st.DrawFn) -> Timeline:
         _spans(draw, num_spans, len(names), len(link_names)),
         names,
         _samples(draw, num_samples, len(link_names)),
-        Links(link_names, np.array(capacity, np.float64)),
+        NamedLinks(link_names, np.array(capacity, np.float64)),
         draw(st.dictionaries(_TEXT, _json(), max_size=2)),
     )
 

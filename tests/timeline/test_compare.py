@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from syncline.errors import TimelineError
-from syncline.timeline import Clock, Source, SourceKind, SpanKind, Timeline, TimelineBuilder, compare
+from syncline.timeline import ClockAlignment, Source, SourceKind, SpanKind, Timeline, TimelineBuilder, compare
 
 # Whole timelines are slow to draw; the profile still decides how deep the search goes.
 FEWER = settings(max_examples=settings().max_examples // 4)
@@ -104,7 +104,7 @@ def test_an_early_extra_span_does_not_shift_the_clock(of_rows: Maker) -> None:
 def test_clocks(of_rows: Maker) -> None:
     first = of_rows([(0, 0.0, 1.0, SEND, "a"), (1, 0.5, 1.0, SEND, "a")])
     second = of_rows([(0, 10.0, 11.0, SEND, "a"), (1, 40.5, 41.0, SEND, "a")])
-    assert compare(first, second, clock=Clock.NONE).start_gap_s.tolist() == [10.0, 40.0]
+    assert compare(first, second, clock=ClockAlignment.NONE).start_gap_s.tolist() == [10.0, 40.0]
     assert compare(first, second).start_gap_s.tolist() == [0.0, 30.0]
     assert compare(first, second, clock="rank-start").start_gap_s.tolist() == [0.0, 0.0]
 
@@ -172,7 +172,7 @@ def test_a_timeline_does_not_part_from_itself(timelines: st.SearchStrategy[Timel
 @settings(FEWER)
 def test_any_two_timelines_can_be_compared(timelines: st.SearchStrategy[Timeline], data: st.DataObject) -> None:
     first, second = data.draw(timelines), data.draw(timelines)
-    result = compare(first, second, clock=data.draw(st.sampled_from(Clock)))
+    result = compare(first, second, clock=data.draw(st.sampled_from(ClockAlignment)))
     assert len(result.alignment.first) + len(result.alignment.only_first) == len(first.spans)
     assert len(result.alignment.second) + len(result.alignment.only_second) == len(second.spans)
     assert all(isinstance(line, str) for line in result.lines)

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 from syncline.errors import TimelineError
-from syncline.timeline import Links, LinkSamples
+from syncline.timeline import LinkSamples, NamedLinks
 
 
 def test_capacity_is_unknown_unless_given() -> None:
-    assert np.isnan(Links(("a", "b")).capacity_Bps).all()
+    assert np.isnan(NamedLinks(("a", "b")).capacity_Bps).all()
 
 
 def test_links_are_found_by_name() -> None:
-    links = Links(("a", "b"), np.array([1.0, 2.0]))
+    links = NamedLinks(("a", "b"), np.array([1.0, 2.0]))
     assert links.index("b") == 1
     with pytest.raises(TimelineError, match='no link is called "c"'):
         links.index("c")
@@ -36,7 +36,7 @@ def test_links_are_found_by_name() -> None:
 )
 def test_a_bad_table_is_refused(names: Any, capacity: Any, text: str) -> None:
     with pytest.raises(TimelineError) as caught:
-        Links(names, capacity)
+        NamedLinks(names, capacity)
     assert str(caught.value).startswith(text)
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from syncline.describe.plain import plain
 from syncline.errors import TimelineError
-from syncline.timeline import Links, LinkSamples, Source, SpanKind, Spans, Timeline, TimelineBuilder
+from syncline.timeline import LinkSamples, NamedLinks, Source, SpanKind, Spans, Timeline, TimelineBuilder
 
 # Whole timelines are slow to draw; the profile still decides how deep the search goes.
 FEWER = settings(max_examples=settings().max_examples // 4)
@@ -142,7 +142,10 @@ def test_the_summary_carries_its_source(overlapped: Timeline, sampled: Timeline)
         ),
         ({"metadata": [1]}, "metadata is list; it must be an object with text keys."),
         (
-            {"samples": LinkSamples(np.array([0, 2]), np.zeros(2), np.ones(2), np.ones(2)), "links": Links(("a",))},
+            {
+                "samples": LinkSamples(np.array([0, 2]), np.zeros(2), np.ones(2), np.ones(2)),
+                "links": NamedLinks(("a",)),
+            },
             'samples column "link", row 1: 2 is not in the table of 1 links.\n  Indices into links run from 0 to 0.',
         ),
     ],

@@ -4,28 +4,28 @@ from __future__ import annotations
 
 import pytest
 
-from syncline.validate.authors import Ranked, one_per_setting, rank_run, within
-from syncline.validate.training.observed import Observed, observe
+from syncline.validate.authors import RankedRun, one_per_setting, rank_run, within
+from syncline.validate.training.observed import ObservedRun, observe
 from syncline.validate.training.systems import load_systems
 from syncline.validate.training.validate import shipped_rows
 
 
 @pytest.fixture(scope="module")
-def runs() -> list[Observed]:
+def runs() -> list[ObservedRun]:
     return one_per_setting(observe(shipped_rows(), load_systems(None))[0])
 
 
-def ranked(runs: list[Observed], source: str) -> Ranked:
+def ranked(runs: list[ObservedRun], source: str) -> RankedRun:
     found = rank_run(next(run for run in runs if run.source.startswith(source)))
     assert found is not None
     return found
 
 
-def test_settings_are_distinct(runs: list[Observed]) -> None:
+def test_settings_are_distinct(runs: list[ObservedRun]) -> None:
     assert 100 < len(runs) < 250
 
 
-def test_a_layout_of_2021_is_compared_with_what_2021_could_do(runs: list[Observed]) -> None:
+def test_a_layout_of_2021_is_compared_with_what_2021_could_do(runs: list[ObservedRun]) -> None:
     row = ranked(runs, "Megatron-LM SC21")
     assert row.ours_s <= row.theirs_s
     assert 1 <= row.rank <= row.num_fitting
@@ -36,7 +36,7 @@ def test_a_layout_of_2021_is_compared_with_what_2021_could_do(runs: list[Observe
     assert row.to_json()["gain"] == pytest.approx(1 - row.ours_s / row.theirs_s)
 
 
-def test_rows_are_counted_by_what_they_could_gain(runs: list[Observed]) -> None:
+def test_rows_are_counted_by_what_they_could_gain(runs: list[ObservedRun]) -> None:
     row = ranked(runs, "Korthikanti")
     assert within([row], 1.0) == 1
     assert within([row], -1.0) == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,8 +18,10 @@ from syncline.sim.uncertainty import (
     between_bands,
     collective_spread,
     memory_spread,
+    spread_in,
     step_spread,
 )
+from syncline.validate.first import FirstScore, first_scores, in_turn, scores_text, set_of, unseen
 from syncline.validate.intervals import crossed, make_table
 from syncline.validate.residuals import (
     Residual,
@@ -148,3 +151,43 @@ def test_a_stripped_job_states_no_software() -> None:
 def test_the_answer_prints_rows_and_shares(groups: dict[str, Any]) -> None:
     text = str(IntervalErrors(groups, 7))
     assert "in 90 %" in text and "step, dense" in text and "constants that never saw them" in text
+
+
+def _first(number: int, publication: str, residual: float, *, fault: bool = False) -> FirstScore:
+    return FirstScore(number, fault, replace(_row(publication, residual), line="training-sixth.csv:2"))
+
+
+def test_new_sources_move_the_ends_out_by_what_they_were_off() -> None:
+    known = [_row(f"p{n}", 0.02 * (n % 3 - 1)) for n in range(36)]
+    table = plain(make_table(known))["step"]
+    scores = [_first(6, f"n{n}", 0.5 if n % 2 else -0.3) for n in range(20)]
+    found = plain(unseen(known, scores))["step"]["dense"]
+    high, low = (float(table["cells"]["dense|plain"]["log"][end]) for end in (3, 0))
+    assert found["log"][3] == pytest.approx(0.5 - high, abs=1e-3)
+    assert found["log"][0] == pytest.approx(0.3 + low, abs=1e-3)
+    assert (found["rows"], found["sources"]) == (20, 20)
+    broken = [*scores, *[_first(6, f"b{n}", 3.0, fault=True) for n in range(20)]]
+    assert plain(unseen(known, broken))["step"]["dense"] == found  # what a fault costs is no error of the model
+    facets = StepFacets("dense", "plain", "Hopper", "bf16", 64).as_dict()
+    wide = spread_in({**table, "unseen": {"dense": found}}, "step", facets, 64)
+    assert (
+        math.log(wide.high_90) == pytest.approx(0.5, abs=2e-3) and "20 sources were off when first scored" in wide.basis
+    )
+    bare = spread_in({**table, "unseen": {"dense": found}}, "step", {**facets, "stated": "calibrated"}, 64)
+    assert not bare.num_unseen  # a measured run is no new source
+
+
+def test_intervals_hold_on_blind_sets_with_what_earlier_sets_were_off_by(rows: list[Residual]) -> None:
+    found = plain(in_turn(rows, first_scores()))
+    for name, group in found.items():
+        assert group["in_90"] > group["in_90_without"] and group["factor"] > group["factor_without"], (name, group)
+    assert 0.85 <= found["step, dense"]["in_90"] <= 0.95 and 0.85 <= found["collective, few"]["in_90"] <= 0.97, found
+    assert found["step, dense"]["factor"] < 2, found  # the price
+
+
+def test_first_scores_survive_writing_and_belong_to_their_sets() -> None:
+    scores = first_scores()
+    assert {score.number for score in scores} == {3, 4, 5, 6, 7}
+    assert all(set_of(score.row) == score.number for score in scores)
+    assert scores_text(scores).count("\n") == len(scores) + 1
+    assert 0 < sum(score.fault for score in scores) < 20

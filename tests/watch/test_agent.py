@@ -14,7 +14,7 @@ from syncline.errors import SynclineError, WatchError
 from syncline.fabric import load as load_fabric
 from syncline.runtime.span_writer import SpanWriter
 from syncline.timeline.collective import canonical
-from syncline.watch.agent import Agent, Options
+from syncline.watch.agent import Agent, AgentOptions
 from syncline.watch.clock import Clock
 from syncline.watch.history import History
 from syncline.watch.link_map import KnownLink, LinkMap, map_of_fabric, read_link_map
@@ -39,7 +39,7 @@ class Host:
         self.tell()
         source = SourceTree(root)
         self.agent = Agent(
-            Options("host-07", 0.25, **options),
+            AgentOptions("host-07", 0.25, **options),
             [NetdevSource(source)],
             [InfinibandSource(source), TcpSource(source)],
             clock=clock,

@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 
 from syncline.errors import WatchError
 from syncline.watch.burst import BurstFinder, window_s
-from syncline.watch.sampler import NATIVE, BurstSampler, Place, Rows
+from syncline.watch.sampler import NATIVE, BurstSampler, InterfacePlace, SampleRows
 
 CAPACITY = 1e9
 LIMITS = {("eth0", "rx"): CAPACITY, ("eth0", "tx"): CAPACITY}
 
 
-def rows(time_s: np.ndarray, sent: np.ndarray) -> Rows:
+def rows(time_s: np.ndarray, sent: np.ndarray) -> SampleRows:
     counters = np.stack([np.zeros_like(sent), sent], axis=1).astype(np.uint64)
-    return Rows(("eth0",), time_s, counters)
+    return SampleRows(("eth0",), time_s, counters)
 
 
 def sent_at(share: np.ndarray, step_s: float = 1e-3) -> np.ndarray:
@@ -96,7 +96,7 @@ def test_cutting_the_rows_changes_nothing(share: list[float], cut: int) -> None:
 def test_both_loops_see_the_bytes_that_cross_loopback(native: bool) -> None:
     if native and NATIVE is None:
         pytest.skip("the native sampler is not built here")
-    sampler = BurstSampler({"lo": Place(None, 1)}, native=native)
+    sampler = BurstSampler({"lo": InterfacePlace(None, 1)}, native=native)
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
             time.sleep(0.02)

@@ -16,7 +16,7 @@ from tests.watch.scenes import CAPACITY, Job, frame, load, table
 
 from syncline.errors import WatchError
 from syncline.watch.frame import column, unpack
-from syncline.watch.history import MAX_PENDING, History, LinkSeries
+from syncline.watch.history import MAX_PENDING, History, LinkHistory
 
 LINKS = table(6)
 
@@ -61,7 +61,7 @@ def test_series_are_binned_and_time_travel_finds_the_moment(tmp_path: Path) -> N
     assert found is not None
     assert column(found["frame"], "rate_Bps")[0] == pytest.approx(0.40 * CAPACITY, rel=1e-6)
     assert [f["seq"] for f in history.frames(moment, moment + 0.6)] == [40, 41, 42]
-    unknown: LinkSeries = {
+    unknown: LinkHistory = {
         "link": "no such link",
         "wall_s": [],
         "rate_Bps": [],

@@ -5,13 +5,13 @@ from __future__ import annotations
 from tests.watch.test_rules import WARM, Watch
 
 from syncline.watch.hang import Pending
-from syncline.watch.spans.event import PendingEvent, Phase, PhaseEvent
+from syncline.watch.spans.event import JobPhase, PendingEvent, PhaseEvent
 
 TICKS = 4
 """A second."""
 
 
-def say(watch: Watch, phase: Phase, ranks: range = range(4)) -> None:
+def say(watch: Watch, phase: JobPhase, ranks: range = range(4)) -> None:
     watch.job.view.add([PhaseEvent(rank, phase, watch.onset) for rank in ranks])
 
 
@@ -23,7 +23,7 @@ def later(watch: Watch, seconds: float) -> None:
 
 def test_a_job_that_said_it_ended_raises_nothing() -> None:
     watch = Watch().run(WARM)
-    say(watch, Phase.END)
+    say(watch, JobPhase.END)
     later(watch, 60)
     assert watch.raised("job.stalled") == []
 
@@ -39,13 +39,13 @@ def test_a_hang_stays_up_for_as_long_as_it_lasts() -> None:
 
 def test_checkpoints_and_evaluations_are_no_hangs_until_they_last_too_long() -> None:
     watch = Watch().run(WARM)
-    for phase in (Phase.CHECKPOINT, Phase.EVALUATION):
+    for phase in (JobPhase.CHECKPOINT, JobPhase.EVALUATION):
         say(watch, phase)
         later(watch, 60)
-        say(watch, Phase.TRAIN)
+        say(watch, JobPhase.TRAIN)
         watch.run(10 * TICKS)
     assert watch.raised("job.stalled") == []
-    say(watch, Phase.CHECKPOINT)
+    say(watch, JobPhase.CHECKPOINT)
     later(watch, 1810)
     (finding,) = (finding for finding in watch.engine.alerts() if finding.rule == "job.stalled")
     assert finding.observed.startswith("checkpoint for")
@@ -54,9 +54,9 @@ def test_checkpoints_and_evaluations_are_no_hangs_until_they_last_too_long() -> 
 def test_silence_is_counted_from_the_end_of_a_phase() -> None:
     """The first step after an evaluation takes as long as any: that is no hang yet, and silence after it is one."""
     watch = Watch().run(WARM)
-    say(watch, Phase.EVALUATION)
+    say(watch, JobPhase.EVALUATION)
     later(watch, 60)
-    say(watch, Phase.TRAIN)
+    say(watch, JobPhase.TRAIN)
     watch.run(2 * TICKS, quiet=True)
     assert watch.raised("job.stalled") == []
     watch.run(12 * TICKS, quiet=True)
@@ -65,7 +65,7 @@ def test_silence_is_counted_from_the_end_of_a_phase() -> None:
 
 def test_a_job_after_a_job_begins_anew() -> None:
     watch = Watch().run(WARM)
-    say(watch, Phase.END)
+    say(watch, JobPhase.END)
     watch.run(4, quiet=True)
     watch.job.step = 0
     watch.run(WARM)
@@ -75,7 +75,7 @@ def test_a_job_after_a_job_begins_anew() -> None:
 
 def test_ranks_that_did_not_end_with_the_others_are_named() -> None:
     watch = Watch().run(WARM)
-    say(watch, Phase.END, range(3))
+    say(watch, JobPhase.END, range(3))
     watch.run(12 * TICKS, quiet=True)
     (finding,) = (finding for finding in watch.engine.alerts() if finding.rule == "job.stalled")
     assert any("not rank 3" in text for text in finding.evidence)
@@ -83,7 +83,7 @@ def test_ranks_that_did_not_end_with_the_others_are_named() -> None:
 
 def test_a_rank_that_ended_with_an_error_is_named() -> None:
     watch = Watch().run(WARM)
-    say(watch, Phase.FAILED, range(2, 3))
+    say(watch, JobPhase.FAILED, range(2, 3))
     watch.run(4, quiet=True)
     (finding,) = (finding for finding in watch.engine.alerts() if finding.rule == "job.stalled")
     assert finding.observed == "rank 2 ended with an error"

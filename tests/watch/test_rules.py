@@ -20,7 +20,7 @@ from syncline.watch.links import LinkLoad, LinkTable
 from syncline.watch.prediction import Prediction
 from syncline.watch.rules.engine import RuleEngine, alert_json
 from syncline.watch.rules.hold import Change, Hold
-from syncline.watch.rules.job_rules import Straggler
+from syncline.watch.rules.job_rules import LateRank
 from syncline.watch.rules.rule import Context
 from syncline.watch.rules.thresholds import Thresholds, read_thresholds
 from syncline.watch.spans.event import SpanEvent
@@ -259,8 +259,8 @@ def test_a_rank_late_by_a_link_in_trouble_is_no_straggler_unless_it_computes_lon
     ranks = (RankStat(0, 0.0, 0.15), RankStat(1, 0.2, 0.15), RankStat(2, 0.2, 0.30))
     made = replace(frame(1, LINKS, load(LINKS, 0.5)), job=JobState(ranks=ranks))
     calm, hurt = (Context(Thresholds(), Prediction(), made, active=up) for up in ({}, {"link.loss": {LINKS.names[0]}}))
-    assert [Straggler()._is_excused(hurt, i) for i in (1, 2)] == [True, False]
-    assert not Straggler()._is_excused(calm, 1)
+    assert [LateRank()._is_excused(hurt, i) for i in (1, 2)] == [True, False]
+    assert not LateRank()._is_excused(calm, 1)
 
 
 def test_ranks_that_are_late_in_turn_are_no_stragglers() -> None:

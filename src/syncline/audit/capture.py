@@ -27,7 +27,7 @@ from syncline.errors import FileError
 from syncline.host.host import Host
 from syncline.host.privacy import COMMAND_FILTERS, FILE_FILTERS
 from syncline.host.root import NOTES, RESAMPLE_S, Root
-from syncline.host.tree import Kind
+from syncline.host.tree import PathKind
 
 SCHEMA = "syncline-capture/1"
 _LIBRARIES = ("libnccl", "libibverbs", "librdmacm", "libc.so", "libcuda.so", "libnccl-net")
@@ -50,7 +50,7 @@ NOT_HELD = (
 
 
 @dataclass(frozen=True)
-class Summary:
+class CaptureSummary:
     """What was captured and where it is."""
 
     path: Path
@@ -69,7 +69,7 @@ class Summary:
         }  # fmt: skip
 
 
-def capture(root: Root, path: Path) -> Summary:
+def capture(root: Root, path: Path) -> CaptureSummary:
     """Read all that the rules and discovery read, and write it to a new folder or a .tar.gz."""
     archive = path.name.endswith((".tar.gz", ".tgz", ".tar"))
     _check_new(path, archive)
@@ -82,7 +82,7 @@ def capture(root: Root, path: Path) -> Summary:
     else:
         _write_folder(path, entries, links)
         size = sum(map(len, entries.values()))
-    return Summary(path, report.host, len(root.files), len(root.outputs), size, dict(root.problems))
+    return CaptureSummary(path, report.host, len(root.files), len(root.outputs), size, dict(root.problems))
 
 
 def _check_new(path: Path, archive: bool) -> None:
@@ -100,7 +100,7 @@ def _entries(root: Root, report: HostReport) -> dict[str, bytes]:
         # What was listed but not read is there by name only: libraries, device files.
         if path.startswith("usr/") and not name.startswith(_LIBRARIES):
             continue
-        if path not in entries and root.tree.kind(path) in (Kind.FILE, Kind.OTHER):
+        if path not in entries and root.tree.kind(path) in (PathKind.FILE, PathKind.OTHER):
             entries[path] = b""
     _keep_folders(entries, [*root.present, *(path for path, _ in listed)], root)
     for name, (_, text) in root.outputs.items():
@@ -131,9 +131,9 @@ def _keep_folders(entries: dict[str, bytes], paths: list[str], root: Root) -> No
     parents = {folder for name in (*entries, *root.links) for folder in _above(name)}
     for path in paths:
         kind = root.tree.kind(path)
-        if kind is Kind.FOLDER and path not in parents and path:
+        if kind is PathKind.FOLDER and path not in parents and path:
             entries[f"{path}/.folder"] = b""
-        elif kind in (Kind.FILE, Kind.OTHER) and not path.startswith("usr/"):
+        elif kind in (PathKind.FILE, PathKind.OTHER) and not path.startswith("usr/"):
             entries.setdefault(path, b"")
 
 

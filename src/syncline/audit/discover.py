@@ -39,7 +39,7 @@ MAX_HOSTS = 100_000
 
 
 @dataclass(frozen=True)
-class Port:
+class FabricPort:
     """One RDMA port of the fabric as `ibstat` and `rdma link` show it."""
 
     nic: int
@@ -75,7 +75,7 @@ class HostSketch:
     leaves: tuple[str, ...]
     """The switch at the other end of each NIC, by LLDP; "" where unknown."""
     guesses: tuple[str, ...]
-    ports: tuple[Port, ...] = ()
+    ports: tuple[FabricPort, ...] = ()
 
     @property
     def faults(self) -> list[dict[str, str]]:
@@ -220,12 +220,12 @@ def _by_firmware(port: RdmaPort) -> Nic | None:
     return load_catalog().nic(name) if name else None
 
 
-def _ports(host: Host, nic: Nic, link: LinkType) -> tuple[Port, ...]:
+def _ports(host: Host, nic: Nic, link: LinkType) -> tuple[FabricPort, ...]:
     """Return the fabric's RDMA ports with what is known of each, NICs counted by PCI function 0."""
     cards = list(dict.fromkeys(port.pci.rpartition(".")[0] for port in host.fabric_ports))
     netdevs = _rdma_link(host)
     return tuple(
-        Port(
+        FabricPort(
             cards.index(port.pci.rpartition(".")[0]), port.name, nic.name, port.layer, port.rate_Bps, port.rate_text,
             port.state, port.physical, next(iter(port.interfaces), netdevs.get(port.name, "")),
             0 < port.rate_Bps < 0.99 * link.rate_Bps,

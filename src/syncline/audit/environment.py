@@ -15,19 +15,19 @@ from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 
-from syncline.audit.environment_rules import DOCS, RULES, Case, Site, VariableRule
+from syncline.audit.environment_rules import DOCS, RULES, EnvironmentCase, JobSite, VariableRule
 from syncline.fabric import Fabric
 from syncline.finding import Action, Finding, Severity
 
-__all__ = ["Site", "known_variables", "lint", "rule_ids"]
+__all__ = ["JobSite", "known_variables", "lint", "rule_ids"]
 
 
 def lint(
-    env: Mapping[str, str], cluster: Fabric | Site | None = None, *, nccl: tuple[int, int] | None = None
+    env: Mapping[str, str], cluster: Fabric | JobSite | None = None, *, nccl: tuple[int, int] | None = None
 ) -> list[Finding]:
     """Return what is wrong with these variables, worst first; `cluster` and the NCCL release sharpen the answer."""
-    site = cluster if isinstance(cluster, Site) else Site.of(cluster) if cluster is not None else Site()
-    case = Case(env, replace(site, nccl=nccl) if nccl else site)
+    site = cluster if isinstance(cluster, JobSite) else JobSite.of(cluster) if cluster is not None else JobSite()
+    case = EnvironmentCase(env, replace(site, nccl=nccl) if nccl else site)
     found = [finding for rule in RULES if (finding := _apply(rule, case)) is not None]
     return sorted([*found, *_mistyped(case)], key=lambda finding: -finding.severity)
 
@@ -37,7 +37,7 @@ def rule_ids() -> tuple[str, ...]:
     return (*(rule.id for rule in RULES), _MISTYPED)
 
 
-def _apply(rule: VariableRule, case: Case) -> Finding | None:
+def _apply(rule: VariableRule, case: EnvironmentCase) -> Finding | None:
     seen = rule.when(case)
     if not seen:
         return None
@@ -57,7 +57,7 @@ def known_variables() -> frozenset[str]:
     return frozenset(word for line in text.splitlines() if not line.startswith("#") for word in line.split())
 
 
-def _mistyped(case: Case) -> list[Finding]:
+def _mistyped(case: EnvironmentCase) -> list[Finding]:
     found = []
     for name in sorted(case.env):
         if not name.startswith("NCCL_") or name in known_variables():

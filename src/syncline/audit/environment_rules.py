@@ -21,7 +21,7 @@ DOCS = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
 
 
 @dataclass(frozen=True)
-class Site:
+class JobSite:
     """What is known of where the job runs; None where nobody said.
 
     `network` is "infiniband", "roce", "efa", "tcp" or another kind of `sim.nccl`; `nccl` is the release as (2, 27).
@@ -35,7 +35,7 @@ class Site:
     nccl: tuple[int, int] | None = None
 
     @classmethod
-    def of(cls, fabric: Fabric) -> Site:
+    def of(cls, fabric: Fabric) -> JobSite:
         """Return what a cluster description says; nothing of a cluster that does not run NCCL."""
         try:
             system = from_fabric(fabric)
@@ -53,11 +53,11 @@ class Site:
 
 
 @dataclass(frozen=True)
-class Case:
+class EnvironmentCase:
     """One environment at one site, with the questions the rules ask of it."""
 
     env: Mapping[str, str]
-    site: Site
+    site: JobSite
 
     def get(self, name: str) -> str:
         return self.env.get(name, "").strip()
@@ -88,7 +88,7 @@ class VariableRule:
     """One thing to look for: `when` returns the offending settings as text, or "" where all is well."""
 
     id: str
-    when: Callable[[Case], str]
+    when: Callable[[EnvironmentCase], str]
     meaning: str
     fix: str
     severity: Severity = Severity.WARNING
@@ -97,7 +97,7 @@ class VariableRule:
     reference: str = DOCS
 
 
-def _set(*names: str, to: Callable[[str], bool] = bool) -> Callable[[Case], str]:
+def _set(*names: str, to: Callable[[str], bool] = bool) -> Callable[[EnvironmentCase], str]:
     """Say which of these variables are set to something that `to` dislikes."""
     return lambda case: " ".join(f"{n}={case.get(n)}" for n in names if n in case.env and to(case.get(n)))
 
@@ -106,19 +106,21 @@ def _is_one(value: str) -> bool:
     return value not in ("", "0")
 
 
-def _prefixed(prefix: str) -> Callable[[Case], str]:
+def _prefixed(prefix: str) -> Callable[[EnvironmentCase], str]:
     return lambda case: " ".join(f"{n}={case.get(n)}" for n in sorted(case.env) if n.startswith(prefix))
 
 
-def _both(condition: Callable[[Case], bool], then: Callable[[Case], str]) -> Callable[[Case], str]:
+def _both(
+    condition: Callable[[EnvironmentCase], bool], then: Callable[[EnvironmentCase], str]
+) -> Callable[[EnvironmentCase], str]:
     return lambda case: then(case) if condition(case) else ""
 
 
-def _on_efa(case: Case) -> bool:
+def _on_efa(case: EnvironmentCase) -> bool:
     return case.site.network == "efa" or any(n.startswith(("FI_EFA", "OFI_NCCL")) for n in case.env)
 
 
-def _bad_list(case: Case) -> str:
+def _bad_list(case: EnvironmentCase) -> str:
     bad = []
     for name, known in (("NCCL_ALGO", ALGORITHMS), ("NCCL_PROTO", PROTOCOLS)):
         try:
@@ -128,7 +130,7 @@ def _bad_list(case: Case) -> str:
     return " ".join(bad)
 
 
-def _wrong_interface(case: Case) -> str:
+def _wrong_interface(case: EnvironmentCase) -> str:
     names = case.get("NCCL_SOCKET_IFNAME")
     if names.startswith("^"):
         return ""
@@ -136,7 +138,7 @@ def _wrong_interface(case: Case) -> str:
     return f"NCCL_SOCKET_IFNAME={names}" if wrong and case.num_ranks > 8 else ""
 
 
-def _ambiguous_hca(case: Case) -> str:
+def _ambiguous_hca(case: EnvironmentCase) -> str:
     """`mlx5_1` without "=" is a prefix, and also takes mlx5_10 to mlx5_19."""
     value = case.get("NCCL_IB_HCA")
     names = value.split(":")[0] if value.count(":") == 1 and "," not in value else value
@@ -148,19 +150,19 @@ def _ambiguous_hca(case: Case) -> str:
     return f"NCCL_IB_HCA={value}" if risky else ""
 
 
-def _few_channels(case: Case) -> str:
+def _few_channels(case: EnvironmentCase) -> str:
     limit = case.number("NCCL_MAX_NCHANNELS")
     return (
         f"NCCL_MAX_NCHANNELS={limit}" if limit is not None and 0 < limit < 4 and case.site.nvswitch is not False else ""
     )
 
 
-def _odd_timeout(case: Case) -> str:
+def _odd_timeout(case: EnvironmentCase) -> str:
     value = case.number("NCCL_IB_TIMEOUT")
     return f"NCCL_IB_TIMEOUT={value}" if value is not None and (value < 14 or value > 23) else ""
 
 
-def _disabled_rdma(case: Case) -> str:
+def _disabled_rdma(case: EnvironmentCase) -> str:
     said = [f"NCCL_IB_DISABLE={case.get('NCCL_IB_DISABLE')}"] if case.on("NCCL_IB_DISABLE") else []
     if case.get("NCCL_NET").lower() == "socket":
         said.append(f"NCCL_NET={case.get('NCCL_NET')}")

@@ -19,7 +19,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from syncline.bench.incidence import Incidence, Part, PartKind
+from syncline.bench.incidence import Incidence, PartKind, SuspectPart
 
 Floats = NDArray[np.float64]
 LEAST_NOISE = 0.02
@@ -46,12 +46,12 @@ class Suspect:
     `factor` is measured over expected rate of the flows that cross it; `flows` are their rows in the table.
     """
 
-    part: Part
+    part: SuspectPart
     factor: float
     confidence: float
     gain: float
     flows: tuple[int, ...]
-    among: tuple[Part, ...] = ()
+    among: tuple[SuspectPart, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

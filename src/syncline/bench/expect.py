@@ -23,12 +23,12 @@ from syncline.errors import SimulationError, SynclineError
 from syncline.fabric import Fabric
 from syncline.program import Placement, Program, lower
 from syncline.schedule import FAMILIES, Kind, build, verify
-from syncline.sim.emulate.emulation import HostCosts, Wiring, script_of
+from syncline.sim.emulate.emulation import HostCosts, HostLinks, script_of
 from syncline.sim.emulate.emulation import predict as emulated_s
 from syncline.sim.emulate.wiring import wiring_of_fabric
 from syncline.sim.flow.estimate import Estimate, estimate, over_seeds
 from syncline.sim.flow.routing import FlowNetwork, NetworkOptions
-from syncline.sim.flow.wired import Wired, wire
+from syncline.sim.flow.wired import WiredProgram, wire
 from syncline.sim.nccl.describe import from_fabric
 from syncline.sim.nccl.predict import IGNORES as NCCL_IGNORES
 from syncline.sim.nccl.predict import PredictedRow, predict
@@ -97,7 +97,7 @@ class Oracle:
         wired = wire(program, self.network)
         return [self._flow(wired, size, widen) for size in sizes]
 
-    def _flow(self, wired: Wired, size: int, widen: float) -> Expectation:
+    def _flow(self, wired: WiredProgram, size: int, widen: float) -> Expectation:
         found = estimate(wired, self.network, size)
         time_s, source = self._fitted_s(wired.program, size, found)
         low, high = self._factors(time_s, widen)
@@ -129,12 +129,12 @@ class Oracle:
         return emulated_s(script_of(program, size, self._wiring), costs), "flow model with host costs fitted here"
 
     @cached_property
-    def _wiring(self) -> Wiring | None:
+    def _wiring(self) -> HostLinks | None:
         if self.calibration is None or self.calibration.ranks != self.placement.num_ranks:
             return None  # costs belong to a number of ranks on a machine
         return wiring_of_fabric(self.placement)
 
-    def _over_paths(self, wired: Wired, size: int, found: Estimate) -> tuple[float, float]:
+    def _over_paths(self, wired: WiredProgram, size: int, found: Estimate) -> tuple[float, float]:
         """Return the fastest and slowest of several draws of ECMP's hash: which one the switches have is not known."""
         if self.options.routing != "ecmp" or wired.num_flows > MAX_FLOWS_FOR_SEEDS or not self._has_choices:
             return found.time_s, found.time_s

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from syncline.bench.pairing import Match
 from syncline.errors import BenchError
 from syncline.fabric import Fabric
-from syncline.fabric.fabric import Kind, Tier
+from syncline.fabric.fabric import DeviceKind, Tier
 from syncline.sim.flow.routing import FlowNetwork, NetworkOptions
 
 Floats = NDArray[np.float64]
@@ -36,7 +36,7 @@ class PartKind(StrEnum):
 
 
 @dataclass(frozen=True)
-class Part:
+class SuspectPart:
     """Something that can be at fault: its kind, its name, the host or switch it belongs to, and its links."""
 
     kind: PartKind
@@ -47,7 +47,7 @@ class Part:
     """Of its links, those that tell that a flow crosses it: a flow that enters a switch leaves it as well."""
 
     @classmethod
-    def single(cls, kind: PartKind, name: str, owner: str, link: int) -> Part:
+    def single(cls, kind: PartKind, name: str, owner: str, link: int) -> SuspectPart:
         """Return a part that is one link."""
         return cls(kind, name, owner, frozenset({link}), frozenset({link}))
 
@@ -56,7 +56,7 @@ class Part:
 class Incidence:
     """`chance[i, c]`: how likely flow i crosses part c; and the rate each flow's path allows on a healthy fabric."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[SuspectPart, ...]
     chance: Floats
 
     def of(self, rows: Sequence[int]) -> Incidence:
@@ -100,7 +100,7 @@ class Crossings:
 
     def _access_out(self) -> list[tuple[int, int]]:
         links, devices = self.fabric.links, self.fabric.devices
-        rows = np.flatnonzero((links.tier == Tier.ACCESS) & (devices.kind[links.src] == Kind.NIC))
+        rows = np.flatnonzero((links.tier == Tier.ACCESS) & (devices.kind[links.src] == DeviceKind.NIC))
         return [(int(row), int(devices.host[links.src[row]])) for row in rows[::-1]]  # the first NIC of a host wins
 
     def of(self, matches: Sequence[Match]) -> list[dict[int, float]]:
@@ -143,34 +143,36 @@ class Crossings:
         return Incidence(tuple(parts), chance)
 
 
-def _parts(fabric: Fabric, links: list[int]) -> list[Part]:
+def _parts(fabric: Fabric, links: list[int]) -> list[SuspectPart]:
     columns, devices = fabric.links, fabric.devices
     network = [link for link in links if columns.tier[link] not in (Tier.SCALE_UP, Tier.PCIE, Tier.SOCKET)]
     crossed_links = set(network)
-    parts: list[Part] = []
+    parts: list[SuspectPart] = []
     groups: dict[tuple[PartKind, str], set[int]] = {}
     for link in network:
         src, dst = int(columns.src[link]), int(columns.dst[link])
         ends = devices.kind[src], devices.kind[dst]
         name = fabric.link_name(link)
-        if ends[0] in (Kind.NIC, Kind.GPU):
+        if ends[0] in (DeviceKind.NIC, DeviceKind.GPU):
             host = _host(fabric, src)
-            parts.append(Part.single(PartKind.HOST_TX, f"{host} TX ({name})", host, link))
-        elif ends[1] in (Kind.NIC, Kind.GPU):
+            parts.append(SuspectPart.single(PartKind.HOST_TX, f"{host} TX ({name})", host, link))
+        elif ends[1] in (DeviceKind.NIC, DeviceKind.GPU):
             host = _host(fabric, dst)
-            parts.append(Part.single(PartKind.HOST_RX, f"{host} RX ({name})", host, link))
+            parts.append(SuspectPart.single(PartKind.HOST_RX, f"{host} RX ({name})", host, link))
         else:
-            parts.append(Part.single(PartKind.LINK, name, fabric.device_name(src), link))
+            parts.append(SuspectPart.single(PartKind.LINK, name, fabric.device_name(src), link))
             back = columns.reverse(link)
             if link < back and back in crossed_links:
                 both = frozenset({link, back})
-                parts.append(Part(PartKind.CABLE, name.replace(" -> ", " <-> "), fabric.device_name(src), both, both))
+                parts.append(
+                    SuspectPart(PartKind.CABLE, name.replace(" -> ", " <-> "), fabric.device_name(src), both, both)
+                )
             if devices.level[src] == 1 and devices.level[dst] > 1:
                 groups.setdefault((PartKind.UPLINKS, fabric.device_name(src)), set()).add(link)
             if devices.level[dst] == 1 and devices.level[src] > 1:
                 groups.setdefault((PartKind.DOWNLINKS, fabric.device_name(dst)), set()).add(link)
         for end in (src, dst):
-            if devices.kind[end] == Kind.SWITCH:
+            if devices.kind[end] == DeviceKind.SWITCH:
                 kind = PartKind.LEAF if devices.level[end] <= 1 else PartKind.SPINE
                 groups.setdefault((kind, fabric.device_name(end)), set()).add(link)
     title = {PartKind.UPLINKS: "uplinks of {}", PartKind.DOWNLINKS: "downlinks to {}"}
@@ -179,7 +181,9 @@ def _parts(fabric: Fabric, links: list[int]) -> list[Part]:
             continue  # the one link is a part already
         entering = {link for link in members if fabric.device_name(int(columns.dst[link])) == owner}
         crossed = entering if kind in (PartKind.LEAF, PartKind.SPINE) else members
-        parts.append(Part(kind, title.get(kind, "{}").format(owner), owner, frozenset(members), frozenset(crossed)))
+        parts.append(
+            SuspectPart(kind, title.get(kind, "{}").format(owner), owner, frozenset(members), frozenset(crossed))
+        )
     return parts
 
 

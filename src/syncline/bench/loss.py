@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from syncline.bench.incidence import Incidence, Part
+from syncline.bench.incidence import Incidence, SuspectPart
 from syncline.describe.plain import JsonObject
 from syncline.host.resent import Resent
 
@@ -37,12 +37,12 @@ OF_WORST = 0.1
 class LossSuspect:
     """A part that loses packets: the share of what crossed it that was sent again, and the flows that show it."""
 
-    part: Part
+    part: SuspectPart
     share: float
     again: int
     gain: float
     flows: tuple[int, ...]
-    among: tuple[Part, ...] = ()
+    among: tuple[SuspectPart, ...] = ()
 
     def to_json(self) -> JsonObject:
         return {
@@ -82,7 +82,7 @@ def losses(resent: Sequence[Resent], incidence: Incidence, most: int = 8) -> tup
     return tuple(sorted((one for one in found.values() if one.share >= OF_WORST * worst), key=lambda one: -one.share))
 
 
-def _other_way(parts: Sequence[Part]) -> list[int]:
+def _other_way(parts: Sequence[SuspectPart]) -> list[int]:
     """Return for each part the one that is the other direction of its cable, -1 where it is no single link."""
     column = {next(iter(part.links)): c for c, part in enumerate(parts) if len(part.links) == 1}
     return [column.get(next(iter(part.links)) ^ 1, -1) if len(part.links) == 1 else -1 for part in parts]

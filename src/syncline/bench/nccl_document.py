@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from syncline.bench.measured import NAMES, Measurement, Timing
-from syncline.bench.nccl_run import Device, Log, is_amd, program_in
+from syncline.bench.nccl_run import Device, NcclTestRun, is_amd, program_in
 from syncline.bench.nccl_table import release
 from syncline.errors import BenchError
 from syncline.schedule.collective import Kind
@@ -15,7 +15,7 @@ from syncline.schedule.collective import Kind
 _DAMAGED = (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError)
 
 
-def read_document(text: str, where: str, kind: Kind | None, num_ranks: int) -> Log:
+def read_document(text: str, where: str, kind: Kind | None, num_ranks: int) -> NcclTestRun:
     """Return the run that a JSON text holds; `kind` and `num_ranks` where it does not say them."""
     first = text.split("\n", 1)[0].rstrip()
     try:
@@ -32,7 +32,7 @@ def read_document(text: str, where: str, kind: Kind | None, num_ranks: int) -> L
     return log
 
 
-def _of_document(data: Mapping[str, Any], where: str, kind: Kind | None, num_ranks: int) -> Log:
+def _of_document(data: Mapping[str, Any], where: str, kind: Kind | None, num_ranks: int) -> NcclTestRun:
     config = data.get("config", {})
     devices = tuple(_device(row, at) for at, row in enumerate(data.get("devices") or config.get("devices", [])))
     kind = kind or program_in(" ".join(map(str, data.get("args", []))))
@@ -40,7 +40,7 @@ def _of_document(data: Mapping[str, Any], where: str, kind: Kind | None, num_ran
         raise BenchError("the log does not say which collective ran.", where=where, hint="Name it with --collective.")
     ranks = num_ranks or _num_ranks(devices, config)
     rows = tuple(row for result in data["results"] for row in _rows(result, kind, ranks, config))
-    return Log(
+    return NcclTestRun(
         kind, ranks, rows, devices, _version(data.get("nccl_version", "")), "rccl" if is_amd(devices) else "nccl"
     )
 
@@ -92,7 +92,7 @@ def _timing(time_us: float, each: object, repeats: int) -> Timing:
     return Timing(float(each["p50_us"]) * 1e-6, low * 1e-6, float(each["p95_us"]) * 1e-6, repeats)
 
 
-def _of_records(found: Sequence[Mapping[str, Any]], kind: Kind | None, num_ranks: int) -> Log:
+def _of_records(found: Sequence[Mapping[str, Any]], kind: Kind | None, num_ranks: int) -> NcclTestRun:
     """Return the run of rccl-tests -Z json: one object for each size, out of place and in place.
 
     Older releases count wrong elements under "#wrong", newer ones under "wrong".
@@ -108,7 +108,7 @@ def _of_records(found: Sequence[Mapping[str, Any]], kind: Kind | None, num_ranks
         )
         for row in found
     )  # fmt: skip
-    return Log(kind, ranks, rows, library="rccl")
+    return NcclTestRun(kind, ranks, rows, library="rccl")
 
 
 def _finite(value: object) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from syncline.bench.nccl_document import read_document
-from syncline.bench.nccl_run import Log
+from syncline.bench.nccl_run import NcclTestRun
 from syncline.bench.nccl_table import read_table
 from syncline.errors import FileError
 from syncline.schedule.collective import Kind
@@ -17,7 +17,7 @@ from syncline.schedule.collective import Kind
 MAX_BYTES = 256 * 1024 * 1024
 
 
-def read_log(path: Path, *, kind: Kind | None = None, num_ranks: int = 0) -> Log:
+def read_log(path: Path, *, kind: Kind | None = None, num_ranks: int = 0) -> NcclTestRun:
     """Return the run that a file holds; `kind` and `num_ranks` where the log does not say them."""
     try:
         if path.stat().st_size > MAX_BYTES:
@@ -28,7 +28,7 @@ def read_log(path: Path, *, kind: Kind | None = None, num_ranks: int = 0) -> Log
     return parse(text, str(path), kind=kind, num_ranks=num_ranks)
 
 
-def parse(text: str, where: str, *, kind: Kind | None = None, num_ranks: int = 0) -> Log:
+def parse(text: str, where: str, *, kind: Kind | None = None, num_ranks: int = 0) -> NcclTestRun:
     """Return the run that a text holds."""
     stripped = text.lstrip("\ufeff \t\r\n")
     if stripped.startswith("{") or (stripped.startswith("[") and '"inPlace"' in stripped):

@@ -24,7 +24,7 @@ class Device:
 
 
 @dataclass(frozen=True)
-class Log:
+class NcclTestRun:
     """One run: which collective, on what, and its lines. `library` is nccl or rccl."""
 
     kind: Kind

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from syncline.bench.measured import Measurement, Timing, bus_factor
-from syncline.bench.nccl_run import Device, Log, is_amd, program_in
+from syncline.bench.nccl_run import Device, NcclTestRun, is_amd, program_in
 from syncline.errors import BenchError
 from syncline.schedule.collective import Kind
 
@@ -71,7 +71,7 @@ class _Row:
         return cells[1] / cells[0] if cells[0] and cells[1] and cells[0] > 1 else None
 
 
-def read_table(text: str, where: str, kind: Kind | None, num_ranks: int) -> Log:
+def read_table(text: str, where: str, kind: Kind | None, num_ranks: int) -> NcclTestRun:
     """Return the run that a text holds; `kind` and `num_ranks` where the log does not say them."""
     lines = text.splitlines()
     columns = _Columns(1e-3 if _IN_MS.search(text) else 1e-6, not _OLD_ERROR.search(text))
@@ -94,7 +94,7 @@ def read_table(text: str, where: str, kind: Kind | None, num_ranks: int) -> Log:
     if not ranks:
         raise BenchError("the log does not say how many ranks ran.", where=where, hint="Give --ranks.")
     library = "rccl" if is_amd(devices) or "RCCL" in text or "rccl-tests" in text else "nccl"
-    return Log(
+    return NcclTestRun(
         kind, ranks, rows, devices, _version(text), library, (*_notes(text), *_odd_bandwidths(found, kind, ranks))
     )
 

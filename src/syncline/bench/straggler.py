@@ -28,7 +28,7 @@ _NORMAL = 1.4826  # median absolute deviation to standard deviation, for normal 
 
 
 @dataclass(frozen=True)
-class Straggler:
+class SlowRank:
     """One rank, how much later it is than the median rank, and how often."""
 
     rank: int
@@ -43,7 +43,7 @@ class Straggler:
         return (self.typical_s + self.excess_s) / self.typical_s if self.typical_s > 0 else float("inf")
 
 
-def stragglers(times_s: Floats, *, waits: bool = False, least_s: float = 0.0) -> list[Straggler]:
+def stragglers(times_s: Floats, *, waits: bool = False, least_s: float = 0.0) -> list[SlowRank]:
     """Return the ranks that stand out in a table of ranks x repetitions, the worst first.
 
     `waits` says that the times are of a collective everybody waits in: there the rank that comes last waits least, so
@@ -70,7 +70,7 @@ def stragglers(times_s: Floats, *, waits: bool = False, least_s: float = 0.0) ->
         if excess[rank] > limit and often >= LEAST_TIMES:
             clear = 1 - min(1.0, SPREADS * width / float(excess[rank])) / 2
             sure = round(clear * often * _repeats_trust(table.shape[1]), 2)
-            found.append(Straggler(int(rank), float(excess[rank]), typical, often, sure))
+            found.append(SlowRank(int(rank), float(excess[rank]), typical, often, sure))
     return found
 
 
@@ -79,7 +79,7 @@ def _repeats_trust(count: int) -> float:
     return count / (count + 1)
 
 
-def findings(found: list[Straggler], names: list[str], what: str) -> list[Finding]:
+def findings(found: list[SlowRank], names: list[str], what: str) -> list[Finding]:
     """Return stragglers as findings; `names` are the hosts of the ranks, `what` the time that stands out."""
     return [
         Finding(

@@ -20,7 +20,7 @@ from syncline.bench.incidence import Crossings, Incidence
 from syncline.bench.loss import LossSuspect, losses
 from syncline.bench.pairing import Match, Round, apart, one_by_one, tournament
 from syncline.describe.plain import JsonObject
-from syncline.fabric.fabric import Kind
+from syncline.fabric.fabric import DeviceKind
 from syncline.host.resent import Resent
 from syncline.sim.flow.maxmin import Flows, max_min_rates
 
@@ -132,7 +132,7 @@ def run(
 
 def _affordable_rounds(crossings: Crossings, num_ranks: int) -> int:
     """Return how many rounds keep the table of flows and parts small enough; few hosts play them all."""
-    between = np.isin(crossings.fabric.devices.kind[crossings.fabric.links.src], (Kind.SWITCH,))
+    between = np.isin(crossings.fabric.devices.kind[crossings.fabric.links.src], (DeviceKind.SWITCH,))
     num_parts = 2 * num_ranks + int(between.sum()) + 3 * len(crossings.fabric.switches)
     return max(2, MAX_CELLS // num_parts // max(1, num_ranks // 2))
 

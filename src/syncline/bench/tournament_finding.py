@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from syncline.bench.attribute import Suspect
-from syncline.bench.incidence import Part, PartKind
+from syncline.bench.incidence import PartKind, SuspectPart
 from syncline.bench.loss import LossSuspect
 from syncline.bench.tournament import Result
 from syncline.describe import units
@@ -61,7 +61,7 @@ def _both_ways(suspects: Sequence[S]) -> list[tuple[S, S | None]]:
     return found
 
 
-def _reverse(one: Part, other: Part) -> bool:
+def _reverse(one: SuspectPart, other: SuspectPart) -> bool:
     """Whether two parts are the two directions of one cable."""
     return len(one.links) == 1 and other.links == frozenset(link ^ 1 for link in one.links)
 

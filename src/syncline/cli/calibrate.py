@@ -13,7 +13,7 @@ from syncline.cli.shell.output import JsonOption, emit, err, examples, tell
 from syncline.describe.plain import JsonObject
 
 if TYPE_CHECKING:
-    from syncline.rehearse.calibrate import Calibrated, Sweep
+    from syncline.rehearse.calibrate import CalibrationSweep, HostCalibration
 
 
 class CalibrateGroup(TyperGroup):
@@ -133,12 +133,12 @@ def calibrate(
     from syncline.describe import units
     from syncline.describe.files import check_writable
     from syncline.fabric import load
-    from syncline.rehearse.calibrate import Sweep, write_calibrated
+    from syncline.rehearse.calibrate import CalibrationSweep, write_calibrated
     from syncline.runtime.launch import detect
 
     if out is not None:
         check_writable(out)
-    sweep = Sweep(sizes=tuple(units.size(text) for text in sizes.split(",")), repeats=repeats)
+    sweep = CalibrationSweep(sizes=tuple(units.size(text) for text in sizes.split(",")), repeats=repeats)
     live = detect(os.environ) is not None
     found, first = _live(cluster, sweep) if live else _lab(cluster, sweep, scale, hosts)
     if not first:
@@ -152,13 +152,13 @@ def calibrate(
     emit(payload, json, lambda console: console.print("\n".join(lines)))
 
 
-def _lab(cluster: str, sweep: Sweep, scale: float | None, hosts: int | None) -> tuple[Calibrated, bool]:
+def _lab(cluster: str, sweep: CalibrationSweep, scale: float | None, hosts: int | None) -> tuple[HostCalibration, bool]:
     from syncline.rehearse.calibrate import calibrate_lab
 
     return calibrate_lab(cluster, sweep, scale=scale, hosts=hosts, tell=_tell), True
 
 
-def _live(cluster: str, sweep: Sweep) -> tuple[Calibrated, bool]:
+def _live(cluster: str, sweep: CalibrationSweep) -> tuple[HostCalibration, bool]:
     from syncline.cli.bench.start import join
     from syncline.fabric import load
     from syncline.program import place
@@ -174,7 +174,7 @@ def _tell(text: str) -> None:
         console.print(f"[dim]{text}[/]")
 
 
-def _payload(cluster: str, found: Calibrated, where: str) -> JsonObject:
+def _payload(cluster: str, found: HostCalibration, where: str) -> JsonObject:
     return {
         "cluster": cluster,
         "measured_on": where,
@@ -190,7 +190,7 @@ def _payload(cluster: str, found: Calibrated, where: str) -> JsonObject:
     }  # fmt: skip
 
 
-def _lines(cluster: str, found: Calibrated, where: str, out: Path | None) -> list[str]:
+def _lines(cluster: str, found: HostCalibration, where: str, out: Path | None) -> list[str]:
     from syncline.describe import units
 
     costs, fit = found.fit.costs, found.fit

@@ -185,7 +185,12 @@ def build(
     system: Annotated[
         str, typer.Option(help="What Ethernet switches run: auto (by vendor), sonic, nvue, eos or frr.")
     ] = "auto",
-    rack_power: Annotated[float, typer.Option(help="What a rack may draw, in kW.")] = 45.0,
+    rack_power: Annotated[
+        float | None,
+        typer.Option(
+            help="What the room feeds a rack, in kW. Unless given: 45, and racks sold as one (NVL72) what they take."
+        ),
+    ] = None,
     rack_units: Annotated[int, typer.Option(help="Height of a rack, in U.")] = 48,
     rack_weight: Annotated[float, typer.Option(help="What a rack may weigh, in kg.")] = 1360.0,
     html: Annotated[Path | None, typer.Option(help="Write a page with racks, cables and arithmetic.")] = None,
@@ -194,14 +199,16 @@ def build(
     """Work out racks, cables, addresses and the configuration of every switch and host."""
     from syncline.describe.files import check_writable
     from syncline.errors import UsageError
-    from syncline.install.rack import Room
+    from syncline.install.room import Room
     from syncline.questions.fabric_build import fabric_build
 
     if check is not None and out_folder is not None:
         raise UsageError("--out writes and --check compares.", hint="Give one of the two.")
     if html is not None:
         check_writable(html)
-    room = Room(rack_u=rack_units, rack_power_w=rack_power * 1e3, rack_weight_kg=rack_weight)
+    room = Room(
+        rack_u=rack_units, rack_power_w=None if rack_power is None else rack_power * 1e3, rack_weight_kg=rack_weight
+    )
     answer = fabric_build(cluster, system=system, room=room)
     if check is not None:
         differences = answer.differences(check)

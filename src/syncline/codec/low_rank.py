@@ -29,7 +29,7 @@ from syncline.errors import CodecError
 
 
 @dataclass(frozen=True)
-class Matrix:
+class MatrixPlace:
     """Where one parameter lies: in the flat buffer, and its factors in the first and second exchange."""
 
     rows: int
@@ -70,14 +70,14 @@ class FactorLayout:
 
     def __init__(self, shapes: Sequence[tuple[int, ...]], rank: int) -> None:
         self.rank = rank
-        matrices: list[Matrix] = []
+        matrices: list[MatrixPlace] = []
         dense: list[tuple[int, int]] = []
         start = p_start = q_start = 0
         for shape in shapes:
             rows, cols = as_matrix(shape)
             small = min(rank, rows, cols)
             if rows * cols and small * (rows + cols) < rows * cols:
-                matrices.append(Matrix(rows, cols, small, start, p_start, q_start))
+                matrices.append(MatrixPlace(rows, cols, small, start, p_start, q_start))
                 p_start += rows * small
                 q_start += cols * small
             else:

@@ -16,12 +16,13 @@ from syncline.fabric import Fabric
 from syncline.fabric.build import build
 from syncline.fabric.catalog import Catalog, HostModel, LinkType, Nic, Part, Switch, load_catalog
 from syncline.fabric.load import parse_cluster
+from syncline.install.room import RACK_POWER_W
 
 RATIOS = (1.0, 2.0, 4.0)
 TREES = ("fat-tree", "rail-optimized")
 PODS = (2, 4, 8)
 RACK_HOSTS = 4
-"""Hosts under a leaf on top of their rack, where access cables are copper."""
+"""Most hosts under a leaf on top of their rack, where access cables are copper."""
 SLOWEST = 0.5
 """Links below this share of the host's own are left out: nobody buys such a host for them."""
 
@@ -74,6 +75,13 @@ class FabricChoice:
             f"{self.topology}{ratio}, {self.nics} x {self.link}{card} a host, {self.switch}{plane}{up}{copper}{spread}"
         )
 
+    @property
+    def rack_hosts(self) -> int:
+        """Hosts that a rack feeds beside a leaf with its modules (half of its power again)."""
+        catalog = load_catalog()
+        left_w = RACK_POWER_W - 1.5 * catalog.switch(self.switch).power_w
+        return max(1, min(RACK_HOSTS, int(left_w // catalog.host(self.host).power_w)))
+
     def described(self, num_hosts: int = 0) -> JsonObject:
         """Return the cluster description."""
         network: JsonObject = {"topology": self.topology, "link": self.link, "switch": self.switch}
@@ -91,7 +99,7 @@ class FabricChoice:
         if self.uplink:
             network["uplink"] = self.uplink
         if self.copper:
-            network |= {"hosts_per_leaf": RACK_HOSTS, "lengths": {"access": "2.5m"}}
+            network |= {"hosts_per_leaf": self.rack_hosts, "lengths": {"access": "2.5m"}}
         if self.planes > 1:
             network = {"topology": "multi-plane", "planes": self.planes, "plane": network}
         host: JsonObject = {"model": self.host, "nic": self.nic, "nics": self.nics, "link": self.link}
@@ -155,7 +163,8 @@ def _of_link(catalog: Catalog, host: HostModel, num_hosts: int, link: LinkType, 
                 for ratio in RATIOS:
                     for tree in TREES:
                         yield FabricChoice(*base, tree, ratio, switch.name)
-                    yield FabricChoice(*base, "fat-tree", ratio, switch.name, copper=True)
+                    if not host.rack_gpus:  # a rack that is sold as one has no place for a leaf
+                        yield FabricChoice(*base, "fat-tree", ratio, switch.name, copper=True)
                     for uplink in _uplinks(catalog, link, switch):
                         yield FabricChoice(*base, "rail-optimized", ratio, switch.name, uplink=uplink.name)
             if twin is not None:

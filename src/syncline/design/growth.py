@@ -22,7 +22,7 @@ from syncline.design.choice import FabricChoice
 from syncline.errors import SynclineError
 from syncline.fabric import Fabric
 from syncline.fabric.catalog import load_catalog
-from syncline.fabric.fabric import Kind, Tier
+from syncline.fabric.fabric import DeviceKind, Tier
 
 Mask = NDArray[np.bool_]
 
@@ -40,7 +40,7 @@ class GrowthStep:
 
 
 @dataclass(frozen=True)
-class Growth:
+class FabricGrowth:
     """One fabric in steps. Prices are of switches and cables, without hosts and their cards."""
 
     choice: FabricChoice
@@ -69,7 +69,7 @@ class Growth:
         return {"label": self.choice.label} | row | {"total_usd": self.total_usd, "steps": steps}
 
 
-def grow(choice: FabricChoice, sizes: Sequence[int]) -> Growth:
+def grow(choice: FabricChoice, sizes: Sequence[int]) -> FabricGrowth:
     """Return a choice that grows to these numbers of hosts, or raise the FabricError that says why it cannot."""
     whole = choice.build(sizes[-1])
     per_host = whole.num_gpus // sizes[-1]
@@ -85,14 +85,14 @@ def grow(choice: FabricChoice, sizes: Sequence[int]) -> Growth:
         steps.append(GrowthStep(hosts * per_host, usd, so_far[0] - mine, int(switches), int(cables)))
         before = so_far
     now, later = steps[0], steps[1:]
-    return Growth(
+    return FabricGrowth(
         choice, whole.num_gpus, now.usd, now.ahead_usd, sum(step.usd for step in later), now.switches,
         sum(step.switches for step in later), now.cables, sum(step.cables for step in later), _next_link(choice),
         tuple(steps),
     )  # fmt: skip
 
 
-def growths(choices: Iterable[FabricChoice], sizes: Sequence[int]) -> tuple[list[Growth], dict[str, str]]:
+def growths(choices: Iterable[FabricChoice], sizes: Sequence[int]) -> tuple[list[FabricGrowth], dict[str, str]]:
     """Return the choices that can grow so far, cheapest in all steps first, and why the others cannot."""
     found, cannot = [], {}
     for choice in choices:
@@ -108,7 +108,7 @@ def bought_now(fabric: Fabric, num_hosts: int) -> tuple[Mask, Mask]:
     links, devices = fabric.links, fabric.devices
     there = (devices.host >= 0) & (devices.host < num_hosts)
     rises = (devices.level[links.dst] > devices.level[links.src]) | (links.tier == Tier.ACCESS)
-    upward = rises & np.isin(devices.kind[links.dst], (Kind.SWITCH, Kind.OCS))
+    upward = rises & np.isin(devices.kind[links.dst], (DeviceKind.SWITCH, DeviceKind.OCS))
     while True:
         reached = there.copy()
         reached[links.dst[upward & there[links.src]]] = True
@@ -135,7 +135,7 @@ def parts_usd(fabric: Fabric, devices: Mask, links: Mask) -> float:
 
 
 def _switches(fabric: Fabric) -> Mask:
-    return np.isin(fabric.devices.kind, (Kind.SWITCH, Kind.OCS))
+    return np.isin(fabric.devices.kind, (DeviceKind.SWITCH, DeviceKind.OCS))
 
 
 def _next_link(choice: FabricChoice) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from syncline.fabric import Fabric
-from syncline.fabric.fabric import Kind, Tier
+from syncline.fabric.fabric import DeviceKind, Tier
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ def remains(fabric: Fabric) -> Remains:
 
 def _leaves(fabric: Fabric) -> tuple[float, float]:
     links, devices = fabric.links, fabric.devices
-    access = (links.tier == Tier.ACCESS) & (devices.kind[links.src] == Kind.NIC) & links.up
+    access = (links.tier == Tier.ACCESS) & (devices.kind[links.src] == DeviceKind.NIC) & links.up
     host, leaf = devices.host[links.src[access]], links.dst[access]
     rate = links.rate_Bps[access]
     total = np.bincount(host, weights=rate, minlength=fabric.num_hosts)

@@ -23,6 +23,7 @@ from syncline.design.resilience import remains
 from syncline.errors import PlanError, SynclineError
 from syncline.fabric import Fabric
 from syncline.fabric.catalog import load_catalog
+from syncline.install.rack import shares_racks
 from syncline.plan.answer import ask
 from syncline.plan.block import PlanQuestion
 from syncline.plan.cost import Assumptions, own
@@ -226,10 +227,13 @@ class Designer:
     def _priced(self, choice: FabricChoice, found: DesignSearch) -> tuple[DesignPoint, Fabric] | None:
         try:
             fabric = choice.build()
+            owned = own(fabric, self.assumptions)
+            if choice.copper and not shares_racks(fabric):
+                raise PlanError(f"{choice.rack_hosts} hosts and their leaf do not fit one rack.")
         except SynclineError as error:
             found.impossible[choice.label] = error.message
             return None
-        owned, left = own(fabric, self.assumptions), remains(fabric)
+        left = remains(fabric)
         point = DesignPoint(
             choice, fabric.num_gpus, owned.capital_usd, owned.network_usd, _optics_usd(fabric), owned.usd_per_year,
             owned.rated_power_w, owned.num_racks, left.after_one, left.after_two, left.worst,

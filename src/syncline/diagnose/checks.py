@@ -15,7 +15,7 @@ from syncline.diagnose.checks_flight import flight_mismatch, flight_missing
 from syncline.diagnose.checks_groups import diverged, watchdog
 from syncline.diagnose.checks_steps import steps_slower
 from syncline.diagnose.checks_xid import XID_CHECKS
-from syncline.diagnose.runs import Run, runs
+from syncline.diagnose.runs import HostTable, runs
 from syncline.diagnose.tally import MatchRow, Tally
 from syncline.diagnose.verdict import CheckVerdict, some
 
@@ -44,10 +44,11 @@ def _by_host(rows: Iterable[MatchRow]) -> dict[str, list[MatchRow]]:
 def gdr_missing(tallies: Tallies) -> list[CheckVerdict]:
     """Channels over InfiniBand or RoCE that do not use GPUDirect RDMA."""
     found = []
+    listed = {row.host for row in _rows(tallies, "signal.hca-list")}
     for host, rows in _by_host(r for r in _rows(tallies, "signal.channel") if r.get("net").startswith("IB")).items():
         bare = [row for row in rows if not row.get("gdr")]
-        if bare:
-            lost, total = sum(r.count for r in bare), sum(r.count for r in rows)
+        lost, total = sum(r.count for r in bare), sum(r.count for r in rows)
+        if lost > 1 or (bare and host in listed):
             text = f"{lost} of {total} channel lines over {bare[0].get('net')} lack GDRDMA"
             found.append(CheckVerdict(text, host, tuple(r.evidence for r in bare[:3])))
     return found
@@ -205,7 +206,7 @@ def slow_host(tallies: Tallies) -> list[CheckVerdict]:
 
 def slow_across_racks(tallies: Tallies) -> list[CheckVerdict]:
     """Runs across racks (by the hosts' names) much slower than inside one, on as many hosts."""
-    by_size: dict[int, list[Run]] = defaultdict(list)
+    by_size: dict[int, list[HostTable]] = defaultdict(list)
     for run in _comparable(tallies):
         if run.num_hosts > 1 and run.racks:
             by_size[run.num_hosts].append(run)
@@ -249,7 +250,7 @@ def _lost(row: MatchRow) -> int:
     return 100 if row.get("counter") == "local_ack_timeout_err" else 1000
 
 
-def _comparable(tallies: Tallies) -> list[Run]:
+def _comparable(tallies: Tallies) -> list[HostTable]:
     return [run for run in runs(_rows(tallies, "signal.bench")) if run.size_bytes >= 1 << 20]
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from syncline.describe import units
-from syncline.diagnose.context import Context, context
+from syncline.diagnose.context import LineContext, context
 from syncline.diagnose.tally import Evidence, MatchRow, Tally
 from syncline.diagnose.verdict import CheckVerdict
 
@@ -44,7 +44,7 @@ class StepTally(Tally):
         if self._seen % self._every:
             return
         groups = {name: value for name, value in match.groupdict().items() if value is not None}
-        seen = Evidence(path, line, text, Context(), order)
+        seen = Evidence(path, line, text, LineContext(), order)
         self.rows[(order, line)] = MatchRow(groups, "", seen)
         if len(self.rows) > MAX_STEPS:
             self.rows = dict(list(self.rows.items())[1::2])

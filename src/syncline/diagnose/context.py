@@ -31,7 +31,7 @@ _START = datetime(_LEAP_YEAR, 1, 1, tzinfo=timezone.utc)
 
 
 @dataclass(frozen=True)
-class Context:
+class LineContext:
     """Where a line comes from: names are empty and times None where the line does not say."""
 
     host: str = ""
@@ -50,11 +50,11 @@ def plain(text: str) -> str:
     return _ANSI.sub("", text) if "\x1b" in text else text
 
 
-def context(line: str) -> Context:
+def context(line: str) -> LineContext:
     """Return who wrote a line and when."""
     head = line[:300]
     time_s, unix_s = _time(head)
-    return Context(host_of(head), _rank(head), time_s, unix_s)
+    return LineContext(host_of(head), _rank(head), time_s, unix_s)
 
 
 def host_of(line: str) -> str:

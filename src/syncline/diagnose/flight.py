@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from syncline.diagnose.context import Context
+from syncline.diagnose.context import LineContext
 from syncline.diagnose.flight_data import plain_values
 from syncline.diagnose.tally import Evidence, MatchRow
 
@@ -55,7 +55,7 @@ def _row(path: str, order: int, rank: str, group: str, entry: Mapping[str, Any])
         "sizes": _sizes(entry.get("input_sizes", [])), "state": str(entry.get("state", "")),
     }  # fmt: skip
     text = f"rank {rank} group {group}: #{values['seq']} {op} {values['sizes']} {values['state']}"
-    return MatchRow(values, "", Evidence(path, 1, text, Context(rank=rank), order))
+    return MatchRow(values, "", Evidence(path, 1, text, LineContext(rank=rank), order))
 
 
 def _group(entry: Mapping[str, Any]) -> str:

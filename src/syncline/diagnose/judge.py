@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from syncline.audit.environment import Site, lint
+from syncline.audit.environment import JobSite, lint
 from syncline.diagnose.causes import RankedFinding
 from syncline.diagnose.checks import CHECKS
 from syncline.diagnose.checks_steps import SLOWER
@@ -178,7 +178,7 @@ def _environment(tallies: Mapping[str, Tally], cluster: Fabric | None) -> list[R
     rows = list(tallies["signal.env"].rows.values()) if "signal.env" in tallies else []
     env = {row.get("name"): row.get("value").rstrip(".") for row in reversed(rows)}
     lines = {row.get("name"): row.evidence for row in reversed(rows)}
-    site = Site.of(cluster) if cluster is not None else Site()
+    site = JobSite.of(cluster) if cluster is not None else JobSite()
     found = []
     for finding in lint(env, site, nccl=_release(tallies)) if env else []:
         shown = [lines[name] for name in re.findall(r"\b([A-Z][A-Z0-9_]+)=", finding.observed) if name in lines]

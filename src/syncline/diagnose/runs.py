@@ -12,7 +12,7 @@ _RACK = re.compile(r"(?:^|[-_.])((?:rack|pod|su|leaf|r)[-_]?\d+)(?=[-_.n]|$)", r
 
 
 @dataclass(frozen=True)
-class Run:
+class HostTable:
     """One table: its hosts and the largest row."""
 
     hosts: tuple[str, ...]
@@ -38,15 +38,15 @@ class _Open:
     op: str = ""
     best: tuple[int, float, Evidence] | None = None
 
-    def close(self) -> list[Run]:
+    def close(self) -> list[HostTable]:
         if self.best is None or not self.hosts:
             return []
-        return [Run(tuple(self.hosts), *self.best, op=self.op)]
+        return [HostTable(tuple(self.hosts), *self.best, op=self.op)]
 
 
-def runs(rows: Iterable[MatchRow]) -> list[Run]:
+def runs(rows: Iterable[MatchRow]) -> list[HostTable]:
     """Return the runs in the order of their lines; a table ends at its average or at the next one's first rank."""
-    found: list[Run] = []
+    found: list[HostTable] = []
     current, order = _Open(), -1
     for row in sorted(rows, key=lambda r: (r.evidence.order, r.evidence.line)):
         if row.evidence.order != order:

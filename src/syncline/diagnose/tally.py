@@ -6,7 +6,7 @@ import re
 from collections import deque
 from dataclasses import dataclass, field
 
-from syncline.diagnose.context import Context, context, host_of, uptime_s
+from syncline.diagnose.context import LineContext, context, host_of, uptime_s
 from syncline.diagnose.rule import LogRule
 
 MAX_EVIDENCE = 6
@@ -24,7 +24,7 @@ class Evidence:
     path: str
     line: int
     text: str
-    context: Context
+    context: LineContext
     order: int
     """Number of the file in the order they were read."""
 

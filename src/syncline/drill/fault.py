@@ -12,7 +12,7 @@ import numpy as np
 from syncline.describe.own_data import own_data
 from syncline.drill.healthy import HOSTS, JOB, Logs, glog, iso, kernel_log, syslog
 from syncline.errors import FaultError
-from syncline.fabric import Fabric, Kind, Tier
+from syncline.fabric import DeviceKind, Fabric, Tier
 from syncline.fabric.faults import FailedPart as Standing
 from syncline.fabric.faults import apply_faults
 from syncline.fault.fault import Fault, FaultKind, parse_faults
@@ -164,7 +164,7 @@ def _access(fabric: Fabric, host: int) -> str:
 
 def _uplink(fabric: Fabric) -> str:
     links, kinds = fabric.links, fabric.devices.kind
-    between = (kinds[links.src] == Kind.SWITCH) & (kinds[links.dst] == Kind.SWITCH)
+    between = (kinds[links.src] == DeviceKind.SWITCH) & (kinds[links.dst] == DeviceKind.SWITCH)
     rows = np.flatnonzero(between)
     return fabric.link_name(int(rows[0])).replace("->", "<->") if len(rows) else _access(fabric, 0)
 

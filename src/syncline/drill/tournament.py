@@ -18,7 +18,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from syncline.bench.incidence import Crossings, Part, PartKind
+from syncline.bench.incidence import Crossings, PartKind, SuspectPart
 from syncline.bench.pairing import Match, Round
 from syncline.fabric import Fabric
 from syncline.sim.flow.maxmin import Flows, max_min_rates
@@ -30,10 +30,10 @@ FACTORS = (0.1, 0.75)
 
 
 @dataclass(frozen=True)
-class Planted:
+class PlantedFault:
     """A part that is slow in a drill, and the share of its rate that is left."""
 
-    part: Part
+    part: SuspectPart
     factor: float
 
 
@@ -49,7 +49,7 @@ class Drill:
         first = np.unique(host, return_index=True)[1]
         self.device = fabric.gpus[first]
         self._network = FlowNetwork(fabric, NetworkOptions(routing="ecmp", transport="ideal", seed=seed))
-        self.planted: list[Planted] = []
+        self.planted: list[PlantedFault] = []
 
     @property
     def num_hosts(self) -> int:
@@ -59,19 +59,21 @@ class Drill:
         """Return what the attribution is told of the paths: those taken, or only where they may go."""
         return Crossings(self.fabric, self.device.tolist(), self._taken if known else None)
 
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[SuspectPart, ...]:
         """Return everything that can be slow."""
         pairs = [Match(a, b) for a in range(self.num_hosts) for b in range(self.num_hosts) if a != b]
         return Crossings(self.fabric, self.device.tolist()).incidence(pairs).parts
 
-    def plant(self, kind: PartKind | str, parts: Sequence[Part] = (), factor: float | None = None) -> Planted:
+    def plant(
+        self, kind: PartKind | str, parts: Sequence[SuspectPart] = (), factor: float | None = None
+    ) -> PlantedFault:
         """Slow down a part of this kind, drawn at random, and return it."""
         known = [part for part in parts or self.parts() if part.kind == kind]
         part = known[int(self.rng.integers(len(known)))]
         left = float(self.rng.uniform(*FACTORS)) if factor is None else factor
         # A switch that is slow holds back each of its ports, so that flows get the same share wherever they go.
         self.capacity[list(part.links)] *= left
-        self.planted.append(Planted(part, left))
+        self.planted.append(PlantedFault(part, left))
         return self.planted[-1]
 
     def play(self, round_: Round) -> list[float]:

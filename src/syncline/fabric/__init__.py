@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from syncline.fabric.build import build
-from syncline.fabric.fabric import Devices, Fabric, Kind, Links, Tier
+from syncline.fabric.fabric import DeviceKind, Devices, Fabric, Links, Tier
 from syncline.fabric.load import load, presets, save
 from syncline.fabric.spec import ClusterSpec
 
-__all__ = ["ClusterSpec", "Devices", "Fabric", "Kind", "Links", "Tier", "build", "load", "presets", "save"]
+__all__ = ["ClusterSpec", "DeviceKind", "Devices", "Fabric", "Links", "Tier", "build", "load", "presets", "save"]

@@ -9,7 +9,7 @@ import numpy as np
 from syncline.describe.plain import JsonObject
 from syncline.fabric.catalog import Catalog, HostModel, Switch, load_catalog
 from syncline.fabric.draft import UNKNOWN_CABLE
-from syncline.fabric.fabric import Fabric, Kind
+from syncline.fabric.fabric import DeviceKind, Fabric
 
 
 @dataclass(frozen=True)
@@ -85,14 +85,21 @@ def bill(fabric: Fabric) -> Bill:
     return Bill((*_hosts(fabric, catalog), *_switches(fabric, catalog), *_cables(fabric, catalog)))
 
 
-def _hosts(fabric: Fabric, catalog: Catalog) -> list[BillLine]:
+def host_groups(fabric: Fabric, catalog: Catalog) -> list[tuple[HostModel, int]]:
+    """Return the model and number of each group of hosts, in the order of the fabric's hosts."""
     groups = fabric.spec.hosts or tuple(group for site in fabric.spec.sites for group in site.hosts)
-    counts: dict[HostModel, int] = {}
     remaining = fabric.num_hosts
+    found = []
     for group in groups:
         count = len(group.names) or (group.count if isinstance(group.count, int) else remaining)
         remaining -= count
-        model = group.host.resolve(catalog)
+        found.append((group.host.resolve(catalog), count))
+    return found
+
+
+def _hosts(fabric: Fabric, catalog: Catalog) -> list[BillLine]:
+    counts: dict[HostModel, int] = {}
+    for model, count in host_groups(fabric, catalog):
         counts[model] = counts.get(model, 0) + count
     lines = []
     for model, count in counts.items():
@@ -106,7 +113,7 @@ def _hosts(fabric: Fabric, catalog: Catalog) -> list[BillLine]:
 
 def _switches(fabric: Fabric, catalog: Catalog) -> list[BillLine]:
     lines = []
-    bought = (fabric.devices.kind == Kind.SWITCH) | (fabric.devices.kind == Kind.OCS)
+    bought = (fabric.devices.kind == DeviceKind.SWITCH) | (fabric.devices.kind == DeviceKind.OCS)
     for part, count in zip(*np.unique(fabric.devices.part[bought], return_counts=True), strict=True):
         name = fabric.parts[part]
         model = _find(catalog, name)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from syncline.fabric.distance import chips_forward
-from syncline.fabric.fabric import Fabric, IntArray, Kind, Tier
+from syncline.fabric.fabric import DeviceKind, Fabric, IntArray, Tier
 from syncline.fabric.fold import fold
 from syncline.fabric.topology.torus import Torus
 
@@ -41,7 +41,7 @@ def bisection(fabric: Fabric) -> Bisection:
 def _endpoints(fabric: Fabric) -> IntArray:
     """NICs where a network joins them; otherwise the accelerators themselves."""
     links = fabric.links
-    wired = links.src[(links.tier >= Tier.ACCESS) & (fabric.devices.kind[links.src] == Kind.NIC)]
+    wired = links.src[(links.tier >= Tier.ACCESS) & (fabric.devices.kind[links.src] == DeviceKind.NIC)]
     if len(wired) and not chips_forward(fabric):
         return np.unique(wired).astype(np.int32)
     return fabric.gpus
@@ -114,14 +114,14 @@ def _flow(fabric: Fabric, endpoints: IntArray, half: NDArray[np.bool_]) -> int:
 
     devices, links = fabric.devices, fabric.links
     colour = np.full(len(devices), -1, np.int64)
-    switching = (devices.kind == Kind.SWITCH) | (devices.kind == Kind.NVSWITCH)
+    switching = (devices.kind == DeviceKind.SWITCH) | (devices.kind == DeviceKind.NVSWITCH)
     colour[switching] = 2 + devices.level[switching]
     colour[endpoints] = np.where(half, 0, 1)
-    scale_up = bool((devices.kind[endpoints] == Kind.GPU).any())
+    scale_up = bool((devices.kind[endpoints] == DeviceKind.GPU).any())
     tiers = (links.tier >= Tier.ACCESS) | ((links.tier == Tier.SCALE_UP) & scale_up)
     if scale_up and fabric.num_hosts == 1 and not (links.tier == Tier.SCALE_UP).any():
         tiers = (links.tier == Tier.PCIE) | (links.tier == Tier.SOCKET)
-        inside = (devices.kind == Kind.PCIE) | (devices.kind == Kind.CPU)
+        inside = (devices.kind == DeviceKind.PCIE) | (devices.kind == DeviceKind.CPU)
         colour[inside] = 20 + devices.kind[inside]
     cells = fold(fabric, colour, links.up & tiers)
     graph: nx.DiGraph[int | str] = nx.DiGraph()

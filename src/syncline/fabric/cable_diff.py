@@ -13,7 +13,7 @@ from typing import Literal
 
 from syncline.describe import units
 from syncline.errors import FabricError
-from syncline.fabric.fabric import Fabric, Kind
+from syncline.fabric.fabric import DeviceKind, Fabric
 
 DifferenceKind = Literal["host missing", "host extra", "missing", "extra", "moved", "rate"]
 _ALIKE = 0.5
@@ -83,7 +83,7 @@ class _Cables:
 
     def _read(self, fabric: Fabric) -> None:
         links, devices = fabric.links, fabric.devices
-        kinds = (Kind.SWITCH, Kind.OCS)
+        kinds = (DeviceKind.SWITCH, DeviceKind.OCS)
         for link in range(0, len(links), 2):
             a, b = int(links.src[link]), int(links.dst[link])
             joins = devices.kind[a] in kinds or devices.kind[b] in kinds

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from syncline.fabric.fabric import NETWORK_TIERS, Fabric, IntArray, Kind, Tier
+from syncline.fabric.fabric import NETWORK_TIERS, DeviceKind, Fabric, IntArray, Tier
 
 GLOBAL_HOPS = 3
 UNREACHABLE = np.iinfo(np.int16).max
@@ -38,9 +38,9 @@ class Distances:
 
 def forwards(fabric: Fabric) -> NDArray[np.bool_]:
     """Say which devices pass other devices' traffic on: switches, and the chips of a chip torus."""
-    mask: NDArray[np.bool_] = fabric.devices.kind == Kind.SWITCH
+    mask: NDArray[np.bool_] = fabric.devices.kind == DeviceKind.SWITCH
     if chips_forward(fabric):
-        mask = mask | (fabric.devices.kind == Kind.GPU)
+        mask = mask | (fabric.devices.kind == DeviceKind.GPU)
     return mask
 
 

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from syncline.errors import FabricError
 from syncline.fabric.catalog import Catalog, LinkType, Switch
-from syncline.fabric.wiring import Devices, IntArray, Kind, Links, Tier, Wiring
+from syncline.fabric.wiring import DeviceKind, Devices, IntArray, Links, Tier, Wiring
 
 if TYPE_CHECKING:
     from syncline.fabric.host import HostTemplate
@@ -106,7 +106,7 @@ class Draft:
         group: ArrayLike = 0,
         rail: ArrayLike = -1,
         site: int = 0,
-        kind: Kind = Kind.SWITCH,
+        kind: DeviceKind = DeviceKind.SWITCH,
     ) -> IntArray:
         """Add switches of one model; returns their device ids."""
         self._check_room(len(names))
@@ -221,7 +221,7 @@ class Draft:
         best, ids, start = 0, np.zeros(0, np.int64), 0
         for block in self._devices:
             kind, level, stop = block["kind"], block["level"], start + len(block["kind"])
-            if start >= first and (kind == Kind.SWITCH).any():
+            if start >= first and (kind == DeviceKind.SWITCH).any():
                 highest = int(level.max())
                 mine = np.arange(start, stop)
                 ids = mine if highest > best else np.concatenate((ids, mine)) if highest == best else ids

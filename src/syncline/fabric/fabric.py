@@ -15,17 +15,17 @@ from dataclasses import dataclass, field
 from syncline.fabric.spec import ClusterSpec
 from syncline.fabric.wiring import (
     NETWORK_TIERS,
+    DeviceKind,
     Devices,
     FloatArray,
     IntArray,
-    Kind,
     Links,
     LongArray,
     Tier,
     Wiring,
 )
 
-__all__ = ["NETWORK_TIERS", "Devices", "Fabric", "FloatArray", "IntArray", "Kind", "Links", "LongArray", "Tier"]
+__all__ = ["NETWORK_TIERS", "DeviceKind", "Devices", "Fabric", "FloatArray", "IntArray", "Links", "LongArray", "Tier"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)

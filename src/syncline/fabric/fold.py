@@ -17,7 +17,7 @@ from syncline.fabric.fabric import Fabric, IntArray
 
 
 @dataclass(frozen=True, eq=False)
-class Cells:
+class CellMap:
     """Device to cell (-1: left out), and the capacity between cells: `rate_Bps[i]` from `src[i]` to `dst[i]`."""
 
     cell: IntArray
@@ -28,7 +28,7 @@ class Cells:
     num_links: NDArray[np.int64]
 
 
-def fold(fabric: Fabric, colour: NDArray[np.int64], link_mask: NDArray[np.bool_]) -> Cells:
+def fold(fabric: Fabric, colour: NDArray[np.int64], link_mask: NDArray[np.bool_]) -> CellMap:
     """Fold the devices with colour >= 0, starting from the given colours and looking at the given links only."""
     links = fabric.links
     kept = np.flatnonzero(link_mask & (colour[links.src] >= 0) & (colour[links.dst] >= 0))
@@ -40,7 +40,7 @@ def fold(fabric: Fabric, colour: NDArray[np.int64], link_mask: NDArray[np.bool_]
     pair = cell[src].astype(np.int64) * num_cells + cell[dst]
     pairs, which = np.unique(pair, return_inverse=True)
     rate = np.bincount(which, weights=links.rate_Bps[kept], minlength=len(pairs)).astype(np.float64)
-    return Cells(
+    return CellMap(
         cell.astype(np.int32),
         np.bincount(cell[cell >= 0], minlength=num_cells),
         (pairs // max(1, num_cells)).astype(np.int32),

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from syncline.errors import FabricError
 from syncline.fabric.catalog import Catalog, HostModel
-from syncline.fabric.wiring import FloatArray, IntArray, Kind, Tier
+from syncline.fabric.wiring import DeviceKind, FloatArray, IntArray, Tier
 
 CUBE_MESH = ((0, 1, 1), (0, 2, 1), (0, 3, 2), (0, 4, 2), (1, 2, 2), (1, 3, 1), (1, 5, 2), (2, 3, 2), (2, 6, 1),
              (3, 7, 1), (4, 5, 1), (4, 6, 1), (4, 7, 2), (5, 6, 2), (5, 7, 1), (6, 7, 2))  # fmt: skip
@@ -42,11 +42,11 @@ class HostTemplate:
 
     @property
     def gpu_slots(self) -> IntArray:
-        return np.flatnonzero(self.kind == Kind.GPU).astype(np.int32)
+        return np.flatnonzero(self.kind == DeviceKind.GPU).astype(np.int32)
 
     @property
     def nic_slots(self) -> IntArray:
-        return np.flatnonzero(self.kind == Kind.NIC).astype(np.int32)
+        return np.flatnonzero(self.kind == DeviceKind.NIC).astype(np.int32)
 
 
 @dataclass
@@ -57,7 +57,7 @@ class _Sketch:
     part: list[str] = field(default_factory=list)
     links: list[tuple[int, int, float, float, int, str]] = field(default_factory=list)
 
-    def add(self, kind: Kind, part: str, count: int = 1, rails: bool = False) -> list[int]:
+    def add(self, kind: DeviceKind, part: str, count: int = 1, rails: bool = False) -> list[int]:
         first = len(self.kind)
         self.kind += [kind] * count
         self.local += list(range(count))
@@ -72,9 +72,9 @@ class _Sketch:
 def host_template(model: HostModel, catalog: Catalog) -> HostTemplate:
     """Return the columns of one host of that model."""
     sketch = _Sketch()
-    gpus = sketch.add(Kind.GPU, model.gpu, model.num_gpus)
-    nics = sketch.add(Kind.NIC, model.nic or "", model.num_nics, rails=True)
-    cpus = sketch.add(Kind.CPU, model.cpu.model, model.num_sockets)
+    gpus = sketch.add(DeviceKind.GPU, model.gpu, model.num_gpus)
+    nics = sketch.add(DeviceKind.NIC, model.nic or "", model.num_nics, rails=True)
+    cpus = sketch.add(DeviceKind.CPU, model.cpu.model, model.num_sockets)
     _join_scale_up(sketch, model, gpus, catalog)
     _join_pcie(sketch, model, gpus, nics, cpus, catalog)
     _join_sockets(sketch, model, cpus)
@@ -107,7 +107,7 @@ def _join_scale_up(sketch: _Sketch, model: HostModel, gpus: list[int], catalog: 
     if model.scale_up_topology == "nvswitch":
         if spans_hosts(model):
             return  # the domain builder joins the hosts' GPUs
-        (switch,) = sketch.add(Kind.NVSWITCH, model.scale_up_switch or "NVSwitch")
+        (switch,) = sketch.add(DeviceKind.NVSWITCH, model.scale_up_switch or "NVSwitch")
         latency_s = link.latency_s + switch_latency_s(model, catalog) / 2
         for device in gpus:
             sketch.join(device, switch, catalog.scale_up_Bps(gpu), latency_s, Tier.SCALE_UP, link.name)
@@ -191,7 +191,7 @@ def _parents(
         return [socket(i, len(devices)) for i in range(len(devices))]
     pcie = catalog.pcie(model.gpu_pcie)
     count = -(-len(devices) // per_switch)
-    switches = sketch.add(Kind.PCIE, "PCIe switch", count)
+    switches = sketch.add(DeviceKind.PCIE, "PCIe switch", count)
     for i, switch in enumerate(switches):
         sketch.join(switch, socket(i, count), pcie.usable_Bps, pcie.latency_s, Tier.PCIE, pcie.name)
     return [switches[i // per_switch] for i in range(len(devices))]

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from syncline.errors import RouteError
-from syncline.fabric.fabric import Fabric, IntArray, Kind, LongArray, Tier
+from syncline.fabric.fabric import DeviceKind, Fabric, IntArray, LongArray, Tier
 from syncline.fabric.topology.direct_cable import DirectCables
 
 
@@ -34,7 +34,7 @@ class Inside:
     def crossbar_link(self) -> LongArray:
         """The link from each GPU to the NVSwitch of its domain; -1 without one or if it is down."""
         links = self.fabric.links
-        to_crossbar = self.fabric.devices.kind[links.dst] == Kind.NVSWITCH
+        to_crossbar = self.fabric.devices.kind[links.dst] == DeviceKind.NVSWITCH
         return self._by_source(links.up & (links.tier == Tier.SCALE_UP) & to_crossbar)
 
     def _by_source(self, mask: NDArray[np.bool_]) -> LongArray:

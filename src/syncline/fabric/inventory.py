@@ -14,7 +14,7 @@ from syncline.errors import RouteError
 from syncline.fabric.bill import Bill, bill
 from syncline.fabric.bisection import Bisection, bisection
 from syncline.fabric.distance import chips_forward
-from syncline.fabric.fabric import Fabric, IntArray, Kind, LongArray, Tier
+from syncline.fabric.fabric import DeviceKind, Fabric, IntArray, LongArray, Tier
 from syncline.fabric.route import Routes
 from syncline.fabric.topology import TOPOLOGIES
 
@@ -86,22 +86,22 @@ class Inventory:
 def inventory(fabric: Fabric) -> Inventory:
     """Count and compute everything."""
     devices, links = fabric.devices, fabric.links
-    at_switch = np.isin(devices.kind[links.src], (Kind.SWITCH, Kind.OCS))
+    at_switch = np.isin(devices.kind[links.src], (DeviceKind.SWITCH, DeviceKind.OCS))
     wired = links.cable >= 0
-    access = (links.tier == Tier.ACCESS) & (devices.kind[links.src] == Kind.NIC)
+    access = (links.tier == Tier.ACCESS) & (devices.kind[links.src] == DeviceKind.NIC)
     largest = fabric.facts.get("max_endpoints")
     return Inventory(
         name=fabric.name,
         topology=_topology(fabric),
         num_gpus=fabric.num_gpus,
         num_hosts=fabric.num_hosts,
-        gpu_models=_count_parts(fabric, Kind.GPU),
+        gpu_models=_count_parts(fabric, DeviceKind.GPU),
         num_nics=len(fabric.nics),
         num_endpoints=int(links.num_cables[access].sum()),
         max_endpoints=int(largest) if largest is not None else None,
         switches=_switches(fabric),
         nvlink_domains=_nvlink_domains(fabric),
-        num_optical_switches=int((devices.kind == Kind.OCS).sum()),
+        num_optical_switches=int((devices.kind == DeviceKind.OCS).sum()),
         num_ports=int(links.num_cables[at_switch & wired].sum()),
         cables=_count_cables(fabric),
         links_down=int((~links.up).sum()),
@@ -120,7 +120,7 @@ def oversubscription(fabric: Fabric) -> dict[str, float]:
     ratios: dict[str, float] = {}
     up = links.up & (links.tier >= Tier.ACCESS) & (links.tier != Tier.WAN)
     for number, name in LEVEL_NAMES.items():
-        here = up & (level[links.src] == number) & (devices.kind[links.src] == Kind.SWITCH)
+        here = up & (level[links.src] == number) & (devices.kind[links.src] == DeviceKind.SWITCH)
         down_rate = _rates(fabric, here & (level[links.dst] < number))
         up_rate = _rates(fabric, here & (level[links.dst] > number))
         both = (up_rate > 0) & (down_rate > 0)
@@ -139,7 +139,7 @@ def _add_group_ratio(fabric: Fabric, ratios: dict[str, float], up: np.ndarray) -
             group = devices.group[links.src]
             count = int(group[out].max()) + 1
             leaving = np.bincount(group[out], weights=links.rate_Bps[out], minlength=count)
-            entering = up & (links.tier == Tier.ACCESS) & (devices.kind[links.src] == Kind.SWITCH)
+            entering = up & (links.tier == Tier.ACCESS) & (devices.kind[links.src] == DeviceKind.SWITCH)
             ends = np.bincount(group[entering], weights=links.rate_Bps[entering], minlength=count)
             if tier is Tier.OPTICAL:
                 ends = np.full(count, links.rate_Bps[entering].sum() / count)
@@ -153,7 +153,7 @@ def _add_site_ratio(fabric: Fabric, ratios: dict[str, float]) -> None:
     if between.any():
         site = devices.site[links.src].astype(np.int64)
         leaving = np.bincount(site[between], weights=links.rate_Bps[between])
-        access = (links.tier == Tier.ACCESS) & (devices.kind[links.src] == Kind.NIC)
+        access = (links.tier == Tier.ACCESS) & (devices.kind[links.src] == DeviceKind.NIC)
         ends = np.bincount(site[access], weights=links.rate_Bps[access], minlength=len(leaving))
         ratios["wan"] = float((ends / np.maximum(leaving, 1e-300)).max())
 
@@ -179,7 +179,7 @@ def hops(fabric: Fabric) -> dict[str, float]:
         b = (a + rng.integers(1, num_hosts, HOP_SAMPLE)) % num_hosts
     first = np.full(num_hosts, -1, np.int64)
     first[fabric.gpu_host[::-1]] = fabric.gpus[::-1]
-    kinds = (Kind.GPU,) if chips_forward(fabric) else (Kind.SWITCH, Kind.NVSWITCH)
+    kinds = (DeviceKind.GPU,) if chips_forward(fabric) else (DeviceKind.SWITCH, DeviceKind.NVSWITCH)
     found = [
         np.isin(fabric.devices.kind[fabric.links.dst[path]], kinds).sum()
         for path in _joined(fabric, first[a], first[b])
@@ -225,7 +225,7 @@ def _topology(fabric: Fabric) -> str:
     return fabric.spec.network.topology if fabric.spec.network else ("sites" if fabric.spec.sites else "host")
 
 
-def _count_parts(fabric: Fabric, kind: Kind) -> dict[str, int]:
+def _count_parts(fabric: Fabric, kind: DeviceKind) -> dict[str, int]:
     parts, counts = np.unique(fabric.devices.part[fabric.devices.kind == kind], return_counts=True)
     return {fabric.parts[p]: int(c) for p, c in zip(parts, counts, strict=True)}
 
@@ -239,7 +239,7 @@ def _count_cables(fabric: Fabric) -> dict[str, int]:
 
 def _nvlink_domains(fabric: Fabric) -> dict[int, int]:
     kind, links = fabric.devices.kind, fabric.links
-    inward = (kind[links.src] == Kind.GPU) & (kind[links.dst] == Kind.NVSWITCH)
+    inward = (kind[links.src] == DeviceKind.GPU) & (kind[links.dst] == DeviceKind.NVSWITCH)
     crossbars = np.unique(links.dst[inward], return_counts=True)[1]
     sizes, counts = np.unique(crossbars, return_counts=True)
     return {int(size): int(count) for size, count in zip(sizes, counts, strict=True)}

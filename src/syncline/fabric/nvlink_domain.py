@@ -6,7 +6,7 @@ import numpy as np
 
 from syncline.errors import FabricError
 from syncline.fabric.draft import Draft, HostBlock
-from syncline.fabric.fabric import Kind, Tier
+from syncline.fabric.fabric import DeviceKind, Tier
 from syncline.fabric.host import spans_hosts, switch_latency_s
 from syncline.fabric.topology.network import ceil_div, numbered
 
@@ -40,7 +40,7 @@ def join_domains(draft: Draft, block: HostBlock) -> None:
         level=1,
         group=np.arange(first, first + num_domains),
         site=block.site,
-        kind=Kind.NVSWITCH,
+        kind=DeviceKind.NVSWITCH,
     )
     draft.join(
         block.gpus.ravel(),

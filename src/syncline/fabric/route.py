@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from syncline.errors import RouteError
 from syncline.fabric.distance import GLOBAL_HOPS, UNREACHABLE, Distances, chips_forward, distances, forwards
-from syncline.fabric.fabric import Fabric, IntArray, Kind, LongArray, Tier
+from syncline.fabric.fabric import DeviceKind, Fabric, IntArray, LongArray, Tier
 from syncline.fabric.inside import Inside
 
 Policy = Literal["ecmp", "first", "static", "valiant"]
@@ -34,7 +34,7 @@ _FLOW_BLOCK = 1 << 14
 
 
 @dataclass(frozen=True, eq=False)
-class Paths:
+class RoutePaths:
     """Paths of many flows as compressed rows: flow f crosses `links[start[f]:start[f + 1]]`, in order."""
 
     start: NDArray[np.int64]
@@ -120,7 +120,7 @@ class Routes:
         cross_rail: CrossRail = "fabric",
         flow: ArrayLike | None = None,
         stripe: int | None = None,
-    ) -> Paths:
+    ) -> RoutePaths:
         """Return one path per pair of GPUs (or NICs); `flow` numbers (default 0) tell flows of one pair apart.
 
         A path depends on its own ends, flow number and the seed only, not on the other pairs. Where GPUs have several
@@ -146,17 +146,17 @@ class Routes:
         ]
         lengths = np.concatenate([lengths for lengths, _ in blocks])
         links = np.concatenate([flat for _, flat in blocks]) if len(a) else np.zeros(0, np.int32)
-        return Paths(np.concatenate(([0], np.cumsum(lengths))).astype(np.int64), links.astype(np.int32))
+        return RoutePaths(np.concatenate(([0], np.cumsum(lengths))).astype(np.int64), links.astype(np.int32))
 
     def hops(self, src: int, dst: int) -> int:
         """Return how many switches a shortest path between two GPUs crosses."""
         links = self.path(src, dst)
         kinds = self.fabric.devices.kind[self.fabric.links.dst[links]]
-        return int(np.isin(kinds, (Kind.SWITCH, Kind.NVSWITCH)).sum())
+        return int(np.isin(kinds, (DeviceKind.SWITCH, DeviceKind.NVSWITCH)).sum())
 
     def _check_ends(self, a: LongArray, b: LongArray) -> None:
         kinds = self.fabric.devices.kind
-        wrong = [ends[(kinds[ends] != Kind.GPU) & (kinds[ends] != Kind.NIC)] for ends in (a, b)]
+        wrong = [ends[(kinds[ends] != DeviceKind.GPU) & (kinds[ends] != DeviceKind.NIC)] for ends in (a, b)]
         for device in np.concatenate(wrong)[:1].tolist():
             raise RouteError(
                 f'"{self.fabric.device_name(device)}" is neither a GPU nor a NIC.',
@@ -187,7 +187,7 @@ class Routes:
         empty = np.full((count, 1), -1, np.int64)
         if chips_forward(self.fabric):
             kinds = self.fabric.devices.kind
-            if ((kinds[a] == Kind.GPU) & (kinds[b] == Kind.GPU)).all():
+            if ((kinds[a] == DeviceKind.GPU) & (kinds[b] == DeviceKind.GPU)).all():
                 ends[:, 0], ends[:, 1] = a, b
                 return empty, empty, ends
         direct = self.inside.direct(a, b)

@@ -31,7 +31,7 @@ def _numbers(name: str) -> list[str]:
     return _NUMBER.findall(_unpadded(name))
 
 
-class Kind(IntEnum):
+class DeviceKind(IntEnum):
     """What a device is."""
 
     GPU = 0
@@ -66,7 +66,13 @@ class Tier(IntEnum):
 NETWORK_TIERS = frozenset(
     {Tier.ACCESS, Tier.LEAF_SPINE, Tier.SPINE_CORE, Tier.GROUP_LOCAL, Tier.GROUP_GLOBAL, Tier.WAN, Tier.OPTICAL}
 )
-_HOST_PART_NAMES = {Kind.GPU: "gpu", Kind.NIC: "nic", Kind.NVSWITCH: "nvswitch", Kind.PCIE: "pcie", Kind.CPU: "cpu"}
+_HOST_PART_NAMES = {
+    DeviceKind.GPU: "gpu",
+    DeviceKind.NIC: "nic",
+    DeviceKind.NVSWITCH: "nvswitch",
+    DeviceKind.PCIE: "pcie",
+    DeviceKind.CPU: "cpu",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,17 +153,17 @@ class Wiring:
     @cached_property
     def gpus(self) -> IntArray:
         """Device ids of all GPUs, by host and then by local index."""
-        return self._of_kind(Kind.GPU)
+        return self._of_kind(DeviceKind.GPU)
 
     @cached_property
     def nics(self) -> IntArray:
         """Device ids of all NICs."""
-        return self._of_kind(Kind.NIC)
+        return self._of_kind(DeviceKind.NIC)
 
     @cached_property
     def switches(self) -> IntArray:
         """Device ids of all network switches (NVSwitches and optical switches are not among them)."""
-        return self._of_kind(Kind.SWITCH)
+        return self._of_kind(DeviceKind.SWITCH)
 
     @cached_property
     def gpu_host(self) -> IntArray:
@@ -192,7 +198,7 @@ class Wiring:
         host = int(self.devices.host[device])
         if host < 0:
             return self.switch_names[self._switch_rank[device]]
-        kind = Kind(int(self.devices.kind[device]))
+        kind = DeviceKind(int(self.devices.kind[device]))
         return f"{self.host_names[host]}/{_HOST_PART_NAMES[kind]}-{self.devices.local[device]}"
 
     def device(self, name: str) -> int:
@@ -230,7 +236,7 @@ class Wiring:
         counts = np.bincount(self.links.src, minlength=len(self.devices))
         return np.concatenate(([0], np.cumsum(counts))).astype(np.int64), order
 
-    def _of_kind(self, kind: Kind) -> IntArray:
+    def _of_kind(self, kind: DeviceKind) -> IntArray:
         return np.flatnonzero(self.devices.kind == kind).astype(np.int32)
 
     @cached_property

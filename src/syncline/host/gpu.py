@@ -14,7 +14,7 @@ NVLINK = ("nvidia-smi", "nvlink", "-s")
 
 
 @dataclass(frozen=True)
-class Gpu:
+class HostGpu:
     """One GPU. `smi` holds nvidia-smi's lines by path: "Fabric/State" -> "Completed"; empty without nvidia-smi."""
 
     index: int
@@ -53,14 +53,14 @@ class SmiReport:
     gpus: Mapping[str, Mapping[str, str]]
 
 
-def read_gpus(root: Root, pci: PciTree) -> tuple[Gpu, ...]:
+def read_gpus(root: Root, pci: PciTree) -> tuple[HostGpu, ...]:
     """Return the GPUs on the bus in bus order, with nvidia-smi's word on each where there is one."""
     devices = sorted((device for device in pci if device.is_gpu), key=lambda device: device.address)
     if not devices:
         return ()
     nvidia = any(device.vendor == 0x10DE for device in devices)
     report = parse_smi(root.command("nvidia-smi-q", NVIDIA_SMI, quiet=True) or "") if nvidia else SmiReport({}, {})
-    return tuple(Gpu(i, device, report.gpus.get(device.address, {})) for i, device in enumerate(devices))
+    return tuple(HostGpu(i, device, report.gpus.get(device.address, {})) for i, device in enumerate(devices))
 
 
 def parse_smi(text: str) -> SmiReport:
@@ -87,7 +87,7 @@ def parse_smi(text: str) -> SmiReport:
     return SmiReport(head, gpus)
 
 
-def nvlink_domains(gpus: Sequence[Gpu]) -> tuple[tuple[str, str], ...]:
+def nvlink_domains(gpus: Sequence[HostGpu]) -> tuple[tuple[str, str], ...]:
     """Return (cluster UUID, clique) of the GPUs that are in an NVLink domain of several hosts, each once."""
     pairs = ((gpu.value("Fabric/ClusterUUID"), gpu.value("Fabric/CliqueId")) for gpu in gpus)
     return tuple(sorted({pair for pair in pairs if pair[0].strip("0-")}))

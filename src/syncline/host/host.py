@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar, overload
 
-from syncline.host.gpu import NVIDIA_SMI, Gpu, SmiReport, parse_smi, read_gpus
+from syncline.host.gpu import NVIDIA_SMI, HostGpu, SmiReport, parse_smi, read_gpus
 from syncline.host.huge_pages import HugePages, read_huge_pages
 from syncline.host.interface import Interface, read_interfaces
 from syncline.host.lookup import Lookup, read_lookup
@@ -85,7 +85,7 @@ class Host:
         return read_pci(self.root)
 
     @Fact
-    def gpus(self) -> tuple[Gpu, ...]:
+    def gpus(self) -> tuple[HostGpu, ...]:
         return read_gpus(self.root, self.pci)
 
     @Fact

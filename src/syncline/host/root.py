@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from syncline.host.privacy import COMMAND_FILTERS, FILE_FILTERS, environment
-from syncline.host.tree import FolderTree, Kind, Tree, open_tree
+from syncline.host.tree import FolderTree, PathKind, Tree, open_tree
 
 MAX_FILE_BYTES = 2**20
 MAX_LINKS = 40
@@ -125,8 +125,8 @@ class Root:
         if real in self.files:
             self._note_again(path)
             return self.files[real]
-        if self.tree.kind(real) is not Kind.FILE:
-            if self.tree.kind(real) is Kind.OTHER:
+        if self.tree.kind(real) is not PathKind.FILE:
+            if self.tree.kind(real) is PathKind.OTHER:
                 self.note({path: "is a pipe, socket or device, not a file"})
             return None
         try:
@@ -172,7 +172,7 @@ class Root:
             self._note_captured(path)
             return ()
         if real not in self.listings:
-            if self.tree.kind(real) is not Kind.FOLDER:
+            if self.tree.kind(real) is not PathKind.FOLDER:
                 return ()
             try:
                 self.listings[real] = tuple(self.tree.names(real))
@@ -252,7 +252,7 @@ class Root:
         if step in _PER_PROCESS:
             return step
         kind = self.tree.kind(step)
-        if kind is not Kind.LINK:
+        if kind is not PathKind.LINK:
             return None if kind is None else step
         target = self.links.setdefault(step, self.tree.target(step))
         base = "" if target.startswith("/") else f"{here}/"

@@ -22,7 +22,7 @@ MAX_ARCHIVE_BYTES = 256 * 2**20
 MAX_ARCHIVE_MEMBERS = 200_000
 
 
-class Kind(Enum):
+class PathKind(Enum):
     """What stands at a path."""
 
     FILE = "file"
@@ -32,26 +32,26 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True)
-class Link:
+class SymbolicLink:
     """A symbolic link in memory."""
 
     target: str
 
 
 @dataclass(frozen=True)
-class Denied:
+class DeniedFile:
     """A file in memory that answers every read with an error, as files without permission do."""
 
     number: int = errno.EACCES
 
 
-Entry = bytes | Link | Denied
+Entry = bytes | SymbolicLink | DeniedFile
 
 
 class Tree(Protocol):
     """Files below one root. Paths are relative, without leading slash; errors are OSError."""
 
-    def kind(self, path: str) -> Kind | None:
+    def kind(self, path: str) -> PathKind | None:
         """Return what is there, or None."""
 
     def target(self, path: str) -> str:
@@ -70,16 +70,16 @@ class FolderTree:
 
     folder: Path
 
-    def kind(self, path: str) -> Kind | None:
+    def kind(self, path: str) -> PathKind | None:
         try:
             mode = os.lstat(self.folder / path).st_mode
         except (FileNotFoundError, NotADirectoryError):
             return None
         if stat.S_ISLNK(mode):
-            return Kind.LINK
+            return PathKind.LINK
         if stat.S_ISDIR(mode):
-            return Kind.FOLDER
-        return Kind.FILE if stat.S_ISREG(mode) else Kind.OTHER
+            return PathKind.FOLDER
+        return PathKind.FILE if stat.S_ISREG(mode) else PathKind.OTHER
 
     def target(self, path: str) -> str:
         return os.readlink(self.folder / path)
@@ -112,17 +112,17 @@ class MemoryTree:
                 self._folders[parent].add(name)
                 parent, name = _split(parent)
 
-    def kind(self, path: str) -> Kind | None:
+    def kind(self, path: str) -> PathKind | None:
         entry = self.entries.get(path)
-        if isinstance(entry, Link):
-            return Kind.LINK
+        if isinstance(entry, SymbolicLink):
+            return PathKind.LINK
         if entry is not None:
-            return Kind.FILE
-        return Kind.FOLDER if path in self._folders or path == "" else None
+            return PathKind.FILE
+        return PathKind.FOLDER if path in self._folders or path == "" else None
 
     def target(self, path: str) -> str:
         entry = self.entries[path]
-        if not isinstance(entry, Link):
+        if not isinstance(entry, SymbolicLink):
             raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
         return entry.target
 
@@ -133,9 +133,9 @@ class MemoryTree:
 
     def read(self, path: str, limit: int) -> bytes:
         entry = self.entries[path]
-        if isinstance(entry, Denied):
+        if isinstance(entry, DeniedFile):
             raise OSError(entry.number, os.strerror(entry.number))
-        if isinstance(entry, Link):
+        if isinstance(entry, SymbolicLink):
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
         return entry[:limit]
 
@@ -176,7 +176,7 @@ def _members(path: Path) -> dict[str, Entry]:
             if name.startswith("..") or name == ".":
                 continue
             if member.issym():
-                entries[name] = Link(member.linkname)
+                entries[name] = SymbolicLink(member.linkname)
             elif member.isreg() and (file := archive.extractfile(member)) is not None:
                 entries[name] = file.read()
     return _under_one_folder(entries)

@@ -14,7 +14,7 @@ from io import StringIO
 from ipaddress import IPv4Address, IPv4Network
 
 from syncline.errors import FabricError
-from syncline.install.wiring import Wiring
+from syncline.install.wiring import CablingPlan
 
 LOOPBACKS = IPv4Network("10.255.0.0/16")
 HOST_PORTS = IPv4Network("10.0.0.0/9")
@@ -74,7 +74,7 @@ class AddressPlan:
         return out.getvalue()
 
 
-def addresses(wiring: Wiring) -> AddressPlan:
+def addresses(wiring: CablingPlan) -> AddressPlan:
     """Give every switch and host port its addresses."""
     names = wiring.switch_names
     if len(names) > LOOPBACKS.num_addresses - 2:
@@ -101,7 +101,7 @@ def addresses(wiring: Wiring) -> AddressPlan:
     return AddressPlan(switches, ports)
 
 
-def _asn(wiring: Wiring, name: str, given: dict[tuple[int, int, int], int]) -> int:
+def _asn(wiring: CablingPlan, name: str, given: dict[tuple[int, int, int], int]) -> int:
     device = wiring.fabric.device(name)
     devices, level = wiring.fabric.devices, wiring.level(name)
     group = int(devices.group[device]) if level == 2 else 0

@@ -11,7 +11,7 @@ from syncline.describe.plain import JsonObject
 from syncline.errors import CatalogError
 from syncline.install.names import host_port_name, port_name
 from syncline.install.rack import Floor
-from syncline.install.wiring import Port, Wire, Wiring, link_type
+from syncline.install.wiring import CablingPlan, InstalledCable, Port, link_type
 
 LENGTHS_M = (0.5, 1, 1.5, 2, 2.5, 3, 4, 5, 7, 10, 15, 20, 25, 30, 40, 50, 60, 75, 100, 150, 200, 300, 500, 1000, 2000)
 """What is sold by the piece; a longer run is spliced on site and keeps its measured length."""
@@ -26,7 +26,7 @@ class CableRow:
     """One cable of the schedule."""
 
     label: str
-    wire: Wire
+    wire: InstalledCable
     ends: tuple[tuple[str, int, str, str], tuple[str, int, str, str]]
     """For each end: rack, lowest unit of its box, device, port as its system names it."""
     measured_m: float
@@ -63,7 +63,7 @@ class CableBill:
         }  # fmt: skip
 
 
-def schedule(wiring: Wiring, floor: Floor, system: dict[str, str]) -> tuple[CableRow, ...]:
+def schedule(wiring: CablingPlan, floor: Floor, system: dict[str, str]) -> tuple[CableRow, ...]:
     """Return every cable with its length, type and label; `system` is what runs on each switch, which names ports."""
     return tuple(_row(wiring, floor, system, number, wire) for number, wire in enumerate(wiring.wires, start=1))
 
@@ -88,7 +88,7 @@ def stocked_m(way_m: float) -> float:
     return next((length for length in LENGTHS_M if length >= way_m), round(way_m + 0.5))
 
 
-def _row(wiring: Wiring, floor: Floor, system: dict[str, str], number: int, wire: Wire) -> CableRow:
+def _row(wiring: CablingPlan, floor: Floor, system: dict[str, str], number: int, wire: InstalledCable) -> CableRow:
     boxes = _box(wire.a), _box(wire.b)
     if all(box in floor.where for box in boxes):
         way = floor.way_m(*boxes)

@@ -14,19 +14,21 @@ from syncline.describe.files import make_folder, write_text
 from syncline.describe.plain import JsonObject
 from syncline.errors import FabricError, UsageError
 from syncline.fabric import Fabric
+from syncline.fabric.bill import bill
 from syncline.install.addresses import AddressPlan, addresses
 from syncline.install.cables import CableBill, CableRow, bill_of, schedule, to_csv
 from syncline.install.hosts import lldp_expected, netplan, qos_script, udev_rules
 from syncline.install.names import SYSTEMS, file_name, port_name
 from syncline.install.qos import CLASSES, SwitchBuffer, buffers
-from syncline.install.rack import Floor, Room, floor
+from syncline.install.rack import Floor, floor
+from syncline.install.room import Room
 from syncline.install.switch.eos import eos_config
 from syncline.install.switch.frr import classes_nft, frr_conf, sysctl_conf
 from syncline.install.switch.nvue import nvue_commands
 from syncline.install.switch.opensm import opensm_files
 from syncline.install.switch.sonic import config_db, config_why
 from syncline.install.switch.view import SwitchView, views
-from syncline.install.wiring import Wiring, link_type, wiring
+from syncline.install.wiring import CablingPlan, link_type, wiring
 
 MANAGED_BY_OTHERS = {
     "efa": "the cloud runs these switches",
@@ -42,7 +44,7 @@ class Installation:
     """A fabric as it is put up. `files` are all texts by their path below the folder they are written to."""
 
     fabric: Fabric
-    wiring: Wiring
+    wiring: CablingPlan
     floor: Floor
     cables: tuple[CableRow, ...]
     plan: AddressPlan | None
@@ -54,6 +56,11 @@ class Installation:
     @cached_property
     def cable_bill(self) -> tuple[CableBill, ...]:
         return bill_of(self.cables)
+
+    @property
+    def billed_cables_usd(self) -> float:
+        """What cables cost by the lengths of the description, as `cost` reckons before anything stands in a room."""
+        return sum(line.price_usd for line in bill(self.fabric).lines if line.kind == "cable")
 
     def write(self, folder: Path) -> list[Path]:
         """Write every file, making folders as needed; returns their paths."""
@@ -85,9 +92,11 @@ class Installation:
         return {
             "cluster": self.fabric.name,
             "racks": len(self.floor.racks),
+            "whole_racks": self.floor.num_sold,
             "power_w": power,
             "heaviest_kg": max((rack.weight_kg for rack in self.floor.racks), default=0.0),
             "cables": len(self.cables),
+            "billed_cable_price_usd": self.billed_cables_usd,
             "cable_price_usd": sum(line.price_usd for line in self.cable_bill),
             "longest_cable_m": max((row.length_m for row in self.cables), default=0.0),
             "cable_bill": [line.to_json() for line in self.cable_bill],
@@ -118,7 +127,7 @@ def install(fabric: Fabric, room: Room | None = None, *, system: str = "auto") -
     if not wired.wires:
         raise FabricError(f"{fabric.name} has no network cables to lay.", hint="Describe a network.")
     running, skipped = _systems(wired, system)
-    stand = floor(wired, room or Room())
+    stand = floor(fabric, room)
     cables = schedule(wired, stand, running)
     lengths = {number: row.length_m for number, row in enumerate(cables)}
     ethernet = any(kind not in ("opensm", "none") for kind in running.values())
@@ -134,7 +143,7 @@ def install(fabric: Fabric, room: Room | None = None, *, system: str = "auto") -
     return Installation(fabric, wired, stand, cables, plan if ethernet else None, used, seen, files, skipped)
 
 
-def _systems(wired: Wiring, told: str) -> tuple[dict[str, str], dict[str, str]]:
+def _systems(wired: CablingPlan, told: str) -> tuple[dict[str, str], dict[str, str]]:
     """Return what runs on every switch, and why some get no configuration."""
     running, skipped = {}, {}
     for name in wired.switch_names:
@@ -154,7 +163,7 @@ def _systems(wired: Wiring, told: str) -> tuple[dict[str, str], dict[str, str]]:
     return running, skipped
 
 
-def _family(wired: Wiring, name: str) -> str:
+def _family(wired: CablingPlan, name: str) -> str:
     for _, _, wire in wired.of_device.get(name, ()):
         link = link_type(wired, wire)
         if link is not None:
@@ -210,7 +219,7 @@ def _racks_csv(stand: Floor) -> str:
         for place in reversed(rack.places):
             body = place.body
             writer.writerow(
-                (rack.name, place.bottom_u, body.height_u, body.name, body.part, body.power_w, body.weight_kg)
+                (rack.name, place.bottom_u, body.height_u, place.name, body.part, body.power_w, body.weight_kg)
             )
     return out.getvalue()
 

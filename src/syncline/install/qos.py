@@ -13,7 +13,7 @@ import numpy as np
 
 from syncline.describe.plain import JsonObject
 from syncline.fabric.fabric import Tier
-from syncline.install.wiring import Wiring
+from syncline.install.wiring import CablingPlan
 
 MTU_BYTES = 9216
 HOST_MTU_BYTES = 9000
@@ -30,7 +30,7 @@ _QUANTA = ((10e9, 60), (25e9, 80), (40e9, 118), (100e9, 394), (200e9, 720), (400
 
 
 @dataclass(frozen=True)
-class TrafficClass:
+class QosClass:
     """One class: what marks it, which queue it has and what that queue is promised."""
 
     name: str
@@ -44,12 +44,10 @@ class TrafficClass:
 
 
 CLASSES = (
-    TrafficClass("training", (26,), 3, True, True, 70, "RDMA goes back to the lost packet, so this class is lossless"),
-    TrafficClass(
-        "storage", (18,), 2, False, True, 20, "checkpoints and reading are TCP: it copes with loss, not bursts"
-    ),
-    TrafficClass("default", (0,), 0, False, False, 10, "everything else must not starve, and must not disturb"),
-    TrafficClass("control", (48,), 6, False, False, None, "congestion notices and BGP are few and must not wait"),
+    QosClass("training", (26,), 3, True, True, 70, "RDMA goes back to the lost packet, so this class is lossless"),
+    QosClass("storage", (18,), 2, False, True, 20, "checkpoints and reading are TCP: it copes with loss, not bursts"),
+    QosClass("default", (0,), 0, False, False, 10, "everything else must not starve, and must not disturb"),
+    QosClass("control", (48,), 6, False, False, None, "congestion notices and BGP are few and must not wait"),
 )
 TRAINING = CLASSES[0]
 
@@ -159,7 +157,7 @@ def quanta(rate_bps: float) -> float:
     return _QUANTA[-1][1] * rate_bps / _QUANTA[-1][0]
 
 
-def buffers(wiring: Wiring, lengths: dict[int, float]) -> dict[str, SwitchBuffer]:
+def buffers(wiring: CablingPlan, lengths: dict[int, float]) -> dict[str, SwitchBuffer]:
     """Return what each Ethernet switch's buffer is used for; `lengths` is the cable length of each wire by number."""
     trip = round_trip_s(wiring)
     numbers = {id(wire): number for number, wire in enumerate(wiring.wires)}
@@ -181,7 +179,7 @@ def buffers(wiring: Wiring, lengths: dict[int, float]) -> dict[str, SwitchBuffer
     return found
 
 
-def round_trip_s(wiring: Wiring) -> float:
+def round_trip_s(wiring: CablingPlan) -> float:
     """Return the unloaded round trip of the longest path: every tier's slowest link, up and down, both ways."""
     links = wiring.fabric.links
     one_way = 0.0

@@ -1,8 +1,11 @@
 """Racks: which box stands where, what each rack weighs and draws, and how far apart two boxes are.
 
-Hosts that share leaf switches stand together. Where they all fit into one rack, their leaves stand on top of it;
-otherwise leaves stand in the middle of their hosts' racks, and spines and cores in the middle of the room, so that
-the longest cable is as short as a row allows.
+Hosts that share leaf switches stand together, their leaves on top of the racks in their middle. Leaves that do not
+fit there stand in a network rack amid as many hosts as it can serve, and spines and cores in the middle of the room,
+so that the longest cable is as short as a row allows. Hosts that come as a rack (the 18 trays of an NVL72) stay one:
+its height, weight and power are its own, and its leaves always stand in a network rack.
+
+Whoever counts racks counts these: `fabric build` draws them, `cost` and `design` take their number from `stand`.
 """
 
 from __future__ import annotations
@@ -10,70 +13,45 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cache
-from importlib.resources import files
+from itertools import chain
 
-from syncline.describe.document import read_document
+import numpy as np
+
 from syncline.describe.plain import JsonObject
 from syncline.errors import UsageError
-from syncline.install.wiring import Wiring
+from syncline.fabric import Fabric
+from syncline.fabric.fabric import DeviceKind
+from syncline.install.body import Body, Boxes, SoldRack, boxes, sold_rack
+from syncline.install.packing import Packer, Stood
+from syncline.install.room import FRAME_KG, Room
+
+UNIT_M = 0.04445
 
 
 @dataclass(frozen=True)
-class Room:
-    """What a rack holds and how racks stand: limits of one rack, pitch of racks and rows, height of the cable tray."""
-
-    rack_u: int = 48
-    rack_power_w: float = 45_000.0
-    rack_weight_kg: float = 1_360.0
-    racks_per_row: int = 16
-    rack_pitch_m: float = 0.6
-    row_pitch_m: float = 3.0
-    tray_above_m: float = 0.5
-    slack: float = 0.1
-    """Share of the measured way that is added, for bends and a second dressing."""
-
-    def __post_init__(self) -> None:
-        for name in ("rack_u", "rack_power_w", "rack_weight_kg", "racks_per_row"):
-            if getattr(self, name) <= 0:
-                raise UsageError(f"--{name.replace('_', '-')} must be positive, got {getattr(self, name):g}.")
-
-
-@dataclass(frozen=True)
-class Body:
-    """One box: its height, weight and power, and whether the first two are assumed."""
-
-    name: str
-    part: str
-    height_u: int
-    weight_kg: float
-    power_w: float
-    is_host: bool
-    is_assumed: bool
-
-
-@dataclass(frozen=True)
-class Place:
+class RackPlace:
     """A box in a rack; `bottom_u` counts from 1 at the floor."""
 
+    name: str
     body: Body
     bottom_u: int
 
     @property
     def middle_m(self) -> float:
-        return (self.bottom_u - 1 + self.body.height_u / 2) * 0.04445
+        return (self.bottom_u - 1 + self.body.height_u / 2) * UNIT_M
 
 
 @dataclass
 class Rack:
-    """One rack and what stands in it."""
+    """One rack and what stands in it; `sold_as` names the part of a rack that comes as one."""
 
     name: str
-    room: Room
-    places: list[Place] = field(default_factory=list)
+    places: list[RackPlace] = field(default_factory=list)
     row: int = 0
     column: int = 0
     used_u: int = 0
+    sold_as: str = ""
+    frame_kg: float = FRAME_KG
 
     @property
     def power_w(self) -> float:
@@ -81,27 +59,18 @@ class Rack:
 
     @property
     def weight_kg(self) -> float:
-        return 130.0 + sum(place.body.weight_kg for place in self.places)
+        return self.frame_kg + sum(place.body.weight_kg for place in self.places)
 
-    def takes(self, bodies: Sequence[Body]) -> bool:
-        """Whether these boxes still fit by height, power and weight."""
-        room = self.room
-        return (
-            self.used_u + sum(b.height_u for b in bodies) <= room.rack_u
-            and self.power_w + sum(b.power_w for b in bodies) <= room.rack_power_w
-            and self.weight_kg + sum(b.weight_kg for b in bodies) <= room.rack_weight_kg
-        )
-
-    def put(self, body: Body) -> None:
+    def put(self, name: str, body: Body) -> None:
         """Stand a box on what is there already."""
-        self.places.append(Place(body, self.used_u + 1))
+        self.places.append(RackPlace(name, body, self.used_u + 1))
         self.used_u += body.height_u
 
     def to_json(self) -> JsonObject:
         return {
             "rack": self.name, "row": self.row, "column": self.column, "used_u": self.used_u,
             "power_w": self.power_w, "weight_kg": self.weight_kg,
-            "boxes": [{"u": p.bottom_u, "height_u": p.body.height_u, "name": p.body.name, "part": p.body.part}
+            "boxes": [{"u": p.bottom_u, "height_u": p.body.height_u, "name": p.name, "part": p.body.part}
                       for p in self.places],
         }  # fmt: skip
 
@@ -112,112 +81,205 @@ class Floor:
 
     room: Room
     racks: tuple[Rack, ...]
-    where: dict[str, tuple[Rack, Place]]
+    where: dict[str, tuple[Rack, RackPlace]]
     assumed: tuple[str, ...]
+
+    @property
+    def num_sold(self) -> int:
+        """Racks that came as one."""
+        return sum(bool(rack.sold_as) for rack in self.racks)
 
     def way_m(self, a: str, b: str) -> float:
         """Return how far a cable goes between two boxes: inside a rack, or up, along the tray and down again."""
         (rack_a, place_a), (rack_b, place_b) = self.where[a], self.where[b]
         if rack_a is rack_b:
             return (abs(place_a.middle_m - place_b.middle_m) + 0.6) * (1 + self.room.slack)
-        top = self.room.rack_u * 0.04445 + self.room.tray_above_m
+        top = self.room.rack_u * UNIT_M + self.room.tray_above_m
         across = abs(rack_a.column - rack_b.column) * self.room.rack_pitch_m
         rows = abs(rack_a.row - rack_b.row) * self.room.row_pitch_m
         return (2 * top - place_a.middle_m - place_b.middle_m + across + rows + 0.6) * (1 + self.room.slack)
 
 
-def floor(wiring: Wiring, room: Room) -> Floor:
+@dataclass(frozen=True)
+class Standing:
+    """Which boxes share a rack, site by site, each site's racks in the order they stand."""
+
+    boxes: Boxes
+    sites: tuple[tuple[Stood, ...], ...]
+    sold: dict[int, str]
+    """By its first host, each rack that comes as one."""
+
+    @property
+    def num_racks(self) -> int:
+        return sum(len(racks) for racks in self.sites)
+
+    @property
+    def num_sold(self) -> int:
+        return len(self.sold)
+
+    @property
+    def sold_power_w(self) -> float:
+        """What all racks draw together that come as one."""
+        return sum(self.power_w(rack) for rack in chain(*self.sites) if rack[0] in self.sold)
+
+    def power_w(self, rack: Stood) -> float:
+        """Return what one rack draws."""
+        found = sum(self.boxes.bodies[self.boxes.of_box[box]].power_w for box in rack)
+        build = sold_rack(self.sold[rack[0]]) if rack[0] in self.sold else None
+        return found + (build.others_w * _filled(build, len(rack)) if build else 0.0)
+
+
+def stand(fabric: Fabric, room: Room | None = None) -> Standing:
+    """Decide which hosts and switches of a fabric share a rack."""
+    room = room or Room()
+    every = boxes(fabric)
+    _check(every, room)
+    packer = Packer(every, room)
+    sold = {hosts[0]: part for hosts, part in every.sold_as}
+    blocks = _blocks(fabric, every)
+    leaves, upper = _leaves(fabric, every, blocks)
+    sites: dict[int, list[int]] = defaultdict(list)
+    for number, hosts in enumerate(blocks):
+        sites[int(fabric.site_of_host[hosts[0]])].append(number)
+    found = []
+    for site in sorted({*sites, *upper}):
+        mine = [(blocks[number], leaves.get(number, [])) for number in sites[site]]
+        found.append(tuple(packer.site(packer.lots(mine, sold), upper.get(site, []))))
+    return Standing(every, tuple(found), sold)
+
+
+def shares_racks(fabric: Fabric, room: Room | None = None) -> bool:
+    """Whether every leaf stands in one rack with all its hosts, so that copper reaches them."""
+    standing = stand(fabric, room)
+    rack_of = {box: number for number, rack in enumerate(chain(*standing.sites)) for box in rack}
+    box_of = fabric.devices.host.astype(np.int64)
+    box_of[standing.boxes.devices] = fabric.num_hosts + np.arange(len(standing.boxes.devices))
+    links, devices = fabric.links, fabric.devices
+    rows = np.flatnonzero((devices.kind[links.src] == DeviceKind.SWITCH) & (devices.host[links.dst] >= 0))
+    pairs = set(zip(box_of[links.src[rows]].tolist(), box_of[links.dst[rows]].tolist(), strict=True))
+    return all(rack_of[leaf] == rack_of[host] for leaf, host in pairs)
+
+
+def floor(fabric: Fabric, room: Room | None = None) -> Floor:
     """Stand every host and switch of a fabric in racks."""
-    fabric = wiring.fabric
-    bodies = _bodies(wiring)
-    too_big = next((b for b in bodies.values() if not Rack("", room).takes([b])), None)
-    if too_big:
-        raise UsageError(
-            f"{too_big.part} ({too_big.height_u}U, {too_big.power_w / 1e3:.1f} kW, {too_big.weight_kg:g} kg) does not "
-            f"fit a rack of {room.rack_u}U, {room.rack_power_w / 1e3:g} kW and {room.rack_weight_kg:g} kg.",
-            hint="Raise --rack-power, --rack-units or --rack-weight.",
-        )
-    groups: dict[tuple[int, int], list[Body]] = defaultdict(list)
-    for host, name in enumerate(fabric.host_names):
-        groups[int(fabric.site_of_host[host]), int(fabric.rack_of_host[host])].append(bodies[name])
-    leaves, upper = _leaves_of(wiring, bodies, len(groups))
-    blocks = [_block(room, hosts, leaves.get(number, [])) for number, hosts in enumerate(groups.values())]
-    top = _filled(room, upper)
-    middle = len(blocks) // 2
-    racks = [r for block in blocks[:middle] for r in block] + top + [r for block in blocks[middle:] for r in block]
-    for number, rack in enumerate(racks):
-        rack.row, rack.column = divmod(number, room.racks_per_row)
-        rack.name = f"R{rack.row + 1:02d}-{rack.column + 1:02d}"
-    where = {place.body.name: (rack, place) for rack in racks for place in rack.places}
-    assumed = sorted({b.part for b in bodies.values() if b.is_assumed})
+    room = room or Room()
+    standing = stand(fabric, room)
+    every = standing.boxes
+    names = [*fabric.host_names, *(fabric.device_name(device) for device in every.devices)]
+    racks, row = [], 0
+    for site in standing.sites:
+        for number, mine in enumerate(site):
+            more, column = divmod(number, room.racks_per_row)
+            rack = Rack(f"R{row + more + 1:02d}-{column + 1:02d}", row=row + more, column=column)
+            bodies = [(names[box], every.bodies[every.of_box[box]]) for box in mine]
+            _fill(rack, bodies, standing.sold.get(mine[0], ""))
+            racks.append(rack)
+        row += -(-len(site) // room.racks_per_row)
+    known = set(names)
+    where = {place.name: (rack, place) for rack in racks for place in rack.places if place.name in known}
+    assumed = sorted({body.part for body in every.bodies if body.is_assumed})
     return Floor(room, tuple(racks), where, tuple(assumed))
 
 
-def _block(room: Room, hosts: list[Body], leaves: list[Body]) -> list[Rack]:
-    """Return the racks of hosts that share leaves: leaves on top of one rack, or in the middle of several."""
-    one = Rack("", room)
-    if one.takes([*hosts, *leaves]):
-        for body in (*hosts, *leaves):
-            one.put(body)
-        return [one]
-    racks, network = _filled(room, hosts), _filled(room, leaves)
-    half = len(racks) // 2
-    return racks[:half] + network + racks[half:]
+def _fill(rack: Rack, bodies: Iterable[tuple[str, Body]], sold_as: str) -> None:
+    rack.sold_as = sold_as
+    build = sold_rack(sold_as)
+    left = list(bodies)
+    if build is None:
+        for name, body in left:
+            rack.put(name, body)
+        return
+    rack.frame_kg = build.frame_kg
+    filled = _filled(build, len(left))
+    counted: dict[str, int] = defaultdict(int)
+    for what, count in build.from_below:
+        for _ in range(count):
+            if what == "host":
+                if left:
+                    rack.put(*left.pop(0))
+                continue
+            counted[what] += 1
+            rack.put(f"{rack.name}/{what.replace(' ', '-')}-{counted[what]}", build.box(what, filled))
 
 
-def _filled(room: Room, bodies: Iterable[Body]) -> list[Rack]:
-    racks: list[Rack] = []
-    for body in bodies:
-        if not racks or not racks[-1].takes([body]):
-            racks.append(Rack("", room))
-        racks[-1].put(body)
-    return racks
+def _filled(build: SoldRack, num_hosts: int) -> float:
+    """Return the part of a rack's trays that is there: a switch tray draws as much of its power."""
+    return num_hosts / sum(count for what, count in build.from_below if what == "host")
 
 
-def _leaves_of(wiring: Wiring, bodies: dict[str, Body], num_groups: int) -> tuple[dict[int, list[Body]], list[Body]]:
-    """Return the leaves by the group of hosts they serve (the first one cabled to them), and all other switches."""
-    fabric = wiring.fabric
-    group_number: dict[tuple[int, int], int] = {}
-    of_host = {}
-    for host, name in enumerate(fabric.host_names):
-        key = int(fabric.site_of_host[host]), int(fabric.rack_of_host[host])
-        of_host[name] = group_number.setdefault(key, len(group_number))
-    leaves: dict[int, list[Body]] = defaultdict(list)
-    upper: list[Body] = []
-    for name in wiring.switch_names:
-        ends = [far.device.partition("/")[0] for _, far, _ in wiring.of_device.get(name, ())]
-        mine = next((of_host[end] for end in ends if end in of_host), None)
-        (upper if mine is None else leaves[mine]).append(bodies[name])
+def _blocks(fabric: Fabric, every: Boxes) -> list[Sequence[int]]:
+    """Return the hosts that stand together: a rack as sold, hosts behind the same leaves, or a run that shares none."""
+    key = fabric.rack_of_host.astype(np.int64)
+    counts = np.bincount(key)
+    alone = counts[key] == 1
+    key[alone] = len(counts)
+    for number, (hosts, _) in enumerate(every.sold_as, start=1):
+        key[hosts.start : hosts.stop] = len(counts) + number
+    groups: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for host, at in enumerate(zip(fabric.site_of_host.tolist(), key.tolist(), strict=True)):
+        groups[at].append(host)
+    return list(groups.values())
+
+
+def _leaves(
+    fabric: Fabric, every: Boxes, blocks: Sequence[Sequence[int]]
+) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
+    """Return leaves by the hosts they serve (those of their first cable), and all other switches by site."""
+    links, devices = fabric.links, fabric.devices
+    block_of = np.zeros(fabric.num_hosts, np.int64)
+    for number, hosts in enumerate(blocks):
+        block_of[hosts] = number
+    downward = (devices.kind[links.src] == DeviceKind.SWITCH) & (devices.host[links.dst] >= 0)
+    rows = np.flatnonzero(downward)
+    switches, first = np.unique(links.src[rows], return_index=True)
+    serves = dict(zip(switches.tolist(), block_of[devices.host[links.dst[rows[first]]]].tolist(), strict=True))
+    leaves: dict[int, list[int]] = defaultdict(list)
+    upper: dict[int, list[int]] = defaultdict(list)
+    for number, device in enumerate(every.devices):
+        box = fabric.num_hosts + number
+        if device in serves:
+            leaves[serves[device]].append(box)
+        else:
+            upper[int(devices.site[device])].append(box)
     return leaves, upper
 
 
-@cache
-def _known() -> dict[str, dict[str, dict[str, float | str]]]:
-    text = (files("syncline.install") / "data" / "bodies.yaml").read_text(encoding="utf-8")
-    found: dict[str, dict[str, dict[str, float | str]]] = read_document(text, "bodies.yaml").data
-    return found
+def _check(every: Boxes, room: Room) -> None:
+    """Refuse a room that cannot take the largest box, or a rack as sold."""
+    alike = {(part, len(hosts), every.of_box[hosts[0]]): hosts for hosts, part in every.sold_as}
+    for (part, _, _), hosts in alike.items():
+        _check_sold(every, room, hosts, part)
+    power = room.rack_power_w or float("inf")
+    too_big = next(
+        (
+            b for b in every.bodies
+            if b.height_u > room.rack_u or b.power_w > power or b.weight_kg + FRAME_KG > room.rack_weight_kg
+        ),
+        None,
+    )  # fmt: skip
+    if too_big:
+        raise UsageError(
+            f"{too_big.part} ({too_big.height_u}U, {too_big.power_w / 1e3:.1f} kW, {too_big.weight_kg:g} kg) does not "
+            f"fit a rack of {room.rack_u}U, {room.filled_power_w / 1e3:g} kW and {room.rack_weight_kg:g} kg.",
+            hint="Raise --rack-power (rack_kW among cost's assumptions), --rack-units or --rack-weight.",
+        )
 
 
-def _bodies(wiring: Wiring) -> dict[str, Body]:
-    fabric, catalog = wiring.fabric, wiring.catalog
-    found: dict[str, Body] = {}
-    groups = fabric.spec.hosts or tuple(group for site in fabric.spec.sites for group in site.hosts)
-    names = iter(fabric.host_names)
-    left = fabric.num_hosts
-    for group in groups:
-        model = group.host.resolve(catalog)
-        count = len(group.names) or (group.count if isinstance(group.count, int) else left)
-        left -= count
-        for _ in range(count):
-            name = next(names)
-            found[name] = _body(name, "host", model.name, model.power_w)
-    for name in wiring.switch_names:
-        switch = wiring.switch_model(name)
-        found[name] = _body(name, "switch", switch.name if switch else "switch", switch.power_w if switch else 0.0)
-    return found
-
-
-def _body(name: str, kind: str, part: str, power_w: float) -> Body:
-    known = _known()[kind]
-    row = known.get(part, known["default"])
-    return Body(name, part, int(row["height_u"]), float(row["weight_kg"]), power_w, kind == "host", part not in known)
+def _check_sold(every: Boxes, room: Room, hosts: range, part: str) -> None:
+    rack = Rack("")
+    _fill(rack, (("", every.bodies[every.of_box[host]]) for host in hosts), part)
+    build = sold_rack(part)
+    height = build.height_u if build else rack.used_u
+    needs = (
+        ("--rack-power", rack.power_w / 1e3, (room.rack_power_w or float("inf")) / 1e3, "{:,.4g} kW"),
+        ("--rack-units", height, room.rack_u, "{:g}U"),
+        ("--rack-weight", rack.weight_kg, room.rack_weight_kg, "{:,.0f} kg"),
+    )
+    short = [(option, show.format(need), show.format(most)) for option, need, most, show in needs if need > most]
+    if short:
+        option, need, most = short[0]
+        own = " (rack_kW among cost's assumptions), or leave it out: such a rack then has a feed of its own"
+        raise UsageError(
+            f"a rack of {part} is sold as one and needs {need}; this room's racks take {most}.",
+            hint=f"Raise {option} to that{own if option == '--rack-power' else ''}.",
+        )

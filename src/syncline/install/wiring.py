@@ -16,7 +16,7 @@ import numpy as np
 from syncline.errors import CatalogError, FabricError
 from syncline.fabric import Fabric
 from syncline.fabric.catalog import Catalog, LinkType, Switch, load_catalog
-from syncline.fabric.fabric import NETWORK_TIERS, Kind, Tier
+from syncline.fabric.fabric import NETWORK_TIERS, DeviceKind, Tier
 
 MAX_CABLES = 1_000_000
 
@@ -33,7 +33,7 @@ class Port:
 
 
 @dataclass(frozen=True)
-class Wire:
+class InstalledCable:
     """One cable between two ports; `a` is the end nearer the hosts, `link` the fabric's directed link from a to b."""
 
     a: Port
@@ -45,17 +45,17 @@ class Wire:
 
 
 @dataclass(frozen=True, eq=False)
-class Wiring:
+class CablingPlan:
     """All network cables, and the ports of each device in the order of their numbers."""
 
     fabric: Fabric
     catalog: Catalog
-    wires: tuple[Wire, ...]
+    wires: tuple[InstalledCable, ...]
 
     @cached_property
-    def of_device(self) -> dict[str, tuple[tuple[Port, Port, Wire], ...]]:
+    def of_device(self) -> dict[str, tuple[tuple[Port, Port, InstalledCable], ...]]:
         """For each device: (its own port, the port at the other end, the cable), by port number."""
-        found: dict[str, list[tuple[Port, Port, Wire]]] = defaultdict(list)
+        found: dict[str, list[tuple[Port, Port, InstalledCable]]] = defaultdict(list)
         for wire in self.wires:
             found[wire.a.device].append((wire.a, wire.b, wire))
             found[wire.b.device].append((wire.b, wire.a, wire))
@@ -77,7 +77,7 @@ class Wiring:
         return tuple(self.fabric.device_name(d) for d in named)
 
 
-def wiring(fabric: Fabric) -> Wiring:
+def wiring(fabric: Fabric) -> CablingPlan:
     """Give every network cable its two ports."""
     catalog = load_catalog().with_parts(fabric.spec.parts) if fabric.spec.parts else load_catalog()
     links = fabric.links
@@ -95,12 +95,14 @@ def wiring(fabric: Fabric) -> Wiring:
     for at, (link, a, b) in enumerate(ends):
         rate = float(links.rate_Bps[link] / links.num_cables[link])
         wires.append(
-            Wire(given.port(a, at), given.port(b, at), link, Tier(int(links.tier[link])), rate, bool(links.up[link]))
+            InstalledCable(
+                given.port(a, at), given.port(b, at), link, Tier(int(links.tier[link])), rate, bool(links.up[link])
+            )
         )
-    return Wiring(fabric, catalog, tuple(wires))
+    return CablingPlan(fabric, catalog, tuple(wires))
 
 
-def link_type(wiring: Wiring, wire: Wire) -> LinkType | None:
+def link_type(wiring: CablingPlan, wire: InstalledCable) -> LinkType | None:
     """Return what runs over a cable: the access link or the uplink of its site's network; None where only a rate is."""
     fabric = wiring.fabric
     site = int(fabric.devices.site[fabric.links.src[wire.link]])
@@ -144,7 +146,7 @@ class _Numbers:
             mine[a].append((True, rate, at))
             mine[b].append((False, rate, at))
         for device, rows in mine.items():
-            is_switch = self.fabric.devices.kind[device] == Kind.SWITCH
+            is_switch = self.fabric.devices.kind[device] == DeviceKind.SWITCH
             numbered = self._switch(device, rows) if is_switch else self._plain(device, rows)
             for at, port in numbered:
                 self.found[device, at] = port

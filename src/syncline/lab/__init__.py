@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from syncline.lab.blueprint import Blueprint
-    from syncline.lab.counters import Burst, LinkCounters
+    from syncline.lab.counters import LinkBurst, LinkCounters
     from syncline.lab.drafting import draft
     from syncline.lab.lab import Lab
     from syncline.lab.paths import PathTable
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _WHERE = {
     "Blueprint": "blueprint",
-    "Burst": "counters",
+    "LinkBurst": "counters",
     "FaultEvent": "trouble",
     "LabJob": "process",
     "Lab": "lab",
@@ -40,10 +40,10 @@ _WHERE = {
 
 __all__ = [
     "Blueprint",
-    "Burst",
     "FaultEvent",
     "Lab",
     "LabJob",
+    "LinkBurst",
     "LinkCounters",
     "PathTable",
     "Process",

@@ -20,7 +20,7 @@ BoxKind = Literal["host", "bridge", "router"]
 
 
 @dataclass(frozen=True)
-class Box:
+class LabBox:
     """One network namespace: a host, or a switch that bridges or routes. `num_devices` counts a host's GPUs."""
 
     name: str
@@ -40,7 +40,7 @@ class End:
 
 
 @dataclass(frozen=True)
-class Cable:
+class LabCable:
     """A cable between two boxes, both directions: `rate_Bps` from a to b and `back_Bps` from b to a, as emulated.
 
     `link` is the fabric's link from a to b; `link ^ 1` is the way back. `delay_s` is the latency that a relay adds.
@@ -65,8 +65,8 @@ class Blueprint:
     """Everything that will be built, with the factor by which rates are scaled."""
 
     name: str
-    boxes: tuple[Box, ...]
-    cables: tuple[Cable, ...]
+    boxes: tuple[LabBox, ...]
+    cables: tuple[LabCable, ...]
     scale: float
     profile: Profile
     link_names: Mapping[int, str] = dataclasses.field(default_factory=dict)
@@ -135,9 +135,9 @@ class Blueprint:
             name=data["name"],
             scale=data["scale"],
             profile=Profile(**data["profile"]),
-            boxes=tuple(Box(**box) for box in data["boxes"]),
+            boxes=tuple(LabBox(**box) for box in data["boxes"]),
             cables=tuple(
-                Cable(**{**cable, "a": End(**cable["a"]), "b": End(**cable["b"])}) for cable in data["cables"]
+                LabCable(**{**cable, "a": End(**cable["a"]), "b": End(**cable["b"])}) for cable in data["cables"]
             ),
             link_names={int(link): name for link, name in data["link_names"].items()},
         )

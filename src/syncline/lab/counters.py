@@ -29,7 +29,7 @@ QUEUE_ROW = np.dtype(
 
 
 @dataclass(frozen=True)
-class Burst:
+class LinkBurst:
     """A link that was nearly full for a moment, while its average over the second around it was not."""
 
     link: str
@@ -123,7 +123,7 @@ class LinkCounters:
         carried = binned_bytes(rows, len(links), 0.0, bin_s, bins)
         return tuple(name for name, _ in links.values()), carried / bin_s / rates[:, None]
 
-    def bursts(self, *, window_s: float = 0.005, full: float = 0.9, calm: float = 0.5) -> list[Burst]:
+    def bursts(self, *, window_s: float = 0.005, full: float = 0.9, calm: float = 0.5) -> list[LinkBurst]:
         """Return moments at which a link was at least `full` over `window_s`, in seconds whose average is below `calm`.
 
         A window should hold 20 packets or more: bytes are counted packet by packet.
@@ -138,7 +138,7 @@ class LinkCounters:
                 if coarse[link, second] < calm:
                     peak = float(fine[link, first:last].max())
                     start_s, length_s = first * window_s, (last - first) * window_s
-                    found.append(Burst(name, start_s, length_s, peak, float(coarse[link, second])))
+                    found.append(LinkBurst(name, start_s, length_s, peak, float(coarse[link, second])))
         return found
 
     def _places(self, place: Mapping[int, int]) -> NDArray[np.int32]:

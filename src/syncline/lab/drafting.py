@@ -16,8 +16,8 @@ from syncline.describe import units
 from syncline.errors import LabError
 from syncline.fabric import Fabric
 from syncline.fabric.distance import GLOBAL_HOPS, chips_forward
-from syncline.fabric.fabric import Kind, Tier
-from syncline.lab.blueprint import Blueprint, Box, BoxKind, Cable, End
+from syncline.fabric.fabric import DeviceKind, Tier
+from syncline.lab.blueprint import Blueprint, BoxKind, End, LabBox, LabCable
 from syncline.lab.profile import DEFAULT, Profile
 from syncline.lab.reach import same_rail_cables, switch_components
 
@@ -88,11 +88,11 @@ def _network_links(fabric: Fabric, chosen: list[int]) -> list[int]:
     devices, links = fabric.devices, fabric.links
     kept = np.zeros(fabric.num_hosts, bool)
     kept[chosen] = True
-    part = (devices.kind == Kind.SWITCH) | ((devices.kind == Kind.NIC) & kept[devices.host])
+    part = (devices.kind == DeviceKind.SWITCH) | ((devices.kind == DeviceKind.NIC) & kept[devices.host])
     even = np.arange(0, len(links), 2)
     network = part[links.src[even]] & part[links.dst[even]] & (links.tier[even] >= Tier.ACCESS)
     rows: list[int] = even[network].tolist()
-    if not any(Kind.NIC in (devices.kind[links.src[row]], devices.kind[links.dst[row]]) for row in rows):
+    if not any(DeviceKind.NIC in (devices.kind[links.src[row]], devices.kind[links.dst[row]]) for row in rows):
         raise LabError(f"{fabric.name} has no NIC on a network.", hint="Add `nics:` to the host and a `network:`.")
     return rows
 
@@ -113,7 +113,7 @@ def _scale(fabric: Fabric, rows: list[int], scale: float | None) -> float:
     links, devices = fabric.links, fabric.devices
     total = sum(
         float(links.rate_Bps[row])
-        * ((devices.kind[links.src[row]] == Kind.NIC) + (devices.kind[links.dst[row]] == Kind.NIC))
+        * ((devices.kind[links.src[row]] == DeviceKind.NIC) + (devices.kind[links.dst[row]] == DeviceKind.NIC))
         for row in rows
     )
     return nice_scale(TOTAL_RATE_BPS / total)
@@ -136,13 +136,13 @@ def _lay(fabric: Fabric, chosen: list[int], rows: list[int], scale: float, profi
     devices, links = fabric.devices, fabric.links
     box_of_host = {host: i for i, host in enumerate(chosen)}
     gpus = Counter(devices.host[fabric.gpus].tolist())
-    boxes = [Box(fabric.host_names[h], "host", gpus[h], int(fabric.site_of_host[h])) for h in chosen]
+    boxes = [LabBox(fabric.host_names[h], "host", gpus[h], int(fabric.site_of_host[h])) for h in chosen]
     box_of_switch: dict[int, int] = {}
     for row in rows:
         for device in (int(links.src[row]), int(links.dst[row])):
-            if devices.kind[device] == Kind.SWITCH and device not in box_of_switch:
+            if devices.kind[device] == DeviceKind.SWITCH and device not in box_of_switch:
                 box_of_switch[device] = len(boxes)
-                boxes.append(Box(fabric.device_name(device), "router", 0, int(devices.site[device])))
+                boxes.append(LabBox(fabric.device_name(device), "router", 0, int(devices.site[device])))
 
     def box_of(device: int) -> int:
         return box_of_switch[device] if device in box_of_switch else box_of_host[int(devices.host[device])]
@@ -160,7 +160,7 @@ def _lay(fabric: Fabric, chosen: list[int], rows: list[int], scale: float, profi
             end_a, end_b = _trunk_ends(boxes, a, name_a, b, name_b, num_trunks)
             num_trunks += 1
         cables.append(
-            Cable(
+            LabCable(
                 row,
                 end_a,
                 end_b,
@@ -185,7 +185,7 @@ def unique(names: dict[int, str]) -> dict[int, str]:
     return result
 
 
-def _switching(boxes: list[Box], pairs: list[tuple[int, int]], profile: Profile) -> list[Box]:
+def _switching(boxes: list[LabBox], pairs: list[tuple[int, int]], profile: Profile) -> list[LabBox]:
     """Say of each switch whether it bridges or routes: bridges may not form a loop."""
     result = list(boxes)
     for members, is_tree in switch_components(boxes, pairs):
@@ -203,7 +203,7 @@ def _switching(boxes: list[Box], pairs: list[tuple[int, int]], profile: Profile)
 
 
 def _interfaces(
-    fabric: Fabric, rows: list[int], pairs: list[tuple[int, int]], boxes: list[Box]
+    fabric: Fabric, rows: list[int], pairs: list[tuple[int, int]], boxes: list[LabBox]
 ) -> list[tuple[str, str]]:
     """Name the interfaces of both ends of each cable: eth0 ... of hosts by NIC and port, p0 ... of switches."""
     links, devices = fabric.links, fabric.devices
@@ -227,7 +227,7 @@ def host_address(host: int, interface: str) -> str:
     return f"10.{rail + 1}.{offset >> 8}.{offset & 255}"
 
 
-def _access_ends(boxes: list[Box], a: int, name_a: str, b: int, name_b: str) -> tuple[End, End]:
+def _access_ends(boxes: list[LabBox], a: int, name_a: str, b: int, name_b: str) -> tuple[End, End]:
     kinds = (boxes[a].kind, boxes[b].kind)
     if kinds == ("host", "host"):
         return End(a, name_a, host_address(a, name_a), 32), End(b, name_b, host_address(b, name_b), 32)
@@ -240,7 +240,7 @@ def _access_ends(boxes: list[Box], a: int, name_a: str, b: int, name_b: str) -> 
     return End(a, name_a, own, 30), End(b, name_b, f"{own.rpartition('.')[0]}.{int(own.rpartition('.')[2]) - 1}", 30)
 
 
-def _trunk_ends(boxes: list[Box], a: int, name_a: str, b: int, name_b: str, number: int) -> tuple[End, End]:
+def _trunk_ends(boxes: list[LabBox], a: int, name_a: str, b: int, name_b: str, number: int) -> tuple[End, End]:
     if boxes[a].kind == "bridge":
         return End(a, name_a), End(b, name_b)
     first = (172 << 24) + (16 << 16) + 4 * number + 1
@@ -266,5 +266,5 @@ def _check_rates(blueprint: Blueprint) -> None:
         )
 
 
-def _rates(cables: Iterable[Cable]) -> list[float]:
+def _rates(cables: Iterable[LabCable]) -> list[float]:
     return [rate for cable in cables for _, _, _, rate in cable.ends()]

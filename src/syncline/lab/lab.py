@@ -28,7 +28,7 @@ from syncline.lab.drafting import draft
 from syncline.lab.environment import LAUNCHERS, MASTER_PORT, rank_environment, seats
 from syncline.lab.inside.protocol import Message
 from syncline.lab.lines import Lines, pipes
-from syncline.lab.link import Link
+from syncline.lab.link import LabControl
 from syncline.lab.paths import PathTable
 from syncline.lab.process import LabJob, OnLine, Process, RankResult, RunResult
 from syncline.lab.profile import DEFAULT, Profile
@@ -54,7 +54,7 @@ class Lab:
         else:
             self.blueprint = draft(fabric, scale=scale, profile=profile, hosts=hosts)
         self._own_user = os.geteuid() != 0 if user_namespace is None else user_namespace
-        self._link: Link | None = None
+        self._link: LabControl | None = None
         self._processes: dict[int, Process] = {}
         self._early: dict[int, Message] = {}
         self._helpers: dict[int, threading.Event] = {}
@@ -83,7 +83,7 @@ class Lab:
             )
         if find_spec("pyroute2") is None:
             raise LabError("a lab needs the package pyroute2.", hint="Install it: pip install 'syncline[lab]'.")
-        self._link = Link(own_user=self._own_user, on_event=self._on_event)
+        self._link = LabControl(own_user=self._own_user, on_event=self._on_event)
         try:
             first = self._link.wait_ready()
             if first["event"] == "refused":
@@ -108,7 +108,7 @@ class Lab:
         return self._open_link.name
 
     @property
-    def _open_link(self) -> Link:
+    def _open_link(self) -> LabControl:
         if self._link is None:
             raise LabError("the lab is not open.", hint="Use it as `with Lab(fabric) as lab:`.")
         return self._link

@@ -25,7 +25,7 @@ _names = itertools.count()
 OnBytes = Callable[[bytes], None]
 
 
-class Link:
+class LabControl:
     """A running lab's process family, driven over its control socket."""
 
     def __init__(self, *, own_user: bool, on_event: Callable[[Message], None]) -> None:

@@ -6,10 +6,10 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from syncline.lab.blueprint import Blueprint, Box, End
+from syncline.lab.blueprint import Blueprint, End, LabBox
 
 
-def switch_components(boxes: Sequence[Box], pairs: Sequence[tuple[int, int]]) -> Iterator[tuple[list[int], bool]]:
+def switch_components(boxes: Sequence[LabBox], pairs: Sequence[tuple[int, int]]) -> Iterator[tuple[list[int], bool]]:
     """Yield the sets of switches that are joined, each with whether it is a tree (no loop, no parallel cables)."""
     near: dict[int, list[int]] = {i: [] for i, box in enumerate(boxes) if box.kind != "host"}
     for a, b in pairs:
@@ -41,7 +41,7 @@ class Hop:
     gateway: str = ""
 
 
-class Reach:
+class SwitchRoutes:
     """Shortest ways between the switches of a blueprint, with the cables in `down` missing."""
 
     def __init__(self, blueprint: Blueprint, down: frozenset[int] = frozenset()) -> None:
@@ -118,7 +118,7 @@ class Reach:
 
 def same_rail_cables(blueprint: Blueprint) -> list[bool]:
     """Say of each cable whether some shortest way between equal interfaces of two hosts crosses it."""
-    reach = Reach(blueprint)
+    reach = SwitchRoutes(blueprint)
     kept = [False] * len(blueprint.cables)
     rails: dict[str, list[tuple[int, End, End]]] = {}
     for host in blueprint.hosts:

@@ -11,7 +11,7 @@ from types import TracebackType
 from syncline.errors import LabError
 from syncline.lab.blueprint import Blueprint
 from syncline.lab.counters import QUEUE_ROW, SAMPLE_ROW, LinkCounters, read_rows
-from syncline.lab.link import Link
+from syncline.lab.link import LabControl
 
 _PATIENCE_S = 10.0
 
@@ -21,7 +21,7 @@ class Recording:
 
     def __init__(
         self,
-        link: Link,
+        link: LabControl,
         blueprint: Blueprint,
         interval_s: float,
         queue_interval_s: float,

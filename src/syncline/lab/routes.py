@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from syncline.lab.blueprint import Blueprint, End
-from syncline.lab.reach import Hop, Reach
+from syncline.lab.reach import Hop, SwitchRoutes
 
 Port = tuple[int, End, End]
 Table = dict[str, tuple[Hop, ...]]
@@ -25,7 +25,7 @@ class Tables:
 
 def tables(blueprint: Blueprint, down: frozenset[int] = frozenset()) -> Tables:
     """Return the routes of all boxes with the cables in `down` missing."""
-    reach = Reach(blueprint, down)
+    reach = SwitchRoutes(blueprint, down)
     attached = {host: reach.attachments(host) for host in blueprint.hosts}
     result: list[Table] = []
     for index, box in enumerate(blueprint.boxes):
@@ -42,7 +42,9 @@ def _addresses(blueprint: Blueprint, host: int) -> list[End]:
     return [near for _, near, _ in blueprint.ports(host)]
 
 
-def _router_table(blueprint: Blueprint, reach: Reach, attached: dict[int, dict[str, Port]], router: int) -> Table:
+def _router_table(
+    blueprint: Blueprint, reach: SwitchRoutes, attached: dict[int, dict[str, Port]], router: int
+) -> Table:
     table: Table = {}
     for host in blueprint.hosts:
         for end in _addresses(blueprint, host):
@@ -59,7 +61,7 @@ def _router_table(blueprint: Blueprint, reach: Reach, attached: dict[int, dict[s
     return table
 
 
-def _attachment(reach: Reach, ports: dict[str, Port], interface: str, router: int) -> Port | None:
+def _attachment(reach: SwitchRoutes, ports: dict[str, Port], interface: str, router: int) -> Port | None:
     """Return the cable by which a router should reach an address: its own interface's, or else the nearest other."""
     best: tuple[tuple[bool, int], Port] | None = None
     for name, port in ports.items():
@@ -71,7 +73,7 @@ def _attachment(reach: Reach, ports: dict[str, Port], interface: str, router: in
     return best[1] if best else None
 
 
-def _host_table(blueprint: Blueprint, reach: Reach, attached: dict[int, dict[str, Port]], host: int) -> Table:
+def _host_table(blueprint: Blueprint, reach: SwitchRoutes, attached: dict[int, dict[str, Port]], host: int) -> Table:
     table: Table = {}
     mine = {near.interface for near in _addresses(blueprint, host)}
     for other in blueprint.hosts:
@@ -88,7 +90,9 @@ def _host_table(blueprint: Blueprint, reach: Reach, attached: dict[int, dict[str
     return table
 
 
-def _choice(reach: Reach, mine: dict[str, Port], theirs: dict[str, Port], interface: str) -> tuple[Port, Port] | None:
+def _choice(
+    reach: SwitchRoutes, mine: dict[str, Port], theirs: dict[str, Port], interface: str
+) -> tuple[Port, Port] | None:
     """Return the sender's and the receiver's cable: the rail itself, else to the right NIC, else whatever joins."""
     best: tuple[tuple[bool, bool, int], tuple[Port, Port]] | None = None
     for near_name, near in mine.items():

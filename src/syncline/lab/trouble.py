@@ -12,7 +12,7 @@ from syncline.lab.blueprint import Blueprint
 
 
 @dataclass(frozen=True)
-class Trouble:
+class LabTrouble:
     """What the process inside the lab is told: `directions` are (cable, 0 for a to b or 1 for b to a)."""
 
     text: str
@@ -43,7 +43,7 @@ class FaultEvent:
     error: str = ""
 
 
-def trouble(blueprint: Blueprint, fault: Fault) -> Trouble:
+def trouble(blueprint: Blueprint, fault: Fault) -> LabTrouble:
     """Find what a fault means in this lab; a FaultError names what is not there."""
     shared: dict[str, Any] = {
         "text": fault.text,
@@ -55,7 +55,7 @@ def trouble(blueprint: Blueprint, fault: Fault) -> Trouble:
         "duration_s": fault.duration_s,
     }
     if fault.kind in HOST_KINDS:
-        return Trouble(host=_host(blueprint, fault.target), **shared)
+        return LabTrouble(host=_host(blueprint, fault.target), **shared)
     if fault.kind is FaultKind.TRAFFIC:
         return _traffic(blueprint, fault, shared)
     directions = tuple(sorted(_directions(blueprint, fault)))
@@ -63,10 +63,10 @@ def trouble(blueprint: Blueprint, fault: Fault) -> Trouble:
         fastest = max(_rate(blueprint, direction) for direction in directions)
         if shared["rate_Bps"] > fastest * (1 + 1e-9):
             raise FaultError(f'"{fault.text}": that is faster than the link.', hint="A fault lowers a rate.")
-    return Trouble(directions=directions, **shared)
+    return LabTrouble(directions=directions, **shared)
 
 
-def _traffic(blueprint: Blueprint, fault: Fault, shared: dict[str, Any]) -> Trouble:
+def _traffic(blueprint: Blueprint, fault: Fault, shared: dict[str, Any]) -> LabTrouble:
     ends = fault.ends()
     assert ends is not None
     (a, interface_a), (b, interface_b) = (_host_and_interface(blueprint, end) for end in ends[:2])
@@ -79,7 +79,7 @@ def _traffic(blueprint: Blueprint, fault: Fault, shared: dict[str, Any]) -> Trou
     if fault.share is not None:
         rates = [rate for c in blueprint.cables for near, _, _, rate in c.ends() if near.box == a]
         shared = {**shared, "rate_Bps": fault.share * max(rates)}
-    return Trouble(host=a, to=b, address=addresses[interface], **shared)
+    return LabTrouble(host=a, to=b, address=addresses[interface], **shared)
 
 
 def _directions(blueprint: Blueprint, fault: Fault) -> list[tuple[int, int]]:

@@ -20,7 +20,7 @@ _GPU_KEYS = ("nvidia.com/gpu", "amd.com/gpu", "GPU")
 
 
 @dataclass(frozen=True)
-class Granted:
+class GrantedHost:
     """A host by the name its scheduler knows, and the GPUs of it that the job has (None: all)."""
 
     name: str
@@ -46,7 +46,7 @@ class Allocation:
         """Return the allocation with another host in the place of one of its own."""
         if old not in self.names:
             raise UsageError(f'"{old}" is not in the allocation.', hint=f"It has {', '.join(self.names[:6])} ...")
-        fresh = allocation(fabric, [Granted(new)], self.source)
+        fresh = allocation(fabric, [GrantedHost(new)], self.source)
         if new in self.names:
             raise UsageError(f'"{new}" is in the allocation already.', hint="Name a host the job does not have.")
         at = self.names.index(old)
@@ -69,7 +69,7 @@ def from_list(fabric: Fabric, text: str, source: str = "--hosts") -> Allocation:
         names = [fabric.host_names[number] for number in _numbers(text, fabric.num_hosts)]
     else:
         names = expand(text, source)
-    return allocation(fabric, [Granted(name) for name in names], source)
+    return allocation(fabric, [GrantedHost(name) for name in names], source)
 
 
 def read_allocation(fabric: Fabric, text: str, source: str) -> Allocation:
@@ -87,7 +87,7 @@ _FORMS = (
 )
 
 
-def allocation(fabric: Fabric, granted: Sequence[Granted], source: str) -> Allocation:
+def allocation(fabric: Fabric, granted: Sequence[GrantedHost], source: str) -> Allocation:
     """Return granted hosts as those of a fabric."""
     known = {name: number for number, name in enumerate(fabric.host_names)}
     short: dict[str, list[int]] = {}
@@ -119,7 +119,7 @@ def _host(fabric: Fabric, name: str, known: Mapping[str, int], short: Mapping[st
     )
 
 
-def _gpus(fabric: Fabric, granted: Granted, host: int, source: str) -> tuple[int, ...]:
+def _gpus(fabric: Fabric, granted: GrantedHost, host: int, source: str) -> tuple[int, ...]:
     there = int((fabric.gpu_host == host).sum())
     wanted = granted.gpus if granted.gpus is not None else tuple(range(granted.num_gpus or there))
     if not wanted or max(wanted) >= there or len(set(wanted)) < len(wanted):
@@ -142,10 +142,10 @@ def _numbers(text: str, num_hosts: int) -> list[int]:
     return found
 
 
-def _from_text(text: str, source: str) -> list[Granted]:
+def _from_text(text: str, source: str) -> list[GrantedHost]:
     """Read `scontrol show job` (with -d: which GPUs), an environment's node list, or one host a line."""
     details = [
-        Granted(name, tuple(_numbers(match["index"], 1 << 16)))
+        GrantedHost(name, tuple(_numbers(match["index"], 1 << 16)))
         for match in _DETAIL.finditer(text)
         for name in expand(match["list"], source)
     ]
@@ -153,20 +153,20 @@ def _from_text(text: str, source: str) -> list[Granted]:
         return details
     lists = [m["list"] for m in _NODE_LIST.finditer(text) if m["list"] != "(null)"]
     if lists:
-        return [Granted(name) for name in expand(lists[0], source)]
+        return [GrantedHost(name) for name in expand(lists[0], source)]
     lines = (line.split("#")[0].strip() for line in text.splitlines())
     return list(chain.from_iterable(_line(line, source) for line in lines if line))
 
 
-def _line(line: str, source: str) -> Iterable[Granted]:
+def _line(line: str, source: str) -> Iterable[GrantedHost]:
     """Read a line of a hostfile: `gpu001`, `gpu001 slots=8`, `gpu001:8`, `gpu[001-004]`."""
     slots = _SLOTS.search(line)
     name = re.split(r"[\s:]", line, maxsplit=1)[0]
     count = int(slots.group(1) or slots.group(2)) if slots else None
-    return [Granted(each, num_gpus=count) for each in expand(name, source)]
+    return [GrantedHost(each, num_gpus=count) for each in expand(name, source)]
 
 
-def _from_json(text: str, source: str) -> list[Granted]:
+def _from_json(text: str, source: str) -> list[GrantedHost]:
     try:
         data = json.loads(text)
     except ValueError as error:
@@ -180,13 +180,13 @@ def _from_json(text: str, source: str) -> list[Granted]:
     return list(dict.fromkeys(found))
 
 
-def _item(item: Mapping[str, object]) -> Granted | None:
+def _item(item: Mapping[str, object]) -> GrantedHost | None:
     """Return the host of a Kubernetes node or pod, of a Ray node, or None where the job gets nothing of it."""
     kind, status = item.get("kind"), item.get("status")
     if kind == "Pod":
         spec = item.get("spec")
         name = spec.get("nodeName") if isinstance(spec, dict) else None
-        return Granted(str(name)) if name else None
+        return GrantedHost(str(name)) if name else None
     if "metadata" in item:
         meta = item["metadata"]
         room = status.get("allocatable") if isinstance(status, dict) else None
@@ -197,11 +197,11 @@ def _item(item: Mapping[str, object]) -> Granted | None:
     return _counted(str(name or ""), item.get("Resources") or item.get("resources_total"))
 
 
-def _counted(name: str, resources: object) -> Granted | None:
+def _counted(name: str, resources: object) -> GrantedHost | None:
     """Return a host with the GPUs its resources speak of; a node that has resources but no GPU (a head) is left out."""
     if not isinstance(resources, Mapping):
-        return Granted(name) if name else None
+        return GrantedHost(name) if name else None
     count = next((resources[key] for key in _GPU_KEYS if key in resources), None)
     if count is None:
-        return None if "cpu" in resources or "CPU" in resources else Granted(name)
-    return Granted(name, num_gpus=int(float(str(count)))) if float(str(count)) >= 1 else None
+        return None if "cpu" in resources or "CPU" in resources else GrantedHost(name)
+    return GrantedHost(name, num_gpus=int(float(str(count)))) if float(str(count)) >= 1 else None

@@ -26,7 +26,7 @@ LEAST_WORTH = 0.02
 
 
 @dataclass(frozen=True, eq=False)
-class Level:
+class CellLevel:
     """The cell of each unit at one level, and what leads out of each cell."""
 
     cell: Longs
@@ -42,7 +42,7 @@ class SeatTraffic:
     dst: Longs
     size_bytes: Floats
     worth: Floats
-    levels: tuple[Level, ...]
+    levels: tuple[CellLevel, ...]
     kinds: tuple[str, ...]
 
     def cost(self, orders: Longs) -> Floats:
@@ -111,7 +111,7 @@ def _between(judge: Judge, kind: str, stage: int, size: float) -> tuple[Longs, L
     return a[apart], b[apart], total[apart]
 
 
-def _levels(judge: Judge) -> tuple[Level, ...]:
+def _levels(judge: Judge) -> tuple[CellLevel, ...]:
     reach, fitted = fabric_reach(judge.fabric), judge.constants.fitted
     host = judge.seats.host
     found = []
@@ -119,5 +119,5 @@ def _levels(judge: Judge) -> tuple[Level, ...]:
         number, cell = np.unique(cells.of_host[host], return_inverse=True)
         if len(number) > 1:
             rate = np.maximum(cells.even_Bps[number] * fitted.e_net, 1.0)
-            found.append(Level(cell.ravel().astype(np.int64), rate))
+            found.append(CellLevel(cell.ravel().astype(np.int64), rate))
     return tuple(found)

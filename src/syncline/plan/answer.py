@@ -28,8 +28,8 @@ from syncline.plan.pareto import front, gpu_counts
 from syncline.plan.plan import Plan, predicted_of
 from syncline.plan.prune import nothing_fits
 from syncline.plan.replay import Pair, checked
-from syncline.plan.search import Progress, SearchResult, Task, search
-from syncline.plan.sensitivity import LIKELY, Action, actions_of, network_bound
+from syncline.plan.search import Progress, SearchResult, SearchTask, search
+from syncline.plan.sensitivity import LIKELY, Improvement, actions_of, network_bound
 from syncline.plan.space import OFFLOADS, USUAL, Axes, rows_of
 from syncline.sim.step.collectives import nic_rates, priced_collectives
 from syncline.sim.step.constants import Constants, default_constants
@@ -45,7 +45,7 @@ HEADROOM = 0.08
 
 
 @dataclass(frozen=True, eq=False)
-class Point:
+class SizePlan:
     """The best plan on one number of GPUs."""
 
     num_gpus: int
@@ -62,12 +62,12 @@ class PlanResult:
     best: Plan
     result: StepResult
     others: tuple[Plan, ...]
-    actions: tuple[Action, ...]
+    actions: tuple[Improvement, ...]
     found: SearchResult
     objective: str
     given: StepResult | None
     given_problem: str
-    points: tuple[Point, ...]
+    points: tuple[SizePlan, ...]
     money: Money | None
     notes: tuple[str, ...]
     question: PlanQuestion
@@ -76,7 +76,7 @@ class PlanResult:
     assumed: tuple[str, ...] = ()  # what the cluster's file does not say
 
     @property
-    def worthwhile(self) -> tuple[Action, ...]:
+    def worthwhile(self) -> tuple[Improvement, ...]:
         """What is worth doing, most money after price and risk first."""
         return worthwhile(self.actions, self.money)
 
@@ -148,7 +148,7 @@ def make_plan(
     framework: str = "",
     workers: int = 1,
     progress: Progress | None = None,
-    spread: Callable[[list[Task]], Iterator[SearchResult]] | None = None,
+    spread: Callable[[list[SearchTask]], Iterator[SearchResult]] | None = None,
     with_actions: bool = True,
     with_points: bool = False,
     with_run: bool = True,
@@ -180,7 +180,7 @@ def make_plan(
         question, looked, order = _better((question, looked, order), _fewer(question, num_gpus, spare, job))
     if not looked.best and looked.complete and headroom > 0:
         question, looked, order = _fewer(replace(question, headroom=0.0), num_gpus, how, job)
-    points: list[Point] = []
+    points: list[SizePlan] = []
     if objective != "time" or with_points:
         looked, points = _counts(question, num_gpus, axes, fix, money, looked, objective)
     if not looked.best:
@@ -356,7 +356,7 @@ def _counts(
     money: Money | None,
     first: SearchResult,
     objective: str,
-) -> tuple[SearchResult, list[Point]]:
+) -> tuple[SearchResult, list[SizePlan]]:
     """Return the best over numbers of GPUs, and the points that it was chosen from."""
     by_count = {num_gpus: first}
     for count in gpu_counts(num_gpus, question.machine.gpus_per_host):
@@ -373,7 +373,7 @@ def _counts(
             usd = (
                 money.cost(best.step_s, tokens, paid_gpus(money, count, num_gpus)).cost_per_token_usd if money else 0.0
             )
-            points.append(Point(count, best.step_s, tokens / best.step_s, usd, best.decision.label))
+            points.append(SizePlan(count, best.step_s, tokens / best.step_s, usd, best.decision.label))
             kept[count] = best
     if objective == "time" or not points:
         return first, points
@@ -396,10 +396,10 @@ def _given(question: PlanQuestion, job: Job, fabric: Fabric) -> tuple[StepResult
         return None, error.message
 
 
-def _own_layout(given: StepResult, best: Plan, money: Money | None) -> Action:
+def _own_layout(given: StepResult, best: Plan, money: Money | None) -> Improvement:
     saving = 1 - best.predicted.step_time_s / given.step_time_s
     worth = saving * money.usd_per_year(best.num_gpus) if money else None
-    return Action(
+    return Improvement(
         "layout", "split the job as planned instead of as its file says", best.predicted.step_time_s, saving, worth,
         0.0, best.decision.label, "free", "", LIKELY["free"],
     )  # fmt: skip

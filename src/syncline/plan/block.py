@@ -39,7 +39,7 @@ class PlanQuestion:
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
+class RowBlock:
     """Rows that one combination of words applies to."""
 
     words: Switches
@@ -47,7 +47,7 @@ class Block:
 
 
 @dataclass(frozen=True, eq=False)
-class Priced:
+class PricedBlocks:
     """Blocks with their price: all rows, which block each is of, and of those that fit their time and memory."""
 
     rows: Rows
@@ -99,7 +99,7 @@ def template(question: PlanQuestion, words: Switches) -> Case:
     )
 
 
-def block_case(question: PlanQuestion, block: Block) -> Case:
+def block_case(question: PlanQuestion, block: RowBlock) -> Case:
     """Return the case of many rows."""
     base, words, rows = template(question, block.words), block.words, block.rows
     columns = {name: getattr(rows, name).astype(np.float64) for name in vars(rows)}
@@ -131,7 +131,7 @@ def possible(rows: Rows, words: Switches, domain: int) -> Rows:
     return rows
 
 
-def price(question: PlanQuestion, blocks: Sequence[Block]) -> Priced:
+def price(question: PlanQuestion, blocks: Sequence[RowBlock]) -> PricedBlocks:
     """Return the rows of some blocks that fit in memory, with their step time. Memory first: exact, and little work."""
     lengths = [len(block.rows) for block in blocks]
     case = join([block_case(question, block) for block in blocks], lengths)
@@ -147,4 +147,4 @@ def price(question: PlanQuestion, blocks: Sequence[Block]) -> Priced:
     if len(kept):
         cost = step_cost(take(case, kept) if len(kept) < len(rows) else case, question.constants)
         times = np.array(np.broadcast_to(cost.total, len(kept)), dtype=np.float64)
-    return Priced(rows, which, kept, times, total[kept], least, worst)
+    return PricedBlocks(rows, which, kept, times, total[kept], least, worst)

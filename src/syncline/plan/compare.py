@@ -61,7 +61,7 @@ class ComparedFabric:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class FabricRanking:
     """All fabrics, cheapest token first."""
 
     question: str
@@ -119,7 +119,7 @@ def compare_fabrics(
     fabrics: Sequence[str] = FABRICS,
     assumptions: Assumptions | None = None,
     axes: Axes = USUAL,
-) -> Comparison:
+) -> FabricRanking:
     """Return the best plan on every fabric, at a number of GPUs or at a budget for hosts and network."""
     if (num_gpus is None) == (budget_usd is None):
         raise PlanError("compare at a number of GPUs or at a budget.", hint="Give --gpus 512, or --budget 25M.")
@@ -150,7 +150,7 @@ def compare_fabrics(
     at = (
         f"{num_gpus:,} GPUs" if num_gpus is not None else f"{units.show_money(budget_usd or 0.0)} for hosts and network"
     )
-    return Comparison(
+    return FabricRanking(
         f"{job.model.name} at {at}, {host} on {link}", tuple(sorted(rows, key=lambda r: r.cost_per_token_usd)),
         tuple(left_out), NOTES if num_gpus is not None else (*NOTES, ROUNDED),
     )  # fmt: skip

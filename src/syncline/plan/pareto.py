@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
 
-class Priced(Protocol):
+class PricePoint(Protocol):
     """Something that has a time and a price."""
 
     @property
@@ -15,7 +15,7 @@ class Priced(Protocol):
     def cost_per_token_usd(self) -> float: ...
 
 
-Point = TypeVar("Point", bound=Priced)
+Point = TypeVar("Point", bound=PricePoint)
 
 
 def front(points: Sequence[Point]) -> list[Point]:

@@ -26,7 +26,7 @@ Noun = TypeVar("Noun")
 
 
 @dataclass(frozen=True)
-class Predicted:
+class PlanPrediction:
     """What the step model says of a decision. Times in seconds, bytes on the fullest GPU."""
 
     step_time_s: float
@@ -73,7 +73,7 @@ class Plan:
     num_gpus: int
     tokens_per_step: int
     decision: Decision
-    predicted: Predicted
+    predicted: PlanPrediction
     limit: Mapping[str, Any]
     cost: PlanCost | None = None
     collectives: tuple[Mapping[str, Any], ...] = ()  # of one step: canonical name, count, size, time of one
@@ -114,10 +114,10 @@ class Plan:
         return {"format": FORMAT, **asdict(self)}
 
 
-def predicted_of(result: StepResult) -> Predicted:
+def predicted_of(result: StepResult) -> PlanPrediction:
     """Return the summary of a priced step."""
     parts = {name: value for name, value in result.memory_bytes.items() if name != "total"}
-    return Predicted(
+    return PlanPrediction(
         step_time_s=result.step_time_s,
         tokens_per_s=result.tokens_per_s,
         mfu=result.mfu,
@@ -149,7 +149,7 @@ def read_plan(path: str | os.PathLike[str]) -> Plan:
         raise PlanError("not a plan.", where=str(path), hint=f'A plan starts with "format": "{FORMAT}".')
     try:
         decision = _noun(Decision, data["decision"])
-        predicted = _noun(Predicted, {**data["predicted"], "warnings": tuple(data["predicted"]["warnings"])})
+        predicted = _noun(PlanPrediction, {**data["predicted"], "warnings": tuple(data["predicted"]["warnings"])})
         cost = _noun(PlanCost, data["cost"]) if data["cost"] else None
         rest = {k: v for k, v in data.items() if k not in ("format", "decision", "predicted", "cost", "collectives")}
         kinds = tuple(data.get("collectives", ()))

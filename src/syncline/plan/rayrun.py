@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from syncline.errors import PlanError
-from syncline.plan.search import SearchResult, Task, run_task
+from syncline.plan.search import SearchResult, SearchTask, run_task
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -16,7 +16,7 @@ R = TypeVar("R")
 AHEAD = 2
 
 
-def on_ray(**options: Any) -> Callable[[list[Task]], Iterator[SearchResult]]:
+def on_ray(**options: Any) -> Callable[[list[SearchTask]], Iterator[SearchResult]]:
     """Return a way to run the tasks of a plan's search on Ray: a cluster it is joined to, or a local one."""
     ray = imported()
     return lambda tasks: ray_tasks(ray, run_task, tasks, **options)

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from syncline.plan.block import Block, Floats, PlanQuestion, possible, price
+from syncline.plan.block import Floats, PlanQuestion, RowBlock, possible, price
 from syncline.plan.decision import Decision, decision_of
 from syncline.plan.fix import fixed_axes, fixed_rows
 from syncline.plan.frameworks.framework import named_framework
@@ -36,7 +36,7 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, order=True)
-class Candidate:
+class SearchCandidate:
     """A configuration with its price; candidates sort by time, then by memory, then by their choices."""
 
     step_s: float
@@ -48,7 +48,7 @@ class Candidate:
 class SearchResult:
     """What a search found: the best candidates, best first, and how much was looked at."""
 
-    best: tuple[Candidate, ...] = ()
+    best: tuple[SearchCandidate, ...] = ()
     num_considered: int = 0
     num_fitting: int = 0
     num_below: int = 0  # configurations faster than `below_s`
@@ -57,7 +57,7 @@ class SearchResult:
     cpu_s: float = 0.0
     wall_s: float = 0.0
     complete: bool = True
-    per_gpus: Mapping[int, Candidate] = field(default_factory=dict)
+    per_gpus: Mapping[int, SearchCandidate] = field(default_factory=dict)
 
     def cut_s(self, keep: int) -> float:
         """Return the time that a candidate must not exceed to be among the first `keep`."""
@@ -89,7 +89,7 @@ def search(
     below_s: float = 0.0,
     workers: int = 1,
     progress: Progress | None = None,
-    spread: Callable[[list[Task]], Iterator[SearchResult]] | None = None,
+    spread: Callable[[list[SearchTask]], Iterator[SearchResult]] | None = None,
 ) -> SearchResult:
     """Return the best configurations on so many GPUs. `spread` runs the tasks elsewhere (a Ray cluster).
 
@@ -105,7 +105,8 @@ def search(
     total = sum(len(_rows(question, rows, w)) for w in words)
     count = _processes(total, workers)
     tasks = [
-        Task(question, rows, part, keep, below_s) for part in _dealt(words, 1 if count == 1 and not spread else 16)
+        SearchTask(question, rows, part, keep, below_s)
+        for part in _dealt(words, 1 if count == 1 and not spread else 16)
     ]
     runs = spread(tasks) if spread else (_parallel(tasks, count) if count > 1 else map(run_task, tasks))
     here = count == 1 and spread is None
@@ -130,7 +131,7 @@ def search(
 
 
 @dataclass(frozen=True, eq=False)
-class Task:
+class SearchTask:
     """A part of a search that one process does."""
 
     question: PlanQuestion
@@ -140,7 +141,7 @@ class Task:
     below_s: float
 
 
-def run_task(task: Task) -> SearchResult:
+def run_task(task: SearchTask) -> SearchResult:
     """Return what one part of the space has to offer."""
     started = time.process_time()
     found = SearchResult()
@@ -149,7 +150,7 @@ def run_task(task: Task) -> SearchResult:
     return replace(found, cpu_s=time.process_time() - started)
 
 
-def _with_progress(task: Task, total: int, progress: Progress | None) -> SearchResult:
+def _with_progress(task: SearchTask, total: int, progress: Progress | None) -> SearchResult:
     found = SearchResult()
     for blocks in _batches(task):
         try:
@@ -161,9 +162,9 @@ def _with_progress(task: Task, total: int, progress: Progress | None) -> SearchR
     return found
 
 
-def _batches(task: Task) -> Iterator[list[Block]]:
+def _batches(task: SearchTask) -> Iterator[list[RowBlock]]:
     """Return the blocks of a task, small ones together: pricing a few rows takes as long as pricing thousands."""
-    waiting: dict[tuple[Any, ...], list[Block]] = {}
+    waiting: dict[tuple[Any, ...], list[RowBlock]] = {}
     for words in task.words:
         for rows in chunks(_rows(task.question, task.rows, words), CHUNK):
             # What is alike in all blocks of a batch stays one number, and what they all lack is not priced.
@@ -172,11 +173,11 @@ def _batches(task: Task) -> Iterator[list[Block]]:
             if sum(len(block.rows) for block in batch) + len(rows) > CHUNK:
                 yield waiting.pop(alike)
                 batch = waiting.setdefault(alike, [])
-            batch.append(Block(words, rows))
+            batch.append(RowBlock(words, rows))
     yield from waiting.values()
 
 
-def _best_of(task: Task, blocks: list[Block], cut_s: float) -> SearchResult:
+def _best_of(task: SearchTask, blocks: list[RowBlock], cut_s: float) -> SearchResult:
     """Return the best rows of some blocks; slower ones than `cut_s` are only counted."""
     priced = price(task.question, blocks)
     placement = task.question.reach.placement
@@ -185,7 +186,7 @@ def _best_of(task: Task, blocks: list[Block], cut_s: float) -> SearchResult:
         return decision_of(blocks[priced.block[row]].words, priced.rows, row, placement)
 
     best = tuple(
-        Candidate(float(priced.step_s[i]), float(priced.memory_bytes[i]), decided(int(priced.kept[i])))
+        SearchCandidate(float(priced.step_s[i]), float(priced.memory_bytes[i]), decided(int(priced.kept[i])))
         for i in _smallest(priced.step_s, task.keep, cut_s)
     )
     least = decided(priced.least) if priced.least >= 0 else None
@@ -193,7 +194,7 @@ def _best_of(task: Task, blocks: list[Block], cut_s: float) -> SearchResult:
     return SearchResult(best, len(priced.rows), len(priced.kept), below, priced.least_bytes, least)
 
 
-def _order(candidate: Candidate) -> tuple[float, float, Decision]:
+def _order(candidate: SearchCandidate) -> tuple[float, float, Decision]:
     return candidate.step_s, candidate.memory_bytes, candidate.decision
 
 
@@ -225,7 +226,7 @@ def _leave_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _parallel(tasks: list[Task], count: int) -> Iterator[SearchResult]:
+def _parallel(tasks: list[SearchTask], count: int) -> Iterator[SearchResult]:
     with ProcessPoolExecutor(count, get_context("spawn"), initializer=_leave_interrupts) as pool:
         futures = [pool.submit(run_task, task) for task in tasks]
         try:

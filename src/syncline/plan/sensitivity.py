@@ -14,6 +14,7 @@ from typing import Any
 from syncline.codec.names import PLAIN
 from syncline.describe.plain import JsonObject
 from syncline.errors import SynclineError
+from syncline.fabric.build import build
 from syncline.fabric.catalog import load_catalog
 from syncline.fabric.fabric import Fabric
 from syncline.plan.block import PlanQuestion
@@ -24,6 +25,9 @@ from syncline.plan.plan import Plan
 from syncline.plan.search import SearchResult, search
 from syncline.plan.space import Axes
 from syncline.plan.upgrade import domain_price, double_price, level_price, upgrade_price, wan_price
+from syncline.sim.flow.flow import without
+from syncline.sim.slow_port import slower_than_none
+from syncline.sim.step.machine import machine_from_fabric, reach_of
 
 #: The next generation of a link: name, and how much faster one port is.
 NEXT_LINK = {
@@ -46,7 +50,7 @@ ORDERS = {"packed": "ranks ordered by rack", "scattered": "anywhere", "spread": 
 
 
 @dataclass(frozen=True)
-class Action:
+class Improvement:
     """One change and its worth. `saving` is the part of the time of a token that it saves; money is per year."""
 
     name: str
@@ -79,7 +83,7 @@ class Action:
 
 
 @dataclass(frozen=True)
-class Change:
+class QuestionChange:
     """A change of the question; `tokens` is by how much it multiplies the tokens of a step."""
 
     name: str
@@ -94,7 +98,7 @@ class Change:
 
 def actions_of(
     question: PlanQuestion, best: Plan, fabric: Fabric, money: Money | None, axes: Axes, fix: Mapping[str, Any]
-) -> tuple[Action, ...]:
+) -> tuple[Improvement, ...]:
     """Return every change that applies, largest saving first."""
     # Near the best plan: the way its state is sharded stays, and what never wins is not tried again.
     near = replace(
@@ -112,8 +116,8 @@ def actions_of(
 
 
 def _worth(
-    change: Change, question: PlanQuestion, best: Plan, money: Money | None, axes: Axes, fix: Mapping[str, Any]
-) -> Action | None:
+    change: QuestionChange, question: PlanQuestion, best: Plan, money: Money | None, axes: Axes, fix: Mapping[str, Any]
+) -> Improvement | None:
     changed = change.apply(question)
     fixed = {name: value for name, value in fix.items() if name not in change.axes}
     if change.tokens != 1.0:
@@ -135,7 +139,7 @@ def _worth(
     per_token = step_s / change.tokens
     saving = 1 - per_token / p.step_time_s
     worth = saving * money.usd_per_year(best.num_gpus) if money else None
-    return Action(
+    return Improvement(
         change.name, change.words, step_s, saving, worth, change.price_usd, top.decision.label, change.kind,
         change.note, LIKELY.get(change.name, LIKELY[change.kind]),
     )  # fmt: skip
@@ -157,7 +161,7 @@ def network_bound(question: PlanQuestion, best: Plan, axes: Axes, fix: Mapping[s
     return max(0.0, 1 - evaluate(unlimited, looked.best[0].decision).step_time_s / best.predicted.step_time_s)
 
 
-def recovery_actions(best: Plan, money: Money) -> list[Action]:
+def recovery_actions(best: Plan, money: Money) -> list[Improvement]:
     """Return changes of checkpoints and restarts: they leave the step alone and the time of a token shorter."""
     step_s = best.predicted.step_time_s
     found = money.recovery(step_s, best.num_gpus)
@@ -168,13 +172,13 @@ def recovery_actions(best: Plan, money: Money) -> list[Action]:
         note = f"goodput {then.goodput:.1%} instead of {found.goodput:.1%}"
         worth = saving * money.usd_per_year(best.num_gpus)
         chance = LIKELY.get(name, LIKELY[kind])
-        actions.append(Action(name, words, step_s, saving, worth, price, best.decision.label, kind, note, chance))
+        actions.append(Improvement(name, words, step_s, saving, worth, price, best.decision.label, kind, note, chance))
     return actions
 
 
 def changes(
     question: PlanQuestion, best: Plan, fabric: Fabric, fix: Mapping[str, Any], money: Money | None = None
-) -> list[Change]:
+) -> list[QuestionChange]:
     """Return the changes that mean something for this question."""
     return [
         *_network_changes(question, fabric),
@@ -206,40 +210,73 @@ def wider_domain(question: PlanQuestion, domain: int) -> PlanQuestion:
     return replace(question, machine=replace(question.machine, domain=domain), reach=reach)
 
 
-def _network_changes(question: PlanQuestion, fabric: Fabric) -> list[Change]:
+def _network_changes(question: PlanQuestion, fabric: Fabric) -> list[QuestionChange]:
     found = [
-        Change("bandwidth", "10 % more network bandwidth", "hardware", lambda q: faster_network(q, 1.1)),
-        Change("latency", "half the latency", "hardware", half_latency),
+        QuestionChange("bandwidth", "10 % more network bandwidth", "hardware", lambda q: faster_network(q, 1.1)),
+        QuestionChange("latency", "half the latency", "hardware", half_latency),
     ]
     if question.machine.domain < WIDE_DOMAIN:
         words = f"scale-up domains of {WIDE_DOMAIN} GPUs instead of {question.machine.domain}"
         price, note = domain_price(question.machine.num_gpus, WIDE_DOMAIN)
         found.append(
-            Change("domain", words, "hardware", lambda q: wider_domain(q, WIDE_DOMAIN), price_usd=price, note=note)
+            QuestionChange(
+                "domain", words, "hardware", lambda q: wider_domain(q, WIDE_DOMAIN), price_usd=price, note=note
+            )
         )
     price, note = double_price(fabric)
     twice = "twice the network ports of every host"
-    found.append(Change("ports", twice, "hardware", lambda q: faster_network(q, 2.0), price_usd=price, note=note))
+    found.append(
+        QuestionChange("ports", twice, "hardware", lambda q: faster_network(q, 2.0), price_usd=price, note=note)
+    )
     link = _link(fabric)
     if link in NEXT_LINK:
         catalog = load_catalog()
         factor = catalog.link(NEXT_LINK[link]).rate_Bps / catalog.link(link).rate_Bps
         price, note = upgrade_price(fabric, NEXT_LINK[link])
         words = f"the next links: {NEXT_LINK[link]} instead of {link}, x {factor:g}"
-        found.append(Change("link", words, "hardware", lambda q: faster_network(q, factor), price_usd=price, note=note))
+        found.append(
+            QuestionChange("link", words, "hardware", lambda q: faster_network(q, factor), price_usd=price, note=note)
+        )
+    found += _fault_changes(fabric)
     if question.reach.oversubscribed:
         words = "no oversubscription above the leaf switches"
         price, note = level_price(fabric)
-        found.append(Change("oversubscription", words, "hardware", _level, price_usd=price, note=note))
+        found.append(QuestionChange("oversubscription", words, "hardware", _level, price_usd=price, note=note))
     return found
 
 
-def _site_changes(question: PlanQuestion, fabric: Fabric, money: Money | None) -> list[Change]:
+def _fault_changes(fabric: Fabric) -> list[QuestionChange]:
+    """Return the cluster without its faults, and without ports that are slower than none."""
+    found = []
+    slow = slower_than_none(fabric)
+    if slow is not None:
+        words = f"{slow.named} left out, as slower than none (NCCL_IB_HCA=^DEVICE)"
+        found.append(QuestionChange("slow-port", words, "free", _on(without(fabric, set(slow.links))), price_usd=0.0))
+    if fabric.spec.faults:
+        first, more = fabric.spec.faults[0], len(fabric.spec.faults) - 1
+        words = f"{first.link or first.device}{f' and {more:,} more faults' if more else ''} repaired"
+        healthy = build(fabric.spec.model_copy(update={"faults": ()}))
+        note = "parts and work are not counted"
+        found.append(QuestionChange("repair", words, "free", _on(healthy), price_usd=0.0, note=note))
+    return found
+
+
+def _on(fabric: Fabric) -> Callable[[PlanQuestion], PlanQuestion]:
+    """Return the change to the same question on another fabric of the same hosts."""
+
+    def apply(question: PlanQuestion) -> PlanQuestion:
+        machine = machine_from_fabric(fabric)
+        return replace(question, machine=machine, reach=reach_of(fabric, machine, question.reach.placement))
+
+    return apply
+
+
+def _site_changes(question: PlanQuestion, fabric: Fabric, money: Money | None) -> list[QuestionChange]:
     if math.isinf(question.reach.site_gpus):
         return []
     price, note = wan_price(money.account.owned) if money else (None, "not priced")
     words = "twice the lines between the sites"
-    return [Change("wan", words, "hardware", lambda q: more_lines(q, 2.0), price_usd=price, note=note)]
+    return [QuestionChange("wan", words, "hardware", lambda q: more_lines(q, 2.0), price_usd=price, note=note)]
 
 
 def more_lines(question: PlanQuestion, factor: float) -> PlanQuestion:
@@ -251,33 +288,37 @@ def _level(question: PlanQuestion) -> PlanQuestion:
     return replace(question, reach=replace(question.reach, rack_Bps=math.inf, pod_Bps=math.inf))
 
 
-def _software_changes(question: PlanQuestion, best: Plan, fix: Mapping[str, Any]) -> list[Change]:
+def _software_changes(question: PlanQuestion, best: Plan, fix: Mapping[str, Any]) -> list[QuestionChange]:
     d = best.decision
     found = []
     found += [_order(question, name) for name in question.reach.placements(best.num_gpus) if name != d.placement]
     if {"algorithm", "bucket_bytes"} & set(fix):
         free: dict[str, tuple[Any, ...]] = {"algorithm": ("",), "bucket_bytes": (0,)}
         words = "the best algorithm and bucket for gradients"
-        found.append(Change("exchange", words, "free", lambda q: q, free, price_usd=0.0))
+        found.append(QuestionChange("exchange", words, "free", lambda q: q, free, price_usd=0.0))
     if (d.tp > 1 and not d.tp_overlap) or not d.dp_overlap:
         overlap: dict[str, tuple[Any, ...]] = {"tp_overlap": (True,), "dp_overlap": (True,)}
         found.append(
-            Change("overlap", "communication overlapped with compute", "free", lambda q: q, overlap, price_usd=0.0)
+            QuestionChange(
+                "overlap", "communication overlapped with compute", "free", lambda q: q, overlap, price_usd=0.0
+            )
         )
     if d.pp > 1 and d.schedule != "zero-bubble" and "schedule" not in fix:
         zero: dict[str, tuple[Any, ...]] = {"schedule": ("1f1b", "interleaved", "zero-bubble")}
-        found.append(Change("zero-bubble", "a zero-bubble pipeline schedule", "free", lambda q: q, zero, price_usd=0.0))
+        found.append(
+            QuestionChange("zero-bubble", "a zero-bubble pipeline schedule", "free", lambda q: q, zero, price_usd=0.0)
+        )
     return found
 
 
-def _order(question: PlanQuestion, placement: str) -> Change:
+def _order(question: PlanQuestion, placement: str) -> QuestionChange:
     words = f"{ORDERS[placement]}, instead of {ORDERS[question.reach.placement]}"
-    return Change(
+    return QuestionChange(
         "order", words, "free", lambda q: replace(q, reach=replace(q.reach, placement=placement)), price_usd=0.0
     )
 
 
-def _periodic(method: str, every: int) -> Change:
+def _periodic(method: str, every: int) -> QuestionChange:
     """Return replicas that meet every so many steps, each with its whole state or sharded inside a domain."""
 
     def apply(question: PlanQuestion) -> PlanQuestion:
@@ -286,10 +327,10 @@ def _periodic(method: str, every: int) -> Change:
 
     words = f"replicas that meet every {every} steps ({TITLES[method]})"
     note = f"changes what training sees: {TITLES[method]} needs its own learning rates; check convergence"
-    return Change(method, words, "numerics", apply, {"zero": ("none", "hsdp")}, price_usd=0.0, note=note)
+    return QuestionChange(method, words, "numerics", apply, {"zero": ("none", "hsdp")}, price_usd=0.0, note=note)
 
 
-def _even_batch(question: PlanQuestion, num_gpus: int) -> list[Change]:
+def _even_batch(question: PlanQuestion, num_gpus: int) -> list[QuestionChange]:
     """Return the nearest global batch that the GPUs divide, where this one forces a split for its own sake."""
     batch = question.job.batch.global_
     nearest = _nearest_multiple(batch, num_gpus)
@@ -304,7 +345,7 @@ def _even_batch(question: PlanQuestion, num_gpus: int) -> list[Change]:
     words = f"a global batch of {nearest:,} instead of {batch:,} ({num_gpus:,} GPUs share it evenly)"
     note = "changes what training sees: check convergence"
     ratio = nearest / batch
-    return [Change("even-batch", words, "numerics", apply, shardings, tokens=ratio, price_usd=0.0, note=note)]
+    return [QuestionChange("even-batch", words, "numerics", apply, shardings, tokens=ratio, price_usd=0.0, note=note)]
 
 
 def _nearest_multiple(batch: int, num_gpus: int) -> int:
@@ -317,12 +358,12 @@ def _nearest_multiple(batch: int, num_gpus: int) -> int:
         share //= 2  # tensor or pipeline parallelism takes the factor two
 
 
-def _numeric_changes(question: PlanQuestion, best: Plan, fix: Mapping[str, Any]) -> list[Change]:
+def _numeric_changes(question: PlanQuestion, best: Plan, fix: Mapping[str, Any]) -> list[QuestionChange]:
     job = question.job
     sees = "changes what training sees: check convergence"
     found = [
         *([] if "dp" in fix else _even_batch(question, best.num_gpus)),
-        Change(
+        QuestionChange(
             "accumulation",
             "twice the micro-batches (global batch x 2)",
             "numerics",
@@ -334,20 +375,20 @@ def _numeric_changes(question: PlanQuestion, best: Plan, fix: Mapping[str, Any])
     ]
     if job.sync.codec == PLAIN:
         found.append(
-            Change(
+            QuestionChange(
                 "codec", "gradients sent as fp8", "numerics", lambda q: q, {"codec": ("fp8",)}, price_usd=0.0, note=sees
             )
         )
         found.append(
-            Change("int8", "gradients sent as int8", "numerics", lambda q: q, {"codec": ("int8",)}, price_usd=0.0,
-                   note=sees)
+            QuestionChange("int8", "gradients sent as int8", "numerics", lambda q: q, {"codec": ("int8",)},
+                           price_usd=0.0, note=sees)
         )  # fmt: skip
     if job.sync.method == "allreduce" and "zero" not in fix:
         found += [_periodic(name, every) for name, every in PERIODIC_CHANGES]
     if job.precision in ("bf16", "fp16") and "fp8" in question.machine.sustained:
         words = "matrix products in fp8"
         found.append(
-            Change(
+            QuestionChange(
                 "fp8",
                 words,
                 "numerics",

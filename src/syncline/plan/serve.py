@@ -33,7 +33,7 @@ SHARES = tuple(0.05 * k for k in range(1, 20))
 
 
 @dataclass(frozen=True)
-class Served:
+class ServingOption:
     """One way to serve the load, and what users and the bill see of it."""
 
     split: Split
@@ -108,9 +108,9 @@ class Serving:
     cluster: str
     job: Job
     gpu: str
-    best: Served
-    others: tuple[Served, ...]
-    unlimited: Served | None  # the best on a network without limits
+    best: ServingOption
+    others: tuple[ServingOption, ...]
+    unlimited: ServingOption | None  # the best on a network without limits
     note: str
 
     @property
@@ -190,7 +190,7 @@ def _both_attentions(split: Split, shape: Shape) -> list[Split]:
 
 def _ways(
     fabric: Fabric, job: Job, machine: Machine, split: Split, apart: bool, usd: float | None, network: bool = True
-) -> list[Served]:
+) -> list[ServingOption]:
     """Return the busiest that replicas of one split can be within the limits, or the calmest where none keeps them."""
     load = job.load
     assert load is not None
@@ -220,8 +220,9 @@ def _ways(
             if _kept(job, at) or not keeps:
                 break
     return [
-        Served(split, apart, replicas, (replicas + beside) * split.num_gpus, load, at, most, most_batch(engine, load),
-               usd, engine.decode_parts(at.batch, load.prompt.mean + load.answer.mean / 2), keeps, fabric.num_gpus)
+        ServingOption(split, apart, replicas, (replicas + beside) * split.num_gpus, load, at, most,
+                      most_batch(engine, load), usd,
+                      engine.decode_parts(at.batch, load.prompt.mean + load.answer.mean / 2), keeps, fabric.num_gpus)
     ]  # fmt: skip
 
 

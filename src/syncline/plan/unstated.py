@@ -29,7 +29,7 @@ ROOMY = 0.98
 
 
 @dataclass(frozen=True)
-class Unstated:
+class UnstatedKeys:
     """Keys that a job does not state, with the values that serve it best, and its step then."""
 
     keys: dict[str, JsonValue]
@@ -48,7 +48,7 @@ class Unstated:
         }  # fmt: skip
 
 
-def unstated(job: Job, result: StepResult, constants: Constants | None = None) -> Unstated | None:
+def unstated(job: Job, result: StepResult, constants: Constants | None = None) -> UnstatedKeys | None:
     """Return the unstated keys that make a job fit, or faster by 3 % and fit; None where there are none.
 
     `job` is as its file states it, `result` its price: that one has its gaps filled.
@@ -70,7 +70,7 @@ def unstated(job: Job, result: StepResult, constants: Constants | None = None) -
     if result.fits and then.step_time_s > result.step_time_s * (1 - WORTH):
         return None
     taken = {name: _taken(result, name) for name in keys}
-    return Unstated(keys, taken, then.step_time_s, then.mfu, then.memory_bytes["total"])
+    return UnstatedKeys(keys, taken, then.step_time_s, then.mfu, then.memory_bytes["total"])
 
 
 def _priced(result: StepResult, keys: dict[str, JsonValue], constants: Constants | None) -> StepResult | None:

@@ -18,7 +18,7 @@ SUMS = ("all_reduce", "reduce_scatter")
 
 
 @dataclass(frozen=True)
-class Axes:
+class ScriptSplit:
     """The split of a captured script; 1 where it does not."""
 
     tp: int = 1
@@ -61,7 +61,7 @@ def gradient_groups(capture: Capture) -> set[int]:
     return found
 
 
-def axes_of(captures: tuple[Capture, ...]) -> Axes:
+def axes_of(captures: tuple[Capture, ...]) -> ScriptSplit:
     """Return how the captured ranks are split."""
     capture = captures[0]
     whole = float(capture.facts.get("model", {}).get("parameters", 0))
@@ -92,7 +92,8 @@ def axes_of(captures: tuple[Capture, ...]) -> Axes:
     tied = [by_group[g] for g in heavy if size[g] == tensor]
     summed = sum(row.get(("all_reduce", "forward"), 0.0) for row in tied)
     scattered = sum(row.get(("reduce_scatter", "forward"), 0.0) for row in tied)
-    return Axes(**{"sp": scattered > summed, "tp": tensor, "dp": dp, "ep": ep, "unknown": tuple(strange), **kept})  # type: ignore[arg-type]
+    found = {"sp": scattered > summed, "tp": tensor, "dp": dp, "ep": ep, "unknown": tuple(strange), **kept}
+    return ScriptSplit(**found)  # type: ignore[arg-type]
 
 
 def _data(by_group: dict[int, Traffic], size: dict[int, int], params: float, tensor: int) -> dict[str, object]:

@@ -18,7 +18,7 @@ from syncline.describe.files import make_folder
 from syncline.describe.plain import JsonObject
 from syncline.errors import SimulationError
 from syncline.fabric.catalog import Gpu
-from syncline.preview.launch import Launch
+from syncline.preview.launch import ScriptLaunch
 from syncline.preview.record import STEPS, Capture, read_capture
 from syncline.sim.step.machine import facts_of
 
@@ -53,12 +53,12 @@ class PreviewError(SimulationError):
     """A script that could not be captured: it crashed, hung, or trained no step."""
 
 
-class Child:
+class RankProcess:
     """A rank that is being run. Poll it until it has ended, ask for its capture, close it on every path."""
 
     def __init__(
         self,
-        launch: Launch,
+        launch: ScriptLaunch,
         rank: int,
         gpu: Gpu,
         *,

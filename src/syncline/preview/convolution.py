@@ -10,20 +10,20 @@ from __future__ import annotations
 
 import math
 
-from syncline.preview.record import Kernel
+from syncline.preview.record import KernelCall
 
 ALIGNED, TILE, WIDEST, LINE_BYTES = 8, 64, 256, 128
 CACHE_BPS_PER_SM = 136e9  # 80 bytes a clock: convolutions of 64 to 512 channels timed on an H200
 Product = tuple[int, int, int]
 
 
-def is_convolution(kernel: Kernel) -> bool:
+def is_convolution(kernel: KernelCall) -> bool:
     """Whether a kernel is a convolution or the gradient of one, and its shapes are known."""
     name = kernel.name.split(".")[1] if "." in kernel.name else kernel.name
     return name in ("convolution", "convolution_backward", "_convolution", "cudnn_convolution") and len(kernel.ins) > 1
 
 
-def products(kernel: Kernel, aligned: int = 1) -> tuple[Product, ...]:
+def products(kernel: KernelCall, aligned: int = 1) -> tuple[Product, ...]:
     """Return rows, columns and depth of each product of a convolution; of a gradient, those that are asked for.
 
     Input channels are padded to a multiple of `aligned`.
@@ -45,12 +45,12 @@ def products(kernel: Kernel, aligned: int = 1) -> tuple[Product, ...]:
     return tuple(found)
 
 
-def flops(kernel: Kernel) -> float:
+def flops(kernel: KernelCall) -> float:
     """Return the operations of a convolution."""
     return float(sum(2 * m * n * depth for m, n, depth in products(kernel)))
 
 
-def seconds(kernel: Kernel, rate: float, num_sms: int) -> float:
+def seconds(kernel: KernelCall, rate: float, num_sms: int) -> float:
     """Return what the products of a convolution take at the best rate of the matrix units."""
     weight = [shape for shape, _, _ in kernel.ins if len(shape) >= 3][2 if "backward" in kernel.name else 1]
     line = min(1.0, 2 * math.ceil(weight[1] / ALIGNED) * ALIGNED / LINE_BYTES)
@@ -65,7 +65,7 @@ def _one(m: int, n: int, depth: int, rate: float, cache_Bps: float) -> float:
     return 2.0 * padded * depth / rate + gathered / cache_Bps
 
 
-def turned_elements(kernel: Kernel) -> float:
+def turned_elements(kernel: KernelCall) -> float:
     """Return the elements of operands whose channels are not innermost: matrix units want them so, and they are copied.
 
     Operands of 32 bits are taken as they are.

@@ -44,7 +44,7 @@ TWICE, WHOLE = ("all_reduce",), ("broadcast", "reduce", "send", "recv", "gather"
 
 
 @dataclass(frozen=True)
-class Network:
+class NetworkUse:
     """How the network is used: what a what-if changes, and the codec of gradients."""
 
     scale: float = 1.0
@@ -54,7 +54,7 @@ class Network:
     algorithm: str = ""  # of all-reduces; empty: a ring's bytes with a tree's delays, the best of both
 
     @classmethod
-    def of(cls, captures: tuple[Capture, ...]) -> Network:
+    def of(cls, captures: tuple[Capture, ...]) -> NetworkUse:
         """Return the network as the script uses it: with the codec that it asked syncline for."""
         facts = captures[0].facts
         return cls(codec=str(facts.get("codec", PLAIN)), codec_over=str(facts.get("codec_over", "")))
@@ -90,7 +90,7 @@ def execute(
     graph: StepGraph,
     fabric: Fabric,
     machine: Machine,
-    network: Network | None = None,
+    network: NetworkUse | None = None,
     routing: Routing = "spray",
     constants: Constants | None = None,
 ) -> GraphRun:
@@ -102,7 +102,7 @@ def execute(
             hint="Name a larger cluster, or start fewer ranks.",
         )
     k = constants or default_constants()
-    laid = _Laid(graph, fabric, machine, k, network or Network.of(graph.captures), routing)
+    laid = _Laid(graph, fabric, machine, k, network or NetworkUse.of(graph.captures), routing)
     delay = durations(graph)
     size, path = laid.columns(delay)
     first = _run(graph, laid, delay, size, path)
@@ -136,7 +136,7 @@ class _Laid:
     """The footprints of all groups that a captured step has."""
 
     def __init__(
-        self, graph: StepGraph, fabric: Fabric, machine: Machine, k: Constants, network: Network, routing: Routing
+        self, graph: StepGraph, fabric: Fabric, machine: Machine, k: Constants, network: NetworkUse, routing: Routing
     ) -> None:
         self.graph, self.machine, self.k, self.network = graph, machine, k, network
         self.rails = Rails.of(fabric, k.fitted.e_net, k.fitted.e_nvl, routing)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import yaml
 
 from syncline.describe.plain import JsonObject, plain
-from syncline.preview.axes import Axes, axes_of
+from syncline.preview.axes import ScriptSplit, axes_of
 from syncline.preview.model_of import attention_of, layer_list, samples_of, shape_of, step_kernels
 from syncline.preview.price import CUDNN_ATTENTION
 from syncline.preview.record import Capture
@@ -79,12 +79,12 @@ def _is_compiled(capture: Capture) -> bool:
     return sum(map(bool, marks)) > len(marks) / 2
 
 
-def _zero_of_list(axes: Axes) -> str:
+def _zero_of_list(axes: ScriptSplit) -> str:
     """Return how a list of layers is sharded: over all ranks, or as was seen."""
     return "fsdp" if axes.zero in ("fsdp", "hsdp") else axes.zero
 
 
-def _split(axes: Axes) -> dict[str, object]:
+def _split(axes: ScriptSplit) -> dict[str, object]:
     found: dict[str, object] = {"tp": axes.tp, "pp": axes.pp, "dp": axes.dp, "ep": axes.ep, "zero": axes.zero}
     if axes.tp > 1:
         found["sp"] = axes.sp
@@ -93,7 +93,7 @@ def _split(axes: Axes) -> dict[str, object]:
     return {name: value for name, value in found.items() if value is False or value != 1}
 
 
-def _batch(captures: tuple[Capture, ...], axes: Axes, shape: Shape | None) -> dict[str, int]:
+def _batch(captures: tuple[Capture, ...], axes: ScriptSplit, shape: Shape | None) -> dict[str, int]:
     attention = attention_of(captures[0])
     if shape is None or attention is None:
         each = samples_of(captures[0])

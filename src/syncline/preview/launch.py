@@ -44,7 +44,7 @@ SHORT = {"-N": "nodes", "-n": "ntasks", "-np": "ntasks", "-m": "module"}
 
 
 @dataclass(frozen=True)
-class Launch:
+class ScriptLaunch:
     """A script and the world it is started in."""
 
     launcher: str
@@ -84,12 +84,12 @@ class Launch:
             }
         return {name: str(value) for name, value in own.items()} | self.environment
 
-    def resized(self, world: int) -> Launch:
+    def resized(self, world: int) -> ScriptLaunch:
         """Return the same script in a world of another size."""
         return replace(self, world=world, per_host=min(self.per_host, world))
 
 
-def read_launch(command: Sequence[str], gpus_per_host: int, world: int = 0) -> Launch:
+def read_launch(command: Sequence[str], gpus_per_host: int, world: int = 0) -> ScriptLaunch:
     """Return what a command line starts; `world` overrides its number of ranks."""
     words = list(command)
     environment: dict[str, str] = {}
@@ -110,7 +110,7 @@ def read_launch(command: Sequence[str], gpus_per_host: int, world: int = 0) -> L
     return found
 
 
-def _read(words: list[str], gpus_per_host: int) -> Launch:
+def _read(words: list[str], gpus_per_host: int) -> ScriptLaunch:
     name = Path(words[0]).name
     if name == "torchrun" or words[1:3] in (["-m", "torch.distributed.run"], ["-m", "torch.distributed.launch"]):
         return _torchrun(words[1 if name == "torchrun" else 3 :], gpus_per_host)
@@ -126,9 +126,9 @@ def _read(words: list[str], gpus_per_host: int) -> Launch:
         rest = rest[1:] if module else rest
         if not rest:
             raise UsageError("python is started without a script.", hint="Give it one: -- python train.py")
-        return Launch("python", rest[0], tuple(rest[1:]), 1, 1, module)
+        return ScriptLaunch("python", rest[0], tuple(rest[1:]), 1, 1, module)
     if name.endswith(".py"):
-        return Launch("python", words[0], tuple(words[1:]), 1, 1)
+        return ScriptLaunch("python", words[0], tuple(words[1:]), 1, 1)
     raise UsageError(
         f'"{words[0]}" is not a launcher that syncline knows.',
         hint="Known: torchrun, python -m torch.distributed.run, accelerate launch, deepspeed, srun, mpirun, python.",
@@ -167,15 +167,15 @@ def _count(text: str, what: str) -> int:
     return number
 
 
-def _torchrun(words: list[str], gpus_per_host: int) -> Launch:
+def _torchrun(words: list[str], gpus_per_host: int) -> ScriptLaunch:
     options, rest = _options(words, TORCHRUN_FLAGS, "torchrun")
     each = options.get("nproc-per-node", "1")
     per_host = gpus_per_host if each in ("gpu", "auto") else _count(each, "--nproc-per-node")
     hosts = _count(options.get("nnodes", "1"), "--nnodes")
-    return Launch("torchrun", rest[0], tuple(rest[1:]), hosts * per_host, per_host, "module" in options)
+    return ScriptLaunch("torchrun", rest[0], tuple(rest[1:]), hosts * per_host, per_host, "module" in options)
 
 
-def _accelerate(words: list[str], gpus_per_host: int) -> Launch:
+def _accelerate(words: list[str], gpus_per_host: int) -> ScriptLaunch:
     options, rest = _options(words, ACCELERATE_FLAGS, "accelerate launch")
     config: dict[str, object] = {}
     if "config-file" in options:
@@ -184,7 +184,7 @@ def _accelerate(words: list[str], gpus_per_host: int) -> Launch:
     hosts = _count(options.get("num-machines", str(config.get("num_machines", 1))), "--num_machines")
     precision = options.get("mixed-precision", str(config.get("mixed_precision", "")))
     environment = {"ACCELERATE_MIXED_PRECISION": precision} if precision not in ("", "no") else {}
-    return Launch(
+    return ScriptLaunch(
         "accelerate", rest[0], tuple(rest[1:]), world, max(1, world // hosts), "module" in options, environment
     )
 
@@ -199,14 +199,14 @@ def _config(path: Path) -> dict[str, object]:
     return dict(loaded) if isinstance(loaded, dict) else {}
 
 
-def _deepspeed(words: list[str], gpus_per_host: int) -> Launch:
+def _deepspeed(words: list[str], gpus_per_host: int) -> ScriptLaunch:
     options, rest = _options(words, DEEPSPEED_FLAGS, "deepspeed")
     per_host = _count(options.get("num-gpus", str(gpus_per_host)), "--num_gpus")
     hosts = _count(options.get("num-nodes", "1"), "--num_nodes")
-    return Launch("deepspeed", rest[0], tuple(rest[1:]), hosts * per_host, per_host, "module" in options)
+    return ScriptLaunch("deepspeed", rest[0], tuple(rest[1:]), hosts * per_host, per_host, "module" in options)
 
 
-def _tasks(name: str, words: list[str], gpus_per_host: int) -> Launch:
+def _tasks(name: str, words: list[str], gpus_per_host: int) -> ScriptLaunch:
     options, rest = _options(words, set(), name)
     hosts = _count(options.get("nodes", "1"), "--nodes")
     per_host = _count(options["ntasks-per-node"], "--ntasks-per-node") if "ntasks-per-node" in options else 0

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from syncline.errors import DescriptionError
 from syncline.fabric.catalog import Gpu, load_catalog
-from syncline.preview.record import Allocation, Kernel
+from syncline.preview.record import GpuStorage, KernelCall
 from syncline.preview.signature import signature_key
 
 FORMAT, OLDER = "kernel times 3", ("kernel times 1", "kernel times 2")
@@ -28,7 +28,7 @@ block on the host, 0.3 to 3.8 ms, and copies it from memory that is not pinned."
 
 
 @dataclass(frozen=True)
-class HostCosts:
+class EagerCosts:
     """What the host does for an eager operator (Python, autograd, dispatch, launch), a collective, an optimizer.
 
     An operator's 28 us are the middle of five scripts' hosts on three machines with an H200 each, which took 19 to 36:
@@ -65,7 +65,7 @@ class OwnHost:
 
 
 @dataclass(frozen=True, eq=False)
-class KernelTimes:
+class GpuKernelTimes:
     """The times of kernels on one GPU."""
 
     device: str
@@ -77,7 +77,7 @@ class KernelTimes:
     """Seconds with what it reads in the cache, and without; and of the host."""
     failed: Mapping[str, str] = field(repr=False)
 
-    def seconds(self, kernel: Kernel, warm: float = 0.0) -> float | None:
+    def seconds(self, kernel: KernelCall, warm: float = 0.0) -> float | None:
         """Return what a kernel took where the cache holds this share of what it reads; None if it was not timed.
 
         Where the host took as long as the GPU, the GPU waited for it, and what it takes itself is not known.
@@ -87,19 +87,19 @@ class KernelTimes:
             return None
         return warm * found[0] + (1 - warm) * found[1]
 
-    def host_s(self, kernel: Kernel) -> float:
+    def host_s(self, kernel: KernelCall) -> float:
         """Return what the host took for a kernel; 0 if it was not timed."""
         found = self._found(kernel)
         return 0.0 if found is None else found[2]
 
-    def _found(self, kernel: Kernel) -> tuple[float, float, float] | None:
+    def _found(self, kernel: KernelCall) -> tuple[float, float, float] | None:
         return self.times.get(signature_key(kernel.name, kernel.args, kernel.kwargs, kernel.tf32))
 
 
 class Cache:
     """Which allocations the second-level cache still holds: those touched within its size."""
 
-    def __init__(self, size_bytes: int, allocations: tuple[Allocation, ...]) -> None:
+    def __init__(self, size_bytes: int, allocations: tuple[GpuStorage, ...]) -> None:
         self.size, self.allocations = size_bytes, allocations
         self.passed, self.touched = 0, dict[int, int]()
 
@@ -115,7 +115,7 @@ class Cache:
         return share
 
 
-def read_kernel_times(path: Path) -> KernelTimes:
+def read_kernel_times(path: Path) -> GpuKernelTimes:
     """Return the times in a file."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
@@ -128,7 +128,7 @@ def read_kernel_times(path: Path) -> KernelTimes:
         failed |= {"the script's host": OLD_HOST} if data["syncline"] in OLDER else {}
         hosts = {int(row["rank"]): _own(row) for row in own if "error" not in row}
         device, torch, cache = str(data["device"]), str(data["torch"]), int(data["cache_bytes"])
-        return KernelTimes(device, _part(device, float(data["memory_bytes"])), torch, cache, hosts, times, failed)
+        return GpuKernelTimes(device, _part(device, float(data["memory_bytes"])), torch, cache, hosts, times, failed)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         raise DescriptionError(
             "is not a file of kernel times.",

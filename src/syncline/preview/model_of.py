@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from syncline.describe.plain import JsonObject
-from syncline.preview.axes import Axes
+from syncline.preview.axes import ScriptSplit
 from syncline.preview.price import useful_flops
-from syncline.preview.record import Capture, Kernel
+from syncline.preview.record import Capture, KernelCall
 from syncline.workload.shape import Shape
 
 _LAYER = re.compile(r"^(.*?)\.?(\d+)\.(.+)$")
@@ -33,7 +33,7 @@ class Attention:
     calls: int  # in the forward of a step
 
 
-def step_kernels(capture: Capture, phase: str = "") -> list[tuple[Kernel, str]]:
+def step_kernels(capture: Capture, phase: str = "") -> list[tuple[KernelCall, str]]:
     """Return the kernels of the last step, or of one phase of it, with their modules."""
     first, last = capture.steady[-1]
     ops = [op for op in capture.ops[first:last] if op.kind == "kernel" and phase in ("", op.phase)]
@@ -57,7 +57,7 @@ def attention_of(capture: Capture) -> Attention | None:
     return Attention(b, h, h, s, int(size), True, len(square)) if size else None
 
 
-def shape_of(captures: tuple[Capture, ...], axes: Axes) -> Shape | None:
+def shape_of(captures: tuple[Capture, ...], axes: ScriptSplit) -> Shape | None:
     """Return the transformer that was captured; None where the parameters are not those of one."""
     attention = attention_of(captures[0])
     if attention is None:
@@ -73,7 +73,7 @@ def shape_of(captures: tuple[Capture, ...], axes: Axes) -> Shape | None:
 
 
 def _shape(
-    sizes: Sizes, attention: Attention, scale: int, axes: Axes, total: int, captures: tuple[Capture, ...]
+    sizes: Sizes, attention: Attention, scale: int, axes: ScriptSplit, total: int, captures: tuple[Capture, ...]
 ) -> Shape | None:
     layers, inner, outer = _layers(sizes)
     tables = sorted((s for s in outer.values() if len(s) == 2), reverse=True)

@@ -15,7 +15,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from syncline.preview.record import Kernel
+from syncline.preview.record import KernelCall
 from syncline.sim.step.machine import Machine
 
 CACHE_BPS_PER_SM = 41.7e9  # 5.5 TB/s on the 132 multiprocessors of an H100, as read by microbenchmarks
@@ -53,7 +53,7 @@ POINTWISE = (
 
 
 @dataclass(frozen=True)
-class Part:
+class GpuFigures:
     """What of a GPU counts here."""
 
     memory_Bps: float
@@ -62,14 +62,14 @@ class Part:
     num_sms: int
 
     @classmethod
-    def of(cls, machine: Machine) -> Part:
+    def of(cls, machine: Machine) -> GpuFigures:
         """Return that of a machine; a fused multiply-add is one issue and two operations."""
         vector = machine.gpu.flops_at("fp32") or 0.25 * machine.num_sms * 1e12
         dies = max(machine.gpu.num_dies, 1)
         return cls(machine.hbm_Bps, CACHE_BPS_PER_SM * machine.num_sms, vector / 2 / dies, machine.num_sms)
 
 
-def pass_s(kernel: Kernel, name: str, moved: float, part: Part, widths: dict[str, int]) -> float:
+def pass_s(kernel: KernelCall, name: str, moved: float, part: GpuFigures, widths: dict[str, int]) -> float:
     """Return what a kernel takes that moves so many bytes."""
     sizes = sorted((n * widths.get(t, 1) for _, t, n in kernel.ins), reverse=True)
     memory = moved / part.memory_Bps / _evenness(kernel, name, part)
@@ -90,7 +90,7 @@ def pass_s(kernel: Kernel, name: str, moved: float, part: Part, widths: dict[str
     return max(memory, _issues(kernel, name) / part.issues_per_s)
 
 
-def _issues(kernel: Kernel, name: str) -> float:
+def _issues(kernel: KernelCall, name: str) -> float:
     """Return the lanes' issues of a kernel."""
     if name in POOLED:
         outs = math.prod(kernel.ins[0][0] if "backward" in name else kernel.outs[0][0])
@@ -108,7 +108,7 @@ def _issues(kernel: Kernel, name: str) -> float:
     return elements * max(ISSUES.get(name, 0), _laid(kernel, name))
 
 
-def _laid(kernel: Kernel, name: str) -> int:
+def _laid(kernel: KernelCall, name: str) -> int:
     """Return the issues for an element of a pointwise operator whose operands are not alike in place or type."""
     if name.rstrip("_") not in POINTWISE:
         return 0
@@ -163,14 +163,14 @@ def _gapless(sides: Iterable[tuple[int, int]]) -> bool:
     return True
 
 
-def _over_rows(kernel: Kernel) -> bool:
+def _over_rows(kernel: KernelCall) -> bool:
     """Whether a sum leaves the last dimension as it is."""
     over = kernel.args[1] if len(kernel.args) > 1 else None
     last = len(kernel.ins[0][0]) - 1
     return isinstance(over, list) and bool(over) and not {last, -1} & {n for n in over if isinstance(n, int)}
 
 
-def _evenness(kernel: Kernel, name: str, part: Part) -> float:
+def _evenness(kernel: KernelCall, name: str, part: GpuFigures) -> float:
     """Return how evenly the chunks of lists of tensors fall on multiprocessors: 320 on 132 are 2.4 of 3."""
     if not name.startswith(("_foreach", "_fused_adam", "_fused_sgd", "chunk_cat")):
         return 1.0

@@ -15,9 +15,9 @@ import numpy as np
 from syncline.errors import SimulationError
 from syncline.fabric.catalog import load_catalog
 from syncline.preview import convolution
-from syncline.preview.measured import HostCosts, KernelTimes, OwnHost
-from syncline.preview.passes import TURNED, Part, pass_s
-from syncline.preview.record import Kernel
+from syncline.preview.measured import EagerCosts, GpuKernelTimes, OwnHost
+from syncline.preview.passes import TURNED, GpuFigures, pass_s
+from syncline.preview.record import KernelCall
 from syncline.sim.step.arithmetic.kernels import ALIGNED, UNALIGNED, gemm_s, head_speed
 from syncline.sim.step.constants import Constants, default_constants
 from syncline.sim.step.machine import Machine, facts_of
@@ -91,9 +91,9 @@ class Pricer:
 
     machine: Machine
     constants: Constants = field(default_factory=default_constants)
-    times: KernelTimes | None = None
+    times: GpuKernelTimes | None = None
     timed_on: Machine | None = None  # the machine with the GPU that they were timed on, where it is another
-    host: HostCosts = field(default_factory=HostCosts)
+    host: EagerCosts = field(default_factory=EagerCosts)
 
     def own(self, rank: int) -> OwnHost | None:
         """Return what the host of the script was measured to do in a step of a rank: its own, or the first one's."""
@@ -104,7 +104,7 @@ class Pricer:
     def pcie_Bps(self) -> float:
         return float(load_catalog().pcie(self.machine.gpu.pcie).usable_Bps)
 
-    def price(self, kernel: Kernel, warm: float = 0.0) -> KernelPrice:
+    def price(self, kernel: KernelCall, warm: float = 0.0) -> KernelPrice:
         """Return the price of a kernel, as it was timed where it was; the cache holds `warm` of what it reads."""
         modelled = self.modelled(kernel)
         timed = self.times.seconds(kernel, warm) if self.times is not None else None
@@ -115,18 +115,18 @@ class Pricer:
             timed *= modelled.seconds / there.modelled(kernel).seconds
         return replace(modelled, seconds=timed)
 
-    def host_s(self, kernel: Kernel) -> float:
+    def host_s(self, kernel: KernelCall) -> float:
         """Return what the host does for this kernel itself, as measured or as known; 0 where it is an operator's."""
         if self.times is not None:
             return self.times.host_s(kernel)
         blocks = sum(elements for _, _, elements in kernel.ins) / 1024
         return PACKED_S * blocks if "chunk_cat" in kernel.name else 0.0
 
-    def timed(self, kernel: Kernel) -> bool:
+    def timed(self, kernel: KernelCall) -> bool:
         """Whether a kernel was timed."""
         return self.times is not None and self.times.seconds(kernel) is not None and not kernel.on_host
 
-    def modelled(self, kernel: Kernel) -> KernelPrice:
+    def modelled(self, kernel: KernelCall) -> KernelPrice:
         """Return the price of a kernel by the model."""
         name = kernel.name.split(".")[1] if "." in kernel.name else kernel.name
         moved = touched_bytes(kernel, name)
@@ -147,15 +147,15 @@ class Pricer:
         return KernelPrice(seconds, "memory" if known else "unknown", moved)
 
     @cached_property
-    def part(self) -> Part:
-        return Part.of(self.machine)
+    def part(self) -> GpuFigures:
+        return GpuFigures.of(self.machine)
 
     @cached_property
     def alone(self) -> Constants:
         """Return the constants of a kernel by itself: what whole published runs lose beyond it is no part of it."""
         return replace(self.constants, fitted=replace(self.constants.fitted, e_gemm=1.0))
 
-    def rate(self, kernel: Kernel) -> float:
+    def rate(self, kernel: KernelCall) -> float:
         """Return operations a second for the precision of a kernel's operands: the best that products sustain.
 
         The step model takes 0.87 of it, as one product after another does for seconds under the power limit. In a step
@@ -165,7 +165,7 @@ class Pricer:
         lowered = self.machine.derate < 1 or self.machine.power_scale < 1
         return self._under_load(kernel) / (1.0 if lowered else float(facts_of(self.machine.gpu)["base_power"]))
 
-    def _under_load(self, kernel: Kernel) -> float:
+    def _under_load(self, kernel: KernelCall) -> float:
         dtype = next((t for _, t, _ in kernel.ins if t.startswith(("float", "bfloat"))), "bfloat16")
         name = {"float16": "fp16", "bfloat16": "bf16", "float32": "tf32" if kernel.tf32 else "fp32"}.get(dtype, "fp8")
         if dtype == "float64":
@@ -175,7 +175,7 @@ class Pricer:
         except SimulationError:
             return self.machine.rate("fp32" if name == "tf32" else "bf16")
 
-    def _product_s(self, kernel: Kernel, name: str) -> float:
+    def _product_s(self, kernel: KernelCall, name: str) -> float:
         matrices = [shape for shape, _, _ in kernel.ins if len(shape) >= 2]
         if len(matrices) < 2 or not kernel.outs:
             return kernel.flops / self.rate(kernel)
@@ -191,7 +191,7 @@ class Pricer:
         rows = one(m * batch)  # tiles of a batch fill the GPU together
         return float(gemm_s(self.machine, self.alone, rows, one(n), one(depth), float(width), one(rate)))
 
-    def _attention_s(self, kernel: Kernel, name: str) -> float:
+    def _attention_s(self, kernel: KernelCall, name: str) -> float:
         k, machine = self.constants, self.machine
         backward = "backward" in name
         query = next(shape for shape, _, _ in kernel.ins[1 if backward else 0 :] if len(shape) == 4)
@@ -205,27 +205,27 @@ class Pricer:
         return slower * flops / rate + k.held.gap_s
 
 
-def useful_flops(kernel: Kernel) -> float:
+def useful_flops(kernel: KernelCall) -> float:
     """Return the operations that a model needs of a kernel: fused attention's backward makes its scores again."""
     remade = "attention" in kernel.name and "backward" in kernel.name
     return executed_flops(kernel) * (0.8 if remade else 1.0)  # two and a half forwards, of which half a one is that
 
 
-def executed_flops(kernel: Kernel) -> float:
+def executed_flops(kernel: KernelCall) -> float:
     """Return the operations of a kernel; of causal attention, those below the diagonal."""
     if convolution.is_convolution(kernel):
         return convolution.flops(kernel)
     return kernel.flops * (0.5 if "attention" in kernel.name and _is_causal(kernel) else 1.0)
 
 
-def _is_causal(kernel: Kernel) -> bool:
+def _is_causal(kernel: KernelCall) -> bool:
     """Whether attention was asked for what lies below the diagonal: one of its switches, by its place."""
     efficient = "efficient" in kernel.name and "backward" not in kernel.name
     switches = kernel.args[6:] if efficient else kernel.args[3:]  # before them this one has whether to keep its sums
     return any(arg is True for arg in switches) or kernel.kwargs.get("is_causal") is True
 
 
-def touched_bytes(kernel: Kernel, name: str) -> float:
+def touched_bytes(kernel: KernelCall, name: str) -> float:
     """Return what a kernel reads and writes."""
     read = [elements * WIDTH.get(dtype, 1) for _, dtype, elements in kernel.ins]
     written = [elements * WIDTH.get(dtype, 1) for _, dtype, elements in kernel.outs]

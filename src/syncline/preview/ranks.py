@@ -14,8 +14,8 @@ from pathlib import Path
 
 from syncline.describe.plain import JsonObject
 from syncline.fabric.catalog import Gpu
-from syncline.preview.child import Child, EarlyWord
-from syncline.preview.launch import Launch
+from syncline.preview.child import EarlyWord, RankProcess
+from syncline.preview.launch import ScriptLaunch
 from syncline.preview.record import Capture
 
 MOST_STAGES = 64
@@ -34,20 +34,20 @@ class Runner:
     tell: Callable[[str], None] = lambda _: None
     bucket_bytes: int = 0  # of DDP, instead of the script's own
 
-    def stages(self, launch: Launch, keep: Path | None = None) -> tuple[Capture, ...]:
+    def stages(self, launch: ScriptLaunch, keep: Path | None = None) -> tuple[Capture, ...]:
         """Return captures of rank 0 and of all that it and they pass activations to."""
         return self._run(launch, {0}, {}, keep, follow=True)
 
-    def others(self, launch: Launch, ranks: Iterable[int], known: Iterable[Capture]) -> tuple[Capture, ...]:
+    def others(self, launch: ScriptLaunch, ranks: Iterable[int], known: Iterable[Capture]) -> tuple[Capture, ...]:
         """Return captures of these ranks alone, with the stages that are known."""
         passed = {number: rows for each in known for number, rows in each.facts.get("stages", {}).items()}
         return self._run(launch, set(ranks), passed, None, follow=False)
 
     def _run(
-        self, launch: Launch, wanted: set[int], passed: JsonObject, keep: Path | None, *, follow: bool
+        self, launch: ScriptLaunch, wanted: set[int], passed: JsonObject, keep: Path | None, *, follow: bool
     ) -> tuple[Capture, ...]:
         found: dict[int, Capture] = {}
-        running: dict[int, Child] = {}
+        running: dict[int, RankProcess] = {}
         silent: set[int] = set()  # ranks that have not said yet what the next one needs
         try:
             while wanted or running:
@@ -71,7 +71,7 @@ class Runner:
                     if follow:
                         silent.add(rank)
                     self.tell(f"running rank {rank} of {launch.world:,}")
-                    running[rank] = Child(
+                    running[rank] = RankProcess(
                         launch, rank, self.gpu, timeout_s=self.timeout_s, memory_bytes=self.memory_bytes,
                         stages=passed, bucket_bytes=self.bucket_bytes,
                     )  # fmt: skip

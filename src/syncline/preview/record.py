@@ -28,7 +28,7 @@ class CapturedOp(NamedTuple):
     extra: object
 
 
-class Kernel(NamedTuple):
+class KernelCall(NamedTuple):
     """What an operator was called with; equal calls share one."""
 
     name: str
@@ -43,7 +43,7 @@ class Kernel(NamedTuple):
     namespace: str
 
 
-class Allocation(NamedTuple):
+class GpuStorage(NamedTuple):
     """One storage on the GPU."""
 
     size_bytes: int
@@ -60,11 +60,11 @@ class Capture:
     rank: int
     world: int
     ops: tuple[CapturedOp, ...] = field(repr=False)
-    kernels: tuple[Kernel, ...] = field(repr=False)
+    kernels: tuple[KernelCall, ...] = field(repr=False)
     words: tuple[str, ...] = field(repr=False)
     streams: dict[int, str] = field(repr=False)
     groups: tuple[tuple[int, ...], ...] = field(repr=False)
-    allocations: tuple[Allocation, ...] = field(repr=False)
+    allocations: tuple[GpuStorage, ...] = field(repr=False)
     memory: tuple[tuple[int, int, int], ...] = field(repr=False)  # operation, allocation, bytes
     boundaries: tuple[int, ...] = ()
     stand_ins: tuple[tuple[str, str, str, int], ...] = ()
@@ -113,7 +113,7 @@ def _capture(data: Mapping[str, Any]) -> Capture:
         words=tuple(data["words"]),
         streams={int(k): v for k, v in data["streams"].items()},
         groups=tuple(tuple(g) for g in data["groups"]),
-        allocations=tuple(Allocation(*row) for row in data["allocs"]),
+        allocations=tuple(GpuStorage(*row) for row in data["allocs"]),
         memory=tuple((a, b, c) for a, b, c in data["memory"]),
         boundaries=tuple(data["boundaries"]),
         stand_ins=tuple((a, b, c, d) for a, b, c, d in data["stand_ins"]),
@@ -122,9 +122,9 @@ def _capture(data: Mapping[str, Any]) -> Capture:
     )
 
 
-def _kernel(spec: Mapping[str, Any]) -> Kernel:
+def _kernel(spec: Mapping[str, Any]) -> KernelCall:
     ins, outs = (tuple((tuple(s), t, e) for s, t, e in spec[key]) for key in ("ins", "outs"))
-    return Kernel(
+    return KernelCall(
         spec["op"],
         spec["flops"],
         ins,

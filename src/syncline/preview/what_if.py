@@ -12,7 +12,7 @@ from syncline.fabric import load
 from syncline.fabric.catalog import load_catalog
 from syncline.fabric.fabric import Fabric
 from syncline.fabric.faults import FailedPart, apply_faults
-from syncline.preview.execute import ALGORITHMS, Network, execute
+from syncline.preview.execute import ALGORITHMS, NetworkUse, execute
 from syncline.preview.exposed import exposed_s
 from syncline.preview.graph import step_graph
 from syncline.preview.price import Pricer
@@ -42,7 +42,7 @@ class Alternative:
 
 
 @dataclass(frozen=True, eq=False)
-class Setting:
+class WhatIfSetting:
     """What a captured script is priced on."""
 
     captures: tuple[Capture, ...]
@@ -55,7 +55,7 @@ class Setting:
         what, equals, value = change.partition("=")
         if not equals or not value:
             raise UsageError(f'--what-if takes a change such as codec=fp8, got "{change}".', hint=f"Known: {KNOWN}.")
-        fabric, pricer, network = self.fabric, self.pricer, Network.of(self.captures)
+        fabric, pricer, network = self.fabric, self.pricer, NetworkUse.of(self.captures)
         if what == "gpu":
             pricer = replace(pricer, machine=other_gpu(pricer.machine, value))
         elif what == "cluster":

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from syncline.program.lower import lower, vendor
 from syncline.program.placement import Placement, given, packed, place, rail_aware, spread
-from syncline.program.program import Messages, Program, RankRound, Step, VendorStep
+from syncline.program.program import Messages, Program, ProgramStep, RankRound, VendorStep
 
 __all__ = [
     "Messages",
     "Placement",
     "Program",
+    "ProgramStep",
     "RankRound",
-    "Step",
     "VendorStep",
     "given",
     "lower",

@@ -19,7 +19,7 @@ from syncline.codec.low_rank import LowRank
 from syncline.codec.names import PLAIN, scheme
 from syncline.describe.plain import JsonObject
 from syncline.describe.units import show_rate, show_time
-from syncline.program.overlap import Exchanged, Factored, How, Machine, Ring, Wire, Work, step_s
+from syncline.program.overlap import ExchangeCosts, How, LowRankCosts, RankLink, Ring, SharedMachine, Work, step_s
 from syncline.program.pieces import PIECE_BYTES
 
 # In the order of what they lose: of two that are equally fast the one that loses less is taken.
@@ -50,7 +50,7 @@ MAX_MIXED = 12
 
 
 @dataclass(frozen=True)
-class Price:
+class CodecPrice:
     """Seconds of one processor for one element of a codec; `ratio` and `middle_s` are those of low rank."""
 
     name: str
@@ -93,7 +93,7 @@ class ChoiceBasis:
     message_s: float
     add_s: float
     work: Work
-    prices: tuple[Price, ...]
+    prices: tuple[CodecPrice, ...]
     piece_bytes: int = PIECE_BYTES
 
     def to_json(self) -> JsonObject:
@@ -103,7 +103,7 @@ class ChoiceBasis:
     @classmethod
     def from_json(cls, saved: Mapping[str, Any]) -> ChoiceBasis:
         """Return what `to_json` wrote."""
-        prices = tuple(Price(**price) for price in saved["prices"])
+        prices = tuple(CodecPrice(**price) for price in saved["prices"])
         return cls(**{**saved, "work": Work.from_json(saved["work"]), "prices": prices})
 
     def how(self, codec: str) -> How:
@@ -113,8 +113,8 @@ class ChoiceBasis:
         price = next(price for price in self.prices if price.name == codec)
         known = scheme(codec)
         if isinstance(known, LowRank):
-            return Factored(codec, price.ratio, price.encode_s, price.middle_s, price.decode_s)
-        return Exchanged(codec, known.wire_bytes, price.encode_s, price.decode_s, self.piece_bytes)
+            return LowRankCosts(codec, price.ratio, price.encode_s, price.middle_s, price.decode_s)
+        return ExchangeCosts(codec, known.wire_bytes, price.encode_s, price.decode_s, self.piece_bytes)
 
     def predict(self, codecs: Sequence[str]) -> float:
         """Return the step's seconds when bucket i travels in codecs[i]; the mean one where ranks step alone."""
@@ -132,8 +132,8 @@ class ChoiceBasis:
         return 2 * self.latency_s + self._play(work, [self.how(codec)])
 
     def _play(self, work: Work, hows: Sequence[How]) -> float:
-        wire = Wire(self.rate_Bps, self.latency_s)
-        return step_s(work, hows, self.num_ranks, wire, Machine(self.num_cores, self.byte_s, self.message_s))
+        wire = RankLink(self.rate_Bps, self.latency_s)
+        return step_s(work, hows, self.num_ranks, wire, SharedMachine(self.num_cores, self.byte_s, self.message_s))
 
     def periodic_s(self, codec: str, every: int) -> float:
         """Return the step's seconds when the model itself is averaged every so many steps, streamed behind them.
@@ -141,7 +141,7 @@ class ChoiceBasis:
         Computation and wire go side by side; what the processors need for the exchange comes on top of their work.
         """
         how, share = self.how(codec), sum(self.work.elements) / every
-        assert isinstance(how, Exchanged), codec
+        assert isinstance(how, ExchangeCosts), codec
         exchange_s = (
             share * (how.encode_s + 2 * how.decode_s) + self.byte_s * self.rate_Bps * self.sent_s(codec) / every
         )
@@ -156,7 +156,9 @@ class ChoiceBasis:
             size = 4.0 * elements
         else:
             how = self.how(codec)
-            size = how.ratio * 4 * elements if isinstance(how, Factored) else float(scheme(codec).wire_bytes(elements))
+            size = (
+                how.ratio * 4 * elements if isinstance(how, LowRankCosts) else float(scheme(codec).wire_bytes(elements))
+            )
         return 2 * (self.num_ranks - 1) / self.num_ranks * size / self.rate_Bps
 
 

@@ -15,7 +15,7 @@ from syncline.codec.codec import Codec
 from syncline.errors import FileError, ProgramError, SynclineError
 from syncline.fabric import Fabric
 from syncline.program.placement import Placement, given
-from syncline.program.program import Program, Step, VendorStep
+from syncline.program.program import Program, ProgramStep, VendorStep
 from syncline.schedule import verify
 from syncline.schedule.formats.json_file import from_json, to_json
 
@@ -74,7 +74,7 @@ def given_any(fabric: Fabric, names: list[str]) -> Placement:
     return Placement(fabric, fabric.gpus[:0], "helpers", [fabric.device(str(name)) for name in names])  # type: ignore[arg-type]
 
 
-def _step_out(step: Step | VendorStep) -> dict[str, object]:
+def _step_out(step: ProgramStep | VendorStep) -> dict[str, object]:
     if isinstance(step, VendorStep):
         return {"library": step.library, "collective": step.collective.to_json()}
     codec = step.codec
@@ -85,7 +85,7 @@ def _step_out(step: Step | VendorStep) -> dict[str, object]:
     return {"schedule": to_json(step.proved.schedule), "codec": price | finite, **plain}
 
 
-def _step_in(value: Mapping[str, Any]) -> Step | VendorStep:
+def _step_in(value: Mapping[str, Any]) -> ProgramStep | VendorStep:
     if "library" in value:
         from syncline.schedule import Collective
 
@@ -99,4 +99,4 @@ def _step_in(value: Mapping[str, Any]) -> Step | VendorStep:
         float(price.get("decode_Bps", math.inf)),
         bool(price["summable"]),
     )
-    return Step(verify(from_json(value["schedule"])), codec, frozenset(map(int, value.get("plain_stages", ()))))
+    return ProgramStep(verify(from_json(value["schedule"])), codec, frozenset(map(int, value.get("plain_stages", ()))))

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from syncline.program.stages import ON_THE_WIRE, Phase, PieceProgram, Stage
+from syncline.program.stages import ON_THE_WIRE, BucketStage, PieceProgram, StagePhase
 from syncline.timeline import SpanKind
 
 RING_LANES = 2
 """Collectives that gloo runs at once."""
-ADDED = Stage("ring", SpanKind.REDUCE, Phase.REDUCE)
-COMPUTED = Stage("forward and backward", SpanKind.COMPUTE, Phase.SEND)
-OPTIMIZED = Stage("optimizer", SpanKind.COMPUTE, Phase.COLLECT)
+ADDED = BucketStage("ring", SpanKind.REDUCE, StagePhase.REDUCE)
+COMPUTED = BucketStage("forward and backward", SpanKind.COMPUTE, StagePhase.SEND)
+OPTIMIZED = BucketStage("optimizer", SpanKind.COMPUTE, StagePhase.COLLECT)
 
 
 class Ledger(Protocol):
@@ -35,7 +35,9 @@ class Ledger(Protocol):
         """Return (peer, bytes, messages) of those that are told apart."""
         ...
 
-    def work(self, rank: int, seconds: float, after: list[int], stage: Stage | None, piece: int, peer: int) -> int: ...
+    def work(
+        self, rank: int, seconds: float, after: list[int], stage: BucketStage | None, piece: int, peer: int
+    ) -> int: ...
 
     def send(
         self, rank: int, peer: int, size_bytes: float, after: list[int], post_s: float | None, count: float, hops: float
@@ -65,15 +67,15 @@ class PricedPiece:
         self.last: dict[int, list[int]] = {}
 
 
-class Layer:
+class LedgerWriter:
     """Lays pieces down on a ledger as they become ready; `finish` returns what ends the exchange on each rank."""
 
     def __init__(self, ledger: Ledger, depth: int, *, on_device: bool = False) -> None:
         self._ledger, self._depth = ledger, 0 if on_device else depth
-        threads: list[dict[int, list[int]]] = [{rank: [] for rank in ledger.ranks} for _ in Phase]
-        self._threads = dict(zip((Phase.SEND, Phase.REDUCE, Phase.COLLECT), threads, strict=True))
+        threads: list[dict[int, list[int]]] = [{rank: [] for rank in ledger.ranks} for _ in StagePhase]
+        self._threads = dict(zip((StagePhase.SEND, StagePhase.REDUCE, StagePhase.COLLECT), threads, strict=True))
         if not on_device:
-            self._threads[Phase.COLLECT] = self._threads[Phase.REDUCE]
+            self._threads[StagePhase.COLLECT] = self._threads[StagePhase.REDUCE]
         self._waiting: list[tuple[int, PricedPiece]] = []
         self._num_pieces = 0
 
@@ -81,23 +83,25 @@ class Layer:
         """Send and reduce a piece whose gradients are there when `ready` says, and collect those that are due."""
         number = self._num_pieces
         self._num_pieces += 1
-        self._run(number, piece, Phase.SEND, ready)
-        self._run(number, piece, Phase.REDUCE)
+        self._run(number, piece, StagePhase.SEND, ready)
+        self._run(number, piece, StagePhase.REDUCE)
         if piece.ordered:
-            self._run(number, piece, Phase.COLLECT)
+            self._run(number, piece, StagePhase.COLLECT)
             return
         self._waiting.append((number, piece))
         if len(self._waiting) > self._depth:
-            self._run(*self._waiting.pop(0), Phase.COLLECT)
+            self._run(*self._waiting.pop(0), StagePhase.COLLECT)
 
     def finish(self) -> dict[int, list[int]]:
         """Collect what is left."""
         while self._waiting:
-            self._run(*self._waiting.pop(0), Phase.COLLECT)
-        back, last = self._threads[Phase.REDUCE], self._threads[Phase.COLLECT]
+            self._run(*self._waiting.pop(0), StagePhase.COLLECT)
+        back, last = self._threads[StagePhase.REDUCE], self._threads[StagePhase.COLLECT]
         return {rank: [*dict.fromkeys([*back[rank], *last[rank]])] for rank in self._ledger.ranks}
 
-    def _run(self, number: int, piece: PricedPiece, phase: Phase, ready: Callable[[int], int] | None = None) -> None:
+    def _run(
+        self, number: int, piece: PricedPiece, phase: StagePhase, ready: Callable[[int], int] | None = None
+    ) -> None:
         for index, stage in enumerate(piece.program.stages):
             if stage.phase is phase:
                 for rank in self._ledger.ranks:

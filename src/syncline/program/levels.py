@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from syncline.fabric import Fabric, Tier
-from syncline.fabric.fabric import Kind
+from syncline.fabric.fabric import DeviceKind
 from syncline.program.placement import Placement
 
 Longs = NDArray[np.int64]
@@ -114,7 +114,7 @@ def _pod_of_host(fabric: Fabric) -> Longs:
     """Return the group (pod, scalable unit, dragonfly group) of the first leaf switch of every host."""
     devices, links = fabric.devices, fabric.links
     access = np.flatnonzero(
-        (links.tier == Tier.ACCESS) & (devices.host[links.src] >= 0) & (devices.kind[links.dst] == Kind.SWITCH)
+        (links.tier == Tier.ACCESS) & (devices.host[links.src] >= 0) & (devices.kind[links.dst] == DeviceKind.SWITCH)
     )
     pods = np.zeros(fabric.num_hosts, dtype=np.int64)
     pods[devices.host[links.src[access[::-1]]]] = devices.group[links.dst[access[::-1]]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from syncline.codec.codec import RAW, Codec
 from syncline.errors import ProgramError
 from syncline.program.placement import Placement
-from syncline.program.program import Program, Step, VendorStep
+from syncline.program.program import Program, ProgramStep, VendorStep
 from syncline.schedule import Collective, Proved
 
 
@@ -19,7 +19,7 @@ def lower(
     """
     if not isinstance(schedule, Proved):
         raise ProgramError("only a proved schedule can be lowered.", hint="Call verify(schedule) first.")
-    return Program(schedule.schedule.name, (Step(schedule, codec, plain_stages),), placement)
+    return Program(schedule.schedule.name, (ProgramStep(schedule, codec, plain_stages),), placement)
 
 
 def vendor(collective: Collective, placement: Placement, library: str = "nccl") -> Program:

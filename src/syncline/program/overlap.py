@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from typing import Any
 
-from syncline.program.laying import COMPUTED, OPTIMIZED, Layer, Ledger, PricedPiece, RingLayer
+from syncline.program.laying import COMPUTED, OPTIMIZED, Ledger, LedgerWriter, PricedPiece, RingLayer
 from syncline.program.pieces import DEPTH, PIECE_BYTES, piece_cuts, shard_sizes
 from syncline.program.stages import (
     ADD,
@@ -32,8 +32,8 @@ from syncline.program.stages import (
     LAST,
     MIDDLE,
     SUM,
+    BucketStage,
     PieceProgram,
-    Stage,
     exchange_stages,
     low_rank_stages,
 )
@@ -71,7 +71,7 @@ class Work:
 
 
 @dataclass(frozen=True)
-class Stages:
+class StageCosts:
     """Seconds of one processor for one piece: to encode it for the others, to sum the own shard, to take the sums."""
 
     send_s: float
@@ -80,7 +80,7 @@ class Stages:
 
 
 @dataclass(frozen=True)
-class Exchanged:
+class ExchangeCosts:
     """How gradients travel: bytes of a shard, and seconds of one processor to encode and to decode one element.
 
     `measured` says what pieces of so many elements cost, where somebody knows better than by element; `message_s` what
@@ -94,7 +94,7 @@ class Exchanged:
     encode_s: float
     decode_s: float
     piece_bytes: int = PIECE_BYTES
-    measured: Mapping[int, Stages] = field(default_factory=dict)
+    measured: Mapping[int, StageCosts] = field(default_factory=dict)
     message_s: float | None = None
     levels: tuple[int, ...] = ()
     dense_s: float = 0.0
@@ -124,14 +124,14 @@ class Exchanged:
 
         return price
 
-    def stages(self, elements: int, num_ranks: int) -> Stages:
+    def stages(self, elements: int, num_ranks: int) -> StageCosts:
         """Return what a piece costs each rank."""
         known = self.measured.get(elements)
         if known is not None:
             return known
         own = shard_sizes(elements, num_ranks)[0]
         summed = own * (self.decode_s * (num_ranks - 1) + self.encode_s)
-        return Stages(self.encode_s * (elements - own), summed, self.decode_s * elements)
+        return StageCosts(self.encode_s * (elements - own), summed, self.decode_s * elements)
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ class Ring:
 
 
 @dataclass(frozen=True)
-class Factored:
+class LowRankCosts:
     """Low rank: two small averages of float32 one after the other; each element costs at three places.
 
     `ratio` is float32 sent over float32 of the bucket, of both averages together.
@@ -163,11 +163,11 @@ class Factored:
         return [PricedPiece(program, bucket, lambda k: cost.get(program.stages[k].name, 0.0) * elements, None)]
 
 
-How = Exchanged | Ring | Factored
+How = ExchangeCosts | Ring | LowRankCosts
 
 
 @dataclass(frozen=True)
-class Machine:
+class SharedMachine:
     """What all ranks share: cores, the processor's time for a byte through TCP (both ends), and for one message.
 
     Where a GPU `computes_apart`, forward, backward and optimizer take no core. Stages are then launched from Python,
@@ -183,7 +183,7 @@ class Machine:
 
 
 @dataclass(frozen=True)
-class Wire:
+class RankLink:
     """What joins each rank to the others: bytes a second each way, and the time until a message's first byte."""
 
     rate_Bps: float
@@ -193,8 +193,8 @@ class Wire:
 def lay_step(ledger: Ledger, work: Work, how: Sequence[How], num_ranks: int, *, take_turns: bool = False) -> None:
     """Lay one step down in which bucket i travels as how[i] says: forward, backward, exchanges, optimizer."""
     last = {rank: ledger.work(rank, work.forward_s, [], COMPUTED, -1, -1) for rank in ledger.ranks}
-    on_device = any(isinstance(way, Exchanged) and way.on_device for way in how)
-    exchanges, ring = Layer(ledger, DEPTH, on_device=on_device), None
+    on_device = any(isinstance(way, ExchangeCosts) and way.on_device for way in how)
+    exchanges, ring = LedgerWriter(ledger, DEPTH, on_device=on_device), None
     readies = []
     for seconds in work.backward_s:
         last = {rank: ledger.work(rank, seconds, [last[rank]], COMPUTED, -1, -1) for rank in ledger.ranks}
@@ -219,7 +219,7 @@ def lay_step(ledger: Ledger, work: Work, how: Sequence[How], num_ranks: int, *, 
         ledger.work(rank, work.optimizer_s, [last[rank], *ends[rank], *rings[rank]], OPTIMIZED, -1, -1)
 
 
-def step_s(work: Work, how: Sequence[How], num_ranks: int, wire: Wire, machine: Machine) -> float:
+def step_s(work: Work, how: Sequence[How], num_ranks: int, wire: RankLink, machine: SharedMachine) -> float:
     """Return the seconds of one step in which bucket i travels as how[i] says."""
     draft = _Draft(num_ranks, wire, machine)
     lay_step(draft, work, how, num_ranks, take_turns=machine.take_turns)
@@ -231,8 +231,8 @@ class _Draft:
     """One rank's tasks under construction: threads and messages, and what each waits for."""
 
     num_ranks: int
-    wire: Wire
-    machine: Machine
+    wire: RankLink
+    machine: SharedMachine
     size: list[float] = field(default_factory=list)
     delay: list[float] = field(default_factory=list)
     on_wire: list[bool] = field(default_factory=list)
@@ -250,7 +250,9 @@ class _Draft:
         size = sum(size for _, size in messages)
         return [(part + 1, size / count, len(messages) / count) for part in range(count)]
 
-    def work(self, rank: int, seconds: float, after: list[int], stage: Stage | None, piece: int, peer: int) -> int:
+    def work(
+        self, rank: int, seconds: float, after: list[int], stage: BucketStage | None, piece: int, peer: int
+    ) -> int:
         """Append work of one thread."""
         if self.machine.computes_apart and stage in (COMPUTED, OPTIMIZED):
             return self._add(0.0, max(seconds, 0.0), False, after)

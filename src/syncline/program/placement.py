@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from syncline.errors import ProgramError
 from syncline.fabric import Fabric
-from syncline.fabric.fabric import Kind
+from syncline.fabric.fabric import DeviceKind
 from syncline.fabric.topology.torus import Torus
 from syncline.schedule.cost import placement as in_order
 
@@ -46,7 +46,7 @@ class Placement:
             values.flags.writeable = False
             object.__setattr__(self, column, values)
         kinds = self.fabric.devices.kind[self.device]
-        wrong = np.flatnonzero(kinds != Kind.GPU)
+        wrong = np.flatnonzero(kinds != DeviceKind.GPU)
         if len(wrong):
             raise ProgramError(
                 f"rank {wrong[0]} is placed on {self.fabric.device_name(int(self.device[wrong[0]]))}, "

@@ -25,7 +25,7 @@ from syncline.schedule.schedule import NO_HOME
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
+class ProgramStep:
     """One schedule, proved, with the codec its bytes travel in; those of its `plain_stages` are not coded."""
 
     proved: Proved
@@ -87,7 +87,7 @@ class Program:
     """Steps one after the other on one placement."""
 
     name: str
-    steps: tuple[Step | VendorStep, ...]
+    steps: tuple[ProgramStep | VendorStep, ...]
     placement: Placement
 
     def __post_init__(self) -> None:
@@ -144,8 +144,12 @@ class Program:
                 {
                     "name": s.name,
                     "collective": s.collective.to_json(),
-                    **({"codec": s.codec.name} if isinstance(s, Step) else {"library": s.library}),
-                    **({"plain_stages": sorted(s.plain_stages)} if isinstance(s, Step) and s.plain_stages else {}),
+                    **({"codec": s.codec.name} if isinstance(s, ProgramStep) else {"library": s.library}),
+                    **(
+                        {"plain_stages": sorted(s.plain_stages)}
+                        if isinstance(s, ProgramStep) and s.plain_stages
+                        else {}
+                    ),
                 }
                 for s in self.steps
             ],

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from syncline.errors import ProgramError
-from syncline.program.program import Program, RankRound, Step
+from syncline.program.program import Program, ProgramStep, RankRound
 
 Buffer = NDArray[Any]
 _Queue = dict[tuple[int, int, int], deque[Buffer]]
@@ -32,7 +32,7 @@ def replay(program: Program, buffers: Mapping[int, Buffer], size_bytes: int, *, 
     kind = np.result_type(*state.values()) if state else np.dtype(np.int64)
     rng = np.random.default_rng(seed)
     for number, step in enumerate(program.steps):
-        if not isinstance(step, Step):
+        if not isinstance(step, ProgramStep):
             raise ProgramError(f"{step.name} is left to its library and cannot be replayed.")
         width = step.collective.total_bytes(size_bytes)
         for vertex in range(step.proved.schedule.num_ranks):
@@ -44,7 +44,12 @@ def replay(program: Program, buffers: Mapping[int, Buffer], size_bytes: int, *, 
 
 
 def _run_step(
-    program: Program, number: int, step: Step, size_bytes: int, state: dict[int, Buffer], rng: np.random.Generator
+    program: Program,
+    number: int,
+    step: ProgramStep,
+    size_bytes: int,
+    state: dict[int, Buffer],
+    rng: np.random.Generator,
 ) -> None:
     single = Program(program.name, (step,), program.placement)
     waiting: dict[tuple[int, int], deque[RankRound]] = defaultdict(deque)

@@ -32,7 +32,7 @@ DENSE = "fp32"
 """What travels inside levels, and in factors."""
 
 
-class Phase(IntEnum):
+class StagePhase(IntEnum):
     """When a stage is done: SEND on the front thread, the others on the back thread."""
 
     SEND = 0
@@ -49,7 +49,7 @@ class Posts(IntEnum):
 
 
 @dataclass(frozen=True)
-class Stage:
+class BucketStage:
     """One thing that a rank does with a piece; `awaits` is the stage whose messages must have come, -1: none.
 
     One that is done `by_peer` is done for one peer after the other, with what has come from that one.
@@ -57,7 +57,7 @@ class Stage:
 
     name: str
     kind: SpanKind
-    phase: Phase
+    phase: StagePhase
     level: int = 0
     awaits: int = -1
     posts: Posts = Posts.NOTHING
@@ -72,33 +72,36 @@ ENCODE, SUM, ADD, DECODE = "encode shard", "sum and encode", "decode and sum", "
 FIRST, MIDDLE, LAST = "P = M Q", "Q = M^T P", "P Q^T"
 
 
-def exchange_stages(num_levels: int = 1, *, scatter_only: bool = False) -> tuple[Stage, ...]:
+def exchange_stages(num_levels: int = 1, *, scatter_only: bool = False) -> tuple[BucketStage, ...]:
     """Return the stages of one piece: dense inside each level, encoded at the outermost."""
     if scatter_only:
-        return (Stage(ENCODE, SpanKind.ENCODE, Phase.SEND, posts=Posts.SHARDS, by_peer=True),
-                Stage(ADD, SpanKind.REDUCE, Phase.REDUCE, awaits=0))  # fmt: skip
-    return tuple(_level(0, num_levels, 0, (Phase.SEND, Phase.REDUCE, Phase.COLLECT), 0))
+        return (BucketStage(ENCODE, SpanKind.ENCODE, StagePhase.SEND, posts=Posts.SHARDS, by_peer=True),
+                BucketStage(ADD, SpanKind.REDUCE, StagePhase.REDUCE, awaits=0))  # fmt: skip
+    return tuple(_level(0, num_levels, 0, (StagePhase.SEND, StagePhase.REDUCE, StagePhase.COLLECT), 0))
 
 
-def low_rank_stages() -> tuple[Stage, ...]:
+def low_rank_stages() -> tuple[BucketStage, ...]:
     """Return the stages of a bucket in factors: two averages of float32, the second while the first is collected."""
-    first = _level(0, 1, 1, (Phase.SEND, Phase.REDUCE, Phase.COLLECT), 1)
-    second = _level(0, 1, 5, (Phase.COLLECT,) * 3, 2)
-    return (Stage(FIRST, SpanKind.ENCODE, Phase.SEND), *first, Stage(MIDDLE, SpanKind.ENCODE, Phase.COLLECT), *second,
-            Stage(LAST, SpanKind.DECODE, Phase.COLLECT))  # fmt: skip
+    first = _level(0, 1, 1, (StagePhase.SEND, StagePhase.REDUCE, StagePhase.COLLECT), 1)
+    second = _level(0, 1, 5, (StagePhase.COLLECT,) * 3, 2)
+    begin = BucketStage(FIRST, SpanKind.ENCODE, StagePhase.SEND)
+    middle = BucketStage(MIDDLE, SpanKind.ENCODE, StagePhase.COLLECT)
+    return (begin, *first, middle, *second, BucketStage(LAST, SpanKind.DECODE, StagePhase.COLLECT))
 
 
-def _level(level: int, num_levels: int, at: int, phases: tuple[Phase, Phase, Phase], part: int) -> list[Stage]:
+def _level(
+    level: int, num_levels: int, at: int, phases: tuple[StagePhase, StagePhase, StagePhase], part: int
+) -> list[BucketStage]:
     """Return the stages of a level and of all outside it; `at` is the number of the first."""
     send, reduce, collect = phases
-    made = [Stage(ENCODE, SpanKind.ENCODE, send, level, posts=Posts.SHARDS, by_peer=True, part=part)]
+    made = [BucketStage(ENCODE, SpanKind.ENCODE, send, level, posts=Posts.SHARDS, by_peer=True, part=part)]
     if level == num_levels - 1:
-        made.append(Stage(SUM, SpanKind.REDUCE, reduce, level, at, Posts.SUMS, part=part))
+        made.append(BucketStage(SUM, SpanKind.REDUCE, reduce, level, at, Posts.SUMS, part=part))
     else:
-        made.append(Stage(ADD, SpanKind.REDUCE, reduce, level, at, part=part))
+        made.append(BucketStage(ADD, SpanKind.REDUCE, reduce, level, at, part=part))
         made += _level(level + 1, num_levels, at + 2, (reduce,) * 3, part)
-        made.append(Stage(SUM, SpanKind.REDUCE, reduce, level, posts=Posts.SUMS, part=part))
-    made.append(Stage(DECODE, SpanKind.DECODE, collect, level, at + len(made) - 1, by_peer=True, part=part))
+        made.append(BucketStage(SUM, SpanKind.REDUCE, reduce, level, posts=Posts.SUMS, part=part))
+    made.append(BucketStage(DECODE, SpanKind.DECODE, collect, level, at + len(made) - 1, by_peer=True, part=part))
     return made
 
 
@@ -112,7 +115,7 @@ class PieceProgram:
 
     low: int
     high: int
-    stages: tuple[Stage, ...]
+    stages: tuple[BucketStage, ...]
     shape: tuple[int, ...]
     wire_bytes: Callable[[int], int]
     factors: tuple[int, int] | None = None
@@ -184,7 +187,7 @@ class BucketProgram:
         return math.prod(self.shape)
 
     @cached_property
-    def stages(self) -> tuple[Stage, ...]:
+    def stages(self) -> tuple[BucketStage, ...]:
         """What is done with each piece."""
         if isinstance(self.scheme, LowRank):
             return low_rank_stages()

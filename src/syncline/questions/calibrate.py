@@ -17,7 +17,14 @@ from syncline.sim.nccl.calibrate import calibrate as fit_collective
 from syncline.sim.nccl.describe import from_fabric
 from syncline.sim.nccl.measured import read_log, read_text
 from syncline.sim.nccl.predict import predict
-from syncline.sim.profile import MeasuredCollective, MeasuredStep, Profile, load_profile, save_profile, split_words
+from syncline.sim.profile import (
+    MeasuredCollective,
+    MeasuredStep,
+    SystemProfile,
+    load_profile,
+    save_profile,
+    split_words,
+)
 from syncline.sim.step import StepResult
 from syncline.sim.step import step as price
 from syncline.sim.step.calibrate import Observation, StepCalibration, calibrate, check_plausible
@@ -28,7 +35,7 @@ from syncline.sim.step.traced import observed_trace
 class StepProfile(Answer):
     """A profile with one measured step more, and what the model says of that step before and after."""
 
-    profile: Profile
+    profile: SystemProfile
     shipped: StepResult = field(repr=False)
     calibrated: StepResult = field(repr=False)
     seen: Observation
@@ -65,7 +72,7 @@ class StepProfile(Answer):
 class CollectiveProfile(Answer):
     """A profile with one sweep of nccl-tests more."""
 
-    profile: Profile
+    profile: SystemProfile
     added: MeasuredCollective
     rows: tuple[JsonObject, ...] = field(repr=False)
 
@@ -108,7 +115,7 @@ def calibrate_step(
     shipped = price(fabric, described)
     if shipped.case is None:
         raise UsageError(f"{described.model.name} is a list of layers; multipliers are those of a transformer.")
-    before = load_profile(profile) if profile is not None else Profile(fabric.name, shipped.machine.gpu.name)
+    before = load_profile(profile) if profile is not None else SystemProfile(fabric.name, shipped.machine.gpu.name)
     before.check(shipped.machine.gpu.name)
     read: StepLog | None = None
     if log is not None:
@@ -143,7 +150,7 @@ def calibrate_collective(
     series = read_log(read_text(log), str(log), op)
     found = fit_collective(system, series)
     gpu = price_gpu(fabric)
-    before = load_profile(profile) if profile is not None else Profile(fabric.name, gpu)
+    before = load_profile(profile) if profile is not None else SystemProfile(fabric.name, gpu)
     before.check(gpu)
     added = MeasuredCollective(series.op, system.num_ranks, system.num_hosts, str(log), found)
     plain = predict(system, series.op, series.sizes)

@@ -12,7 +12,7 @@ from syncline.program import place
 from syncline.program.levels import Level, nest
 from syncline.questions.answer import Answer, Cluster, built
 from syncline.questions.simulate import Sizes, assumptions, read_sizes
-from syncline.questions.simulated.algorithms import Entry
+from syncline.questions.simulated.algorithms import AlgorithmChoice
 from syncline.sim.candidates import NAMES
 from syncline.sim.flow.estimate import Estimate
 from syncline.sim.flow.routing import FlowNetwork, NetworkOptions
@@ -85,7 +85,7 @@ def compare_algorithms(
         raise UsageError(f'no collective is called "{collective}".', hint=f"One of: {', '.join(NAMES)}.")
     if level not in ("analytic", "flow"):
         raise UsageError(f'no level of simulation is called "{level}".', hint="One of: analytic, flow.")
-    entry = Entry(chunks=chunks)
+    entry = AlgorithmChoice(chunks=chunks)
     entry.check()
     fabric = built(cluster)
     transport = transport_on(transport, fabric)

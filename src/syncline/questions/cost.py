@@ -9,7 +9,7 @@ from pathlib import Path
 from syncline.describe import units
 from syncline.describe.plain import JsonObject
 from syncline.errors import UsageError
-from syncline.plan.cost import Run, Statement, load_assumptions, load_prices, load_reliability, statement
+from syncline.plan.cost import CostedRun, Statement, load_assumptions, load_prices, load_reliability, statement
 from syncline.plan.decide.forecast import owned_interval
 from syncline.questions.answer import Answer, Cluster, built
 
@@ -82,7 +82,7 @@ def read_number(option: str, given: str | float) -> float:
     return value
 
 
-def _run(step_time: str | None, tokens_per_step: str | float | None, steps: str | float | None) -> Run | None:
+def _run(step_time: str | None, tokens_per_step: str | float | None, steps: str | float | None) -> CostedRun | None:
     if step_time is None:
         for name, given in (("--tokens-per-step", tokens_per_step), ("--steps", steps)):
             if given is not None:
@@ -90,7 +90,7 @@ def _run(step_time: str | None, tokens_per_step: str | float | None, steps: str 
         return None
     tokens = read_number("--tokens-per-step", tokens_per_step) if tokens_per_step is not None else None
     num_steps = int(read_number("--steps", steps)) if steps is not None else None
-    return Run(units.time(step_time), tokens, num_steps)
+    return CostedRun(units.time(step_time), tokens, num_steps)
 
 
 def _upgrade(price: str | float | None, step_time: str | None) -> tuple[float, float] | None:

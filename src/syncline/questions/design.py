@@ -12,7 +12,7 @@ import numpy as np
 from syncline.describe import units
 from syncline.describe.plain import JsonObject
 from syncline.design.choice import space
-from syncline.design.growth import Growth, growths
+from syncline.design.growth import FabricGrowth, growths
 from syncline.design.reasons import flips, millions, why_lost
 from syncline.design.search import Designer, DesignPoint, DesignSearch, Limits
 from syncline.design.shards import Spread, run_spread
@@ -25,7 +25,7 @@ from syncline.plan.cost import load_assumptions
 from syncline.questions.answer import Answer
 from syncline.questions.step import JobSource, job_of
 from syncline.share.pattern import training_pattern
-from syncline.share.together import Burst, Party, Slots
+from syncline.share.together import Party, Slots, TrafficBurst
 from syncline.sim.flow.expand import Share
 from syncline.sim.step.constants import default_constants
 from syncline.sim.step.executed.footprint import Rails
@@ -65,7 +65,7 @@ class DesignAnswer(Answer):
     front: tuple[DesignPoint, ...] = field(repr=False)
     found: DesignSearch = field(repr=False)
     limits: Limits = field(repr=False)
-    growth: tuple[Growth, ...] | None = field(default=None, repr=False)
+    growth: tuple[FabricGrowth, ...] | None = field(default=None, repr=False)
     """Fabrics that can grow to the later size, cheapest first; None: not asked."""
     cannot_grow: Mapping[str, str] = field(default_factory=dict, repr=False)
     storage: StorageDesign | None = field(default=None, repr=False)
@@ -208,7 +208,7 @@ def _check_sites(sites: int, wan: str, beside: bool) -> None:
             raise UsageError("--later and --storage are for one site.", hint="Ask for each site alone.")
 
 
-def _growth(front: Sequence[DesignPoint], later: Sequence[int]) -> tuple[tuple[Growth, ...], Mapping[str, str]]:
+def _growth(front: Sequence[DesignPoint], later: Sequence[int]) -> tuple[tuple[FabricGrowth, ...], Mapping[str, str]]:
     """Return how fabrics with the best one's hosts, cards and link grow, step by step."""
     best = front[0].choice
     per_host = front[0].num_gpus // best.num_hosts
@@ -246,7 +246,7 @@ def _beside_storage(point: DesignPoint, job: Job, sized: StorageDesign, priority
     source = np.array([fabric.gpu(host) for host in range(hosts)], np.int64)
     target = np.array([fabric.gpu(hosts + host % sized.servers) for host in range(hosts)], np.int64)
     carried = rails.carried(source, target, np.full(hosts, 1 / hosts))
-    burst = Burst("checkpoint", carried, sized.need.write_Bps, 0.0, 0.0, 0.0, Share(priority=priority))
+    burst = TrafficBurst("checkpoint", carried, sized.need.write_Bps, 0.0, 0.0, 0.0, Share(priority=priority))
     alone = Party(rails, (pattern,), (Share(),)).alone(0)
     beside = Party(rails, (pattern,), (Share(),), bursts=(burst,)).run((Slots(),), (alone,), steps=4)
     return beside.step_s[0] / alone - 1

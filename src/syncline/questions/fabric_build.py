@@ -10,7 +10,7 @@ from syncline.advise import bundle
 from syncline.describe.plain import JsonObject
 from syncline.errors import SynclineError
 from syncline.install.installation import Installation, install
-from syncline.install.rack import Room
+from syncline.install.room import Room
 from syncline.questions.answer import Answer, Cluster, built
 
 

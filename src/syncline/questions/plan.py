@@ -13,7 +13,7 @@ from syncline.errors import UsageError
 from syncline.fabric import Fabric
 from syncline.fabric.change import changed
 from syncline.plan.answer import HEADROOM, PlanResult, make_plan
-from syncline.plan.compare import FABRICS, Comparison, compare_fabrics
+from syncline.plan.compare import FABRICS, FabricRanking, compare_fabrics
 from syncline.plan.cost import Assumptions, Prices, load_assumptions, load_prices
 from syncline.plan.decide.side_by_side import Candidate, ClusterComparison, side_by_side, swept_job
 from syncline.plan.fix import read_fix
@@ -22,12 +22,12 @@ from syncline.plan.frameworks.launch import launch_files
 from syncline.plan.job_file import job_text
 from syncline.plan.named_job import DEFAULT_JOB, job_names
 from syncline.plan.plan import save_plan
-from syncline.plan.search import SearchResult, Task
+from syncline.plan.search import SearchResult, SearchTask
 from syncline.plan.space import FULL, LOSSY_CODECS, LOSSY_WIDTHS, USUAL, Axes
 from syncline.questions.answer import Answer, Cluster, built
 from syncline.questions.cost import read_number
 from syncline.questions.step import JobSource, job_of
-from syncline.sim.profile import Profile, load_profile
+from syncline.sim.profile import SystemProfile, load_profile
 from syncline.sim.step.executed.link_rates import link_rates
 from syncline.sim.step.machine import machine_from_fabric
 from syncline.workload.job import Job
@@ -75,7 +75,7 @@ class PlanAnswer(Answer):
 class FabricComparison(Answer):
     """The best plan on each of several fabrics, and what it costs there."""
 
-    result: Comparison = field(repr=False)
+    result: FabricRanking = field(repr=False)
 
     def to_json(self) -> JsonObject:
         return self.result.to_json()
@@ -202,7 +202,7 @@ def _side_by_side(
     sweep: tuple[str, Sequence[object]] | None,
     assumed: Assumptions,
     prices: Prices | None,
-    measured: Profile | None,
+    measured: SystemProfile | None,
 ) -> ClusterComparison:
     if sweep is None:
         made = _measured([_candidate(name) for name in clusters], measured)
@@ -219,7 +219,7 @@ def _side_by_side(
     return side_by_side(job, _measured(made, measured), assumptions=assumed, prices=prices, swept=key)
 
 
-def _measured(candidates: list[Candidate], measured: Profile | None) -> list[Candidate]:
+def _measured(candidates: list[Candidate], measured: SystemProfile | None) -> list[Candidate]:
     """Return the candidates with what was measured on their part; an error where that is none of theirs."""
     if measured is None:
         return candidates
@@ -233,7 +233,7 @@ def _measured(candidates: list[Candidate], measured: Profile | None) -> list[Can
     ]
 
 
-def _noted(found: ClusterComparison, made: Sequence[Candidate], measured: Profile | None) -> ClusterComparison:
+def _noted(found: ClusterComparison, made: Sequence[Candidate], measured: SystemProfile | None) -> ClusterComparison:
     """Return a comparison that says which of its clusters a profile did not speak of."""
     others = [one.name for one in made if one.constants is None] if measured is not None else []
     if measured is None or not others:
@@ -267,7 +267,7 @@ def _axes(full: bool, lossy: bool) -> Axes:
     return replace(axes, gradient_bytes=LOSSY_WIDTHS, codec=LOSSY_CODECS) if lossy else axes
 
 
-def _spread(on: str | None) -> Callable[[list[Task]], Iterator[SearchResult]] | None:
+def _spread(on: str | None) -> Callable[[list[SearchTask]], Iterator[SearchResult]] | None:
     if on is None:
         return None
     if on != "ray":

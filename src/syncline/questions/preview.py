@@ -19,13 +19,13 @@ from syncline.preview.exposed import CollectiveUse, collectives, exposed_s
 from syncline.preview.graph import HOST, StepGraph, step_graph
 from syncline.preview.holders import PeakMemory, peak_memory, workspaces
 from syncline.preview.job_of import CapturedJob, job_of, reaching
-from syncline.preview.launch import Launch, read_launch
-from syncline.preview.measured import KernelTimes, read_kernel_times
+from syncline.preview.launch import ScriptLaunch, read_launch
+from syncline.preview.measured import GpuKernelTimes, read_kernel_times
 from syncline.preview.price import Pricer
 from syncline.preview.ranks import Runner
 from syncline.preview.record import Capture, read_capture
 from syncline.preview.same import differences
-from syncline.preview.what_if import AGAIN, DEFAULT, Alternative, Setting, other_gpu
+from syncline.preview.what_if import AGAIN, DEFAULT, Alternative, WhatIfSetting, other_gpu
 from syncline.questions.answer import Answer, Cluster, built
 from syncline.sim.flow.routing import Routing
 from syncline.sim.step import step as price_step
@@ -48,7 +48,7 @@ class PreviewAnswer(Answer):
     """A step of a script on a cluster: its time, what waits, what fills the memory, and what would change it."""
 
     fabric: Fabric = field(repr=False)
-    launch: Launch
+    launch: ScriptLaunch
     captures: tuple[Capture, ...] = field(repr=False)
     executed: GraphRun = field(repr=False)
     collectives: tuple[CollectiveUse, ...]
@@ -56,7 +56,7 @@ class PreviewAnswer(Answer):
     alternatives: tuple[Alternative, ...]
     checked: tuple[int, ...] = ()  # other ranks that were run and compared
     differences: tuple[str, ...] = ()
-    times: KernelTimes | None = field(default=None, repr=False)  # of kernels on a real GPU
+    times: GpuKernelTimes | None = field(default=None, repr=False)  # of kernels on a real GPU
     asks_step: bool = False  # whether `step` of the job file stands beside it
 
     @property
@@ -221,7 +221,7 @@ def preview(
     others = _others(launch, captures, check)
     found = [text for each in runner.others(launch, others, captures) for text in differences(captures, each)]
     pricer = _pricer(machine, times)
-    setting = Setting(captures, fabric, pricer, routing)
+    setting = WhatIfSetting(captures, fabric, pricer, routing)
     executed = execute(step_graph(captures, pricer), fabric, machine, routing=routing)
     fullest = max(
         (
@@ -256,7 +256,7 @@ def preview(
     )
 
 
-def _pricer(machine: Machine, times: KernelTimes | None) -> Pricer:
+def _pricer(machine: Machine, times: GpuKernelTimes | None) -> Pricer:
     """Return the prices on a machine, with times that were taken on its GPU or another."""
     if times is None:
         return Pricer(machine)
@@ -269,7 +269,7 @@ def _pricer(machine: Machine, times: KernelTimes | None) -> Pricer:
     return Pricer(machine, times=times, timed_on=None if same else other_gpu(machine, times.gpu.name))
 
 
-def _kept(folder: Path, launch: Launch) -> tuple[Capture, ...]:
+def _kept(folder: Path, launch: ScriptLaunch) -> tuple[Capture, ...]:
     """Return what an earlier preview kept of the same command."""
     found = tuple(sorted((read_capture(path) for path in folder.glob("rank*.json")), key=lambda c: c.rank))
     if not found or found[0].world != launch.world:
@@ -279,7 +279,7 @@ def _kept(folder: Path, launch: Launch) -> tuple[Capture, ...]:
     return found
 
 
-def _others(launch: Launch, captures: tuple[Capture, ...], number: int) -> list[int]:
+def _others(launch: ScriptLaunch, captures: tuple[Capture, ...], number: int) -> list[int]:
     """Return ranks to compare: the last, the middle, and on."""
     known = {c.rank for c in captures}
     order = [launch.world - 1, launch.world // 2, launch.world // 4, 1, launch.world // 3]
@@ -287,7 +287,7 @@ def _others(launch: Launch, captures: tuple[Capture, ...], number: int) -> list[
 
 
 def _again(
-    change: str, launch: Launch, runner: Runner, fabric: Fabric, pricer: Pricer, routing: Routing
+    change: str, launch: ScriptLaunch, runner: Runner, fabric: Fabric, pricer: Pricer, routing: Routing
 ) -> Alternative:
     """Return the step of the script run again: in another world, or with other buckets of DDP."""
     what, _, size = change.partition("=")

@@ -15,7 +15,7 @@ from syncline.fabric import Fabric
 from syncline.questions.answer import Answer, Cluster, built
 from syncline.questions.simulated.packets import PacketQuestion
 from syncline.questions.step import job_of
-from syncline.share.epochs import Epoch, Room, epochs
+from syncline.share.epochs import Epoch, PatternCache, epochs
 from syncline.share.hosts import assign
 from syncline.share.jobs_file import SharedCluster, load_jobs
 from syncline.share.packets import EpochPackets, play_epoch
@@ -126,7 +126,7 @@ def share(
         return ShareAnswer(fabric, shared, tuple(found), _transitions(found, room), played)
 
 
-def _transitions(found: Sequence[Epoch], room: Room) -> tuple[Transition, ...]:
+def _transitions(found: Sequence[Epoch], room: PatternCache) -> tuple[Transition, ...]:
     """Return the changes between epochs in which jobs arrive or leave and others stay."""
     changes = []
     for old, new in pairwise(found):

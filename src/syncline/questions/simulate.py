@@ -18,7 +18,7 @@ from syncline.fabric import Fabric
 from syncline.fabric.assumed import assumed_of
 from syncline.program import Placement, place
 from syncline.questions.answer import Answer, Cluster, built
-from syncline.questions.simulated.algorithms import Entry
+from syncline.questions.simulated.algorithms import AlgorithmChoice
 from syncline.questions.simulated.log_ranks import ranks_of
 from syncline.questions.simulated.packets import PacketQuestion, ProgressBlock
 from syncline.schedule import Kind
@@ -142,7 +142,7 @@ def simulate(
         raise UsageError(f'no level of simulation is called "{level}".', hint="One of: analytic, flow, packet.")
     if not 0 <= seeds <= MOST_SEEDS:
         raise UsageError(f"--seeds is {seeds:,}.", hint=f"Ask for 1 to {MOST_SEEDS:,}, or leave it out.")
-    entry = Entry(algorithm, chunks, servers, colocated)
+    entry = AlgorithmChoice(algorithm, chunks, servers, colocated)
     entry.check()
     if calibrate and algorithm != "nccl":
         raise UsageError("--calibrate fits the model of NCCL.", hint="Add --algorithm nccl.")
@@ -221,7 +221,7 @@ def _packets(
     collective: str,
     sizes: list[int],
     placed: Placement,
-    entry: Entry,
+    entry: AlgorithmChoice,
     how: tuple[str, str, int, str],
     asked: PacketQuestion,
     shown: ProgressBlock,

@@ -14,10 +14,10 @@ from syncline.errors import UsageError
 from syncline.fabric import Fabric
 from syncline.fabric.assumed import assumed_of
 from syncline.plan.named_job import named_job
-from syncline.plan.unstated import Unstated, unstated
+from syncline.plan.unstated import UnstatedKeys, unstated
 from syncline.questions.answer import Answer, Cluster, built
 from syncline.sim.flow.routing import ROUTINGS
-from syncline.sim.profile import Profile, load_profile
+from syncline.sim.profile import SystemProfile, load_profile
 from syncline.sim.step import DecodeResult, StepResult, decode_step
 from syncline.sim.step import step as price
 from syncline.sim.step.executed.execute import StepRun, execute
@@ -46,8 +46,8 @@ class StepPrediction(Answer):
     fabric: Fabric = field(repr=False)
     result: StepResult
     executed: StepRun | None = None  # at flow level, where that was asked for
-    profile: Profile | None = None  # what was measured on this system, where a profile was given
-    unstated: Unstated | None = None  # keys that the job leaves out and that would make it fit, or faster
+    profile: SystemProfile | None = None  # what was measured on this system, where a profile was given
+    unstated: UnstatedKeys | None = None  # keys that the job leaves out and that would make it fit, or faster
 
     @property
     def step_time_s(self) -> float:

@@ -41,23 +41,28 @@ class IntervalErrors(Answer):
     coverage: Mapping[str, JsonObject]
     num_residuals: int
     written: tuple[str, ...] = ()
+    #: Rows of the later blind sets, as they were first scored, in intervals made from what was known before them.
+    unseen: Mapping[str, JsonObject] = field(default_factory=dict)
 
     def to_json(self) -> JsonObject:
         return {
             "judged": "each third of the publications by intervals made from the other two, predicted by constants "
             "that never saw them",
-            "residuals": self.num_residuals, "groups": dict(self.coverage), "written": list(self.written),
+            "residuals": self.num_residuals, "groups": dict(self.coverage), "unseen": dict(self.unseen),
+            "written": list(self.written),
         }  # fmt: skip
 
 
 def intervals(*, anew: bool = False, write: bool = False) -> IntervalErrors:
     """Say how often intervals hold; `anew` predicts every row again (half a minute), `write` also keeps the tables."""
-    from syncline.validate.intervals import crossed, write_tables
+    from syncline.validate.first import first_scores, in_turn, write_tables
+    from syncline.validate.intervals import crossed
     from syncline.validate.residuals import all_residuals, stored_residuals
 
     rows = all_residuals() if anew or write else stored_residuals()
     written = write_tables(rows) if write else ()
-    return IntervalErrors(crossed(rows), len(rows), tuple(str(path) for path in written))
+    turned = in_turn(rows, first_scores())
+    return IntervalErrors(crossed(rows), len(rows), tuple(str(path) for path in written), turned)
 
 
 def validate(

@@ -24,12 +24,12 @@ from syncline.runtime.execute.trial import measure
 from syncline.runtime.group import Group
 from syncline.schedule import Kind
 from syncline.sim.emulate.emulation import HostCosts, predict, script_of
-from syncline.sim.emulate.host_fit import Fit, Point, fit
+from syncline.sim.emulate.host_fit import Fit, TimedOperation, fit
 from syncline.sim.emulate.wiring import wiring_of_fabric
 
 
 @dataclass(frozen=True)
-class Sweep:
+class CalibrationSweep:
     """What is measured for a calibration."""
 
     algorithms: tuple[str, ...] = ("ring", "halving-doubling", "direct", "tree")
@@ -38,7 +38,7 @@ class Sweep:
 
 
 @dataclass(frozen=True, eq=False)
-class Calibrated:
+class HostCalibration:
     """Fitted costs, and every point they were fitted to."""
 
     fit: Fit
@@ -48,23 +48,23 @@ class Calibrated:
 
 def calibrate_lab(
     cluster: str,
-    sweep: Sweep,
+    sweep: CalibrationSweep,
     *,
     scale: float | None = None,
     hosts: int | None = None,
     tell: Callable[[str], None] = lambda text: None,
-) -> Calibrated:
+) -> HostCalibration:
     """Return the costs of an emulated copy of a cluster."""
     # A size that is not fitted to shows whether the fit holds beyond its points.
     beyond = max(sweep.sizes) * 2
     job = RehearsalJob(algorithms=sweep.algorithms, sizes=(beyond,), calibrate_on=sweep.sizes, repeats=sweep.repeats)
     fitted, rows, num_ranks = measure_programs(cluster, job, scale=scale, hosts=hosts, tell=tell)
-    return Calibrated(fitted, rows, num_ranks)
+    return HostCalibration(fitted, rows, num_ranks)
 
 
 def calibrate_live(
-    group: Group, placement: Placement, sweep: Sweep, *, tell: Callable[[str], None] = lambda text: None
-) -> Calibrated:
+    group: Group, placement: Placement, sweep: CalibrationSweep, *, tell: Callable[[str], None] = lambda text: None
+) -> HostCalibration:
     """Return the costs of the hosts that the ranks of a group run on; every rank calls this and gets the same."""
     wiring = wiring_of_fabric(placement)
     points, sizes = [], []
@@ -78,14 +78,16 @@ def calibrate_live(
                 tell(f"{algorithm}, {size:,} bytes")
                 trial = measure(executor, program, size, repeats=sweep.repeats)
                 times = trial.rank_s.max(axis=0)
-                points.append(Point(script_of(program, size, wiring), float(statistics.median(times.tolist()))))
+                points.append(
+                    TimedOperation(script_of(program, size, wiring), float(statistics.median(times.tolist())))
+                )
                 sizes.append((algorithm, size, float(times.min()), float(times.max())))
     fitted = fit(points)
     rows = tuple(
         OperationRow(name, size, predict(point.script, fitted.costs), point.time_s, low, high, True)
         for point, (name, size, low, high) in zip(points, sizes, strict=True)
     )
-    return Calibrated(fitted, rows, group.size)
+    return HostCalibration(fitted, rows, group.size)
 
 
 def costs_of(spec: ClusterSpec) -> HostCosts | None:
@@ -96,7 +98,7 @@ def costs_of(spec: ClusterSpec) -> HostCosts | None:
     return HostCosts(found.latency_s, found.post_s, found.add_s_per_byte, found.start_s, found.efficiency)
 
 
-def write_calibrated(spec: ClusterSpec, found: Calibrated, measured: str, path: Path) -> ClusterSpec:
+def write_calibrated(spec: ClusterSpec, found: HostCalibration, measured: str, path: Path) -> ClusterSpec:
     """Write the cluster file with its calibration and return what was written."""
     costs = {name: float(f"{value:.4g}") for name, value in found.fit.costs.to_json().items()}
     kept = Calibration(

@@ -24,7 +24,7 @@ class OperationTimes(Operation):
     num_wrong: int | None
 
 
-class Order(TypedDict):
+class RehearsalOrder(TypedDict):
     """What every rank reads; `send_Bps` holds each rank to a rate where the network does not."""
 
     cluster: str

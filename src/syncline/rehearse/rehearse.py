@@ -17,15 +17,15 @@ from syncline.codec.names import scheme
 from syncline.describe import units
 from syncline.describe.plain import JsonObject
 from syncline.errors import BenchError, LabError, SynclineError
-from syncline.program.overlap import Exchanged, Machine, Ring, Stages, Work
+from syncline.program.overlap import ExchangeCosts, Ring, SharedMachine, StageCosts, Work
 from syncline.rehearse.job import PLAIN, RehearsalJob
 from syncline.rehearse.order import Operation, OperationTimes, SyncTimes, TrainingTimes, WorkTimes
 from syncline.rehearse.shown import TimelinePair, carried, measured
-from syncline.rehearse.stage import Stage, open_lab, open_loopback
+from syncline.rehearse.stage import RankStage, open_lab, open_loopback
 from syncline.schedule import Kind
 from syncline.sim.emulate.emulated_step import predict_step, step_timeline
 from syncline.sim.emulate.emulation import HostCosts, Script, chronicle, predict, script_of
-from syncline.sim.emulate.host_fit import Fit, Point, fit
+from syncline.sim.emulate.host_fit import Fit, TimedOperation, fit
 from syncline.timeline import Timeline
 
 SCORED_FROM_S = 0.02
@@ -85,7 +85,7 @@ class Rehearsal:
     skipped: dict[str, str]
     steps: tuple[StepRow, ...]
     work: Work
-    machine: Machine
+    machine: SharedMachine
     trained: dict[str, list[float]]
     notes: tuple[str, ...]
     is_loopback: bool = False
@@ -185,7 +185,7 @@ def rehearse(
 
 
 def _train(
-    stage: Stage,
+    stage: RankStage,
     job: RehearsalJob,
     found: Rehearsal,
     scripts: Sequence[_Scripted],
@@ -214,11 +214,11 @@ def _train(
 
 
 @contextmanager
-def _open(cluster: str, scale: float | None, hosts: int | None, loopback: bool) -> Iterator[Stage]:
+def _open(cluster: str, scale: float | None, hosts: int | None, loopback: bool) -> Iterator[RankStage]:
     """Open a lab; where that is not allowed, or not wanted, what stands in for it."""
     with ExitStack() as stack:
         why = ""
-        stage: Stage
+        stage: RankStage
         if not loopback:
             try:
                 stage = stack.enter_context(open_lab(cluster, scale=scale, hosts=hosts))
@@ -230,7 +230,7 @@ def _open(cluster: str, scale: float | None, hosts: int | None, loopback: bool) 
         yield stage
 
 
-def _size(stage: Stage) -> str:
+def _size(stage: RankStage) -> str:
     return f"{stage.placement.num_ranks} hosts, rates scaled by {stage.scale:g}"
 
 
@@ -239,14 +239,14 @@ _Scripted = tuple[Operation, Script]
 
 
 def _programs(
-    stage: Stage, job: RehearsalJob, scripts: Sequence[_Scripted], tell: Callable[[str], None], timeout_s: float
+    stage: RankStage, job: RehearsalJob, scripts: Sequence[_Scripted], tell: Callable[[str], None], timeout_s: float
 ) -> tuple[Fit, tuple[OperationRow, ...]]:
     tell(f"running {len(scripts)} collectives {job.repeats} times each")
     rows = stage.run("worker", {"operations": [order for order, _ in scripts]}, timeout_s)
     return _compare(job, scripts, rows)
 
 
-def _scripts(stage: Stage, job: RehearsalJob) -> tuple[list[_Scripted], dict[str, str]]:
+def _scripts(stage: RankStage, job: RehearsalJob) -> tuple[list[_Scripted], dict[str, str]]:
     """Return what will be run with how it is priced, and the algorithms that this cluster cannot run, with why."""
     scripts: list[_Scripted] = []
     skipped: dict[str, str] = {}
@@ -276,7 +276,7 @@ def _compare(
             f"{wrong[0]['algorithm']} gave {wrong[0]['num_wrong']} wrong elements: nothing can be compared."
         )
     middle = [statistics.median(row["times_s"]) for row in rows]
-    points = [Point(script, time_s) for (order, script), time_s in zip(scripts, middle, strict=True)
+    points = [TimedOperation(script, time_s) for (order, script), time_s in zip(scripts, middle, strict=True)
               if order["size_bytes"] in job.calibrate_on]  # fmt: skip
     fitted = fit(points)
     operations = tuple(
@@ -310,7 +310,7 @@ def _levels_note(levels: tuple[int, ...], num_hosts: int) -> tuple[str, ...]:
     )
 
 
-def _step(stage: Stage, job: RehearsalJob, row: SyncTimes, answer: TrainingTimes, costs: HostCosts) -> StepRow:
+def _step(stage: RankStage, job: RehearsalJob, row: SyncTimes, answer: TrainingTimes, costs: HostCosts) -> StepRow:
     """Price a synchronisation from what its parts cost, beside what was measured."""
     work, how, machine = _conditions(stage, job, row, answer, costs)
     predicted = predict_step(work, how, stage.wiring, machine, costs)
@@ -319,8 +319,8 @@ def _step(stage: Stage, job: RehearsalJob, row: SyncTimes, answer: TrainingTimes
 
 
 def _conditions(
-    stage: Stage, job: RehearsalJob, row: SyncTimes, answer: TrainingTimes, costs: HostCosts
-) -> tuple[Work, Exchanged | Ring, Machine]:
+    stage: RankStage, job: RehearsalJob, row: SyncTimes, answer: TrainingTimes, costs: HostCosts
+) -> tuple[Work, ExchangeCosts | Ring, SharedMachine]:
     """Return a rank's work, how gradients travel, and the processors, as fast as they were about that time.
 
     Over loopback plain DDP is float32 through the runtime.
@@ -331,9 +331,9 @@ def _conditions(
     if name == PLAIN and not stage.is_loopback:
         return work, Ring(costs.add_s_per_byte * 4), machine
     known = answer["codecs"][name]
-    measured = {size: Stages(*(slower * each for each in seconds)) for size, *seconds in known["pieces"]}
+    measured = {size: StageCosts(*(slower * each for each in seconds)) for size, *seconds in known["pieces"]}
     wire_bytes = scheme("fp32" if name == PLAIN else name).wire_bytes
-    how = Exchanged(
+    how = ExchangeCosts(
         name, wire_bytes, 0.0, 0.0, measured=measured, message_s=slower * answer["costs"]["post_s"],
         levels=() if name == PLAIN else job.levels, dense_s=slower * answer["costs"].get("dense_s", 0.0),
     )  # fmt: skip
@@ -345,5 +345,5 @@ def _work(then: WorkTimes, elements: Sequence[int]) -> Work:
     return Work(then["forward_s"], tuple(then["backward_s"]), tuple(elements), then["optimizer_s"])
 
 
-def _machine(answer: TrainingTimes, slower: float, cores: float) -> Machine:
-    return Machine(cores, slower * answer["costs"]["byte_s"], slower * answer["costs"]["message_s"])
+def _machine(answer: TrainingTimes, slower: float, cores: float) -> SharedMachine:
+    return SharedMachine(cores, slower * answer["costs"]["byte_s"], slower * answer["costs"]["message_s"])

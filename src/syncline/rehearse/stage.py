@@ -27,14 +27,14 @@ from syncline.lab import Lab, Profile, Recording, draft
 from syncline.lab.profile import DEFAULT
 from syncline.program import Placement, place
 from syncline.rehearse.wiring import rates_out, wiring_of, wiring_of_rates
-from syncline.sim.emulate.emulation import Wiring
+from syncline.sim.emulate.emulation import HostLinks
 
 LOOPBACK_IGNORES = "only what each rank sends is limited: switches, the receiving side and latency are not emulated"
 _LOOK_S = 0.05
 
 
 @dataclass(frozen=True)
-class Failed:
+class RankFailure:
     """A rank that did not end well."""
 
     rank: int
@@ -43,12 +43,12 @@ class Failed:
 
 
 @dataclass(frozen=True, eq=False)
-class Stage(ABC):
+class RankStage(ABC):
     """Ranks that can be given orders, with what is needed to predict what they do."""
 
     cluster: str
     placement: Placement
-    wiring: Wiring
+    wiring: HostLinks
     scale: float
     notes: tuple[str, ...]
     folder: Path
@@ -67,7 +67,7 @@ class Stage(ABC):
         except TimeoutError:
             raise BenchError(f"the ranks of the rehearsal were not done after {timeout_s:.0f} s.") from None
         if failed is None and not answer.exists():
-            failed = Failed(0, 0, "It wrote no answer.")
+            failed = RankFailure(0, 0, "It wrote no answer.")
         if failed is not None:
             raise BenchError(f"rank {failed.rank} of the rehearsal failed with status {failed.exit_code}.",
                              detail=failed.stderr[-1500:])  # fmt: skip
@@ -82,12 +82,12 @@ class Stage(ABC):
         return nullcontext()
 
     @abstractmethod
-    def _start(self, command: Sequence[str], timeout_s: float) -> Failed | None:
+    def _start(self, command: Sequence[str], timeout_s: float) -> RankFailure | None:
         """Run a command once a rank and wait; returns the rank that failed first, if any did."""
 
 
 @dataclass(frozen=True, eq=False)
-class LabStage(Stage):
+class LabStage(RankStage):
     """The hosts of an open lab, one rank each."""
 
     lab: Lab
@@ -96,16 +96,16 @@ class LabStage(Stage):
         """Return a recording of every link of the lab."""
         return self.lab.counters()
 
-    def _start(self, command: Sequence[str], timeout_s: float) -> Failed | None:
+    def _start(self, command: Sequence[str], timeout_s: float) -> RankFailure | None:
         result = self.lab.run(command, timeout_s=timeout_s, num_ranks=self.placement.num_ranks)
         if not result.exit_code:
             return None
         rank = next((rank for rank in result.ranks if rank.exit_code), result.ranks[0])
-        return Failed(rank.rank or 0, rank.exit_code, rank.stderr)
+        return RankFailure(rank.rank or 0, rank.exit_code, rank.stderr)
 
 
 @dataclass(frozen=True, eq=False)
-class LoopbackStage(Stage):
+class LoopbackStage(RankStage):
     """Processes of this machine over loopback; each holds what it sends to the rate of its host's NIC."""
 
     is_loopback = True
@@ -114,7 +114,7 @@ class LoopbackStage(Stage):
         """Return the rate of every rank."""
         return [float(rate) for rate in self.wiring.rate_Bps]
 
-    def _start(self, command: Sequence[str], timeout_s: float) -> Failed | None:
+    def _start(self, command: Sequence[str], timeout_s: float) -> RankFailure | None:
         port, size = _free_port(), self.placement.num_ranks
         files = [(self.folder / f"stderr-{rank}").open("w+b") for rank in range(size)]
         processes = [
@@ -126,7 +126,7 @@ class LoopbackStage(Stage):
             if rank is None:
                 return None
             files[rank].seek(0)
-            return Failed(rank, processes[rank].returncode, files[rank].read().decode(errors="replace"))
+            return RankFailure(rank, processes[rank].returncode, files[rank].read().decode(errors="replace"))
         finally:
             for process, file in zip(processes, files, strict=True):
                 process.kill()
@@ -148,7 +148,7 @@ def open_lab(
 @contextmanager
 def open_loopback(
     cluster: str, *, scale: float | None = None, hosts: int | None = None, why: str = ""
-) -> Iterator[Stage]:
+) -> Iterator[RankStage]:
     """Make ready what ranks over loopback need; `why` says why there is no lab, where one was wanted."""
     fabric = load(cluster)
     blueprint = draft(fabric, scale=scale, hosts=hosts)

@@ -20,14 +20,14 @@ from syncline.errors import BenchError
 from syncline.program.overlap import Work
 from syncline.program.pieces import piece_sizes, shard_sizes
 from syncline.rehearse.job import PLAIN
-from syncline.rehearse.order import CodecTimes, Order, ShownSpans, SyncTimes, TrainingTimes, WorkTimes
+from syncline.rehearse.order import CodecTimes, RehearsalOrder, ShownSpans, SyncTimes, TrainingTimes, WorkTimes
 from syncline.rehearse.worker import everyone, own_rate, run_once
 from syncline.runtime.group import Group
 from syncline.runtime.launch import detect
 from syncline.runtime.rehearsal import Moment, Trainer, codec_of, dense_time, network_time, post_time, stage_times
 
 
-def work(order: Order, group: Group) -> TrainingTimes:
+def work(order: RehearsalOrder, group: Group) -> TrainingTimes:
     """Measure what the work costs, then train under each synchronisation in turn.
 
     Processors are not always as fast, nor always ours: the work is measured before and after each synchronisation.

@@ -8,13 +8,13 @@ import numpy as np
 
 from syncline.lab import Blueprint, Lab
 from syncline.runtime.alive.pace import BURST_BYTES
-from syncline.sim.emulate.emulation import Wiring
+from syncline.sim.emulate.emulation import HostLinks
 
 SEND_BUFFER_BYTES = 256 << 10
 """What the lab's sockets take before a sender has to wait."""
 
 
-def wiring_of(lab: Lab, ranks_per_host: int = 1) -> Wiring:
+def wiring_of(lab: Lab, ranks_per_host: int = 1) -> HostLinks:
     """Return the wiring of an open lab with so many ranks on every host, in order of hosts."""
     blueprint = lab.blueprint
     rates: dict[int, float] = {}
@@ -31,7 +31,7 @@ def wiring_of(lab: Lab, ranks_per_host: int = 1) -> Wiring:
         if interface == "eth0"
     }
     profile = blueprint.profile
-    return Wiring.of(
+    return HostLinks.of(
         np.array([rates[link] for link in order]),
         path,
         [host for host in range(len(hosts)) for _ in range(ranks_per_host)],
@@ -54,9 +54,9 @@ def rates_out(blueprint: Blueprint) -> dict[str, float]:
     return {blueprint.boxes[host].name: rates[blueprint.boxes[host].name] for host in blueprint.hosts}
 
 
-def wiring_of_rates(rates: Mapping[str, float]) -> Wiring:
+def wiring_of_rates(rates: Mapping[str, float]) -> HostLinks:
     """Return hosts that are only limited in what they send, one rank each: as the runtime's own rate limit does it."""
     count = range(len(rates))
     path = {(a, b): [a] for a in count for b in count if a != b}
     names = [f"{host}, sending" for host in rates]
-    return Wiring.of(np.array(list(rates.values())), path, list(count), burst_bytes=float(BURST_BYTES), names=names)
+    return HostLinks.of(np.array(list(rates.values())), path, list(count), burst_bytes=float(BURST_BYTES), names=names)

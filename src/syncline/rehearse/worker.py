@@ -16,7 +16,7 @@ from syncline.bench.sweep import program_of
 from syncline.errors import BenchError
 from syncline.fabric import load
 from syncline.program import place
-from syncline.rehearse.order import OperationTimes, Order, ProgramSpans
+from syncline.rehearse.order import OperationTimes, ProgramSpans, RehearsalOrder
 from syncline.rehearse.shown import COLUMNS, Row
 from syncline.runtime.execute.executor import Executor
 from syncline.runtime.execute.record import gather
@@ -28,7 +28,7 @@ from syncline.timeline import Timeline
 from syncline.timeline.spans import RULES, Spans
 
 
-def work(order: Order, group: Group) -> list[OperationTimes]:
+def work(order: RehearsalOrder, group: Group) -> list[OperationTimes]:
     """Do everything in the order and return a row an operation."""
     placement = place("spread", load(order["cluster"]), int(order["ranks"]))
     rows: list[OperationTimes] = []
@@ -41,7 +41,7 @@ def work(order: Order, group: Group) -> list[OperationTimes]:
     return rows
 
 
-def run_once(order: Order, group: Group) -> list[ProgramSpans]:
+def run_once(order: RehearsalOrder, group: Group) -> list[ProgramSpans]:
     """Run every program of an order once more, after a warm-up; returns its start and the spans of all ranks."""
     items = order.get("programs", ())
     if not items:
@@ -66,7 +66,7 @@ def everyone(timeline: Timeline, group: Group, origin_s: float = 0.0) -> list[Ro
     return list(zip(*(column.tolist() for column in columns_of), strict=True))
 
 
-def own_rate(order: Order, group: Group) -> float | None:
+def own_rate(order: RehearsalOrder, group: Group) -> float | None:
     """Return the rate that an order holds this rank to; None: the network limits it."""
     rates = order.get("send_Bps")
     return float(rates[group.rank]) if rates else None

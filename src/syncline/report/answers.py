@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from syncline.questions.simulate import Simulation
     from syncline.questions.simulated.buffers import BufferAnswer
     from syncline.questions.simulated.slots import SlotAnswer
-    from syncline.questions.simulated.traffic import Traffic
+    from syncline.questions.simulated.traffic import PatternTraffic
     from syncline.questions.step import DecodePrediction, StepPrediction, TracePrediction
     from syncline.questions.validate import CollectiveErrors, IntervalErrors, TrainingErrors
     from syncline.questions.volumes import Transfer, Volumes
@@ -77,7 +77,7 @@ def _(answer: Simulation, console: Console) -> None:
 @html.register("Simulation")
 def _(answer: Simulation) -> str:
     from syncline.report.page.packet import watched_page
-    from syncline.report.page.simulation import Flows, simulation_page
+    from syncline.report.page.simulation import FlowSummary, simulation_page
     from syncline.report.text.packet import against_flow
     from syncline.sim.candidates import NAMES
     from syncline.sim.flow.traffic import traffic_matrix
@@ -89,7 +89,7 @@ def _(answer: Simulation) -> str:
     if answer.contest is not None and answer.largest is not None:
         last = answer.largest
         matrix, labels = traffic_matrix(answer.contest.wired[last.algorithm], last.size_bytes)
-        flows = Flows(last.link_utilisation(answer.contest.network), matrix, labels)
+        flows = FlowSummary(last.link_utilisation(answer.contest.network), matrix, labels)
     return simulation_page(title, answer.fabric, answer.rows, answer.ignores, flows)
 
 
@@ -107,15 +107,15 @@ def _(answer: CollectiveProfile, console: Console) -> None:
     _lines(console, collective_profile_lines(answer.to_json()))
 
 
-@show.register("Traffic")
-def _(answer: Traffic, console: Console) -> None:
+@show.register("PatternTraffic")
+def _(answer: PatternTraffic, console: Console) -> None:
     from syncline.report.text.packet import show_traffic
 
     show_traffic(console, answer.figures, answer.outcome)
 
 
-@html.register("Traffic")
-def _(answer: Traffic) -> str:
+@html.register("PatternTraffic")
+def _(answer: PatternTraffic) -> str:
     from syncline.report.page.packet import watched_page
 
     return watched_page(answer.title, answer.outcome)

@@ -7,7 +7,7 @@ from html import escape
 
 from syncline.errors import ScheduleError
 from syncline.report.page.shell import document
-from syncline.schedule import Moves, Op, Schedule, Strand
+from syncline.schedule import MoveOp, Moves, Schedule, Strand
 
 MAX_ARROWS = 6000
 MAX_LABELS = 400
@@ -160,9 +160,9 @@ def _ends(number: int, src: int, dst: int) -> tuple[float, float, float, float]:
 
 
 def _arrow(number: int, src: int, dst: int, op: int, chunks: list[int]) -> str:
-    look, mark = ("add", "a") if op == Op.REDUCE else ("copy", "c")
+    look, mark = ("add", "a") if op == MoveOp.REDUCE else ("copy", "c")
     x1, y1, x2, y2 = _ends(number, src, dst)
-    title = f"round {number}: {src} to {dst}, {'add' if op == Op.REDUCE else 'copy'} {_span(chunks)}"
+    title = f"round {number}: {src} to {dst}, {'add' if op == MoveOp.REDUCE else 'copy'} {_span(chunks)}"
     line = f'<line class="{look}" x1="{x1:.1f}" y1="{y1}" x2="{x2:.1f}" y2="{y2}" marker-end="url(#{mark})"/>'
     return f"<g><title>{title}</title>{line}</g>"
 

@@ -23,10 +23,10 @@ from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
 from syncline.codec.names import scheme
-from syncline.program.overlap import Stages, Work
+from syncline.program.overlap import StageCosts, Work
 from syncline.program.pieces import shard_sizes
 from syncline.runtime.group import Group
-from syncline.runtime.sync.exchange import Exchange, Place
+from syncline.runtime.sync.exchange import Exchange, ExchangePlace
 from syncline.runtime.sync.settings import Settings
 from syncline.runtime.sync.start import synchronize
 from syncline.runtime.sync.step import IGNORES, Step
@@ -253,7 +253,7 @@ def codec_of(synchronisation: str, send_Bps: float | None) -> str | None:
 
 def stage_times(
     codec: str, sizes: Sequence[int], num_ranks: int, repeats: int = 3, device: torch.device | None = None
-) -> list[Stages]:
+) -> list[StageCosts]:
     """Return what the exchange's stages cost a processor for pieces of these sizes: its own code, nothing on a wire.
 
     Pieces follow each other as in a step, so that each finds the cache as it would there. Bringing messages over is the
@@ -265,7 +265,7 @@ def stage_times(
         send = partial(_send, Step(number, 0, codec, 0.0))
         for rows, piece in zip(found, pieces, strict=True):
             rows.append([_together(piece, stage) for stage in (send, Exchange.reduce, Exchange.collect)])
-    return [Stages(*(statistics.median(stage) for stage in zip(*rows[1:], strict=True))) for rows in found]
+    return [StageCosts(*(statistics.median(stage) for stage in zip(*rows[1:], strict=True))) for rows in found]
 
 
 def dense_time(num_elements: int, num_ranks: int) -> float:
@@ -284,7 +284,7 @@ def _exchanges(
     for rank, wire in enumerate(wires(num_ranks)):
         values = torch.randn(num_elements, device=device) * 1e-3
         residual = torch.zeros(num_elements, device=device) if Settings(codec=codec).uses_feedback else None
-        place = Place(0, 0, 0, rank, lambda shard: 0)
+        place = ExchangePlace(0, 0, 0, rank, lambda shard: 0)
         made.append((wire, Exchange(values, residual, scheme(codec), wire, place)))
     return made
 

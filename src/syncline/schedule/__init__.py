@@ -7,7 +7,7 @@ proved = verify(ring(8))
 from __future__ import annotations
 
 from syncline.schedule.collective import ALL, Collective, Kind
-from syncline.schedule.counts import Traffic, counted_law, sent_bytes, traffic
+from syncline.schedule.counts import VertexTraffic, counted_law, sent_bytes, traffic
 from syncline.schedule.family.bruck import bruck
 from syncline.schedule.family.direct import direct
 from syncline.schedule.family.dragonfly import dragonfly
@@ -22,7 +22,7 @@ from syncline.schedule.family.tree import double_tree, tree
 from syncline.schedule.family.weighted import balanced, striped, weighted
 from syncline.schedule.kernel import Kernel, Stage
 from syncline.schedule.law import CostLaw
-from syncline.schedule.moves import Moves, Op, Round, Runs
+from syncline.schedule.moves import MoveOp, Moves, Round, Runs
 from syncline.schedule.proof.verify import Proved, verify
 from syncline.schedule.schedule import NO_HOME, Schedule, Strand
 
@@ -35,8 +35,8 @@ __all__ = [
     "Family",
     "Kernel",
     "Kind",
+    "MoveOp",
     "Moves",
-    "Op",
     "Options",
     "Proved",
     "Round",
@@ -44,7 +44,7 @@ __all__ = [
     "Schedule",
     "Stage",
     "Strand",
-    "Traffic",
+    "VertexTraffic",
     "balanced",
     "bruck",
     "build",

@@ -17,7 +17,7 @@ from syncline.fabric import Fabric, Tier
 from syncline.fabric.route import Routes
 from syncline.fabric.topology.torus import Torus
 from syncline.schedule.collective import Ints
-from syncline.schedule.counts import Traffic, sent_bytes, traffic
+from syncline.schedule.counts import VertexTraffic, sent_bytes, traffic
 from syncline.schedule.family.families import Options
 from syncline.schedule.schedule import NO_HOME, Schedule
 
@@ -126,7 +126,7 @@ def _devices(schedule: Schedule, gpus: Ints) -> Ints:
     return np.where(home == NO_HOME, -1, gpus[np.maximum(home, 0)])
 
 
-def link_bytes(schedule: Schedule, fabric: Fabric, moved: Traffic, gpus: Ints) -> dict[str, int]:
+def link_bytes(schedule: Schedule, fabric: Fabric, moved: VertexTraffic, gpus: Ints) -> dict[str, int]:
     """Return the bytes that stay inside a host, inside a rack, cross racks, or go to and from helpers."""
     device = _devices(schedule, gpus)
     src, dst = device[moved.src], device[moved.dst]
@@ -139,7 +139,7 @@ def link_bytes(schedule: Schedule, fabric: Fabric, moved: Traffic, gpus: Ints) -
     return {name: int(moved.nbytes[mask].sum()) for name, mask in zip(CLASSES, masks, strict=True)}
 
 
-def _link_load(schedule: Schedule, fabric: Fabric, moved: Traffic, gpus: Ints, seed: int) -> Ints | None:
+def _link_load(schedule: Schedule, fabric: Fabric, moved: VertexTraffic, gpus: Ints, seed: int) -> Ints | None:
     """Return the bytes on every link, or None when there are too many pairs to route."""
     device = _devices(schedule, gpus)
     src, dst = device[moved.src], device[moved.dst]

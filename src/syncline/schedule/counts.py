@@ -25,7 +25,7 @@ MAX_PAIRS = 1 << 25
 
 
 @dataclass(frozen=True, eq=False)
-class Traffic:
+class VertexTraffic:
     """Bytes from vertex `src[i]` to vertex `dst[i]` over the whole schedule; each pair once."""
 
     src: Ints
@@ -60,7 +60,7 @@ def counted_law(schedule: Schedule) -> CostLaw:
     return CostLaw(schedule.num_rounds, Fraction(most, common), Fraction(int(sent.sum()), common))
 
 
-def traffic(schedule: Schedule, size_bytes: int) -> Traffic:
+def traffic(schedule: Schedule, size_bytes: int) -> VertexTraffic:
     """Return the bytes between every pair of vertices on different devices."""
     _check_pairs(schedule)
     home = schedule.device_rank()
@@ -74,7 +74,7 @@ def traffic(schedule: Schedule, size_bytes: int) -> Traffic:
     keys, at = np.unique(src[keep] * schedule.num_vertices + dst[keep], return_inverse=True)
     total = np.zeros(len(keys), dtype=np.int64)
     np.add.at(total, at, nbytes[keep])
-    return Traffic(keys // schedule.num_vertices, keys % schedule.num_vertices, total)
+    return VertexTraffic(keys // schedule.num_vertices, keys % schedule.num_vertices, total)
 
 
 def _check_pairs(schedule: Schedule) -> None:

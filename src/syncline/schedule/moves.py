@@ -19,7 +19,7 @@ Ints = NDArray[np.int64]
 Ops = NDArray[np.uint8]
 
 
-class Op(IntEnum):
+class MoveOp(IntEnum):
     """What a chunk that arrives does: take the place of what is there, or be added to it."""
 
     COPY = 0

@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from syncline.errors import SynclineError
+from syncline.errors import DescriptionError, SynclineError
 from syncline.fabric import Fabric
 from syncline.fabric.faults import FailedPart, apply_faults
 from syncline.place.allocation import Allocation, from_list
 from syncline.share.interleave import Steering, steer
 from syncline.share.jobs_file import Bursts, SharedCluster, SharedJob
 from syncline.share.pattern import Pattern, measured_pattern, training_pattern
-from syncline.share.together import Burst, Party
+from syncline.share.together import Party, TrafficBurst
 from syncline.sim.step.constants import Constants
 from syncline.sim.step.executed.footprint import Rails
 from syncline.workload.job import Job
@@ -76,7 +76,7 @@ class Epoch:
 def epochs(
     shared: SharedCluster, fabric: Fabric, given: Mapping[str, Allocation], job_of: Callable[[object], Job],
     k: Constants,
-) -> tuple[list[Epoch], Room]:  # fmt: skip
+) -> tuple[list[Epoch], PatternCache]:  # fmt: skip
     """Return what becomes of the jobs in each time between two changes, and the room they were laid in."""
     times = {0.0}
     for job in shared.jobs:
@@ -84,7 +84,7 @@ def epochs(
     for failure in shared.failures:
         times |= {failure.at, *([failure.until] if failure.until is not None else [])}
     ordered = sorted(times)
-    room = Room(shared, fabric, given, job_of, k)
+    room = PatternCache(shared, fabric, given, job_of, k)
     found = []
     for begin, end in zip(ordered, [*ordered[1:], None], strict=True):
         jobs = tuple(j for j in shared.jobs if j.arrives <= begin and (j.leaves is None or j.leaves > begin))
@@ -100,7 +100,7 @@ def faults_at(fabric: Fabric, shared: SharedCluster, moment_s: float) -> tuple[t
     return parts, apply_faults(fabric, parts)
 
 
-class Room:
+class PatternCache:
     """Builds patterns once for each state of the fabric."""
 
     def __init__(
@@ -144,6 +144,8 @@ class Room:
             patterns = tuple(self._pattern(job, parts) for job in jobs)
             bursts = tuple(_burst(fabric, rails, each) for each in self.shared.traffic)
             steering = steer(Party(rails, patterns, tuple(job.share for job in jobs), self.shared.tenants, bursts))
+        except DescriptionError:
+            raise
         except SynclineError as error:  # cut in two: said, not raised, as the other epochs stand
             return Epoch(begin, end, (), names, error.message, None, 0.0)
         party = Party(rails, patterns, steering.shares, self.shared.tenants, bursts)
@@ -180,12 +182,12 @@ def headroom(party: Party, steering: Steering) -> float:
     return low
 
 
-def _burst(fabric: Fabric, rails: Rails, traffic: Bursts) -> Burst:
+def _burst(fabric: Fabric, rails: Rails, traffic: Bursts) -> TrafficBurst:
     src, dst = (_gpus(fabric, end) for end in (traffic.source, traffic.target))
     a, b = np.repeat(src, len(dst)), np.tile(dst, len(src))
     carried = rails.carried(a, b, np.full(len(a), 1 / len(a)))
     share = replace(traffic.share, cap_Bps=traffic.share.cap_Bps)
-    return Burst(traffic.name, carried, traffic.rate, float(traffic.size or 0), float(traffic.every or 0),
+    return TrafficBurst(traffic.name, carried, traffic.rate, float(traffic.size or 0), float(traffic.every or 0),
                  traffic.start, share)  # fmt: skip
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from syncline.errors import UsageError
 from syncline.fabric import Fabric
-from syncline.place.allocation import Allocation, Granted, allocation, from_list
+from syncline.place.allocation import Allocation, GrantedHost, allocation, from_list
 from syncline.share.jobs_file import SharedJob
 from syncline.sim.reach import fabric_reach
 
@@ -22,7 +22,7 @@ def assign(fabric: Fabric, jobs: tuple[SharedJob, ...]) -> tuple[Allocation, ...
     for job in sorted((j for j in jobs if isinstance(j.hosts, int)), key=lambda j: -int(j.hosts)):
         hosts = _free(fabric, rack, taken, int(job.hosts), job.name)
         taken |= set(hosts)
-        found[job.name] = allocation(fabric, [Granted(fabric.host_names[host]) for host in hosts], job.name)
+        found[job.name] = allocation(fabric, [GrantedHost(fabric.host_names[host]) for host in hosts], job.name)
     return tuple(found[job.name] for job in jobs)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from syncline.share.together import Course, Party, Slots
+from syncline.share.together import Party, SharedCourse, Slots
 from syncline.sim.flow.expand import Share
 
 PHASES = 10
@@ -36,7 +36,7 @@ class Steering:
     """nothing, slots or classes."""
     slots: tuple[Slots, ...]
     shares: tuple[Share, ...]
-    course: Course
+    course: SharedCourse
     unsteered_s: tuple[float, ...]
     """Steps without steering, at the mean over phases that chance may give."""
     in_phase_s: tuple[float, ...]
@@ -103,7 +103,7 @@ def periods(alone_s: Sequence[float]) -> tuple[float, ...] | None:
     return tuple(found)
 
 
-def _slotted(party: Party, alone_s: tuple[float, ...]) -> tuple[tuple[Slots, ...], Course] | None:
+def _slotted(party: Party, alone_s: tuple[float, ...]) -> tuple[tuple[Slots, ...], SharedCourse] | None:
     """Return the best slots found, one job's offset after the other, and what comes of them."""
     each = periods(alone_s)
     if each is None or len(alone_s) < 2:
@@ -140,7 +140,7 @@ def middle(scores: Sequence[float]) -> int:
     return (-best[1] + best[0] // 2) % num if best[0] % 2 else (-best[1] + (best[0] - 1) // 2) % num
 
 
-def _classed(party: Party, alone_s: tuple[float, ...]) -> tuple[tuple[Share, ...], Course]:
+def _classed(party: Party, alone_s: tuple[float, ...]) -> tuple[tuple[Share, ...], SharedCourse]:
     """Return jobs in classes of their own, the one that moves bytes for the smallest part of its step first."""
     order = sorted(range(len(alone_s)), key=lambda job: alone_s[job])
     shares = list(party.shares)

@@ -19,7 +19,7 @@ from syncline.sim.scenario import Treatment
 GUIDE = "docs/guides/share.md"
 
 
-class MeasuredStep(Strict):
+class StatedStep(Strict):
     """A step known from outside: a computation, then an all-reduce of so many bytes that hides behind nothing."""
 
     compute: Seconds
@@ -31,7 +31,7 @@ class SharedJob(Treatment):
 
     name: str
     job: str | Mapping[str, Any] | None = None
-    step: MeasuredStep | None = None
+    step: StatedStep | None = None
     hosts: int | str
     """How many hosts it wants, or which it has."""
     arrives: Seconds = 0.0
@@ -63,6 +63,8 @@ class Bursts(Treatment):
     def _one_form(self) -> Bursts:
         if (self.rate is None) == (self.size is None) or (self.size is None) != (self.every is None):
             raise ValueError("traffic has either a `rate`, or a `size` and how often (`every`)")
+        if self.every == 0:
+            raise ValueError("`every` must be longer than 0 s; steady traffic has a `rate`")
         return self
 
 

@@ -14,7 +14,7 @@ from syncline.errors import UsageError
 from syncline.fabric import Fabric
 from syncline.place.allocation import Allocation
 from syncline.place.judge import Judge
-from syncline.share.jobs_file import MeasuredStep
+from syncline.share.jobs_file import StatedStep
 from syncline.sim.reach import fabric_reach
 from syncline.sim.step.constants import Constants
 from syncline.sim.step.executed.footprint import Rails, gather_flows
@@ -55,7 +55,7 @@ def gpus_of(fabric: Fabric, given: Allocation) -> Longs:
     ]).astype(np.int64)  # fmt: skip
 
 
-def measured_pattern(fabric: Fabric, rails: Rails, given: Allocation, step: MeasuredStep) -> Pattern:
+def measured_pattern(fabric: Fabric, rails: Rails, given: Allocation, step: StatedStep) -> Pattern:
     """Return a computation followed by an all-reduce over all GPUs of the allocation."""
     gpus = gpus_of(fabric, given)
     num = len(gpus)

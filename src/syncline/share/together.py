@@ -10,6 +10,8 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
+from syncline.describe.units import show_time
+from syncline.errors import DescriptionError
 from syncline.fabric.fabric import NETWORK_TIERS
 from syncline.share.pattern import Floats, Longs, Pattern
 from syncline.sim.flow.engine import Tasks, run
@@ -17,6 +19,8 @@ from syncline.sim.flow.expand import Share
 from syncline.sim.step.executed.execute import fold_links
 from syncline.sim.step.executed.footprint import BETWEEN, Rails
 
+MOST_TIMES = 100_000
+"""How often a job may step, or other traffic come, while the slowest job makes its steps."""
 STEPS = 10
 """Steps of the slowest job that are executed; the first two are not counted."""
 SETTLE = 2
@@ -35,7 +39,7 @@ class Slots:
 
 
 @dataclass(frozen=True, eq=False)
-class Burst:
+class TrafficBurst:
     """Other traffic: bytes on links per byte, and what is sent when."""
 
     name: str
@@ -48,7 +52,7 @@ class Burst:
 
 
 @dataclass(frozen=True, eq=False)
-class Course:
+class SharedCourse:
     """What came of the jobs: when each step began and ended, the mean step once settled, what links carried."""
 
     steps: tuple[tuple[tuple[float, float], ...], ...]
@@ -72,7 +76,7 @@ class Party:
     patterns: tuple[Pattern, ...]
     shares: tuple[Share, ...]
     tenants: Mapping[str, float] = field(default_factory=dict)
-    bursts: tuple[Burst, ...] = ()
+    bursts: tuple[TrafficBurst, ...] = ()
 
     @cached_property
     def between(self) -> NDArray[np.bool_]:
@@ -91,7 +95,7 @@ class Party:
     def run(
         self, slots: Sequence[Slots], alone_s: Sequence[float], *, given_away: float = 0.0, steps: int = STEPS,
         shares: Sequence[Share] | None = None, counts: Sequence[int] | None = None,
-    ) -> Course:  # fmt: skip
+    ) -> SharedCourse:  # fmt: skip
         """Return the jobs together; `given_away` is the part of links between switches that others have.
 
         Every job runs `steps` steps or as many as fit beside the slowest, or as many as `counts` says.
@@ -105,7 +109,7 @@ class Party:
             course = self._run(_Draft(self, slots, alone_s, steps, shown, lasting, counts), given_away)
         return course
 
-    def _run(self, draft: _Draft, given_away: float) -> Course:
+    def _run(self, draft: _Draft, given_away: float) -> SharedCourse:
         table = np.concatenate([*(p.table for p in self.patterns), *(b.carried[None] for b in self.bursts)])
         capacity = np.where(self.between, 1 - given_away, 1.0) * self.rails.capacity_Bps
         paths, links, rates = fold_links(table, capacity)
@@ -149,6 +153,7 @@ class _Draft:
         for n, (pattern, slot, alone, share) in enumerate(zip(party.patterns, slots, alone_s, shares, strict=True)):
             count = max(steps, ceil(horizon / max(slot.period_s, alone))) if len(alone_s) > 1 else steps
             count = counts[n] if counts is not None else count
+            _check_count(count, f"job {n + 1} makes a step", horizon)
             self._job(pattern, slot, share, count, first_row)
             first_row += len(pattern.table)
         for burst in party.bursts:
@@ -187,21 +192,31 @@ class _Draft:
         self.ends.append(ends)
         self.moving.append(moving)
 
-    def _burst(self, burst: Burst, horizon: float, row: int) -> None:
+    def _burst(self, burst: TrafficBurst, horizon: float, row: int) -> None:
         mine = self.burst_tasks.setdefault(burst.name, [])
         if burst.rate_Bps is not None:
             size = burst.rate_Bps * max(horizon - burst.start_s, 0.0)
             mine.append(self._add(burst.share, [], size=size, row=row, start=burst.start_s, cap=burst.rate_Bps))
             return
+        _check_count((horizon - burst.start_s) / burst.every_s, f'traffic "{burst.name}" comes', horizon)
         at = burst.start_s
         while at < horizon:
             mine.append(self._add(burst.share, mine[-1:], size=burst.size_bytes, row=row, start=at))
             at += burst.every_s
 
 
+def _check_count(times: float, what: str, horizon_s: float) -> None:
+    if times > MOST_TIMES:
+        raise DescriptionError(
+            f"{what} {times:,.0f} times in the {show_time(horizon_s)} that the slowest job is followed for; at most "
+            f"{MOST_TIMES:,} are executed.",
+            hint="Check the units of `compute`, `exchange` and `every`, or look at the two apart.",
+        )
+
+
 def _told(
     party: Party, draft: _Draft, begin_s: Floats, end_s: Floats, link_bytes: Floats, links: Longs, rates: Floats
-) -> Course:
+) -> SharedCourse:
     steps = tuple(
         tuple((float(end_s[gate]), float(end_s[ends].max())) for gate, ends in zip(gates, each, strict=True))
         for gates, each in zip(draft.gates, draft.ends, strict=True)
@@ -220,7 +235,7 @@ def _told(
     use = np.divide(link_bytes, rates * last, out=np.zeros(len(rates)), where=rates > 0)
     order = np.argsort(-use, kind="stable")[:5]
     named = tuple((party.rails.link_name(int(links[i])), float(min(use[i], 1.0))) for i in order if use[i] > 0)
-    return Course(steps, tuple(_mean_step(mine, horizon) for mine in steps), busy, bursts, steady, named, horizon)
+    return SharedCourse(steps, tuple(_mean_step(mine, horizon) for mine in steps), busy, bursts, steady, named, horizon)
 
 
 def _mean_step(steps: tuple[tuple[float, float], ...], horizon_s: float) -> float:

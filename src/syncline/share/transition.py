@@ -12,7 +12,7 @@ from math import floor
 
 from syncline.describe.plain import JsonObject
 from syncline.share.epochs import Epoch
-from syncline.share.together import Course, Party, Slots
+from syncline.share.together import Party, SharedCourse, Slots
 
 BEFORE = 4
 AFTER = 8
@@ -53,7 +53,7 @@ def transition(party: Party, names: Sequence[str], old: Epoch, new: Epoch) -> Tr
         steps_before = floor(change_s / was.step_s * (1 + 1e-9)) if was else 0
         first = Slots(was.offset_s, was.period_s) if was else Slots()
         later = Slots(change_s + (now.offset_s if now else 0.0), now.period_s if now else 0.0)
-        slots.append(Shifted(first.offset_s, first.period_s, steps_before, later.offset_s, later.period_s))
+        slots.append(ShiftedSlots(first.offset_s, first.period_s, steps_before, later.offset_s, later.period_s))
         longest = max(job.step_s for job in new.jobs)
         counts.append(steps_before + (max(AFTER, round(AFTER * longest / now.step_s)) if now else 0))
     course = party.run(slots, [1.0] * len(names), counts=counts)
@@ -65,7 +65,7 @@ def transition(party: Party, names: Sequence[str], old: Epoch, new: Epoch) -> Tr
 
 
 @dataclass(frozen=True)
-class Shifted(Slots):
+class ShiftedSlots(Slots):
     """Slots that change: the first so many steps by the old ones, later ones by the new."""
 
     num_first: int = 0
@@ -79,7 +79,7 @@ class Shifted(Slots):
         return self.later_offset_s + (number - self.num_first) * self.later_period_s
 
 
-def _across(name: str, course: Course, job: int, num_first: int, change_s: float) -> JobTransition:
+def _across(name: str, course: SharedCourse, job: int, num_first: int, change_s: float) -> JobTransition:
     ends = [end for _, end in course.steps[job]]
     took = [b - a for a, b in zip([course.steps[job][0][0], *ends[:-1]], ends, strict=True)]
     before, later = took[1:num_first] or took[:1], took[num_first:]

@@ -16,11 +16,11 @@ import numpy as np
 from syncline.schedule import Kind
 from syncline.sim.flow.maxplus import max_plus_end_s
 from syncline.sim.flow.routing import Floats
-from syncline.sim.flow.wired import Wired
+from syncline.sim.flow.wired import WiredProgram
 
 
 @dataclass(frozen=True)
-class Bounds:
+class TimeBounds:
     """Lower bounds of one program's time, and the link behind the first."""
 
     bandwidth_s: float
@@ -34,13 +34,13 @@ class Bounds:
         return max(self.bandwidth_s, self.chain_s)
 
 
-def bounds(wired: Wired, size_bytes: float) -> Bounds:
+def bounds(wired: WiredProgram, size_bytes: float) -> TimeBounds:
     """Return the lower bounds of a program for a buffer of `size_bytes`."""
     need_s = link_need_s(wired.link_bytes(size_bytes), wired.network.capacity_Bps)
     link = busiest(need_s)
     bandwidth = float(need_s.max(initial=0.0))
     chain = float(max_plus_end_s(wired, size_bytes).max(initial=0.0))
-    return Bounds(bandwidth, chain, universal_s(wired, size_bytes), link)
+    return TimeBounds(bandwidth, chain, universal_s(wired, size_bytes), link)
 
 
 def link_need_s(carried_bytes: Floats, capacity_Bps: Floats) -> Floats:
@@ -54,7 +54,7 @@ def busiest(need_s: Floats) -> int:
     return int(np.argmax(need_s >= need_s.max() * (1 - 1e-9))) if len(need_s) else -1
 
 
-def universal_s(wired: Wired, size_bytes: float) -> float:
+def universal_s(wired: WiredProgram, size_bytes: float) -> float:
     """Return what the collective needs at one rank that is limited only by the links of its own device.
 
     In an all-reduce over n ranks each rank must send at least 2(n-1)/n of the buffer (without reducing switches), in a

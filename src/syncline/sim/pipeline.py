@@ -3,10 +3,11 @@
 A program of S rounds whose rounds need U seconds on their own links one after the other, and whose busiest link needs T
 in all, takes about
 
-    (S + c - 1) a + U/c + (1 - 1/c) T
+    S a + U/c + (c - 1) max(T/c + a, P)
 
-with c chunks that follow each other one round apart, where a is the latency of a round: the first chunk goes through
-alone, then one comes out every T/c. The best c is near sqrt((U - T) / a). Where U = T (a ring) cutting gains nothing.
+with c chunks that follow each other one round apart, where a is the latency of a round and P what the busiest sender
+needs to post a chunk's messages: the first chunk goes through alone, then one comes out every T/c + a, or P. The best
+c is near sqrt((U - T) / a), and never far above T/P. Where U = T (a ring) cutting gains nothing.
 """
 
 from __future__ import annotations
@@ -16,16 +17,19 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from syncline.errors import SimulationError
-from syncline.program.program import Step
+from syncline.program.program import ProgramStep
 from syncline.schedule.schedule import pipelined
 from syncline.sim.analytic import link_need_s
 from syncline.sim.flow.fold import barrier_s
-from syncline.sim.flow.rounds import Lane, Phase, in_pieces
-from syncline.sim.flow.wired import Longs, Wired, with_posting
+from syncline.sim.flow.rounds import FlowLane, FlowPhase, in_pieces
+from syncline.sim.flow.wired import Longs, WiredProgram, with_posting
 
 MAX_CHUNKS = 128
 MAX_FLOWS = 1_000_000
 """Flows of a pipeline that `auto` tries; past this fewer chunks are taken."""
+
+BETWEEN = 0.985
+"""Chunks between two powers of two are taken where the guess gains this much by them."""
 
 GAIN = 1.02
 """A pipeline is tried where the rounds one after the other need this much more than the busiest link."""
@@ -34,10 +38,12 @@ USUAL_CHUNKS = 8
 """What families cut their own pipelines in, when nobody chooses: always one of the options where it might win."""
 
 _UNIT = 1 << 30
+_POWERS = tuple(1 << k for k in range(MAX_CHUNKS.bit_length()))
+_BETWEEN = (3, 5, 6, 10, 12, 20, 24, 40, 48, 80, 96)
 
 
 @dataclass(frozen=True)
-class Pace:
+class ChunkCosts:
     """What decides the number of chunks of one program: rounds, latencies, seconds a byte, and posting its messages."""
 
     rounds: int
@@ -61,9 +67,9 @@ class Pace:
         """Return the quick guess."""
         if chunks == 1:
             return self.latency_s + self.alone_s_per_byte * size_bytes
-        waits = (self.rounds + chunks - 1) * self.round_latency_s
-        alone, busiest = self.alone_s_per_byte * size_bytes, self.busiest_s_per_byte * size_bytes
-        return max(waits + alone / chunks + (1 - 1 / chunks) * busiest, self.lower_s(size_bytes, chunks))
+        first = self.rounds * self.round_latency_s + self.alone_s_per_byte * size_bytes / chunks
+        each = self.busiest_s_per_byte * size_bytes / chunks + self.round_latency_s
+        return max(first + (chunks - 1) * max(each, self.posting_s), self.lower_s(size_bytes, chunks))
 
     def lower_s(self, size_bytes: int, chunks: int) -> float:
         """Return what no pipeline of so many chunks beats: its busiest link, a round, and its busiest sender."""
@@ -74,17 +80,19 @@ class Pace:
         if self.rounds < 2 or self.alone_s_per_byte <= GAIN * self.busiest_s_per_byte:
             return [1]
         most = max(1, min(most, MAX_FLOWS // max(1, self.flows)))
-        tried = {c: self.time_s(size_bytes, c) for c in (1 << k for k in range(MAX_CHUNKS.bit_length())) if c <= most}
-        best = min(tried, key=tried.__getitem__)
+        tried = {c: self.time_s(size_bytes, c) for c in (*_POWERS, *_BETWEEN) if c <= most}
+        best = min((c for c in _POWERS if c in tried), key=tried.__getitem__)
+        finer = min(tried, key=tried.__getitem__)
+        best = finer if tried[finer] < BETWEEN * tried[best] else best
         near = {USUAL_CHUNKS: 1.1, 1: 1.25}  # a guess is too short where chunks share the time to post their messages
         return sorted({best, *(c for c, within in near.items() if tried.get(c, np.inf) < within * tried[best])})
 
 
-def pace(wired: Wired) -> Pace:
+def pace(wired: WiredProgram) -> ChunkCosts:
     """Return the pace of a program that is not cut."""
     latency = barrier_s(wired, 0.0)
     need = link_need_s(wired.link_bytes(_UNIT), wired.network.capacity_Bps)
-    return Pace(
+    return ChunkCosts(
         max((lane.num_rounds for lane in wired.lanes), default=0),
         latency,
         float(wired.latency_s.max(initial=0.0)),
@@ -95,7 +103,7 @@ def pace(wired: Wired) -> Pace:
     )
 
 
-def _posting_s(wired: Wired, lane: int) -> float:
+def _posting_s(wired: WiredProgram, lane: int) -> float:
     """Return how long the busiest vertex posts the messages of a lane, in all its rounds."""
     total = np.zeros(wired.num_vertices)
     for j, phase in enumerate(wired.lanes[lane].phases):
@@ -105,10 +113,10 @@ def _posting_s(wired: Wired, lane: int) -> float:
     return float(total.max(initial=0.0))
 
 
-def wired_in_pieces(wired: Wired, chunks: int) -> Wired:
+def wired_in_pieces(wired: WiredProgram, chunks: int) -> WiredProgram:
     """Return the program with its buffer cut in `chunks` that follow each other one round apart, on the same paths."""
     step = wired.program.steps[0]
-    if not isinstance(step, Step) or chunks < 1:
+    if not isinstance(step, ProgramStep) or chunks < 1:
         raise SimulationError(f"{wired.program.name} cannot be cut in {chunks} chunks.")
     already = max(strand.pieces for strand in step.proved.schedule.strands)
     if already > 1:
@@ -118,13 +126,15 @@ def wired_in_pieces(wired: Wired, chunks: int) -> Wired:
     lanes, connection = [], []
     for lane, known in zip(wired.lanes, wired.connection, strict=True):
         phases = in_pieces(lane.phases, chunks)
-        lanes.append(Lane(lane.channel, lane.rail, phases))
+        lanes.append(FlowLane(lane.channel, lane.rail, phases))
         connection.append(_connections(wired, lane, known, phases))
     program = replace(wired.program, steps=(cut,))
     return with_posting(replace(wired, program=program, lanes=tuple(lanes), connection=tuple(connection)))
 
 
-def _connections(wired: Wired, lane: Lane, known: tuple[Longs, ...], phases: tuple[Phase, ...]) -> tuple[Longs, ...]:
+def _connections(
+    wired: WiredProgram, lane: FlowLane, known: tuple[Longs, ...], phases: tuple[FlowPhase, ...]
+) -> tuple[Longs, ...]:
     """Return the connection of every flow of the cut phases: a pair of a lane always uses the same one."""
     if not lane.phases:
         return ()

@@ -13,14 +13,14 @@ import numpy as np
 
 from syncline.errors import SimulationError
 from syncline.fabric import Fabric
-from syncline.fabric.fabric import Kind
+from syncline.fabric.fabric import DeviceKind
 from syncline.fabric.faults import FailedPart, links_of_fault
 from syncline.program import Placement, Program, place
 from syncline.program.placement import given
 from syncline.sim.candidates import NAMES
-from syncline.sim.flow.flow import Background, FlowJob, LinkEvent, Outcome, simulate
+from syncline.sim.flow.flow import Background, FlowJob, FlowOutcome, LinkEvent, simulate
 from syncline.sim.flow.routing import FlowNetwork, NetworkOptions
-from syncline.sim.scenario import Event, JobPart, Scenario, Traffic
+from syncline.sim.scenario import Event, JobPart, Scenario, SteadyTraffic
 from syncline.sim.sweep import contest_of
 
 
@@ -49,7 +49,7 @@ class JobReport:
 class Report:
     """A played scenario."""
 
-    outcome: Outcome
+    outcome: FlowOutcome
     jobs: tuple[JobReport, ...]
 
     @cached_property
@@ -152,7 +152,7 @@ def _events_of(fabric: Fabric, event: Event) -> list[LinkEvent]:
     return [LinkEvent(event.at, cable, factor[cable], event.reroute) for cable in cables]
 
 
-def _background(fabric: Fabric, traffic: Traffic) -> Background:
+def _background(fabric: Fabric, traffic: SteadyTraffic) -> Background:
     source, target = gpu(fabric, traffic.source), gpu(fabric, traffic.target)
     return Background(source, target, traffic.rate, traffic.start, traffic.duration, traffic.share)
 
@@ -164,7 +164,7 @@ def gpu(fabric: Fabric, name: str) -> int:
             raise SimulationError(f"there is no host {name}: the cluster has hosts 0 to {fabric.num_hosts - 1}.")
         return int(fabric.gpus[fabric.gpu_host == int(name)][0])
     device = fabric.device(name)
-    if fabric.devices.kind[device] != Kind.GPU:
+    if fabric.devices.kind[device] != DeviceKind.GPU:
         raise SimulationError(
             f'"{name}" is not a GPU; traffic starts and ends at GPUs.', hint="Name host-00/gpu-0, or a host."
         )

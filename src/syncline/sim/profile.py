@@ -67,7 +67,7 @@ class MeasuredCollective:
 
 
 @dataclass(frozen=True, eq=False)
-class Profile:
+class SystemProfile:
     """What was measured on one system."""
 
     cluster: str
@@ -98,7 +98,7 @@ class Profile:
             return ()
         return (f"the profile was measured in {', '.join(seen)}; {precision} products were not",)
 
-    def with_collective(self, added: MeasuredCollective) -> Profile:
+    def with_collective(self, added: MeasuredCollective) -> SystemProfile:
         """Return the profile with a sweep, in the place of an older one of the same operation and size."""
         kept = tuple(c for c in self.collectives if (c.op, c.hosts) != (added.op, added.hosts))
         return replace(self, collectives=(*kept, added))
@@ -134,13 +134,13 @@ class Profile:
         return found
 
 
-def save_profile(profile: Profile, path: str | Path) -> None:
+def save_profile(profile: SystemProfile, path: str | Path) -> None:
     """Write a profile; the old file stays whole until the new one is complete."""
     text = yaml.safe_dump(profile.to_json(), sort_keys=False, width=120, default_flow_style=None)
     write_text(Path(path), f"# What was measured on this system; written by `syncline calibrate`, see {GUIDE}.\n{text}")
 
 
-def load_profile(path: str | Path) -> Profile:
+def load_profile(path: str | Path) -> SystemProfile:
     """Read a profile; a damaged one is an error with its line."""
     document = read_described(Path(path), GUIDE)
     data = document.data if isinstance(document.data, dict) else {}
@@ -162,7 +162,7 @@ def load_profile(path: str | Path) -> Profile:
         steps = StepCalibration(Multipliers(**read.steps.multipliers.model_dump()), covariance)
         measured = tuple(MeasuredStep(**run.model_dump()) for run in read.steps.measured)
     sweeps = tuple(_sweep(c, document.where(("collectives",))) for c in read.collectives)
-    return Profile(read.cluster, read.gpu, steps, measured, sweeps, str(path))
+    return SystemProfile(read.cluster, read.gpu, steps, measured, sweeps, str(path))
 
 
 def _is_covariance(found: Any) -> bool:

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from syncline.errors import SimulationError
-from syncline.fabric.fabric import NETWORK_TIERS, Fabric, Kind, Tier
+from syncline.fabric.fabric import NETWORK_TIERS, DeviceKind, Fabric, Tier
 from syncline.schedule.collective import Kind as Collective
 
 Floats = NDArray[np.float64]
@@ -80,7 +80,7 @@ class FabricReach:
     def sent_Bps(self) -> Floats:
         """What each GPU can send in all: its own links that are up, scale-up and PCIe together."""
         links = self.fabric.links
-        inside = links.up & (self.fabric.devices.kind[links.src] == Kind.GPU)
+        inside = links.up & (self.fabric.devices.kind[links.src] == DeviceKind.GPU)
         sent = np.bincount(links.src[inside], weights=links.rate_Bps[inside], minlength=len(self.fabric.devices))
         return np.asarray(sent[self.fabric.gpus])
 
@@ -229,7 +229,7 @@ def _astray(fabric: Fabric, node: Longs) -> NDArray[np.bool_]:
     none = np.zeros(len(links.src), dtype=bool)
     access = links.tier == Tier.ACCESS
     label = _components(fabric, node, access)
-    rows = np.flatnonzero(access & (devices.kind[links.dst] == Kind.SWITCH) & (devices.host[links.src] >= 0))
+    rows = np.flatnonzero(access & (devices.kind[links.dst] == DeviceKind.SWITCH) & (devices.host[links.src] >= 0))
     pair, of_row, ports = np.unique(
         devices.host[links.src[rows]].astype(np.int64) * len(devices) + links.dst[rows],
         return_inverse=True, return_counts=True,
@@ -247,7 +247,7 @@ def _astray(fabric: Fabric, node: Longs) -> NDArray[np.bool_]:
     home[order[np.unique(host[order], return_index=True)[1]]] = True
     away = ~home & ~shared[label[host]]
     none[rows] = away[of_row.ravel()]
-    back = np.flatnonzero(access & (devices.kind[links.src] == Kind.SWITCH) & (devices.host[links.dst] >= 0))
+    back = np.flatnonzero(access & (devices.kind[links.src] == DeviceKind.SWITCH) & (devices.host[links.dst] >= 0))
     code = devices.host[links.dst[back]].astype(np.int64) * len(devices) + links.src[back]
     none[back] = np.isin(code, pair[away])
     return none

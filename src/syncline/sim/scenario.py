@@ -77,8 +77,14 @@ class Event(Strict):
     rate: Rate | Literal["full"] = 0.0
     reroute: Seconds | None = None
 
+    @model_validator(mode="after")
+    def _one_part(self) -> Event:
+        if (self.link is None) == (self.device is None):
+            raise ValueError("an event names either a `link` or a `device`")
+        return self
 
-class Traffic(Treatment):
+
+class SteadyTraffic(Treatment):
     """Other traffic: a steady rate from one host or GPU to another."""
 
     source: str = Field(alias="from")
@@ -123,7 +129,7 @@ class Scenario(Strict):
     tenants: Mapping[str, float] = Field(default_factory=dict)
     jobs: tuple[JobPart, ...] = Field(min_length=1)
     events: tuple[Event, ...] = ()
-    traffic: tuple[Traffic, ...] = ()
+    traffic: tuple[SteadyTraffic, ...] = ()
 
     @model_validator(mode="after")
     def _names_fit(self) -> Scenario:

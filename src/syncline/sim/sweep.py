@@ -16,8 +16,8 @@ from syncline.sim.analytic import bounds
 from syncline.sim.candidates import find, proved
 from syncline.sim.flow.estimate import Estimate, estimate
 from syncline.sim.flow.routing import FlowNetwork
-from syncline.sim.flow.wired import Wired, fingerprint, wire
-from syncline.sim.pipeline import MAX_CHUNKS, USUAL_CHUNKS, Pace, pace, wired_in_pieces
+from syncline.sim.flow.wired import WiredProgram, fingerprint, wire
+from syncline.sim.pipeline import MAX_CHUNKS, USUAL_CHUNKS, ChunkCosts, pace, wired_in_pieces
 from syncline.sim.synthesis import shared, synthesized
 
 MADE, SHARED = "synthesized", "shared-rails"
@@ -37,10 +37,10 @@ class Contest:
     """
 
     network: FlowNetwork
-    wired: dict[str, Wired]
+    wired: dict[str, WiredProgram]
     chunks: int = 1
-    _paces: dict[str, Pace] = field(default_factory=dict)
-    _cut: dict[tuple[str, int], Wired] = field(default_factory=dict)
+    _paces: dict[str, ChunkCosts] = field(default_factory=dict)
+    _cut: dict[tuple[str, int], WiredProgram] = field(default_factory=dict)
     _last: dict[tuple[bytes, int, int, str], Estimate] = field(default_factory=dict)
     """Estimates by program: two names for the same flows on the same connections are priced once."""
 
@@ -68,7 +68,7 @@ class Contest:
         options = [self.chunks] if self.chunks else self._pace(name).options(size_bytes, most)
         return min((self._priced(name, c, size_bytes, level) for c in options), key=lambda e: e.time_s)
 
-    def at(self, estimate: Estimate) -> Wired:
+    def at(self, estimate: Estimate) -> WiredProgram:
         """Return the program that an estimate of this contest is of."""
         return self._pieces(estimate.algorithm, estimate.chunks)
 
@@ -111,12 +111,12 @@ class Contest:
     def _options(self, name: str, size_bytes: int) -> list[int]:
         return [self.chunks] if self.chunks else self._pace(name).options(size_bytes)
 
-    def _pace(self, name: str) -> Pace:
+    def _pace(self, name: str) -> ChunkCosts:
         if name not in self._paces:
             self._paces[name] = pace(self._spread(self.wired[name]))
         return self._paces[name]
 
-    def _spread(self, wired: Wired) -> Wired:
+    def _spread(self, wired: WiredProgram) -> WiredProgram:
         """Return the program to guess by: where switches choose, one over all paths, not on the first of them."""
         return wire(wired.program, self._sprayed) if self.network.options.routing == "adaptive" else wired
 
@@ -130,7 +130,7 @@ class Contest:
             self._last[key] = estimate(self._pieces(name, chunks), self.network, size_bytes, level=level)
         return replace(self._last[key], algorithm=name, chunks=chunks)
 
-    def _pieces(self, name: str, chunks: int) -> Wired:
+    def _pieces(self, name: str, chunks: int) -> WiredProgram:
         if chunks == 1:
             return self.wired[name]
         if (name, chunks) not in self._cut:

@@ -7,7 +7,8 @@
 `data/uncertainty.yaml` holds quantiles of log(measured / predicted) of published measurements that the predicting
 constants never saw, by what is known of a case. `syncline validate intervals --write` makes it anew from residuals, so
 it follows the model. A case is looked up by all its facets; while fewer than three publications were measured, the last
-facet is dropped. A facet that nobody ever measured makes the interval wider, and says so.
+facet is dropped. A facet that nobody ever measured makes the interval wider, and says so. Sources that were looked over
+err less than those that were not: what new ones were off by when first scored is added to both ends (`unseen`).
 """
 
 from __future__ import annotations
@@ -58,6 +59,8 @@ class Spread:
     num_sources: int
     of_what: str
     unmeasured: tuple[str, ...] = ()
+    #: How many sources were off when first scored, which both ends allow for; 0 where they do not.
+    num_unseen: int = 0
     counted: str = "{rows:,} measurements of {sources} publications"
 
     @property
@@ -65,7 +68,8 @@ class Spread:
         """What was measured, in words."""
         rows = self.counted.format(rows=self.num_rows, sources=self.num_sources)
         wider = f"; wider because {' and '.join(self.unmeasured)}" if self.unmeasured else ""
-        return f"{rows} ({self.of_what}){wider}"
+        new = f"; and as far as {self.num_unseen} sources were off when first scored" if self.num_unseen else ""
+        return f"{rows} ({self.of_what}){new}{wider}"
 
     def of(self, value: float) -> JsonObject:
         """Return a value's intervals as `--json` prints them."""
@@ -82,6 +86,12 @@ class Spread:
         low_90, low_50, high_50, high_90 = map(math.exp, logs)
         said = (*self.unmeasured, why) if why else self.unmeasured
         return replace(self, low_90=low_90, low_50=low_50, high_50=high_50, high_90=high_90, unmeasured=said)
+
+    def further(self, by: Sequence[float], num_sources: int) -> Spread:
+        """Return the spread with its ends (90 % low, 50 % low, 50 % high, 90 % high) so much further out, in logs."""
+        low_90, low_50, high_50, high_90 = map(math.exp, by)
+        return replace(self, low_90=self.low_90 / low_90, low_50=self.low_50 / low_50, high_50=self.high_50 * high_50,
+                       high_90=self.high_90 * high_90, num_unseen=num_sources)  # fmt: skip
 
     def wider_inside(self, factor: float, why: str) -> Spread:
         """Return the spread whose inner half is `factor` times as wide in log units, within the outer ends."""
@@ -180,9 +190,23 @@ def spread_in(table: Mapping[str, Any], subject: str, facets: Mapping[str, str],
         known = scale is None or any(scale in table["measured"].get(name, ()) for name in ("reach", "scale"))
         # A scale of which nothing was measured has widened it already: what is common moves on, the tails do not.
         found = found.wider(factor, why) if known else found.wider_inside(factor, why)
+    if (new := table.get("unseen", {}).get(unseen_group(subject, facets))) is not None:
+        found = found.further([float(x) for x in new["log"]], int(new["sources"]))
     if facets.get("generation") == ASSUMED:
         found = replace(found, unmeasured=(*found.unmeasured, "what this part sustains is assumed"))
     return found
+
+
+def unseen_group(subject: str, facets: Mapping[str, str]) -> str:
+    """Return the group that says what new sources were off by; "" where none was ever scored before it was looked at.
+
+    A measured run is no new source. No system with a cluster file was: they were all known by their label.
+    """
+    if subject == "step":
+        return "" if facets["stated"] == "calibrated" else "experts" if facets["kind"] == "experts" else "dense"
+    if subject == "collective" and facets["stated"] == "guessed":
+        return "one" if facets["reach"] == "one" else "few"
+    return ""
 
 
 _COUNTED = {

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from syncline.timeline.builder import TimelineBuilder, merge
-from syncline.timeline.compare import Clock, Comparison, Parting, compare
+from syncline.timeline.compare import ClockAlignment, Comparison, Parting, compare
 from syncline.timeline.export import load, save
-from syncline.timeline.links import Links, LinkSamples
+from syncline.timeline.links import LinkSamples, NamedLinks
 from syncline.timeline.source import Source, SourceKind
 from syncline.timeline.spans import COMMUNICATION, SpanKind, Spans
 from syncline.timeline.summary import Summary
@@ -13,11 +13,11 @@ from syncline.timeline.timeline import LinkUse, Timeline
 
 __all__ = [
     "COMMUNICATION",
-    "Clock",
+    "ClockAlignment",
     "Comparison",
     "LinkSamples",
     "LinkUse",
-    "Links",
+    "NamedLinks",
     "Parting",
     "Source",
     "SourceKind",

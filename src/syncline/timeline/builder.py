@@ -11,7 +11,7 @@ from syncline.errors import TimelineError
 from syncline.timeline import links as link_columns
 from syncline.timeline import spans as span_columns
 from syncline.timeline.columns import Array, Column, checked
-from syncline.timeline.links import Links, LinkSamples
+from syncline.timeline.links import LinkSamples, NamedLinks
 from syncline.timeline.source import Source, check_text
 from syncline.timeline.spans import SpanKind, Spans
 from syncline.timeline.timeline import Timeline
@@ -106,7 +106,7 @@ class TimelineBuilder:
         """Return the timeline so far; the builder can go on."""
         spans = Spans(**self._spans.columns())
         samples = LinkSamples(**self._samples.columns())
-        links = Links(tuple(self._links), np.array(self._capacity_Bps, np.float64))
+        links = NamedLinks(tuple(self._links), np.array(self._capacity_Bps, np.float64))
         return Timeline(self.source, spans, tuple(self._names), samples, links, self.metadata)
 
 

@@ -28,7 +28,7 @@ DEFAULT_TOLERANCE = 0.01
 """Share of the predicted makespan by which a span may be off before the two are said to part."""
 
 
-class Clock(StrEnum):
+class ClockAlignment(StrEnum):
     """How the two clocks are laid over each other before times are compared."""
 
     START = "start"  # the earliest matched span of each timeline is time zero
@@ -88,7 +88,7 @@ def compare(
     predicted: Timeline,
     measured: Timeline,
     *,
-    clock: Clock | str = Clock.START,
+    clock: ClockAlignment | str = ClockAlignment.START,
     scale: float = 1.0,
     tolerance_s: float | None = None,
 ) -> Comparison:
@@ -116,11 +116,11 @@ def compare(
     )
 
 
-def _clock(clock: Clock | str) -> Clock:
+def _clock(clock: ClockAlignment | str) -> ClockAlignment:
     try:
-        return Clock(clock)
+        return ClockAlignment(clock)
     except ValueError:
-        known = ", ".join(c.value for c in Clock)
+        known = ", ".join(c.value for c in ClockAlignment)
         raise TimelineError(f"clock {clock!r} is unknown.", hint=f"Known: {known}.") from None
 
 
@@ -132,13 +132,13 @@ def _tolerance(tolerance_s: float | None, predicted: Timeline) -> float:
     return tolerance_s
 
 
-def _offsets(predicted: Timeline, measured: Timeline, pairs: Alignment, clock: Clock, scale: float) -> Floats:
+def _offsets(predicted: Timeline, measured: Timeline, pairs: Alignment, clock: ClockAlignment, scale: float) -> Floats:
     """Return what to take off each measured time so that both clocks begin together."""
     zero = np.zeros(len(pairs.first), np.float64)
-    if clock is Clock.NONE or not len(zero):
+    if clock is ClockAlignment.NONE or not len(zero):
         return zero
     expected, seen = predicted.spans.start_s[pairs.first], measured.spans.start_s[pairs.second] * scale
-    if clock is Clock.START:
+    if clock is ClockAlignment.START:
         return zero + float(seen.min() - expected.min())
     ranks, group = np.unique(predicted.spans.rank[pairs.first], return_inverse=True)
     offset: Floats = _least(seen, group, len(ranks)) - _least(expected, group, len(ranks))

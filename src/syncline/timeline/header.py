@@ -11,7 +11,7 @@ import numpy as np
 
 from syncline.describe.plain import JsonObject
 from syncline.errors import TimelineError
-from syncline.timeline.links import Links, unique_names
+from syncline.timeline.links import NamedLinks, unique_names
 from syncline.timeline.source import Source, json_safe
 from syncline.timeline.timeline import Timeline
 
@@ -29,7 +29,7 @@ class Header:
 
     source: Source
     names: tuple[str, ...]
-    links: Links
+    links: NamedLinks
     metadata: dict[str, Any]
     num_spans: int
     num_samples: int
@@ -117,14 +117,14 @@ def _source(data: object, where: str) -> Source:
     return Source(**{**fields, "ignores": tuple(_list(fields["ignores"], "source ignores", where))})
 
 
-def _links(rows: list[Any], where: str) -> Links:
+def _links(rows: list[Any], where: str) -> NamedLinks:
     names, capacity = [], np.empty(len(rows), np.float64)
     for i, row in enumerate(rows):
         if not (isinstance(row, list) and len(row) == 2 and type(row[1]) in (int, float, type(None))):
             raise TimelineError(f"header link {i} must be [name, capacity_Bps or null].", where=where)
         names.append(row[0])
         capacity[i] = math.nan if row[1] is None else _float(row[1])
-    return Links(tuple(names), capacity)
+    return NamedLinks(tuple(names), capacity)
 
 
 def _float(value: float) -> float:

@@ -35,7 +35,7 @@ MIN_CAPACITY_BPS = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
-class Links:
+class NamedLinks:
     """The directed links a timeline speaks of: unique names, and capacity where it is known (NaN where it is not)."""
 
     names: tuple[str, ...] = ()

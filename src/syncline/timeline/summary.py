@@ -10,12 +10,12 @@ import numpy as np
 from syncline.describe.plain import JsonObject
 from syncline.describe.units import show_rate, show_size, show_time
 from syncline.timeline.columns import Floats
-from syncline.timeline.links import Links, LinkSamples
+from syncline.timeline.links import LinkSamples, NamedLinks
 from syncline.timeline.source import Source
 from syncline.timeline.spans import Int32s, SpanKind, Spans
 
 
-class LinkUse(Protocol):
+class LinkUseColumns(Protocol):
     """Every link over the whole timeline, by index."""
 
     @property
@@ -28,7 +28,7 @@ class LinkUse(Protocol):
     def peak_utilisation(self) -> Floats: ...
 
 
-class Summarised(Protocol):
+class SummaryInput(Protocol):
     """What a summary reads of a timeline."""
 
     @property
@@ -36,7 +36,7 @@ class Summarised(Protocol):
     @property
     def spans(self) -> Spans: ...
     @property
-    def links(self) -> Links: ...
+    def links(self) -> NamedLinks: ...
     @property
     def samples(self) -> LinkSamples: ...
     @property
@@ -49,7 +49,7 @@ class Summarised(Protocol):
     def critical_rank(self) -> int | None: ...
     def busy_by_kind_s(self) -> Floats: ...
     def exposed_s(self) -> Floats: ...
-    def link_use(self) -> LinkUse: ...
+    def link_use(self) -> LinkUseColumns: ...
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class Summary:
         return tuple(result)
 
 
-def summarise(timeline: Summarised) -> Summary:
+def summarise(timeline: SummaryInput) -> Summary:
     """Return the summary of a timeline."""
     busy = timeline.busy_by_kind_s()
     means = busy.mean(axis=0) if timeline.num_ranks else np.zeros(len(SpanKind))
@@ -124,7 +124,7 @@ def summarise(timeline: Summarised) -> Summary:
     )
 
 
-def _busiest(timeline: Summarised) -> BusiestLink | None:
+def _busiest(timeline: SummaryInput) -> BusiestLink | None:
     use = timeline.link_use()
     if not len(timeline.links) or not use.size_bytes.any():
         return None

@@ -21,7 +21,7 @@ from syncline.timeline import links as link_columns
 from syncline.timeline import spans as span_columns
 from syncline.timeline.columns import Array, ColumnError, Floats, Ints, mean_rate_Bps, representative, sum_by
 from syncline.timeline.intervals import Intervals, subtract, union
-from syncline.timeline.links import Links, LinkSamples, unique_names
+from syncline.timeline.links import LinkSamples, NamedLinks, unique_names
 from syncline.timeline.rates import LinkSeries, binned_bytes, num_bins, peak_rates_Bps
 from syncline.timeline.source import Source, json_safe
 from syncline.timeline.spans import COMMUNICATION, Int32s, SpanKind, Spans
@@ -48,7 +48,7 @@ class Timeline:
     spans: Spans = field(default_factory=Spans.empty)
     names: tuple[str, ...] = ()
     samples: LinkSamples = field(default_factory=LinkSamples.empty)
-    links: Links = field(default_factory=Links)
+    links: NamedLinks = field(default_factory=NamedLinks)
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

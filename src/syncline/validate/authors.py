@@ -24,7 +24,7 @@ from syncline.sim.step.cost import step_cost
 from syncline.sim.step.machine import Machine
 from syncline.sim.step.memory import memory
 from syncline.sim.step.reach import Reach
-from syncline.validate.training.observed import Observed
+from syncline.validate.training.observed import ObservedRun
 from syncline.workload.job import Job
 from syncline.workload.software import facts_of
 
@@ -35,7 +35,7 @@ INTERLEAVED, SELECTIVE, SHARDED_STATE, CONTEXT = 2021, 2022, 2022, 2023
 
 
 @dataclass(frozen=True)
-class Ranked:
+class RankedRun:
     """One published run beside the best that was found for it."""
 
     source: str
@@ -64,7 +64,7 @@ class Ranked:
         return dict(vars(self)) | {"gain": self.gain, "top_share": self.rank / max(self.num_fitting, 1)}
 
 
-def rank_run(run: Observed, constants: Constants | None = None) -> Ranked | None:
+def rank_run(run: ObservedRun, constants: Constants | None = None) -> RankedRun | None:
     """Return where a run's layout ranks; None where nothing fits or the model is no transformer."""
     described = run.described
     job, k = described.job, constants or default_constants()
@@ -84,16 +84,16 @@ def rank_run(run: Observed, constants: Constants | None = None) -> Ranked | None
         return None
     best = found.best[0].decision
     parts = {n: float(getattr(cost, n)) for n in ("compute", "tp", "cp", "ep", "fsdp", "dp", "p2p", "bubble")}
-    return Ranked(
+    return RankedRun(
         run.source, job.model.name, described.machine.gpu.name, described.num_gpus, job.batch.global_, _label(job),
         best.label, run.measured_s, theirs_s, found.best[0].step_s, found.num_below + 1, found.num_fitting,
         float(held.total) / GIB, bool(held.fits), _why(job, theirs_s, parts, bool(held.fits), question, best),
     )  # fmt: skip
 
 
-def one_per_setting(runs: Iterable[Observed]) -> list[Observed]:
+def one_per_setting(runs: Iterable[ObservedRun]) -> list[ObservedRun]:
     """Return the fastest run of each source, model, GPU, number of GPUs, precision and batch."""
-    best: dict[tuple[Any, ...], Observed] = {}
+    best: dict[tuple[Any, ...], ObservedRun] = {}
     for run in runs:
         job = run.described.job
         key = (run.source, job.model.name, run.described.machine.gpu.name, run.described.num_gpus, job.precision,
@@ -177,11 +177,11 @@ def _changes(job: Job, best: Decision) -> list[str]:
     return [f"{n} {a} to {b}" for n, a, b in pairs if a != b and (a, b) not in alike]
 
 
-def worst_first(rows: Iterable[Ranked]) -> list[Ranked]:
+def worst_first(rows: Iterable[RankedRun]) -> list[RankedRun]:
     """Return the runs whose layout could gain most first."""
     return sorted(rows, key=lambda row: -row.gain)
 
 
-def within(rows: Iterable[Ranked], gain: float) -> int:
+def within(rows: Iterable[RankedRun], gain: float) -> int:
     """Return how many layouts are within this much of the best."""
     return sum(row.gain <= gain for row in rows)

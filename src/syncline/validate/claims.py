@@ -47,7 +47,7 @@ class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Reading(_Strict):
+class ClaimReading(_Strict):
     """One number: of a command's JSON, or of a file that the repository keeps."""
 
     run: str = ""
@@ -56,10 +56,10 @@ class Reading(_Strict):
     find: str = ""
     script: str = ""  # what prints the text that `file` keeps: run, unless only the quick ones are
     times: float = 1.0
-    over: Reading | None = None
+    over: ClaimReading | None = None
 
 
-class Case(Reading):
+class ClaimCase(ClaimReading):
     """A number that a claim is measured by, and under which condition."""
 
     when: str = ""
@@ -77,7 +77,7 @@ class Claim(_Strict):
     unit: str = ""
     says: tuple[float | None, float | None]
     given: Mapping[str, str] = Field(default_factory=dict)
-    cases: tuple[Case, ...] = Field(min_length=1)
+    cases: tuple[ClaimCase, ...] = Field(min_length=1)
     note: str = ""
     undecided: str = ""  # why the number that is computed cannot judge the claim
 
@@ -103,7 +103,7 @@ class ClaimFile(_Strict):
 class CaseResult:
     """What a case came to: its number, and whether that is what the claim states."""
 
-    case: Case
+    case: ClaimCase
     value: float | None
     low: float
     high: float
@@ -224,7 +224,7 @@ def _areas(claims: ClaimFile) -> list[str]:
     return list(dict.fromkeys(claim.area for claim in claims.claims))
 
 
-def _found(bench: _Bench, claims: ClaimFile, claim: Claim, case: Case) -> CaseResult:
+def _found(bench: _Bench, claims: ClaimFile, claim: Claim, case: ClaimCase) -> CaseResult:
     low, high = case.says or claim.says
     try:
         value = bench.number(case, {**claims.given, **claim.given})
@@ -246,7 +246,7 @@ class _Bench:
         self.failed: dict[str, str] = {}  # scripts that printed nothing, and why
         self.started: Callable[[str], None] = lambda script: None
 
-    def number(self, reading: Reading, given: Mapping[str, str]) -> float | None:
+    def number(self, reading: ClaimReading, given: Mapping[str, str]) -> float | None:
         """Return the number of a reading; None where it is in a file that is not here."""
         if bool(reading.run) == bool(reading.file):
             raise DescriptionError("a case has `run` and `take`, or `file` and `find`.", hint=f"See {GUIDE}.")
@@ -258,7 +258,7 @@ class _Bench:
             raise DescriptionError(f"divides by {_source(reading.over)}, which is 0.")
         return None if under is None else value * reading.times / under
 
-    def _text(self, reading: Reading) -> float | None:
+    def _text(self, reading: ClaimReading) -> float | None:
         """Return the number that a pattern finds in what a script prints now, or in what was kept of it."""
         if self.quick or not reading.script:
             return _kept(reading)
@@ -327,7 +327,7 @@ def _next(at: Any, step: str, path: str) -> Any:
     return found[0]
 
 
-def _kept(reading: Reading) -> float | None:
+def _kept(reading: ClaimReading) -> float | None:
     """Return the number that a pattern's group finds in a kept file."""
     path = ROOT / reading.file
     if not path.is_file():
@@ -339,7 +339,7 @@ def _kept(reading: Reading) -> float | None:
     return _number(reading, text, reading.file)
 
 
-def _number(reading: Reading, text: str, where: str) -> float:
+def _number(reading: ClaimReading, text: str, where: str) -> float:
     try:
         found = re.search(reading.find, text, re.MULTILINE)
     except re.error as error:
@@ -377,7 +377,7 @@ def _range(one: CaseResult) -> str:
     return f"at least {low:,.4g}" if not math.isfinite(high) else f"{low:,.4g} to {high:,.4g}"
 
 
-def _source(reading: Reading) -> str:
+def _source(reading: ClaimReading) -> str:
     own = f"syncline {reading.run}" if reading.run else f"python {reading.script}" if reading.script else reading.file
     return own if reading.over is None else f"{own}  over  {_source(reading.over)}"
 

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from syncline.describe.plain import JsonObject
 from syncline.errors import SynclineError
 from syncline.sim.nccl.calibrate import calibrate, pick_six
-from syncline.sim.nccl.constants import Constants, default_constants, left_out_constants
+from syncline.sim.nccl.constants import NcclConstants, default_constants, left_out_constants
 from syncline.sim.nccl.interval import BANDS, band, generation_of
 from syncline.sim.nccl.measured import OPS, MeasuredRow, Series, read_rows, read_text
 from syncline.sim.nccl.predict import predict
@@ -36,7 +36,7 @@ SHIPPED = ("collectives.csv", "collectives-more.csv", "collectives-2026.csv", "c
 
 
 @dataclass(frozen=True)
-class Point:
+class ValidatedRow:
     """One row with everything predicted for it; a ratio is predicted over measured."""
 
     row: MeasuredRow
@@ -81,7 +81,7 @@ class Validation:
 
     source: str
     num_rows: int
-    points: tuple[Point, ...]
+    points: tuple[ValidatedRow, ...]
     unmodelled: tuple[SkippedRows, ...]
     remarks: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
@@ -112,7 +112,7 @@ class Validation:
         }
 
 
-def score(points: Sequence[Point]) -> JsonObject:
+def score(points: Sequence[ValidatedRow]) -> JsonObject:
     """Return the figures of a set of points: errors up to 64 hosts, the interval's coverage beyond."""
     near = [p for p in points if p.row.num_hosts <= MAX_POINT_HOSTS]
     far = [p for p in points if p.row.num_hosts > MAX_POINT_HOSTS]
@@ -140,7 +140,7 @@ def score(points: Sequence[Point]) -> JsonObject:
     }
 
 
-def _errors(points: Iterable[Point], ratio: Callable[[Point], float | None]) -> JsonObject:
+def _errors(points: Iterable[ValidatedRow], ratio: Callable[[ValidatedRow], float | None]) -> JsonObject:
     values = [abs(r - 1) for p in points if (r := ratio(p)) is not None]
     if not values:
         return {"scored": 0, "median_error": None, "p90_error": None}
@@ -148,7 +148,7 @@ def _errors(points: Iterable[Point], ratio: Callable[[Point], float | None]) -> 
     return {"scored": len(values), "median_error": float(median), "p90_error": float(p90)}
 
 
-def _by_band(points: Sequence[Point], ratio: Callable[[Point], float | None]) -> JsonObject:
+def _by_band(points: Sequence[ValidatedRow], ratio: Callable[[ValidatedRow], float | None]) -> JsonObject:
     if not points:
         return {name: _errors([], ratio) for name in BANDS}
     bands = band(np.array([p.row.size_bytes for p in points]))
@@ -157,7 +157,7 @@ def _by_band(points: Sequence[Point], ratio: Callable[[Point], float | None]) ->
     }
 
 
-def _coverage(points: Sequence[Point]) -> float | None:
+def _coverage(points: Sequence[ValidatedRow]) -> float | None:
     return sum(p.covered for p in points) / len(points) if points else None
 
 
@@ -172,12 +172,12 @@ def validate_collectives(data: str | Path | None = None, systems: str | Path | N
 
 
 def validate_rows(
-    rows: Sequence[MeasuredRow], systems: Systems, source: str, left_out: dict[str, Constants] | None = None
+    rows: Sequence[MeasuredRow], systems: Systems, source: str, left_out: dict[str, NcclConstants] | None = None
 ) -> Validation:
     """Predict these rows and compare; `left_out` holds constants fitted without a system, by system."""
     left_out = left_out_constants() if left_out is None else left_out
     groups, unmodelled, remarks = sweeps(rows, systems)
-    points: list[Point] = []
+    points: list[ValidatedRow] = []
     for described, series_rows in groups:
         points += _compare(described, series_rows, left_out.get(series_rows[0].system))
     reasons = [SkippedRows(reason, system, tuple(lines)) for (reason, system), lines in unmodelled.items()]
@@ -225,11 +225,13 @@ def _check(row: MeasuredRow) -> None:
         raise SynclineError(f'operation "{row.op}" is not modelled')
 
 
-def _compare(described: SystemReading, rows: Sequence[MeasuredRow], without: Constants | None) -> list[Point]:
+def _compare(
+    described: SystemReading, rows: Sequence[MeasuredRow], without: NcclConstants | None
+) -> list[ValidatedRow]:
     op, sizes = rows[0].op, np.array([r.size_bytes for r in rows])
     measured = np.array([r.time_us for r in rows])
     own, other = default_constants(), without or default_constants()
-    plain = predict(described.system, op, sizes)
+    plain = predict(described.system, op, sizes, guessed=described.guessed)
     left_out = predict(described.system, op, sizes, constants=other).time_us / measured
     six = np.isin(sizes, pick_six(sizes))
     # Fewer than nine sizes leave too little to score beside the six that calibrate.
@@ -241,7 +243,7 @@ def _compare(described: SystemReading, rows: Sequence[MeasuredRow], without: Con
     line = np.exp(_line(np.log(sizes), np.log(series.sizes), np.log(series.time_us))) / measured
     marks = spikes(measured)
     return [
-        Point(
+        ValidatedRow(
             row=rows[i],
             ratio=float(plain.time_us[i] / measured[i]),
             left_out_ratio=float(left_out[i]),
@@ -262,7 +264,7 @@ def _compare(described: SystemReading, rows: Sequence[MeasuredRow], without: Con
     ]
 
 
-def _calibrated(described: SystemReading, six: Series, sizes: Floats, constants: Constants) -> Floats:
+def _calibrated(described: SystemReading, six: Series, sizes: Floats, constants: NcclConstants) -> Floats:
     calibration = calibrate(described.system, six, constants)
     return predict(described.system, six.op, sizes, constants=constants, calibration=calibration).time_us
 

@@ -15,17 +15,14 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import yaml
 
-from syncline.describe.files import write_text
 from syncline.describe.plain import JsonObject
 from syncline.sim.uncertainty import ANCHORS, ORDERS, PAIRS, Spread, between_bands, spread_in, words
-from syncline.validate.residuals import Residual, read_table, table_text
+from syncline.validate.residuals import Residual
 
 Floats = npt.NDArray[np.float64]
 LEAST_SOURCES, LEAST_ROWS = 5, 30
@@ -41,7 +38,7 @@ STRETCHED = {"step": "stated", "collective": "reach", "memory": None, "price": N
 
 
 @dataclass(frozen=True)
-class Cell:
+class ErrorQuantiles:
     """How far off a group's predictions were: quantiles of log(measured / predicted), and the extremes."""
 
     num_rows: int
@@ -110,16 +107,16 @@ def _groups(subject: str, rows: Sequence[Residual]) -> dict[str, list[Residual]]
     return groups
 
 
-def _cell(key: str, rows: Sequence[Residual]) -> Cell | None:
+def _cell(key: str, rows: Sequence[Residual]) -> ErrorQuantiles | None:
     """Return the quantiles of a group, None where too few speak of it; all rows together are always enough."""
     sources = {row.publication for row in rows}
     if key != "" and (len(sources) < LEAST_SOURCES or len(rows) < LEAST_ROWS):
         return None
     values = [row.residual for row in rows]
-    return Cell(len(rows), len(sources), _quantiles(rows), (min(values), max(values)))
+    return ErrorQuantiles(len(rows), len(sources), _quantiles(rows), (min(values), max(values)))
 
 
-def _cells(subject: str, rows: Sequence[Residual]) -> dict[str, Cell]:
+def _cells(subject: str, rows: Sequence[Residual]) -> dict[str, ErrorQuantiles]:
     found = {key: _cell(key, mine) for key, mine in sorted(_groups(subject, rows).items())}
     return {key: cell for key, cell in found.items() if cell is not None}
 
@@ -168,7 +165,7 @@ def _stretches(subject: str, rows: Sequence[Residual]) -> dict[str, list[float]]
         mine = [row for row in rows if row.publication == source]
         if len(mine) == len(rows):
             continue
-        known: dict[str, Cell | None] = {}
+        known: dict[str, ErrorQuantiles | None] = {}
         for row in mine:
             low_90, low_50, high_50, high_90 = _ends(source, subject, row, groups, known)
             value = row.residual
@@ -191,7 +188,11 @@ def _end(needed: Floats, side: int, inner: bool) -> float:
 
 
 def _ends(
-    source: str, subject: str, row: Residual, groups: Mapping[str, list[Residual]], known: dict[str, Cell | None]
+    source: str,
+    subject: str,
+    row: Residual,
+    groups: Mapping[str, list[Residual]],
+    known: dict[str, ErrorQuantiles | None],
 ) -> list[float]:
     """Return the ends of a row's interval by other publications; a collective's lie between those of two bands."""
     if subject != "collective":
@@ -212,8 +213,12 @@ def _in_band(row: Residual, name: str) -> Residual:
 
 
 def _without(
-    source: str, subject: str, row: Residual, groups: Mapping[str, list[Residual]], known: dict[str, Cell | None]
-) -> Cell:
+    source: str,
+    subject: str,
+    row: Residual,
+    groups: Mapping[str, list[Residual]],
+    known: dict[str, ErrorQuantiles | None],
+) -> ErrorQuantiles:
     """Return the most specific group of a row that enough other publications speak of."""
     order = ORDERS[subject]
     for length in range(len(order), -1, -1):
@@ -227,31 +232,17 @@ def _without(
 
 def holds(row: Residual, table: Mapping[str, Any]) -> tuple[bool, bool]:
     """Say whether a measurement lies in its 90 and in its 50 % interval."""
-    found = _judged(row, table[row.subject])
+    found = judged(row, table[row.subject])
     ratio = float(np.exp(row.residual))
     return found.low_90 <= ratio <= found.high_90, found.low_50 <= ratio <= found.high_50
 
 
-def _judged(row: Residual, table: Mapping[str, Any]) -> Spread:
+def judged(row: Residual, table: Mapping[str, Any]) -> Spread:
+    """Return the interval of a row by the table of its subject."""
     if row.subject != "collective":
         return spread_in(table, row.subject, row.facets, row.size)
     found = {name: spread_in(table, row.subject, _in_band(row, name).facets, row.size) for name in ANCHORS}
     return between_bands(found, row.num_bytes)
-
-
-def write_tables(rows: Sequence[Residual]) -> tuple[Path, Path]:
-    """Write the residuals and the intervals made from them into the package, and return where."""
-    own = Path(__file__).parent
-    residuals, table = own / "data" / "residuals.csv", own.parent / "sim" / "data" / "uncertainty.yaml"
-    write_text(residuals, table_text(rows))
-    body = yaml.safe_dump(make_table(read_table(table_text(rows))), sort_keys=False, width=120, default_flow_style=None)
-    write_text(table, HEAD + body)
-    return residuals, table
-
-
-HEAD = """# How far off predictions are: quantiles of log(measured / predicted) at 5, 25, 75 and 95 % by group, made
-# wide enough for publications left out. From validate/data/residuals.csv by `syncline validate intervals --write`.
-"""
 
 
 def group_of(row: Residual) -> str:

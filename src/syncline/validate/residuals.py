@@ -38,17 +38,18 @@ from syncline.sim.step.step import kind_of
 from syncline.sim.uncertainty import ORDERS, StepFacets, generation_of
 from syncline.validate.collectives import validate_rows
 from syncline.validate.systems import load_systems as load_collective_systems
-from syncline.validate.training.observed import Observed, family, observe, predicted_s
+from syncline.validate.training.observed import ObservedRun, family, observe, predicted_s
 from syncline.validate.training.rows import read_rows
 from syncline.validate.training.systems import load_systems
 from syncline.validate.training.validate import sweeps
 from syncline.workload.job import Job
 
 STEP_FILES = ("training_throughput.csv", "training-more.csv", "training-2026.csv", "training-third.csv",
-              "training-fourth.csv", "training-fifth.csv", "training-sixth.csv")  # fmt: skip
+              "training-fourth.csv", "training-fifth.csv", "training-sixth.csv", "training-seventh.csv")  # fmt: skip
 NUM_PARTS = 3
 COLLECTIVE_FILES = ("collectives.csv", "collectives-more.csv", "collectives-2026.csv", "collectives-third.csv",
-                    "collectives-fourth.csv", "collectives-fifth.csv", "collectives-sixth.csv")  # fmt: skip
+                    "collectives-fourth.csv", "collectives-fifth.csv", "collectives-sixth.csv",
+                    "collectives-seventh.csv")  # fmt: skip
 #: Facts that a short job file does not state; each has a default by framework and year.
 _FACTS = ("attention", "compiled", "overlap", "optimizer", "gradient_bytes", "parameter_bytes", "accumulate_bytes",
           "early_stop", "cuda_graphs")  # fmt: skip
@@ -168,7 +169,7 @@ def step_residuals(name: str, only: Sequence[str] | None = None) -> list[Residua
     return found
 
 
-def _of_sweep(runs: Sequence[Observed], name: str) -> list[Residual]:
+def _of_sweep(runs: Sequence[ObservedRun], name: str) -> list[Residual]:
     """Return what is left of the other runs of a sweep after the first was measured and calibrated the model."""
     if len(runs) < 2 or runs[0].case is None:
         return []
@@ -182,12 +183,12 @@ def _of_sweep(runs: Sequence[Observed], name: str) -> list[Residual]:
     return found
 
 
-def _is_open(run: Observed) -> bool:
+def _is_open(run: ObservedRun) -> bool:
     """Say whether a run leaves its precision open: a factor of two, which is no error of the model."""
     return any(remark.startswith("precision") for remark in run.described.remarks)
 
 
-def _residual(run: Observed, stated: str) -> float | None:
+def _residual(run: ObservedRun, stated: str) -> float | None:
     """Return log(measured / predicted) with as much of the job as is stated; None where that has no prediction."""
     job = run.described.job if stated == "described" else stripped(run.described.job, software=stated == "software")
     try:
@@ -209,7 +210,7 @@ def stripped(job: Job, *, software: bool) -> Job:
     return job.model_copy(update=gone)
 
 
-def _of_step(run: Observed, stated: str, value: float, name: str) -> Residual:
+def _of_step(run: ObservedRun, stated: str, value: float, name: str) -> Residual:
     gpu, job = run.described.machine.gpu, run.described.job
     generation = generation_of(gpu.architecture, gpu.vendor)
     facets = StepFacets(kind_of(job), stated, generation, job.precision, run.described.num_gpus)
@@ -217,7 +218,7 @@ def _of_step(run: Observed, stated: str, value: float, name: str) -> Residual:
     return Residual("step", publication(run.run.source), facets.as_dict(), run.described.num_gpus, value, line)
 
 
-def _of_memory(run: Observed, name: str) -> list[Residual]:
+def _of_memory(run: ObservedRun, name: str) -> list[Residual]:
     """Return the residual of a run's peak memory where its notes state one: "peak memory 77.1 GiB"."""
     stated = re.search(r"peak memory (\d+(?:\.\d+)?) ?GiB", run.run.best.text("notes"))
     if stated is None or run.case is None:

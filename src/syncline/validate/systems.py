@@ -28,7 +28,7 @@ _KEYS = {"system", "notes", "cluster", "software", "calibrate", "skip", "remark"
 
 
 @dataclass(frozen=True)
-class Entry:
+class SystemEntry:
     """One entry of a systems file: which rows it speaks of, and what they ran on."""
 
     system: str
@@ -70,7 +70,7 @@ class SystemReading:
 class Systems:
     """The entries of a systems file, asked row by row."""
 
-    def __init__(self, entries: Sequence[Entry]) -> None:
+    def __init__(self, entries: Sequence[SystemEntry]) -> None:
         self.entries = tuple(entries)
         self._cache: dict[tuple[Any, ...], SystemReading] = {}
 
@@ -99,7 +99,7 @@ class Systems:
         system = usual_release(from_spec(entry.spec, num_hosts, gpus, entry.software), said)
         return SystemReading(_for_type(system, row), entry.remark, False, entry.calibrate)
 
-    def _hosts(self, entry: Entry | None, row: MeasuredRow) -> int:
+    def _hosts(self, entry: SystemEntry | None, row: MeasuredRow) -> int:
         """Return the hosts of a row that does not say how many."""
         if entry is None:
             return hosts_in(row.system, row.notes, row.num_gpus)
@@ -137,7 +137,7 @@ def _with_name(name: Any, row: JsonObject) -> JsonObject:
     return {"system": str(name), **(row if set(row) & (_KEYS - {"notes"}) else {"cluster": row})}
 
 
-def _entry(row: Any, where: str) -> Entry:
+def _entry(row: Any, where: str) -> SystemEntry:
     if not isinstance(row, dict) or not isinstance(row.get("system"), (str, int)) or row["system"] == "":
         raise DescriptionError("an entry needs `system`: part of the text in the system column.", where=where)
     unknown = {str(key) for key in row} - _KEYS
@@ -151,7 +151,7 @@ def _entry(row: Any, where: str) -> Entry:
         if row.get(key) is not None and not isinstance(row[key], kinds):
             raise DescriptionError(f"`{key}` is {wanted}.", where=where)
     values = {k: v for k, v in row.items() if v is not None}
-    entry = Entry(**{**values, "system": str(row["system"])})
+    entry = SystemEntry(**{**values, "system": str(row["system"])})
     try:
         _pattern(entry.notes)
         if not entry.skip:

@@ -28,11 +28,11 @@ from syncline.watch.metric import METRICS, Key
 from syncline.watch.prediction import Prediction
 from syncline.watch.rules.engine import AlertEvent, RuleEngine
 from syncline.watch.rules.thresholds import Thresholds
-from syncline.watch.sampler import BurstSampler, Place
+from syncline.watch.sampler import BurstSampler, InterfacePlace
 from syncline.watch.serve.hub import Hub
 from syncline.watch.sources.host_load import HostLoad
 from syncline.watch.sources.netdev import NetdevSource
-from syncline.watch.sources.source import Source
+from syncline.watch.sources.source import CounterSource
 from syncline.watch.sources.tcp_paths import TcpPathSource
 from syncline.watch.spans.event import AHEAD_S, Event, SpanEvent, SpanSource
 
@@ -44,7 +44,7 @@ Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
-class Options:
+class AgentOptions:
     """How an agent watches; what it reads from is given to it apart."""
 
     host: str
@@ -61,7 +61,7 @@ class Options:
 class _Slow:
     """A source read once a second, and what it said last."""
 
-    source: Source
+    source: CounterSource
     read_s: float = float("-inf")
     reading: Mapping[Key, float] = field(default_factory=dict)
     grown: Mapping[Key, Growth] = field(default_factory=dict)
@@ -72,9 +72,9 @@ class Agent:
 
     def __init__(
         self,
-        options: Options,
+        options: AgentOptions,
         interfaces: Sequence[NetdevSource] = (),
-        sources: Sequence[Source] = (),
+        sources: Sequence[CounterSource] = (),
         spans: Sequence[SpanSource] = (),
         *,
         clock: Clock | None = None,
@@ -212,7 +212,7 @@ class Agent:
         if self._burst_wanted is None:
             return
         places = {
-            device: Place(source.netns, index)
+            device: InterfacePlace(source.netns, index)
             for source in self._interfaces
             for device, index in source.indices().items()
             if self._burst_wanted.fullmatch(device)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from syncline.watch.sampler import Rows
+from syncline.watch.sampler import SampleRows
 
 MIN_PACKETS = 20
 PACKET_BYTES = 9018
@@ -56,7 +56,7 @@ def window_s(capacity_Bps: float) -> float:
     return float(min(max(MIN_WINDOW_S, MIN_PACKETS * PACKET_BYTES / capacity_Bps), MAX_WINDOW_S))
 
 
-class Window(NamedTuple):
+class RowWindow(NamedTuple):
     """Rows to look at, and for each the row that a window begins with."""
 
     width_s: float
@@ -73,7 +73,7 @@ class BurstFinder:
         self._devices: tuple[str, ...] = ()
         self._open: dict[tuple[str, int], tuple[float, float]] = {}
 
-    def update(self, rows: Rows, capacity_Bps: dict[tuple[str, str], float]) -> dict[tuple[str, str], Peaks]:
+    def update(self, rows: SampleRows, capacity_Bps: dict[tuple[str, str], float]) -> dict[tuple[str, str], Peaks]:
         """Take rows; return the peaks of every (device, "rx" or "tx") in them."""
         if rows.devices != self._devices:
             self._devices, self._open = rows.devices, {}
@@ -85,7 +85,7 @@ class BurstFinder:
             self._counters = np.concatenate([self._counters, rows.counters])
         found = {}
         if len(self._time_s) > first_new >= 1:
-            windows: dict[float, Window] = {}
+            windows: dict[float, RowWindow] = {}
             for k, device in enumerate(self._devices):
                 for side, direction in enumerate(("rx", "tx")):
                     capacity = capacity_Bps.get((device, direction), float("nan"))
@@ -96,14 +96,14 @@ class BurstFinder:
         self._keep_tail()
         return found
 
-    def _window(self, width: float, first_new: int) -> Window:
+    def _window(self, width: float, first_new: int) -> RowWindow:
         """Return the rows to look at with the row a window before each; one for all links of a rate."""
         time_s = self._time_s
         here = np.arange(first_new, len(time_s))
         before = np.searchsorted(time_s, time_s[here] - width + 1e-9, side="right") - 1
-        return Window(width, here, np.minimum(np.maximum(before, 0), here - 1))
+        return RowWindow(width, here, np.minimum(np.maximum(before, 0), here - 1))
 
-    def _look(self, column: int, window: Window, key: tuple[str, int], capacity_Bps: float) -> Peaks:
+    def _look(self, column: int, window: RowWindow, key: tuple[str, int], capacity_Bps: float) -> Peaks:
         time_s, counter = self._time_s, self._counters[:, column]
         width, here, before = window
         if counter[0] == counter[-1] and key not in self._open:

@@ -11,7 +11,7 @@ STEP_S = 0.5
 
 
 @dataclass(frozen=True)
-class Stamp:
+class ClockReading:
     """One moment: `mono_s` for arithmetic, `wall_s` (Unix) for people; `step_s`: the wall clock just jumped so far."""
 
     mono_s: float
@@ -27,17 +27,17 @@ class Clock:
         self._offset_s = wall() - mono()
         self.num_steps = 0
 
-    def now(self) -> Stamp:
+    def now(self) -> ClockReading:
         """Return the moment; re-anchors its labels when the wall clock has stepped."""
         mono_s, wall_s = self._mono(), self._wall()
         parted_s = wall_s - mono_s - self._offset_s
         if abs(parted_s) > STEP_S:
             self._offset_s += parted_s
             self.num_steps += 1
-            return Stamp(mono_s, wall_s, parted_s)
+            return ClockReading(mono_s, wall_s, parted_s)
         # Slewing (NTP) is followed slowly: a label never runs backwards within a run of frames.
         self._offset_s += 0.01 * parted_s
-        return Stamp(mono_s, mono_s + self._offset_s)
+        return ClockReading(mono_s, mono_s + self._offset_s)
 
     def label(self, mono_s: float) -> float:
         """Return the wall label of a monotonic time."""

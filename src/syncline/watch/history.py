@@ -47,7 +47,7 @@ class Extent(TypedDict):
     num_pending: int
 
 
-class LinkSeries(TypedDict):
+class LinkHistory(TypedDict):
     """One link over time; null where nothing is known."""
 
     link: str
@@ -120,7 +120,7 @@ class History:
             if row:
                 yield unpack(row[0])
 
-    def series(self, link: str, start_s: float, end_s: float, max_points: int = 600) -> LinkSeries:
+    def series(self, link: str, start_s: float, end_s: float, max_points: int = 600) -> LinkHistory:
         """Return one link over time in at most `max_points` bins: mean rate and highest peak of each."""
         with self._lock:
             layouts = dict(self._base.execute("SELECT id, body FROM layout"))
@@ -245,7 +245,7 @@ def _index(layout: str, link: str) -> int | None:
     return names.index(link) if link in names else None
 
 
-def _binned(link: str, points: list[tuple[float, float, float]], max_points: int) -> LinkSeries:
+def _binned(link: str, points: list[tuple[float, float, float]], max_points: int) -> LinkHistory:
     if not points:
         return {"link": link, "wall_s": [], "rate_Bps": [], "peak_Bps": []}
     table = np.array(points)

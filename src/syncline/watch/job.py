@@ -20,7 +20,7 @@ from syncline.timeline.collective import CollectiveName, canonical, size_bucket
 from syncline.watch.hang import Pending
 from syncline.watch.lateness import Lateness
 from syncline.watch.prediction import Prediction
-from syncline.watch.spans.event import Event, Hang, PendingEvent, Phase, PhaseEvent, SpanEvent, StuckEvent
+from syncline.watch.spans.event import Event, Hang, JobPhase, PendingEvent, PhaseEvent, SpanEvent, StuckEvent
 
 WINDOW_S = 10.0
 RECENT = 5
@@ -118,7 +118,7 @@ class JobState:
     def phase(self) -> str:
         """What the job as a whole says it is doing; empty while it trains, or where it says nothing."""
         said = {event.phase for event in self.phases.values()}
-        order = (Phase.FAILED, Phase.CHECKPOINT, Phase.EVALUATION, Phase.START, Phase.END)
+        order = (JobPhase.FAILED, JobPhase.CHECKPOINT, JobPhase.EVALUATION, JobPhase.START, JobPhase.END)
         return next((phase.value for phase in order if phase in said), "")
 
     def to_json(self) -> JsonObject:
@@ -182,7 +182,7 @@ class JobView:
             self._begin()
         for event in events:
             said = self._phases.get(event.rank)
-            if said is not None and event.end_s > said.at_s and said.phase is not Phase.FAILED and event.step >= 0:
+            if said is not None and event.end_s > said.at_s and said.phase is not JobPhase.FAILED and event.step >= 0:
                 del self._phases[event.rank]  # it trains again
                 self._pending.clear()
         for event in events:  # first of all: an occurrence is whole when all have told
@@ -198,9 +198,9 @@ class JobView:
 
     def _take_phases(self, events: list[PhaseEvent]) -> None:
         for event in sorted(events, key=lambda event: event.at_s):
-            if event.phase is Phase.START and self._has_ended():
+            if event.phase is JobPhase.START and self._has_ended():
                 self._begin()
-            if event.phase is Phase.TRAIN:
+            if event.phase is JobPhase.TRAIN:
                 self._resumed_s = max(self._resumed_s, event.at_s)
                 self._phases.pop(event.rank, None)
             else:
@@ -210,7 +210,7 @@ class JobView:
         """Tell whether every rank that ever told anything has said that it ended."""
         known = self._told_s.keys() | self._phases.keys()
         return bool(known) and all(
-            rank in self._phases and self._phases[rank].phase in (Phase.END, Phase.FAILED) for rank in known
+            rank in self._phases and self._phases[rank].phase in (JobPhase.END, JobPhase.FAILED) for rank in known
         )
 
     def state(self, now_s: float) -> JobState:

@@ -17,7 +17,7 @@ from types import TracebackType
 
 from syncline.errors import LabError, WatchError
 from syncline.lab.registry import Visit
-from syncline.watch.agent import Agent, Options
+from syncline.watch.agent import Agent, AgentOptions
 from syncline.watch.clock import Clock
 from syncline.watch.history import History
 from syncline.watch.link_map import KnownLink, LinkMap
@@ -53,7 +53,7 @@ class LabScene:
         self.close()
 
     def agent(
-        self, options: Options, spans: Sequence[SpanSource] = (), *, clock: Clock, history: History | None = None
+        self, options: AgentOptions, spans: Sequence[SpanSource] = (), *, clock: Clock, history: History | None = None
     ) -> Agent:
         """Return an agent that reads all of the lab; its links carry the fabric's names."""
         hosts = {self.blueprint.boxes[number].name for number in self.blueprint.hosts}

@@ -26,7 +26,7 @@ NUM_ROWS = 16384
 """Rows kept until they are taken: 16 seconds at 1 ms."""
 
 
-class Place(NamedTuple):
+class InterfacePlace(NamedTuple):
     """Where an interface is: its network namespace (None: this one) and its number there."""
 
     netns: str | None
@@ -34,7 +34,7 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class SampleRows:
     """What was sampled: `counters[i, 2k]` and `[i, 2k + 1]` are bytes received and sent of device k at `time_s[i]`."""
 
     devices: tuple[str, ...]
@@ -57,7 +57,9 @@ class Loop(Protocol):
 class BurstSampler:
     """Samples the given devices until closed."""
 
-    def __init__(self, places: Mapping[str, Place], period_s: float = PERIOD_S, *, native: bool = True) -> None:
+    def __init__(
+        self, places: Mapping[str, InterfacePlace], period_s: float = PERIOD_S, *, native: bool = True
+    ) -> None:
         if not places:
             raise WatchError("no interface to sample.", hint="Name at least one that is there.")
         # Interfaces of one namespace stand together: one datagram asks for all of them.
@@ -77,11 +79,11 @@ class BurstSampler:
         self.is_native = native and NATIVE is not None
         self._loop = _start(handles, indices, int(period_s * 1e9), native=self.is_native)
 
-    def take(self) -> Rows:
+    def take(self) -> SampleRows:
         """Return every row since the last call."""
         time_ns, counters, lost, late, failed, cpu_s = self._loop.take()
         table = counters.reshape(len(time_ns), 2 * len(self.devices))
-        return Rows(self.devices, time_ns * 1e-9, table, lost, late, failed, cpu_s)
+        return SampleRows(self.devices, time_ns * 1e-9, table, lost, late, failed, cpu_s)
 
     def close(self) -> None:
         self._loop.stop()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from syncline.errors import WatchError
-from syncline.watch.agent import TICK_S, Agent, Options
+from syncline.watch.agent import TICK_S, Agent, AgentOptions
 from syncline.watch.clock import Clock
 from syncline.watch.history import MAX_BYTES, History
 from syncline.watch.lab_scene import LabScene
@@ -21,7 +21,7 @@ from syncline.watch.sources.gpu import GpuSource
 from syncline.watch.sources.host_load import HostLoad
 from syncline.watch.sources.infiniband import InfinibandSource
 from syncline.watch.sources.netdev import NetdevSource
-from syncline.watch.sources.source import Source, SourceTree
+from syncline.watch.sources.source import CounterSource, SourceTree
 from syncline.watch.sources.tcp import TcpSource
 from syncline.watch.sources.tcp_paths import TcpPathSource
 from syncline.watch.spans.event import SpanSource
@@ -76,7 +76,7 @@ def make_agent(wish: Wish) -> Agent:
         raise WatchError("there is no such folder.", where=wish.root, hint="--root is a captured /sys and /proc.")
     options = _options(wish, _links(wish))
     interfaces = [NetdevSource(root, pattern=wish.interfaces), *map(_namespace, wish.netns)]
-    sources: list[Source] = [InfinibandSource(root), TcpSource(root)]
+    sources: list[CounterSource] = [InfinibandSource(root), TcpSource(root)]
     if root.is_host:
         devices = [key.device for key in interfaces[0].read() if key.metric == "net.rx_bytes"]
         sources += [EthtoolSource(devices), GpuSource(), *_paths(wish)]
@@ -115,10 +115,10 @@ def _check(wish: Wish) -> None:
             raise WatchError("there is no such folder to read spans from.", where=folder)
 
 
-def _options(wish: Wish, links: LinkMap) -> Options:
+def _options(wish: Wish, links: LinkMap) -> AgentOptions:
     prediction = Prediction.read(wish.expect) if wish.expect else Prediction()
     thresholds = read_thresholds(wish.rules) if wish.rules else Thresholds()
-    return Options(
+    return AgentOptions(
         wish.host, wish.tick_s, wish.bursts, links, prediction, thresholds, wish.num_gpus, wish.usd_per_gpu_hour
     )
 

@@ -65,7 +65,7 @@ class Phase:
 
 
 @dataclass(frozen=True)
-class Run:
+class TrainingRun:
     """Phases one after the other, and what the whole is for."""
 
     name: str
@@ -81,7 +81,7 @@ def has_phases(path: str | Path) -> bool:
     return isinstance(data, dict) and "phases" in data
 
 
-def load_run(path: str | Path) -> Run:
+def load_run(path: str | Path) -> TrainingRun:
     """Read a job file that has `phases`."""
     document = read_described(Path(path), GUIDE)
     data = document.data
@@ -102,7 +102,7 @@ def load_run(path: str | Path) -> Run:
         found = Goal.model_validate({"tokens": total, **goal})
     except ValidationError as error:
         raise problem(document, error, GUIDE, Goal) from None
-    return Run(str(data.get("name") or Path(path).stem), found, phases)
+    return TrainingRun(str(data.get("name") or Path(path).stem), found, phases)
 
 
 def _phase(document: Document, number: int, shared: Mapping[str, Any], given: Mapping[str, Any]) -> Phase:

@@ -13,7 +13,7 @@ from tests.distributed.cases.training import batch, distributed, gradients, netw
 import syncline.torch
 from syncline.codec.names import PLAIN
 from syncline.errors import SynchronizationError
-from syncline.program.choice import Price
+from syncline.program.choice import CodecPrice
 from syncline.runtime.auto import auto, basis, guard, pilot, probe
 
 # Cases take its parts apart, which types would not let them.
@@ -69,7 +69,7 @@ def falls_back(rank: int) -> dict[str, Any]:
     real, averaged = probe.prices, AUTO.AutoSynchronizer.average
 
     def wrong(names: Any, shapes: Any, device: Any) -> Any:
-        return [Price(price.name, 0.0, 0.0) for price in real(names, shapes, device)]
+        return [CodecPrice(price.name, 0.0, 0.0) for price in real(names, shapes, device)]
 
     def slow(self: Any, order: Any) -> None:
         if self.codec_of(order.index) != PLAIN:

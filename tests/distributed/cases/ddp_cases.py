@@ -28,9 +28,9 @@ from torch.nn.parallel import DistributedDataParallel
 import syncline.torch
 from syncline.codec.names import scheme
 from syncline.errors import SynchronizationError
-from syncline.program.overlap import Exchanged, Machine, Work
+from syncline.program.overlap import ExchangeCosts, SharedMachine, Work
 from syncline.sim.emulate.emulated_step import step_timeline
-from syncline.sim.emulate.emulation import HostCosts, Wiring
+from syncline.sim.emulate.emulation import HostCosts, HostLinks
 from syncline.timeline import SpanKind, load, save
 from syncline.timeline.align import align
 
@@ -338,11 +338,11 @@ def as_programmed(rank: int) -> dict[str, Any]:
         report = handle.report()
         handle.close()
         work = Work(0.1, (0.01,) * len(programs), tuple(program.elements for program in programs), 0.1)
-        how = Exchanged("int8", scheme("int8").wire_bytes, 1e-9, 1e-9, SMALL["piece_bytes"],
+        how = ExchangeCosts("int8", scheme("int8").wire_bytes, 1e-9, 1e-9, SMALL["piece_bytes"],
                         levels=way.get("levels", ()), dense_s=1e-9)  # fmt: skip
         paths = {(a, b): (2 * a, 2 * b + 1) for a in range(4) for b in range(4) if a != b}
-        wiring = Wiring.of([1e9] * 8, paths, range(4))
-        predicted = step_timeline(work, how, wiring, Machine(4.0, 0.0, 1e-5), HostCosts())
+        wiring = HostLinks.of([1e9] * 8, paths, range(4))
+        predicted = step_timeline(work, how, wiring, SharedMachine(4.0, 0.0, 1e-5), HostCosts())
         pairs = align(predicted, measured)
         kinds = [SpanKind.ENCODE, SpanKind.REDUCE, SpanKind.DECODE, SpanKind.RECV]
         both = ((predicted, pairs.only_first), (measured, pairs.only_second))

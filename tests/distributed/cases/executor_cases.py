@@ -256,10 +256,11 @@ def stalled(rank: int, port: int) -> tuple[str, str]:
     case = Case("ring", Kind.ALL_REDUCE, 4)
     group = Group.join(Launch("test", rank, 4, rank, "127.0.0.1", port))
     store: Any = dist.distributed_c10d._get_default_store()
-    executor = Executor(group, deadline_s=1.0)
+    executor = Executor(group)
     buffer = torch.from_numpy(case.buffer(rank))
-    executor.run(case.program(), buffer)
+    executor.run(case.program(), buffer)  # connects, in its own time
     group.barrier()
+    executor.deadline_s = 1.0
     if rank == 3:
         store.wait([f"done {other}" for other in range(3)])
         store.set("done 3", "")

@@ -9,7 +9,7 @@ import pytest
 from syncline.errors import DescriptionError
 from syncline.fabric import build
 from syncline.fabric.catalog import load_catalog
-from syncline.fabric.fabric import Kind
+from syncline.fabric.fabric import DeviceKind
 from syncline.fabric.formats.nccl_host import describe, pci_ids, to_host
 from syncline.fabric.formats.nccl_xml import parse_nccl, read_nccl
 
@@ -60,7 +60,7 @@ def test_every_kind_of_file_builds_a_host(name, options, gpu, gpus, nics, link, 
     row = spec.parts["host"][0]
     assert (row["gpu"], row["nic_path"]) == (gpu, path)
     assert link is None or row["link"] == link
-    assert (fabric.devices.kind == Kind.CPU).sum() == describe(read_nccl(FIXTURES / name)).num_numa
+    assert (fabric.devices.kind == DeviceKind.CPU).sum() == describe(read_nccl(FIXTURES / name)).num_numa
 
 
 def test_pcie_generation_processor_and_switches_follow_the_file():
@@ -69,7 +69,7 @@ def test_pcie_generation_processor_and_switches_follow_the_file():
     assert (row["gpu_pcie"], row["gpus_per_pcie_switch"], row["nics_per_pcie_switch"]) == ("PCIe4 x16", 2, 2)
     assert (row["cpu"]["nccl_vendor"], row["cpu"]["nccl_family"]) == ("AuthenticAMD", 143)
     assert row["num_scale_up_switches"] == 6
-    assert (build(spec).devices.kind == Kind.PCIE).sum() == 4
+    assert (build(spec).devices.kind == DeviceKind.PCIE).sum() == 4
 
 
 def test_files_that_do_not_name_the_gpu_ask_for_it():

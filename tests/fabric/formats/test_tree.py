@@ -6,7 +6,7 @@ import pytest
 
 from syncline.errors import DescriptionError
 from syncline.fabric import build
-from syncline.fabric.fabric import Kind
+from syncline.fabric.fabric import DeviceKind
 from syncline.fabric.formats.tree import TreeSwitch, clean, domains_of, tree_cluster, tree_of
 
 
@@ -60,7 +60,7 @@ def test_a_host_below_two_leaves_shares_its_cards_out():
     tree = [TreeSwitch("a", hosts=("h",)), TreeSwitch("b", hosts=("h",)), TreeSwitch("top", children=("a", "b"))]
     fabric = build(tree_cluster(tree, "dgx-h100", name="t"))
     below = fabric.links.dst[fabric.out_links(fabric.device("a"))]
-    assert (fabric.devices.kind[below] == Kind.NIC).sum() == 4
+    assert (fabric.devices.kind[below] == DeviceKind.NIC).sum() == 4
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from syncline.describe.document import read_document
 from syncline.errors import DescriptionError, FabricError
 from syncline.fabric.build import build
-from syncline.fabric.fabric import Fabric, Kind, Tier
+from syncline.fabric.fabric import DeviceKind, Fabric, Tier
 from syncline.fabric.inventory import oversubscription
 from syncline.fabric.load import parse_cluster
 from syncline.fabric.spec import ClusterSpec
@@ -25,7 +25,7 @@ def cluster(hosts: int, network: dict[str, Any], host: str = "dgx-h100") -> Fabr
 
 def ports_used(fabric: Fabric, level: int) -> set[int]:
     used = np.bincount(fabric.links.src[fabric.links.cable >= 0], minlength=len(fabric.devices))
-    return set(used[(fabric.devices.kind == Kind.SWITCH) & (fabric.devices.level == level)].tolist())
+    return set(used[(fabric.devices.kind == DeviceKind.SWITCH) & (fabric.devices.level == level)].tolist())
 
 
 @given(

@@ -5,11 +5,11 @@ import pytest
 from syncline.describe.plain import json_text, plain
 from syncline.errors import CostError
 from syncline.fabric import Fabric, load
-from syncline.plan.cost import Assumptions, Run, statement
+from syncline.plan.cost import Assumptions, CostedRun, statement
 
 
 def test_the_parts_agree_with_each_other(rail: Fabric) -> None:
-    account = statement(rail, run=Run(2.1, 4e6, 250_000), budget_usd=1e6, upgrade=(500e3, 1.9))
+    account = statement(rail, run=CostedRun(2.1, 4e6, 250_000), budget_usd=1e6, upgrade=(500e3, 1.9))
     assert [charge.basis for charge in account.charges] == ["owned", *(quote.label for quote in account.quotes)]
     owned = account.charges[0]
     assert owned.usd_per_token is not None
@@ -21,7 +21,7 @@ def test_the_parts_agree_with_each_other(rail: Fabric) -> None:
 
 
 def test_json_has_every_part_and_is_strict(rail: Fabric) -> None:
-    data = plain(statement(rail, run=Run(2.1)).to_json())
+    data = plain(statement(rail, run=CostedRun(2.1)).to_json())
     json_text(data)
     assert data["run"] == {"step_time_s": 2.1, "tokens_per_step": None, "num_steps": None, "days": None}
     assert data["charges"][0]["usd_per_token"] is None
@@ -41,7 +41,7 @@ def test_an_upgrade_without_a_step_time_is_refused(rail: Fabric) -> None:
     with pytest.raises(CostError, match="an upgrade is judged by the step time it changes"):
         statement(rail, upgrade=(1.0, 1.0))
     with pytest.raises(CostError, match="must be positive, got -1 s"):
-        statement(rail, run=Run(-1.0))
+        statement(rail, run=CostedRun(-1.0))
 
 
 def test_a_hundred_thousand_gpus() -> None:

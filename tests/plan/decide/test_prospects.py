@@ -9,7 +9,7 @@ from syncline.plan.cost import Assumptions
 from syncline.plan.cost.recovery import Parts, recovery
 from syncline.plan.decide.forecast import forecast
 from syncline.plan.decide.prospects import Option, Prospects
-from syncline.plan.sensitivity import Action
+from syncline.plan.sensitivity import Improvement
 from syncline.report.text.check.run import advice, option_table
 from syncline.report.text.plan import folded
 from syncline.workload.read_job import load_job
@@ -58,7 +58,7 @@ def test_between_prices_that_cannot_be_told_apart_the_fastest_is_advised() -> No
 
 def test_a_change_that_costs_nothing_is_said_before_what_must_be_bought() -> None:
     now, changed, more = (_option(n, d, 2.5, {"deadline": "90 days"}) for n, d in ((64, 100), (64, 70), (96, 68)))
-    fp8 = Action("fp8", "matrix products in fp8", 3.5, 0.3, 1e6, 0.0, "", "numerics", "check convergence", 0.7)
+    fp8 = Improvement("fp8", "matrix products in fp8", 3.5, 0.3, 1e6, 0.0, "", "numerics", "check convergence", 0.7)
     bought = replace(more, capital_usd=1e6)
     run = Prospects(now, (now,), (bought,), 0.06, (replace(changed, change=fp8),))
     assert run.advised is None and run.free is not None and run.free.change is fp8

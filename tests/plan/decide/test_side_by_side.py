@@ -153,7 +153,7 @@ def test_what_a_file_leaves_open_is_said() -> None:
 def test_racks_that_are_sold_as_one_are_counted_as_such() -> None:
     nvl = own(load({"hosts": 288, "host": "gb200-nvl72", "network": "rail-optimized NDR"}), Assumptions())
     assert nvl.whole_racks == 16
-    assert nvl.num_racks == 16 + 3  # three of 40 kW for switches and optics
+    assert nvl.num_racks == 16 + 2  # 36 leaves and 32 spines in racks of 45 kW
     assert own(load(FOUR)).whole_racks == 0
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tests.sim.packet.packet_fabrics import leaf_spine, router_ring, star
 
-from syncline.report.chart.over_time import Clock, Line, bars, chart
+from syncline.report.chart.over_time import Line, TimeAxis, bars, chart
 from syncline.report.page.packet import in_a_sentence, packet_page, watched_pair
 from syncline.report.page.packet_flows import _ticks, flows_section
 from syncline.sim.packet import PacketOptions, Watching, incast, messages, senders, simulate
@@ -102,7 +102,7 @@ def test_the_sentence_says_what_happened() -> None:
 def test_chart_puts_the_peak_inside_and_labels_are_round() -> None:
     time_s = np.array([0.0, 1.0, 2.0]) * 1e-4
     lines = [Line("a", np.array([0.0, 7.3, 1.0])), Line("rule", np.full(3, 2.0), True)]
-    svg = chart(time_s, lines, Clock.of(2e-4))
+    svg = chart(time_s, lines, TimeAxis.of(2e-4))
     assert ">8</text>" in svg
     assert "stroke-dasharray" in svg
     assert [f">{x}<" in svg for x in ("0 us", "25", "50", "200")] == [True] * 4
@@ -113,13 +113,13 @@ def test_chart_puts_the_peak_inside_and_labels_are_round() -> None:
 
 @pytest.mark.parametrize(("end_s", "unit", "end"), [(1.5e-3, "us", 1500), (4e-3, "ms", 4), (3.0, "s", 3)])
 def test_time_is_told_in_the_unit_people_read(end_s: float, unit: str, end: float) -> None:
-    clock = Clock.of(end_s)
+    clock = TimeAxis.of(end_s)
     assert clock.unit == unit
     assert clock.end == pytest.approx(end)
 
 
 def test_bars_cover_the_time_something_is_on() -> None:
     on = np.array([False, True, True, False, True])
-    svg = bars(np.arange(5.0), [("link", on)], Clock.of(4.0))
+    svg = bars(np.arange(5.0), [("link", on)], TimeAxis.of(4.0))
     widths = [float(x) for x in re.findall(r'<rect x="[\d.]+" y="\d+" width="([\d.]+)"', svg)]
     assert widths == pytest.approx([884 / 2, 0.5], abs=0.1)  # two of four steps; the last moment has no length

@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.report.clusters import MAKERS, cluster, hosts
 
-from syncline.fabric.fabric import Fabric, Kind
-from syncline.report.picture.aggregate import Aggregate, Cell, Group, aggregate, bundle
+from syncline.fabric.fabric import DeviceKind, Fabric
+from syncline.report.picture.aggregate import Aggregate, Cell, PictureGroup, aggregate, bundle
 from syncline.report.picture.network import DrawnNetwork, components, mix, network_of
 
 
-def cells_with_totals(group: Group, times: int = 1) -> list[tuple[Cell, int]]:
+def cells_with_totals(group: PictureGroup, times: int = 1) -> list[tuple[Cell, int]]:
     mine = [(cell, cell.count * times) for cell in group.cells]
     inner = [pair for g in group.groups for pair in cells_with_totals(g, times * g.count)]
     return mine + inner
@@ -89,7 +89,7 @@ def test_a_broken_link_sets_its_host_and_rack_apart() -> None:
 def test_domains_are_groups_below_units() -> None:
     root = aggregate(network_of(cluster("eight NVL72"))).root
     assert [group.level for group in root.groups] == [0] * 8
-    assert all(Kind.NVSWITCH in {cell.kind for cell in group.cells} for group in root.groups)
+    assert all(DeviceKind.NVSWITCH in {cell.kind for cell in group.cells} for group in root.groups)
 
 
 def test_sites_are_the_outermost_groups() -> None:

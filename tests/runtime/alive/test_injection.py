@@ -18,8 +18,8 @@ from syncline.runtime.alive.injection import (
     NUM_RANKS,
     NUM_STEPS,
     SIZES,
+    InjectionOutcome,
     MessageFault,
-    Outcome,
     expected,
     gradient,
     run_world,
@@ -60,7 +60,7 @@ def test_no_fault_is_silent() -> None:
 def test_a_silent_fault_would_be_found() -> None:
     due = expected("int8")
     wrong = [[part.clone() for part in due] for _ in range(NUM_RANKS)]
-    assert not Outcome(MessageFault("none"), results=wrong).is_silent(due)
+    assert not InjectionOutcome(MessageFault("none"), results=wrong).is_silent(due)
     wrong[1][3][17] += 1e-6
-    assert Outcome(MessageFault("none"), results=wrong).is_silent(due)
-    assert Outcome(MessageFault("none"), errors=["", "lost", ""]).is_silent(due)
+    assert InjectionOutcome(MessageFault("none"), results=wrong).is_silent(due)
+    assert InjectionOutcome(MessageFault("none"), errors=["", "lost", ""]).is_silent(due)

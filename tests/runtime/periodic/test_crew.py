@@ -17,7 +17,7 @@ from torch import nn
 from syncline.errors import CrewFinishedError, SynchronizationError
 from syncline.runtime.periodic.crew import Crew
 from syncline.runtime.periodic.fragment import cut
-from syncline.runtime.periodic.shared import Shared
+from syncline.runtime.periodic.shared import SharedFragment
 from syncline.runtime.periodic.target import alone
 
 
@@ -93,8 +93,8 @@ def test_a_guest_does_not_thin_the_average_and_keeps_what_it_has_done() -> None:
     model = nn.Linear(2, 1, bias=False)
     nn.init.zeros_(model.weight)
     (fragment,) = cut(alone(model), 1)
-    member = Shared(fragment, 1, momentum=False, streamed=True)
-    guest = Shared(fragment, 1, momentum=False, streamed=True)
+    member = SharedFragment(fragment, 1, momentum=False, streamed=True)
+    guest = SharedFragment(fragment, 1, momentum=False, streamed=True)
     member.guests = guest.guests = frozenset({2})
     nn.init.constant_(model.weight, 3.0)
     member.pack_among((0, 1, 2), 0)

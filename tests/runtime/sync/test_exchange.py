@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from syncline.codec.names import scheme
 from syncline.errors import AgreementError
 from syncline.program.pieces import shard_bounds
-from syncline.runtime.sync.exchange import Exchange, Place, Trouble
+from syncline.runtime.sync.exchange import Exchange, ExchangePlace, Trouble
 from syncline.runtime.sync.step import Step
 from syncline.runtime.wire.memory_wire import wires
 from syncline.runtime.wire.message import FAILED, NONFINITE, Box, Slot, Stamp
@@ -24,7 +24,9 @@ def exchanges(values, codec, residuals=None):
     made = []
     for rank, wire in enumerate(wires(len(values))):
         residual = None if residuals is None else residuals[rank]
-        made.append(Exchange(values[rank], residual, scheme(codec), wire, Place(1, 2, 3, rank, lambda shard: 0)))
+        made.append(
+            Exchange(values[rank], residual, scheme(codec), wire, ExchangePlace(1, 2, 3, rank, lambda shard: 0))
+        )
     return made
 
 

@@ -16,7 +16,7 @@ import torch.distributed as dist
 
 from syncline.codec.names import scheme
 from syncline.errors import AgreementError, SynchronizationError
-from syncline.runtime.sync.exchange import Exchange, Place, Trouble
+from syncline.runtime.sync.exchange import Exchange, ExchangePlace, Trouble
 from syncline.runtime.sync.native_exchange import NativeExchange
 from syncline.runtime.sync.step import Step
 from syncline.runtime.wire.memory_wire import wires
@@ -65,8 +65,8 @@ def team(size: int = NUM_RANKS, num_rails: int = 1) -> Iterator[list[NativeWire]
         on_ranks(lambda rank: made[rank].close(), size)
 
 
-def place(rank: int, codec: int = 3) -> Place:
-    return Place(1, 2, codec, rank, lambda shard: 0, (900, 5000), 0)
+def place(rank: int, codec: int = 3) -> ExchangePlace:
+    return ExchangePlace(1, 2, codec, rank, lambda shard: 0, (900, 5000), 0)
 
 
 def step(number: int = 0) -> Step:

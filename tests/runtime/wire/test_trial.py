@@ -16,7 +16,7 @@ from syncline.errors import SynchronizationError
 from syncline.runtime.sync.settings import Settings
 from syncline.runtime.wire import trial
 from syncline.runtime.wire.links import _candidates
-from syncline.runtime.wire.trial import Found, choose, fastest
+from syncline.runtime.wire.trial import TransportChoice, choose, fastest
 from syncline.runtime.wire.wire import Wire
 
 SIZE = 2
@@ -39,7 +39,7 @@ def gathers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def tried(openers: list[dict[str, Any]], codec: str = "int8") -> list[Any]:
-    def one(rank: int) -> Found:
+    def one(rank: int) -> TransportChoice:
         ours: Any = SimpleNamespace(rank=rank, size=SIZE)
         return fastest(openers[rank], torch.zeros(4096), codec, ours)
 

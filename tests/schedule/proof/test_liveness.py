@@ -4,11 +4,14 @@ import pytest
 
 from syncline.errors import NotProvedError, ScheduleError
 from syncline.schedule.proof import liveness
-from syncline.schedule.proof.liveness import Clocks, Task, run
+from syncline.schedule.proof.liveness import Clocks, ThreadStep, run
 
 
 def test_sends_are_buffered_and_received_in_order() -> None:
-    threads = [[Task("a0", sends="ab"), Task("a1", sends="ab")], [Task("b0", receives="ab"), Task("b1", receives="ab")]]
+    threads = [
+        [ThreadStep("a0", sends="ab"), ThreadStep("a1", sends="ab")],
+        [ThreadStep("b0", receives="ab"), ThreadStep("b1", receives="ab")],
+    ]
     order = run(threads)
     assert order.sender == {(1, 0): (0, 0), (1, 1): (0, 1)}
     clocks = Clocks(threads, order)
@@ -18,7 +21,7 @@ def test_sends_are_buffered_and_received_in_order() -> None:
 
 
 def test_a_circle_of_waits_is_named() -> None:
-    threads = [[Task("a", waits=((1, 0),))], [Task("b", waits=((0, 0),))]]
+    threads = [[ThreadStep("a", waits=((1, 0),))], [ThreadStep("b", waits=((0, 0),))]]
     with pytest.raises(NotProvedError) as caught:
         run(threads)
     assert str(caught.value).startswith("a waits forever: deadlock.\n  a waits for b; b waits for a.")
@@ -26,11 +29,14 @@ def test_a_circle_of_waits_is_named() -> None:
 
 def test_data_that_nobody_receives_is_refused() -> None:
     with pytest.raises(NotProvedError, match="a sends data that nobody receives"):
-        run([[Task("a", sends="x")]])
+        run([[ThreadStep("a", sends="x")]])
 
 
 def test_an_earlier_thread_may_wait_for_a_later_one() -> None:
-    threads = [[Task("a", receives="ba"), Task("c", sends="ab")], [Task("b", sends="ba"), Task("d", receives="ab")]]
+    threads = [
+        [ThreadStep("a", receives="ba"), ThreadStep("c", sends="ab")],
+        [ThreadStep("b", sends="ba"), ThreadStep("d", receives="ab")],
+    ]
     order = run(threads)
     assert order.steps == ((1, 0), (0, 0), (0, 1), (1, 1))
     clocks = Clocks(threads, order)
@@ -38,25 +44,25 @@ def test_an_earlier_thread_may_wait_for_a_later_one() -> None:
 
 
 def test_what_a_thread_has_learned_it_knows_later() -> None:
-    threads = [[Task("a")], [Task("b", waits=((0, 0),)), Task("c")]]
+    threads = [[ThreadStep("a")], [ThreadStep("b", waits=((0, 0),)), ThreadStep("c")]]
     assert Clocks(threads, run(threads)).before((0, 0), (1, 1))
 
 
 def test_data_that_nobody_sends_is_named() -> None:
     with pytest.raises(NotProvedError, match="a waits for data from x"):
-        run([[Task("a", receives="x")]])
+        run([[ThreadStep("a", receives="x")]])
 
 
 @pytest.mark.parametrize(("num", "end"), [(6, "t5 waits for t0."), (7, "t5 waits for t6; and 1 more.")])
 def test_six_of_those_that_wait_are_named(num: int, end: str) -> None:
-    circle = [[Task(f"t{k}", waits=(((k + 1) % num, 0),))] for k in range(num)]
+    circle = [[ThreadStep(f"t{k}", waits=(((k + 1) % num, 0),))] for k in range(num)]
     with pytest.raises(NotProvedError) as caught:
         run(circle)
     assert str(caught.value).splitlines()[1].endswith(end)
 
 
 def test_too_many_steps_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    threads = [[Task("a"), Task("b")], [Task("c")]]
+    threads = [[ThreadStep("a"), ThreadStep("b")], [ThreadStep("c")]]
     monkeypatch.setattr(liveness, "MAX_CLOCKS", 6)
     Clocks(threads, run(threads))
     monkeypatch.setattr(liveness, "MAX_CLOCKS", 5)

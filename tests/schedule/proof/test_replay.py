@@ -12,7 +12,7 @@ import pytest
 from syncline.schedule import Collective, Kind, ring
 from syncline.schedule.collective import ALL
 from syncline.schedule.kernel import Kernel
-from syncline.schedule.moves import Ints, Op, Ops, Round, moves_round
+from syncline.schedule.moves import Ints, MoveOp, Ops, Round, moves_round
 from syncline.schedule.proof.field import Counts, Values
 from syncline.schedule.proof.replay import (
     Weights,
@@ -78,11 +78,11 @@ def plainly(kernel: Kernel, weights: Weights) -> Cells | None:
         alone = [[j] for j in range(entry.repeat)]
         for together in [list(range(entry.repeat))] if entry.at_once else alone:
             arriving = [(d, c, op, state[s, c]) for j in together for s, d, c, op in moved(entry, j)]
-            copied = [(d, c) for d, c, op, _ in arriving if op == Op.COPY]
+            copied = [(d, c) for d, c, op, _ in arriving if op == MoveOp.COPY]
             if len(set(copied)) < len(copied):
                 return None
             for d, c, op, value in sorted(arriving, key=lambda each: each[2]):  # copies land before sums
-                state[d, c] = value if op == Op.COPY else state[d, c] + value
+                state[d, c] = value if op == MoveOp.COPY else state[d, c] + value
     return state
 
 
@@ -98,7 +98,7 @@ def drawn(seed: int) -> Kernel:
 
 def _ring_like(draw: random.Random, n: int, chunks: int) -> Round:
     rank = np.arange(n)
-    slope, first, op = draw.choice([-1, 1, 1]), draw.randint(0, 3), draw.choice([Op.COPY, Op.REDUCE])
+    slope, first, op = draw.choice([-1, 1, 1]), draw.randint(0, 3), draw.choice([MoveOp.COPY, MoveOp.REDUCE])
     step, repeat = draw.choice([-1, 0, 1, 2]), draw.randint(0, n)
     return moves_round(rank, (rank + 1) % n, (slope * rank + first) % chunks, op, chunk_step=step, repeat=repeat)
 
@@ -107,7 +107,7 @@ def _odd(draw: random.Random, vertices: int, chunks: int) -> Round:
     rows = draw.randint(1, 4)
     src = [draw.randrange(vertices) for _ in range(rows)]
     dst = [(each + draw.randint(1, vertices - 1)) % vertices for each in src]
-    ops = [draw.choice([Op.COPY, Op.REDUCE, Op.REDUCE]) for _ in src]
+    ops = [draw.choice([MoveOp.COPY, MoveOp.REDUCE, MoveOp.REDUCE]) for _ in src]
     wrap, window_size, step = draw.random() < 0.6, draw.randint(1, chunks), draw.randint(-1, 1)
     return moves_round(
         src, dst, [draw.randint(-2, chunks) for _ in src], ops, wrap=wrap, window=window_size, src_step=step,
@@ -154,7 +154,7 @@ def test_what_moves_in_step_is_played_a_row_at_a_time_and_nothing_else() -> None
     # Rank r sends chunk r to r + 1, where the first row belongs to chunk r + 1: what arrives lies one row before it.
     assert _aligned(scatter, view) == (0, 3) and _aligned(gather, view) is not None
     assert _aligned(scatter, window(kernel, 0, 3)) is None and _aligned(scatter, window(kernel, 1, 4)) is None
-    split = np.array([Op.COPY, Op.REDUCE, Op.REDUCE, Op.REDUCE], dtype=np.uint8)
+    split = np.array([MoveOp.COPY, MoveOp.REDUCE, MoveOp.REDUCE, MoveOp.REDUCE], dtype=np.uint8)
     changes: list[dict[str, Any]] = [
         {"wrap": False}, {"at_once": True}, {"src_step": 1, "dst_step": 1}, {"op": split},
         {"count": np.array([1, 1, 1, 2])}, {"count": np.array([2, 2, 2, 2])}, {"dst": np.array([1, 2, 1, 0])},
@@ -162,12 +162,12 @@ def test_what_moves_in_step_is_played_a_row_at_a_time_and_nothing_else() -> None
     ]  # fmt: skip
     for change in changes:
         assert _aligned(replace(scatter, **change), view) is None, change
-    two = moves_round([0, 1], [1, 0], [0, 0], Op.COPY)  # what is read shares a row, what is written does not
-    pair = Kernel("pair", Collective(Kind.ALL_REDUCE, 2), 2, (moves_round([0, 1], [1, 0], [0, 1], Op.REDUCE), two))
+    two = moves_round([0, 1], [1, 0], [0, 0], MoveOp.COPY)  # what is read shares a row, what is written does not
+    pair = Kernel("pair", Collective(Kind.ALL_REDUCE, 2), 2, (moves_round([0, 1], [1, 0], [0, 1], MoveOp.REDUCE), two))
     assert _aligned(pair.rounds[1], window(pair)) is None
 
 
-def played(op: list[Op], read: list[int], write: list[int]) -> tuple[list[int], list[str]]:
+def played(op: list[MoveOp], read: list[int], write: list[int]) -> tuple[list[int], list[str]]:
     numbers, state = Plain(), np.array([1, 10, 100, 1000])
     ops: Ops = np.array(op, dtype=np.uint8)
     apply(ops, np.array(read), np.array(write), state, numbers)
@@ -175,7 +175,7 @@ def played(op: list[Op], read: list[int], write: list[int]) -> tuple[list[int], 
 
 
 def test_one_round_by_hand() -> None:
-    copy, add = Op.COPY, Op.REDUCE
+    copy, add = MoveOp.COPY, MoveOp.REDUCE
     assert played([copy, copy], [0, 1], [1, 2]) == ([1, 1, 10, 1000], [])
     assert played([add, add], [0, 1], [1, 2]) == ([1, 11, 110, 1000], ["add"])
     assert played([add, add], [0, 1], [3, 3]) == ([1, 10, 100, 1011], ["add_at"])
@@ -189,7 +189,9 @@ def test_all_different(cells: list[int], different: bool) -> None:
 
 
 def test_moves_within_a_range_of_chunks() -> None:
-    entry = Kernel("k", Collective(Kind.ALL_REDUCE, 2), 4, (moves_round([0], [1], [3], Op.COPY, count=2, repeat=2),))
+    entry = Kernel(
+        "k", Collective(Kind.ALL_REDUCE, 2), 4, (moves_round([0], [1], [3], MoveOp.COPY, count=2, repeat=2),)
+    )
     found = [moves.chunk.tolist() for moves in rounds_within(entry.rounds[0], 0, 2)]
     assert found == [[0], [0]]
     once = replace(entry.rounds[0], at_once=True)

@@ -16,7 +16,7 @@ from syncline.schedule.family.direct import direct_kernel, pairwise_kernel
 from syncline.schedule.family.halving_doubling import halving_kernel
 from syncline.schedule.family.ring import ring_kernel
 from syncline.schedule.kernel import Kernel
-from syncline.schedule.moves import Op, moves_round
+from syncline.schedule.moves import MoveOp, moves_round
 from syncline.schedule.proof.field import Residues
 from syncline.schedule.proof.reference import performs
 from syncline.schedule.proof.rotation import holds, mirrors, representatives, rotates
@@ -38,7 +38,7 @@ def test_rings_and_exchanges_rotate(kind: Kind) -> None:
 def test_all_to_all_needs_the_chunks_of_one_rank() -> None:
     assert representatives(pairwise_kernel(Kind.ALL_TO_ALL, 5)) == 5
     assert representatives(bruck_kernel(Kind.ALL_TO_ALL, 5)) == 5
-    still = moves_round(np.arange(5), (np.arange(5) + 1) % 5, np.arange(5), Op.COPY, window=5)
+    still = moves_round(np.arange(5), (np.arange(5) + 1) % 5, np.arange(5), MoveOp.COPY, window=5)
     assert not rotates(Kernel("all on block 0", Collective(Kind.ALL_TO_ALL, 5), 25, (still,)))
 
 

@@ -8,7 +8,7 @@ import pytest
 from syncline.errors import NotProvedError, ScheduleError
 from syncline.schedule import Collective, Kind, Schedule, Strand, hierarchical, ring, verify
 from syncline.schedule.kernel import Kernel, whole
-from syncline.schedule.moves import Op, moves_round
+from syncline.schedule.moves import MoveOp, moves_round
 from syncline.schedule.proof.field import Counts, Residues
 from syncline.schedule.proof.verify import _check_all, prove_kernel
 
@@ -29,7 +29,7 @@ def test_ring_that_reduces_twice_fails() -> None:
 
 def test_missing_contributor_is_named_with_rounds() -> None:
     goal = Collective(Kind.REDUCE, 3)
-    kernel = Kernel("two of three", goal, 1, (moves_round([1], [0], [0], Op.REDUCE),))
+    kernel = Kernel("two of three", goal, 1, (moves_round([1], [0], [0], MoveOp.REDUCE),))
     with pytest.raises(NotProvedError) as caught:
         prove_kernel(kernel)
     assert caught.value.detail == (
@@ -39,21 +39,21 @@ def test_missing_contributor_is_named_with_rounds() -> None:
 
 def test_reducing_into_data_nobody_gave_fails() -> None:
     goal = Collective(Kind.BROADCAST, 2)
-    kernel = Kernel("added", goal, 1, (moves_round([0], [1], [0], Op.REDUCE),))
+    kernel = Kernel("added", goal, 1, (moves_round([0], [1], [0], MoveOp.REDUCE),))
     with pytest.raises(NotProvedError, match="nobody gave"):
         prove_kernel(kernel)
 
 
 def test_copy_into_a_chunk_that_is_sent_in_the_same_round_is_unsafe() -> None:
     goal = Collective(Kind.BROADCAST, 3)
-    rounds = (moves_round([0, 1], [1, 2], [0, 0], Op.COPY), moves_round([0], [2], [0], Op.COPY))
+    rounds = (moves_round([0, 1], [1, 2], [0, 0], MoveOp.COPY), moves_round([0], [2], [0], MoveOp.COPY))
     with pytest.raises(NotProvedError, match=r"rank 1 gets a copy of chunk 0 in round 0.*also sent on"):
         prove_kernel(Kernel("race", goal, 1, rounds))
 
 
 def test_two_copies_into_one_chunk_are_unsafe() -> None:
     goal = Collective(Kind.BROADCAST, 2)
-    rounds = (moves_round([0, 0], [1, 1], [0, 0], Op.COPY),)
+    rounds = (moves_round([0, 0], [1, 1], [0, 0], MoveOp.COPY),)
     with pytest.raises(NotProvedError, match="also written by another move"):
         prove_kernel(Kernel("race", goal, 1, rounds))
 
@@ -77,7 +77,7 @@ def test_large_ring_is_proved_and_a_large_wrong_one_is_refused() -> None:
 
 
 def test_counts_cannot_come_back_to_one() -> None:
-    doubling = [moves_round([0], [1], [0], Op.REDUCE), moves_round([1], [0], [0], Op.REDUCE)] * 70
+    doubling = [moves_round([0], [1], [0], MoveOp.REDUCE), moves_round([1], [0], [0], MoveOp.REDUCE)] * 70
     kernel = Kernel("doubling", Collective(Kind.ALL_REDUCE, 2), 1, tuple(doubling))
     with pytest.raises(NotProvedError):
         prove_kernel(kernel)

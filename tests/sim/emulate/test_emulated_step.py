@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from syncline.codec.names import scheme
-from syncline.program.overlap import Exchanged, Machine, Ring, Work
+from syncline.program.overlap import ExchangeCosts, Ring, SharedMachine, Work
 from syncline.sim.emulate.emulated_step import predict_step, step_timeline
-from syncline.sim.emulate.emulation import HostCosts, Wiring
+from syncline.sim.emulate.emulation import HostCosts, HostLinks
 from syncline.timeline import SpanKind
 
 COSTS = HostCosts(0.0, 0.0, 0.0, 0.0, 1.0)
@@ -16,30 +16,30 @@ STAR = {(a, b): (2 * a, 2 * b + 1) for a in range(4) for b in range(4) if a != b
 WORK = Work(0.1, (0.05,) * 4, (1 << 20,) * 4, 0.05)
 
 
-def star(rate_Bps: float) -> Wiring:
-    return Wiring.of(np.full(8, rate_Bps), STAR, range(4))
+def star(rate_Bps: float) -> HostLinks:
+    return HostLinks.of(np.full(8, rate_Bps), STAR, range(4))
 
 
-def codec(name: str, seconds: float = 0.0) -> Exchanged:
-    return Exchanged(name, scheme(name).wire_bytes, seconds, seconds)
+def codec(name: str, seconds: float = 0.0) -> ExchangeCosts:
+    return ExchangeCosts(name, scheme(name).wire_bytes, seconds, seconds)
 
 
 @pytest.mark.parametrize("cores", [1.0, 2.0, 4.0, 64.0])
 def test_on_a_fast_network_ranks_share_the_processors(cores: float) -> None:
-    step = predict_step(WORK, codec("int8"), star(1e12), Machine(cores, 0.0, 0.0), COSTS)
+    step = predict_step(WORK, codec("int8"), star(1e12), SharedMachine(cores, 0.0, 0.0), COSTS)
     assert step == pytest.approx(WORK.total_s * max(1.0, 4 / cores), rel=1e-3)
 
 
 def test_on_a_slow_network_the_wire_is_the_step() -> None:
     rate = 1e6
     for how, sent in ((codec("fp32"), 2 * 3 / 4 * 16 * 2**20), (Ring(0.0), 2 * 3 / 4 * 16 * 2**20)):
-        step = predict_step(WORK, how, star(rate), Machine(64.0, 0.0, 0.0), COSTS)
+        step = predict_step(WORK, how, star(rate), SharedMachine(64.0, 0.0, 0.0), COSTS)
         first_ready = WORK.forward_s + WORK.backward_s[0]
         assert step == pytest.approx(sent / rate + first_ready + WORK.optimizer_s, rel=0.02)
 
 
 def test_fewer_bytes_and_cheaper_codecs_are_faster() -> None:
-    machine, wiring = Machine(2.0, 2e-9, 1e-4), star(12.5e6)
+    machine, wiring = SharedMachine(2.0, 2e-9, 1e-4), star(12.5e6)
     steps = [predict_step(WORK, codec(name, 1e-9), wiring, machine, COSTS) for name in ("fp32", "bf16", "int8", "sign")]
     assert steps == sorted(steps, reverse=True)
     assert steps[0] > 2.5 * steps[2]
@@ -48,13 +48,13 @@ def test_fewer_bytes_and_cheaper_codecs_are_faster() -> None:
 
 
 def test_bytes_through_the_kernel_take_the_processor_too() -> None:
-    free, dear = (predict_step(WORK, codec("fp32"), star(1e9), Machine(1.0, b, 0.0), COSTS) for b in (0.0, 1e-8))
+    free, dear = (predict_step(WORK, codec("fp32"), star(1e9), SharedMachine(1.0, b, 0.0), COSTS) for b in (0.0, 1e-8))
     assert dear - free == pytest.approx(4 * 2 * 3 / 4 * 16 * 2**20 * 1e-8, rel=0.05)
 
 
 @pytest.mark.parametrize("how", [codec("int8", 1e-9), Ring(1e-9)], ids=["int8", "ring"])
-def test_a_step_as_a_timeline_is_the_step(how: Exchanged | Ring) -> None:
-    given = (WORK, how, star(12.5e6), Machine(2.0, 2e-9, 1e-4), COSTS)
+def test_a_step_as_a_timeline_is_the_step(how: ExchangeCosts | Ring) -> None:
+    given = (WORK, how, star(12.5e6), SharedMachine(2.0, 2e-9, 1e-4), COSTS)
     timeline = step_timeline(*given)
     assert timeline.makespan_s == pytest.approx(predict_step(*given), rel=1e-9)
     # Four ranks share two processors, so what one computes takes at least as long as its work.

@@ -9,8 +9,8 @@ from syncline.errors import SimulationError
 from syncline.fabric import load
 from syncline.program import Placement, Program, lower, place, vendor
 from syncline.schedule import Collective, Kind, build, verify
-from syncline.sim.emulate.emulation import HostCosts, Wiring, chronicle, course, predict, script_of
-from syncline.sim.emulate.host_fit import Point, fit
+from syncline.sim.emulate.emulation import HostCosts, HostLinks, chronicle, course, predict, script_of
+from syncline.sim.emulate.host_fit import TimedOperation, fit
 from syncline.timeline import SpanKind
 
 RATE = 25e6
@@ -29,8 +29,8 @@ def program(placement: Placement, name: str, kind: Kind = Kind.ALL_REDUCE) -> Pr
     return lower(verify(build(name, 8, kind=kind)), placement)
 
 
-def star(burst_bytes: float = 0.0, head_start_bytes: float = 0.0) -> Wiring:
-    return Wiring.of(np.full(16, RATE), STAR, range(8), burst_bytes=burst_bytes, head_start_bytes=head_start_bytes)
+def star(burst_bytes: float = 0.0, head_start_bytes: float = 0.0) -> HostLinks:
+    return HostLinks.of(np.full(16, RATE), STAR, range(8), burst_bytes=burst_bytes, head_start_bytes=head_start_bytes)
 
 
 def test_without_host_costs_a_ring_takes_its_bytes(placement: Placement) -> None:
@@ -71,14 +71,14 @@ def test_many_connections_of_one_host_start_late_only_where_its_link_limits(plac
     trunk = {pair: (links[0], 16, links[1]) for pair, links in STAR.items()}
     rates = np.append(np.full(16, RATE), RATE / 4)
     plain, late = (
-        predict(script_of(everyone, size, Wiring.of(rates, trunk, range(8), head_start_bytes=b)), FREE)
+        predict(script_of(everyone, size, HostLinks.of(rates, trunk, range(8), head_start_bytes=b)), FREE)
         for b in (0.0, 18_000.0)
     )
     assert late == pytest.approx(plain)
 
 
 def test_ranks_of_one_host_do_not_use_the_wire(placement: Placement) -> None:
-    wiring = Wiring.of(np.full(4, RATE), {(0, 1): (0, 3), (1, 0): (2, 1)}, [0, 0, 0, 0, 1, 1, 1, 1])
+    wiring = HostLinks.of(np.full(4, RATE), {(0, 1): (0, 3), (1, 0): (2, 1)}, [0, 0, 0, 0, 1, 1, 1, 1])
     moved = course(script_of(program(placement, "ring"), 8 << 20, wiring), FREE).link_bytes
     # One connection each way crosses between the hosts: 14 rounds of an eighth.
     assert moved.tolist() == pytest.approx([14 * (1 << 20)] * 4)
@@ -96,11 +96,13 @@ def test_a_fit_finds_the_costs_again(placement: Placement) -> None:
         )
         for size in (1 << 19, 1 << 21, 1 << 23)
     ]
-    fitted = fit([Point(script, predict(script, true)) for script in scripts])
+    fitted = fit([TimedOperation(script, predict(script, true)) for script in scripts])
     assert fitted.worst_error < 1e-6
     assert list(fitted.costs.to_json().values()) == pytest.approx(list(true.to_json().values()), rel=1e-3)
     noisy = np.random.default_rng(3).normal(1, 0.02, len(scripts))
-    loose = fit([Point(script, predict(script, true) * factor) for script, factor in zip(scripts, noisy, strict=True)])
+    loose = fit(
+        [TimedOperation(script, predict(script, true) * factor) for script, factor in zip(scripts, noisy, strict=True)]
+    )
     assert loose.median_error < 0.03
     assert loose.costs.efficiency == pytest.approx(0.985, rel=0.03)
 
@@ -108,15 +110,15 @@ def test_a_fit_finds_the_costs_again(placement: Placement) -> None:
 def test_mistakes_are_named(placement: Placement) -> None:
     ring = program(placement, "ring")
     with pytest.raises(SimulationError, match="seats 4 ranks and the program has 8"):
-        script_of(ring, 1 << 20, Wiring.of(np.full(16, RATE), STAR, range(4)))
+        script_of(ring, 1 << 20, HostLinks.of(np.full(16, RATE), STAR, range(4)))
     with pytest.raises(SimulationError, match="no path from host 0 to host 1"):
-        script_of(ring, 1 << 20, Wiring.of(np.full(16, RATE), {}, range(8)))
+        script_of(ring, 1 << 20, HostLinks.of(np.full(16, RATE), {}, range(8)))
     with pytest.raises(SimulationError, match="leaves a step to the library"):
         script_of(vendor(Collective(Kind.ALL_REDUCE, 8), placement, "gloo"), 1 << 20, star())
     with pytest.raises(SimulationError, match="needs a rate above 0"):
-        Wiring.of([0.0], {}, range(8))
+        HostLinks.of([0.0], {}, range(8))
     with pytest.raises(SimulationError, match="1 measurements cannot tell 5 costs apart"):
-        fit([Point(script_of(ring, 1 << 20, star()), 1.0)])
+        fit([TimedOperation(script_of(ring, 1 << 20, star()), 1.0)])
 
 
 def test_a_prediction_as_a_timeline_ends_with_it_and_carries_its_bytes(placement: Placement) -> None:

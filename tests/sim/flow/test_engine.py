@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from syncline.errors import SimulationError
 from syncline.sim.flow import reference_flow
 from syncline.sim.flow.engine import LinkChanges, Paths, Reroutes, Tasks, run
-from syncline.sim.flow.reference_flow import Task
+from syncline.sim.flow.reference_flow import FlowTask
 
 
 def simulate(
     capacity: list[float],
-    tasks: list[Task],
+    tasks: list[FlowTask],
     changes: Any = (),
     reroutes: Any = (),
     guarantee: Any = (),
@@ -70,7 +70,7 @@ def simulate(
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> tuple[list[float], list[Task], list[Any], list[Any]]:
+def cases(draw: st.DrawFn) -> tuple[list[float], list[FlowTask], list[Any], list[Any]]:
     num_links = draw(st.integers(1, 6))
     capacity = draw(
         st.lists(st.sampled_from([1.0, 2.0, 5.0, 10.0]) | st.floats(0.5, 20), min_size=num_links, max_size=num_links)
@@ -79,12 +79,12 @@ def cases(draw: st.DrawFn) -> tuple[list[float], list[Task], list[Any], list[Any
     path = st.lists(st.integers(0, num_links - 1), min_size=1, max_size=4, unique=True).flatmap(
         lambda links: st.tuples(*(st.tuples(st.just(link), share) for link in links))
     )
-    tasks: list[Task] = []
+    tasks: list[FlowTask] = []
     classes = draw(st.integers(1, 2))
     for i in range(draw(st.integers(1, 14))):
         span = draw(st.booleans()) and draw(st.booleans())
         tasks.append(
-            Task(
+            FlowTask(
                 size_bytes=0.0 if span else draw(st.sampled_from([0.0, 3.0, 10.0]) | st.floats(0.1, 50)),
                 path=() if span else draw(path),
                 delay_s=draw(st.sampled_from([0.0, 0.0, 1.0]) | st.floats(0, 3)),
@@ -103,7 +103,9 @@ def cases(draw: st.DrawFn) -> tuple[list[float], list[Task], list[Any], list[Any
 
 
 @given(cases())
-def test_native_agrees_with_the_plain_python_twin(case: tuple[list[float], list[Task], list[Any], list[Any]]) -> None:
+def test_native_agrees_with_the_plain_python_twin(
+    case: tuple[list[float], list[FlowTask], list[Any], list[Any]],
+) -> None:
     capacity, tasks, changes, reroutes = case
     expected = reference_flow.run(capacity, tasks, sorted(changes), sorted(reroutes, key=lambda r: r[0]))
     np.testing.assert_allclose(simulate(capacity, tasks, changes, reroutes), expected, rtol=1e-9)
@@ -138,7 +140,7 @@ def test_a_guaranteed_tenant_is_never_slower_than_with_its_part_alone(case: Any,
 
 
 def test_what_a_guarantee_does_not_use_goes_to_the_others() -> None:
-    tasks = [Task(10.0, ((0, 1.0),), tenant=0, cap_Bps=1.0), Task(90.0, ((0, 1.0),))]
+    tasks = [FlowTask(10.0, ((0, 1.0),), tenant=0, cap_Bps=1.0), FlowTask(90.0, ((0, 1.0),))]
     assert simulate([10.0], tasks, guarantee=[0.5]).tolist() == pytest.approx([10.0, 10.0])
 
 
@@ -160,7 +162,7 @@ def test_native_agrees_with_the_twin_on_a_crowded_fabric(seed: int) -> None:
     rng = np.random.default_rng(seed)
     capacity = rng.choice([1.0, 2.0, 4.0], 24).tolist()
     tasks = [
-        Task(
+        FlowTask(
             float(rng.uniform(0.1, 5)),
             tuple((int(link), 1.0) for link in rng.choice(24, rng.integers(1, 5), replace=False)),
             start_s=float(rng.uniform(0, 12)),

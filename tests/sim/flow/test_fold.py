@@ -21,7 +21,7 @@ from syncline.sim.flow.fold import barrier_s, price
 from syncline.sim.flow.maxplus import contention_free
 from syncline.sim.flow.routing import FlowNetwork, NetworkOptions, Routing
 from syncline.sim.flow.symmetry import fold
-from syncline.sim.flow.wired import Wired, wire
+from syncline.sim.flow.wired import WiredProgram, wire
 
 FABRICS: dict[str, dict[str, object]] = {
     "rail": {"hosts": 8, "host": "8 x H100", "network": "rail-optimized NDR"},
@@ -50,7 +50,9 @@ def fabric(name: str) -> Fabric:
     return build(ClusterSpec.model_validate(FABRICS[name]))
 
 
-def wired(schedule: Schedule, name: str, routing: Routing = "ecmp", transport: str = "rdma", seed: int = 0) -> Wired:
+def wired(
+    schedule: Schedule, name: str, routing: Routing = "ecmp", transport: str = "rdma", seed: int = 0
+) -> WiredProgram:
     where = fabric(name)
     return wire(
         lower(verify(schedule), packed(where, schedule.num_ranks)),

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from syncline import _native
 from syncline.errors import SimulationError
 from syncline.sim.flow import reference
-from syncline.sim.flow.maxmin import Allocation, Flows, max_min_rates
+from syncline.sim.flow.maxmin import FairRates, Flows, max_min_rates
 
 RTOL = 1e-9
 
@@ -121,7 +121,7 @@ def test_native_agrees_with_the_twin_on_a_crowded_fabric(seed: int) -> None:
 
 
 def assert_max_min(
-    capacity: list[float], paths: list[list[int]], weight: list[float], cap: list[float], got: Allocation
+    capacity: list[float], paths: list[list[int]], weight: list[float], cap: list[float], got: FairRates
 ) -> None:
     """The definition: no link overflows, and each flow is at its cap or has the most of a full link it crosses."""
     scale = 1e-9 * max([1.0, *capacity])

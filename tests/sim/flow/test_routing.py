@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from syncline.errors import SimulationError
-from syncline.fabric import ClusterSpec, Fabric, Kind, Tier, build
+from syncline.fabric import ClusterSpec, DeviceKind, Fabric, Tier, build
 from syncline.program import given, lower, packed
 from syncline.schedule import ring, verify, weighted
 from syncline.sim.flow.estimate import estimate, over_seeds
@@ -89,7 +89,7 @@ def test_without_gpudirect_data_climbs_to_host_memory_and_back(small: Fabric) ->
     cpu = [
         link
         for link in copied
-        if Kind.CPU in (small.devices.kind[small.links.src[link]], small.devices.kind[small.links.dst[link]])
+        if DeviceKind.CPU in (small.devices.kind[small.links.src[link]], small.devices.kind[small.links.dst[link]])
     ]
     assert set(direct) <= set(copied)
     assert len(cpu) == 4  # in and out of memory at both ends

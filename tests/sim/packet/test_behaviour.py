@@ -16,7 +16,7 @@ from tests.sim.packet.packet_fabrics import dragonfly, leaf_spine, star
 from syncline.fabric import ClusterSpec, build
 from syncline.program import lower, packed
 from syncline.schedule import Kind, hierarchical, verify
-from syncline.sim.flow.flow import FlowJob as FlowJob
+from syncline.sim.flow.flow import FlowJob
 from syncline.sim.flow.flow import simulate as simulate_flows
 from syncline.sim.flow.routing import FlowNetwork, NetworkOptions
 from syncline.sim.packet import (

@@ -8,7 +8,7 @@ from tests.sim.packet.packet_fabrics import dragonfly, fat_tree, leaf_spine, rai
 
 from syncline.program import lower, packed
 from syncline.schedule import Kind, hierarchical, ring, verify
-from syncline.sim.flow.flow import FlowJob as FlowJob
+from syncline.sim.flow.flow import FlowJob
 from syncline.sim.flow.flow import simulate as simulate_flows
 from syncline.sim.flow.routing import FlowNetwork, NetworkOptions
 from syncline.sim.packet import (

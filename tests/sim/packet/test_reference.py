@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.sim.packet.packet_fabrics import leaf_spine, star
 
 from syncline.sim.packet import PacketNetwork, PacketOptions, messages, senders, simulate
-from syncline.sim.packet.reference import Hop, Stream, reference_ends
+from syncline.sim.packet.reference import MessageStream, PortHop, reference_ends
 
 
 @settings(max_examples=25, deadline=None)
@@ -26,14 +26,14 @@ def test_twin_agrees(seed: int, leaves: bool, count: int) -> None:
     options = PacketOptions(transport="line-rate", routing="first", changes={"ack_every": 4})
     outcome = simulate(network, [load], options)
     streams = [
-        Stream(int(at), int(bytes_), _hops(network, ends[a], ends[b]), _hops(network, ends[b], ends[a]))
+        MessageStream(int(at), int(bytes_), _hops(network, ends[a], ends[b]), _hops(network, ends[b], ends[a]))
         for (a, b), bytes_, at in zip(pairs, size, start_ps, strict=True)
     ]
     expected = reference_ends(streams, payload_bytes=4096, header_bytes=66, ack_bytes=64, ack_every=4)
     assert np.round(outcome.end_s * 1e12).astype(int).tolist() == expected
 
 
-def _hops(network: PacketNetwork, src: int, dst: int) -> tuple[Hop, ...]:
+def _hops(network: PacketNetwork, src: int, dst: int) -> tuple[PortHop, ...]:
     path = network.routes.path(int(src), int(dst), policy="first")
     ports = network.port_of_link[path]
-    return tuple(Hop(int(p), round(1e12 / network.rate_Bps[p]), int(network.latency_ps[p])) for p in ports)
+    return tuple(PortHop(int(p), round(1e12 / network.rate_Bps[p]), int(network.latency_ps[p])) for p in ports)

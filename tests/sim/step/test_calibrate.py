@@ -10,7 +10,7 @@ import pytest
 
 from syncline.errors import DescriptionError, SimulationError, UsageError
 from syncline.fabric.catalog import load_catalog
-from syncline.sim.profile import MeasuredStep, Profile, load_profile, save_profile
+from syncline.sim.profile import MeasuredStep, SystemProfile, load_profile, save_profile
 from syncline.sim.step import Case, default_constants, step_cost
 from syncline.sim.step.build import build_case
 from syncline.sim.step.calibrate import Observation, StepCalibration, calibrate, check_plausible
@@ -99,9 +99,9 @@ def test_a_wrong_unit_is_refused(measured: float, word: str) -> None:
     assert "unit" in error.value.hint
 
 
-def profile_of(found: StepCalibration) -> Profile:
+def profile_of(found: StepCalibration) -> SystemProfile:
     run = MeasuredStep("a", 64, "bf16", "tp4 pp4", 4.6, 4.3, "train.log")
-    return Profile("here", "H100-SXM5-80GB", found, (run,))
+    return SystemProfile("here", "H100-SXM5-80GB", found, (run,))
 
 
 def test_a_profile_is_read_as_it_was_written(machine: Machine, tmp_path: Path) -> None:

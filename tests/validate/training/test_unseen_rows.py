@@ -109,6 +109,19 @@ def test_other_accelerators_are_predicted_with_a_remark(gpu: str) -> None:
     assert runs[0].assumed == (gpu != "MI300X")
 
 
+def test_a_name_of_a_family_with_experts_is_read_by_its_columns() -> None:
+    cells = {"model": "DeepSeek-V3 16B", "params_b": "15.7", "layers": "27", "hidden": "2048", "heads": "16"}
+    found, remark = model_of(row(**cells))
+    assert isinstance(found, Shape) and found.moe is not None and found.moe.experts == 64 and "v2-lite" in remark
+    with pytest.raises(DescriptionError, match="experts"):  # no block of this width holds so many
+        model_of(row(**{**cells, "model": "Ours 16B"}))
+
+
+def test_a_shape_that_is_not_published_has_heads_for_its_split() -> None:
+    found, _ = model_of(row(model="GPT-2 8.7B", params_b="8.7", tp="8"))
+    assert isinstance(found, Shape) and found.heads % 8 == 0 and 8e9 < float(found.params) < 1e10
+
+
 def test_a_layout_that_is_not_published_is_chosen_and_fits() -> None:
     found = describe(row(model="Llama-2-70B", tp="", pp="", zero_or_fsdp="", micro_batch=""), ())
     assert any("layout not published" in remark for remark in found.remarks)

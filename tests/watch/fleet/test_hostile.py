@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.watch.scenes import frame, load, table
 
 from syncline.timeline import SpanKind
-from syncline.watch.agent import MAX_FAILURES, Agent, Options
+from syncline.watch.agent import MAX_FAILURES, Agent, AgentOptions
 from syncline.watch.clock import Clock
 from syncline.watch.fleet.door import ForeignFrame, ForeignLayout
 from syncline.watch.fleet.fleet import Fleet
@@ -80,7 +80,7 @@ class Future(Broken):
 
 def test_a_source_that_breaks_is_a_problem_on_the_page_and_nothing_else() -> None:
     broken = Broken()
-    agent = Agent(Options("h"), spans=[broken])
+    agent = Agent(AgentOptions("h"), spans=[broken])
     assert agent.tick().health["problems"] == {"broken": "failed: ZeroDivisionError: surprise"}
     broken.is_broken = False
     assert agent.tick().health["problems"] == {}
@@ -88,7 +88,7 @@ def test_a_source_that_breaks_is_a_problem_on_the_page_and_nothing_else() -> Non
 
 def test_a_span_of_the_future_does_not_hide_the_present() -> None:
     future = Future()
-    agent = Agent(Options("h"), spans=[future])
+    agent = Agent(AgentOptions("h"), spans=[future])
     assert agent.tick().job.last_span_s == float("-inf")
     assert future.num_bad == 1
 
@@ -112,7 +112,7 @@ def test_a_rule_that_breaks_does_not_silence_the_others() -> None:
 
 
 def test_an_agent_that_fails_at_every_look_ends_with_its_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    agent, looks = Agent(Options("h", tick_s=0.001)), []
+    agent, looks = Agent(AgentOptions("h", tick_s=0.001)), []
 
     def tick() -> Frame:
         looks.append(1)

@@ -21,7 +21,7 @@ from syncline.describe import units
 from syncline.errors import CatalogError
 from syncline.fabric.catalog import load_catalog
 from syncline.finding import Action, Severity
-from syncline.host.gpu import Gpu
+from syncline.host.gpu import HostGpu
 from syncline.host.host import Host
 
 LIMIT_S = 40.0
@@ -95,7 +95,7 @@ def _run(program: Sequence[str], limit_s: float = LIMIT_S) -> GpuLoad:
     return read_load(text, unable="" if '"value"' in text else why)
 
 
-def peak(gpu: Gpu, test: str) -> float | None:
+def peak(gpu: HostGpu, test: str) -> float | None:
     """Return what the catalogue's part does at most in a test, in its unit; None where it is not known."""
     part = gpu_part(gpu.pci.id)
     if test == "copy":
@@ -114,7 +114,7 @@ def peak(gpu: Gpu, test: str) -> float | None:
     return links * part.num_scale_up_links or None
 
 
-def slow(load: GpuLoad, test: str, gpus: Sequence[Gpu]) -> Iterator[Sight]:
+def slow(load: GpuLoad, test: str, gpus: Sequence[HostGpu]) -> Iterator[Sight]:
     """Return the rows of a test below the part's share, and those far below their siblings, each GPU once."""
     rows = load.of(test)
     told: set[object] = set()
@@ -143,19 +143,19 @@ def _value(row: Row) -> float:
     return value
 
 
-def _kind(row: Row, gpus: Sequence[Gpu]) -> tuple[object, ...]:
+def _kind(row: Row, gpus: Sequence[HostGpu]) -> tuple[object, ...]:
     """Return what rows must share to be compared: direction of a copy, direct pairs, memory of one's own socket."""
     index = row.get("gpu", 0)
     near = _is_near(row, gpus[index]) if isinstance(index, int) and index < len(gpus) else True
     return row.get("to"), row.get("direct"), near
 
 
-def _is_near(row: Row, gpu: Gpu) -> bool:
+def _is_near(row: Row, gpu: HostGpu) -> bool:
     """Say whether a copy is between a GPU and memory of its own socket: what crosses sockets has no figure."""
     return "numa" not in row or gpu.pci.numa < 0 or row["numa"] == gpu.pci.numa
 
 
-def _place(gpu: Gpu, row: Row) -> str:
+def _place(gpu: HostGpu, row: Row) -> str:
     peer = f" to gpu{row['peer']}" if "peer" in row else ""
     numa = f", memory of NUMA node {row['numa']}" if "numa" in row else ""
     return f"{gpu.label}{peer}{numa}"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from syncline.audit import environment_rules
 from syncline.audit.environment import lint
-from syncline.audit.environment_rules import Site
+from syncline.audit.environment_rules import JobSite
 from syncline.audit.expect import Expect
 from syncline.audit.rule import Check, Sight, rule
 from syncline.finding import Severity
@@ -18,11 +18,11 @@ ASKED_OF_HOST = ("nccl.env.traffic-class-missing", "nccl.env.wrong-interface", "
 MISTYPED = "nccl.env.mistyped"
 
 
-def site(host: Host, expect: Expect) -> Site:
+def site(host: Host, expect: Expect) -> JobSite:
     """Return what the lint wants to know of a host."""
     kinds = {"efa" if port.driver == "efa" else "roce" if port.is_roce else "infiniband" for port in host.fabric_ports}
     release = version(host.nccl_versions[-1])[:2] if host.nccl_versions else ()
-    return Site(
+    return JobSite(
         network=min(kinds) if kinds else "tcp",
         nvswitch=any(device.is_nvswitch for device in host.pci),
         num_nics=len(host.fabric_ports),

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from syncline.audit.expect import Expect, gpu_part
 from syncline.audit.rule import CannotTell, Sight, rule
 from syncline.finding import Action, Severity
-from syncline.host.gpu import NVLINK, Gpu, parse_nvlink
+from syncline.host.gpu import NVLINK, HostGpu, parse_nvlink
 from syncline.host.host import Host, version
 
 
-def told(host: Host) -> tuple[Gpu, ...]:
+def told(host: Host) -> tuple[HostGpu, ...]:
     """Return the NVIDIA GPUs that nvidia-smi speaks of; noted when it cannot be asked."""
     if not host.smi.gpus:
         raise CannotTell("nvidia-smi says nothing of the GPUs")

@@ -15,7 +15,7 @@ FLAPS_IN_LOG = 5
 
 
 @dataclass(frozen=True)
-class Line:
+class LogPattern:
     """Lines of the log that mean something: what they look like, from how many on, and what to say of them."""
 
     id: str
@@ -32,40 +32,40 @@ class Line:
 
 
 LINES = (
-    Line("kernel.log.xid", "the driver reports no Xid or SXid", r"NVRM: Xid|SXid", "Xid",
+    LogPattern("kernel.log.xid", "the driver reports no Xid or SXid", r"NVRM: Xid|SXid", "Xid",
          "The GPU or an NVSwitch had an error; jobs on it crash or hang.",
          "Look the number up: 48, 63, 64, 74, 79, 94, 95 and 119 mean drain the host, then reset or replace.",
          "NVIDIA Xid errors", Severity.CRITICAL, Action.RESTART, ("nvidia",)),
-    Line("kernel.log.flaps", "the kernel saw links stay up", r"lost carrier|[Ll]ink is Down|Link down|link down",
+    LogPattern("kernel.log.flaps", "the kernel saw links stay up", r"lost carrier|[Ll]ink is Down|Link down|link down",
          "link down", "A link goes down and up: each time collectives through it stall or fail.",
          "Swap optic and cable of the interface in the evidence; look at the switch port.",
          "azurehpc-health-checks check_ib_link_flapping", at_least=FLAPS_IN_LOG),
-    Line("kernel.log.power", "cards get enough power from their slots", r"insufficient power on the PCIe slot",
+    LogPattern("kernel.log.power", "cards get enough power from their slots", r"insufficient power on the PCIe slot",
          "insufficient slot power",
          "The card runs with less power than it needs: optics stay off or the port slows down.",
          "Check the slot's power budget and auxiliary cable; update the card's firmware.",
          "gpud infiniband kmsg patterns", Severity.CRITICAL),
-    Line("kernel.log.pcie", "no card is limited by its PCIe link",
+    LogPattern("kernel.log.pcie", "no card is limited by its PCIe link",
          r"mlx5.*(?:limited by|limited PCIe)|(?:limited by|limited PCIe).*mlx5", "limited PCIe bandwidth",
          "The driver measured less PCIe bandwidth than the card can use.",
          "As pcie.link.width: reseat, check the slot and the BIOS.",
          "imbue cluster-health: limited PCIe bandwidth", needs=("metal",)),
-    Line("kernel.log.heat", "no optic or module is too hot", r"Port module event.*High Temperature",
+    LogPattern("kernel.log.heat", "no optic or module is too hot", r"Port module event.*High Temperature",
          "transceiver too hot", "A hot transceiver has bit errors and switches itself off.",
          "Check airflow and dust; clean or replace the module.", "gpud infiniband kmsg patterns"),
-    Line("kernel.log.access_reg", "monitoring does not flood restricted cards",
+    LogPattern("kernel.log.access_reg", "monitoring does not flood restricted cards",
          r"mlx5_cmd_out_err.*ACCESS_REG.*failed", "ACCESS_REG refused",
          "A tool polls a card that refuses: log floods and latency spikes. The monitoring is the cause.",
          "Exclude restricted PFs from the exporter (node_exporter, gpud) that polls them.",
          "node_exporter #3434, gpud #1164", action=Action.CONFIGURE, at_least=20),
-    Line("kernel.log.hung_task", "no task was stuck in the kernel", r"blocked for more than \d+ seconds", "hung task",
-         "A process waited for minutes inside the kernel: storage, a driver, or a dead peer.",
+    LogPattern("kernel.log.hung_task", "no task was stuck in the kernel", r"blocked for more than \d+ seconds",
+         "hung task", "A process waited for minutes inside the kernel: storage, a driver, or a dead peer.",
          "See which task and which call in the evidence; a reboot clears it.", "kernel hung_task detector",
          action=Action.RESTART),
 )  # fmt: skip
 
 
-def _check(line: Line) -> Check:
+def _check(line: LogPattern) -> Check:
     """Return a check that reports the lines of the kernel log that match."""
     sought = re.compile(line.pattern)
     expected = "no such line" if line.at_least == 1 else f"fewer than {line.at_least}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from syncline.audit.samples.draft import Draft
+from syncline.audit.samples.draft import HostDraft
 from syncline.audit.samples.hosts import HOSTS
 
-__all__ = ["HOSTS", "Draft"]
+__all__ = ["HOSTS", "HostDraft"]

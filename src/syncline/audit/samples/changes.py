@@ -7,44 +7,44 @@ import re
 from collections.abc import Callable
 
 from syncline.audit.samples.commands import ethtool_features, ethtool_rings, getent
-from syncline.audit.samples.draft import Draft
+from syncline.audit.samples.draft import HostDraft
 from syncline.audit.samples.hosts import huge_pages
 from syncline.describe.plain import JsonValue
 
-Change = Callable[[Draft], None]
+Change = Callable[[HostDraft], None]
 
 
-def gpu(draft: Draft, at: int = 2) -> str:
+def gpu(draft: HostDraft, at: int = 2) -> str:
     """Return the PCI address of one GPU."""
     found = sorted(draft.smi)
     return found[min(at, len(found) - 1)]
 
 
-def device(draft: Draft) -> str:
+def device(draft: HostDraft) -> str:
     """Return one RDMA device beside a GPU."""
     near = {"dgx-01": "mlx5_4", "roce-01": "mlx5_3", "nd-01": "mlx5_ib2", "nvl-01": "mlx5_2"}
     return near[draft.host]
 
 
-def port(draft: Draft) -> str:
+def port(draft: HostDraft) -> str:
     """Return the sysfs folder of one fabric port."""
     return f"sys/class/infiniband/{device(draft)}/ports/1"
 
 
-def card(draft: Draft) -> str:
+def card(draft: HostDraft) -> str:
     """Return the sysfs folder of one fabric card, or of a fast interface."""
     if any(path.startswith("sys/class/infiniband/") for path in draft.files):
         return draft.real(f"sys/class/infiniband/{device(draft)}/x").rsplit("/", 3)[0]
     return draft.real("sys/class/net/eth0/x").rsplit("/", 3)[0]
 
 
-def interface(draft: Draft) -> str:
+def interface(draft: HostDraft) -> str:
     """Return an interface of the fabric, or of sockets."""
     names = {"roce-01": "rdma3", "old-01": "eth1", "vm-01": "eth0", "nd-01": "eth0", "dgx-01": "eno3"}
     return (names | {"nvl-01": "enP22p1s0"})[draft.host]
 
 
-def put(make: Callable[[Draft], str], text: str | int) -> Change:
+def put(make: Callable[[HostDraft], str], text: str | int) -> Change:
     """Return a change that writes one file."""
     return lambda draft: draft.put(make(draft), text)
 
@@ -82,17 +82,17 @@ def log(line: str, times: int = 1) -> Change:
 def limit(name: str, value: str) -> Change:
     """Return a change of one line of /proc/self/limits."""
 
-    def change(draft: Draft) -> None:
+    def change(draft: HostDraft) -> None:
         text = re.sub(rf"^({name}\s+)\S+", rf"\g<1>{value}", draft.text("proc/self/limits"), flags=re.MULTILINE)
         draft.put("proc/self/limits", text)
 
     return change
 
 
-def config(make: Callable[[Draft], str], at: int, value: int) -> Change:
+def config(make: Callable[[HostDraft], str], at: int, value: int) -> Change:
     """Return a change of two bytes of a function's configuration space."""
 
-    def change(draft: Draft) -> None:
+    def change(draft: HostDraft) -> None:
         path = f"{make(draft)}/config"
         data = bytearray(draft.files[path])  # type: ignore[arg-type]
         data[at : at + 2] = value.to_bytes(2, "little")
@@ -106,17 +106,17 @@ def qdisc(**row: JsonValue) -> Change:
     return lambda draft: draft.qdiscs.append({"dev": interface(draft), "root": True, **row})
 
 
-def gpu_folder(draft: Draft) -> str:
+def gpu_folder(draft: HostDraft) -> str:
     """Gpu folder."""
     return draft.real(f"sys/bus/pci/devices/{gpu(draft)}/x").removesuffix("/x")
 
 
-def bridge(draft: Draft) -> str:
+def bridge(draft: HostDraft) -> str:
     """Bridge."""
     return card(draft).rpartition("/")[0]
 
 
-def move_card(draft: Draft) -> None:
+def move_card(draft: HostDraft) -> None:
     """Put one network card on a root port of its own, away from its GPU."""
     old = card(draft)
     address = old.rpartition("/")[2]
@@ -138,18 +138,18 @@ def move_card(draft: Draft) -> None:
     )
 
 
-def roce_without_gid(draft: Draft) -> None:
+def roce_without_gid(draft: HostDraft) -> None:
     """Roce without gid."""
     for at in (1, 2, 3):
         draft.drop(f"{port(draft)}/gids/{at}")
 
 
-def storage_too(draft: Draft) -> None:
+def storage_too(draft: HostDraft) -> None:
     """Leave a storage port, which is Ethernet, in the list of devices."""
     draft.environment["NCCL_IB_HCA"] = "^mlx5_2,mlx5_7,mlx5_8"
 
 
-def two_in_one_subnet(draft: Draft) -> None:
+def two_in_one_subnet(draft: HostDraft) -> None:
     """Two in one subnet."""
     for at, name in enumerate(("rdma0", "rdma1") if draft.host == "roce-01" else ("eth0", "eth1")):
         draft.interfaces[name]["addr_info"] = [
@@ -157,18 +157,18 @@ def two_in_one_subnet(draft: Draft) -> None:
         ]
 
 
-def no_gpu_in_smi(draft: Draft) -> None:
+def no_gpu_in_smi(draft: HostDraft) -> None:
     """No gpu in smi."""
     del draft.smi[gpu(draft)]
 
 
-def cards_without_rdma(draft: Draft) -> None:
+def cards_without_rdma(draft: HostDraft) -> None:
     """Cards without rdma."""
     address = "0000:88:00.0"
     draft.pci(address, above=("0000:87",), id="15b3:1021", kind="ethernet", numa=1, driver="mlx5_core")
 
 
-def cnp(draft: Draft) -> None:
+def cnp(draft: HostDraft) -> None:
     """Cnp."""
     draft.put(f"{port(draft)}/hw_counters/rp_cnp_handled", 400_000_000)
 
@@ -176,14 +176,14 @@ def cnp(draft: Draft) -> None:
 def grown(kind: str, name: str, first: int, later: int) -> Change:
     """Grown."""
 
-    def change(draft: Draft) -> None:
+    def change(draft: HostDraft) -> None:
         draft.put(f"{port(draft)}/{kind}/{name}", first)
         draft.files[f"syncline/later/{port(draft)}/{kind}/{name}"] = f"{later}\n".encode()
 
     return change
 
 
-def container_first(draft: Draft) -> None:
+def container_first(draft: HostDraft) -> None:
     """Let a CNI bridge come first in the kernel's list, and nobody name an interface."""
     draft.environment.pop("NCCL_SOCKET_IFNAME", None)
     rows = draft.interfaces
@@ -192,14 +192,14 @@ def container_first(draft: Draft) -> None:
     draft.interfaces |= rows
 
 
-def no_address(draft: Draft) -> None:
+def no_address(draft: HostDraft) -> None:
     """No address."""
     for row in draft.interfaces.values():
         if row["ifname"] != "lo":
             row["addr_info"] = []
 
 
-def down(draft: Draft) -> None:
+def down(draft: HostDraft) -> None:
     """Down."""
     for name in ("eth0", "eth1") if draft.host == "old-01" else (interface(draft),):
         draft.put(f"sys/class/net/{name}/operstate", "down")
@@ -207,18 +207,18 @@ def down(draft: Draft) -> None:
     draft.environment["NCCL_SOCKET_IFNAME"] = "eth1"
 
 
-def slow_name(draft: Draft) -> None:
+def slow_name(draft: HostDraft) -> None:
     """Slow name."""
     draft.environment["NCCL_SOCKET_IFNAME"] = "mgmt0"
     draft.commands |= {"ethtool-k-mgmt0": ethtool_features(), "ethtool-g-mgmt0": ethtool_rings(2047, 2000)}
 
 
-def default_on_fabric(draft: Draft) -> None:
+def default_on_fabric(draft: HostDraft) -> None:
     """Default on fabric."""
     draft.sub("proc/net/route", "bond0", "rdma0")
 
 
-def irq_far(draft: Draft) -> None:
+def irq_far(draft: HostDraft) -> None:
     """Irq far."""
     names = [p for p in draft.files if p.startswith(f"{card(draft)}/msi_irqs/")]
     for path in names:
@@ -226,26 +226,26 @@ def irq_far(draft: Draft) -> None:
         draft.put(f"proc/irq/{path.rpartition('/')[2]}/smp_affinity_list", 60 if node == "0" else 3)
 
 
-def deep_sleep(draft: Draft) -> None:
+def deep_sleep(draft: HostDraft) -> None:
     """Deep sleep."""
     base = "sys/devices/system/cpu/cpu0/cpuidle/state3"
     for key, value in (("name", "C6"), ("latency", 170), ("disable", 0)):
         draft.put(f"{base}/{key}", value)
 
 
-def emulated(draft: Draft) -> None:
+def emulated(draft: HostDraft) -> None:
     """Emulated."""
     folder = "sys/bus/pci/devices/0000:00:01.0"
     draft.put(f"{folder}/current_link_speed", "2.5 GT/s PCIe")
     draft.put(f"{folder}/current_link_width", 1)
 
 
-def emulated_cloud(draft: Draft) -> None:
+def emulated_cloud(draft: HostDraft) -> None:
     """Emulated cloud."""
     del draft.environment["NCCL_TOPO_FILE"]
 
 
-def slot(draft: Draft) -> None:
+def slot(draft: HostDraft) -> None:
     """Slot."""
     bridge = card(draft).rpartition("/")[0] if "01.0" in card(draft) or draft.host != "old-01" else ""
     for name in ("max_link_width", "current_link_width"):
@@ -253,13 +253,13 @@ def slot(draft: Draft) -> None:
     draft.put(f"{card(draft)}/current_link_width", 8)
 
 
-def all_half_rate(draft: Draft) -> None:
+def all_half_rate(draft: HostDraft) -> None:
     """All half rate."""
     for path in [p for p in draft.files if p.endswith("/ports/1/rate")]:
         draft.put(path, "200 Gb/sec (2X NDR)")
 
 
-def gpu_missing_driver(draft: Draft) -> None:
+def gpu_missing_driver(draft: HostDraft) -> None:
     """Gpu missing driver."""
     address = gpu(draft)
     draft.drop(f"{gpu_folder(draft)}/driver")
@@ -268,13 +268,13 @@ def gpu_missing_driver(draft: Draft) -> None:
     draft.smi.setdefault(address, {})
 
 
-def half_nvlink(draft: Draft) -> None:
+def half_nvlink(draft: HostDraft) -> None:
     """Half nvlink."""
     links = draft.nvlinks[gpu(draft)]
     links[4] = links[5] = "<inactive>"
 
 
-def no_peermem(draft: Draft) -> None:
+def no_peermem(draft: HostDraft) -> None:
     """No peermem."""
     draft.put("proc/modules", "nvidia 54071296 1 - Live 0x0\nmlx5_core 2142208 1 - Live 0x0")
     draft.put(
@@ -282,31 +282,31 @@ def no_peermem(draft: Draft) -> None:
     )
 
 
-def efa(draft: Draft) -> None:
+def efa(draft: HostDraft) -> None:
     """Turn the host's InfiniBand functions into EFA devices, which AWS gives huge pages."""
     draft.put("sys/bus/pci/drivers/efa/module", "")
     for index in range(8):
         draft.link(f"sys/devices/pci010{index + 1}:00/010{index + 1}:00:00.0/driver", "sys/bus/pci/drivers/efa")
 
 
-def loop_name(draft: Draft) -> None:
+def loop_name(draft: HostDraft) -> None:
     """Name the host as Debian's installer does."""
     draft.put("etc/hosts", f"127.0.0.1 localhost\n127.0.1.1 {draft.host}")
     draft.commands["getent-hosts"] = getent(draft.host, "127.0.1.1")
 
 
-def stale_name(draft: Draft) -> None:
+def stale_name(draft: HostDraft) -> None:
     """Leave the address of before in /etc/hosts."""
     draft.put("etc/hosts", f"127.0.0.1 localhost\n10.20.0.99 {draft.host}")
     draft.commands["getent-hosts"] = getent(draft.host, "10.20.0.99")
 
 
-def other_in_dns(draft: Draft) -> None:
+def other_in_dns(draft: HostDraft) -> None:
     """Let DNS have another address than /etc/hosts."""
     draft.commands["getent-dns"] = getent(draft.host, "10.20.0.77")
 
 
-def unknown_peer(draft: Draft) -> None:
+def unknown_peer(draft: HostDraft) -> None:
     """Start a job of three hosts of which one has no name here."""
     draft.environment |= {"SLURM_JOB_NODELIST": f"{draft.host},node[1-2]", "SLURM_NNODES": "3"}
     draft.commands["getent-peer-node1"] = getent("node1", "10.20.0.12")
@@ -314,14 +314,14 @@ def unknown_peer(draft: Draft) -> None:
     draft.put("syncline/manifest.json", json.dumps({"unreadable": {asked: "exit status 2"}}))
 
 
-def no_gpu(draft: Draft) -> None:
+def no_gpu(draft: HostDraft) -> None:
     """Take one GPU off the bus."""
     address = gpu(draft)
     draft.drop(f"sys/bus/pci/devices/{address}")
     del draft.smi[address], draft.nvlinks[address]
 
 
-def no_card(draft: Draft) -> None:
+def no_card(draft: HostDraft) -> None:
     """Take one fabric card off the bus."""
     name, folder = device(draft), card(draft)
     draft.drop(f"sys/class/infiniband/{name}")
@@ -331,7 +331,7 @@ def no_card(draft: Draft) -> None:
 def both(*changes: Change) -> Change:
     """Return a change that makes several."""
 
-    def change(draft: Draft) -> None:
+    def change(draft: HostDraft) -> None:
         for one in changes:
             one(draft)
 
@@ -341,13 +341,13 @@ def both(*changes: Change) -> Change:
 def unset(name: str) -> Change:
     """Return a change that takes a variable away."""
 
-    def change(draft: Draft) -> None:
+    def change(draft: HostDraft) -> None:
         draft.environment.pop(name, None)
 
     return change
 
 
-def other_gid_family(draft: Draft) -> None:
+def other_gid_family(draft: HostDraft) -> None:
     """Give one rail an IPv6 address where the others have IPv4."""
     for at in (2, 3):
         draft.put(f"{port(draft)}/gids/{at}", "fd00:0000:0000:0003:0000:0000:0000:000b")
@@ -356,14 +356,14 @@ def other_gid_family(draft: Draft) -> None:
 def reserve(pages: dict[int, int], size_kB: int = 2048) -> Change:
     """Return a change that sets huge pages aside, so many on each NUMA node."""
 
-    def change(draft: Draft) -> None:
+    def change(draft: HostDraft) -> None:
         for node, count in pages.items():
             huge_pages(draft, size_kB, node, count)
 
     return change
 
 
-def no_library(draft: Draft) -> None:
+def no_library(draft: HostDraft) -> None:
     """Take the verbs library away."""
     draft.drop("usr/lib/x86_64-linux-gnu/libibverbs.so.1")
     draft.put("usr/lib/x86_64-linux-gnu/libc.so.6", "")

@@ -6,7 +6,7 @@ import re
 from typing import Any, Protocol
 
 
-class Drafted(Protocol):
+class CommandSubject(Protocol):
     """What commands say something about: a draft of a host."""
 
     host: str
@@ -66,7 +66,7 @@ GPU = {
 }
 
 
-def outputs(draft: Drafted) -> dict[str, str]:
+def outputs(draft: CommandSubject) -> dict[str, str]:
     """Return every command's output."""
     found = {key: getent(draft.host, "10.20.0.11") for key in ("getent-hosts", "getent-dns")}
     if draft.smi:
@@ -82,7 +82,7 @@ def getent(name: str, address: str) -> str:
     return f"{address:<15} STREAM {name}\n{address:<15} DGRAM\n{address:<15} RAW\n"
 
 
-def smi_text(draft: Drafted) -> str:
+def smi_text(draft: CommandSubject) -> str:
     """Return `nvidia-smi -q`."""
     lines = ["", "==============NVSMI LOG==============", "", f"{'Driver Version':<55}: {draft.driver_version}"]
     lines += [f"{'CUDA Version':<55}: 12.4", "", f"{'Attached GPUs':<55}: {len(draft.smi)}"]
@@ -106,7 +106,7 @@ def _indented(values: dict[str, str]) -> list[str]:
     return lines
 
 
-def nvlink_text(draft: Drafted) -> str:
+def nvlink_text(draft: CommandSubject) -> str:
     """Return `nvidia-smi nvlink -s`."""
     lines = []
     for index, (address, links) in enumerate(sorted(draft.nvlinks.items())):

@@ -18,7 +18,7 @@ from zlib import crc32
 
 from syncline.audit.samples.commands import outputs
 from syncline.describe.plain import JsonObject
-from syncline.host.tree import Entry, Link, MemoryTree
+from syncline.host.tree import Entry, MemoryTree, SymbolicLink
 
 KINDS = {"gpu": 0x030200, "bridge": 0x060400, "nvswitch": 0x068000, "ethernet": 0x020000, "infiniband": 0x020700}
 HARDWARE = (
@@ -32,7 +32,7 @@ PORT = (
 
 
 @dataclass
-class Draft:
+class HostDraft:
     """Files, and the parts of command outputs that are put together at the end."""
 
     host: str
@@ -48,10 +48,10 @@ class Draft:
     commands: dict[str, str] = field(default_factory=dict)
     driver_version: str = "550.127.05"
 
-    def copy(self) -> Draft:
+    def copy(self) -> HostDraft:
         """Return a draft that can be changed on its own."""
         parts = {name: deepcopy(getattr(self, name)) for name in _PARTS}
-        return Draft(self.host, dict(self.files), **parts, driver_version=self.driver_version)
+        return HostDraft(self.host, dict(self.files), **parts, driver_version=self.driver_version)
 
     def put(self, path: str, text: str | int) -> None:
         """Write a file, following the folder links that were laid."""
@@ -71,7 +71,7 @@ class Draft:
 
     def link(self, path: str, to: str) -> None:
         """Lay a relative link, as sysfs does."""
-        self.files[path] = Link(os.path.relpath(to, os.path.dirname(path)))
+        self.files[path] = SymbolicLink(os.path.relpath(to, os.path.dirname(path)))
 
     def drop(self, path: str) -> None:
         """Take a file, a link or a whole folder away."""
@@ -85,7 +85,7 @@ class Draft:
         for at, part in enumerate(parts):
             here = f"{here}/{part}" if here else part
             entry = self.files.get(here)
-            if isinstance(entry, Link) and at < len(parts) - 1:
+            if isinstance(entry, SymbolicLink) and at < len(parts) - 1:
                 here = self.real(os.path.normpath(os.path.join(os.path.dirname(here), entry.target)))
         return here
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from syncline.audit.samples.commands import devinfo, ethtool_features, ethtool_rings, ethtool_statistics, imex
-from syncline.audit.samples.draft import Draft
+from syncline.audit.samples.draft import HostDraft
 
 H100, CX7, BF3 = "10de:2330", "15b3:1021", "15b3:a2dc"
 GB200 = "10de:2941"
@@ -39,9 +39,9 @@ Leap status     : Normal
 """
 
 
-def base(name: str, *, numa: int = 2, flags: str = "fpu vme avx2 avx512f", metal: bool = True) -> Draft:
+def base(name: str, *, numa: int = 2, flags: str = "fpu vme avx2 avx512f", metal: bool = True) -> HostDraft:
     """Return what every Linux host has."""
-    draft = Draft(name)
+    draft = HostDraft(name)
     for path, text in {
         "proc/sys/kernel/hostname": name,
         "proc/sys/kernel/osrelease": "5.15.0-1063-nvidia",
@@ -89,7 +89,7 @@ def base(name: str, *, numa: int = 2, flags: str = "fpu vme avx2 avx512f", metal
     return draft
 
 
-def huge_pages(draft: Draft, size_kB: int, node: int, count: int) -> None:
+def huge_pages(draft: HostDraft, size_kB: int, node: int, count: int) -> None:
     """Set huge pages aside on one NUMA node, all of them free, and count them for the host."""
     name = f"hugepages-{size_kB}kB"
     draft.put(f"sys/devices/system/node/node{node}/hugepages/{name}/nr_hugepages", count)
@@ -98,12 +98,12 @@ def huge_pages(draft: Draft, size_kB: int, node: int, count: int) -> None:
         draft.put(path, count + (int(draft.text(path)) if path in draft.files else 0))
 
 
-def _route(draft: Draft, interface: str) -> None:
+def _route(draft: HostDraft, interface: str) -> None:
     text = draft.text("proc/net/route")
     draft.put("proc/net/route", f"{text.rstrip()}\n{interface}\t00000000\t010014AC\t0003\t0\t0\t0\t00000000\t0\t0\t0")
 
 
-def _board(draft: Draft, card: str, kind: str) -> None:
+def _board(draft: HostDraft, card: str, kind: str) -> None:
     """Lay eight PCIe switches, each with one GPU and one network card, and four NVSwitches."""
     for index, (bridge, gpu, nic, _) in enumerate(_DGX):
         numa = index // 4
@@ -135,7 +135,7 @@ def _board(draft: Draft, card: str, kind: str) -> None:
     draft.commands["systemctl-nvidia-fabricmanager"] = "active\n"
 
 
-def _lossless(draft: Draft, name: str) -> None:
+def _lossless(draft: HostDraft, name: str) -> None:
     """Turn PFC of priority 3 and ECN on."""
     draft.qos[name] = {}
     draft.commands[f"ethtool-S-{name}"] = ethtool_statistics()
@@ -144,7 +144,7 @@ def _lossless(draft: Draft, name: str) -> None:
             draft.put(f"sys/class/net/{name}/ecn/{side}/enable/{priority}", 1)
 
 
-def dgx_h100() -> Draft:
+def dgx_h100() -> HostDraft:
     """Return a DGX H100: 8 InfiniBand ports beside GPUs, 4 storage ports, management."""
     draft = base("dgx-01")
     _board(draft, CX7, "infiniband")
@@ -194,7 +194,7 @@ def dgx_h100() -> Draft:
     return draft
 
 
-def roce_h100() -> Draft:
+def roce_h100() -> HostDraft:
     """Return a host of a RoCE cluster: 8 BlueField-3 of 400 GbE, PFC on priority 3, management on a bond."""
     draft = base("roce-01")
     draft.put("sys/class/dmi/id/sys_vendor", "Supermicro")
@@ -228,7 +228,7 @@ def roce_h100() -> Draft:
     return draft
 
 
-def gb200_nvl72() -> Draft:
+def gb200_nvl72() -> HostDraft:
     """Return a compute tray of an NVL72 rack: 4 GB200, 4 InfiniBand cards, 2 Grace, IMEX over 18 trays."""
     draft = base("nvl-01", flags="")
     draft.put("sys/class/dmi/id/product_name", "GB200 NVL")
@@ -281,7 +281,7 @@ def gb200_nvl72() -> Draft:
     return draft
 
 
-def ethernet_t4() -> Draft:
+def ethernet_t4() -> HostDraft:
     """Return an old server: 4 T4 and two ports of 25 GbE, no RDMA."""
     draft = base("old-01")
     draft.put("sys/class/dmi/id/sys_vendor", "Dell Inc.")
@@ -314,7 +314,7 @@ def ethernet_t4() -> Draft:
     return draft
 
 
-def cloud_vm() -> Draft:
+def cloud_vm() -> HostDraft:
     """Return a virtual machine like Azure's ND H100 v5: 8 GPUs and InfiniBand functions, flat, with a topology file."""
     draft = base("nd-01", flags="fpu vme avx2 hypervisor", metal=False)
     draft.put("sys/class/dmi/id/sys_vendor", "Microsoft Corporation")
@@ -340,7 +340,7 @@ def cloud_vm() -> Draft:
     return draft
 
 
-def plain_vm() -> Draft:
+def plain_vm() -> HostDraft:
     """Return a small virtual machine: one GPU passed through, one virtio interface, no RDMA."""
     draft = base("vm-01", numa=1, flags="fpu vme hypervisor", metal=False)
     bridge = "0000:00:01.0"
@@ -380,7 +380,7 @@ def _card(name: str, power: str, clock: str) -> dict[str, str]:
     }  # fmt: skip
 
 
-HOSTS: dict[str, Callable[[], Draft]] = {
+HOSTS: dict[str, Callable[[], HostDraft]] = {
     "dgx-h100": dgx_h100,
     "roce-h100": roce_h100,
     "gb200-nvl72": gb200_nvl72,

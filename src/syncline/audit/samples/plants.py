@@ -65,7 +65,7 @@ from syncline.audit.samples.changes import (
     unset,
 )
 from syncline.audit.samples.commands import devinfo, ethtool_features, ethtool_rings, ethtool_statistics, imex
-from syncline.audit.samples.draft import Draft
+from syncline.audit.samples.draft import HostDraft
 from syncline.audit.samples.hosts import TRAYS
 
 ALL = ("dgx-h100", "roce-h100", "ethernet-t4", "cloud-vm", "plain-vm")
@@ -92,7 +92,7 @@ class Plant:
     change: Change
     expect: Expect = field(default_factory=Expect)
 
-    def into(self, draft: Draft) -> Draft:
+    def into(self, draft: HostDraft) -> HostDraft:
         """Return a copy of a healthy host with the fault in it."""
         broken = draft.copy()
         self.change(broken)

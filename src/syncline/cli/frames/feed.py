@@ -158,12 +158,12 @@ def fleet(
     agents: list[str] | None, prometheus: str | None, history: Path | None, every_s: float, cluster: str | None = None
 ) -> tuple[Feed, Run]:
     """Return what other agents, or a Prometheus server, show."""
-    from syncline.watch.fleet.fleet import Fleet, Reader
+    from syncline.watch.fleet.fleet import Fleet, FrameReader
     from syncline.watch.fleet.sources import AgentReader
     from syncline.watch.history import History as Past
     from syncline.watch.serve.server import Feed
 
-    readers: list[Reader] = [AgentReader.of(text) for text in agents or []]
+    readers: list[FrameReader] = [AgentReader.of(text) for text in agents or []]
     if prometheus:
         from syncline.fabric import load
         from syncline.watch.fleet.prometheus_source import PrometheusReader

@@ -46,7 +46,7 @@ Transport = Literal["infiniband", "roce", "efa", "cxi", "psm", "tcpx", "tcpxo", 
 Precision = Literal["fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "fp4"]
 
 
-class Estimate(BaseModel):
+class EstimatedFigure(BaseModel):
     """A figure that nobody publishes, and from where to where it may lie."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -79,7 +79,7 @@ class Part(BaseModel):
     available: str = Field(
         default="", pattern=r"^(\d{4}-\d{2})?$", description="the month from which it can be bought; empty: it can"
     )
-    estimates: tuple[Estimate, ...] = Field(default=(), description="figures of this part that nobody publishes")
+    estimates: tuple[EstimatedFigure, ...] = Field(default=(), description="figures of this part that nobody publishes")
 
     @field_validator("estimates", mode="before")
     @classmethod

@@ -19,7 +19,7 @@ from syncline.describe.document import read_text
 from syncline.describe.plain import JsonObject
 from syncline.describe.safe_xml import scan_xml
 from syncline.errors import DescriptionError, FabricError
-from syncline.fabric.fabric import Fabric, Kind, Tier
+from syncline.fabric.fabric import DeviceKind, Fabric, Tier
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -28,7 +28,7 @@ MAX_BYTES = 256 * 2**20
 MAX_ELEMENTS = 5_000_000
 MAX_CABLES = 1_000_000
 _NOTE = "syncline"
-_KINDS = {kind.name.lower(): kind for kind in Kind}
+_KINDS = {kind.name.lower(): kind for kind in DeviceKind}
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def to_networkx(fabric: Fabric) -> nx.MultiGraph[str]:
         host = int(devices.host[i])
         graph.add_node(
             name,
-            kind=Kind(int(devices.kind[i])).name.lower(),
+            kind=DeviceKind(int(devices.kind[i])).name.lower(),
             host=fabric.host_names[host] if host >= 0 else "",
             local=int(devices.local[i]),
             part=fabric.parts[devices.part[i]],

@@ -19,7 +19,7 @@ from syncline.describe.plain import JsonObject
 from syncline.describe.safe_xml import Element
 from syncline.errors import DescriptionError
 from syncline.fabric.catalog import Catalog, HostModel, LinkType, load_catalog
-from syncline.fabric.formats.nccl_paths import ORDER, NcclGraph, Place, integer
+from syncline.fabric.formats.nccl_paths import ORDER, NcclGraph, TopologyVertex, integer
 from syncline.fabric.formats.nccl_xml import NcclTopology
 from syncline.fabric.spec import ClusterSpec
 
@@ -168,7 +168,7 @@ def _nearest_host(gpu: str, num_gpus: int, catalog: Catalog) -> HostModel:
     return min((part for part in catalog.parts("host") if isinstance(part, HostModel)), key=distance)
 
 
-def _gpu(place: Place, numa: dict[int, int]) -> NcclGpu:
+def _gpu(place: TopologyVertex, numa: dict[int, int]) -> NcclGpu:
     pci = place.element
     assert pci is not None
     inner = next((child for child in pci.elements if child.tag == "gpu"), Element("gpu"))
@@ -190,7 +190,7 @@ def _gpu(place: Place, numa: dict[int, int]) -> NcclGpu:
     )
 
 
-def _nic(place: Place, numa: dict[int, int]) -> NcclNic:
+def _nic(place: TopologyVertex, numa: dict[int, int]) -> NcclNic:
     pci = place.element
     assert pci is not None
     nets = [e for top in (pci, *place.functions) for e in top.walk() if e.tag == "net"]

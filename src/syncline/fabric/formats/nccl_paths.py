@@ -22,7 +22,7 @@ _SOCKET_GBps = {"x86_64": 6.0, "arm64": 6.0, "ppc64": 32.0}
 
 
 @dataclass
-class Place:
+class TopologyVertex:
     """One vertex: its kind (GPU, PCI, NVS, CPU, NIC), the element it stands for, and its links by neighbour.
 
     `functions` are the other PCI functions of the same card: a card with two ports shows two.
@@ -48,7 +48,7 @@ class NcclGraph:
     """The graph of one topology; a GPU is a `pci` of class 0x03 whether or not a `gpu` element describes it."""
 
     def __init__(self, topology: NcclTopology) -> None:
-        self.places: list[Place] = []
+        self.places: list[TopologyVertex] = []
         self._by_bus_id: dict[str, int] = {}
         self._nvswitch: int | None = None
         for cpu in topology.root.elements:
@@ -120,7 +120,7 @@ class NcclGraph:
         return any(link == "C2C" for _, link, _ in self.places[gpu].links)
 
     def _add(self, kind: str, element: Element | None, name: str) -> int:
-        self.places.append(Place(kind, element, name))
+        self.places.append(TopologyVertex(kind, element, name))
         return len(self.places) - 1
 
     def _join(self, a: int, b: int, link: str, rate: float) -> None:

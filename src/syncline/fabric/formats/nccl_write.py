@@ -16,7 +16,7 @@ import numpy as np
 from syncline.describe.safe_xml import Attributes, Element
 from syncline.errors import FabricError
 from syncline.fabric.catalog import Catalog, HostModel, Nic, load_catalog
-from syncline.fabric.fabric import NETWORK_TIERS, Fabric, Kind, Tier
+from syncline.fabric.fabric import NETWORK_TIERS, DeviceKind, Fabric, Tier
 from syncline.fabric.formats.nccl_check import check_nccl_topology
 from syncline.fabric.formats.nccl_host import pci_ids
 from syncline.fabric.formats.nccl_xml import NcclTopology, write_nccl
@@ -89,7 +89,7 @@ class _Writer:
         self._check_names()
 
     def system(self) -> Element:
-        cpus = [d for d in self.devices if self._kind(d) is Kind.CPU]
+        cpus = [d for d in self.devices if self._kind(d) is DeviceKind.CPU]
         return Element("system", (("version", "1"),), tuple(self.cpu(i, d) for i, d in enumerate(cpus)))
 
     def cpu(self, number: int, device: int) -> Element:
@@ -108,9 +108,9 @@ class _Writer:
         found = []
         for link in self.fabric.out_links(parent):
             child = int(self.fabric.links.dst[link])
-            if self.fabric.links.tier[link] != Tier.PCIE or self._kind(child) is Kind.CPU:
+            if self.fabric.links.tier[link] != Tier.PCIE or self._kind(child) is DeviceKind.CPU:
                 continue
-            if self._kind(parent) is Kind.PCIE and self._kind(child) is Kind.PCIE:
+            if self._kind(parent) is DeviceKind.PCIE and self._kind(child) is DeviceKind.PCIE:
                 continue
             found.append((int(self._kind(child)), child, int(link)))
         return tuple(self.pci(child, link) for _, child, link in sorted(found))
@@ -118,10 +118,10 @@ class _Writer:
     def pci(self, device: int, link: int) -> Element:
         kind = self._kind(device)
         medium = self.fabric.media[self.fabric.links.medium[link]]
-        if kind is Kind.PCIE:
+        if kind is DeviceKind.PCIE:
             pairs = self._pci_pairs(device, "0x060400", "0000:0000", medium)
             return Element("pci", pairs, self.below(device))
-        if kind is Kind.GPU:
+        if kind is DeviceKind.GPU:
             direct = self.catalog.scale_up(medium) if medium not in self.catalog.names("pcie") else None
             pairs = self._pci_pairs(
                 device, "0x030200", self._number("gpu", self.gpu.name), self.gpu.pcie if direct else medium
@@ -136,7 +136,7 @@ class _Writer:
 
     def _deep(self, link: int) -> bool:
         """Where GPUs are PXB from their NICs, each has a second bridge above it, which the fabric leaves out."""
-        return self.model.nic_path == "PXB" and self._kind(int(self.fabric.links.src[link])) is Kind.PCIE
+        return self.model.nic_path == "PXB" and self._kind(int(self.fabric.links.src[link])) is DeviceKind.PCIE
 
     def _behind_bridge(self, device: int, gpu: Element, medium: str) -> Element:
         number = int(self.fabric.devices.local[device]) + 1
@@ -181,7 +181,7 @@ class _Writer:
             if fabric.links.tier[link] != Tier.SCALE_UP or not fabric.links.up[link]:
                 continue
             count = max(1, round(float(fabric.links.rate_Bps[link]) / per_link))
-            switched = self._kind(peer) is Kind.NVSWITCH
+            switched = self._kind(peer) is DeviceKind.NVSWITCH
             target = NVSWITCH if switched else self._bus_id(peer)
             old = targets.get(target, (0, ""))[0]
             targets[target] = (old + count, "0x068000" if switched else "0x030200")
@@ -201,9 +201,9 @@ class _Writer:
         name = self._short(device)
         if name in self.bus_ids:
             return self.bus_ids[name].lower()
-        if kind is Kind.PCIE:
+        if kind is DeviceKind.PCIE:
             return f"ffff:ff:{local + 1:02x}.0"
-        return f"{local + (1 if kind is Kind.GPU else 0x101):04x}:00:00.0"
+        return f"{local + (1 if kind is DeviceKind.GPU else 0x101):04x}:00:00.0"
 
     def _short(self, device: int) -> str:
         return self.fabric.device_name(device).rpartition("/")[2]
@@ -234,8 +234,8 @@ class _Writer:
         known = set(self.catalog.names("link"))
         return any(name in known and self.catalog.link(name).family == "infiniband" for name in names)
 
-    def _kind(self, device: int) -> Kind:
-        return Kind(int(self.fabric.devices.kind[device]))
+    def _kind(self, device: int) -> DeviceKind:
+        return DeviceKind(int(self.fabric.devices.kind[device]))
 
     def _check_names(self) -> None:
         known = {self._short(d) for d in self.devices}

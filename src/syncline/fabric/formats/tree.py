@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from syncline.describe.plain import JsonObject
 from syncline.errors import DescriptionError
 from syncline.fabric.catalog import load_catalog
-from syncline.fabric.fabric import Fabric, Kind, Tier
+from syncline.fabric.fabric import DeviceKind, Fabric, Tier
 from syncline.fabric.spec import ClusterSpec, HostSpec, host_from_text
 
 _REACH = (
@@ -71,7 +71,7 @@ def domains_of(fabric: Fabric) -> tuple[TreeSwitch, ...]:
     """Return the scale-up domains that reach across hosts; without any, the leaves of the tree."""
     devices, links = fabric.devices, fabric.links
     found = []
-    for crossbar in np.flatnonzero((devices.kind == Kind.NVSWITCH) & (devices.host < 0)):
+    for crossbar in np.flatnonzero((devices.kind == DeviceKind.NVSWITCH) & (devices.host < 0)):
         hosts = np.unique(devices.host[links.dst[fabric.out_links(int(crossbar))]])
         name = clean(fabric.device_name(int(crossbar)).removesuffix("/nvswitch"))
         found.append(TreeSwitch(name, hosts=tuple(fabric.host_names[h] for h in hosts if h >= 0)))

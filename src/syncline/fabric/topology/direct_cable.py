@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from syncline.fabric.fabric import Fabric, IntArray, Kind, LongArray, Tier
+from syncline.fabric.fabric import DeviceKind, Fabric, IntArray, LongArray, Tier
 
 _Ids = IntArray | LongArray
 
@@ -14,7 +14,7 @@ class DirectCables:
     """The links between NICs of a fabric that are up, sorted by both ends; most fabrics have none."""
 
     def __init__(self, fabric: Fabric) -> None:
-        links, is_nic = fabric.links, fabric.devices.kind == Kind.NIC
+        links, is_nic = fabric.links, fabric.devices.kind == DeviceKind.NIC
         found = np.flatnonzero(links.up & (links.tier >= Tier.ACCESS) & is_nic[links.src] & is_nic[links.dst])
         self.fabric = fabric
         self.links: LongArray = found[np.lexsort((found, links.dst[found], links.src[found]))]

@@ -15,7 +15,7 @@ from syncline.fabric.catalog import Switch
 from syncline.fabric.draft import UNKNOWN_CABLE, Draft
 from syncline.fabric.host import nic_latency_s
 from syncline.fabric.topology.network import Metres, NetworkSpec, Ports, Rate, Seconds, Strict
-from syncline.fabric.wiring import Kind, Tier
+from syncline.fabric.wiring import DeviceKind, Tier
 
 TierName = Literal[
     "scale-up", "access", "leaf-spine", "spine-core", "group-local", "group-global", "wan", "optical"
@@ -91,7 +91,7 @@ class Explicit(NetworkSpec):
                 group=switch.group,
                 rail=switch.rail,
                 site=ports.site,
-                kind=Kind[switch.kind.upper()],
+                kind=DeviceKind[switch.kind.upper()],
             )
             ids[switch.name] = int(device)
             if isinstance(model, Switch):

@@ -25,7 +25,7 @@ from syncline.fabric.topology.network import (
     ceil_div,
     numbered,
 )
-from syncline.fabric.wiring import IntArray, Kind, Tier
+from syncline.fabric.wiring import DeviceKind, IntArray, Tier
 
 
 class Circuit(Strict):
@@ -120,7 +120,7 @@ class Optical(NetworkSpec):
         )
         optical = draft.catalog.switch(self.optical_switch)
         num_switches = ceil_div(2 * len(a), draft.catalog.num_ports(optical, parts.uplink))
-        draft.add_switches(numbered("ocs", num_switches), optical, level=3, kind=Kind.OCS, site=site)
+        draft.add_switches(numbered("ocs", num_switches), optical, level=3, kind=DeviceKind.OCS, site=site)
         draft.facts["reconfiguration_s"] = self.reconfiguration
         draft.facts["circuits"] = len(a)
 

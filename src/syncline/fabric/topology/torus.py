@@ -11,7 +11,7 @@ from pydantic import Field, field_validator, model_validator
 from syncline.errors import FabricError
 from syncline.fabric.draft import Draft
 from syncline.fabric.topology.network import NetworkSpec, Ports, Seconds, attach, numbered
-from syncline.fabric.wiring import IntArray, Kind, Tier
+from syncline.fabric.wiring import DeviceKind, IntArray, Tier
 
 
 class Torus(NetworkSpec):
@@ -86,7 +86,7 @@ class Torus(NetworkSpec):
                 numbered("ocs", self.optical_switches),
                 draft.catalog.switch(self.optical_switch),
                 level=2,
-                kind=Kind.OCS,
+                kind=DeviceKind.OCS,
                 site=ports.site,
             )
             draft.facts["reconfiguration_s"] = self.reconfiguration

@@ -1,7 +1,8 @@
-"""NVIDIA Cumulus Linux: NVUE commands (5.4 to 5.14), each with its reason; run the file on the switch, then apply.
+"""NVIDIA Cumulus Linux: NVUE commands (5.6 to 5.14), each with its reason; run the file on the switch, then apply.
 
 NVIDIA's NVUE reference has `neighbor <id> type unnumbered` (BGP, since 5.0.0) and says of `static <prefix> via <id>`
-that the id is "the IP address, interface, or blackhole" (Static Routing); both read 2026-11-16.
+that the id is "the IP address, interface, or blackhole" (Static Routing); both read 2026-11-16. The PFC watchdog is off
+by default and new in 5.6.0, polling 100 to 5,000 ms, 1 to 1,000 polls (QoS; what is new in 5.6), read 2026-11-17.
 """
 
 from __future__ import annotations
@@ -114,6 +115,10 @@ def _classes(view: SwitchView) -> list[str]:
         "nv set qos pfc default-global tx enable",
         "nv set qos pfc default-global rx enable",
         f"nv set qos pfc default-global cable-length {max(1, round(view.longest_m + 0.49))}",
+        "# a queue paused for 200 ms, two polls, is drained: a broken NIC must not stop the fabric; off by default",
+        "nv set qos pfc-watchdog polling-interval 100",
+        "nv set qos pfc-watchdog robustness 2",
+        *(f"nv set interface {port.name} qos pfc-watchdog state enable" for port in view.ports),
     ]
     if view.buffer:
         lines += [f"# {line}" for line in view.buffer.lines]

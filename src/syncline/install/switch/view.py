@@ -8,7 +8,7 @@ from syncline.fabric.catalog import Switch
 from syncline.install.addresses import AddressPlan, HostPort, SwitchAddress
 from syncline.install.names import port_name
 from syncline.install.qos import SwitchBuffer
-from syncline.install.wiring import Port, Wiring
+from syncline.install.wiring import CablingPlan, Port
 
 TIER_NAMES = {1: "leaf", 2: "spine", 3: "core"}
 HASH_SEEDS = {1: 0, 2: 10, 3: 25}
@@ -66,7 +66,7 @@ class SwitchView:
 
 
 def views(
-    wiring: Wiring,
+    wiring: CablingPlan,
     plan: AddressPlan,
     buffers: dict[str, SwitchBuffer],
     system: dict[str, str],

@@ -13,7 +13,7 @@ from typing import Any
 from pyroute2.iproute.linux import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError
 
-from syncline.lab.blueprint import Blueprint, Cable, End
+from syncline.lab.blueprint import Blueprint, End, LabCable
 from syncline.lab.inside import kernel, namespace
 from syncline.lab.reach import Hop
 from syncline.lab.refusal import refusal
@@ -87,7 +87,7 @@ class Works:
 
     # Cables
 
-    def _lay(self, number: int, cable: Cable) -> None:
+    def _lay(self, number: int, cable: LabCable) -> None:
         if cable.delay_s:
             wire = self._open_wire(number)
             self._veth(cable.a, wire, "left")

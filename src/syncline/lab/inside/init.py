@@ -86,10 +86,10 @@ def _write(path: str, text: str) -> None:
 def _be_init(control: socket.socket, listener: socket.socket, lifeline: int) -> None:
     kernel.die_with_parent()
     os.close(lifeline)  # the guard watches it; the control socket tells init the same
-    from syncline.lab.inside.server import Server
+    from syncline.lab.inside.server import LabServer
 
     try:
-        Server(control, listener).serve()
+        LabServer(control, listener).serve()
     except (BrokenPipeError, ConnectionResetError):
         return  # the maker is gone; so is everything here in a moment
 

@@ -25,7 +25,7 @@ _DUTY_PERIOD_S = 0.02
 _NFT_PATIENCE_S = 10
 
 
-class Clock(Protocol):
+class Timekeeper(Protocol):
     """What an injector needs of its server."""
 
     def at(self, delay_s: float, action: Callable[[], None]) -> None:
@@ -58,7 +58,7 @@ class Active:
 class Injector:
     """All faults of one lab."""
 
-    def __init__(self, clock: Clock, works: Works, nursery: Nursery) -> None:
+    def __init__(self, clock: Timekeeper, works: Works, nursery: Nursery) -> None:
         self.clock, self.works, self.nursery = clock, works, nursery
         self.faults: dict[int, Active] = {}
         self._number = itertools.count(1)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from syncline.lab.blueprint import Blueprint, End
 from syncline.lab.inside.build import Works
 from syncline.lab.inside.protocol import Message
-from syncline.lab.reach import Reach
+from syncline.lab.reach import SwitchRoutes
 
 
 def paths(works: Works) -> list[Message]:
     """Return the links from every host to every address of every other, as the kernel routes them now."""
-    reach = Reach(works.blueprint, frozenset(works.down))
+    reach = SwitchRoutes(works.blueprint, frozenset(works.down))
     rows = []
     for host in works.blueprint.hosts:
         for other in works.blueprint.hosts:
@@ -21,7 +21,7 @@ def paths(works: Works) -> list[Message]:
     return rows
 
 
-def _row(works: Works, reach: Reach, host: int, other: int, end: End) -> Message:
+def _row(works: Works, reach: SwitchRoutes, host: int, other: int, end: End) -> Message:
     try:
         out = works.out_interface(host, end.address)
         source = works.blueprint.addresses(host)[out]
@@ -31,7 +31,9 @@ def _row(works: Works, reach: Reach, host: int, other: int, end: End) -> Message
     return {"host": host, "to": other, "address": end.address, "source": source, "interface": out, "links": links}
 
 
-def _walk(works: Works, reach: Reach, box: int, other: int, address: str, source: str, interface: str) -> list[int]:
+def _walk(
+    works: Works, reach: SwitchRoutes, box: int, other: int, address: str, source: str, interface: str
+) -> list[int]:
     blueprint, links, came = works.blueprint, [], ""
     for _ in range(64):
         cable, _, far = next(port for port in blueprint.ports(box) if port[1].interface == interface)
@@ -46,7 +48,7 @@ def _walk(works: Works, reach: Reach, box: int, other: int, address: str, source
     raise LookupError("the route goes in a circle")
 
 
-def _bridged(blueprint: Blueprint, reach: Reach, box: int, other: int, address: str) -> list[int]:
+def _bridged(blueprint: Blueprint, reach: SwitchRoutes, box: int, other: int, address: str) -> list[int]:
     """Return the links from a bridge to a host: there is only one way through a tree."""
     ports = sorted(reach.attachments(other).values(), key=lambda port: port[1].address != address)
     target = next(port for port in ports if box in reach.distance(port[2].box))

@@ -28,7 +28,7 @@ _HOST_QUEUES_S = 0.1
 SHAPERS = (b"tbf", b"htb")
 
 
-class Place:
+class NamespaceProbe:
     """One namespace under observation: `links` maps interface numbers to the links received from and sent to."""
 
     def __init__(self, descriptor: int, links: dict[int, tuple[int, int]], *, is_switch: bool) -> None:
@@ -66,7 +66,7 @@ def main(order: Message) -> None:
     """Sample until told to stop."""
     kernel.die_with_parent()
     places = [
-        Place(
+        NamespaceProbe(
             item["namespace"],
             {int(i): (received, sent) for i, (received, sent) in item["links"].items()},
             is_switch=item["is_switch"],
@@ -80,7 +80,7 @@ class Sampler:
     """The loop: switches at every tick, queues less often, hosts' queues (their drops) least."""
 
     def __init__(
-        self, places: list[Place], samples: int, queues: int, interval_s: float, queue_interval_s: float
+        self, places: list[NamespaceProbe], samples: int, queues: int, interval_s: float, queue_interval_s: float
     ) -> None:
         self.switches = [place for place in places if place.is_switch]
         self.hosts = [place for place in places if not place.is_switch]
@@ -114,7 +114,7 @@ class Sampler:
         self._look(self.switches + self.hosts)
         self._flush()
 
-    def _look(self, places: list[Place]) -> None:
+    def _look(self, places: list[NamespaceProbe]) -> None:
         for place in places:
             place.queue(self.queue_rows, self.seen)
 

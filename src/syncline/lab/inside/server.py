@@ -29,7 +29,7 @@ JOINED = ("user", "mnt", "pid", "ipc")
 Answer = Message | tuple[Message, list[int]]
 
 
-class Server:
+class LabServer:
     """Serves the maker over `control` and anybody of the same user over `listener`; ends when the maker is gone."""
 
     def __init__(self, control: socket.socket, listener: socket.socket) -> None:

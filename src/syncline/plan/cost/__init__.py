@@ -11,7 +11,7 @@ from syncline.plan.cost.payback import Payback, payback, saving_from_bandwidth, 
 from syncline.plan.cost.prices import Price, Prices, load_prices
 from syncline.plan.cost.reliability import FailureRate, Reliability, load_reliability
 from syncline.plan.cost.renting import Quote, gpu_models, rent
-from syncline.plan.cost.statement import Run, Statement, statement
+from syncline.plan.cost.statement import CostedRun, Statement, statement
 from syncline.plan.cost.step_cost import (
     cost_per_run,
     cost_per_step,
@@ -25,6 +25,7 @@ __all__ = [
     "Assumptions",
     "Bought",
     "BreakEven",
+    "CostedRun",
     "FailureRate",
     "Outlook",
     "Owning",
@@ -33,7 +34,6 @@ __all__ = [
     "Prices",
     "Quote",
     "Reliability",
-    "Run",
     "Statement",
     "StorageNeed",
     "break_even",

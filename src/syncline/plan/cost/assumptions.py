@@ -20,6 +20,7 @@ from syncline.describe.document import Document, read_document, read_text
 from syncline.describe.mistakes import plain_rule
 from syncline.errors import CostError, SynclineError
 from syncline.fabric.topology.network import Strict
+from syncline.install.room import RACK_POWER_W
 
 GUIDE = "docs/method/cost.md"
 
@@ -71,7 +72,9 @@ class Assumptions(Strict):
         le=1e6,
     )
     facility_years: float = _assume(15.0, "years", "assumed: how long building, power and cooling last", gt=0, le=100)
-    rack_kW: float = _assume(40.0, "kW", "assumed: four 10.2 kW hosts a rack", gt=0, le=1000)
+    rack_kW: float = _assume(
+        RACK_POWER_W / 1e3, "kW", "assumed: four 10.2 kW hosts and their leaf a rack", gt=0, le=1000
+    )
     rack_usd_per_month: float = _assume(
         0.0, "$/month", "assumed: own hall; for colocation set this and facility_usd_per_kW to 0", ge=0, le=1e6
     )

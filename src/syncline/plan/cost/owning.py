@@ -18,7 +18,9 @@ from syncline.describe.plain import JsonObject
 from syncline.errors import CostError
 from syncline.fabric.bill import Bill, BillLine, bill
 from syncline.fabric.catalog import Catalog, HostModel, load_catalog
-from syncline.fabric.fabric import Fabric, Kind
+from syncline.fabric.fabric import DeviceKind, Fabric
+from syncline.install.rack import stand
+from syncline.install.room import Room
 from syncline.plan.cost.assumptions import Assumptions
 
 HOURS_PER_YEAR = 8766.0
@@ -44,8 +46,10 @@ class Owning:
     notes: tuple[str, ...] = ()
     wan_usd_per_year: float = 0.0
     """Rent of the lines between sites."""
+    num_racks: int = 0
+    """As they stand in a room: by height, weight and power, hosts with the leaves they share."""
     whole_racks: int = 0
-    """Racks that are sold as one (NVL72), whatever power others are built for."""
+    """Those of them that are sold as one (NVL72), whatever power others are built for."""
     whole_racks_power_w: float = 0.0
 
     @property
@@ -56,11 +60,6 @@ class Owning:
     @property
     def rated_power_w(self) -> float:
         return self.host_power_w + self.network_power_w
-
-    @property
-    def num_racks(self) -> int:
-        rest_w = self.rated_power_w - self.whole_racks_power_w
-        return self.whole_racks + math.ceil(rest_w / (self.assumptions.rack_kW * 1e3) - 1e-9)
 
     @property
     def facility_usd(self) -> float:
@@ -166,7 +165,8 @@ def own(fabric: Fabric, assumptions: Assumptions | None = None) -> Owning:
     catalog = load_catalog().with_parts(fabric.spec.parts) if fabric.spec.parts else load_catalog()
     bought, notes = _with_host_prices(bill(fabric), catalog, assumptions)
     hosts = [line for line in bought.lines if line.kind == "host"]
-    racks, racks_power = _whole_racks(fabric, catalog)
+    told = "rack_kW" in assumptions.model_fields_set
+    racks = stand(fabric, Room(rack_power_w=assumptions.rack_kW * 1e3 if told else None))
     return Owning(
         assumptions=assumptions,
         num_gpus=fabric.num_gpus,
@@ -179,23 +179,10 @@ def own(fabric: Fabric, assumptions: Assumptions | None = None) -> Owning:
         unpriced=bought.unpriced,
         notes=notes,
         wan_usd_per_year=_wan_usd_per_year(fabric, assumptions),
-        whole_racks=racks,
-        whole_racks_power_w=racks_power,
+        num_racks=racks.num_racks,
+        whole_racks=racks.num_sold,
+        whole_racks_power_w=racks.sold_power_w,
     )
-
-
-def _whole_racks(fabric: Fabric, catalog: Catalog) -> tuple[int, float]:
-    """Return how many racks come as one, and their rated power."""
-    sites = [fabric.spec.hosts] if fabric.spec.hosts else [site.hosts for site in fabric.spec.sites]
-    groups = [group for hosts in sites for group in hosts]
-    racks, power_w = 0, 0.0
-    for group in groups:
-        model = group.host.resolve(catalog)
-        count = len(group.names) or (group.count if isinstance(group.count, int) else fabric.num_hosts)
-        if model.rack_gpus:
-            racks += math.ceil(count * model.num_gpus / model.rack_gpus)
-            power_w += count * model.power_w
-    return racks, power_w
 
 
 def _wan_usd_per_year(fabric: Fabric, a: Assumptions) -> float:
@@ -236,7 +223,7 @@ def _share(part: float, whole: float) -> float:
 
 
 def _nics_usd(fabric: Fabric, catalog: Catalog) -> float:
-    parts, counts = np.unique(fabric.devices.part[fabric.devices.kind == Kind.NIC], return_counts=True)
+    parts, counts = np.unique(fabric.devices.part[fabric.devices.kind == DeviceKind.NIC], return_counts=True)
     known: Mapping[str, float] = {nic.name: getattr(nic, "price_usd", None) or 0.0 for nic in catalog.parts("nic")}
     return sum(known.get(fabric.parts[part], 0.0) * int(count) for part, count in zip(parts, counts, strict=True))
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from syncline.describe.plain import JsonObject
-from syncline.fabric.fabric import Fabric, Kind
+from syncline.fabric.fabric import DeviceKind, Fabric
 from syncline.plan.cost import checkpoint
 from syncline.plan.cost.assumptions import Assumptions
 from syncline.plan.cost.checkpoint import Values
@@ -108,7 +108,7 @@ class Recovery:
 
 def parts_of(fabric: Fabric) -> Parts:
     """Return what of a fabric can fail."""
-    nics = int((fabric.devices.kind == Kind.NIC).sum())
+    nics = int((fabric.devices.kind == DeviceKind.NIC).sum())
     return Parts(fabric.num_gpus, fabric.num_hosts, nics)
 
 

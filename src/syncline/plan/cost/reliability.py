@@ -81,7 +81,7 @@ def _part(cause: str) -> str:
 
 
 @dataclass(frozen=True)
-class Observation:
+class ReliabilityFigure:
     """A published figure that is not a rate, to compare a model with."""
 
     system: str
@@ -97,7 +97,7 @@ class Reliability:
     """All rates and observations of one table."""
 
     rates: Mapping[str, FailureRate]
-    observations: tuple[Observation, ...]
+    observations: tuple[ReliabilityFigure, ...]
     link_failures_per_hour: float
     switch_failures_per_hour: float
     link_source: str
@@ -181,10 +181,10 @@ def _share_a_month(row: TableRow) -> float:
     return share
 
 
-def _observation(row: TableRow, metric: str) -> Observation:
+def _observation(row: TableRow, metric: str) -> ReliabilityFigure:
     num_gpus = row.whole("num_gpus") if row.text("num_gpus") else 0
     interval = row.number("interval_s") if row.text("interval_s") else 0.0
-    return Observation(row.text("system"), metric, row.number("value"), num_gpus, interval, row.text("source"))
+    return ReliabilityFigure(row.text("system"), metric, row.number("value"), num_gpus, interval, row.text("source"))
 
 
 def _check_causes(system: str, causes: Mapping[str, float], rate: FailureRate | None, source: str) -> None:

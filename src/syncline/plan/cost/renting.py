@@ -13,7 +13,7 @@ import numpy as np
 
 from syncline.describe.plain import JsonObject
 from syncline.errors import CostError
-from syncline.fabric.fabric import Fabric, Kind
+from syncline.fabric.fabric import DeviceKind, Fabric
 from syncline.plan.cost.assumptions import Assumptions
 from syncline.plan.cost.owning import HOURS_PER_YEAR
 from syncline.plan.cost.prices import Price, Prices
@@ -86,7 +86,7 @@ class Quote:
 
 def gpu_models(fabric: Fabric) -> dict[str, int]:
     """Return how many GPUs of each model a fabric has."""
-    parts, counts = np.unique(fabric.devices.part[fabric.devices.kind == Kind.GPU], return_counts=True)
+    parts, counts = np.unique(fabric.devices.part[fabric.devices.kind == DeviceKind.GPU], return_counts=True)
     return {fabric.parts[part]: int(count) for part, count in zip(parts, counts, strict=True)}
 
 

@@ -31,7 +31,7 @@ LEAST_GOODPUT = 1e-6
 
 
 @dataclass(frozen=True)
-class Run:
+class CostedRun:
     """What is known of a job: its step time, and perhaps its tokens a step and its length."""
 
     step_time_s: float
@@ -63,7 +63,7 @@ class Statement:
     cable_failures: float
     assumptions: tuple[Assumption, ...]
     prices_source: str
-    run: Run | None = None
+    run: CostedRun | None = None
     charges: tuple[Charge, ...] = ()
     bought: tuple[tuple[str, Bought], ...] = ()
     upgrades: tuple[tuple[str, Payback], ...] = ()
@@ -110,7 +110,7 @@ def statement(
     prices: Prices | None = None,
     reliability: Reliability | None = None,
     origin: Mapping[str, str] | None = None,
-    run: Run | None = None,
+    run: CostedRun | None = None,
     budget_usd: float | None = None,
     upgrade: tuple[float, float] | None = None,
 ) -> Statement:
@@ -158,7 +158,7 @@ def _never_done(lost: Outlook) -> CostError:
     )
 
 
-def _charge(basis: str, usd: float, run: Run, num_gpus: int, goodput: float) -> Charge:
+def _charge(basis: str, usd: float, run: CostedRun, num_gpus: int, goodput: float) -> Charge:
     step, tokens, steps = run.step_time_s, run.tokens_per_step, run.num_steps
     return Charge(
         basis,
@@ -169,13 +169,13 @@ def _charge(basis: str, usd: float, run: Run, num_gpus: int, goodput: float) -> 
     )
 
 
-def _buy(budget_usd: float, usd: float, run: Run | None, lost: Outlook) -> Bought:
+def _buy(budget_usd: float, usd: float, run: CostedRun | None, lost: Outlook) -> Bought:
     step = run.step_time_s if run else None
     tokens = run.tokens_per_step if run else None
     return buy(budget_usd, usd, lost.num_gpus, step_time_s=step, tokens_per_step=tokens, goodput=lost.goodput)
 
 
-def _payback(upgrade: tuple[float, float], usd: float, run: Run, owned: Owning) -> Payback:
+def _payback(upgrade: tuple[float, float], usd: float, run: CostedRun, owned: Owning) -> Payback:
     price, new = upgrade
     use = owned.assumptions.utilisation
     return payback(price, run.step_time_s, new, usd_per_gpu_hour=usd, num_gpus=owned.num_gpus, utilisation=use)

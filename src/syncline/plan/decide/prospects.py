@@ -21,7 +21,7 @@ from syncline.plan.decide.uncertain import inputs_of
 from syncline.plan.money import Money
 from syncline.plan.plan import Plan
 from syncline.plan.search import search
-from syncline.plan.sensitivity import Action
+from syncline.plan.sensitivity import Improvement
 from syncline.plan.space import Axes
 
 #: An option meets a goal if it is at least this likely to keep both deadline and budget.
@@ -43,7 +43,7 @@ class Option:
     label: str
     forecast: Forecast
     capital_usd: float = 0.0  # of what must be bought first
-    change: Action | None = None  # what is done otherwise than planned
+    change: Improvement | None = None  # what is done otherwise than planned
 
     @property
     def meets(self) -> bool:
@@ -169,7 +169,7 @@ def _distance(option: Option) -> tuple[float, float, float]:
 
 
 def prospects(
-    question: PlanQuestion, best: Plan, money: Money, axes: Axes, tie_within: float, actions: Sequence[Action] = ()
+    question: PlanQuestion, best: Plan, money: Money, axes: Axes, tie_within: float, actions: Sequence[Improvement] = ()
 ) -> Prospects:
     """Return the prospects of the run that a job is for."""
     now = run_option(question, best, money)
@@ -195,11 +195,11 @@ def prospects(
     return Prospects(now, tuple(options), tuple(larger), tie_within, tuple(changed))
 
 
-def _costs_nothing(action: Action) -> bool:
+def _costs_nothing(action: Improvement) -> bool:
     return action.kind != "hardware" and action.price_usd == 0 and action.saving > 0
 
 
-def _changed(question: PlanQuestion, best: Plan, money: Money, action: Action) -> Option:
+def _changed(question: PlanQuestion, best: Plan, money: Money, action: Improvement) -> Option:
     """Return the run as planned with one change made; a change of the batch counts by the token."""
     step_s = best.predicted.step_time_s * (1 - action.saving)
     return replace(_option(question, best, money, best.num_gpus, step_s, action.plan), change=action)

@@ -17,7 +17,7 @@ from syncline.plan.cost.checkpoint import Values
 from syncline.plan.cost.owning import Owning
 from syncline.plan.cost.reliability import load_reliability
 from syncline.plan.money import Money
-from syncline.plan.plan import Predicted
+from syncline.plan.plan import PlanPrediction
 
 #: A range holds 80 % of cases: 1.2816 standard deviations to either side. Nine of ten: 1.6449.
 Z80, Z90 = 1.2816, 1.6449
@@ -56,12 +56,12 @@ class Uncertain:
         return np.exp(z * np.where(z > 0, up, down))
 
 
-def inputs_of(money: Money, predicted: Predicted) -> tuple[Uncertain, ...]:
+def inputs_of(money: Money, predicted: PlanPrediction) -> tuple[Uncertain, ...]:
     """Return everything uncertain about a run: the step model, failures, restarts, and the price of a GPU-hour."""
     return (_step(predicted), _failures(money.assumptions), _restart(money.assumptions), *_prices(money))
 
 
-def _step(predicted: Predicted) -> Uncertain:
+def _step(predicted: PlanPrediction) -> Uncertain:
     """Return the step model's own error: where nine of ten published runs of its kind lie."""
     low, high = ((end / predicted.step_time_s) ** (Z80 / Z90) for end in predicted.interval["p90"])
     source = f"90 % interval from {predicted.interval['basis']}"

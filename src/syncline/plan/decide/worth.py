@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from syncline.plan.money import Money
-from syncline.plan.sensitivity import Action
+from syncline.plan.sensitivity import Improvement
 
 #: Savings below this part of the time are smaller than what the step model can tell apart.
 LEAST_SAVING = 0.005
 
 
-def worthwhile(actions: Sequence[Action], money: Money | None) -> tuple[Action, ...]:
+def worthwhile(actions: Sequence[Improvement], money: Money | None) -> tuple[Improvement, ...]:
     """Return the actions worth doing, most money first; nobody rewires a cluster that is rented.
 
     Without prices they are those that cost nothing, the largest saving after risk first.

@@ -23,8 +23,8 @@ from syncline.plan.answer import PlanResult, make_plan
 from syncline.plan.cost import Assumptions, Prices
 from syncline.plan.decide.forecast import Forecast, Interval
 from syncline.plan.decide.prospects import run_option
-from syncline.plan.phase.reinforce import Reinforced, reinforced
-from syncline.workload.phases import Phase, Run
+from syncline.plan.phase.reinforce import ReinforcementStep, reinforced
+from syncline.workload.phases import Phase, TrainingRun
 
 #: Where the quantiles of a forecast stand: 5, 25, 50, 75 and 95 %.
 _AT = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -39,7 +39,7 @@ class PlannedPhase:
     step_s: float
     num_gpus: int
     forecast: Forecast | None  # None where nothing is priced
-    reinforced: Reinforced | None = None
+    reinforced: ReinforcementStep | None = None
 
     @property
     def days(self) -> float:
@@ -86,7 +86,7 @@ class PlannedRun:
 
     cluster: str
     gpu: str
-    run: Run
+    run: TrainingRun
     phases: tuple[PlannedPhase, ...]
     note: str
     assumed: tuple[str, ...]  # what the cluster's file does not say
@@ -157,7 +157,7 @@ class PlannedRun:
 
 
 def plan_run(
-    fabric: Fabric, run: Run, assumptions: Assumptions | None = None, prices: Prices | None = None
+    fabric: Fabric, run: TrainingRun, assumptions: Assumptions | None = None, prices: Prices | None = None
 ) -> PlannedRun:
     """Plan every phase of a run."""
     found = tuple(_planned(fabric, phase, run, assumptions, prices) for phase in run.phases)
@@ -174,7 +174,7 @@ def plan_run(
 
 
 def _planned(
-    fabric: Fabric, phase: Phase, run: Run, assumptions: Assumptions | None, prices: Prices | None
+    fabric: Fabric, phase: Phase, run: TrainingRun, assumptions: Assumptions | None, prices: Prices | None
 ) -> PlannedPhase:
     try:
         way = reinforced(fabric, phase, assumptions, prices) if phase.rollout else None

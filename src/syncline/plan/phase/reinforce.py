@@ -26,7 +26,7 @@ SHARES = (1 / 4, 1 / 2, 3 / 4)
 
 
 @dataclass(frozen=True)
-class Reinforced:
+class ReinforcementStep:
     """One way to do a step, and what its parts take."""
 
     shared: bool
@@ -70,7 +70,7 @@ class Reinforced:
 
 def reinforced(
     fabric: Fabric, phase: Phase, assumptions: Assumptions | None = None, prices: Prices | None = None
-) -> Reinforced:
+) -> ReinforcementStep:
     """Return the fastest way to do a step of a phase that learns from its own answers."""
     rollout = phase.rollout
     assert rollout is not None
@@ -80,7 +80,7 @@ def reinforced(
     if rollout.on != "shared" and total >= 2 * host:
         parts = sorted({max(host, round(total * share / host) * host) for share in SHARES})
         wanted += [(part, total - part, False) for part in parts if total - part >= host]
-    found, problem = list[Reinforced](), None
+    found, problem = list[ReinforcementStep](), None
     for generating, training, shared in wanted:
         try:
             job = phase.job.model_copy(update={"gpus": training})
@@ -97,12 +97,12 @@ def reinforced(
 
 def _one(
     fabric: Fabric, phase: Phase, rollout: Rollout, generating: int, training: int, shared: bool, trained: PlanResult
-) -> Reinforced:
+) -> ReinforcementStep:
     split, took = _fastest(fabric, phase, rollout, generating)
     engine = Engine(fabric, _generating(phase), split)
     size = engine.weight_bytes
     rate = engine.k.fitted.e_net * engine.machine.nic_Bps
-    return Reinforced(
+    return ReinforcementStep(
         shared, generating, training, split, took, size / max(rate, 1.0), size,
         trained.best.predicted.step_time_s, trained,
     )  # fmt: skip

@@ -23,13 +23,13 @@ def main() -> None:
 
     from syncline.preview.capture import codecs, cuda, device, fence, script, stages, triton, values, world
     from syncline.preview.capture.log import Log
-    from syncline.preview.capture.memory import Memory
+    from syncline.preview.capture.memory import StorageLedger
     from syncline.preview.capture.memory import prepare as follow
     from syncline.preview.capture.recorder import Recorder
 
     fake = FakeTensorMode(allow_non_fake_inputs=True)  # before torch is told of a GPU: making one imports the compiler
     log = Log()
-    memory = Memory(log)
+    memory = StorageLedger(log)
     log.facts.update(torch=torch.__version__, rank=int(os.environ["RANK"]), world=int(os.environ["WORLD_SIZE"]))
     log.facts.update(command=spec["command"], env=spec["env"])  # for `own`, which runs it on a real GPU
 
@@ -50,7 +50,9 @@ def main() -> None:
     recorder = Recorder(log, memory, collectives, fake)
     collectives.where = recorder.where
     values.prepare(log, recorder.synced)
-    steps = script.Steps(log, recorder, memory, int(spec["steps"]), lambda: log.write_early(Path(spec["early"])), done)
+    steps = script.StepCounter(
+        log, recorder, memory, int(spec["steps"]), lambda: log.write_early(Path(spec["early"])), done
+    )
     steps.prepare()
     collectives.arrived = steps.received
     script.compiled(recorder, log)

@@ -8,22 +8,22 @@ import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
-from syncline.preview.capture.world import Done, Group
+from syncline.preview.capture.world import CapturedGroup, FinishedCollective
 
 NAME = "syncline_alike"
 
 
-class Alike(Group):
+class Alike(CapturedGroup):
     """A group of ranks that all hold the same; one copy is launched where a collective would be."""
 
     def _done(self, what: str, size: int, result: Any, kind: str = "", peer: int = -1) -> Any:
-        return Done(result)
+        return FinishedCollective(result)
 
     def _end_coalescing(self, device: Any = None) -> Any:
-        return Done([])
+        return FinishedCollective([])
 
     def allreduce(self, tensors: Any, opts: Any = None) -> Any:
-        return Done(tensors)
+        return FinishedCollective(tensors)
 
     allreduce_coalesced = allreduce
 
@@ -31,17 +31,17 @@ class Alike(Group):
         for into, given in zip(outputs, inputs, strict=True):
             for each in into:
                 each.copy_(given)
-        return Done(outputs)
+        return FinishedCollective(outputs)
 
     def all_gather_single(self, output: Any, given: Any, opts: Any = None) -> Any:
         output.view(self._size, -1).copy_(given.reshape(1, -1).expand(self._size, -1))
-        return Done([output])
+        return FinishedCollective([output])
 
     _allgather_base = all_gather_single
 
     def reduce_scatter_single(self, output: Any, given: Any, opts: Any = None) -> Any:
         output.view(-1).copy_(given.view(self._size, -1)[self._rank])
-        return Done([output])
+        return FinishedCollective([output])
 
     _reduce_scatter_base = reduce_scatter_single
 
@@ -50,14 +50,14 @@ class Alike(Group):
     ) -> Any:
         if output.shape == given.shape:
             output.copy_(given)
-        return Done([output])
+        return FinishedCollective([output])
 
     alltoall_base = all_to_all_single
 
     def recv(self, tensors: Any, src: int, tag: int = 0) -> Any:
         for each in tensors:
             each.zero_()
-        return Done(tensors)
+        return FinishedCollective(tensors)
 
 
 def _alone(start: Any, backend: str) -> bool:

@@ -36,11 +36,11 @@ class Stream:
         for op in log.reached(stream.stream_id):
             log.wait(self.stream_id, op)
 
-    def wait_event(self, event: Event) -> None:
+    def wait_event(self, event: StreamEvent) -> None:
         event.wait(self)
 
-    def record_event(self, event: Event | None = None) -> Event:
-        event = event or Event()
+    def record_event(self, event: StreamEvent | None = None) -> StreamEvent:
+        event = event or StreamEvent()
         event.record(self)
         return event
 
@@ -68,7 +68,7 @@ class Stream:
         return self.stream_id
 
 
-class Event:
+class StreamEvent:
     """A point of a stream that others wait for."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
@@ -90,7 +90,7 @@ class Event:
     def query(self) -> bool:
         return True
 
-    def elapsed_time(self, other: Event) -> float:
+    def elapsed_time(self, other: StreamEvent) -> float:
         _state["log"].stand_in("Event.elapsed_time", "1.0 ms")
         return 1.0
 
@@ -182,9 +182,9 @@ def prepare(log: Log, gpu: Mapping[str, Any], local_rank: int, local_size: int, 
     cuda.current_stream = lambda device=None: _state["current"]
     cuda.default_stream = lambda device=None: Stream.default()
     cuda.set_stream = lambda stream: _state.update(current=stream)
-    cuda.stream, cuda.StreamContext, cuda.Stream, cuda.Event = _on, _on, Stream, Event
-    cuda.streams.Stream, cuda.streams.Event = Stream, Event
-    torch.Stream, torch.Event = Stream, Event  # type: ignore[misc, assignment]
+    cuda.stream, cuda.StreamContext, cuda.Stream, cuda.Event = _on, _on, Stream, StreamEvent
+    cuda.streams.Stream, cuda.streams.Event = Stream, StreamEvent
+    torch.Stream, torch.Event = Stream, StreamEvent  # type: ignore[misc, assignment]
     cuda.memory_allocated = cuda.memory_reserved = lambda device=None: memory.used
     cuda.max_memory_allocated = cuda.max_memory_reserved = lambda device=None: memory.peak
     cuda.mem_get_info = lambda device=None: (max(total - memory.used, 0), total)

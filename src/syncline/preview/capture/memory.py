@@ -12,7 +12,7 @@ from syncline.preview.capture.log import Log
 ROUND = 512
 
 
-class Memory:
+class StorageLedger:
     """The storages that are alive, and every change."""
 
     def __init__(self, log: Log) -> None:
@@ -68,7 +68,7 @@ def _rounded(size: int) -> int:
     return -(-size // ROUND) * ROUND
 
 
-def prepare(memory: Memory) -> None:
+def prepare(memory: StorageLedger) -> None:
     """Follow `UntypedStorage.resize_`."""
     resize = torch.UntypedStorage.resize_
 

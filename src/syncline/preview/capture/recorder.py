@@ -12,7 +12,7 @@ from torch.utils.flop_counter import flop_registry
 from syncline.preview.capture import cuda
 from syncline.preview.capture.device import renamed
 from syncline.preview.capture.log import KERNEL, Log
-from syncline.preview.capture.memory import Memory
+from syncline.preview.capture.memory import StorageLedger
 from syncline.preview.capture.shapes import CUDA_ONLY
 from syncline.preview.capture.values import hinted, rows_of, value_of
 
@@ -42,7 +42,7 @@ class Recorder(TorchDispatchMode):
 
     supports_higher_order_operators = True
 
-    def __init__(self, log: Log, memory: Memory, collectives: Any, fake: Any) -> None:
+    def __init__(self, log: Log, memory: StorageLedger, collectives: Any, fake: Any) -> None:
         super().__init__()
         self.log, self.memory, self.collectives, self.fake = log, memory, collectives, fake
         self.modules: list[str] = []

@@ -19,7 +19,7 @@ from torch.overrides import TorchFunctionMode
 
 from syncline.preview.capture.device import whole
 from syncline.preview.capture.log import Log
-from syncline.preview.capture.memory import Memory
+from syncline.preview.capture.memory import StorageLedger
 from syncline.preview.capture.recorder import Recorder
 from syncline.preview.capture.values import remembered
 
@@ -27,14 +27,14 @@ FRAMEWORKS = ("megatron", "deepspeed", "torchtitan", "transformers", "accelerate
 WRAPPERS = ("module.", "_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module.", "_forward_module.")
 
 
-class Steps:
+class StepCounter:
     """Counts steps: one ends when a model is called after an optimizer has stepped."""
 
     def __init__(
         self,
         log: Log,
         recorder: Recorder,
-        memory: Memory,
+        memory: StorageLedger,
         wanted: int,
         heard: Callable[[], None],
         done: Callable[[], None],
@@ -321,7 +321,7 @@ def shapes_only(recorder: Recorder) -> None:
             setattr(ShardingPropagator, name, quiet(value))
 
 
-def moved_modules(memory: Memory) -> None:
+def moved_modules(memory: StorageLedger) -> None:
     """Move modules by label: fake parameters cannot be swapped."""
     kept: dict[int, tuple[Any, Any]] = {}
     depth = [0]

@@ -17,7 +17,7 @@ from syncline.preview.capture.log import Log
 Record = Callable[[str, list[Any]], None]
 
 
-class Kernel:
+class TritonKernel:
     """What `@triton.jit` makes of a function: `kernel[grid](...)` is recorded, not run."""
 
     def __init__(self, fn: Any, record: Record) -> None:
@@ -100,8 +100,8 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         put.jit = lambda fn=None, **_: self.kernel if fn is None else self.kernel(fn)
         put.autotune = put.heuristics = lambda *_, **__: self.kernel
 
-    def kernel(self, fn: Any) -> Kernel:
-        return Kernel(fn, self.record)
+    def kernel(self, fn: Any) -> TritonKernel:
+        return TritonKernel(fn, self.record)
 
 
 def prepare(log: Log, record: Record) -> None:

@@ -93,7 +93,7 @@ def _bytes(tensor: Any) -> int:
     return int(tensor.numel() * tensor.element_size())
 
 
-class Done(dist.Work):
+class FinishedCollective(dist.Work):
     """A collective that is through."""
 
     def __init__(self, result: Any) -> None:
@@ -115,7 +115,7 @@ class Done(dist.Work):
         return future
 
 
-class Work(Done):
+class PendingCollective(FinishedCollective):
     """A collective under way: to wait for it is to make the stream in use wait."""
 
     def __init__(self, log: Log, op: int, result: Any) -> None:
@@ -135,7 +135,7 @@ class Work(Done):
         return super().get_future()
 
 
-class Group(dist.ProcessGroup):
+class CapturedGroup(dist.ProcessGroup):
     """A process group of which one rank exists."""
 
     collectives: Collectives
@@ -145,11 +145,11 @@ class Group(dist.ProcessGroup):
         self._rank, self._size = rank, size
         self.own_name, self.own_desc = "", "undefined"
 
-    def _done(self, what: str, size: int, result: Any, kind: str = COLLECTIVE, peer: int = -1) -> Work:
+    def _done(self, what: str, size: int, result: Any, kind: str = COLLECTIVE, peer: int = -1) -> PendingCollective:
         op = self.collectives.add(what, _ranks(self), size, kind, peer)
-        return Work(self.collectives.log, op, result)
+        return PendingCollective(self.collectives.log, op, result)
 
-    def allreduce(self, tensors: Any, opts: Any = None) -> Work:
+    def allreduce(self, tensors: Any, opts: Any = None) -> PendingCollective:
         if getattr(opts, "reduceOp", None) == dist.ReduceOp.SUM:
             for each in tensors:  # every rank is taken to hold what this one does
                 known = getattr(each, "_stand_in", None)
@@ -160,41 +160,41 @@ class Group(dist.ProcessGroup):
 
     allreduce_coalesced = allreduce
 
-    def reduce(self, tensors: Any, opts: Any = None) -> Work:
+    def reduce(self, tensors: Any, opts: Any = None) -> PendingCollective:
         return self._done("reduce", sum(map(_bytes, tensors)), tensors)
 
-    def broadcast(self, tensors: Any, opts: Any = None) -> Work:
+    def broadcast(self, tensors: Any, opts: Any = None) -> PendingCollective:
         return self._done("broadcast", sum(map(_bytes, tensors)), tensors)
 
-    def allgather(self, outputs: Any, inputs: Any, opts: Any = None) -> Work:
+    def allgather(self, outputs: Any, inputs: Any, opts: Any = None) -> PendingCollective:
         return self._done("all_gather", sum(_bytes(t) for each in outputs for t in each), outputs)
 
-    def all_gather_single(self, output: Any, given: Any, opts: Any = None) -> Work:
+    def all_gather_single(self, output: Any, given: Any, opts: Any = None) -> PendingCollective:
         return self._done("all_gather", _bytes(output), [output])
 
     _allgather_base = all_gather_single
 
-    def all_gather_single_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Work:
+    def all_gather_single_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> PendingCollective:
         return self._done("all_gather", sum(map(_bytes, outputs)), outputs)
 
     allgather_into_tensor_coalesced = allgather_coalesced = all_gather_single_coalesced
 
-    def reduce_scatter(self, outputs: Any, inputs: Any, opts: Any = None) -> Work:
+    def reduce_scatter(self, outputs: Any, inputs: Any, opts: Any = None) -> PendingCollective:
         return self._done("reduce_scatter", sum(_bytes(t) for each in inputs for t in each), outputs)
 
-    def reduce_scatter_single(self, output: Any, given: Any, opts: Any = None) -> Work:
+    def reduce_scatter_single(self, output: Any, given: Any, opts: Any = None) -> PendingCollective:
         return self._done("reduce_scatter", _bytes(given), [output])
 
     _reduce_scatter_base = reduce_scatter_single
 
-    def reduce_scatter_single_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Work:
+    def reduce_scatter_single_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> PendingCollective:
         return self._done("reduce_scatter", sum(map(_bytes, inputs)), outputs)
 
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
 
     def all_to_all_single(
         self, output: Any, given: Any, out_splits: Any = None, in_splits: Any = None, opts: Any = None
-    ) -> Work:
+    ) -> PendingCollective:
         known = getattr(given, "_stand_in", None)
         if known is not None:
             output._stand_in = known
@@ -202,26 +202,26 @@ class Group(dist.ProcessGroup):
 
     alltoall_base = all_to_all_single
 
-    def alltoall(self, outputs: Any, inputs: Any, opts: Any = None) -> Work:
+    def alltoall(self, outputs: Any, inputs: Any, opts: Any = None) -> PendingCollective:
         return self._done("all_to_all", sum(map(_bytes, inputs)), outputs)
 
-    def gather(self, outputs: Any, inputs: Any, opts: Any = None) -> Work:
+    def gather(self, outputs: Any, inputs: Any, opts: Any = None) -> PendingCollective:
         return self._done("gather", sum(map(_bytes, inputs)), outputs)
 
-    def scatter(self, outputs: Any, inputs: Any, opts: Any = None) -> Work:
+    def scatter(self, outputs: Any, inputs: Any, opts: Any = None) -> PendingCollective:
         return self._done("scatter", sum(map(_bytes, outputs)), outputs)
 
-    def barrier(self, opts: Any = None) -> Work:
+    def barrier(self, opts: Any = None) -> PendingCollective:
         return self._done("barrier", 0, [])
 
-    def send(self, tensors: Any, dst: int, tag: int = 0) -> Work:
+    def send(self, tensors: Any, dst: int, tag: int = 0) -> PendingCollective:
         return self._done("send", sum(map(_bytes, tensors)), tensors, SEND, self._global(dst))
 
-    def recv(self, tensors: Any, src: int, tag: int = 0) -> Work:
+    def recv(self, tensors: Any, src: int, tag: int = 0) -> PendingCollective:
         forget(*tensors)
         return self._done("recv", sum(map(_bytes, tensors)), tensors, RECV, self._global(src))
 
-    def recv_anysource(self, tensors: Any, tag: int = 0) -> Work:
+    def recv_anysource(self, tensors: Any, tag: int = 0) -> PendingCollective:
         return self._done("recv", sum(map(_bytes, tensors)), tensors, RECV, self._global((self._rank - 1) % self._size))
 
     def _global(self, rank: int) -> int:
@@ -229,9 +229,9 @@ class Group(dist.ProcessGroup):
 
     def _start_coalescing(self, device: Any = None) -> None: ...
 
-    def _end_coalescing(self, device: Any = None) -> Work:
+    def _end_coalescing(self, device: Any = None) -> PendingCollective:
         log = self.collectives.log
-        return Work(log, len(log.ops) - 1, [])
+        return PendingCollective(log, len(log.ops) - 1, [])
 
     def _get_backend(self, device: Any = None) -> Any:
         return self
@@ -284,9 +284,9 @@ def _muted(fn: Any) -> Any:
 
 def prepare(collectives: Collectives, bucket_bytes: int = 0) -> None:
     """Make `torch.distributed` speak to the world that the launcher described; DDP's buckets may be another size."""
-    Group.collectives = collectives
+    CapturedGroup.collectives = collectives
     devices = ["cpu", "cuda"]
-    dist.Backend.register_backend(NAME, lambda store, rank, size, timeout: Group(rank, size), devices=devices)
+    dist.Backend.register_backend(NAME, lambda store, rank, size, timeout: CapturedGroup(rank, size), devices=devices)
     asked = {"name": "nccl"}
     start, new_group = dist.init_process_group, dist.new_group
 

@@ -18,7 +18,7 @@ SERVER = "parameter-server"
 
 
 @dataclass(frozen=True)
-class Entry:
+class AlgorithmChoice:
     """The algorithm asked for, and into how many chunks it cuts the buffer (0: as suits the size)."""
 
     algorithm: str = "auto"

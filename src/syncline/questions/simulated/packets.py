@@ -11,7 +11,7 @@ from syncline.describe.plain import JsonObject
 
 if TYPE_CHECKING:
     from syncline.sim.packet import LinkChange, Marks, PacketNetwork, PacketOptions, Progress
-    from syncline.sim.packet.loaded import Background
+    from syncline.sim.packet.loaded import RandomLoad
 
 AS_PACKETS = {"static": "ecmp", "minimal": "ecmp", "dimension-order": "first"}
 """What routing that a cluster's file may name is packet by packet, where it has another name."""
@@ -77,7 +77,7 @@ class PacketQuestion:
         reroute_s = units.time(self.reroute or "1ms")
         return link_changes(network, [event for text in self.fail or () for event in _events(text, reroute_s)])
 
-    def beside(self) -> Background | None:
+    def beside(self) -> RandomLoad | None:
         """Return the background load, if any."""
         from syncline.sim.packet.loaded import read_background
 
@@ -170,7 +170,7 @@ def _cables(network: PacketNetwork, place: str) -> list[int]:
     return cables(network, where.link, where.device, where.which)
 
 
-class Place(NamedTuple):
+class FailurePlace(NamedTuple):
     """Where packets are lost or fail: a link, one of several cables, or a device."""
 
     link: str | None = None
@@ -182,12 +182,12 @@ class Place(NamedTuple):
         return {name: value for name, value in self._asdict().items() if value is not None}
 
 
-def _where(place: str) -> Place:
+def _where(place: str) -> FailurePlace:
     """Read "leaf-00<->spine-01", one of several cables ("leaf-00<->spine-01#2") or a device as a scenario's keys."""
     name, _, which = place.strip().partition("#")
     if "->" not in name:
-        return Place(device=place.strip())
-    return Place(link=name, which=int(which)) if which.isdecimal() else Place(link=place.strip())
+        return FailurePlace(device=place.strip())
+    return FailurePlace(link=name, which=int(which)) if which.isdecimal() else FailurePlace(link=place.strip())
 
 
 def _events(text: str, reroute_s: float) -> list[Any]:

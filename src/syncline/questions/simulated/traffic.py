@@ -29,7 +29,7 @@ PATTERNS = ("incast", "permutation", "all-pairs")
 
 
 @dataclass(frozen=True, eq=False)
-class Traffic(Answer):
+class PatternTraffic(Answer):
     """A pattern of messages between all NICs of a cluster: when they arrived, and what queues did."""
 
     fabric: Fabric = field(repr=False)
@@ -65,7 +65,7 @@ def traffic(
     seed: int = 0,
     packets: PacketQuestion | None = None,
     shown: ProgressBlock = lambda words: nullcontext(),
-) -> Traffic:
+) -> PatternTraffic:
     """Say how messages of a pattern (incast, permutation, all-pairs) fare between all NICs, packet by packet."""
     if pattern not in PATTERNS:
         raise UsageError(f'no pattern of messages is called "{pattern}".', hint=f"One of: {', '.join(PATTERNS)}.")
@@ -92,7 +92,7 @@ def traffic(
                "transport": options.transport, "routing": options.routing, "seed": seed,
                "asked": asked.shown()} | outcome.to_json() | by_load(outcome)  # fmt: skip
     name = f"{senders}-to-1 incast" if pattern == "incast" else pattern
-    return Traffic(fabric, pattern, f"{name} of {size} each on {fabric.name}", figures, outcome)
+    return PatternTraffic(fabric, pattern, f"{name} of {size} each on {fabric.name}", figures, outcome)
 
 
 def packet_rows(

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from syncline.describe import units
-from syncline.report.chart.over_time import Clock
+from syncline.report.chart.over_time import TimeAxis
 from syncline.report.page.simulation import even_ticks
 from syncline.timeline import SpanKind, Timeline
 from syncline.timeline.rates import binned_bytes
@@ -36,7 +36,7 @@ PACKET_BYTES = 9018
 
 def ranks_svg(predicted: Timeline, measured: Timeline) -> str:
     """Return what every rank does when: the prediction above what was measured, with the end of each."""
-    clock = Clock.of(max(predicted.end_s, measured.end_s))
+    clock = TimeAxis.of(max(predicted.end_s, measured.end_s))
     both = np.concatenate((predicted.spans.kind, measured.spans.kind))
     lanes = [lane for lane in LANES if np.isin(both, lane[1]).any()]
     ranks = sorted({*predicted.ranks.tolist(), *measured.ranks.tolist()})
@@ -65,7 +65,7 @@ def links_svg(measured: Timeline | None, predicted: Timeline | None = None, most
     if first is None:
         return '<p class="soft">No link was counted.</p>'
     end_s = max(_end_s(timeline) for timeline in given)
-    clock = Clock.of(end_s)
+    clock = TimeAxis.of(end_s)
     use = first.link_use()
     order = np.argsort(-np.nan_to_num(use.mean_utilisation), kind="stable")
     names = [first.links.names[i] for i in order[:most] if use.size_bytes[i] > 0]
@@ -91,7 +91,7 @@ def _lanes(
     timeline: Timeline,
     rank: int,
     lanes: Sequence[tuple[str, tuple[SpanKind, ...], str]],
-    clock: Clock,
+    clock: TimeAxis,
     top: float,
     title: str,
 ) -> list[str]:
@@ -114,7 +114,7 @@ def _lanes(
     return parts
 
 
-def _ends(predicted: Timeline, measured: Timeline, clock: Clock, height: float) -> list[str]:
+def _ends(predicted: Timeline, measured: Timeline, clock: TimeAxis, height: float) -> list[str]:
     """Return where prediction and measurement end, each with its time at the top."""
     parts = []
     ends = ((predicted.end_s, "p", "predicted"), (measured.end_s, "m", "measured"))
@@ -128,7 +128,7 @@ def _ends(predicted: Timeline, measured: Timeline, clock: Clock, height: float) 
     return parts
 
 
-def _area(timeline: Timeline, name: str, end_s: float, clock: Clock, base: float) -> str:
+def _area(timeline: Timeline, name: str, end_s: float, clock: TimeAxis, base: float) -> str:
     edges, use = _use(timeline, name, end_s)
     x, y = np.repeat(_x(edges, clock), 2)[1:-1], np.repeat(_y(use, base), 2)
     points = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x, y, strict=True))
@@ -137,7 +137,7 @@ def _area(timeline: Timeline, name: str, end_s: float, clock: Clock, base: float
     return f'<polygon class="m-area" points="{points} {close}"><title>{title}</title></polygon>'
 
 
-def _curve(timeline: Timeline, name: str, end_s: float, clock: Clock, base: float) -> str:
+def _curve(timeline: Timeline, name: str, end_s: float, clock: TimeAxis, base: float) -> str:
     edges, use = _use(timeline, name, end_s)
     x, y = np.repeat(_x(edges, clock), 2)[1:-1], np.repeat(_y(use, base), 2)
     points = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x, y, strict=True))
@@ -175,7 +175,7 @@ def _across() -> int:
     return _WIDTH - _LEFT - _RIGHT
 
 
-def _x(time_s: Floats, clock: Clock) -> Floats:
+def _x(time_s: Floats, clock: TimeAxis) -> Floats:
     return _LEFT + _across() * time_s * clock.second / clock.end
 
 
@@ -188,7 +188,7 @@ def _open(height: float, label: str) -> str:
     return f'<svg viewBox="0 0 {_WIDTH} {height:.0f}" role="img" aria-label="{escape(label)}">'
 
 
-def _axis(clock: Clock, height: float, top: float = _TOP - 4) -> str:
+def _axis(clock: TimeAxis, height: float, top: float = _TOP - 4) -> str:
     parts = []
     for tick in even_ticks(clock.end, 8):
         if tick > clock.end * (1 + 1e-9):

@@ -35,7 +35,7 @@ class Line(NamedTuple):
     low: Floats | None = None
 
 
-class Clock(NamedTuple):
+class TimeAxis(NamedTuple):
     """The axis of time: its unit, seconds of one, and the end of the chart in it."""
 
     unit: str
@@ -43,13 +43,13 @@ class Clock(NamedTuple):
     end: float
 
     @staticmethod
-    def of(end_s: float) -> Clock:
+    def of(end_s: float) -> TimeAxis:
         """Return the unit in which an end of run is a number people read: us below 2 ms, ms below 2 s."""
         unit, second = ("us", 1e6) if end_s < 2e-3 else ("ms", 1e3) if end_s < 2 else ("s", 1.0)
-        return Clock(unit, second, max(end_s * second, 1e-9))
+        return TimeAxis(unit, second, max(end_s * second, 1e-9))
 
 
-def chart(time_s: Floats, lines: Sequence[Line], clock: Clock, height: int = 220) -> str:
+def chart(time_s: Floats, lines: Sequence[Line], clock: TimeAxis, height: int = 220) -> str:
     """Return lines over time with their legend below."""
     ticks = even_ticks(max((float(np.nanmax(line.values)) for line in lines if len(line.values)), default=0.0), 4)
     high, down = ticks[-1], height - _TOP - _BOTTOM
@@ -79,7 +79,7 @@ def chart(time_s: Floats, lines: Sequence[Line], clock: Clock, height: int = 220
     return "".join(parts) + "</svg>" + legend(lines)
 
 
-def bars(time_s: Floats, rows: Sequence[tuple[str, NDArray[np.bool_]]], clock: Clock) -> str:
+def bars(time_s: Floats, rows: Sequence[tuple[str, NDArray[np.bool_]]], clock: TimeAxis) -> str:
     """Return one row a name, filled from each moment at which it is on to the next."""
     height = _TOP + 22 * len(rows) + _BOTTOM
     across = (_WIDTH - _LEFT - _RIGHT) * clock.second / clock.end
@@ -113,7 +113,7 @@ def colour_of(line: Line, number: int) -> str:
     return "var(--soft)" if line.rule else f"var(--c{number % NUM_COLOURS})"
 
 
-def _time_axis(clock: Clock, height: int) -> str:
+def _time_axis(clock: TimeAxis, height: int) -> str:
     parts = []
     for tick in even_ticks(clock.end, 8):
         if tick > clock.end * (1 + 1e-9):

@@ -8,7 +8,7 @@ from importlib.resources import files
 
 from syncline.describe import units
 from syncline.plan.phase.phases import PlannedRun
-from syncline.plan.serve import IGNORES, Served, Serving
+from syncline.plan.serve import IGNORES, Serving, ServingOption
 from syncline.report.page.shell import document
 from syncline.report.text.phases import chances, phase_lines
 from syncline.report.text.serve import cost_words, replica_words, slo_words
@@ -76,7 +76,7 @@ def _plain(text: str) -> str:
     return " ".join(text.split())
 
 
-def _way(way: Served) -> tuple[str, ...]:
+def _way(way: ServingOption) -> tuple[str, ...]:
     usd = "n/a" if way.usd_per_million is None else f"{way.usd_per_million:.3f}"
     times = _time(way.at.first_token_p99_s), _time(way.at.between_p99_s)
     return way.label, f"{way.num_gpus:,}", *times, usd, "" if way.keeps_slo else "over the limits"

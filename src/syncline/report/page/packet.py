@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from syncline.describe import units
-from syncline.report.chart.over_time import STYLE, Clock, Line, bars, chart
+from syncline.report.chart.over_time import STYLE, Line, TimeAxis, bars, chart
 from syncline.report.page.shell import document
-from syncline.sim.packet import Outcome, PacketJob, Sampled
+from syncline.sim.packet import Outcome, PacketJob, RunSamples
 from syncline.sim.packet.chronicle import queue_rows
 from syncline.sim.packet.outcome import IGNORES
 
@@ -81,7 +81,7 @@ def _charts(outcome: Outcome, mark_bytes: tuple[int, int] | None) -> list[str]:
     parts: list[str] = []
     watched = outcome.sampled
     if watched is not None and len(watched.time_s) > 2:
-        clock = Clock.of(float(watched.time_s[-1]))
+        clock = TimeAxis.of(float(watched.time_s[-1]))
         if watched.links:
             parts += _link_charts(outcome, watched, clock, mark_bytes)
         if watched.flows:
@@ -132,7 +132,7 @@ def _tiles(outcome: Outcome) -> str:
 
 
 def _link_charts(
-    outcome: Outcome, watched: Sampled, clock: Clock, mark_bytes: tuple[int, int] | None
+    outcome: Outcome, watched: RunSamples, clock: TimeAxis, mark_bytes: tuple[int, int] | None
 ) -> list[str]:  # fmt: skip
     network, time_s = outcome.network, watched.time_s
     names = _told_apart([network.fabric.link_name(link) for link in watched.links])
@@ -165,14 +165,14 @@ def _told_apart(names: list[str]) -> list[str]:
     return [f"{name} ({names[: i + 1].count(name)})" if names.count(name) > 1 else name for i, name in enumerate(names)]
 
 
-def _coarse_rows(watched: Sampled, rate_Bps: float, payload_bytes: int, least: int = 40) -> NDArray[np.int64]:
+def _coarse_rows(watched: RunSamples, rate_Bps: float, payload_bytes: int, least: int = 40) -> NDArray[np.int64]:
     """Return rows so far apart that forty packets pass between two (fewer would show as teeth), but `least` rows."""
     step_s = float(watched.time_s[1] - watched.time_s[0])
     apart = int(np.ceil(40 * payload_bytes / max(rate_Bps * step_s, 1e-9)))
     return np.arange(0, len(watched.time_s), max(1, min(apart, len(watched.time_s) // least)))
 
 
-def _connections(outcome: Outcome, watched: Sampled, clock: Clock) -> list[str]:
+def _connections(outcome: Outcome, watched: RunSamples, clock: TimeAxis) -> list[str]:
     mean_Bps = float(watched.flow_bytes[-1].mean() / watched.time_s[-1])
     rows = _coarse_rows(watched, mean_Bps, outcome.options.payload_bytes, 25)
     time_s = watched.time_s[rows]

@@ -15,7 +15,7 @@ from syncline.errors import SynclineError
 from syncline.fabric import Fabric
 from syncline.plan.answer import PlanResult
 from syncline.plan.scaling import ScalePoint
-from syncline.plan.sensitivity import Action
+from syncline.plan.sensitivity import Improvement
 from syncline.report.chart.bars import MEMORY_COLOURS, PART_COLOURS, bars, scaling_svg, stacked, traffic
 from syncline.report.fabric_picture import draw_svg
 from syncline.report.page.decision import decision_section
@@ -99,7 +99,7 @@ def _lead(answer: PlanResult) -> str:
     return f'<p class="lead">{" ".join(words)} {escape(how)}</p>'
 
 
-def _actions(actions: Sequence[Action], first: Sequence[Action]) -> str:
+def _actions(actions: Sequence[Improvement], first: Sequence[Improvement]) -> str:
     rows = []
     for a in (*first, *(action for action in actions if action not in first)):
         worth = units.show_money(a.usd_per_year) if a.usd_per_year is not None else ""

@@ -26,7 +26,7 @@ td,th{padding:2px 10px;text-align:right;border-bottom:1px solid #e3e6ea} td.t,th
 """
 
 
-class Flows(NamedTuple):
+class FlowSummary(NamedTuple):
     """What the flows of the largest size did: the load of links, and bytes from row to column, named by `labels`."""
 
     link_utilisation: Floats
@@ -35,7 +35,11 @@ class Flows(NamedTuple):
 
 
 def simulation_page(
-    title: str, fabric: Fabric, rows: Sequence[Mapping[str, Any]], ignores: Sequence[str], flows: Flows | None = None
+    title: str,
+    fabric: Fabric,
+    rows: Sequence[Mapping[str, Any]],
+    ignores: Sequence[str],
+    flows: FlowSummary | None = None,
 ) -> str:
     """Return the page; a cost model without flows has the curve and the table alone."""
     parts = [

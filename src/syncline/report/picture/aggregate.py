@@ -1,9 +1,9 @@
 """What is equal in a network, counted once: a tree of groups with cells, and bundles of cables between cells.
 
 Groups are what stays joined when the upper switches are taken away: hosts under one NVSwitch (domain), hosts and
-their leaves (unit), units and their spines (pod), sites. Groups with equal content are one `Group` with a count, and
-hosts or switches with equal looks are one `Cell`. Nothing is estimated: the cells' totals add up to the fabric's
-devices and the bundles' to its cables.
+their leaves (unit), units and their spines (pod), sites. Groups with equal content are one `PictureGroup` with a
+count, and hosts or switches with equal looks are one `Cell`. Nothing is estimated: the cells' totals add up to the
+fabric's devices and the bundles' to its cables.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from syncline.fabric.fabric import Kind
+from syncline.fabric.fabric import DeviceKind
 from syncline.report.picture.network import HOST_LEVEL, LONG_TIERS, Cables, DrawnNetwork, Hashes, Ints, components, mix
 
 MAX_OUTER_GROUPS = 8
@@ -39,7 +39,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Group:
+class PictureGroup:
     """Equal groups: `count` in each parent. `level` is that of its top switches; -1 is a site, -2 the whole."""
 
     level: int
@@ -47,7 +47,7 @@ class Group:
     count: int
     total: int
     cells: tuple[Cell, ...]
-    groups: tuple[Group, ...]
+    groups: tuple[PictureGroup, ...]
 
     def all_cells(self) -> list[tuple[Cell, int]]:
         """Return every cell below with how many of its members one such group holds."""
@@ -56,7 +56,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Bundle:
+class CableBundle:
     """Equal cables between two drawn things; `total` cables in the fabric, `load` the highest utilisation of them."""
 
     a: int
@@ -74,11 +74,11 @@ class Bundle:
 class Aggregate:
     """A network with what is equal collapsed; `cell_of` maps each vertex to the id of its cell."""
 
-    root: Group
+    root: PictureGroup
     cell_of: Ints
-    bundles: tuple[Bundle, ...]
+    bundles: tuple[CableBundle, ...]
     """Cables between cells (those inside hosts are not among them)."""
-    inside: tuple[Bundle, ...]
+    inside: tuple[CableBundle, ...]
     """Cables inside hosts, with the host's cell at both ends."""
 
 
@@ -112,7 +112,7 @@ def aggregate(network: DrawnNetwork, *, each: bool = False, outer: bool = True, 
     )
 
 
-def bundle(cables: Cables, ends: Ints, chosen: NDArray[np.bool_], *, lanes: bool = True) -> tuple[Bundle, ...]:
+def bundle(cables: Cables, ends: Ints, chosen: NDArray[np.bool_], *, lanes: bool = True) -> tuple[CableBundle, ...]:
     """Return the chosen cables, equal ones between the same ends as one. `ends` maps a device to what is drawn."""
     lane = cables.lane if lanes else np.full(len(cables), -1)
     rows = np.flatnonzero(chosen)
@@ -126,7 +126,7 @@ def bundle(cables: Cables, ends: Ints, chosen: NDArray[np.bool_], *, lanes: bool
     if cables.load is not None:
         np.maximum.at(load, group, cables.load[rows])
     return tuple(
-        Bundle(
+        CableBundle(
             a=int(low[i]),
             b=int(high[i]),
             tier=int(cables.tier[rows[i]]),
@@ -172,7 +172,7 @@ def _containers(network: DrawnNetwork) -> tuple[list[int], list[Ints]]:
         found.append((-1, first[np.searchsorted(sites, vertices.site)]))
     for level in range(int(vertices.level.max()), HOST_LEVEL - 1, -1):
         label = components(len(vertices), va[near & (top <= level)], vb[near & (top <= level)])
-        inside = (vertices.level <= level) & (vertices.kind != Kind.OCS)
+        inside = (vertices.level <= level) & (vertices.kind != DeviceKind.OCS)
         heads = np.unique(label[inside & (vertices.level == level) & (vertices.kind >= 0)])
         member = inside & np.isin(label, heads)
         if len(heads) <= (0 if level == HOST_LEVEL else above):
@@ -217,12 +217,12 @@ class _Tree:
     signs: list[Hashes]
     cell_of: Ints
 
-    def root(self) -> Group:
+    def root(self) -> PictureGroup:
         everything = np.arange(len(self.network.vertices))
         cells, groups = self._content(everything, len(self.levels) - 1, 1)
-        return Group(-2, 0, 1, 1, cells, groups)
+        return PictureGroup(-2, 0, 1, 1, cells, groups)
 
-    def _content(self, members: Ints, depth: int, times: int) -> tuple[tuple[Cell, ...], tuple[Group, ...]]:
+    def _content(self, members: Ints, depth: int, times: int) -> tuple[tuple[Cell, ...], tuple[PictureGroup, ...]]:
         if depth < 0:
             return self._cells(members), ()
         container = self.containers[depth][members]
@@ -230,7 +230,7 @@ class _Tree:
         cells, groups = self._content(free, depth - 1, times) if len(free) else ((), ())
         return cells, self._groups(inner, depth, times) + groups
 
-    def _groups(self, members: Ints, depth: int, times: int) -> tuple[Group, ...]:
+    def _groups(self, members: Ints, depth: int, times: int) -> tuple[PictureGroup, ...]:
         if not len(members):
             return ()
         heads = np.unique(self.containers[depth][members])
@@ -243,7 +243,7 @@ class _Tree:
             total = times * len(equal)
             cells, groups = self._content(mine, depth - 1, total)
             number = int(np.searchsorted(self._heads(depth, head), head))
-            made.append(Group(self.levels[depth], number, len(equal), total, cells, groups))
+            made.append(PictureGroup(self.levels[depth], number, len(equal), total, cells, groups))
         return tuple(made)
 
     def _heads(self, depth: int, head: int) -> Ints:

@@ -7,6 +7,7 @@ from html import escape
 
 from syncline.install.installation import Installation
 from syncline.install.rack import Rack
+from syncline.install.room import Room
 
 MOST_RACKS = 32
 _U = 11
@@ -16,7 +17,7 @@ _TOP = 74
 _STYLE = (
     "text{font-family:Inter,Helvetica,Arial,'DejaVu Sans',sans-serif;font-size:9px;fill:#1c2430}"
     ".t{font-size:16px;font-weight:600}.s{font-size:11px;fill:#566170}.r{fill:#f4f6f9;stroke:#8b97a6}"
-    ".h{fill:#cfe3c8;stroke:#5b8a4c}.w{fill:#d5dfee;stroke:#51607a}.m{font-size:8px;fill:#566170}"
+    ".h{fill:#cfe3c8;stroke:#5b8a4c}.w{fill:#d5dfee;stroke:#51607a}.p{fill:#e6e3da;stroke:#8a8471}.m{font-size:8px;fill:#566170}"
 )
 _COLOURS = {"dac": "#117733", "aec": "#8a8a1f", "aoc": "#4fb0dc", "multimode": "#3b6fb0", "single_mode": "#aa4499"}
 _WORDS = {"dac": "copper", "aec": "active copper", "aoc": "active optical", "multimode": "multimode fibre",
@@ -39,7 +40,7 @@ def elevations_svg(found: Installation) -> str:
     parts = [_open(width, height, f"{found.fabric.name}: racks", total + "; alike racks are drawn once")]
     for number, alike in enumerate(drawn):
         x = 24 + number % per_row * (_WIDTH + _GAP)
-        parts.append(_rack(alike, x, _TOP + number // per_row * (rack_height + 74), rack_height))
+        parts.append(_rack(alike, found.floor.room, x, _TOP + number // per_row * (rack_height + 74)))
     return "".join(parts) + "</svg>\n"
 
 
@@ -90,23 +91,23 @@ def _legend(found: Installation, x: float) -> str:
     return "".join(parts)
 
 
-def _rack(alike: list[Rack], x: float, y: float, height: float) -> str:
-    rack = alike[0]
+def _rack(alike: list[Rack], room: Room, x: float, y: float) -> str:
+    rack, height = alike[0], room.rack_u * _U
     name = rack.name if len(alike) == 1 else f"{rack.name} and {len(alike) - 1} like it"
     parts = [f'<text x="{x}" y="{y - 6}">{escape(name)}</text>',
              f'<rect class="r" x="{x}" y="{y}" width="{_WIDTH}" height="{height}"/>']  # fmt: skip
     for place in rack.places:
         top = y + height - (place.bottom_u - 1 + place.body.height_u) * _U
-        look, tall = "h" if place.body.is_host else "w", place.body.height_u * _U
+        look = "h" if place.body.is_host else "p" if place.body.part == "power shelf" else "w"
+        tall = place.body.height_u * _U
         box = f'x="{x + 3}" y="{top + 0.5}" width="{_WIDTH - 6}" height="{tall - 1}"'
         parts.append(f'<rect class="{look}" {box} rx="1">'
-                     f"<title>{escape(place.body.name)}: {escape(place.body.part)}, {place.body.power_w:,.0f} W, "
+                     f"<title>{escape(place.name)}: {escape(place.body.part)}, {place.body.power_w:,.0f} W, "
                      f"{place.body.weight_kg:g} kg</title></rect>"
                      f'<text x="{x + 7}" y="{top + tall / 2 + 3}" style="font-size:{min(11, tall - 2.5)}px">'
-                     f"{escape(place.body.name)}</text>")  # fmt: skip
-    room = rack.room
-    told = (f"{rack.used_u} of {room.rack_u} U", f"{rack.power_w / 1e3:.1f} of {room.rack_power_w / 1e3:g} kW",
-            f"{rack.weight_kg:,.0f} of {room.rack_weight_kg:,.0f} kg")  # fmt: skip
+                     f"{escape(place.name.removeprefix(rack.name + '/'))}</text>")  # fmt: skip
+    power = f"{rack.power_w / 1e3:.1f}" + (" kW, as sold" if rack.sold_as else f" of {room.filled_power_w / 1e3:g} kW")
+    told = (f"{rack.used_u} of {room.rack_u} U", power, f"{rack.weight_kg:,.0f} of {room.rack_weight_kg:,.0f} kg")
     parts += [f'<text class="m" x="{x}" y="{y + height + 12 + 11 * n}">{text}</text>' for n, text in enumerate(told)]
     return "".join(parts)
 

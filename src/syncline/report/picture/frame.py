@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from syncline.fabric.fabric import Kind
+from syncline.fabric.fabric import DeviceKind
 from syncline.report.picture.drawing import Caption, Drawing
 from syncline.report.picture.legend import draw_legend, rows_of
 from syncline.report.picture.network import DEGRADED, DOWN, DrawnNetwork
 from syncline.report.picture.palette import NUM_LANES, SIZES
-from syncline.report.picture.scene import DrawnCable, Scene, Shape, counted, fit, num, text_width
+from syncline.report.picture.scene import DrawnCable, DrawnPath, Scene, counted, fit, num, text_width
 from syncline.report.picture.wording import gpu_word, level_word, tier_word
 
 MARGIN, HEADER, MIN_WIDTH = 28.0, 84.0, 860.0
@@ -53,7 +53,7 @@ def frame(network: DrawnNetwork, drawing: Drawing, title: str) -> Sheet:
         _caption(around, caption, HEADER, left - MARGIN)
         bottom = max(bottom, caption.y + len(caption.lines) * _LINE / 2)
     y = HEADER + bottom + 34
-    around.layers["groups"].append(Shape(f"M{num(MARGIN)} {num(y - 14)}H{num(width - MARGIN)}", "rule"))
+    around.layers["groups"].append(DrawnPath(f"M{num(MARGIN)} {num(y - 14)}H{num(width - MARGIN)}", "rule"))
     y = draw_legend(around, rows_of(network, drawing), MARGIN, y + 8, width - 2 * MARGIN)
     for note in _notes(drawing):
         around.text(MARGIN, y + 2, fit(note, width - 2 * MARGIN, SIZES["leg"]), "leg", "start")
@@ -79,8 +79,10 @@ def summary(network: DrawnNetwork) -> str:
     vertices = network.vertices
     outer = Counter(
         level_word(network, int(level)) + ("" if level_word(network, int(level)) in ("switch", "router") else " switch")
-        if kind == Kind.SWITCH
-        else {Kind.NVSWITCH: "NVLink switch", Kind.OCS: "optical switch"}.get(Kind(int(kind)), "device")
+        if kind == DeviceKind.SWITCH
+        else {DeviceKind.NVSWITCH: "NVLink switch", DeviceKind.OCS: "optical switch"}.get(
+            DeviceKind(int(kind)), "device"
+        )
         for kind, level in zip(vertices.kind[fabric.num_hosts :], vertices.level[fabric.num_hosts :], strict=True)
     )
     switches = [counted(n, word, f"{word}s" if word == "router" else f"{word}es") for word, n in outer.items()]

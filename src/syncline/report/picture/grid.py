@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from syncline.describe import units
-from syncline.fabric.fabric import Kind, Tier
+from syncline.fabric.fabric import DeviceKind, Tier
 from syncline.fabric.topology.torus import Torus
-from syncline.report.picture.aggregate import Bundle, bundle
+from syncline.report.picture.aggregate import CableBundle, bundle
 from syncline.report.picture.drawing import Caption, Drawing
 from syncline.report.picture.network import DrawnNetwork, Ints
 from syncline.report.picture.palette import KIND_LOOKS, SIZES
-from syncline.report.picture.scene import Box, Scene, counted, fit, num
+from syncline.report.picture.scene import Rectangle, Scene, counted, fit, num
 from syncline.report.picture.wires import Anchor, Pen
 from syncline.report.picture.wording import bundle_title, device_title, gpu_word, rates_text, short_names
 
@@ -83,7 +83,7 @@ class _Grid:
         place[self.members] = np.ravel_multi_index(blocks, self.blocks)
         return place
 
-    def _bundles(self) -> list[Bundle]:
+    def _bundles(self) -> list[CableBundle]:
         """Return the cables between blocks, with their axis as lane."""
         cables = self.network.cables
         a, b = self.place[cables.a], self.place[cables.b]
@@ -92,7 +92,7 @@ class _Grid:
         found = bundle(cables, self.place, joins & tiers)
         return [replace(b, lane=self._axis(b)) for b in found]
 
-    def _axis(self, wire: Bundle) -> int:
+    def _axis(self, wire: CableBundle) -> int:
         a, b = self._at(wire.a), self._at(wire.b)
         return next((axis for axis in range(len(a)) if a[axis] != b[axis]), -1)
 
@@ -127,7 +127,7 @@ class _Grid:
             device = int(first[block])
             kind = int(fabric.devices.kind[device])
             look, title = f"box {KIND_LOOKS[kind]}", self._title(block, device)
-            self.scene.box(Box(x - half, y - half, self.size, self.size, look, f"b{block}", title))
+            self.scene.box(Rectangle(x - half, y - half, self.size, self.size, look, f"b{block}", title))
             label = f"{self.per_block}" if self.per_block > 1 else names[block] if names else ""
             if label:
                 self.scene.text(x, y + 3.5, fit(label, self.size - 2, SIZES["lab"]), "lab")
@@ -154,9 +154,9 @@ class _Grid:
             x, y = min(c[0] for c in corners) - self.size / 2 - 5, min(c[1] for c in corners) - self.size / 2 - 5
             width = max(c[0] for c in corners) + self.size / 2 + 5 - x
             height = max(c[1] for c in corners) + self.size / 2 + 5 - y
-            self.scene.box(Box(x, y, width, height, "frame", f"v{host}", fabric.host_names[host], 5), "groups")
+            self.scene.box(Rectangle(x, y, width, height, "frame", f"v{host}", fabric.host_names[host], 5), "groups")
 
-    def _wire(self, wire: Bundle) -> None:
+    def _wire(self, wire: CableBundle) -> None:
         a, b = self._at(wire.a), self._at(wire.b)
         (xa, ya), (xb, yb) = self._centre(wire.a), self._centre(wire.b)
         wraps = any(abs(p - q) > 1 for p, q in zip(a, b, strict=True))
@@ -194,7 +194,7 @@ class _Grid:
         along = f"H{num(xb)}" if across else f"V{num(yb)}"
         return f"M{num(xa)} {num(ya)}C{first} {second} {third}{along}C{fourth} {fifth} {num(xb)} {num(yb)}"
 
-    def _captions(self, bundles: list[Bundle]) -> list[Caption]:
+    def _captions(self, bundles: list[CableBundle]) -> list[Caption]:
         fabric = self.network.fabric
         shape = " × ".join(map(str, self.shape))
         what = fabric.parts[fabric.devices.part[self.members[0]]]
@@ -215,7 +215,7 @@ class _Grid:
             notes.append("Each router joins one host, which is not drawn.")
         if self.per_block > 1:
             notes.append(f"A box stands for {self.per_block} places, a line for all cables between two boxes.")
-        optical = int((self.network.fabric.devices.kind == Kind.OCS).sum())
+        optical = int((self.network.fabric.devices.kind == DeviceKind.OCS).sum())
         if optical:
             pause = units.show_time(self.spec.reconfiguration)
             switches = counted(optical, "optical switch", "optical switches")

@@ -7,20 +7,20 @@ from itertools import pairwise
 
 import numpy as np
 
-from syncline.fabric.fabric import Kind, Tier
+from syncline.fabric.fabric import DeviceKind, Tier
 from syncline.report.picture.aggregate import Cell
 from syncline.report.picture.network import DrawnNetwork, Ints
 from syncline.report.picture.palette import KIND_LOOKS, NUM_LANES, SIZES
-from syncline.report.picture.scene import Box, Scene, Shape, fit, num
+from syncline.report.picture.scene import DrawnPath, Rectangle, Scene, fit, num
 from syncline.report.picture.wires import Anchor
 from syncline.report.picture.wording import KIND_WORDS, cell_title, device_title, host_lines
 
-ROWS = (Kind.NIC, Kind.PCIE, Kind.CPU, Kind.GPU, Kind.NVSWITCH)
+ROWS = (DeviceKind.NIC, DeviceKind.PCIE, DeviceKind.CPU, DeviceKind.GPU, DeviceKind.NVSWITCH)
 """What stands above what inside a host: the network is above, scale-up links below."""
 
 
 @dataclass(frozen=True)
-class Inside:
+class HostInside:
     """Sizes of the inside of a host: `pitch` between GPUs, `height` of a device, `gap` between rows."""
 
     pitch: float
@@ -31,14 +31,14 @@ class Inside:
     """Whether devices carry their name and part, not only their number."""
 
 
-SMALL = Inside(pitch=21.0, height=16.0, gap=19.0, pad=10.0, words=False)
-LARGE = Inside(pitch=104.0, height=42.0, gap=60.0, pad=26.0, words=True)
+SMALL = HostInside(pitch=21.0, height=16.0, gap=19.0, pad=10.0, words=False)
+LARGE = HostInside(pitch=104.0, height=42.0, gap=60.0, pad=26.0, words=True)
 COMPACT_HEIGHT = 62.0
 CARD_WIDTH, CARD_HEIGHT = 172.0, 92.0
 ARC_ROOM = 40.0
 
 
-def inside_size(network: DrawnNetwork, host: int, size: Inside) -> tuple[float, float]:
+def inside_size(network: DrawnNetwork, host: int, size: HostInside) -> tuple[float, float]:
     """Return the width and height of a host drawn with its inside."""
     rows = _rows(network, host)
     width = max(_row_width(kind, len(devices), size) for kind, devices in rows.items()) + 2 * size.pad
@@ -46,18 +46,20 @@ def inside_size(network: DrawnNetwork, host: int, size: Inside) -> tuple[float, 
     return width, height + (ARC_ROOM if _has_peers(network, host) else 0.0)
 
 
-def row_centres(network: DrawnNetwork, host: int, size: Inside) -> list[tuple[Kind, float]]:
+def row_centres(network: DrawnNetwork, host: int, size: HostInside) -> list[tuple[DeviceKind, float]]:
     """Return the kinds of a host's rows with their middle, measured from the host's top."""
     return [
         (kind, size.pad + i * (size.height + size.gap) + size.height / 2) for i, kind in enumerate(_rows(network, host))
     ]
 
 
-def draw_inside(scene: Scene, network: DrawnNetwork, cell: Cell, x: float, y: float, size: Inside) -> dict[int, Anchor]:
+def draw_inside(
+    scene: Scene, network: DrawnNetwork, cell: Cell, x: float, y: float, size: HostInside
+) -> dict[int, Anchor]:
     """Draw a host with its inside; returns an anchor per device."""
     host = cell.vertex
     width, height = inside_size(network, host, size)
-    scene.box(Box(x, y, width, height, "box host", f"v{host}", cell_title(network, cell), 6.0), "groups")
+    scene.box(Rectangle(x, y, width, height, "box host", f"v{host}", cell_title(network, cell), 6.0), "groups")
     anchors: dict[int, Anchor] = {}
     lanes = nic_lanes(network)
     rows = _rows(network, host)
@@ -65,7 +67,7 @@ def draw_inside(scene: Scene, network: DrawnNetwork, cell: Cell, x: float, y: fl
     for i, (kind, devices) in enumerate(rows.items()):
         top = y + size.pad + i * (size.height + size.gap)
         for device in devices:
-            bar = kind == Kind.NVSWITCH and len(devices) == 1
+            bar = kind == DeviceKind.NVSWITCH and len(devices) == 1
             box_width = width - 2 * size.pad if bar else _device_width(kind, size)
             centre = places[device]
             anchors[device] = _device(scene, network, device, centre, top, box_width, lanes, size)
@@ -73,15 +75,15 @@ def draw_inside(scene: Scene, network: DrawnNetwork, cell: Cell, x: float, y: fl
 
 
 def _device(
-    scene: Scene, network: DrawnNetwork, device: int, x: float, top: float, width: float, lanes: Ints, size: Inside
+    scene: Scene, network: DrawnNetwork, device: int, x: float, top: float, width: float, lanes: Ints, size: HostInside
 ) -> Anchor:
     fabric = network.fabric
-    kind = Kind(int(fabric.devices.kind[device]))
+    kind = DeviceKind(int(fabric.devices.kind[device]))
     look = f"box {KIND_LOOKS[kind]}"
     if lanes[device] >= 0:
         look += f" s{lanes[device] % NUM_LANES}"
     title = device_title(network, device)
-    scene.box(Box(x - width / 2, top, width, size.height, look, f"d{device}", title, 2.5))
+    scene.box(Rectangle(x - width / 2, top, width, size.height, look, f"d{device}", title, 2.5))
     middle = top + size.height / 2
     local = int(fabric.devices.local[device])
     if size.words:
@@ -92,9 +94,11 @@ def _device(
         if named:
             scene.text(x, middle + 11, fit(part, width - 4, SIZES["tiny"]), "tiny")
     else:
-        word = {Kind.NVSWITCH: "NVSwitch", Kind.CPU: f"CPU {local}", Kind.PCIE: "PCIe"}.get(kind, str(local))
+        word = {DeviceKind.NVSWITCH: "NVSwitch", DeviceKind.CPU: f"CPU {local}", DeviceKind.PCIE: "PCIe"}.get(
+            kind, str(local)
+        )
         scene.text(x, middle + 3, fit(word, width - 2, SIZES["tiny"]), "tiny")
-    spread = width / 2 - 4 if kind == Kind.NVSWITCH else 0.0
+    spread = width / 2 - 4 if kind == DeviceKind.NVSWITCH else 0.0
     return Anchor(x, top, top + size.height, f"d{device}", fabric.device_name(device), spread)
 
 
@@ -105,22 +109,22 @@ def draw_compact(
     fabric = network.fabric
     host, lanes = cell.vertex, nic_lanes(network)
     mine = np.flatnonzero(fabric.devices.host == host)
-    nics = [int(d) for d in mine if fabric.devices.kind[d] == Kind.NIC]
-    gpus = [int(d) for d in mine if fabric.devices.kind[d] == Kind.GPU]
+    nics = [int(d) for d in mine if fabric.devices.kind[d] == DeviceKind.NIC]
+    gpus = [int(d) for d in mine if fabric.devices.kind[d] == DeviceKind.GPU]
     anchors: dict[int, Anchor] = {}
     parts = []
     key, name = f"v{host}", network.name(host)
     for i, nic in enumerate(nics):
         at = x + width * (i + 0.5) / len(nics)
         look = f"w l{lanes[nic] % NUM_LANES}" if lanes[nic] >= 0 else "w t3"
-        parts.append(Shape(f"M{num(at)} {num(y)}v5", look))
+        parts.append(DrawnPath(f"M{num(at)} {num(y)}v5", look))
         anchors[nic] = Anchor(at, y, y, key, fabric.device_name(nic))
     for i, gpu in enumerate(gpus):
         at = x + width * (i + 0.5) / len(gpus)
         anchors[gpu] = Anchor(at, y, y + COMPACT_HEIGHT, key, f"{name}/gpu-{i}")
-    parts.append(Shape(_squares(len(gpus), x + 2, y + 9, width - 4, 32.0), "gpu"))
+    parts.append(DrawnPath(_squares(len(gpus), x + 2, y + 9, width - 4, 32.0), "gpu"))
     title = cell_title(network, cell)
-    scene.box(Box(x, y, width, COMPACT_HEIGHT, "box host", key, title, 3.0, tuple(parts)))
+    scene.box(Rectangle(x, y, width, COMPACT_HEIGHT, "box host", key, title, 3.0, tuple(parts)))
     scene.text(x + width / 2, y + COMPACT_HEIGHT - 6, fit(label, width - 1, SIZES["tiny"]), "tiny")
     return anchors
 
@@ -130,12 +134,12 @@ def draw_card(scene: Scene, network: DrawnNetwork, cell: Cell, x: float, y: floa
     key = f"c{cell.id}"
     lines = host_lines(network, cell.vertex)
     lanes = int(network.cables.lane.max(initial=-1)) + 1
-    gpus = int(((network.fabric.devices.host == cell.vertex) & (network.fabric.devices.kind == Kind.GPU)).sum())
+    gpus = int(((network.fabric.devices.host == cell.vertex) & (network.fabric.devices.kind == DeviceKind.GPU)).sum())
     if cell.count > 1:
         for step in (8.0, 4.0):
-            scene.box(Box(x + step, y - step, CARD_WIDTH, CARD_HEIGHT, "box host", radius=4.0))
-    parts = (Shape(_squares(gpus, x + 8, y + 66, CARD_WIDTH - 16, 20.0), "gpu"),)
-    scene.box(Box(x, y, CARD_WIDTH, CARD_HEIGHT, "box host", key, cell_title(network, cell), 4.0, parts))
+            scene.box(Rectangle(x + step, y - step, CARD_WIDTH, CARD_HEIGHT, "box host", radius=4.0))
+    parts = (DrawnPath(_squares(gpus, x + 8, y + 66, CARD_WIDTH - 16, 20.0), "gpu"),)
+    scene.box(Rectangle(x, y, CARD_WIDTH, CARD_HEIGHT, "box host", key, cell_title(network, cell), 4.0, parts))
     head = f"{cell.count:,} × host" if cell.count > 1 else network.name(cell.vertex)
     scene.text(x + CARD_WIDTH / 2, y + 19, fit(head, CARD_WIDTH - 8, SIZES["cap"]), "cap")
     for i, line in enumerate(lines[:3]):
@@ -154,11 +158,11 @@ def nic_lanes(network: DrawnNetwork) -> Ints:
     for ends in (cables.a[access], cables.b[access]):
         np.minimum.at(low, ends, cables.lane[access])
         np.maximum.at(high, ends, cables.lane[access])
-    is_nic = network.fabric.devices.kind == Kind.NIC
+    is_nic = network.fabric.devices.kind == DeviceKind.NIC
     return np.where(is_nic & (low == high), high, -1)
 
 
-def _rows(network: DrawnNetwork, host: int) -> dict[Kind, list[int]]:
+def _rows(network: DrawnNetwork, host: int) -> dict[DeviceKind, list[int]]:
     devices = network.fabric.devices
     mine = np.flatnonzero(devices.host == host)
     rows = {kind: [int(d) for d in mine if devices.kind[d] == kind] for kind in ROWS}
@@ -168,30 +172,30 @@ def _rows(network: DrawnNetwork, host: int) -> dict[Kind, list[int]]:
 def _has_peers(network: DrawnNetwork, host: int) -> bool:
     """Say whether GPUs of the host are joined directly, by arcs below their row."""
     devices, cables = network.fabric.devices, network.cables
-    gpu = (devices.kind == Kind.GPU) & (devices.host == host)
+    gpu = (devices.kind == DeviceKind.GPU) & (devices.host == host)
     return bool((gpu[cables.a] & gpu[cables.b]).any())
 
 
-def _device_width(kind: Kind, size: Inside) -> float:
-    if kind in (Kind.CPU, Kind.PCIE):
+def _device_width(kind: DeviceKind, size: HostInside) -> float:
+    if kind in (DeviceKind.CPU, DeviceKind.PCIE):
         return 116.0 if size.words else 30.0
     return size.pitch - (14.0 if size.words else 4.0)
 
 
-def _row_width(kind: Kind, count: int, size: Inside) -> float:
+def _row_width(kind: DeviceKind, count: int, size: HostInside) -> float:
     return count * max(size.pitch, _device_width(kind, size) + 6)
 
 
 def _columns(
-    network: DrawnNetwork, rows: dict[Kind, list[int]], x: float, width: float, size: Inside
+    network: DrawnNetwork, rows: dict[DeviceKind, list[int]], x: float, width: float, size: HostInside
 ) -> dict[int, float]:
     """Return the middle of each device: GPUs and NICs evenly, switches and sockets above or below their own."""
     left, room = x + size.pad, width - 2 * size.pad
     at: dict[int, float] = {}
-    for kind in (Kind.GPU, Kind.NIC, Kind.NVSWITCH):
+    for kind in (DeviceKind.GPU, DeviceKind.NIC, DeviceKind.NVSWITCH):
         devices = rows.get(kind, [])
         at |= {device: left + room * (i + 0.5) / len(devices) for i, device in enumerate(devices)}
-    for kind in (Kind.PCIE, Kind.CPU):
+    for kind in (DeviceKind.PCIE, DeviceKind.CPU):
         devices = rows.get(kind, [])
         wished = [_mean_place(network, device, at) for device in devices]
         gap = _device_width(kind, size) + 4

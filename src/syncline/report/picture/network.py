@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from syncline.errors import FabricError
-from syncline.fabric.fabric import Fabric, Kind, Tier
+from syncline.fabric.fabric import DeviceKind, Fabric, Tier
 from syncline.fabric.faults import links_of_fault
 from syncline.fabric.topology.multi_plane import MultiPlane
 
@@ -93,7 +93,7 @@ def network_of(fabric: Fabric, link_load: ArrayLike | None = None) -> DrawnNetwo
     lane_of, lanes = _lanes(fabric, cables)
     cables = _coloured(cables, lane_of)
     hosts = np.full(fabric.num_hosts, -1)
-    level = np.where(devices.kind[outer] == Kind.NVSWITCH, HOST_LEVEL, devices.level[outer])
+    level = np.where(devices.kind[outer] == DeviceKind.NVSWITCH, HOST_LEVEL, devices.level[outer])
     vertices = Vertices(
         device=np.concatenate((hosts, outer)),
         kind=np.concatenate((hosts, devices.kind[outer])).astype(np.int64),
@@ -161,7 +161,7 @@ def _lanes(fabric: Fabric, cables: Cables) -> tuple[Ints, str]:
     """Return the lane of every device: its plane, or the rail of a leaf and of what only that rail's leaves reach."""
     devices = fabric.devices
     lane = np.full(len(devices), -1)
-    is_switch = (devices.kind == Kind.SWITCH) & (devices.level < 4)
+    is_switch = (devices.kind == DeviceKind.SWITCH) & (devices.level < 4)
     inner = is_switch[cables.a] & is_switch[cables.b] & ~np.isin(cables.tier, LONG_TIERS)
     spec = fabric.spec
     networks = (spec.network, *(site.network for site in spec.sites))

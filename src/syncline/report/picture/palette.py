@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from syncline.fabric.fabric import Kind, Tier
+from syncline.fabric.fabric import DeviceKind, Tier
 
 NUM_LANES = 8
 NUM_LOADS = 8
@@ -58,8 +58,8 @@ _TIERS_DARK: dict[Tier, str] = {
 _LOADS = ("#4575b4", "#74add1", "#9cc5d6", "#d9c98a", "#fdae61", "#f46d43", "#d73027", "#a50026")
 
 KIND_LOOKS: Mapping[int, str] = {
-    Kind.GPU: "gpu", Kind.NIC: "nic", Kind.SWITCH: "switch", Kind.NVSWITCH: "nvswitch", Kind.PCIE: "pcie",
-    Kind.CPU: "cpu", Kind.OCS: "ocs", -1: "host",
+    DeviceKind.GPU: "gpu", DeviceKind.NIC: "nic", DeviceKind.SWITCH: "switch", DeviceKind.NVSWITCH: "nvswitch",
+    DeviceKind.PCIE: "pcie", DeviceKind.CPU: "cpu", DeviceKind.OCS: "ocs", -1: "host",
 }  # fmt: skip
 
 

@@ -10,15 +10,15 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from syncline.fabric.fabric import Kind
-from syncline.report.picture.aggregate import Aggregate, Cell, Group
+from syncline.fabric.fabric import DeviceKind
+from syncline.report.picture.aggregate import Aggregate, Cell, PictureGroup
 
 BELOW_HOSTS = -1.0
 GROUP_GAP, GROUP_PAD, CAPTION = 16.0, 12.0, 19.0
 
 
 @dataclass(frozen=True)
-class Sizes:
+class PictureSizes:
     """How large things are at one level of detail. Widths depend on the cell, heights on the row."""
 
     host_width: Callable[[Cell], float]
@@ -34,25 +34,25 @@ class Sizes:
 
 
 @dataclass(frozen=True)
-class Frame:
+class GroupFrame:
     """A group's frame; `depth` counts the frames inside it."""
 
-    group: Group
+    group: PictureGroup
     x: float
     width: float
     depth: int
 
 
 @dataclass
-class Placement:
+class PicturePlacement:
     """Left edges and widths of cells, rows with their tops, and frames."""
 
-    sizes: Sizes
+    sizes: PictureSizes
     left: dict[int, float] = field(default_factory=dict)
     width: dict[int, float] = field(default_factory=dict)
     cells: dict[int, Cell] = field(default_factory=dict)
-    owner: dict[int, Group] = field(default_factory=dict)
-    frames: list[Frame] = field(default_factory=list)
+    owner: dict[int, PictureGroup] = field(default_factory=dict)
+    frames: list[GroupFrame] = field(default_factory=list)
     rows: dict[float, float] = field(default_factory=dict)
     total_width: float = 0.0
 
@@ -73,14 +73,14 @@ def row_of(cell: Cell) -> float:
     """Return the row a cell stands in: hosts 0, NVSwitches of many hosts below them, optical switches above all."""
     if cell.is_host:
         return 0.0
-    if cell.kind == Kind.NVSWITCH:
+    if cell.kind == DeviceKind.NVSWITCH:
         return BELOW_HOSTS
-    return cell.level + 0.5 if cell.kind == Kind.OCS else float(cell.level)
+    return cell.level + 0.5 if cell.kind == DeviceKind.OCS else float(cell.level)
 
 
-def place(aggregate: Aggregate, sizes: Sizes, headroom: float) -> Placement:
+def place(aggregate: Aggregate, sizes: PictureSizes, headroom: float) -> PicturePlacement:
     """Return the places of everything; `headroom` is kept free above the top row."""
-    placement = Placement(sizes)
+    placement = PicturePlacement(sizes)
     width = _width(aggregate.root, sizes)
     _place(placement, aggregate.root, 0.0, width)
     placement.total_width = width
@@ -92,23 +92,23 @@ def place(aggregate: Aggregate, sizes: Sizes, headroom: float) -> Placement:
     return placement
 
 
-def depth_of(group: Group) -> int:
+def depth_of(group: PictureGroup) -> int:
     """Return how many frames deep a group is."""
     return 1 + max((depth_of(inner) for inner in group.groups), default=0)
 
 
-def _cell_width(cell: Cell, sizes: Sizes) -> float:
+def _cell_width(cell: Cell, sizes: PictureSizes) -> float:
     return sizes.host_width(cell) if cell.is_host else sizes.switch_width(cell)
 
 
-def _rows(group: Group) -> dict[float, list[Cell]]:
+def _rows(group: PictureGroup) -> dict[float, list[Cell]]:
     rows: dict[float, list[Cell]] = defaultdict(list)
     for cell in group.cells:
         rows[row_of(cell)].append(cell)
     return rows
 
 
-def _width(group: Group, sizes: Sizes) -> float:
+def _width(group: PictureGroup, sizes: PictureSizes) -> float:
     """Return the width of a group with its frame (the whole picture has none)."""
     rows = _rows(group)
     widest = max(
@@ -123,7 +123,7 @@ def _width(group: Group, sizes: Sizes) -> float:
     return inner + (0.0 if group.level == -2 else 2 * GROUP_PAD)
 
 
-def _floor_width(group: Group, rows: dict[float, list[Cell]], sizes: Sizes) -> float:
+def _floor_width(group: PictureGroup, rows: dict[float, list[Cell]], sizes: PictureSizes) -> float:
     """Return the width of what stands on the floor of a group: its own hosts and its inner groups."""
     own = [_cell_width(cell, sizes) for cell in rows.get(0.0, [])]
     inner = [_width(g, sizes) + _stack(g) for g in group.groups]
@@ -131,15 +131,15 @@ def _floor_width(group: Group, rows: dict[float, list[Cell]], sizes: Sizes) -> f
     return room + (GROUP_GAP if own and inner else 0.0)
 
 
-def _stack(group: Group) -> float:
+def _stack(group: PictureGroup) -> float:
     """Return the room that the cards behind a repeated group take at its right."""
     return 10.0 if group.count > 1 else 0.0
 
 
-def _place(placement: Placement, group: Group, x: float, width: float) -> None:
+def _place(placement: PicturePlacement, group: PictureGroup, x: float, width: float) -> None:
     sizes, rows = placement.sizes, _rows(group)
     if group.level != -2:
-        placement.frames.append(Frame(group, x, width, depth_of(group)))
+        placement.frames.append(GroupFrame(group, x, width, depth_of(group)))
         x, width = x + GROUP_PAD, width - 2 * GROUP_PAD
     at = x + (width - _floor_width(group, rows, sizes)) / 2
     for inner in group.groups:
@@ -156,7 +156,7 @@ def _place(placement: Placement, group: Group, x: float, width: float) -> None:
             placement.cells[cell.id], placement.owner[cell.id] = cell, group
 
 
-def _side_by_side(cells: list[Cell], at: float, sizes: Sizes) -> list[float]:
+def _side_by_side(cells: list[Cell], at: float, sizes: PictureSizes) -> list[float]:
     starts = []
     for cell in cells:
         starts.append(at)
@@ -164,7 +164,7 @@ def _side_by_side(cells: list[Cell], at: float, sizes: Sizes) -> list[float]:
     return starts
 
 
-def _spread(cells: list[Cell], x: float, width: float, sizes: Sizes) -> list[float]:
+def _spread(cells: list[Cell], x: float, width: float, sizes: PictureSizes) -> list[float]:
     """Spread switches over the width of their group, not further apart than `max_pitch` beside their own width."""
     widths = [_cell_width(cell, sizes) for cell in cells]
     spare = max(0.0, width - sum(widths)) / len(cells)

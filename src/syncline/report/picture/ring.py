@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from syncline.fabric.fabric import Kind, Tier
-from syncline.report.picture.aggregate import Bundle, Cell, bundle
+from syncline.fabric.fabric import DeviceKind, Tier
+from syncline.report.picture.aggregate import CableBundle, Cell, bundle
 from syncline.report.picture.drawing import Caption, Drawing
 from syncline.report.picture.network import OK, DrawnNetwork, Ints
 from syncline.report.picture.palette import SIZES
-from syncline.report.picture.scene import Box, Scene, counted, num, text_width
+from syncline.report.picture.scene import Rectangle, Scene, counted, num, text_width
 from syncline.report.picture.wires import Anchor, Pen
 from syncline.report.picture.wording import bundle_title, cell_title, rates_text, tier_word
 
@@ -46,7 +46,7 @@ def draw_ring(network: DrawnNetwork) -> Drawing:
 
 def _groups(network: DrawnNetwork) -> Ints:
     devices = network.fabric.devices
-    return np.unique(devices.group[devices.kind == Kind.SWITCH]).astype(np.int64)
+    return np.unique(devices.group[devices.kind == DeviceKind.SWITCH]).astype(np.int64)
 
 
 @dataclass
@@ -58,7 +58,7 @@ class _Ring:
         self.scene = Scene()
         self.bundles = bundle(network.cables, network.vertex_of, network.outside)
         self.pen = Pen.of(self.bundles, bundled=False)
-        switches = np.flatnonzero(devices.kind == Kind.SWITCH)
+        switches = np.flatnonzero(devices.kind == DeviceKind.SWITCH)
         self.members: dict[int, list[int]] = defaultdict(list)
         for device in switches.tolist():
             self.members[int(devices.group[device])].append(int(network.vertex_of[device]))
@@ -108,7 +108,9 @@ class _Ring:
         x, y = self.centre_x + self.radius * math.cos(angle), self.centre_y + self.radius * math.sin(angle)
         self.middles[group] = (x, y)
         reach = self.reach
-        self.scene.box(Box(x - reach, y - reach, 2 * reach, 2 * reach, "frame", f"g{group}", radius=reach), "groups")
+        self.scene.box(
+            Rectangle(x - reach, y - reach, 2 * reach, 2 * reach, "frame", f"g{group}", radius=reach), "groups"
+        )
         members = self.members[group]
         total = max(1, sum(len(self.home[v]) for v in members))
         for i, vertex in enumerate(members):
@@ -142,14 +144,14 @@ class _Ring:
         cell = Cell(vertex, vertex, int(vertices.kind[vertex]), int(vertices.level[vertex]), -1, 1, 1)
         look = "box host" if host else "box switch"
         title = cell_title(self.network, cell)
-        box = Box(x - size, y - size, 2 * size, 2 * size, look, f"v{vertex}", title, 1.5 if host else size)
+        box = Rectangle(x - size, y - size, 2 * size, 2 * size, look, f"v{vertex}", title, 1.5 if host else size)
         self.scene.box(box)
         self.spots[vertex] = _Spot(x, y, f"v{vertex}", self.network.name(vertex))
 
     def _wires(self) -> None:
         drawn = self.bundles
         many = {tier: sum(b.tier == tier for b in drawn) > MAX_WIRES for tier in {b.tier for b in drawn}}
-        merged: dict[tuple[int, int, int], list[Bundle]] = defaultdict(list)
+        merged: dict[tuple[int, int, int], list[CableBundle]] = defaultdict(list)
         for wire in sorted(drawn, key=lambda b: (b.state, b.load or 0.0, -b.tier)):
             a, b = self.spots.get(wire.a), self.spots.get(wire.b)
             if a is None or b is None:
@@ -162,7 +164,7 @@ class _Ring:
         for (low, high, _), wires in merged.items():
             self._merged(low, high, wires)
 
-    def _merged(self, low: int, high: int, wires: list[Bundle]) -> None:
+    def _merged(self, low: int, high: int, wires: list[CableBundle]) -> None:
         """Draw many equal cables of a group, or between two, as one line of strokes or one chord."""
         ends = [_Spot(*self.middles[group], f"g{group}", f"group {group}") for group in (low, high)]
         whole = replace(wires[0], total=sum(wire.total for wire in wires))
@@ -178,11 +180,11 @@ class _Ring:
         width, opacity = (0.5, 0.22) if low == high else (2.0, 0.5)
         self.scene.wire(replace(drawn, width=width, opacity=opacity))
 
-    def _wire(self, wire: Bundle, path: str, a: _Spot, b: _Spot) -> None:
+    def _wire(self, wire: CableBundle, path: str, a: _Spot, b: _Spot) -> None:
         title = bundle_title(self.network, wire, a.name, b.name)
         self.scene.wire(self.pen.wire(wire, path, a.anchor, b.anchor, title))
 
-    def _path(self, wire: Bundle, a: _Spot, b: _Spot) -> str:
+    def _path(self, wire: CableBundle, a: _Spot, b: _Spot) -> str:
         if wire.tier == Tier.GROUP_GLOBAL:
             return self._chord(a, b)
         return f"M{num(a.x)} {num(a.y)}L{num(b.x)} {num(b.y)}"

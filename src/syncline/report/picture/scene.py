@@ -13,7 +13,7 @@ _NARROW, _WIDE = set("ijltfrI.,:;'|!()[]/ -"), set("mwMW@%")
 
 
 @dataclass(frozen=True)
-class Box:
+class Rectangle:
     """A rectangle. `key` names it for wires, `title` is what hovering says; `tag` is "host", "switch" and so on."""
 
     x: float
@@ -24,12 +24,12 @@ class Box:
     key: str = ""
     title: str = ""
     radius: float = 3.0
-    parts: tuple[Shape, ...] = ()
+    parts: tuple[DrawnPath, ...] = ()
     """What is drawn in it and belongs to it (its GPUs, its ports)."""
 
 
 @dataclass(frozen=True)
-class Shape:
+class DrawnPath:
     """A path of several strokes or fills that is one thing to the eye."""
 
     path: str
@@ -72,11 +72,11 @@ class Scene:
 
     width: float = 0.0
     height: float = 0.0
-    layers: dict[str, list[Box | DrawnCable | Text | Shape]] = field(
+    layers: dict[str, list[Rectangle | DrawnCable | Text | DrawnPath]] = field(
         default_factory=lambda: {name: [] for name in LAYERS}
     )
 
-    def box(self, box: Box, layer: str = "boxes") -> None:
+    def box(self, box: Rectangle, layer: str = "boxes") -> None:
         self.layers[layer].append(box)
         self.reach(box.x + box.width, box.y + box.height)
 

@@ -7,7 +7,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from syncline.report.picture.frame import Sheet
 from syncline.report.picture.palette import style_sheet
-from syncline.report.picture.scene import LAYERS, Box, DrawnCable, Scene, Shape, Text, num
+from syncline.report.picture.scene import LAYERS, DrawnCable, DrawnPath, Rectangle, Scene, Text, num
 
 _FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -48,8 +48,8 @@ def _quoted(text: str) -> str:
     return quoteattr(_FORBIDDEN.sub("\ufffd", text))
 
 
-def _item(item: Box | DrawnCable | Text | Shape) -> str:
-    if isinstance(item, Box):
+def _item(item: Rectangle | DrawnCable | Text | DrawnPath) -> str:
+    if isinstance(item, Rectangle):
         return _box(item)
     if isinstance(item, DrawnCable):
         return _wire(item)
@@ -60,7 +60,7 @@ def _title(text: str) -> str:
     return f"<title>{clean(text)}</title>" if text else ""
 
 
-def _box(box: Box) -> str:
+def _box(box: Rectangle) -> str:
     rect = (
         f'<rect class="{box.look}" x="{num(box.x)}" y="{num(box.y)}" width="{num(box.width)}" '
         f'height="{num(box.height)}" rx="{num(box.radius)}"'
@@ -72,7 +72,7 @@ def _box(box: Box) -> str:
     return f'<g class="thing"{key}>{_title(box.title)}{rect}/>{inner}</g>'
 
 
-def _shape(shape: Shape) -> str:
+def _shape(shape: DrawnPath) -> str:
     title = _title(shape.title)
     width = f' stroke-width="{num(shape.width)}"' if shape.width else ""
     head = f'<path class="{shape.look}" d="{shape.path}"{width}'

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from syncline.describe import units
-from syncline.fabric.fabric import Kind, Tier
+from syncline.fabric.fabric import DeviceKind, Tier
 from syncline.report.picture import hosts
-from syncline.report.picture.aggregate import Aggregate, Bundle, Cell, Group, bundle
+from syncline.report.picture.aggregate import Aggregate, CableBundle, Cell, PictureGroup, bundle
 from syncline.report.picture.drawing import Caption, Drawing
 from syncline.report.picture.network import DOWN, LONG_TIERS, DrawnNetwork
 from syncline.report.picture.palette import KIND_LOOKS, NUM_LANES, SIZES
-from syncline.report.picture.placement import CAPTION, GROUP_PAD, Frame, Sizes, place, row_of
-from syncline.report.picture.scene import Box, Scene, counted, fit, text_width
+from syncline.report.picture.placement import CAPTION, GROUP_PAD, GroupFrame, PictureSizes, place, row_of
+from syncline.report.picture.scene import Rectangle, Scene, counted, fit, text_width
 from syncline.report.picture.wires import Anchor, Pen, arc, connect, loop, straight, through
 from syncline.report.picture.wording import (
     KIND_WORDS,
@@ -65,7 +65,7 @@ class _Tiers:
         self.scene.reach(self.place.total_width, self.place.bottom + (20 if self.detail == FULL else 0))
         return Drawing(self.scene, self._captions(), self.detail == CLASSES)
 
-    def _bundles(self) -> tuple[Bundle, ...]:
+    def _bundles(self) -> tuple[CableBundle, ...]:
         if self.detail == CLASSES:
             return self.aggregate.bundles
         devices = np.arange(len(self.network.fabric.devices))
@@ -89,10 +89,10 @@ class _Tiers:
 
     # Sizes
 
-    def _sizes(self) -> Sizes:
+    def _sizes(self) -> PictureSizes:
         network = self.network
         if self.detail == CLASSES:
-            return Sizes(
+            return PictureSizes(
                 host_width=lambda cell: hosts.CARD_WIDTH + (8 if cell.count > 1 else 0),
                 host_height=hosts.CARD_HEIGHT,
                 switch_width=self._switch_card_width,
@@ -106,10 +106,12 @@ class _Tiers:
         full = {v: hosts.inside_size(network, v, self.inside) for v in range(num_hosts)} if self.detail == FULL else {}
         longest = max((len(text) for v, text in self.labels.items() if v >= num_hosts), default=2)
         switch = min(96.0, max(28.0, longest * 6.4 + 8))
-        return Sizes(
+        return PictureSizes(
             host_width=lambda cell: full[cell.vertex][0] if full else compact,
             host_height=max(height for _, height in full.values()) if full else hosts.COMPACT_HEIGHT,
-            switch_width=lambda cell: self._bar_width(cell, full, compact) if cell.kind == Kind.NVSWITCH else switch,
+            switch_width=lambda cell: (
+                self._bar_width(cell, full, compact) if cell.kind == DeviceKind.NVSWITCH else switch
+            ),
             switch_height=26.0,
             gap=18.0 if full else 4.0,
             max_pitch=190.0,
@@ -129,9 +131,9 @@ class _Tiers:
         return sum((full[int(v)][0] if full else compact) + 4 for v in mine)
 
     def _switch_card_width(self, cell: Cell) -> float:
-        if cell.kind == Kind.NVSWITCH:
+        if cell.kind == DeviceKind.NVSWITCH:
             return hosts.CARD_WIDTH
-        if cell.kind == Kind.OCS:
+        if cell.kind == DeviceKind.OCS:
             return 158.0
         return (48.0 if cell.lane >= 0 else 104.0) if cell.count == 1 else 84.0 if cell.lane >= 0 else 126.0
 
@@ -157,22 +159,24 @@ class _Tiers:
 
     # Boxes
 
-    def _frame(self, frame: Frame) -> None:
+    def _frame(self, frame: GroupFrame) -> None:
         group = frame.group
         top = self.place.rows[self._top_row(group)] - GROUP_PAD - (6 if self.detail == CLASSES else 0)
         bottom = self.place.bottom + frame.depth * (CAPTION + 4) + (18 if self.detail == FULL else 4)
         look = "frame" if group.level != 0 else "frame inner"
         if group.count > 1:
             for step in (10.0, 5.0):
-                self.scene.box(Box(frame.x + step, top - step, frame.width, bottom - top, look, radius=7), "groups")
-        self.scene.box(Box(frame.x, top, frame.width, bottom - top, look, radius=7), "groups")
+                self.scene.box(
+                    Rectangle(frame.x + step, top - step, frame.width, bottom - top, look, radius=7), "groups"
+                )
+        self.scene.box(Rectangle(frame.x, top, frame.width, bottom - top, look, radius=7), "groups")
         names, room = group_names(self.network, group), frame.width - 12
         text = next(
             (name for name in names if text_width(name, SIZES["grp"]) <= room), fit(names[-1], room, SIZES["grp"])
         )
         self.scene.text(frame.x + frame.width / 2, bottom - 8, text, "grp key" if group.count > 1 else "grp")
 
-    def _top_row(self, group: Group) -> float:
+    def _top_row(self, group: PictureGroup) -> float:
         return max(row_of(cell) for cell, _ in group.all_cells())
 
     def _cell(self, cell: Cell) -> None:
@@ -197,21 +201,21 @@ class _Tiers:
         if many:
             width -= 8
             for step in (8.0, 4.0):
-                self.scene.box(Box(x + step, y - step, width, height, f"box {KIND_LOOKS[cell.kind]}"))
+                self.scene.box(Rectangle(x + step, y - step, width, height, f"box {KIND_LOOKS[cell.kind]}"))
         look = f"box {KIND_LOOKS[cell.kind]}" + (f" s{cell.lane % NUM_LANES}" if cell.lane >= 0 else "")
         key = f"c{cell.id}" if self.detail == CLASSES else f"v{cell.vertex}"
-        self.scene.box(Box(x, y, width, height, look, key, cell_title(self.network, cell)))
+        self.scene.box(Rectangle(x, y, width, height, look, key, cell_title(self.network, cell)))
         self._switch_text(cell, x + width / 2, y, width)
         device = int(self.network.vertices.device[cell.vertex])
         end = cell.id if self.detail == CLASSES else device
-        spread = width / 2 - 6 if cell.kind in (Kind.NVSWITCH, Kind.OCS) else 0.0
+        spread = width / 2 - 6 if cell.kind in (DeviceKind.NVSWITCH, DeviceKind.OCS) else 0.0
         name = f"{cell.count:,} × {switch_word(self.network, cell)}" if many else self.network.name(cell.vertex)
         self.anchors[end] = Anchor(x + width / 2, y - (8 if many else 0), y + height, key, name, spread)
 
     def _switch_text(self, cell: Cell, x: float, y: float, width: float) -> None:
         if self.detail != CLASSES:
             label = self.labels[cell.vertex]
-            if cell.kind == Kind.NVSWITCH:
+            if cell.kind == DeviceKind.NVSWITCH:
                 label = self.network.name(cell.vertex)
             self.scene.text(x, y + 16.5, fit(label, width - 4, SIZES["lab"]), "lab")
             return
@@ -249,7 +253,7 @@ class _Tiers:
             else:
                 connect(self.scene, pen, wire, a, b, title)
 
-    def _peer_path(self, wire: Bundle, a: Anchor, b: Anchor) -> str:
+    def _peer_path(self, wire: CableBundle, a: Anchor, b: Anchor) -> str:
         """Return the way between things of one row where it is a special one, or nothing."""
         if wire.a == wire.b:
             far = wire.tier in LONG_TIERS
@@ -262,7 +266,7 @@ class _Tiers:
 
     def _many_sockets(self) -> bool:
         devices = self.network.fabric.devices
-        return bool((devices.local[devices.kind == Kind.CPU] > 1).any())
+        return bool((devices.local[devices.kind == DeviceKind.CPU] > 1).any())
 
     def _optical_band(self) -> Anchor | None:
         """Draw the band below the optical switches in which circuits run, if there are circuits."""
@@ -271,7 +275,7 @@ class _Tiers:
             return None
         top, height, x = self.place.rows[row], self.place.row_height(row), self.place.total_width / 2
         half = self.place.total_width * 0.36
-        self.scene.box(Box(x - half, top - 10, 2 * half, height + BAND + 16, "frame", radius=7), "groups")
+        self.scene.box(Rectangle(x - half, top - 10, 2 * half, height + BAND + 16, "frame", radius=7), "groups")
         return Anchor(x, top + height + 8, top + height + BAND + 6, "", "", half - 12)
 
     def _cell_id(self, end: int) -> int:
@@ -283,8 +287,8 @@ class _Tiers:
     def _count_labels(self) -> None:
         """Write above each group how many cables leave it upwards, by rate."""
         found: dict[tuple[int, int], list[tuple[float, int]]] = defaultdict(list)
-        where: dict[tuple[int, int], tuple[Group, list[int]]] = {}
-        peers: dict[int, list[tuple[Bundle, Anchor, Anchor]]] = defaultdict(list)
+        where: dict[tuple[int, int], tuple[PictureGroup, list[int]]] = {}
+        peers: dict[int, list[tuple[CableBundle, Anchor, Anchor]]] = defaultdict(list)
         for wire in self.bundles:
             a, b = self._cell_id(wire.a), self._cell_id(wire.b)
             row_a, row_b = row_of(self.place.cells[a]), row_of(self.place.cells[b])
@@ -310,7 +314,7 @@ class _Tiers:
         for tier, wires in peers.items():
             self._peer_label(tier, wires)
 
-    def _peer_label(self, tier: int, wires: list[tuple[Bundle, Anchor, Anchor]]) -> None:
+    def _peer_label(self, tier: int, wires: list[tuple[CableBundle, Anchor, Anchor]]) -> None:
         if tier != Tier.WAN:
             return
         for wire, a, b in wires:
@@ -323,7 +327,7 @@ class _Tiers:
 
     def _captions(self) -> list[Caption]:
         captions = [self._row_caption(row) for row in self.place.rows]
-        gaps: dict[tuple[float, float, int], list[Bundle]] = defaultdict(list)
+        gaps: dict[tuple[float, float, int], list[CableBundle]] = defaultdict(list)
         for wire in self.bundles:
             low, high = sorted(row_of(self.place.cells[self._cell_id(end)]) for end in (wire.a, wire.b))
             if high > 0:
@@ -357,17 +361,17 @@ class _Tiers:
             lines = [f"{total:,} {word}{'' if total == 1 else 's' if word == 'router' else 'es'}", ", ".join(parts)]
         return Caption(self.place.rows[row] + self.place.row_height(row) / 2, lines, row, True)
 
-    def _gap_lines(self, wires: list[Bundle]) -> list[str]:
+    def _gap_lines(self, wires: list[CableBundle]) -> list[str]:
         media = {self.network.fabric.media[wire.medium]: None for wire in wires}
         tiers = {tier_word(wire.tier): None for wire in wires}
         if wires[0].tier == Tier.WAN:
             media = {}
         return [rates_text((w.rate_Bps, w.total) for w in wires), f"{', '.join(media)} {', '.join(tiers)}".strip()]
 
-    def _kind_lines(self, kind: Kind) -> list[str]:
+    def _kind_lines(self, kind: DeviceKind) -> list[str]:
         fabric = self.network.fabric
         mine = np.flatnonzero((fabric.devices.kind == kind) & (fabric.devices.host >= 0))
         parts = Counter(fabric.parts[part] for part in fabric.devices.part[mine])
-        switch = kind in (Kind.PCIE, Kind.NVSWITCH)
+        switch = kind in (DeviceKind.PCIE, DeviceKind.NVSWITCH)
         head = counted(len(mine), KIND_WORDS[kind], KIND_WORDS[kind] + ("es" if switch else "s"))
-        return [head, *([", ".join(p for p, _ in parts.most_common(2))] if kind != Kind.PCIE else [])]
+        return [head, *([", ".join(p for p, _ in parts.most_common(2))] if kind != DeviceKind.PCIE else [])]

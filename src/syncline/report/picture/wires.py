@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from syncline.fabric.fabric import Tier
-from syncline.report.picture.aggregate import Bundle
+from syncline.report.picture.aggregate import CableBundle
 from syncline.report.picture.network import DEGRADED, DOWN
 from syncline.report.picture.palette import NUM_LANES, NUM_LOADS
 from syncline.report.picture.scene import DrawnCable, Scene, num
@@ -46,10 +46,10 @@ class Pen:
     bundled: bool
 
     @classmethod
-    def of(cls, bundles: Iterable[Bundle], *, bundled: bool) -> Pen:
+    def of(cls, bundles: Iterable[CableBundle], *, bundled: bool) -> Pen:
         return cls(Counter(bundle.tier for bundle in bundles), bundled)
 
-    def width(self, bundle: Bundle) -> float:
+    def width(self, bundle: CableBundle) -> float:
         """Return the stroke width: by rate, or by the rate of all its cables where the picture bundles them."""
         if self.bundled:
             return _clamp(1.0 + 1.05 * _decades(bundle.rate_Bps * bundle.total), 1.0, 7.0)
@@ -57,7 +57,7 @@ class Pen:
         thin = 0.45 if many > 400 else 0.6 if many > 120 else 0.8 if many > 40 else 1.0
         return _clamp((0.7 + 1.0 * _decades(bundle.rate_Bps)) * thin, 0.5, 5.0)
 
-    def opacity(self, bundle: Bundle) -> float:
+    def opacity(self, bundle: CableBundle) -> float:
         """Return the stroke opacity; what is broken or loaded stays strong."""
         if bundle.state or bundle.load is not None:
             return 1.0
@@ -66,7 +66,7 @@ class Pen:
         many = self.per_tier[bundle.tier]
         return 0.38 if many > 400 else 0.5 if many > 120 else 0.7 if many > 40 else 0.9
 
-    def wire(self, bundle: Bundle, path: str, a: Anchor, b: Anchor, title: str, look: str = "") -> DrawnCable:
+    def wire(self, bundle: CableBundle, path: str, a: Anchor, b: Anchor, title: str, look: str = "") -> DrawnCable:
         """Return the wire of a bundle along a path."""
         width = self.width(bundle)
         return DrawnCable(
@@ -82,7 +82,7 @@ class Pen:
         )
 
 
-def wire_look(bundle: Bundle) -> str:
+def wire_look(bundle: CableBundle) -> str:
     """Return the classes that colour a wire: its state first, then load, lane, tier."""
     if bundle.state in (DOWN, DEGRADED):
         return "down" if bundle.state == DOWN else "slow"
@@ -138,7 +138,7 @@ def through(a: Anchor, b: Anchor, bar: Anchor, share: float) -> str:
     )
 
 
-def connect(scene: Scene, pen: Pen, bundle: Bundle, a: Anchor, b: Anchor, title: str) -> None:
+def connect(scene: Scene, pen: Pen, bundle: CableBundle, a: Anchor, b: Anchor, title: str) -> None:
     """Draw a bundle between two anchors: upward if one is higher, else as an arc beside the row."""
     if abs(a.top - b.top) > 2.0:
         low, high = (a, b) if a.top > b.top else (b, a)

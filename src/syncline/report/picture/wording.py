@@ -8,15 +8,15 @@ from collections.abc import Iterable
 import numpy as np
 
 from syncline.describe import units
-from syncline.fabric.fabric import Fabric, Kind, Tier
+from syncline.fabric.fabric import DeviceKind, Fabric, Tier
 from syncline.fabric.inventory import level_name
-from syncline.report.picture.aggregate import Bundle, Cell, Group
+from syncline.report.picture.aggregate import CableBundle, Cell, PictureGroup
 from syncline.report.picture.network import DEGRADED, DOWN, DrawnNetwork
 from syncline.report.picture.scene import counted
 
 KIND_WORDS = {
-    Kind.GPU: "GPU", Kind.NIC: "NIC", Kind.SWITCH: "switch", Kind.NVSWITCH: "NVSwitch", Kind.PCIE: "PCIe switch",
-    Kind.CPU: "CPU", Kind.OCS: "optical switch",
+    DeviceKind.GPU: "GPU", DeviceKind.NIC: "NIC", DeviceKind.SWITCH: "switch", DeviceKind.NVSWITCH: "NVSwitch",
+    DeviceKind.PCIE: "PCIe switch", DeviceKind.CPU: "CPU", DeviceKind.OCS: "optical switch",
 }  # fmt: skip
 TIER_WORDS = {
     Tier.SCALE_UP: "scale-up", Tier.PCIE: "PCIe", Tier.SOCKET: "between sockets", Tier.ACCESS: "access",
@@ -44,10 +44,10 @@ def level_word(network: DrawnNetwork, level: int) -> str:
 
 def switch_word(network: DrawnNetwork, cell: Cell) -> str:
     """Return what a switch cell is: "leaf", "NVSwitch", "optical switch"."""
-    return level_word(network, cell.level) if cell.kind == Kind.SWITCH else KIND_WORDS[Kind(cell.kind)]
+    return level_word(network, cell.level) if cell.kind == DeviceKind.SWITCH else KIND_WORDS[DeviceKind(cell.kind)]
 
 
-def group_word(network: DrawnNetwork, group: Group) -> str:
+def group_word(network: DrawnNetwork, group: PictureGroup) -> str:
     """Return what a group is called: "pod", "scalable unit", "rack"."""
     if group.level == 1:
         if topology(network.fabric) == "dragonfly":
@@ -59,7 +59,7 @@ def group_word(network: DrawnNetwork, group: Group) -> str:
     return _GROUP_WORDS.get(group.level, f"level {group.level} group")
 
 
-def group_names(network: DrawnNetwork, group: Group) -> list[str]:
+def group_names(network: DrawnNetwork, group: PictureGroup) -> list[str]:
     """Return a group's caption, such as `pod 3: 128 hosts, 1,024 GPUs`, and ever shorter ones for narrow frames."""
     sites = network.fabric.spec.sites
     word = group_word(network, group)
@@ -69,7 +69,7 @@ def group_names(network: DrawnNetwork, group: Group) -> list[str]:
         word = f"{word} {group.number}" if group.count == 1 else word
     times = f"{group.count:,} × " if group.count > 1 else ""
     hosts = [(cell, n) for cell, n in group.all_cells() if cell.is_host]
-    gpus = sum(n * _host_parts(network.fabric, cell.vertex)[Kind.GPU].total() for cell, n in hosts)
+    gpus = sum(n * _host_parts(network.fabric, cell.vertex)[DeviceKind.GPU].total() for cell, n in hosts)
     num_hosts = counted(sum(n for _, n in hosts), "host")
     full = f"{times}{word}: {num_hosts}, {counted(gpus, gpu_word(network.fabric))}"
     return [full, f"{times}{word}: {num_hosts}", f"{times}{word}"]
@@ -78,7 +78,7 @@ def group_names(network: DrawnNetwork, group: Group) -> list[str]:
 def host_lines(network: DrawnNetwork, host: int) -> list[str]:
     """Return what one host is made of, one line a kind: `8 × H100-SXM5-80GB`."""
     parts = _host_parts(network.fabric, host)
-    order = (Kind.GPU, Kind.NVSWITCH, Kind.NIC, Kind.CPU, Kind.PCIE)
+    order = (DeviceKind.GPU, DeviceKind.NVSWITCH, DeviceKind.NIC, DeviceKind.CPU, DeviceKind.PCIE)
     return [f"{n} × {part}" for kind in order for part, n in parts[kind].items()]
 
 
@@ -99,12 +99,12 @@ def cell_title(network: DrawnNetwork, cell: Cell) -> str:
 def device_title(network: DrawnNetwork, device: int) -> str:
     """Return what hovering over one device inside a host says."""
     fabric = network.fabric
-    kind = Kind(int(fabric.devices.kind[device]))
+    kind = DeviceKind(int(fabric.devices.kind[device]))
     first = f"{fabric.device_name(device)}\n{fabric.parts[fabric.devices.part[device]]}, {KIND_WORDS[kind]}"
     return "\n".join((first, *_port_lines(fabric, fabric.out_links(device))))
 
 
-def bundle_title(network: DrawnNetwork, bundle: Bundle, a: str, b: str) -> str:
+def bundle_title(network: DrawnNetwork, bundle: CableBundle, a: str, b: str) -> str:
     """Return what hovering over a wire says: its ends, count, medium, rate and state."""
     medium = network.fabric.media[bundle.medium]
     state = {DOWN: "\ndown", DEGRADED: "\ndegraded"}.get(bundle.state, "")
@@ -139,10 +139,10 @@ def short_names(names: list[str]) -> list[str]:
     return [name[start:] for name in names]
 
 
-def _host_parts(fabric: Fabric, host: int) -> dict[Kind, Counter[str]]:
-    found: dict[Kind, Counter[str]] = {kind: Counter() for kind in Kind}
+def _host_parts(fabric: Fabric, host: int) -> dict[DeviceKind, Counter[str]]:
+    found: dict[DeviceKind, Counter[str]] = {kind: Counter() for kind in DeviceKind}
     for device in np.flatnonzero(fabric.devices.host == host):
-        found[Kind(int(fabric.devices.kind[device]))][fabric.parts[fabric.devices.part[device]]] += 1
+        found[DeviceKind(int(fabric.devices.kind[device]))][fabric.parts[fabric.devices.part[device]]] += 1
     return found
 
 

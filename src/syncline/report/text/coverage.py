@@ -17,4 +17,19 @@ def coverage_lines(payload: Mapping[str, Any]) -> list[str]:
         error = f"{100 * row['median_error']:.1f} / {100 * row['p90_error']:.0f}"
         shares = f"{row['in_90']:>8.1%} {row['in_50']:>8.1%}"
         lines.append(f"{name:42} {row['rows']:>6,} {row['publications']:>8} {shares} {error:>25}")
+    if payload["unseen"]:
+        lines += ["", *_unseen_lines(payload["unseen"])]
     return [*lines, *(f"wrote {path}" for path in payload["written"])]
+
+
+def _unseen_lines(groups: Mapping[str, Any]) -> list[str]:
+    lines = [
+        "The sixth and seventh blind set as first scored, in intervals made from what was known before them and what",
+        "the third to fifth were off by; a factor is the root of the 90 % interval's high end over its low one",
+        f"{'':42} {'rows':>6} {'sources':>8} {'in 90 %':>8} {'in 50 %':>8} {'factor':>7} {'without: 90 %, factor':>22}",
+    ]
+    for name, row in groups.items():
+        shares = f"{row['in_90']:>8.1%} {row['in_50']:>8.1%} {row['factor']:>7.2f}"
+        without = f"{row['in_90_without']:.1%}, {row['factor_without']:.2f}"
+        lines.append(f"{name:42} {row['rows']:>6,} {row['publications']:>8} {shares} {without:>22}")
+    return lines

@@ -17,13 +17,17 @@ def build_lines(found: Installation, num_files: int) -> list[str]:
     told = plain(found.to_json())
     racks = found.floor.racks
     fullest = max(racks, key=lambda rack: rack.power_w)
+    sold = f", {found.floor.num_sold:,} of them sold as one" if found.floor.num_sold else ""
     lines = [
         f"{found.fabric.name}: {found.fabric.num_hosts:,} hosts, {len(found.wiring.switch_names):,} switches, "
         f"{len(found.cables):,} cables",
         "",
-        f"  racks      {len(racks):,} in {_rows(max(rack.row for rack in racks) + 1)}; fullest {fullest.name} draws "
+        f"  racks      {len(racks):,} in {_rows(max(rack.row for rack in racks) + 1)}{sold}, "
+        f"{units.show_power(told['power_w'])} in all; fullest {fullest.name} draws "
         f"{units.show_power(fullest.power_w)}, heaviest {told['heaviest_kg']:,.0f} kg",
-        f"  cables     {units.show_money(told['cable_price_usd'])}; longest {told['longest_cable_m']:g} m; "
+        f"  cables     {units.show_money(told['cable_price_usd'])} as they run here, "
+        f"{units.show_money(told['billed_cable_price_usd'])} by the lengths that cost assumes; longest "
+        f"{told['longest_cable_m']:g} m; "
         + ", ".join(f"{count:,} {kind or 'of unknown kind'}" for kind, count in _kinds(found)),
     ]
     if found.plan:

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 
 from syncline.describe import units
 from syncline.plan.answer import PlanResult
-from syncline.plan.compare import Comparison
+from syncline.plan.compare import FabricRanking
 from syncline.plan.money import Money
 from syncline.plan.plan import Plan
-from syncline.plan.sensitivity import Action
+from syncline.plan.sensitivity import Improvement
 from syncline.report.text.check.run import option_table, recovery_line, run_lines
 from syncline.report.text.interval import between, interval_lines
 from syncline.sim.step.step import IGNORES
@@ -200,7 +200,7 @@ def buy_nothing(answer: PlanResult) -> str:
     return f"buy nothing: no network that was tried earns its price ({bound})"
 
 
-def action_line(action: Action, money: Money | None = None) -> str:
+def action_line(action: Improvement, money: Money | None = None) -> str:
     """Return one action with its worth."""
     words = f"{action.words}: {action.saving:.1%} less time"
     if action.usd_per_year is not None:
@@ -253,7 +253,7 @@ def foot_lines(answer: PlanResult) -> list[str]:
     return [*lines, f"  ignores    {', '.join(IGNORES)}"]
 
 
-def comparison_lines(comparison: Comparison) -> list[str]:
+def comparison_lines(comparison: FabricRanking) -> list[str]:
     """Return fabrics side by side, best first."""
     lines = [comparison.question, ""]
     heads = (

@@ -7,9 +7,9 @@ from collections import defaultdict
 from rich.table import Table
 
 from syncline.describe import units
-from syncline.schedule import CostLaw, Moves, Op, Schedule, Strand, counted_law
+from syncline.schedule import CostLaw, MoveOp, Moves, Schedule, Strand, counted_law
 from syncline.schedule.cost import Cost
-from syncline.schedule.family.weighted import Bound
+from syncline.schedule.family.weighted import LinkBound
 
 MAX_ROUNDS = 40
 MAX_COLUMNS = 16
@@ -118,7 +118,7 @@ def _cells(moves: Moves, shown: int) -> list[str]:
 
 
 def _cell(sent: dict[tuple[int, int], list[int]]) -> str:
-    texts = [f"{'+' if op == Op.REDUCE else '='}{_span(chunks)}>{dst}" for (dst, op), chunks in sent.items()]
+    texts = [f"{'+' if op == MoveOp.REDUCE else '='}{_span(chunks)}>{dst}" for (dst, op), chunks in sent.items()]
     return " ".join(texts[:MAX_CELLS]) + (f" +{len(texts) - MAX_CELLS} more" if len(texts) > MAX_CELLS else "")
 
 
@@ -154,7 +154,7 @@ def cost_lines(name: str, fabric: str, cost: Cost) -> list[str]:
     return lines
 
 
-def bound_lines(bound: Bound | None) -> list[str]:
+def bound_lines(bound: LinkBound | None) -> list[str]:
     """Return the time the rates allow beside the time no schedule can beat."""
     if bound is None:
         return []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from syncline.describe import units
-from syncline.plan.serve import IGNORES, Served, Serving
+from syncline.plan.serve import IGNORES, Serving, ServingOption
 from syncline.report.text.plan import folded
 
 
@@ -40,7 +40,7 @@ def serve_lines(found: Serving) -> list[str]:
     return [part for line in lines for part in folded(line)]
 
 
-def replica_words(way: Served) -> str:
+def replica_words(way: ServingOption) -> str:
     """Return how many replicas there are, and for what."""
     if not way.apart:
         return f"{way.num_replicas:,} replica{'s' * (way.num_replicas != 1)} of {way.label}"
@@ -54,7 +54,7 @@ def slo_words(found: Serving) -> str:
     return "within the limits" if found.best.keeps_slo else "the limits CANNOT be kept at any load: this is the calmest"
 
 
-def cost_words(way: Served) -> str:
+def cost_words(way: ServingOption) -> str:
     """Return what a million answered tokens cost."""
     usd = way.usd_per_million
     if usd is None or way.usd_per_gpu_hour is None:

@@ -47,8 +47,8 @@ from syncline.runtime.alive.checkpoint_files import (
 from syncline.runtime.alive.checkpoint_folder import SHARED, CheckpointFolder, is_own, is_whole, rank_file
 from syncline.runtime.alive.checkpoint_loss import group_of_all, meet, naming_the_lost
 from syncline.runtime.alive.checkpoint_resume import (
-    Positioned,
-    Stateful,
+    CheckpointHandle,
+    PositionedData,
     load_data,
     load_handle,
     load_wrapper,
@@ -107,9 +107,9 @@ class Checkpoints:
         step: int,
         model: nn.Module,
         optimizer: torch.optim.Optimizer,
-        handle: Stateful | None = None,
+        handle: CheckpointHandle | None = None,
         extra: Mapping[str, Any] | None = None,
-        data: Positioned | None = None,
+        data: PositionedData | None = None,
     ) -> Path | None:
         """Write the state after `step` steps and return its folder; every rank calls it.
 
@@ -152,8 +152,8 @@ class Checkpoints:
         self,
         model: nn.Module,
         optimizer: torch.optim.Optimizer,
-        handle: Stateful | None = None,
-        data: Positioned | None = None,
+        handle: CheckpointHandle | None = None,
+        data: PositionedData | None = None,
     ) -> tuple[int, dict[str, Any]]:
         """Load the newest whole checkpoint and return its step and extra; (0, {}) where there is none.
 
@@ -164,7 +164,11 @@ class Checkpoints:
             return self._restore(model, optimizer, handle, data)
 
     def _restore(
-        self, model: nn.Module, optimizer: torch.optim.Optimizer, handle: Stateful | None, data: Positioned | None
+        self,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        handle: CheckpointHandle | None,
+        data: PositionedData | None,
     ) -> tuple[int, dict[str, Any]]:
         path = self._newest(handle)
         if path is None:
@@ -195,9 +199,9 @@ class Checkpoints:
         step: int,
         model: nn.Module,
         optimizer: torch.optim.Optimizer,
-        handle: Stateful | None,
+        handle: CheckpointHandle | None,
         extra: Mapping[str, Any] | None,
-        data: Positioned | None,
+        data: PositionedData | None,
     ) -> _Content:
         periodic = isinstance(optimizer, Wrapper)
         if isinstance(optimizer, Wrapper):
@@ -289,7 +293,7 @@ class Checkpoints:
 
     # Reading
 
-    def _newest(self, handle: Stateful | None) -> Path | None:
+    def _newest(self, handle: CheckpointHandle | None) -> Path | None:
         """Return the newest checkpoint that is whole, the same on all ranks, which share the hashing."""
         rank, num_ranks = _place()
         self._meet(handle)
@@ -320,7 +324,7 @@ class Checkpoints:
             )  # fmt: skip
         load_optimizer(model, optimizer, room, shared["optimizer"])
 
-    def _meet(self, handle: Stateful | None = None) -> None:
+    def _meet(self, handle: CheckpointHandle | None = None) -> None:
         """Wait for every rank, in a group of its own: the run's may be NCCL, or busy while this writes."""
         if not dist.is_initialized():
             return

@@ -20,7 +20,7 @@ from syncline.runtime.sync.geometry import Geometry, owed_by_all
 from syncline.runtime.sync.shard.sharded import is_sharded
 
 
-class Stateful(Protocol):
+class CheckpointHandle(Protocol):
     """A handle of synchronisation, as far as checkpoints need it."""
 
     def state_dict(self, *, local: bool = False) -> dict[str, Any]: ...
@@ -30,7 +30,7 @@ class Stateful(Protocol):
     def busy(self) -> contextlib.AbstractContextManager[None]: ...
 
 
-class Positioned(Protocol):
+class PositionedData(Protocol):
     """Data that knows where it is: torchdata's StatefulDataLoader, say."""
 
     def state_dict(self) -> dict[str, Any]: ...
@@ -38,7 +38,9 @@ class Positioned(Protocol):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None: ...
 
 
-def load_handle(path: Path, handle: Stateful, mine: Sequence[Mapping[str, Any]], saved_ranks: int, group: Any) -> None:
+def load_handle(
+    path: Path, handle: CheckpointHandle, mine: Sequence[Mapping[str, Any]], saved_ranks: int, group: Any
+) -> None:
     """Take over what ranks owed: a rank's own, or the mean of all where ranks or mesh have changed."""
     if mine[0]["syncline"] is None:
         return
@@ -76,7 +78,7 @@ def load_wrapper(
     optimizer.load_state_dict(own)
 
 
-def load_data(path: Path, data: Positioned, mine: Sequence[Mapping[str, Any]]) -> None:
+def load_data(path: Path, data: PositionedData, mine: Sequence[Mapping[str, Any]]) -> None:
     """Put data where it was when the checkpoint was written."""
     if mine[0]["data"] is None:
         raise CheckpointError("the checkpoint has no data position.", where=str(path), hint="Leave data= out.")

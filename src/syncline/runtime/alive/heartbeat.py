@@ -73,7 +73,7 @@ def read_beat(data: bytes, token: str, num_ranks: int) -> Beat | None:
     return beat if 0 <= beat.rank < num_ranks and len(beat.ages) in (0, num_ranks) else None
 
 
-class Post(Protocol):
+class BeatCarrier(Protocol):
     """Carries beats between ranks. `refused` counts, by rank, answers that there is no such process any more."""
 
     refused: dict[int, int]

@@ -44,7 +44,7 @@ class MessageFault:
 
 
 @dataclass
-class Outcome:
+class InjectionOutcome:
     """What each rank ended with: the error it raised ("": none), and the averages it got."""
 
     fault: MessageFault
@@ -75,7 +75,7 @@ class _Sent:
 class FaultyTeam(Team):
     """A team of threads whose sends go wrong once."""
 
-    def __init__(self, store: Any, rank: int, fault: MessageFault | None, outcome: Outcome) -> None:
+    def __init__(self, store: Any, rank: int, fault: MessageFault | None, outcome: InjectionOutcome) -> None:
         self.rank, self.size, self.device = rank, NUM_RANKS, torch.device("cpu")
         self.members, self.store = tuple(range(NUM_RANKS)), store
         self.names = self.members
@@ -143,9 +143,9 @@ def _restamp(message: torch.Tensor, word: int) -> None:
     slot.change(word, 1)
 
 
-def run_world(fault: MessageFault | None, codec: str = "int8") -> Outcome:
+def run_world(fault: MessageFault | None, codec: str = "int8") -> InjectionOutcome:
     """Return what became of each rank of a world with this fault."""
-    outcome = Outcome(fault or MessageFault("none"))
+    outcome = InjectionOutcome(fault or MessageFault("none"))
     stores: Any = dist
     store = stores.HashStore()
     threads = [
@@ -175,7 +175,7 @@ def gradient(rank: int, step: int, index: int) -> torch.Tensor:
     return torch.randint(-99, 100, (SIZES[index],), generator=random_numbers).float()
 
 
-def _rank(rank: int, store: Any, fault: MessageFault | None, codec: str, outcome: Outcome) -> None:
+def _rank(rank: int, store: Any, fault: MessageFault | None, codec: str, outcome: InjectionOutcome) -> None:
     handle = None
     try:
         team = FaultyTeam(store, rank, fault, outcome)
@@ -192,7 +192,7 @@ def _rank(rank: int, store: Any, fault: MessageFault | None, codec: str, outcome
 
 
 def _train(
-    handle: Synchronizer, rank: int, number: int, fault: MessageFault | None, outcome: Outcome
+    handle: Synchronizer, rank: int, number: int, fault: MessageFault | None, outcome: InjectionOutcome
 ) -> list[torch.Tensor]:
     handle.begin()
     step = handle.open_step()

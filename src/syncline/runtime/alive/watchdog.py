@@ -33,8 +33,8 @@ from syncline.runtime.alive.heartbeat import (
     LEFT,
     WAITING,
     Beat,
+    BeatCarrier,
     Datagrams,
-    Post,
     StoreBeats,
     read_beat,
 )
@@ -85,7 +85,7 @@ class Roll:
     rank: int
     members: tuple[Member, ...]
     token: str
-    post: Post
+    post: BeatCarrier
 
 
 class Watchdog:

@@ -28,7 +28,7 @@ STATES_CODEC = "bf16"
 Exchange = Callable[[int, torch.Tensor, Layout], Flight]
 
 
-class Alone:
+class SoloSteps:
     """The steps that this rank makes alone, if it does; numbers of steps are the handle's."""
 
     def __init__(

@@ -30,7 +30,7 @@ from syncline.program.choice import CLASSES, LOCAL_CLASS, LOCAL_EVERY, Local, de
 from syncline.program.overlap import Work
 from syncline.program.stages import DENSE
 from syncline.runtime.alive.agreement import Gathering, exchange_json
-from syncline.runtime.auto.alone import STATES, WEIGHTS, Alone
+from syncline.runtime.auto.alone import STATES, WEIGHTS, SoloSteps
 from syncline.runtime.auto.basis import basis_of, gathered_costs, guessed_work
 from syncline.runtime.auto.chosen import ChosenAveragers
 from syncline.runtime.auto.guard import Guard
@@ -86,7 +86,7 @@ class AutoSynchronizer(DdpSynchronizer):
         self._averagers = ChosenAveragers(settings, links, self.codec_of)
         self._keeps: dict[str, bool] = {PLAIN: False}
         self._owing: set[str] = set()
-        self._alone = Alone(self._exchange, self.busy, self._averagers.residuals, self._keeps_error)
+        self._alone = SoloSteps(self._exchange, self.busy, self._averagers.residuals, self._keeps_error)
         self._optimizers: Optimizers | None = None
         if alone and (accuracy == LOCAL_CLASS or self._pilot.period > 1):
             self._optimizers = Optimizers(self._trained())

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from syncline.program.choice import ChoiceBasis, Price
+from syncline.program.choice import ChoiceBasis, CodecPrice
 from syncline.program.overlap import Work
 from syncline.runtime.alive.agreement import exchange_json
 from syncline.runtime.auto.probe import add_s, host, prices, probe_link
@@ -39,7 +39,7 @@ def basis_of(rows: list[dict[str, Any]], work: Work, num_ranks: int, piece_bytes
         fmean(row["message_s"] for row in rows),
         fmean(row["add_s"] for row in rows),
         work,
-        tuple(Price(**price) for price in first["prices"]),
+        tuple(CodecPrice(**price) for price in first["prices"]),
         piece_bytes,
     )
 

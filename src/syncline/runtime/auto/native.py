@@ -27,7 +27,7 @@ EXIT_STATUS = 75
 log = logging.getLogger("syncline.auto")
 
 
-class Owner(Protocol):
+class DdpOwner(Protocol):
     """The handle whose place DDP takes."""
 
     @property
@@ -43,7 +43,7 @@ class Owner(Protocol):
 class Native:
     """Whether steps are DDP's own just now, and how long the last ones took."""
 
-    def __init__(self, owner: Owner) -> None:
+    def __init__(self, owner: DdpOwner) -> None:
         self.is_on = False
         self._owner = owner
         self._model: Any = lambda: None

@@ -13,7 +13,7 @@ import torch
 
 from syncline.codec.low_rank import LowRank
 from syncline.codec.names import PLAIN, scheme
-from syncline.program.choice import Price
+from syncline.program.choice import CodecPrice
 from syncline.runtime.wire.team import Team
 
 ENOUGH_S = 0.1
@@ -53,7 +53,7 @@ def probe_link(team: Team) -> dict[str, float]:
     }
 
 
-def prices(names: Sequence[str], shapes: Sequence[tuple[int, ...]], device: torch.device) -> list[Price]:
+def prices(names: Sequence[str], shapes: Sequence[tuple[int, ...]], device: torch.device) -> list[CodecPrice]:
     """Return what each codec costs one processor here for one element; codecs of another device cost nothing of it."""
     found = []
     for name in names:
@@ -65,7 +65,7 @@ def prices(names: Sequence[str], shapes: Sequence[tuple[int, ...]], device: torc
         elif device.type == "cpu":
             found.append(_price(name))
         else:
-            found.append(Price(name, 0.0, 0.0))
+            found.append(CodecPrice(name, 0.0, 0.0))
     return found
 
 
@@ -83,17 +83,17 @@ def host() -> dict[str, object]:
     return {"host": name, "cores": cores}
 
 
-def _price(name: str) -> Price:
+def _price(name: str) -> CodecPrice:
     known = scheme(name)
     values, residual = torch.randn(SAMPLE).numpy(), torch.zeros(SAMPLE).numpy()
     payload, out = torch.zeros(known.wire_bytes(SAMPLE), dtype=torch.uint8).numpy(), torch.zeros(SAMPLE).numpy()
     state = known.new_state(SAMPLE)
     encode = _thread_s(lambda: known.encode(values, payload, state, residual))
     decode = _thread_s(lambda: known.decode(payload, out, add=True))
-    return Price(name, encode / SAMPLE, decode / SAMPLE)
+    return CodecPrice(name, encode / SAMPLE, decode / SAMPLE)
 
 
-def _low_rank(name: str, known: LowRank, shapes: Sequence[tuple[int, ...]]) -> Price:
+def _low_rank(name: str, known: LowRank, shapes: Sequence[tuple[int, ...]]) -> CodecPrice:
     geometry = known.exchange(list(shapes))
     elements = sum(torch.Size(shape).numel() for shape in shapes)
     ratio = (geometry.num_first + geometry.num_second) / max(1, elements)
@@ -106,7 +106,7 @@ def _low_rank(name: str, known: LowRank, shapes: Sequence[tuple[int, ...]]) -> P
 
     encode = _thread_s(lambda: torch.mm(m.add_(g, alpha=1e-6), q, out=p))
     decode = _thread_s(lambda: torch.mm(p, q.t(), out=g))
-    return Price(name, encode / m.numel(), decode / m.numel(), _thread_s(middle) / m.numel(), ratio)
+    return CodecPrice(name, encode / m.numel(), decode / m.numel(), _thread_s(middle) / m.numel(), ratio)
 
 
 def _thread_s(call: Callable[[], object]) -> float:

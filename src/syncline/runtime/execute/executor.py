@@ -21,7 +21,7 @@ import torch
 import torch.distributed as dist
 
 from syncline.errors import ExecutionError
-from syncline.program.program import Program, Step, VendorStep
+from syncline.program.program import Program, ProgramStep, VendorStep
 from syncline.runtime.alive.pace import Pace
 from syncline.runtime.execute.lane import Lane, LaneRound, Tags, build_round, join_near
 from syncline.runtime.execute.play import Player
@@ -64,7 +64,7 @@ class Executor:
             raise ExecutionError(f"send_Bps does not work with {self.group.backend}.", hint="Use the gloo backend.")
         self._post = Post(self.group, None if send_Bps is None else Pace(send_Bps))
         self._writer = SpanWriter()
-        self._bound: dict[tuple[Any, ...], Bound] = {}
+        self._bound: dict[tuple[Any, ...], BoundProgram] = {}
         self._pool: ThreadPoolExecutor | None = None
         self._broken = False
 
@@ -85,19 +85,19 @@ class Executor:
             self._pool.shutdown(wait=not self._broken)
             self._pool = None
 
-    def bind(self, program: Program, buffer: torch.Tensor, *, size: int | None = None) -> Bound:
+    def bind(self, program: Program, buffer: torch.Tensor, *, size: int | None = None) -> BoundProgram:
         """Return the program made ready for this buffer: tensors allocated, messages laid out.
 
         `size` is the collective's size in elements where the buffer is larger than one collective needs.
         """
         key = (id(program), buffer.data_ptr(), buffer.numel(), buffer.dtype, size)
-        found = self._bound.pop(key, None) or Bound(self, program, buffer, size)
+        found = self._bound.pop(key, None) or BoundProgram(self, program, buffer, size)
         self._bound[key] = found
         while len(self._bound) > MAX_BOUND:
             self._bound.pop(next(iter(self._bound)))
         return found
 
-    def release(self, bound: Bound) -> None:
+    def release(self, bound: BoundProgram) -> None:
         """Let go of a program's buffers; many large ones would fill the memory."""
         self._bound = {key: kept for key, kept in self._bound.items() if kept is not bound}
 
@@ -121,7 +121,7 @@ class Executor:
         return self._pool
 
 
-class Bound:
+class BoundProgram:
     """A program on a buffer, ready to run again and again without allocating."""
 
     def __init__(self, executor: Executor, program: Program, buffer: torch.Tensor, size: int | None) -> None:
@@ -132,7 +132,7 @@ class Bound:
         self.steps = [self._prepare(number, step) for number, step in enumerate(program.steps)]
         group = executor.group
         seated = any(
-            sits_with_ranks(s.proved.schedule, group.size) for s in program.steps if isinstance(s, Step)
+            sits_with_ranks(s.proved.schedule, group.size) for s in program.steps if isinstance(s, ProgramStep)
         )  # fmt: skip
         self.metadata = {
             "program": program.name, "backend": group.backend, "ranks": program.num_ranks, "size_elements": self.size,
@@ -177,7 +177,7 @@ class Bound:
         for columns, log in zip(step.columns, step.player.logs, strict=True):
             columns.add(builder, log, start_s, self.program.name)
 
-    def _prepare(self, number: int, step: Step | VendorStep) -> _Prepared | VendorCall:
+    def _prepare(self, number: int, step: ProgramStep | VendorStep) -> _Prepared | VendorCall:
         if isinstance(step, VendorStep):
             return VendorCall(self.executor.group, step.collective, self.buffer, self.size)
         return _Prepared(self, number, step)
@@ -186,7 +186,7 @@ class Bound:
 class _Prepared:
     """One step's lanes on this process, the buffers of helpers that sit here, and the columns of its record."""
 
-    def __init__(self, bound: Bound, number: int, step: Step) -> None:
+    def __init__(self, bound: BoundProgram, number: int, step: ProgramStep) -> None:
         group, schedule = bound.executor.group, step.proved.schedule
         seat = seats(schedule, group.size)
         tags = Tags(len(schedule.strands), schedule.num_vertices)

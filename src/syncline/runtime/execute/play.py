@@ -20,7 +20,7 @@ _now = time.monotonic
 
 
 @dataclass(eq=False)
-class Log:
+class MessageTimes:
     """When each message of a lane was worked on, posted and done; four times a message, room made once."""
 
     work_begin: list[float]
@@ -29,13 +29,13 @@ class Log:
     done: list[float]
 
     @classmethod
-    def of(cls, lane: Lane) -> Log:
+    def of(cls, lane: Lane) -> MessageTimes:
         """Return room for a lane's times."""
         count = sum(1 for _ in lane.messages)
         return cls(*([0.0] * count for _ in range(4)))
 
 
-_Part = tuple[Message, Log, int]
+_Part = tuple[Message, MessageTimes, int]
 """A message, and where its times go."""
 
 
@@ -56,10 +56,10 @@ class Player:
     lanes: Sequence[Lane]
     name: str
     lockstep: bool
-    logs: list[Log] = field(default_factory=list)
+    logs: list[MessageTimes] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.logs = [Log.of(lane) for lane in self.lanes]
+        self.logs = [MessageTimes.of(lane) for lane in self.lanes]
         self._steps = self._by_round() if self.lockstep else []
 
     def run(self, deadline: Deadline, pool: ThreadPoolExecutor | None) -> None:
@@ -83,13 +83,13 @@ class Player:
 
     # One lane after its own clock
 
-    def _alone(self, lane: Lane, log: Log, deadline: Deadline) -> None:
+    def _alone(self, lane: Lane, log: MessageTimes, deadline: Deadline) -> None:
         at = 0
         for entry in lane.rounds:
             self._round(lane, entry, log, at, deadline)
             at += len(entry.sends) + len(entry.receives)
 
-    def _round(self, lane: Lane, entry: LaneRound, log: Log, at: int, deadline: Deadline) -> None:
+    def _round(self, lane: Lane, entry: LaneRound, log: MessageTimes, at: int, deadline: Deadline) -> None:
         first_receive = at + len(entry.sends)
         receiving = []
         for i, message in enumerate(entry.receives, first_receive):

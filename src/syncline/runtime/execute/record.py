@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from syncline.runtime.execute.lane import Lane, Message
-from syncline.runtime.execute.play import Log
+from syncline.runtime.execute.play import MessageTimes
 from syncline.runtime.group import Group
 from syncline.runtime.sync.coding import CodedMessage
 from syncline.timeline import Source, SourceKind, SpanKind, Timeline, TimelineBuilder
@@ -39,7 +39,7 @@ class LaneColumns:
         self.plain = np.array([sum(r.data.numel() * r.data.element_size() for r in m.rows) for m, _, _ in messages],
                               np.int64)  # fmt: skip
 
-    def add(self, builder: TimelineBuilder, log: Log, origin_s: float, name: str) -> None:
+    def add(self, builder: TimelineBuilder, log: MessageTimes, origin_s: float, name: str) -> None:
         """Append one run's spans."""
         if not len(self.peer):
             return

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from syncline.errors import ExecutionError
-from syncline.program.program import Program, Step
+from syncline.program.program import Program, ProgramStep
 from syncline.runtime.execute.executor import Executor, sleep_until
 from syncline.runtime.sync.coding import NOT_CODED
 from syncline.schedule.collective import ALL, Collective, split_bytes
@@ -83,7 +83,7 @@ def measure(
     wrong, error = _compare(buffer, want)
     table = executor.group.numbers(np.array([*np.array(rows).T.ravel(), wrong, error]))
     columns = table[:, :-2].reshape(executor.group.size, 3, len(rows))[: program.num_ranks]
-    lossy = any(isinstance(step, Step) and step.codec.name not in NOT_CODED for step in program.steps)
+    lossy = any(isinstance(step, ProgramStep) and step.codec.name not in NOT_CODED for step in program.steps)
     return Trial(
         columns[:, 0], columns[:, 1], columns[:, 2],
         None if lossy else int(table[:, -2].sum()), float(table[:, -1].max()) if lossy else None,

@@ -24,7 +24,7 @@ from syncline.runtime.periodic.crew import Crew, Formation
 from syncline.runtime.periodic.crew_averaging import CrewAveraging, check_crew, is_loss
 from syncline.runtime.periodic.fragment import cut
 from syncline.runtime.periodic.recovery import reconcile
-from syncline.runtime.periodic.shared import Shared
+from syncline.runtime.periodic.shared import SharedFragment
 from syncline.runtime.periodic.target import alone, target
 from syncline.runtime.periodic.vote import Vote
 from syncline.runtime.periodic.wrapper import Closure, Wrapper
@@ -91,7 +91,7 @@ class DiLoCo(Wrapper):
         self._vote = None if chosen.site is None or self.delay is not None else Vote(chosen, settings)
         parts = cut(chosen, count if stream else 1)
         self._shared = [
-            Shared(part, (k + 1) * every // len(parts) % every, momentum=momentum != 0, streamed=stream)
+            SharedFragment(part, (k + 1) * every // len(parts) % every, momentum=momentum != 0, streamed=stream)
             for k, part in enumerate(parts)
         ]
         self._num_launches, self._num_entries = 0, 0
@@ -142,7 +142,7 @@ class DiLoCo(Wrapper):
         finally:
             super().close()
 
-    def _arrives(self, shared: Shared, flight: Flight) -> bool:
+    def _arrives(self, shared: SharedFragment, flight: Flight) -> bool:
         if self.delay is not None:
             return self.num_steps - flight.step >= self.delay
         return flight.landed if self._vote is None else self._vote.has_landed(shared.serial)
@@ -182,7 +182,7 @@ class DiLoCo(Wrapper):
                 shared.serial = self._num_launches = self._num_launches + 1
                 del self._to_launch[0]
 
-    def _land(self, shared: Shared) -> None:
+    def _land(self, shared: SharedFragment) -> None:
         while (flight := shared.flight) is not None:
             with self._going_on():
                 self.waited_s += flight.wait()
@@ -194,7 +194,7 @@ class DiLoCo(Wrapper):
         for shared in self._shared:
             self._land(shared)
 
-    def _apply(self, shared: Shared) -> None:
+    def _apply(self, shared: SharedFragment) -> None:
         shared.outer_step(self.outer_lr, self.outer_momentum, self.nesterov)
         shared.take(self.num_steps)
 

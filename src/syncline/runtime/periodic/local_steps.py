@@ -13,7 +13,7 @@ import torch
 from syncline.program.choice import Local
 from syncline.runtime.periodic.averaging import Flight
 from syncline.runtime.periodic.fragment import Fragment
-from syncline.runtime.periodic.shared import Shared
+from syncline.runtime.periodic.shared import SharedFragment
 from syncline.runtime.periodic.target import Target
 from syncline.runtime.sync.bucket import Layout
 
@@ -30,7 +30,7 @@ class LocalSteps:
         self.device = target.device
         self._began = self._met = step
         whole = Fragment(target, 0, len(target.names), TAG)
-        self._shared = Shared(whole, 0, momentum=False, streamed=False)
+        self._shared = SharedFragment(whole, 0, momentum=False, streamed=False)
 
     def is_apart(self, step: int) -> bool:
         """Whether ranks have made steps since they met."""

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 import torch
 
 from syncline.runtime.alive.agreement import exchange_json
-from syncline.runtime.periodic.shared import Shared
+from syncline.runtime.periodic.shared import SharedFragment
 from syncline.runtime.wire.team import Team
 
 TAG = 1 << 30
 
 
-def reconcile(parts: Sequence[Shared], team: Team, step: int, is_new: bool) -> tuple[int, frozenset[int]]:
+def reconcile(parts: Sequence[SharedFragment], team: Team, step: int, is_new: bool) -> tuple[int, frozenset[int]]:
     """Bring all parts to their newest round, on every rank; return the step of this rank now, and who was new.
 
     Nothing is changed before all has arrived, so that it can be done again where one more rank is lost meanwhile.

@@ -10,7 +10,7 @@ from syncline.runtime.periodic.averaging import Flight
 from syncline.runtime.periodic.fragment import Fragment
 
 
-class Shared:
+class SharedFragment:
     """A fragment with what ranks share of it: agreed weights, outer momentum; and what is under way."""
 
     def __init__(self, fragment: Fragment, offset: int, *, momentum: bool, streamed: bool) -> None:

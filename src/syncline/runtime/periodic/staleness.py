@@ -25,7 +25,7 @@ from syncline.runtime.sync.settings import Settings
 FRAGMENT_BYTES = 32 << 20
 
 
-class Slot:
+class StepGradients:
     """The gradients of one step: buffers of its own, so that K + 1 steps can be under way at once."""
 
     def __init__(self, fragments: list[Fragment]) -> None:
@@ -66,8 +66,8 @@ class BoundedStaleness(Wrapper):
         size = 4 * sum(value.numel() for value in chosen.values())
         count = max(1, round(size / FRAGMENT_BYTES))
         tags = [f" ({k} of {staleness + 1})" if staleness else "" for k in range(staleness + 1)]
-        self._slots = [Slot(cut(chosen, count, tag)) for tag in tags]
-        self._under_way: deque[Slot] = deque()
+        self._slots = [StepGradients(cut(chosen, count, tag)) for tag in tags]
+        self._under_way: deque[StepGradients] = deque()
         if chosen.replaces is not None:
             chosen.replaces.require_backward_grad_sync = False
 

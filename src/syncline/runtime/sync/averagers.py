@@ -13,7 +13,7 @@ from syncline.codec.scheme import Scheme
 from syncline.program.pieces import shard_bounds
 from syncline.program.stages import DENSE, BucketProgram
 from syncline.runtime.sync.bucket import Averager, Bucket, Layout
-from syncline.runtime.sync.exchange import Exchange, Place, Trouble
+from syncline.runtime.sync.exchange import Exchange, ExchangePlace, Trouble
 from syncline.runtime.sync.low_rank import LowRankAverage
 from syncline.runtime.sync.native_exchange import NativeExchange, runs_natively
 from syncline.runtime.sync.residuals import Residuals
@@ -138,13 +138,13 @@ class Averagers:
             trouble,
         )
 
-    def _place(self, bucket: Bucket, chosen: Scheme, values: torch.Tensor) -> Place:
+    def _place(self, bucket: Bucket, chosen: Scheme, values: torch.Tensor) -> ExchangePlace:
         self._tag += 1
         codec = self._settings.fingerprint(chosen.name)
         layout = bucket.layout.fingerprint()
         offset = _offset(bucket, values)
         ends = () if offset is None else tuple(accumulate(bucket.layout.sizes))
-        return Place(
+        return ExchangePlace(
             self._tag, layout, codec, self._links.rank, lambda shard: _first_bad(bucket, shard), ends, offset or 0,
             self._tag // MAX_PIECES,
         )  # fmt: skip

@@ -87,7 +87,7 @@ class Averager(Protocol):
     def finish(self) -> None: ...
 
 
-class Piece:
+class BucketPiece:
     """A stretch of a bucket on the conveyor, with what is to be done where a gradient is not finite."""
 
     def __init__(self, bucket: Bucket, low: int, high: int, averager: Averager) -> None:
@@ -173,7 +173,7 @@ class Bucket:
         self.program = program
         self.nan = nan
         self.team = team
-        self.pieces: list[Piece] = []
+        self.pieces: list[BucketPiece] = []
         self.scatter: Averager | None = None
         self.buffer = buffer
         is_float32 = buffer.dtype == torch.float32
@@ -187,7 +187,7 @@ class Bucket:
 
     def cut(self, cuts: Sequence[int], make: Callable[[int, int], Averager]) -> None:
         """Make a piece of each stretch between neighbouring cuts."""
-        self.pieces = [Piece(self, low, high, make(low, high)) for low, high in pairwise(cuts)]
+        self.pieces = [BucketPiece(self, low, high, make(low, high)) for low, high in pairwise(cuts)]
 
     def begin(self, buffer: torch.Tensor, step: Step) -> None:
         """Work on this step's gradients, wherever they are now."""

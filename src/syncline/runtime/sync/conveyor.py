@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from syncline.program.pieces import DEPTH
-from syncline.runtime.sync.streams import Stage
+from syncline.runtime.sync.streams import ConveyorThread
 
 PATIENCE_S = 1.0
 """How long a conveyor that failed is waited for: a thread of it may wait for a peer that is gone."""
@@ -75,7 +75,7 @@ class Conveyor:
     def __init__(
         self,
         name: str,
-        place: Callable[[Stage], contextlib.AbstractContextManager[object]] = contextlib.nullcontext,
+        place: Callable[[ConveyorThread], contextlib.AbstractContextManager[object]] = contextlib.nullcontext,
         *,
         ahead: int = 0,
         join: Callable[[], None] = lambda: None,
@@ -86,12 +86,12 @@ class Conveyor:
         self._front: queue.SimpleQueue[BucketJob | None] = queue.SimpleQueue()
         self._back, self._sums, self._last = Queue(), Queue(), Queue()
         self._place, self._ahead, self._join = place, ahead, join
-        stages = [("front", Stage.FRONT, self._run_front), ("back", Stage.BACK, self._run_back)]
+        stages = [("front", ConveyorThread.FRONT, self._run_front), ("back", ConveyorThread.BACK, self._run_back)]
         if ahead:
             stages[1:] = [
-                ("back", Stage.BACK, self._run_sums),
-                ("post", Stage.BACK, self._run_posts),
-                ("last", Stage.LAST, self._run_last),
+                ("back", ConveyorThread.BACK, self._run_sums),
+                ("post", ConveyorThread.BACK, self._run_posts),
+                ("last", ConveyorThread.LAST, self._run_last),
             ]
         self._threads = [
             threading.Thread(target=self._run, args=(stage, run), name=f"{name}-{label}", daemon=True)
@@ -123,7 +123,7 @@ class Conveyor:
         """Let the threads end when they can, and wait for none."""
         self._front.put(None)
 
-    def _run(self, stage: Stage, run: Callable[[], None]) -> None:
+    def _run(self, stage: ConveyorThread, run: Callable[[], None]) -> None:
         with self._place(stage):
             run()
 

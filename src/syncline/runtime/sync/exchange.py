@@ -48,7 +48,7 @@ class Trouble:
 
 
 @dataclass(frozen=True)
-class Place:
+class ExchangePlace:
     """Where an exchange stands: its tag and layout on the wire, this rank's number, how to name an element."""
 
     tag: int
@@ -64,7 +64,7 @@ class Place:
     """What is larger goes first: buckets that the next forward needs first come last."""
 
 
-class Averaged(Protocol):
+class ExchangeView(Protocol):
     """An exchange as a level inside it, or one in factors, sees it."""
 
     sent_bytes: int
@@ -110,8 +110,8 @@ class Exchange:
         residual: torch.Tensor | None,
         scheme: Scheme,
         wire: Wire,
-        place: Place,
-        beyond: Callable[[torch.Tensor], Averaged] | None = None,
+        place: ExchangePlace,
+        beyond: Callable[[torch.Tensor], ExchangeView] | None = None,
         bounds: list[tuple[int, int]] | None = None,
     ) -> None:
         self.wire = wire
@@ -338,7 +338,7 @@ class Exchange:
         share = 1.0 / self.wire.size
         return (share, 1.0) if self._residuals[self.wire.rank] is None else (1.0, share)
 
-    def _go_beyond(self, beyond: Averaged, trouble: Trouble | None) -> Trouble | None:
+    def _go_beyond(self, beyond: ExchangeView, trouble: Trouble | None) -> Trouble | None:
         beyond.number = self.number
         beyond.send(self._step, trouble)
         trouble = beyond.reduce()

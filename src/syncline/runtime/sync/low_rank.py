@@ -16,7 +16,7 @@ import torch
 from syncline.codec.low_rank import FactorLayout as Geometry
 from syncline.errors import NonFiniteError
 from syncline.program.stages import FIRST, LAST, MIDDLE
-from syncline.runtime.sync.exchange import Averaged, Trouble
+from syncline.runtime.sync.exchange import ExchangeView, Trouble
 from syncline.runtime.sync.finite import is_finite
 from syncline.runtime.sync.step import Step
 from syncline.timeline import SpanKind
@@ -37,7 +37,7 @@ class LowRankAverage:
         geometry: Geometry,
         factors: dict[str, torch.Tensor],
         names: tuple[str, ...],
-        average: Callable[[torch.Tensor], Averaged],
+        average: Callable[[torch.Tensor], ExchangeView],
         trouble: Callable[[torch.Tensor], Trouble],
     ) -> None:
         self._geometry = geometry

@@ -17,7 +17,7 @@ from syncline.codec.sign import Sign
 from syncline.errors import AgreementError, SynchronizationError
 from syncline.program.pieces import equal_bounds, shard_bounds
 from syncline.program.stages import DECODE, ENCODE, ON_THE_WIRE, SUM, Posts
-from syncline.runtime.sync.exchange import Place, Trouble
+from syncline.runtime.sync.exchange import ExchangePlace, Trouble
 from syncline.runtime.sync.step import BACK, FRONT, Step
 from syncline.runtime.wire.native_wire import CLOSED, DISAGREED, FAILED, FINE, TROUBLED, NativeWire, Said
 from syncline.runtime.wire.wire import Wire
@@ -64,7 +64,7 @@ class NativeExchange:
         residual: torch.Tensor | None,
         scheme: Scheme,
         wire: NativeWire,
-        place: Place,
+        place: ExchangePlace,
         *,
         scatter_only: bool = False,
     ) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 
-class Stage(enum.IntEnum):
+class ConveyorThread(enum.IntEnum):
     """The threads of a conveyor that give work to a device."""
 
     FRONT = 0
@@ -30,9 +30,9 @@ class SideStreams:
         self._device = device
         self._streams: list[Any] = []
         if device.type == "cuda":
-            self._streams = [torch.cuda.Stream(device, priority=-1) for _ in Stage]  # type: ignore[no-untyped-call]
+            self._streams = [torch.cuda.Stream(device, priority=-1) for _ in ConveyorThread]  # type: ignore[no-untyped-call]
 
-    def entered(self, stage: Stage) -> contextlib.AbstractContextManager[object]:
+    def entered(self, stage: ConveyorThread) -> contextlib.AbstractContextManager[object]:
         """Return a context in which this thread works on its stream, and on the device."""
         stream = self._streams[stage] if self._streams else None
         context: contextlib.AbstractContextManager[object] = torch.cuda.stream(stream)  # None: nothing happens
@@ -41,16 +41,16 @@ class SideStreams:
     def follow(self) -> None:
         """Make what the first thread gives to its stream from now on wait for what this one has given to its own."""
         if self._streams:
-            self._streams[Stage.FRONT].wait_stream(torch.cuda.current_stream(self._device))
+            self._streams[ConveyorThread.FRONT].wait_stream(torch.cuda.current_stream(self._device))
 
     def join(self) -> None:
         """Make what this thread gives to its stream from now on wait for what the second thread was given."""
         if self._streams:
-            torch.cuda.current_stream(self._device).wait_stream(self._streams[Stage.BACK])
+            torch.cuda.current_stream(self._device).wait_stream(self._streams[ConveyorThread.BACK])
 
     def lead(self) -> None:
         """Make what this thread gives to its own stream from now on wait for what the last threads were given."""
-        for stage in (Stage.BACK, Stage.LAST) if self._streams else ():
+        for stage in (ConveyorThread.BACK, ConveyorThread.LAST) if self._streams else ():
             torch.cuda.current_stream(self._device).wait_stream(self._streams[stage])
 
 

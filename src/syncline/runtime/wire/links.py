@@ -15,7 +15,7 @@ from syncline.runtime.wire.levels import members
 from syncline.runtime.wire.native_wire import NativeWire, is_there
 from syncline.runtime.wire.team import Team, agreed_name
 from syncline.runtime.wire.trial import ELEMENTS, fastest
-from syncline.runtime.wire.wire import Collectives, PointToPoint, Wire
+from syncline.runtime.wire.wire import CollectiveWire, PointToPoint, Wire
 
 TRIED_S = 20.0
 """How long ranks may take to reach each other over a wire that is only tried."""
@@ -74,7 +74,7 @@ class GroupLinks:
 
     def _wire(self, transport: str, depth: int, level: Sequence[int], timeout_s: float | None = None) -> Wire:
         if transport == "collectives":
-            return Collectives(self._team(f"{depth}-scatter", level), self._team(f"{depth}-gather", level))
+            return CollectiveWire(self._team(f"{depth}-scatter", level), self._team(f"{depth}-gather", level))
         team = self.team if len(level) == self.num_ranks else self._team(str(depth), level)
         if transport == "native" and len(level) > 1:
             return NativeWire(team, timeout_s=timeout_s or self._timeout_s)

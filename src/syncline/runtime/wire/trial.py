@@ -21,7 +21,7 @@ from syncline.describe.units import show_size, show_time
 from syncline.errors import SynchronizationError
 from syncline.program.stages import DENSE
 from syncline.runtime.alive.agreement import exchange_json
-from syncline.runtime.sync.exchange import Exchange, Place
+from syncline.runtime.sync.exchange import Exchange, ExchangePlace
 from syncline.runtime.sync.step import Step
 from syncline.runtime.wire.native_wire import NativeWire
 from syncline.runtime.wire.team import Team
@@ -35,7 +35,7 @@ CLEARLY = 0.9
 
 
 @dataclass(frozen=True)
-class Found:
+class TransportChoice:
     """The transport that was chosen, its wire, and what an exchange took on each; inf: it could not be opened."""
 
     name: str
@@ -49,7 +49,7 @@ class Found:
         return f"{self.name} carries it: {show_size(self.size_bytes)} took {told}"
 
 
-def fastest(openers: Mapping[str, Callable[[], Wire]], values: torch.Tensor, codec: str, team: Team) -> Found:
+def fastest(openers: Mapping[str, Callable[[], Wire]], values: torch.Tensor, codec: str, team: Team) -> TransportChoice:
     """Open each wire, carry the values over it a few times, and keep the fastest; every rank of the team calls it.
 
     A wire that any rank cannot open is nobody's. The others are closed.
@@ -72,7 +72,7 @@ def fastest(openers: Mapping[str, Callable[[], Wire]], values: torch.Tensor, cod
             f"no transport reaches all {team.size} ranks: {', '.join(openers)} were tried.",
             hint="Let TCP through between the hosts, or name other interfaces in SYNCLINE_RAILS.",
         )
-    return Found(chosen, wires[chosen], slowest, values.nbytes)
+    return TransportChoice(chosen, wires[chosen], slowest, values.nbytes)
 
 
 def choose(times_s: Mapping[str, float]) -> str:
@@ -84,7 +84,7 @@ def choose(times_s: Mapping[str, float]) -> str:
 
 def exchange_s(wire: Wire, values: torch.Tensor, known: Scheme) -> float:
     """Return the shortest time this rank saw for an exchange of these values."""
-    exchange = Exchange(values, None, known, wire, Place(0, 0, 0, wire.rank, lambda shard: 0))
+    exchange = Exchange(values, None, known, wire, ExchangePlace(0, 0, 0, wire.rank, lambda shard: 0))
     times = []
     for number in range(ROUNDS):
         began = time.perf_counter()

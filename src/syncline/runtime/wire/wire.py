@@ -74,7 +74,7 @@ class PointToPoint:
             work.wait()
 
 
-class Collectives:
+class CollectiveWire:
     """The same through all-to-all and all-gather: waiting for the first peer is waiting for all.
 
     A backend matches collectives by order, so scatter and gather each have a team of their own: each is posted by one

@@ -17,7 +17,7 @@ from syncline.errors import ScheduleError
 from syncline.schedule.collective import Collective, Kind
 from syncline.schedule.kernel import Kernel, whole
 from syncline.schedule.law import CostLaw, log2_ceil
-from syncline.schedule.moves import Op, Round, moves_round
+from syncline.schedule.moves import MoveOp, Round, moves_round
 from syncline.schedule.schedule import Schedule, alike
 
 KINDS = (Kind.ALL_GATHER, Kind.REDUCE_SCATTER, Kind.ALL_REDUCE, Kind.ALL_TO_ALL)
@@ -45,12 +45,12 @@ def bruck_kernel(kind: Kind, num_ranks: int, *, root: int = 0, chunks: int = 0) 
 def _gather(num_ranks: int, have: int) -> Round:
     """Everyone holds `have` blocks from its own on and sends them that far back."""
     rank = np.arange(num_ranks)
-    return moves_round(rank, (rank - have) % num_ranks, rank, Op.COPY, count=min(have, num_ranks - have))
+    return moves_round(rank, (rank - have) % num_ranks, rank, MoveOp.COPY, count=min(have, num_ranks - have))
 
 
 def _backwards(entry: Round) -> Round:
     """Send what was got back to where it came from and add it up there."""
-    return moves_round(entry.dst, entry.src, entry.chunk, Op.REDUCE, count=entry.count)
+    return moves_round(entry.dst, entry.src, entry.chunk, MoveOp.REDUCE, count=entry.count)
 
 
 def _shift(num_ranks: int, bit: int) -> Round:
@@ -61,7 +61,7 @@ def _shift(num_ranks: int, bit: int) -> Round:
     src = (giver + distance % bit) % num_ranks
     taker = (giver + distance) % num_ranks
     return moves_round(
-        src, (src + bit) % num_ranks, taker, Op.COPY, block=giver * num_ranks, window=num_ranks
+        src, (src + bit) % num_ranks, taker, MoveOp.COPY, block=giver * num_ranks, window=num_ranks
     )  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from syncline.errors import ScheduleError
 from syncline.schedule.collective import PAIRED, ROOTED, Collective, Kind
 from syncline.schedule.kernel import Kernel, whole
 from syncline.schedule.law import CostLaw
-from syncline.schedule.moves import Op, Round, moves_round
+from syncline.schedule.moves import MoveOp, Round, moves_round
 from syncline.schedule.schedule import Schedule, alike
 
 KINDS = tuple(Kind)
@@ -42,7 +42,7 @@ def direct_goal(goal: Collective, *, at_once: bool) -> Kernel:
     if n == 1:
         rounds = ()
     elif goal.kind is Kind.SEND_RECV:
-        rounds = (moves_round(goal.root, goal.peer, 0, Op.COPY),)
+        rounds = (moves_round(goal.root, goal.peer, 0, MoveOp.COPY),)
     elif goal.kind in ROOTED:
         rounds = (_rooted(goal, at_once),)
     elif goal.kind is Kind.ALL_REDUCE:
@@ -60,7 +60,7 @@ def _exchange(n: int, kind: Kind, at_once: bool) -> Round:
         rank,
         peer,
         rank if gather else peer,
-        Op.REDUCE if kind is Kind.REDUCE_SCATTER else Op.COPY,
+        MoveOp.REDUCE if kind is Kind.REDUCE_SCATTER else MoveOp.COPY,
         repeat=n - 1,
         at_once=at_once,
         dst_step=1,
@@ -79,7 +79,7 @@ def _rooted(goal: Collective, at_once: bool) -> Round:
         src,
         dst,
         first if blocks else 0,
-        Op.COPY if goal.kind in _COPIES else Op.REDUCE,
+        MoveOp.COPY if goal.kind in _COPIES else MoveOp.REDUCE,
         repeat=n - 1,
         at_once=at_once,
         src_step=0 if out else 1,

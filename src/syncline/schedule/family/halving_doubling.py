@@ -18,7 +18,7 @@ from syncline.errors import ScheduleError
 from syncline.schedule.collective import Collective, Ints, Kind
 from syncline.schedule.kernel import Kernel, whole
 from syncline.schedule.law import CostLaw
-from syncline.schedule.moves import Op, Round, moves_round
+from syncline.schedule.moves import MoveOp, Round, moves_round
 from syncline.schedule.schedule import Schedule, alike
 
 HALVING_KINDS = (Kind.ALL_REDUCE, Kind.REDUCE_SCATTER, Kind.ALL_GATHER)
@@ -38,7 +38,7 @@ def doubling_kernel(kind: Kind, num_ranks: int, *, root: int = 0, chunks: int = 
         return halving_kernel(kind, num_ranks)
     goal = Collective(kind, num_ranks)
     core = np.arange(core_size(num_ranks))
-    rounds = [moves_round(core, core ^ bit, 0, Op.REDUCE) for bit in _bits(num_ranks)]
+    rounds = [moves_round(core, core ^ bit, 0, MoveOp.REDUCE) for bit in _bits(num_ranks)]
     before, after = _fold(num_ranks, 1)
     return Kernel("recursive doubling", goal, 1, (*before, *rounds, *after))
 
@@ -74,8 +74,8 @@ def _fold(num_ranks: int, num_chunks: int) -> tuple[tuple[Round, ...], tuple[Rou
     if not len(extra):
         return (), ()
     partner = extra - core_size(num_ranks)
-    give = moves_round(extra, partner, 0, Op.REDUCE, count=num_chunks)
-    return (give,), (moves_round(partner, extra, 0, Op.COPY, count=num_chunks),)
+    give = moves_round(extra, partner, 0, MoveOp.REDUCE, count=num_chunks)
+    return (give,), (moves_round(partner, extra, 0, MoveOp.COPY, count=num_chunks),)
 
 
 def _hand_over(num_ranks: int, *, to_core: bool) -> tuple[Round, ...]:
@@ -85,7 +85,7 @@ def _hand_over(num_ranks: int, *, to_core: bool) -> tuple[Round, ...]:
         return ()
     partner = extra - core_size(num_ranks)
     src, dst = (extra, partner) if to_core else (partner, extra)
-    return (moves_round(src, dst, extra, Op.COPY),)
+    return (moves_round(src, dst, extra, MoveOp.COPY),)
 
 
 def _exchange(num_ranks: int, num_chunks: int, bit: int, *, halve: bool) -> Round:
@@ -102,7 +102,7 @@ def _exchange(num_ranks: int, num_chunks: int, bit: int, *, halve: bool) -> Roun
         keep = more > 0
         src, dst = [rank, rank[keep]], [rank ^ bit, (rank ^ bit)[keep]]
         low, count = [side, (core + side)[keep]], [count[0], more[keep]]
-    op = Op.REDUCE if halve else Op.COPY
+    op = MoveOp.REDUCE if halve else MoveOp.COPY
     whole = [np.concatenate(column) for column in (src, dst, low, count)]
     return moves_round(whole[0], whole[1], whole[2], op, count=whole[3])
 

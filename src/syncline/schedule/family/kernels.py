@@ -37,31 +37,31 @@ class Make(Protocol):
     def __call__(self, kind: Kind, num_ranks: int, *, root: int = 0, chunks: int = 0) -> Kernel: ...
 
 
-class Law(Protocol):
+class KernelLaw(Protocol):
     """How a family states what a kernel costs."""
 
     def __call__(self, num_ranks: int, kind: Kind, *, chunks: int = 0) -> CostLaw: ...
 
 
 @dataclass(frozen=True)
-class Level:
+class LevelChoice:
     """What one level can be made of."""
 
     make: Make
     kinds: tuple[Kind, ...]
-    law: Law
+    law: KernelLaw
 
 
-LEVELS: dict[str, Level] = {
-    "ring": Level(ring_kernel, RING, ring_law),
-    "tree": Level(tree_kernel, TREE, tree_law),
-    "recursive-doubling": Level(doubling_kernel, DOUBLING_KINDS, recursive_doubling_law),
-    "halving-doubling": Level(halving_kernel, HALVING_KINDS, halving_doubling_law),
-    "bruck": Level(bruck_kernel, BRUCK, bruck_law),
-    "direct": Level(direct_kernel, DIRECT, direct_law),
-    "pairwise": Level(pairwise_kernel, DIRECT, pairwise_law),
-    "one-shot": Level(one_shot_kernel, ONE_SHOT, one_shot_law),
-    "scatter-allgather": Level(scatter_allgather_kernel, SCATTER_ALLGATHER, scatter_allgather_law),
+LEVELS: dict[str, LevelChoice] = {
+    "ring": LevelChoice(ring_kernel, RING, ring_law),
+    "tree": LevelChoice(tree_kernel, TREE, tree_law),
+    "recursive-doubling": LevelChoice(doubling_kernel, DOUBLING_KINDS, recursive_doubling_law),
+    "halving-doubling": LevelChoice(halving_kernel, HALVING_KINDS, halving_doubling_law),
+    "bruck": LevelChoice(bruck_kernel, BRUCK, bruck_law),
+    "direct": LevelChoice(direct_kernel, DIRECT, direct_law),
+    "pairwise": LevelChoice(pairwise_kernel, DIRECT, pairwise_law),
+    "one-shot": LevelChoice(one_shot_kernel, ONE_SHOT, one_shot_law),
+    "scatter-allgather": LevelChoice(scatter_allgather_kernel, SCATTER_ALLGATHER, scatter_allgather_law),
 }
 
 
@@ -83,7 +83,7 @@ def law(family: str, kind: Kind, num_ranks: int, *, chunks: int = 0) -> CostLaw:
     return _find(family).law(num_ranks, kind, chunks=chunks)
 
 
-def _find(family: str) -> Level:
+def _find(family: str) -> LevelChoice:
     if family not in LEVELS:
         raise ScheduleError(f'no family that works on one level is called "{family}".',
                             hint=f"One of: {', '.join(LEVELS)}.")  # fmt: skip

@@ -14,7 +14,7 @@ from syncline.errors import ScheduleError
 from syncline.schedule.collective import Collective, Kind
 from syncline.schedule.kernel import Kernel, whole
 from syncline.schedule.law import CostLaw
-from syncline.schedule.moves import Op, moves_round
+from syncline.schedule.moves import MoveOp, moves_round
 from syncline.schedule.schedule import Schedule, alike
 
 KINDS = (Kind.ALL_REDUCE,)
@@ -26,7 +26,9 @@ def one_shot_kernel(kind: Kind, num_ranks: int, *, root: int = 0, chunks: int = 
         raise ScheduleError(f"one-shot does not do {kind}.", hint="It does all_reduce; for others use direct.")
     goal = Collective(kind, num_ranks)
     rank = np.arange(num_ranks)
-    exchange = moves_round(rank, (rank + 1) % num_ranks, 0, Op.REDUCE, repeat=num_ranks - 1, at_once=True, dst_step=1)
+    exchange = moves_round(
+        rank, (rank + 1) % num_ranks, 0, MoveOp.REDUCE, repeat=num_ranks - 1, at_once=True, dst_step=1
+    )
     return Kernel("one-shot", goal, 1, (exchange,) if num_ranks > 1 else ())
 
 

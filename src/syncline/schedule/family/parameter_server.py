@@ -15,7 +15,7 @@ from syncline.errors import ScheduleError
 from syncline.schedule.collective import Collective, Kind
 from syncline.schedule.kernel import Kernel, whole
 from syncline.schedule.law import CostLaw
-from syncline.schedule.moves import Op, Round, moves_round
+from syncline.schedule.moves import MoveOp, Round, moves_round
 from syncline.schedule.schedule import Schedule, alike
 
 
@@ -39,14 +39,14 @@ def parameter_server(
 def _push(n: int, servers: int) -> Round:
     worker = np.arange(n)
     shard = worker % servers
-    return moves_round(worker, n + shard, shard, Op.REDUCE, repeat=servers, at_once=True, dst_step=1, chunk_step=1,
+    return moves_round(worker, n + shard, shard, MoveOp.REDUCE, repeat=servers, at_once=True, dst_step=1, chunk_step=1,
                        src_circle=(0, n), dst_circle=(n, servers))  # fmt: skip
 
 
 def _pull(n: int, servers: int) -> Round:
     worker = np.arange(n)
     shard = worker % servers
-    return moves_round(n + shard, worker, shard, Op.COPY, repeat=servers, at_once=True, src_step=1, chunk_step=1,
+    return moves_round(n + shard, worker, shard, MoveOp.COPY, repeat=servers, at_once=True, src_step=1, chunk_step=1,
                        src_circle=(n, servers), dst_circle=(0, n))  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from syncline.errors import ScheduleError
 from syncline.schedule.collective import OWNED, Collective, Ints, Kind
 from syncline.schedule.kernel import Kernel, Stage
 from syncline.schedule.law import CostLaw
-from syncline.schedule.moves import Op, Round, moves_round
+from syncline.schedule.moves import MoveOp, Round, moves_round
 from syncline.schedule.schedule import MAX_CHANNELS, Schedule, Strand
 
 KINDS = (Kind.ALL_REDUCE, Kind.REDUCE_SCATTER, Kind.ALL_GATHER, Kind.BROADCAST, Kind.REDUCE)
@@ -42,8 +42,8 @@ def _circle(kind: Kind, num_ranks: int, direction: int) -> tuple[Round, ...]:
     rank = np.arange(num_ranks)
     following = (rank + direction) % num_ranks
     before = (rank - direction) % num_ranks
-    scatter = moves_round(rank, following, before, Op.REDUCE, repeat=num_ranks - 1, chunk_step=-direction)
-    gather = moves_round(rank, following, rank, Op.COPY, repeat=num_ranks - 1, chunk_step=-direction)
+    scatter = moves_round(rank, following, before, MoveOp.REDUCE, repeat=num_ranks - 1, chunk_step=-direction)
+    gather = moves_round(rank, following, rank, MoveOp.COPY, repeat=num_ranks - 1, chunk_step=-direction)
     return {Kind.REDUCE_SCATTER: (scatter,), Kind.ALL_GATHER: (gather,)}.get(kind, (scatter, gather))
 
 
@@ -51,7 +51,7 @@ def _chain(goal: Collective, num_chunks: int, direction: int) -> tuple[Round, ..
     hop = np.arange(goal.num_ranks - 1)
     near: Ints = (goal.root + direction * hop) % goal.num_ranks
     far: Ints = (goal.root + direction * (hop + 1)) % goal.num_ranks
-    src, dst, op = (near, far, Op.COPY) if goal.kind is Kind.BROADCAST else (far[::-1], near[::-1], Op.REDUCE)
+    src, dst, op = (near, far, MoveOp.COPY) if goal.kind is Kind.BROADCAST else (far[::-1], near[::-1], MoveOp.REDUCE)
     repeat = num_chunks + goal.num_ranks - 2
     return (moves_round(src, dst, -hop, op, repeat=repeat, chunk_step=1, wrap=False),)
 

@@ -17,7 +17,7 @@ from syncline.errors import ScheduleError
 from syncline.schedule.collective import Collective, Kind
 from syncline.schedule.kernel import Kernel, whole
 from syncline.schedule.law import CostLaw
-from syncline.schedule.moves import Op, Round, moves_round
+from syncline.schedule.moves import MoveOp, Round, moves_round
 from syncline.schedule.schedule import Schedule, alike
 
 KINDS = (Kind.BROADCAST, Kind.REDUCE)
@@ -43,8 +43,8 @@ def _share_out(goal: Collective) -> tuple[Round, ...]:
     n, root = goal.num_ranks, goal.root
     other = (root + 1 + np.arange(n - 1)) % n
     if goal.kind is Kind.BROADCAST:
-        return (moves_round(root, other, np.arange(n - 1), Op.COPY),) if n > 1 else ()
-    return (moves_round(other, root, np.arange(n - 1), Op.REDUCE),) if n > 1 else ()
+        return (moves_round(root, other, np.arange(n - 1), MoveOp.COPY),) if n > 1 else ()
+    return (moves_round(other, root, np.arange(n - 1), MoveOp.REDUCE),) if n > 1 else ()
 
 
 def _exchange(goal: Collective) -> tuple[Round, ...]:
@@ -56,8 +56,8 @@ def _exchange(goal: Collective) -> tuple[Round, ...]:
     peer = (owner + np.tile(np.arange(1, parts), parts)) % parts
     near, far = ((goal.root + 1 + part) % goal.num_ranks for part in (owner, peer))
     if goal.kind is Kind.BROADCAST:
-        return (moves_round(near, far, owner, Op.COPY),)
-    return (moves_round(far, near, owner, Op.REDUCE),)
+        return (moves_round(near, far, owner, MoveOp.COPY),)
+    return (moves_round(far, near, owner, MoveOp.REDUCE),)
 
 
 def scatter_allgather(num_ranks: int, kind: Kind = Kind.BROADCAST, *, root: int = 0, channels: int = 1) -> Schedule:

@@ -17,7 +17,7 @@ from syncline.errors import ScheduleError
 from syncline.schedule.collective import Collective, Ints, Kind
 from syncline.schedule.kernel import Kernel, Stage, whole
 from syncline.schedule.law import CostLaw, log2_ceil
-from syncline.schedule.moves import Op, Round, moves_round
+from syncline.schedule.moves import MoveOp, Round, moves_round
 from syncline.schedule.schedule import Schedule, Strand, alike
 
 KINDS = (Kind.ALL_REDUCE, Kind.BROADCAST, Kind.REDUCE)
@@ -37,11 +37,11 @@ def tree_rounds(kind: Kind, parent: Ints, depth: Ints, num_chunks: int) -> tuple
     above, at = parent[child], depth[child]
     climb, fall = at - deepest, 1 - at
     if kind is Kind.REDUCE:
-        rows = (child, above, climb, np.full(len(child), Op.REDUCE))
+        rows = (child, above, climb, np.full(len(child), MoveOp.REDUCE))
     elif kind is Kind.BROADCAST:
-        rows = (above, child, fall, np.full(len(child), Op.COPY))
+        rows = (above, child, fall, np.full(len(child), MoveOp.COPY))
     else:
-        ops = np.repeat([int(Op.REDUCE), int(Op.COPY)], len(child))
+        ops = np.repeat([int(MoveOp.REDUCE), int(MoveOp.COPY)], len(child))
         both = np.concatenate([climb, fall - deepest])
         rows = (np.concatenate([child, above]), np.concatenate([above, child]), both, ops)
     repeat = num_chunks + deepest * (2 if kind is Kind.ALL_REDUCE else 1) - 1

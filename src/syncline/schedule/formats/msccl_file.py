@@ -25,7 +25,7 @@ RECEIVES = frozenset({"r", "rcs", "rrs", "rrc", "rrcs"})
 
 
 @dataclass(frozen=True)
-class Step:
+class BlockStep:
     """One step of a thread block."""
 
     type: str
@@ -37,23 +37,23 @@ class Step:
 
 
 @dataclass
-class Block:
+class ThreadBlock:
     """One thread block: steps in order, one peer each way."""
 
     id: int
     send: int
     recv: int
     channel: int
-    steps: list[Step] = field(default_factory=list)
+    steps: list[BlockStep] = field(default_factory=list)
 
 
 @dataclass
-class Gpu:
+class MscclGpu:
     """One GPU: chunks of its buffers, and its thread blocks."""
 
     id: int
     chunks: dict[str, int]
-    blocks: dict[int, Block] = field(default_factory=dict)
+    blocks: dict[int, ThreadBlock] = field(default_factory=dict)
 
 
 @dataclass
@@ -66,7 +66,7 @@ class Algo:
     chunks_per_loop: int
     in_place: bool
     root: int
-    gpus: dict[int, Gpu] = field(default_factory=dict)
+    gpus: dict[int, MscclGpu] = field(default_factory=dict)
 
 
 def parse(text: str | bytes, name: str = "algorithm") -> Algo:
@@ -82,8 +82,8 @@ class _Parser:
     def __init__(self, name: str) -> None:
         self.name = name
         self.algo: Algo | None = None
-        self.gpu: Gpu | None = None
-        self.block: Block | None = None
+        self.gpu: MscclGpu | None = None
+        self.block: ThreadBlock | None = None
         self.num_steps = 0
         self.expat = expat.ParserCreate()
         self.expat.StartElementHandler = self.start
@@ -159,18 +159,18 @@ class _Parser:
         if number in algo.gpus:
             raise self.error(f"gpu {number} comes twice.")
         chunks = {buf: self.number(attrs, f"{buf}_chunks", 0, 1 << 20) for buf in "ios"}
-        self.gpu = algo.gpus[number] = Gpu(number, chunks)
+        self.gpu = algo.gpus[number] = MscclGpu(number, chunks)
 
-    def start_block(self, algo: Algo, gpu: Gpu, attrs: dict[str, str]) -> None:
+    def start_block(self, algo: Algo, gpu: MscclGpu, attrs: dict[str, str]) -> None:
         number = self.number(attrs, "id", 0, 1 << 16)
         if number in gpu.blocks:
             raise self.error(f"thread block {number} of gpu {gpu.id} comes twice.")
         send, recv = (self.number(attrs, way, -1, algo.num_gpus - 1) for way in ("send", "recv"))
         if gpu.id in (send, recv):
             raise self.error(f"thread block {number} of gpu {gpu.id} has itself as a peer.")
-        self.block = gpu.blocks[number] = Block(number, send, recv, self.number(attrs, "chan", 0, 1 << 12))
+        self.block = gpu.blocks[number] = ThreadBlock(number, send, recv, self.number(attrs, "chan", 0, 1 << 12))
 
-    def start_step(self, gpu: Gpu, block: Block, attrs: dict[str, str]) -> None:
+    def start_step(self, gpu: MscclGpu, block: ThreadBlock, attrs: dict[str, str]) -> None:
         self.num_steps += 1
         if self.num_steps > MAX_STEPS:
             raise self.error(f"more than {MAX_STEPS:,} steps.")
@@ -189,4 +189,4 @@ class _Parser:
         if kind != "nop" and not {src[0], dst[0]} <= {"i", "o", "s"}:
             raise self.error(f'{place}: buffers are i, o or s, not "{src[0][:10]}" and "{dst[0][:10]}".')
         wait = (depid, deps) if depid >= 0 else None
-        block.steps.append(Step(kind, src, dst, self.number(attrs, "cnt", 0), wait, self.expat.CurrentLineNumber))
+        block.steps.append(BlockStep(kind, src, dst, self.number(attrs, "cnt", 0), wait, self.expat.CurrentLineNumber))

@@ -12,7 +12,7 @@ from collections.abc import Hashable
 from syncline.errors import NotProvedError, ScheduleError
 from syncline.schedule.formats.msccl_buffers import Buffers, Cell
 from syncline.schedule.kernel import Kernel, whole
-from syncline.schedule.moves import Op, Round, moves_round
+from syncline.schedule.moves import MoveOp, Round, moves_round
 from syncline.schedule.schedule import Schedule, Strand
 
 Held = tuple[int, int]
@@ -71,7 +71,7 @@ class Emitter:
         self.flying[held].discard(message)
         return held
 
-    def _move(self, src: Held, dst: Held, op: Op) -> None:
+    def _move(self, src: Held, dst: Held, op: MoveOp) -> None:
         if src[1] != dst[1]:
             raise NotProvedError(f"adds chunk {src[1]} to chunk {dst[1]}.")
         if src == dst:
@@ -79,12 +79,12 @@ class Emitter:
         for message in sorted(self.flying.pop(dst, ())):  # sent but not received: it must not see the new data
             peer = self.messages[message][1]
             self.messages[message] = (self._lane(peer, dst[1], ("on its way", message)), peer)
-            self._write_down(dst, self.messages[message][0], Op.COPY)
+            self._write_down(dst, self.messages[message][0], MoveOp.COPY)
             self.flying[self.messages[message][0]].add(message)
         self._write_down(src, dst, op)
 
-    def _write_down(self, src: Held, dst: Held, op: Op) -> None:
-        after = self.read[dst] + (1 if op is Op.COPY else 0)
+    def _write_down(self, src: Held, dst: Held, op: MoveOp) -> None:
+        after = self.read[dst] + (1 if op is MoveOp.COPY else 0)
         number = max(self.written[src] + 1, self.written[dst] + 1, after, 0)
         self.moves.append((number, src[0], dst[0], src[1], int(op)))
         self.read[src] = max(self.read[src], number)
@@ -96,7 +96,7 @@ class Emitter:
         """Receive into a cell; return where it now is."""
         src = self._take(message)
         dst = self._place(cell, src[1])
-        self._move(src, dst, Op.COPY)
+        self._move(src, dst, MoveOp.COPY)
         self.chunk_of[cell] = src[1]
         return dst
 
@@ -105,8 +105,8 @@ class Emitter:
         src = self._take(message)
         own = self.held(cell)
         dst = self._place(target, own[1])
-        self._move(own, dst, Op.COPY)
-        self._move(src, dst, Op.REDUCE)
+        self._move(own, dst, MoveOp.COPY)
+        self._move(src, dst, MoveOp.REDUCE)
         self.chunk_of[target] = own[1]
         return dst
 
@@ -114,22 +114,22 @@ class Emitter:
         """Receive and add what a cell holds, keeping the sum only to send it; return where it is."""
         src, own = self._take(message), self.held(cell)
         if dies:  # the cell is overwritten next: nobody can tell whether the sum was left in it
-            self._move(src, own, Op.REDUCE)
+            self._move(src, own, MoveOp.REDUCE)
             return own
         sum_ = self._lane(gpu, own[1], ("passing", key))
-        self._move(own, sum_, Op.COPY)
-        self._move(src, sum_, Op.REDUCE)
+        self._move(own, sum_, MoveOp.COPY)
+        self._move(src, sum_, MoveOp.REDUCE)
         return sum_
 
     def copy(self, cell: Cell, target: Cell) -> None:
         """Copy a cell on the same GPU."""
         src = self.held(cell)
-        self._move(src, self._place(target, src[1]), Op.COPY)
+        self._move(src, self._place(target, src[1]), MoveOp.COPY)
         self.chunk_of[target] = src[1]
 
     def add(self, cell: Cell, target: Cell) -> None:
         """Add a cell to another on the same GPU."""
-        self._move(self.held(cell), self.held(target), Op.REDUCE)
+        self._move(self.held(cell), self.held(target), MoveOp.REDUCE)
 
     def finish(self, name: str, where: str) -> Schedule:
         """Return the schedule, with every result moved to its rank."""
@@ -138,7 +138,7 @@ class Emitter:
                 found = f"chunk {self.chunk_of[cell]}" if cell in self.chunk_of else "nothing"
                 raise NotProvedError(f"gpu {cell[0]} ends with {found} where chunk {chunk} must be "
                                      f"(buffer {cell[1]}, chunk {cell[2]}).")  # fmt: skip
-            self._move(self._place(cell, chunk), (cell[0], chunk), Op.COPY)
+            self._move(self._place(cell, chunk), (cell[0], chunk), MoveOp.COPY)
         goal, chunks = self.buffers.collective, self.buffers.num_chunks
         kernel = Kernel(name, goal, chunks, self._rounds(), len(self.homes))
         strand = Strand((whole(kernel),), chunks)

@@ -13,9 +13,9 @@ from collections import defaultdict
 
 from syncline.errors import NotProvedError, ScheduleError
 from syncline.schedule.formats.msccl_buffers import Buffers, Cell
-from syncline.schedule.formats.msccl_file import RECEIVES, SENDS, Algo, Block, Step, parse
+from syncline.schedule.formats.msccl_file import RECEIVES, SENDS, Algo, BlockStep, ThreadBlock, parse
 from syncline.schedule.formats.msccl_moves import MAX_MOVES, Emitter
-from syncline.schedule.proof.liveness import Clocks, Order, Task, Where, run
+from syncline.schedule.proof.liveness import Clocks, StepOrder, ThreadStep, Where, run
 from syncline.schedule.schedule import Schedule
 
 Access = tuple[str, Cell]
@@ -57,7 +57,7 @@ class _Reading:
                                         f"{way} {peer} on channel {block.channel}.", where=self.name)  # fmt: skip
                 seen[key] = block.id
 
-    def _task(self, gpu: int, block: Block, number: int) -> Task:
+    def _task(self, gpu: int, block: ThreadBlock, number: int) -> ThreadStep:
         step = block.steps[number]
         waits: tuple[Where, ...] = ()
         if step.wait is not None:
@@ -67,7 +67,7 @@ class _Reading:
                                     f"thread block {step.wait[0]}, which does not exist.",
                                     where=f"{self.name} line {step.line}")  # fmt: skip
             waits = ((self.thread[key], step.wait[1]),)
-        return Task(
+        return ThreadStep(
             f"gpu {gpu} thread block {block.id} step {number} ({step.type})",
             waits,
             f"gpu {block.recv} to gpu {gpu} on channel {block.channel}" if step.type in RECEIVES else None,
@@ -87,7 +87,7 @@ class _Reading:
             out += [("rw", cell) for cell in self.cells(gpu, step.dst, step)]
         return out
 
-    def cells(self, gpu: int, place: tuple[str, int], step: Step) -> list[Cell]:
+    def cells(self, gpu: int, place: tuple[str, int], step: BlockStep) -> list[Cell]:
         """Return the cells of `count` chunks from a place on."""
         buffer, offset = place
         if offset < 0 or offset + step.count > self.buffers.limit(gpu, buffer):
@@ -96,7 +96,7 @@ class _Reading:
                                 where=f"{self.name} line {step.line}")  # fmt: skip
         return [self.buffers.cell(gpu, buffer, offset + k) for k in range(step.count)]
 
-    def check_races(self, order: Order) -> None:
+    def check_races(self, order: StepOrder) -> None:
         """Refuse two steps that touch a cell, one of them writing, in no fixed order."""
         clocks = Clocks(self.threads, order)
         written: dict[Cell, Where] = {}
@@ -139,7 +139,7 @@ class _Reading:
                 mail[at] = [emitter.post(held, block.send) for held in sent]
         return emitter.finish(self.algo.name, self.name)
 
-    def _later(self, order: Order) -> dict[Cell, list[tuple[int, str]]]:
+    def _later(self, order: StepOrder) -> dict[Cell, list[tuple[int, str]]]:
         """Return for each cell when it is touched, and how."""
         out: dict[Cell, list[tuple[int, str]]] = defaultdict(list)
         for number, at in enumerate(order.steps):
@@ -152,7 +152,7 @@ class _Reading:
         emitter: Emitter,
         at: Where,
         gpu: int,
-        step: Step,
+        step: BlockStep,
         got: list[int],
         number: int,
         later: dict[Cell, list[tuple[int, str]]],

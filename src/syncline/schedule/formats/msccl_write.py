@@ -16,7 +16,7 @@ from xml.sax.saxutils import quoteattr
 from syncline.errors import ScheduleError
 from syncline.schedule.collective import OWNED, PAIRED, Kind
 from syncline.schedule.counts import chunk_units
-from syncline.schedule.moves import Op
+from syncline.schedule.moves import MoveOp
 from syncline.schedule.schedule import NO_HOME, Schedule
 
 NAMES = {
@@ -184,16 +184,16 @@ class _Writing:
         read, written = _run(first, count), _run(last, count)
         if here == there:
             if not sending:
-                kind = "re" if op == Op.REDUCE else "cpy"
+                kind = "re" if op == MoveOp.REDUCE else "cpy"
                 gpu = self.gpus[here]
                 gpu.add(gpu.block("local", -1, channel), _Step(kind, first, last, count),
-                        read + (written if op == Op.REDUCE else []), written)  # fmt: skip
+                        read + (written if op == MoveOp.REDUCE else []), written)  # fmt: skip
         elif sending:
             gpu = self.gpus[here]
             gpu.add(gpu.block("send", there, channel), _Step("s", first, last, count), read, [])
         else:
             gpu = self.gpus[there]
-            reduces = op == Op.REDUCE
+            reduces = op == MoveOp.REDUCE
             kind, source = ("rrc", last) if reduces else ("r", first)
             gpu.add(gpu.block("recv", here, channel), _Step(kind, source, last, count),
                     written if reduces else [], written)  # fmt: skip

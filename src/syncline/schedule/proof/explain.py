@@ -6,7 +6,7 @@ import numpy as np
 
 from syncline.schedule.collective import ALL, Ints
 from syncline.schedule.kernel import Kernel
-from syncline.schedule.moves import Op
+from syncline.schedule.moves import MoveOp
 from syncline.schedule.proof.field import Counts
 from syncline.schedule.proof.replay import Weights, replay, rounds_within, window
 
@@ -51,7 +51,7 @@ def _written(kernel: Kernel, rank: int, chunk: int) -> str:
     for entry in kernel.rounds:
         for k, moves in enumerate(rounds_within(entry, chunk, chunk + 1)):
             hits = np.flatnonzero(moves.dst == rank)
-            rounds += [f"{first + k} ({Op(int(moves.op[i])).name.lower()} from {moves.src[i]})" for i in hits]
+            rounds += [f"{first + k} ({MoveOp(int(moves.op[i])).name.lower()} from {moves.src[i]})" for i in hits]
         first += entry.num_rounds
     if not rounds:
         return "No round writes it."

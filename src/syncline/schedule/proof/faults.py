@@ -13,7 +13,7 @@ import numpy as np
 
 from syncline.errors import ScheduleError
 from syncline.schedule.kernel import Kernel
-from syncline.schedule.moves import Moves, Op, moves_round
+from syncline.schedule.moves import MoveOp, Moves, moves_round
 
 Rounds = list[list[list[int]]]
 """Per round, per move: [src, dst, chunk, op]."""
@@ -62,7 +62,7 @@ def _wrong_chunk(rounds: Rounds, at: int, row: int, kernel: Kernel, draw: Draw) 
 
 
 def _wrong_op(rounds: Rounds, at: int, row: int, kernel: Kernel, draw: Draw) -> None:
-    rounds[at][row][3] = int(Op.COPY if rounds[at][row][3] == Op.REDUCE else Op.REDUCE)
+    rounds[at][row][3] = int(MoveOp.COPY if rounds[at][row][3] == MoveOp.REDUCE else MoveOp.REDUCE)
 
 
 def _wrong_source(rounds: Rounds, at: int, row: int, kernel: Kernel, draw: Draw) -> None:

@@ -23,7 +23,7 @@ MAX_CLOCKS = 1 << 28
 
 
 @dataclass(frozen=True)
-class Task:
+class ThreadStep:
     """One step of a thread: what it waits for, receives from and sends to."""
 
     label: str
@@ -33,14 +33,14 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Order:
+class StepOrder:
     """Every step once, each after all it needs; and for each receive the send it takes."""
 
     steps: tuple[Where, ...]
     sender: dict[Where, Where]
 
 
-def run(threads: Sequence[Sequence[Task]]) -> Order:
+def run(threads: Sequence[Sequence[ThreadStep]]) -> StepOrder:
     """Return an order in which all steps can happen, or raise `NotProvedError` naming steps that wait for ever."""
     done = [0] * len(threads)
     mail: dict[Hashable, deque[Where]] = defaultdict(deque)
@@ -67,15 +67,15 @@ def run(threads: Sequence[Sequence[Task]]) -> Order:
     if lost:
         thread, step = lost[0][0]
         raise NotProvedError(f"{threads[thread][step].label} sends data that nobody receives.")
-    return Order(tuple(steps), sender)
+    return StepOrder(tuple(steps), sender)
 
 
-def _ready(task: Task, done: list[int], mail: dict[Hashable, deque[Where]]) -> bool:
+def _ready(task: ThreadStep, done: list[int], mail: dict[Hashable, deque[Where]]) -> bool:
     waited = all(done[thread] > step for thread, step in task.waits)
     return waited and (task.receives is None or bool(mail[task.receives]))
 
 
-def _deadlock(threads: Sequence[Sequence[Task]], done: list[int], stuck: list[int]) -> NotProvedError:
+def _deadlock(threads: Sequence[Sequence[ThreadStep]], done: list[int], stuck: list[int]) -> NotProvedError:
     lines = []
     for thread in stuck[:6]:
         task = threads[thread][done[thread]]
@@ -91,7 +91,7 @@ def _deadlock(threads: Sequence[Sequence[Task]], done: list[int], stuck: list[in
 class Clocks:
     """Which steps are ordered in every run: by their thread, by a wait, or by a message."""
 
-    def __init__(self, threads: Sequence[Sequence[Task]], order: Order) -> None:
+    def __init__(self, threads: Sequence[Sequence[ThreadStep]], order: StepOrder) -> None:
         if len(order.steps) * len(threads) > MAX_CLOCKS:
             raise ScheduleError(f"{len(order.steps):,} steps in {len(threads):,} threads are too many to order.")
         self._at: dict[Where, np.ndarray[tuple[int, ...], np.dtype[np.int32]]] = {}

@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 
 from syncline.schedule.collective import ALL
 from syncline.schedule.kernel import Kernel
-from syncline.schedule.moves import Moves, Op
+from syncline.schedule.moves import MoveOp, Moves
 
 Cell = tuple[int, int]
 UNKNOWN = -1
@@ -47,14 +47,14 @@ def _safe(moves: Moves) -> bool:
     for src, dst, chunk, op in _rows(moves):
         reads.add((src, chunk))
         writes[dst, chunk].append(op)
-    return all(Op.COPY not in ops or (len(ops) == 1 and cell not in reads) for cell, ops in writes.items())
+    return all(MoveOp.COPY not in ops or (len(ops) == 1 and cell not in reads) for cell, ops in writes.items())
 
 
 def _do(moves: Moves, state: dict[Cell, Counter[int]]) -> None:
     arriving = [(dst, chunk, op, state[src, chunk].copy()) for src, dst, chunk, op in _rows(moves)]
     for dst, chunk, op, value in arriving:
-        if op == Op.COPY:
+        if op == MoveOp.COPY:
             state[dst, chunk] = value
     for dst, chunk, op, value in arriving:
-        if op == Op.REDUCE:
+        if op == MoveOp.REDUCE:
             state[dst, chunk] = state[dst, chunk] + value

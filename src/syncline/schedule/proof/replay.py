@@ -14,7 +14,7 @@ import numpy as np
 
 from syncline.schedule.collective import ALL, Collective, Ints
 from syncline.schedule.kernel import Kernel
-from syncline.schedule.moves import Moves, Op, Ops, Round
+from syncline.schedule.moves import MoveOp, Moves, Ops, Round
 from syncline.schedule.proof.field import Numbers, Values
 
 
@@ -118,7 +118,7 @@ def rounds_within(entry: Round, low: int, high: int) -> Iterator[Moves]:
 def apply(op: Ops, read: Ints, write: Ints, state: Values, numbers: Numbers) -> None:
     """Do one round: everything is read first, then copies land, then reductions are added."""
     values = state[read]
-    reduces = op == Op.REDUCE
+    reduces = op == MoveOp.REDUCE
     if not reduces.any():
         state[write] = values
         return
@@ -151,7 +151,7 @@ def _aligned(entry: Round, view: Window) -> tuple[int, int] | None:
 
 def _play_aligned(entry: Round, state: Values, numbers: Numbers, view: Window, read: int, write: int) -> None:
     rows = state.reshape(view.high, view.num_vertices, *state.shape[1:])
-    src, dst, reduces = entry.src, entry.dst, bool(entry.op[0] == Op.REDUCE)
+    src, dst, reduces = entry.src, entry.dst, bool(entry.op[0] == MoveOp.REDUCE)
     for j in range(entry.repeat):
         at = j * entry.chunk_step
         values = rows[(read + at) % view.high].take(src, axis=0)

@@ -15,7 +15,7 @@ import numpy as np
 
 from syncline.schedule.collective import ALL, PAIRED, Ints, Kind
 from syncline.schedule.kernel import Kernel
-from syncline.schedule.moves import Op, Round
+from syncline.schedule.moves import MoveOp, Round
 from syncline.schedule.proof.field import Residues
 
 _EVEN = frozenset({Kind.ALL_REDUCE, Kind.REDUCE_SCATTER, Kind.ALL_GATHER}) | PAIRED
@@ -105,11 +105,11 @@ def holds(kernel: Kernel, numbers: Residues) -> int | None:
 def _apply(state: list[int], src: list[int], dst: list[int], op: list[int], prime: int) -> None:
     if len(src) == 1:
         value = state[src[0]]
-        state[dst[0]] = value if op[0] == Op.COPY else (state[dst[0]] + value) % prime
+        state[dst[0]] = value if op[0] == MoveOp.COPY else (state[dst[0]] + value) % prime
         return
     values = [state[vertex] for vertex in src]
     for value, vertex, kind in sorted(zip(values, dst, op, strict=True), key=lambda move: move[2]):
-        state[vertex] = value if kind == Op.COPY else (state[vertex] + value) % prime
+        state[vertex] = value if kind == MoveOp.COPY else (state[vertex] + value) % prime
 
 
 def _moves_of_first(entry: Round, n: int) -> Iterator[tuple[list[int], list[int], list[int]]]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from syncline.errors import NotProvedError
 from syncline.schedule.kernel import Kernel
-from syncline.schedule.moves import Moves, Op, Round
+from syncline.schedule.moves import MoveOp, Moves, Round
 from syncline.schedule.proof.replay import rounds_within
 
 SLICE = 1 << 21
@@ -22,7 +22,7 @@ def check_safety(kernel: Kernel, look_at: int) -> None:
     first = 0
     for entry in kernel.rounds:
         rounds = 1 if _same_every_time(entry) else entry.num_rounds
-        if entry.repeat and not (entry.op == Op.REDUCE).all():
+        if entry.repeat and not (entry.op == MoveOp.REDUCE).all():
             _check_entry(kernel, entry, first, rounds, look_at)
         first += entry.num_rounds
 
@@ -43,7 +43,7 @@ def _check_entry(kernel: Kernel, entry: Round, first: int, rounds: int, look_at:
 def _check_round(kernel: Kernel, moves: Moves, number: int) -> None:
     width = kernel.num_vertices
     write, read = moves.chunk * width + moves.dst, moves.chunk * width + moves.src
-    copies = write[moves.op == Op.COPY]
+    copies = write[moves.op == MoveOp.COPY]
     ordered, times = np.unique(write, return_counts=True)
     twice = copies[np.isin(copies, ordered[times > 1])]
     clash = twice if len(twice) else copies[np.isin(copies, read)]

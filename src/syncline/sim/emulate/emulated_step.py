@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from syncline.program.overlap import NS, How, Machine, Ring, Work, lay_step
-from syncline.program.stages import Stage
-from syncline.sim.emulate.emulation import IGNORES, HostCosts, Wiring
+from syncline.program.overlap import NS, How, Ring, SharedMachine, Work, lay_step
+from syncline.program.stages import BucketStage
+from syncline.sim.emulate.emulation import IGNORES, HostCosts, HostLinks
 from syncline.sim.emulate.marks import Mark, timeline_of
 from syncline.sim.flow.engine import Course, Paths, Tasks, run
 from syncline.timeline import SpanKind, Timeline
@@ -33,8 +33,8 @@ __all__ = ["predict_step", "step_timeline"]
 class _Tasks:
     """Tasks of a step under construction: a ledger that plays every rank."""
 
-    wiring: Wiring
-    machine: Machine
+    wiring: HostLinks
+    machine: SharedMachine
     costs: HostCosts
     paths: dict[tuple[tuple[int, float], ...], int] = field(default_factory=dict)
     rows: list[tuple[int, float, float, float]] = field(default_factory=list)
@@ -55,7 +55,9 @@ class _Tasks:
         """Return every message."""
         return [(peer, float(size), 1.0) for peer, size in messages]
 
-    def work(self, rank: int, seconds: float, after: list[int], stage: Stage | None, piece: int, peer: int) -> int:
+    def work(
+        self, rank: int, seconds: float, after: list[int], stage: BucketStage | None, piece: int, peer: int
+    ) -> int:
         """Append work of one thread, marked as its rank's where it is a stage."""
         task = self._add(((len(self.wiring.rate_Bps), 1.0),), max(seconds, 0.0) / NS, 0.0, 1 / NS, after)
         if stage is not None and seconds > 0:
@@ -100,19 +102,19 @@ class _Tasks:
         return run(capacity, tasks, burst_bytes=np.append(self.wiring.burst_bytes, 0.0), record=record)
 
 
-def predict_step(work: Work, how: How, wiring: Wiring, machine: Machine, costs: HostCosts) -> float:
+def predict_step(work: Work, how: How, wiring: HostLinks, machine: SharedMachine, costs: HostCosts) -> float:
     """Return the seconds of one step in a long run of equal steps."""
     return _lay(work, how, wiring, machine, costs).run().makespan_s
 
 
-def step_timeline(work: Work, how: How, wiring: Wiring, machine: Machine, costs: HostCosts) -> Timeline:
+def step_timeline(work: Work, how: How, wiring: HostLinks, machine: SharedMachine, costs: HostCosts) -> Timeline:
     """Return the same step as a Timeline: what every rank does when, and what every link carries."""
     tasks = _lay(work, how, wiring, machine, costs)
     name = "ring" if isinstance(how, Ring) else how.name
     return timeline_of(name, tasks.marks, tasks.run(record=True), wiring.names, wiring.rate_Bps, IGNORES)
 
 
-def _lay(work: Work, how: How, wiring: Wiring, machine: Machine, costs: HostCosts) -> _Tasks:
+def _lay(work: Work, how: How, wiring: HostLinks, machine: SharedMachine, costs: HostCosts) -> _Tasks:
     """Return all tasks of one step."""
     tasks = _Tasks(wiring, machine, costs)
     lay_step(tasks, work, [how] * len(work.elements), len(wiring.host_of_rank), take_turns=machine.take_turns)

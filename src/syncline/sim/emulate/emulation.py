@@ -49,7 +49,7 @@ class HostCosts:
 
 
 @dataclass(frozen=True, eq=False)
-class Wiring:
+class HostLinks:
     """Links between hosts with their rates, and the links that a flow between two hosts crosses."""
 
     rate_Bps: Floats
@@ -75,7 +75,7 @@ class Wiring:
         delay_s: ArrayLike = 0.0,
         head_start_bytes: float = 0.0,
         send_buffer_bytes: float = 0.0,
-    ) -> Wiring:
+    ) -> HostLinks:
         """Return a wiring; one burst and one delay may stand for all links."""
         rate = np.ascontiguousarray(rate_Bps, dtype=np.float64)
         if not (rate > 0).all():
@@ -104,7 +104,7 @@ class Wiring:
 class Script:
     """A program on a wiring at one size, as tasks whose delays are still to be priced: a sum of costs, by columns."""
 
-    wiring: Wiring
+    wiring: HostLinks
     paths: Paths
     first_path: NDArray[np.int32]
     size_bytes: Floats
@@ -165,7 +165,7 @@ def chronicle(script: Script, costs: HostCosts) -> Timeline:
     return timeline_of(script.label, script.marks, found, wiring.names, wiring.rate_Bps, IGNORES)
 
 
-def script_of(program: Program, size_bytes: int, wiring: Wiring) -> Script:
+def script_of(program: Program, size_bytes: int, wiring: HostLinks) -> Script:
     """Return a program of one or several steps as a script; a vendor's collective has none."""
     if len(wiring.host_of_rank) != program.num_ranks:
         raise SimulationError(
@@ -184,7 +184,7 @@ def script_of(program: Program, size_bytes: int, wiring: Wiring) -> Script:
 class _Draft:
     """Tasks under construction: one row a task."""
 
-    wiring: Wiring
+    wiring: HostLinks
     rows: list[tuple[float, ...]] = field(default_factory=list)
     waits: list[list[int]] = field(default_factory=list)
     paths: dict[tuple[int, ...], int] = field(default_factory=dict)
@@ -303,7 +303,7 @@ def _by_peer(peers: NDArray[np.int64], sizes: NDArray[np.int64]) -> dict[int, fl
     return found
 
 
-def _head_starts(wiring: Wiring, sends: dict[int, dict[int, float]]) -> dict[int, float]:
+def _head_starts(wiring: HostLinks, sends: dict[int, dict[int, float]]) -> dict[int, float]:
     """Return by how much each sender's last connection starts late, where its own link is what limits the round.
 
     With k connections each may fill the host's queue with its budget before the others get a turn: some receivers idle

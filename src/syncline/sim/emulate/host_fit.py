@@ -33,7 +33,7 @@ TRUSTED = 0.05
 
 
 @dataclass(frozen=True, eq=False)
-class Point:
+class TimedOperation:
     """One measured operation: its script, and the median of its times."""
 
     script: Script
@@ -58,7 +58,7 @@ class Fit:
         return float(np.abs(self.error).max())
 
 
-def fit(points: Sequence[Point], start: HostCosts | None = None) -> Fit:
+def fit(points: Sequence[TimedOperation], start: HostCosts | None = None) -> Fit:
     """Return the costs that explain the points best (Levenberg-Marquardt, all costs on a logarithmic scale)."""
     if len(points) < len(BOUNDS):
         raise SimulationError(

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from syncline.program import Placement
-from syncline.sim.emulate.emulation import Wiring
+from syncline.sim.emulate.emulation import HostLinks
 from syncline.sim.flow.routing import FlowNetwork, NetworkOptions
 
 
-def wiring_of_fabric(placement: Placement) -> Wiring:
+def wiring_of_fabric(placement: Placement) -> HostLinks:
     """Return the wiring of a described cluster: rates and latencies of its links, static paths between hosts."""
     fabric = placement.fabric
     network = FlowNetwork(fabric, NetworkOptions(routing="static", transport="ideal", stripes="first"))
@@ -24,4 +24,4 @@ def wiring_of_fabric(placement: Placement) -> Wiring:
     delay[: len(fabric.links)] = fabric.links.latency_s
     names = [network.link_name(link) for link in range(len(network.capacity_Bps))]
     rate = np.where(network.capacity_Bps > 0, network.capacity_Bps, 1.0)
-    return Wiring.of(rate, path, [number[int(host)] for host in placement.host], names=names, delay_s=delay)
+    return HostLinks.of(rate, path, [number[int(host)] for host in placement.host], names=names, delay_s=delay)

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from syncline.program.program import Step
+from syncline.program.program import ProgramStep
 from syncline.sim.flow.engine import Ints
-from syncline.sim.flow.flow import IGNORES, Outcome, Placed
+from syncline.sim.flow.flow import IGNORES, FlowOutcome, JobTasks
 from syncline.timeline import Timeline, TimelineBuilder
 from syncline.timeline.collective import canonical
 from syncline.timeline.source import Source, SourceKind
@@ -23,7 +23,7 @@ def source(seed: int, *, ignores: Sequence[str] = IGNORES, analytic: bool = Fals
     return Source(kind, name, __version__, tuple(ignores), None if analytic else seed)
 
 
-def timeline(outcome: Outcome) -> Timeline:
+def timeline(outcome: FlowOutcome) -> Timeline:
     """Return the outcome of `simulate(..., record=True)` as a timeline; ranks are those of the job, job by job."""
     builder = TimelineBuilder(source(outcome.network.options.seed), {"collectives": _collectives(outcome)})
     _add_links(builder, outcome)
@@ -34,13 +34,13 @@ def timeline(outcome: Outcome) -> Timeline:
     return builder.build()
 
 
-def _collectives(outcome: Outcome) -> list[dict[str, object]]:
+def _collectives(outcome: FlowOutcome) -> list[dict[str, object]]:
     """Return each job's collective under its one name, with how long it took: a lone collective is no step."""
     found: list[dict[str, object]] = []
     for number, placed in enumerate(outcome.jobs):
         job, collective = placed.job, placed.job.program.collective
         first = job.program.steps[0]
-        codec = first.codec.name if isinstance(first, Step) else ""
+        codec = first.codec.name if isinstance(first, ProgramStep) else ""
         name = canonical(str(collective.kind), round(job.size_bytes), codec=codec)
         took_s = float(outcome.job_end_s[number])
         row = {"name": str(name), "count": 1, "size_bytes": round(job.size_bytes), "ranks": collective.num_ranks}
@@ -48,7 +48,7 @@ def _collectives(outcome: Outcome) -> list[dict[str, object]]:
     return found
 
 
-def _add_links(builder: TimelineBuilder, outcome: Outcome) -> None:
+def _add_links(builder: TimelineBuilder, outcome: FlowOutcome) -> None:
     course, network = outcome.course, outcome.network
     used = np.flatnonzero(course.link_bytes > 0)
     number = np.full(len(course.link_bytes), -1, dtype=np.int32)
@@ -68,7 +68,7 @@ def _add_links(builder: TimelineBuilder, outcome: Outcome) -> None:
         )
 
 
-def _add_job(builder: TimelineBuilder, outcome: Outcome, placed: Placed, number: int, first_rank: int) -> None:
+def _add_job(builder: TimelineBuilder, outcome: FlowOutcome, placed: JobTasks, number: int, first_rank: int) -> None:
     name = placed.job.name or placed.job.program.name
     begin, end = outcome.course.begin_s, outcome.course.end_s
     spans = np.flatnonzero(end[placed.start] > begin[placed.start])

@@ -14,14 +14,14 @@ import numpy as np
 
 from syncline.describe.plain import JsonObject
 from syncline.errors import SimulationError
-from syncline.fabric.fabric import Kind as DeviceKind
+from syncline.fabric.fabric import DeviceKind
 from syncline.program import Program
 from syncline.schedule import Kind
 from syncline.sim.analytic import bounds, busiest, link_need_s
 from syncline.sim.flow.flow import IGNORES, FlowJob, simulate
-from syncline.sim.flow.fold import MAX_TOGETHER, Price, most_together, price
+from syncline.sim.flow.fold import MAX_TOGETHER, FoldedPrice, most_together, price
 from syncline.sim.flow.routing import Floats, FlowNetwork
-from syncline.sim.flow.wired import Wired, wire
+from syncline.sim.flow.wired import WiredProgram, wire
 from syncline.sim.reach import fabric_reach
 
 BARRIER_IGNORES = "drift between ranks (each round taken as a barrier: a bound)"
@@ -88,14 +88,18 @@ class Estimate:
         }
 
 
-def estimate(program: Program | Wired, network: FlowNetwork, size_bytes: int, *, level: str = "flow") -> Estimate:
+def estimate(
+    program: Program | WiredProgram, network: FlowNetwork, size_bytes: int, *, level: str = "flow"
+) -> Estimate:
     """Return what a program takes for a buffer of `size_bytes`, at level "flow" or "analytic" (a lower bound).
 
     A program that is wired already (`wire(program, network)`) is priced at many sizes without routing it again.
     """
-    wired = program if isinstance(program, Wired) else wire(program, network)
+    wired = program if isinstance(program, WiredProgram) else wire(program, network)
     if level == "analytic":
-        return _described(wired, size_bytes, Price(bounds(wired, size_bytes).lower_s, "bound", False), ANALYTIC_IGNORES)
+        return _described(
+            wired, size_bytes, FoldedPrice(bounds(wired, size_bytes).lower_s, "bound", False), ANALYTIC_IGNORES
+        )
     if level != "flow":
         raise SimulationError(f'no level of simulation is called "{level}".', hint="One of: analytic, flow.")
     if not wired.single_path:
@@ -106,14 +110,14 @@ def estimate(program: Program | Wired, network: FlowNetwork, size_bytes: int, *,
                 hint="Use --routing spray, which adaptive routing comes close to.",
             )
         outcome = simulate([FlowJob(wired.program, size_bytes)], network)
-        found = Price(outcome.makespan_s, "flows", True)
+        found = FoldedPrice(outcome.makespan_s, "flows", True)
         return _described(wired, size_bytes, found, IGNORES, outcome.course.link_bytes)
     found = price(wired, size_bytes)
     return _described(wired, size_bytes, found, IGNORES if found.exact else (*IGNORES, BARRIER_IGNORES))
 
 
 def _described(
-    wired: Wired, size_bytes: int, found: Price, ignores: tuple[str, ...], link_bytes: Floats | None = None
+    wired: WiredProgram, size_bytes: int, found: FoldedPrice, ignores: tuple[str, ...], link_bytes: Floats | None = None
 ) -> Estimate:
     network = wired.network
     carried = wired.link_bytes(size_bytes) if link_bytes is None else link_bytes
@@ -135,7 +139,7 @@ def _described(
     )  # fmt: skip
 
 
-def floor_s(wired: Wired, size_bytes: float) -> float:
+def floor_s(wired: WiredProgram, size_bytes: float) -> float:
     """Return what no algorithm for this collective can beat on this fabric: ports, cuts and tiers (`sim/reach.py`)."""
     program = wired.program
     if program.num_ranks < 2 or program.collective.sizes:
@@ -155,7 +159,7 @@ def floor_s(wired: Wired, size_bytes: float) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class Spread:
+class HashSpread:
     """Times of one program over many seeds of the hash that spreads connections over paths."""
 
     time_s: Floats
@@ -177,11 +181,11 @@ class Spread:
         }
 
 
-def over_seeds(program: Program, network: FlowNetwork, size_bytes: int, seeds: Iterable[int] = range(20)) -> Spread:
+def over_seeds(program: Program, network: FlowNetwork, size_bytes: int, seeds: Iterable[int] = range(20)) -> HashSpread:
     """Return the times under ECMP hashing with many seeds: a distribution, not one draw."""
     chosen = tuple(seeds)
     times = [estimate(program, _reseeded(network, seed), size_bytes).time_s for seed in chosen]
-    return Spread(np.array(times), chosen)
+    return HashSpread(np.array(times), chosen)
 
 
 def _reseeded(network: FlowNetwork, seed: int) -> FlowNetwork:

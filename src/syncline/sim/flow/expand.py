@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from syncline.sim.flow.engine import Floats, Paths, Tasks
-from syncline.sim.flow.rounds import Phase
-from syncline.sim.flow.wired import Longs, Wired
+from syncline.sim.flow.rounds import FlowPhase
+from syncline.sim.flow.wired import Longs, WiredProgram
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Share:
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class TransferRows:
     """Where a block of transfers stands among the tasks: `first .. first + len(phase) - 1`, and the joins after it."""
 
     lane: int
@@ -47,7 +47,7 @@ class Expansion:
     """Tasks of one or several jobs under construction."""
 
     num_tasks: int = 0
-    blocks: list[Rows] = field(default_factory=list)
+    blocks: list[TransferRows] = field(default_factory=list)
     tenants: tuple[str, ...] = ()
     _columns: list[tuple[slice, dict[str, ArrayLike]]] = field(default_factory=list)
     _wait_count: list[Longs] = field(default_factory=list)
@@ -102,7 +102,7 @@ def no_waits(count: int) -> tuple[Longs, Longs]:
 
 def expand(
     into: Expansion,
-    wired: Wired,
+    wired: WiredProgram,
     size_bytes: float,
     start: Longs,
     *,
@@ -141,13 +141,13 @@ def expand(
                     flows, count = np.insert(flows, at, posted + np.arange(len(vertices))), ends + 1
                 joins = into.add((count, flows), delay_s=pause)
                 last[vertices] = joins + np.arange(len(vertices))
-                into.blocks.append(Rows(i, j, repetition, round_, first, joins, vertices))
+                into.blocks.append(TransferRows(i, j, repetition, round_, first, joins, vertices))
                 round_ += 1
         done.append(last)
     return done
 
 
-def _participants(phase: Phase) -> tuple[Longs, tuple[Longs, Longs]]:
+def _participants(phase: FlowPhase) -> tuple[Longs, tuple[Longs, Longs]]:
     """Return the vertices of a phase, and (vertex, flow) of every end of every flow, ordered by vertex."""
     ends = np.concatenate((phase.src, phase.dst))
     flow = np.tile(np.arange(len(phase)), 2)
@@ -156,7 +156,7 @@ def _participants(phase: Phase) -> tuple[Longs, tuple[Longs, Longs]]:
 
 
 def _flow_columns(
-    wired: Wired, lane: int, phase: int, size_bytes: float, share: Share, first_path: int, slow: Floats | None
+    wired: WiredProgram, lane: int, phase: int, size_bytes: float, share: Share, first_path: int, slow: Floats | None
 ) -> dict[str, ArrayLike]:
     connection = wired.connection[lane][phase]
     wires = wired.wires

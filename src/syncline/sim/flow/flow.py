@@ -20,9 +20,9 @@ from syncline.errors import SimulationError
 from syncline.fabric import Fabric
 from syncline.program import Program
 from syncline.sim.flow.engine import Course, Floats, LinkChanges, Paths, Reroutes, Tasks, run
-from syncline.sim.flow.expand import Expansion, Rows, Share, expand, no_waits
+from syncline.sim.flow.expand import Expansion, Share, TransferRows, expand, no_waits
 from syncline.sim.flow.routing import FlowNetwork, Longs
-from syncline.sim.flow.wired import Wired, wire
+from syncline.sim.flow.wired import WiredProgram, wire
 
 IGNORES = ("queues and packet loss", "congestion control transients", "host jitter", "reduction arithmetic")
 MAX_FLOWS = 8_000_000
@@ -73,22 +73,22 @@ class Background:
 
 
 @dataclass(frozen=True, eq=False)
-class Placed:
+class JobTasks:
     """Where one job's tasks stand: its blocks of transfers, the tasks that start its vertices, those that end them."""
 
     job: FlowJob
-    wired: Wired
-    blocks: tuple[Rows, ...]
+    wired: WiredProgram
+    blocks: tuple[TransferRows, ...]
     start: Longs
     done: tuple[Longs, ...]
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
+class FlowOutcome:
     """What came of all jobs."""
 
     network: FlowNetwork
-    jobs: tuple[Placed, ...]
+    jobs: tuple[JobTasks, ...]
     tasks: Tasks
     course: Course
 
@@ -118,7 +118,7 @@ def simulate(
     background: Sequence[Background] = (),
     guarantees: Mapping[str, float] | None = None,
     record: bool = False,
-) -> Outcome:
+) -> FlowOutcome:
     """Return the outcome of jobs that share a network.
 
     `guarantees` gives tenants (`Share.tenant`) a part of every link that is theirs when they want it, against any
@@ -133,7 +133,7 @@ def simulate(
                               hint="Price the program alone, with estimate(), which folds what repeats.")  # fmt: skip
     assured = _checked(guarantees or {}, [*(job.share for job in jobs), *(traffic.share for traffic in background)])
     work, paths = Expansion(tenants=tuple(assured)), Paths.of([])
-    placed: list[Placed] = []
+    placed: list[JobTasks] = []
     for job, part in zip(jobs, wired, strict=True):
         placed.append(_place(work, job, part, placed, len(paths)))
         paths = paths.then(part.wires.paths)
@@ -151,7 +151,7 @@ def simulate(
         )
     except SimulationError as error:
         raise _named(error, network) from None
-    return Outcome(network, tuple(placed), tasks, course)
+    return FlowOutcome(network, tuple(placed), tasks, course)
 
 
 def _named(error: SimulationError, network: FlowNetwork) -> SimulationError:
@@ -181,7 +181,7 @@ def _checked(guarantees: Mapping[str, float], shares: Sequence[Share]) -> Mappin
     return guarantees
 
 
-def _place(work: Expansion, job: FlowJob, part: Wired, before: list[Placed], first_path: int) -> Placed:
+def _place(work: Expansion, job: FlowJob, part: WiredProgram, before: list[JobTasks], first_path: int) -> JobTasks:
     """Append one job: its start tasks (waits and compute spans), then its rounds."""
     start = _start_tasks(work, job, part, before)
     first_block = len(work.blocks)
@@ -195,10 +195,10 @@ def _place(work: Expansion, job: FlowJob, part: Wired, before: list[Placed], fir
             slow[rank] = factor
     pause = np.full(part.num_vertices, job.pause_s) if job.pause_s else None
     done = expand(work, part, job.size_bytes, start, share=job.share, first_path=first_path, slow=slow, pause_s=pause)
-    return Placed(job, part, tuple(work.blocks[first_block:]), start, tuple(done))
+    return JobTasks(job, part, tuple(work.blocks[first_block:]), start, tuple(done))
 
 
-def _start_tasks(work: Expansion, job: FlowJob, part: Wired, before: list[Placed]) -> Longs:
+def _start_tasks(work: Expansion, job: FlowJob, part: WiredProgram, before: list[JobTasks]) -> Longs:
     compute = np.zeros(part.num_vertices)
     compute[: job.program.num_ranks] = job.compute_s
     waits: list[list[int]] = [[] for _ in range(part.num_vertices)]
@@ -216,7 +216,7 @@ def _start_tasks(work: Expansion, job: FlowJob, part: Wired, before: list[Placed
     return first + np.arange(part.num_vertices)
 
 
-def _last_by_device(placed: Placed) -> dict[int, list[int]]:
+def _last_by_device(placed: JobTasks) -> dict[int, list[int]]:
     found: dict[int, list[int]] = {}
     for rank, device in enumerate(placed.job.program.placement.device.tolist()):
         found.setdefault(device, []).extend(int(done[rank]) for done in placed.done)
@@ -251,7 +251,7 @@ def _changes(network: FlowNetwork, events: Sequence[LinkEvent]) -> LinkChanges:
 
 
 def _reroutes(
-    tasks: Tasks, placed: Sequence[Placed], network: FlowNetwork, events: Sequence[LinkEvent]
+    tasks: Tasks, placed: Sequence[JobTasks], network: FlowNetwork, events: Sequence[LinkEvent]
 ) -> tuple[Tasks, Reroutes]:
     """Return the tasks with the paths that failures will need, and who moves to them when."""
     rows: list[tuple[float, int, int]] = []
@@ -273,7 +273,7 @@ def _reroutes(
     return tasks, Reroutes(time.astype(np.float64), task.astype(np.int32), path.astype(np.int32))
 
 
-def _move(tasks: Tasks, placed: Placed, detour: FlowNetwork, down: set[int]) -> tuple[Tasks, list[tuple[int, int]]]:
+def _move(tasks: Tasks, placed: JobTasks, detour: FlowNetwork, down: set[int]) -> tuple[Tasks, list[tuple[int, int]]]:
     """Return the tasks of a job that cross a failed link, with its new path, and the tasks with that path added."""
     again = wire(placed.job.program, detour)
     old = placed.wired.wires.paths

@@ -20,7 +20,7 @@ from syncline.sim.flow.expand import Expansion, Share, expand, no_waits
 from syncline.sim.flow.maxmin import Flows, max_min_rates
 from syncline.sim.flow.maxplus import contention_free, max_plus_end_s
 from syncline.sim.flow.symmetry import fold
-from syncline.sim.flow.wired import Wired
+from syncline.sim.flow.wired import WiredProgram
 from syncline.timeline.columns import sum_by
 
 FEW_FLOWS = 4_000
@@ -41,7 +41,7 @@ METHODS = ("auto", "recurrence", "flows", "folded", "periodic", "barrier")
 
 
 @dataclass(frozen=True)
-class Price:
+class FoldedPrice:
     """What a program takes, how that was found, and whether it is exact for the flow model."""
 
     time_s: float
@@ -49,49 +49,49 @@ class Price:
     exact: bool
 
 
-def price(wired: Wired, size_bytes: float, method: str = "auto") -> Price:
+def price(wired: WiredProgram, size_bytes: float, method: str = "auto") -> FoldedPrice:
     """Return the time of a program for a buffer of `size_bytes`."""
     if method in ("auto", "recurrence") and _is_free(wired):
-        return Price(float(max_plus_end_s(wired, size_bytes).max(initial=0.0)), "recurrence", True)
+        return FoldedPrice(float(max_plus_end_s(wired, size_bytes).max(initial=0.0)), "recurrence", True)
     if method == "flows" or (method == "auto" and wired.num_flows <= FEW_FLOWS):
-        return Price(_run(wired, size_bytes, None)[0], "flows", True)
+        return FoldedPrice(_run(wired, size_bytes, None)[0], "flows", True)
     if method in ("auto", "folded") and (small := _folded(wired)) is not None:
         found = price(small, size_bytes)
         if found.exact or method == "folded":
-            return Price(found.time_s, f"folded {found.method}", found.exact)
+            return FoldedPrice(found.time_s, f"folded {found.method}", found.exact)
     crowded = most_together(wired) > MAX_TOGETHER
     if method == "auto" and wired.num_flows <= MAX_FLOWS and not crowded:
-        return Price(_run(wired, size_bytes, None)[0], "flows", True)
+        return FoldedPrice(_run(wired, size_bytes, None)[0], "flows", True)
     if method in ("auto", "periodic") and not crowded:
         time_s = _periodic(wired, size_bytes)
         if time_s is not None:
-            return Price(time_s, "periodic", True)
+            return FoldedPrice(time_s, "periodic", True)
         if wired.num_flows <= MAX_PERIODIC_FLOWS:
-            return Price(_run(wired, size_bytes, None)[0], "flows", True)
-    return Price(barrier_s(wired, size_bytes), "barrier", False)
+            return FoldedPrice(_run(wired, size_bytes, None)[0], "flows", True)
+    return FoldedPrice(barrier_s(wired, size_bytes), "barrier", False)
 
 
-def most_together(wired: Wired) -> int:
+def most_together(wired: WiredProgram) -> int:
     """Return the flows of the largest round of each lane, added up."""
     return sum(max((len(phase) for phase in lane.phases), default=0) for lane in wired.lanes)
 
 
-def _is_free(wired: Wired) -> bool:
+def _is_free(wired: WiredProgram) -> bool:
     """Whether flows never compete; kept on the wired program, as it does not depend on size."""
     if "_free" not in wired.__dict__:
         wired.__dict__["_free"] = contention_free(wired)
     return bool(wired.__dict__["_free"])
 
 
-def _folded(wired: Wired) -> Wired | None:
+def _folded(wired: WiredProgram) -> WiredProgram | None:
     """Return the folded program; kept on the wired program, as it does not depend on size."""
     if "_small" not in wired.__dict__:
         wired.__dict__["_small"] = fold(wired)
-    small: Wired | None = wired.__dict__["_small"]
+    small: WiredProgram | None = wired.__dict__["_small"]
     return small
 
 
-def _run(wired: Wired, size_bytes: float, most: int | None) -> tuple[float, Expansion, Floats]:
+def _run(wired: WiredProgram, size_bytes: float, most: int | None) -> tuple[float, Expansion, Floats]:
     work = Expansion()
     start = work.add(no_waits(wired.num_vertices)) + np.arange(wired.num_vertices)
     expand(work, wired, size_bytes, start, share=Share(), most=most)
@@ -99,7 +99,7 @@ def _run(wired: Wired, size_bytes: float, most: int | None) -> tuple[float, Expa
     return course.makespan_s, work, course.end_s
 
 
-def _periodic(wired: Wired, size_bytes: float) -> float | None:
+def _periodic(wired: WiredProgram, size_bytes: float) -> float | None:
     """Return the time from a run whose repeated rounds were cut short in their steady state, or None."""
     repeats = {tuple(phase.repeat for phase in lane.phases) for lane in wired.lanes}
     if len(repeats) != 1 or max(repeats.copy().pop(), default=0) <= FIRST_ROUNDS:
@@ -115,7 +115,7 @@ def _periodic(wired: Wired, size_bytes: float) -> float | None:
     return None
 
 
-def _skipped_s(wired: Wired, work: Expansion, end_s: Floats, most: int) -> float | None:
+def _skipped_s(wired: WiredProgram, work: Expansion, end_s: Floats, most: int) -> float | None:
     """Return the time of the repetitions left out, if every cut phase had reached its steady state."""
     total = 0.0
     for j, phase in enumerate(wired.lanes[0].phases):
@@ -151,7 +151,7 @@ def _constant(ready: Floats) -> float | None:
     return constant if float(tail.max() - tail.min()) <= STEADY * constant else None
 
 
-def barrier_s(wired: Wired, size_bytes: float) -> float:
+def barrier_s(wired: WiredProgram, size_bytes: float) -> float:
     """Return the time if all ranks began each round together and flows kept the rates they begin with.
 
     Each different round is solved once. Lanes run side by side and are solved together, phase by phase.
@@ -170,7 +170,7 @@ def barrier_s(wired: Wired, size_bytes: float) -> float:
     return total
 
 
-def _together_Bps(wired: Wired, connection: Floats) -> Floats:
+def _together_Bps(wired: WiredProgram, connection: Floats) -> Floats:
     rows = wired.wires.first[connection]
     paths = wired.wires.paths.take(rows)
     alone = np.diff(paths.start) == 0

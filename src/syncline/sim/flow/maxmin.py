@@ -48,7 +48,7 @@ class Flows:
 
 
 @dataclass(frozen=True, eq=False)
-class Allocation:
+class FairRates:
     """A rate per flow, and the saturated link that holds it back (-1: its own cap does)."""
 
     rate_Bps: NDArray[np.float64]
@@ -61,7 +61,7 @@ def max_min_rates(
     *,
     weight: ArrayLike | None = None,
     cap_Bps: ArrayLike | None = None,
-) -> Allocation:
+) -> FairRates:
     """Return the weighted max-min fair rate of each flow.
 
     Args:
@@ -83,7 +83,7 @@ def max_min_rates(
         )
     except ValueError as error:
         raise SimulationError(f"cannot share links: {error}.") from error
-    return Allocation(rate_Bps, bottleneck)
+    return FairRates(rate_Bps, bottleneck)
 
 
 def _column(values: ArrayLike, dtype: type[_Scalar], name: str) -> NDArray[_Scalar]:

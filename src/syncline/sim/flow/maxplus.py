@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from syncline.sim.flow.rounds import Phase
+from syncline.sim.flow.rounds import FlowPhase
 from syncline.sim.flow.routing import Floats
-from syncline.sim.flow.wired import Longs, Wired
+from syncline.sim.flow.wired import Longs, WiredProgram
 from syncline.timeline.columns import sum_by
 
 MAX_CROSSINGS = 30_000_000
 STEADY = 1e-9
 
 
-def contention_free(wired: Wired) -> bool:
+def contention_free(wired: WiredProgram) -> bool:
     """Whether no link can ever be asked for more than it has: then the recurrence is exact.
 
     A vertex is in one round of a lane at a time, so what it sends over a link is at most its largest round; the same
@@ -54,11 +54,11 @@ def contention_free(wired: Wired) -> bool:
     return bool((np.minimum(*total) <= capacity * (1 + 1e-9)).all())
 
 
-def _distinct(wired: Wired) -> list[list[tuple[Phase, Longs]]]:
+def _distinct(wired: WiredProgram) -> list[list[tuple[FlowPhase, Longs]]]:
     """Return the phases of each lane, those over the same connections once."""
     found = []
     for lane, connections in zip(wired.lanes, wired.connection, strict=True):
-        kept: list[tuple[Phase, Longs]] = []
+        kept: list[tuple[FlowPhase, Longs]] = []
         for phase, connection in zip(lane.phases, connections, strict=True):
             if not any(np.array_equal(connection, other) for _, other in kept[-4:]):
                 kept.append((phase, connection))
@@ -72,7 +72,7 @@ def _crossings_of(start: Longs, length: Longs, rows: Longs) -> Longs:
     return np.repeat(start[rows] - first, counts) + np.arange(int(counts.sum()))
 
 
-def max_plus_end_s(wired: Wired, size_bytes: float, ready_s: Floats | None = None) -> Floats:
+def max_plus_end_s(wired: WiredProgram, size_bytes: float, ready_s: Floats | None = None) -> Floats:
     """Return when each vertex is done with all its lanes; `ready_s` is when it may begin."""
     begin = np.zeros(wired.num_vertices) if ready_s is None else np.asarray(ready_s, dtype=np.float64)
     end = begin.copy()
@@ -86,7 +86,7 @@ def max_plus_end_s(wired: Wired, size_bytes: float, ready_s: Floats | None = Non
     return end
 
 
-def _repeat(phase: Phase, took: Floats, ready: Floats, posting: Floats | None = None) -> Floats:
+def _repeat(phase: FlowPhase, took: Floats, ready: Floats, posting: Floats | None = None) -> Floats:
     """Apply one round `repeat` times, jumping ahead once every group moves on by a constant of its own."""
     src, dst, groups = phase.src, phase.dst, phase.groups
     ready = ready.copy()

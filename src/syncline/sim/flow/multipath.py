@@ -30,7 +30,7 @@ Longs = NDArray[np.int64]
 Row = NDArray[np.int32]
 
 
-class Ways:
+class Multipath:
     """All ways between two places, and what each of their links gets when packets are spread over them."""
 
     def __init__(self, rows: list[Row]) -> None:
@@ -53,8 +53,8 @@ class MultiPath:
         self.cross_rail: Literal["fabric", "nvlink"] = cross_rail
         self.seed = seed
         self.stripe = stripe
-        self._between: dict[tuple[int, int], Ways] = {}
-        self._none = Ways([np.empty(0, np.int32)])
+        self._between: dict[tuple[int, int], Multipath] = {}
+        self._none = Multipath([np.empty(0, np.int32)])
 
     def choices(self, src: Longs, dst: Longs) -> tuple[Paths, NDArray[np.int32]]:
         """Return the paths of all connections, one after the other, and how many each has."""
@@ -79,7 +79,7 @@ class MultiPath:
         start = np.concatenate(([0], np.cumsum(length))).astype(np.int64)
         return Paths(start, np.concatenate(links).astype(np.int32), np.concatenate(shares))
 
-    def _parts(self, src: Longs, dst: Longs) -> list[tuple[Row, Ways, Row]]:
+    def _parts(self, src: Longs, dst: Longs) -> list[tuple[Row, Multipath, Row]]:
         """Return for each connection what comes before the choice, all ways between, and what comes after."""
         base = self.routes.many(src, dst, seed=self.seed, cross_rail=self.cross_rail, stripe=self.stripe)
         fabric = self.routes.fabric
@@ -94,13 +94,13 @@ class MultiPath:
                     found.append((row, self._none, nothing))
                     continue
                 if (a, b) not in self._between:
-                    self._between[a, b] = Ways(self._all(a, b))
+                    self._between[a, b] = Multipath(self._all(a, b))
                 found.append((nothing, self._between[a, b], nothing))
                 continue
             first, last = int(access[0]) + 1, int(access[1])
             key = (int(ends[row[first - 1]]), int(begins[row[last]]))
             if key not in self._between:
-                self._between[key] = Ways([p[first : len(p) - (len(row) - last)] for p in self._all(a, b)])
+                self._between[key] = Multipath([p[first : len(p) - (len(row) - last)] for p in self._all(a, b)])
             found.append((row[:first], self._between[key], row[last:]))
         if sum(len(ways.rows) for ways in self._between.values()) > MAX_KEPT:
             self._between.clear()

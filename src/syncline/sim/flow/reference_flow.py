@@ -15,7 +15,7 @@ SAME_MOMENT = 1e-12
 
 
 @dataclass(frozen=True)
-class Task:
+class FlowTask:
     """One task, as in `engine.Tasks`; `path` maps links to the share of the rate each carries."""
 
     size_bytes: float = 0.0
@@ -31,7 +31,7 @@ class Task:
 
 @dataclass
 class _State:
-    tasks: Sequence[Task]
+    tasks: Sequence[FlowTask]
     left: list[float]
     path: list[tuple[tuple[int, float], ...]]
     end: list[float] = field(default_factory=list)
@@ -41,7 +41,7 @@ class _State:
 
 def shares(
     capacity_Bps: Sequence[float],
-    tasks: Sequence[Task],
+    tasks: Sequence[FlowTask],
     paths: Sequence[tuple[tuple[int, float], ...]],
     active: list[int],
     guarantee: Sequence[float] = (),
@@ -60,7 +60,7 @@ def shares(
 
 def _fill(
     capacity_Bps: Sequence[float],
-    tasks: Sequence[Task],
+    tasks: Sequence[FlowTask],
     paths: Sequence[tuple[tuple[int, float], ...]],
     active: list[int],
     floors: dict[int, float],
@@ -87,7 +87,7 @@ def _fill(
 def _level(
     link: int,
     capacity_Bps: float,
-    tasks: Sequence[Task],
+    tasks: Sequence[FlowTask],
     paths: Sequence[tuple[tuple[int, float], ...]],
     rates: dict[int, float],
     rising: list[int],
@@ -107,7 +107,7 @@ def _level(
 
 def run(
     capacity_Bps: Sequence[float],
-    tasks: Sequence[Task],
+    tasks: Sequence[FlowTask],
     changes: Sequence[tuple[float, int, float]] = (),
     reroutes: Sequence[tuple[float, int, tuple[tuple[int, float], ...]]] = (),
     guarantee: Sequence[float] = (),

@@ -28,7 +28,7 @@ MAX_FLOWS = 40_000_000
 
 
 @dataclass(frozen=True, eq=False)
-class Phase:
+class FlowPhase:
     """The same round `repeat` times: flow i carries `share[i]` of the buffer from `src[i]` to `dst[i]`.
 
     `groups` lists the vertices that take part, one independent group a row. Bytes are in the step's codec if `coded`.
@@ -50,12 +50,12 @@ class Phase:
         return len(np.unique(self.src)) == len(self.src) and len(np.unique(self.dst)) == len(self.dst)
 
 
-class Lane(NamedTuple):
+class FlowLane(NamedTuple):
     """One strand: its channel, its rail and its phases, one after the other."""
 
     channel: int
     rail: int | None
-    phases: tuple[Phase, ...]
+    phases: tuple[FlowPhase, ...]
 
     @property
     def num_flows(self) -> int:
@@ -68,16 +68,16 @@ class Lane(NamedTuple):
         return sum(phase.repeat for phase in self.phases)
 
 
-def lanes(schedule: Schedule, plain_stages: frozenset[int] = frozenset()) -> tuple[Lane, ...]:
+def lanes(schedule: Schedule, plain_stages: frozenset[int] = frozenset()) -> tuple[FlowLane, ...]:
     """Return every strand of a schedule as phases; those of `plain_stages` are not coded."""
-    found: list[Lane] = []
-    known: dict[tuple[object, ...], tuple[Phase, ...]] = {}
+    found: list[FlowLane] = []
+    known: dict[tuple[object, ...], tuple[FlowPhase, ...]] = {}
     for number, strand in enumerate(schedule.strands):
         same = (strand.share, strand.pieces, *(id(stage) for stage in strand.stages))
         key = same if _is_even(schedule, strand) else (number,)
         if key not in known:
             known[key] = in_pieces(tuple(_phases(schedule, number, plain_stages)), strand.pieces)
-        found.append(Lane(strand.channel, strand.rail, known[key]))
+        found.append(FlowLane(strand.channel, strand.rail, known[key]))
     total = sum(len(phase) for lane in found for phase in lane.phases)
     if total > MAX_FLOWS:
         raise SimulationError(f"{schedule.name} has {total:,} different flows, more than the {MAX_FLOWS:,} that fit.",
@@ -89,7 +89,7 @@ def _is_even(schedule: Schedule, strand: Strand) -> bool:
     return not schedule.collective.sizes and not strand.weights
 
 
-def _phases(schedule: Schedule, number: int, plain_stages: frozenset[int]) -> Iterator[Phase]:
+def _phases(schedule: Schedule, number: int, plain_stages: frozenset[int]) -> Iterator[FlowPhase]:
     strand = schedule.strands[number]
     many = schedule.num_ranks if schedule.collective.kind in PAIRED else 1
     even = float(strand.share) * many / strand.num_chunks if _is_even(schedule, strand) else None
@@ -106,14 +106,14 @@ def _chunk_shares(schedule: Schedule, number: int) -> Floats:
     return schedule.whole_chunk_bytes(number, fine) / fine
 
 
-def in_pieces(phases: tuple[Phase, ...], pieces: int) -> tuple[Phase, ...]:
+def in_pieces(phases: tuple[FlowPhase, ...], pieces: int) -> tuple[FlowPhase, ...]:
     """Return the rounds in which one piece of the buffer after the other goes through `phases`, one round apart."""
     if pieces == 1 or not phases:
         return phases
     if len({phase.coded for phase in phases}) > 1:
         raise SimulationError("stages in a codec and plain ones cannot be cut in pieces that follow each other.")
     of_round = np.repeat(np.arange(len(phases)), [phase.repeat for phase in phases])
-    found: list[Phase] = []
+    found: list[FlowPhase] = []
     before: tuple[int, ...] = ()
     for t in range(len(of_round) + pieces - 1):
         at_work = np.bincount(of_round[max(0, t - pieces + 1) : t + 1], minlength=len(phases))
@@ -126,18 +126,18 @@ def in_pieces(phases: tuple[Phase, ...], pieces: int) -> tuple[Phase, ...]:
     return tuple(found)
 
 
-def _together(parts: list[tuple[Phase, float]]) -> Phase:
+def _together(parts: list[tuple[FlowPhase, float]]) -> FlowPhase:
     """Return several rounds as one, each with a part of its bytes; messages of one pair travel as one."""
     if len(parts) == 1:
         phase, part = parts[0]
-        return Phase(phase.src, phase.dst, phase.share * part, 1, phase.groups, phase.coded)
+        return FlowPhase(phase.src, phase.dst, phase.share * part, 1, phase.groups, phase.coded)
     src, dst = (np.concatenate([getattr(phase, end) for phase, _ in parts]) for end in ("src", "dst"))
     share = np.concatenate([phase.share * part for phase, part in parts])
     members = np.unique(np.concatenate([phase.groups.ravel() for phase, _ in parts]))
     return replace(_merged(src, dst, share, 1, members[None, :]), coded=parts[0][0].coded)
 
 
-def _of_entry(stage: Stage, entry: Round, even: float | None, shares: Floats) -> Iterator[Phase]:
+def _of_entry(stage: Stage, entry: Round, even: float | None, shares: Floats) -> Iterator[FlowPhase]:
     if even is None:
         for repetitions in entry.rounds():
             parts = [stage.spread(entry.step(j)) for j in repetitions]
@@ -166,7 +166,7 @@ def _of_entry(stage: Stage, entry: Round, even: float | None, shares: Floats) ->
         yield from _pipeline(stage, entry, each)
 
 
-def _pipeline(stage: Stage, entry: Round, each: float) -> Iterator[Phase]:
+def _pipeline(stage: Stage, entry: Round, each: float) -> Iterator[FlowPhase]:
     """A pipeline that fills and drains: cut where the set of active rows changes."""
     first, last = entry.active_range()
     live = first <= last
@@ -179,7 +179,7 @@ def _pipeline(stage: Stage, entry: Round, each: float) -> Iterator[Phase]:
             )
 
 
-def _spread(stage: Stage, src: Ints, dst: Ints, share: Floats, repeat: int) -> Phase:
+def _spread(stage: Stage, src: Ints, dst: Ints, share: Floats, repeat: int) -> FlowPhase:
     """Return local flows as flows of every group; messages of one pair in one round travel as one."""
     width = stage.kernel.num_vertices
     key, at = np.unique(src * width + dst, return_inverse=True)
@@ -187,7 +187,7 @@ def _spread(stage: Stage, src: Ints, dst: Ints, share: Floats, repeat: int) -> P
         src, dst, share = key // width, key % width, sum_by(at, share, len(key))
     keep = np.flatnonzero(share > 0)
     members = stage.members
-    return Phase(
+    return FlowPhase(
         members[:, src[keep]].ravel(),
         members[:, dst[keep]].ravel(),
         np.tile(share[keep], len(members)),
@@ -196,9 +196,9 @@ def _spread(stage: Stage, src: Ints, dst: Ints, share: Floats, repeat: int) -> P
     )
 
 
-def _merged(src: Ints, dst: Ints, share: Floats, repeat: int, groups: Ints) -> Phase:
+def _merged(src: Ints, dst: Ints, share: Floats, repeat: int, groups: Ints) -> FlowPhase:
     width = int(max(src.max(initial=0), dst.max(initial=0))) + 1
     key, at = np.unique(src * width + dst, return_inverse=True)
     total = sum_by(at, share, len(key))
     keep = np.flatnonzero(total > 0)
-    return Phase(key[keep] // width, key[keep] % width, total[keep], repeat, groups)
+    return FlowPhase(key[keep] // width, key[keep] % width, total[keep], repeat, groups)

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from syncline.errors import SimulationError
 from syncline.fabric import Fabric
-from syncline.fabric.fabric import NETWORK_TIERS, Kind, Tier
+from syncline.fabric.fabric import NETWORK_TIERS, DeviceKind, Tier
 from syncline.fabric.route import Policy, Routes
 from syncline.sim.flow.engine import Paths
 from syncline.sim.flow.multipath import MultiPath
@@ -152,7 +152,7 @@ class FlowNetwork:
         """
         if len(src) == 0:
             return Wires(Paths.of([]), np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0))
-        switch = self.fabric.devices.kind == Kind.SWITCH
+        switch = self.fabric.devices.kind == DeviceKind.SWITCH
         bound = rail is not None and bool((rail >= 0).any())
         many = self.options.routing in ("adaptive", "spray") and not (bound or switch[src].any() or switch[dst].any())
         found = [
@@ -169,7 +169,7 @@ class FlowNetwork:
         return 1 if self.options.stripes == "first" else self.routes.num_stripes
 
     def _one_path(self, src: Longs, dst: Longs, channel: Longs, rail: Longs | None, stripe: int | None) -> Wires:
-        switch = self.fabric.devices.kind == Kind.SWITCH
+        switch = self.fabric.devices.kind == DeviceKind.SWITCH
         if switch[src].any() or switch[dst].any():
             paths = self._with_switches(src, dst)
         else:
@@ -195,7 +195,7 @@ class FlowNetwork:
     @cached_property
     def _place_at_leaf(self) -> Longs:
         links, devices = self.fabric.links, self.fabric.devices
-        rows = np.flatnonzero((links.tier == Tier.ACCESS) & (devices.kind[links.dst] == Kind.SWITCH))
+        rows = np.flatnonzero((links.tier == Tier.ACCESS) & (devices.kind[links.dst] == DeviceKind.SWITCH))
         leaf, place = _places(links.dst[rows])
         label = np.zeros(len(devices), np.int64)
         label[links.src[rows]] = place + (int(place.max(initial=0)) + 1) * leaf
@@ -221,9 +221,9 @@ class FlowNetwork:
         kind = self.fabric.devices.kind
         if a == b:
             return np.empty(0, np.int32)
-        if kind[a] == Kind.SWITCH and kind[b] != Kind.SWITCH:
+        if kind[a] == DeviceKind.SWITCH and kind[b] != DeviceKind.SWITCH:
             return (self._to_switch(b, a)[::-1] ^ 1).astype(np.int32)
-        if kind[a] != Kind.SWITCH and kind[b] != Kind.SWITCH:
+        if kind[a] != DeviceKind.SWITCH and kind[b] != DeviceKind.SWITCH:
             return self.routes.path(a, b, seed=self.options.seed)
         return shortest(self.fabric, a, b)
 
@@ -257,9 +257,11 @@ class FlowNetwork:
         extra: list[tuple[int, int, float]] = []
         for at in access.tolist():
             link = int(paths.link[at])
-            outward = links.dst[link] if self.fabric.devices.kind[links.src[link]] != Kind.NIC else links.src[link]
+            outward = (
+                links.dst[link] if self.fabric.devices.kind[links.src[link]] != DeviceKind.NIC else links.src[link]
+            )
             top = int(inside.parent_link[outward])
-            while top >= 0 and self.fabric.devices.kind[links.dst[top]] != Kind.CPU:
+            while top >= 0 and self.fabric.devices.kind[links.dst[top]] != DeviceKind.CPU:
                 top = int(inside.parent_link[links.dst[top]])
             if top >= 0:
                 extra.extend(((int(row[at]), top, float(share[at])), (int(row[at]), top ^ 1, float(share[at]))))
@@ -268,7 +270,7 @@ class FlowNetwork:
     def _with_host_cost(self, paths: Paths) -> Paths:
         links = self.fabric.links
         row, share = paths.row_of_crossing(), paths.shares()
-        nic = self.fabric.devices.kind == Kind.NIC
+        nic = self.fabric.devices.kind == DeviceKind.NIC
         extra: list[tuple[int, int, float]] = []
         for ends, inward in ((links.src, 0), (links.dst, 1)):
             at = np.flatnonzero(nic[ends[paths.link]] & (links.tier[paths.link] == Tier.ACCESS))

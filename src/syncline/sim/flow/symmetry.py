@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from syncline.sim.flow.engine import NO_FLOATS, Paths
-from syncline.sim.flow.rounds import Lane, Phase
+from syncline.sim.flow.rounds import FlowLane, FlowPhase
 from syncline.sim.flow.routing import Floats, FlowNetwork, Wires
-from syncline.sim.flow.wired import Longs, Wired
+from syncline.sim.flow.wired import Longs, WiredProgram
 from syncline.timeline.columns import sum_by
 
 MAX_WORK = 600_000_000
@@ -42,7 +42,7 @@ class _Pattern:
     weight: Floats
 
 
-def fold(wired: Wired) -> Wired | None:
+def fold(wired: WiredProgram) -> WiredProgram | None:
     """Return the program with alike ranks and lanes folded, or None where nothing would be gained."""
     repeats = {tuple(phase.repeat for phase in lane.phases) for lane in wired.lanes}
     if len(repeats) != 1 or not wired.single_path:
@@ -55,7 +55,7 @@ def fold(wired: Wired) -> Wired | None:
     return _folded(wired, touched, patterns, which, agents, links, flows)
 
 
-def _patterns(wired: Wired) -> tuple[Longs, list[_Pattern], list[int]]:
+def _patterns(wired: WiredProgram) -> tuple[Longs, list[_Pattern], list[int]]:
     """Return the links in use, the different phases, and which of them each phase of the program is."""
     paths = wired.wires.paths.take(wired.wires.first)
     touched = np.unique(paths.link).astype(np.int64)
@@ -96,7 +96,7 @@ def _patterns(wired: Wired) -> tuple[Longs, list[_Pattern], list[int]]:
     return touched, found, which
 
 
-def _refine(wired: Wired, touched: Longs, patterns: list[_Pattern]) -> tuple[Hashes, Hashes, list[Hashes]]:
+def _refine(wired: WiredProgram, touched: Longs, patterns: list[_Pattern]) -> tuple[Hashes, Hashes, list[Hashes]]:
     """Return the final colours of agents, links and the flows of every pattern."""
     agent = np.zeros(len(wired.lanes) * wired.num_vertices, np.uint64)
     for phase in range(len(wired.lanes[0].phases)):
@@ -128,14 +128,14 @@ def _refine(wired: Wired, touched: Longs, patterns: list[_Pattern]) -> tuple[Has
 
 
 def _folded(
-    wired: Wired,
+    wired: WiredProgram,
     touched: Longs,
     patterns: list[_Pattern],
     which: list[int],
     agents: Hashes,
     links: Hashes,
     flows: list[Hashes],
-) -> Wired:
+) -> WiredProgram:
     _, agent_of = np.unique(agents, return_inverse=True)
     _, first_link, link_of = np.unique(links, return_index=True, return_inverse=True)
     rows: list[Paths] = []
@@ -156,7 +156,7 @@ def _folded(
     groups = np.arange(num)[None, :]
     lane = wired.lanes[0]
     phases = tuple(
-        Phase(*folded[k][:3], lane.phases[j].repeat, groups, lane.phases[j].coded) for j, k in enumerate(which)
+        FlowPhase(*folded[k][:3], lane.phases[j].repeat, groups, lane.phases[j].coded) for j, k in enumerate(which)
     )
     wires = Wires(paths, np.arange(len(paths), dtype=np.int32), np.ones(len(paths), np.int32), np.concatenate(latency))
     network = _with_capacity(wired.network, wired.network.capacity_Bps[touched[first_link]])
@@ -169,11 +169,11 @@ def _folded(
             kept[agent_of] = own
             own = kept
         busy.append(own)
-    folded_lane = (Lane(0, None, phases),)
-    return Wired(wired.program, network, folded_lane, wires, connection, num, wired.codec, (tuple(busy),))
+    folded_lane = (FlowLane(0, None, phases),)
+    return WiredProgram(wired.program, network, folded_lane, wires, connection, num, wired.codec, (tuple(busy),))
 
 
-def _busy_of_agents(wired: Wired, phase: int) -> Floats | None:
+def _busy_of_agents(wired: WiredProgram, phase: int) -> Floats | None:
     """Return how long each agent posts a phase, lane after lane; None where nobody has more than one message."""
     parts = [wired.posting_s(i, phase) for i in range(len(wired.lanes))]
     if all(part is None for part in parts):
@@ -181,7 +181,7 @@ def _busy_of_agents(wired: Wired, phase: int) -> Floats | None:
     return np.concatenate([np.zeros(wired.num_vertices) if part is None else part for part in parts])
 
 
-def _connection_of(wired: Wired, pattern: int, which: list[int]) -> Longs:
+def _connection_of(wired: WiredProgram, pattern: int, which: list[int]) -> Longs:
     j = which.index(pattern)
     return np.concatenate([wired.connection[i][j] for i in range(len(wired.lanes))])
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from syncline.sim.flow.routing import Floats
-from syncline.sim.flow.wired import Wired
+from syncline.sim.flow.wired import WiredProgram
 
 MAX_SIDE = 128
 
 
-def traffic_matrix(wired: Wired, size_bytes: float) -> tuple[Floats, list[str]]:
+def traffic_matrix(wired: WiredProgram, size_bytes: float) -> tuple[Floats, list[str]]:
     """Return bytes from row to column and the names of the rows; hosts past the limit are grouped."""
     program = wired.program
     host = np.concatenate((program.placement.host, np.full(wired.num_vertices - program.num_ranks, -1))).astype(

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from syncline.codec.codec import Codec
 from syncline.errors import SimulationError
-from syncline.fabric.fabric import NETWORK_TIERS, Kind, Tier
+from syncline.fabric.fabric import NETWORK_TIERS, DeviceKind, Tier
 from syncline.program import Program, VendorStep
 from syncline.sim.flow.engine import Paths
-from syncline.sim.flow.rounds import Lane, lanes
+from syncline.sim.flow.rounds import FlowLane, lanes
 from syncline.sim.flow.routing import Floats, FlowNetwork, Wires
 from syncline.timeline.columns import sum_by
 
@@ -22,12 +22,12 @@ Longs = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class Wired:
+class WiredProgram:
     """Lanes of one program with the connection of each flow: `connection[lane][phase][flow]` indexes `wires`."""
 
     program: Program
     network: FlowNetwork
-    lanes: tuple[Lane, ...]
+    lanes: tuple[FlowLane, ...]
     wires: Wires
     connection: tuple[tuple[Longs, ...], ...]
     num_vertices: int
@@ -93,7 +93,7 @@ class Wired:
         return np.asarray(times[np.searchsorted(keys, connection * width + first.link)] == count[connection])
 
 
-def wire(program: Program, network: FlowNetwork) -> Wired:
+def wire(program: Program, network: FlowNetwork) -> WiredProgram:
     """Return a program of one step with the paths of all its flows."""
     if len(program.steps) != 1:
         raise SimulationError("programs of several steps are simulated as jobs that follow each other.")
@@ -116,11 +116,11 @@ def wire(program: Program, network: FlowNetwork) -> Wired:
     wires = network.wire(pair // width, pair % width, channel, rail[channel])
     parts = iter(index)
     connection = tuple(tuple(next(parts) for _ in lane) for lane in keys)
-    wired = Wired(program, network, found, wires, connection, schedule.num_vertices, step.codec)
+    wired = WiredProgram(program, network, found, wires, connection, schedule.num_vertices, step.codec)
     return with_posting(wired)
 
 
-def fingerprint(wired: Wired) -> bytes:
+def fingerprint(wired: WiredProgram) -> bytes:
     """Return what two programs share whose flows, paths and codec are the same; kept on the wired program."""
     if "_fingerprint" not in wired.__dict__:
         digest = hashlib.blake2b(repr((wired.codec, wired.num_vertices, wired.program.collective)).encode())
@@ -137,12 +137,12 @@ def fingerprint(wired: Wired) -> bytes:
     return found
 
 
-def with_posting(wired: Wired) -> Wired:
+def with_posting(wired: WiredProgram) -> WiredProgram:
     """Return the program with the time that posting its messages takes each vertex, where that costs anything."""
     return replace(wired, busy_s=_busy_s(wired) if wired.network.messages.any else ())
 
 
-def _busy_s(wired: Wired) -> tuple[tuple[Floats | None, ...], ...]:
+def _busy_s(wired: WiredProgram) -> tuple[tuple[Floats | None, ...], ...]:
     """Return how long every vertex posts the messages of each phase that leave its host, one after the other."""
     leaving = _Leaving.of(wired)
     known: dict[int, Floats | None] = {}
@@ -166,7 +166,7 @@ class _Leaving:
     gap_s: Floats  # by device; empty where no card can be slower than its senders
 
     @staticmethod
-    def of(wired: Wired) -> _Leaving:
+    def of(wired: WiredProgram) -> _Leaving:
         network, costs = wired.network, wired.network.messages
         fabric, paths = network.fabric, wired.wires.paths.take(wired.wires.first)
         real = np.flatnonzero(paths.link < network.num_links)
@@ -174,7 +174,7 @@ class _Leaving:
         tier, src = fabric.links.tier[link], fabric.links.src[link]
         outside = np.zeros(len(paths), dtype=bool)
         outside[row[np.isin(tier, [int(each) for each in NETWORK_TIERS])]] = True
-        card = (tier == Tier.ACCESS) & (fabric.devices.kind[src] == Kind.NIC)
+        card = (tier == Tier.ACCESS) & (fabric.devices.kind[src] == DeviceKind.NIC)
         overhead = np.zeros(len(paths))
         np.maximum.at(overhead, row[card], costs.overhead_s[src[card]])
         bare = outside.copy()
@@ -213,7 +213,7 @@ def _numbered(keys: list[Longs]) -> tuple[Longs, list[Longs]]:
     return unique, [np.searchsorted(unique, key) for key in keys]
 
 
-def _place_helpers(program: Program, network: FlowNetwork, found: tuple[Lane, ...], num_vertices: int) -> Longs:
+def _place_helpers(program: Program, network: FlowNetwork, found: tuple[FlowLane, ...], num_vertices: int) -> Longs:
     device = program.vertex_devices(0).astype(np.int64)
     loose = np.flatnonzero(device < 0)
     if len(loose) == 0:
@@ -223,10 +223,10 @@ def _place_helpers(program: Program, network: FlowNetwork, found: tuple[Lane, ..
                               hint="Give them devices in Placement.helpers, or let them live with ranks.")  # fmt: skip
     fabric = network.fabric
     devices, links = fabric.devices, fabric.links
-    access = np.flatnonzero((links.tier == Tier.ACCESS) & (devices.kind[links.dst] == Kind.SWITCH))
+    access = np.flatnonzero((links.tier == Tier.ACCESS) & (devices.kind[links.dst] == DeviceKind.SWITCH))
     leaf_of = np.full(len(devices), -1, np.int64)
     leaf_of[links.src[access][::-1]] = links.dst[access][::-1]
-    top = np.flatnonzero((devices.kind == Kind.SWITCH) & (devices.level == devices.level[fabric.switches].max()))
+    top = np.flatnonzero((devices.kind == DeviceKind.SWITCH) & (devices.level == devices.level[fabric.switches].max()))
     nic = network.routes.inside.nic_of_gpu
     for phase in found[0].phases:
         near = np.flatnonzero((phase.dst >= program.num_ranks) & (phase.src < program.num_ranks))

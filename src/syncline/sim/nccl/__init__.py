@@ -10,10 +10,20 @@ from syncline.sim.nccl.calibrate import SIX_SIZES, calibrate
 from syncline.sim.nccl.calibration import NcclCalibration
 from syncline.sim.nccl.describe import from_fabric, from_spec
 from syncline.sim.nccl.measured import Series, bus_factor, read_log
-from syncline.sim.nccl.predict import IGNORES, Prediction, predict
+from syncline.sim.nccl.predict import IGNORES, NcclPrediction, predict
 from syncline.sim.nccl.system import NcclSystem
 
 __all__ = [
-    "IGNORES", "SIX_SIZES", "NcclCalibration", "NcclSystem", "Prediction", "Series", "bus_factor", "calibrate",
-    "from_fabric", "from_spec", "predict", "read_log",
+    "IGNORES",
+    "SIX_SIZES",
+    "NcclCalibration",
+    "NcclPrediction",
+    "NcclSystem",
+    "Series",
+    "bus_factor",
+    "calibrate",
+    "from_fabric",
+    "from_spec",
+    "predict",
+    "read_log",
 ]  # fmt: skip

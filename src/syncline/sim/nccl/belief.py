@@ -32,7 +32,7 @@ _ALGORITHMS_OF = {
 
 
 @dataclass(frozen=True)
-class Entry:
+class BeliefCell:
     """One cell of the table: latency and algorithm bandwidth that NCCL assumes."""
 
     latency_us: float
@@ -209,7 +209,7 @@ def _ring_latency_us(job: _Job, protocol: str, inside: float, net: float) -> flo
     return float((num_steps(job.op, n) - inter) * inside + inter * net)
 
 
-def believe(system: NcclSystem, op: str) -> dict[tuple[str, str], Entry]:
+def believe(system: NcclSystem, op: str) -> dict[tuple[str, str], BeliefCell]:
     """Return NCCL's table for one operation: latency and algorithm bandwidth of every pair it could consider."""
     job = _Job(system, search(system), op, table(system.nccl))
     cells = {}
@@ -218,12 +218,12 @@ def believe(system: NcclSystem, op: str) -> dict[tuple[str, str], Entry]:
         for protocol in PROTOCOLS:
             algbw = 0.0 if algorithm == "NVLSTree" and job.hosts == 1 else _algbw_GBps(job, algorithm, protocol)
             if algbw > 0:
-                cells[algorithm, protocol] = Entry(_latency_us(job, algorithm, protocol), algbw)
+                cells[algorithm, protocol] = BeliefCell(_latency_us(job, algorithm, protocol), algbw)
     return cells
 
 
 def believed_us(
-    system: NcclSystem, op: str, cells: dict[tuple[str, str], Entry], sizes: Floats
+    system: NcclSystem, op: str, cells: dict[tuple[str, str], BeliefCell], sizes: Floats
 ) -> dict[tuple[str, str], Floats]:
     """Return the time NCCL believes each pair would take at each size, corrections included."""
     t, graphs = table(system.nccl), search(system)

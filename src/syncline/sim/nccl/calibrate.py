@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from syncline.errors import SimulationError
 from syncline.sim.nccl.calibration import NcclCalibration
-from syncline.sim.nccl.constants import Constants, default_constants
+from syncline.sim.nccl.constants import NcclConstants, default_constants
 from syncline.sim.nccl.job import NcclOperation, Scale
 from syncline.sim.nccl.measured import Series
 from syncline.sim.nccl.predict import chosen_pairs, times_us
@@ -36,7 +36,7 @@ def pick_six(sizes: Floats) -> Floats:
     return np.unique([sizes[np.argmin(np.abs(logs - np.log(wanted)))] for wanted in SIX_SIZES])
 
 
-def calibrate(system: NcclSystem, series: Series, constants: Constants | None = None) -> NcclCalibration:
+def calibrate(system: NcclSystem, series: Series, constants: NcclConstants | None = None) -> NcclCalibration:
     """Fit the model to a measured sweep."""
     constants = constants or default_constants()
     if len(series.sizes) == 0:

@@ -16,7 +16,7 @@ from syncline.errors import SimulationError
 
 
 @dataclass(frozen=True)
-class Gpu:
+class GpuGeneration:
     """One GPU generation as NCCL sees it."""
 
     name: str
@@ -75,7 +75,7 @@ class NcclNetwork:
 
 
 @dataclass(frozen=True)
-class Machine:
+class NcclMachine:
     """What NVLink, NVLS and launches cost under NCCL, whatever the network (see `nccl_machine.yaml`)."""
 
     nvlink_efficiency: tuple[float, ...]
@@ -108,13 +108,13 @@ class Machine:
 
 
 @dataclass(frozen=True)
-class Constants:
+class NcclConstants:
     """Everything that was fitted or judged: the machine and every network kind."""
 
-    machine: Machine
+    machine: NcclMachine
     networks: Mapping[str, NcclNetwork]
 
-    def with_network(self, name: str, **values: float) -> Constants:
+    def with_network(self, name: str, **values: float) -> NcclConstants:
         """Return the constants with some values of one network kind replaced."""
         changed = replace(self.networks[name], **values)  # type: ignore[arg-type]
         return replace(self, networks={**self.networks, name: changed})
@@ -126,8 +126,8 @@ def read_data(name: str) -> Any:
 
 
 @cache
-def _gpus() -> dict[str, Gpu]:
-    return {name: Gpu(name=name, **row) for name, row in read_data("nccl_gpus").items()}
+def _gpus() -> dict[str, GpuGeneration]:
+    return {name: GpuGeneration(name=name, **row) for name, row in read_data("nccl_gpus").items()}
 
 
 def known_gpus() -> tuple[str, ...]:
@@ -135,7 +135,7 @@ def known_gpus() -> tuple[str, ...]:
     return tuple(_gpus())
 
 
-def gpu_facts(name: str) -> Gpu:
+def gpu_facts(name: str) -> GpuGeneration:
     """Return the facts of a GPU generation by its short name ("h100")."""
     known = _gpus()
     if name not in known:
@@ -168,18 +168,18 @@ def network_from(kind: str, rows: Any, fitted: Mapping[str, dict[str, float]]) -
     return NcclNetwork(**{f.name: row[f.name] for f in fields(NcclNetwork)})
 
 
-def machine_from(fitted: Mapping[str, Any]) -> Machine:
+def machine_from(fitted: Mapping[str, Any]) -> NcclMachine:
     """Build the machine constants from the priors with fitted values over them."""
     values: dict[str, Any] = {**read_data("nccl_machine"), **fitted}
     for name in values.keys() & {name for name, value in values.items() if isinstance(value, list)}:
         values[name] = tuple(values[name])
-    return Machine(**values)
+    return NcclMachine(**values)
 
 
-def constants_from(machine: Mapping[str, Any], networks: Mapping[str, dict[str, float]]) -> Constants:
+def constants_from(machine: Mapping[str, Any], networks: Mapping[str, dict[str, float]]) -> NcclConstants:
     """Build all constants from the priors with fitted values over them."""
     rows = prior_rows()
-    return Constants(machine_from(machine), {kind: network_from(kind, rows, networks) for kind in rows})
+    return NcclConstants(machine_from(machine), {kind: network_from(kind, rows, networks) for kind in rows})
 
 
 def prior_rows() -> Any:
@@ -188,14 +188,14 @@ def prior_rows() -> Any:
 
 
 @cache
-def default_constants() -> Constants:
+def default_constants() -> NcclConstants:
     """Return the constants that ship: priors with the fitted values over them."""
     fitted = read_data("nccl_fitted")
     return constants_from(fitted["machine"], fitted["networks"])
 
 
 @cache
-def left_out_constants() -> dict[str, Constants]:
+def left_out_constants() -> dict[str, NcclConstants]:
     """Return, by system, the constants fitted without that system's rows."""
     fitted = read_data("nccl_fitted")
     found = {}

@@ -1,7 +1,8 @@
 """NCCL on the fabric that was built: failed and slow ports, thin racks and pods, lines between sites, and floors.
 
 A description says what hosts have; the fabric says what is left of it (`sim/reach.py`). Rings are striped over the NICs
-of a host, so the slowest NIC that is up paces all of them, and a NIC that is down leaves its share to the others.
+of a host, so the slowest NIC that is up paces all of them, and a NIC that is down leaves its share to the others: a
+slow one may be worse than none (`sim/slow_port.py`), and the answer then says so.
 
 Where every NIC of a host has a leaf of its own (rails), rings stay on theirs. An all-to-all stays there too where NCCL
 may pass a message to the local GPU of the other rail first (PXN: release 2.12 on, NVLink, not NCCL_PXN_DISABLE=1);
@@ -16,10 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from syncline.errors import DescriptionError
-from syncline.fabric.fabric import Fabric, Kind, Tier
+from syncline.fabric.fabric import DeviceKind, Fabric, Tier
 from syncline.schedule.collective import Kind as Collective
 from syncline.sim.nccl.system import NcclSystem
 from syncline.sim.reach import Cells, FabricReach, fabric_reach
+from syncline.sim.slow_port import slower_than_none
 
 Longs = NDArray[np.int64]
 _KINDS = {
@@ -48,6 +50,9 @@ def _ports(system: NcclSystem, reach: FabricReach, hosts: Longs, assumed: list[s
     worst = int(cells[np.argmin(reach.hosts.even_Bps[cells])])
     name = reach.fabric.host_names[int(np.flatnonzero(reach.hosts.of_host == worst)[0])]
     assumed.append(f"the slowest ring of {name} has {share:.0%} of a port (failed or slow) and paces all rings")
+    slow = slower_than_none(reach.fabric, hosts)
+    if slow is not None:
+        assumed.append(slow.words())
     return replace(system, nic_rate_Bps=system.nic_rate_Bps * share, port_share=share)
 
 
@@ -82,7 +87,11 @@ def _across_rails(system: NcclSystem, fabric: Fabric, hosts: Longs, assumed: lis
     if system.passes_rails:
         return system
     links, devices = fabric.links, fabric.devices
-    up = links.up & (devices.kind[links.src] == Kind.SWITCH) & (devices.level[links.dst] > devices.level[links.src])
+    up = (
+        links.up
+        & (devices.kind[links.src] == DeviceKind.SWITCH)
+        & (devices.level[links.dst] > devices.level[links.src])
+    )
     uplink_Bps = np.bincount(links.src[up], weights=links.rate_Bps[up], minlength=len(devices))
     ports = np.bincount(leaf, minlength=len(devices))
     each_Bps = float((uplink_Bps[leaf] / ports[leaf]).min()) * rails / (rails - 1)
@@ -102,8 +111,10 @@ def _across_rails(system: NcclSystem, fabric: Fabric, hosts: Longs, assumed: lis
 def _leaves(fabric: Fabric, hosts: Longs) -> tuple[Longs, Longs]:
     """Return the leaf and the NIC of every port of these hosts that works."""
     links, devices = fabric.links, fabric.devices
-    access = links.up & (links.tier == Tier.ACCESS) & (devices.kind[links.src] == Kind.NIC)
-    rows = np.flatnonzero(access & (devices.kind[links.dst] == Kind.SWITCH) & np.isin(devices.host[links.src], hosts))
+    access = links.up & (links.tier == Tier.ACCESS) & (devices.kind[links.src] == DeviceKind.NIC)
+    rows = np.flatnonzero(
+        access & (devices.kind[links.dst] == DeviceKind.SWITCH) & np.isin(devices.host[links.src], hosts)
+    )
     return links.dst[rows].astype(np.int64), links.src[rows].astype(np.int64)
 
 
@@ -122,7 +133,7 @@ def _words(cells: Cells) -> str:
 def _nvlink(system: NcclSystem, fabric: Fabric, hosts: Longs, assumed: list[str]) -> NcclSystem:
     """Return the system with the scale-up rate of its slowest GPU, where some links are down or slow."""
     links = fabric.links
-    mine = (links.tier == Tier.SCALE_UP) & (fabric.devices.kind[links.src] == Kind.GPU)
+    mine = (links.tier == Tier.SCALE_UP) & (fabric.devices.kind[links.src] == DeviceKind.GPU)
     rate = np.where(links.up, links.rate_Bps, 0.0)
     per_gpu = np.bincount(links.src[mine], weights=rate[mine], minlength=len(fabric.devices))[fabric.gpus]
     used = per_gpu[np.isin(fabric.gpu_host, hosts)]

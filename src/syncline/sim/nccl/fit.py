@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from syncline.sim.nccl.constants import Constants, constants_from, machine_from, prior_rows
+from syncline.sim.nccl.constants import NcclConstants, constants_from, machine_from, prior_rows
 from syncline.sim.nccl.job import NcclOperation
 from syncline.sim.nccl.predict import chosen_pairs, times_us
 from syncline.sim.nccl.robust import minimise
@@ -100,7 +100,7 @@ class Sweep:
     def __post_init__(self) -> None:
         object.__setattr__(self, "pairs", tuple(chosen_pairs(self.system, self.op, self.sizes)[0]))
 
-    def residual(self, constants: Constants) -> Floats:
+    def residual(self, constants: NcclConstants) -> Floats:
         """Return weighted log(predicted / measured)."""
         predicted = times_us(NcclOperation(self.system, self.op, constants), self.pairs, self.sizes)
         return np.asarray(self.weight * np.log(predicted / self.time_us))
@@ -113,7 +113,7 @@ class NcclFit:
     machine: dict[str, float | list[float]] = field(default_factory=dict)
     networks: dict[str, dict[str, float]] = field(default_factory=dict)
 
-    def constants(self) -> Constants:
+    def constants(self) -> NcclConstants:
         """Return the priors with these values over them."""
         return constants_from(self.machine, self.networks)
 

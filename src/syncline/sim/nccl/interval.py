@@ -24,7 +24,7 @@ UNSEEN_ALGORITHMS = ("PAT", "CollNetDirect", "CollNetChain")
 
 
 @dataclass(frozen=True, eq=False)
-class Bounds:
+class SizeFactors:
     """Factors on the predicted time of each size that hold 90 and 50 % of measurements, and what they rest on."""
 
     low_90: Floats
@@ -49,20 +49,20 @@ def generation_of(system: NcclSystem) -> str:
     return "RCCL" if system.facts.unverified else GENERATIONS[min(system.facts.generation, len(GENERATIONS) - 1)]
 
 
-def interval(system: NcclSystem, op: str, sizes: Floats, *, calibrated: bool = False) -> Bounds:
-    """Return the factors of each size, from the rows of other systems that are most like it."""
-    by_band = {name: _spread(system, op, name, calibrated) for name in BANDS}
+def interval(system: NcclSystem, op: str, sizes: Floats, *, stated: str = "described") -> SizeFactors:
+    """Return the factors of each size, from the rows of other systems that are most like it and as well known."""
+    by_band = {name: _spread(system, op, name, stated) for name in BANDS}
     found = [between_bands(by_band, size) for size in sizes.tolist()]
     columns = np.array([[s.low_90, s.high_90, s.low_50, s.high_50] for s in found], dtype=np.float64).reshape(-1, 4)
     basis = tuple(dict.fromkeys(by_band[BANDS[number]].basis for number in sorted(set(band(sizes).tolist()))))
-    return Bounds(columns[:, 0], columns[:, 1], columns[:, 2], columns[:, 3], basis)
+    return SizeFactors(columns[:, 0], columns[:, 1], columns[:, 2], columns[:, 3], basis)
 
 
-def _spread(system: NcclSystem, op: str, of_band: str, calibrated: bool) -> Spread:
+def _spread(system: NcclSystem, op: str, of_band: str, stated: str) -> Spread:
     reach = reach_of(system.num_islands, system.num_hosts)
-    if calibrated:
-        return collective_spread("calibrated", reach, of_band, op, generation_of(system), 1)
-    found = collective_spread("described", reach, of_band, op, generation_of(system), system.num_hosts)
+    if stated == "calibrated":
+        return collective_spread(stated, reach, of_band, op, generation_of(system), 1)
+    found = collective_spread(stated, reach, of_band, op, generation_of(system), system.num_hosts)
     if system.num_islands > 1 and system.network in JUDGED_NETWORKS:
         return found.wider(UNMEASURED, f"constants of {system.net.title} are judgement")
     return found

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from syncline.sim.nccl.belief import num_steps, table
-from syncline.sim.nccl.constants import Constants, Machine, NcclNetwork, default_constants
+from syncline.sim.nccl.constants import NcclConstants, NcclMachine, NcclNetwork, default_constants
 from syncline.sim.nccl.graph import Graphs, search
 from syncline.sim.nccl.system import MAX_POINT_HOSTS, NcclSystem
 
@@ -39,7 +39,7 @@ class NcclOperation:
 
     system: NcclSystem
     op: str
-    constants: Constants = field(default_factory=default_constants)
+    constants: NcclConstants = field(default_factory=default_constants)
     scale: Scale = field(default_factory=Scale)
 
     def __post_init__(self) -> None:
@@ -56,7 +56,7 @@ class NcclOperation:
         return self.constants.networks[kind.crowded_as] if crowded else kind
 
     @property
-    def machine(self) -> Machine:
+    def machine(self) -> NcclMachine:
         return self.constants.machine
 
     @cached_property

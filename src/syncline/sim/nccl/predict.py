@@ -17,7 +17,7 @@ from syncline.errors import SimulationError
 from syncline.sim.nccl.belief import CHOSEN_OPS
 from syncline.sim.nccl.calibration import NcclCalibration
 from syncline.sim.nccl.choose import Pair, choose
-from syncline.sim.nccl.constants import Constants, default_constants
+from syncline.sim.nccl.constants import NcclConstants, default_constants
 from syncline.sim.nccl.expect import expected_us
 from syncline.sim.nccl.interval import interval, unverified
 from syncline.sim.nccl.job import NcclOperation, Scale
@@ -54,7 +54,7 @@ class PredictedRow:
 
 
 @dataclass(frozen=True, eq=False)
-class Prediction:
+class NcclPrediction:
     """One operation on one system at many sizes, in us.
 
     `low_us` to `high_us` holds 90 % of measurements, `low50_us` to `high50_us` half of them; `basis` says of which.
@@ -130,10 +130,14 @@ def predict(
     op: str,
     sizes: Sequence[float] | Floats,
     *,
-    constants: Constants | None = None,
+    constants: NcclConstants | None = None,
     calibration: NcclCalibration | None = None,
-) -> Prediction:
-    """Predict nccl-tests for an operation at these sizes (bytes; the total buffer for gathers)."""
+    guessed: bool = False,
+) -> NcclPrediction:
+    """Predict nccl-tests for an operation at these sizes (bytes; the total buffer for gathers).
+
+    A system that is `guessed` from its label gets the interval of such systems.
+    """
     array = np.asarray(sizes, dtype=np.float64)
     op = op_name(op)
     if array.ndim != 1 or len(array) == 0 or not np.all(array > 0):
@@ -147,7 +151,7 @@ def predict(
     fastest, fastest_us = _fastest(job, believed, pairs, time_us, array)
     correction = calibration.correction(array) if calibration else np.ones(len(array))
     time_us = time_us * correction
-    bounds = interval(system, op, array, calibrated=calibration is not None)
+    bounds = interval(system, op, array, stated="calibrated" if calibration else "guessed" if guessed else "described")
     floor_us = array * system.floor_us_per_byte.get(op, 0.0)
     if calibration is None and (time_us < floor_us * (1 - 1e-9)).any():
         bad = int(np.argmax(time_us < floor_us * (1 - 1e-9)))
@@ -160,7 +164,7 @@ def predict(
     low_us = time_us * bounds.low_90
     if calibration is None and system.num_hosts > MAX_POINT_HOSTS:
         low_us = np.fmin(low_us, own)  # nobody has shown that what NCCL itself believes cannot be at this scale
-    return Prediction(
+    return NcclPrediction(
         system, op, array, tuple(pairs), own, time_us, _above(low_us, floor_us, time_us),
         time_us * bounds.high_90, fastest, fastest_us * correction, unverified(system, pairs), floor_us,
         _above(time_us * bounds.low_50, floor_us, time_us), time_us * bounds.high_50, bounds.basis,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from syncline.errors import SimulationError
-from syncline.sim.nccl.constants import Gpu, NcclNetwork, gpu_facts, network_facts
+from syncline.sim.nccl.constants import GpuGeneration, NcclNetwork, gpu_facts, network_facts
 
 #: Path from a GPU to its NIC, nearest first, as NCCL names them.
 PATHS = ("PIX", "PXB", "P2C", "PXN", "PHB", "SYS")
@@ -88,7 +88,7 @@ class NcclSystem:
         return min(self.num_ranks, self.gpus_per_host * self.hosts_per_island)
 
     @cached_property
-    def facts(self) -> Gpu:
+    def facts(self) -> GpuGeneration:
         """Facts of the GPU generation."""
         return gpu_facts(self.gpu)
 

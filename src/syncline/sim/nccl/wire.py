@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from syncline.fabric import Fabric, Kind, Tier
-from syncline.sim.nccl.predict import Prediction
+from syncline.fabric import DeviceKind, Fabric, Tier
+from syncline.sim.nccl.predict import NcclPrediction
 from syncline.sim.nccl.system import NcclSystem
 
 FLAGS = {"LL": 2.0, "LL128": 128 / 120, "Simple": 1.0}
@@ -28,7 +28,7 @@ class LimitingLink:
     utilisation: float
 
 
-def wires(prediction: Prediction, fabric: Fabric) -> list[LimitingLink]:
+def wires(prediction: NcclPrediction, fabric: Fabric) -> list[LimitingLink]:
     """Return the limiting link at each size."""
     return [
         _wire(prediction.system, prediction.op, pair, size / (time_us / 1e6), fabric)
@@ -88,12 +88,14 @@ def inside_share(system: NcclSystem, op: str, algorithm: str) -> float:
 def _nic_link(fabric: Fabric) -> str:
     """Return the slowest port that is up, which paces the rings; the first of equal ones."""
     links = fabric.links
-    rows = np.flatnonzero((links.tier == Tier.ACCESS) & (fabric.devices.kind[links.src] == Kind.NIC) & links.up)
+    rows = np.flatnonzero((links.tier == Tier.ACCESS) & (fabric.devices.kind[links.src] == DeviceKind.NIC) & links.up)
     return fabric.link_name(int(rows[np.argmin(links.rate_Bps[rows])])) if len(rows) else "NIC"
 
 
 def _gpu_link(fabric: Fabric) -> str:
-    rows = np.flatnonzero((fabric.links.tier == Tier.SCALE_UP) & (fabric.devices.kind[fabric.links.src] == Kind.GPU))
+    rows = np.flatnonzero(
+        (fabric.links.tier == Tier.SCALE_UP) & (fabric.devices.kind[fabric.links.src] == DeviceKind.GPU)
+    )
     return fabric.link_name(int(rows[0])) if len(rows) else "NVLink"
 
 

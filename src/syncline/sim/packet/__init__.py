@@ -9,10 +9,10 @@ from syncline.sim.packet.change import LinkChange
 from syncline.sim.packet.chronicle import packet_timeline
 from syncline.sim.packet.network import PacketNetwork, packet_network
 from syncline.sim.packet.options import PacketOptions, TrafficClass
-from syncline.sim.packet.outcome import Completion, Outcome, Progress, Sampled
+from syncline.sim.packet.outcome import Completion, Outcome, Progress, RunSamples
 from syncline.sim.packet.parameters import Marks, TransportSet, transport_set, transport_sets
 from syncline.sim.packet.posting import PacketJob
-from syncline.sim.packet.run import Run, Watching, prepare, simulate
+from syncline.sim.packet.run import PacketRun, Watching, prepare, simulate
 from syncline.sim.packet.traffic import Traffic, all_to_all, background, incast, messages, permutation, senders
 
 __all__ = [
@@ -23,9 +23,9 @@ __all__ = [
     "PacketJob",
     "PacketNetwork",
     "PacketOptions",
+    "PacketRun",
     "Progress",
-    "Run",
-    "Sampled",
+    "RunSamples",
     "Traffic",
     "TrafficClass",
     "TransportSet",

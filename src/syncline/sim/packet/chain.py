@@ -16,7 +16,7 @@ from syncline.sim.packet.outcome import Outcome
 
 
 @dataclass(frozen=True)
-class Chain:
+class ChainTimes:
     """Seconds of the chain: what its messages take alone, and what they waited, where."""
 
     messages: int
@@ -29,7 +29,7 @@ class Chain:
     """At the sender, for another reason: its port sent other messages or was paused, or a loss was found late."""
 
 
-def chain(outcome: Outcome, job: int = 0) -> Chain:
+def chain(outcome: Outcome, job: int = 0) -> ChainTimes:
     """Return the chain that ends with the last message of a job."""
     tasks = _tasks(outcome, job)
     columns = outcome.posted.columns["tasks"]
@@ -47,7 +47,7 @@ def chain(outcome: Outcome, job: int = 0) -> Chain:
     for i in np.flatnonzero((over <= -2) & (size > 0)).tolist():
         alone[i] += size[i] / _bus_Bps(outcome.posted.columns["buses"], -2 - int(over[i]))
     sums = (float(each.sum()) for each in (alone, took - alone - limited - held, limited, held))
-    return Chain(int((size > 0).sum()), *(round(each, 12) for each in sums))  # the clock counts picoseconds
+    return ChainTimes(int((size > 0).sum()), *(round(each, 12) for each in sums))  # the clock counts picoseconds
 
 
 def _tasks(outcome: Outcome, job: int) -> Longs:

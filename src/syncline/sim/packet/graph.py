@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from syncline.sim.packet.network import Floats, Longs
-from syncline.sim.packet.posting import Block, PacketJob, Posting
+from syncline.sim.packet.posting import PacketJob, Posting, RoundTransfers
 from syncline.sim.packet.traffic import Traffic
 
 Flows = tuple[Longs, Longs, Floats]
@@ -61,7 +61,7 @@ def add_graph(into: Posting, graph: PacketGraph, number: int) -> Longs:
         count = len(way.over)
         behind = (np.ones(count, np.int64), np.full(count, gate))
         first, parts = into.post(way.over, size, way.delay_ps, behind, pairs=way.parts)
-        into.blocks.append(Block(number, 0, task, first, parts, way.src, way.dst, size))
+        into.blocks.append(RoundTransfers(number, 0, task, first, parts, way.src, way.dst, size))
         sent = first + np.arange(parts * count)
         done[task] = into.tasks(-1, 0, 0, (one * len(sent), sent))
     return done

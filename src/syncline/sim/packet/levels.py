@@ -21,7 +21,7 @@ from syncline.fabric.fabric import NETWORK_TIERS, Fabric
 from syncline.sim.flow.estimate import Estimate
 from syncline.sim.flow.maxplus import max_plus_end_s
 from syncline.sim.flow.routing import ROUTINGS, FlowNetwork, NetworkOptions
-from syncline.sim.flow.wired import Wired
+from syncline.sim.flow.wired import WiredProgram
 from syncline.sim.packet.chain import chain
 from syncline.sim.packet.options import PacketOptions
 from syncline.sim.packet.outcome import Outcome
@@ -98,7 +98,7 @@ def flow_options(options: PacketOptions) -> NetworkOptions:
     )
 
 
-def difference(outcome: Outcome, flow: Estimate, wired: Wired) -> Difference:
+def difference(outcome: Outcome, flow: Estimate, wired: WiredProgram) -> Difference:
     """Return why a run of one job took another time than the flow level says for the same program."""
     packet_s = outcome.job_end_s(0)
     largest = max(
@@ -127,14 +127,14 @@ def difference(outcome: Outcome, flow: Estimate, wired: Wired) -> Difference:
     return Difference(flow.time_s, packet_s, parts, _evidence(outcome, flow, wired))
 
 
-def _slowed(wired: Wired, factor: float) -> Wired:
+def _slowed(wired: WiredProgram, factor: float) -> WiredProgram:
     """Return the program on a network whose links carry that much less payload."""
     slower = FlowNetwork(wired.network.fabric, wired.network.options)
     slower.carrier = replace(wired.network.carrier, efficiency=wired.network.carrier.efficiency * factor)
     return replace(wired, network=slower)
 
 
-def _hopped(wired: Wired, wire_bytes: float) -> Wired:
+def _hopped(wired: WiredProgram, wire_bytes: float) -> WiredProgram:
     """Return the program with a packet's time on every network link of a path but the slowest, which is counted."""
     links, paths = wired.network.fabric.links, wired.wires.paths
     outside = np.isin(links.tier[paths.link], [int(tier) for tier in NETWORK_TIERS])
@@ -146,7 +146,7 @@ def _hopped(wired: Wired, wire_bytes: float) -> Wired:
     return replace(wired, wires=replace(wired.wires, latency_s=wired.wires.latency_s + later))
 
 
-def _evidence(outcome: Outcome, flow: Estimate, wired: Wired) -> tuple[str, ...]:
+def _evidence(outcome: Outcome, flow: Estimate, wired: WiredProgram) -> tuple[str, ...]:
     """Return what was counted: load of the busiest link at both levels, packets sent again, pauses, marks, queues."""
     count = outcome.counters
     sent = max(count["data_packets"] + count["resent_packets"], 1)
@@ -165,7 +165,7 @@ def _evidence(outcome: Outcome, flow: Estimate, wired: Wired) -> tuple[str, ...]
     return tuple(found)
 
 
-def _busiest(outcome: Outcome, flow: Estimate, wired: Wired) -> str:
+def _busiest(outcome: Outcome, flow: Estimate, wired: WiredProgram) -> str:
     """Return how many connections the busiest network link has and how busy it is, at both levels."""
     network = outcome.network
     real = np.flatnonzero(network.link >= 0)

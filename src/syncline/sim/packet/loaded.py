@@ -18,21 +18,21 @@ from syncline.sim.packet.options import PacketOptions
 from syncline.sim.packet.outcome import Outcome, Progress
 from syncline.sim.packet.posting import PacketJob
 from syncline.sim.packet.run import simulate
-from syncline.sim.packet.traffic import SIZES, Sizes, Traffic, background
+from syncline.sim.packet.traffic import SIZES, MessageSizes, Traffic, background
 
 _TRIES = 8
 
 
 @dataclass(frozen=True)
-class Background:
+class RandomLoad:
     """Messages of random sizes between random NICs that fill `load` of the access links."""
 
     load: float
-    sizes: Sizes
+    sizes: MessageSizes
     traffic_class: int = 0
 
 
-def read_background(text: str) -> Background:
+def read_background(text: str) -> RandomLoad:
     """Read "0.3" or "0.3:storage" as a load and a distribution of message sizes.
 
     >>> read_background("0.3:storage").load
@@ -48,14 +48,14 @@ def read_background(text: str) -> Background:
         found = -1.0
     if not 0 < found < 1:
         raise SimulationError(f'background "{text}" has no load between 0 and 1.', hint="Write 0.3 or 0.3:websearch.")
-    return Background(found, SIZES[name])
+    return RandomLoad(found, SIZES[name])
 
 
 def simulate_loaded(
     network: PacketNetwork,
     loads: Sequence[PacketJob | Traffic],
     options: PacketOptions,
-    beside: Background | None,
+    beside: RandomLoad | None,
     expected_s: float,
     *,
     others: Sequence[Traffic] = (),

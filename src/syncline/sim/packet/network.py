@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from syncline.errors import SimulationError
 from syncline.fabric import Fabric
 from syncline.fabric.distance import GLOBAL_HOPS, chips_forward, forwards
-from syncline.fabric.fabric import NETWORK_TIERS, Kind, Tier
-from syncline.fabric.route import Paths as FabricPaths
+from syncline.fabric.fabric import NETWORK_TIERS, DeviceKind, Tier
+from syncline.fabric.route import RoutePaths as FabricPaths
 from syncline.fabric.route import Routes
 
 Ints = NDArray[np.int32]
@@ -198,7 +198,7 @@ def packet_network(fabric: Fabric) -> PacketNetwork:
 
 def _into_hosts_Bps(fabric: Fabric) -> Floats:
     """Return what each port of a NIC can pass on to its host and take from it; infinite for other devices."""
-    links, nic = fabric.links, fabric.devices.kind == Kind.NIC
+    links, nic = fabric.links, fabric.devices.kind == DeviceKind.NIC
     inner = (links.tier == Tier.PCIE) & links.up & nic[links.src]
     outer = np.isin(links.tier, [int(tier) for tier in NETWORK_TIERS]) & nic[links.src]
     has = np.bincount(links.src[inner], weights=links.rate_Bps[inner], minlength=len(nic))

@@ -16,7 +16,7 @@ from syncline.sim.packet.options import PacketOptions
 if TYPE_CHECKING:
     from syncline.sim.packet.change import LinkChange
     from syncline.sim.packet.graph import Load
-    from syncline.sim.packet.posting import Block, Posted
+    from syncline.sim.packet.posting import PostedColumns, RoundTransfers
 
 IGNORES = (
     "packets inside hosts (PCIe and NVLink are delay and rate)",
@@ -74,7 +74,7 @@ class Completion:
 
 
 @dataclass(frozen=True, eq=False)
-class Sampled:
+class RunSamples:
     """What was written down in equal steps: rows are moments, columns the watched links and connections."""
 
     time_s: Floats
@@ -89,14 +89,14 @@ class Sampled:
     flow_bytes: Longs
 
     @staticmethod
-    def of(table: Mapping[str, Any], links: tuple[int, ...], ports: Longs, flows: tuple[int, ...]) -> Sampled:
+    def of(table: Mapping[str, Any], links: tuple[int, ...], ports: Longs, flows: tuple[int, ...]) -> RunSamples:
         """Return the engine's samples as tables."""
         rows = len(table["time_ps"])
         link = {
             name: table[name].reshape(rows, len(ports)) for name in ("queue_bytes", "wire_bytes", "marks", "paused")
         }
         flow = {name: table[name].reshape(rows, len(flows)) for name in ("flow_Bps", "flow_window_bytes", "flow_bytes")}
-        return Sampled(table["time_ps"] / 1e12, links, **link, flows=flows, **flow)
+        return RunSamples(table["time_ps"] / 1e12, links, **link, flows=flows, **flow)
 
     def goodput_Bps(self) -> Floats:
         """Return the delivered rate of each watched connection between rows."""
@@ -118,7 +118,7 @@ class Outcome:
 
     network: PacketNetwork
     options: PacketOptions
-    blocks: tuple[Block, ...]
+    blocks: tuple[RoundTransfers, ...]
     jobs: tuple[Load, ...]
     state: str
     begin_s: Floats
@@ -126,13 +126,13 @@ class Outcome:
     now_s: float
     counters: Mapping[str, int]
     ports: Mapping[str, Longs]
-    sampled: Sampled | None
+    sampled: RunSamples | None
     cpu_s: float
     rtt_s: float
     cycle: tuple[str, ...]
     done_tasks: tuple[Longs, ...]
     num_flows: int
-    posted: Posted
+    posted: PostedColumns
     last_sent_s: Floats
     limited_s: Floats
     flows: Mapping[str, Longs]
@@ -161,7 +161,7 @@ class Outcome:
             np.zeros(0), *(self._block_times(b) for b in self.blocks if not numbers or b.job in numbers)
         ])  # fmt: skip
 
-    def _block_times(self, block: Block) -> Floats:
+    def _block_times(self, block: RoundTransfers) -> Floats:
         rows = block.first + np.arange(block.parts * len(block.src))
         begin, end = (column[rows].reshape(block.parts, -1) for column in (self.begin_s, self.end_s))
         arrived = (end >= 0).all(axis=0)

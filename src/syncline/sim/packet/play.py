@@ -18,7 +18,7 @@ from syncline.errors import SimulationError
 from syncline.sim.flow.routing import FlowNetwork
 from syncline.sim.packet.events import cables, is_access, link_changes
 from syncline.sim.packet.levels import flow_options
-from syncline.sim.packet.loaded import Background, simulate_loaded
+from syncline.sim.packet.loaded import RandomLoad, simulate_loaded
 from syncline.sim.packet.network import PacketNetwork
 from syncline.sim.packet.options import PacketOptions, TrafficClass
 from syncline.sim.packet.outcome import Completion, Outcome, Progress
@@ -27,7 +27,7 @@ from syncline.sim.packet.run import simulate
 from syncline.sim.packet.traffic import Traffic, messages
 from syncline.sim.play import JobReport, Report, gpu, play, program_of
 from syncline.sim.scenario import Scenario, Treatment
-from syncline.sim.scenario import Traffic as Stream
+from syncline.sim.scenario import SteadyTraffic as Stream
 
 _MOST_CLASSES = 7
 _MOST_WEIGHT = 1000
@@ -73,7 +73,7 @@ def play_packets(
     network: PacketNetwork,
     options: PacketOptions,
     *,
-    beside: Background | None = None,
+    beside: RandomLoad | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> PacketReport:
     """Return what came of the jobs packet by packet, each also run alone on the healthy cluster."""

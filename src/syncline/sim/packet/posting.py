@@ -23,7 +23,7 @@ from syncline.fabric.distance import chips_forward
 from syncline.program import Program
 from syncline.sim.flow.engine import Paths
 from syncline.sim.flow.routing import FlowNetwork, NetworkOptions
-from syncline.sim.flow.wired import Wired, wire
+from syncline.sim.flow.wired import WiredProgram, wire
 from syncline.sim.packet.network import Floats, Ints, Longs, PacketNetwork
 from syncline.sim.packet.options import PacketOptions
 from syncline.sim.packet.traffic import Traffic
@@ -51,7 +51,7 @@ class PacketJob:
 
 
 @dataclass(frozen=True, eq=False)
-class Ways:
+class ConnectionWays:
     """How each connection goes: `over` is a flow (>= 0), a path inside a host (-2 - path) or nothing (-1)."""
 
     over: Longs
@@ -60,7 +60,7 @@ class Ways:
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
+class RoundTransfers:
     """Transfers of one round: tasks `first .. first + parts * len(src) - 1`, part by part."""
 
     job: int
@@ -74,7 +74,7 @@ class Block:
 
 
 @dataclass(frozen=True, eq=False)
-class Posted:
+class PostedColumns:
     """What the engine was given: columns of tasks, connections and buses, and the ports of each connection.
 
     Load i has connections `first_flow[i] .. first_flow[i + 1] - 1`.
@@ -91,7 +91,7 @@ class Posting:
 
     network: PacketNetwork
     options: PacketOptions
-    blocks: list[Block] = field(default_factory=list)
+    blocks: list[RoundTransfers] = field(default_factory=list)
     num_tasks: int = 0
     num_flows: int = 0
     ways: Paths = field(default_factory=lambda: Paths.of([]))
@@ -139,7 +139,7 @@ class Posting:
         self.num_tasks += count
         return first
 
-    def connect(self, paths: Paths, label: Longs, traffic_class: int, cap_Bps: ArrayLike = np.inf) -> Ways:
+    def connect(self, paths: Paths, label: Longs, traffic_class: int, cap_Bps: ArrayLike = np.inf) -> ConnectionWays:
         """Return the ways of connections with these paths of the fabric: `queue_pairs` flows a path, in order.
 
         Paths of one connection, a NIC each, follow each other. Between the ends of a path the switches decide, unless
@@ -152,9 +152,9 @@ class Posting:
         each = np.repeat(label * stripes, stripes) + np.arange(len(paths)) % stripes
         ways = self._connect(paths, each, traffic_class, np.repeat(cap, stripes))
         delay = ways.delay_ps.reshape(-1, stripes).max(axis=1)
-        return Ways(ways.over[::stripes], delay, stripes * self.options.queue_pairs)
+        return ConnectionWays(ways.over[::stripes], delay, stripes * self.options.queue_pairs)
 
-    def _connect(self, paths: Paths, label: Longs, traffic_class: int, cap_Bps: ArrayLike) -> Ways:
+    def _connect(self, paths: Paths, label: Longs, traffic_class: int, cap_Bps: ArrayLike) -> ConnectionWays:
         links, count = self.network.fabric.links, len(paths)
         port, row = self.network.port_of_link[paths.link], paths.row_of_crossing()
         crossing = np.flatnonzero(port >= 0)
@@ -180,7 +180,7 @@ class Posting:
         over[local] = -2 - (len(self._paths) + np.arange(len(local)))
         self._paths.extend(paths.link[paths.start[i] : paths.start[i + 1]] for i in local)
         message = np.where(outside, self.options.message_s, 0.0)
-        return Ways(over, np.round((delay + message) * 1e12).astype(np.int64), self.options.queue_pairs)
+        return ConnectionWays(over, np.round((delay + message) * 1e12).astype(np.int64), self.options.queue_pairs)
 
     def _add_flows(self, src: Ints, dst: Ints, port: Longs, label: Longs, cap: Floats, traffic_class: int) -> Longs:
         network, pairs = self.network, self.options.queue_pairs
@@ -299,7 +299,7 @@ def add_traffic(into: Posting, traffic: Traffic, number: int) -> Longs:
     waits = (waiting.astype(np.int64), into.num_tasks + traffic.after[waiting])
     start = np.round(traffic.start_s * 1e12).astype(np.int64)
     first, parts = into.post(over[at], traffic.size_bytes, delay[at], waits, start, into.options.queue_pairs)
-    into.blocks.append(Block(number, 0, 0, first, parts, traffic.src, traffic.dst, traffic.size_bytes))
+    into.blocks.append(RoundTransfers(number, 0, 0, first, parts, traffic.src, traffic.dst, traffic.size_bytes))
     return first + np.arange(parts * len(traffic))
 
 
@@ -332,7 +332,9 @@ def add_job(into: Posting, job: PacketJob, number: int, after: Longs) -> Longs:
     return last
 
 
-def _add_step(into: Posting, wired: Wired, job: PacketJob, number: int, start: Longs, slots: Iterator[Floats]) -> Longs:
+def _add_step(
+    into: Posting, wired: WiredProgram, job: PacketJob, number: int, start: Longs, slots: Iterator[Floats]
+) -> Longs:
     finals: list[Longs] = []
     label = np.arange(len(wired.wires.first)) + 65_537 * number
     ways = into.connect(wired.wires.paths, label, job.traffic_class, _caps(wired, job))
@@ -360,7 +362,7 @@ def _add_step(into: Posting, wired: Wired, job: PacketJob, number: int, start: L
                     rows, ends = np.insert(rows, np.cumsum(ends), posted + np.arange(len(vertices))), ends + 1
                 joins = into.tasks(-1, 0, 0, (ends, rows))
                 last[vertices] = joins + np.arange(len(vertices))
-                into.blocks.append(Block(number, i, round_, first, parts, phase.src, phase.dst, size))
+                into.blocks.append(RoundTransfers(number, i, round_, first, parts, phase.src, phase.dst, size))
                 round_ += 1
         finals.append(last)
     if len(finals) == 1:
@@ -370,7 +372,7 @@ def _add_step(into: Posting, wired: Wired, job: PacketJob, number: int, start: L
     return done + np.arange(len(together))
 
 
-def _caps(wired: Wired, job: PacketJob) -> Floats:
+def _caps(wired: WiredProgram, job: PacketJob) -> Floats:
     """Return the most each connection of a job may have."""
     cap = np.full(len(wired.wires.first), job.cap_Bps)
     slow, last = np.ones(wired.num_vertices), job.program.num_ranks - 1

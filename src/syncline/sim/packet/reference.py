@@ -13,7 +13,7 @@ from itertools import count
 
 
 @dataclass(frozen=True)
-class Hop:
+class PortHop:
     """One port on a path: its number, ps a byte, and its latency."""
 
     port: int
@@ -22,13 +22,13 @@ class Hop:
 
 
 @dataclass(frozen=True)
-class Stream:
+class MessageStream:
     """A message: when it is posted, how many bytes, over which ports there and back."""
 
     start_ps: int
     size_bytes: int
-    there: tuple[Hop, ...]
-    back: tuple[Hop, ...]
+    there: tuple[PortHop, ...]
+    back: tuple[PortHop, ...]
 
 
 @dataclass
@@ -36,7 +36,7 @@ class _Packet:
     stream: int
     number: int
     wire_bytes: int
-    hops: tuple[Hop, ...]
+    hops: tuple[PortHop, ...]
     at: int = 0
     is_ack: bool = False
 
@@ -50,14 +50,14 @@ class _Port:
 
 
 def reference_ends(
-    streams: Sequence[Stream], *, payload_bytes: int, header_bytes: int, ack_bytes: int, ack_every: int
+    streams: Sequence[MessageStream], *, payload_bytes: int, header_bytes: int, ack_bytes: int, ack_every: int
 ) -> list[int]:
     """Return when the last byte of each message arrives, in ps."""
     return _Twin(streams, payload_bytes, header_bytes, ack_bytes, ack_every).run()
 
 
 class _Twin:
-    def __init__(self, streams: Sequence[Stream], payload: int, header: int, ack: int, every: int) -> None:
+    def __init__(self, streams: Sequence[MessageStream], payload: int, header: int, ack: int, every: int) -> None:
         self.streams, self.payload, self.header, self.ack, self.every = streams, payload, header, ack, every
         self.ports: dict[int, _Port] = {}
         self.sent = [0] * len(streams)
@@ -78,7 +78,7 @@ class _Twin:
                 self._port(first.port).turns.append(what)
                 self._serve(now, first)
             elif kind == "free":
-                assert isinstance(what, Hop)
+                assert isinstance(what, PortHop)
                 self._serve(now, what)
             else:
                 assert isinstance(what, _Packet)
@@ -94,7 +94,7 @@ class _Twin:
     def _packets(self, stream: int) -> int:
         return -(-self.streams[stream].size_bytes // self.payload)
 
-    def _serve(self, now: int, hop: Hop) -> None:
+    def _serve(self, now: int, hop: PortHop) -> None:
         port = self._port(hop.port)
         if now < port.busy_until:
             return

@@ -20,9 +20,9 @@ from syncline.sim.packet.change import LinkChange
 from syncline.sim.packet.graph import Load, PacketGraph, add_graph
 from syncline.sim.packet.network import Floats, Longs, PacketNetwork
 from syncline.sim.packet.options import ENGINE_ROUTING, PacketOptions
-from syncline.sim.packet.outcome import Outcome, Progress, Sampled
+from syncline.sim.packet.outcome import Outcome, Progress, RunSamples
 from syncline.sim.packet.parameters import Marks, TransportSet
-from syncline.sim.packet.posting import Block, Posted, Posting, add_job, add_traffic
+from syncline.sim.packet.posting import PostedColumns, Posting, RoundTransfers, add_job, add_traffic
 from syncline.sim.packet.traffic import Traffic
 
 STATES = ("running", "finished", "deadlock", "stalled")
@@ -42,19 +42,19 @@ class Watching:
 
 
 @dataclass(frozen=True, eq=False)
-class Run:
+class PacketRun:
     """A run under way: `advance` it, or let `simulate` do so."""
 
     engine: Engine
     network: PacketNetwork
     options: PacketOptions
-    blocks: tuple[Block, ...]
+    blocks: tuple[RoundTransfers, ...]
     jobs: tuple[Load, ...]
     watching: Watching | None
     rtt_s: float
     done_tasks: tuple[Longs, ...]
     num_flows: int
-    posted: Posted
+    posted: PostedColumns
     changes: tuple[LinkChange, ...]
 
     def advance(self, *, until_s: float | None = None, max_events: int = _SLICE_EVENTS) -> str:
@@ -68,7 +68,7 @@ class Run:
         sampled = None
         if watched is not None:
             ports = self.network.port_of_link[list(watched.links)] if watched.links else np.zeros(0, np.int64)
-            sampled = Sampled.of(self.engine.samples(), watched.links, ports, watched.flows)
+            sampled = RunSamples.of(self.engine.samples(), watched.links, ports, watched.flows)
         captured = self.engine.captured() if watched is not None and watched.capture else {}
         return Outcome(
             self.network, self.options, self.blocks, self.jobs, state,
@@ -87,7 +87,7 @@ def prepare(
     *,
     changes: Sequence[LinkChange] = (),
     watching: Watching | None = None,
-) -> Run:
+) -> PacketRun:
     """Return a run that has not begun."""
     options = options or PacketOptions()
     posting = Posting(network, options)
@@ -116,7 +116,7 @@ def prepare(
     _add_changes(draft, network, changes)
     if watching is not None:
         _add_watching(draft, network, watching, posting.num_flows)
-    return Run(
+    return PacketRun(
         Engine(draft),
         network,
         options,
@@ -126,7 +126,7 @@ def prepare(
         rtt_s,
         tuple(done),
         posting.num_flows,
-        Posted(columns, posting.ways, np.array(first_flow)),
+        PostedColumns(columns, posting.ways, np.array(first_flow)),
         tuple(changes),
     )
 

@@ -20,12 +20,12 @@ import numpy as np
 
 from syncline.describe.plain import JsonObject
 from syncline.errors import SimulationError
-from syncline.sim.packet.loaded import Background, simulate_loaded
+from syncline.sim.packet.loaded import RandomLoad, simulate_loaded
 from syncline.sim.packet.network import Floats, Longs, PacketNetwork
 from syncline.sim.packet.options import PacketOptions
 from syncline.sim.packet.outcome import Outcome
-from syncline.sim.packet.posting import Block, PacketJob
-from syncline.sim.packet.run import Run, prepare
+from syncline.sim.packet.posting import PacketJob, RoundTransfers
+from syncline.sim.packet.run import PacketRun, prepare
 from syncline.sim.packet.traffic import Traffic
 
 TRANSPORT = "line-rate"
@@ -124,7 +124,7 @@ def compare_slots(
     clock_error_s: float,
     *,
     worse: Sequence[float] = WORSE,
-    beside: Background | None = None,
+    beside: RandomLoad | None = None,
 ) -> SlotComparison:
     """Run a load when ready with `options`, and by slots with clocks as far off as stated, and further."""
     if not clock_error_s > 0:
@@ -185,7 +185,7 @@ def _trial(outcome: Outcome, real_error_s: float) -> SlotTrial:
 class _Layout:
     """A prepared run whose messages are laid into ports one after the other, round by round."""
 
-    run: Run
+    run: PacketRun
     clock_error_s: float
     taken: dict[int, list[tuple[float, float]]] = field(default_factory=dict)
     """When each port, or bus inside a host (-1 - bus), is taken: from, until, in order, guards included."""
@@ -215,7 +215,7 @@ class _Layout:
         clocks = tuple(self._clock(block) for block in blocks)
         return SlotPlan(tuple(starts[block.first] for block in blocks), clocks, self.clock_error_s, self.end_s)
 
-    def _clock(self, block: Block) -> Longs:
+    def _clock(self, block: RoundTransfers) -> Longs:
         """Return the host whose clock says when each message begins; a helper without one has its own."""
         load, fabric = self.run.jobs[block.job], self.run.network.fabric
         if not isinstance(load, PacketJob):
@@ -279,9 +279,9 @@ class _Layout:
         return ports.tolist(), reach, line, alone, 2 * self.clock_error_s
 
 
-def _steps(blocks: Sequence[Block]) -> list[list[Block]]:
+def _steps(blocks: Sequence[RoundTransfers]) -> list[list[RoundTransfers]]:
     """Return the rounds of each step, those of lanes side by side in turn; a step begins when lanes begin again."""
-    found: list[list[Block]] = []
+    found: list[list[RoundTransfers]] = []
     before = (-1, -1)
     for block in blocks:
         place = (block.lane, block.round)

@@ -52,7 +52,7 @@ class Traffic:
 
 
 @dataclass(frozen=True)
-class Sizes:
+class MessageSizes:
     """A distribution of message sizes: points of its cumulative share, straight lines between."""
 
     size_bytes: tuple[float, ...]
@@ -71,18 +71,20 @@ class Sizes:
         return float((np.diff(share) * (size[1:] + size[:-1]) / 2).sum() + share[0] * size[0])
 
 
-WEB_SEARCH = Sizes(
+WEB_SEARCH = MessageSizes(
     (0, 10e3, 20e3, 30e3, 50e3, 80e3, 200e3, 1e6, 2e6, 5e6, 10e6, 30e6),
     (0.0, 0.15, 0.2, 0.3, 0.4, 0.53, 0.6, 0.7, 0.8, 0.9, 0.97, 1.0),
     "web search of DCTCP, SIGCOMM 2010, as digitised in the HPCC authors' traffic generator",
 )
-HADOOP = Sizes(
+HADOOP = MessageSizes(
     (0, 100, 200, 300, 350, 400, 500, 600, 700, 1e3, 2e3, 7e3, 30e3, 50e3, 80e3, 120e3, 300e3, 1e6, 2e6, 10e6),
     (0.0, 0.01, 0.02, 0.05, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.67, 0.7, 0.72, 0.82, 0.87, 0.9, 0.95, 0.975, 0.99, 1.0),
     "Hadoop of Facebook, Roy et al., SIGCOMM 2015, as digitised in the HPCC authors' traffic generator",
 )
-STORAGE = Sizes((4096, 65536, 1 << 20, 4 << 20), (0.0, 0.5, 0.9, 1.0), "ours: small metadata, reads of 64 KiB to 4 MiB")
-COLLECTIVES = Sizes(
+STORAGE = MessageSizes(
+    (4096, 65536, 1 << 20, 4 << 20), (0.0, 0.5, 0.9, 1.0), "ours: small metadata, reads of 64 KiB to 4 MiB"
+)
+COLLECTIVES = MessageSizes(
     (8 << 10, 64 << 10, 512 << 10, 1 << 20, 4 << 20, 25 << 20),
     (0.0, 0.15, 0.35, 0.55, 0.85, 1.0),
     "ours: pipeline and expert messages of 8 KiB to 1 MiB, ring chunks of 1 to 4 MiB, buckets of up to 25 MiB (DDP's)",
@@ -181,7 +183,7 @@ def background(
     load: float,
     duration_s: float,
     *,
-    sizes: Sizes = WEB_SEARCH,
+    sizes: MessageSizes = WEB_SEARCH,
     seed: int = 0,
     ends: Sequence[int] | None = None,
 ) -> Traffic:

@@ -43,7 +43,7 @@ SIGMA = StepConstants(
 
 
 @dataclass(frozen=True)
-class Held:
+class FixedConstants:
     """Constants that no row can set, each from a kernel measurement or a paper."""
 
     out_share: float = 0.8  # of an output pass over memory that a matrix product does not hide
@@ -75,7 +75,7 @@ class Constants:
     """Everything the formulas need besides the case."""
 
     fitted: StepConstants = StepConstants()
-    held: Held = Held()
+    held: FixedConstants = FixedConstants()
 
     def moved(self, logs: Floats) -> Constants:
         """Return constants with each fitted one multiplied by exp of its entry."""

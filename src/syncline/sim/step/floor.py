@@ -29,7 +29,7 @@ from syncline.workload.volumes import stage_parameters, volumes, wire_share
 
 
 @dataclass(frozen=True, eq=False)
-class Exchange:
+class GroupExchange:
     """Groups of devices (a row each) that exchange buffers of a size in every step."""
 
     kind: Kind
@@ -52,7 +52,7 @@ def floor_s(fabric: Fabric, job: Job, machine: Machine, num_gpus: int) -> float:
     return max(arithmetic, exchanges_s(fabric, exchanges(fabric, job, machine)))
 
 
-def exchanges(fabric: Fabric, job: Job, machine: Machine) -> list[Exchange]:
+def exchanges(fabric: Fabric, job: Job, machine: Machine) -> list[GroupExchange]:
     """Return what the ranks of a job must exchange in every step, whatever is hidden: tensors, experts, replicas."""
     split = job.parallel
     assert isinstance(job.model, Shape)
@@ -62,7 +62,7 @@ def exchanges(fabric: Fabric, job: Job, machine: Machine) -> list[Exchange]:
     found = []
     tensor = next((volume for volume in volumes(job) if volume.kind == "tensor"), None)
     if tensor is not None:  # a rank sends 2 (tp-1)/tp of what is reduced, or gathered and scattered
-        found.append(Exchange(Kind.ALL_REDUCE, rows, tensor.size_bytes * split.tp / (2 * (split.tp - 1))))
+        found.append(GroupExchange(Kind.ALL_REDUCE, rows, tensor.size_bytes * split.tp / (2 * (split.tp - 1))))
     found += _exchanged(job, rows, machine)
     if split.pp > 1:
         found += _passed(job, devices.reshape(split.pp, replicas, split.tp))
@@ -71,7 +71,7 @@ def exchanges(fabric: Fabric, job: Job, machine: Machine) -> list[Exchange]:
     return found
 
 
-def _exchanged(job: Job, rows: Longs, machine: Machine) -> list[Exchange]:
+def _exchanged(job: Job, rows: Longs, machine: Machine) -> list[GroupExchange]:
     """Return all-to-alls: parts of sequences, and tokens for experts. A rank's buffer is what it would send to all."""
     split, shape, found = job.parallel, job.model, []
     assert isinstance(shape, Shape)
@@ -79,18 +79,18 @@ def _exchanged(job: Job, rows: Longs, machine: Machine) -> list[Exchange]:
     context = sizes.get("context")
     if context is not None and context.collective == "all-to-all" and not job.frozen:
         groups = rows.reshape(-1, split.cp, split.tp).swapaxes(1, 2).reshape(-1, split.cp)
-        found.append(Exchange(Kind.ALL_TO_ALL, groups, context.size_bytes * split.cp / (split.cp - 1)))
+        found.append(GroupExchange(Kind.ALL_TO_ALL, groups, context.size_bytes * split.cp / (split.cp - 1)))
     expert = sizes.get("expert")
     even = rows.size % split.ep == 0 and (rows.size // split.pp) % split.ep == 0
     if expert is not None and shape.moe is not None and even and not job.token_drop:
         calls = 2.0 if job.frozen else 4.0  # dispatch and combine, forward and backward; repeated ones may be spared
         per_call = expert.size_bytes / expert.calls * split.ep / (split.ep - 1) / shape.moe.top_k
         size = per_call * calls * shape.moe_layers / split.pp * job.num_micro
-        found.append(Exchange(Kind.ALL_TO_ALL, rows.reshape(-1, split.ep), size, shape.moe.top_k))
+        found.append(GroupExchange(Kind.ALL_TO_ALL, rows.reshape(-1, split.ep), size, shape.moe.top_k))
     return found
 
 
-def _passed(job: Job, stages: Longs) -> list[Exchange]:
+def _passed(job: Job, stages: Longs) -> list[GroupExchange]:
     """Return what stages hand on: activations to the next, gradients to the one before, for every chunk of a stage."""
     split = job.parallel
     assert isinstance(job.model, Shape)
@@ -102,13 +102,13 @@ def _passed(job: Job, stages: Longs) -> list[Exchange]:
         if chunks == 0:
             continue
         here, there = stages[stage], stages[0 if last else stage + 1]
-        found.append(Exchange(Kind.SEND_RECV, np.concatenate((here, there), axis=1), chunks * size))
+        found.append(GroupExchange(Kind.SEND_RECV, np.concatenate((here, there), axis=1), chunks * size))
         if not job.frozen:
-            found.append(Exchange(Kind.SEND_RECV, np.concatenate((there, here), axis=1), chunks * size))
+            found.append(GroupExchange(Kind.SEND_RECV, np.concatenate((there, here), axis=1), chunks * size))
     return found
 
 
-def _replicas(job: Job, devices: Longs, replicas: int, nic_share: float) -> list[Exchange]:
+def _replicas(job: Job, devices: Longs, replicas: int, nic_share: float) -> list[GroupExchange]:
     """Return what replicas exchange: gradients, and parameters where each owns a part of their state."""
     split, facts = job.parallel, facts_of(job)
     assert isinstance(job.model, Shape)
@@ -129,14 +129,14 @@ def _replicas(job: Job, devices: Longs, replicas: int, nic_share: float) -> list
         if groups.shape[1] < 2 or params <= 0:
             continue
         if not split.sharded_state or split.zero == "hsdp":  # shards of a hybrid need not leave their group
-            found.append(Exchange(Kind.ALL_REDUCE, groups, wire * params))
+            found.append(GroupExchange(Kind.ALL_REDUCE, groups, wire * params))
             continue
-        found.append(Exchange(Kind.REDUCE_SCATTER, groups, wire * params))
-        found.append(Exchange(Kind.ALL_GATHER, groups, facts.parameter_bytes * params))
+        found.append(GroupExchange(Kind.REDUCE_SCATTER, groups, wire * params))
+        found.append(GroupExchange(Kind.ALL_GATHER, groups, facts.parameter_bytes * params))
     return found
 
 
-def exchanges_s(fabric: Fabric, found: list[Exchange]) -> float:
+def exchanges_s(fabric: Fabric, found: list[GroupExchange]) -> float:
     """Return the time that the cells of a fabric need at least for exchanges that share them."""
     floor = 0.0
     for cells in fabric_reach(fabric).cells:
@@ -150,7 +150,7 @@ def exchanges_s(fabric: Fabric, found: list[Exchange]) -> float:
     return floor
 
 
-def _crossing(fabric: Fabric, cells: Cells, exchange: Exchange) -> tuple[Floats, Floats]:
+def _crossing(fabric: Fabric, cells: Cells, exchange: GroupExchange) -> tuple[Floats, Floats]:
     """Return the bytes that an exchange must send out of every cell, and into it."""
     groups, n = exchange.groups, exchange.groups.shape[1]
     cell = cells.of_host[fabric.devices.host[groups]]

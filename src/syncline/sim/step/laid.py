@@ -16,14 +16,14 @@ from syncline.fabric.fabric import Fabric
 from syncline.sim.reach import fabric_reach
 from syncline.sim.step.case import Case
 from syncline.sim.step.constants import Constants
-from syncline.sim.step.executed.stages import Placed, Stages
+from syncline.sim.step.executed.stages import PlacedJob, Stages
 
 MOST_GPUS = 32_768
 """Beyond, formulas stay: one fault of many thousand ports is the worst of everything at once."""
 _ALIKE = 1e-9
 
 
-def laid_case(fabric: Fabric, placed: Placed, k: Constants) -> Case:
+def laid_case(fabric: Fabric, placed: PlacedJob, k: Constants) -> Case:
     """Return the case of a placed job, with what its groups get of the links where hosts or groups differ."""
     case = placed.case
     assert case is not None

@@ -47,7 +47,7 @@ class Memory:
 
 
 @dataclass(frozen=True, eq=False)
-class Stage:
+class StageShare:
     """What one stage holds: layers, parameters of its ends on one rank, and layers times micro-batches in flight."""
 
     layers: Floats
@@ -83,7 +83,7 @@ Parts = tuple[Floats, Floats, Floats, Floats, Floats]
 
 
 def _held(
-    c: Case, stage: Stage, per_layer: Floats, routed: Floats, kept: Floats, remade: Floats, working: Floats
+    c: Case, stage: StageShare, per_layer: Floats, routed: Floats, kept: Floats, remade: Floats, working: Floats
 ) -> Parts:
     """Return parameters, gradients, optimizer state, activations and logits of one stage."""
     dense, experts = stage.layers * per_layer + stage.ends, stage.layers * routed
@@ -140,7 +140,7 @@ class _Held:
     words: Floats
 
 
-def _torch_moment(c: Case, stage: Stage, h: _Held) -> tuple[Floats, Floats, Floats, Floats]:
+def _torch_moment(c: Case, stage: StageShare, h: _Held) -> tuple[Floats, Floats, Floats, Floats]:
     """Return parameters, gradients, activations and logits of the fullest moment of a step without a pipeline.
 
     Three can be it: the loss, whose own gradients come before any other; the backward of the last layers, with FSDP's
@@ -168,12 +168,12 @@ def _torch_moment(c: Case, stage: Stage, h: _Held) -> tuple[Floats, Floats, Floa
     )  # type: ignore[return-value]
 
 
-def stages(c: Case) -> tuple[Stage, ...]:
+def stages(c: Case) -> tuple[StageShare, ...]:
     """Return the stages that may be the fullest: one without a pipeline, else the first, the second and the last."""
     ends = (c.embedding_params + c.head_params) / c.tp
     one = np.ones(())
     if not anywhere(c.pp > 1):
-        return (Stage(c.layers, ends, c.layers, one, one),)
+        return (StageShare(c.layers, ends, c.layers, one, one),)
     first, middle, last = stage_layers(c.layers, c.pp, c.even_head)
     m, v, pp = c.num_micro, c.virtual, c.pp
     gpipe, chunked = c.gpipe > 0, c.virtual > 1
@@ -191,13 +191,13 @@ def stages(c: Case) -> tuple[Stage, ...]:
     head = pick(c.head_params > 0, c.head_params, c.embedding_params) / c.tp
     begun = pick(gpipe, m, np.minimum(m, pick(chunked, 2 * pp - 1, pp)))
     return (
-        Stage(
+        StageShare(
             pick(alone, c.layers, first), pick(alone, ends, c.embedding_params / c.tp),
             pick(alone, c.layers, held(first, zero, c.even_head)), pick(alone, 1.0, begun),
             alone.astype(np.float64),
         ),
-        Stage(pick(pp > 2, middle, 0.0), zero, pick(pp > 2, held(middle, one, zero), 0.0), zero, zero),
-        Stage(pick(alone, 0.0, last), pick(alone, 0.0, head),
+        StageShare(pick(pp > 2, middle, 0.0), zero, pick(pp > 2, held(middle, one, zero), 0.0), zero, zero),
+        StageShare(pick(alone, 0.0, last), pick(alone, 0.0, head),
               pick(alone, 0.0, held(last, pp - 1, zero)), zero, pick(alone, 0.0, 1.0)),
     )  # fmt: skip
 

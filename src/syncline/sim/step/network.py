@@ -191,7 +191,7 @@ def _call_s(c: Case, k: Constants, ranks: Floats, stride: Floats, near: Floats) 
 
 
 @dataclass(frozen=True, eq=False)
-class Ring:
+class GroupNetwork:
     """What a group's gathers and scatters need to know of the network, whatever their size."""
 
     ranks: Floats
@@ -204,18 +204,18 @@ class Ring:
         return (self.ranks - 1) / self.ranks * size_bytes / self.rate_Bps + self.call_s
 
 
-def ring_of(c: Case, k: Constants, ranks: Floats, stride: Floats, laid_Bps: Floats) -> Ring:
+def ring_of(c: Case, k: Constants, ranks: Floats, stride: Floats, laid_Bps: Floats) -> GroupNetwork:
     """Return the ring of a group, every `stride`-th rank; `laid_Bps` is its column of the case."""
     near = inside(c, ranks, stride)
     rate = laid_or(laid_Bps, _rate_Bps(c, k, ranks, stride, near))
-    return Ring(ranks, near, rate, _call_s(c, k, ranks, stride, near))
+    return GroupNetwork(ranks, near, rate, _call_s(c, k, ranks, stride, near))
 
 
 #: Times one exchange beyond a domain: up the tree of switches and down again.
 SUM_TRIPS = 2.0
 
 
-def switch_sum_s(c: Case, k: Constants, size_bytes: Floats, ring: Ring) -> Floats:
+def switch_sum_s(c: Case, k: Constants, size_bytes: Floats, ring: GroupNetwork) -> Floats:
     """Return the time of an all-reduce that switches sum on its way: every rank sends it once and hears it once.
 
     What is under way fits into the memory of a switch, which the groups of the ranks below it share: a group gets no

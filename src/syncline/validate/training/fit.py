@@ -16,13 +16,13 @@ import numpy.typing as npt
 
 from syncline.sim.nccl.robust import minimise
 from syncline.sim.step.constants import SIGMA, Constants, StepConstants
-from syncline.validate.training.observed import Observed, predicted_s, predictions, stacked
+from syncline.validate.training.observed import ObservedRun, predicted_s, predictions, stacked
 
 Floats = npt.NDArray[np.float64]
 SOFT = 0.06
 
 
-def fit(runs: Sequence[Observed]) -> Constants:
+def fit(runs: Sequence[ObservedRun]) -> Constants:
     """Return the constants that fit these runs, starting from the priors."""
     case, measured = stacked(runs), np.log([run.measured_s for run in runs])
     groups = [f"{run.source}{' experts' if run.has_experts else ''}" for run in runs]
@@ -37,18 +37,18 @@ def fit(runs: Sequence[Observed]) -> Constants:
     return start.moved(minimise(residuals, sigma, scale=SOFT, max_rounds=60))
 
 
-def fittable(runs: Sequence[Observed]) -> list[Observed]:
+def fittable(runs: Sequence[ObservedRun]) -> list[ObservedRun]:
     """Return the runs that may be fitted to: transformers of which nothing that matters was recalled or assumed."""
     return [run for run in runs if not run.recalled and not run.assumed and run.case is not None]
 
 
-def left_out(runs: Sequence[Observed]) -> dict[str, Constants]:
+def left_out(runs: Sequence[ObservedRun]) -> dict[str, Constants]:
     """Return for each source the constants of a fit that never saw it."""
     sources = dict.fromkeys(run.source for run in runs)
     return {source: fit([run for run in fittable(runs) if run.source != source]) for source in sources}
 
 
-def spread(runs: Sequence[Observed], rounds: int = 40, seed: int = 0) -> dict[str, tuple[float, float]]:
+def spread(runs: Sequence[ObservedRun], rounds: int = 40, seed: int = 0) -> dict[str, tuple[float, float]]:
     """Return the 10th and 90th percentile of each constant over fits to resampled sources."""
     random = np.random.default_rng(seed)
     usable = fittable(runs)
@@ -62,7 +62,7 @@ def spread(runs: Sequence[Observed], rounds: int = 40, seed: int = 0) -> dict[st
     return {f.name: (float(low[i]), float(high[i])) for i, f in enumerate(fields(StepConstants))}
 
 
-def left_out_s(runs: Sequence[Observed], by_source: dict[str, Constants], otherwise: Constants) -> Floats:
+def left_out_s(runs: Sequence[ObservedRun], by_source: dict[str, Constants], otherwise: Constants) -> Floats:
     """Return each run's time as predicted by constants that never saw its source."""
     out = np.empty(len(runs))
     for source in dict.fromkeys(run.source for run in runs):

@@ -61,7 +61,9 @@ def model_of(row: PublishedRow) -> tuple[Shape | LayerList, str]:
         return _typical(row)
     if _OTHER.search(name):
         raise DescriptionError(f'"{name}" is not a decoder or encoder of equal layers; such models are not modelled')
-    if _EXPERTS.search(name):
+    if family := _of_family(row, layers, hidden):
+        return family.model_copy(update={"vocab": row.whole("vocab") or family.vocab}), f"read as {family.name}"
+    if _EXPERTS.search(name) or _holds_experts(row, layers, hidden):
         raise DescriptionError(f'the experts of "{name}" (their number, width and top-k) are not published')
     return _from_columns(row, layers, hidden, heads or max(hidden // 128, 1)), "" if heads else "heads of 128 assumed"
 
@@ -110,6 +112,25 @@ def _cut(row: PublishedRow, layers: int | None, hidden: int | None) -> Shape | N
     return cut if params and abs(cut.params / 1e9 / params - 1) < 0.1 else None
 
 
+def _of_family(row: PublishedRow, layers: int, hidden: int) -> Shape | None:
+    """Return the model with experts that shares a row's first word, layers, width and parameters.
+
+    torchtitan's "DeepSeek-V3 16B" has the shape of DeepSeek-V2-Lite.
+    """
+    word, params = re.match(r"[a-z]*", _bare(row.text("model"))), row.number("params_b")
+    if word is None or len(word.group()) < 4 or not params:
+        return None
+    alike = (s for key, s in known_shapes() if key.startswith(word.group()) and s.moe)
+    same = (s for s in alike if (s.layers, s.hidden) == (layers, hidden))
+    return next((s for s in same if abs(s.params / 1e9 / params - 1) < 0.1), None)
+
+
+def _holds_experts(row: PublishedRow, layers: int, hidden: int) -> bool:
+    """Say whether a row's parameters are more than a block of its width holds: feed-forward of 12 times the width."""
+    params, vocab = row.number("params_b"), row.whole("vocab") or 0
+    return params is not None and params * 1e9 > 40 * layers * hidden**2 + 2 * vocab * hidden
+
+
 def _sizes(shape: Shape) -> tuple[float, float]:
     return float(shape.params), float(shape.active_params)
 
@@ -127,6 +148,9 @@ def _typical(row: PublishedRow) -> tuple[Shape, str]:
         raise DescriptionError(f'the shape of "{name}" is not published (layers, hidden and heads are needed)')
     layers = max(round((params * 1e9 / 12 / ASPECT**2) ** (1 / 3)), 2)
     hidden = max(round((params * 1e9 / 12 / layers) ** 0.5 / 128), 1) * 128
+    if (hidden // 128) % (tp := row.whole("tp") or 1):  # whoever splits the heads has as many as it takes
+        hidden = max(round(hidden / 128 / tp), 1) * 128 * tp
+        layers = max(round(params * 1e9 / 12 / hidden**2), 2)
     shape = _from_columns(row, layers, hidden, hidden // 128)
     return shape, f"shape not published: {layers} layers of {hidden} taken for {params:g}B parameters"
 

@@ -17,8 +17,8 @@ from syncline.sim.step.constants import Constants
 from syncline.sim.step.cost import step_cost
 from syncline.validate.training.convert import convention_of, flops_of_step, step_seconds
 from syncline.validate.training.read import RowReading, describe
-from syncline.validate.training.rows import PublishedRow, Run, runs_of
-from syncline.validate.training.systems import Entry
+from syncline.validate.training.rows import PublishedRow, PublishedRun, runs_of
+from syncline.validate.training.systems import TrainingSystemEntry
 from syncline.workload.layer_list import LayerList
 from syncline.workload.parallel import check_split
 from syncline.workload.shape import Shape
@@ -31,10 +31,10 @@ MOST_OF_PEAK = 0.8
 
 
 @dataclass(frozen=True, eq=False)
-class Observed:
+class ObservedRun:
     """One run that can be predicted: `rows` are those of its metrics that convert, the scored one first."""
 
-    run: Run
+    run: PublishedRun
     described: RowReading
     case: Case | None  # None: the model is a list of layers, priced apart
     rows: tuple[tuple[PublishedRow, float], ...]
@@ -84,9 +84,11 @@ def family(source: str) -> str:
     return name if len(name) > 3 else source
 
 
-def observe(rows: Sequence[PublishedRow], entries: Sequence[Entry]) -> tuple[list[Observed], list[SkippedRow]]:
+def observe(
+    rows: Sequence[PublishedRow], entries: Sequence[TrainingSystemEntry]
+) -> tuple[list[ObservedRun], list[SkippedRow]]:
     """Return the runs that can be predicted, and the rows that cannot with the reason."""
-    seen: list[Observed] = []
+    seen: list[ObservedRun] = []
     lost: list[SkippedRow] = []
     for run in runs_of(rows):
         try:
@@ -102,7 +104,7 @@ def observe(rows: Sequence[PublishedRow], entries: Sequence[Entry]) -> tuple[lis
             except (SynclineError, ValueError, ArithmeticError) as error:
                 lost.append(SkippedRow(row, reason_of(error)))
         if kept:
-            seen.append(Observed(run, _doubted(described, kept[0][1]), case, tuple(kept)))
+            seen.append(ObservedRun(run, _doubted(described, kept[0][1]), case, tuple(kept)))
     return seen, lost
 
 
@@ -150,12 +152,12 @@ def _seconds(row: PublishedRow, d: RowReading) -> float:
     return seconds
 
 
-def stacked(runs: Sequence[Observed]) -> Case:
+def stacked(runs: Sequence[ObservedRun]) -> Case:
     """Return all cases as one; every run must have one."""
     return stack([run.case for run in runs if run.case is not None])
 
 
-def predictions(runs: Sequence[Observed], constants: Constants) -> Floats:
+def predictions(runs: Sequence[ObservedRun], constants: Constants) -> Floats:
     """Return the predicted step times of runs, models that are lists of layers among them."""
     out = np.empty(len(runs))
     cases = np.array([run.case is not None for run in runs], dtype=bool)

@@ -39,7 +39,7 @@ from syncline.validate.training.layout import (
 from syncline.validate.training.model_of_row import model_of
 from syncline.validate.training.number import counts_hosts
 from syncline.validate.training.rows import PublishedRow
-from syncline.validate.training.systems import Entry, merged
+from syncline.validate.training.systems import TrainingSystemEntry, merged
 from syncline.workload.job import Job
 from syncline.workload.layer_list import LayerList
 from syncline.workload.shape import Shape
@@ -70,7 +70,7 @@ class RowReading:
     counted_vocab: int = 0  # that FLOP are counted by, where made-up data has fewer words; 0: the job's
 
 
-def describe(row: PublishedRow, entries: Sequence[Entry]) -> RowReading:
+def describe(row: PublishedRow, entries: Sequence[TrainingSystemEntry]) -> RowReading:
     """Return the job and machine of a row, or raise a DescriptionError that says why it cannot be modelled."""
     facts: dict[str, Any] = {}
     for entry in entries:

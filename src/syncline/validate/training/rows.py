@@ -70,7 +70,7 @@ class PublishedRow:
 
 
 @dataclass(frozen=True)
-class Run:
+class PublishedRun:
     """One run: its rows, best metric first."""
 
     rows: tuple[PublishedRow, ...]
@@ -114,7 +114,7 @@ def read_file(path: str | Path) -> list[PublishedRow]:
     return read_rows(read_text(Path(path)), str(path))
 
 
-def runs_of(rows: Sequence[PublishedRow]) -> list[Run]:
+def runs_of(rows: Sequence[PublishedRow]) -> list[PublishedRun]:
     """Group rows that report one run in several metrics.
 
     Rows with the same configuration belong together; where one metric comes twice for a configuration, the first rows
@@ -127,7 +127,7 @@ def runs_of(rows: Sequence[PublishedRow]) -> list[Run]:
         counted = (*key, row.text("metric"), _origin(row))
         seen[counted] = seen.get(counted, -1) + 1
         groups.setdefault((*key, _origin(row), str(seen[counted])), []).append(row)
-    return [Run(tuple(sorted(group, key=_preference))) for group in groups.values()]
+    return [PublishedRun(tuple(sorted(group, key=_preference))) for group in groups.values()]
 
 
 def distinct(rows: Sequence[PublishedRow]) -> list[PublishedRow]:

@@ -38,7 +38,7 @@ _PARTS: Mapping[str, type[BaseModel]] = {"software": Software, "parallel": Paral
 
 
 @dataclass(frozen=True)
-class Entry:
+class TrainingSystemEntry:
     """One entry of a systems file."""
 
     patterns: Mapping[str, re.Pattern[str]]
@@ -49,7 +49,7 @@ class Entry:
         return all(pattern.search(row.text(column)) for column, pattern in self.patterns.items())
 
 
-def read_systems(text: str, where: str) -> tuple[Entry, ...]:
+def read_systems(text: str, where: str) -> tuple[TrainingSystemEntry, ...]:
     """Read a systems file; errors name file and line."""
     document = read_document(text, where)
     entries = document.data.get("systems") if isinstance(document.data, dict) else document.data
@@ -59,7 +59,7 @@ def read_systems(text: str, where: str) -> tuple[Entry, ...]:
     return tuple(_entry(entry, document.where((*path, number))) for number, entry in enumerate(entries))
 
 
-def load_systems(path: str | Path | None) -> tuple[Entry, ...]:
+def load_systems(path: str | Path | None) -> tuple[TrainingSystemEntry, ...]:
     """Return the entries that ship, with those of a file laid over them."""
     text = (files("syncline.validate") / "data" / "training-systems.yaml").read_text(encoding="utf-8")
     shipped = read_systems(text, "training-systems.yaml")
@@ -75,7 +75,7 @@ def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     return out
 
 
-def _entry(entry: Any, where: str) -> Entry:
+def _entry(entry: Any, where: str) -> TrainingSystemEntry:
     if not isinstance(entry, dict) or not set(entry) & {*PATTERNS, "system"}:
         raise DescriptionError("an entry needs a pattern: `source`, `notes`, `model` or `gpu`.", where=where)
     if "system" in entry:  # plain text, as in the systems file of collectives
@@ -92,7 +92,7 @@ def _entry(entry: Any, where: str) -> Entry:
     except re.error as error:
         raise DescriptionError(f"not a pattern: {error}.", where=where) from None
     fields = {k: v for k, v in entry.items() if k not in patterns and k != "calibrate"}
-    return Entry(patterns, _with_software(fields))
+    return TrainingSystemEntry(patterns, _with_software(fields))
 
 
 def _with_software(fields: dict[str, Any]) -> dict[str, Any]:

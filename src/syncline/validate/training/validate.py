@@ -26,7 +26,7 @@ from syncline.sim.step.step import kind_of, stated_of
 from syncline.sim.uncertainty import Spread, StepFacets, generation_of, step_spread
 from syncline.validate.training.convert import convention_of
 from syncline.validate.training.fit import left_out_s
-from syncline.validate.training.observed import Observed, SkippedRow, family, observe, predictions
+from syncline.validate.training.observed import ObservedRun, SkippedRow, family, observe, predictions
 from syncline.validate.training.rows import PublishedRow, read_file, read_rows
 from syncline.validate.training.systems import load_systems
 from syncline.workload.software import facts_of
@@ -42,7 +42,7 @@ class TrainingValidation:
 
     source: str
     num_rows: int
-    runs: tuple[Observed, ...]
+    runs: tuple[ObservedRun, ...]
     ratio: Floats
     left_out_ratio: Floats
     unmodelled: tuple[SkippedRow, ...]
@@ -113,7 +113,7 @@ class TrainingValidation:
         }  # fmt: skip
 
 
-def spread_of(run: Observed) -> Spread:
+def spread_of(run: ObservedRun) -> Spread:
     """Return how far off the prediction of a published run may be, by what its row and systems file state."""
     described, job, gpu = run.described, run.described.job, run.described.machine.gpu
     stated = "guessed" if run.assumed or run.recalled else stated_of(job, facts_of(job))
@@ -146,7 +146,7 @@ def _groups(ratio: Floats, experts: npt.NDArray[np.bool_]) -> JsonObject:
     return {"dense": errors(ratio[~experts]), "experts": errors(ratio[experts]), "all": errors(ratio)}
 
 
-def series_key(run: Observed) -> tuple[Any, ...]:
+def series_key(run: ObservedRun) -> tuple[Any, ...]:
     """Return what runs of one scaling series share: all but the number of replicas."""
     job, best = run.described.job, run.run.best
     split, batch = job.parallel, job.batch
@@ -156,7 +156,7 @@ def series_key(run: Observed) -> tuple[Any, ...]:
     return (run.source, best.text("model"), run.described.machine.gpu.name, *facts, *layout)
 
 
-def scaling_pairs(runs: Sequence[Observed]) -> list[tuple[int, int]]:
+def scaling_pairs(runs: Sequence[ObservedRun]) -> list[tuple[int, int]]:
     """Return neighbouring runs of each scaling series, fewer GPUs first."""
     groups: dict[tuple[Any, ...], list[int]] = defaultdict(list)
     for number, run in enumerate(runs):
@@ -178,7 +178,7 @@ def _ratios(v: TrainingValidation) -> JsonObject:
     }
 
 
-def sweeps(runs: Sequence[Observed]) -> dict[str, list[int]]:
+def sweeps(runs: Sequence[ObservedRun]) -> dict[str, list[int]]:
     """Return tables of at least four runs on one part that can be ranked: one model's where a table has many of it."""
     groups: dict[str, list[int]] = defaultdict(list)
     for number, run in enumerate(runs):

@@ -39,7 +39,7 @@ PLAN = Prediction(
 
 
 @dataclass(frozen=True)
-class Fault:
+class InventedFault:
     """Something wrong from one second of the timetable to another."""
 
     begin_s: float
@@ -50,11 +50,11 @@ class Fault:
 
 
 TIMETABLE = (
-    Fault(8, 24, "rate", "host-03/nic-1 -> leaf-1", 0.2),
-    Fault(34, 46, "loss", "leaf-0 -> host-05/nic-0", 40.0),
-    Fault(56, 70, "straggler", "5", 0.12),
-    Fault(80, 92, "down", "leaf-1 -> spine-1"),
-    Fault(102, 114, "bursts", "leaf-0 -> spine-0"),
+    InventedFault(8, 24, "rate", "host-03/nic-1 -> leaf-1", 0.2),
+    InventedFault(34, 46, "loss", "leaf-0 -> host-05/nic-0", 40.0),
+    InventedFault(56, 70, "straggler", "5", 0.12),
+    InventedFault(80, 92, "down", "leaf-1 -> spine-1"),
+    InventedFault(102, 114, "bursts", "leaf-0 -> spine-0"),
 )
 ROUND_S = 125.0
 
@@ -105,16 +105,16 @@ class Demo:
         self.hub.publish(frame, changes)
         return frame
 
-    def _faults(self) -> dict[str, Fault]:
+    def _faults(self) -> dict[str, InventedFault]:
         at_s = (self._now_s - self._begin_s) % ROUND_S if self._now_s >= self._begin_s else -1.0
         return {fault.kind: fault for fault in TIMETABLE if fault.begin_s <= at_s < fault.end_s}
 
-    def _pace(self, faults: dict[str, Fault]) -> float:
+    def _pace(self, faults: dict[str, InventedFault]) -> float:
         """Return how much longer communication takes: all wait for the slowest link."""
         slow = 1 / faults["rate"].depth if "rate" in faults else 1.0
         return slow * (1.6 if "loss" in faults else 1.0) * (1.3 if "down" in faults else 1.0)
 
-    def _steps(self, faults: dict[str, Fault]) -> list[SpanEvent]:
+    def _steps(self, faults: dict[str, InventedFault]) -> list[SpanEvent]:
         """Return the spans of every step that has ended by now."""
         comm_s = COMM_S * self._pace(faults)
         slow = faults.get("straggler")
@@ -135,7 +135,7 @@ class Demo:
             self._stepped_s = end_s
         return events
 
-    def _load(self, faults: dict[str, Fault]) -> tuple[LinkLoad, dict[str, list[Burst]]]:
+    def _load(self, faults: dict[str, InventedFault]) -> tuple[LinkLoad, dict[str, list[Burst]]]:
         table, num = self._table, len(self._table)
         use = 0.4 * (1 + 0.05 * self._rng.standard_normal(num)) * (COMPUTE_S + COMM_S)
         use /= COMPUTE_S + COMM_S * self._pace(faults) + (faults["straggler"].depth if "straggler" in faults else 0.0)

@@ -25,7 +25,7 @@ from syncline.fabric import load
 from syncline.lab import Lab, LabJob
 from syncline.lab.profile import DEFAULT
 from syncline.lab.registry import RunningLab, Visit
-from syncline.watch.agent import Agent, Options
+from syncline.watch.agent import Agent, AgentOptions
 from syncline.watch.clock import Clock
 from syncline.watch.demonstration.rank import WIDTHS
 from syncline.watch.history import History
@@ -93,7 +93,7 @@ class LabDemo:
         scene = self._opened.enter_context(LabScene(visit))
         clock = Clock()
         spans = SocketSpans(self.folder / "spans.sock", clock)
-        options = Options("demo: a lab on this machine", burst_pattern=".*", prediction=self._expected)
+        options = AgentOptions("demo: a lab on this machine", burst_pattern=".*", prediction=self._expected)
         agent = scene.agent(options, [spans], clock=clock, history=History(self.folder / "watch.db"))
         self._opened.callback(agent.close)
         self._job = self._train()

@@ -32,7 +32,7 @@ SLOW = 2.0
 Floats = npt.NDArray[np.float32]
 
 
-class Network:
+class ToyModel:
     """Two layers that learn what a fixed network of the same shape does."""
 
     def __init__(self, rank: int) -> None:
@@ -58,7 +58,7 @@ class Network:
             weights -= rate * part.reshape(weights.shape)
 
 
-class Ring:
+class RailNeighbours:
     """The neighbours of a rank on one rail."""
 
     def __init__(self, rank: int, num_ranks: int, to_next: socket.socket, from_before: socket.socket) -> None:
@@ -67,7 +67,7 @@ class Ring:
             each.setblocking(False)
 
     @classmethod
-    def join(cls, addresses: Sequence[str], rank: int) -> Ring:
+    def join(cls, addresses: Sequence[str], rank: int) -> RailNeighbours:
         """Return the ring of ranks at these addresses, once both neighbours are there."""
         with socket.create_server((addresses[rank], PORT)) as server:
             server.settimeout(PATIENCE_S)
@@ -142,8 +142,8 @@ def _times(slow: Path) -> float:
 def main(wish: dict[str, Any]) -> None:
     """Train until ended."""
     rank, addresses = int(os.environ["RANK"]), wish["addresses"]
-    writer, network = SpanWriter(), Network(rank)
-    rails = [Ring.join([each[rail] for each in addresses], rank) for rail in range(len(addresses[0]))]
+    writer, network = SpanWriter(), ToyModel(rank)
+    rails = [RailNeighbours.join([each[rail] for each in addresses], rank) for rail in range(len(addresses[0]))]
     slow, next_rank, step = Path(wish["folder"], f"slow-{rank}"), (rank + 1) % len(addresses), 0
     while True:
         pause(wish["folder"], rank, step)

@@ -50,7 +50,7 @@ EXPORTER_QUERIES: dict[str, str] = {
 _LOADS = {"drops_per_s": "drops", "errors_per_s": "errors"}
 
 
-class Series(Protocol):
+class ExporterSeries(Protocol):
     """One series with its newest value."""
 
     value: tuple[float, float | None]
@@ -90,7 +90,7 @@ class ExporterTable:
         self._engine = RuleEngine()
         self._seq = 0
 
-    def frames(self, found: Mapping[str, Sequence[Series]], wall_s: float, mono_s: float) -> list[HostFrame]:
+    def frames(self, found: Mapping[str, Sequence[ExporterSeries]], wall_s: float, mono_s: float) -> list[HostFrame]:
         """Return one frame for all of these hosts, with the alerts of the rules and of the GPUs."""
         values = _values(found)
         ports = tuple(sorted({port for key in ("net.tx", "ib.tx", "gpu.tx") for port in values[key]}, key=_order))
@@ -176,7 +176,7 @@ def rails_of(ports: Sequence[_Port], capacity_Bps: Mapping[_Port, float]) -> dic
     }
 
 
-def _values(found: Mapping[str, Sequence[Series]]) -> dict[str, dict[_Port, float]]:
+def _values(found: Mapping[str, Sequence[ExporterSeries]]) -> dict[str, dict[_Port, float]]:
     values: dict[str, dict[_Port, float]] = {}
     for key, samples in found.items():
         kind = key.partition(".")[0]

@@ -43,7 +43,7 @@ class HostFrame:
     gpus: tuple[dict[str, float | str | None], ...] = ()
 
 
-class Reader(Protocol):
+class FrameReader(Protocol):
     """One origin of host frames. It may raise anything: whoever asks it contains that."""
 
     name: str
@@ -58,7 +58,7 @@ class Fleet:
 
     def __init__(
         self,
-        readers: Sequence[Reader],
+        readers: Sequence[FrameReader],
         *,
         every_s: float = 1.0,
         history: History | None = None,
@@ -94,7 +94,7 @@ class Fleet:
                 task.cancel()
             await asyncio.gather(*asking, return_exceptions=True)
 
-    async def _follow(self, reader: Reader) -> None:
+    async def _follow(self, reader: FrameReader) -> None:
         try:
             while True:
                 begun_s = time.monotonic()
@@ -103,7 +103,7 @@ class Fleet:
         finally:
             await reader.close()
 
-    async def ask(self, reader: Reader) -> None:
+    async def ask(self, reader: FrameReader) -> None:
         """Ask one reader within its deadline; whatever goes wrong is its problem and nobody else's."""
         try:
             async with asyncio.timeout(self.deadline_s):

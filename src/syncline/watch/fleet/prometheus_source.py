@@ -51,7 +51,7 @@ class _Data(Foreign):
     result: Annotated[list[Sample], Field(max_length=MAX_SAMPLES)]
 
 
-class Answer(Foreign):
+class QueryReply(Foreign):
     """What `/api/v1/query` answers."""
 
     status: Literal["success"]
@@ -103,7 +103,7 @@ class PrometheusReader:
         await self._web.close()
 
     async def _query(self, query: str) -> list[Sample]:
-        return admit(Answer, await self._web.get("/api/v1/query", {"query": query})).data.result
+        return admit(QueryReply, await self._web.get("/api/v1/query", {"query": query})).data.result
 
     def _of_agents(self, found: Mapping[str, list[Sample]]) -> list[HostFrame]:
         links: dict[str, dict[str, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))

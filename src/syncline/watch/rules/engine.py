@@ -20,11 +20,11 @@ from syncline.watch.rules.cause import causes
 from syncline.watch.rules.hold import Change, Hold
 from syncline.watch.rules.job_rules import (
     CollectiveTail,
+    LateRank,
     NetworkShare,
     SlowerThanBefore,
     SlowerThanPlanned,
-    Stalled,
-    Straggler,
+    StalledJob,
     silence_s,
 )
 from syncline.watch.rules.link_rules import (
@@ -48,8 +48,8 @@ EXPLAINED_S = 10.0
 MAX_ALERTS = 500
 RULES: tuple[WatchRule, ...] = (
     LinkDown(), RailDead(), LinkDegraded(), LinkLoss(), LinkErrors(), LinkPause(), LinkMicroburst(), LinkAverage(),
-    LinkPeak(), RailImbalance(), Retransmissions(), Straggler(), SlowerThanPlanned(), SlowerThanBefore(),
-    CollectiveTail(), NetworkShare(), Stalled(),
+    LinkPeak(), RailImbalance(), Retransmissions(), LateRank(), SlowerThanPlanned(), SlowerThanBefore(),
+    CollectiveTail(), NetworkShare(), StalledJob(),
 )  # fmt: skip
 """In this order: rules about the job come last, so that they can name the link that explains them."""
 _LINK_PASTS = ("rate", "peak", "bursts", "drops", "pauses")

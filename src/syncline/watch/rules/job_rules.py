@@ -13,7 +13,7 @@ from syncline.watch.job import CollectiveStat, JobState
 from syncline.watch.rules.link_rules import far_below
 from syncline.watch.rules.rule import Context, Floats, RuleVerdict
 from syncline.watch.rules.thresholds import Thresholds
-from syncline.watch.spans.event import Phase
+from syncline.watch.spans.event import JobPhase
 
 RECENT = 5
 NONE = RuleVerdict({}, set())
@@ -207,7 +207,7 @@ def _computes_longer(context: Context, i: int) -> bool:
     return ranks[i].compute_s > 1.1 * float(np.median([rank.compute_s for rank in ranks]))
 
 
-class Straggler:
+class LateRank:
     """The same rank comes late to every collective, and all others wait for it."""
 
     id = "job.straggler"
@@ -285,7 +285,7 @@ def silence_s(job: JobState, thresholds: Thresholds) -> float:
     return max(thresholds.stalled_least_s, thresholds.stalled_steps * usual)
 
 
-class Stalled:
+class StalledJob:
     """A job that told of itself and has fallen silent, without saying that it starts, saves, evaluates or has ended.
 
     The alert stays up until the job tells of itself again: a hang does not mend itself by lasting.
@@ -298,14 +298,14 @@ class Stalled:
     def look(self, context: Context) -> RuleVerdict:
         t, job = context.thresholds, context.frame.job
         now_s = context.frame.mono_s
-        failed = sorted(rank for rank, said in job.phases.items() if said.phase is Phase.FAILED)
+        failed = sorted(rank for rank, said in job.phases.items() if said.phase is JobPhase.FAILED)
         if failed:
             return RuleVerdict({"job": partial(self._failed, context, failed)}, set())
         known = {rank.rank for rank in job.ranks}
-        ended = {rank for rank, said in job.phases.items() if said.phase is Phase.END}
+        ended = {rank for rank, said in job.phases.items() if said.phase is JobPhase.END}
         if known and known <= ended:
             return NONE
-        away = [said.at_s for said in job.phases.values() if said.phase is not Phase.END]
+        away = [said.at_s for said in job.phases.values() if said.phase is not JobPhase.END]
         if away:
             longest_s = now_s - min(away)
             if longest_s > t.phase_longest_s:

@@ -21,7 +21,7 @@ MAX_LOST = 240
 """Messages lost without one taken, after which a listener is given up: two minutes of frames."""
 
 
-class Message(NamedTuple):
+class HubMessage(NamedTuple):
     """One thing to tell: `event` is its kind, `data` its JSON text."""
 
     event: str
@@ -33,7 +33,7 @@ class Listener:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._queue: deque[Message] = deque(maxlen=QUEUE)
+        self._queue: deque[HubMessage] = deque(maxlen=QUEUE)
         self._ready = asyncio.Event()
         self.num_lost = 0
         self._lost_since = 0
@@ -43,7 +43,7 @@ class Listener:
     def is_stuck(self) -> bool:
         return self.num_lost - self._lost_since > MAX_LOST
 
-    def offer(self, message: Message) -> None:
+    def offer(self, message: HubMessage) -> None:
         """Put a message in the queue, from any thread; the oldest goes when it is full."""
         if len(self._queue) == QUEUE:
             self.num_lost += 1
@@ -53,7 +53,7 @@ class Listener:
         except RuntimeError:  # the loop has ended; its listener is about to be taken away
             return
 
-    async def next(self, timeout_s: float) -> Message | None:
+    async def next(self, timeout_s: float) -> HubMessage | None:
         """Return the next message; None when there was none for so long."""
         self._lost_since = self.num_lost
         if not self._queue:
@@ -93,8 +93,8 @@ class Hub:
             listeners = list(self._listeners)
         if not listeners:
             return
-        messages = [Message("alert", json.dumps(event)) for event in events or []]
-        messages.append(Message("frame", self.text()))
+        messages = [HubMessage("alert", json.dumps(event)) for event in events or []]
+        messages.append(HubMessage("frame", self.text()))
         for listener in listeners:
             for message in messages:
                 listener.offer(message)
@@ -115,7 +115,7 @@ class Hub:
 
     def announce(self, event: str, data: object) -> None:
         """Tell everyone something that is no frame."""
-        message = Message(event, json.dumps(data))
+        message = HubMessage(event, json.dumps(data))
         with self._lock:
             listeners = list(self._listeners)
         for listener in listeners:

@@ -22,7 +22,7 @@ MAX_SERIES = 20_000
 """Series of one family: a host that grows interfaces without end must not take Prometheus down."""
 
 
-class Watched(Protocol):
+class MetricsSource(Protocol):
     """What is exported: an agent, or something that answers like one."""
 
     bank: CounterBank
@@ -31,7 +31,7 @@ class Watched(Protocol):
     hub: Hub
 
 
-def registry(agent: Watched) -> CollectorRegistry:
+def registry(agent: MetricsSource) -> CollectorRegistry:
     """Return a registry that gives the agent's numbers as they are when asked."""
     made = CollectorRegistry(auto_describe=False)
     made.register(AgentCollector(agent))
@@ -41,7 +41,7 @@ def registry(agent: Watched) -> CollectorRegistry:
 class AgentCollector(Collector):
     """Makes families of samples out of the agent's counters, gauges and newest frame."""
 
-    def __init__(self, agent: Watched) -> None:
+    def __init__(self, agent: MetricsSource) -> None:
         self._agent = agent
         self._num_left_out = 0
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from syncline.errors import WatchError
 from syncline.version import __version__
-from syncline.watch.serve.metrics import AgentCollector, Watched
+from syncline.watch.serve.metrics import AgentCollector, MetricsSource
 
 EVERY_S = 10.0
 _UNITS = {
@@ -36,7 +36,9 @@ def unit_of(name: str) -> str:
 class OtelExporter:
     """Sends every family of `AgentCollector` as observable instruments until closed."""
 
-    def __init__(self, agent: Watched, endpoint: str, *, every_s: float = EVERY_S, reader: Any | None = None) -> None:
+    def __init__(
+        self, agent: MetricsSource, endpoint: str, *, every_s: float = EVERY_S, reader: Any | None = None
+    ) -> None:
         if reader is None and urllib.parse.urlsplit(endpoint).scheme not in ("http", "https"):
             raise WatchError(f'--otel "{endpoint}" is not an address.', hint="Write http://collector:4318.")
         try:

@@ -9,7 +9,7 @@ from typing import Protocol
 from syncline.watch.metric import Reading
 
 
-class Source(Protocol):
+class CounterSource(Protocol):
     """One origin of numbers. What has vanished is left out; trouble is told in `problem`, not raised."""
 
     name: str

@@ -22,7 +22,7 @@ AHEAD_S = 60.0
 _KINDS = {kind.name.lower(): kind for kind in SpanKind}
 
 
-class Phase(StrEnum):
+class JobPhase(StrEnum):
     """What a job says it is doing when it is not training, so that its silence is not taken for a hang."""
 
     START = "start"
@@ -58,7 +58,7 @@ class PhaseEvent:
     """A rank entered a phase."""
 
     rank: int
-    phase: Phase
+    phase: JobPhase
     at_s: float
 
 
@@ -140,7 +140,7 @@ class _Span(Foreign):
 
 
 class _Mark(Foreign):
-    phase: Phase
+    phase: JobPhase
     rank: Rank
     at_s: Moment
     clock: Literal["monotonic", "wall"] = "monotonic"

@@ -35,7 +35,7 @@ def _group(value: object) -> object:
     return named[-1] if named else ""
 
 
-class Entry(Foreign):
+class DumpEntry(Foreign):
     """One collective of a dump."""
 
     record_id: Annotated[int, Field(ge=0, lt=1 << 62)]
@@ -102,7 +102,7 @@ class FlightRecorderSpans:
         events: list[SpanEvent | PendingEvent] = []
         for raw in entries if isinstance(entries, list) else []:
             try:
-                entry = Entry.model_validate(raw)
+                entry = DumpEntry.model_validate(raw)
             except (ValidationError, RecursionError):
                 self.num_bad += 1
                 continue
@@ -127,7 +127,7 @@ def read_dump(path: Path) -> Any:
     return json.loads(data) if data[:1] in b"{[ \n" else read_plain_pickle(data)
 
 
-def entry_event(rank: int, entry: Entry, clock: Clock) -> SpanEvent | PendingEvent | None:
+def entry_event(rank: int, entry: DumpEntry, clock: Clock) -> SpanEvent | PendingEvent | None:
     """Return a collective of a dump: as a span where it finished, else as one that is still waited for."""
     name = entry.profiling_name.removeprefix("nccl:")
     if entry.state in ("scheduled", "started"):

@@ -6,7 +6,7 @@ import torch
 
 from syncline.codec.scheme import Scheme
 from syncline.program.pieces import equal_bounds
-from syncline.runtime.sync.exchange import Exchange, Place, Trouble
+from syncline.runtime.sync.exchange import Exchange, ExchangePlace, Trouble
 from syncline.runtime.sync.step import Step
 from syncline.runtime.wire.wire import Wire
 
@@ -15,7 +15,7 @@ class ReduceScatter(Exchange):
     """Sums equal shards; the own one is summed in float32 and never encoded, so its error is only the others'."""
 
     def __init__(
-        self, values: torch.Tensor, residual: torch.Tensor | None, scheme: Scheme, wire: Wire, place: Place
+        self, values: torch.Tensor, residual: torch.Tensor | None, scheme: Scheme, wire: Wire, place: ExchangePlace
     ) -> None:
         bounds = equal_bounds(values.numel(), wire.size)
         super().__init__(values, residual, scheme, wire, place, bounds=bounds)

@@ -20,7 +20,7 @@ from syncline.runtime.sync.geometry import Geometry, Sharding
 from syncline.runtime.sync.shard.sharded import param_groups, sharded_modules
 
 
-class Owner(Protocol):
+class ShardOwner(Protocol):
     """The handle that does the work."""
 
     def reduce_scatter(self, part: ShardPart, output: torch.Tensor, sent: torch.Tensor, mean: bool) -> None: ...
@@ -32,7 +32,7 @@ class Owner(Protocol):
     def look_at(self, sent: torch.Tensor) -> None: ...
 
 
-def shard_parts(owner: Owner, model: Any) -> list[ShardPart]:
+def shard_parts(owner: ShardOwner, model: Any) -> list[ShardPart]:
     """Return a part for every group of parameters in a model."""
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     parts: list[ShardPart] = []
@@ -45,7 +45,7 @@ def shard_parts(owner: Owner, model: Any) -> list[ShardPart]:
 class ShardPart:
     """The parameters of one group, and FSDP2's reduce-scatter of their gradients."""
 
-    def __init__(self, owner: Owner, index: int, name: str, group: Any, names: dict[int, str]) -> None:
+    def __init__(self, owner: ShardOwner, index: int, name: str, group: Any, names: dict[int, str]) -> None:
         self._owner, self.index, self.name, self._group = owner, index, name, group
         self._old: dict[str, object] = {}
         self.shardings: dict[str, Sharding] = {}

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from syncline.fabric.fabric import NETWORK_TIERS, Fabric, Tier
-from syncline.fabric.fabric import Kind as Device
+from syncline.fabric.fabric import DeviceKind as Device
 from syncline.schedule import Kind, hierarchical, ring, verify
 from syncline.schedule.schedule import Schedule
 from syncline.sim.flow.rounds import lanes

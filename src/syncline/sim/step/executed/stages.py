@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 
 from syncline.errors import SimulationError
-from syncline.fabric.fabric import Fabric, Kind, Tier
+from syncline.fabric.fabric import DeviceKind, Fabric, Tier
 from syncline.sim.flow.routing import Routing
 from syncline.sim.reach import fabric_reach
 from syncline.sim.step.case import Case
@@ -32,7 +32,7 @@ def is_mesh(fabric: Fabric) -> bool:
     """Return whether every GPU of a host has a link of its own to every other (A100 boards of four, MI300X)."""
     links, kind = fabric.links, fabric.devices.kind
     near = links.tier == Tier.SCALE_UP
-    direct = near & (kind[links.src] == Kind.GPU) & (kind[links.dst] == Kind.GPU)
+    direct = near & (kind[links.src] == DeviceKind.GPU) & (kind[links.dst] == DeviceKind.GPU)
     if not direct.any() or (near & ~direct).any():
         return False
     peers = np.bincount(links.src[direct], minlength=len(fabric.devices))[fabric.gpus]
@@ -40,7 +40,7 @@ def is_mesh(fabric: Fabric) -> bool:
     return bool((peers == here - 1).all())
 
 
-class Placed(Protocol):
+class PlacedJob(Protocol):
     """A job on a machine, priced or not: what its collectives need to know."""
 
     @property
@@ -55,7 +55,7 @@ class Stages:
     """What the collectives of every stage put on links, and what one call costs besides."""
 
     def __init__(
-        self, fabric: Fabric, result: Placed, k: Constants, routing: Routing = "spray", *,
+        self, fabric: Fabric, result: PlacedJob, k: Constants, routing: Routing = "spray", *,
         devices: Longs | None = None, rails: Rails | None = None,
     ) -> None:  # fmt: skip
         self.fabric, self.result, self.k = fabric, result, k

@@ -23,7 +23,7 @@ EXCHANGES = ("data (experts)", "data (replicas)")
 
 
 @dataclass
-class Draft:
+class TaskDraft:
     """Tasks under construction."""
 
     delay: list[float] = field(default_factory=list)
@@ -40,7 +40,7 @@ class Draft:
 
 
 @dataclass(frozen=True)
-class Traffic:
+class TrafficKind:
     """What operations of one name and stage have in common: a step has tens of thousands of a few dozen kinds."""
 
     kind: str
@@ -56,10 +56,11 @@ class StepTasks:
 
     def __init__(self, stages: Stages, result: StepResult, k: Constants, workload: Workload) -> None:
         self.stages, self.result, self.k, self.workload = stages, result, k, workload
-        self.draft, self.kinds = Draft(), {}  # type: tuple[Draft, dict[tuple[str, int], int]]
+        self.draft = TaskDraft()
+        self.kinds: dict[tuple[str, int], int] = {}
         self.label: dict[int, str] = {}
         self.alone: dict[int, float] = {}
-        self.traffic: dict[tuple[str, int], Traffic] = {}
+        self.traffic: dict[tuple[str, int], TrafficKind] = {}
         self.compute_s: list[float] = durations(result, workload)[0].tolist()
         self.size_bytes: list[float] = workload.size_bytes.tolist()
         self.p2p_exposed = float(stages.case.p2p_exposed) if stages.case else 1.0
@@ -151,12 +152,12 @@ class StepTasks:
                 joined = [self.end[op], *named_ends, *([self.end[before]] if before in self.end else [])]
                 self.end[op] = self.draft.add(joined, self._slowed(producer, kind) if producer >= 0 else 0.0)
 
-    def _traffic(self, name: str, stage: int) -> Traffic:
+    def _traffic(self, name: str, stage: int) -> TrafficKind:
         kind, word = self._kind(name), name.split(" ")[0]
         path = self.kinds.setdefault((kind, stage), len(self.kinds))
         line_s = self._line_s(stage, kind) if word == "send" else 0.0
         fixed_s = self.stages.fixed_s(kind, self._calls(kind, name))
-        return Traffic(kind, word, path, fixed_s, self.stages.per_byte_s(kind, stage), line_s)
+        return TrafficKind(kind, word, path, fixed_s, self.stages.per_byte_s(kind, stage), line_s)
 
     def _gradients(
         self, op: int, stage: int, kind: str, name: str, deps: list[int], producer: int,
