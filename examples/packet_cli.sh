@@ -1,4 +1,4 @@
-# What a lossy link, a small buffer, short frames, other traffic and a failed cable cost, from the command line.
+# Packets from the command line: what a lossy link, a small buffer, short frames, other traffic and a failed cable cost.
 cat > small.yaml <<'Y'
 hosts: 16
 host: {gpu: H100, gpus: 1, nics: 1}

@@ -109,5 +109,8 @@ def test_a_person_sees_plan_picture_and_cost_and_can_change_the_cluster(url: str
         assert [link.inner_text() for link in page.query_selector_all("#files a")] == [
             "cluster.yaml", "job.yaml", "plan.json",
         ]  # fmt: skip
+        page.fill("[name=hosts]", "0")
+        refused = page.locator("#error")
+        playwright.expect(refused).to_have_text("hosts: 0 is not a whole number from 1 to 2048.", timeout=200_000)
         browser.close()
     assert complaints == []

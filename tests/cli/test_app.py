@@ -276,3 +276,8 @@ def test_a_command_that_nobody_listens_to_ends_well() -> None:
     )
     ended = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
     assert ended.returncode == 2 and ended.stderr.startswith("FileError: there is no file"), ended
+
+
+def test_a_name_that_no_file_can_have_is_no_bug_of_ours(capsys: pytest.CaptureFixture[str]) -> None:
+    assert app.run(["step", "h100-64-rail", "9" * 400]) == 2
+    assert capsys.readouterr().err == f'FileError: cannot open "{"9" * 79}…": File name too long.\n  Check the name.\n'

@@ -148,6 +148,14 @@ def test_a_training_job_is_its_executed_step() -> None:
         ({"jobs": [{"name": "a", "hosts": 1}]}, "needs either `job` or `step`"),
         ({"jobs": jobs("0,4"), "tenants": {"a": 0.7, "b": 0.6}}, "guarantees add up to 1.30"),
         ({"jobs": jobs(1), "traffic": [{"from": "0", "to": "1"}]}, "has either a `rate`"),
+        (
+            {"jobs": jobs(1), "traffic": [{"from": "0", "to": "1", "size": 1, "every": 0}]},
+            "`every` must be longer than 0 s",
+        ),
+        (
+            {"jobs": jobs("0,4"), "traffic": [{"name": "t", "from": "0", "to": "4", "size": 1, "every": "1us"}]},
+            r'traffic "t" comes [\d,]+ times in the \S+ s .* at most 100,000',
+        ),
         ({"jobs": [{**jobs(1)[0], "arrives": "2s", "leaves": "1s"}]}, "leaves before it arrives"),
         ({"jobs": jobs("0,99")}, "there is no host 99"),
     ],

@@ -89,6 +89,7 @@ def test_other_traffic_takes_its_part_and_a_lower_class_does_not(fabric: Fabric)
         ({"jobs": [{"name": "a"}]}, '"size" is missing'),
         ({"jobs": []}, "jobs: .*at least one entry"),
         ({"jobs": [job("a", size="1 potato")]}, r"jobs\.0\.size: "),
+        ({"jobs": [job("a")], "events": [{"at": "1s"}]}, "either a `link` or a `device`"),
     ],
 )
 def test_mistakes_are_named(change: dict[str, Any], message: str) -> None:

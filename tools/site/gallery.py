@@ -18,6 +18,7 @@ GROUPS = {
     "bench": "Live clusters", "diagnose": "Live clusters",
 }  # fmt: skip
 LINES, COLUMNS = 15, 84
+MOST_TITLE = 72
 
 
 def gallery_pages(kept: Kept) -> dict[str, str]:
@@ -84,6 +85,15 @@ def _page(path: Path, question: str, output: str) -> str:
     kind = "python" if path.suffix == ".py" else "bash"
     source = path.read_text("utf-8").rstrip()
     return (
-        f"# {path.stem.replace('_', ' ')}\n\n{question}\n\nRun it in `examples/`: `{how}`\n\n"
+        f"# {_title(path.stem, question)}\n\n{question}\n\nRun it in `examples/`: `{how}`\n\n"
         f"## Answer\n\n````text\n{output.rstrip()}\n````\n\n## Source\n\n````{kind}\n{source}\n````\n"
     )
+
+
+def _title(stem: str, question: str) -> str:
+    """Return the question's first clause, or the name of the file where that is too long for a heading."""
+    for least, ends in ((1, r"[.:;](?= )|\.?$"), (24, r"[,.:;](?= )")):
+        clause = re.match(rf"(.{{{least},}}?)(\?|{ends})", question)
+        if clause and len(clause[1]) <= MOST_TITLE:
+            return clause[1] + "?" * (clause[2] == "?")
+    return stem.replace("_", " ").capitalize()

@@ -52,6 +52,6 @@ def serve(
         else:
             err().print(f"syncline serve: {url}  (interrupt to stop)")
         with contextlib.suppress(KeyboardInterrupt):
-            threading.Event().wait(seconds)
+            threading.Event().wait(None if seconds is None else min(seconds, threading.TIMEOUT_MAX))
     finally:
         server.close()

@@ -44,10 +44,11 @@ def _by_host(rows: Iterable[MatchRow]) -> dict[str, list[MatchRow]]:
 def gdr_missing(tallies: Tallies) -> list[CheckVerdict]:
     """Channels over InfiniBand or RoCE that do not use GPUDirect RDMA."""
     found = []
+    listed = {row.host for row in _rows(tallies, "signal.hca-list")}
     for host, rows in _by_host(r for r in _rows(tallies, "signal.channel") if r.get("net").startswith("IB")).items():
         bare = [row for row in rows if not row.get("gdr")]
-        if bare:
-            lost, total = sum(r.count for r in bare), sum(r.count for r in rows)
+        lost, total = sum(r.count for r in bare), sum(r.count for r in rows)
+        if lost > 1 or (bare and host in listed):
             text = f"{lost} of {total} channel lines over {bare[0].get('net')} lack GDRDMA"
             found.append(CheckVerdict(text, host, tuple(r.evidence for r in bare[:3])))
     return found

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from syncline.errors import SynclineError
+from syncline.errors import DescriptionError, SynclineError
 from syncline.fabric import Fabric
 from syncline.fabric.faults import FailedPart, apply_faults
 from syncline.place.allocation import Allocation, from_list
@@ -144,6 +144,8 @@ class PatternCache:
             patterns = tuple(self._pattern(job, parts) for job in jobs)
             bursts = tuple(_burst(fabric, rails, each) for each in self.shared.traffic)
             steering = steer(Party(rails, patterns, tuple(job.share for job in jobs), self.shared.tenants, bursts))
+        except DescriptionError:
+            raise
         except SynclineError as error:  # cut in two: said, not raised, as the other epochs stand
             return Epoch(begin, end, (), names, error.message, None, 0.0)
         party = Party(rails, patterns, steering.shares, self.shared.tenants, bursts)

@@ -63,6 +63,8 @@ class Bursts(Treatment):
     def _one_form(self) -> Bursts:
         if (self.rate is None) == (self.size is None) or (self.size is None) != (self.every is None):
             raise ValueError("traffic has either a `rate`, or a `size` and how often (`every`)")
+        if self.every == 0:
+            raise ValueError("`every` must be longer than 0 s; steady traffic has a `rate`")
         return self
 
 

@@ -10,6 +10,8 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
+from syncline.describe.units import show_time
+from syncline.errors import DescriptionError
 from syncline.fabric.fabric import NETWORK_TIERS
 from syncline.share.pattern import Floats, Longs, Pattern
 from syncline.sim.flow.engine import Tasks, run
@@ -17,6 +19,8 @@ from syncline.sim.flow.expand import Share
 from syncline.sim.step.executed.execute import fold_links
 from syncline.sim.step.executed.footprint import BETWEEN, Rails
 
+MOST_TIMES = 100_000
+"""How often a job may step, or other traffic come, while the slowest job makes its steps."""
 STEPS = 10
 """Steps of the slowest job that are executed; the first two are not counted."""
 SETTLE = 2
@@ -149,6 +153,7 @@ class _Draft:
         for n, (pattern, slot, alone, share) in enumerate(zip(party.patterns, slots, alone_s, shares, strict=True)):
             count = max(steps, ceil(horizon / max(slot.period_s, alone))) if len(alone_s) > 1 else steps
             count = counts[n] if counts is not None else count
+            _check_count(count, f"job {n + 1} makes a step", horizon)
             self._job(pattern, slot, share, count, first_row)
             first_row += len(pattern.table)
         for burst in party.bursts:
@@ -193,10 +198,20 @@ class _Draft:
             size = burst.rate_Bps * max(horizon - burst.start_s, 0.0)
             mine.append(self._add(burst.share, [], size=size, row=row, start=burst.start_s, cap=burst.rate_Bps))
             return
+        _check_count((horizon - burst.start_s) / burst.every_s, f'traffic "{burst.name}" comes', horizon)
         at = burst.start_s
         while at < horizon:
             mine.append(self._add(burst.share, mine[-1:], size=burst.size_bytes, row=row, start=at))
             at += burst.every_s
+
+
+def _check_count(times: float, what: str, horizon_s: float) -> None:
+    if times > MOST_TIMES:
+        raise DescriptionError(
+            f"{what} {times:,.0f} times in the {show_time(horizon_s)} that the slowest job is followed for; at most "
+            f"{MOST_TIMES:,} are executed.",
+            hint="Check the units of `compute`, `exchange` and `every`, or look at the two apart.",
+        )
 
 
 def _told(

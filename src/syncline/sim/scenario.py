@@ -77,6 +77,12 @@ class Event(Strict):
     rate: Rate | Literal["full"] = 0.0
     reroute: Seconds | None = None
 
+    @model_validator(mode="after")
+    def _one_part(self) -> Event:
+        if (self.link is None) == (self.device is None):
+            raise ValueError("an event names either a `link` or a `device`")
+        return self
+
 
 class SteadyTraffic(Treatment):
     """Other traffic: a steady rate from one host or GPU to another."""

@@ -31,6 +31,8 @@ from syncline.errors import FileError, SynclineError, UsageError
 from syncline.version import __version__
 
 _OUTPUT_LOST = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+#: What a name itself is refused for: too long, a loop of links, no permission on the way to it.
+_NO_NAME = {errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES}
 _OF_WATCH = ("fastapi", "starlette", "uvicorn", "sse_starlette", "prometheus_client", "httpx", "textual")
 #: Package -> the extra that brings it; whatever a verb imports and does not find.
 EXTRAS = {
@@ -125,6 +127,11 @@ def run(arguments: list[str]) -> int:
         _discard_stdout()
         return EXIT_BUG
     except OSError as error:
+        if error.errno in _NO_NAME and error.filename is not None:
+            name = str(error.filename)
+            short = name if len(name) <= 80 else f"{name[:79]}…"
+            named = FileError(f'cannot open "{short}": {error.strerror}.', hint="Check the name.")
+            return _on_error(arguments, _refuse(named, as_json))
         if error.errno not in _OUTPUT_LOST:
             return _own_up(error, as_json)
         _discard_stdout()

@@ -30,9 +30,25 @@ function offer(files) {
 
 function seconds(s) { return s >= 1 ? s.toFixed(2) + " s" : (1000 * s).toFixed(1) + " ms"; }
 
+function rule(field) {
+  const name = field.closest("label").firstChild.textContent.trim();
+  return `${name}: ${field.value || "nothing"} is not a whole number from ${field.min} to ${field.max}.`;
+}
+
+function refuse(message) {
+  at("headline").textContent = "";
+  at("plan").textContent = "";
+  at("error").textContent = message;
+  at("error").hidden = false;
+  at("state").textContent = "no answer";
+  document.body.classList.remove("planning");
+}
+
 async function refresh() {
   const mine = ++turn, body = JSON.stringify(choices());
-  if (!at("form").checkValidity()) { at("state").textContent = "one of the numbers is out of range"; return; }
+  document.body.classList.add("stale");
+  const wrong = at("form").querySelector("input:invalid");
+  if (wrong) { refuse(rule(wrong)); return; }
   at("state").textContent = "drawing …";
   try {
     const cluster = await ask("api/cluster", body);
@@ -41,6 +57,7 @@ async function refresh() {
     at("cost").textContent = cluster.cost;
     at("picture").src = "data:image/svg+xml;charset=utf-8," + encodeURIComponent(cluster.svg);
     offer(cluster.files);
+    document.body.classList.replace("stale", "planning");
     at("state").textContent = "planning …";
     const plan = await ask("api/plan", body);
     if (mine !== turn) return;
@@ -51,13 +68,9 @@ async function refresh() {
     offer({ ...cluster.files, "plan.json": JSON.stringify(plan.plan, null, 1) });
     at("error").hidden = true;
     at("state").textContent = "done";
+    document.body.classList.remove("planning");
   } catch (error) {
-    if (mine !== turn) return;
-    at("headline").textContent = "";
-    at("plan").textContent = "";
-    at("error").textContent = error.message;
-    at("error").hidden = false;
-    at("state").textContent = "no answer";
+    if (mine === turn) refuse(error.message);
   }
 }
 
