@@ -55,7 +55,7 @@ def test_a_slow_log_names_the_link_and_its_price(say: Say) -> None:
         "2",
     )
     status, text = say(*words)
-    assert status == 0 and "CRITICAL bench.collective.slow: host-00/nic-0 -> leaf-00 or one like it" in text
+    assert status == 0 and "CRITICAL bench.collective.slow: gpu-000/nic-0 -> leaf-00 or one like it" in text
     assert "GPU-hours a day" in text and "at $2.00 a GPU-hour (as given)" in text
     status, text = say(*words, "--check", "--json")
     payload = json.loads(text)
