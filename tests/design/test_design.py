@@ -23,6 +23,7 @@ from syncline.fabric.catalog import load_catalog
 from syncline.fabric.fabric import Tier
 from syncline.plan.answer import ask
 from syncline.plan.cost import own
+from syncline.plan.money import money_of
 from syncline.plan.search import search as plan_search
 from syncline.plan.space import USUAL
 from syncline.questions.design import DesignAnswer, _counts, design
@@ -56,10 +57,18 @@ def test_the_front_is_beaten_by_none_and_every_choice_is_accounted_for(answer: D
     assert answer.best.executed_s[0] == pytest.approx(answer.best.step_s[0], rel=0.1)
 
 
+def test_a_token_costs_what_plan_says_of_the_same_fabric(answer: DesignAnswer, job: Job) -> None:
+    money, _ = money_of(answer.best.choice.build(), job)
+    assert money is not None
+    tokens = job.batch.global_ * job.batch.sequence
+    planned = money.cost(answer.best.step_s[0], tokens, answer.best.num_gpus).cost_per_token_usd
+    assert answer.best.usd_per_token == pytest.approx(planned, rel=1e-9)
+
+
 def test_the_columns_of_several_jobs_line_up(answer: DesignAnswer) -> None:
     two = replace(answer.best, step_s=(31.06, 1.816), executed_s=(32.09, 1.797))
     head, *rows = front_table([two, replace(two, executed_s=(None, None)), answer.best])
-    assert {row.index("$") for row in rows} == {head.index("token")}
+    assert {row.index(f"{answer.best.usd_per_token * 1e6:.4f}") for row in rows} == {head.index("$/M tokens")}
     assert {row.index(two.choice.label) for row in rows} == {head.index("fabric")}
 
 
@@ -108,7 +117,10 @@ def test_cards_change_the_price_of_a_host() -> None:
 
 def _point(s_per_token: float, capital: float, optics: float = 0.0, switch: str = "QM9700") -> DesignPoint:
     choice = FabricChoice("dgx-h100", 8, "ConnectX-7", 8, "NDR", "rail-only", 1.0, switch)
-    return DesignPoint(choice, 64, capital, 1e6, optics, capital / 3, 1e5, 4, 0.8, 0.6, "leaf", s_per_token)
+    return DesignPoint(
+        choice, 64, capital, 1e6, optics, capital / 3, 1e5, 4, 0.8, 0.6, "leaf", s_per_token=s_per_token,
+        paid_s_per_token=s_per_token,
+    )  # fmt: skip
 
 
 def test_reasons_say_what_money_buys_and_where_optics_flip_it() -> None:

@@ -60,6 +60,7 @@ START = "hosts: 4\nhost: 8 x H100\n"
             6,
             "must be above 0, not 0.",
         ),
+        (START + "network: leaf-spine NDR -2:1", 3, "oversubscription must be above 0, not '-2:1'"),
         (START + "network:\n  topology: leaf-spine\n  link: NDR\n  oversubscription: 3:0", 6, '"3:0" is not a ratio'),
         (
             START + "network:\n  topology: leaf-spine\n  link: NDR\n  oversubscription: .nan",

@@ -89,6 +89,7 @@ def test_other_traffic_takes_its_part_and_a_lower_class_does_not(fabric: Fabric)
         ({"jobs": [{"name": "a"}]}, '"size" is missing'),
         ({"jobs": []}, "jobs: .*at least one entry"),
         ({"jobs": [job("a", size="1 potato")]}, r"jobs\.0\.size: "),
+        ({"jobs": [job("a")], "events": [{"at": "1s"}]}, "either a `link` or a `device`"),
     ],
 )
 def test_mistakes_are_named(change: dict[str, Any], message: str) -> None:
@@ -113,7 +114,6 @@ def test_a_mistake_in_a_file_has_its_line(tmp_path: Path) -> None:
         ({"jobs": [job("a")], "traffic": [{"from": "99", "to": "1", "rate": "1Gbps", "for": "1s"}]}, "no host 99"),
         ({"jobs": [job("a")], "tenants": {"gold": 0.5}}, 'tenant "gold" has a guarantee but no job'),
         ({"jobs": [job("a")], "events": [{"at": "1s", "link": "leaf-00 <-> leaf-01"}]}, "no link joins"),
-        ({"jobs": [job("a")], "events": [{"at": "1s"}]}, "either a `link` or a `device`"),
     ],
 )
 def test_what_the_cluster_does_not_have_is_named(fabric: Fabric, scenario: dict[str, Any], message: str) -> None:

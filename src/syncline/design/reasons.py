@@ -9,7 +9,6 @@ from syncline.design.search import DesignPoint
 
 FACTORS = (0.1, 0.25, 0.5, 0.75, 1.5, 2.0, 3.0, 5.0, 10.0)
 MILLION = 1e6
-SECONDS_A_YEAR = 365.25 * 86_400
 
 
 @dataclass(frozen=True)
@@ -78,5 +77,4 @@ def flips(points: Sequence[DesignPoint]) -> list[Flip]:
 
 def _token_usd(point: DesignPoint, factor: float) -> float:
     """Return the price of a token if optics cost `factor` times as much; capital keeps its share of a year's cost."""
-    a_year = point.usd_per_year * (1 + (factor - 1) * point.optics_usd / point.capital_usd)
-    return a_year / SECONDS_A_YEAR * point.s_per_token
+    return point.usd_per_token * (1 + (factor - 1) * point.optics_usd / point.capital_usd)

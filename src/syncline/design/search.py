@@ -27,6 +27,9 @@ from syncline.install.rack import shares_racks
 from syncline.plan.answer import ask
 from syncline.plan.block import PlanQuestion
 from syncline.plan.cost import Assumptions, own
+from syncline.plan.cost.owning import HOURS_PER_YEAR
+from syncline.plan.cost.recovery import parts_of, recovery
+from syncline.plan.cost.statement import LEAST_GOODPUT
 from syncline.plan.search import search as plan_search
 from syncline.plan.space import USUAL
 from syncline.workload.job import Job
@@ -107,16 +110,20 @@ class DesignPoint:
     after_one: float
     after_two: float
     worst: str
+    utilisation: float = 1.0
+    """Share of the year in which the cluster is used."""
     s_per_token: float = 0.0
     """Seconds a token, the mean over the jobs by their weights."""
+    paid_s_per_token: float = 0.0
+    """The same with the time that failures take."""
     plans: tuple[str, ...] = ()
     step_s: tuple[float, ...] = ()
     executed_s: tuple[float | None, ...] = ()
 
     @property
     def usd_per_token(self) -> float:
-        """What a token costs when the cluster trains all year."""
-        return self.usd_per_year / (365.25 * 86_400) * self.s_per_token
+        """What a token costs, as `plan` prices it: idle time and the time that failures take are paid for."""
+        return self.usd_per_year / (HOURS_PER_YEAR * 3600 * self.utilisation) * self.paid_s_per_token
 
     @property
     def executable(self) -> bool:
@@ -237,6 +244,7 @@ class Designer:
         point = DesignPoint(
             choice, fabric.num_gpus, owned.capital_usd, owned.network_usd, _optics_usd(fabric), owned.usd_per_year,
             owned.rated_power_w, owned.num_racks, left.after_one, left.after_two, left.worst,
+            owned.assumptions.utilisation,
         )  # fmt: skip
         broken = self.limits.broken(point)
         if broken:
@@ -268,6 +276,7 @@ class Designer:
                 "s_per_token": whole.s_per_token, "plans": list(whole.plans), "step_s": list(whole.step_s)
             }  # fmt: skip
             found.num_planned += 1
+        whole = self._with_failures(whole, fabric)
         broken = self.limits.broken(whole)
         if broken:
             found.miss(broken)
@@ -290,6 +299,16 @@ class Designer:
             point, s_per_token=self._mean([one[0] for one in best]), plans=tuple(one[1] for one in best),
             step_s=tuple(one[2] for one in best),
         )  # fmt: skip
+
+    def _with_failures(self, point: DesignPoint, fabric: Fabric) -> DesignPoint:
+        """Return a point with the seconds a token that are paid for: failures, checkpoints and restarts included."""
+        parts, paid = parts_of(fabric).of(point.num_gpus), []
+        for (job, _), step_s in zip(self.jobs, point.step_s, strict=True):
+            goodput = recovery(job, step_s, parts, self.assumptions or Assumptions()).goodput
+            if goodput < LEAST_GOODPUT:
+                raise PlanError(f"{job.model.name} never gets done: failures leave {goodput:.1%} of the time.")
+            paid.append(step_s / (job.batch.global_ * job.batch.sequence * goodput))
+        return replace(point, paid_s_per_token=self._mean(paid))
 
     def _mean(self, values: Sequence[float]) -> float:
         weights = [weight for _, weight in self.jobs]

@@ -261,7 +261,7 @@ def network_from_text(text: str) -> JsonObject:
     for word in text.split():
         if word.lower() in TOPOLOGIES:
             network["topology"] = word.lower()
-        elif re.fullmatch(r"\d+(\.\d+)?:\d+(\.\d+)?", word):
+        elif re.fullmatch(r"-?\d+(\.\d+)?:-?\d+(\.\d+)?", word):
             network["oversubscription"] = word
         elif re.fullmatch(r"\d+(x\d+)+", word):
             network["shape"] = [int(n) for n in word.split("x")]

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from syncline.errors import CostError
 from syncline.fabric.fabric import Fabric
 from syncline.plan.cost import Assumptions, Prices, Statement, cost_per_step, cost_per_token, statement
+from syncline.plan.cost.owning import HOURS_PER_YEAR
 from syncline.plan.cost.recovery import Parts, Recovery, parts_of, recovery
 from syncline.plan.cost.statement import LEAST_GOODPUT
 from syncline.plan.plan import PlanCost
 from syncline.workload.job import Job
-
-HOURS_PER_YEAR = 8766.0
 
 
 @dataclass(frozen=True)

@@ -121,12 +121,15 @@ class RankProcess:
                 hint="Native code that reads tensors crashes on tensors without contents; --memory bounds the process.",
             )
         if not self._out.is_file():
+            if "No module named 'torch'" in said:
+                raise PreviewError(
+                    f"{self._script} needs PyTorch, which is not installed for the Python that ran it.",
+                    hint='Install it there: pip install "syncline[torch]"',
+                )
             raise PreviewError(
-                f"{self._script} ended without a word on rank {self.rank}.",
+                f"{self._script} ended before its first training step on rank {self.rank}.",
                 detail=_last(said),
-                hint='Install it there: pip install "syncline[torch]"'
-                if "No module named 'torch'" in said
-                else "Run the script by itself to see what it prints.",
+                hint="Run the script by itself to see what it prints.",
             )
         status = json.loads(self._out.read_text())
         if status["status"] == "crashed":

@@ -17,7 +17,7 @@ IGNORES = (
 
 #: Heads of the front's table and how wide each column is in text at least.
 HEADS = {
-    "step": 11, "flow level": 11, "token": 9, "capital": 9, "network": 9, "power": 9, "after 1, 2 failed": 18,
+    "step": 11, "flow level": 11, "$/M tokens": 11, "capital": 9, "network": 9, "power": 9, "after 1, 2 failed": 18,
     "fabric": 0,
 }  # fmt: skip
 
@@ -150,6 +150,6 @@ def front_row(point: DesignPoint) -> list[str]:
     done = [units.show_time(one) for one in point.executed_s if one is not None]
     return [
         " + ".join(units.show_time(one) for one in point.step_s), " + ".join(done) or "-",
-        f"${point.usd_per_token * 1e6:.4f}", units.show_money(point.capital_usd), units.show_money(point.network_usd),
+        f"{point.usd_per_token * 1e6:.4f}", units.show_money(point.capital_usd), units.show_money(point.network_usd),
         units.show_power(point.power_w), f"{point.after_one:.0%}, {point.after_two:.0%}", point.choice.label,
     ]  # fmt: skip
