@@ -60,6 +60,14 @@ class Expectation:
     line_Bps: float
     source: str
     ignores: tuple[str, ...] = ()
+    chosen: str = ""
+    """The algorithm and protocol that the library is predicted to choose at this size."""
+    note: str = ""
+
+    @property
+    def told(self) -> str:
+        """Where the prediction comes from, with what was chosen at this size."""
+        return "; ".join(filter(None, [", ".join(filter(None, [self.source, self.chosen])), self.note]))
 
     def wire_Bps(self, time_s: float) -> float:
         """Return what the limiting link carried if the collective took `time_s`."""
@@ -69,7 +77,7 @@ class Expectation:
         """Return the expectation as plain values."""
         return {
             "time_s": self.time_s, "low_s": self.low_s, "high_s": self.high_s, "limiting_link": self.link,
-            "link_line_Bps": self.line_Bps, "source": self.source, "ignores": list(self.ignores),
+            "link_line_Bps": self.line_Bps, "source": self.told, "ignores": list(self.ignores),
         }  # fmt: skip
 
 
@@ -166,13 +174,13 @@ class Oracle:
                 f"NCCL is modelled on whole hosts of {per_host} GPUs; {ranks} ranks do not fill whole hosts."
             )
         prediction = predict(system, NCCL_OPS[kind], [float(size) for size in sizes])
-        note = f"; {'; '.join(prediction.unverified)}" if prediction.unverified else ""
         found = []
         for row, on in zip(prediction.rows(), wires(prediction, self.fabric), strict=True):
             line = on.rate_Bps / on.utilisation if on.utilisation else 0.0
             found.append(Expectation(
                 row.size_bytes, row.time_s, row.low_s, _healthy_s(row), on.link,
-                on.rate_Bps * row.time_s, line, f"model of NCCL, {row.algorithm}{note}", NCCL_IGNORES,
+                on.rate_Bps * row.time_s, line, "model of NCCL", NCCL_IGNORES, row.algorithm,
+                "; ".join(prediction.unverified),
             ))  # fmt: skip
         return found
 

@@ -9,6 +9,7 @@ from typing import Any
 from syncline.bench.measured import NAMES, Measurement, Timing
 from syncline.bench.nccl_run import Device, NcclTestRun, is_amd, program_in
 from syncline.bench.nccl_table import release
+from syncline.describe import units
 from syncline.errors import BenchError
 from syncline.schedule.collective import Kind
 
@@ -20,11 +21,13 @@ def read_document(text: str, where: str, kind: Kind | None, num_ranks: int) -> N
     first = text.split("\n", 1)[0].rstrip()
     try:
         if '"inPlace"' in first and first.endswith("}"):
-            return _of_records([json.loads(line) for line in text.splitlines() if line.strip()], kind, num_ranks)
-        data = json.loads(text)
+            data: Any = [json.loads(line) for line in text.splitlines() if line.strip()]
+        else:
+            data = json.loads(text)
         if isinstance(data, list):
-            return _of_records(data, kind, num_ranks)
-        log = _of_document(data, where, kind, num_ranks)
+            log = _of_records(data, kind, num_ranks)
+        else:
+            log = _of_document(data, where, kind, num_ranks)
     except _DAMAGED as error:
         raise BenchError(f"this is not the JSON of nccl-tests -J: {error!r:.120}.", where=where) from None
     if not log.rows or not log.num_ranks:
@@ -41,8 +44,20 @@ def _of_document(data: Mapping[str, Any], where: str, kind: Kind | None, num_ran
     ranks = num_ranks or _num_ranks(devices, config)
     rows = tuple(row for result in data["results"] for row in _rows(result, kind, ranks, config))
     return NcclTestRun(
-        kind, ranks, rows, devices, _version(data.get("nccl_version", "")), "rccl" if is_amd(devices) else "nccl"
-    )
+        kind, ranks, rows, devices, _version(data.get("nccl_version", "")), "rccl" if is_amd(devices) else "nccl",
+        tuple(_left_out(data["results"])),
+    )  # fmt: skip
+
+
+def _left_out(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Say which times were left out: those that are there and not above 0."""
+    for at, result in enumerate(results, start=1):
+        for name in ("out_of_place", "in_place"):
+            part = result.get(name)
+            told = part.get("time", part.get("cpu_time")) if isinstance(part, Mapping) else None
+            if isinstance(told, int | float) and not _time_us(part) > 0:
+                size, place = units.show_size(int(result["size"])), name.replace("_", " ")
+                yield f"result {at} left out: the time of {size} {place} is {told:g}, and a time is above 0"
 
 
 def _device(row: Mapping[str, Any], at: int) -> Device:
@@ -106,9 +121,10 @@ def _of_records(found: Sequence[Mapping[str, Any]], kind: Kind | None, num_ranks
             redop=str(row.get("redop", "none")), in_place=bool(row["inPlace"]),
             num_wrong=int(float(wrong)) if _finite(wrong := row.get("wrong", row.get("#wrong"))) else None,
         )
-        for row in found
+        for row in found if _time_us(row) > 0
     )  # fmt: skip
-    return NcclTestRun(kind, ranks, rows, library="rccl")
+    left = ({"size": row["size"], "in_place" if row["inPlace"] else "out_of_place": row} for row in found)
+    return NcclTestRun(kind, ranks, rows, library="rccl", notes=tuple(_left_out(list(left))))
 
 
 def _finite(value: object) -> bool:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from syncline.bench.measured import Measurement, Timing, bus_factor
 from syncline.bench.nccl_run import Device, NcclTestRun, is_amd, program_in
+from syncline.describe import units
 from syncline.errors import BenchError
 from syncline.schedule.collective import Kind
 
@@ -63,6 +64,7 @@ class _Row:
     redop: str
     root: int
     parts: tuple[tuple[str, ...], ...]
+    line: int = 0
 
     @property
     def ratio(self) -> float | None:
@@ -75,7 +77,7 @@ def read_table(text: str, where: str, kind: Kind | None, num_ranks: int) -> Nccl
     """Return the run that a text holds; `kind` and `num_ranks` where the log does not say them."""
     lines = text.splitlines()
     columns = _Columns(1e-3 if _IN_MS.search(text) else 1e-6, not _OLD_ERROR.search(text))
-    found = [row for row in map(_row, lines) if row is not None]
+    found = [row for at, line in enumerate(lines, start=1) if (row := _row(line, at)) is not None]
     if not found:
         raise BenchError("no result line of nccl-tests was found.", where=where,
                          hint="Give the output of all_reduce_perf, say, or its -J file.")  # fmt: skip
@@ -95,8 +97,9 @@ def read_table(text: str, where: str, kind: Kind | None, num_ranks: int) -> Nccl
         raise BenchError("the log does not say how many ranks ran.", where=where, hint="Give --ranks.")
     library = "rccl" if is_amd(devices) or "RCCL" in text or "rccl-tests" in text else "nccl"
     return NcclTestRun(
-        kind, ranks, rows, devices, _version(text), library, (*_notes(text), *_odd_bandwidths(found, kind, ranks))
-    )
+        kind, ranks, rows, devices, _version(text), library,
+        (*_notes(text), *_left_out(found), *_odd_bandwidths(found, kind, ranks)),
+    )  # fmt: skip
 
 
 def number(cell: str) -> float | None:
@@ -123,6 +126,16 @@ def _notes(text: str) -> Iterator[str]:
         yield f"the log itself counts {int(bounds.group(1))} values out of bounds"
     if "Avg bus bandwidth" not in text:
         yield "the run did not end: there is no average at the end of the log"
+
+
+def _left_out(rows: list[_Row]) -> Iterator[str]:
+    """Say which times were left out; a part that was not run (N/A) is no mistake."""
+    for row in rows:
+        for part, name in zip(row.parts, ("out of place", "in place"), strict=False):
+            time = number(part[0])
+            if (time is not None and time <= 0) or part[0].lower().lstrip("+-") in ("nan", "inf", "infinity"):
+                size = units.show_size(row.size_bytes)
+                yield f"line {row.line} left out: the time of {size} {name} is {part[0]}, and a time is above 0"
 
 
 def _refuse_lone_processes(rows: list[_Row], where: str) -> None:
@@ -163,7 +176,7 @@ def _ranks_of(devices: tuple[Device, ...]) -> int:
     return max(len(devices), devices[-1].rank + 1) if devices else 0
 
 
-def _row(line: str) -> _Row | None:
+def _row(line: str, at: int) -> _Row | None:
     match = _ROW.match(_TIME_OF_DAY.sub("", line.rstrip("\r")))
     if match is None or int(match["size"]) <= 0:
         return None
@@ -176,7 +189,7 @@ def _row(line: str) -> _Row | None:
         return None
     starts = [sum(widths[:at]) for at in range(len(widths))]
     parts = tuple(tuple(cells[at : at + width]) for at, width in zip(starts, widths, strict=True))
-    return _Row(int(match["size"]), int(match["count"]), match["type"], redop, root, parts)
+    return _Row(int(match["size"]), int(match["count"]), match["type"], redop, root, parts, at)
 
 
 def _starts_with_root(cells: list[str], size_bytes: int) -> bool:

@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from syncline.bench.attribute import Suspect
+from syncline.bench.certainty import SMALL, certainty
 from syncline.bench.expect import Expectation
-from syncline.bench.measured import Measurement
+from syncline.bench.measured import Measurement, bus_factor
 from syncline.describe import units
 from syncline.describe.plain import JsonObject
 from syncline.finding import Action, Finding, Severity
@@ -48,6 +49,21 @@ class Judgement:
         return self.expected.wire_Bps(self.measured.timing.median_s) if self.expected else None
 
     @property
+    def expected_algbw_Bps(self) -> tuple[float, float, float] | None:
+        """Size over the predicted time, and over the ends of its interval, the slowest first: low, predicted, high."""
+        expected = self.expected
+        if expected is None or min(expected.low_s, expected.time_s, expected.high_s) <= 0:
+            return None
+        size = self.measured.size_bytes
+        return size / expected.high_s, size / expected.time_s, size / expected.low_s
+
+    @property
+    def expected_busbw_Bps(self) -> tuple[float, float, float] | None:
+        """The bus bandwidth that should be measured: low, predicted, high."""
+        rates, factor = self.expected_algbw_Bps, bus_factor(self.measured.kind, self.measured.num_ranks)
+        return (rates[0] * factor, rates[1] * factor, rates[2] * factor) if rates else None
+
+    @property
     def label(self) -> str:
         """The verdict with its factor, as a table shows it."""
         if self.verdict in (BenchVerdict.OK, BenchVerdict.WRONG, BenchVerdict.UNKNOWN) or self.factor is None:
@@ -57,11 +73,18 @@ class Judgement:
     def to_json(self) -> JsonObject:
         """Return what is added to a row of nccl-tests' JSON."""
         return {
-            "expected": self.expected.to_json() if self.expected else None,
+            "expected": self.expected.to_json() | self._bandwidths() if self.expected else None,
             "factor": self.factor,
             "wire_Bps": self.wire_Bps,
             "verdict": self.verdict.value,
         }
+
+    def _bandwidths(self) -> JsonObject:
+        told: JsonObject = {}
+        for name, rates in (("algbw", self.expected_algbw_Bps), ("busbw", self.expected_busbw_Bps)):
+            if rates:
+                told |= {f"{name}_Bps": rates[1], f"low_{name}_Bps": rates[0], f"high_{name}_Bps": rates[2]}
+        return told
 
 
 def judge(measured: Measurement, expected: Expectation | None) -> Judgement:
@@ -113,6 +136,13 @@ def _line(row: Judgement) -> str:
     if row.expected:
         low, high = units.show_time(row.expected.low_s), units.show_time(row.expected.high_s)
         text += f", predicted {units.show_time(row.expected.time_s)} ({low} to {high})"
+    for name, Bps, rates in (
+        ("busbw", row.measured.busbw_Bps, row.expected_busbw_Bps),
+        ("algbw", row.measured.algbw_Bps, row.expected_algbw_Bps),
+    ):
+        if rates:
+            slowest, predicted, fastest = (f"{rate / 1e9:.4g}" for rate in rates)
+            text += f"; {name} {Bps / 1e9:.4g} GB/s, predicted {predicted} ({slowest} to {fastest})"
     return text
 
 
@@ -120,7 +150,8 @@ def _slow(slow: list[Judgement], mine: list[Judgement], suspects: list[Suspect])
     worst = max(slow, key=lambda row: (_leaves_the_host(row), row.measured.size_bytes))
     expected, factor = worst.expected, worst.factor
     assert expected is not None and factor is not None
-    small = all(row.measured.size_bytes < 1 << 20 for row in slow)
+    small = all(row.measured.size_bytes < SMALL for row in slow)
+    sure = certainty(_pairs(slow), _pairs(mine))
     wire = worst.wire_Bps or 0.0
     observed = (
         f"{_name(worst)} of {units.show_size(worst.measured.size_bytes)} takes "
@@ -133,7 +164,7 @@ def _slow(slow: list[Judgement], mine: list[Judgement], suspects: list[Suspect])
         f"of {units.show_rate(expected.line_Bps)}"
     )
     place = f"{expected.link} or one like it"
-    evidence = [_line(row) for row in slow[-4:]]
+    evidence = [*(_line(row) for row in slow[-4:]), sure.line()]
     if suspects:
         place, others = _place(suspects)
         meaning = f"its messages over {place} move at {100 * suspects[0].factor:.0f} % of the rate of the others"
@@ -145,10 +176,14 @@ def _slow(slow: list[Judgement], mine: list[Judgement], suspects: list[Suspect])
     )
     return Finding(
         "bench.collective.slow", Severity.CRITICAL if factor >= 2 else Severity.WARNING,
-        place, observed, f"at most {units.show_time(expected.high_s)} ({expected.source})",
+        place, observed, f"at most {units.show_time(expected.high_s)} ({expected.told})",
         tuple(evidence), meaning, fix, "docs/method/bench.md", Action.INSPECT,
-        suspects[0].confidence if suspects else round(len(slow) / len(mine), 2),
+        suspects[0].confidence if suspects else sure.confidence,
     )  # fmt: skip
+
+
+def _pairs(rows: list[Judgement]) -> list[tuple[Measurement, Expectation]]:
+    return [(row.measured, row.expected) for row in rows if row.expected]
 
 
 def _leaves_the_host(row: Judgement) -> bool:

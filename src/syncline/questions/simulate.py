@@ -25,6 +25,7 @@ from syncline.schedule import Kind
 from syncline.sim.candidates import NAMES
 from syncline.sim.flow.estimate import Estimate, over_seeds
 from syncline.sim.flow.routing import FlowNetwork, NetworkOptions
+from syncline.sim.slow_port import slower_than_none
 from syncline.sim.sweep import Contest, sizes_between
 from syncline.sim.transport import message_lines, rails_apart, transport_on
 
@@ -181,7 +182,13 @@ def simulate(
 def assumptions(fabric: Fabric, transport: str) -> list[str]:
     """Return what an answer takes for granted: what the cluster's file leaves open, and what messages cost."""
     rails = ["messages change rails over NVLink (PXN): nothing else joins them"] if rails_apart(fabric) else []
-    return [*assumed_of(fabric.spec), *rails, *message_lines(fabric, transport)]
+    slow = slower_than_none(fabric)
+    return [
+        *assumed_of(fabric.spec),
+        *rails,
+        *message_lines(fabric, transport),
+        *([slow.on_the_links()] if slow else []),
+    ]
 
 
 def read_sizes(size: Sizes) -> list[int]:

@@ -36,8 +36,15 @@ class SlowPorts:
         more = len(self.ports) - 1
         return self.ports[0] + (f" and {more:,} more" if more else "")
 
+    def on_the_links(self) -> str:
+        """Return what it means for schedules that give every rank the same to send."""
+        return (
+            f"{self.named} at {units.show_rate(self.rate_Bps)} is slower than none where all ranks send alike: its "
+            f"host then sends {units.show_rate(self.now_Bps)}, without it {units.show_rate(self.without_Bps)}"
+        )
+
     def words(self) -> str:
-        """Return why, and how to leave them out."""
+        """Return why, and how to leave them out of NCCL."""
         return (
             f"{self.named} at {units.show_rate(self.rate_Bps)} is slower than none: NCCL gives every channel the same "
             f"share. Without it (NCCL_IB_HCA=^DEVICE there) the host sends {units.show_rate(self.without_Bps)}, "

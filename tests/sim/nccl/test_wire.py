@@ -49,3 +49,10 @@ def test_no_link_is_ever_faster_than_its_line(hosts: int) -> None:
         assert all(0 < wire.utilisation <= 1 for wire in found), (op, max(w.utilisation for w in found))
         assert found[-1].utilisation > 0.5
         assert found[-1].link in {fabric.link_name(i) for i in range(len(fabric.links))}
+
+
+def test_gpus_without_nvlink_name_pcie() -> None:
+    host = {"gpu": "L40S", "gpus": 8, "nics": 2, "nic": "ConnectX-6", "link": "HDR"}
+    fabric = build(ClusterSpec.model_validate({"hosts": 1, "host": host}))
+    (wire,) = wires(predict(from_fabric(fabric), "all_reduce", [float(2**26)]), fabric)
+    assert wire.link == "host-00/gpu-0 -> host-00/pcie-0" and 0.5 < wire.utilisation <= 1

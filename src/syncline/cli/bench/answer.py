@@ -86,8 +86,8 @@ def _head_lines(payload: Mapping[str, Any]) -> list[str]:
     on = f", {hosts} host{'s' if hosts != 1 else ''}" if hosts else ""
     lines = [f"# {payload['args'][0].removesuffix('_perf')}{where}: {payload['ranks']} ranks{on}, {payload['library']}"]
     lines += [f"# {note}" for note in payload.get("notes", [])]
-    lines += [f"# {algorithm}: {why}" for algorithm, why in payload["unpredicted"].items()]
-    return lines
+    unsaid = [f"# not judged ({name}): {why}" for name, why in payload["unpredicted"].items()]
+    return [*unsaid, *lines]
 
 
 def _price(cluster: str | None, gpu_hour: float | None) -> tuple[float | None, str]:

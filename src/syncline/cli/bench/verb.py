@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -95,7 +96,7 @@ def bench(
 
     if context.invoked_subcommand is not None:
         if read or cluster:
-            raise UsageError("--read and --cluster before the collective judge a log.",
+            raise UsageError("--read, and --cluster before the collective, are for a log.",
                              hint="Put --cluster after the collective, or drop the collective.")  # fmt: skip
         return
     if read is None:
@@ -131,7 +132,7 @@ def _other_gpu(log: Any, cluster: str | None) -> list[str]:
 def _judge_log(log: Any, cluster: str | None) -> tuple[list[Judgement], str]:
     from syncline.bench.expect import Oracle
     from syncline.bench.verdict import judge
-    from syncline.errors import SimulationError
+    from syncline.errors import SimulationError, UsageError
     from syncline.fabric import load
     from syncline.program import packed
 
@@ -139,16 +140,26 @@ def _judge_log(log: Any, cluster: str | None) -> tuple[list[Judgement], str]:
     if cluster is None:
         return [judge(row, None) for row in rows], "no cluster was given (--cluster), so nothing is predicted"
     fabric = load(cluster)
-    oracle = Oracle(fabric, packed(fabric, min(log.num_ranks, fabric.num_gpus)))
     if log.num_ranks > fabric.num_gpus:
-        return [
-            judge(row, None) for row in rows
-        ], f"the log has {log.num_ranks} ranks, {fabric.name} {fabric.num_gpus} GPUs"
+        raise UsageError(
+            f"the log has {log.num_ranks} ranks, {cluster} only {fabric.num_gpus} GPUs.",
+            hint="Give the cluster that the log was taken on with --cluster, or none to read the log alone.",
+        )
+    oracle = Oracle(fabric, packed(fabric, log.num_ranks))
     try:
         expected = oracle.nccl(log.kind, [row.size_bytes for row in rows], num_ranks=log.num_ranks)
     except SimulationError as error:
         return [judge(row, None) for row in rows], error.message
-    return [judge(row, one) for row, one in zip(rows, expected, strict=True)], ""
+    named = [replace(one, link=_as_in_log(one.link, log, fabric)) for one in expected]
+    return [judge(row, one) for row, one in zip(rows, named, strict=True)], ""
+
+
+def _as_in_log(link: str, log: Any, fabric: Any) -> str:
+    """Return a link by the names of the log's hosts, which stand for the cluster's in the order of their ranks."""
+    theirs = dict.fromkeys(device.host for device in log.devices if device.host)
+    names = dict(zip(fabric.host_names, theirs, strict=False))
+    ends = [end.split("/") for end in link.split(" -> ")]
+    return " -> ".join("/".join([names.get(end[0], end[0]), *end[1:]]) for end in ends)
 
 
 def measure(

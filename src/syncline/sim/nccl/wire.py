@@ -2,8 +2,8 @@
 
 Bytes follow from the algorithm (a ring crosses every host once with 2(n-1)/n of the buffer; the busiest host of a
 double tree sends it twice, once on two hosts; NVLS sends each GPU's buffer to the switch once), the protocol adds its
-flags (LL doubles them, LL128 adds 8 in 120). The busier of NIC and NVLink, each against its line rate, is the limiting
-link.
+flags (LL doubles them, LL128 adds 8 in 120). The busier of NIC and NVLink (PCIe where there is none), each against its
+line rate, is the limiting link.
 """
 
 from __future__ import annotations
@@ -52,10 +52,11 @@ def _wire(system: NcclSystem, op: str, pair: tuple[str, str], algbw_Bps: float, 
         if op == "all_to_all" and system.pairs_cap_Bps < float("inf"):
             rate = sent * network_share(system, op, algorithm)
             found.append(LimitingLink(system.limit, rate, rate / system.pairs_cap_Bps))
-    line = _scale_up_Bps(fabric)
+    tier = Tier.SCALE_UP if _inside_Bps(fabric, Tier.SCALE_UP) else Tier.PCIE
+    line = _inside_Bps(fabric, tier)
     if line and system.ranks_per_island > 1:
         rate = sent * inside_share(system, op, algorithm)
-        found.append(LimitingLink(_gpu_link(fabric), rate, rate / line))
+        found.append(LimitingLink(_gpu_link(fabric, tier), rate, rate / line))
     return max(found, key=lambda wire: wire.utilisation, default=LimitingLink("", 0.0, 0.0))
 
 
@@ -92,15 +93,13 @@ def _nic_link(fabric: Fabric) -> str:
     return fabric.link_name(int(rows[np.argmin(links.rate_Bps[rows])])) if len(rows) else "NIC"
 
 
-def _gpu_link(fabric: Fabric) -> str:
-    rows = np.flatnonzero(
-        (fabric.links.tier == Tier.SCALE_UP) & (fabric.devices.kind[fabric.links.src] == DeviceKind.GPU)
-    )
+def _gpu_link(fabric: Fabric, tier: Tier) -> str:
+    rows = np.flatnonzero((fabric.links.tier == tier) & (fabric.devices.kind[fabric.links.src] == DeviceKind.GPU))
     return fabric.link_name(int(rows[0])) if len(rows) else "NVLink"
 
 
-def _scale_up_Bps(fabric: Fabric) -> float:
-    """Return what the first GPU can send over all its scale-up links."""
+def _inside_Bps(fabric: Fabric, tier: Tier) -> float:
+    """Return what the first GPU can send over all its links of a tier."""
     links = fabric.links
-    mine = (links.tier == Tier.SCALE_UP) & (links.src == fabric.gpus[0])
+    mine = (links.tier == tier) & (links.src == fabric.gpus[0])
     return float(links.rate_Bps[mine].sum())

@@ -10,11 +10,14 @@ from syncline.describe import units
 from syncline.finding import Finding, Severity
 
 HEAD = (
-    "#                                                              {place:^31}          {expected:^46}\n"
-    "#       size         count      type   redop    root     time   algbw   busbw  #wrong  spread"
-    "     time        low..high    wire  of    verdict\n"
-    "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)                "
-    "     (us)             (us)  (Gb/s) line"
+    "#                                                              {place:^31}        ",
+    "#       size         count      type   redop    root     time   algbw   busbw  #wrong  spread",
+    "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)                ",
+)
+EXPECTED_HEAD = (
+    "{expected:^70}",
+    "     time        low..high   busbw        low..high    wire  of    verdict",
+    "     (us)             (us)  (GB/s)           (GB/s)  (Gb/s) line",
 )
 
 
@@ -24,25 +27,48 @@ def sweep_lines(rows: Sequence[Judgement]) -> list[str]:
     for algorithm in dict.fromkeys(row.measured.algorithm for row in rows):
         mine = [row for row in rows if row.measured.algorithm == algorithm]
         lines.append(f"# algorithm {algorithm}")
-        lines += head(mine[0].measured.in_place).splitlines()
-        lines += [row_line(row) for row in mine]
+        judged = any(row.expected for row in mine)
+        lines += head(mine[0].measured.in_place, judged).splitlines()
+        lines += [row_line(row, judged) for row in mine]
         links = dict.fromkeys(row.expected.link for row in mine if row.expected and row.expected.link)
         if links:
             lines.append(f"# limiting link: {'; '.join(list(links)[:3])}")
-        source = next((row.expected for row in mine if row.expected), None)
-        if source:
-            lines.append(f"# predicted by {source.source}; ignores {', '.join(source.ignores)}")
+        lines += _source_lines(mine)
         average = sum(row.measured.busbw_Bps for row in mine) / len(mine) / 1e9
         lines += [f"# Avg bus bandwidth    : {average:.6g}", "#"]
     return lines
 
 
-def head(in_place: bool) -> str:
-    """Return the column heads."""
-    return HEAD.format(place="in-place" if in_place else "out-of-place", expected="this topology should give")
+def _source_lines(rows: Sequence[Judgement]) -> list[str]:
+    """Return which model predicted the rows, and what the library is predicted to choose at which sizes."""
+    known = [row for row in rows if row.expected]
+    if not known or known[0].expected is None:
+        return []
+    first = known[0].expected
+    told = "; ".join(filter(None, [first.source, first.note, f"ignores {', '.join(first.ignores)}"]))
+    chosen: list[tuple[str, list[int]]] = []
+    for row in known:
+        name = row.expected.chosen if row.expected else ""
+        if not chosen or chosen[-1][0] != name:
+            chosen.append((name, []))
+        chosen[-1][1].append(row.measured.size_bytes)
+    spans = [f"{name} {_span(sizes)}" for name, sizes in chosen if name]
+    return [f"# predicted by {told}", *([f"# predicted choice: {', '.join(spans)}"] if spans else [])]
 
 
-def row_line(row: Judgement) -> str:
+def _span(sizes: list[int]) -> str:
+    first, last = units.show_size(sizes[0]), units.show_size(sizes[-1])
+    return f"at {first}" if first == last else f"from {first} to {last}"
+
+
+def head(in_place: bool, judged: bool = True) -> str:
+    """Return the column heads; those of what was expected only where something was."""
+    lines = [a + b for a, b in zip(HEAD, EXPECTED_HEAD, strict=True)] if judged else list(HEAD)
+    told = {"place": "in-place" if in_place else "out-of-place", "expected": "this topology should give"}
+    return "\n".join(line.format(**told).rstrip() for line in lines)
+
+
+def row_line(row: Judgement, judged: bool = True) -> str:
     """Return one line, its first columns where nccl-tests has them."""
     measured = row.measured
     wrong = "N/A" if measured.num_wrong is None else f"{measured.num_wrong:g}"
@@ -51,12 +77,16 @@ def row_line(row: Judgement) -> str:
         f"{measured.root:6d}  {_us(measured.timing.median_s):>7}  {_rate(measured.algbw_Bps):>6}  "
         f"{_rate(measured.busbw_Bps):>6}  {wrong:>6}  {100 * measured.timing.spread:4.0f} %"
     )
+    if not judged:
+        return left
     if row.expected is None:
-        return f"{left}  {'-':>7} {'-':>16} {'-':>7} {'-':>5}  {row.label}"
+        return f"{left}  {'-':>7} {'-':>16} {'-':>7} {'-':>16} {'-':>7} {'-':>5}  {row.label}"
     expected, wire = row.expected, row.wire_Bps or 0.0
     share = f"{100 * wire / expected.line_Bps:.0f} %" if expected.line_Bps else "-"
     span = f"{_us(expected.low_s)}..{_us(expected.high_s)}"
-    return f"{left}  {_us(expected.time_s):>7} {span:>16} {wire * 8 / 1e9:7.4g} {share:>5}  {row.label}"
+    slowest, bus, fastest = row.expected_busbw_Bps or (0.0, 0.0, 0.0)
+    rates = f"{_rate(bus):>7} {f'{_rate(slowest)}..{_rate(fastest)}':>16}"
+    return f"{left}  {_us(expected.time_s):>7} {span:>16} {rates} {wire * 8 / 1e9:7.4g} {share:>5}  {row.label}"
 
 
 def _us(time_s: float) -> str:
