@@ -7,15 +7,15 @@ import pytest
 pytest.importorskip("torch", reason="the runtime needs torch")
 import torch.distributed as dist
 
-from syncline.runtime.wire.sources import Sources
+from syncline.runtime.wire.sources import GradientSources
 
 
 def test_a_rank_that_noted_it_is_named_and_otherwise_all_that_it_may_have_been() -> None:
     store = dist.HashStore()
-    first, last = (Sources([[0, 1], [2, 3]], own, store) for own in (0, 3))
+    first, last = (GradientSources([[0, 1], [2, 3]], own, store) for own in (0, 3))
     last.note(9)
     assert first.of(1, 9) == "3"
     assert first.of(1, 8) == "2 or 3", "another step's note says nothing of this one"
     assert first.of(0, 9) == "0 or 1"
-    Sources([[0, 1], [2, 3]], 2, store).note(9)
+    GradientSources([[0, 1], [2, 3]], 2, store).note(9)
     assert first.of(1, 9) == "2 and 3"

@@ -23,7 +23,7 @@ from syncline.runtime.sync.synchronizer import Synchronizer
 from syncline.runtime.sync.tuned import AUTO, CodecRequest, asked
 from syncline.runtime.wire.levels import members, resolve
 from syncline.runtime.wire.links import GroupLinks
-from syncline.runtime.wire.sources import Sources
+from syncline.runtime.wire.sources import GradientSources
 from syncline.runtime.wire.team import Team, agreed_name
 
 
@@ -146,7 +146,9 @@ def _everyone(shards: dist.ProcessGroup, replicas: dist.ProcessGroup, across: Gr
     rows = exchange_json({"ranks": dist.get_process_group_ranks(shards)}, across.team)
     # A gradient across has been summed over the ranks of a replica: which of them it came from they say in the store.
     noted = distributed_c10d.PrefixStore(f"syncline/{bytes(token.tolist()).hex()}/finite", across.team.store)
-    across.team.sources = Sources([[int(rank) for rank in row["ranks"]] for row in rows], dist.get_rank(), noted)
+    across.team.sources = GradientSources(
+        [[int(rank) for rank in row["ranks"]] for row in rows], dist.get_rank(), noted
+    )
     ranks = sorted({int(rank) for row in rows for rank in row["ranks"]})
     name = f"{bytes(token.tolist()).hex()}/everyone"
     return Team(name, ranks, dist.get_rank(), across.device, settings.wire_timeout_s)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 
-class Sources:
+class GradientSources:
     """The ranks behind each member of a team; those whose own gradient was not finite note it in the run's store."""
 
     def __init__(self, ranks: Sequence[Sequence[int]], own: int, store: Any) -> None:
