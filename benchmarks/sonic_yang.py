@@ -13,6 +13,7 @@ import copy
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
@@ -245,6 +246,8 @@ def run() -> dict[str, Any]:
     named = os.environ.get("SYNCLINE_SONIC_YANG")
     if not named:
         return {"missing": ["SYNCLINE_SONIC_YANG names no folder with SONiC's YANG models"]}
+    if shutil.which("yanglint") is None:
+        return {"missing": ["yanglint is not installed (Debian: apt install libyang-tools)"]}
     schema = read_schema(Path(named))
     counts: dict[str, int] = {}
     names: set[str] = set()

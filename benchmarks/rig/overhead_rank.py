@@ -1,5 +1,7 @@
 """One rank of `benchmarks/auto_overhead.py`: blocks of plain DDP and of auto in turns, wall and CPU time of each step.
 
+A second model in plain DDP takes its turn too: what it is over the first says how much is noise.
+
 overhead_rank.py CASES: JSON of {name: {"width", "depth", "batch", "steps"}}; rank and world as torchrun says.
 """
 
@@ -19,7 +21,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 import syncline.torch
 
-ROUNDS, SETTLING = 8, 140
+ROUNDS, SETTLING = 12, 140
+NAMES = ("ddp", "again", "auto")
 
 
 def block(model: Any, optimizer: Any, x: torch.Tensor, steps: int) -> dict[str, float]:
@@ -36,9 +39,9 @@ def block(model: Any, optimizer: Any, x: torch.Tensor, steps: int) -> dict[str, 
 
 
 def case(width: int, depth: int, batch: int, steps: int) -> dict[str, Any]:
-    """Return both in turns."""
+    """Return all in turns."""
     made = {}
-    for name in ("ddp", "auto"):
+    for name in NAMES:
         torch.manual_seed(0)
         model = DistributedDataParallel(nn.Sequential(*[nn.Linear(width, width) for _ in range(depth)]))
         made[name] = model, torch.optim.SGD(model.parameters(), lr=1e-4)
@@ -47,19 +50,20 @@ def case(width: int, depth: int, batch: int, steps: int) -> dict[str, Any]:
     handle = syncline.torch.synchronize(made["auto"][0])
     first["auto"] = block(*made["auto"], x, min(100, SETTLING))
     block(*made["auto"], x, SETTLING - 100)
-    rows: dict[str, list[dict[str, float]]] = {"ddp": [], "auto": []}
+    rows: dict[str, list[dict[str, float]]] = {name: [] for name in NAMES}
     for number in range(ROUNDS):
-        for name in ("ddp", "auto") if number % 2 else ("auto", "ddp"):
+        for k in range(len(NAMES)):
+            name = NAMES[(number + k) % len(NAMES)]
             rows[name].append(block(*made[name], x, steps))
     why = handle.why()
     handle.close()
     figures: dict[str, Any] = {"why": why, "first_100_steps": first}
     for what in ("wall_s", "least_s", "cpu_s"):
-        pairs = [(ddp[what], auto[what]) for ddp, auto in zip(rows["ddp"], rows["auto"], strict=True)]
-        figures[what] = {
-            "ddp": statistics.median(a for a, _ in pairs), "auto": statistics.median(b for _, b in pairs),
-            "auto_over_ddp": round(statistics.median(b / a for a, b in pairs), 4),
-        }  # fmt: skip
+        taken = {name: [row[what] for row in rows[name]] for name in NAMES}
+        figures[what] = {name: statistics.median(taken[name]) for name in NAMES}
+        for name in NAMES[1:]:
+            pairs = zip(taken["ddp"], taken[name], strict=True)
+            figures[what][f"{name}_over_ddp"] = round(statistics.median(b / a for a, b in pairs), 4)
     return figures
 
 

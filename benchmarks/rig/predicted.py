@@ -24,7 +24,9 @@ def predict(row: dict[str, Any], known: dict[str, Any], num_ranks: int) -> None:
     device = row.get("device", "cpu").partition(":")[0]
     machine = SharedMachine(float(os.cpu_count() or 1), BYTE_S, MESSAGE_S, computes_apart=device != "cpu")
     if device != "cpu" and codec not in ("ddp", "compute"):
-        machine = SharedMachine(float(num_ranks), 0.0, MESSAGE_S, computes_apart=True)  # one interpreter a rank
+        # One interpreter a rank; all ranks are on one card, in turns unless MPS lets them share it.
+        alone = not os.environ.get("CUDA_MPS_PIPE_DIRECTORY")
+        machine = SharedMachine(float(num_ranks), 0.0, MESSAGE_S, computes_apart=True, take_turns=alone)
     ranks = 1 if codec == "compute" else num_ranks
     row["predicted_s"] = step_s(
         work,

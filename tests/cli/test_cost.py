@@ -88,8 +88,8 @@ def test_a_job_an_upgrade_and_a_commitment(capsys: pytest.CaptureFixture[str]) -
         (["--cloud", "nowhere"], 'CostError: no prices of a cloud "nowhere" in prices.csv.'),
         (["--steps", "5"], "UsageError: --steps needs the time of a step."),
         (["--step-time", "0s"], "CostError: the step time must be positive, got 0 s."),
-        (["--step-time", "2s", "--steps", "0"], "CostError: a run of 0 steps does nothing."),
-        (["--step-time", "2s", "--tokens-per-step", "0"], "CostError: a step of 0 tokens trains nothing."),
+        (["--step-time", "2s", "--steps", "0"], "CostError: the number of steps must be positive, got 0."),
+        (["--step-time", "2s", "--tokens-per-step", "0"], "CostError: the tokens of a step must be positive, got 0."),
         (["--step-time", "fast"], 'UnitError: cannot read time "fast".'),
         (["--upgrade-price", "5"], "UsageError: --upgrade-price and --upgrade-step-time go together."),
         (

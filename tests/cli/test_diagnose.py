@@ -67,7 +67,7 @@ def test_rules_of_ones_own(tmp_path: Path, log: Path, capsys: pytest.CaptureFixt
     rules.write_text(RULE + other)
     assert run(["diagnose", "--check-rules", "--rules", str(rules)]) == 2
     told = capsys.readouterr().err
-    assert 'the example of rule "ours.other" is not found by it.' in told and "ours.thing" not in told
+    assert 'the example of rule "ours.other" is not matched by it.' in told and "ours.thing" not in told
 
 
 def test_list(capsys: pytest.CaptureFixture[str]) -> None:

@@ -82,7 +82,7 @@ def test_fixed_choices_hold(capsys: pytest.CaptureFixture[str], small: Path) -> 
         ("tp=3", ["tp = 3 is not possible for llama3-8b on 64 GPUs", "The nearest that works is tp=2."]),
         ("pp=64", ["pp = 64 is not possible", "The nearest that works is pp=32."]),
         ("colour=red", ['there is no choice "colour" to fix.', "Choices: tp, pp, dp"]),
-        ("tp=", ['"tp=" fixes tp to nothing.']),
+        ("tp=", ['"tp=" gives no value for tp.']),
         ("tp=-8", ['tp is "-8"; it must be a whole number from 1.']),
         ("zero=9", ['zero is "9"; it is one of none, 1, 2, 3, fsdp, hsdp.']),
         ("sp=maybe", ['sp is "maybe"; it is on or off.']),

@@ -57,7 +57,10 @@ def test_json_is_one_object(capsys: pytest.CaptureFixture[str], tmp_path: Path) 
     ("arguments", "words"),
     [
         (["--serve", "--address", "0.0.0.0"], "WatchError: listening on 0.0.0.0 without a token"),
-        (["--replay", "a", "--agent", "b"], "UsageError: --replay and --agent each show something else"),
+        (
+            ["--replay", "a", "--agent", "b"],
+            "UsageError: --replay and --agent cannot be combined: each shows something other",
+        ),
         (["--replay", "a", "--bursts", "eth0"], "UsageError: --bursts is for watching this host; --replay shows"),
         (["--agent", "http://a:1", "--expect", "b"], "UsageError: --expect is for watching this host; --agent shows"),
         (["--replay", "/no/such/file"], "no/such/file"),

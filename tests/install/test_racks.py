@@ -132,3 +132,8 @@ def test_sites_are_rooms_of_their_own() -> None:
         fabric.device_name(int(device)): int(fabric.devices.site[device]) for device in fabric.switches
     }
     assert all(len({site[place.name] for place in rack.places}) == 1 for rack in stood.racks)
+    switches = {fabric.device_name(int(device)) for device in fabric.switches}
+    rows = [row for row in install(fabric).cables if {end[2] for end in row.ends} <= switches]
+    between = [row for row in rows if site[row.ends[0][2]] != site[row.ends[1][2]]]
+    assert between and {(row.part, row.length_m) for row in between} == {("line between sites", 0)}
+    assert "line between sites" not in {row.part for row in rows if row not in between}

@@ -80,7 +80,7 @@ def test_a_blueprint_survives_json() -> None:
         (lambda: draft(example("flat"), hosts=["host-09"]), 'has no host "host-09"'),
         (lambda: draft(example("flat"), scale=-1), "the scale must be above 0, got -1"),
         (lambda: draft(example("flat"), scale=1e-6), "too little to measure"),
-        (lambda: Profile(mtu_bytes=10), "an MTU of 10 bytes cannot be"),
+        (lambda: Profile(mtu_bytes=10), "an MTU of 10 bytes is not possible"),
         (lambda: Profile(burst_bytes=5000), "less than one frame of 9014"),
         (lambda: Profile(shaper="fq"), 'shaper "fq" is unknown'),  # type: ignore[arg-type]
         (lambda: Profile(hash_policy=7), "hash policy 7 is unknown"),

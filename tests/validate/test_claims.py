@@ -69,6 +69,15 @@ def test_a_wrong_file_says_what_is_wrong(
     assert words in capsys.readouterr().err
 
 
+def test_a_table_of_sentences_is_refused_with_what_is_missing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = tmp_path / "claims.csv"
+    table.write_text("id,claim,stated_value\nC01,a link is fast: 400 Gb/s,400\n")
+    assert app.run(["validate", "claims", "--data", str(table)]) == 2
+    assert "sentences alone cannot be judged" in capsys.readouterr().err
+
+
 def test_cases_on_both_sides_make_a_claim_conditional(tmp_path: Path) -> None:
     sides = [{"run": f"volumes --size {size} --rate 8Gbps", "take": "time_s"} for size in ("1MB", "9GB")]
     (verdict,) = judge(load_claims(write(tmp_path / "mine.yaml", sides[0], cases=sides)), answer_of)

@@ -179,7 +179,7 @@ def test_a_wish_becomes_an_agent_on_a_captured_tree(tmp_path: Path) -> None:
     ("wish", "words"),
     [
         ({"interfaces": "("}, "is not a pattern"),
-        ({"tick_s": 0.0}, "looks every 0.0 s are not possible"),
+        ({"tick_s": 0.0}, "the time between two looks must be from 0.05 to 60 s, got 0.0 s"),
         ({"root": "/no/such/folder"}, "there is no such folder"),
         ({"expect": "/no/such/plan.json"}, "cannot read the prediction"),
         ({"links": "a", "cluster": "b"}, "both --links and --cluster"),

@@ -106,7 +106,7 @@ def test_a_replay_reads_files_and_refuses_what_cannot_be_played(tmp_path: Path) 
     assert replay.hub.frame is not None
     assert replay.hub.frame.seq == 240
     replay.close()
-    with pytest.raises(WatchError, match="a speed of 0"):
+    with pytest.raises(WatchError, match="the speed must be positive, got 0"):
         Replay(simulated(), speed=0)
     with pytest.raises(WatchError, match="the timeline is empty"):
         Replay(TimelineBuilder(Source(SourceKind.LAB, "x")).build())

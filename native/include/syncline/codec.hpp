@@ -113,6 +113,7 @@ struct Kernels {
     void (*low_rank_middle)(const float* matrix, Shape, const float* p, float* q);
     // matrix -= p own^T, out = p q^T
     void (*low_rank_finish)(float* matrix, Shape, const float* p, const float* own, const float* q, float* out);
+    bool (*is_finite)(const float* values, std::int64_t size);
 };
 
 // Whether this machine can run a variant; portable always can.

@@ -1,7 +1,5 @@
 #include "coder.hpp"
 
-#include <bit>
-
 namespace syncline::wire {
 namespace {
 
@@ -44,15 +42,7 @@ bool reduce(const Coder& coder, const codec::Reduction& all, std::uint32_t key) 
     }
 }
 
-bool is_finite(const float* values, std::int64_t size) {
-    // Every processor compares for equality in one step; the largest of unsigned numbers takes some several.
-    std::uint32_t bad = 0;
-    for (std::int64_t i = 0; i < size; ++i) {
-        const std::uint32_t exponent = std::bit_cast<std::uint32_t>(values[i]) & 0x7f800000u;
-        bad |= exponent == 0x7f800000u ? 0xffffffffu : 0u;
-    }
-    return bad == 0;
-}
+bool is_finite(const float* values, std::int64_t size) { return kernels().is_finite(values, size); }
 
 bool is_plain(const Coder& coder) {
     return coder.family == Coder::Family::cast && coder.cast == codec::Short::fp32;

@@ -91,7 +91,7 @@ void Reader::await(std::size_t size) {
 
 bool Reader::begin_frame() {
     if (!is_whole(header_)) return fail("a header was wrong, so nothing after it can be read");
-    if (header_.length > hub_.options.frame_bytes) return fail("a frame was longer than agreed");
+    if (header_.length > hub_.options.frame_bytes + kLonger) return fail("a frame was longer than agreed");
     num_payload_ = 0;
     is_claimed_ = is_broken_off_ = false;
     if (static_cast<FrameKind>(header_.kind) == FrameKind::data) {
@@ -160,8 +160,9 @@ void Writer::prepare(Going& going) const {
         header.length = static_cast<std::uint32_t>(going.words.size() * sizeof(std::uint64_t));
         header.payload_crc = crc32c(0, going.words.data(), header.length);
     }
-    // Here and not where the bytes are made: the kernel's copy that follows finds them in the cache.
-    for (const Part& part : going.part) header.payload_crc = crc32c(header.payload_crc, part.data, part.size);
+    if (!going.is_summed) {
+        for (const Part& part : going.part) header.payload_crc = crc32c(header.payload_crc, part.data, part.size);
+    }
     seal(header);
 }
 

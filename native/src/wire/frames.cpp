@@ -121,6 +121,9 @@ bool Hub::next_going(Line& line, std::uint64_t epoch, std::vector<Going>& out, s
         going.header.offset = frame.offset;
         going.header.length = frame.length;
         going.header.total = frame.message->total;
+        // What is asked for again is summed again: memory that changed since would be refused for ever.
+        going.is_summed = frame.message->sums != nullptr && !std::exchange(frame.was_sent, true);
+        if (going.is_summed) going.header.payload_crc = (*frame.message->sums)[frame.offset / options.frame_bytes];
         cut(frame.message->part, frame.offset, frame.length, going.part);
         bytes += frame.length;
         peer.gone += frame.length;

@@ -12,6 +12,7 @@ namespace syncline::wire {
 namespace {
 
 constexpr std::size_t kMostEvents = 1000;
+constexpr std::size_t kReadyFrames = 12;  // for each peer: more are not made ahead
 
 }  // namespace
 
@@ -126,18 +127,19 @@ void Hub::deliver(Peer& peer, std::pair<std::uint32_t, std::uint32_t> id) {
 }
 
 OutPointer Hub::send(int peer_rank, std::uint32_t tag, int priority, Listener* listener, std::uint32_t key, Part prefix,
-                     Part payload) {
+                     Part payload, FrameSums sums) {
     Peer& peer = peers[static_cast<std::size_t>(peer_rank)];
     auto message = std::make_shared<OutMessage>();
-    *message = {peer_rank, tag, peer.out_number[tag]++, key, priority, listener, {prefix, payload}};
+    *message = {peer_rank, tag, peer.out_number[tag]++, key, priority, listener, {prefix, payload}, std::move(sums)};
     message->total = static_cast<std::uint32_t>(prefix.size + payload.size);
     if (peer.ready.empty()) {
         const std::uint64_t least = least_gone();
         if (least != ~std::uint64_t{0}) peer.gone = std::max(peer.gone, least);
     }
-    for (std::uint32_t at = 0; at < message->total; at += options.frame_bytes) {
+    for (std::uint32_t at = 0, length = 0; at < message->total; at += length) {
         const std::uint64_t sequence = peer.next_sequence++;
-        peer.flight[sequence] = {message, at, std::min(options.frame_bytes, message->total - at)};
+        length = frame_length(message->total - at, options.frame_bytes);
+        peer.flight[sequence] = {message, at, length};
         peer.ready.emplace(-priority, sequence);
         ++message->num_unacknowledged;
     }
@@ -193,30 +195,46 @@ bool Hub::is_quiet() const {
     return true;
 }
 
-void Hub::add_task(int priority, std::function<void()> run) {
-    task_order_.emplace(-priority, num_tasks_);
+void Hub::add_task(int priority, Kind kind, std::function<void()> run) {
+    (kind == Kind::due ? due_ : ahead_).emplace(-priority, num_tasks_);
     tasks_[num_tasks_++] = std::move(run);
     for (const auto& worker : workers) {
-        if (worker->is_idle()) {
-            worker->wake();
-            return;
-        }
+        if (worker->is_idle() && worker->wake()) return;
     }
+}
+
+// Whether every peer that can be reached has enough to be sent. Of what is ready some may have been received by now.
+bool Hub::is_enough_ready() const {
+    bool is_any = false;
+    for (const Peer& peer : peers) {
+        if (peer.rank == options.rank || !peer.lost.empty()) continue;
+        if (std::min(peer.ready.size(), peer.flight.size()) < kReadyFrames) return false;
+        is_any = true;
+    }
+    return is_any;
+}
+
+Hub::TaskOrder* Hub::next_tasks() {
+    if (ahead_.empty()) return due_.empty() ? nullptr : &due_;
+    if (!due_.empty() && std::get<0>(due_.top()) <= std::get<0>(ahead_.top())) return &due_;
+    if (!is_enough_ready()) return &ahead_;
+    return due_.empty() ? nullptr : &due_;
 }
 
 std::function<void()> Hub::pop_task() {
     const std::lock_guard hold(mutex);
-    if (task_order_.empty()) return {};
-    const auto found = tasks_.find(std::get<1>(task_order_.top()));
+    TaskOrder* const order = next_tasks();
+    if (order == nullptr) return {};
+    const auto found = tasks_.find(std::get<1>(order->top()));
     auto run = std::move(found->second);
     tasks_.erase(found);
-    task_order_.pop();
+    order->pop();
     return run;
 }
 
 bool Hub::has_tasks() {
     const std::lock_guard hold(mutex);
-    return !task_order_.empty();
+    return next_tasks() != nullptr;
 }
 
 }  // namespace syncline::wire

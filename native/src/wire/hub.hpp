@@ -41,12 +41,16 @@ class Listener {
     virtual void sent(std::uint32_t key, int peer) = 0;
 };
 
+// The checksums of a message's frames; null: they are taken when it is sent.
+using FrameSums = std::shared_ptr<const std::vector<std::uint32_t>>;
+
 struct OutMessage {
     int peer;
     std::uint32_t tag, number, key;
     int priority;
     Listener* listener;
     Part part[2];
+    FrameSums sums;
     std::uint32_t total = 0;
     std::uint32_t num_unacknowledged = 0;
     std::uint32_t num_being_written = 0;
@@ -70,6 +74,7 @@ struct OutFrame {
     std::uint32_t offset, length;
     int line = -1;  // -1: waits to be sent
     double sent_s = 0.0;
+    bool was_sent = false;
 };
 
 // A place for one connection to one peer, on one rail; the connection may come and go.
@@ -125,6 +130,7 @@ struct Going {
     std::vector<std::uint64_t> words;
     OutPointer message;
     Part part[2];
+    bool is_summed = false;  // the header has the payload's checksum
 };
 
 enum class Arrival { right, wrong, broken_off };
@@ -159,7 +165,7 @@ class Hub : public std::enable_shared_from_this<Hub> {
     // Give back a message that was delivered and is for whoever asks next.
     void put_back(int peer, std::uint32_t tag, const Part (&parts)[2], std::uint32_t total);
     OutPointer send(int peer, std::uint32_t tag, int priority, Listener* listener, std::uint32_t key, Part prefix,
-                    Part payload);
+                    Part payload, FrameSums sums = nullptr);
     // Take a message as received: its receiver has answered.
     void release(const OutPointer& message);
     void forget(const OutPointer& message);
@@ -173,7 +179,10 @@ class Hub : public std::enable_shared_from_this<Hub> {
     void evict(std::unique_lock<std::mutex>& hold, std::uint32_t lane_tag);
 
     // Tasks, with the lock held.
-    void add_task(int priority, std::function<void()> run);
+    // What others wait for goes before what is made ahead, which waits until little is left to send: bytes that are made
+    // just before they go are still in the cache.
+    enum class Kind { due, ahead };
+    void add_task(int priority, Kind kind, std::function<void()> run);
 
     // Frames, called by workers without the lock.
     bool next_going(Line& line, std::uint64_t epoch, std::vector<Going>& out, std::size_t limit_bytes);
@@ -225,8 +234,11 @@ class Hub : public std::enable_shared_from_this<Hub> {
     bool is_known(const Peer& peer, std::uint64_t sequence) const;
     void measure(Line& line, const OutFrame& frame, double now);
 
-    using Task = std::tuple<int, std::uint64_t>;
-    std::priority_queue<Task, std::vector<Task>, std::greater<>> task_order_;
+    using Task = std::tuple<int, std::uint64_t>;  // -priority, number
+    using TaskOrder = std::priority_queue<Task, std::vector<Task>, std::greater<>>;
+    bool is_enough_ready() const;
+    TaskOrder* next_tasks();  // those of which the first is to be done now; null: none
+    TaskOrder due_, ahead_;
     std::unordered_map<std::uint64_t, std::function<void()>> tasks_;
     std::uint64_t num_tasks_ = 0;
 };

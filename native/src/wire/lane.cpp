@@ -12,6 +12,10 @@
 namespace syncline::wire {
 namespace {
 
+constexpr std::int64_t kNear = 4096;  // elements that are looked at twice while they are in the nearest cache
+
+FrameSums taken(Sealer& sealer) { return std::make_shared<const std::vector<std::uint32_t>>(sealer.take()); }
+
 Part part_of(Prefix& prefix) { return {reinterpret_cast<std::uint8_t*>(&prefix), sizeof prefix}; }
 
 }  // namespace
@@ -101,9 +105,9 @@ bool LaneState::leave(bool waits) {
 }
 
 // Run without the lock, on a thread of the wire; what follows from it is done with the lock.
-void LaneState::run(void (LaneState::*work)(int), int argument) {
+void LaneState::run(Hub::Kind kind, void (LaneState::*work)(int), int argument) {
     ++num_tasks_;
-    hub_.add_task(spec_.priority, [this, work, argument] { (this->*work)(argument); });
+    hub_.add_task(spec_.priority, kind, [this, work, argument] { (this->*work)(argument); });
 }
 
 void LaneState::post(Posting posting) {
@@ -129,8 +133,8 @@ void LaneState::post(Posting posting) {
         send_shards(kNotFinite, posting_.trouble->first, posting_.trouble->second);
         decide();
     } else {
-        for (const int peer : peers_) run(&LaneState::do_encode, peer);
-        run(&LaneState::do_check, rank_);
+        for (const int peer : peers_) run(Hub::Kind::ahead, &LaneState::do_encode, peer);
+        run(Hub::Kind::ahead, &LaneState::do_check, rank_);
     }
 }
 
@@ -138,18 +142,33 @@ void LaneState::took(Work work, int peer, double began_s, std::int64_t size) {
     spans_.push_back({work, peer, began_s, now_s(), size});
 }
 
+// Begins with the prefix that stands before whatever is sent when nothing is wrong.
+Sealer LaneState::sealer(std::size_t payload) const {
+    const Prefix first = prefix(0, 0, 0);
+    Sealer made(static_cast<std::uint32_t>(sizeof first + payload), hub_.options.frame_bytes);
+    made.add(&first, sizeof first);
+    return made;
+}
+
 void LaneState::do_encode(int peer) {
     const double began = now_s();
     const std::int64_t at = low(peer), count = length(peer);
     float* values = posting_.values + at;
     float* residual = posting_.residual == nullptr ? nullptr : posting_.residual + at;
-    bool finite;
+    bool finite = true;
+    Sealer seals = sealer(payload_bytes(peer));
     if (sends_in_place()) {
-        finite = is_finite(values, count);
+        for (std::int64_t from = 0; from < count; from += kNear) {
+            const std::int64_t some = std::min(kNear, count - from);
+            finite &= is_finite(values + from, some);
+            seals.add(values + from, static_cast<std::size_t>(4 * some));
+        }
     } else {
         if (side(peer).out.empty()) side(peer).out.resize(payload_bytes(peer));  // plain, with a residual
         finite = encode(spec_.coder, {values, residual, count}, key(peer), side(peer).out.data());
+        seals.add(side(peer).out.data(), payload_bytes(peer));
     }
+    side(peer).shard_sums = taken(seals);
     const std::lock_guard hold(hub_.mutex);
     took(Work::encode, peer, began, 4 * count);
     encoded(peer, finite);
@@ -190,7 +209,8 @@ void LaneState::send_shards(std::uint32_t flags, int origin, int detail) {
             payload = {sends_in_place() ? values : side(peer).out.data(), payload_bytes(peer)};
         }
         side(peer).shard_out =
-            hub_.send(peer, 2 * spec_.tag, spec_.priority, this, kShards, part_of(shard_prefix_), payload);
+            hub_.send(peer, 2 * spec_.tag, spec_.priority, this, kShards, part_of(shard_prefix_), payload,
+                      flags == 0 ? side(peer).shard_sums : nullptr);
     }
 }
 
@@ -232,7 +252,7 @@ void LaneState::arrived(std::uint32_t key, int peer, std::uint32_t total) {
         } else if (one.is_placed) {
             one.is_decoded = true;
         } else {
-            run(&LaneState::do_decode, peer);
+            run(Hub::Kind::due, &LaneState::do_decode, peer);
         }
     }
     moved();
@@ -279,7 +299,7 @@ void LaneState::maybe_reduce() {
         if (last && !last->is_over) return;
     }
     is_reducing_ = true;
-    run(&LaneState::do_reduce, rank_);
+    run(Hub::Kind::due, &LaneState::do_reduce, rank_);
 }
 
 void LaneState::do_reduce(int) {
@@ -300,7 +320,7 @@ void LaneState::do_reduce(int) {
         all.after = 1.0f;
     }
     if (sends_in_place()) all.payload = nullptr;  // the sum is sent from where it is made
-    reduce(spec_.coder, all, key(rank_));
+    reduce_all(all);
     const std::lock_guard hold(hub_.mutex);
     --num_tasks_;
     took(Work::reduce, rank_, began, 4 * count);
@@ -311,12 +331,36 @@ void LaneState::do_reduce(int) {
     moved();
 }
 
+// Sum, and take the checksums of what is sent to every peer once.
+void LaneState::reduce_all(codec::Reduction all) {
+    if (spec_.scatter_only) {
+        reduce(spec_.coder, all, key(rank_));
+        return;
+    }
+    Sealer seals = sealer(payload_bytes(rank_));
+    if (all.payload != nullptr) {
+        reduce(spec_.coder, all, key(rank_));
+        seals.add(all.payload, payload_bytes(rank_));
+    } else {
+        std::vector<const std::uint8_t*> payloads(all.payloads, all.payloads + all.num_payloads);
+        all.payloads = payloads.data();
+        for (std::int64_t left = all.size; left > 0; left -= all.size) {
+            all.size = std::min(kNear, left);
+            reduce(spec_.coder, all, key(rank_));
+            seals.add(all.own, static_cast<std::size_t>(4 * all.size));
+            all.own += all.size;
+            for (const std::uint8_t*& payload : payloads) payload += 4 * all.size;
+        }
+    }
+    sum_sums_ = taken(seals);
+}
+
 void LaneState::send_sums() {
     sum_prefix_ = prefix(0, 0, 0);
     auto* own = reinterpret_cast<std::uint8_t*>(posting_.values + low(rank_));
     for (const int peer : peers_) {
         side(peer).sum_out = hub_.send(peer, 2 * spec_.tag + 1, spec_.priority, this, kSums, part_of(sum_prefix_),
-                                       {sends_in_place() ? own : sum_.data(), payload_bytes(rank_)});
+                                       {sends_in_place() ? own : sum_.data(), payload_bytes(rank_)}, sum_sums_);
     }
 }
 

@@ -57,6 +57,7 @@ class LaneState final : public Listener {
         std::uint32_t shard_total = 0, sum_total = 0;
         double shard_s = 0.0, sum_s = 0.0;  // when they were there
         bool has_shard = false, has_sum = false, is_decoded = false, is_placed = false, is_open = false;
+        FrameSums shard_sums;
         OutPointer shard_out, sum_out;
     };
 
@@ -72,10 +73,12 @@ class LaneState final : public Listener {
     // Whether what is sent are the values where they lie: shards, and sums.
     bool sends_in_place() const { return is_plain_ && posting_.residual == nullptr; }
 
-    void run(void (LaneState::*work)(int), int argument);
+    void run(Hub::Kind kind, void (LaneState::*work)(int), int argument);
+    Sealer sealer(std::size_t payload) const;
     void do_encode(int peer);
     void do_check(int);
     void do_reduce(int);
+    void reduce_all(codec::Reduction all);
     void do_decode(int owner);
     void encoded(int shard, bool finite);
     void send_shards(std::uint32_t flags, int origin, int detail);
@@ -93,6 +96,7 @@ class LaneState final : public Listener {
     std::vector<int> peers_;  // nearest first
     std::vector<Side> sides_;
     std::vector<std::uint8_t> sum_;
+    FrameSums sum_sums_;
     Prefix shard_prefix_{}, sum_prefix_{}, fail_prefix_{};
     Posting posting_;
     Outcome outcome_, told_by_;

@@ -45,10 +45,11 @@ void Worker::join() {
     if (thread_.joinable()) thread_.join();
 }
 
-void Worker::wake() {
-    if (is_signalled_.exchange(true)) return;
+bool Worker::wake() {
+    if (is_signalled_.exchange(true)) return false;
     const std::uint64_t one = 1;
     [[maybe_unused]] const ssize_t done = ::write(event_.fd(), &one, sizeof one);
+    return true;
 }
 
 double Worker::cpu_s() const {

@@ -23,7 +23,7 @@ class Worker {
 
     void start();
     void join();
-    void wake();
+    bool wake();  // whether nobody else has
     bool is_idle() const { return is_idle_; }
     double cpu_s() const;
 

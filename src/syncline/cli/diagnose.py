@@ -123,10 +123,10 @@ def _check(book: Mapping[str, LogRule], as_json: bool) -> None:
     if failing:
         id_, found = next(iter(failing.items()))
         raise RuleError(
-            f'the example of rule "{id_}" is not found by it.',
+            f'the example of rule "{id_}" is not matched by it.',
             where=book[id_].source,
             detail=f"It gives: {', '.join(found) or 'nothing'}. In all {len(failing)} rules fail on their example.",
-            hint="Mend the pattern or the example.",
+            hint="Fix the pattern or the example.",
         )
     tried = sum(1 for rule in book.values() if rule.example)
     emit({"tried": tried}, as_json, lambda console: console.print(f"{tried} rules find their examples."))

@@ -203,7 +203,10 @@ def build(
     from syncline.questions.fabric_build import fabric_build
 
     if check is not None and out_folder is not None:
-        raise UsageError("--out writes and --check compares.", hint="Give one of the two.")
+        raise UsageError(
+            "--out and --check cannot be combined: one writes the files, the other compares them.",
+            hint="Give one of the two.",
+        )
     if html is not None:
         check_writable(html)
     room = Room(

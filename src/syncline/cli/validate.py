@@ -156,7 +156,9 @@ def _write_given(folder: Path, found: ClaimFile, only: Sequence[str], as_json: b
         here, given = folder / claim.id, found.descriptions(claim)
         for name, text in given.items():
             if Path(claim.id).name != claim.id or Path(name).name != name:
-                raise UsageError(f'"{claim.id}/{name}" leaves the folder.', hint="Use names without slashes.")
+                raise UsageError(
+                    f'"{claim.id}/{name}" would be written outside the folder.', hint="Use names without slashes."
+                )
             here.mkdir(parents=True, exist_ok=True)
             write_text(here / name, text)
         for command in found.commands(claim):

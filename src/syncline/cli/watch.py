@@ -228,7 +228,10 @@ def refuse_idle(others: Mapping[str, Any], of_host: Mapping[str, Any], of_run: M
 
     shown = [name for name, value in others.items() if value]
     if len(shown) > 1:
-        raise UsageError(f"{shown[0]} and {shown[1]} each show something else than this host.", hint="Give one.")
+        raise UsageError(
+            f"{shown[0]} and {shown[1]} cannot be combined: each shows something other than this host.",
+            hint="Give one.",
+        )
     idle = {**of_host, **(of_run if shown != ["--replay"] else {})} if shown else {}
     given = [name for name, value in idle.items() if value]
     if given:

@@ -93,7 +93,7 @@ def _row(wiring: CablingPlan, floor: Floor, system: dict[str, str], number: int,
     if all(box in floor.where for box in boxes):
         way = floor.way_m(*boxes)
         ends = [(rack.name, place.bottom_u) for rack, place in (floor.where[box] for box in boxes)]
-    else:  # an optical switch or another site: the description's own length
+    else:  # an end that stands in no rack: the description's own length
         way = float(wiring.fabric.links.length_m[wire.link])
         ends = [
             (floor.where[box][0].name, floor.where[box][1].bottom_u) if box in floor.where else ("", 0) for box in boxes
@@ -108,6 +108,10 @@ def _row(wiring: CablingPlan, floor: Floor, system: dict[str, str], number: int,
             why = f"cheapest at {link.name} that reaches {length:g} m"
         except CatalogError as error:
             why = error.message
+    links, site = wiring.fabric.links, wiring.fabric.devices.site
+    if site[links.src[wire.link]] != site[links.dst[wire.link]]:
+        way, length, part, kind, price = 0.0, 0.0, "line between sites", "wan", None
+        why = "a carrier's line between two rooms; cost has its rent"
     names = tuple(_port(port, system) for port in (wire.a, wire.b))
     both = tuple((*end, port.device, name) for end, port, name in zip(ends, (wire.a, wire.b), names, strict=True))
     return CableRow(f"C{number:06d}", wire, (both[0], both[1]), way, length, part, kind, price, why)

@@ -129,7 +129,7 @@ def nice_scale(most: float) -> float:
             return factor
         denominator *= steps[i % 3]
         factor = 1.0 / denominator
-    raise LabError("the rates of this fabric are beyond any scale.")
+    raise LabError("no scale fits the rates of this fabric.")
 
 
 def _lay(fabric: Fabric, chosen: list[int], rows: list[int], scale: float, profile: Profile) -> Blueprint:

@@ -46,7 +46,7 @@ class Profile:
 
     def __post_init__(self) -> None:
         if not 576 <= self.mtu_bytes <= 65_521:
-            raise LabError(f"an MTU of {self.mtu_bytes} bytes cannot be.", hint="Use 1500 or 9000.")
+            raise LabError(f"an MTU of {self.mtu_bytes} bytes is not possible.", hint="Use 1500 or 9000.")
         if self.burst_bytes < self.frame_bytes:
             raise LabError(
                 f"a burst of {self.burst_bytes} bytes is less than one frame of {self.frame_bytes}.",

@@ -45,7 +45,7 @@ def read_fix(text: str | None) -> JsonObject:
                 hint=f"Choices: {', '.join(KNOWN)}.",
             )
         if not equals or not value:
-            raise PlanError(f'"{item}" fixes {name} to nothing.', hint="Write --fix tp=8,pp=4.")
+            raise PlanError(f'"{item}" gives no value for {name}.', hint="Write --fix tp=8,pp=4.")
         found[name] = _value(name, value)
     return found
 
@@ -99,7 +99,7 @@ def _bucket(text: str) -> int:
     except SynclineError as error:
         raise PlanError(f'bucket is "{text}": {error.message}', hint="Write --fix bucket=25MiB.") from None
     if size < 1:
-        raise PlanError(f'bucket is "{text}"; it holds at least a byte.', hint="Write --fix bucket=25MiB.")
+        raise PlanError(f'bucket is "{text}"; it must be at least 1 byte.', hint="Write --fix bucket=25MiB.")
     return size
 
 

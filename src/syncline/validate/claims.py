@@ -182,6 +182,12 @@ def load_claims(path: str | Path | None) -> ClaimFile:
     """Return the claims of a file, or those that ship."""
     from syncline.describe.document import read_document, read_text
 
+    if path is not None and Path(path).suffix.lower() == ".csv":
+        raise DescriptionError(
+            f"{path}: sentences alone cannot be judged; claims are YAML with what each states as a range (`says`) and "
+            "the commands that give the number (`cases`).",
+            hint=f"See {GUIDE}; `syncline validate claims --json` prints 70 of them.",
+        )
     text = files("syncline.validate").joinpath("claims.yaml").read_text() if path is None else read_text(Path(path))
     document = read_document(text, str(path or "claims.yaml"))
     try:

@@ -52,7 +52,7 @@ class Replay:
         title: str = "",
     ) -> None:
         if not speed > 0:
-            raise WatchError(f"a speed of {speed} plays nothing.", hint="1 is as it was, 10 ten times as fast.")
+            raise WatchError(f"the speed must be positive, got {speed}.", hint="1 is as it was, 10 ten times as fast.")
         start_s, end_s = _extent(timeline)
         if not end_s > start_s:
             raise WatchError("the timeline is empty: there is nothing to play.")

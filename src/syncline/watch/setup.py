@@ -104,7 +104,9 @@ def _check(wish: Wish) -> None:
         except re.error as error:
             raise WatchError(f'{what} "{pattern}" is not a pattern: {error}.', hint='Write "eth[0-7]|ib.*".') from None
     if not 0.05 <= wish.tick_s <= 60:
-        raise WatchError(f"looks every {wish.tick_s} s are not possible.", hint="Between 0.05 and 60 seconds.")
+        raise WatchError(
+            f"the time between two looks must be from 0.05 to 60 s, got {wish.tick_s} s.", hint="Write --every 250ms."
+        )
     if wish.history and wish.history_bytes < MIN_HISTORY_BYTES:
         raise WatchError(f"a history of {wish.history_bytes} bytes is too small.", hint="Give it 1MiB or more.")
     for what, number in (("--gpus", wish.num_gpus), ("--price", wish.usd_per_gpu_hour)):

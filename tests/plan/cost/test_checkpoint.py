@@ -64,5 +64,5 @@ def test_times_that_cannot_be_are_refused() -> None:
         young_s(-1, 100)
     with pytest.raises(CostError, match="mean time to failure"):
         best_interval_s(1, 0)
-    with pytest.raises(CostError, match="interval is positive"):
+    with pytest.raises(CostError, match="interval must be positive"):
         goodput(0, 1, 100)

@@ -47,9 +47,9 @@ def test_a_step_time_that_cannot_be_is_refused(time: float) -> None:
 
 
 def test_nothing_trained_is_refused() -> None:
-    with pytest.raises(CostError, match="a step of 0 tokens trains nothing"):
+    with pytest.raises(CostError, match="the tokens of a step must be positive, got 0"):
         cost_per_token(1.0, 0, 2.0, 8)
-    with pytest.raises(CostError, match="a run of 0 steps does nothing"):
+    with pytest.raises(CostError, match="the number of steps must be positive, got 0"):
         cost_per_run(1.0, 0, 2.0, 8)
     with pytest.raises(CostError, match="at most 1, got 0"):
         cost_per_run(1.0, 1, 2.0, 8, goodput=0)

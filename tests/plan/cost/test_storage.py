@@ -15,7 +15,7 @@ def test_rates_by_hand() -> None:
 
 
 def test_what_cannot_be_is_refused() -> None:
-    with pytest.raises(CostError, match="not negative"):
+    with pytest.raises(CostError, match="not be negative"):
         storage_need(512, -1, 4)
-    with pytest.raises(CostError, match="times are positive"):
+    with pytest.raises(CostError, match="times must be positive"):
         storage_need(512, 1, 4, write_s=0)

@@ -10,6 +10,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -21,6 +22,7 @@ import torch
 from syncline.errors import CheckpointError
 from syncline.runtime.alive.checkpoint import Checkpoints
 from syncline.runtime.alive.checkpoint_files import write
+from syncline.runtime.alive.checkpoint_loss import group_of_all
 from syncline.runtime.alive.checkpoint_resume import merged
 
 WRITER = """
@@ -223,3 +225,19 @@ def test_a_full_disk_costs_the_oldest_and_then_the_new_one(
     left[0] = 100
     assert checkpoints.save(4, model, optimizer) == tmp_path / "step-0000000004"
     assert checkpoints.restore(model, optimizer) == (4, {})
+
+
+def test_without_a_handle_a_rank_that_does_not_come_is_named_and_not_waited_for_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import torch.distributed as dist
+
+    never = threading.Event()
+    monkeypatch.setattr(dist, "new_group", lambda backend: never.wait())
+    monkeypatch.setattr(dist, "get_rank", lambda: 0)
+    monkeypatch.setattr(dist, "get_world_size", lambda: 3)
+    store = dist.HashStore()
+    monkeypatch.setattr("torch.distributed.distributed_c10d._get_default_store", lambda: store)
+    with pytest.raises(CheckpointError, match=r"rank 1, 2 did not come to the checkpoint within 0\.05 s\."):
+        group_of_all(None, 0.05)
+    never.set()

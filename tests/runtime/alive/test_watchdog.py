@@ -120,3 +120,18 @@ def test_who_only_lost_its_peer_does_not_say_that_it_failed() -> None:
     watchdog.explain(SynchronizationError("rank 2 did not answer."))
     watchdog.close()
     assert post.causes == {"rank 0 on host-0 reports: rank 2 did not answer."}
+
+
+def test_a_broken_connection_and_a_rank_that_is_not_heard_are_one_thing() -> None:
+    class Silent(Post):
+        def hear(self, wait_s: float) -> list[bytes]:
+            self._gone.wait(max(0.0, wait_s))
+            return [Beat(1).to_bytes("t")]  # nobody answers for rank 2 either: its link loses packets
+
+    post, handle = Silent(), Handle()
+    watchdog = Watchdog(handle, Roll(0, MEMBERS, "t", post), watch_s=1.0, patience_s=600.0)
+    explained = watchdog.explain(SynchronizationError("a collective of FSDP2 did not finish."))
+    watchdog.close()
+    assert isinstance(explained, LostRankError)
+    assert explained.message.startswith("rank 2 on host-2 is lost: nobody has heard it for ")
+    assert post.causes == {explained.message}

@@ -96,7 +96,7 @@ def bench(
 
     if context.invoked_subcommand is not None:
         if read or cluster:
-            raise UsageError("--read and --cluster before the collective judge a log.",
+            raise UsageError("--read, and --cluster before the collective, are for a log.",
                              hint="Put --cluster after the collective, or drop the collective.")  # fmt: skip
         return
     if read is None:

@@ -73,7 +73,7 @@ def _await(
         if time.monotonic() > end:
             raise UsageError(
                 f"there was no answer in {timeout_s:g} s.",
-                detail=f"The last that was heard: {said or 'nothing'}.",
+                detail=f"Its last message: {said or 'nothing'}.",
                 hint="Does the script call syncline.torch.synchronize? Give more time with --timeout.",
             )
         time.sleep(POLL_S)

@@ -53,7 +53,9 @@ def goodput(interval_s: ArrayLike, checkpoint_s: ArrayLike, mttf_s: ArrayLike, r
     write, mttf = _checked(checkpoint_s, mttf_s)
     work, restart = np.asarray(interval_s, np.float64), np.asarray(restart_s, np.float64)
     if not (np.all(work > 0) and np.all(restart >= 0)):
-        raise CostError("a checkpoint interval is positive and a restart time is not negative.", hint="Check them.")
+        raise CostError(
+            "the checkpoint interval must be positive, and the restart time must not be negative.", hint="Check them."
+        )
     with np.errstate(over="ignore"):  # so many failures that nothing is ever done: the share is 0
         spent = mttf * np.exp(restart / mttf) * np.expm1((work + write) / mttf)
     result: Values = work / spent
@@ -63,7 +65,9 @@ def goodput(interval_s: ArrayLike, checkpoint_s: ArrayLike, mttf_s: ArrayLike, r
 def _checked(checkpoint_s: ArrayLike, mttf_s: ArrayLike) -> tuple[Values, Values]:
     write, mttf = np.asarray(checkpoint_s, np.float64), np.asarray(mttf_s, np.float64)
     if not (np.all(np.isfinite(write)) and np.all(write >= 0)):
-        raise CostError("the time of a checkpoint is not negative.", hint="Give seconds, 0 if training does not wait.")
+        raise CostError(
+            "the time of a checkpoint must not be negative.", hint="Give seconds, 0 if training does not wait."
+        )
     if not (np.all(np.isfinite(mttf)) and np.all(mttf > 0)):
-        raise CostError("the mean time to failure is positive and finite.", hint="Give seconds.")
+        raise CostError("the mean time to failure must be positive and finite.", hint="Give seconds.")
     return write, mttf

@@ -127,7 +127,7 @@ def link_failures(fabric: Fabric, days: float, reliability: Reliability) -> floa
 def implied_rate(failures: float, num_gpus: int, days: float) -> float:
     """Return failures per GPU-hour that so many in a run amount to."""
     if num_gpus < 1 or days <= 0:
-        raise CostError("a run has at least one GPU and a positive number of days.", hint="Check them.")
+        raise CostError("a run needs at least one GPU and a positive number of days.", hint="Check them.")
     return failures / (num_gpus * days * 24)
 
 

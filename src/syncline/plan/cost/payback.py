@@ -82,7 +82,7 @@ def saving_from_bandwidth(exposed_share: float, use_before: float, use_after: fl
     `exposed_share` of the step waits for the network at `use_before` of its rate; only that part shrinks.
     """
     if not 0 <= exposed_share <= 1 or not 0 < use_before <= 1 or not 0 < use_after <= 1:
-        raise CostError("shares of time and of bandwidth are between 0 and 1.", hint="Write 0.4 for 40 %.")
+        raise CostError("shares of time and of bandwidth must be between 0 and 1.", hint="Write 0.4 for 40 %.")
     return exposed_share * (1 - use_before / use_after)
 
 

@@ -27,7 +27,9 @@ def cost_per_token(
 ) -> Times:
     """Return the dollars of one trained token; `goodput` is the share of time that failures leave."""
     if not tokens_per_step > 0:
-        raise CostError(f"a step of {tokens_per_step:g} tokens trains nothing.", hint="Give a positive number.")
+        raise CostError(
+            f"the tokens of a step must be positive, got {tokens_per_step:g}.", hint="Give a positive number."
+        )
     return cost_per_step(step_time_s, usd_per_gpu_hour, num_gpus) / (tokens_per_step * _checked(goodput))
 
 
@@ -36,7 +38,7 @@ def cost_per_run(
 ) -> Times:
     """Return the dollars of a run of so many steps, with the time that failures cost."""
     if num_steps < 1:
-        raise CostError(f"a run of {num_steps} steps does nothing.", hint="Give a positive number.")
+        raise CostError(f"the number of steps must be positive, got {num_steps}.", hint="Give a positive number.")
     return cost_per_step(step_time_s, usd_per_gpu_hour, num_gpus) * (num_steps / _checked(goodput))
 
 

@@ -42,7 +42,9 @@ def storage_need(
     Nothing is cached on the hosts, and every GPU reads samples of its own. For text a sample is a token of 4 bytes.
     """
     if min(num_gpus, samples_per_s_per_gpu, sample_bytes, state_bytes) < 0 or min(write_s, restore_s) <= 0:
-        raise CostError("sizes and speeds are not negative, and times are positive.", hint="Check the numbers given.")
+        raise CostError(
+            "sizes and speeds must not be negative, and times must be positive.", hint="Check the numbers given."
+        )
     read = num_gpus * samples_per_s_per_gpu * sample_bytes
     return StorageNeed(read, state_bytes / write_s, state_bytes / restore_s)
 

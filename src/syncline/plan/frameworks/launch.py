@@ -33,7 +33,7 @@ ENTRY = {
 def launch_files(framework: str, job: Job, gpus_per_host: int) -> dict[str, str]:
     """Return the files by name. The job has its split filled in (`PlanAnswer.job`)."""
     if not isinstance(job.model, Shape):
-        raise PlanError(f"{job.model.name} is a list of layers; nothing starts it.")
+        raise PlanError(f"{job.model.name} is a list of layers, and no framework starts one.")
     named_framework(framework).check_model(job.model)
     files: dict[str, str] = {}
     command: list[str]

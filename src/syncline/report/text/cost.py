@@ -70,12 +70,12 @@ def money_table(account: Statement) -> Table:
 
 
 def _racks(owned: Owning) -> str:
-    others = owned.num_racks - owned.whole_racks
-    by_power = f"{others:,} racks of {owned.assumptions.rack_kW:g} kW"
+    others, most = owned.num_racks - owned.whole_racks, f"of up to {owned.assumptions.rack_kW:g} kW"
     if not owned.whole_racks:
-        return by_power
+        return f"{others:,} rack{'' if others == 1 else 's'} {most}"
     each = units.show_power(owned.whole_racks_power_w / owned.whole_racks)
-    return f"{owned.whole_racks:,} racks of {each} as sold" + (f" and {by_power} for the network" if others else "")
+    sold = f"{owned.whole_racks:,} rack{'' if owned.whole_racks == 1 else 's'} of {each} as sold"
+    return sold + (f" and {others:,} {most}" if others else "")
 
 
 def failure_lines(account: Statement) -> list[str]:

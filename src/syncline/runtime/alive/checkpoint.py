@@ -85,14 +85,18 @@ class _Content:
 
 
 class Checkpoints:
-    """The checkpoints of a run in one folder, the last `keep` of them."""
+    """The checkpoints of a run in one folder, the last `keep` of them.
 
-    def __init__(self, folder: str | Path, keep: int = 3, *, background: bool = False) -> None:
+    Where no handle is passed that hears of lost ranks, those that come first wait `wait_s` for the others.
+    """
+
+    def __init__(self, folder: str | Path, keep: int = 3, *, background: bool = False, wait_s: float = 600.0) -> None:
         if keep < 1:
             raise CheckpointError(f"keep={keep} would keep no checkpoint.", hint="Keep at least 1.")
         self.folder = Path(folder)
         self._kept = CheckpointFolder(self.folder, keep)
         self.background = background
+        self.wait_s = wait_s
         self._group: Any = None
         self._thread: threading.Thread | None = None
         self._failure: BaseException | None = None
@@ -166,7 +170,7 @@ class Checkpoints:
         handle: CheckpointHandle | None,
         data: PositionedData | None,
     ) -> tuple[int, dict[str, Any]]:
-        path = self._newest()
+        path = self._newest(handle)
         if path is None:
             return 0, {}
         manifest = json.loads((path / MANIFEST).read_text("utf-8"))
@@ -289,10 +293,10 @@ class Checkpoints:
 
     # Reading
 
-    def _newest(self) -> Path | None:
+    def _newest(self, handle: CheckpointHandle | None) -> Path | None:
         """Return the newest checkpoint that is whole, the same on all ranks, which share the hashing."""
         rank, num_ranks = _place()
-        self._meet()
+        self._meet(handle)
         names = gather_json({"names": [path.name for path in self._kept.checkpoints()]}, self._group)[0]["names"]
         for name in reversed(names):
             path = self.folder / str(name)
@@ -325,7 +329,7 @@ class Checkpoints:
         if not dist.is_initialized():
             return
         if self._group is None:
-            self._group = group_of_all(handle)
+            self._group = group_of_all(handle, self.wait_s)
         meet(self._group, handle)
 
     def _at_exit(self) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -10,12 +12,15 @@ from concurrent.futures import Future
 from typing import Any
 
 import torch.distributed as dist
+from torch.distributed import distributed_c10d
 
-from syncline.errors import SynchronizationError
+from syncline.errors import CheckpointError, SynchronizationError
 from syncline.runtime.alive.watchdog import is_broken_connection
 
 SHORTEST_S, LONGEST_S = 0.0005, 0.1
 """Between two looks whether all have come."""
+_groups = itertools.count()
+"""Numbers the groups of this process, as those of the others are numbered."""
 
 
 @contextlib.contextmanager
@@ -31,11 +36,14 @@ def naming_the_lost(handle: Any) -> Iterator[None]:
         raise explain(vague) from error
 
 
-def group_of_all(handle: Any) -> Any:
-    """Make a gloo group of every rank, unless the handle hears that one is lost: torch itself waits half an hour."""
-    if handle is None:
-        return dist.new_group(backend="gloo")
+def group_of_all(handle: Any, wait_s: float) -> Any:
+    """Make a gloo group of every rank: torch itself waits half an hour for one that does not come.
+
+    A handle hears which rank is lost; without one, ranks that are not there within `wait_s` are named.
+    """
     made: Future[Any] = Future()
+    here = distributed_c10d.PrefixStore(f"syncline/checkpoint/{next(_groups)}", distributed_c10d._get_default_store())
+    here.set(str(dist.get_rank()), "here")
 
     def make() -> None:
         try:
@@ -44,8 +52,20 @@ def group_of_all(handle: Any) -> Any:
             made.set_exception(error)
 
     threading.Thread(target=make, name="syncline-checkpoint-group", daemon=True).start()
-    _until(made.done, handle)
+    if not _until(made.done, handle, math.inf if handle is not None else wait_s):
+        raise _missing(here, wait_s)
     return made.result()
+
+
+def _missing(here: Any, wait_s: float) -> CheckpointError:
+    """Return the error that names who did not come."""
+    ranks = [rank for rank in range(dist.get_world_size()) if not here.check([str(rank)])]
+    who = f"rank {', '.join(map(str, ranks))} did not come" if ranks else "not every rank could be reached"
+    return CheckpointError(
+        f"{who} to the checkpoint within {wait_s:g} s.",
+        hint="See why on that rank; every rank calls save() and restore(). Pass the handle to end as soon as a rank is "
+        "lost, or a longer wait_s= to Checkpoints.",
+    )
 
 
 def meet(group: Any, handle: Any) -> None:
@@ -57,11 +77,12 @@ def meet(group: Any, handle: Any) -> None:
     work.wait()
 
 
-def _until(is_done: Callable[[], bool], handle: Any) -> None:
-    """Wait until something is done, unless the handle hears that a rank is lost."""
-    wait_s = SHORTEST_S
-    while getattr(handle, "failure", None) is None and not is_done():
+def _until(is_done: Callable[[], bool], handle: Any, limit_s: float = math.inf) -> bool:
+    """Wait until something is done and say whether it is, unless the handle hears that a rank is lost."""
+    wait_s, end_s = SHORTEST_S, time.monotonic() + limit_s
+    while getattr(handle, "failure", None) is None and not is_done() and time.monotonic() < end_s:
         time.sleep(wait_s)
         wait_s = min(2 * wait_s, LONGEST_S)
-    if not is_done():
+    if not is_done() and getattr(handle, "failure", None) is not None:
         raise handle.failure_of(handle.failure)
+    return is_done()

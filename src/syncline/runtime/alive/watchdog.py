@@ -152,6 +152,11 @@ class Watchdog:
         is_vague = self._hear_first(failure)
         if self.verdict is not None and (is_vague or self.verdict.kind != "told"):
             return _error(self.verdict)
+        silent = self._silent_now() if is_vague else None
+        if silent is not None:
+            # A connection broke and a rank is not heard: that one is meant, though patience with it is not over.
+            self._tell(silent.text)
+            return _error(silent)
         left = [beat for beat in self._heard.values() if beat.state == CLOSED]
         if is_vague and left:
             who, own = self.roll.members[left[0].rank], self.roll.members[self.roll.rank]
@@ -169,15 +174,26 @@ class Watchdog:
         """Tell whether a failure is vague, after listening for what lies behind it.
 
         A connection that breaks says less than the beats will in a moment: whose process is gone, or what it said. To
-        blame the rank that met it first would be wrong, so nothing is told before the others had time to be found.
+        blame the rank that met it first would be wrong, so nothing is told before all others were heard again, or one
+        of them has been silent for long enough to be named.
         """
         is_vague = type(failure) is SynchronizationError or is_broken_connection(failure)
         if is_vague:
-            enough, end_s = self._looks + VAGUE_LOOKS, time.monotonic() + self.watch_s
-            while self._looks < enough and time.monotonic() < end_s and not self._stop.is_set():
+            began_s, enough = time.monotonic(), self._looks + VAGUE_LOOKS
+            while time.monotonic() < began_s + self.watch_s and not self._stop.is_set():
+                if self._silent_now() is not None or (self._looks >= enough and self._heard_all_since(began_s)):
+                    break
                 if self._found.wait(self.interval_s / 2):
                     break
         return is_vague
+
+    def _silent_now(self) -> RankVerdict | None:
+        """Return who is silent and still waited for."""
+        waited = self.waits_for
+        return waited if waited is not None and waited.kind in ("silent", "network") else None
+
+    def _heard_all_since(self, since_s: float) -> bool:
+        return all(self._heard_s[rank] >= since_s for rank, beat in list(self._heard.items()) if beat.state != CLOSED)
 
     def close(self, *, tells: bool = True) -> None:
         """Say goodbye, or why this rank ends where an exception is on its way, and end the thread."""
@@ -205,7 +221,8 @@ class Watchdog:
             return
         is_vague = self._hear_first(error)
         if self.verdict is None:
-            self._tell(self._own_words(error, is_vague))
+            silent = self._silent_now() if is_vague else None
+            self._tell(self._own_words(error, is_vague) if silent is None else silent.text)
 
     # The thread
 

@@ -146,7 +146,7 @@ class BucketPiece:
         bucket = self._bucket
         name = _SHARD.sub("", bucket.layout.names[trouble.parameter])
         team, step = bucket.team, bucket.step.number
-        rank = team.sources[trouble.rank] if team.sources else team.names[trouble.rank]
+        rank = team.sources.of(trouble.rank, step) if team.sources is not None else team.names[trouble.rank]
         if bucket.nan == "raise":
             raise NonFiniteError(
                 f'the gradient of "{name}" on rank {rank} is not finite at step {step}.',

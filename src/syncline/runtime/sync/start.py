@@ -9,6 +9,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed import distributed_c10d
 from torch.nn.parallel import DistributedDataParallel
 
 from syncline.errors import SynchronizationError
@@ -22,6 +23,7 @@ from syncline.runtime.sync.synchronizer import Synchronizer
 from syncline.runtime.sync.tuned import AUTO, CodecRequest, asked
 from syncline.runtime.wire.levels import members, resolve
 from syncline.runtime.wire.links import GroupLinks
+from syncline.runtime.wire.sources import GradientSources
 from syncline.runtime.wire.team import Team, agreed_name
 
 
@@ -142,8 +144,11 @@ def _everyone(shards: dist.ProcessGroup, replicas: dist.ProcessGroup, across: Gr
     token = token.to(across.device)
     dist.broadcast(token, dist.get_global_rank(replicas, 0), replicas)
     rows = exchange_json({"ranks": dist.get_process_group_ranks(shards)}, across.team)
-    # A gradient across has been summed over the ranks of a replica: which of them it came from is not known any more.
-    across.team.sources = tuple(" or ".join(map(str, row["ranks"])) for row in rows)
+    # A gradient across has been summed over the ranks of a replica: which of them it came from they say in the store.
+    noted = distributed_c10d.PrefixStore(f"syncline/{bytes(token.tolist()).hex()}/finite", across.team.store)
+    across.team.sources = GradientSources(
+        [[int(rank) for rank in row["ranks"]] for row in rows], dist.get_rank(), noted
+    )
     ranks = sorted({int(rank) for row in rows for rank in row["ranks"]})
     name = f"{bytes(token.tolist()).hex()}/everyone"
     return Team(name, ranks, dist.get_rank(), across.device, settings.wire_timeout_s)

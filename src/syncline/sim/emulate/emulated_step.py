@@ -117,5 +117,5 @@ def step_timeline(work: Work, how: How, wiring: HostLinks, machine: SharedMachin
 def _lay(work: Work, how: How, wiring: HostLinks, machine: SharedMachine, costs: HostCosts) -> _Tasks:
     """Return all tasks of one step."""
     tasks = _Tasks(wiring, machine, costs)
-    lay_step(tasks, work, [how] * len(work.elements), len(wiring.host_of_rank))
+    lay_step(tasks, work, [how] * len(work.elements), len(wiring.host_of_rank), take_turns=machine.take_turns)
     return tasks

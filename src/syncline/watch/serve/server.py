@@ -175,7 +175,7 @@ def refusal(request: Request, access: Access) -> Response | None:
         return PlainTextResponse("401: show the token as Authorization: Bearer TOKEN, or open /?token=TOKEN once.", 401)
     origin = request.headers.get("origin")
     if request.method not in ("GET", "HEAD") and origin is not None and origin.partition("://")[2] != host:
-        return PlainTextResponse("403: another page may not write here.", 403)
+        return PlainTextResponse("403: another site's page may not write here.", 403)
     return None
 
 

@@ -29,6 +29,8 @@ class ShardOwner(Protocol):
 
     def wait_for(self, start: Callable[[], dist.Work]) -> None: ...
 
+    def look_at(self, sent: torch.Tensor) -> None: ...
+
 
 def shard_parts(owner: ShardOwner, model: Any) -> list[ShardPart]:
     """Return a part for every group of parameters in a model."""
@@ -74,7 +76,8 @@ class ShardPart:
         ):
             collective = getattr(self._group, name, None)
             if type(collective).__name__ == default:
-                self._set(name, _Watched(collective, self._owner.wait_for))
+                look = self._owner.look_at if replicated and "reduce" in name else None
+                self._set(name, _Watched(collective, self._owner.wait_for, look))
 
     def turn_off(self) -> None:
         """Give FSDP2 its place back."""
@@ -130,8 +133,13 @@ class ShardPart:
 class _Watched:
     """A collective of FSDP2's own, waited for by a handle that knows who is lost."""
 
-    def __init__(self, collective: Any, wait: Callable[[Callable[[], dist.Work]], None]) -> None:
-        self._collective, self._wait = collective, wait
+    def __init__(
+        self,
+        collective: Any,
+        wait: Callable[[Callable[[], dist.Work]], None],
+        look: Callable[[torch.Tensor], None] | None = None,
+    ) -> None:
+        self._collective, self._wait, self._look = collective, wait, look
         self.allocate = collective.allocate
 
     def __call__(
@@ -146,6 +154,8 @@ class _Watched:
         def start(is_async: bool) -> Any:
             return self._collective(output_tensor, input_tensor, group, *others, async_op=is_async, **named)
 
+        if self._look is not None and input_tensor.device.type == "cpu":
+            self._look(input_tensor)
         if async_op or output_tensor.device.type != "cpu":
             work: dist.Work | None = start(async_op)
             return work
