@@ -104,7 +104,8 @@ def _prices(money: Money) -> list[Uncertain]:
     if not money.owned:
         words = money.basis.removeprefix("rented: ")
         if money.fixed:
-            told = f"{money.account.prices_source}: given, taken as fixed"
+            table = "" if money.assumptions.gpu_hour_usd else f"{money.account.prices_source}: "
+            told = f"{table}given, taken as fixed"
             return [Uncertain("rent", f"rent, {words}", "price", rate, rate, rate, "$/GPU-hour", told, 1.0, 1.0)]
         low, high = RENT
         source = f"{money.account.prices_source}; range assumed: list prices move, and large customers pay less"
