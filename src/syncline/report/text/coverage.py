@@ -28,7 +28,10 @@ def _unseen_lines(groups: Mapping[str, Any]) -> list[str]:
         "the third to fifth were off by; a factor is the root of the 90 % interval's high end over its low one",
         f"{'':42} {'rows':>6} {'sources':>8} {'in 90 %':>8} {'in 50 %':>8} {'factor':>7} {'without: 90 %, factor':>22}",
     ]
-    for name, row in groups.items():
+    for group, row in groups.items():
+        name = {"collective, one": "collective, one scale-up domain", "collective, few": "collective, several"}.get(
+            group, group
+        )
         shares = f"{row['in_90']:>8.1%} {row['in_50']:>8.1%} {row['factor']:>7.2f}"
         without = f"{row['in_90_without']:.1%}, {row['factor_without']:.2f}"
         lines.append(f"{name:42} {row['rows']:>6,} {row['publications']:>8} {shares} {without:>22}")
