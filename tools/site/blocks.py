@@ -64,6 +64,18 @@ class Kept:
         return text
 
 
+def _session(parts: list[str]) -> str:
+    """Return commands with what they print. Output with lines that look like a prompt is no session to a highlighter."""
+    printed = [line for part in parts for line in part.splitlines()[1:]]
+    if not any(line.startswith(("#", "$", "%", ">")) for line in printed):
+        return "```console\n" + "\n".join(parts) + "\n```"
+    fences = []
+    for part in parts:
+        command, _, output = part.partition("\n")
+        fences += [f"```console\n{command}\n```", *([f"```text\n{output}\n```"] if output else [])]
+    return "\n\n".join(fences)
+
+
 @dataclass
 class Page:
     """One page: its files so far, and the pictures it has made."""
@@ -85,8 +97,7 @@ class Page:
         if kind == "console" and "$ " in body:
             most, some = re.search(r"lines=(\d+)", info), re.search(r'show="([^"]+)"', info)
             limits = int(most[1]) if most else 0, tuple(some[1].split(",")) if some else ()
-            shown = "\n".join(self._command(line, *limits) for line in body.splitlines())
-            return f"```console\n{shown}\n```"
+            return _session([self._command(line, *limits) for line in body.splitlines()])
         if kind == "python":
             return f"```python\n{body}```" if "norun" in info else self._python(body)
         if kind == "picture":

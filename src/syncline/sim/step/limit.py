@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
+
 from syncline.describe import units
 from syncline.describe.plain import JsonObject
 from syncline.sim.step.case import Case
+from syncline.sim.step.constants import Constants
+from syncline.sim.step.cost import step_cost
 from syncline.sim.step.machine import Machine
 
 _WORDS = {
@@ -22,10 +28,19 @@ _WORDS = {
     "codec": ("encoding gradients", "a cheaper codec"),
     "storage": ("storage", "a faster storage network, or asynchronous checkpoints"),
 }
-_UP = {"tp": "tp", "cp": "cp", "ep": "ep"}
+#: What leaves a cell of the fabric: its words, and the columns of a case that hold its rate and its latency.
+_CELLS = {
+    "site": ("the line between sites, {}", {"site_Bps": np.inf, "site_s": 0.0}),
+    "pod": ("the links out of a pod, {} together", {"pod_Bps": np.inf}),
+    "rack": ("the links out of a rack, {} together", {"rack_Bps": np.inf}),
+}
+_LEAST_FALL = 0.25
+"""Share of a part's time that must go with a cell's limit before that cell is named."""
 
 
-def limit_of(parts: dict[str, float], total: float, machine: Machine, case: Case | None, fits: bool) -> JsonObject:
+def limit_of(
+    parts: dict[str, float], total: float, machine: Machine, case: Case | None, fits: bool, k: Constants | None = None
+) -> JsonObject:
     """Return what limits a step: memory if it does not fit, or else the largest part beside useful arithmetic."""
     name, beside = sorted(parts, key=lambda part: parts[part], reverse=True)[:2]
     # Advice is about what can be moved: the largest part that is not arithmetic.
@@ -34,11 +49,11 @@ def limit_of(parts: dict[str, float], total: float, machine: Machine, case: Case
         "what": name,
         "words": _WORDS[name][0],
         "share": parts[name] / total,
-        "link": _link(name, machine, case),
+        "link": _link(name, machine, case, k),
         "then": beside,
         "then_words": _WORDS[beside][0],
         "then_share": parts[beside] / total,
-        "then_link": _link(beside, machine, case),
+        "then_link": _link(beside, machine, case, k),
         "advice": _WORDS[moved][1],
     }
     if not fits:
@@ -50,7 +65,7 @@ def limit_of(parts: dict[str, float], total: float, machine: Machine, case: Case
     return limit
 
 
-def _link(part: str, machine: Machine, case: Case | None) -> str | None:
+def _link(part: str, machine: Machine, case: Case | None, k: Constants | None) -> str | None:
     """Return which link a part of the time is spent on."""
     if part not in ("tp", "cp", "ep", "fsdp", "dp", "p2p"):
         return None
@@ -60,4 +75,19 @@ def _link(part: str, machine: Machine, case: Case | None) -> str | None:
         return nic
     sizes = {"tp": case.tp, "cp": case.tp * case.cp, "ep": case.ep, "fsdp": case.tp * case.shard_ranks,
              "dp": case.tp * case.cp * case.dp, "p2p": case.tp * case.cp * case.dp * case.pp}  # fmt: skip
-    return up if float(sizes[part]) <= machine.domain else nic
+    if float(sizes[part]) <= machine.domain:
+        return up
+    return (_cell(part, case, k) if k is not None else None) or nic
+
+
+def _cell(part: str, case: Case, k: Constants) -> str | None:
+    """Return what leaves the site, pod or rack without whose limit the part would be shortest; None: the ports."""
+    whole, shortest, found = float(getattr(step_cost(case, k), part)), 1 - _LEAST_FALL, None
+    for name, (words, free) in _CELLS.items():
+        rate = float(getattr(case, f"{name}_Bps"))
+        if not np.isfinite(rate) or whole <= 0:
+            continue
+        freed = step_cost(replace(case, **{column: np.asarray(value) for column, value in free.items()}), k)
+        if float(getattr(freed, part)) / whole < shortest:
+            shortest, found = float(getattr(freed, part)) / whole, words.format(units.show_rate(rate))
+    return found

@@ -217,7 +217,7 @@ def _step(fabric: Fabric | Machine, job: Job, constants: Constants | None) -> St
     return StepResult(
         floor_s=floor, job=job, machine=machine, facts=facts, num_gpus=num_gpus, step_time_s=total, parts_s=parts,
         comm_bytes=sent,
-        memory_bytes=held.as_dict(), fits=fits, limit=limit_of(parts, total, machine, case, fits), storage=storage,
+        memory_bytes=held.as_dict(), fits=fits, limit=limit_of(parts, total, machine, case, fits, k), storage=storage,
         warnings=_warnings(job, machine, case, held.total), case=case, cost=cost,
     )  # fmt: skip
 
