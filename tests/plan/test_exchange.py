@@ -94,7 +94,7 @@ def test_a_fixed_choice_changes_the_plan_and_its_worth_is_an_action() -> None:
     assert action.saving > 0 and action.price_usd == 0.0
 
 
-@pytest.mark.parametrize(("text", "words"), [("bucket=big", "bucket"), ("bucket=0", "at least a byte"),
+@pytest.mark.parametrize(("text", "words"), [("bucket=big", "bucket"), ("bucket=0", "at least 1 byte"),
                                              ("algorithm=star", "one of ring")])  # fmt: skip
 def test_a_wrong_choice_says_so(text: str, words: str) -> None:
     with pytest.raises(PlanError, match=words):
