@@ -100,14 +100,14 @@ layers: venv
 native-test: venv
 	$(BIN)/cmake -S . -B build/native-tests -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja \
 	  -DCMAKE_BUILD_TYPE=Debug -DSYNCLINE_TESTS=ON -DSYNCLINE_SANITIZE=ON --log-level=WARNING
-	$(BIN)/cmake --build build/native-tests
+	MAKEFLAGS= $(BIN)/cmake --build build/native-tests
 	build/native-tests/native_tests
 
 # The thread sanitizer excludes the others: another build, of what has threads.
 native-test-threads: venv  ## the C++ tests of the wire and the sampler under the thread sanitizer
 	$(BIN)/cmake -S . -B build/native-threads -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja \
 	  -DCMAKE_BUILD_TYPE=Debug -DSYNCLINE_TESTS=ON -DSYNCLINE_SANITIZE_THREADS=ON --log-level=WARNING
-	$(BIN)/cmake --build build/native-threads
+	MAKEFLAGS= $(BIN)/cmake --build build/native-threads
 	build/native-threads/native_tests sampler wire
 
 pytest: venv

@@ -138,7 +138,7 @@ def test_the_scripts_own_host_is_shared_among_its_launches(tmp_path: Path) -> No
     # No narrower than what was measured, 0.5 to 2 s, nor than published steps of its kind.
     low, high = answer.interval_s
     assert low == pytest.approx(0.5, rel=0.02) and high >= 1.96
-    assert (low, high) == (pytest.approx(answer.spread.low_90), pytest.approx(answer.spread.high_90, rel=0.02))
+    assert high == pytest.approx(answer.spread.high_90, rel=0.02)
     assert "of the script itself on that machine" in str(answer)
 
 
