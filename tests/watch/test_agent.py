@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -246,3 +248,9 @@ def test_an_agent_in_a_real_host_reads_its_interfaces() -> None:
     assert np.isfinite(frame.load.rate_Bps[frame.table.index["here/lo tx"]])
     assert frame.health["sampled"] == ["lo"]
     agent.close()
+
+
+def test_watch_needs_nothing_of_a_labs() -> None:
+    code = "import sys; sys.modules['pyroute2'] = None; import syncline.watch.setup"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

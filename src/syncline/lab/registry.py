@@ -18,7 +18,6 @@ from syncline.errors import LabError
 from syncline.lab.blueprint import Blueprint
 from syncline.lab.inside import protocol
 from syncline.lab.inside.protocol import Message
-from syncline.lab.inside.server import peer_uid
 from syncline.lab.link import rebuilt
 
 _NAME = re.compile(r"@(syncline-lab-(\d+)-(\d+)-\d+)\s*\Z")
@@ -73,7 +72,8 @@ class Visit:
         except OSError as error:
             self._socket.close()
             raise LabError(f"cannot reach {lab.name}: {error.strerror}.", hint="It may just have ended.") from None
-        if peer_uid(self._socket) != os.getuid():  # anybody may take a name; only the owner's process is believed
+        # Anybody may take a name; only the owner's process is believed.
+        if protocol.peer_uid(self._socket) != os.getuid():
             self._socket.close()
             raise LabError(f"{lab.name} belongs to another user.")
 

@@ -52,6 +52,12 @@ def receive(channel: socket.socket) -> tuple[Message, list[int]]:
     return message, files
 
 
+def peer_uid(channel: socket.socket) -> int:
+    """Return the user at the other end of a Unix socket, as this user namespace numbers users."""
+    _, uid, _ = struct.unpack("iII", channel.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    return int(uid)
+
+
 def _receive_some(channel: socket.socket, num_bytes: int) -> tuple[bytes, list[int]]:
     size = socket.CMSG_SPACE(MAX_FILES * array.array("i").itemsize)
     part, ancillary, _, _ = channel.recvmsg(num_bytes, size, socket.MSG_CMSG_CLOEXEC)

@@ -10,7 +10,6 @@ import resource
 import selectors
 import signal
 import socket
-import struct
 import time
 from collections.abc import Callable
 
@@ -92,7 +91,7 @@ class LabServer:
 
     def _welcome(self) -> None:
         channel, _ = self.listener.accept()
-        if peer_uid(channel) != os.geteuid():  # the abstract socket has no file permissions of its own
+        if protocol.peer_uid(channel) != os.geteuid():  # the abstract socket has no file permissions of its own
             channel.close()
             return
         channel.settimeout(VISITOR_PATIENCE_S)  # a visitor that stalls must not hold up the lab
@@ -192,12 +191,6 @@ class LabServer:
         finally:
             for file in opened:
                 os.close(file)
-
-
-def peer_uid(channel: socket.socket) -> int:
-    """Return the user at the other end of a Unix socket, as this user namespace numbers users."""
-    _, uid, _ = struct.unpack("iII", channel.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-    return int(uid)
 
 
 def own_mounts() -> bool:

@@ -1,0 +1,186 @@
+"""Link rules at their bounds: on either side of every number, with the past and the seconds before given by hand."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests.watch.scenes import CAPACITY, TICK_S, frame, load, table
+
+from syncline.watch.job import JobState, StepStat
+from syncline.watch.links import LinkLoad, LinkTable
+from syncline.watch.prediction import Prediction
+from syncline.watch.rules.link_rules import (
+    LinkAverage,
+    LinkDegraded,
+    LinkDown,
+    LinkLoss,
+    LinkPause,
+    LinkPeak,
+    is_overdue,
+    planned_use,
+)
+from syncline.watch.rules.past import Past
+from syncline.watch.rules.rule import Context
+from syncline.watch.rules.thresholds import Thresholds
+
+LINKS = table(2, num_rails=2)
+FIRST, SECOND = LINKS.names
+
+
+def _past(links: LinkTable = LINKS, **columns: float) -> dict[str, Past]:
+    """Return a minute in which each column stood still."""
+    found = {}
+    for name, value in columns.items():
+        found[name] = Past(lag=0)
+        for _ in range(60):
+            found[name].add(links.names, np.full(len(links), value))
+    return found
+
+
+def _context(now: LinkLoad, links: LinkTable = LINKS, before: LinkLoad | None = None, looks: int = 60,
+             job: JobState | None = None, **more: object) -> Context:  # fmt: skip
+    """Return a context whose earlier looks were all alike."""
+    recent = deque(frame(k, links, before or now, job) for k in range(looks))
+    return Context(Thresholds(), Prediction(), frame(looks, links, now, job), recent, **more)  # type: ignore[arg-type]
+
+
+def test_the_plan_of_one_link_says_nothing_of_another() -> None:
+    context = Context(Thresholds(), Prediction(link_rate_Bps={FIRST: CAPACITY / 4}), frame(0, LINKS, load(LINKS)))
+    assert planned_use(context).tolist() == [0.25, 0.0]
+
+
+def test_a_port_that_is_down_at_once_and_one_that_never_carried() -> None:
+    unknown = LinkTable(
+        LINKS.names, LINKS.names, LINKS.directions, np.full(2, np.nan), LINKS.rail, LINKS.src, LINKS.dst, 1
+    )
+    now = load(unknown, use=0.0, up=[0, 1])
+    assert not LinkDown().look(Context(Thresholds(), Prediction(), frame(0, unknown, now))).bad
+    carried = Context(Thresholds(), Prediction(), frame(0, unknown, now), past=_past(unknown, rate=1e9))
+    assert set(LinkDown().look(carried).bad) == {FIRST}
+    assert set(LinkDown().look(Context(Thresholds(), Prediction(), frame(0, LINKS, now))).bad) == {FIRST}
+    assert LinkDown.clear_after_s == 2.0
+
+
+@pytest.mark.parametrize(
+    ("share", "is_slow", "is_between"),
+    [(0.79, True, False), (0.81, False, True), (0.89, False, True), (0.91, False, False)],
+)
+def test_how_far_below_its_past_a_link_is_degraded(share: float, is_slow: bool, is_between: bool) -> None:
+    now = load(LINKS, use=0.5 * share, peak_Bps=[share * CAPACITY, CAPACITY])
+    found = LinkDegraded().look(_context(now, past=_past(peak=CAPACITY, rate=0.5 * CAPACITY)))
+    assert (FIRST in found.bad, FIRST in found.between) == (is_slow, is_between)
+    assert SECOND not in found.bad
+    if is_slow:
+        assert f"{share:.0%} of what this link reached before" in found.bad[FIRST]().evidence[0]
+
+
+@pytest.mark.parametrize(("carried", "is_working"), [(0.24, False), (0.26, True), (0.35, True)])
+def test_a_link_that_carries_little_of_its_busy_rate_has_no_work(carried: float, is_working: bool) -> None:
+    """A quarter of what it carries in a busy second is work; less says nothing of its rate, so it is never good."""
+    usual = 0.8 * CAPACITY
+    now = load(LINKS, use=carried * 0.8, peak_Bps=[0.5 * CAPACITY] * 2)
+    found = LinkDegraded().look(_context(now, past=_past(peak=CAPACITY, rate=usual)))
+    assert (FIRST in found.bad) is is_working
+    assert is_working or FIRST in found.between
+
+
+@pytest.mark.parametrize("other", ["link.down", "rail.dead"])
+def test_beside_a_dead_link_only_a_queue_convicts(other: str) -> None:
+    past = _past(peak=CAPACITY, rate=0.5 * CAPACITY)
+    for backlog, is_slow in ((0.0, False), (1e6, True)):
+        now = load(LINKS, use=0.4, peak_Bps=[0.5 * CAPACITY, CAPACITY], backlog_bytes=[backlog, 0.0])
+        found = LinkDegraded().look(_context(now, past=past, active={other: {"elsewhere"}}))
+        assert (FIRST in found.bad) is is_slow
+
+
+def _job(num_steps: int, step_s: float, silent_s: float) -> JobState:
+    """Return a job that last told something so long before the look at 15 s."""
+    now_s = 1000.0 + 60 * TICK_S
+    steps = tuple(StepStat(k, now_s, step_s, step_s, 0.0, 4) for k in range(num_steps))
+    return JobState(steps=steps, last_span_s=now_s - silent_s)
+
+
+@pytest.mark.parametrize(
+    ("num_steps", "step_s", "silent_s", "expected"),
+    [
+        (3, 1.0, 1.9, False),  # one and a half steps and half a second may pass
+        (3, 1.0, 2.1, True),
+        (4, 1.0, 2.1, True),
+        (2, 1.0, 2.1, False),  # two steps are no custom
+        (3, 2.0, 3.4, False),
+        (3, 2.0, 3.6, True),
+    ],
+)
+def test_when_a_job_is_overdue(num_steps: int, step_s: float, silent_s: float, expected: bool) -> None:
+    assert is_overdue(_context(load(LINKS), job=_job(num_steps, step_s, silent_s))) is expected
+
+
+@pytest.mark.parametrize(("use", "bad", "between"), [(0.81, True, False), (0.79, False, True), (0.74, False, False)])
+def test_averages(use: float, bad: bool, between: bool) -> None:
+    found = LinkAverage().look(_context(load(LINKS, use=use)))
+    assert (FIRST in found.bad, FIRST in found.between) == (bad, between)
+    assert not LinkAverage().look(_context(load(LINKS, use=use), looks=20)).bad  # five seconds say nothing
+
+
+def test_a_plan_that_fills_a_link_raises_its_bounds() -> None:
+    context = _context(load(LINKS, use=0.9, saturated=[0.9, 0.9]))
+    context.prediction = Prediction(link_rate_Bps={FIRST: 0.85 * CAPACITY})
+    assert set(LinkAverage().look(context).bad) == {SECOND}
+    assert set(LinkPeak().look(context).bad) == {SECOND}
+
+
+@pytest.mark.parametrize(("share", "bad", "between"), [(0.51, True, False), (0.46, False, True), (0.44, False, False)])
+def test_peaks(share: float, bad: bool, between: bool) -> None:
+    found = LinkPeak().look(_context(load(LINKS, saturated=[share, share])))
+    assert (FIRST in found.bad, FIRST in found.between) == (bad, between)
+
+
+@pytest.mark.parametrize(
+    ("drops", "usual", "bad", "between"),
+    [
+        (1.1, 0.0, True, False), (0.9, 0.0, False, True), (0.5, 0.0, False, False),
+        (9.0, 2.0, True, False), (7.0, 2.0, False, True), (4.0, 2.0, False, False),
+    ],
+)  # fmt: skip
+def test_losses(drops: float, usual: float, bad: bool, between: bool) -> None:
+    found = LinkLoss().look(_context(load(LINKS, drops_per_s=[drops, 0.0]), past=_past(drops=usual)))
+    assert (FIRST in found.bad, FIRST in found.between) == (bad, between)
+
+
+def test_a_loss_is_a_mean_of_less_than_a_second() -> None:
+    now, calm = load(LINKS, drops_per_s=[4.0, 0.0]), load(LINKS, drops_per_s=[0.0, 0.0])
+    # 4 a second in one of the four looks (of a quarter second) that 0.8 s hold: 1.0, not above the bound.
+    assert FIRST not in LinkLoss().look(_context(now, before=calm, past=_past(drops=0.0))).bad
+    now = load(LINKS, drops_per_s=[4.2, 0.0])
+    assert FIRST in LinkLoss().look(_context(now, before=calm, past=_past(drops=0.0))).bad
+
+
+@pytest.mark.parametrize(
+    ("pauses", "usual", "bad", "between"),
+    [
+        (1001.0, 0.0, True, False), (1000.0, 0.0, False, True), (501.0, 0.0, False, True), (500.0, 0.0, False, False),
+        (3001.0, 1000.0, True, False), (2999.0, 1000.0, False, True), (1499.0, 1000.0, False, False),
+    ],
+)  # fmt: skip
+def test_pauses_of_ethernet_are_frames(pauses: float, usual: float, bad: bool, between: bool) -> None:
+    found = LinkPause().look(_context(load(LINKS, pauses_per_s=[pauses, 0.0]), past=_past(pauses=usual)))
+    assert (FIRST in found.bad, FIRST in found.between) == (bad, between)
+    if bad:
+        assert found.bad[FIRST]().observed == f"{pauses:.0f} pause frames a second"
+
+
+@pytest.mark.parametrize(("ticks", "share", "bad", "between"), [
+    (0.26e9, "21%", True, False), (0.24e9, "19%", False, True), (0.12e9, "11%", False, True),
+    (0.1e9, "9%", False, False),
+])  # fmt: skip
+def test_pauses_of_infiniband_are_a_share_of_words(ticks: float, share: str, bad: bool, between: bool) -> None:
+    """4 GB/s are 1e9 words a second: a quarter of that in ticks of waiting is a fifth of the time."""
+    ports = replace(LINKS, devices=("mlx5_0:1", "mlx5_1:1"))
+    now = load(ports, use=4e9 / CAPACITY, pauses_per_s=[ticks, 0.0])
+    found = LinkPause().look(_context(now, ports, past=_past(ports, pauses=0.0)))
+    assert (FIRST in found.bad, FIRST in found.between) == (bad, between)
+    if bad:
+        assert found.bad[FIRST]().observed == f"{share} of the time without credit"
