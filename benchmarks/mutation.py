@@ -32,13 +32,20 @@ ROOT = Path(__file__).resolve().parent.parent
 SEED = 17
 AT_MOST = 40
 LEAST_LIMIT_S = 30.0
+LINKS = "(near or touches or link or degraded or average or bursts or pause) and not ten_thousand and not noisy"
 TARGETS = {
     "schedule.proof.safety": ("tests/schedule/proof/test_safety.py",),
     "schedule.proof.liveness": ("tests/schedule/proof/test_liveness.py",),
     "schedule.proof.replay": ("tests/schedule/proof/test_replay.py",),
     "watch.rules.hold": ("tests/watch/rules/test_hold.py",),
     "watch.rules.cause": ("tests/watch/rules/test_cause.py",),
-    "watch.rules.link_rules": ("tests/watch/rules/test_link_rules.py", "tests/watch/rules/test_link_bounds.py"),
+    "watch.rules.link_rules": (
+        "tests/watch/rules/test_link_rules.py",
+        "tests/watch/rules/test_link_bounds.py",
+        "tests/watch/test_rules.py",
+        "-k",
+        LINKS,
+    ),
     "sim.step.memory": ("tests/sim/step/test_memory_twin.py",),
     "sim.step.cost": ("tests/sim/step/test_cost_twin.py",),
     "runtime.alive.verdict": ("tests/runtime/alive/test_verdict.py",),
