@@ -8,8 +8,9 @@ pytest.importorskip("torch")
 
 from syncline.errors import LostRankError, SynchronizationError
 from syncline.runtime.alive.heartbeat import LEFT, Beat, read_beat
+from syncline.runtime.alive.roll import Roll
 from syncline.runtime.alive.verdict import Member
-from syncline.runtime.alive.watchdog import Roll, Watchdog
+from syncline.runtime.alive.watchdog import Watchdog
 from syncline.runtime.sync.step import Step
 
 MEMBERS = tuple(Member(rank, f"host-{rank}") for rank in range(3))

@@ -13,19 +13,17 @@ import contextlib
 import logging
 import multiprocessing.util
 import os
-import socket
 import sys
 import threading
 import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import median
 from typing import Any, Protocol
 
 from syncline.errors import LostRankError, SynchronizationError, SynclineError
-from syncline.runtime.alive.agreement import exchange_json
 from syncline.runtime.alive.heartbeat import (
     BUSY,
     CLOSED,
@@ -33,15 +31,12 @@ from syncline.runtime.alive.heartbeat import (
     LEFT,
     WAITING,
     Beat,
-    BeatCarrier,
-    Datagrams,
-    StoreBeats,
     read_beat,
 )
+from syncline.runtime.alive.roll import Roll, meet
 from syncline.runtime.alive.verdict import (
     SILENCE_SHARE,
     BeatRecord,
-    Member,
     RankVerdict,
     Straggler,
     judge,
@@ -56,7 +51,6 @@ BEATS = 20
 """Beats in `watch_s`."""
 KEPT_BEATS = 1024
 """Of each rank: when its last beats came."""
-HELLO_S = 3.0
 GOODBYES = 3
 RECENT = 8
 SLOW_LOOKS = 3
@@ -76,16 +70,6 @@ class WatchedHandle(Protocol):
     def steps(self) -> Sequence[Step]: ...
 
     def break_off(self, failure: BaseException) -> None: ...
-
-
-@dataclass(frozen=True)
-class Roll:
-    """Who takes part: this rank's place, all members in their places, and how beats travel."""
-
-    rank: int
-    members: tuple[Member, ...]
-    token: str
-    post: BeatCarrier
 
 
 class Watchdog:
@@ -365,45 +349,7 @@ def start_watchdog(watched: WatchedHandle, team: Team, watch_s: float, patience_
     """Return a watchdog over the ranks of a team; every rank calls it. None where there is nobody to watch."""
     if team.size == 1 or watch_s <= 0:
         return None
-    return Watchdog(watched, _meet(team), watch_s, patience_s)
-
-
-def _meet(team: Team) -> Roll:
-    """Exchange names and addresses, and see whether datagrams pass between all ranks."""
-    post = Datagrams(team.rank)
-    try:
-        return _introduce(post, team)
-    except BaseException:
-        post.close()
-        raise
-
-
-def _introduce(post: Datagrams, team: Team) -> Roll:
-    said = {"host": os.environ.get("SYNCLINE_LAB_HOST") or socket.gethostname(), "address": post.address}
-    everyone = exchange_json({**said, "token": os.urandom(8).hex()}, team)
-    members = tuple(Member(rank, str(one["host"])) for rank, one in zip(team.names, everyone, strict=True))
-    token = str(everyone[0]["token"])
-    post.connect([(str(one["address"][0]), int(one["address"][1])) for one in everyone])
-    passed = _hello(post, team, token)
-    if all(bool(one["passed"]) for one in exchange_json({"passed": passed}, team)):
-        return Roll(team.rank, members, token, post)
-    post.close()
-    return Roll(team.rank, members, token, StoreBeats(team.store, team.rank, team.size, token))
-
-
-def _hello(post: Datagrams, team: Team, token: str) -> bool:
-    """Greet until every other rank was heard; whether that happened."""
-    missing = set(range(team.size)) - {team.rank}
-    end_s = time.monotonic() + HELLO_S
-    beat = Beat(team.rank).to_bytes(token)
-    post.say(beat)
-    while missing and time.monotonic() < end_s:
-        post.say(beat)
-        for data in post.hear(0.05):
-            heard = read_beat(data, token, team.size)
-            missing -= {heard.rank} if heard else set()
-    post.say(beat)
-    return not missing
+    return Watchdog(watched, meet(team), watch_s, patience_s)
 
 
 def _usual(steps: list[Step], num_ranks: int) -> dict[str, Any]:
