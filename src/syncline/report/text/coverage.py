@@ -22,6 +22,9 @@ def coverage_lines(payload: Mapping[str, Any]) -> list[str]:
     return [*lines, *(f"wrote {path}" for path in payload["written"])]
 
 
+_GROUPS = {"collective, one": "collective, one scale-up domain", "collective, few": "collective, several"}
+
+
 def _unseen_lines(groups: Mapping[str, Any]) -> list[str]:
     lines = [
         "The sixth and seventh blind set as first scored, in intervals made from what was known before them and what",
@@ -29,9 +32,7 @@ def _unseen_lines(groups: Mapping[str, Any]) -> list[str]:
         f"{'':42} {'rows':>6} {'sources':>8} {'in 90 %':>8} {'in 50 %':>8} {'factor':>7} {'without: 90 %, factor':>22}",
     ]
     for group, row in groups.items():
-        name = {"collective, one": "collective, one scale-up domain", "collective, few": "collective, several"}.get(
-            group, group
-        )
+        name = _GROUPS.get(group, group)
         shares = f"{row['in_90']:>8.1%} {row['in_50']:>8.1%} {row['factor']:>7.2f}"
         without = f"{row['in_90_without']:.1%}, {row['factor_without']:.2f}"
         lines.append(f"{name:42} {row['rows']:>6,} {row['publications']:>8} {shares} {without:>22}")
