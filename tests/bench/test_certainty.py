@@ -70,12 +70,12 @@ def test_a_finding_tells_bandwidths_measured_and_expected() -> None:
     assert isinstance(told, dict) and told["busbw_Bps"] == pytest.approx(87.3e9, rel=1e-3)
 
 
-@pytest.mark.parametrize("time", ["-10020", "0.00", "nan"])
+@pytest.mark.parametrize("time", ["-10020", "0.00", "nan", "15o.0"])
 def test_a_time_that_cannot_be_is_left_out_and_named(time: str) -> None:
     good = "1048576 262144 float sum -1 118.0 8.89 16.67 0 118.2 8.87 16.63 0"
     bad = f"2097152 524288 float sum -1 {time} 13.98 26.21 0 150.0 13.98 26.21 0"
     log = parse(f"{TABLE}{good}\n{bad}\n# Avg bus bandwidth : 1\n", "x", kind=Kind.ALL_REDUCE)
-    assert log.notes == (f"line 19 left out: the time of 2 MiB out of place is {time}, and a time is above 0",)
+    assert log.notes == (f"line 19 left out: the time of 2 MiB out of place is {time}, not a number above 0",)
     assert [one.size_bytes for one in log.rows] == [1 << 20, 1 << 20, 2 << 20]
 
 

@@ -62,6 +62,44 @@ def test_wrong_data_and_a_run_that_did_not_end_are_seen() -> None:
     assert log.notes == ("the run did not end: there is no average at the end of the log",)
 
 
+DAMAGED = {
+    "a cell is lost": "2097152 524288 float sum -1 150.0 13.98 26.21 0 150.0",
+    "the type is lost": "2097152 524288",
+    "only the size": "2097152",
+    "the size is broken": "20x7152 524288 float sum -1 150.0 13.98 26.21 0 150.0 13.98 26.21 0",
+}
+SOUND = "1048576 262144 float sum -1 118.0 8.89 16.67 0 118.2 8.87 16.63 0"
+
+
+@pytest.mark.parametrize("line", DAMAGED.values(), ids=list(DAMAGED))
+@pytest.mark.parametrize("first", [True, False])
+def test_a_damaged_line_is_counted_and_named(line: str, first: bool) -> None:
+    rows = [line, SOUND] if first else [SOUND, line]
+    log = parse(
+        "\n".join(["# all_reduce_perf", "# size count type", *rows, "# Avg bus bandwidth : 1"]), "x", num_ranks=16
+    )
+    assert log.notes == (f"1 damaged result line left out: line {3 if first else 4}",)
+    assert {row.size_bytes for row in log.rows} == {1 << 20}
+
+
+def test_many_damaged_lines_are_counted_and_the_first_are_named() -> None:
+    text = "\n".join(["# all_reduce_perf", SOUND, *["2097152 524288 float"] * 11, "# Avg bus bandwidth : 1"])
+    assert parse(text, "x", num_ranks=16).notes == (
+        "11 damaged result lines left out: line 3, 4, 5, 6, 7, 8, 9, 10 and 3 more",
+    )
+
+
+def test_lines_of_others_are_not_damaged_results() -> None:
+    others = [
+        "8 GPUs found",
+        "2026-01-01 12:00:00 n1 NCCL INFO x",
+        "n1:1:9 [0] NCCL INFO 3 4",
+        "0 0 float sum -1 5.1 0 0",
+    ]
+    text = "\n".join(["# all_reduce_perf", SOUND, *others, SOUND, "# Avg bus bandwidth : 1"])
+    assert parse(text, "x", num_ranks=16).notes == ()
+
+
 def test_ranks_and_collective_are_told_from_the_bandwidths_where_nothing_else_says_them() -> None:
     text = "   67108864   16777216   float   sum   -1   600.5  111.75  209.54   0   607.3  110.50  207.19   0\n"
     log = parse(text, "paste")

@@ -118,7 +118,7 @@ def test_a_bad_rule_is_one_clear_error(tmp_path: Path, change: tuple[str, str], 
         read_rules(path)
     assert text in str(caught.value)
     assert str(path) in str(caught.value)
-    assert "docs/guides/diagnose.md" in caught.value.hint
+    assert "`syncline guide diagnose`" in caught.value.hint
 
 
 @pytest.mark.parametrize("content", ["", "just text", "{a: [}", "- !!python/object:os.system x", "\x00\x01"])

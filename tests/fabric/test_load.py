@@ -121,7 +121,7 @@ def test_a_wrong_value_is_told_in_plain_words(tmp_path: Path, host: str, message
 
 def test_the_next_step_is_named(tmp_path: Path) -> None:
     misspelt = failing(tmp_path, START + "netwrk: x")
-    assert misspelt.hint == 'Did you mean "network"? Remove it, or see docs/guides/cluster-file.md for the keys.'
+    assert misspelt.hint == 'Did you mean "network"? Remove it, or see `syncline guide cluster-file` for the keys.'
     assert misspelt.detail == "", "that `network` is missing follows from it"
     many = failing(tmp_path, START + "network: {topology: fat-tree, a: 1, b: 2}")
     assert many.detail == "1 more problem(s) after this one."

@@ -34,7 +34,7 @@ def job(**fields: Any):
         ({"parallel": {"ep": 2}}, ["ep is 2", "has no experts"]),
         ({"model": "mixtral-8x7b", "parallel": {"ep": 3}}, ["does not divide the 8 experts", "ep: 2"]),
         ({"parallel": {"tp": 0}}, ["parallel.tp"]),
-        ({"colour": "red"}, ['unknown key "colour"', "docs/guides/job-file.md"]),
+        ({"colour": "red"}, ['unknown key "colour"', "`syncline guide job-file`"]),
         ({"model": None}, ['"model" is missing']),
     ],
 )
@@ -150,7 +150,7 @@ def test_sequences_and_shard_groups_that_do_not_divide() -> None:
             'line 1: unknown key "hiden".\n  Did you mean "hidden"?',
         ),
         ("model: llama3-8b\nbatch: {global: 0}\n", "line 2: batch.global: must be at least 1, not 0."),
-        ("", "the file is empty.\n  See docs/guides/job-file.md"),
+        ("", "the file is empty.\n  See `syncline guide job-file`"),
         ("a: [\n", "not valid YAML"),
         ("model: {like: resnet-50, layers: 3}\nbatch: {global: 8}\n", "resnet-50 is a list of layers"),
     ],

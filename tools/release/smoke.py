@@ -58,6 +58,7 @@ ASKS: dict[str, tuple[str, tuple[int, ...]]] = {
     "top": ("top --json", (0,)),
     "serve": ("serve --port 0 --for 1s", (0,)),
     "validate": ("validate claims C02", (0,)),
+    "guide": ("guide cluster-file", (0,)),
 }
 
 

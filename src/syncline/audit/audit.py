@@ -20,6 +20,7 @@ from syncline.audit.facts import facts
 from syncline.audit.measure import measure
 from syncline.audit.report import HostReport
 from syncline.audit.rule import ACTIVE_RULES, CAPABILITIES, RULES, AuditRule, CannotTell
+from syncline.describe.guide import cite
 from syncline.errors import UsageError
 from syncline.finding import Finding, Severity
 from syncline.host.host import Host
@@ -120,7 +121,7 @@ def _not_loaded(host: str, busy: str) -> Finding:
     return Finding(
         "active.busy", Severity.UNKNOWN, host, f"not loaded: {busy}", "nobody at work on the host", (),
         "Tests under load would take what a job needs, and measure the job.",
-        "Drain the host first; --anyway loads it all the same.", "docs/guides/audit.md",
+        "Drain the host first; --anyway loads it all the same.", cite("audit"),
     )  # fmt: skip
 
 

@@ -57,7 +57,7 @@ def _left_out(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             told = part.get("time", part.get("cpu_time")) if isinstance(part, Mapping) else None
             if isinstance(told, int | float) and not _time_us(part) > 0:
                 size, place = units.show_size(int(result["size"])), name.replace("_", " ")
-                yield f"result {at} left out: the time of {size} {place} is {told:g}, and a time is above 0"
+                yield f"result {at} left out: the time of {size} {place} is {told:g}, not a number above 0"
 
 
 def _device(row: Mapping[str, Any], at: int) -> Device:

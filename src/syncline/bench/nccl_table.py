@@ -29,6 +29,10 @@ _PREFIX = (
 _ROW = re.compile(
     rf"^{_PREFIX}[ \t]*(?P<size>\d{{1,20}})[ \t]+(?P<count>\d{{1,20}})[ \t]+(?P<type>[a-z]\w*)[ \t]+(?P<rest>\S.*)$"
 )
+_LIKE_A_ROW = re.compile(rf"^{_PREFIX}[ \t]*[1-9]\w*(?:[ \t]+\d\w*[ \t]+\S.*|[ \t]+\d*[ \t]*)?$")
+"""A size and a count before anything else, however damaged, or a line cut off within them."""
+_HEAD = re.compile(r"\b(?:count|N)[ \t]+type\b")
+_MOST_NAMED = 8
 _DEVICE = re.compile(
     r"Rank[ \t]+(?P<rank>\d{1,9})(?:[ \t]+Group[ \t]+\d+)?(?:[ \t]+Pid[ \t]+\d+)?[ \t]+(?:uses|on[ \t]+(?P<host>\S+))"
     r"[ \t]+device[ \t]+(?P<device>\d{1,9})[ \t]+\[[^\]]*\][ \t]*(?P<name>.*)"
@@ -41,6 +45,7 @@ _IN_MS = re.compile(r"#[ \t]+bytes[ \t]+N[ \t]+type")
 _OLD_ERROR = re.compile(r"busbw[ \t]+(?:error|res)\b")
 _PARTS = {4: (4,), 7: (4, 3), 8: (4, 4), 16: (8, 8)}
 """Cells of a line -> cells of each part. The last column is often lost when a table is copied from a terminal."""
+_NOT_RUN = ("N/A", "NA", "-")
 _FIT = 0.05
 _REDUCTIONS = ("sum", "prod", "min", "max", "avg")
 
@@ -98,7 +103,7 @@ def read_table(text: str, where: str, kind: Kind | None, num_ranks: int) -> Nccl
     library = "rccl" if is_amd(devices) or "RCCL" in text or "rccl-tests" in text else "nccl"
     return NcclTestRun(
         kind, ranks, rows, devices, _version(text), library,
-        (*_notes(text), *_left_out(found), *_odd_bandwidths(found, kind, ranks)),
+        (*_notes(text), *_unread(lines, found), *_left_out(found), *_odd_bandwidths(found, kind, ranks)),
     )  # fmt: skip
 
 
@@ -128,14 +133,26 @@ def _notes(text: str) -> Iterator[str]:
         yield "the run did not end: there is no average at the end of the log"
 
 
+def _unread(lines: list[str], rows: list[_Row]) -> Iterator[str]:
+    """Say how many lines of the table look like results and are none that can be read, and which."""
+    known = {row.line for row in rows}
+    head = next((at for at, line in enumerate(lines, start=1) if _HEAD.search(line)), rows[0].line)
+    table = enumerate(lines[head:], start=head + 1)
+    damaged = [at for at, line in table if at not in known and _LIKE_A_ROW.match(line.rstrip("\r"))]
+    if damaged:
+        named = ", ".join(map(str, damaged[:_MOST_NAMED]))
+        more = f" and {len(damaged) - _MOST_NAMED} more" if len(damaged) > _MOST_NAMED else ""
+        yield f"{len(damaged)} damaged result line{'s' * (len(damaged) > 1)} left out: line {named}{more}"
+
+
 def _left_out(rows: list[_Row]) -> Iterator[str]:
     """Say which times were left out; a part that was not run (N/A) is no mistake."""
     for row in rows:
         for part, name in zip(row.parts, ("out of place", "in place"), strict=False):
             time = number(part[0])
-            if (time is not None and time <= 0) or part[0].lower().lstrip("+-") in ("nan", "inf", "infinity"):
+            if part[0].upper() not in _NOT_RUN and (time is None or time <= 0):
                 size = units.show_size(row.size_bytes)
-                yield f"line {row.line} left out: the time of {size} {name} is {part[0]}, and a time is above 0"
+                yield f"line {row.line} left out: the time of {size} {name} is {part[0]}, not a number above 0"
 
 
 def _refuse_lone_processes(rows: list[_Row], where: str) -> None:

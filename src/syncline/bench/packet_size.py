@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from syncline.describe.guide import cite
 from syncline.finding import Action, Finding, Severity
 from syncline.host.packets import PacketLoss
 
@@ -76,7 +77,7 @@ def _finding(
             "bench.reach", Severity.CRITICAL, who, f"no packet comes back, in {len(pairs)} pairs", "every packet",
             shown, "hosts cannot talk to each other on these addresses: a job would wait, and then time out",
             "Look at link, address, VLAN, route and firewall (UDP and TCP, all ports, between all hosts of the job).",
-            "docs/method/bench.md", Action.INSPECT, 0.9,
+            cite("method/bench"), Action.INSPECT, 0.9,
         )  # fmt: skip
     odd = [(name, size) for name, size in zip(names, mtu_bytes, strict=True) if size != usual]
     told = [f"{name} has MTU {size:,}, most have {usual:,}" for name, size in odd[:4]]
@@ -92,5 +93,5 @@ def _finding(
         f"{len(pairs)} pairs",
         "packets of the interface's MTU arrive", (*shown, *told),
         "something on the way takes shorter packets than the hosts send: large messages hang, then time out",
-        fix, "docs/method/bench.md", Action.CONFIGURE, 0.95,
+        fix, cite("method/bench"), Action.CONFIGURE, 0.95,
     )  # fmt: skip

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from syncline.describe import units
+from syncline.describe.guide import cite
 from syncline.finding import Action, Finding, Severity
 
 Floats = NDArray[np.float64]
@@ -88,7 +89,7 @@ def findings(found: list[SlowRank], names: list[str], what: str) -> list[Finding
             f"{units.show_time(one.typical_s)}, in {100 * one.share_of_times:.0f} % of the repetitions",
             "as the other ranks", (), "the collective waits for its slowest rank",
             "Look at that host: CPU frequency, other load, PCIe width, a GPU that throttles.",
-            "docs/method/bench.md", Action.INSPECT, one.confidence,
+            cite("method/bench"), Action.INSPECT, one.confidence,
         )
         for one in found
     ]  # fmt: skip

@@ -12,6 +12,7 @@ from syncline.bench.incidence import PartKind, SuspectPart
 from syncline.bench.loss import LossSuspect
 from syncline.bench.tournament import Result
 from syncline.describe import units
+from syncline.describe.guide import cite
 from syncline.finding import Action, Finding, Severity
 
 LEAST_TYPICAL = 0.7
@@ -86,7 +87,7 @@ def _lossy(result: Result, one: LossSuspect, back: LossSuspect | None, names: Se
         f"{_percent(share)} of packets sent again, in {len(flows)} flows", "none, as flows that do not cross it",
         tuple(evidence), "packets that cross it are lost; a collective waits for each of them to be sent again",
         "Look at error counters at both ends, then cable, optic and port; on RoCE also at flow control and buffers.",
-        "docs/method/bench.md", Action.INSPECT, round(1 - math.exp(-(one.gain + (back.gain if back else 0.0)) / 8), 3),
+        cite("method/bench"), Action.INSPECT, round(1 - math.exp(-(one.gain + (back.gain if back else 0.0)) / 8), 3),
     )  # fmt: skip
 
 
@@ -126,7 +127,7 @@ def _all_slow(result: Result) -> list[Finding]:
         "about 95 %", (),
         "every pair is slow alike: the hosts' own work, a description that is too fast, or the one switch they share",
         "Measure one pair with nothing else running; check MTU, CPU load and the rates in the cluster file.",
-        "docs/method/bench.md", Action.CONFIGURE, 0.5,
+        cite("method/bench"), Action.CONFIGURE, 0.5,
     )]  # fmt: skip
 
 
@@ -140,7 +141,7 @@ def _all_lossy(result: Result) -> list[Finding]:
         "next to none", (f"{again:,} of {sent:,} packets",),
         "every pair loses packets alike: the one switch they share, queues that overflow, or hosts too busy to receive",
         "Look at the drop counters of the switches and of the hosts' interfaces; measure one pair alone.",
-        "docs/method/bench.md", Action.INSPECT, 0.6,
+        cite("method/bench"), Action.INSPECT, 0.6,
     )]  # fmt: skip
 
 
@@ -167,6 +168,6 @@ def _finding(result: Result, suspect: Suspect, back: Suspect | None, names: Sequ
         f"bench.slow.{rule}", Severity.CRITICAL if suspect.factor < 0.5 else Severity.WARNING,
         place,
         f"{100 * suspect.factor * healthy:.0f} % of the expected rate, in {len(flows)} flows",
-        f"{100 * healthy:.0f} %, as flows that do not cross it", tuple(evidence), meaning, fix, "docs/method/bench.md",
+        f"{100 * healthy:.0f} %, as flows that do not cross it", tuple(evidence), meaning, fix, cite("method/bench"),
         Action.INSPECT, confidence,
     )  # fmt: skip

@@ -15,6 +15,7 @@ from syncline.bench.certainty import SMALL, certainty
 from syncline.bench.expect import Expectation
 from syncline.bench.measured import Measurement, bus_factor
 from syncline.describe import units
+from syncline.describe.guide import cite
 from syncline.describe.plain import JsonObject
 from syncline.finding import Action, Finding, Severity
 
@@ -177,7 +178,7 @@ def _slow(slow: list[Judgement], mine: list[Judgement], suspects: list[Suspect])
     return Finding(
         "bench.collective.slow", Severity.CRITICAL if factor >= 2 else Severity.WARNING,
         place, observed, f"at most {units.show_time(expected.high_s)} ({expected.told})",
-        tuple(evidence), meaning, fix, "docs/method/bench.md", Action.INSPECT,
+        tuple(evidence), meaning, fix, cite("method/bench"), Action.INSPECT,
         suspects[0].confidence if suspects else sure.confidence,
     )  # fmt: skip
 
@@ -217,7 +218,7 @@ def _fast(fast: list[Judgement], algorithm: str) -> Finding:
         f"at least {units.show_time(row.expected.low_s)}", tuple(_line(r) for r in fast[-4:]),
         "the description is wrong, or the traffic did not go where the description says",
         "Check rates in the cluster file, the interface in use, and that ranks are where they are placed.",
-        "docs/method/bench.md", Action.CONFIGURE,
+        cite("method/bench"), Action.CONFIGURE,
     )  # fmt: skip
 
 
@@ -228,7 +229,7 @@ def _wrong_data(wrong: list[Judgement], algorithm: str) -> Finding:
         tuple(f"{units.show_size(r.measured.size_bytes)}: {r.measured.num_wrong:,} wrong" for r in wrong[:4]),
         "data is damaged on the way or in a reduction: memory, PCIe, driver, or a library that does not fit",
         "Stop using these hosts. Repeat with fewer ranks to find the host, then with another library version.",
-        "docs/method/bench.md", Action.ESCALATE,
+        cite("method/bench"), Action.ESCALATE,
     )  # fmt: skip
 
 

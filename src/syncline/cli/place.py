@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from syncline.cli.shell.output import JsonOption, examples, tell
+from syncline.describe.guide import cite
 
 EPILOG = examples(
     'syncline place cluster.yaml job.yaml --hosts "$SLURM_JOB_NODELIST" --out placement',
@@ -18,7 +19,7 @@ EPILOG = examples(
 app = typer.Typer()
 
 Cluster = Annotated[str, typer.Argument(metavar="CLUSTER", help="A cluster file or a preset (`syncline fabric list`).")]
-JobFile = Annotated[str, typer.Argument(metavar="JOB", help="A job file (docs/guides/job-file.md), or a shipped name.")]
+JobFile = Annotated[str, typer.Argument(metavar="JOB", help=f"A job file ({cite('job-file')}), or a shipped name.")]
 Hosts = Annotated[str | None, typer.Option(metavar="LIST", help='The hosts in the scheduler\'s order: "gpu[003-011]".')]
 AllocationFile = Annotated[
     Path | None,

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from syncline.cli.shell.output import JsonOption, err, examples, tell
+from syncline.describe.guide import cite
 
 app = typer.Typer()
 EPILOG = examples(
@@ -19,7 +20,7 @@ EPILOG = examples(
 Cluster = Annotated[str, typer.Argument(metavar="CLUSTER", help="A cluster file or a preset.")]
 JobFile = Annotated[
     Path | None,
-    typer.Argument(metavar="JOB", help="What to rehearse (docs/guides/rehearse.md); default: a little of all."),
+    typer.Argument(metavar="JOB", help=f"What to rehearse ({cite('rehearse')}); default: a little of all."),
 ]
 Scale = Annotated[float | None, typer.Option(help="Factor on all rates (default: what this machine can).")]
 Hosts = Annotated[int | None, typer.Option(help="Only so many hosts of the cluster.")]

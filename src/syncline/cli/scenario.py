@@ -19,6 +19,7 @@ from syncline.cli.packet.options import (
 )
 from syncline.cli.packet.simulate import shown
 from syncline.cli.shell.output import JsonOption, examples, tell
+from syncline.describe.guide import cite
 
 EPILOG = examples(
     "syncline scenario shared.yaml --cluster h100-64-rail",
@@ -27,7 +28,7 @@ EPILOG = examples(
 )
 app = typer.Typer()
 
-File = Annotated[Path, typer.Argument(metavar="FILE", help="The scenario (docs/guides/scenario.md has the keys).")]
+File = Annotated[Path, typer.Argument(metavar="FILE", help=f"The scenario ({cite('scenario')} has the keys).")]
 Cluster = Annotated[
     str | None, typer.Option("--cluster", "-c", metavar="FILE|PRESET", help="The cluster, if the file names none.")
 ]

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from syncline.cli.shell.output import JsonOption, examples, tell
+from syncline.describe.guide import cite
 
 EPILOG = examples(
     "syncline share h100-64-rail jobs.yaml",
@@ -17,7 +18,7 @@ EPILOG = examples(
 app = typer.Typer()
 
 Cluster = Annotated[str, typer.Argument(metavar="CLUSTER", help="A cluster file or a preset (`syncline fabric list`).")]
-JobsFile = Annotated[Path, typer.Argument(metavar="JOBS", help="The jobs (docs/guides/share.md has the keys).")]
+JobsFile = Annotated[Path, typer.Argument(metavar="JOBS", help=f"The jobs ({cite('share')} has the keys).")]
 Html = Annotated[Path | None, typer.Option(help="Write a page with the timeline of every job.")]
 
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from syncline.cli.shell.output import JsonOption, examples, tell
+from syncline.describe.guide import cite
 
 EPILOG = examples(
     "syncline step h100-64-rail job.yaml",
@@ -23,7 +24,7 @@ app = typer.Typer()
 Cluster = Annotated[str, typer.Argument(metavar="CLUSTER", help="A cluster file or a preset (`syncline fabric list`).")]
 JobFile = Annotated[
     Path,
-    typer.Argument(metavar="JOB", help="A job file (docs/guides/job-file.md), or a Chakra or PyTorch profiler trace."),
+    typer.Argument(metavar="JOB", help=f"A job file ({cite('job-file')}), or a Chakra or PyTorch profiler trace."),
 ]
 Trace = Annotated[Path | None, typer.Option(help="Write the timeline (.json or .json.gz for Perfetto, .parquet).")]
 Level = Annotated[

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from syncline.cli.shell.output import JsonOption, emit, err, examples
+from syncline.describe.guide import cite
 
 app = typer.Typer()
 EPILOG = examples(
@@ -82,6 +83,6 @@ def _lines(found: Mapping[str, Any], output: Path) -> list[str]:
         tried = found["tried_s"].get(name)
         lines.append(f"{name:{width}} {show_time(predicted):>12} {show_time(tried) if tried else '-':>12}")
     if found["periodic_s"]:
-        lines += ["", "not chosen by themselves, as they are other optimizers (docs/guides/periodic.md):"]
+        lines += ["", f"not chosen by themselves, as they are other optimizers ({cite('periodic')}):"]
         lines += [f"{name:{width}} {show_time(took):>12}" for name, took in found["periodic_s"].items()]
     return [*lines, "", f"wrote {output}: synchronize(model, settings={str(output)!r})"]

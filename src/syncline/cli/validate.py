@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from syncline.cli.shell.output import JsonOption, emit, examples, tell
+from syncline.describe.guide import cite
 from syncline.describe.plain import JsonObject
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ def intervals(
 )
 def claims(
     only: Annotated[list[str] | None, typer.Argument(metavar="CLAIM|AREA", help="C01, fabric, ...")] = None,
-    data: Annotated[Path | None, typer.Option("--data", help="YAML of claims (docs/guides/claims.md).")] = None,
+    data: Annotated[Path | None, typer.Option("--data", help=f"YAML of claims ({cite('claims')}).")] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="Read what scripts of the repository printed last instead of running them.")
     ] = False,

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from syncline.cli.shell.output import JsonOption, emit, examples, tell
+from syncline.describe.guide import cite
 
 EPILOG = examples(
     "syncline volumes job.yaml",
@@ -17,7 +18,7 @@ EPILOG = examples(
 )
 app = typer.Typer()
 
-JobFile = Annotated[Path | None, typer.Argument(metavar="JOB", help="A job file (docs/guides/job-file.md).")]
+JobFile = Annotated[Path | None, typer.Argument(metavar="JOB", help=f"A job file ({cite('job-file')}).")]
 Gpus = Annotated[int | None, typer.Option(help="GPUs, where the job file does not fix dp.")]
 Models = Annotated[bool, typer.Option("--models", help="List the models that ship, with their parameters.")]
 

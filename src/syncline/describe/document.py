@@ -14,12 +14,13 @@ from typing import Any
 
 import yaml
 
+from syncline.describe.guide import cite
 from syncline.errors import DescriptionError, FileError
 
 MAX_BYTES = 32 * 2**20
 MAX_VALUES = 1_500_000
 MAX_DEPTH = 64
-_YAML_HINT = "See docs/guides/cluster-file.md for examples."
+_YAML_HINT = f"See {cite('cluster-file')} for examples."
 
 Path_ = tuple[str | int, ...]
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

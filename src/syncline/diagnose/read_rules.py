@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from syncline.describe.document import Document, read_document, read_text
+from syncline.describe.guide import cite
 from syncline.diagnose.checks import CHECKS
 from syncline.diagnose.guard import compile_pattern
 from syncline.diagnose.rule import SYMPTOMS, Distinct, LogRule, Matcher, Rate
@@ -25,7 +26,7 @@ from syncline.finding import Action, Severity
 
 Book = Mapping[str, LogRule]
 MIN_TEXT = 4
-_HINT = "See docs/guides/diagnose.md for the keys of a rule."
+_HINT = f"See {cite('diagnose')} for the keys of a rule."
 _KEYS = {
     "id", "title", "match", "severity", "confidence", "min_count", "distinct", "rate", "requires",
     "requires_any", "excludes", "before", "place", "check", "meaning", "fix", "reference", "action", "explains",

@@ -6,6 +6,7 @@ import copy
 from typing import Any
 
 from syncline.describe.document import Document
+from syncline.describe.guide import cite
 from syncline.describe.plain import JsonObject
 from syncline.errors import DescriptionError
 from syncline.fabric.build import build
@@ -31,7 +32,7 @@ def changed(cluster: str, path: str, value: Any) -> Fabric:
 def _places(data: Any, keys: list[str]) -> list[JsonObject]:
     """Return the mappings that hold the last key; `host` and `network` of several sites are changed in all of them."""
     if not isinstance(data, dict):
-        raise DescriptionError("a cluster description is a mapping.", hint="See docs/guides/cluster-file.md.")
+        raise DescriptionError("a cluster description is a mapping.", hint=f"See {cite('cluster-file')}.")
     sites = data.get("sites") if keys[0] in ("host", "network", "hosts") else None
     found = [site for site in sites if isinstance(site, dict)] if isinstance(sites, list) else [data]
     for key in keys[:-1]:

@@ -19,6 +19,7 @@ from pydantic import ValidationError
 
 from syncline.describe.document import Document, Path_, read_document, read_text
 from syncline.describe.files import write_text
+from syncline.describe.guide import cite
 from syncline.describe.mistakes import problem
 from syncline.errors import DescriptionError, FileError, SynclineError
 from syncline.fabric.build import build
@@ -132,7 +133,7 @@ def _at(data: Any, path: Path_) -> Any:
     return data
 
 
-_GUIDE = "docs/guides/cluster-file.md"
+_GUIDE = cite("cluster-file")
 _HINTS = {
     "extra_forbidden": f"Remove it, or see {_GUIDE} for the keys.",
     "missing": "Add it; three lines are enough: hosts, host and network.",

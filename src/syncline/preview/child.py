@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from syncline.describe.files import make_folder
+from syncline.describe.guide import cite
 from syncline.describe.plain import JsonObject
 from syncline.errors import SimulationError
 from syncline.fabric.catalog import Gpu
@@ -210,7 +211,7 @@ def time_kernels(folder: Path, out: Path, timeout_s: float) -> None:
         raise PreviewError(
             "the kernels could not be timed on this machine.",
             detail=_last(ran.stderr),
-            hint="Time them where there is a GPU (docs/guides/preview.md), and give the file to --measured.",
+            hint=f"Time them where there is a GPU ({cite('preview')}), and give the file to --measured.",
         )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from syncline.describe.files import make_folder, write_text
+from syncline.describe.guide import cite
 from syncline.describe.mistakes import read_described
 from syncline.describe.plain import JsonObject
 from syncline.errors import UsageError
@@ -258,7 +259,7 @@ def is_job(name: str) -> bool:
     path = Path(name)
     if not path.is_file():
         return False
-    data = read_described(path, "docs/guides/job-file.md").data
+    data = read_described(path, cite("job-file")).data
     return isinstance(data, dict) and "model" in data and "hosts" not in data
 
 

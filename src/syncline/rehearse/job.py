@@ -12,12 +12,13 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from syncline.codec.names import scheme
 from syncline.describe.document import read_document, read_text
+from syncline.describe.guide import cite
 from syncline.describe.mistakes import problem
 from syncline.errors import SynclineError
 from syncline.fabric.topology.network import Size, Strict
 from syncline.sim.emulate.host_fit import BOUNDS
 
-GUIDE = "docs/guides/rehearse.md"
+GUIDE = cite("rehearse")
 PLAIN = "ddp"
 
 

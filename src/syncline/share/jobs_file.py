@@ -10,13 +10,14 @@ from typing import Any
 from pydantic import Field, ValidationError, model_validator
 
 from syncline.describe.document import Document
+from syncline.describe.guide import cite
 from syncline.describe.mistakes import problem, read_described
 from syncline.errors import DescriptionError
 from syncline.fabric.faults import FailedPart
 from syncline.fabric.topology.network import Rate, Seconds, Size, Strict
 from syncline.sim.scenario import Treatment
 
-GUIDE = "docs/guides/share.md"
+GUIDE = cite("share")
 
 
 class StatedStep(Strict):

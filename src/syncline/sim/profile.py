@@ -19,6 +19,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from syncline.describe.files import write_text
+from syncline.describe.guide import cite
 from syncline.describe.mistakes import problem, read_described
 from syncline.describe.plain import JsonObject
 from syncline.errors import DescriptionError, UsageError
@@ -30,7 +31,7 @@ from syncline.sim.step.multipliers import NAMES, Multipliers
 from syncline.workload.job import Job
 
 FORMAT = "syncline profile 1"
-GUIDE = "docs/guides/calibrate.md"
+GUIDE = cite("calibrate")
 Factor = Annotated[float, Field(gt=0.01, lt=100, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 

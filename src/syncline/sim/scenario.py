@@ -17,6 +17,7 @@ import numpy as np
 from pydantic import Field, ValidationError, model_validator
 
 from syncline.describe.document import Document
+from syncline.describe.guide import cite
 from syncline.describe.mistakes import problem, read_described
 from syncline.errors import DescriptionError
 from syncline.fabric.fabric import Tier
@@ -25,7 +26,7 @@ from syncline.sim.candidates import NAMES
 from syncline.sim.flow.expand import Share
 from syncline.sim.flow.routing import NetworkOptions, Routing
 
-GUIDE = "docs/guides/scenario.md"
+GUIDE = cite("scenario")
 MAX_COPIES = 1000
 
 

@@ -27,11 +27,12 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from syncline.describe.guide import cite
 from syncline.describe.mistakes import problem
 from syncline.describe.plain import JsonObject
 from syncline.errors import DescriptionError, FileError, UsageError
 
-GUIDE = "docs/guides/claims.md"
+GUIDE = cite("claims")
 #: Commands that only compute, and options of theirs that write.
 VERBS = ("schedule", "fabric", "simulate", "compare-algorithms", "scenario", "step", "volumes", "plan", "cost")
 WRITES = ("--html", "--svg", "--png", "--trace", "--save", "--write-job", "--on")

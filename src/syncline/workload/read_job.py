@@ -14,6 +14,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from syncline.describe.document import Document
+from syncline.describe.guide import cite
 from syncline.describe.mistakes import problem, read_described
 from syncline.errors import DescriptionError, SynclineError
 from syncline.workload.family.config import read_config
@@ -23,7 +24,7 @@ from syncline.workload.parallel import check_split
 from syncline.workload.shape import Shape
 from syncline.workload.zoo import model as named_model
 
-GUIDE = "docs/guides/job-file.md"
+GUIDE = cite("job-file")
 
 
 def load_job(source: str | os.PathLike[str] | Mapping[str, Any]) -> Job:

@@ -8,6 +8,7 @@ import re
 import zlib
 from pathlib import Path
 
+from syncline.describe.guide import cite
 from syncline.errors import DescriptionError, FileError
 from syncline.workload.graph import Workload
 from syncline.workload.traces.chakra import GROUPS_FILE, read_chakra
@@ -37,7 +38,7 @@ def read_trace(path: str | Path) -> Workload:
         raise DescriptionError(
             "the trace has no operations.",
             where=str(path),
-            hint="Name a profiler or Chakra trace, or a job file in YAML (docs/guides/job-file.md).",
+            hint=f"Name a profiler or Chakra trace, or a job file in YAML ({cite('job-file')}).",
         )
     return workload
 

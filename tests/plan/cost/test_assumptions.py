@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from syncline.describe.guide import read_page
 from syncline.errors import CostError, DescriptionError
-from syncline.plan.cost.assumptions import GUIDE, Assumptions, listed, load_assumptions
+from syncline.plan.cost.assumptions import Assumptions, listed, load_assumptions
 
 
 def test_every_default_has_a_source_or_says_that_it_is_assumed() -> None:
@@ -36,12 +37,12 @@ def test_an_option_goes_over_a_file_and_both_are_named(tmp_path: Path) -> None:
         ),
         (
             {"yeers": 3},
-            'there is no assumption "yeers".\n  Close: years.\n  docs/method/cost.md has them all.',
+            'there is no assumption "yeers".\n  Close: years.\n  `syncline guide method/cost` has them all.',
         ),
         ({"pue": float("nan")}, "pue is nan; it must be a finite number.\n  The default is 1.25."),
         (
             {"host_price_usd": -5},
-            "host_price_usd is -5; it must be at least 0.\n  docs/method/cost.md says what it means.",
+            "host_price_usd is -5; it must be at least 0.\n  `syncline guide method/cost` says what it means.",
         ),
     ],
 )
@@ -65,5 +66,5 @@ def test_a_wrong_line_of_a_file_is_named(tmp_path: Path) -> None:
 
 
 def test_the_manual_has_them_all() -> None:
-    manual = (Path(__file__).parents[3] / GUIDE).read_text()
+    manual = read_page("method/cost")
     assert [name for name in Assumptions.model_fields if f"`{name}`" not in manual] == []

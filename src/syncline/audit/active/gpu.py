@@ -18,6 +18,7 @@ from statistics import median
 from syncline.audit.expect import Expect, gpu_part
 from syncline.audit.rule import CannotTell, Sight, rule
 from syncline.describe import units
+from syncline.describe.guide import cite
 from syncline.errors import CatalogError
 from syncline.fabric.catalog import load_catalog
 from syncline.finding import Action, Severity
@@ -31,7 +32,7 @@ OF_PEAK_AMD = {**OF_PEAK, "matrix": 0.3}
 OF_SIBLINGS = {"matrix": 0.92, "memory": 0.92, "copy": 0.8, "pair": 0.8}
 _WHAT = {"matrix": "matrix product", "memory": "copy inside memory", "copy": "copy to and from the host",
          "pair": "copy between GPUs", "all-reduce": "sum over all GPUs"}  # fmt: skip
-_REFERENCE = "azurehpc-health-checks check_gpu_bw, check_nccl_allreduce; docs/method/audit.md"
+_REFERENCE = f"azurehpc-health-checks check_gpu_bw, check_nccl_allreduce; {cite('method/audit')}"
 
 Row = Mapping[str, object]
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from syncline.describe.guide import cite
+
 if TYPE_CHECKING:
     from rich.progress import Progress
 
@@ -69,7 +71,7 @@ def read_profile(knobs: list[str]) -> Profile:
         if "None" in kind:
             wanted = (*wanted, type(None))
         if not isinstance(value, wanted) or (isinstance(value, bool) and bool not in wanted):
-            raise UsageError(f'--set "{knob}": {name.strip()} is {kind}.', hint="See docs/guides/lab.md.")
+            raise UsageError(f'--set "{knob}": {name.strip()} is {kind}.', hint=f"See {cite('lab')}.")
         values[name.strip()] = value
     return dataclasses.replace(DEFAULT, **values)
 

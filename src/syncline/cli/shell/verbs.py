@@ -38,6 +38,7 @@ VERBS: dict[str, str] = {
     "top": "Watch at a terminal.",
     "serve": "Plan in a browser: a form for a cluster and a job.",
     "validate": "Compare predictions with published measurements.",
+    "guide": "Print a page of the documentation.",
 }
 
 HELP = """Plan, rehearse, run, check and watch the network side of distributed AI training.

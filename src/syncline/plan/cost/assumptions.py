@@ -17,12 +17,13 @@ from typing import Any
 from pydantic import Field, ValidationError
 
 from syncline.describe.document import Document, read_document, read_text
+from syncline.describe.guide import cite
 from syncline.describe.mistakes import plain_rule
 from syncline.errors import CostError, SynclineError
 from syncline.fabric.topology.network import Strict
 from syncline.install.room import RACK_POWER_W
 
-GUIDE = "docs/method/cost.md"
+GUIDE = cite("method/cost")
 
 
 def _assume(default: Any, unit: str, source: str, between: tuple[float, float] | None = None, **bounds: Any) -> Any:
