@@ -68,6 +68,9 @@ def test_list_names_every_preset(syncline: Run) -> None:
 def test_parts(syncline: Run) -> None:
     assert "QM9700" in payload(syncline, "parts")["kinds"]["switch"]
     assert payload(syncline, "parts", "gpu", "h100")["parts"][0]["name"] == "H100-SXM5-80GB"
+    for kind, names in payload(syncline, "parts")["kinds"].items():
+        _, out, _ = syncline("parts", kind)
+        assert [line.split("  ")[0] for line in out.splitlines()[1:-2]] == names  # a line each
     status, out, _ = syncline("parts", "switch", "quantum-2")
     assert status == 0 and "300 ns" in out and "{" not in out and "[" not in out
     assert len(payload(syncline, "parts", "nic")["parts"]) == len(payload(syncline, "parts")["kinds"]["nic"])

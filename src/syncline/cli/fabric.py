@@ -88,9 +88,9 @@ def parts(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """List the catalogue: parts, their numbers and where those come from."""
+    """List the catalogue: its kinds, the parts of one, or a part with all its numbers and where those come from."""
     from syncline.fabric.catalog import KINDS, load_catalog
-    from syncline.report.text.fabric import columns, part_rows
+    from syncline.report.text.fabric import columns, part_rows, parts_table
 
     catalog = load_catalog()
     if kind is None:
@@ -101,11 +101,15 @@ def parts(
     found = catalog.parts(kind) if name is None else (getattr(catalog, kind)(name),)
     parts = [p.model_dump(mode="json", exclude_none=True) for p in found]
     payload = {"kind": kind, "parts": parts}
-    if name is None:
-        rows = columns([(p.name, ", ".join(p.aliases), p.source) for p in found], ("name", "also", "source"))
-    else:
-        rows = columns(part_rows(parts[0]), ("field", "value"))
-    emit(payload, json, lambda console: console.print(rows))
+
+    def show(console: Console) -> None:
+        if name is None:
+            console.print(parts_table(kind, parts))
+            console.print(f"\nsyncline fabric parts {kind} NAME: all its numbers, other names and their sources")
+        else:
+            console.print(columns(part_rows(parts[0]), ("field", "value")))
+
+    emit(payload, json, show)
 
 
 @app.command(

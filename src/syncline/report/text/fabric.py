@@ -56,6 +56,37 @@ def part_rows(part: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [(key, f"{shown}{_range(key, *ranges[key]) if key in ranges else ''}") for key, shown in rows if shown]
 
 
+#: Kind of part -> what one chooses it by; all else stands in the view of one part.
+_CHOSEN_BY: Mapping[str, Sequence[str]] = {
+    "gpu": ("memory_bytes", "memory_Bps", "scale_up", "pcie", "power_w", "price_usd"),
+    "scale_up": ("family", "link_Bps", "latency_s"),
+    "scale_up_switch": ("link", "num_ports", "max_domain_gpus"),
+    "pcie": ("num_lanes", "lane_usable_Bps", "latency_s"),
+    "link": ("family", "rate_Bps", "usual_switch"),
+    "nic": ("vendor", "num_ports", "max_Bps", "pcie", "power_w", "price_usd"),
+    "switch": ("vendor", "modes", "power_w", "price_usd"),
+    "cable": ("kind", "rate_Bps", "reach_m", "price_per_end_usd", "power_per_end_w"),
+    "host": ("num_gpus", "gpu", "num_nics", "nic", "link", "power_w", "price_usd"),
+}
+
+
+def parts_table(kind: str, parts: Sequence[Mapping[str, Any]]) -> Table:
+    """Return a table with one line for each part of a kind: its name, and what it is chosen by."""
+    keys = _CHOSEN_BY[kind]
+    figures = [
+        n for n, key in enumerate(keys, start=1) if any(isinstance(part.get(key), int | float) for part in parts)
+    ]
+    rows = [(part["name"], *(_gist(key, part.get(key)) for key in keys)) for part in parts]
+    return columns(rows, ("name", *keys), right=figures)
+
+
+def _gist(key: str, value: Any) -> str:
+    """Return a field in a few words: of a switch's ways to use its ports the first."""
+    if key == "modes":
+        return f"{value[0]['num_ports']} x {value[0]['link']}"
+    return "-" if value is None else _field(key, value)
+
+
 def _range(key: str, low: float, high: float) -> str:
     return f" (estimate: {_field(key, low)} to {_field(key, high)})"
 
