@@ -13,8 +13,9 @@ from syncline.fabric.assumed import assumed_of
 from syncline.fabric.change import changed
 from syncline.fabric.load import described, load, parse_cluster
 from syncline.plan.cost import Assumptions, own
+from syncline.plan.decide.apart import RATIO, Doubt, ratio_sigma, step_sigma
 from syncline.plan.decide.prospects import prospects
-from syncline.plan.decide.side_by_side import Candidate, ClusterComparison, side_by_side, spread
+from syncline.plan.decide.side_by_side import Candidate, ClusterComparison, side_by_side
 from syncline.plan.decide.worth import LEAST_SAVING, worthwhile
 from syncline.plan.space import USUAL
 from syncline.questions.calibrate import calibrate_step
@@ -121,9 +122,24 @@ def test_ties_are_within_the_error_of_the_model(sweep: ClusterComparison) -> Non
         job, [Candidate("a", load(FOUR)), Candidate("b", load(FOUR)), Candidate("c", load(FOUR), "azure")]
     )
     assert [row.tied for row in twice.rows] == [False, True, False]
-    other = replace(sweep.rows[0], gpu="B200")
-    assert spread(sweep.rows[0], other) > 3 * spread(sweep.rows[0], sweep.rows[1])
     assert twice.rows[-1].basis.startswith("rented: Azure")
+    sure = [row.sure for row in twice.rows[1:]]
+    assert sure[0] == 0.5 and sure[1] is not None and sure[1] > 0.8
+    assert "sure against" not in "\n".join(cluster_lines(twice))  # a tie is said instead
+
+
+def test_errors_that_two_clusters_share_count_once(sweep: ClusterComparison) -> None:
+    one, other = sweep.rows[0].doubt, sweep.rows[1].doubt
+    assert one is not None and other is not None
+    assert step_sigma(one, one) == 0.0  # the same plan, owned or rented: its step is the same
+    assert step_sigma(one, other) == RATIO["dense"][0] < one.step_sigma
+    wide = Doubt("experts", "H100", "a", 0.65, {})
+    assert ratio_sigma(wide, replace(wide, gpu="B200")) == RATIO["experts"][1]
+    known = replace(wide, step_sigma=0.05)  # measured there: no wider than each by itself
+    assert ratio_sigma(known, replace(known, gpu="B200")) == pytest.approx(0.05 * 2**0.5)
+    assert RATIO["dense"][0] <= ratio_sigma(one, other) < 0.2  # hosts and assumptions are the same
+    layers = replace(wide, kind="layers")  # no published pairs: each error by itself
+    assert ratio_sigma(layers, replace(layers, gpu="B200")) == pytest.approx(0.65 * 2**0.5)
 
 
 def test_compare_reads_jobs_clusters_and_sweeps(tmp_path: Path) -> None:

@@ -2,15 +2,16 @@
 
     side_by_side(job, [Candidate("b200", fabric), Candidate("h100", other, cloud="nebius")])
 
-Two clusters are a tie where it is less than 80 % sure which is cheaper: their difference is smaller than the error of
-the step model. On the same GPU most of that error is common to both and cancels.
+Two clusters are a tie where it is less than 80 % sure which is cheaper: their difference is smaller than the errors of
+the step model and of the prices that they do not share (`apart`).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from statistics import NormalDist
 
 from syncline.describe.plain import JsonObject
 from syncline.describe.today import today
@@ -19,17 +20,17 @@ from syncline.fabric.assumed import assumed_of
 from syncline.fabric.fabric import Fabric
 from syncline.plan.answer import PlanResult, make_plan
 from syncline.plan.cost import Assumptions, Prices
+from syncline.plan.decide.apart import Doubt, doubt, ratio_sigma
 from syncline.plan.decide.forecast import Forecast
 from syncline.plan.decide.prospects import run_option
-from syncline.plan.decide.uncertain import Z90
+from syncline.plan.decide.uncertain import prices_of
 from syncline.sim.step import Constants
+from syncline.sim.step.step import kind_of
 from syncline.workload.job import Job
 from syncline.workload.read_job import load_job
 
-#: How sure it must be that one is cheaper than the other; and the standard deviations that this takes.
-SURE, SURE_Z = 0.8, 0.8416
-#: What is left of the step model's error in the ratio of two times on the same GPU.
-SAME_GPU = 0.3
+#: How sure it must be that one is cheaper than the other.
+SURE = 0.8
 
 
 @dataclass(frozen=True)
@@ -65,10 +66,13 @@ class ComparedCluster:
     value: float | str | None = None
     run: Forecast | None = None
     tied: bool = False  # with the cheapest
+    sure: float | None = None  # how probable it is that the cheapest is cheaper than this one
+    doubt: Doubt | None = field(default=None, repr=False)
 
     def to_json(self) -> JsonObject:
         """Return the row as plain data."""
-        return dict(vars(self)) | {"run": None if self.run is None else self.run.to_json()}
+        told = {name: value for name, value in vars(self).items() if name != "doubt"}
+        return told | {"run": None if self.run is None else self.run.to_json()}
 
 
 @dataclass(frozen=True)
@@ -177,12 +181,15 @@ def _compared(candidate: Candidate, answer: PlanResult, job: Job) -> ComparedClu
     plan, money = answer.best, answer.money
     p = plan.predicted
     run = run_option(answer.question, plan, money).forecast if money is not None and job.tokens else None
+    low, high = p.interval["p90"]
+    doubted = doubt(kind_of(job), plan.gpu, f"{plan.num_gpus} {p.step_time_s} {plan.decision.label}", (low, high),
+                    prices_of(money) if money else [])  # fmt: skip
     return ComparedCluster(
         candidate.name, money.basis if money else "not priced", plan.gpu, plan.num_gpus, p.step_time_s, p.tokens_per_s,
         p.mfu, p.exposed_comm_s / p.step_time_s, plan.cost.goodput if plan.cost else None,
         money.usd_per_gpu_hour if money else None, plan.cost.cost_per_token_usd if plan.cost else None,
         money.account.owned.capital_usd if money and money.owned else None, str(plan.limit["words"]),
-        plan.decision.label, math.sqrt(p.interval["p90"][1] / p.interval["p90"][0]) - 1, candidate.value, run,
+        plan.decision.label, math.sqrt(high / low) - 1, candidate.value, run, doubt=doubted,
     )  # fmt: skip
 
 
@@ -193,10 +200,7 @@ def _price(row: ComparedCluster) -> float:
 def _marked(row: ComparedCluster, first: ComparedCluster) -> ComparedCluster:
     if row is first or row.cost_per_token_usd is None or first.cost_per_token_usd is None:
         return row
-    return replace(row, tied=math.log(_price(row) / _price(first)) < SURE_Z * spread(row, first))
-
-
-def spread(a: ComparedCluster, b: ComparedCluster) -> float:
-    """Return the standard deviation of the logarithm of the ratio of two predicted times."""
-    sigma = [math.log1p(row.error_p90) / Z90 for row in (a, b)]
-    return math.hypot(*sigma) * (SAME_GPU if a.gpu == b.gpu else 1.0)
+    assert row.doubt is not None and first.doubt is not None
+    sigma, gap = ratio_sigma(row.doubt, first.doubt), math.log(_price(row) / _price(first))
+    sure = NormalDist().cdf(gap / sigma) if sigma else 0.5 if gap == 0 else 1.0
+    return replace(row, sure=sure, tied=sure < SURE)

@@ -58,7 +58,7 @@ class Uncertain:
 
 def inputs_of(money: Money, predicted: PlanPrediction) -> tuple[Uncertain, ...]:
     """Return everything uncertain about a run: the step model, failures, restarts, and the price of a GPU-hour."""
-    return (_step(predicted), _failures(money.assumptions), _restart(money.assumptions), *_prices(money))
+    return (_step(predicted), _failures(money.assumptions), _restart(money.assumptions), *prices_of(money))
 
 
 def _step(predicted: PlanPrediction) -> Uncertain:
@@ -99,7 +99,8 @@ def _range(a: Assumptions, name: str) -> tuple[float, float, str]:
     return min(*ends, value), max(*ends, value), str(extra["source"])
 
 
-def _prices(money: Money) -> list[Uncertain]:
+def prices_of(money: Money) -> list[Uncertain]:
+    """Return what is uncertain about the price of a GPU-hour, owned or rented."""
     rate = money.usd_per_gpu_hour
     if not money.owned:
         words = money.basis.removeprefix("rented: ")

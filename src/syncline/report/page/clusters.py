@@ -24,7 +24,7 @@ def clusters_page(found: ClusterComparison) -> str:
         f'<header><h1>{escape(found.question)}</h1></header><p class="lead">{escape(verdict(found).capitalize())}.</p>',
         _curves(found) if found.swept else "",
         f'<table><thead><tr><th class="t">cluster</th>{heads}<th class="t">split</th></tr></thead>{rows}</table>',
-        f"<p class='note'>= within what the step model can tell from the cheapest: under {SURE:.0%} sure which is "
+        f"<p class='note'>= within the errors of steps and prices of the cheapest: under {SURE:.0%} sure which is "
         "cheaper. Waits: part of the step in which nothing hides communication.</p>",
         "".join(f"<p>{escape(text[0].upper() + text[1:])}.</p>" for text in bought_lines(found)),
         f"<h2>Left out</h2><ul class='plain'>{out}</ul>" if out else "",

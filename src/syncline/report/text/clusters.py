@@ -28,7 +28,7 @@ def cluster_lines(found: ClusterComparison) -> list[str]:
         *(f"  {text}" for text in bought_lines(found)),
         *(f"  {'warning' if note.startswith('the start ') else 'assumed'}: {note}" for note in found.notes),
     ]
-    ties = f"  = within what the step model can tell from the cheapest (under {SURE:.0%} sure which is cheaper)"
+    ties = f"  = within the errors of steps and prices of the cheapest (under {SURE:.0%} sure which is cheaper)"
     lines += ["", *said, *([ties] if any(row.tied for row in found.rows) else [])]
     return [
         part for line in lines[:1] + lines[1:] for part in (folded(line) if line.startswith("  assumed") else [line])
@@ -41,10 +41,16 @@ def verdict(found: ClusterComparison) -> str:
     words = f"cheapest: {cheap.name} ({cheap.basis})"
     tied = [row.name for row in found.rows if row.tied]
     words += f", tied with {', '.join(tied)}" if tied else ""
+    apart = min((row for row in found.rows if row.sure and not row.tied), key=lambda row: row.sure or 0, default=None)
+    words += f", {_sure(apart.sure)} sure against {apart.name}" if apart is not None and not tied else ""
     same = [row.name for row in found.rows if units.show_time(row.step_time_s) == units.show_time(fast.step_time_s)]
     if 1 < len(same) == len(found.rows):
         return f"{words}; all steps take the same time"
     return f"{words}; fastest: {' and '.join(same if fast.name in same else [fast.name])}"
+
+
+def _sure(part: float | None) -> str:
+    return f"{part or 0:.0%}" if (part or 0) < 0.99 else "over 99%"
 
 
 def bought_lines(found: ClusterComparison) -> list[str]:
