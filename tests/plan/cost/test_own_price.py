@@ -9,7 +9,7 @@ import pytest
 from syncline.errors import CostError
 from syncline.fabric import load
 from syncline.plan.cost import Assumptions, load_prices
-from syncline.plan.decide.uncertain import _prices
+from syncline.plan.decide.uncertain import prices_of
 from syncline.plan.money import Money, money_of
 from syncline.plan.named_job import named_job
 
@@ -31,7 +31,7 @@ def test_a_price_of_ones_own_has_no_range(tmp_path: Path) -> None:
     assert contract.usd_per_gpu_hour == given.usd_per_gpu_hour == pytest.approx(2.40)
     assert (contract.basis, given.basis) == ("rented: Ours contract-h100", "rented: your price")
     for one in (contract, given):
-        (rent,) = _prices(one)
+        (rent,) = prices_of(one)
         assert one.fixed and rent.low == rent.value == rent.high and rent.source.endswith("given, taken as fixed")
 
 
@@ -43,7 +43,7 @@ def test_a_list_price_keeps_its_range_in_a_copied_table_too(tmp_path: Path) -> N
              row.region, row.date, row.status, f'"{row.source}"', f'"{row.notes}"')  # fmt: skip
     table.write_text(HEAD + ",".join(cells) + "\n" + OURS)
     copied = money(table, cloud="Nebius")
-    (rent,) = _prices(copied)
+    (rent,) = prices_of(copied)
     assert not copied.fixed and rent.low == pytest.approx(0.8 * rent.value) and rent.words.startswith("list price of ")
 
 
