@@ -49,7 +49,7 @@ def test_a_hosts_file_alone_cannot_say_that_a_name_is_unknown() -> None:
     (finding,) = audit(Root.of(MemoryTree(files)), only=["name.resolves"]).findings
     assert (finding.severity, finding.observed) == (
         Severity.UNKNOWN,
-        "neither getent nor /etc/hosts tells an address of this host",
+        "neither getent nor /etc/hosts gives an address for this host",
     )
 
 

@@ -72,13 +72,13 @@ def drill(fabric: Fabric, kind: PartKind, seed: int, *, known: bool, factor: flo
     return hit, sum(planted.part.name not in names for names in named)
 
 
-@settings(max_examples=40, derandomize=True)
+@settings(max_examples=40)
 @given(st.sampled_from([PartKind.HOST_TX, PartKind.HOST_RX]), st.integers(0, 10_000), st.booleans())
 def test_a_slow_host_side_is_named_and_nothing_else(kind: PartKind, seed: int, known: bool) -> None:
     assert drill(TWO, kind, seed, known=known) == (True, 0)
 
 
-@settings(max_examples=25, derandomize=True)  # 2 of 323 other seeds named a second part too (as 1269 does)
+@settings(max_examples=25)  # 2 of 323 other seeds named a second part too (as 1269 does)
 @given(st.sampled_from([PartKind.LEAF, PartKind.UPLINKS, PartKind.DOWNLINKS]), st.integers(0, 10_000))
 def test_a_slow_leaf_or_its_uplinks_are_named(kind: PartKind, seed: int) -> None:
     assert drill(FOUR, kind, seed, known=True, factor=0.4) == (True, 0)

@@ -19,7 +19,7 @@ from syncline.program import Placement
 from syncline.timeline import SpanKind, Timeline
 
 LEAST_BYTES = 16 << 10
-"""Smaller messages are latency and host work; their rate says nothing of a link."""
+"""Smaller messages are latency and host work; their rate says nothing about a link."""
 
 
 def suspects(timeline: Timeline, placement: Placement) -> tuple[Suspect, ...]:

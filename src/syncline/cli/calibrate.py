@@ -44,7 +44,7 @@ EPILOG = examples(
 Cluster = Annotated[str, typer.Argument(metavar="CLUSTER", help="A cluster file or a preset.")]
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="Write the cluster file with its calibration.")]
 Scale = Annotated[float | None, typer.Option(help="Factor on all rates of the lab (default: what this machine can).")]
-Hosts = Annotated[int | None, typer.Option(help="Only so many hosts of the cluster.")]
+Hosts = Annotated[int | None, typer.Option(help="Only this many hosts of the cluster.")]
 Sizes = Annotated[str, typer.Option(help="Sizes to fit to, by comma.")]
 Repeats = Annotated[int, typer.Option(min=3, max=100, help="How often each is measured.")]
 

@@ -50,7 +50,7 @@ def design(
     storage: Annotated[
         bool, typer.Option("--storage", help="Size storage and a front end beside it; simulate a converged network.")
     ] = False,
-    sites: Annotated[int, typer.Option(min=1, max=16, help="Cut the hosts into so many sites.")] = 1,
+    sites: Annotated[int, typer.Option(min=1, max=16, help="Cut the hosts into this many sites.")] = 1,
     wan: Annotated[str, typer.Option(metavar="RATE,LATENCY", help="With --sites: the line between two.")] = "",
     out_file: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="Write the best fabric as a cluster file.")

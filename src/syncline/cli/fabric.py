@@ -292,7 +292,7 @@ def import_(
     gpu: Annotated[str | None, typer.Option(help="The GPU, where an NCCL topology does not tell.")] = None,
     link: Annotated[str | None, typer.Option(help="What ports run, where it is not said: NDR, 400GbE.")] = None,
     network: Annotated[str | None, typer.Option(help='Join the hosts by this network: "rail-optimized NDR".')] = None,
-    count: Annotated[int | None, typer.Option(help="So many hosts like the one described.", min=1)] = None,
+    count: Annotated[int | None, typer.Option(help="This many hosts like the one described.", min=1)] = None,
     json: JsonOption = False,
 ) -> None:
     """Read another tool's description and write it as a cluster file."""

@@ -29,7 +29,7 @@ WhatIf = Annotated[
         "bucket=SIZE or world=N; may be repeated.",
     ),
 ]
-Check = Annotated[int, typer.Option(help="Run so many other ranks and say whether they do the same.", min=0, max=5)]
+Check = Annotated[int, typer.Option(help="Run this many other ranks and say whether they do the same.", min=0, max=5)]
 Timeout = Annotated[str, typer.Option(help="The longest that one rank of the script may run.")]
 Memory = Annotated[str, typer.Option(help="The most address space that one rank of the script may take.")]
 RoutingName = Annotated[str, typer.Option("--routing", help="spray (balanced), ecmp (hashed) or static.")]

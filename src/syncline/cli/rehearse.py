@@ -23,7 +23,7 @@ JobFile = Annotated[
     typer.Argument(metavar="JOB", help=f"What to rehearse ({cite('rehearse')}); default: a little of all."),
 ]
 Scale = Annotated[float | None, typer.Option(help="Factor on all rates (default: what this machine can).")]
-Hosts = Annotated[int | None, typer.Option(help="Only so many hosts of the cluster.")]
+Hosts = Annotated[int | None, typer.Option(help="Only this many hosts of the cluster.")]
 Html = Annotated[Path | None, typer.Option(help="Write the report: timelines, links and the loss.")]
 Loopback = Annotated[
     bool,

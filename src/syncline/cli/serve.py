@@ -25,7 +25,7 @@ def serve(
     token_file: Annotated[Path | None, typer.Option(help="A file with the token that others must show.")] = None,
     tls_cert: Annotated[Path | None, typer.Option(help="Certificate (PEM), with --tls-key.")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="Its key (PEM).")] = None,
-    for_: Annotated[str | None, typer.Option("--for", help="Stop after so long: 10s.")] = None,
+    for_: Annotated[str | None, typer.Option("--for", help="Stop after this long: 10s.")] = None,
     json: JsonOption = False,
 ) -> None:
     """Show a form where a cluster and a job are described, with picture, plan and cost; files can be downloaded.

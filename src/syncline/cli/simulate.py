@@ -61,7 +61,7 @@ PlacementName = Annotated[
 ]
 Ranks = Annotated[int | None, typer.Option("--ranks", "-n", help="Number of ranks (default: every GPU).")]
 Seed = Annotated[int, typer.Option(help="Seed of the ECMP hash.")]
-Seeds = Annotated[int, typer.Option(help="Also give the spread over so many seeds.")]
+Seeds = Annotated[int, typer.Option(help="Also give the spread over this many seeds.")]
 Trace = Annotated[
     Path | None, typer.Option(help="Write the timeline of the largest size (.json for Perfetto, .parquet).")
 ]

@@ -197,7 +197,7 @@ class _Reader:
         if row is None:
             return None
         if "within_s" not in row:
-            raise self.error("rate", "`rate` needs `within_s`, the seconds in which so many count.")
+            raise self.error("rate", "`rate` needs `within_s`, the seconds within which that many lines must come.")
         return Rate(int(row["count"]), float(row["within_s"]), float(row.get("apart_s", 0.0)))
 
     def mapping(self, key: str, known: set[str]) -> dict[str, Any] | None:

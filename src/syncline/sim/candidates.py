@@ -226,7 +226,7 @@ def find(
     if algorithm in FAMILIES and kind in FAMILIES[algorithm].kinds:
         return verify(build(algorithm, num_ranks, kind=kind, chunks=chunks))
     if algorithm in FAMILIES:
-        raise SimulationError(f"{algorithm} does no {kind.value}.", hint=f"One of: {', '.join(known)}.")
+        raise SimulationError(f"{algorithm} does not do {kind.value}.", hint=f"One of: {', '.join(known)}.")
     raise SimulationError(f'no algorithm is called "{algorithm}".',
                           hint=f"One of: {', '.join(dict.fromkeys((*known, *FAMILIES)))}; "
                                "`syncline simulate` also takes auto, nccl and a file.")  # fmt: skip

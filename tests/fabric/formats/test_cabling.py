@@ -119,7 +119,7 @@ def test_what_cannot_be_read_is_said(tmp_path: Path, text: str, words: str) -> N
 
 
 def test_cables_need_a_host_model() -> None:
-    with pytest.raises(UsageError, match="says nothing of the GPUs"):
+    with pytest.raises(UsageError, match="says nothing about the GPUs"):
         import_fabric(FOUND / "ufm.json")
 
 

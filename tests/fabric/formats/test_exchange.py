@@ -38,7 +38,7 @@ def test_options_reach_the_writer_and_the_reader(fabric_of, tmp_path):
 @pytest.mark.parametrize("name", ["slurm-conf", "slurm-yaml", "topograph"])
 def test_formats_without_hardware_ask_for_a_host(name, fabric_of, tmp_path):
     export(fabric_of("fat-tree"), name, tmp_path / "file")
-    with pytest.raises(UsageError, match="says nothing of the hosts' hardware") as caught:
+    with pytest.raises(UsageError, match="says nothing about the hosts' hardware") as caught:
         import_fabric(tmp_path / "file")
     assert caught.value.where.endswith("file")
 

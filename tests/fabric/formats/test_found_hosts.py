@@ -65,7 +65,7 @@ def test_ibstat_knows_dead_ports_and_other_networks() -> None:
     other = text.replace("mlx5_0", "mlx5_bond_0").replace("Rate: 100", "Rate: 25").replace("InfiniBand", "Ethernet")
     ports = parse_ibstat(down + "\n" + other, "ibstat")
     assert len(ports) == 10 and ports[0].state == "Down" and ports[-1].layer == "Ethernet"
-    with pytest.raises(UsageError, match="nothing of the GPUs"):
+    with pytest.raises(UsageError, match="nothing about the GPUs"):
         import_fabric(FOUND / "ibstat.txt")
     with pytest.raises(DescriptionError, match="no port"):
         parse_ibstat("CA 'mlx5_0'\n", "ibstat")
@@ -81,7 +81,7 @@ def test_aws_answer_is_the_tree_it_describes() -> None:
     below = {switch.name: (*switch.hosts, *switch.children) for switch in tree}
     assert below["nn-4444444444example"] == ("i-1111111111example", "i-2222222222example")
     assert below["nn-1111111111example"] == ("nn-2222222222example", "nn-3333333333example")
-    with pytest.raises(UsageError, match="says nothing of the hosts"):
+    with pytest.raises(UsageError, match="says nothing about the hosts"):
         import_fabric(FOUND / "aws-topology.json")
 
 

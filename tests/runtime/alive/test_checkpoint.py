@@ -153,7 +153,7 @@ def test_another_model_is_refused_by_the_name_that_differs(tmp_path: Path) -> No
     with pytest.raises(CheckpointError, match=r'"weight" has shape \[256, 256\] in the checkpoint and \[128, 256\]'):
         Checkpoints(tmp_path).restore(wide, torch.optim.AdamW(wide.parameters()))
     bare = torch.nn.Linear(256, 256, bias=False)
-    with pytest.raises(CheckpointError, match='the checkpoint has "bias", which this model has not'):
+    with pytest.raises(CheckpointError, match='the checkpoint has "bias", which this model does not have'):
         Checkpoints(tmp_path).restore(bare, torch.optim.AdamW(bare.parameters()))
 
 

@@ -85,7 +85,7 @@ def _loopbacks(host: Host, *, direct: bool) -> Iterator[Sight]:
         rate, why = loopback(port, gpu)
         what = f"from gpu{gpu}'s memory" if direct else "from the host's memory"
         if rate is None and direct and "use_cuda" in why:
-            raise CannotTell("this build of perftest knows no --use_cuda")
+            raise CannotTell("this build of perftest has no --use_cuda")
         if rate is None:
             yield Sight(port.name, f"a write to itself {what} fails: {why}", "it runs", severity=Severity.CRITICAL)
         elif rate < OF_PORT * port.rate_Bps:

@@ -16,7 +16,7 @@ from syncline.host.host import Host, version
 def told(host: Host) -> tuple[HostGpu, ...]:
     """Return the NVIDIA GPUs that nvidia-smi speaks of; noted when it cannot be asked."""
     if not host.smi.gpus:
-        raise CannotTell("nvidia-smi says nothing of the GPUs")
+        raise CannotTell("nvidia-smi says nothing about the GPUs")
     return tuple(gpu for gpu in host.gpus if gpu.smi)
 
 

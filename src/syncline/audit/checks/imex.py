@@ -25,7 +25,7 @@ def domain(host: Host) -> ImexDomain:
         raise CannotTell(host.root.problems.get(f"`{' '.join(IMEX_CTL)}`", "nvidia-imex-ctl does not answer"))
     found = parse_imex(text)
     if found is None:
-        raise CannotTell("nvidia-imex-ctl -N tells no domain state")
+        raise CannotTell("nvidia-imex-ctl -N does not report the state of the domain")
     return found
 
 

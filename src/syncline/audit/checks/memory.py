@@ -27,7 +27,7 @@ _SYSFS = "sys/kernel/mm/hugepages/*/nr_hugepages"
 )
 def efa(host: Host, expect: Expect) -> Iterator[Sight]:
     if not host.huge_pages:
-        raise CannotTell("neither sysfs nor /proc/meminfo tells of huge pages")
+        raise CannotTell("neither sysfs nor /proc/meminfo reports huge pages")
     if not any(pages.total for pages in host.huge_pages):
         yield Sight("", "no huge pages", "5128 of 2 MiB", ("proc/meminfo", _SYSFS))
 

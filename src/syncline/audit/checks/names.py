@@ -74,7 +74,7 @@ def resolves(host: Host, expect: Expect) -> Iterator[Sight]:
     hosts, addresses = num_hosts(host), own_name(host)
     severity = Severity.CRITICAL if hosts > 1 else None
     if addresses is None:
-        raise CannotTell("neither getent nor /etc/hosts tells an address of this host")
+        raise CannotTell("neither getent nor /etc/hosts gives an address for this host")
     if not addresses:
         yield Sight(host.name, "does not resolve", "an address of this host", _FILES, severity)
     elif all(map(is_local, addresses)) and hosts != 1:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 FlowSize = Annotated[str | None, typer.Option("--size", help="Bytes of one flow (default: 0.2 s worth).")]
 FlowRepeats = Annotated[int, typer.Option("--repeats", "-n", min=1, help="Repetitions of a flow; the best counts.")]
-MaxRounds = Annotated[int, typer.Option(min=0, help="At most so many rounds (default: every pair both ways).")]
+MaxRounds = Annotated[int, typer.Option(min=0, help="At most this many rounds (default: every pair both ways).")]
 NoSecond = Annotated[bool, typer.Option("--one-pass", help="Do not test suspects again, alone, against good hosts.")]
 PathFile = Annotated[
     Path | None, typer.Option("--paths", help='Known paths: JSON rows of {"from", "to", "links"}, as a lab prints.')

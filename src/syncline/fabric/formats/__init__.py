@@ -146,7 +146,9 @@ def import_fabric(
         return graph_cluster(parse_graph(text, source), host)
     if host is None:
         raise UsageError(
-            f"{kind} says nothing of the hosts' hardware.", where=source, hint='Name a host model such as "dgx-h100".'
+            f"{kind} says nothing about the hosts' hardware.",
+            where=source,
+            hint='Name a host model such as "dgx-h100".',
         )
     tree, notes = parse_cloud(kind, text, source) if cloud else (_tree(kind, text, source, topology), ())
     spec = tree_cluster(
@@ -170,7 +172,7 @@ def joined(spec: ClusterSpec, network: str | None, count: int | None) -> Cluster
     """Return a cluster of `count` hosts like the one described, on the network named."""
     if network is None and (count or 1) > 1:
         raise UsageError(
-            f"{count:,} hosts need a network, and the file says nothing of one.",
+            f"{count:,} hosts need a network, and the file says nothing about one.",
             hint='Name it: --network "rail-optimized NDR".',
         )
     data = spec.model_dump(exclude_none=True, exclude_defaults=True)

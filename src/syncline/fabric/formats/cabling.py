@@ -58,7 +58,7 @@ def cabling_cluster(
     """Return the explicit cluster of what was found; cables whose rate is not said run as `link` or the NICs do."""
     if host is None:
         raise UsageError(
-            "a list of cables says nothing of the GPUs in the hosts.",
+            "a list of cables says nothing about the GPUs in the hosts.",
             where=cabling.source,
             hint='Name a host model: --host dgx-h100, or --host "8 x H100".',
         )

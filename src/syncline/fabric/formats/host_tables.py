@@ -185,7 +185,7 @@ def _from_ibstat(
     text: str, source: str, host: object, gpu: str | None, link: str | None
 ) -> tuple[JsonObject, list[str]]:
     if host is None and gpu is None:
-        raise UsageError("ibstat says nothing of the GPUs.", where=source, hint='Name the host: --host "8 x H100".')
+        raise UsageError("ibstat says nothing about the GPUs.", where=source, hint='Name the host: --host "8 x H100".')
     ports = parse_ibstat(text, source)
     up = [port for port in ports if port.state == "Active"] or ports
     (rate, layer), _ = Counter((port.rate_Gbps, port.layer) for port in up).most_common(1)[0]

@@ -134,7 +134,7 @@ def parse_slurm_yaml(text: str, source: str = "topology.yaml", topology: str | N
     raise DescriptionError(
         f'topology "{row["topology"]}" has no tree and no blocks.',
         where=document.where((index,)),
-        hint="A flat topology says nothing of the network.",
+        hint="A flat topology says nothing about the network.",
     )
 
 

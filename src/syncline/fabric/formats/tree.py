@@ -90,7 +90,7 @@ def tree_of_chains(chains: Mapping[str, Sequence[str]], source: str) -> tuple[Tr
                 raise DescriptionError(
                     f'"{low}" lies below both "{parent[low]}" and "{high}" (host {host}).',
                     where=source,
-                    hint="Names of one level must be of one place each.",
+                    hint="Within a level, a name stands for one place.",
                 )
             children.setdefault(high, {})[low] = None
     if both := sorted(set(hosts) & set(children)):
@@ -110,7 +110,7 @@ def tree_cluster(
 ) -> ClusterSpec:
     """Return an explicit cluster: every NIC cabled to its host's leaf, and uplinks to match at each level.
 
-    A tree says nothing of hardware: `host` is a host of the catalogue ("dgx-h100") or "8 x H100", `link` defaults to
+    A tree says nothing about hardware: `host` is a host of the catalogue ("dgx-h100") or "8 x H100", `link` defaults to
     what that host's NICs run, and each switch gets one cable up for `oversubscription` cables down.
     """
     spec = HostSpec.model_validate(host_from_text(host))

@@ -112,7 +112,7 @@ def check_names(saved: Mapping[str, Any], wanted: Mapping[str, torch.Tensor], wh
     more = sorted(set(have) - set(wanted))
     if more:
         shown = more[0].removeprefix("model.")
-        raise CheckpointError(f'the checkpoint has "{shown}", which this model has not.', where=where)
+        raise CheckpointError(f'the checkpoint has "{shown}", which this model does not have.', where=where)
 
 
 def copied(tensors: Mapping[str, torch.Tensor]) -> Tensors:

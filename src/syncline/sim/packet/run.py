@@ -310,7 +310,9 @@ def _add_watching(draft: Draft, network: PacketNetwork, watching: Watching, num_
     bad = [flow for flow in watching.flows if not 0 <= flow < num_flows]
     if bad or watching.every_s <= 0:
         raise SimulationError(
-            f"cannot watch connection {bad[0]}; there are {num_flows}." if bad else "watch every how long?"
+            f"cannot watch connection {bad[0]}; there are {num_flows}."
+            if bad
+            else "the time between two samples must be above 0."
         )
     draft.sampling(max(1, round(watching.every_s * 1e12)), ports.astype(np.int32), np.array(watching.flows, np.int32))
     caught = np.array([port_of(network, link) for link in watching.capture], np.int32)

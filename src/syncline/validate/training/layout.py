@@ -57,7 +57,7 @@ def late_sums(row: PublishedRow, framework: str, year: int) -> bool:
 
 
 def stated_split(row: PublishedRow, num_gpus: int, shape: Shape | LayerList, domain: int) -> dict[str, int] | None:
-    """Return tensor, pipeline, context, expert and data parallelism of a row, or None where it says nothing of them."""
+    """Return tensor, pipeline, context, expert and data parallelism of a row, or None where it does not say."""
     tp, pp, cp = row.whole("tp"), row.whole("pp"), row.whole("cp", 1) or 1
     stated_dp = row.whole("dp")
     if tp is None and pp is None and not is_sharded(row) and stated_dp != num_gpus:
