@@ -155,7 +155,7 @@ class Page:
         self.pictures[name] = svg
         up = "../" * self.name.count("/")
         shown = re.sub(r"--svg\b", "--svg picture.svg", re.sub(r"--html \d+", "--html page.html", command))
-        return f"![{caption}]({up}pictures/{name})\n/// caption\n{caption} `{shown}`\n///"
+        return f"[![{caption}]({up}pictures/{name})]({up}pictures/{name})\n/// caption\n{caption} `{shown}`\n///"
 
     def _drawn(self, words: list[str]) -> str:
         if "--svg" in words:
