@@ -15,7 +15,7 @@ from syncline.errors import UsageError
 
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted((ROOT / "src" / "syncline").rglob("*.py"))
-PATH = re.compile(r"docs/(?:guides|method|learn|cases|reference|appendix)/")
+PATH = re.compile(r"\bdocs/(?:guides|method|learn|cases|appendix)/")
 
 
 def calls() -> list[tuple[str, ast.expr]]:
@@ -42,6 +42,9 @@ def test_no_message_names_a_path_of_the_checkout() -> None:
         docs = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
         texts = (node for node in ast.walk(tree) if isinstance(node, ast.Constant) and id(node) not in docs)
         named += [f"{path}:{node.lineno}" for node in texts if PATH.search(str(node.value))]
+    for path in (ROOT / "src" / "syncline").rglob("*.yaml"):
+        lines = [line for line in path.read_text("utf-8").splitlines() if not line.lstrip().startswith("#")]
+        named += [f"{path}: {line}" for line in lines if PATH.search(line.partition(" # ")[0])]
     assert named == []
 
 
