@@ -86,7 +86,8 @@ class Seats:
 
     def __enter__(self) -> Seats:
         self.lab.open()
-        env = {"PYTHONPATH": f"{RIG.parent}:{ROOT / 'src'}", "TORCH_CPP_LOG_LEVEL": "ERROR"}
+        paths_of_python = (str(RIG.parent), str(ROOT / "src"), os.environ.get("PYTHONPATH", ""))
+        env = {"PYTHONPATH": os.pathsep.join(filter(None, paths_of_python)), "TORCH_CPP_LOG_LEVEL": "ERROR"}
         command = [sys.executable, str(RIG / "schedule_host.py")]
         paths = [str(self.folder / f"host-{k}") for k in range(4)]
         names = self.lab.host_names
@@ -320,7 +321,14 @@ def report(rows: list[dict[str, Any]]) -> dict[str, Any]:
         "by_first_kind": {kind: dict(counts) for kind, counts in by_kind.items()},
         "by_mode": {mode: dict(counts) for mode, counts in by_mode.items()},
         "time_scale": 0.1, "wait_s": WAIT_S, "steps": STEPS, "defects": bad,
+        "schedules": [_line(row) for row in sorted(rows, key=lambda row: row["number"])],
     }  # fmt: skip
+
+
+def _line(row: dict[str, Any]) -> str:
+    strikes = ", ".join(f"{one['kind']} {one['rank']} at {one['step']}" for one in row["strikes"])
+    where = f"{row['mode']} {row['num_ranks']} {row['codec']} nan={row['nan']}"
+    return f"{row['number']}: {where}; {strikes}: {row['outcome']} in {row.get('took_s', 0.0):g} s"
 
 
 @contextmanager

@@ -36,6 +36,7 @@ CASES = (
     "nan/raise", "nan/skip", "nan/pass", "checkpoint/ddp/sign", "checkpoint/fsdp/int4",
     "levels/int8", "levels/sign", "diloco/stream", "diloco/whole", "local_sgd", "one_bit_adam", "staleness",
     "crew", "sync_batch_norm", "scaler", "auto", "transport", "elastic", "profile/int8/native", "profile/bf16/native",
+    "nan2d/int8", "nan2d/powersgd:rank=2",
 )  # fmt: skip
 
 

@@ -32,6 +32,7 @@ OPTIONS: dict[str, Any] = {"warmup": 0, "check_every": 0, "timeout_s": 40.0, "pi
 # What the average of one step may be off by, of its length: casts and blocks by their rounding, the others by what they
 # leave for later.
 MOST = {"fp32": 1e-6, "bf16": 5e-3, "fp16": 1e-3, "fp8": 0.05, "int8": 0.02, "int4": 0.25}
+REDUCE_SCATTER = dist.reduce_scatter_tensor
 WAITS = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize", "cudaMemcpy")
 
 
@@ -191,6 +192,32 @@ def nan(case: Case, policy: str) -> dict[str, Any]:
             passed = passed and case.equal(model) and checksum(model) != before
         handle.close()
     return {"passed": passed, "said": text}
+
+
+def nan2d(case: Case, codec: str) -> dict[str, Any]:
+    """Replicas of two shards: rank 3's gradient is not finite, and that of its replica's other rank is."""
+    dist.reduce_scatter_tensor = _through_host
+    mesh = init_device_mesh(case.device.type, (2, 2), mesh_dim_names=("across", "inside"))
+    model: Any = case.network()
+    for layer in (model[0], model[2]):
+        fully_shard(layer, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    handle = syncline.torch.synchronize(model, codec=codec, **OPTIONS)
+    case.train(model, range(2))
+    text = ""
+    try:
+        (case.loss(model, 2) * (float("nan") if case.rank == 3 else 1.0)).backward()
+    except NonFiniteError as error:
+        text = str(error)
+    handle.abandon()
+    return {"passed": "on rank 3 is not finite at step 2" in text, "said": text}
+
+
+def _through_host(output: torch.Tensor, input: torch.Tensor, op: Any, group: Any = None, async_op: bool = False) -> Any:
+    """Gloo's reduce-scatter takes tensors of the host only."""
+    sums = torch.empty(output.shape, dtype=output.dtype)
+    REDUCE_SCATTER(sums, input.cpu(), op=dist.ReduceOp.SUM, group=group)
+    output.copy_(sums / dist.get_world_size(group) if op == dist.ReduceOp.AVG else sums)
 
 
 def checkpoint(case: Case, kind: str, codec: str) -> dict[str, Any]:

@@ -144,10 +144,10 @@ class BucketPiece:
 
     def _handle(self, trouble: Trouble) -> None:
         bucket = self._bucket
-        name = _SHARD.sub("", bucket.layout.names[trouble.parameter])
-        team, step = bucket.team, bucket.step.number
-        rank = team.sources.of(trouble.rank, step) if team.sources is not None else team.names[trouble.rank]
         if bucket.nan == "raise":
+            name = _SHARD.sub("", bucket.layout.names[trouble.parameter])
+            team, step = bucket.team, bucket.step.number
+            rank = team.sources.of(trouble.rank, step) if team.sources is not None else team.names[trouble.rank]
             raise NonFiniteError(
                 f'the gradient of "{name}" on rank {rank} is not finite at step {step}.',
                 hint='Find what overflows, or pass nan="skip" to leave such steps out on every rank.',

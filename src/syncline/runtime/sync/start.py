@@ -26,6 +26,9 @@ from syncline.runtime.wire.links import GroupLinks
 from syncline.runtime.wire.sources import GradientSources
 from syncline.runtime.wire.team import Team, agreed_name
 
+NOTE_S = 5.0
+"""How long an error waits for the note of the rank whose gradient on a device it was."""
+
 
 def synchronize(
     model: nn.Module,
@@ -147,7 +150,10 @@ def _everyone(shards: dist.ProcessGroup, replicas: dist.ProcessGroup, across: Gr
     # A gradient across has been summed over the ranks of a replica: which of them it came from they say in the store.
     noted = distributed_c10d.PrefixStore(f"syncline/{bytes(token.tolist()).hex()}/finite", across.team.store)
     across.team.sources = GradientSources(
-        [[int(rank) for rank in row["ranks"]] for row in rows], dist.get_rank(), noted
+        [[int(rank) for rank in row["ranks"]] for row in rows],
+        dist.get_rank(),
+        noted,
+        wait_s=0.0 if across.device.type == "cpu" else NOTE_S,
     )
     ranks = sorted({int(rank) for row in rows for rank in row["ranks"]})
     name = f"{bytes(token.tolist()).hex()}/everyone"

@@ -154,7 +154,7 @@ class _Watched:
         def start(is_async: bool) -> Any:
             return self._collective(output_tensor, input_tensor, group, *others, async_op=is_async, **named)
 
-        if self._look is not None and input_tensor.device.type == "cpu":
+        if self._look is not None:
             self._look(input_tensor)
         if async_op or output_tensor.device.type != "cpu":
             work: dist.Work | None = start(async_op)
