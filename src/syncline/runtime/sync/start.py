@@ -143,8 +143,8 @@ def _fsdp(
 
 def _everyone(shards: dist.ProcessGroup, replicas: dist.ProcessGroup, across: GroupLinks, settings: Settings) -> Team:
     """Return the ranks of all replicas together: when one of them is lost, all must hear of it."""
-    token = torch.tensor(list(bytes.fromhex(agreed_name(shards, across.device))), dtype=torch.uint8)
-    token = token.to(across.device)
+    device = across.team.device
+    token = torch.tensor(list(bytes.fromhex(agreed_name(shards, device))), dtype=torch.uint8, device=device)
     dist.broadcast(token, dist.get_global_rank(replicas, 0), replicas)
     rows = exchange_json({"ranks": dist.get_process_group_ranks(shards)}, across.team)
     # A gradient across has been summed over the ranks of a replica: which of them it came from they say in the store.
@@ -157,4 +157,4 @@ def _everyone(shards: dist.ProcessGroup, replicas: dist.ProcessGroup, across: Gr
     )
     ranks = sorted({int(rank) for row in rows for rank in row["ranks"]})
     name = f"{bytes(token.tolist()).hex()}/everyone"
-    return Team(name, ranks, dist.get_rank(), across.device, settings.wire_timeout_s)
+    return Team(name, ranks, dist.get_rank(), device, settings.wire_timeout_s)
