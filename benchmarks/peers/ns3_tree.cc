@@ -1,9 +1,9 @@
 // ns-3's side of the comparison of completion times: a tree with one path a pair, one JSON line on stdout.
 //
-//   ns3_tree TRANSPORT PATTERN LEAVES HOSTS_PER_LEAF TRUNK_GBPS MESSAGE_BYTES MARK_PACKETS UNTIL_S
+//   ns3_tree TRANSPORT PATTERN LEAVES HOSTS_PER_LEAF TRUNK_GBPS MESSAGE_BYTES MARK_PACKETS UNTIL_S step|gentle
 //
 // TRANSPORT is dctcp, or line: datagrams at line rate into queues that nothing fills, which is what RoCE is while nobody is
-// paused. Switches mark with RED set to a step; hosts queue without marks. Every packet is acknowledged at once.
+// paused. Switches mark with RED, as a step or, as ns-3 has it by default, gently; hosts queue without marks. Every packet is acknowledged at once.
 
 #include <ns3/applications-module.h>
 #include <ns3/core-module.h>
@@ -36,7 +36,7 @@ struct Receipt {
     }
 };
 
-void SetDefaults(uint32_t markPackets) {
+void SetDefaults(uint32_t markPackets, bool gentle) {
     Config::SetDefault("ns3::TcpL4Protocol::SocketType", TypeIdValue(TcpDctcp::GetTypeId()));
     Config::SetDefault("ns3::TcpSocket::SegmentSize", UintegerValue(kPayloadBytes));
     Config::SetDefault("ns3::TcpSocket::InitialCwnd", UintegerValue(10));
@@ -53,13 +53,15 @@ void SetDefaults(uint32_t markPackets) {
     Config::SetDefault("ns3::RedQueueDisc::QW", DoubleValue(1));
     Config::SetDefault("ns3::RedQueueDisc::MinTh", DoubleValue(markPackets));
     Config::SetDefault("ns3::RedQueueDisc::MaxTh", DoubleValue(markPackets));
+    // ns-3's default is gentle RED, which only marks everything at twice MaxTh: no step.
+    Config::SetDefault("ns3::RedQueueDisc::Gentle", BooleanValue(gentle));
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-    if (argc != 9) {
-        std::cerr << "usage: ns3_tree TRANSPORT PATTERN LEAVES HOSTS_PER_LEAF TRUNK_GBPS MESSAGE_BYTES MARK_PACKETS UNTIL_S\n";
+    if (argc != 10) {
+        std::cerr << "usage: ns3_tree TRANSPORT PATTERN LEAVES HOSTS_PER_LEAF TRUNK_GBPS MESSAGE_BYTES MARK_PACKETS UNTIL_S step|gentle\n";
         return 2;
     }
     const bool line = std::string(argv[1]) == "line";
@@ -67,7 +69,7 @@ int main(int argc, char** argv) {
     const uint32_t leaves = std::stoul(argv[3]), perLeaf = std::stoul(argv[4]), count = leaves * perLeaf;
     const std::string trunk = std::string(argv[5]) + "Gbps";
     const uint64_t messageBytes = std::stoull(argv[6]);
-    SetDefaults(line ? 150000 : std::stoul(argv[7]));
+    SetDefaults(line ? 150000 : std::stoul(argv[7]), std::string(argv[9]) == "gentle");
 
     NodeContainer host, leaf, spine;
     host.Create(count);

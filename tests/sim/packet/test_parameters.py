@@ -28,6 +28,10 @@ def test_all_laws_have_a_set() -> None:
     assert {found.kind for found in transport_sets().values()} == set(KINDS) - {"custom"}  # a law of the user's
 
 
+def test_acknowledgements_go_ahead_of_data_or_with_it() -> None:
+    assert (profile("dctcp").ack_class, profile("dctcp", acks_with_data=True).ack_class) == (0, 1)
+
+
 def test_numbers_are_scaled_to_the_network() -> None:
     dcqcn = profile("dcqcn")
     assert dcqcn.rate_timer_ps == 55_000_000

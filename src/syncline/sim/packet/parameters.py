@@ -97,6 +97,8 @@ class TransportSet:
             if name in _TIMES:
                 least = 0 if name in _MAY_BE_ZERO else 1
                 setattr(found, f"{name}_ps", max(least, round(units.time(value) * _PS)))
+            elif name == "acks_with_data":
+                found.ack_class = data_class if value else found.ack_class
             elif name in _FLAGS:
                 setattr(found, name, bool(value))
             elif name == "hop_share":
@@ -143,7 +145,7 @@ def read_set(name: str, row: Mapping[str, Any]) -> TransportSet:
         | _TIMES
         | _PLAIN
         | _FLAGS
-        | {"hop_share"}
+        | {"hop_share", "acks_with_data"}
         | set(_BDP)
         | set(_RTT)
         | set(_SHARES)
