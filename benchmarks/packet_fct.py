@@ -3,12 +3,12 @@
 ns-3 (Debian's libns3-dev) has DCTCP, but neither RoCE nor NDP: RoCE is compared as what it is while nobody is paused,
 line rate into queues that nothing fills. A tree with one path a pair: 4 leaves of 8 hosts, one spine, trunks 2 : 1
 oversubscribed, 400 Gb/s, 1 us a cable, 4 KiB packets, the same headers, marks in switches from 65 packets on, every
-packet acknowledged. ns-3's RED is gentle by default: from MaxTh to twice that it marks by chance, 2 % at first. DCTCP
-wants a step (RFC 8257, 3.1), so `rows` turn that off; `gentle` has what ns-3 says with it, the one thing changed. Eight
-DCTCP flows that begin on a trunk in the same picosecond stay in step; `spread` says what the same permutation takes when
-they begin up to so long apart, `thresholds` what it takes by threshold. Acknowledgements share the queue of data, as in
-ns-3. htsim cannot be had as a package; its ends of the last flow are those of
-csg-htsim 841d9e7 on a three-tier tree of 1 us hops: another permutation, and switches of another make.
+packet acknowledged in the queue of data. ns-3's RED is gentle by default: from MaxTh to twice that it marks by chance,
+2 % at first. DCTCP wants a step (RFC 8257, 3.1), so `rows` turn that off; `gentle` has what ns-3 says with it, the one
+thing changed. Eight DCTCP flows that begin on a trunk in the same picosecond stay in step; `spread` says what the same
+permutation takes when they begin up to so long apart, `thresholds` what it takes by threshold. htsim cannot be had as a
+package; its ends of the last flow are those of csg-htsim 841d9e7 on a three-tier tree of 1 us hops:
+another permutation, and switches of another make.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.sim.packet.packet_fabrics import leaf_spine, star
+from tests.sim.packet.packet_fabrics import leaf_spine, rails, star
 
 from syncline.errors import SimulationError
 from syncline.sim.packet import PacketOptions, background, incast, messages, senders, simulate
@@ -108,3 +108,13 @@ def test_incast_slows_down_by_the_number_of_senders() -> None:
     network = star()
     table = flow_table(simulate(network, [incast(network.fabric, 8, 1e6)], PacketOptions("roce")))
     assert table.slowdown.max() == pytest.approx(8, rel=0.05)
+
+
+def test_flows_inside_a_host_have_a_slowdown_too() -> None:
+    network = rails()
+    ends = senders(network.fabric)
+    alone = flow_table(simulate(network, [messages(ends[2], ends[1], 20_000_000)], PacketOptions("roce")))
+    both = flow_table(simulate(network, [messages(ends[2:4], ends[1], 20_000_000)], PacketOptions("roce")))
+    assert (alone.num_inside, both.num_inside) == (1, 2)
+    assert alone.slowdown == pytest.approx(1.0, abs=1e-4)
+    assert both.slowdown.max() == pytest.approx(2.0, rel=0.01)

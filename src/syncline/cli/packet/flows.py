@@ -200,6 +200,7 @@ def _row(name: str, outcome: Outcome, table: FlowTable) -> JsonObject:
     times, share = table.cdf(100)
     return {
         "transport": name, "state": outcome.state, "time_s": outcome.end_of_run_s, "missing": table.num_missing,
+        "inside_hosts": table.num_inside,
         "completion": figures["completion"], "slowdown": [row.to_json() for row in table.by_size()],
         "cdf": {"time_s": times.tolist(), "share": share.tolist()} if len(table) else None,
         "resent_packets": int(table.resent_packets.sum()), "counters": figures["counters"],
@@ -226,6 +227,11 @@ def _show(console: Console, found: Mapping[str, Any]) -> None:
         )  # fmt: skip
         if row["missing"]:
             console.print(f"  {row['missing']:,} flows have not arrived")
+        if row["inside_hosts"]:
+            console.print(
+                f"  flows between NICs of one host, which never meet the network: {row['inside_hosts']:,}",
+                soft_wrap=True,
+            )
         table = Table("size", "flows", "slowdown mean", "p50", "p95", "p99", "p99.9")
         for part in row["slowdown"]:
             last = part is row["slowdown"][-1]

@@ -45,7 +45,7 @@ def chain(outcome: Outcome, job: int = 0) -> ChainTimes:
         limited[i] = min(outcome.limited_s[tasks[i]], max(late, 0.0))
         held[i] = late - limited[i]
     for i in np.flatnonzero((over <= -2) & (size > 0)).tolist():
-        alone[i] += size[i] / _bus_Bps(outcome.posted.columns["buses"], -2 - int(over[i]))
+        alone[i] += size[i] / bus_Bps(outcome.posted.columns["buses"], -2 - int(over[i]))
     sums = (float(each.sum()) for each in (alone, took - alone - limited - held, limited, held))
     return ChainTimes(int((size > 0).sum()), *(round(each, 12) for each in sums))  # the clock counts picoseconds
 
@@ -80,6 +80,7 @@ def _alone_s(outcome: Outcome, flow: int, size: int, headers: tuple[int, ...]) -
     return before / min(float(rate[0]), cap), before / min(float(rate.min()), cap), crossing
 
 
-def _bus_Bps(buses: Any, path: int) -> float:
+def bus_Bps(buses: Any, path: int) -> float:
+    """Return the rate of the slowest link of a path inside a host."""
     first, last = buses["path_start"][path : path + 2]
     return float(buses["rate_Bps"][buses["path_bus"][first:last]].min())

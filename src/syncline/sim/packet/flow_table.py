@@ -21,11 +21,13 @@ import numpy.typing as npt
 
 from syncline.describe.files import atomic, write_text
 from syncline.errors import SimulationError
+from syncline.sim.packet.chain import bus_Bps
 from syncline.sim.packet.network import Floats, Longs
 from syncline.sim.packet.outcome import Outcome
 from syncline.sim.packet.traffic import Traffic
 
 SIZE_STEPS = (1e3, 10e3, 100e3, 1e6, 10e6, 100e6, np.inf)
+_INSIDE = "inside the host"
 _QUANTILES = (0.5, 0.95, 0.99, 0.999)
 
 
@@ -77,6 +79,11 @@ class FlowTable:
     def slowdown(self) -> Floats:
         """How many times longer than alone."""
         return self.time_s / self.alone_s
+
+    @property
+    def num_inside(self) -> int:
+        """How many flows stay inside a host and never meet the network."""
+        return self.path.count(_INSIDE)
 
     def by_size(self, steps: Sequence[float] = SIZE_STEPS) -> list[SlowdownRow]:
         """Return slowdowns by size, a row a range in which there are flows, and one of all at the end."""
@@ -177,7 +184,7 @@ def _class_of(outcome: Outcome, job: int) -> Longs:
 
 def _path(outcome: Outcome, flow: int) -> str:
     if flow < 0:
-        return "inside the host"
+        return _INSIDE
     return " ".join(outcome.network.port_name(int(port)) for port in outcome.posted.ways.row(flow))
 
 
@@ -189,7 +196,8 @@ def _alone_s(outcome: Outcome, task: Longs, over: Longs, size: Longs, kind: Long
     found = np.zeros(len(task))
     for i, flow in enumerate(over.tolist()):
         if flow < 0:
-            found[i] = outcome.end_s[task[i]] - outcome.begin_s[task[i]]
+            line_s = size[i] / bus_Bps(outcome.posted.columns["buses"], -2 - flow) if flow < -1 else 0.0
+            found[i] = delay[i] + line_s
             continue
         ports, header = outcome.posted.ways.row(flow), int(headers[kind[i]])
         found[i] = delay[i] + network.alone_s(ports, int(size[i]), payload, header)
