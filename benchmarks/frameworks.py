@@ -1,4 +1,4 @@
-"""The best plans of a search, one by one, before the argument checks of Megatron-Core, torchtitan and DeepSpeed."""
+"""The best plans of a search, one by one, before the checks of Megatron-Core and -Bridge, torchtitan and DeepSpeed."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from importlib import metadata
 from typing import Any
 from unittest import mock
 
+from peers.bridge import bridge
 from syncline.errors import PlanError
 from syncline.fabric import load
 from syncline.plan.answer import ask
@@ -130,6 +131,7 @@ CHECKS = (
     ("megatron", "megatron-core", megatron),
     ("torchtitan", "torchtitan", torchtitan),
     ("deepspeed", "deepspeed", deepspeed),
+    ("nemo", "megatron-bridge", bridge),
 )
 
 

@@ -192,7 +192,7 @@ def test_the_question_writes_them(tmp_path: Path) -> None:
     written = answer.write_launch("nemo", tmp_path / "start")
     text = (tmp_path / "start" / "arguments.txt").read_text()
     assert "model.tensor_model_parallel_size=8" in text and all(path.exists() for path in written)
-    assert "model.seq_length=8192" in text and "dataset.seq_length=8192" in text  # Bridge refuses two that differ
+    assert "model.seq_length=8192" in text and "dataset.sequence_length=8192" in text  # Bridge refuses two that differ
 
 
 def test_files_are_written_for_layers_of_one_kind_only() -> None:

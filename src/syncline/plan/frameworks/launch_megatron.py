@@ -149,7 +149,8 @@ def nemo_overrides(job: Job, shape: Shape) -> list[str]:
     split = job.parallel
     if split.virtual > 1 and "--pipeline-model-parallel-layout" not in flags:
         found.append(f"model.virtual_pipeline_model_parallel_size={split.virtual}")
-    found.append(f"dataset.seq_length={job.batch.sequence}")  # must equal the model's (ConfigContainer.validate)
+    # Must equal the model's (ConfigContainer.validate); data of pre-training call it by Megatron-Core's name.
+    found.append(f"dataset.{'seq' if job.frozen else 'sequence'}_length={job.batch.sequence}")
     found.append(f"model.sequence_parallel={str('--sequence-parallel' in flags).lower()}")
     found.append(f"ddp.use_distributed_optimizer={str(split.sharded_state).lower()}")
     found.append(f"ddp.grad_reduce_in_fp32={str(facts_of(job).main_grad_bytes == 4).lower()}")

@@ -1,0 +1,88 @@
+"""Overrides of `plan --for nemo` before Megatron-Bridge's own `ConfigContainer.validate`.
+
+Megatron-Bridge imports GPU kernels that no CPU installs (Transformer Engine, Triton) and data loaders that no check
+uses: these are replaced by empty modules. The recipe is the package's own pre-training template with a model provider
+of the job's shape (the named recipes fetch theirs from a registry of models).
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import os
+import sys
+from types import ModuleType
+from typing import Any
+
+from syncline.plan.frameworks.launch_megatron import nemo_overrides
+from syncline.workload.job import Job
+from syncline.workload.shape import Shape
+
+EMPTY = ("transformer_engine", "triton", "datasets", "megatron.energon", "PIL")
+
+
+class _Anything(type):
+    """A class that has every attribute, each such a class again."""
+
+    def __getattr__(cls, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return _Anything(name, (), {"__init__": lambda self, *a, **k: None, "__call__": lambda self, *a, **k: self})
+
+    def __getitem__(cls, key: object) -> Any:
+        return cls
+
+
+class _Module(ModuleType):
+    __version__ = "2.9.0"
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(_Anything("empty", (), {}), name)
+
+
+class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    def find_spec(self, name: str, path: object = None, target: object = None) -> Any:
+        empty = any(f"{name}.".startswith(f"{each}.") for each in EMPTY)
+        return importlib.machinery.ModuleSpec(name, self, is_package=True) if empty else None
+
+    def create_module(self, spec: Any) -> ModuleType:
+        return _Module(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__path__ = []
+
+
+def bridge(job: Job, shape: Shape) -> None:
+    """Build the recipe, apply the written overrides as Megatron-Bridge does, and validate it; each may raise."""
+    if not any(isinstance(each, _Finder) for each in sys.meta_path):
+        sys.meta_path.insert(0, _Finder())
+    from megatron.bridge.recipes.common import _pretrain_common
+    from megatron.bridge.training.utils.omegaconf_utils import process_config_with_overrides
+
+    container = _pretrain_common()
+    container.model = _provider(shape)
+    os.environ["WORLD_SIZE"] = str(job.gpus)
+    process_config_with_overrides(container, cli_overrides=nemo_overrides(job, shape)).validate()
+    ranks = container.data_parallel_size * container.train.micro_batch_size
+    if container.train.global_batch_size % ranks:  # its loop's own rule, asked when training starts
+        raise ValueError(f"a batch of {container.train.global_batch_size} over {ranks} sequences at once")
+
+
+def _provider(shape: Shape) -> Any:
+    """Return Megatron-Bridge's model of a shape."""
+    from megatron.bridge.models.gpt_provider import GPTModelProvider
+    from megatron.bridge.models.mla_provider import MLAModelProvider
+
+    given: dict[str, Any] = {
+        "num_layers": shape.layers, "hidden_size": shape.hidden, "ffn_hidden_size": shape.ffn, "bf16": True,
+        "num_attention_heads": shape.heads, "vocab_size": shape.vocab, "add_bias_linear": False,
+        "gated_linear_unit": True, "make_vocab_size_divisible_by": 128,
+    }  # fmt: skip
+    if not shape.mla:
+        given["num_query_groups"] = shape.kv_heads
+    if shape.moe:
+        given |= {"num_moe_experts": shape.moe.experts, "moe_router_topk": shape.moe.top_k,
+                  "moe_ffn_hidden_size": shape.moe.ffn, "moe_token_dispatcher_type": "alltoall"}  # fmt: skip
+        dense = shape.layers - shape.moe_layers
+        given["moe_layer_freq"] = [int(layer >= dense) for layer in range(shape.layers)]
+    return (MLAModelProvider if shape.mla else GPTModelProvider)(**given)
