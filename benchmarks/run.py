@@ -25,7 +25,7 @@ from typing import Any
 
 FOLDER = Path(__file__).resolve().parent
 RESULTS = FOLDER / "results"
-NOT_BENCHMARKS = {"run", "measure", "peer"}
+NOT_BENCHMARKS = {"run", "measure", "peer", "bridge"}
 ON_REQUEST = {"fresh", "release"}
 """Not part of --all: `make fresh` and `make release-proof` take half an hour and want root."""
 PACKAGES = ("syncline", "numpy", "networkx", "pydantic", "torch")
