@@ -136,3 +136,30 @@ def test_a_broken_connection_and_a_rank_that_is_not_heard_are_one_thing() -> Non
     assert isinstance(explained, LostRankError)
     assert explained.message.startswith("rank 2 on host-2 is lost: nobody has heard it for ")
     assert post.causes == {explained.message}
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        RuntimeError("[pair.cc:553] Connection closed by peer [127.0.0.1]:17304"),
+        SynchronizationError("a collective of FSDP2 did not finish.", detail="Read error: Connection reset by peer"),
+    ],
+)
+def test_whose_connection_was_closed_is_gone_and_another_that_is_not_heard_is_not_blamed(failure: Exception) -> None:
+    class Busy(Post):
+        def hear(self, wait_s: float) -> list[bytes]:
+            self._gone.wait(max(0.0, wait_s))
+            return [Beat(1).to_bytes("t") for _ in range(1) if 1 not in self.refused]
+
+    post, handle = Busy(), Handle()
+    watchdog = Watchdog(handle, Roll(0, MEMBERS, "t", post), watch_s=2.0, patience_s=600.0)
+    while watchdog.waits_for is None:
+        threading.Event().wait(0.02)
+    assert watchdog.waits_for.rank == 2
+    losing = threading.Timer(0.1, post.lose, (1,))
+    losing.start()
+    explained = watchdog.explain(failure)
+    watchdog.close()
+    losing.join()
+    assert isinstance(explained, LostRankError)
+    assert explained.message == "rank 1 on host-1 is dead: its host answers that the process is gone."

@@ -159,13 +159,16 @@ class Watchdog:
 
         A connection that breaks says less than the beats will in a moment: whose process is gone, or what it said. To
         blame the rank that met it first would be wrong, so nothing is told before all others were heard again, or one
-        of them has been silent for long enough to be named.
+        of them has been silent for long enough to be named. Whose connection was closed is gone rather than silent:
+        that its host answers so is waited for, though others are not heard on a busy network.
         """
-        is_vague = type(failure) is SynchronizationError or is_broken_connection(failure)
+        is_closed = is_broken_connection(failure)
+        is_vague = type(failure) is SynchronizationError or is_closed
         if is_vague:
             began_s, enough = time.monotonic(), self._looks + VAGUE_LOOKS
             while time.monotonic() < began_s + self.watch_s and not self._stop.is_set():
-                if self._silent_now() is not None or (self._looks >= enough and self._heard_all_since(began_s)):
+                silent = self._silent_now() is not None and not is_closed
+                if silent or (self._looks >= enough and self._heard_all_since(began_s)):
                     break
                 if self._found.wait(self.interval_s / 2):
                     break
@@ -388,7 +391,8 @@ def is_broken_connection(failure: BaseException) -> bool:
     if isinstance(failure, ConnectionError):
         return True
     text = str(failure).lower()
-    return isinstance(failure, RuntimeError) and any(sign in text for sign in BROKEN)
+    is_told = isinstance(failure, RuntimeError) or type(failure) is SynchronizationError
+    return is_told and any(sign in text for sign in BROKEN)
 
 
 def _in_flight() -> BaseException | None:

@@ -6,7 +6,8 @@ Sparse gradients (of embeddings) are averaged as DDP does: no codec knows them. 
 from __future__ import annotations
 
 import weakref
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any, Protocol, cast
 
 import torch
 import torch.distributed as dist
@@ -14,6 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from syncline.errors import SynchronizationError
 from syncline.runtime.alive.replicas import compare, fingerprints
+from syncline.runtime.alive.watchdog import is_broken_connection
 from syncline.runtime.sync.bucket import Layout, Order
 from syncline.runtime.sync.overflow import ScaleFollower, Scaler, StepSkipper
 from syncline.runtime.sync.reducer import check_free, renew
@@ -69,11 +71,14 @@ class DdpSynchronizer(Synchronizer):
         self._is_on = True
         self._before_forward = model.register_forward_pre_hook(outside_graphs(self._forward))
         model.register_comm_hook(self, _hook)
+        # Before forward DDP talks to all ranks itself, of buckets and buffers: where that fails, a rank may be lost.
+        cast("Any", model)._pre_forward = outside_graphs(_explained(model._pre_forward, weakref.ref(self)))
 
     def turn_off(self, model: DistributedDataParallel) -> None:
         """Let DDP average from the next backward on."""
         self._is_on = False
         self._before_forward.remove()
+        model.__dict__.pop("_pre_forward", None)
         renew(model)
 
     @property
@@ -191,6 +196,24 @@ def _plain(bucket: GradBucket, group: dist.ProcessGroup) -> Future:
     assert work is not None
     future: Future = work.get_future().then(lambda done: done.value()[0])
     return future
+
+
+def _explained(call: Callable[..., Any], known: weakref.ref[DdpSynchronizer]) -> Callable[..., Any]:
+    """Return a call of DDP's own whose broken connections are told as the rank that lies behind them."""
+
+    def explained(*inputs: Any, **named: Any) -> Any:
+        try:
+            return call(*inputs, **named)
+        except RuntimeError as error:
+            handle = known()
+            if handle is None or not is_broken_connection(error):
+                raise
+            found = handle.failure_of(error)
+            if found is error:
+                raise
+            raise found from error
+
+    return explained
 
 
 def outside_graphs(call: Any) -> Any:
