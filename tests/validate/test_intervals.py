@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from syncline.describe.guide import read_page
 from syncline.describe.plain import plain
 from syncline.questions.validate import IntervalErrors
 from syncline.sim.uncertainty import (
@@ -151,6 +152,15 @@ def test_a_stripped_job_states_no_software() -> None:
 def test_the_answer_prints_rows_and_shares(groups: dict[str, Any]) -> None:
     text = str(IntervalErrors(groups, 7))
     assert "in 90 %" in text and "step, dense" in text and "constants that never saw them" in text
+
+
+def test_the_page_has_the_table_that_is_printed(groups: dict[str, Any]) -> None:
+    lines = [line for line in read_page("method/accuracy").splitlines() if "% | " in line and " % | " not in line]
+    told = {line.split(" | ")[0].lstrip("| "): line for line in lines}
+    for name, group in groups.items():
+        shares = f"{group['in_90']:.1%} | {group['in_50']:.1%}"
+        error = f"{100 * group['median_error']:.1f} / {100 * group['p90_error']:.0f}"
+        assert told[name] == f"| {name} | {group['rows']:,} | {group['publications']} | {shares} | {error} |"
 
 
 def _first(number: int, publication: str, residual: float, *, fault: bool = False) -> FirstScore:
