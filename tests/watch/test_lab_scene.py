@@ -31,13 +31,10 @@ def test_a_link_whose_both_ends_are_read_is_one_row_with_the_loss_of_either() ->
     wires = {("a/eth0", "tx"): wire, ("b/p0", "rx"): wire, ("b/p0", "tx"): back, ("a/eth0", "rx"): back}
     reader = LinkReader("lab", LinkMap(wires))
     reading = {Key(f"net.{way}_bytes", device): 1.0 for way in ("rx", "tx") for device in ("a/eth0", "b/p0")}
-    grown = {
-        Key("net.tx_bytes", "a/eth0"): Growth(70, 1.0),
-        Key("net.rx_bytes", "b/p0"): Growth(70, 1.0),
-        Key("tcp.path_retransmitted", "c/eth0", "10.0.0.2"): Growth(9, 1.0),
-        Key("tcp.path_retransmitted", "d/eth0", "10.0.0.2"): Growth(9, 1.0),
-    }
-    load_now = reader.update(reading, grown, {}, 1.0, {"10.0.0.2": "b/p0"})
+    grown = {Key("net.tx_bytes", "a/eth0"): Growth(70, 1.0), Key("net.rx_bytes", "b/p0"): Growth(70, 1.0)}
+    paths = [Key("tcp.path_retransmitted", device, "10.0.0.2") for device in ("c/eth0", "d/eth0")]
+    reader.update({**reading, **dict.fromkeys(paths, 0.0)}, grown, {}, 0.0, {"10.0.0.2": "b/p0"})
+    load_now = reader.update({**reading, **dict.fromkeys(paths, 9.0)}, grown, {}, 1.0, {"10.0.0.2": "b/p0"})
     assert reader.table.names == ("a -> b", "b -> a")
     assert load_now.rate_Bps.tolist()[0] == 70.0
     assert load_now.drops_per_s.tolist() == [18.0, 0.0]  # blamed on what arrives at b, which is a -> b

@@ -15,7 +15,8 @@ from tests.watch.scenes import CAPACITY, frame, load, table
 from syncline.describe.plain import plain
 from syncline.errors import WatchError
 from syncline.timeline import Source, SourceKind, SpanKind, TimelineBuilder, save
-from syncline.watch.fleet.fleet import Fleet, HostFrame
+from syncline.watch.fleet.fleet import Fleet
+from syncline.watch.fleet.host_frame import HostFrame
 from syncline.watch.fleet.sources import AgentReader
 from syncline.watch.frame import Frame
 from syncline.watch.picture import picture

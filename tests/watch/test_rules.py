@@ -396,9 +396,9 @@ def test_thresholds_from_a_file(tmp_path: Any) -> None:
     assert read_thresholds(tmp_path / "rules.yaml").average_high == 0.9
     for text, words in (
         ("average_hihg: 0.9\n", 'no threshold is called "average_hihg"'),
-        ("loss_per_s: -1\n", "threshold loss_per_s is -1"),
+        ("loss_packets: -1\n", "threshold loss_packets is -1"),
         ("average_clear: 0.9\n", "average_clear must not be above"),
-        ("loss_per_s: much\n", "threshold loss_per_s is 'much'"),
+        ("loss_packets: much\n", "threshold loss_packets is 'much'"),
         ("- 1\n", "not a table of thresholds"),
     ):
         (tmp_path / "bad.yaml").write_text(text)

@@ -1,21 +1,23 @@
-"""Loss inside a fabric: the switch that keeps packets names the link by which they came."""
+"""Loss inside a fabric: what switches keep is counted one by one and names the link by which it came."""
 
 from __future__ import annotations
 
 import pytest
 
 from syncline.watch.link_map import KnownLink, LinkMap
+from syncline.watch.lost_packets import MEMORY_S, PATIENCE_S, LostPackets
 from syncline.watch.metric import Key
-from syncline.watch.switch_loss import SLOW_S, WINDOW_S, SwitchLoss
+from syncline.watch.switch_loss import SwitchLoss
 
 CABLES = (
     ("host-00/eth0", "host-00/nic-0", "leaf-00/p0", "leaf-00"),
     ("host-01/eth0", "host-01/nic-0", "leaf-01/p0", "leaf-01"),
+    ("host-02/eth0", "host-02/nic-0", "leaf-00/p3", "leaf-00"),
     *((f"leaf-0{i}/p{j + 1}", f"leaf-0{i}", f"spine-0{j}/p{i}", f"spine-0{j}") for i in (0, 1) for j in (0, 1)),
 )
-OWNER = {"10.0.0.0": "host-00/eth0", "10.0.0.1": "host-01/eth0"}
-PATH = ("host-00/eth0", "10.0.0.1")
-LOSSY = {PATH: 20.0}
+OWNER = {f"10.0.0.{i}": f"host-0{i}/eth0" for i in range(3)}
+ACROSS, BESIDE = ("host-00/eth0", "10.0.0.1"), ("host-00/eth0", "10.0.0.2")
+SIZE = 9000.0
 
 
 def links() -> LinkMap:
@@ -27,70 +29,111 @@ def links() -> LinkMap:
     return LinkMap(wires)
 
 
-def reading(packets: float, lost_at: str = "", share: float = 0.0, backlog_bytes: float = 0.0) -> dict[Key, float]:
+def reading(
+    packets: float, lost_at: str = "", lost: float = 0.0, *, waiting: float = 0.0, size: float = SIZE,
+    resent: tuple[tuple[str, str], float] | None = None,
+) -> dict[Key, float]:  # fmt: skip
     """Return counters after so many packets from host-00 over spine-01 to host-01, some kept by one switch."""
     path = ("leaf-00/p0", "leaf-00/p2", "spine-01/p0", "spine-01/p1", "leaf-01/p2", "leaf-01/p0")
-    found = {Key(f"net.{way}_packets", port): 0.0 for a, _, b, _ in CABLES for port in (a, b) for way in ("rx", "tx")}
+    found = {
+        Key(f"net.{way}_{what}", port): 0.0
+        for a, _, b, _ in CABLES for port in (a, b) for way in ("rx", "tx") for what in ("packets", "bytes")
+    }  # fmt: skip
     left = packets
     for came, went in zip(path[::2], path[1::2], strict=True):
-        found[Key("net.rx_packets", came)] = left
-        left *= 1 - (share if came.partition("/")[0] == lost_at else 0.0)
-        found[Key("net.tx_packets", went)] = left - backlog_bytes / 1500
-        found[Key("net.backlog_bytes", went)] = backlog_bytes
-        left -= backlog_bytes / 1500
+        found |= {Key("net.rx_packets", came): left, Key("net.rx_bytes", came): left * size}
+        left -= (lost if came.partition("/")[0] == lost_at else 0.0) + waiting
+        found |= {Key("net.tx_packets", went): left, Key("net.tx_bytes", went): left * size}
+        found |= {Key("net.backlog_packets", went): waiting, Key("net.backlog_bytes", went): waiting * size}
+    for each in (ACROSS, BESIDE):
+        found[Key("tcp.path_retransmitted", *each)] = resent[1] if resent is not None and resent[0] == each else 0.0
     return found
 
 
+def test_a_lost_packet_is_told_once_when_the_next_reading_misses_it_too() -> None:
+    loss = SwitchLoss(links())
+    assert loss.look(reading(100.0)) == {}
+    assert loss.look(reading(200.0, "spine-01", 1.0)) == {}  # it may be on its way
+    assert loss.look(reading(300.0, "spine-01", 1.0)) == {"spine-01": 1.0}
+    assert loss.look(reading(400.0, "spine-01", 1.0)) == {}
+    loss.look(reading(500.0, "spine-01", 4.0))
+    assert loss.look(reading(600.0, "spine-01", 3.0)) == {"spine-01": 2.0}
+
+
+def test_what_waits_in_a_queue_what_is_small_and_what_a_switch_says_itself_is_not_lost() -> None:
+    loss = SwitchLoss(links())
+    looks = [reading(0.0), *[reading(100.0, waiting=9.0)] * 2, *[reading(200.0, "leaf-00", 3.0, size=66.0)] * 2]
+    assert [loss.look(each) for each in looks] == [{}] * 5
+    own = SwitchLoss(links())
+    own.look(reading(100.0))
+    assert own.look(reading(100.0, "spine-01", -5.0)) == {}
+    assert own.look(reading(100.0, "spine-01", -5.0)) == {"spine-01": -5.0}
+    own.look(reading(200.0, "spine-01", -4.0))
+    assert own.look(reading(200.0, "spine-01", -4.0)) == {"spine-01": 1.0}
+
+
+def test_without_every_port_nothing_is_said() -> None:
+    assert SwitchLoss(links()).look({Key("net.rx_packets", "leaf-00/p0"): 1.0}) is None
+    assert SwitchLoss(links()).look(reading(1.0) | {Key("net.up", "leaf-00/p1"): 0.0}) is None
+    assert SwitchLoss(LinkMap()).look({}) is None
+
+
 @pytest.mark.parametrize(
-    ("switch", "port"),
+    ("switch", "place"),
     [
         ("leaf-00", ("host-00/eth0", "tx")),
         ("spine-01", ("spine-01/p0", "rx")),
         ("leaf-01", ("leaf-01/p2", "rx")),
     ],
 )
-def test_the_switch_that_keeps_packets_names_the_link(switch: str, port: tuple[str, str]) -> None:
-    loss = SwitchLoss(links())
-    assert loss.look(reading(0.0), 0.0) is None  # nothing to compare with yet
-    kept = loss.look(reading(10_000.0, switch, 0.01), WINDOW_S)
-    assert kept is not None
-    assert kept == pytest.approx({switch: 100 / WINDOW_S})
-    rates = {("net.rx_bytes", "leaf-01/p2"): 1e6, ("net.rx_bytes", "leaf-01/p1"): 1e3}
-    assert loss.place(LOSSY, OWNER, kept, rates) == {PATH: port}
+def test_the_switch_that_keeps_packets_names_the_link(switch: str, place: tuple[str, str]) -> None:
+    lost = LostPackets(links())
+    assert lost.update(reading(100.0), {}, 0.0, OWNER) == {}
+    assert lost.update(reading(200.0, switch, 2.0, resent=(ACROSS, 2.0)), {}, 0.25, OWNER) == {}
+    assert lost.update(reading(300.0, switch, 2.0, resent=(ACROSS, 2.0)), {}, 0.5, OWNER) == {place: 8.0}
+    assert lost.update(reading(400.0, switch, 2.0, resent=(ACROSS, 2.0)), {}, 0.75, OWNER) == {}
 
 
-def test_packets_that_wait_in_a_queue_are_not_lost() -> None:
-    loss = SwitchLoss(links())
-    loss.look(reading(0.0), 0.0)
-    assert loss.look(reading(10_000.0, backlog_bytes=150_000.0), WINDOW_S) == {}
+@pytest.mark.parametrize("path", [ACROSS, BESIDE])
+def test_what_no_switch_keeps_is_lost_on_the_last_cable(path: tuple[str, str]) -> None:
+    lost = LostPackets(links())
+    lost.update(reading(100.0), {}, 0.0, OWNER)
+    assert lost.update(reading(200.0, resent=(path, 1.0)), {}, 1.0, OWNER) == {}
+    late_s = 1.0 + PATIENCE_S
+    found = lost.update(reading(300.0, resent=(path, 1.0)), {}, late_s, OWNER)
+    assert found == {(OWNER[path[1]], "rx"): pytest.approx(1 / PATIENCE_S)}
 
 
-def test_a_switch_that_passes_everything_on_leaves_the_last_cable() -> None:
-    loss = SwitchLoss(links())
-    assert loss.place(LOSSY, OWNER, {"spine-00": 9.0}, {}) == {PATH: ("spine-00/p0", "rx")}
-    assert loss.place(LOSSY, OWNER, {}, {}) == {PATH: ("host-01/eth0", "rx")}
-    assert loss.place({("host-00/eth0", "192.0.2.9"): 5.0}, OWNER, {}, {}) == {}
+def test_a_lone_path_through_one_switch_that_keeps_packets_lost_them_on_its_first_cable() -> None:
+    lost = LostPackets(links())
+    lost.update(reading(100.0), {}, 0.0, OWNER)
+    lost.update(reading(200.0, "leaf-00", 1.0, resent=(BESIDE, 1.0)), {}, 1.0, OWNER)
+    found = lost.update(reading(300.0, "leaf-00", 1.0, resent=(BESIDE, 1.0)), {}, 1.0 + PATIENCE_S, OWNER)
+    assert list(found) == [("host-00/eth0", "tx")]
 
 
-def test_a_loss_below_what_a_switch_shows_is_laid_nowhere_until_it_shows() -> None:
-    loss = SwitchLoss(links())
-    loss.look(reading(0.0), 0.0)
-    kept = loss.look(reading(1_500.0, "spine-01", 0.001), WINDOW_S)
-    assert kept == {}
-    assert loss.place({PATH: 1.0}, OWNER, kept, {}) == {PATH: None}
-    assert loss.place(LOSSY, OWNER, kept, {}) == {PATH: ("host-01/eth0", "rx")}
-    late = loss.look(reading(1_000.0 * SLOW_S, "spine-01", 0.001), SLOW_S)
-    assert late is not None
-    assert late == pytest.approx({"spine-01": 1.0})
-    assert loss.place({PATH: 1.0}, OWNER, late, {}) == {PATH: ("spine-01/p0", "rx")}
+def test_paths_that_share_an_end_are_laid_on_it_at_once() -> None:
+    lost = LostPackets(links())
+    other = Key("tcp.path_retransmitted", "host-02/eth0", "10.0.0.0")
+    lost.update(reading(100.0) | {other: 0.0}, {}, 0.0, OWNER)
+    found = lost.update(reading(200.0, resent=(BESIDE, 2.0)) | {other: 1.0}, {}, 0.5, OWNER)
+    assert found == {("host-00/eth0", "tx"): 4.0, ("host-00/eth0", "rx"): 2.0}
 
 
-def test_paths_that_share_an_end_are_left_to_it() -> None:
-    lossy = {PATH: 20.0, ("host-01/eth0", "10.0.0.0"): 15.0}
-    assert SwitchLoss(links()).place(lossy, OWNER, {"leaf-00": 9.0}, {}) == {}
+@pytest.mark.parametrize("more", [{Key("net.backlog_bytes", "leaf-01/p0"): 9e6}, {Key("net.up", "host-00/eth0"): 0.0}])
+def test_what_waits_long_or_cannot_leave_is_sent_again_and_not_lost(more: dict[Key, float]) -> None:
+    from syncline.watch.counter import Growth
+
+    sent = {Key("net.tx_bytes", "leaf-01/p0"): Growth(1_000_000, 1.0)}
+    lost = LostPackets(links())
+    for at_s in (0.0, 1.0, 1.0 + PATIENCE_S, 1.0 + MEMORY_S):
+        assert lost.update(reading(100.0, resent=(ACROSS, at_s)) | more, sent, at_s, OWNER) == {}
 
 
-def test_without_every_switch_nothing_is_said() -> None:
-    loss = SwitchLoss(links())
-    assert loss.look({Key("net.rx_packets", "leaf-00/p0"): 1.0}, 0.0) is None
-    assert SwitchLoss(LinkMap()).look({}, 0.0) is None
+def test_what_a_queue_counted_is_not_counted_again() -> None:
+    from syncline.watch.counter import Growth
+
+    dropped = {Key("net.qdisc_drops", "leaf-01/p0"): Growth(3, 1.0)}
+    lost = LostPackets(links())
+    for at_s in (0.0, 1.0, 1.0 + PATIENCE_S):
+        assert lost.update(reading(100.0, resent=(ACROSS, at_s)), dropped, at_s, OWNER) == {}

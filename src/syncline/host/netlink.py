@@ -36,7 +36,9 @@ IFA_ADDRESS, IFA_LOCAL = 1, 2
 INET_DIAG_INFO = 2
 TCP_ESTABLISHED = 1
 IFF_UP = 1
-OPER_UNKNOWN, OPER_UP = 0, 6
+OPER_UNKNOWN = 0
+OPER_WAITING = (1, 4, 5)
+"""Not present, testing, dormant. The kernel may take a second to write down that an interface with a carrier is up."""
 
 # struct nlmsghdr, then: if_stats_msg, ifinfomsg, tcmsg.
 _HEADER = struct.Struct("=IHHII")
@@ -227,9 +229,7 @@ class Netlink:
             missing.discard(kind)
             if not missing:
                 break  # two thirds of the attributes come after these
-        return KernelInterface(
-            index, name, mtu, bool(flags & IFF_UP) and state in (OPER_UNKNOWN, OPER_UP) and bool(carrier)
-        )
+        return KernelInterface(index, name, mtu, bool(flags & IFF_UP) and bool(carrier) and state not in OPER_WAITING)
 
     def _queue(self, start: int, end: int) -> Queue:
         for kind, at, until in self._attributes(start, end):

@@ -103,6 +103,7 @@ class Agent:
         self._burst_wanted = re.compile(options.burst_pattern) if options.burst_pattern else None
         self._seq = 0
         self._before = self.clock.now()
+        self._began_s = round(self._before.wall_s, 3)
         self._cpu_s = time.process_time()
         self._problems: dict[str, str] = {}
         self._host_load = host_load
@@ -187,7 +188,8 @@ class Agent:
         now_s = self.clock.now().mono_s
         grown = self.bank.update(reading, now_s)
         for slow in self._slow:
-            if now_s - slow.read_s >= REST_S - 0.5 * self.options.tick_s:
+            is_quick = isinstance(slow.source, TcpPathSource) and slow.source.is_quick
+            if is_quick or now_s - slow.read_s >= REST_S - 0.5 * self.options.tick_s:
                 name = slow.source.name
                 self._problems[name] = ""
                 slow.reading = self._contain(name, slow.source.read, {})
@@ -273,6 +275,7 @@ class Agent:
         problems = {**self._problems, **{f"rule {rule}": text for rule, text in self.engine.problems.items()}}
         health: JsonObject = {
             "host": self.options.host,
+            "began_s": self._began_s,
             "cpu_share": round((self._cpu_s - cpu_s) / interval_s, 4),
             "late_s": round(self._late_s, 4),
             "num_counters": len(self.bank),

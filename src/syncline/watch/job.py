@@ -25,8 +25,8 @@ from syncline.watch.spans.event import Event, Hang, JobPhase, PendingEvent, Phas
 WINDOW_S = 10.0
 RECENT = 5
 """Occurrences that say what is usual now."""
-LATE_S, LATE_NOW_S = 2.5, 0.75
-"""Over what lateness is told: a little must last, much need not."""
+LATE_S, LATE_SOON_S, LATE_NOW_S = 2.5, 1.25, 0.75
+"""Over what lateness is told: a little must last, unless ranks are as a rule in time; much need not."""
 GONE_S = 60.0
 """A rank that told nothing for so long is not waited for."""
 MAX_KINDS = 64
@@ -90,6 +90,9 @@ class RankStat:
     lateness_s: float
     compute_s: float
     late_now_s: float = 0.0
+    late_soon_s: float = 0.0
+    late_twice_s: float = 0.0
+    """The less of its lateness in the last two steps."""
 
     @property
     def place(self) -> str:
@@ -328,11 +331,16 @@ class JobView:
     # Ranks and pairs
 
     def _rank_stats(self) -> tuple[RankStat, ...]:
-        late_s, now_s = self._lateness.over(LATE_S), self._lateness.over(LATE_NOW_S)
+        late = self._lateness
+        late_s, soon_s, now_s = (late.over(over_s) for over_s in (LATE_S, LATE_SOON_S, LATE_NOW_S))
+        twice_s = late.over(0.0, 2)
         return tuple(
-            RankStat(rank, late_s.get(rank, 0.0), _median(self._compute.get(rank)), now_s.get(rank, 0.0))
+            RankStat(
+                rank, late_s.get(rank, 0.0), _median(self._compute.get(rank)), now_s.get(rank, 0.0),
+                soon_s.get(rank, 0.0), twice_s.get(rank, 0.0),
+            )
             for rank in sorted(self._told_s)[:4096]
-        )
+        )  # fmt: skip
 
     def _pairs(self, now_s: float) -> tuple[npt.NDArray[np.float64], int]:
         while self._sent and now_s - self._sent[0][0] > WINDOW_S:

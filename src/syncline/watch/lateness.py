@@ -44,12 +44,12 @@ class Lateness:
         while len(self._steps) > MAX_STEPS:
             del self._steps[next(iter(self._steps))]
 
-    def over(self, seconds: float) -> dict[int, float]:
+    def over(self, seconds: float, least: int = LEAST_STEPS) -> dict[int, float]:
         """Return what each rank was late by, or more, in four of five steps of the last seconds, three at least."""
         steps = list(self._steps.values())
-        if len(steps) < LEAST_STEPS:
+        if len(steps) < least:
             return {}
-        since_s = min(steps[-1].end_s - seconds, *(step.end_s for step in steps[-LEAST_STEPS:]))
+        since_s = min(steps[-1].end_s - seconds, *(step.end_s for step in steps[-least:]))
         by_rank: dict[int, list[float]] = {}
         for step in steps:
             if step.end_s >= since_s:

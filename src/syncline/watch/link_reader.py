@@ -11,14 +11,10 @@ from syncline.watch.burst import Peaks
 from syncline.watch.counter import Growth
 from syncline.watch.link_map import LinkMap
 from syncline.watch.links import LOAD_COLUMNS, LinkLoad, LinkTable
+from syncline.watch.lost_packets import LostPackets
 from syncline.watch.metric import Key, Reading
-from syncline.watch.path_loss import attribute, evident
-from syncline.watch.switch_loss import SwitchLoss
 
 IB_ACTIVE = 4
-PATH = "tcp.path_retransmitted"
-PATIENCE_S = 4.0
-"""A path that alone loses between switches that keep nothing is laid on its last cable after so long."""
 GONE_S = 30.0
 """A link that vanished is shown as down for this long, then forgotten."""
 
@@ -72,8 +68,7 @@ class LinkReader:
         self._capacity: dict[tuple[str, str, str], float] = {}
         self.table = _table((), host, links, {}, 0)
         self._far: dict[tuple[str, str], tuple[str, str]] = _far_ends(links)
-        self._switches = SwitchLoss(links)
-        self._lone: dict[tuple[str, str], float] = {}
+        self._lost = LostPackets(links)
 
     def update(
         self,
@@ -94,23 +89,7 @@ class LinkReader:
         if present.keys() != self._seen.keys() or fell or len(rows) != len(self.table):
             self._seen = present
             self.table = _table(rows, self._host, self._map, self._capacity, self.table.version + 1)
-        return self._load(reading, _sums(grown), peaks, now_s, self._lost(reading, grown, now_s, owner or {}))
-
-    def _lost(
-        self, reading: Reading, grown: Mapping[Key, Growth], now_s: float, owner: Mapping[str, str]
-    ) -> dict[tuple[str, str], float]:
-        """Return where connections lose: by what lossy paths share, and of lone ones by what switches keep."""
-        lossy = evident({(k.device, k.part): g.rate for k, g in grown.items() if k.metric == PATH})
-        kept = self._switches.look(reading, now_s)
-        came = {("net.rx_bytes", k.device): total for k, total in reading.items() if k.metric == "net.rx_bytes"}
-        placed = self._switches.place(lossy, owner, kept, came) if kept is not None else {}
-        self._lone = {path: self._lone.get(path, now_s) for path in placed}
-        lost = attribute({path: rate for path, rate in lossy.items() if path not in placed}, owner)
-        for path, port in placed.items():
-            # A switch may need a moment to tell what it keeps.
-            if port is not None and (kept or now_s - self._lone[path] > PATIENCE_S):
-                lost[port] = lost.get(port, 0.0) + lossy[path]
-        return lost
+        return self._load(reading, _sums(grown), peaks, now_s, self._lost.update(reading, grown, now_s, owner or {}))
 
     def capacities(self) -> dict[tuple[str, str], float]:
         """Return the capacity of every (device, direction), as the burst finder wants it."""

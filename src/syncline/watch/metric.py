@@ -98,6 +98,7 @@ METRICS: dict[str, Metric] = {
         _gauge("net.up", "syncline_network_up", "Whether the interface can carry traffic."),
         _gauge("net.speed_Bps", "syncline_network_speed_bytes_per_second", "Rate the interface negotiated."),
         _gauge("net.backlog_bytes", "syncline_qdisc_backlog_bytes", "Bytes that wait in the queueing discipline."),
+        _gauge("net.backlog_packets", "syncline_qdisc_backlog_packets", "Packets that wait there."),
         *(
             _counter(f"ib.{n}", f"syncline_infiniband_{exported}", text, "device", "port", bits=bits)
             for n, (exported, text, bits) in _INFINIBAND.items()

@@ -1,26 +1,30 @@
-"""Loss inside a fabric whose switches are read too: what came in at a switch's ports and never left it again.
+"""What switches keep: packets that came in at their ports and never left again, counted one by one.
 
-A connection that sends again tells only that something between its two ends loses. Where every port of the switches
-between them is read, the switch that keeps packets says at which of them they vanish, and the path by which link they
-had come.
+Where every port of a switch is read, what came in less what left, was dropped at a queue or waits in one is what the
+switch lost. Its ports are not read at one moment, so a packet on its way may be counted twice or not at all; that
+mends itself at the next reading, and a loss does not.
 """
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Mapping
 from typing import NamedTuple
 
 from syncline.watch.link_map import LinkMap
 from syncline.watch.metric import Key, Reading
 
-WINDOW_S, SLOW_S = 1.5, 10.0
-LEAST = {WINDOW_S: (4.0, 0.003), SLOW_S: (0.5, 0.0003)}
-"""A switch keeps packets where it loses more a second, and more of what comes in: frames for itself are few. A long
-time shows less."""
-PACKET_BYTES = 1500.0
-Path = tuple[str, str]
-Port = tuple[str, str]
+LEAST_BYTES = 512.0
+"""What is smaller carries no data: acknowledgements and frames for the switch itself, which nobody sends again."""
+_GONE = ("net.tx_dropped", "net.rx_dropped", "net.qdisc_drops")
+
+
+class Balance(NamedTuple):
+    """Packets and bytes that came to a switch and did not leave it."""
+
+    packets: float = 0.0
+    size_bytes: float = 0.0
+
+    def less(self, other: Balance) -> Balance:
+        return Balance(self.packets - other.packets, self.size_bytes - other.size_bytes)
 
 
 class SwitchLoss:
@@ -35,98 +39,77 @@ class SwitchLoss:
         self._leaf = {
             device: wire.dst for (device, way), wire in links.wires.items() if way == "tx" and "/nic-" in wire.src
         }
-        self._seen: deque[tuple[float, dict[str, _Totals]]] = deque()
-        self._unseen_per_s = 0.0
+        leaves = {wire.name: device for (device, way), wire in links.wires.items() if way == "tx"}
+        self._to = {
+            device: leaves[wire.name]
+            for (device, way), wire in links.wires.items()
+            if way == "rx" and "/nic-" in wire.dst and wire.name in leaves
+        }
+        self._level: dict[str, Balance] = {}
+        self._before: dict[str, Balance] = {}
 
-    def look(self, reading: Reading, now_s: float) -> dict[str, float] | None:
-        """Return packets a second that each switch keeps; None where that is not known (yet)."""
-        totals = {name: _totals(reading, ports) for name, ports in self._ports.items()}
-        known = {name: total for name, total in totals.items() if total is not None}
-        if not known or len(known) < len(self._ports):
-            self._seen.clear()
-            return None
-        self._seen.append((now_s, known))
-        while len(self._seen) > 2 and now_s - self._seen[1][0] >= SLOW_S:
-            self._seen.popleft()
-        kept: dict[str, float] | None = None
-        for window_s, (least_per_s, least_share) in LEAST.items():
-            before = next((past for past in reversed(self._seen) if now_s - past[0] >= window_s), None)
-            if before is None:
-                break
-            kept = kept or {}
-            self._unseen_per_s = 0.0
-            for name, total in known.items():
-                over_s, past = now_s - before[0], before[1][name]
-                came_in = (total.came - past.came) / over_s
-                lost = came_in - (total.went - past.went) / over_s
-                least = max(least_per_s, least_share * came_in)
-                self._unseen_per_s = max(self._unseen_per_s, least * total.segments)
-                if lost > least:
-                    kept.setdefault(name, lost)
-        return kept
+    def look(self, reading: Reading) -> dict[str, float] | None:
+        """Return how many packets with data each switch lost since it was last looked at; None where not known.
 
-    def place(
-        self, lossy: Mapping[Path, float], owner: Mapping[str, str], kept: Mapping[str, float],
-        rates: Mapping[tuple[str, str], float],
-    ) -> dict[Path, Port | None]:  # fmt: skip
-        """Return the port at which a lossy path (device, peer's address) loses; only of paths that share no end.
-
-        Where several share one, that end is the likely place, and what a switch keeps may be another path's. None: it
-        loses so little that a switch may keep as much unseen.
+        Fewer than none where some that seemed lost have left after all.
         """
-        ends = Counter(end for device, peer in lossy for end in (device, owner.get(peer, "")))
-        found: dict[Path, Port | None] = {}
-        for (device, peer), rate in lossy.items():
-            other = owner.get(peer, "")
-            port = self._port(device, other, kept, rates) if ends[device] == ends[other] == 1 else None
-            if port is not None:
-                is_default = port == (other, "rx") and not kept
-                found[device, peer] = None if is_default and rate <= self._unseen_per_s else port
-        return found
-
-    def _port(
-        self, src: str, dst: str, kept: Mapping[str, float], rates: Mapping[tuple[str, str], float]
-    ) -> Port | None:
-        first, last = self._leaf.get(src), self._leaf.get(dst)
-        if first is None or last is None or first == last:
+        now = {name: _balance(reading, ports) for name, ports in self._ports.items()}
+        known = {name: balance for name, balance in now.items() if balance is not None}
+        if not known or len(known) < len(self._ports):
+            self._level.clear()
+            self._before.clear()
             return None
-        if first in kept:
-            return (src, "tx")
-        for name in sorted(set(kept) - {first, last}, key=lambda name: -kept[name]):
-            came = [device for device in self._ports[name] if self._source.get(device) == first]
-            if came:
-                return (_busiest(came, rates), "rx")
-        if last in kept:
-            came = [device for device in self._ports[last] if "/nic-" not in self._source.get(device, "/nic-")]
-            return (_busiest(came, rates), "rx") if came else (src, "tx")
-        return (dst, "rx")  # every switch passes on what it gets: it is lost on the last cable
+        lost = {name: self._count(name, balance) for name, balance in known.items()}
+        self._before = known
+        return {name: count for name, count in lost.items() if count}
+
+    def _count(self, name: str, now: Balance) -> float:
+        """Return what is missing at this reading and was at the one before, and has not been told yet."""
+        before = self._before.get(name, now)
+        level = self._level.setdefault(name, now)
+        missing = min(now, before)
+        if missing.packets < level.packets:
+            found = max(now, before)
+            if found.packets >= level.packets:
+                return 0.0
+            self._level[name] = found  # they were on their way, or the switch sent some of its own
+            return found.packets - level.packets
+        fresh = missing.less(level)
+        self._level[name] = missing
+        is_data = fresh.size_bytes >= LEAST_BYTES * fresh.packets
+        return fresh.packets if is_data else float(fresh.size_bytes >= LEAST_BYTES)
+
+    def leaves(self, src: str, dst: str) -> tuple[str, str] | None:
+        """Return the switches at the two ends of a path between devices; None where one is not known."""
+        first, last = self._leaf.get(src), self._leaf.get(dst)
+        return None if first is None or last is None else (first, last)
+
+    def port_to(self, device: str) -> str:
+        """Return the switch's port that leads to a host's device."""
+        return self._to.get(device, "")
+
+    def entrance(self, switch: str, neighbour: str, reading: Reading) -> tuple[str, str] | None:
+        """Return where packets of a neighbour, or of any other switch, come into a switch; None if they do not."""
+        came = [
+            device
+            for device in self._ports[switch]
+            if self._source.get(device, "/nic-") == neighbour
+            or (not neighbour and "/nic-" not in self._source.get(device, "/nic-"))
+        ]
+        if not came:
+            return None
+        return (max(sorted(came), key=lambda device: reading.get(Key("net.rx_bytes", device), 0.0)), "rx")
 
 
-def _busiest(devices: list[str], rates: Mapping[tuple[str, str], float]) -> str:
-    return max(sorted(devices), key=lambda device: rates.get(("net.rx_bytes", device), 0.0))
-
-
-class _Totals(NamedTuple):
-    """Packets that came to a switch, and that went out, were dropped or wait; how many segments make one of them."""
-
-    came: float
-    went: float
-    segments: float
-
-
-def _totals(reading: Reading, ports: list[str]) -> _Totals | None:
-    """Return what a switch's ports have counted; None if one is not read."""
-    came = went = carried_bytes = 0.0
+def _balance(reading: Reading, ports: list[str]) -> Balance | None:
+    """Return what a switch's ports have taken and not given; None if one is not read or is down."""
+    packets = size_bytes = 0.0
     for device in ports:
         received, sent = reading.get(Key("net.rx_packets", device)), reading.get(Key("net.tx_packets", device))
-        if received is None or sent is None:
+        if received is None or sent is None or not reading.get(Key("net.up", device), 1.0):
             return None
-        came += received
-        carried_bytes += reading.get(Key("net.rx_bytes", device), 0.0)
-        went += sent + sum(
-            reading.get(Key(name, device), 0.0) for name in ("net.tx_dropped", "net.rx_dropped", "net.qdisc_drops")
-        )
-        # A packet of a host that leaves cutting to its NIC is as large as sixty on the wire.
-        size = max(PACKET_BYTES, reading.get(Key("net.tx_bytes", device), 0.0) / max(sent, 1.0))
-        went += reading.get(Key("net.backlog_bytes", device), 0.0) / size
-    return _Totals(came, went, max(1.0, carried_bytes / PACKET_BYTES / max(came, 1.0)))
+        gone = sum(reading.get(Key(name, device), 0.0) for name in _GONE)
+        packets += received - sent - gone - reading.get(Key("net.backlog_packets", device), 0.0)
+        size_bytes += reading.get(Key("net.rx_bytes", device), 0.0) - reading.get(Key("net.tx_bytes", device), 0.0)
+        size_bytes -= reading.get(Key("net.backlog_bytes", device), 0.0)
+    return Balance(packets, size_bytes)

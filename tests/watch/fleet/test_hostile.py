@@ -220,7 +220,8 @@ def plain(text: str, status: str = "200 OK", more: str = "") -> bytes:
 
 
 async def good(writer: asyncio.StreamWriter, path: str) -> None:
-    writer.write(plain(json.dumps(body() if path == "/api/frame" else LINKS.to_json())))
+    new = {"seq": time.monotonic_ns(), "wall_s": time.time()}
+    writer.write(plain(json.dumps(body(**new) if path == "/api/frame" else LINKS.to_json())))
     await writer.drain()
 
 

@@ -17,7 +17,8 @@ import pytest
 from syncline.fabric import load
 from syncline.watch.fleet import prometheus_source
 from syncline.watch.fleet.exporters import EXPORTER_QUERIES, ExporterTable
-from syncline.watch.fleet.fleet import Fleet, HostFrame
+from syncline.watch.fleet.fleet import Fleet
+from syncline.watch.fleet.host_frame import HostFrame
 from syncline.watch.fleet.prometheus_source import AGENT_QUERIES, PrometheusReader, Sample
 from syncline.watch.frame import Frame
 

@@ -50,9 +50,10 @@ class ForeignAlert(Foreign):
 
 
 class ForeignHealth(Foreign):
-    """Of an agent's own state only its host's name is used."""
+    """Of an agent's own state only its host's name is used, and when it began."""
 
     host: Text = ""
+    began_s: Moment | None = None
 
 
 class _Collective(Foreign):
@@ -83,6 +84,8 @@ class _RankRow(Foreign):
     lateness_s: Moment
     compute_s: Seconds
     late_now_s: Moment = 0.0
+    late_soon_s: Moment = 0.0
+    late_twice_s: Moment = 0.0
 
 
 class ForeignJob(Foreign):
@@ -111,6 +114,7 @@ class ForeignFrame(Foreign):
     """The newest frame of another agent, as `/api/frame` gives it."""
 
     wall_s: Moment
+    seq: Count = 0
     num_links: Annotated[int, Field(ge=0, le=MAX_LINKS)]
     layout: int
     rate_Bps: Annotated[str, Field(max_length=8 * MAX_LINKS)]

@@ -16,7 +16,7 @@ import numpy as np
 
 from syncline.errors import WatchError
 from syncline.fabric import Fabric
-from syncline.watch.fleet.fleet import Alert, HostFrame
+from syncline.watch.fleet.host_frame import Alert, HostFrame
 from syncline.watch.frame import Frame
 from syncline.watch.link_map import KnownLink, map_of_fabric
 from syncline.watch.links import LinkLoad, LinkTable

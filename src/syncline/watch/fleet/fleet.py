@@ -10,37 +10,23 @@ import asyncio
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 
 from syncline.describe.plain import JsonObject
+from syncline.watch.fleet.host_frame import Alert, HostFrame
+from syncline.watch.fleet.presence import Presence, silent_alerts
 from syncline.watch.frame import Frame
 from syncline.watch.history import History
 from syncline.watch.job import CollectiveStat, JobState, RankStat, StepStat
 from syncline.watch.links import LOAD_COLUMNS, LinkLoad, LinkTable
 from syncline.watch.serve.hub import Hub
 
-STALE_S = 5.0
 DEADLINE_S = 3.0
 """All that one answer may take, from the connection to its last byte."""
 MAX_ALERTS = 200
 MAX_GPUS = 4096
-Alert = JsonObject
-
-
-@dataclass(frozen=True, eq=False)
-class HostFrame:
-    """What one host said last, in this program's own types."""
-
-    host: str
-    wall_s: float
-    table: LinkTable
-    load: LinkLoad
-    job: JobState = field(default_factory=JobState)
-    alerts: tuple[Alert, ...] = ()
-    gpus: tuple[dict[str, float | str | None], ...] = ()
 
 
 class FrameReader(Protocol):
@@ -69,12 +55,12 @@ class Fleet:
         self.every_s = every_s
         self.deadline_s = deadline_s
         self._readers = list(readers)
-        self._last: dict[str, tuple[float, list[HostFrame]]] = {}
-        self._problems: dict[str, str] = {}
+        self._presence = Presence([reader.name for reader in self._readers], time.monotonic())
         self._seq = 0
         self._table: LinkTable | None = None
         self._tables: list[LinkTable] = []
         self._known: set[tuple[str, str, str]] = set()
+        self._silent: set[str] = set()
 
     def run(self, stop: threading.Event) -> None:
         """Ask until told to stop."""
@@ -109,20 +95,17 @@ class Fleet:
             async with asyncio.timeout(self.deadline_s):
                 found = await reader.read()
         except TimeoutError:
-            self._problems[reader.name] = f"no whole answer within {self.deadline_s:g} s"
+            self._presence.failed(reader.name, f"no whole answer within {self.deadline_s:g} s")
         except Exception as error:  # whatever a stranger can make happen
-            self._problems[reader.name] = f"{type(error).__name__}: {error}"[:300]
+            self._presence.failed(reader.name, f"{type(error).__name__}: {error}"[:300])
         else:
-            self._last[reader.name] = (time.monotonic(), found)
-            self._problems[reader.name] = ""
+            self._presence.answered(reader.name, found, time.monotonic(), time.time())
 
     def tell(self) -> Frame | None:
         """Put the newest frames of all side by side and publish them; None as long as there is nothing to say."""
         now_s = time.monotonic()
-        parts = [
-            part for _, (seen_s, found) in sorted(self._last.items()) if now_s - seen_s < STALE_S for part in found
-        ]
-        if not parts and not any(self._problems.values()):
+        parts = self._presence.live(now_s)
+        if not parts and not self._presence.problems(now_s):
             return None
         frame = self._joined(parts, now_s)
         events = self._changes(frame)
@@ -137,10 +120,14 @@ class Fleet:
         columns = {name: [getattr(part.load, name) for part in parts] for name in LOAD_COLUMNS}
         load = LinkLoad(**{name: np.concatenate(of) if of else np.zeros(0) for name, of in columns.items()})
         alerts = [_at_host(alert, part.host) for part in parts for alert in part.alerts[:MAX_ALERTS]]
-        problems = {name: problem for name, problem in self._problems.items() if problem}
+        wall_s, silent, problems = time.time(), self._presence.silent(now_s), self._presence.problems(now_s)
+        alerts += silent_alerts(silent, now_s, wall_s)
+        self._silent = set(silent)
         gpus = [gpu for part in parts for gpu in part.gpus][:MAX_GPUS]
-        health = {"host": "", "num_hosts": len(parts), "problems": problems, **({"gpus": gpus} if gpus else {})}
-        wall_s = max((part.wall_s for part in parts), default=time.time())
+        health: JsonObject = {
+            "host": "", "num_hosts": len(parts), "num_silent": len(silent), "problems": problems,
+            **({"gpus": gpus} if gpus else {}),
+        }  # fmt: skip
         alerts.sort(key=lambda a: (a["severity"] != "critical", a.get("since_s") or 0.0))
         job = _joined_job([part.job for part in parts])
         return Frame(self._seq, wall_s, now_s, self.every_s, table, load, job, tuple(alerts[:500]), health)
@@ -175,8 +162,10 @@ class Fleet:
                 "alert": {"rule": rule, "place": place, "host": host, "severity": ""},
             }
             for host, rule, place in self._known - now.keys()
+            if host not in self._silent
         ]
-        self._known = set(now)
+        # What was up on a host that fell silent is not cleared by that.
+        self._known = set(now) | {key for key in self._known if key[0] in self._silent}
         return raised + cleared
 
 

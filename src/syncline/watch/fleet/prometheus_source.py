@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, Field
 
 from syncline.fabric import Fabric
 from syncline.watch.fleet.exporters import EXPORTER_QUERIES, ExporterTable
-from syncline.watch.fleet.fleet import Alert, HostFrame
+from syncline.watch.fleet.host_frame import Alert, HostFrame
 from syncline.watch.fleet.web import Web
 from syncline.watch.foreign import Foreign, MAX_RATE_Bps, Text, admit
 from syncline.watch.links import LinkLoad, LinkTable

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from syncline.watch.fleet.door import ForeignFrame, ForeignLayout
-from syncline.watch.fleet.fleet import HostFrame
+from syncline.watch.fleet.host_frame import HostFrame
 from syncline.watch.fleet.web import Web
 from syncline.watch.foreign import admit
 from syncline.watch.links import LinkTable
@@ -17,6 +17,7 @@ class AgentReader:
         self.name = url
         self._web = Web(url, token)
         self._table: LinkTable | None = None
+        self._last: HostFrame | None = None
 
     @classmethod
     def of(cls, text: str) -> AgentReader:
@@ -30,12 +31,20 @@ class AgentReader:
         if data.strip() == b"null":
             return []
         frame = admit(ForeignFrame, data)
-        if self._table is None or self._table.version != frame.layout:
+        began_s, before = frame.health.began_s, self._last
+        is_new = before is not None and (before.began_s != began_s or frame.seq < before.seq)
+        # An agent that began anew counts its layouts from one again: the same number may mean other links.
+        if self._table is None or is_new or self._table.version != frame.layout:
             self._table = admit(ForeignLayout, await self._web.get("/api/layout")).table()
         if self._table.version != frame.layout or len(self._table) != frame.num_links:
+            self._table = None
             return []
         alerts = tuple(alert.model_dump() for alert in frame.alerts)
-        return [HostFrame(frame.health.host, frame.wall_s, self._table, frame.load(), frame.job.state(), alerts)]
+        self._last = HostFrame(
+            frame.health.host, frame.wall_s, self._table, frame.load(), frame.job.state(), alerts,
+            seq=frame.seq, began_s=began_s,
+        )  # fmt: skip
+        return [self._last]
 
     async def close(self) -> None:
         """Let go of the connection."""

@@ -6,7 +6,7 @@ function drawCards() {
   const s = f.job.steps, last = s[s.length - 1], planned = (S.hello.expected || {}).step_s, cost = Math.max(0, ...f.alerts.filter(a => !noteOf(a)).map(a => a.cost_usd_per_hour || 0));
   const card = (name, value, bad) => el("span", {class: bad ? "bad" : ""}, name + " ", el("b", {}, value));
   fill("cards", card("alerts", String(f.alerts.filter(a => !a.cause && !noteOf(a)).length), f.alerts.some(a => a.severity === "critical" && !noteOf(a))), cost > 0 ? card("losing", money(cost) + " an hour", true) : null,
-    card("links", `${S.num - down} of ${S.num} up`, down > 0), isNaN(mean) ? null : card("average use", percent(mean)), last ? card("step", time(last.step_s) + (planned ? ` (predicted ${time(planned)})` : ""), planned && last.step_s > 1.25 * planned) : null,
+    f.health.num_silent >= 0 ? card("hosts", `${f.health.num_hosts} of ${f.health.num_hosts + f.health.num_silent} live`, f.health.num_silent > 0) : null, card("links", `${S.num - down} of ${S.num} up`, down > 0), isNaN(mean) ? null : card("average use", percent(mean)), last ? card("step", time(last.step_s) + (planned ? ` (predicted ${time(planned)})` : ""), planned && last.step_s > 1.25 * planned) : null,
     f.job.phase ? card("the job says", f.job.phase) : null);
 }
 // One cause, its effects beneath; the worst cause first and open, with its fix in view.

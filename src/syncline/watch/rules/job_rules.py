@@ -222,13 +222,18 @@ class LateRank:
         step_s = float(np.median([s.step_s for s in steps])) if steps else 0.0
         bad: dict[str, Callable[[], Finding]] = {}
         between: set[str] = set()
-        for share, late in (
-            (t.straggler_share, np.array([r.lateness_s for r in ranks])),
-            (t.straggler_share_now, np.array([r.late_now_s for r in ranks])),
+        usual = context.past["step"].quantile(0.5)
+        usual_s = float(usual[0]) if len(usual) and not np.isnan(usual[0]) else step_s
+        past_times = t.straggler_times_past
+        for least_s, late, times in (
+            (t.straggler_share * step_s, np.array([r.lateness_s for r in ranks]), past_times),
+            (t.straggler_share * step_s, np.array([r.late_soon_s for r in ranks]), t.straggler_times_past_soon),
+            (t.straggler_share_now * step_s, np.array([r.late_now_s for r in ranks]), past_times),
+            (t.straggler_share_twice * usual_s, np.array([r.late_twice_s for r in ranks]), past_times),
         ):
-            least = max(t.straggler_least_s, share * step_s)
+            least = max(t.straggler_least_s, least_s)
             for i in np.flatnonzero(late > 0.6 * least).tolist():
-                limit = self._limit(context, i, late, least)
+                limit = self._limit(context, i, late, least, times)
                 if late[i] > limit and self._is_excused(context, i):
                     between.add(ranks[i].place)
                 elif late[i] > limit:
@@ -237,7 +242,7 @@ class LateRank:
                     between.add(ranks[i].place)
         return RuleVerdict(bad, between)
 
-    def _limit(self, context: Context, i: int, late: Floats, least: float) -> float:
+    def _limit(self, context: Context, i: int, late: Floats, least: float, times_past: float) -> float:
         """Return how late a rank may be: well beyond the middle of the others, now and at worst in the past minute.
 
         Where every rank is late in its turn, as on a host with too few processors, being late singles nobody out.
@@ -246,7 +251,7 @@ class LateRank:
         now_s = float(np.median(np.delete(late, i)))
         worst = zip(past.names, np.nan_to_num(past.quantile(0.95)), strict=True)
         past_s = float(np.median([late_s for name, late_s in worst if name != place]))
-        return max(least, t.straggler_times_others * now_s, t.straggler_times_past * past_s)
+        return max(least, t.straggler_times_others * now_s, times_past * past_s)
 
     def _is_excused(self, context: Context, i: int) -> bool:
         """Tell whether a link in trouble may be why a rank is late: one that computes no longer than the others."""

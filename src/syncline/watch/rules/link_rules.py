@@ -302,7 +302,11 @@ def _touches(spans: list[tuple[float, float]], start_s: float, end_s: float) -> 
 
 
 class LinkLoss:
-    """A link that drops packets, beyond what it has always dropped."""
+    """A link that drops packets, beyond what it has always dropped.
+
+    Counted one by one: at a share p of n packets a second the second loss comes after 2/(n p) seconds on average. One
+    packet alone says nothing of a link.
+    """
 
     id = "link.loss"
     raise_after_s = None
@@ -310,9 +314,15 @@ class LinkLoss:
 
     def look(self, context: Context) -> RuleVerdict:
         table, t = context.frame.table, context.thresholds
-        drops = context.mean("drops_per_s", 0.8)
+        now, lately = context.mean("drops_per_s", 0.8), context.mean("drops_per_s", t.loss_over_s)
+        frames = context.window(t.loss_over_s)
+        count = np.nansum([f.load.drops_per_s * f.interval_s for f in frames], axis=0)
         usual = np.nan_to_num(context.past["drops"].quantile(0.95))
-        limit = np.maximum(t.loss_per_s, t.loss_times_past * usual)
+        limit = t.loss_times_past * usual
+        drops = np.maximum(now, lately)
+        beyond = drops > limit
+        # Looks are not quite as long as said: a packet may count as 0.9.
+        lost = count > t.loss_packets - 0.5
 
         def tell(i: int) -> Finding:
             return Finding(
@@ -321,14 +331,17 @@ class LinkLoss:
                 table.names[i],
                 f"{drops[i]:.1f} packets dropped a second",
                 f"at most {limit[i]:.1f} (its own past: {usual[i]:.1f})",
-                evidence=(f"backlog {context.frame.load.backlog_bytes[i]:.0f} bytes",),
+                evidence=(
+                    f"{count[i]:.0f} packets in {t.loss_over_s:.0f} s",
+                    f"backlog {context.frame.load.backlog_bytes[i]:.0f} bytes",
+                ),
                 meaning="A bad cable or optic, or a queue that overflows (PFC or ECN off, incast).",
                 fix="Errors beside it: change the cable. None: look at pause and ECN, and at who bursts.",
                 action=Action.INSPECT,
                 cost_usd_per_day=context.usd_per_day(context.lost_share()),
             )
 
-        return verdict(context, drops > limit, drops > 0.5 * limit, tell)
+        return verdict(context, lost & beyond, (now > 0) & (drops > 0.5 * limit), tell)
 
 
 class LinkErrors:

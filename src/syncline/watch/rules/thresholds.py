@@ -29,7 +29,8 @@ class Thresholds:
     burst_average_below: float = 0.60
     bursts_per_s: float = 1.0
     burst_longest_s: float = 0.1
-    loss_per_s: float = 1.0
+    loss_packets: float = 2.0
+    loss_over_s: float = 4.0
     loss_times_past: float = 4.0
     errors_over_s: float = 10.0
     pause_per_s: float = 1000.0
@@ -44,9 +45,11 @@ class Thresholds:
     network_times_plan: float = 1.2
     straggler_share: float = 0.05
     straggler_share_now: float = 0.12
+    straggler_share_twice: float = 0.5
     straggler_least_s: float = 5e-3
     straggler_times_others: float = 3.0
     straggler_times_past: float = 2.0
+    straggler_times_past_soon: float = 3.0
     regression_ratio: float = 1.25
     regression_least_s: float = 1e-3
     stalled_steps: float = 8.0

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from syncline.describe.plain import JsonObject
-from syncline.watch.fleet.fleet import Alert
+from syncline.watch.fleet.host_frame import Alert
 from syncline.watch.fleet.web import checked
 from syncline.watch.foreign import Foreign, Text
 from syncline.watch.serve.hub import Hub

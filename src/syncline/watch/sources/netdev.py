@@ -82,6 +82,7 @@ class NetdevSource:
             if queue is not None:
                 reading[Key("net.qdisc_drops", device)] = queue.drops
                 reading[Key("net.backlog_bytes", device)] = queue.backlog_bytes
+                reading[Key("net.backlog_packets", device)] = queue.backlog_packets
 
     def _read_files(self, reading: dict[Key, float]) -> None:
         for line in (self._root.text("proc/net/dev") or "").splitlines():

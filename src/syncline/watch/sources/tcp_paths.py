@@ -11,6 +11,8 @@ from syncline.watch.metric import Key, Reading
 
 MAX_PEERS = 256
 MAX_CONNECTIONS = 20_000
+FEW = 256
+"""So many connections are read at every look; more of them once a second."""
 ADDRESSES_EVERY = 10
 """Readings after which addresses are asked for again: they hardly ever change, and asking costs as much as the rest."""
 
@@ -28,6 +30,8 @@ class TcpPathSource:
         """Device of every address of this namespace."""
         self._prefix = f"{prefix}/" if prefix else ""
         self._num_reads = 0
+        self.is_quick = True
+        """Whether there are so few connections that reading them at every look costs next to nothing."""
         self._last: dict[bytes, int] = {}
         self._totals: dict[tuple[str, str], int] = {}
         self._route: Netlink | None = None
@@ -47,6 +51,7 @@ class TcpPathSource:
                 self._learn_addresses(self._route)
             self._num_reads += 1
             connections = [c for f in (socket.AF_INET, socket.AF_INET6) for c in self._diag.connections(f)]
+            self.is_quick = len(connections) <= FEW
             self.problem = ""
         except OSError as error:
             self.problem = f"sock_diag: {error.strerror or error}"

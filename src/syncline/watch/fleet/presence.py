@@ -1,0 +1,135 @@
+"""Who of a fleet is there: which agents say something new, whose clock is off, who began anew, who fell silent.
+
+The fleet keeps its own time. An answer counts when it is a new look: an agent that repeats its last one is as silent as
+one that does not answer, and neither is live.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from syncline.describe.plain import JsonObject
+from syncline.describe.units import show_time
+from syncline.finding import Action, Finding, Severity
+from syncline.watch.fleet.host_frame import Alert, HostFrame
+from syncline.watch.rules.engine import alert_json
+
+STALE_S = 5.0
+CLOCK_S = 2.0
+"""A clock that is further off than an answer takes is told; times of that host are then shown by the fleet's clock."""
+LEARNING_S = 15.0
+"""After so long an agent that began anew knows again what is usual on its host."""
+
+
+@dataclass
+class _Known:
+    """What is known of one reader, by the fleet's own clocks."""
+
+    since_s: float
+    frames: list[HostFrame] = field(default_factory=list)
+    new_s: float | None = None
+    ahead_s: float = 0.0
+    again_s: float | None = None
+    problem: str = ""
+
+
+class Presence:
+    """Takes answers and failures as they come; says who is live, and what is wrong with the rest."""
+
+    def __init__(self, names: Sequence[str], now_s: float) -> None:
+        self._known = {name: _Known(now_s) for name in names}
+
+    def answered(self, name: str, frames: list[HostFrame], now_s: float, wall_s: float) -> None:
+        """Take an answer; one that is no newer than the last says nothing."""
+        known = self._known.setdefault(name, _Known(now_s))
+        known.problem = ""
+        before = {frame.host: frame for frame in known.frames}
+        if frames and all(frame.is_same_look(before.get(frame.host)) for frame in frames):
+            return
+        if any(frame.is_later_life(before.get(frame.host)) for frame in frames):
+            known.again_s = now_s
+        known.frames, known.new_s = frames, now_s
+        known.ahead_s = max((frame.wall_s - wall_s for frame in frames), key=abs, default=0.0)
+
+    def failed(self, name: str, problem: str) -> None:
+        """Take what went wrong with a reader."""
+        self._known[name].problem = problem
+
+    def live(self, now_s: float) -> list[HostFrame]:
+        """Return the newest frames of all that are live, their times by the fleet's clock."""
+        return [
+            frame if abs(known.ahead_s) < CLOCK_S else _set_back(frame, known.ahead_s)
+            for _, known in sorted(self._known.items())
+            if self._is_live(known, now_s)
+            for frame in known.frames
+        ]
+
+    def silent(self, now_s: float) -> dict[str, Finding]:
+        """Return who is not live, by the name of its host or its address."""
+        found = {}
+        for name, known in sorted(self._known.items()):
+            if self._is_live(known, now_s) or now_s - known.since_s < STALE_S:
+                continue
+            for place in [frame.host or name for frame in known.frames] or [name]:
+                found[place] = _finding(name, place, known, now_s)
+        return found
+
+    def problems(self, now_s: float) -> dict[str, str]:
+        """Return what is to be said of each reader at the foot of the page."""
+        found = {}
+        for name, known in self._known.items():
+            said = [known.problem] if known.problem else []
+            if self._is_live(known, now_s):
+                if abs(known.ahead_s) >= CLOCK_S:
+                    way = "ahead of" if known.ahead_s > 0 else "behind"
+                    said.append(f"its clock is {show_time(abs(known.ahead_s))} {way} this one")
+                if known.again_s is not None and now_s - known.again_s < LEARNING_S:
+                    ago = show_time(max(0.0, now_s - known.again_s))
+                    said.append(f"the agent began anew {ago} ago and does not know yet what is usual")
+            elif known.new_s is not None and not known.problem:
+                said.append(f"it answers, but has said nothing new for {show_time(now_s - known.new_s)}")
+            if said:
+                found[name] = "; ".join(said)
+        return found
+
+    def _is_live(self, known: _Known, now_s: float) -> bool:
+        return known.new_s is not None and now_s - known.new_s < STALE_S
+
+
+def silent_alerts(silent: Mapping[str, Finding], now_s: float, wall_s: float) -> list[JsonObject]:
+    """Return alerts about those who are silent, since when by the wall's clock."""
+    return [
+        {**alert_json(replace(finding, since_s=wall_s - (now_s - (finding.since_s or now_s)))), "host": place}
+        for place, finding in silent.items()
+    ]
+
+
+def _finding(name: str, place: str, known: _Known, now_s: float) -> Finding:
+    since_s = known.new_s if known.new_s is not None else known.since_s
+    never = known.new_s is None
+    num = sum(len(frame.alerts) for frame in known.frames)
+    last = f"{num} alert{'' if num == 1 else 's'} when it last spoke" if not never else "it never answered"
+    return Finding(
+        "host.silent",
+        Severity.WARNING if never else Severity.CRITICAL,
+        place,
+        f"nothing new for {show_time(now_s - since_s)}",
+        "a look every second",
+        since_s=since_s,
+        evidence=(f"{name}: {known.problem or 'the same look again and again'}", last),
+        meaning="The agent, its host or the way to it is gone; nothing on this page speaks of that host's present.",
+        fix="Is the host up (ping, its console)? Then `systemctl status` of the agent there, and its log.",
+        action=Action.INSPECT,
+    )
+
+
+def _set_back(frame: HostFrame, ahead_s: float) -> HostFrame:
+    return replace(
+        frame, wall_s=frame.wall_s - ahead_s, alerts=tuple(_alert_back(alert, ahead_s) for alert in frame.alerts)
+    )
+
+
+def _alert_back(alert: Alert, ahead_s: float) -> Alert:
+    since_s = alert.get("since_s")
+    return {**alert, "since_s": since_s - ahead_s} if isinstance(since_s, (int, float)) else alert

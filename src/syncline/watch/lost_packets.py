@@ -1,0 +1,132 @@
+"""Where packets are lost that no interface counts: paths that send again, laid on a link by paths and switches.
+
+Paths that lose together are laid on the end they share. A path that loses alone waits for its switches: one that keeps
+packets names the link by which they came; where none does, they are lost on the path's last cable.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Hashable, Mapping
+from typing import Generic, TypeVar
+
+from syncline.watch.counter import Growth
+from syncline.watch.link_map import LinkMap
+from syncline.watch.metric import Key, Reading
+from syncline.watch.path_loss import Path, Place, culprits, evident
+from syncline.watch.switch_loss import SwitchLoss
+
+RESENT = "tcp.path_retransmitted"
+MEMORY_S = 3.0
+"""How long a loss of a path, or of a switch, stands beside the next ones."""
+PATIENCE_S = 1.25
+"""What a switch keeps, and what another path loses, is known so long after a path sent again, or not at all."""
+IMPATIENT_S = 0.05
+"""What waits longer in a queue may be sent again without being lost."""
+_COUNTED = ("net.tx_dropped", "net.rx_dropped", "net.qdisc_drops")
+Name = TypeVar("Name", bound=Hashable)
+
+
+class _Recent(Generic[Name]):
+    """Counts of the last seconds, by name."""
+
+    def __init__(self) -> None:
+        self._rows: deque[tuple[float, Name, float]] = deque()
+
+    def add(self, now_s: float, counts: Mapping[Name, float]) -> dict[Name, float]:
+        """Take new counts; return the sums of what is remembered."""
+        self._rows.extend((now_s, name, count) for name, count in counts.items())
+        while self._rows and now_s - self._rows[0][0] > MEMORY_S:
+            self._rows.popleft()
+        sums: dict[Name, float] = {}
+        for _, name, count in self._rows:
+            sums[name] = sums.get(name, 0.0) + count
+        return sums
+
+
+class LostPackets:
+    """Takes every reading; says how many packets a second were lost where."""
+
+    def __init__(self, links: LinkMap) -> None:
+        self._switches = SwitchLoss(links)
+        self._totals: dict[Path, float] = {}
+        self._lossy: _Recent[Path] = _Recent()
+        self._kept: _Recent[str] = _Recent()
+        self._held: dict[Path, tuple[float, float]] = {}
+        """Since when, and how many, losses of a path wait to be laid somewhere."""
+        self._before_s: float | None = None
+
+    def update(
+        self, reading: Reading, grown: Mapping[Key, Growth], now_s: float, owner: Mapping[str, str]
+    ) -> dict[Place, float]:
+        """Return packets lost a second by (device, "tx" or "rx"); `owner` has the device of each address."""
+        fresh = self._fresh(reading, grown, owner)
+        kept = self._switches.look(reading)
+        lossy = evident(self._lossy.add(now_s, fresh))
+        keeps = {name: count for name, count in self._kept.add(now_s, kept or {}).items() if count > 0}
+        for path, count in fresh.items():
+            since_s, waiting = self._held.get(path, (now_s, 0.0))
+            self._held[path] = (since_s, waiting + count)
+        counted = any(key.metric in _COUNTED and growth.delta > 0 for key, growth in grown.items())
+        ends = Counter(end for device, peer in lossy for end in (device, owner.get(peer, "")))
+        together = culprits(lossy, owner)
+        interval_s = now_s - self._before_s if self._before_s is not None else 0.0
+        self._before_s = now_s
+        lost: dict[Place, float] = {}
+        for path, (since_s, count) in list(self._held.items()):
+            if path not in lossy or counted:  # a queue that overflows has counted them already
+                del self._held[path]
+                continue
+            is_alone = ends[path[0]] == ends[owner.get(path[1], "")] == 1
+            place: Place | None = together[path]
+            if kept is not None and (leaves := self._switches.leaves(path[0], owner.get(path[1], ""))) is not None:
+                is_late = now_s - since_s >= PATIENCE_S
+                place = self._place(path, owner, leaves, keeps, reading, is_alone=is_alone, is_late=is_late) or (
+                    together[path] if not is_alone and (is_late or leaves[0] == leaves[1]) else None
+                )
+            if place is not None and interval_s > 0:
+                lost[place] = lost.get(place, 0.0) + count / interval_s
+                del self._held[path]
+        return lost
+
+    def _fresh(self, reading: Reading, grown: Mapping[Key, Growth], owner: Mapping[str, str]) -> dict[Path, float]:
+        """Return what each path lost since the last reading, but for those that only wait long in a queue."""
+        totals = {(key.device, key.part): value for key, value in reading.items() if key.metric == RESENT}
+        fresh = {path: total - self._totals.get(path, total) for path, total in totals.items()}
+        self._totals = totals
+        return {
+            path: count
+            for path, count in fresh.items()
+            if count > 0
+            and not any(
+                _waits(port, reading, grown) for port in (path[0], self._switches.port_to(owner.get(path[1], "")))
+            )
+        }
+
+    def _place(
+        self, path: Path, owner: Mapping[str, str], leaves: tuple[str, str], keeps: Mapping[str, float],
+        reading: Reading, *, is_alone: bool, is_late: bool,
+    ) -> Place | None:  # fmt: skip
+        """Return where a path loses by what switches keep; None where that is not known (yet)."""
+        (src, peer), (first, last) = path, leaves
+        if first == last:
+            if not is_alone or not is_late:
+                return None
+            return (src, "tx") if keeps.get(first, 0.0) > 0 else (owner[peer], "rx")
+        if first in keeps:
+            return (src, "tx")
+        for name in sorted(set(keeps) - {first, last}, key=lambda name: -keeps[name]):
+            if (place := self._switches.entrance(name, first, reading)) is not None:
+                return place
+        if last in keeps:
+            return self._switches.entrance(last, "", reading)
+        return (owner[peer], "rx") if is_alone and is_late else None
+
+
+def _waits(device: str, reading: Reading, grown: Mapping[Key, Growth]) -> bool:
+    """Tell whether packets wait so long to leave a device that their senders lose patience, or cannot leave it."""
+    if not reading.get(Key("net.up", device), 1.0):
+        return True
+    backlog = reading.get(Key("net.backlog_bytes", device), 0.0)
+    sent = grown.get(Key("net.tx_bytes", device))
+    return backlog > 0 and sent is not None and backlog > IMPATIENT_S * sent.rate
