@@ -16,9 +16,10 @@ import yaml
 from syncline.audit.checks.roce import parse_mlnx_qos
 from syncline.errors import FabricError, UsageError
 from syncline.fabric import Fabric, load
+from syncline.fabric.pause import quanta
 from syncline.host.lldp import parse_lldp
 from syncline.install.installation import Installation, install
-from syncline.install.qos import headroom, quanta
+from syncline.install.qos import headroom
 from syncline.install.room import Room
 
 CLUSTER = {

@@ -13,6 +13,7 @@ import numpy as np
 
 from syncline.describe.plain import JsonObject
 from syncline.fabric.fabric import Tier
+from syncline.fabric.pause import quanta
 from syncline.install.wiring import CablingPlan
 
 MTU_BYTES = 9216
@@ -24,9 +25,6 @@ QUANTUM_BYTES = 64
 ALPHA = 1 / 8
 """Dynamic threshold: a queue may take this share of what is free. Small, so that one incast leaves room for others."""
 MAX_MARK_PERCENT = 10
-# Pause quanta (512 bit times) within which a receiver must stop, by port rate: IEEE 802.3 clause 31B.3.7 and its
-# amendments for 200 and 400 Gb/s. A faster port is taken like 400 Gb/s, in proportion to its rate.
-_QUANTA = ((10e9, 60), (25e9, 80), (40e9, 118), (100e9, 394), (200e9, 720), (400e9, 905))
 
 
 @dataclass(frozen=True)
@@ -147,14 +145,6 @@ def headroom(rate_Bps: float, length_m: float) -> PortBuffer:
     reaction = quanta(rate_Bps * 8) * QUANTUM_BYTES
     cells = -(-int(flight + frames + reaction + 0.999) // CELL_BYTES)
     return PortBuffer(rate_Bps, length_m, flight, frames, reaction, cells * CELL_BYTES)
-
-
-def quanta(rate_bps: float) -> float:
-    """Return within how many pause quanta a port of that rate must stop."""
-    for rate, count in _QUANTA:
-        if rate_bps <= rate * 1.001:
-            return count
-    return _QUANTA[-1][1] * rate_bps / _QUANTA[-1][0]
 
 
 def buffers(wiring: CablingPlan, lengths: dict[int, float]) -> dict[str, SwitchBuffer]:

@@ -44,6 +44,9 @@ def test_formats_are_told_by_content() -> None:
      ("Nodes 4\nConnections 1\n0->1 id 1 trigger 3 size 3\n", "no connection fires trigger 3"),
      ("start,source,destination,bytes\nsoon,0,1,5\n", "flow 1 cannot be read"),
      ("start,source,destination,bytes,class\n0,0,1,5,7\n", "class 7 is not one of 0 to 6"),
+     ("start,source,destination,bytes\n0,2,1\n", "it has 3 columns, and the header 4"),
+     ("start,source,destination,bytes\n0,2,1,5,0\n", "it has 5 columns, and the header 4"),
+     ("Nodes 4\nConnections many\n0->1 start 0 size 5\n", "line 2 reads"),
      ("Nodes 432\nConnections 1\n368->0 start 0.000000 size 0\n", "line 3: the flow has no size")],
 )  # fmt: skip
 def test_what_cannot_be_read_is_said_with_its_place(text: str, word: str) -> None:

@@ -14,6 +14,7 @@ def test_headroom_is_both_ways_of_the_cable_and_three_packets() -> None:
     (row,) = headroom_rows(star(), 4096)
     network = star()
     assert row.headroom_bytes == pytest.approx(2 * 50e9 * network.latency_ps[0] * 1e-12 + 3 * 4296, abs=1)
+    assert row.response_bytes == 905 * 64  # of 400 Gb/s
     assert row.ports == 9
 
 

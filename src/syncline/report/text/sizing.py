@@ -32,8 +32,13 @@ def show_buffers(console: Console, found: Mapping[str, Any]) -> None:
         for row in found["headroom"]:
             console.print(
                 f"  {row['ports']:,} ports of {row['rate_Bps'] * 8e-9:g} Gb/s, {show_time(row['latency_s'])} "
-                f"away (up to {row['length_m']:,.0f} m): {row['headroom_bytes'] / 1e3:,.1f} kB each", soft_wrap=True,
+                f"away (up to {row['length_m']:,.0f} m): {row['headroom_bytes'] / 1e3:,.1f} kB each, and "
+                f"{row['response_bytes'] / 1e3:,.1f} kB more on a switch", soft_wrap=True,
             )  # fmt: skip
+        console.print(
+            "  more on a switch: simulated ports heed a pause at once, real ones within IEEE 802.3's pause quanta",
+            soft_wrap=True,
+        )
     if found["marks"] is not None:
         marks = found["marks"]
         console.print(f"lowest marks: from {show_time(marks['low_s'])} to {show_time(marks['high_s'])} "

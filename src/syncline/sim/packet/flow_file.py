@@ -66,9 +66,10 @@ def read_flows(path: str | os.PathLike[str], fabric: Fabric, *, connections: Con
             return int(ends[int(text)])
         if text in names:
             return names[text]
+        how = f"Number the {len(ends):,} NICs from 0" if numbered is None else "Take the number in a host's name"
         raise SimulationError(
             f'flow {row + 1} names "{text}", and {fabric.name} has no such end.', where=where,
-            hint=f"Number the {len(ends):,} NICs from 0, or write a name such as {next(iter(names))}.",
+            hint=f"{how}, or write a name such as {next(iter(names))}.",
         )  # fmt: skip
 
     found = messages(
@@ -114,14 +115,20 @@ def _parse_csv(text: str, where: str) -> list[FlowRow]:
     found = []
     for number, row in enumerate(table, 1):
         try:
+            if None in row or None in row.values():
+                raise SimulationError(f"it has {_num_fields(row)} columns, and the header {len(head)}.")
             start, size = _seconds(row["start"]), float(units.size(row["bytes"].strip()))
             kind = int(row.get("class") or 0)
             if not 0 <= kind <= MOST_CLASSES:
                 raise SimulationError(f"class {kind} is not one of 0 to {MOST_CLASSES}.")
-        except (SynclineError, ValueError, AttributeError, TypeError) as error:
+        except (SynclineError, ValueError) as error:
             raise SimulationError(f"flow {number} cannot be read: {_first_line(error)}", where=where) from None
         found.append(FlowRow(row["source"].strip(), row["destination"].strip(), size, start, kind))
     return found
+
+
+def _num_fields(row: dict[str | Any, str | Any]) -> int:
+    return sum(len(value) if key is None else value is not None for key, value in row.items())
 
 
 def _seconds(text: str) -> float:
@@ -169,7 +176,7 @@ def _parse_cm(lines: list[tuple[int, str]], where: str) -> list[FlowRow]:
         word = line.split()[0].lower()
         if word in ("nodes", "triggers"):
             continue
-        if word == "connections":
+        if re.fullmatch(r"connections\s+\d+", line, re.IGNORECASE):
             promised = int(line.split()[1])
         elif word == "trigger":
             if "oneshot" not in line.lower():

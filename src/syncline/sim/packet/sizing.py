@@ -15,6 +15,7 @@ import numpy as np
 
 from syncline.describe.plain import JsonObject
 from syncline.errors import SimulationError
+from syncline.fabric.pause import response_bytes
 from syncline.sim.packet.network import PacketNetwork
 from syncline.sim.packet.options import PacketOptions
 from syncline.sim.packet.parameters import Marks
@@ -50,7 +51,8 @@ class BufferTrial:
 class Headroom:
     """What a port of one kind of cable can still send after its peer decided to pause it.
 
-    Both ways of the cable, a whole packet that had just begun at either end, and the pause frame itself.
+    Both ways of the cable, a whole packet that had just begun at either end, and the pause frame itself. Simulated
+    ports stop at once; `response_bytes` more may come from one that takes as long as IEEE 802.3 allows.
     """
 
     rate_Bps: float
@@ -59,6 +61,7 @@ class Headroom:
     """The longest cable that this latency allows."""
     ports: int
     headroom_bytes: int
+    response_bytes: int
 
     def to_json(self) -> dict[str, float]:
         """Return the figures by name."""
@@ -105,7 +108,12 @@ def headroom_rows(network: PacketNetwork, payload_bytes: int) -> tuple[Headroom,
     frame = payload_bytes + 200
     return tuple(
         Headroom(
-            float(rate), latency * 1e-12, latency * 1e-12 * _SPEED, int(n), round(rate * latency * 2e-12 + 3 * frame)
+            float(rate),
+            latency * 1e-12,
+            latency * 1e-12 * _SPEED,
+            int(n),
+            round(rate * latency * 2e-12 + 3 * frame),
+            response_bytes(float(rate)),
         )
         for (rate, latency), n in zip(kinds.T, count, strict=True)
     )
