@@ -49,9 +49,10 @@ def test_no_message_names_a_path_of_the_checkout() -> None:
 
 
 def test_a_wheel_brings_the_folders_that_are_read() -> None:
-    assert (
-        "install(DIRECTORY docs/guides docs/method DESTINATION syncline/pages" in (ROOT / "CMakeLists.txt").read_text()
-    )
+    rules = (ROOT / "CMakeLists.txt").read_text("utf-8")
+    assert "install(DIRECTORY docs/guides docs/method DESTINATION syncline/pages" in rules
+    sent = (ROOT / ".dockerignore").read_text("utf-8").splitlines()  # an image builds the wheel from what it is sent
+    assert {"!docs/guides", "!docs/method"} <= set(sent)
 
 
 def test_a_page_is_what_its_file_says(capsys: pytest.CaptureFixture[str]) -> None:
