@@ -21,7 +21,7 @@ def main() -> None:
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    from syncline.preview.capture import codecs, cuda, device, fence, script, stages, triton, values, world
+    from syncline.preview.capture import codecs, cuda, device, fence, quick, script, stages, triton, values, world
     from syncline.preview.capture.log import Log
     from syncline.preview.capture.memory import StorageLedger
     from syncline.preview.capture.memory import prepare as follow
@@ -40,6 +40,7 @@ def main() -> None:
         os._exit(0)  # nothing of the script's own ending is wanted: no upload, no checkpoint, no wait for a thread
 
     device.prepare()
+    quick.prepare()
     cuda.prepare(log, spec["gpu"], int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"]), memory)
     collectives = world.Collectives(log)
     world.prepare(collectives, int(spec.get("bucket_bytes", 0)))

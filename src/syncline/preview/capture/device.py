@@ -69,12 +69,35 @@ def prepare() -> None:
     fake: Any = FakeTensor
     fake.is_cuda = property(lambda self: self.fake_device.type == "cuda")
     fake.is_cpu = property(lambda self: self.fake_device.type == "cpu")
+    _numbered()
+    fake.data = property(torch.Tensor.data.__get__, _set_data)
     fake.to, fake.cuda, fake.cpu = _to, _cuda, lambda self, **kw: _to(self, "cpu")
     fake.get_device = lambda self: self.fake_device.index if self.fake_device.type == "cuda" else -1
     fake.type = _type
     fake.record_stream = lambda self, stream: None
     fake.pin_memory = lambda self, *_: self
     fake.is_pinned = lambda self, *_: False
+
+
+def _set_data(self: Any, value: Any) -> None:
+    """Give a tensor another's contents, and with them its device."""
+    torch.Tensor.data.__set__(self, value)  # type: ignore[attr-defined]
+    if isinstance(value, FakeTensor):
+        self.fake_device = value.fake_device
+
+
+def _numbered() -> None:
+    """Let a device be a number, as in `model.to(local_rank)`: C++ would ask for an accelerator."""
+    parse = torch._C._nn._parse_to
+
+    def named(*args: Any, **kwargs: Any) -> Any:
+        if args and type(args[0]) is int:
+            args = (torch.device("cuda", args[0]), *args[1:])
+        if type(kwargs.get("device")) is int:
+            kwargs["device"] = torch.device("cuda", kwargs["device"])
+        return parse(*args, **kwargs)
+
+    torch._C._nn._parse_to = named
 
 
 def _guards() -> None:
@@ -153,8 +176,6 @@ def _to(self: Any, *args: Any, **kwargs: Any) -> Any:
         other: Any = kwargs.get("other", args[0] if args else None)
         device, dtype, layout = other.device, other.dtype, None
     else:
-        if len(args) > 1 and isinstance(args[0], int):
-            args = (torch.device("cuda", args[0]), *args[1:])
         device, dtype, _, layout = torch._C._nn._parse_to(*args, **kwargs)
     device, dtype = whole(device or self.device), dtype or self.dtype
     same = layout is None or layout == torch.preserve_format or self.is_contiguous(memory_format=layout)

@@ -10,13 +10,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 from syncline.preview.capture import cuda
-from syncline.preview.capture.device import renamed
+from syncline.preview.capture.device import renamed, told
 from syncline.preview.capture.log import KERNEL, Log
 from syncline.preview.capture.memory import StorageLedger
 from syncline.preview.capture.shapes import CUDA_ONLY
 from syncline.preview.capture.values import hinted, rows_of, value_of
 
 aten = torch.ops.aten
+_DEVICE_OF = torch.ops.prim.device.default
 _PLAIN = (torch.Tensor, FakeTensor, torch.nn.Parameter)
 _NO_KERNEL = {
     aten.empty,
@@ -54,6 +55,8 @@ class Recorder(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if any(each not in _PLAIN for each in types):
             return NotImplemented
+        if func is _DEVICE_OF:
+            return told(args[0])
         if not isinstance(func, torch._ops.OpOverload):
             return self._higher(func, args, kwargs or {})
         if func.namespace == "prim":

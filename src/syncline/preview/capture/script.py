@@ -24,6 +24,10 @@ from syncline.preview.capture.recorder import Recorder
 from syncline.preview.capture.values import remembered
 
 FRAMEWORKS = ("megatron", "deepspeed", "torchtitan", "transformers", "accelerate", "lightning")
+RECURRENT = (
+    "recurrent layers are captured operator by operator; cuDNN runs them in a few kernels, so that this step is an "
+    "upper bound"
+)
 WRAPPERS = ("module.", "_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module.", "_forward_module.")
 
 
@@ -77,6 +81,8 @@ class StepCounter:
                 self.names[id(each)] = name or type(module).__name__
             self.log.facts.setdefault("model", _described(module))
             self.log.facts.setdefault("frameworks", [name for name in FRAMEWORKS if name in sys.modules])
+            if any(isinstance(each, torch.nn.RNNBase) for each in module.modules()):
+                self.log.note(RECURRENT)
             stage = getattr(
                 module, "zero_optimization_stage", None
             )  # DeepSpeed's engine knows what traffic may not show
@@ -115,8 +121,8 @@ class StepCounter:
 
 def _described(module: Any) -> dict[str, object]:
     """Return the size of a model: parameters, the widths of its largest table and the repeats of its longest list."""
-    # ZeRO-3 of DeepSpeed leaves parameters empty: their shape is beside them, and this rank's part.
-    sizes = {name: list(getattr(p, "ds_shape", p.shape)) for name, p in module.named_parameters()}
+    # ZeRO-3 of DeepSpeed and the first FSDP leave a part of a parameter: its shape is beside it.
+    sizes = {name: list(_whole_shape(p)) for name, p in module.named_parameters()}
     lists = [len(m) for m in module.modules() if isinstance(m, (torch.nn.ModuleList, torch.nn.ModuleDict))]
     own = {
         name: getattr(p, "ds_tensor", getattr(p, "_local_tensor", p)).numel() for name, p in module.named_parameters()
@@ -132,6 +138,10 @@ def _described(module: Any) -> dict[str, object]:
     }
 
 
+def _whole_shape(parameter: Any) -> Any:
+    return getattr(parameter, "ds_shape", getattr(parameter, "_unpadded_unsharded_size", parameter.shape))
+
+
 _MOVES = (torch.Tensor.to, torch.Tensor.cuda, torch.Tensor.cpu, torch.Tensor.clone)
 
 
@@ -142,6 +152,8 @@ class Functions(TorchFunctionMode):
         kwargs = kwargs or {}
         if type(kwargs.get("device")) is int:
             kwargs = {**kwargs, "device": torch.device("cuda", kwargs["device"])}
+        if func is torch.device and len(args) == 1 and type(args[0]) is int:
+            return torch.device("cuda", args[0])
         if func is torch.tensor and isinstance(args[0], (list, tuple)):
             args = (_numbers(args[0]), *args[1:])
         if func in (torch.tensor, torch.as_tensor) and _on_gpu(kwargs.get("device")):

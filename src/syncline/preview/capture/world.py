@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
@@ -381,7 +382,9 @@ def _meshes() -> None:
     put.device = property(lambda self: self._local_tensor.device)
     put.is_cuda = property(lambda self: self._local_tensor.is_cuda)
 
-    device_mesh.init_device_mesh = dist.init_device_mesh = _muted(device_mesh.init_device_mesh)
+    of_mesh = device_mesh.init_device_mesh
+    for module in [each for each in sys.modules.values() if vars(each).get("init_device_mesh") is of_mesh]:
+        module.init_device_mesh = _muted(of_mesh)  # type: ignore[attr-defined]
 
 
 def _all_gather_object(out: list[Any], given: Any, group: Any = None) -> None:

@@ -1,0 +1,74 @@
+"""What public scripts do: devices as numbers, the first FSDP, meshes that FSDP2 makes itself, recurrent layers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import syncline
+from syncline.questions.preview import PreviewAnswer
+
+pytest.importorskip("torch", reason="previews run the script with torch (pip install syncline[torch])")
+HEAD = """
+import os, torch, torch.distributed as dist
+from torch import nn
+dist.init_process_group("nccl")
+here = int(os.environ["LOCAL_RANK"])
+torch.accelerator.set_device_index(here)
+model = nn.Sequential(nn.Linear(64, 256), nn.Linear(256, 64))
+"""
+LOOP = """
+optimizer = torch.optim.AdamW(model.parameters())
+for _ in range(5):
+    model(torch.randn(8, 64).to(here)).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+OLD = """
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+model = FSDP(model, device_id=torch.cuda.current_device())
+"""
+NEW = """
+from torch.distributed.fsdp import fully_shard
+model = fully_shard(model.to(here))
+"""
+DDP = """
+model = nn.parallel.DistributedDataParallel(model.to(here), device_ids=[here])
+"""
+PARAMETERS = 64 * 256 + 256 + 256 * 64 + 64
+
+
+def previewed(folder: Path, source: str) -> PreviewAnswer:
+    script = folder / "train.py"
+    script.write_text(source)
+    return syncline.preview("h100-64-rail", ["torchrun", "--nproc-per-node", "8", str(script)], what_if=[])
+
+
+@pytest.mark.parametrize("wrap", [OLD, NEW])
+def test_both_kinds_of_fsdp_gather_and_scatter_every_parameter(tmp_path: Path, wrap: str) -> None:
+    answer = previewed(tmp_path, HEAD + wrap + LOOP)
+    sizes = {use.name: use.size_bytes for use in answer.collectives}
+    assert sizes == {"all_gather": 4 * PARAMETERS, "reduce_scatter": 4 * PARAMETERS}
+    assert answer.captures[0].facts["model"]["parameters"] == PARAMETERS
+
+
+def test_a_device_may_be_a_number(tmp_path: Path) -> None:
+    (use,) = previewed(tmp_path, HEAD + DDP + LOOP).collectives
+    assert (use.name, use.size_bytes) == ("all_reduce", 4 * PARAMETERS)
+
+
+def test_recurrent_layers_are_said_to_be_an_upper_bound(tmp_path: Path) -> None:
+    recurrent = HEAD.replace("nn.Linear(256, 64)", "Last()").replace("model =", CELL + "model =")
+    answer = previewed(tmp_path, recurrent + DDP + LOOP)
+    assert any("upper bound" in note for note in answer.captures[0].notes)
+
+
+CELL = """
+class Last(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell = nn.LSTM(256, 64)
+    def forward(self, x):
+        return self.cell(x)[0]
+"""
