@@ -81,6 +81,7 @@ def test_the_page_answers_before_it_explains(planned: PlanAnswer) -> None:
     page = plan_page(planned.result, planned.fabric)
     for words in ("Recommendation:", "Alternatives", 'class="tornado"', "predicted step time", "print-color-adjust"):
         assert words in page
+    assert '<span class="whole">2027-' in page and ".whole{white-space:nowrap}" in page  # no line ends inside a date
     assert page.index("Recommendation:") < page.index("One step, as it would run")
     assert planned.result.run is not None
     for swing in planned.result.run.now.forecast.swings:

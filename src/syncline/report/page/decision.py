@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from html import escape
 
@@ -14,6 +15,8 @@ from syncline.report.text.check.run import SHORT_DAYS, advice, cost_words, days_
 from syncline.report.text.plan import do_first
 
 MOST_OPTIONS, MOST_BARS = 7, 9
+#: A date, and a number with its unit: a line may not end inside one.
+_WHOLE = re.compile(r"\d{4}-\d\d-\d\d|\$?\d[\d.,]* (?:%|[kMB]\b|days?\b|GPUs?\b|GiB\b)")
 
 
 def decision_section(answer: PlanResult) -> str:
@@ -21,15 +24,20 @@ def decision_section(answer: PlanResult) -> str:
     if answer.run is None:
         return ""
     run, f = answer.run, answer.run.now.forecast
-    first = "".join(f"<li>{escape(text.partition('. ')[2] or text)}</li>" for text in do_first(answer))
+    first = "".join(f"<li>{_kept(text.partition('. ')[2] or text)}</li>" for text in do_first(answer))
     return (
         f'<section class="decision"><h1>{escape(_title(answer))}</h1>{_cards(f)}{_began(answer)}'
-        f'<p class="lead"><b>Recommendation:</b> {escape(advice(run))}.</p>'
+        f'<p class="lead"><b>Recommendation:</b> {_kept(advice(run))}.</p>'
         f"<h2>Alternatives</h2>{_options(run)}"
         f'<h2>What to do first</h2><ul class="plain">{first}</ul>{_taken(answer)}</section>'
         f'<section class="decision"><h2>How far the cost moves with each assumption</h2>{_tornado(f)}'
         f"{_sources(f)}</section>"
     )
+
+
+def _kept(text: str) -> str:
+    """Return text for a page whose dates and numbers with units stay on one line."""
+    return _WHOLE.sub(lambda found: f'<span class="whole">{found.group()}</span>', escape(text))
 
 
 def _began(answer: PlanResult) -> str:
@@ -53,7 +61,7 @@ def _cards(f: Forecast) -> str:
         budget = units.show_money(f.goal.budget or 0.0)
         cards.append((sure(f.chance_budget), f"budget {budget}: {_held(f.chance_budget)}"))
     cards.append((f"{f.goodput:.1%}", f"goodput: {f.interruptions:,.0f} interruptions expected"))
-    inner = "".join(f'<div class="card"><b>{escape(b)}</b><span>{escape(s)}</span></div>' for b, s in cards)
+    inner = "".join(f'<div class="card"><b>{escape(b)}</b><span>{_kept(s)}</span></div>' for b, s in cards)
     return f'<div class="cards">{inner}</div>'
 
 
