@@ -71,11 +71,13 @@ class Inbox:
 
 def _alert(received: _Received) -> Alert:
     labels, words = received.labels, received.annotations
-    host = labels.get("instance", labels.get("node", "")).partition(":")[0]
+    instance = labels.get("instance", labels.get("node", ""))
+    host = instance if "://" in instance else instance.partition(":")[0]
     part = labels.get("device") or labels.get("interface") or labels.get("gpu") or ""
+    beside = f"{host}/{part}" if host and part else host or part or "site"
     return {
         "rule": f"alertmanager.{labels.get('alertname', 'alert')}",
-        "place": labels.get("link") or (f"{host}/{part}" if host and part else host or part or "site"),
+        "place": labels.get("place") or labels.get("link") or beside,
         "severity": _SEVERITY.get(labels.get("severity", ""), "unknown"),
         "observed": words.get("summary", "firing"),
         "expected": "",
