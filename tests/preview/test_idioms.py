@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 
 import syncline
+from syncline.preview.child import PreviewError
 from syncline.questions.preview import PreviewAnswer
 
 pytest.importorskip("torch", reason="previews run the script with torch (pip install syncline[torch])")
@@ -62,6 +64,28 @@ def test_recurrent_layers_are_said_to_be_an_upper_bound(tmp_path: Path) -> None:
     recurrent = HEAD.replace("nn.Linear(256, 64)", "Last()").replace("model =", CELL + "model =")
     answer = previewed(tmp_path, recurrent + DDP + LOOP)
     assert any("upper bound" in note for note in answer.captures[0].notes)
+
+
+LEAVES = """
+import os, time
+pid = os.fork()
+if not pid:
+    os.setsid()
+    time.sleep(300)
+open("left", "w").write(str(pid))
+raise KeyError("after it")
+"""
+
+
+def test_a_process_that_leaves_its_session_ends_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(PreviewError, match="after it"):
+        previewed(tmp_path, LEAVES)
+    left = Path("/proc") / (tmp_path / "left").read_text() / "stat"
+    until = time.monotonic() + 60  # ended, it may still be leaving; unheeded it would sleep for 300 s
+    while left.exists() and left.read_text().rpartition(")")[2].split()[0] != "Z":
+        assert time.monotonic() < until, "it is still there"
+        time.sleep(0.05)
 
 
 CELL = """

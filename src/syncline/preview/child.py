@@ -50,6 +50,11 @@ CAPABILITY = {
 }
 
 
+MARK = "SYNCLINE_PREVIEW_FOLDER"
+"""Of all that a rank starts: also a process that has left its session is found by it and ended."""
+TRIES, TRY_S = 100, 0.02
+
+
 class PreviewError(SimulationError):
     """A script that could not be captured: it crashed, hung, or trained no step."""
 
@@ -158,10 +163,34 @@ class RankProcess:
         with contextlib.suppress(ProcessLookupError):  # nothing of the session is left
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
+        _end_all(self._folder.name)
         self._folder.cleanup()
 
     def _said(self) -> str:
         return self._log.read_text(errors="replace")
+
+
+def _end_all(folder: str) -> None:
+    """End what a rank has started and what has left its session; return when nothing of it is left."""
+    mark = f"{MARK}={folder}".encode()
+    for _ in range(TRIES):
+        left = [pid for pid in _processes() if mark in _environment(pid)]
+        if not left:
+            return
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(TRY_S)
+
+
+def _processes() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def _environment(pid: int) -> list[bytes]:
+    with contextlib.suppress(OSError):  # another user's, or gone
+        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    return []
 
 
 class EarlyWord(NamedTuple):
@@ -180,7 +209,7 @@ def _start(spec: Path, log: Path, memory_bytes: int) -> subprocess.Popen[bytes]:
     with log.open("wb") as stream:
         return subprocess.Popen(  # noqa: S603 - the user's own script
             [sys.executable, "-m", "syncline.preview.capture", str(spec)],
-            env={**os.environ, **QUIET, "PYTHONPATH": path},
+            env={**os.environ, **QUIET, "PYTHONPATH": path, MARK: str(spec.parent)},
             stdin=subprocess.DEVNULL,
             stdout=stream,
             stderr=subprocess.STDOUT,
