@@ -43,9 +43,11 @@ class Presence:
     def answered(self, name: str, frames: list[HostFrame], now_s: float, wall_s: float) -> None:
         """Take an answer; one that is no newer than the last says nothing."""
         known = self._known.setdefault(name, _Known(now_s))
-        known.problem = ""
+        known.problem = "" if frames else "it answers, but tells of no host yet"
+        if not frames:
+            return
         before = {frame.host: frame for frame in known.frames}
-        if frames and all(frame.is_same_look(before.get(frame.host)) for frame in frames):
+        if all(frame.is_same_look(before.get(frame.host)) for frame in frames):
             return
         if any(frame.is_later_life(before.get(frame.host)) for frame in frames):
             known.again_s = now_s
