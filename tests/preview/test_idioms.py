@@ -35,6 +35,11 @@ NEW = """
 from torch.distributed.fsdp import fully_shard
 model = fully_shard(model.to(here))
 """
+MESH = """
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+model = fully_shard(model.to(here), mesh=init_device_mesh("cuda", (8,)))
+"""
 DDP = """
 model = nn.parallel.DistributedDataParallel(model.to(here), device_ids=[here])
 """
@@ -53,6 +58,12 @@ def test_both_kinds_of_fsdp_gather_and_scatter_every_parameter(tmp_path: Path, w
     sizes = {use.name: use.size_bytes for use in answer.collectives}
     assert sizes == {"all_gather": 4 * PARAMETERS, "reduce_scatter": 4 * PARAMETERS}
     assert answer.captures[0].facts["model"]["parameters"] == PARAMETERS
+
+
+def test_a_mesh_may_start_the_world(tmp_path: Path) -> None:
+    answer = previewed(tmp_path, HEAD.replace('dist.init_process_group("nccl")', "") + MESH + LOOP)
+    sizes = {use.name: use.size_bytes for use in answer.collectives}
+    assert sizes == {"all_gather": 4 * PARAMETERS, "reduce_scatter": 4 * PARAMETERS}
 
 
 def test_a_device_may_be_a_number(tmp_path: Path) -> None:

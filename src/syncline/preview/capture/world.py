@@ -304,7 +304,7 @@ def prepare(collectives: Collectives, bucket_bytes: int = 0) -> None:
         with _disable_current_modes():
             return new_group(ranks, **kept)
 
-    for module in (dist, c10d):
+    for module in (dist, c10d, sys.modules["torch.distributed.device_mesh"]):  # a mesh may start the world
         put: Any = module
         put.init_process_group, put.new_group = init, group_of
         put.get_backend = lambda group=None: asked["name"]
