@@ -28,6 +28,7 @@ from syncline.watch.rules.thresholds import Thresholds
 
 LINKS = table(2, num_rails=2)
 FIRST, SECOND = LINKS.names
+IDLE = 1e-4
 
 
 def _past(links: LinkTable = LINKS, **columns: float) -> dict[str, Past]:
@@ -147,15 +148,23 @@ def test_peaks(share: float, bad: bool, between: bool) -> None:
 )  # fmt: skip
 def test_losses(drops: float, usual: float, bad: bool, between: bool) -> None:
     """One look of a quarter second: 8 a second are two packets, 4 are one, which says nothing of a link."""
-    before = load(LINKS) if usual == 0 else None
-    found = LinkLoss().look(_context(load(LINKS, drops_per_s=[drops, 0.0]), before=before, past=_past(drops=usual)))
+    before = load(LINKS, use=IDLE) if usual == 0 else None
+    now = load(LINKS, use=IDLE, drops_per_s=[drops, 0.0])
+    found = LinkLoss().look(_context(now, before=before, past=_past(drops=usual)))
     assert (FIRST in found.bad, FIRST in found.between) == (bad, between)
 
 
 def test_two_lost_packets_count_together_for_some_seconds() -> None:
-    one = load(LINKS, drops_per_s=[4.0, 0.0])
+    one = load(LINKS, use=IDLE, drops_per_s=[4.0, 0.0])
     found = LinkLoss().look(_context(one, before=one, past=_past(drops=0.0)))
     assert "packets in 4 s" in found.bad[FIRST]().evidence[0]
+
+
+@pytest.mark.parametrize(("drops", "bad"), [(4.0, False), (4.4, True)])
+def test_a_few_packets_of_millions_are_no_loss(drops: float, bad: bool) -> None:
+    """Half of 12.5 GB/s is 4.17 million packets of 1,500 bytes a second."""
+    now = load(LINKS, drops_per_s=[drops, 0.0])
+    assert (FIRST in LinkLoss().look(_context(now, before=now, past=_past(drops=0.0))).bad) == bad
 
 
 @pytest.mark.parametrize(

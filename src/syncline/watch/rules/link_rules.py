@@ -16,6 +16,7 @@ from syncline.watch.rules.rule import Context, RuleVerdict
 
 Mask = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
+FULL_PACKET_BYTES = 1500.0
 LONG_S = 10.0
 """How long must have been seen before an average over half a minute says anything."""
 
@@ -305,7 +306,7 @@ class LinkLoss:
     """A link that drops packets, beyond what it has always dropped.
 
     Counted one by one: at a share p of n packets a second the second loss comes after 2/(n p) seconds on average. One
-    packet alone says nothing of a link.
+    packet alone says nothing about a link, nor do a few of the millions that a fast one carries.
     """
 
     id = "link.loss"
@@ -321,8 +322,9 @@ class LinkLoss:
         limit = t.loss_times_past * usual
         drops = np.maximum(now, lately)
         beyond = drops > limit
+        carried = np.nansum([f.load.rate_Bps * f.interval_s for f in frames], axis=0) / FULL_PACKET_BYTES
         # Looks are not quite as long as said: a packet may count as 0.9.
-        lost = count > t.loss_packets - 0.5
+        lost = count > np.maximum(t.loss_packets - 0.5, t.loss_share * carried)
 
         def tell(i: int) -> Finding:
             return Finding(

@@ -31,6 +31,7 @@ class Thresholds:
     burst_longest_s: float = 0.1
     loss_packets: float = 2.0
     loss_over_s: float = 4.0
+    loss_share: float = 1e-6
     loss_times_past: float = 4.0
     errors_over_s: float = 10.0
     pause_per_s: float = 1000.0
