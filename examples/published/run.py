@@ -5,6 +5,7 @@ Every figure is printed beside the published one with the difference; a formula 
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import sys
 from html import escape
@@ -46,10 +47,15 @@ def page(found: list[Figure]) -> str:
 
 
 def main(words: list[str]) -> int:
-    target = Path(words[words.index("--html") + 1]) if "--html" in words else None
-    names = [word for word in words if word in NAMES] or list(NAMES)
+    parser = argparse.ArgumentParser(description="Reproduce published results.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of {', '.join(NAMES)}; default: all")
+    parser.add_argument("--html", type=Path, help="write a page with the figures")
+    asked = parser.parse_args(words)
+    if unknown := [name for name in asked.names if name not in NAMES]:
+        parser.error(f"there is no result {unknown[0]!r}: one of {', '.join(NAMES)}")
+    target: Path | None = asked.html
     found: list[Figure] = []
-    for name in names:
+    for name in asked.names or NAMES:
         for figure in importlib.import_module(name).figures():
             found.append(figure)
             print("\n".join(figure.lines()), flush=True)

@@ -42,8 +42,8 @@ def plan_page(answer: PlanResult, fabric: Fabric, curve: Sequence[ScalePoint] = 
     body = [
         decision_section(answer),
         f"<header><h1>{escape(title)}: {units.show_time(plan.predicted.step_time_s)} a step</h1>"
-        f'<div class="note">Cluster {escape(plan.cluster)}, job {escape(plan.job)}, {plan.tokens_per_step:,} tokens '
-        f"a step, "
+        f'<div class="note">Cluster <i>{escape(plan.cluster)}</i>, job <i>{escape(plan.job)}</i>, '
+        f"{plan.tokens_per_step:,} tokens a step, "
         f"{escape(answer.question.job.precision)}. {escape(plan.decision.label)}.</div></header>",
         _cards(answer), _lead(answer),
         "<h2>What to change first</h2>", _actions(answer),
