@@ -228,7 +228,7 @@ def _(answer: Transfer, console: Console) -> None:
 
     size, rate = answer.size_bytes, answer.rate_Bps
     console.print(
-        f"{units.show_size(size)} ({size:,.0f} B) at {units.show_rate(rate)} ({units.show_bandwidth(rate)}) take "
+        f"{units.show_given_size(size)} ({size:,.0f} B) at {units.show_rate(rate)} ({units.show_bandwidth(rate)}) take "
         f"{units.show_time(answer.time_s)}"
     )
 

@@ -134,7 +134,7 @@ def _span(chunks: list[int]) -> str:
 def cost_lines(name: str, fabric: str, cost: Cost) -> list[str]:
     """Return the cost of a schedule on a fabric."""
     share = cost.sent_bytes_per_rank / cost.size_bytes if cost.size_bytes else 0.0
-    lines = [f"{name} on {fabric}, {units.show_size(cost.size_bytes)}"]
+    lines = [f"{name} on {fabric}, {units.show_given_size(cost.size_bytes)}"]
     lines.append(_row("rounds", f"{cost.rounds:,}"))
     sent = f"{units.show_size(cost.sent_bytes_per_rank)} by the rank that sends most, {share:.4g} of the buffer"
     lines.append(_row("sent", sent))
