@@ -87,13 +87,20 @@ def show_bandwidth(rate_Bps: float) -> str:
     return _scaled(rate_Bps, steps, zero="0 B/s")
 
 
-_BINARY = [(2.0**60, "EiB"), (2.0**50, "PiB"), (2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB")]
-_DECIMAL = [(1e15, "PB"), (1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")]
+_BINARY_STEPS = [
+    (2.0**60, "EiB"),
+    (2.0**50, "PiB"),
+    (2.0**40, "TiB"),
+    (2.0**30, "GiB"),
+    (2.0**20, "MiB"),
+    (2.0**10, "KiB"),
+]
+_DECIMAL_STEPS = [(1e15, "PB"), (1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")]
 
 
 def show_size(size_bytes: float) -> str:
     """Show a size in binary units: `16 MiB`."""
-    return _scaled(size_bytes, [*_BINARY, (1.0, "B")], zero="0 B")
+    return _scaled(size_bytes, [*_BINARY_STEPS, (1.0, "B")], zero="0 B")
 
 
 def show_given_size(size_bytes: float) -> str:
@@ -102,14 +109,16 @@ def show_given_size(size_bytes: float) -> str:
     >>> show_given_size(1_000_000), show_given_size(1 << 20), show_given_size(10**12), show_given_size(123_456_789)
     ('1 MB', '1 MiB', '1 TB', '117.7 MiB')
     """
-    binary, decimal = show_size(size_bytes), _scaled(size_bytes, [*_DECIMAL, (1.0, "B")], zero="0 B")
+    binary, decimal = show_size(size_bytes), _scaled(size_bytes, [*_DECIMAL_STEPS, (1.0, "B")], zero="0 B")
     is_whole = [_said(text) == size_bytes for text in (binary, decimal)]
     return decimal if is_whole == [False, True] else binary
 
 
 def _said(text: str) -> float:
     number, unit = text.replace(",", "").split()
-    return round(float(number) * {"B": 1.0, **{name: step for step, name in (*_BINARY, *_DECIMAL)}}[unit], 3)
+    return round(
+        float(number) * {"B": 1.0, **{name: step for step, name in (*_BINARY_STEPS, *_DECIMAL_STEPS)}}[unit], 3
+    )
 
 
 def show_time(time_s: float) -> str:
