@@ -96,6 +96,7 @@ _BINARY_STEPS = [
     (2.0**10, "KiB"),
 ]
 _DECIMAL_STEPS = [(1e15, "PB"), (1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")]
+_BYTES_OF = {"B": 1.0} | {unit: step for step, unit in (*_BINARY_STEPS, *_DECIMAL_STEPS)}
 
 
 def show_size(size_bytes: float) -> str:
@@ -115,10 +116,9 @@ def show_given_size(size_bytes: float) -> str:
 
 
 def _said(text: str) -> float:
+    """Return the bytes that a shown size stands for."""
     number, unit = text.replace(",", "").split()
-    return round(
-        float(number) * {"B": 1.0, **{name: step for step, name in (*_BINARY_STEPS, *_DECIMAL_STEPS)}}[unit], 3
-    )
+    return round(float(number) * _BYTES_OF[unit], 3)
 
 
 def show_time(time_s: float) -> str:
