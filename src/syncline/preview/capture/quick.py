@@ -14,6 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, in_kernel_
 FRESH, VIEW, OTHER = "fresh", "view", "other"
 _PLAIN = (int, float, bool, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format)
 _TAGS = (torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape, torch.Tag.inplace_view)
+_MESH = ("_flatten_rank_map", "_layout", "_device_type", "_mesh_dim_names", "_thread_id")
 _kinds: dict[Any, str] = {}
 _seen: dict[Any, Any] = {}  # by operator and arguments: what it gives, None where that must be worked out
 _rank_maps: dict[Any, int] = {}
@@ -143,6 +144,7 @@ def _meshes() -> None:
     from torch.distributed.device_mesh import DeviceMesh
 
     mesh: Any = DeviceMesh
+    by_rank = mesh.__eq__
 
     def number(self: Any) -> int:
         found = self.__dict__.get("_syncline_number")
@@ -153,6 +155,8 @@ def _meshes() -> None:
     def equal(self: Any, other: object) -> bool:
         if self is other or not isinstance(other, DeviceMesh):
             return self is other
+        if not all(hasattr(self, name) for name in _MESH):  # a torch that keeps a mesh in another way
+            return bool(by_rank(self, other))
         mine, its = (
             (number(each), each._layout, each._device_type, each._mesh_dim_names, each._thread_id)
             for each in (self, other)
