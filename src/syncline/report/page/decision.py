@@ -24,10 +24,10 @@ def decision_section(answer: PlanResult) -> str:
     if answer.run is None:
         return ""
     run, f = answer.run, answer.run.now.forecast
-    first = "".join(f"<li>{_kept(text.partition('. ')[2] or text)}</li>" for text in do_first(answer))
+    first = "".join(f"<li>{kept(text.partition('. ')[2] or text)}</li>" for text in do_first(answer))
     return (
         f'<section class="decision"><h1>{escape(_title(answer))}</h1>{_cards(f)}{_began(answer)}'
-        f'<p class="lead"><b>Recommendation:</b> {_kept(advice(run))}.</p>'
+        f'<p class="lead"><b>Recommendation:</b> {kept(advice(run))}.</p>'
         f"<h2>Alternatives</h2>{_options(run)}"
         f'<h2>What to do first</h2><ul class="plain">{first}</ul>{_taken(answer)}</section>'
         f'<section class="decision"><h2>How far the cost moves with each assumption</h2>{_tornado(f)}'
@@ -35,7 +35,7 @@ def decision_section(answer: PlanResult) -> str:
     )
 
 
-def _kept(text: str) -> str:
+def kept(text: str) -> str:
     """Return text for a page whose dates and numbers with units stay on one line."""
     return _WHOLE.sub(lambda found: f'<span class="whole">{found.group()}</span>', escape(text))
 
@@ -61,7 +61,7 @@ def _cards(f: Forecast) -> str:
         budget = units.show_money(f.goal.budget or 0.0)
         cards.append((sure(f.chance_budget), f"budget {budget}: {_held(f.chance_budget)}"))
     cards.append((f"{f.goodput:.1%}", f"goodput: {f.interruptions:,.0f} interruptions expected"))
-    inner = "".join(f'<div class="card"><b>{escape(b)}</b><span>{_kept(s)}</span></div>' for b, s in cards)
+    inner = "".join(f'<div class="card"><b>{escape(b)}</b><span>{kept(s)}</span></div>' for b, s in cards)
     return f'<div class="cards">{inner}</div>'
 
 

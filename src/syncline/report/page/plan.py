@@ -17,7 +17,7 @@ from syncline.plan.answer import PlanResult
 from syncline.plan.scaling import ScalePoint
 from syncline.report.chart.bars import MEMORY_COLOURS, PART_COLOURS, bars, scaling_svg, stacked, traffic
 from syncline.report.fabric_picture import draw_svg
-from syncline.report.page.decision import decision_section
+from syncline.report.page.decision import decision_section, kept
 from syncline.report.page.shell import document
 from syncline.report.page.step import span_colour, timeline_svg
 from syncline.report.plan_money import money_section
@@ -42,7 +42,7 @@ def plan_page(answer: PlanResult, fabric: Fabric, curve: Sequence[ScalePoint] = 
     body = [
         decision_section(answer),
         f"<header><h1>{escape(title)}: {units.show_time(plan.predicted.step_time_s)} a step</h1>"
-        f'<div class="note">Cluster <i>{escape(plan.cluster)}</i>, job <i>{escape(plan.job)}</i>, '
+        f'<div class="note">Cluster {escape(plan.cluster)}, job {escape(plan.job)}, '
         f"{plan.tokens_per_step:,} tokens a step, "
         f"{escape(answer.question.job.precision)}. {escape(plan.decision.label)}.</div></header>",
         _cards(answer), _lead(answer),
@@ -75,7 +75,7 @@ def _cards(answer: PlanResult) -> str:
         (per_million(cost.cost_per_token_usd) if cost else "n/a",
          _sure(answer.cost_interval or {}, per_million, "per million tokens")),
     ]  # fmt: skip
-    inner = "".join(f'<div class="card"><b>{escape(b)}</b><span>{escape(s)}</span></div>' for b, s in cards)
+    inner = "".join(f'<div class="card"><b>{escape(b)}</b><span>{kept(s)}</span></div>' for b, s in cards)
     return f'<div class="cards">{inner}</div>'
 
 
