@@ -5,15 +5,18 @@ two spines. Every cell lets one fault (or two) happen for six seconds and waits 
 found when the rule it belongs to names a place of it; a false positive is a rule about links, rails or ranks that names
 another.
 
-    python benchmarks/watch_matrix.py [rails] [spines] [phases] [clean]
+    python benchmarks/watch_matrix.py [at-once] [rails] [spines] [phases] [clean]
 
 `clean` is ten minutes without a fault, `phases` two with checkpoints and evaluations: nothing may be raised.
+`rails:loss` is the cells of one kind, `rails:rate:1` of one depth; a word said twice is measured twice; `clean:120` is
+so many seconds. `at-once` gives each word a lab and a process of its own, for machines with a core for every rank.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -54,8 +57,15 @@ class Cell(NamedTuple):
 RATES, LOSSES, LATE = (90, 70, 50, 30, 20, 10, 5, 1), (0.01, 0.1, 1.0, 3.0, 10.0), (5, 10, 20, 50, 100, 300)
 
 
-def cells(where: str) -> list[Cell]:
-    """Return the cells of a lab."""
+def cells(word: str) -> list[Cell]:
+    """Return the cells of a lab, or those of one kind (and depth): `rails`, `rails:loss`, `rails:loss:0.1`."""
+    where, kind, depth = [*word.split(":"), "", ""][:3]
+    return [
+        cell for cell in _all_cells(where) if kind in ("", cell.kind) and depth in ("", cell.depth.removesuffix(" %"))
+    ]
+
+
+def _all_cells(where: str) -> list[Cell]:
     slow, lossy = ("link.degraded",), ("link.loss",)
     if where == "spines":
         made = [Cell("rate", f"{p} %", (f"UPLINK rate {p}%",), slow) for p in (70, 50, 20, 10, 1)]
@@ -166,18 +176,19 @@ def matches(place: str, every: set[str]) -> bool:
     return place in every or place in rails
 
 
-def matrix(where: str) -> list[dict[str, Any]]:
-    """Return every cell of one lab."""
+def matrix(word: str) -> list[dict[str, Any]]:
+    """Return the cells that a word names, in one lab."""
     from syncline.watch.demonstration.lab import CLUSTER, LabDemo
     from syncline.watch.prediction import Prediction
 
+    where = word.partition(":")[0]
     with LabDemo(SPINES if where == "spines" else CLUSTER, Prediction()) as demo:
         watch = Watch(demo)
         try:
             time.sleep(WARM_S)
             uplink = busiest(watch) if where == "spines" else ""
             found = []
-            for cell in cells(where):
+            for cell in cells(word):
                 named = cell._replace(what=tuple(text.replace("UPLINK", uplink) for text in cell.what))
                 found.append({"lab": where, **judge(demo, watch, named)})
                 print(json.dumps(found[-1]), file=sys.stderr, flush=True)
@@ -237,18 +248,37 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 def delay() -> str:
     """Return why delays are not in the matrix here, or nothing."""
+    if shutil.which("tc") is None:
+        return "not asked: tc is not installed"
     asked = subprocess.run(["unshare", "-rn", "tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms"],
                            capture_output=True, text=True, check=False)  # fmt: skip
     return "" if asked.returncode == 0 else f"this kernel adds no delay to a link: {asked.stderr.strip()[:80]}"
 
 
-def run(names: list[str] | None = None) -> dict[str, Any]:
+def measure(word: str) -> dict[str, Any]:
+    """Return the rows of a lab, or a run without a fault."""
+    name, _, seconds = word.partition(":")
+    if name in QUIET_S:
+        return {"runs": {word: quiet(float(seconds or QUIET_S[name]), phases=name == "phases")}, "cells": []}
+    return {"runs": {}, "cells": matrix(word)}
+
+
+def apart(words: list[str]) -> list[dict[str, Any]]:
+    """Return what each word's own process measured, all at the same time."""
+    command = [sys.executable, __file__]
+    started = [subprocess.Popen([*command, word], stdout=subprocess.PIPE, text=True) for word in words]
+    return [json.loads(process.communicate()[0]) for process in started]
+
+
+def run(words: list[str] | None = None) -> dict[str, Any]:
     """Return the matrix."""
-    wanted = names or ["rails", "spines", "phases", "clean"]
-    rows = [row for where in wanted if where in ("rails", "spines") for row in matrix(where)]
-    runs = {name: quiet(QUIET_S[name], phases=name == "phases") for name in wanted if name in QUIET_S}
+    wanted = [word for word in words or [] if word != "at-once"] or ["rails", "spines", "phases", "clean"]
+    parts = apart(wanted) if "at-once" in (words or []) else [measure(word) for word in wanted]
+    rows = [row for part in parts for row in part["cells"]]
+    runs = [part["runs"] for part in parts if part["runs"]]
     asked = "named within 2 s, rates from 10 % and stragglers from 10 % upward"
-    return {**runs, "asked": asked, "by_kind": summary(rows), "delay": delay() or "no fault of the lab", "cells": rows}
+    return {"runs": {k: v for each in runs for k, v in each.items()}, "asked": asked, "by_kind": summary(rows),
+            "delay": delay() or "no fault of the lab", "cells": rows}  # fmt: skip
 
 
 if __name__ == "__main__":
