@@ -71,6 +71,15 @@ def test_a_device_may_be_a_number(tmp_path: Path) -> None:
     assert (use.name, use.size_bytes) == ("all_reduce", 4 * PARAMETERS)
 
 
+def test_layers_that_are_copies_are_seen(tmp_path: Path) -> None:
+    copies = HEAD + "import copy\nmodel = nn.Sequential(model, *copy.deepcopy(model))\n"  # as nn.TransformerEncoder
+    answer = previewed(tmp_path, copies + DDP + LOOP)
+    first = answer.captures[0]
+    ran = [first.kernels[op.signature].name for op in first.ops[slice(*first.steady[-1])] if op.kind == "kernel"]
+    assert sum(name == "aten.addmm.default" for name in ran) == 4  # a linear layer each, forwards
+    assert answer.graph.flops == 6 * 8 * 4 * 64 * 256 - 2 * 8 * 64 * 256  # of the batch no gradient is made
+
+
 def test_recurrent_layers_are_said_to_be_an_upper_bound(tmp_path: Path) -> None:
     recurrent = HEAD.replace("nn.Linear(256, 64)", "Last()").replace("model =", CELL + "model =")
     answer = previewed(tmp_path, recurrent + DDP + LOOP)

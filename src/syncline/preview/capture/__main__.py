@@ -27,6 +27,8 @@ def main() -> None:
     from syncline.preview.capture.memory import prepare as follow
     from syncline.preview.capture.recorder import Recorder
 
+    kind: Any = FakeTensorMode
+    kind.__deepcopy__ = lambda mode, _: mode  # a copied tensor stays in its mode: no other one is recorded
     fake = FakeTensorMode(allow_non_fake_inputs=True)  # before torch is told of a GPU: making one imports the compiler
     log = Log()
     memory = StorageLedger(log)
