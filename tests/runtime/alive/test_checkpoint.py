@@ -87,7 +87,14 @@ def test_kill_9_in_the_middle_loses_nothing_before_it(tmp_path: Path) -> None:
         nursery.stdin.close()
 
 
-def test_a_torn_checkpoint_is_passed_over_and_old_ones_go(tmp_path: Path) -> None:
+def flip_a_bit(path: Path) -> None:
+    (tensors,) = path.glob("*.distcp")
+    data = bytearray(tensors.read_bytes())
+    data[len(data) // 2] ^= 1
+    tensors.write_bytes(data)
+
+
+def test_a_damaged_checkpoint_is_passed_over_and_old_ones_go(tmp_path: Path) -> None:
     model, optimizer = parts()
     checkpoints = Checkpoints(tmp_path, keep=2)
     assert checkpoints.restore(model, optimizer) == (0, {})
@@ -100,14 +107,43 @@ def test_a_torn_checkpoint_is_passed_over_and_old_ones_go(tmp_path: Path) -> Non
     assert checkpoints.restore(model, optimizer) == (3, {"epoch": 3})
     assert not torch.equal(torch.get_rng_state(), drawn)
     assert path is not None
-    (tensors,) = path.glob("*.distcp")
-    data = bytearray(tensors.read_bytes())
-    data[len(data) // 2] ^= 1
-    tensors.write_bytes(data)
+    flip_a_bit(path)
     assert checkpoints.restore(model, optimizer) == (2, {"epoch": 2})
     assert bool((model.weight == 2).all())
     with pytest.raises(CheckpointError, match="keep=0 would keep no checkpoint"):
         Checkpoints(tmp_path, keep=0)
+
+
+DAMAGES = {
+    "a bit": (flip_a_bit, r"__0_0\.distcp is not as it was written\."),
+    "a file gone": (lambda path: (path / "rank-00000.pt").unlink(), r"rank-00000\.pt: No such file or directory\."),
+    "half a manifest": (
+        lambda path: (path / "manifest.json").write_text('{"version": 2, '),
+        r"manifest\.json is not as it was written\.",
+    ),
+    "a later version": (
+        lambda path: (path / "manifest.json").write_text('{"version": 9}'),
+        r"it is of version 9, and this syncline reads up to 2\.",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", DAMAGES)
+def test_where_the_only_checkpoint_is_damaged_a_run_starts_afresh_only_when_told(kind: str, tmp_path: Path) -> None:
+    strike, said = DAMAGES[kind]
+    model, optimizer = parts()
+    checkpoints = Checkpoints(tmp_path, keep=1)
+    path = checkpoints.save(300, model, optimizer)
+    assert path is not None
+    strike(path)
+    with pytest.raises(CheckpointError, match=rf"the only checkpoint is damaged\.\s+step-0000000300: {said}") as got:
+        checkpoints.restore(model, optimizer)
+    assert "pass start_afresh=True" in str(got.value)
+    assert checkpoints.restore(model, optimizer, start_afresh=True) == (0, {})
+    for step in (10, 20):
+        checkpoints.save(step, model, optimizer)
+    assert checkpoints.restore(model, optimizer) == (20, {}), "a damaged one of a later step takes no one's place"
+    assert not (tmp_path / "step-0000000010").exists()
 
 
 def test_another_number_of_ranks_takes_the_mean_of_what_all_owed() -> None:

@@ -44,7 +44,7 @@ from syncline.runtime.alive.checkpoint_files import (
     set_random_state,
     write,
 )
-from syncline.runtime.alive.checkpoint_folder import SHARED, CheckpointFolder, is_own, is_whole, rank_file
+from syncline.runtime.alive.checkpoint_folder import SHARED, CheckpointFolder, damage, is_own, rank_file
 from syncline.runtime.alive.checkpoint_loss import group_of_all, meet, naming_the_lost
 from syncline.runtime.alive.checkpoint_resume import (
     CheckpointHandle,
@@ -146,7 +146,7 @@ class Checkpoints:
     def latest(self) -> Path | None:
         """Return the folder of the newest whole checkpoint, or None; this process alone looks."""
         self.wait()
-        return next((path for path in reversed(self._kept.checkpoints()) if is_whole(path, 0, 1)), None)
+        return next((path for path in reversed(self._kept.checkpoints()) if not damage(path, 0, 1)), None)
 
     def restore(
         self,
@@ -154,25 +154,27 @@ class Checkpoints:
         optimizer: torch.optim.Optimizer,
         handle: CheckpointHandle | None = None,
         data: PositionedData | None = None,
+        *,
+        start_afresh: bool = False,
     ) -> tuple[int, dict[str, Any]]:
-        """Load the newest whole checkpoint and return its step and extra; (0, {}) where there is none.
+        """Load the newest whole checkpoint and return its step and extra; (0, {}) where none was ever written.
 
-        Every rank calls it. Ranks share the work of checking hashes, and all pass over a checkpoint that is torn.
+        Every rank calls it. Ranks share the work of checking hashes, and all pass over a checkpoint that is damaged.
+        Where none is whole that is an error, unless the run may `start_afresh`.
         """
         self.wait()
         with naming_the_lost(handle):
-            return self._restore(model, optimizer, handle, data)
+            path = self._newest(handle, start_afresh)
+            return (0, {}) if path is None else self._restore(path, model, optimizer, handle, data)
 
     def _restore(
         self,
+        path: Path,
         model: nn.Module,
         optimizer: torch.optim.Optimizer,
         handle: CheckpointHandle | None,
         data: PositionedData | None,
     ) -> tuple[int, dict[str, Any]]:
-        path = self._newest(handle)
-        if path is None:
-            return 0, {}
         manifest = json.loads((path / MANIFEST).read_text("utf-8"))
         if manifest["version"] == first_version.VERSION:
             return first_version.restore(path, model, optimizer, handle, merged)
@@ -293,17 +295,26 @@ class Checkpoints:
 
     # Reading
 
-    def _newest(self, handle: CheckpointHandle | None) -> Path | None:
+    def _newest(self, handle: CheckpointHandle | None, start_afresh: bool) -> Path | None:
         """Return the newest checkpoint that is whole, the same on all ranks, which share the hashing."""
         rank, num_ranks = _place()
         self._meet(handle)
         names = gather_json({"names": [path.name for path in self._kept.checkpoints()]}, self._group)[0]["names"]
+        newest_damage = ""
         for name in reversed(names):
             path = self.folder / str(name)
-            whole = gather_json({"whole": is_whole(path, rank, num_ranks)}, self._group)
-            if all(row["whole"] for row in whole):
+            rows = gather_json({"damage": damage(path, rank, num_ranks)}, self._group)
+            found = next((str(row["damage"]) for row in rows if row["damage"]), "")
+            if not found:
                 return path
-            log.warning("%s is torn, and passed over.", path)
+            log.warning("%s is damaged, and passed over: %s.", path, found)
+            newest_damage = newest_damage or f"{path.name}: {found}"
+        if newest_damage and not start_afresh:
+            raise CheckpointError(
+                "the only checkpoint is damaged." if len(names) == 1 else f"all {len(names)} checkpoints are damaged.",
+                where=str(self.folder), detail=f"{newest_damage}.",
+                hint="Bring the file back, or pass start_afresh=True to restore() to begin at step 0.",
+            )  # fmt: skip
         return None
 
     def _load_tensors(

@@ -47,7 +47,7 @@ class CheckpointFolder:
 
     def make_room(self) -> bool:
         """Drop the oldest checkpoint, unless it is the only whole one; tell whether that was done."""
-        whole = [path for path in self.checkpoints() if is_whole(path, 0, 1)]
+        whole = [path for path in self.checkpoints() if not damage(path, 0, 1)]
         if len(whole) > 1:
             _drop(whole[0])
         return len(whole) > 1
@@ -70,19 +70,31 @@ class CheckpointFolder:
             _drop(place)
         os.rename(aside, place)
         flush_folder(self.path)
-        for path in [path for path in self.checkpoints() if (path / MANIFEST).is_file()][: -self.keep]:
+        # What has a later step was passed over as damaged, or is from before a fresh start: it takes no one's place.
+        earlier = [path for path in self.checkpoints() if path <= place and (path / MANIFEST).is_file()]
+        for path in earlier[: -self.keep]:
             _drop(path)
 
 
-def is_whole(path: Path, rank: int, num_ranks: int) -> bool:
-    """Whether this rank's share of what the manifest names is there, as it was written."""
+def damage(path: Path, rank: int, num_ranks: int) -> str:
+    """Return what is wrong with this rank's share of what the manifest names, or nothing where it is as written."""
     try:
         manifest = json.loads((path / MANIFEST).read_text("utf-8"))
+        if manifest["version"] not in (VERSION, first_version.VERSION):
+            return f"it is of version {manifest['version']}, and this syncline reads up to {VERSION}"
         files = sorted(manifest["sha256"].items())
-        known = manifest["version"] in (VERSION, first_version.VERSION)
-        return known and all(hash_of(path / name) == value for name, value in files[rank::num_ranks])
-    except (OSError, ValueError, KeyError, AttributeError, TypeError):
-        return False
+    except OSError as error:
+        return f"{MANIFEST}: {error.strerror}"
+    except (ValueError, KeyError, AttributeError, TypeError):
+        return f"{MANIFEST} is not as it was written"
+    return next((wrong for name, value in files[rank::num_ranks] if (wrong := _damage_of(path / name, value))), "")
+
+
+def _damage_of(path: Path, hash_written: str) -> str:
+    try:
+        return "" if hash_of(path) == hash_written else f"{path.name} is not as it was written"
+    except OSError as error:
+        return f"{path.name}: {error.strerror}"
 
 
 def is_own(name: str, rank: int) -> bool:
