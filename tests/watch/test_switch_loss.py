@@ -120,14 +120,28 @@ def test_paths_that_share_an_end_are_laid_on_it_at_once() -> None:
     assert found == {("host-00/eth0", "tx"): 4.0, ("host-00/eth0", "rx"): 2.0}
 
 
-@pytest.mark.parametrize("more", [{Key("net.backlog_bytes", "leaf-01/p0"): 9e6}, {Key("net.up", "host-00/eth0"): 0.0}])
-def test_what_waits_long_or_cannot_leave_is_sent_again_and_not_lost(more: dict[Key, float]) -> None:
+def sent_again(more: dict[Key, float]) -> dict[tuple[str, str], float]:
+    """Return what is said to be lost of a path that sends again, beside what else is read."""
     from syncline.watch.counter import Growth
 
-    sent = {Key("net.tx_bytes", "leaf-01/p0"): Growth(1_000_000, 1.0)}
-    lost = LostPackets(links())
+    sent = {Key("net.tx_bytes", key.device): Growth(1_000_000, 1.0) for key in more}
+    lost, found = LostPackets(links()), {}
     for at_s in (0.0, 1.0, 1.0 + PATIENCE_S, 1.0 + MEMORY_S):
-        assert lost.update(reading(100.0, resent=(ACROSS, at_s)) | more, sent, at_s, OWNER) == {}
+        found.update(lost.update(reading(100.0, resent=(ACROSS, at_s)) | more, sent, at_s, OWNER))
+    return found
+
+
+@pytest.mark.parametrize(
+    "device", ["leaf-01/p0", "leaf-00/p2", "spine-01/p1", "host-01/eth0", "leaf-00/p0", "spine-00/p0"]
+)
+def test_what_waits_long_there_or_back_is_sent_again_and_not_lost(device: str) -> None:
+    assert sent_again({Key("net.backlog_bytes", device): 9e6}) == {}
+    assert sent_again({Key("net.backlog_bytes", device): 1.0})
+
+
+def test_what_cannot_leave_is_not_lost_and_a_queue_elsewhere_excuses_nothing() -> None:
+    assert sent_again({Key("net.up", "host-00/eth0"): 0.0}) == {}
+    assert sent_again({Key("net.backlog_bytes", "leaf-00/p3"): 9e6})
 
 
 def test_what_a_queue_counted_is_not_counted_again() -> None:

@@ -50,6 +50,8 @@ class LostPackets:
     def __init__(self, links: LinkMap) -> None:
         self._switches = SwitchLoss(links)
         self._totals: dict[Path, float] = {}
+        self._waiting: set[str] = set()
+        """Devices whose queues were long at the last reading."""
         self._lossy: _Recent[Path] = _Recent()
         self._kept: _Recent[str] = _Recent()
         self._held: dict[Path, tuple[float, float]] = {}
@@ -90,17 +92,19 @@ class LostPackets:
         return lost
 
     def _fresh(self, reading: Reading, grown: Mapping[Key, Growth], owner: Mapping[str, str]) -> dict[Path, float]:
-        """Return what each path lost since the last reading, but for those that only wait long in a queue."""
+        """Return what each path lost since the last reading, but for those that only wait long in a queue.
+
+        An acknowledgement that waits makes its sender send again as a packet that waits does: both ways count.
+        """
         totals = {(key.device, key.part): value for key, value in reading.items() if key.metric == RESENT}
         fresh = {path: total - self._totals.get(path, total) for path, total in totals.items()}
+        devices = {key.device for key in reading if key.metric in ("net.up", "net.backlog_bytes")}
+        before, self._waiting = self._waiting, {device for device in devices if _waits(device, reading, grown)}
         self._totals = totals
         return {
             path: count
             for path, count in fresh.items()
-            if count > 0
-            and not any(
-                _waits(port, reading, grown) for port in (path[0], self._switches.port_to(owner.get(path[1], "")))
-            )
+            if count > 0 and (before | self._waiting).isdisjoint(self._switches.queues(path[0], owner.get(path[1], "")))
         }
 
     def _place(

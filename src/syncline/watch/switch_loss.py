@@ -45,6 +45,11 @@ class SwitchLoss:
             for (device, way), wire in links.wires.items()
             if way == "rx" and "/nic-" in wire.dst and wire.name in leaves
         }
+        self._between = [
+            (device, wire.src, wire.dst)
+            for (device, way), wire in links.wires.items()
+            if way == "tx" and "/nic-" not in wire.src and "/nic-" not in wire.dst
+        ]
         self._level: dict[str, Balance] = {}
         self._before: dict[str, Balance] = {}
 
@@ -84,9 +89,13 @@ class SwitchLoss:
         first, last = self._leaf.get(src), self._leaf.get(dst)
         return None if first is None or last is None else (first, last)
 
-    def port_to(self, device: str) -> str:
-        """Return the switch's port that leads to a host's device."""
-        return self._to.get(device, "")
+    def queues(self, src: str, dst: str) -> set[str]:
+        """Return the devices in whose queues packets from one device to another may wait, or their acknowledgements."""
+        own = {src, dst, self._to.get(src, ""), self._to.get(dst, "")} - {""}
+        ends = self.leaves(src, dst)
+        if ends is None or ends[0] == ends[1]:
+            return own
+        return own | {device for device, *switches in self._between if not set(switches).isdisjoint(ends)}
 
     def entrance(self, switch: str, neighbour: str, reading: Reading) -> tuple[str, str] | None:
         """Return where packets of a neighbour, or of any other switch, come into a switch; None if they do not."""
