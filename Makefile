@@ -19,7 +19,8 @@ PATHS := src tests benchmarks examples tools
 WORKERS ?= $(shell expr $$(nproc) + 2)
 # One file is one worker's: what a file sets up once (ranks, labs) is set up once.
 SPREAD := -n $(WORKERS) --dist loadfile
-# Files are handed out in this order: those that take longest first, so that no worker is left alone with one at the end.
+# Those that take longest come first, so that no worker is left alone with one at the end; tests/conftest.py deals files
+# that mostly wait among the others.
 LONG := tests/test_examples.py tests/test_site.py tests/distributed tests/rehearse tests/bench tests/audit tests/lab \
   tests/browser tests/runtime tests/questions tests/cli tests/plan tests/watch tests/sim
 REST := $(filter-out $(LONG) tests/__pycache__,$(patsubst %/,%,$(wildcard tests/*/ tests/test_*.py)))

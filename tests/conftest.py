@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -20,6 +21,19 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 os.environ["SYNCLINE_WATCH"] = ""
 # Answers that speak of today are the same on any day.
 os.environ["SOURCE_DATE_EPOCH"] = "1794787200"  # 2026-11-16
+# Where tests mostly wait: for labs, ranks, browsers and clocks. The others compute.
+WAITING = (
+    *(
+        "tests/test_examples.py",
+        "tests/browser/",
+        "tests/distributed/",
+        "tests/drill/",
+        "tests/lab/",
+        "tests/rehearse/",
+    ),
+    *("tests/runtime/", "tests/watch/", "tests/cli/bench/", "tests/cli/lab/", "tests/cli/test_watch.py"),
+    *("tests/audit/test_in_a_lab.py", "tests/bench/test_tournament_lab.py"),
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -35,6 +49,22 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.enable()
         gc.freeze()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Deal files that wait among files that compute, so that workers seldom all wait, or all compute, at once.
+
+    The last to be handed out compute: nobody is left waiting alone at the end.
+    """
+    files: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        files.setdefault(item.nodeid.partition("::")[0], []).append(item)
+    places: dict[str, float] = {}
+    for waits, last in ((True, 0.8), (False, 1.0)):
+        mine = [file for file in files if file.startswith(WAITING) is waits]
+        *before, total = itertools.accumulate((len(files[file]) for file in mine), initial=0)
+        places |= {file: last * num / total for file, num in zip(mine, before, strict=True)}
+    items[:] = itertools.chain.from_iterable(files[file] for file in sorted(files, key=places.__getitem__))
 
 
 @pytest.fixture(scope="module", autouse=True)
