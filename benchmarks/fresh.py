@@ -3,12 +3,14 @@
     make fresh                                        the whole of it (root, mmdebstrap; about half an hour), kept
     FRESH_TREE=/var/tmp/bare make fresh               the same in a tree that stays, and is not built a second time
     FRESH_TESTS="tests/lab tests/cli" make fresh      with these tests instead of `make test`
+    FRESH_RUNS=3 FRESH_LOAD=8 make fresh              `make test` three times, each beside eight busy loops
     python3 benchmarks/fresh.py /var/tmp/bare CMD     run one command in the clone of such a tree
 
 The tree is entered with `pivot_root` in a mount namespace of its own (in a plain chroot Linux refuses user namespaces,
 and labs would be skipped). Ctrl-C is ignored inside, as for everything that a background shell starts, and the clone
 lies in a home folder that others cannot enter. apt and pip are set as they are on this machine: what apt's files and
-pip's files and variables say is handed over, and nothing of it is written into the result.
+pip's files and variables say is handed over, and nothing of it is written into the result. A run of the tests that
+fails is kept with the names of what failed, the runs after it take place all the same, and the status is 1.
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ import tempfile
 import time
 import xml.etree.ElementTree as ET
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +36,9 @@ SUITE = "bookworm"
 HOME = "/root"
 CLONE = f"{HOME}/syncline"
 JUNIT = f"{HOME}/tests.xml"
-STEPS = {"install": "make venv", "demo": "make demo", "test": "make test"}
+STEPS = {"install": "make venv", "demo": "make demo"}
+# Ends with whoever holds its standard input, however that ends.
+BUSY = "for _ in $(seq {num}); do (while :; do :; done) & done; cat; kill 0"
 # Copied as they are: names must resolve inside as they do outside.
 HANDED_IN = ("/etc/resolv.conf", "/etc/hosts")
 ENTER = """
@@ -64,24 +70,46 @@ class CannotRunError(Exception):
 def run() -> dict[str, Any]:
     """Build the tree, clone, run every step, and return what passed, what was skipped and why."""
     need_what_it_takes()
+    num_runs, num_loops = count("FRESH_RUNS", 1), count("FRESH_LOAD", 0)
     kept = os.environ.get("FRESH_TREE")
     tree = Path(kept) if kept else Path(tempfile.mkdtemp(prefix="syncline-fresh-", dir="/var/tmp")) / "tree"
+    some = os.environ.get("FRESH_TESTS")
+    test = f".venv/bin/python -m pytest -q {some}" if some else "make test"
     try:
         began_s = time.monotonic()
         build(tree)
         clone(tree)
         seconds = {"tree": round(time.monotonic() - began_s)}
-        steps = STEPS | (
-            {"test": f".venv/bin/python -m pytest -q {some}"} if (some := os.environ.get("FRESH_TESTS")) else {}
-        )
-        seconds |= {step: timed(tree, command) for step, command in steps.items()}
-        found = {"debian": debian(tree), "packages": packages(), "steps": steps, "seconds": seconds}
-        return {**found, **tests(tree)}
+        seconds |= {step: timed(tree, command) for step, command in STEPS.items()}
+        with busy(num_loops):
+            runs = [tested(tree, test) for _ in range(num_runs)]
+        found = {"debian": debian(tree), "packages": packages(), "steps": {**STEPS, "test": test}, "seconds": seconds}
     except CannotRunError as error:
         sys.exit(str(error))
     finally:
         if not kept:
             shutil.rmtree(tree.parent)
+    good = all(one["status"] == 0 for one in runs)
+    return {**found, "num_busy_loops": num_loops, "runs": runs, "all_passed": good}
+
+
+def count(name: str, otherwise: int) -> int:
+    """Return the whole number that a variable holds."""
+    text = os.environ.get(name, str(otherwise))
+    if not text.isdecimal():
+        sys.exit(f"{name} is {text!r}, not a whole number.")
+    return int(text)
+
+
+@contextmanager
+def busy(num: int) -> Iterator[int]:
+    """Keep that many loops busy beside what runs inside, in a session of their own, and give its number."""
+    command = ["sh", "-c", BUSY.format(num=num)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True) as loops:
+        try:
+            yield loops.pid
+        finally:
+            loops.communicate()
 
 
 def need_what_it_takes() -> None:
@@ -128,12 +156,26 @@ def clone(tree: Path) -> None:
 
 def timed(tree: Path, command: str) -> int:
     """Run one step and return the seconds it took."""
-    print(f"== {command} on a bare Debian", file=sys.stderr, flush=True)
-    began_s = time.monotonic()
-    status = enter(tree, command, PYTEST_ADDOPTS=f"--junitxml={JUNIT}")
+    status, seconds = attempt(tree, command)
     if status:
         raise CannotRunError(f"`{command}` failed with status {status}; its own words are above.")
-    return round(time.monotonic() - began_s)
+    return seconds
+
+
+def tested(tree: Path, command: str) -> dict[str, Any]:
+    """Run the tests once and return how that ended."""
+    report = tree / JUNIT.lstrip("/")
+    report.unlink(missing_ok=True)
+    status, seconds = attempt(tree, command, PYTEST_ADDOPTS=f"--junitxml={JUNIT}")
+    how = outcome(report) if report.exists() else {"failed": ["ended before any test"]}
+    return {"status": status, "seconds": seconds, **how}
+
+
+def attempt(tree: Path, command: str, **settings: str) -> tuple[int, int]:
+    """Run a command in the clone and return its status and the seconds it took."""
+    print(f"== {command} on a bare Debian", file=sys.stderr, flush=True)
+    began_s = time.monotonic()
+    return enter(tree, command, **settings), round(time.monotonic() - began_s)
 
 
 def enter(tree: Path, command: str, where: str = CLONE, **settings: str) -> int:
@@ -175,18 +217,27 @@ def debian(tree: Path) -> str:
     return (tree / "etc/debian_version").read_text().strip()
 
 
-def tests(tree: Path) -> dict[str, Any]:
-    """Return how many tests ran, and why some did not, from the report that pytest wrote."""
-    suite = next(ET.parse(tree / JUNIT.lstrip("/")).iter("testsuite"))  # noqa: S314
+def outcome(report: Path) -> dict[str, Any]:
+    """Return how many tests passed, which failed, and why some were skipped, from the report that pytest wrote."""
+    cases = [case for suite in ET.parse(report).iter("testsuite") for case in suite.iter("testcase")]  # noqa: S314
+    failed = [
+        f"{case.get('classname')}::{case.get('name')}"
+        for case in cases
+        if case.find("failure") is not None or case.find("error") is not None
+    ]
     skipped = Counter(
-        f"{case.get('classname')}: {why.get('message')}"
-        for case in suite.iter("testcase")
-        for why in case.iter("skipped")
+        f"{case.get('classname')}: {why.get('message')}" for case in cases for why in case.iter("skipped")
     )
-    counts = {name: int(suite.get(name, 0)) for name in ("tests", "failures", "errors", "skipped")}
     for why, num in skipped.items():
         print(f"skipped {num}: {why}", file=sys.stderr)
-    return {**counts, "skipped_because": dict(sorted(skipped.items()))}
+    num_skipped = sum(skipped.values())
+    return {
+        "num_passed": len(cases) - len(failed) - num_skipped,
+        "num_failed": len(failed),
+        "num_skipped": num_skipped,
+        "failed": failed,
+        "skipped_because": dict(sorted(skipped.items())),
+    }
 
 
 if __name__ == "__main__":

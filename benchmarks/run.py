@@ -6,7 +6,8 @@
     python benchmarks/run.py --all              each in turn, kept as benchmarks/results/DATE-NAME.json
     python benchmarks/run.py --list
 
-A benchmark is benchmarks/NAME.py with `def run() -> dict` that returns its figures, units in their names.
+A benchmark is benchmarks/NAME.py with `def run() -> dict` that returns its figures, units in their names. One whose
+figures say `all_passed: false` is kept as well, and the status is 1.
 """
 
 from __future__ import annotations
@@ -120,16 +121,16 @@ def main() -> int:
         print(json.dumps(report, indent=2, allow_nan=False))
     else:
         _show(report)
-    return 0
+    return int(report.get("all_passed") is False)
 
 
 def _run_and_keep(name: str) -> int:
     done = subprocess.run([sys.executable, __file__, name, "--json"], stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:
         print(f"{name}: failed with status {done.returncode}", file=sys.stderr)
-        return 1
-    print(f"{name}: {keep(json.loads(done.stdout)).relative_to(FOLDER.parent)}")
-    return 0
+    if done.stdout:
+        print(f"{name}: {keep(json.loads(done.stdout)).relative_to(FOLDER.parent)}")
+    return int(done.returncode != 0)
 
 
 if __name__ == "__main__":

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -41,3 +43,51 @@ def test_pip_is_set_inside_as_it_is_outside(monkeypatch: pytest.MonkeyPatch, tmp
     assert found["PIP_TIMEOUT"] == "9", "a variable wins over a file"
     assert "PIP_CONFIG_FILE" not in found
     assert {str(wheels), str(index.parent)} <= set(fresh.places(found))
+
+
+def test_runs_of_the_tests_are_told_one_by_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The second run fails in one test and the third before any."""
+    good = '<testcase classname="a" name="one"/><testcase classname="a" name="two"><skipped message="no b"/></testcase>'
+    bad = '<testcase classname="a" name="one"><failure message="1 != 2"/></testcase>'
+    reports, told = iter([(0, good), (1, good + bad), (2, None)]), []
+
+    def enter(tree: Path, command: str, **settings: str) -> int:
+        told.append((command, *settings))
+        status, cases = next(reports)
+        if cases is not None:
+            (tree / "root").mkdir(exist_ok=True)
+            (tree / "root/tests.xml").write_text(f"<testsuites><testsuite>{cases}</testsuite></testsuites>")
+        return status
+
+    monkeypatch.setattr(fresh, "enter", enter)
+    first, second, third = (fresh.tested(tmp_path, "make test") for _ in range(3))
+    assert told == [("make test", "PYTEST_ADDOPTS")] * 3
+    assert (first["status"], first["num_passed"], first["num_skipped"], first["failed"]) == (0, 1, 1, [])
+    assert first["skipped_because"] == {"a: no b": 1}
+    assert (second["status"], second["num_passed"], second["num_failed"], second["failed"]) == (1, 1, 1, ["a::one"])
+    assert (third["status"], third["failed"]) == (2, ["ended before any test"])
+
+
+def test_loops_are_busy_in_a_session_of_their_own_and_end() -> None:
+    def members(session: int) -> int:
+        found = 0
+        for path in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(ProcessLookupError):  # it has ended since
+                found += os.getsid(int(path.name)) == session
+        return found
+
+    until = time.monotonic() + 120
+    with fresh.busy(3) as session:
+        assert session != os.getsid(0)
+        while members(session) < 4:  # the shell that holds them, and three
+            assert time.monotonic() < until, "the loops did not start"
+    while members(session):
+        assert time.monotonic() < until, "the loops did not end"
+
+
+def test_a_number_of_runs_is_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FRESH_RUNS", "3")
+    assert (fresh.count("FRESH_RUNS", 1), fresh.count("FRESH_LOAD", 0)) == (3, 0)
+    monkeypatch.setenv("FRESH_LOAD", "many")
+    with pytest.raises(SystemExit, match="FRESH_LOAD is 'many', not a whole number"):
+        fresh.count("FRESH_LOAD", 0)
