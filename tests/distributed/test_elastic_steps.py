@@ -12,6 +12,7 @@ pytest.importorskip("torch", reason="the runtime needs torch")
 import torch
 import torch.distributed as dist
 from tests.distributed.cases import elastic_cases as cases
+from tests.distributed.cases.fsdp2 import HAS_FSDP2, WHY_NOT
 from tests.distributed.ranks import PRELOAD, free_port, rank_process, take
 
 import syncline.torch
@@ -52,6 +53,7 @@ def test_a_killed_rank_is_gone_on_without_and_takes_its_state_from_a_peer() -> N
         assert got["summary"].endswith("3 of 3 ranks")
 
 
+@pytest.mark.skipif(not HAS_FSDP2, reason=WHY_NOT)
 def test_a_replica_of_fsdp2_comes_and_goes_as_a_whole() -> None:
     ports = (free_port(), free_port(), free_port())
     results = run(cases.replicas, 4, [2, 3], ports)

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 pytest.importorskip("torch", reason="the runtime needs torch")
+from tests.distributed.cases.fsdp2 import HAS_FSDP2, WHY_NOT
 from tests.distributed.cases.fsdp_cases import do_all
 from tests.distributed.ranks import run_ranks
 
+pytestmark = pytest.mark.skipif(not HAS_FSDP2, reason=WHY_NOT)
 WORST = {"fp32": 1e-6, "bf16": 3e-3, "int8": 1e-2, "sign": 1.5}
 
 

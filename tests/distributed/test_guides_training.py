@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("torch", reason="the runtime needs torch")
+from tests.distributed.cases.fsdp2 import HAS_FSDP2, WHY_NOT
 from tests.distributed.ranks import run_script
 
 ROOT = Path(__file__).parents[2]
@@ -23,7 +24,9 @@ def two_ranks(script: str, folder: Path) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("script", ["ddp.py", "fsdp2.py"])
+@pytest.mark.parametrize(
+    "script", ["ddp.py", pytest.param("fsdp2.py", marks=pytest.mark.skipif(not HAS_FSDP2, reason=WHY_NOT))]
+)
 def test_torch_scripts_learn_and_report(script: str, tmp_path: Path) -> None:
     lines = two_ranks(script, tmp_path).splitlines()
     losses = [float(re.match(r"loss ([\d.]+); ", line)[1]) for line in lines if line.startswith("loss")]  # type: ignore[index]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 pytest.importorskip("torch", reason="the runtime needs torch")
+from tests.distributed.cases.fsdp2 import HAS_FSDP2, WHY_NOT
 from tests.distributed.cases.periodic_cases import CODECS, do_all
 from tests.distributed.ranks import run_ranks
 
@@ -75,6 +76,7 @@ def test_over_the_ranks_of_ddp_it_takes_the_place_of_its_averaging() -> None:
     assert found("replaces_ddp") == [{"error": pytest.approx(0, abs=EXACT), "averages_again": True}] * 4
 
 
+@pytest.mark.skipif(not HAS_FSDP2, reason=WHY_NOT)
 def test_fsdp_shards_are_averaged_across_sites() -> None:
     for result in found("sharded"):
         assert result["same"]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 pytest.importorskip("torch", reason="the runtime needs torch")
+from tests.distributed.cases.fsdp2 import HAS_FSDP2, WHY_NOT
 from tests.distributed.cases.gradual_cases import SERVED, do_all
 from tests.distributed.ranks import run_ranks
 
@@ -88,12 +89,14 @@ def test_ranks_that_disagree_all_raise() -> None:
 
 
 @pytest.mark.parametrize("method", ["stale", "served", "one-bit"])
+@pytest.mark.skipif(not HAS_FSDP2, reason=WHY_NOT)
 def test_across_sites_that_shard_their_model_it_is_as_without_shards(method: str) -> None:
     for result in found("sharded"):
         assert result[method]["same"]
         assert result[method]["error"] < EXACT
 
 
+@pytest.mark.skipif(not HAS_FSDP2, reason=WHY_NOT)
 def test_lamb_needs_whole_parameters() -> None:
     assert {result["lamb"] for result in found("sharded")} == {
         "1-bit LAMB needs the norms of whole parameters, and FSDP2 shards them."

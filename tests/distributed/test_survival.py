@@ -11,6 +11,7 @@ import pytest
 
 pytest.importorskip("torch", reason="the runtime needs torch")
 from tests.distributed.cases import survival_cases as cases
+from tests.distributed.cases.fsdp2 import HAS_FSDP2, WHY_NOT
 from tests.distributed.ranks import PRELOAD, free_port, rank_process, run_ranks, take
 
 WORST = {"plain": 1e-6, "fp32": 1e-6, "int8": 2e-2, "sign": 2.0, "auto": 2e-2}
@@ -104,6 +105,7 @@ def sharded() -> list[dict[str, Any]]:
         ("2-D powersgd:rank=4", 1.5), ("2-D again", 2e-2), ("skip", 2e-2),
     ],
 )  # fmt: skip
+@pytest.mark.skipif(not HAS_FSDP2, reason=WHY_NOT)
 def test_fsdp2_in_every_form(case: str, worst: float) -> None:
     for got in sharded():
         assert max(got[case]["errors"]) < worst
@@ -113,6 +115,7 @@ def test_fsdp2_in_every_form(case: str, worst: float) -> None:
 
 
 @pytest.mark.parametrize("how", ["killed", "hung"])
+@pytest.mark.skipif(not HAS_FSDP2, reason=WHY_NOT)
 def test_fsdp2_names_the_rank_that_is_lost(how: str) -> None:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(PRELOAD)

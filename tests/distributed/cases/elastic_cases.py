@@ -10,9 +10,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from tests.distributed.cases.crew_cases import await_knock
+from tests.distributed.cases.fsdp2 import fully_shard
 from tests.distributed.cases.training import batch, network
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
 
 import syncline.torch
 

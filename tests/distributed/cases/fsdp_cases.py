@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from tests.distributed.cases.fsdp2 import fully_shard
 from tests.distributed.cases.training import WIDTH, batch, network, start, true_mean
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
 
 import syncline.torch
 from syncline.errors import SynclineError

@@ -8,11 +8,11 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from tests.distributed.cases.fsdp2 import HAS_FSDP2, fully_shard
 from tests.distributed.cases.periodic_cases import LR, NUM_RANKS, SMALL, distance, sgd, start, train
 from tests.distributed.cases.training import batch, distributed, gradients, network, same_everywhere, weights
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
 
 import syncline.torch
 from syncline.errors import SynchronizationError
@@ -276,7 +276,7 @@ def _stored(value: Any) -> Any:
 
 CASES: tuple[Callable[[int], dict[Any, Any]], ...] = (
     stale, stale_codecs, synchronous_server, asynchronous_server, served_state, broken_server, warm_up, frozen_exact,
-    one_bit_state, sharded, disagreements,
+    one_bit_state, *((sharded,) if HAS_FSDP2 else ()), disagreements,
 )  # fmt: skip
 
 

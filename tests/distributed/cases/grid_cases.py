@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from tests.distributed.cases.fsdp2 import HAS_FSDP2, fully_shard
 from tests.distributed.cases.training import batch, distributed, network, start
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
 
 import syncline.torch
 
-MODES = ("ddp", "1-D", "2-D")
+MODES = ("ddp", "1-D", "2-D") if HAS_FSDP2 else ("ddp",)
 CODECS = ("int8", "sign", "topk:keep=0.05", "powersgd:rank=2", "auto")
 SAVED, STEPS = 4, 7
 OPTIONS: dict[str, Any] = {"check_every": 0, "timeout_s": 60.0, "warmup": 0}

@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from tests.distributed.cases.fsdp2 import HAS_FSDP2, fully_shard
 from tests.distributed.cases.training import batch, distributed, gradients, network, same_everywhere, weights
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
 
 import syncline.torch
 from syncline.errors import SynchronizationError
@@ -271,8 +271,8 @@ def _refused(optimizer: Any, state: dict[str, Any]) -> str:
 
 
 CASES: tuple[Callable[[int], dict[str, Any]], ...] = (
-    every_step_is_ddp, textbook, streamed, on_arrival, codecs, resumed, hierarchy, replaces_ddp, sharded,
-    disagreements, broken,
+    every_step_is_ddp, textbook, streamed, on_arrival, codecs, resumed, hierarchy, replaces_ddp,
+    *((sharded,) if HAS_FSDP2 else ()), disagreements, broken,
 )  # fmt: skip
 
 

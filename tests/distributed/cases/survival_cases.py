@@ -10,6 +10,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from tests.distributed.cases.failure_cases import attempt
+from tests.distributed.cases.fsdp2 import CPUOffloadPolicy, MixedPrecisionPolicy, fully_shard
 from tests.distributed.cases.training import (
     SMALL,
     WIDTH,
@@ -23,7 +24,6 @@ from tests.distributed.cases.training import (
 )
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, fully_shard
 
 import syncline.torch
 from syncline.errors import SynclineError

@@ -15,6 +15,7 @@ import torch
 from syncline.errors import SynchronizationError
 from syncline.runtime.auto.auto import AutoSynchronizer
 from syncline.runtime.sync.ddp import DdpSynchronizer
+from syncline.runtime.sync.shard import sharded
 
 
 def test_a_backward_that_a_cuda_graph_captures_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -26,6 +27,18 @@ def test_a_backward_that_a_cuda_graph_captures_is_refused(monkeypatch: pytest.Mo
     ) as got:
         DdpSynchronizer.bucket(handle, SimpleNamespace())  # type: ignore[arg-type]
     assert "close() the handle and capture plain DDP" in str(got.value)
+
+
+def test_fsdp2_of_an_older_torch_is_refused_with_the_first_that_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Groups as torch 2.8 makes them: with a hook for replicas, and without one for the reduce-scatter."""
+    group = SimpleNamespace(_all_reduce_hook=None)
+    monkeypatch.setattr(sharded, "is_sharded", lambda module: True)
+    monkeypatch.setattr(sharded, "param_groups", lambda module: [group])
+    with pytest.raises(SynchronizationError, match="does not let its collectives be replaced") as got:
+        sharded.check_replaceable(torch.nn.Linear(1, 1))
+    assert got.value.hint == "Use torch 2.9 or newer, or DDP."
+    group._reduce_scatter_comm = None
+    sharded.check_replaceable(torch.nn.Linear(1, 1))
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ TENSORS = "tensors.json"
 
 def write_tensors(folder: Path, tensors: Mapping[str, torch.Tensor], group: Any) -> None:
     """Write named tensors, each rank its own shards and its share of what all have; every rank calls it."""
-    warnings.filterwarnings("ignore", message="torch.distributed is disabled, unavailable or uninitialized")
+    warnings.filterwarnings("ignore", message="torch.distributed is .*unavailable or uninitialized")
     planner = DefaultSavePlanner(flatten_state_dict=False, flatten_sharded_tensors=False)
     with _own_failures():
         save(dict(tensors), storage_writer=_Writer(folder), planner=planner, process_group=group, **_alone(save, group))
@@ -46,7 +46,7 @@ def write_tensors(folder: Path, tensors: Mapping[str, torch.Tensor], group: Any)
 
 def read_tensors(folder: Path, tensors: Mapping[str, torch.Tensor], group: Any) -> None:
     """Fill named tensors, or this rank's shards of them, from a checkpoint of any mesh; every rank calls it."""
-    warnings.filterwarnings("ignore", message="torch.distributed is disabled, unavailable or uninitialized")
+    warnings.filterwarnings("ignore", message="torch.distributed is .*unavailable or uninitialized")
     planner = DefaultLoadPlanner(flatten_state_dict=False, flatten_sharded_tensors=False)
     with _own_failures():
         load(dict(tensors), storage_reader=_Reader(folder), planner=planner, process_group=group, **_alone(load, group))

@@ -18,7 +18,7 @@ from syncline.runtime.auto.auto import AutoSynchronizer
 from syncline.runtime.sync.ddp import DdpSynchronizer
 from syncline.runtime.sync.overflow import Scaler
 from syncline.runtime.sync.settings import Settings
-from syncline.runtime.sync.shard.sharded import is_sharded, param_groups, shard_mesh, sharded_modules
+from syncline.runtime.sync.shard.sharded import check_replaceable, is_sharded, param_groups, shard_mesh, sharded_modules
 from syncline.runtime.sync.synchronizer import Synchronizer
 from syncline.runtime.sync.tuned import AUTO, CodecRequest, asked
 from syncline.runtime.wire.levels import members, resolve
@@ -119,6 +119,7 @@ def _fsdp(
 
     if settings.send_Bps is not None:
         raise SynchronizationError("send_Bps does not work with FSDP2.", hint="Pace DDP, or shape the link.")
+    check_replaceable(model)
     parameters = [[name, list(p.shape)] for name, p in model.named_parameters() if p.requires_grad]
     mesh = shard_mesh(model)
     if mesh.replicas is not None and (levels is not None or replicas is not None):

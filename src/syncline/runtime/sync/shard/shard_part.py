@@ -58,12 +58,6 @@ class ShardPart:
 
     def turn_on(self, replicated: bool) -> None:
         """Take FSDP2's place, in its all-reduce across replicas or in its reduce-scatter."""
-        needed = "_all_reduce_hook" if replicated else "_reduce_scatter_comm"
-        if not hasattr(self._group, needed):
-            raise SynchronizationError(
-                f"FSDP2 of torch {torch.__version__} does not let its collectives be replaced.",
-                hint="Use a newer torch (2.13 is tested), DDP, or a method that talks less often.",
-            )
         if replicated:
             self._set("_all_reduce_hook", lambda output: self._owner.all_reduce(self, output))
             if getattr(self._group.mesh_info, "replicate_process_group", None) is not None:

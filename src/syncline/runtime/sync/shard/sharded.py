@@ -6,6 +6,7 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 import torch.distributed as dist
 from torch import nn
 
@@ -13,6 +14,9 @@ from syncline.errors import SynchronizationError
 
 FSDP_HOMES = ("torch.distributed.fsdp", "torch.distributed._composable.fsdp")
 """Where `fully_shard` is; torch before 2.6 has it in the second place only."""
+
+OLDEST_TORCH = (2, 9)
+"""The first torch whose FSDP2 lets both its collectives be replaced."""
 
 
 def is_sharded(module: nn.Module) -> bool:
@@ -33,6 +37,17 @@ def sharded_modules(model: nn.Module) -> list[tuple[str, Any]]:
     """Return the modules that hold sharded parameters, by name; a root over sharded children may hold none itself."""
     named = [(name or "model", module) for name, module in model.named_modules() if is_sharded(module)]
     return [(name, module) for name, module in named if param_groups(module)]
+
+
+def check_replaceable(model: nn.Module) -> None:
+    """Raise where FSDP2 does not let its collectives be replaced: that of an older torch."""
+    for _, module in sharded_modules(model):
+        for group in param_groups(module):
+            if not (hasattr(group, "_reduce_scatter_comm") and hasattr(group, "_all_reduce_hook")):
+                raise SynchronizationError(
+                    f"FSDP2 of torch {torch.__version__} does not let its collectives be replaced.",
+                    hint="Use torch {}.{} or newer, or DDP.".format(*OLDEST_TORCH),
+                )
 
 
 def param_groups(module: Any) -> list[Any]:
