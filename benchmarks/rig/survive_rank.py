@@ -1,9 +1,13 @@
-"""One rank of a run that is killed now and then: trains a small model over a crew, a line a step to a file."""
+"""One rank of a run that is killed now and then: trains a small model over a crew, a line a step to a file.
+
+python -m rig.survive_rank FOLDER STEPS PAUSE_S        who it is, torchrun's and Slurm's variables say
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 from pathlib import Path
 
@@ -23,19 +27,24 @@ def batch(step: int, place: int, count: int) -> torch.Tensor:
 
 
 def train(rank: int, num_ranks: int, steps: int, folder: Path, port: int, pause_s: float) -> None:
-    """Train to the end, whoever comes and goes."""
+    """Train to the end, whoever comes and goes, as this rank of so many."""
     log = os.open(folder / f"{rank}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(log, 2)
     crew = {"": f"127.0.0.1:{port}", "_RANK": rank, "_RANKS": num_ranks}
     os.environ |= {f"SYNCLINE_CREW{name}": str(value) for name, value in crew.items()}
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    train_from_env(folder, steps, pause_s)
+
+
+def train_from_env(folder: Path, steps: int, pause_s: float) -> None:
+    """Train to the end as the rank that the environment says."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(WIDTH, 128), nn.GELU(), nn.Linear(128, 128), nn.GELU(), nn.Linear(128, 1))
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     member = syncline.torch.Crew.from_env(patience_s=30.0)
     handle = syncline.torch.elastic(model, optimizer, member, "int8", door_every=5)
-    with (folder / f"{rank}.jsonl").open("a") as out:
+    with (folder / f"{member.rank}.jsonl").open("a") as out:
         while handle.step < steps:
             step, members = handle.step, len(handle.members)
             x = batch(step, *handle.place)
@@ -49,3 +58,7 @@ def train(rank: int, num_ranks: int, steps: int, folder: Path, port: int, pause_
         handle.close()
         total = float(sum(p.detach().double().sum() for p in model.parameters()))
         print(json.dumps({"end": total, "history": handle.history}), file=out, flush=True)
+
+
+if __name__ == "__main__":
+    train_from_env(Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]))
