@@ -13,18 +13,22 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
+from fastapi.testclient import TestClient
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.watch.scenes import Job, frame, load, table
 
+from syncline.cli.frames.feed import fleet
 from syncline.watch.counter import CounterBank
 from syncline.watch.fleet.exporters import EXPORTER_QUERIES
 from syncline.watch.metric import METRICS, Key
 from syncline.watch.prediction import Prediction
 from syncline.watch.serve import metrics
+from syncline.watch.serve.access import Access
 from syncline.watch.serve.hub import Hub
-from syncline.watch.serve.metrics import registry
+from syncline.watch.serve.metrics import fleet_registry, registry
 from syncline.watch.serve.otel import OtelExporter, unit_of
+from syncline.watch.serve.server import make_app
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 LINKS = table(4)
@@ -90,12 +94,48 @@ def test_promtool_finds_nothing(tmp_path: Path) -> None:
         ["promtool", "check", "metrics"], input=generate_latest(registry(Exported())), capture_output=True, timeout=120
     )
     assert (done.returncode, done.stdout.decode() + done.stderr.decode()) == (0, "")
+    joined = subprocess.run(["promtool", "check", "metrics"], input=fleet_text(), capture_output=True, timeout=120)
+    assert (joined.returncode, joined.stdout.decode() + joined.stderr.decode()) == (0, "")
     rules = subprocess.run(
         ["promtool", "check", "rules", str(DEPLOY / "prometheus" / "syncline-alerts.yml")],
         capture_output=True,
         timeout=120,
     )
     assert rules.returncode == 0, rules.stdout
+
+
+def fleet_text() -> bytes:
+    agent, hub = Exported(), Hub()
+    one = agent.hub.frame
+    assert one is not None
+    alerts = ({**one.alerts[0], "host": "gpu-07"}, {**one.alerts[0], "host": 'b"\\\n'})
+    health = {"num_hosts": 3, "num_silent": 1, "problems": {}}
+    hub.publish(type(one)(**{**vars(one), "alerts": alerts, "health": health}))
+    return generate_latest(fleet_registry(hub))
+
+
+def test_a_fleet_has_metrics_of_its_own_that_no_agent_has() -> None:
+    text = fleet_text().decode()
+    families = list(text_string_to_metric_families(text))
+    found = {sample.name: sample.value for family in families for sample in family.samples}
+    assert found.keys().isdisjoint(exported(Exported()))
+    assert all(name.startswith("syncline_fleet_") for name in found)
+    assert 'syncline_fleet_hosts{state="live"} 3.0' in text
+    assert 'syncline_fleet_hosts{state="silent"} 1.0' in text
+    up = next(family for family in families if family.name == "syncline_fleet_alert_active")
+    assert {sample.labels["host"] for sample in up.samples} == {"gpu-07", 'b"\\\n'}
+    assert len(next(f for f in families if f.name == "syncline_fleet_link_utilisation_ratio").samples) == 3
+
+
+def test_the_page_of_a_fleet_answers_for_its_metrics() -> None:
+    feed, _ = fleet(["http://127.0.0.1:9"], None, None, 1.0)
+    with TestClient(make_app(feed, Access()), base_url="http://127.0.0.1:9750") as client:
+        before = client.get("/metrics")
+        feed.hub.publish(frame(1, LINKS, load(LINKS, 0.5)))
+        after = client.get("/metrics")
+    assert (before.status_code, after.status_code) == (200, 200)
+    assert "syncline_fleet_watch_series_left_out 0.0" in before.text
+    assert "syncline_fleet_link_up" in after.text
 
 
 def test_the_dashboard_of_exporters_asks_only_them() -> None:

@@ -77,7 +77,7 @@ def test_a_writer_is_never_held_up_by_an_agent_that_does_not_read(tmp_path: Path
 
 def test_what_waits_for_a_look_is_bounded(tmp_path: Path) -> None:
     with closing(SocketSpans(tmp_path / "s", Clock())) as source:
-        source._came.extend([b"{}"] * (2 * MAX_DATAGRAMS))
+        source._came.extend([(b"{}", 0, 0)] * (2 * MAX_DATAGRAMS))
         source.read()
         assert source.num_bad == MAX_DATAGRAMS
 

@@ -39,6 +39,7 @@ from syncline.cli.frames.options import (
     Rules,
     Serve,
     SpansGroup,
+    SpansJob,
     SpansSocket,
     Speed,
     Timelines,
@@ -83,6 +84,7 @@ def watch(
     history_size: HistorySize = "256MiB",
     spans_socket: SpansSocket = None,
     spans_group: SpansGroup = "",
+    spans_job: SpansJob = "",
     timelines: Timelines = None,
     inspector: Inspector = None,
     flight_recorder: Recorder = None,
@@ -129,9 +131,9 @@ def watch(
         "--netns": netns,
     }  # fmt: skip
     of_job = {
-        "--bursts": bursts, "--spans-socket": spans_socket, "--spans-group": spans_group, "--timelines": timelines,
-        "--inspector": inspector, "--flight-recorder": flight_recorder, "--nccl-log": nccl_log, "--ras": ras,
-        "--otel": otel, "--gpus": gpus, "--price": price,
+        "--bursts": bursts, "--spans-socket": spans_socket, "--spans-group": spans_group, "--spans-job": spans_job,
+        "--timelines": timelines, "--inspector": inspector, "--flight-recorder": flight_recorder,
+        "--nccl-log": nccl_log, "--ras": ras, "--otel": otel, "--gpus": gpus, "--price": price,
     }  # fmt: skip
     if prometheus:
         del here["--cluster"]  # it gives the hosts' NICs their names and switches
@@ -179,6 +181,7 @@ def watch(
             interfaces=interfaces or DEFAULT_INTERFACES,
             bursts=bursts or (".*" if lab else ""),
             spans_group=spans_group,
+            spans_job=spans_job,
             netns=netns or (),
             cluster=cluster or "",
             nics=nics.split(",") if nics else (),

@@ -23,6 +23,8 @@ from pathlib import Path
 
 VARIABLE = "SYNCLINE_WATCH"
 """Names the socket at which agent and job meet; empty: nothing is told."""
+JOB_VARIABLES = ("SYNCLINE_JOB", "SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID", "TORCHELASTIC_RUN_ID")
+"""The first of these that is set names a job; else the address at which its ranks meet."""
 PER_DATAGRAM = 64
 MAX_SPANS = 512
 """More spans of one step are not told: a datagram costs time."""
@@ -64,6 +66,15 @@ def agent_path() -> str:
     if VARIABLE in os.environ or os.getuid() == 0 or os.path.exists(own):
         return own
     return SYSTEM_SOCKET
+
+
+def job_name() -> str:
+    """Return what this process's job is called, so that an agent can tell two on one host apart; "" for no name."""
+    for variable in JOB_VARIABLES:
+        if (name := os.environ.get(variable, "")) not in ("", "none"):
+            return name
+    address, port = os.environ.get("MASTER_ADDR", ""), os.environ.get("MASTER_PORT", "")
+    return f"{address}:{port}" if port else ""
 
 
 def _is_private(folder: str) -> bool:
@@ -124,6 +135,7 @@ class SpanWriter:
         self._path = None if path is None else os.fspath(path)
         self.path = agent_path() if self._path is None else self._path
         self.num_lost = 0
+        self._job: Span = {"job": name} if (name := job_name()) else {}
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.setblocking(False)
 
@@ -146,7 +158,7 @@ class SpanWriter:
         """Send spans, many to a datagram; never waits and never raises."""
         self.num_lost += max(0, len(spans) - MAX_SPANS)
         for first in range(0, min(len(spans), MAX_SPANS), PER_DATAGRAM):
-            part = spans[first : min(first + PER_DATAGRAM, MAX_SPANS)]
+            part = [{**span, **self._job} for span in spans[first : min(first + PER_DATAGRAM, MAX_SPANS)]]
             try:
                 self._socket.sendto(json.dumps(part, separators=(",", ":")).encode(), self.path)
             except OSError:

@@ -56,6 +56,7 @@ class Wish:
     history_bytes: int = MAX_BYTES
     spans_socket: str = ""
     spans_group: str = ""
+    spans_job: str = ""
     timelines: str = ""
     inspector: str = ""
     flight_recorder: str = ""
@@ -169,5 +170,5 @@ def _spans(wish: Wish, clock: Clock) -> list[SpanSource]:
     if wish.ras:
         found.append(RasSpans(wish.ras))
     if wish.spans_socket:
-        found.append(SocketSpans(wish.spans_socket, clock, wish.spans_group))
+        found.append(SocketSpans(wish.spans_socket, clock, wish.spans_group, wish.spans_job))
     return found

@@ -161,6 +161,7 @@ def fleet(
     from syncline.watch.fleet.fleet import Fleet, FrameReader
     from syncline.watch.fleet.sources import AgentReader
     from syncline.watch.history import History as Past
+    from syncline.watch.serve.metrics import fleet_registry
     from syncline.watch.serve.server import Feed
 
     readers: list[FrameReader] = [AgentReader.of(text) for text in agents or []]
@@ -171,4 +172,5 @@ def fleet(
         readers = [PrometheusReader(prometheus, load(cluster) if cluster else None)]
     past = Past(history) if history else None
     fleet = Fleet(readers, every_s=max(1.0, every_s), history=past)
-    return Feed(fleet.hub, past, f"{len(readers)} agents" if agents else "Prometheus", "live"), fleet.run
+    title = f"{len(readers)} agents" if agents else "Prometheus"
+    return Feed(fleet.hub, past, title, registry=fleet_registry(fleet.hub)), fleet.run

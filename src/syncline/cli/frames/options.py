@@ -29,6 +29,9 @@ SpansSocket = Annotated[
 SpansGroup = Annotated[
     str, typer.Option(help='Let jobs of this group report too (default for root: "syncline", where the host has it).')
 ]
+SpansJob = Annotated[
+    str, typer.Option(help="Follow this job alone (SYNCLINE_JOB, a scheduler's number, or HOST:PORT where ranks meet).")
+]
 Timelines = Annotated[Path | None, typer.Option(help="Folder in which timelines of the run appear.")]
 Inspector = Annotated[Path | None, typer.Option(help="Folder of NCCL Inspector's JSON files.")]
 Recorder = Annotated[Path | None, typer.Option(help="Folder of PyTorch flight recorder dumps.")]

@@ -99,8 +99,10 @@ class SpanSource(Protocol):
     """One origin of events. `read` gives what is new since the last call; `num_bad` counts refusals."""
 
     name: str
-    problem: str
     num_bad: int
+
+    @property
+    def problem(self) -> str: ...
 
     def read(self) -> Sequence[Event]: ...
 

@@ -12,6 +12,7 @@ import json
 import os
 import socket
 import stat
+import struct
 import threading
 from collections import deque
 from pathlib import Path
@@ -20,33 +21,39 @@ from syncline.errors import WatchError
 from syncline.runtime.span_writer import SYSTEM_SOCKET, socket_path
 from syncline.watch.clock import Clock
 from syncline.watch.spans.event import PhaseEvent, SpanEvent, event_of
+from syncline.watch.spans.one_job import OneJob, Reporter, job_name
 
 DATAGRAM_BYTES = 1 << 16
 MAX_DATAGRAMS = 4096
 """Kept between two looks; more are lost, so that a flood cannot fill the memory."""
 MAX_PER_READ = 20_000
+_CREDENTIALS = struct.Struct("3i")
+"""Process, user and group of a sender, as the kernel says."""
 DEFAULT_GROUP = "syncline"
 """Where the host has a group of this name, its members may report to an agent of root's."""
 
 
 class SocketSpans:
-    """Listens at a path: for this user's jobs, and for those of a group where one is given.
+    """Listens at a path: for this user's jobs, and for those of a group where one is given; follows one of them.
 
     A root agent without a group hears root's jobs alone, and says so.
     """
 
-    def __init__(self, path: str | os.PathLike[str], clock: Clock, group: str = "") -> None:
+    def __init__(self, path: str | os.PathLike[str], clock: Clock, group: str = "", job: str = "") -> None:
         self.name = "socket"
-        self.problem = ""
+        self._nobody = ""
+        """Why nobody can report here, until somebody does."""
+        self._job = OneJob(job)
         self.num_bad = 0
         self.num_lost = 0
         self.path = Path(path)
         self._clock = clock
         self._closing = False
-        self._came: deque[bytes] = deque(maxlen=MAX_DATAGRAMS)
+        self._came: deque[tuple[bytes, int, int]] = deque(maxlen=MAX_DATAGRAMS)
         gid = _group_id(group)
         _clear(self.path)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         before = os.umask(0o177)  # nobody gets in between bind and chmod
         try:
             self._socket.bind(str(self.path))
@@ -62,7 +69,7 @@ class SocketSpans:
         finally:
             os.umask(before)
         if os.getuid() == 0 and gid is None:
-            self.problem = "only root's jobs can report here: name a group with --spans-group"
+            self._nobody = "only root's jobs can report here: name a group with --spans-group"
         self._thread = threading.Thread(target=self._listen, name="syncline-spans", daemon=True)
         self._thread.start()
 
@@ -70,13 +77,19 @@ class SocketSpans:
         """Take datagrams until the socket is shut down."""
         while True:
             try:
-                datagram = self._socket.recv(DATAGRAM_BYTES)
+                datagram, told, _, _ = self._socket.recvmsg(DATAGRAM_BYTES, socket.CMSG_SPACE(_CREDENTIALS.size))
             except OSError:
                 return
             if self._closing:
                 return
             self.num_lost += len(self._came) == MAX_DATAGRAMS
-            self._came.append(datagram)
+            pid, uid = _sender(told)
+            self._came.append((datagram, pid, uid))
+
+    @property
+    def problem(self) -> str:
+        """What is wrong with this source now: nobody can report, or several jobs do."""
+        return self._nobody or self._job.problem(self._clock.now().mono_s)
 
     def read(self) -> list[SpanEvent | PhaseEvent]:
         """Return what came in; stops at a bound, so that a flood cannot hold the agent."""
@@ -84,8 +97,9 @@ class SocketSpans:
         now_s = self._clock.now().mono_s
         num_seen = 0
         while self._came and num_seen < MAX_PER_READ:
+            datagram, pid, uid = self._came.popleft()
             try:
-                data = json.loads(self._came.popleft())
+                data = json.loads(datagram)
             except (ValueError, RecursionError):
                 self.num_bad += 1
                 continue
@@ -94,10 +108,10 @@ class SocketSpans:
                 event = event_of(item, self._clock, now_s)
                 if event is None:
                     self.num_bad += 1
-                else:
+                elif self._job.takes(Reporter(uid, pid, job_name(item.get("job"))), now_s):
                     events.append(event)
         if events:
-            self.problem = ""  # whoever reports can report
+            self._nobody = ""  # whoever reports can report
         return events
 
     def close(self) -> None:
@@ -107,7 +121,17 @@ class SocketSpans:
             self._socket.shutdown(socket.SHUT_RDWR)
         self._thread.join()
         self._socket.close()
+        self._job.close()
         self.path.unlink(missing_ok=True)
+
+
+def _sender(told: list[tuple[int, int, bytes]]) -> tuple[int, int]:
+    """Return the process and the user that the kernel says sent a datagram; nobody (0, -1) where it says nothing."""
+    for level, kind, data in told:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS):
+            pid, uid, _ = _CREDENTIALS.unpack(data[: _CREDENTIALS.size])
+            return pid, uid
+    return 0, -1
 
 
 def free_socket() -> str:
