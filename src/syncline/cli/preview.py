@@ -13,6 +13,7 @@ EPILOG = examples(
     "syncline preview h100-64-rail -- torchrun --nnodes 8 --nproc-per-node 8 train.py --config 8b.toml",
     "syncline preview cluster.yaml --what-if gpu=H200-SXM5-141GB -- srun -N 8 --ntasks-per-node 8 python train.py",
     "syncline preview cluster.yaml --check 1 --html preview.html -- accelerate launch --num_processes 16 train.py",
+    "syncline preview lab.yaml --cpu --measure -- torchrun --nnodes 4 train.py",
 )
 app = typer.Typer()
 
@@ -33,7 +34,12 @@ Check = Annotated[int, typer.Option(help="Run this many other ranks and say whet
 Timeout = Annotated[str, typer.Option(help="The longest that one rank of the script may run.")]
 Memory = Annotated[str, typer.Option(help="The most address space that one rank of the script may take.")]
 RoutingName = Annotated[str, typer.Option("--routing", help="spray (balanced), ecmp (hashed) or static.")]
-Measure = Annotated[bool, typer.Option("--measure", help="Time each distinct kernel once on this machine's GPU.")]
+Measure = Annotated[
+    bool, typer.Option("--measure", help="Time each distinct kernel once on this machine's GPU (with --cpu, its CPU).")
+]
+Cpu = Annotated[
+    bool, typer.Option("--cpu", help="The script computes on the hosts' processors, and talks through gloo.")
+]
 Measured = Annotated[Path | None, typer.Option(help="Use kernel times of this file, as --measure --keep leaves it.")]
 Captured = Annotated[Path | None, typer.Option(help="Price what --keep left in this folder; the script is not run.")]
 Keep = Annotated[Path | None, typer.Option(help="Keep what was captured in this folder.")]
@@ -62,6 +68,7 @@ def preview(
     routing: RoutingName = "spray",
     measure: Measure = False,
     measured: Measured = None,
+    cpu: Cpu = False,
     keep: Keep = None,
     captured: Captured = None,
     trace: Trace = None,
@@ -103,6 +110,7 @@ def preview(
         keep=keep,
         captured=captured,
         beside=job is not None,
+        cpu=cpu,
         tell=_tell,
     )
     if trace is not None:

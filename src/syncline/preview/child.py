@@ -72,6 +72,7 @@ class RankProcess:
         memory_bytes: int,
         stages: JsonObject | None = None,
         bucket_bytes: int = 0,
+        device: str = "cuda",
     ) -> None:
         """Start a rank; `stages` holds the shapes that pipeline stages run before it pass on."""
         self.rank, self._script, self._timeout_s = rank, launch.script, timeout_s
@@ -91,6 +92,7 @@ class RankProcess:
                     "command": command,
                     "stages": stages or {},
                     "bucket_bytes": bucket_bytes,
+                    "device": device,
                 }
             )
         )

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from syncline.codec.names import PLAIN
 from syncline.errors import SimulationError
 from syncline.fabric.fabric import Fabric
+from syncline.preview import cpus
 from syncline.preview.axes import axes_of, gradient_groups
 from syncline.preview.graph import StepGraph, durations
 from syncline.preview.place import Longs, groups_of, stages
@@ -106,7 +107,8 @@ def execute(
     delay = durations(graph)
     size, path = laid.columns(delay)
     first = _run(graph, laid, delay, size, path)
-    slowed = delay + k.held.c_sm * _beside(graph, first)
+    taken = 0.0 if laid.on_cpu else k.held.c_sm  # NCCL's kernels take multiprocessors, gloo's thread has its own core
+    slowed = delay + taken * _beside(graph, first)
     course = _run(graph, laid, slowed, size, path) if (slowed > delay).any() else first
     links = laid.links()
     limited = np.flatnonzero((path >= 0) & (course.bottleneck >= 0))
@@ -139,7 +141,8 @@ class _Laid:
         self, graph: StepGraph, fabric: Fabric, machine: Machine, k: Constants, network: NetworkUse, routing: Routing
     ) -> None:
         self.graph, self.machine, self.k, self.network = graph, machine, k, network
-        self.rails = Rails.of(fabric, k.fitted.e_net, k.fitted.e_nvl, routing)
+        self.on_cpu = graph.captures[0].on_cpu
+        self.rails = Rails.of(fabric, cpus.PAYLOAD if self.on_cpu else k.fitted.e_net, k.fitted.e_nvl, routing)
         self.devices = fabric.gpus.astype(np.int64)
         hosts = fabric_reach(fabric).hosts
         self.domain_of = np.full(len(fabric.devices), -1, np.int64)
@@ -161,7 +164,7 @@ class _Laid:
             whole, share = float(work.size_bytes[row]), self._shrunk(row, what)
             coding_s = ENCODED_BYTES * whole / self._width / self.machine.hbm_Bps if share < 1 else 0.0
             delay[row] = self._call_s(row, n, what) + coding_s
-            sent = sent_bytes(what, whole, n) * share
+            sent = (cpus.sent_bytes if self.on_cpu else sent_bytes)(what, whole, n) * share
             if self.network.algorithm == "tree" and what in TWICE:
                 sent *= n / (n - 1)  # every rank passes the whole up and down
             if share < 1:
@@ -171,6 +174,8 @@ class _Laid:
         return size, path
 
     def _call_s(self, row: int, n: int, what: str) -> float:
+        if self.on_cpu:
+            return cpus.CALL_S + self.machine.hop_s * cpus.messages(what, n)
         rank = int(self.graph.workload.rank[row])
         members = self.graph.captures[rank].groups[int(self.graph.group[row])]
         domains = len(set(self.domain_of[self._on(np.array(members))].tolist()))

@@ -1,13 +1,14 @@
 """A captured step as a graph: the host launches, streams run in order, collectives run beside them.
 
-The host is stream 0 of every rank. Two steps after the warm-up are laid one after the other, so that what the host
-launches ahead and what the network still carries go over from one to the next.
+The host is stream 0 of every rank; a script without GPUs has its operators there too. Two steps after the warm-up are
+laid one after the other, so that what the host launches ahead and what the network still carries go over from one to
+the next.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -84,7 +85,9 @@ def step_graph(captures: Sequence[Capture], pricer: Pricer) -> StepGraph:
                     price = fused.get(index) or pricer.price(kernel, warm)
                     if index in fused and price.seconds == 0:
                         continue
-                    row = _kernel(builder, rows, number, index, op, price, numbers, step, launch_s[index])
+                    if captured.on_cpu:
+                        price = replace(price, seconds=launch_s[index])
+                    row = _kernel(builder, rows, captured, number, index, price, numbers, step, launch_s[index])
                     if number == 0 and step == len(captured.steady) - 1:
                         prices[price.kind] = prices.get(price.kind, 0.0) + price.seconds
                         flops += useful_flops(kernel)
@@ -126,17 +129,22 @@ def _extra(op: CapturedOp) -> list[int]:
 def _kernel(
     builder: GraphBuilder,
     rows: _Rows,
+    captured: Capture,
     rank: int,
     index: int,
-    op: CapturedOp,
     price: KernelPrice,
     numbers: dict[int, int],
     step: int,
     launch_s: float,
 ) -> int:
+    op = captured.ops[index]
+    waits = tuple(numbers[w] for w in op.waits if w in numbers)
+    if captured.on_cpu:
+        row = builder.add(rank, Op.COMPUTE, price.kind, stream=HOST, duration_s=price.seconds, deps=waits)
+        rows.add(index, step)
+        return row
     launch = builder.add(rank, Op.COMPUTE, "launch", stream=HOST, duration_s=launch_s)
     rows.add(-1, step)
-    waits = tuple(numbers[w] for w in op.waits if w in numbers)
     row = builder.add(
         rank, Op.COMPUTE, price.kind, stream=op.stream + 1, duration_s=price.seconds, deps=(launch, *waits)
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from syncline.describe.plain import JsonObject
@@ -76,8 +77,8 @@ def workspaces(captured: Capture, architecture: str) -> int:
 
 
 def peak_memory(captured: Capture, capacity_bytes: float, workspace_bytes: int = 0) -> PeakMemory:
-    """Return the fullest moment of a captured rank, and who holds what then."""
-    room = USABLE * capacity_bytes - BESIDE_BYTES - workspace_bytes
+    """Return the fullest moment of a captured rank, and who holds what then; 0 is a capacity that is not known."""
+    room = USABLE * capacity_bytes - BESIDE_BYTES - workspace_bytes if capacity_bytes else math.inf
     alive: dict[int, int] = {}
     used = peak = 0
     at, over = 0, -1

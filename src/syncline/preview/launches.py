@@ -1,4 +1,7 @@
-"""What the host does before each operation of a step: as it usually costs, or as the script's own host was timed."""
+"""What the host does before each operation of a step: as it usually costs, or as the script's own host was timed.
+
+On a CPU the host does the operators too: what an operator takes is all of it.
+"""
 
 from __future__ import annotations
 
@@ -63,6 +66,8 @@ def _timed(captured: Capture, index: int, pricer: Pricer) -> float:
 def _usual(captured: Capture, index: int, pricer: Pricer, fused: bool) -> float:
     """Return what hosts usually take to launch an operator; an optimizer does much in Python before its first."""
     op, host = captured.ops[index], pricer.host
+    if captured.on_cpu:
+        return _timed(captured, index, pricer)
     if op.kind != "kernel":
         return host.shard_s if str(_called(op)) in SHARDED else host.collective_s
     if fused:

@@ -1,4 +1,4 @@
-"""Kernels that were timed on a real GPU, and what its host takes to launch them.
+"""Kernels that were timed on a real GPU, and what its host takes to launch them; or operators, on a CPU.
 
 times = read_kernel_times(Path("h200.json"))      # of `python -m syncline.preview.capture.measure CAPTURED h200.json`
 times.seconds(kernel, warm=0.5)                   # half of what it reads is still in the second-level cache
@@ -66,7 +66,7 @@ class OwnHost:
 
 @dataclass(frozen=True, eq=False)
 class GpuKernelTimes:
-    """The times of kernels on one GPU."""
+    """The times of kernels on one GPU, or of operators on one CPU, where host and device are the same."""
 
     device: str
     gpu: Gpu | None  # the same part in the catalogue
@@ -76,6 +76,7 @@ class GpuKernelTimes:
     times: Mapping[str, tuple[float, float, float]] = field(repr=False)
     """Seconds with what it reads in the cache, and without; and of the host."""
     failed: Mapping[str, str] = field(repr=False)
+    on_cpu: bool = False
 
     def seconds(self, kernel: KernelCall, warm: float = 0.0) -> float | None:
         """Return what a kernel took where the cache holds this share of what it reads; None if it was not timed.
@@ -83,7 +84,9 @@ class GpuKernelTimes:
         Where the host took as long as the GPU, the GPU waited for it, and what it takes itself is not known.
         """
         found = self._found(kernel)
-        if found is None or (found[2] > HOST_BOUND * found[0] and found[2] > LONG_HOST_S):
+        if found is None:
+            return None
+        if not self.on_cpu and found[2] > HOST_BOUND * found[0] and found[2] > LONG_HOST_S:
             return None
         return warm * found[0] + (1 - warm) * found[1]
 
@@ -128,7 +131,9 @@ def read_kernel_times(path: Path) -> GpuKernelTimes:
         failed |= {"the script's host": OLD_HOST} if data["syncline"] in OLDER else {}
         hosts = {int(row["rank"]): _own(row) for row in own if "error" not in row}
         device, torch, cache = str(data["device"]), str(data["torch"]), int(data["cache_bytes"])
-        return GpuKernelTimes(device, _part(device, float(data["memory_bytes"])), torch, cache, hosts, times, failed)
+        on_cpu = "cpu" in data
+        part = None if on_cpu else _part(device, float(data["memory_bytes"]))
+        return GpuKernelTimes(device, part, torch, cache, hosts, times, failed, on_cpu)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         raise DescriptionError(
             "is not a file of kernel times.",

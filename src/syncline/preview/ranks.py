@@ -33,6 +33,7 @@ class Runner:
     memory_bytes: int
     tell: Callable[[str], None] = lambda _: None
     bucket_bytes: int = 0  # of DDP, instead of the script's own
+    device: str = "cuda"  # or cpu, for a script without GPUs
 
     def stages(self, launch: ScriptLaunch, keep: Path | None = None) -> tuple[Capture, ...]:
         """Return captures of rank 0 and of all that it and they pass activations to."""
@@ -73,7 +74,7 @@ class Runner:
                     self.tell(f"running rank {rank} of {launch.world:,}")
                     running[rank] = RankProcess(
                         launch, rank, self.gpu, timeout_s=self.timeout_s, memory_bytes=self.memory_bytes,
-                        stages=passed, bucket_bytes=self.bucket_bytes,
+                        stages=passed, bucket_bytes=self.bucket_bytes, device=self.device,
                     )  # fmt: skip
                 time.sleep(LOOK_S)
         finally:

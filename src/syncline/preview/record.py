@@ -87,6 +87,11 @@ class Capture:
         return self.steps[1:] or self.steps
 
     @property
+    def on_cpu(self) -> bool:
+        """Whether the script computes on its hosts' processors."""
+        return self.facts.get("device") == "cpu"
+
+    @property
     def peers(self) -> tuple[int, ...]:
         """Return the ranks that this one sends to or receives from."""
         found = {op.extra[3] for op in self.ops if op.kind in ("send", "recv") and isinstance(op.extra, list)}

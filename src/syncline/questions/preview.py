@@ -11,6 +11,7 @@ from syncline.describe import units
 from syncline.describe.plain import JsonObject
 from syncline.errors import UsageError
 from syncline.fabric import Fabric
+from syncline.preview import cpus
 from syncline.preview.beside import BesideStep, SeenStep, beside_step
 from syncline.preview.child import time_kernels
 from syncline.preview.compiled import without_fused
@@ -72,11 +73,13 @@ class PreviewAnswer(Answer):
     def spread(self) -> Spread:
         """How far off the step time may be: as the kernel model on published runs, more where the host decides."""
         gpu = machine_from_fabric(self.fabric).gpu
+        own = next(iter(self.times.own.values()), None) if self.times is not None else None
+        if self.captures[0].on_cpu:
+            return cpus.cpu_spread(own, (HOST_LOW, HOST_HIGH))
         generation = generation_of(gpu.architecture, gpu.vendor)
         found = step_spread(StepFacets("dense", "plain", generation, "bf16", self.launch.world))
         if self.step_time_s > LAUNCH_BOUND * self.host_s:
             return found
-        own = next(iter(self.times.own.values()), None) if self.times is not None else None
         least, most = own.spread if own is not None else (HOST_LOW, HOST_HIGH)
         words = OWN_WORDS if own is not None else HOST_WORDS
         low, high = min(found.low_90, least), max(found.high_90, most)
@@ -192,6 +195,7 @@ def preview(
     keep: Path | None = None,
     captured: Path | None = None,
     beside: bool = False,
+    cpu: bool = False,
     tell: Callable[[str], None] = lambda _: None,
 ) -> PreviewAnswer:
     """Run a training command as one rank of its world, without a GPU, and predict its step on a cluster.
@@ -199,7 +203,8 @@ def preview(
     `command` is what would start the job: ["torchrun", "--nnodes", "8", "--nproc-per-node", "8", "train.py"]. Ranks
     that the first passes activations to are run too (pipeline stages); `check` more are run to see that they do alike.
     `measure` times each distinct kernel once on this machine's GPU, and the script's host; `measured` is a file of such
-    times. `beside` puts `step` of the job file beside it, with the reasons for what differs.
+    times. `beside` puts `step` of the job file beside it, with the reasons for what differs. `cpu` is for scripts that
+    compute on the hosts' processors and talk through gloo; their operators must be measured, on this machine's CPU.
     """
     fabric = built(cluster)
     machine = machine_from_fabric(fabric)
@@ -209,32 +214,36 @@ def preview(
             f"the command starts {launch.world:,} ranks, but {fabric.name} has {fabric.num_gpus:,} GPUs.",
             hint="Name a larger cluster, or start fewer ranks.",
         )
-    runner = Runner(machine.gpu, units.time(timeout), int(units.size(memory)), tell)
+    if cpu:
+        cpus.check_question(measure or measured is not None, beside, what_if or ())
+    runner = Runner(machine.gpu, units.time(timeout), int(units.size(memory)), tell, device="cpu" if cpu else "cuda")
     with tempfile.TemporaryDirectory(prefix="syncline-kernels-") as scratch:
         folder = captured or keep or (Path(scratch) if measure else None)
         captures = _kept(captured, launch) if captured is not None else runner.stages(launch, folder)
         if measure and folder is not None:
             measured = measured or folder / "kernel-times.json"
-            tell("timing the kernels on this machine's GPU")
+            tell(f"timing the kernels on this machine's {'CPU' if cpu else 'GPU'}")
             time_kernels(folder, measured, units.time(timeout))
         times = read_kernel_times(measured) if measured is not None else None
     others = _others(launch, captures, check)
     found = [text for each in runner.others(launch, others, captures) for text in differences(captures, each)]
-    pricer = _pricer(machine, times)
+    cpus.check_device(captures[0], cpu)
+    pricer = _pricer(machine, times, cpu)
     setting = WhatIfSetting(captures, fabric, pricer, routing)
     executed = execute(step_graph(captures, pricer), fabric, machine, routing=routing)
     fullest = max(
         (
             peak_memory(
                 without_fused(c, pricer),
-                machine.gpu.memory_bytes / max(machine.gpu.num_dies, 1),
-                workspaces(c, machine.gpu.architecture),
+                0 if cpu else machine.gpu.memory_bytes / max(machine.gpu.num_dies, 1),
+                0 if cpu else workspaces(c, machine.gpu.architecture),
             )
             for c in captures
         ),
         key=lambda m: m.peak_bytes,
     )
-    changes = DEFAULT if what_if is None and launch.world > 1 else tuple(what_if or ())
+    usual = tuple(change for change in DEFAULT if not (cpu and change.startswith("codec")))
+    changes = usual if what_if is None and launch.world > 1 else tuple(what_if or ())
     table = tuple(
         _again(change, launch, runner, fabric, pricer, routing)
         if change.partition("=")[0] in AGAIN
@@ -256,10 +265,16 @@ def preview(
     )
 
 
-def _pricer(machine: Machine, times: GpuKernelTimes | None) -> Pricer:
-    """Return the prices on a machine, with times that were taken on its GPU or another."""
+def _pricer(machine: Machine, times: GpuKernelTimes | None, cpu: bool = False) -> Pricer:
+    """Return the prices on a machine, with times that were taken on its GPU or another, or on a CPU."""
     if times is None:
         return Pricer(machine)
+    if times.on_cpu != cpu:
+        raise UsageError(
+            f'kernels were timed on "{times.device}".', hint="Times of a CPU go with --cpu, those of a GPU without."
+        )
+    if cpu:
+        return Pricer(machine, times=times)
     if times.gpu is None:
         raise UsageError(
             f'kernels were timed on "{times.device}", which is not in the catalogue.',

@@ -33,7 +33,8 @@ def main() -> None:
     log = Log()
     memory = StorageLedger(log)
     log.facts.update(torch=torch.__version__, rank=int(os.environ["RANK"]), world=int(os.environ["WORLD_SIZE"]))
-    log.facts.update(command=spec["command"], env=spec["env"])  # for `own`, which runs it on a real GPU
+    log.facts.update(command=spec["command"], env=spec["env"])  # for `own`, which runs it on a real device
+    log.facts.update(device=spec["device"])
 
     def done(status: str = "ok", error: str = "") -> NoReturn:
         log.write(out, status, error)
@@ -41,16 +42,19 @@ def main() -> None:
         sys.stderr.flush()
         os._exit(0)  # nothing of the script's own ending is wanted: no upload, no checkpoint, no wait for a thread
 
-    device.prepare()
+    if spec["device"] == "cuda":
+        device.prepare()
+        cuda.prepare(log, spec["gpu"], int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"]), memory)
+    else:
+        cuda.absent(log)
     quick.prepare()
-    cuda.prepare(log, spec["gpu"], int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"]), memory)
     collectives = world.Collectives(log)
-    world.prepare(collectives, int(spec.get("bucket_bytes", 0)))
+    world.prepare(collectives, "nccl" if spec["device"] == "cuda" else "gloo", int(spec.get("bucket_bytes", 0)))
     follow(memory)
     if not cut_off:
         log.note("the kernel gives this user no network of its own: connections are refused in Python only")
     fence.prepare(log)
-    recorder = Recorder(log, memory, collectives, fake)
+    recorder = Recorder(log, memory, collectives, fake, spec["device"])
     collectives.where = recorder.where
     values.prepare(log, recorder.synced)
     steps = script.StepCounter(

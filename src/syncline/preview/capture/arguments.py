@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -13,7 +13,7 @@ INDEXED = {"embedding": (1, 0, 0), "nll_loss_forward": (1, 0, 1), "nll_loss_back
 ALONG = {"gather": 2, "scatter": 2, "scatter_": 2, "index_select": 2, "scatter_add": 2, "scatter_add_": 2}
 
 
-def size_of(spec: dict[str, Any]) -> int:
+def size_of(spec: Mapping[str, Any]) -> int:
     """Return the bytes of the tensors that a kernel takes and gives."""
     return sum(elements * _dtype(name).itemsize for _, name, elements in (*spec["ins"], *spec["outs"]))
 
@@ -21,7 +21,7 @@ def size_of(spec: dict[str, Any]) -> int:
 class Arguments:
     """One set of tensors for a kernel."""
 
-    def __init__(self, spec: dict[str, Any]) -> None:
+    def __init__(self, spec: Mapping[str, Any]) -> None:
         namespace, name, overload = spec["op"].split(".")
         self.spec, self.name = spec, name
         self.op = getattr(getattr(getattr(torch.ops, namespace), name), overload)

@@ -117,6 +117,12 @@ def _on(stream: Stream | None) -> Any:
         yield
 
 
+def absent(log: Log) -> None:
+    """Let a script on a CPU have its one stream: what it calls has been done when it returns."""
+    _state.update(log=log, before=[], device=0)
+    _state["current"] = Stream.default()
+
+
 def prepare(log: Log, gpu: Mapping[str, Any], local_rank: int, local_size: int, memory: Any) -> None:
     """Replace what scripts ask of `torch.cuda`."""
     _state.update(log=log, before=[], device=local_rank)

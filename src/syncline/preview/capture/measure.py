@@ -1,9 +1,10 @@
-"""Each distinct kernel of captured ranks timed once on this machine's GPU.
+"""Each distinct kernel of captured ranks timed once on this machine's GPU, or CPU where the script runs on CPUs.
 
     python -m syncline.preview.capture.measure CAPTURED OUT       # a folder that `preview --keep` filled; a file
 
-Needs torch with CUDA, what the script itself needs and nothing else. A kernel is launched with tensors of the captured
-shapes, types and strides while a sleeping kernel holds the stream, so that what is timed is the GPU and not the host.
+Needs torch (with CUDA for GPUs), what the script itself needs and nothing else. A kernel is launched with tensors of
+the captured shapes, types and strides while a sleeping kernel holds the stream, so that what is timed is the GPU and
+not the host.
 It is timed twice: on tensors that the second-level cache still holds, and on ones that it does not. Then the script
 runs for some steps (`own.py`), which says what its host does: start this in the folder the script was captured from.
 """
@@ -16,13 +17,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
 
+from syncline.preview.capture import processor
 from syncline.preview.capture.arguments import Arguments, size_of
 from syncline.preview.signature import signature_key
 
@@ -44,23 +47,21 @@ def main() -> None:
     files = sorted(folder.rglob("rank*.json")) if folder.is_dir() else [folder]
     if not files:
         sys.exit(f"{folder} holds no capture; make one with syncline preview --keep {folder}.")
-    if not torch.cuda.is_available():
+    facts = json.loads(files[0].read_text(encoding="utf-8"))["facts"]
+    if facts.get("device") == "cpu":
+        found = on_processor(files, processor.threads(facts))
+    elif torch.cuda.is_available():
+        found = measured(files)
+    else:
         sys.exit("torch sees no CUDA GPU here; time the kernels where there is one, and give the file to --measured.")
-    found = measured(files)
     partial = out.with_suffix(".part")
     partial.write_text(json.dumps(found, indent=1))
     partial.replace(out)
 
 
-def measured(files: list[Path]) -> dict[str, Any]:
+def measured(files: list[Path]) -> dict[str, object]:
     """Return the times of all distinct kernels in the steps of captured ranks."""
-    specs: dict[str, dict[str, Any]] = {}
-    for path in files:
-        data = json.loads(path.read_text(encoding="utf-8"))
-        begin = data["boundaries"][0] if data["boundaries"] else 0
-        for number in {op[2] for op in data["ops"][begin:] if op[0] == "kernel"}:
-            spec = data["signatures"][number]
-            specs.setdefault(signature_key(spec["op"], spec["args"], spec["kwargs"], spec["tf32"]), spec)
+    specs = _specs(files)
     import_module("torch.distributed.fsdp")  # registers the operators of FSDP2
     properties = torch.cuda.get_device_properties(0)
     rows = []
@@ -81,20 +82,50 @@ def measured(files: list[Path]) -> dict[str, Any]:
     }
 
 
-def _own(path: Path) -> dict[str, object]:
+def on_processor(files: list[Path], threads: int) -> dict[str, object]:
+    """Return the same of a script that runs on CPUs, with so many threads a rank."""
+    torch.set_num_threads(threads)
+    torch.set_flush_denormal(True)  # numbers that are scaled again and again vanish, which no step does
+    import_module("torch.distributed.fsdp")
+    rows = []
+    with torch.no_grad():
+        for key, spec in _specs(files).items():
+            try:
+                rows.append({"key": key, "op": spec["op"], **processor.timed(spec)})
+            except Exception as error:  # an operator that this torch has not
+                rows.append({"key": key, "op": spec["op"], "error": _words(error)})
+    own = [_own(path, {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}) for path in files]
+    facts = processor.described(threads)
+    return {"syncline": FORMAT, **facts, "torch": torch.__version__, "own": own, "kernels": rows}
+
+
+def _specs(files: list[Path]) -> dict[str, Mapping[str, Any]]:
+    """Return the distinct kernels of the steps of captured ranks, by their keys."""
+    specs: dict[str, Mapping[str, Any]] = {}
+    for path in files:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        begin = data["boundaries"][0] if data["boundaries"] else 0
+        for number in {op[2] for op in data["ops"][begin:] if op[0] == "kernel"}:
+            spec = data["signatures"][number]
+            specs.setdefault(signature_key(spec["op"], spec["args"], spec["kwargs"], spec["tf32"]), spec)
+    return specs
+
+
+def _own(path: Path, environment: Mapping[str, str] = MappingProxyType({})) -> dict[str, object]:
     """Return what the host of a rank does in a step of its script, or why that is not known."""
     facts = json.loads(path.read_text(encoding="utf-8"))["facts"]
     if "command" not in facts:
         return {"rank": facts["rank"], "error": "the capture is an older version's and does not name its script"}
-    torch.cuda.empty_cache()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
     package = os.pathsep.join([str(Path(__file__).parents[3]), *filter(None, [os.environ.get("PYTHONPATH")])])
     with tempfile.TemporaryDirectory(prefix="syncline-own-") as scratch:
         out = Path(scratch) / "own.json"
         command = [sys.executable, "-m", "syncline.preview.capture.own", str(path), str(out)]
         try:
             ran = subprocess.run(  # noqa: S603 - the user's own script
-                command, env={**os.environ, "PYTHONPATH": package}, stdin=subprocess.DEVNULL, capture_output=True,
-                text=True, errors="replace", timeout=OWN_S,
+                command, env={**os.environ, **environment, "PYTHONPATH": package}, stdin=subprocess.DEVNULL,
+                capture_output=True, text=True, errors="replace", timeout=OWN_S,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
             return {"rank": facts["rank"], "error": f"no step within {OWN_S:g} s"}
@@ -105,15 +136,19 @@ def _own(path: Path) -> dict[str, object]:
         return found
 
 
-def _tried(spec: dict[str, Any], cache_bytes: int) -> dict[str, Any]:
+def _tried(spec: Mapping[str, Any], cache_bytes: int) -> dict[str, object]:
     try:
         return _timed(spec, cache_bytes)
     except Exception as error:  # an operator that this torch or this GPU has not; it keeps its modelled price
         torch.cuda.empty_cache()
-        return {"error": f"{type(error).__name__}: {str(error).splitlines()[0][:200] if str(error) else ''}"}
+        return {"error": _words(error)}
 
 
-def _timed(spec: dict[str, Any], cache_bytes: int) -> dict[str, Any]:
+def _words(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error).splitlines()[0][:200] if str(error) else ''}"
+
+
+def _timed(spec: Mapping[str, Any], cache_bytes: int) -> dict[str, object]:
     torch.backends.cuda.matmul.allow_tf32 = bool(spec["tf32"])
     size = size_of(spec)
     free, _ = torch.cuda.mem_get_info()

@@ -39,13 +39,14 @@ _NO_KERNEL = {
 
 
 class Recorder(TorchDispatchMode):
-    """Records operators on the GPU; above the fake mode, below autograd and tensor subclasses."""
+    """Records operators on the device that computes; above the fake mode, below autograd and tensor subclasses."""
 
     supports_higher_order_operators = True
 
-    def __init__(self, log: Log, memory: StorageLedger, collectives: Any, fake: Any) -> None:
+    def __init__(self, log: Log, memory: StorageLedger, collectives: Any, fake: Any, device: str) -> None:
         super().__init__()
         self.log, self.memory, self.collectives, self.fake = log, memory, collectives, fake
+        self.device = device  # cuda, or cpu for a script without GPUs
         self.modules: list[str] = []
         self.phase = "forward"
         self.compiled = 0
@@ -138,17 +139,17 @@ class Recorder(TorchDispatchMode):
             return
         if self.collectives.functional(func, args, kwargs, outs):
             return
-        on_gpu = [t for t in outs if t.fake_device.type == "cuda"]
-        if not on_gpu and not any(t.fake_device.type == "cuda" for t in ins):
+        there = [t for t in outs if t.fake_device.type == self.device]
+        if not there and not any(t.fake_device.type == self.device for t in ins):
             return
         module, line, phase, compiled = self.where()
-        fresh = [self.memory.seen(t, module, line) for t in on_gpu]
+        fresh = [self.memory.seen(t, module, line) for t in there]
         writes = func._schema.is_mutable
-        if packet in _NO_KERNEL or (not (any(fresh) or writes) and on_gpu):
+        if packet in _NO_KERNEL or (not (any(fresh) or writes) and there):
             return
         signature = self._signature(func, args, kwargs, ins, outs)
         self.log.add(KERNEL, cuda.current(), signature, module, line, phase, [compiled, *self._touched(ins, outs)])
-        if outs and not on_gpu:
+        if outs and not there:
             cuda.host_waits(cuda.current())
 
     def custom(self, name: str, tensors: list[Any]) -> None:
@@ -192,7 +193,7 @@ class Recorder(TorchDispatchMode):
         found = self.log.signatures.get(key)
         if found is None:
             found = self.log.signatures[key] = len(self.log.specs)
-            self.log.specs.append(_spec(func, args, kwargs, ins, outs))
+            self.log.specs.append(_spec(func, args, kwargs, ins, outs, self.device))
         return found
 
 
@@ -225,7 +226,7 @@ def _key(value: Any) -> Any:
     return value if isinstance(value, (int, float, str, bool, type(None), torch.dtype)) else str(value)
 
 
-def _spec(func: Any, args: Any, kwargs: Any, ins: list[Any], outs: list[Any]) -> dict[str, object]:
+def _spec(func: Any, args: Any, kwargs: Any, ins: list[Any], outs: list[Any], device: str) -> dict[str, object]:
     """Return what a kernel does, as plain data."""
     counted = flop_registry.get(func.overloadpacket)
     try:
@@ -241,7 +242,7 @@ def _spec(func: Any, args: Any, kwargs: Any, ins: list[Any], outs: list[Any]) ->
         "outs": [_shape(t) for t in outs],
         "tf32": bool(torch.backends.cuda.matmul.allow_tf32),
         "view": not func._schema.is_mutable and not outs,
-        "host": any(t.fake_device.type == "cpu" and t.ndim > 0 for t in (*ins, *outs)),
+        "host": device != "cpu" and any(t.fake_device.type == "cpu" and t.ndim > 0 for t in (*ins, *outs)),
         "namespace": func.namespace,
         "mutable": bool(func._schema.is_mutable),
     }

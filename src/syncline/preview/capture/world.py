@@ -283,16 +283,19 @@ def _muted(fn: Any) -> Any:
     return plain
 
 
-def prepare(collectives: Collectives, bucket_bytes: int = 0) -> None:
-    """Make `torch.distributed` speak to the world that the launcher described; DDP's buckets may be another size."""
+def prepare(collectives: Collectives, backend: str, bucket_bytes: int = 0) -> None:
+    """Make `torch.distributed` speak to the world that the launcher described; DDP's buckets may be another size.
+
+    `backend` is the usual one, for scripts that name none.
+    """
     CapturedGroup.collectives = collectives
     devices = ["cpu", "cuda"]
     dist.Backend.register_backend(NAME, lambda store, rank, size, timeout: CapturedGroup(rank, size), devices=devices)
-    asked = {"name": "nccl"}
+    asked = {"name": backend}
     start, new_group = dist.init_process_group, dist.new_group
 
-    def init(backend: Any = None, *_: Any, **given: Any) -> None:
-        asked["name"] = str(backend or given.get("backend") or "nccl").split(":")[-1]
+    def init(named: Any = None, *_: Any, **given: Any) -> None:
+        asked["name"] = str(named or given.get("backend") or backend).split(":")[-1]
         rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         with _disable_current_modes():
             start(NAME, store=dist.HashStore(), rank=rank, world_size=size)

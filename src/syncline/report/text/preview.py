@@ -23,8 +23,7 @@ def preview_lines(data: Mapping[str, Any]) -> list[str]:
         f"{data['flops_per_rank'] / 1e12:,.1f} TFLOP a rank)",
         *(f"              wide because {each}" for each in wider),
         f"  exposed     {units.show_time(data['exposed_s'])} ({share:.1%}) of communication hides behind nothing",
-        f"  memory      {_gib(memory['peak_bytes'])} of {_gib(memory['capacity_bytes'])} GiB allocated at the peak"
-        f"{_at(memory)}; {_fits(memory)}",
+        f"  memory      {_held(memory)} allocated at the peak{_at(memory)}{_fits(memory)}",
         *_collectives(data["collectives"]),
         *_memory(memory),
         *_kernels(data["kernels_s"], data["measured"], data["operations"]),
@@ -51,11 +50,18 @@ def _at(memory: Mapping[str, Any]) -> str:
     return f", in the {memory['at_phase'] or 'step'}" + (f" at {place}" if place else "")
 
 
+def _held(memory: Mapping[str, Any]) -> str:
+    whole = memory["capacity_bytes"]
+    return f"{_gib(memory['peak_bytes'])} of {_gib(whole)} GiB" if whole else f"{_gib(memory['peak_bytes'])} GiB"
+
+
 def _fits(memory: Mapping[str, Any]) -> str:
     spare = _gib(memory["context_bytes"])
+    if not memory["capacity_bytes"]:
+        return ""  # of a host's memory the description says nothing
     if memory["fits"]:
-        return f"fits beside {spare} GiB for the driver and libraries"
-    return f"OUT OF MEMORY at {memory['over_line']} ({spare} GiB are the driver's and libraries')"
+        return f"; fits beside {spare} GiB for the driver and libraries"
+    return f"; OUT OF MEMORY at {memory['over_line']} ({spare} GiB are the driver's and libraries')"
 
 
 def _collectives(rows: Sequence[Mapping[str, Any]]) -> list[str]:
