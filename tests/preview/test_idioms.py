@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -86,21 +88,29 @@ def test_recurrent_layers_are_said_to_be_an_upper_bound(tmp_path: Path) -> None:
     assert any("upper bound" in note for note in answer.captures[0].notes)
 
 
+ALONE = "import sys; from syncline.preview.capture.apart import alone; sys.exit(not alone())"
+STAYS = "time.sleep(300)"
+FORGETS = 'os.execve("/bin/sleep", ["sleep", "300"], {})'
 LEAVES = """
 import os, time
+def leave():
+    {how}
 pid = os.fork()
 if not pid:
     os.setsid()
-    time.sleep(300)
+    leave()
 open("left", "w").write(str(pid))
 raise KeyError("after it")
 """
 
 
-def test_a_process_that_leaves_its_session_ends_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("how", [STAYS, FORGETS])
+def test_a_process_that_leaves_its_session_ends_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    if how == FORGETS and subprocess.run([sys.executable, "-c", ALONE]).returncode:
+        pytest.skip("this kernel gives no process a network of its own")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(PreviewError, match="after it"):
-        previewed(tmp_path, LEAVES)
+        previewed(tmp_path, LEAVES.replace("{how}", how))
     left = Path("/proc") / (tmp_path / "left").read_text() / "stat"
     until = time.monotonic() + 60  # ended, it may still be leaving; unheeded it would sleep for 300 s
     while left.exists() and left.read_text().rpartition(")")[2].split()[0] != "Z":

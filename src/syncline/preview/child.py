@@ -51,7 +51,8 @@ CAPABILITY = {
 
 
 MARK = "SYNCLINE_PREVIEW_FOLDER"
-"""Of all that a rank starts: also a process that has left its session is found by it and ended."""
+"""Of all that a rank starts: also a process that has left its session is found by it and ended; one that has cleared
+its environment is found by the rank's network, which it cannot leave."""
 TRIES, TRY_S = 100, 0.02
 
 
@@ -96,11 +97,13 @@ class RankProcess:
                 }
             )
         )
-        self._process = _start(spec, self._log, memory_bytes)
+        self._process, self._network = _start(spec, self._log, memory_bytes), _NO_NETWORK
         self._until_s = time.monotonic() + timeout_s
 
     def ended(self) -> bool:
         """Return whether the rank has ended; one that takes too long is ended with an error."""
+        if self._network == _NO_NETWORK:
+            self._network = _network_of(self._process.pid)
         if self._process.poll() is not None:
             return True
         if time.monotonic() > self._until_s:
@@ -165,18 +168,35 @@ class RankProcess:
         with contextlib.suppress(ProcessLookupError):  # nothing of the session is left
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
-        _end_all(self._folder.name)
+        _end_all(self._folder.name, self._network)
+        if self._network != _NO_NETWORK:
+            os.close(self._network)
+            self._network = _NO_NETWORK
         self._folder.cleanup()
 
     def _said(self) -> str:
         return self._log.read_text(errors="replace")
 
 
-def _end_all(folder: str) -> None:
+_NO_NETWORK = -1
+
+
+def _network_of(pid: int) -> int:
+    """Return a rank's own network, opened: its number is not given to another one while it is; or none yet."""
+    with contextlib.suppress(OSError):
+        found = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY)
+        if os.fstat(found).st_ino != os.stat("/proc/self/ns/net").st_ino:
+            return found
+        os.close(found)
+    return _NO_NETWORK
+
+
+def _end_all(folder: str, network: int) -> None:
     """End what a rank has started and what has left its session; return when nothing of it is left."""
     mark = f"{MARK}={folder}".encode()
+    number = os.fstat(network).st_ino if network != _NO_NETWORK else 0
     for _ in range(TRIES):
-        left = [pid for pid in _processes() if mark in _environment(pid)]
+        left = [pid for pid in _processes() if mark in _environment(pid) or _is_in(pid, number)]
         if not left:
             return
         for pid in left:
@@ -193,6 +213,12 @@ def _environment(pid: int) -> list[bytes]:
     with contextlib.suppress(OSError):  # another user's, or gone
         return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     return []
+
+
+def _is_in(pid: int, network: int) -> bool:
+    with contextlib.suppress(OSError):  # another user's, or gone
+        return os.stat(f"/proc/{pid}/ns/net").st_ino == network
+    return False
 
 
 class EarlyWord(NamedTuple):
