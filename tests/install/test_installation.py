@@ -117,6 +117,7 @@ def test_headroom_by_hand() -> None:
     assert found.headroom_bytes == -(-total // 256) * 256
     assert "= 50,000 B in flight" in found.arithmetic
     assert quanta(800e9) == 2 * quanta(400e9)
+    assert [quanta(rate * 1e9) for rate in (50, 100, 200)] == [147, 394, 453]  # IEEE 802.3 31B.3.7
 
 
 def test_marks_come_before_pauses(sonic: Installation) -> None:

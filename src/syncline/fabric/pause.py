@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-# Pause quanta (512 bit times) within which a receiver must stop, by port rate: IEEE 802.3 clause 31B.3.7 and its
-# amendments for 200 and 400 Gb/s. A faster port is taken like 400 Gb/s, in proportion to its rate.
-_QUANTA = ((10e9, 60), (25e9, 80), (40e9, 118), (100e9, 394), (200e9, 720), (400e9, 905))
+# Pause quanta (512 bit times) within which a receiver must stop, by port rate: IEEE 802.3 clause 31B.3.7, as SONiC's
+# headroom scripts of two vendors list it (sonic-swss, cfgmgr/buffer_headroom_mellanox.lua and _barefoot.lua). They take
+# 800 Gb/s like 400 Gb/s; here a faster port is taken in proportion to its rate, which is the safe side.
+_QUANTA = ((10e9, 67), (25e9, 80), (40e9, 118), (50e9, 147), (100e9, 394), (200e9, 453), (400e9, 905))
 
 
 def quanta(rate_bps: float) -> float:
