@@ -1,7 +1,7 @@
 // When things happen: a calendar of small entries, 8 bytes each, for events that lie close ahead.
 //
 // Near events are kept in buckets of a power of two of picoseconds, unsorted, in chunks of a few cache lines that are only
-// written to until then. A bucket is sorted when its turn comes, which costs a few compares an event however many are
+// written to until then. A bucket is sorted shortly before its turn comes, which costs a few compares an event however many are
 // pending, and the sorted batch tells what will be needed next, so that it can be fetched ahead. Far events (timers) wait
 // in slots and come near once.
 // Events of one moment happen in the order of their numbers: the same input gives the same course.
@@ -50,8 +50,15 @@ public:
     void pop() {
         ++position_;
         --pending_;
+        fresh_ = false;
     }
-    bool at_start_of_batch() const { return position_ == 0; }
+    // Nothing of the batch has been seen before.
+    bool at_start_of_batch() const { return fresh_; }
+    // Opens buckets before their turn until `ahead` more events are in order, where so many are near.
+    void foresee(std::size_t ahead) {
+        while (batch_.size() - position_ <= ahead && num_near_ != 0 && append()) {
+        }
+    }
     // What comes `ahead` places later, or `none`: only to fetch it early.
     std::uint32_t peek(std::size_t ahead, std::uint32_t none) const {
         const std::size_t at = position_ + ahead;
@@ -65,7 +72,8 @@ private:
     static constexpr int kSlotBuckets = kBuckets / 8;
     static constexpr int kSlots = 1 << 12;
     static constexpr int kPartBits = 8;
-    static constexpr std::size_t kFew = 24;
+    static constexpr std::uint32_t kFew = 16;
+    static constexpr Time kReach = Time{1} << 31;  // of the batch, whose entries hold times in 32 bits
 
     static constexpr std::uint32_t kChunk = 31;
 
@@ -83,14 +91,15 @@ private:
         bool operator>(const Far& other) const { return at != other.at ? at > other.at : what > other.what; }
     };
 
+    static std::uint64_t entry_of(Time after, std::uint32_t what) {
+        return static_cast<std::uint64_t>(after) << 32 | what;
+    }
+
     void near(Time at, std::uint32_t what) {
-        const Time bucket_start = (at >> shift_) << shift_;
-        const std::uint64_t key = (static_cast<std::uint64_t>(at - bucket_start) << 32) | what;
-        if (bucket_start <= start_ && opened_) {
-            // It falls into the bucket that is being worked off: put it in its place among what is left.
-            const std::uint64_t late = at < start_ ? what : key;
-            batch_.insert(std::upper_bound(batch_.begin() + static_cast<std::ptrdiff_t>(position_), batch_.end(), late),
-                          late);
+        if (at < open_end_) {
+            // It falls into a bucket that is being worked off: put it in its place among what is left.
+            const std::uint64_t key = entry_of(std::max<Time>(at - start_, 0), what);
+            batch_.insert(std::upper_bound(batch_.begin() + static_cast<std::ptrdiff_t>(position_), batch_.end(), key), key);
             return;
         }
         const std::size_t number = static_cast<std::size_t>(at >> shift_) & (kBuckets - 1);
@@ -101,7 +110,7 @@ private:
             bucket = {fresh, 0};
             busy_[number >> 6] |= std::uint64_t{1} << (number & 63);
         }
-        chunks_[bucket.chunk].entry[bucket.count++] = key;
+        chunks_[bucket.chunk].entry[bucket.count++] = entry_of(at & ((Time{1} << shift_) - 1), what);
         ++num_near_;
     }
 
@@ -155,23 +164,44 @@ private:
             if (horizon_ > until) return false;
             advance_horizon();
         }
-        const Time first = std::max(opened_ ? (start_ >> shift_) + 1 : 0, (horizon_ >> shift_) - kBuckets);
-        const std::size_t bucket = first_busy(static_cast<std::size_t>(first) & (kBuckets - 1));
-        // The bucket's start follows from its place in the window that ends at the horizon.
-        const Time last = (horizon_ >> shift_) - 1;
-        const Time number = last - ((last - static_cast<Time>(bucket)) & (kBuckets - 1));
+        const Time number = next_bucket();
         if ((number << shift_) > until) return false;
         start_ = number << shift_;
-        opened_ = true;
-        take_batch(bucket);
-        reach(start_);
+        batch_.clear();
+        position_ = 0;
+        fresh_ = true;
+        take_bucket(number);
         return true;
     }
 
-    // Empty a bucket into the batch, in order.
-    void take_batch(std::size_t number) {
+    // The first bucket with something in it after those that have been opened.
+    Time next_bucket() const {
+        const Time first = std::max(open_end_ >> shift_, (horizon_ >> shift_) - kBuckets);
+        const std::size_t place = first_busy(static_cast<std::size_t>(first) & (kBuckets - 1));
+        // The bucket's number follows from its place in the window that ends at the horizon.
+        const Time last = (horizon_ >> shift_) - 1;
+        return last - ((last - static_cast<Time>(place)) & (kBuckets - 1));
+    }
+
+    // Puts the next bucket behind what is left of the batch, whose entries count from the first of them from then on.
+    bool append() {
+        const Time number = next_bucket(), first = time();
+        if ((number << shift_) - first >= kReach) return false;
+        const std::uint64_t earlier = entry_of(first - start_, 0);
+        const auto left = batch_.begin() + static_cast<std::ptrdiff_t>(position_);
+        std::transform(left, batch_.end(), batch_.begin(), [earlier](std::uint64_t entry) { return entry - earlier; });
+        batch_.resize(batch_.size() - position_);
+        position_ = 0;
+        start_ = first;
+        take_bucket(number);
+        return true;
+    }
+
+    // Empties a bucket into the batch, in order.
+    void take_bucket(Time number) {
+        const std::size_t place = static_cast<std::size_t>(number) & (kBuckets - 1);
         unsorted_.clear();
-        std::uint32_t chunk = buckets_[number].chunk, count = buckets_[number].count;
+        std::uint32_t chunk = buckets_[place].chunk, count = buckets_[place].count;
         while (chunk != kNone) {
             Chunk& from = chunks_[chunk];
             const std::uint32_t after = from.next;
@@ -182,31 +212,55 @@ private:
             chunk = after;
             count = kChunk;
         }
-        buckets_[number] = {};
-        busy_[number >> 6] &= ~(std::uint64_t{1} << (number & 63));
+        buckets_[place] = {};
+        busy_[place >> 6] &= ~(std::uint64_t{1} << (place & 63));
         num_near_ -= static_cast<std::int64_t>(unsorted_.size());
-        position_ = 0;
-        if (unsorted_.size() <= kFew) {
-            batch_.swap(unsorted_);
-            std::sort(batch_.begin(), batch_.end());
+        open_end_ = (number + 1) << shift_;
+        sort_behind(entry_of((number << shift_) - start_, 0));
+        reach(number << shift_);
+    }
+
+    // Puts what was unsorted behind the batch, each time later by `later`. Times spread evenly over a bucket: the entries
+    // are dealt out by the upper bits of theirs, after which few are out of place.
+    void sort_behind(std::uint64_t later) {
+        const int bits = std::clamp(static_cast<int>(std::bit_width(unsorted_.size())), 1, kPartBits);
+        const int drop = 32 + std::max(shift_ - bits, 0);
+        const std::size_t num_parts = std::size_t{1} << bits;
+        std::array<std::uint32_t, (1 << kPartBits) + 1> start;
+        std::fill_n(start.begin(), num_parts + 1, 0);
+        for (const std::uint64_t entry : unsorted_) ++start[(entry >> drop) + 1];
+        std::uint32_t most = 0;
+        for (std::size_t part = 1; part <= num_parts; ++part) {
+            most = std::max(most, start[part]);
+            start[part] += start[part - 1];
+        }
+        const std::size_t before = batch_.size();
+        batch_.resize(before + unsorted_.size());
+        std::uint64_t* const sorted = batch_.data() + before;
+        for (const std::uint64_t entry : unsorted_) sorted[start[entry >> drop]++] = entry + later;
+        if (most > kFew) {
+            sort_parts(sorted, start.data(), num_parts);
         } else {
-            sort_by_parts();
+            settle(sorted, unsorted_.size());
         }
     }
 
-    // Times spread evenly over a bucket: deal the entries out by the upper bits of theirs, then sort each part.
-    void sort_by_parts() {
-        const int drop = 32 + std::max(shift_ - kPartBits, 0);
-        std::array<std::uint32_t, (1 << kPartBits) + 1> start{};
-        for (const std::uint64_t entry : unsorted_) ++start[(entry >> drop) + 1];
-        for (std::size_t part = 1; part < start.size(); ++part) start[part] += start[part - 1];
-        batch_.resize(unsorted_.size());
-        for (const std::uint64_t entry : unsorted_) batch_[start[entry >> drop]++] = entry;
+    // Each start is by now the end of its part.
+    static void sort_parts(std::uint64_t* sorted, const std::uint32_t* ends, std::size_t num_parts) {
         std::uint32_t from = 0;
-        for (std::size_t part = 0; part + 1 < start.size(); ++part) {  // each start is now the end of its part
-            const std::uint32_t until = start[part];
-            if (until - from > 1) std::sort(batch_.begin() + from, batch_.begin() + until);
-            from = until;
+        for (std::size_t part = 0; part < num_parts; ++part) {
+            if (ends[part] - from > 1) std::sort(sorted + from, sorted + ends[part]);
+            from = ends[part];
+        }
+    }
+
+    // Sorts what is almost in order.
+    static void settle(std::uint64_t* sorted, std::size_t num) {
+        for (std::size_t i = 1; i < num; ++i) {
+            const std::uint64_t entry = sorted[i];
+            std::size_t at = i;
+            for (; at > 0 && sorted[at - 1] > entry; --at) sorted[at] = sorted[at - 1];
+            sorted[at] = entry;
         }
     }
 
@@ -229,8 +283,9 @@ private:
     std::vector<std::vector<Far>> slots_;
     std::priority_queue<Far, std::vector<Far>, std::greater<>> farthest_;
     Time horizon_;
-    Time start_ = 0;
-    bool opened_ = false;
+    Time start_ = 0;     // entries of the batch count from here
+    Time open_end_ = 0;  // events before this go into the batch
+    bool fresh_ = false;
     std::vector<std::uint64_t> batch_, unsorted_;
     std::size_t position_ = 0;
     std::int64_t pending_ = 0;

@@ -187,6 +187,7 @@ private:
     i64 num_packets_ = 0;
     std::size_t table_bytes_ = 0;  // of ports, queues and connections
     bool spread_out_ = false;      // so much memory that it is worth fetching ahead
+    bool looks_up_ = false;        // some connection's way is looked up, or its recovery selective
     std::vector<Telemetry> telemetry_;  // of each packet, when some connection measures
     std::vector<Telemetry> seen_;       // what each connection saw last
 

@@ -8,7 +8,7 @@ namespace syncline::packet {
 namespace {
 
 // How many events ahead each step of fetching is.
-constexpr u32 kFetchObject = 24, kFetchNext = 14, kFetchLast = 6;
+constexpr u32 kFetchObject = 16, kFetchNext = 8, kFetchLast = 4;
 
 // Up to here, processors have what they need at hand, and fetching ahead only costs.
 constexpr std::size_t kNearCache = std::size_t{1} << 20;
@@ -85,15 +85,13 @@ void Core::happen(u32 what) {
     if (!ready_.empty()) start_ready();
 }
 
-// What an event is about.
+// What an event is about. Which kind comes next nobody can guess, the processor neither: no branch.
 void Core::fetch_object(u32 what) const {
-    const u32 index = what & kIndexMask;
-    if (is(what, Happens::arrival)) {
-        __builtin_prefetch(&packets_[index]);
-    } else if (is(what, Happens::service)) {
-        __builtin_prefetch(&ports[index]);
-        __builtin_prefetch(&queue(index, num_classes_ - 1));
-    }
+    static_assert(sizeof(Packet) == sizeof(Port));
+    const auto packet = reinterpret_cast<std::uintptr_t>(packets_.data());
+    const auto port = reinterpret_cast<std::uintptr_t>(ports.data());
+    const std::uintptr_t table = is(what, Happens::service) ? port : packet;
+    __builtin_prefetch(reinterpret_cast<const void*>(table + std::uintptr_t{what & kIndexMask} * sizeof(Packet)));
 }
 
 // What that points to: of a packet its way on or its connection, of a port what it will send.
@@ -105,11 +103,11 @@ void Core::fetch_next(u32 what) const {
             const char* flow = reinterpret_cast<const char*>(&flows_[pkt.flow]);
             __builtin_prefetch(flow);
             __builtin_prefetch(flow + 128);
-            return;
-        }
-        __builtin_prefetch(&ingress(pkt.port, pkt.traffic_class));
-        if (on_way(pkt)) {
-            __builtin_prefetch(&ways_[pkt.via]);
+        } else if (on_way(pkt)) {
+            const u32 port = ways_[pkt.via];
+            __builtin_prefetch(&ports[port]);
+            __builtin_prefetch(&queue(port, pkt.traffic_class));
+            __builtin_prefetch(&ingress(pkt.port, pkt.traffic_class));
         } else if (pkt.type < Type::pause) {
             routes.fetch(pkt.next, places_[pkt.dst].group);
         }
@@ -125,25 +123,18 @@ void Core::fetch_next(u32 what) const {
     }
 }
 
-// The port it will leave through, as far as that can be told now; of what a port sends, what it came in by.
+// Where that takes another step: the port of a packet whose way is looked up, what selective recovery remembers.
 void Core::fetch_last(u32 what) const {
-    const u32 index = what & kIndexMask;
-    if (is(what, Happens::service)) {
-        const u32 head = queue(index, num_classes_ - 1).head;
-        if (head != kNone && packets_[head].from != kNone) {
-            __builtin_prefetch(&ingress(packets_[head].from, packets_[head].traffic_class));
-        }
-        return;
-    }
     if (!is(what, Happens::arrival)) return;
-    const Packet& pkt = packets_[index];
+    const Packet& pkt = packets_[what & kIndexMask];
     if (pkt.type >= Type::pause) return;
     if (pkt.next == kToEndpoint) {
         const u32 scores = flows_[pkt.flow].scores;
         if (pkt.type == Type::data && scores != kNone) __builtin_prefetch(&scores_[scores]);
         return;
     }
-    const u32 port = on_way(pkt) ? ways_[pkt.via] : likely_port(pkt);
+    if (on_way(pkt)) return;
+    const u32 port = likely_port(pkt);
     if (port == kNone) return;
     __builtin_prefetch(&ports[port]);
     __builtin_prefetch(&queue(port, pkt.traffic_class));
@@ -168,14 +159,17 @@ void Core::fetch_ahead() const {
     }
     fetch_object(calendar_.peek(kFetchObject, kNone));
     fetch_next(calendar_.peek(kFetchNext, kNone));
-    fetch_last(calendar_.peek(kFetchLast, kNone));
+    if (looks_up_) fetch_last(calendar_.peek(kFetchLast, kNone));
 }
 
 State Core::advance(Time until, i64 max_events) {
     const i64 stop = count.events + max_events;
     const i64 num_tasks = static_cast<i64>(task_over_.size());
     while (state_ == State::running && count.events < stop && calendar_.next(until)) {
-        if (spread_out_) fetch_ahead();
+        if (spread_out_) {
+            calendar_.foresee(kFetchObject);
+            fetch_ahead();
+        }
         now = calendar_.time();
         const u32 what = calendar_.what();
         calendar_.pop();

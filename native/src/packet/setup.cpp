@@ -74,6 +74,8 @@ Core::Core(const Setup& setup) : calendar_(calendar_bits(setup)), random_(setup.
     table_bytes_ = ports.size() * (sizeof(Port) + num_classes_ * (sizeof(Queue) + sizeof(Ingress))) + flows_.size() * sizeof(Flow);
     take_ways(setup);
     if (setup.change_ps.empty()) foresee_ways();
+    const auto on_way = [](const Flow& flow) { return flow.way != kNone; };
+    looks_up_ = !scores_.empty() || !std::all_of(flows_.begin(), flows_.end(), on_way);
     take_tasks(setup);
     if (setup.sample_ps > 0) {
         sample_ps_ = setup.sample_ps;
