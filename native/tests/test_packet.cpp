@@ -1,6 +1,7 @@
 // The packet engine alone: closed forms on a handful of ports, all transports, bytes accounted for.
 #include <algorithm>
 #include <cstdint>
+#include <set>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -178,6 +179,38 @@ void crowded_buckets_are_sorted() {
     }
 }
 
+// Whatever is foreseen, and whatever falls into what has been opened: the order is that of (time, number).
+void buckets_may_be_opened_early() {
+    for (const int width_bits : {4, 10, 18}) {
+        Calendar calendar(width_bits);
+        std::set<std::pair<Time, std::uint32_t>> rows;
+        std::uint64_t state = 3;
+        const auto draw = [&state](std::uint64_t below) {
+            state = state * 6364136223846793005ull + 1442695040888963407ull;
+            return static_cast<Time>((state >> 20) % below);
+        };
+        std::uint32_t number = 0;
+        const auto push = [&](Time now) {
+            const std::uint64_t ahead[] = {3, 500, 90'000, 4'000'000, 7'000'000'000};
+            const Time at = now + draw(ahead[draw(5)]);
+            calendar.push(at, number);
+            rows.emplace(at, number++);
+        };
+        for (int i = 0; i < 300; ++i) push(0);
+        bool same = true;
+        while (!rows.empty() && same) {
+            same = calendar.next(kForever);
+            if (draw(3) == 0) calendar.foresee(static_cast<std::size_t>(draw(60)));
+            const auto [at, what] = *rows.begin();
+            same = same && calendar.time() == at && calendar.what() == what;
+            calendar.pop();
+            rows.erase(rows.begin());
+            for (Time more = number < 20'000 ? draw(3) : 0; more > 0; --more) push(at);
+        }
+        CHECK(same && number >= 300 && !calendar.next(kForever) && calendar.pending() == 0);
+    }
+}
+
 void a_window_of_bits_moves_and_grows() {
     Bits bits;
     for (const u32 seq : {0u, 63u, 64u, 255u, 256u, 3000u}) bits.set(seq);
@@ -321,6 +354,7 @@ SUITE(packet) {
     lost_repeats_are_found();
     calendar_keeps_order();
     crowded_buckets_are_sorted();
+    buckets_may_be_opened_early();
     a_window_of_bits_moves_and_grows();
     one_packet_takes_its_time();
     messages_wait();
