@@ -44,6 +44,50 @@ def test_plan_and_step_price_one_layout_alike(cluster: str) -> None:
         assert again == pytest.approx(answer.best.predicted.step_time_s, rel=1e-12)
 
 
+JOBS: dict[str, dict[str, Any]] = {
+    "says nothing": {"model": "llama3-70b", "batch": {"global": 1024, "sequence": 8192}},
+    "small": {"model": "llama2-13b", "batch": {"global": 512, "sequence": 4096}},
+    "experts": {"model": "mixtral-8x7b", "batch": {"global": 1024, "sequence": 4096}},
+    "fp8": {"model": "llama3-70b", "batch": {"global": 1024, "sequence": 8192}, "precision": "fp8"},
+    "hides tp": {"model": "llama3-70b", "batch": {"global": 1024, "sequence": 8192}, "software": {"framework": "nemo"}},
+    "hides nothing": {"model": "gpt3-175b", "batch": {"global": 1536, "sequence": 2048}, "software": {
+        "framework": "megatron", "year": 2021}},
+    "told": {"model": "llama3-70b", "batch": {"global": 1024, "sequence": 8192}, "overlap": {"tp": True, "dp": False}},
+    "described": {"model": "llama3-70b", "batch": {"global": 1024, "sequence": 8192}, "attention": "fa3",
+                  "software": {"framework": "pytorch", "year": 2026}},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_a_layout_as_a_person_writes_it_down_has_the_price_that_the_plan_gave_it(name: str) -> None:
+    """Only what the plan prints of a split is told to the step; all else is the default of both."""
+    fabric = build(ClusterSpec.model_validate(CLUSTERS["non-blocking"]))
+    plan = make_plan(fabric, load_job(JOBS[name]), with_actions=False)
+    d = plan.best.decision
+    split = {"tp": d.tp, "pp": d.pp, "cp": d.cp, "ep": d.ep, "dp": d.dp, "zero": d.zero, "schedule": d.schedule,
+             "virtual": d.virtual}  # fmt: skip
+    written = JOBS[name] | {"parallel": split, "batch": JOBS[name]["batch"] | {"micro": d.micro}, "gpus": d.num_gpus}
+    written["recompute"] = d.recompute
+    if "parameters stay gathered" in d.label:
+        written["overlap"] = written.get("overlap", {}) | {"reshard": False}
+    again = step(fabric, load_job(written))
+    assert again.step_time_s == pytest.approx(plan.best.predicted.step_time_s, rel=1e-12)
+    assert again.memory_bytes["total"] == pytest.approx(plan.best.predicted.memory_bytes, rel=1e-12)
+    assert again.to_json()["interval"] == plan.best.predicted.interval
+
+
+def test_exchange_beside_compute_is_the_softwares_unless_told_and_an_action_where_it_is_off() -> None:
+    fabric = build(ClusterSpec.model_validate(CLUSTERS["non-blocking"]))
+    off, on = (make_plan(fabric, load_job(JOBS[name]), fix={"tp": 8}) for name in ("says nothing", "hides tp"))
+    assert not off.best.decision.tp_overlap and on.best.decision.tp_overlap
+    assert "overlap" in {a.name for a in off.actions} and "overlap" not in {a.name for a in on.actions}
+    said = next(a for a in off.actions if a.name == "overlap")
+    told = load_job(JOBS["says nothing"] | {"overlap": {"tp": True}})
+    again = make_plan(fabric, told, fix={"tp": 8}, with_actions=False)
+    assert said.step_time_s == pytest.approx(again.best.predicted.step_time_s, rel=1e-9)
+    assert "`overlap: {tp: true}`" in said.words
+
+
 def test_a_pipeline_over_two_sites_beats_rings_over_them() -> None:
     fabric = build(ClusterSpec.model_validate(CLUSTERS["two sites"]))
     free = make_plan(fabric, named_job("gpt3-175b"))
@@ -54,7 +98,6 @@ def test_a_pipeline_over_two_sites_beats_rings_over_them() -> None:
     assert step(fabric, free.result.job).step_time_s == pytest.approx(free.best.predicted.step_time_s, rel=1e-12)
     order = next(a for a in packed.actions if a.name == "order")
     assert order.price_usd == 0.0
-    # The action keeps the way that the plan shards its state, which the free search need not.
     assert 0 < order.saving <= 1 - free.best.predicted.step_time_s / packed.best.predicted.step_time_s + 0.01
 
 

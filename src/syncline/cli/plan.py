@@ -52,7 +52,7 @@ def best(
     fix: Annotated[str | None, typer.Option(help="Choices that are fixed: tp=8,pp=4,zero=1,recompute=none.")] = None,
     objective: Annotated[str, typer.Option(help="time, cost (per token, fewer GPUs allowed) or pareto.")] = "time",
     full: Annotated[
-        bool, typer.Option("--full", help="Try what rarely wins too: no overlap, GPipe, zero-bubble.")
+        bool, typer.Option("--full", help="Try overlap on and off, offloading, GPipe and zero-bubble too.")
     ] = False,
     allow_lossy: Annotated[
         bool, typer.Option("--allow-lossy", help="Try gradient widths and codecs that change what training sees.")

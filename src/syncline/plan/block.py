@@ -21,6 +21,8 @@ from syncline.sim.step.machine import Machine
 from syncline.sim.step.memory import memory
 from syncline.sim.step.reach import Reach
 from syncline.workload.job import Job, Overlap
+from syncline.workload.parallel import Parallel
+from syncline.workload.software import facts_of
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -64,19 +66,12 @@ def worded(job: Job, words: Switches) -> Job:
     split = job.parallel.model_copy(
         update={"zero": words.zero, "schedule": words.schedule, "sp": words.sp if words.tensor else None}
     )
-    sharded = split.sharded_params
-    overlap = Overlap(
-        tp=words.tp_overlap if words.tensor else None,
-        dp=words.dp_overlap,
-        ep=job.overlap.ep,
-        reshard=words.reshard if sharded and not words.pipeline else None,
-    )
     return job.model_copy(
         update={
             "parallel": split,
             "recompute": words.recompute,
             "offload": words.offload,
-            "overlap": overlap,
+            "overlap": _overlap(job, split, words),
             "gradient_bytes": words.gradient_bytes,
             "sync": job.sync.model_copy(
                 update={
@@ -86,6 +81,17 @@ def worded(job: Job, words: Switches) -> Job:
                 }
             ),
         }
+    )
+
+
+def _overlap(job: Job, split: Parallel, words: Switches) -> Overlap:
+    """Return what runs beside compute; what the software does anyway stays unsaid, as in the job's own file."""
+    usual, said = facts_of(job.model_copy(update={"parallel": split})), job.overlap
+    return Overlap(
+        tp=said.tp if not words.tensor or words.tp_overlap == usual.tp_overlap else words.tp_overlap,
+        dp=said.dp if words.dp_overlap == usual.dp_overlap else words.dp_overlap,
+        ep=said.ep,
+        reshard=words.reshard if split.sharded_params and not words.pipeline else None,
     )
 
 

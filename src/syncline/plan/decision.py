@@ -11,6 +11,7 @@ from syncline.describe.plain import JsonObject
 from syncline.plan.block import shard_ranks, worded
 from syncline.plan.space import NUMBERS, WORDS, Rows, Switches
 from syncline.workload.job import Job
+from syncline.workload.parallel import SHARDED
 
 
 @dataclass(frozen=True, order=True)
@@ -80,6 +81,7 @@ class Decision:
             *([schedule] * (self.pp > 1)),
             *([f"recompute {self.recompute}"] * (self.recompute != "none")),
         ]
+        words += ["parameters stay gathered"] * (self.zero in SHARDED and self.pp == 1 and not self.reshard)
         words += ["sequence parallel"] * self.sp + [f"offload {self.offload}"] * (self.offload != "none")
         return "; ".join(
             filter(None, (", ".join(sizes), f"micro-batch {self.micro} x {self.num_micro}", ", ".join(words)))

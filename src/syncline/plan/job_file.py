@@ -16,5 +16,7 @@ def job_text(job: Job) -> str:
     split = job.parallel.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
     data["parallel"] = split | {"tp": job.parallel.tp, "pp": job.parallel.pp}
     data["batch"] = {"global": job.batch.global_, "micro": job.batch.micro, "sequence": job.batch.sequence}
-    data |= {"recompute": job.recompute, "overlap": job.overlap.model_dump(exclude_none=True)}
+    data |= {"recompute": job.recompute}
+    if overlap := job.overlap.model_dump(exclude_none=True):
+        data["overlap"] = overlap
     return yaml.safe_dump(data, sort_keys=False)

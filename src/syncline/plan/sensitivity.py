@@ -20,10 +20,11 @@ from syncline.fabric.fabric import Fabric
 from syncline.plan.block import PlanQuestion
 from syncline.plan.cost.recovery import faster_recoveries
 from syncline.plan.evaluate import evaluate
+from syncline.plan.frameworks.framework import named_framework
 from syncline.plan.money import Money
 from syncline.plan.plan import Plan
 from syncline.plan.search import SearchResult, search
-from syncline.plan.space import Axes
+from syncline.plan.space import USUAL, Axes
 from syncline.plan.upgrade import domain_price, double_price, level_price, upgrade_price, wan_price
 from syncline.sim.flow.flow import without
 from syncline.sim.slow_port import slower_than_none
@@ -39,6 +40,9 @@ WIDE_DOMAIN = 64
 #: SGD with 2 to 16 (arXiv 1805.09767).
 PERIODIC_CHANGES = (("diloco", 100), ("local-sgd", 8))
 TITLES = {"diloco": "DiLoCo", "local-sgd": "local SGD"}
+#: What `overlap` names; and the frameworks that a plan can tell to hide tensor-parallel exchange (empty: any).
+EXCHANGES = {"tp": "tensor-parallel exchange", "dp": "gradients"}
+OVERLAPS_TP = ("", "megatron", "nemo")
 #: Chances that a change brings what is predicted; all assumed. Settings and hardware rarely disappoint; numerics may
 #: not converge: fp8 products are used at scale (DeepSeek-V3), low-bit gradients and rare meetings less often.
 LIKELY = {"free": 0.9, "hardware": 0.9, "numerics": 0.5, "zero-bubble": 0.7, "fp8": 0.7, "codec": 0.6, "int8": 0.6,
@@ -101,10 +105,8 @@ def actions_of(
 ) -> tuple[Improvement, ...]:
     """Return every change that applies, largest saving first."""
     # Near the best plan: the way its state is sharded stays, and what never wins is not tried again.
-    near = replace(
-        axes, zero=(best.decision.zero,), sp=(True,), tp_overlap=(True,), dp_overlap=(True,),
-        schedule=tuple(s for s in axes.schedule if s != "gpipe"), gradient_bytes=(), codec=(),
-    )  # fmt: skip
+    schedule = tuple(s for s in axes.schedule if s != "gpipe")
+    near = replace(axes.near(), zero=(best.decision.zero,), schedule=schedule)
     found = []
     for change in changes(question, best, fabric, fix, money):
         action = _worth(change, question, best, money, near, fix)
@@ -149,11 +151,10 @@ def network_bound(question: PlanQuestion, best: Plan, axes: Axes, fix: Mapping[s
     """Return the part of the time that a network without limits would save: no purchase of network saves more."""
     unlimited = more_lines(half_latency(faster_network(question, 1e4)), 1e4)
     unlimited = _level(replace(unlimited, reach=replace(unlimited.reach, site_s=0.0)))
-    near = replace(axes, sp=(True,), tp_overlap=(True,), dp_overlap=(True,), gradient_bytes=(), codec=())
     looked = SearchResult()
     for count in {best.decision.num_gpus, question.job.gpus or best.num_gpus}:
         try:
-            looked = looked.joined(search(unlimited, count, axes=near, fix=fix, keep=1))
+            looked = looked.joined(search(unlimited, count, axes=axes.near(), fix=fix, keep=1))
         except SynclineError:
             continue
     if not looked.best:
@@ -292,18 +293,17 @@ def _level(question: PlanQuestion) -> PlanQuestion:
 def _software_changes(question: PlanQuestion, best: Plan, fix: Mapping[str, Any]) -> list[QuestionChange]:
     d = best.decision
     found = []
-    found += [_order(question, name) for name in question.reach.placements(best.num_gpus) if name != d.placement]
+    found += [_order(question, name, fix) for name in question.reach.placements(best.num_gpus) if name != d.placement]
     if {"algorithm", "bucket_bytes"} & set(fix):
         free: dict[str, tuple[Any, ...]] = {"algorithm": ("",), "bucket_bytes": (0,)}
         words = "the best algorithm and bucket for gradients"
         found.append(QuestionChange("exchange", words, "free", lambda q: q, free, price_usd=0.0))
-    if (d.tp > 1 and not d.tp_overlap) or not d.dp_overlap:
-        overlap: dict[str, tuple[Any, ...]] = {"tp_overlap": (True,), "dp_overlap": (True,)}
-        found.append(
-            QuestionChange(
-                "overlap", "communication overlapped with compute", "free", lambda q: q, overlap, price_usd=0.0
-            )
-        )
+    off = ["tp"] * (d.tp > 1 and not d.tp_overlap and question.framework in OVERLAPS_TP) + ["dp"] * (not d.dp_overlap)
+    if off:
+        overlap: dict[str, tuple[Any, ...]] = {f"{axis}_overlap": (True,) for axis in off}
+        keys = ", ".join(f"{axis}: true" for axis in off)
+        words = f"{' and '.join(EXCHANGES[axis] for axis in off)} beside compute (`overlap: {{{keys}}}`)"
+        found.append(QuestionChange("overlap", words, "free", lambda q: q, overlap, price_usd=0.0))
     if d.pp > 1 and d.schedule != "zero-bubble" and "schedule" not in fix:
         zero: dict[str, tuple[Any, ...]] = {"schedule": ("1f1b", "interleaved", "zero-bubble")}
         found.append(
@@ -312,11 +312,15 @@ def _software_changes(question: PlanQuestion, best: Plan, fix: Mapping[str, Any]
     return found
 
 
-def _order(question: PlanQuestion, placement: str) -> QuestionChange:
+def _order(question: PlanQuestion, placement: str, fix: Mapping[str, Any]) -> QuestionChange:
     words = f"{ORDERS[placement]}, instead of {ORDERS[question.reach.placement]}"
+    # Another order may ask for another way to shard.
+    kinds = named_framework(question.framework).zero if question.framework else USUAL.zero
+    zero = {} if "zero" in fix else {"zero": kinds}
     return QuestionChange(
-        "order", words, "free", lambda q: replace(q, reach=replace(q.reach, placement=placement)), price_usd=0.0
-    )
+        "order", words, "free", lambda q: replace(q, reach=replace(q.reach, placement=placement)), zero,
+        price_usd=0.0,
+    )  # fmt: skip
 
 
 def _periodic(method: str, every: int) -> QuestionChange:

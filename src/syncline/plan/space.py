@@ -8,7 +8,7 @@ ep. A few GPUs may stay idle where no split uses all.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from itertools import product
 from typing import Any, NamedTuple
@@ -78,22 +78,34 @@ class Rows:
 class Axes:
     """Which choices in words are tried. `FULL` has all; `USUAL` leaves out what never or rarely wins.
 
-    An empty `gradient_bytes` or `codec` means: as the job says. They change the numbers that training sees, so only
-    whoever asks for them gets them.
+    An empty `sp`, `tp_overlap` or `dp_overlap` means: as the job says, else as its software does, which is what
+    `syncline step` takes. An empty `gradient_bytes` or `codec` means: as the job says. They change the numbers that
+    training sees, so only whoever asks for them gets them.
     """
 
     zero: tuple[str, ...] = ("none", "1", "2", "3", "hsdp")
     schedule: tuple[str, ...] = ("1f1b", "interleaved")
     recompute: tuple[str, ...] = ("none", "selective", "selective-op", "partial-50", "full")
-    sp: tuple[bool, ...] = (True,)
-    tp_overlap: tuple[bool, ...] = (True,)
-    dp_overlap: tuple[bool, ...] = (True,)
+    sp: tuple[bool, ...] = ()
+    tp_overlap: tuple[bool, ...] = ()
+    dp_overlap: tuple[bool, ...] = ()
     reshard: tuple[bool, ...] = (True, False)
     gradient_bytes: tuple[int, ...] = ()
     codec: tuple[str, ...] = ()
     algorithm: tuple[str, ...] = ("",)  # empty and 0: the best, by closed forms inside the price of each row
     bucket_bytes: tuple[int, ...] = (0,)
     offload: tuple[str, ...] = ("none",)
+
+    def near(self) -> Axes:
+        """Return the axes without what never wins and what changes training: enough to weigh a change."""
+        return replace(
+            self, sp=_at_best(self.sp), tp_overlap=_at_best(self.tp_overlap), dp_overlap=_at_best(self.dp_overlap),
+            gradient_bytes=(), codec=(),
+        )  # fmt: skip
+
+
+def _at_best(tried: tuple[bool, ...]) -> tuple[bool, ...]:
+    return (True,) if True in tried else tried
 
 
 #: What may wait in the memory of the host: tried where nothing fits without, and in the full space.
@@ -144,11 +156,16 @@ def switches_of(job: Job, axes: Axes) -> list[Switches]:
     codecs = axes.codec or (job.sync.codec,)
     both = (True, False)
     sharding = [kind for kind in axes.zero if kind in job.sync.shardings]
-    combinations: Iterator[Any] = product(
-        sharding, axes.schedule, recompute or ["none"], axes.sp, axes.tp_overlap, axes.dp_overlap, axes.reshard,
-        widths, codecs, axes.algorithm, axes.bucket_bytes, axes.offload, both, both,
-    )  # fmt: skip
-    found = dict.fromkeys(_plain(Switches(*words)) for words in combinations)
+    found: dict[Switches, None] = {}
+    for kind in sharding:
+        split = job.parallel.model_copy(update={"zero": kind, "tp": 2})
+        usual = facts_of(job.model_copy(update={"parallel": split}))
+        combinations: Iterator[Any] = product(
+            (kind,), axes.schedule, recompute or ["none"], axes.sp or (usual.sequence_parallel,),
+            axes.tp_overlap or (usual.tp_overlap,), axes.dp_overlap or (usual.dp_overlap,), axes.reshard, widths,
+            codecs, axes.algorithm, axes.bucket_bytes, axes.offload, both, both,
+        )  # fmt: skip
+        found |= dict.fromkeys(_plain(Switches(*words)) for words in combinations)
     # Without a pipeline all schedules are one; it is called 1f1b.
     usable = [words for words in found if words.pipeline or "1f1b" in axes.schedule]
     return [words for words in usable if job.sync.method not in PERIODIC or words.zero != "hsdp" or not words.pipeline]

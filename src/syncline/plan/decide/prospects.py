@@ -173,7 +173,7 @@ def prospects(
 ) -> Prospects:
     """Return the prospects of the run that a job is for."""
     now = run_option(question, best, money)
-    near = replace(axes, zero=(best.decision.zero,), sp=(True,), tp_overlap=(True,), dp_overlap=(True,), codec=())
+    near = replace(axes.near(), zero=(best.decision.zero,), gradient_bytes=axes.gradient_bytes)
     purses = _purses(money)
     used = best.decision.num_gpus
     options = [now]

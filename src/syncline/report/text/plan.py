@@ -304,7 +304,19 @@ def foot_lines(answer: PlanResult) -> list[str]:
     lines = ["", f"  looked at  {found.num_considered:,} configurations, {found.num_fitting:,} fit in memory{rest}"]
     lines += [f"  placement  {text}" for text in answer.notes if text.startswith(("ranks placed", "one "))]
     lines += [f"  warning    {text}" for text in answer.best.predicted.warnings]
-    return [*lines, f"  ignores    {', '.join(IGNORES)}"]
+    return [*lines, f"  software   {software_line(answer)}", f"  ignores    {', '.join(IGNORES)}"]
+
+
+def software_line(answer: PlanResult) -> str:
+    """Return what the software is taken to do, which decides the price as much as the split does."""
+    facts, job = answer.result.facts, answer.result.job
+    named = "" if job.software.framework != "auto" else " (assumed: the job names none)"
+    does = [f"{facts.attention} attention", "compiled or fused blocks" if facts.compiled else "blocks not compiled"]
+    if job.parallel.tp > 1:
+        does.append(f"tensor-parallel exchange {'beside compute' if facts.tp_overlap else 'not beside compute'}")
+    if answer.best.decision.num_gpus > job.parallel.tp * job.parallel.pp:
+        does.append(f"gradients {'beside compute' if facts.dp_overlap else 'after the backward pass'}")
+    return f"{facts.framework} of {job.software.year}-{job.software.month:02d}{named}: {', '.join(does)}"
 
 
 def comparison_lines(comparison: FabricRanking) -> list[str]:
