@@ -308,15 +308,18 @@ def foot_lines(answer: PlanResult) -> list[str]:
 
 
 def software_line(answer: PlanResult) -> str:
-    """Return what the software is taken to do, which decides the price as much as the split does."""
+    """Return what the software is taken to run beside compute, as `syncline step` takes it."""
     facts, job = answer.result.facts, answer.result.job
-    named = "" if job.software.framework != "auto" else " (assumed: the job names none)"
-    does = [f"{facts.attention} attention", "compiled or fused blocks" if facts.compiled else "blocks not compiled"]
+    named = "" if job.software.framework != "auto" else " (assumed)"
+    beside = {}
     if job.parallel.tp > 1:
-        does.append(f"tensor-parallel exchange {'beside compute' if facts.tp_overlap else 'not beside compute'}")
+        beside["tensor-parallel exchange"] = facts.tp_overlap
     if answer.best.decision.num_gpus > job.parallel.tp * job.parallel.pp:
-        does.append(f"gradients {'beside compute' if facts.dp_overlap else 'after the backward pass'}")
-    return f"{facts.framework} of {job.software.year}-{job.software.month:02d}{named}: {', '.join(does)}"
+        beside["gradients"] = facts.dp_overlap
+    does = [f"{what} {'beside' if hidden else 'not beside'} compute" for what, hidden in beside.items()]
+    return (
+        f"{facts.framework} of {job.software.year}-{job.software.month:02d}{named}{': ' * bool(does)}{', '.join(does)}"
+    )
 
 
 def comparison_lines(comparison: FabricRanking) -> list[str]:
