@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -133,6 +134,32 @@ def test_a_busy_replica_prefills_short_prompts_together() -> None:
     batch = most_batch(engine, short.load)
     decoded = 128 * sum(engine.decode_parts(batch, 192).values()) / batch
     assert most_rate(engine, short.load) == pytest.approx(1 / (together + decoded))
+
+
+def test_decoding_beside_a_prompt_is_work_too() -> None:
+    engine = Engine(FABRIC, _job(), Split(8))
+    alone, beside = engine.prefill_parts(2048, 2048), engine.mixed_parts(2048, 2048, 256, 1024)
+    fast = engine.k.fitted.e_gemm * engine.machine.rate("bf16")
+    params = 70.55e9 - 128256 * 8192  # a row of the embedding
+    # 2,048 tokens of a prompt are bound by work, so 256 more tokens at 0.7 of the rate add theirs.
+    assert beside["weights"] - alone["weights"] == pytest.approx(2 * params * 256 / 8 / (0.7 * fast), rel=0.01)
+    assert beside["cache"] - alone["cache"] == pytest.approx(engine.decode_parts(256, 1024)["cache"])
+    assert engine.mixed_parts(2048, 2048, 0, 1024) == alone
+
+
+@pytest.mark.parametrize("model", ["llama3-70b", "qwen3-30b-a3b"])
+def test_busy_is_the_rate_over_the_most_and_a_token_takes_longer_the_more_come(model: str) -> None:
+    given = _job(model=model, load={"rate": 1, "prompt": {"mean": 300, "p99": 900}, "answer": 300})
+    engine, load = Engine(FABRIC, given, Split(4)), given.load
+    assert load is not None
+    most = most_rate(engine, load)
+    found = [steady(engine, load, share * most) for share in (0.1, 0.3, 0.5, 0.7, 0.9, 1.1)]
+    assert [at.busy for at in found] == pytest.approx([0.1, 0.3, 0.5, 0.7, 0.9, 1.1])
+    for before, after in itertools.pairwise(found):
+        assert after.token_s > before.token_s and after.batch > before.batch
+        assert after.first_token_p50_s > before.first_token_p50_s
+        assert after.between_p99_s >= before.between_p99_s
+    assert found[-1].batch == pytest.approx(most_batch(engine, load)) and not found[-1].keeps_up
 
 
 def test_few_for_prefill_are_a_longer_queue() -> None:

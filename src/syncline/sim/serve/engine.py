@@ -165,6 +165,19 @@ class Engine:
             "cache": attend / t / attend_rate, "kernels": self._kernels_s(), "network": self._network_s(tokens),
         })  # fmt: skip
 
+    def mixed_parts(self, tokens: float, length: float, batch: float, context: float) -> dict[str, float]:
+        """Return the parts of one pass that prefills so many tokens and decodes a token of `batch` sequences beside."""
+        prefill = self.prefill_parts(tokens, length)
+        if batch <= 0:
+            return prefill
+        decode, few = self.decode_parts(batch, context), max(batch / self.split.pp, 1.0)
+        fast = self.k.fitted.e_gemm * self.machine.rate(self.precision)
+        rate = (tokens + few) / (tokens / fast + few / (DECODE_GEMM * fast))
+        return self._beside({
+            "weights": self._products_s(tokens + few, rate), "cache": prefill["cache"] + decode["cache"],
+            "kernels": self._kernels_s(), "network": self._network_s(tokens + few),
+        })  # fmt: skip
+
     @property
     def _wide(self) -> bool:
         """Whether experts are spread over several hosts, attention by request: balanced, exchange beside work."""

@@ -21,6 +21,8 @@ FILLED = 8192
 DOOR_S = 0.020
 #: No replica is kept busier: queues grow without end.
 BUSIEST = 0.95
+#: No pass is shorter or longer.
+SHORTEST_S, LONGEST_S = 1e-5, 1e3
 #: Sequences of one batch at most, of each rank where attention goes by request: TensorRT-LLM's default.
 MOST_SEQUENCES = 2048
 
@@ -69,30 +71,25 @@ def steady(engine: Engine, load: Load, rate: float, apart: bool = False, crowd: 
     `apart`: prefill runs on other replicas (disaggregated), each of which serves `crowd` of those that decode.
     """
     prompt, answer = load.prompt.mean, load.answer.mean
-    prefill = _prefill_s(engine, prompt)
     share = rate * _filled_s(engine, prompt) / engine.split.pp  # stages take different prompts at the same time
     most = most_batch(engine, load)
-    low, high = 0.0, max(most, 1.0)
-    for _ in range(60):  # the batch at which as many leave as arrive
-        batch = (low + high) / 2
-        took = _token_s(engine, load, rate, batch, 0.0 if apart else share)
-        low, high = (batch, high) if rate * answer * took > batch else (low, batch)
-    batch = max((low + high) / 2, 1.0)
-    token_s = _token_s(engine, load, rate, batch, 0.0 if apart else share)
+    batch, token_s = _balance(engine, load, rate, most, apart)
     parts = engine.decode_parts(batch, _context(load))
     pass_s = sum(parts.values())
-    left = pass_s / token_s
-    demand = rate * answer * pass_s / max(most, 1e-9)
+    full = sum(engine.decode_parts(max(most, 1.0), _context(load)).values()) / max(most, 1e-9)
+    demand = rate * answer * full
     busy = max(share, demand) if apart else share + demand
-    wait = _wait_s(min(crowd * share, 0.999), prefill, load.prompt.square)
-    # A prompt joins when the pass that runs is over: half of one in the mean, where one runs at all.
-    decoding = min(1.0, rate * answer * pass_s / left)
-    half = DOOR_S + _prefill_s(engine, load.prompt.p50) + decoding * pass_s / 2
-    tail = DOOR_S + _prefill_s(engine, load.prompt.p99) + decoding * pass_s
+    wait = _wait_s(min(crowd * share, 0.999), _prefill_s(engine, prompt), load.prompt.square)
+    # A prompt joins when the pass that runs is over, half of one in the mean where one runs at all, and its own pass
+    # takes a token of every sequence along.
+    decoding = min(1.0, rate * answer * token_s)
+    riding = 0.0 if apart else decoding * batch
+    half = DOOR_S + _mixed_s(engine, load, riding, load.prompt.p50, load.prompt.p50) + decoding * token_s / 2
+    tail = DOOR_S + _mixed_s(engine, load, riding, load.prompt.p99, load.prompt.p99) + decoding * token_s
     if apart:
         half, tail = half + engine.send_cache_s(prompt), tail + engine.send_cache_s(load.prompt.p99)
     sent = engine.send_cache_s(prompt) if apart else 0.0
-    slowest = pass_s + (0.0 if apart else _chunk_s(engine, load, rate * pass_s / left))
+    slowest = pass_s if apart else _slowest_s(engine, load, rate, batch, token_s)
     network = engine.prefill_parts(prompt, prompt)["network"]
     late = wait * math.log(100 * max(min(crowd * share, 1.0), 0.01))
     return Steady(
@@ -101,32 +98,61 @@ def steady(engine: Engine, load: Load, rate: float, apart: bool = False, crowd: 
     )  # fmt: skip
 
 
-def _token_s(engine: Engine, load: Load, rate: float, batch: float, share: float) -> float:
-    """Return the mean time of a token after the first, where prefill takes a share of the time.
+def _balance(engine: Engine, load: Load, rate: float, most: float, apart: bool) -> tuple[float, float]:
+    """Return how many sequences are answered at a time, and the mean time of a token after the first.
 
-    A pass that takes a piece of a prompt along decodes a token of every sequence too: it reads the weights anyway, so
-    only their caches are more work.
+    As many leave as arrive: sequences = rate x answer x time of a token. Where that is more than the cache holds, the
+    others wait outside.
     """
-    parts = engine.decode_parts(max(batch, 1.0), _context(load))
-    pass_s = sum(parts.values())
-    if not share:
+
+    def batch_of(token_s: float) -> float:
+        return max(min(rate * load.answer.mean * token_s, most), 1.0)
+
+    low, high = SHORTEST_S, LONGEST_S
+    for _ in range(48):
+        token_s = math.sqrt(low * high)
+        batch = batch_of(token_s)
+        # Stages take different prompts at the same time.
+        coming = 0.0 if apart else min(rate, batch / load.answer.mean / token_s) / engine.split.pp
+        low, high = (token_s, high) if _token_s(engine, load, coming, batch, token_s) > token_s else (low, token_s)
+    return batch_of(high), high
+
+
+def _token_s(engine: Engine, load: Load, rate: float, batch: float, pass_s: float) -> float:
+    """Return the mean of passes, some of which take a piece of a prompt along, where one is as long as it is.
+
+    Prompts that come during one pass go together; the longer a pass, the more of them.
+    """
+    plain = sum(engine.decode_parts(batch, _context(load)).values())
+    if not rate:
+        return plain
+    share, prompt = _with_piece(load, rate, pass_s), load.prompt.mean
+    return share * _mixed_s(engine, load, batch, rate * prompt * pass_s / share, prompt) + (1 - share) * plain
+
+
+def _with_piece(load: Load, rate: float, pass_s: float) -> float:
+    """Return the share of the passes that take a piece of a prompt along."""
+    pieces = rate * pass_s * max(1.0, load.prompt.mean / CHUNK)
+    return pieces / (1 + pieces)
+
+
+def _mixed_s(engine: Engine, load: Load, batch: float, tokens: float, length: float) -> float:
+    """Return one pass that prefills so many tokens of prompts of a length and decodes a token of every sequence."""
+    return sum(engine.mixed_parts(tokens, length, batch, _context(load)).values())
+
+
+def _slowest_s(engine: Engine, load: Load, rate: float, batch: float, token_s: float) -> float:
+    """Return the slowest of a hundred times between tokens: with a long prompt, where one pass in a hundred has any.
+
+    Of the passes that take a prompt along, the slowest hundredth of all are those with the longest prompts. SGLang and
+    TensorRT-LLM as they come prefill in a pass of its own, before the next token.
+    """
+    share, pass_s = _with_piece(load, rate, token_s), sum(engine.decode_parts(batch, _context(load)).values())
+    if share < 0.01:
         return pass_s
-    pieces = rate * max(1.0, load.prompt.mean / CHUNK)
-    pieces /= 1 + pieces * pass_s  # prompts that come during one pass go together
-    left = 1.0 - share - pieces * parts["cache"]
-    return 1.0 / max(left / pass_s + pieces, 1e-6)
-
-
-def _chunk_s(engine: Engine, load: Load, prompts_per_pass: float) -> float:
-    """Return the prefill that the slowest of a hundred passes takes along; none where it is rarer than that.
-
-    Of the passes that take a prompt along, the slowest hundredth of all passes are those with the longest prompts.
-    """
-    pieces = prompts_per_pass * max(1.0, load.prompt.mean / CHUNK)
-    if pieces < 0.01:
-        return 0.0
-    prompt = load.prompt.quantile(1 - 0.01 / pieces)
-    return sum(engine.prefill_parts(min(CHUNK, prompt), prompt).values())
+    prompt, length = load.prompt.quantile(1 - 0.01 / share), load.prompt.mean
+    usual = _mixed_s(engine, load, batch, rate * length * token_s / share, length)
+    return max(usual, pass_s + sum(engine.prefill_parts(min(CHUNK, prompt), prompt).values()))
 
 
 def _context(load: Load) -> float:
