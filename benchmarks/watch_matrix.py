@@ -84,21 +84,28 @@ def _all_cells(where: str) -> list[Cell]:
 
 
 class Watch:
-    """The agent's alerts as they come and go, on a thread of its own."""
+    """The agent's alerts as they come and go; it looks at its own pace, on a thread of its own."""
 
     def __init__(self, demo: Any) -> None:
         self.demo, self.raised = demo, []  # type: Any, list[tuple[float, str, str]]
         self.up: set[tuple[str, str]] = set()
         self.frame: Any = None
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
+        self._threads = [
+            threading.Thread(target=demo.agent.run, args=(self._stop,)),
+            threading.Thread(target=self._follow),
+        ]
+        for thread in self._threads:
+            thread.start()
 
-    def _run(self) -> None:
-        while not self._stop.wait(0.25):
-            self.frame = self.demo.agent.tick()
-            now = {(a["rule"], a["place"]) for a in self.frame.alerts}
-            self.raised += [(self.frame.mono_s, *key) for key in sorted(now - self.up)]
+    def _follow(self) -> None:
+        while not self._stop.wait(0.02):
+            frame = self.demo.agent.hub.frame
+            if frame is None or frame is self.frame:
+                continue
+            self.frame = frame
+            now = {(a["rule"], a["place"]) for a in frame.alerts}
+            self.raised += [(frame.mono_s, *key) for key in sorted(now - self.up)]
             self.up = now
 
     def calm(self, patience_s: float = CLEAR_S) -> None:
@@ -110,7 +117,8 @@ class Watch:
 
     def close(self) -> None:
         self._stop.set()
-        self._thread.join()
+        for thread in self._threads:
+            thread.join()
 
 
 def is_place(rule: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -254,3 +255,16 @@ def test_watch_needs_nothing_of_a_labs() -> None:
     code = "import sys; sys.modules['pyroute2'] = None; import syncline.watch.setup"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_looks_fall_into_every_phase_of_steps_that_take_as_long() -> None:
+    from syncline.watch.agent import look_due
+
+    due = [look_due(number) for number in range(400)]
+    pauses = [after - before for before, after in pairwise(due)]
+    assert 0.6 < min(pauses) < max(pauses) < 1.6
+    for step in (0.5, 0.99, 1.0, 1.01, 2.0, 3.0):
+        for first in range(0, 392, 8):  # two seconds of looks
+            phases = sorted(at % step / step for at in due[first : first + 8])
+            gaps = [b - a for a, b in pairwise([*phases, phases[0] + 1.0])]
+            assert max(gaps) < 0.6

@@ -38,6 +38,8 @@ from syncline.watch.spans.event import AHEAD_S, Event, SpanEvent, SpanSource
 
 TICK_S = 0.25
 REST_S = 1.0
+SWAY, GOLDEN = 0.8, (5**0.5 - 1) / 2
+"""Looks sway about their grid, evenly: else a job whose steps take as long as a look is seen in one phase only."""
 MAX_FAILURES = 40
 """Looks in a row that may fail before the agent gives up and says so: ten seconds of them."""
 Answer = TypeVar("Answer")
@@ -132,8 +134,8 @@ class Agent:
         return self._tell(replace(frame, alerts=self._alerts(), health=self._health(interval_s)), events)
 
     def run(self, stop: threading.Event) -> None:
-        """Look every `tick_s` until told to stop; a late look moves the next ones, none is made up for."""
-        next_s = time.monotonic()
+        """Look every `tick_s` on average until told to stop; a late look moves the next ones, none is made up for."""
+        begun_s, num_looks = time.monotonic(), 0
         num_failed = 0
         while not stop.is_set():
             try:
@@ -145,11 +147,10 @@ class Agent:
                 self._fail("agent", error)
                 if num_failed >= MAX_FAILURES:
                     raise
-            next_s += self.options.tick_s
-            wait_s = next_s - time.monotonic()
+            num_looks += 1
+            wait_s = begun_s + self.options.tick_s * look_due(num_looks) - time.monotonic()
             self._late_s = max(0.0, -wait_s)
-            if wait_s < 0:
-                next_s = time.monotonic()
+            begun_s += self._late_s
             stop.wait(max(0.0, wait_s))
 
     def close(self) -> None:
@@ -301,6 +302,11 @@ class Agent:
             self._contain("history", lambda: history.add(frame, plain), None)
         self.hub.publish(frame, plain)
         return frame
+
+
+def look_due(number: int) -> float:
+    """Return when a look is due, counted in looks since the first."""
+    return number + SWAY * (number * GOLDEN % 1.0)
 
 
 def _tcp(grown: Mapping[Key, Growth]) -> tuple[float, float]:

@@ -12,16 +12,8 @@ from tests.watch.scenes import CAPACITY, TICK_S, frame, load, table
 from syncline.watch.job import JobState, StepStat
 from syncline.watch.links import LinkLoad, LinkTable
 from syncline.watch.prediction import Prediction
-from syncline.watch.rules.link_rules import (
-    LinkAverage,
-    LinkDegraded,
-    LinkDown,
-    LinkLoss,
-    LinkPause,
-    LinkPeak,
-    is_overdue,
-    planned_use,
-)
+from syncline.watch.rules.degraded_rule import LinkDegraded, is_overdue
+from syncline.watch.rules.link_rules import LinkAverage, LinkDown, LinkLoss, LinkPause, LinkPeak, planned_use
 from syncline.watch.rules.past import Past
 from syncline.watch.rules.rule import Context
 from syncline.watch.rules.thresholds import Thresholds
@@ -131,6 +123,26 @@ def test_a_plan_that_fills_a_link_raises_its_bounds() -> None:
     context.prediction = Prediction(link_rate_Bps={FIRST: 0.85 * CAPACITY})
     assert set(LinkAverage().look(context).bad) == {SECOND}
     assert set(LinkPeak().look(context).bad) == {SECOND}
+
+
+def test_a_full_link_costs_nothing_while_steps_keep_to_the_plan() -> None:
+    """Flows that hash onto one of two ways fill it, and where the hosts' links are as full nobody waits for that."""
+    for step_s, is_bad in ((1.0, False), (1.1, True)):
+        context = _context(load(LINKS, use=0.6, saturated=[0.6, 0.0]), job=_job(5, step_s, 0.1))
+        context.prediction = Prediction(step_s=1.05, link_rate_Bps={FIRST: 0.3 * CAPACITY})
+        found = LinkPeak().look(context)
+        assert (set(found.bad) == {FIRST}) is is_bad
+        assert is_bad or found.between == {FIRST}
+
+
+def test_a_full_link_beside_idle_ones_of_its_kind_says_so() -> None:
+    ways = ("leaf-0 -> spine-00", "leaf-0 -> spine-01", "leaf-0 -> spine-02", "leaf-0 -> host-00/nic-0")
+    src, dst = zip(*(name.split(" -> ") for name in ways), strict=True)
+    links = LinkTable(ways, ways, ("tx",) * 4, np.full(4, CAPACITY), np.full(4, -1), src, dst, 1)
+    now = load(links, use=np.array([0.6, 0.01, 0.5, 0.0]), saturated=[0.6, 0.0, 0.0, 0.6])
+    found = LinkPeak().look(_context(now, links))
+    assert found.bad[ways[0]]().evidence[1] == "carries 60% on average, beside it leaf-0 -> spine-01 1%"
+    assert len(found.bad[ways[3]]().evidence) == 1
 
 
 @pytest.mark.parametrize(("share", "bad", "between"), [(0.51, True, False), (0.46, False, True), (0.44, False, False)])

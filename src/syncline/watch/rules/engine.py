@@ -17,6 +17,7 @@ from syncline.watch.job import union
 from syncline.watch.links import LinkTable
 from syncline.watch.prediction import Prediction
 from syncline.watch.rules.cause import causes
+from syncline.watch.rules.degraded_rule import LinkDegraded
 from syncline.watch.rules.hold import Change, Hold
 from syncline.watch.rules.job_rules import (
     CollectiveTail,
@@ -29,7 +30,6 @@ from syncline.watch.rules.job_rules import (
 )
 from syncline.watch.rules.link_rules import (
     LinkAverage,
-    LinkDegraded,
     LinkDown,
     LinkErrors,
     LinkLoss,
@@ -149,6 +149,7 @@ class RuleEngine:
 
     def _apply(self, rule: WatchRule, context: Context) -> list[AlertEvent]:
         found, hold, frame = rule.look(context), self._holds[rule.id], context.frame
+        context.suspected[rule.id] = set(found.bad)
         events = []
         for place, change, since_s in hold.update(frame.mono_s, found.bad, found.between):
             if change is Change.RAISED:
@@ -167,7 +168,7 @@ class RuleEngine:
     def _context(self, frame: Frame, tcp: tuple[float, float], speed_Bps: Mapping[str, float]) -> Context:
         return Context(
             self._thresholds, self._prediction, frame, self._recent, self._bursts, self._explained,
-            self._has_spans, self._past, {rule: hold.active() for rule, hold in self._holds.items()}, tcp,
+            self._has_spans, self._past, {rule: hold.active() for rule, hold in self._holds.items()}, {}, tcp,
             dict(speed_Bps), *self.money,
         )  # fmt: skip
 

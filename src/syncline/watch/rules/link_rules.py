@@ -1,33 +1,20 @@
-"""Rules about links: down, degraded, too full, bursting, losing, erring, pausing."""
+"""Rules about links: down, too full, bursting, losing, erring, pausing."""
 
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable
-from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 
 from syncline.describe.units import show_rate, show_time
 from syncline.finding import Action, Finding, Severity
 from syncline.watch.burst import Burst
-from syncline.watch.rules.rule import Context, RuleVerdict
+from syncline.watch.links import LinkTable
+from syncline.watch.rules.rule import Context, Floats, RuleVerdict, verdict
 
-Mask = npt.NDArray[np.bool_]
-Floats = npt.NDArray[np.float64]
 FULL_PACKET_BYTES = 1500.0
 LONG_S = 10.0
 """How long must have been seen before an average over half a minute says anything."""
-
-
-def verdict(context: Context, bad: Mask, between: Mask, tell: Callable[[int], Finding]) -> RuleVerdict:
-    """Return masks over the table of links as a verdict."""
-    names = context.frame.table.names
-    return RuleVerdict(
-        {names[i]: partial(tell, int(i)) for i in np.flatnonzero(bad)},
-        {names[i] for i in np.flatnonzero(between & ~bad)},
-    )
 
 
 def planned_use(context: Context) -> Floats:
@@ -68,102 +55,6 @@ class LinkDown:
             )
 
         return verdict(context, bad, np.zeros(len(table), bool), tell)
-
-
-class LinkDegraded:
-    """A link negotiated less than it had, or works but never gets near the rate it used to reach, however slow it is.
-
-    It has work when packets wait for it, when it carries a fair part of what it does in a busy second, or when the job
-    is overdue and it carries a steady trickle: the worse a link, the less it carries, so that carrying little excuses
-    nothing. A quiet moment (no queue, a job in time) says nothing of a link's rate.
-    """
-
-    id = "link.degraded"
-    raise_after_s = None
-    clear_after_s = None
-
-    MOMENT_S, PATIENCE_S, QUEUE_S = 0.6, 3.0, 1.0
-    STEADY = 0.5
-    """A trickle is steady when its mean is this share of its own short peaks."""
-
-    def look(self, context: Context) -> RuleVerdict:
-        table, t = context.frame.table, context.thresholds
-        backlog = context.mean("backlog_bytes", 2.0)  # seen by chance, when a look falls into a collective
-        # Where packets wait, the link is what is slow; where none do, or nobody sees them, its senders may be.
-        now, lately = (context.highest("peak_Bps", over_s) for over_s in (self.MOMENT_S, self.PATIENCE_S))
-        ceiling = np.where(backlog > 0, now, lately)
-        carried = context.mean("rate_Bps", self.MOMENT_S)
-        nominal = np.fmin(context.past["peak"].quantile(0.5), table.capacity_Bps)
-        working = (carried > 0.25 * context.past["rate"].quantile(0.9)) & (ceiling > 0.02 * nominal)
-        queued = context.share_of_looks("backlog_bytes", self.QUEUE_S) >= 0.5
-        busy = (working | queued | self._trickles(context, nominal)) & (context.frame.load.up > 0)
-        slow = busy & (ceiling < t.degraded_share * nominal)
-        slow &= ~_fed(slow, backlog)
-        if context.active.get("link.down") or context.active.get("rail.dead"):
-            slow &= backlog > 0  # flows take other ways and share them: a lower rate alone says nothing of a link
-        negotiated = np.array([context.speed_Bps.get(device, np.nan) for device in table.devices])
-        fell = negotiated < 0.99 * table.capacity_Bps
-        between = busy & (ceiling < (1 + t.degraded_share) / 2 * nominal) | ~busy
-
-        def tell(i: int) -> Finding:
-            share = ceiling[i] / nominal[i] if nominal[i] > 0 else float("nan")
-            if fell[i]:
-                observed, expected = show_rate(negotiated[i]), show_rate(table.capacity_Bps[i])
-                evidence = f"negotiated {observed}"
-            else:
-                observed, expected = f"at most {show_rate(ceiling[i])}", show_rate(nominal[i])
-                evidence = f"highest rate of the last seconds {share:.0%} of what this link reached before"
-            return Finding(
-                self.id,
-                Severity.CRITICAL,
-                table.names[i],
-                observed,
-                expected,
-                evidence=(evidence, f"{context.frame.load.backlog_bytes[i]:.0f} bytes waiting"),
-                meaning="The link runs below its rate: fewer lanes, a lower speed, retries, or a neighbour's load.",
-                fix="Compare the port's speed and lanes with the plan; reseat or replace the cable.",
-                action=Action.INSPECT,
-                confidence=0.8,
-                cost_usd_per_day=context.usd_per_day(context.lost_share()),
-            )
-
-        return verdict(context, slow | fell, between, tell)
-
-    def _trickles(self, context: Context, nominal: Floats) -> Mask:
-        """Tell which links carry a steady trickle while the job is overdue: held up, and nobody sees a queue."""
-        if not is_overdue(context):
-            return np.zeros(len(nominal), bool)
-        mean, peak = context.mean("rate_Bps", 2.0), context.highest("peak_Bps", 2.0)
-        return (mean > self.STEADY * peak) & (mean > 0.001 * nominal)
-
-
-def is_overdue(context: Context) -> bool:
-    """Tell whether the job should have told of a step by now, and has not said that it does something else."""
-    job = context.frame.job
-    if len(job.steps) < 3 or job.phase:
-        return False
-    usual_s = float(np.median([step.step_s for step in job.steps]))
-    return context.frame.mono_s - job.last_span_s > 1.5 * usual_s + 0.5
-
-
-def far_below(context: Context) -> list[str]:
-    """Return the links that for seconds have stayed under half of what they usually reach, with how far."""
-    peak, usual = context.highest("peak_Bps", 3.0), context.past["peak"].quantile(0.5)
-    rate, usual_rate = context.mean("rate_Bps", 3.0), context.past["rate"].quantile(0.5)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        share = np.where(np.isnan(usual), rate / usual_rate, peak / usual)
-    found = np.flatnonzero((share < 0.5) & (usual_rate > 0))
-    names = context.frame.table.names
-    return [f"{names[i]} at {share[i]:.0%} of its past" for i in found[np.argsort(share[found])]]
-
-
-def _fed(slow: Mask, backlog: Floats) -> Mask:
-    """Tell which slow links may only carry what a slow one lets through: those without a queue, beside one with one.
-
-    Collectives hold all links to the pace of the slowest; the one whose packets wait is named, the others after it.
-    """
-    waits = backlog > 0
-    return slow & ~waits if (slow & waits).any() else np.zeros(len(slow), bool)
 
 
 class LinkAverage:
@@ -211,7 +102,9 @@ class LinkPeak:
             return RuleVerdict({}, set())
         share = context.mean("saturated", t.average_over_s)
         # A link that the plan keeps busy for most of the step is at its ceiling for as long, and should be.
-        limit = np.maximum(t.peak_share_of_time, 1.25 * planned_use(context))
+        planned = planned_use(context)
+        limit = np.maximum(t.peak_share_of_time, 1.25 * planned)
+        use = np.nan_to_num(context.mean("rate_Bps", t.average_over_s) / table.capacity_Bps)
 
         def tell(i: int) -> Finding:
             return Finding(
@@ -220,14 +113,30 @@ class LinkPeak:
                 table.names[i],
                 f"{share[i]:.0%} of the time above {t.peak_high:.0%}",
                 f"under {limit[i]:.0%} of the time",
-                evidence=(f"short-window rates of {t.average_over_s:.0f} s",),
+                evidence=(f"short-window rates of {t.average_over_s:.0f} s", *idle_beside(table, use, i)),
                 meaning="The link is the bottleneck for most of the step.",
-                fix="See which collectives use it; spread or shrink them.",
+                fix="See which collectives use it; shrink them, or spread them: more connections, adaptive routing.",
                 action=Action.CONFIGURE,
                 cost_usd_per_day=context.usd_per_day(context.lost_share()),
             )
 
-        return verdict(context, share > limit, share > 0.9 * limit, tell)
+        # Planned flows that hash onto one of several ways fill it; while steps keep to the plan that costs nothing.
+        excused = (planned > 0) & context.keeps_plan()
+        return verdict(context, (share > limit) & ~excused, share > 0.9 * limit, tell)
+
+
+def idle_beside(table: LinkTable, use: Floats, i: int) -> list[str]:
+    """Return, as evidence, the links from the same switch to others of its kind that carry far less."""
+    if "/nic-" in table.src[i] or "/nic-" in table.dst[i]:
+        return []
+    kind = table.dst[i].rstrip("0123456789")
+    found = [
+        f"{table.names[k]} {use[k]:.0%}"
+        for k in range(len(table))
+        if table.src[k] == table.src[i] and table.dst[k].rstrip("0123456789") == kind and use[k] < 0.5 * use[i]
+    ]
+    more = f" and {len(found) - 3} more" if len(found) > 3 else ""
+    return [f"carries {use[i]:.0%} on average, beside it {', '.join(found[:3])}{more}"] if found else []
 
 
 class LinkMicroburst:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -18,6 +19,7 @@ from syncline.watch.rules.past import Past
 from syncline.watch.rules.thresholds import Thresholds
 
 Floats = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
 
 
 class RuleVerdict(NamedTuple):
@@ -56,6 +58,8 @@ class Context:
     has_spans: bool = False
     past: dict[str, Past] = field(default_factory=dict)
     active: dict[str, set[str]] = field(default_factory=dict)
+    suspected: dict[str, set[str]] = field(default_factory=dict)
+    """Where rules that looked already are bad in this frame, whether for long enough or not."""
     tcp: tuple[float, float] = (0.0, 0.0)
     speed_Bps: dict[str, float] = field(default_factory=dict)
     num_gpus: int | None = None
@@ -118,6 +122,11 @@ class Context:
             return None
         return self.num_gpus * self.usd_per_gpu_hour * 24 * max(0.0, min(1.0, lost_share))
 
+    def keeps_plan(self) -> bool:
+        """Tell whether there is a plan of the step and the last steps took no longer."""
+        steps, planned_s = self.frame.job.steps[-5:], self.prediction.step_s
+        return bool(steps and planned_s) and float(np.median([s.step_s for s in steps])) <= (planned_s or 0.0)
+
     def lost_share(self) -> float:
         """Return the share of step time lost against the plan, or against the job's own past; 0 where not known."""
         steps = self.frame.job.steps[-5:]
@@ -128,3 +137,12 @@ class Context:
         usual = float(past[0]) if len(past) and not np.isnan(past[0]) else None
         expected = usual if usual is not None else self.prediction.step_s
         return max(0.0, 1 - expected / now) if expected and now > 0 else 0.0
+
+
+def verdict(context: Context, bad: Mask, between: Mask, tell: Callable[[int], Finding]) -> RuleVerdict:
+    """Return masks over the table of links as a verdict."""
+    names = context.frame.table.names
+    return RuleVerdict(
+        {names[i]: partial(tell, int(i)) for i in np.flatnonzero(bad)},
+        {names[i] for i in np.flatnonzero(between & ~bad)},
+    )

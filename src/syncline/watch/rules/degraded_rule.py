@@ -1,0 +1,130 @@
+"""The rule about links that run below their rate: which of the slow ones is slow by itself."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from syncline.describe.units import show_rate
+from syncline.finding import Action, Finding, Severity
+from syncline.watch.links import LinkTable
+from syncline.watch.rules.rule import Context, Floats, Mask, RuleVerdict, verdict
+
+SHORT_QUEUE = 0.1
+"""A queue below this share of the longest is chance beside it."""
+SAME_PACE = 0.8
+"""A link that reaches this share of another's rate, or more, goes at its pace."""
+
+
+class LinkDegraded:
+    """A link negotiated less than it had, or works but never gets near the rate it used to reach, however slow it is.
+
+    It has work when packets wait for it, when it carries a fair part of what it does in a busy second, or when the job
+    is overdue and it carries a steady trickle: the worse a link, the less it carries, so that carrying little excuses
+    nothing. A quiet moment (no queue, a job in time) says nothing of a link's rate.
+    """
+
+    id = "link.degraded"
+    raise_after_s = None
+    clear_after_s = None
+
+    MOMENT_S, PATIENCE_S, QUEUE_S = 0.6, 3.0, 1.0
+    STEADY = 0.5
+    """A trickle is steady when its mean is this share of its own short peaks."""
+
+    def look(self, context: Context) -> RuleVerdict:
+        table, t = context.frame.table, context.thresholds
+        backlog = context.mean("backlog_bytes", 2.0)  # seen by chance, when a look falls into a collective
+        # Where packets wait, the link is what is slow; where none do, or nobody sees them, its senders may be.
+        now, lately = (context.highest("peak_Bps", over_s) for over_s in (self.MOMENT_S, self.PATIENCE_S))
+        ceiling = np.where(backlog > 0, now, lately)
+        carried = context.mean("rate_Bps", self.MOMENT_S)
+        # A short window catches a packet more than its share: peaks are compared with peaks, not with the capacity.
+        reached = context.past["peak"].quantile(0.5)
+        nominal = np.where(np.isnan(reached), table.capacity_Bps, reached)
+        working = (carried > 0.25 * context.past["rate"].quantile(0.9)) & (ceiling > 0.02 * nominal)
+        queued = context.share_of_looks("backlog_bytes", self.QUEUE_S) >= 0.5
+        busy = (working | queued | self._trickles(context, nominal)) & (context.frame.load.up > 0)
+        slow = busy & (ceiling < t.degraded_share * nominal)
+        slow &= ~_fed(table, slow, context.is_troubled(self.id, table.names), backlog, ceiling)
+        if context.active.get("link.down") or context.active.get("rail.dead"):
+            slow &= backlog > 0  # flows take other ways and share them: a lower rate alone says nothing of a link
+        negotiated = np.array([context.speed_Bps.get(device, np.nan) for device in table.devices])
+        fell = negotiated < 0.99 * table.capacity_Bps
+        between = busy & (ceiling < (1 + t.degraded_share) / 2 * nominal) | ~busy
+
+        def tell(i: int) -> Finding:
+            share = ceiling[i] / nominal[i] if nominal[i] > 0 else float("nan")
+            if fell[i]:
+                observed, expected = show_rate(negotiated[i]), show_rate(table.capacity_Bps[i])
+                evidence = f"negotiated {observed}"
+            else:
+                usual = np.fmin(nominal[i], table.capacity_Bps[i])
+                observed, expected = f"at most {show_rate(share * usual)}", show_rate(usual)
+                evidence = f"highest rate of the last seconds {share:.0%} of what this link reached before"
+            return Finding(
+                self.id,
+                Severity.CRITICAL,
+                table.names[i],
+                observed,
+                expected,
+                evidence=(evidence, f"{context.frame.load.backlog_bytes[i]:.0f} bytes waiting"),
+                meaning="The link runs below its rate: fewer lanes, a lower speed, retries, or a neighbour's load.",
+                fix="Compare the port's speed and lanes with the plan; reseat or replace the cable.",
+                action=Action.INSPECT,
+                confidence=0.8,
+                cost_usd_per_day=context.usd_per_day(context.lost_share()),
+            )
+
+        return verdict(context, slow | fell, between, tell)
+
+    def _trickles(self, context: Context, nominal: Floats) -> Mask:
+        """Tell which links carry a steady trickle while the job is overdue: held up, and nobody sees a queue."""
+        if not is_overdue(context):
+            return np.zeros(len(nominal), bool)
+        mean, peak = context.mean("rate_Bps", 2.0), context.highest("peak_Bps", 2.0)
+        return (mean > self.STEADY * peak) & (mean > 0.001 * nominal)
+
+
+def is_overdue(context: Context) -> bool:
+    """Tell whether the job should have told of a step by now, and has not said that it does something else."""
+    job = context.frame.job
+    if len(job.steps) < 3 or job.phase:
+        return False
+    usual_s = float(np.median([step.step_s for step in job.steps]))
+    return context.frame.mono_s - job.last_span_s > 1.5 * usual_s + 0.5
+
+
+def far_below(context: Context) -> list[str]:
+    """Return the links that for seconds have stayed under half of what they usually reach, with how far."""
+    peak, usual = context.highest("peak_Bps", 3.0), context.past["peak"].quantile(0.5)
+    rate, usual_rate = context.mean("rate_Bps", 3.0), context.past["rate"].quantile(0.5)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        share = np.where(np.isnan(usual), rate / usual_rate, peak / usual)
+    found = np.flatnonzero((share < 0.5) & (usual_rate > 0))
+    names = context.frame.table.names
+    return [f"{names[i]} at {share[i]:.0%} of its past" for i in found[np.argsort(share[found])]]
+
+
+def _fed(table: LinkTable, slow: Mask, named: Mask, backlog: Floats, ceiling: Floats) -> Mask:
+    """Tell which slow links may only carry what another, slow now or named already, lets through.
+
+    Collectives hold all links to the pace of the slowest: the one whose packets wait is named, the others after it. A
+    packet or two in a queue is chance. Where nobody sees a queue, what leaves a switch at the pace at which it comes
+    in over a slow link is held up there.
+    """
+    fed = np.zeros(len(slow), bool)
+    rows = np.flatnonzero(slow)
+    waits = backlog > SHORT_QUEUE * max(backlog[rows], default=0.0)
+    if (slow & waits).any():
+        fed = slow & ~waits
+    into: dict[str, list[int]] = {}
+    for i in np.flatnonzero(slow | named).tolist():
+        into.setdefault(table.dst[i], []).append(i)
+    for i in rows.tolist():
+        before = [
+            k
+            for k in into.get(table.src[i], ())
+            if table.src[k] != table.dst[i] and ceiling[i] > SAME_PACE * ceiling[k] and backlog[i] <= backlog[k]
+        ]
+        fed[i] |= bool(before)
+    return fed

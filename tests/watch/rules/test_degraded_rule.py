@@ -1,0 +1,79 @@
+"""Which of several slow links is slow by itself, and which carry what it lets through."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import numpy as np
+import pytest
+from tests.watch.scenes import CAPACITY, frame, load
+
+from syncline.watch.links import LinkTable
+from syncline.watch.prediction import Prediction
+from syncline.watch.rules.degraded_rule import LinkDegraded
+from syncline.watch.rules.past import Past
+from syncline.watch.rules.rule import Context
+from syncline.watch.rules.thresholds import Thresholds
+
+UP, ACROSS, BACK, DOWN = (
+    "host-03/nic-0 -> leaf-01",
+    "leaf-01 -> spine-01",
+    "spine-01 -> leaf-01",
+    "leaf-01 -> host-03/nic-0",
+)
+FAR, LAST = "spine-01 -> leaf-00", "leaf-00 -> host-00/nic-0"
+NAMES = (UP, ACROSS, BACK, DOWN, FAR, LAST)
+"""A path from one host to another under two leaves, and two links the other way."""
+SRC, DST = zip(*(name.split(" -> ") for name in NAMES), strict=True)
+LINKS = LinkTable(
+    NAMES, NAMES, ("tx",) * len(NAMES), np.full(len(NAMES), CAPACITY), np.zeros(len(NAMES), int), SRC, DST
+)
+
+
+def named(
+    peaks: dict[str, float], backlog: dict[str, float], usual: float = 1.0, active: tuple[str, ...] = ()
+) -> set[str]:
+    """Return the links that are named, at these shares of their capacity and with these bytes waiting."""
+    past = {"peak": Past(lag=0), "rate": Past(lag=0)}
+    for _ in range(60):
+        past["peak"].add(NAMES, np.full(len(NAMES), usual * CAPACITY))
+        past["rate"].add(NAMES, np.full(len(NAMES), 0.5 * CAPACITY))
+    now = load(
+        LINKS, use=0.4, peak_Bps=[peaks.get(name, usual) * CAPACITY for name in NAMES],
+        backlog_bytes=[backlog.get(name, 0.0) for name in NAMES],
+    )  # fmt: skip
+    recent = deque(frame(k, LINKS, now) for k in range(60))
+    up = {"link.degraded": set(active)}
+    context = Context(Thresholds(), Prediction(), frame(60, LINKS, now), recent, past=past, active=up)
+    return set(LinkDegraded().look(context).bad)
+
+
+SLOW = {ACROSS: 0.5, FAR: 0.5, LAST: 0.5}
+
+
+def test_links_after_a_slow_one_carry_what_it_lets_through() -> None:
+    assert named(SLOW, {ACROSS: 4e5}) == {ACROSS}
+    assert named(SLOW, {}) == {ACROSS}  # no look fell into a collective
+
+
+def test_a_packet_in_a_queue_by_chance_convicts_nobody() -> None:
+    assert named(SLOW, {ACROSS: 4e5, LAST: 9e3}) == {ACROSS}
+    assert named(SLOW, {ACROSS: 4e5, LAST: 3e5}) == {ACROSS, LAST}  # two faults
+
+
+def test_a_link_that_is_slower_still_is_slow_by_itself() -> None:
+    assert named({**SLOW, LAST: 0.2}, {}) == {ACROSS, LAST}
+
+
+def test_what_a_named_link_lets_through_is_not_named_while_it_is_faster_for_a_moment() -> None:
+    assert named({ACROSS: 0.82, FAR: 0.7, LAST: 0.7}, {}, active=(ACROSS,)) == set()
+
+
+def test_both_ways_of_one_cable_are_slow_by_themselves() -> None:
+    assert named({UP: 0.5, DOWN: 0.5}, {}) == {UP, DOWN}
+
+
+@pytest.mark.parametrize(("peak", "is_slow"), [(0.79, True), (0.84, True), (0.88, False)])
+def test_peaks_are_compared_with_peaks(peak: float, is_slow: bool) -> None:
+    """Windows of a few packets read a tenth more than a link carries, now as before."""
+    assert (named({ACROSS: peak}, {ACROSS: 4e5}, usual=1.08) == {ACROSS}) is is_slow
