@@ -234,3 +234,17 @@ def test_a_bonded_link_that_goes_down_three_times_a_day_flaps() -> None:
 )  # fmt: skip
 def test_what_newer_releases_of_nccl_write(line: str, rules: list[str]) -> None:
     assert found_in(f"n1:1:2 [0] transport/net_ib/common.cc:180 {line}\n", shipped_rules()) == rules
+
+
+def test_a_fallback_that_is_outnumbered_names_no_cause() -> None:
+    one = "cp: cannot stat '/data/index': No such file or directory\n"
+    others = "worker: error: frobnicator is out of step\nworker: error: no more widgets\n"
+    assert found_in(one, shipped_rules()) == ["fallback.missing"]
+    assert found_in(one + others, shipped_rules()) == ["log.unexplained"]
+
+
+def test_a_daemon_that_ends_in_a_word_of_the_system_is_the_daemons_failure() -> None:
+    line = "[2018-05-16T22:07:25.483] fatal: frobnicate((null)): Operation not permitted\n"
+    assert found_in(line, shipped_rules()) == ["fallback.scheduler"]
+    full = "slurmstepd: error: write value '7' to '/sys/fs/cgroup/cpuset/slurm/job_6/cgroup.procs' failed: "
+    assert found_in(full + "No space left on device\n", shipped_rules()) == ["slurm.config"]

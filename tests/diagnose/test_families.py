@@ -18,6 +18,8 @@ LEFT = {
     "Warning  FailedPostStartHook  pod/a  Exec lifecycle hook failed",
     "ray.exceptions.RaySystemError: System error: Broken pipe",
     "HIP error: the operation cannot be performed in the present state",
+    "NVRM: gpuHandleSanityCheckRegReadError_GM107: Possible bad register read: addr: 0x110094, regvalue: 0xbadf4100",
+    "rdma.c:3672:_qp_reset_failed_sends: *ERROR*: Failed to post a send for the qpair 0xd10160 with errno -22",
 }
 """Known, and left to a fallback or to nothing: they do not say what is the matter."""
 

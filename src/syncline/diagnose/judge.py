@@ -12,7 +12,7 @@ from syncline.diagnose.checks_steps import SLOWER
 from syncline.diagnose.rule import SYMPTOMS, LogRule
 from syncline.diagnose.scan import REST
 from syncline.diagnose.tally import Evidence, MatchRow, Tally
-from syncline.diagnose.unexplained import unexplained
+from syncline.diagnose.unexplained import num_open, unexplained
 from syncline.diagnose.verdict import CheckVerdict, some
 from syncline.fabric import Fabric
 from syncline.finding import Action, Finding, Severity
@@ -49,8 +49,10 @@ def judge(tallies: Mapping[str, Tally], cluster: Fabric | None) -> list[RankedFi
     if _told(found[False], symptoms):
         return found[False]
     all_found = found[False] + found[True]
-    if _told(all_found, symptoms):
+    if _told(all_found, symptoms) and not _outnumbered(found[True], tallies):
         return all_found
+    if _told(all_found, symptoms):
+        all_found = found[False]
     cause = any(one.finding.rule not in symptoms for one in all_found)
     return all_found + unexplained(tallies, has_symptom=bool(all_found) and not cause, has_cause=cause)
 
@@ -59,6 +61,12 @@ def _told(found: list[RankedFinding], symptoms: frozenset[str]) -> bool:
     """Say whether a cause is among them that stands for what went wrong."""
     causes = (one for one in found if one.finding.rule not in symptoms)
     return any(one.finding.severity is Severity.CRITICAL or one.explains >= symptoms for one in causes)
+
+
+def _outnumbered(fallbacks: list[RankedFinding], tallies: Mapping[str, Tally]) -> bool:
+    """Say whether fallbacks speak for fewer lines than look like errors besides, so that they name a part only."""
+    held = sum(tallies[name].count for name in {one.finding.rule for one in fallbacks})
+    return held < num_open(tallies)
 
 
 def _verdicts(tally: Tally, tallies: Mapping[str, Tally]) -> list[CheckVerdict]:

@@ -59,6 +59,12 @@ def unexplained(tallies: Mapping[str, Tally], *, has_symptom: bool, has_cause: b
     return [RankedFinding(finding, firsts[0].evidence, frozenset())]
 
 
+def num_open(tallies: Mapping[str, Tally]) -> int:
+    """Return how many lines look like errors of their own, which a traceback's header and a bare warning do not."""
+    rows = tallies[SIGNAL].rows.values() if SIGNAL in tallies else ()
+    return sum(row.count for row in rows if _HEADER not in row.evidence.text and not row.get("weak"))
+
+
 def _firsts(rows: Sequence[MatchRow]) -> list[MatchRow]:
     """Return the first telling line of each rank and host; a traceback's last line tells more than its first."""
     telling = [row for row in rows if _HEADER not in row.evidence.text] or list(rows)
