@@ -8,8 +8,8 @@ import pytest
 
 from syncline.cli.shell.app import run
 from syncline.fabric import load
-from syncline.rehearse.calibrate import HostCalibration, costs_of, write_calibrated
-from syncline.sim.emulate.emulation import HostCosts
+from syncline.rehearse.calibrate import HostCalibration, write_calibrated
+from syncline.sim.emulate.emulation import HostCosts, costs_of
 from syncline.sim.emulate.host_fit import Fit
 
 FLAT = Path(__file__).parent.parent.parent / "examples" / "lab-flat.yaml"

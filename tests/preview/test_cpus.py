@@ -9,7 +9,8 @@ import pytest
 
 import syncline
 from syncline.errors import UsageError
-from syncline.preview.cpus import sent_bytes
+from syncline.fabric import load
+from syncline.preview.cpus import call_s, host_costs, sent_bytes
 from syncline.questions.preview import PreviewAnswer
 
 torch = pytest.importorskip("torch", reason="previews run the script with torch (pip install syncline[torch])")
@@ -84,6 +85,15 @@ def test_what_cannot_be_said_of_cpus_is_refused(answer: PreviewAnswer, folder: P
     (folder / "gpu.json").write_text(json.dumps(gpu))
     with pytest.raises(UsageError, match="Times of a CPU go with --cpu"):
         syncline.preview(CLUSTER, command(folder), captured=kept, measured=folder / "gpu.json", cpu=True)
+
+
+def test_a_calibrated_cluster_says_what_calls_cost(tmp_path: Path) -> None:
+    costs = "latency_s: 1e-3, post_s: 2e-3, add_s_per_byte: 0, start_s: 5e-3, efficiency: 0.9"
+    known = f"calibration: {{{costs}, ranks: 4, median_error: 0.01, worst_error: 0.02}}"
+    (tmp_path / "c.yaml").write_text(f"{CLUSTER.read_text()}\n{known}\n")
+    found = host_costs(load(tmp_path / "c.yaml"))
+    assert call_s(found, "all_reduce", 4) == pytest.approx(5e-3 + 6 * 3e-3) and found.efficiency == 0.9
+    assert call_s(host_costs(load(CLUSTER)), "all_gather", 4) == pytest.approx(5e-4 + 3 * 4e-4)
 
 
 def test_a_reduce_scatter_of_gloo_sends_what_an_all_reduce_does() -> None:

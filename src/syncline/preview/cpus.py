@@ -10,16 +10,14 @@ import math
 from collections.abc import Sequence
 
 from syncline.errors import UsageError
+from syncline.fabric.fabric import Fabric
 from syncline.preview.measured import OwnHost
 from syncline.preview.record import Capture
-from syncline.sim.emulate.emulation import HostCosts
+from syncline.sim.emulate.emulation import HostCosts, costs_of
 from syncline.sim.uncertainty import Spread
 
-PAYLOAD = HostCosts().efficiency
-CALL_S = 120e-6
-"""A call until its first message is under way: handed to gloo's own thread, which posts it."""
-ERROR = 0.08
-"""How far steps in the lab may be off beyond what a script's own steps differ."""
+ERROR = 0.17
+"""The furthest that four steps in the lab were off when they were first scored."""
 TWICE = ("all_reduce", "reduce_scatter")
 ONCE = ("all_gather", "all_to_all")
 
@@ -44,6 +42,20 @@ def messages(what: str, n: int) -> int:
     if what in TWICE or what in ONCE:
         return (2 if what in TWICE else 1) * (n - 1)
     return math.ceil(math.log2(n)) if what in ("broadcast", "barrier") else 1
+
+
+def host_costs(fabric: Fabric) -> HostCosts:
+    """Return what TCP costs the hosts of a cluster: as `syncline calibrate` wrote it into its file, or as usual."""
+    return costs_of(fabric.spec) or HostCosts()
+
+
+def call_s(costs: HostCosts, what: str, n: int) -> float:
+    """Return what a call takes beyond its bytes: a rank wakes, and messages follow each other.
+
+    >>> round(call_s(HostCosts(), "all_reduce", 4), 6)
+    0.0029
+    """
+    return costs.start_s + messages(what, n) * (costs.post_s + costs.latency_s)
 
 
 def check_question(timed: bool, beside: bool, changes: Sequence[str]) -> None:

@@ -142,7 +142,9 @@ class _Laid:
     ) -> None:
         self.graph, self.machine, self.k, self.network = graph, machine, k, network
         self.on_cpu = graph.captures[0].on_cpu
-        self.rails = Rails.of(fabric, cpus.PAYLOAD if self.on_cpu else k.fitted.e_net, k.fitted.e_nvl, routing)
+        self.costs = cpus.host_costs(fabric)
+        payload = self.costs.efficiency if self.on_cpu else k.fitted.e_net
+        self.rails = Rails.of(fabric, payload, k.fitted.e_nvl, routing)
         self.devices = fabric.gpus.astype(np.int64)
         hosts = fabric_reach(fabric).hosts
         self.domain_of = np.full(len(fabric.devices), -1, np.int64)
@@ -175,7 +177,7 @@ class _Laid:
 
     def _call_s(self, row: int, n: int, what: str) -> float:
         if self.on_cpu:
-            return cpus.CALL_S + self.machine.hop_s * cpus.messages(what, n)
+            return cpus.call_s(self.costs, what, n)
         rank = int(self.graph.workload.rank[row])
         members = self.graph.captures[rank].groups[int(self.graph.group[row])]
         domains = len(set(self.domain_of[self._on(np.array(members))].tolist()))

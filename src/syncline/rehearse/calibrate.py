@@ -23,7 +23,7 @@ from syncline.runtime.execute.executor import Executor
 from syncline.runtime.execute.trial import measure
 from syncline.runtime.group import Group
 from syncline.schedule import Kind
-from syncline.sim.emulate.emulation import HostCosts, predict, script_of
+from syncline.sim.emulate.emulation import predict, script_of
 from syncline.sim.emulate.host_fit import Fit, TimedOperation, fit
 from syncline.sim.emulate.wiring import wiring_of_fabric
 
@@ -88,14 +88,6 @@ def calibrate_live(
         for point, (name, size, low, high) in zip(points, sizes, strict=True)
     )
     return HostCalibration(fitted, rows, group.size)
-
-
-def costs_of(spec: ClusterSpec) -> HostCosts | None:
-    """Return the costs that a calibrated cluster file remembers."""
-    found = spec.calibration
-    if found is None:
-        return None
-    return HostCosts(found.latency_s, found.post_s, found.add_s_per_byte, found.start_s, found.efficiency)
 
 
 def write_calibrated(spec: ClusterSpec, found: HostCalibration, measured: str, path: Path) -> ClusterSpec:

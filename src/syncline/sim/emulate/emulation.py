@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from syncline.errors import SimulationError
+from syncline.fabric.spec import ClusterSpec
 from syncline.program.program import Program, RankRound, VendorStep
 from syncline.sim.emulate.marks import Mark, timeline_of
 from syncline.sim.flow.engine import Course, Floats, Paths, Tasks, run
@@ -46,6 +47,14 @@ class HostCosts:
     def to_json(self) -> dict[str, float]:
         """Return the costs as plain values."""
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+
+def costs_of(spec: ClusterSpec) -> HostCosts | None:
+    """Return the costs that a calibrated cluster file remembers."""
+    found = spec.calibration
+    if found is None:
+        return None
+    return HostCosts(found.latency_s, found.post_s, found.add_s_per_byte, found.start_s, found.efficiency)
 
 
 @dataclass(frozen=True, eq=False)
