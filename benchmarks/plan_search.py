@@ -62,7 +62,7 @@ def one_by_one(asked: PlanQuestion, axes: Axes) -> dict[str, Any]:
 def run() -> dict[str, Any]:
     """Search with one process and with two, and compare a sample with one-by-one evaluation."""
     asked = question()
-    figures: dict[str, Any] = {"case": "gpt3-175b, 4,096 A100, global batch 4,096, sequence 2,048, offload off"}
+    figures: dict[str, Any] = {"case": "gpt3-175b, 4,096 A100, global batch 4,096, sequence 2,048, offload on and off"}
     for workers in (1, 2):
         before = _cpu_s()
         started = time.perf_counter()

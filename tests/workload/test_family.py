@@ -152,6 +152,31 @@ def test_a_config_may_leave_out_what_its_family_has_by_default() -> None:
     assert shape_from_config({"model_type": "bloom", "n_embed": 4096, "n_layer": 30, "n_head": 32}).hidden == 4096
 
 
+def test_chatglm_of_the_first_generation_has_the_layers_of_gpt_neox() -> None:
+    config = {"model_type": "chatglm", "architectures": ["ChatGLMModel"], "hidden_size": 4096, "num_layers": 28,
+              "inner_hidden_size": 16384, "num_attention_heads": 32, "vocab_size": 130528,
+              "position_encoding_2d": True}  # fmt: skip
+    # 12 h^2 of matrices, 13 h of biases and norms a layer, the last norm, and one table: 6,173,286,400 on its page.
+    assert shape_from_config(config).params == 28 * (12 * 4096**2 + 13 * 4096) + 2 * 4096 + 130528 * 4096
+
+
+def test_mpt_of_its_own_code_has_positions_and_biases_where_it_says_so() -> None:
+    config = {"model_type": "mpt", "d_model": 768, "n_heads": 12, "n_layers": 12, "vocab_size": 50368,
+              "max_seq_len": 2048, "learned_pos_emb": True, "no_bias": False,
+              "attn_config": {"alibi": False}}  # fmt: skip
+    plain = shape_from_config(config | {"architectures": ["MptForCausalLM"]}).params
+    own = shape_from_config(config | {"architectures": ["MPTForCausalLM"]}).params
+    # Biases of four products (3 h, h, 4 h, h), and of two norms a layer and the last.
+    assert own - plain == 2048 * 768 + 12 * (9 + 2) * 768 + 768
+    turned = {"attn_config": {"alibi": True}, "no_bias": True, "architectures": ["MPTForCausalLM"]}
+    assert shape_from_config(config | turned).params == plain
+
+
+def test_another_kind_of_file_under_a_familys_name_is_refused() -> None:
+    with pytest.raises(DescriptionError, match='the config says "dim" where nanochat has "hidden_size"'):
+        shape_from_config({"model_type": "nanochat", "dim": 896, "n_layers": 16, "n_heads": 14, "vocab_size": 151650})
+
+
 def test_layers_that_a_search_shaped_are_read_as_their_mean() -> None:
     blocks = [
         {"attention": {"n_heads_in_group": 8}, "ffn": {"ffn_mult": 5.25}},

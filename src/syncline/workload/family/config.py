@@ -109,6 +109,8 @@ def shape_from_config(config: Mapping[str, Any], name: str = "model") -> Shape:
         flat |= {key: value for key, value in inner.items() if value != ""} if isinstance(inner, Mapping) else {}
     if config.get("tie_word_embeddings") is not None:  # of the whole model, not of a part of it
         flat["tie_word_embeddings"] = config["tie_word_embeddings"]
+    if flat.get("model_type") == "chatglm" and "inner_hidden_size" in flat:
+        flat = _first_glm(flat)
     family, outer = str(flat.get("model_type", "")), str(config.get("model_type", ""))
     _refuse_others(flat, outer if outer in _REFUSED else family, outer)
     data = with_defaults(flat, family)
@@ -138,6 +140,14 @@ def shape_from_config(config: Mapping[str, Any], name: str = "model") -> Shape:
         fields["extra_params"] = fields.get("extra_params", 0) + _gates(data, fields, family)
     fields["predict_layers"] = whole(data, "num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_layers")
     return Shape.model_validate(fields)
+
+
+def _first_glm(data: Config) -> dict[str, Any]:
+    """Return ChatGLM of the first generation as what it is: GPT-NeoX's layers, with one table for both ends."""
+    names = {"num_layers": "num_hidden_layers", "inner_hidden_size": "intermediate_size"}
+    return {names.get(key, key): value for key, value in data.items()} | {
+        "model_type": "gpt_neox", "tie_word_embeddings": True,
+    }  # fmt: skip
 
 
 def _sizes(data: Config, family: str) -> dict[str, Any]:
@@ -178,7 +188,9 @@ def _habits(data: Config, family: str) -> dict[str, Any]:
         family in _PLAIN or family in _BERTS,
         bool(data.get("attention_bias", data.get("add_qkv_bias", False))),
     )
-    biased = plain and family not in _NO_BIASES
+    foundry = family == "mpt" and "MPTForCausalLM" in kinds(data, "architectures")  # transformers has neither of these
+    biased = (plain and family not in _NO_BIASES) or (foundry and not data.get("no_bias", False))
+    learned = family in _LEARNED or (foundry and data.get("learned_pos_emb") is True and not data.get("alibi"))
     bias = bias or bool(data.get("use_qkv_bias", False))
     narrow = whole(data, "word_embed_proj_dim") if family == "opt" else 0
     hidden, vocab = first(data, NAMES["hidden"]), first(data, NAMES["vocab"])
@@ -191,7 +203,7 @@ def _habits(data: Config, family: str) -> dict[str, Any]:
         "qk_norm": family in _QK_NORM,
         "query_gate": family in _QUERY_GATE,
         "causal": family not in _BERTS,
-        "positions": whole(data, "max_position_embeddings", "n_positions") if family in _LEARNED else 0,
+        "positions": whole(data, "max_position_embeddings", "n_positions", "max_seq_len") if learned else 0,
     }  # fmt: skip
     if narrow and narrow != hidden:
         raise DescriptionError(
@@ -224,6 +236,11 @@ def _refuse_others(data: Config, family: str, outer: str) -> None:
         raise DescriptionError(
             f"{family or 'the model'} has {what}, which syncline does not read from a config.",
             hint="Give it as a list of layers, or as the shape of the transformer nearest to it.",
+        )
+    if "dim" in data and first(data, NAMES["hidden"]) is None:  # a file of its own kind under a family's name
+        raise DescriptionError(
+            f'the config says "dim" where {family or "a model"} has "{NAMES["hidden"][0]}".',
+            hint="Write its sizes under Hugging Face's names, or give its shape.",
         )
     if family and family not in families():
         raise DescriptionError(
