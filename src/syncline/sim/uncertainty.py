@@ -40,7 +40,8 @@ _WORDS = {
     "dense": "dense models", "experts": "models with experts", "layers": "models that are lists of layers",
     "plain": "jobs that do not state their software", "software": "jobs that state framework and year",
     "described": "jobs that state software, kernels and overlap", "guessed": "rows that leave layout or precision open",
-    "calibrated": "calibrated by a measurement", "one": "one scale-up domain", "few": "up to 64 hosts",
+    "calibrated": "calibrated by a measurement", "one": "one scale-up domain", "cards": "cards without NVLink",
+    "few": "up to 64 hosts",
     "many": "more than 64 hosts", "XS": "up to 4 KiB", "S": "up to 256 KiB", "M": "below 256 MiB",
     "L": "from 256 MiB", "16": "16-bit", "8": "8-bit", "4": "4-bit", "32": "32-bit",
     "small": "up to 64 GPUs", "middle": "65 to 1,024 GPUs", "large": "more than 1,024 GPUs",
@@ -205,7 +206,7 @@ def unseen_group(subject: str, facets: Mapping[str, str]) -> str:
     if subject == "step":
         return "" if facets["stated"] == "calibrated" else "experts" if facets["kind"] == "experts" else "dense"
     if subject == "collective" and facets["stated"] == "guessed":
-        return "one" if facets["reach"] == "one" else "few"
+        return facets["reach"] if facets["reach"] in ("one", "cards") else "few"
     return ""
 
 

@@ -23,7 +23,7 @@ from syncline.describe.plain import JsonObject
 from syncline.errors import SynclineError
 from syncline.sim.nccl.calibrate import calibrate, pick_six
 from syncline.sim.nccl.constants import NcclConstants, default_constants, left_out_constants
-from syncline.sim.nccl.interval import BANDS, band, generation_of
+from syncline.sim.nccl.interval import BANDS, band, generation_of, reach_of
 from syncline.sim.nccl.measured import OPS, MeasuredRow, Series, read_rows, read_text
 from syncline.sim.nccl.predict import predict
 from syncline.sim.nccl.system import MAX_POINT_HOSTS
@@ -49,7 +49,7 @@ class ValidatedRow:
     low50: float = 0.0
     high50: float = math.inf
     generation: str = ""
-    num_islands: int = 1
+    reach: str = "one"
     stated: str = "described"
     calibrated_ratio: float | None = None
     left_out_calibrated_ratio: float | None = None
@@ -254,7 +254,7 @@ def _compare(
             low50=float(plain.low50_us[i] / measured[i]),
             high50=float(plain.high50_us[i] / measured[i]),
             generation=generation_of(described.system),
-            num_islands=described.system.num_islands,
+            reach=reach_of(described.system),
             stated="guessed" if described.guessed else "described",
             calibrated_ratio=float(calibrated["own"][i]) if scored[i] else None,
             left_out_calibrated_ratio=float(calibrated["other"][i]) if scored[i] else None,

@@ -1,6 +1,6 @@
 """First scores: how far off predictions of sources were when they were scored before anybody had looked at them.
 
-    firsts = first_scores()                    # data/first-scores.csv: five blind sets, row by row
+    firsts = first_scores()                    # data/first-scores.csv: blind sets, row by row
     unseen(stored_residuals(), firsts)         # what they add to each end of an interval, by group
     in_turn(stored_residuals(), firsts)        # how often later sets lie inside with what earlier ones add
 
@@ -32,8 +32,8 @@ from syncline.validate.intervals import HELD, judged, make_table, weighted_quant
 from syncline.validate.residuals import Residual, read_table, table_text
 
 #: The files that were a blind set, by its number; every other row was there before the third.
-SETS = {"third": 3, "fourth": 4, "fifth": 5, "sixth": 6, "seventh": 7}
-#: Sets before this one make the addition that later ones are judged by.
+SETS = {"third": 3, "fourth": 4, "fifth": 5, "sixth": 6, "seventh": 7, "eighth": 8}
+#: The first set that is judged, by what the sets before it add; every later one the same way.
 FIRST_JUDGED = 6
 _COLUMNS = ("set", "fault", "subject", "publication", "facets", "size", "residual", "line", "num_bytes")
 
@@ -126,19 +126,26 @@ def in_turn(rows: Sequence[Residual], scores: Sequence[FirstScore]) -> dict[str,
         if one.group:
             groups[f"{one.score.row.subject}, {one.group}"].append(one)
     found: dict[str, JsonObject] = {}
-    for name, all_of_it in sorted(groups.items()):
-        before = _addition([one for one in all_of_it if one.score.number < FIRST_JUDGED])
-        later = [one for one in all_of_it if one.score.number >= FIRST_JUDGED and not one.score.fault]
-        by = [float(x) for x in before["log"]]  # type: ignore[union-attr, arg-type]
-        with_it, without = ([one.holds(more) for one in later] for more in (by, _NOTHING))
-        width = float(np.median([one.ends[3] - one.ends[0] for one in later]))
+    for name, mine in sorted(groups.items()):
+        later = [one for one in mine if one.score.number >= FIRST_JUDGED and not one.score.fault]
+        by = {number: _before(mine, number) for number in {one.score.number for one in later}}
+        with_it = [one.holds(by[one.score.number]) for one in later]
+        without = [one.holds(_NOTHING) for one in later]
+        widths = [(one.ends[3] - one.ends[0], by[one.score.number]) for one in later]
         found[name] = {
             "rows": len(later), "publications": len({one.score.row.publication for one in later}),
             "in_90": _share(outer for outer, _ in with_it), "in_50": _share(inner for _, inner in with_it),
             "in_90_without": _share(outer for outer, _ in without),
-            "factor": math.exp((width + by[0] + by[3]) / 2), "factor_without": math.exp(width / 2),
+            "factor": math.exp(float(np.median([width + more[0] + more[3] for width, more in widths])) / 2),
+            "factor_without": math.exp(float(np.median([width for width, _ in widths])) / 2),
         }  # fmt: skip
     return found
+
+
+def _before(judgements: Sequence[_Judgement], number: int) -> list[float]:
+    """Return what the sets before one add to the ends of a group's intervals."""
+    added = _addition([one for one in judgements if one.score.number < number])["log"]
+    return [float(x) for x in added]  # type: ignore[union-attr, arg-type]
 
 
 def _share(inside: Iterable[bool]) -> float:

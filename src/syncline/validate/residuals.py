@@ -28,7 +28,7 @@ import yaml
 
 from syncline.errors import SynclineError
 from syncline.plan.cost import load_prices
-from syncline.sim.nccl.interval import BANDS, band, reach_of
+from syncline.sim.nccl.interval import BANDS, band
 from syncline.sim.nccl.measured import read_rows as read_collectives
 from syncline.sim.step.build import build_case
 from syncline.sim.step.calibrate import Observation, StepCalibration, calibrate
@@ -45,11 +45,12 @@ from syncline.validate.training.validate import sweeps
 from syncline.workload.job import Job
 
 STEP_FILES = ("training_throughput.csv", "training-more.csv", "training-2026.csv", "training-third.csv",
-              "training-fourth.csv", "training-fifth.csv", "training-sixth.csv", "training-seventh.csv")  # fmt: skip
+              "training-fourth.csv", "training-fifth.csv", "training-sixth.csv", "training-seventh.csv",
+              "training-eighth.csv")  # fmt: skip
 NUM_PARTS = 3
 COLLECTIVE_FILES = ("collectives.csv", "collectives-more.csv", "collectives-2026.csv", "collectives-third.csv",
                     "collectives-fourth.csv", "collectives-fifth.csv", "collectives-sixth.csv",
-                    "collectives-seventh.csv")  # fmt: skip
+                    "collectives-seventh.csv", "collectives-eighth.csv")  # fmt: skip
 #: Facts that a short job file does not state; each has a default by framework and year.
 _FACTS = ("attention", "compiled", "overlap", "optimizer", "gradient_bytes", "parameter_bytes", "accumulate_bytes",
           "early_stop", "cuda_graphs")  # fmt: skip
@@ -243,7 +244,7 @@ def collective_residuals(name: str, only: Sequence[str] | None = None) -> list[R
         for ratio, stated in ((point.left_out_ratio, point.stated), (point.left_out_calibrated_ratio, "calibrated")):
             if ratio is None or ratio <= 0:
                 continue
-            facets = {"stated": stated, "reach": reach_of(point.num_islands, row.num_hosts), "op": row.op,
+            facets = {"stated": stated, "reach": point.reach, "op": row.op,
                       "band": BANDS[int(band(np.array([size]))[0])], "generation": point.generation}  # fmt: skip
             found.append(
                 Residual(

@@ -78,6 +78,22 @@ def test_cards_on_pcie_have_no_nvlink_unless_bridged() -> None:
     assert guess("HGX H100 (PCIe Gen5), NDR 8x400Gb/s", "", 2, 8).nvlink_GBps > 200
 
 
+@pytest.mark.parametrize(
+    ("text", "notes", "peers"),
+    [
+        ("RTX 4090, 8 per node, PCIe 4.0", "", False),
+        ("8x GeForce RTX 3090", "", False),
+        ("RTX 4090, 4 per node, peer access enabled by a patched driver", "", True),
+        ("RTX 5090, 8 per node", "NCCL_P2P_LEVEL=SYS", True),
+        ("8x L40S", "", True),
+        ("8x L40S", "NCCL_P2P_DISABLE=1", False),
+        ("8x RTX A6000", "", True),
+    ],
+)
+def test_geforce_cards_reach_their_peers_through_host_memory(text: str, notes: str, peers: bool) -> None:
+    assert guess(text, notes, 1, 8).peer_access is peers
+
+
 def test_sixteen_interfaces_of_efa_are_not_eight() -> None:
     system = guess("2x p6-b300.48xlarge (B300), EFA v4 16x400Gb/s", "", 2, 8)
     assert (system.num_nics * system.nic_rate_Bps, system.network) == (8 * 100e9, "efa-v3")

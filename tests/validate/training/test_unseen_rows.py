@@ -345,6 +345,23 @@ def test_megatrons_optimizer_of_2023_sums_late_unless_it_says_otherwise() -> Non
     for said, overlap in (("DistributedOptimizer", False), ("OverlappedDistributedOptimizer", None)):
         job = describe(row(**cells, zero_or_fsdp=said), ()).job
         assert (job.overlap.dp, job.parallel.zero) == (overlap, "1")
+    assert describe(row(source="InternLM (2023)", gpu="A100", zero_or_fsdp="ZeRO-1"), ()).job.overlap.dp is False
+
+
+@pytest.mark.parametrize(
+    ("notes", "tensors", "gradients"),
+    [
+        ("FlashAttention 2; communication not overlapped", None, False),
+        ("without overlap", None, False),
+        ("NeMo 24.07; VP=5; tp_comm_overlap off; GPT-2 tokenizer", False, None),
+        ("dropless; tensor-parallel overlap disabled", False, None),
+        ("TP comm overlap on", None, None),
+        ("1F1B overlap of all-to-all", None, None),
+    ],
+)
+def test_what_remarks_say_is_not_overlapped(notes: str, tensors: bool | None, gradients: bool | None) -> None:
+    found = describe(row(source="a report (2025)", notes=notes), ()).job.overlap
+    assert (found.tp, found.dp) == (tensors, gradients)
 
 
 def test_stages_are_chosen_where_tp_alone_is_stated_and_does_not_fit() -> None:

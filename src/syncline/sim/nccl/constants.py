@@ -88,7 +88,8 @@ class NcclMachine:
     p2p_channel_GBps: tuple[float, ...]
     p2p_net_share: float
     alltoall_pipeline: float
-    pcie_share: float
+    pcie_sockets: float
+    pcie_staged: float
     one_host_pipeline: float
     nvls_pipeline: tuple[float, ...]
     tree_ll128_pipeline: float

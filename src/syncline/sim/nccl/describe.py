@@ -131,6 +131,7 @@ def _system(
         gpus_per_process=_ranks_per_process(stack, gpus),
         collnet=bool(stack.get("sharp", False)) and env.get("NCCL_COLLNET_ENABLE") != "0",
         call_us=default_constants().machine.torch_call_us if stack.get("timing") == "torch" else 0.0,
+        peer_access=env.get("NCCL_P2P_DISABLE") != "1",
         assumed=tuple(assumed),
     )
 

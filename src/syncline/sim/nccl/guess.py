@@ -73,7 +73,15 @@ def guess(system: str, notes: str, num_hosts: int, gpus_per_host: int) -> NcclSy
         found_system = replace(found_system, nvlink_domain=max(int(part.group(1)), gpus_per_host))
     elif found_system.num_islands == 1 and _APART.search(text):
         found_system = replace(found_system, nvlink_domain=gpus_per_host)
+    found_system = replace(found_system, peer_access=found_system.peer_access and not _refuses_peers(text))
     return replace(found_system, gpu=found["gpu"], nvlink_Bps=None) if "gpu" in found else found_system
+
+
+def _refuses_peers(text: str) -> bool:
+    """Say whether the driver refuses GeForce cards peer access: always, but for patched ones."""
+    return bool(re.search(r"geforce|\brtx ?[2-5]0[5-9]0", text)) and not re.search(
+        r"peer access|\bp2p|nccl_p2p_level", text
+    )
 
 
 def _only_nics(env: dict[str, str]) -> bool:

@@ -39,9 +39,11 @@ def band(sizes: Floats) -> npt.NDArray[np.int64]:
     return np.searchsorted(np.array(_EDGES, dtype=np.float64), sizes, side="left").astype(np.int64)
 
 
-def reach_of(num_islands: int, num_hosts: int) -> str:
-    """Return how far a job reaches: one scale-up domain, few hosts, or more than most public rows have."""
-    return "one" if num_islands == 1 else "few" if num_hosts <= MAX_POINT_HOSTS else "many"
+def reach_of(system: NcclSystem) -> str:
+    """Return how far a job reaches: one scale-up domain, cards of one host, few hosts, or more than most rows have."""
+    if system.num_islands == 1:
+        return "one" if system.nvlink_GBps else "cards"
+    return "few" if system.num_hosts <= MAX_POINT_HOSTS else "many"
 
 
 def generation_of(system: NcclSystem) -> str:
@@ -59,7 +61,7 @@ def interval(system: NcclSystem, op: str, sizes: Floats, *, stated: str = "descr
 
 
 def _spread(system: NcclSystem, op: str, of_band: str, stated: str) -> Spread:
-    reach = reach_of(system.num_islands, system.num_hosts)
+    reach = reach_of(system)
     if stated == "calibrated":
         return collective_spread(stated, reach, of_band, op, generation_of(system), 1)
     found = collective_spread(stated, reach, of_band, op, generation_of(system), system.num_hosts)

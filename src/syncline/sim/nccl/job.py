@@ -19,6 +19,8 @@ from syncline.sim.nccl.system import MAX_POINT_HOSTS, NcclSystem
 
 Floats = npt.NDArray[np.float64]
 RING_OPS = ("all_reduce", "all_gather", "reduce_scatter")
+#: Cards that boards with two sockets have at each.
+CARDS_OF_A_SOCKET = 4
 
 
 @dataclass(frozen=True)
@@ -111,9 +113,17 @@ class NcclOperation:
     @cached_property
     def nvlink_GBps(self) -> float:
         if not self.system.nvlink_GBps:
-            return self.machine.pcie_share * self.system.pcie_GBps
+            return self.cards_GBps
         efficiency = self.machine.nvlink_efficiency[self.row]
         return self.system.nvlink_GBps * efficiency * (self.scale.efficiency if self.hosts == 1 else 1.0)
+
+    @property
+    def cards_GBps(self) -> float:
+        """What a ring of cards gets of PCIe: all of it between peers of a socket, less past it or in host memory."""
+        share = self.machine.pcie_sockets if self.p > CARDS_OF_A_SOCKET else 1.0
+        if self.p > 1 and not self.system.peer_access:
+            share = self.machine.pcie_staged
+        return self.system.usable_pcie_GBps * share
 
     @cached_property
     def nic_GBps(self) -> float:

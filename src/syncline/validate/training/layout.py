@@ -47,13 +47,29 @@ def keeps_gathered(row: PublishedRow) -> bool:
     return is_sharded(row) and bool(re.search(r"no reshard|reshard\w*\W+(?:never|false|no)\b", _sharding(row)))
 
 
+#: "communication not overlapped", "without overlap", "tp_comm_overlap off".
+_NOT_OVERLAPPED = re.compile(
+    r"\b(?:no|not|without)\W+((?:\w+\W+){0,2})overlap|((?:\w+[\s_-]){0,3})overlap\w*\W+(?:off|disabled|false)\b"
+)
+
+
+def not_overlapped(row: PublishedRow) -> dict[str, bool]:
+    """Return what a row says is not hidden behind products: exchanges of tensors, or else of gradients."""
+    if found := _NOT_OVERLAPPED.search(_of_overlap(row)):
+        return {"tp" if re.search(r"\btp|tensor", found.group()) else "dp": False}
+    return {}
+
+
 def late_sums(row: PublishedRow, framework: str, year: int) -> bool:
-    """Say whether gradients are summed after the last product: Megatron's distributed optimizer before 2024.
+    """Say whether gradients are summed after the last product, as Megatron did before 2024.
 
     `--overlap-grad-reduce` came with Megatron-Core 0.5; a run that overlapped earlier had its own and says so.
     """
-    text = _sharding(row)
-    return framework == "megatron" and year < 2024 and "distributedopt" in text and "overlap" not in text
+    return framework == "megatron" and year < 2024 and "overlap" not in _of_overlap(row)
+
+
+def _of_overlap(row: PublishedRow) -> str:
+    return f"{_sharding(row)} {row.text('notes').lower()}"
 
 
 def stated_split(row: PublishedRow, num_gpus: int, shape: Shape | LayerList, domain: int) -> dict[str, int] | None:

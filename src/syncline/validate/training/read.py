@@ -29,6 +29,7 @@ from syncline.validate.training.layout import (
     is_sharded,
     keeps_gathered,
     late_sums,
+    not_overlapped,
     possible_splits,
     sharded_split,
     stated_split,
@@ -263,19 +264,19 @@ class _Reader:
         }  # fmt: skip
         if kernel := guess.attention_of(self.row):
             fields["attention"] = kernel
-        if late_sums(self.row, self.framework, self.year):
-            fields["overlap"] = {"dp": False}
-        if keeps_gathered(self.row):
-            fields["overlap"] = {"reshard": False}
+        late = {"dp": False} if late_sums(self.row, self.framework, self.year) else {}
+        fields["overlap"] = late | ({"reshard": False} if keeps_gathered(self.row) else {})
         said = {k: v for k, v in self.given.items() if k not in _PLACED}
         try:
             return Job.model_validate(merged(merged(fields, said), self._remarked()))
         except ValidationError as error:
             raise DescriptionError(first_mistake(error)) from None
 
-    def _remarked(self) -> dict[str, bool]:
-        """Return what a row's remarks say of its kernels, which wins over what is known of its source."""
-        said = {"cuda_graphs": True} if guess.has_graphs(self.row) else {}
+    def _remarked(self) -> dict[str, object]:
+        """Return what a row's remarks say of its kernels and overlap: it wins over what is known of its source."""
+        said: dict[str, object] = {"cuda_graphs": True} if guess.has_graphs(self.row) else {}
+        if exposed := not_overlapped(self.row):
+            said["overlap"] = exposed
         compiled = guess.compiled_of(self.row) if self.framework == "pytorch" else None
         return said if compiled is None else said | {"compiled": compiled}
 
