@@ -49,20 +49,27 @@ def named(
 
 
 SLOW = {ACROSS: 0.5, FAR: 0.5, LAST: 0.5}
+LONG, CHANCE = 0.03 * CAPACITY, 0.001 * CAPACITY
 
 
 def test_links_after_a_slow_one_carry_what_it_lets_through() -> None:
-    assert named(SLOW, {ACROSS: 4e5}) == {ACROSS}
+    assert named(SLOW, {ACROSS: LONG}) == {ACROSS}
     assert named(SLOW, {}) == {ACROSS}  # no look fell into a collective
 
 
 def test_a_packet_in_a_queue_by_chance_convicts_nobody() -> None:
-    assert named(SLOW, {ACROSS: 4e5, LAST: 9e3}) == {ACROSS}
-    assert named(SLOW, {ACROSS: 4e5, LAST: 3e5}) == {ACROSS, LAST}  # two faults
+    assert named(SLOW, {ACROSS: LONG, LAST: CHANCE}) == {ACROSS}
+    assert named(SLOW, {LAST: CHANCE}) == {ACROSS}
+    assert named(SLOW, {ACROSS: LONG, LAST: LONG}) == {ACROSS, LAST}  # two faults
 
 
 def test_a_link_that_is_slower_still_is_slow_by_itself() -> None:
     assert named({**SLOW, LAST: 0.2}, {}) == {ACROSS, LAST}
+
+
+def test_a_link_that_is_just_not_slow_explains_those_after_it() -> None:
+    assert named({ACROSS: 0.81, FAR: 0.79, LAST: 0.79}, {}) == set()
+    assert named({ACROSS: 0.95, FAR: 0.79, LAST: 0.79}, {}) == {FAR}
 
 
 def test_what_a_named_link_lets_through_is_not_named_while_it_is_faster_for_a_moment() -> None:
@@ -76,4 +83,4 @@ def test_both_ways_of_one_cable_are_slow_by_themselves() -> None:
 @pytest.mark.parametrize(("peak", "is_slow"), [(0.79, True), (0.84, True), (0.88, False)])
 def test_peaks_are_compared_with_peaks(peak: float, is_slow: bool) -> None:
     """Windows of a few packets read a tenth more than a link carries, now as before."""
-    assert (named({ACROSS: peak}, {ACROSS: 4e5}, usual=1.08) == {ACROSS}) is is_slow
+    assert (named({ACROSS: peak}, {ACROSS: LONG}, usual=1.08) == {ACROSS}) is is_slow

@@ -9,6 +9,8 @@ from syncline.finding import Action, Finding, Severity
 from syncline.watch.links import LinkTable
 from syncline.watch.rules.rule import Context, Floats, Mask, RuleVerdict, verdict
 
+CHANCE_QUEUE_S = 3e-3
+"""What a link sends in so long may wait by chance, a few packets that came together."""
 SHORT_QUEUE = 0.1
 """A queue below this share of the longest is chance beside it."""
 SAME_PACE = 0.8
@@ -45,12 +47,15 @@ class LinkDegraded:
         queued = context.share_of_looks("backlog_bytes", self.QUEUE_S) >= 0.5
         busy = (working | queued | self._trickles(context, nominal)) & (context.frame.load.up > 0)
         slow = busy & (ceiling < t.degraded_share * nominal)
-        slow &= ~_fed(table, slow, context.is_troubled(self.id, table.names), backlog, ceiling)
+        between = busy & (ceiling < (1 + t.degraded_share) / 2 * nominal) | ~busy
+        held_up = busy & (now < (1 + t.degraded_share) / 2 * nominal) | context.is_troubled(self.id, table.names)
+        chance = context.highest("backlog_bytes", 2.0) < CHANCE_QUEUE_S * nominal
+        slow &= ~(chance & _behind(table, slow, held_up, now))
+        slow &= ~_waits_less(slow, backlog)
         if context.active.get("link.down") or context.active.get("rail.dead"):
             slow &= backlog > 0  # flows take other ways and share them: a lower rate alone says nothing of a link
         negotiated = np.array([context.speed_Bps.get(device, np.nan) for device in table.devices])
         fell = negotiated < 0.99 * table.capacity_Bps
-        between = busy & (ceiling < (1 + t.degraded_share) / 2 * nominal) | ~busy
 
         def tell(i: int) -> Finding:
             share = ceiling[i] / nominal[i] if nominal[i] > 0 else float("nan")
@@ -105,26 +110,24 @@ def far_below(context: Context) -> list[str]:
     return [f"{names[i]} at {share[i]:.0%} of its past" for i in found[np.argsort(share[found])]]
 
 
-def _fed(table: LinkTable, slow: Mask, named: Mask, backlog: Floats, ceiling: Floats) -> Mask:
-    """Tell which slow links may only carry what another, slow now or named already, lets through.
-
-    Collectives hold all links to the pace of the slowest: the one whose packets wait is named, the others after it. A
-    packet or two in a queue is chance. Where nobody sees a queue, what leaves a switch at the pace at which it comes
-    in over a slow link is held up there.
-    """
-    fed = np.zeros(len(slow), bool)
-    rows = np.flatnonzero(slow)
-    waits = backlog > SHORT_QUEUE * max(backlog[rows], default=0.0)
-    if (slow & waits).any():
-        fed = slow & ~waits
+def _behind(table: LinkTable, slow: Mask, held_up: Mask, pace: Floats) -> Mask:
+    """Tell which slow links leave a switch at the pace at which packets come in over a link that is held up itself."""
     into: dict[str, list[int]] = {}
-    for i in np.flatnonzero(slow | named).tolist():
+    for i in np.flatnonzero(held_up).tolist():
         into.setdefault(table.dst[i], []).append(i)
-    for i in rows.tolist():
-        before = [
-            k
-            for k in into.get(table.src[i], ())
-            if table.src[k] != table.dst[i] and ceiling[i] > SAME_PACE * ceiling[k] and backlog[i] <= backlog[k]
-        ]
-        fed[i] |= bool(before)
-    return fed
+    found = np.zeros(len(slow), bool)
+    for i in np.flatnonzero(slow).tolist():
+        end = table.dst[i].partition("/")[0]  # what comes from there does not go back
+        found[i] = any(
+            table.src[k].partition("/")[0] != end and pace[i] > SAME_PACE * pace[k] for k in into.get(table.src[i], ())
+        )
+    return found
+
+
+def _waits_less(slow: Mask, backlog: Floats) -> Mask:
+    """Tell which slow links have no queue to speak of, beside one that has.
+
+    Collectives hold all links to the pace of the slowest; the one whose packets wait is named, the others after it.
+    """
+    waits = backlog > SHORT_QUEUE * max(backlog[slow], default=0.0)
+    return slow & ~waits if (slow & waits).any() else np.zeros(len(slow), bool)
