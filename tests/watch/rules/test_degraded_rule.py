@@ -31,9 +31,13 @@ LINKS = LinkTable(
 
 
 def named(
-    peaks: dict[str, float], backlog: dict[str, float], usual: float = 1.0, active: tuple[str, ...] = ()
+    peaks: dict[str, float],
+    backlog: dict[str, float],
+    usual: float = 1.0,
+    active: tuple[str, ...] = (),
+    looks: int = 60,
 ) -> set[str]:
-    """Return the links that are named, at these shares of their capacity and with these bytes waiting."""
+    """Return the links that are named, for so many looks at these shares of their capacity with these bytes waiting."""
     past = {"peak": Past(lag=0), "rate": Past(lag=0)}
     for _ in range(60):
         past["peak"].add(NAMES, np.full(len(NAMES), usual * CAPACITY))
@@ -42,7 +46,8 @@ def named(
         LINKS, use=0.4, peak_Bps=[peaks.get(name, usual) * CAPACITY for name in NAMES],
         backlog_bytes=[backlog.get(name, 0.0) for name in NAMES],
     )  # fmt: skip
-    recent = deque(frame(k, LINKS, now) for k in range(60))
+    before = load(LINKS, use=0.4, peak_Bps=[usual * CAPACITY] * len(NAMES))
+    recent = deque(frame(k, LINKS, now if k > 60 - looks else before) for k in range(60))
     up = {"link.degraded": set(active)}
     context = Context(Thresholds(), Prediction(), frame(60, LINKS, now), recent, past=past, active=up)
     return set(LinkDegraded().look(context).bad)
@@ -84,3 +89,10 @@ def test_both_ways_of_one_cable_are_slow_by_themselves() -> None:
 def test_peaks_are_compared_with_peaks(peak: float, is_slow: bool) -> None:
     """Windows of a few packets read a tenth more than a link carries, now as before."""
     assert (named({ACROSS: peak}, {ACROSS: LONG}, usual=1.08) == {ACROSS}) is is_slow
+
+
+def test_packets_that_come_faster_than_they_leave_wait_whether_a_look_sees_them_or_not() -> None:
+    assert named(SLOW, {}, looks=4) == {ACROSS}
+    assert named({**SLOW, UP: 0.5}, {}, looks=4) == set()  # the sender may be slow: three seconds decide
+    assert named({**SLOW, UP: 0.5}, {}, looks=14) == {UP}
+    assert named({UP: 0.5}, {}, looks=4) == set()  # nothing is known of what comes to a host's own link

@@ -36,21 +36,22 @@ class LinkDegraded:
     def look(self, context: Context) -> RuleVerdict:
         table, t = context.frame.table, context.thresholds
         backlog = context.mean("backlog_bytes", 2.0)  # seen by chance, when a look falls into a collective
-        # Where packets wait, the link is what is slow; where none do, or nobody sees them, its senders may be.
-        now, lately = (context.highest("peak_Bps", over_s) for over_s in (self.MOMENT_S, self.PATIENCE_S))
-        ceiling = np.where(backlog > 0, now, lately)
-        carried = context.mean("rate_Bps", self.MOMENT_S)
         # A short window catches a packet more than its share: peaks are compared with peaks, not with the capacity.
         reached = context.past["peak"].quantile(0.5)
         nominal = np.where(np.isnan(reached), table.capacity_Bps, reached)
-        working = (carried > 0.25 * context.past["rate"].quantile(0.9)) & (ceiling > 0.02 * nominal)
+        now, lately = (context.highest("peak_Bps", over_s) for over_s in (self.MOMENT_S, self.PATIENCE_S))
+        held_up = (now < (1 + t.degraded_share) / 2 * nominal) | context.is_troubled(self.id, table.names)
+        carried = context.mean("rate_Bps", self.MOMENT_S)
         queued = context.share_of_looks("backlog_bytes", self.QUEUE_S) >= 0.5
-        busy = (working | queued | self._trickles(context, nominal)) & (context.frame.load.up > 0)
+        heavy, held = carried > 0.25 * context.past["rate"].quantile(0.9), queued | self._trickles(context, nominal)
+        behind, full = _came(table, (heavy | held) & (now < t.degraded_share * nominal), held_up, now)
+        # Where packets wait, the link is what is slow, also where they come in faster than they leave; where none do,
+        # or nobody sees them, its senders may be.
+        ceiling = np.where((backlog > 0) | full, now, lately)
+        busy = (heavy & (ceiling > 0.02 * nominal) | held) & (context.frame.load.up > 0)
         slow = busy & (ceiling < t.degraded_share * nominal)
         between = busy & (ceiling < (1 + t.degraded_share) / 2 * nominal) | ~busy
-        held_up = busy & (now < (1 + t.degraded_share) / 2 * nominal) | context.is_troubled(self.id, table.names)
-        chance = context.highest("backlog_bytes", 2.0) < CHANCE_QUEUE_S * nominal
-        slow &= ~(chance & _behind(table, slow, held_up, now))
+        slow &= ~(behind & (context.highest("backlog_bytes", 2.0) < CHANCE_QUEUE_S * nominal))
         slow &= ~_waits_less(slow, backlog)
         if context.active.get("link.down") or context.active.get("rail.dead"):
             slow &= backlog > 0  # flows take other ways and share them: a lower rate alone says nothing of a link
@@ -110,18 +111,34 @@ def far_below(context: Context) -> list[str]:
     return [f"{names[i]} at {share[i]:.0%} of its past" for i in found[np.argsort(share[found])]]
 
 
-def _behind(table: LinkTable, slow: Mask, held_up: Mask, pace: Floats) -> Mask:
-    """Tell which slow links leave a switch at the pace at which packets come in over a link that is held up itself."""
-    into: dict[str, list[int]] = {}
-    for i in np.flatnonzero(held_up).tolist():
-        into.setdefault(table.dst[i], []).append(i)
-    found = np.zeros(len(slow), bool)
-    for i in np.flatnonzero(slow).tolist():
-        end = table.dst[i].partition("/")[0]  # what comes from there does not go back
-        found[i] = any(
-            table.src[k].partition("/")[0] != end and pace[i] > SAME_PACE * pace[k] for k in into.get(table.src[i], ())
-        )
-    return found
+def _came(table: LinkTable, below: Mask, held_up: Mask, pace: Floats) -> tuple[Mask, Mask]:
+    """Tell of links below their rate, by what comes into the switch they leave, which are behind another and which not.
+
+    Behind: they go at the pace of a link into it that is held up itself. Not: all that comes in comes at full pace, so
+    that packets wait, whoever sees them.
+    """
+    behind, full = np.zeros(len(below), bool), np.zeros(len(below), bool)
+    if not below.any():
+        return behind, full
+    senders: dict[str, set[str]] = {}
+    slowest: dict[str, dict[str, float]] = {}
+    for k in np.flatnonzero(pace > 0).tolist():
+        switch, sender = table.dst[k], _box(table.src[k])
+        senders.setdefault(switch, set()).add(sender)
+        if held_up[k]:
+            of = slowest.setdefault(switch, {})
+            of[sender] = min(of.get(sender, np.inf), float(pace[k]))
+    for i in np.flatnonzero(below).tolist():
+        switch, end = table.src[i], _box(table.dst[i])  # what comes from there does not go back
+        held = [slow_Bps for sender, slow_Bps in slowest.get(switch, {}).items() if sender != end]
+        behind[i] = bool(held) and pace[i] > SAME_PACE * min(held)
+        full[i] = not held and bool(senders.get(switch, set()) - {end})
+    return behind, full
+
+
+def _box(end: str) -> str:
+    """Return the host or switch of one end of a link."""
+    return end.partition("/")[0]
 
 
 def _waits_less(slow: Mask, backlog: Floats) -> Mask:
