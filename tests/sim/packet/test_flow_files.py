@@ -23,13 +23,20 @@ Triggers 1
 2->0 id 2 start 5000000 size 2000000
 trigger id 7 oneshot
 """
+BARRIER = """Nodes 128
+Connections 4
+1->0 id 1 start 0 size 2000000 send_done_trigger 5
+2->4 id 2 start 5000000 size 30000 recv_done_trigger 5
+3->5 id 3 start 0 size 10000 send_done_trigger 5
+4->6 id 4 trigger 5 size 1000
+"""
 FLOW_TXT = "2\n0 1 3 100 200000 2.000000000\n5 2 3 100 1000 2.5\n"
 
 
 def test_formats_are_told_by_content() -> None:
     rows = parse_flows(CM)
     assert [(row.source, row.destination, row.size_bytes, row.after) for row in rows] == [
-        ("1", "0", 2_000_000, -1), ("2", "0", 2_000_000, -1), ("2", "4", 1000, 0)]  # fmt: skip
+        ("1", "0", 2_000_000, ()), ("2", "0", 2_000_000, ()), ("2", "4", 1000, (0,))]  # fmt: skip
     assert rows[1].start_s == pytest.approx(5e-6)
     assert [(row.source, row.destination, row.size_bytes, row.start_s) for row in parse_flows(FLOW_TXT)] == [
         ("0", "1", 200_000, 2.0), ("5", "2", 1000, 2.5)]  # fmt: skip
@@ -47,6 +54,11 @@ def test_formats_are_told_by_content() -> None:
      ("start,source,destination,bytes\n0,2,1\n", "it has 3 columns, and the header 4"),
      ("start,source,destination,bytes\n0,2,1,5,0\n", "it has 5 columns, and the header 4"),
      ("Nodes 4\nConnections many\n0->1 start 0 size 5\n", "line 2 reads"),
+     (f"{BARRIER}trigger id 5 barrier count 4\n", "trigger 5 counts 4, but 3 fire it"),
+     (f"{BARRIER}trigger id 5 oneshot\n", "trigger 5 counts 1, but 3 fire it"),
+     (f"{BARRIER}trigger id 5 multishot\n", "line 7 reads"),
+     ("Nodes 4\nConnections 2\n0->1 id 1 trigger 1 size 9 send_done_trigger 2\n"
+      "1->2 id 2 trigger 2 size 9 send_done_trigger 1\n", "in a ring"),
      ("Nodes 432\nConnections 1\n368->0 start 0.000000 size 0\n", "line 3: the flow has no size")],
 )  # fmt: skip
 def test_what_cannot_be_read_is_said_with_its_place(text: str, word: str) -> None:
@@ -78,6 +90,15 @@ def test_a_flow_that_waits_starts_when_the_other_has_arrived(tmp_path: Path) -> 
     table = flow_table(outcome)
     assert len(table) == 3 and table.num_missing == 0
     assert table.start_s[2] == pytest.approx(table.end_s[0])
+
+
+def test_flows_behind_a_barrier_start_when_the_last_of_the_others_has_arrived(tmp_path: Path) -> None:
+    file = tmp_path / "f.cm"
+    file.write_text(f"{BARRIER}6->7 id 5 trigger 5 size 1000\ntrigger id 5 count 3 barrier\n".replace("ns 4", "ns 5"))
+    table = flow_table(simulate(leaf_spine(), [read_flows(file, leaf_spine().fabric)], PacketOptions("roce")))
+    ends = table.end_s[:3]
+    assert len(np.unique(ends)) == 3
+    assert table.start_s[3:] == pytest.approx([ends.max()] * 2)
 
 
 def test_a_flow_alone_has_a_slowdown_of_one(tmp_path: Path) -> None:

@@ -4,7 +4,9 @@ traffic = read_flows("flows.csv", load("fat-tree-1024"))
 
 * CSV: a header with `start`, `source`, `destination`, `bytes` and, if wanted, `class` (0 to 6, each behind those before
   it); a time without a unit is seconds
-* `.cm` (htsim): `0->1 id 1 start 0 size 2000000`, picoseconds; a oneshot trigger makes a flow wait for another
+* `.cm` (htsim): `0->1 id 1 start 0 size 2000000`, picoseconds; triggers make flows wait, a oneshot for one other, a
+  barrier for `count` of them. What fires is the arrival of a flow's last byte, for `send_done_trigger` too, which htsim
+  fires an acknowledgement later
 * `flow.txt` (HPCC, SimAI): a count, then so many of `source destination priority port bytes seconds`; what follows them
   is not read, as by its authors
 
@@ -17,7 +19,10 @@ import csv
 import io
 import os
 import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
 
@@ -32,20 +37,21 @@ from syncline.sim.packet.traffic import Connections, Traffic, messages, senders
 
 MAX_BYTES = 256 << 20
 MOST_CLASSES = 6
+MOST_WAITS = 20_000_000
 _COLUMNS = ("start", "source", "destination", "bytes")
 _CM_FLOW = re.compile(r"(\d+)->(\d+)((?:\s+\w+\s+\d+(?:\.\d*)?)*)\s*\Z")
 
 
 @dataclass(frozen=True)
 class FlowRow:
-    """One flow of a file: ends as written, bytes, seconds, class, and the row it waits for (-1: none)."""
+    """One flow of a file: ends as written, bytes, seconds, class, and the earlier rows it waits for."""
 
     source: str
     destination: str
     size_bytes: float
     start_s: float
     traffic_class: int = 0
-    after: int = -1
+    after: tuple[int, ...] = ()
 
 
 def read_flows(path: str | os.PathLike[str], fabric: Fabric, *, connections: Connections = "own") -> Traffic:
@@ -171,6 +177,7 @@ def _parse_flow_txt(lines: list[tuple[int, str]], where: str) -> list[FlowRow]:
 def _parse_cm(lines: list[tuple[int, str]], where: str) -> list[FlowRow]:
     flows: list[dict[str, int]] = []
     ends: list[tuple[str, str]] = []
+    barriers: dict[int, int] = {}
     promised = -1
     for number, line in lines:
         word = line.split()[0].lower()
@@ -179,10 +186,7 @@ def _parse_cm(lines: list[tuple[int, str]], where: str) -> list[FlowRow]:
         if re.fullmatch(r"connections\s+\d+", line, re.IGNORECASE):
             promised = int(line.split()[1])
         elif word == "trigger":
-            if "oneshot" not in line.lower():
-                raise SimulationError(
-                    f"line {number}: only oneshot triggers are read, not barriers or multishot ones.", where=where
-                )
+            barriers.update(_barrier(line, number, where))
         elif (match := _CM_FLOW.match(line)) is not None:
             parts = match.group(3).split()
             flows.append({key: int(float(value)) for key, value in zip(parts[::2], parts[1::2], strict=True)})
@@ -197,39 +201,63 @@ def _parse_cm(lines: list[tuple[int, str]], where: str) -> list[FlowRow]:
                                   hint="A line of a .cm file is: 0->1 id 1 start 0 size 2000000.")  # fmt: skip
     if promised >= 0 and promised != len(flows):
         raise SimulationError(f"the file declares {promised:,} connections and has {len(flows):,}.", where=where)
-    fired_by = {
-        flow[key]: i
-        for i, flow in enumerate(flows)
-        for key in ("send_done_trigger", "recv_done_trigger")
-        if key in flow
-    }
-    order = _in_order(flows, fired_by, where)
-    place = {flow: at for at, flow in enumerate(order)}
-    found = []
-    for at in order:
-        flow = flows[at]
-        after = place[fired_by[flow["trigger"]]] if flow.get("trigger") else -1
-        found.append(FlowRow(*ends[at], flow.get("size", 0), flow.get("start", 0) * 1e-12, 0, after))
-    return found
+    return _in_order(ends, flows, _waits(flows, barriers, where), where)
 
 
-def _in_order(flows: list[dict[str, int]], fired_by: dict[int, int], where: str) -> list[int]:
-    """Return the flows so that each comes after the one it waits for."""
+def _barrier(line: str, number: int, where: str) -> dict[int, int]:
+    """Return how often a barrier must be fired, by its number; nothing for a oneshot trigger."""
+    words = line.lower().split()
+    if "oneshot" in words:
+        return {}
+    named = {key: re.search(rf"\b{key}\s+(\d+)", line, re.IGNORECASE) for key in ("id", "count")}
+    name, count = named["id"], named["count"]
+    if "barrier" not in words or name is None or count is None:
+        raise SimulationError(
+            f'line {number} reads "{line[:60]}".', where=where,
+            hint="Triggers are `trigger id 1 oneshot` or `trigger id 1 barrier count 8`; which flow a multishot one "
+            "starts depends on the course of the run, and is not read.",
+        )  # fmt: skip
+    return {int(name.group(1)): int(count.group(1))}
+
+
+def _waits(flows: Sequence[Mapping[str, int]], barriers: Mapping[int, int], where: str) -> list[list[int]]:
+    """Return for each flow those that fire what it waits for: one for a oneshot, as many as it counts for a barrier."""
+    fired_by: dict[int, list[int]] = {}
+    for i, flow in enumerate(flows):
+        for key in ("send_done_trigger", "recv_done_trigger"):
+            if flow.get(key):
+                fired_by.setdefault(flow[key], []).append(i)
+    waiting = Counter(flow["trigger"] for flow in flows if flow.get("trigger"))
+    for trigger in waiting:
+        fired, needed = len(fired_by.get(trigger, ())), barriers.get(trigger, 1)
+        if fired == 0:
+            raise SimulationError(f"no connection fires trigger {trigger}.", where=where)
+        if fired != needed:
+            raise SimulationError(
+                f"trigger {trigger} counts {needed:,}, but {fired:,} fire it.", where=where,
+                hint="htsim would wait for ever, or stop.",
+            )  # fmt: skip
+    total = sum(count * len(fired_by[trigger]) for trigger, count in waiting.items())
+    if total > MOST_WAITS:
+        raise SimulationError(f"flows wait {total:,} times for others; {MOST_WAITS:,} are the most.", where=where)
+    return [fired_by[flow["trigger"]] if flow.get("trigger") else [] for flow in flows]
+
+
+def _in_order(
+    ends: Sequence[tuple[str, str]], flows: Sequence[Mapping[str, int]], waits: Sequence[Sequence[int]], where: str
+) -> list[FlowRow]:
+    """Return the flows so that each comes after those it waits for."""
     depth: dict[int, int] = {}
-    for i in range(len(flows)):
-        chain, at = [], i
-        while at not in depth:
-            if at in chain:
-                raise SimulationError("triggers wait for each other in a ring.", where=where)
-            chain.append(at)
-            trigger = flows[at].get("trigger")
-            if not trigger:
-                depth[at] = 0
-                break
-            if trigger not in fired_by:
-                raise SimulationError(f"no connection fires trigger {trigger}.", where=where)
-            at = fired_by[trigger]
-        for each in reversed(chain):
-            trigger = flows[each].get("trigger")
-            depth[each] = depth[fired_by[trigger]] + 1 if trigger else 0
-    return sorted(range(len(flows)), key=lambda i: (depth[i], i))
+    try:
+        for i in TopologicalSorter(dict(enumerate(waits))).static_order():
+            depth[i] = max((depth[other] + 1 for other in waits[i]), default=0)
+    except CycleError:
+        raise SimulationError("triggers wait for each other in a ring.", where=where) from None
+    order = sorted(range(len(flows)), key=lambda i: (depth[i], i))
+    place = {flow: at for at, flow in enumerate(order)}
+    return [
+        FlowRow(
+            *ends[i], flows[i]["size"], flows[i].get("start", 0) * 1e-12, 0, tuple(place[other] for other in waits[i])
+        )
+        for i in order
+    ]

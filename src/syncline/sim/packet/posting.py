@@ -293,10 +293,9 @@ def add_traffic(into: Posting, traffic: Traffic, number: int) -> Longs:
         wires = into.raw.wire(pair[rows] // width, pair[rows] % width, turn[rows])
         ways = into.connect(wires.paths, pair[rows] + 104_729 * turn[rows], each, traffic.cap_Bps)
         over[rows], delay[rows] = ways.over, ways.delay_ps
-    waiting = traffic.after >= 0
-    if waiting.any() and into.options.queue_pairs > 1:
+    if traffic.num_waits.any() and into.options.queue_pairs > 1:
         raise SimulationError("messages that wait for each other go over one queue pair.", hint="Use queue_pairs=1.")
-    waits = (waiting.astype(np.int64), into.num_tasks + traffic.after[waiting])
+    waits = (traffic.num_waits, into.num_tasks + traffic.waits_for)
     start = np.round(traffic.start_s * 1e12).astype(np.int64)
     first, parts = into.post(over[at], traffic.size_bytes, delay[at], waits, start, into.options.queue_pairs)
     into.blocks.append(RoundTransfers(number, 0, 0, first, parts, traffic.src, traffic.dst, traffic.size_bytes))

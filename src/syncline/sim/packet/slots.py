@@ -108,7 +108,7 @@ def slot_plan(
     network: PacketNetwork, load: PacketJob | Traffic, clock_error_s: float, options: PacketOptions | None = None
 ) -> SlotPlan:
     """Return when each message of a load begins."""
-    if isinstance(load, Traffic) and (load.start_s.max(initial=0.0) > 0 or (load.after >= 0).any()):
+    if isinstance(load, Traffic) and (load.start_s.max(initial=0.0) > 0 or load.num_waits.any()):
         raise SimulationError(
             f"the messages of {load.name} have start times or an order of their own.",
             hint="Slots are laid for messages that may all begin at once, or for the rounds of a collective.",

@@ -28,7 +28,8 @@ Connections = Literal["own", "shared"]
 class Traffic:
     """Columns of messages: from device to device (GPUs or NICs), so many bytes, posted at a time, in a class.
 
-    `after` is the number of an earlier message of this traffic that must have arrived first, or -1.
+    A message begins when those before it that it waits for have arrived: `num_waits` of `waits_for`, which lists them
+    message by message.
     """
 
     src: Longs
@@ -36,7 +37,8 @@ class Traffic:
     size_bytes: Longs
     start_s: Floats
     traffic_class: Longs
-    after: Longs
+    num_waits: Longs
+    waits_for: Longs
     name: str = "traffic"
     cap_Bps: float = np.inf
     """The most each connection may have."""
@@ -98,21 +100,24 @@ def messages(
     size_bytes: ArrayLike,
     start_s: ArrayLike = 0.0,
     *,
-    after: ArrayLike = -1,
+    after: Sequence[Sequence[int]] | None = None,
     name: str = "traffic",
     connections: Connections = "own",
 ) -> Traffic:
-    """Return messages from columns; one value stands for all."""
-    a, b, size, start, wait = np.broadcast_arrays(
-        np.asarray(src, np.int64), np.asarray(dst, np.int64), np.asarray(size_bytes), np.asarray(start_s, np.float64),
-        np.asarray(after, np.int64),
-    )  # fmt: skip
-    a, b, size, start, wait = (np.atleast_1d(each) for each in (a, b, size, start, wait))
+    """Return messages from columns; one value stands for all. `after`: for each, the earlier ones it waits for."""
+    a, b, size, start = np.broadcast_arrays(
+        np.asarray(src, np.int64), np.asarray(dst, np.int64), np.asarray(size_bytes), np.asarray(start_s, np.float64)
+    )
+    a, b, size, start = (np.atleast_1d(each) for each in (a, b, size, start))
+    count = np.array([len(each) for each in after] if after is not None else [0] * len(a), np.int64)
+    waits = np.array([other for each in after or () for other in each], np.int64)
+    late = np.zeros(len(a), bool)
+    late[np.repeat(np.arange(len(a)), count)[waits >= np.repeat(np.arange(len(a)), count)]] = True
     for what, bad in (
         ("has a negative size", size < 0),
         ("starts before 0", start < 0),
         ("goes to itself", a == b),
-        ("waits for a later message", wait >= np.arange(len(a))),
+        ("waits for a later message", late),
     ):
         if bad.any():
             raise SimulationError(f"message {int(np.argmax(bad))} of {name} {what}.")
@@ -123,7 +128,8 @@ def messages(
         np.round(size).astype(np.int64),
         start.astype(np.float64),
         zero,
-        wait.copy(),
+        count,
+        waits,
         name,
         connections=connections,
     )
