@@ -118,7 +118,7 @@ def launched(folder: str) -> dict[str, subprocess.CompletedProcess[str]]:
     running = {name: subprocess.Popen([*words, "--json"], **pipe) for name, words in commands.items()}
     done = {}
     for name, process in running.items():
-        out, error = process.communicate(timeout=240)
+        out, error = process.communicate(timeout=600)
         done[name] = subprocess.CompletedProcess(process.args, process.returncode, out, error)
     return done
 

@@ -110,7 +110,7 @@ def num_processes(lab: RunningLab) -> int:
 
 @pytest.fixture
 def running(labs: None) -> object:
-    command = [sys.executable, "-m", "syncline", "lab", "run", FLAT, "--", "sleep", "60"]
+    command = [sys.executable, "-m", "syncline", "lab", "run", FLAT, "--", "sleep", "900"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
             until = time.monotonic() + 120
@@ -122,7 +122,7 @@ def running(labs: None) -> object:
                 time.sleep(0.05)
             yield lab.name, process
             process.terminate()  # not SIGINT, which is ignored by all that a background shell starts
-            assert process.wait(60) == 143
+            assert process.wait(240) == 143
             assert lab not in running_labs()
         finally:
             process.kill()

