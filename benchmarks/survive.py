@@ -3,8 +3,8 @@
     python benchmarks/run.py survive --keep                        also draws results/DATE-survive.svg
 
 Four ranks share a batch of 24, whoever is there. A rank is killed with -9 at a random moment, five times, and started
-again at once; the others never stop. torchft, whose semantics are the yardstick, is asked for in the same run where it
-can be installed.
+again at once; the others never stop. torchft, whose semantics are the yardstick, is struck alike in the same run where
+it is installed: with its defaults, and with a lighthouse that takes a rank for lost after a second.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import shutil
 import statistics
 import tempfile
 import time
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -29,25 +30,27 @@ from rig import survive_rank
 
 ROOT = Path(__file__).resolve().parents[1]
 NUM_RANKS, STEPS = 4, 200
-NO_TORCHFT = "not installed: 0.2.0 comes as source only, and the crates its Rust part needs could not be fetched"
+LIGHTHOUSES: dict[str, dict[str, int]] = {"defaults": {}, "heartbeats of 1 s": {"heartbeat_timeout_ms": 1000}}
+"""How torchft's lighthouse is started."""
 PAUSE_S = float(os.environ.get("PAUSE_S", "0.3"))
 """Between steps of the run that is struck: a rank must be back before the next kill."""
+LONGEST_S = 900.0
 KILLS = int(os.environ.get("KILLS", "5"))
 
 
 class Crew:
     """Four ranks, each a process that can be killed and started again."""
 
-    def __init__(self, folder: Path, port: int, pause_s: float) -> None:
-        self.folder, self.port, self.pause_s = folder, port, pause_s
+    def __init__(self, folder: Path, port: int, pause_s: float, work: Callable[..., None]) -> None:
+        self.folder, self.port, self.pause_s, self.work = folder, port, pause_s, work
         self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(["rig.survive_rank", "torch._dynamo"])
+        self._context.set_forkserver_preload(["rig.survive_rank", "rig.torchft_rank", "torch._dynamo"])
         self.ranks = [self._start(rank) for rank in range(NUM_RANKS)]
         self.struck_s = 0.0
 
     def _start(self, rank: int) -> Any:
         given = (rank, NUM_RANKS, STEPS, self.folder, self.port, self.pause_s)
-        process = self._context.Process(target=survive_rank.train, args=given)
+        process = self._context.Process(target=self.work, args=given)
         process.start()
         return process
 
@@ -76,23 +79,49 @@ class Crew:
         return len(full) == NUM_RANKS or any("end" in row for row in newest)
 
 
-def train(num_kills: int, seed: int = 7) -> dict[str, Any]:
-    """Return the losses of each step, and what each kill cost."""
-    draws = random.Random(seed)  # noqa: S311
+def train(num_kills: int) -> dict[str, Any]:
+    """Return what each rank wrote, and the kills, under syncline."""
     store: Any = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    return strike(num_kills, store.port, survive_rank.train)
+
+
+def beside_torchft() -> dict[str, Any] | str:
+    """Return what torchft makes of as many kills at the same steps, for each way to start its lighthouse."""
+    if not find_spec("torchft"):
+        return "not installed"
+    from torchft.coordination import LighthouseServer
+
+    from rig import torchft_rank
+
+    found = {}
+    for name, options in LIGHTHOUSES.items():
+        lighthouse = LighthouseServer(bind="[::]:0", min_replicas=1, **options)
+        run = strike(KILLS, int(lighthouse.address().rpartition(":")[2]), torchft_rank.train)
+        lighthouse.shutdown()
+        discarded = sum(row["discarded"] for rows in run["rows"] for row in rows if "end" in row)
+        found[name] = summary(figures(run)) | {"tries_discarded_by_all_ranks": discarded}
+    return found
+
+
+def strike(num_kills: int, port: int, work: Callable[..., None], seed: int = 7) -> dict[str, Any]:
+    """Train with so many kills; return what each rank wrote and what was killed when."""
+    draws = random.Random(seed)  # noqa: S311
     folder = Path(tempfile.mkdtemp(prefix="survive-"))
-    crew = Crew(folder, store.port, PAUSE_S if num_kills else 0.0)
+    crew = Crew(folder, port, PAUSE_S if num_kills else 0.0, work)
     kills = []
     # Kills are spread over the run, each when the rank before is back, at a moment drawn anew.
     for number in range(num_kills):
         due = (number + 1) * STEPS // (num_kills + 2)
+        end_s = time.monotonic() + LONGEST_S
         while crew.step() < due or not crew.all_there():
+            if time.monotonic() > end_s:
+                raise TimeoutError(f"not all ranks were back {LONGEST_S:.0f} s after kill {number}")
             time.sleep(0.05)
         time.sleep(draws.uniform(0.0, PAUSE_S))
         rank, step = draws.randrange(NUM_RANKS), crew.step()
         kills.append({"rank": rank, "at_step": step, "at_s": crew.strike(rank)})
     for process in crew.ranks:
-        process.join(900)
+        process.join(LONGEST_S)
     rows, codes = [crew.rows(rank) for rank in range(NUM_RANKS)], [process.exitcode for process in crew.ranks]
     logs = "" if not any(codes) else "\n".join((folder / f"{r}.log").read_text()[-800:] for r in range(NUM_RANKS))
     shutil.rmtree(folder)
@@ -131,6 +160,17 @@ def figures(run: dict[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def summary(struck: dict[str, Any]) -> dict[str, Any]:
+    """Return what the kills cost: steps, and the time until the others made their next one."""
+    continued = [kill["others_went_on_after_s"] for kill in struck["kills"] if kill["others_went_on_after_s"]]
+    return {
+        "steps_lost": STEPS - struck["steps_made"], "weights_equal_at_the_end": struck["weights_equal_at_the_end"],
+        "codes": struck["codes"], "kills": struck["kills"], "logs": struck["logs"],
+        "went_on_after_s": {"median": round(statistics.median(continued), 2), "longest": max(continued)}
+        if continued else None,
+    }  # fmt: skip
+
+
 def run() -> dict[str, Any]:
     """Return both runs and draw them."""
     calm, struck = figures(train(0)), figures(train(KILLS))
@@ -139,14 +179,11 @@ def run() -> dict[str, Any]:
     date = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
     picture = ROOT / "benchmarks" / "results" / f"{date}-survive.svg"
     picture.write_text(draw(calm["losses"], struck["losses"], struck["members"]))
-    continued = [kill["others_went_on_after_s"] for kill in struck["kills"] if kill["others_went_on_after_s"]]
     return {
         "ranks": NUM_RANKS, "steps": STEPS, "calm": calm, "struck": struck, "picture": picture.name,
-        "steps_lost": STEPS - struck["steps_made"],
-        "went_on_after_s": {"median": round(statistics.median(continued), 2), "longest": max(continued)}
-        if continued else None,
+        **{key: summary(struck)[key] for key in ("steps_lost", "went_on_after_s")},
         "loss_apart_last_50_steps": {"mean": round(statistics.fmean(tail), 4), "most": round(max(map(abs, tail)), 4)},
-        "torchft": "installed" if find_spec("torchft") else NO_TORCHFT,
+        "torchft": beside_torchft(),
     }  # fmt: skip
 
 

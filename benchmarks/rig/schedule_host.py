@@ -5,6 +5,7 @@ schedule_host.py SOCKET
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
 import signal
@@ -14,6 +15,9 @@ import sys
 import torch
 
 from rig import schedule_rank
+
+LATE_S = 60.0
+"""A rank that is still there says where it is: most schedules are over in half of that."""
 
 
 def main() -> None:
@@ -42,6 +46,7 @@ def _be_rank(told: dict[str, object]) -> None:
     try:
         errors = os.open(str(told["stderr"]), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
         os.dup2(errors, 2)
+        faulthandler.dump_traceback_later(LATE_S)
         code = schedule_rank.main(told)
     except BaseException:
         import traceback
