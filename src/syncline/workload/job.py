@@ -176,6 +176,9 @@ class Job(Goal):
         default=False, description="experts drop tokens over their capacity: no host synchronisation"
     )
     frozen: bool = Field(default=False, description="weights are frozen and only adapters are trained (LoRA)")
+    adapter_rank: int | None = Field(
+        default=None, ge=1, le=65536, description="of adapters on every projection (frozen); default: 1 % of the model"
+    )
     cuda_graphs: bool | None = Field(default=None, description="CUDA graphs capture the routing of tokens")
     power_w: float | None = Field(default=None, gt=0, description="power cap of one GPU")
     sync: Sync = Sync()
@@ -211,6 +214,12 @@ class Job(Goal):
         if not isinstance(split, dict) or "zero" in split or sync.get("method", "allreduce") == "allreduce":
             return data
         return {**data, "parallel": {**split, "zero": "none"}}
+
+    @model_validator(mode="after")
+    def _adapters_are_of_frozen_weights(self) -> Job:
+        if self.adapter_rank is not None and not self.frozen:
+            raise ValueError("adapter_rank is for weights that are frozen; write `frozen: true` beside it")
+        return self
 
     @model_validator(mode="after")
     def _sequence_divides(self) -> Job:

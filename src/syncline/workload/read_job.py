@@ -65,7 +65,7 @@ def parse_job(document: Document, folder: Path) -> Job:
     except ValidationError as error:
         found = problem(document, error, GUIDE, Job)
         if found.message.endswith('unknown key "lora".'):
-            found.hint = "LoRA is `frozen: true`: the model's own weights stay, adapters are trained."
+            found.hint = "LoRA is `frozen: true`, and its rank `adapter_rank: 16`: the model's own weights stay."
         if found.message.startswith(("a global batch", "a sequence")):
             found.where = document.where(("batch",))
         raise found from None

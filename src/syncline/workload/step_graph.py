@@ -11,7 +11,7 @@ from syncline.workload.graph import GraphBuilder, Op, Workload
 from syncline.workload.job import Job
 from syncline.workload.pipeline import stage_order
 from syncline.workload.shape import Shape
-from syncline.workload.volumes import Volume, root_parameters, stage_parameters, volumes, wire_share
+from syncline.workload.volumes import Volume, exchanged_widths, root_parameters, stage_parameters, volumes
 
 #: Of a layer's exchanges, how many belong to the forward: half of TP and EP, a third of a ring's keys and values.
 _FORWARD_SHARE = {"tensor": 0.5, "context": 1 / 3, "expert": 0.5}
@@ -116,7 +116,7 @@ class _StepGraph:
         from syncline.workload.software import facts_of
 
         facts = facts_of(self.job)
-        wire = facts.gradient_bytes * wire_share(self.job.sync.codec, facts.gradient_bytes)
+        wire, _ = exchanged_widths(self.job, facts)
         dense, _ = stage_parameters(self.job, self.shape)
         kept = root_parameters(self.job, self.shape) / dense if volume.kind == "data" else 0.0
         whole = facts.parameter_bytes * (2 - kept if facts.reshard else 1) + wire
@@ -155,8 +155,8 @@ class _StepGraph:
         facts = facts_of(self.job)
         if not self.split.sharded_state or self.job.sync.method == "parameter-server" or kind == "data (replicas)":
             return 0.0
-        wire = facts.gradient_bytes * wire_share(self.job.sync.codec, facts.gradient_bytes)
-        return facts.parameter_bytes / (facts.parameter_bytes + wire)
+        wire, back = exchanged_widths(self.job, facts)
+        return back / (back + wire)
 
     def _finish(self, stage: int) -> None:
         """Add the exchange of gradients and the optimizer."""

@@ -11,6 +11,7 @@ from functools import cache
 
 from syncline.codec.names import PLAIN, canonical, scheme
 from syncline.errors import CodecError, DescriptionError
+from syncline.workload.adapters import adapter_share
 from syncline.workload.job import Job
 from syncline.workload.layer_list import LayerList
 from syncline.workload.shape import Shape
@@ -133,12 +134,22 @@ def stage_parameters(job: Job, shape: Shape) -> tuple[float, float]:
     return (shape.replicated_params / split.pp + further + ends) / split.tp, routed
 
 
+def exchanged_widths(job: Job, facts: Facts) -> tuple[float, float]:
+    """Return bytes a parameter that replicas reduce, and that come back updated.
+
+    Frozen weights have no gradients, and move only where they are sharded.
+    """
+    trained = adapter_share(job)
+    wire = trained * facts.gradient_bytes * wire_share(job.sync.codec, facts.gradient_bytes)
+    return wire, facts.parameter_bytes * (1.0 if job.parallel.sharded_params else trained)
+
+
 def _data(job: Job, shape: Shape, facts: Facts) -> list[Volume]:
     split = job.parallel
     ranks = (split.dp or 1) * split.cp
     dense, routed = stage_parameters(job, shape)
     expert_ranks = max(1, ranks * split.tp // split.ep)
-    wire = facts.gradient_bytes * wire_share(job.sync.codec, facts.gradient_bytes)
+    wire, back = exchanged_widths(job, facts)
     if split.sharded_params and split.pp == 1:
         kept = root_parameters(job, shape)
         return [*_fsdp(job, facts, dense, kept, wire, ranks), *_fsdp_experts(job, facts, routed, wire, expert_ranks)]
@@ -149,7 +160,6 @@ def _data(job: Job, shape: Shape, facts: Facts) -> list[Volume]:
     every = job.sync.period
     # ZeRO 2 keeps a shard of the gradients only, so it scatters them after every micro-batch.
     scatters = job.num_micro if split.zero == "2" else 1
-    back = facts.parameter_bytes
     out = [_reduce("data", dense, ranks, wire, back, split.sharded_state, every, scatters)]
     if every > 1 and split.cp > 1:  # the ranks of one sequence never part
         out.append(_reduce("data (context)", dense, split.cp, wire, back, False, 1))

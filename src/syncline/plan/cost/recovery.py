@@ -21,7 +21,7 @@ from syncline.plan.cost.assumptions import Assumptions
 from syncline.plan.cost.checkpoint import Values
 from syncline.plan.cost.failures import LEAST_INTERVAL_S
 from syncline.plan.cost.reliability import FailureRate, load_reliability
-from syncline.sim.step.build import ADAPTERS
+from syncline.workload.adapters import adapter_share
 from syncline.workload.job import Job
 
 #: A checkpoint holds 16-bit weights, their 32-bit copy and two moments of the optimizer.
@@ -120,7 +120,7 @@ def recovery(
     rate = (rate or load_reliability().rate(a.reliability)).on_parts(parts.num_gpus, parts.num_hosts, parts.num_nics)
     state, base = STATE_BYTES_PER_PARAMETER * job.model.params, 0.0
     if job.frozen:  # only adapters change; the weights are read again when it starts anew, and never written
-        state, base = ADAPTERS * state, 2.0 * job.model.params
+        state, base = adapter_share(job) * state, 2.0 * job.model.params
     given = job.checkpoint.storage_rate or job.data.storage_rate
     write_Bps = given or a.storage_Bps_per_host * parts.num_hosts
     write = state / write_Bps

@@ -47,7 +47,7 @@ def serve_page(found: Serving) -> str:
 
 def run_page(found: PlannedRun) -> str:
     """Return the page of a run in phases."""
-    title = f"{found.run.name} on {found.cluster}: {len(found.phases)} phases"
+    title = f"{found.run.name} on {found.cluster}: {len(found.phases)} phase{'s' * (len(found.phases) != 1)}"
     end = found.starts[-1]
     cards = [(f"{found.days:,.1f} days", f"ends {end}" if end else "in all")]
     if found.usd is not None:

@@ -9,7 +9,7 @@ from syncline.report.text.plan import folded
 
 def run_lines(found: PlannedRun) -> list[str]:
     """Return the screen."""
-    lines = [f"{found.run.name} on {found.cluster}: {len(found.phases)} phases", ""]
+    lines = [f"{found.run.name} on {found.cluster}: {len(found.phases)} phase{'s' * (len(found.phases) != 1)}", ""]
     lines += [f"  assumed    {text}" for text in found.assumed] + [""] * bool(found.assumed)
     lines.append(
         f"  {'phase':<18} {'tokens':>8} {'GPUs':>7} {'step':>9} {'network':>8} {'days':>8} {'cost':>9}  starts"

@@ -10,6 +10,7 @@ from syncline.sim.step.arithmetic.recipe import casts_of, recipe_rate
 from syncline.sim.step.case import Case, case_of
 from syncline.sim.step.exchange import ALGORITHMS
 from syncline.sim.step.machine import Machine
+from syncline.workload.adapters import adapter_share
 from syncline.workload.job import Job
 from syncline.workload.parallel import SHARDED
 from syncline.workload.shape import Shape
@@ -19,8 +20,6 @@ from syncline.workload.volumes import wire_share
 #: Share of the routing time that the host still costs: CUDA graphs capture the router, dropping needs no token counts.
 HOST_SHARE = {"dropless": 1.0, "drop": 0.4, "graphs": 0.2}
 STATE_BYTES = {True: 30.0, False: 75.0}
-#: Parameters of low-rank adapters over those of the model: rank 16 to 64 on every projection is 0.2 to 1.5 %.
-ADAPTERS = 0.01
 #: What the vendor's first year of tuning gains (library heuristics, fused and overlapped products): the same GPT-3 on
 #: H100 ran 5 to 15 % faster with NeMo 24.07 to 25.11 than with 23.09.
 MATURE = 1.07
@@ -119,7 +118,8 @@ def run_columns(job: Job, facts: Facts) -> dict[str, float]:
         "algorithm": 1 + ALGORITHMS.index(job.sync.algorithm) if job.sync.algorithm else 0,
         "bucket_bytes": job.sync.bucket or 0,
         "wire_share": wire_share(job.sync.codec, facts.gradient_bytes),
-        "frozen": float(job.frozen), "pads_vocab": float(facts.framework != "pytorch"),
+        "frozen": float(job.frozen), "adapters": adapter_share(job) if job.adapter_rank else 0.0,
+        "pads_vocab": float(facts.framework != "pytorch"),
     } | kept_columns(job, facts) | (frozen_columns(job, facts) if job.frozen else {})  # fmt: skip
 
 
@@ -160,13 +160,13 @@ def _kept_widths(job: Job, facts: Facts) -> float:
 
 def frozen_columns(job: Job, facts: Facts) -> dict[str, float]:
     """Return what differs where only adapters are trained: their gradients and state are small beside the weights."""
-    sharded = job.parallel.sharded_params
+    sharded, trained = job.parallel.sharded_params, adapter_share(job)
     return {
-        "grad_bytes": ADAPTERS * facts.gradient_bytes,
-        "param_bytes": facts.parameter_bytes * (1.0 if sharded else ADAPTERS),
-        "state_bytes": ADAPTERS * STATE_BYTES[facts.fused_optimizer],
-        "main_grad_bytes": ADAPTERS * facts.main_grad_bytes,
-        "optimizer_bytes": 12.0 * ADAPTERS + (2.0 if sharded else 0.0),
+        "grad_bytes": trained * facts.gradient_bytes,
+        "param_bytes": facts.parameter_bytes * (1.0 if sharded else trained),
+        "state_bytes": trained * STATE_BYTES[facts.fused_optimizer],
+        "main_grad_bytes": trained * facts.main_grad_bytes,
+        "optimizer_bytes": 12.0 * trained + (2.0 if sharded else 0.0),
         # Frozen weights are only multiplied with: they are kept in the precision of the products.
         "weight_bytes": {"fp8": 1.0, "fp4": 1.0}.get(job.precision, 4.0 if job.precision in ("fp32", "tf32") else 2.0),
     }

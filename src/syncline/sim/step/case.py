@@ -108,6 +108,7 @@ class Case:
     state_bytes: Floats  # bytes the optimizer moves per parameter it owns
     sharded_state: Floats
     frozen: Floats  # 1: the weights are frozen, only adapters are trained
+    adapters: Floats  # work of adapters over that of the weights they stand beside; 0: lost in the rounding
     pads_vocab: Floats  # 1: every rank's part of the vocabulary is rounded up, as Megatron does
     tp_overlap: Floats
     fsdp: Floats  # 1: parameters are gathered layer by layer in every micro-batch

@@ -59,10 +59,11 @@ def products_s(
     """Return forward, backward, and the last product's forward; `groups` products share the tokens (experts)."""
     forward, backward, last = np.zeros(()), np.zeros(()), np.zeros(())
     for width, depth in products:
-        last = groups * gemm_s(c, k, tokens, width, depth, 2.0, rate)
+        # Adapters of a stated rank do their part of the work, and have gradients of their own.
+        last = (1 + c.adapters) * groups * gemm_s(c, k, tokens, width, depth, 2.0, rate)
         forward = forward + last
-        backward = backward + groups * gemm_s(c, k, tokens, depth, width, 2.0, rate)
-        # Frozen weights need no gradient of their own; what their adapters need is lost in the rounding.
+        backward = backward + (1 + 2 * c.adapters) * groups * gemm_s(c, k, tokens, depth, width, 2.0, rate)
+        # Frozen weights need no gradient of their own.
         backward = backward + (1 - c.frozen) * groups * gemm_s(c, k, width, depth, tokens, c.wgrad_bytes, rate)
     return forward, backward, last
 
