@@ -25,7 +25,8 @@ from syncline.sim.flow.engine import Course, Paths, Tasks, run
 from syncline.sim.flow.routing import Routing
 from syncline.sim.reach import fabric_reach
 from syncline.sim.step.constants import Constants, default_constants
-from syncline.sim.step.executed.footprint import Floats, Rails, exchanged_pairs, gathered, passed
+from syncline.sim.step.executed.footprint import Floats, Rails, exchanged_pairs, gather_flows, passed
+from syncline.sim.step.executed.stages import is_mesh
 from syncline.sim.step.machine import Machine
 from syncline.workload.graph import Op, previous_in_stream
 from syncline.workload.volumes import wire_share
@@ -183,7 +184,8 @@ class _Laid:
         domains = len(set(self.domain_of[self._on(np.array(members))].tolist()))
         hops = float(np.log2(n)) if domains > 1 else 0.0
         if domains > 1 and self.network.algorithm and what in TWICE:
-            hops = 2.0 * (domains - 1 if self.network.algorithm == "ring" else float(np.log2(domains)))
+            between = 2.0 * (domains - 1 if self.network.algorithm == "ring" else float(np.log2(domains)))
+            hops = max(hops, between)  # one of them is not quicker than the better of both
         return self.k.held.tp_call_s + self.machine.hop_s * hops
 
     def _shrunk(self, row: int, what: str) -> float:
@@ -214,7 +216,8 @@ class _Laid:
     def _path(self, row: int, what: str) -> int:
         work = self.graph.workload
         rank = int(work.rank[row])
-        kind = "pairs" if what == "all_to_all" else "send" if work.kind[row] == Op.SEND else "ring"
+        summed = "rings" if self.on_cpu else "levels"  # NCCL has trees too, which carry what levels do
+        kind = "send" if work.kind[row] == Op.SEND else {"all_to_all": "pairs", "all_reduce": summed}.get(what, "rings")
         key = (kind, rank, int(self.graph.peer[row] if kind == "send" else self.graph.group[row]))
         if key not in self.number:
             self.number[key] = len(self.table)
@@ -228,8 +231,9 @@ class _Laid:
             inside = (away >= 0) & (away < captured.world)
             return passed(self.rails, self._on(members[inside]), self._on(away[inside]))
         groups = self._on(groups_of(captured, other, members))
-        if kind == "ring":
-            return gathered(self.rails, groups, self.domain_of)
+        if kind in ("rings", "levels"):
+            flows = gather_flows(groups, self.domain_of, rings=kind == "rings", mesh=is_mesh(self.rails.network.fabric))
+            return self.rails.carried(*flows)
         n = groups.shape[1]
         near = (self.domain_of[groups[0]][:, None] == self.domain_of[groups[0]][None, :]).sum() - n
         share = near / max(n * (n - 1), 1)

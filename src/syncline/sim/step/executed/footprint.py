@@ -154,11 +154,6 @@ def _dealt(fabric: Fabric, placement: str) -> Longs:
     return np.asarray(fabric.gpus[np.argsort(place[fabric.gpu_host], kind="stable")], dtype=np.int64)
 
 
-def gathered(rails: Rails, groups: Longs, domain_of: Longs) -> Floats:
-    """Return what links carry of gathers (or scatters) on groups of devices, per byte that a rank sends."""
-    return rails.carried(*gather_flows(groups, domain_of))
-
-
 def exchanged_pairs(rails: Rails, groups: Longs, domain_of: Longs, out: float, inside: float) -> Floats:
     """Return what links carry of an all-to-all, `out` bytes of a rank to other domains and `inside` to its own."""
     return rails.carried(*exchange_flows(groups, domain_of, out, inside))
