@@ -130,7 +130,8 @@ def test_exporters_alone_give_links_rails_gpus_and_alerts(site: Site) -> None:
     assert "h0/gpu-1/nvlink tx" in table.names
     assert len(first.health["gpus"]) == 4
     assert first.health["gpus"][0]["use"] == pytest.approx(0.87)
-    assert [(a["rule"], a["place"]) for a in first.alerts] == [("gpu.xid", "h1/gpu-1")]
+    assert [(a["rule"], a["place"], a["host"]) for a in first.alerts] == [("gpu.xid", "h1/gpu-1", "h1")]
+    assert first.health["num_hosts"] == 2
 
 
 def test_exporters_and_a_cluster_give_the_fabrics_picture() -> None:
@@ -170,7 +171,8 @@ def test_a_port_that_goes_down_is_an_alert_without_an_agent(site: Site, monkeypa
     clocks = SimpleNamespace(time=time.time, monotonic=later, monotonic_ns=time.monotonic_ns)
     monkeypatch.setattr(prometheus_source, "time", clocks)  # that module's alone: the event loop keeps its clock
     found = [asyncio.run(read_once(site.reader)) for _ in range(3)][-1]
-    assert {a["place"] for a in found.alerts if a["rule"] == "link.down"} == {"h1/mlx5_0:1 tx", "h1/mlx5_0:1 rx"}
+    down = {(a["place"], a["host"]) for a in found.alerts if a["rule"] == "link.down"}
+    assert down == {("h1/mlx5_0:1 tx", "h1"), ("h1/mlx5_0:1 rx", "h1")}
 
 
 def test_what_fires_in_prometheus_itself_is_shown(site: Site) -> None:
@@ -179,6 +181,8 @@ def test_what_fires_in_prometheus_itself_is_shown(site: Site) -> None:
     site.rows[AGENT_QUERIES["firing"]] = [(labels, "1"), (ours, "1")]
     found = site.frame()
     assert [(a["rule"], a["place"]) for a in found.alerts] == [("prometheus.NodeFilesystemFull", "h0/nvme0")]
+    exporters(site)
+    assert site.frame().health["num_hosts"] == 2  # the alert's host is one of them
 
 
 def test_an_answer_that_is_none_is_a_problem_of_its_own(site: Site) -> None:

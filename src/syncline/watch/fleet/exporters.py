@@ -102,10 +102,16 @@ class ExporterTable:
         self._seq += 1
         frame = Frame(self._seq, wall_s, mono_s, 1.0, table, load)
         self._engine.update(frame)
-        alerts = (*self._engine.alerts_json(), *_xids(values["gpu.xid"]))
-        hosts = len({port.host for port in (*ports, *gpus)})
-        title = f"{hosts} hosts by their exporters"
-        return [HostFrame(title, wall_s, table, load, alerts=alerts, gpus=tuple(_gpu(g, values) for g in gpus))]
+        hosts = {port.host for port in (*ports, *gpus)}
+        of_links = dict(zip(table.names, (port.host for port in ports for _ in ("tx", "rx")), strict=True))
+        alerts = [{**alert, "host": of_links.get(str(alert["place"]), "")} for alert in self._engine.alerts_json()]
+        title = f"{len(hosts)} hosts by their exporters"
+        return [
+            HostFrame(
+                title, wall_s, table, load, alerts=(*alerts, *_xids(values["gpu.xid"])),
+                gpus=tuple(_gpu(gpu, values) for gpu in gpus), num_hosts=len(hosts),
+            )
+        ]  # fmt: skip
 
     def _table_of(self, ports: tuple[_Port, ...], values: Values) -> LinkTable:
         capacity = [values[f"{p.kind}.capacity"].get(p, np.nan) if p.kind != "gpu" else np.nan for p in ports]
@@ -229,6 +235,7 @@ def _xids(xids: Mapping[_Port, float]) -> list[Alert]:
             "meaning": "The driver reported a GPU error; 48, 63, 64, 79, 94 and 95 are the hardware's.",
             "fix": "Look the number up in NVIDIA's XID catalogue; drain the host where it is the hardware's.",
             "since_s": None,
+            "host": port.host,
         }
         for port, code in sorted(xids.items())
         if code > 0

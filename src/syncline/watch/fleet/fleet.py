@@ -124,8 +124,9 @@ class Fleet:
         alerts += silent_alerts(silent, now_s, wall_s)
         self._silent = set(silent)
         gpus = [gpu for part in parts for gpu in part.gpus][:MAX_GPUS]
+        num_hosts = sum(part.num_hosts for part in parts)
         health: JsonObject = {
-            "host": "", "num_hosts": len(parts), "num_silent": len(silent), "problems": problems,
+            "host": "", "num_hosts": num_hosts, "num_silent": len(silent), "problems": problems,
             **({"gpus": gpus} if gpus else {}),
         }  # fmt: skip
         alerts.sort(key=lambda a: (a["severity"] != "critical", a.get("since_s") or 0.0))
@@ -173,7 +174,7 @@ def _at_host(alert: Alert, host: str) -> Alert:
     place = str(alert["place"])
     # Ranks, steps and rails are the job's; what is only the host's own is told with its name.
     shown = f"{host}: {place}" if place == "host" and host else place
-    return {**alert, "place": shown, "host": host}
+    return {"host": host, **alert, "place": shown}
 
 
 def _unique(names: list[str]) -> tuple[str, ...]:

@@ -13,7 +13,10 @@ Alert = JsonObject
 
 @dataclass(frozen=True, eq=False)
 class HostFrame:
-    """A host's newest look. `seq` counts an agent's looks (0: nobody counts), `began_s` says when it began."""
+    """A host's newest look. `seq` counts an agent's looks (0: nobody counts), `began_s` says when it began.
+
+    Hosts that only exporters speak for have one look together; their alerts name the host themselves.
+    """
 
     host: str
     wall_s: float
@@ -24,6 +27,7 @@ class HostFrame:
     gpus: tuple[dict[str, float | str | None], ...] = ()
     seq: int = 0
     began_s: float | None = None
+    num_hosts: int = 1
 
     def is_same_look(self, before: HostFrame | None) -> bool:
         """Tell whether it is the look that was given before."""

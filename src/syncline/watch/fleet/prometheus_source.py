@@ -176,6 +176,6 @@ def _of_prometheus(firing: list[Sample]) -> list[HostFrame]:
         })  # fmt: skip
     empty = LinkTable((), (), (), np.zeros(0), np.zeros(0, np.int64), (), (), 0)
     return [
-        HostFrame(host, time.time(), empty, LinkLoad.empty(0), alerts=tuple(rows))
+        HostFrame(host, time.time(), empty, LinkLoad.empty(0), alerts=tuple(rows), num_hosts=0)  # its links are known
         for host, rows in sorted(alerts.items())
     ]
