@@ -79,6 +79,11 @@ SIMAI = """9 2 2 3 12 H20
 7 8 400Gbps 0.0005ms 0
 """
 ASTRA = "topology: [ Switch, Switch ]\nnpus_count: [ 4, 2 ]\nbandwidth: [ 50.0, 25.0 ]\nlatency: [ 500, 1000 ]\n"
+ASTRA_DIRECT = """topology: [ Ring, FullyConnected, Switch ]
+npus_count: [ 2, 8, 4 ]
+bandwidth: [ 200.0, 100.0, 50.0 ]  # GB/s
+latency: [ 50.0, 500.0, 2000.0 ]  # ns
+"""
 
 
 def _built(tmp_path: Path, name: str, text: str):  # type: ignore[no-untyped-def]
@@ -126,10 +131,28 @@ def test_astra_sim(tmp_path: Path) -> None:
     assert (fabric.num_hosts, len(fabric.nics), len(fabric.switches)) == (8, 16, 2 + 4)
 
 
+def test_npus_of_astra_sim_that_are_joined_directly_forward_for_each_other(tmp_path: Path) -> None:
+    """Ring_FullyConnected_Switch.yml of astra-sim, by hand: 64 routers, 16 switches, 32 + 8 x 28 + 64 links of them."""
+    fabric = _built(tmp_path, "network.yml", ASTRA_DIRECT)
+    assert (fabric.num_hosts, len(fabric.switches)) == (64, 64 + 16)
+    between = np.isin(fabric.links.src, fabric.switches) & np.isin(fabric.links.dst, fabric.switches)
+    rate, count = np.unique(fabric.links.rate_Bps[between], return_counts=True)
+    assert rate.tolist() == [50e9, 100e9, 200e9]
+    assert count.tolist() == [2 * 64, 2 * 8 * 28, 2 * 32]  # both ways
+    access = np.isin(fabric.links.src, fabric.nics) & (fabric.links.tier >= 3)
+    assert fabric.links.rate_Bps[access] == pytest.approx(200e9 + 7 * 100e9 + 50e9)
+    torus = _built(tmp_path, "network.yml", ASTRA.replace("Switch, Switch", "Ring, Ring").replace("4, 2", "4, 4"))
+    between = np.isin(torus.links.src, torus.switches) & np.isin(torus.links.dst, torus.switches)
+    assert between.sum() == 2 * 32
+
+
 @pytest.mark.parametrize(
     ("text", "word"),
     [(LEAF_SPINE.replace("Radix_Down 8", "Radix_Down 7"), "do not fill"), (NS3.replace("6 2 6", "6 2 7"), "declares 7"),
-     (NS3.replace("0.001ms 0\n1", "0.001ms 0.01\n1"), "loses packets"), (ASTRA.replace("Switch, ", "Ring, "), "Ring"),
+     (NS3.replace("0.001ms 0\n1", "0.001ms 0.01\n1"), "loses packets"),
+     (ASTRA.replace("Switch, ", "Mesh, "), "no dimension is called Mesh"),
+     (ASTRA.replace("4, 2", "4, 0"), "without NPUs"), (ASTRA.replace("25.0", "fast"), "are numbers"),
+     (ASTRA_DIRECT.replace("2, 8, 4", "2, 9000, 4"), "cables are described"),
      (LEAF_SPINE.replace("Radix_Up 2", "Radix_Up two"), "not a name and a number")],
 )  # fmt: skip
 def test_what_makes_no_cluster_is_said(tmp_path: Path, text: str, word: str) -> None:

@@ -30,6 +30,12 @@ Connections 4
 3->5 id 3 start 0 size 10000 send_done_trigger 5
 4->6 id 4 trigger 5 size 1000
 """
+SIMAI = """0
+0 0 1 262144 0 0 2 RING 0 3 64 1 100 1 3 0 1 5 0 0 3 0
+5 1 2 262144 0 1 2 RING 0 3 64 102 100 1 0 2 0 3 0 0 0 3 0
+3 3 0 1000 0 0 2 RING 0 3 64 300 100 1 2 0 1 5 0 0 3 0 0
+"""
+"""In the form of flow_output.txt of aliyun/SimAI, whose first line says 0 too."""
 FLOW_TXT = "2\n0 1 3 100 200000 2.000000000\n5 2 3 100 1000 2.5\n"
 
 
@@ -56,6 +62,9 @@ def test_formats_are_told_by_content() -> None:
      ("Nodes 4\nConnections many\n0->1 start 0 size 5\n", "line 2 reads"),
      (f"{BARRIER}trigger id 5 barrier count 4\n", "trigger 5 counts 4, but 3 fire it"),
      (f"{BARRIER}trigger id 5 oneshot\n", "trigger 5 counts 1, but 3 fire it"),
+     (SIMAI.replace(" 2 0 3 0 ", " 2 0 4 0 "), "waits for flow 4, which is not there"),
+     (SIMAI.replace("3 0 0\n", "3 0 700\n"), "line 4 has a start or a delay"),
+     (SIMAI.replace("5 0 0 3 0\n5", "5 0 0 3 0\nx"), "line 3 reads"),
      (f"{BARRIER}trigger id 5 multishot\n", "line 7 reads"),
      ("Nodes 4\nConnections 2\n0->1 id 1 trigger 1 size 9 send_done_trigger 2\n"
       "1->2 id 2 trigger 2 size 9 send_done_trigger 1\n", "in a ring"),
@@ -73,6 +82,23 @@ def test_files_as_their_authors_ship_them() -> None:
     (row,) = parse_flows("Nodes 432\nConnections 1\n368->0 start 1000000.000000 size 4096\n")
     assert row.start_s == pytest.approx(1e-6)
     assert row.size_bytes == 4096
+
+
+def test_flows_of_a_collective_as_simai_lists_them_wait_for_their_parents() -> None:
+    rows = [(row.source, row.destination, row.size_bytes, row.after) for row in parse_flows(SIMAI)]
+    assert rows == [("0", "1", 262144, ()), ("3", "0", 1000, ()), ("1", "2", 262144, (0, 1))]
+
+
+def test_ends_of_simai_are_gpus(tmp_path: Path) -> None:
+    """Between GPUs of one host a flow takes NVLink, 450 GB/s, and not the PCIe of their NICs, 55 GB/s."""
+    file = tmp_path / "flow_output.txt"
+    file.write_text(SIMAI)
+    traffic = read_flows(file, rails().fabric)
+    assert traffic.src.tolist() == rails().fabric.gpus[[0, 3, 1]].tolist()
+    table = flow_table(simulate(rails(), [traffic], PacketOptions("roce")))
+    assert 262_144 / 450e9 < table.time_s[0] < 262_144 / 100e9
+    with pytest.raises(SimulationError, match="names GPU 3, and small has 2"):
+        read_flows(file, leaf_spine(2, 1).fabric)
 
 
 def test_an_end_that_is_not_there(tmp_path: Path) -> None:

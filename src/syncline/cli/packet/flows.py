@@ -229,7 +229,7 @@ def _show(console: Console, found: Mapping[str, Any]) -> None:
             console.print(f"  {row['missing']:,} flows have not arrived")
         if row["inside_hosts"]:
             console.print(
-                f"  flows between NICs of one host, which never meet the network: {row['inside_hosts']:,}",
+                f"  flows inside a host, which never meet the network: {row['inside_hosts']:,}",
                 soft_wrap=True,
             )
         table = Table("size", "flows", "slowdown mean", "p50", "p95", "p99", "p99.9")

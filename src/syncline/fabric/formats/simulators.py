@@ -3,12 +3,17 @@
 * htsim `.topo`: fat-trees of two or three tiers by radix, speed and latency of each tier
 * ns-3 `topology.txt`: `nodes switches links`, the switches, then `a b rate delay error`; SimAI's first line also says
   how many GPUs a server has and which switches are NVSwitches, which become hosts
-* ASTRA-sim `network.yml`: dimensions of `Switch`
+* ASTRA-sim `network.yml`: dimensions of `Ring`, `FullyConnected` and `Switch`; NPUs that are joined directly forward
+  for each other
 """
 
 from __future__ import annotations
 
+import itertools
+import math
 import re
+from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 from pydantic import ValidationError
@@ -23,6 +28,12 @@ from syncline.fabric.spec import ClusterSpec
 
 _HTSIM = re.compile(r"^\s*Tiers\s+\d+\s*$", re.IGNORECASE | re.MULTILINE)
 _MOST_CABLES = 2_000_000
+_ASTRA: dict[str, Callable[[int], list[tuple[int, int]]]] = {
+    "Ring": lambda count: [(i, (i + 1) % count) for i in range(count if count > 2 else count - 1)],
+    "FullyConnected": lambda count: list(itertools.combinations(range(count), 2)),
+    "Switch": lambda count: [],
+}
+"""Which NPUs of a dimension are joined directly."""
 
 
 def detect_simulator(text: str) -> str | None:
@@ -234,26 +245,69 @@ def _astra(text: str, source: str) -> JsonObject:
     }
     if len(columns) != len(names) or len({len(column) for column in columns.values()}) != 1:
         raise DescriptionError("topology, npus_count, bandwidth and latency must be lists of one length.", where=source)
-    for kind in columns["topology"]:
-        if str(kind) != "Switch":
-            raise DescriptionError(
-                f"the dimension {kind} joins chips without a switch.", where=source,
-                hint="Only Switch dimensions are read; describe rings and meshes as `topology: torus`.",
-            )  # fmt: skip
-    counts = [int(count) for count in columns["npus_count"]]
-    total = 1
-    for count in counts:
-        total *= count
+    unknown = next((kind for kind in columns["topology"] if kind not in _ASTRA), None)
+    if unknown is not None:
+        raise DescriptionError(f"no dimension is called {unknown}.", where=source, hint=f"One of: {', '.join(_ASTRA)}.")
+    try:
+        counts = [int(count) for count in columns["npus_count"]]
+        wires = [
+            (float(rate) * 1e9, float(latency) * 1e-9)
+            for rate, latency in zip(columns["bandwidth"], columns["latency"], strict=True)
+        ]
+    except (TypeError, ValueError):
+        raise DescriptionError("npus_count, bandwidth and latency are numbers.", where=source) from None
+    kinds = [str(kind) for kind in columns["topology"]]
+    if min(counts, default=0) < 1:
+        raise DescriptionError("npus_count has a dimension without NPUs.", where=source)
+    cables = sum(count - 1 if kind == "FullyConnected" else 2 for kind, count in zip(kinds, counts, strict=True))
+    if math.prod(counts) * cables > 2 * _MOST_CABLES:
+        raise DescriptionError(f"more than {_MOST_CABLES:,} cables are described, which is the most.", where=source)
+    return (
+        _astra_switched(counts, wires, source)
+        if set(kinds) == {"Switch"}
+        else _astra_direct(kinds, counts, wires, source)
+    )
+
+
+def _astra_switched(counts: list[int], wires: list[tuple[float, float]], source: str) -> JsonObject:
+    """Return NPUs with a port for each dimension, and the switches of the dimensions."""
+    total = math.prod(counts)
     switches: list[JsonObject] = []
     cables: list[JsonObject] = []
-    stride = 1
-    for dim, count in enumerate(counts):
-        rate, latency = float(columns["bandwidth"][dim]) * 1e9, float(columns["latency"][dim]) * 1e-9
-        for npu in range(total):
-            # NPUs that differ in this dimension only share a switch.
-            group = npu // (stride * count) * stride + npu % stride
-            if npu // stride % count == 0:
-                switches.append({"name": f"dim-{dim}-{group}", "level": 1, "group": group, "rail": -1})
-            cables.append(_cable(f"{_host(npu, total)}/nic-{dim}", f"dim-{dim}-{group}", rate, latency))
-        stride *= count
+    for dim, wire in enumerate(wires):
+        for group, npus in enumerate(_astra_groups(counts, dim)):
+            switches.append({"name": f"dim-{dim}-{group}", "level": 1, "group": group, "rail": -1})
+            cables += [_cable(f"{_host(npu, total)}/nic-{dim}", f"dim-{dim}-{group}", *wire) for npu in npus]
     return _cluster(total, {"gpu": "H100", "gpus": 1, "nics": len(counts)}, switches, cables, source)
+
+
+def _astra_direct(kinds: list[str], counts: list[int], wires: list[tuple[float, float]], source: str) -> JsonObject:
+    """Return NPUs that forward for each other: each is a host behind a router with the links of all dimensions."""
+    total = math.prod(counts)
+    switches: list[JsonObject] = [{"name": f"npu-{i}", "level": 1} for i in range(total)]
+    between: list[JsonObject] = []
+    out_Bps = [0.0] * total
+    for dim, (kind, wire) in enumerate(zip(kinds, wires, strict=True)):
+        for group, npus in enumerate(_astra_groups(counts, dim)):
+            if kind == "Switch":
+                switches.append({"name": f"dim-{dim}-{group}", "level": 2})
+                ends = [(f"npu-{npu}", f"dim-{dim}-{group}") for npu in npus]
+            else:
+                ends = [(f"npu-{npus[a]}", f"npu-{npus[b]}") for a, b in _ASTRA[kind](len(npus))]
+            between += [_cable(a, b, *wire) for a, b in ends]
+            degree = Counter(end for pair in ends for end in pair)
+            for npu in npus:
+                out_Bps[npu] += wire[0] * degree[f"npu-{npu}"]
+    cables = [_cable(f"{_host(i, total)}/nic-0", f"npu-{i}", out_Bps[i], 0.0) for i in range(total)]
+    return _cluster(total, {"gpu": "H100", "gpus": 1, "nics": 1}, switches, cables + between, source)
+
+
+def _astra_groups(counts: list[int], dim: int) -> list[list[int]]:
+    """Return the NPUs that differ in one dimension only, group by group.
+
+    >>> _astra_groups([2, 3], 1)
+    [[0, 2, 4], [1, 3, 5]]
+    """
+    stride, count = math.prod(counts[:dim]), counts[dim]
+    firsts = (npu for npu in range(math.prod(counts)) if npu // stride % count == 0)
+    return [[first + stride * i for i in range(count)] for first in firsts]

@@ -9,8 +9,11 @@ traffic = read_flows("flows.csv", load("fat-tree-1024"))
   fires an acknowledgement later
 * `flow.txt` (HPCC, SimAI): a count, then so many of `source destination priority port bytes seconds`; what follows them
   is not read, as by its authors
+* SimAI's list of a collective's flows (a count, then `id source destination bytes channel chunk chunks RING ...`), each
+  of which waits for its parents; all are read, whatever the count says
 
-An end is a number (the n-th NIC of the cluster, in order) or the name of a NIC or GPU.
+An end is a number (the n-th NIC of the cluster, in order; in SimAI's list of flows the n-th GPU) or the name of a NIC
+or GPU.
 """
 
 from __future__ import annotations
@@ -52,6 +55,8 @@ class FlowRow:
     start_s: float
     traffic_class: int = 0
     after: tuple[int, ...] = ()
+    ranks: bool = False
+    """Numbers are GPUs, not NICs."""
 
 
 def read_flows(path: str | os.PathLike[str], fabric: Fabric, *, connections: Connections = "own") -> Traffic:
@@ -65,6 +70,12 @@ def read_flows(path: str | os.PathLike[str], fabric: Fabric, *, connections: Con
     numbered = _numbered(fabric, ends)
 
     def device(text: str, row: int) -> int:
+        if rows[row].ranks:
+            if int(text) < fabric.num_gpus:
+                return int(fabric.gpus[int(text)])
+            raise SimulationError(
+                f"flow {row + 1} names GPU {text}, and {fabric.name} has {fabric.num_gpus:,}.", where=where
+            )
         if text.isdecimal() and numbered is not None:
             if int(text) in numbered:
                 return numbered[int(text)]
@@ -100,7 +111,9 @@ def parse_flows(text: str, where: str = "the file") -> list[FlowRow]:
     if re.match(r"Nodes\s+\d+", first, re.IGNORECASE):
         return _parse_cm(lines, where)
     if first.isdecimal():
-        return _parse_flow_txt(lines, where)
+        second = lines[1][1].split() if len(lines) > 1 else []
+        named = len(second) > 13 and not second[7][:1].isdecimal()
+        return (_parse_simai if named else _parse_flow_txt)(lines, where)
     if "," in first:
         return _parse_csv(text, where)
     raise SimulationError(
@@ -172,6 +185,37 @@ def _parse_flow_txt(lines: list[tuple[int, str]], where: str) -> list[FlowRow]:
     if len(found) != count:
         raise SimulationError(f"line 1 declares {count:,} flows, but {len(found):,} follow.", where=where)
     return found
+
+
+def _parse_simai(lines: list[tuple[int, str]], where: str) -> list[FlowRow]:
+    ends: list[tuple[str, str]] = []
+    flows: list[dict[str, int]] = []
+    parents: list[list[int]] = []
+    place: dict[int, int] = {}
+    for number, line in lines[1:]:
+        words = line.split()
+        try:
+            # The last of the fixed columns counts the ranks before this one; behind them come its parents, counted too.
+            at = 14 + int(words[13])
+            found = [int(word) for word in words[at + 1 : at + 1 + int(words[at])]]
+            late = at + 1 + len(found)
+            rest = [int(word) for word in words[late + 1 + int(words[late]) :]]
+            place[int(words[0])] = len(ends)
+            ends.append((str(int(words[1])), str(int(words[2]))))
+            flows.append({"size": int(words[3])})
+            timed = float(words[8]) != 0 or any(rest[4:])
+        except (ValueError, IndexError):
+            raise SimulationError(
+                f'line {number} reads "{line[:60]}", which is no flow of SimAI.', where=where
+            ) from None
+        if timed:
+            raise SimulationError(f"line {number} has a start or a delay of its own, which is not read.", where=where)
+        parents.append(found)
+    missing = next((parent for each in parents for parent in each if parent not in place), None)
+    if missing is not None:
+        raise SimulationError(f"a flow waits for flow {missing}, which is not there.", where=where)
+    rows = _in_order(ends, flows, [[place[parent] for parent in each] for each in parents], where)
+    return [replace(row, ranks=True) for row in rows]
 
 
 def _parse_cm(lines: list[tuple[int, str]], where: str) -> list[FlowRow]:
