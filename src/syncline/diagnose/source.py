@@ -24,7 +24,6 @@ from typing import IO, Any
 
 BLOCK_BYTES = 1 << 22
 STDIN = "-"
-_PICKLE = b"\x80"
 _MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"\x1f\x8b", "gzip"), (b"BZh", "bzip2"), (b"\xfd7zXZ\x00", "xz"), (b"\x28\xb5\x2f\xfd", "zstd"),
 )  # fmt: skip

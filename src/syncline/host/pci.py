@@ -18,7 +18,6 @@ _EXTENDED_ATS = 0x000F
 _EXPRESS = 0x10
 # Bits of the ACS control register that send peer traffic up to the root complex.
 _ACS_BITS = {0: "SrcValid", 2: "ReqRedir", 3: "CmpltRedir", 4: "UpstreamFwd"}
-PATH_KINDS = ("PIX", "PXB", "PHB", "NODE", "SYS")
 
 
 @dataclass(frozen=True)
@@ -49,10 +48,6 @@ class PciDevice:
     def parent(self) -> str | None:
         """Return the address of the bridge above, or None on a root bus."""
         return self.chain[-2] if len(self.chain) > 2 else None
-
-    @property
-    def is_bridge(self) -> bool:
-        return self.class_code >> 8 == 0x0604
 
     @property
     def is_gpu(self) -> bool:

@@ -141,19 +141,6 @@ class FabricReach:
                 floor = max(floor, _floor(kind, members[used], cells.exit_Bps[used], size_bytes, in_network))
         return floor
 
-    def limiting_cells(self, kind: Collective, devices: Sequence[int] | Longs) -> str:
-        """Return which level bounds a collective on these GPUs: `rank`, `host`, `rack` and so on."""
-        n = len(devices)
-        position = np.searchsorted(self.fabric.gpus, np.asarray(devices, dtype=np.int64))
-        host = self.fabric.gpu_host[position].astype(np.int64)
-        found = {"rank": _floor(kind, np.ones(n, np.int64), self.sent_Bps[position], 1.0, True)}
-        for cells in self.cells:
-            members = np.bincount(cells.of_host[host], minlength=cells.num)
-            used = members > 0
-            if used.sum() > 1:
-                found[cells.name] = _floor(kind, members[used], cells.exit_Bps[used], 1.0, False)
-        return max(found, key=found.__getitem__)
-
 
 def _floor(kind: Collective, members: Longs, exit_Bps: Floats, size_bytes: float, in_network: bool) -> float:
     """Return the time that cells with so many of the ranks need at least to exchange what they must."""

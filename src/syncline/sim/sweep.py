@@ -194,8 +194,3 @@ def sizes_between(low: int, high: int, factor: int = 2) -> list[int]:
     while found[-1] * factor <= high:
         found.append(found[-1] * factor)
     return found
-
-
-def kind_name(kind: Kind) -> str:
-    """Return the collective as nccl-tests calls it."""
-    return kind.value.replace("_", "")

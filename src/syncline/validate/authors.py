@@ -177,11 +177,6 @@ def _changes(job: Job, best: Decision) -> list[str]:
     return [f"{n} {a} to {b}" for n, a, b in pairs if a != b and (a, b) not in alike]
 
 
-def worst_first(rows: Iterable[RankedRun]) -> list[RankedRun]:
-    """Return the runs whose layout could gain most first."""
-    return sorted(rows, key=lambda row: -row.gain)
-
-
 def within(rows: Iterable[RankedRun], gain: float) -> int:
     """Return how many layouts are within this much of the best."""
     return sum(row.gain <= gain for row in rows)

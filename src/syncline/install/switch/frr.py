@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from syncline.install.qos import CLASSES, MTU_BYTES
+from syncline.install.qos import CLASSES
 from syncline.install.switch.view import SwitchView
 
 
@@ -100,6 +100,3 @@ def _interfaces(view: SwitchView) -> list[str]:
             ]
         lines += ["exit", "!"]
     return lines
-
-
-FILES_WHY = f"ports carry frames of {MTU_BYTES} B: set it with `ip link` or ifupdown, FRR does not"

@@ -58,10 +58,6 @@ class Reach:
         """Whether racks or pods have less than the ports of their ranks."""
         return bool(np.isfinite(self.rack_Bps) or np.isfinite(self.pod_Bps))
 
-    @property
-    def num_sites(self) -> int:
-        return max(1, round(self.num_gpus / self.site_gpus)) if np.isfinite(self.site_gpus) and self.num_gpus else 1
-
     def parts(self, num_gpus: int) -> tuple[tuple[int, str], ...]:
         """Return (GPUs, name) of the parts that a job may do better in: those with thin lines to the others."""
         cells = (("one site", self.site_gpus, self.site_Bps), ("one pod", self.pod_gpus, self.pod_Bps),
