@@ -55,14 +55,13 @@ def page(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, str]:
 
 def test_a_page_runs_and_paints(page: tuple[Path, str], tmp_path: Path) -> None:
     path, words = page
-    done = browse(path, tmp_path, "--dump-dom")
+    picture = tmp_path / "page.png"
+    done = browse(path, tmp_path, "--dump-dom", f"--screenshot={picture}")
     complaints = re.findall(r'CONSOLE[^\n]*"(?:Uncaught|[^"\n]*(?:Error|error))[^\n]*', done.stderr)
     assert complaints == []
     drawn = re.sub(r"<[^>]+>", " ", done.stdout)
     assert words in drawn
     assert done.stdout.count("<svg") >= 1
-    picture = tmp_path / "page.png"
-    browse(path, tmp_path, f"--screenshot={picture}")
     assert picture.read_bytes().startswith(b"\x89PNG")
     # An empty page of this size packs to a few kilobytes.
     assert picture.stat().st_size > 20_000

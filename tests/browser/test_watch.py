@@ -97,23 +97,29 @@ def scene(tmp_path: Path) -> Iterator[tuple[Scene, str]]:
     made.close()
 
 
-@pytest.fixture
-def page(scene: tuple[Scene, str]) -> Iterator[Any]:
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
     api = pytest.importorskip("playwright.sync_api")
     with api.sync_playwright() as play:
         browser = play.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        page = browser.new_page(viewport={"width": 1400, "height": 900}, color_scheme="dark")
-        page.complaints = []
-        page.on("pageerror", lambda error: page.complaints.append(str(error)))
-        page.on("console", lambda line: page.complaints.append(line.text) if line.type == "error" else None)
-        asked: list[str] = []
-        page.on("request", lambda request: asked.append(request.url))
-        page.asked = asked
-        page.goto(scene[1])
-        page.wait_for_selector("body[data-frames]", timeout=120_000)
-        yield page
-        assert page.complaints == []
+        yield browser
         browser.close()
+
+
+@pytest.fixture
+def page(browser: Any, scene: tuple[Scene, str]) -> Iterator[Any]:
+    page = browser.new_page(viewport={"width": 1400, "height": 900}, color_scheme="dark")  # a profile of its own
+    page.complaints = []
+    page.on("pageerror", lambda error: page.complaints.append(str(error)))
+    page.on("console", lambda line: page.complaints.append(line.text) if line.type == "error" else None)
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.asked = asked
+    page.goto(scene[1])
+    page.wait_for_selector("body[data-frames]", timeout=120_000)
+    yield page
+    assert page.complaints == []
+    page.close()
 
 
 def until(look: Any, seconds: float = 120.0) -> Any:
