@@ -4,7 +4,7 @@
 
 Four ranks share a batch of 24, whoever is there. A rank is killed with -9 at a random moment, five times, and started
 again at once; the others never stop. torchft, whose semantics are the yardstick, is struck alike in the same run where
-it is installed: with its defaults, and with a lighthouse that takes a rank for lost after a second.
+it is installed: as its guide says, and with a lighthouse that takes a rank for lost after a second.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ from rig import survive_rank
 
 ROOT = Path(__file__).resolve().parents[1]
 NUM_RANKS, STEPS = 4, 200
-LIGHTHOUSES: dict[str, dict[str, int]] = {"defaults": {}, "heartbeats of 1 s": {"heartbeat_timeout_ms": 1000}}
+LIGHTHOUSE = {"min_replicas": 1, "quorum_tick_ms": 100, "join_timeout_ms": 10_000}
+LIGHTHOUSES = {"as its guide starts it": {}, "heartbeats of 1 s": {"heartbeat_timeout_ms": 1000}}
 """How torchft's lighthouse is started."""
 PAUSE_S = float(os.environ.get("PAUSE_S", "0.3"))
 """Between steps of the run that is struck: a rank must be back before the next kill."""
@@ -95,7 +96,7 @@ def beside_torchft() -> dict[str, Any] | str:
 
     found = {}
     for name, options in LIGHTHOUSES.items():
-        lighthouse = LighthouseServer(bind="[::]:0", min_replicas=1, **options)
+        lighthouse = LighthouseServer(bind="[::]:0", **LIGHTHOUSE, **options)
         run = strike(KILLS, int(lighthouse.address().rpartition(":")[2]), torchft_rank.train)
         lighthouse.shutdown()
         discarded = sum(row["discarded"] for rows in run["rows"] for row in rows if "end" in row)
