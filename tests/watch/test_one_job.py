@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from tests.watch.scenes import come
@@ -71,6 +72,30 @@ def test_a_job_whose_processes_cannot_be_seen_is_over_when_it_is_silent_for_long
         assert jobs.takes(hidden, 0.0)
         assert not jobs.takes(other, SILENT_S)
         assert jobs.takes(other, SILENT_S + 1.0)
+
+
+def test_processes_that_cannot_be_watched_are_as_good_as_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(_: int) -> int:
+        raise PermissionError(1, "seccomp")
+
+    one, other = Reporter(0, os.getpid(), "a"), Reporter(0, os.getppid(), "b")
+    for what, value in (("MAX_PROCESSES", 0), ("os", SimpleNamespace(pidfd_open=refused, close=os.close))):
+        monkeypatch.setattr(one_job, what, value)
+        with closing(OneJob()) as jobs:
+            assert jobs.takes(one, 0.0)
+            assert not jobs.takes(other, SILENT_S)
+            assert jobs.takes(other, SILENT_S + 1.0)
+        monkeypatch.undo()
+
+
+def test_ended_processes_make_room(process: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(one_job, "MAX_PROCESSES", 1)
+    with closing(OneJob()) as jobs:
+        jobs.takes(Reporter(0, process.pid, "a"), 0.0)
+        process.kill()
+        process.wait()
+        jobs.takes(Reporter(0, os.getpid(), "a"), 1.0)
+        assert not jobs.takes(Reporter(0, os.getppid(), "b"), 1e6)  # the second process is known, and lives
 
 
 def test_a_process_that_goes_on_under_another_name_is_still_followed() -> None:

@@ -6,7 +6,6 @@ and process); what the job is called is the job's own.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import pwd
 import select
@@ -15,9 +14,9 @@ from typing import NamedTuple
 TOLD_S = 10.0
 """How long a job that is left out is told of."""
 SILENT_S = 60.0
-"""Where the kernel shows no process (another namespace), a job is over when it told nothing for so long."""
+"""Where a process cannot be watched (another namespace, too many), a job is over when it told nothing for so long."""
 MAX_JOBS = 64
-MAX_PROCESSES = 1024
+MAX_PROCESSES = 256
 MAX_NAME = 80
 
 
@@ -93,19 +92,31 @@ class OneJob:
 
     def _is_over(self, now_s: float) -> bool:
         """Tell whether every process of the followed job has ended."""
+        self._forget_ended()
+        return not self._processes and (not self._is_hidden or now_s - self._told_s > SILENT_S)
+
+    def _forget_ended(self) -> None:
         waiting = select.poll()
-        for descriptor in self._processes.values():
+        by_descriptor = {descriptor: pid for pid, descriptor in self._processes.items()}
+        for descriptor in by_descriptor:
             waiting.register(descriptor, select.POLLIN)
-        num_ended = len(waiting.poll(0)) if self._processes else 0
-        if num_ended < len(self._processes):
-            return False
-        return not self._is_hidden or now_s - self._told_s > SILENT_S
+        for descriptor, _ in waiting.poll(0) if by_descriptor else ():
+            os.close(self._processes.pop(by_descriptor[descriptor]))
 
     def _remember(self, pid: int) -> None:
-        self._is_hidden |= pid == 0
-        if pid and pid not in self._processes and len(self._processes) < MAX_PROCESSES:
-            with contextlib.suppress(ProcessLookupError):  # it has ended already
-                self._processes[pid] = os.pidfd_open(pid)
+        if pid in self._processes:
+            return
+        if len(self._processes) >= MAX_PROCESSES:
+            self._forget_ended()
+        if pid == 0 or len(self._processes) >= MAX_PROCESSES:
+            self._is_hidden = True
+            return
+        try:
+            self._processes[pid] = os.pidfd_open(pid)
+        except ProcessLookupError:
+            pass  # it has ended already
+        except OSError:
+            self._is_hidden = True
 
     def _leave_out(self, who: Reporter, now_s: float) -> bool:
         who = who._replace(pid=0)
