@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from syncline.describe import units
 from syncline.describe.plain import plain
 from syncline.errors import DescriptionError, PlanError, UsageError
 from syncline.fabric.assumed import assumed_of
@@ -115,6 +116,18 @@ def test_more_network_is_never_slower_and_never_cheaper_hardware(sweep: ClusterC
     text = "\n".join(cluster_lines(sweep))
     assert "cheapest: " in text and "#" in text
     assert "tokens a second by host.nics" in clusters_page(sweep)
+
+
+def test_the_page_has_what_a_run_costs_and_takes_first_with_its_range(sweep: ClusterComparison) -> None:
+    page = clusters_page(sweep)
+    assert "llama3-8b, 100 B tokens, 262,144 tokens a step" in page
+    money, speed = (page.index(head) for head in ("<th>run cost</th>", "<th>tokens/s</th>"))
+    assert money < speed
+    for row in sweep.rows:
+        assert row.run is not None
+        low, high = (units.show_money(end) for end in row.run.usd_90)
+        assert f'{units.show_money(row.run.usd)} <span class="note">{low} to {high}</span>' in page
+    assert "32 H100-SXM5-80GB" in page
 
 
 def test_ties_are_within_the_error_of_the_model(sweep: ClusterComparison) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from statistics import NormalDist
 
+from syncline.describe import units
 from syncline.describe.plain import JsonObject
 from syncline.describe.today import today
 from syncline.errors import PlanError, SynclineError
@@ -160,7 +161,8 @@ def _with(job: Job, keys: list[str], value: object) -> Job:
 
 def _question(job: Job, swept: str) -> str:
     tokens = f"{job.batch.global_ * job.batch.sequence:,} tokens a step"
-    return f"{job.model.name}, {tokens}" + (f", by {swept}" if swept else "")
+    whole = f"{units.show_count(job.tokens)} tokens, " if job.tokens else ""
+    return f"{job.model.name}, {whole}{tokens}" + (f", by {swept}" if swept else "")
 
 
 def _row(job: Job, candidate: Candidate, assumptions: Assumptions, prices: Prices | None) -> ComparedCluster:

@@ -42,14 +42,15 @@ def verdict(found: ClusterComparison) -> str:
     tied = [row.name for row in found.rows if row.tied]
     words += f", tied with {', '.join(tied)}" if tied else ""
     apart = min((row for row in found.rows if row.sure and not row.tied), key=lambda row: row.sure or 0, default=None)
-    words += f", {_sure(apart.sure)} sure against {apart.name}" if apart is not None and not tied else ""
+    words += f", {sure_words(apart.sure)} sure against {apart.name}" if apart is not None and not tied else ""
     same = [row.name for row in found.rows if units.show_time(row.step_time_s) == units.show_time(fast.step_time_s)]
     if 1 < len(same) == len(found.rows):
         return f"{words}; all steps take the same time"
     return f"{words}; fastest: {' and '.join(same if fast.name in same else [fast.name])}"
 
 
-def _sure(part: float | None) -> str:
+def sure_words(part: float | None) -> str:
+    """Return how sure it is that one is cheaper than another."""
     return f"{part or 0:.0%}" if (part or 0) < 0.99 else "over 99%"
 
 
