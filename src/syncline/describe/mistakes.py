@@ -11,13 +11,15 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from syncline.describe.document import Document, Path_, read_document, read_text
 from syncline.errors import DescriptionError, SynclineError
+
+_Model = TypeVar("_Model", bound=BaseModel)
 
 #: What pydantic says, and what we do.
 _PLAIN_WORDS = {
@@ -44,6 +46,22 @@ def read_described(path: Path, guide: str) -> Document:
         if not text.strip() or error.message.startswith("not valid YAML"):
             error.hint = f"See {guide} for examples."
         raise
+
+
+def load_described(
+    source: str | os.PathLike[str] | Mapping[str, Any], model: type[_Model], guide: str, noun: str
+) -> _Model:
+    """Return what a file or a mapping describes; `noun` is what such a description is called."""
+    if isinstance(source, Mapping):
+        document = Document(dict(source), {}, noun)
+    else:
+        document = read_described(Path(source), guide)
+    if not isinstance(document.data, dict):
+        raise DescriptionError(f"a {noun} is a mapping.", where=document.source, hint=f"See {guide} for an example.")
+    try:
+        return model.model_validate(document.data)
+    except ValidationError as error:
+        raise problem(document, error, guide, model) from None
 
 
 def problem(

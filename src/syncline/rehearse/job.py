@@ -6,14 +6,12 @@ job = load_job("rehearsal.yaml")        # or Job() for the default
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from syncline.codec.names import scheme
-from syncline.describe.document import read_document, read_text
 from syncline.describe.guide import cite
-from syncline.describe.mistakes import problem
+from syncline.describe.mistakes import load_described
 from syncline.errors import SynclineError
 from syncline.fabric.topology.network import Size, Strict
 from syncline.sim.emulate.host_fit import BOUNDS
@@ -80,11 +78,4 @@ class RehearsalJob(Strict):
 
 def load_job(source: str | os.PathLike[str] | None) -> RehearsalJob:
     """Return the job of a file, or the default."""
-    if source is None:
-        return RehearsalJob()
-    path = Path(source)
-    document = read_document(read_text(path), str(path))
-    try:
-        return RehearsalJob.model_validate(document.data)
-    except ValidationError as error:
-        raise problem(document, error, GUIDE, RehearsalJob) from None
+    return RehearsalJob() if source is None else load_described(source, RehearsalJob, GUIDE, "rehearsal")

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
-from syncline.describe.document import Document
 from syncline.describe.guide import cite
-from syncline.describe.mistakes import problem, read_described
-from syncline.errors import DescriptionError
+from syncline.describe.mistakes import load_described
 from syncline.fabric.faults import FailedPart
 from syncline.fabric.topology.network import Rate, Seconds, Size, Strict
 from syncline.sim.scenario import Treatment
@@ -105,13 +102,4 @@ class SharedCluster(Strict):
 
 def load_jobs(source: str | os.PathLike[str] | Mapping[str, Any]) -> SharedCluster:
     """Return what a file or a mapping describes."""
-    if isinstance(source, Mapping):
-        document = Document(dict(source), {}, "jobs")
-    else:
-        document = read_described(Path(source), GUIDE)
-    if not isinstance(document.data, dict):
-        raise DescriptionError("jobs are a mapping.", where=document.source, hint=f"See {GUIDE} for an example.")
-    try:
-        return SharedCluster.model_validate(document.data)
-    except ValidationError as error:
-        raise problem(document, error, GUIDE, SharedCluster) from None
+    return load_described(source, SharedCluster, GUIDE, "jobs file")

@@ -10,16 +10,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
-from syncline.describe.document import Document
 from syncline.describe.guide import cite
-from syncline.describe.mistakes import problem, read_described
-from syncline.errors import DescriptionError
+from syncline.describe.mistakes import load_described
 from syncline.fabric.fabric import Tier
 from syncline.fabric.topology.network import Rate, Seconds, Size, Strict
 from syncline.sim.candidates import NAMES
@@ -147,13 +144,4 @@ class Scenario(Strict):
 
 def load_scenario(source: str | os.PathLike[str] | Mapping[str, Any]) -> Scenario:
     """Return the scenario that a file or a mapping describes."""
-    if isinstance(source, Mapping):
-        document = Document(dict(source), {}, "scenario")
-    else:
-        document = read_described(Path(source), GUIDE)
-    if not isinstance(document.data, dict):
-        raise DescriptionError("a scenario is a mapping.", where=document.source, hint=f"See {GUIDE} for an example.")
-    try:
-        return Scenario.model_validate(document.data)
-    except ValidationError as error:
-        raise problem(document, error, GUIDE, Scenario) from None
+    return load_described(source, Scenario, GUIDE, "scenario")
