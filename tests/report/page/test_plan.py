@@ -14,6 +14,7 @@ from syncline.plan.answer import PlanResult, make_plan
 from syncline.plan.scaling import scaling
 from syncline.plan.space import USUAL
 from syncline.report.chart.bars import round_ticks, scaling_svg
+from syncline.report.page.decision import kept
 from syncline.report.page.plan import between, plan_page
 from syncline.sim.step.spans import step_timeline
 from syncline.workload.read_job import load_job
@@ -83,6 +84,12 @@ def test_its_numbers_are_the_plans(page: str, answer: PlanResult) -> None:
     assert answer.actions[0].words in page
     for text in plain(answer.to_json())["ignores"]:
         assert text in page
+
+
+def test_keys_of_a_job_file_are_code_and_everything_else_is_text() -> None:
+    assert kept("write `overlap: {tp: true}` <b> by 2027-01-15") == (
+        'write <code>overlap: {tp: true}</code> &lt;b&gt; by <span class="whole">2027-01-15</span>'
+    )
 
 
 def test_a_cut_of_a_timeline_stays_inside(answer: PlanResult) -> None:

@@ -17,6 +17,7 @@ from syncline.report.text.plan import do_first
 MOST_OPTIONS, MOST_BARS = 7, 9
 #: A date, and a number with its unit: a line may not end inside one.
 _WHOLE = re.compile(r"\d{4}-\d\d-\d\d|\$?\d[\d.,]* (?:%|[kMB]\b|days?\b|GPUs?\b|GiB\b)")
+_CODE = re.compile(r"`([^`]+)`")
 
 
 def decision_section(answer: PlanResult) -> str:
@@ -36,8 +37,9 @@ def decision_section(answer: PlanResult) -> str:
 
 
 def kept(text: str) -> str:
-    """Return text for a page whose dates and numbers with units stay on one line."""
-    return _WHOLE.sub(lambda found: f'<span class="whole">{found.group()}</span>', escape(text))
+    """Return text for a page whose dates and numbers with units stay on one line, with `keys` as code."""
+    marked = _CODE.sub(r"<code>\1</code>", escape(text))
+    return _WHOLE.sub(lambda found: f'<span class="whole">{found.group()}</span>', marked)
 
 
 def _began(answer: PlanResult) -> str:
@@ -67,9 +69,10 @@ def _cards(f: Forecast) -> str:
 
 def _span(f: Forecast) -> str:
     """Return what stands below the end of the run: its interval, without the number above it once more."""
-    if f.end is not None:
-        return end_words(f)
     low, high = f.days_90
+    if f.end is not None:
+        days = end_words(f).partition("after ")[2]
+        return f"the end; nine of ten cases: {f.day(low)} to {f.day(high)}; {days}"
     return f"the run; nine of ten cases: {days_words(low, f.days, unit=False)} to {days_words(high, f.days)}"
 
 

@@ -90,7 +90,7 @@ def _lead(answer: PlanResult) -> str:
     if limit["then"] != limit["what"]:
         words.append(f"Next is {escape(limit['then_words'])}{escape(link)} with {limit['then_share']:.1%}.")
     words += [f"Broken: {escape(text)}." for text in fault_lines(answer)]
-    words.append(f"What to do first: {escape(do_first(answer, 1)[0].removeprefix('1. '))}.")
+    words.append(f"What to do first: {kept(do_first(answer, 1)[0].removeprefix('1. '))}.")
     if answer.given is not None:
         slower = answer.given.step_time_s / answer.best.predicted.step_time_s - 1
         fits = "" if answer.given.fits else " and does not fit in memory"
@@ -110,7 +110,7 @@ def _actions(answer: PlanResult) -> str:
         back = f"{a.payback_years:.1f} years" if a.price_usd and a.payback_years and a.payback_years < 100 else ""
         tone = "good" if a.saving > 0.005 else ("bad" if a.saving < -0.0005 else "")
         rows.append(
-            f'<tr class="{"first" if a in first else ""}"><td class="t wide">{escape(a.words)}</td>'
+            f'<tr class="{"first" if a in first else ""}"><td class="t wide">{kept(a.words)}</td>'
             f'<td class="t"><span class="tag">{escape(a.kind)}</span></td><td>{units.show_time(a.step_time_s)}</td>'
             f'<td class="{tone}">{a.saving:+z.1%}</td><td>{worth}</td><td>{price}</td><td>{back}</td>'
             f'<td class="t note">{escape(a.plan.split(";")[0])}</td></tr>'
