@@ -130,6 +130,31 @@ def test_two_sites_cross_the_wan_once(two_sites: Fabric) -> None:
     assert found.best(size).time_s <= by_hand.time_s
 
 
+def _sites(hosts: tuple[int, ...], wan: dict[str, object]) -> Fabric:
+    site = {"host": "dgx-h100", "network": "rail-optimized NDR"}
+    return cluster(
+        sites=[{"name": name, "hosts": size, **site} for name, size in zip("abc", hosts, strict=True)], wan=wan
+    )
+
+
+def test_sites_of_different_size_exchange_as_if_they_were_alike() -> None:
+    """By hand: 2/3 of 128 MiB between each pair at 95 % of 12.5 GB/s is 7.5 ms, twice 5 ms there, 1 ms inside."""
+    wan: dict[str, object] = {"rate": "100Gbps", "latency": "5ms"}
+    found = contest(_sites((2, 3, 4), wan), Kind.ALL_REDUCE).best(1 << 27)
+    alike = contest(_sites((3, 3, 3), wan), Kind.ALL_REDUCE).best(1 << 27)
+    assert found.algorithm == "hierarchical-uneven"
+    assert found.time_s == pytest.approx(0.0186, rel=0.01) and found.time_s == pytest.approx(alike.time_s, rel=0.02)
+    levels = nest(place("auto", _sites((2, 3, 4), wan), None))
+    assert (levels.uneven, nest(place("auto", _sites((3, 3, 3), wan), None)).uneven) == ((2, 3, 4), ())
+
+
+def test_rounds_between_sites_alone_pay_their_latency() -> None:
+    """Six rounds, two of them of 1 ms: with three chunks 14.4 ms, with one 18.0, which the guess once took."""
+    found = contest(_sites((4, 4, 4), {"rate": "800Gbps", "latency": "1ms"}), Kind.ALL_REDUCE)
+    best = found.best(1 << 30)
+    assert best.chunks > 1 and best.time_s < 0.85 * found.one(best.algorithm, 1 << 30, most=1).time_s
+
+
 def test_small_messages_take_few_rounds_on_a_star() -> None:
     """Eleven messages are posted one after the other by `direct` and `one-shot`; four rounds of one are sooner done."""
     star = cluster(hosts=12, host="1 x H100", network="fat-tree NDR")

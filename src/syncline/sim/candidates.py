@@ -24,6 +24,7 @@ from syncline.schedule.family.families import FAMILIES, Options, build
 from syncline.schedule.family.hierarchical import KINDS as LEVELLED
 from syncline.schedule.family.hierarchical import hierarchical
 from syncline.schedule.family.ring import ring
+from syncline.schedule.family.uneven import uneven
 from syncline.schedule.proof.verify import Proved, verify
 from syncline.schedule.schedule import Schedule, Strand, reordered
 
@@ -126,6 +127,8 @@ def _levelled(levels: Nest, kind: Kind, *, deep: bool) -> Makers:
         found["hierarchical-halving"] = _on(levels, kind, two, ("halving-doubling", "ring"))
     if kind is Kind.ALL_REDUCE and levels.in_order and prod(two) <= MAX_RANKS_DIRECT * 4:
         found["rail-rings"] = lambda: rail_rings(*two)
+    if kind is Kind.ALL_REDUCE and levels.uneven:
+        found["hierarchical-uneven"] = lambda: _in_place(levels, uneven(levels.uneven, levels.shape[-1]))
     if not deep:
         if kind is Kind.ALL_REDUCE:
             found["hierarchical-direct"] = _on(levels, kind, two, (across(two[0]), "direct"))

@@ -3,11 +3,12 @@
 A program of S rounds whose rounds need U seconds on their own links one after the other, and whose busiest link needs T
 in all, takes about
 
-    S a + U/c + (c - 1) max(T/c + a, P)
+    A + U/c + (c - 1) max(T/c + a, P)
 
-with c chunks that follow each other one round apart, where a is the latency of a round and P what the busiest sender
-needs to post a chunk's messages: the first chunk goes through alone, then one comes out every T/c + a, or P. The best
-c is near sqrt((U - T) / a), and never far above T/P. Where U = T (a ring) cutting gains nothing.
+with c chunks that follow each other one round apart, where A is the latency of all S rounds (at most S a), a that of
+the longest, and P what the busiest sender needs to post a chunk's messages: the first chunk goes through alone, then
+one comes out every T/c + a, or P. The best c is near sqrt((U - T) / a), and never far above T/P. Where U = T (a ring)
+cutting gains nothing.
 """
 
 from __future__ import annotations
@@ -67,7 +68,9 @@ class ChunkCosts:
         """Return the quick guess."""
         if chunks == 1:
             return self.latency_s + self.alone_s_per_byte * size_bytes
-        first = self.rounds * self.round_latency_s + self.alone_s_per_byte * size_bytes / chunks
+        # Rounds inside a site do not wait as long as those between sites.
+        through = min(self.rounds * self.round_latency_s, self.latency_s)
+        first = through + self.alone_s_per_byte * size_bytes / chunks
         each = self.busiest_s_per_byte * size_bytes / chunks + self.round_latency_s
         return max(first + (chunks - 1) * max(each, self.posting_s), self.lower_s(size_bytes, chunks))
 
