@@ -31,8 +31,9 @@ def figures() -> list[Figure]:
     source = "Li et al., HPCC, SIGCOMM 2019, abstract: completion times shorter by up to 95 % than DCQCN's and TIMELY's"
     return [
         Figure("HPCC: what it saves of short flows' tail", source, "share saved", tuple(points),
-               "The paper's curves by size are not read off here: they exist as pictures only.",
-               read="abstract, 2026-11-16"),
+               "The curves by size at 30 and 50 % are not drawn: the paper and the authors' results page have them as "
+               "pictures only, and their repository has the scripts that make them, but no results.",
+               read="abstract, 2026-11-16; results page and the repository's analysis folder, 2026-11-17"),
         Figure("HPCC: use of the link", "the same, section 3.2: eta = 0.95", "share of the line",
                (Point("4 flows", 0.95, used),),
                read="eta of the paper's evaluation on the authors' project page, 2026-11-16"),

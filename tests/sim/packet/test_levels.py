@@ -115,3 +115,17 @@ def test_a_hierarchical_program_on_rails_agrees() -> None:
     found = difference(outcome, estimate(wired, fluid, 64 << 20), wired)
     assert outcome.job_end_s(0) == pytest.approx(found.flow_s, rel=0.05)
     assert abs(found.parts["unexplained"]) < 0.01 * found.flow_s
+
+
+@pytest.mark.parametrize(("credit_bytes", "share"), [(None, 0.25), (64 << 20, 0.5)])
+def test_a_flow_behind_a_slow_port_uses_up_the_credits_of_the_others(credit_bytes: int | None, share: float) -> None:
+    """Two flows of one sender, turn by turn, one to a port of a quarter of the rate: the link's credits end up with
+    packets for that port, so both go at its pace. With credits for all of it each has half of the link."""
+    network = star()
+    ends = senders(network.fabric)
+    slow, fast = int(network.endpoint_of[ends[1]]), 4_000_000
+    down = int(network.link[(network.dst == -1 - slow) & (network.src >= 0)][0])
+    load = messages(ends[0], ends[1:3], fast)
+    options = PacketOptions("infiniband", credit_bytes=credit_bytes)
+    outcome = simulate(network, [load], options, changes=[LinkChange(0.0, down, 0.25)])
+    assert outcome.end_s[1] == pytest.approx(fast * (PAYLOAD + 30) / PAYLOAD / (share * 50e9), rel=0.05)
