@@ -117,13 +117,13 @@ def findings(rows: Sequence[Judgement], blamed: Mapping[str, Sequence[Suspect]] 
         mine = [row for row in rows if row.measured.algorithm == algorithm]
         wrong = [row for row in mine if row.verdict is BenchVerdict.WRONG]
         if wrong:
-            found.append(_wrong_data(wrong, algorithm))
+            found.append(_wrong_data(wrong))
         slow = [row for row in mine if row.verdict is BenchVerdict.SLOW]
         if slow:
             found.append(_slow(slow, mine, list((blamed or {}).get(algorithm, ()))))
         fast = [row for row in mine if row.verdict is BenchVerdict.FAST]
         if fast and not slow:
-            found.append(_fast(fast, algorithm))
+            found.append(_fast(fast))
     return found
 
 
@@ -209,7 +209,7 @@ def _place(suspects: list[Suspect]) -> tuple[str, list[Suspect]]:
     return " or ".join(part.name for part in parts), others
 
 
-def _fast(fast: list[Judgement], algorithm: str) -> Finding:
+def _fast(fast: list[Judgement]) -> Finding:
     row = max(fast, key=lambda row: row.measured.size_bytes)
     assert row.expected is not None and row.factor is not None
     return Finding(
@@ -222,7 +222,7 @@ def _fast(fast: list[Judgement], algorithm: str) -> Finding:
     )  # fmt: skip
 
 
-def _wrong_data(wrong: list[Judgement], algorithm: str) -> Finding:
+def _wrong_data(wrong: list[Judgement]) -> Finding:
     total = sum(row.measured.num_wrong or 0 for row in wrong)
     return Finding(
         "bench.data.wrong", Severity.CRITICAL, _name(wrong[0]), f"{total:,} elements came out wrong", "none",

@@ -183,7 +183,7 @@ def changes(
     """Return the changes that mean something for this question."""
     return [
         *_network_changes(question, fabric),
-        *_site_changes(question, fabric, money),
+        *_site_changes(question, money),
         *_software_changes(question, best, fix),
         *_numeric_changes(question, best, fix),
     ]
@@ -273,7 +273,7 @@ def _on(fabric: Fabric) -> Callable[[PlanQuestion], PlanQuestion]:
     return apply
 
 
-def _site_changes(question: PlanQuestion, fabric: Fabric, money: Money | None) -> list[QuestionChange]:
+def _site_changes(question: PlanQuestion, money: Money | None) -> list[QuestionChange]:
     if math.isinf(question.reach.site_gpus):
         return []
     price, note = wan_price(money.account.owned) if money else (None, "not priced")

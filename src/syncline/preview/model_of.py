@@ -101,8 +101,8 @@ def _shape(
         "name": captures[0].facts["model"].get("class", "model"),
         "layers": layers, "hidden": hidden, "heads": heads, "kv_heads": kv, "head_size": size, "ffn": ffn,
         "gated": gated, "vocab": vocab, "tied": rows.count(rows[0]) == 1, "causal": attention.causal, "norms": norms,
-        "biases": any("bias" in n and not _is_norm(n, inner, hidden) for n in names),
-        "norm_biases": any("bias" in n and _is_norm(n, inner, hidden) for n in names),
+        "biases": any("bias" in n and not _is_norm(n, inner) for n in names),
+        "norm_biases": any("bias" in n and _is_norm(n, inner) for n in names),
         "positions": places[0] if places else 0,
         **experts,
     }  # fmt: skip
@@ -174,7 +174,7 @@ def _experts(inner: Sizes, capture: Capture, hidden: int) -> dict[str, object]:
     return {"moe": {"experts": count, "top_k": min(top, count), "ffn": wide}}
 
 
-def _is_norm(name: str, inner: Sizes, hidden: int) -> bool:
+def _is_norm(name: str, inner: Sizes) -> bool:
     weight = inner.get(name.replace("bias", "weight"))
     return weight is not None and len(weight) == 1
 

@@ -72,7 +72,7 @@ class GpuFigures:
 def pass_s(kernel: KernelCall, name: str, moved: float, part: GpuFigures, widths: dict[str, int]) -> float:
     """Return what a kernel takes that moves so many bytes."""
     sizes = sorted((n * widths.get(t, 1) for _, t, n in kernel.ins), reverse=True)
-    memory = moved / part.memory_Bps / _evenness(kernel, name, part)
+    memory = moved / part.memory_Bps / _evenness(name, part)
     memory += (
         sum(sizes[: 2 if "backward" in name else 1])
         * (TWICE.get(name, 0) / (2 if "backward" in name else 1))
@@ -170,7 +170,7 @@ def _over_rows(kernel: KernelCall) -> bool:
     return isinstance(over, list) and bool(over) and not {last, -1} & {n for n in over if isinstance(n, int)}
 
 
-def _evenness(kernel: KernelCall, name: str, part: GpuFigures) -> float:
+def _evenness(name: str, part: GpuFigures) -> float:
     """Return how evenly the chunks of lists of tensors fall on multiprocessors: 320 on 132 are 2.4 of 3."""
     if not name.startswith(("_foreach", "_fused_adam", "_fused_sgd", "chunk_cat")):
         return 1.0

@@ -112,7 +112,7 @@ def divisors(number: int) -> list[int]:
     return small + [number // d for d in reversed(small) if d * d != number]
 
 
-def check_split(shape: Shape, split: Parallel, num_layers_hint: str = "") -> None:
+def check_split(shape: Shape, split: Parallel) -> None:
     """Raise if this model cannot be split so; the text says what, why and the nearest split that works."""
     if split.tp > shape.heads or shape.heads % split.tp:
         works = nearest(divisors(shape.heads), split.tp)

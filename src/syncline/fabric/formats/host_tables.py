@@ -92,7 +92,7 @@ def _from_topo(text: str, source: str, host: object, gpu: str | None, link: str 
         raise UsageError("nvidia-smi topo -m does not name the GPU.", where=source, hint="Name it: --gpu H100.")
     base: JsonObject = _host_row(host) if host is not None else {}
     nics, notes = _fabric_nics(matrix)
-    row = {**base, "gpus": len(matrix.gpus), "scale_up": _scale_up(matrix, source)}
+    row = {**base, "gpus": len(matrix.gpus), "scale_up": _scale_up(matrix)}
     if gpu is not None:
         row = {key: value for key, value in row.items() if key != "model"} | {"gpu": gpu}
     row["nics"] = len(nics)
@@ -124,7 +124,7 @@ def _nearest(matrix: TopoMatrix, nic: str) -> str:
     return min((kind for kind in kinds if kind in order), key=order.index, default="SYS")
 
 
-def _scale_up(matrix: TopoMatrix, source: str) -> str:
+def _scale_up(matrix: TopoMatrix) -> str:
     """Return nvswitch where all pairs have as many links, mesh where some have, pcie where none has."""
     between = [matrix.cells[a, b] for a in matrix.gpus for b in matrix.gpus if a != b]
     links = Counter(cell for cell in between if cell.startswith("NV"))

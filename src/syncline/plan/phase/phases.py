@@ -160,7 +160,7 @@ def plan_run(
     fabric: Fabric, run: TrainingRun, assumptions: Assumptions | None = None, prices: Prices | None = None
 ) -> PlannedRun:
     """Plan every phase of a run."""
-    found = tuple(_planned(fabric, phase, run, assumptions, prices) for phase in run.phases)
+    found = tuple(_planned(fabric, phase, assumptions, prices) for phase in run.phases)
     notes = dict.fromkeys(note for phase in found for note in phase.plan.notes if note.startswith("not priced"))
     gpu = found[0].plan.question.machine.gpu.name
     return PlannedRun(
@@ -173,9 +173,7 @@ def plan_run(
     )
 
 
-def _planned(
-    fabric: Fabric, phase: Phase, run: TrainingRun, assumptions: Assumptions | None, prices: Prices | None
-) -> PlannedPhase:
+def _planned(fabric: Fabric, phase: Phase, assumptions: Assumptions | None, prices: Prices | None) -> PlannedPhase:
     try:
         way = reinforced(fabric, phase, assumptions, prices) if phase.rollout else None
         plan = way.trained if way else make_plan(

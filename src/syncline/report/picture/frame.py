@@ -47,7 +47,7 @@ def frame(network: DrawnNetwork, drawing: Drawing, title: str) -> Sheet:
     left = MARGIN + (min(captions, 260.0) + 26 if drawing.captions else 0.0)
     width = max(left + inner.width + MARGIN, MIN_WIDTH)
     x = left + (width - MARGIN - left - inner.width) / 2
-    _header(around, network, drawing, title, width)
+    _header(around, network, title, width)
     bottom = inner.height
     for caption in _without_overlap(drawing.captions):
         _caption(around, caption, HEADER, left - MARGIN)
@@ -91,7 +91,7 @@ def summary(network: DrawnNetwork) -> str:
     return ", ".join(words + ([counted(cables, "cable")] if cables else []))
 
 
-def _header(scene: Scene, network: DrawnNetwork, drawing: Drawing, title: str, width: float) -> None:
+def _header(scene: Scene, network: DrawnNetwork, title: str, width: float) -> None:
     scene.text(MARGIN, 36, fit(title, width - 2 * MARGIN, SIZES["title"]), "title", "start")
     scene.text(MARGIN, 57, fit(summary(network), width - 2 * MARGIN, SIZES["sub"]), "sub", "start")
     down = int((network.cables.state == DOWN).sum())

@@ -47,7 +47,7 @@ def step_lines(data: Mapping[str, Any]) -> list[str]:
     lines += _executed(data.get("executed", {}).get("collectives", ()))
     lines += _packets(data.get("executed", {}).get("packets"))
     lines += _sent(data["comm_bytes"])
-    lines += _storage(data["storage"], total)
+    lines += _storage(data["storage"])
     lines += [f"  warning: {text}" for text in data["warnings"]]
     shown = ", ".join(f"{name} {_word(value)}" for name, value in data["assumed"].items())
     lines += ["", f"  assumed: {shown}", f"  ignores: {', '.join(data['ignores'])}"]
@@ -179,7 +179,7 @@ def _sent(sent: Mapping[str, Mapping[str, float]]) -> list[str]:
     return lines
 
 
-def _storage(storage: Mapping[str, Any], total: float) -> list[str]:
+def _storage(storage: Mapping[str, Any]) -> list[str]:
     lines = []
     if storage["read_given_Bps"] is not None:
         enough = "enough" if storage["enough"] else "NOT enough"

@@ -104,7 +104,7 @@ def wire(program: Program, network: FlowNetwork) -> WiredProgram:
         )
     schedule = step.proved.schedule
     found = lanes(schedule, step.plain_stages)
-    device = _place_helpers(program, network, found, schedule.num_vertices)
+    device = _place_helpers(program, network, found)
     width = len(network.fabric.devices)
     keys = [
         [(device[phase.src] * width + device[phase.dst]) * len(found) + number for phase in lane.phases]
@@ -213,7 +213,7 @@ def _numbered(keys: list[Longs]) -> tuple[Longs, list[Longs]]:
     return unique, [np.searchsorted(unique, key) for key in keys]
 
 
-def _place_helpers(program: Program, network: FlowNetwork, found: tuple[FlowLane, ...], num_vertices: int) -> Longs:
+def _place_helpers(program: Program, network: FlowNetwork, found: tuple[FlowLane, ...]) -> Longs:
     device = program.vertex_devices(0).astype(np.int64)
     loose = np.flatnonzero(device < 0)
     if len(loose) == 0:

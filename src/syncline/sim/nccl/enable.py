@@ -54,7 +54,7 @@ def ll128_allowed(system: NcclSystem) -> bool:
     return PATHS.index(path) <= PATHS.index(limit)
 
 
-def _algorithm_allowed(system: NcclSystem, op: str, algorithm: str) -> bool:
+def _algorithm_allowed(system: NcclSystem, algorithm: str) -> bool:
     hosts = system.num_islands
     if algorithm in ("NVLS", "NVLSTree"):
         if system.env.get("NCCL_NVLS_ENABLE") == "0":
@@ -81,7 +81,7 @@ def enabled_pairs(system: NcclSystem, op: str, pairs: Iterable[tuple[str, str]])
         protocols &= set(system.net.protocols) if system.num_islands > 1 else set(PROTOCOLS)
         if not ll128_allowed(system):
             protocols.discard("LL128")
-    usable = [p for p in pairs if p[1] in protocols and _algorithm_allowed(system, op, p[0])]
+    usable = [p for p in pairs if p[1] in protocols and _algorithm_allowed(system, p[0])]
     chosen = [p for p in usable if p[0] in algorithms]
     # NCCL ignores an NCCL_ALGO that leaves nothing for an operation (all_gather under NCCL_ALGO=Tree): it takes Ring.
     return chosen or [p for p in usable if p[0] == "Ring"] or usable

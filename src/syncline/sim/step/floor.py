@@ -63,7 +63,7 @@ def exchanges(fabric: Fabric, job: Job, machine: Machine) -> list[GroupExchange]
     tensor = next((volume for volume in volumes(job) if volume.kind == "tensor"), None)
     if tensor is not None:  # a rank sends 2 (tp-1)/tp of what is reduced, or gathered and scattered
         found.append(GroupExchange(Kind.ALL_REDUCE, rows, tensor.size_bytes * split.tp / (2 * (split.tp - 1))))
-    found += _exchanged(job, rows, machine)
+    found += _exchanged(job, rows)
     if split.pp > 1:
         found += _passed(job, devices.reshape(split.pp, replicas, split.tp))
     if job.sync.method == "allreduce" and not job.frozen and job.sync.period == 1:
@@ -71,7 +71,7 @@ def exchanges(fabric: Fabric, job: Job, machine: Machine) -> list[GroupExchange]
     return found
 
 
-def _exchanged(job: Job, rows: Longs, machine: Machine) -> list[GroupExchange]:
+def _exchanged(job: Job, rows: Longs) -> list[GroupExchange]:
     """Return all-to-alls: parts of sequences, and tokens for experts. A rank's buffer is what it would send to all."""
     split, shape, found = job.parallel, job.model, []
     assert isinstance(shape, Shape)

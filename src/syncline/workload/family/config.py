@@ -112,7 +112,7 @@ def shape_from_config(config: Mapping[str, Any], name: str = "model") -> Shape:
     if flat.get("model_type") == "chatglm" and "inner_hidden_size" in flat:
         flat = _first_glm(flat)
     family, outer = str(flat.get("model_type", "")), str(config.get("model_type", ""))
-    _refuse_others(flat, outer if outer in _REFUSED else family, outer)
+    _refuse_others(flat, outer if outer in _REFUSED else family)
     data = with_defaults(flat, family)
     numbers = _sizes(data, family)
     layers, hidden = numbers["layers"], numbers["hidden"]
@@ -228,7 +228,7 @@ def _headless(data: Config, family: str) -> bool:
     return name.endswith(("Model", "ForSequenceClassification", "ForTokenClassification"))
 
 
-def _refuse_others(data: Config, family: str, outer: str) -> None:
+def _refuse_others(data: Config, family: str) -> None:
     """Raise for models that have attention heads and a vocabulary, but that this reader would misread."""
     what = "an encoder and a decoder" if data.get("is_encoder_decoder") else ""
     what = what or ("cross-attention in every layer" if data.get("add_cross_attention") else _REFUSED.get(family, ""))

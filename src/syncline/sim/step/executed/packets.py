@@ -79,7 +79,7 @@ def run_packets(
     if not outcome.finished:
         raise SimulationError(f"{name} does not end: {outcome.state} after {outcome.now_s:.3g} s.",
                               hint="Repair what is down.")  # fmt: skip
-    gate = _gates(outcome, len(done))
+    gate = _gates(outcome)
     return Drawn(outcome.begin_s[gate], outcome.end_s[done], outcome)
 
 
@@ -89,7 +89,7 @@ def _cpu(count: int) -> str:
     return shown if seconds >= 60 else f"{seconds:.0f} CPU s"
 
 
-def _gates(outcome: Outcome, count: int) -> Longs:
+def _gates(outcome: Outcome) -> Longs:
     """Return the engine's task at which each task of the graph begins: before its messages, or itself."""
     gate = np.array(outcome.done_tasks[0], dtype=np.int64)
     for block in outcome.blocks:
