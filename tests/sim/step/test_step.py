@@ -200,6 +200,14 @@ def test_jobs_that_do_not_fit_the_cluster() -> None:
         price(batch={"global": 510, "micro": 1, "sequence": 8192})
 
 
+def test_copies_of_key_heads_are_said() -> None:
+    warned = price(parallel={"tp": 16, "pp": 4}).warnings
+    assert [w for w in warned if "KV heads" in w] == [
+        "tp 16 copies each of 8 KV heads to 2 ranks: Megatron and torchtitan refuse that"
+    ]
+    assert not [w for w in price(parallel={"tp": 8, "pp": 4}).warnings if "KV heads" in w]
+
+
 def test_memory_that_does_not_fit_is_the_limit() -> None:
     result = price(model="gpt3-175b", precision="fp32", parallel={"tp": 8, "zero": "none"})
     assert result.limit["what"] == "memory" and not result.fits

@@ -272,6 +272,10 @@ def _warnings(machine: Machine, case: Case, held: Any) -> tuple[str, ...]:
         found.append(
             f"needs {float(held) / 2**30:.0f} GiB a GPU, {machine.gpu.name} has {float(case.memory_bytes) / 2**30:.0f}"
         )
+    if isinstance(job.model, Shape) and (tp := job.parallel.tp) > (keys := job.model.num_kv_heads):
+        found.append(
+            f"tp {tp} copies each of {keys} KV heads to {tp // keys} ranks: Megatron and torchtitan refuse that"
+        )
     if machine.gpu.vendor != "nvidia":
         found.append(f"sustained rates of {machine.gpu.name} are assumed, not fitted")
     return tuple(found)
