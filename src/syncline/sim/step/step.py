@@ -218,7 +218,7 @@ def _step(fabric: Fabric | Machine, job: Job, constants: Constants | None) -> St
         floor_s=floor, job=job, machine=machine, facts=facts, num_gpus=num_gpus, step_time_s=total, parts_s=parts,
         comm_bytes=sent,
         memory_bytes=held.as_dict(), fits=fits, limit=limit_of(parts, total, machine, case, fits, k), storage=storage,
-        warnings=_warnings(machine, case, held.total), case=case, cost=cost,
+        warnings=_warnings(job, machine, case, held.total), case=case, cost=cost,
     )  # fmt: skip
 
 
@@ -263,7 +263,7 @@ def _layers_step(job: Job, machine: Machine, k: Constants, num_gpus: int) -> Ste
     return StepResult(job, machine, facts, num_gpus, total, parts, sent, held, fits, limit, storage)
 
 
-def _warnings(machine: Machine, case: Case, held: Any) -> tuple[str, ...]:
+def _warnings(job: Job, machine: Machine, case: Case, held: Any) -> tuple[str, ...]:
     found = []
     share = float(held) / float(case.memory_bytes)
     if 0.9 < share <= 1.0:
