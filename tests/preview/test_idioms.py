@@ -73,6 +73,23 @@ def test_a_device_may_be_a_number(tmp_path: Path) -> None:
     assert (use.name, use.size_bytes) == ("all_reduce", 4 * PARAMETERS)
 
 
+EVALUATES = """
+with torch.no_grad():
+    model(torch.randn(8, 64).to(here))
+"""
+LOADS = """
+class Kept(torch.utils.data.DataLoader):
+    names = tuple(inspect.signature(torch.utils.data.DataLoader.__init__).parameters)
+assert Kept.names[:2] == ("self", "dataset"), Kept.names  # as Lightning reads it
+"""
+
+
+def test_a_model_that_is_evaluated_first_is_described(tmp_path: Path) -> None:
+    answer = previewed(tmp_path, "import inspect" + HEAD + DDP + EVALUATES + LOADS + LOOP)
+    assert answer.captures[0].facts["model"]["parameters"] == PARAMETERS
+    assert {"0", "1"} <= {answer.captures[0].words[op.module] for op in answer.captures[0].ops}
+
+
 def test_layers_that_are_copies_are_seen(tmp_path: Path) -> None:
     copies = HEAD + "import copy\nmodel = nn.Sequential(model, *copy.deepcopy(model))\n"  # as nn.TransformerEncoder
     answer = previewed(tmp_path, copies + DDP + LOOP)

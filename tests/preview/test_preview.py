@@ -82,12 +82,15 @@ def test_timeline_and_page(ddp: PreviewAnswer) -> None:
             r"bad.py crashed: .*a preview looks up no names",
         ),
         ("print('hello')\n", "ended before an optimizer stepped"),
+        ("print('| no such option |\\n+---+')\nraise SystemExit(2)\n", "exited with 2"),
+        ("raise RuntimeError('keys:\\n  missing a')\n", "crashed: RuntimeError: keys: missing a"),
     ],
 )
 def test_a_script_that_fails_gets_a_clear_word(tmp_path: Path, source: str, said: str) -> None:
     (tmp_path / "bad.py").write_text(source)
-    with pytest.raises(PreviewError, match=said):
+    with pytest.raises(PreviewError, match=said) as refused:
         syncline.preview("h100-64-rail", [sys.executable, str(tmp_path / "bad.py")])
+    assert ("It last said: | no such option |" in str(refused.value)) == ("no such" in source)
 
 
 def test_a_script_that_hangs_is_stopped(tmp_path: Path) -> None:

@@ -273,8 +273,8 @@ def time_kernels(folder: Path, out: Path, timeout_s: float) -> None:
 
 
 def _last(text: str) -> str:
-    lines = [line for line in text.strip().splitlines() if line.strip()]
-    return f"It last said: {lines[-1][:200]}" if lines else "It printed nothing."
+    lines = [line for line in text.splitlines() if any(map(str.isalnum, line))]  # not the frame around an error
+    return f"It last said: {lines[-1].strip(' │')[:200]}" if lines else "It printed nothing."
 
 
 def _described(gpu: Gpu) -> JsonObject:

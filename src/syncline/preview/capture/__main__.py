@@ -84,7 +84,8 @@ def main() -> None:
 def _words(error: BaseException) -> str:
     """Return the last line of a traceback and where in the script it was."""
     traceback.print_exception(error)
-    last = "".join(traceback.format_exception_only(error)).strip().splitlines()[0]
+    lines = "".join(traceback.format_exception_only(error)).strip().splitlines()
+    last = " ".join(map(str.strip, lines[: 2 if lines[0].endswith(":") else 1]))  # a colon says that the reason follows
     here = str(Path(__file__).parent)
     frames: list[Any] = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith((here, "<"))]
     own = [f for f in frames if "site-packages" not in f.filename and "/lib/python" not in f.filename]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import socket
+from functools import wraps
 from typing import Any
 
 import torch
@@ -46,6 +47,7 @@ def _workers(log: Log) -> None:
 
     names = [*inspect.signature(start).parameters][1:]
 
+    @wraps(start)  # frameworks read its signature
     def without_workers(self: Any, *args: Any, **kwargs: Any) -> None:
         kwargs |= dict(zip(names, args, strict=False))  # however they were given
         if kwargs.get("num_workers"):

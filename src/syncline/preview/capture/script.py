@@ -28,6 +28,10 @@ RECURRENT = (
     "recurrent layers are captured operator by operator; cuDNN runs them in a few kernels, so that this step is an "
     "upper bound"
 )
+ASYNC = (
+    "asynchronous tensor parallelism: collectives are not cut into parts that run beside their products, so that this "
+    "step is an upper bound"
+)
 WRAPPERS = ("module.", "_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module.", "_forward_module.")
 
 
@@ -48,6 +52,7 @@ class StepCounter:
         self.stepped = False
         self.began = -1  # the first message for the next step, which comes before its model is called
         self.names: dict[int, str] = {}
+        self.roots: set[int] = set()
 
     def received(self) -> None:
         """A message is about to arrive: a pipeline stage's step begins with one."""
@@ -74,7 +79,8 @@ class StepCounter:
             self.recorder.modules.pop()
 
     def _root(self, module: Any) -> None:
-        if id(module) not in self.names:
+        if id(module) not in self.roots:  # it may have been called before, to be evaluated
+            self.roots.add(id(module))
             for name, each in module.named_modules():
                 for wrapper in WRAPPERS:
                     name = name.replace(wrapper, "")
@@ -288,6 +294,9 @@ def compiled(recorder: Recorder, log: Log) -> None:
         log.note(
             "torch.compile: run operator by operator; pointwise operations between matrix products priced as fused"
         )
+        settings = sys.modules.get("torch._inductor.config")
+        if getattr(settings, "_micro_pipeline_tp", False):
+            log.note(ASYNC)
         if model is None:
             return compile
         if isinstance(model, torch.nn.Module):
