@@ -34,7 +34,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, list[An
         run_ranks(num_ranks, work, timeout_s=240)
 
     def loaded(name: str, num_ranks: int) -> list[Any]:
-        return [torch.load(Path(folder, f"{name}-{rank}.pt")) for rank in range(num_ranks)]
+        return [torch.load(Path(folder, f"{name}-{rank}.pt"), weights_only=True) for rank in range(num_ranks)]
 
     yield {"before": loaded("before", 4), "same": loaded("after-4", 4), "half": loaded("after-2", 2)}
 

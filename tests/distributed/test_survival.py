@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 pytest.importorskip("torch", reason="the runtime needs torch")
+import torch
 from tests.distributed.cases import survival_cases as cases
 from tests.distributed.cases.fsdp2 import HAS_FSDP2, WHY_NOT
 from tests.distributed.ranks import PRELOAD, free_port, rank_process, run_ranks, take
@@ -29,9 +30,11 @@ def test_sparse_gradients_are_averaged_as_ddp_does(codec: str) -> None:
         assert max(got["sparse"][codec][1:]) < WORST[codec]
 
 
-@pytest.mark.parametrize("codec", ["plain", "fp32", "int8", "sign"])
+@pytest.mark.parametrize("codec", cases.COMPLEX)
 def test_complex_gradients_travel_as_pairs(codec: str) -> None:
     for got in taken():
+        if got["complex"] is None:
+            pytest.skip(f"plain DDP of torch {torch.__version__} takes no complex parameters on gloo")
         assert got["complex"][codec][0] < WORST[codec]
 
 

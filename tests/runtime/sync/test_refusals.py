@@ -15,18 +15,23 @@ import torch
 from syncline.errors import SynchronizationError
 from syncline.runtime.auto.auto import AutoSynchronizer
 from syncline.runtime.sync.ddp import DdpSynchronizer
+from syncline.runtime.sync.fsdp import FsdpSynchronizer
 from syncline.runtime.sync.shard import sharded
 
 
-def test_a_backward_that_a_cuda_graph_captures_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("refuse", [
+    lambda: DdpSynchronizer.bucket(SimpleNamespace(_closed=False), SimpleNamespace()),  # type: ignore[arg-type]
+    lambda: DdpSynchronizer._forward(SimpleNamespace(), None, None),  # type: ignore[arg-type]
+    lambda: FsdpSynchronizer._forward(SimpleNamespace(), None, None),  # type: ignore[arg-type]
+], ids=["a bucket of DDP", "DDP", "FSDP2"])  # fmt: skip
+def test_a_step_that_a_cuda_graph_captures_is_refused(refuse: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
-    handle: Any = SimpleNamespace(_closed=False)
     with pytest.raises(
         SynchronizationError, match="captured in a CUDA graph, and gradients that syncline sends"
     ) as got:
-        DdpSynchronizer.bucket(handle, SimpleNamespace())  # type: ignore[arg-type]
-    assert "close() the handle and capture plain DDP" in str(got.value)
+        refuse()
+    assert "or close() the handle first" in str(got.value)
 
 
 def test_fsdp2_of_an_older_torch_is_refused_with_the_first_that_will_do(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,7 +38,7 @@ TENSORS = "tensors.json"
 
 def write_tensors(folder: Path, tensors: Mapping[str, torch.Tensor], group: Any) -> None:
     """Write named tensors, each rank its own shards and its share of what all have; every rank calls it."""
-    warnings.filterwarnings("ignore", message="torch.distributed is .*unavailable or uninitialized")
+    _quiet()
     planner = DefaultSavePlanner(flatten_state_dict=False, flatten_sharded_tensors=False)
     with _own_failures():
         save(dict(tensors), storage_writer=_Writer(folder), planner=planner, process_group=group, **_alone(save, group))
@@ -46,10 +46,16 @@ def write_tensors(folder: Path, tensors: Mapping[str, torch.Tensor], group: Any)
 
 def read_tensors(folder: Path, tensors: Mapping[str, torch.Tensor], group: Any) -> None:
     """Fill named tensors, or this rank's shards of them, from a checkpoint of any mesh; every rank calls it."""
-    warnings.filterwarnings("ignore", message="torch.distributed is .*unavailable or uninitialized")
+    _quiet()
     planner = DefaultLoadPlanner(flatten_state_dict=False, flatten_sharded_tensors=False)
     with _own_failures():
         load(dict(tensors), storage_reader=_Reader(folder), planner=planner, process_group=group, **_alone(load, group))
+
+
+def _quiet() -> None:
+    """Leave out what torch warns of itself: that one process saves alone; before 2.5, of its own storage."""
+    warnings.filterwarnings("ignore", message="torch.distributed is .*unavailable or uninitialized")
+    warnings.filterwarnings("ignore", message="TypedStorage is deprecated")
 
 
 @contextmanager

@@ -13,7 +13,6 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from syncline.errors import SynchronizationError
 from syncline.runtime.alive.replicas import compare, fingerprints
 from syncline.runtime.alive.watchdog import is_broken_connection
 from syncline.runtime.sync.bucket import Layout, Order
@@ -21,7 +20,7 @@ from syncline.runtime.sync.overflow import ScaleFollower, Scaler, StepSkipper
 from syncline.runtime.sync.reducer import check_free, renew
 from syncline.runtime.sync.settings import Settings
 from syncline.runtime.sync.step import Step
-from syncline.runtime.sync.streams import future_of
+from syncline.runtime.sync.streams import future_of, refuse_capture
 from syncline.runtime.sync.synchronizer import Synchronizer
 from syncline.runtime.sync.turns import Turns
 from syncline.runtime.wire.links import GroupLinks
@@ -90,7 +89,7 @@ class DdpSynchronizer(Synchronizer):
         """Enqueue a bucket and return the future of its average."""
         if self._closed:
             return _plain(bucket, self._group)
-        _refuse_capture()
+        refuse_capture()
         if bucket.index() == 0 or self._step is None:
             self._step = self.open_step()
             self._at_end_of_backward(self._step)
@@ -145,6 +144,7 @@ class DdpSynchronizer(Synchronizer):
         """Before each forward: count accumulation, follow the scaler, compare replicas now and then."""
         if not torch.is_grad_enabled():
             return
+        refuse_capture()
         if self.settings.accumulate > 1:
             self._num_backwards += 1
             module.require_backward_grad_sync = self._num_backwards % self.settings.accumulate == 0
@@ -178,15 +178,6 @@ class DdpSynchronizer(Synchronizer):
 def joining(model: Any) -> bool:
     """Whether a model is inside `join()`: ranks whose data has ended take no part in what others gather."""
     return bool(getattr(getattr(model, "_join_config", None), "enable", False))
-
-
-def _refuse_capture() -> None:
-    """Refuse a CUDA graph: what it replays is what the device does, and messages are sent by this process."""
-    if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
-        raise SynchronizationError(
-            "backward is being captured in a CUDA graph, and gradients that syncline sends cannot be replayed.",
-            hint="Capture forward and the optimizer only, or close() the handle and capture plain DDP.",
-        )
 
 
 def _plain(bucket: GradBucket, group: dist.ProcessGroup) -> Future:

@@ -31,6 +31,7 @@ from syncline.runtime.sync.settings import Settings
 from syncline.runtime.sync.shard.scatter import ReduceScatter
 from syncline.runtime.sync.shard.shard_part import ShardPart, shard_parts
 from syncline.runtime.sync.step import Step
+from syncline.runtime.sync.streams import refuse_capture
 from syncline.runtime.sync.synchronizer import Synchronizer
 from syncline.runtime.sync.turns import Turns
 from syncline.runtime.wire.links import GroupLinks
@@ -189,6 +190,7 @@ class FsdpSynchronizer(Synchronizer):
         """Before each forward: count accumulation, follow the scaler."""
         if not torch.is_grad_enabled():
             return
+        refuse_capture()
         if self.settings.accumulate > 1:
             self._num_backwards += 1
             self._model.set_requires_gradient_sync(self._num_backwards % self.settings.accumulate == 0)

@@ -9,6 +9,17 @@ from typing import Any
 
 import torch
 
+from syncline.errors import SynchronizationError
+
+
+def refuse_capture() -> None:
+    """Refuse a CUDA graph: what it replays is what the device does, and messages are sent by this process."""
+    if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
+        raise SynchronizationError(
+            "this step is being captured in a CUDA graph, and gradients that syncline sends cannot be replayed.",
+            hint="Capture the module that is wrapped (torch.cuda.make_graphed_callables), or close() the handle first.",
+        )
+
 
 class ConveyorThread(enum.IntEnum):
     """The threads of a conveyor that give work to a device."""
