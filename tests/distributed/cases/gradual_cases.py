@@ -288,3 +288,38 @@ def do_all(rank: int, port: int) -> dict[str, Any]:
         results[case.__name__] = case(rank)
     dist.destroy_process_group()
     return results
+
+
+def save_one_bit(rank: int, port: int, folder: str) -> dict[str, Any]:
+    """Train 1-bit Adam on four ranks, write a checkpoint after the freeze, and go on for three steps."""
+    start(rank, NUM_RANKS, port)
+    model = network()
+    optimizer = syncline.torch.OneBitAdam(adam(model), model, warmup=3, **SMALL)
+    train(model, optimizer, rank, range(6))
+    syncline.torch.Checkpoints(folder).save(6, model, optimizer)
+    return _one_bit_end(rank, model, optimizer)
+
+
+def resume_one_bit(rank: int, port: int, folder: str, num_ranks: int) -> dict[str, Any]:
+    """Go on from what four ranks have written."""
+    start(rank, num_ranks, port)
+    model = network(seed=9)
+    optimizer = syncline.torch.OneBitAdam(adam(model), model, warmup=3, **SMALL)
+    step, _ = syncline.torch.Checkpoints(folder).restore(model, optimizer)
+    return {"step": step, **_one_bit_end(rank, model, optimizer)}
+
+
+def _one_bit_end(rank: int, model: nn.Module, optimizer: Any) -> dict[str, Any]:
+    """Return what is there after six steps, and the weights after three more."""
+    owed = optimizer.state_dict()["exchange"]["residuals"]
+    kept = [value for state in optimizer.inner.state.values() for value in (state["exp_avg"], state["exp_avg_sq"])]
+    found = {
+        "weights": weights(model).tolist(), "frozen": optimizer.frozen,
+        "owed": torch.cat([owed[name].flatten() for name in sorted(owed)]).tolist(),
+        "moments": torch.cat([value.flatten() for value in kept]).tolist(),
+    }  # fmt: skip
+    train(model, optimizer, rank, range(6, 9))
+    found |= {"end": weights(model).tolist(), "same": same_everywhere(weights(model))}
+    optimizer.close()
+    dist.destroy_process_group()
+    return found
