@@ -6,7 +6,7 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from syncline.bench.attribute import attribute
@@ -78,7 +78,8 @@ def test_a_slow_host_side_is_named_and_nothing_else(kind: PartKind, seed: int, k
     assert drill(TWO, kind, seed, known=known) == (True, 0)
 
 
-@settings(max_examples=25)  # 2 of 323 other seeds named a second part too (as 1269 does)
+@settings(max_examples=25)
+@example(PartKind.LEAF, 1269)  # one host's flows are 2 % slower than the leaf explains, all by noise
 @given(st.sampled_from([PartKind.LEAF, PartKind.UPLINKS, PartKind.DOWNLINKS]), st.integers(0, 10_000))
 def test_a_slow_leaf_or_its_uplinks_are_named(kind: PartKind, seed: int) -> None:
     assert drill(FOUR, kind, seed, known=True, factor=0.4) == (True, 0)

@@ -129,27 +129,37 @@ class _Search:
             if gain[best] < LEAST_GAIN:
                 break
             chosen[best] = float(slow[best])
-        for column in sorted(chosen, key=lambda c: chosen[c]):
-            rest = {c: slow for c, slow in chosen.items() if c != column}
-            if self.total(chosen) - self.total(rest) < LEAST_GAIN:
-                chosen = rest
+        while (idle := next((c for c in sorted(chosen, key=chosen.__getitem__) if self._idle(c, chosen)), -1)) >= 0:
+            del chosen[idle]
         return chosen
+
+    def _idle(self, column: int, chosen: dict[int, float]) -> bool:
+        """Return whether the other parts explain the table just as well as with this one."""
+        rest = {c: slow for c, slow in chosen.items() if c != column}
+        own_gain, _ = self.best(column, self.base(rest))
+        return min(own_gain, self.total(chosen) - self.total(rest)) < LEAST_GAIN
 
     def gains(self, base: Floats) -> tuple[Floats, Floats]:
         """Return for each part how much likelier the table is with it slow, at its best slowness, and that slowness."""
-        gain = np.full(self.chance.shape[1], -np.inf)
-        slow = np.zeros(self.chance.shape[1])
-        for column in range(self.chance.shape[1]):
-            rows = np.flatnonzero(self.chance[:, column] > 0)
-            slow_rows = self.slowness[rows] > self.least
-            if slow_rows.sum() < LEAST_FLOWS:
-                continue
-            values = np.unique(self.slowness[rows][slow_rows])
-            tries = np.quantile(values, np.linspace(0, 1, min(9, len(values))))
-            each = self._gain(rows, column, base, tries)
-            best = int(np.argmax(each))
-            gain[column], slow[column] = each[best] + self.prior[column], tries[best]
-        return gain, slow
+        each = np.array([self.best(column, base) for column in range(self.chance.shape[1])])
+        return each[:, 0], each[:, 1]
+
+    def best(self, column: int, base: Floats) -> tuple[float, float]:
+        """Return a part's gain and slowness; what other parts explain but for a difference not worth a visit is theirs.
+
+        A leaf's slowness is known only so well: a host below it is a second fault when it is slower than the leaf by
+        what would make it one alone.
+        """
+        rows = np.flatnonzero(self.chance[:, column] > 0)
+        slow_rows = self.slowness[rows] > self.least
+        if slow_rows.sum() < LEAST_FLOWS:
+            return -np.inf, 0.0
+        values = np.unique(self.slowness[rows][slow_rows])
+        tries = np.quantile(values, np.linspace(0, 1, min(9, len(values))))
+        slower = (tries[:, None] - base[rows] > self.least).sum(axis=1) >= LEAST_FLOWS
+        each = np.where(slower, self._gain(rows, column, base, tries) + self.prior[column], -np.inf)
+        most = int(np.argmax(each))
+        return float(each[most]), float(tries[most])
 
     def _gain(self, rows: NDArray[np.int64], column: int, base: Floats, slow: Floats) -> Floats:
         """Return the gain at each of several slownesses."""
