@@ -45,6 +45,8 @@ def test_a_broken_gzip_is_no_crash(tmp_path: Path) -> None:
     path.write_bytes(b"\x1f\x8b" + os.urandom(200))
     diagnosis = diagnose([path])
     assert diagnosis.findings == [] and len(diagnosis.unread) == 1
+    path.write_bytes(gzip.compress(LINE.encode())[:8])
+    assert [u.reason for u in diagnose([path]).unread] == ["stopped at the start: the compressed file is cut off"]
 
 
 def test_zstd_without_a_reader_says_how(tmp_path: Path) -> None:

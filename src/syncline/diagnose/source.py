@@ -106,8 +106,8 @@ class Sources:
                 stream = _Narrowed(stream, wide)
             yield from _spelled(self._counted(stream))
         except _BROKEN as error:
-            at = f"after {self.num_bytes:,} bytes in all: " if self.num_bytes else ""
-            self.unread.append(Unread(name, f"stopped {at}{_reason(error)}"))
+            at = f"after {self.num_bytes:,} bytes in all" if self.num_bytes else "at the start"
+            self.unread.append(Unread(name, f"stopped {at}: {_reason(error)}"))
         except ModuleNotFoundError:
             self.unread.append(Unread(name, "zstd needs Python 3.14 or the zstandard package; unpack it with zstd -d"))
 
