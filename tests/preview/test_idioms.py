@@ -62,6 +62,15 @@ def test_both_kinds_of_fsdp_gather_and_scatter_every_parameter(tmp_path: Path, w
     assert answer.captures[0].facts["model"]["parameters"] == PARAMETERS
 
 
+def test_gradients_of_fsdp_are_clipped_with_one_sum(tmp_path: Path) -> None:
+    """As torch does with two ranks of gloo, counted by its own CommDebugMode; a sum for each parameter before."""
+    clipped = LOOP.replace(
+        "    optimizer.step", "    nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n    optimizer.step"
+    )
+    sums = [use for use in previewed(tmp_path, HEAD + NEW + clipped).collectives if use.name == "all_reduce"]
+    assert [(use.calls, use.size_bytes) for use in sums] == [(1, 16)]  # four norms
+
+
 def test_a_mesh_may_start_the_world(tmp_path: Path) -> None:
     answer = previewed(tmp_path, HEAD.replace('dist.init_process_group("nccl")', "") + MESH + LOOP)
     sizes = {use.name: use.size_bytes for use in answer.collectives}

@@ -171,7 +171,12 @@ def whole(device: Any) -> torch.device:
 
 
 def _to(self: Any, *args: Any, **kwargs: Any) -> Any:
-    copy = kwargs.pop("copy", False)
+    target = moved(self, *args, **kwargs)
+    return self if target is None else torch.ops.aten._to_copy.default(self, **target)
+
+
+def moved(self: Any, *args: Any, copy: bool = False, **kwargs: Any) -> dict[str, object] | None:
+    """Return where and as what `to` puts a tensor; nothing where it is that already."""
     if "other" in kwargs or (args and isinstance(args[0], torch.Tensor)):
         other: Any = kwargs.get("other", args[0] if args else None)
         device, dtype, layout = other.device, other.dtype, None
@@ -180,8 +185,8 @@ def _to(self: Any, *args: Any, **kwargs: Any) -> Any:
     device, dtype = whole(device or self.device), dtype or self.dtype
     same = layout is None or layout == torch.preserve_format or self.is_contiguous(memory_format=layout)
     if not copy and same and device == self.device and dtype == self.dtype:
-        return self
-    return torch.ops.aten._to_copy.default(self, dtype=dtype, device=device, memory_format=layout)
+        return None
+    return {"dtype": dtype, "device": device, "memory_format": layout}
 
 
 def _type(self: Any, *args: Any, **kwargs: Any) -> Any:

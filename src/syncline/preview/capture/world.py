@@ -14,6 +14,7 @@ from torch.distributed import distributed_c10d as c10d
 from torch.utils._python_dispatch import _disable_current_modes
 
 from syncline.preview.capture import cuda, shards
+from syncline.preview.capture.device import moved
 from syncline.preview.capture.log import COLLECTIVE, RECV, SEND, Log
 from syncline.preview.capture.values import forget
 
@@ -384,6 +385,13 @@ def _meshes() -> None:
     put: Any = DTensor
     put.device = property(lambda self: self._local_tensor.device)
     put.is_cuda = property(lambda self: self._local_tensor.is_cuda)
+    move = put.to
+
+    def to(self: Any, *args: Any, **kwargs: Any) -> Any:
+        """Move one; C++, which was told another device, would copy and thereby sum one that lies there already."""
+        return self if moved(self._local_tensor, *args, **kwargs) is None else move(self, *args, **kwargs)
+
+    put.to = to
 
     of_mesh = device_mesh.init_device_mesh
     for module in [each for each in sys.modules.values() if vars(each).get("init_device_mesh") is of_mesh]:
