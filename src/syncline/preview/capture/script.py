@@ -89,6 +89,8 @@ class StepCounter:
             self.log.facts.setdefault("frameworks", [name for name in FRAMEWORKS if name in sys.modules])
             if any(isinstance(each, torch.nn.RNNBase) for each in module.modules()):
                 self.log.note(RECURRENT)
+            if getattr(sys.modules.get("torch._inductor.config"), "_micro_pipeline_tp", False):
+                self.log.note(ASYNC)
             stage = getattr(
                 module, "zero_optimization_stage", None
             )  # DeepSpeed's engine knows what traffic may not show
@@ -294,9 +296,6 @@ def compiled(recorder: Recorder, log: Log) -> None:
         log.note(
             "torch.compile: run operator by operator; pointwise operations between matrix products priced as fused"
         )
-        settings = sys.modules.get("torch._inductor.config")
-        if getattr(settings, "_micro_pipeline_tp", False):
-            log.note(ASYNC)
         if model is None:
             return compile
         if isinstance(model, torch.nn.Module):
