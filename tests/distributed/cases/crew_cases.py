@@ -19,7 +19,8 @@ STEPS = 36
 EVERY = 4
 KILLED, KILLED_AT = 2, 6
 STOPPED, STOPPED_AT = 0, 22
-OPTIONS: dict[str, Any] = {"piece_bytes": 16384, "timeout_s": 120.0, "watch_s": 10.0, "fragments": 2}
+OPTIONS: dict[str, Any] = {"piece_bytes": 16384, "timeout_s": 240.0, "watch_s": 35.0, "fragments": 2}
+"""Rank 1 waits for a process that starts, which takes seconds: silence is ten times as long (0.6 of `watch_s`)."""
 
 
 def go_on(rank: int, port: int, is_back: bool, codec: str = "int4") -> dict[str, Any]:

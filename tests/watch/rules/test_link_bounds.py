@@ -133,6 +133,9 @@ def test_a_full_link_costs_nothing_while_steps_keep_to_the_plan() -> None:
         found = LinkPeak().look(context)
         assert (set(found.bad) == {FIRST}) is is_bad
         assert is_bad or found.between == {FIRST}
+        context = _context(load(LINKS, use=np.array([0.9, 0.0])), job=_job(5, step_s, 0.1))
+        context.prediction = Prediction(step_s=1.05, link_rate_Bps={FIRST: 0.3 * CAPACITY})
+        assert (set(LinkAverage().look(context).bad) == {FIRST}) is is_bad
 
 
 def test_a_full_link_beside_idle_ones_of_its_kind_says_so() -> None:

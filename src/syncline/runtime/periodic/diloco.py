@@ -96,6 +96,8 @@ class DiLoCo(Wrapper):
         ]
         self._num_launches, self._num_entries = 0, 0
         self._to_launch: list[int] = []
+        self._first_door = 0
+        """The first step at which every member of the formation asks who is to be let in: some may be past others."""
         if crew is None or crew.formation.number == 0:
             self._averaging.compare(chosen)
         else:
@@ -235,7 +237,7 @@ class DiLoCo(Wrapper):
         if is_new:
             for shared in self._shared:
                 shared.flight, shared.is_plain = None, False
-        self.num_steps, new = reconcile(self._shared, averaging.team, self.num_steps, is_new)
+        self.num_steps, self._first_door, new = reconcile(self._shared, averaging.team, self.num_steps, is_new)
         dropped = sorted((shared.serial, k) for k, shared in enumerate(self._shared) if shared.flight is not None)
         averaging.hand_on([k for _, k in dropped])
         for shared in self._shared:
@@ -259,7 +261,10 @@ class DiLoCo(Wrapper):
         if self.num_steps == 0 or self.num_steps % self.every:
             return
         entries = self._num_entries
-        while entries == self._num_entries and (tickets := averaging.crew.waiting(self.num_steps)):
+        while entries == self._num_entries and self.num_steps >= self._first_door:
+            tickets = averaging.crew.waiting(self.num_steps)
+            if not tickets:
+                return
             number = averaging.crew.formation.number
             self._land_all()
             if number == averaging.crew.formation.number:  # nobody was lost meanwhile

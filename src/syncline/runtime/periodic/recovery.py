@@ -17,14 +17,15 @@ from syncline.runtime.wire.team import Team
 TAG = 1 << 30
 
 
-def reconcile(parts: Sequence[SharedFragment], team: Team, step: int, is_new: bool) -> tuple[int, frozenset[int]]:
-    """Bring all parts to their newest round, on every rank; return the step of this rank now, and who was new.
+def reconcile(parts: Sequence[SharedFragment], team: Team, step: int, is_new: bool) -> tuple[int, int, frozenset[int]]:
+    """Bring all parts to their newest round, on every rank; return this rank's step, the furthest one, and who was new.
 
     Nothing is changed before all has arrived, so that it can be done again where one more rank is lost meanwhile.
     """
     own = {"step": -1 if is_new else step, "rounds": [-1 if is_new else part.num_rounds for part in parts]}
     everyone = exchange_json(own, team)
-    at_step = step if not is_new else max(int(one["step"]) for one in everyone)
+    furthest = max(int(one["step"]) for one in everyone)
+    at_step = furthest if is_new else step
     sends, arrived = [], []
     for index, part in enumerate(parts):
         rounds = [int(one["rounds"][index]) for one in everyone]
@@ -42,4 +43,5 @@ def reconcile(parts: Sequence[SharedFragment], team: Team, step: int, is_new: bo
         work.wait()
     for part, outer, newest in arrived:
         part.adopt(outer, newest, at_step)
-    return at_step, frozenset(rank for rank, one in zip(team.members, everyone, strict=True) if one["step"] < 0)
+    new = frozenset(rank for rank, one in zip(team.members, everyone, strict=True) if one["step"] < 0)
+    return at_step, furthest, new

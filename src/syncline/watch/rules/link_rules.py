@@ -10,7 +10,7 @@ from syncline.describe.units import show_rate, show_time
 from syncline.finding import Action, Finding, Severity
 from syncline.watch.burst import Burst
 from syncline.watch.links import LinkTable
-from syncline.watch.rules.rule import Context, Floats, RuleVerdict, verdict
+from syncline.watch.rules.rule import Context, Floats, Mask, RuleVerdict, verdict
 
 FULL_PACKET_BYTES = 1500.0
 LONG_S = 10.0
@@ -69,7 +69,8 @@ class LinkAverage:
         if context.seen_s() < LONG_S:
             return RuleVerdict({}, set())
         use = context.mean("rate_Bps", t.average_over_s) / table.capacity_Bps
-        high = np.maximum(t.average_high, 1.1 * planned_use(context))
+        planned = planned_use(context)
+        high = np.maximum(t.average_high, 1.1 * planned)
         low = high - (t.average_high - t.average_clear)
 
         def tell(i: int) -> Finding:
@@ -79,14 +80,17 @@ class LinkAverage:
                 table.names[i],
                 f"{use[i]:.0%} on average",
                 f"{t.average_target:.0%} to {high[i]:.0%}",
-                evidence=(f"mean of {t.average_over_s:.0f} s: {show_rate(use[i] * table.capacity_Bps[i])}",),
+                evidence=(
+                    f"mean of {t.average_over_s:.0f} s: {show_rate(use[i] * table.capacity_Bps[i])}",
+                    *idle_beside(table, np.nan_to_num(use), i),
+                ),
                 meaning="No room is left for a neighbour, a retry or an uneven moment; queues grow from here.",
                 fix="Spread the traffic (rails, adaptive routing), shrink it (compression), or widen the link.",
                 action=Action.CONFIGURE,
                 cost_usd_per_day=context.usd_per_day(context.lost_share()),
             )
 
-        return verdict(context, use > high, use > low, tell)
+        return verdict(context, (use > high) & ~full_as_planned(context, planned), use > low, tell)
 
 
 class LinkPeak:
@@ -120,9 +124,13 @@ class LinkPeak:
                 cost_usd_per_day=context.usd_per_day(context.lost_share()),
             )
 
-        # Planned flows that hash onto one of several ways fill it; while steps keep to the plan that costs nothing.
-        excused = (planned > 0) & context.keeps_plan()
+        excused = full_as_planned(context, planned)
         return verdict(context, (share > limit) & ~excused, share > 0.9 * limit, tell)
+
+
+def full_as_planned(context: Context, planned: Floats) -> Mask:
+    """Tell which links may be full: planned flows that hash onto one of several ways, while steps keep to the plan."""
+    return (planned > 0) & context.keeps_plan()
 
 
 def idle_beside(table: LinkTable, use: Floats, i: int) -> list[str]:
