@@ -138,6 +138,14 @@ def test_a_full_link_costs_nothing_while_steps_keep_to_the_plan() -> None:
         assert (set(LinkAverage().look(context).bad) == {FIRST}) is is_bad
 
 
+def test_links_that_were_full_are_no_cause_while_another_is_in_trouble() -> None:
+    for active, is_bad in (({"link.degraded": {"elsewhere"}}, False), ({"rail.dead": {"elsewhere"}}, True)):
+        now = load(LINKS, use=np.array([0.9, 0.0]), saturated=[0.9, 0.0])
+        context = _context(now, job=_job(5, 3.0, 0.1), active=active)
+        context.prediction = Prediction(step_s=1.05, link_rate_Bps={FIRST: 0.3 * CAPACITY})
+        assert (FIRST in LinkPeak().look(context).bad, FIRST in LinkAverage().look(context).bad) == (is_bad, is_bad)
+
+
 def test_a_full_link_beside_idle_ones_of_its_kind_says_so() -> None:
     ways = ("leaf-0 -> spine-00", "leaf-0 -> spine-01", "leaf-0 -> spine-02", "leaf-0 -> host-00/nic-0")
     src, dst = zip(*(name.split(" -> ") for name in ways), strict=True)

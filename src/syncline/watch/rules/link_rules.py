@@ -13,6 +13,7 @@ from syncline.watch.links import LinkTable
 from syncline.watch.rules.rule import Context, Floats, Mask, RuleVerdict, verdict
 
 FULL_PACKET_BYTES = 1500.0
+TROUBLES = ("link.down", "link.degraded", "link.loss")
 LONG_S = 10.0
 """How long must have been seen before an average over half a minute says anything."""
 
@@ -129,8 +130,12 @@ class LinkPeak:
 
 
 def full_as_planned(context: Context, planned: Floats) -> Mask:
-    """Tell which links may be full: planned flows that hash onto one of several ways, while steps keep to the plan."""
-    return (planned > 0) & context.keeps_plan()
+    """Tell which links may be full: planned flows that hash onto one of several ways, while steps keep to the plan.
+
+    Where a link is in trouble, steps are late for that: the links that were full before it are no cause.
+    """
+    hurt = any(context.active.get(rule) or context.suspected.get(rule) for rule in TROUBLES)
+    return (planned > 0) & (hurt or context.keeps_plan())
 
 
 def idle_beside(table: LinkTable, use: Floats, i: int) -> list[str]:
