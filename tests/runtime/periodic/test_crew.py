@@ -15,7 +15,8 @@ import torch.distributed as dist
 from torch import nn
 
 from syncline.errors import CrewFinishedError, SynchronizationError
-from syncline.runtime.periodic.crew import Crew
+from syncline.runtime.periodic.crew import Crew, Ticket
+from syncline.runtime.periodic.diloco import DiLoCo
 from syncline.runtime.periodic.fragment import cut
 from syncline.runtime.periodic.shared import SharedFragment
 from syncline.runtime.periodic.target import alone
@@ -105,3 +106,22 @@ def test_a_guest_does_not_thin_the_average_and_keeps_what_it_has_done() -> None:
         shared.moved.copy_(average)
         shared.outer_step(1.0, 0.0, False)
         assert torch.allclose(shared.agreed, torch.full((2,), 3.0)), "the average of those who count"
+
+
+def test_nobody_is_let_in_at_a_step_that_another_member_is_past(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a loss one rank stood at step 8 and one at 10: the first door that both ask at is that of step 12."""
+    _, (crew,) = crews(1)
+    model = nn.Linear(2, 2)
+    optimizer = DiLoCo(torch.optim.SGD(model.parameters(), lr=0.1), model, 4, crew=crew)
+    asked: list[int] = []
+
+    def waiting(step: int) -> list[Ticket]:
+        asked.append(step)
+        return []
+
+    monkeypatch.setattr(crew, "waiting", waiting)
+    optimizer._first_door = 10
+    for optimizer.num_steps in (8, 9, 10, 11, 12, 13, 16):
+        optimizer._look_around()
+    assert asked == [12, 16]
+    optimizer.close()

@@ -11,7 +11,7 @@ from syncline.describe.units import show_time
 from syncline.finding import Action, Finding, Severity
 from syncline.watch.job import CollectiveStat, JobState
 from syncline.watch.rules.degraded_rule import far_below
-from syncline.watch.rules.rule import Context, Floats, RuleVerdict
+from syncline.watch.rules.rule import LINK_TROUBLES, Context, Floats, RuleVerdict
 from syncline.watch.rules.thresholds import Thresholds
 from syncline.watch.spans.event import JobPhase
 
@@ -255,9 +255,7 @@ class LateRank:
 
     def _is_excused(self, context: Context, i: int) -> bool:
         """Tell whether a link in trouble may be why a rank is late: one that computes no longer than the others."""
-        rules = ("rail.dead", "link.down", "link.degraded", "link.loss")
-        hurt = any(context.active.get(rule) or context.suspected.get(rule) for rule in rules)
-        return hurt and not _computes_longer(context, i)
+        return context.is_any_bad("rail.dead", *LINK_TROUBLES) and not _computes_longer(context, i)
 
     def _teller(self, context: Context, i: int, late_s: float, limit: float, step_s: float) -> Callable[[], Finding]:
         def tell() -> Finding:

@@ -10,10 +10,9 @@ from syncline.describe.units import show_rate, show_time
 from syncline.finding import Action, Finding, Severity
 from syncline.watch.burst import Burst
 from syncline.watch.links import LinkTable
-from syncline.watch.rules.rule import Context, Floats, Mask, RuleVerdict, verdict
+from syncline.watch.rules.rule import LINK_TROUBLES, Context, Floats, Mask, RuleVerdict, verdict
 
 FULL_PACKET_BYTES = 1500.0
-TROUBLES = ("link.down", "link.degraded", "link.loss")
 LONG_S = 10.0
 """How long must have been seen before an average over half a minute says anything."""
 
@@ -134,8 +133,7 @@ def full_as_planned(context: Context, planned: Floats) -> Mask:
 
     Where a link is in trouble, steps are late for that: the links that were full before it are no cause.
     """
-    hurt = any(context.active.get(rule) or context.suspected.get(rule) for rule in TROUBLES)
-    return (planned > 0) & (hurt or context.keeps_plan())
+    return (planned > 0) & (context.is_any_bad(*LINK_TROUBLES) or context.keeps_plan())
 
 
 def idle_beside(table: LinkTable, use: Floats, i: int) -> list[str]:

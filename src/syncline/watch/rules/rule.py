@@ -20,6 +20,8 @@ from syncline.watch.rules.thresholds import Thresholds
 
 Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
+LINK_TROUBLES = ("link.down", "link.degraded", "link.loss")
+"""Rules about links for which steps take longer."""
 
 
 class RuleVerdict(NamedTuple):
@@ -115,6 +117,10 @@ class Context:
         """Tell for each name whether the rule's alert is up there."""
         up = self.active.get(rule, set())
         return np.array([name in up for name in names], bool) if up else np.zeros(len(names), bool)
+
+    def is_any_bad(self, *rules: str) -> bool:
+        """Tell whether one of these rules is up anywhere, or was bad in this frame already."""
+        return any(self.active.get(rule) or self.suspected.get(rule) for rule in rules)
 
     def usd_per_day(self, lost_share: float) -> float | None:
         """Return what a lost share of the job's time costs in a day; None where nobody told what a GPU costs."""
