@@ -52,6 +52,16 @@ def test_jobs_share_and_a_guarantee_holds(fabric: Fabric) -> None:
     assert assured.busiest[0][1] == pytest.approx(1, abs=1e-3)
 
 
+def test_of_equally_busy_links_the_first_are_listed_whatever_the_rounding(fabric: Fabric) -> None:
+    jobs = [job(name, hosts="0-7", ranks=8, size="1GiB") for name in ("a", "b", "c")]
+    report = play(load_scenario({"jobs": jobs}), fabric)
+    network = report.outcome.network
+    number = {network.link_name(link): link for link in range(len(network.capacity_Bps))}
+    equal = [number[link] for link, use in report.busiest if use == pytest.approx(1, abs=1e-9)]
+    assert len(equal) == 10
+    assert equal == sorted(equal)
+
+
 def test_jobs_wait_for_each_other_and_stragglers_are_slow(fabric: Fabric) -> None:
     jobs = [job("a", slow={1: 4.0}), job("b", after=["a"])]
     first, second = play(load_scenario({"jobs": jobs}), fabric).jobs

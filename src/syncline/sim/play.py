@@ -54,11 +54,11 @@ class Report:
 
     @cached_property
     def busiest(self) -> list[tuple[str, float]]:
-        """The ten busiest links with their mean utilisation until the last job is done."""
+        """The ten busiest links with their mean utilisation until the last job is done; of equal ones the first."""
         network, moved = self.outcome.network, self.outcome.course.link_bytes
         with np.errstate(divide="ignore", invalid="ignore"):
             use = np.nan_to_num(moved / (network.capacity_Bps * self.outcome.makespan_s))
-        order = np.argsort(-use, kind="stable")[:10]
+        order = np.argsort(-np.round(use, 9), kind="stable")[:10]
         return [(network.link_name(int(link)), float(min(use[link], 1.0))) for link in order if moved[link] > 0]
 
 

@@ -129,7 +129,7 @@ def _busiest(timeline: SummaryInput) -> BusiestLink | None:
     if not len(timeline.links) or not use.size_bytes.any():
         return None
     known = not np.isnan(use.mean_utilisation).all()
-    i = int(np.nanargmax(use.mean_utilisation)) if known else int(use.size_bytes.argmax())
+    i = int(np.nanargmax(np.round(use.mean_utilisation, 9))) if known else int(use.size_bytes.argmax())
     return BusiestLink(
         name=timeline.links.names[i],
         size_bytes=float(use.size_bytes[i]),

@@ -8,6 +8,7 @@ import numpy as np
 
 from syncline.errors import SimulationError
 from syncline.fabric.fabric import DeviceKind, Fabric, Tier
+from syncline.sim.analytic import busiest
 from syncline.sim.flow.routing import Routing
 from syncline.sim.reach import fabric_reach
 from syncline.sim.step.case import Case
@@ -149,7 +150,7 @@ class Stages:
     def busiest(self, kind: str, stage: int) -> str:
         """Return the link that needs longest for a kind of traffic."""
         need = self.footprint(kind, stage) / np.maximum(self.rails.capacity_Bps, 1e-30)
-        return self.rails.link_name(int(np.argmax(need))) if need.any() else ""
+        return self.rails.link_name(busiest(need)) if need.any() else ""
 
     def fixed_s(self, kind: str, calls: float) -> float:
         """Return what the calls of an operation cost besides bytes."""
