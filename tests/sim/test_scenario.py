@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -55,10 +56,10 @@ def test_jobs_share_and_a_guarantee_holds(fabric: Fabric) -> None:
 
 def test_of_equally_busy_links_the_first_are_listed_whatever_the_rounding(fabric: Fabric) -> None:
     report = play(load_scenario({"jobs": [job("a", hosts="0-7", ranks=8)]}), fabric)
-    before = [link for link, _ in report.busiest]
     moved = report.outcome.course.link_bytes
+    before = [link for link, _ in report.busiest]
     moved *= 1 + 1e-15 * np.arange(len(moved))
-    assert [link for link, _ in report.busiest] == before
+    assert [link for link, _ in replace(report).busiest] == before  # reckoned anew
 
 
 def test_jobs_wait_for_each_other_and_stragglers_are_slow(fabric: Fabric) -> None:
