@@ -91,7 +91,7 @@ def test_an_all_reduce_crosses_ports_as_nccls_tree_or_ring_does_by_every_verb(ho
     batch = {"global": 8 * hosts, "sequence": 2048, "micro": 1}
     found = step(fabric, load_job({"model": "llama3.2-1b", "parallel": split, "batch": batch}))
     (calls,) = [one for one in priced_collectives(found) if "all-reduce" in one.name]
-    k, size = default_constants(), calls.count * calls.size_bytes
+    k, size = default_constants(), round(calls.count * calls.size_bytes)
     by_hand = share * size / (k.fitted.e_net * 12.5e9)
     assert calls.count * calls.time_s == pytest.approx(by_hand, rel=0.02)  # and a call or two
     ring = 2 * (8 * hosts - 1) / (8 * hosts)  # what a rank of a ring sends of the buffer: the unit of a footprint

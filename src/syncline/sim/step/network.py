@@ -13,11 +13,14 @@ from types import SimpleNamespace
 from typing import cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from syncline.sim.double_tree import tree_share
 from syncline.sim.step.case import Case, Floats, anywhere, pick, remembered
 from syncline.sim.step.constants import Constants
 from syncline.sim.step.machine import Machine
+
+Bools = NDArray[np.bool_]
 
 
 def inside(c: Case, ranks: Floats, stride: Floats) -> Floats:
@@ -157,7 +160,7 @@ def rate_Bps(c: Case, k: Constants, ranks: Floats, stride: Floats) -> Floats:
     return _rate_Bps(c, k, ranks, stride, inside(c, ranks, stride))
 
 
-def _rate_Bps(c: Case, k: Constants, ranks: Floats, stride: Floats, near: Floats, sums: Floats | None = None) -> Floats:
+def _rate_Bps(c: Case, k: Constants, ranks: Floats, stride: Floats, near: Floats, sums: Bools | None = None) -> Floats:
     up, out = up_Bps(c, k, near), k.fitted.e_net * out_Bps(c, ranks, stride)
     two = ranks == 2 * near
     if sums is not None and anywhere(sums & two):
@@ -209,7 +212,7 @@ class GroupNetwork:
 
 
 def ring_of(
-    c: Case, k: Constants, ranks: Floats, stride: Floats, laid_Bps: Floats, *, sums: Floats | None = None
+    c: Case, k: Constants, ranks: Floats, stride: Floats, laid_Bps: Floats, *, sums: Bools | None = None
 ) -> GroupNetwork:
     """Return the ring of a group, every `stride`-th rank; `laid_Bps` is its column of the case.
 
