@@ -216,7 +216,7 @@ class _Laid:
     def _path(self, row: int, what: str) -> int:
         work = self.graph.workload
         rank = int(work.rank[row])
-        summed = "rings" if self.on_cpu else "levels"  # NCCL has trees too, which carry what levels do
+        summed = "rings" if self.on_cpu else "sums"  # NCCL has trees too
         kind = "send" if work.kind[row] == Op.SEND else {"all_to_all": "pairs", "all_reduce": summed}.get(what, "rings")
         key = (kind, rank, int(self.graph.peer[row] if kind == "send" else self.graph.group[row]))
         if key not in self.number:
@@ -231,8 +231,9 @@ class _Laid:
             inside = (away >= 0) & (away < captured.world)
             return passed(self.rails, self._on(members[inside]), self._on(away[inside]))
         groups = self._on(groups_of(captured, other, members))
-        if kind in ("rings", "levels"):
-            flows = gather_flows(groups, self.domain_of, rings=kind == "rings", mesh=is_mesh(self.rails.network.fabric))
+        if kind in ("rings", "sums"):
+            mesh = is_mesh(self.rails.network.fabric)
+            flows = gather_flows(groups, self.domain_of, rings=True, sums=kind == "sums", mesh=mesh)
             return self.rails.carried(*flows)
         n = groups.shape[1]
         near = (self.domain_of[groups[0]][:, None] == self.domain_of[groups[0]][None, :]).sum() - n

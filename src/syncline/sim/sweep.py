@@ -11,16 +11,16 @@ from syncline.codec.codec import RAW, Codec
 from syncline.errors import SimulationError
 from syncline.program import Placement, lower
 from syncline.program.levels import nest
-from syncline.schedule import Kind, Proved, verify
+from syncline.schedule import Kind, Proved, Schedule, verify
 from syncline.sim.analytic import bounds
 from syncline.sim.candidates import find, proved
 from syncline.sim.flow.estimate import Estimate, estimate
 from syncline.sim.flow.routing import FlowNetwork
 from syncline.sim.flow.wired import WiredProgram, fingerprint, wire
 from syncline.sim.pipeline import MAX_CHUNKS, USUAL_CHUNKS, ChunkCosts, pace, wired_in_pieces
-from syncline.sim.synthesis import shared, synthesized
+from syncline.sim.synthesis import SHARED, shared, synthesized
 
-MADE, SHARED = "synthesized", "shared-rails"
+MADE = "synthesized"
 
 WORTH_PRICING = 1.25
 """A pipeline whose quick guess is this much slower than the best so far, or than its guess, is not simulated."""
@@ -141,11 +141,9 @@ class Contest:
 def contest_of(algorithm: str, kind: Kind, placed: Placement, network: FlowNetwork, *, chunks: int = 0) -> Contest:
     """Return the contest of one family, or of all that could be the fastest (`auto`), ready to be priced."""
     fabric = network.fabric
-    makers = {MADE: synthesized, SHARED: shared} if kind is Kind.ALL_REDUCE else {}
-    made = {name: found for name, make in makers.items()
-            if algorithm in ("auto", name) and (found := make(placed, network)) is not None}  # fmt: skip
-    if algorithm in (MADE, SHARED):
-        if not made:
+    made = _made(algorithm, placed, network) if kind is Kind.ALL_REDUCE else {}
+    if algorithm in (MADE, *SHARED):
+        if algorithm not in made:
             raise SimulationError(
                 f"there is nothing to synthesize: {fabric.name} is regular, or this is not an all-reduce.",
                 hint="Use auto.",
@@ -157,6 +155,14 @@ def contest_of(algorithm: str, kind: Kind, placed: Placement, network: FlowNetwo
     else:
         schedules = {algorithm: find(fabric, kind, placed.num_ranks, algorithm, chunks=1, nested=nest(placed))}
     return Contest.of(schedules, placed, network, chunks=chunks)
+
+
+def _made(algorithm: str, placed: Placement, network: FlowNetwork) -> dict[str, Schedule]:
+    """Return the all-reduces that are made for this fabric, of those asked for."""
+    found = shared(placed, network) if algorithm in ("auto", *SHARED) else {}
+    if algorithm in ("auto", MADE) and (one := synthesized(placed, network)) is not None:
+        found = {MADE: one, **found}
+    return found
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,11 @@ MAX_SHARED = 128
 MAX_TURNS = 1000
 WORTH = 0.97
 """Shares that gain less than this are not worth a schedule of their own."""
+ALIKE = 0.01
+"""Shares that differ by less are the same."""
+SLACK, TINY = 1e-6, 1e-9
+"""What a link that is decided may need more, and what is no number to divide by."""
+SHARED = ("shared-rails", "shared-rails-even", "shared-rails-between")
 
 
 def synthesized(placement: Placement, network: FlowNetwork) -> Schedule | None:
@@ -60,24 +65,35 @@ def synthesized(placement: Placement, network: FlowNetwork) -> Schedule | None:
     return Schedule("synthesized", goal, tuple(strands), family="synthesized")
 
 
-def shared(placement: Placement, network: FlowNetwork) -> Schedule | None:
-    """Return the all-reduce whose rails have shares by the links they share, or None where equal shares are as good."""
+def shared(placement: Placement, network: FlowNetwork) -> dict[str, Schedule]:
+    """Return all-reduces whose rails have shares by the links they share, by name; none where equal shares do as well.
+
+    Several shares may keep the busiest link equally busy, and which of them flows get through best depends on where
+    else they meet: the first corner that is found is made, the evenest, and the one half way between them.
+    """
     hosts, _ = _places(placement)
     rails = len(hosts[0])
     regular = {len(group) for group in hosts} == {rails} and placement.num_ranks == len(np.unique(placement.device))
     if not regular or len(hosts) < 2 or rails < 2 or placement.num_ranks > MAX_SHARED:
-        return None
+        return {}
     need = _needs(placement, network.sprayed(), np.array(hosts))
     if len(need) == 0 or not (need > 0).any(axis=0).all():
-        return None
-    share = _packing(need)
-    if float((need @ share).max()) > WORTH * float(need.mean(axis=1).max()):
-        return None
+        return {}
+    corner, even = _packings(need)
+    if float((need @ corner).max()) > WORTH * float(need.mean(axis=1).max()):
+        return {}
+    wanted = {SHARED[0]: corner}
+    if np.abs(corner - even).max() > ALIKE:
+        wanted |= {SHARED[1]: even, SHARED[2]: (corner + even) / 2}
+    return {name: _on_rails(name, hosts, share, placement.num_ranks) for name, share in wanted.items()}
+
+
+def _on_rails(name: str, hosts: list[Ints], share: Floats, num_ranks: int) -> Schedule:
     parts = [round(float(part) * PARTS) for part in share]
     kept = [(part, np.array([group[k] for group in hosts])) for k, part in enumerate(parts) if part]
     strands = tuple(_strand(hosts, ranks, Fraction(part, sum(part for part, _ in kept)), channel)
                     for channel, (part, ranks) in enumerate(kept))  # fmt: skip
-    return Schedule("shared-rails", Collective(Kind.ALL_REDUCE, placement.num_ranks), strands, family="synthesized")
+    return Schedule(name, Collective(Kind.ALL_REDUCE, num_ranks), strands, family="synthesized")
 
 
 def _needs(placement: Placement, network: FlowNetwork, members: Ints) -> Floats:
@@ -94,23 +110,54 @@ def _needs(placement: Placement, network: FlowNetwork, members: Ints) -> Floats:
     return np.unique(found[used] / network.capacity_Bps[used, None], axis=0)
 
 
-def _packing(need: Floats) -> Floats:
-    """Return x >= 0 with sum 1 whose largest of `need @ x` is least, by the simplex method from u = 0.
+def _packings(need: Floats) -> tuple[Floats, Floats]:
+    """Return two x >= 0 with sum 1 whose largest of `need @ x` is least: a corner, and one that is least in the rest.
 
-    >>> _packing(np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 3.0]])).round(3).tolist()
-    [0.75, 0.25]
+    For the second, links that are as busy in every such x decide nothing more, and the largest of the others is made
+    least; then of those that are left, and so on.
+
+    >>> pair = np.array([[1.0, 0.0, 0.0], [0.0, 0.5, 0.5], [0.0, 0.6, 0.0]])
+    >>> [share.round(3).tolist() for share in _packings(pair)]
+    [[0.333, 0.556, 0.111], [0.333, 0.0, 0.667]]
     """
-    rows, columns = need.shape
-    table = np.hstack((need / need.max(), np.eye(rows), np.ones((rows, 1))))
+    need = need / need.max()
+    held = np.full(len(need), np.inf)  # what a link needs in every best answer, once that is known
+    found: list[Floats] = []
+    for _ in range(need.shape[1]):
+        decided = np.isfinite(held)
+        bound = np.where(decided[:, None], need - np.where(decided, held, 0.0)[:, None] * (1 + SLACK), need)
+        amount, price = _simplex(bound, np.where(decided, 0.0, 1.0))
+        share = amount / amount.sum() if amount.sum() > 0 else amount
+        if found and not 0 < float((need @ share).max()) <= float((need @ found[0]).max()) * (1 + 2 * SLACK):
+            break  # what is left of the others is less than rounding
+        found.append(share)
+        tight = ~decided & (price > SLACK)
+        if not tight.any():
+            break
+        held[tight] = (need @ share)[tight]
+    return found[0], found[-1]
+
+
+def _simplex(bound: Floats, limit: Floats) -> tuple[Floats, Floats]:
+    """Return u >= 0 with the largest sum of those with bound @ u <= limit, and the price of each row (its dual).
+
+    Where the sum has no end: the way along which it grows.
+    """
+    rows, columns = bound.shape
+    table = np.hstack((bound, np.eye(rows), limit[:, None]))
     gain = np.concatenate((np.ones(columns), np.zeros(rows + 1)))
     basis = np.arange(columns, columns + rows)
     for _ in range(MAX_TURNS):
-        better = np.flatnonzero(gain[:-1] > 1e-9)
+        better = np.flatnonzero(gain[:-1] > TINY)
         if not len(better):
             break
         enter = int(better[0])  # the first of each: never in a circle
         with np.errstate(divide="ignore", invalid="ignore"):
-            ratio = np.where(table[:, enter] > 1e-12, table[:, -1] / table[:, enter], np.inf)
+            ratio = np.where(table[:, enter] > TINY, table[:, -1] / table[:, enter], np.inf)
+        if not np.isfinite(ratio).any():  # without end: the rows that have limits need not be used at all
+            way = np.zeros(columns + rows)
+            way[enter], way[basis] = 1.0, np.maximum(-table[:, enter], 0.0)
+            return way[:columns], np.zeros(rows)
         leave = int(min(np.flatnonzero(ratio <= ratio.min() + 1e-12), key=lambda row: basis[row]))
         table[leave] /= table[leave, enter]
         others = np.arange(rows) != leave
@@ -120,7 +167,7 @@ def _packing(need: Floats) -> Floats:
         basis[leave] = enter
     found = np.zeros(columns + rows)
     found[basis] = table[:, -1]
-    return np.asarray(found[:columns] / found[:columns].sum())
+    return found[:columns], -gain[columns:-1]
 
 
 def _places(placement: Placement) -> tuple[list[Ints], Ints]:

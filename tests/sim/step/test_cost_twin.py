@@ -179,8 +179,8 @@ def between_stages(c: Case, busy: float) -> tuple[float, float]:
     return o.p2p_exposed * sends * each, sends * each
 
 
-def ring(c: Case, ranks: float, stride: float, laid_Bps: float) -> Any:
-    made = ring_of(c, K, np.array(ranks), np.array(stride), np.array(laid_Bps))
+def ring(c: Case, ranks: float, stride: float, laid_Bps: float, *, sums: bool = False) -> Any:
+    made = ring_of(c, K, np.array(ranks), np.array(stride), np.array(laid_Bps), sums=np.array(sums))
     return SimpleNamespace(inside=float(made.inside), gather=lambda size: float(made.gather_s(np.array(size))), of=made)
 
 
@@ -209,7 +209,7 @@ def sharded_twin(c: Case, layer: LayerTime, head: float) -> tuple[float, float]:
     replicas = o.dp * o.cp / o.shard_ranks
     if replicas > 1:
         own = held["layer"] * o.layers / o.shard_ranks
-        between = ring(c, replicas, o.tp * o.shard_ranks, o.laid_replicas_Bps)
+        between = ring(c, replicas, o.tp * o.shard_ranks, o.laid_replicas_Bps, sums=True)
         sums = 2 * between.gather(o.grad_bytes * o.wire_share * o.nic_share * own)
         step += max(HELD.least_exposed * sums, sums - o.layers * float(layer.behind)) / o.sync_every
         wire += sums / o.sync_every
@@ -236,11 +236,12 @@ def replicas_twin(c: Case, layer: LayerTime) -> tuple[float, float]:
     n, stage = o.dp * o.cp, o.layers / o.pp
     if o.fsdp or n == 1:
         return 0.0, 0.0
-    around, backward, least = ring(c, n, o.tp, o.laid_data_Bps), stage * float(layer.behind), HELD.least_exposed
+    sums, backward, least = not o.sharded_state, stage * float(layer.behind), HELD.least_exposed
+    around = ring(c, n, o.tp, o.laid_data_Bps, sums=sums)
     wire = o.grad_bytes * o.wire_share * (o.nic_share if around.inside < n else 1.0)
     once, parameters = around.gather(wire * held["stage"]), around.gather(o.param_bytes * held["stage"])
     if held["experts"]:
-        alike = ring(c, held["holders"], o.ep, o.laid_holders_Bps)
+        alike = ring(c, held["holders"], o.ep, o.laid_holders_Bps, sums=sums)
         once += alike.gather(wire * held["experts"])
         parameters += alike.gather(o.param_bytes * held["experts"])
     if o.sharded_state:
@@ -250,7 +251,8 @@ def replicas_twin(c: Case, layer: LayerTime) -> tuple[float, float]:
         both = 2 * once
         if o.reduce_bytes:
             whole = np.array(wire * (held["stage"] + held["experts"]))
-            both = min(both, float(switch_sum_s(c, K, whole, around.of)))
+            plain = ring(c, n, o.tp, 0.0 if n == 2 * around.inside else o.laid_data_Bps)
+            both = min(both, float(switch_sum_s(c, K, whole, plain.of)))
             once = both / 2
         back, hidden = once, hidden_twin(o, both, backward)
     exposed = (hidden if o.dp_overlap else once + back) / o.sync_every

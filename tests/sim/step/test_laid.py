@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
+from syncline import simulate
 from syncline.fabric import Fabric, build
 from syncline.fabric.spec import ClusterSpec
 from syncline.plan.answer import make_plan
 from syncline.sim.step import step
+from syncline.sim.step.collectives import priced_collectives
 from syncline.sim.step.constants import default_constants
 from syncline.sim.step.executed.execute import execute
+from syncline.sim.step.executed.footprint import gather_flows
 from syncline.sim.step.executed.stages import Stages, is_mesh
 from syncline.sim.step.laid import is_laid
 from syncline.workload.read_job import load_job
@@ -76,3 +80,26 @@ def test_a_plan_has_the_price_that_step_gives() -> None:
     answer = make_plan(fabric, asked, with_actions=False, with_run=False)
     closed = answer.best.predicted.closed_form_s or answer.best.predicted.step_time_s
     assert closed == pytest.approx(step(fabric, answer.result.job).step_time_s)
+
+
+@pytest.mark.parametrize(("hosts", "share"), [(2, 1.0), (4, 2 * 31 / 32)])
+def test_an_all_reduce_crosses_ports_as_nccls_tree_or_ring_does_by_every_verb(hosts: int, share: float) -> None:
+    """Two hosts of eight GPUs send the buffer once, a tree's share; four send it 2 x 31/32 times, a ring's."""
+    host = {"gpu": "H100-SXM5-80GB", "gpus": 8, "nics": 1, "nic": "ConnectX-7", "link": "100GbE"}
+    fabric = build(ClusterSpec.model_validate({"hosts": hosts, "host": host, "network": "fat-tree 100GbE"}))
+    split = {"dp": 8 * hosts, "zero": "none"}
+    batch = {"global": 8 * hosts, "sequence": 2048, "micro": 1}
+    found = step(fabric, load_job({"model": "llama3.2-1b", "parallel": split, "batch": batch}))
+    (calls,) = [one for one in priced_collectives(found) if "all-reduce" in one.name]
+    k, size = default_constants(), round(calls.count * calls.size_bytes)
+    by_hand = share * size / (k.fitted.e_net * 12.5e9)
+    assert calls.count * calls.time_s == pytest.approx(by_hand, rel=0.02)  # and a call or two
+    ring = 2 * (8 * hosts - 1) / (8 * hosts)  # what a rank of a ring sends of the buffer: the unit of a footprint
+    assert ring * size * Stages(fabric, found, k).per_byte_s("data", 0) == pytest.approx(by_hand, rel=1e-6)
+    assert found.comm_bytes["data"]["network"] == pytest.approx(share * size / 8, rel=1e-6)
+    domain_of = Stages(fabric, found, k).domain_of
+    sent = gather_flows(fabric.gpus.astype(np.int64)[None], domain_of, rings=True, sums=True)  # what a preview lays
+    away = domain_of[sent[0]] != domain_of[sent[1]]
+    assert ring * sent[2][away].sum() / hosts == pytest.approx(share)
+    said = simulate(fabric, "allreduce", size, algorithm="nccl").interval_s
+    assert said is not None and said[0] < by_hand < said[1]

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from syncline.errors import SimulationError
+from syncline.sim.double_tree import tree_share
 from syncline.sim.nccl.job import RING_OPS, NcclOperation, pipe
 
 Floats = npt.NDArray[np.float64]
@@ -88,7 +89,7 @@ def _tree_GBps(job: NcclOperation) -> float:
     # Every GPU of the chain inside a host passes the sum up and the result down, but the one at the NIC has one
     # neighbour less.
     chain = job.nvlink_GBps * job.p / max(1, job.p - 1) / 2
-    return min(job.nic_GBps / (1 if job.hosts == 2 else 2), chain, caps)
+    return min(job.nic_GBps / tree_share(job.hosts), chain, caps)
 
 
 def tree_ll(job: NcclOperation, sizes: Floats) -> Floats:

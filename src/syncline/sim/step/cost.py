@@ -322,7 +322,7 @@ def _sharded(c: Case, k: Constants, layer: LayerTime, head: Floats) -> tuple[Flo
     per_micro = c.layers * (exposed + slowed) + first_and_last
     replicas = c.dp * c.cp / ranks
     local = size * c.layers / ranks
-    apart = ring_of(c, k, replicas, c.tp * ranks, c.laid_replicas_Bps)
+    apart = ring_of(c, k, replicas, c.tp * ranks, c.laid_replicas_Bps, sums=c.fsdp > 0)
     between = 2 * apart.gather_s(c.grad_bytes * c.wire_share * c.nic_share * local)
     hybrid = pick(replicas > 1, np.maximum(k.held.least_exposed * between, between - c.layers * layer.behind), 0.0)
     hybrid, between = hybrid / c.sync_every, between / c.sync_every
@@ -337,11 +337,12 @@ def _replicated(c: Case, k: Constants, layer: LayerTime, per_stage: Floats) -> t
         return np.zeros(()), np.zeros(())
     n, dense = c.dp * c.cp, stage_params(c)
     m, routed = expert_holders(c), stage_expert_params(c)
-    ring = ring_of(c, k, n, c.tp, c.laid_data_Bps)
+    sums = c.sharded_state == 0
+    ring = ring_of(c, k, n, c.tp, c.laid_data_Bps, sums=sums)
     wire = c.grad_bytes * c.wire_share * pick(ring.inside < n, c.nic_share, 1.0)
     once, back = ring.gather_s(wire * dense), ring.gather_s(c.param_bytes * dense)
     if anywhere(routed > 0):
-        experts = ring_of(c, k, m, c.ep, c.laid_holders_Bps)
+        experts = ring_of(c, k, m, c.ep, c.laid_holders_Bps, sums=sums)
         once = once + experts.gather_s(wire * routed) * (routed > 0)
         back = back + experts.gather_s(c.param_bytes * routed) * (routed > 0)
     back = pick(c.sharded_state > 0, back, once)
@@ -351,7 +352,9 @@ def _replicated(c: Case, k: Constants, layer: LayerTime, per_stage: Floats) -> t
     hidden = hidden + _hidden(c, k, back, pick(c.sharded_state > 0, layer.forward, 0.0) * per_stage)
     both = 2 * once
     if anywhere(c.reduce_bytes > 0):
-        both = np.minimum(both, switch_sum_s(c, k, wire * (dense + routed), ring))
+        # What was laid of two domains is a tree's; switches get every rank's buffer, as a ring's ports carry it.
+        plain = ring_of(c, k, n, c.tp, pick(n == 2 * ring.inside, 0.0, c.laid_data_Bps))
+        both = np.minimum(both, switch_sum_s(c, k, wire * (dense + routed), plain))
         once = pick((c.sharded_state > 0) | (c.reduce_bytes == 0), once, both / 2)
         back = pick(c.sharded_state > 0, back, once)
     all_reduce = _hidden(c, k, both, per_stage * layer.behind)

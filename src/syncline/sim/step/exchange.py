@@ -5,7 +5,7 @@ says by closed forms how far another choice is from the best, and that is added.
 of a bucket of S bytes over n ranks, g of them in each of D = n/g domains:
 
     ring           S (n-1)/n / min(up, out)                    + (n-D) near + D far
-    tree           the same at 0.92 of the rate                + (g-1) near + log2(D) far       (all-reduce only)
+    tree           the same at 0.92 of the rate (D = 2: S/2 out) + (g-1) near + log2(D) far       (all-reduce only)
     hierarchical   S (g-1)/g / up  +  S (D-1)/D / out          + (g-1) near + (D-1) far
 
 and one call each; `out` is what one ring gets of the network (`network.out_Bps`). Rings and hierarchies cross lines
@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from syncline.sim.double_tree import sum_share
 from syncline.sim.step.case import Case, Floats, anywhere, pick
 from syncline.sim.step.constants import Constants
 from syncline.sim.step.network import inside, laid_or, long_s, out_Bps, up_Bps
@@ -105,7 +106,8 @@ def _terms(c: Case, k: Constants, algorithm: str, buffer: Buffer) -> tuple[Float
         per_byte = (g - 1) / g / up + (domains - 1) / domains / out
     elif algorithm == "tree":
         fixed = (g - 1) * near + np.log2(domains) * far + long
-        per_byte = share / (TREE_RATE * np.minimum(up, out))
+        half = sum_share(ranks, domains) / 2
+        per_byte = np.maximum(share / up, half / out) / TREE_RATE
     else:
         fixed = (ranks - domains) * near + domains * far + 2 * long
         per_byte = share / np.minimum(up, out)

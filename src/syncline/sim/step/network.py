@@ -13,10 +13,14 @@ from types import SimpleNamespace
 from typing import cast
 
 import numpy as np
+from numpy.typing import NDArray
 
+from syncline.sim.double_tree import tree_share
 from syncline.sim.step.case import Case, Floats, anywhere, pick, remembered
 from syncline.sim.step.constants import Constants
 from syncline.sim.step.machine import Machine
+
+Bools = NDArray[np.bool_]
 
 
 def inside(c: Case, ranks: Floats, stride: Floats) -> Floats:
@@ -156,8 +160,11 @@ def rate_Bps(c: Case, k: Constants, ranks: Floats, stride: Floats) -> Floats:
     return _rate_Bps(c, k, ranks, stride, inside(c, ranks, stride))
 
 
-def _rate_Bps(c: Case, k: Constants, ranks: Floats, stride: Floats, near: Floats) -> Floats:
+def _rate_Bps(c: Case, k: Constants, ranks: Floats, stride: Floats, near: Floats, sums: Bools | None = None) -> Floats:
     up, out = up_Bps(c, k, near), k.fitted.e_net * out_Bps(c, ranks, stride)
+    two = ranks == 2 * near
+    if sums is not None and anywhere(sums & two):
+        out = out * pick(sums & two, 2 * (ranks - 1) / ranks / tree_share(2), 1.0)
     return pick(near >= ranks, up, np.minimum(up, out))
 
 
@@ -204,10 +211,15 @@ class GroupNetwork:
         return (self.ranks - 1) / self.ranks * size_bytes / self.rate_Bps + self.call_s
 
 
-def ring_of(c: Case, k: Constants, ranks: Floats, stride: Floats, laid_Bps: Floats) -> GroupNetwork:
-    """Return the ring of a group, every `stride`-th rank; `laid_Bps` is its column of the case."""
+def ring_of(
+    c: Case, k: Constants, ranks: Floats, stride: Floats, laid_Bps: Floats, *, sums: Bools | None = None
+) -> GroupNetwork:
+    """Return the ring of a group, every `stride`-th rank; `laid_Bps` is its column of the case.
+
+    Where `sums`, it is an all-reduce: NCCL's trees send less out of two domains than its ring (`sim/double_tree.py`).
+    """
     near = inside(c, ranks, stride)
-    rate = laid_or(laid_Bps, _rate_Bps(c, k, ranks, stride, near))
+    rate = laid_or(laid_Bps, _rate_Bps(c, k, ranks, stride, near, sums))
     return GroupNetwork(ranks, near, rate, _call_s(c, k, ranks, stride, near))
 
 

@@ -17,6 +17,7 @@ from syncline.fabric.fabric import NETWORK_TIERS, Fabric, Tier
 from syncline.fabric.fabric import DeviceKind as Device
 from syncline.schedule import Kind, hierarchical, ring, verify
 from syncline.schedule.schedule import Schedule
+from syncline.sim.double_tree import tree_share
 from syncline.sim.flow.rounds import lanes
 from syncline.sim.flow.routing import FlowNetwork, NetworkOptions, Routing
 from syncline.sim.reach import Cells, fabric_reach
@@ -164,13 +165,16 @@ def passed(rails: Rails, src: Longs, dst: Longs) -> Floats:
     return rails.carried(*pass_flows(src, dst))
 
 
-def gather_flows(groups: Longs, domain_of: Longs, *, rings: bool = False, mesh: bool = False) -> Flows:
+def gather_flows(
+    groups: Longs, domain_of: Longs, *, rings: bool = False, sums: bool = False, mesh: bool = False
+) -> Flows:
     """Return who sends what to whom in gathers (or scatters) on groups, per byte that a rank sends.
 
     Members of a domain are visited together, domains in the order of their first rank: level by level, where all
     domains hold as many of them. With `rings`, as NCCL gathers and scatters, or where domains differ, there is a ring
     for each member, so that all ports are used: as many as give every member of every domain the same part. In a
-    `mesh`, GPUs joined pair by pair, rings in all orders inside a domain use every link alike.
+    `mesh`, GPUs joined pair by pair, rings in all orders inside a domain use every link alike. Half of an all-reduce
+    (`sums`) leaves two domains as levels do, which is a double tree's share of their ports (`sim/double_tree.py`).
     """
     num = groups.shape[1]
     if num < 2:
@@ -182,7 +186,7 @@ def gather_flows(groups: Longs, domain_of: Longs, *, rings: bool = False, mesh: 
     for run in np.unique(runs, axis=0):
         chosen = ordered[(runs == run).all(axis=1)]
         sizes = run[run > 0]
-        level = not rings and len(set(sizes.tolist())) == 1
+        level = (not rings or (sums and tree_share(len(sizes)) < 2)) and len(set(sizes.tolist())) == 1
         turns = [np.arange(num)] if level or len(sizes) == 1 else _turned(sizes)
         for lane in lanes(_schedule(num, int(sizes[0]) if level else 1)):
             for phase in lane.phases:

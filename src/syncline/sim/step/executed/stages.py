@@ -117,7 +117,12 @@ class Stages:
         groups = self.groups(kind, stage)
         if kind == "expert":
             return exchange_flows(groups, near, *self._expert_bytes())
-        return gather_flows(groups, near, rings=True, mesh=self.mesh)
+        return gather_flows(groups, near, rings=True, sums=self._sums(kind), mesh=self.mesh)
+
+    def _sums(self, kind: str) -> bool:
+        """Return whether a kind of traffic is an all-reduce: gradients that no rank owns a part of."""
+        plain = kind in ("data", "data (experts)") and not self.job.parallel.sharded_state
+        return plain or kind == "data (replicas)"
 
     def _expert_bytes(self) -> tuple[float, float]:
         """Return what leaves a rank's domain of one byte of an all-to-all's volume, and what stays, copies merged."""
