@@ -105,6 +105,7 @@ Lane::Lane(std::shared_ptr<Hub> hub, LaneSpec spec)
     std::unique_lock hold(hub_->mutex);
     hub_->evict(hold, state_->tag());
     hub_->lanes[state_->tag()] = state_.get();
+    state_->expect_rooms(true);
     state_->open_first();
 }
 
@@ -118,6 +119,7 @@ Lane::~Lane() {
     }
     const auto found = hub_->lanes.find(state_->tag());
     if (found != hub_->lanes.end() && found->second == state_.get()) hub_->lanes.erase(found);
+    state_->expect_rooms(false);
 }
 
 void Lane::post(Posting posting) {
