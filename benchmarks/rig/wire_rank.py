@@ -38,7 +38,8 @@ def main() -> None:
     task = json.loads(sys.argv[1])
     torch.set_num_threads(int(task.get("torch_threads", 1)))
     dist.init_process_group("gloo")
-    {"dense": dense, "steps": steps, "rails": rails, "cuts": cuts, "gpu": steps}[task["what"]](task)
+    parts = {"dense": dense, "backend": backend, "steps": steps, "rails": rails, "cuts": cuts, "gpu": steps}
+    parts[task["what"]](task)
     dist.barrier()
 
 
@@ -149,6 +150,26 @@ def _fill(one: socket.socket, room: memoryview) -> None:
     at = 0
     while at < len(room):
         at += one.recv_into(room[at:], 0, socket.MSG_WAITALL)
+
+
+def backend(task: dict[str, Any]) -> None:
+    """Time what DDP's backend takes for its own threads' work: a few buckets at once, over cables without a limit."""
+    buckets = [torch.zeros(25 << 18, device=task["device"]) for _ in range(4)]
+    times = []
+    for _ in range(7):
+        dist.barrier()
+        began = time.perf_counter()
+        for work in [dist.all_reduce(bucket, async_op=True) for bucket in buckets]:
+            work.wait()
+        if buckets[0].is_cuda:
+            torch.cuda.synchronize()
+        times.append(time.perf_counter() - began)
+    told: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(told, statistics.median(times[2:]))
+    if dist.get_rank() == 0:
+        size = len(told)
+        sent = 2 * (size - 1) / size * sum(4 * bucket.numel() for bucket in buckets)
+        print(json.dumps({**task, "backend_Bps": sent / max(told)}), flush=True)
 
 
 def steps(task: dict[str, Any]) -> None:

@@ -49,6 +49,12 @@ void Rooms::give(Room room, std::size_t size) {
     trim(size);
 }
 
+std::size_t Rooms::num_free() const {
+    std::size_t count = 0;
+    for (const auto& [size, kept] : free_) count += kept.rooms.size();
+    return count;
+}
+
 void Rooms::trim(std::size_t size) {
     Free& kept = free_[size];
     while (static_cast<int>(kept.rooms.size()) > std::max(0, kept.expected)) kept.rooms.pop_back();

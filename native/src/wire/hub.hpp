@@ -39,6 +39,7 @@ class Rooms {
     void expect(std::size_t size, int count);
     Room take(std::size_t size);
     void give(Room room, std::size_t size);
+    std::size_t num_free() const;
 
    private:
     struct Free {
@@ -183,6 +184,7 @@ class Hub : public std::enable_shared_from_this<Hub> {
     bool unopen(int peer, std::uint32_t tag, Listener* listener);
     // Give back a message that was delivered and is for whoever asks next.
     void put_back(int peer, std::uint32_t tag, const Part (&parts)[2], std::uint32_t total);
+    // `priority` is twice that of a lane: halves tell messages of one lane apart.
     OutPointer send(int peer, std::uint32_t tag, int priority, Listener* listener, std::uint32_t key, Part prefix,
                     Part payload, FrameSums sums = nullptr);
     // Take a message as received: its receiver has answered.

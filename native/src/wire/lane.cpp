@@ -214,7 +214,7 @@ void LaneState::send_shards(std::uint32_t flags, int origin, int detail) {
             payload = {sends_in_place() ? values : side(peer).out.data(), payload_bytes(peer)};
         }
         side(peer).shard_out =
-            hub_.send(peer, 2 * spec_.tag, spec_.priority, this, kShards, part_of(shard_prefix_), payload,
+            hub_.send(peer, 2 * spec_.tag, 2 * spec_.priority, this, kShards, part_of(shard_prefix_), payload,
                       flags == 0 ? side(peer).shard_sums : nullptr);
     }
 }
@@ -362,12 +362,14 @@ void LaneState::reduce_all(codec::Reduction all) {
     sum_sums_ = taken(seals);
 }
 
+// After shards of the same priority: when the last shard has gone there is still enough to send until it is summed.
 void LaneState::send_sums() {
     sum_prefix_ = prefix(0, 0, 0);
     auto* own = reinterpret_cast<std::uint8_t*>(posting_.values + low(rank_));
     for (const int peer : peers_) {
-        side(peer).sum_out = hub_.send(peer, 2 * spec_.tag + 1, spec_.priority, this, kSums, part_of(sum_prefix_),
-                                       {sends_in_place() ? own : sum_.data(), payload_bytes(rank_)}, sum_sums_);
+        side(peer).sum_out =
+            hub_.send(peer, 2 * spec_.tag + 1, 2 * spec_.priority - 1, this, kSums, part_of(sum_prefix_),
+                      {sends_in_place() ? own : sum_.data(), payload_bytes(rank_)}, sum_sums_);
     }
 }
 
@@ -405,7 +407,8 @@ void LaneState::fail(Outcome outcome) {
         is_told_ = true;
         fail_prefix_ = prefix(kFailed, spec_.origin, 0);
         for (const int peer : peers_) {
-            told_.push_back(hub_.send(peer, 2 * spec_.tag + 1, spec_.priority + 1, this, kFailure, part_of(fail_prefix_), {}));
+            told_.push_back(
+                hub_.send(peer, 2 * spec_.tag + 1, 2 * spec_.priority + 1, this, kFailure, part_of(fail_prefix_), {}));
         }
     }
     moved();

@@ -211,7 +211,7 @@ void Wire::send(std::uint32_t tag, int peer, const std::uint8_t* data, std::size
     if (size == 0 || size > UINT32_MAX) throw std::invalid_argument("a message has 1 byte to 4 GiB");
     const std::lock_guard hold(hub_->mutex);
     const Part part{const_cast<std::uint8_t*>(data), size};
-    mailbox_->going[tag].push_back(hub_->send(peer, tag, priority, mailbox_.get(), tag, part, {}));
+    mailbox_->going[tag].push_back(hub_->send(peer, tag, 2 * priority, mailbox_.get(), tag, part, {}));
 }
 
 Outcome Wire::wait(std::uint32_t tag, int peer, double timeout_s) {
