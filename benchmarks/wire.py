@@ -48,7 +48,7 @@ def main() -> int:
     parser.add_argument("--warm-up", type=int, help="steps of each method that do not count")
     parser.add_argument("--rounds", type=int, help="how often methods take their turn")
     parser.add_argument("--bucket-mib", type=float, help="of steps and gpu: DDP's buckets, every method's (DDP's own)")
-    parser.add_argument("--variants", nargs="+", help="of dense: THREADS/CONNECTIONS of the wire, each in turn")
+    parser.add_argument("--variants", nargs="+", help="of dense: THREADS/CONNECTIONS[/PIECE_MIB], each in turn")
     chosen = parser.parse_args()
     globals()["NUM_HOSTS"] = chosen.hosts
     for name in ("rates", "methods", "steps", "warm_up", "rounds", "variants", "bucket_mib"):

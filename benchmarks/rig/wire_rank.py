@@ -22,7 +22,7 @@ import torch.distributed as dist
 from rig.gpt import Batches, corpus
 from rig.wire_costs import costs, made, wrap
 from syncline.codec.names import scheme
-from syncline.program.pieces import piece_cuts
+from syncline.program.pieces import PIECE_BYTES, piece_cuts
 from syncline.runtime.sync.exchange import ExchangePlace
 from syncline.runtime.sync.native_exchange import NativeExchange
 from syncline.runtime.sync.step import Step
@@ -46,12 +46,12 @@ def main() -> None:
 class Lanes:
     """A dense all-reduce over the wire: every piece of a buffer as a lane."""
 
-    def __init__(self, wire: NativeWire, buffer: torch.Tensor, codec: str = "fp32") -> None:
+    def __init__(self, wire: NativeWire, buffer: torch.Tensor, piece_bytes: int = PIECE_BYTES) -> None:
         self._pieces = []
-        cuts = piece_cuts(buffer.numel())
+        cuts = piece_cuts(buffer.numel(), piece_bytes)
         for number, (low, high) in enumerate(itertools.pairwise(cuts)):
             place = ExchangePlace(number + 1, 1, 1, wire.rank, lambda shard: 0)
-            self._pieces.append(NativeExchange(buffer[low:high], None, scheme(codec), wire, place))
+            self._pieces.append(NativeExchange(buffer[low:high], None, scheme("fp32"), wire, place))
         self._number = 0
 
     def run(self) -> None:
@@ -67,9 +67,9 @@ class Lanes:
 
 
 def wire_of(variant: str = "") -> NativeWire:
-    """Return the wire of all ranks; a variant says "threads/connections"."""
+    """Return the wire of all ranks; a variant begins with "threads/connections"."""
     names = ("SYNCLINE_WIRE_THREADS", "SYNCLINE_WIRE_CONNECTIONS")
-    os.environ.update(zip(names, filter(None, variant.split("/")), strict=False))
+    os.environ.update(zip(names, filter(None, variant.split("/")[:2]), strict=False))
     group: Any = dist.group.WORLD
     ranks = range(dist.get_world_size())
     return NativeWire(Team(agreed_name(group, HOST), ranks, dist.get_rank(), HOST, 300.0))
@@ -80,10 +80,11 @@ def dense(task: dict[str, Any]) -> None:
     rank, size = dist.get_rank(), dist.get_world_size()
     buffer = torch.zeros(task["size_bytes"] // 4)
     wires = {f"wire {variant}".strip(): wire_of(variant) for variant in task.get("variants", [""])}
+    pieces = {name: int(words[2]) << 20 for name in wires if len(words := name.split("/")) > 2}
     start = torch.arange(buffer.numel(), dtype=torch.float32).remainder_(1000.0)
     sockets = Sockets(rank, size, task["size_bytes"] // size)
     ways: dict[str, Any] = {"gloo": lambda: dist.all_reduce(buffer), "sockets": sockets.run}
-    ways |= {name: Lanes(wire, buffer).run for name, wire in wires.items()}
+    ways |= {name: Lanes(wire, buffer, pieces.get(name, PIECE_BYTES)).run for name, wire in wires.items()}
     times: dict[str, list[float]] = {name: [] for name in ways}
     cpu: dict[str, list[tuple[float, ...]]] = {name: [] for name in ways}
     sums: dict[str, set[float]] = {name: set() for name in ways}

@@ -10,9 +10,8 @@ import os
 from collections.abc import Mapping
 from itertools import pairwise
 
-PIECE_BYTES = 2 << 20
-"""A bucket is exchanged in pieces of about this size, so that encoding and sending overlap. Nothing is on the wire
-before the first piece is encoded, nor while the last is summed; smaller ones cost more messages than that saves."""
+PIECE_BYTES = 4 << 20
+"""A bucket is exchanged in pieces of about this size, so that encoding and sending overlap."""
 DEVICE_PIECE_BYTES = 32 << 20
 """On a GPU a piece costs the host about a millisecond whatever its size, and encoding takes next to no time."""
 DEPTH = 2

@@ -40,7 +40,7 @@ class Settings:
     warmup        the first steps, which send int8 whatever the codec: gradients change fastest there; left out: 100
                   where the codec sends one bit an element or less, else none
     check_every   compare replicas every so many steps; 0: never
-    piece_bytes   a bucket is exchanged in pieces of this size, so that encoding and sending overlap; left out: 2 MiB on
+    piece_bytes   a bucket is exchanged in pieces of this size, so that encoding and sending overlap; left out: 4 MiB on
                   the CPU, 32 MiB on a GPU
     levels        ranks inside each level, innermost first; only the outermost is compressed
     transport     "native" (syncline's own connections), "point-to-point" (gloo) or "collectives" (NCCL); "auto": on the
