@@ -41,12 +41,14 @@ def main() -> int:
     parser.add_argument("--hosts", type=int, default=NUM_HOSTS, help="how many hosts of one rank (4)")
     parser.add_argument("--quick", action="store_true", help="few repetitions: whether it runs, not how fast")
     parser.add_argument("--rates", type=float, nargs="+", help="Gb/s; 0: no limit (each part's own)")
-    parser.add_argument("--methods", nargs="+", help="of steps and gpu: compute, ddp, CODEC[/TRANSPORT[/PIECE_MIB]]")
+    parser.add_argument(
+        "--methods", nargs="+", help="of steps and gpu: compute, ddp, CODEC[/TRANSPORT[/PIECE_MIB]]; of cuts: codecs"
+    )
     parser.add_argument("--steps", type=int, help="steps of each method, or turns of dense")
     parser.add_argument("--warm-up", type=int, help="steps of each method that do not count")
     parser.add_argument("--rounds", type=int, help="how often methods take their turn")
     parser.add_argument("--bucket-mib", type=float, help="of steps and gpu: DDP's buckets, every method's (DDP's own)")
-    parser.add_argument("--variants", nargs="+", help="of dense: THREADS/CONNECTIONS of the wire, each in turn")
+    parser.add_argument("--variants", nargs="+", help="of dense: THREADS/CONNECTIONS[/PIECE_MIB], each in turn")
     chosen = parser.parse_args()
     globals()["NUM_HOSTS"] = chosen.hosts
     for name in ("rates", "methods", "steps", "warm_up", "rounds", "variants", "bucket_mib"):
@@ -155,11 +157,13 @@ def _steps(task: dict[str, Any], rates: tuple[float | None, ...]) -> list[dict[s
     }
     task["methods"] = list(dict.fromkeys(["compute", "ddp", *task["methods"]]))  # the bound and the peer of the others
     with RailsRig(NUM_HOSTS) as rig:
+        (backend,) = ranks(rig, {"what": "backend", "device": task["device"]})  # before any cable has a limit
         for rate in _rates(rates):
             if rate is not None:
                 rig.shape(rate)
             found = ranks(rig, {**task, "rate_bps": rate, "costs": True, "out": str(ASKED["out"])}, timeout_s=7200.0)
             (known,) = [row for row in found if row["what"] == "costs"]
+            known["backend_Bps"] = backend["backend_Bps"]
             found = [row for row in found if row["what"] != "costs"]
             compute = next(row for row in found if row["method"] == "compute")
             compute["costs"] = known
@@ -213,7 +217,7 @@ def cuts(quick: bool) -> list[dict[str, Any]]:
     longest undisturbed step says what the machine itself takes; on a busy one that is most of any pause.
     """
     rows: list[dict[str, Any]] = []
-    for codec in ("fp32", "int8"):
+    for codec in ASKED.get("methods", ("fp32", "int8")):
         own: list[dict[str, Any]] = []
         checksums: list[Any] = []
         for name in ("cut", "slow", "both", "reference"):

@@ -28,12 +28,14 @@ def predict(row: dict[str, Any], known: dict[str, Any], num_ranks: int) -> None:
         alone = not os.environ.get("CUDA_MPS_PIPE_DIRECTORY")
         machine = SharedMachine(float(num_ranks), 0.0, MESSAGE_S, computes_apart=True, take_turns=alone)
     ranks = 1 if codec == "compute" else num_ranks
-    row["predicted_s"] = step_s(
-        work,
-        [_how(codec, piece, known, num_ranks, device)] * len(work.elements),
-        ranks,
-        RankLink(rate, LATENCY_S),
-        machine,
+    ways = [(_how(codec, piece, known, num_ranks, device), rate)]
+    if codec == "ddp":
+        # gloo passes a chunk from thread to thread (one receives, one adds and sends on): it is as slow as the slower
+        # of the cable and these threads, whose rate is that of the backend alone, copies and sums included.
+        ways.append((Ring(0.0), known["backend_Bps"]))
+    row["predicted_s"] = max(
+        step_s(work, [how] * len(work.elements), ranks, RankLink(rate_Bps, LATENCY_S), machine)
+        for how, rate_Bps in ways
     )
     row["gap"] = row["predicted_s"] / row["median_s"] - 1
 

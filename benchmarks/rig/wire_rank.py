@@ -22,7 +22,7 @@ import torch.distributed as dist
 from rig.gpt import Batches, corpus
 from rig.wire_costs import costs, made, wrap
 from syncline.codec.names import scheme
-from syncline.program.pieces import piece_cuts
+from syncline.program.pieces import PIECE_BYTES, piece_cuts
 from syncline.runtime.sync.exchange import ExchangePlace
 from syncline.runtime.sync.native_exchange import NativeExchange
 from syncline.runtime.sync.step import Step
@@ -38,19 +38,20 @@ def main() -> None:
     task = json.loads(sys.argv[1])
     torch.set_num_threads(int(task.get("torch_threads", 1)))
     dist.init_process_group("gloo")
-    {"dense": dense, "steps": steps, "rails": rails, "cuts": cuts, "gpu": steps}[task["what"]](task)
+    parts = {"dense": dense, "backend": backend, "steps": steps, "rails": rails, "cuts": cuts, "gpu": steps}
+    parts[task["what"]](task)
     dist.barrier()
 
 
 class Lanes:
     """A dense all-reduce over the wire: every piece of a buffer as a lane."""
 
-    def __init__(self, wire: NativeWire, buffer: torch.Tensor, codec: str = "fp32") -> None:
+    def __init__(self, wire: NativeWire, buffer: torch.Tensor, piece_bytes: int = PIECE_BYTES) -> None:
         self._pieces = []
-        cuts = piece_cuts(buffer.numel())
+        cuts = piece_cuts(buffer.numel(), piece_bytes)
         for number, (low, high) in enumerate(itertools.pairwise(cuts)):
             place = ExchangePlace(number + 1, 1, 1, wire.rank, lambda shard: 0)
-            self._pieces.append(NativeExchange(buffer[low:high], None, scheme(codec), wire, place))
+            self._pieces.append(NativeExchange(buffer[low:high], None, scheme("fp32"), wire, place))
         self._number = 0
 
     def run(self) -> None:
@@ -66,9 +67,9 @@ class Lanes:
 
 
 def wire_of(variant: str = "") -> NativeWire:
-    """Return the wire of all ranks; a variant says "threads/connections"."""
+    """Return the wire of all ranks; a variant begins with "threads/connections"."""
     names = ("SYNCLINE_WIRE_THREADS", "SYNCLINE_WIRE_CONNECTIONS")
-    os.environ.update(zip(names, filter(None, variant.split("/")), strict=False))
+    os.environ.update(zip(names, filter(None, variant.split("/")[:2]), strict=False))
     group: Any = dist.group.WORLD
     ranks = range(dist.get_world_size())
     return NativeWire(Team(agreed_name(group, HOST), ranks, dist.get_rank(), HOST, 300.0))
@@ -79,10 +80,11 @@ def dense(task: dict[str, Any]) -> None:
     rank, size = dist.get_rank(), dist.get_world_size()
     buffer = torch.zeros(task["size_bytes"] // 4)
     wires = {f"wire {variant}".strip(): wire_of(variant) for variant in task.get("variants", [""])}
+    pieces = {name: int(words[2]) << 20 for name in wires if len(words := name.split("/")) > 2}
     start = torch.arange(buffer.numel(), dtype=torch.float32).remainder_(1000.0)
     sockets = Sockets(rank, size, task["size_bytes"] // size)
     ways: dict[str, Any] = {"gloo": lambda: dist.all_reduce(buffer), "sockets": sockets.run}
-    ways |= {name: Lanes(wire, buffer).run for name, wire in wires.items()}
+    ways |= {name: Lanes(wire, buffer, pieces.get(name, PIECE_BYTES)).run for name, wire in wires.items()}
     times: dict[str, list[float]] = {name: [] for name in ways}
     cpu: dict[str, list[tuple[float, ...]]] = {name: [] for name in ways}
     sums: dict[str, set[float]] = {name: set() for name in ways}
@@ -149,6 +151,26 @@ def _fill(one: socket.socket, room: memoryview) -> None:
     at = 0
     while at < len(room):
         at += one.recv_into(room[at:], 0, socket.MSG_WAITALL)
+
+
+def backend(task: dict[str, Any]) -> None:
+    """Time what DDP's backend takes for its own threads' work: a few buckets at once, over cables without a limit."""
+    buckets = [torch.zeros(25 << 18, device=task["device"]) for _ in range(4)]
+    times = []
+    for _ in range(7):
+        dist.barrier()
+        began = time.perf_counter()
+        for work in [dist.all_reduce(bucket, async_op=True) for bucket in buckets]:
+            work.wait()
+        if buckets[0].is_cuda:
+            torch.cuda.synchronize()
+        times.append(time.perf_counter() - began)
+    told: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(told, statistics.median(times[2:]))
+    if dist.get_rank() == 0:
+        size = len(told)
+        sent = 2 * (size - 1) / size * sum(4 * bucket.numel() for bucket in buckets)
+        print(json.dumps({**task, "backend_Bps": sent / max(told)}), flush=True)
 
 
 def steps(task: dict[str, Any]) -> None:

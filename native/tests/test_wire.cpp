@@ -335,6 +335,27 @@ void places_taken_away() {
     CHECK(next.num_arrived == 1 && next.bytes == again && line.acks.size() == 1);
 }
 
+// Memory that was given back last is had first, and no more is kept than lanes may need at once.
+void rooms() {
+    Rooms all;
+    all.expect(64, 2);
+    Rooms::Room one = all.take(64), two = all.take(64), three = all.take(64);
+    const std::uint8_t *first = one.get(), *second = two.get();
+    CHECK(first != second);
+    all.give(std::move(one), 64);
+    all.give(std::move(two), 64);
+    all.give(std::move(three), 64);  // one more than expected: not kept
+    CHECK(all.take(128).get() != second);
+    two = all.take(64);
+    one = all.take(64);
+    CHECK(two.get() == second && one.get() == first);
+    all.give(std::move(one), 64);
+    all.expect(64, -2);
+    all.give(std::move(two), 64);
+    all.give(nullptr, 64);
+    CHECK(all.num_free() == 0);
+}
+
 }  // namespace
 
 SUITE(wire) {
@@ -351,4 +372,5 @@ SUITE(wire) {
     strangers();
     departures();
     places_taken_away();
+    rooms();
 }

@@ -30,6 +30,37 @@ void put(const Part (&parts)[2], std::uint32_t offset, const std::uint8_t* from,
     }
 }
 
+void Rooms::expect(std::size_t size, int count) {
+    free_[size].expected += count;
+    trim(size);
+}
+
+Rooms::Room Rooms::take(std::size_t size) {
+    std::vector<Room>& rooms = free_[size].rooms;
+    if (rooms.empty()) return std::make_unique_for_overwrite<std::uint8_t[]>(size);
+    Room room = std::move(rooms.back());
+    rooms.pop_back();
+    return room;
+}
+
+void Rooms::give(Room room, std::size_t size) {
+    if (!room) return;
+    free_[size].rooms.push_back(std::move(room));
+    trim(size);
+}
+
+std::size_t Rooms::num_free() const {
+    std::size_t count = 0;
+    for (const auto& [size, kept] : free_) count += kept.rooms.size();
+    return count;
+}
+
+void Rooms::trim(std::size_t size) {
+    Free& kept = free_[size];
+    while (static_cast<int>(kept.rooms.size()) > std::max(0, kept.expected)) kept.rooms.pop_back();
+    if (kept.expected <= 0 && kept.rooms.empty()) free_.erase(size);
+}
+
 double now_s() {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }

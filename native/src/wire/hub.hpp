@@ -31,6 +31,25 @@ struct Part {
 // Copy a stretch of a message, [offset, offset + size) of its parts laid end to end, from `from`.
 void put(const Part (&parts)[2], std::uint32_t offset, const std::uint8_t* from, std::size_t size);
 
+// Memory for what comes and is soon used up. What was given back last is taken first: it is still in the cache.
+class Rooms {
+   public:
+    using Room = std::unique_ptr<std::uint8_t[]>;
+    // So many more (or fewer) of this size may be in use at once, and are kept.
+    void expect(std::size_t size, int count);
+    Room take(std::size_t size);
+    void give(Room room, std::size_t size);
+    std::size_t num_free() const;
+
+   private:
+    struct Free {
+        std::vector<Room> rooms;
+        int expected = 0;
+    };
+    void trim(std::size_t size);
+    std::map<std::size_t, Free> free_;
+};
+
 // Who sends and receives messages. Every call is made with the hub's lock held.
 class Listener {
    public:
@@ -151,6 +170,7 @@ class Hub : public std::enable_shared_from_this<Hub> {
     std::vector<std::unique_ptr<Line>> lines;  // all that there will be, made at the start
     std::vector<Event> events;
     std::unordered_map<std::uint32_t, LaneState*> lanes;  // who has a tag
+    Rooms rooms;
     std::uint64_t num_strangers = 0;
     std::string broken;  // why every wait must end; "" while none must
     std::atomic<bool> is_stopping{false};
@@ -164,6 +184,7 @@ class Hub : public std::enable_shared_from_this<Hub> {
     bool unopen(int peer, std::uint32_t tag, Listener* listener);
     // Give back a message that was delivered and is for whoever asks next.
     void put_back(int peer, std::uint32_t tag, const Part (&parts)[2], std::uint32_t total);
+    // `priority` is twice that of a lane: halves tell messages of one lane apart.
     OutPointer send(int peer, std::uint32_t tag, int priority, Listener* listener, std::uint32_t key, Part prefix,
                     Part payload, FrameSums sums = nullptr);
     // Take a message as received: its receiver has answered.

@@ -39,7 +39,6 @@ LaneState::LaneState(Hub& hub, LaneSpec spec)
     for (const int peer : peers_) {
         Side& one = side(peer);
         if (!is_plain_) one.out.resize(payload_bytes(peer));
-        one.in.resize(payload_bytes(rank_));
         if (!is_plain_ && !spec_.scatter_only) one.sum_in.resize(payload_bytes(peer));
         sent_bytes_ += static_cast<std::int64_t>(sizeof(Prefix) + payload_bytes(peer));
         if (!spec_.scatter_only) sent_bytes_ += static_cast<std::int64_t>(sizeof(Prefix) + payload_bytes(rank_));
@@ -68,6 +67,11 @@ void LaneState::open_first() {
     }
 }
 
+void LaneState::expect_rooms(bool some) {
+    const int count = static_cast<int>(peers_.size());
+    hub_.rooms.expect(payload_bytes(rank_), some ? count : -count);
+}
+
 // Whoever has this tag next gets what came for it, also what came already.
 bool LaneState::hand_over() {
     if (is_handed_over_) return true;
@@ -75,11 +79,12 @@ bool LaneState::hand_over() {
     for (const int peer : peers_) {
         Side& one = side(peer);
         if (!hub_.unopen(peer, 2 * spec_.tag, this) || !hub_.unopen(peer, 2 * spec_.tag + 1, this)) return false;
-        if (one.has_shard && is_decided_ && one.shard_total <= sizeof(Prefix) + one.in.size()) {
-            const Part parts[2] = {part_of(one.shard_prefix), {one.in.data(), one.in.size()}};
+        if (one.has_shard && is_decided_ && one.shard_total <= sizeof(Prefix) + payload_bytes(rank_)) {
+            const Part parts[2] = {part_of(one.shard_prefix), {one.in.get(), payload_bytes(rank_)}};
             hub_.put_back(peer, 2 * spec_.tag, parts, one.shard_total);
         }
         one.has_shard = false;
+        hub_.rooms.give(std::move(one.in), payload_bytes(rank_));
     }
     is_handed_over_ = true;
     return true;
@@ -209,7 +214,7 @@ void LaneState::send_shards(std::uint32_t flags, int origin, int detail) {
             payload = {sends_in_place() ? values : side(peer).out.data(), payload_bytes(peer)};
         }
         side(peer).shard_out =
-            hub_.send(peer, 2 * spec_.tag, spec_.priority, this, kShards, part_of(shard_prefix_), payload,
+            hub_.send(peer, 2 * spec_.tag, 2 * spec_.priority, this, kShards, part_of(shard_prefix_), payload,
                       flags == 0 ? side(peer).shard_sums : nullptr);
     }
 }
@@ -218,7 +223,8 @@ Part LaneState::place(std::uint32_t key, int peer, std::uint32_t total) {
     Side& one = side(peer);
     if (key == kShards) {
         one.shard_total = total;
-        return {one.in.data(), one.in.size()};
+        if (!one.in) one.in = hub_.rooms.take(payload_bytes(rank_));
+        return {one.in.get(), payload_bytes(rank_)};
     }
     one.sum_total = total;
     if (total <= sizeof(Prefix)) return {};
@@ -308,7 +314,7 @@ void LaneState::do_reduce(int) {
     float* residual = posting_.residual == nullptr ? nullptr : posting_.residual + at;
     if (sum_.empty() && !sends_in_place()) sum_.resize(payload_bytes(rank_));  // plain, with a residual
     std::vector<const std::uint8_t*> payloads;
-    for (const int peer : peers_) payloads.push_back(side(peer).in.data());
+    for (const int peer : peers_) payloads.push_back(side(peer).in.get());
     const float share = 1.0f / static_cast<float>(size_);
     const bool owes = residual != nullptr;
     codec::Reduction all{payloads.data(), static_cast<std::int64_t>(payloads.size()), posting_.values + at, residual,
@@ -326,6 +332,7 @@ void LaneState::do_reduce(int) {
     took(Work::reduce, rank_, began, 4 * count);
     summed_s_ = now_s();
     is_reduced_ = true;
+    for (const int peer : peers_) hub_.rooms.give(std::move(side(peer).in), payload_bytes(rank_));
     open_first();
     if (!spec_.scatter_only && !is_over()) send_sums();
     moved();
@@ -355,12 +362,14 @@ void LaneState::reduce_all(codec::Reduction all) {
     sum_sums_ = taken(seals);
 }
 
+// After shards of the same priority: when the last shard has gone there is still enough to send until it is summed.
 void LaneState::send_sums() {
     sum_prefix_ = prefix(0, 0, 0);
     auto* own = reinterpret_cast<std::uint8_t*>(posting_.values + low(rank_));
     for (const int peer : peers_) {
-        side(peer).sum_out = hub_.send(peer, 2 * spec_.tag + 1, spec_.priority, this, kSums, part_of(sum_prefix_),
-                                       {sends_in_place() ? own : sum_.data(), payload_bytes(rank_)}, sum_sums_);
+        side(peer).sum_out =
+            hub_.send(peer, 2 * spec_.tag + 1, 2 * spec_.priority - 1, this, kSums, part_of(sum_prefix_),
+                      {sends_in_place() ? own : sum_.data(), payload_bytes(rank_)}, sum_sums_);
     }
 }
 
@@ -398,7 +407,8 @@ void LaneState::fail(Outcome outcome) {
         is_told_ = true;
         fail_prefix_ = prefix(kFailed, spec_.origin, 0);
         for (const int peer : peers_) {
-            told_.push_back(hub_.send(peer, 2 * spec_.tag + 1, spec_.priority + 1, this, kFailure, part_of(fail_prefix_), {}));
+            told_.push_back(
+                hub_.send(peer, 2 * spec_.tag + 1, 2 * spec_.priority + 1, this, kFailure, part_of(fail_prefix_), {}));
         }
     }
     moved();

@@ -39,6 +39,8 @@ class LaneState final : public Listener {
     Outcome trouble_with_peers() const;
     int first_late() const;
     void open_first();
+    // Have room for all shards of this lane at once kept with the hub, or no more.
+    void expect_rooms(bool some);
     // Give back what was asked for; false while something of this lane is in use. `waits`: also while peers lack it.
     bool leave(bool waits);
     bool hand_over();
@@ -52,7 +54,8 @@ class LaneState final : public Listener {
     static constexpr std::uint32_t kShards = 0, kSums = 1, kFailure = 2;
 
     struct Side {  // all that concerns one peer
-        std::vector<std::uint8_t> out, in, sum_in;
+        std::vector<std::uint8_t> out, sum_in;
+        Rooms::Room in;  // from the first byte of the shard until it is summed
         Prefix shard_prefix{}, sum_prefix{};
         std::uint32_t shard_total = 0, sum_total = 0;
         double shard_s = 0.0, sum_s = 0.0;  // when they were there

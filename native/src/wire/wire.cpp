@@ -105,6 +105,7 @@ Lane::Lane(std::shared_ptr<Hub> hub, LaneSpec spec)
     std::unique_lock hold(hub_->mutex);
     hub_->evict(hold, state_->tag());
     hub_->lanes[state_->tag()] = state_.get();
+    state_->expect_rooms(true);
     state_->open_first();
 }
 
@@ -118,6 +119,7 @@ Lane::~Lane() {
     }
     const auto found = hub_->lanes.find(state_->tag());
     if (found != hub_->lanes.end() && found->second == state_.get()) hub_->lanes.erase(found);
+    state_->expect_rooms(false);
 }
 
 void Lane::post(Posting posting) {
@@ -209,7 +211,7 @@ void Wire::send(std::uint32_t tag, int peer, const std::uint8_t* data, std::size
     if (size == 0 || size > UINT32_MAX) throw std::invalid_argument("a message has 1 byte to 4 GiB");
     const std::lock_guard hold(hub_->mutex);
     const Part part{const_cast<std::uint8_t*>(data), size};
-    mailbox_->going[tag].push_back(hub_->send(peer, tag, priority, mailbox_.get(), tag, part, {}));
+    mailbox_->going[tag].push_back(hub_->send(peer, tag, 2 * priority, mailbox_.get(), tag, part, {}));
 }
 
 Outcome Wire::wait(std::uint32_t tag, int peer, double timeout_s) {
