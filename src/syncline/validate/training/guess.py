@@ -71,7 +71,8 @@ def attention_of(row: PublishedRow) -> str | None:
 
 def compiled_of(row: PublishedRow) -> bool | None:
     """Return whether the model was compiled, or None where remarks do not say; a compiled loss is not the model."""
-    notes = re.sub(r"(?i)torch\.?compile of the loss|compiled loss", "eager", row.text("notes"))
+    notes = re.sub(r"(?i)torch\.?compile of the loss|compiled loss|torch\.?compile off", "eager", row.text("notes"))
+    notes = re.sub(r"(?i)torch\.?compile (?:is )?not (?:stated|known)", "", notes)
     if re.search(r"(?i)\b(?:no|without|not) (?:torch\.?)?compil", notes):
         return False
     if re.search(r"(?i)torch\.?compile|\bcompiled\b", notes):
