@@ -103,9 +103,9 @@ def dense_layer(c: Case, k: Constants, ffn: Floats) -> LayerTime:
     products = attention_products(c) + block_products(c, ffn, c.tp)
     forward, backward, last = products_s(c, k, products, c.tokens, c.rate_gemm)
     core, core_back = attention_s(c, k)
+    more = written_out(c, ffn)
     # What single operators move is counted, so the factor of eager code is not put on it again.
-    counted = written_out(c, ffn) / k.fitted.c_eag
-    moved = memory_s(c, k, c.tokens * (elements(c, ffn) + counted))
+    moved = memory_s(c, k, c.tokens * (elements(c, ffn) + more)) / pick(more > 0, k.fitted.c_eag, 1.0)
     redone = c.redo_gemm * np.maximum(forward - pick(c.redo_last > 0, 0.0, last), 0.0)
     redo = redone + c.redo_attention * core + c.redo_memory * moved
     return LayerTime(forward + core + moved, backward + core_back + 2 * moved, redo)
