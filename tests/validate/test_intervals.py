@@ -37,7 +37,7 @@ from syncline.validate.residuals import (
 from syncline.workload.job import Job
 from syncline.workload.read_job import load_job
 
-#: Too few to be held to 85 to 95 %: 18 peaks of one publication, 20 prices of six sellers, 43 rows of ten systems.
+#: Too few to be held to 85 to 95 %: 18 peaks of one publication, 20 prices of six sellers, 57 rows of 14 systems.
 SMALL = ("memory", "price", "collective, cards without NVLink")
 AGAIN = "the model has moved: run `syncline validate intervals --write`"
 
