@@ -193,6 +193,7 @@ def test_intervals_hold_on_blind_sets_with_what_earlier_sets_were_off_by(rows: l
         assert group["in_90"] >= group["in_90_without"] and group["factor"] > group["factor_without"], (name, group)
     assert 0.85 <= found["step, dense"]["in_90"] <= 0.95 and 0.85 <= found["collective, few"]["in_90"] <= 0.97, found
     assert found["collective, one"]["in_90"] >= 0.85 and found["collective, one"]["factor"] < 2.5, found
+    assert found["collective, cards"]["in_90"] >= 0.85 and found["collective, cards"]["rows"] >= 40, found
     assert found["step, dense"]["factor"] < 2, found  # the price
 
 
