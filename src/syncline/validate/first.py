@@ -32,7 +32,7 @@ from syncline.validate.intervals import HELD, judged, make_table, weighted_quant
 from syncline.validate.residuals import Residual, read_table, table_text
 
 #: The files that were a blind set, by its number; every other row was there before the third.
-SETS = {"third": 3, "fourth": 4, "fifth": 5, "sixth": 6, "seventh": 7, "eighth": 8}
+SETS = {"third": 3, "fourth": 4, "fifth": 5, "sixth": 6, "seventh": 7, "eighth": 8, "ninth": 9}
 #: The first set that is judged, by what the sets before it add; every later one the same way.
 FIRST_JUDGED = 6
 _COLUMNS = ("set", "fault", "subject", "publication", "facets", "size", "residual", "line", "num_bytes")
@@ -127,7 +127,11 @@ def in_turn(rows: Sequence[Residual], scores: Sequence[FirstScore]) -> dict[str,
             groups[f"{one.score.row.subject}, {one.group}"].append(one)
     found: dict[str, JsonObject] = {}
     for name, mine in sorted(groups.items()):
-        later = [one for one in mine if one.score.number >= FIRST_JUDGED and not one.score.fault]
+        told = min((one.score.number for one in mine if not one.score.fault), default=FIRST_JUDGED)
+        first = max(FIRST_JUDGED, told + 1)  # nothing is promised of a group before a set has told of it
+        later = [one for one in mine if one.score.number >= first and not one.score.fault]
+        if not later:
+            continue
         by = {number: _before(mine, number) for number in {one.score.number for one in later}}
         with_it = [one.holds(by[one.score.number]) for one in later]
         without = [one.holds(_NOTHING) for one in later]

@@ -88,10 +88,30 @@ def test_cards_on_pcie_have_no_nvlink_unless_bridged() -> None:
         ("8x L40S", "", True),
         ("8x L40S", "NCCL_P2P_DISABLE=1", False),
         ("8x RTX A6000", "", True),
+        ("8x RTX A6000, no peer access", "", False),
+        ("8x L40S", "P2P disabled", False),
     ],
 )
 def test_geforce_cards_reach_their_peers_through_host_memory(text: str, notes: str, peers: bool) -> None:
     assert guess(text, notes, 1, 8).peer_access is peers
+
+
+@pytest.mark.parametrize(
+    ("text", "gpus", "lanes", "sharing"),
+    [
+        ("2x RTX 2080 Ti, PCIe 3.0 x16 switch, no peer access", 2, 12e9, 2),
+        ("RTX 2080 Ti, 8 per node", 8, 12e9, 1),
+        ("RTX 4090, 4 per node, PCIe, one switch", 4, 24e9, 4),
+        ("RTX 4090, 8 per node, PCIe 3.0 switches", 8, 12e9, 1),
+        ("RTX 4090, 4 per node, PCIe 4.0 switch, peer access enabled by a patched driver", 4, 24e9, 1),
+        ("RTX 5090, 8 per node, PCIe Gen5", 8, 48e9, 1),
+    ],
+)
+def test_cards_have_the_slots_that_are_stated_and_share_a_switch_on_the_way_to_memory(
+    text: str, gpus: int, lanes: float, sharing: int
+) -> None:
+    system = guess(text, "", 1, gpus)
+    assert (system.pcie_GBps * 1e9, system.uplink_cards) == (lanes, sharing)
 
 
 def test_sixteen_interfaces_of_efa_are_not_eight() -> None:

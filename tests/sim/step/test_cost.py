@@ -11,6 +11,7 @@ import pytest
 from syncline.fabric.catalog import load_catalog
 from syncline.sim.step import Case, build_case, default_constants, stack, step_cost
 from syncline.sim.step.arithmetic.kernels import gemm_s, head_speed
+from syncline.sim.step.arithmetic.layer import written_out
 from syncline.sim.step.machine import machine_of
 from syncline.workload.read_job import load_job
 
@@ -124,3 +125,35 @@ def test_a_layer_is_never_faster_than_the_host_launches_it() -> None:
 def test_small_heads_cost_more_where_products_are_fast() -> None:
     assert head_speed(np.array(64.0), 0.75) == pytest.approx(0.75) and head_speed(np.array(64.0), 1.0) == 1.0
     assert head_speed(np.array(128.0), 0.5) == 1.0
+
+
+def test_gated_blocks_of_single_operators_move_what_was_counted_by_hand() -> None:
+    run: dict[str, Any] = {
+        "model": "llama3-8b",
+        "parallel": {"tp": 1, "pp": 1, "dp": 64, "zero": "fsdp"},
+        "batch": {"global": 64, "micro": 1, "sequence": 8192},
+        "software": {"framework": "pytorch", "year": 2024},
+    }
+    eager, fused = (case("dgx-a100", **run, compiled=compiled) for compiled in (False, True))
+    # Two RMSNorms of 36 bytes instead of 4, five operators on 40 heads of 128, two on a gate of 14,336.
+    by_hand = 2 * 16 * 4096 + 8 * 40 * 128 + 2 * 14336
+    assert float(written_out(eager, eager.ffn)) == by_hand
+    assert float(written_out(fused, fused.ffn)) == 0
+    more = 3 * 2 * 8192 * by_hand * K.fitted.c_mem / float(eager.hbm_Bps)  # once forward, twice back
+    slower = float(step_cost(eager, K).layer.total - step_cost(fused, K).layer.total)
+    assert slower == pytest.approx(more, rel=1e-6)
+    plain = {"layers": 32, "hidden": 4096, "heads": 32, "vocab": 50304, "gated": False}
+    assert float(written_out(case("dgx-a100", **{**run, "model": plain}), np.array(16384.0))) == 0
+
+
+@pytest.mark.parametrize(
+    ("host", "said", "flash"),
+    [
+        ("dgx-2", {}, 0.0),  # FlashAttention-2 and cuDNN's kernels begin with Ampere
+        ("dgx-a100", {}, 1.0),
+        ("dgx-2", {"attention": "fa2"}, 1.0),  # what a job says is not overruled
+        ("dgx-2", {"parallel": {"tp": 1, "pp": 1, "dp": 64, "zero": "fsdp"}}, 1.0),  # PyTorch has a kernel of its own
+    ],
+)
+def test_kernels_exist_from_a_generation_on(host: str, said: dict[str, Any], flash: float) -> None:
+    assert float(case(host, precision="fp16", **said).flash) == flash

@@ -16,6 +16,7 @@ from syncline.fabric.catalog import load_catalog
 from syncline.fabric.spec import ClusterSpec
 from syncline.sim.nccl.constants import read_data
 from syncline.sim.nccl.describe import from_spec, usual_release
+from syncline.sim.nccl.job import CARDS_OF_A_SOCKET
 from syncline.sim.nccl.system import NcclSystem
 
 _IB = {100: "EDR", 200: "HDR", 400: "NDR", 800: "XDR"}
@@ -74,14 +75,42 @@ def guess(system: str, notes: str, num_hosts: int, gpus_per_host: int) -> NcclSy
     elif found_system.num_islands == 1 and _APART.search(text):
         found_system = replace(found_system, nvlink_domain=gpus_per_host)
     found_system = replace(found_system, peer_access=found_system.peer_access and not _refuses_peers(text))
+    if not found_system.nvlink_GBps and "bridge" not in text:
+        found_system = _slots(found_system, text)
     return replace(found_system, gpu=found["gpu"], nvlink_Bps=None) if "gpu" in found else found_system
+
+
+_NO_PEERS = re.compile(
+    r"\b(?:no|not|without|refuses?)\s+(?:\w+\s+)?(?:peer access|p2p)"
+    r"|(?:peer access|p2p)\W+(?:is\s+)?(?:off|disabled|refused)"
+)
+#: Cards whose own slot is of the third generation.
+_GEN3 = re.compile(r"\brtx ?20[5-9]0|\b20[5-9]0 ?(?:ti|super)|\bt4\b|\bgtx\b|\btitan\b|\bp(?:40|100)\b")
+#: What NCCL counts for sixteen lanes of a generation, GB/s one way.
+_LANES_GBps = {3: 12.0, 4: 24.0, 5: 48.0}
 
 
 def _refuses_peers(text: str) -> bool:
     """Say whether the driver refuses GeForce cards peer access: always, but for patched ones."""
+    if _NO_PEERS.search(text):
+        return True
     return bool(re.search(r"geforce|\brtx ?[2-5]0[5-9]0", text)) and not re.search(
         r"peer access|\bp2p|nccl_p2p_level", text
     )
+
+
+def _slots(system: NcclSystem, text: str) -> NcclSystem:
+    """Return cards with the PCIe generation that the text states or their part has, and the switch they share.
+
+    Without peer access what one card sends another goes up a switch's uplink and down again, and so does what the
+    other cards below it send: they share it.
+    """
+    said = re.search(r"\bpcie?\W{0,2}(?:gen\W?)?([345])(?:\.0)?\b", text)
+    generation = int(said.group(1)) if said else 3 if _GEN3.search(text) else 0
+    if generation:
+        system = replace(system, pcie_Bps=_LANES_GBps[generation] * 1e9)
+    shared = not system.peer_access and re.search(r"\bswitch\b|\bplx\b|\bpix\b", text)
+    return replace(system, uplink_cards=min(system.gpus_per_host, CARDS_OF_A_SOCKET)) if shared else system
 
 
 def _only_nics(env: dict[str, str]) -> bool:

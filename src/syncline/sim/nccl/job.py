@@ -122,7 +122,7 @@ class NcclOperation:
         """What a ring of cards gets of PCIe: all of it between peers of a socket, less past it or in host memory."""
         share = self.machine.pcie_sockets if self.p > CARDS_OF_A_SOCKET else 1.0
         if self.p > 1 and not self.system.peer_access:
-            share = self.machine.pcie_staged
+            share = self.machine.pcie_staged / min(self.system.uplink_cards, self.p)
         return self.system.usable_pcie_GBps * share
 
     @cached_property

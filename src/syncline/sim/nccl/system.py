@@ -52,6 +52,7 @@ class NcclSystem:
     pairs_cap_Bps: float = float("inf")  # what an island gets for an all-to-all, for the same reason
     long_us: float = 0.0  # one way over lines between sites
     peer_access: bool = True  # between cards without NVLink; drivers of GeForce refuse it
+    uplink_cards: int = 1  # that share one switch's way to host memory
     port_share: float = 1.0  # of its ports that the slowest host has left; `nic_rate_Bps` counts it
     limit: str = ""  # which level caps the two
     floor_us_per_byte: Mapping[str, float] = field(default_factory=dict, hash=False)  # by operation: no run beats it

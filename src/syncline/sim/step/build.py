@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from syncline.codec.names import PLAIN
 from syncline.errors import SimulationError
@@ -41,10 +42,22 @@ def build_case(job: Job, machine: Machine, facts: Facts | None = None) -> Case:
     shape = job.model
     if not isinstance(shape, Shape):
         raise SimulationError(f"{shape.name} is not a transformer.", hint="Use step(); it prices layer lists too.")
-    facts = facts or facts_of(job)
+    facts = on_part(facts or facts_of(job), machine)
     return case_of(
         model_columns(shape, job.batch.sequence) | run_columns(job, facts) | machine_columns(job, machine, facts)
     )
+
+
+#: Parts without the tensor cores that FlashAttention-2 and cuDNN's fused attention ask for (sm80 and later). Megatron,
+#: NeMo and DeepSpeed then multiply out all scores; PyTorch falls back to its memory-efficient kernel.
+NO_FLASH = ("Pascal", "Volta", "Turing")
+
+
+def on_part(facts: Facts, machine: Machine) -> Facts:
+    """Return the facts with the attention kernel that exists for a part, where the job left it to the software."""
+    if machine.gpu.architecture in NO_FLASH and "attention" in facts.assumed and facts.framework != "pytorch":
+        return replace(facts, attention="unfused", assumed={**facts.assumed, "attention": "unfused"})
+    return facts
 
 
 def model_columns(shape: Shape, sequence: int) -> dict[str, float]:

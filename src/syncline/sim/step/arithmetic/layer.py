@@ -85,12 +85,27 @@ def _adapted(c: Case, ffn: Floats, attention: bool) -> Floats:
     return around + np.where(ffn > 0, block, 0.0)
 
 
+def written_out(c: Case, ffn: Floats) -> Floats:
+    """Return the elements more that one token's layer touches where a gated block is written in single operators.
+
+    An RMSNorm casts to fp32, squares, averages, scales, casts back and weighs: 36 bytes an element where a fused one
+    reads and writes 4 (transformers LlamaRMSNorm, torchtitan before `nn.RMSNorm` had a kernel). Rotary positions are
+    five operators on queries and keys, ten passes for two; a gate is two operators, five passes for three.
+    """
+    shared = pick(c.sequence_parallel > 0, c.tp, 1.0)
+    turned = (c.heads + c.kv_heads) * c.qk_size
+    more = 2 * 16.0 * c.hidden / shared + (8 * turned + 2 * ffn) / c.tp
+    return pick((c.eager > 0) & (c.gated > 0), more, 0.0)
+
+
 def dense_layer(c: Case, k: Constants, ffn: Floats) -> LayerTime:
     """Return a layer with attention and, where `ffn` is above 0, an ordinary feed-forward block."""
     products = attention_products(c) + block_products(c, ffn, c.tp)
     forward, backward, last = products_s(c, k, products, c.tokens, c.rate_gemm)
     core, core_back = attention_s(c, k)
-    moved = memory_s(c, k, c.tokens * elements(c, ffn))
+    more = written_out(c, ffn)
+    # What single operators move is counted, so the factor of eager code is not put on it again.
+    moved = memory_s(c, k, c.tokens * (elements(c, ffn) + more)) / pick(more > 0, k.fitted.c_eag, 1.0)
     redone = c.redo_gemm * np.maximum(forward - pick(c.redo_last > 0, 0.0, last), 0.0)
     redo = redone + c.redo_attention * core + c.redo_memory * moved
     return LayerTime(forward + core + moved, backward + core_back + 2 * moved, redo)
