@@ -9,7 +9,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
-from syncline.preview.capture import cuda
+from syncline.preview.capture import cuda, quick
 from syncline.preview.capture.device import renamed, told
 from syncline.preview.capture.log import KERNEL, Log
 from syncline.preview.capture.memory import StorageLedger
@@ -77,7 +77,9 @@ class Recorder(TorchDispatchMode):
         elif packet is aten.bincount:
             out = args[0].new_empty(kwargs.get("minlength", args[2] if len(args) > 2 else 0) or 1, dtype=torch.int64)
         else:
-            out = func(*args, **kwargs)
+            out = quick.again(self.fake, func, args, kwargs) if types else quick.UNKNOWN
+            if out is quick.UNKNOWN:
+                out = func(*args, **kwargs)
         if packet in (aten.convolution, aten.convolution_backward):
             out = _laid_out(out, args)
         hinted(func, args, out)

@@ -338,7 +338,29 @@ def shapes_only(recorder: Recorder) -> None:
 
     for name, value in list(vars(ShardingPropagator).items()):
         if callable(value) and "propagate" in name:
-            setattr(ShardingPropagator, name, quiet(value))
+            once = name in ("propagate_op_sharding_non_cached", "_propagate_tensor_meta_non_cached")
+            setattr(ShardingPropagator, name, _remembered(quiet(value)) if once else quiet(value))
+    from torch.distributed.tensor import _redistribute
+
+    planned: Any = _redistribute
+    planned._are_we_tracing = lambda: False  # as in a run: plans are kept by what they are asked of
+
+
+def _remembered(fn: Any) -> Any:
+    """Return a function of a schema that works out each once: torch does so in a run, and not in a fake mode."""
+    seen: dict[Any, Any] = {}
+
+    @wraps(fn)
+    def inner(self: Any, schema: Any) -> Any:
+        try:
+            if schema in seen:
+                return seen[schema]
+        except TypeError:  # something in it has no number of its own
+            return fn(self, schema)
+        found = seen[schema] = fn(self, schema)
+        return found
+
+    return inner
 
 
 def moved_modules(memory: StorageLedger) -> None:
