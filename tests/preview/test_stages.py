@@ -33,6 +33,10 @@ dist.all_reduce(votes)
 assert votes.item() == 6
 assert [each.item() for each in torch.tensor([4, 5, 6], device=device).cpu()] == [4, 5, 6]
 assert copy.deepcopy(torch.tensor(2.5)).item() == 2.5
+deviation = torch.as_tensor((0.25, 0.5, 0.125))  # as torchvision normalises images
+assert not (deviation == 0).any() and (deviation > 0.1).all() and deviation.tolist() == [0.25, 0.5, 0.125]
+deviation.add_(1.0)
+assert deviation.tolist() == [1.0, 1.0, 1.0]  # written: the stand-in
 
 model = nn.Sequential(*(nn.Linear({WIDTH}, {WIDTH}, bias=False) for _ in range({LAYERS}))).to(device).bfloat16()
 stage = PipelineStage(model, rank, 2, device)

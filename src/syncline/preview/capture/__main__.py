@@ -69,6 +69,7 @@ def main() -> None:
     script.moved_modules(memory)
     script.shapes_only(recorder)
     script.fused_kernels(log)
+    script.unprofiled()
     script.backwards(recorder)
     try:
         with fake, recorder, script.Functions():

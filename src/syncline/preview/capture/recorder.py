@@ -228,11 +228,26 @@ def _key(value: Any) -> Any:
     return value if isinstance(value, (int, float, str, bool, type(None), torch.dtype)) else str(value)
 
 
+def every_head(func: Any, args: Any) -> Any:
+    """Return arguments of attention with keys and values for every head of the queries, as shapes.
+
+    torch 2.11 and before counts no operations where queries are grouped.
+    """
+    name = func.overloadpacket.__name__
+    if not (name.startswith("_scaled_dot_product") and "attention" in name):
+        return args
+    first = 1 if "backward" in name else 0
+    query, *read = args[first : first + 3]
+    shapes = [torch.Size((each.shape[0], query.shape[1], *each.shape[2:])) for each in read]
+    return (*args[: first + 1], *shapes, *args[first + 3 :])
+
+
 def _spec(func: Any, args: Any, kwargs: Any, ins: list[Any], outs: list[Any], device: str) -> dict[str, object]:
     """Return what a kernel does, as plain data."""
     counted = flop_registry.get(func.overloadpacket)
+    given = every_head(func, args)
     try:
-        flops = int(counted(*args, **kwargs, out_val=outs[0] if len(outs) == 1 else tuple(outs))) if counted else 0
+        flops = int(counted(*given, **kwargs, out_val=outs[0] if len(outs) == 1 else tuple(outs))) if counted else 0
     except Exception:
         flops = 0
     return {

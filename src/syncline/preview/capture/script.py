@@ -167,6 +167,9 @@ class Functions(TorchFunctionMode):
         if func in (torch.tensor, torch.as_tensor) and _on_gpu(kwargs.get("device")):
             made = func(*args, **{**kwargs, "device": None if isinstance(args[0], torch.Tensor) else "cpu"})
             return remembered(made.to(kwargs["device"]), args[0])  # in C++ it would be copied by a driver
+        if func in (torch.tensor, torch.as_tensor):
+            made = func(*args, **kwargs)
+            return remembered(made, args[0]) if type(made) is FakeTensor else made
         if func in _MOVES and type(args[0]) is torch.Tensor and args[0].dtype is torch.uint8:
             return args[0]  # the state of a generator, which is sent to other ranks and set again
         if func is torch.Tensor.__deepcopy__ and getattr(args[0], "constant", None) is not None:
@@ -305,6 +308,12 @@ def compiled(recorder: Recorder, log: Log) -> None:
 
     torch.compile = compile  # type: ignore[assignment]
     torch.nn.Module.compile = lambda self, *_, **__: setattr(self, "forward", mark(self.forward))  # type: ignore[assignment, method-assign]
+
+
+def unprofiled() -> None:
+    """Leave out the marks for a profiler that FSDP makes around all it does: torch takes them for operators."""
+    mark: Any = torch.autograd.profiler.record_function
+    mark.__enter__, mark.__exit__ = lambda self: self, lambda *_: None
 
 
 def backwards(recorder: Recorder) -> None:
