@@ -22,6 +22,9 @@ CALLS = [
     lambda x: aten.split(x, 4), lambda x: aten.expand(x[:1], [8, 16]), lambda x: aten.clone(x.t()),
     lambda x: aten.native_dropout(x, 0.5, True), lambda x: aten.max(x, 1), lambda x: aten._unsafe_view(x, [128]),
     lambda x: aten.slice(aten.slice(x, 0, 1, 8), 0, 1, 3), lambda x: aten.add_(x, 1), lambda x: aten.sum(x, [0], True),
+    lambda x: aten.mul.out(x, 2.0, out=x), lambda x: aten.copy_(x, x.t().reshape(8, 16)), lambda x: aten.zero_(x[:2]),
+    lambda x: aten.add.out(x, 1.0, out=torch.empty(0)), lambda x: aten._foreach_add_([x, x], 1.0) or x,
+    lambda x: aten.aminmax.out(x, min=torch.empty(()), max=torch.empty(())), lambda x: aten.resize_(x.clone(), [4, 4]),
 ]
 def said(out, x):
     if isinstance(out, (list, tuple)):

@@ -10,6 +10,7 @@ import pytest
 from syncline.preview import ranks
 from syncline.preview.child import EarlyWord, PreviewError
 from syncline.preview.ranks import Runner
+from syncline.preview.record import FEWER, STEPS, Capture, CapturedOp, steps_alike
 
 LAUNCH: Any = SimpleNamespace(world=8)
 GPU: Any = None
@@ -21,8 +22,10 @@ class Stage:
     made: list[Stage]
     breaks: int
 
-    def __init__(self, launch: object, rank: int, gpu: object, *, stages: dict[str, int], **_: object) -> None:
-        self.rank, self.knows, self.looks, self.is_open = rank, dict(stages), 0, True
+    def __init__(
+        self, launch: object, rank: int, gpu: object, *, stages: dict[str, int], steps: int, **_: object
+    ) -> None:
+        self.rank, self.knows, self.looks, self.is_open, self.steps = rank, dict(stages), 0, True, steps
         self.beside = sum(other.is_open for other in Stage.made)
         Stage.made.append(self)
 
@@ -51,6 +54,7 @@ def runner(monkeypatch: pytest.MonkeyPatch) -> Runner:
     Stage.made, Stage.breaks = [], -1
     monkeypatch.setattr(ranks, "RankProcess", Stage)
     monkeypatch.setattr(ranks, "LOOK_S", 0.0)
+    monkeypatch.setattr(ranks, "steps_alike", lambda _: True)
     return Runner(GPU, 1.0, 1)
 
 
@@ -67,7 +71,39 @@ def test_each_stage_begins_when_the_one_before_it_has_spoken(
     assert [c.rank for c in found] == [s.rank for s in Stage.made] == [0, 1, 2, 3]
     assert [s.knows for s in Stage.made] == [{str(k): k for k in range(rank)} for rank in range(4)]
     assert [s.beside for s in Stage.made] == beside
+    assert [s.steps for s in Stage.made] == [STEPS, FEWER, FEWER, FEWER]
     assert not any(s.is_open for s in Stage.made)
+
+
+def test_where_the_first_ranks_steps_differ_all_run_every_step(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    room(monkeypatch, 9)
+    monkeypatch.setattr(ranks, "steps_alike", lambda _: False)
+    assert [c.rank for c in runner.stages(LAUNCH)] == [0, 1, 2, 3]
+    assert [s.steps for s in Stage.made[4:]] == [STEPS] * 4
+
+
+def captured(*waits: tuple[int, list[int]], steps: int = STEPS, boundaries: tuple[int, ...] = (0, 2, 4, 6)) -> Capture:
+    """Return three steps of a product and a sum; `waits` says what some of the six wait for."""
+    waiting = dict(waits)
+    ops = tuple(
+        CapturedOp("kernel", 0, number % 2, 0, 0, "forward", waiting.get(number, []), [0, [number], [number]])
+        for number in range(boundaries[-1])
+    )
+    return Capture(0, 1, ops, (), (), {}, (), (), (), boundaries, facts={"steps": steps})
+
+
+def test_steps_are_alike_where_they_do_and_wait_for_the_same() -> None:
+    assert steps_alike(captured())
+    assert steps_alike(captured((3, [2]), (5, [4])))
+    assert not steps_alike(captured((5, [4])))
+    assert not steps_alike(captured(boundaries=(0, 2, 4, 7)))
+    assert not steps_alike(captured(boundaries=(0, 2)))  # a script that ended early
+
+
+def test_one_step_stands_for_both_only_where_one_was_asked_for() -> None:
+    assert captured().laid == ((2, 4), (4, 6))
+    assert captured(steps=FEWER, boundaries=(0, 2, 4)).laid == ((2, 4), (2, 4))
+    assert captured(boundaries=(0, 2)).laid == ((0, 2),)
 
 
 def test_ranks_that_are_only_compared_lead_to_no_others(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,8 +7,13 @@ from pathlib import Path
 import pytest
 
 import syncline
-from syncline.preview.record import Capture
+from syncline.preview.execute import execute
+from syncline.preview.graph import step_graph
+from syncline.preview.price import Pricer
+from syncline.preview.ranks import Runner
+from syncline.preview.record import STEPS, Capture
 from syncline.questions.preview import PreviewAnswer
+from syncline.sim.step.machine import machine_from_fabric
 
 pytest.importorskip("torch", reason="previews run the script with torch (pip install syncline[torch])")
 WIDTH, LAYERS, MICROBATCHES, ROWS = 8192, 4, 4, 4096
@@ -28,6 +33,10 @@ dist.all_reduce(votes)
 assert votes.item() == 6
 assert [each.item() for each in torch.tensor([4, 5, 6], device=device).cpu()] == [4, 5, 6]
 assert copy.deepcopy(torch.tensor(2.5)).item() == 2.5
+deviation = torch.as_tensor((0.25, 0.5, 0.125))  # as torchvision normalises images
+assert not (deviation == 0).any() and (deviation > 0.1).all() and deviation.tolist() == [0.25, 0.5, 0.125]
+deviation.add_(1.0)
+assert deviation.tolist() == [1.0, 1.0, 1.0]  # written: the stand-in
 
 model = nn.Sequential(*(nn.Linear({WIDTH}, {WIDTH}, bias=False) for _ in range({LAYERS}))).to(device).bfloat16()
 stage = PipelineStage(model, rank, 2, device)
@@ -66,7 +75,18 @@ def test_both_stages_ran_and_their_messages_meet(answer: PreviewAnswer) -> None:
     expected = [2 * ROWS * WIDTH] * MICROBATCHES  # bfloat16 activations one way, their gradients back
     assert messages(first, "send") == messages(second, "recv") == expected
     assert messages(second, "send") == messages(first, "recv") == expected
-    assert [len(c.steady) for c in answer.captures] == [2, 2]
+    assert [len(c.laid) for c in answer.captures] == [2, 2]
+    assert [len(c.steady) for c in answer.captures] == [2, 1]  # the second stage's only one stands for both
+
+
+def test_a_step_that_is_laid_twice_is_as_two_that_were_run(answer: PreviewAnswer) -> None:
+    machine = machine_from_fabric(answer.fabric)
+    runner = Runner(machine.gpu, 600.0, 16 << 30)
+    whole = runner._run(answer.launch, {0}, {}, None, follow=True, fewest=STEPS)
+    assert [len(c.steady) for c in whole] == [2, 2]
+    ran = execute(step_graph(whole, Pricer(machine)), answer.fabric, machine)
+    assert ran.step_time_s == pytest.approx(answer.step_time_s, rel=1e-9)
+    assert [len(part) for part in (ran.begin_s, ran.end_s)] == [len(answer.executed.begin_s)] * 2
 
 
 def test_the_bubble_is_that_of_one_forward_and_backward(answer: PreviewAnswer) -> None:

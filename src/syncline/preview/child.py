@@ -74,6 +74,7 @@ class RankProcess:
         stages: JsonObject | None = None,
         bucket_bytes: int = 0,
         device: str = "cuda",
+        steps: int = STEPS,
     ) -> None:
         """Start a rank; `stages` holds the shapes that pipeline stages run before it pass on."""
         self.rank, self._script, self._timeout_s = rank, launch.script, timeout_s
@@ -87,7 +88,7 @@ class RankProcess:
                 {
                     "out": str(self._out),
                     "early": str(self._early),
-                    "steps": STEPS,
+                    "steps": steps,
                     "env": launch.of_rank(rank),
                     "gpu": _described(gpu),
                     "command": command,

@@ -17,7 +17,7 @@ from syncline.sim.emulate.emulation import HostCosts, costs_of
 from syncline.sim.uncertainty import Spread
 
 ERROR = 0.17
-"""The furthest that four steps in the lab were off when they were first scored."""
+"""The furthest that six steps in the lab were off when they were first scored."""
 TWICE = ("all_reduce", "reduce_scatter")
 ONCE = ("all_gather", "all_to_all")
 

@@ -76,7 +76,9 @@ def step_graph(captures: Sequence[Capture], pricer: Pricer) -> StepGraph:
         fused = _fused(captured, pricer)
         launch_s = launches(captured, pricer, fused)
         cache = Cache(pricer.times.cache_bytes if pricer.times is not None else 0, captured.allocations)
-        for step, (first, last) in enumerate(captured.steady):
+        for step, (first, last) in enumerate(captured.laid):
+            if len(captured.laid) > len(captured.steady):  # the step before this one is itself
+                numbers = {op + first - last: row for op, row in numbers.items()}
             for index in range(first, last):
                 op = captured.ops[index]
                 if op.kind == "kernel":
@@ -88,7 +90,7 @@ def step_graph(captures: Sequence[Capture], pricer: Pricer) -> StepGraph:
                     if captured.on_cpu:
                         price = replace(price, seconds=launch_s[index])
                     row = _kernel(builder, rows, captured, number, index, price, numbers, step, launch_s[index])
-                    if number == 0 and step == len(captured.steady) - 1:
+                    if number == 0 and step == len(captured.laid) - 1:
                         prices[price.kind] = prices.get(price.kind, 0.0) + price.seconds
                         flops += useful_flops(kernel)
                         timed += (index not in fused) and pricer.timed(kernel)

@@ -1,7 +1,8 @@
 """The ranks of a script that matter, run beside each other as far as the machine allows.
 
 Rank 0 is run, and whoever it and they pass activations to. A rank says after its first step who they are and what its
-stages pass on, so that the next one need not wait for its end.
+stages pass on, so that the next one need not wait for its end. Rank 0 makes a warm-up and two steps; where those two
+are the same, one step after the warm-up of each other rank stands for both.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from syncline.describe.plain import JsonObject
 from syncline.fabric.catalog import Gpu
 from syncline.preview.child import EarlyWord, RankProcess
 from syncline.preview.launch import ScriptLaunch
-from syncline.preview.record import Capture
+from syncline.preview.record import FEWER, STEPS, Capture, steps_alike
 
 MOST_STAGES = 64
 LOOK_S = 0.05
@@ -37,7 +38,11 @@ class Runner:
 
     def stages(self, launch: ScriptLaunch, keep: Path | None = None) -> tuple[Capture, ...]:
         """Return captures of rank 0 and of all that it and they pass activations to."""
-        return self._run(launch, {0}, {}, keep, follow=True)
+        found = self._run(launch, {0}, {}, keep, follow=True)
+        if len(found) < 2 or steps_alike(found[0]):
+            return found
+        self.tell("steps differ: running the other ranks once more, with one step more")
+        return self._run(launch, {0}, {}, keep, follow=True, fewest=STEPS)
 
     def others(self, launch: ScriptLaunch, ranks: Iterable[int], known: Iterable[Capture]) -> tuple[Capture, ...]:
         """Return captures of these ranks alone, with the stages that are known."""
@@ -45,8 +50,9 @@ class Runner:
         return self._run(launch, set(ranks), passed, None, follow=False)
 
     def _run(
-        self, launch: ScriptLaunch, wanted: set[int], passed: JsonObject, keep: Path | None, *, follow: bool
-    ) -> tuple[Capture, ...]:
+        self, launch: ScriptLaunch, wanted: set[int], passed: JsonObject, keep: Path | None, *, follow: bool,
+        fewest: int = FEWER,
+    ) -> tuple[Capture, ...]:  # fmt: skip
         found: dict[int, Capture] = {}
         running: dict[int, RankProcess] = {}
         silent: set[int] = set()  # ranks that have not said yet what the next one needs
@@ -75,6 +81,7 @@ class Runner:
                     running[rank] = RankProcess(
                         launch, rank, self.gpu, timeout_s=self.timeout_s, memory_bytes=self.memory_bytes,
                         stages=passed, bucket_bytes=self.bucket_bytes, device=self.device,
+                        steps=fewest if rank else STEPS,
                     )  # fmt: skip
                 time.sleep(LOOK_S)
         finally:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from syncline.errors import DescriptionError
 
 STEPS = 3  # a warm-up and two
+FEWER = 2  # of ranks beside the first, whose two steps are alike: a warm-up and one, which is repeated
 
 
 class CapturedOp(NamedTuple):
@@ -74,7 +75,9 @@ class Capture:
     @cached_property
     def steps(self) -> tuple[tuple[int, int], ...]:
         """Return first and last operation of each step."""
-        whole = len(self.boundaries) > STEPS  # the last one ends a step: a message of the next may follow it
+        whole = len(self.boundaries) > self.facts.get(
+            "steps", STEPS
+        )  # the last one ends a step: a message of the next may follow it
         edges = (
             self.boundaries if whole else (*self.boundaries, len(self.ops)) if self.boundaries else (0, len(self.ops))
         )
@@ -85,6 +88,11 @@ class Capture:
     def steady(self) -> tuple[tuple[int, int], ...]:
         """Return the steps after the warm-up, or the only one."""
         return self.steps[1:] or self.steps
+
+    @cached_property
+    def laid(self) -> tuple[tuple[int, int], ...]:
+        """Return the two steps that a graph is made of: the only one twice, where it stands for both."""
+        return self.steady * (STEPS - 1) if self.facts.get("steps") == FEWER and len(self.steps) > 1 else self.steady
 
     @property
     def on_cpu(self) -> bool:
@@ -107,6 +115,20 @@ def read_capture(path: Path) -> Capture:
         return _capture(data)
     except (OSError, ValueError, KeyError, TypeError, IndexError):
         raise DescriptionError("is not a capture that syncline wrote.", where=str(path)) from None
+
+
+def steps_alike(capture: Capture) -> bool:
+    """Return whether the two steps after the warm-up are the same."""
+    if len(capture.steady) != STEPS - 1:
+        return False
+    (first, last), (begin, end) = capture.steady
+    return [_told(op, first) for op in capture.ops[first:last]] == [_told(op, begin) for op in capture.ops[begin:end]]
+
+
+def _told(op: CapturedOp, first: int) -> tuple[object, ...]:
+    """Return what an operation does, with what it waits for as a distance."""
+    moved = op.extra if op.kind in ("collective", "send", "recv") else None
+    return (*op[:6], [wait - first for wait in op.waits if wait >= first], moved)
 
 
 def _capture(data: Mapping[str, Any]) -> Capture:

@@ -34,7 +34,7 @@ def main() -> None:
     memory = StorageLedger(log)
     log.facts.update(torch=torch.__version__, rank=int(os.environ["RANK"]), world=int(os.environ["WORLD_SIZE"]))
     log.facts.update(command=spec["command"], env=spec["env"])  # for `own`, which runs it on a real device
-    log.facts.update(device=spec["device"])
+    log.facts.update(device=spec["device"], steps=int(spec["steps"]))
 
     def done(status: str = "ok", error: str = "") -> NoReturn:
         log.write(out, status, error)
@@ -69,6 +69,7 @@ def main() -> None:
     script.moved_modules(memory)
     script.shapes_only(recorder)
     script.fused_kernels(log)
+    script.unprofiled()
     script.backwards(recorder)
     try:
         with fake, recorder, script.Functions():

@@ -7,8 +7,7 @@ needs none, that autograd runs in the calling thread and that autocast of `cuda`
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -37,14 +36,19 @@ def prepare() -> None:
     def of_mode(self: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is _DEVICE_OF:
             return told(args[0])
-        with _valueless(func, args):
+        known = getattr(args[0], "constant", None) if func is _COPY else None
+        if known is None:
             return mode_dispatch(self, func, types, args, renamed(kwargs or {}))
+        args[0].constant = None  # a known value would be copied, to a device that is not there
+        try:
+            return mode_dispatch(self, func, types, args, renamed(kwargs or {}))
+        finally:
+            args[0].constant = known
 
     def of_tensor(cls: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is _DEVICE_OF:
             return told(args[0])
-        with _valueless(func, args):
-            return tensor_dispatch(cls, func, types, args, renamed(kwargs or {}))
+        return tensor_dispatch(cls, func, types, args, renamed(kwargs or {}))
 
     FakeTensorMode.__torch_dispatch__ = of_mode  # type: ignore[method-assign, assignment]
     FakeTensor.__torch_dispatch__ = classmethod(of_tensor)  # type: ignore[assignment]
@@ -101,10 +105,9 @@ def _numbered() -> None:
 
 
 def _guards() -> None:
-    """Give CUDA the device guard of meta tensors where the build has none."""
+    """Give the device that C++ is told the guard of meta tensors, and CUDA too where the build has none."""
     if torch.backends.cuda.is_built():
         torch._C._ensureCUDADeviceGuardSet()
-        return
     lib = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libc10.so"))
     table = (ctypes.c_void_p * 18).in_dll(lib, "_ZN3c104impl26device_guard_impl_registryE")
     for slot in (CUDA_SLOT, TOLD_SLOT):
@@ -131,20 +134,6 @@ def renamed(kwargs: dict[str, Any]) -> dict[str, Any]:
     if device is not None and getattr(device, "type", "") == TOLD:
         return {**kwargs, "device": torch.device("cuda", device.index or 0)}
     return kwargs
-
-
-@contextmanager
-def _valueless(func: Any, args: Any) -> Iterator[None]:
-    """Hide a known value while it is moved: it would be copied, to a device that is not there."""
-    known = getattr(args[0], "constant", None) if func is _COPY else None
-    if known is None:
-        yield
-        return
-    args[0].constant = None
-    try:
-        yield
-    finally:
-        args[0].constant = known
 
 
 def _lenient(common: Callable[..., Any]) -> Callable[..., Any]:

@@ -33,7 +33,7 @@ class Log:
         self.stand_ins: dict[tuple[str, str, str], int] = {}
         self.notes: dict[str, None] = {}
         self.facts: dict[str, object] = {}
-        self._own: dict[Any, bool] = {}
+        self._own: dict[Any, str] = {}  # by code: the name of its file, empty where it is not the user's
 
     def word(self, text: str) -> int:
         return self.words.setdefault(text, len(self.words))
@@ -70,9 +70,10 @@ class Log:
             code = frame.f_code
             own = self._own.get(code)
             if own is None:
-                own = self._own[code] = _is_own(code.co_filename)
+                name = code.co_filename
+                own = self._own[code] = Path(name).name if _is_own(name) else ""
             if own:
-                return f"{Path(code.co_filename).name}:{frame.f_lineno}"
+                return f"{own}:{frame.f_lineno}"
             frame = frame.f_back
         return ""
 

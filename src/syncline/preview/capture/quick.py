@@ -11,13 +11,15 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, in_kernel_invocation_manager
 
-FRESH, VIEW, OTHER = "fresh", "view", "other"
+FRESH, VIEW, WRITES, OTHER = "fresh", "view", "writes", "other"
 _PLAIN = (int, float, bool, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format)
 _TAGS = (torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape, torch.Tag.inplace_view)
 _MESH = ("_flatten_rank_map", "_layout", "_device_type", "_mesh_dim_names", "_thread_id")
+UNKNOWN = object()
 _kinds: dict[Any, str] = {}
 _seen: dict[Any, Any] = {}  # by operator and arguments: what it gives, None where that must be worked out
 _rank_maps: dict[Any, int] = {}
+_RESHAPED = (torch.ops.aten.set_, torch.ops.aten.resize_, torch.ops.aten.resize_as_)
 
 
 class UnkeyedError(Exception):
@@ -30,28 +32,48 @@ def prepare() -> None:
 
     def dispatch(self: Any, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         kind = kind_of(func)
-        if kind == OTHER:
+        key = None if kind == OTHER else _key(self, func, args, kwargs)
+        if key is None or _seen.get(key, ()) is None:
             return slow(self, func, types, args, kwargs)
-        key: list[Any] = [func, torch.get_default_dtype(), torch.is_inference_mode_enabled()]
-        try:
-            _add(key, args, self)
-            _add(key, tuple(kwargs.items()), self)
-        except UnkeyedError:
-            return slow(self, func, types, args, kwargs)
-        whole = tuple(key)
-        if whole not in _seen:
-            out = slow(self, func, types, args, kwargs)
-            _seen[whole] = _plan(kind, out, args, kwargs)
-            return out
-        plan = _seen[whole]
-        return slow(self, func, types, args, kwargs) if plan is None else _made(self, plan, args)
+        if key in _seen:
+            return _again(self, kind, _seen[key], args, kwargs)
+        given = _flat((*args, *kwargs.values())) if kind == WRITES else []
+        before = [_laid(each) for each in given]
+        out = slow(self, func, types, args, kwargs)
+        kept = before == [_laid(each) for each in given]
+        _seen[key] = _plan(kind, out, args, kwargs) if kept else None
+        return out
 
     FakeTensorMode._cached_dispatch_impl = dispatch  # type: ignore[method-assign]
     _meshes()
 
 
+def again(mode: Any, func: Any, args: Any, kwargs: Any) -> Any:
+    """Return what an operator gave for such arguments, without asking torch; `UNKNOWN` where it must be asked."""
+    kind = kind_of(func)
+    key = None if kind == OTHER else _key(mode, func, args, kwargs)
+    plan = _seen.get(key) if key is not None else None
+    return UNKNOWN if plan is None else _again(mode, kind, plan, args, kwargs)
+
+
+def _key(mode: Any, func: Any, args: Any, kwargs: Any) -> Any:
+    """Return what decides the result of an operator, or None where that cannot be told."""
+    key: list[Any] = [func, torch.get_default_dtype(), torch.is_inference_mode_enabled()]
+    try:
+        _add(key, args, mode)
+        if kwargs:
+            _add(key, tuple(kwargs.items()), mode)
+    except UnkeyedError:
+        return None
+    return tuple(key)
+
+
+def _again(mode: Any, kind: str, plan: Any, args: Any, kwargs: Any) -> Any:
+    return _given(plan, args, kwargs) if kind == WRITES else _made(mode, plan, args)
+
+
 def kind_of(func: Any) -> str:
-    """Return whether an operator always gives new tensors, one view of its first argument, or something else."""
+    """Return what an operator always gives: new tensors, a view of its first argument, what it writes into, or else."""
     found = _kinds.get(func)
     if found is None:
         found = _kinds[func] = _kind(func)
@@ -59,10 +81,12 @@ def kind_of(func: Any) -> str:
 
 
 def _kind(func: Any) -> str:
-    if not isinstance(func, torch._ops.OpOverload) or func.namespace != "aten" or any(t in func.tags for t in _TAGS):
+    if not isinstance(func, torch._ops.OpOverload) or any(t in func.tags for t in _TAGS):
         return OTHER
     schema = func._schema
-    if schema.is_mutable or func in (torch.ops.aten.lift.default, torch.ops.aten.lift_fresh.default):
+    if schema.is_mutable and func.namespace in ("aten", "fsdp"):
+        return OTHER if func.overloadpacket in _RESHAPED else WRITES
+    if func.namespace != "aten" or func in (torch.ops.aten.lift.default, torch.ops.aten.lift_fresh.default):
         return OTHER
     if all(each.alias_info is None for each in (*schema.arguments, *schema.returns)):
         return FRESH
@@ -89,8 +113,38 @@ def _add(key: list[Any], values: Any, mode: Any) -> None:
             raise UnkeyedError
 
 
+def _flat(values: Any) -> list[Any]:
+    found = []
+    for value in values:
+        if isinstance(value, (list, tuple)):
+            found += _flat(value)
+        elif type(value) is FakeTensor:
+            found.append(value)
+    return found
+
+
+def _laid(tensor: Any) -> tuple[Any, ...]:
+    """Return where a tensor lies: what an operator that only writes its contents leaves as it was."""
+    storage = tensor.untyped_storage()
+    return tensor.shape, tensor.stride(), tensor.storage_offset(), tensor.dtype, storage._cdata, storage.nbytes()
+
+
+def _given(plan: Any, args: Any, kwargs: Any) -> Any:
+    places, several = plan
+    if not several and not places:
+        return None
+    given = _flat((*args, *kwargs.values()))
+    return tuple(given[place] for place in places) if several else given[places[0]]
+
+
 def _plan(kind: str, out: Any, args: Any, kwargs: Any) -> Any:
     """Return what makes this result again, or None."""
+    if kind == WRITES:
+        numbers = {id(each): place for place, each in reversed([*enumerate(_flat((*args, *kwargs.values())))])}
+        several = type(out) is tuple
+        parts = out if several else () if out is None else (out,)
+        known = not isinstance(out, list) and all(id(part) in numbers for part in parts)
+        return ([numbers[id(part)] for part in parts], several) if known else None
     if kind == VIEW:
         first = args[0] if args else None
         if type(out) is not FakeTensor or type(first) is not FakeTensor or out is first or out.dtype.is_complex:

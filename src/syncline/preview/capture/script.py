@@ -167,6 +167,9 @@ class Functions(TorchFunctionMode):
         if func in (torch.tensor, torch.as_tensor) and _on_gpu(kwargs.get("device")):
             made = func(*args, **{**kwargs, "device": None if isinstance(args[0], torch.Tensor) else "cpu"})
             return remembered(made.to(kwargs["device"]), args[0])  # in C++ it would be copied by a driver
+        if func in (torch.tensor, torch.as_tensor):
+            made = func(*args, **kwargs)
+            return remembered(made, args[0]) if type(made) is FakeTensor else made
         if func in _MOVES and type(args[0]) is torch.Tensor and args[0].dtype is torch.uint8:
             return args[0]  # the state of a generator, which is sent to other ranks and set again
         if func is torch.Tensor.__deepcopy__ and getattr(args[0], "constant", None) is not None:
@@ -307,6 +310,12 @@ def compiled(recorder: Recorder, log: Log) -> None:
     torch.nn.Module.compile = lambda self, *_, **__: setattr(self, "forward", mark(self.forward))  # type: ignore[assignment, method-assign]
 
 
+def unprofiled() -> None:
+    """Leave out the marks for a profiler that FSDP makes around all it does: torch takes them for operators."""
+    mark: Any = torch.autograd.profiler.record_function
+    mark.__enter__, mark.__exit__ = lambda self: self, lambda *_: None
+
+
 def backwards(recorder: Recorder) -> None:
     """Call all that the autograd engine runs the backward, its last callbacks too."""
     run_backward = torch.autograd._engine_run_backward
@@ -338,7 +347,29 @@ def shapes_only(recorder: Recorder) -> None:
 
     for name, value in list(vars(ShardingPropagator).items()):
         if callable(value) and "propagate" in name:
-            setattr(ShardingPropagator, name, quiet(value))
+            once = name in ("propagate_op_sharding_non_cached", "_propagate_tensor_meta_non_cached")
+            setattr(ShardingPropagator, name, _remembered(quiet(value)) if once else quiet(value))
+    from torch.distributed.tensor import _redistribute
+
+    planned: Any = _redistribute
+    planned._are_we_tracing = lambda: False  # as in a run: plans are kept by what they are asked of
+
+
+def _remembered(fn: Any) -> Any:
+    """Return a function of a schema that works out each once: torch does so in a run, and not in a fake mode."""
+    seen: dict[Any, Any] = {}
+
+    @wraps(fn)
+    def inner(self: Any, schema: Any) -> Any:
+        try:
+            if schema in seen:
+                return seen[schema]
+        except TypeError:  # something in it has no number of its own
+            return fn(self, schema)
+        found = seen[schema] = fn(self, schema)
+        return found
+
+    return inner
 
 
 def moved_modules(memory: StorageLedger) -> None:

@@ -85,6 +85,14 @@ _KEPT = {
     aten.squeeze,
     aten.unsqueeze,
     aten.unbind,
+    aten.eq,
+    aten.ne,
+    aten.gt,
+    aten.ge,
+    aten.lt,
+    aten.le,
+    aten.any,
+    aten.all,
 }
 MOST_KNOWN = 4096
 
@@ -114,6 +122,8 @@ def hinted(func: Any, args: Any, out: Any) -> None:
         first = args[0][0] if isinstance(args[0], (list, tuple)) and args[0] else args[0]
         known = getattr(first, "_stand_in", None)
         if known is None:
+            if func._schema.is_mutable:
+                forget(first)
             return
         if packet in _SAME:
             value = known
@@ -142,6 +152,8 @@ def _followed(func: Any, args: Any, out: Any) -> bool:
     known = getattr(given, "_known", None)
     known = getattr(given, "constant", None) if known is None else known
     if known is None or func.overloadpacket not in _KEPT or known.numel() > MOST_KNOWN:
+        return False
+    if any(isinstance(each, torch.Tensor) for each in args[1:]):
         return False
     with _disable_current_modes():
         real = known.to(out.dtype) if func.overloadpacket is aten._to_copy else func(known, *args[1:])
