@@ -52,11 +52,9 @@ def judge(tallies: Mapping[str, Tally], cluster: Fabric | None) -> list[RankedFi
             found[tally.rule.fallback] += [_found(tally.rule, verdict, symptoms) for verdict in verdicts[name]]
     if _told(found[False], symptoms):
         return found[False]
-    all_found = found[False] + found[True]
-    if _told(all_found, symptoms) and not _outnumbered(found[True], tallies):
-        return all_found
+    all_found = found[False] + ([] if _outnumbered(found[True], tallies) else found[True])
     if _told(all_found, symptoms):
-        all_found = found[False] + [one for one in found[True] if one.finding.is_possible]
+        return all_found
     sure = [one.finding.rule for one in all_found if not one.finding.is_possible]
     cause = not symptoms.issuperset(sure)
     return all_found + unexplained(tallies, has_symptom=bool(sure) and not cause, has_cause=cause)
