@@ -136,22 +136,23 @@ class Scanner:
     def _search(self, block: bytes, start: int, stop: int) -> None:
         """Report every line with a text that begins in [start, stop), and count the lines."""
         at, line = start, self._line
-        hits = self._hits(block, start, stop)
-        i = 0
-        while i < len(hits):
+        hits, dropped = self._hits(block, start, stop), self._dropped
+        i, num = 0, len(hits)
+        while i < num:
             position = hits[i][0]
             low = max(0, position - BEFORE)
             begin = block.rfind(b"\n", low, position) + 1 or low
             end = block.find(b"\n", position, begin + MAX_LINE)
             end = end if end >= 0 else min(len(block), begin + MAX_LINE)
+            limit = end if end > position else position + 1
             seen: list[int] = []
-            while i < len(hits) and hits[i][0] < max(end, position + 1):
+            while i < num and hits[i][0] < limit:
                 if hits[i][1] not in seen:
                     seen.append(hits[i][1])
                 i += 1
-            indices = [index for index in seen if index not in self._dropped]
+            indices = [index for index in seen if index not in dropped] if dropped else seen
             if self._covered:
-                indices += self._longer(block, begin, end, seen)
+                indices = indices + self._longer(block, begin, end, seen)
             if not indices:
                 continue
             line += block.count(b"\n", at, position)
