@@ -129,9 +129,10 @@ class Scanner:
         """Take of each text the four bytes that cost least here: rare as four, and rare as a pair."""
         if self._texts:
             texts = tuple(self._texts)
-            self._full = _usual(texts) if len(sample) < _SHORT else _chosen(texts, sample)
-            self._cover, self._covered = ({}, {}) if len(sample) < _SHORT else _covers(texts)
-            self._all = self._awake = self._table(set()) if self._cover else self._full
+            self._full = self._all = self._awake = _usual(texts) if len(sample) < _SHORT else _chosen(texts, sample)
+            if len(sample) >= _SHORT:
+                self._cover, self._covered = _covers(texts)
+                self._all = self._awake = self._table(set())
 
     def _search(self, block: bytes, start: int, stop: int) -> None:
         """Report every line with a text that begins in [start, stop), and count the lines."""
