@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -43,38 +43,6 @@ def test_the_fast_search_finds_what_a_plain_one_does(lines: list[str], sizes: li
     found, num_lines = scan([b for b in cut(content.encode(), sizes) if b])
     assert found == naive(content)
     assert num_lines == len(content.split("\n")) - (not content or content.endswith("\n"))
-
-
-LONG = "nothing that matters stands here\n" * 600
-"""Enough to look for the shorter of two texts only."""
-
-
-@settings(max_examples=30, deadline=None)
-@given(st.lists(LINE, max_size=20), st.lists(st.integers(1, 40), max_size=8))
-def test_a_text_that_holds_another_is_found_in_long_logs_too(lines: list[str], sizes: list[int]) -> None:
-    content = LONG + "\n".join(lines)
-    found, _ = scan([b for b in cut(content.encode(), [len(LONG), *sizes]) if b])
-    assert found == naive(content)
-
-
-def test_a_text_is_found_after_the_one_in_it_was_dropped() -> None:
-    texts = ("eedl", "needle")
-    found: list[tuple[int, ...]] = []
-
-    def note(line: int, text: str, hits: Sequence[int]) -> None:
-        found.append(tuple(sorted(hits)))
-        scanner.drop(0)
-
-    scanner = Scanner(texts, note)
-    scanner.scan([LONG.encode() + b"needle\needl\nneedle\n", b"eedl\nneedle\n"])
-    assert found == [(0, 1), (1,), (1,)]
-
-
-def test_a_text_is_found_everywhere_while_the_one_in_it_rests() -> None:
-    flood = b"eedl\n" * (1 << 16)
-    found, _ = scan([LONG.encode(), flood, flood, *([flood] * 3), b"here is a needle\n", flood])
-    assert [n for n, _, hits in found if "needle" in hits] == [600 + 5 * (1 << 16) + 1]
-    assert len(found) < 5 * (1 << 16)
 
 
 def test_random_bytes_do_not_disturb_it() -> None:

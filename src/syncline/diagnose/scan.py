@@ -6,18 +6,15 @@ flag is set are four bytes compared with those of the texts, only where they agr
 the text stands is the line cut out and shown to the patterns. Memory is one block, whatever the length of the file or
 of its lines: of a line longer than `MAX_LINE` the stretch around the text is shown.
 
-A text that holds another one is not looked for by itself: where the shorter stands, the line is asked for the longer.
-A text that floods a log rests: after `REST` finds it is looked for in one stretch of `REST_EVERY` only, and what it
-stood for is looked for by itself. All other texts are looked for everywhere, so a rare line is never missed.
+A text that floods a log rests: after `REST` finds it is looked for in one stretch of `REST_EVERY` only. All other texts
+are looked for everywhere, so a rare line is never missed.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -64,10 +61,10 @@ class _Table:
             self.needles.setdefault(code, []).append(needle)
         self.codes: NDArray[np.uint32] = np.array(sorted(self.needles) or [0], dtype=np.uint32)
 
-    def only(self, wanted: Container[int]) -> _Table:
-        """Return the table that looks for some of the texts."""
+    def without(self, indices: Container[int]) -> _Table:
+        """Return the table that does not look for some of the texts."""
         return _Table((code, needle) for code, needles in self.needles.items() for needle in needles
-                      if needle.index in wanted)  # fmt: skip
+                      if needle.index not in indices)  # fmt: skip
 
 
 class Scanner:
@@ -76,9 +73,7 @@ class Scanner:
     def __init__(self, texts: Sequence[str], found: OnLine) -> None:
         self._texts = [text.encode() for text in texts]
         self._found = found
-        self._full = self._all = self._awake = _Table()
-        self._cover: Mapping[int, int] = {}
-        self._covered: Mapping[int, Sequence[int]] = {}
+        self._all = self._awake = _Table()
         self._counts = [0] * len(texts)
         self._steps = 0
         self._out: NDArray[np.bool_] = np.empty(_STEP // 2, dtype=np.bool_)
@@ -90,16 +85,7 @@ class Scanner:
         """Look for a text no more, in this stream."""
         if index not in self._dropped:
             self._dropped.add(index)
-            self._all, self._awake = self._table(set()), self._table(self._tired())
-
-    def _tired(self) -> set[int]:
-        return {index for index, count in enumerate(self._counts) if count >= REST}
-
-    def _table(self, resting: set[int]) -> _Table:
-        """Return what is looked for while some rest; a text that holds another only where that one is not."""
-        gone = self._dropped | resting
-        alone = {i for i in range(len(self._texts)) if self._cover.get(i, -1) in gone | {-1}}
-        return self._full.only(alone - gone)
+            self._all, self._awake = self._all.without({index}), self._awake.without({index})
 
     def scan(self, blocks: Iterable[bytes]) -> None:
         """Go through a stream; lines are counted from 1."""
@@ -129,51 +115,31 @@ class Scanner:
         """Take of each text the four bytes that cost least here: rare as four, and rare as a pair."""
         if self._texts:
             texts = tuple(self._texts)
-            self._full = self._all = self._awake = _usual(texts) if len(sample) < _SHORT else _chosen(texts, sample)
-            if len(sample) >= _SHORT:
-                self._cover, self._covered = _covers(texts)
-                self._all = self._awake = self._table(set())
+            self._all = self._awake = _usual(texts) if len(sample) < _SHORT else _chosen(texts, sample)
 
     def _search(self, block: bytes, start: int, stop: int) -> None:
         """Report every line with a text that begins in [start, stop), and count the lines."""
         at, line = start, self._line
-        hits, dropped = self._hits(block, start, stop), self._dropped
-        i, num = 0, len(hits)
-        while i < num:
+        hits = self._hits(block, start, stop)
+        i = 0
+        while i < len(hits):
             position = hits[i][0]
             low = max(0, position - BEFORE)
             begin = block.rfind(b"\n", low, position) + 1 or low
             end = block.find(b"\n", position, begin + MAX_LINE)
             end = end if end >= 0 else min(len(block), begin + MAX_LINE)
-            limit = end if end > position else position + 1
-            seen: list[int] = []
-            while i < num and hits[i][0] < limit:
-                if hits[i][1] not in seen:
-                    seen.append(hits[i][1])
+            limit = max(end, position + 1)
+            indices: list[int] = []
+            while i < len(hits) and hits[i][0] < limit:
+                if hits[i][1] not in indices and hits[i][1] not in self._dropped:
+                    indices.append(hits[i][1])
                 i += 1
-            indices = [index for index in seen if index not in dropped] if dropped else seen
-            if self._covered:
-                indices = indices + self._longer(block, begin, end, seen)
             if not indices:
                 continue
             line += block.count(b"\n", at, position)
             at = position
             self._found(line, block[begin:end].decode("utf-8", "replace").rstrip("\r"), indices)
         self._line = line + block.count(b"\n", at, stop)
-
-    def _longer(self, block: bytes, begin: int, end: int, seen: Sequence[int]) -> list[int]:
-        """Return the texts on a line that hold one of those that were seen there."""
-        whole = block[end : end + 1] == b"\n"
-        found: list[int] = []
-        for index in seen:
-            for longer in self._covered.get(index, ()):
-                text = self._texts[longer]
-                if longer in seen or longer in self._dropped:
-                    continue
-                if block.find(text, begin, end if whole else end + len(text)) >= 0:
-                    found.append(longer)
-                    self._counts[longer] += 1
-        return found
 
     def _hits(self, block: bytes, start: int, stop: int) -> list[tuple[int, int]]:
         """Return where texts begin in [start, stop), in order."""
@@ -190,7 +156,7 @@ class Scanner:
                         self._counts[needle.index] += 1
                         tired |= self._counts[needle.index] == REST
             if tired:  # a text floods this stream
-                self._awake = self._table(self._tired())
+                self._awake = self._all.without({i for i, count in enumerate(self._counts) if count >= REST})
         return sorted(found)
 
     def _candidates(self, block: bytes, base: int, table: _Table) -> Iterator[tuple[int, int]]:
@@ -257,28 +223,6 @@ def _chosen(texts: tuple[bytes, ...], sample: bytes) -> _Table:
 def _usual(texts: tuple[bytes, ...]) -> _Table:
     """Return the same for any short log."""
     return _chosen(texts, _SAMPLE)
-
-
-@lru_cache(maxsize=4)
-def _covers(texts: tuple[bytes, ...]) -> tuple[dict[int, int], dict[int, list[int]]]:
-    """Return for each text that holds another the shortest that it holds, and the same by the shorter one."""
-    order = sorted(range(len(texts)), key=lambda i: (len(texts[i]), i))
-    joined = b"\n".join(texts)
-    starts = list(accumulate((len(text) + 1 for text in texts), initial=0))[:-1]
-    cover: dict[int, int] = {}
-    for index in order:
-        if index in cover:
-            continue
-        at = joined.find(texts[index])
-        while at >= 0:
-            longer = bisect_right(starts, at) - 1
-            if longer != index:
-                cover.setdefault(longer, index)
-            at = joined.find(texts[index], at + 1)
-    covered: dict[int, list[int]] = {}
-    for longer, index in cover.items():
-        covered.setdefault(index, []).append(longer)
-    return cover, covered
 
 
 @lru_cache(maxsize=4)  # the texts are those of the rules: the same for every file
