@@ -5,10 +5,10 @@
 Each set was collected before the rules of that day were changed, with the cause that its thread found, and scored once
 before the change; the kept results of those days are the blind figures, and later ones of the same set are not blind.
 
-A log is `named` where a finding is of its kind, `related` where a finding is a symptom of it or a wider word for it,
-`wrong` where something else is said to be the matter, `open` where lines that look like errors are shown without a
-cause, and `silent` where nothing is. Calibration is counted over first causes: how often what was said with which
-confidence was right.
+A log is `named` where a finding is of its kind, `related` where a finding is a symptom of it or a wider word for it, or
+of its kind and only said to be possible, `wrong` where something else is said to be the matter, `open` where lines that
+look like errors are shown without a cause or with one that may be, and `silent` where nothing is. Calibration is
+counted over first causes: how often what was said with which confidence was right.
 """
 
 from __future__ import annotations
@@ -25,18 +25,23 @@ from syncline.finding import Severity
 
 FOLDER = Path(__file__).resolve().parents[1] / "tests" / "diagnose" / "blind"
 UNEXPLAINED = "log.unexplained"
+SYMPTOMS = {rule.id for rule in shipped_rules().values() if rule.symptom}
 
 
 def verdict(kind: str, found: Diagnosis, kinds: dict[str, dict[str, list[str]]]) -> str:
     """Say what became of a log of this kind."""
-    rules = {finding.rule for finding in found.findings if finding.severity is not Severity.OK}
+    findings = [finding for finding in found.findings if finding.severity is not Severity.OK]
+    rules = {finding.rule for finding in findings}
+    said = {finding.rule for finding in findings if not finding.is_possible}
     if kind == "healthy":
         return "false alarm" if rules else "silent"
-    if rules & set(kinds[kind]["named"]):
+    if said & set(kinds[kind]["named"]):
         return "named"
-    if rules & set(kinds[kind]["related"]):
+    if rules & {*kinds[kind]["named"], *kinds[kind]["related"]}:
         return "related"
-    if rules - {UNEXPLAINED}:
+    if UNEXPLAINED in said:  # beside it symptoms are told as consequences
+        said -= {UNEXPLAINED} | SYMPTOMS
+    if said:
         return "wrong"
     return "open" if rules else "silent"
 

@@ -34,6 +34,10 @@ class Action(StrEnum):
     ESCALATE = "escalate"  # someone else's: the fabric's owner, the vendor, the cloud
 
 
+SURE = 0.4
+"""What is said with less confidence than this is said as something that may be."""
+
+
 @dataclass(frozen=True)
 class Finding:
     """One fact: the rule that says so, where, what was seen, what was expected, and the next step.
@@ -55,6 +59,11 @@ class Finding:
     confidence: float = 1.0
     cost_usd_per_day: float | None = None
     since_s: float | None = None
+
+    @property
+    def is_possible(self) -> bool:
+        """Say whether this is only one of several things that may be the matter."""
+        return self.confidence < SURE
 
     def to_json(self) -> dict[str, str | float | list[str] | None]:
         """Return the finding as plain values."""

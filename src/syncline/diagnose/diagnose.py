@@ -184,24 +184,25 @@ class Reading:
 
 def _matches(
     text: str, indices: Sequence[int], wanted: Sequence[Sequence[Entry]]
-) -> Iterator[tuple[int, Entry, re.Match[str]]]:
-    """Yield what holds on a line; fallbacks come after all others, and what wants only what is left comes last."""
+) -> list[tuple[int, Entry, re.Match[str]]]:
+    """Return what holds on a line; fallbacks come after all others, and what wants only what is left comes last."""
     tried: set[int] = set()
+    early: list[tuple[int, Entry, re.Match[str]]] = []
     late: list[tuple[int, Entry, re.Match[str]]] = []
     for index in indices:
-        for entry in list(wanted[index]):
+        for entry in wanted[index]:
             tally, matcher = entry
             if id(matcher) in tried:
                 continue
             tried.add(id(matcher))
             match = matcher.pattern.search(text)
-            if match is None or not _within(matcher, match):
+            if match is None or (matcher.limits and not _within(matcher, match)):
                 continue
-            if tally.rule.leftover or tally.rule.fallback:
-                late.append((index, entry, match))
-            else:
-                yield index, entry, match
-    yield from sorted(late, key=lambda found: found[1][0].rule.leftover)
+            rule = tally.rule
+            (late if rule.leftover or rule.fallback else early).append((index, entry, match))
+    if len(late) > 1:
+        late.sort(key=lambda found: found[1][0].rule.leftover)
+    return early + late
 
 
 def _stop(index: int, entry: Entry, wanted: list[list[Entry]], *, whole: bool) -> None:

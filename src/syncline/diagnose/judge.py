@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 
 from syncline.audit.environment import JobSite, lint
 from syncline.diagnose.causes import RankedFinding
 from syncline.diagnose.checks import CHECKS
 from syncline.diagnose.checks_steps import SLOWER
+from syncline.diagnose.emitter import at_home
 from syncline.diagnose.rule import SYMPTOMS, LogRule
 from syncline.diagnose.scan import REST
 from syncline.diagnose.tally import Evidence, MatchRow, Tally
@@ -19,6 +21,8 @@ from syncline.finding import Action, Finding, Severity
 
 MAX_WORDS = 110
 _SAID = re.compile(r"(?:\b[A-Za-z_][\w.]*(?:Error|Exception)|\b(?:[Ff]atal|[Ee]rror|ERROR|FATAL)): .*$")
+POSSIBLE = 0.3
+"""What a match is worth that does not say what is the matter; see `Finding.is_possible`."""
 SMALL = 8
 """A job of so many ranks fits one host."""
 
@@ -48,18 +52,17 @@ def judge(tallies: Mapping[str, Tally], cluster: Fabric | None) -> list[RankedFi
             found[tally.rule.fallback] += [_found(tally.rule, verdict, symptoms) for verdict in verdicts[name]]
     if _told(found[False], symptoms):
         return found[False]
-    all_found = found[False] + found[True]
-    if _told(all_found, symptoms) and not _outnumbered(found[True], tallies):
-        return all_found
+    all_found = found[False] + ([] if _outnumbered(found[True], tallies) else found[True])
     if _told(all_found, symptoms):
-        all_found = found[False]
-    cause = any(one.finding.rule not in symptoms for one in all_found)
-    return all_found + unexplained(tallies, has_symptom=bool(all_found) and not cause, has_cause=cause)
+        return all_found
+    sure = [one.finding.rule for one in all_found if not one.finding.is_possible]
+    cause = not symptoms.issuperset(sure)
+    return all_found + unexplained(tallies, has_symptom=bool(sure) and not cause, has_cause=cause)
 
 
 def _told(found: list[RankedFinding], symptoms: frozenset[str]) -> bool:
     """Say whether a cause is among them that stands for what went wrong."""
-    causes = (one for one in found if one.finding.rule not in symptoms)
+    causes = (one for one in found if one.finding.rule not in symptoms and not one.finding.is_possible)
     return any(one.finding.severity is Severity.CRITICAL or one.explains >= symptoms for one in causes)
 
 
@@ -157,6 +160,10 @@ def _words(line: str) -> str:
 
 def _found(rule: LogRule, verdict: CheckVerdict, symptoms: frozenset[str]) -> RankedFinding:
     times = [e.context.unix_s for e in verdict.evidence if e.context.unix_s is not None]
+    first = _first(verdict.evidence)
+    confidence = verdict.confidence if verdict.confidence is not None else rule.confidence
+    if first is not None and not rule.check and not at_home(rule.id, first.text):
+        confidence = min(confidence, POSSIBLE)
     finding = Finding(
         rule=rule.id,
         severity=rule.severity,
@@ -167,13 +174,15 @@ def _found(rule: LogRule, verdict: CheckVerdict, symptoms: frozenset[str]) -> Ra
         fix=rule.fix,
         reference=rule.reference,
         action=rule.action,
-        confidence=verdict.confidence if verdict.confidence is not None else rule.confidence,
+        confidence=confidence,
         since_s=min(times) if times else None,
     )
+    if finding.is_possible and finding.severity is Severity.CRITICAL:
+        finding = replace(finding, severity=Severity.WARNING)
     explains = frozenset(rule.explains) - {SYMPTOMS}
     explains |= symptoms - {rule.id} if SYMPTOMS in rule.explains else frozenset()
     explains |= {SLOWER} if rule.severity is Severity.CRITICAL and rule.id.startswith(_SLOWS) else frozenset()
-    return RankedFinding(finding, _first(verdict.evidence), explains)
+    return RankedFinding(finding, first, explains)
 
 
 def _first(evidence: tuple[Evidence, ...]) -> Evidence | None:

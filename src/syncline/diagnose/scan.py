@@ -128,8 +128,9 @@ class Scanner:
             begin = block.rfind(b"\n", low, position) + 1 or low
             end = block.find(b"\n", position, begin + MAX_LINE)
             end = end if end >= 0 else min(len(block), begin + MAX_LINE)
+            limit = max(end, position + 1)
             indices: list[int] = []
-            while i < len(hits) and hits[i][0] < max(end, position + 1):
+            while i < len(hits) and hits[i][0] < limit:
                 if hits[i][1] not in indices and hits[i][1] not in self._dropped:
                     indices.append(hits[i][1])
                 i += 1

@@ -47,7 +47,10 @@ def _answer(diagnosis: Diagnosis) -> str:
     where = f" on {first.place}" if first.place else ""
     more = len(diagnosis.causes) - 1
     others = f"; {more} other cause{'s' * (more != 1)} below" if more else ""
-    return f"{first.severity.name}{where}: {_COUNT.sub('', first.observed)} ({first.rule}, {_sure(first)}){others}"
+    said = f"{_COUNT.sub('', first.observed)} ({first.rule}, {_sure(first)})"
+    if first.is_possible:
+        return f"{first.severity.name}{where}: the cause is not known; it may be that {said}{others}"
+    return f"{first.severity.name}{where}: {said}{others}"
 
 
 def _read(diagnosis: Diagnosis) -> str:
@@ -64,7 +67,7 @@ def _counted(diagnosis: Diagnosis) -> str:
 
 
 def _sure(finding: Finding) -> str:
-    return f"{finding.confidence:.0%} sure"
+    return f"{'may be, ' * finding.is_possible}{finding.confidence:.0%} sure"
 
 
 def _cause(cause: Cause, number: int, *, is_one: bool) -> Iterator[str]:

@@ -1,0 +1,50 @@
+"""A rule that takes another component's line names no cause, and neither does a word that decides nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from syncline.diagnose import diagnose
+from syncline.diagnose.emitter import at_home
+from syncline.finding import Severity
+from syncline.report.text.check.diagnosis import diagnosis_lines
+
+HOOK = (
+    "nvidia-container-cli.real: initialization error: load library failed: libnvidia-ml.so.1: cannot open shared object"
+)
+STEP = (
+    "slurmstepd: error: write value '1' to '/sys/fs/cgroup/cpuset/slurm/cgroup.procs' failed: No space left on device"
+)
+MOUNT = "mount.lustre: mount 10.73.20.12@tcp0:/fs at /mnt/fs failed: No such device"
+RAYLET = "[core] Failed to get the system config: IOError: 14: failed to connect to all addresses"
+
+
+@pytest.mark.parametrize(
+    ("rule", "line", "knows"),
+    [
+        ("python.import", HOOK, False),
+        ("job.container.refused", HOOK, True),
+        ("storage.full", STEP, False),
+        ("slurm.config", STEP, True),
+        ("job.volume", MOUNT, False),
+        ("storage.file-system", MOUNT, True),
+        ("jax.coordinator", RAYLET, False),
+        ("ray.connect", RAYLET, True),
+        ("python.import", "ImportError: libnvidia-ml.so.1: cannot open shared object file", True),
+    ],
+)
+def test_a_rule_knows_who_wrote_a_line(rule: str, line: str, knows: bool) -> None:
+    assert at_home(rule, line) is knows
+
+
+def test_a_weak_match_is_said_as_something_that_may_be(tmp_path: Path) -> None:
+    log = tmp_path / "job.log"
+    log.write_text("nc: connect to frontend (172.19.0.9) port 22 (tcp) failed: Connection refused\n")
+    found = diagnose([log])
+    assert [(f.rule, f.severity, f.is_possible) for f in found.findings] == [
+        ("fallback.connect", Severity.WARNING, True)
+    ]
+    assert "the cause is not known; it may be that a connection is refused" in diagnosis_lines(found)[0]
+    assert "(fallback.connect, may be, 30% sure)" in diagnosis_lines(found)[0]
