@@ -16,6 +16,8 @@ print("up", flush=True)
 stream, _ = listener.accept()
 count, longest_s, last_s = 0, 0.0, time.monotonic()
 while data := stream.recv(1 << 18):
+    if count < 3_000_000 <= count + len(data):
+        print("a quarter", flush=True)
     count, longest_s, last_s = count + len(data), max(longest_s, time.monotonic() - last_s), time.monotonic()
 print(count, longest_s)
 """
@@ -29,7 +31,9 @@ with Lab(load("lab-two-rails.yaml"), scale=0.1) as lab:
     print("path before:", ", ".join(names[link] for link in lab.paths().path("host-00", "host-03")))
     client = lab.spawn("host-00", [sys.executable, "-c", CLIENT, lab.address("host-03")])
     with lab.counters() as recording:
-        lab.fault("host-00:eth0 down at 400ms")
+        while "a quarter" not in server.lines["stdout"]:
+            time.sleep(0.01)
+        lab.fault("host-00:eth0 down")
         client.wait(60)
         server.wait(60)
     print("path after: ", ", ".join(names[link] for link in lab.paths().path("host-00", "host-03")))
