@@ -38,7 +38,8 @@ def names() -> list[str]:
 
 
 def run(name: str) -> dict[str, Any]:
-    """Run one benchmark and return its figures with what is needed to read them."""
+    """Run one benchmark and return its figures with what is needed to read them, the commit it began with among it."""
+    commit = _commit()
     figures = importlib.import_module(name).run()
     for why in figures.get("missing", ()):
         print(f"{name}: {why}", file=sys.stderr)
@@ -46,7 +47,7 @@ def run(name: str) -> dict[str, Any]:
         "benchmark": name,
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "command": f"python benchmarks/run.py {name} --json",
-        "commit": _commit(),
+        "commit": commit,
         "machine": _machine(),
         "versions": _versions(),
         **figures,
