@@ -2,7 +2,7 @@
 
 One process imports what commands import and then only forks, so nothing that one command did is seen by the next. A
 folder for the front of PATH holds a `syncline` and a `python` that hand their words, environment, folder and open files
-to such a fork and end as it ends. That the installed command starts by itself is what tests/cli/test_app.py shows.
+to such a fork and end as it ends. That the installed command starts by itself, tests/cli/shell/test_app.py shows.
 """
 
 from __future__ import annotations

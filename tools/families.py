@@ -2,7 +2,7 @@
 
     python tools/families.py            # where transformers is installed
 
-To add a family, write its name with `{}` and run this; `tests/workload/test_family.py` holds what is counted.
+To add a family, write its name with `{}` and run this; `tests/workload/family/test_config.py` holds what is counted.
 """
 
 from __future__ import annotations

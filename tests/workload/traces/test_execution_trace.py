@@ -18,7 +18,7 @@ from syncline.workload.trace import read_trace
 from syncline.workload.traces.execution_trace import read_execution, word_of
 from syncline.workload.traces.kineto import read_kineto
 
-FIXTURES = Path(__file__).parent / "fixtures"
+FIXTURES = Path(__file__).parents[1] / "fixtures"
 EXECUTION = [FIXTURES / f"execution-gloo-ddp.{rank}.json.gz" for rank in (0, 1)]
 PROFILER = [FIXTURES / f"profiler-gloo-ddp.{rank}.json.gz" for rank in (0, 1)]
 #: Name, bytes and ranks of what each rank exchanged.

@@ -66,7 +66,7 @@ def test_a_trace_without_kernels_is_refused(tmp_path: Path) -> None:
         read_kineto(tmp_path / "x.json")
 
 
-H200 = Path(__file__).parent / "fixtures" / "profiler-h200-ddp.json.gz"
+H200 = Path(__file__).parents[1] / "fixtures" / "profiler-h200-ddp.json.gz"
 
 
 def test_a_trace_that_the_profiler_itself_wrote() -> None:

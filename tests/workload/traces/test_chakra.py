@@ -192,7 +192,7 @@ def test_ranks_meet_in_a_collective(tmp_path: Path) -> None:
 #: Rank 0 of ASTRA-sim's examples/custom_collective/sample/allreduce_ring_8ranks, a ring as sends and receives, from its
 #: first operation on, as a public index stores it: Mac Roman, without control characters, and without the letter behind
 #: an escape. Numbers up to 31 are such characters: what is left to compare are lengths, tags of fields, names, order.
-STORED = Path(__file__).parent / "fixtures" / "astra-sim-ring.0.et.txt"
+STORED = Path(__file__).parents[1] / "fixtures" / "astra-sim-ring.0.et.txt"
 CHUNK = 131072
 
 

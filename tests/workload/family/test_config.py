@@ -118,7 +118,7 @@ def test_what_is_no_stack_of_layers_that_it_knows_is_refused_by_name(family: str
         shape_from_config(COMMAND_R | {"model_type": family})
 
 
-FIXTURE = Path(__file__).parent / "fixtures" / "configs.json"
+FIXTURE = Path(__file__).parents[1] / "fixtures" / "configs.json"
 MODELS = json.loads(FIXTURE.read_text())["models"]
 REFUSED = {"facebook/opt-350m", "Zyphra/Zamba2-2.7B", "Zyphra/Zamba-7B-v1", "NX-AI/xLSTM-7b", "google-t5/t5-large",
            "openai/clip-vit-base-patch32", "openai/clip-vit-large-patch14",

@@ -9,7 +9,7 @@ from syncline.cli.shell.app import Verbs, run
 from syncline.cli.shell.verbs import VERBS
 
 A_FILE = "is a file, not a folder"
-SLOW = Path(__file__).parents[2] / "examples" / "slow.log"
+SLOW = Path(__file__).parents[3] / "examples" / "slow.log"
 
 
 def _below(words: list[str], command: object) -> list[list[str]]:
