@@ -218,7 +218,7 @@ def debian(tree: Path) -> str:
 
 
 def outcome(report: Path) -> dict[str, Any]:
-    """Return how many tests passed, which failed, and why some were skipped, from the report that pytest wrote."""
+    """Return how many tests passed, which failed, why some were skipped and where time went, from what pytest wrote."""
     cases = [case for suite in ET.parse(report).iter("testsuite") for case in suite.iter("testcase")]  # noqa: S314
     failed = [
         f"{case.get('classname')}::{case.get('name')}"
@@ -228,6 +228,9 @@ def outcome(report: Path) -> dict[str, Any]:
     skipped = Counter(
         f"{case.get('classname')}: {why.get('message')}" for case in cases for why in case.iter("skipped")
     )
+    folders: Counter[str] = Counter()
+    for case in cases:
+        folders[".".join((case.get("classname") or "").split(".")[:2])] += float(case.get("time") or 0)
     for why, num in skipped.items():
         print(f"skipped {num}: {why}", file=sys.stderr)
     num_skipped = sum(skipped.values())
@@ -237,6 +240,7 @@ def outcome(report: Path) -> dict[str, Any]:
         "num_skipped": num_skipped,
         "failed": failed,
         "skipped_because": dict(sorted(skipped.items())),
+        "seconds_by_folder": {name: round(seconds) for name, seconds in folders.most_common() if round(seconds)},
     }
 
 

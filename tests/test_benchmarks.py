@@ -47,7 +47,8 @@ def test_pip_is_set_inside_as_it_is_outside(monkeypatch: pytest.MonkeyPatch, tmp
 
 def test_runs_of_the_tests_are_told_one_by_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The second run fails in one test and the third before any."""
-    good = '<testcase classname="a" name="one"/><testcase classname="a" name="two"><skipped message="no b"/></testcase>'
+    good = '<testcase classname="a" name="one" time="2.4"/>'
+    good += '<testcase classname="a" name="two"><skipped message="no b"/></testcase>'
     bad = '<testcase classname="a" name="one"><failure message="1 != 2"/></testcase>'
     reports, told = iter([(0, good), (1, good + bad), (2, None)]), []
 
@@ -64,6 +65,7 @@ def test_runs_of_the_tests_are_told_one_by_one(monkeypatch: pytest.MonkeyPatch, 
     assert told == [("make test", "PYTEST_ADDOPTS")] * 3
     assert (first["status"], first["num_passed"], first["num_skipped"], first["failed"]) == (0, 1, 1, [])
     assert first["skipped_because"] == {"a: no b": 1}
+    assert first["seconds_by_folder"] == {"a": 2}
     assert (second["status"], second["num_passed"], second["num_failed"], second["failed"]) == (1, 1, 1, ["a::one"])
     assert (third["status"], third["failed"]) == (2, ["ended before any test"])
 
