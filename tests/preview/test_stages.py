@@ -37,6 +37,9 @@ deviation = torch.as_tensor((0.25, 0.5, 0.125))  # as torchvision normalises ima
 assert not (deviation == 0).any() and (deviation > 0.1).all() and deviation.tolist() == [0.25, 0.5, 0.125]
 deviation.add_(1.0)
 assert deviation.tolist() == [1.0, 1.0, 1.0]  # written: the stand-in
+start = torch.randint(1000, (1,))[0]  # known to nobody; a piece that begins there is as long as was asked
+assert list(range(3000))[start : start + 1024] == list(range(1, 1025))
+assert f"loss {{deviation.mean():.2f}}" == "loss 1.00"  # as scripts print one
 
 model = nn.Sequential(*(nn.Linear({WIDTH}, {WIDTH}, bias=False) for _ in range({LAYERS}))).to(device).bfloat16()
 stage = PipelineStage(model, rank, 2, device)

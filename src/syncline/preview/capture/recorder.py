@@ -19,6 +19,7 @@ from syncline.preview.capture.values import hinted, rows_of, value_of
 aten = torch.ops.aten
 _DEVICE_OF = torch.ops.prim.device.default
 _PLAIN = (torch.Tensor, FakeTensor, torch.nn.Parameter)
+_MULTIPLIES = {aten.mm, aten.addmm, aten.bmm, aten.baddbmm}
 _NO_KERNEL = {
     aten.empty,
     aten.empty_strided,
@@ -196,6 +197,8 @@ class Recorder(TorchDispatchMode):
         if found is None:
             found = self.log.signatures[key] = len(self.log.specs)
             self.log.specs.append(_spec(func, args, kwargs, ins, outs, self.device))
+            if func.overloadpacket in _MULTIPLIES and not all(t.numel() for t in ins):
+                self.log.note("empty tensors are multiplied: one of the stand-ins may have decided a size")
         return found
 
 

@@ -41,6 +41,8 @@ _OF_TWO: dict[Any, Callable[[Any, Any], Any]] = {
     aten.maximum: max,
     aten.minimum: min,
 }
+_MOVES = {aten.add, aten.add_, aten.sub, aten.sub_, aten.mul, aten.mul_}
+_WHOLE = {torch.int64, torch.int32, torch.int16}
 _SAME = {
     aten._to_copy,
     aten.view,
@@ -141,9 +143,23 @@ def hinted(func: Any, args: Any, out: Any) -> None:
 
 
 def _joined(packet: Any, args: Any) -> Any:
-    """Return what an operator makes of two known values; numbers and tensors of one element are known exactly."""
-    a, b = (each if isinstance(each, (int, float)) else getattr(each, "_stand_in", None) for each in args[:2])
+    """Return what an operator makes of two known values; numbers and tensors of one element are known exactly.
+
+    An index that nobody knows is what it would be read as: `data[i : i + length]` has that length.
+    """
+    known = _index if packet in _MOVES else _told
+    a, b = (each if isinstance(each, (int, float)) else known(each) for each in args[:2])
     return None if a is None or b is None else _OF_TWO[packet](a, b)
+
+
+def _told(tensor: Any) -> Any:
+    return getattr(tensor, "_stand_in", None)
+
+
+def _index(tensor: Any) -> Any:
+    known = _told(tensor)
+    whole = isinstance(tensor, FakeTensor) and tensor.numel() == 1 and tensor.dtype in _WHOLE
+    return value_of(tensor) if known is None and whole else known
 
 
 def _followed(func: Any, args: Any, out: Any) -> bool:
@@ -204,7 +220,7 @@ def rows_of(mask: Any, log: Log) -> int:
 
 
 def prepare(log: Log, synced: Any) -> None:
-    """Answer `tolist` and `numpy` of fake tensors."""
+    """Answer `tolist`, `numpy` and `format` of fake tensors."""
     fake: Any = FakeTensor
 
     def tolist(self: Any) -> Any:
@@ -229,5 +245,8 @@ def prepare(log: Log, synced: Any) -> None:
         kind = "float32" if self.dtype.is_floating_point else "int64"
         return np.full(tuple(self.shape), value_of(self), dtype=kind)
 
-    fake.tolist, fake.numpy = tolist, numpy
+    def formatted(self: Any, how: str) -> str:  # torch formats a tensor of one value only where no subclass is one
+        return format(self.item(), how) if self.dim() == 0 else object.__format__(self, how)
+
+    fake.tolist, fake.numpy, fake.__format__ = tolist, numpy, formatted
     fake.__array__ = lambda self, *a, **k: numpy(self)
