@@ -19,6 +19,7 @@ pytest.importorskip("torch", reason="previews run the script with torch (pip ins
 WIDTH, LAYERS, MICROBATCHES, ROWS = 8192, 4, 4, 4096
 SCRIPT = f"""
 import copy
+import threading
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -37,6 +38,11 @@ deviation = torch.as_tensor((0.25, 0.5, 0.125))  # as torchvision normalises ima
 assert not (deviation == 0).any() and (deviation > 0.1).all() and deviation.tolist() == [0.25, 0.5, 0.125]
 deviation.add_(1.0)
 assert deviation.tolist() == [1.0, 1.0, 1.0]  # written: the stand-in
+read = []  # as threads read a checkpoint's files: with values
+reader = threading.Thread(target=lambda: read.append(torch.ones(3)))
+reader.start()
+reader.join()
+assert read[0].to(device).is_cuda
 start = torch.randint(1000, (1,))[0]  # known to nobody; a piece that begins there is as long as was asked
 assert list(range(3000))[start : start + 1024] == list(range(1, 1025))
 assert f"loss {{deviation.mean():.2f}}" == "loss 1.00"  # as scripts print one

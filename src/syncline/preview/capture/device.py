@@ -36,6 +36,8 @@ def prepare() -> None:
     def of_mode(self: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is _DEVICE_OF:
             return told(args[0])
+        if func is _COPY and not isinstance(args[0], FakeTensor):  # read from a file, say: its value is not moved
+            args = (self.from_tensor(args[0]), *args[1:])
         known = getattr(args[0], "constant", None) if func is _COPY else None
         if known is None:
             return mode_dispatch(self, func, types, args, renamed(kwargs or {}))
