@@ -152,3 +152,34 @@ class Last(nn.Module):
     def forward(self, x):
         return self.cell(x)[0]
 """
+
+
+ROTATED = (
+    HEAD
+    + """
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.qkv = nn.Linear(64, 192)
+    def forward(self, x):
+        q, k, v = self.qkv(x).view(2, 16, 3, 2, 32).permute(2, 0, 3, 1, 4)
+        turned = torch.ones(16, 32, device=x.device)  # as rotary positions: the product is of 32 bits
+        return nn.functional.scaled_dot_product_attention(q * turned, k * turned, v, is_causal=True)
+
+model = Attention().to(here)
+optimizer = torch.optim.AdamW(model.parameters())
+for _ in range(5):
+    with torch.autocast("cuda", dtype=torch.bfloat16):
+        loss = model(torch.randn(2, 16, 64, device=here)).sum()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+)
+
+
+def test_autocast_narrows_what_attention_is_given(tmp_path: Path) -> None:
+    kernels = previewed(tmp_path, ROTATED).captures[0].kernels
+    given = {t for k in kernels if "attention" in k.name for shape, t, _ in k.ins if len(shape) == 4}
+    assert given == {"bfloat16"}
+    assert any("flash_attention_backward" in k.name for k in kernels)

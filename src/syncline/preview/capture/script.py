@@ -259,9 +259,11 @@ def _attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Any:
-    fused = attn_mask is None and query.dtype in (torch.float16, torch.bfloat16) and query.shape[-1] <= 256
     if type(query) is not FakeTensor or not (query.is_cuda and query.ndim == 4):
         return func(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+    if torch.is_autocast_enabled("cuda"):
+        query, key, value, attn_mask = map(_autocast, (query, key, value, attn_mask))
+    fused = attn_mask is None and query.dtype in (torch.float16, torch.bfloat16) and query.shape[-1] <= 256
     if fused:  # these kernels read a group's keys and values where they are
         flash = torch.ops.aten._scaled_dot_product_flash_attention.default
         return flash(query, key, value, dropout_p, is_causal, False, scale=scale)[0]
@@ -275,6 +277,12 @@ def _attention(
     if attn_mask is not None:
         attn_mask = attn_mask.expand(query.shape[0], query.shape[1], query.shape[2], key.shape[2])
     return efficient(query, key, value, attn_mask, wants, dropout_p, is_causal, scale=scale)[0]
+
+
+def _autocast(tensor: Any) -> Any:
+    """Return what autocast makes of an operand of attention: rotated queries and keys are wider than values."""
+    narrows = tensor is not None and tensor.is_floating_point() and tensor.dtype is not torch.float64
+    return tensor.to(torch.get_autocast_dtype("cuda")) if narrows else tensor
 
 
 def _rms_norm(x: Any, normalized_shape: Any, weight: Any = None, eps: float | None = None) -> Any:
