@@ -16,6 +16,7 @@ from syncline.questions.preview import PreviewAnswer
 torch = pytest.importorskip("torch", reason="previews run the script with torch (pip install syncline[torch])")
 CLUSTER = Path(__file__).parents[2] / "examples" / "lab-flat.yaml"
 WIDTH, ROWS, RANKS = 256, 64, 4
+PHASES = ("forward", "backward", "optimizer")
 SCRIPT = f"""
 import torch, torch.distributed as dist
 from torch import nn
@@ -67,6 +68,22 @@ def test_without_a_network_a_step_is_the_scripts_own_and_a_slow_one_adds_its_byt
     assert slow == pytest.approx(free + wire_s, rel=0.01)
     low, high = answer.interval_s
     assert low < answer.step_time_s < high
+
+
+def test_ranks_that_meet_wait_for_the_slowest(answer: PreviewAnswer, folder: Path) -> None:
+    kept = folder / "kept"
+    data = json.loads((kept / "kernel-times.json").read_text())
+    (own,) = data["own"]
+    steps = []
+    for share in (0.0, 0.1, 0.4):
+        own["jitter_s"] = share * (own["forward_s"] + own["backward_s"] + own["optimizer_s"])
+        (folder / "jitter.json").write_text(json.dumps(data))
+        told = syncline.preview(
+            CLUSTER, command(folder), captured=kept, measured=folder / "jitter.json", cpu=True, what_if=["network=free"]
+        )
+        assert told.alternatives[0].step_time_s == pytest.approx(sum(own[f"{p}_s"] for p in PHASES), rel=1e-6)
+        steps.append(told.step_time_s)
+    assert 0 < steps[1] - steps[0] == pytest.approx((steps[2] - steps[0]) / 4, rel=1e-6)
 
 
 def test_what_cannot_be_said_of_cpus_is_refused(answer: PreviewAnswer, folder: Path) -> None:

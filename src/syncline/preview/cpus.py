@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from statistics import NormalDist
 
 from syncline.errors import UsageError
 from syncline.fabric.fabric import Fabric
@@ -56,6 +57,19 @@ def call_s(costs: HostCosts, what: str, n: int) -> float:
     0.0029
     """
     return costs.start_s + messages(what, n) * (costs.post_s + costs.latency_s)
+
+
+def waits_s(n: int, work_s: float, noise_s: float) -> float:
+    """Return what a rank waits for the slowest of `n`, each having worked so long since they last met.
+
+    Interruptions add up: what a rank's work differs by grows as its root, `noise_s` being the variance a second of it.
+
+    >>> round(waits_s(4, 0.01, 1e-4), 6), waits_s(1, 0.01, 1e-4)
+    (0.001049, 0.0)
+    """
+    if n < 2:
+        return 0.0
+    return NormalDist().inv_cdf((n - 0.375) / (n + 0.25)) * math.sqrt(work_s * noise_s)  # the largest of n, by Blom
 
 
 def check_question(timed: bool, beside: bool, changes: Sequence[str]) -> None:

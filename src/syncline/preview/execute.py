@@ -160,6 +160,7 @@ class _Laid:
         """Return bytes and path of every operation, and write what a call costs into `delay`."""
         graph, work = self.graph, self.graph.workload
         size, path = np.zeros(len(work)), np.full(len(work), -1, np.int64)
+        apart_s = self._apart_s() if self.on_cpu else np.zeros(len(work))
         for row in np.flatnonzero(graph.group >= 0).tolist():
             what, n = work.names[int(work.label[row])], int(work.ranks[row])
             if self.network.free or n < 2 or work.kind[row] == Op.RECV:
@@ -167,6 +168,8 @@ class _Laid:
             whole, share = float(work.size_bytes[row]), self._shrunk(row, what)
             coding_s = ENCODED_BYTES * whole / self._width / self.machine.hbm_Bps if share < 1 else 0.0
             delay[row] = self._call_s(row, n, what) + coding_s
+            if self.on_cpu:
+                delay[row] += cpus.waits_s(n, float(apart_s[row]), graph.noise_s[int(work.rank[row])])
             sent = (cpus.sent_bytes if self.on_cpu else sent_bytes)(what, whole, n) * share
             if self.network.algorithm == "tree" and what in TWICE:
                 sent *= n / (n - 1)  # every rank passes the whole up and down
@@ -175,6 +178,17 @@ class _Laid:
             if sent > 0:
                 size[row], path[row] = sent, self._path(row, what)
         return size, path
+
+    def _apart_s(self) -> Floats:
+        """Return for each collective what its rank has worked since the one before it."""
+        work = self.graph.workload
+        found = np.zeros(len(work))
+        for rank in range(len(self.graph.captures)):
+            mine = np.flatnonzero(work.rank == rank)
+            worked = np.cumsum(np.where(work.kind[mine] == Op.COMPUTE, np.nan_to_num(work.duration_s[mine]), 0.0))
+            met = self.graph.group[mine] >= 0
+            found[mine[met]] = np.diff(worked[met], prepend=0.0)
+        return found
 
     def _call_s(self, row: int, n: int, what: str) -> float:
         if self.on_cpu:

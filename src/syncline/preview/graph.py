@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from syncline.preview.compiled import fused_runs
 from syncline.preview.launches import launches
-from syncline.preview.measured import Cache
+from syncline.preview.measured import Cache, OwnHost
 from syncline.preview.price import KernelPrice, Pricer, useful_flops
 from syncline.preview.record import Capture, CapturedOp
 from syncline.workload.graph import Floats, GraphBuilder, Op, Workload
@@ -41,6 +41,7 @@ class StepGraph:
     peer: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     flops: float = 0.0  # of one step of one rank
     timed: int = 0  # its kernels whose time was taken on a real GPU
+    noise_s: tuple[float, ...] = ()  # of each captured rank on a CPU: the variance of its steps a second of them
 
     @property
     def num_steps(self) -> int:
@@ -121,7 +122,13 @@ def step_graph(captures: Sequence[Capture], pricer: Pricer) -> StepGraph:
             builder.wait(receive, sent)
     arrays = (np.array(part, dtype=np.int64) for part in (rows.source, rows.step, rows.group, rows.peer))
     source, step_of, group, peer = arrays
-    return StepGraph(builder.build(), tuple(captures), prices, unpriced, source, step_of, group, peer, flops, timed)
+    noise = tuple(_noise_s(pricer.own(captured.rank)) if captured.on_cpu else 0.0 for captured in captures)
+    work = builder.build()
+    return StepGraph(work, tuple(captures), prices, unpriced, source, step_of, group, peer, flops, timed, noise)
+
+
+def _noise_s(own: OwnHost | None) -> float:
+    return own.jitter_s**2 / own.whole_s if own is not None and own.whole_s else 0.0
 
 
 def _extra(op: CapturedOp) -> list[int]:

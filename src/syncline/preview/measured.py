@@ -52,11 +52,16 @@ class OwnHost:
     optimizer_s: float
     least_s: float  # of the quickest step, and of the slowest
     most_s: float
+    jitter_s: float = 0.0  # the deviation of one step from the next
+
+    @property
+    def whole_s(self) -> float:
+        return self.forward_s + self.backward_s + self.optimizer_s
 
     @property
     def spread(self) -> tuple[float, float]:
         """Return the quickest and the slowest step as shares of the mean one."""
-        mean = self.forward_s + self.backward_s + self.optimizer_s
+        mean = self.whole_s
         return (self.least_s / mean, self.most_s / mean) if mean else (1.0, 1.0)
 
     def seconds(self, phase: str) -> float:
@@ -148,7 +153,7 @@ def _three(row: Mapping[str, object]) -> tuple[float, float, float]:
 
 def _own(row: Mapping[str, object]) -> OwnHost:
     names = ("forward_s", "backward_s", "optimizer_s", "least_s", "most_s")
-    return OwnHost(*(_positive(row[name], zero=True) for name in names))
+    return OwnHost(*(_positive(row[name], zero=True) for name in names), _positive(row.get("jitter_s", 0.0), zero=True))
 
 
 def _positive(value: object, zero: bool = False) -> float:
