@@ -118,7 +118,7 @@ examples: venv  ## run the examples and keep what they print in examples/output/
 	$(BIN)/python -m pytest -q tests/test_examples.py --regenerate-examples
 
 stub: venv  ## write the type stubs of the extensions from the built extensions
-	for module in core codecs packet sampler wire; do \
+	for module in core codecs packet sampler scanner wire; do \
 	  $(BIN)/python -m nanobind.stubgen -q -m syncline._native.$$module -o src/syncline/_native/$$module.pyi; done
 	$(BIN)/ruff format src/syncline/_native
 

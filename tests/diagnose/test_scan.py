@@ -2,12 +2,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from syncline.diagnose import shipped_rules
 from syncline.diagnose.guard import MAX_LINE
-from syncline.diagnose.scan import MAX_CARRY, Scanner
+from syncline.diagnose.scan import MAX_CARRY, NATIVE, Scanner
 
 TEXTS = ("needle", "haystack", "NCCL WARN", "Xid (PCI", "eedl")
 
@@ -90,3 +93,59 @@ def test_memory_stays_bounded_on_a_huge_line() -> None:
     tracemalloc.stop()
     assert seen == 40
     assert peak < 16 << 20
+
+
+def both(blocks: list[bytes], texts: tuple[str, ...]) -> list[tuple[list[tuple[int, str, list[int]]], int]]:
+    """Return what the native search and its twin tell."""
+    told = []
+    for native in (True, False):
+        found: list[tuple[int, str, list[int]]] = []
+        scanner = Scanner(texts, lambda n, text, hits, found=found: found.append((n, text, list(hits))), native=native)
+        scanner.scan(blocks)
+        told.append((found, scanner.num_lines))
+    return told
+
+
+def test_the_native_search_is_built() -> None:
+    assert NATIVE is not None
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(LINE, max_size=20), st.lists(st.integers(1, 40), max_size=8), st.binary(max_size=200))
+def test_the_native_search_tells_what_its_twin_does(lines: list[str], sizes: list[int], noise: bytes) -> None:
+    data = "\n".join(lines).encode() + noise
+    first, second = both([block for block in cut(data, sizes) if block], TEXTS)
+    assert first == second
+
+
+def test_the_native_search_and_its_twin_agree_on_random_bytes_and_floods() -> None:
+    noise = random.Random(2).randbytes(700_000)
+    flood = b"a needle in a NCCL WARN line\n" * 45_000
+    texts = (*TEXTS, noise[1000:1005].hex(), "a line that is not there")
+    first, second = both([noise, b"needle" * 3000, flood, flood, noise + b"\n", flood[:-1]], texts)
+    assert first == second
+    assert len(first[0]) > 20_000  # the flood rests, after that many finds
+
+
+def test_the_native_search_and_its_twin_agree_on_all_kept_logs() -> None:
+    rules = shipped_rules().values()
+    texts = tuple(dict.fromkeys(text for rule in rules for matcher in rule.matchers for text in matcher.texts))
+    folder = Path(__file__).parent
+    files = [folder / "logs.yaml", folder / "families.yaml", *sorted((folder / "blind").glob("*.yaml"))]
+    logs = b"".join(path.read_bytes() for path in files)
+    first, second = both(list(cut(logs, [5, 70_000, 300_000])), texts)
+    assert first == second
+    assert len(first[0]) > 3000
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_a_text_dropped_in_the_middle_of_a_block_is_told_no_more(native: bool) -> None:
+    found: list[int] = []
+
+    def note(line: int, text: str, hits: object) -> None:
+        found.append(line)
+        scanner.drop(0)
+
+    scanner = Scanner(("needle", "other text"), note, native=native)
+    scanner.scan([b"needle\nneedle\nother text\n", b"needle\n"])
+    assert found == [1, 3]

@@ -1,10 +1,10 @@
 """One pass over a log that looks at almost nothing: the few lines on which a rule's text stands.
 
-Of each text four bytes are chosen that are rare in this log. Their first two are looked up for every position through
-one table of 65,536 flags (NumPy, no copy: the block is read as 16-bit words at even and at odd offsets). Only where a
-flag is set are four bytes compared with those of the texts, only where they agree is the text compared, and only where
-the text stands is the line cut out and shown to the patterns. Memory is one block, whatever the length of the file or
-of its lines: of a line longer than `MAX_LINE` the stretch around the text is shown.
+Of each text four bytes are chosen that are rare in this log. The native search hashes the four bytes at every position
+into one bitmap; only where its bit is set are they compared with those of the texts, only where they agree is the text
+compared, and only where the text stands is the line cut out and shown to the patterns. Where the extension was not
+built, its twin does the same with NumPy. Memory is one block, whatever the length of the file or of its lines: of a
+line longer than `MAX_LINE` the stretch around the text is shown.
 
 A text that floods a log rests: after `REST` finds it is looked for in one stretch of `REST_EVERY` only. All other texts
 are looked for everywhere, so a rare line is never missed.
@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,38 +45,33 @@ OnLine = Callable[[int, str, Sequence[int]], None]
 
 @dataclass(frozen=True)
 class _Needle:
+    """A text, and four of its bytes as a number with how far into the text they stand."""
+
     text: bytes
     offset: int
     index: int
+    code: int
 
 
-class _Table:
-    """The texts to look for, by four bytes of each; `flags` says which pairs of bytes those begin with."""
+Lines = tuple[int, Any, Any, Any, Any, Any]
+"""The number of the line after a block; then of each line with a text number, begin, end, last of its texts; those."""
 
-    def __init__(self, needles: Iterable[tuple[int, _Needle]] = ()) -> None:
-        self.flags: NDArray[np.bool_] = np.zeros(_PAIRS, dtype=np.bool_)
-        self.needles: dict[int, list[_Needle]] = {}
-        for code, needle in needles:
-            self.flags[code & 0xFFFF] = True
-            self.needles.setdefault(code, []).append(needle)
-        self.codes: NDArray[np.uint32] = np.array(sorted(self.needles) or [0], dtype=np.uint32)
 
-    def without(self, indices: Container[int]) -> _Table:
-        """Return the table that does not look for some of the texts."""
-        return _Table((code, needle) for code, needles in self.needles.items() for needle in needles
-                      if needle.index not in indices)  # fmt: skip
+class _Search(Protocol):
+    """What looks for texts in one stream of blocks: the native search or its twin."""
+
+    def drop(self, text: int) -> None: ...
+    def scan(self, block: bytes, start: int, stop: int, line: int) -> Lines: ...
 
 
 class Scanner:
     """Looks for many texts at once in one stream of blocks."""
 
-    def __init__(self, texts: Sequence[str], found: OnLine) -> None:
+    def __init__(self, texts: Sequence[str], found: OnLine, *, native: bool = True) -> None:
         self._texts = [text.encode() for text in texts]
         self._found = found
-        self._all = self._awake = _Table()
-        self._counts = [0] * len(texts)
-        self._steps = 0
-        self._out: NDArray[np.bool_] = np.empty(_STEP // 2, dtype=np.bool_)
+        self._is_native = native and NATIVE is not None
+        self._search: _Search | None = None
         self._line = 1
         self._dropped: set[int] = set()
         self.num_lines = 0
@@ -85,7 +80,8 @@ class Scanner:
         """Look for a text no more, in this stream."""
         if index not in self._dropped:
             self._dropped.add(index)
-            self._all, self._awake = self._all.without({index}), self._awake.without({index})
+            if self._search is not None:
+                self._search.drop(index)
 
     def scan(self, blocks: Iterable[bytes]) -> None:
         """Go through a stream; lines are counted from 1."""
@@ -93,7 +89,7 @@ class Scanner:
         for data in blocks:
             block = carry + data if carry else data
             if first:
-                self._choose(block[:_STEP])
+                self._search = self._chosen(block[:_STEP])
                 first = False
             cut = block.rfind(b"\n") + 1
             if cut == 0 and len(block) < MAX_CARRY:
@@ -101,27 +97,77 @@ class Scanner:
                 continue
             if cut == 0:  # a line without an end: search it and keep what a text at the end still needs
                 cut = len(block) - MAX_LINE
-                self._search(block, skip, cut)
+                self._show(block, skip, cut)
                 keep = max(0, cut - BEFORE)
                 carry, skip = block[keep:], cut - keep
                 continue
-            self._search(block, skip, cut)
+            self._show(block, skip, cut)
             carry, skip = block[cut:], 0
         if carry:
-            self._search(carry, skip, len(carry))
+            self._show(carry, skip, len(carry))
         self.num_lines = self._line - 1 + bool(carry)
 
-    def _choose(self, sample: bytes) -> None:
-        """Take of each text the four bytes that cost least here: rare as four, and rare as a pair."""
-        if self._texts:
-            texts = tuple(self._texts)
-            self._all = self._awake = _usual(texts) if len(sample) < _SHORT else _chosen(texts, sample)
+    def _chosen(self, sample: bytes) -> _Search:
+        """Return the search for the four bytes of each text that cost least here: rare as four, and rare as a pair."""
+        texts = tuple(self._texts)
+        needles = _usual(texts) if len(sample) < _SHORT else _chosen(texts, sample)
+        if not self._is_native:
+            return PythonSearch(needles)
+        assert NATIVE is not None
+        code = np.array([needle.code for needle in needles], np.uint32)
+        offset = np.array([needle.offset for needle in needles], np.uint32)
+        search: _Search = NATIVE(self._texts, code, offset, _STEP, REST, REST_EVERY, BEFORE, MAX_LINE)
+        return search
 
-    def _search(self, block: bytes, start: int, stop: int) -> None:
+    def _show(self, block: bytes, start: int, stop: int) -> None:
         """Report every line with a text that begins in [start, stop), and count the lines."""
-        at, line = start, self._line
+        assert self._search is not None
+        self._line, numbers, begins, ends, lasts, texts = self._search.scan(block, start, stop, self._line)
+        all_texts, first = texts.tolist(), 0
+        for number, begin, end, last in zip(
+            numbers.tolist(), begins.tolist(), ends.tolist(), lasts.tolist(), strict=True
+        ):
+            indices = [index for index in all_texts[first:last] if index not in self._dropped]
+            first = last
+            if indices:
+                self._found(number, block[begin:end].decode("utf-8", "replace").rstrip("\r"), indices)
+
+
+class _Table:
+    """The texts to look for, by four bytes of each; `flags` says which pairs of bytes those begin with."""
+
+    def __init__(self, needles: Iterable[_Needle] = ()) -> None:
+        self.flags: NDArray[np.bool_] = np.zeros(_PAIRS, dtype=np.bool_)
+        self.needles: dict[int, list[_Needle]] = {}
+        for needle in needles:
+            self.flags[needle.code & 0xFFFF] = True
+            self.needles.setdefault(needle.code, []).append(needle)
+        self.codes: NDArray[np.uint32] = np.array(sorted(self.needles) or [0], dtype=np.uint32)
+
+    def without(self, indices: Container[int]) -> _Table:
+        """Return the table that does not look for some of the texts."""
+        return _Table(needle for needles in self.needles.values() for needle in needles if needle.index not in indices)
+
+
+class PythonSearch:
+    """The twin of the native search: the same lines, several times the work."""
+
+    def __init__(self, needles: Sequence[_Needle]) -> None:
+        self._all = self._awake = _Table(needles)
+        self._counts = [0] * len(needles)
+        self._steps = 0
+        self._out: NDArray[np.bool_] = np.empty(_STEP // 2, dtype=np.bool_)
+
+    def drop(self, text: int) -> None:
+        """Look for a text no more."""
+        self._all, self._awake = self._all.without({text}), self._awake.without({text})
+
+    def scan(self, block: bytes, start: int, stop: int, line: int) -> Lines:
+        """Return the lines with a text that begins in [start, stop)."""
+        rows: list[tuple[int, int, int, int]] = []
+        texts: list[int] = []
+        at, i = start, 0
         hits = self._hits(block, start, stop)
-        i = 0
         while i < len(hits):
             position = hits[i][0]
             low = max(0, position - BEFORE)
@@ -129,17 +175,16 @@ class Scanner:
             end = block.find(b"\n", position, begin + MAX_LINE)
             end = end if end >= 0 else min(len(block), begin + MAX_LINE)
             limit = max(end, position + 1)
-            indices: list[int] = []
+            first = len(texts)
             while i < len(hits) and hits[i][0] < limit:
-                if hits[i][1] not in indices and hits[i][1] not in self._dropped:
-                    indices.append(hits[i][1])
+                if hits[i][1] not in texts[first:]:
+                    texts.append(hits[i][1])
                 i += 1
-            if not indices:
-                continue
             line += block.count(b"\n", at, position)
             at = position
-            self._found(line, block[begin:end].decode("utf-8", "replace").rstrip("\r"), indices)
-        self._line = line + block.count(b"\n", at, stop)
+            rows.append((line, begin, end, len(texts)))
+        number, begins, ends, last = np.array(rows, np.int64).reshape(-1, 4).T
+        return line + block.count(b"\n", at, stop), number, begins, ends, last, np.array(texts, np.int32)
 
     def _hits(self, block: bytes, start: int, stop: int) -> list[tuple[int, int]]:
         """Return where texts begin in [start, stop), in order."""
@@ -203,8 +248,10 @@ class _Windows(NamedTuple):
     start: NDArray[np.int64]
 
 
-def _chosen(texts: tuple[bytes, ...], sample: bytes) -> _Table:
-    """Return the texts by the four bytes of each that cost least in logs like the sample."""
+def _chosen(texts: tuple[bytes, ...], sample: bytes) -> tuple[_Needle, ...]:
+    """Return the texts with the four bytes of each that cost least in logs like the sample."""
+    if not texts:
+        return ()
     windows = _windows(texts)
     pairs, (known, often) = _counts(sample) + 4 * _counts(_SAMPLE), _fours(sample)
     at = np.minimum(np.searchsorted(known, windows.codes), len(known) - 1)
@@ -213,14 +260,12 @@ def _chosen(texts: tuple[bytes, ...], sample: bytes) -> _Table:
     # Of equal ones the first: its offset is the low part of the number that is compared.
     best = np.minimum.reduceat(cost * _PAIRS + windows.offset, windows.start) % _PAIRS
     codes = windows.codes[windows.start + best].tolist()
-    return _Table(
-        (code, _Needle(text, offset, index))
-        for index, (code, text, offset) in enumerate(zip(codes, texts, best.tolist(), strict=True))
-    )
+    rows = zip(texts, best.tolist(), codes, strict=True)
+    return tuple(_Needle(text, offset, index, code) for index, (text, offset, code) in enumerate(rows))
 
 
 @lru_cache(maxsize=8)
-def _usual(texts: tuple[bytes, ...]) -> _Table:
+def _usual(texts: tuple[bytes, ...]) -> tuple[_Needle, ...]:
     """Return the same for any short log."""
     return _chosen(texts, _SAMPLE)
 
@@ -232,3 +277,14 @@ def _windows(texts: tuple[bytes, ...]) -> _Windows:
     start = np.concatenate(([0], np.cumsum(lengths)[:-1]))
     offset = np.arange(int(lengths.sum())) - np.repeat(start, lengths)
     return _Windows(np.concatenate(codes), offset, start)
+
+
+def _native() -> Any | None:
+    try:
+        from syncline._native.scanner import TextScanner
+    except ImportError:  # built without it
+        return None
+    return TextScanner
+
+
+NATIVE = _native()
