@@ -14,6 +14,7 @@ from syncline.diagnose import flight
 from syncline.diagnose.causes import Cause, arrange, rivals
 from syncline.diagnose.checks_steps import SIGNAL, StepTally
 from syncline.diagnose.context import plain
+from syncline.diagnose.emitter import heeds
 from syncline.diagnose.judge import judge
 from syncline.diagnose.read_rules import shipped_rules
 from syncline.diagnose.rule import LogRule, Matcher
@@ -26,6 +27,8 @@ from syncline.finding import Finding, Severity, worst
 
 _ALL_ROWS = {"signal.bench", "signal.error", SIGNAL}
 Entry = tuple[Tally, Matcher]
+HARMLESS = "signal.harmless"
+"""A line that it takes is told by no other rule."""
 MAX_LINES = 60_000
 """Lines of one rule that are looked at in one file; a flood says nothing new after that."""
 
@@ -199,7 +202,12 @@ def _matches(
             if match is None or (matcher.limits and not _within(matcher, match)):
                 continue
             rule = tally.rule
-            (late if rule.leftover or rule.fallback else early).append((index, entry, match))
+            general = rule.leftover or rule.fallback
+            if (general or not rule.signal) and not heeds(rule.id, text, general=general):
+                continue
+            (late if general else early).append((index, entry, match))
+    if any(tally.rule.id == HARMLESS for _, (tally, _), _ in early):
+        return [found for found in early if found[1][0].rule.signal]
     if len(late) > 1:
         late.sort(key=lambda found: found[1][0].rule.leftover)
     return early + late

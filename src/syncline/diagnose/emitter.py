@@ -1,8 +1,11 @@
-"""Who wrote a line, and whether a rule is at home there.
+"""Who wrote a line, how grave it is by its own word, and whether a rule is at home there.
 
 A daemon, a runtime or a mount helper often ends its line in words of the operating system ("No space left on device",
 "cannot open shared object file"). Whatever those words mean elsewhere, here they are a failure of its own, which only
 a rule that knows it can name. Any other rule that takes such a line has met a word, not a cause.
+
+Much that says "failed" is none of a job's business: parts of the kernel that no training uses, desktops and daemons
+beside it, and lines that call themselves information. Those speak only through rules that know them.
 """
 
 from __future__ import annotations
@@ -49,3 +52,44 @@ def at_home(rule: str, line: str) -> bool:
     """Say whether a rule knows whoever wrote a line; true where nobody in particular did."""
     head = line[:300]
     return all(rule.startswith(known) or not looks.search(head) for looks, known in _OWNERS)
+
+
+# What a line calls itself, in front: loggers of Python and Go, glog, Slurm, TensorFlow, Ray.
+_CALM = re.compile(
+    r"(?:^|[\s\[|(])(?:INFO|DEBUG|TRACE|VERBOSE)(?:[\s\]:|)]|$)|\blevel=(?:info|debug|trace)\b"
+    r"|\"level\": ?\"(?:info|debug)|\b(?:debug\d?|verbose): |(?:^|[\s\]])[ID]\d{4} \d\d:\d\d:\d\d"
+    r"|: I (?:tensorflow|external|xla)/|,\d{3} I \d+ \d+\]"
+)
+# Loggers often pass the words of others on as information: an exception stays one.
+_GRAVE = re.compile(
+    r"Traceback \(|\b[A-Za-z_][\w.]*(?:Error|Exception)\b|\berrors?_impl\b|terminate called|core dumped|[Ff]atal|FATAL"
+    r"|Segmentation|\b[Pp]anic|exit(?:ed with)? (?:code|status)"
+)
+_KERNEL = re.compile(r"(?:^|\bkernel: ?|^<\d+>)\[ *\d+\.\d{3,6}\] ")
+# The parts of a kernel on which training stands. All others (USB, sound, desktops, firmware tables) are background.
+_CONCERNS = re.compile(
+    r"mlx|nvidia|NVRM|nvlink|nvswitch|amdgpu|kfd|habana|i915|\bxe \d|irdma|bnxt|\bib_|infiniband|rdma|RDMA|\befa\b"
+    r"|\bena\b|\bgve\b|ixgbe|i40e|\bice \d|\bbond|\beth\d|\ben[ospx]\w+|nvme|\bsd [0-9]|\bata\d|EXT4|XFS|BTRFS"
+    r"|[Nn][Ff][Ss]|Lustre|LNet|ceph|beegfs|pcieport|\bAER\b|\bmce\b|[Hh]ardware [Ee]rror|[Oo]ut of memory|\boom|hung"
+    r"|blocked for|lockup|stall|\bBUG\b|Oops|panic|Call Trace|segfault|general protection|traps: |iommu|DMAR|AMD-Vi"
+    r"|conntrack|cgroup|gdrdrv|knem|xpmem|hfi1|cxi|neuron|gasket|virtio|vmxnet|netvsc|\bmana\b|mpt3sas|megaraid|raid"
+    r"|thermal|throttl|I/O error"
+)
+_DAEMONS = re.compile(
+    r"\b(?:snapd|gnome-shell|gdm\S*|sshd|CRON|cron|dbus-daemon|systemd-(?:udevd|resolved|networkd|logind|modules-load)"
+    r"|polkitd|colord|pulseaudio|pipewire|ModemManager|bluetoothd|smartd|packagekitd|fwupd\S*|cupsd|avahi-daemon"
+    r"|accounts-daemon|tracker-\S+|xdg-\S+|rtkit-daemon|thermald|irqbalance|multipathd|apport|whoopsie)(?:\[\d+\])?: "
+)
+_HOST_RULES = ("kernel.", "host.", "storage.", "net.name", "launch.ssh", "slurm.", "dcgm.", "nvlink.", "gpu.", "pci.")
+
+
+def heeds(rule: str, line: str, *, general: bool) -> bool:
+    """Say whether a rule should listen to this line; a `general` one (a fallback, or what is left over) to fewer."""
+    head = line[:240]
+    if _DAEMONS.search(head) and (general or not rule.startswith(_HOST_RULES)):
+        return False
+    if not general:
+        return True
+    if _KERNEL.search(head) and not _CONCERNS.search(line):
+        return False
+    return not _CALM.search(head) or _GRAVE.search(line) is not None

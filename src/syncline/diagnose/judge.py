@@ -23,6 +23,8 @@ MAX_WORDS = 110
 _SAID = re.compile(r"(?:\b[A-Za-z_][\w.]*(?:Error|Exception)|\b(?:[Ff]atal|[Ee]rror|ERROR|FATAL)): .*$")
 POSSIBLE = 0.3
 """What a match is worth that does not say what is the matter; see `Finding.is_possible`."""
+EFFECT = "nccl.abort"
+"""What is never a cause: alone it says that the cause is not in the log."""
 SMALL = 8
 """A job of so many ranks fits one host."""
 
@@ -57,7 +59,8 @@ def judge(tallies: Mapping[str, Tally], cluster: Fabric | None) -> list[RankedFi
         return all_found
     sure = [one.finding.rule for one in all_found if not one.finding.is_possible]
     cause = not symptoms.issuperset(sure)
-    return all_found + unexplained(tallies, has_symptom=bool(sure) and not cause, has_cause=cause)
+    alone = tuple(tallies[EFFECT].evidence) if set(sure) == {EFFECT} else ()
+    return all_found + unexplained(tallies, has_symptom=bool(sure) and not cause, has_cause=cause, effects=alone)
 
 
 def _told(found: list[RankedFinding], symptoms: frozenset[str]) -> bool:
@@ -97,13 +100,37 @@ def _holds(
     def other(id_: str) -> bool:
         return _holds(id_, tallies, verdicts, holds, (*above, name))
 
-    met = bool(verdicts[name]) and not (rule.multi_host and one_host(tallies))
+    met = bool(verdicts[name]) and (not rule.multi_host or _concerns_hosts(tallies))
     met = met and all(other(id_) for id_ in rule.requires)
     met = met and (not rule.requires_any or any(other(id_) for id_ in rule.requires_any))
     met = met and not any(other(id_) for id_ in rule.excludes)
     met = met and all(other(id_) and _precedes(tallies[id_], tallies[name]) for id_ in rule.before)
     holds[name] = met
     return met
+
+
+def _concerns_hosts(tallies: Mapping[str, Tally]) -> bool:
+    """Say whether hints about the network between hosts matter: hosts are seen, or something failed and may be there.
+
+    What a job of one host finds or misses between hosts is of no concern to it.
+    """
+    return many_hosts(tallies) or (_has_trouble(tallies) and not one_host(tallies))
+
+
+def _has_trouble(tallies: Mapping[str, Tally]) -> bool:
+    """Say whether a line tells of something that went wrong, known or not."""
+    seen = (tally.rule for tally in tallies.values() if tally.count and not tally.rule.signal)
+    return num_open(tallies) > 0 or any(rule.symptom or rule.severity is Severity.CRITICAL for rule in seen)
+
+
+def many_hosts(tallies: Mapping[str, Tally]) -> bool:
+    """Say whether the logs show a job on several hosts."""
+    if any(int(row.get("nodes")) > 1 for row in _signal(tallies, "signal.nodes")):
+        return True
+    ranks = max((int(row.get("nranks")) for row in _signal(tallies, "signal.init")), default=0)
+    hosts = {e.context.host for tally in tallies.values() for e in tally.evidence}
+    hosts |= {row.get("name") for row in _signal(tallies, "signal.bench")}
+    return len(hosts - {""}) > 1 or ranks > SMALL or bool(_signal(tallies, "signal.channel"))
 
 
 def one_host(tallies: Mapping[str, Tally]) -> bool:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from syncline.diagnose.causes import RankedFinding
-from syncline.diagnose.tally import MatchRow, Tally
+from syncline.diagnose.tally import Evidence, MatchRow, Tally
 from syncline.diagnose.verdict import some
 from syncline.finding import Action, Finding, Severity
 
@@ -30,13 +30,18 @@ _NEXT: tuple[tuple[str, str], ...] = (
 )
 
 
-def unexplained(tallies: Mapping[str, Tally], *, has_symptom: bool, has_cause: bool) -> list[RankedFinding]:
+def unexplained(
+    tallies: Mapping[str, Tally], *, has_symptom: bool, has_cause: bool, effects: Sequence[Evidence] = ()
+) -> list[RankedFinding]:
     """Return one finding over the error-like lines that no rule has taken, or nothing where there are none.
 
-    A warning of NCCL alone is not worth one where some rule has found a cause (`has_cause`).
+    A warning of NCCL alone is not worth one where some rule has found a cause (`has_cause`). Where nothing but
+    `effects` was found, they stand for the cause that is not in the log.
     """
     tally = tallies.get(SIGNAL)
     rows = sorted(tally.rows.values(), key=_when) if tally is not None else []
+    if effects and all(_HEADER in row.evidence.text for row in rows):
+        return [_without_cause(effects)]
     if has_symptom and all(_HEADER in row.evidence.text for row in rows):
         return []  # the traceback's own last line has been recognised
     if not rows or (has_cause and all(row.get("weak") for row in rows)):
@@ -57,6 +62,23 @@ def unexplained(tallies: Mapping[str, Tally], *, has_symptom: bool, has_cause: b
         confidence=0.5,
     )
     return [RankedFinding(finding, firsts[0].evidence, frozenset())]
+
+
+def _without_cause(effects: Sequence[Evidence]) -> RankedFinding:
+    finding = Finding(
+        rule=RULE,
+        severity=Severity.WARNING,
+        place=effects[0].context.place,
+        observed="NCCL gave up, and no line says why",
+        evidence=tuple(str(line) for line in effects[:SHOWN]),
+        meaning="What NCCL hands to the program is a consequence; its cause stands in NCCL's own lines, in the log of "
+        "another rank or in the kernel log of a host, and in none of what was read.",
+        fix=_NEXT[0][1],
+        reference=REFERENCE,
+        action=Action.INSPECT,
+        confidence=0.5,
+    )
+    return RankedFinding(finding, effects[0], frozenset({"nccl.abort"}))
 
 
 def num_open(tallies: Mapping[str, Tally]) -> int:
