@@ -26,11 +26,23 @@ from syncline.fabric import Fabric
 from syncline.finding import Finding, Severity, worst
 
 _ALL_ROWS = {"signal.bench", "signal.error", SIGNAL}
-Entry = tuple[Tally, Matcher]
 HARMLESS = "signal.harmless"
 """A line that it takes is told by no other rule."""
 MAX_LINES = 60_000
 """Lines of one rule that are looked at in one file; a flood says nothing new after that."""
+
+
+class _Entry:
+    """A pattern of a rule, with what is asked of it for every line."""
+
+    __slots__ = ("general", "harmless", "is_heard", "limits", "matcher", "rule", "search", "tally")
+
+    def __init__(self, tally: Tally, matcher: Matcher) -> None:
+        self.tally, self.matcher, self.rule = tally, matcher, tally.rule
+        self.search, self.limits = matcher.pattern.search, matcher.limits
+        self.general = tally.rule.leftover or tally.rule.fallback
+        self.is_heard = self.general or not tally.rule.signal
+        self.harmless = tally.rule.id == HARMLESS
 
 
 @dataclass(frozen=True)
@@ -107,11 +119,12 @@ class Reading:
         }
         self.num_lines = 0
         self._order = -1
-        texts: dict[str, list[Entry]] = {}
+        texts: dict[str, list[_Entry]] = {}
         for tally in self.tallies.values():
             for matcher in tally.rule.matchers:
+                entry = _Entry(tally, matcher)
                 for text in matcher.texts:
-                    texts.setdefault(text, []).append((tally, matcher))
+                    texts.setdefault(text, []).append(entry)
         self._texts = list(texts)
         self._wanted = list(texts.values())
 
@@ -133,8 +146,7 @@ class Reading:
             taken = held = False
             told: set[str] = set()
             for index, entry, match in _matches(shown, indices, wanted):
-                tally, matcher = entry
-                rule = tally.rule
+                rule = entry.rule
                 if (taken and (rule.leftover or rule.fallback)) or (held and rule.leftover):
                     continue  # a rule has this line already
                 if rule.id in told and not (rule.signal or rule.check):
@@ -142,9 +154,9 @@ class Reading:
                 told.add(rule.id)
                 held |= rule.fallback
                 taken |= not rule.fallback and (not rule.signal or rule.takes)
-                tally.add(match, name, line, kept, self._order)
+                entry.tally.add(match, name, line, kept, self._order)
                 seen[rule.id] += 1
-                once = rule.signal and not (rule.takes or matcher.pattern.groupindex or rule.max_lines)
+                once = rule.signal and not (rule.takes or entry.matcher.pattern.groupindex or rule.max_lines)
                 if once or (
                     seen[rule.id] == (rule.max_lines or MAX_LINES) and rule.id not in _ALL_ROWS - {"signal.error"}
                 ):
@@ -186,39 +198,40 @@ class Reading:
 
 
 def _matches(
-    text: str, indices: Sequence[int], wanted: Sequence[Sequence[Entry]]
-) -> list[tuple[int, Entry, re.Match[str]]]:
-    """Return what holds on a line; fallbacks come after all others, and what wants only what is left comes last."""
-    tried: set[int] = set()
-    early: list[tuple[int, Entry, re.Match[str]]] = []
-    late: list[tuple[int, Entry, re.Match[str]]] = []
+    text: str, indices: Sequence[int], wanted: Sequence[Sequence[_Entry]]
+) -> list[tuple[int, _Entry, re.Match[str]]]:
+    """Return what holds on a line; fallbacks come after all others, and what wants only what is left comes last.
+
+    Of a line that is known to be harmless only signals are left.
+    """
+    tried: set[_Entry] = set()
+    early: list[tuple[int, _Entry, re.Match[str]]] = []
+    late: list[tuple[int, _Entry, re.Match[str]]] = []
+    harmless = False
     for index in indices:
         for entry in wanted[index]:
-            tally, matcher = entry
-            if id(matcher) in tried:
+            if entry in tried:
                 continue
-            tried.add(id(matcher))
-            match = matcher.pattern.search(text)
-            if match is None or (matcher.limits and not _within(matcher, match)):
+            tried.add(entry)
+            match = entry.search(text)
+            if match is None or (entry.limits and not _within(entry.matcher, match)):
                 continue
-            rule = tally.rule
-            general = rule.leftover or rule.fallback
-            if (general or not rule.signal) and not heeds(rule.id, text, general=general):
+            if entry.is_heard and not heeds(entry.rule.id, text, general=entry.general):
                 continue
-            (late if general else early).append((index, entry, match))
-    if any(tally.rule.id == HARMLESS for _, (tally, _), _ in early):
-        return [found for found in early if found[1][0].rule.signal]
+            harmless |= entry.harmless
+            (late if entry.general else early).append((index, entry, match))
+    if harmless:
+        return [found for found in early if found[1].rule.signal]
     if len(late) > 1:
-        late.sort(key=lambda found: found[1][0].rule.leftover)
+        late.sort(key=lambda found: found[1].rule.leftover)
     return early + late
 
 
-def _stop(index: int, entry: Entry, wanted: list[list[Entry]], *, whole: bool) -> None:
+def _stop(index: int, entry: _Entry, wanted: list[list[_Entry]], *, whole: bool) -> None:
     """Look for a text no more where once in a file is enough; with `whole`, for all texts of its rule."""
-    tally, _ = entry
     if whole:
         for entries in wanted:
-            entries[:] = [other for other in entries if other[0] is not tally]
+            entries[:] = [other for other in entries if other.tally is not entry.tally]
     elif entry in wanted[index]:
         wanted[index].remove(entry)
 

@@ -119,7 +119,7 @@ def _concerns_hosts(tallies: Mapping[str, Tally]) -> bool:
 
 def _has_trouble(tallies: Mapping[str, Tally]) -> bool:
     """Say whether a line tells of something that went wrong, known or not."""
-    seen = (tally.rule for tally in tallies.values() if tally.count and not tally.rule.signal)
+    seen = (tally.rule for tally in tallies.values() if tally.count and not tally.rule.signal and tally.holds())
     return num_open(tallies) > 0 or any(rule.symptom or rule.severity is Severity.CRITICAL for rule in seen)
 
 
@@ -136,11 +136,14 @@ def many_hosts(tallies: Mapping[str, Tally]) -> bool:
 def one_host(tallies: Mapping[str, Tally]) -> bool:
     """Say whether the logs show a job on one host.
 
-    NCCL says so, all its ranks started there, or it is small and no second host is seen.
+    NCCL says so, nccl-tests list it alone, all its ranks started there, or it is small and no second host is seen.
     """
     nodes = {row.get("nodes") for row in _signal(tallies, "signal.nodes")}
     if nodes:
         return nodes == {"1"}
+    listed = {row.get("name") for row in _signal(tallies, "signal.bench")} - {""}
+    if listed:  # nccl-tests list every rank in front
+        return len(listed) == 1
     rows = _signal(tallies, "signal.init")
     total = max((int(row.get("nranks")) for row in rows), default=0)
     hosts = {e.context.host for tally in tallies.values() for e in tally.evidence} - {""}
