@@ -8,8 +8,8 @@ import pytest
 
 from syncline.diagnose import read_rules, shipped_rules
 from syncline.diagnose.examples import found_in
-from syncline.diagnose.judge import EFFECT
 from syncline.diagnose.guard import MAX_LINE, compile_pattern
+from syncline.diagnose.judge import EFFECT
 from syncline.diagnose.rule import SYMPTOMS, LogRule
 from syncline.errors import FileError, RuleError, SynclineError
 

@@ -71,7 +71,8 @@ _CONCERNS = re.compile(
     r"mlx|nvidia|NVRM|nvlink|nvswitch|amdgpu|kfd|habana|i915|\bxe \d|irdma|bnxt|\bib_|infiniband|rdma|RDMA|\befa\b"
     r"|\bena\b|\bgve\b|ixgbe|i40e|\bice \d|\bbond|\beth\d|\ben[ospx]\w+|nvme|\bsd [0-9]|\bata\d|EXT4|XFS|BTRFS"
     r"|[Nn][Ff][Ss]|Lustre|LNet|ceph|beegfs|pcieport|\bAER\b|\bmce\b|[Hh]ardware [Ee]rror|[Oo]ut of memory|\boom|hung"
-    r"|blocked for|lockup|stall|WARNING: |\bBUG\b|Oops|panic|Call Trace|segfault|general protection|traps: |iommu|DMAR|AMD-Vi"
+    r"|blocked for|lockup|stall|WARNING: |\bBUG\b|Oops|panic|Call Trace|segfault"
+    r"|general protection|traps: |iommu|DMAR|AMD-Vi"
     r"|conntrack|cgroup|gdrdrv|knem|xpmem|hfi1|cxi|neuron|gasket|virtio|vmxnet|netvsc|\bmana\b|mpt3sas|megaraid|raid"
     r"|thermal|throttl|I/O error"
 )
