@@ -50,10 +50,11 @@ class LogRule:
 
     `place` names the group that says where (a device, a peer); the host and rank of the line are used without it.
     `explains` lists the rules whose findings this one causes. `check` names a test in code for what lines alone cannot
-    say. A `multi_host` rule does not hold where the log shows that the job has one host. A `symptom` is what many
-    causes lead to; a rule that explains `symptoms` explains them all. `max_lines` ends the search for a signal in a
-    file; a `leftover` signal gets only lines that no rule has taken (a signal that `takes` its lines counts as one). A
-    `fallback` speaks only where no other rule names a cause: an exception's type, an error of the operating system.
+    say. A `multi_host` rule holds where the log shows several hosts, or something failed and it does not show one. A
+    `symptom` is what many causes lead to; a rule that explains `symptoms` explains them all. `max_lines` ends the
+    search for a signal in a file; a `leftover` signal gets only lines that no rule has taken (a signal that `takes` its
+    lines counts as one). A `fallback` speaks only where no other rule names a cause: an exception's type, an error of
+    the operating system.
     """
 
     id: str
