@@ -13,7 +13,7 @@ EXPERTS = {"model": "mixtral-8x7b", "batch": {"global": 64}, "parallel": {"dp": 
 
 def test_every_framework_of_a_job_has_releases_in_order() -> None:
     assert set(releases()) == {"megatron", "nemo", "deepspeed", "pytorch"}
-    for mine in releases().values():
+    for mine in (*releases().values(), *releases("deepep").values()):
         months = [since for since, _ in mine]
         assert months == sorted(months) and len(set(months)) == len(months)
 
@@ -34,3 +34,19 @@ def test_a_job_gets_the_release_of_its_month(month: int, routing: float) -> None
 def test_a_job_that_says_so_hides_its_dispatch() -> None:
     said = {key: facts_of(load_job({**EXPERTS, "overlap": {"ep": key}})).ep_exposed for key in (True, False, None)}
     assert said[True] < said[None] == said[False] == 1.0
+
+
+def test_tokens_of_pytorch_go_by_all_to_all_unless_a_job_says_otherwise() -> None:
+    torch = {**EXPERTS, "software": {"framework": "pytorch", "year": 2025, "month": 9}}
+    plain, deep = facts_of(load_job(torch)), facts_of(load_job({**torch, "dispatcher": "deepep"}))
+    assert not plain.dispatch_once and deep.dispatch_once
+    assert plain.expert_passes == 2 + 4 + 2 + 10 + 3, "gathered, permuted, back, weighed, summed: moe.py of torchtitan"
+    assert deep.expert_passes == 4
+    assert facts_of(load_job({**torch, "cuda_graphs": True})).dispatch_once, "a captured step waits for no counts"
+    assert facts_of(load_job(torch | {"parallel": {"dp": 8}})).routing == 0, "grouped products wait for no counts"
+
+
+def test_a_dispatcher_wins_over_the_release() -> None:
+    nemo = {**EXPERTS, "software": {"framework": "nemo", "year": 2026}}
+    assert facts_of(load_job(nemo)).dispatch_once, "HybridEP since 2025-11"
+    assert not facts_of(load_job({**nemo, "dispatcher": "alltoall"})).dispatch_once

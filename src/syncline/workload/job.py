@@ -180,6 +180,9 @@ class Job(Goal):
         default=None, ge=1, le=65536, description="of adapters on every projection (frozen); default: 1 % of the model"
     )
     cuda_graphs: bool | None = Field(default=None, description="CUDA graphs capture the routing of tokens")
+    dispatcher: Literal["alltoall", "deepep"] | None = Field(
+        default=None, description="of tokens to experts: a copy an expert, or one a rank (DeepEP, HybridEP)"
+    )
     power_w: float | None = Field(default=None, gt=0, description="power cap of one GPU")
     sync: Sync = Sync()
     data: Data = Data()

@@ -1,8 +1,10 @@
 """Releases: what a framework does from a date on, as data with sources (`data/releases.yaml`).
 
     release_of("nemo", 2026, 2).cuda_graphs
+    release_of("pytorch", 2025, 11, "deepep").routing
 
-Entries of a framework follow each other; each states what changed, and the rest stays as the one before left it.
+Entries of a framework follow each other; each states what changed, and the rest stays as the one before left it. One
+with a `dispatcher` speaks only of jobs whose tokens reach their experts by that one.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ class Release:
     fused_casts: bool = False  # casts to fp8 ride on norms and activations
     routing: float = 1.0  # host time of routing tokens, that of Megatron-Core in 2025 = 1
     expert_passes: float = 5.0  # over a routed token's hidden vector: permute, scatter, combine
+    local_wait: bool = True  # the host waits for the counts of tokens also where every rank has all experts
     cast_passes: float = 4.0  # more of them in fp8, where products ask for padded rows cast in both directions
     bias_passes: float = 2.0  # the same, where routed experts have biases: that of the second product
     dispatch_once: bool = False  # one copy to each rank that has some of a token's experts (DeepEP), not one an expert
@@ -33,7 +36,7 @@ class Release:
 
 
 @cache
-def releases() -> dict[str, tuple[tuple[int, Release], ...]]:
+def releases(dispatcher: str = "alltoall") -> dict[str, tuple[tuple[int, Release], ...]]:
     """Return each framework's releases by the month they hold from (year x 12 + month), oldest first."""
     known = {f.name for f in fields(Release)}
     found: dict[str, list[tuple[int, Release]]] = {}
@@ -41,6 +44,8 @@ def releases() -> dict[str, tuple[tuple[int, Release], ...]]:
         entry = dict(entry)
         name, since = str(entry.pop("framework")), str(entry.pop("since"))
         assert entry.pop("source"), f"{name} {since} has no source"
+        if entry.pop("dispatcher", dispatcher) != dispatcher:
+            continue
         changed: dict[str, Any] = {key: value for key, value in entry.items() if key in known}
         assert changed == entry, f"{name} {since}: unknown {set(entry) - known}"
         mine = found.setdefault(name, [])
@@ -49,10 +54,10 @@ def releases() -> dict[str, tuple[tuple[int, Release], ...]]:
     return {name: tuple(mine) for name, mine in found.items()}
 
 
-def release_of(framework: str, year: int, month: int) -> Release:
+def release_of(framework: str, year: int, month: int, dispatcher: str = "alltoall") -> Release:
     """Return what a framework does in a month: its last release until then."""
     at = year * 12 + month
-    earlier = [release for since, release in releases()[framework] if since <= at]
+    earlier = [release for since, release in releases(dispatcher)[framework] if since <= at]
     return earlier[-1] if earlier else Release()
 
 

@@ -65,7 +65,9 @@ def facts_of(job: Job) -> Facts:
     sharded = split.sharded_params
     framework = str(take("framework", job.software.framework, "pytorch" if sharded else "megatron"))
     torch_like = framework == "pytorch"
-    does = release_of(framework, year, job.software.month)
+    # A step that is captured cannot wait for the counts of tokens, as an all-to-all of PyTorch does.
+    dispatcher = job.dispatcher or ("deepep" if torch_like and job.cuda_graphs else None)
+    does = release_of(framework, year, job.software.month, dispatcher or "alltoall")
     low = job.precision in ("fp8", "fp4")
     # Megatron accumulates weight gradients of bf16 into fp32 and keeps fp16; FSDP reduces every micro-batch.
     accumulate = 2.0 if torch_like or sharded else (4.0 if job.precision == "fp16" else 8.0)
@@ -110,11 +112,11 @@ def facts_of(job: Job) -> Facts:
         # torchtitan's launcher and NeMo's containers set expandable segments; Megatron-LM does not.
         allocator=str(take("allocator", job.allocator, "expandable" if torch_like and year >= 2024 else "caching")),
         fused_casts=does.fused_casts,
-        routing=does.routing,
+        routing=does.routing if does.local_wait or split.ep > 1 else 0.0,
         expert_passes=does.expert_passes,
         cast_passes=does.cast_passes,
         bias_passes=does.bias_passes,
-        dispatch_once=does.dispatch_once,
+        dispatch_once=does.dispatch_once if dispatcher is None else dispatcher == "deepep",
         ep_exposed=does.ep_exposed if job.overlap.ep is None else (EP_HIDDEN if job.overlap.ep else 1.0),
         assumed=assumed,
     )

@@ -114,6 +114,27 @@ def test_cards_have_the_slots_that_are_stated_and_share_a_switch_on_the_way_to_m
     assert (system.pcie_GBps * 1e9, system.uplink_cards) == (lanes, sharing)
 
 
+@pytest.mark.parametrize(
+    ("text", "gpus", "GBps"),
+    [
+        ("2 of 8 A40, NVLink bridge (4 links)", 2, 48.0),
+        ("2x RTX A6000 with NVLink bridge", 2, 48.0),
+        ("2x RTX 3090, NVLink bridge", 2, 48.0),
+        ("2x RTX 2080 Ti, NVLink bridge (2 links)", 2, 0.0),
+        ("8x RTX A6000, NVLink bridges in pairs", 8, 0.0),
+    ],
+)
+def test_a_bridge_between_two_cards_is_counted_as_nccl_does(text: str, gpus: int, GBps: float) -> None:
+    assert guess(text, "", 1, gpus).nvlink_GBps == GBps
+
+
+@pytest.mark.parametrize("text", ["DGX A100: 4 of 8 A100 NVSwitch", "8x H20 node NVLink4", "8x H100"])
+def test_nvlink_is_not_used_where_peer_access_is_switched_off(text: str) -> None:
+    linked, apart = guess(text, "", 1, 4), guess(text, "NCCL_P2P_DISABLE=1", 1, 4)
+    assert linked.nvlink_GBps > 100 and linked.peer_access
+    assert (apart.nvlink_GBps, apart.nvswitch, apart.peer_access) == (0.0, False, False)
+
+
 def test_sixteen_interfaces_of_efa_are_not_eight() -> None:
     system = guess("2x p6-b300.48xlarge (B300), EFA v4 16x400Gb/s", "", 2, 8)
     assert (system.num_nics * system.nic_rate_Bps, system.network) == (8 * 100e9, "efa-v3")

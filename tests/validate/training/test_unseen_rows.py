@@ -22,6 +22,7 @@ from syncline.validate.training.convert import flops_of_step, plain_metric, step
 from syncline.validate.training.guess import (
     attention_of,
     compiled_of,
+    dispatcher_of,
     framework_of,
     has_adapters,
     has_graphs,
@@ -318,6 +319,17 @@ def test_attention_under_the_mask_was_counted_until_mid_2025(release: str, conve
 )  # fmt: skip
 def test_remarks_say_what_was_compiled_and_captured(notes: str, compiled: bool | None, graphs: bool) -> None:
     assert (compiled_of(row(notes=notes)), has_graphs(row(notes=notes))) == (compiled, graphs)
+
+
+@pytest.mark.parametrize(
+    ("notes", "dispatcher"),
+    [
+        ("VP=8; TE + DeepEP; fake balanced gate", "deepep"), ("HybridEP; TE", "deepep"),
+        ("torchtitan; standard all-to-all", "alltoall"), ("Megatron-Core, grouped GEMM", None), ("deeper", None),
+    ],
+)  # fmt: skip
+def test_remarks_say_how_tokens_reach_their_experts(notes: str, dispatcher: str | None) -> None:
+    assert dispatcher_of(row(notes=notes)) == dispatcher
 
 
 def test_words_of_made_up_data_are_not_multiplied_but_counted() -> None:

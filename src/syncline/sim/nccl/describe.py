@@ -108,6 +108,7 @@ def _system(
         env |= _VENDOR_ENV[kind]
         said = " ".join(f"{name}={value}" for name, value in _VENDOR_ENV[kind].items())
         assumed.append(f"environment of the vendor's guide ({said})")
+    peers = env.get("NCCL_P2P_DISABLE") != "1"
     num_nics, rate_Bps, grouped = _nics(model, link, gpus, env)
     cap = stack.get("nic_path_cap")
     return NcclSystem(
@@ -117,8 +118,9 @@ def _system(
         num_nics=num_nics,
         nic_rate_Bps=rate_Bps,
         network=kind,
-        nvlink_Bps=_nvlink_Bps(model, catalog, gpus),
-        nvswitch=model.scale_up_topology == "nvswitch",
+        # Without peer access neighbours meet in host memory, whatever links they have.
+        nvlink_Bps=_nvlink_Bps(model, catalog, gpus) if peers else 0.0,
+        nvswitch=peers and model.scale_up_topology == "nvswitch",
         nvlink_domain=_domain(model, gpus, env),
         pcie_Bps=_pcie_Bps(model, catalog, grouped),
         path="P2C" if model.nic_path == "C2C" else model.nic_path,
@@ -131,7 +133,7 @@ def _system(
         gpus_per_process=_ranks_per_process(stack, gpus),
         collnet=bool(stack.get("sharp", False)) and env.get("NCCL_COLLNET_ENABLE") != "0",
         call_us=default_constants().machine.torch_call_us if stack.get("timing") == "torch" else 0.0,
-        peer_access=env.get("NCCL_P2P_DISABLE") != "1",
+        peer_access=peers,
         assumed=tuple(assumed),
     )
 

@@ -77,7 +77,16 @@ def guess(system: str, notes: str, num_hosts: int, gpus_per_host: int) -> NcclSy
     found_system = replace(found_system, peer_access=found_system.peer_access and not _refuses_peers(text))
     if not found_system.nvlink_GBps and "bridge" not in text:
         found_system = _slots(found_system, text)
-    return replace(found_system, gpu=found["gpu"], nvlink_Bps=None) if "gpu" in found else found_system
+    elif not found_system.nvlink_GBps and gpus_per_host == 2 and (bridge_GBps := _bridge_GBps(text)):
+        found_system = replace(found_system, nvlink_Bps=bridge_GBps * 1e9)
+    own = "gpu" in found and found_system.nvlink_GBps
+    return replace(found_system, gpu=found["gpu"], nvlink_Bps=None) if own else found_system
+
+
+def _bridge_GBps(text: str) -> float:
+    """Return what NCCL counts for the bridge between two cards, 0 where it is not known."""
+    rows = read_data("nccl_text")["bridges"]
+    return float(next((row["GBps"] for row in rows if re.search(row["text"], text)), 0.0))
 
 
 _NO_PEERS = re.compile(

@@ -89,6 +89,13 @@ def has_graphs(row: PublishedRow) -> bool:
     return bool(re.search(r"(?i)(?<!no )(?<!without )cuda ?graphs?\b", row.text("notes")))
 
 
+def dispatcher_of(row: PublishedRow) -> str | None:
+    """Return how remarks say that tokens reach their experts, or None."""
+    if re.search(r"(?i)\b(?:deep|hybrid)-?ep\b", row.text("notes")):
+        return "deepep"
+    return "alltoall" if re.search(r"(?i)(?:standard|plain|nccl) all-?to-?all", row.text("notes")) else None
+
+
 def small_vocab(row: PublishedRow) -> int | None:
     """Return the vocabulary of made-up data that a remark states ("Vocab Size 256 (padded, MockDataModule)").
 

@@ -277,6 +277,8 @@ class _Reader:
         said: dict[str, object] = {"cuda_graphs": True} if guess.has_graphs(self.row) else {}
         if exposed := not_overlapped(self.row):
             said["overlap"] = exposed
+        if dispatcher := guess.dispatcher_of(self.row):
+            said["dispatcher"] = dispatcher
         compiled = guess.compiled_of(self.row) if self.framework == "pytorch" else None
         return said if compiled is None else said | {"compiled": compiled}
 
