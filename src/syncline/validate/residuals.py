@@ -5,8 +5,8 @@
     kept = stored_residuals()            # the same as `validate intervals --write` last wrote them
 
 Steps are predicted four times, with less and less of what their source's software is known to do: described, software
-(framework and year only), plain (what a short job file says); rows whose layout, batch or precision had to be assumed
-are `guessed`. `calibrated` is what is left of a sweep after one of its runs was measured.
+(framework and date only), plain (a short job file: the date alone); rows whose layout, batch or precision had to be
+assumed are `guessed`. `calibrated` is what is left of a sweep after one of its runs was measured.
 `data/parts.yaml` deals the publications into three parts: each is judged by intervals made from the other two.
 """
 
@@ -205,10 +205,14 @@ def _constants(source: str) -> Constants:
 
 
 def stripped(job: Job, *, software: bool) -> Job:
-    """Return a job without the facts about its kernels and overlap, and without its software unless that is kept."""
-    names = _FACTS if software else (*_FACTS, "software")
-    gone: dict[str, object] = {name: Job.model_fields[name].default for name in names if name in Job.model_fields}
+    """Return a job without the facts about its kernels and overlap, and without its framework unless that is kept.
+
+    Its date stays: whoever writes a short job file runs the software of the day, and so did these runs.
+    """
+    gone: dict[str, object] = {name: Job.model_fields[name].default for name in _FACTS if name in Job.model_fields}
     gone["parallel"] = job.parallel.model_copy(update={"sp": None})
+    if not software:
+        gone["software"] = job.software.model_copy(update={"framework": "auto"})
     return job.model_copy(update=gone)
 
 
