@@ -6,19 +6,20 @@
 
 For each case a collective by `auto`, by one family and by `nccl`, of three sizes; every fourth case also plans a job.
 No answer is below its own bound, nor below one worked out from the description alone (what a host must send through its
-NICs at the rate of their links); and on a cluster that is nowhere worse (faults repaired, one fault fewer, slow links
+NICs at the rate of their links, and hosts on a leaf through its uplinks); and on a cluster that is nowhere worse (faults repaired, one fault fewer, slow links
 twice as fast, no oversubscription, a faster WAN) no answer is slower by more than 1 %. That is asked with flows sprayed
 over all paths; where each takes one path by its hash (`ecmp`), a repaired link moves other flows too, and the luck of
 that is counted by itself (`slower_by_hash`). Of `nccl` it is asked of the fastest that NCCL could choose: its tuner
 goes by figures of its own, and where a better network moves it to a slower protocol that is counted as
-`slower_by_nccl_choice`; and where the answer on the better network itself says that a port is slower than none (NCCL
-gives every channel the same share), that is counted as `slower_by_slow_port`. A plan is asked without its actions,
+`slower_by_nccl_choice`; and where the answer on the better network itself says that a port or cable is slower than none
+(NCCL gives every channel the same share, spraying every path), that is counted as `slower_by_slow_port`. A plan is asked without its actions,
 which do not change it. `one_truth` does the same for `step` and its execution.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 from collections import Counter
@@ -85,16 +86,31 @@ def neighbours(data: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def by_hand_s(data: dict[str, Any], operation: str, size: int) -> float:
-    """Return what a collective takes at least through the NICs of a host, by the description alone."""
+    """Return what a collective takes at least through the NICs of a host and the uplinks of a leaf that hosts share.
+
+    By the description alone: nothing built from it is asked.
+    """
     first = data["sites"][0] if "sites" in data else data
     hosts = sum(site["hosts"] for site in data["sites"]) if "sites" in data else data["hosts"]
     network = first["network"]
     link = network["link"] if isinstance(network, dict) else network.split()[1]
     per_host = first["host"]["gpus"]
-    others = (hosts - 1) / hosts
+    least = _leaves_s(operation, hosts, per_host, per_host)
+    if "hosts_per_leaf" in first["network"]:
+        under = network["hosts_per_leaf"]
+        uplinks = math.ceil(under * per_host / float(network["oversubscription"].split(":")[0]))
+        least = max(least, _leaves_s(operation, hosts // under, under * per_host, uplinks))
+    return least * size / RATES_BPS[link]
+
+
+def _leaves_s(operation: str, parts: int, gpus: int, links: int) -> float:
+    """Return how long each of equal parts of a cluster sends, in buffers over the rate of a link."""
+    if parts < 2:
+        return 0.0
+    others = (parts - 1) / parts
     sent = {"allreduce": 2 * others, "allgather": others, "reducescatter": others, "broadcast": 1, "reduce": 1,
-            "alltoall": per_host * others}[operation]  # fmt: skip
-    return float(sent * size / (per_host * RATES_BPS[link]))
+            "alltoall": gpus * others}[operation]  # fmt: skip
+    return sent / links
 
 
 def collective(

@@ -12,13 +12,14 @@ from syncline.errors import BelowBoundError, DescriptionError, SimulationError
 from syncline.fabric import Fabric, build, load
 from syncline.fabric.spec import ClusterSpec
 from syncline.program import place
+from syncline.questions.simulate import simulate
 from syncline.schedule import Kind
 from syncline.sim.candidates import find
 from syncline.sim.flow.flow import without
 from syncline.sim.flow.routing import FlowNetwork, NetworkOptions
 from syncline.sim.nccl import NcclPrediction, from_fabric, predict
 from syncline.sim.reach import fabric_reach
-from syncline.sim.slow_port import slower_than_none
+from syncline.sim.slow_port import slow_cables, slower_than_none
 from syncline.sim.step import step
 from syncline.sim.step.executed.execute import execute
 from syncline.sim.step.executed.execute_trace import execute_trace
@@ -118,6 +119,69 @@ def test_a_port_slower_than_none_is_named(rate: str) -> None:
     assert "host-02/nic-3 at 10 Gb/s" in told[0] and "sends 1.6 Tb/s, not 80 Gb/s" in told[0]
     left_out = without(slow, set(found.links))
     assert slower_than_none(left_out) is None and nccl(left_out).time_us[0] < nccl(slow).time_us[0]
+
+
+def dragonfly(faults: list[dict[str, Any]]) -> Fabric:
+    host = {"model": "dgx-h100", "gpus": 8, "nics": 8}
+    data = {"hosts": 2, "host": host, "network": {"topology": "dragonfly", "link": "HDR"}, "faults": faults}
+    return build(ClusterSpec.model_validate(data))
+
+
+def test_the_second_host_of_a_dragonfly_is_a_cell_although_it_begins_on_the_firsts_switch() -> None:
+    """Switches have ten ports for hosts, so 8 and 2 are on the first. Once no level was seen: HSDP 93 ms, executed 132."""
+    reach = fabric_reach(dragonfly([]))
+    assert [cells.name for cells in reach.cells] == ["host", "switch"] and reach.outer[0].of_host.tolist() == [0, 1]
+    job = load_job({"model": "llama3.2-1b", "parallel": {"tp": 1, "dp": 16, "zero": "fsdp", "shard": 8},
+                    "batch": {"global": 32, "sequence": 2048}})  # fmt: skip
+    slow = dragonfly([{"link": "group-00/switch-01 <-> host-01/nic-4", "which": 0, "rate": "50Gbps"}])
+    whole, hurt = step(dragonfly([]), job), step(slow, job)
+    assert execute(dragonfly([]), whole).step_time_s == pytest.approx(whole.step_time_s, rel=0.1)
+    assert execute(dragonfly([]), whole).step_time_s < execute(slow, hurt).step_time_s
+
+
+def uplinks(**more: Any) -> Fabric:
+    """Four hosts of four GPUs, a leaf each; the last leaf has one of its four uplinks at 50 Gb/s."""
+    network = {"topology": "leaf-spine", "link": "NDR", "hosts_per_leaf": 1, **more}
+    faults = [{"link": "leaf-03 <-> spine-00", "which": 1, "rate": "50Gbps"}]
+    host = {"model": "dgx-h100", "gpus": 4, "nics": 4}
+    return build(ClusterSpec.model_validate({"hosts": 4, "host": host, "network": network, "faults": faults}))
+
+
+def test_an_uplink_slower_than_none_is_named_by_every_verb() -> None:
+    """Four uplinks in equal parts carry 4 x 50 Gb/s, three of them alone 3 x 400: once no answer said so."""
+    fabric = uplinks()
+    found = slow_cables(fabric)
+    assert found is not None and found.cables == ("leaf-03 <-> spine-00 (which: 1)",)
+    assert (found.now_Bps * 8, found.without_Bps * 8) == pytest.approx((200e9, 1.2e12))
+    job = load_job({"model": "llama3.2-1b", "batch": {"global": 32, "sequence": 2048}})
+    sprayed = simulate(fabric, "allgather", "1MiB", routing="spray")
+    told = (sprayed.how["assumed"], nccl(fabric).unverified, step(fabric, job).warnings)
+    assert [sum("leaf-03 <-> spine-00 (which: 1) at 50 Gb/s is slower than none" in text for text in each)
+            for each in told] == [1, 1, 1]  # fmt: skip
+    shut = without(fabric, set(found.links))
+    assert slow_cables(shut) is None and step(shut, job).step_time_s < step(fabric, job).step_time_s
+
+
+def test_a_leaf_with_one_host_limits_it_too() -> None:
+    """At 4:1 one uplink carries what four ports send. Once a level only with several hosts: step 50 ms, executed 123."""
+    network = {"topology": "leaf-spine", "link": "NDR", "hosts_per_leaf": 1, "oversubscription": "4:1"}
+    host = {"model": "dgx-h100", "gpus": 4, "nics": 4}
+    fabric = build(ClusterSpec.model_validate({"hosts": 4, "host": host, "network": network}))
+    job = load_job({"model": "llama3.2-1b", "parallel": {"tp": 1, "zero": "1"}, "batch": {"global": 16, "sequence": 2048}})
+    found = step(fabric, job)
+    assert execute(fabric, found).step_time_s == pytest.approx(found.step_time_s, rel=0.1)
+    # Three quarters of it twice through an uplink of 50 GB/s; once 3.4 ms of 256 MiB.
+    least_us = 2 * 3 / 4 * GIB / 50e9 * 1e6
+    assert float(nccl(fabric).time_us[0]) > least_us
+    devices = fabric.gpus
+    assert fabric_reach(fabric).bound_s(Kind.ALL_REDUCE, devices, GIB) * 1e6 == pytest.approx(least_us)
+
+
+def test_routing_by_load_uses_a_slow_uplink_for_what_it_carries() -> None:
+    fabric = uplinks(routing="adaptive")
+    assert slow_cables(fabric) is None
+    assert fabric_reach(fabric).outer[0].even_Bps[3] * 8 == pytest.approx(3 * 400e9 + 50e9)
+    assert not any("slower than none" in text for text in simulate(fabric, "allgather", "1MiB").how["assumed"])
 
 
 def test_nccl_on_many_hosts_grows_like_a_tree() -> None:

@@ -27,7 +27,7 @@ from syncline.plan.search import SearchResult, search
 from syncline.plan.space import USUAL, Axes
 from syncline.plan.upgrade import domain_price, double_price, level_price, upgrade_price, wan_price
 from syncline.sim.flow.flow import without
-from syncline.sim.slow_port import slower_than_none
+from syncline.sim.slow_port import slow_cables, slower_than_none
 from syncline.sim.step.machine import machine_from_fabric, reach_of
 
 #: The next generation of a link: name, and how much faster one port is.
@@ -247,12 +247,17 @@ def _network_changes(question: PlanQuestion, fabric: Fabric) -> list[QuestionCha
 
 
 def _fault_changes(fabric: Fabric) -> list[QuestionChange]:
-    """Return the cluster without its faults, and without ports that are slower than none."""
+    """Return the cluster without its faults, and without ports and cables that are slower than none."""
     found = []
     slow = slower_than_none(fabric)
     if slow is not None:
         words = f"{slow.named} left out, as slower than none (NCCL_IB_HCA=^DEVICE)"
         found.append(QuestionChange("slow-port", words, "free", _on(without(fabric, set(slow.links))), price_usd=0.0))
+    cables = slow_cables(fabric)
+    if cables is not None:
+        words = f"{cables.named} shut, as slower than none"
+        change = _on(without(fabric, set(cables.links)))
+        found.append(QuestionChange("slow-cable", words, "free", change, price_usd=0.0))
     if fabric.spec.faults:
         first, more = fabric.spec.faults[0], len(fabric.spec.faults) - 1
         named = first.link or first.device or ""

@@ -100,6 +100,6 @@ def compare_algorithms(
         priced(len(ranked), len(sizes))
     winners = [(s, found[0].algorithm) for s, found in zip(sizes, ranked, strict=True)]
     changes = tuple(crossovers(winners, contest, level))
-    assumed = tuple(assumptions(fabric, transport))
+    assumed = tuple(assumptions(fabric, transport, network.options.routing))
     levels = nest(placed).levels
     return AlgorithmComparison(collective, fabric, placed.num_ranks, level, sizes, ranked, changes, levels, assumed)

@@ -25,7 +25,7 @@ from syncline.schedule import Kind
 from syncline.sim.candidates import NAMES
 from syncline.sim.flow.estimate import Estimate, over_seeds
 from syncline.sim.flow.routing import FlowNetwork, NetworkOptions
-from syncline.sim.slow_port import slower_than_none
+from syncline.sim.slow_port import slow_cables, slower_than_none
 from syncline.sim.sweep import Contest, sizes_between
 from syncline.sim.transport import message_lines, rails_apart, transport_on
 
@@ -173,21 +173,25 @@ def simulate(
         rows=tuple(estimate.row() for estimate in found),
         ignores=tuple(dict.fromkeys(text for estimate in found for text in estimate.ignores)),
         how={"placement": placed.name, "routing": network.options.routing, "seed": options.seed,
-             "transport": options.transport, "assumed": assumptions(fabric, transport)},
+             "transport": options.transport, "assumed": assumptions(fabric, transport, network.options.routing)},
         spread=_spread(contest, found[-1], network, seeds) if seeds else None,
         contest=contest, largest=found[-1],
     )  # fmt: skip
 
 
-def assumptions(fabric: Fabric, transport: str) -> list[str]:
-    """Return what an answer takes for granted: what the cluster's file leaves open, and what messages cost."""
+def assumptions(fabric: Fabric, transport: str, routing: str = "") -> list[str]:
+    """Return what an answer takes for granted: what the cluster's file leaves open, and what messages cost.
+
+    Of cables that are slower than none it speaks where a routing that spreads evenly is named.
+    """
     rails = ["messages change rails over NVLink (PXN): nothing else joins them"] if rails_apart(fabric) else []
-    slow = slower_than_none(fabric)
+    slow, cables = slower_than_none(fabric), slow_cables(fabric) if routing in ("ecmp", "spray", "static") else None
     return [
         *assumed_of(fabric.spec),
         *rails,
         *message_lines(fabric, transport),
         *([slow.on_the_links()] if slow else []),
+        *([cables.words()] if cables else []),
     ]
 
 
@@ -258,7 +262,7 @@ def _packets(
         collective, fabric, placed.num_ranks, "packet",
         rows=tuple(rows), ignores=IGNORES,
         how={"placement": placed.name, "routing": options.routing, "seed": seed, "transport": options.transport,
-             "asked": asked.shown(), "assumed": assumptions(fabric, near.carrier.name)},
+             "asked": asked.shown(), "assumed": assumptions(fabric, near.carrier.name, near.options.routing)},
         contest=contest, largest=flows[-1], packets=outcome,
     )  # fmt: skip
 

@@ -10,7 +10,8 @@ cables are all in that one sum. Two rates matter:
 
 * `exit_Bps`   the sum of its links, which bounds every execution;
 * `even_Bps`   what it gives traffic that is spread evenly over them, as striping over NICs, ECMP and spraying do: the
-               number of cables times the slowest, which is what estimates use.
+               number of cables times the slowest, which is what estimates use. Switches that route by load
+               (`routing: adaptive` or `ugal` in the cluster's file) send less over a slow cable: there it is the sum.
 
 `sim/step` has the closed forms for whole layouts in columns; they read the numbers of this file.
 """
@@ -28,6 +29,7 @@ from numpy.typing import NDArray
 from syncline.errors import SimulationError
 from syncline.fabric.fabric import NETWORK_TIERS, DeviceKind, Fabric, Tier
 from syncline.schedule.collective import Kind as Collective
+from syncline.sim.transport import stated_routing
 
 Floats = NDArray[np.float64]
 Longs = NDArray[np.int64]
@@ -36,6 +38,8 @@ BORDER = 4
 """Level of the routers between sites."""
 _INSIDE = {"rack": 1, "pod": 2, "site": 3}
 """The highest level of switches that belong to a cell of each name."""
+BY_LOAD = ("adaptive", "ugal")
+"""Routings that choose among paths by what waits before them."""
 _PARTS = (Collective.ALL_GATHER, Collective.REDUCE_SCATTER, Collective.ALL_TO_ALL, Collective.ALL_TO_ALLV)
 
 
@@ -48,7 +52,9 @@ class Cells:
     gpus: Longs
     exit_Bps: Floats
     even_Bps: Floats
-    latency_s: float = 0.0  # one way, out of a cell; counted for lines between sites only
+    latency_s: float  # one way, out of a cell; counted for lines between sites only
+    out_link: Longs  # the links that leave cells, and the cell that each leaves
+    out_cell: Longs
 
     @property
     def num(self) -> int:
@@ -184,16 +190,25 @@ def _reach(fabric: Fabric) -> FabricReach:
     astray = _astray(fabric, node)
     joined = outside & ~astray
     grouped = bool((links.tier == Tier.GROUP_LOCAL).any())
-    last = hosts.num + 1 if grouped else hosts.num  # a dragonfly's switch may serve one host, and limit it
+    before = hosts
     for name, level in _INSIDE.items():
         label = _components(fabric, node, joined & _within(fabric, level))
         _, of_host = np.unique(label[: fabric.num_hosts], return_inverse=True)
-        num = int(of_host.max(initial=-1)) + 1
-        if 1 < num < last or (name == "site" and 1 < num == last):
-            shown = {"rack": "switch", "pod": "group"}.get(name, name) if grouped else name
-            outer.append(_cells(fabric, shown, of_host.astype(np.int64), node, outside, label, astray))
-            last = num
+        if not 1 < int(of_host.max(initial=-1)) + 1 <= before.num:
+            continue
+        shown = {"rack": "switch", "pod": "group"}.get(name, name) if grouped else name
+        cells = _cells(fabric, shown, of_host.astype(np.int64), node, outside, label, astray)
+        # A switch may serve one host alone, and limit it all the same.
+        if cells.num < before.num or _thinner(cells, before) or name == "site" or (grouped and before is hosts):
+            outer.append(cells)
+            before = cells
     return FabricReach(fabric, hosts, tuple(outer))
+
+
+def _thinner(cells: Cells, inner: Cells) -> bool:
+    """Return whether one of as many cells as before lets out less than the one that it holds."""
+    same = np.array_equal(cells.of_host, inner.of_host)
+    return same and bool((np.minimum(cells.exit_Bps, cells.even_Bps) < inner.even_Bps * (1 - 1e-9)).any())
 
 
 def _within(fabric: Fabric, level: int) -> NDArray[np.bool_]:
@@ -210,7 +225,8 @@ def _astray(fabric: Fabric, node: Longs) -> NDArray[np.bool_]:
     """Return the ports of hosts that are on another leaf than most of their host's.
 
     Ports dealt to leaves one after the other leave some hosts on two of them, which would join all leaves to one cell.
-    Such a host belongs to the leaf with most of its ports. Hosts that all share a leaf (rails, planes) are not meant.
+    Such a host belongs to the leaf with most of its ports. Hosts that all share a leaf (rails, planes) are not meant,
+    unless one of them has all its ports there: then they were dealt, and the second of two hosts begins on its leaf.
     """
     links, devices = fabric.links, fabric.devices
     none = np.zeros(len(links.src), dtype=bool)
@@ -227,7 +243,9 @@ def _astray(fabric: Fabric, node: Longs) -> NDArray[np.bool_]:
     wired = np.unique(host)
     shared = most >= np.bincount(label[wired], minlength=len(label))
     leaves = np.bincount(host, minlength=fabric.num_hosts)
-    one_each = (leaves > 1) & (np.bincount(host, weights=ports, minlength=fabric.num_hosts) <= leaves)
+    owned = np.bincount(host, weights=ports, minlength=fabric.num_hosts)
+    shared[label[: fabric.num_hosts][(leaves == 1) & (owned > 1)]] = False
+    one_each = (leaves > 1) & (owned <= leaves)
     shared[label[: fabric.num_hosts][one_each]] = True
     order = np.lexsort((leaf, -ports, host))
     home = np.zeros(len(pair), dtype=bool)
@@ -289,6 +307,8 @@ def _cells(
     slowest = np.full(num, np.inf)
     np.minimum.at(slowest, at, links.rate_Bps[rows] / np.maximum(links.num_cables[rows], 1))
     even = np.where(cables > 0, cables * np.where(np.isfinite(slowest), slowest, 0.0), 0.0)
+    if name != "host" and stated_routing(fabric) in BY_LOAD:
+        even = np.bincount(at, weights=links.rate_Bps[rows], minlength=num).astype(np.float64)
     if name == "host":  # GPUs of a failed port share a neighbour's, which then carries two rings
         all_network = np.isin(links.tier, [int(tier) for tier in NETWORK_TIERS])
         owned = np.flatnonzero(all_network & (cell >= 0) & (cell != other))
@@ -298,4 +318,5 @@ def _cells(
     gpus = np.bincount(of_host, weights=np.bincount(fabric.gpu_host, minlength=fabric.num_hosts), minlength=num)
     wan = rows[links.tier[rows] == Tier.WAN]
     latency = float(links.latency_s[wan].max()) if len(wan) and name == "site" else 0.0
-    return Cells(name, of_host, gpus.astype(np.int64), exit_Bps, np.minimum(even, exit_Bps), latency)
+    even = np.minimum(even, exit_Bps)
+    return Cells(name, of_host, gpus.astype(np.int64), exit_Bps, even, latency, rows, at)

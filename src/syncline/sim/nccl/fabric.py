@@ -21,7 +21,7 @@ from syncline.fabric.fabric import DeviceKind, Fabric, Tier
 from syncline.schedule.collective import Kind as Collective
 from syncline.sim.nccl.system import NcclSystem
 from syncline.sim.reach import Cells, FabricReach, fabric_reach
-from syncline.sim.slow_port import slower_than_none
+from syncline.sim.slow_port import slow_cables, slower_than_none
 
 Longs = NDArray[np.int64]
 _KINDS = {
@@ -38,6 +38,8 @@ def on_fabric(system: NcclSystem, fabric: Fabric) -> NcclSystem:
     found = replace(system, floor_us_per_byte=_floors(reach, system, hosts))
     if system.num_islands > 1 and reach.hosts.num > 1:
         found = _across_rails(_thin_levels(_ports(found, reach, hosts, assumed), reach, hosts), fabric, hosts, assumed)
+        cables = slow_cables(fabric, hosts)
+        assumed += [cables.words()] if cables is not None else []
     return replace(_nvlink(found, fabric, hosts, assumed), assumed=tuple(assumed))
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from syncline.codec.names import PLAIN
 from syncline.describe.plain import JsonObject
 from syncline.fabric.fabric import Fabric
+from syncline.sim.slow_port import slow_links
 from syncline.sim.step.arithmetic.layers_cost import layers_cost
 from syncline.sim.step.build import build_case
 from syncline.sim.step.case import Case
@@ -214,11 +215,12 @@ def _step(fabric: Fabric | Machine, job: Job, constants: Constants | None) -> St
     fits = bool(held.fits)
     sent = comm_bytes(volumes(job), grid_of(job.parallel), machine)
     floor = check_floor(total, floor_s(built, job, machine, num_gpus), job.name) if built is not None else 0.0
+    slow = slow_links(built) if built is not None and num_gpus > machine.domain else ()
     return StepResult(
         floor_s=floor, job=job, machine=machine, facts=facts, num_gpus=num_gpus, step_time_s=total, parts_s=parts,
         comm_bytes=sent,
         memory_bytes=held.as_dict(), fits=fits, limit=limit_of(parts, total, machine, case, fits, k), storage=storage,
-        warnings=_warnings(job, machine, case, held.total), case=case, cost=cost,
+        warnings=_warnings(job, machine, case, held.total) + slow, case=case, cost=cost,
     )  # fmt: skip
 
 
