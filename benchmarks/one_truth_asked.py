@@ -6,14 +6,15 @@
 
 For each case a collective by `auto`, by one family and by `nccl`, of three sizes; every fourth case also plans a job.
 No answer is below its own bound, nor below one worked out from the description alone (what a host must send through its
-NICs at the rate of their links, and hosts on a leaf through its uplinks); and on a cluster that is nowhere worse (faults repaired, one fault fewer, slow links
-twice as fast, no oversubscription, a faster WAN) no answer is slower by more than 1 %. That is asked with flows sprayed
-over all paths; where each takes one path by its hash (`ecmp`), a repaired link moves other flows too, and the luck of
-that is counted by itself (`slower_by_hash`). Of `nccl` it is asked of the fastest that NCCL could choose: its tuner
-goes by figures of its own, and where a better network moves it to a slower protocol that is counted as
-`slower_by_nccl_choice`; and where the answer on the better network itself says that a port or cable is slower than none
-(NCCL gives every channel the same share, spraying every path), that is counted as `slower_by_slow_port`. A plan is asked without its actions,
-which do not change it. `one_truth` does the same for `step` and its execution.
+NICs at the rate of their links, and the hosts of a leaf through its uplinks); and on a cluster that is nowhere worse
+(faults repaired, one fault fewer, slow links twice as fast, no oversubscription, a faster WAN) no answer is slower by
+more than 1 %. That is asked with flows sprayed over all paths; where each takes one path by its hash (`ecmp`), a
+repaired link moves other flows too, and the luck of that is counted by itself (`slower_by_hash`). Of `nccl` it is asked
+of the fastest that NCCL could choose: its tuner goes by figures of its own, and where a better network moves it to a
+slower protocol that is counted as `slower_by_nccl_choice`; and where the answer on the better network itself says that
+a port or cable is slower than none (NCCL gives every channel the same share, spraying every path), that is counted as
+`slower_by_slow_port`. A plan is asked without its actions, which do not change it. `one_truth` does the same for `step`
+and its execution.
 """
 
 from __future__ import annotations
@@ -133,15 +134,15 @@ def collective(
     ]
 
 
-def planned(fabric: Fabric, job: dict[str, Any]) -> tuple[float, float] | None:
-    """Return the time and the bound of the best plan; None where nothing fits."""
+def planned(fabric: Fabric, job: dict[str, Any]) -> tuple[float, float, bool] | None:
+    """Return time and bound of the best plan, and whether it names a port slower than none; None: nothing fits."""
     try:
         best = make_plan(fabric, load_job(job), with_actions=False, with_run=False, execute=True).best.predicted
     except SynclineError as error:
         if isinstance(error, BelowBoundError) or "bug of" in str(error):
             raise
         return None
-    return best.step_time_s, best.bound_s
+    return best.step_time_s, best.bound_s, any("is slower than none" in line for line in best.warnings)
 
 
 def one(seed: int) -> dict[str, Any] | None:
@@ -202,7 +203,8 @@ def _plan(fabric: Fabric, other: Fabric | None, chosen: str, rng: np.random.Gene
         found["below"].append(f"plan: {here[0]:.4g} s, bound {here[1]:.4g} s")
     there = planned(other, job) if other else None
     if there and there[0] > SLOWER * here[0]:
-        found["slower"].append(f"plan: {here[0]:.4g} s, {there[0] / here[0] - 1:+.1%} with {chosen}")
+        kind = "slower_by_slow_port" if there[2] else "slower"
+        found[kind].append(f"plan: {here[0]:.4g} s, {there[0] / here[0] - 1:+.1%} with {chosen}")
 
 
 def _kept() -> Callable[[int], dict[str, Any] | None]:

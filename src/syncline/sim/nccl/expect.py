@@ -150,7 +150,8 @@ def nvls_tree(job: NcclOperation, sizes: Floats) -> Floats:
     inside = job.machine.nvlstree_inside * _nvls_GBps(job, job.p)
     if job.hosts > 2 and job.p > 8:
         inside /= 2  # an inner node of the double tree passes everything twice; on 8 GPUs the NICs bind first
-    nic = job.nic_GBps if job.hosts == 2 else job.machine.nvlstree_share * job.nic_GBps / 2
+    share = tree_share(job.hosts)
+    nic = (job.machine.nvlstree_share if share > 1 else 1.0) * job.nic_GBps / share
     algbw = min(inside, nic)
     hop = (14 + job.net.tree_simple_hop_us) * job.scale.simple_hop
     latency = 25 * job.scale.intra + 2 * job.depth * hop

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from syncline.fabric import DeviceKind, Fabric, Tier
+from syncline.sim.double_tree import tree_share
 from syncline.sim.nccl.predict import NcclPrediction
 from syncline.sim.nccl.system import NcclSystem
 
@@ -67,7 +68,7 @@ def network_share(system: NcclSystem, op: str, algorithm: str) -> float:
         return p * (n - p) / n
     if op == "all_reduce":
         if algorithm in ("Tree", "NVLSTree"):
-            return 1.0 if hosts == 2 else 2.0
+            return tree_share(hosts)
         return 2 * (n - 1) / n if algorithm == "Ring" else 1.0
     return (n - 1) / n if op in ("all_gather", "reduce_scatter") else 1.0
 

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from syncline.fabric.fabric import Fabric
+from syncline.sim.double_tree import sum_share
 from syncline.sim.step.constants import Constants, default_constants
 from syncline.sim.step.executed.run_graph import run_graph
 from syncline.sim.step.machine import Machine, machine_from_fabric
@@ -64,7 +65,12 @@ def priced(workload: Workload, machine: Machine, k: Constants) -> Floats:
     rate = np.where(ranks <= machine.domain, up, np.minimum(up, out))
     fixed = k.held.tp_call_s + np.where(ranks > machine.domain, machine.hop_s * np.log2(np.maximum(ranks, 2)), 0.0)
     moves = np.isin(workload.kind, MOVES)
-    sent = np.where(ranks > 1, sent_bytes(workload) / rate + fixed, 0.0)
+    factor = np.array([_factor(name) for name in workload.names] or [1.0])[workload.label]
+    summed = (factor > 1) & (workload.kind == Op.COLLECTIVE) & (ranks > machine.domain)
+    # A double tree sends less out of two domains than a ring does.
+    less = np.where(summed, sum_share(ranks, ranks / machine.domain) * ranks / (2 * np.maximum(ranks - 1, 1)), 1.0)
+    bytes_s = sent_bytes(workload) * np.maximum(less / rate, 1 / up)
+    sent = np.where(ranks > 1, bytes_s + fixed, 0.0)
     sent[_received(workload)] = 0.0
     return np.where(moves & ~unpriced(workload), sent, compute)
 
@@ -93,4 +99,4 @@ def _received(workload: Workload) -> Ints:
 
 def _factor(name: str) -> float:
     """Return how often a collective's buffer crosses the ring: an all-reduce twice."""
-    return 2.0 if name.startswith(("all_reduce", "allreduce")) else 1.0
+    return 2.0 if name.replace("_", "").replace("-", "").lower().startswith("allreduce") else 1.0

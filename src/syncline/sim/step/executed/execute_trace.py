@@ -31,6 +31,7 @@ from syncline.sim.step.executed.footprint import (
     pass_flows,
 )
 from syncline.sim.step.executed.packets import run_packets
+from syncline.sim.step.executed.stages import is_mesh
 from syncline.sim.step.floor import check_floor
 from syncline.sim.step.machine import Machine, machine_from_fabric
 from syncline.sim.step.replay import sent_bytes, unpriced
@@ -152,6 +153,7 @@ class _Laid:
         self.domain_of = np.full(len(fabric.devices), -1, np.int64)
         inside = fabric.devices.host >= 0
         self.domain_of[inside] = hosts.of_host[fabric.devices.host[inside]]
+        self.mesh = is_mesh(fabric)
         self.number: dict[tuple[Any, ...], int] = {}
         self.rows: list[Floats] = []
         self.traced = np.unique(workload.rank)
@@ -168,7 +170,8 @@ class _Laid:
         if w.kind[op] == Op.SEND:
             key = ("send", rank, int(self.to.get(op, (rank + 1) % max(w.num_ranks, 2))))
         else:
-            key = ("pairs" if name.startswith("alltoall") else "ring", rank // n * n, n)
+            what = {"alltoall": "pairs", "allreduc": "sums"}.get(name[:8], "ring")
+            key = (what, rank // n * n, n)
         if key not in self.number:
             self.number[key] = len(self.rows)
             self.rows.append(self._laid(key))
@@ -189,8 +192,8 @@ class _Laid:
             return pass_flows(self.gpus[[first]], self.gpus[[last]])
         first = min(first, self.fabric.num_gpus - last)
         group = self.gpus[first : first + last][None, :]
-        if what == "ring":
-            return gather_flows(group, self.domain_of)
+        if what != "pairs":
+            return gather_flows(group, self.domain_of, rings=True, sums=what == "sums", mesh=self.mesh)
         near = (self.domain_of[group[0]][:, None] == self.domain_of[group[0]][None, :]).sum() - last
         inside = near / max(last * (last - 1), 1)
         return exchange_flows(group, self.domain_of, 1 - inside, inside)
