@@ -13,9 +13,10 @@ from math import lcm
 import numpy as np
 
 from syncline.errors import ScheduleError
-from syncline.schedule.collective import Collective, Ints, Kind
+from syncline.schedule.collective import Collective, Kind
 from syncline.schedule.family.direct import direct_kernel
-from syncline.schedule.kernel import Stage
+from syncline.schedule.kernel import Kernel, Stage
+from syncline.schedule.moves import MoveOp, moves_round
 from syncline.schedule.schedule import Schedule, alike
 
 MAX_CHUNKS = 1 << 16
@@ -26,47 +27,46 @@ def uneven(hosts: Sequence[int], per_host: int, *, channels: int = 1) -> Schedul
     """Return an all-reduce of sites with so many hosts each, ranks numbered site by site and host by host."""
     if len(hosts) < 2 or min(hosts) < 1 or per_host < 1:
         raise ScheduleError(f"sites of {', '.join(map(str, hosts))} hosts with {per_host} ranks are no levels.")
-    cuts = lcm(*hosts)
-    num_chunks = per_host * cuts * len(hosts)
+    wide = lcm(*hosts) * len(hosts)
+    num_chunks = per_host * wide
     if num_chunks > MAX_CHUNKS:
         raise ScheduleError(f"sites of {', '.join(map(str, hosts))} hosts need {num_chunks:,} chunks.")
-    goal = Collective(Kind.ALL_REDUCE, sum(hosts) * per_host)
-    down = [*_in_hosts(Kind.REDUCE_SCATTER, hosts, per_host), *_in_sites(Kind.REDUCE_SCATTER, hosts, per_host)]
-    up = [*_in_sites(Kind.ALL_GATHER, hosts, per_host), *_in_hosts(Kind.ALL_GATHER, hosts, per_host)]
-    stages = (*down, _between(hosts, per_host), *up)
-    name = f"hierarchical {len(hosts)} sites of {', '.join(map(str, hosts))} x {per_host} direct"
-    return Schedule(name, goal, alike(stages, num_chunks, channels), family="hierarchical")
-
-
-def _in_hosts(kind: Kind, hosts: Sequence[int], per_host: int) -> list[Stage]:
-    """Each rank of a host gets (gives) the part of its place in it."""
-    if per_host == 1:
-        return []
-    members = np.arange(sum(hosts) * per_host, dtype=np.int64).reshape(-1, per_host)
-    wide = lcm(*hosts) * len(hosts)
-    return [Stage(direct_kernel(kind, per_host), members, members[:, 0] * 0, ((per_host, wide),), ((wide, 1),))]
-
-
-def _in_sites(kind: Kind, hosts: Sequence[int], per_host: int) -> list[Stage]:
-    """Each host of a site gets (gives) an equal run of what its ranks hold; sites do not wait for each other."""
-    cuts, sites = lcm(*hosts), len(hosts)
-    stages = []
-    for site, size in enumerate(hosts):
-        if size == 1:
-            continue
-        wide = cuts // size * sites
-        place = np.arange(per_host, dtype=np.int64)
-        members = place[:, None] + per_host * (sum(hosts[:site]) + np.arange(size, dtype=np.int64))[None, :]
-        stages.append(Stage(direct_kernel(kind, size), members, place * cuts * sites, ((size, wide),), ((wide, 1),)))
-    return stages
-
-
-def _between(hosts: Sequence[int], per_host: int) -> Stage:
-    """Those who hold the same run in each site all-reduce it, each site a part."""
-    cuts, sites = lcm(*hosts), len(hosts)
-    run, place = np.divmod(np.arange(cuts * per_host, dtype=np.int64), per_host)
-    first = np.cumsum([0, *hosts[:-1]])
-    owners: Ints = np.stack(
-        [per_host * (first[site] + run * size // cuts) + place for site, size in enumerate(hosts)], axis=1
+    members = np.arange(per_host * sum(hosts), dtype=np.int64).reshape(-1, per_host)
+    place = np.arange(per_host, dtype=np.int64)
+    across = Stage(_over_sites(hosts), members.T, place * wide, ((wide, 1),))
+    down, up = (
+        [Stage(direct_kernel(kind, per_host), members, members[:, 0] * 0, ((per_host, wide),), ((wide, 1),))]
+        if per_host > 1
+        else []
+        for kind in (Kind.REDUCE_SCATTER, Kind.ALL_GATHER)
     )
-    return Stage(direct_kernel(Kind.ALL_REDUCE, sites), owners, (place * cuts + run) * sites, ((sites, 1),))
+    name = f"hierarchical {len(hosts)} sites of {', '.join(map(str, hosts))} x {per_host} direct"
+    goal = Collective(Kind.ALL_REDUCE, sum(hosts) * per_host)
+    return Schedule(name, goal, alike((*down, across, *up), num_chunks, channels), family="hierarchical")
+
+
+def _over_sites(hosts: Sequence[int]) -> Kernel:
+    """Return the all-reduce of one rank a host: all sites reduce at once, exchange, and spread at once.
+
+    The buffer has a run for every cut, each with a part for every site. Of a site of h hosts each sums every h-th part
+    of the runs; those who hold the same run in each site exchange it.
+    """
+    cuts, sites = lcm(*hosts), len(hosts)
+    first = np.cumsum([0, *hosts[:-1]])
+    pairs = [(start + i, start + j, j * (cuts // size) * sites, cuts // size * sites)
+             for start, size in zip(first.tolist(), hosts, strict=True)
+             for i in range(size) for j in range(size) if i != j]  # fmt: skip
+    src, dst, chunk, count = np.array(pairs, dtype=np.int64).reshape(-1, 4).T
+    run, a, b = (part.ravel() for part in np.meshgrid(np.arange(cuts), *2 * [np.arange(sites)], indexing="ij"))
+    run, a, b = (part[a != b] for part in (run, a, b))
+    size = np.array(hosts)
+    near, far = (first[site] + run * size[site] // cuts for site in (a, b))
+    rounds = [
+        moves_round(src, dst, chunk, MoveOp.REDUCE, count=count),
+        moves_round(near, far, run * sites + b, MoveOp.REDUCE),
+        moves_round(far, near, run * sites + b, MoveOp.COPY),
+        moves_round(dst, src, chunk, MoveOp.COPY, count=count),
+    ]
+    goal = Collective(Kind.ALL_REDUCE, sum(hosts))
+    used = tuple(entry for entry in rounds if len(entry.src))
+    return Kernel(f"over sites of {', '.join(map(str, hosts))}", goal, cuts * sites, used)
