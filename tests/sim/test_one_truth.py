@@ -145,6 +145,20 @@ def test_the_second_host_of_a_dragonfly_is_a_cell_although_it_begins_on_the_firs
     assert execute(dragonfly([]), whole).step_time_s < execute(slow, hurt).step_time_s
 
 
+def test_what_a_dragonfly_is_taken_to_do_is_said_where_its_file_does_not() -> None:
+    """Sixteen ports a switch and one cable between two: full rate takes detours, which flows on shortest paths lack."""
+    network = {"topology": "dragonfly", "link": "NDR"}
+    job = load_job({"model": "llama3.2-1b", "batch": {"global": 64, "sequence": 2048}})
+
+    def told(routing: dict[str, str]) -> list[bool]:
+        data = {"hosts": 4, "host": "dgx-h100", "network": {**network, **routing}}
+        fabric = build(ClusterSpec.model_validate(data))
+        return [any("two have 400 Gb/s between them" in text for text in texts)
+                for texts in (nccl(fabric).unverified, step(fabric, job).warnings)]  # fmt: skip
+
+    assert told({}) == [True, True] and told({"routing": "ugal"}) == [False, False]
+
+
 def uplinks(**more: Any) -> Fabric:
     """Four hosts of four GPUs, a leaf each; the last leaf has one of its four uplinks at 50 Gb/s."""
     network = {"topology": "leaf-spine", "link": "NDR", "hosts_per_leaf": 1, **more}

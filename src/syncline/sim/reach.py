@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from syncline.describe import units
 from syncline.errors import SimulationError
 from syncline.fabric.fabric import NETWORK_TIERS, DeviceKind, Fabric, Tier
 from syncline.schedule.collective import Kind as Collective
@@ -203,6 +204,38 @@ def _reach(fabric: Fabric) -> FabricReach:
             outer.append(cells)
             before = cells
     return FabricReach(fabric, hosts, tuple(outer))
+
+
+def detoured(fabric: Fabric) -> str:
+    """Return what rates between the switches of a dragonfly rest on where its file does not say so; empty elsewhere.
+
+    Cells send over all their links, so two switches have more between them than their own cable: that takes routing by
+    load with detours over third switches. On shortest paths, as flows are laid, the cable is all.
+    """
+    reach = fabric_reach(fabric)
+    cells, links = reach.level("switch"), fabric.links
+    if cells is None or stated_routing(fabric) in BY_LOAD or _slingshot(fabric):
+        return ""
+    access = links.up & (links.tier == Tier.ACCESS) & (fabric.devices.kind[links.dst] == DeviceKind.SWITCH)
+    serves = np.zeros(len(fabric.devices), dtype=bool)
+    serves[links.dst[access]] = True
+    rows = np.flatnonzero(links.up & (links.tier == Tier.GROUP_LOCAL) & serves[links.src] & serves[links.dst])
+    _, at = np.unique(links.src[rows].astype(np.int64) * len(serves) + links.dst[rows], return_inverse=True)
+    least_Bps = float(np.bincount(at.ravel(), weights=links.rate_Bps[rows]).min(initial=np.inf))
+    port_Bps = float((reach.hosts.even_Bps / np.maximum(reach.hosts.gpus, 1)).min())
+    if least_Bps >= port_Bps * float(cells.gpus.max()):
+        return ""
+    return (
+        f"switches of a group route by load, over third ones too: {units.show_rate(float(cells.even_Bps.min()))} "
+        f"leave one. On shortest paths, as `simulate` has it, two have {units.show_rate(least_Bps)} between them; "
+        "`routing: adaptive` in the cluster's file says that it is so"
+    )
+
+
+def _slingshot(fabric: Fabric) -> bool:
+    """Return whether the network is one whose switches always route by load."""
+    networks = (fabric.spec.network, *(site.network for site in fabric.spec.sites))
+    return any(str(getattr(network, "link", "")).startswith("Slingshot") for network in networks)
 
 
 def _thinner(cells: Cells, inner: Cells) -> bool:

@@ -20,7 +20,7 @@ from syncline.errors import DescriptionError
 from syncline.fabric.fabric import DeviceKind, Fabric, Tier
 from syncline.schedule.collective import Kind as Collective
 from syncline.sim.nccl.system import NcclSystem
-from syncline.sim.reach import Cells, FabricReach, fabric_reach
+from syncline.sim.reach import Cells, FabricReach, detoured, fabric_reach
 from syncline.sim.slow_port import slow_cables, slower_than_none
 
 Longs = NDArray[np.int64]
@@ -40,6 +40,7 @@ def on_fabric(system: NcclSystem, fabric: Fabric) -> NcclSystem:
         found = _across_rails(_thin_levels(_ports(found, reach, hosts, assumed), reach, hosts), fabric, hosts, assumed)
         cables = slow_cables(fabric, hosts)
         assumed += [cables.words()] if cables is not None else []
+        assumed += [words] if (words := detoured(fabric)) else []
     return replace(_nvlink(found, fabric, hosts, assumed), assumed=tuple(assumed))
 
 
