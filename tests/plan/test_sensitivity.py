@@ -146,3 +146,18 @@ def test_faults_are_repaired_first_and_a_port_slower_than_none_is_left_out() -> 
     data["faults"] = []
     healthy = make_plan(build(ClusterSpec.model_validate(data)), job, execute=False)
     assert {"repair", "slow-port"}.isdisjoint(a.name for a in healthy.actions)
+
+
+def test_a_cable_slower_than_none_is_shut() -> None:
+    """Four uplinks in equal parts carry 4 x 50 Gb/s, three alone 3 x 400."""
+    network = {"topology": "leaf-spine", "link": "NDR", "hosts_per_leaf": 1}
+    faults = [{"link": "leaf-03 <-> spine-00", "which": 2, "rate": "50Gbps"}]
+    host = {"model": "dgx-h100", "gpus": 4, "nics": 4}
+    fabric = build(ClusterSpec.model_validate({"hosts": 4, "host": host, "network": network, "faults": faults}))
+    found = make_plan(
+        fabric, load_job({"model": "llama3-1b", "batch": {"global": 32, "sequence": 2048}}), execute=False
+    )
+    actions = {action.name: action for action in found.actions}
+    assert actions["slow-cable"].words == "leaf-03 <-> spine-00 (which: 2) shut, as slower than none"
+    assert actions["repair"].saving >= actions["slow-cable"].saving > 0.05
+    assert any("is slower than none" in text for text in found.best.predicted.warnings)
