@@ -289,6 +289,15 @@ def test_parallel_cables_between_two_nics_are_all_used() -> None:
     assert len(routes.paths(a, b)) == 3
 
 
+@pytest.mark.parametrize(("dead", "taken"), [((6,), {6: 7}), ((6, 7), {6: 4, 7: 5}), ((5, 6), {5: 4, 6: 7})])
+def test_a_gpu_takes_the_nearest_nic_for_one_that_failed(dead: tuple[int, ...], taken: dict[int, int]) -> None:
+    """Two NICs share a PCIe switch, four a socket. Once the first of the socket: with more failed, a nearer one."""
+    faults = [{"link": f"host-00/nic-{nic} <-> leaf-{nic:02d}"} for nic in dead]
+    fabric = load({"hosts": 2, "host": "dgx-h100", "network": "rail-optimized NDR", "faults": faults})
+    nic = Routes(fabric).inside.nic_of_gpu[fabric.gpus[:8]]
+    assert {gpu: int(fabric.devices.local[nic[gpu]]) for gpu in dead} == taken
+
+
 def test_a_gpu_whose_own_nic_is_not_cabled_takes_the_one_that_is() -> None:
     fabric = host_pair("host-00/nic-1 <-> host-01/nic-0")
     path = Routes(fabric).path(fabric.gpu(0, 0), fabric.gpu(1, 3))

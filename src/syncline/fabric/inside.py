@@ -53,7 +53,8 @@ class Inside:
     def nic_of_gpu(self) -> LongArray:
         """The NIC each GPU uses: all are shared out evenly over the GPUs of a host, in order.
 
-        A GPU whose NIC has no live cable gets one that has, of its own socket if there is one; the others keep theirs.
+        A GPU whose NIC has no live cable gets one that has: of its own PCIe switch, else of its socket, if there is
+        one. The others keep theirs.
         """
         result = self._shared_out(self.fabric.nics)
         usable = self._usable_nics
@@ -65,16 +66,21 @@ class Inside:
         return result
 
     def _nearest(self, gpus: LongArray, nics: IntArray) -> LongArray:
-        """Return a NIC on the socket of each GPU, dealt in turn; -1 for other devices and where there is none."""
+        """Return a NIC on the PCIe switch of each GPU, else on its socket, dealt in turn; -1 where there is none."""
         result = np.full(len(self.fabric.devices), -1, np.int64)
-        socket = self._top(gpus)
-        of_nic = self._top(np.asarray(nics, np.int64))
-        for top in np.unique(socket).tolist():
-            here = nics[of_nic == top]
-            mine = gpus[socket == top]
-            if len(here):
-                result[mine] = here[np.arange(len(mine)) % len(here)]
+        for near in (self._top, self._above):
+            of_gpu, of_nic = near(gpus), near(np.asarray(nics, np.int64))
+            for place in np.unique(of_gpu).tolist():
+                here = nics[of_nic == place]
+                mine = gpus[of_gpu == place]
+                if len(here):
+                    result[mine] = here[np.arange(len(mine)) % len(here)]
         return result
+
+    def _above(self, device: LongArray) -> LongArray:
+        """Return what each device is plugged into: a PCIe switch or a socket; itself where that is not described."""
+        parent = self.parent_link[device]
+        return np.where(parent >= 0, self.fabric.links.dst[np.maximum(parent, 0)], device)
 
     def _top(self, device: LongArray) -> LongArray:
         """Return the root of the PCIe tree that each device is in."""
