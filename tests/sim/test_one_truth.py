@@ -336,7 +336,7 @@ def test_an_all_reduce_of_a_trace_and_of_a_shared_cluster_is_that_of_a_step() ->
         assert replay(traced, fabric).makespan_s == pytest.approx(port_s / e_net, rel=0.03)
         rail = Rails.of(fabric, 1.0, 1.0)
         given = Allocation(tuple(range(hosts)), (tuple(range(8)),) * hosts, fabric.host_names, "test")
-        shared = measured_pattern(fabric, rail, given, StatedStep(compute="1ms", exchange="1GiB"))
+        shared = measured_pattern(fabric, rail, given, StatedStep(compute=1e-3, exchange=GIB))
         busiest_s = (shared.table[0] / np.maximum(rail.capacity_Bps, 1.0)).max() * shared.size_bytes[1]
         assert busiest_s == pytest.approx(port_s, rel=1e-6)
 
