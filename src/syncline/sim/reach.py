@@ -200,7 +200,8 @@ def _reach(fabric: Fabric) -> FabricReach:
         shown = {"rack": "switch", "pod": "group"}.get(name, name) if grouped else name
         cells = _cells(fabric, shown, of_host.astype(np.int64), node, outside, label, astray)
         # A switch may serve one host alone, and limit it all the same.
-        if cells.num < before.num or _thinner(cells, before) or name == "site" or (grouped and before is hosts):
+        alone = before is hosts and (grouped or _thinner(cells, hosts))
+        if cells.num < before.num or alone or name == "site":
             outer.append(cells)
             before = cells
     return FabricReach(fabric, hosts, tuple(outer))
