@@ -43,6 +43,15 @@ def test_a_sound_host_has_nothing_and_a_slow_gpu_is_named_by_its_siblings_and_by
     assert len(list(gpu.slow(alike, "memory", GPUS))) == 8  # siblings are no excuse
 
 
+def test_a_gpu_that_others_use_is_not_judged() -> None:
+    sights = list(gpu.slow(matrices(g3=2.0e14, g5=2.0e14), "matrix", GPUS))
+    told = []
+    with pytest.raises(CannotTell, match="other processes use gpu3"):
+        told.extend(gpu.alone(sights, GPUS, ["00000000:21:00.0"]))
+    assert list(gpu.alone(sights, GPUS, [])) == sights
+    assert len(sights) == 2
+
+
 def test_copies_are_judged_by_the_link_on_the_near_socket_and_pairs_where_they_are_direct() -> None:
     copies: list[dict[str, object]] = [
         {"test": "copy", "gpu": i, "numa": n, "to": "gpu", "value": 5.4e10 if n == i // 4 else 3.0e10}

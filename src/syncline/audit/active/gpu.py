@@ -11,10 +11,11 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
+from syncline.audit.active.busy import gpu_processes
 from syncline.audit.expect import Expect, gpu_part
 from syncline.audit.rule import CannotTell, Sight, rule
 from syncline.describe import units
@@ -170,9 +171,23 @@ def _seen(row: Row) -> tuple[str, ...]:
     return (f"syncline.runtime.gpu_load: {json.dumps(dict(row))}",)
 
 
+def alone(sights: Iterable[Sight], gpus: Sequence[HostGpu], used: Sequence[str]) -> Iterator[Sight]:
+    """Yield what was seen of GPUs that nobody else uses; what a shared GPU gives says nothing of the part."""
+    taken = {gpu.label for gpu in gpus if any(address.lower().endswith(gpu.pci.address.lower()) for address in used)}
+    shared = set()
+    for sight in sights:
+        label = next((label for label in taken if sight.place.startswith(label)), "")
+        if label:
+            shared.add(label.partition(" ")[0])
+        else:
+            yield sight
+    if shared:
+        raise CannotTell(f"other processes use {', '.join(sorted(shared))}, so that its rate is not that of the part")
+
+
 def _check(test: str, host: Host) -> Iterator[Sight]:
     load = load_gpus(host)
-    yield from slow(load, test, host.gpus)
+    yield from alone(slow(load, test, host.gpus), host.gpus, [address for _, _, address in gpu_processes(host)])
     if test in load.errors:
         yield Sight("", f"{_WHAT[test]} failed: {load.errors[test]}", "it runs", severity=Severity.CRITICAL)
 
