@@ -33,7 +33,7 @@ BETWEEN = 0.985
 """Chunks between two powers of two are taken where the guess gains this much by them."""
 
 ALIKE = 1.002
-"""Chunks whose guesses are closer than this are all priced."""
+"""The second best by the guess is priced as well where it is closer than this."""
 
 GAIN = 1.02
 """A pipeline is tried where the rounds one after the other need this much more than the busiest link."""
@@ -91,7 +91,8 @@ class ChunkCosts:
         finer = min(tried, key=tried.__getitem__)
         best = finer if tried[finer] < BETWEEN * tried[best] else best
         near = {USUAL_CHUNKS: 1.1, 1: 1.25}  # a guess is too short where chunks share the time to post their messages
-        near |= {c: ALIKE for c in tried if c not in near}
+        second = min((c for c in tried if c != best), key=tried.__getitem__, default=best)
+        near.setdefault(second, ALIKE)
         return sorted({best, *(c for c, within in near.items() if tried.get(c, np.inf) < within * tried[best])})
 
 
