@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import sys
 import time
@@ -93,3 +94,55 @@ def test_a_number_of_runs_is_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FRESH_LOAD", "many")
     with pytest.raises(SystemExit, match="FRESH_LOAD is 'many', not a whole number"):
         fresh.count("FRESH_LOAD", 0)
+
+
+def test_ranks_get_whole_cores_and_the_other_half_of_the_training_core_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    cores = importlib.import_module("rig.cores")
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)))
+    monkeypatch.setattr(cores, "siblings", lambda cpu: (cpu % 4, cpu % 4 + 4))
+    assert cores.shares(2) == [[0, 1, 5, 4], [2, 3, 7, 6]]
+    assert cores.shares(3) == [[], [], []], "one core each is not enough"
+    monkeypatch.setattr(cores, "siblings", lambda cpu: (cpu,))
+    assert cores.shares(2) == [[0, 1, 2, 3], [4, 5, 6, 7]]
+
+
+def test_a_step_waits_at_every_bucket_for_the_rank_that_comes_last_to_it() -> None:
+    pytest.importorskip("torch", reason="the rig's ranks need torch")
+    costs = importlib.import_module("rig.wire_costs")
+    first = [(1.0, [1.0, 5.0], 3.0)] * 3
+    second = [(2.0, [1.0, 1.0], 1.0)] * 3
+    assert costs.slowest([first, second]) == {"forward_s": 2.0, "backward_s": [1.0, 4.0], "optimizer_s": 3.0}
+    assert costs.alone_s(first) == 10.0
+
+
+def test_steps_are_judged_by_what_there_is_and_by_turns_beside_quick_processors() -> None:
+    pytest.importorskip("pyroute2", reason="the rig makes its cables with pyroute2")
+    wire = importlib.import_module("wire")
+    work = {"forward_s": 0.1, "backward_s": [0.2], "elements": [1 << 20], "optimizer_s": 0.1}
+    known = {"what": "costs", "work": work, "fitted_work": work, "work_alone_s": [0.4, 0.3], "codecs": {},
+             "backend_Bps": 1e9}  # fmt: skip
+    task = {"what": "steps", "device": "cpu"}
+
+    def turn(method: str, median_s: float, slower: float) -> dict[str, object]:
+        ranks = [{"median_s": median_s, "forward_s": 0.1, "optimizer_s": 0.1, "cpu_s": 0.4, "wire_bytes": 1 << 20,
+                  "checksum": 1.0}] * 2  # fmt: skip
+        return {"what": "turn", "rate_bps": 1e9, "method": method, "round": 0, "slower": slower, "ranks": ranks}
+
+    seen = [known, turn("compute", 0.6, 1.5), turn("compute", 0.4, 1.0)]
+    (row,) = wire.judged(seen, task)
+    assert (row["median_s"], row["predicted_s"], "of_bound" in row) == (0.4, 0.4, False)
+    rows = wire.judged([*seen, turn("ddp", 0.8, 1.2), turn("int8/native/early", 0.5, 1.0)], task)
+    assert [row["of_bound"] for row in rows] == [1.0, 0.5, 0.8]
+    assert rows[2]["times_ddp"] == 1.6
+    assert "beside a processor 1.20 times slower" in wire.told(rows[1])
+    assert "beside" not in wire.told(rows[2])
+
+
+def test_runs_with_cut_rails_are_compared_when_their_reference_is_there() -> None:
+    pytest.importorskip("pyroute2", reason="the rig makes its cables with pyroute2")
+    wire = importlib.import_module("wire")
+    cut = {"what": "cuts", "codec": "int8", "name": "cut", "steps": 3, "checksums": [1, 2, 9]}
+    assert "not compared" in wire.told(wire.compared({("int8", "cut"): cut})[0])
+    reference = {**cut, "name": "reference", "checksums": [1, 2, 3, 4]}
+    rows = wire.compared({("int8", "cut"): cut, ("int8", "reference"): reference})
+    assert [(row["steps_compared"], row["steps_that_differ"]) for row in rows] == [(3, 1), (4, 0)]

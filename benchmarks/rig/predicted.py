@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from typing import Any
 
 from syncline.codec.names import scheme
@@ -16,36 +17,60 @@ BYTE_S, MESSAGE_S, LATENCY_S = 0.75e-9, 2e-5, 5e-5
 ADD_S = 4e-10
 
 
+@dataclass(frozen=True)
+class Method:
+    """What a step is taken with: "ddp", "compute", or a codec, then its transport, MiB of a piece, "early"."""
+
+    codec: str
+    transport: str = "auto"
+    piece_bytes: int = 0
+    early: bool = False
+    """Whether the optimizer updates a bucket's parameters as soon as it is averaged."""
+
+    @classmethod
+    def of(cls, text: str) -> Method:
+        """Return the method that a text such as "int8/native/2/early" names."""
+        codec, *words = text.split("/")
+        pieces = [int(word) << 20 for word in words if word.isdigit()]
+        ways = [word for word in words if not word.isdigit() and word != "early"]
+        return cls(codec, ways[0] if ways else "auto", pieces[0] if pieces else 0, "early" in words)
+
+
 def predict(row: dict[str, Any], known: dict[str, Any], num_ranks: int) -> None:
     """Put the predicted seconds of a step and their distance from the measured ones into a row."""
-    work = Work.from_json(known["work"])
+    method = Method.of(row["method"])
+    codec = method.codec
+    if codec == "compute":
+        row["predicted_s"] = max(known["work_alone_s"])
+        row["gap"] = row["predicted_s"] / row["median_s"] - 1
+        return
+    work = Work.from_json({**known["work" if codec == "ddp" else "fitted_work"], "by_bucket": method.early})
     rate = row["rate_bps"] / 8 * PAYLOAD if row["rate_bps"] else 1e12
-    codec, _, piece = (*row["method"].split("/"), "", "")[:3]
     device = row.get("device", "cpu").partition(":")[0]
     machine = SharedMachine(float(os.cpu_count() or 1), BYTE_S, MESSAGE_S, computes_apart=device != "cpu")
-    if device != "cpu" and codec not in ("ddp", "compute"):
+    if device != "cpu" and codec != "ddp":
         # One interpreter a rank; all ranks are on one card, in turns unless MPS lets them share it.
         alone = not os.environ.get("CUDA_MPS_PIPE_DIRECTORY")
         machine = SharedMachine(float(num_ranks), 0.0, MESSAGE_S, computes_apart=True, take_turns=alone)
-    ranks = 1 if codec == "compute" else num_ranks
-    ways = [(_how(codec, piece, known, num_ranks, device), rate)]
+    ways = [(_how(method, known, num_ranks, device), rate)]
     if codec == "ddp":
         # gloo passes a chunk from thread to thread (one receives, one adds and sends on): it is as slow as the slower
         # of the cable and these threads, whose rate is that of the backend alone, copies and sums included.
         ways.append((Ring(0.0), known["backend_Bps"]))
     row["predicted_s"] = max(
-        step_s(work, [how] * len(work.elements), ranks, RankLink(rate_Bps, LATENCY_S), machine)
+        step_s(work, [how] * len(work.elements), num_ranks, RankLink(rate_Bps, LATENCY_S), machine)
         for how, rate_Bps in ways
     )
     row["gap"] = row["predicted_s"] / row["median_s"] - 1
 
 
-def _how(codec: str, piece: str, known: dict[str, Any], num_ranks: int, device: str) -> How:
-    if codec in ("ddp", "compute"):
+def _how(method: Method, known: dict[str, Any], num_ranks: int, device: str) -> How:
+    codec = method.codec
+    if codec == "ddp":
         # The backend brings a bucket on a GPU to the host and back; a ring adds to all of it but the own part.
         return Ring(ADD_S + known.get("copy_s", 0.0) * num_ranks / max(1, num_ranks - 1))
     measured = {int(size): StageCosts(*seconds) for size, *seconds in known["codecs"].get(codec, ())}
-    size = int(piece) << 20 if piece.isdigit() else piece_bytes_on(device)
+    size = method.piece_bytes or piece_bytes_on(device)
     return ExchangeCosts(
         codec, scheme(codec).wire_bytes, 0.0, 0.0, size, measured, known.get("post_s") or MESSAGE_S,
         on_device=device != "cpu",

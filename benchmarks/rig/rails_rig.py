@@ -10,6 +10,7 @@ Needs root. Nothing outside the rig's own namespaces changes, and they are gone 
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
@@ -39,12 +40,17 @@ SETTINGS = {
 }
 
 
+_NUMBERS = itertools.count()
+"""Rigs of one process, told apart."""
+
+
 class RailsRig:
     """Host i is a namespace with addresses 10.7.<rail>.<i+1> on eth<rail>; each rail is a bridge of its own."""
 
     def __init__(self, num_hosts: int, num_rails: int = 1) -> None:
         self.num_hosts, self.num_rails = num_hosts, num_rails
-        self._mark = f"sw{os.getpid()}"
+        self._number = next(_NUMBERS)
+        self._mark = f"sw{os.getpid()}n{self._number}"
         self._spaces: dict[str, Any] = {}
         self._processes: list[subprocess.Popen[str]] = []
 
@@ -57,8 +63,8 @@ class RailsRig:
                 self._bridge(rail)
                 for host in range(self.num_hosts):
                     self._cable(host, rail)
-            for host in range(self.num_hosts):
-                self._settle(host)
+            for process in [self._settle(host) for host in range(self.num_hosts)]:
+                process.wait()
         except BaseException:
             self.close()
             raise
@@ -87,9 +93,9 @@ class RailsRig:
         self._set_port(host, rail, "up")
 
     def start(self, host: int, command: list[str], environment: dict[str, str], python: str) -> subprocess.Popen[str]:
-        """Start a process on a host; its output is read from the process returned."""
-        entered = [python, "-c", ENTER, self.host(host), *command]
-        process = subprocess.Popen(entered, env={**os.environ, **environment}, stdout=subprocess.PIPE, text=True)
+        """Start a process on a host; its input and output are those of the process returned."""
+        entered, pipe = [python, "-c", ENTER, self.host(host), *command], subprocess.PIPE
+        process = subprocess.Popen(entered, env={**os.environ, **environment}, stdin=pipe, stdout=pipe, text=True)
         self._processes.append(process)
         return process
 
@@ -113,30 +119,27 @@ class RailsRig:
         space.link("set", index=space.link_lookup(ifname="br0")[0], mtu=MTU, state="up")
 
     def _cable(self, host: int, rail: int) -> None:
-        here, there = f"v{os.getpid() % 10000}a{host}{rail}", f"v{os.getpid() % 10000}b{host}{rail}"
+        own = f"v{os.getpid() % 10000}n{self._number}"
+        here, there = f"{own}a{host}{rail}", f"{own}b{host}{rail}"
         with IPRoute() as outside:
             outside.link("add", ifname=here, kind="veth", peer={"ifname": there})
             for name, target in ((here, self.host(host)), (there, self._switch(rail))):
                 outside.link("set", index=outside.link_lookup(ifname=name)[0], net_ns_fd=target)
-        own, switch = self._spaces[self.host(host)], self._spaces[self._switch(rail)]
-        index = own.link_lookup(ifname=here)[0]
-        own.link("set", index=index, ifname=f"eth{rail}", mtu=MTU)
-        own.addr("add", index=index, address=f"10.7.{rail}.{host + 1}", prefixlen=24)
-        own.link("set", index=index, state="up")
+        end, switch = self._spaces[self.host(host)], self._spaces[self._switch(rail)]
+        index = end.link_lookup(ifname=here)[0]
+        end.link("set", index=index, ifname=f"eth{rail}", mtu=MTU)
+        end.addr("add", index=index, address=f"10.7.{rail}.{host + 1}", prefixlen=24)
+        end.link("set", index=index, state="up")
         port = switch.link_lookup(ifname=there)[0]
         bridge = switch.link_lookup(ifname="br0")[0]
         switch.link("set", index=port, ifname=f"p{host}", mtu=MTU, master=bridge)
         switch.link("set", index=port, state="up")
 
-    def _settle(self, host: int) -> None:
+    def _settle(self, host: int) -> subprocess.Popen[bytes]:
         space = self._spaces[self.host(host)]
         space.link("set", index=space.link_lookup(ifname="lo")[0], state="up")
-        self._run(self.host(host), WRITE, json.dumps(SETTINGS))
-
-    def _run(self, name: str, program: str, *arguments: str) -> None:
-        """Run a short program in a namespace; what it cannot do, it says."""
-        entered = [sys.executable, "-c", ENTER, name, sys.executable, "-c", program, *arguments]
-        subprocess.run(entered, check=False)
+        entered = [sys.executable, "-c", ENTER, self.host(host)]
+        return subprocess.Popen([*entered, sys.executable, "-c", WRITE, json.dumps(SETTINGS)])  # it says what it cannot
 
     def _limit(self, name: str, device: str, rate_bps: float) -> None:
         space = self._spaces[name]

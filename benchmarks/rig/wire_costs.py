@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import statistics
 import time
 from typing import Any
@@ -11,10 +10,13 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from rig.cores import training
 from rig.gpt import Batches, Gpt
+from rig.predicted import Method
 from syncline.program.overlap import StageCosts
 from syncline.program.pieces import piece_bytes_on, piece_cuts
 from syncline.runtime.rehearsal import stage_times
+from syncline.runtime.sync.reducer import fit_buckets
 from syncline.torch import synchronize
 
 
@@ -32,25 +34,58 @@ def wrap(model: torch.nn.Module, task: dict[str, Any]) -> Any:
     )
 
 
-def costs(task: dict[str, Any], text: torch.Tensor, device: torch.device) -> None:
-    """Print what a step's parts cost by themselves: a rank's own work bucket by bucket, and the codecs' stages."""
-    work = own_work(task, text, device)
+def costs(task: dict[str, Any], text: torch.Tensor, device: torch.device) -> dict[str, Any]:
+    """Return what a step's parts cost by themselves: the work of all ranks bucket by bucket, and the codecs' stages.
+
+    Work is told for DDP's own buckets and, where they differ, for those that the synchronised model has.
+    """
     size = dist.get_world_size()
-    codecs: dict[str, list[list[float]]] = {}
-    for method in task["methods"]:
-        codec, _, piece = (*method.split("/"), "", "")[:3]
-        largest = int(piece) << 20 if piece.isdigit() else piece_bytes_on(device.type)
-        cuts = [piece_cuts(n, largest) for n in work["elements"]]
-        pieces = sorted({high - low for cut in cuts for low, high in itertools.pairwise(cut)})
-        if codec not in ("compute", "ddp") and "powersgd" not in codec and codec not in codecs:
+    known: dict[str, Any] = {"what": "costs", "codecs": {}}
+    for name, fits in (("work", False), ("fitted_work", True)):
+        rounds: list[Any] = [None] * size
+        elements, own = own_work(task, text, device, fits=fits)
+        dist.all_gather_object(rounds, own)
+        known[name] = {**slowest(rounds), "elements": elements}
+        known[f"{name}_alone_s"] = [alone_s(own) for own in rounds]
+    for method in map(Method.of, task["methods"]):
+        codec = method.codec
+        largest = method.piece_bytes or piece_bytes_on(device.type)
+        cuts = [piece_cuts(n, largest) for n in known["fitted_work"]["elements"]]
+        known_sizes = {row[0] for row in known["codecs"].get(codec, ())}
+        pieces = sorted({high - low for cut in cuts for low, high in itertools.pairwise(cut)} - known_sizes)
+        if codec not in ("compute", "ddp") and "powersgd" not in codec:
             found: list[StageCosts] = stage_times(codec, pieces, size, 2, device)
-            codecs[codec] = [[n, s.send_s, s.reduce_s, s.collect_s] for n, s in zip(pieces, found, strict=True)]
-    known: dict[str, Any] = {"what": "costs", "work": work, "codecs": codecs}
+            known["codecs"].setdefault(codec, []).extend(
+                [n, s.send_s, s.reduce_s, s.collect_s] for n, s in zip(pieces, found, strict=True)
+            )
     if device.type == "cuda":
-        known |= {"copy_s": copy_s(device, max(work["elements"])), "post_s": post_s(device)}
-    if dist.get_rank() == 0:
-        print(json.dumps(known), flush=True)
+        known |= {"copy_s": copy_s(device, max(known["work"]["elements"])), "post_s": post_s(device)}
     dist.barrier()
+    return known
+
+
+Round = tuple[float, list[float], float]
+"""Seconds of forward, of each bucket's backward, of the optimizer."""
+
+
+def slowest(rounds: list[list[Round]]) -> dict[str, Any]:
+    """Return the work that steps wait for: at every bucket for the rank that comes last to it, then for the optimizer.
+
+    In a step another rank may be last than in the one before, so it is looked for in each.
+    """
+    parts = []
+    for ranks in zip(*rounds, strict=True):
+        marks = [list(itertools.accumulate([forward, *backward])) for forward, backward, _ in ranks]
+        last = [max(column) for column in zip(*marks, strict=True)]
+        between = [after - before for before, after in itertools.pairwise(last)]
+        parts.append([last[0], *between, max(optimizer for _, _, optimizer in ranks)])
+    forward_s, *backward_s, optimizer_s = (statistics.median(column) for column in zip(*parts, strict=True))
+    return {"forward_s": forward_s, "backward_s": backward_s, "optimizer_s": optimizer_s}
+
+
+def alone_s(rounds: list[Round]) -> float:
+    """Return what one rank's steps take it, where it waits for nobody."""
+    return statistics.median(forward + sum(backward) + optimizer for forward, backward, optimizer in rounds)
 
 
 class Crumbs(torch.nn.Module):
@@ -123,10 +158,14 @@ def copy_s(device: torch.device, num_elements: int) -> float:
     return statistics.median(times[1:]) / num_elements
 
 
-def own_work(task: dict[str, Any], text: torch.Tensor, device: torch.device) -> dict[str, Any]:
-    """Return the seconds of forward, of each bucket's backward and of the optimizer, with nothing on a wire."""
+def own_work(
+    task: dict[str, Any], text: torch.Tensor, device: torch.device, *, fits: bool
+) -> tuple[list[int], list[Round]]:
+    """Return the elements of each bucket and what some steps took, with nothing on a wire."""
     model = made(task, device)
     wrapped, marks = wrap(model, task), []
+    if fits:
+        fit_buckets(wrapped, piece_bytes_on(device.type))
     mark = _event if device.type == "cuda" else time.perf_counter
 
     def hook(state: object, bucket: Any) -> torch.futures.Future[torch.Tensor]:
@@ -139,29 +178,24 @@ def own_work(task: dict[str, Any], text: torch.Tensor, device: torch.device) -> 
     wrapped.register_comm_hook(None, hook)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
     batches = Batches(text, dist.get_rank(), task["batch"], task["length"])
-    found = []
-    for _ in range(8):
-        dist.barrier()
-        marks.clear()
-        batch, times = batches.next().to(device), [mark()]
-        loss = wrapped(batch)
-        times.append(mark())
-        loss.backward()
-        times.append(mark())
-        optimizer.step()
-        optimizer.zero_grad()
-        times.append(mark())
-        cuts = [times[1], *(at for at, _ in marks)]
-        parts = [_between(one, other) for one, other in itertools.pairwise(cuts)]
-        parts[-1] += _between(cuts[-1], times[2])
-        found.append((_between(*times[:2]), parts, _between(*times[2:])))
-    middle = sorted(found[3:], key=lambda row: row[0] + sum(row[1]))[2]
-    return {
-        "forward_s": middle[0],
-        "backward_s": middle[1],
-        "elements": [n for _, n in marks],
-        "optimizer_s": middle[2],
-    }
+    found: list[Round] = []
+    with training():
+        for _ in range(10):
+            dist.barrier()
+            marks.clear()
+            batch, times = batches.next().to(device), [mark()]
+            loss = wrapped(batch)
+            times.append(mark())
+            loss.backward()
+            times.append(mark())
+            optimizer.step()
+            optimizer.zero_grad()
+            times.append(mark())
+            cuts = [times[1], *(at for at, _ in marks)]
+            parts = [_between(one, other) for one, other in itertools.pairwise(cuts)]
+            parts[-1] += _between(cuts[-1], times[2])
+            found.append((_between(*times[:2]), parts, _between(*times[2:])))
+    return [n for _, n in marks], found[3:]
 
 
 def _event() -> Any:

@@ -19,7 +19,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from rig.cores import pace_s, settle, training
 from rig.gpt import Batches, corpus
+from rig.predicted import Method
 from rig.wire_costs import costs, made, wrap
 from syncline.codec.names import scheme
 from syncline.program.pieces import PIECE_BYTES, piece_cuts
@@ -31,14 +33,18 @@ from syncline.runtime.wire.team import Team, agreed_name
 from syncline.torch import synchronize
 
 HOST = torch.device("cpu")
+SLOWER = 1.15
+"""A turn is taken again where some rank's processor was so many times slower beside it than it can be."""
 
 
 def main() -> None:
     """Do the task."""
     task = json.loads(sys.argv[1])
+    if task["what"] in ("steps", "gpu"):
+        settle()
     torch.set_num_threads(int(task.get("torch_threads", 1)))
     dist.init_process_group("gloo")
-    parts = {"dense": dense, "backend": backend, "steps": steps, "rails": rails, "cuts": cuts, "gpu": steps}
+    parts = {"dense": dense, "steps": steps, "rails": rails, "cuts": cuts, "gpu": steps}
     parts[task["what"]](task)
     dist.barrier()
 
@@ -76,7 +82,7 @@ def wire_of(variant: str = "") -> NativeWire:
 
 
 def dense(task: dict[str, Any]) -> None:
-    """Time the all-reduce of a buffer over gloo, over the wire and (bytes only) over plain sockets, in turns."""
+    """Time the all-reduce of a buffer over gloo, over the wire and (bytes only) over plain sockets, at each rate."""
     rank, size = dist.get_rank(), dist.get_world_size()
     buffer = torch.zeros(task["size_bytes"] // 4)
     wires = {f"wire {variant}".strip(): wire_of(variant) for variant in task.get("variants", [""])}
@@ -85,10 +91,26 @@ def dense(task: dict[str, Any]) -> None:
     sockets = Sockets(rank, size, task["size_bytes"] // size)
     ways: dict[str, Any] = {"gloo": lambda: dist.all_reduce(buffer), "sockets": sockets.run}
     ways |= {name: Lanes(wire, buffer, pieces.get(name, PIECE_BYTES)).run for name, wire in wires.items()}
+    due = float((start.double() + (size - 1) / 2).sum())
+    for rate in task["rates_bps"]:
+        shaped(rate)
+        rows = _turns(ways, buffer, start, due, task["turns"])
+        if rank == 0:
+            for row in rows:
+                print(json.dumps({**task, "rate_bps": rate, **row}), flush=True)
+    for wire in wires.values():
+        wire.close()
+
+
+def _turns(
+    ways: dict[str, Any], buffer: torch.Tensor, start: torch.Tensor, due: float, turns: int
+) -> list[dict[str, Any]]:
+    """Let every way carry the buffer in turns; returns a row of each."""
+    rank, size = dist.get_rank(), dist.get_world_size()
     times: dict[str, list[float]] = {name: [] for name in ways}
     cpu: dict[str, list[tuple[float, ...]]] = {name: [] for name in ways}
     sums: dict[str, set[float]] = {name: set() for name in ways}
-    for turn in range(task["turns"] + 2):
+    for turn in range(turns + 2):
         for name, act in ways.items():
             buffer.copy_(start).add_(rank)
             dist.barrier()
@@ -98,21 +120,19 @@ def dense(task: dict[str, Any]) -> None:
                 times[name].append(time.perf_counter() - began)
                 cpu[name].append(tuple(after - before for before, after in zip(spent, _spent(), strict=True)))
             sums[name].add(float(buffer.double().sum()))
-    due = float((start.double() + (size - 1) / 2).sum())
-    right = all(sums[name] == {due} for name in wires) and len(sums["gloo"]) == 1
+    right = all(sums[name] == {due} for name in ways if name.startswith("wire")) and len(sums["gloo"]) == 1
     told: list[Any] = [None] * size
     dist.all_gather_object(told, (times, cpu, right))
-    for wire in wires.values():
-        wire.close()
-    if rank == 0:
-        for name in ways:
-            slowest = [max(each[0][name][k] for each in told) for k in range(task["turns"])]
-            user, system, switches = (
-                statistics.fmean(taken[k] for each in told for taken in each[1][name]) for k in range(3)
-            )
-            row = {"way": name, "median_s": statistics.median(slowest), "all_s": slowest, "cpu_s": user + system,
-                   "user_s": user, "switches": switches, "same_and_right": all(each[2] for each in told)}  # fmt: skip
-            print(json.dumps({**task, **row}), flush=True)
+    rows = []
+    for name in ways:
+        slowest = [max(each[0][name][k] for each in told) for k in range(turns)]
+        user, system, switches = (
+            statistics.fmean(taken[k] for each in told for taken in each[1][name]) for k in range(3)
+        )
+        rows.append({"way": name, "median_s": statistics.median(slowest), "all_s": slowest, "cpu_s": user + system,
+                     "user_s": user, "switches": switches,
+                     "same_and_right": all(each[2] for each in told)})  # fmt: skip
+    return rows
 
 
 def _spent() -> tuple[float, float, float]:
@@ -153,9 +173,17 @@ def _fill(one: socket.socket, room: memoryview) -> None:
         at += one.recv_into(room[at:], 0, socket.MSG_WAITALL)
 
 
-def backend(task: dict[str, Any]) -> None:
-    """Time what DDP's backend takes for its own threads' work: a few buckets at once, over cables without a limit."""
-    buckets = [torch.zeros(25 << 18, device=task["device"]) for _ in range(4)]
+def shaped(rate_bps: float | None) -> None:
+    """Ask for cables of this rate, and wait until they are."""
+    if dist.get_rank() == 0:
+        print(json.dumps({"what": "shape", "rate_bps": rate_bps}), flush=True)
+        sys.stdin.readline()
+    dist.barrier()
+
+
+def backend_Bps(device: torch.device) -> float:
+    """Return what DDP's backend carries by its own threads' work: a few buckets at once, cables without a limit."""
+    buckets = [torch.zeros(25 << 18, device=device) for _ in range(4)]
     times = []
     for _ in range(7):
         dist.barrier()
@@ -165,85 +193,93 @@ def backend(task: dict[str, Any]) -> None:
         if buckets[0].is_cuda:
             torch.cuda.synchronize()
         times.append(time.perf_counter() - began)
-    told: list[Any] = [None] * dist.get_world_size()
+    size = dist.get_world_size()
+    told: list[Any] = [None] * size
     dist.all_gather_object(told, statistics.median(times[2:]))
-    if dist.get_rank() == 0:
-        size = len(told)
-        sent = 2 * (size - 1) / size * sum(4 * bucket.numel() for bucket in buckets)
-        print(json.dumps({**task, "backend_Bps": sent / max(told)}), flush=True)
+    return float(2 * (size - 1) / size * sum(4 * bucket.numel() for bucket in buckets) / max(told))
 
 
 def steps(task: dict[str, Any]) -> None:
-    """Time training steps of each method, in turns."""
+    """Time training steps of each method, in turns, at one rate after the other; rank 0 asks for each."""
     rank = dist.get_rank()
     device = torch.device(task.get("device", "cpu"))
     text = corpus()
-    if task.get("costs"):
-        costs(task, text, device)
-    told: dict[str, list[list[dict[str, Any]]]] = {}
-    for _ in range(task["rounds"]):
-        for method in task["methods"]:
-            everyone: list[Any] = [None] * dist.get_world_size()
-            dist.all_gather_object(everyone, train(method, text, task, device))
-            told.setdefault(method, []).append(everyone)
-            if rank == 0:
-                print(f"{method}: {max(row['median_s'] for row in everyone):.3f} s", file=sys.stderr, flush=True)
+    found = {**costs(task, text, device), "backend_Bps": backend_Bps(device)}
     if rank == 0:
-        for method, turns in told.items():
-            medians = [max(row["median_s"] for row in turn) for turn in turns]
-            first = turns[0][0]
-            same = all(len({row["checksum"] for row in turn}) == 1 for turn in turns)
-            print(json.dumps({**task, "method": method, "median_s": statistics.median(medians), "all_s": medians,
-                              "forward_s": first["forward_s"], "wire_bytes": first["wire_bytes"],
-                              "cpu_s": first["cpu_s"], "same_bits": same}), flush=True)  # fmt: skip
+        print(json.dumps(found), flush=True)
+    usual = [float("inf")] * dist.get_world_size()
+    for rate in task["rates_bps"]:
+        shaped(rate)
+        for number, method in itertools.product(range(task["rounds"]), task["methods"]):
+            for attempt in range(1 + task["again"]):
+                everyone: list[Any] = [None] * dist.get_world_size()
+                dist.all_gather_object(everyone, train(method, text, {**task, "rate_bps": rate}, device))
+                paces = [row["pace_s"] for row in everyone]
+                usual = [min(pair) for pair in zip(usual, paces, strict=True)]
+                slower = max(now / best for now, best in zip(paces, usual, strict=True))
+                if rank == 0:
+                    row = {"what": "turn", "rate_bps": rate, "round": number, "method": method, "attempt": attempt,
+                           "slower": slower, "ranks": everyone}  # fmt: skip
+                    print(json.dumps(row), flush=True)
+                if slower < SLOWER:
+                    break
 
 
 def train(method: str, text: torch.Tensor, task: dict[str, Any], device: torch.device) -> dict[str, Any]:
-    """Train a little with one method: "ddp", "compute", or "codec" or "codec/transport" of syncline."""
+    """Train a little with one method, and return what this rank's steps took."""
     model = made(task, device)
     wrapped = wrap(model, task)
-    codec, transport, piece = (*method.split("/"), "auto", "")[:3] if "/" in method else (method, "auto", "")
+    asked = Method.of(method)
     handle = None
-    if method not in ("ddp", "compute"):
-        options = {"piece_bytes": int(piece) << 20} if piece.isdigit() else {}
-        handle = synchronize(wrapped, codec=codec, transport=transport, warmup=0, check_every=0, **options)
-    batches = Batches(text, dist.get_rank(), task["batch"], task["length"])
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
-    times, forwards = [], []
+    if method not in ("ddp", "compute"):
+        options: dict[str, Any] = {"piece_bytes": asked.piece_bytes} if asked.piece_bytes else {}
+        options |= {"optimizer": optimizer} if asked.early else {}
+        handle = synchronize(wrapped, codec=asked.codec, transport=asked.transport, warmup=0, check_every=0, **options)
+    batches = Batches(text, dist.get_rank(), task["batch"], task["length"])
+    rows = []
     spent = 0.0
-    for number in range(task["warm_up"] + task["steps"]):
-        if number == task["warm_up"]:
-            dist.barrier()
-            spent = time.process_time()
-        began = time.perf_counter()
-        batch = batches.next().to(device)
-        with wrapped.no_sync() if method == "compute" else torch.enable_grad():
-            loss = wrapped(batch)
+    with training():
+        paces = [pace_s()]
+        for number in range(task["warm_up"] + task["steps"]):
+            if number == task["warm_up"]:
+                dist.barrier()
+                spent = time.process_time()
+            moments = [time.perf_counter()]
+            batch = batches.next().to(device)
+            with wrapped.no_sync() if method == "compute" else torch.enable_grad():
+                loss = wrapped(batch)
+                if device.type == "cuda":
+                    torch.cuda.synchronize()
+                moments.append(time.perf_counter())
+                loss.backward()
+            moments.append(time.perf_counter())
+            optimizer.step()
+            optimizer.zero_grad()
             if device.type == "cuda":
                 torch.cuda.synchronize()
-            forwards.append(time.perf_counter() - began)
-            loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        if device.type == "cuda":
-            torch.cuda.synchronize()
-        times.append(time.perf_counter() - began)
-    cpu_s = (time.process_time() - spent) / task["steps"]
+            moments.append(time.perf_counter())
+            rows.append([moments[-1] - moments[0], *(after - before for before, after in itertools.pairwise(moments))])
+        cpu_s = (time.process_time() - spent) / task["steps"]
+        paces.append(pace_s())
     checksum = float(sum(p.detach().double().sum() for p in model.parameters()))
     size = dist.get_world_size()
     dense = 8 * (size - 1) * sum(p.numel() for p in model.parameters()) // size
-    wire_bytes = dense if method == "ddp" else 0
+    found: dict[str, Any] = {"wire_bytes": dense if method == "ddp" else 0}
     if handle is not None:
-        wire_bytes = handle.report().wire_bytes
+        report = handle.report()
+        found = {"wire_bytes": report.wire_bytes, "compute_s": report.compute_s, "exposed_s": report.exposed_s}
         handle.close()
         if dist.get_rank() == 0 and "out" in task:
             keep(handle.timeline(), task, method)
     dist.barrier()
     del wrapped, model, optimizer, handle
     gc.collect()
-    kept = times[task["warm_up"] :]
-    return {"median_s": statistics.median(kept), "forward_s": statistics.median(forwards[task["warm_up"] :]),
-            "cpu_s": cpu_s, "wire_bytes": wire_bytes, "checksum": 0.0 if method == "compute" else checksum}  # fmt: skip
+    parts = (statistics.median(column) for column in zip(*rows[task["warm_up"] :], strict=True))
+    names = ("median_s", "forward_s", "backward_s", "optimizer_s")
+    return {**dict(zip(names, parts, strict=True)), "all_s": [row[0] for row in rows[task["warm_up"] :]],
+            "cpu_s": cpu_s, "pace_s": max(paces), **found,
+            "checksum": 0.0 if method == "compute" else checksum}  # fmt: skip
 
 
 def keep(timeline: Any, task: dict[str, Any], method: str) -> None:
@@ -251,6 +287,13 @@ def keep(timeline: Any, task: dict[str, Any], method: str) -> None:
     rate = f"{task['rate_bps'] / 1e9:g}" if task.get("rate_bps") else "unshaped"
     name = f"spans-{task['what']}-{rate}-{task.get('bucket_mib', 'own')}-{method.replace('/', '_')}.json"
     timeline.save(Path(task["out"], name))
+
+
+def begun() -> None:
+    """Say that all ranks have met and begin now."""
+    dist.barrier()
+    if dist.get_rank() == 0:
+        print(json.dumps({"what": "begun"}), flush=True)
 
 
 def rails(task: dict[str, Any]) -> None:
@@ -261,6 +304,7 @@ def rails(task: dict[str, Any]) -> None:
     lanes = Lanes(wire, buffer)
     start = torch.arange(buffer.numel(), dtype=torch.float32).remainder_(1000.0)
     wrong, times, number = 0, [], 0
+    begun()
     until = time.monotonic() + task["seconds"]
     go_on = torch.ones(1)
     while bool(go_on):
@@ -295,6 +339,7 @@ def cuts(task: dict[str, Any]) -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     times: list[float] = []
     checksums: list[int] = []
+    begun()
     until, go_on = time.monotonic() + task["seconds"], torch.ones(1)
     while bool(go_on):
         batch = torch.randn(8, 512, generator=torch.Generator().manual_seed(100 * len(times) + rank))

@@ -164,3 +164,22 @@ def test_warm_up_sends_int8_first_says_until_when_and_goes_on_after_a_resume() -
     codecs = ["int8", "int8", "sign", "sign", "int8", "sign"]
     said = ["sign from step 2", "sign from step 2", "", ""]
     assert found("warm_up") == [{"codecs": codecs, "said": said}] * 4
+
+
+def test_buckets_are_as_large_as_pieces_unless_the_user_has_chosen() -> None:
+    for result in found("fitted"):
+        assert all(way["same"] and way["back"] for way in result.values())
+        assert result["given"]["buckets"] == 1
+        assert result["left out"]["buckets"] >= 5, "a layer is a MiB"
+
+
+def test_an_optimizer_that_updates_under_the_exchange_gives_the_same_weights() -> None:
+    for result in found("early"):
+        skipping, auto, unused = result.pop("refused")
+        assert 'nan="skip" (and a scaler) does not work with optimizer=' in skipping
+        assert 'codec="auto" does not measure optimizer' in auto
+        assert "find_unused_parameters and static_graph of DDP do not work with optimizer=" in unused
+        for way in result.values():
+            assert way["equal"] and way["same"]
+            assert way["none"] == [0] * 4
+            assert way["updates"][-1] == way["buckets"] == 2, "each bucket by itself"

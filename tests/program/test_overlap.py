@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -26,6 +27,7 @@ WORKS = (
     Work(0.1, (0.05,) * 4, (1 << 20,) * 4, 0.05),
     Work(0.05, (0.02,) * 10, (2_500_000,) * 10, 0.03),
     Work(0.2, (0.1, 0.3), (300_000, 6_000_000), 0.02),
+    Work(0.05, (0.02,) * 10, (2_500_000,) * 10, 0.3, by_bucket=True),
 )
 HOWS: dict[str, How] = {
     "plain": Ring(3e-10),
@@ -78,3 +80,17 @@ def test_alone_there_is_nothing_to_send() -> None:
     assert step_s(WORKS[0], [HOWS["int8"]] * 4, 1, RankLink(1.0, 1.0), SharedMachine(1.0, 0.0, 0.0)) == pytest.approx(
         0.35
     )
+
+
+def test_an_optimizer_by_bucket_leaves_only_the_last_bucket_to_the_end() -> None:
+    """Four buckets of a second on the wire, a backward that takes no time: updates fit under the next one's second."""
+    elements = 1 << 20
+    how = ExchangeCosts("fp32", scheme("fp32").wire_bytes, 0.0, 0.0, piece_bytes=4 * elements)
+    link, machine = RankLink(2 * 3 / 4 * 4 * elements, 0.0), SharedMachine(64.0, 0.0, 0.0)
+    work = Work(0.5, (0.0,) * 4, (elements,) * 4, 2.0)
+    assert step_s(work, [how] * 4, 4, link, machine) == pytest.approx(0.5 + 4 + 2, rel=1e-3)
+    early = step_s(replace(work, by_bucket=True), [how] * 4, 4, link, machine)
+    assert 0.5 + 4 + 0.5 - 1e-6 <= early < 0.5 + 4 + 2
+    free = step_s(replace(work, by_bucket=True), [how] * 4, 4, RankLink(1e15, 0.0), machine)
+    assert free == pytest.approx(0.5 + 2, rel=1e-3), "all of it is done, whenever"
+    assert Work.from_json({**vars(work), "by_bucket": True}) == replace(work, by_bucket=True)

@@ -51,12 +51,16 @@ MAX_ROUNDS = 24
 
 @dataclass(frozen=True)
 class Work:
-    """A rank's own work in one step, in seconds of one processor: before the gradients, for each bucket, after them."""
+    """A rank's own work in one step, in seconds of one processor: before the gradients, for each bucket, after them.
+
+    An optimizer that goes `by_bucket` updates a bucket's parameters when that one is averaged, not all after the last.
+    """
 
     forward_s: float
     backward_s: tuple[float, ...]
     elements: tuple[int, ...]
     optimizer_s: float
+    by_bucket: bool = False
 
     @property
     def total_s(self) -> float:
@@ -67,7 +71,14 @@ class Work:
     def from_json(cls, saved: Mapping[str, Any]) -> Work:
         """Return the work whose fields JSON holds."""
         backward, elements = tuple(map(float, saved["backward_s"])), tuple(map(int, saved["elements"]))
-        return cls(float(saved["forward_s"]), backward, elements, float(saved["optimizer_s"]))
+        by_bucket = bool(saved.get("by_bucket", False))
+        return cls(float(saved["forward_s"]), backward, elements, float(saved["optimizer_s"]), by_bucket)
+
+    @property
+    def updates_s(self) -> list[float]:
+        """The optimizer's seconds for each bucket: in proportion to its elements."""
+        total = sum(self.elements) or 1
+        return [self.optimizer_s * elements / total for elements in self.elements]
 
 
 @dataclass(frozen=True)
@@ -205,15 +216,23 @@ def lay_step(ledger: Ledger, work: Work, how: Sequence[How], num_ranks: int, *, 
             ready if passed_s <= soon_s else last
             for ready, passed_s in zip(readies, accumulate(work.backward_s), strict=True)
         ]
+    laid: list[list[PricedPiece]] = []
     for bucket, ready in enumerate(readies if num_ranks > 1 else ()):
         way, elements = how[bucket], work.elements[bucket]
         if isinstance(way, Ring):
             ring = ring or RingLayer(ledger, num_ranks, way.add_s)
             ring.add(elements, ready.__getitem__)
             continue
-        for piece in way.pieces(elements, num_ranks, bucket):
+        laid.append(way.pieces(elements, num_ranks, bucket))
+        for piece in laid[-1]:
             exchanges.add(piece, ready.__getitem__)
     ends = exchanges.finish()
+    if work.by_bucket and ring is None and laid:
+        for rank, before in last.items():
+            for pieces, seconds in zip(laid, work.updates_s, strict=True):
+                came = [task for piece in pieces for task in piece.last[rank]]
+                before = ledger.work(rank, seconds, [before, *came], OPTIMIZED, -1, -1)
+        return
     rings = {rank: [] for rank in ledger.ranks} if ring is None else ring.finish()
     for rank in ledger.ranks:
         ledger.work(rank, work.optimizer_s, [last[rank], *ends[rank], *rings[rank]], OPTIMIZED, -1, -1)

@@ -62,6 +62,8 @@ SINGLE = (torch.float32, torch.bfloat16, torch.float16)
 class AutoSynchronizer(DdpSynchronizer):
     """Synchronises a DDP model in whatever is fastest here, within an accuracy class; `why()` says what and why."""
 
+    fits_buckets = False  # plain DDP is among what is tried, and is tried as it is
+
     def __init__(
         self,
         model: DistributedDataParallel,

@@ -29,11 +29,12 @@ MAX_PIECES = 1 << 16
 class Averagers:
     """Makes buckets; owns what outlives them: residuals and factors, by the names of parameters."""
 
-    def __init__(self, settings: Settings, links: GroupLinks) -> None:
+    def __init__(self, settings: Settings, links: GroupLinks, *, in_order: bool = False) -> None:
         self.residuals = Residuals()
         self.factors: dict[str, torch.Tensor] = {}
         self._settings = settings
         self._links = links
+        self._in_order = in_order
         self._tag = 0
 
     def bucket(self, index: int, layout: Layout, buffer: torch.Tensor, codec: str) -> Bucket:
@@ -146,7 +147,7 @@ class Averagers:
         ends = () if offset is None else tuple(accumulate(bucket.layout.sizes))
         return ExchangePlace(
             self._tag, layout, codec, self._links.rank, lambda shard: _first_bad(bucket, shard), ends, offset or 0,
-            self._tag // MAX_PIECES,
+            0 if self._in_order else self._tag // MAX_PIECES,
         )  # fmt: skip
 
 

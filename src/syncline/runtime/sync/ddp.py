@@ -5,6 +5,7 @@ Sparse gradients (of embeddings) are averaged as DDP does: no codec knows them. 
 
 from __future__ import annotations
 
+import time
 import weakref
 from collections.abc import Callable
 from typing import Any, Protocol, cast
@@ -13,11 +14,13 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
+from syncline.codec.low_rank import LowRank
 from syncline.runtime.alive.replicas import compare, fingerprints
 from syncline.runtime.alive.watchdog import is_broken_connection
 from syncline.runtime.sync.bucket import Layout, Order
+from syncline.runtime.sync.early import EarlyUpdates
 from syncline.runtime.sync.overflow import ScaleFollower, Scaler, StepSkipper
-from syncline.runtime.sync.reducer import check_free, renew
+from syncline.runtime.sync.reducer import check_free, fit_buckets, renew
 from syncline.runtime.sync.settings import Settings
 from syncline.runtime.sync.step import Step
 from syncline.runtime.sync.streams import future_of, refuse_capture
@@ -39,15 +42,25 @@ class GradBucket(Protocol):
 
     def parameters(self) -> list[torch.Tensor]: ...
 
+    def gradients(self) -> list[torch.Tensor]: ...
+
 
 class DdpSynchronizer(Synchronizer):
     """Synchronises a DDP model until it is closed; afterwards the model averages as plain DDP does."""
 
+    fits_buckets = True
+    """Whether buckets that DDP chose itself become as large as pieces; on a GPU pieces are larger than those."""
+
     def __init__(
-        self, model: DistributedDataParallel, settings: Settings, links: GroupLinks, scaler: Scaler | None = None
+        self,
+        model: DistributedDataParallel,
+        settings: Settings,
+        links: GroupLinks,
+        scaler: Scaler | None = None,
+        updates: EarlyUpdates | None = None,
     ) -> None:
         check_free(model)
-        super().__init__(settings, links, "ddp")
+        super().__init__(settings, links, "ddp", in_order=updates is not None)
         # DDP holds this handle where the garbage collector does not look: a strong way back would keep both for ever.
         self._weak_model = weakref.ref(model)
         self._group = model.process_group
@@ -60,9 +73,16 @@ class DdpSynchronizer(Synchronizer):
         self._closed = False
         self._turns = Turns(p for p in model.module.parameters() if p.requires_grad)
         self._hooks: list[Any] = [self._turns]
+        self._updates = updates
+        self._awaited: list[tuple[Future, list[torch.Tensor], list[torch.Tensor]]] = []
+        if updates is not None:
+            self._hooks.append(updates)
         if settings.nan == "skip":
             trained = [p for p in model.module.parameters() if p.requires_grad]
             self._hooks.append(StepSkipper(trained, lambda: self._step is not None and self._step.skipped))
+        self._bucket_bytes = cast("Any", model).bucket_bytes_cap
+        if self.fits_buckets and not isinstance(settings.scheme, LowRank):  # low rank sends a bucket as one piece
+            fit_buckets(model, self.piece_bytes)
         self.turn_on(model)
 
     def turn_on(self, model: DistributedDataParallel) -> None:
@@ -78,6 +98,7 @@ class DdpSynchronizer(Synchronizer):
         self._is_on = False
         self._before_forward.remove()
         model.__dict__.pop("_pre_forward", None)
+        cast("Any", model).bucket_bytes_cap = self._bucket_bytes
         renew(model)
 
     @property
@@ -92,6 +113,7 @@ class DdpSynchronizer(Synchronizer):
         refuse_capture()
         if bucket.index() == 0 or self._step is None:
             self._step = self.open_step()
+            self._awaited = []
             self._at_end_of_backward(self._step)
         buffer = bucket.buffer()
         if buffer.is_sparse:
@@ -104,10 +126,24 @@ class DdpSynchronizer(Synchronizer):
             else:
                 future.set_exception(failure)  # type: ignore[arg-type]
 
+        if self._updates is not None:
+            self._awaited.append((future, bucket.parameters(), bucket.gradients()))
         values = torch.view_as_real(buffer).view(-1) if buffer.is_complex() else buffer
         self.average(Order(bucket.index(), values, self._layout(bucket), self._step, done, bucket.is_last()))
         # Through `then` a failure becomes one that DDP itself raises, where no end of backward can raise it.
         return future.then(lambda done: done.wait())
+
+    def _meanwhile(self, step: Step) -> None:
+        """Update each bucket's parameters when it has come, where an optimizer was given."""
+        awaited, self._awaited = self._awaited, []
+        for number, (future, parameters, gradients) in enumerate(awaited):
+            step.wait(number + 1)
+            if self._updates is None or self.failure is not None:
+                return
+            future.wait()  # on a device: this stream waits for the one that averaged
+            began_s = time.perf_counter()
+            self._updates.update(parameters, gradients)
+            step.updates.append((began_s, time.perf_counter()))
 
     def close(self) -> None:
         """Turn synchronisation off: the model goes on as plain DDP."""

@@ -6,8 +6,9 @@ two steps, on every rank at the same one; gradients that are there stay where th
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
+import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from syncline.errors import SynchronizationError
@@ -41,3 +42,18 @@ def renew(model: DistributedDataParallel) -> None:
         owner._static_graph_delay_allreduce_enqueued = False
     owner._has_rebuilt_buckets = False
     owner._comm_hooks.clear()
+
+
+def fit_buckets(model: DistributedDataParallel, bucket_bytes: int) -> None:
+    """Make buckets of this size where the user has not said how large they are and DDP would make larger ones.
+
+    A bucket is sent when its last gradient is there: while a large one fills, the network is idle, and the last one is
+    whole when the backward pass is over. DDP's default suits collectives, each of which costs; here pieces are sent.
+    """
+    owner, torch_distributed = cast("Any", model), cast("Any", dist)
+    if bucket_bytes < torch_distributed._DEFAULT_FIRST_BUCKET_BYTES:  # compilers want the first to be the smallest
+        return
+    held = sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad)
+    if getattr(owner, "bucket_bytes_cap_default", False) and bucket_bytes < min(held, owner.bucket_bytes_cap):
+        owner.bucket_bytes_cap = bucket_bytes
+        renew(model)

@@ -16,6 +16,7 @@ from syncline.errors import SynchronizationError
 from syncline.runtime.alive.agreement import agree, exchange_json
 from syncline.runtime.auto.auto import AutoSynchronizer
 from syncline.runtime.sync.ddp import DdpSynchronizer
+from syncline.runtime.sync.early import EarlyUpdates
 from syncline.runtime.sync.overflow import Scaler
 from syncline.runtime.sync.settings import Settings
 from syncline.runtime.sync.shard.sharded import check_replaceable, is_sharded, param_groups, shard_mesh, sharded_modules
@@ -37,6 +38,7 @@ def synchronize(
     levels: object = None,
     scaler: Scaler | None = None,
     replicas: dist.ProcessGroup | None = None,
+    optimizer: torch.optim.Optimizer | None = None,
     accuracy: str = "safe",
     settings: str | os.PathLike[str] | None = None,
     **options: Any,
@@ -53,7 +55,9 @@ def synchronize(
     measured: there it is int8, or fp32 if exact. `levels` are the ranks inside each level of a hierarchy ((8,), "host"
     or a Fabric); `scaler` is the GradScaler, if there is one: overflows then skip the step on every rank. With FSDP2
     `replicas` is the group of ranks that hold the same shard, over which `codec` averages while shards themselves are
-    reduced as FSDP2 does. The other options are those of `Settings`.
+    reduced as FSDP2 does. With DDP, an `optimizer` that is given updates each bucket's parameters inside backward, as
+    soon as it is averaged, while later buckets travel; `optimizer.step()` is called as ever and does what is left.
+    Gradients must not be changed in between (clipping). The other options are those of `Settings`.
     """
     if not dist.is_initialized():
         raise SynchronizationError(
@@ -68,11 +72,14 @@ def synchronize(
         if replicas is not None:
             raise SynchronizationError("replicas= belongs to FSDP2.", hint="Give levels= to average DDP in levels.")
         nested = resolve(levels, num_ranks)
-        for what, given in (("levels", nested), ("send_Bps", options.get("send_Bps"))):
+        for what, given in (("levels", nested), ("send_Bps", options.get("send_Bps")), ("optimizer", optimizer)):
             wanted = wanted.by_name(what) if given else wanted
-        handle: Synchronizer = _ddp(module, Settings.given(options, codec=wanted.base, levels=nested), scaler, wanted)
+        chosen = Settings.given(options, codec=wanted.base, levels=nested)
+        handle: Synchronizer = _ddp(module, chosen, scaler, wanted, optimizer)
     elif is_sharded(module):
         wanted = wanted.by_name("FSDP2")
+        if optimizer is not None:
+            raise SynchronizationError("optimizer= belongs to DDP.", hint="With FSDP2 leave it out.")
         handle = _fsdp(module, Settings.given(options, codec=wanted.base), levels, replicas, scaler)
     else:
         raise SynchronizationError(
@@ -84,15 +91,33 @@ def synchronize(
 
 
 def _ddp(
-    model: DistributedDataParallel, settings: Settings, scaler: Scaler | None, wanted: CodecRequest
+    model: DistributedDataParallel,
+    settings: Settings,
+    scaler: Scaler | None,
+    wanted: CodecRequest,
+    optimizer: torch.optim.Optimizer | None,
 ) -> DdpSynchronizer:
+    if optimizer is not None and settings.nan == "skip":
+        raise SynchronizationError(
+            'nan="skip" (and a scaler) does not work with optimizer=: some parameters are updated before others are '
+            "known to be finite.",
+            hint="Leave one of them out.",
+        )
+    if optimizer is not None and (model.find_unused_parameters or model.static_graph):
+        raise SynchronizationError(
+            "find_unused_parameters and static_graph of DDP do not work with optimizer=: which parameters no rank has "
+            "used, and which then stay as they are, is known after the last bucket.",
+            hint="Leave one of them out.",
+        )
+    updates = None if optimizer is None else EarlyUpdates(optimizer, model.parameters())
     device = next(model.parameters()).device
     links = GroupLinks(model.process_group, settings, device)
     parameters = [[n, list(p.shape)] for n, p in model.module.named_parameters() if p.requires_grad]
-    agree({**settings.agreed(), **wanted.agreed(), "parameters": parameters}, links.team)
+    early = type(optimizer).__name__ if optimizer is not None else ""
+    agree({**settings.agreed(), **wanted.agreed(), "optimizer": early, "parameters": parameters}, links.team)
     if wanted.chooses:
         return AutoSynchronizer(model, settings, links, scaler, accuracy=wanted.accuracy, fixed=wanted.codecs)
-    return DdpSynchronizer(model, settings, links, scaler)
+    return DdpSynchronizer(model, settings, links, scaler, updates)
 
 
 def _replicas(levels: object, shard_group: dist.ProcessGroup) -> tuple[dist.ProcessGroup | None, tuple[int, ...]]:

@@ -15,6 +15,7 @@ from syncline.timeline import Source, SourceKind, SpanKind, Timeline, TimelineBu
 from syncline.timeline.collective import CollectiveName, codec_of
 
 IGNORES = ("headers of the network", "work of other processes on this host")
+OPTIMIZER = "optimizer"
 TRAINING, FRONT, BACK = 0, 1, 2
 """Streams of a timeline: the training thread and the two communication threads."""
 
@@ -100,6 +101,8 @@ class Step:
         self.ready: list[tuple[int, float, int]] = []
         self.averaged_s: list[float] = []
         """When the k-th bucket that went in had come out; buckets keep their order."""
+        self.updates: list[tuple[float, float]] = []
+        """When an optimizer was at work before the step's own: on buckets that were averaged while others were not."""
         self.spans: list[Span] = []
         self.waits: dict[int, float] = {}
         """Seconds spent waiting for the messages of each rank of the outermost level."""
@@ -165,16 +168,26 @@ class Step:
         """Note that a peer's message was waited for."""
         self.waits[peer] = self.waits.get(peer, 0.0) + seconds
 
-    def wait(self) -> None:
-        """Wait until every bucket that went in has come out."""
+    def computed(self) -> None:
+        """Note that the backward pass is over."""
         self.computed_s = time.perf_counter()
+
+    def wait(self, count: int | None = None) -> None:
+        """Wait until so many buckets have come out, or every one that went in."""
         with self._idle:
-            self._idle.wait_for(lambda: self._open == 0)
+            self._idle.wait_for(lambda: self._open == 0 or (count is not None and len(self.averaged_s) >= count))
+
+    @property
+    def exposed_s(self) -> float:
+        """How long the training thread had nothing to do but to wait for the exchange."""
+        until = self.synchronised_s
+        busy = sum(max(0.0, min(end, until) - began) for began, end in self.updates)
+        return max(0.0, until - self.computed_s - busy)
 
     def report(self, rate_Bps: float) -> StepReport:
         """Return the step in numbers; the step ends where the next begins, or now."""
         ended = self.ended_s or max(time.perf_counter(), self.synchronised_s)
-        exposed = max(0.0, self.synchronised_s - self.computed_s)
+        exposed = self.exposed_s
         codec = [e - b for s, b, e, kind, *_ in self.spans if kind is not SpanKind.RECV and s != TRAINING]
         return StepReport(
             step=self.number,
@@ -210,8 +223,7 @@ class Step:
             return {**own, "kind": kind.name.lower(), "name": name, **times, **more}
 
         spans = [span(SpanKind.COMPUTE, "forward and backward", self.began_s, self.computed_s)]
-        if self.ended_s > self.synchronised_s:
-            spans.append(span(SpanKind.COMPUTE, "optimizer", self.synchronised_s, self.ended_s))
+        spans += [span(SpanKind.COMPUTE, OPTIMIZER, *update) for update in self._optimizer(self.ended_s)]
         for (_, ready_s, size), averaged_s in zip(self.ready, self.averaged_s, strict=False):
             name = str(CollectiveName("all-reduce", "data", size, codec_of(self.codec)))
             spans.append(span(SpanKind.COLLECTIVE, name, ready_s, averaged_s, size_bytes=size))
@@ -225,16 +237,22 @@ class Step:
         source = Source(SourceKind.RUNTIME, "syncline runtime", syncline.__version__, IGNORES)
         builder = TimelineBuilder(source, {"report": self.report(rate_Bps).to_json()})
         ended = self.ended_s or max(self.synchronised_s, self.computed_s)
-        compute = [("forward and backward", self.began_s, self.computed_s), ("optimizer", self.synchronised_s, ended)]
-        for name, began, end in compute:
+        own = [(self.began_s, self.computed_s, SpanKind.COMPUTE, "forward and backward")]
+        free_s = self.computed_s
+        for began, end in self._optimizer(ended):
+            own += [(free_s, began, SpanKind.WAIT, "exposed"), (began, end, SpanKind.COMPUTE, OPTIMIZER)]
+            free_s = end
+        own.append((free_s, self.synchronised_s, SpanKind.WAIT, "exposed"))
+        for began, end, kind, name in own:
             if end > began:
-                builder.add_span(self.rank, began, end, SpanKind.COMPUTE, name, step=self.number)
-        if self.synchronised_s > self.computed_s:
-            builder.add_span(
-                self.rank, self.computed_s, self.synchronised_s, SpanKind.WAIT, "exposed", step=self.number
-            )
+                builder.add_span(self.rank, began, end, kind, name, step=self.number)
         for stream, began, end, kind, name, size, piece in list(self.spans):
             builder.add_span(
                 self.rank, began, end, kind, name, stream=stream, step=self.number, round=piece, size_bytes=size
             )
         return builder.build()
+
+    def _optimizer(self, ended_s: float) -> list[tuple[float, float]]:
+        """Return when the optimizer was at work: on buckets as they came, and after the last of them."""
+        last_s = max([self.synchronised_s, *(end for _, end in self.updates)])
+        return [*self.updates, *([(last_s, ended_s)] if ended_s > last_s else [])]

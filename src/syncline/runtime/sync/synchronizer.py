@@ -39,13 +39,18 @@ WARM_UP_CODEC = "int8"
 class Synchronizer:
     """Averages buckets of gradients over the ranks of a group, in order, on threads of its own."""
 
-    def __init__(self, settings: Settings, links: GroupLinks, label: str, watched: Team | None = None) -> None:
-        """Make one over these links; `watched` are the ranks whose loss ends it, by default those of the links."""
+    def __init__(
+        self, settings: Settings, links: GroupLinks, label: str, watched: Team | None = None, *, in_order: bool = False
+    ) -> None:
+        """Make one over these links; `watched` are the ranks whose loss ends it, by default those of the links.
+
+        Buckets `in_order` go as they come, else the last ones, which the next forward needs first, go first.
+        """
         self.settings = settings
         self.links = links
         self.rank, self.num_ranks = links.rank, links.num_ranks
         self.steps: deque[Step] = deque(maxlen=settings.history)
-        self._averagers = Averagers(settings, links)
+        self._averagers = Averagers(settings, links, in_order=in_order)
         self._streams = SideStreams(links.device)
         ahead = AHEAD if links.device.type == "cuda" else 0
         self._conveyor = Conveyor(f"syncline-{label}", self._streams.entered, ahead=ahead, join=self._streams.join)
@@ -122,9 +127,14 @@ class Synchronizer:
 
     def settle(self, step: Step) -> None:
         """Wait for a step's buckets and raise what went wrong with any."""
+        step.computed()
+        self._meanwhile(step)
         step.wait()
         if self._conveyor.failure is not None:
             raise self.failure_of(self._conveyor.failure)
+
+    def _meanwhile(self, step: Step) -> None:
+        """Do what can be done before the last bucket has come."""
 
     def failure_of(self, failure: BaseException) -> BaseException:
         """Return the failure with where it happened; a lost rank behind it is named, and the others are told."""
