@@ -9,11 +9,22 @@ import numpy as np
 import pytest
 from tests.watch.scenes import CAPACITY, TICK_S, frame, load, table
 
+from syncline.watch.burst import Burst
 from syncline.watch.job import JobState, StepStat
 from syncline.watch.links import LinkLoad, LinkTable
 from syncline.watch.prediction import Prediction
 from syncline.watch.rules.degraded_rule import LinkDegraded, is_overdue
-from syncline.watch.rules.link_rules import LinkAverage, LinkDown, LinkLoss, LinkPause, LinkPeak, planned_use
+from syncline.watch.rules.link_rules import (
+    LinkAverage,
+    LinkDown,
+    LinkErrors,
+    LinkLoss,
+    LinkMicroburst,
+    LinkPause,
+    LinkPeak,
+    idle_beside,
+    planned_use,
+)
 from syncline.watch.rules.past import Past
 from syncline.watch.rules.rule import Context
 from syncline.watch.rules.thresholds import Thresholds
@@ -162,6 +173,118 @@ def test_peaks(share: float, bad: bool, between: bool) -> None:
     assert (FIRST in found.bad, FIRST in found.between) == (bad, between)
 
 
+def test_ten_seconds_must_have_been_seen_before_a_peak_counts() -> None:
+    for looks, says in ((39, False), (40, True)):
+        found = LinkPeak().look(_context(load(LINKS, saturated=[0.9, 0.46]), looks=looks))
+        assert (set(found.bad), found.between) == (({FIRST}, {SECOND}) if says else (set(), set()))
+
+
+def _switch_links(*ways: str) -> LinkTable:
+    src, dst = zip(*(name.split(" -> ") for name in ways), strict=True)
+    num = len(ways)
+    return LinkTable(ways, ways, ("tx",) * num, np.full(num, CAPACITY), np.full(num, -1), src, dst, 1)
+
+
+@pytest.mark.parametrize(
+    ("num_idle", "ending"),
+    [(1, "spine-01 1%"), (3, "spine-03 1%"), (4, "1%, leaf-0 -> spine-03 1% and 1 more"), (6, "and 3 more")],
+)
+def test_of_many_idle_ways_three_are_named(num_idle: int, ending: str) -> None:
+    links = _switch_links(*(f"leaf-0 -> spine-{k:02d}" for k in range(num_idle + 1)))
+    (said,) = idle_beside(links, np.array([0.6, *[0.01] * num_idle]), 0)
+    assert said.startswith("carries 60% on average, beside it leaf-0 -> spine-01 1%") and said.endswith(ending)
+
+
+def test_idle_ways_of_another_switch_and_of_network_cards_are_not_beside() -> None:
+    links = _switch_links("leaf-0 -> spine-00", "leaf-1 -> spine-01", "leaf-0 -> pod-00", "leaf-0 -> spine-01")
+    assert idle_beside(links, np.array([0.6, 0.0, 0.0, 0.3]), 0) == []  # half as much is not far less
+    assert idle_beside(links, np.array([0.6, 0.0, 0.0, 0.29]), 0) != []
+    for ways in (
+        ("host-00/nic-0 -> leaf-0", "host-00/nic-0 -> leaf-1"),
+        ("leaf-0 -> host-00/nic-0", "leaf-0 -> host-00/nic-1"),
+    ):
+        assert idle_beside(_switch_links(*ways), np.array([0.6, 0.0]), 0) == []
+
+
+def _bursts(num: int, looks: int = 60, *, use: float = 0.3, usual: float = 0.0, duration_s: float = 0.01,
+            has_spans: bool = False, told_s: float | None = None) -> Context:  # fmt: skip
+    """Return a context in which a link burst so often in the last second of what is told."""
+    until = told_s or 1000.0 + looks * TICK_S
+    found = deque(Burst(until - 1.0 + 0.1 * k, until - 1.0 + 0.1 * k + duration_s, 1e6 * (k + 1)) for k in range(num))
+    job = JobState(told_s=told_s) if told_s else None
+    return _context(load(LINKS, use=use), looks=looks, job=job, bursts={FIRST: found, "a link that is gone": found},
+                    past=_past(bursts=usual), has_spans=has_spans)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("num", "more", "bad", "between"),
+    [
+        (2, {}, True, False),  # one a second, over two seconds
+        (1, {}, False, True),
+        (0, {}, False, False),
+        (2, {"looks": 19}, False, False),  # under five seconds seen
+        (2, {"looks": 20}, True, False),
+        (2, {"use": 0.59}, True, False),
+        (2, {"use": 0.61}, False, True),  # its average shows it: no microburst
+        (2, {"duration_s": 0.11}, False, False),  # too long to be hidden by an average
+        (4, {"usual": 1.0}, True, False),  # twice its own past
+        (3, {"usual": 1.0}, False, True),
+        (2, {"usual": 1.0, "has_spans": True, "told_s": 1012.0}, True, False),  # spans tell better than the past
+    ],
+)
+def test_bursts(num: int, more: dict[str, float], bad: bool, between: bool) -> None:
+    found = LinkMicroburst().look(_bursts(num, **more))  # type: ignore[arg-type]
+    assert (FIRST in found.bad, FIRST in found.between) == (bad, between)
+    assert SECOND not in found.bad
+    if bad:
+        said = found.bad[FIRST]()
+        assert said.observed == f"{num} bursts in 2 s"
+        assert said.expected == ("under 4" if more.get("usual") and not more.get("has_spans") else "under 2")
+        assert said.evidence[1] == f"longest 10 ms, largest {num:.2f} MB"
+        assert said.evidence[2].startswith("outside every" if more.get("has_spans") else "more than this link's own")
+
+
+def test_an_average_at_its_bound_is_no_microburst() -> None:
+    context = _bursts(2, use=0.5)
+    context.thresholds = Thresholds(burst_average_below=0.5)
+    assert not LinkMicroburst().look(context).bad
+
+
+def test_before_a_link_has_a_past_no_burst_is_told() -> None:
+    context = _bursts(4)
+    context.past = {"bursts": Past(lag=0)}
+    context.past["bursts"].add(LINKS.names, np.full(2, np.nan))
+    assert not LinkMicroburst().look(context).bad
+
+
+def test_losses_that_have_stopped_are_over_and_new_ones_count_at_once() -> None:
+    """Over four seconds the mean is still above the past, in the last second nothing was lost."""
+    few, none = load(LINKS, use=IDLE, drops_per_s=[9.0, 0.0]), load(LINKS, use=IDLE, drops_per_s=[0.0, 0.0])
+    context = _context(none, before=few, past=_past(drops=0.0))
+    context.recent = deque(frame(k, LINKS, few if k < 55 else none) for k in range(60))
+    found = LinkLoss().look(context)
+    assert FIRST in found.bad and found.bad[FIRST]().observed.startswith("5.6 packets") and FIRST not in found.between
+    context.past = _past(drops=2.0)  # within what it has always dropped
+    assert FIRST not in LinkLoss().look(context).bad and FIRST not in LinkLoss().look(context).between
+    context = _context(load(LINKS, use=IDLE, drops_per_s=[40.0, 0.0]), before=none, past=_past(drops=2.0))
+    assert FIRST in LinkLoss().look(context).bad  # 13 a second now, 2.5 over four seconds
+
+
+def test_losses_as_many_as_ever_are_none_beyond() -> None:
+    now = load(LINKS, use=IDLE, drops_per_s=[8.0, 0.0])
+    assert FIRST not in LinkLoss().look(_context(now, before=now, past=_past(drops=2.0))).bad
+
+
+@pytest.mark.parametrize(("errors", "bad"), [(4.0, True), (3.9, False)])
+def test_one_error_in_ten_seconds_is_told(errors: float, bad: bool) -> None:
+    now, before = load(LINKS, errors_per_s=[errors, 0.0]), load(LINKS, errors_per_s=[0.0, 0.0])
+    found = LinkErrors().look(_context(now, before=before))
+    assert (set(found.bad) == {FIRST}) is bad and not found.between
+    if bad:
+        assert found.bad[FIRST]().observed == "1 errors in 10 s"
+    assert not LinkErrors().look(_context(before, before=now, looks=0)).bad
+
+
 @pytest.mark.parametrize(
     ("drops", "usual", "bad", "between"),
     [
@@ -201,7 +324,9 @@ def test_pauses_of_ethernet_are_frames(pauses: float, usual: float, bad: bool, b
     found = LinkPause().look(_context(load(LINKS, pauses_per_s=[pauses, 0.0]), past=_past(pauses=usual)))
     assert (FIRST in found.bad, FIRST in found.between) == (bad, between)
     if bad:
-        assert found.bad[FIRST]().observed == f"{pauses:.0f} pause frames a second"
+        said = found.bad[FIRST]()
+        assert said.observed == f"{pauses:.0f} pause frames a second"
+        assert said.expected == f"under {max(1000.0, 3 * usual):.0f}"
 
 
 @pytest.mark.parametrize(("ticks", "share", "bad", "between"), [
@@ -215,4 +340,11 @@ def test_pauses_of_infiniband_are_a_share_of_words(ticks: float, share: str, bad
     found = LinkPause().look(_context(now, ports, past=_past(ports, pauses=0.0)))
     assert (FIRST in found.bad, FIRST in found.between) == (bad, between)
     if bad:
-        assert found.bad[FIRST]().observed == f"{share} of the time without credit"
+        said = found.bad[FIRST]()
+        assert (said.observed, said.expected) == (f"{share} of the time without credit", "under 20%")
+
+
+def test_an_infiniband_port_that_only_waits_is_held_up() -> None:
+    ports = replace(LINKS, devices=("mlx5_0:1", "mlx5_1:1"))
+    now = load(ports, use=0.0, pauses_per_s=[0.5, 0.0])
+    assert set(LinkPause().look(_context(now, ports, past=_past(ports, pauses=0.0))).bad) == {FIRST}
