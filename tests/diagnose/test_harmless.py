@@ -31,9 +31,11 @@ def test_hints_about_the_network_between_hosts_need_hosts_or_trouble() -> None:
     assert "net.interface.wrong" in found_in(BRIDGE + refused, book)
 
 
-def test_an_abort_of_nccl_alone_is_told_as_a_consequence() -> None:
-    line = "RuntimeError: NCCL error in: ProcessGroupNCCL.cpp:825, unhandled system error, NCCL version 2.7.8\n"
-    assert found_in(line, shipped_rules()) == ["log.unexplained", "nccl.abort"]
+def test_an_abort_or_an_end_alone_is_told_as_a_consequence() -> None:
+    abort = "RuntimeError: NCCL error in: ProcessGroupNCCL.cpp:825, unhandled system error, NCCL version 2.7.8\n"
+    assert found_in(abort, shipped_rules()) == ["log.unexplained", "nccl.abort"]
+    ended = "srun: error: node7: tasks 2-7: Exited with exit code 1\n"
+    assert found_in(ended, shipped_rules()) == ["log.unexplained", "torch.process.failed"]
 
 
 @pytest.mark.parametrize(

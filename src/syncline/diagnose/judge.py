@@ -23,8 +23,8 @@ MAX_WORDS = 110
 _SAID = re.compile(r"(?:\b[A-Za-z_][\w.]*(?:Error|Exception)|\b(?:[Ff]atal|[Ee]rror|ERROR|FATAL)): .*$")
 POSSIBLE = 0.3
 """What a match is worth that does not say what is the matter; see `Finding.is_possible`."""
-EFFECT = "nccl.abort"
-"""What is never a cause: alone it says that the cause is not in the log."""
+EFFECTS = frozenset({"nccl.abort", "torch.process.failed"})
+"""What is never a cause: where nothing else was found, the cause is not in the log."""
 SMALL = 8
 """A job of so many ranks fits one host."""
 
@@ -59,8 +59,8 @@ def judge(tallies: Mapping[str, Tally], cluster: Fabric | None) -> list[RankedFi
         return all_found
     sure = [one.finding.rule for one in all_found if not one.finding.is_possible]
     cause = not symptoms.issuperset(sure)
-    alone = tuple(tallies[EFFECT].evidence) if set(sure) == {EFFECT} else ()
-    return all_found + unexplained(tallies, has_symptom=bool(sure) and not cause, has_cause=cause, effects=alone)
+    effects = [tallies[name] for name in dict.fromkeys(sure)] if EFFECTS.issuperset(sure) else []
+    return all_found + unexplained(tallies, has_symptom=bool(sure) and not cause, has_cause=cause, effects=effects)
 
 
 def _told(found: list[RankedFinding], symptoms: frozenset[str]) -> bool:

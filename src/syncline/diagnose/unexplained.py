@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from syncline.diagnose.causes import RankedFinding
-from syncline.diagnose.tally import Evidence, MatchRow, Tally
+from syncline.diagnose.tally import MatchRow, Tally
 from syncline.diagnose.verdict import some
 from syncline.finding import Action, Finding, Severity
 
@@ -31,7 +31,7 @@ _NEXT: tuple[tuple[str, str], ...] = (
 
 
 def unexplained(
-    tallies: Mapping[str, Tally], *, has_symptom: bool, has_cause: bool, effects: Sequence[Evidence] = ()
+    tallies: Mapping[str, Tally], *, has_symptom: bool, has_cause: bool, effects: Sequence[Tally] = ()
 ) -> list[RankedFinding]:
     """Return one finding over the error-like lines that no rule has taken, or nothing where there are none.
 
@@ -64,21 +64,26 @@ def unexplained(
     return [RankedFinding(finding, firsts[0].evidence, frozenset())]
 
 
-def _without_cause(effects: Sequence[Evidence]) -> RankedFinding:
+def _without_cause(effects: Sequence[Tally]) -> RankedFinding:
+    lines = sorted((line for tally in effects for line in tally.evidence), key=lambda line: (line.order, line.line))
+    by_nccl = any(tally.rule.id.startswith("nccl.") for tally in effects)
     finding = Finding(
         rule=RULE,
         severity=Severity.WARNING,
-        place=effects[0].context.place,
-        observed="NCCL gave up, and no line says why",
-        evidence=tuple(str(line) for line in effects[:SHOWN]),
-        meaning="What NCCL hands to the program is a consequence; its cause stands in NCCL's own lines, in the log of "
-        "another rank or in the kernel log of a host, and in none of what was read.",
-        fix=_NEXT[0][1],
-        reference=REFERENCE,
+        place=lines[0].context.place,
+        observed=f"{' and '.join(tally.rule.title for tally in effects)}, and no line says why",
+        evidence=tuple(str(line) for line in lines[:SHOWN]),
+        meaning="A consequence; the cause stands in none of what was read, but in what the process wrote before it, in "
+        "the log of another rank or in the kernel log of a host.",
+        fix=_NEXT[0][1]
+        if by_nccl
+        else "Read what that rank itself wrote (its own log, --tee 3 or --log-dir of torchrun, "
+        "srun --output with %t), and give diagnose the logs of all ranks and the kernel log of its host.",
+        reference=REFERENCE if by_nccl else "",
         action=Action.INSPECT,
         confidence=0.5,
     )
-    return RankedFinding(finding, effects[0], frozenset({"nccl.abort"}))
+    return RankedFinding(finding, lines[0], frozenset(tally.rule.id for tally in effects))
 
 
 def num_open(tallies: Mapping[str, Tally]) -> int:
