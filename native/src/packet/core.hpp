@@ -234,8 +234,9 @@ private:
     std::vector<std::int32_t> path_bus_;
     struct Move {
         u32 task;
+        u32 hop;  // of its path, for the piece under way
         i64 left, step;
-        Time last;
+        Time free, last;  // when the piece has left the first link, and the message the last
     };
     std::vector<Move> moves_;
     u32 free_move_ = kNone;

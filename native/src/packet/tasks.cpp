@@ -38,13 +38,13 @@ void Core::run_task(u32 task) {
         }
         // A few pieces, so that messages of one sender take turns.
         const i64 step = std::max<i64>((task_bytes_[task] + 7) / 8, 65536);
-        moves_[slot] = {task, task_bytes_[task], step, 0};
+        moves_[slot] = {task, 0, task_bytes_[task], step, 0, 0};
         segment(slot);
     }
 }
 
-// One piece of a message inside a host: it goes over its links in order, each taken in turn, beginning on the next
-// while it still leaves the one before.
+// One piece of a message inside a host: it goes over its links in order, beginning on the next while it still leaves the
+// one before. A link is taken when the piece comes to it: first come, first served, whoever was posted first.
 void Core::segment(u32 slot) {
     Move move = moves_[slot];
     if (move.left == 0) {
@@ -55,19 +55,24 @@ void Core::segment(u32 slot) {
     }
     const i64 size = std::min(move.left, move.step);
     const std::size_t path = static_cast<std::size_t>(-2 - task_over_[move.task]);
-    Time start = now, last = now, first_free = now;
-    for (i64 i = path_start_[path]; i < path_start_[path + 1]; ++i) {
-        const auto bus = static_cast<std::size_t>(path_bus_[static_cast<std::size_t>(i)]);
-        start = std::max(start, bus_busy_[bus]);
-        const Time lasts = static_cast<Time>(static_cast<double>(size) * bus_cost_[bus]);
-        bus_busy_[bus] = start + lasts;
-        if (i == path_start_[path]) first_free = bus_busy_[bus];
-        last = std::max(last, bus_busy_[bus]);
+    const i64 at = path_start_[path] + move.hop, end = path_start_[path + 1];
+    if (at < end) {
+        const auto bus = static_cast<std::size_t>(path_bus_[static_cast<std::size_t>(at)]);
+        const Time start = std::max(now, bus_busy_[bus]);
+        bus_busy_[bus] = start + static_cast<Time>(static_cast<double>(size) * bus_cost_[bus]);
+        if (move.hop == 0) move.free = bus_busy_[bus];
+        move.last = std::max(move.last, bus_busy_[bus]);
+        if (at + 1 < end) {
+            ++move.hop;
+            moves_[slot] = move;
+            calendar_.push(start, event(Happens::bus, slot));
+            return;
+        }
     }
     move.left -= size;
-    move.last = std::max(move.last, last);
+    move.hop = 0;
     moves_[slot] = move;
-    calendar_.push(move.left == 0 ? move.last : first_free, event(Happens::bus, slot));
+    calendar_.push(std::max(now, move.left == 0 ? move.last : move.free), event(Happens::bus, slot));
 }
 
 void Core::finish_task(u32 task) {
