@@ -65,6 +65,15 @@ def test_inside_hosts_messages_take_the_scale_up_links() -> None:
     assert outcome.end_of_run_s > 2 * 7 / 8 * (64 << 20) / 900e9
 
 
+def test_links_inside_a_host_are_taken_by_who_comes_first_not_by_who_was_posted_first() -> None:
+    """The last but one of seven messages of a GPU once held its receiver's link from the start, and others waited."""
+    network = rails(8)
+    gpus = network.fabric.gpus[:8]
+    load = messages(np.append(np.repeat(gpus[0], 7), gpus[7]), np.append(gpus[1:], gpus[6]), 65_536)
+    times = simulate(network, [load], PacketOptions(transport="line-rate")).times_s()
+    assert times[7] == pytest.approx(times[0]) and times[5] - times[0] == pytest.approx(5 * 65_536 / 450e9, rel=1e-3)
+
+
 def test_queue_pairs_cut_messages_and_spread_them() -> None:
     network = leaf_spine(16, 4)
     ends = senders(network.fabric)
