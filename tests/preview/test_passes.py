@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from syncline.preview.holders import WORKSPACE_BYTES, peak_memory, workspaces
-from syncline.preview.passes import CHUNKS, ISSUES, MIXED, STRIDED, TURNED, GpuFigures, pass_s
+from syncline.preview.passes import CHUNKS, ISSUES, MIXED, OVER_ROWS, STRIDED, TURNED, GpuFigures, pass_s
 from syncline.preview.record import Capture, CapturedOp, KernelCall
 
 PART = GpuFigures(memory_Bps=1e12, cache_Bps=2e12, issues_per_s=1e13, num_sms=132)
@@ -55,6 +55,19 @@ def test_a_copy_into_rows_turns_what_lies_in_columns() -> None:
 
 def test_a_softmax_reads_its_rows_twice_more_from_the_cache() -> None:
     assert seconds("_log_softmax", [PLAIN], 8.0 * N) == pytest.approx(8e-12 * N + 2 * 4 * N / 2e12)
+
+
+def test_a_normalisation_copies_rows_that_do_not_lie_side_by_side() -> None:
+    plain, turned = (seconds("native_layer_norm", [each, [1024]], 8.0 * N) for each in (PLAIN, TURN))
+    assert turned - plain == pytest.approx(N * TURNED / 1e13)
+
+
+def test_a_normalisation_without_a_scale_has_no_gradient_of_it() -> None:
+    def backward(mask: list[bool]) -> float:
+        return seconds("native_layer_norm_backward", [PLAIN, PLAIN, [1024], None, None, None, None, mask], 12.0 * N, 2)
+
+    both = 2 * 4 * N / (OVER_ROWS * 1e12)
+    assert backward([True, True, True]) - backward([True, False, False]) == pytest.approx(both)
 
 
 def test_chunks_of_lists_do_not_divide_evenly() -> None:

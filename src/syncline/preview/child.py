@@ -116,7 +116,7 @@ class RankProcess:
         return False
 
     def early(self) -> EarlyWord | None:
-        """Return what the first step told about other ranks, once it is over."""
+        """Return what is known by now of the ranks that it talks to; None where nothing is."""
         if not self._early.is_file():
             return None
         told = json.loads(self._early.read_text())
@@ -223,7 +223,7 @@ def _is_in(pid: int, network: int) -> bool:
 
 
 class EarlyWord(NamedTuple):
-    """What a rank's first step tells about others: whom it sends to or receives from, and what its stages pass on."""
+    """What a rank tells about others: whom it sends to or receives from, and what its stages pass on."""
 
     peers: tuple[int, ...]
     stages: JsonObject

@@ -13,6 +13,7 @@ from syncline.preview.record import Capture, CapturedOp
 
 FUSED_LAUNCH_S = 2.2e-6
 SHARDED = ("all_gather", "reduce_scatter")
+LISTS = ("_foreach_", "_fused_adam", "_fused_sgd", "_fused_adagrad")
 UNIT_HOOKS = 3
 """Hooks of an FSDP2 unit in a step: two gather, one scatters. One rank alone sends nothing, but the hooks run."""
 
@@ -20,11 +21,12 @@ UNIT_HOOKS = 3
 def launches(captured: Capture, pricer: Pricer, fused: Mapping[int, KernelPrice]) -> dict[int, float]:
     """Return seconds of the host before each kernel and collective of the steps; fused ones are launched together."""
     own = pricer.own(captured.rank)
+    sharded = any(kernel.namespace == "fsdp" for kernel in captured.kernels)
     found: dict[int, float] = {}
     for first, last in captured.steady:
         rows = [i for i in range(first, last) if _launched(captured.ops[i], fused.get(i))]
         if own is None:
-            found |= {index: _usual(captured, index, pricer, index in fused) for index in rows}
+            found |= {index: _usual(captured, index, pricer, index in fused, sharded) for index in rows}
         else:
             found |= _spread(captured, rows, pricer, own, fused)
     return found
@@ -63,8 +65,11 @@ def _timed(captured: Capture, index: int, pricer: Pricer) -> float:
     return pricer.host_s(captured.kernels[op.signature]) if op.kind == "kernel" else 0.0
 
 
-def _usual(captured: Capture, index: int, pricer: Pricer, fused: bool) -> float:
-    """Return what hosts usually take to launch an operator; an optimizer does much in Python before its first."""
+def _usual(captured: Capture, index: int, pricer: Pricer, fused: bool, sharded: bool) -> float:
+    """Return what hosts usually take to launch an operator; an optimizer does much in Python before its first.
+
+    An operator over lists takes them apart tensor by tensor; under FSDP2, whose parameters are DTensors, twice.
+    """
     op, host = captured.ops[index], pricer.host
     if captured.on_cpu:
         return _timed(captured, index, pricer)
@@ -77,9 +82,10 @@ def _usual(captured: Capture, index: int, pricer: Pricer, fused: bool) -> float:
     own = max(host.backward_s if op.phase == "backward" else host.forward_s, packs)
     if captured.world == 1 and "chunk_cat" in kernel.name:
         own += UNIT_HOOKS * host.shard_s
-    if op.phase != "optimizer" or (index and captured.ops[index - 1].phase == "optimizer"):
-        return own
-    return own + host.optimizer_s + host.parameter_s * _listed(kernel.args)
+    if any(word in kernel.name for word in LISTS):
+        own += host.listed_s * _listed(kernel.args) + (host.sharded_s * len(kernel.ins) if sharded else 0.0)
+    first = op.phase == "optimizer" and (not index or captured.ops[index - 1].phase != "optimizer")
+    return own + (host.optimizer_s if first else 0.0)
 
 
 def _called(op: CapturedOp) -> object:

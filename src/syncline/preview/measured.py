@@ -31,16 +31,19 @@ block on the host, 0.3 to 3.8 ms, and copies it from memory that is not pinned."
 class EagerCosts:
     """What the host does for an eager operator (Python, autograd, dispatch, launch), a collective, an optimizer.
 
-    An operator's 28 us are the middle of five scripts' hosts on three machines with an H200 each, which took 19 to 36:
-    one script on one machine differs by a third from run to run (`benchmarks/results/*preview_h200_own.json`).
+    A forward is Python, a backward is autograd's C++. The two are the middle of what two scripts under DDP took on
+    three machines with an H200 each (26 to 49 us and 18 to 26 us), the rest is of the same scripts' optimizers and of
+    FSDP2's profile: one script on one machine differs by a third from run to run
+    (`benchmarks/results/*preview_h200*.json`).
     """
 
-    forward_s: float = 28e-6
-    backward_s: float = 28e-6
+    forward_s: float = 34e-6
+    backward_s: float = 21e-6
     collective_s: float = 150e-6  # hooks and bookkeeping of DDP around one
-    shard_s: float = 360e-6  # of FSDP around one that gathers or scatters (0.25 to 0.45 ms in four measurements)
+    shard_s: float = 600e-6  # of FSDP around one that gathers or scatters, beside the copies of its parameters
     optimizer_s: float = 300e-6
-    parameter_s: float = 9e-6
+    listed_s: float = 3e-6  # of a tensor that an operator over lists writes: lists are made and grouped in Python
+    sharded_s: float = 2.4e-6  # of a tensor in any of its lists that is one rank's part of a DTensor, taken out of it
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ ISSUES = {
     "native_batch_norm": 184, "cudnn_batch_norm": 184,
     "native_batch_norm_backward": 143, "cudnn_batch_norm_backward": 143,
     "batch_norm_stats": 116, "batch_norm_elemt": 68, "batch_norm_backward_reduce": 60, "batch_norm_backward_elemt": 83,
-    "native_group_norm": 184, "native_group_norm_backward": 203,
+    "native_group_norm": 184, "native_group_norm_backward": 203, "_fused_adam_": 340, "_fused_adamw_": 340,
 }  # fmt: skip
 """Lanes' issues for an element of the largest tensor. Group normalisation is taken as two of its parts: sums, then a
 pass whose scale and shift are looked up for each element."""
@@ -40,6 +40,8 @@ TWICE = {  # inputs that are read again, from the cache: sums must be known befo
     "native_layer_norm": 1, "_fused_rms_norm": 1, "native_layer_norm_backward": 2, "_fused_rms_norm_backward": 2,
     "_softmax": 2, "_log_softmax": 2, "_softmax_backward_data": 2, "_log_softmax_backward_data": 2,
 }  # fmt: skip
+ROWS = {"native_layer_norm": 1, "_fused_rms_norm": 1, "native_layer_norm_backward": 2, "_fused_rms_norm_backward": 2}
+"""Kernels that want the rows of so many of their arguments side by side."""
 GRADIENT_OF_SCALE = ("native_layer_norm_backward", "_fused_rms_norm_backward")
 OVER_ROWS = 0.45  # of the memory rate that a reduction over rows reaches: a block for 32 columns
 SCATTERED = {"embedding_dense_backward": 0.033, "index_put": 0.2, "index_put_": 0.2, "_unsafe_index_put": 0.2}
@@ -78,7 +80,7 @@ def pass_s(kernel: KernelCall, name: str, moved: float, part: GpuFigures, widths
         * (TWICE.get(name, 0) / (2 if "backward" in name else 1))
         / part.cache_Bps
     )
-    if name in GRADIENT_OF_SCALE:
+    if name in GRADIENT_OF_SCALE and _asked(kernel, 1):
         memory += sum(sizes[:2]) / (OVER_ROWS * part.memory_Bps)
     elif name == "sum" and _over_rows(kernel):
         memory /= OVER_ROWS
@@ -87,7 +89,22 @@ def pass_s(kernel: KernelCall, name: str, moved: float, part: GpuFigures, widths
         memory += SORT_S + values / (SCATTERED[name] * part.memory_Bps)
     elif name in ("sort", "argsort", "topk"):
         memory += SORT_S + 16 * sum(sizes) / part.memory_Bps
-    return max(memory, _issues(kernel, name) / part.issues_per_s)
+    turned_s = TURNED * _turned(kernel, name) / part.issues_per_s
+    return max(memory, _issues(kernel, name) / part.issues_per_s) + turned_s
+
+
+def _asked(kernel: KernelCall, number: int) -> bool:
+    """Whether a backward is asked for the gradient of its input, its scale or its shift: the last of its arguments."""
+    mask = kernel.args[-1] if kernel.args else None
+    return not isinstance(mask, list) or len(mask) <= number or bool(mask[number])
+
+
+def _turned(kernel: KernelCall, name: str) -> int:
+    """Return the elements that a normalisation of rows copies first, where its rows do not lie side by side."""
+    if name not in ROWS:
+        return 0
+    given = [a for a in kernel.args[: ROWS[name]] if isinstance(a, dict) and len(a.get("shape", ())) > 1]
+    return sum(math.prod(a["shape"]) for a in given if not _rowwise(a))
 
 
 def _issues(kernel: KernelCall, name: str) -> float:

@@ -1,8 +1,9 @@
 """The ranks of a script that matter, run beside each other as far as the machine allows.
 
-Rank 0 is run, and whoever it and they pass activations to. A rank says after its first step who they are and what its
-stages pass on, so that the next one need not wait for its end. Rank 0 makes a warm-up and two steps; where those two
-are the same, one step after the warm-up of each other rank stands for both.
+Rank 0 is run, and whoever it and they pass activations to. A rank says who they are and what its stages pass on as soon
+as that is known (of several stages, after its first step), so that the next one need not wait for its end. Rank 0
+makes a warm-up and two steps; where those two are the same, one step after the warm-up of each other rank stands for
+both.
 """
 
 from __future__ import annotations

@@ -57,13 +57,15 @@ def main() -> None:
     recorder = Recorder(log, memory, collectives, fake, spec["device"])
     collectives.where = recorder.where
     values.prepare(log, recorder.synced)
-    steps = script.StepCounter(
-        log, recorder, memory, int(spec["steps"]), lambda: log.write_early(Path(spec["early"])), done
-    )
+
+    def heard() -> None:
+        log.write_early(Path(spec["early"]))
+
+    steps = script.StepCounter(log, recorder, memory, int(spec["steps"]), heard, done)
     steps.prepare()
     collectives.arrived = steps.received
     script.compiled(recorder, log)
-    stages.prepare(log, spec.get("stages", {}))
+    stages.prepare(log, spec.get("stages", {}), heard)
     triton.prepare(log, recorder.custom)
     codecs.prepare(log)
     script.moved_modules(memory)

@@ -33,6 +33,7 @@ class Log:
         self.stand_ins: dict[tuple[str, str, str], int] = {}
         self.notes: dict[str, None] = {}
         self.facts: dict[str, object] = {}
+        self.next_ranks: set[int] = set()  # those that this one's stages will pass something on to
         self._own: dict[Any, str] = {}  # by code: the name of its file, empty where it is not the user's
 
     def word(self, text: str) -> int:
@@ -79,7 +80,7 @@ class Log:
 
     def write_early(self, path: Path) -> None:
         """Write what the parent needs to start other ranks: whom this one talks to, what its stages pass on."""
-        peers = sorted({op[7][3] for op in self.ops if op[0] in (SEND, RECV)})
+        peers = sorted({op[7][3] for op in self.ops if op[0] in (SEND, RECV)} | self.next_ranks)
         _write(path, {"peers": peers, "stages": self.facts.get("stages", {})})
 
     def write(self, path: Path, status: str, error: str = "") -> None:

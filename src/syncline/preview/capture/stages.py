@@ -7,7 +7,7 @@ of torch 2.13 say so in messages of their own kind, those of 2.12 and before in 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 import torch
@@ -22,19 +22,23 @@ Row = tuple[list[int], list[int], str, bool]
 class Answers:
     """What the stages of this rank pass on, and what those before them did."""
 
-    def __init__(self, log: Log, known: dict[str, Any]) -> None:
-        self.log, self.known = log, known
+    def __init__(self, log: Log, known: dict[str, Any], heard: Callable[[], None]) -> None:
+        self.log, self.known, self.heard = log, known, heard
+        self.stages = 0  # of this rank
         self.outputs: dict[str, Any] = log.facts.setdefault("stages", {})
         self.last: list[Row] = []
 
-    def sent(self, stage: int, tensors: Iterable[Any]) -> None:
-        """Keep what a stage passes on."""
+    def sent(self, stage: int, tensors: Iterable[Any], rank: int) -> None:
+        """Keep what a stage passes on; where it is the only one of its rank, the next rank can start."""
         self.last = [
             (list(t.shape), list(t.stride() if callable(t.stride) else t.stride), str(t.dtype).removeprefix("torch."),
              bool(t.requires_grad))
             for t in tensors
         ]  # fmt: skip
         self.outputs[str(stage)] = self.last
+        if self.stages == 1:
+            self.log.next_ranks.add(rank)
+            self.heard()
 
     def of(self, stage: int) -> list[Row]:
         """Return what a stage of another rank passes on."""
@@ -47,13 +51,23 @@ class Answers:
         return self.last
 
 
-def prepare(log: Log, known: dict[str, Any]) -> None:
-    """Answer for the other stages; `known` holds the outputs of those that have been run."""
+def prepare(log: Log, known: dict[str, Any], heard: Callable[[], None]) -> None:
+    """Answer for the other stages; `known` holds the outputs of those that have been run.
+
+    `heard` is called as soon as the next rank can start.
+    """
     try:
         from torch.distributed.pipelining import stage as module
     except ImportError:  # a torch without pipelines
         return
-    answers, stage = Answers(log, known), cast(Any, module.PipelineStage)
+    answers, stage = Answers(log, known, heard), cast(Any, module.PipelineStage)
+    made = stage.__init__
+
+    def counted(self: Any, *args: Any, **kwargs: Any) -> None:
+        made(self, *args, **kwargs)
+        answers.stages += 1
+
+    stage.__init__ = counted
     if hasattr(stage, "_recv_meta"):
         _by_messages(answers, stage)
     elif hasattr(stage, "_shape_inference"):
@@ -76,7 +90,9 @@ def _by_messages(answers: Answers, stage: Any) -> None:
 
     def sent(self: Any, meta: Any, dst_stage: int) -> None:
         if isinstance(meta, _StageForwardMeta):
-            answers.sent(self.stage_index, meta.forward_metas)
+            group = self.group or dist.group.WORLD
+            next_rank = dist.get_global_rank(group, self.stage_index_to_group_rank[dst_stage])
+            answers.sent(self.stage_index, meta.forward_metas, next_rank)
 
     def received(self: Any, src_stage: int) -> Any:
         if src_stage > self.stage_index:  # a gradient looks like what it is of
@@ -100,8 +116,8 @@ def _by_objects(answers: Answers, stage: Any) -> None:
                 for shape, strides, dtype, _ in answers.of(self.stage_index - 1)
             )
 
-        def sent(objects: list[Any], *_: Any, **__: Any) -> None:
-            answers.sent(self.stage_index, objects[0])
+        def sent(objects: list[Any], dst: int, *_: Any, **__: Any) -> None:
+            answers.sent(self.stage_index, objects[0], dst)
 
         kept = put.send_object_list, put.recv_object_list
         put.send_object_list, put.recv_object_list = sent, received
