@@ -11,7 +11,6 @@ from syncline.preview.measured import OwnHost
 from syncline.preview.price import KernelPrice, Pricer
 from syncline.preview.record import Capture, CapturedOp
 
-FUSED_LAUNCH_S = 2.2e-6
 SHARDED = ("all_gather", "reduce_scatter")
 LISTS = ("_foreach_", "_fused_adam", "_fused_sgd", "_fused_adagrad")
 UNIT_HOOKS = 3
@@ -76,7 +75,7 @@ def _usual(captured: Capture, index: int, pricer: Pricer, fused: bool, sharded: 
     if op.kind != "kernel":
         return host.shard_s if str(_called(op)) in SHARDED else host.collective_s
     if fused:
-        return FUSED_LAUNCH_S
+        return host.forward_s  # the code that torch.compile writes launches it from Python, in the backward too
     kernel = captured.kernels[op.signature]
     packs = pricer.host_s(kernel)
     own = max(host.backward_s if op.phase == "backward" else host.forward_s, packs)
