@@ -156,7 +156,9 @@ def _three(row: Mapping[str, object]) -> tuple[float, float, float]:
 
 def _own(row: Mapping[str, object]) -> OwnHost:
     names = ("forward_s", "backward_s", "optimizer_s", "least_s", "most_s")
-    return OwnHost(*(_positive(row[name], zero=True) for name in names), _positive(row.get("jitter_s", 0.0), zero=True))
+    return OwnHost(
+        *(_positive(row[name], zero=True) for name in names), jitter_s=_positive(row.get("jitter_s", 0.0), zero=True)
+    )
 
 
 def _positive(value: object, zero: bool = False) -> float:
