@@ -156,9 +156,8 @@ def _three(row: Mapping[str, object]) -> tuple[float, float, float]:
 
 def _own(row: Mapping[str, object]) -> OwnHost:
     names = ("forward_s", "backward_s", "optimizer_s", "least_s", "most_s")
-    return OwnHost(
-        *(_positive(row[name], zero=True) for name in names), jitter_s=_positive(row.get("jitter_s", 0.0), zero=True)
-    )
+    jitter_s = _positive(row.get("jitter_s", 0.0), zero=True)
+    return OwnHost(jitter_s=jitter_s, **{name: _positive(row[name], zero=True) for name in names})
 
 
 def _positive(value: object, zero: bool = False) -> float:
