@@ -354,7 +354,7 @@ def _trained(rig: RailsRig, codec: str, name: str, quick: bool) -> dict[str, Any
         rig.shape(200e6)
     begun, over, done = threading.Event(), threading.Event(), [0]
     helper = threading.Thread(target=_disturb, args=(rig, name, begun, over, done, 3 if quick else 50, 20e6))
-    seconds = 12 if quick else {"cut": 58}.get(name, 30)
+    seconds = 12 if quick else {"cut": 58, "reference": 58}.get(name, 30)
     helper.start()
     try:
         task = {"what": "cuts", "name": name, "codec": codec, "seconds": seconds, "most": 4000}

@@ -7,6 +7,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 namespace syncline::wire {
 namespace {
@@ -164,6 +165,25 @@ void Writer::prepare(Going& going) const {
         for (const Part& part : going.part) header.payload_crc = crc32c(header.payload_crc, part.data, part.size);
     }
     seal(header);
+}
+
+void Writer::let_go() {
+    std::vector<Going> kept, gone;
+    for (std::size_t k = first_; k < going_.size(); ++k) {
+        Going& going = going_[k];
+        const bool is_elsewhere = going.message && !hub_.is_on(line_, going.header.sequence);
+        if (is_elsewhere && k == first_ && gone_ > 0) {
+            copy_.clear();
+            for (const Part& part : going.part) copy_.insert(copy_.end(), part.data, part.data + part.size);
+            gone.emplace_back().message = std::exchange(going.message, nullptr);
+            going.part[0] = {copy_.data(), copy_.size()};
+            going.part[1] = {};
+        }
+        (is_elsewhere && going.message ? gone : kept).push_back(std::move(going));
+    }
+    going_ = std::move(kept);
+    first_ = 0;
+    hub_.unwritten(gone, 0);
 }
 
 bool Writer::fill() {

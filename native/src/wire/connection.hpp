@@ -74,6 +74,9 @@ class Writer final : public Half {
     bool is_blocked() const { return is_blocked_; }
     void unblock() { is_blocked_ = false; }
     bool has_more() const { return has_more_; }
+    // Give the memory of messages back, on a line that delivers nothing and whose frames go over others: a frame that
+    // was begun is finished from a copy, since what comes after it on this connection would not be understood without.
+    void let_go();
 
     bool waits_to_write = false;  // the worker has asked to be told when there is room
 
@@ -82,6 +85,7 @@ class Writer final : public Half {
     void prepare(Going& going) const;
 
     std::vector<Going> going_;
+    std::vector<std::uint8_t> copy_;  // of the frame that was begun, where its message was let go
     std::size_t first_ = 0;  // of those going, the first that is not written
     std::size_t gone_ = 0;   // bytes of it that are
     bool is_blocked_ = false;

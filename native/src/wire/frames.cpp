@@ -156,6 +156,13 @@ void Hub::unwritten(std::vector<Going>& goings, std::size_t from) {
     goings.clear();
 }
 
+bool Hub::is_on(const Line& line, std::uint64_t sequence) {
+    const std::lock_guard hold(mutex);
+    const Peer& peer = peers[static_cast<std::size_t>(line.peer)];
+    const auto found = peer.flight.find(sequence);
+    return found != peer.flight.end() && found->second.line == line.id;
+}
+
 bool Hub::is_known(const Peer& peer, std::uint64_t sequence) const {
     return sequence < peer.floor || peer.beyond.contains(sequence);
 }

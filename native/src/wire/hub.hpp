@@ -110,7 +110,7 @@ struct Line {
     double rate_Bps = 0.0, least_delay_s = 0.0, measured_from_s = 0.0;
     std::size_t measured_bytes = 0;
     std::uint64_t sent_bytes = 0, received_bytes = 0, resent = 0, wrong = 0, num_resets = 0;
-    std::atomic<bool> is_dirty{false};
+    std::atomic<bool> is_dirty{false}, must_let_go{false};
 };
 
 // A frame that a connection reads straight into its place. Whoever has the same frame sooner, or needs the place,
@@ -209,6 +209,8 @@ class Hub : public std::enable_shared_from_this<Hub> {
     bool next_going(Line& line, std::uint64_t epoch, std::vector<Going>& out, std::size_t limit_bytes);
     void written(Line& line, Going& going);
     void unwritten(std::vector<Going>& goings, std::size_t from);
+    // Whether a frame is this line's to bring; false when it has come, or goes over another.
+    bool is_on(const Line& line, std::uint64_t sequence);
     // Claim the place of a frame that begins; it may be refused to a frame that is known or comes twice. False when the
     // frame lies outside its message.
     bool begin_frame(Line& line, const FrameHeader& header, Claim& claim);

@@ -8,7 +8,6 @@
 namespace syncline::wire {
 namespace {
 
-constexpr double kGiveUpS = 1.0;     // a line that is stalled for so long is closed and dialed again
 constexpr double kProbeS = 0.25;     // between two looks at a peer that nothing reaches
 constexpr double kMostBetweenDialsS = 0.5;
 
@@ -115,6 +114,8 @@ void Hub::tick(double now) {
                  is_silent ? "acknowledges nothing; what it held goes over the other rails"
                            : "has become slow; what it held goes over the other rails");
             requeue(line);
+            line.must_let_go = true;
+            workers[static_cast<std::size_t>(line.worker)]->wake();
         }
         if (!line.is_stalled) continue;
         if (now - line.last_ping_s > options.stall_s / 2) {
@@ -122,7 +123,7 @@ void Hub::tick(double now) {
             line.ping = true;
             if (!line.is_dirty.exchange(true)) workers[static_cast<std::size_t>(line.worker)]->wake();
         }
-        if (now - line.stalled_s > kGiveUpS && !line.must_close) {
+        if (now - line.stalled_s > options.give_up_s && !line.must_close) {
             line.must_close = true;
             workers[static_cast<std::size_t>(line.worker)]->wake();
         }

@@ -108,6 +108,7 @@ void Worker::take_orders() {
         dialed.swap(dialed_);
     }
     close_old();
+    let_go();
     for (Adopted& order : adopted) take(std::move(order));
     for (const Dialed& order : dialed) begin_dial(order);
 }
@@ -127,6 +128,13 @@ void Worker::close_old() {
     }
     for (const std::size_t place : readers) drop_reader(place);
     for (const std::size_t place : writers) drop_writer(place);
+}
+
+// Lines that deliver nothing keep no message from being over once others have brought it.
+void Worker::let_go() {
+    for (const auto& writer : writers_) {
+        if (writer->line().must_let_go.exchange(false)) writer->let_go();
+    }
 }
 
 void Worker::take(Adopted order) {

@@ -54,6 +54,7 @@ class Worker {
     void drop_writer(std::size_t place);
     void ended(Half& half);
     void close_old();
+    void let_go();
     void take(Adopted order);
     void begin_dial(const Dialed& order);
     void accept_from(const Socket& listener);

@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 
 KINDS = ("flip", "truncate", "swap", "delay", "reset")
 DELAY_S = 0.02
+ROOM_BYTES = 32768
+"""Before a relay: little, so that a sender soon notices one that holds."""
 
 
 @dataclass
@@ -29,6 +31,8 @@ class Faults:
     kinds: tuple[str, ...] = KINDS
     struck: dict[str, int] = field(default_factory=dict)
     is_on: bool = True
+    is_held: bool = False
+    """Whether nothing is relayed at all: bytes pile up before the relay, and connections stay open."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
@@ -67,6 +71,7 @@ class Proxy:
     def __init__(self, target: tuple[str, int], faults: Faults) -> None:
         self._target, self._faults = target, faults
         self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, ROOM_BYTES)
         self.port = int(self._listener.getsockname()[1])
         self._is_over = False
         self._pairs: dict[socket.socket, socket.socket] = {}
@@ -87,6 +92,9 @@ class Proxy:
 
     def _run(self) -> None:
         while not self._is_over:
+            if self._faults.is_held:
+                time.sleep(0.01)
+                continue
             for key, _ in self._selector.select(0.05):
                 if key.fileobj is self._listener:
                     self._accept()

@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import threading
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,6 +18,7 @@ from tests.runtime.wire.test_native_wire import on_ranks, place, step
 
 from syncline.codec.names import scheme
 from syncline.runtime.sync.native_exchange import NativeExchange
+from syncline.runtime.wire import native_wire
 from syncline.runtime.wire.native_wire import NativeWire, is_there
 from syncline.runtime.wire.rails import Rail
 
@@ -53,8 +55,13 @@ def knock(port: int) -> None:
         stranger.sendall(b"SSH-2.0-OpenSSH_9.2p1 Debian-2 and some more\r\n")
 
 
-def run(faults: list[Faults], rounds: int, until: int = 0) -> tuple[list[Any], list[NativeWire]]:
-    """Average on every rank over relays with faults, one a rail; more rounds until so many have struck."""
+def run(
+    faults: list[Faults], rounds: int, until: int = 0, *, elements: int = NUM_ELEMENTS, held_from: int = -1
+) -> tuple[list[Any], list[NativeWire]]:
+    """Average on every rank over relays with faults, one a rail; more rounds until so many have struck.
+
+    From one round on the first rail holds whatever comes.
+    """
     stores: Any = dist
     store = stores.HashStore()
     proxies: list[Any] = []
@@ -65,15 +72,16 @@ def run(faults: list[Faults], rounds: int, until: int = 0) -> tuple[list[Any], l
     def act(rank: int) -> int:
         met: Any = SimpleNamespace(rank=rank, size=NUM_RANKS, meeting=ProxiedStore(store, faults, proxies))
         made[rank] = NativeWire(met, rails, timeout_s=TIMEOUT_S)
-        values = torch.zeros(NUM_ELEMENTS)
+        values = torch.zeros(elements)
         exchange = NativeExchange(values, None, scheme("fp32"), made[rank], place(rank))
         wrong = number = 0
         while True:
-            values.copy_(torch.arange(NUM_ELEMENTS) + float(rank + number))
+            faults[0].is_held = faults[0].is_held or number == held_from
+            values.copy_(torch.arange(elements) % NUM_ELEMENTS + float(rank + number))
             exchange.send(step(number))
             assert exchange.reduce() is None
             exchange.collect()
-            due = torch.arange(NUM_ELEMENTS) + float(number + 1)
+            due = torch.arange(elements) % NUM_ELEMENTS + float(number + 1)
             wrong += int((values != due).sum())
             if rank == 0:
                 knock(made[number % NUM_RANKS].core.ports[0])
@@ -84,7 +92,7 @@ def run(faults: list[Faults], rounds: int, until: int = 0) -> tuple[list[Any], l
             if over:
                 break
         for each in faults:
-            each.is_on = False
+            each.is_on = each.is_held = False
         return wrong
 
     try:
@@ -122,6 +130,17 @@ def test_a_rail_that_is_cut_again_and_again_loses_nothing() -> None:
     lines = [line for wire in made for line in wire.lines()]
     assert sum(line.num_resets for line in lines if line.rail == 0) >= 10
     assert all(line.num_resets == 0 for line in lines if line.rail == 1)
+
+
+def test_a_rail_that_stops_in_the_midst_of_a_frame_holds_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first rail takes bytes and brings none, and nobody closes it: what it was given comes over the other."""
+    patient = partial(native_wire.native.Wire, give_up_s=1e9, unsent_bytes=4096)  # a frame never fits the kernel
+    monkeypatch.setattr(native_wire.native, "Wire", patient)
+    results, made = run([Faults(seed=5, most=0), Faults(seed=6, most=0)], 3, elements=3_000_000, held_from=1)
+    assert results == [0] * NUM_RANKS
+    lines = [line for wire in made for line in wire.lines()]
+    assert sum(line.resent_frames for line in lines if line.rail == 0) > 0
+    assert all(line.num_resets == 0 for line in lines)
 
 
 def test_flipped_bytes_are_counted() -> None:
