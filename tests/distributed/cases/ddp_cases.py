@@ -389,10 +389,10 @@ def early(rank: int) -> dict[str, Any]:
     ]  # fmt: skip
     for chosen, more in ways:
         model = distributed(network(), **chosen)
-        optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
-        options = {"codec": "int8", **SMALL, **more}
+        sgd = torch.optim.SGD(model.parameters(), lr=1e-2)
+        options = {"codec": "int8", **SMALL, **more, "optimizer": sgd}
         try:
-            handle = syncline.torch.synchronize(model, optimizer=optimizer, **options)
+            handle = syncline.torch.synchronize(model, **options)
             refused.append(handle.why())
             handle.close()
         except SynchronizationError as error:
