@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import json
 import os
+import selectors
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from statistics import median
 
 from syncline.audit.active.busy import gpu_processes
@@ -27,6 +30,7 @@ from syncline.host.gpu import HostGpu
 from syncline.host.host import Host
 
 LIMIT_S = 40.0
+"""How long the load program may say nothing: a test begins, a GPU answers."""
 PROGRAM = (sys.executable, "-m", "syncline.runtime.gpu_load")
 OF_PEAK = {"matrix": 0.5, "memory": 0.7, "copy": 0.6, "pair": 0.6, "all-reduce": 0.5}
 OF_PEAK_AMD = {**OF_PEAK, "matrix": 0.3}
@@ -82,19 +86,40 @@ def _run(program: Sequence[str], limit_s: float = LIMIT_S) -> GpuLoad:
     hidden = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
     environment = {name: value for name, value in os.environ.items() if name not in hidden}
     environment["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
-    try:
-        done = subprocess.run(  # noqa: S603
-            program, stdin=subprocess.DEVNULL, capture_output=True, timeout=limit_s, check=False, env=environment,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired as error:
-        return read_load((error.stdout or b"").decode("utf-8", "replace"), timed_out=True)
-    last = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
+    with tempfile.TemporaryFile() as said:
+        started = subprocess.Popen(  # noqa: S603
+            program, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said, env=environment
+        )
+        text, is_silent = _listen(started, limit_s)
+        said.seek(0)
+        last = said.read().decode("utf-8", "replace").strip().splitlines()[-1:]
+    if is_silent:
+        load = read_load(text, timed_out=True)
+        return load if load.hung else replace(load, unable=f"the load program said nothing in {limit_s:.0f} s")
     missing = bool(last) and "No module named 'torch'" in last[0]
     why = "torch is not installed; GPUs are loaded through it (pip install 'syncline[torch]')" if missing else ""
-    if done.returncode and not why:
-        why = f"the load program ended with status {done.returncode}: {last[0][:200] if last else ''}"
-    text = done.stdout.decode("utf-8", "replace")
+    if started.returncode and not why:
+        why = f"the load program ended with status {started.returncode}: {last[0][:200] if last else ''}"
     return read_load(text, unable="" if '"value"' in text else why)
+
+
+def _listen(program: subprocess.Popen[bytes], limit_s: float) -> tuple[str, bool]:
+    """Return what it printed, and whether it fell silent for the limit; a busy host is slow, not silent."""
+    assert program.stdout is not None
+    parts: list[bytes] = []
+    is_silent = False
+    with program.stdout as out, selectors.DefaultSelector() as wait:
+        wait.register(out, selectors.EVENT_READ)
+        while not (is_silent := not wait.select(limit_s)):
+            part = os.read(out.fileno(), 1 << 16)
+            if not part:
+                break
+            parts.append(part)
+    if is_silent:
+        program.kill()
+    with suppress(subprocess.TimeoutExpired):  # what waits inside the driver does not even end when killed
+        program.wait(limit_s)
+    return b"".join(parts).decode("utf-8", "replace"), is_silent
 
 
 def peak(gpu: HostGpu, test: str) -> float | None:
