@@ -1,23 +1,16 @@
 // What a TaskSet must obey, and the text that names the first offender.
 #include <cmath>
 #include <limits>
-#include <sstream>
 #include <stdexcept>
 #include <string>
 
+#include "number_text.hpp"
 #include "syncline/flow.hpp"
 
 namespace syncline {
 namespace {
 
 constexpr double kLargest = 1e30;
-
-template <typename T>
-std::string text(T value) {
-    std::ostringstream out;
-    out << value;
-    return out.str();
-}
 
 // The text is made only when it is needed: these checks run once per row.
 template <typename What>

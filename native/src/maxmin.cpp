@@ -7,10 +7,11 @@
 #include <limits>
 #include <numeric>
 #include <queue>
-#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <utility>
+
+#include "number_text.hpp"
 
 namespace syncline {
 namespace {
@@ -21,12 +22,6 @@ constexpr double kLargest = 1e30;
 constexpr double kSmallestWeight = 1e-30;
 
 [[noreturn]] void refuse(const std::string& what) { throw std::invalid_argument(what); }
-
-std::string text(double value) {
-    std::ostringstream out;
-    out << value;
-    return out.str();
-}
 
 std::string name(const char* noun, std::size_t index) { return std::string(noun) + " " + std::to_string(index); }
 
