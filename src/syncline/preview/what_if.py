@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from syncline.codec.names import canonical
 from syncline.describe.plain import JsonObject
@@ -14,7 +15,7 @@ from syncline.fabric.fabric import Fabric
 from syncline.fabric.faults import FailedPart, apply_faults
 from syncline.preview.execute import ALGORITHMS, NetworkUse, execute
 from syncline.preview.exposed import exposed_s
-from syncline.preview.graph import step_graph
+from syncline.preview.graph import StepGraph, step_graph
 from syncline.preview.price import Pricer
 from syncline.preview.record import Capture
 from syncline.sim.flow.routing import Routing
@@ -50,6 +51,11 @@ class WhatIfSetting:
     pricer: Pricer
     routing: Routing = "spray"
 
+    @cached_property
+    def graph(self) -> StepGraph:
+        """The steps on the cluster's own GPUs: another network has the same."""
+        return step_graph(self.captures, self.pricer)
+
     def alternative(self, change: str) -> Alternative:
         """Return the step with one thing changed."""
         what, equals, value = change.partition("=")
@@ -72,7 +78,8 @@ class WhatIfSetting:
             fabric = apply_faults(fabric, (part,))
         else:
             raise UsageError(f'nothing called "{what}" can be changed.', hint=f"Known: {KNOWN}.")
-        ran = execute(step_graph(self.captures, pricer), fabric, pricer.machine, network, self.routing)
+        graph = self.graph if pricer is self.pricer else step_graph(self.captures, pricer)
+        ran = execute(graph, fabric, pricer.machine, network, self.routing)
         return Alternative(change, ran.step_time_s, exposed_s(ran))
 
     def table(self, changes: Sequence[str]) -> tuple[Alternative, ...]:

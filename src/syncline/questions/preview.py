@@ -230,7 +230,7 @@ def preview(
     cpus.check_device(captures[0], cpu)
     pricer = _pricer(machine, times, cpu)
     setting = WhatIfSetting(captures, fabric, pricer, routing)
-    executed = execute(step_graph(captures, pricer), fabric, machine, routing=routing)
+    executed = execute(setting.graph, fabric, machine, routing=routing)
     fullest = max(
         (
             peak_memory(
