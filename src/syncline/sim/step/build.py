@@ -124,7 +124,7 @@ def run_columns(job: Job, facts: Facts) -> dict[str, float]:
         ),
         "expert_passes": facts.expert_passes + facts.cast_passes * (job.precision in ("fp8", "fp4")),
         "bias_passes": facts.bias_passes, "ep_exposed": facts.ep_exposed,
-        "dispatch_once": float(facts.dispatch_once),
+        "dispatch_once": float(facts.dispatch_once), "sent_apart": float(job.dispatcher == "alltoall"),
         "scatter_each": float((facts.scatter_each and split.pp > 1) or split.zero == "2"),
         "sync_every": job.sync.period, "stale": float(job.sync.staleness > 0),
         "encoded": float(job.sync.codec != PLAIN),

@@ -123,6 +123,7 @@ class Case:
     host_share: Floats  # of the host time that routing costs: 1, less without synchronisation or with CUDA graphs
     expert_passes: Floats  # over the hidden vector of a routed token, forward
     dispatch_once: Floats  # 1: a token goes once to each rank that has some of its experts
+    sent_apart: Floats  # 1: and between domains once for each of its experts, not once to each domain
     bias_passes: Floats  # the same for the bias of the second product, where experts have biases
     ep_exposed: Floats  # of dispatch and combine, against the fitted share
     scatter_each: Floats  # 1: gradients are reduced after every micro-batch, although parameters stay gathered

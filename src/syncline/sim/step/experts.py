@@ -58,12 +58,16 @@ def expert_part(c: Case, k: Constants) -> ExpertTime:
 
 
 def exchange_s(c: Case, k: Constants, tokens: Floats) -> Floats:
-    """Return the time of one dispatch (or combine): copies inside the domain, one copy per distinct remote domain."""
+    """Return the time of one dispatch (or combine).
+
+    Between domains a token goes once to each that has some of its experts, and is spread there (DeepEP and its like,
+    which is what is used across hosts); only a job that states an all-to-all sends a copy for every expert.
+    """
     ranks_inside = np.clip(c.domain, 1.0, c.ep)
     domains = c.ep / ranks_inside
     size = 2 * tokens * c.expert_hidden
     # A token's experts fall on domains at random: of `domains`, this many distinct ones are visited.
-    visited = domains * (1 - (1 - 1 / domains) ** c.top_k)
+    visited = pick(c.sent_apart > 0, c.top_k, domains * (1 - (1 - 1 / domains) ** c.top_k))
     remote = size * visited * (domains - 1) / domains
     copies = pick(c.dispatch_once > 0, c.ep * (1 - (1 - 1 / c.ep) ** c.top_k), c.top_k)
     local = size * copies * (1 - 1 / c.ep) / pick(domains > 1, domains, 1.0)
