@@ -54,6 +54,17 @@ def test_faster_hardware_is_never_slower(column: str) -> None:
         assert float(step_cost(faster, K).total) <= float(step_cost(one, K).total)
 
 
+def test_an_all_to_all_sends_a_copy_for_every_expert_between_hosts() -> None:
+    """DeepSeek-V3 over 8 hosts: 8 experts lie on 8 (1 - (7/8)^8) = 5.25 of them."""
+    split = {"ep": 64, "tp": 1, "pp": 1, "dp": 64}
+    deep, said, unsaid = (
+        float(step_cost(case(model="deepseek-v3", parallel=split, **stated), K).ep_call)
+        for stated in ({"dispatcher": "deepep"}, {"dispatcher": "alltoall"}, {})
+    )
+    assert said / deep == pytest.approx(8 / (8 * (1 - (7 / 8) ** 8)), rel=0.02)
+    assert unsaid == pytest.approx(deep, rel=0.02), "across hosts tokens are forwarded unless a job says otherwise"
+
+
 def test_the_parts_add_up() -> None:
     for one in (case(), case(model="mixtral-8x7b", parallel={"ep": 8, "tp": 1, "pp": 1, "dp": 8})):
         cost = step_cost(one, K)

@@ -133,7 +133,7 @@ class Stages:
         volume = (ep - 1) / ep * top_k
         if domains <= 1:
             return 0.0, 1.0
-        visited = domains * (1 - (1 - 1 / domains) ** top_k)
+        visited = top_k if c.sent_apart else domains * (1 - (1 - 1 / domains) ** top_k)
         return visited * (domains - 1) / domains / volume, top_k * (1 - 1 / near) / volume
 
     def per_byte_s(self, kind: str, stage: int) -> float:
