@@ -25,7 +25,7 @@ import sys
 import tempfile
 import time
 import xml.etree.ElementTree as ET
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -228,7 +228,7 @@ def outcome(report: Path) -> dict[str, Any]:
     skipped = Counter(
         f"{case.get('classname')}: {why.get('message')}" for case in cases for why in case.iter("skipped")
     )
-    folders: Counter[str] = Counter()
+    folders: defaultdict[str, float] = defaultdict(float)
     for case in cases:
         folders[".".join((case.get("classname") or "").split(".")[:2])] += float(case.get("time") or 0)
     for why, num in skipped.items():
@@ -240,7 +240,7 @@ def outcome(report: Path) -> dict[str, Any]:
         "num_skipped": num_skipped,
         "failed": failed,
         "skipped_because": dict(sorted(skipped.items())),
-        "seconds_by_folder": {name: round(seconds) for name, seconds in folders.most_common() if round(seconds)},
+        "seconds_by_folder": {name: round(folders[name]) for name in sorted(folders, key=folders.__getitem__)[::-1]},
     }
 
 
