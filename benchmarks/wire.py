@@ -125,7 +125,7 @@ def ranks(
                        "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])}  # fmt: skip
         command = [sys.executable, str(HERE / "rig" / "wire_rank.py"), json.dumps(task)]
         processes.append(rig.start(rank, command, environment, sys.executable))
-    late = threading.Timer(timeout_s, lambda: [process.kill() for process in processes])
+    late = threading.Timer(timeout_s, _kill, args=(processes,))
     late.start()
     rows = []
     try:
@@ -142,6 +142,16 @@ def ranks(
     if any(process.returncode for process in processes):
         raise RuntimeError(f"a rank ended with status {[process.returncode for process in processes]}")
     return rows
+
+
+def _kill(processes: list[subprocess.Popen[str]]) -> None:
+    for process in processes:
+        process.kill()
+
+
+def _tell(begun: threading.Event, row: dict[str, Any]) -> None:
+    """A rank has told its first row: it trains."""
+    begun.set()
 
 
 def commit() -> str:
@@ -289,7 +299,7 @@ def rails(quick: bool) -> list[dict[str, Any]]:
             helper.start()
             try:
                 task = {"what": "rails", "name": name, "size_bytes": 16 << 20, "seconds": seconds}
-                found = ranks(rig, task, num_rails, each=lambda row, begun=begun: begun.set())[1:]
+                found = ranks(rig, task, num_rails, each=partial(_tell, begun))[1:]
             finally:
                 over.set()
                 begun.set()

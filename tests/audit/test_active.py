@@ -45,9 +45,10 @@ def test_a_sound_host_has_nothing_and_a_slow_gpu_is_named_by_its_siblings_and_by
 
 def test_a_gpu_that_others_use_is_not_judged() -> None:
     sights = list(gpu.slow(matrices(g3=2.0e14, g5=2.0e14), "matrix", GPUS))
-    told = []
+    judged = gpu.alone(sights, GPUS, ["00000000:21:00.0"])
+    assert next(judged).place.startswith("gpu5")
     with pytest.raises(CannotTell, match="other processes use gpu3"):
-        told.extend(gpu.alone(sights, GPUS, ["00000000:21:00.0"]))
+        next(judged)
     assert list(gpu.alone(sights, GPUS, [])) == sights
     assert len(sights) == 2
 

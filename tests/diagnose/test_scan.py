@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -95,12 +96,16 @@ def test_memory_stays_bounded_on_a_huge_line() -> None:
     assert peak < 16 << 20
 
 
+def _keep(found: list[tuple[int, str, list[int]]], number: int, text: str, hits: Sequence[int]) -> None:
+    found.append((number, text, list(hits)))
+
+
 def both(blocks: list[bytes], texts: tuple[str, ...]) -> list[tuple[list[tuple[int, str, list[int]]], int]]:
     """Return what the native search and its twin tell."""
     told = []
     for native in (True, False):
         found: list[tuple[int, str, list[int]]] = []
-        scanner = Scanner(texts, lambda n, text, hits, found=found: found.append((n, text, list(hits))), native=native)
+        scanner = Scanner(texts, partial(_keep, found), native=native)
         scanner.scan(blocks)
         told.append((found, scanner.num_lines))
     return told
