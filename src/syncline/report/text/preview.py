@@ -15,14 +15,13 @@ def preview_lines(data: Mapping[str, Any]) -> list[str]:
     low, high = (units.show_time(each) for each in data["interval_s"])
     wider = data["interval"]["unmeasured"]
     memory = data["memory"]
-    share = data["exposed_s"] / max(data["step_time_s"], 1e-12)
     return [
         f"{data['script']}: {_model(data['model'])} on {data['ranks']:,} ranks of {data['cluster']}",
         "",
         f"  step        {units.show_time(data['step_time_s'])}  ({low} to {high}; {data['operations']:,} kernels, "
         f"{data['flops_per_rank'] / 1e12:,.1f} TFLOP a rank)",
         *(f"              wide because {each}" for each in wider),
-        f"  exposed     {units.show_time(data['exposed_s'])} ({share:.1%}) of communication hides behind nothing",
+        *_exposed(data["exposed_s"], data["step_time_s"], data["what_if"]),
         f"  memory      {_held(memory)} allocated at the peak{_at(memory)}{_fits(memory)}",
         *_collectives(data["collectives"]),
         *_memory(memory),
@@ -31,6 +30,18 @@ def preview_lines(data: Mapping[str, Any]) -> list[str]:
         *_beside(data["beside_step"]),
         *_said(data),
     ]
+
+
+def _exposed(exposed_s: float, step_s: float, changes: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return what no kernel hides, and how little of it the step would get back where something else is the limit."""
+    share = exposed_s / max(step_s, 1e-12)
+    said = [f"  exposed     {units.show_time(exposed_s)} ({share:.1%}) of communication hides behind no kernel"]
+    for change in changes:
+        saved_s = max(0.0, step_s - change["step_time_s"])
+        if change["change"] == "network=free" and saved_s < 0.5 * exposed_s:
+            saved = f"only {units.show_time(saved_s)}" if saved_s > 0.01 * exposed_s else "nothing"
+            said.append(f"              a network without limits would save {saved}: the host or another rank is later")
+    return said
 
 
 def _gib(size: float) -> str:
