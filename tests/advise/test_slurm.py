@@ -14,6 +14,7 @@ import pytest
 
 from syncline.advise import bundle
 from syncline.fabric import load
+from syncline.host.ports import meeting_port
 
 NEEDED = ("slurmctld", "slurmd", "sbatch", "srun", "scontrol")
 WAIT_S = 300.0
@@ -26,12 +27,6 @@ pytestmark = [
 ]
 
 
-def _port() -> int:
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        return int(held.getsockname()[1])
-
-
 def _configuration(folder: Path, name: str) -> str:
     for part in ("state", "spool"):
         (folder / part).mkdir()
@@ -41,8 +36,8 @@ SlurmctldHost={name}(127.0.0.1)
 SlurmUser=root
 AuthType=auth/none
 CredType=cred/none
-SlurmctldPort={_port()}
-SlurmdPort={_port()}
+SlurmctldPort={meeting_port()}
+SlurmdPort={meeting_port()}
 StateSaveLocation={folder}/state
 SlurmdSpoolDir={folder}/spool
 SlurmctldPidFile={folder}/ctld.pid

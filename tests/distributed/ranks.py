@@ -7,7 +7,6 @@ import io
 import multiprocessing
 import os
 import runpy
-import socket
 import sys
 import traceback
 import warnings
@@ -15,6 +14,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from syncline.host.ports import meeting_port
 
 START_S = 240.0
 # What every rank imports, sooner or later: torch's optimizers and DDP import its compiler when they are made.
@@ -31,19 +32,11 @@ PRELOAD = [
 ]
 
 
-def free_port() -> int:
-    """Return a port of loopback that nobody uses now."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
-
-
 def run_ranks(num_ranks: int, work: Callable[[int, int], Any], timeout_s: float = START_S) -> list[Any]:
     """Return what `work(rank, port)` returns on each of so many processes; a rank that dies or hangs is an error."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(PRELOAD)
-    port = free_port()
+    port = meeting_port()
     started = [rank_process(context, work, rank, port) for rank in range(num_ranks)]
     try:
         return [take(pipe, rank, timeout_s) for rank, (_, pipe) in enumerate(started)]

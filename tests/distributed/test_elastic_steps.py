@@ -13,10 +13,11 @@ import torch
 import torch.distributed as dist
 from tests.distributed.cases import elastic_cases as cases
 from tests.distributed.cases.fsdp2 import HAS_FSDP2, WHY_NOT
-from tests.distributed.ranks import PRELOAD, free_port, rank_process, take
+from tests.distributed.ranks import PRELOAD, rank_process, take
 
 import syncline.torch
 from syncline.errors import SynchronizationError
+from syncline.host.ports import meeting_port
 
 
 def run(work: Callable[..., Any], num_ranks: int, killed: list[int], *more: Any) -> list[dict[str, Any]]:
@@ -55,7 +56,7 @@ def test_a_killed_rank_is_gone_on_without_and_takes_its_state_from_a_peer() -> N
 
 @pytest.mark.skipif(not HAS_FSDP2, reason=WHY_NOT)
 def test_a_replica_of_fsdp2_comes_and_goes_as_a_whole() -> None:
-    ports = (free_port(), free_port(), free_port())
+    ports = (meeting_port(), meeting_port(), meeting_port())
     results = run(cases.replicas, 4, [2, 3], ports)
     for shard in (0, 1):
         stayed, back = results[shard], results[2 + shard]

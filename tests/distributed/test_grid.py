@@ -13,7 +13,9 @@ import pytest
 pytest.importorskip("torch", reason="the runtime needs torch")
 import torch
 from tests.distributed.cases import grid_cases as cases
-from tests.distributed.ranks import PRELOAD, free_port, rank_process, run_ranks
+from tests.distributed.ranks import PRELOAD, rank_process, run_ranks
+
+from syncline.host.ports import meeting_port
 
 CELLS = [f"{mode} {codec}" for mode in cases.MODES for codec in cases.CODECS]
 
@@ -24,7 +26,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, list[An
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(PRELOAD)
     work = partial(cases.run, folder=str(folder), num_ranks=4, resumes=False)
-    port = free_port()
+    port = meeting_port()
     killed = [rank_process(context, work, rank, port)[0] for rank in range(4)]
     for process in killed:
         process.join(240)

@@ -13,7 +13,9 @@ pytest.importorskip("torch", reason="the runtime needs torch")
 import torch
 from tests.distributed.cases import survival_cases as cases
 from tests.distributed.cases.fsdp2 import HAS_FSDP2, WHY_NOT
-from tests.distributed.ranks import PRELOAD, free_port, rank_process, run_ranks, take
+from tests.distributed.ranks import PRELOAD, rank_process, run_ranks, take
+
+from syncline.host.ports import meeting_port
 
 WORST = {"plain": 1e-6, "fp32": 1e-6, "int8": 2e-2, "sign": 2.0, "auto": 2e-2}
 
@@ -122,7 +124,7 @@ def test_fsdp2_in_every_form(case: str, worst: float) -> None:
 def test_fsdp2_names_the_rank_that_is_lost(how: str) -> None:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(PRELOAD)
-    port = free_port()
+    port = meeting_port()
     started = [rank_process(context, partial(cases.fsdp_loss, how=how), rank, port) for rank in range(4)]
     try:
         for rank in range(3):

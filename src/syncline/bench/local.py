@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -12,6 +11,7 @@ from tempfile import TemporaryFile
 from typing import IO, Any
 
 from syncline.errors import BenchError
+from syncline.host.ports import meeting_port
 
 MAX_LOCAL = 64
 _GRACE_S = 5.0
@@ -28,7 +28,7 @@ def run_here(arguments: Sequence[str], num_ranks: int, environ: Mapping[str, str
         raise BenchError(f"{num_ranks} ranks on this machine: from 2 to {MAX_LOCAL} can be started.",
                          hint="Use torchrun, srun or mpirun for more.")  # fmt: skip
     base = dict(os.environ if environ is None else environ)
-    base |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port()), "WORLD_SIZE": str(num_ranks)}
+    base |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(meeting_port()), "WORLD_SIZE": str(num_ranks)}
     base |= {"LOCAL_WORLD_SIZE": str(num_ranks), "OMP_NUM_THREADS": base.get("OMP_NUM_THREADS", "1")}
     base.setdefault("GLOO_SOCKET_IFNAME", "lo")
     started: list[subprocess.Popen[bytes]] = []
@@ -76,10 +76,3 @@ def _wait(started: list[subprocess.Popen[bytes]]) -> int:
 def _tail(file: IO[bytes]) -> str:
     file.seek(0)
     return file.read().decode(errors="replace")[-4000:].strip()
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import tempfile
@@ -23,6 +22,7 @@ from typing import Any
 from syncline.describe import units
 from syncline.errors import BenchError
 from syncline.fabric import Fabric, load
+from syncline.host.ports import meeting_port
 from syncline.lab import Lab, Profile, Recording, draft
 from syncline.lab.profile import DEFAULT
 from syncline.program import Placement, place
@@ -115,7 +115,7 @@ class LoopbackStage(RankStage):
         return [float(rate) for rate in self.wiring.rate_Bps]
 
     def _start(self, command: Sequence[str], timeout_s: float) -> RankFailure | None:
-        port, size = _free_port(), self.placement.num_ranks
+        port, size = meeting_port(), self.placement.num_ranks
         files = [(self.folder / f"stderr-{rank}").open("w+b") for rank in range(size)]
         processes = [
             subprocess.Popen(command, env=_environment(rank, size, port), stdout=subprocess.DEVNULL, stderr=file)  # noqa: S603
@@ -171,12 +171,6 @@ def _absolute(cluster: str) -> str:
 def _seats(fabric: Fabric, num_hosts: int) -> Placement:
     """Return one rank a host, in the order of hosts."""
     return place("spread", fabric, num_hosts)
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
 
 
 def _environment(rank: int, size: int, port: int) -> dict[str, str]:

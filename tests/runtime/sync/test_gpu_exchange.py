@@ -14,13 +14,13 @@ if not torch.cuda.is_available():
     pytest.skip("needs a CUDA device", allow_module_level=True)
 
 import torch.distributed as dist  # noqa: E402
-from tests.distributed.ranks import free_port  # noqa: E402
 from tests.runtime.sync.test_exchange import exchanges, random_values, run  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 
 import syncline.torch  # noqa: E402
 from syncline.errors import NonFiniteError  # noqa: E402
+from syncline.host.ports import meeting_port  # noqa: E402
 from syncline.runtime.sync.exchange import Trouble  # noqa: E402
 
 pytestmark = pytest.mark.gpu
@@ -54,7 +54,7 @@ def test_what_is_not_finite_is_named(place: int) -> None:
 @pytest.fixture(scope="module")
 def world() -> object:
     """One rank of NCCL."""
-    dist.init_process_group("nccl", init_method=f"tcp://127.0.0.1:{free_port()}", rank=0, world_size=1)
+    dist.init_process_group("nccl", init_method=f"tcp://127.0.0.1:{meeting_port()}", rank=0, world_size=1)
     yield
     dist.destroy_process_group()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import socket
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
@@ -14,6 +13,7 @@ from syncline.audit.expect import Expect
 from syncline.audit.rule import CannotTell, Sight, rule
 from syncline.finding import Action, Severity
 from syncline.host.host import Host
+from syncline.host.ports import meeting_port
 from syncline.host.rdma import RdmaPort
 
 OF_PORT = 0.85
@@ -50,11 +50,9 @@ def loopback(port: RdmaPort, gpu: int | None) -> tuple[float | None, str]:
     program = shutil.which(IB_WRITE_BW)
     if program is None:
         raise CannotTell(f"{IB_WRITE_BW} is not installed (perftest)")
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        door = held.getsockname()[1]
+    door = str(meeting_port())
     words = [program, "-d", port.device, "-i", str(port.port), "-s", str(MESSAGE_BYTES), "-D", str(TEST_S), "-F",
-             "--report_gbits", "-p", str(door), *([f"--use_cuda={gpu}"] if gpu is not None else [])]  # fmt: skip
+             "--report_gbits", "-p", door, *([f"--use_cuda={gpu}"] if gpu is not None else [])]  # fmt: skip
     server = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # noqa: S603
     try:
         time.sleep(START_S)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from syncline.errors import UsageError
+from syncline.host.ports import meeting_port
 
 STDERR = 2
 """Where the script's own output goes: stdout is the answer's."""
@@ -43,10 +43,7 @@ def _start(command: list[str], local: int | None, answer: Path) -> list[subproce
     shared.pop("SYNCLINE_SETTINGS", None)
     if local is None:
         return [subprocess.Popen(command, env=shared, stdout=STDERR)]  # noqa: S603 - the user's own
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port = listener.getsockname()[1]
-    shared |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    shared |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(meeting_port())}
     shared |= {"WORLD_SIZE": str(local), "LOCAL_WORLD_SIZE": str(local)}
     ranks = []
     for rank in range(local):
