@@ -15,6 +15,7 @@ from syncline.diagnose.causes import Cause, arrange, rivals
 from syncline.diagnose.checks_steps import SIGNAL, StepTally
 from syncline.diagnose.context import plain
 from syncline.diagnose.emitter import heeds
+from syncline.diagnose.guard import is_digit_blind
 from syncline.diagnose.judge import judge
 from syncline.diagnose.read_rules import shipped_rules
 from syncline.diagnose.rule import LogRule, Matcher
@@ -30,6 +31,9 @@ HARMLESS = "signal.harmless"
 """A line that it takes is told by no other rule."""
 MAX_LINES = 60_000
 """Lines of one rule that are looked at in one file; a flood says nothing new after that."""
+MAX_FORMS = 4096
+"""Forms of lines (their digits aside) of which is remembered which patterns they are shown to."""
+_ZEROS = str.maketrans("123456789", "000000000")
 
 
 class _Entry:
@@ -43,6 +47,10 @@ class _Entry:
         self.general = tally.rule.leftover or tally.rule.fallback
         self.is_heard = self.general or not tally.rule.signal
         self.harmless = tally.rule.id == HARMLESS
+
+
+_Tries = list[tuple[int, _Entry, bool]]
+"""Patterns to show a line to, each with the text that called it and whether its rule is known to heed the line."""
 
 
 @dataclass(frozen=True)
@@ -140,12 +148,13 @@ class Reading:
     def _scan(self, name: str, blocks: Iterable[bytes]) -> None:
         wanted = [list(entries) for entries in self._wanted]
         seen: Counter[str] = Counter()
+        forms: dict[tuple[str, tuple[int, ...]], _Tries] = {}
 
         def found(line: int, text: str, indices: Sequence[int]) -> None:
             shown, kept = self._shown(text, indices)
             taken = held = False
             told: set[str] = set()
-            for index, entry, match in _matches(shown, indices, wanted):
+            for index, entry, match in _matches(shown, indices, wanted, forms):
                 rule = entry.rule
                 if (taken and (rule.leftover or rule.fallback)) or (held and rule.leftover):
                     continue  # a rule has this line already
@@ -161,6 +170,7 @@ class Reading:
                     seen[rule.id] == (rule.max_lines or MAX_LINES) and rule.id not in _ALL_ROWS - {"signal.error"}
                 ):
                     _stop(index, entry, wanted, whole=not once)
+                    forms.clear()
             for index in indices:
                 if not wanted[index]:
                     scanner.drop(index)
@@ -198,33 +208,57 @@ class Reading:
 
 
 def _matches(
-    text: str, indices: Sequence[int], wanted: Sequence[Sequence[_Entry]]
+    text: str,
+    indices: Sequence[int],
+    wanted: Sequence[Sequence[_Entry]],
+    forms: dict[tuple[str, tuple[int, ...]], _Tries],
 ) -> list[tuple[int, _Entry, re.Match[str]]]:
     """Return what holds on a line; fallbacks come after all others, and what wants only what is left comes last.
 
-    Of a line that is known to be harmless only signals are left.
+    Of a line that is known to be harmless only signals are left. Most lines differ from an earlier one in their digits
+    alone: what treats all digits alike and did not hold there does not hold here and is not tried.
     """
-    tried: set[_Entry] = set()
+    form = text.translate(_ZEROS), tuple(indices)
+    tries = forms.get(form)
+    is_new = tries is None
+    if tries is None:
+        tries = [(index, entry, False) for entry, index in _wanted(indices, wanted).items()]
+    kept: _Tries = []
     early: list[tuple[int, _Entry, re.Match[str]]] = []
     late: list[tuple[int, _Entry, re.Match[str]]] = []
     harmless = False
-    for index in indices:
-        for entry in wanted[index]:
-            if entry in tried:
-                continue
-            tried.add(entry)
-            match = entry.search(text)
-            if match is None or (entry.limits and not _within(entry.matcher, match)):
-                continue
-            if entry.is_heard and not heeds(entry.rule.id, text, general=entry.general):
-                continue
-            harmless |= entry.harmless
-            (late if entry.general else early).append((index, entry, match))
+    for index, entry, is_heeded in tries:
+        match = entry.search(text)
+        if match is None:
+            if is_new and not is_digit_blind(entry.matcher.pattern):
+                kept.append((index, entry, False))
+            continue
+        if not is_heeded and entry.is_heard and not heeds(entry.rule.id, text, general=entry.general):
+            continue  # so does every line of this form
+        if is_new:
+            kept.append((index, entry, True))
+        if entry.limits and not _within(entry.matcher, match):
+            continue
+        harmless |= entry.harmless
+        (late if entry.general else early).append((index, entry, match))
+    if is_new:
+        if len(forms) >= MAX_FORMS:
+            forms.clear()
+        forms[form] = kept
     if harmless:
         return [found for found in early if found[1].rule.signal]
     if len(late) > 1:
         late.sort(key=lambda found: found[1].rule.leftover)
     return early + late
+
+
+def _wanted(indices: Sequence[int], wanted: Sequence[Sequence[_Entry]]) -> dict[_Entry, int]:
+    """Return the patterns that a line's texts call, each with the first text that does."""
+    found: dict[_Entry, int] = {}
+    for index in indices:
+        for entry in wanted[index]:
+            found.setdefault(entry, index)
+    return found
 
 
 def _stop(index: int, entry: _Entry, wanted: list[list[_Entry]], *, whole: bool) -> None:

@@ -68,12 +68,12 @@ _GRAVE = re.compile(
 _KERNEL = re.compile(r"(?:^|\bkernel: ?|^<\d+>)\[ *\d{1,8}\.\d{3,6}\] ")
 # The parts of a kernel on which training stands. All others (USB, sound, desktops, firmware tables) are background.
 _CONCERNS = re.compile(
-    r"mlx|nvidia|NVRM|nvlink|nvswitch|amdgpu|kfd|habana|i915|\bxe \d|irdma|bnxt|\bib_|infiniband|rdma|RDMA|\befa\b"
-    r"|\bena\b|\bgve\b|ixgbe|i40e|\bice \d|\bbond|\beth\d|\ben[ospx]\w+|nvme|\bsd [0-9]|\bata\d|EXT4|XFS|BTRFS"
+    r"mlx|nvidia|NVRM|nvlink|nvswitch|amdgpu|kfd|habana|i\d{3}\b|\bxe \d|irdma|bnxt|\bib_|infiniband|rdma|RDMA|\befa\b"
+    r"|\bena\b|\bgve\b|ixgbe|i\d\de|\bice \d|\bbond|\beth\d|\ben[ospx]\w+|nvme|\bsd [0-9]|\bata\d|EXT\d|XFS|BTRFS"
     r"|[Nn][Ff][Ss]|Lustre|LNet|ceph|beegfs|pcieport|\bAER\b|\bmce\b|[Hh]ardware [Ee]rror|[Oo]ut of memory|\boom|hung"
     r"|blocked for|lockup|stall|WARNING: |\bBUG\b|Oops|panic|Call Trace|segfault"
     r"|general protection|traps: |iommu|DMAR|AMD-Vi"
-    r"|conntrack|cgroup|gdrdrv|knem|xpmem|hfi1|cxi|neuron|gasket|virtio|vmxnet|netvsc|\bmana\b|mpt3sas|megaraid|raid"
+    r"|conntrack|cgroup|gdrdrv|knem|xpmem|hfi\d|cxi|neuron|gasket|virtio|vmxnet|netvsc|\bmana\b|mpt\dsas|megaraid|raid"
     r"|thermal|throttl|I/O error"
 )
 _DAEMONS = re.compile(

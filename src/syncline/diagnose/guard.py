@@ -10,6 +10,7 @@ import re
 import time
 import warnings
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 #: What a pattern is shown of a line; longer lines are cut around the text that was found.
@@ -19,6 +20,7 @@ MAX_UNBOUNDED = 16
 _MAX_SECONDS = 0.5
 _TRIES = 3  # one search alone may be slow because the processor was taken away from it
 _UNBOUNDED = 64  # a bounded repeat above this is as good as unbounded
+_DIGITS = set(range(ord("0"), ord("9") + 1))
 
 
 def compile_pattern(text: str, texts: tuple[str, ...], *, trusted: bool = False) -> re.Pattern[str]:
@@ -77,6 +79,30 @@ def _count(tree: Any, *, inside: bool) -> int:
         else:
             num += sum(_count(part, inside=inside) for part in _parts(argument))
     return num
+
+
+@cache
+def is_digit_blind(pattern: re.Pattern[str]) -> bool:
+    """Say whether a pattern treats all ten digits alike, so that it holds or not whatever digits a line has."""
+    return _is_blind(re._parser.parse(pattern.pattern, pattern.flags))  # type: ignore[attr-defined]
+
+
+def _is_blind(tree: Any) -> bool:
+    for op, argument in tree:
+        name = str(op)
+        if name in ("LITERAL", "NOT_LITERAL"):
+            if argument in _DIGITS:
+                return False
+        elif name == "IN":
+            sets = [{low} if str(kind) == "LITERAL" else set(range(low[0], low[1] + 1))
+                    for kind, low in argument if str(kind) in ("LITERAL", "RANGE")]  # fmt: skip
+            if any(each & _DIGITS not in (set(), _DIGITS) for each in sets):
+                return False
+        elif name.startswith("GROUPREF"):  # compares what was found
+            return False
+        elif not all(_is_blind(part) for part in _parts(argument)):
+            return False
+    return True
 
 
 def _parts(argument: Any) -> Iterator[Any]:
