@@ -98,10 +98,8 @@ def _is_blind(tree: Any) -> bool:
                     for kind, low in argument if str(kind) in ("LITERAL", "RANGE")]  # fmt: skip
             if any(each & _DIGITS not in (set(), _DIGITS) for each in sets):
                 return False
-        elif name.startswith("GROUPREF"):  # compares what was found
-            return False
-        elif not all(_is_blind(part) for part in _parts(argument)):
-            return False
+        elif name.startswith("GROUPREF") or not all(_is_blind(part) for part in _parts(argument)):
+            return False  # a reference compares what was found
     return True
 
 
