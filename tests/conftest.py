@@ -6,8 +6,10 @@ import gc
 import itertools
 import os
 from collections.abc import Generator, Iterator
+from pathlib import Path
 
 import pytest
+from _pytest.doctest import DoctestModule
 from hypothesis import HealthCheck, settings
 
 # Shared machines are slow at times: a deadline would fail a good test. The same cases are drawn in every run, so that a
@@ -39,6 +41,21 @@ WAITING = (
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--regenerate-examples", action="store_true", help="keep what the examples print as expected")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(_Examples())  # what stands in a conftest alone is not asked about `src`
+
+
+class _Examples:
+    """Looks for doctests only in files that have one: every worker would import and search a thousand others."""
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_collect_file(self, file_path: Path) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+        found = yield
+        if file_path.suffix == ".py" and ">>>" not in file_path.read_text("utf-8"):
+            return [node for node in found if not isinstance(node, DoctestModule)]
+        return found
 
 
 @pytest.hookimpl(wrapper=True)

@@ -39,6 +39,15 @@ def test_everything_native_is_exported() -> None:
     assert public == set(_native.__all__)
 
 
+def test_every_module_can_be_imported() -> None:
+    paths = [path.relative_to(SOURCE.parent).with_suffix("") for path in SOURCE.rglob("*.py")]
+    kernels = Path("syncline/runtime/sync/gpu")  # need Triton
+    for path in paths:
+        if path.name != "__main__" and not path.is_relative_to(kernels):
+            name = ".".join(path.parts).removesuffix(".__init__")
+            assert import_module(name).__name__ == name
+
+
 def test_the_smoke_test_of_a_release_asks_every_verb(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(SOURCE.parent.parent / "tools" / "release"))
     assert set(import_module("smoke").ASKS) == set(VERBS)
