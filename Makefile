@@ -25,7 +25,7 @@ LONG := tests/test_examples.py tests/test_site.py tests/distributed tests/rehear
   tests/browser tests/runtime tests/questions tests/cli tests/plan tests/watch tests/sim
 REST := $(filter-out $(LONG) tests/__pycache__,$(patsubst %/,%,$(wildcard tests/*/ tests/test_*.py)))
 
-.PHONY: help venv demo test test-fast lint format types layers native-test native-test-threads pytest examples stub bench fresh site docs-run serve-site release release-proof clean
+.PHONY: help venv demo test test-fast lint format checks types layers native-test native-test-threads pytest examples stub bench fresh site docs-run serve-site release release-proof clean
 .DELETE_ON_ERROR:
 
 help:  ## list these targets
@@ -76,9 +76,12 @@ demo: venv  ## describe, price and simulate the default cluster, plan the defaul
 	@echo && echo "Three pages to open:" && for page in cluster plan rehearsal; do \
 	  [ -f demo/$$page.html ] && echo "  file://$(CURDIR)/demo/$$page.html" || echo "  (no $$page page: the reason is above)"; done
 
-test: venv  ## everything CI runs
-	@$(MAKE) --no-print-directory --output-sync -j2 lint types layers native-test
-	@$(MAKE) --no-print-directory pytest
+# Form is told at once. Types and the sanitizer build compute beside the tests, while labs and ranks wait.
+test: lint  ## everything CI runs
+	@$(MAKE) --no-print-directory -j2 checks pytest
+
+checks: venv
+	@$(MAKE) --no-print-directory --output-sync types layers native-test
 
 test-fast: lint types layers  ## the same without sanitizers and without slow tests
 	$(BIN)/python -m pytest -q $(SPREAD) -m "not slow"
