@@ -39,6 +39,7 @@ class Op(IntEnum):
 
 
 AXES = ("", "tp", "cp", "ep", "dp", "pp", "world")
+_AXIS = {axis: number for number, axis in enumerate(AXES)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,14 +89,13 @@ class Workload:
         before = previous_in_stream(self.rank, self.stream)
         num = len(self)
         waits = np.diff(self.dep_start).astype(np.int64) + (before >= 0)
-        followers = _followers(self, before)
         ready = np.flatnonzero(waits == 0).tolist()
         left, done = waits.tolist(), []
-        start, after = followers
+        start, after = (column.tolist() for column in _followers(self, before))
         while ready:
             op = ready.pop()
             done.append(op)
-            for nxt in after[start[op] : start[op + 1]].tolist():
+            for nxt in after[start[op] : start[op + 1]]:
                 left[nxt] -= 1
                 if left[nxt] == 0:
                     ready.append(nxt)
@@ -151,16 +151,16 @@ class GraphBuilder:
     ) -> int:  # fmt: skip
         """Append an operation and return its number."""
         label = self._names.setdefault(name, len(self._names))
-        row = (rank, stream, kind, label, flops, size_bytes, AXES.index(axis), ranks, duration_s)
-        self._rows.append(row)
+        number, place = len(self._rows), (rank, stream)
+        self._rows.append((rank, stream, kind, label, flops, size_bytes, _AXIS[axis], ranks, duration_s))
         self._deps.append(deps)
-        self._before.append(self._last.get((rank, stream), -1))
-        self._last[rank, stream] = len(self._rows) - 1
-        if len(self._rows) > MAX_OPS:
+        self._before.append(self._last.get(place, -1))
+        self._last[place] = number
+        if number >= MAX_OPS:
             raise DescriptionError(
                 f"{self.name} has more than {MAX_OPS:,} operations.", hint="Cut the trace to a step."
             )
-        return len(self._rows) - 1
+        return number
 
     def wait(self, op: int, *others: int) -> None:
         """Make an operation wait for others that were added later."""

@@ -15,6 +15,7 @@ from syncline.workload.volumes import Volume, exchanged_widths, root_parameters,
 
 #: Of a layer's exchanges, how many belong to the forward: half of TP and EP, a third of a ring's keys and values.
 _FORWARD_SHARE = {"tensor": 0.5, "context": 1 / 3, "expert": 0.5}
+_PHASES = {"F": "forward", "B": "backward", "W": "weight gradient"}
 COMPUTE, COLLECTIVES, POINT_TO_POINT = 0, 1, 2
 
 
@@ -38,7 +39,9 @@ class _StepGraph:
         self.waiting: list[tuple[int, tuple[str, int, int]]] = []
         self.last_backward: dict[int, int] = {}
         self.tail: dict[int, int] = {}
+        # Once for a phase, not for each of its thousands of items.
         self.flops = {phase: self._flops(phase) for phase in "FBW"}
+        self.beside = {phase: self._beside(phase) for phase in "FB"}
 
     def build(self) -> Workload:
         gathered = {stage: self._gather_parameters(stage) for stage in range(self.split.pp)}
@@ -64,7 +67,7 @@ class _StepGraph:
     def _item(self, stage: int, phase: str, chunk: int, micro: int, first: int | None) -> None:
         position = chunk * self.split.pp + stage
         last = self.split.pp * self.split.virtual - 1
-        name = {"F": "forward", "B": "backward", "W": "weight gradient"}[phase]
+        name = _PHASES[phase]
         deps = tuple(d for d in (first, self.tail.get(stage)) if d is not None)
         op = self.out.add(stage, Op.COMPUTE, name, stream=COMPUTE, flops=self.flops[phase], deps=deps)
         if phase == "W":
@@ -89,19 +92,26 @@ class _StepGraph:
     def _exchanges(self, stage: int, phase: str, op: int) -> int:
         """Add the exchanges of one chunk's layers beside its compute; return what ends last."""
         end = op
+        for name, volume, size in self.beside[phase]:
+            end = self._collective(stage, name, volume, size, (op,))
+        return end
+
+    def _beside(self, phase: str) -> list[tuple[str, Volume, float]]:
+        """Return the exchanges of one chunk's layers: name, kind and bytes."""
+        found = []
         per_chunk = self.job.num_micro * self.split.virtual
         for kind, share in _FORWARD_SHARE.items():
             if kind in self.volumes:
                 volume = self.volumes[kind]
                 part = self._forward_share(kind, share) if phase == "F" else 1 - self._forward_share(kind, share)
-                end = self._collective(stage, kind, volume, volume.size_bytes * part / per_chunk, (op,))
+                found.append((_name(kind, volume), volume, volume.size_bytes * part / per_chunk))
         for kind in ("data", "data (experts)") if self._per_micro else ():
             if kind in self.volumes:
                 volume = self.volumes[kind]
                 gather, scatter = self._fsdp_parts(volume)
                 size = (gather if phase == "F" else scatter) / per_chunk
-                end = self._collective(stage, kind.replace("data", "fsdp"), volume, size, (op,))
-        return end
+                found.append((_name(kind.replace("data", "fsdp"), volume), volume, size))
+        return found
 
     def _forward_share(self, kind: str, share: float) -> float:
         # A repeated forward repeats its exchanges, in the backward.
@@ -124,8 +134,7 @@ class _StepGraph:
             1 - facts.parameter_bytes / whole
         )
 
-    def _collective(self, stage: int, kind: str, volume: Volume, size: float, deps: tuple[int, ...]) -> int:
-        name = f"{kind} {volume.collective}"
+    def _collective(self, stage: int, name: str, volume: Volume, size: float, deps: tuple[int, ...]) -> int:
         return self.out.add(
             stage,
             Op.COLLECTIVE,
@@ -145,7 +154,7 @@ class _StepGraph:
                 volume = self.volumes[kind]
                 after = () if end is None else (end,)
                 size = volume.size_bytes * self._back_share(kind)
-                end = self._collective(stage, kind.replace("data", "parameters"), volume, size, after)
+                end = self._collective(stage, _name(kind.replace("data", "parameters"), volume), volume, size, after)
         return end
 
     def _back_share(self, kind: str) -> float:
@@ -166,5 +175,10 @@ class _StepGraph:
             if kind in self.volumes and (kind == "data (replicas)" or not self._per_micro):
                 volume = self.volumes[kind]
                 size = volume.size_bytes * (1 - self._back_share(kind))
-                ends.append(self._collective(stage, kind.replace("data", "gradients"), volume, size, (last,)))
+                name = _name(kind.replace("data", "gradients"), volume)
+                ends.append(self._collective(stage, name, volume, size, (last,)))
         self.out.add(stage, Op.COMPUTE, "optimizer", stream=COMPUTE, deps=tuple(ends[1:] or ends))
+
+
+def _name(kind: str, volume: Volume) -> str:
+    return f"{kind} {volume.collective}"

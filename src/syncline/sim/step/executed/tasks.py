@@ -36,7 +36,7 @@ class TaskDraft:
         self.size.append(size if path >= 0 else 0.0)
         self.path.append(path)
         self.waits.append(waits)
-        return len(self.delay) - 1
+        return len(self.path) - 1
 
 
 @dataclass(frozen=True)
@@ -83,18 +83,19 @@ class StepTasks:
         rank, label, kind = w.rank.tolist(), w.label.tolist(), w.kind.tolist()
         start, waits = w.dep_start.tolist(), w.deps.tolist()
         before = previous_in_stream(w.rank, w.stream).tolist()
+        names = [(name, name.startswith("fsdp")) for name in w.names]
+        end = self.end
         for op in w.order().tolist():
-            stage, name = rank[op], w.names[label[op]]
-            named = waits[start[op] : start[op + 1]]
-            deps = [self.end[d] for d in named]
             # Gathers of parameters have a communicator of their own: they wait for their compute, not for others.
-            own = name.startswith("fsdp")
-            if before[op] >= 0 and before[op] in self.end and not own:
-                deps.append(self.end[before[op]])
+            stage, (name, own), last = rank[op], names[label[op]], before[op]
+            named = waits[start[op] : start[op + 1]]
+            deps = [end[d] for d in named]
+            if last >= 0 and last in end and not own:
+                deps.append(end[last])
             if kind[op] == Op.COMPUTE:
-                self._compute(op, stage, name, deps, first=before[op] < 0)
+                self._compute(op, stage, name, deps, first=last < 0)
             else:
-                self._moved(op, stage, name, deps, named, before[op])
+                self._moved(op, stage, name, deps, named, last)
 
     def _compute(self, op: int, stage: int, name: str, deps: list[int], first: bool) -> None:
         if not first and stage in self.late:
@@ -119,14 +120,17 @@ class StepTasks:
         return self.k.held.c_sm * min(each, self.compute_s[op]) + skew
 
     def _moved(self, op: int, stage: int, name: str, deps: list[int], named: list[int], before: int) -> None:
-        if (name, stage) not in self.traffic:
-            self.traffic[name, stage] = self._traffic(name, stage)
-        t = self.traffic[name, stage]
+        t = self.traffic.get((name, stage))
+        if t is None:
+            t = self.traffic[name, stage] = self._traffic(name, stage)
         kind, word, path, fixed = t.kind, t.word, t.path, t.fixed_s
-        named_ends = [self.end[d] for d in named]
         size = self.size_bytes[op]
         alone = size * t.per_byte_s + fixed
-        producer = next((d for d in named if d in self.begin), -1)
+        producer = -1
+        for d in named:
+            if d in self.begin:
+                producer = d
+                break
         length = self.compute_s[producer] if producer >= 0 else 0.0
         if word == "gradients":
             self._gradients(op, stage, kind, name, deps, producer, (size, fixed, alone, path))
@@ -149,6 +153,7 @@ class StepTasks:
                 deps = [*others, mark]
             self.end[op] = self._task(deps, fixed, size, path, name, alone)
             if word == "fsdp":  # with what it cost the compute beside it, and whatever else the stream has before it
+                named_ends = [self.end[d] for d in named]
                 joined = [self.end[op], *named_ends, *([self.end[before]] if before in self.end else [])]
                 self.end[op] = self.draft.add(joined, self._slowed(producer, kind) if producer >= 0 else 0.0)
 
