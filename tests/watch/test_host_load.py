@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.watch.test_rules import WARM, Watch, one
+from tests.watch.test_rules import one, warm
 
 from syncline.watch.sources.host_load import HostLoad
 from syncline.watch.sources.source import SourceTree
@@ -39,7 +39,7 @@ def test_few_tasks_or_tasks_that_do_not_wait_are_none(tmp_path: Path) -> None:
 
 
 def test_on_a_crowded_host_slow_steps_alone_are_not_held_against_the_network() -> None:
-    watch = Watch().run(WARM)
+    watch = warm()
     watch.run(40, step={"comm_s": 0.2}, is_crowded=True)
     assert [rule for _, _, rule, _ in watch.log if rule.startswith("job.")] == []
     watch.run(40, one(3, drops_per_s=20.0), step={"comm_s": 0.2}, is_crowded=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from tests.watch.scenes import CAPACITY, load
-from tests.watch.test_rules import LINKS, WARM, Watch
+from tests.watch.test_rules import LINKS, warm
 
 from syncline.watch.links import LinkLoad
 from syncline.watch.rules.hold import Change, Hold
@@ -28,7 +28,7 @@ def at_depth(depth: float, link: int, backlog: float = 1e5):  # type: ignore[no-
 @pytest.mark.parametrize("link", [0, 3, 6])
 @pytest.mark.parametrize("depth", DEPTHS)
 def test_a_slow_link_is_named_at_any_depth(depth: float, link: int) -> None:
-    watch = Watch().run(WARM)
+    watch = warm()
     onset = watch.onset
     watch.run(12, at_depth(depth, link), step={"comm_s": 0.1 / depth})
     ((at, place),) = watch.raised("link.degraded")
@@ -39,7 +39,7 @@ def test_a_slow_link_is_named_at_any_depth(depth: float, link: int) -> None:
 
 
 def test_a_link_that_carries_nothing_while_packets_wait_is_named() -> None:
-    watch = Watch().run(WARM).run(12, at_depth(0.0, 2), quiet=True)
+    watch = warm().run(12, at_depth(0.0, 2), quiet=True)
     assert [place for _, place in watch.raised("link.degraded")] == [LINKS.names[2]]
 
 
@@ -49,12 +49,12 @@ def test_two_slow_links_are_both_named() -> None:
         of.peak_Bps[6], of.rate_Bps[6], of.backlog_bytes[6] = 0.3 * CAPACITY, 0.1 * CAPACITY, 1e5
         return of
 
-    watch = Watch().run(WARM).run(12, make)
+    watch = warm().run(12, make)
     assert {place for _, place in watch.raised("link.degraded")} == {LINKS.names[1], LINKS.names[6]}
 
 
 def test_a_trickle_without_a_queue_is_named_once_the_job_is_overdue() -> None:
-    watch = Watch().run(WARM).run(20, at_depth(0.05, 5, backlog=0.0), quiet=True)
+    watch = warm().run(20, at_depth(0.05, 5, backlog=0.0), quiet=True)
     assert LINKS.names[5] in {place for _, place in watch.raised("link.degraded")}
 
 
@@ -67,7 +67,7 @@ def test_a_slow_job_is_not_told_that_no_link_is_in_trouble() -> None:
         of.rate_Bps[4] = 0.05 * CAPACITY
         return of
 
-    watch = Watch().run(WARM).run(24, make, step={"comm_s": 0.3})
+    watch = warm().run(24, make, step={"comm_s": 0.3})
     told = [f.meaning for f in watch.engine.alerts() if f.rule.startswith("job.slower")]
     assert told
     assert all(f"{LINKS.names[4]} at 40% of its past" in text or "link.degraded" in text for text in told)
@@ -75,7 +75,7 @@ def test_a_slow_job_is_not_told_that_no_link_is_in_trouble() -> None:
 
 def test_a_quiet_link_with_a_steady_trickle_and_a_job_in_time_is_no_fault() -> None:
     quiet = lambda _: load(LINKS, 0.03, peak_Bps=np.full(8, 0.04 * CAPACITY))  # noqa: E731
-    assert Watch().run(WARM).run(60, quiet).raised("link.degraded") == []
+    assert warm().run(60, quiet).raised("link.degraded") == []
 
 
 def test_between_two_thresholds_an_alert_is_not_on_its_way_to_clear() -> None:

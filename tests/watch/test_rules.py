@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -94,6 +96,24 @@ class Watch:
         return [place for _, event, r, place in self.log if event == "cleared" and r == rule]
 
 
+@cache
+def _warmed() -> Watch:
+    return Watch().run(WARM)
+
+
+def warm() -> Watch:
+    """Return a watch that has seen a quiet job for a while: a copy of the one that really has."""
+    return copy.deepcopy(_warmed(), {id(shared): shared for shared in (LINKS, PLAN)})
+
+
+def test_a_copy_of_a_warm_watch_goes_on_as_one_that_was_warmed_up_itself() -> None:
+    def course(watch: Watch) -> tuple[Any, ...]:
+        watch.run(24, **CASES["link.degraded"]).run(40)
+        return watch.log, watch.engine.alerts_json(), watch.rng.standard_normal()
+
+    assert course(warm()) == course(warm()) == course(Watch().run(WARM))
+
+
 def one(link: int, **changes: float) -> Callable[[int], LinkLoad]:
     """Return loads with one link changed."""
 
@@ -134,7 +154,7 @@ LOUD: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("rule", CASES)
 def test_a_link_in_trouble_is_named_within_two_seconds_and_cleared_after(rule: str) -> None:
-    watch = Watch().run(WARM)
+    watch = warm()
     onset = watch.onset
     watch.run(24, **CASES[rule])
     ((at, place),) = watch.raised(rule)
@@ -157,14 +177,14 @@ def test_a_link_fed_by_a_slow_one_is_not_blamed() -> None:
         of.backlog_bytes[3] = 1e5
         return of
 
-    watch = Watch().run(WARM).run(20, make)
+    watch = warm().run(20, make)
     assert [place for _, place in watch.raised("link.degraded")] == [LINKS.names[3]]
 
 
 def test_a_link_without_a_queue_has_three_seconds() -> None:
     """Its senders may be held up; nobody sees packets wait."""
     slow = one(3, peak_Bps=0.4 * CAPACITY, rate_Bps=0.3 * CAPACITY)
-    watch = Watch().run(WARM).run(10, slow)
+    watch = warm().run(10, slow)
     assert watch.raised("link.degraded") == []
     watch.run(8, slow)
     assert [place for _, place in watch.raised("link.degraded")] == [LINKS.names[3]]
@@ -172,7 +192,7 @@ def test_a_link_without_a_queue_has_three_seconds() -> None:
 
 def test_a_quiet_moment_is_not_a_degraded_link() -> None:
     """A long compute phase with only a little traffic says nothing about what the link can do."""
-    watch = Watch().run(WARM).run(40, lambda _: load(LINKS, 0.03, peak_Bps=np.full(8, 0.05 * CAPACITY)))
+    watch = warm().run(40, lambda _: load(LINKS, 0.03, peak_Bps=np.full(8, 0.05 * CAPACITY)))
     assert watch.raised("link.degraded") == []
 
 
@@ -218,7 +238,7 @@ def test_a_dead_rail_is_more_than_its_links() -> None:
         of.up[LINKS.rail == 1] = 0.0
         return of
 
-    watch = Watch().run(WARM)
+    watch = warm()
     onset = watch.onset
     watch.run(12, make)
     ((at, place),) = watch.raised("rail.dead")
@@ -229,12 +249,12 @@ def test_a_dead_rail_is_more_than_its_links() -> None:
 
 
 def test_rails_that_carry_unequal_loads() -> None:
-    watch = Watch().run(WARM).run(40, lambda _: load(LINKS, np.where(LINKS.rail == 1, 0.2, 0.5)))
+    watch = warm().run(40, lambda _: load(LINKS, np.where(LINKS.rail == 1, 0.2, 0.5)))
     assert {place for _, place in watch.raised("rail.imbalance")} == {"rail 1"}
 
 
 def test_a_straggler_is_the_rank_that_waits_least() -> None:
-    watch = Watch().run(WARM)
+    watch = warm()
     onset = watch.onset
     watch.run(12, step={"late": {2: 0.08}})
     ((at, place),) = watch.raised("job.straggler")
@@ -283,7 +303,7 @@ def test_every_alert_says_where_since_when_why_and_what_it_costs() -> None:
     """Of all the rules that can be made to speak here."""
     spoke: dict[str, Any] = {}
     for case in [*CASES.values(), *LOUD]:
-        watch = Watch().run(WARM).run(40, **case)
+        watch = warm().run(40, **case)
         spoke |= {finding.rule: alert_json(finding) for finding in watch.engine.alerts()}
     assert len(spoke) >= 12
     for alert in spoke.values():
@@ -293,7 +313,7 @@ def test_every_alert_says_where_since_when_why_and_what_it_costs() -> None:
 
 
 def test_a_slower_job_is_told_against_plan_and_past_with_cause_and_cost() -> None:
-    watch = Watch().run(WARM)
+    watch = warm()
     watch.run(40, one(3, drops_per_s=20.0), step={"comm_s": 0.2})
     for rule in ("job.slower-than-planned", "job.slower-than-before"):
         assert {place for _, place in watch.raised(rule)} == {"step", "all-reduce/1MiB"}
@@ -309,20 +329,20 @@ def test_network_share_follows_the_plan_when_there_is_one() -> None:
 
 
 def test_tails_are_told() -> None:
-    watch = Watch().run(WARM)
+    watch = warm()
     for _ in range(12):
         watch.run(6).run(3, step={"comm_s": 0.5})
     assert [place for _, place in watch.raised("job.tail")][:1] == ["all-reduce/1MiB"]
 
 
 def test_a_job_that_falls_silent_is_stalled() -> None:
-    watch = Watch().run(WARM)
+    watch = warm()
     watch.run(20, quiet=True)
     assert [place for _, place in watch.raised("job.stalled")] == ["job"]
 
 
 def test_pause_frames_and_missing_credits() -> None:
-    watch = Watch().run(WARM).run(40, one(3, pauses_per_s=50_000.0))
+    watch = warm().run(40, one(3, pauses_per_s=50_000.0))
     assert [place for _, place in watch.raised("link.pause")] == [LINKS.names[3]]
 
 

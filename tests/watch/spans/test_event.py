@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.watch.test_rules import WARM, Watch
+from tests.watch.test_rules import WARM, Watch, warm
 
 from syncline.watch.hang import Pending
 from syncline.watch.spans.event import JobPhase, PendingEvent, PhaseEvent
@@ -22,14 +22,14 @@ def later(watch: Watch, seconds: float) -> None:
 
 
 def test_a_job_that_said_it_ended_raises_nothing() -> None:
-    watch = Watch().run(WARM)
+    watch = warm()
     say(watch, JobPhase.END)
     later(watch, 60)
     assert watch.raised("job.stalled") == []
 
 
 def test_a_hang_stays_up_for_as_long_as_it_lasts() -> None:
-    watch = Watch().run(WARM)
+    watch = warm()
     watch.run(12 * TICKS, quiet=True)
     assert len(watch.raised("job.stalled")) == 1
     later(watch, 900)  # it used to be forgotten after ten minutes
@@ -38,7 +38,7 @@ def test_a_hang_stays_up_for_as_long_as_it_lasts() -> None:
 
 
 def test_checkpoints_and_evaluations_are_no_hangs_until_they_last_too_long() -> None:
-    watch = Watch().run(WARM)
+    watch = warm()
     for phase in (JobPhase.CHECKPOINT, JobPhase.EVALUATION):
         say(watch, phase)
         later(watch, 60)
@@ -53,7 +53,7 @@ def test_checkpoints_and_evaluations_are_no_hangs_until_they_last_too_long() -> 
 
 def test_silence_is_counted_from_the_end_of_a_phase() -> None:
     """The first step after an evaluation takes as long as any: that is no hang yet, and silence after it is one."""
-    watch = Watch().run(WARM)
+    watch = warm()
     say(watch, JobPhase.EVALUATION)
     later(watch, 60)
     say(watch, JobPhase.TRAIN)
@@ -64,7 +64,7 @@ def test_silence_is_counted_from_the_end_of_a_phase() -> None:
 
 
 def test_a_job_after_a_job_begins_anew() -> None:
-    watch = Watch().run(WARM)
+    watch = warm()
     say(watch, JobPhase.END)
     watch.run(4, quiet=True)
     watch.job.step = 0
@@ -74,7 +74,7 @@ def test_a_job_after_a_job_begins_anew() -> None:
 
 
 def test_ranks_that_did_not_end_with_the_others_are_named() -> None:
-    watch = Watch().run(WARM)
+    watch = warm()
     say(watch, JobPhase.END, range(3))
     watch.run(12 * TICKS, quiet=True)
     (finding,) = (finding for finding in watch.engine.alerts() if finding.rule == "job.stalled")
@@ -82,7 +82,7 @@ def test_ranks_that_did_not_end_with_the_others_are_named() -> None:
 
 
 def test_a_rank_that_ended_with_an_error_is_named() -> None:
-    watch = Watch().run(WARM)
+    watch = warm()
     say(watch, JobPhase.FAILED, range(2, 3))
     watch.run(4, quiet=True)
     (finding,) = (finding for finding in watch.engine.alerts() if finding.rule == "job.stalled")
@@ -103,7 +103,7 @@ def test_a_hang_is_named_by_rank_and_collective() -> None:
     found.take([pending(2, 410)])
     (hang,) = found.hangs(range(4))
     assert (hang.ranks, hang.text.startswith("rank 2 is still in all-reduce/1MiB (number 410)")) == ((2,), True)
-    watch = Watch().run(WARM)
+    watch = warm()
     watch.job.view.add([pending(rank, 412) for rank in (0, 1, 3)])
     watch.run(12 * TICKS, quiet=True)
     (finding,) = (finding for finding in watch.engine.alerts() if finding.rule == "job.stalled")
