@@ -108,12 +108,15 @@ def rank(folder: Path, num_cases: int) -> None:
     from syncline.bench.tournament import run as play
     from syncline.bench.tournament_finding import findings
     from syncline.cli.bench.probe import packet_findings, work_findings
-    from syncline.cli.bench.start import join
+    from syncline.cli.bench.start import launched
     from syncline.cli.bench.tournament import _crossings, _flow_bytes, _lanes, _names
     from syncline.runtime.execute.pairs import PairTest
+    from syncline.runtime.group import Group, meet
 
-    with join(None) as group:
-        crossings, placed = _crossings(str(folder / "six.yaml"), None, None, group)
+    launch = launched()
+    store = meet(launch)
+    with Group.join(launch, store=store) as group:
+        crossings, placed = _crossings(str(folder / "six.yaml"), None, None, launch.num_ranks)
         names = _names(placed)
         test = PairTest(group, _flow_bytes(crossings, placed))
         for number in range(num_cases):
@@ -121,14 +124,14 @@ def rank(folder: Path, num_cases: int) -> None:
                 time.sleep(0.05)
             group.barrier()
             began = time.monotonic()
-            found, noise = packet_findings(group, names, crossings.leaf), None
-            if not found:
+            found, noise = packet_findings(store, launch.rank, names, crossings.leaf), None
+            if found == []:
                 slow = work_findings(group, names)
                 test.resent.clear()
                 test.seconds.clear()
                 result = play(crossings, test.play, lanes=_lanes(placed)).judged(crossings, test.resent, test.seconds)
                 found, noise = [*findings(result, names), *slow], result.attribution.noise
-            if group.rank == 0:
+            if found is not None and group.rank == 0:
                 said = {"findings": [one.to_json() for one in found], "noise": noise,
                         "seconds": round(time.monotonic() - began, 1)}  # fmt: skip
                 part = folder / f"part-{number}"

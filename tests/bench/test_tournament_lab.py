@@ -1,4 +1,4 @@
-"""The tournament on an emulated fabric: a slow link and one that loses packets, among twelve, are named."""
+"""The tournament on an emulated fabric: slow links, lossy ones and ports that take short packets are named."""
 
 from __future__ import annotations
 
@@ -45,3 +45,23 @@ def test_a_slow_link_and_a_lossy_one_among_twelve_are_named(tmp_path: Path) -> N
     # A busy machine may slow flows of other hosts too, but not as much.
     factors = [suspect["factor"] for suspect in payload["suspects"] if suspect["owner"] not in (SLOW, LOSSY)]
     assert all(factor > 1.5 * payload["suspects"][0]["factor"] for factor in factors)
+
+
+@pytest.mark.slow
+def test_a_port_that_takes_short_packets_from_the_start_is_the_one_finding(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="measuring needs torch")
+    from syncline.lab.lab import Lab
+
+    path = tmp_path / "six.yaml"
+    path.write_text(CLUSTER)
+    command = [sys.executable, "-m", "syncline", "bench", "tournament", "--cluster", str(path), "--json"]
+    try:
+        with Lab(load(str(path))) as lab:
+            lab.fault(f"{SLOW}:eth0 mtu 1500")
+            done = lab.run(command, ranks_per_host=1, timeout_s=240)
+    except LabError as error:
+        pytest.skip(f"no lab here: {error.message}")
+    assert done.exit_code == 0, done.ranks[0].stderr
+    payload = json.loads(done.ranks[0].stdout)
+    assert [(one["rule"], one["place"]) for one in payload["findings"]] == [("bench.mtu", SLOW)]
+    assert payload["matches"] == []

@@ -18,11 +18,15 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from numpy.typing import NDArray
+from torch._C._distributed_c10d import Store
+from torch.distributed.rendezvous import rendezvous
 
 from syncline.errors import ExecutionError
 from syncline.runtime.launch import Launch
 
 Floats = NDArray[np.float64]
+MEET_S = 120.0
+"""How long ranks wait for each other when they start."""
 TAGGED = ("gloo", "mpi")
 """Backends that match messages of a pair by tag; the others match them by order alone."""
 
@@ -46,14 +50,19 @@ class Group:
         self._same_clock: bool | None = None
 
     @classmethod
-    def join(cls, launch: Launch, *, backend: str = "gloo", timeout_s: float = 120.0) -> Group:
-        """Return the group of all ranks that were launched together, made now."""
+    def join(
+        cls, launch: Launch, *, backend: str = "gloo", timeout_s: float = MEET_S, store: Store | None = None
+    ) -> Group:
+        """Return the group of all ranks that were launched together, made now; `store` is where they met already."""
         if backend == "nccl":
             torch.cuda.set_device(launch.local_rank)
-        dist.init_process_group(
-            backend, init_method=launch.init_method, rank=launch.rank, world_size=launch.num_ranks,
-            timeout=timedelta(seconds=timeout_s),
-        )  # fmt: skip
+        met = meet(launch, timeout_s) if store is None else store
+        try:
+            dist.init_process_group(
+                backend, store=met, rank=launch.rank, world_size=launch.num_ranks, timeout=timedelta(seconds=timeout_s)
+            )
+        except RuntimeError as error:
+            raise _not_met(launch, f"have met and do not connect with {backend}", error) from None
         group = cls()
         group._made = True
         return group
@@ -144,6 +153,30 @@ class Group:
             return distributed_c10d._get_default_store()
         except (AttributeError, ValueError, RuntimeError):
             return None
+
+
+def meet(launch: Launch, timeout_s: float = MEET_S) -> Store:
+    """Return the key-value store of all ranks that were launched together; no group is made and no collective begun."""
+    try:
+        store, _, _ = next(
+            rendezvous(
+                launch.init_method, launch.rank, launch.num_ranks, timeout=timedelta(seconds=timeout_s)
+            )
+        )  # fmt: skip
+    except RuntimeError as error:
+        raise _not_met(launch, f"did not meet within {timeout_s:.0f} s", error) from None
+    store.set_timeout(timedelta(seconds=timeout_s))
+    met: Store = store
+    return met
+
+
+def _not_met(launch: Launch, what: str, error: RuntimeError) -> ExecutionError:
+    said = str(error).strip().partition("\n")[0]
+    return ExecutionError(
+        f"the {launch.num_ranks} ranks {what}: {said:.200}",
+        where=f"{launch.master}:{launch.port}",
+        hint="Were all started? Do their hosts reach that address, and each other on the interface that is used?",
+    )
 
 
 def _default_device(backend: str) -> torch.device:

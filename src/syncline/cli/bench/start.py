@@ -14,6 +14,7 @@ from syncline.cli.shell.output import err
 if TYPE_CHECKING:
     from syncline.fabric import Fabric
     from syncline.runtime.group import Group
+    from syncline.runtime.launch import Launch
 
 
 def start_here(context: typer.Context, local: int | None) -> None:
@@ -41,10 +42,9 @@ def _again(context: typer.Context) -> list[str]:
     return words
 
 
-def join(backend: str | None) -> Group:
-    """Join the ranks that were launched together."""
+def launched() -> Launch:
+    """Return this process's place among the ranks that were launched together."""
     from syncline.errors import UsageError
-    from syncline.runtime.group import Group
     from syncline.runtime.launch import detect
 
     launch = detect(os.environ)
@@ -55,7 +55,14 @@ def join(backend: str | None) -> Group:
         raise UsageError("a collective needs at least two ranks.", hint="Start more processes.")
     # A rank waits in the network, where Python answers no signal, and leaves nothing behind: it ends at once.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    return Group.join(launch, backend=backend or Group.usual_backend())
+    return launch
+
+
+def join(backend: str | None) -> Group:
+    """Join the ranks that were launched together."""
+    from syncline.runtime.group import Group
+
+    return Group.join(launched(), backend=backend or Group.usual_backend())
 
 
 def teller(group: Group) -> Callable[[str], None]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from syncline.cli.bench.options import Backend, Check, Cluster, Deadline, Local, PlacementName
-from syncline.cli.bench.start import join, start_here, teller
+from syncline.cli.bench.start import launched, start_here, teller
 from syncline.cli.shell.output import JsonOption, emit
 from syncline.describe.plain import JsonObject
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from syncline.fabric import Fabric
     from syncline.finding import Finding
     from syncline.program import Placement
-    from syncline.runtime.group import Group
 
 FlowSize = Annotated[str | None, typer.Option("--size", help="Bytes of one flow (default: 0.2 s worth).")]
 FlowRepeats = Annotated[int, typer.Option("--repeats", "-n", min=1, help="Repetitions of a flow; the best counts.")]
@@ -59,15 +58,18 @@ def tournament(
     from syncline.report.text.check.bench import finding_lines
     from syncline.report.text.check.tournament import tournament_lines
     from syncline.runtime.execute.pairs import PairTest
+    from syncline.runtime.group import Group, meet
 
-    with join(backend) as group:
-        crossings, placed = _crossings(cluster, placement, paths, group)
-        names, first = _names(placed), group.rank == 0
-        found = [] if anyway else packet_findings(group, names, crossings.leaf)
-        if found and first:
-            _refuse(found, {"cluster": cluster, "hosts": names}, check, json)
-        if found:
-            return
+    launch = launched()
+    crossings, placed = _crossings(cluster, placement, paths, launch.num_ranks)
+    names, first, store = _names(placed), launch.rank == 0, meet(launch)
+    found = [] if anyway else packet_findings(store, launch.rank, names, crossings.leaf)
+    if found is None:
+        return
+    if found:
+        _refuse(found, {"cluster": cluster, "hosts": names}, check, json)
+        return
+    with Group.join(launch, backend=backend or Group.usual_backend(), store=store) as group:
         slow = work_findings(group, names)
         flow_bytes = units.size(size) if size else _flow_bytes(crossings, placed)
         test = PairTest(group, flow_bytes, repeats=repeats, deadline_s=deadline)
@@ -106,15 +108,15 @@ def _refuse(found: list[Finding], payload: JsonObject, check: bool, json: bool) 
 
 
 def _crossings(
-    cluster: str | None, placement: str | None, paths: Path | None, group: Group
+    cluster: str | None, placement: str | None, paths: Path | None, num_ranks: int
 ) -> tuple[Crossings, Placement]:
     from syncline.bench.incidence import Crossings
     from syncline.cli.bench.start import described, flat
     from syncline.program import place
 
-    fabric = flat(group.size) if cluster is None else described(cluster)
-    name = placement or ("spread" if group.size <= fabric.num_hosts else "packed")
-    placed = place(name, fabric, group.size)
+    fabric = flat(num_ranks) if cluster is None else described(cluster)
+    name = placement or ("spread" if num_ranks <= fabric.num_hosts else "packed")
+    placed = place(name, fabric, num_ranks)
     known = _known_paths(paths, fabric, placed) if paths else None
     return Crossings(fabric, placed.device.tolist(), known), placed
 
