@@ -25,6 +25,8 @@ from syncline.errors import ExecutionError
 from syncline.runtime.launch import Launch
 
 Floats = NDArray[np.float64]
+Meeting = Store
+"""The key-value store in which ranks meet."""
 MEET_S = 120.0
 """How long ranks wait for each other when they start."""
 TAGGED = ("gloo", "mpi")
@@ -51,7 +53,7 @@ class Group:
 
     @classmethod
     def join(
-        cls, launch: Launch, *, backend: str = "gloo", timeout_s: float = MEET_S, store: Store | None = None
+        cls, launch: Launch, *, backend: str = "gloo", timeout_s: float = MEET_S, store: Meeting | None = None
     ) -> Group:
         """Return the group of all ranks that were launched together, made now; `store` is where they met already."""
         if backend == "nccl":
@@ -155,7 +157,7 @@ class Group:
             return None
 
 
-def meet(launch: Launch, timeout_s: float = MEET_S) -> Store:
+def meet(launch: Launch, timeout_s: float = MEET_S) -> Meeting:
     """Return the key-value store of all ranks that were launched together; no group is made and no collective begun."""
     try:
         store, _, _ = next(
@@ -166,7 +168,7 @@ def meet(launch: Launch, timeout_s: float = MEET_S) -> Store:
     except RuntimeError as error:
         raise _not_met(launch, f"did not meet within {timeout_s:.0f} s", error) from None
     store.set_timeout(timedelta(seconds=timeout_s))
-    met: Store = store
+    met: Meeting = store
     return met
 
 

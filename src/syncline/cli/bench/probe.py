@@ -15,10 +15,8 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Iterator, Sequence
 
-    from torch._C._distributed_c10d import Store
-
     from syncline.finding import Finding
-    from syncline.runtime.group import Group
+    from syncline.runtime.group import Group, Meeting
 
 LIMIT_S = 30.0
 """How long a rank may take to say what all wait for."""
@@ -33,7 +31,7 @@ WORK_TIMES = 9
 
 
 def packet_findings(
-    store: Store, rank: int, names: Sequence[str], leaf: Sequence[int], *, limit_s: float = LIMIT_S
+    store: Meeting, rank: int, names: Sequence[str], leaf: Sequence[int], *, limit_s: float = LIMIT_S
 ) -> list[Finding] | None:
     """Return hosts that packets do not reach, whole or at full size, or whose rank did not come, in rank 0's hands.
 
@@ -148,7 +146,7 @@ def _did_not_come(late: Sequence[str], count: int, limit_s: float) -> Finding:
 class _Talk:
     """Short words between ranks, through the store in which they met."""
 
-    def __init__(self, store: Store, rank: int, count: int, limit_s: float) -> None:
+    def __init__(self, store: Meeting, rank: int, count: int, limit_s: float) -> None:
         self._store, self.rank, self.count, self.limit_s = store, rank, count, limit_s
         self._turn = store.add(f"probe/turn/{rank}", 1)
 
