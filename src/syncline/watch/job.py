@@ -325,7 +325,7 @@ class JobView:
 
     def _finish_step(self, step: int) -> None:
         table = np.array([row[1:] for row in self._step_rows.pop(step)])
-        step_s, compute_s, exposed_s = (float(np.median(table[:, i])) for i in (1, 2, 3))
+        step_s, compute_s, exposed_s = np.median(table[:, 1:4], axis=0).tolist()
         self._steps.append(StepStat(step, float(table[:, 0].max()), step_s, compute_s, exposed_s, len(table)))
 
     # Ranks and pairs

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from statistics import median
+
 import numpy as np
 
 from syncline.describe.units import show_rate
@@ -96,7 +98,7 @@ def is_overdue(context: Context) -> bool:
     job = context.frame.job
     if len(job.steps) < 3 or job.phase:
         return False
-    usual_s = float(np.median([step.step_s for step in job.steps]))
+    usual_s = median([step.step_s for step in job.steps])
     return context.frame.mono_s - job.last_span_s > 1.5 * usual_s + 0.5
 
 

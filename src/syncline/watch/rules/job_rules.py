@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from statistics import median
 
 import numpy as np
 
@@ -48,7 +49,7 @@ def held(context: Context, verdict: RuleVerdict) -> RuleVerdict:
 def recent_step_s(context: Context) -> float | None:
     """Return the median of the last steps; None before there are enough."""
     steps = context.frame.job.steps[-RECENT:]
-    return float(np.median([s.step_s for s in steps])) if len(steps) >= 3 else None
+    return median([s.step_s for s in steps]) if len(steps) >= 3 else None
 
 
 class SlowerThanPlanned:
@@ -179,10 +180,10 @@ class NetworkShare:
         steps = context.frame.job.steps[-RECENT:]
         if len(steps) < RECENT:
             return NONE
-        share = float(np.median([s.network_share for s in steps]))
+        share = median([s.network_share for s in steps])
         planned = prediction.exposed_s / prediction.step_s if prediction.step_s and prediction.exposed_s else 0.0
         limit = max(t.network_share, t.network_times_plan * planned)
-        exposed_s = float(np.median([s.exposed_s for s in steps]))
+        exposed_s = median([s.exposed_s for s in steps])
 
         def tell() -> Finding:
             return Finding(
@@ -219,7 +220,7 @@ class LateRank:
         steps = context.frame.job.steps[-RECENT:]
         if len(ranks) < 2 or np.isnan(context.past["late"].quantile(0.95)).all():
             return NONE  # what is usual between the ranks of this job must be known first
-        step_s = float(np.median([s.step_s for s in steps])) if steps else 0.0
+        step_s = median([s.step_s for s in steps]) if steps else 0.0
         bad: dict[str, Callable[[], Finding]] = {}
         between: set[str] = set()
         usual = context.past["step"].quantile(0.5)
@@ -285,7 +286,7 @@ def silence_s(job: JobState, thresholds: Thresholds) -> float:
     if len(job.steps) < 3:
         longest = max((c.p99_s for c in job.collectives), default=0.0)
         return max(thresholds.stalled_without_steps_s, thresholds.stalled_steps * longest)
-    usual = float(np.median([step.step_s for step in job.steps]))
+    usual = median([step.step_s for step in job.steps])
     return max(thresholds.stalled_least_s, thresholds.stalled_steps * usual)
 
 
@@ -325,7 +326,7 @@ class StalledJob:
 
     def _silent(self, context: Context, silent_s: float, missing: list[int]) -> Finding:
         job = context.frame.job
-        usual_s = float(np.median([s.step_s for s in job.steps])) if job.steps else 0.0
+        usual_s = median([s.step_s for s in job.steps]) if job.steps else 0.0
         evidence = [hang.text for hang in job.hangs[:3]]
         if job.steps:
             evidence.append(f"last step told of: {job.steps[-1].step}, by {job.steps[-1].num_ranks} ranks")

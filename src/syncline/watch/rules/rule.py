@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from statistics import median
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -70,6 +71,7 @@ class Context:
     """Whether the host has more tasks than cores: then slow steps are no evidence against the network by themselves."""
     _kept: dict[tuple[str, str, float], Floats] = field(default_factory=dict)
     """Means and maxima already made for this frame: several rules ask for the same."""
+    _windows: dict[float, list[Frame]] = field(default_factory=dict)
 
     def seen_s(self) -> float:
         """Return how long has been seen before this frame."""
@@ -77,12 +79,14 @@ class Context:
 
     def window(self, seconds: float) -> list[Frame]:
         """Return the frames of the last seconds that belong to the present table, this one included, newest first."""
-        since, found = self.frame.mono_s - seconds, [self.frame]
-        for frame in reversed(self.recent):
-            if frame.mono_s <= since or frame.table is not self.frame.table:
-                break
-            found.append(frame)
-        return found
+        if seconds not in self._windows:
+            since, found = self.frame.mono_s - seconds, [self.frame]
+            for frame in reversed(self.recent):
+                if frame.mono_s <= since or frame.table is not self.frame.table:
+                    break
+                found.append(frame)
+            self._windows[seconds] = found
+        return self._windows[seconds]
 
     def mean(self, column: str, seconds: float) -> Floats:
         """Return a column's mean over the last seconds, weighted by time; NaN where nothing is known."""
@@ -131,14 +135,14 @@ class Context:
     def keeps_plan(self) -> bool:
         """Tell whether there is a plan of the step and the last steps took no longer."""
         steps, planned_s = self.frame.job.steps[-5:], self.prediction.step_s
-        return bool(steps and planned_s) and float(np.median([s.step_s for s in steps])) <= (planned_s or 0.0)
+        return bool(steps and planned_s) and median([s.step_s for s in steps]) <= (planned_s or 0.0)
 
     def lost_share(self) -> float:
         """Return the share of step time lost against the plan, or against the job's own past; 0 where not known."""
         steps = self.frame.job.steps[-5:]
         if not steps:
             return 0.0
-        now = float(np.median([s.step_s for s in steps]))
+        now = median([s.step_s for s in steps])
         past = self.past["step"].quantile(0.5) if "step" in self.past else np.empty(0)
         usual = float(past[0]) if len(past) and not np.isnan(past[0]) else None
         expected = usual if usual is not None else self.prediction.step_s
