@@ -135,7 +135,7 @@ def test_the_scripts_own_host_is_shared_among_its_launches(tmp_path: Path) -> No
     command = ["torchrun", "--nnodes", str(captured.world // 8), "--nproc-per-node", "8", str(EXAMPLES / "ddp.py")]
     answer = preview("h100-64-rail", command, captured=KEPT, measured=tmp_path / "t.json", what_if=[])
     assert answer.step_time_s == pytest.approx(1.0, rel=0.02)
-    # No narrower than what was measured, 0.5 to 2 s, nor than published steps of its kind.
+    # No narrower than what was measured, 0.5 to 2 s, nor than previewed steps that were.
     low, high = answer.interval_s
     assert low == pytest.approx(0.5, rel=0.02) and high >= 1.96
     assert high == pytest.approx(answer.spread.high_90, rel=0.02)

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from syncline.fabric import load
+from syncline.fabric.catalog import load_catalog
+from syncline.sim.step.build import on_part
+from syncline.sim.step.machine import machine_from_fabric
 from syncline.workload.read_job import load_job
 from syncline.workload.releases import Release, release_of, releases
 from syncline.workload.software import facts_of
@@ -12,7 +18,7 @@ EXPERTS = {"model": "mixtral-8x7b", "batch": {"global": 64}, "parallel": {"dp": 
 
 
 def test_every_framework_of_a_job_has_releases_in_order() -> None:
-    assert set(releases()) == {"megatron", "nemo", "deepspeed", "pytorch"}
+    assert set(releases()) == {"megatron", "nemo", "deepspeed", "pytorch", "automodel"}
     for mine in (*releases().values(), *releases("deepep").values()):
         months = [since for since, _ in mine]
         assert months == sorted(months) and len(set(months)) == len(months)
@@ -50,3 +56,26 @@ def test_a_dispatcher_wins_over_the_release() -> None:
     nemo = {**EXPERTS, "software": {"framework": "nemo", "year": 2026}}
     assert facts_of(load_job(nemo)).dispatch_once, "HybridEP since 2025-11"
     assert not facts_of(load_job({**nemo, "dispatcher": "alltoall"})).dispatch_once
+
+
+def test_automodel_is_pytorch_with_deepep_and_transformer_engine() -> None:
+    said = {name: {**EXPERTS, "software": {"framework": name, "year": 2026}} for name in ("automodel", "pytorch")}
+    own, torch = facts_of(load_job(said["automodel"])), facts_of(load_job(said["pytorch"]))
+    assert own.framework == torch.framework == "pytorch"
+    assert own.dispatch_once and not torch.dispatch_once
+    assert (own.attention, own.expert_passes) == ("cudnn", 4)
+    plain = facts_of(load_job({**said["automodel"], "dispatcher": "alltoall"}))
+    assert not plain.dispatch_once and plain.expert_passes == torch.expert_passes
+
+
+@pytest.mark.parametrize(
+    ("month", "gpu", "kernel"),
+    [(9, "H100-SXM5-80GB", "fa2"), (10, "H100-SXM5-80GB", "cudnn"), (10, "A100-SXM4-80GB", "fa2")],
+)
+def test_pytorch_picks_cudnns_attention_on_hopper_since_2_9(month: int, gpu: str, kernel: str) -> None:
+    """Where a job names its kernel, that is what runs."""
+    machine = replace(machine_from_fabric(load("h100-64-rail")), gpu=load_catalog().gpu(gpu))
+    job = {"model": "llama3-8b", "batch": {"global": 64}, "parallel": {"dp": 8, "zero": "fsdp"},
+           "software": {"framework": "pytorch", "year": 2025, "month": month}}  # fmt: skip
+    assert on_part(facts_of(load_job(job)), machine).attention == kernel
+    assert on_part(facts_of(load_job({**job, "attention": "fa2"})), machine).attention == "fa2"

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from syncline.describe.plain import JsonObject
 from syncline.preview.execute import GraphRun, covered, sent_bytes, union
+from syncline.sim.nccl.system import MAX_POINT_HOSTS
+from syncline.sim.step.machine import Machine
+from syncline.sim.uncertainty import ANCHORS, Spread, between_bands, collective_spread, generation_of
 from syncline.workload.graph import Op
 
 
@@ -44,6 +48,40 @@ def exposed_s(executed: GraphRun, rank: int = 0) -> float:
     busy = union(begin[kernels], end[kernels])
     talk = union(begin[moves], end[moves])
     return float((talk[:, 1] - talk[:, 0]).sum() - covered(busy, talk[:, 0], talk[:, 1]).sum()) if len(talk) else 0.0
+
+
+def talking(kernels: Spread, step_s: float, exposed: float, uses: Sequence[CollectiveUse], machine: Machine) -> Spread:
+    """Return how far off a step may be whose kernels may be so far off, and its communication as NCCL's was.
+
+    What is exposed takes as much longer; what is hidden comes out where it no longer fits behind the kernels.
+    """
+    used = sum(use.total_s for use in uses)
+    if used <= 0 or step_s <= 0:
+        return kernels
+    net = _collective_spread(max(uses, key=lambda use: use.total_s), machine)
+    rest, hidden = step_s - exposed, max(min(used, step_s) - exposed, 0.0)
+
+    def end(of_kernels: float, of_net: float) -> float:
+        return (of_kernels * rest + of_net * exposed + max(of_net * hidden - rest, 0.0)) / step_s
+
+    return replace(
+        kernels,
+        low_90=end(kernels.low_90, net.low_90), low_50=end(kernels.low_50, net.low_50),
+        high_50=end(kernels.high_50, net.high_50), high_90=end(kernels.high_90, net.high_90),
+        of_what=f"{kernels.of_what}; communication as {net.num_rows:,} rows of {net.num_sources} systems",
+        unmeasured=(*kernels.unmeasured, *net.unmeasured),
+    )  # fmt: skip
+
+
+def _collective_spread(use: CollectiveUse, machine: Machine) -> Spread:
+    """Return how far off one kind of collective may be on a cluster that a file describes."""
+    hosts = -(-use.ranks // machine.gpus_per_host)
+    reach = "one" if use.ranks <= machine.domain else "few" if hosts <= MAX_POINT_HOSTS else "many"
+    op = {"send": "send_recv", "recv": "send_recv"}.get(use.name, use.name)
+    gpu = machine.gpu
+    generation = "RCCL" if gpu.vendor == "amd" else generation_of(gpu.architecture, gpu.vendor)
+    by_band = {name: collective_spread("described", reach, name, op, generation, hosts) for name in ANCHORS}
+    return between_bands(by_band, use.size_bytes / max(use.calls, 1))
 
 
 def _of_rank(executed: GraphRun, rank: int) -> tuple[CollectiveUse, ...]:

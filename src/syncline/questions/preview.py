@@ -16,7 +16,7 @@ from syncline.preview.beside import BesideStep, SeenStep, beside_step
 from syncline.preview.child import time_kernels
 from syncline.preview.compiled import without_fused
 from syncline.preview.execute import IGNORES, GraphRun, execute
-from syncline.preview.exposed import CollectiveUse, collectives, exposed_s
+from syncline.preview.exposed import CollectiveUse, collectives, exposed_s, talking
 from syncline.preview.graph import HOST, StepGraph, step_graph
 from syncline.preview.holders import PeakMemory, peak_memory, workspaces
 from syncline.preview.job_of import CapturedJob, job_of, reaching
@@ -31,15 +31,15 @@ from syncline.questions.answer import Answer, Cluster, built
 from syncline.sim.flow.routing import Routing
 from syncline.sim.step import step as price_step
 from syncline.sim.step.machine import Machine, machine_from_fabric
-from syncline.sim.uncertainty import Spread, StepFacets, generation_of, step_spread
+from syncline.sim.uncertainty import Spread, generation_of, preview_spread
 from syncline.timeline import Source, SourceKind, SpanKind, Timeline, TimelineBuilder
 from syncline.workload.graph import Op
 from syncline.workload.read_job import load_job
 
 LAUNCH_BOUND = 1.2
 """A step that takes less than so many times what the host does in it is the host's, which may wait for the GPU."""
-HOST_LOW, HOST_HIGH = 0.35, 1.6
-"""How far it may lie: hosts may launch three times as fast as the usual one, and have taken 1.6 times."""
+HOST_LOW, HOST_HIGH = 0.35, 1.91
+"""How far it may lie: hosts may launch three times as fast as the usual one, and have taken 1.9 times."""
 HOST_WORDS = "the host launches small kernels, and hosts beside one GPU differ by two"
 OWN_WORDS = "the host launches small kernels, and its own steps differed so much"
 
@@ -71,19 +71,27 @@ class PreviewAnswer(Answer):
 
     @property
     def spread(self) -> Spread:
-        """How far off the step time may be: as the kernel model on published runs, more where the host decides."""
-        gpu = machine_from_fabric(self.fabric).gpu
+        """How far off the step time may be: as previewed steps that were measured, and its communication as NCCL's."""
+        machine = machine_from_fabric(self.fabric)
         own = next(iter(self.times.own.values()), None) if self.times is not None else None
         if self.captures[0].on_cpu:
             return cpus.cpu_spread(own, (HOST_LOW, HOST_HIGH))
-        generation = generation_of(gpu.architecture, gpu.vendor)
-        found = step_spread(StepFacets("dense", "plain", generation, "bf16", self.launch.world))
+        generation = generation_of(machine.gpu.architecture, machine.gpu.vendor)
+        kernels = preview_spread(generation, self.launch.world)
+        found = talking(kernels, self.step_time_s, self.exposed_s, self.collectives, machine)
         if self.step_time_s > LAUNCH_BOUND * self.host_s:
             return found
         least, most = own.spread if own is not None else (HOST_LOW, HOST_HIGH)
         words = OWN_WORDS if own is not None else HOST_WORDS
-        low, high = min(found.low_90, least), max(found.high_90, most)
+        # However fast a host is, its kernels take what they take.
+        floor = kernels.low_90 * min(self.kernels_s / self.step_time_s, 1.0)
+        low, high = min(found.low_90, max(least, floor)), max(found.high_90, most)
         return replace(found, low_90=low, high_90=high, unmeasured=(*found.unmeasured, words))
+
+    @property
+    def kernels_s(self) -> float:
+        """What the kernels of a step take, one after the other."""
+        return sum(seconds for kind, seconds in self.graph.prices.items() if kind != "host copy")
 
     @property
     def host_s(self) -> float:
@@ -115,15 +123,13 @@ class PreviewAnswer(Answer):
     @property
     def job(self) -> CapturedJob:
         """The job as a file for the other verbs: the model's shape, its split and its batch."""
-        kernels_s = sum(seconds for kind, seconds in self.graph.prices.items() if kind != "host copy")
-        return reaching(job_of(self.captures), self.captures, machine_from_fabric(self.fabric), kernels_s)
+        return reaching(job_of(self.captures), self.captures, machine_from_fabric(self.fabric), self.kernels_s)
 
     @property
     def beside(self) -> BesideStep:
         """The same job priced by `step` from the job file, and why the two differ."""
         job = self.job.data
-        kernels_s = sum(seconds for kind, seconds in self.graph.prices.items() if kind != "host copy")
-        seen = SeenStep(self.step_time_s, kernels_s, self.exposed_s, self.memory, bool(job["compiled"]))
+        seen = SeenStep(self.step_time_s, self.kernels_s, self.exposed_s, self.memory, bool(job["compiled"]))
         return beside_step(seen, price_step(self.fabric, load_job(job)))
 
     @property

@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean, pvariance, variance
 from typing import Any
 
 from syncline.describe.own_data import own_data
@@ -25,6 +26,12 @@ from syncline.describe.plain import JsonObject
 UNMEASURED = 1.5
 #: And for each doubling of hosts or GPUs past the largest job that was.
 DOUBLING = 0.15
+#: Student's t at 95 % by degrees of freedom: where few tables speak, the worst of them is no bound.
+STUDENT = {1: 6.31, 2: 2.92, 3: 2.35, 4: 2.13, 5: 2.02, 6: 1.94, 7: 1.90, 8: 1.86}
+#: Of what holds nine of ten of them, the part that holds half: t at 75 % over t at 95 %, seven degrees or so.
+INNER = 0.38
+#: The part and the most ranks that previews were measured on.
+PREVIEWED, PREVIEWED_RANKS = "Hopper", 128
 ORDERS: Mapping[str, tuple[str, ...]] = {
     "step": ("kind", "stated", "generation", "precision", "scale"),
     "collective": ("stated", "reach", "band", "op", "generation"),
@@ -164,6 +171,44 @@ def between_bands(by_band: Mapping[str, Spread], size_bytes: float) -> Spread:
 def memory_spread(framework: str) -> Spread:
     """Return how far off the memory of the fullest GPU may be."""
     return spread_in(own_data("sim", "data/uncertainty.yaml")["memory"], "memory", {"framework": framework}, 1)
+
+
+def next_table(tables: Sequence[Sequence[float]]) -> tuple[float, float]:
+    """Return the mean of tables of errors, and how far from it nine of ten further values lie, were they normal.
+
+    Values of a table err together, so its mean counts once; what they differ by among themselves comes on top.
+
+    >>> [round(x, 3) for x in next_table([[0.1, 0.1], [0.0], [0.2]])]
+    [0.1, 0.337]
+    """
+    means = [fmean(table) for table in tables]
+    inside = fmean(pvariance(table) for table in tables)
+    apart = variance(means) * (1 + 1 / len(means)) + inside
+    return fmean(means), STUDENT[min(len(means) - 1, max(STUDENT))] * math.sqrt(apart)
+
+
+def preview_spread(generation: str, num_ranks: int) -> Spread:
+    """Return how far off the kernels of a previewed step may be: as those that were measured afterwards were.
+
+    Each script of `data/previews.yaml` is a table of its own.
+    """
+    scored = [each for each in own_data("sim", "data/previews.yaml")["previews"] if each["decides"] == "kernels"]
+    tables = [[-math.log1p(percent / 100) for percent in each["off_percent"]] for each in scored]
+    middle, reach = next_table(tables)
+    worst = [value for table in tables for value in table]
+    below, above = max(reach, middle - min(worst)), max(reach, max(worst) - middle)
+    outer, inner = (middle - below, middle + above), (middle - INNER * below, middle + INNER * above)
+    ends = (min(outer[0], 0.0), min(inner[0], 0.0), max(inner[1], 0.0), max(outer[1], 0.0))
+    low_90, low_50, high_50, high_90 = map(math.exp, ends)
+    found = Spread(low_90, low_50, high_50, high_90, len(worst), len(tables), "on H200 and H100",
+                   counted="{rows} previewed steps of {sources} scripts that were then measured")  # fmt: skip
+    if generation != PREVIEWED:
+        where = "such a part, and what it sustains is assumed" if generation == ASSUMED else generation
+        found = found.wider(UNMEASURED, f"no preview was ever measured on {where}")
+    if num_ranks > PREVIEWED_RANKS:
+        factor = 1 + DOUBLING * math.log2(num_ranks / PREVIEWED_RANKS)
+        found = found.wider(factor, f"no preview was measured on more than {PREVIEWED_RANKS} ranks")
+    return found
 
 
 def spread_in(table: Mapping[str, Any], subject: str, facets: Mapping[str, str], size: int) -> Spread:

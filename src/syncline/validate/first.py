@@ -32,7 +32,8 @@ from syncline.validate.intervals import HELD, judged, make_table, weighted_quant
 from syncline.validate.residuals import Residual, read_table, table_text
 
 #: The files that were a blind set, by its number; every other row was there before the third.
-SETS = {"third": 3, "fourth": 4, "fifth": 5, "sixth": 6, "seventh": 7, "eighth": 8, "ninth": 9, "tenth": 10}
+SETS = {"third": 3, "fourth": 4, "fifth": 5, "sixth": 6, "seventh": 7, "eighth": 8, "ninth": 9, "tenth": 10,
+        "eleventh": 11}  # fmt: skip
 #: The first set that is judged, by what the sets before it add; every later one the same way.
 FIRST_JUDGED = 6
 _COLUMNS = ("set", "fault", "subject", "publication", "facets", "size", "residual", "line", "num_bytes")

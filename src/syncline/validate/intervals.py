@@ -21,7 +21,17 @@ import numpy as np
 import numpy.typing as npt
 
 from syncline.describe.plain import JsonObject
-from syncline.sim.uncertainty import ANCHORS, ORDERS, PAIRS, Spread, between_bands, spread_in, words
+from syncline.sim.uncertainty import (
+    ANCHORS,
+    ORDERS,
+    PAIRS,
+    STUDENT,
+    Spread,
+    between_bands,
+    next_table,
+    spread_in,
+    words,
+)
 from syncline.validate.residuals import Residual
 
 Floats = npt.NDArray[np.float64]
@@ -31,8 +41,6 @@ QUANTILES = (0.05, 0.25, 0.75, 0.95)
 LEAST = 0.01
 STRETCH = (1.0, 3.0)
 HELD = (0.90, 0.50)
-#: Student's t at 95 % by degrees of freedom: so few tables speak of memory that the worst of them is no bound.
-STUDENT = {1: 6.31, 2: 2.92, 3: 2.35, 4: 2.13, 5: 2.02, 6: 1.94, 7: 1.90, 8: 1.86}
 #: The facet whose values are stretched apart: their errors have different tails.
 STRETCHED = {"step": "stated", "collective": "reach", "memory": None, "price": None}
 
@@ -88,13 +96,10 @@ def _next_table(rows: Sequence[Residual], low: float, high: float) -> tuple[floa
     tables: dict[str, list[float]] = defaultdict(list)
     for row in rows:
         tables[row.publication].append(row.residual)
-    free = len(tables) - 1
-    if free not in STUDENT:
+    if len(tables) - 1 not in STUDENT:
         return low, high
-    means = np.array([np.mean(values) for values in tables.values()])
-    inside = np.mean([np.var(values) for values in tables.values()])
-    reach = STUDENT[free] * float(np.sqrt(np.var(means, ddof=1) * (1 + 1 / len(means)) + inside))
-    return min(low, float(means.mean()) - reach), max(high, float(means.mean()) + reach)
+    middle, reach = next_table(list(tables.values()))
+    return min(low, middle - reach), max(high, middle + reach)
 
 
 def _groups(subject: str, rows: Sequence[Residual]) -> dict[str, list[Residual]]:

@@ -46,12 +46,12 @@ from syncline.workload.job import Job
 
 STEP_FILES = ("training_throughput.csv", "training-more.csv", "training-2026.csv", "training-third.csv",
               "training-fourth.csv", "training-fifth.csv", "training-sixth.csv", "training-seventh.csv",
-              "training-eighth.csv", "training-ninth.csv", "training-tenth.csv")  # fmt: skip
+              "training-eighth.csv", "training-ninth.csv", "training-tenth.csv", "training-eleventh.csv")  # fmt: skip
 NUM_PARTS = 3
 COLLECTIVE_FILES = ("collectives.csv", "collectives-more.csv", "collectives-2026.csv", "collectives-third.csv",
                     "collectives-fourth.csv", "collectives-fifth.csv", "collectives-sixth.csv",
                     "collectives-seventh.csv", "collectives-eighth.csv", "collectives-ninth.csv",
-                    "collectives-tenth.csv")  # fmt: skip
+                    "collectives-tenth.csv", "collectives-eleventh.csv")  # fmt: skip
 #: Facts that a short job file does not state; each has a default by framework and year.
 _FACTS = ("attention", "compiled", "overlap", "optimizer", "gradient_bytes", "parameter_bytes", "accumulate_bytes",
           "early_stop", "cuda_graphs", "dispatcher")  # fmt: skip

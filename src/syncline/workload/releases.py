@@ -21,6 +21,7 @@ class Release:
     """What software does unless a job says otherwise."""
 
     attention: str = "unfused"
+    cudnn_on: tuple[str, ...] = ()  # architectures on which it picks cuDNN's attention instead
     compiled: bool = False  # compiled, or fused by hand
     tp_overlap: bool = False
     dp_overlap: bool = False
@@ -47,6 +48,8 @@ def releases(dispatcher: str = "alltoall") -> dict[str, tuple[tuple[int, Release
         if entry.pop("dispatcher", dispatcher) != dispatcher:
             continue
         changed: dict[str, Any] = {key: value for key, value in entry.items() if key in known}
+        if "cudnn_on" in entry:
+            changed["cudnn_on"] = entry["cudnn_on"] = tuple(entry["cudnn_on"])
         assert changed == entry, f"{name} {since}: unknown {set(entry) - known}"
         mine = found.setdefault(name, [])
         before = mine[-1][1] if mine else Release()

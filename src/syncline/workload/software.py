@@ -15,6 +15,8 @@ from syncline.workload.releases import release_of
 #: Exposed share of dispatch and combine, against what is usual, where they run beside another micro-batch's compute:
 #: DualPipe hides all but its first and last (arXiv 2412.19437 section 3.2.1); a quarter is left to imbalance.
 EP_HIDDEN = 0.25
+#: Frameworks that train by PyTorch's own FSDP and pipelines.
+TORCH_LIKE = ("pytorch", "automodel")
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,7 @@ class Facts:
     bias_passes: float = 2.0
     ep_exposed: float = 1.0
     dispatch_once: bool = False
+    cudnn_on: tuple[str, ...] = ()  # architectures on which the software picks cuDNN's attention
     assumed: dict[str, JsonValue] = field(default_factory=dict)
 
 
@@ -63,11 +66,14 @@ def facts_of(job: Job) -> Facts:
 
     year, split = job.software.year, job.parallel
     sharded = split.sharded_params
-    framework = str(take("framework", job.software.framework, "pytorch" if sharded else "megatron"))
+    named = str(take("framework", job.software.framework, "pytorch" if sharded else "megatron"))
+    framework = "pytorch" if named in TORCH_LIKE else named
     torch_like = framework == "pytorch"
     # A step that is captured cannot wait for the counts of tokens, as an all-to-all of PyTorch does.
     dispatcher = job.dispatcher or ("deepep" if torch_like and job.cuda_graphs else None)
-    does = release_of(framework, year, job.software.month, dispatcher or "alltoall")
+    # AutoModel with another dispatcher than its own moves tokens as PyTorch does.
+    plain = named == "automodel" and dispatcher == "alltoall"
+    does = release_of("pytorch" if plain else named, year, job.software.month, dispatcher or "alltoall")
     low = job.precision in ("fp8", "fp4")
     # Megatron accumulates weight gradients of bf16 into fp32 and keeps fp16; FSDP reduces every micro-batch.
     accumulate = 2.0 if torch_like or sharded else (4.0 if job.precision == "fp16" else 8.0)
@@ -116,6 +122,7 @@ def facts_of(job: Job) -> Facts:
         expert_passes=does.expert_passes,
         cast_passes=does.cast_passes,
         bias_passes=does.bias_passes,
+        cudnn_on=does.cudnn_on,
         dispatch_once=does.dispatch_once if dispatcher is None else dispatcher == "deepep",
         ep_exposed=does.ep_exposed if job.overlap.ep is None else (EP_HIDDEN if job.overlap.ep else 1.0),
         assumed=assumed,

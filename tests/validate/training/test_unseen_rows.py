@@ -70,6 +70,18 @@ def test_open_widths_follow_from_the_parameter_count() -> None:
     assert typical.params == pytest.approx(7e9, rel=0.1)
 
 
+def test_a_sequence_that_is_not_stated_is_a_remark() -> None:
+    assert not any("sequence" in remark for remark in describe(row(), load_systems(None)).remarks)
+    silent = describe(row(seq=""), load_systems(None))
+    assert silent.job.batch.sequence == 2048
+    assert "sequence not published: 2,048 tokens assumed" in silent.remarks
+
+
+def test_automodel_is_a_framework_of_its_own() -> None:
+    assert framework_of(row(notes="NeMo AutoModel (2026-06), TE + DeepEP")) == "automodel"
+    assert framework_of(row(notes="NeMo 25.04", zero_or_fsdp="")) == "nemo"
+
+
 def test_a_proxy_with_fewer_layers_keeps_the_widths_of_its_model() -> None:
     cells = {"layers": "7", "hidden": "16384", "heads": "128", "vocab": "128256"}
     found, remark = model_of(row(model="Llama 3.1 405b proxy", params_b="26.5", **cells))

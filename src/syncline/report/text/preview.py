@@ -20,6 +20,7 @@ def preview_lines(data: Mapping[str, Any]) -> list[str]:
         "",
         f"  step        {units.show_time(data['step_time_s'])}  ({low} to {high}; {data['operations']:,} kernels, "
         f"{data['flops_per_rank'] / 1e12:,.1f} TFLOP a rank)",
+        *_basis(data["interval"]["basis"]),
         *(f"              wide because {each}" for each in wider),
         *_exposed(data["exposed_s"], data["step_time_s"], data["what_if"]),
         f"  memory      {_held(memory)} allocated at the peak{_at(memory)}{_fits(memory)}",
@@ -30,6 +31,11 @@ def preview_lines(data: Mapping[str, Any]) -> list[str]:
         *_beside(data["beside_step"]),
         *_said(data),
     ]
+
+
+def _basis(basis: str) -> list[str]:
+    """Return what the range rests on, without why it is wider than that."""
+    return [f"              by {basis.partition('; wider because ')[0]}"]
 
 
 def _exposed(exposed_s: float, step_s: float, changes: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -55,9 +55,14 @@ NO_FLASH = ("Pascal", "Volta", "Turing")
 
 def on_part(facts: Facts, machine: Machine) -> Facts:
     """Return the facts with the attention kernel that exists for a part, where the job left it to the software."""
-    if machine.gpu.architecture in NO_FLASH and "attention" in facts.assumed and facts.framework != "pytorch":
-        return replace(facts, attention="unfused", assumed={**facts.assumed, "attention": "unfused"})
-    return facts
+    if "attention" not in facts.assumed:
+        return facts
+    kernel = facts.attention
+    if machine.gpu.architecture in NO_FLASH and facts.framework != "pytorch":
+        kernel = "unfused"
+    elif machine.gpu.architecture in facts.cudnn_on:
+        kernel = "cudnn"
+    return replace(facts, attention=kernel, assumed={**facts.assumed, "attention": kernel})
 
 
 def model_columns(shape: Shape, sequence: int) -> dict[str, float]:

@@ -150,6 +150,8 @@ def is_jax(row: PublishedRow) -> bool:
 def framework_of(row: PublishedRow) -> str:
     """Return the framework that a row's text points to."""
     text = row.everything.lower()
+    if "automodel" in text:
+        return "automodel"
     if re.search(r"megatron-?deepspeed|gpt-neox|gptneox|bigscience", text):
         return "deepspeed"
     if re.search(

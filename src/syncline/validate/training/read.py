@@ -44,6 +44,7 @@ from syncline.validate.training.systems import TrainingSystemEntry, merged
 from syncline.workload.job import Job
 from syncline.workload.layer_list import LayerList
 from syncline.workload.shape import Shape
+from syncline.workload.software import TORCH_LIKE
 
 #: A run is taken to fit if its memory is estimated below this share: of runs that say they fit without recomputation
 #: the estimate is 1.18 of the part at most.
@@ -151,6 +152,8 @@ def _machine(row: PublishedRow, facts: Mapping[str, Any], host: HostModel, num_g
     return machine, "; ".join(words for words in (said.words, usual) if words)
 
 
+#: Tokens of a sequence where a row states none.
+USUAL_SEQUENCE = 2048
 #: Facts of a systems file that have found their place in the job before the rest is laid over it.
 _PLACED = ("batch", "parallel", "precision", "recompute", "software")
 
@@ -172,12 +175,16 @@ class _Reader:
             self.model = self.model.model_copy(update={"vocab": int(words)})
         software = self.given.get("software", {})
         self.framework = str(software.get("framework") or guess.framework_of(row))
+        self.torch_like = self.framework in TORCH_LIKE
         # An entry tells what a framework's tables ran; a row with a later date of its own ran what was there then.
         listed = int(software.get("year") or 0)
         self.year = max(listed, guess.dated_year(row) or 0) if listed else guess.year_of(row)
         self.month = guess.month_of(row)
         self.sharded = False  # over all chips, because nothing else is said
-        self.sequence = row.whole("seq") or self.given.get("batch", {}).get("sequence") or 2048
+        stated = row.whole("seq") or self.given.get("batch", {}).get("sequence")
+        self.sequence = int(stated or USUAL_SEQUENCE)
+        if not stated:
+            self.remarks.append(f"sequence not published: {USUAL_SEQUENCE:,} tokens assumed")
         self.precision, self.precision_words = self._precision()
         if "assumed" in self.precision_words:
             self.remarks.append(self.precision_words)
@@ -214,14 +221,14 @@ class _Reader:
         return self._fastest(splits, ("none", *REPEATED)) if splits else None
 
     def _recompute(self) -> str | None:
-        said = guess.recompute_of(self.row, self.framework == "pytorch") or self.given.get("recompute")
+        said = guess.recompute_of(self.row, self.torch_like) or self.given.get("recompute")
         early = self.year < 2022 or (self.framework == "deepspeed" and self.year < 2023)
         said = said or ("full" if early else None)
         return "full" if said == "selective" and self.year < 2022 else said
 
     def _options(self) -> tuple[str, ...]:
         """Return what the software can repeat, least first; PyTorch and JAX can repeat single operations."""
-        by_operation = self.framework == "pytorch" and self.year >= 2023
+        by_operation = self.torch_like and self.year >= 2023
         return ("none", "selective-op", *REPEATED) if by_operation else ("none", *REPEATED)
 
     def _lightest(self, split: dict[str, int], options: tuple[str, ...]) -> Job:
@@ -279,7 +286,7 @@ class _Reader:
             said["overlap"] = exposed
         if dispatcher := guess.dispatcher_of(self.row):
             said["dispatcher"] = dispatcher
-        compiled = guess.compiled_of(self.row) if self.framework == "pytorch" else None
+        compiled = guess.compiled_of(self.row) if self.torch_like else None
         return said if compiled is None else said | {"compiled": compiled}
 
     def _parallel(self, split: dict[str, int]) -> dict[str, Any]:
