@@ -70,6 +70,37 @@ def test_uplinks_never_exceed_the_ratio_asked_for() -> None:
     assert [uplinks_for(192, ratio) for ratio in (1.0, 3.0, 7.0, 1000.0)] == [192, 64, 28, 1]
 
 
+@pytest.mark.parametrize(
+    ("hosts", "ratio", "hosts_on", "uplinks"),
+    [
+        (12, 2.0, [6, 6], 24),  # 10 and 2 with 40 uplinks each would be 1.2:1 in the middle
+        (16, 4.0, [8, 8], 16),
+        (17, 2.0, [9, 8], 36),
+        (16, 1.0, [8, 8], 64),
+        (12, 4.0, [12], 0),
+    ],
+)
+def test_hosts_are_spread_evenly_over_the_leaves(hosts: int, ratio: float, hosts_on: list[int], uplinks: int) -> None:
+    fabric = cluster(hosts, {"topology": "leaf-spine", "link": "400GbE", "oversubscription": ratio})
+    assert np.bincount(fabric.rack_of_host).tolist() == hosts_on
+    up = fabric.links.src[fabric.links.tier == Tier.LEAF_SPINE]
+    leaves = np.flatnonzero((fabric.devices.kind == DeviceKind.SWITCH) & (fabric.devices.level == 1))
+    assert {int((up == leaf).sum()) for leaf in leaves} == {uplinks}
+
+
+@pytest.mark.parametrize("topology", ["leaf-spine", "fat-tree", "rail-optimized"])
+@pytest.mark.parametrize("hosts", [9, 24, 33, 70, 100])
+@pytest.mark.parametrize("ratio", [2.0, 3.0, 4.0])
+def test_an_oversubscribed_middle_is_what_was_asked_for(topology: str, hosts: int, ratio: float) -> None:
+    fabric = cluster(hosts, {"topology": topology, "link": "NDR", "oversubscription": ratio})
+    leaf = (fabric.devices.kind == DeviceKind.SWITCH) & (fabric.devices.level == 1)
+    down = np.bincount(fabric.links.src[fabric.links.tier == Tier.ACCESS], minlength=len(leaf))[leaf]
+    up = np.bincount(fabric.links.src[fabric.links.tier == Tier.LEAF_SPINE], minlength=len(leaf))[leaf]
+    if len(down) > (8 if topology == "rail-optimized" else 1):
+        assert down.max() / up.min() <= ratio + 1e-9
+        assert down.sum() / up.sum() > 0.6 * ratio
+
+
 def test_racks_with_a_switch_of_their_own_below_larger_ones() -> None:
     network = {
         "topology": "fat-tree", "tiers": 3, "link": "400GbE", "switch": "Minipack2", "hosts_per_leaf": 2,

@@ -7,7 +7,6 @@ uplinks evenly over the spines of its pod, so the number of spines divides the n
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -213,27 +212,34 @@ def leaf_split(parts: NetworkParts, ratio: float) -> tuple[int, int]:
     return best
 
 
-def fewest_switches(
-    parts: NetworkParts, upper: Upper, ratio: float, step: int, num_leaves: Callable[[int], int]
+def even_leaves(
+    parts: NetworkParts, upper: Upper, ratio: float, num_ports: int, per_host: int, *, num_rails: int = 1, step: int = 0
 ) -> tuple[int, int]:
-    """Choose access ports and uplinks of a leaf so that leaves and spines together are fewest.
+    """Choose access ports and uplinks of a leaf: leaves and spines together fewest, the leaves filled evenly.
 
     A ratio such as 4:1 splits 64 ports into 51 and 13, and 13 uplinks spread evenly only over 13 spines; 48 and 12 need
-    two. Fuller leaves win ties. `step` keeps hosts whole; `num_leaves` says how many leaves so many access ports make.
+    two. Twelve hosts on two leaves are 6 and 6, not 10 and 2 of which the second has uplinks for ten. Hosts of
+    `per_host` ports stay whole, unless a `step` of fewer ports may split them. Each rail has leaves of its own.
     """
-    most, uplinks = leaf_split(parts, ratio)
+    step = step or per_host
+    most = leaf_split(parts, ratio)[0]
     most -= most % step
-    best: tuple[int, int, int] | None = None
-    for down in range(most, most // 2, -step):
-        up = leaf_uplinks(parts, down, ratio)
-        leaves = num_leaves(down)
-        try:
-            total = leaves + two_tier(leaves, up, upper.spine_radix).num_spines
-        except FabricError:
-            continue
-        if best is None or total < best[0]:
-            best = (total, down, up)
-    return best[1:] if best else (most, uplinks)
+    downs = range(max(most, step), most // 2, -step)
+    most = min(downs, key=lambda down: _num_switches(parts, upper, ratio, down, num_rails * ceil_div(num_ports, down)))
+    leaves = ceil_div(num_ports, most)
+    even = min(most, ceil_div(ceil_div(num_ports, leaves), per_host) * per_host)
+    fuller = range(even, most + 1, step)  # uplinks are those of the next fuller leaf where they need fewer spines
+    best = min(fuller, key=lambda down: _num_switches(parts, upper, ratio, down, num_rails * leaves))
+    return even, leaf_uplinks(parts, best, ratio)
+
+
+def _num_switches(parts: NetworkParts, upper: Upper, ratio: float, down: int, num_leaves: int) -> float:
+    """Return how many switches that many leaves of `down` access ports need; infinitely many where no spines do."""
+    try:
+        plan = two_tier(num_leaves, leaf_uplinks(parts, down, ratio), upper.spine_radix)
+    except FabricError:
+        return math.inf
+    return num_leaves + plan.num_spines
 
 
 def leaf_uplinks(parts: NetworkParts, num_down: int, ratio: float) -> int:

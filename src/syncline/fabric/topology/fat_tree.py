@@ -11,7 +11,7 @@ from syncline.fabric.catalog import Catalog
 from syncline.fabric.draft import Draft
 from syncline.fabric.topology import clos
 from syncline.fabric.topology.leaf_spine import add_leaves
-from syncline.fabric.topology.network import NetworkParts, Ports, Ratio, ceil_div
+from syncline.fabric.topology.network import NetworkParts, Ports, Ratio
 
 
 class FatTree(clos.Clos):
@@ -35,8 +35,8 @@ class FatTree(clos.Clos):
         down, uplinks = self.leaf_ports(parts, ports.num_endpoints, ports.per_host)
         upper = self.upper(draft.catalog)
         if self._may_choose(ports.num_endpoints, down, upper):
-            down, uplinks = clos.fewest_switches(
-                parts, upper, self.oversubscription, 1, lambda down: ceil_div(ports.num_endpoints, down)
+            down, uplinks = clos.even_leaves(
+                parts, upper, self.oversubscription, ports.num_endpoints, ports.per_host, step=1
             )
         leaves, _ = add_leaves(self, draft, ports, parts, down)
         plan = clos_plan(len(leaves), uplinks, upper, self.tiers, self.spine_oversubscription, self.leaves_per_pod)

@@ -15,7 +15,10 @@ from syncline.fabric.topology.network import NetworkParts, NetworkSpec, Ports, R
 
 
 class LeafSpine(clos.Clos):
-    """Two tiers. A host's NICs all go to one leaf; `oversubscription: 3:1` gives a leaf three times the down rate."""
+    """Two tiers. A host's NICs all go to one leaf; `oversubscription: 3:1` gives a leaf three times the down rate.
+
+    As few switches as will do, and hosts spread evenly over the leaves unless `hosts_per_leaf` says otherwise.
+    """
 
     topology: Literal["leaf-spine"]
     oversubscription: Ratio = 1.0
@@ -27,9 +30,7 @@ class LeafSpine(clos.Clos):
         down, uplinks = self.leaf_ports(parts, ports.per_host)
         upper = self.upper(draft.catalog)
         if self.hosts_per_leaf is None and self.spines is None:
-            down, uplinks = clos.fewest_switches(
-                parts, upper, self.oversubscription, ports.per_host, lambda down: ceil_div(ports.num_endpoints, down)
-            )
+            down, uplinks = clos.even_leaves(parts, upper, self.oversubscription, ports.num_endpoints, ports.per_host)
         leaves, _ = add_leaves(self, draft, ports, parts, down)
         plan = clos.two_tier(len(leaves), uplinks, upper.spine_radix, self.spines)
         clos.lay(draft, self, plan, leaves, parts, "", ports.site)

@@ -41,21 +41,15 @@ class RailOptimized(clos.Clos):
         parts = self.parts(draft.catalog)
         num_rails = len(np.unique(ports.rail))
         down, uplinks = self.leaf_ports(parts, ports.per_host // num_rails)
+        used = ports.num_endpoints // num_rails
         if (
             self.oversubscription > 1
             and self.hosts_per_unit is None
             and self.tiers in (None, 2)
             and not self.units_per_pod
         ):
-            per_rail = ports.per_host // num_rails
-            down, uplinks = clos.fewest_switches(
-                parts,
-                self.upper(draft.catalog),
-                self.oversubscription,
-                per_rail,
-                lambda down: num_rails * ceil_div(ports.num_hosts, max(1, down // per_rail)),
-            )
-        used = ports.num_endpoints // num_rails
+            upper, per_rail = self.upper(draft.catalog), ports.per_host // num_rails
+            down, uplinks = clos.even_leaves(parts, upper, self.oversubscription, used, per_rail, num_rails=num_rails)
         if used < down and uplinks:  # one unit that is not full: buy the uplinks its hosts need, not the switch's all
             uplinks = clos.leaf_uplinks(parts, used, self.oversubscription)
         leaves = add_rail_leaves(self, draft, ports, parts, down, "")
