@@ -46,7 +46,7 @@ def test_no_answer_beats_its_bound_and_better_is_never_slower(cases: ModuleType,
 def test_a_host_between_two_leaves_joins_no_racks() -> None:
     """Leaves of 35 ports hold four hosts of eight and three ports of a fifth."""
     network = {"topology": "fat-tree", "link": "HDR", "oversubscription": "8:1"}
-    fabric = build(ClusterSpec.model_validate({"hosts": 32, "host": "dgx-h100", "network": network}))
+    fabric = build(ClusterSpec.model_validate({"hosts": 35, "host": "dgx-h100", "network": network}))
     racks = fabric_reach(fabric).level("rack")
     assert racks is not None and racks.num == 8
     assert racks.of_host[:10].tolist() == [0, 0, 0, 0, 1, 1, 1, 1, 1, 2]
