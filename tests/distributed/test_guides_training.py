@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -36,14 +37,14 @@ def test_torch_scripts_learn_and_report(script: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(not find_spec("transformers"), reason="the guide is about its Trainer")
 def test_hugging_face_trainer(tmp_path: Path) -> None:
-    pytest.importorskip("transformers", reason="the guide is about its Trainer")
     assert LINE.search(two_ranks("huggingface.py", tmp_path))
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(not find_spec("lightning"), reason="the guide is about it")
 def test_lightning(tmp_path: Path) -> None:
-    pytest.importorskip("lightning", reason="the guide is about it")
     assert LINE.search(two_ranks("lightning_ddp.py", tmp_path))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
@@ -18,6 +19,7 @@ def main() -> None:
     out = Path(spec["out"])
     os.environ.update(spec["env"])
     cut_off = apart.alone()  # before anything starts a thread
+    gc.disable()  # what torch makes when it is imported stays: a sixth of that time went into looking for rings
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -30,6 +32,7 @@ def main() -> None:
     kind: Any = FakeTensorMode
     kind.__deepcopy__ = lambda mode, _: mode  # a copied tensor stays in its mode: no other one is recorded
     fake = FakeTensorMode(allow_non_fake_inputs=True)  # before torch is told of a GPU: making one imports the compiler
+    gc.enable()
     log = Log()
     memory = StorageLedger(log)
     log.facts.update(torch=torch.__version__, rank=int(os.environ["RANK"]), world=int(os.environ["WORLD_SIZE"]))
