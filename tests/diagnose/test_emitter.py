@@ -33,6 +33,26 @@ RAYLET = "[core] Failed to get the system config: IOError: 14: failed to connect
         ("jax.coordinator", RAYLET, False),
         ("ray.connect", RAYLET, True),
         ("python.import", "ImportError: libnvidia-ml.so.1: cannot open shared object file", True),
+        (
+            "storage.file-system",
+            "[n1:48] pml_ucx.c:431  Error: ucp_ep_create(proc=546) failed: Input/output error",
+            False,
+        ),
+        ("storage.full", "ib_mlx5_log.c:177 create QP failed: No space left on device", False),
+        ("storage.full", "horovod: error: cannot start: No space left on device", False),
+        (
+            "storage.full",
+            "RuntimeError: [enforce fail at inline_container.cc:664] . file write failed: No space left on device",
+            True,
+        ),
+        ("storage.full", "cp: error writing '/scratch/a': No space left on device", True),
+        ("storage.file-system", "OSError: [Errno 5] Input/output error: '/data/train.bin'", True),
+        (
+            "torch.internal",
+            'nonce == returnedNonce INTERNAL ASSERT FAILED at "../torch/csrc/distributed/c10d/TCPStore.cpp":421',
+            False,
+        ),
+        ("torch.internal", 'INTERNAL ASSERT FAILED at "../c10/cuda/CUDACachingAllocator.cpp":733', True),
     ],
 )
 def test_a_rule_knows_who_wrote_a_line(rule: str, line: str, knows: bool) -> None:

@@ -17,6 +17,7 @@ from syncline.diagnose.context import plain
 from syncline.diagnose.emitter import heeds
 from syncline.diagnose.guard import is_digit_blind
 from syncline.diagnose.judge import judge
+from syncline.diagnose.progress import Tail
 from syncline.diagnose.read_rules import shipped_rules
 from syncline.diagnose.rule import LogRule, Matcher
 from syncline.diagnose.scan import Scanner
@@ -121,8 +122,11 @@ class Reading:
     """The tallies of all rules while files go by."""
 
     def __init__(self, book: Mapping[str, LogRule]) -> None:
+        self._went_on: dict[int, int] = {}
         self.tallies = {
-            rule.id: StepTally(rule) if rule.id == SIGNAL else Tally(rule, all_rows=rule.id in _ALL_ROWS)
+            rule.id: StepTally(rule)
+            if rule.id == SIGNAL
+            else Tally(rule, all_rows=rule.id in _ALL_ROWS, went_on=self._went_on)
             for rule in book.values()
         }
         self.num_lines = 0
@@ -176,7 +180,9 @@ class Reading:
                     scanner.drop(index)
 
         scanner = Scanner(self._texts, found)
-        scanner.scan(blocks)
+        tail = Tail()
+        scanner.scan(tail.passing(blocks))
+        self._went_on[self._order] = tail.went_on(scanner.num_lines)
         self.num_lines += scanner.num_lines
 
     def _shown(self, text: str, indices: Sequence[int]) -> tuple[str, str]:

@@ -47,10 +47,34 @@ _OWNERS: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = (
     ),
 )
 
+# Words of the operating system that mean storage where a line speaks of files, and anything elsewhere (a queue that is
+# full, a control group, a connection).
+_STORAGE_WORDS = re.compile(r"No space left on device|Input/output error")
+_STORAGE = ("storage.full", "storage.file-system")
+_SOURCE = re.compile(r"\S+\.(?:c|cc|cpp|cu|cuh|h|hpp|go|rs|pyx)(?::\d+|\(\d+\))")
+_NETWORK = re.compile(
+    r"\bUC[XPT]\b|\buc[pt]_|\bpml_|\bbtl_|\bmtl_|libfabric|\bOFI\b|\bfi_\w+|\bibv_|\brdma_|\bPMIX\b|\bMPI_|NVSHMEM|\bmlx\d_"
+    r"|\bQP\b|\bepoll|[Ss]ocket|[Cc]onnect"
+)
+_FILES = re.compile(
+    r"/[\w.@+-]+|\b[Ff]iles?\b|\b[Ww]rit|\b[Rr]ead(?:ing)?\b|\b[Dd]is[ck]|\b[Ss]av(?:e|ing)|[Cc]heckpoint|OSError|IOError|\[Errno"
+    r"|[Ff]older|[Dd]irector|\btmp|\b[Cc]ache|\b[Cc]op(?:y|ied)|\b[Dd]ump|\b[Mm]ount|nvme|\bsd[a-z]\b|EXT\d|XFS|[Dd]ownload"
+    r"|[Ee]xtract|\btar\b|\bcp:|\brsync|[Ll]ayer|[Ii]mage|[Uu]npack|\bpip\b|[Dd]ataset|\bdd:|memmap|h5py|HDF5|sqlite|database|\blog\b"
+)
+# A failed check of PyTorch is its bug, but not where ranks talk: there it is mostly another rank or host.
+_TALKS = re.compile(r"c10d|[Tt]ensor[Pp]ipe|gloo|TCPStore|ProcessGroup|NCCLUtils|torch/csrc/distributed")
+_CHECKS = ("torch.internal", "fallback.check")
+
 
 def at_home(rule: str, line: str) -> bool:
     """Say whether a rule knows whoever wrote a line; true where nobody in particular did."""
     head = line[:300]
+    if rule in _STORAGE and _STORAGE_WORDS.search(line):
+        bare = _SOURCE.sub("", line)
+        if _NETWORK.search(bare) or not _FILES.search(bare):
+            return False
+    if rule in _CHECKS and _TALKS.search(line):
+        return False
     return all(rule.startswith(known) or not looks.search(head) for looks, known in _OWNERS)
 
 
@@ -65,6 +89,13 @@ _GRAVE = re.compile(
     r"Traceback \(|\b[A-Za-z_][\w.]*(?:Error|Exception)\b|\berrors?_impl\b|terminate called|core dumped|[Ff]atal|FATAL"
     r"|Segmentation|\b[Pp]anic|exit(?:ed with)? (?:code|status)"
 )
+
+
+def is_grave(line: str) -> bool:
+    """Say whether an exception or a process's end stands on a line."""
+    return _GRAVE.search(line) is not None
+
+
 _KERNEL = re.compile(r"(?:^|\bkernel: ?|^<\d+>)\[ *\d{1,8}\.\d{3,6}\] ")
 # The parts of a kernel on which training stands. All others (USB, sound, desktops, firmware tables) are background.
 _CONCERNS = re.compile(

@@ -30,7 +30,7 @@ _HINT = f"See {cite('diagnose')} for the keys of a rule."
 _KEYS = {
     "id", "title", "match", "severity", "confidence", "min_count", "distinct", "rate", "requires",
     "requires_any", "excludes", "before", "place", "check", "meaning", "fix", "reference", "action", "explains",
-    "signal", "multi_host", "symptom", "max_lines", "leftover", "takes", "fallback", "example",
+    "signal", "multi_host", "symptom", "max_lines", "leftover", "takes", "fallback", "setup", "example",
 }  # fmt: skip
 
 
@@ -143,6 +143,7 @@ class _Reader:
             leftover=self.value("leftover", bool, False),
             takes=self.value("takes", bool, False),
             fallback=self.value("fallback", bool, False),
+            setup=self.value("setup", bool, False),
             example=self.value("example", str, ""),
             source=self.document.where(self.path),
         )

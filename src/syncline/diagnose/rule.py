@@ -53,7 +53,8 @@ class LogRule:
     say. A `multi_host` rule holds where the log shows several hosts, or something failed and it does not show one. A
     `symptom` is what many causes lead to; a rule that explains `symptoms` explains them all. `max_lines` ends the
     search for a signal in a file; a `leftover` signal gets only lines that no rule has taken (a signal that `takes` its
-    lines counts as one). A `fallback` speaks only where no other rule names a cause: an exception's type, an error of
+    lines counts as one). What a `setup` rule tells matters only until the job goes on: it falls silent where steps or
+    results follow. A `fallback` speaks only where no other rule names a cause: an exception's type, an error of
     the operating system.
     """
 
@@ -82,6 +83,7 @@ class LogRule:
     leftover: bool = False
     takes: bool = False
     fallback: bool = False
+    setup: bool = False
     multi_host: bool = False
     example: str = ""
     source: str = field(default="", compare=False)

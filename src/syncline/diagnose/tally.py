@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from syncline.diagnose.context import LineContext, context, host_of, uptime_s
+from syncline.diagnose.emitter import is_grave
 from syncline.diagnose.rule import LogRule
 
 MAX_EVIDENCE = 6
@@ -60,11 +62,15 @@ class Tally:
     rows: dict[tuple[object, ...], MatchRow] = field(default_factory=dict)
     burst: bool = False
     first_time_s: float | None = None
+    went_on: Mapping[int, int] = field(default_factory=dict)
+    """By file, in the order they were read: the line in front of which nothing stopped the job."""
+    _last: dict[int, int] = field(default_factory=dict)
     _recent: dict[str, deque[float]] = field(default_factory=dict)
 
     def add(self, match: re.Match[str], path: str, line: int, text: str, order: int) -> None:
         """Note one match."""
         self.count += 1
+        self._last[order] = line
         if self.rule.signal:
             self._add_row(match, host_of(text[:200]), path, line, text, order)
             return
@@ -125,7 +131,7 @@ class Tally:
 
     def holds(self) -> bool:
         """Say whether the rule's own conditions are met, whatever other rules say."""
-        if self.count < self.rule.min_count:
+        if self.count < self.rule.min_count or (self.rule.setup and self.is_over()):
             return False
         if self.rule.rate and not self.burst and self.first_time_s is not None:
             return False
@@ -138,6 +144,18 @@ class Tally:
             kinds = {frozenset(values) for values in self.by_host.values()}
             return len(kinds) >= wanted.min
         return len(self.values.get(wanted.group, {})) >= wanted.min
+
+    def is_over(self) -> bool:
+        """Say whether the job went on after all that was seen, and nothing of it was grave."""
+        past = all(line < self.went_on.get(order, 0) for order, line in self._last.items())
+        return past and not any(is_grave(e.text) for e in self.evidence)
+
+    def open_rows(self) -> list[MatchRow]:
+        """Return the rows without those after which the job went on."""
+        return [row for row in self.rows.values() if not self._is_past(row.evidence)]
+
+    def _is_past(self, seen: Evidence) -> bool:
+        return seen.line < self.went_on.get(seen.order, 0) and not is_grave(seen.text)
 
 
 def _groups(match: re.Match[str]) -> dict[str, str]:

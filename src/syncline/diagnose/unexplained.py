@@ -39,7 +39,7 @@ def unexplained(
     `effects` was found, they stand for the cause that is not in the log.
     """
     tally = tallies.get(SIGNAL)
-    rows = sorted(tally.rows.values(), key=_when) if tally is not None else []
+    rows = sorted(tally.open_rows(), key=_when) if tally is not None else []
     if effects and all(_HEADER in row.evidence.text for row in rows):
         return [_without_cause(effects)]
     if has_symptom and all(_HEADER in row.evidence.text for row in rows):
@@ -88,7 +88,7 @@ def _without_cause(effects: Sequence[Tally]) -> RankedFinding:
 
 def num_open(tallies: Mapping[str, Tally]) -> int:
     """Return how many lines look like errors of their own, which a traceback's header and a bare warning do not."""
-    rows = tallies[SIGNAL].rows.values() if SIGNAL in tallies else ()
+    rows = tallies[SIGNAL].open_rows() if SIGNAL in tallies else ()
     return sum(row.count for row in rows if _HEADER not in row.evidence.text and not row.get("weak"))
 
 
