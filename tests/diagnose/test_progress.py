@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from syncline.diagnose import shipped_rules
+from syncline.diagnose.checks_steps import TAIL_BYTES, LogEnd
 from syncline.diagnose.examples import found_in
-from syncline.diagnose.progress import TAIL_BYTES, Tail
 
 SKIPPED = (
     "transport.cpp:nvshmemi_transport_init:282: init failed for transport: IBGDA\n"
@@ -23,9 +23,9 @@ def _went_on(text: str, block: int = 1 << 22) -> int:
         for at in range(0, len(data), block):
             yield data[at : at + block]
 
-    tail = Tail()
-    assert b"".join(tail.passing(blocks())) == text.encode()
-    return tail.went_on(text.count("\n") + (not text.endswith("\n")))
+    end = LogEnd()
+    assert b"".join(end.passing(blocks())) == text.encode()
+    return end.went_on(text.count("\n") + (not text.endswith("\n")))
 
 
 @pytest.mark.parametrize(

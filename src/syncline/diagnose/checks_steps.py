@@ -1,4 +1,4 @@
-"""Step times in a training log: since when is a step longer than it was, and by how much?
+"""Step times in a training log: since when is a step longer than it was, and by how much? And did steps go on?
 
 A level that rises and stays counts; a checkpoint, an evaluation or a slow start does not.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
@@ -28,6 +28,12 @@ FEWEST_BEFORE, FEWEST_AFTER = 8, 5
 LONGER = 1.10
 _LATE, _EARLY = 0.2, 0.9  # all but a fifth of the later steps are longer than all but a tenth of the earlier ones
 _FLAT = 3.0  # a step that takes longer than this many usual ones is a pause: it counts as so many
+TAIL_BYTES = 1 << 16
+_STEP = re.compile(
+    r"(?i:\b(?:iteration|iter|global_step|step|epoch|batch)\b[\s:=\[\"'#]{0,6})(?P<step>\d{1,12})"
+    r"|(?P<done>\d{1,12})/\d{1,12} \["
+)
+_RESULT = re.compile(r"\d ?(?:[GM]i?B/s|[GM]b/s|tokens/s\w*|samples/s\w*|it/s|ima?ge?s?/s\w*)(?:\W|$)")
 
 
 @dataclass
@@ -106,3 +112,35 @@ def risen(times: Floats) -> int | None:
 
 def _told(row: MatchRow) -> Evidence:
     return replace(row.evidence, context=context(row.evidence.text))
+
+
+class LogEnd:
+    """The last bytes of a stream that goes by: did the job go on after a line that looked like trouble?"""
+
+    def __init__(self) -> None:
+        self._data = b""
+
+    def passing(self, blocks: Iterable[bytes]) -> Iterator[bytes]:
+        """Yield the blocks as they are."""
+        for block in blocks:
+            self._data = block[-TAIL_BYTES:] if len(block) >= TAIL_BYTES else (self._data + block)[-TAIL_BYTES:]
+            yield block
+
+    def went_on(self, num_lines: int) -> int:
+        """Return a line in front of which nothing stopped the job: two steps or results stand there and after; or 0."""
+        lines = self._data.decode("utf-8", "replace").removesuffix("\n").split("\n")
+        last, marks = "", 0
+        for back, line in enumerate(reversed(lines)):
+            mark = _mark(line)
+            if mark and mark != last:
+                last, marks = mark, marks + 1
+                if marks == 2:
+                    return num_lines - back
+        return 0
+
+
+def _mark(line: str) -> str:
+    step = _STEP.search(line)
+    if step is not None:
+        return step["step"] or step["done"]
+    return line if _RESULT.search(line) else ""

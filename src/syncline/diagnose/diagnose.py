@@ -12,12 +12,11 @@ from pathlib import Path
 from syncline.describe.plain import JsonObject
 from syncline.diagnose import flight
 from syncline.diagnose.causes import Cause, arrange, rivals
-from syncline.diagnose.checks_steps import SIGNAL, StepTally
+from syncline.diagnose.checks_steps import SIGNAL, LogEnd, StepTally
 from syncline.diagnose.context import plain
 from syncline.diagnose.emitter import heeds
 from syncline.diagnose.guard import is_digit_blind
 from syncline.diagnose.judge import judge
-from syncline.diagnose.progress import Tail
 from syncline.diagnose.read_rules import shipped_rules
 from syncline.diagnose.rule import LogRule, Matcher
 from syncline.diagnose.scan import Scanner
@@ -180,9 +179,9 @@ class Reading:
                     scanner.drop(index)
 
         scanner = Scanner(self._texts, found)
-        tail = Tail()
-        scanner.scan(tail.passing(blocks))
-        self._went_on[self._order] = tail.went_on(scanner.num_lines)
+        end = LogEnd()
+        scanner.scan(end.passing(blocks))
+        self._went_on[self._order] = end.went_on(scanner.num_lines)
         self.num_lines += scanner.num_lines
 
     def _shown(self, text: str, indices: Sequence[int]) -> tuple[str, str]:
