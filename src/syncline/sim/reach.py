@@ -13,6 +13,9 @@ cables are all in that one sum. Two rates matter:
                number of cables times the slowest, which is what estimates use. Switches that route by load
                (`routing: adaptive` or `ugal` in the cluster's file) send less over a slow cable: there it is the sum.
 
+On a dragonfly what leaves a switch or a group depends on who sends to whom, and on its routing: `ring_Bps` and
+`pairs_Bps` fill its links (`sim/flow/detours.py`) with a ring over the cells and with all pairs of them.
+
 `sim/step` has the closed forms for whole layouts in columns; they read the numbers of this file.
 """
 
@@ -26,11 +29,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from syncline.describe import units
 from syncline.errors import SimulationError
 from syncline.fabric.fabric import NETWORK_TIERS, DeviceKind, Fabric, Tier
 from syncline.schedule.collective import Kind as Collective
+from syncline.sim.flow.detours import Choice, detours, dragonfly_routing
 from syncline.sim.transport import stated_routing
+from syncline.timeline.columns import sum_by
 
 Floats = NDArray[np.float64]
 Longs = NDArray[np.int64]
@@ -41,6 +45,8 @@ _INSIDE = {"rack": 1, "pod": 2, "site": 3}
 """The highest level of switches that belong to a cell of each name."""
 BY_LOAD = ("adaptive", "ugal")
 """Routings that choose among paths by what waits before them."""
+MAX_PAIRS = 4096
+"""Pairs of switches up to which all of them are laid on the links of a dragonfly."""
 _PARTS = (Collective.ALL_GATHER, Collective.REDUCE_SCATTER, Collective.ALL_TO_ALL, Collective.ALL_TO_ALLV)
 
 
@@ -106,6 +112,50 @@ class FabricReach:
             )
         self._check_joined(np.arange(self.fabric.num_hosts, dtype=np.int64) if hosts is None else hosts)
         return float(even.min()) if len(even) else 0.0
+
+    def ring_Bps(self, cells: Cells, hosts: Longs | None = None) -> Floats:
+        """Return what leaves each cell when all of them (those of `hosts`) send to the next one only."""
+        return self._laid(cells, hosts, "ring")
+
+    def pairs_Bps(self, cells: Cells, hosts: Longs | None = None) -> Floats:
+        """Return what leaves each cell when all of them (those of `hosts`) send to every other alike."""
+        return self._laid(cells, hosts, "pairs")
+
+    def _laid(self, cells: Cells, hosts: Longs | None, pattern: str) -> Floats:
+        choice = dragonfly_routing(self.fabric)
+        if choice is None or cells.name not in ("switch", "group"):
+            return cells.even_Bps
+        chosen = np.arange(self.fabric.num_hosts) if hosts is None else np.asarray(hosts, np.int64)
+        known = self.fabric.__dict__.setdefault("_laid_cells", {})
+        key = (cells.name, pattern, chosen.tobytes())
+        if key not in known:
+            flows = _to_next if pattern == "ring" else _to_all
+            cell, other, src, dst, amount = flows(*_ports(self.fabric, cells, chosen))
+            apart, group = cell != other, self.fabric.devices.group
+            if pattern == "ring" and cells.name == "switch" and (apart & (group[src] == group[dst])).any():
+                apart &= group[src] == group[dst]  # rings from group to group are counted there
+            known[key] = self._filled(cells, choice, cell, src, dst, amount, apart)
+        found: Floats = known[key]
+        return found
+
+    def _filled(
+        self, cells: Cells, choice: Choice, cell: Longs, src: Longs, dst: Longs, amount: Floats,
+        apart: NDArray[np.bool_],
+    ) -> Floats:  # fmt: skip
+        """Return what leaves cells of flows between switches that all grow alike; a cell has what its slowest has."""
+        ways = detours(self.fabric)
+        crossing = np.flatnonzero(ways.knows(src, dst))
+        pair, at = np.unique(src[crossing] * len(self.fabric.devices) + dst[crossing], return_inverse=True)
+        if not len(pair) or len(pair) > MAX_PAIRS:
+            return cells.even_Bps
+        a, b = np.divmod(pair, len(self.fabric.devices))
+        level = ways.split(a, b, sum_by(at.ravel(), amount[crossing], len(pair)), choice=choice).level
+        slowest = np.full(cells.num, np.inf)
+        out = apart[crossing]
+        np.minimum.at(slowest, cell[crossing][out], level[at.ravel()][out])
+        sent = sum_by(cell[apart], amount[apart], cells.num)
+        laid = np.isfinite(slowest)
+        return np.where(laid, np.where(laid, slowest, 0.0) * sent, cells.even_Bps)
 
     def _check_joined(self, hosts: Longs) -> None:
         for cells in self.outer:
@@ -182,6 +232,40 @@ def fabric_reach(fabric: Fabric) -> FabricReach:
     return found
 
 
+def _ports(fabric: Fabric, cells: Cells, hosts: Longs) -> tuple[Longs, Longs]:
+    """Return the cell and the switch of every port of these hosts that is up, host by host."""
+    links, devices = fabric.links, fabric.devices
+    access = links.up & (links.tier == Tier.ACCESS) & (devices.kind[links.dst] == DeviceKind.SWITCH)
+    rows = np.flatnonzero(access & np.isin(devices.host[links.src], hosts))
+    rows = rows[np.lexsort((rows, devices.local[links.src[rows]], devices.host[links.src[rows]]))]
+    return cells.of_host[devices.host[links.src[rows]]], links.dst[rows].astype(np.int64)
+
+
+def _to_next(cell: Longs, switch: Longs) -> tuple[Longs, Longs, Longs, Longs, Floats]:
+    """Return every port of a cell sending to its counterpart in the next one: cells, switches and amounts."""
+    used = np.unique(cell)
+    ports = [switch[cell == number] for number in used]
+    found = [
+        (np.full(len(mine), used[k]), np.full(len(mine), used[(k + 1) % len(used)]), mine, np.resize(after, len(mine)))
+        for k, (mine, after) in enumerate(zip(ports, ports[1:] + ports[:1], strict=True))
+    ]
+    here, there, src, dst = (np.concatenate(column) for column in zip(*found, strict=True))
+    return here, there, src, dst, np.ones(len(src))
+
+
+def _to_all(cell: Longs, switch: Longs) -> tuple[Longs, Longs, Longs, Longs, Floats]:
+    """Return every port sending to all others, the ports of a cell at one switch together."""
+    width = int(switch.max(initial=0)) + 1
+    key, count = np.unique(cell * width + switch, return_counts=True)
+    if len(key) ** 2 > 4 * MAX_PAIRS:
+        return _NONE, _NONE, _NONE, _NONE, np.zeros(0)
+    a, b = (side.ravel() for side in np.meshgrid(np.arange(len(key)), np.arange(len(key)), indexing="ij"))
+    return key[a] // width, key[b] // width, key[a] % width, key[b] % width, (count[a] * count[b]).astype(np.float64)
+
+
+_NONE: Longs = np.zeros(0, np.int64)
+
+
 def _reach(fabric: Fabric) -> FabricReach:
     links, devices = fabric.links, fabric.devices
     node = np.where(devices.host >= 0, devices.host, fabric.num_hosts + np.arange(len(devices)))
@@ -205,38 +289,6 @@ def _reach(fabric: Fabric) -> FabricReach:
             outer.append(cells)
             before = cells
     return FabricReach(fabric, hosts, tuple(outer))
-
-
-def detoured(fabric: Fabric) -> str:
-    """Return what rates between the switches of a dragonfly rest on where its file does not say so; empty elsewhere.
-
-    Cells send over all their links, so two switches have more between them than their own cable: that takes routing by
-    load with detours over third switches. On shortest paths, as flows are laid, the cable is all.
-    """
-    reach = fabric_reach(fabric)
-    cells, links = reach.level("switch"), fabric.links
-    if cells is None or stated_routing(fabric) in BY_LOAD or _slingshot(fabric):
-        return ""
-    access = links.up & (links.tier == Tier.ACCESS) & (fabric.devices.kind[links.dst] == DeviceKind.SWITCH)
-    serves = np.zeros(len(fabric.devices), dtype=bool)
-    serves[links.dst[access]] = True
-    rows = np.flatnonzero(links.up & (links.tier == Tier.GROUP_LOCAL) & serves[links.src] & serves[links.dst])
-    _, at = np.unique(links.src[rows].astype(np.int64) * len(serves) + links.dst[rows], return_inverse=True)
-    least_Bps = float(np.bincount(at.ravel(), weights=links.rate_Bps[rows]).min(initial=np.inf))
-    port_Bps = float((reach.hosts.even_Bps / np.maximum(reach.hosts.gpus, 1)).min())
-    if least_Bps >= port_Bps * float(cells.gpus.max()):
-        return ""
-    return (
-        f"switches of a group route by load, over third ones too: {units.show_rate(float(cells.even_Bps.min()))} "
-        f"leave one. On shortest paths, as `simulate` has it, two have {units.show_rate(least_Bps)} between them; "
-        "`routing: adaptive` in the cluster's file says that it is so"
-    )
-
-
-def _slingshot(fabric: Fabric) -> bool:
-    """Return whether the network is one whose switches always route by load."""
-    networks = (fabric.spec.network, *(site.network for site in fabric.spec.sites))
-    return any(str(getattr(network, "link", "")).startswith("Slingshot") for network in networks)
 
 
 def _thinner(cells: Cells, inner: Cells) -> bool:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from syncline.describe import units
 from syncline.fabric.fabric import NETWORK_TIERS, Fabric
-from syncline.sim.reach import Cells, detoured, fabric_reach
+from syncline.sim.reach import Cells, fabric_reach
 
 Longs = NDArray[np.int64]
 
@@ -159,12 +159,11 @@ def _cable(fabric: Fabric, link: int) -> str:
 
 
 def slow_links(fabric: Fabric) -> tuple[str, ...]:
-    """Return what there is to say of ports and cables slower than none, and of detours; kept with the fabric."""
+    """Return what there is to say of ports and cables slower than none; kept with the fabric."""
     found: tuple[str, ...] | None = fabric.__dict__.get("_slow_links")
     if found is None:
         slow = (slower_than_none(fabric), slow_cables(fabric)) if fabric.num_hosts > 1 else ()
         found = tuple(one.words() for one in slow if one is not None)
-        found += (words,) if (words := detoured(fabric)) else ()
         fabric.__dict__["_slow_links"] = found
     return found
 

@@ -13,6 +13,7 @@ from syncline.describe.own_data import own_data
 from syncline.errors import SimulationError
 from syncline.fabric.catalog import Catalog, LinkType, load_catalog
 from syncline.fabric.fabric import Fabric
+from syncline.fabric.topology.network import NetworkSpec
 
 AUTO = "auto"
 """What the links of the hosts carry."""
@@ -80,11 +81,21 @@ def transport_on(name: str, fabric: Fabric) -> str:
 
 
 def stated_routing(fabric: Fabric) -> str:
-    """Return the `routing` that the description of a cluster names; empty where it names none, or several."""
+    """Return the `routing` that the description of a cluster names; empty where it names none, or several.
+
+    Dragonflies route by load (`ugal`) where it names none.
+    """
     spec = fabric.spec
     networks = [spec.network] if spec.hosts else [site.network for site in spec.sites]
-    found = {each.routing if each is not None and "routing" in each.model_fields_set else "" for each in networks}
+    found = {_own_routing(each) for each in networks}
     return found.pop() if len(found) == 1 else ""
+
+
+def _own_routing(network: NetworkSpec | None) -> str:
+    if network is None:
+        return ""
+    stated = "routing" in network.model_fields_set or network.topology == "dragonfly"
+    return network.routing if stated else ""
 
 
 def rails_apart(fabric: Fabric) -> bool:

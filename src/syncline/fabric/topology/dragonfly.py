@@ -11,7 +11,7 @@ from pydantic import Field
 from syncline.errors import FabricError
 from syncline.fabric.catalog import Catalog
 from syncline.fabric.draft import Draft
-from syncline.fabric.topology.network import NetworkParts, NetworkSpec, Ports, attach, ceil_div, numbered
+from syncline.fabric.topology.network import NetworkParts, NetworkSpec, Ports, Routing, attach, ceil_div, numbered
 from syncline.fabric.wiring import IntArray, Tier
 
 
@@ -41,6 +41,8 @@ class Dragonfly(NetworkSpec):
 
     switch_word: ClassVar[str] = "switch"
     topology: Literal["dragonfly"]
+    routing: Routing = "ugal"
+    """By load, over third switches and groups too, as Slingshot does; `minimal` or `ecmp`: shortest ways alone."""
     endpoints_per_switch: int | None = Field(default=None, ge=1)
     switches_per_group: int | None = Field(default=None, ge=1)
     global_ports_per_switch: int | None = Field(default=None, ge=0)

@@ -113,6 +113,9 @@ def estimate(
         found = FoldedPrice(outcome.makespan_s, "flows", True)
         return _described(wired, size_bytes, found, IGNORES, outcome.course.link_bytes)
     found = price(wired, size_bytes)
+    if wired.wires.whole is not None and found.time_s < bounds(wired, size_bytes).bandwidth_s:
+        wired = wired.on_all_links  # rounds that overlap fill a link that each of them leaves room on
+        found = price(wired, size_bytes)
     return _described(wired, size_bytes, found, IGNORES if found.exact else (*IGNORES, BARRIER_IGNORES))
 
 

@@ -126,7 +126,7 @@ def simulate(
     """
     if not jobs:
         raise SimulationError("there is no job to simulate.")
-    wired = [wire(job.program, network) for job in jobs]
+    wired = [wire(job.program, network).on_all_links for job in jobs]
     total = sum(part.num_flows for part in wired)
     if total > MAX_FLOWS:
         raise SimulationError(f"{total:,} flows are more than the {MAX_FLOWS:,} that are simulated one by one.",
@@ -275,7 +275,7 @@ def _reroutes(
 
 def _move(tasks: Tasks, placed: JobTasks, detour: FlowNetwork, down: set[int]) -> tuple[Tasks, list[tuple[int, int]]]:
     """Return the tasks of a job that cross a failed link, with its new path, and the tasks with that path added."""
-    again = wire(placed.job.program, detour)
+    again = wire(placed.job.program, detour).on_all_links
     old = placed.wired.wires.paths
     hit = np.zeros(len(old), dtype=bool)
     hit[old.row_of_crossing()[np.isin(old.link, list(down))]] = True

@@ -3,8 +3,11 @@
 * `ecmp`      each connection keeps one of the equal-cost paths, drawn by a hash of its ends, channel and seed
 * `adaptive`  a flow takes the least loaded of the equal-cost paths when it starts
 * `spray`     packets go over all equal-cost paths in equal parts
+* `ugal`      dragonflies: packets go the shortest way as long as it has room, then over third switches and groups too
+              (`detours.py`); elsewhere, and for `adaptive` on a dragonfly, the two are one
 * `static`    the path that destination and rail fix (D-mod-k): the fabric manager's table, no hash
-* `auto`      what the cluster's file says (`network: {routing: ...}`), else what the transport does: SRD sprays
+* `auto`      what the cluster's file says (`network: {routing: ...}`; of a dragonfly `ugal` where it says nothing), else
+              what the transport does: SRD sprays
 
 A connection is an ordered pair of devices on a channel. Between GPUs that have several NICs of their own it is striped
 over them in equal parts, as NCCL's channels and plugins for several rails do. Links that are half duplex, the copy
@@ -24,6 +27,7 @@ from syncline.errors import SimulationError
 from syncline.fabric import Fabric
 from syncline.fabric.fabric import NETWORK_TIERS, DeviceKind, Tier
 from syncline.fabric.route import Policy, Routes
+from syncline.sim.flow.detours import Choice, Detours, detours, dragonfly_routing
 from syncline.sim.flow.engine import Paths
 from syncline.sim.flow.multipath import MultiPath
 from syncline.sim.flow.rails import on_rails
@@ -39,10 +43,14 @@ from syncline.sim.transport import (
 )
 from syncline.timeline.columns import sum_by
 
-Routing = Literal["auto", "ecmp", "adaptive", "spray", "static"]
+Routing = Literal["auto", "ecmp", "adaptive", "spray", "static", "ugal", "valiant"]
 ROUTINGS: tuple[str, ...] = get_args(Routing)
-FILED: dict[str, Routing] = {"ecmp": "ecmp", "adaptive": "adaptive", "spray": "spray", "static": "static"}
+FILED: dict[str, Routing] = {"ecmp": "ecmp", "adaptive": "adaptive", "spray": "spray", "static": "static",
+                             "ugal": "ugal", "valiant": "valiant"}  # fmt: skip
 """What of a cluster file's `routing` the flow level knows; the others spread connections over paths, as `ecmp` does."""
+_DETOURING = ("ugal", "valiant")
+FELT = 0.9
+"""Of its rate: a link with detours that carries less at any moment slows nobody, and flows are shared out without it."""
 Longs = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
@@ -78,21 +86,43 @@ class NetworkOptions:
         """Return the options with the routing that `auto` means on a fabric, and a way between rails that it has."""
         if self.cross_rail == "fabric" and rails_apart(fabric):
             return replace(self, cross_rail="nvlink").on(fabric)
-        if self.routing != AUTO:
-            return self
-        stated = stated_routing(fabric)
-        own: Routing = FILED[self.carrier(fabric).routing]
-        return replace(self, routing=FILED.get(stated, "ecmp") if stated else own)
+        named = self.routing
+        if named == AUTO:
+            stated = stated_routing(fabric)
+            own: Routing = FILED[self.carrier(fabric).routing]
+            named = FILED.get(stated, "ecmp") if stated else own
+        if dragonfly_routing(fabric) is None:
+            named = "adaptive" if named in _DETOURING else named
+        elif named == "adaptive":
+            named = "ugal"
+        return replace(self, routing=named)
 
 
 @dataclass(frozen=True, eq=False)
 class Wires:
-    """Paths of connections: connection c may take paths `first[c] .. first[c] + count[c] - 1`; `latency_s` per path."""
+    """Paths of connections: connection c may take paths `first[c] .. first[c] + count[c] - 1`; `latency_s` per path.
+
+    Where `paths` leaves links out that slow nobody (detours with room), `whole` has them all, to count bytes by.
+    """
 
     paths: Paths
     first: NDArray[np.int32]
     count: NDArray[np.int32]
     latency_s: Floats
+    whole: Paths | None = None
+
+    @property
+    def counted(self) -> Paths:
+        """The paths with all their links."""
+        return self.paths if self.whole is None else self.whole
+
+
+@dataclass(frozen=True, eq=False)
+class SentTogether:
+    """What connections send: the `amount` of each, and the number of the moment at which they do."""
+
+    amount: Floats
+    moment: Longs
 
 
 class FlowNetwork:
@@ -106,7 +136,7 @@ class FlowNetwork:
 
     def sprayed(self) -> FlowNetwork:
         """Return the same network with packets over all paths: what links carry by structure, not by a hash's luck."""
-        if self.options.routing == "spray":
+        if self.options.routing in ("spray", *_DETOURING):
             return self
         twin = FlowNetwork(self.fabric, replace(self.options, routing="spray"))
         twin.routes = self.routes
@@ -145,16 +175,26 @@ class FlowNetwork:
         device, inward = divmod(link - self.num_links, 2)
         return f"{self.fabric.device_name(device)} host {'receive' if inward else 'send'}"
 
-    def wire(self, src: Longs, dst: Longs, channel: Longs, rail: Longs | None = None) -> Wires:
+    @property
+    def by_load(self) -> bool:
+        """Whether the way of a connection depends on what the others send (`SentTogether`)."""
+        return self.options.routing == "ugal"
+
+    def wire(
+        self, src: Longs, dst: Longs, channel: Longs, rail: Longs | None = None, sent: SentTogether | None = None
+    ) -> Wires:
         """Return the paths of connections between devices; a connection to itself crosses nothing.
 
-        `rail` binds connections to the NICs of a rail (-1: the sender's own NIC); that goes over one path.
+        `rail` binds connections to the NICs of a rail (-1: the sender's own NIC); that goes over one path. Routing by
+        load asks what is `sent` (default: all the same amount, all at once).
         """
         if len(src) == 0:
             return Wires(Paths.of([]), np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0))
         switch = self.fabric.devices.kind == DeviceKind.SWITCH
         bound = rail is not None and bool((rail >= 0).any())
         many = self.options.routing in ("adaptive", "spray") and not (bound or switch[src].any() or switch[dst].any())
+        if self.options.routing in _DETOURING and not (switch[src].any() or switch[dst].any()):
+            return self._with_detours(src, dst, channel, rail if bound else None, sent)
         found = [
             self._many_paths(src, dst, stripe)
             if many
@@ -185,6 +225,27 @@ class FlowNetwork:
                 paths = on_rails(self.routes, paths, src, dst, rail, label, self.options.seed, policy)
         count = np.ones(len(src), np.int32)
         return Wires(paths, np.arange(len(src), dtype=np.int32), count, np.zeros(len(paths)))
+
+    def _with_detours(
+        self, src: Longs, dst: Longs, channel: Longs, rail: Longs | None, sent: SentTogether | None
+    ) -> Wires:
+        """Return connections whose ways between switches are those that a dragonfly's routing gives them."""
+        one = sent or SentTogether(np.ones(len(src)), np.zeros(len(src), np.int64))
+        turns: list[int | None] = [*range(self.num_stripes)] if self.options.stripes != "first" else [None]
+        stripes = [self._one_path(src, dst, channel, rail, stripe) for stripe in turns]
+        paths = stripes[0].paths
+        for wires in stripes[1:]:
+            paths = paths.then(wires.paths)
+        amount, moment = np.tile(one.amount, len(turns)), np.tile(one.moment, len(turns))
+        choice: Choice = "ugal" if self.by_load else "valiant"
+        laid, busy = laid_by_load(detours(self.fabric), paths, amount, moment, choice)
+        if len(stripes) == 1:
+            whole = self._finish(replace(stripes[0], paths=laid))
+            felt = self._finish(replace(stripes[0], paths=_only(laid, busy)))
+            return replace(whole, paths=felt.paths, whole=whole.paths)
+        rows = np.arange(len(src))
+        found = [replace(wires, paths=laid.take(rows + number * len(src))) for number, wires in enumerate(stripes)]
+        return self._finish(JOINED[self.options.stripes](found))
 
     def _static_label(self, stripe: int | None) -> Longs:
         """Return the number by which static tables spread a destination: its place at its leaf, then the leaf's."""
@@ -277,6 +338,71 @@ class FlowNetwork:
             host = self.num_links + 2 * ends[paths.link[at]] + inward
             extra.extend(zip(row[at].tolist(), host.tolist(), share[at].tolist(), strict=True))
         return _with_crossings(paths, extra)
+
+
+def laid_by_load(
+    ways: Detours, paths: Paths, amount: Floats, moment: Longs, choice: Choice
+) -> tuple[Paths, NDArray[np.bool_]]:
+    """Return paths with what lies between their first and last switch replaced by the shares of routing by load.
+
+    With it, which of their crossings are of links that are nearly full at that moment, or not between switches.
+    """
+    links = ways.fabric.links
+    access = np.flatnonzero(links.tier[paths.link] == Tier.ACCESS)
+    row = paths.row_of_crossing()[access]
+    twice = np.bincount(row, minlength=len(paths)) == 2
+    rows = np.flatnonzero(twice)
+    up, down = access[twice[row]].reshape(-1, 2).T
+    src, dst = links.dst[paths.link[up]].astype(np.int64), links.src[paths.link[down]].astype(np.int64)
+    known = ways.knows(src, dst)
+    rows, up, down, src, dst = rows[known], up[known], down[known], src[known], dst[known]
+    begin, length = np.zeros(len(paths), np.int64), np.zeros(len(paths), np.int64)  # of the new middles
+    pool, level = Paths(np.zeros(1, np.int64), paths.link[:0], np.zeros(0)), np.zeros(len(paths))
+    for when in np.unique(moment[rows]).tolist():
+        mine = np.flatnonzero(moment[rows] == when)
+        pair, at = np.unique(src[mine] * len(ways.fabric.devices) + dst[mine], return_inverse=True)
+        most = _at_best(links.rate_Bps, paths.link[up[mine]], paths.link[down[mine]], amount[rows[mine]])
+        top = np.zeros(len(pair))
+        np.maximum.at(top, at.ravel(), most)
+        a, b = np.divmod(pair, len(ways.fabric.devices))
+        split = ways.split(a, b, sum_by(at.ravel(), amount[rows[mine]], len(pair)), top, choice)
+        begin[rows[mine]] = len(pool.link) + split.paths.start[at.ravel()]
+        length[rows[mine]] = np.diff(split.paths.start)[at.ravel()]
+        level[rows[mine]] = split.level[at.ravel()]
+        pool = pool.then(split.paths)
+    moved = np.flatnonzero(length[rows] > 0)
+    rows, up, down = rows[moved], up[moved], down[moved]
+    # Each row is what comes before its first switch, the new middle, and what comes after its last; others stay whole.
+    first, size = np.zeros((len(paths), 3), np.int64), np.zeros((len(paths), 3), np.int64)
+    first[:, 0], size[:, 0] = paths.start[:-1], np.diff(paths.start)
+    first[rows, 1], size[rows, 1] = begin[rows] + len(paths.link), length[rows]
+    first[rows, 2], size[rows, 2] = down, paths.start[rows + 1] - down
+    size[rows, 0] = up + 1 - paths.start[rows]
+    flat, count = first.ravel(), size.ravel()
+    at = np.repeat(flat - (np.cumsum(count) - count), count) + np.arange(int(count.sum()))
+    link, share = np.concatenate((paths.link, pool.link)), np.concatenate((paths.shares(), pool.shares()))
+    laid = Paths(np.concatenate(([0], np.cumsum(size.sum(axis=1)))), link[at], share[at])
+    return laid, _busy(laid, links.rate_Bps, amount * level, moment) | (at < len(paths.link))
+
+
+def _busy(paths: Paths, rate_Bps: Floats, sent_Bps: Floats, moment: Longs) -> NDArray[np.bool_]:
+    """Return which crossings are of links that carry most of what they can at their moment."""
+    row = paths.row_of_crossing()
+    key, at = np.unique(moment[row] * len(rate_Bps) + paths.link, return_inverse=True)
+    carried = sum_by(at.ravel(), sent_Bps[row] * paths.shares(), len(key))
+    return np.asarray((carried >= FELT * rate_Bps[key % len(rate_Bps)])[at.ravel()])
+
+
+def _only(paths: Paths, kept: NDArray[np.bool_]) -> Paths:
+    """Return paths over some of their links."""
+    before = np.concatenate(([0], np.cumsum(kept)))
+    return Paths(before[paths.start], paths.link[kept], paths.shares()[kept])
+
+
+def _at_best(rate_Bps: Floats, up: Longs, down: Longs, amount: Floats) -> Floats:
+    """Return how often the ports of each connection could send what all of them send at once."""
+    need_s = (sum_by(up, amount, len(rate_Bps)) + sum_by(down, amount, len(rate_Bps))) / rate_Bps
+    return np.asarray(1 / np.maximum(np.maximum(need_s[up], need_s[down]), 1e-300))
 
 
 def _join(stripes: list[Wires]) -> Wires:

@@ -15,7 +15,7 @@ from syncline.fabric.fabric import NETWORK_TIERS, DeviceKind, Tier
 from syncline.program import Program, VendorStep
 from syncline.sim.flow.engine import Paths
 from syncline.sim.flow.rounds import FlowLane, lanes
-from syncline.sim.flow.routing import Floats, FlowNetwork, Wires
+from syncline.sim.flow.routing import Floats, FlowNetwork, SentTogether, Wires
 from syncline.timeline.columns import sum_by
 
 Longs = NDArray[np.int64]
@@ -38,6 +38,13 @@ class WiredProgram:
     def num_flows(self) -> int:
         """Count the flows of all rounds of all lanes."""
         return sum(lane.num_flows for lane in self.lanes)
+
+    @property
+    def on_all_links(self) -> WiredProgram:
+        """The program with links that nothing is slowed by, alone and undisturbed, put back into its paths."""
+        if self.wires.whole is None:
+            return self
+        return replace(self, wires=replace(self.wires, paths=self.wires.whole, whole=None))
 
     @property
     def single_path(self) -> bool:
@@ -78,7 +85,7 @@ class WiredProgram:
         for i, lane in enumerate(self.lanes):
             for j, phase in enumerate(lane.phases):
                 np.add.at(per_connection, self.connection[i][j], self.flow_bytes(i, j, size_bytes) * phase.repeat)
-        paths = self.wires.paths.take(self.wires.first)
+        paths = self.wires.counted.take(self.wires.first)
         carried = per_connection[paths.row_of_crossing()] * paths.shares()
         if not self.single_path:
             carried = np.where(self._unavoidable(paths), carried, 0.0)
@@ -110,14 +117,42 @@ def wire(program: Program, network: FlowNetwork) -> WiredProgram:
         [(device[phase.src] * width + device[phase.dst]) * len(found) + number for phase in lane.phases]
         for number, lane in enumerate(found)
     ]
+    moments = _moments(found, keys) if network.by_load else ()
+    if moments:  # what is sent at other moments is another connection, as it may go another way
+        count = max(moments) + 1
+        keys = [[key * count + moment for key, moment in zip(lane, moments, strict=False)] for lane in keys]
     unique, index = _numbered([key for lane in keys for key in lane])
-    pair, channel = np.divmod(unique, len(found))
+    sent = _sent(found, index, unique % count) if moments else None
+    pair, channel = np.divmod(unique // count if moments else unique, len(found))
     rail = np.array([-1 if lane.rail is None else lane.rail for lane in found], dtype=np.int64)
-    wires = network.wire(pair // width, pair % width, channel, rail[channel])
+    wires = network.wire(pair // width, pair % width, channel, rail[channel], sent)
     parts = iter(index)
     connection = tuple(tuple(next(parts) for _ in lane) for lane in keys)
     wired = WiredProgram(program, network, found, wires, connection, schedule.num_vertices, step.codec)
     return with_posting(wired)
+
+
+def _moments(found: tuple[FlowLane, ...], keys: list[list[Longs]]) -> tuple[int, ...]:
+    """Return the moment of every phase: strands go side by side, and phases that send alike to the same are one."""
+    known: dict[bytes, int] = {}
+    moments = []
+    for j in range(max((len(lane.phases) for lane in found), default=0)):
+        digest = hashlib.blake2b()
+        for lane, key in zip(found, keys, strict=True):
+            if j < len(key):
+                digest.update(np.ascontiguousarray(key[j]).data)
+                digest.update(np.ascontiguousarray(lane.phases[j].share).data)
+        moments.append(known.setdefault(digest.digest(), len(known)))
+    return tuple(moments)
+
+
+def _sent(found: tuple[FlowLane, ...], index: list[Longs], moment: Longs) -> SentTogether:
+    """Return what each connection sends in one phase of its moment."""
+    amount, phases = np.zeros(len(moment)), np.zeros(len(moment))
+    for phase, at in zip((phase for lane in found for phase in lane.phases), index, strict=True):
+        np.add.at(amount, at, phase.share)
+        phases[np.unique(at)] += 1
+    return SentTogether(amount / np.maximum(phases, 1), moment)
 
 
 def fingerprint(wired: WiredProgram) -> bytes:

@@ -20,7 +20,7 @@ from syncline.errors import DescriptionError
 from syncline.fabric.fabric import DeviceKind, Fabric, Tier
 from syncline.schedule.collective import Kind as Collective
 from syncline.sim.nccl.system import NcclSystem
-from syncline.sim.reach import Cells, FabricReach, detoured, fabric_reach
+from syncline.sim.reach import Cells, FabricReach, fabric_reach
 from syncline.sim.slow_port import slow_cables, slower_than_none
 
 Longs = NDArray[np.int64]
@@ -40,7 +40,6 @@ def on_fabric(system: NcclSystem, fabric: Fabric) -> NcclSystem:
         found = _across_rails(_thin_levels(_ports(found, reach, hosts, assumed), reach, hosts), fabric, hosts, assumed)
         cables = slow_cables(fabric, hosts)
         assumed += [cables.words()] if cables is not None else []
-        assumed += [words] if (words := detoured(fabric)) else []
     return replace(_nvlink(found, fabric, hosts, assumed), assumed=tuple(assumed))
 
 
@@ -69,9 +68,9 @@ def _thin_levels(system: NcclSystem, reach: FabricReach, hosts: Longs) -> NcclSy
         used = np.flatnonzero(inside > 0)
         if len(used) < 2:
             continue
-        out = float(cells.even_Bps[used].min())
+        out = float(reach.ring_Bps(cells, hosts)[used].min())
         away = 1 - (inside[used] - 1) / max(islands - 1, 1)
-        each = float((cells.even_Bps[used] / np.maximum(inside[used] * away, 1e-9)).min())
+        each = float((reach.pairs_Bps(cells, hosts)[used] / np.maximum(inside[used] * away, 1e-9)).min())
         if min(out, each) < min(ring, pairs, own):
             limit = _words(cells)
         ring, pairs, long_us = min(ring, out), min(pairs, each), max(long_us, cells.latency_s * 1e6)

@@ -164,6 +164,8 @@ class Case:
     rack_Bps: Floats
     pod_gpus: Floats
     pod_Bps: Floats
+    rack_wide: Floats  # times its rate, for traffic to all other racks alike
+    pod_wide: Floats
     site_gpus: Floats
     site_Bps: Floats
     site_s: Floats  # one way over the lines between sites

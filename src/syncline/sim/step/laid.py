@@ -13,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from syncline.fabric.fabric import Fabric
+from syncline.sim.flow.detours import dragonfly_routing
 from syncline.sim.reach import fabric_reach
 from syncline.sim.step.case import Case
 from syncline.sim.step.constants import Constants
@@ -40,8 +41,11 @@ def is_laid(case: Case | None) -> bool:
 
 
 def differs(fabric: Fabric, case: Case) -> bool:
-    """Return whether the cells of a fabric differ, or a stage of the job ends inside a scale-up domain."""
-    if not fabric.links.up.all():
+    """Return whether the cells of a fabric differ, or a stage of the job ends inside a scale-up domain.
+
+    Those of a dragonfly do: what leaves a switch depends on who sends to whom.
+    """
+    if not fabric.links.up.all() or dragonfly_routing(fabric) is not None:
         return True
     ports = np.inf  # what a GPU's ports have: a cell that lets out more limits nobody
     for cells in fabric_reach(fabric).cells:

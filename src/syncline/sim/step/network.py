@@ -281,7 +281,9 @@ def scattered_Bps(c: Case, ranks: Floats) -> Floats:
     if anywhere(c.hashed < 1):
         rate = pick(all_ranks(c) > c.rack_gpus, rate * c.hashed, rate)
     beyond = np.maximum(ranks - np.minimum(c.domain, ranks), 1.0)
-    for gpus, exit_Bps in ((c.rack_gpus, c.rack_Bps), (c.pod_gpus, c.pod_Bps), (c.site_gpus, c.site_Bps)):
+    for gpus, exit_Bps in (
+        (c.rack_gpus, c.rack_Bps * c.rack_wide), (c.pod_gpus, c.pod_Bps * c.pod_wide), (c.site_gpus, c.site_Bps)
+    ):  # fmt: skip
         if anywhere(exit_Bps < np.inf):
             used = _used(c, gpus)
             inside_cell = pick(c.dealt > 0, np.minimum(c.domain, ranks), np.minimum(gpus, ranks))

@@ -44,6 +44,8 @@ class Reach:
     rack_Bps: float = np.inf  # out of a whole rack, one direction
     pod_gpus: float = np.inf
     pod_Bps: float = np.inf
+    rack_wide: float = 1.0  # times that of a ring, for traffic to all other racks alike (a dragonfly's switches)
+    pod_wide: float = 1.0
     site_gpus: float = np.inf
     site_Bps: float = np.inf
     site_s: float = 0.0  # one way over the lines between sites
@@ -67,7 +69,8 @@ class Reach:
     def columns(self) -> dict[str, float]:
         """Return what a case reads."""
         dealt = self.placement in ("spread", "scattered")
-        names = ("rack_gpus", "rack_Bps", "pod_gpus", "pod_Bps", "site_gpus", "site_Bps", "site_s")
+        names = ("rack_gpus", "rack_Bps", "rack_wide", "pod_gpus", "pod_Bps", "pod_wide", "site_gpus", "site_Bps",
+                 "site_s")  # fmt: skip
         return {name: float(getattr(self, name)) for name in names} | {
             "reduce_bytes": self.reduce_bytes, "nic_share": self.nic_share,
             "hashed": self.hashed_share, "dealt": float(dealt), "staged": float(self.placement == "stages"),
@@ -98,8 +101,13 @@ def layout_reach(fabric: Fabric, nic_Bps: float, hop_s: float, domain: int, dies
     )
     names = {"rack": "rack", "switch": "rack", "pod": "pod", "group": "pod", "site": "site"}
     for cells in found.outer:
-        gpus, rate = float(cells.gpus[cells.worst]) * dies, float(cells.even_Bps[cells.worst])
-        reach = _with(reach, names[cells.name], gpus, rate, cells)
+        ring_Bps = found.ring_Bps(cells)
+        worst = int(np.argmin(ring_Bps / np.maximum(cells.gpus, 1)))
+        gpus, rate, name = float(cells.gpus[worst]) * dies, float(ring_Bps[worst]), names[cells.name]
+        reach = _with(reach, name, gpus, rate, cells)
+        if name != "site" and np.isfinite(getattr(reach, f"{name}_Bps")) and rate > 0:
+            wide = max(1.0, float(found.pairs_Bps(cells)[worst]) / rate)
+            reach = replace(reach, **{f"{name}_wide": wide})  # type: ignore[arg-type]
     if (circuits := _circuits(fabric)) is not None:
         reach = replace(reach, pod_gpus=circuits[0] * dies, pod_Bps=circuits[1])
     if not found.outer and (half := _half(fabric)) is not None:

@@ -19,7 +19,8 @@ from syncline.schedule import Kind, hierarchical, ring, verify
 from syncline.schedule.schedule import Schedule
 from syncline.sim.double_tree import tree_share
 from syncline.sim.flow.rounds import lanes
-from syncline.sim.flow.routing import FlowNetwork, NetworkOptions, Routing
+from syncline.sim.flow.detours import dragonfly_routing
+from syncline.sim.flow.routing import FlowNetwork, NetworkOptions, Routing, SentTogether
 from syncline.sim.reach import Cells, fabric_reach
 from syncline.sim.step.reach import Reach
 from syncline.timeline.columns import sum_by
@@ -39,7 +40,8 @@ class Rails:
     """A fabric with the rates that steps sustain, and the routes over it.
 
     With `spray`, traffic between switches is spread over all links that leave a cell (`sim/reach.py`), so what leaves a
-    rack, pod or site is one link here, after those of the fabric. Other routings keep the path of every flow.
+    rack, pod or site is one link here, after those of the fabric. Other routings keep the path of every flow, and a
+    dragonfly those that its own routing gives the flows of one collective (`sim/flow/detours.py`).
     """
 
     network: FlowNetwork
@@ -61,9 +63,11 @@ class Rails:
     def on(cls, fabric: Fabric, capacity_Bps: Floats, e_net: float, routing: Routing) -> Rails:
         """Return the links of a fabric with given rates; cells let out `e_net` of theirs."""
         cells = fabric_reach(fabric).outer if routing == "spray" else ()
-        network = FlowNetwork(
-            fabric, NetworkOptions("ecmp" if cells else routing, transport="ideal", cross_rail="nvlink")
-        )
+        known = "ecmp" if cells else routing
+        choice = dragonfly_routing(fabric)
+        if cells and choice is not None:  # what leaves a switch depends on who sends to whom: flows keep their links
+            cells, known = (), "spray" if choice == "minimal" else choice
+        network = FlowNetwork(fabric, NetworkOptions(known, transport="ideal", cross_rail="nvlink"))
         ways = [np.concatenate((level.even_Bps, level.even_Bps)) * e_net for level in cells]
         return cls(network, np.concatenate((capacity_Bps, *ways)), cells)
 
@@ -90,8 +94,9 @@ class Rails:
         total = sum_by(at, weight, len(pair))
         if not len(pair):
             return np.zeros(len(self.capacity_Bps))
-        wires = self.network.wire(pair // width, pair % width, np.zeros(len(pair), np.int64))
-        paths = wires.paths.take(wires.first)
+        together = SentTogether(total, np.zeros(len(pair), np.int64))
+        wires = self.network.wire(pair // width, pair % width, np.zeros(len(pair), np.int64), sent=together)
+        paths = wires.counted.take(wires.first)
         found = sum_by(paths.link, total[paths.row_of_crossing()] * paths.shares(), len(self.capacity_Bps))
         return self._spread(found, pair // width, pair % width, total) if self.balanced else found
 
