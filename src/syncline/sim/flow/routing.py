@@ -238,14 +238,16 @@ class FlowNetwork:
             paths = paths.then(wires.paths)
         amount, moment = np.tile(one.amount, len(turns)), np.tile(one.moment, len(turns))
         choice: Choice = "ugal" if self.by_load else "valiant"
-        laid, busy = laid_by_load(detours(self.fabric), paths, amount, moment, choice)
+        laid, felt = laid_by_load(detours(self.fabric), paths, amount, moment, choice)
+        # The first packets, and all of a short message, meet no queue and go the shortest way: its latency counts.
+        joined = JOINED[self.options.stripes]
+        straight = self._finish(stripes[0] if len(stripes) == 1 else joined(stripes))
         if len(stripes) == 1:
-            whole = self._finish(replace(stripes[0], paths=laid))
-            felt = self._finish(replace(stripes[0], paths=_only(laid, busy)))
-            return replace(whole, paths=felt.paths, whole=whole.paths)
+            whole, short = (self._finish(replace(stripes[0], paths=each)).paths for each in (laid, _only(laid, felt)))
+            return replace(straight, paths=short, whole=whole)
         rows = np.arange(len(src))
         found = [replace(wires, paths=laid.take(rows + number * len(src))) for number, wires in enumerate(stripes)]
-        return self._finish(JOINED[self.options.stripes](found))
+        return replace(straight, paths=self._finish(joined(found)).paths)
 
     def _static_label(self, stripe: int | None) -> Longs:
         """Return the number by which static tables spread a destination: its place at its leaf, then the leaf's."""
@@ -345,7 +347,8 @@ def laid_by_load(
 ) -> tuple[Paths, NDArray[np.bool_]]:
     """Return paths with what lies between their first and last switch replaced by the shares of routing by load.
 
-    With it, which of their crossings are of links that are nearly full at that moment, or not between switches.
+    With it, which of their crossings are felt: all but links with room between switches, and for what its ports alone
+    hold back all links between switches.
     """
     links = ways.fabric.links
     access = np.flatnonzero(links.tier[paths.link] == Tier.ACCESS)
@@ -358,6 +361,7 @@ def laid_by_load(
     rows, up, down, src, dst = rows[known], up[known], down[known], src[known], dst[known]
     begin, length = np.zeros(len(paths), np.int64), np.zeros(len(paths), np.int64)  # of the new middles
     pool, level = Paths(np.zeros(1, np.int64), paths.link[:0], np.zeros(0)), np.zeros(len(paths))
+    held = np.zeros(len(paths), dtype=bool)
     for when in np.unique(moment[rows]).tolist():
         mine = np.flatnonzero(moment[rows] == when)
         pair, at = np.unique(src[mine] * len(ways.fabric.devices) + dst[mine], return_inverse=True)
@@ -368,7 +372,7 @@ def laid_by_load(
         split = ways.split(a, b, sum_by(at.ravel(), amount[rows[mine]], len(pair)), top, choice)
         begin[rows[mine]] = len(pool.link) + split.paths.start[at.ravel()]
         length[rows[mine]] = np.diff(split.paths.start)[at.ravel()]
-        level[rows[mine]] = split.level[at.ravel()]
+        level[rows[mine]], held[rows[mine]] = split.level[at.ravel()], (split.level < (1 - 1e-6) * top)[at.ravel()]
         pool = pool.then(split.paths)
     moved = np.flatnonzero(length[rows] > 0)
     rows, up, down = rows[moved], up[moved], down[moved]
@@ -382,7 +386,8 @@ def laid_by_load(
     at = np.repeat(flat - (np.cumsum(count) - count), count) + np.arange(int(count.sum()))
     link, share = np.concatenate((paths.link, pool.link)), np.concatenate((paths.shares(), pool.shares()))
     laid = Paths(np.concatenate(([0], np.cumsum(size.sum(axis=1)))), link[at], share[at])
-    return laid, _busy(laid, links.rate_Bps, amount * level, moment) | (at < len(paths.link))
+    felt = _busy(laid, links.rate_Bps, amount * level, moment) & held[laid.row_of_crossing()]
+    return laid, felt | (at < len(paths.link))
 
 
 def _busy(paths: Paths, rate_Bps: Floats, sent_Bps: Floats, moment: Longs) -> NDArray[np.bool_]:
