@@ -174,6 +174,7 @@ private:
     // faults.cpp
     void change(u32 row);
     void reroute();
+    void find_routes();
     void leave_dead_ways();
     void watch();
     bool find_cycle();
@@ -207,6 +208,8 @@ private:
     std::vector<u32> salt_, start_;  // of the switches
     std::vector<u32> turn_;          // two a set of ports
     std::vector<std::int32_t> region_;
+    std::vector<std::vector<u32>> groups_in_;  // destination groups by the region of their home, -1 first
+    u32 drawn_ = 0;  // detours drawn so far
     std::vector<Endpoint> endpoints_;
     std::vector<Place> places_;  // of the endpoints
     Routing routing_ = Routing::hash;

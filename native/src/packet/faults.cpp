@@ -33,11 +33,22 @@ void Core::change(u32 row) {
     if (change_reroute_[row] >= 0) calendar_.push(now + change_reroute_[row], event(Happens::misc, 2 * row + 3));
 }
 
-void Core::reroute() {
+void Core::find_routes() {
     std::vector<bool> up;
     for (const Port& port : ports) up.push_back(port.up);
     routes.build(wires_, up, static_cast<u32>(buffer_bytes_.size()), static_cast<u32>(endpoints_.size()),
                  routing_ >= Routing::valiant);
+    groups_in_.assign(1, {});
+    for (u32 g = 0; g < routes.num_groups(); ++g) {
+        const u32 home = routes.home(g);
+        const std::size_t place = home == kNone ? 0 : static_cast<std::size_t>(region_[home] + 1);
+        if (groups_in_.size() <= place) groups_in_.resize(place + 1);
+        groups_in_[place].push_back(g);
+    }
+}
+
+void Core::reroute() {
+    find_routes();
     turn_.assign(2 * routes.num_sets(), 0);
     for (u32 e = 0; e < endpoints_.size(); ++e) places_[e].group = routes.group(e);
     // Groups have new numbers and ways may be dead: who is on one goes straight on.

@@ -85,11 +85,17 @@ u32 Core::least_loaded(Routes::Set set, u32 start) const {
 u32 Core::detour(const Packet& pkt, u32 at_switch, u32 group) {
     const u32 home = routes.home(group);
     if (home == kNone || home == at_switch || routes.num_groups() < 3) return kNone;
+    // Every packet draws anew: inside a group a third switch of it, between groups one of a third group.
+    const bool inside = region_[home] == region_[at_switch];
+    const std::vector<u32>& near = groups_in_[static_cast<std::size_t>(region_[home] + 1)];
+    const u32 count = inside ? static_cast<u32>(near.size()) : routes.num_groups();
     u32 via = kNone;
     for (u32 attempt = 0; attempt < 8 && via == kNone; ++attempt) {
-        const u32 drawn = mix(pkt.label + attempt * 0x9E3779B9u, static_cast<u32>(seed_)) % routes.num_groups();
+        const u32 turn = mix(pkt.label + attempt * 0x9E3779B9u, static_cast<u32>(seed_) + ++drawn_) % count;
+        const u32 drawn = inside ? near[turn] : turn;
         const u32 middle = routes.home(drawn);
-        if (middle == kNone || region_[middle] == region_[at_switch] || region_[middle] == region_[home]) continue;
+        if (middle == kNone || middle == at_switch || middle == home) continue;
+        if (!inside && (region_[middle] == region_[at_switch] || region_[middle] == region_[home])) continue;
         if (routes.distance(at_switch, drawn) != 0xFFFF && routes.distance(middle, group) != 0xFFFF) via = drawn;
     }
     if (via == kNone || routing_ == Routing::valiant) return via;

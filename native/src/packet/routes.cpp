@@ -69,6 +69,20 @@ void Routes::group_endpoints(std::span<const Wire> wires, const std::vector<bool
     for (const auto& leaves : leaves_) home_.push_back(leaves.empty() ? kNone : leaves.front());
 }
 
+// Detours go over any switch, so one that no group has to itself is a group too, of no endpoints.
+void Routes::group_switches(u32 num_switches) {
+    std::vector<bool> known(num_switches, false);
+    for (const auto& leaves : leaves_) {
+        if (leaves.size() == 1) known[leaves.front()] = true;
+    }
+    for (u32 s = 0; s < num_switches; ++s) {
+        if (known[s]) continue;
+        leaves_.push_back({s});
+        home_.push_back(s);
+    }
+    num_groups_ = static_cast<u32>(leaves_.size());
+}
+
 void Routes::search(u32 group, std::vector<u16>& distance) {
     std::fill(distance.begin(), distance.end(), kFar);
     buckets_.assign(1, {});
@@ -94,6 +108,7 @@ void Routes::search(u32 group, std::vector<u16>& distance) {
 void Routes::build(std::span<const Wire> wires, const std::vector<bool>& up, u32 num_switches, u32 num_endpoints,
                    bool keep_distances) {
     group_endpoints(wires, up, num_endpoints);
+    if (keep_distances) group_switches(num_switches);
     std::vector<u32> heads, tails, ports, order;
     for (u32 p = 0; p < wires.size(); ++p) {
         if (wires[p].src < 0 || wires[p].dst < 0 || !up[p]) continue;

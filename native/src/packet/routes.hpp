@@ -38,6 +38,7 @@ public:
 
 private:
     void group_endpoints(std::span<const Wire> wires, const std::vector<bool>& up, u32 num_endpoints);
+    void group_switches(u32 num_switches);
     void search(u32 group, std::vector<u16>& distance);
 
     u32 num_groups_ = 0;

@@ -151,8 +151,7 @@ void Core::take_ports(const Setup& setup) {
             endpoint.pull_gap = static_cast<Time>(1.0 / total);
         }
     }
-    routes.build(wires_, std::vector<bool>(num, true), static_cast<u32>(num_switches),
-                 static_cast<u32>(setup.num_endpoints), routing_ >= Routing::valiant);
+    find_routes();
     turn_.assign(2 * routes.num_sets(), 0);
     for (u32 e = 0; e < endpoints_.size(); ++e) places_[e].group = routes.group(e);
     for (std::size_t i = 0; i < setup.change_ps.size(); ++i) {

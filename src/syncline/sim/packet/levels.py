@@ -85,7 +85,10 @@ def with_posting(options: PacketOptions, carrier: Transport) -> PacketOptions:
 
 def plain_network(fabric: Fabric, options: PacketOptions) -> FlowNetwork:
     """Return the flow level nearest to a packet run: the same paths, the same cost of a message, no headers."""
-    network = FlowNetwork(fabric, flow_options(options))
+    near = flow_options(options)
+    if options.routing in ("ugal", "valiant"):  # packets draw their own detours; flows are laid on them
+        near = replace(near, routing=options.routing)
+    network = FlowNetwork(fabric, near)
     network.carrier = replace(network.carrier, message_s=options.message_s)
     network.messages = message_costs(fabric, transport(options.hosts or "ideal"))
     return network
@@ -173,7 +176,7 @@ def _busiest(outcome: Outcome, flow: Estimate, wired: WiredProgram) -> str:
     link = int(real[np.argmax(flow.link_bytes[network.link[real]] / network.rate_Bps[real])])
     fluid = float(flow.link_bytes[network.link[link]] / network.rate_Bps[link] / max(flow.time_s, 1e-15))
     here, there = f"{100 * outcome.utilisation()[port]:.0f} %", f"{100 * fluid:.0f} %"
-    if outcome.options.sprayed:
+    if outcome.options.sprayed or outcome.options.routing in ("ugal", "valiant"):
         return f"the busiest link, {network.port_name(port)}, is sending {here} of the time, at flow level {there}"
     paths = wired.wires.paths.take(wired.wires.first)
     flows = int((paths.link == network.link[link]).sum())
