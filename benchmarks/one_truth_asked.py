@@ -8,11 +8,12 @@ For each case a collective by `auto`, by one family and by `nccl`, of three size
 No answer is below its own bound, nor below one worked out from the description alone (what a host must send through its
 NICs at the rate of their links, and the hosts of a leaf through its uplinks); and on a cluster that is nowhere worse
 (faults repaired, one fault fewer, slow links twice as fast, no oversubscription, a faster WAN) no answer is slower by
-more than 1 %. That is asked with flows sprayed over all paths; where each takes one path by its hash (`ecmp`), a
-repaired link moves other flows too, and the luck of that is counted by itself (`slower_by_hash`). Of `nccl` it is asked
-of the fastest that NCCL could choose: its tuner goes by figures of its own, and where a better network moves it to a
-slower protocol that is counted as `slower_by_nccl_choice`; and where the answer on the better network itself says that
-a port or cable is slower than none (NCCL gives every channel the same share, spraying every path), that is counted as
+more than 1 %. That is asked with flows sprayed over all paths (on a dragonfly routed by load, with detours); where each
+takes one path by its hash (`ecmp`), a repaired link moves other flows too, and the luck of that is counted by itself
+(`slower_by_hash`). Of `nccl` it is asked of the fastest that NCCL could choose: its tuner goes by figures of its own,
+and where a better network moves it to a slower protocol that is counted as `slower_by_nccl_choice`; and where the
+answer on the better network itself says that a port or cable is slower than none (NCCL gives every channel the same
+share, spraying every path), that is counted as
 `slower_by_slow_port`. A plan is asked without its actions, which do not change it. `one_truth` does the same for `step`
 and its execution.
 """
@@ -164,11 +165,12 @@ def one(seed: int) -> dict[str, Any] | None:
                              "slower_by_slow_port": [], "slower_by_nccl_choice": [],
                              "oracle_below_hand": []}  # fmt: skip
     family = str(rng.choice(FAMILIES))
+    even = "ugal" if data.get("network", {}).get("topology") == "dragonfly" else "spray"
     for algorithm, routing in (
         ("auto", "ecmp"),
-        ("auto", "spray"),
+        ("auto", even),
         (family, "ecmp"),
-        (family, "spray"),
+        (family, even),
         ("nccl", "auto"),
     ):
         rows = collective(fabric, operation, algorithm, routing)

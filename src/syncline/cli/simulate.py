@@ -50,7 +50,8 @@ Level = Annotated[str, typer.Option(help="flow (links shared fairly), packet (ev
 Routing = Annotated[
     str,
     typer.Option(
-        help="auto: as cluster file and transport have it; ecmp, adaptive, spray, static; packets: flowlet, ugal"
+        help="auto: as cluster file and transport have it; ecmp, adaptive, spray, static; packets: flowlet; "
+        "dragonflies: ugal, valiant"
     ),
 ]
 Transport = Annotated[

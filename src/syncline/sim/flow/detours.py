@@ -166,7 +166,8 @@ class Detours:
             elif choice == "minimal":
                 found, kind = found[kind == kind.min(initial=9)], kind[kind == kind.min(initial=9)]
             if len(kind) > most + 8:
-                kept = np.sort(np.concatenate((np.flatnonzero(kind < 2), _some(np.flatnonzero(kind == 2), most, number))))
+                some = _some(np.flatnonzero(kind == 2), most, number)
+                kept = np.concatenate((np.flatnonzero(kind < 2), some))
                 found, kind = found[kept], kind[kept]
             owner.append(np.full(len(kind), number))
             rank.append(kind)
@@ -179,10 +180,9 @@ class Detours:
         """Return the cable between two switches of a group, or those that join two groups, the fewest hops first."""
         g, h = int(self._group[s]), int(self._group[t])
         if g == h:
-            cable = self._at[s, t]
-            return _padded(np.array([[cable]])) if cable >= 0 else _padded(np.zeros((0, 1))), np.zeros(
-                int(cable >= 0), np.int64
-            )
+            found = self._at[s : s + 1, t : t + 1]
+            found = found[found[:, 0] >= 0]
+            return _padded(found), np.zeros(len(found), np.int64)
         cables = self._cables.get((g, h), _NONE)
         first, ok = self._local(np.full(len(cables), s), self._src[cables])
         last, fine = self._local(self._dst[cables], np.full(len(cables), t))

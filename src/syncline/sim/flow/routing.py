@@ -4,10 +4,11 @@
 * `adaptive`  a flow takes the least loaded of the equal-cost paths when it starts
 * `spray`     packets go over all equal-cost paths in equal parts
 * `ugal`      dragonflies: packets go the shortest way as long as it has room, then over third switches and groups too
-              (`detours.py`); elsewhere, and for `adaptive` on a dragonfly, the two are one
+              (`detours.py`); `adaptive` means that there, and `ugal` means `adaptive` elsewhere
+* `valiant`   dragonflies: always over a third switch or group
 * `static`    the path that destination and rail fix (D-mod-k): the fabric manager's table, no hash
-* `auto`      what the cluster's file says (`network: {routing: ...}`; of a dragonfly `ugal` where it says nothing), else
-              what the transport does: SRD sprays
+* `auto`      what the cluster's file says (`network: {routing: ...}`; `ugal` for a dragonfly whose file says nothing),
+              else what the transport does: SRD sprays
 
 A connection is an ordered pair of devices on a channel. Between GPUs that have several NICs of their own it is striped
 over them in equal parts, as NCCL's channels and plugins for several rails do. Links that are half duplex, the copy
@@ -50,7 +51,7 @@ FILED: dict[str, Routing] = {"ecmp": "ecmp", "adaptive": "adaptive", "spray": "s
 """What of a cluster file's `routing` the flow level knows; the others spread connections over paths, as `ecmp` does."""
 _DETOURING = ("ugal", "valiant")
 FELT = 0.9
-"""Of its rate: a link with detours that carries less at any moment slows nobody, and flows are shared out without it."""
+"""Of its rate: a link with detours that carries less at any moment slows nobody, and is left out of the sharing."""
 Longs = NDArray[np.int64]
 Floats = NDArray[np.float64]
 

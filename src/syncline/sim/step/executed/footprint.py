@@ -18,8 +18,8 @@ from syncline.fabric.fabric import DeviceKind as Device
 from syncline.schedule import Kind, hierarchical, ring, verify
 from syncline.schedule.schedule import Schedule
 from syncline.sim.double_tree import tree_share
-from syncline.sim.flow.rounds import lanes
 from syncline.sim.flow.detours import dragonfly_routing
+from syncline.sim.flow.rounds import lanes
 from syncline.sim.flow.routing import FlowNetwork, NetworkOptions, Routing, SentTogether
 from syncline.sim.reach import Cells, fabric_reach
 from syncline.sim.step.reach import Reach

@@ -16,6 +16,7 @@ import numpy as np
 
 from syncline.errors import SimulationError, UsageError
 from syncline.fabric.fabric import Fabric
+from syncline.sim.flow.detours import dragonfly_routing
 from syncline.sim.flow.routing import Routing
 from syncline.sim.packet.graph import Flows, PacketGraph, num_packets
 from syncline.sim.packet.network import packet_network
@@ -50,9 +51,12 @@ class Drawn:
         }  # fmt: skip
 
 
-def packet_options(routing: Routing) -> PacketOptions:
-    """Return the packets' treatment for a routing of steps: balanced is adaptive, queue by queue."""
+def packet_options(fabric: Fabric, routing: Routing) -> PacketOptions:
+    """Return the packets' treatment for a routing of steps: balanced is adaptive, or a dragonfly's, queue by queue."""
+    choice = dragonfly_routing(fabric)
     known = {"spray": "adaptive", "adaptive": "adaptive", "ecmp": "ecmp"}
+    if choice in ("ugal", "valiant"):
+        known |= {"spray": choice, "adaptive": "ugal"}
     if routing not in known:
         raise UsageError(f'packets of a step are not routed as "{routing}".', hint="Use --routing spray or ecmp.")
     return PacketOptions(routing=known[routing], cross_rail="nvlink")  # type: ignore[arg-type]
@@ -63,7 +67,7 @@ def run_packets(
     routing: Routing, *, e_net: float = 1.0, e_nvl: float = 1.0, most: int | None = None, name: str = "the step",
 ) -> Drawn:  # fmt: skip
     """Run tasks (delay, bytes, flows, what each waits for) packet by packet, or say why that would take too long."""
-    options = packet_options(routing)
+    options = packet_options(fabric, routing)
     network = packet_network(fabric)
     payload, header = options.payload_bytes, options.header_bytes[0]
     graph = PacketGraph(*tasks, flows, name, max(payload / (payload + header) / e_net, 1.0), 1 / e_nvl)
