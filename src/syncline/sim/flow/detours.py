@@ -35,7 +35,9 @@ MAX_WAYS = 400_000
 MAX_PAIRS = 20_000
 """Pairs of switches that send at once up to which detours are looked for: more of them are even traffic anyhow."""
 MAX_STEPS = 200
-"""After so many steps links count as full at 99 %, so that filling comes to an end."""
+FEW_WAYS = 20_000
+COARSE = 0.02
+"""After so many steps, or with more ways, all grow by this part of what they have at least, beyond a full link too."""
 
 Choice = Literal["minimal", "ugal", "valiant"]
 Floats = NDArray[np.float64]
@@ -280,10 +282,12 @@ def _fill(
         ahead = min(float((room[busy] / flow[busy]).min(initial=np.inf)), float((most - level)[growing].min()))
         if not np.isfinite(ahead):
             break
+        if step >= MAX_STEPS or len(ways.owner) > FEW_WAYS:
+            ahead = max(ahead, min(COARSE * float(level.max()), float((most - level)[growing].min())))
         sent += pace * ahead
         room -= flow * ahead
         level[growing] += ahead
-        full = busy & (room <= (1e-9 if step < MAX_STEPS else 1e-2) * rate_Bps)
+        full = busy & (room <= 1e-9 * rate_Bps)
         free[way[full[edge]]] = False
         growing &= level < most * (1 - 1e-12)
     return sent, level
