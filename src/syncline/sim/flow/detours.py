@@ -182,9 +182,9 @@ class Detours:
         """Return the cable between two switches of a group, or those that join two groups, the fewest hops first."""
         g, h = int(self._group[s]), int(self._group[t])
         if g == h:
-            found = self._at[s : s + 1, t : t + 1]
-            found = found[found[:, 0] >= 0]
-            return _padded(found), np.zeros(len(found), np.int64)
+            cable = self._at[s : s + 1, t : t + 1]
+            cable = cable[cable[:, 0] >= 0]
+            return _padded(cable), np.zeros(len(cable), np.int64)
         cables = self._cables.get((g, h), _NONE)
         first, ok = self._local(np.full(len(cables), s), self._src[cables])
         last, fine = self._local(self._dst[cables], np.full(len(cables), t))
