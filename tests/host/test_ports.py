@@ -26,7 +26,7 @@ def test_one_in_use_is_passed_over(given: Path, monkeypatch: pytest.MonkeyPatch)
     given.write_text("32768\t60999\n")
     taken, free = ports.meeting_port(), ports.meeting_port()
     drawn = iter([taken - ports.LEAST, free - ports.LEAST])
-    monkeypatch.setattr(ports.secrets, "randbelow", lambda _: next(drawn))
+    monkeypatch.setattr("syncline.host.ports.secrets.randbelow", lambda _: next(drawn))
     with socket.create_server(("127.0.0.1", taken)):
         assert ports.meeting_port() == free
 
