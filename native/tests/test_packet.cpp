@@ -325,7 +325,9 @@ void routes_find_all_shortest() {
     }
     Routes routes;
     routes.build(wires, std::vector<bool>(wires.size(), true), 4, 2, true);
-    CHECK(routes.num_groups() == 2);
+    CHECK(routes.num_groups() == 4);  // the leaves' endpoints, and the spines, over which detours may go
+    CHECK(routes.home(2) == 2 && routes.home(3) == 3);
+    CHECK(routes.distance(0, 3) == 1);
     CHECK(routes.set(routes.set_of(0, routes.group(1))).count == 2);
     CHECK(routes.set(routes.set_of(2, routes.group(1))).count == 1);
     CHECK(routes.set_of(1, routes.group(1)) == Routes::kAttached);
@@ -333,6 +335,7 @@ void routes_find_all_shortest() {
     std::vector<bool> up(wires.size(), true);
     up[0] = up[1] = false;
     routes.build(wires, up, 4, 2, false);
+    CHECK(routes.num_groups() == 2);
     CHECK(routes.set(routes.set_of(0, routes.group(1))).count == 1);
 }
 
