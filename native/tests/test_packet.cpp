@@ -312,6 +312,35 @@ void every_transport_ends(int transport, int recovery, bool lossy) {
     CHECK(again.now_ps() == engine.now_ps());
 }
 
+// Four switches, each joined to each by a cable of a fifth of a port's rate: detours double what the one cable carries.
+void packets_take_detours(Routing routing, std::vector<std::int32_t> region) {
+    Star star(4);
+    star.region = std::move(region);
+    star.buffer.assign(4, 64e6);
+    for (int e = 0; e < 4; ++e) star.dst[2 * e] = star.src[2 * e + 1] = e;
+    for (int a = 0; a < 4; ++a) {
+        for (int b = 0; b < 4; ++b) {
+            if (a == b) continue;
+            star.back.push_back(8 + 3 * b + (a < b ? a : a - 1));
+            star.src.push_back(a);
+            star.dst.push_back(b);
+            star.rate.push_back(10e9);
+            star.loss.push_back(0);
+            star.latency.push_back(1'000'000);
+            star.hops.push_back(1);
+        }
+    }
+    star.setup.routing = static_cast<int>(routing);
+    star.setup.profiles[0].recovery = static_cast<int>(Recovery::selective);
+    star.message(0, 1, 8'000'000);
+    Engine engine(star.ready());
+    CHECK(engine.advance(kForever, 3'000'000) == State::finished);
+    CHECK(engine.counters().delivered_bytes == 8'000'000);
+    const std::int64_t alone_ps = 800'000'000;  // 8 MB over one cable
+    if (routing == Routing::hash) CHECK(engine.now_ps() > alone_ps);
+    if (routing == Routing::ugal) CHECK(engine.now_ps() < alone_ps / 2);
+}
+
 void routes_find_all_shortest() {
     // Two leaves, two spines: from leaf 0 to an endpoint at leaf 1 there are two ways, back down one.
     std::vector<Wire> wires;
@@ -372,5 +401,10 @@ SUITE(packet) {
         }
     }
     routes_find_all_shortest();
+    for (const Routing routing : {Routing::hash, Routing::valiant, Routing::ugal}) {
+        packets_take_detours(routing, {0, 0, 0, 0});
+        packets_take_detours(routing, {0, 1, 2, 3});
+        packets_take_detours(routing, {-1, -1, -1, -1});
+    }
     bad_input_is_refused();
 }

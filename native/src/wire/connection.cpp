@@ -135,7 +135,9 @@ bool Reader::end_control() {
     switch (static_cast<FrameKind>(header_.kind)) {
         case FrameKind::ack: {
             std::vector<std::uint64_t> sequences(header_.length / sizeof(std::uint64_t));
-            std::memcpy(sequences.data(), scratch_.data(), sequences.size() * sizeof(std::uint64_t));
+            if (!sequences.empty()) {
+                std::memcpy(sequences.data(), scratch_.data(), sequences.size() * sizeof(std::uint64_t));
+            }
             hub_.acknowledged(line_, sequences);
             return true;
         }

@@ -102,7 +102,7 @@ bool Hub::unopen(int peer_rank, std::uint32_t tag, Listener* listener) {
         std::size_t left = message.total;
         for (const Part& part : message.part) {
             const std::size_t some = std::min(left, part.size);
-            std::memcpy(at, part.data, some);
+            std::copy_n(part.data, some, at);  // a part of nothing has no address
             at += some;
             left -= some;
         }
@@ -122,7 +122,7 @@ void Hub::put_back(int peer_rank, std::uint32_t tag, const Part (&parts)[2], std
     std::size_t left = total;
     for (const Part& part : parts) {
         const std::size_t some = std::min(left, part.size);
-        std::memcpy(at, part.data, some);
+        std::copy_n(part.data, some, at);  // a part of nothing has no address
         at += some;
         left -= some;
     }
