@@ -80,7 +80,8 @@ def _verdicts(tally: Tally, tallies: Mapping[str, Tally]) -> list[CheckVerdict]:
         return CHECKS[tally.rule.check](tallies)
     if not tally.holds():
         return []
-    return [CheckVerdict(_observed(tally), some(name for name in tally.places if name), tuple(tally.evidence))]
+    places, sure = some(name for name in tally.places if name), None if not tally.is_weak else POSSIBLE
+    return [CheckVerdict(_observed(tally), places, tuple(tally.evidence), sure)]
 
 
 def _holds(

@@ -221,8 +221,11 @@ class _Reader:
         return tuple(self.matcher(row) for row in rows)
 
     def matcher(self, row: Mapping[str, Any]) -> Matcher:
-        if set(row) - {"text", "regex", "limit"}:
-            raise self.error("match", f"a match has text, regex and limit, not {sorted(row)}.")
+        if set(row) - {"text", "regex", "limit", "weak"}:
+            raise self.error("match", f"a match has text, regex, limit and weak, not {sorted(row)}.")
+        weak = row.get("weak", False)
+        if not isinstance(weak, bool):
+            raise self.error("match", f"`weak` is true or false, not {weak!r}.")
         given = row.get("text")
         texts = tuple([given] if isinstance(given, str) else given or ())
         if not texts or not all(isinstance(t, str) and len(t.encode()) >= MIN_TEXT and "\n" not in t for t in texts):
@@ -234,7 +237,7 @@ class _Reader:
             pattern = _plain(texts) if regex is None else compile_pattern(regex, texts, trusted=self.trusted)
         except ValueError as error:
             raise self.error("match", f'the pattern "{regex}" {error}.') from None
-        return Matcher(texts, pattern, self.limits(row.get("limit"), pattern.groupindex))
+        return Matcher(texts, pattern, self.limits(row.get("limit"), pattern.groupindex), weak)
 
     def limits(self, row: Any, groups: Mapping[str, int]) -> tuple[tuple[str, float, float], ...]:
         if row is None:

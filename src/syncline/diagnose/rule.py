@@ -15,12 +15,14 @@ SYMPTOMS = "symptoms"
 class Matcher:
     """A line that matters: `texts` (one of which it must contain; they make the search fast) and a pattern.
 
-    `limits` keeps only matches whose named group is a number in the range.
+    `limits` keeps only matches whose named group is a number in the range. A `weak` one takes lines that say that
+    something failed and not why: where no other pattern of its rule was seen, the rule tells what may be.
     """
 
     texts: tuple[str, ...]
     pattern: re.Pattern[str]
     limits: tuple[tuple[str, float, float], ...] = ()
+    weak: bool = False
 
 
 @dataclass(frozen=True)

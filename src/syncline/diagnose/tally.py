@@ -64,13 +64,20 @@ class Tally:
     first_time_s: float | None = None
     went_on: Mapping[int, int] = field(default_factory=dict)
     """By file, in the order they were read: the line in front of which nothing stopped the job."""
+    is_weak: bool = field(init=False)
+    """Whether no line was seen that says why something failed."""
     _last: dict[int, int] = field(default_factory=dict)
     _recent: dict[str, deque[float]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.is_weak = any(matcher.weak for matcher in self.rule.matchers)
 
     def add(self, match: re.Match[str], path: str, line: int, text: str, order: int) -> None:
         """Note one match."""
         self.count += 1
         self._last[order] = line
+        if self.is_weak:
+            self.is_weak = any(matcher.weak and matcher.pattern is match.re for matcher in self.rule.matchers)
         if self.rule.signal:
             self._add_row(match, host_of(text[:200]), path, line, text, order)
             return
