@@ -38,6 +38,14 @@ def test_every_fault_is_diagnosed_with_its_cause_first() -> None:
     assert score.first_right == score.num_cases
 
 
+@pytest.mark.parametrize("order", [("lossy-roce", "crowded-uplinks"), ("crowded-uplinks", "lossy-roce")])
+def test_a_fault_leaves_the_lines_of_the_one_before(order: tuple[str, str]) -> None:
+    logs = healthy_logs()
+    for name in order:
+        logs = known_faults()[name].planted(logs)
+    assert {finding.rule for finding in diagnose_logs(logs).findings} == {"roce.lossy", "bench.ecmp"}
+
+
 @pytest.mark.slow
 def test_two_faults_at_once() -> None:
     score = measure_logs(pairs=True)

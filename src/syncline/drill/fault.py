@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from syncline.describe.own_data import own_data
-from syncline.drill.healthy import HOSTS, JOB, Logs, glog, iso, kernel_log, syslog
+from syncline.drill.healthy import HOSTS, JOB, TABLE, Logs, glog, iso, kernel_log, syslog
 from syncline.errors import FaultError
 from syncline.fabric import DeviceKind, Fabric, Tier
 from syncline.fabric.faults import FailedPart as Standing
@@ -100,16 +100,12 @@ class KnownFault:
         result = {name: list(lines) for name, lines in logs.items()}
         for change in self.log:
             host = HOSTS[int(change.get("host", 2)) - 1]
-            name = kernel_log(host) if change.get("file") == "kernel" else JOB
+            name = {"kernel": kernel_log(host), "table": TABLE}.get(change.get("file", ""), JOB)
             if "without" in change:
                 result[name] = [x for x in result[name] if not (change["without"] in x and f" {host}:" in x)]
             lines = [_filled(line, host, i) for i, line in enumerate(change.get("lines", ()))]
-            if change.get("at") == "start":
-                result[name] = lines + result[name]
-            elif change.get("at") == "alone":
-                result[name] = lines
-            else:
-                result[name] = result[name] + lines
+            kept = result.get(name, [])
+            result[name] = lines + kept if change.get("at") == "start" else kept + lines
         return result
 
 

@@ -14,6 +14,8 @@ START = datetime(2026, 11, 2, 8, 0, 0)
 STEP_S = 30
 STEPS = 60
 JOB = "job.log"
+TABLE = "all_reduce_perf.log"
+"""What a benchmark between hosts leaves, beside the job's output."""
 Logs = dict[str, list[str]]
 
 
