@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from syncline.diagnose import diagnose
-from syncline.diagnose.emitter import at_home
+from syncline.diagnose.emitter import at_home, heeds
 from syncline.finding import Severity
 from syncline.report.text.check.diagnosis import diagnosis_lines
 
@@ -68,3 +68,33 @@ def test_a_weak_match_is_said_as_something_that_may_be(tmp_path: Path) -> None:
     ]
     assert "the cause is not known; it may be that a connection is refused" in diagnosis_lines(found)[0]
     assert "(fallback.connect, may be, 30% sure)" in diagnosis_lines(found)[0]
+
+
+STATUS = "slurmd: error: slurmd initialization failed\n"
+REASON = "slurmd: fatal: can't stat gres.conf file /dev/nvidia0: No such file or directory\n"
+SIGNAL = "[n1:4242] *** Process received signal ***\n[n1:4242] Signal: {}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "rule", "possible"),
+    [
+        (STATUS, "slurm.config", True),
+        (REASON, "slurm.config", False),
+        (STATUS + REASON, "slurm.config", False),
+        (SIGNAL.format("Aborted (6)"), "torch.process.crashed", True),
+        (SIGNAL.format("Segmentation fault (11)"), "torch.process.crashed", False),
+    ],
+)
+def test_what_says_that_something_failed_and_not_why_is_said_to_be_possible(
+    tmp_path: Path, text: str, rule: str, possible: bool
+) -> None:
+    log = tmp_path / "job.log"
+    log.write_text(text)
+    assert [f.is_possible for f in diagnose([log]).findings if f.rule == rule] == [possible]
+
+
+def test_a_guide_that_quotes_an_error_is_no_log() -> None:
+    guide = "The errors belong to the network, for example, :code:`Connection reset by peer`."
+    assert not heeds("fallback.connect", guide, general=True)
+    assert heeds("fallback.connect", "nc: connect to n1 failed: Connection reset by peer", general=True)
+    assert heeds("nccl.peer.closed", guide, general=False)

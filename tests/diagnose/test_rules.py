@@ -109,6 +109,7 @@ def test_the_rule_of_the_guide_works(tmp_path: Path) -> None:
         (("explains: [nccl.abort]", "rate: 5"), "`rate` is a mapping of apart_s, count, within_s."),
         (("explains: [nccl.abort]", "rate: {count: 5}"), "`rate` needs `within_s`"),
         (("\\S+)'}", "\\S+)', limit: {device: [low, 3]}}"), "`limit` is {group: [low, high]}"),
+        (("\\S+)'}", "\\S+)', weak: 3}"), "`weak` is true or false, not 3."),
         (("- id: ours.disk", "- ours.disk\n- id: a"), "a rule is a mapping of keys."),
     ],
 )
