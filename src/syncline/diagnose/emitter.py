@@ -109,8 +109,8 @@ _CONCERNS = re.compile(
 )
 # A guide, not a log: words of an error between marks, in a sentence about it.
 _PROSE = re.compile(
-    r":code:`|\b(?:errors? (?:like|such as)|for example,|[Tt]his (?:kind of )?error (?:is|means|usually)|[Ii]f you (?:see|get) )"
-    r".{0,80}[`\"']|[`\"'][^`\"']{4,80}[`\"'].{0,40}\b(?:usually|often) (?:means|is caused)"
+    r":code:`|\b(?:errors? (?:like|such as)|for example,|[Tt]his (?:kind of )?error (?:is|means|usually)) .{0,80}[`\"']"
+    r"|[`\"'][^`\"']{4,80}[`\"'].{0,40}\b(?:usually|often) (?:means|is caused)"
 )
 _DAEMONS = re.compile(
     r"\b(?:snapd|gnome-shell|gdm\S*|sshd|CRON|cron|dbus-daemon|systemd-(?:udevd|resolved|networkd|logind|modules-load)"
@@ -127,6 +127,6 @@ def heeds(rule: str, line: str, *, general: bool) -> bool:
         return False
     if not general:
         return True
-    if _PROSE.search(line) or (_KERNEL.search(head) and not _CONCERNS.search(line)):
+    if _KERNEL.search(head) and not _CONCERNS.search(line):
         return False
-    return not _CALM.search(head) or _GRAVE.search(line) is not None
+    return _GRAVE.search(line) is not None or not (_CALM.search(head) or _PROSE.search(line))
