@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import itertools
 import json
+import logging
 import os
 import resource
 import socket
@@ -329,6 +330,27 @@ def rails(task: dict[str, Any]) -> None:
         print(json.dumps({**task, "ranks": told}), flush=True)
 
 
+class News(logging.Handler):
+    """What the wire said of its rails in the longest step so far and in the one before it."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.longest: dict[str, Any] = {"seconds": 0.0, "before": [], "during": []}
+        self._before: list[str] = []
+        self._during: list[str] = []
+        logging.getLogger("syncline").addHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep a line."""
+        self._during.append(record.getMessage())
+
+    def step(self, times: list[float]) -> None:
+        """A step is over; the first ones do not count."""
+        if len(times) > 3 and times[-1] > self.longest["seconds"]:
+            self.longest = {"seconds": times[-1], "before": self._before, "during": self._during}
+        self._before, self._during = self._during, []
+
+
 def cuts(task: dict[str, Any]) -> None:
     """Train a small model while cables are pulled: every step's time, and a checksum of the weights after it."""
     rank = dist.get_rank()
@@ -339,6 +361,7 @@ def cuts(task: dict[str, Any]) -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     times: list[float] = []
     checksums: list[int] = []
+    told_of = News()
     begun()
     until, go_on = time.monotonic() + task["seconds"], torch.ones(1)
     while bool(go_on):
@@ -348,6 +371,8 @@ def cuts(task: dict[str, Any]) -> None:
         optimizer.step()
         optimizer.zero_grad()
         times.append(time.perf_counter() - began)
+        handle.lines()
+        told_of.step(times)
         flat = torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
         checksums.append(zlib.crc32(flat.numpy().tobytes()))
         if len(times) % 5 == 0:
@@ -356,15 +381,15 @@ def cuts(task: dict[str, Any]) -> None:
             dist.broadcast(go_on, 0)
     lines = handle.lines()
     told: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(told, (times[3:], checksums))
+    dist.all_gather_object(told, (times[3:], checksums, told_of.longest))
     handle.close()
     if rank == 0:
         row = {"steps": len(times), "median_s": statistics.median(told[0][0]),
-               "longest_s": max(max(taken) for taken, _ in told),
+               "longest_s": max(max(taken) for taken, *_ in told), "longest": [news for *_, news in told],
                "resent_frames": sum(line.resent_frames for line in lines),
                "resets": sum(line.num_resets for line in lines),
                "bytes_by_rail": [sum(line.sent_bytes for line in lines if line.rail == r) for r in range(2)],
-               "replicas_equal": all(sums == told[0][1] for _, sums in told), "checksums": told[0][1]}  # fmt: skip
+               "replicas_equal": all(sums == told[0][1] for _, sums, _ in told), "checksums": told[0][1]}  # fmt: skip
         print(json.dumps({**task, **row}), flush=True)
 
 

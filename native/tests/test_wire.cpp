@@ -335,6 +335,60 @@ void places_taken_away() {
     CHECK(next.num_arrived == 1 && next.bytes == again && line.acks.size() == 1);
 }
 
+void paces() {
+    Pace pace;
+    pace.begin(0.0);
+    pace.brought(1'000'000, 65536, 0.1);
+    CHECK(std::abs(pace.rate_Bps() - 1e7) < 1.0);
+    pace.begin(1.0);
+    pace.brought(1056, 65536, 1.04);  // so little says nothing of how fast it is
+    CHECK(std::abs(pace.rate_Bps() - 1e7) < 1.0);
+    pace.begin(2.0);
+    pace.brought(131072, 65536, 2.2);
+    CHECK(std::abs(pace.rate_Bps() - 655360.0) < 1.0);
+    CHECK(std::abs(pace.takes_s(655360.0, 2.2) - 1.0) < 1e-9 && std::abs(pace.takes_s(655360.0, 6.2) - 0.5) < 1e-9);
+    pace.at_most(1e6, 7.0);
+    CHECK(std::abs(pace.rate_Bps() - 655360.0) < 1.0);
+    pace.at_most(1e5, 7.0);
+    CHECK(std::abs(pace.rate_Bps() - 1e5) < 1.0);
+}
+
+// A line that would bring a frame long after another has brought everything gets none, unless the other fails.
+void slow_lines() {
+    Options options;
+    options.rank = 0;
+    options.size = 2;
+    options.stall_s = 20.0;
+    options.rails = {{"127.0.0.1", ""}, {"127.0.0.2", ""}};
+    options.secret = bytes_of("a secret of at least sixteen bytes");
+    const auto hub = std::make_shared<Hub>(options);
+    Line &slow = *hub->lines[0], &fast = *hub->lines[1];
+    std::vector<std::uint8_t> payload(8 * options.frame_bytes);
+    std::uint8_t nothing = 0;
+    Room room;
+    {
+        const std::lock_guard hold(hub->mutex);
+        slow.is_up = fast.is_up = true;
+        slow.pace.begin(now_s() - 131.0);
+        slow.pace.brought(options.frame_bytes, 1, now_s());
+        fast.pace.begin(now_s() - 1.0);
+        fast.pace.brought(10'000'000, 1, now_s());
+        hub->send(1, 0, 0, &room, 0, {&nothing, 0}, {payload.data(), payload.size()});
+    }
+    std::vector<Going> given;
+    CHECK(!hub->next_going(slow, slow.epoch, given, payload.size()) && given.empty());
+    hub->next_going(fast, fast.epoch, given, payload.size());
+    CHECK(given.size() >= 2 && given.size() < 8 && slow.in_flight == 0);
+    hub->unwritten(given, 0);
+    {
+        const std::lock_guard hold(hub->mutex);
+        fast.is_stalled = true;
+    }
+    hub->next_going(slow, slow.epoch, given, payload.size());
+    CHECK(!given.empty() && slow.in_flight > 0);
+    hub->unwritten(given, 0);
+}
+
 // Memory that was given back last is had first, and no more is kept than lanes may need at once.
 void rooms() {
     Rooms all;
@@ -372,5 +426,7 @@ SUITE(wire) {
     strangers();
     departures();
     places_taken_away();
+    paces();
+    slow_lines();
     rooms();
 }

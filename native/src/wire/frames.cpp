@@ -37,7 +37,36 @@ void Hub::wake_lines(const Peer& peer) {
 
 bool Hub::can_send(const Peer& peer, const Line& line) const {
     if (!line.is_up || line.is_stalled || peer.ready.empty()) return false;
-    return line.in_flight < window(line) && !is_ahead(peer);
+    return line.in_flight < window(line) && !is_ahead(peer) && !is_too_slow(peer, line);
+}
+
+bool Hub::is_too_slow(const Peer& peer, const Line& line) const {
+    if (peer.lines.size() < 2) return false;
+    const double now = now_s();
+    const auto waiting = static_cast<double>(peer.waiting_bytes);
+    const double own = static_cast<double>(line.in_flight) + std::min<double>(options.frame_bytes, waiting);
+    return std::any_of(peer.lines.begin(), peer.lines.end(), [&](int id) {
+        const Line& other = *lines[static_cast<std::size_t>(id)];
+        if (id == line.id || !other.is_up || other.is_stalled) return false;
+        const double all = static_cast<double>(other.in_flight) + waiting;
+        // By half of what makes a line late: a connection's rate comes and goes.
+        return is_passed_over(line.pace, own, other.pace, all, options.stall_s / 2, now);
+    });
+}
+
+void Hub::await_line(Peer& peer, std::uint64_t sequence, OutFrame& frame) {
+    frame.line = -1;
+    peer.waiting_bytes += frame.length;
+    peer.ready.emplace(-frame.message->priority, sequence);
+}
+
+void Hub::leave_line(Peer& peer, const OutFrame& frame) {
+    if (frame.line < 0) {
+        peer.waiting_bytes -= frame.length;
+        return;
+    }
+    Line& line = *lines[static_cast<std::size_t>(frame.line)];
+    line.in_flight -= std::min<std::size_t>(line.in_flight, frame.length);
 }
 
 bool Hub::competes(const Peer& peer) const {
@@ -78,7 +107,7 @@ std::size_t Hub::window(const Line& line) const {
     int num_up = 0;
     for (const int id : peer.lines) num_up += lines[static_cast<std::size_t>(id)]->is_up ? 1 : 0;
     if (num_up < 2) return std::size_t{64} << 20;
-    const double room = line.rate_Bps * (2 * line.least_delay_s + 0.005);
+    const double room = line.pace.rate_Bps() * (2 * line.least_delay_s + 0.005);
     return std::max<std::size_t>(2 * options.frame_bytes, static_cast<std::size_t>(std::min(room, 64e6)));
 }
 
@@ -109,9 +138,13 @@ bool Hub::next_going(Line& line, std::uint64_t epoch, std::vector<Going>& out, s
         const auto found = peer.flight.find(sequence);
         if (found == peer.flight.end() || found->second.line >= 0) continue;  // received by now, or sent already
         OutFrame& frame = found->second;
-        if (line.in_flight == 0) line.last_heard_s = line.measured_from_s = now_s(), line.measured_bytes = 0;
-        frame.line = line.id;
+        leave_line(peer, frame);
         frame.sent_s = now_s();
+        if (line.in_flight == 0) {
+            line.last_heard_s = frame.sent_s;
+            line.pace.begin(frame.sent_s);
+        }
+        frame.line = line.id;
         line.in_flight += frame.length;
         ++frame.message->num_being_written;
         Going& going = control(FrameKind::data, sequence);
@@ -273,13 +306,7 @@ void Hub::touch(Line& line, int from_worker) {
 void Hub::measure(Line& line, const OutFrame& frame, double now) {
     const double delay = std::max(1e-6, now - frame.sent_s);
     line.least_delay_s = line.least_delay_s == 0.0 ? delay : std::min(line.least_delay_s * 1.01, delay);
-    line.measured_bytes += frame.length;
-    const double took = now - line.measured_from_s;
-    if (took < 0.01) return;
-    const double rate = static_cast<double>(line.measured_bytes) / took;
-    line.rate_Bps = line.rate_Bps == 0.0 ? rate : 0.5 * line.rate_Bps + 0.5 * rate;
-    line.measured_from_s = now;
-    line.measured_bytes = 0;
+    line.pace.brought(frame.length, options.frame_bytes / 2, now);
 }
 
 void Hub::acknowledged(Line& line, const std::vector<std::uint64_t>& sequences) {
@@ -291,11 +318,8 @@ void Hub::acknowledged(Line& line, const std::vector<std::uint64_t>& sequences) 
         if (found == peer.flight.end()) continue;
         const OutFrame frame = found->second;
         peer.flight.erase(found);
-        if (frame.line >= 0) {
-            Line& carrier = *lines[static_cast<std::size_t>(frame.line)];
-            carrier.in_flight -= std::min<std::size_t>(carrier.in_flight, frame.length);
-            measure(carrier, frame, now);
-        }
+        leave_line(peer, frame);
+        if (frame.line >= 0) measure(*lines[static_cast<std::size_t>(frame.line)], frame, now);
         if (--frame.message->num_unacknowledged == 0) maybe_over(frame.message);
     }
     if (!peer.ready.empty()) wake_lines(peer);
@@ -306,10 +330,9 @@ void Hub::resend(Line& line, std::uint64_t sequence) {
     Peer& peer = peers[static_cast<std::size_t>(line.peer)];
     const auto found = peer.flight.find(sequence);
     if (found == peer.flight.end() || found->second.line != line.id) return;
-    line.in_flight -= std::min<std::size_t>(line.in_flight, found->second.length);
-    found->second.line = -1;
+    leave_line(peer, found->second);
+    await_line(peer, sequence, found->second);
     ++line.resent;
-    peer.ready.emplace(-found->second.message->priority, sequence);
     wake_lines(peer);
 }
 

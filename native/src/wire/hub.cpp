@@ -170,8 +170,7 @@ OutPointer Hub::send(int peer_rank, std::uint32_t tag, int priority, Listener* l
     for (std::uint32_t at = 0, length = 0; at < message->total; at += length) {
         const std::uint64_t sequence = peer.next_sequence++;
         length = frame_length(message->total - at, options.frame_bytes);
-        peer.flight[sequence] = {message, at, length};
-        peer.ready.emplace(-priority, sequence);
+        await_line(peer, sequence, peer.flight[sequence] = {message, at, length});
         ++message->num_unacknowledged;
     }
     wake_lines(peer);
@@ -186,10 +185,7 @@ void Hub::release(const OutPointer& message) {
             ++it;
             continue;
         }
-        if (it->second.line >= 0) {
-            Line& line = *lines[static_cast<std::size_t>(it->second.line)];
-            line.in_flight -= std::min<std::size_t>(line.in_flight, it->second.length);
-        }
+        leave_line(peer, it->second);
         it = peer.flight.erase(it);
     }
     message->num_unacknowledged = 0;

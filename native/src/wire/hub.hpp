@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "frame.hpp"
+#include "pace.hpp"
 #include "syncline/wire.hpp"
 
 namespace syncline::wire {
@@ -107,8 +108,8 @@ struct Line {
     bool is_dialing = false, must_close = false, ping = false, pong = false, bye = false;
     std::vector<std::uint64_t> acks, agains;
     std::size_t in_flight = 0;
-    double rate_Bps = 0.0, least_delay_s = 0.0, measured_from_s = 0.0;
-    std::size_t measured_bytes = 0;
+    Pace pace;
+    double least_delay_s = 0.0;
     std::uint64_t sent_bytes = 0, received_bytes = 0, resent = 0, wrong = 0, num_resets = 0;
     std::atomic<bool> is_dirty{false}, must_let_go{false};
 };
@@ -135,6 +136,7 @@ struct Peer {
     std::unordered_map<std::uint64_t, OutFrame> flight;
     using Ready = std::tuple<int, std::uint64_t>;  // -priority, sequence
     std::priority_queue<Ready, std::vector<Ready>, std::greater<>> ready;
+    std::uint64_t waiting_bytes = 0;  // of frames that no line has
     std::unordered_map<std::uint32_t, std::uint32_t> in_number, out_number;
     std::map<std::pair<std::uint32_t, std::uint32_t>, InMessage> inbox;
     std::string lost;  // why nothing can be had from it any more; "" while it can
@@ -240,6 +242,9 @@ class Hub : public std::enable_shared_from_this<Hub> {
 
    private:
     bool can_send(const Peer& peer, const Line& line) const;
+    bool is_too_slow(const Peer& peer, const Line& line) const;
+    void await_line(Peer& peer, std::uint64_t sequence, OutFrame& frame);
+    void leave_line(Peer& peer, const OutFrame& frame);
     std::size_t window(const Line& line) const;
     bool competes(const Peer& peer) const;
     std::uint64_t least_gone() const;

@@ -41,13 +41,13 @@ void Hub::requeue(Line& line) {
     std::uint64_t count = 0;
     for (auto& [sequence, frame] : peer.flight) {
         if (frame.line != line.id) continue;
-        frame.line = -1;
-        peer.ready.emplace(-frame.message->priority, sequence);
+        leave_line(peer, frame);
+        await_line(peer, sequence, frame);
         ++count;
     }
     line.resent += count;
     line.in_flight = 0;
-    if (count > 0) wake_lines(peer);
+    if (!peer.ready.empty()) wake_lines(peer);
 }
 
 void Hub::went_down(Line& line, const std::string& why) {
@@ -88,7 +88,8 @@ void Hub::said_bye(Line& line) {
 bool Hub::is_late(const Peer& peer, const Line& line, double now) const {
     const bool is_slower = std::any_of(peer.lines.begin(), peer.lines.end(), [&](int id) {
         const Line& other = *lines[static_cast<std::size_t>(id)];
-        return other.is_up && !other.is_stalled && other.rail != line.rail && other.rate_Bps > 2 * line.rate_Bps;
+        return other.is_up && !other.is_stalled && other.rail != line.rail &&
+               other.pace.rate_Bps() > 2 * line.pace.rate_Bps();
     });
     return is_slower && std::any_of(peer.flight.begin(), peer.flight.end(), [&](const auto& one) {
         return one.second.line == line.id && now - one.second.sent_s > options.stall_s;
@@ -113,6 +114,7 @@ void Hub::tick(double now) {
             tell(line.peer, line.rail,
                  is_silent ? "acknowledges nothing; what it held goes over the other rails"
                            : "has become slow; what it held goes over the other rails");
+            line.pace.at_most(static_cast<double>(line.in_flight) / options.stall_s, now);
             requeue(line);
             line.must_let_go = true;
             workers[static_cast<std::size_t>(line.worker)]->wake();

@@ -250,7 +250,7 @@ std::vector<LineReport> Wire::lines() const {
     std::vector<LineReport> all;
     for (const auto& line : hub_->lines) {
         all.push_back({line->peer, line->rail, line->index, line->is_up, line->is_stalled, line->sent_bytes,
-                       line->received_bytes, line->resent, line->wrong, line->num_resets, line->rate_Bps});
+                       line->received_bytes, line->resent, line->wrong, line->num_resets, line->pace.rate_Bps()});
     }
     return all;
 }

@@ -281,3 +281,22 @@ def test_a_command_that_nobody_listens_to_ends_well() -> None:
 def test_a_name_that_no_file_can_have_is_no_bug_of_ours(capsys: pytest.CaptureFixture[str]) -> None:
     assert app.run(["step", "h100-64-rail", "9" * 400]) == 2
     assert capsys.readouterr().err == f'FileError: cannot open "{"9" * 79}…": File name too long.\n  Check the name.\n'
+
+
+def test_sigterm_while_code_is_made_from_text_ends_as_sigterm_does(tmp_path: Path) -> None:
+    """Dataclasses are made so while modules load; Python then died of a SIGINT that nobody had sent."""
+    (tmp_path / "loading.py").write_text(
+        "import sys\n"
+        "from syncline.cli.shell import app\n"
+        "text = 'import os, signal; os.kill(os.getpid(), signal.SIGTERM); input()'\n"
+        "app.run = lambda arguments: handled()\n"
+        "def handled():\n"
+        "    try:\n"
+        "        exec(text)\n"
+        "    except KeyboardInterrupt:\n"
+        "        return app.EXIT_INTERRUPTED\n"
+        "app.main()\n"
+    )
+    command = [sys.executable, "-m", "loading"]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (143, "")

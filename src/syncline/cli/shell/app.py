@@ -155,6 +155,14 @@ def main() -> NoReturn:
     sys.exit(EXIT_TERMINATED if terminated and status == EXIT_INTERRUPTED else status)
 
 
+class Termination(KeyboardInterrupt):
+    """SIGTERM came.
+
+    A class of its own: Python, started with -m, ends as if by SIGINT where a plain KeyboardInterrupt once passed
+    through code that is made from text, as dataclasses are, whoever caught it then.
+    """
+
+
 def _interrupt_on_sigterm() -> list[int]:
     """Let SIGTERM, as supervisors send it, end and clean up whatever Ctrl-C would; return a list that says it came."""
     received: list[int] = []
@@ -162,7 +170,7 @@ def _interrupt_on_sigterm() -> list[int]:
     def interrupt(number: int, _: object) -> None:
         received.append(number)
         if len(received) == 1:  # a second one must not cut the cleaning up short
-            raise KeyboardInterrupt
+            raise Termination
 
     signal.signal(signal.SIGTERM, interrupt)
     return received
