@@ -162,12 +162,42 @@ def test_rail_only_has_no_network_path_across_rails() -> None:
     fabric = make({"hosts": 4, "host": "dgx-h100", "network": "rail-only NDR"})
     routes = Routes(fabric)
     with pytest.raises(RouteError) as caught:
-        routes.path(fabric.gpu(0, 0), fabric.gpu(1, 1))
-    assert caught.value.message == "no path in the network of cluster joins host-00/nic-0 and host-01/nic-1."
+        routes.path(fabric.gpu(0, 0), fabric.gpu(1, 2))
+    assert caught.value.message == "no path in the network of cluster joins host-00/nic-0 and host-01/nic-2."
     assert "cross_rail=nvlink" in caught.value.hint
     with pytest.raises(RouteError, match="no path in the network"):
-        routes.paths(fabric.gpu(0, 0), fabric.gpu(1, 1))
-    assert len(routes.path(fabric.gpu(0, 0), fabric.gpu(1, 1), cross_rail="nvlink"))
+        routes.paths(fabric.gpu(0, 0), fabric.gpu(1, 2))
+    assert len(routes.path(fabric.gpu(0, 0), fabric.gpu(1, 2), cross_rail="nvlink"))
+
+
+def crossed(fabric: Fabric, a: tuple[int, int], b: tuple[int, int], **how: Any) -> list[str]:
+    """Return the devices that the way between two GPUs (host, number) goes over, PCIe switches left out."""
+    names = [
+        fabric.device_name(int(d)) for d in fabric.links.dst[Routes(fabric).path(fabric.gpu(*a), fabric.gpu(*b), **how)]
+    ]
+    return [name for name in names if "pcie" not in name][:-1]
+
+
+@pytest.mark.parametrize("network", ["rail-optimized NDR", "rail-only NDR"])
+@pytest.mark.parametrize("cross_rail", ["fabric", "nvlink"])
+def test_a_nic_that_is_as_near_saves_the_way_between_rails(network: str, cross_rail: str) -> None:
+    """GPUs 0 and 1 share a PCIe switch with NICs 0 and 1: each reaches both rails without the spines and NVLink."""
+    fabric = make({"hosts": 4, "host": "dgx-h100", "network": network})
+    leaf = fabric.device_name(int(fabric.links.dst[Routes(fabric).path(fabric.gpu(0, 1), fabric.gpu(1, 1))][2]))
+    wanted = ["host-00/nic-1", leaf, "host-01/nic-1"]
+    assert crossed(fabric, (0, 0), (1, 1), cross_rail=cross_rail) == wanted
+    assert crossed(fabric, (0, 1), (1, 1), cross_rail=cross_rail) == wanted
+
+
+def test_a_near_nic_is_left_alone_where_it_is_slow_down_or_on_the_same_leaf() -> None:
+    data = {"hosts": 4, "host": "dgx-h100", "network": "rail-optimized NDR"}
+    for fault in ({"rate": "100Gbps"}, {}):
+        fabric = make({**data, "faults": [{"link": "leaf-01 <-> host-00/nic-1", **fault}]})
+        assert crossed(fabric, (0, 0), (1, 1))[0] == "host-00/nic-0"
+    other = make({**data, "faults": [{"link": "leaf-01 <-> host-01/nic-1"}]})
+    assert crossed(other, (0, 1), (1, 1))[0] == "host-00/nic-1"  # the far NIC is borrowed: both ends keep their own
+    assert crossed(make({**data, "network": "leaf-spine NDR"}), (0, 0), (1, 1))[0] == "host-00/nic-0"
+    assert crossed(make(data), (0, 0), (1, 2))[0] == "host-00/nic-0"  # another PCIe switch
 
 
 def test_planes_never_mix() -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from syncline.errors import RouteError
-from syncline.fabric.fabric import DeviceKind, Fabric, IntArray, LongArray, Tier
+from syncline.fabric.fabric import DeviceKind, Fabric, FloatArray, IntArray, LongArray, Tier
 from syncline.fabric.topology.direct_cable import DirectCables
 
 
@@ -57,13 +57,18 @@ class Inside:
         one. The others keep theirs.
         """
         result = self._shared_out(self.fabric.nics)
-        usable = self._usable_nics
-        lost = (result >= 0) & ~np.isin(result, usable)
+        usable, lost = self._usable_nics, self._lost_nic
         result[lost] = self._shared_out(usable)[lost]
         near = self._nearest(np.flatnonzero(lost), usable)
         result[near >= 0] = near[near >= 0]
         result[self.fabric.nics] = self.fabric.nics
         return result
+
+    @cached_property
+    def _lost_nic(self) -> NDArray[np.bool_]:
+        """Whether the NIC that a GPU would use has no live cable."""
+        nic = self._shared_out(self.fabric.nics)
+        return (nic >= 0) & ~np.isin(nic, self._usable_nics)
 
     def _nearest(self, gpus: LongArray, nics: IntArray) -> LongArray:
         """Return a NIC on the PCIe switch of each GPU, else on its socket, dealt in turn; -1 where there is none."""
@@ -176,12 +181,14 @@ class Inside:
     ) -> tuple[LongArray, LongArray, LongArray]:
         """Return links from `a` to its NIC, links from the far NIC to `b`, and the two NICs.
 
-        GPUs with several NICs of their own use that of a stripe. With `cross_rail="nvlink"` data first goes to the GPU
-        of a's host whose NIC is on the rail of the destination's.
+        GPUs with several NICs of their own use that of a stripe. Others send through the NIC on the destination's rail
+        where it is as near as their own, unless the destination borrows a NIC itself. With `cross_rail="nvlink"` data
+        first goes to the GPU of a's host whose NIC is on that rail.
         """
         nic_b = self.nic_of_gpu[b]
-        sender = a if cross_rail == "fabric" else self._proxy(a, nic_b)
-        nic_a = self.nic_of_gpu[sender]
+        near = np.where(self._lost_nic[b], -1, self._near_nic(a, nic_b))
+        sender = a if cross_rail == "fabric" else np.where(near >= 0, a, self._proxy(a, nic_b))
+        nic_a = np.where(near >= 0, near, self.nic_of_gpu[sender])
         if self.num_stripes > 1:
             nic_a, nic_b = self._stripe(sender, b, stripe)
         missing = (nic_a < 0) | (nic_b < 0)
@@ -244,6 +251,44 @@ class Inside:
             order = np.argsort(keys, kind="stable")
             self._key_cache[tier] = keys[order], ids[order]
         return self._key_cache[tier]
+
+    @cached_property
+    def _port_of_nic(self) -> tuple[LongArray, FloatArray]:
+        """The switch and the rate of each NIC's port; -1 for NICs with several or none, and for other devices."""
+        devices, links = self.fabric.devices, self.fabric.links
+        rows = np.flatnonzero(links.up & (links.tier == Tier.ACCESS) & (devices.kind[links.src] == DeviceKind.NIC))
+        ports = np.bincount(links.src[rows], minlength=len(devices))
+        rows = rows[ports[links.src[rows]] == 1]
+        switch, rate_Bps = np.full(len(devices), -1, np.int64), np.zeros(len(devices))
+        switch[links.src[rows]], rate_Bps[links.src[rows]] = links.dst[rows], links.rate_Bps[rows]
+        return switch, rate_Bps
+
+    @cached_property
+    def _nic_on_rail(self) -> LongArray:
+        """The NIC on each rail (column) that is plugged into each device (row), a PCIe switch or a socket; else -1."""
+        devices, nics = self.fabric.devices, self.fabric.nics.astype(np.int64)
+        nics = nics[devices.rail[nics] >= 0]
+        table = np.full((len(devices), int(devices.rail.max(initial=0)) + 1), -1, np.int64)
+        table[self._above(nics), devices.rail[nics]] = nics
+        return table
+
+    def _near_nic(self, a: LongArray, nic_b: LongArray) -> LongArray:
+        """Return the NIC beside a's own, no slower, on the rail and the switch of `nic_b`, where its own is on neither.
+
+        Without it the way would go over another tier of switches. NCCL chooses so too (`ncclTopoGetNetDev`): it sends
+        to a peer through the NIC of its own host that the peer's number has there, by way of another GPU only where
+        that NIC is on another PCIe switch.
+        """
+        if self.num_stripes > 1 or len(self.fabric.nics) == 0:
+            return np.full(len(a), -1, np.int64)
+        devices, (switch, rate_Bps) = self.fabric.devices, self._port_of_nic
+        own, goal = np.maximum(self.nic_of_gpu[a], 0), np.maximum(nic_b, 0)
+        found = np.where(devices.rail[goal] >= 0, self._nic_on_rail[self._above(a), devices.rail[goal]], -1)
+        at = np.maximum(found, 0)
+        apart = (devices.rail[own] != devices.rail[goal]) & (switch[own] != switch[goal])
+        better = (found >= 0) & (switch[at] == switch[goal]) & (switch[goal] >= 0) & (rate_Bps[at] >= rate_Bps[own])
+        free = (devices.kind[a] == DeviceKind.GPU) & (self.nic_of_gpu[a] >= 0)
+        return np.where(free & apart & better, found, -1)
 
     def _proxy(self, a: LongArray, nic_b: LongArray) -> LongArray:
         """Return the GPU of a's host that owns the NIC on nic_b's rail; `a` itself if none does."""
