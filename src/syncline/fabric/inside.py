@@ -275,9 +275,9 @@ class Inside:
     def _near_nic(self, a: LongArray, nic_b: LongArray) -> LongArray:
         """Return the NIC beside a's own, no slower, on the rail and the switch of `nic_b`, where its own is on neither.
 
-        Without it the way would go over another tier of switches. NCCL chooses so too (`ncclTopoGetNetDev`): it sends
-        to a peer through the NIC of its own host that the peer's number has there, by way of another GPU only where
-        that NIC is on another PCIe switch.
+        Without it the way would go over another tier of switches. NCCL sends to a peer through the NIC of its own host
+        that the peer's number has there with NCCL_CROSS_NIC=0, and with NCCL_P2P_PXN_LEVEL=1 by way of another GPU only
+        where that NIC is on another PCIe switch (`ncclTopoGetNetDev`).
         """
         if self.num_stripes > 1 or len(self.fabric.nics) == 0:
             return np.full(len(a), -1, np.int64)

@@ -40,7 +40,7 @@ def exchange_of(result: StepResult, k: Constants) -> SyncChoice | None:
         return None
     if sync.method == "parameter-server":
         return None
-    buffers, windows = exchanged(case), windows_of(case, cost.layer)
+    buffers, windows = exchanged(case), windows_of(case, cost.hiding)
     times = float(case.num_micro if case.scatter_each else 1.0) / float(case.sync_every)
 
     def priced(algorithm: str, bucket: int) -> float:

@@ -30,6 +30,7 @@ from syncline.sim.step.experts import expert_params, expert_part
 from syncline.sim.step.kept import kept_per_token
 from syncline.sim.step.network import (
     head_exchange_s,
+    inside,
     neighbour_Bps,
     ring_attention_s,
     ring_of,
@@ -280,6 +281,25 @@ def replicas_twin(c: Case, layer: LayerTime) -> tuple[float, float]:
     return exposed + extra, whole_s
 
 
+def hiding_twin(c: Case, layer: LayerTime, tp: float, cp: float, ep: float, host: float) -> LayerTime:
+    """Return a layer with its waits, those during which the ports of replicas in several domains are free."""
+    o = one(c)
+
+    def near(ranks: float, stride: float) -> bool:
+        return float(inside(c, np.array(ranks), np.array(stride))) >= ranks
+
+    if near(o.dp * o.cp, o.tp):
+        return layer
+    forward = backward = 0.0
+    for wait, ranks, stride, part in (
+        (tp, o.tp, 1.0, 2 / (4 + 2 * o.redo_tp)), (cp, o.cp, o.tp, 1 / 3), (ep, o.ep, 1.0, 2 / (4 + 2 * o.redo_tp)),
+        (host, 1.0, 1.0, 1 / 3),
+    ):  # fmt: skip
+        if near(ranks, stride):
+            forward, backward = forward + part * wait, backward + (1 - part) * wait
+    return times(LayerTime(layer.forward + forward, layer.backward + backward, layer.redo))
+
+
 def twin(c: Case) -> dict[str, float]:
     """Return every part of the price."""
     o, held, layer = one(c), params_twin(c), layer_twin(c)
@@ -309,7 +329,8 @@ def twin(c: Case) -> dict[str, float]:
     bubble = (o.pp - 1) * o.layers / o.pp * (layer_s + waits) * o.bubble_share / o.virtual
     p2p, p2p_wire = between_stages(c, m * paced)
     fsdp, fsdp_wire = sharded_twin(c, layer, head)
-    dp, dp_wire = replicas_twin(c, layer)
+    hiding = hiding_twin(c, layer, tp, cp, ep, host)
+    dp, dp_wire = replicas_twin(c, hiding)
     stage = o.layers / o.pp
     optimizer = o.state_bytes * held["owned"] / o.hbm_Bps
     if o.offload_state:
@@ -331,7 +352,7 @@ def twin(c: Case) -> dict[str, float]:
     if o.served_ports and o.dp > 1:
         size = (o.grad_bytes * o.wire_share + o.param_bytes) * (held["stage"] + held["experts"])
         dp_wire = o.dp * o.tp * o.pp * size / (o.served_ports * FITTED.e_net * o.nic_Bps)
-        dp = max(HELD.least_exposed * dp_wire, dp_wire - stage * float(layer.behind))
+        dp = max(HELD.least_exposed * dp_wire, dp_wire - stage * float(hiding.behind))
     if o.stale:
         dp = max(dp_wire - (busy + optimizer + fixed), 0.0)
     codec = 0.0

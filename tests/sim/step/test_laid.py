@@ -103,3 +103,27 @@ def test_an_all_reduce_crosses_ports_as_nccls_tree_or_ring_does_by_every_verb(ho
     assert ring * sent[2][away].sum() / hosts == pytest.approx(share)
     said = simulate(fabric, "allreduce", size, algorithm="nccl").interval_s
     assert said is not None and said[0] < by_hand < said[1]
+
+
+@pytest.mark.parametrize("network", [{}, {"oversubscription": "4:1"}, {"oversubscription": "8:1"}])
+def test_replicas_exchange_while_layers_wait_for_scale_up_links(network: dict[str, str]) -> None:
+    """Ports are free during exchanges over NVLink; the head's gradients come first, its parameters last.
+
+    By hand: of one half of the exchange, what is longer than the layers of a micro-batch and their waits, and never
+    less than what nothing hides.
+    """
+    rack = {"topology": "leaf-spine", "link": "NDR", "hosts_per_leaf": 2, **network}
+    fabric = build(ClusterSpec.model_validate({"hosts": 4, "host": "dgx-h100", "network": rack}))
+    split = {"tp": 4, "dp": 8, "zero": "1"}
+    job = load_job({"model": "llama3-8b", "parallel": split, "batch": {"global": 16, "sequence": 4096, "micro": 1}})
+    found = step(fabric, job)
+    case, cost = found.case, found.cost
+    assert case is not None and cost is not None
+    layers, waits = float(case.layers), found.parts_s["tp"] / 2
+    half = float(cost.dp_wire) / 2
+    least = default_constants().held.least_exposed * half
+    by_hand = sum(
+        max(least, half - layers * float(compute) - waits / 2) for compute in (cost.layer.forward, cost.layer.behind)
+    )
+    assert found.parts_s["dp"] == pytest.approx(by_hand, rel=1e-9)
+    assert execute(fabric, found).step_time_s == pytest.approx(found.step_time_s, rel=0.01)

@@ -22,6 +22,7 @@ from syncline.sim.step.kept import kept_per_token
 from syncline.sim.step.network import (
     all_ranks,
     head_exchange_s,
+    inside,
     laid_or,
     neighbour_Bps,
     ring_attention_s,
@@ -50,6 +51,9 @@ class StepCost:
     fixed: Floats  # per step, and stragglers of large groups
     total: Floats
     layer: LayerTime  # mean over layers, one micro-batch
+    hiding: (
+        LayerTime  # the same with what it waits for while ports are free: what the exchange of replicas hides behind
+    )
     head: tuple[Floats, Floats]
     tp_call: Floats  # one exchange, exposed or not
     dp_wire: Floats  # the whole gradient and parameter exchange, exposed or not
@@ -85,7 +89,8 @@ def step_cost(c: Case, k: Constants) -> StepCost:
     bubble = (c.pp - 1) * per_stage * (layer.total + waits.tp + waits.cp + waits.ep + host) / c.virtual * c.bubble_share
     p2p, p2p_wire = _point_to_point(c, k, c.num_micro * paced)
     fsdp, fsdp_wire = _sharded(c, k, layer, head)
-    dp, dp_wire = _replicated(c, k, layer, per_stage)
+    hiding = _with_free_waits(c, layer, waits, host)
+    dp, dp_wire = _replicated(c, k, hiding, per_stage)
     optimizer = c.state_bytes * owned_params(c) / c.hbm_Bps
     m = c.num_micro
     away = np.zeros(())
@@ -101,14 +106,14 @@ def step_cost(c: Case, k: Constants) -> StepCost:
     busy = m * paced + bubble + p2p + fsdp + away
     fixed = np.minimum(k.held.step_s, k.held.step_share * (busy + optimizer))
     fixed = fixed + c.fsdp * k.held.per_doubling * doublings * m * paced + _slowest(c, k, m * paced)
-    dp, dp_wire = _other_ways(c, k, (dp, dp_wire), per_stage * layer.behind, busy + optimizer + fixed)
+    dp, dp_wire = _other_ways(c, k, (dp, dp_wire), per_stage * hiding.behind, busy + optimizer + fixed)
     codec = _coding(c)
     total = busy + dp + optimizer + fixed + codec
     return StepCost(
         compute=m * compute, tp=parts["tp"], cp=parts["cp"], ep=parts["ep"], host=m * share * host + away, fsdp=fsdp,
         dp=dp, p2p=p2p, bubble=bubble, optimizer=optimizer, codec=codec, fixed=fixed, total=total, layer=layer,
-        head=(forward_head, backward_head), tp_call=tp_call, dp_wire=dp_wire, fsdp_wire=fsdp_wire, p2p_wire=p2p_wire,
-        ep_call=experts.exchange, cp_call=cp_call,
+        hiding=hiding, head=(forward_head, backward_head), tp_call=tp_call, dp_wire=dp_wire, fsdp_wire=fsdp_wire,
+        p2p_wire=p2p_wire, ep_call=experts.exchange, cp_call=cp_call,
     )  # fmt: skip
 
 
@@ -198,6 +203,21 @@ def _layer_waits(c: Case, k: Constants, experts: ExpertTime, calls_s: tuple[Floa
     ep = share * (4 + 2 * c.redo_tp) * experts.exchange
     ep = ep - np.minimum(ep * (1 - k.fitted.x_ep * c.ep_exposed), compute)
     return _Waits(tp, cp, ep)
+
+
+def _with_free_waits(c: Case, layer: LayerTime, waits: _Waits, host: Floats) -> LayerTime:
+    """Return a layer with its waits for scale-up links and the host: replicas exchange over ports meanwhile.
+
+    Groups that leave a domain need the ports themselves, and replicas of one domain its links. The head hides nothing:
+    its gradients are the first that can be sent, and its parameters the last that are needed.
+    """
+    replicas = c.dp * c.cp
+    leaves = inside(c, replicas, c.tp) < replicas
+    groups = ((waits.tp, c.tp, np.ones(())), (waits.cp, c.cp, c.tp), (waits.ep, c.ep, np.ones(())))
+    tp, cp, ep = (pick(leaves & (inside(c, ranks, stride) >= ranks), wait, 0.0) for wait, ranks, stride in groups)
+    host = pick(leaves, host, 0.0)
+    forward = (tp + ep) / (2 + c.redo_tp) + (cp + host) / 3
+    return LayerTime(layer.forward + forward, layer.backward + tp + cp + ep + host - forward, layer.redo)
 
 
 def _per_stage(c: Case, layer: Floats, head: Floats) -> Floats:
@@ -331,7 +351,7 @@ def _sharded(c: Case, k: Constants, layer: LayerTime, head: Floats) -> tuple[Flo
     return pick(on, c.num_micro * per_micro + hybrid, 0.0), pick(on, whole, 0.0)
 
 
-def _replicated(c: Case, k: Constants, layer: LayerTime, per_stage: Floats) -> tuple[Floats, Floats]:
+def _replicated(c: Case, k: Constants, hiding: LayerTime, per_stage: Floats) -> tuple[Floats, Floats]:
     """Return exposed and whole time of the gradient (and parameter) exchange of replicas, per step."""
     if np.all(c.fsdp > 0):
         return np.zeros(()), np.zeros(())
@@ -347,9 +367,9 @@ def _replicated(c: Case, k: Constants, layer: LayerTime, per_stage: Floats) -> t
         back = back + experts.gather_s(c.param_bytes * routed) * (routed > 0)
     back = pick(c.sharded_state > 0, back, once)
     least = k.held.least_exposed
-    hidden = _hidden(c, k, once, per_stage * layer.behind)
+    hidden = _hidden(c, k, once, per_stage * hiding.behind)
     # A plain all-reduce hides both its halves behind the backward; gathered parameters hide behind the forward.
-    hidden = hidden + _hidden(c, k, back, pick(c.sharded_state > 0, layer.forward, 0.0) * per_stage)
+    hidden = hidden + _hidden(c, k, back, pick(c.sharded_state > 0, hiding.forward, 0.0) * per_stage)
     both = 2 * once
     if anywhere(c.reduce_bytes > 0):
         # What was laid of two domains is a tree's; switches get every rank's buffer, as a ring's ports carry it.
@@ -357,22 +377,22 @@ def _replicated(c: Case, k: Constants, layer: LayerTime, per_stage: Floats) -> t
         both = np.minimum(both, switch_sum_s(c, k, wire * (dense + routed), plain))
         once = pick((c.sharded_state > 0) | (c.reduce_bytes == 0), once, both / 2)
         back = pick(c.sharded_state > 0, back, once)
-    all_reduce = _hidden(c, k, both, per_stage * layer.behind)
+    all_reduce = _hidden(c, k, both, per_stage * hiding.behind)
     hidden = pick(c.sharded_state > 0, hidden, all_reduce)
     exposed = pick(c.dp_overlap > 0, hidden, once + back) / c.sync_every
     # Reduced after every micro-batch: each scatter hides behind one backward, and slows it.
-    each = np.maximum(once - per_stage * layer.behind, 0.0) + k.held.c_sm * np.minimum(once, per_stage * layer.behind)
+    each = np.maximum(once - per_stage * hiding.behind, 0.0) + k.held.c_sm * np.minimum(once, per_stage * hiding.behind)
     # ZeRO 2 does so with all but the last micro-batch, whose exchange was counted above.
     more = pick(c.shard_params > 0, c.num_micro + c.pp - 1, (c.num_micro > 1) * (c.num_micro + c.pp - 2))
     each = pick(c.scatter_each > 0, more * each, 0.0)
     on = (c.fsdp == 0) & (n > 1)
     times = pick(c.scatter_each > 0, c.num_micro, 1.0)
     whole = once * times + back
-    extra = times * extra_s(c, k, exchanged(c), windows_of(c, layer)) / c.sync_every
+    extra = times * extra_s(c, k, exchanged(c), windows_of(c, hiding)) / c.sync_every
     whole = whole / c.sync_every + extra
     if anywhere((c.sync_every > 1) & (c.cp > 1)):  # the ranks of one sequence never part
         near = pick(c.sync_every > 1, 2 * ring_of(c, k, c.cp, c.tp, np.zeros(())).gather_s(wire * dense), 0.0)
-        exposed = exposed + np.maximum(least * near, near - per_stage * layer.behind)
+        exposed = exposed + np.maximum(least * near, near - per_stage * hiding.behind)
         whole = whole + near
     return pick(on, exposed + each + extra, 0.0), pick(on, whole, 0.0)
 
@@ -429,6 +449,6 @@ def exchanged(c: Case) -> tuple[Buffer, ...]:
     return plain, Buffer(wire * routed, c.param_bytes * routed, expert_holders(c), c.ep, c.laid_holders_Bps)
 
 
-def windows_of(c: Case, layer: LayerTime) -> Windows:
-    """Return the compute of a stage that its exchange can hide behind."""
-    return Windows(c.layers / c.pp * layer.behind, c.layers / c.pp * layer.forward)
+def windows_of(c: Case, hiding: LayerTime) -> Windows:
+    """Return what of a stage its exchange can hide behind."""
+    return Windows(c.layers / c.pp * hiding.behind, c.layers / c.pp * hiding.forward)

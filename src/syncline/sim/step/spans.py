@@ -115,23 +115,25 @@ def durations(result: StepResult, workload: Workload) -> tuple[Floats, Floats]:
         elif word in per_rank:
             share = workload.size_bytes[mine] / (sizes.get(word) or data)
             exposed[mine], whole[mine] = share * per_rank[word][0], share * per_rank[word][1]
-    _add_head(exposed, workload, result)
+    exposed += head_s(result, workload)
     return exposed, np.maximum(exposed, whole)
 
 
-def _add_head(exposed: Floats, workload: Workload, result: StepResult) -> None:
-    """Give the last stage the output layer, unless embedding and head count as layers of the pipeline."""
+def head_s(result: StepResult, workload: Workload) -> Floats:
+    """Return what the output layer has of each operation: on the last stage, unless ends count as layers."""
     case, cost = result.case, result.cost
     assert case is not None and cost is not None
+    found = np.zeros(len(workload))
     if case.even_head:
-        return
+        return found
     v, pp = float(case.virtual), float(case.pp)
     # Layers that do not divide are laid out by hand so that all stages are level: the head is drawn as shared.
     level = pp > 1 and float(case.layers) % pp > 0
     holds = np.ones(len(workload), bool) if level else workload.rank == workload.num_ranks - 1
     for word, seconds in zip(("forward", "backward"), cost.head, strict=True):
         number = workload.names.index(word)
-        exposed[holds & (workload.label == number)] += float(seconds) / v / (pp if level else 1.0)
+        found[holds & (workload.label == number)] += float(seconds) / v / (pp if level else 1.0)
+    return found
 
 
 def _drawn_start(workload: Workload, start: Floats, end: Floats, whole: Floats) -> Floats:

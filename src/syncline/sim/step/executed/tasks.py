@@ -13,7 +13,7 @@ from syncline.sim.step.cost import expert_holders
 from syncline.sim.step.executed.footprint import Floats
 from syncline.sim.step.executed.stages import Stages
 from syncline.sim.step.network import inside
-from syncline.sim.step.spans import durations
+from syncline.sim.step.spans import durations, head_s
 from syncline.sim.step.step import StepResult
 from syncline.workload.graph import Op, Workload, previous_in_stream
 from syncline.workload.volumes import volumes
@@ -62,12 +62,14 @@ class StepTasks:
         self.alone: dict[int, float] = {}
         self.traffic: dict[tuple[str, int], TrafficKind] = {}
         self.compute_s: list[float] = durations(result, workload)[0].tolist()
+        self.head_s: list[float] = head_s(result, workload).tolist()
         self.size_bytes: list[float] = workload.size_bytes.tolist()
         self.p2p_exposed = float(stages.case.p2p_exposed) if stages.case else 1.0
         self.volumes = {volume.kind: volume for volume in volumes(result.job)}
         self.begin: dict[int, int] = {}
         self.end: dict[int, int] = {}
         self.late: dict[int, int] = {}  # by stage: what its second operation waits for
+        self.first_head_s: dict[int, float] = {}  # by stage: the head in its first operation
         self.first_backward: dict[int, int] = {}
         self.rest: list[int] = []  # what need only be done by the end
         self._build()
@@ -98,14 +100,20 @@ class StepTasks:
                 self._moved(op, stage, name, deps, named, last)
 
     def _compute(self, op: int, stage: int, name: str, deps: list[int], first: bool) -> None:
-        if not first and stage in self.late:
-            deps.append(self.late.pop(stage))
+        if first:
+            self.first_head_s[stage] = self.head_s[op]
+        elif stage in self.late:  # the head needs its parameters, which come last: nothing hides behind it
+            deps.append(self._after(self.late.pop(stage), self.first_head_s.get(stage, 0.0)))
         if name == "optimizer":
             deps = [*deps, *self.rest]
         self.begin[op] = self.draft.add(deps)
         self.end[op] = self.draft.add([self.begin[op]], self.compute_s[op])
         if name == "backward":
             self.first_backward.setdefault(stage, self.begin[op])
+
+    def _after(self, task: int, delay_s: float) -> int:
+        """Return a task that ends so long after another."""
+        return self.draft.add([task], delay_s) if delay_s > 0 else task
 
     def _slowed(self, op: int, kind: str) -> float:
         """Return what gathers beside an operation cost it: some of the GPU, and the skew of their rings."""
@@ -178,6 +186,7 @@ class StepTasks:
         start = self.begin[producer]
         if case is not None and float(case.scatter_each) and stage in self.first_backward:
             start = self.first_backward[stage]
+        start = self._after(start, self.head_s[producer])  # the first gradients are the head's
         early = self._task([start], fixed, (1 - least) * size, path, name, alone)
         self.end[op] = self._task([*deps, early], 0.0, least * size, path, name, 0.0)
 
