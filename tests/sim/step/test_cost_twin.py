@@ -288,7 +288,7 @@ def hiding_twin(c: Case, layer: LayerTime, tp: float, cp: float, ep: float, host
     def near(ranks: float, stride: float) -> bool:
         return float(inside(c, np.array(ranks), np.array(stride))) >= ranks
 
-    if near(o.dp * o.cp, o.tp):
+    if near(o.shard_ranks if o.fsdp else o.dp * o.cp, o.tp):
         return layer
     forward = backward = 0.0
     for wait, ranks, stride, part in (
@@ -328,8 +328,8 @@ def twin(c: Case) -> dict[str, float]:
     scale = (paced - compute) / waits if waits else 0.0
     bubble = (o.pp - 1) * o.layers / o.pp * (layer_s + waits) * o.bubble_share / o.virtual
     p2p, p2p_wire = between_stages(c, m * paced)
-    fsdp, fsdp_wire = sharded_twin(c, layer, head)
     hiding = hiding_twin(c, layer, tp, cp, ep, host)
+    fsdp, fsdp_wire = sharded_twin(c, hiding, head)
     dp, dp_wire = replicas_twin(c, hiding)
     stage = o.layers / o.pp
     optimizer = o.state_bytes * held["owned"] / o.hbm_Bps

@@ -88,8 +88,8 @@ def step_cost(c: Case, k: Constants) -> StepCost:
     per_stage = c.layers / c.pp
     bubble = (c.pp - 1) * per_stage * (layer.total + waits.tp + waits.cp + waits.ep + host) / c.virtual * c.bubble_share
     p2p, p2p_wire = _point_to_point(c, k, c.num_micro * paced)
-    fsdp, fsdp_wire = _sharded(c, k, layer, head)
     hiding = _with_free_waits(c, layer, waits, host)
+    fsdp, fsdp_wire = _sharded(c, k, hiding, head)
     dp, dp_wire = _replicated(c, k, hiding, per_stage)
     optimizer = c.state_bytes * owned_params(c) / c.hbm_Bps
     m = c.num_micro
@@ -211,7 +211,7 @@ def _with_free_waits(c: Case, layer: LayerTime, waits: _Waits, host: Floats) -> 
     Groups that leave a domain need the ports themselves, and replicas of one domain its links. The head hides nothing:
     its gradients are the first that can be sent, and its parameters the last that are needed.
     """
-    replicas = c.dp * c.cp
+    replicas = pick(c.fsdp > 0, c.shard_ranks, c.dp * c.cp)
     leaves = inside(c, replicas, c.tp) < replicas
     groups = ((waits.tp, c.tp, np.ones(())), (waits.cp, c.cp, c.tp), (waits.ep, c.ep, np.ones(())))
     tp, cp, ep = (pick(leaves & (inside(c, ranks, stride) >= ranks), wait, 0.0) for wait, ranks, stride in groups)
@@ -310,7 +310,7 @@ def _point_to_point(c: Case, k: Constants, busy: Floats) -> tuple[Floats, Floats
     return pick(slow, waits, exposed), pick(slow, far, wire)
 
 
-def _sharded(c: Case, k: Constants, layer: LayerTime, head: Floats) -> tuple[Floats, Floats]:
+def _sharded(c: Case, k: Constants, hiding: LayerTime, head: Floats) -> tuple[Floats, Floats]:
     """Return exposed (with slowed compute) and whole time of FSDP's gathers and scatters, per step."""
     if not anywhere(c.fsdp > 0):
         return np.zeros(()), np.zeros(())
@@ -330,7 +330,7 @@ def _sharded(c: Case, k: Constants, layer: LayerTime, head: Floats) -> tuple[Flo
         scatter = scatter + pick(spread, experts.gather_s(c.grad_bytes * shrunk * routed), 0.0)
         among = pick(routed > 0, holders - experts.inside, 0.0)
     behind = gather * c.reshard + scatter
-    exposed = np.maximum(gather - layer.forward, 0.0) + np.maximum(behind - layer.behind, 0.0)
+    exposed = np.maximum(gather - hiding.forward, 0.0) + np.maximum(behind - hiding.behind, 0.0)
     wire = gather + behind
     slowed = k.held.c_sm * (wire - exposed)
     # Every gather and scatter waits for the slowest of its ring; that skew grows with the ranks beyond one domain.
@@ -344,7 +344,7 @@ def _sharded(c: Case, k: Constants, layer: LayerTime, head: Floats) -> tuple[Flo
     local = size * c.layers / ranks
     apart = ring_of(c, k, replicas, c.tp * ranks, c.laid_replicas_Bps, sums=c.fsdp > 0)
     between = 2 * apart.gather_s(c.grad_bytes * c.wire_share * c.nic_share * local)
-    hybrid = pick(replicas > 1, np.maximum(k.held.least_exposed * between, between - c.layers * layer.behind), 0.0)
+    hybrid = pick(replicas > 1, np.maximum(k.held.least_exposed * between, between - c.layers * hiding.behind), 0.0)
     hybrid, between = hybrid / c.sync_every, between / c.sync_every
     on = c.fsdp > 0
     whole = c.num_micro * (c.layers * wire + ends) + pick(replicas > 1, between, 0.0)
