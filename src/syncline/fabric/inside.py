@@ -183,12 +183,14 @@ class Inside:
 
         GPUs with several NICs of their own use that of a stripe. Others send through the NIC on the destination's rail
         where it is as near as their own, unless the destination borrows a NIC itself. With `cross_rail="nvlink"` data
-        first goes to the GPU of a's host whose NIC is on that rail.
+        first goes to the GPU of a's host whose NIC is on that rail, so that each GPU's PCIe link carries its own NIC's.
         """
         nic_b = self.nic_of_gpu[b]
-        near = np.where(self._lost_nic[b], -1, self._near_nic(a, nic_b))
-        sender = a if cross_rail == "fabric" else np.where(near >= 0, a, self._proxy(a, nic_b))
-        nic_a = np.where(near >= 0, near, self.nic_of_gpu[sender])
+        sender = a if cross_rail == "fabric" else self._proxy(a, nic_b)
+        nic_a = self.nic_of_gpu[sender]
+        if cross_rail == "fabric":
+            near = np.where(self._lost_nic[b], -1, self._near_nic(a, nic_b))
+            nic_a = np.where(near >= 0, near, nic_a)
         if self.num_stripes > 1:
             nic_a, nic_b = self._stripe(sender, b, stripe)
         missing = (nic_a < 0) | (nic_b < 0)
@@ -275,9 +277,8 @@ class Inside:
     def _near_nic(self, a: LongArray, nic_b: LongArray) -> LongArray:
         """Return the NIC beside a's own, no slower, on the rail and the switch of `nic_b`, where its own is on neither.
 
-        Without it the way would go over another tier of switches. NCCL sends to a peer through the NIC of its own host
-        that the peer's number has there with NCCL_CROSS_NIC=0, and with NCCL_P2P_PXN_LEVEL=1 by way of another GPU only
-        where that NIC is on another PCIe switch (`ncclTopoGetNetDev`).
+        Without it the way would go over another tier of switches. NCCL does so with NCCL_CROSS_NIC=0: it sends to a
+        peer through the NIC of its own host that the peer's number has there (`ncclTopoGetNetDev`).
         """
         if self.num_stripes > 1 or len(self.fabric.nics) == 0:
             return np.full(len(a), -1, np.int64)

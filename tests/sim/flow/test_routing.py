@@ -65,7 +65,7 @@ def test_one_seed_is_one_answer(small: Fabric) -> None:
 
 def test_spraying_puts_equal_shares_on_all_spines(small: Fabric) -> None:
     gpus = small.gpus.astype(np.int64)
-    wires = FlowNetwork(small, NetworkOptions("spray")).wire(gpus[:1], gpus[9:10], np.zeros(1, np.int64))
+    wires = FlowNetwork(small, NetworkOptions("spray")).wire(gpus[:1], gpus[10:11], np.zeros(1, np.int64))
     tier = small.links.tier[wires.paths.link]
     up = wires.paths.shares()[(tier == Tier.LEAF_SPINE) & (small.devices.level[small.links.src[wires.paths.link]] == 1)]
     assert up.sum() == pytest.approx(1)
