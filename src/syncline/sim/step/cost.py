@@ -51,9 +51,7 @@ class StepCost:
     fixed: Floats  # per step, and stragglers of large groups
     total: Floats
     layer: LayerTime  # mean over layers, one micro-batch
-    hiding: (
-        LayerTime  # the same with what it waits for while ports are free: what the exchange of replicas hides behind
-    )
+    hiding: LayerTime  # the same with its waits while ports are free: what replicas' exchange hides behind
     head: tuple[Floats, Floats]
     tp_call: Floats  # one exchange, exposed or not
     dp_wire: Floats  # the whole gradient and parameter exchange, exposed or not
