@@ -15,8 +15,8 @@ export CXX
 # Python keeps what it compiles, whatever the environment says: tests start hundreds of interpreters.
 unexport PYTHONDONTWRITEBYTECODE
 PATHS := src tests benchmarks examples tools
-# Three more than there are cores, because labs and watchdogs mostly wait; make WORKERS=1 pytest to test one by one.
-WORKERS ?= $(shell expr $$(nproc) + 3)
+# Two more than there are cores, because labs and watchdogs mostly wait; make WORKERS=1 pytest to test one by one.
+WORKERS ?= $(shell expr $$(nproc) + 2)
 # One file is one worker's: what a file sets up once (ranks, labs) is set up once.
 SPREAD := -n $(WORKERS) --dist loadfile
 # Those that take longest come first, so that no worker is left alone with one at the end; tests/conftest.py deals files

@@ -138,6 +138,23 @@ def test_a_broken_connection_and_a_rank_that_is_not_heard_are_one_thing() -> Non
     assert post.causes == {explained.message}
 
 
+def test_a_process_that_stood_still_looks_before_it_says_who_is_silent() -> None:
+    class Still(Post):
+        stands = True
+
+        def hear(self, wait_s: float) -> list[bytes]:
+            self._gone.wait(1.5 if self.stands else max(0.0, wait_s))  # longer than others are listened for
+            self.stands = False
+            return [Beat(1).to_bytes("t")]
+
+    post, handle = Still(), Handle()
+    watchdog = Watchdog(handle, Roll(0, MEMBERS, "t", post), watch_s=1.0, patience_s=600.0)
+    explained = watchdog.explain(SynchronizationError("a collective of FSDP2 did not finish."))
+    watchdog.close()
+    assert isinstance(explained, LostRankError)
+    assert explained.message.startswith("rank 2 on host-2 is lost: nobody has heard it for ")
+
+
 @pytest.mark.parametrize(
     "failure",
     [

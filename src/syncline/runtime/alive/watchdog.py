@@ -57,6 +57,8 @@ SLOW_LOOKS = 3
 """Looks, `watch_s` apart, at which a rank must hold the others up before it is called slow."""
 VAGUE_LOOKS = 4
 """Looks at the beats of the others before a failure that may be theirs is told as this rank's own."""
+STILL_TIMES = 10.0
+"""How many times `watch_s` may pass until those looks are made: this process may stand still itself."""
 BROKEN = ("closed by peer", "connection reset", "broken pipe", "connection refused", "remote process exited")
 """Words of backends for a connection whose other end is gone."""
 
@@ -166,7 +168,11 @@ class Watchdog:
         is_vague = type(failure) is SynchronizationError or is_closed
         if is_vague:
             began_s, enough = time.monotonic(), self._looks + VAGUE_LOOKS
-            while time.monotonic() < began_s + self.watch_s and not self._stop.is_set():
+            while not self._stop.is_set():
+                waited_s = time.monotonic() - began_s
+                # Where this process stands still nobody looks, and time that passes says nothing of the others.
+                if waited_s > (self.watch_s if self._looks >= enough else STILL_TIMES * self.watch_s):
+                    break
                 silent = self._silent_now() is not None and not is_closed
                 if silent or (self._looks >= enough and self._heard_all_since(began_s)):
                     break
