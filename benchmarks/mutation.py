@@ -48,6 +48,7 @@ TARGETS = {
     ),
     "sim.step.memory": ("tests/sim/step/test_memory_twin.py",),
     "sim.step.cost": ("tests/sim/step/test_cost_twin.py",),
+    "sim.step.arithmetic.params": ("tests/sim/step/test_cost_twin.py",),
     "runtime.alive.verdict": ("tests/runtime/alive/test_verdict.py",),
     "runtime.alive.pace": ("tests/runtime/alive/test_pace.py",),
     "codec.block": ("tests/codec/test_bounds.py",),

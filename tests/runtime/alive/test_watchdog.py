@@ -123,36 +123,26 @@ def test_who_only_lost_its_peer_does_not_say_that_it_failed() -> None:
     assert post.causes == {"rank 0 on host-0 reports: rank 2 did not answer."}
 
 
-def test_a_broken_connection_and_a_rank_that_is_not_heard_are_one_thing() -> None:
+@pytest.mark.parametrize("still_s", [0.0, 1.5])
+def test_a_broken_connection_and_a_rank_that_is_not_heard_are_one_thing(still_s: float) -> None:
+    """Also where this process itself stands still at first, for longer than others are listened for."""
+
     class Silent(Post):
+        still_s = 0.0
+
         def hear(self, wait_s: float) -> list[bytes]:
-            self._gone.wait(max(0.0, wait_s))
+            self._gone.wait(max(self.still_s, wait_s, 0.0))
+            self.still_s = 0.0
             return [Beat(1).to_bytes("t")]  # nobody answers for rank 2 either: its link loses packets
 
     post, handle = Silent(), Handle()
+    post.still_s = still_s
     watchdog = Watchdog(handle, Roll(0, MEMBERS, "t", post), watch_s=1.0, patience_s=600.0)
     explained = watchdog.explain(SynchronizationError("a collective of FSDP2 did not finish."))
     watchdog.close()
     assert isinstance(explained, LostRankError)
     assert explained.message.startswith("rank 2 on host-2 is lost: nobody has heard it for ")
     assert post.causes == {explained.message}
-
-
-def test_a_process_that_stood_still_looks_before_it_says_who_is_silent() -> None:
-    class Still(Post):
-        stands = True
-
-        def hear(self, wait_s: float) -> list[bytes]:
-            self._gone.wait(1.5 if self.stands else max(0.0, wait_s))  # longer than others are listened for
-            self.stands = False
-            return [Beat(1).to_bytes("t")]
-
-    post, handle = Still(), Handle()
-    watchdog = Watchdog(handle, Roll(0, MEMBERS, "t", post), watch_s=1.0, patience_s=600.0)
-    explained = watchdog.explain(SynchronizationError("a collective of FSDP2 did not finish."))
-    watchdog.close()
-    assert isinstance(explained, LostRankError)
-    assert explained.message.startswith("rank 2 on host-2 is lost: nobody has heard it for ")
 
 
 @pytest.mark.parametrize(

@@ -16,14 +16,16 @@ from syncline.fabric import load
 from syncline.sim.step import Case, build_case, default_constants, machine_from_fabric, stack, step_cost
 from syncline.sim.step.arithmetic.kernels import attention_s, gemm_s, memory_s
 from syncline.sim.step.arithmetic.layer import LayerTime, dense_layer, head_s, mixer_part
-from syncline.sim.step.cost import (
-    exchanged,
+from syncline.sim.step.arithmetic.params import (
     expert_holders,
     layer_params,
     owned_params,
     predict_params,
     stage_expert_params,
     stage_params,
+)
+from syncline.sim.step.cost import (
+    exchanged,
 )
 from syncline.sim.step.exchange import Buffer, Windows, extra_s
 from syncline.sim.step.experts import expert_params, expert_part

@@ -11,7 +11,7 @@ import pytest
 
 from syncline.fabric import load
 from syncline.sim.step import Case, build_case, machine_from_fabric, memory, stack
-from syncline.sim.step.cost import layer_params, predict_params
+from syncline.sim.step.arithmetic.params import layer_params, predict_params
 from syncline.sim.step.experts import expert_params
 from syncline.sim.step.kept import kept_per_token, working_per_token
 from syncline.sim.step.memory import stage_layers, stages

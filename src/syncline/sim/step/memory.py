@@ -11,8 +11,8 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
+from syncline.sim.step.arithmetic.params import expert_holders, layer_params, predict_params
 from syncline.sim.step.case import Case, Floats, anywhere, pick
-from syncline.sim.step.cost import expert_holders, layer_params, predict_params
 from syncline.sim.step.experts import expert_params
 from syncline.sim.step.kept import kept_per_token, working_per_token
 

@@ -8,8 +8,8 @@ from functools import cached_property
 import numpy as np
 
 from syncline.sim.step.arithmetic.kernels import attention_s
+from syncline.sim.step.arithmetic.params import expert_holders
 from syncline.sim.step.constants import Constants
-from syncline.sim.step.cost import expert_holders
 from syncline.sim.step.executed.footprint import Floats
 from syncline.sim.step.executed.stages import Stages
 from syncline.sim.step.network import inside
