@@ -13,6 +13,7 @@ from tests.lab.traffic import Transfer
 from syncline.errors import LabError
 from syncline.lab import Lab, LinkCounters, draft
 from syncline.lab.counters import QUEUE_ROW, SAMPLE_ROW, read_rows
+from syncline.lab.inside.sampler import TimedReader
 from syncline.timeline import SourceKind
 
 BURSTS = """
@@ -45,6 +46,31 @@ def test_a_burst_that_the_average_hides() -> None:
     assert counters.drops() == {burst.link: 5}
     assert counters.peak_backlog_bytes()[burst.link] == 5000
     assert counters.carried_bytes()[burst.link] == 20_000
+
+
+@pytest.mark.parametrize(
+    ("took_s", "readings", "moment_s"),
+    [
+        ([0.0001, 0.0001], 2, 0.0002),
+        ([0.0001, 0.02, 0.0002], 3, 0.0203),  # it stood still while it read: read again
+        ([0.0001, 0.02, 0.02, 0.02, 0.02, 0.0001], 5, 0.0801),  # a busy machine: not for ever
+        ([0.01, 0.012], 2, 0.022),  # a large namespace takes this long, whoever else computes
+    ],
+)
+def test_counters_carry_the_moment_they_were_read_at(took_s: list[float], readings: int, moment_s: float) -> None:
+    clock_s = 0.0
+    left_s = list(took_s)
+
+    def read() -> dict[int, tuple[int, int]]:
+        nonlocal clock_s
+        clock_s += left_s.pop(0)
+        return {1: (len(took_s) - len(left_s), 0)}
+
+    reader = TimedReader(read, lambda: clock_s)
+    reader()
+    counters, now_s = reader()
+    assert counters == {1: (readings, 0)}
+    assert now_s == pytest.approx(moment_s)
 
 
 def test_a_timeline_of_links() -> None:

@@ -12,6 +12,7 @@ import signal
 import struct
 import sys
 import time
+from collections.abc import Callable
 
 from syncline.host.netlink import Netlink
 from syncline.lab.inside import kernel
@@ -23,9 +24,37 @@ QUEUE = struct.Struct("<idIII")
 """link, time, backlog in bytes, backlog in packets, drops so far."""
 _FLUSH_S = 0.2
 _HOST_QUEUES_S = 0.1
-
+_READ_S = 0.0005
+_MOST_READINGS = 4
 
 SHAPERS = (b"tbf", b"htb")
+
+Moved = dict[int, tuple[int, int]]
+"""Bytes received and sent so far, by interface."""
+
+
+class TimedReader:
+    """Reads counters together with the moment they are of.
+
+    A process that stands still between the kernel's answer and the clock would stamp old counters with a later time,
+    and what moved meanwhile would seem to have moved after it. A reading that took much longer than the quickest one
+    is therefore taken again.
+    """
+
+    def __init__(self, read: Callable[[], Moved], clock: Callable[[], float] = time.monotonic) -> None:
+        self._read, self._clock = read, clock
+        self._quickest_s = float("inf")
+
+    def __call__(self) -> tuple[Moved, float]:
+        """Return counters and their moment."""
+        for _ in range(_MOST_READINGS):
+            begun_s = self._clock()
+            counters = self._read()
+            now_s = self._clock()
+            self._quickest_s = min(self._quickest_s, now_s - begun_s)
+            if now_s - begun_s <= max(_READ_S, 4 * self._quickest_s):
+                break
+        return counters, now_s
 
 
 class NamespaceProbe:
@@ -34,15 +63,15 @@ class NamespaceProbe:
     def __init__(self, descriptor: int, links: dict[int, tuple[int, int]], *, is_switch: bool) -> None:
         kernel.setns(descriptor, kernel.NEWNET)
         self.counters = Netlink()
+        self.moved = TimedReader(self.counters.moved)
         self.links = links
         self.is_switch = is_switch
-        self.last: dict[int, tuple[int, int]] = {}
+        self.last: Moved = {}
         self.last_s = 0.0
 
     def sample(self, out: bytearray) -> None:
         """Append what moved since the last look, stamped with the time of the reading itself."""
-        now = self.counters.moved()
-        now_s = time.monotonic()
+        now, now_s = self.moved()
         for index, (received, sent) in self.links.items():
             before, after = self.last.get(index), now.get(index)
             if before is None or after is None or before == after:
