@@ -1,5 +1,5 @@
-# The same plan on GPUs that are owned, and rented from three clouds.
-for basis in own nebius aws azure; do
+# The same plan on GPUs that are owned, and rented from two clouds.
+for basis in own nebius aws; do
   option=$([ $basis = own ] || echo "--cloud $basis")
   printf "%-8s" $basis
   syncline plan h100-64-rail llama3-70b $option | grep -A 1 "  cost  " | tr -s ' \n' ' '
