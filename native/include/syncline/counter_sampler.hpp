@@ -4,8 +4,10 @@
 // interpreter doubles that. So the loop is here, the arithmetic is not: rows are taken out in bulk, once or twice a second.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <limits>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -26,6 +28,21 @@ struct SampledRows {
     std::uint64_t num_late = 0;          // ticks left out because the thread woke too late for them
     std::uint64_t num_failed = 0;        // reads that failed: an interface that is gone keeps its last value
     double cpu_s = 0;                    // processor time of the thread since it started
+};
+
+// Tells readings that took so long that nobody knows which moment their counters are of: who reads and then stands still
+// would stamp them too late, and what moved meanwhile would seem to have moved in the next, shorter interval.
+class ReadingTimer {
+public:
+    explicit ReadingTimer(std::int64_t least_ns) : least_ns_(least_ns) {}
+    bool is_long(std::int64_t took_ns) {
+        quickest_ns_ = std::min(quickest_ns_, took_ns);
+        return took_ns > std::max(least_ns_, 4 * quickest_ns_);
+    }
+
+private:
+    std::int64_t least_ns_;
+    std::int64_t quickest_ns_ = std::numeric_limits<std::int64_t>::max() / 4;
 };
 
 class CounterSampler {
