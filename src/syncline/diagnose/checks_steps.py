@@ -32,6 +32,7 @@ TAIL_BYTES = 1 << 16
 _STEP = re.compile(
     r"(?i:\b(?:iteration|iter|global_step|step|epoch|batch)\b[\s:=\[\"'#]{0,6})(?P<step>\d{1,12})"
     r"|(?P<done>\d{1,12})/\d{1,12} \["
+    r"|\b(?P<stage>Stage \d{1,3}: |initialized host \S{1,80} as rank \d|All distributed processes registered)"
 )
 _RESULT = re.compile(r"\d ?(?:[GM]i?B/s|[GM]b/s|tokens/s\w*|samples/s\w*|it/s|ima?ge?s?/s\w*)(?:\W|$)")
 
@@ -127,7 +128,10 @@ class LogEnd:
             yield block
 
     def went_on(self, num_lines: int) -> int:
-        """Return a line in front of which nothing stopped the job: two steps or results stand there and after; or 0."""
+        """Return a line in front of which nothing stopped the job, or 0.
+
+        Two steps or results stand there and after; a script's next stage and ranks that have met count as steps.
+        """
         lines = self._data.decode("utf-8", "replace").removesuffix("\n").split("\n")
         last, marks = "", 0
         for back, line in enumerate(reversed(lines)):
@@ -142,5 +146,5 @@ class LogEnd:
 def _mark(line: str) -> str:
     step = _STEP.search(line)
     if step is not None:
-        return step["step"] or step["done"]
+        return step["step"] or step["done"] or step["stage"]
     return line if _RESULT.search(line) else ""
