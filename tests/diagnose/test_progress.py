@@ -37,6 +37,8 @@ def _went_on(text: str, block: int = 1 << 22) -> int:
         ("Epoch [1][50/100] x\nEpoch [2][50/100] x\n", 1),
         (" 50%|##   | 5/10 [00:01<00:01]\n 60%|###  | 6/10 [00:01<00:01]\n", 1),
         ("[rank 0] bandwidth: 99.1 GB/s\n[rank 1] bandwidth: 99.2 GB/s\n", 1),
+        ("Stage 3: Data\nUnable to get 4 GPUs\nStage 6: Training\ninitialized host n1 as rank 3\n", 3),
+        ("zero stage: 3\nStage 6: Training\nUnable to get 4 GPUs\n", 0),
         ("no step\nand no result\n", 0),
         ("", 0),
     ],
