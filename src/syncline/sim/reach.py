@@ -293,8 +293,10 @@ def _reach(fabric: Fabric) -> FabricReach:
 
 def _thinner(cells: Cells, inner: Cells) -> bool:
     """Return whether one of as many cells as before lets out less than the one that it holds."""
-    same = np.array_equal(cells.of_host, inner.of_host)
-    return same and bool((np.minimum(cells.exit_Bps, cells.even_Bps) < inner.even_Bps * (1 - 1e-9)).any())
+    if not np.array_equal(cells.of_host, inner.of_host):
+        return False
+    used_alike = np.minimum(cells.exit_Bps, cells.even_Bps) < inner.even_Bps * (1 - 1e-9)
+    return bool((used_alike | (cells.exit_Bps < inner.exit_Bps * (1 - 1e-9))).any())
 
 
 def _within(fabric: Fabric, level: int) -> NDArray[np.bool_]:
