@@ -65,7 +65,7 @@ class Contest:
 
     def one(self, name: str, size_bytes: int, level: str = "flow", *, most: int = MAX_CHUNKS) -> Estimate:
         """Return one algorithm's estimate, with as many chunks as suit the size (at most `most`)."""
-        options = [self.chunks] if self.chunks else self._pace(name).options(size_bytes, most)
+        options = self._options(name, size_bytes, most)
         return min((self._priced(name, c, size_bytes, level) for c in options), key=lambda e: e.time_s)
 
     def at(self, estimate: Estimate) -> WiredProgram:
@@ -83,7 +83,8 @@ class Contest:
         for name, chunks in sorted(entries, key=guess.__getitem__):
             if best is not None:
                 worth_s = WORTH_PRICING * max(best.time_s, guess[best.algorithm, best.chunks])
-                if self._hopeless(name, chunks, size_bytes, guess[name, chunks] > worth_s, best):
+                far = guess[name, chunks] > worth_s and name not in SHARED
+                if self._hopeless(name, chunks, size_bytes, far, best):
                     continue
             found = self._priced(name, chunks, size_bytes, level)
             if best is None or found.time_s < best.time_s:
@@ -108,8 +109,12 @@ class Contest:
             return far
         return bounds(self.wired[name], size_bytes).lower_s >= best.time_s
 
-    def _options(self, name: str, size_bytes: int) -> list[int]:
-        return [self.chunks] if self.chunks else self._pace(name).options(size_bytes)
+    def _options(self, name: str, size_bytes: int, most: int = MAX_CHUNKS) -> list[int]:
+        """Return the numbers of chunks to try. That rails overlap without any is more than a quick guess knows."""
+        if self.chunks:
+            return [self.chunks]
+        found = self._pace(name).options(size_bytes, most)
+        return sorted({1, 2, *found}) if name in SHARED else found
 
     def _pace(self, name: str) -> ChunkCosts:
         if name not in self._paces:
