@@ -14,7 +14,7 @@ Where ranks are alike but their ways are not (on a dragonfly some rails stay at 
 between two), `shared` gives rails the shares that keep the busiest link least busy: of u with A u <= 1, where A[l, k]
 is what rail k would need of link l for the whole buffer, those with the largest sum. Where all rails share the busiest
 link, equal shares leave it idle while hosts add up before and hand out after: with shares that fall from rail to rail
-(`staggered`) the sums of one rail are made while another sends. All are proved like any other.
+(`staggered-rails`) the sums of one rail are made while another sends. All are proved like any other.
 """
 
 from __future__ import annotations
