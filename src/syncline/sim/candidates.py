@@ -50,6 +50,9 @@ MAX_ROUND_FLOWS = 1 << 18
 MAX_LEADERS_DIRECT = 64
 """Leaders of hosts that all exchange with each other on a fabric whose paths are many or uneven."""
 
+PAIR = 2
+"""Two that all-reduce hand each other all they have in one round: as many bytes as in two rounds of halves."""
+
 Makers = dict[str, Callable[[], Schedule]]
 
 
@@ -137,9 +140,9 @@ def _levelled(levels: Nest, kind: Kind, *, deep: bool) -> Makers:
         if ending and shape == two:
             continue
         if kind in LEVELLED:
-            found["hierarchical-direct" + ending] = _on(levels, kind, shape, _exchanges(shape))
+            found["hierarchical-direct" + ending] = _on(levels, kind, shape, _exchanges(shape, kind))
             if kind not in ALL_RAILS:
-                found["hierarchical-mixed" + ending] = _on(levels, kind, shape, _mixed(shape))
+                found["hierarchical-mixed" + ending] = _on(levels, kind, shape, _mixed(shape, kind))
         if kind is Kind.ALL_REDUCE:
             found["hierarchical-one-shot" + ending] = _on(levels, kind, shape, _shots(shape))
             if ending:
@@ -152,6 +155,8 @@ def _levelled(levels: Nest, kind: Kind, *, deep: bool) -> Makers:
 
 def across(num_hosts: int) -> str:
     """Return the family by which the leaders of hosts all-reduce on a torus or an irregular fabric."""
+    if num_hosts == PAIR:
+        return "one-shot"
     return "direct" if num_hosts <= MAX_LEADERS_DIRECT else "halving-doubling"
 
 
@@ -160,12 +165,15 @@ def _few(shape: tuple[int, ...], axis: int) -> bool:
     return prod(shape) * (shape[axis] - 1) <= MAX_ROUND_FLOWS
 
 
-def _exchanges(shape: tuple[int, ...]) -> tuple[str, ...]:
-    return tuple("direct" if _few(shape, axis) else "halving-doubling" for axis in range(len(shape)))
+def _exchanges(shape: tuple[int, ...], kind: Kind) -> tuple[str, ...]:
+    found = ["direct" if _few(shape, axis) else "halving-doubling" for axis in range(len(shape))]
+    if kind is Kind.ALL_REDUCE and shape[0] == PAIR:
+        found[0] = "one-shot"
+    return tuple(found)
 
 
-def _mixed(shape: tuple[int, ...]) -> tuple[str, ...]:
-    return ("halving-doubling", *_exchanges(shape)[1:])
+def _mixed(shape: tuple[int, ...], kind: Kind) -> tuple[str, ...]:
+    return ("halving-doubling", *_exchanges(shape, kind)[1:])
 
 
 def _shots(shape: tuple[int, ...]) -> tuple[str, ...]:
@@ -232,7 +240,7 @@ def find(
         raise SimulationError(f"{algorithm} does not do {kind.value}.", hint=f"One of: {', '.join(known)}.")
     raise SimulationError(f'no algorithm is called "{algorithm}".',
                           hint=f"One of: {', '.join(dict.fromkeys((*known, *FAMILIES)))}; "
-                               "`syncline simulate` also takes auto, nccl and a file.")  # fmt: skip
+                               "`syncline simulate` also takes auto, nccl, a file and NAME-in-8-turns.")  # fmt: skip
 
 
 def proved(

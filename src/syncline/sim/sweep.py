@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -15,15 +17,33 @@ from syncline.schedule import Kind, Proved, Schedule, verify
 from syncline.sim.analytic import bounds
 from syncline.sim.candidates import find, proved
 from syncline.sim.flow.estimate import Estimate, estimate
+from syncline.sim.flow.fold import MAX_TOGETHER, most_together
 from syncline.sim.flow.routing import FlowNetwork
 from syncline.sim.flow.wired import WiredProgram, fingerprint, wire
-from syncline.sim.pipeline import MAX_CHUNKS, USUAL_CHUNKS, ChunkCosts, pace, wired_in_pieces
+from syncline.sim.pipeline import MAX_CHUNKS, USUAL_CHUNKS, ChunkCosts, pace, wired_in_pieces, wired_in_turns
 from syncline.sim.synthesis import SHARED, shared, synthesized
 
 MADE = "synthesized"
 
 WORTH_PRICING = 1.25
 """A pipeline whose quick guess is this much slower than the best so far, or than its guess, is not simulated."""
+
+TURNS = 8
+TURN_CHUNKS = (1, 2, 3, 5)
+FEWEST_TURNS = 3
+MAX_TURN_FLOWS = 50_000
+"""Flows of a program in turns that `auto` tries; past this it takes fewer turns."""
+
+POSTED = 0.25
+"""All turns of a program must be posted in this part of the time in which its longest round arrives."""
+
+TURN_NAMES = 3
+"""Algorithms that are tried in turns."""
+
+IDLE = 0.02
+"""Turns are tried where they might save this part of the time."""
+
+IN_TURNS = re.compile(r"(?P<name>.+)-in-(?P<turns>[1-9]\d{0,2})-turns")
 
 FAR_BEHIND = 1.5
 """Whose busiest link alone needs this much longer than the winner is not worth the search for its best chunks."""
@@ -33,12 +53,14 @@ FAR_BEHIND = 1.5
 class Contest:
     """Algorithms on one network, ready to be priced at any size.
 
-    `chunks` is into how many chunks each algorithm cuts the buffer for its pipeline: 0 leaves that to the size.
+    `chunks` is into how many chunks each algorithm cuts the buffer for its pipeline: 0 leaves that to the size. Where
+    a round takes long to arrive, `best` also tries algorithms in up to `turns` turns.
     """
 
     network: FlowNetwork
     wired: dict[str, WiredProgram]
     chunks: int = 1
+    turns: int = 1
     _paces: dict[str, ChunkCosts] = field(default_factory=dict)
     _cut: dict[tuple[str, int], WiredProgram] = field(default_factory=dict)
     _last: dict[tuple[bytes, int, int, str], Estimate] = field(default_factory=dict)
@@ -53,6 +75,7 @@ class Contest:
         codec: Codec = RAW,
         *,
         chunks: int = 1,
+        turns: int = 1,
     ) -> Contest:
         """Return the contest of these schedules on one placement."""
         if not schedules:
@@ -61,7 +84,7 @@ class Contest:
                 hint="An all-to-all is simulated pair by pair, up to 2,048 ranks: give fewer with --ranks.",
             )
         wired = {name: wire(lower(s, placement, codec), network) for name, s in schedules.items()}
-        return cls(network, wired, chunks)
+        return cls(network, wired, chunks, turns)
 
     def one(self, name: str, size_bytes: int, level: str = "flow", *, most: int = MAX_CHUNKS) -> Estimate:
         """Return one algorithm's estimate, with as many chunks as suit the size (at most `most`)."""
@@ -77,26 +100,60 @@ class Contest:
 
         The first to be simulated is the one that a quick guess calls the fastest: often the winner.
         """
-        entries = [(name, c) for name in self.wired for c in self._options(name, size_bytes)]
+        entries = [(name, c) for name in self._plain for c in self._options(name, size_bytes)]
         guess = {entry: self._pace(entry[0]).time_s(size_bytes, entry[1]) for entry in entries}
         best: Estimate | None = None
         for name, chunks in sorted(entries, key=guess.__getitem__):
             if best is not None:
                 worth_s = WORTH_PRICING * max(best.time_s, guess[best.algorithm, best.chunks])
-                far = guess[name, chunks] > worth_s and name not in SHARED
-                if self._hopeless(name, chunks, size_bytes, far, best):
+                if self._hopeless(name, chunks, size_bytes, guess[name, chunks] > worth_s, best):
                     continue
             found = self._priced(name, chunks, size_bytes, level)
             if best is None or found.time_s < best.time_s:
                 best = found
         assert best is not None
+        return self._in_turns(size_bytes, best) if level == "flow" and not self.chunks else best
+
+    def _in_turns(self, size_bytes: int, best: Estimate) -> Estimate:
+        """Return this estimate, or a faster one of those algorithms that may gain most by turns."""
+        near = {name: self._pace(name).in_turns_s(size_bytes) for name in self._plain}
+        worth = [name for name in near if near[name] < (1 - IDLE) * best.time_s]
+        tried: dict[bytes, str] = {}
+        for name in sorted(worth, key=near.__getitem__):
+            turns = self._turns(name)
+            if turns >= FEWEST_TURNS and len(tried) < TURN_NAMES:
+                tried.setdefault(fingerprint(self.wired[name]), f"{name}-in-{turns}-turns")
+        for turned in tried.values():
+            last_s = math.inf
+            for chunks in TURN_CHUNKS:
+                found = self._priced(turned, chunks, size_bytes, "flow")
+                best = min(best, found, key=lambda e: e.time_s)
+                if found.time_s > last_s:
+                    break
+                last_s = found.time_s
         return best
+
+    def _turns(self, name: str) -> int:
+        """Return how many turns are worth trying: 0 where a round arrives before the messages of all could be posted.
+
+        Channels post side by side in the model, which is too good where that is what takes the time.
+        """
+        costs, wired = self._pace(name), self.wired[name]
+        post_s = costs.posting_s + costs.rounds * float(self.network.messages.overhead_s.max())
+        by_flows = min(MAX_TURN_FLOWS // max(1, costs.flows), MAX_TOGETHER // max(1, most_together(wired)))
+        by_posts = POSTED * costs.round_latency_s / post_s if post_s > 0 else self.turns
+        return int(min(self.turns, by_flows, by_posts)) if costs.rounds > 1 else 0
+
+    @cached_property
+    def _plain(self) -> tuple[str, ...]:
+        """The algorithms as they were given: `wired` grows by what is tried in turns."""
+        return tuple(self.wired)
 
     def all(self, size_bytes: int, level: str = "flow") -> list[Estimate]:
         """Return every algorithm's estimate, fastest first. Who cannot come near the winner is cut in few chunks."""
         best = self.best(size_bytes, level)
         found = [best]
-        for name in self.wired:
+        for name in self._plain:
             if name != best.algorithm:
                 far = self._pace(name).bandwidth_s(size_bytes) > FAR_BEHIND * best.time_s
                 found.append(self.one(name, size_bytes, level, most=USUAL_CHUNKS if far else MAX_CHUNKS))
@@ -110,11 +167,7 @@ class Contest:
         return bounds(self.wired[name], size_bytes).lower_s >= best.time_s
 
     def _options(self, name: str, size_bytes: int, most: int = MAX_CHUNKS) -> list[int]:
-        """Return the numbers of chunks to try. That rails overlap without any is more than a quick guess knows."""
-        if self.chunks:
-            return [self.chunks]
-        found = self._pace(name).options(size_bytes, most)
-        return sorted({1, 2, *found}) if name in SHARED else found
+        return [self.chunks] if self.chunks else self._pace(name).options(size_bytes, most)
 
     def _pace(self, name: str) -> ChunkCosts:
         if name not in self._paces:
@@ -130,6 +183,8 @@ class Contest:
         return self.network.sprayed()
 
     def _priced(self, name: str, chunks: int, size_bytes: int, level: str) -> Estimate:
+        if name not in self.wired and (turned := IN_TURNS.fullmatch(name)):
+            self.wired[name] = wired_in_turns(self.wired[turned["name"]], int(turned["turns"]))
         key = (fingerprint(self.wired[name]), chunks, size_bytes, level)
         if key not in self._last:
             self._last[key] = estimate(self._pieces(name, chunks), self.network, size_bytes, level=level)
@@ -157,6 +212,11 @@ def contest_of(algorithm: str, kind: Kind, placed: Placement, network: FlowNetwo
     elif algorithm == "auto":
         schedules = proved(fabric, kind, placed.num_ranks, chunks=1, nested=nest(placed))
         schedules |= {name: verify(schedule) for name, schedule in made.items()}
+        return Contest.of(schedules, placed, network, chunks=chunks, turns=TURNS)
+    elif turned := IN_TURNS.fullmatch(algorithm):
+        plain = contest_of(turned["name"], kind, placed, network, chunks=chunks)
+        wired = wired_in_turns(plain.wired[turned["name"]], int(turned["turns"]))
+        return Contest(network, {algorithm: wired}, chunks)
     else:
         schedules = {algorithm: find(fabric, kind, placed.num_ranks, algorithm, chunks=1, nested=nest(placed))}
     return Contest.of(schedules, placed, network, chunks=chunks)

@@ -12,15 +12,12 @@ No all-reduce can move more than B into and out of the weakest host, so the shar
 
 Where ranks are alike but their ways are not (on a dragonfly some rails stay at one switch and the others share the link
 between two), `shared` gives rails the shares that keep the busiest link least busy: of u with A u <= 1, where A[l, k]
-is what rail k would need of link l for the whole buffer, those with the largest sum. Where all rails share the busiest
-link, equal shares leave it idle while hosts add up before and hand out after: with shares that fall from rail to rail
-(`staggered-rails`) the sums of one rail are made while another sends. All are proved like any other.
+is what rail k would need of link l for the whole buffer, those with the largest sum. All are proved like any other.
 """
 
 from __future__ import annotations
 
 from fractions import Fraction
-from math import ceil
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,7 +45,7 @@ ALIKE = 0.01
 """Shares that differ by less are the same."""
 SLACK, TINY = 1e-6, 1e-9
 """What a link that is decided may need more, and what is no number to divide by."""
-SHARED = ("shared-rails", "shared-rails-even", "shared-rails-between", "staggered-rails")
+SHARED = ("shared-rails", "shared-rails-even", "shared-rails-between")
 
 
 def synthesized(placement: Placement, network: FlowNetwork) -> Schedule | None:
@@ -71,8 +68,7 @@ def shared(placement: Placement, network: FlowNetwork) -> dict[str, Schedule]:
     """Return all-reduces whose rails have shares by the links they share, by name; none where equal shares do as well.
 
     Several shares may keep the busiest link equally busy, and which of them flows get through best depends on where
-    else they meet: the first corner that is found is made, the evenest, and the one half way between them. Where none
-    gains over equal shares, those that fall from rail to rail may.
+    else they meet: the first corner that is found is made, the evenest, and the one half way between them.
     """
     hosts, _ = _places(placement)
     rails = len(hosts[0])
@@ -83,14 +79,11 @@ def shared(placement: Placement, network: FlowNetwork) -> dict[str, Schedule]:
     if len(need) == 0 or not (need > 0).any(axis=0).all():
         return {}
     corner, even = _packings(need)
-    wanted = {}
     if float((need @ corner).max()) > WORTH * float(need.mean(axis=1).max()):
-        if np.ptp(falling := _staggered(need)) > ALIKE:
-            wanted[SHARED[3]] = falling
-    else:
-        wanted[SHARED[0]] = corner
-        if np.abs(corner - even).max() > ALIKE:
-            wanted |= {SHARED[1]: even, SHARED[2]: (corner + even) / 2}
+        return {}
+    wanted = {SHARED[0]: corner}
+    if np.abs(corner - even).max() > ALIKE:
+        wanted |= {SHARED[1]: even, SHARED[2]: (corner + even) / 2}
     return {name: _on_rails(name, hosts, share, placement.num_ranks) for name, share in wanted.items()}
 
 
@@ -114,24 +107,6 @@ def _needs(placement: Placement, network: FlowNetwork, members: Ints) -> Floats:
         np.add.at(found[:, k], paths.link, paths.shares() * 2 / num)
     used = (found > 0).any(axis=1)
     return np.unique(found[used] / network.capacity_Bps[used, None], axis=0)
-
-
-def _staggered(need: Floats) -> Floats:
-    """Return shares that fall from rail to rail; equal ones where the busiest link would be busier or not kept busy.
-
-    The last rails to end must fill the busiest link by themselves: as many have the same share as that takes.
-
-    >>> trunk, nics = np.full((1, 4), 0.8), np.eye(4)
-    >>> [_staggered(np.vstack((trunk, of_nic * nics))).round(2).tolist() for of_nic in (0.8, 1.6, 3.2)]
-    [[0.4, 0.3, 0.2, 0.1], [0.33, 0.33, 0.17, 0.17], [0.25, 0.25, 0.25, 0.25]]
-    """
-    rails = need.shape[1]
-    equal = np.full(rails, 1 / rails)
-    busiest = float((need @ equal).max())
-    together = ceil(float(need.max()) / busiest * (1 - SLACK))
-    weight = ceil(rails / together) - np.arange(rails) // together
-    falling = weight / weight.sum()
-    return falling if float((need @ falling).max()) <= busiest * (1 + SLACK) else equal
 
 
 def _packings(need: Floats) -> tuple[Floats, Floats]:
