@@ -107,6 +107,39 @@ def test_trace_and_page_are_written(capsys: pytest.CaptureFixture[str], cluster:
     assert "rank 0 to rank 1" in text
 
 
+FAR = """
+sites:
+  - {name: a, hosts: 1, host: {model: dgx-h100, gpus: 4, nics: 4}, network: rail-optimized HDR}
+  - {name: b, hosts: 1, host: {model: dgx-h100, gpus: 4, nics: 4}, network: rail-optimized HDR}
+wan: {rate: 400Gbps, latency: 2ms}
+"""
+
+
+@pytest.mark.parametrize(("ending", "within"), [("json", 1e-12), ("xml", 1e-3)])
+def test_the_fastest_schedule_is_written_and_takes_as_long_when_read(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, ending: str, within: float
+) -> None:
+    cluster, file = tmp_path / "far.yaml", tmp_path / f"best.{ending}"
+    cluster.write_text(FAR)
+    ask = ("simulate", "allreduce", "--cluster", str(cluster), "--size", "256MiB")
+    got = answer(capsys, *ask, "--schedule", str(file))
+    assert got["written"] == [str(file)] and got["rows"][0]["algorithm"].endswith("-turns")
+    again = answer(capsys, *ask, "--algorithm", str(file))
+    assert again["rows"][0]["time_s"] == pytest.approx(got["rows"][0]["time_s"], rel=within)
+    assert run(["schedule", "verify", str(file)]) == 0
+
+
+def test_a_schedule_that_cannot_be_written_is_refused_before_anything_is_simulated(
+    capsys: pytest.CaptureFixture[str], cluster: str, tmp_path: Path
+) -> None:
+    ask = ["simulate", "allreduce", "--cluster", cluster, "--size", "1MiB", "--schedule"]
+    assert run([*ask, str(tmp_path / "best.txt")]) == 2
+    assert "neither .json nor .xml" in capsys.readouterr().err
+    assert run([*ask, str(tmp_path / "best.xml"), "--algorithm", "nccl"]) == 2
+    assert "it has no schedule" in capsys.readouterr().err
+    assert not list(tmp_path.glob("best.*"))
+
+
 def test_wrong_words_are_refused(capsys: pytest.CaptureFixture[str], cluster: str) -> None:
     got = answer(capsys, "simulate", "allreduce", "--cluster", cluster, "--algorithm", "magic", status=2)
     assert got["message"] == 'no algorithm is called "magic".'

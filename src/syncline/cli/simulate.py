@@ -31,6 +31,7 @@ app = typer.Typer(
         "syncline simulate allreduce --cluster h100-64-rail --size 1KiB..16GiB",
         "syncline simulate allreduce --cluster h100-64-rail --algorithm ring --routing ecmp --seeds 20 --size 1GiB",
         "syncline simulate alltoall --cluster cluster.yaml --size 1MiB..1GiB --level analytic --json",
+        "syncline simulate allreduce --cluster h100-64-rail --size 64MiB --schedule best.xml",
         "syncline simulate allreduce --cluster h100-64-rail --algorithm mine.xml --size 64MiB --chunks 16",
         "syncline simulate allreduce --cluster h100-64-rail --ranks 448 --algorithm parameter-server --servers 8",
         "syncline scenario shared.yaml     several jobs, tenants with guarantees, failures, stragglers, other traffic",
@@ -41,7 +42,10 @@ Cluster = Annotated[str, typer.Option("--cluster", "-c", metavar="FILE|PRESET", 
 Size = Annotated[str, typer.Option(help="One size, or a range that doubles: 1KiB..16GiB.")]
 Algorithm = Annotated[
     str,
-    typer.Option(help="auto (the fastest), nccl (what NCCL would choose), a family, or your own .xml or .json file."),
+    typer.Option(
+        help="auto (the fastest), nccl (what NCCL would choose), a family, NAME-in-8-turns (channels that take turns "
+        "over a long line), or your own .xml or .json file."
+    ),
 ]
 Chunks = Annotated[int, typer.Option(help="Chunks that follow each other through the rounds (0: as suits the size).")]
 Servers = Annotated[int, typer.Option(help="parameter-server: how many; on GPUs that --ranks leaves over, if it does.")]
@@ -65,6 +69,10 @@ Seed = Annotated[int, typer.Option(help="Seed of the ECMP hash.")]
 Seeds = Annotated[int, typer.Option(help="Also give the spread over this many seeds.")]
 Trace = Annotated[
     Path | None, typer.Option(help="Write the timeline of the largest size (.json for Perfetto, .parquet).")
+]
+ScheduleFile = Annotated[
+    Path | None,
+    typer.Option("--schedule", help="Write the schedule of the largest size, proved (.json, or .xml for MSCCL)."),
 ]
 Html = Annotated[Path | None, typer.Option(help="Write a page: bandwidth curve, link load, traffic matrix.")]
 Calibrate = Annotated[
@@ -105,6 +113,7 @@ def simulate(
     calibrate: Calibrate = None,
     profile: ProfileFile = None,
     trace: Trace = None,
+    schedule: ScheduleFile = None,
     html: Html = None,
     json: JsonOption = False,
 ) -> None:
@@ -113,12 +122,16 @@ def simulate(
     from syncline.errors import UsageError
     from syncline.questions.simulate import simulate as ask
     from syncline.questions.simulated.packets import PacketQuestion
+    from syncline.schedule.formats.files import ending_of, write
 
-    if trace and algorithm == "nccl":
+    if algorithm == "nccl" and (trace or schedule):
+        what = "trace" if trace else "schedule"
         raise UsageError(
-            "--algorithm nccl is a cost model without flows: it has no trace.", hint="Name a family, or use auto."
+            f"--algorithm nccl is a cost model without flows: it has no {what}.", hint="Name a family, or use auto."
         )
-    for path in (trace, html):
+    if schedule:
+        ending_of(schedule)
+    for path in (trace, schedule, html):
         if path is not None:
             check_writable(path)
     answer = ask(
@@ -130,9 +143,11 @@ def simulate(
     )  # fmt: skip
     if trace:
         answer.timeline.save(trace)
+    if schedule:
+        write(answer.schedule, schedule)
     if html:
         answer.page(html)
-    tell(answer, json, trace, html)
+    tell(answer, json, trace, schedule, html)
 
 
 for _name in ("allreduce", "allgather", "reducescatter", "broadcast", "reduce", "alltoall"):

@@ -17,11 +17,12 @@ from syncline.errors import UsageError
 from syncline.fabric import Fabric
 from syncline.fabric.assumed import assumed_of
 from syncline.program import Placement, place
+from syncline.program.program import ProgramStep
 from syncline.questions.answer import Answer, Cluster, built
 from syncline.questions.simulated.algorithms import AlgorithmChoice
 from syncline.questions.simulated.log_ranks import ranks_of
 from syncline.questions.simulated.packets import PacketQuestion, ProgressBlock
-from syncline.schedule import Kind
+from syncline.schedule import Kind, Schedule
 from syncline.sim.candidates import NAMES
 from syncline.sim.flow.estimate import Estimate, over_seeds
 from syncline.sim.flow.routing import FlowNetwork, NetworkOptions
@@ -92,6 +93,15 @@ class Simulation(Answer):
                              hint="Name a family, or use auto.")  # fmt: skip
         program = self.contest.at(self.largest).program
         return timeline(simulate([FlowJob(program, self.largest.size_bytes)], self.contest.network, record=True))
+
+    @property
+    def schedule(self) -> Schedule:
+        """The schedule of the largest size, proved: `syncline.schedule.formats` writes it for others to run."""
+        if self.contest is None or self.largest is None:
+            raise UsageError("this answer has no schedule.", hint="Ask at flow level, of auto, a family or a file.")
+        step = self.contest.at(self.largest).program.steps[0]
+        assert isinstance(step, ProgramStep)
+        return step.proved.schedule
 
     def to_json(self) -> JsonObject:
         spread = {} if self.spread is None else {"spread": self.spread}

@@ -11,6 +11,7 @@ from syncline.schedule.counts import counted_law
 from syncline.schedule.family.families import FAMILIES, Options
 from syncline.schedule.formats.msccl_read import read_msccl
 from syncline.schedule.formats.msccl_write import write_msccl
+from syncline.schedule.schedule import in_turns
 
 
 @pytest.mark.parametrize("n", [2, 3, 4, 8])
@@ -135,6 +136,17 @@ def test_what_is_written_is_read_back_proved_and_costs_the_same(name: str, n: in
         assert back.collective == schedule.collective
         mine, theirs = counted_law(schedule), counted_law(back)
         assert (mine.sent_max, mine.sent_total) == (theirs.sent_max, theirs.sent_total)
+
+
+def test_channels_that_share_no_chunk_do_not_wait_for_each_other() -> None:
+    schedule = in_turns(ring(4), 3)
+    read = read_msccl(write_msccl(schedule))
+    assert [strand.share for strand in verify(read).schedule.strands] == [strand.share for strand in schedule.strands]
+    assert [strand.channel for strand in read.strands] == [0, 1, 2]
+
+
+def test_channels_whose_chunks_lie_between_each_other_stay_together() -> None:
+    assert [strand.num_chunks for strand in read_msccl(files.fused_ring(4, 2)).strands] == [8]
 
 
 def test_what_the_format_cannot_hold_is_refused() -> None:

@@ -21,7 +21,7 @@ def is_file(what: str) -> bool:
 
 def read(path: Path) -> Schedule:
     """Read a schedule file."""
-    ending = _ending(path)
+    ending = ending_of(path)
     try:
         if path.stat().st_size > json_file.MAX_BYTES:
             raise FileError(f'"{path}" is larger than the {json_file.MAX_BYTES:,} bytes a schedule may have.',
@@ -34,11 +34,12 @@ def read(path: Path) -> Schedule:
 
 def write(schedule: Schedule, path: Path, *, protocol: str = "Simple") -> None:
     """Write a schedule file."""
-    ending = _ending(path)
+    ending = ending_of(path)
     write_text(path, json_file.dumps(schedule) if ending == ".json" else write_msccl(schedule, protocol=protocol))
 
 
-def _ending(path: Path) -> str:
+def ending_of(path: Path) -> str:
+    """Return the ending of a schedule file, which says its format; refuse any other."""
     ending = path.suffix.lower()
     if ending not in ENDINGS:
         raise ScheduleError(f'"{path}" is neither {" nor ".join(ENDINGS)}.',

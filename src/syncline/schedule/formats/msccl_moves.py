@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable
+from fractions import Fraction
+from itertools import accumulate, groupby
 
 from syncline.errors import NotProvedError, ScheduleError
+from syncline.schedule.collective import OWNED, PAIRED
 from syncline.schedule.formats.msccl_buffers import Buffers, Cell
 from syncline.schedule.kernel import Kernel, whole
 from syncline.schedule.moves import MoveOp, Round, moves_round
@@ -40,6 +43,7 @@ class Emitter:
         self.read: dict[Held, int] = defaultdict(lambda: -1)
         self.messages: list[tuple[Held, int]] = []
         self.flying: dict[Held, set[int]] = defaultdict(set)
+        self.channels: dict[int, set[int]] = defaultdict(set)
 
     def held(self, cell: Cell) -> Held:
         """Return where the data of a cell is."""
@@ -60,8 +64,9 @@ class Emitter:
             self.homes.append(gpu)
         return self.helper[gpu, lane], chunk
 
-    def post(self, held: Held, peer: int) -> int:
+    def post(self, held: Held, peer: int, channel: int = 0) -> int:
         """Send what a place holds; return the number of the message."""
+        self.channels[held[1]].add(channel)
         self.messages.append((held, peer))
         self.flying[held].add(len(self.messages) - 1)
         return len(self.messages) - 1
@@ -139,13 +144,31 @@ class Emitter:
                 raise NotProvedError(f"gpu {cell[0]} ends with {found} where chunk {chunk} must be "
                                      f"(buffer {cell[1]}, chunk {cell[2]}).")  # fmt: skip
             self._move(self._place(cell, chunk), (cell[0], chunk), MoveOp.COPY)
-        goal, chunks = self.buffers.collective, self.buffers.num_chunks
-        kernel = Kernel(name, goal, chunks, self._rounds(), len(self.homes))
-        strand = Strand((whole(kernel),), chunks)
-        return Schedule(name, goal, (strand,), len(self.homes), tuple(self.homes), family="msccl")
+        goal, total = self.buffers.collective, self.buffers.num_chunks
+        strands = []
+        for channel, chunks in enumerate(self._apart()):
+            kernel = Kernel(name, goal, len(chunks), self._rounds(chunks), len(self.homes))
+            strands.append(Strand((whole(kernel),), len(chunks), Fraction(len(chunks), total), channel=channel))
+        return Schedule(name, goal, tuple(strands), len(self.homes), tuple(self.homes), family="msccl")
 
-    def _rounds(self) -> tuple[Round, ...]:
+    def _apart(self) -> list[range]:
+        """Return the chunks of each channel where channels share none: thread blocks do not wait across channels.
+
+        A strand's part of the buffer lies in one piece: chunks that do not, or that ranks own, stay together.
+        """
+        total = self.buffers.num_chunks
+        used = [self.channels.get(chunk, set()) for chunk in range(total)]
+        if self.buffers.collective.kind in OWNED | PAIRED or any(len(channels) != 1 for channels in used):
+            return [range(total)]
+        of_chunk = [next(iter(channels)) for channels in used]
+        runs = [len(list(same)) for _, same in groupby(of_chunk)]
+        if len(runs) > len(set(of_chunk)):
+            return [range(total)]
+        return [range(end - length, end) for length, end in zip(runs, accumulate(runs), strict=True)]
+
+    def _rounds(self, chunks: range) -> tuple[Round, ...]:
         by_round: dict[int, list[tuple[int, int, int, int]]] = defaultdict(list)
-        for number, *move in self.moves:
-            by_round[number].append((move[0], move[1], move[2], move[3]))
+        for number, src, dst, chunk, op in self.moves:
+            if chunk in chunks:
+                by_round[number].append((src, dst, chunk - chunks.start, op))
         return tuple(moves_round(*zip(*by_round[k], strict=True)) for k in sorted(by_round))
