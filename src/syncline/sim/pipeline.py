@@ -38,6 +38,9 @@ ALIKE = 1.002
 GAIN = 1.02
 """A pipeline is tried where the rounds one after the other need this much more than the busiest link."""
 
+FEW_FLOWS = 4_000
+"""Programs with so few flows are also priced whole, whatever the guess."""
+
 USUAL_CHUNKS = 8
 """What families cut their own pipelines in, when nobody chooses: always one of the options where it might win."""
 
@@ -97,7 +100,8 @@ class ChunkCosts:
         near = {USUAL_CHUNKS: 1.1, 1: 1.25}  # a guess is too short where chunks share the time to post their messages
         second = min((c for c in tried if c != best), key=tried.__getitem__, default=best)
         near.setdefault(second, ALIKE)
-        return sorted({best, *(c for c, within in near.items() if tried.get(c, np.inf) < within * tried[best])})
+        whole = {1} if self.flows <= FEW_FLOWS else set()  # ranks out of step do better than the guess knows
+        return sorted(whole | {best, *(c for c, within in near.items() if tried.get(c, np.inf) < within * tried[best])})
 
 
 def pace(wired: WiredProgram) -> ChunkCosts:

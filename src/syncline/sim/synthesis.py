@@ -45,7 +45,7 @@ ALIKE = 0.01
 """Shares that differ by less are the same."""
 SLACK, TINY = 1e-6, 1e-9
 """What a link that is decided may need more, and what is no number to divide by."""
-SHARED = ("shared-rails", "shared-rails-even", "shared-rails-between")
+SHARED = ("shared-rails", "shared-rails-even", "shared-rails-between", "falling-rails")
 
 
 def synthesized(placement: Placement, network: FlowNetwork) -> Schedule | None:
@@ -65,10 +65,12 @@ def synthesized(placement: Placement, network: FlowNetwork) -> Schedule | None:
 
 
 def shared(placement: Placement, network: FlowNetwork) -> dict[str, Schedule]:
-    """Return all-reduces whose rails have shares by the links they share, by name; none where equal shares do as well.
+    """Return all-reduces whose rails have shares by the links they share, by name.
 
     Several shares may keep the busiest link equally busy, and which of them flows get through best depends on where
-    else they meet: the first corner that is found is made, the evenest, and the one half way between them.
+    else they meet: the first corner that is found is made, the evenest, and the one half way between them. Where equal
+    shares do as well, shares that fall a little from rail to rail keep ranks out of step: one's round ends while the
+    others' still send.
     """
     hosts, _ = _places(placement)
     rails = len(hosts[0])
@@ -80,10 +82,12 @@ def shared(placement: Placement, network: FlowNetwork) -> dict[str, Schedule]:
         return {}
     corner, even = _packings(need)
     if float((need @ corner).max()) > WORTH * float(need.mean(axis=1).max()):
-        return {}
-    wanted = {SHARED[0]: corner}
-    if np.abs(corner - even).max() > ALIKE:
-        wanted |= {SHARED[1]: even, SHARED[2]: (corner + even) / 2}
+        falling = np.arange(2 * rails, rails, -1)
+        wanted = {SHARED[3]: falling / falling.sum()}
+    else:
+        wanted = {SHARED[0]: corner}
+        if np.abs(corner - even).max() > ALIKE:
+            wanted |= {SHARED[1]: even, SHARED[2]: (corner + even) / 2}
     return {name: _on_rails(name, hosts, share, placement.num_ranks) for name, share in wanted.items()}
 
 
