@@ -81,7 +81,7 @@ class ChunkCosts:
         return max(first + (chunks - 1) * max(each, self.posting_s), self.lower_s(size_bytes, chunks))
 
     def in_turns_s(self, size_bytes: int) -> float:
-        """Return what the program comes near with many turns: its busiest link, and its rounds' latencies."""
+        """Return a guess of what many turns come near: the busiest link, and the latencies where none overlaps it."""
         return self.bandwidth_s(size_bytes) + self.latency_s
 
     def lower_s(self, size_bytes: int, chunks: int) -> float:

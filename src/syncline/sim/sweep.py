@@ -116,10 +116,11 @@ class Contest:
 
     def _in_turns(self, size_bytes: int, best: Estimate) -> Estimate:
         """Return this estimate, or a faster one of those algorithms that may gain most by turns."""
-        near = {name: self._pace(name).in_turns_s(size_bytes) for name in self._plain}
-        worth = [name for name in near if near[name] < (1 - IDLE) * best.time_s]
+        costs = {name: self._pace(name) for name in self._plain}
+        worth = [name for name, cost in costs.items()
+                 if max(cost.bandwidth_s(size_bytes), cost.latency_s) < (1 - IDLE) * best.time_s]  # fmt: skip
         tried: dict[bytes, str] = {}
-        for name in sorted(worth, key=near.__getitem__):
+        for name in sorted(worth, key=lambda name: costs[name].in_turns_s(size_bytes)):
             turns = self._turns(name)
             if turns >= FEWEST_TURNS and len(tried) < TURN_NAMES:
                 tried.setdefault(fingerprint(self.wired[name]), f"{name}-in-{turns}-turns")
