@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -124,15 +123,7 @@ class Contest:
             turns = self._turns(name)
             if turns >= FEWEST_TURNS and len(tried) < TURN_NAMES:
                 tried.setdefault(fingerprint(self.wired[name]), f"{name}-in-{turns}-turns")
-        for turned in tried.values():
-            last_s = math.inf
-            for chunks in TURN_CHUNKS:
-                found = self._priced(turned, chunks, size_bytes, "flow")
-                best = min(best, found, key=lambda e: e.time_s)
-                if found.time_s > last_s:
-                    break
-                last_s = found.time_s
-        return best
+        return min([best, *(self.one(turned, size_bytes) for turned in tried.values())], key=lambda e: e.time_s)
 
     def _turns(self, name: str) -> int:
         """Return how many turns are worth trying: 0 where a round arrives before the messages of all could be posted.
@@ -168,7 +159,9 @@ class Contest:
         return bounds(self.wired[name], size_bytes).lower_s >= best.time_s
 
     def _options(self, name: str, size_bytes: int, most: int = MAX_CHUNKS) -> list[int]:
-        return [self.chunks] if self.chunks else self._pace(name).options(size_bytes, most)
+        if self.chunks:
+            return [self.chunks]
+        return [*TURN_CHUNKS] if IN_TURNS.fullmatch(name) else self._pace(name).options(size_bytes, most)
 
     def _pace(self, name: str) -> ChunkCosts:
         if name not in self._paces:
