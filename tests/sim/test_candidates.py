@@ -16,9 +16,11 @@ from syncline.program import lower, packed, place, spread
 from syncline.program.levels import nest
 from syncline.program.program import ProgramStep
 from syncline.schedule import FAMILIES, Kind, build, hierarchical, verify
+from syncline.schedule.formats.msccl_read import read_msccl
+from syncline.schedule.formats.msccl_write import write_msccl
 from syncline.schedule.schedule import pipelined
 from syncline.sim.analytic import link_need_s
-from syncline.sim.candidates import NAMES, candidates, proved
+from syncline.sim.candidates import NAMES, candidates, find, proved
 from syncline.sim.flow.estimate import estimate
 from syncline.sim.flow.flow import without
 from syncline.sim.flow.routing import FlowNetwork, NetworkOptions
@@ -404,3 +406,17 @@ def test_rails_that_only_hosts_join_are_crossed_inside_hosts() -> None:
                       algorithm="direct", cross_rail=way).time_s
              for name, way in (("rail-only", "fabric"), ("rail-optimized", "nvlink"))]  # fmt: skip
     assert times[0] == pytest.approx(times[1])
+
+
+@pytest.mark.parametrize("pieces", [1, 3])
+@pytest.mark.parametrize("name", ["tree", "double-tree", "halving-doubling", "direct", "hierarchical-direct", "ring"])
+def test_an_msccl_file_takes_as_long_as_what_was_written(name: str, pieces: int) -> None:
+    """A ring in pieces is one in which chunks that lie apart go together: there the file may be read as faster."""
+    fabric = cluster(**FAR)
+    network, placed = FlowNetwork(fabric), packed(fabric)
+    known = find(fabric, Kind.ALL_REDUCE, 8, name, chunks=1, nested=nest(placed)).schedule
+    written = pipelined(known, pieces)
+    read = read_msccl(write_msccl(written))
+    times = [estimate(lower(verify(one), placed), network, 1 << 26).time_s for one in (written, read)]
+    within = 0.02 if pieces == 1 or name not in ("ring", "halving-doubling") else 0.35
+    assert times[1] == pytest.approx(times[0], rel=within)

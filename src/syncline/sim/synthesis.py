@@ -82,17 +82,17 @@ def shared(placement: Placement, network: FlowNetwork) -> dict[str, Schedule]:
         return {}
     corner, even = _packings(need)
     if float((need @ corner).max()) > WORTH * float(need.mean(axis=1).max()):
-        falling = np.arange(2 * rails, rails, -1)
-        wanted = {SHARED[3]: falling / falling.sum()}
-    else:
-        wanted = {SHARED[0]: corner}
-        if np.abs(corner - even).max() > ALIKE:
-            wanted |= {SHARED[1]: even, SHARED[2]: (corner + even) / 2}
-    return {name: _on_rails(name, hosts, share, placement.num_ranks) for name, share in wanted.items()}
+        return {SHARED[3]: _on_rails(SHARED[3], hosts, np.arange(2 * rails, rails, -1), placement.num_ranks)}
+    wanted = {SHARED[0]: corner}
+    if np.abs(corner - even).max() > ALIKE:
+        wanted |= {SHARED[1]: even, SHARED[2]: (corner + even) / 2}
+    return {name: _on_rails(name, hosts, (share * PARTS).round().astype(np.int64), placement.num_ranks)
+            for name, share in wanted.items()}  # fmt: skip
 
 
-def _on_rails(name: str, hosts: list[Ints], share: Floats, num_ranks: int) -> Schedule:
-    parts = [round(float(part) * PARTS) for part in share]
+def _on_rails(name: str, hosts: list[Ints], share: Ints, num_ranks: int) -> Schedule:
+    """Return the all-reduce whose rails have these shares, in parts of their sum."""
+    parts = share.tolist()
     kept = [(part, np.array([group[k] for group in hosts])) for k, part in enumerate(parts) if part]
     strands = tuple(_strand(hosts, ranks, Fraction(part, sum(part for part, _ in kept)), channel)
                     for channel, (part, ranks) in enumerate(kept))  # fmt: skip

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import accumulate, groupby
 
@@ -22,6 +23,17 @@ Held = tuple[int, int]
 """(vertex, chunk)."""
 
 MAX_MOVES = 1 << 22
+
+
+@dataclass
+class _Sending:
+    """A step that sends chunks: the round from which it can be under way, and the one in which it arrived."""
+
+    ready: int
+    block: int
+    first: int
+    last: int
+    done: int = -1
 
 
 class Emitter:
@@ -40,8 +52,11 @@ class Emitter:
         self.homes: list[int] = []
         self.moves: list[tuple[int, int, int, int, int]] = []
         self.written: dict[Held, int] = defaultdict(lambda: -1)
+        self.copied: dict[Held, int] = defaultdict(lambda: -1)
         self.read: dict[Held, int] = defaultdict(lambda: -1)
         self.messages: list[tuple[Held, int]] = []
+        self.step_of: list[_Sending] = []
+        self.last_step: dict[int, _Sending] = {}
         self.flying: dict[Held, set[int]] = defaultdict(set)
         self.channels: dict[int, set[int]] = defaultdict(set)
 
@@ -64,19 +79,37 @@ class Emitter:
             self.homes.append(gpu)
         return self.helper[gpu, lane], chunk
 
-    def post(self, held: Held, peer: int, channel: int = 0) -> int:
-        """Send what a place holds; return the number of the message."""
-        self.channels[held[1]].add(channel)
-        self.messages.append((held, peer))
-        self.flying[held].add(len(self.messages) - 1)
-        return len(self.messages) - 1
+    def post(self, sent: list[Held], peer: int, channel: int, block: int) -> list[int]:
+        """Send what places hold in one step, which none leaves before all are there; return what is under way."""
+        ready = max((self.written[held] + 1 for held in sent), default=0)
+        step = _Sending(ready, block, *((sent[0][1], sent[-1][1]) if sent else (-1, -1)))
+        first = len(self.messages)
+        for number, held in enumerate(sent, start=first):
+            self.channels[held[1]].add(channel)
+            self.messages.append((held, peer))
+            self.step_of.append(step)
+            self.flying[held].add(number)
+        return list(range(first, len(self.messages)))
+
+    def _ready(self, message: int) -> _Sending:
+        """Return the step that sent a message.
+
+        A thread block's steps go in order. Chunks side by side that are sent in two steps are two rounds of a pipeline,
+        as they would be one step otherwise; chunks apart need a step each, and may be of one round.
+        """
+        step = self.step_of[message]
+        before = self.last_step.get(step.block)
+        if before is not None and before is not step:
+            step.ready = max(step.ready, before.done + (1 if step.first == before.last + 1 else 0))
+        self.last_step[step.block] = step
+        return step
 
     def _take(self, message: int) -> Held:
         held, _ = self.messages[message]
         self.flying[held].discard(message)
         return held
 
-    def _move(self, src: Held, dst: Held, op: MoveOp) -> None:
+    def _move(self, src: Held, dst: Held, op: MoveOp, step: _Sending | None = None) -> None:
         if src[1] != dst[1]:
             raise NotProvedError(f"adds chunk {src[1]} to chunk {dst[1]}.")
         if src == dst:
@@ -86,14 +119,21 @@ class Emitter:
             self.messages[message] = (self._lane(peer, dst[1], ("on its way", message)), peer)
             self._write_down(dst, self.messages[message][0], MoveOp.COPY)
             self.flying[self.messages[message][0]].add(message)
-        self._write_down(src, dst, op)
+        self._write_down(src, dst, op, step)
 
-    def _write_down(self, src: Held, dst: Held, op: MoveOp) -> None:
-        after = self.read[dst] + (1 if op is MoveOp.COPY else 0)
-        number = max(self.written[src] + 1, self.written[dst] + 1, after, 0)
+    def _write_down(self, src: Held, dst: Held, op: MoveOp, step: _Sending | None = None) -> None:
+        if op is MoveOp.COPY:
+            after = max(self.written[dst], self.read[dst]) + 1
+        else:  # sums of one round land together
+            after = max(self.copied[dst] + 1, self.read[dst])
+        number = max(self.written[src] + 1, after, step.ready if step else 0)
+        if step:
+            step.done = max(step.done, number)
         self.moves.append((number, src[0], dst[0], src[1], int(op)))
         self.read[src] = max(self.read[src], number)
-        self.written[dst] = number
+        self.written[dst] = max(self.written[dst], number)
+        if op is MoveOp.COPY:
+            self.copied[dst] = number
         if len(self.moves) > MAX_MOVES:
             raise ScheduleError(f"more than {MAX_MOVES:,} moves.")
 
@@ -101,7 +141,7 @@ class Emitter:
         """Receive into a cell; return where it now is."""
         src = self._take(message)
         dst = self._place(cell, src[1])
-        self._move(src, dst, MoveOp.COPY)
+        self._move(src, dst, MoveOp.COPY, self._ready(message))
         self.chunk_of[cell] = src[1]
         return dst
 
@@ -111,7 +151,7 @@ class Emitter:
         own = self.held(cell)
         dst = self._place(target, own[1])
         self._move(own, dst, MoveOp.COPY)
-        self._move(src, dst, MoveOp.REDUCE)
+        self._move(src, dst, MoveOp.REDUCE, self._ready(message))
         self.chunk_of[target] = own[1]
         return dst
 
@@ -119,11 +159,11 @@ class Emitter:
         """Receive and add what a cell holds, keeping the sum only to send it; return where it is."""
         src, own = self._take(message), self.held(cell)
         if dies:  # the cell is overwritten next: nobody can tell whether the sum was left in it
-            self._move(src, own, MoveOp.REDUCE)
+            self._move(src, own, MoveOp.REDUCE, self._ready(message))
             return own
         sum_ = self._lane(gpu, own[1], ("passing", key))
         self._move(own, sum_, MoveOp.COPY)
-        self._move(src, sum_, MoveOp.REDUCE)
+        self._move(src, sum_, MoveOp.REDUCE, self._ready(message))
         return sum_
 
     def copy(self, cell: Cell, target: Cell) -> None:

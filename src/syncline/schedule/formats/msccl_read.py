@@ -136,7 +136,7 @@ class _Reading:
             except NotProvedError as error:
                 raise NotProvedError(f"{self.label(at)} {error.message}") from None
             if step.type in SENDS:
-                mail[at] = [emitter.post(held, block.send, block.channel) for held in sent]
+                mail[at] = emitter.post(sent, block.send, block.channel, at[0])
         return emitter.finish(self.algo.name, self.name)
 
     def _later(self, order: StepOrder) -> dict[Cell, list[tuple[int, str]]]:

@@ -16,7 +16,7 @@ from xml.sax.saxutils import quoteattr
 from syncline.errors import ScheduleError
 from syncline.schedule.collective import OWNED, PAIRED, Kind
 from syncline.schedule.counts import chunk_units
-from syncline.schedule.moves import MoveOp
+from syncline.schedule.moves import MoveOp, Moves
 from syncline.schedule.schedule import NO_HOME, Schedule
 
 NAMES = {
@@ -52,6 +52,24 @@ class _Block:
     recv: int
     channel: int
     steps: list[_Step] = field(default_factory=list)
+
+
+@dataclass
+class _Run:
+    """Chunks side by side that one GPU sends to another (or keeps) in one round."""
+
+    here: int
+    there: int
+    op: int
+    first: Spot
+    last: Spot
+    count: int
+
+    def goes_on(self, other: _Run) -> bool:
+        """Whether the other begins where this one ends, at both ends, and a step can hold both."""
+        ends = [(buffer, offset + self.count) for buffer, offset in (self.first, self.last)]
+        same = (self.here, self.there, self.op) == (other.here, other.there, other.op)
+        return same and ends == [other.first, other.last] and self.count + other.count <= MAX_COUNT
 
 
 class _Gpu:
@@ -139,24 +157,24 @@ class _Writing:
                                 "small for an MSCCL file.")  # fmt: skip
         return found
 
-    def spot(self, vertex: int, strand: int, chunk: int) -> tuple[int, str, int]:
-        """Return GPU, buffer and offset of a chunk at a vertex."""
+    def spot(self, vertex: int, strand: int, chunk: int) -> tuple[int, Spot]:
+        """Return the GPU and the place of a chunk at a vertex."""
         offset, count = (int(column[chunk]) for column in self.layout[strand])
         home = self.homes[vertex]
         if vertex < self.n and self.kind is not Kind.ALL_TO_ALL:
-            return home, "o" if self.kind is Kind.ALL_GATHER else "i", offset
+            return home, ("o" if self.kind is Kind.ALL_GATHER else "i", offset)
         if vertex < self.n:
             giver, rest = divmod(offset, self.per_loop)
             taker, inside = divmod(rest, self.per_loop // self.n)
             if giver == home and taker != home:
-                return home, "i", rest
+                return home, ("i", rest)
             if taker == home:
-                return home, "o", giver * (self.per_loop // self.n) + inside
+                return home, ("o", giver * (self.per_loop // self.n) + inside)
         gpu, key = self.gpus[home], (vertex, strand, chunk)
         if key not in gpu.scratch:
             gpu.scratch[key] = gpu.num_scratch
             gpu.num_scratch += count
-        return home, "s", gpu.scratch[key]
+        return home, ("s", gpu.scratch[key])
 
     def lay_out(self) -> None:
         """Write down every round: its sends first, because they read what was there before it."""
@@ -164,38 +182,47 @@ class _Writing:
             self._keep_own()
         for number, strand in enumerate(self.schedule.strands):
             for moves in strand.steps():
-                rows = list(zip(moves.src.tolist(), moves.dst.tolist(), moves.chunk.tolist(), moves.op.tolist(),
-                                strict=True))  # fmt: skip
+                runs = self._runs(number, moves)
                 for sending in (True, False):
-                    for src, dst, chunk, op in rows:
-                        self._half(number, strand.channel, src, dst, chunk, op, sending)
+                    for run in runs:
+                        self._half(run, strand.channel, sending)
+
+    def _runs(self, strand: int, moves: Moves) -> list[_Run]:
+        """Return what goes from one place to another in a round: chunks that lie side by side at both ends in one."""
+        columns = (moves.src.tolist(), moves.dst.tolist(), moves.op.tolist(), moves.chunk.tolist())
+        found: list[_Run] = []
+        for src, dst, op, chunk in sorted(zip(*columns, strict=True)):
+            count = int(self.layout[strand][1][chunk])
+            (here, first), (there, last) = (self.spot(vertex, strand, chunk) for vertex in (src, dst))
+            run = _Run(here, there, op, first, last, count)
+            if found and found[-1].goes_on(run):
+                found[-1].count += count
+            else:
+                found.append(run)
+        return found
 
     def _keep_own(self) -> None:
         part = self.per_loop // self.n
         for home, gpu in enumerate(self.gpus):
             spots = [("i", home * part), ("o", home * part)]
-            gpu.add(gpu.block("local", -1, 0), _Step("cpy", spots[0], spots[1], part), *(_run(s, part) for s in spots))
+            gpu.add(
+                gpu.block("local", -1, 0), _Step("cpy", spots[0], spots[1], part), *(_spots(s, part) for s in spots)
+            )
 
-    def _half(self, strand: int, channel: int, src: int, dst: int, chunk: int, op: int, sending: bool) -> None:
-        count = int(self.layout[strand][1][chunk])
-        here, from_buffer, from_offset = self.spot(src, strand, chunk)
-        there, to_buffer, to_offset = self.spot(dst, strand, chunk)
-        first, last = (from_buffer, from_offset), (to_buffer, to_offset)
-        read, written = _run(first, count), _run(last, count)
-        if here == there:
+    def _half(self, run: _Run, channel: int, sending: bool) -> None:
+        read, written = _spots(run.first, run.count), _spots(run.last, run.count)
+        reduces = run.op == MoveOp.REDUCE
+        if run.here == run.there:
             if not sending:
-                kind = "re" if op == MoveOp.REDUCE else "cpy"
-                gpu = self.gpus[here]
-                gpu.add(gpu.block("local", -1, channel), _Step(kind, first, last, count),
-                        read + (written if op == MoveOp.REDUCE else []), written)  # fmt: skip
+                gpu, step = self.gpus[run.here], _Step("re" if reduces else "cpy", run.first, run.last, run.count)
+                gpu.add(gpu.block("local", -1, channel), step, read + (written if reduces else []), written)
         elif sending:
-            gpu = self.gpus[here]
-            gpu.add(gpu.block("send", there, channel), _Step("s", first, last, count), read, [])
+            gpu = self.gpus[run.here]
+            gpu.add(gpu.block("send", run.there, channel), _Step("s", run.first, run.last, run.count), read, [])
         else:
-            gpu = self.gpus[there]
-            reduces = op == MoveOp.REDUCE
-            kind, source = ("rrc", last) if reduces else ("r", first)
-            gpu.add(gpu.block("recv", here, channel), _Step(kind, source, last, count),
+            gpu = self.gpus[run.there]
+            kind, source = ("rrc", run.last) if reduces else ("r", run.first)
+            gpu.add(gpu.block("recv", run.here, channel), _Step(kind, source, run.last, run.count),
                     written if reduces else [], written)  # fmt: skip
 
     def text(self) -> str:
@@ -237,7 +264,7 @@ class _Writing:
         return "".join([*lines, "  </gpu>\n"])
 
 
-def _run(spot: Spot, count: int) -> list[Spot]:
+def _spots(spot: Spot, count: int) -> list[Spot]:
     return [(spot[0], spot[1] + k) for k in range(count)]
 
 
