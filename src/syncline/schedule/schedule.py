@@ -288,7 +288,11 @@ def in_turns(schedule: Schedule, turns: int) -> Schedule:
     """
     whole, width = turns * (turns + 1) // 2, len(schedule.strands)
     if not 1 <= width * turns <= MAX_CHANNELS:
-        raise ScheduleError(f"{schedule.name} in {turns} turns has {width * turns:,} channels, not 1 to 1,024.")
+        raise ScheduleError(
+            f"{schedule.name} in {turns} turns has {width * turns:,} channels, not 1 to {MAX_CHANNELS:,}."
+        )
+    if turns == 1:
+        return schedule
     strands = [
         replace(strand, share=strand.share * Fraction(turns - turn, whole), channel=turn * width + place)
         for turn in range(turns)
