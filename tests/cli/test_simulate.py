@@ -81,8 +81,46 @@ def test_every_collective_is_simulated(capsys: pytest.CaptureFixture[str], clust
 def test_nccl_says_what_it_chooses(capsys: pytest.CaptureFixture[str], cluster: str) -> None:
     got = answer(capsys, "simulate", "allreduce", "--cluster", cluster, "--size", "1MiB..1GiB", "--algorithm", "nccl")
     assert "/" in got["rows"][0]["algorithm"]
-    assert run(["simulate", "allreduce", "--cluster", cluster, "--algorithm", "nccl", "--seeds", "3"]) == 2
-    assert "it has no seeds" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "option",
+    [("--seeds", "3"), ("--seed", "3"), ("--level", "packet"), ("--level", "analytic"), ("--routing", "ecmp"),
+     ("--transport", "tcp"), ("--cross-rail", "nvlink")],
+)  # fmt: skip
+def test_what_is_about_flows_does_not_apply_to_nccl(
+    capsys: pytest.CaptureFixture[str], cluster: str, option: tuple[str, str]
+) -> None:
+    ask = ("simulate", "allreduce", "--cluster", cluster, "--size", "1MiB", "--algorithm", "nccl")
+    got = answer(capsys, *ask, *option, status=2)
+    assert got["message"] == f"{option[0]} does not apply to nccl, which is a cost model without flows."
+    assert answer(capsys, *ask, "--loss", "0.1", status=2)["hint"] == "Name a family, and add --level packet."
+
+
+@pytest.mark.parametrize("level", ["analytic", "packet"])
+def test_seeds_are_of_flows(capsys: pytest.CaptureFixture[str], cluster: str, level: str) -> None:
+    ask = ("simulate", "allreduce", "--cluster", cluster, "--size", "1MiB", "--level", level, "--seeds", "4")
+    assert answer(capsys, *ask, status=2)["message"] == f"--seeds is about flows; level {level} has none."
+
+
+@pytest.mark.parametrize(("verb", "shares"), [("allreduce", 14 / 8), ("allgather", 7 / 8), ("alltoall", 7 / 8)])
+def test_nccl_is_asked_where_the_ranks_stand(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, verb: str, shares: float
+) -> None:
+    """One GPU a host sends all there is to send through its one NIC of 50 GB/s, and not over NVLink."""
+    cluster = tmp_path / "eight.yaml"
+    cluster.write_text("hosts: 8\nhost: dgx-h100\nnetwork: rail-optimized NDR\n")
+    ask = ("simulate", verb, "--cluster", str(cluster), "-n", "8", "--size", "64MiB", "--algorithm", "nccl")
+    got = answer(capsys, *ask, "--placement", "spread")
+    (row,) = got["rows"]
+    by_hand_s = shares * 2**26 / 50e9
+    assert got["placement"] == "spread" and got["ranks"] == 8
+    assert by_hand_s < row["time_s"] < 1.2 * by_hand_s
+    assert row["limiting_link"].startswith("host-00/nic-0")
+    packed = answer(capsys, *ask)
+    assert packed["placement"] == "packed" and packed["rows"][0]["time_s"] < by_hand_s / 4
+    refused = answer(capsys, *ask[:-4], "--size", "64MiB", "--algorithm", "nccl", "-n", "12", status=2)
+    assert "12 ranks (packed) are 8 on some and 4 on others" in refused["message"]
 
 
 def test_seeds_give_a_spread(capsys: pytest.CaptureFixture[str], cluster: str) -> None:

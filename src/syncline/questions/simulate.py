@@ -11,6 +11,8 @@ from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
+
 from syncline.describe import units
 from syncline.describe.plain import JsonObject
 from syncline.errors import UsageError
@@ -162,13 +164,19 @@ def simulate(
                          hint="Leave --calibrate out." if calibrate else "Add --algorithm nccl.")  # fmt: skip
     if level != "packet" or algorithm == "nccl":
         asked.refuse("nccl" if algorithm == "nccl" else level)
+    if algorithm == "nccl":
+        asked_too = {"level": level != "flow", "routing": routing != "auto", "transport": transport != "auto",
+                     "seed": seed, "seeds": seeds, "cross-rail": cross_rail != "fabric"}  # fmt: skip
+        for name in (name for name, said in asked_too.items() if said):
+            raise UsageError(f"--{name} does not apply to nccl, which is a cost model without flows.",
+                             hint="Name a family, or use auto.")  # fmt: skip
+    if seeds and level != "flow":
+        raise UsageError(f"--seeds is about flows; level {level} has none.",
+                         hint="Leave --level out, or give one --seed at a time.")  # fmt: skip
     fabric = built(cluster)
     sizes = read_sizes(size)
     if algorithm == "nccl":
-        if seeds:
-            raise UsageError("--algorithm nccl is a cost model without flows: it has no seeds.",
-                             hint="Name a family, or use auto.")  # fmt: skip
-        return _nccl(fabric, collective, kind, sizes, ranks, calibrate, profile)
+        return _nccl(collective, kind, sizes, place(placement, fabric, ranks), calibrate, profile)
     transport = transport_on(transport, fabric)  # refused where the links do not carry it
     placed = place(placement, fabric, ranks)
     if level == "packet":
@@ -278,23 +286,20 @@ def _packets(
 
 
 def _nccl(
-    fabric: Fabric, collective: str, kind: Kind, sizes: list[int], ranks: int | None, log: str | Path | None,
-    profile: str | Path | None,
-) -> Simulation:  # fmt: skip
+    collective: str, kind: Kind, sizes: list[int], placed: Placement, log: str | Path | None, profile: str | Path | None
+) -> Simulation:
     from syncline.sim.nccl.calibrate import calibrate
-    from syncline.sim.nccl.describe import from_fabric
+    from syncline.sim.nccl.describe import from_placement
     from syncline.sim.nccl.measured import read_log, read_text
     from syncline.sim.nccl.predict import IGNORES, predict
     from syncline.sim.nccl.wire import wires
     from syncline.sim.profile import load_profile
     from syncline.sim.step.machine import machine_from_fabric
 
-    per_host = fabric.num_gpus // fabric.num_hosts
-    if ranks is not None and ranks % per_host:
-        raise UsageError(f"NCCL is modelled on whole hosts of {per_host} GPUs; {ranks} ranks do not fill whole hosts.")
+    fabric = placed.fabric
     if log:
-        ranks_of(Path(log), kind.value, ranks or fabric.num_gpus, fabric)
-    system = from_fabric(fabric, num_hosts=(ranks or fabric.num_gpus) // per_host)
+        ranks_of(Path(log), kind.value, placed.num_ranks, fabric)
+    system = from_placement(placed)
     fitted = calibrate(system, read_log(read_text(log), str(log), kind.value)) if log else None
     if profile:
         measured = load_profile(profile)
@@ -310,10 +315,10 @@ def _nccl(
             "method": "nccl",
             "exact": False,
         }
-        for row, wire in zip(prediction.rows(), wires(prediction, fabric), strict=True)
+        for row, wire in zip(prediction.rows(), wires(prediction, fabric, placed.device.astype(np.int64)), strict=True)
     )
     return Simulation(
         collective, fabric, system.num_ranks, "nccl", rows, tuple(IGNORES),
-        how={"assumed": list(prediction.unverified), "interval_basis": list(prediction.basis),
+        how={"placement": placed.name, "assumed": list(prediction.unverified), "interval_basis": list(prediction.basis),
              "calibrated_on": str(log or profile) if fitted else None},
     )  # fmt: skip

@@ -5,9 +5,11 @@ from collections.abc import Mapping
 import pytest
 
 from syncline.errors import DescriptionError
+from syncline.fabric import build
 from syncline.fabric.load import load
 from syncline.fabric.spec import ClusterSpec
-from syncline.sim.nccl.describe import from_fabric, from_spec
+from syncline.program import place
+from syncline.sim.nccl.describe import from_fabric, from_placement, from_spec
 from syncline.sim.nccl.system import NcclSystem
 
 
@@ -66,6 +68,53 @@ def test_racks_of_nvlink_are_islands() -> None:
 def test_part_of_a_host_has_part_of_its_nics() -> None:
     system = described("dgx-h100", "rail-optimized NDR", 2, {"nccl": "2.21"}, gpus=2)
     assert (system.num_ranks, system.num_nics) == (4, 2)
+
+
+def stands(ranks: int, name: str = "spread", **spec: object) -> NcclSystem:
+    data = {"hosts": 8, "host": "dgx-h100", "network": "rail-optimized NDR", **spec}
+    return from_placement(place(name, build(ClusterSpec.model_validate(data)), ranks))
+
+
+@pytest.mark.parametrize(
+    ("ranks", "name", "hosts", "gpus"),
+    [(8, "spread", 8, 1), (16, "spread", 8, 2), (3, "spread", 3, 1), (4, "packed", 1, 4), (16, "packed", 2, 8),
+     (64, "spread", 8, 8), (64, "rail-aware", 8, 8)],
+)  # fmt: skip
+def test_a_job_is_where_its_ranks_are(ranks: int, name: str, hosts: int, gpus: int) -> None:
+    system = stands(ranks, name)
+    assert (system.num_hosts, system.gpus_per_host) == (hosts, gpus)
+    assert (system.num_nics, system.nic_rate_Bps) == (gpus, 50e9)
+
+
+def test_gpus_that_share_nics_have_those_of_theirs_alone() -> None:
+    """Eight GPUs on four NICs, two a NIC: the first four GPUs of each host have two of them."""
+    shared = stands(32, host={"model": "dgx-h100", "nics": 4})
+    assert (shared.gpus_per_host, shared.num_nics, shared.nic_rate_Bps, shared.port_share) == (4, 2, 50e9, 1.0)
+
+
+def test_a_rack_of_nvlink_keeps_its_hosts_when_each_has_one_rank() -> None:
+    """18 hosts of 4 GPUs are a rack of 72: 36 ranks on 36 hosts are two racks of 18 ranks each."""
+    system = stands(36, hosts=36, host="gb200-nvl72")
+    assert (system.num_islands, system.ranks_per_island, system.num_ranks) == (2, 18, 36)
+
+
+def test_a_failed_port_counts_where_a_rank_uses_it() -> None:
+    one = [{"device": "host-03/nic-1"}]
+    assert stands(8, faults=one).port_share == 1.0
+    assert stands(16, faults=one).port_share == 0.5  # both ranks of host-03 share nic-0
+
+
+def test_one_rail_has_the_uplinks_of_its_own_leaves() -> None:
+    """Two units of eight hosts at 4:1: two uplinks of 50 GB/s a leaf, for 8 of 15 messages of eight ranks."""
+    thin = {"topology": "rail-optimized", "link": "NDR", "hosts_per_unit": 8, "oversubscription": "4:1"}
+    one = stands(16, hosts=16, network=thin)
+    assert one.pairs_cap_Bps == pytest.approx(2 * 50e9 / (8 * 8 / 15))
+    assert stands(128, hosts=16, network=thin).pairs_cap_Bps == pytest.approx(8 * one.pairs_cap_Bps)
+
+
+def test_uneven_ranks_are_refused() -> None:
+    with pytest.raises(DescriptionError, match=r"12 ranks \(spread\) are 2 on some and 1 on others"):
+        stands(12)
 
 
 def test_errors_name_what_is_wrong() -> None:

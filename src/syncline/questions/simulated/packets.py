@@ -41,7 +41,8 @@ class PacketQuestion:
         for name, value in vars(self).items():
             if value is not None and value != []:
                 option = "--no-pfc" if value is False else f"--{name}"
-                raise UsageError(f"{option} is about packets; level {level} has none.", hint="Add --level packet.")
+                hint = "Name a family, and add --level packet." if level == "nccl" else "Add --level packet."
+                raise UsageError(f"{option} is about packets; level {level} has none.", hint=hint)
 
     def options(self, network: PacketNetwork, transport: str, routing: str, seed: int, **more: Any) -> PacketOptions:
         """Return the options of a packet run; the flow level's transports have names of their own here."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from syncline.sim.nccl.calibrate import SIX_SIZES, calibrate
 from syncline.sim.nccl.calibration import NcclCalibration
-from syncline.sim.nccl.describe import from_fabric, from_spec
+from syncline.sim.nccl.describe import from_fabric, from_placement, from_spec
 from syncline.sim.nccl.measured import Series, bus_factor, read_log
 from syncline.sim.nccl.predict import IGNORES, NcclPrediction, predict
 from syncline.sim.nccl.system import NcclSystem
@@ -23,6 +23,7 @@ __all__ = [
     "bus_factor",
     "calibrate",
     "from_fabric",
+    "from_placement",
     "from_spec",
     "predict",
     "read_log",

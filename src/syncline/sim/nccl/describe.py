@@ -15,11 +15,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from syncline.describe import units
 from syncline.errors import DescriptionError
 from syncline.fabric.catalog import Catalog, Gpu, HostModel, LinkType, load_catalog
 from syncline.fabric.fabric import Fabric
 from syncline.fabric.spec import ClusterSpec
+from syncline.program import Placement
 from syncline.sim.nccl.constants import default_constants, gpu_facts, known_gpus
 from syncline.sim.nccl.fabric import on_fabric
 from syncline.sim.nccl.system import DEFAULT_NCCL, NcclSystem
@@ -64,7 +67,27 @@ def from_fabric(
 ) -> NcclSystem:
     """Return what NCCL would find on `num_hosts` hosts of a fabric (all of them unless said)."""
     system = from_spec(fabric.spec, num_hosts or fabric.num_hosts, gpus_per_host, software)
-    return on_fabric(system, fabric)
+    local, host = fabric.devices.local[fabric.gpus], fabric.gpu_host
+    return on_fabric(system, fabric, fabric.gpus[(host < system.num_hosts) & (local < (gpus_per_host or len(local)))])
+
+
+def from_placement(placed: Placement, software: Mapping[str, Any] | None = None) -> NcclSystem:
+    """Return what NCCL would find where ranks stand: their hosts, their GPUs and the NICs of those.
+
+    Raises:
+        DescriptionError: hosts have different numbers of ranks, or a GPU has several; NCCL's model knows neither.
+    """
+    _, ranks = np.unique(placed.host, return_counts=True)
+    if ranks.min() < ranks.max():
+        raise DescriptionError(
+            f"NCCL is modelled with as many ranks on one host as on the next; {placed.num_ranks:,} ranks "
+            f"({placed.name}) are {ranks.max()} on some and {ranks.min()} on others.",
+            hint="Choose --ranks and --placement so that every host has as many, or another algorithm.",
+        )
+    gpus = np.unique(placed.device)
+    if len(gpus) < placed.num_ranks:
+        raise DescriptionError("NCCL is modelled with one rank a GPU; here some have several.")
+    return on_fabric(from_spec(placed.fabric.spec, len(ranks), int(ranks[0]), software), placed.fabric, gpus)
 
 
 def from_spec(
@@ -193,7 +216,8 @@ def _pcie_Bps(model: HostModel, catalog: Catalog, grouped: int) -> float:
 def _domain(model: HostModel, gpus: int, env: Mapping[str, str]) -> int:
     if env.get("NCCL_MNNVL_ENABLE") == "0":
         return gpus
-    return model.scale_up_domain_gpus or gpus
+    # Of each host of a rack as many GPUs as of the others, so that a rack has as many hosts as ever.
+    return model.scale_up_domain_gpus * gpus // model.num_gpus if model.scale_up_domain_gpus else gpus
 
 
 def _nics(model: HostModel, link: LinkType | None, gpus: int, env: Mapping[str, str]) -> tuple[int, float, int]:

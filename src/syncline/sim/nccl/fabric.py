@@ -7,17 +7,21 @@ slow one may be worse than none (`sim/slow_port.py`), and the answer then says s
 Where every NIC of a host has a leaf of its own (rails), rings stay on theirs. An all-to-all stays there too where NCCL
 may pass a message to the local GPU of the other rail first (PXN: release 2.12 on, NVLink, not NCCL_PXN_DISABLE=1);
 otherwise all but one rail's part of it crosses the spines.
+
+Ranks on some GPUs of their hosts have the NICs of those GPUs and no others, and of a leaf that serves one rail what
+it has.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from syncline.errors import DescriptionError
-from syncline.fabric.fabric import DeviceKind, Fabric, Tier
+from syncline.errors import DescriptionError, SimulationError
+from syncline.fabric.fabric import NETWORK_TIERS, DeviceKind, Fabric, Tier
+from syncline.fabric.route import Routes
 from syncline.schedule.collective import Kind as Collective
 from syncline.sim.nccl.system import NcclSystem
 from syncline.sim.reach import Cells, FabricReach, fabric_reach
@@ -30,17 +34,60 @@ _KINDS = {
 }  # fmt: skip
 
 
-def on_fabric(system: NcclSystem, fabric: Fabric) -> NcclSystem:
-    """Return a described system with what the built fabric leaves its first hosts of ports, uplinks and NVLink."""
+@dataclass(frozen=True)
+class UsedParts:
+    """The hosts, GPUs and NICs of a fabric that a job uses; NICs are None where it has its hosts to itself."""
+
+    hosts: Longs
+    gpus: Longs
+    nics: Longs | None
+
+    @classmethod
+    def of(cls, fabric: Fabric, gpus: Longs) -> UsedParts:
+        """Return what ranks on these GPUs use."""
+        gpus = np.sort(np.asarray(gpus, dtype=np.int64))
+        hosts = np.unique(fabric.devices.host[gpus]).astype(np.int64)
+        if len(gpus) == int(np.isin(fabric.gpu_host, hosts).sum()):
+            return cls(hosts, gpus, None)
+        own = Routes(fabric).inside.own_nics[0][gpus]
+        return cls(hosts, gpus, np.unique(own[own >= 0]))
+
+
+def on_fabric(system: NcclSystem, fabric: Fabric, gpus: Longs) -> NcclSystem:
+    """Return a described system with what the built fabric leaves these GPUs of ports, uplinks and NVLink."""
     reach = fabric_reach(fabric)
-    hosts = np.arange(min(system.num_hosts, fabric.num_hosts), dtype=np.int64)
+    used = UsedParts.of(fabric, gpus)
     assumed = list(system.assumed)
-    found = replace(system, floor_us_per_byte=_floors(reach, system, hosts))
+    found = replace(system, floor_us_per_byte=_floors(reach, system, used))
     if system.num_islands > 1 and reach.hosts.num > 1:
-        found = _across_rails(_thin_levels(_ports(found, reach, hosts, assumed), reach, hosts), fabric, hosts, assumed)
-        cables = slow_cables(fabric, hosts)
+        if used.nics is None:
+            found = _ports(found, reach, used.hosts, assumed)
+        else:
+            reach.even_hosts_Bps(used.hosts)  # raises where failed links part them
+            found = _own_ports(found, fabric, used.gpus, used.nics, assumed)
+        found = _across_rails(_thin_levels(found, reach, used), fabric, used, assumed)
+        cables = slow_cables(fabric, used.hosts)
         assumed += [cables.words()] if cables is not None else []
-    return replace(_nvlink(found, fabric, hosts, assumed), assumed=tuple(assumed))
+    return replace(_nvlink(found, fabric, used, assumed), assumed=tuple(assumed))
+
+
+def _own_ports(system: NcclSystem, fabric: Fabric, gpus: Longs, nics: Longs, assumed: list[str]) -> NcclSystem:
+    """Return the system with the NICs of the GPUs in use, as fast as the GPU that gets least of them finds them."""
+    links, devices = fabric.links, fabric.devices
+    out = links.up & np.isin(links.tier, [int(tier) for tier in NETWORK_TIERS])
+    nic_Bps = np.bincount(links.src[out], weights=links.rate_Bps[out], minlength=len(devices))
+    mine = [np.unique(row[row >= 0]) for row in Routes(fabric).inside.own_nics[0][gpus]]
+    sharers = np.bincount(np.concatenate(mine), minlength=len(devices))
+    gpu_Bps = np.array([(nic_Bps[own] / sharers[own]).sum() for own in mine])
+    worst = int(np.argmin(gpu_Bps))
+    name = fabric.host_names[int(devices.host[gpus[worst]])]
+    if gpu_Bps[worst] <= 0:
+        raise SimulationError(f"{name} has no network port that works.", hint="Repair it, or leave the host out.")
+    count = min(system.num_nics, int(np.bincount(devices.host[nics]).max()))  # several of a GPU are one to NCCL
+    share = min(1.0, float(gpu_Bps[worst]) * system.gpus_per_host / (count * system.nic_rate_Bps))
+    if share < 1 - 1e-9:
+        assumed.append(f"the slowest GPU of {name} has {share:.0%} of an even share of the NICs and paces all rings")
+    return replace(system, num_nics=count, nic_rate_Bps=system.nic_rate_Bps * share, port_share=share)
 
 
 def _ports(system: NcclSystem, reach: FabricReach, hosts: Longs, assumed: list[str]) -> NcclSystem:
@@ -58,19 +105,21 @@ def _ports(system: NcclSystem, reach: FabricReach, hosts: Longs, assumed: list[s
     return replace(system, nic_rate_Bps=system.nic_rate_Bps * share, port_share=share)
 
 
-def _thin_levels(system: NcclSystem, reach: FabricReach, hosts: Longs) -> NcclSystem:
+def _thin_levels(system: NcclSystem, reach: FabricReach, used: UsedParts) -> NcclSystem:
     """Return the system with what racks, pods and sites that it spans let through."""
+    hosts, rails = used.hosts, _rails_share(reach.fabric, used)
     ring, pairs, limit, long_us = np.inf, np.inf, "", 0.0
     own = system.num_nics * system.hosts_per_island * system.nic_rate_Bps
     islands = system.num_islands
     for cells in reach.outer:
         inside = np.bincount(cells.of_host[hosts], minlength=cells.num) / system.hosts_per_island
-        used = np.flatnonzero(inside > 0)
-        if len(used) < 2:
+        mine = np.flatnonzero(inside > 0)
+        if len(mine) < 2:
             continue
-        out = float(reach.ring_Bps(cells, hosts)[used].min())
-        away = 1 - (inside[used] - 1) / max(islands - 1, 1)
-        each = float((reach.pairs_Bps(cells, hosts)[used] / np.maximum(inside[used] * away, 1e-9)).min())
+        share = 1.0 if cells.name == "site" else rails
+        out = share * float(reach.ring_Bps(cells, hosts)[mine].min())
+        away = 1 - (inside[mine] - 1) / max(islands - 1, 1)
+        each = share * float((reach.pairs_Bps(cells, hosts)[mine] / np.maximum(inside[mine] * away, 1e-9)).min())
         if min(out, each) < min(ring, pairs, own):
             limit = _words(cells)
         ring, pairs, long_us = min(ring, out), min(pairs, each), max(long_us, cells.latency_s * 1e6)
@@ -80,10 +129,19 @@ def _thin_levels(system: NcclSystem, reach: FabricReach, hosts: Longs) -> NcclSy
     )  # fmt: skip
 
 
-def _across_rails(system: NcclSystem, fabric: Fabric, hosts: Longs, assumed: list[str]) -> NcclSystem:
+def _rails_share(fabric: Fabric, used: UsedParts) -> float:
+    """Return the share of the leaves that the NICs in use are on, where every leaf serves one rail."""
+    leaf, nics = _leaves(fabric, replace(used, nics=None))
+    if used.nics is None or _mixed(fabric, leaf, nics):
+        return 1.0
+    rail = fabric.devices.rail
+    return len(np.unique(rail[used.nics])) / max(1, len(np.unique(rail[nics])))
+
+
+def _across_rails(system: NcclSystem, fabric: Fabric, used: UsedParts, assumed: list[str]) -> NcclSystem:
     """Return the system with what an all-to-all gets where its messages have to change rails over the spines."""
-    leaf, nics = _leaves(fabric, hosts)
-    rails = np.bincount(fabric.devices.host[nics], minlength=fabric.num_hosts)[hosts].max(initial=0)
+    leaf, nics = _leaves(fabric, used)
+    rails = np.bincount(fabric.devices.host[nics], minlength=fabric.num_hosts)[used.hosts].max(initial=0)
     if rails < 2 or len(np.unique(fabric.devices.rail[nics])) < 2 or _mixed(fabric, leaf, nics):
         return system
     if system.passes_rails:
@@ -110,13 +168,12 @@ def _across_rails(system: NcclSystem, fabric: Fabric, hosts: Longs, assumed: lis
     return replace(system, pairs_cap_Bps=cap, limit="uplinks of a rail")
 
 
-def _leaves(fabric: Fabric, hosts: Longs) -> tuple[Longs, Longs]:
-    """Return the leaf and the NIC of every port of these hosts that works."""
+def _leaves(fabric: Fabric, used: UsedParts) -> tuple[Longs, Longs]:
+    """Return the leaf and the NIC of every port in use that works."""
     links, devices = fabric.links, fabric.devices
     access = links.up & (links.tier == Tier.ACCESS) & (devices.kind[links.src] == DeviceKind.NIC)
-    rows = np.flatnonzero(
-        access & (devices.kind[links.dst] == DeviceKind.SWITCH) & np.isin(devices.host[links.src], hosts)
-    )
+    mine = np.isin(devices.host[links.src], used.hosts) if used.nics is None else np.isin(links.src, used.nics)
+    rows = np.flatnonzero(access & (devices.kind[links.dst] == DeviceKind.SWITCH) & mine)
     return links.dst[rows].astype(np.int64), links.src[rows].astype(np.int64)
 
 
@@ -132,25 +189,21 @@ def _words(cells: Cells) -> str:
     )
 
 
-def _nvlink(system: NcclSystem, fabric: Fabric, hosts: Longs, assumed: list[str]) -> NcclSystem:
+def _nvlink(system: NcclSystem, fabric: Fabric, used: UsedParts, assumed: list[str]) -> NcclSystem:
     """Return the system with the scale-up rate of its slowest GPU, where some links are down or slow."""
     links = fabric.links
     mine = (links.tier == Tier.SCALE_UP) & (fabric.devices.kind[links.src] == DeviceKind.GPU)
     rate = np.where(links.up, links.rate_Bps, 0.0)
     per_gpu = np.bincount(links.src[mine], weights=rate[mine], minlength=len(fabric.devices))[fabric.gpus]
-    used = per_gpu[np.isin(fabric.gpu_host, hosts)]
-    share = float(used.min() / per_gpu.max()) if len(used) and per_gpu.max() > 0 else 1.0
+    chosen = per_gpu[np.isin(fabric.gpus, used.gpus)]
+    share = float(chosen.min() / per_gpu.max()) if len(chosen) and per_gpu.max() > 0 else 1.0
     if share >= 1 - 1e-9 or system.nvlink_GBps == 0:
         return system
     assumed.append(f"the slowest GPU has {share:.0%} of its NVLinks and paces all rings")
     return replace(system, nvlink_Bps=system.nvlink_GBps * 1e9 * max(share, 1e-6))
 
 
-def _floors(reach: FabricReach, system: NcclSystem, hosts: Longs) -> dict[str, float]:
+def _floors(reach: FabricReach, system: NcclSystem, used: UsedParts) -> dict[str, float]:
     """Return for each operation the us that a byte takes at least, whatever the algorithm."""
-    chosen = np.isin(reach.fabric.gpu_host, hosts)
-    devices = reach.fabric.gpus[chosen]
-    if system.num_hosts == 1:
-        devices = devices[: system.gpus_per_host]
-    whole = {op: reach.bound_s(kind, devices, 1.0, in_network=system.collnet) for op, kind in _KINDS.items()}
+    whole = {op: reach.bound_s(kind, used.gpus, 1.0, in_network=system.collnet) for op, kind in _KINDS.items()}
     return {op: 1e6 * bound for op, bound in whole.items() if np.isfinite(bound)}

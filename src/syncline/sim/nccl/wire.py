@@ -14,6 +14,7 @@ import numpy as np
 
 from syncline.fabric import DeviceKind, Fabric, Tier
 from syncline.sim.double_tree import tree_share
+from syncline.sim.nccl.fabric import Longs, UsedParts
 from syncline.sim.nccl.predict import NcclPrediction
 from syncline.sim.nccl.system import NcclSystem
 
@@ -29,24 +30,27 @@ class LimitingLink:
     utilisation: float
 
 
-def wires(prediction: NcclPrediction, fabric: Fabric) -> list[LimitingLink]:
-    """Return the limiting link at each size."""
+def wires(prediction: NcclPrediction, fabric: Fabric, gpus: Longs | None = None) -> list[LimitingLink]:
+    """Return the limiting link at each size, for ranks on these GPUs (all by default)."""
+    used = UsedParts.of(fabric, fabric.gpus.astype(np.int64) if gpus is None else gpus)
     return [
-        _wire(prediction.system, prediction.op, pair, size / (time_us / 1e6), fabric)
+        _wire(prediction.system, prediction.op, pair, size / (time_us / 1e6), fabric, used)
         for pair, size, time_us in zip(
             prediction.pairs, prediction.sizes.tolist(), prediction.time_us.tolist(), strict=True
         )
     ]
 
 
-def _wire(system: NcclSystem, op: str, pair: tuple[str, str], algbw_Bps: float, fabric: Fabric) -> LimitingLink:
+def _wire(
+    system: NcclSystem, op: str, pair: tuple[str, str], algbw_Bps: float, fabric: Fabric, used: UsedParts
+) -> LimitingLink:
     algorithm, protocol = pair
     sent = algbw_Bps * FLAGS.get(protocol, 1.0)
     found = []
     if system.num_islands > 1:
         num_nics = system.num_nics * system.hosts_per_island
         rate = sent * network_share(system, op, algorithm) / num_nics
-        found.append(LimitingLink(_nic_link(fabric), rate, rate / system.nic_rate_Bps))
+        found.append(LimitingLink(_nic_link(fabric, used), rate, rate / system.nic_rate_Bps))
         if op != "all_to_all" and system.ring_cap_Bps < float("inf"):
             rate = sent * network_share(system, op, algorithm)
             found.append(LimitingLink(system.limit, rate, rate / system.ring_cap_Bps))
@@ -87,10 +91,11 @@ def inside_share(system: NcclSystem, op: str, algorithm: str) -> float:
     return share if system.num_islands == 1 else share * (p - 1) / p
 
 
-def _nic_link(fabric: Fabric) -> str:
-    """Return the slowest port that is up, which paces the rings; the first of equal ones."""
-    links = fabric.links
-    rows = np.flatnonzero((links.tier == Tier.ACCESS) & (fabric.devices.kind[links.src] == DeviceKind.NIC) & links.up)
+def _nic_link(fabric: Fabric, used: UsedParts) -> str:
+    """Return the slowest port in use that is up, which paces the rings; the first of equal ones."""
+    links, devices = fabric.links, fabric.devices
+    mine = np.isin(devices.host[links.src], used.hosts) if used.nics is None else np.isin(links.src, used.nics)
+    rows = np.flatnonzero((links.tier == Tier.ACCESS) & (devices.kind[links.src] == DeviceKind.NIC) & links.up & mine)
     return fabric.link_name(int(rows[np.argmin(links.rate_Bps[rows])])) if len(rows) else "NIC"
 
 
