@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -367,6 +368,46 @@ def test_two_hand_each_other_all_they_have_in_one_round() -> None:
     """Between two sites 1 KiB takes the line's latency once, not there and back."""
     found = contest_far("hierarchical-direct").best(1 << 10)
     assert 2e-3 < found.time_s < 2.05e-3
+
+
+@pytest.mark.parametrize("kind", [Kind.ALL_REDUCE, Kind.BROADCAST])
+def test_a_longer_line_is_never_faster(kind: Kind) -> None:
+    took = [contest_far("auto", kind, wan={"rate": "400Gbps", "latency": latency}).best(1 << 26).time_s
+            for latency in ("0us", "50us", "100us", "200us", "300us", "500us", "1ms", "6ms")]  # fmt: skip
+    assert all(later > 0.99 * sooner for sooner, later in pairwise(took))
+
+
+def test_sites_of_different_size_also_exchange_in_one_round() -> None:
+    """One host fewer was twice as long: there and back instead of there."""
+    sites = [{"name": "a", **SITE, "hosts": 2}, {"name": "b", **SITE, "hosts": 1}]
+    found = contest_far("hierarchical-uneven", sites=sites).best(1 << 10)
+    assert 2e-3 < found.time_s < 2.05e-3
+    step = contest_far("hierarchical-uneven", sites=sites).wired["hierarchical-uneven"].program.steps[0]
+    assert isinstance(step, ProgramStep)
+    verify(step.proved.schedule, method="flat")
+
+
+@pytest.mark.parametrize("kind", [Kind.ALL_GATHER, Kind.REDUCE_SCATTER])
+def test_hosts_of_one_gpu_have_two_levels_that_are_even(kind: Kind) -> None:
+    """Seven messages are posted in 7 x 2.2 us, two times two or three in less."""
+    host = {"gpu": "H100", "gpus": 1, "nics": 1, "nic": "ConnectX-7", "link": "NDR"}
+    network = {"topology": "leaf-spine", "link": "NDR", "hosts_per_leaf": 12}
+    fabric = cluster(hosts=12, host=host, network=network)
+    found = contest_of("auto", kind, packed(fabric, 8), FlowNetwork(fabric))
+    best = found.best(1 << 10)
+    assert best.algorithm == "dragonfly" and best.time_s < 0.8 * found.one("direct", 1 << 10).time_s
+
+
+@pytest.mark.parametrize("name", ["auto", "parameter-server"])
+def test_what_is_not_one_schedule_is_not_done_in_turns(name: str) -> None:
+    with pytest.raises(SimulationError, match=f"{name} is not done in turns by name"):
+        contest_far(f"{name}-in-8-turns")
+
+
+def test_more_chunks_than_can_be_simulated_are_refused() -> None:
+    plain = contest_far("ring")
+    with pytest.raises(SimulationError, match=r"in 1,000,000 chunks has .* flows, more than the 8,000,000"):
+        Contest(plain.network, plain.wired, 1_000_000).best(1 << 20)
 
 
 def test_too_many_turns_are_refused() -> None:

@@ -88,8 +88,8 @@ def candidates(fabric: Fabric, kind: Kind, num_ranks: int, *, chunks: int = 0, n
     if levels.two_levels and (levels.in_order or kind not in OWNED | PAIRED):
         # On a large torus paths are long and many: there only what a fault would have `synthesis` make is tried.
         found |= _levelled(levels, kind, deep=not fabric.facts.get("torus_shape") or num_ranks <= MAX_ALL_PAIRS)
-    if fabric.facts.get("torus_shape") and num_ranks <= MAX_ALL_PAIRS:
-        # A part of a torus has no levels of its own; two even ones shorten the ways all the same.
+    if (fabric.facts.get("torus_shape") or not levels.two_levels) and num_ranks <= MAX_ALL_PAIRS:
+        # Where there are no levels (one GPU a host, a part of a torus) two even ones have fewer messages all the same.
         for name in ("dragonfly", "all-rails"):
             if kind in FAMILIES[name].kinds and name not in found:
                 found[name] = _maker(name, num_ranks, kind, chunks)
@@ -240,7 +240,7 @@ def find(
         raise SimulationError(f"{algorithm} does not do {kind.value}.", hint=f"One of: {', '.join(known)}.")
     raise SimulationError(f'no algorithm is called "{algorithm}".',
                           hint=f"One of: {', '.join(dict.fromkeys((*known, *FAMILIES)))}; "
-                               "`syncline simulate` also takes auto, nccl, a file and NAME-in-8-turns.")  # fmt: skip
+                               "simulate also takes auto, nccl, synthesized, files and NAME-in-8-turns.")  # fmt: skip
 
 
 def proved(

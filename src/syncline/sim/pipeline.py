@@ -29,6 +29,9 @@ MAX_CHUNKS = 128
 MAX_FLOWS = 1_000_000
 """Flows of a pipeline that `auto` tries; past this fewer chunks are taken."""
 
+MAX_CUT_FLOWS = 8_000_000
+"""Flows of a pipeline whose number of chunks the user gives."""
+
 BETWEEN = 0.985
 """Chunks between two powers of two are taken where the guess gains this much by them."""
 
@@ -138,6 +141,10 @@ def wired_in_pieces(wired: WiredProgram, chunks: int) -> WiredProgram:
     if already > 1:
         raise SimulationError(f"{wired.program.name} is already cut into {already} pieces.",
                               hint="Leave the number of chunks out: the schedule says it.")  # fmt: skip
+    flows = chunks * sum(len(phase) for lane in wired.lanes for phase in lane.phases)
+    if flows > MAX_CUT_FLOWS:
+        raise SimulationError(f"{wired.program.name} in {chunks:,} chunks has {flows:,} flows, more than the "
+                              f"{MAX_CUT_FLOWS:,} that are simulated.", hint="Give fewer --chunks.")  # fmt: skip
     cut = replace(step, proved=replace(step.proved, schedule=pipelined(step.proved.schedule, chunks)))
     lanes, connection = [], []
     for lane, known in zip(wired.lanes, wired.connection, strict=True):

@@ -33,8 +33,8 @@ FEWEST_TURNS = 3
 MAX_TURN_FLOWS = 50_000
 """Flows of a program in turns that `auto` tries; past this it takes fewer turns."""
 
-POSTED = 0.25
-"""All turns of a program must be posted in this part of the time in which its longest round arrives."""
+POSTED, POSTED_OF_ALL = 0.25, 0.05
+"""All turns must be posted in this part of the time in which the longest round arrives, or of the whole."""
 
 TURN_NAMES = 3
 """Algorithms that are tried in turns."""
@@ -43,6 +43,8 @@ IDLE = 0.02
 """Turns are tried where they might save this part of the time."""
 
 IN_TURNS = re.compile(r"(?P<name>.+)-in-(?P<turns>[1-9]\d{0,2})-turns")
+
+NOT_IN_TURNS = ("auto", "nccl", "parameter-server")
 
 FAR_BEHIND = 1.5
 """Whose busiest link alone needs this much longer than the winner is not worth the search for its best chunks."""
@@ -120,20 +122,21 @@ class Contest:
                  if max(cost.bandwidth_s(size_bytes), cost.latency_s) < (1 - IDLE) * best.time_s]  # fmt: skip
         tried: dict[bytes, str] = {}
         for name in sorted(worth, key=lambda name: costs[name].in_turns_s(size_bytes)):
-            turns = self._turns(name)
+            turns = self._turns(name, best.time_s)
             if turns >= FEWEST_TURNS and len(tried) < TURN_NAMES:
                 tried.setdefault(fingerprint(self.wired[name]), f"{name}-in-{turns}-turns")
         return min([best, *(self.one(turned, size_bytes) for turned in tried.values())], key=lambda e: e.time_s)
 
-    def _turns(self, name: str) -> int:
-        """Return how many turns are worth trying: 0 where a round arrives before the messages of all could be posted.
+    def _turns(self, name: str, best_s: float) -> int:
+        """Return how many turns are worth trying: fewer, or none, where posting their messages takes long.
 
         Channels post side by side in the model, which is too good where that is what takes the time.
         """
         costs, wired = self._pace(name), self.wired[name]
         post_s = costs.posting_s + costs.rounds * float(self.network.messages.overhead_s.max())
         by_flows = min(MAX_TURN_FLOWS // max(1, costs.flows), MAX_TOGETHER // max(1, most_together(wired)))
-        by_posts = POSTED * costs.round_latency_s / post_s if post_s > 0 else self.turns
+        room_s = max(POSTED * costs.round_latency_s, POSTED_OF_ALL * best_s)
+        by_posts = room_s / post_s if post_s > 0 else self.turns
         return int(min(self.turns, by_flows, by_posts)) if costs.rounds > 1 else 0
 
     @cached_property
@@ -208,6 +211,11 @@ def contest_of(algorithm: str, kind: Kind, placed: Placement, network: FlowNetwo
         schedules |= {name: verify(schedule) for name, schedule in made.items()}
         return Contest.of(schedules, placed, network, chunks=chunks, turns=TURNS)
     elif turned := IN_TURNS.fullmatch(algorithm):
+        if turned["name"] in NOT_IN_TURNS:
+            raise SimulationError(
+                f"{turned['name']} is not done in turns by name.",
+                hint="auto takes turns by itself where they help; name a family to ask for them.",
+            )
         plain = contest_of(turned["name"], kind, placed, network, chunks=chunks)
         wired = wired_in_turns(plain.wired[turned["name"]], int(turned["turns"]))
         return Contest(network, {algorithm: wired}, chunks)

@@ -145,6 +145,11 @@ def test_channels_that_share_no_chunk_do_not_wait_for_each_other() -> None:
     assert [strand.channel for strand in read.strands] == [0, 1, 2]
 
 
+def test_servers_on_the_gpus_of_ranks_are_written_and_proved() -> None:
+    schedule = FAMILIES["parameter-server"].make(Options(4, Kind.ALL_REDUCE, servers=2, colocated=True))
+    assert verify(read_msccl(write_msccl(schedule))).schedule.num_rounds <= schedule.num_rounds + 1
+
+
 def test_channels_whose_chunks_lie_between_each_other_stay_together() -> None:
     assert [strand.num_chunks for strand in read_msccl(files.fused_ring(4, 2)).strands] == [8]
 

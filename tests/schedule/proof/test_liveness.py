@@ -62,9 +62,17 @@ def test_six_of_those_that_wait_are_named(num: int, end: str) -> None:
 
 
 def test_too_many_steps_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    threads = [[ThreadStep("a"), ThreadStep("b")], [ThreadStep("c")]]
+    threads = [[ThreadStep("a"), ThreadStep("b")], [ThreadStep("c", waits=((0, 1),))]]
     monkeypatch.setattr(liveness, "MAX_CLOCKS", 6)
     Clocks(threads, run(threads))
     monkeypatch.setattr(liveness, "MAX_CLOCKS", 5)
     with pytest.raises(ScheduleError, match="3 steps in 2 threads are too many to order"):
         Clocks(threads, run(threads))
+
+
+def test_threads_that_nothing_joins_have_clocks_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = [[ThreadStep("a"), ThreadStep("b")], [ThreadStep("c")], [ThreadStep("d", waits=((1, 0),))]]
+    monkeypatch.setattr(liveness, "MAX_CLOCKS", 2 * 1 + 2 * 2)
+    clocks = Clocks(threads, run(threads))
+    assert clocks.before((0, 0), (0, 1)) and clocks.before((1, 0), (2, 0))
+    assert not clocks.before((0, 0), (1, 0)) and not clocks.before((2, 0), (0, 1))

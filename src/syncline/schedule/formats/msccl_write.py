@@ -211,7 +211,9 @@ class _Writing:
 
     def _half(self, run: _Run, channel: int, sending: bool) -> None:
         read, written = _spots(run.first, run.count), _spots(run.last, run.count)
-        reduces = run.op == MoveOp.REDUCE
+        # The first that is added to a helper's empty place is what the place holds then.
+        empty = run.last[0] == "s" and not any(spot in self.gpus[run.there].writer for spot in written)
+        reduces = run.op == MoveOp.REDUCE and not empty
         if run.here == run.there:
             if not sending:
                 gpu, step = self.gpus[run.here], _Step("re" if reduces else "cpy", run.first, run.last, run.count)

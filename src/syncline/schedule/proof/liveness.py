@@ -89,22 +89,55 @@ def _deadlock(threads: Sequence[Sequence[ThreadStep]], done: list[int], stuck: l
 
 
 class Clocks:
-    """Which steps are ordered in every run: by their thread, by a wait, or by a message."""
+    """Which steps are ordered in every run: by their thread, by a wait, or by a message.
+
+    Threads that nothing joins (channels of their own) have no order between them, and clocks of their own.
+    """
 
     def __init__(self, threads: Sequence[Sequence[ThreadStep]], order: StepOrder) -> None:
-        if len(order.steps) * len(threads) > MAX_CLOCKS:
+        self._place, width = _joined(threads, order)
+        size = sum(width[self._place[thread][0]] for thread, _ in order.steps)
+        if size > MAX_CLOCKS:
             raise ScheduleError(f"{len(order.steps):,} steps in {len(threads):,} threads are too many to order.")
         self._at: dict[Where, np.ndarray[tuple[int, ...], np.dtype[np.int32]]] = {}
         for thread, step in order.steps:
-            clock = self._at[thread, step - 1].copy() if step else np.zeros(len(threads), dtype=np.int32)
-            before = [*threads[thread][step].waits]
-            if (thread, step) in order.sender:
-                before.append(order.sender[thread, step])
-            for earlier in before:
+            group, place = self._place[thread]
+            clock = self._at[thread, step - 1].copy() if step else np.zeros(width[group], dtype=np.int32)
+            for earlier in _needs(threads, order, (thread, step)):
                 np.maximum(clock, self._at[earlier], out=clock)
-            clock[thread] = step + 1
+            clock[place] = step + 1
             self._at[thread, step] = clock
 
     def before(self, first: Where, second: Where) -> bool:
         """Whether `first` is done before `second` in every run."""
-        return bool(self._at[second][first[0]] > first[1])
+        (group, place), (other, _) = self._place[first[0]], self._place[second[0]]
+        return group == other and bool(self._at[second][place] > first[1])
+
+
+def _needs(threads: Sequence[Sequence[ThreadStep]], order: StepOrder, at: Where) -> list[Where]:
+    """Return the steps of other threads that a step comes after."""
+    return [*threads[at[0]][at[1]].waits, *([order.sender[at]] if at in order.sender else [])]
+
+
+def _joined(threads: Sequence[Sequence[ThreadStep]], order: StepOrder) -> tuple[list[tuple[int, int]], list[int]]:
+    """Return (group, place in it) of every thread and the groups' sizes: who waits for or sends to whom is together."""
+    above = list(range(len(threads)))
+
+    def root(thread: int) -> int:
+        while above[thread] != thread:
+            above[thread] = thread = above[above[thread]]
+        return thread
+
+    for at in order.steps:
+        for other, _ in _needs(threads, order, at):
+            above[root(at[0])] = root(other)
+    number: dict[int, int] = {}
+    width: list[int] = []
+    places = []
+    for thread in range(len(threads)):
+        group = number.setdefault(root(thread), len(number))
+        if group == len(width):
+            width.append(0)
+        places.append((group, width[group]))
+        width[group] += 1
+    return places, width
