@@ -64,8 +64,8 @@ JOBS: dict[str, dict[str, Any]] = {
     "sharded experts": {"model": "mixtral-8x7b", "parallel": {"ep": 8, "dp": 64, "zero": "fsdp"}},
 }
 #: What two and more sites are.
-SITES: dict[str, tuple[float, ...]] = {"site_gpus": (16.0, 64.0), "site_Bps": (1e9, 4e10), "site_s": (0.0, 0.01),
-                                       "staged": (1.0,)}  # fmt: skip
+SITES: dict[str, tuple[float, ...]] = {"site_gpus": (16.0, 64.0), "site_more": (8.0, 16.0),
+                                       "site_Bps": (1e9, 4e10), "site_s": (0.0, 0.01), "staged": (1.0,)}  # fmt: skip
 #: Columns that a draw may change, with what they may become; shares and switches that no one job has together.
 DRAWN: dict[str, tuple[float, ...]] = {
     "attention_share": (1.0, 0.25), "ffn_share": (1.0, 0.8), "mixing_share": (1.0, 0.9), "mixer_params": (0.0, 3e6),

@@ -166,7 +166,8 @@ class Case:
     pod_Bps: Floats
     rack_wide: Floats  # times its rate, for traffic to all other racks alike
     pod_wide: Floats
-    site_gpus: Floats
+    site_gpus: Floats  # of the largest site
+    site_more: Floats  # of each further one
     site_Bps: Floats
     site_s: Floats  # one way over the lines between sites
     hashed: Floats  # share of a port that flows keep beyond a rack

@@ -107,22 +107,39 @@ def splits_replicas(c: Case) -> Floats:
 
     Replicas that share experts stay together.
     """
-    sites = _sites(c)
-    staged = (c.staged > 0) & (np.mod(c.pp, sites) == 0)
-    together = np.mod(c.tp * c.cp * c.dp / sites, c.ep) == 0
-    return pick((np.mod(c.dp * c.cp, sites) == 0) & ~staged & together, 1.0, 0.0)
+    stage = c.tp * c.cp * c.dp
+    staged = (c.staged > 0) & _fits_sites(c, c.pp, stage)
+    together = np.mod(c.tp * _at_largest(c, c.dp * c.cp, c.tp * c.pp), c.ep) == 0
+    return pick(_fits_sites(c, c.dp * c.cp, c.tp * c.pp) & ~staged & together, 1.0, 0.0)
 
 
 @remembered
 def _sites(c: Case) -> Floats:
-    return np.maximum(np.ceil(all_ranks(c) / c.site_gpus), 1.0)
+    return 1.0 + np.ceil(np.maximum(all_ranks(c) - c.site_gpus, 0.0) / c.site_more)
+
+
+def _fits_sites(c: Case, parts: Floats, size: Floats) -> Bools:
+    """Return where the sites of a job hold so many parts (stages or replicas) of so many ranks, none cut in two."""
+    more = (_sites(c) - 1) * np.floor(c.site_more / size)
+    fits: Bools = np.floor(c.site_gpus / size) + more >= parts
+    return fits
+
+
+def _at_largest(c: Case, parts: Floats, size: Floats) -> Floats:
+    """Return how many parts the largest site has: an even share where the others have room for it, else what it holds.
+
+    `footprint.devices_of` deals them so.
+    """
+    share = parts / _sites(c)
+    even = (np.mod(parts, _sites(c)) == 0) & (np.minimum(c.site_gpus, c.site_more) >= share * size)
+    return pick(even, share, np.minimum(np.floor(c.site_gpus / size), parts))
 
 
 @remembered
 def _site_cell(c: Case) -> tuple[Floats, Floats]:
     """Return the ranks of one stage (or of whole stages) at a site, and how many stages have their rings there."""
     replicas, span = splits_replicas(c) > 0, c.tp * c.cp * c.dp
-    cell = pick(replicas, span / _sites(c), c.site_gpus)
+    cell = pick(replicas, c.tp * _at_largest(c, c.dp * c.cp, c.tp * c.pp), c.site_gpus)
     # A site between two others may hold the end of one stage and the start of the next: both rings pass through it.
     uneven = (np.mod(np.maximum(span, c.site_gpus), np.minimum(span, c.site_gpus)) > 0) & (_sites(c) > 2) & (c.pp > 1)
     return cell, pick(replicas, c.pp, pick(uneven, 2.0, 1.0))
@@ -303,10 +320,5 @@ def stage_line_Bps(c: Case) -> Floats:
     """Return a rank's part of the lines between sites where stages are split over them; infinite where not."""
     if not anywhere(c.site_Bps < np.inf):
         return np.full((), np.inf)
-    split = (all_ranks(c) > c.site_gpus) & (c.pp > 1)
-    replicas = splits_replicas(c) > 0
-    # With replicas at sites a pipeline crosses only where one of them straddles the border.
-    straddles = np.mod(c.site_gpus, np.minimum(c.tp * c.pp * c.cp, c.site_gpus)) != 0
-    senders = pick(replicas, c.tp * c.cp, c.tp * c.cp * c.dp)
-    crossing = split & (~replicas | straddles)
-    return pick(crossing, c.site_Bps / senders, np.inf)
+    crossing = (all_ranks(c) > c.site_gpus) & (c.pp > 1) & (splits_replicas(c) == 0)
+    return pick(crossing, c.site_Bps / (c.tp * c.cp * c.dp), np.inf)

@@ -4,7 +4,8 @@
 and in which order ranks fill them (`placement`):
 
 - `packed` fills rack after rack, so a ring leaves each rack once and all its members there share that one way out.
-  Between sites, replicas are what is split, where they divide; otherwise stages follow each other over the lines.
+  Between sites, the largest first, replicas are what is split, where whole ones fit; otherwise stages follow each
+  other over the lines.
 - `stages` is `packed`, but the stages of the pipeline are what is split between sites: rings stay inside a site, and
   activations cross the lines.
 - `spread` deals hosts to all racks in turn: neighbours are in other racks, and the uplinks of all racks are there for
@@ -25,7 +26,7 @@ from syncline.fabric.bisection import bisection
 from syncline.fabric.catalog import load_catalog
 from syncline.fabric.fabric import Fabric
 from syncline.fabric.topology.network import NetworkSpec
-from syncline.sim.reach import Cells, fabric_reach
+from syncline.sim.reach import Cells, Floats, fabric_reach
 from syncline.workload.parallel import PLACEMENTS
 
 __all__ = ["PLACEMENTS", "Reach", "layout_reach"]
@@ -46,9 +47,11 @@ class Reach:
     pod_Bps: float = np.inf
     rack_wide: float = 1.0  # times that of a ring, for traffic to all other racks alike (a dragonfly's switches)
     pod_wide: float = 1.0
-    site_gpus: float = np.inf
+    site_gpus: float = np.inf  # of the largest site
+    site_more: float = np.inf  # of each further site, the mean of them
     site_Bps: float = np.inf
     site_s: float = 0.0  # one way over the lines between sites
+    largest_site: str = ""  # its name, where sites differ in size
     placement: str = "packed"
     hashed_share: float = 1.0  # of a port that flows keep beyond a rack when ECMP hashes them (`plan/collide.py`)
     num_gpus: int = 0  # of the whole fabric; 0: the job fills it
@@ -62,15 +65,16 @@ class Reach:
 
     def parts(self, num_gpus: int) -> tuple[tuple[int, str], ...]:
         """Return (GPUs, name) of the parts that a job may do better in: those with thin lines to the others."""
-        cells = (("one site", self.site_gpus, self.site_Bps), ("one pod", self.pod_gpus, self.pod_Bps),
+        site = f"site {self.largest_site}" if self.largest_site else "one site"
+        cells = ((site, self.site_gpus, self.site_Bps), ("one pod", self.pod_gpus, self.pod_Bps),
                  ("one rack", self.rack_gpus, self.rack_Bps))  # fmt: skip
         return tuple({int(gpus): name for name, gpus, rate in cells if np.isfinite(rate) and gpus < num_gpus}.items())
 
     def columns(self) -> dict[str, float]:
         """Return what a case reads."""
         dealt = self.placement in ("spread", "scattered")
-        names = ("rack_gpus", "rack_Bps", "rack_wide", "pod_gpus", "pod_Bps", "pod_wide", "site_gpus", "site_Bps",
-                 "site_s")  # fmt: skip
+        names = ("rack_gpus", "rack_Bps", "rack_wide", "pod_gpus", "pod_Bps", "pod_wide", "site_gpus", "site_more",
+                 "site_Bps", "site_s")  # fmt: skip
         return {name: float(getattr(self, name)) for name in names} | {
             "reduce_bytes": self.reduce_bytes, "nic_share": self.nic_share,
             "hashed": self.hashed_share, "dealt": float(dealt), "staged": float(self.placement == "stages"),
@@ -99,25 +103,39 @@ def layout_reach(fabric: Fabric, nic_Bps: float, hop_s: float, domain: int, dies
     reach = Reach(
         nic_Bps, hop_s, domain, num_gpus=fabric.num_gpus * dies, reduce_bytes=_sums(fabric), nic_share=_shrunk(fabric)
     )
-    names = {"rack": "rack", "switch": "rack", "pod": "pod", "group": "pod", "site": "site"}
+    names = {"rack": "rack", "switch": "rack", "pod": "pod", "group": "pod"}
     for cells in found.outer:
         ring_Bps = found.ring_Bps(cells)
+        if cells.name == "site":
+            reach = _with_sites(reach, fabric, cells, ring_Bps, dies)
+            continue
         worst = int(np.argmin(ring_Bps / np.maximum(cells.gpus, 1)))
         gpus, rate, name = float(cells.gpus[worst]) * dies, float(ring_Bps[worst]), names[cells.name]
-        reach = _with(reach, name, gpus, rate, cells)
-        if name != "site" and np.isfinite(getattr(reach, f"{name}_Bps")) and rate > 0:
+        reach = _with(reach, name, gpus, rate)
+        if np.isfinite(getattr(reach, f"{name}_Bps")) and rate > 0:
             wide = max(1.0, float(found.pairs_Bps(cells)[worst]) / rate)
             reach = replace(reach, **{f"{name}_wide": wide})  # type: ignore[arg-type]
     if (circuits := _circuits(fabric)) is not None:
         reach = replace(reach, pod_gpus=circuits[0] * dies, pod_Bps=circuits[1])
     if not found.outer and (half := _half(fabric)) is not None:
-        reach = _with(reach, "rack", half[0] * dies, half[1], None)
+        reach = _with(reach, "rack", half[0] * dies, half[1])
     return reach
 
 
-def _with(reach: Reach, name: str, gpus: float, rate_Bps: float, cells: Cells | None) -> Reach:
-    if name == "site":
-        return replace(reach, site_gpus=gpus, site_Bps=rate_Bps, site_s=cells.latency_s if cells else 0.0)
+def _with_sites(reach: Reach, fabric: Fabric, cells: Cells, ring_Bps: Floats, dies: int) -> Reach:
+    """Return a reach with sites: a ring over all of them has what the thinnest way out lets through."""
+    largest = int(np.argmax(cells.gpus))
+    gpus = float(cells.gpus[largest]) * dies
+    more = (float(cells.gpus.sum()) * dies - gpus) / (cells.num - 1)
+    at = int(fabric.site_of_host[cells.of_host == largest][0])
+    name = fabric.spec.sites[at].name if np.ptp(cells.gpus) and at < len(fabric.spec.sites) else ""
+    return replace(
+        reach, site_gpus=gpus, site_more=more, site_Bps=float(ring_Bps.min()), site_s=cells.latency_s,
+        largest_site=name,
+    )  # fmt: skip
+
+
+def _with(reach: Reach, name: str, gpus: float, rate_Bps: float) -> Reach:
     thin = rate_Bps < gpus * reach.nic_Bps * (1 - 1e-9)
     return replace(reach, **{f"{name}_gpus": gpus, f"{name}_Bps": rate_Bps if thin else np.inf})  # type: ignore[arg-type]
 

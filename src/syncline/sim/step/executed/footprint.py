@@ -119,29 +119,74 @@ BETWEEN = (Tier.LEAF_SPINE, Tier.SPINE_CORE, Tier.GROUP_LOCAL, Tier.GROUP_GLOBAL
 
 
 def devices_of(fabric: Fabric, split: Parallel, reach: Reach, dies: int = 1) -> Longs:
-    """Return the device of every rank, ranks ordered tensor, context, data, stage, placed as a split says."""
+    """Return the device of every rank, ranks ordered tensor, context, data, stage, placed as a split says.
+
+    Sites are filled from the largest on, so a job that fits into one of them has that one alone, whatever their order.
+    """
     total = split.tp * split.cp * (split.dp or 1) * split.pp
     seat = np.arange(total, dtype=np.int64)
     gpus = fabric.gpus.astype(np.int64)
-    if total > reach.site_gpus:
-        seat = _over_sites(split, seat, int(reach.site_gpus))
+    if np.isfinite(reach.site_gpus):
+        gpus, sizes = _largest_first(fabric)
+        seat = _over_sites(split, seat, sizes * max(dies, 1))
     if split.placement in ("spread", "scattered"):
         gpus = _dealt(fabric, split.placement)
     return np.asarray(gpus[seat // max(dies, 1)])
 
 
-def _over_sites(split: Parallel, rank: Longs, site_gpus: int) -> Longs:
-    """Return the seat of every rank where replicas, not stages, are what is split between sites."""
-    replicas = (split.dp or 1) * split.cp
-    sites = -(-len(rank) // site_gpus)
-    apart = (replicas // sites * split.tp) % split.ep  # replicas that share experts stay together
-    if replicas % sites or apart or (split.placement == "stages" and split.pp % sites == 0):
+def _largest_first(fabric: Fabric) -> tuple[Longs, Longs]:
+    """Return the GPUs with those of the largest site first, and how many each site has, in that order."""
+    site = fabric.site_of_host.astype(np.int64)[fabric.gpu_host]
+    sizes = np.bincount(site)
+    order = np.argsort(-sizes, kind="stable")
+    place = np.argsort(order)
+    return fabric.gpus.astype(np.int64)[np.argsort(place[site], kind="stable")], sizes[order]
+
+
+def _over_sites(split: Parallel, rank: Longs, sizes: Longs) -> Longs:
+    """Return the seat of every rank: whole stages, or else whole replicas, at each of several sites where they fit.
+
+    `sizes` are the ranks that sites hold, seats in their order. What fits neither way fills seat after seat.
+    """
+    sites = int(np.searchsorted(np.cumsum(sizes), len(rank))) + 1
+    held = sizes[:sites]
+    start = np.cumsum(held) - held
+    replicas, span = (split.dp or 1) * split.cp, len(rank) // split.pp
+    if sites > 1 and split.placement == "stages":
+        stages = _dealt_to_sites(split.pp, held // span)
+        if stages is not None:
+            site, local = stages
+            return np.asarray(start[site[rank // span]] + span * local[rank // span] + rank % span)
+    found = _dealt_to_sites(replicas, held // (split.tp * split.pp)) if sites > 1 else None
+    if found is None:
+        return rank
+    site, local = found
+    each = np.bincount(site, minlength=sites)
+    if (each * split.tp % split.ep).any():  # replicas that share experts stay together
         return rank
     tensor, rest = rank % split.tp, rank // split.tp
     replica, stage = rest % replicas, rest // replicas
-    each = replicas // sites
-    site, local = replica // each, replica % each
-    return np.asarray(site * site_gpus + tensor + split.tp * (local + each * stage))
+    here = site[replica]
+    return np.asarray(start[here] + tensor + split.tp * (local[replica] + each[here] * stage))
+
+
+def _dealt_to_sites(parts: int, room: Longs) -> tuple[Longs, Longs] | None:
+    """Return the site of every part and its place there: as many at each where there is room, else site after site.
+
+    >>> [column.tolist() for column in _dealt_to_sites(4, np.array([4, 2]))]
+    [[0, 0, 1, 1], [0, 1, 0, 1]]
+    >>> [column.tolist() for column in _dealt_to_sites(6, np.array([4, 2]))]
+    [[0, 0, 0, 0, 1, 1], [0, 1, 2, 3, 0, 1]]
+    >>> _dealt_to_sites(4, np.array([2, 1])) is None
+    True
+    """
+    if room.sum() < parts:
+        return None
+    even = parts % len(room) == 0 and (room >= parts // len(room)).all()
+    upto = np.minimum(np.cumsum(room), parts)
+    each = np.full(len(room), parts // len(room)) if even else np.diff(upto, prepend=0)
+    site = np.repeat(np.arange(len(room)), each)
+    return site, np.arange(parts) - (np.cumsum(each) - each)[site]
 
 
 def _dealt(fabric: Fabric, placement: str) -> Longs:

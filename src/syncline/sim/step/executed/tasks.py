@@ -201,12 +201,12 @@ class StepTasks:
         return self.stages.case is not None and float(self.stages.case.dp_overlap) > 0
 
     def _line_s(self, stage: int, kind: str) -> float:
-        """Return the way over lines between sites, where a stage's neighbour is at another."""
+        """Return the way over lines between sites, where one of a stage's ranks has its counterpart at another."""
         site = self.stages.fabric.site_of_host
         host = self.stages.fabric.devices.host
         there = (stage + (1 if kind == "send forward" else -1)) % self.result.job.parallel.pp
-        apart = site[host[self.stages.ranks(stage)[0]]] != site[host[self.stages.ranks(there)[0]]]
-        return self.result.machine.reach.site_s if apart else 0.0
+        apart = site[host[self.stages.ranks(stage)]] != site[host[self.stages.ranks(there)]]
+        return self.result.machine.reach.site_s if apart.any() else 0.0
 
     def _hidden_s(self, word: str, kind: str, alone: float, length: float) -> float:
         """Return how long before the end of its compute an exchange may begin."""
