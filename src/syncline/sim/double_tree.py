@@ -4,9 +4,13 @@ A ring over n ranks enters and leaves each domain once: 2(n-1)/n S. In a double 
 tree and inside the other, and each tree carries S/2 up and down. Of two domains each sends S/2 up one tree and S/2 down
 the other: S. Of more, the busiest has a parent and two children in one tree (3 S/2) and a parent in the other (S/2):
 2 S, which is no less than the ring's. Gathers and scatters have no tree.
+
+Which domain is whose parent: NVIDIA/nccl src/graph/trees.cc. The second tree is the first, mirrored or shifted by one.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,3 +34,27 @@ def sum_share(ranks: Floats, domains: Floats) -> Floats:
     [1.0, 1.9375]
     """
     return np.asarray(np.where(domains == 2, 1.0, 2 * (ranks - 1) / ranks))
+
+
+def lines_to_root(site: Sequence[int]) -> int:
+    """Return how often the way from a domain to the root of a tree leaves a site at most, by the site of each domain.
+
+    Of two sites of two the root's only child is the first domain of the other, which has the root's neighbour below it.
+
+    >>> lines_to_root([0, 1]), lines_to_root([0, 0, 1, 1]), lines_to_root([0, 0, 0])
+    (1, 2, 0)
+    """
+    n = len(site)
+    turned = [(k + 1) % n for k in range(n)] if n % 2 else [n - 1 - k for k in range(n)]
+    return max(_lines_to_root([site[k] for k in order]) for order in (range(n), turned))
+
+
+def _lines_to_root(site: Sequence[int]) -> int:
+    lines = [0] * len(site)
+    # A parent has more trailing zeros than its children, and the root all of them.
+    for domain in sorted(range(1, len(site)), key=lambda k: -(k & -k)):
+        low = domain & -domain
+        parent = (domain ^ low) | (low << 1)
+        parent = parent if parent < len(site) else domain ^ low
+        lines[domain] = lines[parent] + (site[domain] != site[parent])
+    return max(lines)

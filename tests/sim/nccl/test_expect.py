@@ -9,7 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncline.errors import SimulationError
+from syncline.fabric import build
+from syncline.fabric.spec import ClusterSpec
+from syncline.program import place
 from syncline.sim.nccl.constants import default_constants
+from syncline.sim.nccl.describe import from_placement
 from syncline.sim.nccl.expect import expected_us
 from syncline.sim.nccl.job import NcclOperation, Scale, pipe
 from syncline.sim.nccl.measured import bus_factor
@@ -194,3 +198,37 @@ def test_a_remote_peer_has_fewer_channels_the_more_ranks_there_are(
     )
     size = 2.0**33
     assert size / one(many, "send_recv", ("P2P", "Simple"), size) / 1e3 == pytest.approx(GBps, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("op", "algorithm", "hosts", "ranks", "lines"),
+    [
+        ("all_reduce", "Ring", (2, 2), 32, 4),  # two passes, there and back
+        ("all_gather", "Ring", (2, 2), 32, 2),  # one: with reduce-scatter as long as an all-reduce
+        ("reduce_scatter", "Ring", (2, 2), 32, 2),
+        ("broadcast", "Ring", (2, 2), 32, 2),  # back to the root's host, to ranks behind it
+        ("reduce", "Ring", (2, 2), 32, 2),
+        ("broadcast", "Ring", (2, 2), 4, 1),  # one rank a host: nobody is behind the root
+        ("reduce", "Ring", (2, 2), 4, 1),
+        ("all_gather", "PAT", (2, 2), 4, 2),
+        ("all_reduce", "Tree", (1, 1), 16, 2),  # up and down the one line
+        ("all_reduce", "Tree", (2, 2), 32, 4),  # 1 to 2 to 0, and back
+        ("all_reduce", "NVLSTree", (3, 3), 48, 6),  # 3 to 2 to 4 to 0, and back
+        ("all_reduce", "Tree", (1, 3), 32, 2),  # 1 to 2 to 0, and back
+        ("all_to_all", "P2P", (2, 2), 32, 1),
+    ],
+)
+def test_lines_between_sites_are_passed_so_often(
+    op: str, algorithm: str, hosts: tuple[int, int], ranks: int, lines: int
+) -> None:
+    """Once four latencies for every operation of a ring and two for every tree."""
+    times = []
+    for latency in ("0ms", "10ms"):
+        rows = [
+            {"name": name, "hosts": count, "host": "dgx-h100", "network": "rail-optimized NDR"}
+            for name, count in zip("ab", hosts, strict=True)
+        ]
+        spec = ClusterSpec.model_validate({"sites": rows, "wan": {"rate": "400Gbps", "latency": latency}})
+        system = from_placement(place("spread", build(spec), ranks))
+        times.append(one(system, op, (algorithm, "Simple"), 2**26))
+    assert times[1] - times[0] == pytest.approx(lines * 10_000)

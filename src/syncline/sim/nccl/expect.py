@@ -270,6 +270,20 @@ def expected_us(job: NcclOperation, pair: tuple[str, str], sizes: Floats) -> Flo
         # One process launches on its GPUs in turn while the last call still runs: the slower of the two sets the pace.
         each = job.machine.p2p_launch_us_per_gpu if pair[0] == "P2P" else job.machine.launch_us_per_gpu
         time_us = (time_us**3 + (each * job.system.gpus_per_process) ** 3) ** (1 / 3)
-    # A ring's data passes each line between sites twice on the way there and twice back, a tree's once.
-    long_us = job.system.long_us * (4 if pair[0] == "Ring" else 2 if pair[0] != "P2P" else 1)
-    return np.asarray(time_us + job.system.call_us + long_us)
+    return np.asarray(time_us + job.system.call_us + job.system.long_us * _lines(job, pair[0]))
+
+
+def _lines(job: NcclOperation, algorithm: str) -> int:
+    """Return how often data passes a line between sites, one pass after the other.
+
+    A ring over sites leaves one for the other and comes back: two lines a pass, of which an all-reduce has two. A
+    broadcast and a reduction end before they are back at their root. But each ring enters its host at another GPU, so
+    on most of them other ranks of that host are behind the root, and they are served last.
+    """
+    if algorithm == "P2P":
+        return 1
+    if algorithm in ("Tree", "NVLSTree"):
+        return 2 * job.system.tree_lines
+    if algorithm == "Ring":
+        return {"all_reduce": 4, "all_gather": 2, "reduce_scatter": 2}.get(job.op, 2 if job.p > 1 else 1)
+    return 2  # PAT's distances add up to one way round; switches that reduce pass sums to the root, and results back

@@ -23,6 +23,7 @@ from syncline.errors import DescriptionError, SimulationError
 from syncline.fabric.fabric import NETWORK_TIERS, DeviceKind, Fabric, Tier
 from syncline.fabric.route import Routes
 from syncline.schedule.collective import Kind as Collective
+from syncline.sim.double_tree import lines_to_root
 from syncline.sim.nccl.system import NcclSystem
 from syncline.sim.reach import Cells, FabricReach, fabric_reach
 from syncline.sim.slow_port import slow_cables, slower_than_none
@@ -108,7 +109,7 @@ def _ports(system: NcclSystem, reach: FabricReach, hosts: Longs, assumed: list[s
 def _thin_levels(system: NcclSystem, reach: FabricReach, used: UsedParts) -> NcclSystem:
     """Return the system with what racks, pods and sites that it spans let through."""
     hosts, rails = used.hosts, _rails_share(reach.fabric, used)
-    ring, pairs, limit, long_us = np.inf, np.inf, "", 0.0
+    ring, pairs, limit, long_us, tree_lines = np.inf, np.inf, "", 0.0, 0
     own = system.num_nics * system.hosts_per_island * system.nic_rate_Bps
     islands = system.num_islands
     for cells in reach.outer:
@@ -123,9 +124,11 @@ def _thin_levels(system: NcclSystem, reach: FabricReach, used: UsedParts) -> Ncc
         if min(out, each) < min(ring, pairs, own):
             limit = _words(cells)
         ring, pairs, long_us = min(ring, out), min(pairs, each), max(long_us, cells.latency_s * 1e6)
+        if cells.latency_s:
+            tree_lines = lines_to_root(cells.of_host[hosts[:: system.hosts_per_island]].tolist())
     return replace(
         system, ring_cap_Bps=ring if ring < own else np.inf, pairs_cap_Bps=pairs if pairs < own else np.inf,
-        limit=limit, long_us=long_us,
+        limit=limit, long_us=long_us, tree_lines=tree_lines,
     )  # fmt: skip
 
 

@@ -51,6 +51,7 @@ class NcclSystem:
     ring_cap_Bps: float = float("inf")  # what one ring through all hosts gets where racks, pods or sites are thin
     pairs_cap_Bps: float = float("inf")  # what an island gets for an all-to-all, for the same reason
     long_us: float = 0.0  # one way over lines between sites
+    tree_lines: int = 0  # such lines on the longest way to the root of a tree
     peer_access: bool = True  # between cards without NVLink; drivers of GeForce refuse it
     uplink_cards: int = 1  # that share one switch's way to host memory
     port_share: float = 1.0  # of its ports that the slowest host has left; `nic_rate_Bps` counts it
