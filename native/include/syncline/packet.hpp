@@ -33,7 +33,7 @@ struct Profile {
     double start_Bps = 0;  // 0: the rate of the port
     double min_Bps = 1e7;
     bool window_follows_rate = false;  // the window shrinks with the rate: window_bytes x rate / line rate
-    // Recovery. The timer is RFC 6298's, never shorter than `timeout_ps`.
+    // Recovery. The timer is RFC 6298's, never shorter than `timeout_ps` nor than two round trips without queues.
     std::int64_t timeout_ps = 1'000'000'000;
     std::int64_t timeout_low_ps = 0;  // instead, while no more than `few_packets` are out (IRN); 0: the same
     int few_packets = 3;

@@ -122,6 +122,7 @@ private:
     void time_out(u32 flow);
     void measure_rtt(Flow& flow, Time sent);
     Time timeout_of(const Flow& flow, const Profile& profile) const;
+    Time way_and_back(const Flow& flow, const Profile& profile) const;
     void note_repeat(Flow& flow, u32 seq);
     void forget_repeat(Flow& flow, u32 seq);
     void cut(Flow& flow, const Profile& profile, bool timeout);

@@ -41,10 +41,21 @@ void Core::measure_rtt(Flow& flow, Time sent) {
     flow.rtt += off / 8;
 }
 
+// RFC 6298. Before anything is measured three round trips without queues, of the connection's way where it has one;
+// afterwards at least two: a line without jitter has no spread, and a queue is no loss.
 Time Core::timeout_of(const Flow& flow, const Profile& profile) const {
     const bool few = profile.timeout_low_ps > 0 && flow.flying <= static_cast<u32>(profile.few_packets);
     const Time least = few ? profile.timeout_low_ps : profile.timeout_ps;
-    return std::max(least, static_cast<Time>(flow.rtt + 4 * flow.rtt_spread)) << flow.backoff;
+    if (flow.rtt == 0) return std::max(least, 3 * way_and_back(flow, profile)) << flow.backoff;
+    const float own = std::min(flow.rtt, static_cast<float>(profile.base_rtt_ps));
+    return std::max(least, static_cast<Time>(flow.rtt + std::max(4 * flow.rtt_spread, own))) << flow.backoff;
+}
+
+Time Core::way_and_back(const Flow& flow, const Profile& profile) const {
+    if (flow.way == kNone) return profile.base_rtt_ps;
+    Time there = ports[flow.port].latency;
+    for (u32 i = flow.way; ways_[i] != kNone; ++i) there += ports[ways_[i]].latency;
+    return 2 * there;
 }
 
 // The timer starts anew: the oldest packet that is not acknowledged is another one, or the first.
@@ -280,7 +291,7 @@ void Core::acknowledged(u32 packet) {
     if (newly != 0) flow.backoff = 0;
     if (pulled) {
         // A receiver that asks for packets is heard as long as it lives, in whatever order they come.
-        flow.deadline = now + (profile.timeout_ps << flow.backoff);
+        flow.deadline = now + timeout_of(flow, profile);
     } else if (pkt.type != Type::nack) {
         measure_rtt(flow, pkt.sent);
         if (selective) scores_[flow.scores].rack = std::max(scores_[flow.scores].rack, pkt.sent);

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from tests.sim.packet.packet_fabrics import leaf_spine
 
-from syncline.sim.packet import PacketOptions, messages, senders, simulate
+from syncline.fabric import build
+from syncline.fabric.spec import ClusterSpec
+from syncline.sim.packet import PacketNetwork, PacketOptions, messages, packet_network, senders, simulate
 from syncline.sim.packet.dumbbell import Dumbbell, dumbbell_trial
 
 GBIT = 1.25e8
@@ -99,3 +101,38 @@ def test_irn_finds_losses_at_once_and_go_back_n_pays_a_flight() -> None:
         for transport in ("irn", "irn-go-back-n")
     }
     assert times["irn"] < 0.95 * times["irn-go-back-n"]
+
+
+def between_sites(*hosts: int, pattern: str = "mesh") -> PacketNetwork:
+    """Sites of hosts with one GPU each, 6 ms apart."""
+    one = {"model": "dgx-h100", "gpus": 1, "nics": 1}
+    rows = [{"name": f"s{n}", "hosts": h, "host": one, "network": "fat-tree NDR"} for n, h in enumerate(hosts)]
+    wan = {"rate": "400Gbps", "latency": "6ms", "pattern": pattern}
+    return packet_network(build(ClusterSpec.model_validate({"sites": rows, "wan": wan})))
+
+
+@pytest.mark.parametrize("transport", ["infiniband", "irn", "irn-go-back-n", "dctcp", "swift", "ndp"])
+def test_nothing_is_sent_again_over_a_long_line_that_loses_nothing(transport: str) -> None:
+    """The way and back is 12 ms, and timers are of 0.1 to 5 ms: all of it went twice or more, without a drop."""
+    network = between_sites(2, 1)
+    a, _, b = senders(network.fabric)
+    counters = simulate(network, [messages(a, b, 256 * 1024)], PacketOptions(transport)).counters
+    assert counters["delivered_bytes"] == 256 * 1024
+    assert (counters["timeouts"], counters["resent_packets"], counters["drops"]) == (0, 0, 0)
+
+
+@pytest.mark.parametrize(("to", "way_s", "timer_s"), [(1, 1e-6, 4e-3), (2, 6.003e-3, 3 * 2 * 6.003e-3)])
+def test_the_first_loss_of_a_connection_waits_for_its_own_way(to: int, way_s: float, timer_s: float) -> None:
+    """Three times the way and back, as after RFC 6298's first measurement; beside it a short way keeps its 4 ms."""
+    network = between_sites(2, 1)
+    ends = senders(network.fabric)
+    options = PacketOptions("line-rate", lossless=False, loss=0.3, seed=0)
+    outcome = simulate(network, [messages(ends[0], ends[to], 1024)], options)
+    counters = outcome.counters
+    assert (counters["data_packets"], counters["errors"], counters["timeouts"]) == (1, 1, 1)
+    assert outcome.end_of_run_s == pytest.approx(timer_s + way_s, rel=1e-3)
+
+
+def test_a_small_site_counts_in_the_base_round_trip() -> None:
+    """Two sites of one host around a large one: two lines there and two back, where one of the two was not seen."""
+    assert between_sites(40, 1, 1, pattern="star").rtt_s(4096) == pytest.approx(4 * 6e-3, rel=1e-3)

@@ -105,8 +105,9 @@ class PacketNetwork:
 
     @cached_property
     def _far_paths(self) -> FabricPaths:
-        """Paths between endpoints from all over the fabric, no two of one host."""
-        pick = np.unique(np.linspace(0, len(self.endpoints) - 1, 24).astype(int))
+        """Paths between endpoints from all over the fabric and of every site, no two of one host."""
+        _, sites = np.unique(self.fabric.devices.site[self.endpoints], return_index=True)
+        pick = np.union1d(np.linspace(0, len(self.endpoints) - 1, 24).astype(int), sites)
         a, b = (self.endpoints[grid.ravel()] for grid in np.meshgrid(pick, pick))
         host = self.fabric.devices.host
         apart = (a != b) & self._reachable(a, b)
