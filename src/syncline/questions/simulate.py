@@ -11,8 +11,6 @@ from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-import numpy as np
-
 from syncline.describe import units
 from syncline.describe.plain import JsonObject
 from syncline.errors import UsageError
@@ -315,7 +313,7 @@ def _nccl(
             "method": "nccl",
             "exact": False,
         }
-        for row, wire in zip(prediction.rows(), wires(prediction, fabric, placed.device.astype(np.int64)), strict=True)
+        for row, wire in zip(prediction.rows(), wires(prediction, fabric, placed.device), strict=True)
     )
     return Simulation(
         collective, fabric, system.num_ranks, "nccl", rows, tuple(IGNORES),

@@ -15,6 +15,7 @@ it has.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,17 +45,17 @@ class UsedParts:
     nics: Longs | None
 
     @classmethod
-    def of(cls, fabric: Fabric, gpus: Longs) -> UsedParts:
+    def of(cls, fabric: Fabric, gpus: NDArray[np.integer[Any]]) -> UsedParts:
         """Return what ranks on these GPUs use."""
-        gpus = np.sort(np.asarray(gpus, dtype=np.int64))
-        hosts = np.unique(fabric.devices.host[gpus]).astype(np.int64)
-        if len(gpus) == int(np.isin(fabric.gpu_host, hosts).sum()):
-            return cls(hosts, gpus, None)
-        own = Routes(fabric).inside.own_nics[0][gpus]
-        return cls(hosts, gpus, np.unique(own[own >= 0]))
+        mine = np.sort(gpus).astype(np.int64)
+        hosts = np.unique(fabric.devices.host[mine]).astype(np.int64)
+        if len(mine) == int(np.isin(fabric.gpu_host, hosts).sum()):
+            return cls(hosts, mine, None)
+        own = Routes(fabric).inside.own_nics[0][mine]
+        return cls(hosts, mine, np.unique(own[own >= 0]))
 
 
-def on_fabric(system: NcclSystem, fabric: Fabric, gpus: Longs) -> NcclSystem:
+def on_fabric(system: NcclSystem, fabric: Fabric, gpus: NDArray[np.integer[Any]]) -> NcclSystem:
     """Return a described system with what the built fabric leaves these GPUs of ports, uplinks and NVLink."""
     reach = fabric_reach(fabric)
     used = UsedParts.of(fabric, gpus)

@@ -9,12 +9,14 @@ line rate, is the limiting link.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from syncline.fabric import DeviceKind, Fabric, Tier
 from syncline.sim.double_tree import tree_share
-from syncline.sim.nccl.fabric import Longs, UsedParts
+from syncline.sim.nccl.fabric import UsedParts
 from syncline.sim.nccl.predict import NcclPrediction
 from syncline.sim.nccl.system import NcclSystem
 
@@ -30,9 +32,11 @@ class LimitingLink:
     utilisation: float
 
 
-def wires(prediction: NcclPrediction, fabric: Fabric, gpus: Longs | None = None) -> list[LimitingLink]:
+def wires(
+    prediction: NcclPrediction, fabric: Fabric, gpus: NDArray[np.integer[Any]] | None = None
+) -> list[LimitingLink]:
     """Return the limiting link at each size, for ranks on these GPUs (all by default)."""
-    used = UsedParts.of(fabric, fabric.gpus.astype(np.int64) if gpus is None else gpus)
+    used = UsedParts.of(fabric, fabric.gpus if gpus is None else gpus)
     return [
         _wire(prediction.system, prediction.op, pair, size / (time_us / 1e6), fabric, used)
         for pair, size, time_us in zip(
