@@ -27,13 +27,13 @@ from syncline.sim.step.exchange import Buffer, Windows, extra_s
 from syncline.sim.step.experts import ExpertTime, expert_params, expert_part
 from syncline.sim.step.kept import kept_per_token
 from syncline.sim.step.network import (
-    all_ranks,
     head_exchange_s,
     inside,
     laid_or,
     neighbour_Bps,
     ring_attention_s,
     ring_of,
+    stage_late_s,
     stage_line_Bps,
     switch_sum_s,
     tp_exchange_s,
@@ -91,8 +91,9 @@ def step_cost(c: Case, k: Constants) -> StepCost:
     # The sums at a model's ends (`volumes`) are not priced apart: the fitted exposure of a layer's exchanges has them.
     paced = _per_stage(c, layer.total + waits.tp + waits.cp + waits.ep + host, head)
     per_stage = c.layers / c.pp
-    bubble = (c.pp - 1) * per_stage * (layer.total + waits.tp + waits.cp + waits.ep + host) / c.virtual * c.bubble_share
-    p2p, p2p_wire = _point_to_point(c, k, c.num_micro * paced)
+    stage = per_stage * (layer.total + waits.tp + waits.cp + waits.ep + host)
+    bubble = (c.pp - 1) * stage / c.virtual * c.bubble_share
+    p2p, p2p_wire = _point_to_point(c, k, paced, stage)
     hiding = _with_free_waits(c, layer, waits, host)
     fsdp, fsdp_wire = _sharded(c, k, hiding, head)
     dp, dp_wire = _replicated(c, k, hiding, per_stage)
@@ -239,8 +240,12 @@ def _per_stage(c: Case, layer: Floats, head: Floats) -> Floats:
     return pick(c.pp > 1, pick(c.even_head > 0, counted, uneven), alone)
 
 
-def _point_to_point(c: Case, k: Constants, busy: Floats) -> tuple[Floats, Floats]:
-    """Return exposed and whole time of the activations between stages, per step."""
+def _point_to_point(c: Case, k: Constants, paced: Floats, stage: Floats) -> tuple[Floats, Floats]:
+    """Return exposed and whole time of the activations between stages, per step.
+
+    Of one micro-batch, the slowest stage takes `paced` and those without the head `stage`.
+    """
+    busy = c.num_micro * paced
     size = 2 * c.tokens * c.hidden / pick(c.p2p_sliced > 0, c.tp, 1.0)
     rate = laid_or(c.laid_send_Bps, neighbour_Bps(c, k, c.pp, c.tp * c.cp * c.dp, lines=False))
     once = size / rate + k.held.tp_call_s
@@ -256,10 +261,7 @@ def _point_to_point(c: Case, k: Constants, busy: Floats) -> tuple[Floats, Floats
     far = 2 * c.num_micro * c.virtual * each
     # Chunks come back from the last stage to the first, over the same line.
     carried = c.num_micro * (2 * c.virtual - 1) * each
-    # 1F1B keeps as many micro-batches in flight as stages follow; the way there and back comes on top for all.
-    crossings = np.ceil(all_ranks(c) / c.site_gpus)
-    late = 2 * c.site_s * crossings / c.pp * c.num_micro * c.virtual
-    waits = np.maximum(c.p2p_exposed * far, carried - busy) + late
+    waits = np.maximum(c.p2p_exposed * far, carried - busy) + stage_late_s(c, paced, stage)
     slow = line < np.inf
     return pick(slow, waits, exposed), pick(slow, far, wire)
 

@@ -68,6 +68,7 @@ class StepTasks:
         self.volumes = {volume.kind: volume for volume in volumes(result.job)}
         self.begin: dict[int, int] = {}
         self.end: dict[int, int] = {}
+        self.sent: dict[int, int] = {}  # of what is under way longer than it takes to send: the next need not wait
         self.late: dict[int, int] = {}  # by stage: what its second operation waits for
         self.first_head_s: dict[int, float] = {}  # by stage: the head in its first operation
         self.first_backward: dict[int, int] = {}
@@ -93,7 +94,7 @@ class StepTasks:
             named = waits[start[op] : start[op + 1]]
             deps = [end[d] for d in named]
             if last >= 0 and last in end and not own:
-                deps.append(end[last])
+                deps.append(self.sent.get(last, end[last]))
             if kind[op] == Op.COMPUTE:
                 self._compute(op, stage, name, deps, first=last < 0)
             else:
@@ -150,9 +151,10 @@ class StepTasks:
                 self.late[stage] = self._task([gate], 0.0, (1 - least) * size, path, name, 0.0)
         elif word == "send":
             exposed = self.p2p_exposed
-            self.end[op] = self._task(deps, exposed * fixed + t.line_s, exposed * size, path, name, alone)
+            self.sent[op] = self._task(deps, exposed * fixed, exposed * size, path, name, alone)
+            self.end[op] = self._after(self.sent[op], t.line_s)
             if exposed < 1:
-                self.rest.append(self._task([self.end[op]], 0.0, (1 - exposed) * size, path, name, 0.0))
+                self.rest.append(self._task([self.sent[op]], 0.0, (1 - exposed) * size, path, name, 0.0))
         else:
             early = min(length, self._hidden_s(word, kind, alone, length))
             if producer >= 0 and early > 0:
