@@ -1,9 +1,10 @@
 """The plan checked before it is printed: the best plans executed at flow level on the fabric they are for.
 
 Closed forms rank thousands of plans; the few best are executed (`sim/step/executed/`), where collectives share links.
-Both times are shown. Where they differ by more than `TRUSTED`, the executed one is the answer and the order is redone;
-the best of each other pipeline depth is then executed too if its closed form is below the best so far: what closed
-forms have wrong of one depth they have wrong of all its splits, and those alone may fill the first places.
+Both times are shown. Where they differ by more than `TRUSTED` for one of the plans, the executed time is the answer of
+all that were executed (one kind of time ranks them) and the order is redone; the best of each other pipeline depth is
+then executed too if its closed form is below the best so far: what closed forms have wrong of one depth they have wrong
+of all its splits, and those alone may fill the first places.
 """
 
 from __future__ import annotations
@@ -44,18 +45,19 @@ def checked(
     if fabric.num_gpus > MOST_GPUS:
         return tuple(pairs), (f"not executed at flow level: more than {MOST_GPUS:,} GPUs",)
     try:
-        found = [_executed(fabric, pair, constants, money) for pair in near]
+        found = [_executed(fabric, pair, constants) for pair in near]
         rest = list(pairs[len(near) :])
         off = max(abs(_gap(plan)) for plan, _ in found)
         if off <= TRUSTED:
             return (*found, *rest), ()
+        found = [_by_execution(pair, money) for pair in found]
         for pair in sorted(rest, key=_time_s)[:MOST_MORE]:
             if _time_s(pair) < min(map(_time_s, found)):
                 rest.remove(pair)
-                found.append(_executed(fabric, pair, constants, money))
+                found.append(_by_execution(_executed(fabric, pair, constants), money))
         for pair in more():
             if _time_s(pair) < min(map(_time_s, found)):
-                found.append(_executed(fabric, pair, constants, money))
+                found.append(_by_execution(_executed(fabric, pair, constants), money))
     except BelowBoundError:
         raise
     except SynclineError as error:
@@ -71,9 +73,12 @@ def checked(
     return (*ranked, *rest), (note,)
 
 
-def _executed(fabric: Fabric, pair: Pair, constants: Constants, money: Money | None) -> Pair:
+def _executed(fabric: Fabric, pair: Pair, constants: Constants) -> Pair:
+    """Return a plan with both its times, that of the closed form its answer."""
     plan, result = pair
-    return _with(plan, execute(fabric, result, constants).step_time_s, money), result
+    took = execute(fabric, result, constants).step_time_s
+    return replace(plan, predicted=replace(
+        plan.predicted, executed_s=took, closed_form_s=plan.predicted.step_time_s)), result  # fmt: skip
 
 
 def _time_s(pair: Pair) -> float:
@@ -94,17 +99,14 @@ def _moved(interval: Mapping[str, Any], factor: float) -> JsonObject:
     return {name: [factor * end for end in ends] if name in ("p50", "p90") else ends for name, ends in interval.items()}
 
 
-def _with(plan: Plan, executed_s: float, money: Money | None) -> Plan:
-    """Return a plan with the time that executing it took, which is its answer where the two are far apart."""
-    p = plan.predicted
-    predicted = replace(p, executed_s=executed_s, closed_form_s=p.step_time_s)
-    if abs(executed_s / p.step_time_s - 1) <= TRUSTED:
-        return replace(plan, predicted=predicted)
+def _by_execution(pair: Pair, money: Money | None) -> Pair:
+    """Return a plan whose answer is the time that executing it took."""
+    plan, p, executed_s = pair[0], pair[0].predicted, _executed_s(pair[0])
     faster = p.step_time_s / executed_s
     predicted = replace(
-        predicted, step_time_s=executed_s, tokens_per_s=p.tokens_per_s * faster, mfu=p.mfu * faster,
+        p, step_time_s=executed_s, tokens_per_s=p.tokens_per_s * faster, mfu=p.mfu * faster,
         exposed_comm_s=max(0.0, p.exposed_comm_s + executed_s - p.step_time_s), interval=_moved(p.interval, 1 / faster),
     )  # fmt: skip
     cost = money.cost(executed_s, plan.tokens_per_step, plan.cost.num_gpus) if money and plan.cost else plan.cost
     shares = {name: plan.limit[name] * faster for name in ("share", "then_share") if name in plan.limit}
-    return replace(plan, predicted=predicted, cost=cost, limit={**plan.limit, **shares})
+    return replace(plan, predicted=predicted, cost=cost, limit={**plan.limit, **shares}), pair[1]

@@ -165,16 +165,48 @@ def stage_twin(o: Any, layer: float, head: float) -> float:
     return max((layers * layer + head) / pp, math.ceil(layers / pp) * layer * (1 - 1e-9))
 
 
-def between_stages(c: Case, busy: float) -> tuple[float, float]:
+def late_twin(o: Any, way: float, paced: float, stage: float, behind: float) -> float:
+    """Return what stages at different sites wait for what is on its way, round by round of their fixed order."""
+    ranks, span = o.tp * o.cp * o.dp * o.pp, o.tp * o.cp * o.dp
+    sites = 1 + math.ceil((ranks - o.site_gpus) / o.site_more)
+    chunks = o.num_micro * o.virtual
+    filled = 2 * (sites - 1) * way + (o.virtual - 1) * sites * way
+    if o.gpipe:
+        return filled
+    pace = paced / o.virtual
+    ahead = 1 if o.virtual == 1 else 2
+    weights = stage * (1 - o.bubble_share) / 2
+
+    def rounds(begun: float, takes: float) -> float:
+        return max(chunks - begun, 0) * max(takes / begun - pace, 0)
+
+    def there_and_back(lines: float, apart: float) -> float:
+        own = (apart + 1) * stage if o.pp > sites else apart * stage + paced
+        return rounds(ahead * apart + 1, 2 * lines * way + (own - weights) / o.virtual)
+
+    straddled = o.pp > 2 and o.site_gpus % min(span, o.site_gpus) > 0
+    late = there_and_back(2, 2) if straddled else there_and_back(1, 1)
+    late = max(late, there_and_back(sites - 1, 1 + o.pp / sites * (sites - 2)))
+    if o.virtual == 1:
+        return filled + late
+    again = (o.virtual - 1) * sites * way + o.pp * (behind * (1 - 1 / o.virtual) + pace)
+    late = filled + max(late, rounds(o.virtual * o.pp, again))
+    first = 2 * way * (o.virtual * sites - 1) + o.pp * stage
+    whole = first * max(chunks / (2 * o.virtual * o.pp - 1), 1)
+    return max(late, whole - chunks * pace - (o.pp - 1) * stage / o.virtual)
+
+
+def between_stages(c: Case, paced: float, stage: float, behind: float) -> tuple[float, float]:
     o = one(c)
     size = 2 * o.tokens * o.hidden / (o.tp if o.p2p_sliced else 1.0)
     sends = 2 * o.num_micro * o.virtual
     line = float(stage_line_Bps(c))
     if line < math.inf:
         each = size / (FITTED.e_net * min(line, o.nic_Bps)) + HELD.tp_call_s
-        crossings = math.ceil(o.tp * o.pp * o.dp * o.cp / o.site_gpus)
-        late = sends * o.site_s * crossings / o.pp
-        return max(o.p2p_exposed * sends * each, (sends - o.num_micro) * each - busy) + late, sends * each
+        way = o.site_s + o.p2p_exposed * each
+        return max(late_twin(o, way, paced, stage, behind), (sends - o.num_micro) * each - o.num_micro * paced), (
+            sends * each
+        )
     if o.pp == 1:
         return 0.0, 0.0
     rate = o.laid_send_Bps or float(neighbour_Bps(c, K, c.pp, c.tp * c.cp * c.dp, lines=False))
@@ -329,7 +361,8 @@ def twin(c: Case) -> dict[str, float]:
     compute, paced = stage_twin(o, layer_s, head), stage_twin(o, layer_s + waits, head)
     scale = (paced - compute) / waits if waits else 0.0
     bubble = (o.pp - 1) * o.layers / o.pp * (layer_s + waits) * o.bubble_share / o.virtual
-    p2p, p2p_wire = between_stages(c, m * paced)
+    stage = o.layers / o.pp * (layer_s + waits)
+    p2p, p2p_wire = between_stages(c, paced, stage, stage * (1 - float(layer.forward) / layer_s))
     hiding = hiding_twin(c, layer, tp, cp, ep, host)
     fsdp, fsdp_wire = sharded_twin(c, hiding, head)
     dp, dp_wire = replicas_twin(c, hiding)

@@ -93,7 +93,7 @@ def step_cost(c: Case, k: Constants) -> StepCost:
     per_stage = c.layers / c.pp
     stage = per_stage * (layer.total + waits.tp + waits.cp + waits.ep + host)
     bubble = (c.pp - 1) * stage / c.virtual * c.bubble_share
-    p2p, p2p_wire = _point_to_point(c, k, paced, stage)
+    p2p, p2p_wire = _point_to_point(c, k, paced, stage, stage * layer.behind / layer.total)
     hiding = _with_free_waits(c, layer, waits, host)
     fsdp, fsdp_wire = _sharded(c, k, hiding, head)
     dp, dp_wire = _replicated(c, k, hiding, per_stage)
@@ -240,10 +240,10 @@ def _per_stage(c: Case, layer: Floats, head: Floats) -> Floats:
     return pick(c.pp > 1, pick(c.even_head > 0, counted, uneven), alone)
 
 
-def _point_to_point(c: Case, k: Constants, paced: Floats, stage: Floats) -> tuple[Floats, Floats]:
+def _point_to_point(c: Case, k: Constants, paced: Floats, stage: Floats, behind: Floats) -> tuple[Floats, Floats]:
     """Return exposed and whole time of the activations between stages, per step.
 
-    Of one micro-batch, the slowest stage takes `paced` and those without the head `stage`.
+    Of one micro-batch the slowest stage takes `paced`, those without the head `stage`, of it `behind` to go back.
     """
     busy = c.num_micro * paced
     size = 2 * c.tokens * c.hidden / pick(c.p2p_sliced > 0, c.tp, 1.0)
@@ -261,9 +261,9 @@ def _point_to_point(c: Case, k: Constants, paced: Floats, stage: Floats) -> tupl
     far = 2 * c.num_micro * c.virtual * each
     # Chunks come back from the last stage to the first, over the same line.
     carried = c.num_micro * (2 * c.virtual - 1) * each
-    waits = np.maximum(c.p2p_exposed * far, carried - busy) + stage_late_s(c, paced, stage)
+    late = stage_late_s(c, c.site_s + c.p2p_exposed * each, paced, stage, behind)
     slow = line < np.inf
-    return pick(slow, waits, exposed), pick(slow, far, wire)
+    return pick(slow, np.maximum(late, carried - busy), exposed), pick(slow, far, wire)
 
 
 def _sharded(c: Case, k: Constants, hiding: LayerTime, head: Floats) -> tuple[Floats, Floats]:

@@ -324,33 +324,32 @@ def stage_line_Bps(c: Case) -> Floats:
     return pick(crossing, c.site_Bps / (c.tp * c.cp * c.dp), np.inf)
 
 
-def stage_late_s(c: Case, paced: Floats, stage: Floats) -> Floats:
-    """Return what a step waits for the way over lines between its stages; `stage_line_Bps` says where there are any.
+def stage_late_s(c: Case, way_s: Floats, paced: Floats, stage: Floats, behind: Floats) -> Floats:
+    """Return what a step waits for the way over lines between its stages, where `stage_line_Bps` says there are any.
 
     Work goes round: a stage begins `ahead` micro-batches more than its successor, so what it sends to the one `apart`
-    stages on is back before it may begin the `ahead x apart + 1`-th after it (with chunks `ahead` is 2, and they come
-    back from the last stage to the first). A round takes the stages' own time and the lines there and back; it costs
-    nothing while the slowest stage (`paced`, a micro-batch; the others need `stage`) needs longer for as many. GPipe
-    sends everything before it waits. Filling and draining the pipeline cross the lines in any case.
+    stages on, `way_s` at every line, is back before it may begin the `ahead x apart + 1`-th after it. A round takes the
+    stages' own time and the lines there and back; it costs nothing while the slowest stage (`paced`, a micro-batch; the
+    others need `stage`, `behind` of it to go back) needs longer for as many. GPipe sends everything before it waits.
+    Filling and draining the pipeline cross the lines in any case.
     """
     sites, v = _sites(c), c.virtual
     ahead = pick(v > 1, 2.0, 1.0)
     cut = pick((np.mod(c.site_gpus, np.minimum(c.tp * c.cp * c.dp, c.site_gpus)) > 0) & (c.pp > 2), 2.0, 1.0)
-    ends = (2 * (sites - 1) + (v - 1) * sites) * c.site_s
+    ends = (2 * (sites - 1) + (v - 1) * sites) * way_s
     aside = (1 - c.bubble_share) / 2 * stage  # zero-bubble: weight gradients, when the others have been sent
     last = pick(c.pp > sites, 0.0, 1.0)
-    waits: Floats = np.zeros(())
-    for lines, apart in ((cut, cut), (sites - 1, (sites - 2) * c.pp / sites + 1)):
-        begun = ahead * apart + 1
-        own = ((apart + 1 - last) * stage + last * paced - aside) / v
-        waits = np.maximum(waits, _round_s(c, begun, 2 * lines * c.site_s + own, paced))
-    if anywhere(v > 1):
-        around = 2 * (v * sites - 1) * c.site_s + c.pp * stage
-        waits = np.maximum(waits, pick(v > 1, _round_s(c, 2 * v * c.pp - 1, around, paced), 0.0))
-    return ends + pick(c.gpipe > 0, 0.0, waits)
-
-
-def _round_s(c: Case, begun: Floats, takes_s: Floats, paced: Floats) -> Floats:
-    """Return what all rounds but the first cost: each takes so long, and so many chunks are begun in it."""
-    slots = c.num_micro * c.virtual
-    return np.maximum(slots - begun, 0.0) * np.maximum(takes_s / begun - paced / c.virtual, 0.0)
+    rounds = [
+        (ahead * apart + 1, 2 * lines * way_s + ((apart + 1 - last) * stage + last * paced - aside) / v)
+        for lines, apart in ((cut, cut), (sites - 1, (sites - 2) * c.pp / sites + 1))
+    ]
+    if anywhere(v > 1):  # chunks of a micro-batch come back from the last stage to the first, and gradients return
+        back = (v - 1) * (sites * way_s + c.pp * behind / v) + c.pp * paced / v
+        rounds.append((v * c.pp, pick(v > 1, back, 0.0)))
+    each = [np.maximum(c.num_micro * v - begun, 0.0) * (takes / begun - paced / v) for begun, takes in rounds]
+    late = ends + np.maximum(np.maximum.reduce(np.broadcast_arrays(*each)), 0.0)
+    if anywhere(v > 1):  # through all chunks and back: the first micro-batch, then as many as were begun meanwhile
+        begun, takes = 2 * v * c.pp - 1, 2 * (v * sites - 1) * way_s + c.pp * stage
+        spent = np.maximum(c.num_micro * v / begun, 1.0) * takes
+        late = np.maximum(late, pick(v > 1, spent - c.num_micro * paced - (c.pp - 1) * stage / v, 0.0))
+    return pick(c.gpipe > 0, ends, late)
