@@ -69,6 +69,11 @@ class ChunkCosts:
         """What the program takes for an empty buffer at least: the latency of one round."""
         return self.round_latency_s
 
+    @property
+    def overlaps(self) -> bool:
+        """Whether rounds of several chunks could overlap to any use."""
+        return self.rounds > 1 and self.alone_s_per_byte > GAIN * self.busiest_s_per_byte
+
     def bandwidth_s(self, size_bytes: int) -> float:
         """Return what the busiest link needs: a lower bound, however the buffer is cut."""
         return self.busiest_s_per_byte * size_bytes
@@ -93,7 +98,7 @@ class ChunkCosts:
 
     def options(self, size_bytes: int, most: int = MAX_CHUNKS) -> list[int]:
         """Return the numbers of chunks worth pricing: the best by the guess, and what is nearly as good."""
-        if self.rounds < 2 or self.alone_s_per_byte <= GAIN * self.busiest_s_per_byte:
+        if not self.overlaps:
             return [1]
         most = max(1, min(most, MAX_FLOWS // max(1, self.flows)))
         tried = {c: self.time_s(size_bytes, c) for c in (*_POWERS, *_BETWEEN) if c <= most}
@@ -105,6 +110,17 @@ class ChunkCosts:
         near.setdefault(second, ALIKE)
         whole = {1} if self.flows <= FEW_FLOWS else set()  # ranks out of step do better than the guess knows
         return sorted(whole | {best, *(c for c, within in near.items() if tried.get(c, np.inf) < within * tried[best])})
+
+
+def beside(chunks: int, way: int) -> int:
+    """Return the number of chunks that is tried next, upwards (1) or downwards (-1); 0 where there is none.
+
+    >>> beside(8, 1), beside(8, -1), beside(1, -1), beside(MAX_CHUNKS, 1)
+    (10, 6, 0, 0)
+    """
+    tried = sorted({*_POWERS, *_BETWEEN})
+    at = tried.index(chunks) + way
+    return tried[at] if 0 <= at < len(tried) else 0
 
 
 def pace(wired: WiredProgram) -> ChunkCosts:

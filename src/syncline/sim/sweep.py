@@ -19,7 +19,16 @@ from syncline.sim.flow.estimate import Estimate, estimate
 from syncline.sim.flow.fold import MAX_TOGETHER, most_together
 from syncline.sim.flow.routing import FlowNetwork
 from syncline.sim.flow.wired import WiredProgram, fingerprint, wire
-from syncline.sim.pipeline import MAX_CHUNKS, USUAL_CHUNKS, ChunkCosts, pace, wired_in_pieces, wired_in_turns
+from syncline.sim.pipeline import (
+    FEW_FLOWS,
+    MAX_CHUNKS,
+    USUAL_CHUNKS,
+    ChunkCosts,
+    beside,
+    pace,
+    wired_in_pieces,
+    wired_in_turns,
+)
 from syncline.sim.synthesis import SHARED, shared, synthesized
 
 MADE = "synthesized"
@@ -45,6 +54,9 @@ IDLE = 0.02
 IN_TURNS = re.compile(r"(?P<name>.+)-in-(?P<turns>[1-9]\d{0,2})-turns")
 
 NOT_IN_TURNS = ("auto", "nccl", "parameter-server")
+
+NEARLY = 1.15
+"""Who is so near to the winner is also tried with more and with fewer chunks."""
 
 FAR_BEHIND = 1.5
 """Whose busiest link alone needs this much longer than the winner is not worth the search for its best chunks."""
@@ -90,7 +102,24 @@ class Contest:
     def one(self, name: str, size_bytes: int, level: str = "flow", *, most: int = MAX_CHUNKS) -> Estimate:
         """Return one algorithm's estimate, with as many chunks as suit the size (at most `most`)."""
         options = self._options(name, size_bytes, most)
-        return min((self._priced(name, c, size_bytes, level) for c in options), key=lambda e: e.time_s)
+        found = min((self._priced(name, c, size_bytes, level) for c in options), key=lambda e: e.time_s)
+        return self._refined(found, size_bytes, level, most)
+
+    def _refined(self, found: Estimate, size_bytes: int, level: str, most: int = MAX_CHUNKS) -> Estimate:
+        """Return the estimate with more or fewer chunks while that is faster; of large programs the guess must do."""
+        name = found.algorithm
+        if self.chunks or IN_TURNS.fullmatch(name):
+            return found
+        costs = self._pace(name)
+        if costs.flows > FEW_FLOWS or not costs.overlaps:
+            return found
+        for way in (1, -1):
+            while 0 < (chunks := beside(found.chunks, way)) <= most:
+                other = self._priced(name, chunks, size_bytes, level)
+                if other.time_s >= found.time_s:
+                    break
+                found = other
+        return found
 
     def at(self, estimate: Estimate) -> WiredProgram:
         """Return the program that an estimate of this contest is of."""
@@ -104,15 +133,19 @@ class Contest:
         entries = [(name, c) for name in self._plain for c in self._options(name, size_bytes)]
         guess = {entry: self._pace(entry[0]).time_s(size_bytes, entry[1]) for entry in entries}
         best: Estimate | None = None
+        of_name: dict[str, Estimate] = {}
         for name, chunks in sorted(entries, key=guess.__getitem__):
             if best is not None:
                 worth_s = WORTH_PRICING * max(best.time_s, guess[best.algorithm, best.chunks])
                 if self._hopeless(name, chunks, size_bytes, guess[name, chunks] > worth_s, best):
                     continue
             found = self._priced(name, chunks, size_bytes, level)
+            of_name[name] = min(of_name.get(name, found), found, key=lambda e: e.time_s)
             if best is None or found.time_s < best.time_s:
                 best = found
         assert best is not None
+        near = [found for found in of_name.values() if found.time_s < NEARLY * best.time_s]
+        best = min((self._refined(found, size_bytes, level) for found in near), key=lambda e: e.time_s)
         return self._in_turns(size_bytes, best) if level == "flow" and not self.chunks else best
 
     def _in_turns(self, size_bytes: int, best: Estimate) -> Estimate:
