@@ -112,6 +112,14 @@ def test_one_rail_has_the_uplinks_of_its_own_leaves() -> None:
     assert stands(128, hosts=16, network=thin).pairs_cap_Bps == pytest.approx(8 * one.pairs_cap_Bps)
 
 
+def test_one_rail_has_all_of_a_line_between_sites() -> None:
+    """Spines and border serve all rails: one rank a site has the line of 50 GB/s, as fast as its NIC."""
+    rows = [{"name": name, "hosts": 1, "host": "dgx-h100", "network": "rail-optimized NDR"} for name in "ab"]
+    spec = ClusterSpec.model_validate({"sites": rows, "wan": {"rate": "400Gbps", "latency": "6ms"}})
+    system = from_placement(place("spread", build(spec), 2))
+    assert (system.num_nics, system.ring_cap_Bps, system.pairs_cap_Bps) == (1, float("inf"), float("inf"))
+
+
 def test_uneven_ranks_are_refused() -> None:
     with pytest.raises(DescriptionError, match=r"12 ranks \(spread\) are 2 on some and 1 on others"):
         stands(12)

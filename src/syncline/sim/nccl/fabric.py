@@ -118,7 +118,7 @@ def _thin_levels(system: NcclSystem, reach: FabricReach, used: UsedParts) -> Ncc
         mine = np.flatnonzero(inside > 0)
         if len(mine) < 2:
             continue
-        share = 1.0 if cells.name == "site" else rails
+        share = rails if cells.name == "rack" else 1.0  # spines and borders serve all rails
         out = share * float(reach.ring_Bps(cells, hosts)[mine].min())
         away = 1 - (inside[mine] - 1) / max(islands - 1, 1)
         each = share * float((reach.pairs_Bps(cells, hosts)[mine] / np.maximum(inside[mine] * away, 1e-9)).min())
