@@ -170,7 +170,7 @@ def late_twin(o: Any, way: float, paced: float, stage: float, behind: float) -> 
     ranks, span = o.tp * o.cp * o.dp * o.pp, o.tp * o.cp * o.dp
     sites = 1 + math.ceil((ranks - o.site_gpus) / o.site_more)
     chunks = o.num_micro * o.virtual
-    filled = 2 * (sites - 1) * way + (o.virtual - 1) * sites * way
+    filled: float = 2 * (sites - 1) * way + (o.virtual - 1) * sites * way
     if o.gpipe:
         return filled
     pace = paced / o.virtual
@@ -178,7 +178,7 @@ def late_twin(o: Any, way: float, paced: float, stage: float, behind: float) -> 
     weights = stage * (1 - o.bubble_share) / 2
 
     def rounds(begun: float, takes: float) -> float:
-        return max(chunks - begun, 0) * max(takes / begun - pace, 0)
+        return float(max(chunks - begun, 0) * max(takes / begun - pace, 0))
 
     def there_and_back(lines: float, apart: float) -> float:
         own = (apart + 1) * stage if o.pp > sites else apart * stage + paced
@@ -193,7 +193,7 @@ def late_twin(o: Any, way: float, paced: float, stage: float, behind: float) -> 
     late = filled + max(late, rounds(o.virtual * o.pp, again))
     first = 2 * way * (o.virtual * sites - 1) + o.pp * stage
     whole = first * max(chunks / (2 * o.virtual * o.pp - 1), 1)
-    return max(late, whole - chunks * pace - (o.pp - 1) * stage / o.virtual)
+    return float(max(late, whole - chunks * pace - (o.pp - 1) * stage / o.virtual))
 
 
 def between_stages(c: Case, paced: float, stage: float, behind: float) -> tuple[float, float]:

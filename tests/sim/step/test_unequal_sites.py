@@ -34,7 +34,7 @@ def hosts_of(fabric: Fabric, **split: Any) -> list[int]:
     parallel = Parallel.model_validate({"tp": 8, **split})
     devices = devices_of(fabric, parallel, reach_of(fabric, placement=parallel.placement))
     assert len(np.unique(devices)) == len(devices), "no GPU has two ranks"
-    return fabric.devices.host[devices[::8]].tolist()
+    return [int(host) for host in fabric.devices.host[devices[::8]]]
 
 
 @pytest.mark.parametrize(
