@@ -410,6 +410,11 @@ def test_more_chunks_than_can_be_simulated_are_refused() -> None:
         Contest(plain.network, plain.wired, 1_000_000).best(1 << 20)
 
 
+def test_a_rank_alone_takes_no_time() -> None:
+    fabric = cluster(hosts=2, host="dgx-h100", network="rail-optimized NDR")
+    assert contest_of("auto", Kind.ALL_REDUCE, packed(fabric, 1), FlowNetwork(fabric)).best(1 << 20).time_s == 0
+
+
 def test_too_many_turns_are_refused() -> None:
     with pytest.raises(ScheduleError, match=r"999 turns has 1,998 channels, not 1 to 1,024"):
         contest_far("double-tree-in-999-turns")

@@ -144,7 +144,7 @@ class Contest:
             if best is None or found.time_s < best.time_s:
                 best = found
         assert best is not None
-        near = [found for found in of_name.values() if found.time_s < NEARLY * best.time_s]
+        near = [found for found in of_name.values() if found.time_s <= NEARLY * best.time_s]
         best = min((self._refined(found, size_bytes, level) for found in near), key=lambda e: e.time_s)
         return self._in_turns(size_bytes, best) if level == "flow" and not self.chunks else best
 
