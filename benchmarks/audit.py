@@ -6,10 +6,11 @@ import statistics
 import time
 from typing import Any
 
+from tests.audit.samples import HOSTS
+from tests.audit.samples.plants import PLANTS
+
 from syncline.audit.audit import audit
 from syncline.audit.rule import RULES
-from syncline.audit.samples import HOSTS
-from syncline.audit.samples.plants import PLANTS
 from syncline.host.root import Root
 
 

@@ -8,11 +8,11 @@ import tarfile
 from pathlib import Path
 
 import pytest
+from tests.audit.samples import HOSTS
+from tests.audit.samples.plants import PLANTS
 
 from syncline.audit.audit import audit
 from syncline.audit.capture import capture
-from syncline.audit.samples import HOSTS
-from syncline.audit.samples.plants import PLANTS
 from syncline.errors import FileError
 from syncline.host import privacy
 from syncline.host.root import Root

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.audit.samples import HOSTS, HostDraft
 
 from syncline.audit.discover import describe, look
-from syncline.audit.samples import HOSTS, HostDraft
 from syncline.errors import DescriptionError, UsageError
 from syncline.fabric import Fabric, build, load, save
 from syncline.fabric.formats import export_text

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.audit.samples import HOSTS
 
 from syncline.audit.audit import audit
 from syncline.audit.rule import RULES
-from syncline.audit.samples import HOSTS
 from syncline.errors import FileError
 from syncline.finding import Severity
 from syncline.host.root import MAX_FILE_BYTES, Root

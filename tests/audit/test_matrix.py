@@ -9,15 +9,15 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from tests.audit.samples import HOSTS, HostDraft
+from tests.audit.samples.commands import getent
+from tests.audit.samples.hosts import huge_pages
 
 from syncline.audit.audit import audit
 from syncline.audit.matrix import compare
 from syncline.audit.paths import bad_paths
 from syncline.audit.probe import probe
 from syncline.audit.report import HostReport, from_json, read_reports
-from syncline.audit.samples import HOSTS, HostDraft
-from syncline.audit.samples.commands import getent
-from syncline.audit.samples.hosts import huge_pages
 from syncline.errors import DescriptionError, UsageError
 from syncline.finding import Severity
 from syncline.host.packets import PacketLoss

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from tests.audit.samples import HOSTS, HostDraft
 
 from syncline.audit.audit import audit
 from syncline.audit.checks.names import num_hosts
-from syncline.audit.samples import HOSTS, HostDraft
 from syncline.finding import Finding, Severity
 from syncline.host.host import Host
 from syncline.host.lookup import read_lookup

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.audit.samples.plants import PLANTS
 
 from syncline.audit.audit import select
 from syncline.audit.environment import rule_ids
-from syncline.audit.samples.plants import PLANTS
 from syncline.diagnose import shipped_rules
 from syncline.drill import healthy_logs, known_faults, measure_logs
 from syncline.drill.drill import LOOKS, drill

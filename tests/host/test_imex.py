@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from tests.audit.samples import HOSTS
+from tests.audit.samples.commands import imex
+
 from syncline.audit.audit import audit
-from syncline.audit.samples import HOSTS
-from syncline.audit.samples.commands import imex
 from syncline.finding import Severity
 from syncline.host.imex import parse_imex
 from syncline.host.root import Root

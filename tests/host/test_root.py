@@ -5,11 +5,11 @@ from __future__ import annotations
 import errno
 
 import pytest
+from tests.audit.samples import HOSTS
+from tests.audit.samples.draft import config_space
 
 from syncline.audit.audit import audit, select
 from syncline.audit.expect import from_cluster, scaled
-from syncline.audit.samples import HOSTS
-from syncline.audit.samples.draft import config_space
 from syncline.errors import DescriptionError, UsageError
 from syncline.host.gpu import parse_nvlink, parse_smi
 from syncline.host.host import Host, interface_matches, version

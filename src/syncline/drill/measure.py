@@ -74,28 +74,3 @@ def _score(cases: Iterable[tuple[str, tuple[KnownFault, ...]]]) -> Score:
         extras += [f"{name}: {rule}" for rule in sorted(found - wanted - CONSEQUENCES)]
         first += bool(diagnosis.causes) and diagnosis.causes[0].finding.rule in {fault.first for fault in faults}
     return Score(number, hits, tuple(misses), tuple(extras), first)
-
-
-def measure_trees() -> Score:
-    """Plant every fault that has a plant in the captured trees where it makes sense, audit them, and count."""
-    from syncline.audit.audit import audit
-    from syncline.audit.samples import HOSTS
-    from syncline.audit.samples.plants import PLANTS
-    from syncline.host.root import Root
-
-    plants = {plant.name: plant for plant in PLANTS}
-    hits, first, number = 0, 0, 0
-    misses: list[str] = []
-    extras: list[str] = []
-    for fault in known_faults().values():
-        plant = plants.get(fault.plant)
-        for host in plant.hosts if plant else ():
-            assert plant is not None
-            found = {f.rule for f in audit(Root.of(plant.into(HOSTS[host]()).tree()), plant.expect).findings}
-            name = f"{fault.id} on {host}"
-            number += 1
-            hits += len(found & plant.rules)
-            misses += [f"{name}: {rule}" for rule in sorted(plant.rules - found)]
-            extras += [f"{name}: {rule}" for rule in sorted(found - plant.rules)]
-            first += found == plant.rules
-    return Score(number, hits, tuple(misses), tuple(extras), first)

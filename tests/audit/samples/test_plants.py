@@ -6,12 +6,12 @@ import re
 from pathlib import Path
 
 import pytest
+from tests.audit.samples import HOSTS, HostDraft
+from tests.audit.samples.plants import PLANTS, Plant
 
 from syncline.audit.audit import audit
 from syncline.audit.report import HostReport
 from syncline.audit.rule import RULES
-from syncline.audit.samples import HOSTS, HostDraft
-from syncline.audit.samples.plants import PLANTS, Plant
 from syncline.finding import Severity
 from syncline.host.root import Root
 

@@ -6,9 +6,10 @@ import json
 import re
 from collections.abc import Callable
 
-from syncline.audit.samples.commands import ethtool_features, ethtool_rings, getent
-from syncline.audit.samples.draft import HostDraft
-from syncline.audit.samples.hosts import huge_pages
+from tests.audit.samples.commands import ethtool_features, ethtool_rings, getent
+from tests.audit.samples.draft import HostDraft
+from tests.audit.samples.hosts import huge_pages
+
 from syncline.describe.plain import JsonValue
 
 Change = Callable[[HostDraft], None]

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from syncline.audit.samples.commands import devinfo, ethtool_features, ethtool_rings, ethtool_statistics, imex
-from syncline.audit.samples.draft import HostDraft
+from tests.audit.samples.commands import devinfo, ethtool_features, ethtool_rings, ethtool_statistics, imex
+from tests.audit.samples.draft import HostDraft
 
 H100, CX7, BF3 = "10de:2330", "15b3:1021", "15b3:a2dc"
 GB200 = "10de:2941"

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from syncline.audit.expect import Expect
-from syncline.audit.samples.changes import (
+from tests.audit.samples.changes import (
     Change,
     all_half_rate,
     both,
@@ -64,9 +63,11 @@ from syncline.audit.samples.changes import (
     unknown_peer,
     unset,
 )
-from syncline.audit.samples.commands import devinfo, ethtool_features, ethtool_rings, ethtool_statistics, imex
-from syncline.audit.samples.draft import HostDraft
-from syncline.audit.samples.hosts import TRAYS
+from tests.audit.samples.commands import devinfo, ethtool_features, ethtool_rings, ethtool_statistics, imex
+from tests.audit.samples.draft import HostDraft
+from tests.audit.samples.hosts import TRAYS
+
+from syncline.audit.expect import Expect
 
 ALL = ("dgx-h100", "roce-h100", "ethernet-t4", "cloud-vm", "plain-vm")
 BOARD = ("dgx-h100", "roce-h100")

@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from zlib import crc32
 
-from syncline.audit.samples.commands import outputs
+from tests.audit.samples.commands import outputs
+
 from syncline.describe.plain import JsonObject
 from syncline.host.tree import Entry, MemoryTree, SymbolicLink
 

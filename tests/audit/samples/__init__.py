@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from syncline.audit.samples.draft import HostDraft
-from syncline.audit.samples.hosts import HOSTS
+from tests.audit.samples.draft import HostDraft
+from tests.audit.samples.hosts import HOSTS
 
 __all__ = ["HOSTS", "HostDraft"]
