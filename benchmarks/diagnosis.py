@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from tests.drill.measure import measure_logs
 
 from syncline.diagnose import shipped_rules
 from syncline.diagnose.causes import arrange
@@ -25,7 +26,6 @@ from syncline.diagnose.diagnose import Reading
 from syncline.diagnose.examples import found_in
 from syncline.diagnose.judge import judge
 from syncline.diagnose.source import BLOCK_BYTES
-from syncline.drill import measure_logs
 
 KEPT = Path(__file__).resolve().parents[1] / "tests" / "diagnose" / "logs.yaml"
 SIZE_BYTES = 1_000_000_000

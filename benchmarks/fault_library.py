@@ -16,8 +16,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from syncline.drill import KnownFault, known_faults
-from syncline.drill.drill import LOOKS, audited, drill, spun
+from tests.drill.in_lab import LOOKS, audited, drill, spun
+from tests.drill.known_fault import KnownFault, known_faults
+
 from syncline.errors import LabError
 from syncline.fabric import load
 from syncline.finding import Finding, Severity

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).resolve().parent
+sys.path.append(str(FOLDER.parent))  # what tests and benchmarks share is in tests/
 RESULTS = FOLDER / "results"
 NOT_BENCHMARKS = {"run", "measure", "peer", "bridge"}
 ON_REQUEST = {"fresh", "release"}

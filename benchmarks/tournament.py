@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tests.drill.tournament import Drill
 
 from syncline.bench.incidence import PartKind
 from syncline.bench.tournament import run as play
-from syncline.drill.tournament import Drill
 from syncline.fabric import ClusterSpec, Fabric, build
 
 SEEDS = 40

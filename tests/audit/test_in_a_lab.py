@@ -7,10 +7,10 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from tests.drill.in_lab import _said, audited, drill, injected, spun
+from tests.drill.known_fault import known_faults
 from tests.lab.conftest import missing, needed
 
-from syncline.drill import known_faults
-from syncline.drill.drill import _said, audited, drill, injected, spun
 from syncline.errors import LabError
 from syncline.fabric import load
 from syncline.lab import Lab

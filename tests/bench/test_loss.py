@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.drill.tournament import Drill
 
 from syncline.bench.incidence import Crossings, PartKind
 from syncline.bench.loss import losses
@@ -11,7 +12,6 @@ from syncline.bench.packet_size import MOST_PEERS, partners, size_findings
 from syncline.bench.pairing import Match, tournament
 from syncline.bench.tournament import Result, run
 from syncline.bench.tournament_finding import findings
-from syncline.drill.tournament import Drill
 from syncline.fabric import ClusterSpec, Fabric, build
 from syncline.finding import Severity
 from syncline.host.packets import PacketLoss

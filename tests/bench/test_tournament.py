@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.drill.tournament import Drill
 
 from syncline.bench.attribute import attribute
 from syncline.bench.incidence import Crossings, PartKind
@@ -15,7 +16,6 @@ from syncline.bench.pairing import Match, apart, pairs, tournament
 from syncline.bench.tournament import run
 from syncline.bench.tournament_finding import findings
 from syncline.describe.plain import plain
-from syncline.drill.tournament import Drill
 from syncline.errors import BenchError
 from syncline.fabric import ClusterSpec, Fabric, build, load
 from syncline.finding import Severity

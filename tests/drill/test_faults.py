@@ -5,13 +5,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.audit.samples.plants import PLANTS
+from tests.drill.healthy import healthy_logs
+from tests.drill.in_lab import LOOKS, drill
+from tests.drill.known_fault import known_faults
+from tests.drill.measure import diagnose_logs, measure_logs
 
 from syncline.audit.audit import select
 from syncline.audit.environment import rule_ids
 from syncline.diagnose import shipped_rules
-from syncline.drill import healthy_logs, known_faults, measure_logs
-from syncline.drill.drill import LOOKS, drill
-from syncline.drill.measure import diagnose_logs
 from syncline.errors import FaultError, LabError
 from syncline.fabric import load
 from syncline.fault.fault import FaultKind

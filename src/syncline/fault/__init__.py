@@ -1,1 +1,1 @@
-"""One vocabulary of what may go wrong, where and when; labs, simulators, audits and drills translate it."""
+"""One vocabulary of what may go wrong, where and when; labs, simulators and audits translate it."""

@@ -20,10 +20,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from tests.drill.known_fault import KnownFault
+
 from syncline.audit.matrix import compare
 from syncline.audit.report import HostReport, from_json
 from syncline.diagnose import diagnose
-from syncline.drill.fault import KnownFault
 from syncline.errors import LabError
 from syncline.fabric import Fabric, load
 from syncline.fault.fault import Fault

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import yaml
+from tests.drill.healthy import HOSTS, JOB, TABLE, Logs, glog, iso, kernel_log, syslog
 
-from syncline.describe.own_data import own_data
-from syncline.drill.healthy import HOSTS, JOB, TABLE, Logs, glog, iso, kernel_log, syslog
 from syncline.errors import FaultError
 from syncline.fabric import DeviceKind, Fabric, Tier
 from syncline.fabric.faults import FailedPart as Standing
@@ -112,7 +113,7 @@ class KnownFault:
 @cache
 def known_faults() -> dict[str, KnownFault]:
     """Return the library by id."""
-    rows = own_data("drill", "faults.yaml")
+    rows = yaml.safe_load(Path(__file__).with_name("faults.yaml").read_text(encoding="utf-8"))
     return {
         row["id"]: KnownFault(
             row["id"], row["title"], tuple(row["rules"]), next(iter(row["rules"]), ""), tuple(row["log"]),
