@@ -29,7 +29,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from syncline.runtime.alive.injection import KINDS, NUM_RANKS, MessageFault, expected, run_world
+from tests.runtime.alive.injection import KINDS, NUM_RANKS, MessageFault, expected, run_world
 
 ROOT = Path(__file__).resolve().parents[1]
 CODECS = ("int8", "fp32", "sign")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from tests.sim.flow import reference
 
 from measure import cpu_seconds
-from syncline.sim.flow import reference
 from syncline.sim.flow.maxmin import Flows, max_min_rates
 
 SEED = 1

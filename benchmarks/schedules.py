@@ -49,8 +49,9 @@ def build_and_prove(family: str, ranks: int, shape: list[int], kind: str = "") -
 
 def faults() -> dict[str, Any]:
     """Plant faults of every kind in every family; those the plain-Python twin calls wrong must be refused."""
+    from tests.schedule.proof.faults import FAULTS
+
     from syncline.schedule.family.families import FAMILIES, Options
-    from syncline.schedule.proof.faults import FAULTS
     from syncline.schedule.proof.flatten import flatten
 
     table: dict[str, dict[str, Counter[str]]] = {}
@@ -66,9 +67,10 @@ def faults() -> dict[str, Any]:
 
 
 def _try(kernel: Any, fault: str) -> Counter[str]:
+    from tests.schedule.proof.faults import plant
+    from tests.schedule.proof.reference import performs
+
     from syncline.errors import NotProvedError
-    from syncline.schedule.proof.faults import plant
-    from syncline.schedule.proof.reference import performs
     from syncline.schedule.proof.verify import prove_kernel
 
     counts: Counter[str] = Counter()

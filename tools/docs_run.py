@@ -34,7 +34,7 @@ FILE = re.compile(r"^[\w./%-]+\.(ya?ml|json|log|out|csv|txt|xml|py|topo|cm|tar\.
 WRITES = re.compile(r"^(--html|--svg|--out|--csv|--save|--write|--state|--job|--chakra|--profile-out|>|-o)$")
 #: What cannot be run here, by the words it has.
 NOT_HERE = {
-    r"\bsudo\b": "needs root", r"^syncline (lab|rehearse|drill)\b": "makes namespaces",
+    r"\bsudo\b": "needs root", r"^syncline (lab|rehearse)\b": "makes namespaces",
     r"^syncline watch\b": "has no end",
     r"^syncline serve\b": "has no end", r"\b(ssh|srun|sbatch|kubectl|mpirun|torchrun)\b": "needs a cluster",
     r"^syncline (discover|capture)\b": "needs a host with GPUs", r"\*\.json": "needs a cluster",

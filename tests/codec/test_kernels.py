@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from tests.codec import reference, reference_sparse
 
 from syncline._native import codecs as native
-from syncline.codec import kernels, reference, reference_sparse
+from syncline.codec import kernels
 
 VARIANTS = kernels.variants()
 SPECIAL = {

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from tests.codec.measure import measured
 
 from syncline.codec import EncodeState, Scheme, scheme
-from syncline.codec.measure import measured
 from syncline.codec.names import FAMILIES
 from syncline.errors import CodecError
 

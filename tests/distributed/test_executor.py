@@ -23,9 +23,9 @@ from tests.distributed.cases.executor_cases import (
     vendors,
 )
 from tests.distributed.ranks import run_ranks
+from tests.program.replay import replay
 
 from syncline.codec.names import scheme
-from syncline.program.replay import replay
 from syncline.schedule import ALL, Kind
 from syncline.schedule.collective import split_bytes
 from syncline.timeline import SourceKind, SpanKind, Timeline

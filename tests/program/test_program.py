@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.program.replay import replay
 
 from syncline.codec.codec import Codec
 from syncline.errors import ProgramError
 from syncline.fabric import ClusterSpec, Fabric, build
 from syncline.program import ProgramStep, lower, packed, spread, vendor
-from syncline.program.replay import replay
 from syncline.schedule import Collective, Kind, Schedule, hierarchical, verify
 from syncline.schedule import build as family
 

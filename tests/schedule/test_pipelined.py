@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.program.replay import replay
+from tests.schedule.proof.reference import performs
 
 from syncline.errors import NotProvedError, ScheduleError
 from syncline.fabric import Fabric
 from syncline.fabric.build import build as build_fabric
 from syncline.fabric.spec import ClusterSpec
 from syncline.program import lower, packed
-from syncline.program.replay import replay
 from syncline.schedule import Kind, Schedule, hierarchical, ring, sent_bytes, traffic, tree, verify
 from syncline.schedule.collective import Collective
 from syncline.schedule.family.all_rails import all_rails
@@ -23,7 +24,6 @@ from syncline.schedule.formats.json_file import dumps, loads
 from syncline.schedule.kernel import Kernel, whole
 from syncline.schedule.moves import MoveOp, moves_round
 from syncline.schedule.proof.flatten import flatten
-from syncline.schedule.proof.reference import performs
 from syncline.schedule.schedule import Strand, in_turns, pipelined, reordered
 
 

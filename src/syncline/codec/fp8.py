@@ -6,9 +6,11 @@ import numpy as np
 
 from syncline.codec import kernels
 from syncline.codec.block import ROUNDED_UP, TINY, block_tops, check_block, scale_bytes
-from syncline.codec.reference import FORMATS
 from syncline.codec.scheme import F32, U8, Bound, EncodeState, Scheme, Sum
 from syncline.errors import CodecError
+
+#: Mantissa bits, exponent bias, largest finite code, largest finite value.
+FORMATS = {"e4m3": (3, 7, 0x7E, 448.0), "e5m2": (2, 15, 0x7B, 57344.0)}
 
 
 class Fp8(Scheme):

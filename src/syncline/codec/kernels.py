@@ -1,4 +1,4 @@
-"""Typed face of the native codec kernels; `reference.py` and `reference_sparse.py` are their slow twins.
+"""Typed face of the native codec kernels; `tests/codec/reference.py` and `reference_sparse.py` are their slow twins.
 
 There is no way back to NumPy: if the extension is not built, importing this fails. `variant` is for tests: -1 takes the
 fastest that this machine runs. What encodes or reduces returns whether everything was finite, residual included.

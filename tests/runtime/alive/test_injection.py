@@ -12,8 +12,7 @@ import pytest
 
 pytest.importorskip("torch", reason="the runtime needs torch")
 import torch
-
-from syncline.runtime.alive.injection import (
+from tests.runtime.alive.injection import (
     KINDS,
     NUM_RANKS,
     NUM_STEPS,

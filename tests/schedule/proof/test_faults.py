@@ -5,15 +5,15 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.schedule.proof.faults import FAULTS, plant
+from tests.schedule.proof.reference import performs
 
 from syncline.errors import NotProvedError, ScheduleError
 from syncline.schedule import Kind, Schedule, Strand, hierarchical, ring, verify
 from syncline.schedule.family.families import FAMILIES, Options
 from syncline.schedule.kernel import Kernel
-from syncline.schedule.proof.faults import FAULTS, plant
 from syncline.schedule.proof.field import Residues
 from syncline.schedule.proof.flatten import flatten
-from syncline.schedule.proof.reference import performs
 from syncline.schedule.proof.safety import check_safety
 from syncline.schedule.proof.verify import _check_all, prove_kernel
 

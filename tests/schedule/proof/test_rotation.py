@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.schedule.proof.reference import performs
 
 from syncline.errors import NotProvedError
 from syncline.schedule import Collective, Kind
@@ -18,7 +19,6 @@ from syncline.schedule.family.ring import ring_kernel
 from syncline.schedule.kernel import Kernel
 from syncline.schedule.moves import MoveOp, moves_round
 from syncline.schedule.proof.field import Residues
-from syncline.schedule.proof.reference import performs
 from syncline.schedule.proof.rotation import holds, mirrors, representatives, rotates
 from syncline.schedule.proof.safety import check_safety
 

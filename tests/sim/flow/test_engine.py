@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.sim.flow import reference_flow
+from tests.sim.flow.reference_flow import FlowTask
 
 from syncline.errors import SimulationError
-from syncline.sim.flow import reference_flow
 from syncline.sim.flow.engine import LinkChanges, Paths, Reroutes, Tasks, run
-from syncline.sim.flow.reference_flow import FlowTask
 
 
 def simulate(

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.sim.flow import reference
 
 from syncline import _native
 from syncline.errors import SimulationError
-from syncline.sim.flow import reference
 from syncline.sim.flow.maxmin import FairRates, Flows, max_min_rates
 
 RTOL = 1e-9

@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.sim.packet.packet_fabrics import leaf_spine, star
+from tests.sim.packet.reference import MessageStream, PortHop, reference_ends
 
 from syncline.sim.packet import PacketNetwork, PacketOptions, messages, senders, simulate
-from syncline.sim.packet.reference import MessageStream, PortHop, reference_ends
 
 
 @settings(max_examples=25, deadline=None)

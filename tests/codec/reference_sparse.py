@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+from tests.codec.reference import INF_BITS, NAN_BITS, _input, draw
 
-from syncline.codec.reference import INF_BITS, NAN_BITS, _input, draw
 from syncline.codec.scheme import F32, U8
 
 HEADER_BYTES = 8  # u32 count, u32 flags

@@ -87,7 +87,7 @@ class FaultyTeam(Team):
         self._kept: list[torch.Tensor] = []
         self._held: tuple[torch.Tensor, int, int] | None = None
         self._lock = threading.Lock()
-        self._random = random.Random(fault.seed if fault else 0)  # noqa: S311
+        self._random = random.Random(fault.seed if fault else 0)
 
     def send(self, tensor: torch.Tensor, peer: int, tag: int) -> Any:
         """Send, or do what the fault says."""
