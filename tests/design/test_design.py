@@ -11,12 +11,14 @@ import numpy as np
 import pytest
 
 from syncline.describe.plain import plain
-from syncline.design.choice import FabricChoice, space
+from syncline.describe.progress import Meter
+from syncline.design.choice import FabricChoice, gpu_counts, space
 from syncline.design.growth import grow, growths
 from syncline.design.reasons import flips, millions, why_lost
 from syncline.design.resilience import remains
 from syncline.design.search import Designer, DesignPoint, DesignSearch, Miss
 from syncline.design.storage import storage_design
+from syncline.design.study import study
 from syncline.errors import PlanError, SynclineError, UsageError
 from syncline.fabric import Fabric, load
 from syncline.fabric.catalog import load_catalog
@@ -26,7 +28,7 @@ from syncline.plan.cost import own
 from syncline.plan.money import money_of
 from syncline.plan.search import search as plan_search
 from syncline.plan.space import USUAL
-from syncline.questions.design import DesignAnswer, _counts, design
+from syncline.questions.design import DesignAnswer, design
 from syncline.report.text.design import front_table
 from syncline.sim.step.machine import reach_of
 from syncline.workload.job import Job
@@ -96,6 +98,24 @@ def test_a_design_goes_on_from_its_state(job: Job, tmp_path: Path) -> None:
     assert again.front() == first.front()
     with pytest.raises(PlanError, match="holds a design for"):
         Designer([(job, 2.0)], state=tmp_path / "state.json").run(choices)
+
+
+def test_every_stage_of_a_design_reports_progress_and_an_interrupt_keeps_the_front(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[int, int]] = []
+    choices = list(space(("dgx-h100",), (64,), ("NDR",)))[:6]
+    whole = study(Designer([(job, 1.0)]), choices, checked=1, meter=Meter(lambda *at: seen.append(at)))
+    # Six choices, each priced and then planned or dropped, and one point executed.
+    assert [done for done, _ in seen][-1] == 13 and seen[-1] == (13, 13)
+    assert all(done <= total for done, total in seen) and whole.front[0].executed_s
+
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("syncline.design.study.make_plan", interrupt)
+    cut = study(Designer([(job, 1.0)]), choices, checked=1)
+    assert not cut.search.complete and cut.front[0].choice == whole.front[0].choice
 
 
 def test_resilience_by_hand() -> None:
@@ -203,15 +223,15 @@ def test_storage_by_hand(job: Job) -> None:
 
 def test_a_budget_alone_looks_at_numbers_that_divide_well() -> None:
     price = load_catalog().host("dgx-h100").price_usd or 0.0
-    assert _counts(("dgx-h100",), None, 30.5 * price) == [8 * n for n in (14, 16, 20, 24, 28)]
+    assert gpu_counts(("dgx-h100",), None, 30.5 * price) == [8 * n for n in (14, 16, 20, 24, 28)]
 
 
 def test_what_cannot_be_asked_is_refused() -> None:
     with pytest.raises(UsageError, match="needs a number of GPUs or a budget"):
         design(JOB)
-    with pytest.raises(UsageError, match=r"--budget must be positive, got -5\."):
+    with pytest.raises(UsageError, match=r"budget must be positive, got -5\."):
         design("llama3-70b", gpus=64, budget=-5.0)
-    with pytest.raises(UsageError, match="--days needs --tokens"):
+    with pytest.raises(UsageError, match=r"^days needs tokens"):
         design(JOB, gpus=64, days=3)
     with pytest.raises(UsageError, match="not at least two whole hosts"):
         design(JOB, gpus=12)
@@ -228,9 +248,9 @@ def test_the_nearest_of_what_breaks_a_limit_is_told_in_its_unit() -> None:
     found.miss(Miss("racks", 5, 4))
     found.miss(Miss("resilience", 0.25, 0.5))
     assert found.over == {"power": 3, "racks": 1, "resilience": 1}
-    assert found.nearest["power"].told == "needs 250.5 kW, 500 W (0.2%) more than 250 kW"
-    assert found.nearest["racks"].told == "needs 5 racks, 1 rack (25.0%) more than 4 racks"
-    assert found.nearest["resilience"].told == "keeps 25% after one failed switch where 50% is asked"
+    assert found.nearest["power"].words == "needs 250.5 kW, 500 W (0.2%) more than 250 kW"
+    assert found.nearest["racks"].words == "needs 5 racks, 1 rack (25.0%) more than 4 racks"
+    assert found.nearest["resilience"].words == "keeps 25% after one failed switch where 50% is asked"
 
 
 def test_the_best_fabric_is_a_cluster_that_builds(answer: DesignAnswer) -> None:

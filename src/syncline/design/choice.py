@@ -1,6 +1,6 @@
-"""Choices: every fabric that is looked at, as a short description that builds.
+"""Choices: every fabric that a design considers, as a short description that builds.
 
-for choice in space(Wanted(hosts=("dgx-h100",), num_gpus=(1024,))):
+for choice in space(("dgx-h100",), (1024,)):
     fabric = choice.build()
 """
 
@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from syncline.describe import units
 from syncline.describe.document import Document
 from syncline.describe.plain import JsonObject
-from syncline.errors import CatalogError
+from syncline.errors import CatalogError, CostError, UsageError
 from syncline.fabric import Fabric
 from syncline.fabric.build import build
 from syncline.fabric.catalog import Catalog, HostModel, LinkType, Nic, Part, Switch, load_catalog
@@ -23,6 +24,8 @@ TREES = ("fat-tree", "rail-optimized")
 PODS = (2, 4, 8)
 RACK_HOSTS = 4
 """Most hosts under a leaf on top of their rack, where access cables are copper."""
+BUDGET_COUNTS = 5
+"""Numbers of hosts that are considered where only a budget is given."""
 SLOWEST = 0.5
 """Links below this share of the host's own are left out: nobody buys such a host for them."""
 
@@ -120,6 +123,41 @@ class FabricChoice:
         return build(parse_cluster(Document(self.described(num_hosts), {}, "design")))
 
 
+def check_sites(sites: int, wan: str, one_site_only: bool) -> None:
+    """Raise unless several sites have a line between them, and one site has none."""
+    rate, comma, latency = wan.partition(",")
+    if sites > 1 and not (rate.strip() and comma and latency.strip()):
+        raise UsageError(
+            f'{sites} sites need a line between them; wan is "{wan}".', hint='Give its rate and latency: "400Gbps,6ms".'
+        )
+    if sites == 1 and wan:
+        raise UsageError("wan joins several sites, and sites is 1.", hint="Give sites 2 or more, or leave wan out.")
+    if sites > 1:
+        units.rate(rate), units.time(latency)
+        if one_site_only:
+            raise UsageError("later and storage are for one site.", hint="Design each site alone.")
+
+
+def gpu_counts(hosts: Sequence[str], gpus: int | None, budget_usd: float | None) -> list[int]:
+    """Return the numbers of GPUs to consider: the given one, or those that divide well and that a budget may buy."""
+    models = [load_catalog().host(name) for name in hosts]
+    per_host = models[0].num_gpus
+    if gpus is not None:
+        if gpus < 2 * per_host or any(gpus % model.num_gpus for model in models):
+            near = max(2 * per_host, round(gpus / per_host) * per_host)
+            raise UsageError(f"gpus {gpus:,} is not at least two whole hosts of {per_host}.", hint=f"Try {near}.")
+        return [gpus]
+    if budget_usd is None:
+        raise UsageError("a design needs a number of GPUs or a budget.", hint="Give gpus 1024, or a budget of 40M.")
+    price = min((model.price_usd or 0.0) for model in models) or 1.0
+    most = int(budget_usd / price)
+    # Numbers that divide well: 1, 3, 5 or 7 times a power of two. The network takes its part, so not the most alone.
+    counts = sorted({odd * 2**n for odd in (1, 3, 5, 7) for n in range(16) if 2 <= odd * 2**n <= most})
+    if not counts:
+        raise CostError(f"a budget of ${budget_usd:,.0f} buys no two hosts of {hosts[0]}.", hint="Raise the budget.")
+    return [per_host * count for count in counts[-BUDGET_COUNTS:]]
+
+
 def space(
     hosts: Sequence[str],
     num_gpus: Sequence[int],
@@ -151,10 +189,10 @@ def _of_link(catalog: Catalog, host: HostModel, num_hosts: int, link: LinkType, 
     twin = _nic(catalog, host, link, 2, by)
     for nics in sorted({host.num_gpus, max(1, host.num_gpus // 2)}, reverse=True):
         for switch in _switches(catalog, link, by):
-            if nic is not None and by:
-                yield from _coming(catalog, (host.name, num_hosts, nic.name, nics, link.name), switch, by)
             if nic is not None:
                 base = (host.name, num_hosts, nic.name, nics, link.name)
+                if by:
+                    yield from _coming(catalog, base, switch, by)
                 yield FabricChoice(*base, "rail-only", 1.0, switch.name)
                 yield FabricChoice(*base, "dragonfly", 1.0, switch.name)
                 yield FabricChoice(*base, "dragonfly", 1.0, switch.name, spread=True)
@@ -165,8 +203,8 @@ def _of_link(catalog: Catalog, host: HostModel, num_hosts: int, link: LinkType, 
                         yield FabricChoice(*base, tree, ratio, switch.name)
                     if not host.rack_gpus:  # a rack that is sold as one has no place for a leaf
                         yield FabricChoice(*base, "fat-tree", ratio, switch.name, copper=True)
-                    for uplink in _uplinks(catalog, link, switch):
-                        yield FabricChoice(*base, "rail-optimized", ratio, switch.name, uplink=uplink.name)
+                    if uplink := faster_link(catalog, link, switch):
+                        yield FabricChoice(*base, "rail-optimized", ratio, switch.name, uplink=uplink)
             if twin is not None:
                 for ratio in RATIOS:
                     yield FabricChoice(host.name, num_hosts, twin.name, nics, link.name, "rail-optimized", ratio,
@@ -271,11 +309,11 @@ def _better(other: tuple[Switch, int], part: Switch, ports: int) -> bool:
     return alike and them != mine and all(a <= b for a, b in zip(them, mine, strict=True))
 
 
-def _uplinks(catalog: Catalog, link: LinkType, switch: Switch) -> list[LinkType]:
-    """Return the faster link of the same family that the switch has as well."""
-    rates = [catalog.link(mode.link) for mode in switch.modes]
-    faster = [one for one in rates if one.family == link.family and one.rate_Bps > link.rate_Bps * 1.5]
-    return [min(faster, key=lambda one: one.rate_Bps)] if faster else []
+def faster_link(catalog: Catalog, link: LinkType, switch: Switch) -> str:
+    """Return the slowest link of the same family that the switch has and that is faster by half; empty: none."""
+    modes = [catalog.link(mode.link) for mode in switch.modes]
+    faster = [one for one in modes if one.family == link.family and one.rate_Bps > link.rate_Bps * 1.5]
+    return min(faster, key=lambda one: one.rate_Bps).name if faster else ""
 
 
 def _host_price(catalog: Catalog, choice: FabricChoice) -> float | None:

@@ -18,10 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from syncline.describe.plain import JsonObject
-from syncline.design.choice import FabricChoice
-from syncline.errors import SynclineError
+from syncline.describe.progress import Meter
+from syncline.design.choice import FabricChoice, faster_link, space
+from syncline.errors import SynclineError, UsageError
 from syncline.fabric import Fabric
 from syncline.fabric.catalog import load_catalog
+from syncline.fabric.draft import UNKNOWN_CABLE
 from syncline.fabric.fabric import DeviceKind, Tier
 
 Mask = NDArray[np.bool_]
@@ -84,23 +86,46 @@ def grow(choice: FabricChoice, sizes: Sequence[int]) -> FabricGrowth:
         usd, switches, cables = (a - b for a, b in zip(so_far, before, strict=True))
         steps.append(GrowthStep(hosts * per_host, usd, so_far[0] - mine, int(switches), int(cables)))
         before = so_far
-    now, later = steps[0], steps[1:]
+    now, later, catalog = steps[0], steps[1:], load_catalog()
+    next_link = faster_link(catalog, catalog.link(choice.link), catalog.switch(choice.switch))
     return FabricGrowth(
         choice, whole.num_gpus, now.usd, now.ahead_usd, sum(step.usd for step in later), now.switches,
-        sum(step.switches for step in later), now.cables, sum(step.cables for step in later), _next_link(choice),
+        sum(step.switches for step in later), now.cables, sum(step.cables for step in later), next_link,
         tuple(steps),
     )  # fmt: skip
 
 
-def growths(choices: Iterable[FabricChoice], sizes: Sequence[int]) -> tuple[list[FabricGrowth], dict[str, str]]:
+def growths(
+    choices: Iterable[FabricChoice], sizes: Sequence[int], meter: Meter | None = None
+) -> tuple[list[FabricGrowth], dict[str, str]]:
     """Return the choices that can grow so far, cheapest in all steps first, and why the others cannot."""
-    found, cannot = [], {}
+    able, cannot = [], {}
     for choice in choices:
         try:
-            found.append(grow(choice, sizes))
+            able.append(grow(choice, sizes))
         except SynclineError as error:
             cannot[choice.label] = error.message
-    return sorted(found, key=lambda each: (each.total_usd, each.now_usd, each.choice)), cannot
+        if meter:
+            meter.advance()
+    return sorted(able, key=lambda each: (each.total_usd, each.now_usd, each.choice)), cannot
+
+
+def growths_like(
+    best: FabricChoice, num_gpus: int, later: Sequence[int], meter: Meter
+) -> tuple[tuple[FabricGrowth, ...], dict[str, str]]:
+    """Return how fabrics with the hosts, cards and link of one choice grow to later numbers of GPUs."""
+    per_host = num_gpus // best.num_hosts
+    for before, size in zip((num_gpus, *later), later, strict=False):
+        if size % per_host or size <= before:
+            raise UsageError(f"later {size:,} is not more whole hosts than {before:,} GPUs.", hint=f"Try {8 * before}.")
+    alike = [
+        choice
+        for choice in space((best.host,), (num_gpus,), (best.link,))
+        if (choice.nic, choice.nics) == (best.nic, best.nics)
+    ]
+    meter.expect(len(alike))
+    able, cannot = growths(alike, [size // per_host for size in later], meter)
+    return tuple(able), cannot
 
 
 def bought_now(fabric: Fabric, num_hosts: int) -> tuple[Mask, Mask]:
@@ -118,29 +143,28 @@ def bought_now(fabric: Fabric, num_hosts: int) -> tuple[Mask, Mask]:
 
 
 def parts_usd(fabric: Fabric, devices: Mask, links: Mask) -> float:
-    """Return the price of some switches and cables of a fabric; what has no price counts nothing."""
+    """Return the price of some switches and cables of a fabric; a part without a price counts nothing."""
     catalog = load_catalog()
     chosen = _switches(fabric) & devices
     total = 0.0
     for part, count in zip(*np.unique(fabric.devices.part[chosen], return_counts=True), strict=True):
         total += int(count) * (catalog.switch(fabric.parts[part]).price_usd or 0.0)
+    return total + cables_usd(fabric, links)
+
+
+def cables_usd(fabric: Fabric, links: Mask, kinds: Sequence[str] = ()) -> float:
+    """Return the price of the cables of some links with their modules; `kinds` narrows it to some kinds of cable."""
+    catalog, columns, total = load_catalog(), fabric.links, 0.0
     rows = np.flatnonzero(links[::2]) * 2
     for number, name in enumerate(fabric.cables):
-        mine = rows[fabric.links.cable[rows] == number]
-        if len(mine):
+        mine = rows[columns.cable[rows] == number]
+        if len(mine) and name != UNKNOWN_CABLE:
             cable = catalog.cable(name)
-            each = 2 * cable.price_per_end_usd + cable.price_per_m_usd * fabric.links.length_m[mine]
-            total += float((fabric.links.num_cables[mine] * each).sum())
+            if not kinds or cable.kind in kinds:
+                each = 2 * cable.price_per_end_usd + cable.price_per_m_usd * columns.length_m[mine]
+                total += float((columns.num_cables[mine] * each).sum())
     return total
 
 
 def _switches(fabric: Fabric) -> Mask:
     return np.isin(fabric.devices.kind, (DeviceKind.SWITCH, DeviceKind.OCS))
-
-
-def _next_link(choice: FabricChoice) -> str:
-    catalog = load_catalog()
-    link = catalog.link(choice.link)
-    modes = [catalog.link(mode.link) for mode in catalog.switch(choice.switch).modes]
-    faster = [one for one in modes if one.family == link.family and one.rate_Bps > 1.5 * link.rate_Bps]
-    return min(faster, key=lambda one: one.rate_Bps).name if faster else ""

@@ -14,13 +14,17 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypedDict
 
+import numpy as np
+
 from syncline.describe import units
 from syncline.describe.document import read_text
 from syncline.describe.files import write_text
 from syncline.describe.plain import JsonObject
+from syncline.describe.progress import Meter
 from syncline.design.choice import FabricChoice
+from syncline.design.growth import cables_usd
 from syncline.design.resilience import remains
-from syncline.errors import PlanError, SynclineError
+from syncline.errors import PlanError, SynclineError, UsageError
 from syncline.fabric import Fabric
 from syncline.fabric.catalog import load_catalog
 from syncline.install.rack import shares_racks
@@ -37,7 +41,6 @@ from syncline.workload.job import Job
 FORMAT = "syncline design 2"
 OPTICAL = ("multimode", "single_mode", "aoc")
 SAVE_EVERY = 50
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,14 @@ class Limits:
     tokens: float | None = None
     after_one: float = 0.0
     """The least share that must remain after a failed switch."""
+
+    def __post_init__(self) -> None:
+        for name, limit in vars(self).items():
+            if name != "after_one" and limit is not None and not limit > 0:
+                short = name.partition("_")[0]
+                raise UsageError(f"{short} must be positive, got {limit:g}.", hint=f"Raise it, or leave {short} out.")
+        if self.days is not None and self.tokens is None:
+            raise UsageError("days needs tokens: how much must be trained by then.", hint="Give tokens 15T, say.")
 
     def broken(self, point: DesignPoint) -> Miss | None:
         """Return the limit that a point breaks, or nothing."""
@@ -80,8 +91,8 @@ class Miss:
         return abs(self.value / self.asked - 1)
 
     @property
-    def told(self) -> str:
-        """What was missed by how much, in the limit's own unit."""
+    def words(self) -> str:
+        """What misses the limit by how much, in the limit's own unit."""
         if self.limit == "resilience":
             return f"keeps {self.value:.0%} after one failed switch where {self.asked:.0%} is asked"
         shown: dict[str, Callable[[float], str]] = {
@@ -201,21 +212,24 @@ class Designer:
     ideals: dict[Card, float] = field(default_factory=dict)
     kept: dict[str, PlannedPoint] = field(default_factory=dict)
 
-    def run(self, choices: Iterable[FabricChoice], progress: Progress | None = None) -> DesignSearch:
-        """Look at every choice, from what was kept on; an interrupt ends the search early with what was found."""
+    def run(self, choices: Iterable[FabricChoice], meter: Meter | None = None) -> DesignSearch:
+        """Consider every choice, going on from a kept state; an interrupt ends the search with what there is."""
         self.read()
-        found = self.search(choices, DesignSearch(), progress)
+        found = self.search(choices, DesignSearch(), meter)
         self.write()
         return found
 
-    def search(
-        self, choices: Iterable[FabricChoice], found: DesignSearch, progress: Progress | None = None
-    ) -> DesignSearch:
-        """Look at every choice; points that are found already bound them."""
-        every = list(choices)
+    def search(self, choices: Iterable[FabricChoice], found: DesignSearch, meter: Meter | None = None) -> DesignSearch:
+        """Consider every choice: build and price all of them, then plan those that may win; known points bound them."""
+        every, meter = list(choices), meter or Meter()
         found.num_choices = len(every)
+        meter.expect(2 * len(every))
+        built: list[tuple[DesignPoint, Fabric]] = []
         try:
-            built = [pair for choice in every if (pair := self._priced(choice, found)) is not None]
+            for choice in every:
+                pair = self._priced(choice, found)
+                built += [] if pair is None else [pair]
+                meter.advance(2 if pair is None else 1)
             # Cheap ones first: they bound the dear ones.
             built.sort(key=lambda pair: pair[0].usd_per_year)
             for number, (point, fabric) in enumerate(built):
@@ -223,8 +237,7 @@ class Designer:
                     self._look(point, fabric, found)
                 except PlanError as error:  # no split of the job fits this number of GPUs
                     found.impossible[f"{point.num_gpus:,} GPUs: {point.choice.label}"] = error.message
-                if progress:
-                    progress(number + 1, len(built))
+                meter.advance()
                 if number % SAVE_EVERY == SAVE_EVERY - 1:
                     self.write()
         except KeyboardInterrupt:
@@ -240,9 +253,9 @@ class Designer:
         except SynclineError as error:
             found.impossible[choice.label] = error.message
             return None
-        left = remains(fabric)
+        left, optics_usd = remains(fabric), cables_usd(fabric, np.ones(len(fabric.links), bool), OPTICAL)
         point = DesignPoint(
-            choice, fabric.num_gpus, owned.capital_usd, owned.network_usd, _optics_usd(fabric), owned.usd_per_year,
+            choice, fabric.num_gpus, owned.capital_usd, owned.network_usd, optics_usd, owned.usd_per_year,
             owned.rated_power_w, owned.num_racks, left.after_one, left.after_two, left.worst,
             owned.assumptions.utilisation,
         )  # fmt: skip
@@ -254,10 +267,7 @@ class Designer:
 
     def _look(self, point: DesignPoint, fabric: Fabric, found: DesignSearch) -> None:
         kept = self.kept.get(point.choice.key)
-        if kept is not None:
-            whole = replace(point, s_per_token=kept["s_per_token"], plans=tuple(kept["plans"]),
-                            step_s=tuple(kept["step_s"]))  # fmt: skip
-        else:
+        if kept is None:
             card = card_of(point)
             if card in self.ideals and self._loses(replace(point, s_per_token=self.ideals[card]), found):
                 return
@@ -271,11 +281,13 @@ class Designer:
             if point.choice.pods and not point.choice.circuits:  # circuits are laid for each job as it runs best
                 mesh = replace(point.choice, circuits="mesh").build()
                 best = [min(one, self._best(*ask(mesh, job))) for one, job in zip(best, jobs, strict=True)]
-            whole = self._with_plans(point, best)
-            self.kept[point.choice.key] = {
-                "s_per_token": whole.s_per_token, "plans": list(whole.plans), "step_s": list(whole.step_s)
-            }  # fmt: skip
+            per_token, plans, step_s = zip(*best, strict=True)
+            kept = PlannedPoint(s_per_token=self._mean(per_token), plans=list(plans), step_s=list(step_s))
+            self.kept[point.choice.key] = kept
             found.num_planned += 1
+        whole = replace(
+            point, s_per_token=kept["s_per_token"], plans=tuple(kept["plans"]), step_s=tuple(kept["step_s"])
+        )
         whole = self._with_failures(whole, fabric)
         broken = self.limits.broken(whole)
         if broken:
@@ -294,12 +306,6 @@ class Designer:
         found.num_bounded += beaten
         return beaten
 
-    def _with_plans(self, point: DesignPoint, best: list[tuple[float, str, float]]) -> DesignPoint:
-        return replace(
-            point, s_per_token=self._mean([one[0] for one in best]), plans=tuple(one[1] for one in best),
-            step_s=tuple(one[2] for one in best),
-        )  # fmt: skip
-
     def _with_failures(self, point: DesignPoint, fabric: Fabric) -> DesignPoint:
         """Return a point with the seconds a token that are paid for: failures, checkpoints and restarts included."""
         parts, paid = parts_of(fabric).of(point.num_gpus), []
@@ -316,16 +322,12 @@ class Designer:
 
     def _ideal(self, question: PlanQuestion, num_gpus: int) -> float:
         """Return the seconds a token on a network of these cards that is nowhere narrower than they are."""
-        free = float("inf")
-        reach = replace(question.reach, rack_gpus=free, rack_Bps=free, pod_gpus=free, pod_Bps=free)
-        return self._best(replace(question, reach=reach), num_gpus)[0]
+        return self._best(_unlimited(question), num_gpus)[0]
 
     def _best(self, question: PlanQuestion, num_gpus: int) -> tuple[float, str, float]:
         """Return seconds a token, the split and the step of the best plan; equal networks are planned once."""
         if not question.reach.oversubscribed:
-            free = float("inf")
-            wide = replace(question.reach, rack_gpus=free, rack_Bps=free, pod_gpus=free, pod_Bps=free)
-            question = replace(question, reach=wide)
+            question = _unlimited(question)
         key = (question.job.name, question.job.model.name, question.machine.gpu.name, question.reach, num_gpus)
         if key not in self._planned:
             looked = plan_search(question, num_gpus, axes=USUAL, keep=1)
@@ -366,22 +368,8 @@ class Designer:
         return [f"{job.name} {job.model.name} {job.batch.global_}x{job.batch.sequence} {w:g}" for job, w in self.jobs]
 
 
-def _optics_usd(fabric: Fabric) -> float:
-    """Return what optical cables and modules cost."""
-    catalog = load_catalog()
-    links = fabric.links
-    total = 0.0
-    for number, name in enumerate(fabric.cables):
-        try:
-            cable = catalog.cable(name)
-        except SynclineError:
-            continue
-        if cable.kind in OPTICAL:
-            mine = (links.cable == number).nonzero()[0][::2]
-            total += float(
-                (
-                    links.num_cables[mine]
-                    * (2 * cable.price_per_end_usd + cable.price_per_m_usd * links.length_m[mine])
-                ).sum()
-            )
-    return total
+def _unlimited(question: PlanQuestion) -> PlanQuestion:
+    """Return the question on a network that is nowhere narrower than the cards."""
+    free = float("inf")
+    reach = replace(question.reach, rack_gpus=free, rack_Bps=free, pod_gpus=free, pod_Bps=free)
+    return replace(question, reach=reach)

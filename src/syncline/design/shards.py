@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from syncline.describe.progress import Meter
 from syncline.design.choice import FabricChoice
-from syncline.design.search import Card, Designer, DesignPoint, DesignSearch, Limits, PlannedPoint, Progress
+from syncline.design.search import Card, Designer, DesignPoint, DesignSearch, Limits, PlannedPoint
+from syncline.errors import UsageError
 from syncline.plan.cost import Assumptions
+from syncline.plan.rayrun import imported, ray_tasks
 from syncline.workload.job import Job
 
 
@@ -37,6 +40,16 @@ class ShardResult:
 Spread = Callable[[Callable[[Shard], ShardResult], Iterable[Shard]], Iterator[ShardResult]]
 
 
+def spread_on(place: str | None) -> Spread | None:
+    """Return how to run shards elsewhere: "ray" is a Ray cluster; None: in this process."""
+    if place is None:
+        return None
+    if place != "ray":
+        raise UsageError(f'on "{place}" is not known.', hint='"ray" spreads the search over a Ray cluster.')
+    ray = imported()
+    return lambda function, tasks: ray_tasks(ray, function, tasks)
+
+
 def look_at(shard: Shard) -> ShardResult:
     """Search one shard."""
     designer = Designer(shard.jobs, shard.limits, shard.assumptions)
@@ -47,7 +60,7 @@ def look_at(shard: Shard) -> ShardResult:
 
 
 def run_spread(
-    designer: Designer, choices: Iterable[FabricChoice], spread: Spread, progress: Progress | None = None
+    designer: Designer, choices: Iterable[FabricChoice], spread: Spread, meter: Meter | None = None
 ) -> DesignSearch:
     """Search in shards; what was found is kept after each, and an interrupt ends the search with that."""
     designer.read()
@@ -61,16 +74,15 @@ def run_spread(
             kept = {choice.key: designer.kept[choice.key] for choice in group if choice.key in designer.kept}
             yield Shard(designer.jobs, designer.limits, designer.assumptions, tuple(group), kept, tuple(whole.points))
 
-    done = 0
+    meter = meter or Meter()
+    meter.expect(whole.num_choices)
     try:
         for result in spread(look_at, shards()):
             designer.kept.update(result.kept)
             designer.ideals.update(result.ideals)
             _join(whole, result.found)
             designer.write()
-            done += result.num_choices
-            if progress:
-                progress(done, whole.num_choices)
+            meter.advance(result.num_choices)
     except KeyboardInterrupt:
         whole.complete = False
     return whole

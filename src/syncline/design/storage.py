@@ -8,16 +8,26 @@ one card a host, or the training network carries both; what that costs the job i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any
+
+import numpy as np
 
 from syncline.design.search import DesignPoint
 from syncline.errors import PlanError
 from syncline.fabric import Fabric, load
 from syncline.fabric.catalog import LinkType, load_catalog
+from syncline.place.allocation import from_list
+from syncline.plan.answer import make_plan
 from syncline.plan.cost import StorageNeed, own, storage_need
 from syncline.plan.cost.storage import state_bytes
+from syncline.share.pattern import training_pattern
+from syncline.share.together import Party, Slots, TrafficBurst
+from syncline.sim.flow.expand import Share
+from syncline.sim.step.constants import default_constants
+from syncline.sim.step.executed.footprint import Rails
+from syncline.sim.step.machine import machine_from_spec
 from syncline.workload.job import Job
 
 TOKEN_BYTES = 4
@@ -50,6 +60,32 @@ class StorageDesign:
     def to_json(self) -> dict[str, Any]:
         row = {name: value for name, value in vars(self).items() if name != "need"}
         return {"need": self.need.to_json()} | row
+
+
+def storage_beside(point: DesignPoint, jobs: Sequence[tuple[Job, float]]) -> StorageDesign:
+    """Return storage for a design, and what a checkpoint over the training network costs the first job."""
+    sized = storage_design(point, jobs)
+    slower = [_slowdown(point, jobs[0][0], sized, priority) for priority in (0, 1)]
+    return replace(sized, converged=slower[0], converged_behind=slower[1])
+
+
+def _slowdown(point: DesignPoint, job: Job, sized: StorageDesign, priority: int) -> float:
+    """Return how much longer a step is while a checkpoint shares its links on the way to further hosts."""
+    hosts = point.choice.num_hosts
+    fabric = point.choice.build(hosts + sized.servers)
+    whole = job.model_copy(update={"gpus": None})
+    k = default_constants()
+    rails = Rails.of(fabric, k.fitted.e_net, k.fitted.e_nvl)
+    plan = make_plan(point.choice.build(), whole, with_actions=False, execute=False).best
+    domain = machine_from_spec(fabric.spec, point.num_gpus).domain
+    pattern = training_pattern(fabric, rails, from_list(fabric, f"0-{hosts - 1}"), plan.decision.job(whole, domain), k)
+    source = np.array([fabric.gpu(host) for host in range(hosts)], np.int64)
+    target = np.array([fabric.gpu(hosts + host % sized.servers) for host in range(hosts)], np.int64)
+    carried = rails.carried(source, target, np.full(hosts, 1 / hosts))
+    burst = TrafficBurst("checkpoint", carried, sized.need.write_Bps, 0.0, 0.0, 0.0, Share(priority=priority))
+    alone = Party(rails, (pattern,), (Share(),)).alone(0)
+    beside = Party(rails, (pattern,), (Share(),), bursts=(burst,)).run((Slots(),), (alone,), steps=4)
+    return beside.step_s[0] / alone - 1
 
 
 def storage_design(point: DesignPoint, jobs: Sequence[tuple[Job, float]]) -> StorageDesign:
