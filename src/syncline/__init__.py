@@ -17,6 +17,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from syncline.questions.answer import Answer
 from syncline.version import __version__
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from syncline.fabric import Fabric, load
     from syncline.finding import Finding
     from syncline.questions.advise import advise, check_effect
-    from syncline.questions.answer import Answer
     from syncline.questions.audit import audit, audit_matrix
     from syncline.questions.calibrate import calibrate_collective, calibrate_step
     from syncline.questions.compare_algorithms import compare_algorithms
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 #: Public name -> the module that holds it.
 _WHERE = {
-    "Answer": "questions.answer", "DescriptionError": "errors", "Fabric": "fabric", "Finding": "finding",
+    "DescriptionError": "errors", "Fabric": "fabric", "Finding": "finding",
     "Job": "workload.job", "PacketQuestion": "questions.simulated.packets",
     "SynclineError": "errors", "Timeline": "timeline", "UsageError": "errors",
     "advise": "questions.advise", "audit": "questions.audit", "audit_matrix": "questions.audit",
@@ -132,6 +132,17 @@ def __getattr__(name: str) -> Any:
         value = globals()[name] = _found(name)
         return value
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+class _Renderer:
+    # What renders answers, loaded when first used. Answers get it from here, because `report` stands above them.
+    def __getattr__(self, form: str) -> Any:
+        from syncline.report import rendered
+
+        return getattr(rendered, form)
+
+
+Answer.renderer = _Renderer()
 
 
 def __dir__() -> list[str]:

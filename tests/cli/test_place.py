@@ -71,8 +71,8 @@ def test_a_replaced_host(files: tuple[str, str], tmp_path: Path, capsys: pytest.
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ([], "say which hosts the job has"),
-        (["--hosts", "0", "--allocation", "x"], "say which hosts the job has"),
+        ([], "no hosts are given"),
+        (["--hosts", "0", "--allocation", "x"], "no hosts are given"),
         (["--hosts", "0,1", "--replace", "host-01"], "does not say which host replaces which"),
         (["--hosts", "0,1", "--replace", "host-07=host-06"], "is not in the allocation"),
         (["--hosts", "0,1", "--keep", "none.json"], "cannot be read"),

@@ -10,8 +10,9 @@ from syncline.advise import Bundle, Effect, bundle
 from syncline.advise import check_effect as look
 from syncline.describe.plain import JsonObject
 from syncline.diagnose.source import Unread
-from syncline.questions.answer import Answer, Cluster, built
-from syncline.questions.step import JobSource, job_of
+from syncline.questions.answer import Answer
+from syncline.questions.cluster import Cluster, built
+from syncline.questions.job import JobSource, job_of
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,9 +10,10 @@ from syncline.bench.step_log import StepLog, read_step_log
 from syncline.describe import units
 from syncline.describe.plain import JsonObject
 from syncline.errors import UsageError
-from syncline.questions.answer import Answer, Cluster, built
+from syncline.questions.answer import Answer
+from syncline.questions.cluster import Cluster, built
+from syncline.questions.job import JobSource, job_of
 from syncline.questions.simulated.log_ranks import ranks_of
-from syncline.questions.step import JobSource, job_of
 from syncline.sim.nccl.calibrate import calibrate as fit_collective
 from syncline.sim.nccl.describe import from_fabric
 from syncline.sim.nccl.measured import read_log, read_text

@@ -10,7 +10,8 @@ from syncline.errors import UsageError
 from syncline.fabric import Fabric
 from syncline.program import place
 from syncline.program.levels import Level, nest
-from syncline.questions.answer import Answer, Cluster, built
+from syncline.questions.answer import Answer
+from syncline.questions.cluster import Cluster, built
 from syncline.questions.simulate import Sizes, assumptions, read_sizes
 from syncline.questions.simulated.algorithms import AlgorithmChoice
 from syncline.sim.candidates import NAMES

@@ -11,7 +11,8 @@ from syncline.describe.plain import JsonObject
 from syncline.errors import UsageError
 from syncline.plan.cost import CostedRun, Statement, load_assumptions, load_prices, load_reliability, statement
 from syncline.plan.decide.forecast import owned_interval
-from syncline.questions.answer import Answer, Cluster, built
+from syncline.questions.answer import Answer
+from syncline.questions.cluster import Cluster, built
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,7 +19,7 @@ from syncline.design.study import Switching, study
 from syncline.errors import UsageError
 from syncline.plan.cost import load_assumptions
 from syncline.questions.answer import Answer
-from syncline.questions.step import JobSource, job_of
+from syncline.questions.job import JobSource, job_of
 from syncline.workload.job import Job
 
 SHOWN = 12

@@ -9,7 +9,8 @@ from syncline.fabric import Fabric
 from syncline.fabric.assumed import assumed_of, assumed_of_network
 from syncline.fabric.inventory import Inventory
 from syncline.fabric.inventory import inventory as count
-from syncline.questions.answer import Answer, Cluster, built
+from syncline.questions.answer import Answer
+from syncline.questions.cluster import Cluster, built
 from syncline.sim.transport import AUTO, message_lines, transport_on
 
 

@@ -11,7 +11,8 @@ from syncline.describe.plain import JsonObject
 from syncline.errors import SynclineError
 from syncline.install.installation import Installation, install
 from syncline.install.room import Room
-from syncline.questions.answer import Answer, Cluster, built
+from syncline.questions.answer import Answer
+from syncline.questions.cluster import Cluster, built
 
 
 @dataclass(frozen=True, eq=False)

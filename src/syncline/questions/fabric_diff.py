@@ -12,7 +12,8 @@ from syncline.fabric import Fabric, build, load
 from syncline.fabric.cable_diff import CableDiff, CableDifference, compare_cables
 from syncline.fabric.formats import detect, import_fabric
 from syncline.fabric.load import presets
-from syncline.questions.answer import Answer, Cluster, built
+from syncline.questions.answer import Answer
+from syncline.questions.cluster import Cluster, built
 
 
 @dataclass(frozen=True, eq=False)

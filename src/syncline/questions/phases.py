@@ -9,7 +9,8 @@ from pathlib import Path
 from syncline.describe.plain import JsonObject
 from syncline.plan.cost import load_assumptions, load_prices
 from syncline.plan.phase.phases import PlannedRun, plan_run
-from syncline.questions.answer import Answer, Cluster, built
+from syncline.questions.answer import Answer
+from syncline.questions.cluster import Cluster, built
 from syncline.workload.phases import has_phases, load_run
 
 

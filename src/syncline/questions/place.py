@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, ClassVar
 
 from syncline.describe.files import open_file
 from syncline.describe.mistakes import blamed_on
-from syncline.describe.plain import JsonObject
 from syncline.errors import DescriptionError, UsageError
 from syncline.fabric import Fabric
 from syncline.place.allocation import Allocation, from_list, read_allocation
@@ -17,94 +18,138 @@ from syncline.place.judge import Judge
 from syncline.place.remap import SLACK, Remap, remap
 from syncline.place.search import ALIKE, BestOrder, search
 from syncline.place.seats import Order, rail_aligned
-from syncline.questions.answer import Answer, Cluster, built
-from syncline.questions.step import JobSource, job_of
-from syncline.sim.step.executed.execute import IGNORES, StepRun
+from syncline.questions.answer import Answer, Handle, Output, handle, page_output, reported
+from syncline.questions.cluster import ClusterArgument, built
+from syncline.questions.job import JobArgument, job_of
+from syncline.questions.parameter import Parameter, question
+from syncline.sim.step.executed.execute import IGNORES
 
 ROUTINGS = ("spray", "ecmp", "static")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
+class AllocatedHosts:
+    """The hosts that the scheduler gave."""
+
+    source: str
+    hosts: tuple[str, ...]
+    gpus: int
+
+
+@dataclass(frozen=True)
+class CollectiveGain:
+    """One collective of the step, in the scheduler's order and as placed."""
+
+    name: str
+    scheduler_s: float
+    placed_s: float
+    limiting_link: str
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """The step after a host was replaced: on the old host's seat, with all hosts free to move, and how many moved."""
+
+    in_place_s: float
+    best_s: float
+    moved_units: int
+
+
+@dataclass(frozen=True)
 class PlaceAnswer(Answer):
     """Where every rank runs, and the step it gives beside those of the scheduler's order and of packed order."""
 
-    fabric: Fabric = field(repr=False)
-    judge: Judge = field(repr=False)
-    order: Order
+    schema_name: ClassVar[str] = "place"
+    outputs: ClassVar[Mapping[str, Output]] = {
+        "out": Output(
+            "Write rank file, hostfiles, torchrun and JobSet.", lambda answer, path: answer.write(path), folder=True
+        ),
+        **page_output("Write a page with the rank map, before and after."),
+    }
+
+    cluster: str
+    job: str
+    gpus: int
+    allocation: AllocatedHosts
+    step_time_s: float
+    scheduler_s: float
+    """The step in the order in which the scheduler listed the hosts."""
+    packed_s: float
+    """The step with hosts in the order of the fabric, rack after rack."""
     proved: bool
-    remapped: Remap | None = None
-    kept: Order | None = None
-    """The order that ran before a host was replaced, with the new host on the old one's seat."""
-    given: Judge | None = field(default=None, repr=False)
-    """The judge of the scheduler's own order of GPUs, where another order inside hosts is better."""
+    executed_orders: int
+    collectives: tuple[CollectiveGain, ...]
+    remap: Replacement | None
+    idle_hosts: tuple[str, ...]
+    hosts: tuple[str, ...]
+    """The hosts, as the scheduler calls them, in the order of their first rank."""
+    ranks: tuple[RankSeat, ...]
+    level: str = "flow"
+    ignores: tuple[str, ...] = IGNORES
+    fabric: Handle[Fabric] = handle()
+    judge: Handle[Judge] = handle()
+    order: Handle[Order] = handle()
+    kept: Handle[Order | None] = handle()
+    """The order before a host was replaced, with the new host on the old one's seat."""
 
-    @property
-    def executed(self) -> StepRun:
-        return self.judge.executed(self.order)
-
-    @property
-    def step_time_s(self) -> float:
-        return self.executed.step_time_s
-
-    @property
-    def scheduler_s(self) -> float:
-        """The step in the order the scheduler listed the hosts."""
-        judge = self.given or self.judge
-        return judge.time_s(judge.seats.scheduler_order())
-
-    @property
-    def packed_s(self) -> float:
-        """The step with hosts in the order of the fabric, rack after rack."""
-        judge = self.given or self.judge
-        return judge.time_s(judge.seats.packed_order())
-
-    @property
+    @reported
     def gain(self) -> float:
         """The part of the scheduler's step that is saved."""
         return 1 - self.step_time_s / self.scheduler_s
 
-    @property
-    def rank_map(self) -> RankMap:
-        return rank_map(self.judge, self.order)
+    @reported
+    def gain_over_packed(self) -> float:
+        """The part of the packed step that is saved."""
+        return 1 - self.step_time_s / self.packed_s
 
     @property
-    def hosts(self) -> tuple[str, ...]:
-        """The hosts, as the scheduler calls them, in the order of their first rank."""
-        return tuple(self.rank_map.hosts)
+    def rank_map(self) -> RankMap:
+        return RankMap(self.job, self.ranks)
 
     def write(self, folder: str | Path) -> list[Path]:
         """Write the order for Slurm, MPI, torchrun and Kubernetes; return the files."""
         return write_files(self.rank_map, Path(folder))
 
-    def to_json(self) -> JsonObject:
-        judge = self.judge
-        seats, ranks, scheduled = judge.seats, self.rank_map, self.given or judge
-        idle = [name for name in seats.allocation.names if name not in ranks.hosts]
-        return {
-            "cluster": self.fabric.name, "job": judge.result.job.name, "gpus": seats.num_ranks,
-            "allocation": {"source": seats.allocation.source, "hosts": list(seats.allocation.names),
-                           "gpus": seats.allocation.num_gpus},
-            "step_time_s": self.step_time_s, "scheduler_s": self.scheduler_s, "packed_s": self.packed_s,
-            "gain": self.gain, "gain_over_packed": 1 - self.step_time_s / self.packed_s,
-            "proved": self.proved, "executed_orders": judge.num_executed, "level": "flow",
-            "collectives": _compared(scheduled.executed(scheduled.seats.scheduler_order()), self.executed),
-            "remap": _remapped(self.remapped), "idle_hosts": idle, **ranks.to_json(), "ignores": list(IGNORES),
-        }  # fmt: skip
 
-
-def _compared(before: StepRun, after: StepRun) -> list[JsonObject]:
-    old = {each.name: each for each in before.collectives}
-    return [
-        {"name": each.name, "scheduler_s": old[each.name].total_s if each.name in old else 0.0,
-         "placed_s": each.total_s, "limiting_link": each.limiting_link}
-        for each in after.collectives
-    ]  # fmt: skip
-
-
-def _remapped(found: Remap | None) -> JsonObject | None:
-    if found is None:
-        return None
-    return {"in_place_s": found.in_place_s, "best_s": found.best_s, "moved_units": found.num_moved}
+def _answer(
+    judge: Judge,
+    order: Order,
+    *,
+    proved: bool = False,
+    remapped: Remap | None = None,
+    kept: Order | None = None,
+    given: Judge | None = None,
+) -> PlaceAnswer:
+    """Return the answer; `given` judges the scheduler's order of GPUs where another order inside hosts is better."""
+    scheduled, placed, ranks = given or judge, judge.executed(order), rank_map(judge, order)
+    allocation = judge.seats.allocation
+    before = {each.name: each for each in scheduled.executed(scheduled.seats.scheduler_order()).collectives}
+    gains = (
+        CollectiveGain(
+            each.name, before[each.name].total_s if each.name in before else 0.0, each.total_s, each.limiting_link
+        )
+        for each in placed.collectives
+    )
+    return PlaceAnswer(
+        cluster=judge.fabric.name,
+        job=ranks.job,
+        gpus=judge.seats.num_ranks,
+        allocation=AllocatedHosts(allocation.source, tuple(allocation.names), allocation.num_gpus),
+        step_time_s=placed.step_time_s,
+        scheduler_s=scheduled.time_s(scheduled.seats.scheduler_order()),
+        packed_s=scheduled.time_s(scheduled.seats.packed_order()),
+        proved=proved,
+        executed_orders=judge.num_executed,
+        collectives=tuple(gains),
+        remap=None if remapped is None else Replacement(remapped.in_place_s, remapped.best_s, remapped.num_moved),
+        idle_hosts=tuple(name for name in allocation.names if name not in ranks.hosts),
+        hosts=tuple(ranks.hosts),
+        ranks=ranks.seats,
+        fabric=judge.fabric,
+        judge=judge,
+        order=order,
+        kept=kept,
+    )
 
 
 def rank_map(judge: Judge, order: Order) -> RankMap:
@@ -119,22 +164,38 @@ def rank_map(judge: Judge, order: Order) -> RankMap:
     return RankMap(judge.result.job.name, rows)
 
 
+@question(
+    'syncline place cluster.yaml job.yaml --hosts "$SLURM_JOB_NODELIST" --out placement',
+    "syncline place cluster.yaml job.yaml --allocation nodes.json --html placement.html",
+    "syncline place cluster.yaml job.yaml --hosts 'gpu[003-011,042]' --keep placement/placement.json"
+    " --replace gpu007=gpu055",
+)
 def place(
-    cluster: Cluster,
-    job: JobSource,
+    cluster: ClusterArgument,
+    job: JobArgument,
     *,
-    hosts: str | None = None,
-    allocation: str | Path | None = None,
-    keep: str | Path | None = None,
-    replace: str | None = None,
-    slack: float = SLACK,
-    routing: str = "spray",
-    seed: int = 0,
+    hosts: Annotated[
+        str | None, Parameter('The hosts in the scheduler\'s order: "gpu[003-011]".', metavar="LIST")
+    ] = None,
+    allocation: Annotated[
+        str | Path | None, Parameter("scontrol, kubectl or Ray output, or a hostfile.", metavar="FILE")
+    ] = None,
+    keep: Annotated[
+        str | Path | None, Parameter("The placement.json that runs now, with --replace.", metavar="FILE")
+    ] = None,
+    replace: Annotated[
+        str | None, Parameter("A host was replaced: move as few as possible.", metavar="OLD=NEW")
+    ] = None,
+    slack: Annotated[
+        float, Parameter("Part of a step that may be lost before more hosts move.", min=0, max=1, rare=True)
+    ] = SLACK,
+    routing: Annotated[str, Parameter("spray (balanced), ecmp (hashed) or static.")] = "spray",
+    seed: Annotated[int, Parameter("Seed of the swaps that are tried.", rare=True)] = 0,
 ) -> PlaceAnswer:
     """Map the ranks of a job to the GPUs of an allocation so that its step is shortest.
 
     `hosts` is a list such as "gpu[003-011,042]" (or numbers of the cluster's hosts); `allocation` is a file from Slurm,
-    Kubernetes or Ray, or a hostfile. With `replace="old=new"` one host has been exchanged: the order of `keep` (a
+    Kubernetes or Ray, or a hostfile. With `replace` (OLD=NEW) one host has been exchanged: the order of `keep` (a
     `placement.json`; default the scheduler's) is changed as little as a loss of `slack` allows.
 
     >>> cluster = {"hosts": 4, "host": "8 x H100", "network": "leaf-spine 100GbE"}
@@ -142,7 +203,7 @@ def place(
     ('host-02', 'host-00')
     """
     if (hosts is None) == (allocation is None):
-        raise UsageError("say which hosts the job has.", hint="Give either --hosts LIST or --allocation FILE.")
+        raise UsageError("no hosts are given.", hint="Give either `hosts` (a list) or `allocation` (a file).")
     if routing not in ROUTINGS:
         raise UsageError(f'no routing is called "{routing}".', hint=f"One of: {', '.join(ROUTINGS)}.")
     fabric, described = built(cluster), job_of(job)
@@ -152,7 +213,7 @@ def place(
     kept = _kept(keep)
     if replace is None:
         if kept is not None:
-            raise UsageError("--keep goes with --replace OLD=NEW.")
+            raise UsageError("`keep` goes with `replace` (OLD=NEW).")
         with blamed_on(job if isinstance(job, (str, Path)) else described.name):
             judge = Judge(fabric, given, described, routing)  # type: ignore[arg-type]
             found: BestOrder = search(judge, seed)
@@ -161,16 +222,16 @@ def place(
                 other = judge.seated(aligned)
                 better = search(other, seed)
                 if better.step_time_s < found.step_time_s * (1 - ALIKE):
-                    return PlaceAnswer(fabric, other, better.order, better.proved, given=judge)
-        return PlaceAnswer(fabric, judge, found.order, found.proved)
+                    return _answer(other, better.order, proved=better.proved, given=judge)
+        return _answer(judge, found.order, proved=found.proved)
     old, equals, new = replace.partition("=")
     if not equals or not old or not new:
-        raise UsageError(f'"{replace}" does not say which host replaces which.', hint="Write --replace OLD=NEW.")
+        raise UsageError(f'"{replace}" does not say which host replaces which.', hint="Write `replace` as OLD=NEW.")
     with blamed_on(job if isinstance(job, (str, Path)) else described.name):
         judge = Judge(fabric, given.replaced(fabric, old, new), described, routing)  # type: ignore[arg-type]
         before = judge.seats.scheduler_order() if kept is None else _order_of(judge, kept, old, new)
         result = remap(judge, before, slack)
-    return PlaceAnswer(fabric, judge, result.order, False, result, before)
+    return _answer(judge, result.order, remapped=result, kept=before)
 
 
 def _read(fabric: Fabric, path: Path) -> Allocation:
@@ -208,7 +269,10 @@ def _order_of(judge: Judge, kept: RankMap, old: str, new: str) -> Order:
             raise UsageError(
                 f"the kept placement has rank {seat.rank} on {seat.host}, GPU {seat.gpu}, "
                 "which is not in this allocation.",
-                hint="Give --keep the placement that this allocation ran with.",
+                hint="Give `keep` the placement that this allocation ran with.",
             )
         order.append(unit)
     return (*order, *(u for u in range(seats.num_units) if u not in order))
+
+
+COMMANDS = {"": place}

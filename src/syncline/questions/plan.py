@@ -25,9 +25,10 @@ from syncline.plan.named_job import DEFAULT_JOB, job_names
 from syncline.plan.plan import save_plan
 from syncline.plan.search import SearchResult, SearchTask
 from syncline.plan.space import FULL, LOSSY_CODECS, LOSSY_WIDTHS, USUAL, Axes
-from syncline.questions.answer import Answer, Cluster, built
+from syncline.questions.answer import Answer
+from syncline.questions.cluster import Cluster, built
 from syncline.questions.cost import read_number
-from syncline.questions.step import JobSource, job_of
+from syncline.questions.job import JobSource, job_of
 from syncline.sim.profile import SystemProfile, load_profile
 from syncline.sim.step.executed.link_rates import link_rates
 from syncline.sim.step.machine import machine_from_fabric

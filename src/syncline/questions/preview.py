@@ -27,7 +27,8 @@ from syncline.preview.ranks import Runner
 from syncline.preview.record import Capture, read_capture
 from syncline.preview.same import differences
 from syncline.preview.what_if import AGAIN, DEFAULT, Alternative, WhatIfSetting, other_gpu
-from syncline.questions.answer import Answer, Cluster, built
+from syncline.questions.answer import Answer
+from syncline.questions.cluster import Cluster, built
 from syncline.sim.flow.routing import Routing
 from syncline.sim.step import step as price_step
 from syncline.sim.step.machine import Machine, machine_from_fabric

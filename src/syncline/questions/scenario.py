@@ -12,7 +12,8 @@ from syncline.describe.mistakes import blamed_on
 from syncline.describe.plain import JsonObject
 from syncline.errors import UsageError
 from syncline.fabric import Fabric, load
-from syncline.questions.answer import Answer, Cluster, built
+from syncline.questions.answer import Answer
+from syncline.questions.cluster import Cluster, built
 from syncline.questions.simulated.packets import PacketQuestion, ProgressBlock
 from syncline.sim.flow.flow import IGNORES
 from syncline.sim.flow.routing import FlowNetwork

@@ -10,8 +10,9 @@ from syncline.describe.plain import JsonObject
 from syncline.errors import UsageError
 from syncline.plan.cost import load_assumptions, load_prices
 from syncline.plan.serve import Serving, plan_serving
-from syncline.questions.answer import Answer, Cluster, built
-from syncline.questions.step import JobSource, job_of
+from syncline.questions.answer import Answer
+from syncline.questions.cluster import Cluster, built
+from syncline.questions.job import JobSource, job_of
 
 
 @dataclass(frozen=True, eq=False)

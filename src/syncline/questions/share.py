@@ -12,9 +12,10 @@ from syncline.describe.mistakes import blamed_on
 from syncline.describe.plain import JsonObject
 from syncline.errors import UsageError
 from syncline.fabric import Fabric
-from syncline.questions.answer import Answer, Cluster, built
+from syncline.questions.answer import Answer
+from syncline.questions.cluster import Cluster, built
+from syncline.questions.job import job_of
 from syncline.questions.simulated.packets import PacketQuestion
-from syncline.questions.step import job_of
 from syncline.share.epochs import Epoch, PatternCache, epochs
 from syncline.share.hosts import assign
 from syncline.share.jobs_file import SharedCluster, load_jobs

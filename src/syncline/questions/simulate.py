@@ -18,7 +18,8 @@ from syncline.fabric import Fabric
 from syncline.fabric.assumed import assumed_of
 from syncline.program import Placement, place
 from syncline.program.program import ProgramStep
-from syncline.questions.answer import Answer, Cluster, built
+from syncline.questions.answer import Answer
+from syncline.questions.cluster import Cluster, built
 from syncline.questions.simulated.algorithms import AlgorithmChoice
 from syncline.questions.simulated.log_ranks import ranks_of
 from syncline.questions.simulated.packets import PacketQuestion, ProgressBlock

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -13,9 +12,10 @@ from syncline.describe.plain import JsonObject
 from syncline.errors import UsageError
 from syncline.fabric import Fabric
 from syncline.fabric.assumed import assumed_of
-from syncline.plan.named_job import named_job
 from syncline.plan.unstated import UnstatedKeys, unstated
-from syncline.questions.answer import Answer, Cluster, built
+from syncline.questions.answer import Answer
+from syncline.questions.cluster import Cluster, built
+from syncline.questions.job import JobSource, job_of
 from syncline.sim.flow.routing import ROUTINGS
 from syncline.sim.profile import SystemProfile, load_profile
 from syncline.sim.step import DecodeResult, StepResult, decode_step
@@ -27,16 +27,12 @@ from syncline.sim.step.executed.gap import causes
 from syncline.sim.step.replay import OWN_WORK, replay, unpriced
 from syncline.sim.uncertainty import Spread
 from syncline.timeline import Timeline
-from syncline.workload.job import Job
-from syncline.workload.read_job import load_job
 from syncline.workload.trace import is_trace, read_trace
 
 if TYPE_CHECKING:
     from syncline.workload.graph import Workload
 
 LEVELS = ("analytic", "flow", "packet")
-JobSource = str | Path | Mapping[str, object] | Job
-"""A job file, the name of a job that ships, a description as a mapping, or a Job."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,10 +213,3 @@ def _level(name: str) -> str:
     if name not in LEVELS:
         raise UsageError(f'no level of a step is called "{name}".', hint=f"One of: {', '.join(LEVELS)}.")
     return name
-
-
-def job_of(job: JobSource) -> Job:
-    """Return the Job of a file, of a name that ships, of a mapping, or the Job itself."""
-    if isinstance(job, Job):
-        return job
-    return named_job(str(job)) if isinstance(job, (str, Path)) else load_job(job)

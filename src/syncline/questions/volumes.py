@@ -8,7 +8,7 @@ from syncline.describe import units
 from syncline.describe.plain import JsonObject
 from syncline.errors import UsageError
 from syncline.questions.answer import Answer
-from syncline.questions.step import JobSource, job_of
+from syncline.questions.job import JobSource, job_of
 from syncline.workload.job import Job
 from syncline.workload.volumes import Volume
 from syncline.workload.volumes import volumes as count

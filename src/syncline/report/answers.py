@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from syncline.questions.fabric_build import FabricBuild
     from syncline.questions.fabric_diff import CableComparison
     from syncline.questions.phases import RunAnswer
-    from syncline.questions.place import PlaceAnswer
     from syncline.questions.plan import ClusterAnswer, FabricComparison, PlanAnswer
     from syncline.questions.preview import PreviewAnswer
     from syncline.questions.rehearse import RehearsalAnswer
@@ -154,20 +153,6 @@ def _(answer: PacketScenarioReport, console: Console) -> None:
     from syncline.report.text.scenario import show_packet_scenario
 
     show_packet_scenario(console, answer.to_json())
-
-
-@show.register("PlaceAnswer")
-def _(answer: PlaceAnswer, console: Console) -> None:
-    from syncline.report.text.place import place_lines
-
-    _lines(console, place_lines(answer.to_json()))
-
-
-@html.register("PlaceAnswer")
-def _(answer: PlaceAnswer) -> str:
-    from syncline.report.page.place import place_page
-
-    return place_page(answer)
 
 
 @show.register("ShareAnswer")

@@ -1,12 +1,70 @@
-"""Answers as text, as whole pages and as what a notebook shows."""
+"""Answers as text, as whole pages and as what a notebook shows.
+
+The text of an answer of `questions/place.py` is made by `report/text/place.py`, its page by `report/page/place.py`.
+"""
 
 from __future__ import annotations
 
-from syncline.questions.answer import Answer
-from syncline.report.answers import html, text
-from syncline.report.page.shell import document
+from collections.abc import Iterable
+from html import escape
+from importlib import import_module
+from io import StringIO
+from typing import TYPE_CHECKING, Any, cast
 
-__all__ = ["inset", "page", "text"]
+from syncline.questions.answer import Answer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+WIDTH = 120
+
+
+def show(answer: Answer, console: Console) -> None:
+    """Print an answer: a line that does not fit wraps, a table is fitted to the console."""
+    if not hasattr(answer, "schema_name"):
+        from syncline.report.answers import show as old_show
+
+        old_show(answer, console)
+        return
+    for part in cast("Iterable[str | Table]", _maker("text", answer)(answer, console.width)):
+        console.print(part, soft_wrap=isinstance(part, str))
+
+
+def text(answer: Answer) -> str:
+    """Return what the command prints."""
+    from rich.console import Console
+
+    out = StringIO()
+    show(answer, Console(file=out, width=WIDTH, markup=False, highlight=False, emoji=False))
+    return out.getvalue().rstrip("\n")
+
+
+def page(answer: Answer) -> str:
+    """Return an answer as one whole page; one without a page of its own is its text."""
+    if not hasattr(answer, "schema_name"):
+        from syncline.report.answers import html as old_html
+        from syncline.report.page.shell import document
+
+        found = old_html(answer)
+        return (
+            found if found.startswith("<!doctype") else document(text(answer).strip().partition("\n")[0], _PLAIN, found)
+        )
+    if "html" in answer.outputs:
+        return str(_maker("page", answer)(answer))
+    from syncline.report.page.shell import document
+
+    words = text(answer)
+    return document(words.strip().partition("\n")[0], _PLAIN, f"<pre>{escape(words)}</pre>")
+
+
+def inset(answer: Answer) -> str:
+    """Return an answer for a notebook: a page stands in a frame, so that its style stays its own."""
+    if "html" not in answer.outputs:
+        return f"<pre>{escape(text(answer))}</pre>"
+    inside = page(answer).replace("&", "&amp;").replace('"', "&quot;")
+    return f'<iframe srcdoc="{inside}" sandbox="allow-scripts" style="width:100%;height:640px;border:0"></iframe>'
+
 
 _PLAIN = (
     "body{font:14px/1.45 system-ui,sans-serif;margin:24px auto;max-width:1180px;padding:0 16px} "
@@ -14,17 +72,7 @@ _PLAIN = (
 )
 
 
-def page(answer: Answer) -> str:
-    """Return an answer as one whole page."""
-    found = html(answer)
-    title = text(answer).strip().partition("\n")[0]
-    return found if found.startswith("<!doctype") else document(title, _PLAIN, found)
-
-
-def inset(answer: Answer) -> str:
-    """Return an answer for a notebook: a page stands in a frame, so that its style stays its own."""
-    found = html(answer)
-    if not found.startswith("<!doctype"):
-        return found
-    inside = found.replace("&", "&amp;").replace('"', "&quot;")
-    return f'<iframe srcdoc="{inside}" sandbox="allow-scripts" style="width:100%;height:640px;border:0"></iframe>'
+def _maker(form: str, answer: Answer) -> Any:
+    """Return the function `form` of the module that renders what the answer's own module asks."""
+    home = type(answer).__module__.rpartition(".")[2]
+    return getattr(import_module(f"syncline.report.{form}.{home}"), form)

@@ -6,7 +6,7 @@ from syncline.fabric import ClusterSpec, build
 from syncline.plan.answer import make_plan
 from syncline.plan.cost import Assumptions
 from syncline.plan.fix import read_fix
-from syncline.questions.step import job_of
+from syncline.questions.job import job_of
 from syncline.report.page.decision import decision_section
 from syncline.report.text.plan import plan_lines
 

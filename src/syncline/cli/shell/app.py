@@ -26,7 +26,7 @@ from typer.main import get_command, get_group
 
 from syncline.cli.shell.manual import plain
 from syncline.cli.shell.output import examples, print_json
-from syncline.cli.shell.verbs import EXAMPLES, HELP, VERBS
+from syncline.cli.shell.verbs import DERIVED, EXAMPLES, HELP, VERBS
 from syncline.errors import FileError, SynclineError, UsageError
 from syncline.version import __version__
 
@@ -50,8 +50,13 @@ class Verbs(Mapping[str, Any]):
     """Verb -> its command, read when it is asked for: `syncline fabric` does not wait for the other twenty."""
 
     def __getitem__(self, verb: str) -> Any:
-        line = VERBS[verb]
-        module = import_module(f"syncline.cli.{verb.replace('-', '_')}")
+        line, name = VERBS[verb], verb.replace("-", "_")
+        if verb in DERIVED:
+            from syncline.cli.shell.derive import app_of
+
+            module = import_module(f"syncline.questions.{name}")
+            return _command(verb, line, app_of(module), getattr(module, "RUNS_BARE", False))
+        module = import_module(f"syncline.cli.{name}")
         # A verb that is of use without a word (`syncline watch`) says so.
         return _command(verb, line, module.app, getattr(module, "RUNS_BARE", False))
 

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 WIDTH_WHEN_PIPED = 120
 
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
+JSON_HELP = "Print one JSON object instead of text."
+JsonOption = Annotated[bool, typer.Option("--json", help=JSON_HELP)]
 
 
 def emit(payload: Mapping[str, object], as_json: bool, text: Callable[[Console], None]) -> None:
@@ -46,7 +47,7 @@ def tell(answer: Answer, as_json: bool, *written: Path | None) -> None:
     if as_json:
         print_json({**answer.to_json(), **({"written": paths} if paths else {})})
         return
-    from syncline.report.answers import show
+    from syncline.report.rendered import show
 
     console = out()
     show(answer, console)

@@ -41,6 +41,9 @@ VERBS: dict[str, str] = {
     "guide": "Print a page of the documentation.",
 }
 
+#: Verbs whose command follows from a question: `questions/place.py` has `COMMANDS`. The others are in `cli/`.
+DERIVED = frozenset({"place"})
+
 HELP = """Plan, rehearse, run, check and watch the network side of distributed AI training.
 
 Describe a cluster and a job once; every verb works from that description. Each verb has its own manual:

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from syncline.describe.plain import JsonObject
 from syncline.fabric import Fabric
-from syncline.questions.answer import Answer, Cluster, built
+from syncline.questions.answer import Answer
+from syncline.questions.cluster import Cluster, built
 from syncline.questions.simulated.packet_job import read_job
 from syncline.questions.simulated.packets import PacketQuestion
 from syncline.sim.packet import packet_network

@@ -12,7 +12,8 @@ from syncline.describe import units
 from syncline.describe.plain import JsonObject
 from syncline.errors import UsageError
 from syncline.fabric import Fabric
-from syncline.questions.answer import Answer, Cluster, built
+from syncline.questions.answer import Answer
+from syncline.questions.cluster import Cluster, built
 from syncline.questions.simulated.packets import PacketQuestion, ProgressBlock
 from syncline.sim.flow.estimate import Estimate, bus_factor
 from syncline.sim.packet import Completion, Outcome, PacketJob, all_to_all, incast, packet_network, permutation

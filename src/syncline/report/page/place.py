@@ -10,7 +10,7 @@ import numpy as np
 
 from syncline.describe import units
 from syncline.report.page.shell import document
-from syncline.report.text.place import place_lines
+from syncline.report.text.place import text
 from syncline.sim.reach import fabric_reach
 
 if TYPE_CHECKING:
@@ -31,14 +31,13 @@ _CELL, _NAME, _ROW, _GAP, _TOP = 13, 92, 17, 22, 24
 MOST_RACKS = 64
 
 
-def place_page(answer: PlaceAnswer) -> str:
+def page(answer: PlaceAnswer) -> str:
     """Return the page of a placement."""
     judge = answer.judge
     seats, job = judge.seats, judge.result.job
     split = job.parallel
     coloured = f"pipeline stages ({split.pp})" if split.pp > 1 else "blocks of neighbouring replicas"
     title = f"{job.name}: {seats.num_ranks:,} ranks on {len(seats.allocation.hosts)} hosts of {answer.fabric.name}"
-    data = answer.to_json()
     body = [
         f"<h1>{escape(title)}</h1>",
         _bars(answer),
@@ -46,7 +45,7 @@ def place_page(answer: PlaceAnswer) -> str:
         f"Colours are {coloured}.</p>",
         "<h2>As placed</h2>", rank_map_svg(answer, answer.order),
         "<h2>In the scheduler's order</h2>", rank_map_svg(answer, seats.scheduler_order()),
-        "<h2>All numbers</h2>", f'<pre tabindex="0">{escape(chr(10).join(place_lines(data)))}</pre>',
+        "<h2>All numbers</h2>", f'<pre tabindex="0">{escape(chr(10).join(text(answer, 120)))}</pre>',
     ]  # fmt: skip
     return document(title, _STYLE, "".join(body))
 

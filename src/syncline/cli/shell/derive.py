@@ -1,0 +1,242 @@
+"""Commands derived from questions: types, defaults and help stand once, in the question's signature.
+
+A keyword-only argument is an option, one that may be given by position is an argument; what a command can write stands
+with the answer (`Answer.outputs`). A module of questions says which commands it has:
+
+    COMMANDS = {"": place}                          # `syncline place`
+    COMMANDS = {"best": plan, "compare": compare}   # `syncline plan best`, `syncline plan compare`
+    UNNAMED = "best"                                # `syncline plan` is `syncline plan best`
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import typing
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from types import ModuleType, NoneType, UnionType
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from syncline.cli.shell.output import JSON_HELP, examples, progress, tell
+from syncline.describe.files import check_folder, check_writable, make_folder
+from syncline.errors import UsageError
+from syncline.questions.answer import Answer, Output
+from syncline.questions.parameter import Parameter
+
+RARE = "Rarely needed"
+Question = Callable[..., Answer]
+
+
+def app_of(module: ModuleType) -> typer.Typer:
+    """Return the Typer app of a module of questions: its one command, or several, of which the first may be unnamed."""
+    commands: Mapping[str, Question] = module.COMMANDS
+    if list(commands) == [""]:
+        app = typer.Typer()
+        app.command(**_described(commands[""]))(command(commands[""]))
+        return app
+    unnamed = getattr(module, "UNNAMED", "")
+    app = typer.Typer(help=module.HELP, epilog=examples(*getattr(module, "EXAMPLES", ())), cls=_with_default(unnamed))
+    for name, each in commands.items():
+        app.command(name, **_described(each))(command(each))
+    return app
+
+
+def command(question: Question) -> Callable[..., None]:
+    """Return the function that Typer turns into the command of a question."""
+    shape = _Shape.of(question)
+
+    def run(**given: Any) -> None:
+        as_json = given.pop("json")
+        paths = {key: path for key in shape.outputs if (path := given.pop(key)) is not None}
+        for key, path in paths.items():
+            shape.outputs[key].ready()
+            (check_folder if shape.outputs[key].folder else check_writable)(path)
+        answer = _ask(question, shape, given)
+        written = [path for key, target in paths.items() for path in _write(answer, key, target)]
+        tell(answer, as_json, *written)
+        if answer.exit_status:
+            raise typer.Exit(answer.exit_status)
+
+    run.__signature__ = inspect.Signature([*shape.parameters(), *shape.output_options()])  # type: ignore[attr-defined]
+    run.__doc__ = getattr(_bare(question), "manual", "") or shape.spelt(_prose(_bare(question).__doc__ or ""))
+    return run
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """What the signature of a question says about its command."""
+
+    arguments: dict[str, inspect.Parameter]
+    parameter: dict[str, Parameter]
+    outputs: dict[str, Output]
+    shows_progress: bool
+
+    @classmethod
+    def of(cls, question: Question) -> _Shape:
+        bare = _bare(question)
+        hints = typing.get_type_hints(bare, include_extras=True)
+        bound = question.keywords if isinstance(question, partial) else {}
+        arguments, described = {}, {}
+        for name, each in inspect.signature(bare).parameters.items():
+            marks = getattr(hints[name], "__metadata__", ())
+            found = next((mark for mark in marks if isinstance(mark, Parameter)), None)
+            if found is not None and name not in bound:
+                arguments[name], described[name] = each.replace(annotation=hints[name]), found
+        answers = [kind for kind in _union(hints["return"]) if isinstance(kind, type) and issubclass(kind, Answer)]
+        outputs = {key: output for kind in answers for key, output in kind.outputs.items()}
+        return cls(arguments, described, outputs, "progress" in hints)
+
+    def spelt(self, text: str) -> str:
+        """Return a text of the library in which `arguments` are options."""
+        names = {f"`{name}`": self._names(name)[0] for name in self.arguments if self._is_option(name)}
+        return re.sub("|".join(map(re.escape, names)) or "(?!)", lambda found: names[found.group()], text)
+
+    def _is_option(self, name: str) -> bool:
+        return self.arguments[name].kind is inspect.Parameter.KEYWORD_ONLY or bool(self.parameter[name].names)
+
+    def _names(self, name: str) -> tuple[str, ...]:
+        return self.parameter[name].names or (f"--{name.rstrip('_').replace('_', '-')}",)
+
+    def parameters(self) -> Iterator[inspect.Parameter]:
+        for name, each in self.arguments.items():
+            about = self.parameter[name]
+            kind = about.kind or _kind(each.annotation)
+            optional = each.default is None or each.default == () or (each.default is not each.empty and about.read)
+            default = None if optional else each.default
+            if kind == Path and isinstance(default, str):
+                default = Path(default)
+            info = _info(about, name, self._names(name) if self._is_option(name) else ())
+            wide = kind | None if default is None and optional else kind
+            yield inspect.Parameter(name, each.KEYWORD_ONLY, annotation=Annotated[wide, info], default=default)
+
+    def output_options(self) -> Iterator[inspect.Parameter]:
+        for key, output in self.outputs.items():
+            names = output.names or (f"--{key.replace('_', '-')}",)
+            info = typer.Option(*names, metavar="DIR" if output.folder else "FILE", help=output.help)
+            yield inspect.Parameter(
+                key, inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[Path | None, info], default=None
+            )
+        info = typer.Option("--json", help=JSON_HELP)
+        yield inspect.Parameter("json", inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[bool, info], default=False)
+
+
+class GroupedCommand(TyperCommand):
+    """A command whose manual lists the options that one in a hundred needs apart."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        rare = [each for each in self.params if getattr(each, "rich_help_panel", None) == RARE]
+        everything = self.params
+        try:
+            self.params = [each for each in everything if each not in rare]
+            super().format_options(ctx, formatter)
+        finally:
+            self.params = everything
+        rows = [row for each in rare if (row := each.get_help_record(ctx)) is not None]
+        if rows:
+            with formatter.section(RARE):
+                formatter.write_dl(rows)
+
+
+def _with_default(default: str) -> type[TyperGroup]:
+    class Group(TyperGroup):
+        """A group of commands of which one need not be named."""
+
+        def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+            if default and args and args[0] not in self.commands and args[0] not in ("-h", "--help"):
+                args = [default, *args]
+            return super().parse_args(ctx, args)
+
+    return Group
+
+
+def _described(question: Question) -> dict[str, Any]:
+    bare = _bare(question)
+    bound = question.keywords.values() if isinstance(question, partial) else ()
+    lines = [line.format(*bound) for line in getattr(bare, "examples", ())]
+    return {"epilog": examples(*lines), "cls": GroupedCommand}
+
+
+def _ask(question: Question, shape: _Shape, given: Mapping[str, Any]) -> Answer:
+    values = {}
+    for name, value in given.items():
+        read = shape.parameter[name].read
+        values[name] = read(value) if read is not None else tuple(value) if isinstance(value, list) else value
+        if values[name] is None and shape.arguments[name].default is not inspect.Parameter.empty:
+            values[name] = shape.arguments[name].default
+    try:
+        if not shape.shows_progress:
+            return question(**values)
+        with _bar(_bare(question).__name__) as bar:
+            return question(**values, progress=bar)
+    except UsageError as error:
+        raise _with_dashes(error, shape) from None
+
+
+@contextmanager
+def _bar(words: str) -> Iterator[Callable[[int, int], None]]:
+    with progress() as shown:
+        task = shown.add_task(words, total=None)
+        yield lambda done, total: shown.update(task, completed=done, total=total)
+
+
+def _with_dashes(error: UsageError, shape: _Shape) -> UsageError:
+    """Return an error of the library whose `arguments` are spelt as options."""
+    message, detail, hint = (shape.spelt(part) for part in (error.message, error.detail, error.hint))
+    return type(error)(message, where=error.where, detail=detail, hint=hint)
+
+
+def _write(answer: Answer, key: str, target: Path) -> Iterable[Path]:
+    output = answer.outputs.get(key)
+    if output is None:
+        raise UsageError(f"this answer has no --{key}.", hint=f"Leave --{key} out.")
+    if output.folder:
+        make_folder(target)
+    found = output.write(answer, target)
+    return found if isinstance(found, (list, tuple)) else [target]
+
+
+def _info(about: Parameter, name: str, options: tuple[str, ...]) -> Any:
+    bounds: Any = {"min": about.min, "max": about.max}
+    if not options:
+        return typer.Argument(metavar=about.metavar or name.upper(), help=about.help, **bounds)
+    panel = RARE if about.rare else None
+    return typer.Option(*options, metavar=about.metavar, help=about.help, rich_help_panel=panel, **bounds)
+
+
+def _kind(hint: Any) -> Any:
+    """Return the type at the command line: text before paths, a list for a sequence, without None."""
+    kinds = [kind for kind in _union(hint) if kind is not NoneType]
+    if len(kinds) == 1:
+        (kind,) = kinds
+        if typing.get_origin(kind) is typing.Literal:
+            return str
+        if typing.get_origin(kind) in (tuple, list, Sequence):
+            return list[typing.get_args(kind)[0]]  # type: ignore[misc]
+        return kind
+    if Path in kinds and not any(kind in kinds for kind in (int, float)):
+        return Path if set(kinds) <= {Path, str} else str
+    return str
+
+
+def _union(hint: Any) -> tuple[Any, ...]:
+    while typing.get_origin(hint) is Annotated:
+        hint = typing.get_args(hint)[0]
+    if typing.get_origin(hint) in (typing.Union, UnionType):
+        return tuple(each for part in typing.get_args(hint) for each in _union(part))
+    return (hint,)
+
+
+def _bare(question: Question) -> Any:
+    return question.func if isinstance(question, partial) else question
+
+
+def _prose(text: str) -> str:
+    """Return a docstring without its examples."""
+    return inspect.cleandoc(text).partition(">>> ")[0].rstrip()

@@ -1,0 +1,47 @@
+"""What a person reads about an argument of a question. It is written once, as `Annotated`; the command derives from it.
+
+    @question("syncline place cluster.yaml job.yaml --hosts 'gpu[003-011]'")
+    def place(cluster: ClusterArgument, job: JobArgument, *,
+              slack: Annotated[float, Parameter("Loss that is accepted before more hosts move.", min=0, max=1)] = 0.02,
+              ) -> PlaceAnswer: ...
+
+An argument that may be given by position is an argument of the command; a keyword-only one is an option.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+Progress = Callable[[int, int], None]
+"""Called with how much is done, of how much. An argument called `progress` is a bar at a terminal, not an option."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One argument: its help, and how the command line spells and reads it where that does not follow from its type."""
+
+    help: str
+    names: tuple[str, ...] = ()
+    """Option names (`("--cluster", "-c")`) where the argument's own with dashes will not do; they make it an option."""
+    metavar: str | None = None
+    min: float | None = None
+    max: float | None = None
+    kind: Any = None
+    """The type at the command line."""
+    read: Callable[[Any], Any] | None = None
+    """Turns what the command line gives into the argument."""
+    rare: bool = False
+    """One in a hundred needs it: the manual lists it apart."""
+
+
+def question(*examples: str, help: str = "") -> Callable[[Function], Function]:
+    """Mark a function as a question: its command shows these examples; `help` replaces the docstring's text there."""
+
+    def mark(function: Function) -> Function:
+        function.examples, function.manual = examples, help  # type: ignore[attr-defined]
+        return function
+
+    return mark
