@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from syncline.codec import Scheme, kernels, scheme
-from syncline.codec.low_rank import LowRank
+from syncline._native import codecs as kernels
+from syncline.codec import Scheme, scheme
 from syncline.codec.sparse import TopK
 
 NUM_ELEMENTS = 26_000_000
@@ -28,18 +28,17 @@ SCHEMES = (
     "int8",
     "int8:round=stochastic",
     "int4",
-    "ternary",
     "sign",
     "fp16",
     "bf16",
     "fp8",
     "topk:keep=0.01",
     "topk:keep=0.01+int8",
-    "randomk:keep=0.01",
 )
 WANTED = {"int8": 0.85, "sign": 0.85, "topk:keep=0.01": 0.60}
 """What encoding with error feedback must reach, of memcpy, with a threshold found."""
 
+VARIANTS = {0: "portable", 1: "avx2", 2: "avx512"}
 Array = np.ndarray[Any, Any]
 Call = Callable[[], object]
 
@@ -110,7 +109,7 @@ def operations(codec: Scheme, values: Array, residual: Array, out: Array) -> dic
     for _ in range(3):  # sparse residuals take a few steps to look as they will
         codec.encode(values, payload, state, residual)
     # A sparse sum reads and writes only the places that were kept.
-    sparse = "topk" in codec.name or "randomk" in codec.name
+    sparse = "topk" in codec.name
     num_added = payload[:4].view(np.uint32)[0] if "topk" in codec.name else (wire - 8) // 4
     calls: dict[str, tuple[Call, float]] = {
         "encode with residual": (lambda: codec.encode(values, payload, state, residual), 12 * n + wire),
@@ -177,33 +176,12 @@ def variants(values: Array, residual: Array) -> dict[str, dict[str, float]]:
     }
     times: dict[str, dict[str, float]] = {}
     for number in kernels.variants():
-        times[kernels.VARIANTS[number]] = {}
+        times[VARIANTS[number]] = {}
         for name, call in calls.items():
             residual[:] = 0
             call(number)
-            times[kernels.VARIANTS[number]][name] = round(1e3 * seconds(lambda c=call, v=number: c(v), 3), 2)  # type: ignore[misc]
+            times[VARIANTS[number]][name] = round(1e3 * seconds(lambda c=call, v=number: c(v), 3), 2)  # type: ignore[misc]
     return times
-
-
-def low_rank(rank: int) -> dict[str, float]:
-    """Return milliseconds of the three parts of PowerSGD on one matrix of 26M, and of its two products in torch."""
-    exchange = LowRank(rank).exchange([(5000, 5200)])
-    values = np.random.default_rng(0).standard_normal(exchange.num_elements, np.float32)
-    residual, out = np.zeros_like(values), np.zeros_like(values)
-    first, second = np.zeros(exchange.num_first, np.float32), np.zeros(exchange.num_second, np.float32)
-    state = exchange.new_state()
-    matrix, q = torch.from_numpy(values).view(5000, 5200), torch.ones(5200, rank)
-    p = matrix @ q
-    parts = {
-        "begin_ms": lambda: exchange.begin(values, residual, state, first),
-        "middle_ms": lambda: exchange.middle(first, residual, state, second),
-        "finish_ms": lambda: exchange.finish(first, second, residual, state, out),
-        "torch_p_ms": lambda: matrix @ q,
-        "torch_q_ms": lambda: matrix.t() @ p,
-        "torch_orthogonalise_ms": lambda: torch.linalg.qr(p),
-        "torch_decode_and_residual_ms": lambda: matrix - p @ q.t(),
-    }
-    return {name: round(1e3 * seconds(call, 4), 2) for name, call in parts.items()}
 
 
 def run() -> dict[str, Any]:
@@ -234,5 +212,4 @@ def run() -> dict[str, Any]:
         "reached_of_memcpy": reached,
         "rows": [row.to_json() for row in rows],
         "variant_ms": variants(values, residual),
-        "powersgd_26M": {str(rank): low_rank(rank) for rank in (1, 4)},
     }

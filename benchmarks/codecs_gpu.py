@@ -45,7 +45,6 @@ def run() -> dict[str, Any]:
         "int8:round=stochastic",
         "int4",
         "sign",
-        "ternary",
         "fp8",
         "bf16",
         "fp16",

@@ -27,8 +27,8 @@ from typing import Any
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 NUM_RANKS = 4
-CODECS = ("fp32", "bf16", "fp16", "fp8", "int8", "int8:round=stochastic", "int4", "ternary", "sign", "topk:keep=0.05",
-          "topk:keep=0.05+int8", "randomk:keep=0.05", "powersgd:rank=2")  # fmt: skip
+CODECS = ("fp32", "bf16", "fp16", "fp8", "int8", "int8:round=stochastic", "int4", "sign", "topk:keep=0.05",
+          "topk:keep=0.05+int8", "powersgd:rank=2")  # fmt: skip
 CASES = (
     *(f"ddp/{codec}/native" for codec in CODECS), *(f"ddp/{codec}/point-to-point" for codec in ("int8", "sign")),
     *(f"fsdp/{codec}/native" for codec in CODECS), *(f"fsdp/{codec}/point-to-point" for codec in ("int8", "sign")),

@@ -51,8 +51,7 @@ TARGETS = {
     "sim.step.arithmetic.params": ("tests/sim/step/test_cost_twin.py",),
     "runtime.alive.verdict": ("tests/runtime/alive/test_verdict.py",),
     "runtime.alive.pace": ("tests/runtime/alive/test_pace.py",),
-    "codec.block": ("tests/codec/test_bounds.py",),
-    "codec.cast": ("tests/codec/test_bounds.py",),
+    "codec.dense": ("tests/codec/test_bounds.py",),
 }
 PRELOADED = ("numpy", "pytest", "pydantic", "networkx", "yaml", "torch")
 COMPARED: dict[type[ast.cmpop], type[ast.cmpop]] = {

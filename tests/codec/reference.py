@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from syncline.codec.fp8 import FORMATS
 from syncline.codec.scheme import F32, U8
 
 INF_BITS = 0x7F800000
@@ -19,6 +18,8 @@ NAN_BITS = 0x7FC00000
 HUGE_BITS = 254 << 23  # 2^127: a block that reaches it counts as not finite, since its rounded scale might overflow
 TINY_BITS = 27 << 23  # 2^-100: a block whose largest magnitude is below this is sent as zeros
 LEVELS = {8: 127, 4: 7, 2: 1}
+FORMATS = {"e4m3": (3, 7, 0x7E, 448.0), "e5m2": (2, 15, 0x7B, 57344.0)}
+"""fp8: mantissa bits, exponent bias, largest finite code, largest finite value."""
 
 U32 = NDArray[np.uint32]
 

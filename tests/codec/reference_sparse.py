@@ -1,10 +1,10 @@
-"""The sparse schemes in plain NumPy: thresholds by histogram, selection, random coordinates."""
+"""The sparse schemes in plain NumPy: thresholds by histogram, and selection."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from tests.codec.reference import INF_BITS, NAN_BITS, _input, draw
+from tests.codec.reference import INF_BITS, _input
 
 from syncline.codec.scheme import F32, U8
 
@@ -85,38 +85,3 @@ def scatter(index: U8, value: U8, count: int, out: F32, add: bool, scale: float)
         out[:] = 0
     with np.errstate(over="ignore", invalid="ignore"):
         np.add.at(out, places, value[: 4 * count].view(np.float32) * np.float32(scale))
-
-
-def random_places(num_elements: int, num_kept: int, key: int) -> NDArray[np.int64]:
-    """Return one place in each of `num_kept` equal cells, drawn by key: ascending, all different."""
-    cell = np.arange(num_kept + 1, dtype=np.uint64) * np.uint64(num_elements) // np.uint64(max(1, num_kept))
-    drawn = draw(np.arange(num_kept, dtype=np.uint64), key).astype(np.uint64)
-    return (cell[:-1] + ((drawn * (cell[1:] - cell[:-1])) >> np.uint64(32))).astype(np.int64)
-
-
-def random_encode(values: F32, kept: U8, residual: F32 | None, key: int) -> bool:
-    """Keep the values at the places of a key; a NaN or Inf anywhere makes all of them NaN, and the answer False."""
-    a = _input(values, residual)
-    bad = (a.view(np.uint32) & np.uint32(0x7FFFFFFF)) >= INF_BITS
-    numbers = kept.view(np.float32)
-    places = random_places(a.size, numbers.size, key)
-    if bad.any():
-        numbers[:] = np.uint32(NAN_BITS).view(np.float32)
-        places = places[:0]
-    else:
-        numbers[:] = a[places]
-    if residual is not None:
-        residual[:] = np.where(bad, np.float32(0), a)
-        residual[places] = 0
-    return not bad.any()
-
-
-def random_decode(kept: U8, out: F32, key: int, add: bool, scale: float) -> None:
-    """Read what `random_encode` wrote."""
-    numbers = kept.view(np.float32)
-    places = random_places(out.size, numbers.size, key)
-    with np.errstate(over="ignore", invalid="ignore"):
-        scaled = numbers * np.float32(scale)
-        if not add:
-            out[:] = 0
-        out[places] = out[places] + scaled if add else scaled

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from tests.codec.measure import measured
+from tests.codec.bounds import error_bound
 
 from syncline.codec import EncodeState, Scheme, scheme
 from syncline.codec.names import FAMILIES
@@ -26,8 +26,6 @@ DENSE = [
     "int8:block=32",
     "int4",
     "int4:block=64,round=stochastic",
-    "ternary",
-    "ternary:round=nearest",
     "sign",
     "sign:block=32",
 ]
@@ -38,7 +36,6 @@ SPARSE = [
     "topk:keep=0.1+int8",
     "topk:keep=0.2+fp16",
     "topk:keep=0.5+sign",
-    "randomk:keep=0.2",
 ]
 LOW_RANK = ["powersgd:rank=1", "powersgd:rank=3"]
 LISTED = {name.partition(":")[0] for name in (*DENSE, *SPARSE, *LOW_RANK)}
@@ -100,7 +97,7 @@ def gradient(n: int, seed: int = 0) -> np.ndarray:
 def test_error_stays_within_its_bound(name: str, values: np.ndarray) -> None:
     codec = scheme(name)
     error = values.astype(np.float64) - round_trip(codec, values)
-    bound = codec.error_bound(values)
+    bound = error_bound(codec, values)
     assert bound.max_abs is not None or bound.contraction is not None
     if bound.max_abs is not None:
         over = np.abs(error) > bound.max_abs
@@ -138,7 +135,7 @@ def test_error_feedback_stays_small_over_many_steps(name: str) -> None:
     assert max(sizes[100:]) < 1.5 * max(sizes[:100])
 
 
-@pytest.mark.parametrize("name", ["int8:round=stochastic", "int4:round=stochastic", "ternary"])
+@pytest.mark.parametrize("name", ["int8:round=stochastic", "int4:round=stochastic"])
 def test_stochastic_rounding_does_not_err_on_average(name: str) -> None:
     codec, values = scheme(name), gradient(500)
     state, payload = codec.new_state(500, seed=3), np.empty(codec.wire_bytes(500), np.uint8)
@@ -146,7 +143,7 @@ def test_stochastic_rounding_does_not_err_on_average(name: str) -> None:
     for _ in range(num_draws):
         codec.encode(values, payload, state)
         codec.decode(payload, total, add=True)
-    step = codec.error_bound(values).max_abs
+    step = error_bound(codec, values).max_abs
     assert step is not None
     # A draw deviates by at most half a step; 5.5 deviations of the mean for the worst of 500 elements.
     assert np.all(np.abs(total / num_draws - values) < 5.5 * 0.5 * step / np.sqrt(num_draws))
@@ -274,20 +271,6 @@ def test_a_damaged_sparse_payload_is_refused(word: int, number: int, text: str) 
     assert (out == 1).all()
 
 
-def test_saved_states_go_on_where_they_were() -> None:
-    for name in ("int8:round=stochastic", "topk:keep=0.01+int4:round=stochastic", "powersgd:rank=2", "randomk"):
-        codec, n = scheme(name), 70_000
-        state, payload, again = codec.new_state(n, seed=5), *np.empty((2, codec.wire_bytes(n)), np.uint8)
-        codec.encode(gradient(n), payload, state)
-        other = codec.new_state(n)
-        other.from_arrays(state.to_arrays())
-        codec.encode(gradient(n, 1), payload, state)
-        codec.encode(gradient(n, 1), again, other)
-        np.testing.assert_array_equal(payload, again)
-        with pytest.raises(CodecError, match="saved"):
-            other.from_arrays({})
-
-
 def test_encode_refuses_what_kernels_cannot_take() -> None:
     codec, values = scheme("int8"), gradient(64)
     state, payload = codec.new_state(64), np.empty(codec.wire_bytes(64), np.uint8)
@@ -327,19 +310,12 @@ def test_the_price_is_the_wire(name: str) -> None:
     price = codec.price(encode_Bps=2e9, num_elements=10_000)
     assert price.name == codec.name
     assert price.wire_ratio == codec.wire_bytes(10_000) / 40_000
-    assert (price.encode_Bps, price.summable) == (2e9, codec.summable)
-    assert (codec.sum_dtype is not None) == codec.summable
-
-
-def test_measured_prices_have_speeds() -> None:
-    price = measured(scheme("int8"), num_elements=1 << 14, seconds=0.001)
-    assert 1e6 < price.encode_Bps < 1e12
-    assert 1e6 < price.decode_Bps < 1e12
+    assert price.encode_Bps == 2e9
 
 
 def test_wire_sizes_are_what_the_page_says() -> None:
     n = 25_460_000
-    sizes = {name: scheme(name).wire_bytes(n) / n * 8 for name in ("int8", "int4", "ternary", "sign", "fp8", "bf16")}
-    wanted = {"int8": 8.0625, "int4": 4.03125, "ternary": 2.0625, "sign": 1.0625, "fp8": 8.0625, "bf16": 16.0}
+    sizes = {name: scheme(name).wire_bytes(n) / n * 8 for name in ("int8", "int4", "sign", "fp8", "bf16")}
+    wanted = {"int8": 8.0625, "int4": 4.03125, "sign": 1.0625, "fp8": 8.0625, "bf16": 16.0}
     assert sizes == pytest.approx(wanted, rel=1e-5)
     assert scheme("topk:keep=0.01+int8").wire_bytes(n) / n * 8 == pytest.approx(40.0625 * 0.01, rel=1e-4)

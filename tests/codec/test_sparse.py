@@ -63,7 +63,6 @@ def test_the_count_stays_near_its_aim_under_error_feedback() -> None:
         counts.append(int(payload[:4].view(np.uint32)[0]))
     assert np.mean(counts) > 0.85 * codec.capacity(n)
     assert sum(count == codec.capacity(n) for count in counts) < 6
-    assert state.threshold_bits > 0
 
 
 def test_equal_numbers_all_have_their_turn() -> None:
@@ -71,39 +70,6 @@ def test_equal_numbers_all_have_their_turn() -> None:
     state, residual, total = codec.new_state(n), np.zeros(n, np.float32), np.zeros(n, np.float32)
     payload = np.empty(codec.wire_bytes(n), np.uint8)
     for _ in range(30):
-        codec.encode(np.ones(n, np.float32), payload, state, residual)
-        codec.decode(payload, total, add=True)
-    assert total.min() > 0
-
-
-def test_ranks_with_one_seed_draw_the_same_places_and_can_be_summed() -> None:
-    codec, n = scheme("randomk:keep=0.1"), 5000
-    rng = np.random.default_rng(0)
-    first, second = rng.standard_normal((2, n)).astype(np.float32)
-    payloads = []
-    for values in (first, second):
-        payload = np.empty(codec.wire_bytes(n), np.uint8)
-        codec.encode(values, payload, codec.new_state(n, seed=9))
-        payloads.append(payload)
-    header = codec.header_bytes
-    np.testing.assert_array_equal(payloads[0][:header], payloads[1][:header])
-    summed = payloads[0].copy()
-    summed[header:].view(np.float32)[:] += payloads[1][header:].view(np.float32)
-    out = np.zeros(n, np.float32)
-    codec.decode(summed, out)
-    drawn = out != 0
-    assert drawn.sum() == 500
-    np.testing.assert_array_equal(out[drawn], (first + second)[drawn])
-    again = np.empty_like(summed)
-    codec.encode(first, again, codec.new_state(n, seed=10))
-    assert (again[:header] != summed[:header]).any()
-
-
-def test_random_places_reach_every_element() -> None:
-    codec, n = scheme("randomk:keep=0.2"), 300
-    state, residual, total = codec.new_state(n), np.zeros(n, np.float32), np.zeros(n, np.float32)
-    payload = np.empty(codec.wire_bytes(n), np.uint8)
-    for _ in range(80):
         codec.encode(np.ones(n, np.float32), payload, state, residual)
         codec.decode(payload, total, add=True)
     assert total.min() > 0

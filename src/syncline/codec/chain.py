@@ -6,10 +6,10 @@ import threading
 
 import numpy as np
 
-from syncline.codec import kernels
+from syncline._native import codecs as kernels
 from syncline.codec.low_rank import LowRank
-from syncline.codec.scheme import F32, U8, Bound, EncodeState, Scheme
-from syncline.codec.sparse import HEADER_BYTES, RandomK, TopK, scatter
+from syncline.codec.scheme import F32, U8, EncodeState, Scheme
+from syncline.codec.sparse import HEADER_BYTES, TopK, scatter
 from syncline.errors import CodecError
 
 
@@ -22,7 +22,7 @@ class Chain(Scheme):
     owes_all = True
 
     def __init__(self, first: TopK, second: Scheme) -> None:
-        if isinstance(second, TopK | RandomK | LowRank):
+        if isinstance(second, TopK | LowRank):
             raise CodecError(f'"{second.name}" cannot follow "{first.name}": the kept values need a dense codec.')
         self.first = first
         self.second = second
@@ -40,12 +40,6 @@ class Chain(Scheme):
         state.scratch |= scratch
         state.inner = self.second.new_state(room, seed=seed)
         return state
-
-    def error_bound(self, values: F32) -> Bound:
-        """An element errs by itself when not kept, else by what the second codec may lose of the kept values."""
-        inner = self.second.error_bound(np.array([np.abs(values).max(initial=0)], np.float32)).max_abs
-        loss = inner if inner is not None else np.full(1, np.inf, np.float32)
-        return Bound(max_abs=np.maximum(np.abs(values), loss[0] if loss.size else 0).astype(np.float32))
 
     def _encode(self, values: F32, payload: U8, state: EncodeState, residual: F32 | None) -> bool:
         assert state.inner is not None

@@ -13,16 +13,12 @@ from syncline.errors import ProgramError
 
 @dataclass(frozen=True)
 class Codec:
-    """A way to shrink what is sent: wire bytes per byte of the buffer, and bytes of the buffer per second each way.
-
-    `summable` says whether two encoded buffers can be added without decoding them.
-    """
+    """A way to shrink what is sent: wire bytes per byte of the buffer, and bytes of the buffer per second each way."""
 
     name: str
     wire_ratio: float = 1.0
     encode_Bps: float = math.inf
     decode_Bps: float = math.inf
-    summable: bool = True
 
     def __post_init__(self) -> None:
         if not 0 < self.wire_ratio <= 4:

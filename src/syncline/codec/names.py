@@ -7,31 +7,39 @@ canonical("onebit")          # "sign"; canonical("none") is "plain": nothing is 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
-from syncline.codec.block import Block
-from syncline.codec.cast import Cast
 from syncline.codec.chain import Chain
-from syncline.codec.fp8 import Fp8
+from syncline.codec.dense import Block, Cast, Fp8, Sign
 from syncline.codec.low_rank import LowRank
 from syncline.codec.scheme import Scheme
-from syncline.codec.sign import Sign
-from syncline.codec.sparse import RandomK, TopK
-from syncline.codec.ternary import Ternary
+from syncline.codec.sparse import TopK
 from syncline.errors import CodecError
 
 PLAIN = "plain"
 """No codec: the backend's own collectives, in the type that gradients have."""
 ALIASES: Mapping[str, str] = {"none": PLAIN, "raw": PLAIN, "onebit": "sign", "1bit": "sign"}
 """Other names that are read, of a whole family."""
-MAIN: Mapping[str, str] = {"topk": "keep", "randomk": "keep", "powersgd": "rank"}
+REMOVED: Mapping[str, str] = {"ternary": "sign or int4", "randomk": "topk"}
+"""Families of earlier versions, and what to use instead."""
+MAIN: Mapping[str, str] = {"topk": "keep", "powersgd": "rank"}
 """The parameter that may be given without its name, as in "topk:0.01"."""
-
-Options = dict[str, str]
-Maker = Callable[[Options], Scheme]
-
+ROUNDED = {"block": "block", "round": "round (nearest, stochastic)"}
+FAMILIES: Mapping[str, tuple[Callable[..., Scheme], Mapping[str, str]]] = {
+    "fp32": (partial(Cast, "fp32"), {}),
+    "fp16": (partial(Cast, "fp16"), {}),
+    "bf16": (partial(Cast, "bf16"), {}),
+    "fp8": (Fp8, {"format": "format (e4m3, e5m2)", "block": "block"}),
+    "int8": (partial(Block, 8), ROUNDED),
+    "int4": (partial(Block, 4), ROUNDED),
+    "sign": (Sign, {"block": "block"}),
+    "topk": (TopK, {"keep": "keep"}),
+    "powersgd": (LowRank, {"rank": "rank"}),
+}
+"""Who makes each family, and its parameters with what they can be."""
 EXAMPLES = (
-    "fp32, fp16, bf16, fp8, int8, int8:round=stochastic, int4:block=128, sign, ternary, topk:keep=0.01, "
-    "topk:keep=0.01+int8, randomk:keep=0.05, powersgd:rank=4"
+    "fp32, fp16, bf16, fp8, int8, int8:round=stochastic, int4:block=128, sign, topk:keep=0.01, "
+    "topk:keep=0.01+int8, powersgd:rank=4"
 )
 
 
@@ -57,25 +65,27 @@ def canonical(text: str) -> str:
 def _single(part: str, whole: str) -> Scheme:
     given, _, tail = part.strip().partition(":")
     family = ALIASES.get(given, given)
-    maker = FAMILIES.get(family)
-    if maker is None:
+    if family in REMOVED:
+        raise CodecError(
+            f'codec "{family}" was removed: no gradient was found on which it wins.', hint=f"Use {REMOVED[family]}."
+        )
+    if family not in FAMILIES:
         raise CodecError(
             f'there is no codec "{family or whole}".',
             detail=f"There are: {', '.join(sorted(FAMILIES))}.",
             hint=f"For example: {EXAMPLES}.",
         )
+    make, parameters = FAMILIES[family]
     options = _options(f"{MAIN[family]}={tail}" if family in MAIN and tail and "=" not in tail else tail, part)
-    made = maker(options)
-    if options:
-        known = ", ".join(PARAMETERS[family]) or "none"
-        raise CodecError(
-            f'codec "{family}" has no parameter "{next(iter(options))}".', detail=f"Its parameters: {known}."
-        )
-    return made
+    for key in options:
+        if key not in parameters:
+            known = ", ".join(parameters.values()) or "none"
+            raise CodecError(f'codec "{family}" has no parameter "{key}".', detail=f"Its parameters: {known}.")
+    return make(**{key: _READERS.get(key, str)(value) for key, value in options.items()})
 
 
-def _options(tail: str, part: str) -> Options:
-    options: Options = {}
+def _options(tail: str, part: str) -> dict[str, str]:
+    options: dict[str, str] = {}
     for pair in filter(None, tail.split(",")):
         key, equals, value = (piece.strip() for piece in pair.partition("="))
         if not (key and equals and value) or key in options:
@@ -87,16 +97,14 @@ def _options(tail: str, part: str) -> Options:
     return options
 
 
-def _int(options: Options, key: str, default: int) -> int:
-    text = options.pop(key, str(default))
+def _whole(key: str, text: str) -> int:
     try:
         return int(text)
     except ValueError:
         raise CodecError(f'codec parameter {key}="{text}" is not a whole number.') from None
 
 
-def _keep(options: Options, default: float) -> float:
-    text = options.pop("keep", str(default))
+def _share(text: str) -> float:
     try:
         return float(text.removesuffix("%")) / 100 if text.endswith("%") else float(text)
     except ValueError:
@@ -105,33 +113,8 @@ def _keep(options: Options, default: float) -> float:
         ) from None
 
 
-def _block(bits: int, block: int) -> Maker:
-    return lambda o: Block(bits, _int(o, "block", block), o.pop("round", "nearest"))
-
-
-FAMILIES: Mapping[str, Maker] = {
-    "fp32": lambda o: Cast("fp32"),
-    "fp16": lambda o: Cast("fp16"),
-    "bf16": lambda o: Cast("bf16"),
-    "fp8": lambda o: Fp8(o.pop("format", "e4m3"), _int(o, "block", 256)),
-    "int8": _block(8, 256),
-    "int4": _block(4, 512),
-    "sign": lambda o: Sign(_int(o, "block", 512)),
-    "ternary": lambda o: Ternary(_int(o, "block", 256), o.pop("round", "stochastic")),
-    "topk": lambda o: TopK(_keep(o, 0.05)),
-    "randomk": lambda o: RandomK(_keep(o, 0.01)),
-    "powersgd": lambda o: LowRank(_int(o, "rank", 4)),
-}
-PARAMETERS: Mapping[str, tuple[str, ...]] = {
-    "fp32": (),
-    "fp16": (),
-    "bf16": (),
-    "fp8": ("format (e4m3, e5m2)", "block"),
-    "int8": ("block", "round (nearest, stochastic)"),
-    "int4": ("block", "round (nearest, stochastic)"),
-    "sign": ("block",),
-    "ternary": ("block", "round (nearest, stochastic)"),
-    "topk": ("keep",),
-    "randomk": ("keep",),
-    "powersgd": ("rank",),
+_READERS: Mapping[str, Callable[[str], object]] = {
+    "block": partial(_whole, "block"),
+    "rank": partial(_whole, "rank"),
+    "keep": _share,
 }

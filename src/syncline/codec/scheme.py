@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -28,29 +27,16 @@ F32 = NDArray[np.float32]
 U8 = NDArray[np.uint8]
 
 
-@dataclass(frozen=True)
-class Bound:
-    """What is proved of one encode without residual: `error` is values minus what decodes.
-
-    `max_abs` holds for each element; `contraction` c says sum(error^2) <= c * sum(values^2). None: nothing is proved.
-    """
-
-    max_abs: F32 | None = None
-    contraction: float | None = None
-
-
 class EncodeState:
     """What one stream of encodes of `num_elements` carries from step to step; the scratch is allocated once, here.
 
-    `counter` counts encodes, so that random choices differ from step to step; `seed` tells streams apart;
-    `threshold_bits` is the threshold of the last step, for codecs that have one.
+    `counter` counts encodes, so that random choices differ from step to step; `seed` tells streams apart.
     """
 
     def __init__(self, num_elements: int, *, seed: int = 0, scratch: Mapping[str, NDArray[Any]] | None = None) -> None:
         self.num_elements = num_elements
         self.seed = seed
         self.counter = 0
-        self.threshold_bits = 0
         self.scratch = dict(scratch or {})
         self.inner: EncodeState | None = None
 
@@ -60,55 +46,11 @@ class EncodeState:
         self.counter += 1
         return key
 
-    def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """Return what must be saved; scratch is not."""
-        saved: dict[str, NDArray[Any]] = {
-            "seed_counter": np.array([self.seed, self.counter], np.uint64),
-            "threshold_bits": np.array([self.threshold_bits], np.uint32),
-        }
-        if self.inner is not None:
-            saved |= {f"inner.{name}": array for name, array in self.inner.to_arrays().items()}
-        return saved
-
-    def from_arrays(self, saved: Mapping[str, NDArray[Any]]) -> None:
-        """Take over what `to_arrays` returned."""
-        pair, threshold = saved.get("seed_counter"), saved.get("threshold_bits")
-        if pair is None or pair.shape != (2,) or threshold is None or threshold.shape != (1,):
-            raise CodecError(
-                "a saved codec state lacks its seed and counter, or its threshold.",
-                detail=f"It has: {', '.join(sorted(saved)) or 'nothing'}.",
-                hint="Pass what EncodeState.to_arrays() returned.",
-            )
-        self.seed, self.counter, self.threshold_bits = int(pair[0]), int(pair[1]), int(threshold[0])
-        if self.inner is not None:
-            prefix = "inner."
-            self.inner.from_arrays({k.removeprefix(prefix): v for k, v in saved.items() if k.startswith(prefix)})
-
-
-@dataclass(frozen=True)
-class Sum:
-    """What is added up: payloads onto an array, times `before`; encoded unless its payload is None, decoded `after`.
-
-    `arrays` are the payloads, the array, the payload of the sum and its residual.
-    """
-
-    arrays: tuple[Sequence[U8], F32, U8 | None, F32 | None]
-    before: float = 1.0
-    after: float = 1.0
-    state: EncodeState | None = None
-
 
 class Scheme(ABC):
-    """A way to turn float32 numbers into fewer bytes and back; immutable.
-
-    `summable`: a backend may sum `payload[header_bytes:]` as `sum_dtype` without decoding; the header must then be
-    the same on every rank.
-    """
+    """A way to turn float32 numbers into fewer bytes and back; immutable."""
 
     name: str
-    summable: bool = False
-    sum_dtype: ClassVar[str | None] = None
-    header_bytes: ClassVar[int] = 0
     owes_all: ClassVar[bool] = False
     """Whether a NaN anywhere leaves every finite value in the residual; else only blocks with one are left out."""
 
@@ -139,7 +81,7 @@ class Scheme(ABC):
     def add_up(self, payloads: Sequence[U8], own: F32, *, scale: float = 1.0) -> None:
         """Add what each payload says to `own`, in order, then multiply by `scale`."""
         self._check_reduce(payloads, own)
-        self._reduce(Sum((payloads, own, None, None), scale))
+        self._reduce(payloads, own, None, None, None, scale, 1.0)
 
     def reduce(
         self,
@@ -158,18 +100,14 @@ class Scheme(ABC):
         """
         self._check_reduce(payloads, own)
         self._check_encode(own, payload, state, residual)
-        return self._reduce(Sum((payloads, own, payload, residual), before, after, state))
-
-    @abstractmethod
-    def error_bound(self, values: F32) -> Bound:
-        """Return what is proved of the error when `values` are encoded without residual."""
+        return self._reduce(payloads, own, payload, residual, state, before, after)
 
     def price(
         self, *, encode_Bps: float = math.inf, decode_Bps: float = math.inf, num_elements: int = 1 << 22
     ) -> Codec:
-        """Return what the planner and a Program need: wire ratio at `num_elements`, and speeds (see `measured`)."""
+        """Return what the planner and a Program need: wire ratio at `num_elements`, and speeds."""
         ratio = self.wire_bytes(num_elements) / (4 * num_elements)
-        return Codec(self.name, ratio, encode_Bps, decode_Bps, self.summable)
+        return Codec(self.name, ratio, encode_Bps, decode_Bps)
 
     @abstractmethod
     def _encode(self, values: F32, payload: U8, state: EncodeState, residual: F32 | None) -> bool: ...
@@ -177,16 +115,24 @@ class Scheme(ABC):
     @abstractmethod
     def _decode(self, payload: U8, out: F32, add: bool, scale: float) -> None: ...
 
-    def _reduce(self, sum_: Sum) -> bool:
-        payloads, own, payload, residual = sum_.arrays
+    def _reduce(
+        self,
+        payloads: Sequence[U8],
+        own: F32,
+        payload: U8 | None,
+        residual: F32 | None,
+        state: EncodeState | None,
+        before: float,
+        after: float,
+    ) -> bool:
         for received in payloads:
             self._decode(received, own, True, 1.0)
-        if sum_.before != 1.0:
-            own *= np.float32(sum_.before)
-        if payload is None or sum_.state is None:
+        if before != 1.0:
+            own *= np.float32(before)
+        if payload is None or state is None:
             return True
-        finite = self._encode(own, payload, sum_.state, residual)
-        self._decode(payload, own, False, sum_.after)
+        finite = self._encode(own, payload, state, residual)
+        self._decode(payload, own, False, after)
         return finite
 
     def _check_reduce(self, payloads: Sequence[U8], own: F32) -> None:

@@ -1,4 +1,4 @@
-"""A few elements, as they are: the largest by a threshold, or some at random."""
+"""A few elements as they are: the largest, by a threshold."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from syncline.codec import kernels
-from syncline.codec.scheme import F32, U8, Bound, EncodeState, Scheme
+from syncline._native import codecs as kernels
+from syncline.codec.scheme import F32, U8, EncodeState, Scheme
 from syncline.errors import CodecError
 
 HEADER_BYTES = 8
@@ -15,18 +15,6 @@ POISONED = 1
 INF_BITS = 0x7F800000
 EXACT_UP_TO = 1 << 16
 """Up to so many elements the threshold is exact; above, a sample of lines of 16 elements tells it."""
-
-
-def check_keep(keep: float, family: str) -> float:
-    """Return a share of the elements that can be kept."""
-    if not 0 < keep <= 1:
-        raise CodecError(f'codec "{family}" keeps a share above 0 and up to 1 of the elements; got {keep:g}.')
-    return keep
-
-
-def num_kept(keep: float, num_elements: int) -> int:
-    """Return how many of `num_elements` are kept: at least one of any."""
-    return min(num_elements, max(1, math.ceil(keep * num_elements - 1e-9))) if num_elements else 0
 
 
 class TopK(Scheme):
@@ -38,12 +26,15 @@ class TopK(Scheme):
     owes_all = True
 
     def __init__(self, keep: float = 0.05) -> None:
-        self.keep = check_keep(keep, "topk")
+        if not 0 < keep <= 1:
+            raise CodecError(f'codec "topk" keeps a share above 0 and up to 1 of the elements; got {keep:g}.')
+        self.keep = keep
         self.name = f"topk:keep={keep:g}"
 
     def capacity(self, num_elements: int) -> int:
-        """Return how many elements fit in a payload."""
-        return num_kept(self.keep, num_elements)
+        """Return how many elements fit in a payload: at least one of any."""
+        wanted = max(1, math.ceil(self.keep * num_elements - 1e-9))
+        return min(num_elements, wanted) if num_elements else 0
 
     def wire_bytes(self, num_elements: int) -> int:
         return HEADER_BYTES + 8 * self.capacity(num_elements)
@@ -78,16 +69,8 @@ class TopK(Scheme):
         if not values.size:
             return 0, 0
         bits, ties = self.threshold(values, state, residual)
-        state.threshold_bits = min(bits, INF_BITS)
-        count, poisoned = kernels.select(values, residual, state.threshold_bits, ties, index, value)
+        count, poisoned = kernels.select(values, residual, min(bits, INF_BITS), ties, index, value)
         return count, POISONED if poisoned else 0
-
-    def error_bound(self, values: F32) -> Bound:
-        """When the threshold is exact the k largest go: error^2 <= (1 - k/n) values^2."""
-        n = values.size
-        exact = 0 < n <= EXACT_UP_TO
-        contraction = 1 - self.capacity(n) / n if exact else 1.0
-        return Bound(max_abs=np.abs(values), contraction=contraction + 1e-6 if exact else 1.0)
 
     def _encode(self, values: F32, payload: U8, state: EncodeState, residual: F32 | None) -> bool:
         index, value = self._parts(payload)
@@ -122,40 +105,3 @@ def scatter(name: str, header: U8, index: U8, value: U8, out: F32, add: bool, sc
             f'a payload of codec "{name}" has an index outside the {out.size} elements of the array.',
             hint="The payload is damaged, or its sender used another length.",
         ) from None
-
-
-class RandomK(Scheme):
-    """Wire: u32 key, u32 0, then the float32 values at the places that the key draws: one in each of k equal cells.
-
-    Streams with one seed draw the same places at the same step, so the values of many ranks can be summed.
-    """
-
-    summable = True
-    sum_dtype = "float32"
-    header_bytes = HEADER_BYTES
-    owes_all = True
-
-    def __init__(self, keep: float = 0.01) -> None:
-        self.keep = check_keep(keep, "randomk")
-        self.name = f"randomk:keep={keep:g}"
-
-    def wire_bytes(self, num_elements: int) -> int:
-        return HEADER_BYTES + 4 * num_kept(self.keep, num_elements)
-
-    def error_bound(self, values: F32) -> Bound:
-        """What is not drawn is the error, no more: an element errs by itself or by nothing."""
-        return Bound(max_abs=np.abs(values), contraction=1.0)
-
-    def _encode(self, values: F32, payload: U8, state: EncodeState, residual: F32 | None) -> bool:
-        key = state.next_key()
-        payload[:HEADER_BYTES].view(np.uint32)[:] = (key, 0)
-        return kernels.random_encode(values, payload[HEADER_BYTES:], residual, key)
-
-    def _decode(self, payload: U8, out: F32, add: bool, scale: float) -> None:
-        key, zero = (int(word) for word in payload[:HEADER_BYTES].view(np.uint32))
-        if zero:
-            raise CodecError(
-                f'a payload of codec "{self.name}" has {zero} where a 0 belongs.',
-                hint="The payload is damaged, or its sender used another codec.",
-            )
-        kernels.random_decode(payload[HEADER_BYTES:], out, key, add, scale)

@@ -22,8 +22,7 @@ pytestmark = pytest.mark.gpu
 
 DENSE = (
     "fp32", "fp16", "bf16", "fp8", "fp8:format=e5m2,block=64", "int8", "int8:block=32,round=stochastic",
-    "int8:block=4096", "int4", "int4:block=64,round=stochastic", "ternary", "ternary:round=nearest", "sign",
-    "sign:block=32", "sign:block=65536", "randomk:keep=0.05",
+    "int8:block=4096", "int4", "int4:block=64,round=stochastic", "sign", "sign:block=32", "sign:block=65536",
 )  # fmt: skip
 SPARSE = ("topk:keep=0.01", "topk:keep=0.2", "topk:keep=0.01+int8", "topk:keep=0.1+sign:block=32")
 SIZES = (0, 1, 2, 7, 31, 33, 255, 256, 257, 2047, 2049, 5000, 65536, 70001)

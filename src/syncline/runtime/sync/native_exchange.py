@@ -9,11 +9,8 @@ from __future__ import annotations
 
 import torch
 
-from syncline.codec.block import Block
-from syncline.codec.cast import Cast
-from syncline.codec.fp8 import Fp8
+from syncline.codec.dense import Block, Dense
 from syncline.codec.scheme import EncodeState, Scheme
-from syncline.codec.sign import Sign
 from syncline.errors import AgreementError, SynchronizationError
 from syncline.program.pieces import equal_bounds, shard_bounds
 from syncline.program.stages import DECODE, ENCODE, ON_THE_WIRE, SUM, Posts
@@ -23,7 +20,6 @@ from syncline.runtime.wire.native_wire import CLOSED, DISAGREED, FAILED, FINE, T
 from syncline.runtime.wire.wire import Wire
 from syncline.timeline import SpanKind
 
-_CASTS = {"fp16": 0, "bf16": 1, "fp32": 2}
 _ENCODE, _SHARDS, _REDUCE, _SUMS, _DECODE = range(5)
 _SPANS = {
     _ENCODE: (FRONT, SpanKind.ENCODE, ENCODE),
@@ -32,22 +28,9 @@ _SPANS = {
 }
 
 
-def coder_of(scheme: Scheme) -> tuple[str, list[int]] | None:
-    """Return what the native coder of a scheme is called, and its parameters; None: it has none."""
-    if isinstance(scheme, Block):
-        return "block", [scheme.bits, scheme.block, int(scheme.rounding == "stochastic")]
-    if isinstance(scheme, Sign):
-        return "sign", [scheme.block]
-    if isinstance(scheme, Cast):
-        return "cast", [_CASTS[scheme.name]]
-    if isinstance(scheme, Fp8):
-        return "fp8", [("e4m3", "e5m2").index(scheme.format), scheme.block]
-    return None
-
-
 def runs_natively(scheme: Scheme, wire: Wire, device: torch.device) -> bool:
     """Whether an exchange of this scheme is a lane of this wire."""
-    return isinstance(wire, NativeWire) and wire.size > 1 and device.type == "cpu" and coder_of(scheme) is not None
+    return isinstance(wire, NativeWire) and wire.size > 1 and device.type == "cpu" and isinstance(scheme, Dense)
 
 
 class NativeExchange:
@@ -73,13 +56,13 @@ class NativeExchange:
         self._bounds = (
             equal_bounds(values.numel(), wire.size) if scatter_only else shard_bounds(values.numel(), wire.size)
         )
-        coder = coder_of(scheme)
-        assert coder is not None, "runs_natively was asked before"
+        assert isinstance(scheme, Dense), "runs_natively was asked before"
         self._lane = wire.core.lane(
             place.tag,
             [0, *(high for _, high in self._bounds)],
             [scheme.wire_bytes(high - low) for low, high in self._bounds],
-            *coder,
+            scheme.family,
+            scheme.lane,
             owes_all=scheme.owes_all,
             scatter_only=scatter_only,
             priority=place.priority,
@@ -91,7 +74,7 @@ class NativeExchange:
         )
         self.sent_bytes = int(self._lane.sent_bytes)
         self._states: list[EncodeState] = []
-        if isinstance(scheme, Block) and scheme.rounding == "stochastic":
+        if isinstance(scheme, Block) and scheme.is_stochastic:
             seed = (place.tag * wire.size + wire.rank) * wire.size
             sizes = [high - low for low, high in self._bounds]
             self._states = [scheme.new_state(size, seed=seed + k) for k, size in enumerate(sizes)]

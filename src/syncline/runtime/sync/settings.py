@@ -19,12 +19,11 @@ from syncline.runtime.wire.message import PROTOCOL
 
 NAN_POLICIES = ("raise", "skip", "pass")
 TRANSPORTS = ("auto", "native", "point-to-point", "collectives")
-# Casts and 8-bit blocks lose so little that a residual costs more time than it is worth; ternary is right on average
-# and can be off by more than its input, so that a residual would grow without end.
-NO_FEEDBACK = ("fp32", "fp16", "bf16", "fp8", "int8", "ternary")
+# Casts and 8-bit blocks lose so little that a residual costs more time than it is worth.
+NO_FEEDBACK = ("fp32", "fp16", "bf16", "fp8", "int8")
 # These send one bit an element or less: what they leave out of the first gradients costs steps, and Adam's second
 # moment of elements that were never sent is 0, of which torch takes the root ten times slower than of other numbers.
-WARMED_UP = ("sign", "topk", "randomk", "powersgd")
+WARMED_UP = ("sign", "topk", "powersgd")
 WARM_UP_STEPS = 100
 AS_NEEDED = -1
 

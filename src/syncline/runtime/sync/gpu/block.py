@@ -1,4 +1,4 @@
-"""int8, int4 and ternary by block, and fp8: encode with residual and decode-and-add, one pass each."""
+"""int8 and int4 by block, and fp8: encode with residual and decode-and-add, one pass each."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from syncline.runtime.sync.gpu.arithmetic import (
     rint,
 )
 
-LEVELS = {8: 127, 4: 7, 2: 1}
+LEVELS = {8: 127, 4: 7}
 TILE = 1024
 """Elements a program holds at once: small enough to stay in registers, several blocks when blocks are small."""
 FORMATS = {"e4m3": (3, 7, 0x7E, 448.0), "e5m2": (2, 15, 0x7B, 57344.0)}
@@ -181,7 +181,7 @@ def _inverse(levels: float) -> float:
 
 def encode_block(values: torch.Tensor, payload: torch.Tensor, residual: torch.Tensor | None, bits: int, block: int,
                  stochastic: bool, key: int) -> None:  # fmt: skip
-    """Quantise by block to signed codes of 8, 4 or 2 bits."""
+    """Quantise by block to signed codes of 8 or 4 bits."""
     n = values.numel()
     if n == 0:
         return

@@ -11,13 +11,10 @@ from collections.abc import Sequence
 
 import torch
 
-from syncline.codec.block import Block
-from syncline.codec.cast import Cast
 from syncline.codec.chain import Chain
-from syncline.codec.fp8 import Fp8
+from syncline.codec.dense import Block, Cast, Fp8, Sign
 from syncline.codec.scheme import EncodeState, Scheme
-from syncline.codec.sign import Sign
-from syncline.codec.sparse import HEADER_BYTES, RandomK, TopK
+from syncline.codec.sparse import HEADER_BYTES, TopK
 from syncline.errors import CodecError, SynchronizationError
 from syncline.runtime.sync.finite import finite_flag
 from syncline.runtime.sync.gpu import block, sign, sparse
@@ -27,10 +24,10 @@ class CudaCodec:
     """A scheme on tensors of a CUDA device."""
 
     def __init__(self, scheme: Scheme) -> None:
-        if not isinstance(scheme, (Block, Cast, Chain, Fp8, Sign, TopK, RandomK)):
+        if not isinstance(scheme, (Block, Cast, Chain, Fp8, Sign, TopK)):
             raise SynchronizationError(
                 f'codec "{scheme.name}" has no kernels for CUDA tensors.',
-                detail="There are: fp32, fp16, bf16, fp8, int8, int4, ternary, sign, topk, randomk and chains of topk.",
+                detail="There are: fp32, fp16, bf16, fp8, int8, int4, sign, topk and chains of topk.",
             )
         self.scheme: Scheme = scheme
         self._second = CudaCodec(scheme.second) if isinstance(scheme, Chain) else None
@@ -99,23 +96,17 @@ class CudaCodec:
         self, values: torch.Tensor, payload: torch.Tensor, state: EncodeState, residual: torch.Tensor | None
     ) -> None:
         scheme = self.scheme
-        if values.numel() == 0 and not isinstance(scheme, RandomK):
+        if values.numel() == 0:
             payload.zero_()
         elif isinstance(scheme, Block):
-            stochastic = scheme.rounding == "stochastic"
-            key = state.next_key() if stochastic else 0
-            block.encode_block(values, payload, residual, scheme.bits, scheme.block, stochastic, key)
+            key = state.next_key() if scheme.is_stochastic else 0
+            block.encode_block(values, payload, residual, scheme.bits, scheme.block, scheme.is_stochastic, key)
         elif isinstance(scheme, Fp8):
             block.encode_fp8(values, payload, residual, scheme.format, scheme.block)
         elif isinstance(scheme, Sign):
             sign.encode_sign(values, payload, residual, scheme.block)
         elif isinstance(scheme, Cast):
             self._encode_cast(values, payload, residual)
-        elif isinstance(scheme, RandomK):
-            key = state.next_key()
-            payload[:HEADER_BYTES].view(torch.int32).copy_(_words(key, 0), non_blocking=True)
-            kept = payload[HEADER_BYTES:].view(torch.float32)
-            sparse.encode_random(values, kept, residual, _scratch(state, values.device), key)
         else:
             self._encode_sparse(values, payload, state, residual)
 
@@ -134,9 +125,6 @@ class CudaCodec:
             sign.decode_sign(payload, out, scheme.block, add, scale)
         elif isinstance(scheme, Cast):
             self._decode_cast(payload, out, add, scale)
-        elif isinstance(scheme, RandomK):
-            key, _ = (int(word) & 0xFFFFFFFF for word in payload[:HEADER_BYTES].view(torch.int32).tolist())
-            sparse.decode_random(payload[HEADER_BYTES:].view(torch.float32), out, key, add, scale)
         else:
             self._decode_sparse(payload, out, add, scale)
 
@@ -232,7 +220,7 @@ class CudaState(EncodeState):
         self._scratch: sparse.Scratch | None = None
         self._between: tuple[torch.Tensor, torch.Tensor] | None = None
 
-    def scratch_on(self, device: torch.device, capacity: int = 0) -> sparse.Scratch:
+    def scratch_on(self, device: torch.device, capacity: int) -> sparse.Scratch:
         """Return the scratch, made when first asked for."""
         if self._scratch is None:
             self._scratch = sparse.Scratch.on(device, self.num_elements, capacity)
@@ -243,13 +231,3 @@ class CudaState(EncodeState):
         if self._between is None:
             self._between = (torch.empty(room, device=device), torch.empty(room, device=device))
         return self._between
-
-
-def _scratch(state: EncodeState, device: torch.device) -> sparse.Scratch:
-    assert isinstance(state, CudaState)
-    return state.scratch_on(device)
-
-
-def _words(first: int, second: int) -> torch.Tensor:
-    signed = first - (1 << 32) if first >= 1 << 31 else first
-    return torch.tensor([signed, second], dtype=torch.int32)

@@ -1,4 +1,4 @@
-"""Top-k by threshold and random-k: a sampled histogram finds the threshold, one pass selects, the host never waits.
+"""Top-k by threshold: a sampled histogram finds the threshold, one pass selects, the host never waits.
 
 The order of the kept elements is not that of the reference (programs take places as they come); the set is, unless more
 reach the threshold than fit.
@@ -12,7 +12,7 @@ import torch
 import triton
 import triton.language as tl
 
-from syncline.runtime.sync.gpu.arithmetic import EXACT, INF_BITS, NAN_BITS, as_float, draw, magnitude_bits
+from syncline.runtime.sync.gpu.arithmetic import EXACT, INF_BITS, magnitude_bits
 
 BIN_SHIFT = 16
 NUM_BINS = 1 << 15
@@ -215,51 +215,6 @@ def _owe_kept(residual, header, indices, error, TILE: tl.constexpr):
     tl.store(residual + index, tl.load(error + place, mask=mask, other=0.0), mask=mask)
 
 
-@triton.jit
-def _places(j, n, k, key):
-    begin = j * n // k
-    length = (j + 1) * n // k - begin
-    return begin + ((draw(j, key).to(tl.uint64) * length.to(tl.uint64)) >> 32).to(tl.int64)
-
-
-@triton.jit
-def _owe_all(values, residual, header, n, TILE: tl.constexpr, FEEDBACK: tl.constexpr):
-    at = tl.program_id(0).to(tl.int64) * TILE + tl.arange(0, TILE)
-    mask = at < n
-    a = tl.load(values + at, mask=mask, other=0.0)
-    if FEEDBACK:
-        a = a + tl.load(residual + at, mask=mask, other=0.0)
-    bad = magnitude_bits(a) >= INF_BITS
-    if tl.max(bad.to(tl.int32), axis=0) == 1:
-        tl.atomic_or(header + 1, 1, sem="relaxed")
-    if FEEDBACK:
-        tl.store(residual + at, tl.where(bad, 0.0, a), mask=mask)
-
-
-@triton.jit(do_not_specialize=["key"])
-def _take_random(source, residual, header, kept, n, k, key, TILE: tl.constexpr, FEEDBACK: tl.constexpr):
-    j = tl.program_id(0).to(tl.int64) * TILE + tl.arange(0, TILE)
-    mask = j < k
-    place = _places(j, n, k, key)
-    poisoned = tl.load(header + 1)
-    value = tl.load(source + place, mask=mask, other=0.0)
-    value = tl.where(poisoned == 1, as_float(tl.full((TILE,), NAN_BITS, tl.int32)), value)
-    tl.store(kept + j, value, mask=mask)
-    if FEEDBACK:
-        tl.store(residual + place, tl.zeros((TILE,), tl.float32), mask=mask & (poisoned == 0))
-
-
-@triton.jit(do_not_specialize=["key"])
-def _put_random(kept, out, n, k, key, factor, TILE: tl.constexpr, ADD: tl.constexpr):
-    j = tl.program_id(0).to(tl.int64) * TILE + tl.arange(0, TILE)
-    mask = j < k
-    place = _places(j, n, k, key)
-    value = tl.load(kept + j, mask=mask, other=0.0) * factor
-    if ADD:
-        value = tl.load(out + place, mask=mask, other=0.0) + value
-    tl.store(out + place, value, mask=mask)
-
-
 def find_threshold(values: torch.Tensor, residual: torch.Tensor | None, scratch: Scratch, wanted: int,
                    stride: int, offset: int) -> None:  # fmt: skip
     """Leave in the scratch the bits of a magnitude that about `wanted` elements reach; exactly so with stride 1."""
@@ -319,25 +274,3 @@ def owe(residual: torch.Tensor, header: torch.Tensor, indices: torch.Tensor, err
     """Leave at the kept places what a second codec lost of them."""
     capacity = indices.numel()
     _owe_kept[(triton.cdiv(capacity, 1024),)](residual, header, indices, error, 1024, num_warps=4)
-
-
-def encode_random(values: torch.Tensor, kept: torch.Tensor, residual: torch.Tensor | None, scratch: Scratch,
-                  key: int) -> None:  # fmt: skip
-    """Keep the values at the places of a key; a NaN or Inf anywhere makes all of them NaN."""
-    n, k = values.numel(), kept.numel()
-    owed = values if residual is None else residual
-    scratch.counters.zero_()
-    _owe_all[(triton.cdiv(n, TILE),)](
-        values, owed, scratch.counters, n, TILE, residual is not None, num_warps=4, **EXACT
-    )
-    _take_random[(triton.cdiv(k, 1024),)](
-        owed, owed, scratch.counters, kept, n, k, key, 1024, residual is not None, num_warps=4
-    )
-
-
-def decode_random(kept: torch.Tensor, out: torch.Tensor, key: int, add: bool, scale: float) -> None:
-    """Read what `encode_random` wrote."""
-    if not add:
-        out.zero_()
-    k = kept.numel()
-    _put_random[(triton.cdiv(k, 1024),)](kept, out, out.numel(), k, key, scale, 1024, add, num_warps=4, **EXACT)
