@@ -285,9 +285,11 @@ def train(method: str, text: torch.Tensor, task: dict[str, Any], device: torch.d
 
 def keep(timeline: Any, task: dict[str, Any], method: str) -> None:
     """Write the last step's spans: where the time goes between a gradient and the socket."""
+    from syncline.timeline import save
+
     rate = f"{task['rate_bps'] / 1e9:g}" if task.get("rate_bps") else "unshaped"
     name = f"spans-{task['what']}-{rate}-{task.get('bucket_mib', 'own')}-{method.replace('/', '_')}.json"
-    timeline.save(Path(task["out"], name))
+    save(timeline, Path(task["out"], name))
 
 
 def begun() -> None:

@@ -123,7 +123,7 @@ def test_the_timeline_says_who_sent_what_to_whom_in_which_round() -> None:
     assert (everyone.spans.kind == SpanKind.REDUCE).sum() > 0
     assert 0 <= everyone.start_s <= everyone.end_s
     for rank in range(1, NUM_PROCESSES):
-        assert results()[rank]["repeats"]["everyone"].equals(everyone)
+        assert results()[rank]["repeats"]["everyone"] == everyone
 
 
 def test_a_closed_group_has_no_threads_left_to_abort_the_interpreters_end() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ from syncline.errors import FabricError
 from syncline.fabric import ClusterSpec, DeviceKind, Fabric, Tier, build, load
 from syncline.fabric.catalog import load_catalog
 from syncline.fabric.check import components
+from syncline.fabric.faults import FailedPart, apply_faults
 
 Any_ = st.SearchStrategy[dict[str, Any]]
 
@@ -104,3 +107,15 @@ def test_gpus_by_host_and_their_names() -> None:
     with pytest.raises(FabricError, match='no device "spine-7"') as caught:
         fabric.device("spine-7")
     assert caught.value.hint.startswith('Did you mean "spine-07"? ')
+
+
+@pytest.mark.parametrize("cluster", ["h100-64-rail", {"hosts": 2, "host": "dgx-h100", "network": "leaf-spine 400GbE"}])
+def test_a_fabric_pickles_copies_and_compares(cluster: Any) -> None:
+    fabric = load(cluster)
+    assert len(fabric.gpus)  # a derived column, which is not pickled
+    for twin in (pickle.loads(pickle.dumps(fabric)), copy.copy(fabric), copy.deepcopy(fabric), load(cluster)):
+        assert twin == fabric
+        assert hash(twin) == hash(fabric)
+        assert not twin.links.rate_Bps.flags.writeable
+    broken = {"device": f"{fabric.host_names[0]}/nic-0"}
+    assert apply_faults(fabric, (FailedPart.model_validate(broken),)) != fabric

@@ -44,7 +44,7 @@ def test_single_rows_beyond_a_block_are_all_kept(source: Source) -> None:
 
 
 def test_an_empty_builder_builds_an_empty_timeline(source: Source) -> None:
-    assert TimelineBuilder(source).build().equals(Timeline(source))
+    assert TimelineBuilder(source).build() == Timeline(source)
 
 
 def test_links_are_entered_once_and_learn_their_capacity(source: Source) -> None:

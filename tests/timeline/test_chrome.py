@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from syncline.timeline import Source, SpanKind, Timeline, TimelineBuilder, load
-from syncline.timeline.chrome import write_chrome
+from syncline.errors import TimelineError
+from syncline.timeline import Source, SpanKind, Timeline, TimelineBuilder, chrome, load
+from syncline.timeline.chrome import read_chrome, write_chrome
 
 SEND = SpanKind.SEND
 
@@ -70,7 +71,7 @@ def test_one_process_per_host_if_asked(timeline: Timeline, tmp_path: Path) -> No
     found = events(tmp_path / "t.json")
     assert [event["args"]["name"] for event in named(found, "process_name")] == ["host-0", "links"]
     assert [event["args"]["name"] for event in named(found, "thread_name")] == ["rank 4 stream 2", "rank 5 stream 0"]
-    assert load(tmp_path / "t.json").equals(timeline)
+    assert load(tmp_path / "t.json") == timeline
 
 
 def test_crossing_spans_of_a_stream_get_a_second_row(of_rows: Callable[..., Timeline], tmp_path: Path) -> None:
@@ -79,10 +80,44 @@ def test_crossing_spans_of_a_stream_get_a_second_row(of_rows: Callable[..., Time
     found = events(tmp_path / "t.json")
     assert [event["args"]["name"] for event in named(found, "thread_name")] == ["stream 0", "stream 0 (2)"]
     assert [event["tid"] for event in found if event["ph"] == "X"] == [1, 2]
-    assert load(tmp_path / "t.json").equals(crossing)
+    assert load(tmp_path / "t.json") == crossing
 
 
 def test_gz_by_suffix(timeline: Timeline, tmp_path: Path) -> None:
     write_chrome(timeline, tmp_path / "t.json")
     write_chrome(timeline, tmp_path / "t.json.gz")
     assert gzip.decompress((tmp_path / "t.json.gz").read_bytes()) == (tmp_path / "t.json").read_bytes()
+
+
+def test_a_long_timeline_is_carried_in_pieces(
+    of_rows: Callable[..., Timeline], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chrome, "PIECE_BYTES", 300)
+    timeline = of_rows([(0, float(i), i + 0.5, SEND, "a") for i in range(20)])
+    write_chrome(timeline, tmp_path / "t.json")
+    assert len(named(events(tmp_path / "t.json"), "syncline")) > 3
+    assert read_chrome(tmp_path / "t.json") == timeline
+
+
+@pytest.mark.parametrize("text", ["[]", '{"traceEvents":[{"ph":"X"}]}', '{"other":1}\n', ""])
+def test_other_tools_traces_are_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "t.json").write_text(text)
+    with pytest.raises(TimelineError, match="is not a syncline trace"):
+        read_chrome(tmp_path / "t.json")
+
+
+def test_a_trace_that_lost_a_piece_is_refused(timeline: Timeline, tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    write_chrome(timeline, path)
+    path.write_text("".join(line for line in path.read_text().splitlines(True) if '"timeline"' not in line))
+    with pytest.raises(TimelineError, match="is cut off or damaged"):
+        read_chrome(path)
+
+
+def test_damaged_gzip_is_refused(timeline: Timeline, tmp_path: Path) -> None:
+    write_chrome(timeline, tmp_path / "t.json.gz")
+    packed = (tmp_path / "t.json.gz").read_bytes()
+    for data in (packed[:-20], packed[:40] + b"\0\0\0\0" + packed[44:]):
+        (tmp_path / "bad.json.gz").write_bytes(data)
+        with pytest.raises(TimelineError, match="is cut off or damaged"):
+            read_chrome(tmp_path / "bad.json.gz")

@@ -32,7 +32,7 @@ def test_every_form_reads_back_without_loss(
     timeline = data.draw(timelines)
     path = tmp_path_factory.getbasetemp() / f"round-trip{form}"
     save(timeline, path)
-    assert load(path).equals(timeline)
+    assert load(path) == timeline
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -40,7 +40,7 @@ def test_forms_are_recognised_by_content(tmp_path: Path, of_rows: Callable[..., 
     timeline = of_rows([(0, 0.1, 0.3, SpanKind.SEND, "a")])
     save(timeline, tmp_path / f"x{form}")
     os.rename(tmp_path / f"x{form}", tmp_path / "nameless")
-    assert load(tmp_path / "nameless").equals(timeline)
+    assert load(tmp_path / "nameless") == timeline
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -57,7 +57,7 @@ def test_many_row_groups_read_back(
     monkeypatch.setattr(parquet, "ROW_GROUP_ROWS", 3)
     timeline = of_rows([(i, 0.0, 1.0, SpanKind(i % 10), f"n{i % 4}") for i in range(11)])
     save(timeline, tmp_path / "x.parquet")
-    assert load(tmp_path / "x.parquet").equals(timeline)
+    assert load(tmp_path / "x.parquet") == timeline
 
 
 def rewritten(path: Path, pa: Any, pq: Any, column: str, values: list[Any], kind: Any = None) -> str:
@@ -80,7 +80,7 @@ def rewritten(path: Path, pa: Any, pq: Any, column: str, values: list[Any], kind
         ("name", ["a", "zz", None], "column \"name\" holds 'zz', which its table does not."),
         ("kind", ["SEND", None, None], 'column "kind" has 1 empty rows.'),
         ("what", ["span", "sample", "sample"], "row 1 of the spans is not a span."),
-        ("link", [None, None, None], 'column "link" has 1 empty rows.'),
+        ("link", [None, None, None], 'samples column "link", row 0: -1 is below 0.'),
     ],
 )
 def test_bad_values_are_refused(path: Path, pa: Any, pq: Any, column: str, values: list[Any], text: str) -> None:
@@ -89,16 +89,16 @@ def test_bad_values_are_refused(path: Path, pa: Any, pq: Any, column: str, value
 
 def test_bad_shapes_are_refused(path: Path, pa: Any, pq: Any) -> None:
     whole = path.read_bytes()
-    assert rewritten(path, pa, pq, "rank", [0.5, 1.0, None], pa.float64()) == (
-        f'{path}: column "rank" is double; it must be int32.'
+    assert rewritten(path, pa, pq, "rank", [0.5, 1.0, None], pa.float64()).startswith(
+        f"{path}: has other columns than a timeline.\n  Wanted: what, rank, start_s"
     )
     path.write_bytes(whole)
     pq.write_table(pq.read_table(path).slice(0, 2), path)
-    with pytest.raises(TimelineError, match="has 2 rows; its header says 2 spans and 1 samples"):
+    with pytest.raises(TimelineError, match="has 2 rows; its header says 3"):
         load(path)
     path.write_bytes(whole)
     pq.write_table(pq.read_table(path).drop_columns(["peer"]), path)
-    with pytest.raises(TimelineError, match="has the columns what, rank, start_s"):
+    with pytest.raises(TimelineError, match="has other columns than a timeline"):
         load(path)
     pq.write_table(pa.table({"x": [1]}), path)
     with pytest.raises(TimelineError, match="is a Parquet file, but not a syncline timeline"):

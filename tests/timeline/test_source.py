@@ -16,8 +16,6 @@ def test_the_label_says_who_and_what_is_ignored(source: Source) -> None:
 
 def test_kinds_may_be_given_as_text() -> None:
     assert Source("runtime", "torch").kind is SourceKind.RUNTIME  # type: ignore[arg-type]
-    assert not SourceKind.RUNTIME.is_simulated
-    assert SourceKind.SIMULATED_PACKET.is_simulated
 
 
 @pytest.mark.parametrize(

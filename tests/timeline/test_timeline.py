@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import copy
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -8,9 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from syncline.describe.plain import plain
 from syncline.errors import TimelineError
-from syncline.timeline import LinkSamples, NamedLinks, Source, SpanKind, Spans, Timeline, TimelineBuilder
+from syncline.timeline import LinkSamples, NamedLinks, Source, SpanKind, Spans, Timeline, TimelineBuilder, summarise
 
 # Whole timelines are slow to draw; the profile still decides how deep the search goes.
 FEWER = settings(max_examples=settings().max_examples // 4)
@@ -87,7 +88,7 @@ def test_an_empty_timeline_answers_everything(source: Source) -> None:
     assert empty.exposed_s().tolist() == []
     assert empty.link_use().size_bytes.tolist() == []
     assert empty.link_matrix_Bps(1.0).shape == (0, 1)
-    assert empty.summary().lines()[1] == "makespan 0 s, 0 ranks, 0 spans"
+    assert summarise(empty).lines()[1] == "makespan 0 s, 0 ranks, 0 spans"
 
 
 @pytest.fixture
@@ -110,25 +111,31 @@ def test_link_use_is_over_the_whole_time(sampled: Timeline) -> None:
     assert sampled.link_use(window_s=2.0).peak_rate_Bps.tolist() == [5.0, 1.0]
 
 
-def test_a_series_by_name_and_by_index(sampled: Timeline) -> None:
-    series = sampled.link_series("a", 1.0)
-    assert (series.start_s.tolist(), series.size_bytes.tolist()) == ([0.0, 1.0, 2.0, 3.0], [10.0, 0.0, 5.0, 5.0])
-    assert series.utilisation.tolist() == [1.0, 0.0, 0.5, 0.5]
-    assert sampled.link_series(0, 1.0).rate_Bps.tolist() == sampled.link_matrix_Bps(1.0)[0].tolist()
-    with pytest.raises(TimelineError, match="link 2 is not among the 2 links"):
-        sampled.link_series(2, 1.0)
+def test_a_matrix_has_a_row_for_each_link(sampled: Timeline) -> None:
+    assert sampled.link_matrix_Bps(1.0)[sampled.links.index("a")].tolist() == [10.0, 0.0, 5.0, 5.0]
 
 
 def test_the_summary_carries_its_source(overlapped: Timeline, sampled: Timeline) -> None:
-    assert overlapped.summary().lines() == (
+    assert summarise(overlapped).lines() == (
         "simulated-flow: syncline flow 0.1, seed 7; ignores packet loss, host jitter",
         "makespan 6 s, 2 ranks, 8 spans",
         "busy, mean by rank: compute 3 s, send 2 s, recv 1.5 s, reduce 500 ms, wait 1 s",
         "exposed communication, mean 2 s, worst 2 s at rank 0",
         "critical rank 0",
     )
-    assert sampled.summary().lines()[-1] == "busiest link a: 20 B at 40 b/s, 50.0% of capacity, peak 100.0%"
-    assert plain(sampled.summary().to_json())["busiest_link"]["name"] == "a"
+    assert summarise(sampled).lines()[-1] == "busiest link a: 20 B at 40 b/s, 50.0% of capacity, peak 100.0%"
+
+
+def test_links_without_bytes_have_no_busiest(source: Source) -> None:
+    assert summarise(Timeline(source, links=NamedLinks(("a",), np.array([10.0])))).busiest_link is None
+
+
+def test_the_busiest_link_is_the_most_utilised_or_has_the_most_bytes(source: Source) -> None:
+    samples = LinkSamples(np.array([0, 1]), np.zeros(2), np.ones(2), np.array([4.0, 6.0]))
+    for capacity, name in ((np.array([8.0, 100.0]), "a"), (None, "b")):
+        busiest = summarise(Timeline(source, samples=samples, links=NamedLinks(("a", "b"), capacity))).busiest_link
+        assert busiest is not None
+        assert (busiest.name, busiest.mean_utilisation is None) == (name, capacity is None)
 
 
 @pytest.mark.parametrize(
@@ -157,6 +164,15 @@ def test_what_does_not_fit_together_is_refused(source: Source, fields: dict[str,
     assert str(caught.value) == text
 
 
+def test_a_timeline_pickles_copies_and_compares(overlapped: Timeline, sampled: Timeline) -> None:
+    for timeline in (overlapped, sampled):
+        for twin in (pickle.loads(pickle.dumps(timeline)), copy.copy(timeline), copy.deepcopy(timeline)):
+            assert twin == timeline
+            assert not twin.spans.start_s.flags.writeable
+    assert overlapped != sampled
+    assert overlapped != overlapped.where(overlapped.spans.rank == 3)
+
+
 def test_where_keeps_chosen_rows(overlapped: Timeline) -> None:
     kept = overlapped.where(overlapped.spans.rank == 3)
     assert (len(kept.spans), kept.ranks.tolist(), kept.names) == (3, [3], overlapped.names)
@@ -172,7 +188,7 @@ def test_every_question_has_a_sane_answer(timelines: st.SearchStrategy[Timeline]
     assert (timeline.busy_s() <= timeline.busy_by_kind_s().sum(axis=1) + 1e-6).all()
     use = timeline.link_use()
     assert np.isfinite(use.peak_rate_Bps).all() and np.isfinite(use.size_bytes).all()
-    assert len(timeline.summary().lines()) >= 2
+    assert len(summarise(timeline).lines()) >= 2
 
 
 @pytest.mark.slow
@@ -193,7 +209,7 @@ def test_two_million_spans_are_workable(source: Source) -> None:
     )
     builder.add_samples(link=0, start_s=start, end_s=start + 1e-4, size_bytes=1.0)
     timeline = builder.build()
-    summary = timeline.summary()
+    summary = summarise(timeline)
     assert (summary.num_spans, summary.num_ranks) == (num, num_ranks)
     assert summary.busiest_link is not None
     assert summary.busiest_link.size_bytes == num

@@ -88,6 +88,7 @@ def preview(
     from syncline.describe.files import check_folder, check_writable, write_text
     from syncline.preview.export import save_chakra
     from syncline.questions.preview import preview as ask
+    from syncline.timeline import save
     from syncline.workload.graph import save_workload
 
     for path in (trace, workload, job, html):
@@ -114,7 +115,7 @@ def preview(
         tell=_tell,
     )
     if trace is not None:
-        answer.timeline.save(trace)
+        save(answer.timeline, trace)
     if workload is not None:
         save_workload(answer.graph.workload, workload)
     if job is not None:

@@ -64,6 +64,7 @@ def scenario(
     from syncline.describe.files import check_writable
     from syncline.questions.scenario import scenario as ask
     from syncline.questions.simulated.packets import PacketQuestion
+    from syncline.timeline import save
 
     if trace is not None:
         check_writable(trace)
@@ -73,5 +74,5 @@ def scenario(
         packets=PacketQuestion(loss, buffer, payload, mtu, recovery, pfc, ecn, background),
     )  # fmt: skip
     if trace is not None:
-        answer.timeline.save(trace)
+        save(answer.timeline, trace)
     tell(answer, json, trace)

@@ -123,6 +123,7 @@ def simulate(
     from syncline.questions.simulate import simulate as ask
     from syncline.questions.simulated.packets import PacketQuestion
     from syncline.schedule.formats.files import ending_of, write
+    from syncline.timeline import save
 
     if algorithm == "nccl" and (trace or schedule):
         what = "trace" if trace else "schedule"
@@ -142,7 +143,7 @@ def simulate(
         packets=PacketQuestion(loss, buffer, payload, mtu, recovery, pfc, ecn, background, fail, reroute),
     )  # fmt: skip
     if trace:
-        answer.timeline.save(trace)
+        save(answer.timeline, trace)
     if schedule:
         write(answer.schedule, schedule)
     if html:

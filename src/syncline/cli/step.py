@@ -58,6 +58,7 @@ def step(
     from syncline.errors import UsageError
     from syncline.questions.step import DecodePrediction, TracePrediction
     from syncline.questions.step import step as ask
+    from syncline.timeline import save
 
     for path in (trace, html):
         if path is not None:
@@ -68,7 +69,7 @@ def step(
     if (trace or html) and isinstance(answer, DecodePrediction):
         raise UsageError("a decode step has no timeline to write.", hint="Leave --trace and --html out.")
     if trace is not None:
-        answer.timeline.save(trace)
+        save(answer.timeline, trace)
     if html is not None:
         answer.page(html)
     tell(answer, json, trace, html)

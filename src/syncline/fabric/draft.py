@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -208,7 +207,7 @@ class Draft:
             cables=tuple(self._cables),
             host_names=tuple(self.host_names),
             switch_names=tuple(self.switch_names),
-            facts=MappingProxyType(dict(self.facts)),
+            facts=dict(self.facts),
         )
 
     @property

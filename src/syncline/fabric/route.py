@@ -294,7 +294,7 @@ class Routes:
         if lost.any():
             raise self._no_route(int(src[np.argmax(lost)]), int(dst[np.argmax(lost)]))
         active = np.flatnonzero(d.hops[at, goal] > 0)
-        for hop in range(1, 1 << 15):
+        for hop in range(1, 1 + int(d.hops[at, goal].max(initial=0))):  # each hop comes nearer by one or more
             if len(active) == 0:
                 break
             here, there = at[active], goal[active]
@@ -313,6 +313,7 @@ class Routes:
             columns.append(column)
             at[active] = d.forwarder[links.dst[chosen]]
             active = active[d.hops[at[active], goal[active]] > 0]
+        assert len(active) == 0, "a walk took more hops than the distance to its target"
         return np.stack(columns, axis=1) if columns else np.full((len(src), 0), -1, np.int64)
 
     def _choices(self, here: LongArray, there: LongArray) -> LongArray:
@@ -384,6 +385,7 @@ class Routes:
 
     def _all_walks(self, src: int, dst: int, limit: int) -> list[list[int]]:
         d = self.distances
+        most = int(d.hops[d.forwarder[src], d.target[dst]])
         stack: list[tuple[int, list[int]]] = [(src, [])]
         done: list[list[int]] = []
         while stack and len(done) < limit:
@@ -391,6 +393,7 @@ class Routes:
             if here == dst:
                 done.append(path)
                 continue
+            assert len(path) < most, "a walk took more hops than the distance to its target"
             choices = self._choices(np.array([d.forwarder[here]]), np.array([d.target[dst]]))[0]
             stack.extend((int(self.fabric.links.dst[c]), [*path, int(c)]) for c in choices[::-1] if c >= 0)
         return done

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cached_property
-from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
 
+from syncline.describe.frozen import FrozenColumns
 from syncline.errors import FabricError
 
 IntArray = NDArray[np.int32]
@@ -76,7 +76,7 @@ _HOST_PART_NAMES = {
 
 
 @dataclass(frozen=True, eq=False)
-class Devices:
+class Devices(FrozenColumns):
     """Columns of devices; row i is device i.
 
     `local` counts devices of one kind inside their host. `level` is 0 for endpoints, 1 for leaf switches, 2 for
@@ -98,7 +98,7 @@ class Devices:
 
 
 @dataclass(frozen=True, eq=False)
-class Links:
+class Links(FrozenColumns):
     """Columns of directed links; links 2k and 2k+1 are one cable's two directions.
 
     `latency_s` covers the cable and half the crossing of the device at either end, so that a path adds up. `medium`
@@ -128,7 +128,7 @@ class Links:
 
 
 @dataclass(frozen=True, eq=False)
-class Wiring:
+class Wiring(FrozenColumns):
     """Devices and links with their names: what builders draft, before the description is put beside it."""
 
     name: str
@@ -139,7 +139,7 @@ class Wiring:
     cables: tuple[str, ...]
     host_names: tuple[str, ...]
     switch_names: tuple[str, ...]
-    facts: Mapping[str, float | int | str] = field(default_factory=lambda: MappingProxyType({}))
+    facts: Mapping[str, float | int | str] = field(default_factory=dict)
     """What the builder knows and a count of cables does not show, such as `max_endpoints`."""
 
     @property

@@ -8,7 +8,7 @@ from syncline.timeline.export import load, save
 from syncline.timeline.links import LinkSamples, NamedLinks
 from syncline.timeline.source import Source, SourceKind
 from syncline.timeline.spans import COMMUNICATION, SpanKind, Spans
-from syncline.timeline.summary import Summary
+from syncline.timeline.summary import Summary, summarise
 from syncline.timeline.timeline import LinkUse, Timeline
 
 __all__ = [
@@ -30,4 +30,5 @@ __all__ = [
     "load",
     "merge",
     "save",
+    "summarise",
 ]

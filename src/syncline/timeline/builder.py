@@ -8,9 +8,7 @@ from typing import Any
 import numpy as np
 
 from syncline.errors import TimelineError
-from syncline.timeline import links as link_columns
-from syncline.timeline import spans as span_columns
-from syncline.timeline.columns import Array, Column, checked
+from syncline.timeline.columns import Array, Table, checked
 from syncline.timeline.links import LinkSamples, NamedLinks
 from syncline.timeline.source import Source, check_text
 from syncline.timeline.spans import SpanKind, Spans
@@ -35,8 +33,8 @@ class TimelineBuilder:
         self._names: dict[str, int] = {}
         self._links: dict[str, int] = {}
         self._capacity_Bps: list[float] = []
-        self._spans = _Rows("spans", span_columns.RULES)
-        self._samples = _Rows("samples", link_columns.RULES)
+        self._spans = _Rows(Spans)
+        self._samples = _Rows(LinkSamples)
 
     def name(self, text: str) -> int:
         """Return the index of a span name, entering it in the table when new."""
@@ -95,12 +93,10 @@ class TimelineBuilder:
         link = np.array([*(self.link(text, rate) for text, rate in pairs), -1], np.int32)
         spans, samples = timeline.spans, timeline.samples
         moved = {"start_s": spans.start_s + shift_s, "end_s": spans.end_s + shift_s}
-        columns = {rule.name: spans.column(rule.name) for rule in span_columns.RULES}
         # Index -1 (no link) reads the last entry, which is -1 again.
-        self._spans.add_block({**columns, **moved, "name": name[spans.name], "link": link[spans.link]})
+        self._spans.add_block({**spans.columns(), **moved, "name": name[spans.name], "link": link[spans.link]})
         moved = {"start_s": samples.start_s + shift_s, "end_s": samples.end_s + shift_s}
-        columns = {rule.name: samples.column(rule.name) for rule in link_columns.RULES}
-        self._samples.add_block({**columns, **moved, "link": link[samples.link]})
+        self._samples.add_block({**samples.columns(), **moved, "link": link[samples.link]})
 
     def build(self) -> Timeline:
         """Return the timeline so far; the builder can go on."""
@@ -125,9 +121,9 @@ def merge(timelines: Iterable[Timeline], source: Source | None = None) -> Timeli
 class _Rows:
     """Blocks of one table's columns, checked as they come, joined at the end."""
 
-    def __init__(self, table: str, rules: tuple[Column, ...]) -> None:
-        self._table = table
-        self._rules = rules
+    def __init__(self, table: type[Table]) -> None:
+        self._table = table.TABLE
+        self._rules = table.RULES
         self._blocks: list[list[Array]] = []
         self._loose: list[tuple[float, ...]] = []
 

@@ -1,23 +1,27 @@
-"""Writing the Chrome trace form, which Perfetto and chrome://tracing show, and which `read_chrome` reads without loss.
+"""The Chrome trace form, which Perfetto and chrome://tracing show.
 
-One event per line. A process per rank (or host), a thread per stream, a counter per link. What viewers do not need and
-a reader does (tables, source, exact samples) is in metadata events that viewers pass over.
+One event per line. A process per rank (or host), a thread per stream, a counter per link. The last events are metadata
+that viewers skip: the timeline in its compact form, in base64, so that `read_chrome` reads it back without loss.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 import gzip
 import json
 import os
+import zlib
 from collections.abc import Iterator, Mapping
+from io import BytesIO
 from typing import Any, BinaryIO
 
 import numpy as np
 
-from syncline.describe.files import atomic
-from syncline.timeline import links as link_columns
+from syncline.describe.files import atomic, open_file
+from syncline.errors import TimelineError
 from syncline.timeline.columns import Array, Ints
-from syncline.timeline.header import header_of
+from syncline.timeline.compact import pack, unpack
 from syncline.timeline.intervals import grouped_order
 from syncline.timeline.lanes import lanes
 from syncline.timeline.rates import rate_steps
@@ -26,7 +30,9 @@ from syncline.timeline.timeline import Timeline
 
 CHUNK_ROWS = 16384
 OPENING = '{"traceEvents":['
-OPTIONAL = {"stream": 0, "step": -1, "round": -1, "size_bytes": 0, "peer": -1, "link": -1}
+PIECE_BYTES = 3 << 18
+_OWN = "syncline"
+_OPTIONAL = {"stream": 0, "step": -1, "round": -1, "size_bytes": 0, "peer": -1, "link": -1}
 """Span columns that a line leaves out where they hold this."""
 
 
@@ -48,15 +54,44 @@ def _write(timeline: Timeline, file: BinaryIO | gzip.GzipFile, hosts: Mapping[in
     file.write(f'],"displayTimeUnit":"ns","otherData":{other}}}\n'.encode())
 
 
+def read_chrome(path: str | os.PathLike[str]) -> Timeline:
+    """Return the timeline in a trace written by syncline, plain or gzip; other tools' traces are refused."""
+    where = os.fspath(path)
+    with open_file(path) as raw:
+        packed = raw.read(2) == b"\x1f\x8b"
+        raw.seek(0)
+        try:
+            with gzip.GzipFile(fileobj=raw, mode="rb") if packed else raw as file:
+                return unpack(BytesIO(b"".join(_pieces(file, where))), where)
+        except (EOFError, zlib.error, gzip.BadGzipFile, binascii.Error) as error:
+            raise TimelineError(f"is cut off or damaged: {error}.", where=where) from None
+
+
+def _pieces(file: BinaryIO | gzip.GzipFile, where: str) -> Iterator[bytes]:
+    """Yield the bytes of the compact form that a trace carries."""
+    if file.readline(len(OPENING) + 2).rstrip() != OPENING.encode():
+        hint = "Only traces that syncline wrote can be read back."
+        raise TimelineError("is not a syncline trace.", where=where, hint=hint)
+    begin, _, end = _meta(_OWN, 0, 0, {"timeline": "|"}).encode().partition(b"|")
+    line = b""
+    for line in file:
+        if line.startswith(begin):
+            yield base64.b64decode(line[len(begin) :].rstrip(end), validate=True)
+    if not (line.startswith(b"]") and line.endswith(b"}\n")):
+        raise TimelineError("is cut off.", where=where, hint="The file was not written to its end.")
+
+
 def _events(timeline: Timeline, hosts: Mapping[int, str] | None) -> Iterator[str]:
-    """Yield blocks of event lines, header first; the last event has no comma after it and shows that nothing is cut."""
-    yield _meta("syncline", 0, 0, {**header_of(timeline), "origin_s": timeline.start_s})
+    """Yield blocks of event lines; the last event has no comma after it."""
     layout = _Layout(timeline, hosts)
     yield from layout.lines()
     yield from _span_lines(timeline, layout)
-    yield from _sample_lines(timeline)
     yield from _counter_lines(timeline, layout.num_processes + 1)
-    yield _meta("syncline_end", 0, 0, {}).rstrip(",\n") + "\n"
+    whole = BytesIO()
+    pack(timeline, whole)
+    pieces = [whole.getvalue()[at : at + PIECE_BYTES] for at in range(0, whole.tell(), PIECE_BYTES)]
+    lines = [_meta(_OWN, 0, 0, {"timeline": base64.b64encode(piece).decode()}) for piece in pieces]
+    yield "".join(lines).rstrip(",\n") + "\n"
 
 
 class _Layout:
@@ -122,7 +157,7 @@ def _span_lines(timeline: Timeline, layout: _Layout) -> Iterator[str]:
             spans.rank[part].tolist(),
             start.tolist(),
             end.tolist(),
-            *(_optional(key, spans.column(key)[part], default) for key, default in OPTIONAL.items()),
+            *(_optional(key, spans.column(key)[part], default) for key, default in _OPTIONAL.items()),
         ]
         yield "".join([line % row for row in zip(*columns, strict=True)])
 
@@ -133,15 +168,8 @@ def _optional(key: str, column: Array, default: int) -> list[str]:
     return ["" if value == default else f',"{key}":{value}' for value in column.tolist()]
 
 
-def _sample_lines(timeline: Timeline) -> Iterator[str]:
-    for begin in range(0, len(timeline.samples), CHUNK_ROWS):
-        part = slice(begin, begin + CHUNK_ROWS)
-        columns = {rule.name: timeline.samples.column(rule.name)[part].tolist() for rule in link_columns.RULES}
-        yield _meta("syncline_samples", 0, 0, columns)
-
-
 def _counter_lines(timeline: Timeline, pid: int) -> Iterator[str]:
-    """Yield each link's summed rate as a counter: for the eye only, the exact samples stand elsewhere."""
+    """Yield each link's summed rate as a counter: for the eye only."""
     samples = timeline.samples
     if len(samples):
         yield _meta("process_name", pid, 0, {"name": "links"})

@@ -7,11 +7,12 @@ many rows there are.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from syncline.describe.frozen import FrozenColumns
 from syncline.errors import TimelineError
 
 MAX_TIME_S = 1e12
@@ -58,6 +59,49 @@ class Column:
 def integer(name: str, dtype: str, low: int = 0, default: int | None = None, high: int | None = None) -> Column:
     """Return the rule of a column of whole numbers; its upper limit is the dtype's unless given."""
     return Column(name, dtype, low, np.iinfo(dtype).max if high is None else high, default)
+
+
+class Table(FrozenColumns):
+    """Base of a table of columns: `RULES` has one rule a column, `TABLE` is what errors call it."""
+
+    TABLE: ClassVar[str]
+    RULES: ClassVar[tuple[Column, ...]]
+    start_s: Floats
+    end_s: Floats
+
+    def __post_init__(self) -> None:
+        num_rows = np.size(self.start_s)
+        for rule in self.RULES:
+            value = self.filled(rule.name) if getattr(self, rule.name) is LEFT_OUT else getattr(self, rule.name)
+            object.__setattr__(self, rule.name, checked(self.TABLE, rule, value, num_rows))
+        early = self.end_s < self.start_s
+        start_s = self.start_s[int(early.argmax())].item() if num_rows else 0.0
+        check_rows(self.TABLE, "end_s", early, self.end_s, f"ends at {{value}} s, before its start at {start_s} s.")
+
+    def __len__(self) -> int:
+        return len(self.start_s)
+
+    def filled(self, name: str) -> object:
+        """Return what a column holds that was left out; None where its rule says so."""
+        return None
+
+    def column(self, name: str) -> Array:
+        """Return a column by its name."""
+        array: Array = getattr(self, name)
+        return array
+
+    def take(self, rows: Array) -> Self:
+        """Return the rows chosen by a mask or by indices."""
+        return type(self)(**{name: column[rows] for name, column in self.columns().items()})
+
+    def columns(self) -> dict[str, Array]:
+        """Return all columns by name."""
+        return {rule.name: self.column(rule.name) for rule in self.RULES}
+
+    @classmethod
+    def empty(cls) -> Self:
+        """Return a table without rows."""
+        return cls(**{rule.name: np.empty(0, rule.dtype) for rule in cls.RULES})
 
 
 def checked(table: str, rule: Column, values: object, num_rows: int | None) -> Array:

@@ -12,8 +12,7 @@ import os
 
 from syncline.describe.files import open_file
 from syncline.errors import TimelineError
-from syncline.timeline.chrome import OPENING, write_chrome
-from syncline.timeline.chrome_read import read_chrome
+from syncline.timeline.chrome import OPENING, read_chrome, write_chrome
 from syncline.timeline.compact import MAGIC, read_compact, write_compact
 from syncline.timeline.parquet import read_parquet, write_parquet
 from syncline.timeline.timeline import Timeline

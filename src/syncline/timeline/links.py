@@ -7,21 +7,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from syncline.describe.frozen import FrozenColumns
 from syncline.errors import TimelineError
 from syncline.timeline.columns import (
     LEFT_OUT,
     MAX_RATE_BPS,
     MAX_TIME_S,
-    Array,
     Column,
     ColumnError,
     Floats,
-    checked,
+    Table,
     integer,
     mean_rate_Bps,
 )
 from syncline.timeline.source import check_text, text_tuple
-from syncline.timeline.spans import Int32s, check_order
+from syncline.timeline.spans import Int32s
 
 RULES: tuple[Column, ...] = (
     integer("link", "int32"),
@@ -35,7 +35,7 @@ MIN_CAPACITY_BPS = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
-class NamedLinks:
+class NamedLinks(FrozenColumns):
     """The directed links a timeline speaks of: unique names, and capacity where it is known (NaN where it is not)."""
 
     names: tuple[str, ...] = ()
@@ -71,7 +71,7 @@ class NamedLinks:
 
 
 @dataclass(frozen=True, eq=False)
-class LinkSamples:
+class LinkSamples(Table):
     """Columns of link samples; samples of one link may overlap (one per flow, say), and then they add up.
 
     link          index into the timeline's `links`
@@ -80,40 +80,20 @@ class LinkSamples:
     rate_Bps      rate the source states for it; bytes over duration unless given; instantaneous peaks use this
     """
 
+    TABLE = "samples"
+    RULES = RULES
     link: Int32s
     start_s: Floats
     end_s: Floats
     size_bytes: Floats
     rate_Bps: Floats = LEFT_OUT  # size over duration
 
-    def __post_init__(self) -> None:
-        num_rows = np.size(self.start_s)
-        for rule in RULES[:-1]:
-            object.__setattr__(self, rule.name, checked("samples", rule, getattr(self, rule.name), num_rows))
-        check_order("samples", self.start_s, self.end_s)
-        rate = self.own_rate_Bps() if self.rate_Bps is LEFT_OUT else self.rate_Bps
-        object.__setattr__(self, "rate_Bps", checked("samples", RULES[-1], rate, num_rows))
-
-    def __len__(self) -> int:
-        return len(self.start_s)
-
-    def column(self, name: str) -> Array:
-        """Return a column by its name."""
-        array: Array = getattr(self, name)
-        return array
+    def filled(self, name: str) -> object:
+        return self.own_rate_Bps() if name == "rate_Bps" else None
 
     def own_rate_Bps(self) -> Floats:
         """Return bytes over duration; 0 where a sample is so short that its rate means nothing."""
         return mean_rate_Bps(self.size_bytes, self.end_s - self.start_s)
-
-    def take(self, rows: Array) -> LinkSamples:
-        """Return the rows chosen by a mask or by indices."""
-        return LinkSamples(**{rule.name: self.column(rule.name)[rows] for rule in RULES})
-
-    @classmethod
-    def empty(cls) -> LinkSamples:
-        """Return no samples."""
-        return cls(np.empty(0, np.int32), np.empty(0), np.empty(0), np.empty(0))
 
 
 def unique_names(names: Iterable[str], what: str) -> tuple[str, ...]:

@@ -6,8 +6,6 @@ them in that moment.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from syncline.errors import TimelineError
@@ -16,18 +14,6 @@ from syncline.timeline.intervals import grouped_order
 from syncline.timeline.links import LinkSamples
 
 MAX_BINS = 20_000_000
-
-
-@dataclass(frozen=True, eq=False)
-class LinkSeries:
-    """One link over time in equal bins: bytes carried in each, the mean rate, and that over capacity (NaN: unknown)."""
-
-    name: str
-    start_s: Floats
-    bin_s: float
-    size_bytes: Floats
-    rate_Bps: Floats
-    utilisation: Floats
 
 
 def num_bins(start_s: float, end_s: float, bin_s: float, num_links: int = 1) -> int:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from syncline.describe.plain import JsonObject
 from syncline.errors import TimelineError
 
 MAX_DEPTH = 32
@@ -23,11 +22,6 @@ class SourceKind(StrEnum):
     LAB = "lab"
     RUNTIME = "runtime"
     RECORDED = "recorded"
-
-    @property
-    def is_simulated(self) -> bool:
-        """Tell whether nothing was run: the numbers are a model's."""
-        return self.value.startswith("simulated")
 
 
 @dataclass(frozen=True)
@@ -63,16 +57,6 @@ class Source:
         seed = f", seed {self.seed}" if self.seed is not None else ""
         ignores = f"; ignores {', '.join(self.ignores)}" if self.ignores else ""
         return f"{self.kind.value}: {who}{seed}{ignores}"
-
-    def to_json(self) -> JsonObject:
-        """Return the source as JSON writes it."""
-        return {
-            "kind": self.kind.value,
-            "name": self.name,
-            "version": self.version,
-            "ignores": list(self.ignores),
-            "seed": self.seed,
-        }
 
 
 def text_tuple(texts: Iterable[str], what: str) -> tuple[str, ...]:

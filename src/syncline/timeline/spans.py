@@ -8,18 +8,7 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
-from syncline.timeline.columns import (
-    LEFT_OUT,
-    MAX_BYTES,
-    MAX_TIME_S,
-    Array,
-    Column,
-    Floats,
-    Ints,
-    check_rows,
-    checked,
-    integer,
-)
+from syncline.timeline.columns import LEFT_OUT, MAX_BYTES, MAX_TIME_S, Column, Floats, Ints, Table, integer
 
 Int32s = npt.NDArray[np.int32]
 
@@ -66,7 +55,7 @@ RULES: tuple[Column, ...] = (
 
 
 @dataclass(frozen=True, eq=False)
-class Spans:
+class Spans(Table):
     """Columns of spans. The arrays are taken as they are, made read-only here, and not copied.
 
     rank          the process that did it
@@ -79,6 +68,8 @@ class Spans:
     peer link     the other rank, and index into the timeline's `links`; -1 where there is none
     """
 
+    TABLE = "spans"
+    RULES = RULES
     rank: Int32s
     start_s: Floats
     end_s: Floats
@@ -90,34 +81,3 @@ class Spans:
     size_bytes: Ints = LEFT_OUT
     peer: Int32s = LEFT_OUT
     link: Int32s = LEFT_OUT
-
-    def __post_init__(self) -> None:
-        num_rows = np.size(self.start_s)
-        for rule in RULES:
-            object.__setattr__(self, rule.name, checked("spans", rule, getattr(self, rule.name), num_rows))
-        check_order("spans", self.start_s, self.end_s)
-
-    def __len__(self) -> int:
-        return len(self.start_s)
-
-    def column(self, name: str) -> Array:
-        """Return a column by its name."""
-        array: Array = getattr(self, name)
-        return array
-
-    def take(self, rows: Array) -> Spans:
-        """Return the rows chosen by a mask, by indices or by a slice's indices."""
-        return Spans(**{rule.name: self.column(rule.name)[rows] for rule in RULES})
-
-    @classmethod
-    def empty(cls) -> Spans:
-        """Return no spans."""
-        return cls(np.empty(0, np.int32), np.empty(0), np.empty(0))
-
-
-def check_order(table: str, start_s: Floats, end_s: Floats) -> None:
-    """Raise for the first row that ends before it starts."""
-    early = end_s < start_s
-    if early.any():
-        row = int(early.argmax())
-        check_rows(table, "end_s", early, end_s, f"ends at {{value}} s, before its start at {start_s[row].item()} s.")

@@ -3,53 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
-from syncline.describe.plain import JsonObject
 from syncline.describe.units import show_rate, show_size, show_time
-from syncline.timeline.columns import Floats
-from syncline.timeline.links import LinkSamples, NamedLinks
-from syncline.timeline.source import Source
-from syncline.timeline.spans import Int32s, SpanKind, Spans
-
-
-class LinkUseColumns(Protocol):
-    """Every link over the whole timeline, by index."""
-
-    @property
-    def size_bytes(self) -> Floats: ...
-    @property
-    def mean_rate_Bps(self) -> Floats: ...
-    @property
-    def mean_utilisation(self) -> Floats: ...
-    @property
-    def peak_utilisation(self) -> Floats: ...
-
-
-class SummaryInput(Protocol):
-    """What a summary reads of a timeline."""
-
-    @property
-    def source(self) -> Source: ...
-    @property
-    def spans(self) -> Spans: ...
-    @property
-    def links(self) -> NamedLinks: ...
-    @property
-    def samples(self) -> LinkSamples: ...
-    @property
-    def ranks(self) -> Int32s: ...
-    @property
-    def num_ranks(self) -> int: ...
-    @property
-    def makespan_s(self) -> float: ...
-    @property
-    def critical_rank(self) -> int | None: ...
-    def busy_by_kind_s(self) -> Floats: ...
-    def exposed_s(self) -> Floats: ...
-    def link_use(self) -> LinkUseColumns: ...
+from syncline.timeline.spans import SpanKind
+from syncline.timeline.timeline import Timeline
 
 
 @dataclass(frozen=True)
@@ -80,11 +39,6 @@ class Summary:
     critical_rank: int | None
     busiest_link: BusiestLink | None
 
-    def to_json(self) -> JsonObject:
-        """Return the summary as JSON writes it."""
-        link = None if self.busiest_link is None else dict(vars(self.busiest_link))
-        return {**vars(self), "busy_s": dict(self.busy_s), "busiest_link": link}
-
     def lines(self) -> tuple[str, ...]:
         """Return the summary as text, the source first: a number never travels alone."""
         extent = f"makespan {show_time(self.makespan_s)}, {self.num_ranks} ranks, {self.num_spans:,} spans"
@@ -102,7 +56,7 @@ class Summary:
         return tuple(result)
 
 
-def summarise(timeline: SummaryInput) -> Summary:
+def summarise(timeline: Timeline) -> Summary:
     """Return the summary of a timeline."""
     busy = timeline.busy_by_kind_s()
     means = busy.mean(axis=0) if timeline.num_ranks else np.zeros(len(SpanKind))
@@ -124,7 +78,7 @@ def summarise(timeline: SummaryInput) -> Summary:
     )
 
 
-def _busiest(timeline: SummaryInput) -> BusiestLink | None:
+def _busiest(timeline: Timeline) -> BusiestLink | None:
     use = timeline.link_use()
     if not len(timeline.links) or not use.size_bytes.any():
         return None

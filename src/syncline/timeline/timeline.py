@@ -2,30 +2,27 @@
 
 timeline = simulate(program, fabric)          # or lab, runtime, watch: all return this type
 timeline.makespan_s, timeline.exposed_s(), timeline.link_use().mean_utilisation
-compare(predicted, measured).lines
+summarise(timeline).lines()                   # the numbers people ask first; compare(predicted, measured).lines
+save(timeline, "run.json.gz")                 # for ui.perfetto.dev
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 
+from syncline.describe.frozen import FrozenColumns
 from syncline.errors import TimelineError
-from syncline.timeline import links as link_columns
-from syncline.timeline import spans as span_columns
 from syncline.timeline.columns import Array, ColumnError, Floats, Ints, mean_rate_Bps, representative, sum_by
 from syncline.timeline.intervals import Intervals, subtract, union
 from syncline.timeline.links import LinkSamples, NamedLinks, unique_names
-from syncline.timeline.rates import LinkSeries, binned_bytes, num_bins, peak_rates_Bps
+from syncline.timeline.rates import binned_bytes, num_bins, peak_rates_Bps
 from syncline.timeline.source import Source, json_safe
 from syncline.timeline.spans import COMMUNICATION, Int32s, SpanKind, Spans
-from syncline.timeline.summary import Summary, summarise
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +38,7 @@ class LinkUse:
 
 
 @dataclass(frozen=True, eq=False)
-class Timeline:
+class Timeline(FrozenColumns):
     """Spans per rank and samples per link, with their source: immutable, checked when made."""
 
     source: Source
@@ -59,11 +56,6 @@ class Timeline:
         _check_index("spans", "name", self.spans.name, len(self.names), "names")
         _check_index("spans", "link", self.spans.link, len(self.links), "links")
         _check_index("samples", "link", self.samples.link, len(self.links), "links")
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the timeline in the form its suffix names: .timeline, .json, .json.gz or .parquet."""
-        # The forms know this class, so they are found by name.
-        import_module("syncline.timeline.export").save(self, path)
 
     # Extent
 
@@ -170,20 +162,6 @@ class Timeline:
         capacity = np.where(self.links.capacity_Bps > 0, self.links.capacity_Bps, np.nan)
         return LinkUse(size, mean, peak, mean / capacity, peak / capacity, window_s)
 
-    def link_series(self, link: int | str, bin_s: float) -> LinkSeries:
-        """Return one link over time, by index or name, in bins of `bin_s` from the timeline's start."""
-        index = self.links.index(link) if isinstance(link, str) else link
-        if not 0 <= index < len(self.links):
-            raise TimelineError(f"link {index} is not among the {len(self.links)} links of this timeline.")
-        mine = self.samples.take(np.flatnonzero(self.samples.link == index))
-        start_s, end_s = self._samples_extent()
-        bins = num_bins(start_s, end_s, bin_s)
-        only = LinkSamples(np.zeros(len(mine), np.int32), mine.start_s, mine.end_s, mine.size_bytes)
-        size = binned_bytes(only, 1, start_s, bin_s, bins)[0]
-        capacity = self.links.capacity_Bps[index] or np.nan
-        edges = start_s + bin_s * np.arange(bins, dtype=np.float64)
-        return LinkSeries(self.links.names[index], edges, bin_s, size, size / bin_s, size / bin_s / capacity)
-
     def link_matrix_Bps(self, bin_s: float) -> Floats:
         """Return the mean rate of every link in every bin (links x bins), as a heat map wants it."""
         start_s, end_s = self._samples_extent()
@@ -203,26 +181,6 @@ class Timeline:
         """Return a timeline with only the chosen spans (mask or indices), and only the chosen samples if given."""
         kept = self.samples if samples is None else self.samples.take(samples)
         return Timeline(self.source, self.spans.take(rows), self.names, kept, self.links, self.metadata)
-
-    def summary(self) -> Summary:
-        """Return the few numbers people ask first, with their source."""
-        return summarise(self)
-
-    def equals(self, other: Timeline) -> bool:
-        """Tell whether both hold exactly the same: every row in order, tables, source and metadata."""
-        return (
-            self.source == other.source
-            and self.names == other.names
-            and self.links.names == other.links.names
-            and np.array_equal(self.links.capacity_Bps, other.links.capacity_Bps, equal_nan=True)
-            and self.metadata == other.metadata
-            and _same_columns(self.spans, other.spans, span_columns.RULES)
-            and _same_columns(self.samples, other.samples, link_columns.RULES)
-        )
-
-
-def _same_columns(left: Any, right: Any, rules: Iterable[Any]) -> bool:
-    return all(np.array_equal(left.column(rule.name), right.column(rule.name)) for rule in rules)
 
 
 def _check_index(table: str, column: str, index: Array, size: int, of: str) -> None:

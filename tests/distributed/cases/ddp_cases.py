@@ -316,7 +316,7 @@ def measured(rank: int) -> dict[str, Any]:
     report, timeline = handle.report(), handle.timeline()
     path = Path(tempfile.gettempdir()) / f"step-{rank}-{os.getpid()}.json.gz"
     save(timeline, path)
-    same = load(path).equals(timeline)
+    same = load(path) == timeline
     path.unlink()
     handle.close()
     return {

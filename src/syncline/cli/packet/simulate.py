@@ -56,6 +56,7 @@ def traffic(
     from syncline.errors import UsageError
     from syncline.questions.simulated.packets import PacketQuestion
     from syncline.questions.simulated.traffic import traffic as ask
+    from syncline.timeline import save
 
     pattern = str(context.info_name)
     if level != "packet":
@@ -69,7 +70,7 @@ def traffic(
         packets=PacketQuestion(loss, buffer, payload, mtu, recovery, pfc, ecn, background, fail, reroute),
     )  # fmt: skip
     if trace:
-        answer.timeline.save(trace)
+        save(answer.timeline, trace)
     if html:
         answer.page(html)
     tell(answer, json, trace, html)
