@@ -10,7 +10,7 @@ from tests.audit.samples import HOSTS
 from tests.audit.samples.plants import PLANTS
 
 from syncline.audit.audit import audit
-from syncline.audit.rule import RULES
+from syncline.audit.checks import RULES
 from syncline.host.root import Root
 
 

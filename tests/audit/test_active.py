@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from syncline.audit.active import busy, gpu, host, tools
+from syncline.audit.active import ACTIVE_RULES, busy, gpu, host, tools
 from syncline.audit.audit import audit, select
-from syncline.audit.rule import ACTIVE_RULES, CannotTell
+from syncline.audit.rule import CannotTell
 from syncline.errors import UsageError
 from syncline.finding import Severity
 from syncline.host.gpu import HostGpu

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.audit.samples import HOSTS
 
 from syncline.audit.audit import audit
-from syncline.audit.rule import RULES
+from syncline.audit.checks import RULES
 from syncline.errors import FileError
 from syncline.finding import Severity
 from syncline.host.root import MAX_FILE_BYTES, Root

@@ -11,22 +11,20 @@ import fnmatch
 import time
 from collections.abc import Sequence
 
-from syncline.audit import active as active_checks
-from syncline.audit import checks
+from syncline.audit.active import ACTIVE_RULES
 from syncline.audit.active.busy import HARMLESS, why_busy
+from syncline.audit.checks import RULES
 from syncline.audit.checks.names import told_names
 from syncline.audit.expect import Expect
 from syncline.audit.facts import facts
 from syncline.audit.measure import measure
 from syncline.audit.report import HostReport
-from syncline.audit.rule import ACTIVE_RULES, CAPABILITIES, RULES, AuditRule, CannotTell
+from syncline.audit.rule import CAPABILITIES, AuditRule, CannotTell
 from syncline.describe.guide import cite
 from syncline.errors import UsageError
 from syncline.finding import Finding, Severity
 from syncline.host.host import Host
 from syncline.host.root import Root
-
-__all__ = ["active_checks", "audit", "checks", "select"]
 
 _SHOWN_PATHS = 3
 
@@ -138,7 +136,7 @@ def _loaded_measures(host: Host) -> dict[str, float]:
 
 def _missing(host: Host, expect: Expect, rule: AuditRule) -> str:
     """Return why a rule does not apply, "" where it does."""
-    for need in rule.needs:
+    for need in rule.needs.split():
         reason, present = CAPABILITIES[need]
         if not present(host, expect):
             return reason

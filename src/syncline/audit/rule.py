@@ -1,12 +1,13 @@
 """A rule: one stable id, one question about a host, and what the answer means.
 
-    @rule("net.mtu", "fabric interfaces have the fabric's MTU", needs=("fabric_interface",), ...)
-    def mtu(host: Host, expect: Expect) -> Iterator[Seen]:
+    def mtu(host: Host, expect: Expect) -> Iterator[Sight]:
         for interface in host.fabric_interfaces:
             if interface.mtu < wanted:
-                yield Seen(interface.name, f"MTU {interface.mtu}", f"{wanted}", (f"{interface.folder}/mtu",))
+                yield Sight(interface.name, f"MTU {interface.mtu}", f"{wanted}", (f"{interface.folder}/mtu",))
 
-A rule yields what it saw, nothing where all is well, and raises `CannotTell` where it has no way to know.
+    RULES = (AuditRule("net.mtu", "fabric interfaces have the fabric's MTU", mtu, meaning, fix, reference), ...)
+
+A check yields what it saw, nothing where all is well, and raises `CannotTell` where it has no way to know.
 """
 
 from __future__ import annotations
@@ -48,13 +49,13 @@ class AuditRule:
     id: str
     about: str
     check: Check
-    severity: Severity
-    action: Action
     meaning: str
     fix: str
     reference: str
-    needs: tuple[str, ...]
-    """Capabilities (`CAPABILITIES`) without which the question does not arise."""
+    needs: str = ""
+    """Names of `CAPABILITIES`, with spaces between them, without which the question does not arise."""
+    severity: Severity = Severity.WARNING
+    action: Action = Action.CONFIGURE
 
     def finding(self, host: str, seen: Sight) -> Finding:
         """Return what was seen as a finding of a host."""
@@ -86,10 +87,6 @@ class AuditRule:
             reference=self.reference,
         )
 
-
-RULES: dict[str, AuditRule] = {}
-ACTIVE_RULES: dict[str, AuditRule] = {}
-"""Rules that load the host (`audit/active`), asked for by --active."""
 
 CAPABILITIES: dict[str, tuple[str, Callable[[Host, Expect], bool]]] = {
     "described": ("no cluster description was given", lambda host, expect: bool(expect.source)),
@@ -130,30 +127,6 @@ CAPABILITIES: dict[str, tuple[str, Callable[[Host, Expect], bool]]] = {
     "ipmi": ("ipmitool is not installed", lambda host, expect: shutil.which("ipmitool") is not None),
     "environment": ("no NCCL or Gloo variable is set", lambda host, expect: bool(host.environment)),
 }
-
-
-def rule(
-    id: str,
-    about: str,
-    *,
-    meaning: str,
-    fix: str,
-    reference: str,
-    severity: Severity = Severity.WARNING,
-    action: Action = Action.CONFIGURE,
-    needs: tuple[str, ...] = (),
-    active: bool = False,
-) -> Callable[[Check], Check]:
-    """Register a check under a stable id; one that is `active` loads the host."""
-
-    def register(check: Check) -> Check:
-        if id in RULES or id in ACTIVE_RULES:
-            raise ValueError(f"two rules are called {id}")
-        book = ACTIVE_RULES if active else RULES
-        book[id] = AuditRule(id, about, check, severity, action, meaning, fix, reference, needs)
-        return check
-
-    return register
 
 
 def few(names: Sequence[str]) -> str:

@@ -138,7 +138,7 @@ def rules(json: JsonOption = False) -> None:
     payload = {
         "rules": [
             {
-                "id": r.id, "asks": r.about, "severity": r.severity.label, "needs": list(r.needs),
+                "id": r.id, "asks": r.about, "severity": r.severity.label, "needs": r.needs.split(),
                 "action": r.action.value, "meaning": r.meaning, "fix": r.fix, "reference": r.reference,
             }
             for r in rows

@@ -10,8 +10,8 @@ from tests.audit.samples import HOSTS, HostDraft
 from tests.audit.samples.plants import PLANTS, Plant
 
 from syncline.audit.audit import audit
+from syncline.audit.checks import RULES
 from syncline.audit.report import HostReport
-from syncline.audit.rule import RULES
 from syncline.finding import Severity
 from syncline.host.root import Root
 

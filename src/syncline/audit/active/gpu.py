@@ -20,7 +20,7 @@ from statistics import median
 
 from syncline.audit.active.busy import gpu_processes
 from syncline.audit.expect import Expect, gpu_part
-from syncline.audit.rule import CannotTell, Sight, rule
+from syncline.audit.rule import AuditRule, CannotTell, Sight
 from syncline.describe import units
 from syncline.describe.guide import cite
 from syncline.errors import CatalogError
@@ -220,12 +220,6 @@ def _check(test: str, host: Host) -> Iterator[Sight]:
 _FIX = "Look at clocks, power and temperature (nvidia-smi -q), Xid lines and ECC counters; reset it; replace it."
 
 
-@rule(
-    "active.gpu.hang", "GPUs answer under load", active=True, needs=("gpu",), severity=Severity.CRITICAL,
-    action=Action.RESTART, meaning="A GPU or its driver hangs: a job would wait for ever.",
-    fix="Look for Xid lines and processes in state D; drain the host, reset the GPUs or reboot.",
-    reference=_REFERENCE,
-)  # fmt: skip
 def hang(host: Host, expect: Expect) -> Iterator[Sight]:
     load = load_gpus(host)
     if load.hung:
@@ -237,53 +231,22 @@ def hang(host: Host, expect: Expect) -> Iterator[Sight]:
         yield Sight("", f"torch sees {told} of {len(host.gpus)} GPUs", f"{len(host.gpus)}")
 
 
-@rule(
-    "active.gpu.matrix", "every GPU computes as its part should", active=True, needs=("gpu",),
-    severity=Severity.CRITICAL, action=Action.INSPECT,
-    meaning="One slow GPU is a straggler: all ranks wait for it at every collective.", fix=_FIX, reference=_REFERENCE,
-)  # fmt: skip
 def matrix(host: Host, expect: Expect) -> Iterator[Sight]:
     yield from _check("matrix", host)
 
 
-@rule(
-    "active.gpu.memory", "every GPU's memory is as fast as its part's", active=True, needs=("gpu",),
-    severity=Severity.CRITICAL, action=Action.INSPECT,
-    meaning="Kernels that read memory (most of a step besides products) run slower on it than on the others.",
-    fix=_FIX, reference=_REFERENCE,
-)  # fmt: skip
 def memory(host: Host, expect: Expect) -> Iterator[Sight]:
     yield from _check("memory", host)
 
 
-@rule(
-    "active.gpu.copy", "copies between host and GPU reach what the PCIe link gives", active=True, needs=("gpu",),
-    action=Action.INSPECT, meaning="Loading data, offload and checkpoints wait; RDMA into this GPU may be as slow.",
-    fix="Look at the link's width and speed (lspci -vv), ACS, IOMMU, NUMA of the process, and reseat the card.",
-    reference=_REFERENCE,
-)  # fmt: skip
 def copy(host: Host, expect: Expect) -> Iterator[Sight]:
     yield from _check("copy", host)
 
 
-@rule(
-    "active.gpu.pair", "every pair of GPUs reaches what its links give", active=True, needs=("gpu",),
-    severity=Severity.CRITICAL, action=Action.INSPECT,
-    meaning="NVLink lanes are down or peers go through the host: tensor parallelism slows down many times.",
-    fix="Look at nvidia-smi nvlink -s, the fabric manager and ACS; reset the GPUs and NVSwitches.",
-    reference=_REFERENCE,
-)  # fmt: skip
 def pair(host: Host, expect: Expect) -> Iterator[Sight]:
     yield from _check("pair", host)
 
 
-@rule(
-    "active.gpu.all-reduce", "NCCL inside the host reaches what its links give", active=True, needs=("gpu",),
-    severity=Severity.CRITICAL, action=Action.INSPECT,
-    meaning="Collectives inside the host are slower than the links: a wrong path, shared memory instead of NVLink.",
-    fix="Run with NCCL_DEBUG=INFO and read the channels with `syncline diagnose`; check NVLink and fabric manager.",
-    reference=_REFERENCE,
-)  # fmt: skip
 def all_reduce(host: Host, expect: Expect) -> Iterator[Sight]:
     load = load_gpus(host)
     most = peak(host.gpus[0], "all-reduce")
@@ -293,3 +256,31 @@ def all_reduce(host: Host, expect: Expect) -> Iterator[Sight]:
                         f"{units.show_rate(most)}", _seen(row))  # fmt: skip
     if "all-reduce" in load.errors:
         yield Sight("", f"failed: {load.errors['all-reduce']}", "it runs")
+
+
+RULES = (
+    AuditRule("active.gpu.hang", "GPUs answer under load", hang,
+        "A GPU or its driver hangs: a job would wait for ever.",
+        "Look for Xid lines and processes in state D; drain the host, reset the GPUs or reboot.",
+        _REFERENCE, needs="gpu", severity=Severity.CRITICAL, action=Action.RESTART),
+    AuditRule("active.gpu.matrix", "every GPU computes as its part should", matrix,
+        "One slow GPU is a straggler: all ranks wait for it at every collective.",
+        _FIX,
+        _REFERENCE, needs="gpu", severity=Severity.CRITICAL, action=Action.INSPECT),
+    AuditRule("active.gpu.memory", "every GPU's memory is as fast as its part's", memory,
+        "Kernels that read memory (most of a step besides products) run slower on it than on the others.",
+        _FIX,
+        _REFERENCE, needs="gpu", severity=Severity.CRITICAL, action=Action.INSPECT),
+    AuditRule("active.gpu.copy", "copies between host and GPU reach what the PCIe link gives", copy,
+        "Loading data, offload and checkpoints wait; RDMA into this GPU may be as slow.",
+        "Look at the link's width and speed (lspci -vv), ACS, IOMMU, NUMA of the process, and reseat the card.",
+        _REFERENCE, needs="gpu", action=Action.INSPECT),
+    AuditRule("active.gpu.pair", "every pair of GPUs reaches what its links give", pair,
+        "NVLink lanes are down or peers go through the host: tensor parallelism slows down many times.",
+        "Look at nvidia-smi nvlink -s, the fabric manager and ACS; reset the GPUs and NVSwitches.",
+        _REFERENCE, needs="gpu", severity=Severity.CRITICAL, action=Action.INSPECT),
+    AuditRule("active.gpu.all-reduce", "NCCL inside the host reaches what its links give", all_reduce,
+        "Collectives inside the host are slower than the links: a wrong path, shared memory instead of NVLink.",
+        "Run with NCCL_DEBUG=INFO and read the channels with `syncline diagnose`; check NVLink and fabric manager.",
+        _REFERENCE, needs="gpu", severity=Severity.CRITICAL, action=Action.INSPECT),
+)  # fmt: skip

@@ -19,7 +19,7 @@ import numpy as np
 
 from syncline.audit.active.busy import gpu_processes, stuck_processes
 from syncline.audit.expect import Expect
-from syncline.audit.rule import CannotTell, Sight, few, rule
+from syncline.audit.rule import AuditRule, CannotTell, Sight, few
 from syncline.describe.document import read_document
 from syncline.finding import Action, Severity
 from syncline.host.host import Host
@@ -65,12 +65,6 @@ def memory_Bps(cpu: str, sockets: int) -> float | None:
     return None
 
 
-@rule(
-    "active.cpu.stream", "memory is as fast as the processor's channels allow", active=True, action=Action.INSPECT,
-    meaning="Data loading, optimizer offload and copies to GPUs wait: a module is missing, or runs slower.",
-    fix="Compare the memory modules with the other hosts (dmidecode -t memory): count, slots, speed; check power caps.",
-    reference="azurehpc-health-checks check_cpu_stream",
-)  # fmt: skip
 def stream(host: Host, expect: Expect) -> Iterator[Sight]:
     info = host.root.text("proc/cpuinfo") or ""
     model = re.search(r"^model name\s*:\s*(.*)$", info, re.MULTILINE)
@@ -105,13 +99,6 @@ def mounts(text: str) -> list[MountRow]:
     return list(found.values())
 
 
-@rule(
-    "active.mount", "every mounted file system answers, can be written where it should, and has room", active=True,
-    severity=Severity.CRITICAL, action=Action.RESTART,
-    meaning="A process that touches it hangs in state D or fails: a job stops at its next read or checkpoint.",
-    fix="Hung: look at server and network, umount -l, mount again. Read-only: look for disk errors. Full: clean up.",
-    reference="gcm dstate, io errors; NHC check_fs_mount, check_fs_free",
-)  # fmt: skip
 def mount(host: Host, expect: Expect) -> Iterator[Sight]:
     text = host.root.text("proc/self/mounts")
     if text is None:
@@ -150,12 +137,6 @@ def written_by_fstab(text: str) -> set[str]:
     return {row[1] for row in rows if len(row) >= 4 and "ro" not in row[3].split(",")}
 
 
-@rule(
-    "active.disk", "the local disk writes and reads", active=True, action=Action.INSPECT,
-    meaning="Logs, caches and local checkpoints stall the job.",
-    fix="Look at the disk's health (smartctl, nvme smart-log), at what else writes, and at free space.",
-    reference="gcm io errors; NHC check_fs_*",
-)  # fmt: skip
 def disk(host: Host, expect: Expect) -> Iterator[Sight]:
     folder = tempfile.gettempdir()
     if shutil.disk_usage(folder).free < 4 * DISK_BYTES:
@@ -183,13 +164,6 @@ def write_Bps(folder: Path, size_bytes: int = DISK_BYTES) -> float:
         return size_bytes / max(time.perf_counter() - began, 1e-9)
 
 
-@rule(
-    "active.process.stuck", "no process is stuck in the kernel", active=True, severity=Severity.CRITICAL,
-    action=Action.RESTART,
-    meaning="It waits for a disk, a file server or a driver that does not answer; nothing ends it.",
-    fix="Look at what it waits for (cat /proc/PID/stack) and at the kernel log; most often only a reboot helps.",
-    reference="gcm dstate; kernel hung_task",
-)  # fmt: skip
 def stuck(host: Host, expect: Expect) -> Iterator[Sight]:
     first = {pid for pid, _, _ in stuck_processes()}
     if first:
@@ -200,15 +174,32 @@ def stuck(host: Host, expect: Expect) -> Iterator[Sight]:
                         "none", (f"/proc/{pid}/stat: D", f"waits in {waits or 'a place not told'}"))  # fmt: skip
 
 
-@rule(
-    "active.process.leftover", "no process of an earlier job is on a GPU", active=True, needs=("gpu",),
-    action=Action.RESTART,
-    meaning="It holds memory and time of the GPU: the next job runs out of memory or is slow.",
-    fix="End it (its owner's job is over?), and reset the GPU if memory stays in use.",
-    reference="gcm zombie; NHC check_ps_unauth_users",
-)  # fmt: skip
 def leftover(host: Host, expect: Expect) -> Iterator[Sight]:
     used = gpu_processes(host)
     if used:
         names = [f"{pid} ({name}) on {where}" for pid, name, where in used]
         yield Sight("", f"processes {few(names)}", "none while no job runs", ("nvidia-smi --query-compute-apps",))
+
+
+RULES = (
+    AuditRule("active.cpu.stream", "memory is as fast as the processor's channels allow", stream,
+        "Data loading, optimizer offload and copies to GPUs wait: a module is missing, or runs slower.",
+        "Compare the memory modules with the other hosts (dmidecode -t memory): count, slots, speed; check power caps.",
+        "azurehpc-health-checks check_cpu_stream", action=Action.INSPECT),
+    AuditRule("active.mount", "every mounted file system answers, can be written where it should, and has room", mount,
+        "A process that touches it hangs in state D or fails: a job stops at its next read or checkpoint.",
+        "Hung: look at server and network, umount -l, mount again. Read-only: look for disk errors. Full: clean up.",
+        "gcm dstate, io errors; NHC check_fs_mount, check_fs_free", severity=Severity.CRITICAL, action=Action.RESTART),
+    AuditRule("active.disk", "the local disk writes and reads", disk,
+        "Logs, caches and local checkpoints stall the job.",
+        "Look at the disk's health (smartctl, nvme smart-log), at what else writes, and at free space.",
+        "gcm io errors; NHC check_fs_*", action=Action.INSPECT),
+    AuditRule("active.process.stuck", "no process is stuck in the kernel", stuck,
+        "It waits for a disk, a file server or a driver that does not answer; nothing ends it.",
+        "Look at what it waits for (cat /proc/PID/stack) and at the kernel log; most often only a reboot helps.",
+        "gcm dstate; kernel hung_task", severity=Severity.CRITICAL, action=Action.RESTART),
+    AuditRule("active.process.leftover", "no process of an earlier job is on a GPU", leftover,
+        "It holds memory and time of the GPU: the next job runs out of memory or is slow.",
+        "End it (its owner's job is over?), and reset the GPU if memory stays in use.",
+        "gcm zombie; NHC check_ps_unauth_users", needs="gpu", action=Action.RESTART),
+)  # fmt: skip

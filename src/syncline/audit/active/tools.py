@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 
 from syncline.audit.expect import Expect
-from syncline.audit.rule import CannotTell, Sight, rule
+from syncline.audit.rule import AuditRule, CannotTell, Sight
 from syncline.finding import Action, Severity
 from syncline.host.host import Host
 from syncline.host.ports import meeting_port
@@ -92,24 +92,10 @@ def _loopbacks(host: Host, *, direct: bool) -> Iterator[Sight]:
                         (f"{IB_WRITE_BW} -d {port.device}",))  # fmt: skip
 
 
-@rule(
-    "active.rdma.loopback", "every RDMA port reaches its rate", active=True, needs=("rdma", "perftest"),
-    severity=Severity.CRITICAL, action=Action.INSPECT,
-    meaning="The card, its slot or its settings hold it back: all ranks wait for this rail.",
-    fix="Look at PCIe width and speed, MaxReadReq, relaxed ordering, firmware and NUMA; reseat or replace the card.",
-    reference="azurehpc-health-checks check_ib_bw_non_gdr",
-)  # fmt: skip
 def rdma_loopback(host: Host, expect: Expect) -> Iterator[Sight]:
     yield from _loopbacks(host, direct=False)
 
 
-@rule(
-    "active.rdma.gpudirect", "every RDMA port reaches its rate from its GPU's memory", active=True,
-    needs=("rdma", "gpu", "perftest"), severity=Severity.CRITICAL, action=Action.INSPECT,
-    meaning="GPUDirect RDMA is slow or broken on this rail, though the port itself may be well.",
-    fix="Look at nvidia_peermem or dma-buf, ACS on the switches between, and IOMMU.",
-    reference="azurehpc-health-checks check_ib_bw_gdr",
-)  # fmt: skip
 def rdma_gpudirect(host: Host, expect: Expect) -> Iterator[Sight]:
     yield from _loopbacks(host, direct=True)
 
@@ -173,11 +159,6 @@ def _printed(host: Host, name: str, command: Sequence[str]) -> str:
     return text
 
 
-@rule(
-    "active.dcgm", "DCGM's quick diagnosis passes", active=True, needs=("nvidia", "dcgm"), severity=Severity.CRITICAL,
-    action=Action.INSPECT, meaning="NVIDIA's own tests find the host unfit.",
-    fix="Run dcgmi diag -r 3 on the drained host, and follow what it says.", reference="NVIDIA DCGM diagnostics",
-)  # fmt: skip
 def dcgm(host: Host, expect: Expect) -> Iterator[Sight]:
     for test, said in dcgm_problems(_printed(host, "dcgmi-diag", DCGM)):
         yield Sight(test, said, "pass", (" ".join(DCGM),))
@@ -195,12 +176,28 @@ def bad_sensors(text: str) -> list[tuple[str, str]]:
     return found
 
 
-@rule(
-    "active.ipmi", "no sensor of the machine is critical", active=True, needs=("ipmi",), severity=Severity.CRITICAL,
-    action=Action.INSPECT,
-    meaning="A supply, a fan or a temperature is out of bounds: GPUs slow down, or the host ends.",
-    fix="Look at ipmitool sel list; replace the fan or supply, check cooling.", reference="ipmitool(1); NHC check_hw_*",
-)  # fmt: skip
 def ipmi(host: Host, expect: Expect) -> Iterator[Sight]:
     for name, said in bad_sensors(_printed(host, "ipmitool-sdr", SENSORS)):
         yield Sight(name, said, "ok", (" ".join(SENSORS),))
+
+
+RULES = (
+    AuditRule("active.rdma.loopback", "every RDMA port reaches its rate", rdma_loopback,
+        "The card, its slot or its settings hold it back: all ranks wait for this rail.",
+        "Look at PCIe width and speed, MaxReadReq, relaxed ordering, firmware and NUMA; reseat or replace the card.",
+        "azurehpc-health-checks check_ib_bw_non_gdr",
+        needs="rdma perftest", severity=Severity.CRITICAL, action=Action.INSPECT),
+    AuditRule("active.rdma.gpudirect", "every RDMA port reaches its rate from its GPU's memory", rdma_gpudirect,
+        "GPUDirect RDMA is slow or broken on this rail, though the port itself may be well.",
+        "Look at nvidia_peermem or dma-buf, ACS on the switches between, and IOMMU.",
+        "azurehpc-health-checks check_ib_bw_gdr",
+        needs="rdma gpu perftest", severity=Severity.CRITICAL, action=Action.INSPECT),
+    AuditRule("active.dcgm", "DCGM's quick diagnosis passes", dcgm,
+        "NVIDIA's own tests find the host unfit.",
+        "Run dcgmi diag -r 3 on the drained host, and follow what it says.",
+        "NVIDIA DCGM diagnostics", needs="nvidia dcgm", severity=Severity.CRITICAL, action=Action.INSPECT),
+    AuditRule("active.ipmi", "no sensor of the machine is critical", ipmi,
+        "A supply, a fan or a temperature is out of bounds: GPUs slow down, or the host ends.",
+        "Look at ipmitool sel list; replace the fan or supply, check cooling.",
+        "ipmitool(1); NHC check_hw_*", needs="ipmi", severity=Severity.CRITICAL, action=Action.INSPECT),
+)  # fmt: skip

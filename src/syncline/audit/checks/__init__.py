@@ -1,4 +1,4 @@
-"""The rules, by subject; importing this package registers all of them in `syncline.audit.rule.RULES`."""
+"""The rules that read a host, by subject."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from syncline.audit.checks import (
     sockets,
 )
 
-__all__ = [
-    "clock", "counters", "cpu", "environment", "gpu", "gpu_health", "imex", "inventory", "kernel_log", "limits",
-    "memory", "names", "network", "pcie", "rdma", "roce", "sockets",
-]  # fmt: skip
+_SUBJECTS = (
+    clock, counters, cpu, environment, gpu, gpu_health, imex, inventory, kernel_log, limits, memory, names, network,
+    pcie, rdma, roce, sockets,
+)  # fmt: skip
+RULES = {rule.id: rule for subject in _SUBJECTS for rule in subject.RULES}

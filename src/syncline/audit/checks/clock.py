@@ -6,21 +6,14 @@ import re
 from collections.abc import Iterator
 
 from syncline.audit.expect import Expect
-from syncline.audit.rule import CannotTell, Sight, rule
-from syncline.finding import Action, Severity
+from syncline.audit.rule import AuditRule, CannotTell, Sight
+from syncline.finding import Action
 from syncline.host.host import Host
 
 MAX_OFFSET_S = 0.010
 GOOD_CLOCKS = ("tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page", "timebase", "xen")
 
 
-@rule(
-    "time.sync",
-    "the clock is synchronised",
-    meaning="Logs and traces of hosts cannot be put in one order; certificates and leases may fail.",
-    fix="Run chrony (or PTP) against the site's time servers.",
-    reference="chronyc(1), timedatectl(1)",
-)
 def sync(host: Host, expect: Expect) -> Iterator[Sight]:
     tracking = host.root.command("chronyc-tracking", ("chronyc", "-n", "tracking"), quiet=True)
     if tracking and "Leap status" in tracking:
@@ -44,15 +37,6 @@ def sync(host: Host, expect: Expect) -> Iterator[Sight]:
         yield Sight("clock", "not synchronised (timedatectl)", "synchronised", ("timedatectl show",))
 
 
-@rule(
-    "time.source",
-    "the kernel reads time from the processor",
-    severity=Severity.WARNING,
-    action=Action.RESTART,
-    meaning="Each time stamp takes microseconds instead of nanoseconds: profilers and proxies slow down.",
-    fix="tsc=reliable on the kernel command line after checking why the kernel gave tsc up; reboot.",
-    reference="gcm clocksource check",
-)
 def source(host: Host, expect: Expect) -> Iterator[Sight]:
     base = "sys/devices/system/clocksource/clocksource0"
     current = host.root.text(f"{base}/current_clocksource")
@@ -60,3 +44,15 @@ def source(host: Host, expect: Expect) -> Iterator[Sight]:
         raise CannotTell("the current clock source cannot be read")
     if current not in GOOD_CLOCKS:
         yield Sight("clock", f"source {current}", "tsc", (f"{base}/current_clocksource",))
+
+
+RULES = (
+    AuditRule("time.sync", "the clock is synchronised", sync,
+        "Logs and traces of hosts cannot be put in one order; certificates and leases may fail.",
+        "Run chrony (or PTP) against the site's time servers.",
+        "chronyc(1), timedatectl(1)"),
+    AuditRule("time.source", "the kernel reads time from the processor", source,
+        "Each time stamp takes microseconds instead of nanoseconds: profilers and proxies slow down.",
+        "tsc=reliable on the kernel command line after checking why the kernel gave tsc up; reboot.",
+        "gcm clocksource check", action=Action.RESTART),
+)  # fmt: skip

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from syncline.audit.expect import Expect
 from syncline.audit.measure import MIN_AGAIN, MIN_SEGMENTS, tcp_segments
-from syncline.audit.rule import Sight, rule
+from syncline.audit.rule import AuditRule, Sight
 from syncline.finding import Action, Severity
 from syncline.host.host import Host
 from syncline.host.interface import Interface
@@ -60,16 +60,6 @@ def judged(host: Host, port: RdmaPort, kind: str, names: tuple[str, ...], share:
         )
 
 
-@rule(
-    "rdma.loss",
-    "RDMA packets arrive, in order, and are acknowledged in time",
-    needs=("rdma",),
-    severity=Severity.CRITICAL,
-    action=Action.INSPECT,
-    meaning="Packets are lost or reordered on the way: each costs a timeout or a go-back.",
-    fix="RoCE: check PFC and ECN on every hop. InfiniBand: check cables. Then switch counters of the same path.",
-    reference="nccl #378 #306; NVIDIA hardware counters",
-)
 def loss(host: Host, expect: Expect) -> Iterator[Sight]:
     names = (
         "out_of_sequence",
@@ -83,29 +73,11 @@ def loss(host: Host, expect: Expect) -> Iterator[Sight]:
         yield from judged(host, port, "hw_counters", names, LOSS_SHARE)
 
 
-@rule(
-    "rdma.rnr",
-    "receivers are ready",
-    needs=("rdma",),
-    action=Action.INSPECT,
-    meaning="The receiving process had no buffer posted: a slow or stuck rank, or too small queues.",
-    fix="Look for a slow rank on this host first (CPU, GPU clock); then raise queue depth.",
-    reference="verbs status 13, RNR_RETRY",
-)
 def rnr(host: Host, expect: Expect) -> Iterator[Sight]:
     for port in host.fabric_ports:
         yield from judged(host, port, "hw_counters", ("rnr_nak_retry_err", "out_of_buffer"), LOSS_SHARE)
 
 
-@rule(
-    "rdma.congestion",
-    "few congestion notifications",
-    needs=("roce",),
-    action=Action.ESCALATE,
-    meaning="The fabric marks more than 1 % of packets: ECMP collisions, incast or oversubscription.",
-    fix="Look at ECMP balance (adaptive routing, more QPs per connection) and at what else uses the fabric.",
-    reference="DCQCN; Meta, RDMA over Ethernet at scale (SIGCOMM 2024)",
-)
 def congestion(host: Host, expect: Expect) -> Iterator[Sight]:
     for port in host.fabric_ports:
         handled = port.hardware.get("rp_cnp_handled", 0)
@@ -118,15 +90,6 @@ def congestion(host: Host, expect: Expect) -> Iterator[Sight]:
             )
 
 
-@rule(
-    "rdma.credits",
-    "InfiniBand ports seldom wait for credits",
-    needs=("infiniband",),
-    action=Action.ESCALATE,
-    meaning="The port has data to send and the other end no room: congestion there, or a slow receiver behind it.",
-    fix="Follow the waits from switch port to switch port (perfquery -x); adaptive routing; find the slow receiver.",
-    reference="InfiniBand PortXmitWait",
-)
 def credits(host: Host, expect: Expect) -> Iterator[Sight]:
     for port in host.fabric_ports:
         waited, words = port.counters.get("port_xmit_wait", 0), port.counters.get("port_xmit_data", 0)
@@ -140,15 +103,6 @@ def credits(host: Host, expect: Expect) -> Iterator[Sight]:
             )
 
 
-@rule(
-    "rdma.cable",
-    "no bit errors on the cable",
-    needs=("rdma",),
-    action=Action.INSPECT,
-    meaning="A dirty optic or a bad cable: error correction gives up, packets are sent again, the link may drop.",
-    fix="Clean or swap the optic, then the cable, then the port; compare the counter at the other end.",
-    reference="InfiniBand port counters; perfquery(8)",
-)
 def cable(host: Host, expect: Expect) -> Iterator[Sight]:
     names = ("symbol_error", "port_rcv_errors", "link_error_recovery", "local_link_integrity_errors")
     for port in host.fabric_ports:
@@ -166,15 +120,6 @@ def cable(host: Host, expect: Expect) -> Iterator[Sight]:
             )
 
 
-@rule(
-    "rdma.flaps",
-    "links stay up",
-    needs=("rdma",),
-    action=Action.INSPECT,
-    meaning="Each flap stalls every collective through the port for seconds, or ends the job.",
-    fix="Swap optic and cable; set NCCL_IB_TIMEOUT=22 to survive short flaps.",
-    reference="azurehpc-health-checks check_ib_link_flapping (5 in a day)",
-)
 def flaps(host: Host, expect: Expect) -> Iterator[Sight]:
     for port in host.fabric_ports:
         downs = port.counters.get("link_downed", 0)
@@ -182,15 +127,6 @@ def flaps(host: Host, expect: Expect) -> Iterator[Sight]:
             yield Sight(port.name, f"link_downed {downs}", f"below {FLAPS}", (f"{port.folder}/counters/link_downed",))
 
 
-@rule(
-    "rdma.discards",
-    "the port discards nothing it should send",
-    needs=("rdma",),
-    action=Action.ESCALATE,
-    meaning="The port is down or congested for longer than packets live.",
-    fix="Look for congestion and flow control (credits, PFC storms) at the switch port.",
-    reference="InfiniBand PortXmitDiscards",
-)
 def discards(host: Host, expect: Expect) -> Iterator[Sight]:
     for port in host.fabric_ports:
         yield from judged(host, port, "counters", ("port_xmit_discards",), LOSS_SHARE)
@@ -201,15 +137,6 @@ def watched(host: Host) -> tuple[Interface, ...]:
     return tuple({i.name: i for i in (*host.fabric_interfaces, *host.socket_interfaces)}.values())
 
 
-@rule(
-    "net.errors",
-    "interfaces receive and send without errors",
-    needs=("interface",),
-    action=Action.INSPECT,
-    meaning="Frames arrive damaged: cable, optic, or a duplex mismatch.",
-    fix="Swap optic and cable; look at ethtool -S for which error.",
-    reference="kernel ABI sysfs-class-net-statistics",
-)
 def errors(host: Host, expect: Expect) -> Iterator[Sight]:
     for interface in watched(host):
         for name, packets in (("rx_errors", "rx_packets"), ("tx_errors", "tx_packets")):
@@ -223,14 +150,6 @@ def errors(host: Host, expect: Expect) -> Iterator[Sight]:
                 )
 
 
-@rule(
-    "net.drops",
-    "interfaces drop few packets",
-    needs=("interface",),
-    meaning="Rings or queues overflow: TCP slows down, UDP loses.",
-    fix="Larger rings (ethtool -G), interrupts spread over cores of the card's NUMA node, flow control.",
-    reference="kernel ABI sysfs-class-net-statistics",
-)
 def drops(host: Host, expect: Expect) -> Iterator[Sight]:
     for interface in watched(host):
         for name, packets in (
@@ -248,15 +167,6 @@ def drops(host: Host, expect: Expect) -> Iterator[Sight]:
                 )
 
 
-@rule(
-    "net.flaps",
-    "the carrier of interfaces stays up",
-    needs=("interface",),
-    action=Action.INSPECT,
-    meaning="Each flap stalls the job for seconds; the routing behind it for longer.",
-    fix="Swap optic and cable; look at the switch port's log.",
-    reference="kernel ABI sysfs-class-net carrier_changes",
-)
 def carrier_flaps(host: Host, expect: Expect) -> Iterator[Sight]:
     for interface in watched(host):
         if interface.is_physical and interface.num_carrier_changes >= 2 * FLAPS + 2:
@@ -268,15 +178,6 @@ def carrier_flaps(host: Host, expect: Expect) -> Iterator[Sight]:
             )
 
 
-@rule(
-    "net.tcp.retransmits",
-    "TCP sends little twice",
-    needs=("interface",),
-    action=Action.INSPECT,
-    meaning="Packets of this host's connections are lost on the way: a lossy link or an overflowing queue.",
-    fix="Find the lossy hop: interface and switch counters on the path; `ss -ti` names the connections.",
-    reference="RFC 4022 tcpRetransSegs",
-)
 def retransmits(host: Host, expect: Expect) -> Iterator[Sight]:
     segments = tcp_segments(host)
     if segments is None:
@@ -291,3 +192,51 @@ def retransmits(host: Host, expect: Expect) -> Iterator[Sight]:
             ("proc/net/snmp",),
             severity=severity,
         )
+
+
+RULES = (
+    AuditRule("rdma.loss", "RDMA packets arrive, in order, and are acknowledged in time", loss,
+        "Packets are lost or reordered on the way: each costs a timeout or a go-back.",
+        "RoCE: check PFC and ECN on every hop. InfiniBand: check cables. Then switch counters of the same path.",
+        "nccl #378 #306; NVIDIA hardware counters", needs="rdma", severity=Severity.CRITICAL, action=Action.INSPECT),
+    AuditRule("rdma.rnr", "receivers are ready", rnr,
+        "The receiving process had no buffer posted: a slow or stuck rank, or too small queues.",
+        "Look for a slow rank on this host first (CPU, GPU clock); then raise queue depth.",
+        "verbs status 13, RNR_RETRY", needs="rdma", action=Action.INSPECT),
+    AuditRule("rdma.congestion", "few congestion notifications", congestion,
+        "The fabric marks more than 1 % of packets: ECMP collisions, incast or oversubscription.",
+        "Look at ECMP balance (adaptive routing, more QPs per connection) and at what else uses the fabric.",
+        "DCQCN; Meta, RDMA over Ethernet at scale (SIGCOMM 2024)", needs="roce", action=Action.ESCALATE),
+    AuditRule("rdma.credits", "InfiniBand ports seldom wait for credits", credits,
+        "The port has data to send and the other end no room: congestion there, or a slow receiver behind it.",
+        "Follow the waits from switch port to switch port (perfquery -x); adaptive routing; find the slow receiver.",
+        "InfiniBand PortXmitWait", needs="infiniband", action=Action.ESCALATE),
+    AuditRule("rdma.cable", "no bit errors on the cable", cable,
+        "A dirty optic or a bad cable: error correction gives up, packets are sent again, the link may drop.",
+        "Clean or swap the optic, then the cable, then the port; compare the counter at the other end.",
+        "InfiniBand port counters; perfquery(8)", needs="rdma", action=Action.INSPECT),
+    AuditRule("rdma.flaps", "links stay up", flaps,
+        "Each flap stalls every collective through the port for seconds, or ends the job.",
+        "Swap optic and cable; set NCCL_IB_TIMEOUT=22 to survive short flaps.",
+        "azurehpc-health-checks check_ib_link_flapping (5 in a day)", needs="rdma", action=Action.INSPECT),
+    AuditRule("rdma.discards", "the port discards nothing it should send", discards,
+        "The port is down or congested for longer than packets live.",
+        "Look for congestion and flow control (credits, PFC storms) at the switch port.",
+        "InfiniBand PortXmitDiscards", needs="rdma", action=Action.ESCALATE),
+    AuditRule("net.errors", "interfaces receive and send without errors", errors,
+        "Frames arrive damaged: cable, optic, or a duplex mismatch.",
+        "Swap optic and cable; look at ethtool -S for which error.",
+        "kernel ABI sysfs-class-net-statistics", needs="interface", action=Action.INSPECT),
+    AuditRule("net.drops", "interfaces drop few packets", drops,
+        "Rings or queues overflow: TCP slows down, UDP loses.",
+        "Larger rings (ethtool -G), interrupts spread over cores of the card's NUMA node, flow control.",
+        "kernel ABI sysfs-class-net-statistics", needs="interface"),
+    AuditRule("net.flaps", "the carrier of interfaces stays up", carrier_flaps,
+        "Each flap stalls the job for seconds; the routing behind it for longer.",
+        "Swap optic and cable; look at the switch port's log.",
+        "kernel ABI sysfs-class-net carrier_changes", needs="interface", action=Action.INSPECT),
+    AuditRule("net.tcp.retransmits", "TCP sends little twice", retransmits,
+        "Packets of this host's connections are lost on the way: a lossy link or an overflowing queue.",
+        "Find the lossy hop: interface and switch counters on the path; `ss -ti` names the connections.",
+        "RFC 4022 tcpRetransSegs", needs="interface", action=Action.INSPECT),
+)  # fmt: skip

@@ -7,21 +7,13 @@ from collections import Counter
 from collections.abc import Iterator
 
 from syncline.audit.expect import Expect
-from syncline.audit.rule import Sight, rule
+from syncline.audit.rule import AuditRule, Sight
 from syncline.host.host import Host
 
 DEEP_IDLE_US = 100
 """Leaving an idle state slower than this shows in the latency of small collectives."""
 
 
-@rule(
-    "cpu.governor",
-    "processors run at full clock",
-    needs=("metal",),
-    meaning="Clocks ramp up late: jitter in launching kernels and in proxies of the network.",
-    fix="cpupower frequency-set -g performance",
-    reference="gcm frequency governor check",
-)
 def governor(host: Host, expect: Expect) -> Iterator[Sight]:
     names = [n for n in host.root.names("sys/devices/system/cpu") if re.fullmatch(r"cpu\d+", n)]
     found = Counter(host.root.text(f"sys/devices/system/cpu/{name}/cpufreq/scaling_governor") or "" for name in names)
@@ -31,28 +23,12 @@ def governor(host: Host, expect: Expect) -> Iterator[Sight]:
         yield Sight("", shown, "performance", ("sys/devices/system/cpu/cpu*/cpufreq/scaling_governor",))
 
 
-@rule(
-    "cpu.numa_balancing",
-    "the kernel does not move pages between sockets",
-    needs=("numa",),
-    meaning="Page faults and migrations while training: jitter on all ranks of the host.",
-    fix="sysctl kernel.numa_balancing=0",
-    reference="NVIDIA DGX tuning; NCCL troubleshooting",
-)
 def numa_balancing(host: Host, expect: Expect) -> Iterator[Sight]:
     value = host.sysctl("kernel.numa_balancing")
     if value is not None and value.strip() not in ("0", ""):
         yield Sight("", f"kernel.numa_balancing = {value}", "0", ("proc/sys/kernel/numa_balancing",))
 
 
-@rule(
-    "cpu.idle",
-    "processors do not fall into deep sleep",
-    needs=("metal", "rdma"),
-    meaning="Waking up takes as long as a small collective.",
-    fix="intel_idle.max_cstate=1 processor.max_cstate=1, or cpupower idle-set -D 10, or the BIOS performance profile.",
-    reference="NVIDIA ConnectX performance tuning",
-)
 def idle(host: Host, expect: Expect) -> Iterator[Sight]:
     base = "sys/devices/system/cpu/cpu0/cpuidle"
     deep = []
@@ -64,14 +40,6 @@ def idle(host: Host, expect: Expect) -> Iterator[Sight]:
         yield Sight("", f"idle states {', '.join(deep)} are allowed", f"none slower than {DEEP_IDLE_US} us", (base,))
 
 
-@rule(
-    "cpu.irq",
-    "interrupts of network cards are served on their own NUMA node",
-    needs=("numa", "interface"),
-    meaning="Every packet crosses the sockets: lower rate and jitter for socket traffic.",
-    fix="Stop irqbalance and run set_irq_affinity.sh (mlnx_tools) for the card, or irqbalance with its NUMA hint.",
-    reference="mlnx_tools set_irq_affinity",
-)
 def irq(host: Host, expect: Expect) -> Iterator[Sight]:
     cpus = {
         int(n[4:]): _cpus(host.root.text(f"sys/devices/system/node/{n}/cpulist") or "")
@@ -101,3 +69,23 @@ def _cpus(text: str) -> set[int]:
         if first.isdecimal() and (not dash or last.isdecimal()) and len(first) < 6 and len(last) < 6:
             found.update(range(int(first), int(last or first) + 1))
     return found
+
+
+RULES = (
+    AuditRule("cpu.governor", "processors run at full clock", governor,
+        "Clocks ramp up late: jitter in launching kernels and in proxies of the network.",
+        "cpupower frequency-set -g performance",
+        "gcm frequency governor check", needs="metal"),
+    AuditRule("cpu.numa_balancing", "the kernel does not move pages between sockets", numa_balancing,
+        "Page faults and migrations while training: jitter on all ranks of the host.",
+        "sysctl kernel.numa_balancing=0",
+        "NVIDIA DGX tuning; NCCL troubleshooting", needs="numa"),
+    AuditRule("cpu.idle", "processors do not fall into deep sleep", idle,
+        "Waking up takes as long as a small collective.",
+        "intel_idle.max_cstate=1 processor.max_cstate=1, or cpupower idle-set -D 10, or the BIOS performance profile.",
+        "NVIDIA ConnectX performance tuning", needs="metal rdma"),
+    AuditRule("cpu.irq", "interrupts of network cards are served on their own NUMA node", irq,
+        "Every packet crosses the sockets: lower rate and jitter for socket traffic.",
+        "Stop irqbalance and run set_irq_affinity.sh (mlnx_tools) for the card, or irqbalance with its NUMA hint.",
+        "mlnx_tools set_irq_affinity", needs="numa interface"),
+)  # fmt: skip

@@ -8,7 +8,7 @@ from syncline.audit import environment_rules
 from syncline.audit.environment import lint
 from syncline.audit.environment_rules import JobSite
 from syncline.audit.expect import Expect
-from syncline.audit.rule import Check, Sight, rule
+from syncline.audit.rule import AuditRule, Check, Sight
 from syncline.finding import Severity
 from syncline.host.host import Host, hca_matches, version
 
@@ -43,37 +43,6 @@ def _linted(id: str) -> Check:
     return check
 
 
-for _one in environment_rules.RULES:
-    if _one.id not in ASKED_OF_HOST:
-        rule(
-            _one.id,
-            f"the environment lint's {_one.id.rpartition('.')[2].replace('-', ' ')}",
-            needs=("environment",),
-            severity=_one.severity,
-            meaning=_one.meaning,
-            fix=_one.fix,
-            reference=_one.reference,
-        )(_linted(_one.id))
-
-rule(
-    MISTYPED,
-    "every NCCL variable is one that NCCL knows",
-    needs=("environment",),
-    meaning="NCCL ignores names that it does not know, without a word.",
-    fix="Correct the name.",
-    reference=_GUIDE,
-)(_linted(MISTYPED))
-
-
-@rule(
-    "env.hca_missing",
-    "NCCL_IB_HCA names devices that are there",
-    needs=("environment", "rdma"),
-    severity=Severity.CRITICAL,
-    meaning="NCCL finds no device and falls back to sockets, or uses fewer rails.",
-    fix="Name devices of ibv_devices; `=mlx5_1` is exact, `mlx5_1` also means mlx5_10.",
-    reference=_GUIDE,
-)
 def hca_missing(host: Host, expect: Expect) -> Iterator[Sight]:
     value = host.environment.get("NCCL_IB_HCA", "")
     body, exact = value.lstrip("^="), "=" if "=" in value[:2] else ""
@@ -85,15 +54,6 @@ def hca_missing(host: Host, expect: Expect) -> Iterator[Sight]:
         yield Sight("NCCL_IB_HCA", f"{', '.join(lost)} not found", f"among {known}", evidence)
 
 
-@rule(
-    "env.file_missing",
-    "files that NCCL is told to read are there",
-    needs=("environment",),
-    severity=Severity.CRITICAL,
-    meaning="NCCL goes on without the file, with the topology it finds itself.",
-    fix="Correct the path, or mount the file into the container.",
-    reference=_GUIDE,
-)
 def file_missing(host: Host, expect: Expect) -> Iterator[Sight]:
     for name in ("NCCL_TOPO_FILE", "NCCL_GRAPH_FILE", "NCCL_TUNER_CONFIG_FILE"):
         value = host.environment.get(name, "")
@@ -101,15 +61,6 @@ def file_missing(host: Host, expect: Expect) -> Iterator[Sight]:
             yield Sight(name, f"{value} is not there", "a file", (name,))
 
 
-@rule(
-    "env.master_addr",
-    "MASTER_ADDR can be reached from other hosts",
-    needs=("environment",),
-    severity=Severity.CRITICAL,
-    meaning="Ranks on other hosts connect to themselves and wait for ever.",
-    fix="MASTER_ADDR is the first host's name or fabric address.",
-    reference="torchrun",
-)
 def master_addr(host: Host, expect: Expect) -> Iterator[Sight]:
     value = host.environment.get("MASTER_ADDR", "")
     world, local = host.environment.get("WORLD_SIZE", ""), host.environment.get("LOCAL_WORLD_SIZE", "")
@@ -117,3 +68,31 @@ def master_addr(host: Host, expect: Expect) -> Iterator[Sight]:
     if several and (value in ("localhost", "::1") or value.startswith("127.")):
         seen = f"MASTER_ADDR={value} with {world} ranks, {local} here"
         yield Sight("MASTER_ADDR", seen, "an address of the first host", ("MASTER_ADDR",))
+
+
+RULES = (
+    *(
+        AuditRule(
+            one.id, f"the environment lint's {one.id.rpartition('.')[2].replace('-', ' ')}", _linted(one.id),
+            one.meaning, one.fix, one.reference, "environment", one.severity,
+        )
+        for one in environment_rules.RULES
+        if one.id not in ASKED_OF_HOST
+    ),
+    AuditRule(MISTYPED, "every NCCL variable is one that NCCL knows", _linted(MISTYPED),
+        "NCCL ignores names that it does not know, without a word.",
+        "Correct the name.",
+        _GUIDE, needs="environment"),
+    AuditRule("env.hca_missing", "NCCL_IB_HCA names devices that are there", hca_missing,
+        "NCCL finds no device and falls back to sockets, or uses fewer rails.",
+        "Name devices of ibv_devices; `=mlx5_1` is exact, `mlx5_1` also means mlx5_10.",
+        _GUIDE, needs="environment rdma", severity=Severity.CRITICAL),
+    AuditRule("env.file_missing", "files that NCCL is told to read are there", file_missing,
+        "NCCL goes on without the file, with the topology it finds itself.",
+        "Correct the path, or mount the file into the container.",
+        _GUIDE, needs="environment", severity=Severity.CRITICAL),
+    AuditRule("env.master_addr", "MASTER_ADDR can be reached from other hosts", master_addr,
+        "Ranks on other hosts connect to themselves and wait for ever.",
+        "MASTER_ADDR is the first host's name or fabric address.",
+        "torchrun", needs="environment", severity=Severity.CRITICAL),
+)  # fmt: skip

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from syncline.audit.expect import Expect, gpu_part
-from syncline.audit.rule import CannotTell, Sight, rule
+from syncline.audit.rule import AuditRule, CannotTell, Sight
 from syncline.finding import Action, Severity
 from syncline.host.gpu import NVLINK, HostGpu, parse_nvlink
 from syncline.host.host import Host, version
@@ -20,16 +20,6 @@ def told(host: Host) -> tuple[HostGpu, ...]:
     return tuple(gpu for gpu in host.gpus if gpu.smi)
 
 
-@rule(
-    "gpu.driver",
-    "every GPU has a driver",
-    needs=("gpu", "metal"),
-    severity=Severity.CRITICAL,
-    action=Action.RESTART,
-    meaning="The GPU is on the bus but nothing can use it.",
-    fix="Load the driver (modprobe nvidia); look in the kernel log why it did not bind; reboot.",
-    reference="kernel ABI sysfs-bus-pci driver",
-)
 def driver(host: Host, expect: Expect) -> Iterator[Sight]:
     for gpu in host.gpus:
         if gpu.pci.driver not in ("nvidia", "amdgpu"):
@@ -38,16 +28,6 @@ def driver(host: Host, expect: Expect) -> Iterator[Sight]:
             )
 
 
-@rule(
-    "gpu.lost",
-    "nvidia-smi sees every GPU that is on the bus",
-    needs=("nvidia",),
-    severity=Severity.CRITICAL,
-    action=Action.RESTART,
-    meaning="The GPU fell off the bus or did not initialise: ranks on it fail.",
-    fix="Look for Xid 79 in the kernel log; reset the GPU or reboot; if it comes back, replace it.",
-    reference="NVIDIA Xid errors, 79",
-)
 def lost(host: Host, expect: Expect) -> Iterator[Sight]:
     seen = told(host)
     for gpu in host.gpus:
@@ -55,16 +35,6 @@ def lost(host: Host, expect: Expect) -> Iterator[Sight]:
             yield Sight(gpu.label, "not in nvidia-smi", "one entry for each GPU", ("nvidia-smi -q",))
 
 
-@rule(
-    "gpu.driver.mismatch",
-    "kernel module and libraries of the driver are of one version",
-    needs=("nvidia",),
-    severity=Severity.CRITICAL,
-    action=Action.RESTART,
-    meaning="CUDA fails to initialise after the next start of a job.",
-    fix="Reboot, or unload and load the nvidia modules, so that module and library match.",
-    reference="NVML: Driver/library version mismatch",
-)
 def mismatch(host: Host, expect: Expect) -> Iterator[Sight]:
     text = host.root.text("proc/driver/nvidia/version") or ""
     loaded = re.search(r"(?:Kernel Module|Module for \S+)\s+(?:for \S+\s+)?(\d+\.\d+(?:\.\d+)?)", text)
@@ -78,15 +48,6 @@ def mismatch(host: Host, expect: Expect) -> Iterator[Sight]:
         )
 
 
-@rule(
-    "gpu.direct",
-    "network cards may read GPU memory (nvidia_peermem or DMA-BUF)",
-    needs=("nvidia", "rdma"),
-    severity=Severity.CRITICAL,
-    meaning="GPUDirect RDMA is off: data goes through host memory, up to ten times slower.",
-    fix="modprobe nvidia-peermem; or the open kernel module with a kernel of 5.12 or later (DMA-BUF).",
-    reference="nccl #1676 #1537 #897",
-)
 def direct(host: Host, expect: Expect) -> Iterator[Sight]:
     peer = host.modules & {"nvidia_peermem", "nv_peer_mem"}
     text = host.root.text("proc/driver/nvidia/version")
@@ -101,16 +62,6 @@ def direct(host: Host, expect: Expect) -> Iterator[Sight]:
         yield Sight("", why, "nvidia_peermem loaded, or DMA-BUF", ("proc/modules", "proc/driver/nvidia/version"))
 
 
-@rule(
-    "gpu.fabric.state",
-    "the NVLink fabric of every GPU is set up",
-    needs=("nvidia",),
-    severity=Severity.CRITICAL,
-    action=Action.RESTART,
-    meaning="NVLink SHARP and NVLink across GPUs fail: CUDA error 401 or 802, or PCIe speed.",
-    fix="systemctl restart nvidia-fabricmanager, then reset the GPUs (nvidia-smi -r) or reboot.",
-    reference="nccl #1562 #1488; Fabric Manager guide",
-)
 def fabric_state(host: Host, expect: Expect) -> Iterator[Sight]:
     for gpu in told(host):
         state, status = gpu.value("Fabric/State"), gpu.value("Fabric/Status")
@@ -120,16 +71,6 @@ def fabric_state(host: Host, expect: Expect) -> Iterator[Sight]:
             )
 
 
-@rule(
-    "gpu.fabric.manager",
-    "the fabric manager runs where there are NVSwitches",
-    needs=("nvswitch",),
-    severity=Severity.CRITICAL,
-    action=Action.RESTART,
-    meaning="GPUs cannot talk over NVSwitch; CUDA does not initialise.",
-    fix="systemctl enable --now nvidia-fabricmanager (of the driver's version).",
-    reference="NVIDIA Fabric Manager user guide",
-)
 def fabric_manager(host: Host, expect: Expect) -> Iterator[Sight]:
     state = host.service("nvidia-fabricmanager")
     if state is None:
@@ -140,16 +81,6 @@ def fabric_manager(host: Host, expect: Expect) -> Iterator[Sight]:
         yield Sight("nvidia-fabricmanager", state, "active", ("systemctl is-active nvidia-fabricmanager",))
 
 
-@rule(
-    "gpu.fabric.clique",
-    "all GPUs of the host are in one NVLink domain",
-    needs=("nvidia",),
-    severity=Severity.CRITICAL,
-    action=Action.ESCALATE,
-    meaning="GPUs of different cliques cannot use NVLink between them.",
-    fix="Check the fabric manager's partitions and, on NVL72, IMEX (nvidia-imex-ctl -N).",
-    reference="nccl #2186",
-)
 def clique(host: Host, expect: Expect) -> Iterator[Sight]:
     pairs = Counter(
         (g.value("Fabric/ClusterUUID"), g.value("Fabric/CliqueId")) for g in told(host) if g.value("Fabric/CliqueId")
@@ -160,16 +91,6 @@ def clique(host: Host, expect: Expect) -> Iterator[Sight]:
         yield Sight(", ".join(odd), "another NVLink clique", f"clique {usual[1]}", ("nvidia-smi -q: Fabric",))
 
 
-@rule(
-    "gpu.nvlink",
-    "all NVLinks are up",
-    needs=("nvidia",),
-    severity=Severity.CRITICAL,
-    action=Action.RESTART,
-    meaning="The GPU has less than its bandwidth to its neighbours; NCCL may leave NVLink SHARP out.",
-    fix="Reset the GPUs or reboot; look for Xid 74; if it stays, replace the GPU or its board.",
-    reference="azurehpc-health-checks check_nvlink_status",
-)
 def nvlink(host: Host, expect: Expect) -> Iterator[Sight]:
     parts = [gpu_part(gpu.pci.id) for gpu in host.gpus]
     if not any(part and part.num_scale_up_links for part in parts):
@@ -192,3 +113,40 @@ def nvlink(host: Host, expect: Expect) -> Iterator[Sight]:
                 f"{part.num_scale_up_links} ({part.name})",
                 ("nvidia-smi nvlink -s",),
             )
+
+
+RULES = (
+    AuditRule("gpu.driver", "every GPU has a driver", driver,
+        "The GPU is on the bus but nothing can use it.",
+        "Load the driver (modprobe nvidia); look in the kernel log why it did not bind; reboot.",
+        "kernel ABI sysfs-bus-pci driver", needs="gpu metal", severity=Severity.CRITICAL, action=Action.RESTART),
+    AuditRule("gpu.lost", "nvidia-smi sees every GPU that is on the bus", lost,
+        "The GPU fell off the bus or did not initialise: ranks on it fail.",
+        "Look for Xid 79 in the kernel log; reset the GPU or reboot; if it comes back, replace it.",
+        "NVIDIA Xid errors, 79", needs="nvidia", severity=Severity.CRITICAL, action=Action.RESTART),
+    AuditRule("gpu.driver.mismatch", "kernel module and libraries of the driver are of one version", mismatch,
+        "CUDA fails to initialise after the next start of a job.",
+        "Reboot, or unload and load the nvidia modules, so that module and library match.",
+        "NVML: Driver/library version mismatch", needs="nvidia", severity=Severity.CRITICAL, action=Action.RESTART),
+    AuditRule("gpu.direct", "network cards may read GPU memory (nvidia_peermem or DMA-BUF)", direct,
+        "GPUDirect RDMA is off: data goes through host memory, up to ten times slower.",
+        "modprobe nvidia-peermem; or the open kernel module with a kernel of 5.12 or later (DMA-BUF).",
+        "nccl #1676 #1537 #897", needs="nvidia rdma", severity=Severity.CRITICAL),
+    AuditRule("gpu.fabric.state", "the NVLink fabric of every GPU is set up", fabric_state,
+        "NVLink SHARP and NVLink across GPUs fail: CUDA error 401 or 802, or PCIe speed.",
+        "systemctl restart nvidia-fabricmanager, then reset the GPUs (nvidia-smi -r) or reboot.",
+        "nccl #1562 #1488; Fabric Manager guide", needs="nvidia", severity=Severity.CRITICAL, action=Action.RESTART),
+    AuditRule("gpu.fabric.manager", "the fabric manager runs where there are NVSwitches", fabric_manager,
+        "GPUs cannot talk over NVSwitch; CUDA does not initialise.",
+        "systemctl enable --now nvidia-fabricmanager (of the driver's version).",
+        "NVIDIA Fabric Manager user guide", needs="nvswitch", severity=Severity.CRITICAL, action=Action.RESTART),
+    AuditRule("gpu.fabric.clique", "all GPUs of the host are in one NVLink domain", clique,
+        "GPUs of different cliques cannot use NVLink between them.",
+        "Check the fabric manager's partitions and, on NVL72, IMEX (nvidia-imex-ctl -N).",
+        "nccl #2186", needs="nvidia", severity=Severity.CRITICAL, action=Action.ESCALATE),
+    AuditRule("gpu.nvlink", "all NVLinks are up", nvlink,
+        "The GPU has less than its bandwidth to its neighbours; NCCL may leave NVLink SHARP out.",
+        "Reset the GPUs or reboot; look for Xid 74; if it stays, replace the GPU or its board.",
+        "azurehpc-health-checks check_nvlink_status",
+        needs="nvidia", severity=Severity.CRITICAL, action=Action.RESTART),
+)  # fmt: skip

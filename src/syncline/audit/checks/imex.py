@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from syncline.audit.expect import Expect
-from syncline.audit.rule import CannotTell, Sight, few, rule
+from syncline.audit.rule import AuditRule, CannotTell, Sight, few
 from syncline.finding import Action, Severity
 from syncline.host.host import Host
 from syncline.host.imex import CHANNELS, IMEX_CTL, NODES, ImexDomain, node_map, parse_imex
@@ -29,15 +29,6 @@ def domain(host: Host) -> ImexDomain:
     return found
 
 
-@rule(
-    "imex.channel",
-    "there is an IMEX channel that programs may open",
-    needs=("nvlink_domain",),
-    severity=Severity.CRITICAL,
-    meaning="GPU memory of other hosts cannot be mapped: NCCL says MNNVL 0, or p2p fails with Cuda failure 800.",
-    fix="options nvidia NVreg_CreateImexChannel0=1 in modprobe.d; containers: pass the channel; chmod 666 the device.",
-    reference="NVIDIA IMEX guide, IMEX channels; nccl #2186",
-)
 def channel(host: Host, expect: Expect) -> Iterator[Sight]:
     names = [name for name in host.root.names(CHANNELS) if re.fullmatch(r"channel\d+", name)]
     if not names:
@@ -50,16 +41,6 @@ def channel(host: Host, expect: Expect) -> Iterator[Sight]:
             yield Sight(f"/{CHANNELS}/{name}", f"mode {mode}", "crw-rw-rw-", (f"ls -l /{CHANNELS}",))
 
 
-@rule(
-    "imex.service",
-    "the IMEX service runs",
-    needs=("nvlink_domain",),
-    severity=Severity.CRITICAL,
-    action=Action.RESTART,
-    meaning="NVLink works inside this host only; traffic to the rest of the rack takes the network.",
-    fix="systemctl enable --now nvidia-imex (of the driver's version), after its node map is written.",
-    reference="NVIDIA IMEX guide",
-)
 def service(host: Host, expect: Expect) -> Iterator[Sight]:
     state = host.service("nvidia-imex")
     if state is None:
@@ -68,16 +49,6 @@ def service(host: Host, expect: Expect) -> Iterator[Sight]:
         yield Sight("nvidia-imex", state, "active", ("systemctl is-active nvidia-imex",))
 
 
-@rule(
-    "imex.domain",
-    "every host of the IMEX domain is ready and connected to every other",
-    needs=("nvlink_domain",),
-    severity=Severity.CRITICAL,
-    action=Action.RESTART,
-    meaning="Jobs that span the unconnected hosts lose NVLink between them, or fail when they map memory.",
-    fix="Start nvidia-imex on the hosts named, check that its port 50000 is open, then nvidia-imex-ctl -N.",
-    reference="NVIDIA IMEX guide, command service; nccl #1301",
-)
 def connected(host: Host, expect: Expect) -> Iterator[Sight]:
     if host.service("nvidia-imex") not in (None, "active"):
         return  # imex.service says it
@@ -91,15 +62,6 @@ def connected(host: Host, expect: Expect) -> Iterator[Sight]:
         yield Sight("", f"domain {found.state}{shown}", "UP, all READY and connected", ("nvidia-imex-ctl -N",))
 
 
-@rule(
-    "imex.version",
-    "the IMEX services of a domain are of one version, the driver's",
-    needs=("nvlink_domain",),
-    severity=Severity.CRITICAL,
-    meaning="Services of different versions do not talk to each other.",
-    fix="Install nvidia-imex of the driver's version on all hosts of the domain, and restart it.",
-    reference="NVIDIA IMEX guide, version mismatch",
-)
 def versions(host: Host, expect: Expect) -> Iterator[Sight]:
     if host.service("nvidia-imex") not in (None, "active"):
         return
@@ -121,15 +83,6 @@ def versions(host: Host, expect: Expect) -> Iterator[Sight]:
         )
 
 
-@rule(
-    "imex.nodes",
-    "the node map of IMEX lists this host",
-    needs=("nvlink_domain",),
-    severity=Severity.CRITICAL,
-    meaning="The service does not start, or joins another domain than the rack's.",
-    fix=f"List one address of each host of the NVLink domain in /{NODES}, the same file on all; restart nvidia-imex.",
-    reference="NVIDIA IMEX guide, node configuration file",
-)
 def nodes(host: Host, expect: Expect) -> Iterator[Sight]:
     if not host.root.exists("etc/nvidia-imex"):
         return  # in a container the file is the host's
@@ -143,3 +96,28 @@ def nodes(host: Host, expect: Expect) -> Iterator[Sight]:
 
 def _down(found: ImexDomain) -> set[int]:
     return {node.index for node in found.nodes if node.state != "READY"}
+
+
+RULES = (
+    AuditRule("imex.channel", "there is an IMEX channel that programs may open", channel,
+        "GPU memory of other hosts cannot be mapped: NCCL says MNNVL 0, or p2p fails with Cuda failure 800.",
+        "options nvidia NVreg_CreateImexChannel0=1 in modprobe.d; containers: pass the channel; chmod 666 the device.",
+        "NVIDIA IMEX guide, IMEX channels; nccl #2186", needs="nvlink_domain", severity=Severity.CRITICAL),
+    AuditRule("imex.service", "the IMEX service runs", service,
+        "NVLink works inside this host only; traffic to the rest of the rack takes the network.",
+        "systemctl enable --now nvidia-imex (of the driver's version), after its node map is written.",
+        "NVIDIA IMEX guide", needs="nvlink_domain", severity=Severity.CRITICAL, action=Action.RESTART),
+    AuditRule("imex.domain", "every host of the IMEX domain is ready and connected to every other", connected,
+        "Jobs that span the unconnected hosts lose NVLink between them, or fail when they map memory.",
+        "Start nvidia-imex on the hosts named, check that its port 50000 is open, then nvidia-imex-ctl -N.",
+        "NVIDIA IMEX guide, command service; nccl #1301",
+        needs="nvlink_domain", severity=Severity.CRITICAL, action=Action.RESTART),
+    AuditRule("imex.version", "the IMEX services of a domain are of one version, the driver's", versions,
+        "Services of different versions do not talk to each other.",
+        "Install nvidia-imex of the driver's version on all hosts of the domain, and restart it.",
+        "NVIDIA IMEX guide, version mismatch", needs="nvlink_domain", severity=Severity.CRITICAL),
+    AuditRule("imex.nodes", "the node map of IMEX lists this host", nodes,
+        "The service does not start, or joins another domain than the rack's.",
+        f"List one address of each host of the NVLink domain in /{NODES}, the same file on all; restart nvidia-imex.",
+        "NVIDIA IMEX guide, node configuration file", needs="nvlink_domain", severity=Severity.CRITICAL),
+)  # fmt: skip

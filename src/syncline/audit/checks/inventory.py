@@ -6,21 +6,11 @@ import re
 from collections.abc import Iterator
 
 from syncline.audit.expect import Expect
-from syncline.audit.rule import Sight, rule
+from syncline.audit.rule import AuditRule, Sight
 from syncline.finding import Action, Severity
 from syncline.host.host import Host
 
 
-@rule(
-    "gpu.count",
-    "the host has as many GPUs as described",
-    needs=("described",),
-    severity=Severity.CRITICAL,
-    action=Action.RESTART,
-    meaning="A job that asks for all GPUs of a host fails or hangs.",
-    fix="Look for a GPU that fell off the bus (Xid 79); reboot; replace it.",
-    reference="azurehpc-health-checks check_gpu_count",
-)
 def gpu_count(host: Host, expect: Expect) -> Iterator[Sight]:
     if expect.num_gpus is not None and len(host.gpus) != expect.num_gpus:
         yield Sight(
@@ -37,16 +27,6 @@ _GPUS_OF = (
 """How many GPUs a model has, by the product name in its firmware (on EC2 that is the instance type)."""
 
 
-@rule(
-    "gpu.count.model",
-    "the machine shows all GPUs that its model has",
-    needs=("gpu",),
-    severity=Severity.CRITICAL,
-    action=Action.RESTART,
-    meaning="A GPU is off the bus or did not start: jobs that ask for all GPUs of the host fail.",
-    fix="Look for Xid 79 and RmInitAdapter in the kernel log; power-cycle; replace the GPU.",
-    reference="NVIDIA DGX user guides; AWS accelerated computing instances",
-)
 def gpu_count_of_model(host: Host, expect: Expect) -> Iterator[Sight]:
     if expect.num_gpus is not None:  # the description is asked instead
         return
@@ -57,16 +37,6 @@ def gpu_count_of_model(host: Host, expect: Expect) -> Iterator[Sight]:
         yield Sight("", f"{len(host.gpus)} GPUs", f"{wanted} ({product})", where)
 
 
-@rule(
-    "net.nic.count",
-    "the host has as many fabric ports as described",
-    needs=("described",),
-    severity=Severity.CRITICAL,
-    action=Action.INSPECT,
-    meaning="NCCL warns of mixed device counts and uses fewer channels, or crosses rails.",
-    fix="Look for a card that is off the bus, has no driver, or is left out by NCCL_IB_HCA or NCCL_SOCKET_IFNAME.",
-    reference="NCCL 2.30: Detected mixed local Net device counts across ranks",
-)
 def nic_count(host: Host, expect: Expect) -> Iterator[Sight]:
     if expect.num_nics is None:
         return
@@ -82,15 +52,6 @@ def nic_count(host: Host, expect: Expect) -> Iterator[Sight]:
         yield Sight("", f"{found} {what}", f"{wanted} ({expect.source})", (source,))
 
 
-@rule(
-    "net.rdma.missing",
-    "RDMA devices are there where the fabric has RDMA",
-    severity=Severity.CRITICAL,
-    meaning="NCCL falls back to sockets: several times slower.",
-    fix="Load the card's RDMA driver (mlx5_ib, bnxt_re, irdma, efa); in a container pass /dev/infiniband and sysfs.",
-    reference="nccl #952 #226",
-    needs=("interface",),
-)
 def rdma_missing(host: Host, expect: Expect) -> Iterator[Sight]:
     cards = [d for d in host.pci if d.is_network and d.vendor == 0x15B3 and not d.is_virtual_function]
     if not host.ports and cards:
@@ -102,14 +63,32 @@ def rdma_missing(host: Host, expect: Expect) -> Iterator[Sight]:
         )
 
 
-@rule(
-    "software.nccl.several",
-    "one version of NCCL is installed",
-    needs=("gpu",),
-    meaning="Which one a job loads depends on its library path: ranks with different versions fail or hang.",
-    fix="Keep one; check LD_LIBRARY_PATH and the version that NCCL_DEBUG=VERSION prints.",
-    reference="nccl-tests #188 #294; NCCL: Mismatched NCCL version detected",
-)
 def nccl_several(host: Host, expect: Expect) -> Iterator[Sight]:
     if len(host.nccl_versions) > 1:
         yield Sight("libnccl", ", ".join(host.nccl_versions), "one version", ("usr/lib/*/libnccl.so.*",))
+
+
+RULES = (
+    AuditRule("gpu.count", "the host has as many GPUs as described", gpu_count,
+        "A job that asks for all GPUs of a host fails or hangs.",
+        "Look for a GPU that fell off the bus (Xid 79); reboot; replace it.",
+        "azurehpc-health-checks check_gpu_count", needs="described", severity=Severity.CRITICAL, action=Action.RESTART),
+    AuditRule("gpu.count.model", "the machine shows all GPUs that its model has", gpu_count_of_model,
+        "A GPU is off the bus or did not start: jobs that ask for all GPUs of the host fail.",
+        "Look for Xid 79 and RmInitAdapter in the kernel log; power-cycle; replace the GPU.",
+        "NVIDIA DGX user guides; AWS accelerated computing instances",
+        needs="gpu", severity=Severity.CRITICAL, action=Action.RESTART),
+    AuditRule("net.nic.count", "the host has as many fabric ports as described", nic_count,
+        "NCCL warns of mixed device counts and uses fewer channels, or crosses rails.",
+        "Look for a card that is off the bus, has no driver, or is left out by NCCL_IB_HCA or NCCL_SOCKET_IFNAME.",
+        "NCCL 2.30: Detected mixed local Net device counts across ranks",
+        needs="described", severity=Severity.CRITICAL, action=Action.INSPECT),
+    AuditRule("net.rdma.missing", "RDMA devices are there where the fabric has RDMA", rdma_missing,
+        "NCCL falls back to sockets: several times slower.",
+        "Load the card's RDMA driver (mlx5_ib, bnxt_re, irdma, efa); in a container pass /dev/infiniband and sysfs.",
+        "nccl #952 #226", needs="interface", severity=Severity.CRITICAL),
+    AuditRule("software.nccl.several", "one version of NCCL is installed", nccl_several,
+        "Which one a job loads depends on its library path: ranks with different versions fail or hang.",
+        "Keep one; check LD_LIBRARY_PATH and the version that NCCL_DEBUG=VERSION prints.",
+        "nccl-tests #188 #294; NCCL: Mismatched NCCL version detected", needs="gpu"),
+)  # fmt: skip

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from syncline.audit.expect import Expect
-from syncline.audit.rule import CannotTell, Sight, rule
+from syncline.audit.rule import AuditRule, CannotTell, Sight
 from syncline.describe import units
 from syncline.finding import Severity
 from syncline.host.host import Host
@@ -32,41 +32,18 @@ def limit(host: Host, name: str) -> float:
     return UNLIMITED if match.group(1) == "unlimited" else float(match.group(1))
 
 
-@rule(
-    "limits.memlock",
-    "processes may lock memory for RDMA",
-    needs=("rdma",),
-    severity=Severity.CRITICAL,
-    meaning="Registering buffers fails: ibv_reg_mr, Cannot allocate memory.",
-    fix="ulimit -l unlimited, also for slurmd and in containers (limits.conf, LimitMEMLOCK=infinity, IPC_LOCK).",
-    reference="nccl-tests #206, nccl #1191",
-)
 def memlock(host: Host, expect: Expect) -> Iterator[Sight]:
     value = limit(host, "Max locked memory")
     if value < MIN_MEMLOCK_BYTES:
         yield Sight("this process", f"max locked memory {units.show_size(value)}", "unlimited", ("proc/self/limits",))
 
 
-@rule(
-    "limits.files",
-    "processes may open many files",
-    meaning="Connections of all ranks and channels, plus data files, run out of descriptors at scale.",
-    fix="ulimit -n 1048576 for jobs (limits.conf, slurmd's LimitNOFILE, the container's ulimit).",
-    reference="NCCL troubleshooting; ml-engineering",
-)
 def files(host: Host, expect: Expect) -> Iterator[Sight]:
     value = limit(host, "Max open files")
     if value < MIN_FILES:
         yield Sight("this process", f"max open files {value:,.0f}", f"at least {MIN_FILES:,}", ("proc/self/limits",))
 
 
-@rule(
-    "limits.stack",
-    "the stack is neither tiny nor unlimited",
-    meaning="Unlimited stacks make threads of 2 MiB that NCCL's helpers overrun; tiny ones crash too.",
-    fix="ulimit -s 8192",
-    reference="NCCL troubleshooting, stack size",
-)
 def stack(host: Host, expect: Expect) -> Iterator[Sight]:
     value = limit(host, "Max stack size")
     if value == UNLIMITED or value <= MIN_STACK_BYTES:
@@ -74,14 +51,6 @@ def stack(host: Host, expect: Expect) -> Iterator[Sight]:
         yield Sight("this process", f"max stack size {shown}", "8 MiB", ("proc/self/limits",))
 
 
-@rule(
-    "limits.shm",
-    "shared memory has room for collectives inside the host",
-    severity=Severity.CRITICAL,
-    meaning="NCCL and data loaders fail to extend shared memory; containers get 64 MiB by default.",
-    fix="docker --shm-size=16g (or --ipc=host); Kubernetes: an emptyDir of medium Memory on /dev/shm.",
-    reference="NCCL troubleshooting, shared memory",
-)
 def shm(host: Host, expect: Expect) -> Iterator[Sight]:
     text = host.root.text("proc/self/mounts") or host.root.text("proc/mounts")
     if text is None:
@@ -100,3 +69,23 @@ def shm(host: Host, expect: Expect) -> Iterator[Sight]:
         yield Sight(
             SHM, f"{units.show_size(room)}", f"at least {units.show_size(MIN_SHM_BYTES)}", ("proc/self/mounts",)
         )
+
+
+RULES = (
+    AuditRule("limits.memlock", "processes may lock memory for RDMA", memlock,
+        "Registering buffers fails: ibv_reg_mr, Cannot allocate memory.",
+        "ulimit -l unlimited, also for slurmd and in containers (limits.conf, LimitMEMLOCK=infinity, IPC_LOCK).",
+        "nccl-tests #206, nccl #1191", needs="rdma", severity=Severity.CRITICAL),
+    AuditRule("limits.files", "processes may open many files", files,
+        "Connections of all ranks and channels, plus data files, run out of descriptors at scale.",
+        "ulimit -n 1048576 for jobs (limits.conf, slurmd's LimitNOFILE, the container's ulimit).",
+        "NCCL troubleshooting; ml-engineering"),
+    AuditRule("limits.stack", "the stack is neither tiny nor unlimited", stack,
+        "Unlimited stacks make threads of 2 MiB that NCCL's helpers overrun; tiny ones crash too.",
+        "ulimit -s 8192",
+        "NCCL troubleshooting, stack size"),
+    AuditRule("limits.shm", "shared memory has room for collectives inside the host", shm,
+        "NCCL and data loaders fail to extend shared memory; containers get 64 MiB by default.",
+        "docker --shm-size=16g (or --ipc=host); Kubernetes: an emptyDir of medium Memory on /dev/shm.",
+        "NCCL troubleshooting, shared memory", severity=Severity.CRITICAL),
+)  # fmt: skip

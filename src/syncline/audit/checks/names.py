@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from syncline.audit.expect import Expect
-from syncline.audit.rule import CannotTell, Sight, few, rule
+from syncline.audit.rule import AuditRule, CannotTell, Sight, few
 from syncline.describe.hostlist import expand
 from syncline.errors import SynclineError
 from syncline.finding import Severity
@@ -63,13 +63,6 @@ def told_names(host: Host) -> dict[str, tuple[str, ...]]:
     return host.lookup.others | known | ({host.name: own} if own is not None else {})
 
 
-@rule(
-    "name.resolves",
-    "the host's own name leads to an address that peers can reach",
-    meaning="torchrun publishes this name: peers connect to themselves or to nothing, and hang at the rendezvous.",
-    fix="Give the name its fabric or management address in DNS or /etc/hosts; or torchrun --local-addr.",
-    reference=_REFERENCE,
-)
 def resolves(host: Host, expect: Expect) -> Iterator[Sight]:
     hosts, addresses = num_hosts(host), own_name(host)
     severity = Severity.CRITICAL if hosts > 1 else None
@@ -81,13 +74,6 @@ def resolves(host: Host, expect: Expect) -> Iterator[Sight]:
         yield Sight(host.name, f"resolves to {addresses[0]}", "an address that other hosts can reach", _FILES, severity)
 
 
-@rule(
-    "name.own_address",
-    "the host's own name leads to an address that the host has",
-    meaning="The name leads to another host, or to none: peers connect there and wait.",
-    fix="Correct the name's address in /etc/hosts or DNS; after a change of address both keep the old one.",
-    reference=_REFERENCE,
-)
 def own_address(host: Host, expect: Expect) -> Iterator[Sight]:
     own = host.own_addresses
     elsewhere = [address for address in own_name(host) or () if not is_local(address)]
@@ -98,13 +84,6 @@ def own_address(host: Host, expect: Expect) -> Iterator[Sight]:
         )  # fmt: skip
 
 
-@rule(
-    "name.sources",
-    "/etc/hosts and DNS agree on the host's own name",
-    meaning="This host and its peers take the name for different addresses: one side waits where nobody comes.",
-    fix="Remove the name from /etc/hosts, or give it the address that DNS has.",
-    reference=_REFERENCE,
-)
 def sources(host: Host, expect: Expect) -> Iterator[Sight]:
     files = {address for address in host.lookup.files.get(host.name, ()) if not is_local(address)}
     if not files or not host.lookup.servers or "dns" not in host.lookup.order:
@@ -117,28 +96,12 @@ def sources(host: Host, expect: Expect) -> Iterator[Sight]:
         )  # fmt: skip
 
 
-@rule(
-    "name.order",
-    "names are looked up in /etc/hosts",
-    meaning="What /etc/hosts says of peers is not used, nor its line for localhost.",
-    fix="hosts: files dns, in /etc/nsswitch.conf.",
-    reference="nsswitch.conf(5)",
-)
 def order(host: Host, expect: Expect) -> Iterator[Sight]:
     told = host.lookup.order
     if host.lookup.files and "files" not in told:
         yield Sight("etc/nsswitch.conf", f"hosts: {' '.join(told)}", "hosts: files ...", ("etc/nsswitch.conf",))
 
 
-@rule(
-    "name.peers",
-    "the names of the job's other hosts resolve here",
-    severity=Severity.CRITICAL,
-    needs=("environment",),
-    meaning="Ranks on this host cannot connect to hosts that they know by name.",
-    fix="Add the names to DNS, or to /etc/hosts of every host.",
-    reference=_REFERENCE,
-)
 def peers(host: Host, expect: Expect) -> Iterator[Sight]:
     answers = {name: ask(host.root, name, key=f"getent-peer-{name}") for name in peer_names(host)}
     known = host.lookup.files
@@ -147,3 +110,27 @@ def peers(host: Host, expect: Expect) -> Iterator[Sight]:
         yield Sight(few(lost), "does not resolve here", "an address", ("getent ahosts", "etc/hosts"))
     if any(found is None and name not in known for name, found in answers.items()):
         raise CannotTell("getent cannot be asked for the job's other hosts")
+
+
+RULES = (
+    AuditRule("name.resolves", "the host's own name leads to an address that peers can reach", resolves,
+        "torchrun publishes this name: peers connect to themselves or to nothing, and hang at the rendezvous.",
+        "Give the name its fabric or management address in DNS or /etc/hosts; or torchrun --local-addr.",
+        _REFERENCE),
+    AuditRule("name.own_address", "the host's own name leads to an address that the host has", own_address,
+        "The name leads to another host, or to none: peers connect there and wait.",
+        "Correct the name's address in /etc/hosts or DNS; after a change of address both keep the old one.",
+        _REFERENCE),
+    AuditRule("name.sources", "/etc/hosts and DNS agree on the host's own name", sources,
+        "This host and its peers take the name for different addresses: one side waits where nobody comes.",
+        "Remove the name from /etc/hosts, or give it the address that DNS has.",
+        _REFERENCE),
+    AuditRule("name.order", "names are looked up in /etc/hosts", order,
+        "What /etc/hosts says of peers is not used, nor its line for localhost.",
+        "hosts: files dns, in /etc/nsswitch.conf.",
+        "nsswitch.conf(5)"),
+    AuditRule("name.peers", "the names of the job's other hosts resolve here", peers,
+        "Ranks on this host cannot connect to hosts that they know by name.",
+        "Add the names to DNS, or to /etc/hosts of every host.",
+        _REFERENCE, needs="environment", severity=Severity.CRITICAL),
+)  # fmt: skip

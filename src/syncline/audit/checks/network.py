@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from syncline.audit.expect import Expect, link_at
-from syncline.audit.rule import Sight, rule
+from syncline.audit.rule import AuditRule, Sight
 from syncline.describe import units
 from syncline.finding import Action, Severity
 from syncline.host.host import Host
@@ -35,15 +35,6 @@ def wanted_mtu(interface: Interface, host: Host, expect: Expect) -> tuple[int, s
     return 0, ""
 
 
-@rule(
-    "net.mtu",
-    "fabric interfaces have the fabric's MTU",
-    needs=("fabric_interface",),
-    severity=Severity.CRITICAL,
-    meaning="RoCE falls to packets of 1,024 bytes; peers with another MTU hang or fail; sockets cost more CPU.",
-    fix="ip link set IF mtu 9000 (and in the network configuration), the same on every host and switch port.",
-    reference="nccl #1524 #1957",
-)
 def mtu(host: Host, expect: Expect) -> Iterator[Sight]:
     for interface in host.fabric_interfaces:
         least, by = wanted_mtu(interface, host, expect)
@@ -53,14 +44,6 @@ def mtu(host: Host, expect: Expect) -> Iterator[Sight]:
             )
 
 
-@rule(
-    "net.mtu.mixed",
-    "fabric interfaces have one MTU",
-    needs=("fabric_interface",),
-    meaning="Rails with different MTU hang or fail with a local length error when they talk to each other.",
-    fix="Set one MTU on all fabric interfaces.",
-    reference="nccl #1524",
-)
 def mtu_mixed(host: Host, expect: Expect) -> Iterator[Sight]:
     right = [i for i in host.fabric_interfaces if i.is_up and i.mtu >= wanted_mtu(i, host, expect)[0] > 0]
     counts = Counter(interface.mtu for interface in right)
@@ -76,15 +59,6 @@ def mtu_mixed(host: Host, expect: Expect) -> Iterator[Sight]:
                 )
 
 
-@rule(
-    "net.address.missing",
-    "every RoCE interface has an address",
-    needs=("roce",),
-    severity=Severity.CRITICAL,
-    meaning="Without an address there is no routable GID: the port cannot be used.",
-    fix="Configure the rail's address on the interface.",
-    reference="nccl #925",
-)
 def address_missing(host: Host, expect: Expect) -> Iterator[Sight]:
     if not any(interface.addresses for interface in host.interfaces):
         return  # `ip` could not be asked; rdma.gid.rocev2 still sees the GID table
@@ -96,14 +70,6 @@ def address_missing(host: Host, expect: Expect) -> Iterator[Sight]:
             yield Sight(interface.name, "no address", "the rail's address", ("ip address",))
 
 
-@rule(
-    "net.subnet.shared",
-    "rails have subnets of their own, or ARP answers only for its own interface",
-    needs=("fabric_interface",),
-    meaning="Several interfaces in one subnet: answers leave by another rail, all traffic may use one.",
-    fix="One subnet per rail; or net.ipv4.conf.all.arp_ignore=1, arp_announce=2 and a routing table per interface.",
-    reference="kernel ip-sysctl arp_ignore; NVIDIA multi-rail RoCE",
-)
 def subnet_shared(host: Host, expect: Expect) -> Iterator[Sight]:
     if host.sysctl("net.ipv4.conf.all.arp_ignore") == "1" and host.sysctl("net.ipv4.conf.all.arp_announce") == "2":
         return
@@ -122,14 +88,6 @@ def subnet_shared(host: Host, expect: Expect) -> Iterator[Sight]:
             )
 
 
-@rule(
-    "net.rp_filter",
-    "reverse-path filtering is loose where there are several rails",
-    needs=("roce",),
-    meaning="The kernel drops packets that arrive on one rail and would be answered on another.",
-    fix="sysctl net.ipv4.conf.all.rp_filter=2 (or 0) and the same per interface.",
-    reference="kernel ip-sysctl rp_filter",
-)
 def rp_filter(host: Host, expect: Expect) -> Iterator[Sight]:
     if len(host.fabric_interfaces) < 2:
         return
@@ -148,14 +106,6 @@ def rp_filter(host: Host, expect: Expect) -> Iterator[Sight]:
         )
 
 
-@rule(
-    "net.isolation",
-    "training has the fabric for itself: the default route leaves by another interface",
-    needs=("roce",),
-    meaning="Downloads, logs and storage share the rail with collectives and cause congestion on it.",
-    fix="Move the default route to the management interface.",
-    reference="rail design: one fabric for collectives",
-)
 def isolation(host: Host, expect: Expect) -> Iterator[Sight]:
     fabric = {interface.name for interface in host.fabric_interfaces}
     others = [i for i in host.interfaces if i.is_up and i.is_physical and i.name not in fabric]
@@ -164,15 +114,6 @@ def isolation(host: Host, expect: Expect) -> Iterator[Sight]:
         yield Sight(", ".join(shared), "carries the default route", f"{others[0].name} carries it", ("proc/net/route",))
 
 
-@rule(
-    "net.shaped",
-    "no queueing discipline limits a fabric interface below its rate",
-    needs=("fabric_interface",),
-    severity=Severity.CRITICAL,
-    meaning="Traffic leaves slower than the link could carry: this host is a straggler in every ring.",
-    fix="tc qdisc del dev IF root, after finding who set it.",
-    reference="tc-tbf(8), tc-netem(8), tc-htb(8)",
-)
 def shaped(host: Host, expect: Expect) -> Iterator[Sight]:
     for name, row in qdiscs(host):
         rate = rate_of(row)
@@ -190,15 +131,6 @@ def shaped(host: Host, expect: Expect) -> Iterator[Sight]:
             )
 
 
-@rule(
-    "net.loss_emulated",
-    "no queueing discipline drops packets on purpose",
-    needs=("fabric_interface",),
-    severity=Severity.CRITICAL,
-    meaning="A test left netem behind: packets are lost, doubled or damaged on purpose.",
-    fix="tc qdisc del dev IF root",
-    reference="tc-netem(8)",
-)
 def loss_emulated(host: Host, expect: Expect) -> Iterator[Sight]:
     for name, row in qdiscs(host):
         options = row.get("options") if isinstance(row.get("options"), dict) else {}
@@ -208,15 +140,6 @@ def loss_emulated(host: Host, expect: Expect) -> Iterator[Sight]:
             yield Sight(name, f"netem drops {share:.2%}", "no loss", ("tc qdisc show",))
 
 
-@rule(
-    "net.bond",
-    "every member of a bond is up",
-    needs=("interface",),
-    action=Action.INSPECT,
-    meaning="The bond runs with part of its bandwidth and no spare.",
-    fix="Check cable, optic and switch port of the member that is down.",
-    reference="kernel Documentation/networking/bonding",
-)
 def bond(host: Host, expect: Expect) -> Iterator[Sight]:
     for name in host.root.names("proc/net/bonding"):
         member = ""
@@ -251,3 +174,45 @@ def rate_of(row: Mapping[str, Any]) -> float:
     if row.get("kind") == "netem" and isinstance(rate, dict):
         rate = rate.get("rate")
     return float(rate) if row.get("kind") in ("tbf", "netem") and isinstance(rate, (int, float)) else 0.0
+
+
+RULES = (
+    AuditRule("net.mtu", "fabric interfaces have the fabric's MTU", mtu,
+        "RoCE falls to packets of 1,024 bytes; peers with another MTU hang or fail; sockets cost more CPU.",
+        "ip link set IF mtu 9000 (and in the network configuration), the same on every host and switch port.",
+        "nccl #1524 #1957", needs="fabric_interface", severity=Severity.CRITICAL),
+    AuditRule("net.mtu.mixed", "fabric interfaces have one MTU", mtu_mixed,
+        "Rails with different MTU hang or fail with a local length error when they talk to each other.",
+        "Set one MTU on all fabric interfaces.",
+        "nccl #1524", needs="fabric_interface"),
+    AuditRule("net.address.missing", "every RoCE interface has an address", address_missing,
+        "Without an address there is no routable GID: the port cannot be used.",
+        "Configure the rail's address on the interface.",
+        "nccl #925", needs="roce", severity=Severity.CRITICAL),
+    AuditRule("net.subnet.shared",
+        "rails have subnets of their own, or ARP answers only for its own interface", subnet_shared,
+        "Several interfaces in one subnet: answers leave by another rail, all traffic may use one.",
+        "One subnet per rail; or net.ipv4.conf.all.arp_ignore=1, arp_announce=2 and a routing table per interface.",
+        "kernel ip-sysctl arp_ignore; NVIDIA multi-rail RoCE", needs="fabric_interface"),
+    AuditRule("net.rp_filter", "reverse-path filtering is loose where there are several rails", rp_filter,
+        "The kernel drops packets that arrive on one rail and would be answered on another.",
+        "sysctl net.ipv4.conf.all.rp_filter=2 (or 0) and the same per interface.",
+        "kernel ip-sysctl rp_filter", needs="roce"),
+    AuditRule("net.isolation",
+        "training has the fabric for itself: the default route leaves by another interface", isolation,
+        "Downloads, logs and storage share the rail with collectives and cause congestion on it.",
+        "Move the default route to the management interface.",
+        "rail design: one fabric for collectives", needs="roce"),
+    AuditRule("net.shaped", "no queueing discipline limits a fabric interface below its rate", shaped,
+        "Traffic leaves slower than the link could carry: this host is a straggler in every ring.",
+        "tc qdisc del dev IF root, after finding who set it.",
+        "tc-tbf(8), tc-netem(8), tc-htb(8)", needs="fabric_interface", severity=Severity.CRITICAL),
+    AuditRule("net.loss_emulated", "no queueing discipline drops packets on purpose", loss_emulated,
+        "A test left netem behind: packets are lost, doubled or damaged on purpose.",
+        "tc qdisc del dev IF root",
+        "tc-netem(8)", needs="fabric_interface", severity=Severity.CRITICAL),
+    AuditRule("net.bond", "every member of a bond is up", bond,
+        "The bond runs with part of its bandwidth and no spare.",
+        "Check cable, optic and switch port of the member that is down.",
+        "kernel Documentation/networking/bonding", needs="interface", action=Action.INSPECT),
+)  # fmt: skip

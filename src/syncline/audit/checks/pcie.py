@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from syncline.audit.expect import Expect
-from syncline.audit.rule import CannotTell, Sight, few, rule
+from syncline.audit.rule import AuditRule, CannotTell, Sight, few
 from syncline.finding import Action, Severity
 from syncline.host.host import NEAR, Host
 from syncline.host.pci import ConfigSpace, PciDevice, read_config
@@ -32,15 +32,6 @@ def network_cards(host: Host) -> list[tuple[str, PciDevice]]:
     return [(name, host.pci.devices[at]) for at, name in named.items() if at in host.pci.devices]
 
 
-@rule(
-    "pcie.link.width",
-    "GPUs and network cards use all lanes of their slot",
-    needs=("pci",),
-    action=Action.INSPECT,
-    meaning="Bandwidth falls with the lanes; NCCL counts width times speed of the narrower end of the link.",
-    fix="Reseat the card or riser, check the slot's bifurcation in the BIOS; then replace card or riser.",
-    reference="NCCL topology search; imbue cluster-health fix_pcie_limited",
-)
 def link_width(host: Host, expect: Expect) -> Iterator[Sight]:
     for name, device in endpoints(host):
         able = _able(host, device, lambda end: end.max_width)
@@ -48,15 +39,6 @@ def link_width(host: Host, expect: Expect) -> Iterator[Sight]:
             yield _seen(name, device, f"PCIe x{device.width}", f"x{able:g}", "current_link_width")
 
 
-@rule(
-    "pcie.link.speed",
-    "GPUs and network cards run at the speed of their slot",
-    needs=("pci",),
-    action=Action.INSPECT,
-    meaning="A link that trained down carries half or a quarter: the slowest card sets the pace of all ranks.",
-    fix="Reboot to train the link again; then reseat or replace the card, riser or retimer; look for AER errors.",
-    reference="NCCL topology search; kernel Documentation/PCI",
-)
 def link_speed(host: Host, expect: Expect) -> Iterator[Sight]:
     idle = {gpu.pci.address for gpu in host.gpus if _NOT_P0.match(gpu.value("Performance State"))}
     for name, device in endpoints(host):
@@ -65,15 +47,6 @@ def link_speed(host: Host, expect: Expect) -> Iterator[Sight]:
             yield _seen(name, device, f"PCIe {device.speed:g} GT/s", f"{able:g} GT/s", "current_link_speed")
 
 
-@rule(
-    "pcie.slot",
-    "slots are as wide and fast as the cards in them",
-    needs=("pci", "metal"),
-    action=Action.INSPECT,
-    meaning="The card can do more than its slot: the slot is the limit.",
-    fix="Move the card to a slot of its own width and generation, or set the slot's speed in the BIOS.",
-    reference="NCCL topology search takes the slower end of a PCIe link",
-)
 def slot(host: Host, expect: Expect) -> Iterator[Sight]:
     for name, device in endpoints(host):
         for port in host.pci.above(device.address)[:1]:
@@ -85,14 +58,6 @@ def slot(host: Host, expect: Expect) -> Iterator[Sight]:
                 yield _seen(name, device, f"a slot of {slot_is}", wanted, "max_link_speed", port)
 
 
-@rule(
-    "pcie.bridge.emulated",
-    "no emulated bridge of 2.5 GT/s x1 above GPUs and network cards, or a topology file says better",
-    needs=("vm", "pci"),
-    meaning="NCCL believes the path has 0.2 GB/s and avoids it.",
-    fix="Set NCCL_TOPO_FILE to a topology file of this machine type (`syncline fabric export ... nccl`).",
-    reference="nccl-tests #256, nccl #1843 #1674",
-)
 def emulated_bridge(host: Host, expect: Expect) -> Iterator[Sight]:
     if host.environment.get("NCCL_TOPO_FILE"):
         return
@@ -110,15 +75,6 @@ def emulated_bridge(host: Host, expect: Expect) -> Iterator[Sight]:
         )
 
 
-@rule(
-    "pcie.acs",
-    "ACS is off on the PCIe switches between GPUs and network cards",
-    needs=("metal", "gpu", "rdma"),
-    severity=Severity.CRITICAL,
-    meaning="Peer traffic goes up to the root complex and back: GPUDirect is slow, hangs, or fails with status 4.",
-    fix="On each boot: setpci -s BRIDGE ECAP_ACS+6.w=0000 for every PCIe switch port; or turn ACS off in the BIOS.",
-    reference="NCCL troubleshooting, PCI Access Control Services; nccl #214 #304 #523 #606",
-)
 def acs(host: Host, expect: Expect) -> Iterator[Sight]:
     wanted = {bridge.address: bridge for _, device in endpoints(host) for bridge in host.pci.above(device.address)}
     ports = [("bridge", bridge) for bridge in wanted.values() if bridge.parent is not None]
@@ -130,14 +86,6 @@ def acs(host: Host, expect: Expect) -> Iterator[Sight]:
     yield from _by_config(host, ports, look, "all minus", "bridges")
 
 
-@rule(
-    "pcie.ats",
-    "address translation services are on for network cards of a virtual machine",
-    needs=("vm", "gpu", "rdma"),
-    meaning="Without ATS, peer traffic of a virtual machine goes through the root complex.",
-    fix="Turn ATS on in the card's firmware (mlxconfig ATS_ENABLED=1) and hypervisor. Keep ACS on in a VM.",
-    reference="NCCL troubleshooting, virtual machines",
-)
 def ats(host: Host, expect: Expect) -> Iterator[Sight]:
     def look(config: ConfigSpace) -> str | None:
         return "ATS is off" if config.ats_enabled() is False else "" if config.is_whole else None
@@ -145,14 +93,6 @@ def ats(host: Host, expect: Expect) -> Iterator[Sight]:
     yield from _by_config(host, network_cards(host), look, "on")
 
 
-@rule(
-    "pcie.relaxed_ordering",
-    "network cards may use relaxed ordering",
-    needs=("rdma",),
-    meaning="Strictly ordered writes wait for each other: bandwidth is lost on AMD processors and in virtual machines.",
-    fix="Turn PCI relaxed ordering on in the BIOS and the card's firmware (mlxconfig PCI_WR_ORDERING=1).",
-    reference="NCCL_IB_PCI_RELAXED_ORDERING in the NCCL user guide",
-)
 def relaxed_ordering(host: Host, expect: Expect) -> Iterator[Sight]:
     def look(config: ConfigSpace) -> str | None:
         allowed = config.relaxed_ordering()
@@ -161,14 +101,6 @@ def relaxed_ordering(host: Host, expect: Expect) -> Iterator[Sight]:
     yield from _by_config(host, network_cards(host), look, "RlxdOrd+")
 
 
-@rule(
-    "pcie.max_read_request",
-    "fast network cards ask for 4,096 bytes at once",
-    needs=("mlx",),
-    meaning="Small read requests keep a card of 200 Gb/s and more from filling its port.",
-    fix="setpci -s CARD CAP_EXP+8.w (bits 14:12 = 5), or the BIOS setting Max Read Request; lasts until reboot.",
-    reference="NVIDIA ConnectX performance tuning",
-)
 def max_read_request(host: Host, expect: Expect) -> Iterator[Sight]:
     fast = {port.pci for port in host.fabric_ports if port.rate_Bps >= FAST_PORT_BPS * 0.99}
     cards = [(name, device) for name, device in network_cards(host) if device.address in fast]
@@ -180,15 +112,6 @@ def max_read_request(host: Host, expect: Expect) -> Iterator[Sight]:
     yield from _by_config(host, cards, look, "4096")
 
 
-@rule(
-    "kernel.iommu",
-    "the IOMMU is off or passes GPUs and network cards through",
-    needs=("metal", "rdma"),
-    meaning="Every DMA is translated: GPUDirect is slow or fails with status 4 (local protection error).",
-    fix="Add iommu=pt (and intel_iommu=on or amd_iommu=on where SR-IOV needs it) to the kernel command line; reboot.",
-    reference="NCCL troubleshooting; nccl #928",
-    action=Action.RESTART,
-)
 def iommu(host: Host, expect: Expect) -> Iterator[Sight]:
     translated: dict[str, list[str]] = {}
     coherent = {gpu.pci.address for gpu in host.gpus if gpu.is_coherent}  # Grace translates for them, with ATS
@@ -209,15 +132,6 @@ def iommu(host: Host, expect: Expect) -> Iterator[Sight]:
         )
 
 
-@rule(
-    "pcie.errors",
-    "no fatal or non-fatal PCIe errors",
-    needs=("pci",),
-    action=Action.INSPECT,
-    meaning="The link lost transactions; expect retraining, resets, or a GPU that falls off the bus.",
-    fix="Reseat the card and riser, update firmware; replace it if the count grows.",
-    reference="kernel Documentation/PCI/pcieaer-howto",
-)
 def errors(host: Host, expect: Expect) -> Iterator[Sight]:
     for name, device in endpoints(host):
         for kind, total in (("fatal", "TOTAL_ERR_FATAL"), ("nonfatal", "TOTAL_ERR_NONFATAL")):
@@ -227,15 +141,6 @@ def errors(host: Host, expect: Expect) -> Iterator[Sight]:
                 yield _seen(name, device, f"{int(match.group(1)):,} {kind} errors", "0", f"aer_dev_{kind}")
 
 
-@rule(
-    "topo.gpu_nic.path",
-    "every GPU has a network card below the same PCIe switch",
-    needs=("gpu", "rdma"),
-    action=Action.ESCALATE,
-    meaning="Beyond a PCIe switch GPUDirect is off (NCCL allows PXB by default) or slow: data goes through the CPU.",
-    fix="Compare slots with the vendor's layout; in a VM set NCCL_TOPO_FILE; else NCCL_NET_GDR_LEVEL=PHB.",
-    reference="NCCL_NET_GDR_LEVEL in the NCCL user guide; nccl #1464, nccl-tests #321",
-)
 def gpu_nic_path(host: Host, expect: Expect) -> Iterator[Sight]:
     cards = network_cards(host)
     if host.environment.get("NCCL_TOPO_FILE") or len(cards) < len(host.gpus):
@@ -260,14 +165,6 @@ def gpu_nic_path(host: Host, expect: Expect) -> Iterator[Sight]:
         yield Sight(label, f"nearest network card {name} by {kind}", "PIX or PXB", ("sys/bus/pci/devices",))
 
 
-@rule(
-    "topo.numa.unknown",
-    "GPUs and network cards have a NUMA node",
-    needs=("numa", "pci"),
-    meaning="Processes, interrupts and buffers land on a random socket.",
-    fix="Update the BIOS (it must say _PXM for each root port); in a VM expose the NUMA topology.",
-    reference="kernel ABI sysfs-bus-pci numa_node",
-)
 def numa_unknown(host: Host, expect: Expect) -> Iterator[Sight]:
     lost = [name for name, device in endpoints(host) if device.numa < 0]
     if lost:
@@ -305,3 +202,58 @@ def _by_config(
 
 def _emulated(device: PciDevice) -> bool:
     return device.speed == 2.5 and device.width == 1
+
+
+RULES = (
+    AuditRule("pcie.link.width", "GPUs and network cards use all lanes of their slot", link_width,
+        "Bandwidth falls with the lanes; NCCL counts width times speed of the narrower end of the link.",
+        "Reseat the card or riser, check the slot's bifurcation in the BIOS; then replace card or riser.",
+        "NCCL topology search; imbue cluster-health fix_pcie_limited", needs="pci", action=Action.INSPECT),
+    AuditRule("pcie.link.speed", "GPUs and network cards run at the speed of their slot", link_speed,
+        "A link that trained down carries half or a quarter: the slowest card sets the pace of all ranks.",
+        "Reboot to train the link again; then reseat or replace the card, riser or retimer; look for AER errors.",
+        "NCCL topology search; kernel Documentation/PCI", needs="pci", action=Action.INSPECT),
+    AuditRule("pcie.slot", "slots are as wide and fast as the cards in them", slot,
+        "The card can do more than its slot: the slot is the limit.",
+        "Move the card to a slot of its own width and generation, or set the slot's speed in the BIOS.",
+        "NCCL topology search takes the slower end of a PCIe link", needs="pci metal", action=Action.INSPECT),
+    AuditRule("pcie.bridge.emulated",
+        "no emulated bridge of 2.5 GT/s x1 above GPUs and network cards, or a topology file says better", emulated_bridge,
+        "NCCL believes the path has 0.2 GB/s and avoids it.",
+        "Set NCCL_TOPO_FILE to a topology file of this machine type (`syncline fabric export ... nccl`).",
+        "nccl-tests #256, nccl #1843 #1674", needs="vm pci"),
+    AuditRule("pcie.acs", "ACS is off on the PCIe switches between GPUs and network cards", acs,
+        "Peer traffic goes up to the root complex and back: GPUDirect is slow, hangs, or fails with status 4.",
+        "On each boot: setpci -s BRIDGE ECAP_ACS+6.w=0000 for every PCIe switch port; or turn ACS off in the BIOS.",
+        "NCCL troubleshooting, PCI Access Control Services; nccl #214 #304 #523 #606",
+        needs="metal gpu rdma", severity=Severity.CRITICAL),
+    AuditRule("pcie.ats", "address translation services are on for network cards of a virtual machine", ats,
+        "Without ATS, peer traffic of a virtual machine goes through the root complex.",
+        "Turn ATS on in the card's firmware (mlxconfig ATS_ENABLED=1) and hypervisor. Keep ACS on in a VM.",
+        "NCCL troubleshooting, virtual machines", needs="vm gpu rdma"),
+    AuditRule("pcie.relaxed_ordering", "network cards may use relaxed ordering", relaxed_ordering,
+        "Strictly ordered writes wait for each other: bandwidth is lost on AMD processors and in virtual machines.",
+        "Turn PCI relaxed ordering on in the BIOS and the card's firmware (mlxconfig PCI_WR_ORDERING=1).",
+        "NCCL_IB_PCI_RELAXED_ORDERING in the NCCL user guide", needs="rdma"),
+    AuditRule("pcie.max_read_request", "fast network cards ask for 4,096 bytes at once", max_read_request,
+        "Small read requests keep a card of 200 Gb/s and more from filling its port.",
+        "setpci -s CARD CAP_EXP+8.w (bits 14:12 = 5), or the BIOS setting Max Read Request; lasts until reboot.",
+        "NVIDIA ConnectX performance tuning", needs="mlx"),
+    AuditRule("kernel.iommu", "the IOMMU is off or passes GPUs and network cards through", iommu,
+        "Every DMA is translated: GPUDirect is slow or fails with status 4 (local protection error).",
+        "Add iommu=pt (and intel_iommu=on or amd_iommu=on where SR-IOV needs it) to the kernel command line; reboot.",
+        "NCCL troubleshooting; nccl #928", needs="metal rdma", action=Action.RESTART),
+    AuditRule("pcie.errors", "no fatal or non-fatal PCIe errors", errors,
+        "The link lost transactions; expect retraining, resets, or a GPU that falls off the bus.",
+        "Reseat the card and riser, update firmware; replace it if the count grows.",
+        "kernel Documentation/PCI/pcieaer-howto", needs="pci", action=Action.INSPECT),
+    AuditRule("topo.gpu_nic.path", "every GPU has a network card below the same PCIe switch", gpu_nic_path,
+        "Beyond a PCIe switch GPUDirect is off (NCCL allows PXB by default) or slow: data goes through the CPU.",
+        "Compare slots with the vendor's layout; in a VM set NCCL_TOPO_FILE; else NCCL_NET_GDR_LEVEL=PHB.",
+        "NCCL_NET_GDR_LEVEL in the NCCL user guide; nccl #1464, nccl-tests #321",
+        needs="gpu rdma", action=Action.ESCALATE),
+    AuditRule("topo.numa.unknown", "GPUs and network cards have a NUMA node", numa_unknown,
+        "Processes, interrupts and buffers land on a random socket.",
+        "Update the BIOS (it must say _PXM for each root port); in a VM expose the NUMA topology.",
+        "kernel ABI sysfs-bus-pci numa_node", needs="numa pci"),
+)  # fmt: skip

@@ -6,23 +6,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from syncline.audit.expect import Expect, nic_part
-from syncline.audit.rule import CannotTell, Sight, rule
+from syncline.audit.rule import AuditRule, CannotTell, Sight
 from syncline.describe import units
 from syncline.finding import Action, Severity
 from syncline.host.host import Host
 from syncline.host.rdma import RdmaPort, chosen_gid
 
 
-@rule(
-    "rdma.port.down",
-    "every fabric port is ACTIVE",
-    needs=("rdma",),
-    severity=Severity.CRITICAL,
-    action=Action.INSPECT,
-    meaning="NCCL leaves the port out: fewer NICs than on other hosts, a wrong rail, or a hang.",
-    fix="Check cable and optic at both ends and the switch port; then ibstat / ip link.",
-    reference="gcm iblink; nccl #234",
-)
 def port_down(host: Host, expect: Expect) -> Iterator[Sight]:
     for port in host.fabric_ports:
         if port.state and not port.is_active and not port.state.startswith("2"):
@@ -34,32 +24,12 @@ def port_down(host: Host, expect: Expect) -> Iterator[Sight]:
             )
 
 
-@rule(
-    "rdma.port.init",
-    "a subnet manager has brought every InfiniBand port up",
-    needs=("infiniband",),
-    severity=Severity.CRITICAL,
-    action=Action.ESCALATE,
-    meaning="The cable works, but no subnet manager has configured the port: it carries no traffic.",
-    fix="Check that a subnet manager runs (sminfo) and sees this port (ibdiagnet); the fabric's owner must look.",
-    reference="InfiniBand port state INIT; ibstat(8)",
-)
 def port_init(host: Host, expect: Expect) -> Iterator[Sight]:
     for port in host.fabric_ports:
         if port.state.startswith("2") and not port.is_roce:
             yield Sight(port.name, port.state, "4: ACTIVE", (f"{port.folder}/state",))
 
 
-@rule(
-    "rdma.port.rate",
-    "every fabric port runs at full rate",
-    needs=("rdma",),
-    severity=Severity.CRITICAL,
-    action=Action.INSPECT,
-    meaning="The slowest rail sets the pace of every ring through it.",
-    fix="Check cable, optic and the switch port's configured speed; a lost lane shows as 2X or 1X in the rate.",
-    reference="gpud infiniband component; nccl #1412",
-)
 def port_rate(host: Host, expect: Expect) -> Iterator[Sight]:
     ports = [port for port in host.fabric_ports if port.is_active and port.rate_Bps]
     siblings: dict[tuple[str, str], list[RdmaPort]] = defaultdict(list)
@@ -79,15 +49,6 @@ def port_rate(host: Host, expect: Expect) -> Iterator[Sight]:
                 )
 
 
-@rule(
-    "rdma.port.below_part",
-    "fabric ports run at the rate their card is sold for, or the cluster description says otherwise",
-    needs=("rdma",),
-    action=Action.INSPECT,
-    meaning="All ports agree, but their cards can do more: slow switch ports, cables, or a firmware setting.",
-    fix="If the fabric is meant to be this fast, say so with --cluster FILE; else check the switch's port speed.",
-    reference="the part catalogue (`syncline fabric parts nic`)",
-)
 def below_part(host: Host, expect: Expect) -> Iterator[Sight]:
     if expect.rate_Bps is not None:
         return
@@ -109,15 +70,6 @@ def below_part(host: Host, expect: Expect) -> Iterator[Sight]:
             )
 
 
-@rule(
-    "rdma.layer.mixed",
-    "fabric ports are all InfiniBand or all Ethernet",
-    needs=("rdma",),
-    severity=Severity.CRITICAL,
-    meaning="NCCL refuses to connect devices of different link layers.",
-    fix="Name the fabric's devices: NCCL_IB_HCA==mlx5_0:1,mlx5_1:1,...",
-    reference="NCCL source: Attempted to connect incompatible devices; nccl #1363",
-)
 def layer_mixed(host: Host, expect: Expect) -> Iterator[Sight]:
     layers = Counter(port.layer for port in host.fabric_ports if port.is_active and port.layer)
     if len(layers) > 1:
@@ -131,15 +83,6 @@ def layer_mixed(host: Host, expect: Expect) -> Iterator[Sight]:
         )
 
 
-@rule(
-    "rdma.user_access",
-    "programs may open every RDMA device",
-    needs=("rdma",),
-    severity=Severity.CRITICAL,
-    meaning="NCCL finds no device and falls back to sockets.",
-    fix="Load ib_uverbs; in a container pass /dev/infiniband (rdma device plugin, --device=/dev/infiniband).",
-    reference="nccl #952 #958",
-)
 def user_access(host: Host, expect: Expect) -> Iterator[Sight]:
     verbs = host.root.names("sys/class/infiniband_verbs")
     there = set(host.root.names("dev/infiniband"))
@@ -157,14 +100,6 @@ def user_access(host: Host, expect: Expect) -> Iterator[Sight]:
         )
 
 
-@rule(
-    "rdma.mtu",
-    "InfiniBand ports use their largest MTU",
-    needs=("infiniband",),
-    meaning="Small packets cost bandwidth; hosts with different MTU hang or fail with a local length error.",
-    fix="Set the partition's MTU to 4096 in the subnet manager (partitions.conf mtu=5).",
-    reference="nccl #1524, PR #2135",
-)
 def mtu(host: Host, expect: Expect) -> Iterator[Sight]:
     known = host.active_mtu
     for port in host.fabric_ports:
@@ -176,15 +111,6 @@ def mtu(host: Host, expect: Expect) -> Iterator[Sight]:
             yield Sight(port.name, f"active_mtu {active}", f"{wanted}", ("ibv_devinfo -v",))
 
 
-@rule(
-    "rdma.gid.rocev2",
-    "every RoCE port has a RoCE v2 address that can be routed",
-    needs=("roce",),
-    severity=Severity.CRITICAL,
-    meaning="Peers cannot reach the port: connections fail with status 12 or EINVAL.",
-    fix="Give the interface an IPv4 (or global IPv6) address; check show_gids.",
-    reference="nccl #426 #1405",
-)
 def gid_rocev2(host: Host, expect: Expect) -> Iterator[Sight]:
     for port in host.fabric_ports:
         if port.is_roce and port.is_active and not any("v2" in g.type and not g.is_link_local for g in port.gids):
@@ -192,15 +118,6 @@ def gid_rocev2(host: Host, expect: Expect) -> Iterator[Sight]:
             yield Sight(port.name, kinds, "a RoCE v2 entry with a routable address", (f"{port.folder}/gids",))
 
 
-@rule(
-    "rdma.gid.index",
-    "NCCL_IB_GID_INDEX names a routable RoCE v2 entry on every fabric port",
-    needs=("roce",),
-    severity=Severity.CRITICAL,
-    meaning="ibv_modify_qp fails with Invalid argument, or peers never answer (status 12).",
-    fix="Unset NCCL_IB_GID_INDEX (NCCL 2.21 and later choose), or use the index of RoCE v2 with IPv4 (show_gids).",
-    reference="NCCL_IB_GID_INDEX in the NCCL user guide; nccl #1664",
-)
 def gid_index(host: Host, expect: Expect) -> Iterator[Sight]:
     text = host.environment.get("NCCL_IB_GID_INDEX", "")
     if not text.isdecimal():
@@ -218,15 +135,6 @@ def gid_index(host: Host, expect: Expect) -> Iterator[Sight]:
             )
 
 
-@rule(
-    "rdma.gid.family",
-    "all fabric ports have addresses of one family: RoCE version, IPv4 or IPv6",
-    needs=("roce",),
-    severity=Severity.CRITICAL,
-    meaning="A port of one family cannot talk to ports of another: connections fail or never answer (status 12).",
-    fix="Give every rail the same kinds of address; then show_gids must list RoCE v2 with IPv4 on each port.",
-    reference="NCCL_IB_ADDR_FAMILY, NCCL_IB_ROCE_VERSION_NUM in the NCCL user guide; nccl #1405",
-)
 def gid_family(host: Host, expect: Expect) -> Iterator[Sight]:
     ports = [port for port in host.fabric_ports if port.is_roce and port.is_active]
     taken = [(port, gid) for port in ports if (gid := chosen_gid(port, host.environment)) is not None]
@@ -242,14 +150,6 @@ def gid_family(host: Host, expect: Expect) -> Iterator[Sight]:
             )
 
 
-@rule(
-    "rdma.firmware.mixed",
-    "cards of one kind run one firmware",
-    needs=("rdma",),
-    meaning="Cards behave differently: defects, congestion control and defaults change between versions.",
-    fix="Bring all cards to one version (mlxfwmanager / mstflint).",
-    reference="gcm iblink; imbue cluster-health",
-)
 def firmware_mixed(host: Host, expect: Expect) -> Iterator[Sight]:
     boards: dict[str, dict[str, str]] = defaultdict(dict)
     for port in host.ports:
@@ -266,15 +166,6 @@ def firmware_mixed(host: Host, expect: Expect) -> Iterator[Sight]:
             )
 
 
-@rule(
-    "rdma.library",
-    "the verbs library is installed",
-    needs=("rdma",),
-    severity=Severity.CRITICAL,
-    meaning="NCCL logs `Failed to open libibverbs.so` and falls back to sockets.",
-    fix="Install rdma-core (libibverbs1) in this image or host.",
-    reference="pytorch #68893",
-)
 def library(host: Host, expect: Expect) -> Iterator[Sight]:
     folders = ("usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "usr/lib64", "usr/lib")
     listed = [name for folder in folders for name in host.root.names(folder)]
@@ -288,3 +179,59 @@ def _part(host: Host, port: RdmaPort) -> str:
     device = host.pci.devices.get(port.pci)
     part = nic_part(device.id) if device else None
     return part.name if part else (device.id if device else "")
+
+
+RULES = (
+    AuditRule("rdma.port.down", "every fabric port is ACTIVE", port_down,
+        "NCCL leaves the port out: fewer NICs than on other hosts, a wrong rail, or a hang.",
+        "Check cable and optic at both ends and the switch port; then ibstat / ip link.",
+        "gcm iblink; nccl #234", needs="rdma", severity=Severity.CRITICAL, action=Action.INSPECT),
+    AuditRule("rdma.port.init", "a subnet manager has brought every InfiniBand port up", port_init,
+        "The cable works, but no subnet manager has configured the port: it carries no traffic.",
+        "Check that a subnet manager runs (sminfo) and sees this port (ibdiagnet); the fabric's owner must look.",
+        "InfiniBand port state INIT; ibstat(8)",
+        needs="infiniband", severity=Severity.CRITICAL, action=Action.ESCALATE),
+    AuditRule("rdma.port.rate", "every fabric port runs at full rate", port_rate,
+        "The slowest rail sets the pace of every ring through it.",
+        "Check cable, optic and the switch port's configured speed; a lost lane shows as 2X or 1X in the rate.",
+        "gpud infiniband component; nccl #1412", needs="rdma", severity=Severity.CRITICAL, action=Action.INSPECT),
+    AuditRule("rdma.port.below_part",
+        "fabric ports run at the rate their card is sold for, or the cluster description says otherwise", below_part,
+        "All ports agree, but their cards can do more: slow switch ports, cables, or a firmware setting.",
+        "If the fabric is meant to be this fast, say so with --cluster FILE; else check the switch's port speed.",
+        "the part catalogue (`syncline fabric parts nic`)", needs="rdma", action=Action.INSPECT),
+    AuditRule("rdma.layer.mixed", "fabric ports are all InfiniBand or all Ethernet", layer_mixed,
+        "NCCL refuses to connect devices of different link layers.",
+        "Name the fabric's devices: NCCL_IB_HCA==mlx5_0:1,mlx5_1:1,...",
+        "NCCL source: Attempted to connect incompatible devices; nccl #1363", needs="rdma", severity=Severity.CRITICAL),
+    AuditRule("rdma.user_access", "programs may open every RDMA device", user_access,
+        "NCCL finds no device and falls back to sockets.",
+        "Load ib_uverbs; in a container pass /dev/infiniband (rdma device plugin, --device=/dev/infiniband).",
+        "nccl #952 #958", needs="rdma", severity=Severity.CRITICAL),
+    AuditRule("rdma.mtu", "InfiniBand ports use their largest MTU", mtu,
+        "Small packets cost bandwidth; hosts with different MTU hang or fail with a local length error.",
+        "Set the partition's MTU to 4096 in the subnet manager (partitions.conf mtu=5).",
+        "nccl #1524, PR #2135", needs="infiniband"),
+    AuditRule("rdma.gid.rocev2", "every RoCE port has a RoCE v2 address that can be routed", gid_rocev2,
+        "Peers cannot reach the port: connections fail with status 12 or EINVAL.",
+        "Give the interface an IPv4 (or global IPv6) address; check show_gids.",
+        "nccl #426 #1405", needs="roce", severity=Severity.CRITICAL),
+    AuditRule("rdma.gid.index", "NCCL_IB_GID_INDEX names a routable RoCE v2 entry on every fabric port", gid_index,
+        "ibv_modify_qp fails with Invalid argument, or peers never answer (status 12).",
+        "Unset NCCL_IB_GID_INDEX (NCCL 2.21 and later choose), or use the index of RoCE v2 with IPv4 (show_gids).",
+        "NCCL_IB_GID_INDEX in the NCCL user guide; nccl #1664", needs="roce", severity=Severity.CRITICAL),
+    AuditRule("rdma.gid.family",
+        "all fabric ports have addresses of one family: RoCE version, IPv4 or IPv6", gid_family,
+        "A port of one family cannot talk to ports of another: connections fail or never answer (status 12).",
+        "Give every rail the same kinds of address; then show_gids must list RoCE v2 with IPv4 on each port.",
+        "NCCL_IB_ADDR_FAMILY, NCCL_IB_ROCE_VERSION_NUM in the NCCL user guide; nccl #1405",
+        needs="roce", severity=Severity.CRITICAL),
+    AuditRule("rdma.firmware.mixed", "cards of one kind run one firmware", firmware_mixed,
+        "Cards behave differently: defects, congestion control and defaults change between versions.",
+        "Bring all cards to one version (mlxfwmanager / mstflint).",
+        "gcm iblink; imbue cluster-health", needs="rdma"),
+    AuditRule("rdma.library", "the verbs library is installed", library,
+        "NCCL logs `Failed to open libibverbs.so` and falls back to sockets.",
+        "Install rdma-core (libibverbs1) in this image or host.",
+        "pytorch #68893", needs="rdma", severity=Severity.CRITICAL),
+)  # fmt: skip

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from syncline.audit.expect import Expect
-from syncline.audit.rule import CannotTell, Sight, rule
+from syncline.audit.rule import AuditRule, CannotTell, Sight
 from syncline.finding import Action, Severity
 from syncline.host.host import Host
 
@@ -90,15 +90,6 @@ def _pairs(host: Host) -> list[tuple[str, str]]:
     return list(dict.fromkeys(pairs))
 
 
-@rule(
-    "roce.pfc.off",
-    "priority flow control is on for one class of RoCE interfaces",
-    needs=("roce",),
-    meaning="The fabric drops packets under incast; RoCE goes back to the lost packet and may fall to 0.x GB/s.",
-    fix="mlnx_qos -i IF --pfc 0,0,0,1,0,0,0,0, and every switch alike; ignore this on a fabric that is ECN only.",
-    reference="nccl #378 #306 #394",
-    severity=Severity.CRITICAL,
-)
 def pfc_off(host: Host, expect: Expect) -> Iterator[Sight]:
     for device, name in _pairs(host):
         found = qos(host, name)
@@ -108,15 +99,6 @@ def pfc_off(host: Host, expect: Expect) -> Iterator[Sight]:
             )
 
 
-@rule(
-    "roce.pfc.class",
-    "collectives travel in the lossless class",
-    needs=("roce",),
-    severity=Severity.CRITICAL,
-    meaning="PFC protects one priority and RDMA travels in another: it is dropped like any other traffic.",
-    fix="Set NCCL_IB_TC so that its DSCP (TC >> 2) maps to the lossless priority: 106 for DSCP 26, priority 3.",
-    reference="NCCL_IB_TC in the NCCL user guide; nccl #378",
-)
 def pfc_class(host: Host, expect: Expect) -> Iterator[Sight]:
     for device, name in _pairs(host):
         found = qos(host, name)
@@ -133,14 +115,6 @@ def pfc_class(host: Host, expect: Expect) -> Iterator[Sight]:
             )
 
 
-@rule(
-    "roce.trust",
-    "RoCE interfaces trust DSCP",
-    needs=("roce",),
-    meaning="Without VLAN tags there is no PCP to trust: all traffic falls into priority 0.",
-    fix="mlnx_qos -i IF --trust dscp",
-    reference="NVIDIA RoCE configuration guide",
-)
 def trust(host: Host, expect: Expect) -> Iterator[Sight]:
     for device, name in _pairs(host):
         found = qos(host, name)
@@ -148,14 +122,6 @@ def trust(host: Host, expect: Expect) -> Iterator[Sight]:
             yield Sight(f"{name} ({device})", f"trust state {found.trust}", "dscp", (found.source,))
 
 
-@rule(
-    "roce.ecn",
-    "congestion notification (ECN) is on for the lossless priority",
-    needs=("roce", "mlx"),
-    meaning="Senders never slow down: PFC pauses spread through the fabric instead.",
-    fix="echo 1 > /sys/class/net/IF/ecn/roce_np/enable/PRIORITY and the same in roce_rp.",
-    reference="NVIDIA RoCE configuration guide; DCQCN (SIGCOMM 2015)",
-)
 def ecn(host: Host, expect: Expect) -> Iterator[Sight]:
     missing = []
     for device, name in _pairs(host):
@@ -177,15 +143,6 @@ def ecn(host: Host, expect: Expect) -> Iterator[Sight]:
         raise CannotTell(f"this driver does not show ECN settings in sysfs ({', '.join(missing[:8])})")
 
 
-@rule(
-    "roce.pause.class",
-    "the fabric pauses the lossless priority and no other",
-    needs=("roce",),
-    severity=Severity.CRITICAL,
-    meaning="Switch and host disagree on which class is lossless: RDMA is dropped while other traffic is paused.",
-    fix="Set PFC of the same priority at both ends of the cable; turn global pause off (ethtool -A IF rx off tx off).",
-    reference="NVIDIA RoCE configuration guide; IEEE 802.1Qbb",
-)
 def pause_class(host: Host, expect: Expect) -> Iterator[Sight]:
     for device, name in _pairs(host):
         lossless = qos(host, name).lossless
@@ -203,15 +160,6 @@ def pause_class(host: Host, expect: Expect) -> Iterator[Sight]:
                 )
 
 
-@rule(
-    "roce.pause",
-    "the fabric seldom pauses this host",
-    needs=("roce",),
-    action=Action.ESCALATE,
-    meaning="The switch stops this port often: incast, a slow receiver, or pauses that spread from elsewhere.",
-    fix="Find where the pauses start: the port that sends most of them; check ECN thresholds there and on the way.",
-    reference="Guo et al., RDMA over commodity Ethernet at scale (SIGCOMM 2016)",
-)
 def pause(host: Host, expect: Expect) -> Iterator[Sight]:
     for device, name in _pairs(host):
         lossless = qos(host, name).lossless
@@ -250,3 +198,31 @@ def _dscp(word: str) -> int | None:
     if match := re.fullmatch(r"CS([0-7])", word):
         return int(match.group(1)) * 8
     return 46 if word == "EF" else None
+
+
+RULES = (
+    AuditRule("roce.pfc.off", "priority flow control is on for one class of RoCE interfaces", pfc_off,
+        "The fabric drops packets under incast; RoCE goes back to the lost packet and may fall to 0.x GB/s.",
+        "mlnx_qos -i IF --pfc 0,0,0,1,0,0,0,0, and every switch alike; ignore this on a fabric that is ECN only.",
+        "nccl #378 #306 #394", needs="roce", severity=Severity.CRITICAL),
+    AuditRule("roce.pfc.class", "collectives travel in the lossless class", pfc_class,
+        "PFC protects one priority and RDMA travels in another: it is dropped like any other traffic.",
+        "Set NCCL_IB_TC so that its DSCP (TC >> 2) maps to the lossless priority: 106 for DSCP 26, priority 3.",
+        "NCCL_IB_TC in the NCCL user guide; nccl #378", needs="roce", severity=Severity.CRITICAL),
+    AuditRule("roce.trust", "RoCE interfaces trust DSCP", trust,
+        "Without VLAN tags there is no PCP to trust: all traffic falls into priority 0.",
+        "mlnx_qos -i IF --trust dscp",
+        "NVIDIA RoCE configuration guide", needs="roce"),
+    AuditRule("roce.ecn", "congestion notification (ECN) is on for the lossless priority", ecn,
+        "Senders never slow down: PFC pauses spread through the fabric instead.",
+        "echo 1 > /sys/class/net/IF/ecn/roce_np/enable/PRIORITY and the same in roce_rp.",
+        "NVIDIA RoCE configuration guide; DCQCN (SIGCOMM 2015)", needs="roce mlx"),
+    AuditRule("roce.pause.class", "the fabric pauses the lossless priority and no other", pause_class,
+        "Switch and host disagree on which class is lossless: RDMA is dropped while other traffic is paused.",
+        "Set PFC of the same priority at both ends of the cable; turn global pause off (ethtool -A IF rx off tx off).",
+        "NVIDIA RoCE configuration guide; IEEE 802.1Qbb", needs="roce", severity=Severity.CRITICAL),
+    AuditRule("roce.pause", "the fabric seldom pauses this host", pause,
+        "The switch stops this port often: incast, a slow receiver, or pauses that spread from elsewhere.",
+        "Find where the pauses start: the port that sends most of them; check ECN thresholds there and on the way.",
+        "Guo et al., RDMA over commodity Ethernet at scale (SIGCOMM 2016)", needs="roce", action=Action.ESCALATE),
+)  # fmt: skip

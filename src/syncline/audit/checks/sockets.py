@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from syncline.audit.expect import Expect
-from syncline.audit.rule import CannotTell, Sight, rule
+from syncline.audit.rule import AuditRule, CannotTell, Sight
 from syncline.describe import units
 from syncline.finding import Action, Severity
 from syncline.host.host import Host, interface_matches
@@ -27,16 +27,6 @@ _OFFLOADS = (
 )
 
 
-@rule(
-    "net.rate",
-    "interfaces for sockets run at full rate",
-    needs=("sockets", "fabric_interface"),
-    severity=Severity.CRITICAL,
-    action=Action.INSPECT,
-    meaning="The slowest interface sets the pace of every ring through it.",
-    fix="Check cable, optic and the switch port; ethtool IF shows what both ends advertise.",
-    reference="kernel ABI sysfs-class-net speed",
-)
 def rate(host: Host, expect: Expect) -> Iterator[Sight]:
     groups: dict[str, list[Interface]] = defaultdict(list)
     for interface in host.fabric_interfaces:
@@ -57,30 +47,12 @@ def rate(host: Host, expect: Expect) -> Iterator[Sight]:
                 )
 
 
-@rule(
-    "net.duplex",
-    "interfaces send and receive at once",
-    needs=("fabric_interface",),
-    severity=Severity.CRITICAL,
-    action=Action.INSPECT,
-    meaning="Half duplex: collisions, and less than half of the rate.",
-    fix="Let both ends negotiate (ethtool -s IF autoneg on).",
-    reference="kernel ABI sysfs-class-net duplex",
-)
 def duplex(host: Host, expect: Expect) -> Iterator[Sight]:
     for interface in host.fabric_interfaces:
         if interface.duplex == "half":
             yield Sight(interface.name, "half duplex", "full", (f"{interface.folder}/duplex",))
 
 
-@rule(
-    "net.interface.choice",
-    "collectives would take a real interface without being told",
-    needs=("interface",),
-    meaning="NCCL takes the first that is neither loopback nor docker: peers cannot reach a bridge.",
-    fix="Set NCCL_SOCKET_IFNAME (and GLOO_SOCKET_IFNAME) to the interface that reaches the other hosts.",
-    reference="nccl-tests #15, horovod #310, nccl #177",
-)
 def choice(host: Host, expect: Expect) -> Iterator[Sight]:
     if host.environment.get("NCCL_SOCKET_IFNAME"):
         return
@@ -94,29 +66,12 @@ def choice(host: Host, expect: Expect) -> Iterator[Sight]:
         )
 
 
-@rule(
-    "net.interface.default",
-    "Gloo and the rendezvous have an address to use",
-    needs=("interface",),
-    severity=Severity.CRITICAL,
-    meaning="No interface but loopback has an address: ranks on other hosts cannot connect.",
-    fix="Bring the interface up and give it an address.",
-    reference="NCCL: no socket interface found",
-)
 def no_address(host: Host, expect: Expect) -> Iterator[Sight]:
     told = host.root.command("ip-address", ("ip", "-j", "-d", "-s", "address", "show"))
     if told is not None and not any(i.addresses for i in host.interfaces if i.is_up and not i.is_loopback):
         yield Sight("", "no interface but loopback has an address", "one at least", ("ip address",))
 
 
-@rule(
-    "net.tcp.congestion",
-    "TCP uses a congestion control made for fast links",
-    needs=("sockets", "own_tcp"),
-    meaning="An old congestion control fills a fast link slowly after every loss.",
-    fix="sysctl net.ipv4.tcp_congestion_control=cubic (or bbr, or dctcp where switches mark)",
-    reference="kernel ip-sysctl tcp_congestion_control",
-)
 def congestion(host: Host, expect: Expect) -> Iterator[Sight]:
     value = host.sysctl("net.ipv4.tcp_congestion_control")
     if value is None:
@@ -125,14 +80,6 @@ def congestion(host: Host, expect: Expect) -> Iterator[Sight]:
         yield Sight("TCP", value, "cubic, bbr or dctcp", ("proc/sys/net/ipv4/tcp_congestion_control",))
 
 
-@rule(
-    "net.tcp.buffers",
-    "TCP windows can grow to what the link holds in flight",
-    needs=("sockets", "fabric_interface"),
-    meaning="One connection cannot fill the link: it waits for acknowledgements.",
-    fix="sysctl net.ipv4.tcp_rmem and tcp_wmem (third number), net.core.rmem_max and wmem_max: rate times round trip.",
-    reference="kernel ip-sysctl tcp_rmem",
-)
 def buffers(host: Host, expect: Expect) -> Iterator[Sight]:
     speeds = [i.speed_Mbps * 1e6 / 8 for i in host.fabric_interfaces if i.is_physical]
     fastest = max((expect.rate_Bps or 0.0, *speeds), default=0.0)
@@ -148,14 +95,6 @@ def buffers(host: Host, expect: Expect) -> Iterator[Sight]:
             )
 
 
-@rule(
-    "net.offload",
-    "interfaces cut and join packets in hardware",
-    needs=("sockets", "fabric_interface"),
-    meaning="The processor handles every packet of 1,500 bytes itself: a core is full long before the link.",
-    fix="ethtool -K IF tso on gso on gro on rx on tx on",
-    reference="ethtool(8)",
-)
 def offload(host: Host, expect: Expect) -> Iterator[Sight]:
     for interface in host.fabric_interfaces:
         text = host.root.command(f"ethtool-k-{interface.name}", ("ethtool", "-k", interface.name))
@@ -164,14 +103,6 @@ def offload(host: Host, expect: Expect) -> Iterator[Sight]:
             yield Sight(interface.name, f"off: {', '.join(off)}", "on", (f"ethtool -k {interface.name}",))
 
 
-@rule(
-    "net.ring",
-    "receive rings are not at their smallest",
-    needs=("sockets", "fabric_interface"),
-    meaning="Bursts overflow the ring: packets are dropped before the processor sees them.",
-    fix="ethtool -G IF rx MAXIMUM",
-    reference="ethtool(8)",
-)
 def ring(host: Host, expect: Expect) -> Iterator[Sight]:
     for interface in host.fabric_interfaces:
         if not interface.is_physical or interface.driver.startswith("virtio"):
@@ -182,14 +113,6 @@ def ring(host: Host, expect: Expect) -> Iterator[Sight]:
             yield Sight(interface.name, f"RX ring {sizes[1]}", f"up to {sizes[0]}", (f"ethtool -g {interface.name}",))
 
 
-@rule(
-    "net.port_range",
-    "there are enough ports for connections",
-    needs=("interface",),
-    meaning="Bootstrap of a large job runs out of local ports.",
-    fix='sysctl net.ipv4.ip_local_port_range="32768 60999"',
-    reference="nccl #526",
-)
 def port_range(host: Host, expect: Expect) -> Iterator[Sight]:
     numbers = (host.sysctl("net.ipv4.ip_local_port_range") or "").split()
     if len(numbers) == 2 and all(n.isdecimal() for n in numbers) and int(numbers[1]) - int(numbers[0]) < MIN_PORTS:
@@ -201,15 +124,6 @@ def port_range(host: Host, expect: Expect) -> Iterator[Sight]:
         )
 
 
-@rule(
-    "env.socket_ifname.missing",
-    "NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME name an interface that is there",
-    needs=("environment",),
-    severity=Severity.CRITICAL,
-    meaning="Bootstrap finds no interface and the job does not start.",
-    fix="Name an interface of `ip address`, or unset it.",
-    reference="NCCL_SOCKET_IFNAME in the NCCL user guide",
-)
 def ifname_missing(host: Host, expect: Expect) -> Iterator[Sight]:
     for name, value in _choices(host):
         if not any(interface_matches(value, i.name) for i in host.interfaces):
@@ -217,16 +131,6 @@ def ifname_missing(host: Host, expect: Expect) -> Iterator[Sight]:
             yield Sight(name, f"{name}={value} matches nothing", f"one of {known}", (name, "ip address"))
 
 
-@rule(
-    "env.socket_ifname.down",
-    "the interface chosen for sockets is up and has an address",
-    needs=("environment",),
-    severity=Severity.CRITICAL,
-    action=Action.INSPECT,
-    meaning="Ranks bind to an interface that carries nothing, and hang.",
-    fix="Bring it up, or choose another.",
-    reference="NCCL_SOCKET_IFNAME in the NCCL user guide",
-)
 def ifname_down(host: Host, expect: Expect) -> Iterator[Sight]:
     for name, value in _choices(host):
         if value.startswith("^"):
@@ -241,15 +145,6 @@ def ifname_down(host: Host, expect: Expect) -> Iterator[Sight]:
             )
 
 
-@rule(
-    "env.socket_ifname.wrong",
-    "the interface chosen for sockets is the fabric's",
-    needs=("environment",),
-    severity=Severity.CRITICAL,
-    meaning="Collectives over sockets use loopback, a bridge or the slow management network.",
-    fix="Name the fast interface.",
-    reference="nccl #177, horovod #789",
-)
 def ifname_wrong(host: Host, expect: Expect) -> Iterator[Sight]:
     usable = [i for i in host.interfaces if i.is_up and i.addresses and not i.is_loopback and not i.is_virtual_plumbing]
     best = max(usable, key=lambda i: i.speed_Mbps, default=None)
@@ -279,3 +174,59 @@ def _kernel_order(host: Host, interfaces: list[Interface]) -> list[Interface]:
     lines = (host.root.text("proc/net/dev") or "").splitlines()[2:]
     order = {line.split(":", 1)[0].strip(): at for at, line in enumerate(lines)}
     return sorted(interfaces, key=lambda i: order.get(i.name, len(order)))
+
+
+RULES = (
+    AuditRule("net.rate", "interfaces for sockets run at full rate", rate,
+        "The slowest interface sets the pace of every ring through it.",
+        "Check cable, optic and the switch port; ethtool IF shows what both ends advertise.",
+        "kernel ABI sysfs-class-net speed",
+        needs="sockets fabric_interface", severity=Severity.CRITICAL, action=Action.INSPECT),
+    AuditRule("net.duplex", "interfaces send and receive at once", duplex,
+        "Half duplex: collisions, and less than half of the rate.",
+        "Let both ends negotiate (ethtool -s IF autoneg on).",
+        "kernel ABI sysfs-class-net duplex",
+        needs="fabric_interface", severity=Severity.CRITICAL, action=Action.INSPECT),
+    AuditRule("net.interface.choice", "collectives would take a real interface without being told", choice,
+        "NCCL takes the first that is neither loopback nor docker: peers cannot reach a bridge.",
+        "Set NCCL_SOCKET_IFNAME (and GLOO_SOCKET_IFNAME) to the interface that reaches the other hosts.",
+        "nccl-tests #15, horovod #310, nccl #177", needs="interface"),
+    AuditRule("net.interface.default", "Gloo and the rendezvous have an address to use", no_address,
+        "No interface but loopback has an address: ranks on other hosts cannot connect.",
+        "Bring the interface up and give it an address.",
+        "NCCL: no socket interface found", needs="interface", severity=Severity.CRITICAL),
+    AuditRule("net.tcp.congestion", "TCP uses a congestion control made for fast links", congestion,
+        "An old congestion control fills a fast link slowly after every loss.",
+        "sysctl net.ipv4.tcp_congestion_control=cubic (or bbr, or dctcp where switches mark)",
+        "kernel ip-sysctl tcp_congestion_control", needs="sockets own_tcp"),
+    AuditRule("net.tcp.buffers", "TCP windows can grow to what the link holds in flight", buffers,
+        "One connection cannot fill the link: it waits for acknowledgements.",
+        "sysctl net.ipv4.tcp_rmem and tcp_wmem (third number), net.core.rmem_max and wmem_max: rate times round trip.",
+        "kernel ip-sysctl tcp_rmem", needs="sockets fabric_interface"),
+    AuditRule("net.offload", "interfaces cut and join packets in hardware", offload,
+        "The processor handles every packet of 1,500 bytes itself: a core is full long before the link.",
+        "ethtool -K IF tso on gso on gro on rx on tx on",
+        "ethtool(8)", needs="sockets fabric_interface"),
+    AuditRule("net.ring", "receive rings are not at their smallest", ring,
+        "Bursts overflow the ring: packets are dropped before the processor sees them.",
+        "ethtool -G IF rx MAXIMUM",
+        "ethtool(8)", needs="sockets fabric_interface"),
+    AuditRule("net.port_range", "there are enough ports for connections", port_range,
+        "Bootstrap of a large job runs out of local ports.",
+        'sysctl net.ipv4.ip_local_port_range="32768 60999"',
+        "nccl #526", needs="interface"),
+    AuditRule("env.socket_ifname.missing",
+        "NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME name an interface that is there", ifname_missing,
+        "Bootstrap finds no interface and the job does not start.",
+        "Name an interface of `ip address`, or unset it.",
+        "NCCL_SOCKET_IFNAME in the NCCL user guide", needs="environment", severity=Severity.CRITICAL),
+    AuditRule("env.socket_ifname.down", "the interface chosen for sockets is up and has an address", ifname_down,
+        "Ranks bind to an interface that carries nothing, and hang.",
+        "Bring it up, or choose another.",
+        "NCCL_SOCKET_IFNAME in the NCCL user guide",
+        needs="environment", severity=Severity.CRITICAL, action=Action.INSPECT),
+    AuditRule("env.socket_ifname.wrong", "the interface chosen for sockets is the fabric's", ifname_wrong,
+        "Collectives over sockets use loopback, a bridge or the slow management network.",
+        "Name the fast interface.",
+        "nccl #177, horovod #789", needs="environment", severity=Severity.CRITICAL),
+)  # fmt: skip
