@@ -13,7 +13,8 @@ A check yields what it saw, nothing where all is well, and raises `CannotTell` w
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from syncline.audit.expect import Expect
@@ -132,6 +133,12 @@ CAPABILITIES: dict[str, tuple[str, Callable[[Host, Expect], bool]]] = {
 def few(names: Sequence[str]) -> str:
     """Return up to four names, and how many more there are."""
     return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+
+
+def odd_ones(values: Mapping[str, str]) -> tuple[str, dict[str, str]]:
+    """Return the value that most have, and those who have another."""
+    usual = Counter(values.values()).most_common(1)[0][0] if values else ""
+    return usual, {name: value for name, value in values.items() if value != usual}
 
 
 def _remedy(reason: str) -> str:

@@ -39,6 +39,10 @@ class Interface:
     folder: str = ""
 
     @property
+    def rate_Bps(self) -> float:
+        return self.speed_Mbps * 1e6 / 8
+
+    @property
     def is_up(self) -> bool:
         return self.state in ("up", "unknown")
 

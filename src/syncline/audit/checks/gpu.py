@@ -13,8 +13,8 @@ from syncline.host.gpu import NVLINK, HostGpu, parse_nvlink
 from syncline.host.host import Host, version
 
 
-def told(host: Host) -> tuple[HostGpu, ...]:
-    """Return the NVIDIA GPUs that nvidia-smi speaks of; noted when it cannot be asked."""
+def reported(host: Host) -> tuple[HostGpu, ...]:
+    """Return the GPUs that nvidia-smi reports; CannotTell where it reports none."""
     if not host.smi.gpus:
         raise CannotTell("nvidia-smi says nothing about the GPUs")
     return tuple(gpu for gpu in host.gpus if gpu.smi)
@@ -23,13 +23,12 @@ def told(host: Host) -> tuple[HostGpu, ...]:
 def driver(host: Host, expect: Expect) -> Iterator[Sight]:
     for gpu in host.gpus:
         if gpu.pci.driver not in ("nvidia", "amdgpu"):
-            yield Sight(
-                gpu.label, f"driver {gpu.pci.driver or 'none'}", "nvidia or amdgpu", (f"{gpu.pci.folder}/driver",)
-            )
+            bound = gpu.pci.driver or "none"
+            yield Sight(gpu.label, f"driver {bound}", "nvidia or amdgpu", (f"{gpu.pci.folder}/driver",))
 
 
 def lost(host: Host, expect: Expect) -> Iterator[Sight]:
-    seen = told(host)
+    seen = reported(host)
     for gpu in host.gpus:
         if gpu.pci.vendor == 0x10DE and gpu not in seen and gpu.pci.driver in ("nvidia", ""):
             yield Sight(gpu.label, "not in nvidia-smi", "one entry for each GPU", ("nvidia-smi -q",))
@@ -40,35 +39,29 @@ def mismatch(host: Host, expect: Expect) -> Iterator[Sight]:
     loaded = re.search(r"(?:Kernel Module|Module for \S+)\s+(?:for \S+\s+)?(\d+\.\d+(?:\.\d+)?)", text)
     library = host.smi.head.get("Driver Version", "")
     if loaded and library and loaded.group(1) != library:
-        yield Sight(
-            "driver",
-            f"module {loaded.group(1)}, library {library}",
-            "one version",
-            ("proc/driver/nvidia/version", "nvidia-smi -q"),
-        )
+        evidence = ("proc/driver/nvidia/version", "nvidia-smi -q")
+        yield Sight("driver", f"module {loaded.group(1)}, library {library}", "one version", evidence)
 
 
 def direct(host: Host, expect: Expect) -> Iterator[Sight]:
-    peer = host.modules & {"nvidia_peermem", "nv_peer_mem"}
     text = host.root.text("proc/driver/nvidia/version")
     kernel = version(host.sysctl("kernel.osrelease") or "")[:2]
     by_dmabuf = "Open Kernel Module" in (text or "") and kernel >= (5, 12)
-    if not peer and not by_dmabuf:
-        if text is None and not host.modules:
-            raise CannotTell("neither the list of modules nor the driver's version can be read")
-        why = "no nvidia_peermem; " + (
-            "closed kernel module" if text and "Open" not in text else "kernel below 5.12 or no driver version"
-        )
-        yield Sight("", why, "nvidia_peermem loaded, or DMA-BUF", ("proc/modules", "proc/driver/nvidia/version"))
+    if host.modules & {"nvidia_peermem", "nv_peer_mem"} or by_dmabuf:
+        return
+    if text is None and not host.modules:
+        raise CannotTell("neither the list of modules nor the driver's version can be read")
+    why = "closed kernel module" if text and "Open" not in text else "kernel below 5.12 or no driver version"
+    evidence = ("proc/modules", "proc/driver/nvidia/version")
+    yield Sight("", f"no nvidia_peermem; {why}", "nvidia_peermem loaded, or DMA-BUF", evidence)
 
 
 def fabric_state(host: Host, expect: Expect) -> Iterator[Sight]:
-    for gpu in told(host):
+    for gpu in reported(host):
         state, status = gpu.value("Fabric/State"), gpu.value("Fabric/Status")
         if state and (state != "Completed" or status not in ("Success", "")):
-            yield Sight(
-                gpu.label, f"Fabric {state}, {status or 'no status'}", "Completed, Success", ("nvidia-smi -q: Fabric",)
-            )
+            observed = f"Fabric {state}, {status or 'no status'}"
+            yield Sight(gpu.label, observed, "Completed, Success", ("nvidia-smi -q: Fabric",))
 
 
 def fabric_manager(host: Host, expect: Expect) -> Iterator[Sight]:
@@ -82,37 +75,28 @@ def fabric_manager(host: Host, expect: Expect) -> Iterator[Sight]:
 
 
 def clique(host: Host, expect: Expect) -> Iterator[Sight]:
-    pairs = Counter(
-        (g.value("Fabric/ClusterUUID"), g.value("Fabric/CliqueId")) for g in told(host) if g.value("Fabric/CliqueId")
-    )
-    if len(pairs) > 1:
-        usual = pairs.most_common(1)[0][0]
-        odd = [g.name for g in told(host) if (g.value("Fabric/ClusterUUID"), g.value("Fabric/CliqueId")) != usual]
-        yield Sight(", ".join(odd), "another NVLink clique", f"clique {usual[1]}", ("nvidia-smi -q: Fabric",))
+    cliques = {gpu.name: (gpu.value("Fabric/ClusterUUID"), gpu.value("Fabric/CliqueId")) for gpu in reported(host)}
+    counts = Counter(pair for pair in cliques.values() if pair[1])
+    if len(counts) > 1:
+        usual = counts.most_common(1)[0][0]
+        odd = ", ".join(name for name, pair in cliques.items() if pair != usual)
+        yield Sight(odd, "another NVLink clique", f"clique {usual[1]}", ("nvidia-smi -q: Fabric",))
 
 
 def nvlink(host: Host, expect: Expect) -> Iterator[Sight]:
-    parts = [gpu_part(gpu.pci.id) for gpu in host.gpus]
-    if not any(part and part.num_scale_up_links for part in parts):
-        return
-    text = host.root.command("nvidia-smi-nvlink", NVLINK)
+    parts = [(gpu, part) for gpu in host.gpus if (part := gpu_part(gpu.pci.id)) and part.num_scale_up_links]
+    text = host.root.command("nvidia-smi-nvlink", NVLINK) if parts else None
     if text is None:
         return
-    found = parse_nvlink(text)
-    for gpu, part in zip(host.gpus, parts, strict=True):
-        if part is None or not part.num_scale_up_links:
-            continue
-        links, inactive = found.get(gpu.index, (0, []))
-        if not found and host.virtual_by and len(host.gpus) == 1:
-            return  # one GPU passed through alone has no NVLink to show
+    links_of = parse_nvlink(text)
+    if not links_of and host.virtual_by and len(host.gpus) == 1:
+        return  # one GPU passed through alone has no NVLink to show
+    for gpu, part in parts:
+        links, inactive = links_of.get(gpu.index, (0, []))
         up = links - len(inactive)
         if up < part.num_scale_up_links:
-            yield Sight(
-                gpu.label,
-                f"{up} NVLinks up" + (f", inactive {', '.join(map(str, inactive[:6]))}" if inactive else ""),
-                f"{part.num_scale_up_links} ({part.name})",
-                ("nvidia-smi nvlink -s",),
-            )
+            observed = f"{up} NVLinks up" + (f", inactive {', '.join(map(str, inactive[:6]))}" if inactive else "")
+            yield Sight(gpu.label, observed, f"{part.num_scale_up_links} ({part.name})", ("nvidia-smi nvlink -s",))
 
 
 RULES = (

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ipaddress
 import json
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from syncline.audit.expect import Expect, link_at
-from syncline.audit.rule import AuditRule, Sight
+from syncline.audit.rule import AuditRule, Sight, few, odd_ones
 from syncline.describe import units
 from syncline.finding import Action, Severity
 from syncline.host.host import Host
@@ -25,9 +25,10 @@ TC_QDISC = ("tc", "-j", "-s", "qdisc", "show")
 def wanted_mtu(interface: Interface, host: Host, expect: Expect) -> tuple[int, str]:
     """Return the least MTU an interface of the fabric should have, and who says so."""
     if any(port.is_roce for port in host.fabric_ports):
-        link = link_at(interface.speed_Mbps * 1e6 / 8, False) if interface.speed_Mbps else None
-        told = min(expect.mtu_bytes or ROCE_MTU, ROCE_MTU) if expect.mtu_bytes else ROCE_MTU
-        return told, expect.by("RoCE's 4,096 bytes and headers" + (f" on {link.name}" if link else ""))
+        link = link_at(interface.rate_Bps, False) if interface.speed_Mbps else None
+        return min(expect.mtu_bytes or ROCE_MTU, ROCE_MTU), expect.by(
+            "RoCE's 4,096 bytes and headers" + (f" on {link.name}" if link else "")
+        )
     if expect.mtu_bytes is not None:
         return expect.mtu_bytes, expect.source
     if interface.speed_Mbps >= FAST_MBPS and not host.virtual_by:
@@ -39,24 +40,17 @@ def mtu(host: Host, expect: Expect) -> Iterator[Sight]:
     for interface in host.fabric_interfaces:
         least, by = wanted_mtu(interface, host, expect)
         if interface.is_up and 0 < interface.mtu < least:
-            yield Sight(
-                interface.name, f"MTU {interface.mtu}", f"at least {least} ({by})", (f"{interface.folder}/mtu",)
-            )
+            expected = f"at least {least} ({by})"
+            yield Sight(interface.name, f"MTU {interface.mtu}", expected, (f"{interface.folder}/mtu",))
 
 
 def mtu_mixed(host: Host, expect: Expect) -> Iterator[Sight]:
     right = [i for i in host.fabric_interfaces if i.is_up and i.mtu >= wanted_mtu(i, host, expect)[0] > 0]
-    counts = Counter(interface.mtu for interface in right)
-    if len(counts) > 1:
-        usual = counts.most_common(1)[0][0]
-        for interface in right:
-            if interface.mtu != usual:
-                yield Sight(
-                    interface.name,
-                    f"MTU {interface.mtu}",
-                    f"{usual} as on {counts[usual]} others",
-                    (f"{interface.folder}/mtu",),
-                )
+    usual, odd = odd_ones({interface.name: str(interface.mtu) for interface in right})
+    for interface in right:
+        if interface.name in odd:
+            expected = f"{usual} as on {len(right) - len(odd)} others"
+            yield Sight(interface.name, f"MTU {interface.mtu}", expected, (f"{interface.folder}/mtu",))
 
 
 def address_missing(host: Host, expect: Expect) -> Iterator[Sight]:
@@ -80,30 +74,17 @@ def subnet_shared(host: Host, expect: Expect) -> Iterator[Sight]:
                 subnets[str(ipaddress.ip_interface(address).network)].append(interface.name)
     for subnet, names in subnets.items():
         if len(names) > 1:
-            yield Sight(
-                ", ".join(names),
-                f"all in {subnet}",
-                "one subnet per rail",
-                ("ip address", "proc/sys/net/ipv4/conf/all/arp_ignore"),
-            )
+            evidence = ("ip address", "proc/sys/net/ipv4/conf/all/arp_ignore")
+            yield Sight(", ".join(names), f"all in {subnet}", "one subnet per rail", evidence)
 
 
 def rp_filter(host: Host, expect: Expect) -> Iterator[Sight]:
-    if len(host.fabric_interfaces) < 2:
-        return
-    base = host.sysctl("net.ipv4.conf.all.rp_filter")
-    strict = [
-        i.name
-        for i in host.fabric_interfaces
-        if max(base or "0", host.sysctl(f"net.ipv4.conf.{i.name}.rp_filter") or "0") == "1"
-    ]
-    if strict:
-        yield Sight(
-            ", ".join(strict[:4]) + (" ..." if len(strict) > 4 else ""),
-            "rp_filter 1 (strict)",
-            "2 or 0",
-            ("proc/sys/net/ipv4/conf/all/rp_filter",),
-        )
+    names = [interface.name for interface in host.fabric_interfaces]
+    of_all = host.sysctl("net.ipv4.conf.all.rp_filter") or "0"
+    strict = [n for n in names if max(of_all, host.sysctl(f"net.ipv4.conf.{n}.rp_filter") or "0") == "1"]
+    if strict and len(names) > 1:
+        evidence = ("proc/sys/net/ipv4/conf/all/rp_filter",)
+        yield Sight(few(strict), "rp_filter 1 (strict)", "2 or 0", evidence)
 
 
 def isolation(host: Host, expect: Expect) -> Iterator[Sight]:
@@ -116,19 +97,12 @@ def isolation(host: Host, expect: Expect) -> Iterator[Sight]:
 
 def shaped(host: Host, expect: Expect) -> Iterator[Sight]:
     for name, row in qdiscs(host):
-        rate = rate_of(row)
-        interface = host.interface(name)
-        speed = interface.speed_Mbps * 1e6 / 8 if interface and interface.is_physical else 0.0
-        wanted = expect.rate_Bps or speed
+        rate, interface = rate_of(row), host.interface(name)
+        wanted = expect.rate_Bps or (interface.rate_Bps if interface and interface.is_physical else 0.0)
         if rate and (rate < wanted * 0.99 or not wanted):
-            kind = row.get("kind")
-            by = expect.by("the link's own rate") if wanted else "no limit"
-            yield Sight(
-                name,
-                f"{kind} limits it to {units.show_rate(rate)}",
-                f"{units.show_rate(wanted)} ({by})" if wanted else by,
-                ("tc qdisc show",),
-            )
+            by = expect.by("the link's own rate")
+            expected = f"{units.show_rate(wanted)} ({by})" if wanted else "no limit"
+            yield Sight(name, f"{row.get('kind')} limits it to {units.show_rate(rate)}", expected, ("tc qdisc show",))
 
 
 def loss_emulated(host: Host, expect: Expect) -> Iterator[Sight]:
@@ -158,11 +132,8 @@ def qdiscs(host: Host) -> list[tuple[str, dict[str, Any]]]:
     except (ValueError, RecursionError):
         rows = []
     names = {interface.name for interface in host.fabric_interfaces}
-    return (
-        [(row["dev"], row) for row in rows if isinstance(row, dict) and row.get("dev") in names]
-        if isinstance(rows, list)
-        else []
-    )
+    listed = rows if isinstance(rows, list) else []
+    return [(row["dev"], row) for row in listed if isinstance(row, dict) and row.get("dev") in names]
 
 
 def rate_of(row: Mapping[str, Any]) -> float:

@@ -67,12 +67,9 @@ def emulated_bridge(host: Host, expect: Expect) -> Iterator[Sight]:
             if _emulated(bridge):
                 slow.setdefault(bridge.address, []).append(name)
     for address, names in slow.items():
-        yield Sight(
-            f"bridge {address}",
-            f"2.5 GT/s x1 above {', '.join(names)}",
-            "the speed of the real slot",
-            (f"sys/bus/pci/devices/{address}/current_link_speed",),
-        )
+        observed = f"2.5 GT/s x1 above {', '.join(names)}"
+        evidence = (f"sys/bus/pci/devices/{address}/current_link_speed",)
+        yield Sight(f"bridge {address}", observed, "the speed of the real slot", evidence)
 
 
 def acs(host: Host, expect: Expect) -> Iterator[Sight]:
@@ -116,27 +113,21 @@ def iommu(host: Host, expect: Expect) -> Iterator[Sight]:
     translated: dict[str, list[str]] = {}
     coherent = {gpu.pci.address for gpu in host.gpus if gpu.is_coherent}  # Grace translates for them, with ATS
     for name, device in endpoints(host):
-        if device.address in coherent:
-            continue
         kind = host.root.text(f"{device.folder}/iommu_group/type") or ""
-        if kind.startswith("DMA"):
+        if kind.startswith("DMA") and device.address not in coherent:
             translated.setdefault(kind, []).append(name)
+    words = (host.root.text("proc/cmdline") or "").split()
+    options = " ".join(word for word in words if "iommu" in word) or "no iommu option"
     for kind, names in translated.items():
-        options = host.root.text("proc/cmdline") or ""
-        shown = " ".join(word for word in options.split() if "iommu" in word) or "no iommu option"
-        yield Sight(
-            "",
-            f"IOMMU groups of {few(names)} are of type {kind}",
-            "identity",
-            (f"iommu_group/type: {kind}", f"proc/cmdline: {shown}"),
-        )
+        evidence = (f"iommu_group/type: {kind}", f"proc/cmdline: {options}")
+        yield Sight("", f"IOMMU groups of {few(names)} are of type {kind}", "identity", evidence)
 
 
 def errors(host: Host, expect: Expect) -> Iterator[Sight]:
     for name, device in endpoints(host):
-        for kind, total in (("fatal", "TOTAL_ERR_FATAL"), ("nonfatal", "TOTAL_ERR_NONFATAL")):
+        for kind in ("fatal", "nonfatal"):
             text = host.root.text(f"{device.folder}/aer_dev_{kind}") or ""
-            match = re.search(rf"{total} (\d+)", text)
+            match = re.search(rf"TOTAL_ERR_{kind.upper()} (\d+)", text)
             if match and int(match.group(1)) > 0:
                 yield _seen(name, device, f"{int(match.group(1)):,} {kind} errors", "0", f"aer_dev_{kind}")
 
@@ -151,15 +142,11 @@ def gpu_nic_path(host: Host, expect: Expect) -> Iterator[Sight]:
     for gpu in host.gpus:
         kinds = [(host.pci.path_kind(gpu.pci.address, device.address), name) for name, device in cards]
         best[gpu.label] = min(kinds, key=lambda pair: ("PIX", "PXB", "PHB", "NODE", "SYS").index(pair[0]))
-    far = {label: found for label, found in best.items() if found[0] not in NEAR}
+    far = {label: path for label, path in best.items() if path[0] not in NEAR}
     if len(far) == len(best):
-        kinds_seen = sorted({kind for kind, _ in far.values()})
-        yield Sight(
-            "",
-            f"all {len(far)} GPUs reach a network card only by {'/'.join(kinds_seen)}",
-            "PIX or PXB",
-            ("sys/bus/pci/devices",),
-        )
+        by = "/".join(sorted({kind for kind, _ in far.values()}))
+        observed = f"all {len(far)} GPUs reach a network card only by {by}"
+        yield Sight("", observed, "PIX or PXB", ("sys/bus/pci/devices",))
         return
     for label, (kind, name) in far.items():
         yield Sight(label, f"nearest network card {name} by {kind}", "PIX or PXB", ("sys/bus/pci/devices",))
@@ -218,7 +205,8 @@ RULES = (
         "Move the card to a slot of its own width and generation, or set the slot's speed in the BIOS.",
         "NCCL topology search takes the slower end of a PCIe link", needs="pci metal", action=Action.INSPECT),
     AuditRule("pcie.bridge.emulated",
-        "no emulated bridge of 2.5 GT/s x1 above GPUs and network cards, or a topology file says better", emulated_bridge,
+        "no emulated bridge of 2.5 GT/s x1 above GPUs and network cards, or a topology file says better",
+        emulated_bridge,
         "NCCL believes the path has 0.2 GB/s and avoids it.",
         "Set NCCL_TOPO_FILE to a topology file of this machine type (`syncline fabric export ... nccl`).",
         "nccl-tests #256, nccl #1843 #1674", needs="vm pci"),

@@ -6,22 +6,19 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from syncline.audit.expect import Expect, nic_part
-from syncline.audit.rule import AuditRule, CannotTell, Sight
+from syncline.audit.rule import AuditRule, CannotTell, Sight, odd_ones
 from syncline.describe import units
 from syncline.finding import Action, Severity
 from syncline.host.host import Host
-from syncline.host.rdma import RdmaPort, chosen_gid
+from syncline.host.rdma import Gid, RdmaPort, chosen_gid
 
 
 def port_down(host: Host, expect: Expect) -> Iterator[Sight]:
     for port in host.fabric_ports:
         if port.state and not port.is_active and not port.state.startswith("2"):
-            yield Sight(
-                port.name,
-                f"{port.state}, {port.physical or 'physical state unknown'}",
-                "4: ACTIVE, 5: LinkUp",
-                (f"{port.folder}/state", f"{port.folder}/phys_state"),
-            )
+            observed = f"{port.state}, {port.physical or 'physical state unknown'}"
+            evidence = (f"{port.folder}/state", f"{port.folder}/phys_state")
+            yield Sight(port.name, observed, "4: ACTIVE, 5: LinkUp", evidence)
 
 
 def port_init(host: Host, expect: Expect) -> Iterator[Sight]:
@@ -30,124 +27,95 @@ def port_init(host: Host, expect: Expect) -> Iterator[Sight]:
             yield Sight(port.name, port.state, "4: ACTIVE", (f"{port.folder}/state",))
 
 
+def _siblings(host: Host, *, by_layer: bool) -> dict[tuple[str, str], list[RdmaPort]]:
+    """Return active fabric ports by part and, where it is asked for, by link layer."""
+    groups: dict[tuple[str, str], list[RdmaPort]] = defaultdict(list)
+    for port in host.fabric_ports:
+        if port.is_active and port.rate_Bps:
+            groups[_part(host, port), port.layer if by_layer else ""].append(port)
+    return groups
+
+
 def port_rate(host: Host, expect: Expect) -> Iterator[Sight]:
-    ports = [port for port in host.fabric_ports if port.is_active and port.rate_Bps]
-    siblings: dict[tuple[str, str], list[RdmaPort]] = defaultdict(list)
-    for port in ports:
-        siblings[_part(host, port), port.layer].append(port)
-    for (part, _), group in siblings.items():
-        fastest = max(port.rate_Bps for port in group)
-        wanted = expect.rate_Bps or fastest
+    for (part, _), group in _siblings(host, by_layer=True).items():
+        wanted = expect.rate_Bps or max(port.rate_Bps for port in group)
         by = expect.by(f"{part or 'the same card'} beside it")
         for port in group:
             if port.rate_Bps < wanted * 0.99:
-                yield Sight(
-                    port.name,
-                    f"{units.show_rate(port.rate_Bps)} ({port.rate_text})",
-                    f"{units.show_rate(wanted)} ({by})",
-                    (f"{port.folder}/rate",),
-                )
+                observed = f"{units.show_rate(port.rate_Bps)} ({port.rate_text})"
+                yield Sight(port.name, observed, f"{units.show_rate(wanted)} ({by})", (f"{port.folder}/rate",))
 
 
 def below_part(host: Host, expect: Expect) -> Iterator[Sight]:
-    if expect.rate_Bps is not None:
-        return
-    groups: dict[str, list[RdmaPort]] = defaultdict(list)
-    for port in host.fabric_ports:
-        if port.is_active and port.rate_Bps:
-            groups[_part(host, port)].append(port)
-    for name, ports in groups.items():
-        part = nic_part(host.pci.devices[ports[0].pci].id) if ports[0].pci in host.pci.devices else None
+    for (name, _), ports in _siblings(host, by_layer=False).items() if expect.rate_Bps is None else ():
+        device = host.pci.devices.get(ports[0].pci)
+        part = nic_part(device.id) if device else None
         rate = max(port.rate_Bps for port in ports)
         if part is not None and rate < part.max_Bps / part.num_ports * 0.99:
+            expected = f"{units.show_rate(part.max_Bps / part.num_ports)} ({name})"
+            evidence = tuple(f"{port.folder}/rate" for port in ports[:2])
             names = ", ".join(port.name for port in ports[:8])
-            yield Sight(
-                names,
-                f"{units.show_rate(rate)}",
-                f"{units.show_rate(part.max_Bps / part.num_ports)} ({name})",
-                tuple(f"{port.folder}/rate" for port in ports[:2]),
-                confidence=0.5,
-            )
+            yield Sight(names, units.show_rate(rate), expected, evidence, confidence=0.5)
 
 
 def layer_mixed(host: Host, expect: Expect) -> Iterator[Sight]:
     layers = Counter(port.layer for port in host.fabric_ports if port.is_active and port.layer)
     if len(layers) > 1:
-        few = min(layers, key=lambda layer: layers[layer])
-        odd = [port.name for port in host.fabric_ports if port.layer == few]
-        yield Sight(
-            ", ".join(odd),
-            f"{few} beside {', '.join(layer for layer in layers if layer != few)}",
-            "one link layer",
-            ("sys/class/infiniband/*/ports/*/link_layer",),
-        )
+        rare = min(layers, key=lambda layer: layers[layer])
+        odd = ", ".join(port.name for port in host.fabric_ports if port.layer == rare)
+        observed = f"{rare} beside {', '.join(layer for layer in layers if layer != rare)}"
+        yield Sight(odd, observed, "one link layer", ("sys/class/infiniband/*/ports/*/link_layer",))
 
 
 def user_access(host: Host, expect: Expect) -> Iterator[Sight]:
-    verbs = host.root.names("sys/class/infiniband_verbs")
+    verbs = [name for name in host.root.names("sys/class/infiniband_verbs") if name.startswith("uverbs")]
     there = set(host.root.names("dev/infiniband"))
-    missing = [name for name in verbs if name.startswith("uverbs") and name not in there]
-    if not any(name.startswith("uverbs") for name in verbs):
-        yield Sight(
-            "", "ib_uverbs is not loaded", "one uverbs device for each RDMA device", ("sys/class/infiniband_verbs",)
-        )
+    missing = [name for name in verbs if name not in there]
+    if not verbs:
+        wanted = "one uverbs device for each RDMA device"
+        yield Sight("", "ib_uverbs is not loaded", wanted, ("sys/class/infiniband_verbs",))
     elif missing:
-        yield Sight(
-            "",
-            f"no device file for {', '.join(missing)}",
-            f"{len(missing)} more in /dev/infiniband",
-            ("dev/infiniband",),
-        )
+        observed, wanted = f"no device file for {', '.join(missing)}", f"{len(missing)} more in /dev/infiniband"
+        yield Sight("", observed, wanted, ("dev/infiniband",))
 
 
 def mtu(host: Host, expect: Expect) -> Iterator[Sight]:
-    known = host.active_mtu
     for port in host.fabric_ports:
-        if port.is_roce or port.name not in known:
-            continue
-        active, largest = known[port.name]
+        active, largest = (0, 0) if port.is_roce else host.active_mtu.get(port.name, (0, 0))
         wanted = min(expect.mtu_bytes or largest, largest)
         if active < wanted:
             yield Sight(port.name, f"active_mtu {active}", f"{wanted}", ("ibv_devinfo -v",))
 
 
+def _routable_v2(gid: Gid) -> bool:
+    return "v2" in gid.type and not gid.is_link_local
+
+
 def gid_rocev2(host: Host, expect: Expect) -> Iterator[Sight]:
     for port in host.fabric_ports:
-        if port.is_roce and port.is_active and not any("v2" in g.type and not g.is_link_local for g in port.gids):
+        if port.is_roce and port.is_active and not any(map(_routable_v2, port.gids)):
             kinds = ", ".join(f"{g.index}: {g.address} {g.type}" for g in port.gids[:4]) or "an empty GID table"
             yield Sight(port.name, kinds, "a RoCE v2 entry with a routable address", (f"{port.folder}/gids",))
 
 
 def gid_index(host: Host, expect: Expect) -> Iterator[Sight]:
     text = host.environment.get("NCCL_IB_GID_INDEX", "")
-    if not text.isdecimal():
-        return
-    for port in host.fabric_ports:
+    for port in host.fabric_ports if text.isdecimal() else ():
         gid = next((gid for gid in port.gids if gid.index == int(text)), None)
-        if port.is_roce and (gid is None or "v2" not in gid.type or gid.is_link_local):
-            good = [str(g.index) for g in port.gids if "v2" in g.type and not g.is_link_local]
-            shown = "is empty" if gid is None else f"is {gid.address} {gid.type}"
-            yield Sight(
-                port.name,
-                f"GID index {text} {shown}",
-                f"index {' or '.join(good) or 'of a RoCE v2 address'}",
-                ("NCCL_IB_GID_INDEX", f"{port.folder}/gids/{text}"),
-            )
+        if port.is_roce and (gid is None or not _routable_v2(gid)):
+            good = " or ".join(str(g.index) for g in port.gids if _routable_v2(g)) or "of a RoCE v2 address"
+            observed = f"GID index {text} " + ("is empty" if gid is None else f"is {gid.address} {gid.type}")
+            yield Sight(port.name, observed, f"index {good}", ("NCCL_IB_GID_INDEX", f"{port.folder}/gids/{text}"))
 
 
 def gid_family(host: Host, expect: Expect) -> Iterator[Sight]:
-    ports = [port for port in host.fabric_ports if port.is_roce and port.is_active]
-    taken = [(port, gid) for port in ports if (gid := chosen_gid(port, host.environment)) is not None]
-    counts = Counter(gid.family for _, gid in taken)
-    usual = counts.most_common(1)[0][0] if counts else ""
-    for port, gid in taken:
-        if gid.family != usual:
-            yield Sight(
-                port.name,
-                f"{gid.family} (index {gid.index})",
-                f"{usual} as on {counts[usual]} others",
-                (f"{port.folder}/gids/{gid.index}", f"{port.folder}/gid_attrs/types/{gid.index}"),
-            )
+    ports = {port.name: port for port in host.fabric_ports if port.is_roce and port.is_active}
+    taken = {name: gid for name, port in ports.items() if (gid := chosen_gid(port, host.environment)) is not None}
+    usual, odd = odd_ones({name: gid.family for name, gid in taken.items()})
+    for name, family in odd.items():
+        index, folder = taken[name].index, ports[name].folder
+        evidence = (f"{folder}/gids/{index}", f"{folder}/gid_attrs/types/{index}")
+        yield Sight(name, f"{family} (index {index})", f"{usual} as on {len(taken) - len(odd)} others", evidence)
 
 
 def firmware_mixed(host: Host, expect: Expect) -> Iterator[Sight]:
@@ -156,14 +124,11 @@ def firmware_mixed(host: Host, expect: Expect) -> Iterator[Sight]:
         if port.firmware and port.board:
             boards[port.board][port.device] = port.firmware
     for board, cards in boards.items():
-        counts = Counter(cards.values())
-        if len(counts) > 1:
-            usual = counts.most_common(1)[0][0]
-            odd = {device: firmware for device, firmware in cards.items() if firmware != usual}
+        usual, odd = odd_ones(cards)
+        if odd:
             shown = ", ".join(f"{device} {firmware}" for device, firmware in odd.items())
-            yield Sight(
-                ", ".join(odd), shown, f"{usual} ({board}, {counts[usual]} cards)", ("sys/class/infiniband/*/fw_ver",)
-            )
+            expected = f"{usual} ({board}, {len(cards) - len(odd)} cards)"
+            yield Sight(", ".join(odd), shown, expected, ("sys/class/infiniband/*/fw_ver",))
 
 
 def library(host: Host, expect: Expect) -> Iterator[Sight]:

@@ -92,34 +92,28 @@ def _pairs(host: Host) -> list[tuple[str, str]]:
 
 def pfc_off(host: Host, expect: Expect) -> Iterator[Sight]:
     for device, name in _pairs(host):
-        found = qos(host, name)
-        if not found.lossless:
-            yield Sight(
-                f"{name} ({device})", "PFC is off for all 8 priorities", "on for the RDMA priority", (found.source,)
-            )
+        settings = qos(host, name)
+        if not settings.lossless:
+            observed, expected = "PFC is off for all 8 priorities", "on for the RDMA priority"
+            yield Sight(f"{name} ({device})", observed, expected, (settings.source,))
 
 
 def pfc_class(host: Host, expect: Expect) -> Iterator[Sight]:
     for device, name in _pairs(host):
-        found = qos(host, name)
+        settings = qos(host, name)
         value, by = traffic_class(host, device)
         dscp = value >> 2
-        priority = found.priority_of_dscp.get(dscp, dscp >> 3)
-        if found.lossless and priority not in found.lossless:
-            lossless = ", ".join(str(p) for p in sorted(found.lossless))
-            yield Sight(
-                f"{name} ({device})",
-                f"DSCP {dscp}, priority {priority} ({by})",
-                f"priority {lossless}",
-                (found.source,),
-            )
+        priority = settings.priority_of_dscp.get(dscp, dscp >> 3)
+        if settings.lossless and priority not in settings.lossless:
+            observed, expected = f"DSCP {dscp}, priority {priority} ({by})", f"priority {_listed(settings.lossless)}"
+            yield Sight(f"{name} ({device})", observed, expected, (settings.source,))
 
 
 def trust(host: Host, expect: Expect) -> Iterator[Sight]:
     for device, name in _pairs(host):
-        found = qos(host, name)
-        if found.trust and found.trust != "dscp":
-            yield Sight(f"{name} ({device})", f"trust state {found.trust}", "dscp", (found.source,))
+        settings = qos(host, name)
+        if settings.trust and settings.trust != "dscp":
+            yield Sight(f"{name} ({device})", f"trust state {settings.trust}", "dscp", (settings.source,))
 
 
 def ecn(host: Host, expect: Expect) -> Iterator[Sight]:
@@ -133,12 +127,9 @@ def ecn(host: Host, expect: Expect) -> Iterator[Sight]:
             states = {side: host.root.number(f"{base}/{side}/enable/{priority}") for side in ("roce_np", "roce_rp")}
             off = [side for side, state in states.items() if state == 0]
             if off:
-                yield Sight(
-                    f"{name} ({device})",
-                    f"{' and '.join(off)} off for priority {priority}",
-                    "on",
-                    tuple(f"{base}/{side}/enable/{priority}" for side in off),
-                )
+                observed = f"{' and '.join(off)} off for priority {priority}"
+                evidence = tuple(f"{base}/{side}/enable/{priority}" for side in off)
+                yield Sight(f"{name} ({device})", observed, "on", evidence)
     if missing:
         raise CannotTell(f"this driver does not show ECN settings in sysfs ({', '.join(missing[:8])})")
 
@@ -146,18 +137,11 @@ def ecn(host: Host, expect: Expect) -> Iterator[Sight]:
 def pause_class(host: Host, expect: Expect) -> Iterator[Sight]:
     for device, name in _pairs(host):
         lossless = qos(host, name).lossless
-        if not lossless:
-            continue  # roce.pfc.off says it
-        for kind, count in pauses(host, name).items():
+        for kind, count in pauses(host, name).items() if lossless else ():  # without one, roce.pfc.off reports it
             if count >= MIN_PAUSES and kind not in lossless:
                 shown = "global pause" if kind == GLOBAL else f"pause of priority {kind}"
-                wanted = ", ".join(str(priority) for priority in sorted(lossless))
-                yield Sight(
-                    f"{name} ({device})",
-                    f"{count:,} frames of {shown}",
-                    f"priority {wanted} alone",
-                    (f"ethtool -S {name}",),
-                )
+                observed, expected = f"{count:,} frames of {shown}", f"priority {_listed(lossless)} alone"
+                yield Sight(f"{name} ({device})", observed, expected, (f"ethtool -S {name}",))
 
 
 def pause(host: Host, expect: Expect) -> Iterator[Sight]:
@@ -166,12 +150,9 @@ def pause(host: Host, expect: Expect) -> Iterator[Sight]:
         for priority, count in pauses(host, name).items():
             sent = statistics(host, name).get(f"tx_prio{priority}_packets", 0)
             if priority in lossless and count >= MIN_PAUSES and count > PAUSE_SHARE * max(sent, 1):
-                yield Sight(
-                    f"{name} ({device})",
-                    f"{count:,} pauses of priority {priority} for {sent:,} packets sent",
-                    f"below {PAUSE_SHARE:.0%}",
-                    (f"ethtool -S {name}: rx_prio{priority}_pause",),
-                )
+                observed = f"{count:,} pauses of priority {priority} for {sent:,} packets sent"
+                evidence = f"ethtool -S {name}: rx_prio{priority}_pause"
+                yield Sight(f"{name} ({device})", observed, f"below {PAUSE_SHARE:.0%}", (evidence,))
 
 
 def statistics(host: Host, interface: str) -> dict[str, int]:
@@ -184,9 +165,13 @@ def statistics(host: Host, interface: str) -> dict[str, int]:
 
 def pauses(host: Host, interface: str) -> dict[int, int]:
     """Return the pause frames received, by priority; global ones under `GLOBAL`."""
-    found = statistics(host, interface)
-    told = {priority: found.get(f"rx_prio{priority}_pause", 0) for priority in range(8)}
-    return told | {GLOBAL: found.get("rx_global_pause", 0)}
+    counts = statistics(host, interface)
+    by_priority = {priority: counts.get(f"rx_prio{priority}_pause", 0) for priority in range(8)}
+    return by_priority | {GLOBAL: counts.get("rx_global_pause", 0)}
+
+
+def _listed(priorities: frozenset[int]) -> str:
+    return ", ".join(str(priority) for priority in sorted(priorities))
 
 
 def _dscp(word: str) -> int | None:

@@ -11,7 +11,7 @@ from syncline.audit.rule import AuditRule, CannotTell, Sight
 from syncline.describe import units
 from syncline.finding import Action, Severity
 from syncline.host.host import Host, interface_matches
-from syncline.host.interface import Interface
+from syncline.host.interface import IP_ADDRESS, Interface
 
 RTT_S = 1e-3
 """A window for this round trip: within a data centre under load."""
@@ -19,12 +19,9 @@ GOOD_CONTROL = ("cubic", "bbr", "bbr2", "bbr3", "dctcp", "htcp")
 MIN_PORTS = 10_000
 MIN_RING = 1024
 _OFFLOADS = (
-    "tcp-segmentation-offload",
-    "generic-segmentation-offload",
-    "generic-receive-offload",
-    "rx-checksumming",
+    "tcp-segmentation-offload", "generic-segmentation-offload", "generic-receive-offload", "rx-checksumming",
     "tx-checksumming",
-)
+)  # fmt: skip
 
 
 def rate(host: Host, expect: Expect) -> Iterator[Sight]:
@@ -34,16 +31,12 @@ def rate(host: Host, expect: Expect) -> Iterator[Sight]:
             device = host.pci.devices.get(interface.pci)
             groups[f"{interface.driver} {device.id if device else ''}"].append(interface)
     for group in groups.values():
-        fastest = max(interface.speed_Mbps for interface in group) * 1e6 / 8
-        wanted = expect.rate_Bps or fastest
+        wanted = expect.rate_Bps or max(interface.rate_Bps for interface in group)
+        expected = f"{units.show_rate(wanted)} ({expect.by('the same card beside it')})"
         for interface in group:
-            have = interface.speed_Mbps * 1e6 / 8
-            if have < wanted * 0.99:
+            if interface.rate_Bps < wanted * 0.99:
                 yield Sight(
-                    interface.name,
-                    units.show_rate(have),
-                    f"{units.show_rate(wanted)} ({expect.by('the same card beside it')})",
-                    (f"{interface.folder}/speed",),
+                    interface.name, units.show_rate(interface.rate_Bps), expected, (f"{interface.folder}/speed",)
                 )
 
 
@@ -61,14 +54,13 @@ def choice(host: Host, expect: Expect) -> Iterator[Sight]:
     first = next((i for i in taken if i.name.startswith("ib")), None) or next(iter(_kernel_order(host, taken)), None)
     real = [i for i in with_address if not i.is_virtual_plumbing]
     if first is not None and first.is_virtual_plumbing and real:
-        yield Sight(
-            first.name, f"NCCL would take {first.name} ({first.kind or 'virtual'})", f"{real[0].name}", ("ip address",)
-        )
+        observed = f"NCCL would take {first.name} ({first.kind or 'virtual'})"
+        yield Sight(first.name, observed, real[0].name, ("ip address",))
 
 
 def no_address(host: Host, expect: Expect) -> Iterator[Sight]:
-    told = host.root.command("ip-address", ("ip", "-j", "-d", "-s", "address", "show"))
-    if told is not None and not any(i.addresses for i in host.interfaces if i.is_up and not i.is_loopback):
+    answer = host.root.command("ip-address", IP_ADDRESS)
+    if answer is not None and not any(i.addresses for i in host.interfaces if i.is_up and not i.is_loopback):
         yield Sight("", "no interface but loopback has an address", "one at least", ("ip address",))
 
 
@@ -81,18 +73,14 @@ def congestion(host: Host, expect: Expect) -> Iterator[Sight]:
 
 
 def buffers(host: Host, expect: Expect) -> Iterator[Sight]:
-    speeds = [i.speed_Mbps * 1e6 / 8 for i in host.fabric_interfaces if i.is_physical]
-    fastest = max((expect.rate_Bps or 0.0, *speeds), default=0.0)
+    fastest = max(expect.rate_Bps or 0.0, *(i.rate_Bps for i in host.fabric_interfaces if i.is_physical), 0.0)
     wanted = fastest * RTT_S
     for name in ("net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"):
         numbers = (host.sysctl(name) or "").split()
         if len(numbers) == 3 and numbers[2].isdecimal() and int(numbers[2]) < wanted:
-            yield Sight(
-                "TCP",
-                f"{name} at most {units.show_size(int(numbers[2]))}",
-                f"{units.show_size(round(wanted))} ({units.show_rate(fastest)} for 1 ms)",
-                (f"proc/sys/{name.replace('.', '/')}",),
-            )
+            observed = f"{name} at most {units.show_size(int(numbers[2]))}"
+            expected = f"{units.show_size(round(wanted))} ({units.show_rate(fastest)} for 1 ms)"
+            yield Sight("TCP", observed, expected, (f"proc/sys/{name.replace('.', '/')}",))
 
 
 def offload(host: Host, expect: Expect) -> Iterator[Sight]:
@@ -116,12 +104,8 @@ def ring(host: Host, expect: Expect) -> Iterator[Sight]:
 def port_range(host: Host, expect: Expect) -> Iterator[Sight]:
     numbers = (host.sysctl("net.ipv4.ip_local_port_range") or "").split()
     if len(numbers) == 2 and all(n.isdecimal() for n in numbers) and int(numbers[1]) - int(numbers[0]) < MIN_PORTS:
-        yield Sight(
-            "TCP",
-            f"local ports {numbers[0]} to {numbers[1]}",
-            f"at least {MIN_PORTS:,}",
-            ("proc/sys/net/ipv4/ip_local_port_range",),
-        )
+        observed, evidence = f"local ports {numbers[0]} to {numbers[1]}", ("proc/sys/net/ipv4/ip_local_port_range",)
+        yield Sight("TCP", observed, f"at least {MIN_PORTS:,}", evidence)
 
 
 def ifname_missing(host: Host, expect: Expect) -> Iterator[Sight]:
@@ -133,35 +117,26 @@ def ifname_missing(host: Host, expect: Expect) -> Iterator[Sight]:
 
 def ifname_down(host: Host, expect: Expect) -> Iterator[Sight]:
     for name, value in _choices(host):
-        if value.startswith("^"):
-            continue
-        matching = [i for i in host.interfaces if interface_matches(value, i.name)]
+        matching = [i for i in host.interfaces if interface_matches(value, i.name) and not value.startswith("^")]
         if matching and not any(i.is_up for i in matching):
-            yield Sight(
-                matching[0].name,
-                f"{name}={value}, but it is {matching[0].state}",
-                "up",
-                (name, f"{matching[0].folder}/operstate"),
-            )
+            first = matching[0]
+            observed, evidence = f"{name}={value}, but it is {first.state}", (name, f"{first.folder}/operstate")
+            yield Sight(first.name, observed, "up", evidence)
 
 
 def ifname_wrong(host: Host, expect: Expect) -> Iterator[Sight]:
     usable = [i for i in host.interfaces if i.is_up and i.addresses and not i.is_loopback and not i.is_virtual_plumbing]
     best = max(usable, key=lambda i: i.speed_Mbps, default=None)
+    up = [i for i in host.interfaces if i.is_up]
     for name, value in _choices(host):
-        matching = [
-            i for i in host.interfaces if interface_matches(value, i.name) and i.is_up and not value.startswith("^")
-        ]
+        matching = [i for i in up if interface_matches(value, i.name) and not value.startswith("^")]
         for interface in matching[:1]:
             if (interface.is_loopback or interface.is_virtual_plumbing) and usable:
-                yield Sight(interface.name, f"{name}={value}", f"{usable[0].name}", (name,))
+                yield Sight(interface.name, f"{name}={value}", usable[0].name, (name,))
             elif best and not host.ports and 0 < 2 * interface.speed_Mbps <= best.speed_Mbps:
-                yield Sight(
-                    interface.name,
-                    f"{name}={value} at {units.show_rate(interface.speed_Mbps * 1e6 / 8)}",
-                    f"{best.name} at {units.show_rate(best.speed_Mbps * 1e6 / 8)}",
-                    (name, f"{interface.folder}/speed"),
-                )
+                observed = f"{name}={value} at {units.show_rate(interface.rate_Bps)}"
+                expected = f"{best.name} at {units.show_rate(best.rate_Bps)}"
+                yield Sight(interface.name, observed, expected, (name, f"{interface.folder}/speed"))
 
 
 def _choices(host: Host) -> list[tuple[str, str]]:
