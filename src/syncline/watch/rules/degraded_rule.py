@@ -7,9 +7,9 @@ from statistics import median
 import numpy as np
 
 from syncline.describe.units import show_rate
-from syncline.finding import Action, Finding, Severity
+from syncline.finding import Finding, Severity
 from syncline.watch.links import LinkTable
-from syncline.watch.rules.rule import Context, Floats, Mask, RuleVerdict, verdict
+from syncline.watch.rules.rule import Context, Floats, Mask, RuleVerdict, WatchRule, verdict
 
 CHANCE_QUEUE_S = 3e-3
 """What a link sends in so long may wait by chance, a few packets that came together."""
@@ -19,7 +19,7 @@ SAME_PACE = 0.8
 """A link that reaches this share of another's rate, or more, goes at its pace."""
 
 
-class LinkDegraded:
+class LinkDegraded(WatchRule):
     """A link negotiated less than it had, or works but never gets near the rate it used to reach, however slow it is.
 
     It has work when packets wait for it, when it carries a fair part of what it does in a busy second, or when the job
@@ -28,8 +28,10 @@ class LinkDegraded:
     """
 
     id = "link.degraded"
-    raise_after_s = None
-    clear_after_s = None
+    severity = Severity.CRITICAL
+    meaning = "The link runs below its rate: fewer lanes, a lower speed, retries, or a neighbour's load."
+    fix = "Compare the port's speed and lanes with the plan; reseat or replace the cable."
+    confidence = 0.8
 
     MOMENT_S, PATIENCE_S, QUEUE_S = 0.6, 3.0, 1.0
     STEADY = 0.5
@@ -69,19 +71,8 @@ class LinkDegraded:
                 usual = np.fmin(nominal[i], table.capacity_Bps[i])
                 observed, expected = f"at most {show_rate(share * usual)}", show_rate(usual)
                 evidence = f"highest rate of the last seconds {share:.0%} of what this link reached before"
-            return Finding(
-                self.id,
-                Severity.CRITICAL,
-                table.names[i],
-                observed,
-                expected,
-                evidence=(evidence, f"{context.frame.load.backlog_bytes[i]:.0f} bytes waiting"),
-                meaning="The link runs below its rate: fewer lanes, a lower speed, retries, or a neighbour's load.",
-                fix="Compare the port's speed and lanes with the plan; reseat or replace the cable.",
-                action=Action.INSPECT,
-                confidence=0.8,
-                cost_usd_per_day=context.usd_per_day(context.lost_share()),
-            )
+            waiting = f"{context.frame.load.backlog_bytes[i]:.0f} bytes waiting"
+            return self.finding(context, table.names[i], observed, expected, evidence, waiting)
 
         return verdict(context, slow | fell, between, tell)
 

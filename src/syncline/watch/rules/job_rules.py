@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
 from functools import partial
 from statistics import median
 
@@ -12,7 +13,7 @@ from syncline.describe.units import show_time
 from syncline.finding import Action, Finding, Severity
 from syncline.watch.job import CollectiveStat, JobState
 from syncline.watch.rules.degraded_rule import far_below
-from syncline.watch.rules.rule import LINK_TROUBLES, Context, Floats, RuleVerdict
+from syncline.watch.rules.rule import LINK_TROUBLES, Context, Floats, RuleVerdict, WatchRule
 from syncline.watch.rules.thresholds import Thresholds
 from syncline.watch.spans.event import JobPhase
 
@@ -52,86 +53,83 @@ def recent_step_s(context: Context) -> float | None:
     return median([s.step_s for s in steps]) if len(steps) >= 3 else None
 
 
-class SlowerThanPlanned:
-    """Steps or collectives that take longer than was predicted."""
+class SlowerJob(WatchRule):
+    """Steps or collectives that take longer than they should; what they should take is up to the rule."""
 
-    id = "job.slower-than-planned"
+    fix = "Open the collective in the page and see which link left its predicted line first."
+    confidence = 0.9
     raise_after_s = 3.0
-    clear_after_s = None
 
-    def look(self, context: Context) -> RuleVerdict:
-        t, prediction = context.thresholds, context.prediction
-        bad: dict[str, Callable[[], Finding]] = {}
-        between: set[str] = set()
-        told = [c for c in context.frame.job.collectives if c.num >= RECENT and c.is_told]
-        cases = [(c.key, c.recent_s, c.predicted_s) for c in told]
-        step_s = recent_step_s(context)
-        if step_s is not None:
-            cases.append(("step", step_s, prediction.step_s))
-        for place, now, planned in cases:
-            if not planned:
-                continue
-            if now > t.regression_ratio * planned and now - planned > t.regression_least_s:
-                bad[place] = _slow(context, self.id, place, now, planned, f"predicted by {prediction.source}")
-            elif now > (1 + t.regression_ratio) / 2 * planned:
-                between.add(place)
-        return held(context, RuleVerdict(bad, between))
+    @abstractmethod
+    def cases(self, context: Context) -> Iterator[tuple[str, float, float | None]]:
+        """Give places with the time they take and the time they should take."""
 
-
-class SlowerThanBefore:
-    """Steps or collectives that take longer than they used to in this job."""
-
-    id = "job.slower-than-before"
-    raise_after_s = 3.0
-    clear_after_s = None
+    @abstractmethod
+    def basis(self, context: Context) -> str:
+        """Return who says what they should take."""
 
     def look(self, context: Context) -> RuleVerdict:
         t = context.thresholds
         bad: dict[str, Callable[[], Finding]] = {}
         between: set[str] = set()
-        step_s = recent_step_s(context)
-        past = context.past["step"].quantile(0.5)
-        cases = [("step", step_s, float(past[0]))] if step_s is not None and len(past) else []
-        usual = dict(zip(context.past["collective"].names, context.past["collective"].quantile(0.5), strict=True))
-        cases += [
-            (c.key, c.recent_s, float(usual.get(c.key, np.nan)))
-            for c in context.frame.job.collectives
-            if c.num >= RECENT
-        ]
-        for place, now, before in cases:
-            if not before > 0:
+        for place, now, usual in self.cases(context):
+            if not usual or np.isnan(usual):
                 continue
-            if now > t.regression_ratio * before and now - before > t.regression_least_s:
-                bad[place] = _slow(context, self.id, place, now, before, "median of the last minutes")
-            elif now > (1 + t.regression_ratio) / 2 * before:
+            if now > t.regression_ratio * usual and now - usual > t.regression_least_s:
+                bad[place] = partial(self._tell, context, place, now, usual)
+            elif now > (1 + t.regression_ratio) / 2 * usual:
                 between.add(place)
         return held(context, RuleVerdict(bad, between))
 
-
-def _slow(context: Context, rule: str, place: str, now: float, usual: float, basis: str) -> Callable[[], Finding]:
-    def tell() -> Finding:
-        lost = 1 - usual / now if place == "step" else context.lost_share()
-        return Finding(
-            rule,
-            Severity.WARNING,
-            place,
-            show_time(now),
-            f"{show_time(usual)} ({basis})",
-            evidence=(f"{now / usual - 1:+.0%} over the last {RECENT}",),
-            meaning=likely_cause(context) or suspects(context),
-            fix="Open the collective in the page and see which link left its predicted line first.",
-            action=Action.INSPECT,
-            confidence=0.9,
-            cost_usd_per_day=context.usd_per_day(lost),
-        )
-
-    return tell
+    def _tell(self, context: Context, place: str, now: float, usual: float) -> Finding:
+        return self.finding(
+            context, place, show_time(now), f"{show_time(usual)} ({self.basis(context)})",
+            f"{now / usual - 1:+.0%} over the last {RECENT}", meaning=likely_cause(context) or suspects(context),
+            lost_share=1 - usual / now if place == "step" else None,
+        )  # fmt: skip
 
 
-class CollectiveTail:
+class SlowerThanPlanned(SlowerJob):
+    """Steps or collectives that take longer than was predicted."""
+
+    id = "job.slower-than-planned"
+
+    def cases(self, context: Context) -> Iterator[tuple[str, float, float | None]]:
+        for c in context.frame.job.collectives:
+            if c.num >= RECENT and c.is_told:
+                yield c.key, c.recent_s, c.predicted_s
+        step_s = recent_step_s(context)
+        if step_s is not None:
+            yield "step", step_s, context.prediction.step_s
+
+    def basis(self, context: Context) -> str:
+        return f"predicted by {context.prediction.source}"
+
+
+class SlowerThanBefore(SlowerJob):
+    """Steps or collectives that take longer than they used to in this job."""
+
+    id = "job.slower-than-before"
+
+    def cases(self, context: Context) -> Iterator[tuple[str, float, float | None]]:
+        step_s, past = recent_step_s(context), context.past["step"].quantile(0.5)
+        if step_s is not None and len(past):
+            yield "step", step_s, float(past[0])
+        usual = dict(zip(context.past["collective"].names, context.past["collective"].quantile(0.5), strict=True))
+        for c in context.frame.job.collectives:
+            if c.num >= RECENT:
+                yield c.key, c.recent_s, usual.get(c.key)
+
+    def basis(self, context: Context) -> str:
+        return "median of the last minutes"
+
+
+class CollectiveTail(WatchRule):
     """A collective whose slowest runs are far from its usual ones."""
 
     id = "job.tail"
+    meaning = "Some runs wait: retries, a straggler now and then, or a shared link."
+    fix = "See whether the slow runs share a rank (straggler) or a moment (another job, a checkpoint)."
     raise_after_s = 3.0
     clear_after_s = 10.0
 
@@ -145,33 +143,24 @@ class CollectiveTail:
             ratio = c.p99_s / c.p50_s if c.p50_s > 0 else 0.0
             limit = max(t.tail_ratio, 1.5 * np.nan_to_num(float(usual.get(c.key, 0.0))))
             if c.num >= 20 and c.num_slow >= MIN_SLOW and ratio > limit and c.p99_s - c.p50_s > t.tail_least_s:
-                bad[c.key] = self._teller(context, c, limit)
+                bad[c.key] = partial(self._tell, context, c, limit)
             elif ratio > 0.8 * limit:
                 between.add(c.key)
         return held(context, RuleVerdict(bad, between))
 
-    def _teller(self, context: Context, c: CollectiveStat, limit: float) -> Callable[[], Finding]:
-        def tell() -> Finding:
-            return Finding(
-                self.id,
-                Severity.WARNING,
-                c.key,
-                f"p99 {show_time(c.p99_s)}, p50 {show_time(c.p50_s)}",
-                f"p99 within {limit:.1f} times p50",
-                evidence=(f"{c.num_slow} of {c.num} runs in ten seconds took over three times the median",),
-                meaning=likely_cause(context) or "Some runs wait: retries, a straggler now and then, or a shared link.",
-                fix="See whether the slow runs share a rank (straggler) or a moment (another job, a checkpoint).",
-                action=Action.INSPECT,
-                cost_usd_per_day=context.usd_per_day(context.lost_share()),
-            )
-
-        return tell
+    def _tell(self, context: Context, c: CollectiveStat, limit: float) -> Finding:
+        observed, expected = f"p99 {show_time(c.p99_s)}, p50 {show_time(c.p50_s)}", f"p99 within {limit:.1f} times p50"
+        seen = f"{c.num_slow} of {c.num} runs in ten seconds took over three times the median"
+        return self.finding(context, c.key, observed, expected, seen, meaning=likely_cause(context))
 
 
-class NetworkShare:
+class NetworkShare(WatchRule):
     """Communication that nothing hides takes more than a quarter of the step, or more than the plan says."""
 
     id = "job.network-share"
+    action = Action.CONFIGURE
+    meaning = "The network, not the arithmetic, sets the pace of this job."
+    fix = "Ask `syncline plan` what overlap, compression, another split or a faster link is worth."
     raise_after_s = 3.0
     clear_after_s = 10.0
 
@@ -186,18 +175,11 @@ class NetworkShare:
         exposed_s = median([s.exposed_s for s in steps])
 
         def tell() -> Finding:
-            return Finding(
-                self.id,
-                Severity.WARNING,
-                "step",
-                f"{share:.0%} of the step",
-                f"under {limit:.0%}",
-                evidence=(f"steps {steps[0].step} to {steps[-1].step}: {show_time(exposed_s)} exposed",),
-                meaning=likely_cause(context) or "The network, not the arithmetic, sets the pace of this job.",
-                fix="Ask `syncline plan` what overlap, compression, another split or a faster link is worth.",
-                action=Action.CONFIGURE,
-                cost_usd_per_day=context.usd_per_day(max(0.0, share - limit)),
-            )
+            return self.finding(
+                context, "step", f"{share:.0%} of the step", f"under {limit:.0%}",
+                f"steps {steps[0].step} to {steps[-1].step}: {show_time(exposed_s)} exposed",
+                meaning=likely_cause(context), lost_share=max(0.0, share - limit),
+            )  # fmt: skip
 
         bad: dict[str, Callable[[], Finding]] = {"step": tell} if share > limit else {}
         return held(context, RuleVerdict(bad, {"step"} if share > 0.9 * limit else set()))
@@ -208,12 +190,13 @@ def _computes_longer(context: Context, i: int) -> bool:
     return ranks[i].compute_s > 1.1 * float(np.median([rank.compute_s for rank in ranks]))
 
 
-class LateRank:
+class LateRank(WatchRule):
     """The same rank comes late to every collective, and all others wait for it."""
 
     id = "job.straggler"
+    fix = "Look at that rank's clocks, temperature and host load; move it to a spare host if they are fine."
+    confidence = 0.9
     raise_after_s = 0.0  # several steps have decided already
-    clear_after_s = None
 
     def look(self, context: Context) -> RuleVerdict:
         t, ranks = context.thresholds, context.frame.job.ranks
@@ -238,7 +221,7 @@ class LateRank:
                 if late[i] > limit and self._is_excused(context, i):
                     between.add(ranks[i].place)
                 elif late[i] > limit:
-                    bad[ranks[i].place] = self._teller(context, i, float(late[i]), limit, step_s)
+                    bad[ranks[i].place] = partial(self._tell, context, i, float(late[i]), limit, step_s)
                 elif late[i] > 0.6 * limit:
                     between.add(ranks[i].place)
         return RuleVerdict(bad, between)
@@ -258,27 +241,16 @@ class LateRank:
         """Tell whether a link in trouble may be why a rank is late: one that computes no longer than the others."""
         return context.is_any_bad("rail.dead", *LINK_TROUBLES) and not _computes_longer(context, i)
 
-    def _teller(self, context: Context, i: int, late_s: float, limit: float, step_s: float) -> Callable[[], Finding]:
-        def tell() -> Finding:
-            rank = context.frame.job.ranks[i]
-            others = float(np.median([r.compute_s for r in context.frame.job.ranks]))
-            why = "It computes longer than the others: a slow GPU (clocks, heat), a busy host, or more work."
-            else_why = "It does not compute longer: it starts late (data loading, a stall on its host)."
-            return Finding(
-                self.id,
-                Severity.WARNING,
-                rank.place,
-                f"{show_time(late_s)} late in every step",
-                f"under {show_time(limit)}",
-                evidence=(f"computes {show_time(rank.compute_s)} a step, the others {show_time(others)}",),
-                meaning=why if _computes_longer(context, i) else else_why,
-                fix="Look at that rank's clocks, temperature and host load; move it to a spare host if they are fine.",
-                action=Action.INSPECT,
-                confidence=0.9,
-                cost_usd_per_day=context.usd_per_day(late_s / step_s if step_s else 0.0),
-            )
-
-        return tell
+    def _tell(self, context: Context, i: int, late_s: float, limit: float, step_s: float) -> Finding:
+        rank = context.frame.job.ranks[i]
+        others = float(np.median([r.compute_s for r in context.frame.job.ranks]))
+        slow = "It computes longer than the others: a slow GPU (clocks, heat), a busy host, or more work."
+        late = "It does not compute longer: it starts late (data loading, a stall on its host)."
+        return self.finding(
+            context, rank.place, f"{show_time(late_s)} late in every step", f"under {show_time(limit)}",
+            f"computes {show_time(rank.compute_s)} a step, the others {show_time(others)}",
+            meaning=slow if _computes_longer(context, i) else late, lost_share=late_s / step_s if step_s else 0.0,
+        )  # fmt: skip
 
 
 def silence_s(job: JobState, thresholds: Thresholds) -> float:
@@ -290,13 +262,14 @@ def silence_s(job: JobState, thresholds: Thresholds) -> float:
     return max(thresholds.stalled_least_s, thresholds.stalled_steps * usual)
 
 
-class StalledJob:
-    """A job that told of itself and has fallen silent, without saying that it starts, saves, evaluates or has ended.
+class StalledJob(WatchRule):
+    """A job that reported and has fallen silent, without saying that it starts, saves, evaluates or has ended.
 
-    The alert stays up until the job tells of itself again: a hang does not mend itself by lasting.
+    The alert stays up until the job reports again: a hang does not mend itself by lasting.
     """
 
     id = "job.stalled"
+    severity = Severity.CRITICAL
     raise_after_s = 0.0
     clear_after_s = 1.0
 
@@ -333,25 +306,23 @@ class StalledJob:
         if missing:
             evidence.append(f"the others have ended, but not rank {', '.join(map(str, missing[:8]))}")
         meaning = f"{job.hangs[0].text[0].upper()}{job.hangs[0].text[1:]}." if job.hangs else likely_cause(context)
-        return self._finding(
-            context,
-            f"no span for {show_time(silent_s)}",
-            f"one every {show_time(usual_s)}" if usual_s else "collectives now and then",
-            tuple(evidence),
+        return self._stalled(
+            context, f"no span for {show_time(silent_s)}",
+            f"one every {show_time(usual_s)}" if usual_s else "collectives now and then", tuple(evidence),
             meaning or "It hangs in a collective, or was killed; it did not say that it ended, saves or evaluates.",
             "Look for a rank that is gone; --flight-recorder, --ras or --nccl-log tell who has not entered.",
-        )
+        )  # fmt: skip
 
     def _stuck(self, context: Context) -> Finding:
         texts = [hang.text for hang in context.frame.job.hangs]
-        return self._finding(
+        return self._stalled(
             context, "ranks stand still", "all of them move", tuple(texts[:5]),
             f"{texts[0][0].upper()}{texts[0][1:]}.", "Look at that rank's host and log; `py-spy dump` there says why.",
         )  # fmt: skip
 
     def _failed(self, context: Context, ranks: list[int]) -> Finding:
         shown = ", ".join(map(str, ranks[:8]))
-        return self._finding(
+        return self._stalled(
             context, f"rank {shown} ended with an error", "an end without one", (f"{len(ranks)} ranks said so",),
             "An exception ended the training there; the other ranks wait for it or end too.",
             "Read that rank's log: its last lines have the exception.",
@@ -359,24 +330,13 @@ class StalledJob:
 
     def _away(self, context: Context, phase: str, longest_s: float) -> Finding:
         limit = show_time(context.thresholds.phase_longest_s)
-        return self._finding(
+        return self._stalled(
             context, f"{phase} for {show_time(longest_s)}", f"under {limit}", (f"the job said {phase}, nothing since",),
             "What the job said it does takes longer than such things take.",
             "Look at the storage it writes to, and at the log of rank 0.",
         )  # fmt: skip
 
-    def _finding(
+    def _stalled(
         self, context: Context, observed: str, expected: str, evidence: tuple[str, ...], meaning: str, fix: str
     ) -> Finding:
-        return Finding(
-            self.id,
-            Severity.CRITICAL,
-            "job",
-            observed,
-            expected,
-            evidence=evidence,
-            meaning=meaning,
-            fix=fix,
-            action=Action.INSPECT,
-            cost_usd_per_day=context.usd_per_day(1.0),
-        )
+        return self.finding(context, "job", observed, expected, *evidence, meaning=meaning, fix=fix, lost_share=1.0)

@@ -10,7 +10,7 @@ from syncline.describe.units import show_rate, show_time
 from syncline.finding import Action, Finding, Severity
 from syncline.watch.burst import Burst
 from syncline.watch.links import LinkTable
-from syncline.watch.rules.rule import LINK_TROUBLES, Context, Floats, Mask, RuleVerdict, verdict
+from syncline.watch.rules.rule import LINK_TROUBLES, Context, Floats, Mask, RuleVerdict, WatchRule, verdict
 
 FULL_PACKET_BYTES = 1500.0
 LONG_S = 10.0
@@ -26,11 +26,13 @@ def planned_use(context: Context) -> Floats:
     return np.nan_to_num(rates / table.capacity_Bps)
 
 
-class LinkDown:
+class LinkDown(WatchRule):
     """A link that was there cannot carry traffic."""
 
     id = "link.down"
-    raise_after_s = None
+    severity = Severity.CRITICAL
+    meaning = "A cable, an optic, a port or the other end has failed, or someone set it down."
+    fix = "Look at both ends: the port's state and log, then the cable and the optic."
     clear_after_s = 2.0
 
     def look(self, context: Context) -> RuleVerdict:
@@ -41,26 +43,19 @@ class LinkDown:
         bad = (load.up == 0) & known
 
         def tell(i: int) -> Finding:
-            return Finding(
-                self.id,
-                Severity.CRITICAL,
-                table.names[i],
-                "down",
-                "up",
-                evidence=(f"device {table.devices[i]} reports no carrier or is gone",),
-                meaning="A cable, an optic, a port or the other end has failed, or someone set it down.",
-                fix="Look at both ends: the port's state and log, then the cable and the optic.",
-                action=Action.INSPECT,
-                cost_usd_per_day=context.usd_per_day(context.lost_share()),
-            )
+            seen = f"device {table.devices[i]} reports no carrier or is gone"
+            return self.finding(context, table.names[i], "down", "up", seen)
 
         return verdict(context, bad, np.zeros(len(table), bool), tell)
 
 
-class LinkAverage:
+class LinkAverage(WatchRule):
     """A link whose average leaves no room: above 80 %, or above what the plan expects of it."""
 
     id = "link.average"
+    action = Action.CONFIGURE
+    meaning = "No room is left for a neighbour, a retry or an uneven moment; queues grow from here."
+    fix = "Spread the traffic (rails, adaptive routing), shrink it (compression), or widen the link."
     raise_after_s = 5.0
     clear_after_s = 10.0
 
@@ -74,29 +69,21 @@ class LinkAverage:
         low = high - (t.average_high - t.average_clear)
 
         def tell(i: int) -> Finding:
-            return Finding(
-                self.id,
-                Severity.WARNING,
-                table.names[i],
-                f"{use[i]:.0%} on average",
-                f"{t.average_target:.0%} to {high[i]:.0%}",
-                evidence=(
-                    f"mean of {t.average_over_s:.0f} s: {show_rate(use[i] * table.capacity_Bps[i])}",
-                    *idle_beside(table, np.nan_to_num(use), i),
-                ),
-                meaning="No room is left for a neighbour, a retry or an uneven moment; queues grow from here.",
-                fix="Spread the traffic (rails, adaptive routing), shrink it (compression), or widen the link.",
-                action=Action.CONFIGURE,
-                cost_usd_per_day=context.usd_per_day(context.lost_share()),
-            )
+            mean = f"mean of {t.average_over_s:.0f} s: {show_rate(use[i] * table.capacity_Bps[i])}"
+            target = f"{t.average_target:.0%} to {high[i]:.0%}"
+            beside = idle_beside(table, np.nan_to_num(use), i)
+            return self.finding(context, table.names[i], f"{use[i]:.0%} on average", target, mean, *beside)
 
         return verdict(context, (use > high) & ~full_as_planned(context, planned), use > low, tell)
 
 
-class LinkPeak:
+class LinkPeak(WatchRule):
     """A link at its ceiling for more than half of the time."""
 
     id = "link.peak"
+    action = Action.CONFIGURE
+    meaning = "The link is the bottleneck for most of the step."
+    fix = "See which collectives use it; shrink them, or spread them: more connections, adaptive routing."
     raise_after_s = 5.0
     clear_after_s = 10.0
 
@@ -111,18 +98,10 @@ class LinkPeak:
         use = np.nan_to_num(context.mean("rate_Bps", t.average_over_s) / table.capacity_Bps)
 
         def tell(i: int) -> Finding:
-            return Finding(
-                self.id,
-                Severity.WARNING,
-                table.names[i],
-                f"{share[i]:.0%} of the time above {t.peak_high:.0%}",
-                f"under {limit[i]:.0%} of the time",
-                evidence=(f"short-window rates of {t.average_over_s:.0f} s", *idle_beside(table, use, i)),
-                meaning="The link is the bottleneck for most of the step.",
-                fix="See which collectives use it; shrink them, or spread them: more connections, adaptive routing.",
-                action=Action.CONFIGURE,
-                cost_usd_per_day=context.usd_per_day(context.lost_share()),
-            )
+            observed = f"{share[i]:.0%} of the time above {t.peak_high:.0%}"
+            expected = f"under {limit[i]:.0%} of the time"
+            windows = f"short-window rates of {t.average_over_s:.0f} s"
+            return self.finding(context, table.names[i], observed, expected, windows, *idle_beside(table, use, i))
 
         excused = full_as_planned(context, planned)
         return verdict(context, (share > limit) & ~excused, share > 0.9 * limit, tell)
@@ -150,12 +129,15 @@ def idle_beside(table: LinkTable, use: Floats, i: int) -> list[str]:
     return [f"carries {use[i]:.0%} on average, beside it {', '.join(found[:3])}{more}"] if found else []
 
 
-class LinkMicroburst:
+class LinkMicroburst(WatchRule):
     """Short bursts at full rate that no collective explains, on a link whose average looks fine."""
 
     id = "link.microburst"
+    action = Action.CONFIGURE
+    meaning = "Another flow (storage, checkpoint, a neighbour, incast) bursts where averages hide it."
+    fix = "Find the sender in the link's series and the heat map; pace it, or give it another rail or class."
+    confidence = 0.7
     raise_after_s = 0.0
-    clear_after_s = None
 
     OVER_S = 2.0
     SLACK_S = 0.02
@@ -180,23 +162,12 @@ class LinkMicroburst:
             mine = foreign.get(table.names[i], [])
             size = max((b.size_bytes for b in mine), default=0.0)
             width = max((b.duration_s for b in mine), default=0.0)
-            return Finding(
-                self.id,
-                Severity.WARNING,
-                table.names[i],
-                f"{counts[i]:.0f} bursts in {self.OVER_S:.0f} s",
-                f"under {limit[i]:.0f}",
-                evidence=(
-                    f"average {use[i]:.0%}, peak {peak[i]:.0%} of capacity",
-                    f"longest {show_time(width)}, largest {size / 1e6:.2f} MB",
-                    "outside every collective reported" if context.has_spans else "more than this link's own past",
-                ),
-                meaning="Another flow (storage, checkpoint, a neighbour, incast) bursts where averages hide it.",
-                fix="Find the sender in the link's series and the heat map; pace it, or give it another rail or class.",
-                action=Action.CONFIGURE,
-                confidence=0.7,
-                cost_usd_per_day=context.usd_per_day(context.lost_share()),
-            )
+            return self.finding(
+                context, table.names[i], f"{counts[i]:.0f} bursts in {self.OVER_S:.0f} s", f"under {limit[i]:.0f}",
+                f"average {use[i]:.0%}, peak {peak[i]:.0%} of capacity",
+                f"longest {show_time(width)}, largest {size / 1e6:.2f} MB",
+                "outside every collective reported" if context.has_spans else "more than this link's own past",
+            )  # fmt: skip
 
         return verdict(context, bad, counts >= 0.5 * limit, tell)
 
@@ -222,7 +193,7 @@ def _touches(spans: list[tuple[float, float]], start_s: float, end_s: float) -> 
     return after < len(spans) and spans[after][0] <= end_s
 
 
-class LinkLoss:
+class LinkLoss(WatchRule):
     """A link that drops packets, beyond what it has always dropped.
 
     Counted one by one: at a share p of n packets a second the second loss comes after 2/(n p) seconds on average. One
@@ -230,8 +201,9 @@ class LinkLoss:
     """
 
     id = "link.loss"
-    raise_after_s = None
-    clear_after_s = None
+    severity = Severity.CRITICAL
+    meaning = "A bad cable or optic, or a queue that overflows (PFC or ECN off, incast)."
+    fix = "Errors beside it: change the cable. None: look at pause and ECN, and at who bursts."
 
     def look(self, context: Context) -> RuleVerdict:
         table, t = context.frame.table, context.thresholds
@@ -247,31 +219,22 @@ class LinkLoss:
         lost = count > np.maximum(t.loss_packets - 0.5, t.loss_share * carried)
 
         def tell(i: int) -> Finding:
-            return Finding(
-                self.id,
-                Severity.CRITICAL,
-                table.names[i],
-                f"{drops[i]:.1f} packets dropped a second",
-                f"at most {limit[i]:.1f} (its own past: {usual[i]:.1f})",
-                evidence=(
-                    f"{count[i]:.0f} packets in {t.loss_over_s:.0f} s",
-                    f"backlog {context.frame.load.backlog_bytes[i]:.0f} bytes",
-                ),
-                meaning="A bad cable or optic, or a queue that overflows (PFC or ECN off, incast).",
-                fix="Errors beside it: change the cable. None: look at pause and ECN, and at who bursts.",
-                action=Action.INSPECT,
-                cost_usd_per_day=context.usd_per_day(context.lost_share()),
-            )
+            observed = f"{drops[i]:.1f} packets dropped a second"
+            expected = f"at most {limit[i]:.1f} (its own past: {usual[i]:.1f})"
+            backlog = f"backlog {context.frame.load.backlog_bytes[i]:.0f} bytes"
+            seen = f"{count[i]:.0f} packets in {t.loss_over_s:.0f} s"
+            return self.finding(context, table.names[i], observed, expected, seen, backlog)
 
         return verdict(context, lost & beyond, (now > 0) & (drops > 0.5 * limit), tell)
 
 
-class LinkErrors:
+class LinkErrors(WatchRule):
     """Error counters of a link that rise."""
 
     id = "link.errors"
+    meaning = "The wire damages packets: a dirty or loose optic, a bent cable, a failing port."
+    fix = "Clean and reseat, then replace, cable and optic; does the count follow the cable or the port?"
     raise_after_s = 0.0
-    clear_after_s = None
 
     def look(self, context: Context) -> RuleVerdict:
         table, t = context.frame.table, context.thresholds
@@ -279,28 +242,20 @@ class LinkErrors:
         count = np.array([f.load.errors_per_s * f.interval_s for f in frames]).sum(axis=0)
 
         def tell(i: int) -> Finding:
-            return Finding(
-                self.id,
-                Severity.WARNING,
-                table.names[i],
-                f"{count[i]:.0f} errors in {t.errors_over_s:.0f} s",
-                "none",
-                evidence=(f"device {table.devices[i]}",),
-                meaning="The wire damages packets: a dirty or loose optic, a bent cable, a failing port.",
-                fix="Clean and reseat, then replace, cable and optic; does the count follow the cable or the port?",
-                action=Action.INSPECT,
-                cost_usd_per_day=context.usd_per_day(context.lost_share()),
-            )
+            observed = f"{count[i]:.0f} errors in {t.errors_over_s:.0f} s"
+            return self.finding(context, table.names[i], observed, "none", f"device {table.devices[i]}")
 
         return verdict(context, count >= 1.0, np.zeros(len(table), bool), tell)
 
 
-class LinkPause:
+class LinkPause(WatchRule):
     """A link held up by pause frames or missing credits."""
 
     id = "link.pause"
+    action = Action.CONFIGURE
+    meaning = "The receiver cannot keep up: incast, a slow PCIe slot or host, or spreading congestion."
+    fix = "Look at the receiver's PCIe width and load, then at who else sends to it; check ECN."
     raise_after_s = 2.0
-    clear_after_s = None
 
     def look(self, context: Context) -> RuleVerdict:
         table, t = context.frame.table, context.thresholds
@@ -313,23 +268,9 @@ class LinkPause:
         bad = np.where(is_port, share > t.pause_share, pauses > limit)
 
         def tell(i: int) -> Finding:
-            what = (
-                f"{share[i]:.0%} of the time without credit" if is_port[i] else f"{pauses[i]:.0f} pause frames a second"
-            )
+            of_time, frames = f"{share[i]:.0%} of the time without credit", f"{pauses[i]:.0f} pause frames a second"
             expected = f"under {t.pause_share:.0%}" if is_port[i] else f"under {limit[i]:.0f}"
-            return Finding(
-                self.id,
-                Severity.WARNING,
-                table.names[i],
-                what,
-                expected,
-                evidence=(
-                    f"device {table.devices[i]} carries {show_rate(rate[i])}; its own past: {usual[i]:.0f} a second",
-                ),
-                meaning="The receiver cannot keep up: incast, a slow PCIe slot or host, or spreading congestion.",
-                fix="Look at the receiver's PCIe width and load, then at who else sends to it; check ECN.",
-                action=Action.CONFIGURE,
-                cost_usd_per_day=context.usd_per_day(context.lost_share()),
-            )
+            seen = f"device {table.devices[i]} carries {show_rate(rate[i])}; its own past: {usual[i]:.0f} a second"
+            return self.finding(context, table.names[i], of_time if is_port[i] else frames, expected, seen)
 
         return verdict(context, bad, np.where(is_port, share > 0.5 * t.pause_share, pauses > 0.5 * limit), tell)

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from syncline.describe.units import show_rate
 from syncline.finding import Action, Finding, Severity
-from syncline.watch.rules.rule import Context, RuleVerdict
+from syncline.watch.rules.rule import Context, RuleVerdict, WatchRule
 
 
-class RailDead:
+class RailDead(WatchRule):
     """Every link of a rail is down, or silent while the other rails work and it used to."""
 
     id = "rail.dead"
-    raise_after_s = None
+    severity = Severity.CRITICAL
+    action = Action.ESCALATE
+    meaning = "The rail's switch, its power or its uplink is gone: every host lost the same NIC."
+    fix = "Look at the rail's leaf switch first, not at the hosts; drain or reroute the job meanwhile."
     clear_after_s = 2.0
 
     def look(self, context: Context) -> RuleVerdict:
@@ -32,34 +37,22 @@ class RailDead:
             now, before = per[r]
             silent = before > 0 and now < 0.02 * before and working > 0.2 * before
             if num_down == len(members) or silent:
-                bad[f"rail {r}"] = self._teller(context, r, len(members), num_down, now, before)
+                observed = "all links down" if num_down == len(members) else f"silent ({show_rate(now)})"
+                bad[f"rail {r}"] = partial(
+                    self.finding, context, f"rail {r}", observed, f"{show_rate(before)}, as before",
+                    f"{num_down} of {len(members)} links down", lost_share=context.lost_share() or 1.0,
+                )  # fmt: skip
         return RuleVerdict(bad, set())
 
-    def _teller(self, context: Context, rail: int, num: int, down: int, now: float, before: float):  # type: ignore[no-untyped-def]
-        def tell() -> Finding:
-            observed = "all links down" if down == num else f"silent ({show_rate(now)})"
-            return Finding(
-                self.id,
-                Severity.CRITICAL,
-                f"rail {rail}",
-                observed,
-                f"{show_rate(before)}, as before",
-                evidence=(f"{down} of {num} links down",),
-                meaning="The rail's switch, its power or its uplink is gone: every host lost the same NIC.",
-                fix="Look at the rail's leaf switch first, not at the hosts; drain or reroute the job meanwhile.",
-                action=Action.ESCALATE,
-                cost_usd_per_day=context.usd_per_day(max(context.lost_share(), 0.0) or 1.0),
-            )
 
-        return tell
-
-
-class RailImbalance:
+class RailImbalance(WatchRule):
     """Rails that should carry the same and do not."""
 
     id = "rail.imbalance"
+    action = Action.CONFIGURE
+    meaning = "Traffic left its rail: a NIC that is out, a wrong interface list, or colliding hashes."
+    fix = "Compare the NICs each rank uses with the plan (NCCL_IB_HCA, order); look for links down."
     raise_after_s = 3.0
-    clear_after_s = None
 
     def look(self, context: Context) -> RuleVerdict:
         table, t = context.frame.table, context.thresholds
@@ -77,30 +70,23 @@ class RailImbalance:
         limit = max(t.rail_ratio, 1.2 * always)
         light, heavy = int(rails[now.argmin()]), int(rails[now.argmax()])
 
-        def tell() -> Finding:
-            return Finding(
-                self.id,
-                Severity.WARNING,
-                f"rail {light}",
-                f"{show_rate(now.min())} against {show_rate(now.max())} on rail {heavy}",
-                f"within {limit:.2g} times",
-                evidence=(f"{ratio:.2g} times over 5 s; as a rule {always:.2g} times",),
-                meaning="Traffic left its rail: a NIC that is out, a wrong interface list, or colliding hashes.",
-                fix="Compare the NICs each rank uses with the plan (NCCL_IB_HCA, order); look for links down.",
-                action=Action.CONFIGURE,
-                cost_usd_per_day=context.usd_per_day(context.lost_share()),
-            )
-
         place = f"rail {light}"
+
+        def tell() -> Finding:
+            observed = f"{show_rate(now.min())} against {show_rate(now.max())} on rail {heavy}"
+            seen = f"{ratio:.2g} times over 5 s; as a rule {always:.2g} times"
+            return self.finding(context, place, observed, f"within {limit:.2g} times", seen)
+
         return RuleVerdict({place: tell} if ratio > limit else {}, {place} if ratio > 0.9 * limit else set())
 
 
-class Retransmissions:
+class Retransmissions(WatchRule):
     """TCP that sends too much again: loss on some path of this host."""
 
     id = "host.retransmissions"
+    meaning = "Some path from this host loses packets; the host's own interfaces need not show it."
+    fix = "Find the peer with `ss -ti`; look at link.loss and link.errors on the way to it."
     raise_after_s = 1.0
-    clear_after_s = None
 
     def look(self, context: Context) -> RuleVerdict:
         t = context.thresholds
@@ -111,18 +97,8 @@ class Retransmissions:
         limit = max(t.retransmitted_share, 3 * usual)
 
         def tell() -> Finding:
-            return Finding(
-                self.id,
-                Severity.WARNING,
-                "host",
-                f"{share:.2%} of TCP segments sent again",
-                f"under {limit:.2%}",
-                evidence=(f"{again:.0f} of {sent:.0f} segments a second",),
-                meaning="Some path from this host loses packets; the host's own interfaces need not show it.",
-                fix="Find the peer with `ss -ti`; look at link.loss and link.errors on the way to it.",
-                action=Action.INSPECT,
-                cost_usd_per_day=context.usd_per_day(context.lost_share()),
-            )
+            observed, seen = f"{share:.2%} of TCP segments sent again", f"{again:.0f} of {sent:.0f} segments a second"
+            return self.finding(context, "host", observed, f"under {limit:.2%}", seen)
 
         bad = share > limit and again > 5
         return RuleVerdict({"host": tell} if bad else {}, {"host"} if share > 0.5 * limit else set())

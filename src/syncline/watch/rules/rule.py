@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from statistics import median
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from syncline.finding import Finding
+from syncline.finding import Action, Finding, Severity
 from syncline.watch.burst import Burst
 from syncline.watch.frame import Frame
 from syncline.watch.prediction import Prediction
@@ -28,23 +29,37 @@ LINK_TROUBLES = ("link.down", "link.degraded", "link.loss")
 class RuleVerdict(NamedTuple):
     """Where a rule is bad now (with a way to tell of it), and where it is neither bad nor good."""
 
-    bad: dict[str, Callable[[], Finding]]
+    bad: Mapping[str, Callable[[], Finding]]
     between: set[str]
 
 
-class WatchRule(Protocol):
-    """One rule. Stateless but for what the context keeps."""
+class WatchRule:
+    """One rule: its words and how long it holds, as class attributes. Stateless but for what the context keeps."""
 
-    @property
-    def id(self) -> str: ...
+    id: ClassVar[str]
+    severity: ClassVar[Severity] = Severity.WARNING
+    action: ClassVar[Action] = Action.INSPECT
+    meaning: ClassVar[str] = ""
+    fix: ClassVar[str] = ""
+    confidence: ClassVar[float] = 1.0
+    raise_after_s: ClassVar[float | None] = None
+    """None: as the thresholds say."""
+    clear_after_s: ClassVar[float | None] = None
 
-    @property
-    def raise_after_s(self) -> float | None: ...
+    @abstractmethod
+    def look(self, context: Context) -> RuleVerdict:
+        """Return where the rule is bad now, and where it is neither bad nor good."""
 
-    @property
-    def clear_after_s(self) -> float | None: ...
-
-    def look(self, context: Context) -> RuleVerdict: ...
+    def finding(
+        self, context: Context, place: str, observed: str, expected: str, *evidence: str,
+        meaning: str = "", fix: str = "", lost_share: float | None = None,
+    ) -> Finding:  # fmt: skip
+        """Return what to tell of a place, with what the lost share of the job's time costs."""
+        lost = context.lost_share() if lost_share is None else lost_share
+        return Finding(
+            self.id, self.severity, place, observed, expected, evidence, meaning or self.meaning, fix or self.fix,
+            action=self.action, confidence=self.confidence, cost_usd_per_day=context.usd_per_day(lost),
+        )  # fmt: skip
 
 
 @dataclass
