@@ -125,7 +125,7 @@ stub: venv  ## write the type stubs of the extensions from the built extensions
 	  $(BIN)/python -m nanobind.stubgen -q -m syncline._native.$$module -o src/syncline/_native/$$module.pyi; done
 	$(BIN)/ruff format src/syncline/_native
 
-bench: venv  ## run every benchmark and keep dated results in benchmarks/results/
+bench: venv  ## run every benchmark, keep the results and write benchmarks/RESULTS.md
 	$(BIN)/python benchmarks/run.py --all
 
 site: venv  ## the documentation as a site in build/site, every claim computed anew (minutes)

@@ -9,7 +9,7 @@ from importlib import metadata
 from typing import Any
 from unittest import mock
 
-from bridge import bridge
+from rig.bridge import bridge
 from syncline.errors import PlanError
 from syncline.fabric import load
 from syncline.plan.answer import ask

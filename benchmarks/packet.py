@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from measure import measure
+from rig.measure import measure
 from syncline.fabric import Fabric, build
 from syncline.fabric.spec import ClusterSpec
 from syncline.sim.packet import PacketOptions, packet_network, permutation, simulate

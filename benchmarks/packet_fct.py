@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-import peer
+from rig import peer
 from syncline.fabric import ClusterSpec, build
 from syncline.sim.packet import (
     Marks,

@@ -1,6 +1,6 @@
 """200 steps with five random kills beside 200 undisturbed ones: losses, steps lost, and how soon the others went on.
 
-    python benchmarks/run.py survive --keep                        also draws results/DATE-survive.svg
+    python benchmarks/run.py survive --keep                        also draws results/survive.svg
 
 Four ranks share a batch of 24, whoever is there. A rank is killed with -9 at a random moment, five times, and started
 again at once; the others never stop. torchft, whose semantics are the yardstick, is struck alike in the same run where
@@ -9,7 +9,6 @@ it is installed: as its guide says, and with a lighthouse that takes a rank for 
 
 from __future__ import annotations
 
-import datetime
 import json
 import math
 import multiprocessing
@@ -177,8 +176,7 @@ def run() -> dict[str, Any]:
     calm, struck = figures(train(0)), figures(train(KILLS))
     pairs = list(zip(calm["losses"], struck["losses"], strict=False))
     tail = [b / a - 1 for a, b in pairs[-50:]]
-    date = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
-    picture = ROOT / "benchmarks" / "results" / f"{date}-survive.svg"
+    picture = ROOT / "benchmarks" / "results" / "survive.svg"
     picture.write_text(draw(calm["losses"], struck["losses"], struck["members"]))
     return {
         "ranks": NUM_RANKS, "steps": STEPS, "calm": calm, "struck": struck, "picture": picture.name,

@@ -1,4 +1,4 @@
-"""Benchmarks: a peer that is not installed is named, and what `make fresh` hands into a bare tree."""
+"""Benchmarks: the table of results, a missing peer is named, and what `make fresh` hands into a bare tree."""
 
 from __future__ import annotations
 
@@ -10,11 +10,26 @@ import time
 from pathlib import Path
 
 import pytest
+import yaml
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 
 import fresh
-import peer
+import run
+from rig import peer
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_every_benchmark_has_a_peer_or_bound_and_its_latest_result_in_the_table() -> None:
+    listed = yaml.safe_load((ROOT / "benchmarks/table.yaml").read_text(encoding="utf-8"))
+    assert set(listed) == {*run.names(), *run.PROOFS, "gpu_suite"}
+    assert {path.stem for path in (ROOT / "benchmarks/results").iterdir()} == set(listed)
+    assert all(row["bound"] and row["figures"] for row in listed.values())
+    assert len(run.names()) <= 30
+    assert "not measured" not in run.table()
+    assert run.TABLE.read_text(encoding="utf-8") == run.table(), "run: python benchmarks/run.py --table"
 
 
 def test_a_missing_peer_is_named_with_its_package(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,8 +70,8 @@ def run(line: str, folder: Path) -> tuple[int, str]:
     """Run one command; return its status and the last of what it said on stderr."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     try:
-        done = subprocess.run(  # noqa: S603  (commands of our own pages)
-            ["bash", "-c", line], cwd=folder, env=os.environ | {"PATH": path}, capture_output=True, text=True,  # noqa: S607
+        done = subprocess.run(
+            ["bash", "-c", line], cwd=folder, env=os.environ | {"PATH": path}, capture_output=True, text=True,
             timeout=LIMIT_S, check=False, stdin=subprocess.DEVNULL,
         )  # fmt: skip
     except subprocess.TimeoutExpired:

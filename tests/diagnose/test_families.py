@@ -1,6 +1,6 @@
 """Messages that a component's source prints are known to a rule of their family.
 
-`benchmarks/diagnosis_families.py` diagnoses them one by one; here only the patterns are tried.
+`research/diagnosis/families.py` diagnoses them one by one; here only the patterns are tried.
 """
 
 from __future__ import annotations

@@ -12,9 +12,8 @@ import pytest
 pytest.importorskip("torch", reason="the runtime needs torch")
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-from tests.distributed.ranks import run_script
-
 from faults import losses, ranks_of, torchrun
+from tests.distributed.ranks import run_script
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "training" / "elastic.py"
 STEPS, NUM_RANKS = 20, 2

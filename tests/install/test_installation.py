@@ -214,7 +214,7 @@ _MAP_NAME = r"[a-zA-Z0-9][-a-zA-Z0-9_]{0,31}"
 _COLOURS = ("green", "yellow", "red")
 #: SONiC's YANG models (sonic-net/sonic-buildimage, src/sonic-yang-models, read 2026-11-16) for what our files hold: the
 #: form of a key and of each field, a range, or the table whose rows a field names. `config load` refuses the rest.
-#: `benchmarks/sonic_yang.py` asks the models themselves; this keeps its answer where no validator is installed.
+#: `benchmarks/rig/sonic_yang.py` asks the models themselves; this keeps its answer where no validator is installed.
 YANG: dict[str, tuple[str, dict[str, str | tuple[int, int]]]] = {
     "DEVICE_METADATA": ("localhost", {  # sonic-device_metadata 2021-02-27
         "hostname": r".{1,63}", "hwsku": r".{1,255}", "type": "ToRRouter|LeafRouter|SpineRouter",
@@ -300,7 +300,7 @@ def test_sonic_files_keep_the_rules_of_its_yang_models(sonic: Installation) -> N
 
 
 # Forms of `nv set` as the NVUE command list has them (CumulusNetworks/docs, Cumulus Linux 5.6 to 5.14);
-# benchmarks/nvue_list.py asks a list as the switch prints it.
+# benchmarks/rig/nvue_list.py asks a list as the switch prints it.
 _NVUE = (
     r"system hostname \S+", r"system forwarding hash-seed \d+",
     r"system forwarding ecmp-hash ((source|destination)-(ip|port)|ip-protocol) on",

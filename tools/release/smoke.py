@@ -65,7 +65,7 @@ ASKS: dict[str, tuple[str, tuple[int, ...]]] = {
 def asked(verb: str, folder: str) -> str:
     """Ask one verb; return what was wrong with the answer, or nothing."""
     command, good = ASKS[verb]
-    done = subprocess.run(  # noqa: S603
+    done = subprocess.run(
         [sys.executable, "-m", "syncline", *command.split()],
         cwd=folder,
         stdin=subprocess.DEVNULL,

@@ -33,8 +33,7 @@ class EagerCosts:
 
     A forward is Python, a backward is autograd's C++. The two are the middle of what two scripts under DDP took on
     three machines with an H200 each (26 to 49 us and 18 to 26 us), the rest is of the same scripts' optimizers and of
-    FSDP2's profile: one script on one machine differs by a third from run to run
-    (`benchmarks/results/*preview_h200*.json`).
+    FSDP2's profile: one script on one machine differs by a third from run to run.
     """
 
     forward_s: float = 34e-6

@@ -1,7 +1,4 @@
-"""Forty faults in messages of real connections: none may stand as a right result, none be heard by some only.
-
-`benchmarks/faults.py` draws a thousand.
-"""
+"""Forty faults in messages of real connections: none may stand as a right result, none be heard by some only."""
 
 from __future__ import annotations
 

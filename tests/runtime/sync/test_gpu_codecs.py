@@ -1,6 +1,6 @@
 """The kernels for CUDA tensors against the NumPy reference: same bytes, same residual, same sums.
 
-Needs a GPU: `pytest -m gpu tests/runtime/test_gpu_codecs.py`. Kept result: benchmarks/results/*-codecs_gpu.json.
+Needs a GPU: `pytest -m gpu tests/runtime/test_gpu_codecs.py`. Kept result: benchmarks/results/codecs_gpu.json.
 """
 
 from __future__ import annotations
