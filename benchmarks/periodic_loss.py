@@ -22,7 +22,7 @@ TASK: dict[str, Any] = {
     "batch": 2,
     "length": 64,
     "held_out": 128,
-    "methods": ["ddp", "diloco int8", "diloco int4", "one-bit-adam"],
+    "methods": ["ddp", "diloco int8", "diloco int4"],
 }
 
 

@@ -145,7 +145,7 @@ class Trainer:
         row = {"method": self.name, "rate_bps": self._order["rate_bps"] or 0, "start_s": self._start_s, **figures}
         if self.name == "auto":
             pilot = self.handle.pilot
-            row |= {"codecs": list(pilot.codecs), "why": self.handle.why(), "tried_s": pilot.trials}
+            row |= {"codec": pilot.codec, "why": self.handle.why(), "tried_s": pilot.trials}
             row |= {"predicted_s": pilot.choice.table if pilot.choice else {}, "accuracy": self._order["accuracy"]}
         print(json.dumps(row), flush=True)
 

@@ -18,7 +18,6 @@ from syncline.torch import Synchronizer
 
 ONE_BUCKET_MB = 200.0
 WARM_UP = 2
-ONE_BIT_ADAM = "one-bit-adam"
 
 
 class Method:
@@ -31,7 +30,6 @@ class Method:
     def __init__(self, name: str, model: nn.Module) -> None:
         self.name = name
         self.handle: Synchronizer | None = None
-        self._one_bit: syncline.torch.OneBitAdam | None = None
         self._codec, _, warm_up = name.partition(" after ")
         self._warm_up = int(warm_up or WARM_UP)
         self._compute_only = name == "compute"
@@ -43,22 +41,13 @@ class Method:
         """Return the context of a step."""
         return self.model.no_sync() if self._compute_only else nullcontext()
 
-    def optimizer(self, inner: torch.optim.Optimizer) -> Any:
-        """Return the optimizer of this method: 1-bit Adam averages in its own steps."""
-        if self._codec != ONE_BIT_ADAM:
-            return inner
-        self._one_bit = syncline.torch.OneBitAdam(inner, self.model, self._warm_up)
-        return self._one_bit
-
     def close(self) -> None:
         """End what this method started."""
-        if self._one_bit is not None:
-            self._one_bit.close()
         if self.handle is not None:
             self.handle.close()
 
     def _turn_on(self, name: str) -> None:
-        if name in ("compute", "ddp") or self._codec == ONE_BIT_ADAM:
+        if name in ("compute", "ddp"):
             return
         if name == "torch fp16":
             self.model.register_comm_hook(None, fp16_compress_hook)

@@ -89,14 +89,12 @@ def method(name: str, model: nn.Module, inner: torch.optim.AdamW, task: dict[str
     if kind == "compute":
         return model, inner
     if kind == "local-sgd":
-        return model, syncline.torch.LocalSGD(inner, model, every, codec or "fp32")
+        return model, syncline.torch.DiLoCo(inner, model, every, codec or "fp32", outer_lr=1.0, momentum=0.0)
     if kind == "torch-local-sgd":
         averager = PeriodicModelAverager(period=every, warmup_steps=0)
         return model, PostLocalSGDOptimizer(optim=inner, averager=averager)
     if kind == "ddp":
         return DistributedDataParallel(model), inner
-    if kind == "one-bit-adam":
-        return model, syncline.torch.OneBitAdam(inner, model, task["freeze"], codec or "sign:block=512")
     if kind == "site":
         return DistributedDataParallel(model, process_group=syncline.torch.site_group(2)), inner
     if kind == "diloco":

@@ -46,7 +46,7 @@ def train(name: str, text: torch.Tensor, task: dict[str, Any]) -> dict[str, Any]
     torch.manual_seed(0)
     method = Method(name, Gpt(**task.get("model", {})))
     batches = Batches(text, dist.get_rank(), task["batch"], task["length"])
-    optimizer = method.optimizer(torch.optim.AdamW(method.model.parameters(), lr=task.get("lr", 3e-4)))
+    optimizer = torch.optim.AdamW(method.model.parameters(), lr=task.get("lr", 3e-4))
     losses, times = [], []
     warm_up = task.get("warm_up", 3)
     sent, cpu_s = 0, 0.0

@@ -2,8 +2,7 @@
 
 torchrun --standalone --nproc-per-node 4 examples/training/diloco.py
 
-The same script with one of the other lines below trains by local SGD, bounded staleness, a parameter server, or
-1-bit Adam.
+With outer_lr=1.0 and momentum=0.0 the outer step takes the average itself: local SGD.
 """
 
 from __future__ import annotations
@@ -31,10 +30,6 @@ def main() -> None:
     model = DistributedDataParallel(network, process_group=syncline.torch.site_group(RANKS_PER_SITE))
     inner = torch.optim.AdamW(model.parameters(), lr=3e-3)
     optimizer = syncline.torch.DiLoCo(inner, model, every=20, codec="int4")
-    # optimizer = syncline.torch.LocalSGD(inner, network, every=8)
-    # optimizer = syncline.torch.BoundedStaleness(inner, network, staleness=2, codec="int8")
-    # optimizer = syncline.torch.ParameterServer(inner, network, servers=2, mode="asynchronous", staleness=4)
-    # optimizer = syncline.torch.OneBitAdam(inner, network, warmup=30)
 
     random = torch.Generator().manual_seed(1 + rank)
     for step in range(STEPS):

@@ -5,8 +5,10 @@ handle = syncline.torch.synchronize(ddp_model)
 ...
 handle.close()
 
-`Executor` runs any proved schedule between ranks, measured: docs/guides/executor.md. Names are loaded when they are
-first used, so that importing this module costs a training script nothing.
+Three words are all there is to choose: nothing (what gradients travel in is measured), `codec=` (named), and `every=`
+of `DiLoCo` (synchronise less often). `Executor` runs any proved schedule between ranks, measured:
+docs/guides/executor.md. Names are loaded when they are first used, so that importing this module costs a training
+script nothing.
 """
 
 from __future__ import annotations
@@ -21,10 +23,6 @@ if TYPE_CHECKING:
     from syncline.runtime.execute.executor import Executor
     from syncline.runtime.periodic.crew import Crew
     from syncline.runtime.periodic.diloco import DiLoCo
-    from syncline.runtime.periodic.local_sgd import LocalSGD
-    from syncline.runtime.periodic.one_bit import OneBitAdam, OneBitLamb
-    from syncline.runtime.periodic.server import ParameterServer
-    from syncline.runtime.periodic.staleness import BoundedStaleness
     from syncline.runtime.periodic.target import site_group
     from syncline.runtime.span_writer import phase
     from syncline.runtime.step_slots import StepSlots
@@ -34,37 +32,34 @@ if TYPE_CHECKING:
     from syncline.runtime.sync.synchronizer import Synchronizer
 
 _HOMES = {
-    "BoundedStaleness": "syncline.runtime.periodic.staleness",
-    "Checkpoints": "syncline.runtime.alive.checkpoint",
-    "Crew": "syncline.runtime.periodic.crew",
-    "DiLoCo": "syncline.runtime.periodic.diloco",
-    "ElasticSynchronizer": "syncline.runtime.elastic.elastic",
-    "Executor": "syncline.runtime.execute.executor",
-    "LocalSGD": "syncline.runtime.periodic.local_sgd",
-    "OneBitAdam": "syncline.runtime.periodic.one_bit",
-    "OneBitLamb": "syncline.runtime.periodic.one_bit",
-    "ParameterServer": "syncline.runtime.periodic.server",
-    "Settings": "syncline.runtime.sync.settings",
-    "StepReport": "syncline.runtime.sync.step",
-    "StepSlots": "syncline.runtime.step_slots",
-    "Synchronizer": "syncline.runtime.sync.synchronizer",
-    "elastic": "syncline.runtime.elastic.start",
-    "phase": "syncline.runtime.span_writer",
-    "site_group": "syncline.runtime.periodic.target",
-    "synchronize": "syncline.runtime.sync.start",
+    "Checkpoints": "alive.checkpoint",
+    "Crew": "periodic.crew",
+    "DiLoCo": "periodic.diloco",
+    "ElasticSynchronizer": "elastic.elastic",
+    "Executor": "execute.executor",
+    "Settings": "sync.settings",
+    "StepReport": "sync.step",
+    "StepSlots": "step_slots",
+    "Synchronizer": "sync.synchronizer",
+    "elastic": "elastic.start",
+    "phase": "span_writer",
+    "site_group": "periodic.target",
+    "synchronize": "sync.start",
+}
+_REMOVED = {
+    "BoundedStaleness": "DiLoCo(optimizer, model, every=K), which averages in the background too",
+    "LocalSGD": "DiLoCo(optimizer, model, every=K, codec='fp32', outer_lr=1.0, momentum=0.0)",
+    "OneBitAdam": "synchronize(model, codec='sign')",
+    "OneBitLamb": "synchronize(model, codec='sign')",
+    "ParameterServer": "synchronize(model), or elastic(model, optimizer, crew) where ranks come and go",
 }
 
 __all__ = [
-    "BoundedStaleness",
     "Checkpoints",
     "Crew",
     "DiLoCo",
     "ElasticSynchronizer",
     "Executor",
-    "LocalSGD",
-    "OneBitAdam",
-    "OneBitLamb",
-    "ParameterServer",
     "Settings",
     "StepReport",
     "StepSlots",
@@ -77,10 +72,12 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name in _REMOVED:
+        raise AttributeError(f"{__name__}.{name} was removed. Use {_REMOVED[name]}.")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(_HOMES[name]), name)
-    return found
+    loaded = globals()[name] = getattr(import_module(f"syncline.runtime.{_HOMES[name]}"), name)
+    return loaded
 
 
 def __dir__() -> list[str]:

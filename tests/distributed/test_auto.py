@@ -24,7 +24,7 @@ def found(case: str) -> list[Any]:
 def test_it_settles_alike_on_every_rank_and_says_why() -> None:
     one, other = found("settles")
     assert one["phase"] == other["phase"] == "hold"
-    assert one["codecs"] == other["codecs"]
+    assert one["codec"] == other["codec"]
     assert one["why"] == other["why"]
     for result in (one, other):
         assert max(result["errors"] + result["more"]) < 2e-2, "safe: int8 at the worst"
@@ -33,7 +33,7 @@ def test_it_settles_alike_on_every_rank_and_says_why() -> None:
         assert "\n" not in result["summary"]
         assert result["predicted"] == ["bf16", "fp32", "int8", "plain"]
         assert set(result["tried"]) & {"plain"} or "plain DDP was not tried" in result["why"]
-        assert result["resumed"] == result["codecs"]
+        assert result["resumed"] == result["codec"]
         assert result["step"] == len(result["errors"])
 
 
@@ -41,7 +41,7 @@ def test_a_codec_that_is_slower_than_it_should_be_loses_to_plain() -> None:
     for result in found("falls_back"):
         assert result["wanted"] != "plain", "the model was told that the codec costs nothing"
         assert result["phase"] == "hold"
-        assert set(result["codecs"]) == {"plain"}
+        assert result["codec"] == "plain"
         assert "fell back to plain DDP" in result["why"]
 
 

@@ -1,4 +1,4 @@
-"""Local SGD and DiLoCo on four real processes over gloo, against the textbook's arithmetic in one process."""
+"""DiLoCo on four real processes over gloo, against the textbook's arithmetic in one process."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def found(case: str) -> list[Any]:
     return [results[case] for results in everything()]
 
 
-def test_local_sgd_every_step_is_ddp() -> None:
+def test_a_plain_average_every_step_is_ddp() -> None:
     assert found("every_step_is_ddp") == [{"error": pytest.approx(0, abs=EXACT), "same": True}] * 4
 
 
@@ -87,7 +87,7 @@ def test_fsdp_shards_are_averaged_across_sites() -> None:
 def test_ranks_that_disagree_all_raise() -> None:
     for result in found("disagreements"):
         agreement = "AgreementError: ranks do not agree on "
-        assert result["method"] == agreement + "method: rank 0 has 'local-sgd' and rank 2 has 'diloco'."
+        assert result["momentum"] == agreement + "momentum: rank 0 has 0.9 and rank 2 has 0.5."
         assert result["every"] == agreement + "every: rank 0 has 4 and rank 2 has 5."
         assert result["codec"].startswith(agreement + "codec: rank 0 has 'int8")
         assert result["levels"] == agreement + "levels: rank 0 has [] and rank 2 has [2]."

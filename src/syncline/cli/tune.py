@@ -58,7 +58,7 @@ def settings_text(found: Mapping[str, Any]) -> str:
     import yaml
 
     kept: dict[str, object] = {
-        "codec": found["codecs"][0],
+        "codec": found["codec"],
         "accuracy": found["accuracy"],
         "why": found["why"],
         "predicted_s": {name: round(value, 6) for name, value in found["predicted_s"].items()},
@@ -67,8 +67,6 @@ def settings_text(found: Mapping[str, Any]) -> str:
     }
     if found["periodic_s"]:
         kept["periodic_s"] = {name: round(value, 6) for name, value in found["periodic_s"].items()}
-    if len(set(found["codecs"])) > 1:
-        kept["codecs"] = found["codecs"]
     head = "# Written by `syncline tune`. Use it: synchronize(model, settings=FILE), or SYNCLINE_SETTINGS=FILE.\n"
     return head + str(yaml.safe_dump(kept, sort_keys=False, width=110))
 

@@ -283,7 +283,7 @@ def _exchanges(
     made = []
     for rank, wire in enumerate(wires(num_ranks)):
         values = torch.randn(num_elements, device=device) * 1e-3
-        residual = torch.zeros(num_elements, device=device) if Settings(codec=codec).uses_feedback else None
+        residual = torch.zeros(num_elements, device=device) if Settings().keeps_error(codec) else None
         place = ExchangePlace(0, 0, 0, rank, lambda shard: 0)
         made.append((wire, Exchange(values, residual, scheme(codec), wire, place)))
     return made

@@ -51,11 +51,11 @@ def settles(rank: int) -> dict[str, Any]:
     other = distributed(network())
     again: Any = syncline.torch.synchronize(other, codec="auto", accuracy="safe", **OPTIONS)
     again.load_state_dict(state)
-    resumed = again.pilot.codecs
+    resumed = again.pilot.codec
     more = steps(other, rank, range(3))
     found = {
-        "errors": errors, "more": more, "phase": handle.pilot.phase, "codecs": list(handle.pilot.codecs),
-        "why": handle.why(), "summary": handle.summary(), "resumed": list(resumed), "step": state["step"],
+        "errors": errors, "more": more, "phase": handle.pilot.phase, "codec": handle.pilot.codec,
+        "why": handle.why(), "summary": handle.summary(), "resumed": resumed, "step": state["step"],
         "predicted": sorted(handle.pilot.choice.table), "tried": sorted(handle.pilot.trials),
         "same": same_everywhere(gradients(model)),
     }  # fmt: skip
@@ -72,7 +72,7 @@ def falls_back(rank: int) -> dict[str, Any]:
         return [CodecPrice(price.name, 0.0, 0.0) for price in real(names, shapes, device)]
 
     def slow(self: Any, order: Any) -> None:
-        if self.codec_of(order.index) != PLAIN:
+        if self.pilot.codec != PLAIN:
             import time
 
             time.sleep(0.03)
@@ -88,8 +88,8 @@ def falls_back(rank: int) -> dict[str, Any]:
         model = distributed(network())
         handle: Any = syncline.torch.synchronize(model, codec="auto", **OPTIONS)
         settle(handle, model, rank, steps(model, rank, range(18)))
-        found = {"phase": handle.pilot.phase, "codecs": list(handle.pilot.codecs), "why": handle.why()}
-        wanted = handle.pilot.choice.name
+        found = {"phase": handle.pilot.phase, "codec": handle.pilot.codec, "why": handle.why()}
+        wanted = handle.pilot.choice.codec
         handle.close()
     finally:
         BASIS.prices, BASIS.probe_link = real, link
@@ -105,8 +105,8 @@ def pays(rank: int) -> dict[str, float]:
     got = torch.zeros_like(gradients_like(model))
     expected = torch.zeros_like(got)
     for number, codec in enumerate(["sign", "sign", "sign", "topk:keep=0.01+int8", PLAIN, PLAIN]):
-        if handle.pilot.codecs != (codec,):
-            handle.pilot.codecs = (codec,)
+        if handle.pilot.codec != codec:
+            handle.pilot.codec = codec
             handle._buckets.clear()
         model.zero_grad()
         model(batch(rank, number)).square().sum().backward()
@@ -131,7 +131,7 @@ def guards(rank: int) -> dict[str, Any]:
     kept = guard.GUARD_STEPS, guard.ERROR_LIMIT_OWING, guard.DENSE_SHARE
     guard.GUARD_STEPS, guard.ERROR_LIMIT_OWING, guard.DENSE_SHARE = 10, 1e-12, 1e9
     handle._guard.rest()
-    handle.pilot.codecs = ("sign",) * len(handle.pilot.codecs)
+    handle.pilot.codec = "sign"
     handle.pilot.phase, handle.pilot.checked = "hold", lambda step_s: False
     handle._buckets.clear()
     used = []
@@ -173,7 +173,7 @@ def warms_up(rank: int) -> dict[str, Any]:
     model = distributed(network())
     handle: Any = syncline.torch.synchronize(model, accuracy="aggressive", warmup=5, **OPTIONS)
     errors = steps(model, rank, range(5))
-    before = handle.pilot.num_decisions, handle.pilot.codecs
+    before = handle.pilot.num_decisions, handle.pilot.codec
     steps(model, rank, range(5))
     after = handle.pilot.num_decisions
     handle.close()

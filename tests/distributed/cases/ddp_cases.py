@@ -387,7 +387,7 @@ def two_levels(rank: int) -> dict[str, Any]:
             got += gradients(model)
             expected += true_mean(network(), step, range(4))
         last = true_mean(network(), 2, range(4))
-        if handle.settings.uses_feedback:
+        if handle.settings.keeps_error(handle.settings.codec):
             got += owed(handle, model.module)
         report = handle.steps[-1].report(1.0)
         result[codec] = {

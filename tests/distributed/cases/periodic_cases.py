@@ -20,8 +20,9 @@ from syncline.errors import SynchronizationError
 NUM_RANKS = 4
 LR = 0.05
 SMALL: dict[str, Any] = {"piece_bytes": 16384, "timeout_s": 240.0}
-CODECS = ("fp32", "bf16", "fp8", "int8", "int4", "sign", "ternary", "topk:keep=0.05+int8", "randomk:keep=0.1",
-          "powersgd:rank=2")  # fmt: skip
+LOCAL = {**SMALL, "codec": "fp32", "outer_lr": 1.0, "momentum": 0.0}
+"""The outer step takes the average itself: local SGD."""
+CODECS = ("fp32", "bf16", "fp8", "int8", "int4", "sign", "topk:keep=0.05+int8", "powersgd:rank=2")
 
 
 def sgd(model: nn.Module) -> torch.optim.SGD:
@@ -71,7 +72,7 @@ def every_step_is_ddp(rank: int) -> dict[str, Any]:
     plain = distributed(network())
     train(plain, torch.optim.SGD(plain.parameters(), lr=LR), rank, range(5))
     model = network()
-    optimizer = syncline.torch.LocalSGD(torch.optim.SGD(model.parameters(), lr=LR), model, 1, stream=False, **SMALL)
+    optimizer = syncline.torch.DiLoCo(torch.optim.SGD(model.parameters(), lr=LR), model, 1, stream=False, **LOCAL)
     train(model, optimizer, rank, range(5))
     optimizer.close()
     return {"error": distance(weights(model), weights(plain)), "same": same_everywhere(weights(model))}
@@ -90,7 +91,7 @@ def textbook(rank: int) -> dict[str, Any]:
 def streamed(rank: int) -> dict[str, Any]:
     """Fragments are launched one after the other and land `delay` steps later; nothing of a local step is lost."""
     model = network()
-    optimizer = syncline.torch.LocalSGD(sgd(model), model, 6, fragments=3, delay=2, **SMALL)
+    optimizer = syncline.torch.DiLoCo(sgd(model), model, 6, fragments=3, delay=2, **LOCAL)
     fragments = [shared.fragment for shared in optimizer._shared]
     launched: list[list[int]] = [[] for _ in fragments]
     landed: list[list[int]] = [[] for _ in fragments]
@@ -222,7 +223,7 @@ def sharded(rank: int) -> dict[str, Any]:
 
 
 def disagreements(rank: int) -> dict[str, str]:
-    """Another method, period, codec or start on one rank raises on all."""
+    """Another momentum, period, codec or start on one rank raises on all."""
 
     def text(make: Callable[[nn.Module], Any], seed: int = 0) -> str:
         model = network(seed)
@@ -233,10 +234,10 @@ def disagreements(rank: int) -> dict[str, str]:
         return ""
 
     odd = rank == 2
-    local, diloco = syncline.torch.LocalSGD, syncline.torch.DiLoCo
+    diloco = syncline.torch.DiLoCo
     return {
-        "method": text(lambda m: (diloco if odd else local)(sgd(m), m, 4, "fp32", **SMALL)),
-        "every": text(lambda m: local(sgd(m), m, 5 if odd else 4, **SMALL)),
+        "momentum": text(lambda m: diloco(sgd(m), m, 4, momentum=0.5 if odd else 0.9, **SMALL)),
+        "every": text(lambda m: diloco(sgd(m), m, 5 if odd else 4, **SMALL)),
         "codec": text(lambda m: diloco(sgd(m), m, 4, "int4" if odd else "int8", **SMALL)),
         "levels": text(lambda m: diloco(sgd(m), m, 4, levels=(2,) if odd else None, **SMALL)),
         "start": text(lambda m: diloco(sgd(m), m, 4, **SMALL), seed=int(odd)),
@@ -246,7 +247,7 @@ def disagreements(rank: int) -> dict[str, str]:
 def broken(rank: int) -> dict[str, str]:
     """A weight that is no number on one rank raises on every rank, by name."""
     model = network()
-    optimizer = syncline.torch.LocalSGD(sgd(model), model, 1, stream=False, **SMALL)
+    optimizer = syncline.torch.DiLoCo(sgd(model), model, 1, stream=False, **LOCAL)
     if rank == 1:
         model[2].bias.data[3] = float("nan")
     try:

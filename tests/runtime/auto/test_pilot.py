@@ -9,8 +9,7 @@ from tests.program.test_choice import at
 
 from syncline.codec.names import PLAIN
 from syncline.describe.plain import plain
-from syncline.describe.units import show_time
-from syncline.runtime.auto.pilot import Pilot, best_s, name_of, typical_s
+from syncline.runtime.auto.pilot import Pilot, best_s, typical_s
 
 
 def run(
@@ -23,10 +22,10 @@ def run(
     """Play steps that take what is predicted (or more, by codec and by number); return the codecs of each."""
     used = []
     for number in range(steps):
-        used.append(name_of(pilot.codecs))
+        used.append(pilot.codec)
         measured = at(rate_bps)
-        took = measured.predict(pilot.codecs * (4 // len(pilot.codecs)))
-        took *= (slower or {}).get(name_of(pilot.codecs), 1.0) * wobble(number)
+        took = measured.predict(pilot.codec)
+        took *= (slower or {}).get(pilot.codec, 1.0) * wobble(number)
         if not pilot.due():
             continue
         if pilot.wants_work:
@@ -39,20 +38,19 @@ def run(
 
 
 def test_it_measures_tries_and_holds() -> None:
-    pilot = Pilot("safe", ("int8",))
+    pilot = Pilot("safe", "int8")
     run(pilot, 1e9, 30)
     assert pilot.phase == "hold"
     assert pilot.num_decisions == 1
-    assert "int8" in pilot.codecs
-    assert set(pilot.trials) >= {pilot.choice.name} if pilot.choice else False
+    assert pilot.codec == "int8"
+    assert set(pilot.trials) >= {pilot.choice.codec} if pilot.choice else False
     assert "measured:" in pilot.why()
 
 
 def test_a_slow_choice_falls_back_to_plain_and_says_so() -> None:
-    pilot = Pilot("safe", ("int8",))
-    others = {"int8": 9.0, "bf16": 9.0, "fp32": 9.0, "1 x plain and 3 x int8": 9.0}
-    run(pilot, 2e9, 30, dict.fromkeys((*others, "3 x bf16 and 1 x int8", "2 x bf16 and 2 x int8"), 9.0))
-    assert set(pilot.codecs) == {PLAIN}
+    pilot = Pilot("safe", "int8")
+    run(pilot, 2e9, 30, dict.fromkeys(("int8", "bf16", "fp32"), 9.0))
+    assert pilot.codec == PLAIN
     assert "fell back to plain DDP, which is faster" in pilot.why()
 
 
@@ -60,29 +58,29 @@ def test_what_trials_cannot_tell_from_plain_is_tried_twice_and_must_be_worth_it(
     """At 3 % faster plain is held, at 30 % the codec is, after one trial; one bad trial of plain is made good."""
 
     def settled(coded_s: float, plain_s: Sequence[float]) -> tuple[Pilot, list[str]]:
-        pilot, used, left = Pilot("safe", ("int8",)), [], list(plain_s)
+        pilot, used, left = Pilot("safe", "int8"), [], list(plain_s)
         pilot.decide(at(1e9))
         while pilot.phase == "try":
-            used.append(name_of(pilot.codecs))
+            used.append(pilot.codec)
             pilot.tried(coded_s if used[-1] != PLAIN else left.pop(0))
         return pilot, used
 
     pilot, used = settled(0.97, [1.0, 1.0])
-    assert set(pilot.codecs) == {PLAIN} and used.count(PLAIN) == 2
+    assert pilot.codec == PLAIN and used.count(PLAIN) == 2
     assert "fell back to plain DDP, which is as fast within 5%" in pilot.why()
     pilot, used = settled(0.7, [1.0])
-    assert PLAIN not in pilot.codecs and used.count(PLAIN) == 1
+    assert pilot.codec != PLAIN and used.count(PLAIN) == 1
     pilot, used = settled(1.0, [1.08, 0.9])
-    assert set(pilot.codecs) == {PLAIN} and "fell back to plain DDP, which is faster" in pilot.why()
+    assert pilot.codec == PLAIN and "fell back to plain DDP, which is faster" in pilot.why()
 
 
 def test_a_slower_network_is_answered_within_20_steps_and_once() -> None:
-    pilot = Pilot("aggressive", ("int8",))
+    pilot = Pilot("aggressive", "int8")
     run(pilot, 1e9, 40)
-    before, decisions = pilot.codecs, pilot.num_decisions
+    before, decisions = pilot.codec, pilot.num_decisions
     used = run(pilot, 5e7, 20)
     assert pilot.num_decisions == decisions + 1
-    assert used[-1] != name_of(before)
+    assert used[-1] != before
     run(pilot, 5e7, 200)
     assert pilot.num_decisions == decisions + 1
     assert pilot.phase == "hold"
@@ -90,15 +88,15 @@ def test_a_slower_network_is_answered_within_20_steps_and_once() -> None:
 
 
 def test_a_faster_network_is_found_by_looking_now_and_then() -> None:
-    pilot = Pilot("aggressive", ("sign",))
+    pilot = Pilot("aggressive", "sign")
     run(pilot, 5e7, 40)
-    slow = pilot.codecs
+    slow = pilot.codec
     run(pilot, 100e9, 260)
-    assert pilot.codecs != slow
+    assert pilot.codec != slow
 
 
 def test_a_rate_that_wobbles_changes_nothing() -> None:
-    pilot = Pilot("safe", ("int8",))
+    pilot = Pilot("safe", "int8")
     run(pilot, 1e9, 40)
     decisions = pilot.num_decisions
     for wobble in (1.2, 0.85, 1.15, 0.9) * 5:
@@ -107,7 +105,7 @@ def test_a_rate_that_wobbles_changes_nothing() -> None:
 
 
 def test_steps_that_differ_for_other_reasons_are_looked_at_ever_more_rarely() -> None:
-    pilot = Pilot("safe", ("int8",))
+    pilot = Pilot("safe", "int8")
     run(pilot, 1e9, 40)
     used = run(pilot, 1e9, 400, wobble=lambda number: 1.0 + 0.5 * (number // 5 % 2))
     assert pilot.num_decisions == 1
@@ -115,57 +113,57 @@ def test_steps_that_differ_for_other_reasons_are_looked_at_ever_more_rarely() ->
 
 
 def test_a_codec_that_becomes_slow_for_other_reasons_loses_to_plain_and_may_come_back() -> None:
-    pilot = Pilot("safe", ("int8",))
+    pilot = Pilot("safe", "int8")
     run(pilot, 1e9, 40)
-    held = name_of(pilot.codecs)
+    held = pilot.codec
     assert held != PLAIN
     run(pilot, 1e9, 40, slower=dict.fromkeys((held, "int8", "bf16", "fp32"), 5.0))
-    assert set(pilot.codecs) == {PLAIN}
+    assert pilot.codec == PLAIN
     assert "fell back to plain DDP, which is faster" in pilot.why()
     run(pilot, 1e9, 40, wobble=lambda number: 0.5)
-    assert name_of(pilot.codecs) == held
+    assert pilot.codec == held
 
 
 def test_a_fast_link_whose_rate_is_hard_to_measure_is_left_to_plain() -> None:
-    pilot = Pilot("safe", (PLAIN,))
+    pilot = Pilot("safe", PLAIN)
     run(pilot, 40e9, 40)
     looks = 0
     for number in range(400):
         if pilot.due() and pilot.checked(pilot._baseline_s * (1.4 if number % 2 else 0.7)):
             looks += 1
             pilot.looked(5e9 * (0.6 if looks % 2 else 1.6))
-        assert set(pilot.codecs) == {PLAIN}
+        assert pilot.codec == PLAIN
     assert pilot.num_decisions == 1
     assert looks <= 8
 
 
 def test_plain_that_cannot_be_faster_is_not_tried() -> None:
-    pilot = Pilot("aggressive", ("sign",))
+    pilot = Pilot("aggressive", "sign")
     used = run(pilot, 5e7, 40)
     assert PLAIN not in used
     assert "plain DDP was not tried: its bytes alone take" in pilot.why()
 
 
 def test_exact_is_exact_all_the_way() -> None:
-    pilot = Pilot("exact", (PLAIN,))
+    pilot = Pilot("exact", PLAIN)
     assert set(run(pilot, 5e7, 60)) <= {PLAIN, "fp32"}
 
 
 def test_drift_takes_a_class_away() -> None:
-    pilot = Pilot("aggressive", ("sign",), alone=False)
+    pilot = Pilot("aggressive", "sign")
     run(pilot, 5e7, 40)
     assert pilot.dense_extra > 1
     pilot.drifted("the loss rose")
     assert pilot.accuracy == "safe"
     run(pilot, 5e7, 40)
-    assert set(pilot.codecs) <= {PLAIN, "fp32", "bf16", "int8"}
+    assert pilot.codec in {PLAIN, "fp32", "bf16", "int8"}
     assert "the loss rose: accuracy is now safe, not aggressive" in pilot.why()
 
 
 def test_drift_takes_two_classes_where_the_lower_one_has_the_codec_too_and_none_where_nothing_is_lost() -> None:
-    pilot = Pilot("aggressive", ("int8",))
+    pilot = Pilot("aggressive", "int8")
     run(pilot, 1e9, 30)
-    pilot.codecs = ("int8",) * 4
+    pilot.codec = "int8"
     pilot.drifted("the loss rose")
     assert pilot.accuracy == "exact"
     run(pilot, 1e9, 30)
@@ -176,72 +174,28 @@ def test_drift_takes_two_classes_where_the_lower_one_has_the_codec_too_and_none_
 
 
 def test_plain_that_is_as_fast_is_taken() -> None:
-    pilot = Pilot("safe", ("int8",))
+    pilot = Pilot("safe", "int8")
     pilot.decide(at(1e9))
     assert pilot.choice is not None
     while pilot.phase == "try":
-        pilot.tried(0.99 if set(pilot.codecs) == {PLAIN} else 1.0)
-    assert set(pilot.codecs) == {PLAIN}
+        pilot.tried(0.99 if pilot.codec == PLAIN else 1.0)
+    assert pilot.codec == PLAIN
 
 
 def test_another_optimizer_that_talks_less_often_is_named_where_it_is_much_faster() -> None:
-    pilot = Pilot("aggressive", ("int8",), alone=False)
+    pilot = Pilot("aggressive", "int8")
     run(pilot, 1e7, 40)
     assert "DiLoCo(every=50) would take" in pilot.why()
     assert plain(pilot.to_json())["periodic_s"]["DiLoCo(every=50)"] < 0.7 * min(pilot.trials.values())
-    safe = Pilot("safe", ("int8",))
+    safe = Pilot("safe", "int8")
     run(safe, 1e7, 40)
     assert "DiLoCo" not in safe.why()
     assert safe.to_json()["periodic_s"] == {}
 
 
-def test_steps_alone_are_tried_for_whole_periods_after_the_best_of_the_others_and_held() -> None:
-    pilot = Pilot("aggressive", ("int8",))
-    used = run(pilot, 1e6, 60)
-    name = "local-sgd:every=8+topk:keep=0.01+int8"
-    assert used[4:6] == ["powersgd:rank=4"] * 2, "what is slow is tried for two steps"
-    assert used[6:] == [name] * 54, "plain is hopeless there"
-    assert list(pilot.trials) == ["powersgd:rank=4", name]
-    assert (pilot.phase, pilot.period, pilot.num_scored) == ("hold", 8, 8)
-    assert pilot.why().startswith(f"{name}: at 1 Mb/s")
-    assert f"measured: powersgd:rank=4 {show_time(pilot.trials['powersgd:rank=4'])}, {name} " in pilot.why()
-    assert pilot.dense_extra == 0, "the guard needs no dense step there"
-    decisions = pilot.num_decisions
-    run(pilot, 1e6, 500)
-    assert (name_of(pilot.codecs), pilot.num_decisions) == (name, decisions)
-
-
-def test_steps_alone_that_are_not_much_faster_in_truth_are_left() -> None:
-    pilot = Pilot("aggressive", ("int8",))
-    run(pilot, 1e6, 60, slower={"local-sgd:every=8+topk:keep=0.01+int8": 9.0})
-    assert set(pilot.codecs) == {"powersgd:rank=4"}
-    assert "uses powersgd:rank=4: steps alone must be 1.3 times as fast" in pilot.why()
-
-
-def test_steps_alone_end_when_the_link_becomes_fast() -> None:
-    pilot = Pilot("aggressive", ("int8",))
-    run(pilot, 1e6, 60)
-    assert pilot.period == 8
-    run(pilot, 10e9, 300)
-    assert pilot.period == 1
-    together = Pilot("aggressive", ("int8",), alone=False)
-    assert not [codec for codec in run(together, 1e6, 60) if codec.startswith("local-sgd")]
-
-
-def test_drift_takes_steps_alone_away_and_only_then_the_class() -> None:
-    pilot = Pilot("aggressive", ("int8",))
-    run(pilot, 1e6, 60)
-    pilot.drifted("the loss rose")
-    assert (pilot.accuracy, pilot.alone, pilot.to_json()["alone"]) == ("aggressive", False, False)
-    assert "local-sgd:every=8+topk:keep=0.01+int8" not in run(pilot, 1e6, 60)
-    assert "the loss rose: no more steps alone" in pilot.why()
-    pilot.drifted("the loss rose")
-    assert pilot.accuracy == "safe"
-
-
 def test_looks_at_the_link_are_rarer_where_steps_are_short() -> None:
     def looks(look_s: float) -> int:
-        pilot = Pilot("safe", ("int8",))
+        pilot = Pilot("safe", "int8")
         run(pilot, 1e9, 40)
         step_s, count = pilot._baseline_s, 0
         for _ in range(2000):

@@ -104,7 +104,7 @@ def test_a_guest_does_not_thin_the_average_and_keeps_what_it_has_done() -> None:
     average = (2 * member.moved + guest.moved) / 3  # two members that moved alike, and the guest
     for shared in (member, guest):
         shared.moved.copy_(average)
-        shared.outer_step(1.0, 0.0, False)
+        shared.outer_step(1.0, 0.0)
         assert torch.allclose(shared.agreed, torch.full((2,), 3.0)), "the average of those who count"
 
 

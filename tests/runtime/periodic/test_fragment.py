@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
+import syncline.torch
 from syncline.errors import SynchronizationError
 from syncline.runtime.periodic.diloco import DiLoCo
 from syncline.runtime.periodic.fragment import Fragment, cut
@@ -42,18 +43,6 @@ def test_a_fragment_copies_there_and_back_and_adds() -> None:
     assert chosen.parameters[0].tolist() == [0, 1, 2]
 
 
-def test_gradients_that_are_not_there_are_zeros() -> None:
-    chosen = whole([2, 2])
-    chosen.parameters[1].grad = torch.tensor([5.0, 6.0])
-    part = Fragment(chosen, 0, 2)
-    flat = torch.ones(4)
-    part.read_gradients(flat)
-    assert flat.tolist() == [0, 0, 5, 6]
-    part.write_gradients(flat * 2)
-    assert chosen.parameters[0].grad.tolist() == [0, 0]
-    assert chosen.parameters[1].grad.tolist() == [10, 12]
-
-
 def test_it_says_what_is_missing() -> None:
     model = nn.Linear(2, 2)
     with pytest.raises(SynchronizationError, match=r"torch\.distributed is not initialised"):
@@ -67,3 +56,9 @@ def test_it_says_what_is_missing() -> None:
         DiLoCo(optimizer, model, every=4, delay=9)
     with pytest.raises(SynchronizationError, match="delay=2 needs stream=True"):
         DiLoCo(optimizer, model, every=4, delay=2, stream=False)
+
+
+@pytest.mark.parametrize("name", ["LocalSGD", "BoundedStaleness", "ParameterServer", "OneBitAdam", "OneBitLamb"])
+def test_a_method_that_was_removed_names_what_to_use(name: str) -> None:
+    with pytest.raises(AttributeError, match=rf"syncline.torch.{name} was removed. Use (DiLoCo|synchronize)\("):
+        getattr(syncline.torch, name)

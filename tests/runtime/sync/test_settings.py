@@ -20,14 +20,14 @@ from syncline.runtime.wire.levels import members, resolve
 
 
 def test_wrong_choices_are_one_clear_error() -> None:
-    with pytest.raises(SynchronizationError, match=r'nan="ignore" is unknown.\n  Known: raise, skip, pass'):
+    with pytest.raises(SynchronizationError, match=r'nan="ignore" is unknown.\n  Known: raise, skip'):
         Settings(nan="ignore")
     with pytest.raises(SynchronizationError, match="accumulate=0 must be a whole number from 1"):
         Settings(accumulate=0)
     with pytest.raises(SynchronizationError, match='codec "powersgd:rank=2" cannot do without error feedback'):
         Settings(codec="powersgd:rank=2", feedback=False)
-    with pytest.raises(SynchronizationError, match='nan="pass" does not work with levels'):
-        Settings(nan="pass", levels=(2,))
+    with pytest.raises(SynchronizationError, match='nan="pass" was removed'):
+        Settings(nan="pass")
     with pytest.raises(CodecError, match='there is no codec "int9"'):
         Settings(codec="int9")
     with pytest.raises(SynchronizationError, match=r"torch.distributed is not initialised"):
@@ -36,8 +36,8 @@ def test_wrong_choices_are_one_clear_error() -> None:
 
 def test_feedback_is_kept_where_a_codec_needs_it() -> None:
     wanted = {"int8": False, "bf16": False, "sign": True, "int4": True, "topk:keep=0.01+int8": True}
-    assert {codec: Settings(codec=codec).uses_feedback for codec in wanted} == wanted
-    assert Settings(codec="int8", feedback=True).uses_feedback
+    assert {codec: Settings().keeps_error(codec) for codec in wanted} == wanted
+    assert Settings(feedback=True).keeps_error("int8")
 
 
 def test_codecs_of_a_bit_or_less_warm_up_unless_told_otherwise() -> None:

@@ -2,10 +2,8 @@
 
 Steps are counted while a choice is held. Of every `GUARD_STEPS` the last but one keeps a stretch of one bucket, to be
 averaged dense too. The last one is averaged dense as a whole where that costs little enough; the norm of its gradient
-then stands beside those of the steps before. Where ranks step alone (local SGD) no step need be dense: of each period
-the first step is made from weights that all ranks have, so its gradient and loss stand beside those of the others.
-Nothing here talks to other ranks: `auto.py` gathers every rank's row and hands all of them in, so that every rank
-judges alike.
+then stands beside those of the steps before. Nothing here talks to other ranks: `auto.py` gathers every rank's row and
+hands all of them in, so that every rank judges alike.
 """
 
 from __future__ import annotations
@@ -13,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from statistics import fmean, median
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -43,14 +41,14 @@ class Guard:
         self.dense = False
         self._compares = False
         self._count = 0
+        self._num_buckets = 1
         self._lowest: tuple[float, float] | None = None
         self._suspected = 0
         self._forget()
 
-    def observe(self, loss: torch.Tensor | float, first: bool = False) -> None:
-        """Keep a step's loss; `first`: after ranks that step alone have met."""
+    def observe(self, loss: torch.Tensor | float) -> None:
+        """Keep a step's loss."""
         self._losses.append(torch.as_tensor(loss).detach().reshape(()))
-        self._firsts.append(first)
 
     def rest(self) -> None:
         """Begin to count anew: no choice is held."""
@@ -70,23 +68,19 @@ class Guard:
         self.dense = self._compares and place == GUARD_STEPS - 1
         return place == 0
 
-    def watch_own(self, order: Order, first: bool) -> None:
-        """Look at a bucket of gradients that this rank keeps: of the first step of a period, or of the last."""
-        norms = self._common_norms if first else self._own_norms
-        norms[order.step.number] = norms.get(order.step.number, 0.0) + float(_norm(order.buffer)) ** 2
-
-    def watch(self, order: Order, num_buckets: int, owing: bool | None) -> Order:
+    def watch(self, order: Order, owing: bool | None) -> Order:
         """Return the order of a bucket that is looked at before it is done, if this is a step for that.
 
-        `owing`: the bucket's codec keeps its error; None: it makes none.
+        `owing`: the codec keeps its error; None: it makes none.
         """
         turn, place = divmod(self._count, GUARD_STEPS)
+        self._num_buckets = max(self._num_buckets, order.index + 1)
         looks: list[Callable[[], None]] = []
         if self.dense:
             looks.append(lambda: self._dense_norms.append(_norm(order.buffer)))
         elif self._compares and place >= GUARD_STEPS - 1 - NORM_STEPS:
             looks.append(lambda: self._norms.append(_norm(order.buffer)))
-        if owing is not None and place == GUARD_STEPS - 2 and order.index == turn % num_buckets:
+        if owing is not None and place == GUARD_STEPS - 2 and order.index == turn % self._num_buckets:
             before = _stretch(order.buffer)
             looks.append(lambda: self._samples.append((before, _stretch(order.buffer), owing)))
         if not looks:
@@ -101,8 +95,7 @@ class Guard:
 
     def row(self, average: Callable[[torch.Tensor], None]) -> JsonObject:
         """Return what was seen since the last judgement, and forget it; every rank averages when one does."""
-        found: JsonObject = {"norm": self._norm_ratio(), "own": bool(self._own_norms), **self._loss_row()}
-        found |= {"error": 0.0, "limit": ERROR_LIMIT}
+        found: JsonObject = {"norm": self._norm_ratio(), "error": 0.0, "limit": ERROR_LIMIT, **self._loss_row()}
         for dense, got, owing in self._samples:
             average(dense)
             error = float((got - dense).norm() / dense.norm().clamp_min(1e-30))
@@ -117,10 +110,8 @@ class Guard:
             return f"averages were {error:.2g} from the dense ones (at most {limit:.2g})"
         norm = self._drifted_norm([row["norm"] for row in rows if row["norm"] > 0])
         if norm:
-            beside = "at weights that all have" if any(row["own"] for row in rows) else "a dense one"
-            return f"gradients were {norm:.2g} times as long as {beside} (at most {NORM_LIMIT:g} times or a third)"
-        observed = [row for row in rows if row["losses"]]
-        return _judge_meetings([row for row in observed if row["firsts"]]) or self._judge_loss(observed)
+            return f"gradients were {norm:.2g} times as long as a dense one (at most {NORM_LIMIT:g} times or a third)"
+        return self._judge_loss([row for row in rows if row["losses"]])
 
     def _drifted_norm(self, norms: Sequence[float]) -> float:
         """Return the norm of a rank that is too far from 1, on the side it was on the last time; 0 where none is."""
@@ -146,28 +137,15 @@ class Guard:
         return f"the loss rose from {lowest:.4g} to {loss:.4g}"
 
     def _loss_row(self) -> JsonObject:
-        """Return the mean loss with its noise, and how far it is higher right after ranks have met."""
+        """Return the mean loss with its noise; one batch that overflows is no drift."""
         losses = torch.stack(self._losses).double() if self._losses else torch.zeros(1)
-        firsts = torch.tensor(self._firsts or [False])
-        usable = losses.isfinite()  # one batch that overflows is no drift
-        if bool(usable.any()):
-            losses, firsts = losses[usable], firsts[usable]
+        usable = losses[losses.isfinite()]
+        losses = usable if len(usable) else losses
         spread = float(losses.std()) if len(losses) > 1 else 0.0
-        row = {"losses": len(self._losses), "loss": float(losses.mean()), "noise": spread / math.sqrt(len(losses))}
-        after, between = losses[firsts], losses[~firsts]
-        if not len(after) or len(between) < 2:
-            return {**row, "firsts": 0}
-        noise = float(between.std()) * math.sqrt(1 / len(after) + 1 / len(between))
-        return {**row, "firsts": len(after), "jump": float(after.mean() - between.mean()), "jump_noise": noise}
+        return {"losses": len(self._losses), "loss": float(losses.mean()), "noise": spread / math.sqrt(len(losses))}
 
     def _norm_ratio(self) -> float:
-        """Return how long gradients were beside the dense one, root mean square; 0 where there is none to compare.
-
-        Where ranks step alone: of the last steps of periods beside the first, the median of either.
-        """
-        if self._own_norms and self._common_norms:
-            own, common = (median(norms.values()) for norms in (self._own_norms, self._common_norms))
-            return _finite(math.sqrt(own / common), 0.0) if common > 0 else 0.0
+        """Return how long gradients were beside the dense one, root mean square; 0 where there is none to compare."""
         dense, coded = (math.fsum(float(norm) ** 2 for norm in norms) for norms in (self._dense_norms, self._norms))
         return _finite(math.sqrt(coded / NORM_STEPS / dense), 0.0) if dense > 0 else 0.0
 
@@ -175,21 +153,7 @@ class Guard:
         self._samples: list[tuple[torch.Tensor, torch.Tensor, bool]] = []
         self._norms: list[torch.Tensor] = []
         self._dense_norms: list[torch.Tensor] = []
-        self._own_norms: dict[int, float] = {}
-        self._common_norms: dict[int, float] = {}
         self._losses: list[torch.Tensor] = []
-        self._firsts: list[bool] = []
-
-
-def _judge_meetings(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Tell whether averaging the weights of ranks that stepped alone does harm: losses right after it are higher."""
-    if not rows:
-        return ""
-    loss, jump = (fmean(row[key] for row in rows) for key in ("loss", "jump"))
-    noise = math.hypot(*(row["jump_noise"] for row in rows)) / len(rows)
-    if not jump > max(LOSS_LIMIT * abs(loss), LOSS_SIGMAS * noise):
-        return ""
-    return f"the loss was {jump:.3g} higher after averages of the weights than between them"
 
 
 def _norm(buffer: torch.Tensor) -> torch.Tensor:

@@ -7,14 +7,14 @@ Nothing here knows torch: what is measured comes in, what to send the next step 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 
 from syncline.codec.names import PLAIN
 from syncline.describe.plain import JsonObject
 from syncline.describe.units import show_rate, show_time
-from syncline.program.choice import CLASSES, LOCAL_CLASS, LOCAL_WORTH, Choice, ChoiceBasis, Local, decide, periodic
+from syncline.program.choice import CLASSES, PERIODIC_CLASS, Choice, ChoiceBasis, decide, periodic
 
 MEASURE_STEPS = 4
 """Steps before the first decision; the first of them warms up and is followed by DDP's rebuild of buckets."""
@@ -50,14 +50,10 @@ LOWER = {"aggressive": "safe", "safe": "exact", "exact": "exact"}
 
 @dataclass
 class Pilot:
-    """Which codecs the next step uses, and what to do with what was measured; `accuracy` only ever gets stricter.
-
-    `alone`: ranks may step without the others for a while (local SGD), where the accuracy class has that.
-    """
+    """Which codec the next step uses, and what to do with what was measured; `accuracy` only ever gets stricter."""
 
     accuracy: str
-    codecs: tuple[str, ...]
-    alone: bool = True
+    codec: str
     phase: str = "measure"
     measured: ChoiceBasis | None = None
     choice: Choice | None = None
@@ -75,8 +71,7 @@ class Pilot:
     _look_s: float = 0.0
     _changed: bool = False
     _tried_twice: bool = False
-    _contenders: list[tuple[str, ...]] = field(default_factory=list)
-    _ways: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    _contenders: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.allowed = self.allowed or self.accuracy
@@ -89,23 +84,15 @@ class Pilot:
             return self._since >= MEASURE_STEPS
         if self.phase == "try":
             return self._since >= self._try_steps()
-        if self._since < self._whole(CHECK_STEPS):
+        if self._since < CHECK_STEPS:
             return False
         self._since = 0  # ranks go on while their numbers are under way
         return True
 
     @property
     def num_scored(self) -> int:
-        """How many of the last steps count; where ranks step alone their mean does, and they are whole periods."""
-        if self.period > 1:
-            return self._whole(TRY_STEPS - 1)
+        """How many of the last steps count."""
         return max(1, self._since - 1) if self.phase == "try" else CHECKED
-
-    @property
-    def period(self) -> int:
-        """Steps from one average to the next."""
-        local = Local.named(self.codecs[0])
-        return 1 if local is None else local.every
 
     @property
     def wants_work(self) -> bool:
@@ -114,16 +101,16 @@ class Pilot:
 
     def decide(self, measured: ChoiceBasis) -> None:
         """Choose from what was measured, and begin to try the choice against others."""
-        current = self.codecs if self.choice is not None else ()
+        current = self.codec if self.choice is not None else ""
         self.measured = measured
-        self.choice = decide(measured, self.accuracy, current, self.alone)
+        self.choice = decide(measured, self.accuracy, current)
         self.num_decisions += 1
-        self._try(self._fielded(self.choice, measured))
+        self._try(self._fielded(self.choice))
 
     def tried(self, step_s: float) -> None:
         """Take a contender's measured step; after the last one hold the best."""
         assert self.choice is not None
-        name = name_of(self._contenders.pop(0))
+        name = self._contenders.pop(0)
         self.trials[name] = min(step_s, self.trials.get(name, math.inf))
         self._since = 0
         self._drop_hopeless()
@@ -131,7 +118,7 @@ class Pilot:
             self._tried_twice = True
             self._contenders = self._too_near()
         if self._contenders:
-            self.codecs = self._contenders[0]
+            self.codec = self._contenders[0]
         else:
             self._hold()
 
@@ -173,8 +160,8 @@ class Pilot:
             return
         before = show_rate(self.measured.rate_Bps)
         measured = replace(self.measured, rate_Bps=rate_Bps)
-        best = decide(measured, self.accuracy, self.codecs, self.alone)
-        if best.codecs == self.codecs:
+        best = decide(measured, self.accuracy, self.codec)
+        if best.codec == self.codec:
             self.measured, self.choice = measured, best
             return
         self.notes.append(f"the network went from {before} to {show_rate(rate_Bps)}")
@@ -184,54 +171,43 @@ class Pilot:
     @property
     def dense_extra(self) -> float:
         """How much longer a dense step takes than one as held, in such steps; zero where none is asked for."""
-        if self.choice is None or self.period > 1 or set(self.codecs) <= set(CLASSES["exact"]):
+        if self.choice is None or self.codec in CLASSES["exact"]:
             return 0.0
         plain_s = self.trials.get(PLAIN) or self.choice.table[PLAIN]
         return max(plain_s / max(self._baseline_s, 1e-9) - 1, 0.01)
 
     def drifted(self, what: str) -> None:
         """Allow less, because of what a codec did to training; where nothing is lost the codec is not to blame."""
-        if set(self.codecs) <= set(CLASSES["exact"]):
+        if self.codec in CLASSES["exact"]:
             return
-        if self.period > 1:
-            self.alone = False
-            self.notes.append(f"{what}: no more steps alone")
-        else:
-            self._lower(what)
+        lower = LOWER[self.accuracy]
+        while self.codec in CLASSES[lower]:
+            lower = LOWER[lower]
+        self.notes.append(f"{what}: accuracy is now {lower}, not {self.accuracy}")
+        self.accuracy = lower
         if self.measured is not None:
             self.choice = None
             self.decide(self.measured)
 
-    def _lower(self, what: str) -> None:
-        lower = LOWER[self.accuracy]
-        while set(self.codecs) <= set(CLASSES[lower]):
-            lower = LOWER[lower]
-        self.notes.append(f"{what}: accuracy is now {lower}, not {self.accuracy}")
-        self.accuracy = lower
-
     def why(self) -> str:
         """Return on one line what is used and why: predicted beside measured."""
         if self.choice is None or self.measured is None:
-            return f"{name_of(self.codecs)}: still measuring"
+            return f"{self.codec}: still measuring"
         parts = [self.choice.why]
         if self.trials:
             shown = ", ".join(f"{name} {show_time(took)}" for name, took in self.trials.items())
             parts.append(f"measured: {shown}")
-        used = name_of(self.codecs)
-        if self.phase == "hold" and used != self.choice.name:
-            parts.append(self._instead(used))
+        if self.phase == "hold" and self.codec != self.choice.codec:
+            parts.append(self._instead())
         for method, took in self.periodic.items():
             if self.phase == "hold" and took * PERIODIC_WORTH < self._baseline_s:
                 parts.append(f"{method} would take {show_time(took)}, and is another optimizer")
         return "; ".join([*parts, *self.notes[-2:]])
 
-    def _instead(self, used: str) -> str:
+    def _instead(self) -> str:
         """Return why what is used is not what was predicted to be best."""
-        assert self.choice is not None
-        if Local.named(self.choice.codecs[0]) is not None:
-            return f"uses {used}: steps alone must be {LOCAL_WORTH} times as fast"
-        if used != PLAIN:
-            return f"uses {used}, which is faster"
+        if self.codec != PLAIN:
+            return f"uses {self.codec}, which is faster"
         best = min(took for name, took in self.trials.items() if name != PLAIN)
         is_faster = self.trials[PLAIN] <= best
         return "fell back to plain DDP, " + (
@@ -241,15 +217,14 @@ class Pilot:
     @property
     def periodic(self) -> dict[str, float]:
         """What a step should take under other optimizers that talk less often, in the class that allows them."""
-        return {} if self.measured is None or self.accuracy != LOCAL_CLASS else periodic(self.measured)
+        return {} if self.measured is None or self.accuracy != PERIODIC_CLASS else periodic(self.measured)
 
     def to_json(self) -> JsonObject:
         """Return the whole course for a file: what was measured, predicted, tried and chosen."""
         return {
-            "codecs": list(self.codecs),
+            "codec": self.codec,
             "accuracy": self.accuracy,
             "allowed": self.allowed,
-            "alone": self.alone,
             "phase": self.phase,
             "why": self.why(),
             "predicted_s": {} if self.choice is None else self.choice.table,
@@ -259,96 +234,61 @@ class Pilot:
             "measured": None if self.measured is None else self.measured.to_json(),
         }
 
-    def _try(self, contenders: list[tuple[str, ...]]) -> None:
+    def _try(self, contenders: list[str]) -> None:
         """Begin to try these, one after the other."""
-        self._contenders, self._ways = contenders, {name_of(codecs): codecs for codecs in contenders}
-        self.codecs, self.phase = contenders[0], "try"
+        self._contenders = contenders
+        self.codec, self.phase = contenders[0], "try"
         self.trials, self._since, self._tried_twice = {}, 0, False
 
     def _try_again(self) -> None:
         """Try what is held, or was chosen, against plain once more: steps have changed and the link is not why."""
         assert self.choice is not None
-        plain = (PLAIN,) * len(self.choice.codecs)
-        other = self.choice.codecs if set(self.codecs) == {PLAIN} else self.codecs
-        if self._changed and set(other) != {PLAIN}:
-            self._try([other, plain])
+        other = self.choice.codec if self.codec == PLAIN else self.codec
+        if self._changed and other != PLAIN:
+            self._try([other, PLAIN])
 
     def _try_steps(self) -> int:
         """Return how many steps the contender gets: fewer where each is long and the answer is clear."""
         assert self.choice is not None
-        if self.period > 1:
-            return self.period + self.num_scored  # the first average warms up
-        predicted = self.choice.table.get(name_of(self.codecs), 0.0)
+        predicted = self.choice.table.get(self.codec, 0.0)
         return 2 if predicted > 2 * self.choice.predicted_s else TRY_STEPS
 
-    def _whole(self, steps: int) -> int:
-        """Return at least so many steps, up to the end of a period."""
-        return -(-steps // self.period) * self.period
-
-    def _fielded(self, choice: Choice, measured: ChoiceBasis) -> list[tuple[str, ...]]:
-        """Return who is tried: the choice, plain, and the next best where it is close; never what is not allowed.
-
-        Steps alone come last, as leaving them costs an average of the weights.
-        """
-        num = len(choice.codecs)
-        if choice.together != choice.codecs:
-            return [*dict.fromkeys([choice.together, (PLAIN,) * num]), choice.codecs]
-        others = sorted((took, codec) for codec, took in choice.table.items() if (codec,) * num != choice.codecs)
-        fielded = [choice.codecs]
-        fielded += [(codec,) * num for took, codec in others if codec != PLAIN and took <= CLOSE * choice.predicted_s][
-            :1
-        ]
-        plain = (PLAIN,) * num
-        return fielded if choice.codecs == plain else [*fielded, plain]
+    def _fielded(self, choice: Choice) -> list[str]:
+        """Return who is tried: the choice, the next best where it is close, and plain; never what is not allowed."""
+        others = sorted((took, codec) for codec, took in choice.table.items() if codec not in (choice.codec, PLAIN))
+        close = [codec for took, codec in others if took <= CLOSE * choice.predicted_s][:1]
+        return [*dict.fromkeys([choice.codec, *close, *([PLAIN] if choice.codec != PLAIN else [])])]
 
     def _drop_hopeless(self) -> None:
         """Leave plain out where the wire alone needs at least twice the step that was measured: it cannot be faster."""
         assert self.measured is not None
-        best = min(self.trials.values())
-        if self._contenders and set(self._contenders[0]) == {PLAIN}:
+        if self._contenders and self._contenders[0] == PLAIN:
             wire_s = self.measured.sent_s(PLAIN)
-            if best < HOPELESS * wire_s:
+            if min(self.trials.values()) < HOPELESS * wire_s:
                 self._contenders.pop(0)
                 note = f"plain DDP was not tried: its bytes alone take {show_time(wire_s)}"
                 self.notes = [*(kept for kept in self.notes if kept != note), note]
 
-    def _together(self) -> dict[str, float]:
-        """Return the trials in which all ranks made every step together."""
-        return {name: took for name, took in self.trials.items() if Local.named(name) is None}
-
-    def _too_near(self) -> list[tuple[str, ...]]:
+    def _too_near(self) -> list[str]:
         """Return plain and the best of the others, where the steps measured so far cannot tell them apart."""
-        coded = {name: took for name, took in self._together().items() if name != PLAIN}
+        coded = {name: took for name, took in self.trials.items() if name != PLAIN}
         best = min(coded, key=lambda name: coded[name], default="")
         plain_s = self.trials.get(PLAIN, 0.0)
         near = best and TOO_NEAR * plain_s <= coded[best] <= plain_s / TOO_NEAR
-        return [self._ways[best], self._ways[PLAIN]] if near else []
+        return [best, PLAIN] if near else []
 
     def _hold(self) -> None:
+        """Hold the fastest: the model's choice unless it is beaten clearly, plain unless that is."""
         assert self.choice is not None
-        best = self._best(self._together())
-        for name, took in self.trials.items():
-            if Local.named(name) is not None and (not best or took * LOCAL_WORTH <= self.trials[best]):
-                best = name
-        self.codecs = self._ways[best]
-        self._baseline_s, self._is_baseline_best = self.trials[best], True
-        self.phase, self._since, self._held = "hold", 0, 0
-
-    def _best(self, trials: Mapping[str, float]) -> str:
-        """Return the fastest; the model's choice unless it is beaten clearly, plain unless that is."""
-        if not trials:
-            return ""
-        assert self.choice is not None
-        wanted = name_of(self.choice.together)
+        trials, wanted = self.trials, self.choice.codec
         best = min(trials, key=lambda name: trials[name])
         if trials[best] >= WORTH * trials.get(PLAIN, math.inf):
-            return PLAIN
-        return wanted if trials[best] >= BEATS * trials.get(wanted, math.inf) else best
-
-
-def name_of(codecs: Sequence[str]) -> str:
-    """Return the codecs of a step on one line."""
-    return Choice(tuple(codecs), 0.0, {}, "").name
+            best = PLAIN
+        elif trials[best] >= BEATS * trials.get(wanted, math.inf):
+            best = wanted
+        self.codec = best
+        self._baseline_s, self._is_baseline_best = trials[best], True
+        self.phase, self._since, self._held = "hold", 0, 0
 
 
 def typical_s(times: Sequence[Sequence[float]]) -> float:

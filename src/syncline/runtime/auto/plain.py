@@ -41,7 +41,7 @@ def average_plain(
 
 def _not_finite(buffer: torch.Tensor, step: Step, nan: str) -> BaseException | None:
     """Do what the settings say about an average with a NaN or infinity: every rank has the same."""
-    if nan == "pass" or is_finite(buffer):
+    if is_finite(buffer):
         return None
     if nan == "skip":
         step.skipped = True

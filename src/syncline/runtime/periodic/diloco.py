@@ -2,6 +2,7 @@
 
     optimizer = syncline.torch.DiLoCo(optimizer, model, every=50, codec="int4")
 
+With outer_lr=1.0 and momentum=0.0 the outer step takes the average itself: local SGD.
 Streamed, the model is cut into fragments. Fragment k is launched at its own step of the period: how far it has moved
 from the weights agreed on last is averaged in the background while steps go on. When the average arrives, every rank
 makes the same outer step, and adds to the new agreed weights what it has itself moved meanwhile: no local step is lost
@@ -11,6 +12,7 @@ and none counts twice. The staleness of a fragment is the number of steps betwee
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -30,6 +32,7 @@ from syncline.runtime.periodic.vote import Vote
 from syncline.runtime.periodic.wrapper import Closure, Wrapper
 from syncline.runtime.sync.settings import Settings
 
+METHOD, STATE_VERSION = "diloco", 1
 DEFAULT_FRAGMENTS = 8
 ATTEMPTS = 5
 """How often those who are left try to connect anew, where one more is lost each time."""
@@ -40,7 +43,7 @@ class DiLoCo(Wrapper):
 
     every      local steps between outer steps
     codec      what the outer gradients are sent in, with error feedback where the codec needs it
-    outer_lr, momentum, nesterov   of the outer step; the defaults are those of the DiLoCo paper
+    outer_lr, momentum   of the outer step, with Nesterov; the defaults are those of the DiLoCo paper
     stream     in fragments, in the background; False: all at once, and training waits
     fragments  how many; by default 8, or `every` where that is less
     delay      apply exactly so many steps after the launch, for runs that repeat bit for bit; None: on arrival
@@ -48,8 +51,6 @@ class DiLoCo(Wrapper):
     crew       in place of a group: ranks that are lost are gone on without, and let in again when they come back
     Other options are those of `Settings`.
     """
-
-    name = "diloco"
 
     def __init__(
         self,
@@ -60,7 +61,6 @@ class DiLoCo(Wrapper):
         *,
         outer_lr: float = 0.7,
         momentum: float = 0.9,
-        nesterov: bool = True,
         stream: bool = True,
         fragments: int | None = None,
         delay: int | None = None,
@@ -70,8 +70,11 @@ class DiLoCo(Wrapper):
         **options: Any,
     ) -> None:
         super().__init__(optimizer)
+        self.num_steps = 0
+        self.waited_s = 0.0
+        """How long the training thread has waited for others, in all."""
         self.every = at_least("every", every, 1)
-        self.outer_lr, self.outer_momentum, self.nesterov = outer_lr, momentum, nesterov
+        self.outer_lr, self.outer_momentum = outer_lr, momentum
         self.delay = _delay(delay, stream, every)
         chosen = target(model, group, levels) if crew is None else alone(model)
         if crew is not None:
@@ -79,9 +82,10 @@ class DiLoCo(Wrapper):
         settings = Settings.given({"warmup": 0, **options}, codec=codec, levels=chosen.levels)
         count = at_least("fragments", fragments, 1) if fragments is not None else min(DEFAULT_FRAGMENTS, every)
         meaning = {
-            "method": self.name, "every": every, "outer_lr": outer_lr, "momentum": momentum, "nesterov": nesterov,
-            "stream": stream, "fragments": count, "delay": delay,
+            "method": METHOD, "every": every, "outer_lr": outer_lr, "momentum": momentum, "stream": stream,
+            "fragments": count, "delay": delay,
         }  # fmt: skip
+        self._averaging: Averaging
         if crew is None:
             self._averaging = Averaging(chosen, settings, meaning)
         else:
@@ -116,6 +120,11 @@ class DiLoCo(Wrapper):
         return loss
 
     @property
+    def wire_bytes(self) -> int:
+        """What this rank has sent across, in all."""
+        return self._averaging.wire_bytes
+
+    @property
     def staleness(self) -> list[int]:
         """Steps between launch and arrival of each fragment, the last time."""
         return [shared.staleness for shared in self._shared]
@@ -142,7 +151,7 @@ class DiLoCo(Wrapper):
             with torch.no_grad():
                 self._land_all()
         finally:
-            super().close()
+            self._averaging.close()
 
     def _arrives(self, shared: SharedFragment, flight: Flight) -> bool:
         if self.delay is not None:
@@ -174,7 +183,6 @@ class DiLoCo(Wrapper):
         self._launch_all()
 
     def _launch_all(self) -> None:
-        assert self._averaging is not None
         while self._to_launch:
             with self._going_on():
                 shared = self._shared[self._to_launch[0]]
@@ -197,7 +205,7 @@ class DiLoCo(Wrapper):
             self._land(shared)
 
     def _apply(self, shared: SharedFragment) -> None:
-        shared.outer_step(self.outer_lr, self.outer_momentum, self.nesterov)
+        shared.outer_step(self.outer_lr, self.outer_momentum)
         shared.take(self.num_steps)
 
     # Ranks that come and go
@@ -272,7 +280,12 @@ class DiLoCo(Wrapper):
                     self._take_place(averaging.let_in(tickets))
                 self._launch_all()
 
-    def _save(self) -> dict[str, object]:
+    def state_dict(self) -> dict[str, object]:
+        """Return what this rank needs to go on: the inner optimizer's state, and what is agreed on and under way.
+
+        Weights agreed on and outer momentum are the same on all ranks; residuals and what is under way are this rank's.
+        It waits for what is under way to arrive, and calls nobody.
+        """
         agreed: dict[str, torch.Tensor] = {}
         momentum: dict[str, torch.Tensor] = {}
         under_way = {}
@@ -286,14 +299,23 @@ class DiLoCo(Wrapper):
                 under_way[index] = {
                     "step": shared.flight.step, "moved": shared.moved.clone(), "sent": shared.sent.clone(),
                 }  # fmt: skip
-        assert self._averaging is not None
-        plan = [self.every, len(self._shared)]
         return {
-            "plan": plan, "agreed": agreed, "momentum": momentum, "under_way": under_way,
+            "version": STATE_VERSION, "method": METHOD, "step": self.num_steps, "inner": self.inner.state_dict(),
+            "plan": [self.every, len(self._shared)], "agreed": agreed, "momentum": momentum, "under_way": under_way,
             "exchange": self._averaging.state_dict(),
         }  # fmt: skip
 
-    def _load(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Take over what `state_dict` returned; of another rank's state, only what is shared."""
+        state, found = state_dict, (state_dict.get("version"), state_dict.get("method"))
+        if found != (STATE_VERSION, METHOD):
+            raise SynchronizationError(
+                f"the saved state has version {found[0]!r} and method {found[1]!r}; this is version {STATE_VERSION} of "
+                f"{METHOD!r}.",
+                hint="Load what this method's state_dict() returned.",
+            )
+        self.inner.load_state_dict(dict(state["inner"]))
+        self.num_steps = int(state["step"])
         self._land_all()
         plan = [self.every, len(self._shared)]
         if list(state["plan"]) != plan and state["under_way"]:
@@ -314,6 +336,19 @@ class DiLoCo(Wrapper):
             shared.flight = Flight(int(saved["step"]), landed=True)
             shared.moved.copy_(saved["moved"])
             shared.sent.copy_(saved["sent"])
+
+    def _load_exchange(self, state: Mapping[str, Any]) -> bool:
+        """Take residuals over where they are this rank's own or those of all together; tell whether they were."""
+        owner, mine = (state["local_to"], state["num_ranks"]), (self._averaging.rank, self._averaging.num_ranks)
+        if owner == mine or owner[0] < 0:
+            self._averaging.load_state_dict(state)
+            return True
+        warnings.warn(
+            f"the state is of rank {owner[0]} of {owner[1]} and this is rank {mine[0]} of {mine[1]}: what codecs owe "
+            "and what was under way is left out.",
+            stacklevel=3,
+        )
+        return False
 
 
 def _delay(delay: int | None, stream: bool, every: int) -> int | None:

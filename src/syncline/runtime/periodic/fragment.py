@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import pairwise
 
 import torch
 
-from syncline.runtime.periodic.target import Target, local_part
+from syncline.runtime.periodic.target import Target
 from syncline.runtime.sync.bucket import Layout
 
 
 class Fragment:
     """Some parameters of a target: their places in it, and flat memory to copy them to and from."""
 
-    def __init__(self, target: Target, low: int, high: int, tag: str = "") -> None:
+    def __init__(self, target: Target, low: int, high: int) -> None:
         self._target = target
         self._low, self._high = low, high
         parts = target.values()[low:high]
         self._sizes = [part.numel() for part in parts]
         self.names = target.names[low:high]
-        self.layout = Layout(tuple(f"{name}{tag}" for name in self.names), tuple(tuple(part.shape) for part in parts))
+        self.layout = Layout(self.names, tuple(tuple(part.shape) for part in parts))
         self.num_elements = sum(self._sizes)
 
     def new(self) -> torch.Tensor:
@@ -40,23 +39,6 @@ class Fragment:
         for value, part in zip(self._values(), self.views(flat), strict=True):
             value.add_(part)
 
-    def read_gradients(self, out: torch.Tensor) -> None:
-        """Copy the gradients to flat memory; one that is not there counts as zero."""
-        found = self._target.gradients()[self._low : self._high]
-        for part, gradient in zip(self.views(out), found, strict=True):
-            if gradient is None:
-                part.zero_()
-            else:
-                part.copy_(gradient)
-
-    def write_gradients(self, flat: torch.Tensor) -> None:
-        """Make flat memory the parameters' gradients."""
-        parameters = self._target.parameters[self._low : self._high]
-        for parameter, part in zip(parameters, self.views(flat), strict=True):
-            if parameter.grad is None:
-                parameter.grad = torch.empty_like(parameter)
-            local_part(parameter.grad).copy_(part)
-
     def named(self, flat: torch.Tensor) -> dict[str, torch.Tensor]:
         """Return flat memory by parameter, copied."""
         return {name: part.clone() for name, part in zip(self.names, self.views(flat), strict=True)}
@@ -71,16 +53,11 @@ class Fragment:
         parts = torch.split(flat, self._sizes)
         return [part.view(shape) for part, shape in zip(parts, self.layout.shapes, strict=True)]
 
-    @property
-    def parameters(self) -> Sequence[torch.Tensor]:
-        """The parameters themselves."""
-        return self._target.parameters[self._low : self._high]
-
     def _values(self) -> list[torch.Tensor]:
         return self._target.values()[self._low : self._high]
 
 
-def cut(target: Target, num_fragments: int, tag: str = "") -> list[Fragment]:
+def cut(target: Target, num_fragments: int) -> list[Fragment]:
     """Return at most so many fragments of about equal size, in the order of the parameters."""
     sizes = [value.numel() for value in target.values()]
     total, done = sum(sizes), 0
@@ -91,4 +68,4 @@ def cut(target: Target, num_fragments: int, tag: str = "") -> list[Fragment]:
         if middle * num_fragments >= total * len(cuts) and index > cuts[-1]:
             cuts.append(index)
         done += size
-    return [Fragment(target, low, high, tag) for low, high in pairwise([*cuts, len(sizes)])]
+    return [Fragment(target, low, high) for low, high in pairwise([*cuts, len(sizes)])]

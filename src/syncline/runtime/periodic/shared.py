@@ -70,19 +70,16 @@ class SharedFragment:
         else:
             self.take(step)
 
-    def outer_step(self, lr: float, momentum: float, nesterov: bool) -> None:
+    def outer_step(self, lr: float, momentum: float) -> None:
         """Move the agreed weights along the average that has arrived."""
         if self._scale != 1.0:
             self.moved.mul_(self._scale)
         if self.is_plain:
             lr = 1.0
         elif self.momentum is not None:
-            # As torch.optim.SGD: the first round starts the momentum, it is not damped.
+            # As torch.optim.SGD with nesterov=True: the first round starts the momentum, it is not damped.
             self.momentum.mul_(momentum).add_(self.moved)
-            if nesterov:
-                self.moved.add_(self.momentum, alpha=momentum)
-            else:
-                self.moved.copy_(self.momentum)
+            self.moved.add_(self.momentum, alpha=momentum)
         self.agreed.add_(self.moved, alpha=lr)
         self.num_rounds += 1
 

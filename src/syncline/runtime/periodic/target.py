@@ -37,10 +37,6 @@ class Target:
         """Return this rank's part of each parameter; memory is shared."""
         return [local_part(parameter.detach()) for parameter in self.parameters]
 
-    def gradients(self) -> list[torch.Tensor | None]:
-        """Return this rank's part of each gradient."""
-        return [None if p.grad is None else local_part(p.grad) for p in self.parameters]
-
     def described(self) -> list[Any]:
         """Return what other ranks must have too."""
         return [[name, list(v.shape)] for name, v in zip(self.names, self.values(), strict=True)]

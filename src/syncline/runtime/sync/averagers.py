@@ -48,7 +48,7 @@ class Averagers:
         program = self.program(buffer.numel(), chosen, layout.shapes)
         bucket = Bucket(layout, buffer, self._settings.nan, self._links.team, program)
         residual = None
-        if codec == self._settings.codec and self._settings.uses_feedback:
+        if self._settings.keeps_error(codec):
             residual = self.residuals.flat(layout.names, layout.sizes, buffer.device)
         if isinstance(chosen, LowRank):
             assert residual is not None, "low rank always keeps its error"
@@ -77,7 +77,7 @@ class Averagers:
         program = self.program(buffer.numel(), chosen, scatter_only=True)
         bucket = Bucket(layout, buffer, self._settings.nan, self._links.team, program)
         residual = None
-        if codec == self._settings.codec and self._settings.uses_feedback:
+        if self._settings.keeps_error(codec):
             residual = self.residuals.flat(layout.names, layout.sizes, buffer.device)
         wire, place = self._links.outermost, self._place(bucket, chosen, bucket.values)
         if runs_natively(chosen, wire, buffer.device):

@@ -154,13 +154,8 @@ class BucketPiece:
             )
         self._averager.forget()
         values = bucket.values[self._low : self._high]
-        if bucket.nan == "skip":
-            bucket.step.skipped = True
-            values.fill_(float("nan"))
-        else:
-            bucket.team.all_reduce(values)
-            values.div_(bucket.team.size)
-            bucket.step.wire_bytes += values.nbytes
+        bucket.step.skipped = True
+        values.fill_(float("nan"))
 
 
 class Bucket:

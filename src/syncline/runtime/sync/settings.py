@@ -17,7 +17,7 @@ from syncline.program.pieces import piece_bytes_on
 from syncline.runtime.alive.pace import check_rate
 from syncline.runtime.wire.message import PROTOCOL
 
-NAN_POLICIES = ("raise", "skip", "pass")
+NAN_POLICIES = ("raise", "skip")
 TRANSPORTS = ("auto", "native", "point-to-point", "collectives")
 # Casts and 8-bit blocks lose so little that a residual costs more time than it is worth.
 NO_FEEDBACK = ("fp32", "fp16", "bf16", "fp8", "int8")
@@ -34,7 +34,7 @@ class Settings:
 
     codec         what is sent: "int8", "int4", "sign", "topk:keep=0.01+int8", "powersgd:rank=1", "bf16", "fp32" ...
     feedback      keep what encoding lost and add it next time; None: where the codec needs it
-    nan           "raise" on every rank, "skip" the step on every rank, or "pass" it on as plain DDP would
+    nan           a gradient that is not finite: "raise" on every rank, or "skip" the step on every rank
     accumulate    synchronise every so many backward passes; the others only add up
     warmup        the first steps, which send int8 whatever the codec: gradients change fastest there; left out: 100
                   where the codec sends one bit an element or less, else none
@@ -71,11 +71,16 @@ class Settings:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "codec", self.scheme.name)
+        if self.nan == "pass":
+            raise SynchronizationError(
+                'nan="pass" was removed: a NaN in one gradient would reach every weight of every rank.',
+                hint='Use nan="raise", or nan="skip" to leave such steps out on every rank.',
+            )
         _among("nan", self.nan, NAN_POLICIES)
         _among("transport", self.transport, TRANSPORTS)
         _at_least("accumulate", self.accumulate, 1)
         if self.warmup == AS_NEEDED:
-            object.__setattr__(self, "warmup", WARM_UP_STEPS if self.family in WARMED_UP else 0)
+            object.__setattr__(self, "warmup", WARM_UP_STEPS if _family(self.codec) in WARMED_UP else 0)
         _at_least("warmup", self.warmup, 0)
         _at_least("check_every", self.check_every, 0)
         if self.piece_bytes != AS_NEEDED:
@@ -87,11 +92,6 @@ class Settings:
             raise SynchronizationError(
                 f"watch_s={self.watch_s!r} must be 0, or from 1 to 3600 seconds.",
                 hint="A rank that stands still for less than half of it is not called lost.",
-            )
-        if self.levels and self.nan == "pass":
-            raise SynchronizationError(
-                'nan="pass" does not work with levels: other hosts have added the values before they learn of it.',
-                hint='Use nan="raise" or nan="skip".',
             )
         if self.feedback is False and isinstance(self.scheme, LowRank):
             raise SynchronizationError(
@@ -117,11 +117,6 @@ class Settings:
         return scheme(self.codec)
 
     @property
-    def family(self) -> str:
-        """The codec's name without its parameters; of a chain the first one's."""
-        return self.codec.partition("+")[0].partition(":")[0]
-
-    @property
     def patience_s(self) -> float:
         """How long a rank that is silent or stands still is waited for."""
         return self.timeout_s if self.wait_s is None else self.wait_s
@@ -131,10 +126,9 @@ class Settings:
         """How long a message is waited for: longer than patience lasts, so that heartbeats say who is lost first."""
         return self.timeout_s + 2 * self.watch_s
 
-    @property
-    def uses_feedback(self) -> bool:
-        """Whether errors are kept and sent later."""
-        return self.family not in NO_FEEDBACK if self.feedback is None else self.feedback
+    def keeps_error(self, codec: str) -> bool:
+        """Tell whether what a codec loses is kept and sent later."""
+        return _family(codec) not in NO_FEEDBACK if self.feedback is None else self.feedback
 
     def piece_bytes_on(self, device: str) -> int:
         """Return the size of pieces for gradients on the CPU ("cpu") or on a GPU."""
@@ -152,7 +146,12 @@ class Settings:
 
     def fingerprint(self, codec: str) -> int:
         """Return the number every message carries, to show that its sender means the same by its bytes."""
-        return zlib.crc32(f"{codec}|{self.uses_feedback}|{syncline.__version__}|{PROTOCOL}".encode())
+        return zlib.crc32(f"{codec}|{self.keeps_error(self.codec)}|{syncline.__version__}|{PROTOCOL}".encode())
+
+
+def _family(codec: str) -> str:
+    """Return a codec's name without its parameters; of a chain the first one's."""
+    return codec.partition("+")[0].partition(":")[0]
 
 
 def _among(what: str, value: str, known: tuple[str, ...]) -> None:

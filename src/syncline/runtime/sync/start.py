@@ -12,6 +12,7 @@ from torch import nn
 from torch.distributed import distributed_c10d
 from torch.nn.parallel import DistributedDataParallel
 
+from syncline.codec.names import PLAIN
 from syncline.errors import SynchronizationError
 from syncline.runtime.alive.agreement import agree, exchange_json
 from syncline.runtime.auto.auto import AutoSynchronizer
@@ -116,7 +117,9 @@ def _ddp(
     early = type(optimizer).__name__ if optimizer is not None else ""
     agree({**settings.agreed(), **wanted.agreed(), "optimizer": early, "parameters": parameters}, links.team)
     if wanted.chooses:
-        return AutoSynchronizer(model, settings, links, scaler, accuracy=wanted.accuracy, fixed=wanted.codecs)
+        return AutoSynchronizer(
+            model, settings, links, scaler, accuracy=wanted.accuracy, fixed=PLAIN if wanted.is_plain else ""
+        )
     return DdpSynchronizer(model, settings, links, scaler, updates)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from syncline.codec.names import PLAIN, canonical
 from syncline.describe.document import read_document, read_text
 from syncline.errors import SynchronizationError
-from syncline.program.choice import CLASSES, Local
+from syncline.program.choice import CLASSES
 from syncline.runtime.auto.auto import TUNE_VARIABLE
 
 AUTO = "auto"
@@ -17,35 +17,34 @@ SETTINGS_VARIABLE = "SYNCLINE_SETTINGS"
 BASE = "int8"
 INSTEAD = {"exact": "fp32", "safe": "int8", "aggressive": "int8"}
 """What is taken where nothing is measured, by accuracy class."""
-KEYS = {"codec", "codecs", "accuracy", "why", "predicted_s", "tried_s", "periodic_s", "num_ranks", "rate", "notes"}
+KEYS = {"codec", "accuracy", "why", "predicted_s", "tried_s", "periodic_s", "num_ranks", "rate", "notes"}
 
 
 @dataclass(frozen=True)
 class CodecRequest:
-    """A codec by name, or a choice: measured as the run goes (no codecs), or fixed for each bucket."""
+    """A codec by name, or a choice: measured as the run goes, or `plain`."""
 
     base: str
     accuracy: str = ""
-    codecs: tuple[str, ...] = ()
+    is_plain: bool = False
     reason: str = "as given"
 
     @property
     def chooses(self) -> bool:
-        """Whether buckets get codecs by choice rather than one by name."""
+        """Whether gradients travel in a codec by choice, or plain, rather than in one by name."""
         return bool(self.accuracy)
 
     def agreed(self) -> dict[str, object]:
         """Return what must be the same on every rank."""
-        return {"accuracy": self.accuracy, "codecs": list(self.codecs)}
+        return {"accuracy": self.accuracy, "plain": self.is_plain}
 
     def by_name(self, what: str) -> CodecRequest:
         """Return this where only a codec by name will do: a measured choice becomes the usual codec of its class."""
         if not self.chooses:
             return self
-        if self.codecs or os.environ.get(TUNE_VARIABLE):
+        if self.is_plain or os.environ.get(TUNE_VARIABLE):
             raise SynchronizationError(
-                f'"{PLAIN}", codecs for each bucket, local SGD and `syncline tune` are not there for {what}.',
-                hint=f'Give {what} one codec, such as "{BASE}".',
+                f'"{PLAIN}" and `syncline tune` do not support {what}.', hint=f'Give {what} a codec, such as "{BASE}".'
             )
         return CodecRequest(
             INSTEAD[self.accuracy], reason=f'codec="{AUTO}" does not measure {what}; give a codec for another'
@@ -63,7 +62,7 @@ def asked(codec: str, accuracy: str, settings: str | os.PathLike[str] | None) ->
         return _from_file(Path(path))
     if codec == AUTO:
         return CodecRequest(BASE, accuracy)
-    return CodecRequest(BASE, accuracy, (PLAIN,)) if canonical(codec) == PLAIN else CodecRequest(codec)
+    return CodecRequest(BASE, accuracy, is_plain=True) if canonical(codec) == PLAIN else CodecRequest(codec)
 
 
 def _from_file(path: Path) -> CodecRequest:
@@ -73,20 +72,20 @@ def _from_file(path: Path) -> CodecRequest:
         raise SynchronizationError(
             f"{path} holds no settings: there is no codec in it.", hint="Write it with `syncline tune -- COMMAND`."
         )
+    if "codecs" in data or str(data["codec"]).startswith("local-sgd"):
+        raise SynchronizationError(
+            f"{path} is of an earlier version: codecs for each bucket, and local SGD, are no longer chosen.",
+            hint="Run `syncline tune` again; for local SGD use syncline.torch.DiLoCo(every=...).",
+        )
     unknown = sorted(set(data) - KEYS)
     if unknown:
         raise SynchronizationError(
             f'{path} has a setting "{unknown[0]}", which is unknown.', hint=f"Known: {', '.join(sorted(KEYS))}."
         )
-    listed = data.get("codecs") or [data["codec"]]
     accuracy = data.get("accuracy", "safe")
-    if not isinstance(listed, list) or not all(isinstance(codec, str) for codec in listed) or accuracy not in CLASSES:
-        raise SynchronizationError(f"{path}: codec, codecs or accuracy is not what `syncline tune` writes.")
-    reason = f"as {path} says"
-    local = Local.named(listed[0])
-    if local is not None and len(set(listed)) == 1:
-        return CodecRequest(BASE, accuracy, (local.name,), reason)
-    codecs = tuple(map(canonical, listed))
-    if len(set(codecs)) == 1 and codecs[0] != PLAIN:
-        return CodecRequest(codecs[0], reason=reason)
-    return CodecRequest(BASE, accuracy, codecs, reason)
+    if not isinstance(data["codec"], str) or accuracy not in CLASSES:
+        raise SynchronizationError(f"{path}: codec or accuracy is not what `syncline tune` writes.")
+    codec, reason = canonical(data["codec"]), f"as {path} says"
+    if codec == PLAIN:
+        return CodecRequest(BASE, accuracy, is_plain=True, reason=reason)
+    return CodecRequest(codec, reason=reason)
