@@ -10,8 +10,7 @@ from syncline.preview.graph import StepGraph
 from syncline.preview.price import useful_flops
 from syncline.workload.graph import Op
 from syncline.workload.traces.chakra import COLLECTIVES, GROUPS_FILE, GROWING
-from syncline.workload.traces.chakra_file import TraceOp
-from syncline.workload.traces.chakra_write import write_ops
+from syncline.workload.traces.chakra_file import TraceOp, write_ops
 
 _TYPE = {Op.COMPUTE: "COMP_NODE", Op.SEND: "COMM_SEND_NODE", Op.RECV: "COMM_RECV_NODE", Op.COLLECTIVE: "COMM_COLL_NODE"}
 

@@ -1,32 +1,37 @@
-"""The operations of one Chakra execution trace file: protobuf (.et), its JSON form, or the feeder's own JSON.
+"""One Chakra execution trace file: protobuf (.et), its JSON form, or the feeder's own JSON.
 
     for op in read_ops("trace.0.et"): ...
+    write_ops(Path("step.0.et"), [TraceOp(number=1, name="mm", type="COMP_NODE", duration_us=12)])
 
-Field numbers are those of the public schema (mlcommons/chakra, schema/protobuf/et_def.proto). A protobuf file is a
+Names and numbers are those of the public schema (mlcommons/chakra, schema/protobuf/et_def.proto). A protobuf file is a
 metadata message and then one message an operation, each preceded by its size; gzip is recognised.
 """
 
 from __future__ import annotations
 
-import gzip
+import io
 import json
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from syncline.describe.files import atomic
 from syncline.errors import DescriptionError, FileError
-from syncline.workload.traces import protobuf_wire as wire
 
 TYPES = ("INVALID_NODE", "METADATA_NODE", "MEM_LOAD_NODE", "MEM_STORE_NODE", "COMP_NODE", "COMM_SEND_NODE",
          "COMM_RECV_NODE", "COMM_COLL_NODE", "STORAGE_NODE", "BATCH_NODE", "CHECKPOINT_NODE")  # fmt: skip
 MAX_BYTES = 2 * 2**30
-# What an attribute's value is, by field number; the list of such values has the next number.
-_DOUBLE, _FLOAT, _SFIXED32, _SFIXED64, _BOOL, _STRING, _BYTES = 3, 5, 23, 25, 27, 29, 31
-_FIXED = {_DOUBLE: wire.FIXED64, _FLOAT: wire.FIXED32, 19: wire.FIXED32, 21: wire.FIXED64, _SFIXED32: wire.FIXED32,
-          _SFIXED64: wire.FIXED64}  # fmt: skip
-_SIGNED, _ZIGZAG = {7: 64, 9: 64, _SFIXED32: 32, _SFIXED64: 64}, {15, 17}
+SCHEMA = "0.0.4"
+#: Kinds of an attribute's value: each has a field for one and, with the next number, one for a list, from 3 on.
+_SCALARS = ("double", "float", "int32", "int64", "uint32", "uint64", "sint32", "sint64", "fixed32", "fixed64",
+            "sfixed32", "sfixed64", "bool", "string", "bytes")  # fmt: skip
+_NODE = {"id": "uint64", "name": "bytes", "type": "int32", "ctrl_deps": "uint64*", "data_deps": "uint64*",
+         "start_time_micros": "uint64", "duration_micros": "uint64", "inputs": "IOInfo", "outputs": "IOInfo",
+         "attr": "Attribute*"}  # fmt: skip
+_SHORT = ("comm_src", "comm_dst", "comm_tag", "comm_priority")  # those that the feeder reads as 32 bits
 #: Keys of an operation in the JSON forms, without case and underscores; others are attributes in the feeder's form.
 _KEYS = ("id", "name", "type", "nodetype", "ctrldeps", "datadeps", "starttimemicros", "durationmicros", "runtime",
          "inputs", "outputs", "attr")  # fmt: skip
@@ -46,15 +51,77 @@ class TraceOp:
     attributes: dict[str, Any] = field(default_factory=dict)
 
 
+@cache
+def _messages() -> dict[str, Any]:
+    """Return the message classes of the schema: Metadata, Node and Attribute."""
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+    file = descriptor_pb2.FileDescriptorProto(name="et_def.proto", package="chakra", syntax="proto3")
+
+    def declare(name: str, fields: Iterable[tuple[int, str, str]], oneof: bool = False) -> None:
+        message = file.message_type.add(name=name)
+        if oneof:
+            message.oneof_decl.add(name="value")
+        for number, key, kind in fields:
+            made = message.field.add(name=key, number=number, label=3 if kind.endswith("*") else 1)
+            if (plain := kind.rstrip("*")) in _SCALARS:
+                made.type = getattr(made, f"TYPE_{plain.upper()}")
+            else:
+                made.type, made.type_name = made.TYPE_MESSAGE, f".chakra.{plain}"
+            if oneof and number > 2:
+                made.oneof_index = 0
+
+    for kind in _SCALARS:
+        declare(f"{kind}_list", [(1, "values", f"{kind}*")])
+    values = [(3 + 2 * at, f"{kind}_val", kind) for at, kind in enumerate(_SCALARS)]
+    values += [(4 + 2 * at, f"{kind}_list", f"{kind}_list") for at, kind in enumerate(_SCALARS)]
+    declare("Attribute", [(1, "name", "string"), *values], oneof=True)
+    declare("Metadata", [(1, "version", "bytes")])
+    declare("IOInfo", [(1, "values", "bytes")])
+    declare("Node", [(number, key, kind) for number, (key, kind) in enumerate(_NODE.items(), 1)])
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    made = message_factory.GetMessageClassesForFiles([file.name], pool)
+    return {name.removeprefix("chakra."): message for name, message in made.items()}
+
+
 def read_ops(path: str | Path) -> Iterator[TraceOp]:
     """Yield the operations of one file."""
     data = file_content(Path(path))
     if data.lstrip()[:1] in (b"{", b"["):
         yield from (_from_json(item) for item in _json_items(data))
         return
-    for number, message in enumerate(wire.messages(data)):
-        if number:  # the first message is metadata
-            yield _from_wire(message)
+    from google.protobuf import message, proto
+
+    stream, kinds = io.BytesIO(data), _messages()
+    try:
+        proto.parse_length_prefixed(kinds["Metadata"], stream)
+        while (node := proto.parse_length_prefixed(kinds["Node"], stream)) is not None:
+            yield _from_node(node)
+    except (message.DecodeError, ValueError) as error:
+        raise DescriptionError(
+            f"the trace is broken before byte {stream.tell():,} of {len(data):,}: {error}.",
+            hint="Copy or export it again.",
+        ) from None
+
+
+def write_ops(path: Path, ops: Iterable[TraceOp]) -> None:
+    """Write operations as one file: metadata and then a message each, preceded by its size."""
+    from google.protobuf import proto
+
+    kinds = _messages()
+    with atomic(path) as file:
+        proto.serialize_length_prefixed(kinds["Metadata"](version=SCHEMA.encode()), file)
+        for op in ops:
+            node = kinds["Node"](
+                id=op.number, name=op.name.encode(), type=TYPES.index(op.type), data_deps=op.deps,
+                start_time_micros=round(op.start_us), duration_micros=round(op.duration_us),
+            )  # fmt: skip
+            for name, value in op.attributes.items():
+                whole = "int32_val" if name in _SHORT else "int64_val"
+                key = {bool: "bool_val", int: whole, float: "double_val"}.get(type(value), "string_val")
+                node.attr.add(name=name, **{key: str(value) if key == "string_val" else value})
+            proto.serialize_length_prefixed(node, file)
 
 
 def file_content(path: Path) -> bytes:
@@ -64,81 +131,28 @@ def file_content(path: Path) -> bytes:
             raise FileError(f'"{path}" has more than {MAX_BYTES // 2**30} GiB.', hint="Cut the trace to a step.")
         data = path.read_bytes()
         if data[:2] == b"\x1f\x8b":
-            unpacker = zlib.decompressobj(16 + zlib.MAX_WBITS)
-            data = unpacker.decompress(data, MAX_BYTES)
+            data = zlib.decompressobj(16 + zlib.MAX_WBITS).decompress(data, MAX_BYTES)
     except OSError as error:
         raise FileError(f'cannot read "{path}": {error.strerror}.', hint="Name a .et or .json trace.") from None
-    except (zlib.error, gzip.BadGzipFile):
+    except zlib.error:
         raise FileError(f'"{path}" is a broken gzip file.') from None
     if not data:
         raise DescriptionError("the trace is empty.", where=str(path))
     return data
 
 
-def _from_wire(message: bytes) -> TraceOp:
-    op = TraceOp()
-    for number, _, value in wire.fields(message):
-        if isinstance(value, int):
-            if number == 1:
-                op.number = value
-            elif number == 3:
-                op.type = _type(value)
-            elif number in (4, 5):
-                op.deps.append(value)
-            elif number == 6:
-                op.start_us = float(value)
-            elif number == 7:
-                op.duration_us = float(value)
-        elif number == 2:
-            op.name = _text(value)
-        elif number in (4, 5):
-            op.deps += wire.numbers(value)
-        elif number == 8:
-            op.inputs = "".join(_text(v) for n, _, v in wire.fields(value) if n == 1 and isinstance(v, bytes))
-        elif number == 10:
-            _attribute(op.attributes, value)
-    return op
-
-
-def _attribute(into: dict[str, Any], message: bytes) -> None:
-    name = ""
-    found: Any = None
-    for number, _, value in wire.fields(message):
-        if number == 1 and isinstance(value, bytes):
-            name = _text(value)
-        elif 2 < number <= _BYTES and number % 2:
-            found = _scalar(number, value)
-        elif 2 < number <= _BYTES + 1 and isinstance(value, bytes):
-            found = list(_items(number - 1, value))
-    if name and found is not None:
-        into[name] = found
-
-
-def _items(number: int, message: bytes) -> Iterator[Any]:
-    """Yield the values of a list whose single values have this field number."""
-    for at, _, value in wire.fields(message):
-        if at != 1:
-            continue
-        if number in (_STRING, _BYTES):
-            yield _scalar(number, value)
-        else:
-            yield from (_scalar(number, one) for one in wire.numbers(value, _FIXED.get(number, wire.VARINT)))
-
-
-def _scalar(number: int, value: int | bytes) -> Any:
-    if isinstance(value, bytes):
-        return value if number == _BYTES else _text(value)
-    if number in (_DOUBLE, _FLOAT):
-        return wire.real(value, _FIXED[number])
-    if number == _BOOL:
-        return bool(value)
-    if number in _ZIGZAG:
-        return wire.zigzag(value)
-    return wire.signed(value, _SIGNED[number]) if number in _SIGNED else value
-
-
-def _text(value: bytes) -> str:
-    return value.decode("utf-8", "replace")
+def _from_node(node: Any) -> TraceOp:
+    attributes = {}
+    for each in node.attr:
+        kind = each.WhichOneof("value")
+        if each.name and kind:
+            value = getattr(each, kind)
+            attributes[each.name] = list(value.values) if kind.endswith("_list") else value
+    return TraceOp(
+        node.id, node.name.decode("utf-8", "replace"), _type(node.type), [*node.ctrl_deps, *node.data_deps],
+        float(node.start_time_micros), float(node.duration_micros), node.inputs.values.decode("utf-8", "replace"),
+        attributes,
+    )  # fmt: skip
 
 
 def _type(value: Any) -> str:

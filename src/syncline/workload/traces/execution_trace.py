@@ -36,7 +36,8 @@ WORDS = {
 }  # fmt: skip
 #: Collectives whose whole buffer is what comes out, on a rank that puts in its part.
 GROWING = ("all_gather",)
-_RECORDED = "record_param_comms"
+#: What PyTorch calls the record of a collective that NCCL carries out.
+RECORDED = "record_param_comms"
 #: Where the two factors of a matrix product are among the arguments.
 _PRODUCTS = {"aten::mm": 0, "aten::bmm": 0, "aten::addmm": 1, "aten::baddbmm": 1}
 
@@ -60,6 +61,18 @@ def word_of(name: str) -> str:
     return WORDS[max(found, key=len)] if found else ""
 
 
+def add_transfer(
+    builder: GraphBuilder, rank: int, word: str, name: str, *, stream: int, size_bytes: float, ranks: int,
+    duration_s: float = math.nan, deps: tuple[int, ...] = (),
+) -> int:  # fmt: skip
+    """Add a collective, a send or a receive by its word (`word_of`), and return its number."""
+    kind = {"send": Op.SEND, "recv": Op.RECV}.get(word, Op.COLLECTIVE)
+    return builder.add(
+        rank, kind, f"{word or 'collective'}: {name}"[:120], stream=stream, size_bytes=size_bytes, axis="world",
+        ranks=ranks, duration_s=duration_s, deps=deps,
+    )  # fmt: skip
+
+
 def _calls(data: bytes) -> list[Mapping[str, Any]]:
     loaded = json.loads(data)
     calls = loaded["nodes"]
@@ -68,7 +81,7 @@ def _calls(data: bytes) -> list[Mapping[str, Any]]:
 
 def _add_rank(builder: GraphBuilder, rank: int, calls: list[Mapping[str, Any]], num_ranks: int) -> None:
     parent = {int(call["id"]): int(call["ctrl_deps"]) for call in calls}
-    recorded = {int(call["ctrl_deps"]) for call in calls if call["name"] == _RECORDED}
+    recorded = {int(call["ctrl_deps"]) for call in calls if call["name"] == RECORDED}
     around = _around(calls, parent)
     world = _group_size(calls) or num_ranks
     writer: dict[int, int] = {}
@@ -79,7 +92,7 @@ def _add_rank(builder: GraphBuilder, rank: int, calls: list[Mapping[str, Any]], 
         if parent[number] in taken:
             taken.add(number)
             continue
-        moves = name == _RECORDED or (name.startswith("c10d::") and number not in recorded)
+        moves = name == RECORDED or (name.startswith("c10d::") and number not in recorded)
         if moves:
             op = _collective(builder, rank, call, world)
         elif name.startswith("aten::") and number not in around:
@@ -94,7 +107,7 @@ def _add_rank(builder: GraphBuilder, rank: int, calls: list[Mapping[str, Any]], 
         read, written = list(_tensors(call["inputs"]["values"])), list(_tensors(call["outputs"]["values"]))
         builder.wait(op, *sorted({writer[t[1]] for t in (*read, *written) if t[1] in writer} - {op, last}))
         # A collective of NCCL's record names what it reads only; it writes in place or to the tensors of its call.
-        for tensor in written or (read if name == _RECORDED else []):
+        for tensor in written or (read if name == RECORDED else []):
             writer[tensor[1]] = op
 
 
@@ -102,7 +115,7 @@ def _around(calls: list[Mapping[str, Any]], parent: Mapping[int, int]) -> set[in
     """Return the calls that have a matrix product or a collective inside: what they do is said by those."""
     found: set[int] = set()
     for call in calls:
-        if call["name"] in _PRODUCTS or call["name"] == _RECORDED or str(call["name"]).startswith("c10d::"):
+        if call["name"] in _PRODUCTS or call["name"] == RECORDED or str(call["name"]).startswith("c10d::"):
             number = parent[int(call["id"])]
             while number in parent and number not in found:
                 found.add(number)
@@ -121,11 +134,8 @@ def _collective(builder: GraphBuilder, rank: int, call: Mapping[str, Any], world
         size = float(max(int(attributes["in_msg_nelems"]), int(attributes.get("out_msg_nelems") or 0)) * width)
     else:
         size = max(_bytes(call["inputs"]["values"]), _bytes(call["outputs"]["values"]))
-    kind = {"send": Op.SEND, "recv": Op.RECV}.get(word, Op.COLLECTIVE)
     group = f" in {attributes['pg_name']}" if attributes.get("pg_name") else ""
-    return builder.add(
-        rank, kind, f"{word}: {call['name']}{group}"[:120], stream=1, size_bytes=size, axis="world", ranks=ranks
-    )
+    return add_transfer(builder, rank, word, f"{call['name']}{group}", stream=1, size_bytes=size, ranks=ranks)
 
 
 def _group_size(calls: list[Mapping[str, Any]]) -> int:

@@ -9,23 +9,20 @@ Streams keep their order; an operation that started right when another stream's 
 from __future__ import annotations
 
 import bisect
-import gzip
 import json
 import re
-import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from syncline.errors import DescriptionError, FileError
+from syncline.errors import DescriptionError
 from syncline.workload.graph import GraphBuilder, Op, Workload
-from syncline.workload.traces.execution_trace import WIDTHS, word_of
+from syncline.workload.traces.chakra_file import file_content
+from syncline.workload.traces.execution_trace import RECORDED, WIDTHS, add_transfer, word_of
 from syncline.workload.traces.kineto_host import TraceEvent, add_host_rank, is_host_event
 
-MAX_BYTES = 2 * 2**30
 _DEVICE = {"kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "Memset"}
 _NCCL = re.compile(r"^nccl\w*Kernel", re.IGNORECASE)  # RCCL's kernels have NCCL's names
-RECORDED = "record_param_comms"
 Records = Mapping[str, Mapping[str, Any]]
 #: An operation that starts within this time of another stream's end is taken to have waited for it.
 CLOSE_US = 20.0
@@ -69,13 +66,8 @@ def _length_us(event: Mapping[str, Any]) -> float:
 
 def _load(path: Path) -> Any:
     try:
-        data = path.read_bytes()
-        if data[:2] == b"\x1f\x8b":
-            data = zlib.decompressobj(16 + zlib.MAX_WBITS).decompress(data, MAX_BYTES)
-        return json.loads(data)
-    except OSError as error:
-        raise FileError(f'cannot read "{path}": {error.strerror}.', hint="Name a profiler trace.") from None
-    except (ValueError, RecursionError, zlib.error, gzip.BadGzipFile) as error:
+        return json.loads(file_content(path))
+    except (ValueError, RecursionError) as error:
         raise DescriptionError(f"not a profiler trace: {error}.", where=str(path)) from None
 
 
@@ -104,8 +96,8 @@ def _events(data: Any, where: str) -> tuple[list[TraceEvent], list[TraceEvent], 
 
 def _world(data: Any) -> int:
     """Return how many ranks the trace says there are; 0 where it does not."""
-    told = data.get("distributedInfo") if isinstance(data, dict) else None
-    size = told.get("world_size") if isinstance(told, dict) else None
+    stated = data.get("distributedInfo") if isinstance(data, dict) else None
+    size = stated.get("world_size") if isinstance(stated, dict) else None
     return int(size) if _is_number(size) else 0  # type: ignore[arg-type]
 
 
@@ -121,12 +113,12 @@ def _add_rank(builder: GraphBuilder, rank: int, events: list[TraceEvent], record
         start, length = float(event["ts"]), max(float(event.get("dur") or 0.0), 0.0)
         stream = streams[_stream(event)]
         deps = _waited_for(ends, start, stream, last_end.get(stream, float("-inf")))
-        told = _told(event, records)
-        if told is None:
+        record = _record(event, records)
+        if record is None:
             kind = Op.COMPUTE if str(event.get("cat")).lower() == "kernel" else Op.MEMORY
             op = builder.add(rank, kind, _name(event), stream=stream, duration_s=length / 1e6, deps=deps)
         else:
-            op = _transfer(builder, rank, event, told, stream, length, deps, world)
+            op = _transfer(builder, rank, event, record, stream, length, deps, world)
         last_end[stream] = start + length
         bisect.insort(ends, (start + length, op, stream))
 
@@ -160,10 +152,10 @@ def _records(events: list[Any]) -> Records:
     return {str(args["External id"]): args for args in map(_args, found) if "External id" in args}
 
 
-def _told(event: Mapping[str, Any], records: Records) -> Mapping[str, Any] | None:
-    """Return what a trace tells of a kernel that communicates, maybe nothing; None for other work.
+def _record(event: Mapping[str, Any], records: Records) -> Mapping[str, Any] | None:
+    """Return the record of a kernel that communicates, which may be empty; None for other work.
 
-    Newer profilers copy it from the host's record to the kernel; with older ones it is with the host's record.
+    Newer profilers copy the host's record to the kernel; older ones leave it with the host.
     """
     args = _args(event)
     if "Collective name" in args:
@@ -174,25 +166,24 @@ def _told(event: Mapping[str, Any], records: Records) -> Mapping[str, Any] | Non
 
 
 def _transfer(
-    builder: GraphBuilder, rank: int, event: Mapping[str, Any], told: Mapping[str, Any], stream: int, length_us: float,
-    deps: tuple[int, ...], world: int,
+    builder: GraphBuilder, rank: int, event: Mapping[str, Any], record: Mapping[str, Any], stream: int,
+    length_us: float, deps: tuple[int, ...], world: int,
 ) -> int:  # fmt: skip
-    word = word_of(str(told.get("Collective name") or _name(event)))
-    kind = {"send": Op.SEND, "recv": Op.RECV}.get(word, Op.COLLECTIVE)
-    width = WIDTHS.get(str(told.get("dtype", "")).lower(), 2)
+    word = word_of(str(record.get("Collective name") or _name(event)))
+    width = WIDTHS.get(str(record.get("dtype", "")).lower(), 2)
     # The whole buffer: what comes out of a gather, what goes into a scatter.
-    counts = [told.get(f"{way} msg {unit}", 0) for way in ("In", "Out") for unit in ("nelems", "size")]
+    counts = [record.get(f"{way} msg {unit}", 0) for way in ("In", "Out") for unit in ("nelems", "size")]
     size = max(float(count) * width if _is_number(count) else 0.0 for count in counts)
-    ranks = 2 if kind in (Op.SEND, Op.RECV) else _group_size(told) or world
-    return builder.add(
-        rank, kind, f"{word or 'collective'}: {_name(event)}"[:120], stream=stream, size_bytes=size, axis="world",
-        ranks=ranks, duration_s=length_us / 1e6, deps=deps,
+    ranks = 2 if word in ("send", "recv") else _group_size(record) or world
+    return add_transfer(
+        builder, rank, word, _name(event), stream=stream, size_bytes=size, ranks=ranks, duration_s=length_us / 1e6,
+        deps=deps,
     )  # fmt: skip
 
 
-def _group_size(told: Mapping[str, Any]) -> int:
+def _group_size(record: Mapping[str, Any]) -> int:
     """Return how many ranks took part; 0 where the trace does not say. Ranks are written as a list or as its text."""
-    size, ranks = told.get("Group size"), told.get("Process Group Ranks")
+    size, ranks = record.get("Group size"), record.get("Process Group Ranks")
     if _is_number(size):
         return int(size)  # type: ignore[arg-type]
     return len(re.findall(r"[0-9]+", str(ranks))) if ranks and "..." not in str(ranks) else 0

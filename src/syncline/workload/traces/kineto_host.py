@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, TypedDict
 
 from syncline.workload.graph import GraphBuilder, Op
-from syncline.workload.traces.execution_trace import GROWING, WIDTHS, word_of
+from syncline.workload.traces.execution_trace import GROWING, WIDTHS, add_transfer, word_of
 
 GLOO = "gloo:"
 
@@ -52,8 +52,12 @@ def add_host_rank(builder: GraphBuilder, rank: int, events: list[TraceEvent], ra
     for event in ordered:
         start, length = float(event["ts"]), max(float(event.get("dur") or 0.0), 0.0)
         if event in collectives:
-            deps = _launcher(event, launches, place)
-            op = _collective(builder, rank, event, len(streams), length, ranks, deps)
+            word = word_of(str(event["name"]))
+            size = _input_bytes(event.get("args")) * (ranks if word in GROWING else 1)
+            op = add_transfer(
+                builder, rank, word, str(event["name"]), stream=len(streams), size_bytes=size, ranks=ranks,
+                duration_s=length / 1e6, deps=_launcher(event, launches, place),
+            )  # fmt: skip
             ended.append((start + length, op))
             continue
         stream = streams[event.get("tid")]
@@ -91,19 +95,6 @@ def _launcher(
     launch = max(before, key=lambda one: float(one["ts"]))
     calls = [op for call, op in place if call.get("tid") == launch["tid"] and float(call["ts"]) <= float(launch["ts"])]
     return (calls[-1],) if calls else ()
-
-
-def _collective(
-    builder: GraphBuilder, rank: int, event: Mapping[str, Any], stream: int, length_us: float, ranks: int,
-    deps: tuple[int, ...],
-) -> int:  # fmt: skip
-    word = word_of(str(event["name"]))
-    size = _input_bytes(event.get("args")) * (ranks if word in GROWING else 1)
-    kind = {"send": Op.SEND, "recv": Op.RECV}.get(word, Op.COLLECTIVE)
-    return builder.add(
-        rank, kind, f"{word or 'collective'}: {event['name']}"[:120], stream=stream, size_bytes=size, axis="world",
-        ranks=ranks, duration_s=length_us / 1e6, deps=deps,
-    )  # fmt: skip
 
 
 def _input_bytes(args: Any) -> float:
