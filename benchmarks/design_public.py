@@ -18,7 +18,7 @@ from syncline.design.search import Designer, Limits
 from syncline.errors import SynclineError
 from syncline.fabric import load
 from syncline.plan.answer import make_plan
-from syncline.plan.cost import own
+from syncline.plan.cost.owning import own
 from syncline.workload.read_job import load_job
 
 SYSTEMS = (

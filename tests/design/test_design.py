@@ -24,7 +24,7 @@ from syncline.fabric import Fabric, load
 from syncline.fabric.catalog import load_catalog
 from syncline.fabric.fabric import Tier
 from syncline.plan.answer import ask
-from syncline.plan.cost import own
+from syncline.plan.cost.owning import own
 from syncline.plan.money import money_of
 from syncline.plan.search import search as plan_search
 from syncline.plan.space import USUAL

@@ -16,7 +16,8 @@ from syncline.fabric.load import load
 from syncline.install.installation import install
 from syncline.install.rack import Floor, floor, shares_racks, stand
 from syncline.install.room import Room
-from syncline.plan.cost import Assumptions, own
+from syncline.plan.cost.assumptions import Assumptions
+from syncline.plan.cost.owning import own
 from syncline.report.picture.elevation import elevations_svg
 
 PRESETS = (

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from syncline.fabric import load
 from syncline.plan.answer import ask
 from syncline.plan.block import PlanQuestion
-from syncline.plan.cost import Assumptions
+from syncline.plan.cost.assumptions import Assumptions
 from syncline.plan.money import money_of
 from syncline.plan.named_job import named_job
 from syncline.plan.search import search

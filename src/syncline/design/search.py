@@ -30,10 +30,9 @@ from syncline.fabric.catalog import load_catalog
 from syncline.install.rack import shares_racks
 from syncline.plan.answer import ask
 from syncline.plan.block import PlanQuestion
-from syncline.plan.cost import Assumptions, own
-from syncline.plan.cost.owning import HOURS_PER_YEAR
-from syncline.plan.cost.recovery import parts_of, recovery
-from syncline.plan.cost.statement import LEAST_GOODPUT
+from syncline.plan.cost.assumptions import Assumptions
+from syncline.plan.cost.owning import HOURS_PER_YEAR, own
+from syncline.plan.cost.recovery import LEAST_GOODPUT, parts_of, recovery
 from syncline.plan.search import search as plan_search
 from syncline.plan.space import USUAL
 from syncline.workload.job import Job

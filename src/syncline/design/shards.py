@@ -9,7 +9,7 @@ from syncline.describe.progress import Meter
 from syncline.design.choice import FabricChoice
 from syncline.design.search import Card, Designer, DesignPoint, DesignSearch, Limits, PlannedPoint
 from syncline.errors import UsageError
-from syncline.plan.cost import Assumptions
+from syncline.plan.cost.assumptions import Assumptions
 from syncline.plan.rayrun import imported, ray_tasks
 from syncline.workload.job import Job
 

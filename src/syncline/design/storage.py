@@ -20,8 +20,8 @@ from syncline.fabric import Fabric, load
 from syncline.fabric.catalog import LinkType, load_catalog
 from syncline.place.allocation import from_list
 from syncline.plan.answer import make_plan
-from syncline.plan.cost import StorageNeed, own, storage_need
-from syncline.plan.cost.storage import state_bytes
+from syncline.plan.cost.owning import own
+from syncline.plan.cost.recovery import state_bytes
 from syncline.share.pattern import training_pattern
 from syncline.share.together import Party, Slots, TrafficBurst
 from syncline.sim.flow.expand import Share
@@ -37,6 +37,24 @@ SERVER_Bps = 25e9
 """What one storage server gives: two ports of 100 Gb/s, assumed of parallel file systems of this decade."""
 FILL = 0.8
 """Of a line that storage may fill."""
+WRITE_S, RESTORE_S = 100.0, 300.0
+"""In which a checkpoint is written, and read back after a failure."""
+
+
+@dataclass(frozen=True)
+class StorageNeed:
+    """What a storage system must sustain for one job; nothing is cached on the hosts."""
+
+    read_Bps: float
+    """Samples, all GPUs together."""
+    write_Bps: float
+    """A checkpoint in the time allowed for it."""
+    restore_Bps: float
+    """The same state read back in the time allowed for a restart."""
+
+    @property
+    def peak_Bps(self) -> float:
+        return max(self.read_Bps, self.write_Bps, self.restore_Bps)
 
 
 @dataclass(frozen=True)
@@ -59,7 +77,7 @@ class StorageDesign:
 
     def to_json(self) -> dict[str, Any]:
         row = {name: value for name, value in vars(self).items() if name != "need"}
-        return {"need": self.need.to_json()} | row
+        return {"need": dict(vars(self.need)) | {"peak_Bps": self.need.peak_Bps}} | row
 
 
 def storage_beside(point: DesignPoint, jobs: Sequence[tuple[Job, float]]) -> StorageDesign:
@@ -92,7 +110,7 @@ def storage_design(point: DesignPoint, jobs: Sequence[tuple[Job, float]]) -> Sto
     """Return storage and front end for the most demanding of the jobs on a design."""
     needs = [_need(point, job) for job, _ in jobs]
     need = max(needs, key=lambda each: each.peak_Bps)
-    state = max(state_bytes(job.model.params) for job, _ in jobs)
+    state = max(state_bytes(job) for job, _ in jobs)
     hosts = point.choice.num_hosts
     each = need.peak_Bps / hosts
     link = _front_link(each)
@@ -104,8 +122,8 @@ def storage_design(point: DesignPoint, jobs: Sequence[tuple[Job, float]]) -> Sto
 
 
 def _need(point: DesignPoint, job: Job) -> StorageNeed:
-    tokens_per_s = 1 / point.s_per_token / point.num_gpus
-    return storage_need(point.num_gpus, tokens_per_s, TOKEN_BYTES, state_bytes=state_bytes(job.model.params))
+    state = state_bytes(job)
+    return StorageNeed(TOKEN_BYTES / point.s_per_token, state / WRITE_S, state / RESTORE_S)
 
 
 def _front_link(each_Bps: float) -> LinkType:

@@ -18,7 +18,8 @@ from syncline.fabric.assumed import assumed_of
 from syncline.fabric.fabric import Fabric
 from syncline.fabric.faults import fault_words
 from syncline.plan.block import PlanQuestion
-from syncline.plan.cost import Assumptions, Prices
+from syncline.plan.cost.assumptions import Assumptions
+from syncline.plan.cost.prices import Prices
 from syncline.plan.decide.prospects import Prospects, prospects, run_option
 from syncline.plan.decide.worth import worthwhile
 from syncline.plan.decision import Decision

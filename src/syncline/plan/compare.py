@@ -23,7 +23,8 @@ from syncline.fabric.load import parse_cluster
 from syncline.plan.answer import make_plan
 from syncline.plan.block import PlanQuestion
 from syncline.plan.collide import hashed_share
-from syncline.plan.cost import Assumptions, own
+from syncline.plan.cost.assumptions import Assumptions
+from syncline.plan.cost.owning import own
 from syncline.plan.plan import Plan
 from syncline.plan.search import search
 from syncline.plan.space import USUAL, Axes

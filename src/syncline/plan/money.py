@@ -6,10 +6,12 @@ from dataclasses import dataclass
 
 from syncline.errors import CostError
 from syncline.fabric.fabric import Fabric
-from syncline.plan.cost import Assumptions, Prices, Statement, cost_per_step, cost_per_token, statement
+from syncline.plan.cost.assumptions import Assumptions
+from syncline.plan.cost.charge import cost_per_step, cost_per_token
 from syncline.plan.cost.owning import HOURS_PER_YEAR
-from syncline.plan.cost.recovery import Parts, Recovery, parts_of, recovery
-from syncline.plan.cost.statement import LEAST_GOODPUT
+from syncline.plan.cost.prices import Prices
+from syncline.plan.cost.recovery import LEAST_GOODPUT, Parts, Recovery, parts_of, recovery
+from syncline.plan.cost.statement import Statement, statement
 from syncline.plan.plan import PlanCost
 from syncline.workload.job import Job
 

@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from syncline.describe.plain import JsonObject
 from syncline.errors import PlanError, SynclineError
 from syncline.fabric.fabric import Fabric
-from syncline.plan.cost import Assumptions, Prices
+from syncline.plan.cost.assumptions import Assumptions
+from syncline.plan.cost.prices import Prices
 from syncline.plan.money import money_of
 from syncline.sim.serve.engine import Engine, Split
 from syncline.sim.serve.steady import BUSIEST, Steady, most_batch, most_rate, steady

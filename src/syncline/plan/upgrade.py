@@ -7,7 +7,7 @@ from syncline.errors import SynclineError
 from syncline.fabric.build import build
 from syncline.fabric.catalog import HostModel, load_catalog
 from syncline.fabric.fabric import Fabric
-from syncline.plan.cost import Owning, own
+from syncline.plan.cost.owning import Owning, own
 
 Price = tuple[float | None, str]
 

@@ -9,7 +9,10 @@ from pathlib import Path
 from syncline.describe import units
 from syncline.describe.plain import JsonObject
 from syncline.errors import UsageError
-from syncline.plan.cost import CostedRun, Statement, load_assumptions, load_prices, load_reliability, statement
+from syncline.plan.cost.assumptions import load_assumptions
+from syncline.plan.cost.prices import load_prices
+from syncline.plan.cost.reliability import load_reliability
+from syncline.plan.cost.statement import CostedRun, Statement, statement
 from syncline.plan.decide.forecast import owned_interval
 from syncline.questions.answer import Answer
 from syncline.questions.cluster import Cluster, built

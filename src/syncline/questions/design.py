@@ -17,7 +17,7 @@ from syncline.design.shards import spread_on
 from syncline.design.storage import StorageDesign
 from syncline.design.study import Switching, study
 from syncline.errors import UsageError
-from syncline.plan.cost import load_assumptions
+from syncline.plan.cost.assumptions import load_assumptions
 from syncline.questions.answer import Answer
 from syncline.questions.job import JobSource, job_of
 from syncline.workload.job import Job

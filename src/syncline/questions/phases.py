@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from syncline.describe.plain import JsonObject
-from syncline.plan.cost import load_assumptions, load_prices
+from syncline.plan.cost.assumptions import load_assumptions
+from syncline.plan.cost.prices import load_prices
 from syncline.plan.phase.phases import PlannedRun, plan_run
 from syncline.questions.answer import Answer
 from syncline.questions.cluster import Cluster, built

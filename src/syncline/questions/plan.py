@@ -15,7 +15,8 @@ from syncline.fabric import Fabric
 from syncline.fabric.change import changed
 from syncline.plan.answer import HEADROOM, PlanResult, make_plan
 from syncline.plan.compare import FABRICS, FabricRanking, compare_fabrics
-from syncline.plan.cost import Assumptions, Prices, load_assumptions, load_prices
+from syncline.plan.cost.assumptions import Assumptions, load_assumptions
+from syncline.plan.cost.prices import Prices, load_prices
 from syncline.plan.decide.side_by_side import Candidate, ClusterComparison, side_by_side, swept_job
 from syncline.plan.fix import read_fix
 from syncline.plan.frameworks.framework import named_framework

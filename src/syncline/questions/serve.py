@@ -8,7 +8,8 @@ from pathlib import Path
 
 from syncline.describe.plain import JsonObject
 from syncline.errors import UsageError
-from syncline.plan.cost import load_assumptions, load_prices
+from syncline.plan.cost.assumptions import load_assumptions
+from syncline.plan.cost.prices import load_prices
 from syncline.plan.serve import Serving, plan_serving
 from syncline.questions.answer import Answer
 from syncline.questions.cluster import Cluster, built

@@ -6,7 +6,7 @@ from html import escape
 
 from syncline.describe import units
 from syncline.plan.answer import PlanResult
-from syncline.plan.cost import cost_per_token
+from syncline.plan.cost.charge import cost_per_token
 from syncline.report.chart.bars import bars, stacked
 from syncline.report.text.check.run import recovery_line
 from syncline.report.text.plan import per_million

@@ -27,7 +27,7 @@ import numpy as np
 import yaml
 
 from syncline.errors import SynclineError
-from syncline.plan.cost import load_prices
+from syncline.plan.cost.prices import load_prices
 from syncline.sim.nccl.interval import BANDS, band
 from syncline.sim.nccl.measured import read_rows as read_collectives
 from syncline.sim.step.build import build_case

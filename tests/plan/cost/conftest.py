@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from syncline.fabric import Fabric, load
-from syncline.plan.cost import Owning, own
+from syncline.plan.cost.owning import Owning, own
 
 
 @pytest.fixture(scope="session")

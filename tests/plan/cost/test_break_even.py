@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncline.plan.cost import Assumptions, Owning, Quote, break_even, break_even_rent, load_prices, rent
-from syncline.plan.cost.break_even import break_even_utilisation, break_even_years
-from syncline.plan.cost.prices import Price
-from syncline.plan.cost.renting import Lease
+from syncline.plan.cost.assumptions import Assumptions
+from syncline.plan.cost.break_even import break_even, break_even_rent, break_even_utilisation, break_even_years
+from syncline.plan.cost.owning import Owning
+from syncline.plan.cost.prices import Price, load_prices
+from syncline.plan.cost.renting import Lease, Quote, rent
 
 
 def quote(usd_per_gpu_hour: float, discount: float = 0.0) -> Quote:

@@ -6,10 +6,10 @@ import pytest
 
 from syncline.errors import CostError, DescriptionError
 from syncline.fabric import Fabric
-from syncline.plan.cost import Assumptions, FailureRate, load_reliability, outlook
+from syncline.plan.cost.assumptions import Assumptions
 from syncline.plan.cost.checkpoint import goodput
-from syncline.plan.cost.failures import implied_rate, link_failures, poisson_at_least
-from syncline.plan.cost.reliability import COLUMNS, parse_reliability
+from syncline.plan.cost.recovery import link_failures, outlook
+from syncline.plan.cost.reliability import COLUMNS, FailureRate, load_reliability, parse_reliability
 
 HEAD = ",".join(COLUMNS)
 
@@ -89,15 +89,6 @@ def test_cables_and_switches_fail_at_the_published_shares(rail: Fabric) -> None:
     assert link_failures(rail, month, load_reliability()) == pytest.approx(1024 * 0.00057 + 24 * 0.00051)
 
 
-def test_the_chance_of_many_random_events() -> None:
-    assert poisson_at_least(0, 3) == 1
-    assert poisson_at_least(1, 3) == pytest.approx(1 - math.exp(-3))
-    assert poisson_at_least(3, 1) == pytest.approx(1 - math.exp(-1) * 2.5)
-    assert poisson_at_least(50, 1000) == pytest.approx(1)
-    assert poisson_at_least(5, 0) == 0
-    assert 0 < poisson_at_least(47, 2) < 1e-40
-
-
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
@@ -129,5 +120,3 @@ def test_unknown_systems_and_empty_runs_are_refused() -> None:
         outlook(8, 0, rates.rate("rsc-1"))
     with pytest.raises(CostError, match="at least 1 GPU, got 0"):
         outlook(0, 1, rates.rate("rsc-1"))
-    with pytest.raises(CostError, match="at least one GPU"):
-        implied_rate(47, 0, 21)

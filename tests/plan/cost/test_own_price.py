@@ -8,7 +8,8 @@ import pytest
 
 from syncline.errors import CostError
 from syncline.fabric import load
-from syncline.plan.cost import Assumptions, load_prices
+from syncline.plan.cost.assumptions import Assumptions
+from syncline.plan.cost.prices import load_prices
 from syncline.plan.decide.uncertain import prices_of
 from syncline.plan.money import Money, money_of
 from syncline.plan.named_job import named_job

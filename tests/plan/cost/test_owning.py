@@ -8,8 +8,8 @@ from syncline.describe.plain import plain
 from syncline.errors import CostError
 from syncline.fabric import ClusterSpec, Fabric, build, load
 from syncline.fabric.bill import bill
-from syncline.plan.cost import Assumptions, Owning, own
-from syncline.plan.cost.owning import HOURS_PER_YEAR, annuity
+from syncline.plan.cost.assumptions import Assumptions
+from syncline.plan.cost.owning import HOURS_PER_YEAR, Owning, annuity, own
 
 
 def test_the_capital_is_the_bill(rail: Fabric, owned: Owning) -> None:

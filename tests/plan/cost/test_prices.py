@@ -24,7 +24,7 @@ def test_every_row_that_ships_has_a_source_and_most_a_date() -> None:
 
 def test_instances_name_gpus_of_the_parts_catalogue() -> None:
     known = set(load_catalog().names("gpu"))
-    assert {row.gpu for row in load_prices().of_kind("instance")} - known == {"Trainium", "Trainium2"}
+    assert {row.gpu for row in load_prices().rows if row.kind == "instance"} - known == {"Trainium", "Trainium2"}
 
 
 def test_offers_are_whole_current_instances_cheapest_first() -> None:
@@ -46,13 +46,6 @@ def test_a_rental_that_a_report_assumed_counts_only_when_it_is_named() -> None:
     prices = load_prices()
     assert "DeepSeek" not in prices.clouds
     assert prices.offers("H800-SXM5-80GB", cloud="deepseek")[0].usd_per_gpu_hour == 2
-
-
-def test_an_instance_is_found_by_name_and_the_newest_price_is_taken() -> None:
-    assert load_prices().instance("P5.48xlarge").price_usd == 55.04
-    with pytest.raises(CostError) as caught:
-        load_prices().instance("p5.48large")
-    assert str(caught.value).startswith('no instance "p5.48large" in prices.csv.\n  Close: p5.48xlarge')
 
 
 def test_an_unknown_cloud_names_the_known_ones() -> None:

@@ -6,8 +6,9 @@ import math
 
 import pytest
 
-from syncline.plan.cost import Assumptions, load_reliability
+from syncline.plan.cost.assumptions import Assumptions
 from syncline.plan.cost.recovery import Parts, faster_recoveries, recovery
+from syncline.plan.cost.reliability import load_reliability
 from syncline.workload.read_job import load_job
 
 LLAMA = {"model": "llama3-405b", "batch": {"global": 2048, "sequence": 8192}}

@@ -4,8 +4,10 @@ import pytest
 
 from syncline.errors import CostError
 from syncline.fabric import Fabric
-from syncline.plan.cost import Assumptions, gpu_models, load_prices, rent
+from syncline.plan.cost.assumptions import Assumptions
 from syncline.plan.cost.owning import HOURS_PER_YEAR
+from syncline.plan.cost.prices import load_prices
+from syncline.plan.cost.renting import gpu_models, rent
 
 H100 = "H100-SXM5-80GB"
 

@@ -5,7 +5,8 @@ import pytest
 from syncline.describe.plain import json_text, plain
 from syncline.errors import CostError
 from syncline.fabric import Fabric, load
-from syncline.plan.cost import Assumptions, CostedRun, statement
+from syncline.plan.cost.assumptions import Assumptions
+from syncline.plan.cost.statement import CostedRun, statement
 
 
 def test_the_parts_agree_with_each_other(rail: Fabric) -> None:

@@ -7,7 +7,8 @@ import math
 import pytest
 
 from syncline.fabric import load
-from syncline.plan.cost import Assumptions, own
+from syncline.plan.cost.assumptions import Assumptions
+from syncline.plan.cost.owning import own
 from syncline.plan.cost.recovery import Parts, recovery
 from syncline.plan.decide.forecast import Forecast, forecast, owned_interval
 from syncline.plan.decide.uncertain import Uncertain, owned_prices

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from syncline.plan.cost import Assumptions
+from syncline.plan.cost.assumptions import Assumptions
 from syncline.plan.cost.recovery import Parts, recovery
 from syncline.plan.decide.forecast import forecast
 from syncline.plan.decide.prospects import Option, Prospects

@@ -13,7 +13,8 @@ from syncline.errors import DescriptionError, PlanError, UsageError
 from syncline.fabric.assumed import assumed_of
 from syncline.fabric.change import changed
 from syncline.fabric.load import described, load, parse_cluster
-from syncline.plan.cost import Assumptions, own
+from syncline.plan.cost.assumptions import Assumptions
+from syncline.plan.cost.owning import own
 from syncline.plan.decide.apart import RATIO, Doubt, ratio_sigma, step_sigma
 from syncline.plan.decide.prospects import prospects
 from syncline.plan.decide.side_by_side import Candidate, ClusterComparison, side_by_side

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from syncline.fabric import ClusterSpec, build
 from syncline.plan.answer import make_plan
-from syncline.plan.cost import Assumptions
+from syncline.plan.cost.assumptions import Assumptions
 from syncline.plan.fix import read_fix
 from syncline.questions.job import job_of
 from syncline.report.page.decision import decision_section

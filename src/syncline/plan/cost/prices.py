@@ -10,14 +10,12 @@ price, currency (USD), per, region (several with "/"; empty: everywhere), date, 
 
 from __future__ import annotations
 
-import difflib
 import functools
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from syncline.describe.plain import JsonObject
 from syncline.errors import CostError
 from syncline.plan.cost.table import TableRow, read_table, shipped_or
 
@@ -62,10 +60,6 @@ class Price:
     def label(self) -> str:
         return f"{self.provider} {self.item}"
 
-    def to_json(self) -> JsonObject:
-        """Return the row as plain data."""
-        return dict(vars(self))
-
 
 @dataclass(frozen=True)
 class Prices:
@@ -73,10 +67,6 @@ class Prices:
 
     rows: tuple[Price, ...]
     source: str
-
-    def of_kind(self, kind: str) -> tuple[Price, ...]:
-        """Return the rows of one kind, in the table's order."""
-        return tuple(row for row in self.rows if row.kind == kind)
 
     @property
     def clouds(self) -> tuple[str, ...]:
@@ -94,19 +84,6 @@ class Prices:
             hint="Add its rows to a table of your own and give it with --prices.",
         )
 
-    def instance(self, name: str) -> Price:
-        """Return the current price of an instance by its name: "p5.48xlarge"."""
-        rows = [row for row in self.rows if row.kind in RENTED and row.status != "superseded"]
-        for row in rows:
-            if row.item.casefold() == name.casefold():
-                return row
-        close = difflib.get_close_matches(name, [row.item for row in rows], n=3, cutoff=0.4)
-        raise CostError(
-            f'no instance "{name}" in {self.source}.',
-            detail=f"Close: {', '.join(dict.fromkeys(close))}." if close else "",
-            hint="Add it to a table of your own and give it with --prices.",
-        )
-
     def offers(self, gpu: str, *, cloud: str | None = None, region: str | None = None) -> tuple[Price, ...]:
         """Return what rents this GPU now, cheapest first: whole current instances, one region a row.
 
@@ -120,10 +97,9 @@ class Prices:
         return tuple(sorted(rows, key=lambda row: row.usd_per_gpu_hour))
 
 
-@functools.lru_cache(maxsize=8)
+@functools.cache
 def _shipped() -> Prices:
-    text, source = shipped_or(None, "prices.csv")
-    return parse_prices(text, source)
+    return parse_prices(*shipped_or(None, "prices.csv"))
 
 
 def load_prices(path: str | Path | None = None) -> Prices:
@@ -154,19 +130,10 @@ def _price(row: TableRow) -> Price:
         if not row.text(column):
             raise row.error(f"{column} is empty.", "A price without its source is not used." if column == "source" else
                             f"A price of kind {kind} needs it.")  # fmt: skip
-    return Price(
-        kind=kind,
-        provider=row.text("provider"),
-        item=row.text("item"),
-        gpu=row.text("gpu"),
-        num_gpus=row.whole("num_gpus", low=1) if rented or row.text("num_gpus") else 0,
-        price_usd=row.number("price"),
-        region=row.text("region"),
-        date=date,
-        status=row.text("status", STATUSES),
-        source=row.text("source"),
-        notes=row.text("notes"),
-    )
+    num_gpus = row.whole("num_gpus", low=1) if rented or row.text("num_gpus") else 0
+    status = row.text("status", STATUSES)
+    plain = {name: row.text(name) for name in ("provider", "item", "gpu", "region", "date", "source", "notes")}
+    return Price(kind=kind, num_gpus=num_gpus, price_usd=row.number("price"), status=status, **plain)
 
 
 def _refuse_twins(rows: Iterable[Price], source: str) -> None:

@@ -15,15 +15,21 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from syncline.describe.plain import JsonObject
+from syncline.errors import CostError
 from syncline.fabric.fabric import DeviceKind, Fabric
 from syncline.plan.cost import checkpoint
 from syncline.plan.cost.assumptions import Assumptions
 from syncline.plan.cost.checkpoint import Values
-from syncline.plan.cost.failures import LEAST_INTERVAL_S
-from syncline.plan.cost.reliability import FailureRate, load_reliability
+from syncline.plan.cost.reliability import FailureRate, Reliability, load_reliability
 from syncline.workload.adapters import adapter_share
 from syncline.workload.job import Job
 
+#: No interval is shorter, even where a checkpoint costs nothing: it must still be written somewhere.
+LEAST_INTERVAL_S = 60.0
+#: What a checkpoint stops training for where no job is known: Alibaba HPN (SIGCOMM 2024), 30 GB a GPU.
+UNKNOWN_JOB_S = 100.0
+#: Below this share of the time a job never ends.
+LEAST_GOODPUT = 1e-6
 #: A checkpoint holds 16-bit weights, their 32-bit copy and two moments of the optimizer.
 STATE_BYTES_PER_PARAMETER = 14.0
 #: Storage also feeds samples and other jobs: checkpoints keep it busy for half of the time at most.
@@ -90,9 +96,15 @@ class Recovery:
         restarts = min((self.begin_s + self.load_s) / self.mttf_s, lost - writing)
         return {"checkpoints": writing, "restarts": restarts, "work done twice": lost - writing - restarts}
 
-    def interruptions(self, days: float) -> float:
+    def interruptions_in(self, days: float) -> float:
         """Return the unplanned interruptions expected in so many days."""
         return days * 86400 / self.mttf_s
+
+    @property
+    def best_interval_s(self) -> float:
+        """The interval that leaves most time for training, no shorter than storage takes to write."""
+        best = float(checkpoint.best_interval_s(self.stall_s, min(self.mttf_s, 1e12)))
+        return max(LEAST_INTERVAL_S, self.write_s / STORAGE_SHARE if self.asynchronous else 0.0, best)
 
     def to_json(self) -> JsonObject:
         """Return the figures as plain data."""
@@ -104,6 +116,11 @@ class Recovery:
             "restart_s": self.begin_s, "checkpoint_interval_s": self.interval_s, "lost_by": self.lost_by,
             "stated": list(self.stated),
         }  # fmt: skip
+
+
+def state_bytes(job: Job) -> float:
+    """Return the size of a job's whole training state."""
+    return STATE_BYTES_PER_PARAMETER * job.model.params
 
 
 def parts_of(fabric: Fabric) -> Parts:
@@ -118,7 +135,7 @@ def recovery(
     """Return how this job loses time, from its own checkpoints where it says how it makes them."""
     a = assumptions
     rate = (rate or load_reliability().rate(a.reliability)).on_parts(parts.num_gpus, parts.num_hosts, parts.num_nics)
-    state, base = STATE_BYTES_PER_PARAMETER * job.model.params, 0.0
+    state, base = state_bytes(job), 0.0
     if job.frozen:  # only adapters change; the weights are read again when it starts anew, and never written
         state, base = adapter_share(job) * state, 2.0 * job.model.params
     given = job.checkpoint.storage_rate or job.data.storage_rate
@@ -129,18 +146,13 @@ def recovery(
     stall = a.checkpoint_s if a.checkpoint_s is not None else snapshot if behind else snapshot + write
     stated = ["storage"] if given else []
     stated += ["checkpoint_s"] if a.checkpoint_s is not None else []
-    interval = a.checkpoint_interval_s
-    if job.checkpoint.every_steps:
-        interval = job.checkpoint.every_steps * step_s
+    interval = job.checkpoint.every_steps * step_s if job.checkpoint.every_steps else a.checkpoint_interval_s
     stated += ["interval"] if interval is not None else []
-    if interval is None:
-        mttf = min(rate.mttf_s(parts.num_gpus), 1e12)
-        best = float(checkpoint.best_interval_s(stall, mttf))
-        interval = max(LEAST_INTERVAL_S, write / STORAGE_SHARE if behind else 0.0, best)
     load = write + base / write_Bps
-    return Recovery(
-        rate, parts, state, write_Bps, behind, snapshot, write, load, a.restart_s, stall, interval, tuple(stated)
+    whole = Recovery(
+        rate, parts, state, write_Bps, behind, snapshot, write, load, a.restart_s, stall, interval or 0.0, tuple(stated)
     )
+    return whole if interval is not None else replace(whole, interval_s=whole.best_interval_s)
 
 
 def _writers(job: Job, parts: Parts) -> int:
@@ -157,8 +169,7 @@ def faster_recoveries(found: Recovery) -> tuple[tuple[str, str, Recovery], ...]:
         least = max(LEAST_INTERVAL_S, found.write_s / STORAGE_SHARE)
         behind = replace(found, asynchronous=True, stall_s=found.snapshot_s, interval_s=least)
         changes.append(("async-checkpoint", "checkpoints written behind the steps (asynchronous)", behind))
-    best = float(checkpoint.best_interval_s(found.stall_s, min(found.mttf_s, 1e12)))
-    best = max(LEAST_INTERVAL_S, found.write_s / STORAGE_SHARE if found.asynchronous else 0.0, best)
+    best = found.best_interval_s
     if "interval" in found.stated and not 0.8 < found.interval_s / best < 1.25:
         words = f"a checkpoint every {best / 60:.0f} min instead of every {found.interval_s / 60:.0f}"
         changes.append(("checkpoint-interval", words, replace(found, interval_s=best)))
@@ -172,3 +183,79 @@ def faster_recoveries(found: Recovery) -> tuple[tuple[str, str, Recovery], ...]:
         quick = replace(quick, stall_s=max(found.stall_s - 0.75 * found.write_s, 0.0))
     changes.append(("storage", "four times the storage bandwidth", quick))
     return tuple(changes)
+
+
+@dataclass(frozen=True)
+class Outlook(Recovery):
+    """What failures do to a cluster over so many days, where its job is not known."""
+
+    days: float = 0.0
+    usd_per_gpu_hour: float = 0.0
+
+    @property
+    def num_gpus(self) -> int:
+        return self.parts.num_gpus
+
+    @property
+    def interval_is_best(self) -> bool:
+        return "interval" not in self.stated
+
+    @property
+    def interruptions(self) -> float:
+        """Unplanned interruptions expected in those days."""
+        return self.interruptions_in(self.days)
+
+    @property
+    def network_interruptions(self) -> float | None:
+        """Those that switches, cables and NICs cause; None if the rate does not say."""
+        share = self.rate.network_share
+        return None if share is None else self.interruptions * share
+
+    @property
+    def lost_gpu_hours(self) -> float:
+        return (1 - self.goodput) * self.num_gpus * self.days * 24
+
+    @property
+    def lost_usd(self) -> float:
+        return self.lost_gpu_hours * self.usd_per_gpu_hour
+
+    def to_json(self) -> JsonObject:
+        """Return the figures as plain data."""
+        mttf = self.mttf_s if math.isfinite(self.mttf_s) else None
+        return {
+            "system": self.rate.system, "per_gpu_hour": self.rate.per_gpu_hour, "source": self.rate.source,
+            "gpus": self.num_gpus, "days": self.days, "mttf_s": mttf, "interruptions": self.interruptions,
+            "network_interruptions": self.network_interruptions, "checkpoint_s": self.stall_s,
+            "restart_s": self.restart_s, "checkpoint_interval_s": self.interval_s,
+            "interval_is_best": self.interval_is_best,
+            "young_s": None if mttf is None else float(checkpoint.young_s(self.stall_s, mttf)),
+            "daly_s": None if mttf is None else float(checkpoint.daly_s(self.stall_s, mttf)),
+            "goodput": self.goodput, "lost_by": self.lost_by, "lost_gpu_hours": self.lost_gpu_hours,
+            "lost_usd": self.lost_usd, "usd_per_gpu_hour": self.usd_per_gpu_hour,
+        }  # fmt: skip
+
+
+def outlook(
+    num_gpus: int, days: float, rate: FailureRate, assumptions: Assumptions | None = None, usd_per_gpu_hour: float = 0.0
+) -> Outlook:
+    """Return what failures at this rate do to a cluster, with the best checkpoint interval unless one is assumed."""
+    a = assumptions or Assumptions()
+    if not (math.isfinite(days) and days > 0):
+        raise CostError(f"a run must take a positive number of days, got {days:g}.")
+    stall = UNKNOWN_JOB_S if a.checkpoint_s is None else a.checkpoint_s
+    interval = a.checkpoint_interval_s
+    seen = Outlook(
+        rate, Parts(num_gpus, 0, 0), 0.0, 0.0, False, 0.0, 0.0, 0.0, a.restart_s, stall, interval or 0.0,
+        ("interval",) if interval else (), days, usd_per_gpu_hour,
+    )  # fmt: skip
+    return seen if interval else replace(seen, interval_s=seen.best_interval_s)
+
+
+def link_failures(fabric: Fabric, days: float, reliability: Reliability) -> float:
+    """Return how many cables and switches of a fabric fail for good in so many days; flaps are not failures.
+
+    The published shares are of NIC-to-leaf links and leaf switches; all others are taken to fail as often.
+    """
+    cables = int(fabric.links.num_cables[::2][fabric.links.cable[::2] >= 0].sum())
+    a_hour = cables * reliability.link_failures_per_hour + len(fabric.switches) * reliability.switch_failures_per_hour
+    return days * 24 * a_hour

@@ -114,7 +114,7 @@ class Reliability:
         )
 
 
-@functools.lru_cache(maxsize=2)
+@functools.cache
 def _shipped() -> Reliability:
     return parse_reliability(*shipped_or(None, "reliability.csv"))
 

@@ -89,7 +89,7 @@ class Quote:
             "usd_per_hour": self.usd_per_hour,
             "committed": self.committed,
             "discount": self.discount,
-            "instances": [{"count": lease.num_instances} | lease.price.to_json() for lease in self.leases],
+            "instances": [{"count": lease.num_instances} | dict(vars(lease.price)) for lease in self.leases],
         }
 
 

@@ -16,18 +16,23 @@ from syncline.fabric.fabric import Fabric
 from syncline.plan.cost import growth
 from syncline.plan.cost.assumptions import Assumption, Assumptions, listed
 from syncline.plan.cost.break_even import BreakEven, break_even, break_even_rent
-from syncline.plan.cost.budget import Bought, buy
-from syncline.plan.cost.failures import Outlook, link_failures, outlook
+from syncline.plan.cost.charge import (
+    Bought,
+    Payback,
+    buy,
+    check_time,
+    cost_per_run,
+    cost_per_step,
+    cost_per_token,
+    payback,
+)
 from syncline.plan.cost.owning import Owning, own
-from syncline.plan.cost.payback import Payback, payback
 from syncline.plan.cost.prices import Prices, load_prices
+from syncline.plan.cost.recovery import LEAST_GOODPUT, Outlook, link_failures, outlook
 from syncline.plan.cost.reliability import Reliability, load_reliability
 from syncline.plan.cost.renting import IGNORED, Quote, gpu_models, rent
-from syncline.plan.cost.step_cost import check_times, cost_per_run, cost_per_step, cost_per_token
 
 IGNORES = (*IGNORED, "storage, login hosts and the management network", "taxes and delivery", "software licences")
-
-LEAST_GOODPUT = 1e-6
 
 
 @dataclass(frozen=True)
@@ -118,7 +123,7 @@ def statement(
     a = assumptions or Assumptions()
     prices, reliability = prices or load_prices(), reliability or load_reliability()
     if run is not None:
-        check_times(run.step_time_s)
+        check_time(run.step_time_s)
     if upgrade is not None and run is None:
         raise CostError("an upgrade is judged by the step time it changes.", hint="Give --step-time, the one of today.")
     owned = own(fabric, a)

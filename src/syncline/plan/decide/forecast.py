@@ -109,7 +109,7 @@ def forecast(
     usd = days * 24 * num_gpus * usd_per_gpu_hour * drawn["price"]
     # Which failures happen is luck too: their number is random about its mean.
     lost = np.maximum(days - work_s * drawn["step"] / 86400, 0.0)
-    mean = np.maximum(found.interruptions(1.0) * days * drawn["failures"], 1e-9)
+    mean = np.maximum(found.interruptions_in(1.0) * days * drawn["failures"], 1e-9)
     luck = np.random.default_rng(2).poisson(mean) / mean - 1
     late = lost * luck
     usd, days = usd * (1 + late / days), days + late
@@ -118,7 +118,7 @@ def forecast(
     in_money = usd <= budget if budget is not None else np.ones(DRAWS, bool)
     return Forecast(
         goal, num_gpus, usd_per_gpu_hour, work_s / 86400, found.goodput,
-        found.interruptions(work_s / 86400 / found.goodput),
+        found.interruptions_in(work_s / 86400 / found.goodput),
         _interval(days, 50), _interval(days, 90), _interval(usd, 50), _interval(usd, 90),
         float(in_time.mean()) if allowed is not None else None, float(in_money.mean()) if budget is not None else None,
         float((in_time & in_money).mean()),

@@ -20,7 +20,8 @@ from syncline.errors import PlanError, SynclineError
 from syncline.fabric.assumed import assumed_of
 from syncline.fabric.fabric import Fabric
 from syncline.plan.answer import PlanResult, make_plan
-from syncline.plan.cost import Assumptions, Prices
+from syncline.plan.cost.assumptions import Assumptions
+from syncline.plan.cost.prices import Prices
 from syncline.plan.decide.apart import Doubt, doubt, ratio_sigma
 from syncline.plan.decide.forecast import Forecast
 from syncline.plan.decide.prospects import run_option

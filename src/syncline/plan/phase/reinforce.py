@@ -12,7 +12,8 @@ from syncline.describe.plain import JsonObject
 from syncline.errors import PlanError, SynclineError
 from syncline.fabric.fabric import Fabric
 from syncline.plan.answer import PlanResult, make_plan
-from syncline.plan.cost import Assumptions, Prices
+from syncline.plan.cost.assumptions import Assumptions
+from syncline.plan.cost.prices import Prices
 from syncline.sim.serve.engine import Engine, Split
 from syncline.sim.serve.rollout import rollout_s
 from syncline.sim.step.machine import machine_from_fabric

@@ -90,7 +90,7 @@ def failure_lines(account: Statement) -> list[str]:
         *wrapped("failures", f"{often}{share}; {account.cable_failures:,.1f} cables and switches fail a year"),
         *wrapped(
             "",
-            f"checkpoint every {_time(found.interval_s)} ({which}, {found.checkpoint_s:g} s each while the job waits, "
+            f"checkpoint every {_time(found.interval_s)} ({which}, {found.stall_s:g} s each while the job waits, "
             f"{units.show_time(found.restart_s)} to restart): goodput {found.goodput:.1%}",
         ),
         *wrapped("", f"lost: {lost}; {units.show_money(found.lost_usd)} a year"),
