@@ -95,7 +95,7 @@ def test_the_rule_of_the_guide_works(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        (("title:", "titel:"), 'a rule has no key "titel".'),
+        (("title:", "titel:"), 'unknown key "titel".\n  Did you mean "title"?'),
         (("  fix: Make room.\n", ""), 'rule "ours.disk" needs `meaning` and `fix`.'),
         (("No space left on (?P<device>\\S+)", "(?P<device>a+)+b"), "repeats a repeat"),
         (("No space left on (?P<device>\\S+)", "(?P<device>[unclosed"), "is not a regular expression"),
@@ -103,14 +103,14 @@ def test_the_rule_of_the_guide_works(tmp_path: Path) -> None:
         (("place: device", "place: host"), 'no pattern has a group "(?P<host>...)".'),
         (('text: "No space left"', 'text: "No"'), "a match needs `text`: 4 or more characters"),
         (("explains: [nccl.abort]", "explains: [nccl.abrot]"), 'explains names "nccl.abrot", which is not a rule.'),
-        (("explains: [nccl.abort]", "severity: bad"), "`severity` is one of ok, warning, critical"),
-        (("explains: [nccl.abort]", "confidence: 3"), "`confidence` is above 0 and at most 1."),
+        (("explains: [nccl.abort]", "severity: bad"), "severity: must be one of ok, warning, critical, not 'bad'"),
+        (("explains: [nccl.abort]", "confidence: 3"), "confidence: must be at most 1, not 3."),
         (("explains: [nccl.abort]", "check: magic"), 'no check is called "magic"'),
-        (("explains: [nccl.abort]", "rate: 5"), "`rate` is a mapping of apart_s, count, within_s."),
-        (("explains: [nccl.abort]", "rate: {count: 5}"), "`rate` needs `within_s`"),
-        (("\\S+)'}", "\\S+)', limit: {device: [low, 3]}}"), "`limit` is {group: [low, high]}"),
-        (("\\S+)'}", "\\S+)', weak: 3}"), "`weak` is true or false, not 3."),
-        (("- id: ours.disk", "- ours.disk\n- id: a"), "a rule is a mapping of keys."),
+        (("explains: [nccl.abort]", "rate: 5"), "rate: must be a mapping, not 5."),
+        (("explains: [nccl.abort]", "rate: {count: 5}"), '"within_s" is missing.'),
+        (("\\S+)'}", "\\S+)', limit: {device: [low, 3]}}"), "match.limit.device.0: must be a number, not 'low'."),
+        (("\\S+)'}", "\\S+)', weak: 3}"), "match.weak: must be true or false, not 3."),
+        (("- id: ours.disk", "- ours.disk\n- id: a"), "must be a mapping, not 'ours.disk'."),
     ],
 )
 def test_a_bad_rule_is_one_clear_error(tmp_path: Path, change: tuple[str, str], text: str) -> None:

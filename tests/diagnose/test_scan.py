@@ -1,18 +1,20 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.diagnose.plain_search import PythonSearch
 
 from syncline.diagnose import shipped_rules
 from syncline.diagnose.guard import MAX_LINE
-from syncline.diagnose.scan import MAX_CARRY, NATIVE, Scanner
+from syncline.diagnose.scan import MAX_CARRY, Needles, Scanner, Search, native_search
 
+SEARCHES: tuple[Callable[[Needles], Search], ...] = (native_search, PythonSearch)
 TEXTS = ("needle", "haystack", "NCCL WARN", "Xid (PCI", "eedl")
 
 
@@ -103,16 +105,12 @@ def _keep(found: list[tuple[int, str, list[int]]], number: int, text: str, hits:
 def both(blocks: list[bytes], texts: tuple[str, ...]) -> list[tuple[list[tuple[int, str, list[int]]], int]]:
     """Return what the native search and its twin tell."""
     told = []
-    for native in (True, False):
+    for search in SEARCHES:
         found: list[tuple[int, str, list[int]]] = []
-        scanner = Scanner(texts, partial(_keep, found), native=native)
+        scanner = Scanner(texts, partial(_keep, found), search=search)
         scanner.scan(blocks)
         told.append((found, scanner.num_lines))
     return told
-
-
-def test_the_native_search_is_built() -> None:
-    assert NATIVE is not None
 
 
 @settings(max_examples=60, deadline=None)
@@ -143,14 +141,14 @@ def test_the_native_search_and_its_twin_agree_on_all_kept_logs() -> None:
     assert len(first[0]) > 3000
 
 
-@pytest.mark.parametrize("native", [True, False])
-def test_a_text_dropped_in_the_middle_of_a_block_is_told_no_more(native: bool) -> None:
+@pytest.mark.parametrize("search", SEARCHES)
+def test_a_text_dropped_in_the_middle_of_a_block_is_told_no_more(search: Callable[[Needles], Search]) -> None:
     found: list[int] = []
 
     def note(line: int, text: str, hits: object) -> None:
         found.append(line)
         scanner.drop(0)
 
-    scanner = Scanner(("needle", "other text"), note, native=native)
+    scanner = Scanner(("needle", "other text"), note, search=search)
     scanner.scan([b"needle\nneedle\nother text\n", b"needle\n"])
     assert found == [1, 3]

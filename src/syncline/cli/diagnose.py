@@ -124,7 +124,7 @@ def _check(book: Mapping[str, LogRule], as_json: bool) -> None:
         id_, found = next(iter(failing.items()))
         raise RuleError(
             f'the example of rule "{id_}" is not matched by it.',
-            where=book[id_].source,
+            where=book[id_].where,
             detail=f"It gives: {', '.join(found) or 'nothing'}. In all {len(failing)} rules fail on their example.",
             hint="Fix the pattern or the example.",
         )

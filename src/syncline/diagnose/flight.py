@@ -1,18 +1,18 @@
 """PyTorch flight-recorder dumps: the last collectives of each rank, as rows the checks can compare.
 
-JSON and the recorder's own files are read; those are pickles, of which only plain values are taken and nothing is run
-(`flight_data.py`).
+JSON and the recorder's own files are read; those are pickles, of which only plain values are taken and nothing is run.
 """
 
 from __future__ import annotations
 
+import io
 import json
+import pickle
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from syncline.diagnose.context import LineContext
-from syncline.diagnose.flight_data import plain_values
 from syncline.diagnose.tally import Evidence, MatchRow
 
 MAX_BYTES = 256 << 20
@@ -30,6 +30,23 @@ def is_flight(head: bytes) -> bool:
 def is_pickle(head: bytes) -> bool:
     """Say whether a file begins like a pickled dump."""
     return head[:1] == b"\x80" and head[1:2] in b"\x02\x03\x04\x05" and b"collective_seq_id" in head[: 1 << 20]
+
+
+class _PlainValues(pickle._Unpickler):  # type: ignore[name-defined,misc]
+    """Python's own unpickler, which allocates no more than a damaged file holds, without a way to name a function."""
+
+    def find_class(self, module: str, name: str) -> NoReturn:
+        raise ValueError("a pickle of more than plain values, which could run code")
+
+
+def plain_values(content: bytes) -> object:
+    """Return what a pickle of plain values holds, or raise ValueError where it holds anything else."""
+    try:
+        return _PlainValues(io.BytesIO(content)).load()
+    except ValueError:
+        raise
+    except Exception as error:
+        raise ValueError(f"a pickle that is cut off or damaged ({type(error).__name__})") from None
 
 
 def rows(path: str, order: int, content: bytes) -> Iterator[MatchRow]:

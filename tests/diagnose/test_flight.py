@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from syncline.diagnose import diagnose
-from syncline.diagnose.flight_data import plain_values
+from syncline.diagnose.flight import plain_values
 
 VALUE = {
     "entries": [{"collective_seq_id": 70_000, "process_group": ("0", "tp"), "input_sizes": [[4, 300], []], "x": None}],
@@ -33,9 +33,7 @@ def test_plain_values_are_read_as_they_are(protocol: int) -> None:
 
 
 @pytest.mark.parametrize("protocol", [2, 4])
-@pytest.mark.parametrize(
-    "hostile", [Runs(), {"entries": [Runs()]}, Path("x"), {1, 2}], ids=["runs", "runs inside", "path", "set"]
-)
+@pytest.mark.parametrize("hostile", [Runs(), {"entries": [Runs()]}, Path("x")], ids=["runs", "runs inside", "path"])
 def test_anything_else_is_refused(protocol: int, hostile: object) -> None:
     with pytest.raises(ValueError, match="more than plain values"):
         plain_values(pickle.dumps(hostile, protocol=protocol))
