@@ -117,7 +117,7 @@ def test_devices_and_sockets_are_not_read(tmp_path: Path) -> None:
 
 
 def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(gzip.compress(LINE.encode()))))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(gzip.compress(LINE.encode())))))
     diagnosis = diagnose(["-"])
     assert diagnosis.findings[0].evidence[0].startswith("stdin:1: n1:1:2")
 

@@ -421,6 +421,13 @@ def test_blueprints_build_too(namespaces: None) -> None:
             lab.open()
 
 
+def test_output_is_whole_when_a_process_has_ended_though_its_child_holds_the_pipe(flat: Lab) -> None:
+    began_s = time.monotonic()
+    done = flat.execute(flat.host_names[0], ["sh", "-c", "sleep 60 & seq 1 30000"])
+    assert done.stdout.splitlines() == [str(number) for number in range(1, 30001)]
+    assert time.monotonic() - began_s < 30
+
+
 @pytest.mark.slow
 def test_torch_all_reduces_over_the_lab(namespaces: None, tmp_path: Path) -> None:
     pytest.importorskip("torch")
@@ -436,5 +443,6 @@ def test_torch_all_reduces_over_the_lab(namespaces: None, tmp_path: Path) -> Non
     with Lab(load(spec), scale=0.2) as lab:
         with lab.counters() as recording:
             result = lab.run([*PYTHON, code], ranks_per_host=1, timeout_s=240)
-        assert [rank.stdout for rank in result.ranks] == ["3000.0\n"] * 2, result.ranks[0].stderr
+        assert result.exit_code == 0, result.first_failure
+        assert [rank.stdout for rank in result.ranks] == ["3000.0\n"] * 2
         assert recording.counters.carried_bytes()["east/border -> west/border"] > 1000

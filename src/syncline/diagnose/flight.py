@@ -32,7 +32,7 @@ def is_pickle(head: bytes) -> bool:
     return head[:1] == b"\x80" and head[1:2] in b"\x02\x03\x04\x05" and b"collective_seq_id" in head[: 1 << 20]
 
 
-class _PlainValues(pickle._Unpickler):  # type: ignore[name-defined,misc]
+class _PlainValues(pickle._Unpickler):
     """Python's own unpickler, which allocates no more than a damaged file holds, without a way to name a function."""
 
     def find_class(self, module: str, name: str) -> NoReturn:

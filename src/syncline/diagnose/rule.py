@@ -57,7 +57,7 @@ class Matcher(Strict):
             self._pattern = re.compile("|".join(map(re.escape, self.texts)))
         else:
             try:
-                self._pattern = compile_pattern(self.regex, self.texts, trusted=info.context["trusted"])
+                self._pattern = compile_pattern(self.regex, self.texts, trusted=bool(info.context and info.context["trusted"]))
             except ValueError as error:
                 raise ValueError(f'the pattern "{self.regex}" {error}') from None
         if unknown := set(self.limit) - set(self.pattern.groupindex):

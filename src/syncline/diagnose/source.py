@@ -19,15 +19,15 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
+from io import BufferedReader
 from pathlib import Path
-from typing import IO, Any
+from typing import Any, cast
 
 BLOCK_BYTES = 1 << 22
 STDIN = "-"
 _MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"\x1f\x8b", "gzip"), (b"BZh", "bzip2"), (b"\xfd7zXZ\x00", "xz"), (b"\x28\xb5\x2f\xfd", "zstd"),
 )  # fmt: skip
-_WIDE = ((b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
 _BROKEN = (OSError, EOFError, zlib.error, lzma.LZMAError, ValueError)
 
 
@@ -54,7 +54,7 @@ class Sources:
         for path in self.paths:
             if str(path) == STDIN:
                 self.num_files += 1
-                yield "stdin", self._blocks("stdin", sys.stdin.buffer)
+                yield "stdin", self._blocks("stdin", cast(BufferedReader, sys.stdin.buffer))
                 continue
             for name in self._files(Path(path), seen, top=True):
                 yield from self._open(name)
@@ -96,14 +96,14 @@ class Sources:
             self.num_files += 1
             yield str(path), self._blocks(str(path), file)
 
-    def _blocks(self, name: str, file: IO[bytes]) -> Iterator[bytes]:
+    def _blocks(self, name: str, file: BufferedReader) -> Iterator[bytes]:
         """Yield the bytes of a file, unpacked; what breaks on the way is noted and what came before it is kept."""
-        stream: Any = _Peeked(file)
         try:
-            kind = next((kind for magic, kind in _MAGIC if stream.head.startswith(magic)), "")
-            stream = _unpacked(kind, stream) if kind else stream
-            if not kind and (wide := next((name for mark, name in _WIDE if stream.head.startswith(mark)), "")):
-                stream = _Narrowed(stream, wide)
+            head = file.peek(8)
+            kind = next((kind for magic, kind in _MAGIC if head.startswith(magic)), "")
+            stream = _unpacked(kind, file) if kind else file
+            if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):  # what Windows redirects
+                stream = codecs.EncodedFile(stream, "utf-8", "utf-16", errors="replace")
             yield from _spelled(self._counted(stream))
         except _BROKEN as error:
             at = f"after {self.num_bytes:,} bytes in all" if self.num_bytes else "at the start"
@@ -159,30 +159,6 @@ def _text_of(match: re.Match[bytes]) -> bytes:
     return b'"MESSAGE":' + json.dumps(bytes(numbers).decode("utf-8", "replace"), ensure_ascii=False).encode()
 
 
-class _Peeked:
-    """A stream whose first bytes have been looked at; works on pipes, which cannot be wound back."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
-        self.head = file.read(8)
-        self._rest = self.head
-
-    def read(self, size: int = -1) -> bytes:
-        if not self._rest:
-            return self._file.read(size) or b""
-        take = self._rest if size < 0 else self._rest[:size]
-        self._rest = self._rest[len(take) :]
-        if size >= 0 and len(take) == size:
-            return take
-        return take + (self._file.read(size - len(take) if size >= 0 else -1) or b"")
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return False
-
-
 def _unpacked(kind: str, stream: Any) -> Any:
     if kind == "gzip":
         return _Tolerant(gzip.GzipFile(fileobj=stream))
@@ -204,22 +180,6 @@ class _Tolerant:
 
     def read(self, size: int) -> bytes:
         return self._file.read1(min(size, 1 << 20))
-
-
-class _Narrowed:
-    """UTF-16, as Windows writes what it redirects, read as UTF-8."""
-
-    def __init__(self, file: Any, encoding: str) -> None:
-        self._file = file
-        self._decoder = codecs.getincrementaldecoder(encoding)("replace")
-        self._is_first = True
-
-    def read(self, size: int) -> bytes:
-        block = self._file.read(size)
-        text = self._decoder.decode(block, final=not block)
-        text = text.removeprefix("\ufeff") if self._is_first else text
-        self._is_first = False
-        return text.encode("utf-8", "replace")
 
 
 def _reason(error: Exception) -> str:

@@ -29,8 +29,6 @@ def unwrapped(line: str) -> str:
     except (ValueError, RecursionError):
         return line
     message = _first(row, _MESSAGE)
-    if isinstance(message, list):  # journald writes what is not plain text as numbers
-        message = _bytes(message)
     if not isinstance(message, str):
         return line
     told = [message, *(row[name] for name in _MORE if isinstance(row.get(name), str))]
@@ -61,11 +59,6 @@ def excerpt(line: str, texts: Sequence[str]) -> str:
 
 def _first(row: Mapping[str, object], names: Sequence[str]) -> object:
     return next((row[name] for name in names if row.get(name)), None)
-
-
-def _bytes(numbers: list[object]) -> str | None:
-    known = [number for number in numbers if isinstance(number, int) and 0 <= number < 256]
-    return bytes(known).decode("utf-8", "replace") if len(known) == len(numbers) else None
 
 
 def _time(value: object) -> str:

@@ -222,14 +222,14 @@ class Lab:
             finally:
                 for writer in writers:
                     os.close(writer)
-        process.number, process.pid, process.open_streams = answer["process"], answer["pid"], 2
+        process.number, process.pid, process.pipes = answer["process"], answer["pid"], readers
         for stream, reader in zip(("stdout", "stderr"), readers, strict=True):
             self._open_link.watch(reader, Lines(process, stream, on_line, keep).take)
         with self._lock:
             self._processes[process.number] = process
             early = self._early.pop(process.number, None)
         if early is not None:
-            self._ended(process, early)
+            self._open_link.later(lambda: self._ended(process, early))
         return process
 
     def start(
@@ -340,6 +340,9 @@ class Lab:
                 self._ended(process_or_none, event)
 
     def _ended(self, process: Process, event: Mapping[str, Any]) -> None:
+        """Note an exit, after all that the process wrote: a child that outlives it may hold its pipes open for ever."""
+        if self._link is not None:
+            self._link.drain(process.pipes)
         with process.changed:
             process.exit_code, process.ended_s = event["code"], event["at_s"]
             process.changed.notify_all()

@@ -22,10 +22,6 @@ class Lines:
             lines = [line for line in lines if line]
         for line in lines:
             self._line(line.decode("utf-8", "replace").removesuffix("\r"))
-        if not data:
-            with self.process.changed:
-                self.process.open_streams -= 1
-                self.process.changed.notify_all()
 
     def _line(self, line: str) -> None:
         if self.keep:
@@ -38,7 +34,9 @@ class Lines:
 
 
 def pipes() -> tuple[tuple[int, int], tuple[int, int]]:
-    """Return the ends to read and the ends to write of two pipes, for stdout and stderr."""
+    """Return the ends to read (which do not block) and the ends to write of two pipes, for stdout and stderr."""
     out_read, out_write = os.pipe2(os.O_CLOEXEC)
     err_read, err_write = os.pipe2(os.O_CLOEXEC)
+    for end in (out_read, err_read):
+        os.set_blocking(end, False)
     return (out_read, err_read), (out_write, err_write)

@@ -34,7 +34,8 @@ class LabControl:
         self._answers: dict[int, SimpleQueue[tuple[Message, list[int]] | None]] = {}
         self._lock = threading.Lock()
         self._ready: SimpleQueue[Message | None] = SimpleQueue()
-        self._new: SimpleQueue[tuple[int, OnBytes]] = SimpleQueue()
+        self._actions: SimpleQueue[Callable[[], object]] = SimpleQueue()
+        self._selector = selectors.DefaultSelector()
         self.alive = True
         listener, self.name = _listener()
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -82,9 +83,21 @@ class LabControl:
         return answer["ok"], passed
 
     def watch(self, descriptor: int, on_bytes: OnBytes) -> None:
-        """Have the bytes of a pipe handed over as they come; b"" once at its end, when it is closed."""
-        self._new.put((descriptor, on_bytes))
+        """Hand over the bytes of a non-blocking pipe as they come; b"" once at its end, when it is closed."""
+        self.later(lambda: self._selector.register(descriptor, selectors.EVENT_READ, on_bytes))
+
+    def later(self, action: Callable[[], object]) -> None:
+        """Do something in the listening thread, in the order of the calls."""
+        self._actions.put(action)
         os.write(self._wake_write, b".")
+
+    def drain(self, descriptors: Sequence[int]) -> None:
+        """Hand over all that watched pipes hold now; for the listening thread alone: events and what comes `later`."""
+        self._act()
+        for descriptor in descriptors:
+            key = self._selector.get_map().get(descriptor)
+            while key is not None and self._take(key):
+                pass
 
     def close(self) -> None:
         """End the lab and wait until the kernel has removed all its processes."""
@@ -102,30 +115,41 @@ class LabControl:
         os.close(self._wake_write)
 
     def _listen(self) -> None:
-        with selectors.DefaultSelector() as selector:
+        with self._selector as selector:
             selector.register(self.control, selectors.EVENT_READ, None)
             selector.register(self._wake_read, selectors.EVENT_READ, None)
             while self.alive or len(selector.get_map()) > 2:
                 for key, _ in selector.select():
                     if key.fileobj is self.control:
-                        self._hear(selector)
+                        self._hear()
                     elif key.fd == self._wake_read:
                         with contextlib.suppress(BlockingIOError):
                             os.read(self._wake_read, 4096)
-                        self._take_new(selector)
-                    else:
-                        _drain(selector, key)
+                        self._act()
+                    elif selector.get_map().get(key.fd) is key:  # not closed by another event of this round
+                        self._take(key)
 
-    def _take_new(self, selector: selectors.BaseSelector) -> None:
-        while not self._new.empty():
-            descriptor, on_bytes = self._new.get()
-            selector.register(descriptor, selectors.EVENT_READ, on_bytes)
+    def _act(self) -> None:
+        while not self._actions.empty():
+            self._actions.get()()
 
-    def _hear(self, selector: selectors.BaseSelector) -> None:
+    def _take(self, key: selectors.SelectorKey) -> bool:
+        """Hand over the next bytes of a pipe; False where it holds none now, and at its end."""
+        try:
+            data = os.read(key.fd, 1 << 16)
+        except BlockingIOError:
+            return False
+        key.data(data)
+        if not data:
+            self._selector.unregister(key.fd)
+            os.close(key.fd)
+        return bool(data)
+
+    def _hear(self) -> None:
         try:
             message, files = protocol.receive(self.control)
         except (EOFError, OSError):
-            selector.unregister(self.control)
+            self._selector.unregister(self.control)
             with self._lock:
                 self.alive = False
                 for queue in self._answers.values():
@@ -156,14 +180,6 @@ def _listener() -> tuple[socket.socket, str]:
             continue
         listener.listen(16)
         return listener, name
-
-
-def _drain(selector: selectors.BaseSelector, key: selectors.SelectorKey) -> None:
-    data = os.read(key.fd, 1 << 16)
-    key.data(data)
-    if not data:
-        selector.unregister(key.fd)
-        os.close(key.fd)
 
 
 def rebuilt(error: dict[str, str]) -> SynclineError:

@@ -13,7 +13,6 @@ from syncline.errors import LabError
 OnLine = Callable[["Process", str, str], None]
 """Called with the process, "stdout" or "stderr", and a line without its end."""
 END_GRACE_S = 2.0
-_OUTPUT_GRACE_S = 1.0
 
 
 class Process:
@@ -31,7 +30,8 @@ class Process:
         """When it ended, on the monotonic clock."""
         self.lines: dict[str, list[str]] = {"stdout": [], "stderr": []}
         self.changed = threading.Condition()
-        self.open_streams = 0
+        self.pipes: tuple[int, ...] = ()
+        """The ends to read of its stdout and stderr."""
         self.lost: str = ""
         self.line_error: Exception | None = None
         """What `on_line` raised, if it did."""
@@ -53,12 +53,10 @@ class Process:
         return "".join(f"{line}\n" for line in self.lines["stderr"])
 
     def wait(self, timeout_s: float | None = None) -> int:
-        """Wait for its end and all its output; returns the exit code. TimeoutError if it takes longer."""
+        """Wait for its end and return the exit code; all its output has been read. TimeoutError if it takes longer."""
         with self.changed:
             if not self.changed.wait_for(lambda: self.exit_code is not None or self.lost, timeout_s):
                 raise TimeoutError(f"{self.label} still runs after {timeout_s} s")
-            # A grandchild may keep the pipe open for ever: do not wait for that.
-            self.changed.wait_for(lambda: self.open_streams == 0, _OUTPUT_GRACE_S)
         if self.exit_code is None:
             raise LabError(self.lost)
         return self.exit_code
