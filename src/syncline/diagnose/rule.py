@@ -53,11 +53,12 @@ class Matcher(Strict):
     def _compiled(self, info: ValidationInfo) -> Matcher:
         if not self.texts or any(len(text.encode()) < MIN_TEXT or "\n" in text for text in self.texts):
             raise ValueError(f"a match needs `text`: {MIN_TEXT} or more characters that the line contains")
+        trusted = bool(info.context and info.context["trusted"])
         if self.regex is None:
             self._pattern = re.compile("|".join(map(re.escape, self.texts)))
         else:
             try:
-                self._pattern = compile_pattern(self.regex, self.texts, trusted=bool(info.context and info.context["trusted"]))
+                self._pattern = compile_pattern(self.regex, self.texts, trusted=trusted)
             except ValueError as error:
                 raise ValueError(f'the pattern "{self.regex}" {error}') from None
         if unknown := set(self.limit) - set(self.pattern.groupindex):
