@@ -254,4 +254,4 @@ def test_the_page_has_the_load_that_the_table_has(
     ask = ("simulate", "allreduce", "--cluster", cluster, "--algorithm", "ring", "--size", "1MiB", "--html", str(page))
     row = answer(capsys, *ask)["rows"][0]
     busiest = page.read_text().partition("mean utilisation")[2]
-    assert f"<td>{row['utilisation']:.1%}</td>" in busiest.partition("</tr><tr>")[2][:120]
+    assert f"<td>{row['utilisation']:.1%}</td>" in busiest[:400]

@@ -75,21 +75,9 @@ def _(answer: Simulation, console: Console) -> None:
 
 @html.register("Simulation")
 def _(answer: Simulation) -> str:
-    from syncline.report.page.packet import watched_page
-    from syncline.report.page.simulation import FlowSummary, simulation_page
-    from syncline.report.text.packet import against_flow
-    from syncline.sim.candidates import NAMES
-    from syncline.sim.flow.traffic import traffic_matrix
+    from syncline.report.page.simulation import simulation_page
 
-    title = f"{NAMES[answer.collective].value.replace('_', '-')} on {answer.fabric.name}"
-    if answer.packets is not None:
-        return watched_page(title, answer.packets, against_flow(answer.rows[-1]))
-    flows = None
-    if answer.contest is not None and answer.largest is not None:
-        last = answer.largest
-        matrix, labels = traffic_matrix(answer.contest.wired[last.algorithm], last.size_bytes)
-        flows = FlowSummary(last.link_utilisation(answer.contest.network), matrix, labels)
-    return simulation_page(title, answer.fabric, answer.rows, answer.ignores, flows)
+    return simulation_page(answer)
 
 
 @show.register("StepProfile")
@@ -166,7 +154,7 @@ def _(answer: ShareAnswer, console: Console) -> None:
 def _(answer: ShareAnswer) -> str:
     from syncline.report.page.share import share_page
 
-    return share_page(answer, text(answer))
+    return share_page(answer)
 
 
 @show.register("StepPrediction")
@@ -180,7 +168,7 @@ def _(answer: StepPrediction, console: Console) -> None:
 def _(answer: StepPrediction) -> str:
     from syncline.report.page.step import step_page
 
-    return step_page(answer.to_json(), answer.timeline)
+    return step_page(answer)
 
 
 @show.register("DecodePrediction")
@@ -265,14 +253,14 @@ def _(answer: RunAnswer, console: Console) -> None:
 
 @html.register("RunAnswer")
 def _(answer: RunAnswer) -> str:
-    from syncline.report.page.other_jobs import run_page
+    from syncline.report.page.figures import run_page
 
     return run_page(answer.result)
 
 
 @html.register("ServeAnswer")
 def _(answer: ServeAnswer) -> str:
-    from syncline.report.page.other_jobs import serve_page
+    from syncline.report.page.figures import serve_page
 
     return serve_page(answer.result)
 
@@ -335,7 +323,7 @@ def _(answer: FabricBuild, console: Console) -> None:
 def _(answer: FabricBuild) -> str:
     from syncline.report.page.fabric_build import build_page
 
-    return build_page(answer.installation, len(answer.files))
+    return build_page(answer)
 
 
 @show.register("CableComparison")
@@ -418,6 +406,6 @@ def _(answer: PreviewAnswer, console: Console) -> None:
 
 @html.register("PreviewAnswer")
 def _(answer: PreviewAnswer) -> str:
-    from syncline.report.page.preview import preview_page
+    from syncline.report.page.step import preview_page
 
     return preview_page(answer)

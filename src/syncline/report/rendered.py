@@ -42,20 +42,18 @@ def text(answer: Answer) -> str:
 
 def page(answer: Answer) -> str:
     """Return an answer as one whole page; one without a page of its own is its text."""
+    from syncline.report.page.page import render
+
     if not hasattr(answer, "schema_name"):
         from syncline.report.answers import html as old_html
-        from syncline.report.page.shell import document
 
         found = old_html(answer)
-        return (
-            found if found.startswith("<!doctype") else document(text(answer).strip().partition("\n")[0], _PLAIN, found)
-        )
-    if "html" in answer.outputs:
+        if found.startswith("<!doctype"):
+            return found
+    elif "html" in answer.outputs:
         return str(_maker("page", answer)(answer))
-    from syncline.report.page.shell import document
-
     words = text(answer)
-    return document(words.strip().partition("\n")[0], _PLAIN, f"<pre>{escape(words)}</pre>")
+    return render("text", title=words.strip().partition("\n")[0], text=words)
 
 
 def inset(answer: Answer) -> str:
@@ -64,12 +62,6 @@ def inset(answer: Answer) -> str:
         return f"<pre>{escape(text(answer))}</pre>"
     inside = page(answer).replace("&", "&amp;").replace('"', "&quot;")
     return f'<iframe srcdoc="{inside}" sandbox="allow-scripts" style="width:100%;height:640px;border:0"></iframe>'
-
-
-_PLAIN = (
-    "body{font:14px/1.45 system-ui,sans-serif;margin:24px auto;max-width:1180px;padding:0 16px} "
-    "pre{font-size:12.5px;overflow-x:auto}"
-)
 
 
 def _maker(form: str, answer: Answer) -> Any:

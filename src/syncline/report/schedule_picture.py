@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from html import escape
+from typing import NamedTuple
+
+from markupsafe import Markup
 
 from syncline.errors import ScheduleError
-from syncline.report.page.shell import document
+from syncline.report.chart.svg import Svg, element
+from syncline.report.page.page import render
+from syncline.report.picture.palette import FONT
 from syncline.schedule import MoveOp, Moves, Schedule, Strand
 
 MAX_ARROWS = 6000
 MAX_LABELS = 400
 COLUMN, ROW, LEFT, TOP = 64, 46, 74, 92
-FONT = '"Inter","Helvetica Neue",Arial,"Liberation Sans","DejaVu Sans",sans-serif'
-LIGHT = {
-    "paper": "#ffffff", "ink": "#1c2430", "soft": "#566170", "line": "#dfe4ea", "band": "#f6f8fa", "add": "#c25e00",
-    "copy": "#2b6cb0",
-}  # fmt: skip
-DARK = {
-    "paper": "#12161c", "ink": "#e8ecf2", "soft": "#9aa7b6", "line": "#2c3541", "band": "#181e26", "add": "#f0a04b",
-    "copy": "#74a7e8",
-}  # fmt: skip
 SHAPES = f"""
 .schedule text{{font-family:{FONT}}} .schedule .title{{font-size:18px;font-weight:600}} .schedule .sub{{font-size:12px}}
 .schedule .rank{{font-size:12px;font-weight:600;text-anchor:middle}}
@@ -28,155 +23,135 @@ SHAPES = f"""
 .schedule .chunk{{font-size:9px;text-anchor:middle;paint-order:stroke;stroke-width:3px}}
 .schedule .add,.schedule .copy{{fill:none;stroke-width:1.4}}
 """
+# Plain colours, because rasterisers know no CSS variables.
+COLOURS = """
+.schedule text{{fill:{ink}}} .schedule .paper{{fill:{paper}}} .schedule .band{{fill:{band}}}
+.schedule .life{{stroke:{line}}} .schedule .sub,.schedule .round{{fill:{soft}}} .schedule .chunk{{stroke:{paper}}}
+.schedule .add{{stroke:{add}}} .schedule .copy{{stroke:{copy}}} .schedule .dot-add{{fill:{add}}}
+.schedule .dot-copy{{fill:{copy}}}
+"""
+LIGHT = COLOURS.format(paper="#ffffff", ink="#1c2430", soft="#566170", line="#dfe4ea", band="#f6f8fa", add="#c25e00",
+                       copy="#2b6cb0")  # fmt: skip
+DARK = COLOURS.format(paper="#12161c", ink="#e8ecf2", soft="#9aa7b6", line="#2c3541", band="#181e26", add="#f0a04b",
+                      copy="#74a7e8")  # fmt: skip
+STYLE = Markup(f"{SHAPES}{LIGHT}@media (prefers-color-scheme:dark){{{DARK}}}")  # noqa: S704 constants
 
 
-def _colours(colour: dict[str, str]) -> str:
-    """Return the rules of one theme; plain colours, because rasterisers know no CSS variables."""
-    return (
-        f".schedule text{{fill:{colour['ink']}}} .schedule .paper{{fill:{colour['paper']}}} "
-        f".schedule .band{{fill:{colour['band']}}} .schedule .life{{stroke:{colour['line']}}} "
-        f".schedule .sub,.schedule .round{{fill:{colour['soft']}}} .schedule .chunk{{stroke:{colour['paper']}}} "
-        f".schedule .add{{stroke:{colour['add']}}} .schedule .copy{{stroke:{colour['copy']}}} "
-        f".schedule .dot-add{{fill:{colour['add']}}} .schedule .dot-copy{{fill:{colour['copy']}}}"
-    )
+class Transfer(NamedTuple):
+    """What one rank sends another in a round."""
 
+    src: int
+    dst: int
+    look: str
+    chunks: list[int]
 
-STYLE = f"{SHAPES}{_colours(LIGHT)}@media (prefers-color-scheme:dark){{{_colours(DARK)}}}"
+    @property
+    def words(self) -> str:
+        """The chunks: "3", "0-3", "5 chunks"."""
+        first, last = min(self.chunks), max(self.chunks)
+        if first == last:
+            return str(first)
+        return f"{first}-{last}" if last - first == len(self.chunks) - 1 else f"{len(self.chunks)} chunks"
 
 
 def draw_svg(schedule: Schedule, strand: int = 0) -> str:
     """Return the space-time picture of one strand as a self-contained SVG."""
-    part = schedule.strands[strand]
-    if part.num_moves > 1 << 20 or part.num_rounds * schedule.num_vertices > 1 << 16:
-        raise ScheduleError(f"{schedule.name}: {part.num_rounds:,} rounds of {schedule.num_vertices:,} vertices are "
-                            "too many to draw.", hint="Draw the same family with fewer ranks.")  # fmt: skip
+    part, ranks = schedule.strands[strand], schedule.num_vertices
+    hint = "Draw the same family with fewer ranks."
+    if part.num_moves > 1 << 20 or part.num_rounds * ranks > 1 << 16:
+        raise ScheduleError(
+            f"{schedule.name}: {part.num_rounds:,} rounds of {ranks:,} vertices are too many to draw.", hint=hint
+        )
     rounds = [_transfers(moves) for moves in part.steps()]
     arrows = sum(len(transfers) for transfers in rounds)
     if arrows > MAX_ARROWS:
-        raise ScheduleError(f"{schedule.name}: {arrows:,} arrows are too many to draw (at most {MAX_ARROWS:,}).",
-                            hint="Draw the same family with fewer ranks.")  # fmt: skip
-    width = LEFT + COLUMN * schedule.num_vertices + 24
+        raise ScheduleError(
+            f"{schedule.name}: {arrows:,} arrows are too many to draw (at most {MAX_ARROWS:,}).", hint=hint
+        )
+    width = max(LEFT + COLUMN * ranks + 24, 560)
     height = TOP + ROW * max(1, len(rounds)) + 56
+    svg = Svg(width, height, schedule.name, is_fixed=True, class_="schedule")
+    svg.add("style", STYLE)
+    svg.add("defs", _marker("add"), _marker("copy"))
+    svg.add("rect", class_="paper", width="100%", height="100%")
+    svg.text(20, 34, schedule.name, class_="title")
+    svg.text(20, 54, _subtitle(schedule, part, strand), class_="sub")
+    _grid(svg, schedule, part)
     # More labels would hide each other; pointing at an arrow still tells its chunks.
-    labelled = [arrows <= MAX_LABELS and len(transfers) <= 1.5 * schedule.num_vertices for transfers in rounds]
-    body = [*_head(schedule, part, strand), *_grid(schedule, part), *_legend(height, all(labelled))]
-    for number, transfers in enumerate(rounds):
-        body += [_arrow(number, *transfer) for transfer in transfers]
-        body += [_label(number, *transfer) for transfer in transfers if labelled[number]]
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="schedule" viewBox="0 0 {max(width, 560)} {height}" '
-        f'width="{max(width, 560)}" height="{height}"><style>{STYLE}</style>{_markers()}'
-        f'<rect class="paper" width="100%" height="100%"/>{"".join(body)}</svg>\n'
-    )
+    labelled = [arrows <= MAX_LABELS and len(transfers) <= 1.5 * ranks for transfers in rounds]
+    _legend(svg, "numbers are chunks" if all(labelled) else "numbers are chunks, left out in crowded rounds")
+    for number, (transfers, has_labels) in enumerate(zip(rounds, labelled, strict=True)):
+        for transfer in transfers:
+            _arrow(svg, number, transfer)
+        for transfer in transfers if has_labels else ():
+            _label(svg, number, transfer)
+    return svg.document()
 
 
 def draw_html(schedule: Schedule, facts: dict[str, str]) -> str:
     """Return one page with the picture of every strand (alike ones once) and a table of facts."""
-    rows = "".join(f"<tr><th>{escape(k)}</th><td>{escape(v)}</td></tr>" for k, v in facts.items())
-    pictures = "".join(f"<figure>{draw_svg(schedule, number)}</figure>" for number in _different(schedule))
-    style = (
-        f"body{{font-family:{FONT};margin:2rem;background:#fff;color:#1c2430}}figure{{margin:1rem 0;overflow-x:auto}}"
-        "th{text-align:left;padding-right:1.5rem;font-weight:600}td,th{padding:.15rem .6rem .15rem 0}"
-        "@media (prefers-color-scheme:dark){body{background:#12161c;color:#e8ecf2}}"
-    )
-    body = f"<h1>{escape(schedule.name)}</h1><table>{rows}</table>{pictures}"
-    return document(schedule.name, style, body)
-
-
-def _different(schedule: Schedule) -> list[int]:
-    seen: set[tuple[int, ...]] = set()
-    out = []
+    different: dict[tuple[int, ...], int] = {}
     for number, strand in enumerate(schedule.strands):
-        key = tuple(id(stage.kernel) for stage in strand.stages)
-        if key not in seen:
-            seen.add(key)
-            out.append(number)
-    return out
+        different.setdefault(tuple(id(stage.kernel) for stage in strand.stages), number)
+    pictures = [Markup(draw_svg(schedule, number)) for number in different.values()]  # noqa: S704 escaped there
+    return render("schedule", title=schedule.name, facts=facts, pictures=pictures)
 
 
-def _transfers(moves: Moves) -> list[tuple[int, int, int, list[int]]]:
-    """Return (src, dst, op, chunks) of one round, one entry for each pair."""
+def _transfers(moves: Moves) -> list[Transfer]:
     pairs: dict[tuple[int, int, int], list[int]] = defaultdict(list)
     columns = (moves.src.tolist(), moves.dst.tolist(), moves.op.tolist(), moves.chunk.tolist())
     for src, dst, op, chunk in zip(*columns, strict=True):
         pairs[src, dst, op].append(chunk)
-    return [(*key, chunks) for key, chunks in pairs.items()]
-
-
-def _head(schedule: Schedule, part: Strand, strand: int) -> list[str]:
-    sub = f"{schedule.collective}; {part.num_rounds} rounds, {part.num_chunks * part.pieces} chunks"
-    if len(schedule.strands) > 1:
-        sub += f"; strand {strand} of {len(schedule.strands)}: {part.share} of the buffer, channel {part.channel}"
     return [
-        f'<text class="title" x="20" y="34">{escape(schedule.name)}</text>',
-        f'<text class="sub" x="20" y="54">{escape(sub)}</text>',
+        Transfer(src, dst, "add" if op == MoveOp.REDUCE else "copy", chunks) for (src, dst, op), chunks in pairs.items()
     ]
 
 
-def _grid(schedule: Schedule, part: Strand) -> list[str]:
-    rounds = max(1, part.num_rounds)
-    right = LEFT + COLUMN * schedule.num_vertices
-    out = []
+def _subtitle(schedule: Schedule, part: Strand, strand: int) -> str:
+    words = f"{schedule.collective}; {part.num_rounds} rounds, {part.num_chunks * part.pieces} chunks"
+    if len(schedule.strands) > 1:
+        words += f"; strand {strand} of {len(schedule.strands)}: {part.share} of the buffer, channel {part.channel}"
+    return words
+
+
+def _grid(svg: Svg, schedule: Schedule, part: Strand) -> None:
     for number in range(part.num_rounds):
         y = TOP + ROW * number
         if number % 2 == 0:
-            out.append(f'<rect class="band" x="{LEFT - 14}" y="{y}" width="{right - LEFT + 4}" height="{ROW}"/>')
-        out.append(f'<text class="round" x="{LEFT - 24}" y="{y + ROW / 2 + 4}">{number}</text>')
+            svg.add(
+                "rect", class_="band", x=LEFT - 14, y=y, width=COLUMN * schedule.num_vertices + 4, height=ROW
+            )  # fmt: skip
+        svg.text(LEFT - 24, y + ROW / 2 + 4, str(number), class_="round")
     for vertex in range(schedule.num_vertices):
-        x, name = _x(vertex), str(vertex) if vertex < schedule.num_ranks else f"h{vertex}"
-        out.append(f'<line class="life" x1="{x}" y1="{TOP}" x2="{x}" y2="{TOP + ROW * rounds}"/>')
-        out.append(f'<text class="rank" x="{x}" y="{TOP - 12}">{name}</text>')
-    return out
+        svg.line(_x(vertex), TOP, _x(vertex), TOP + ROW * max(1, part.num_rounds), class_="life")
+        svg.text(_x(vertex), TOP - 12, str(vertex) if vertex < schedule.num_ranks else f"h{vertex}", class_="rank")
 
 
-def _legend(height: int, all_labelled: bool) -> list[str]:
-    y = height - 22
-    numbers = "numbers are chunks" if all_labelled else "numbers are chunks, left out in crowded rounds"
-    return [
-        f'<line class="add" x1="20" y1="{y - 4}" x2="48" y2="{y - 4}" marker-end="url(#a)"/>'
-        f'<text class="sub" x="56" y="{y}">added to what is there</text>',
-        f'<line class="copy" x1="216" y1="{y - 4}" x2="244" y2="{y - 4}" marker-end="url(#c)"/>'
-        f'<text class="sub" x="252" y="{y}">copied; {numbers}; rounds go down</text>',
-    ]
+def _legend(svg: Svg, numbers: str) -> None:
+    y = svg.height - 22
+    for x, look, words in ((20, "add", "added to what is there"), (216, "copy", f"copied; {numbers}; rounds go down")):
+        svg.line(x, y - 4, x + 28, y - 4, class_=look, marker_end=f"url(#{look})")
+        svg.text(x + 36, y, words, class_="sub")
 
 
-def _markers() -> str:
-    def marker(name: str, look: str) -> str:
-        return (
-            f'<marker id="{name}" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="6" markerHeight="6" '
-            f'orient="auto-start-reverse"><path class="dot-{look}" d="M0,0.5 L8,4 L0,7.5 z"/></marker>'
-        )
-
-    return f"<defs>{marker('a', 'add')}{marker('c', 'copy')}</defs>"
+def _marker(look: str) -> Markup:
+    head = element("path", class_=f"dot-{look}", d="M0,0.5 L8,4 L0,7.5 z")
+    return element("marker", head, id=look, viewBox="0 0 8 8", refX=7, refY=4, markerWidth=6, markerHeight=6,
+                   orient="auto-start-reverse")  # fmt: skip
 
 
 def _x(vertex: int) -> float:
     return LEFT + COLUMN * (vertex + 0.5) - 12
 
 
-def _ends(number: int, src: int, dst: int) -> tuple[float, float, float, float]:
-    y = TOP + ROW * number
-    return _x(src), y + 5, _x(dst), y + ROW - 5
+def _arrow(svg: Svg, number: int, transfer: Transfer) -> None:
+    y, look = TOP + ROW * number, transfer.look
+    title = f"round {number}: {transfer.src} to {transfer.dst}, {look} {transfer.words}"
+    svg.add("line", title=title, class_=look, x1=_x(transfer.src), y1=y + 5, x2=_x(transfer.dst), y2=y + ROW - 5,
+            marker_end=f"url(#{look})")  # fmt: skip
 
 
-def _arrow(number: int, src: int, dst: int, op: int, chunks: list[int]) -> str:
-    look, mark = ("add", "a") if op == MoveOp.REDUCE else ("copy", "c")
-    x1, y1, x2, y2 = _ends(number, src, dst)
-    title = f"round {number}: {src} to {dst}, {'add' if op == MoveOp.REDUCE else 'copy'} {_span(chunks)}"
-    line = f'<line class="{look}" x1="{x1:.1f}" y1="{y1}" x2="{x2:.1f}" y2="{y2}" marker-end="url(#{mark})"/>'
-    return f"<g><title>{title}</title>{line}</g>"
-
-
-def _label(number: int, src: int, dst: int, op: int, chunks: list[int]) -> str:
-    x1, y1, x2, y2 = _ends(number, src, dst)
+def _label(svg: Svg, number: int, transfer: Transfer) -> None:
+    x1, x2 = _x(transfer.src), _x(transfer.dst)
     at = 0.28 * COLUMN / abs(x2 - x1)  # near where it starts, so that two that cross keep their labels apart
-    return f'<text class="chunk" x="{x1 + (x2 - x1) * at:.1f}" y="{y1 + (y2 - y1) * at + 3:.1f}">{_span(chunks)}</text>'
-
-
-def _span(chunks: list[int]) -> str:
-    ordered = sorted(chunks)
-    if len(ordered) == 1:
-        return str(ordered[0])
-    if ordered[-1] - ordered[0] == len(ordered) - 1:
-        return f"{ordered[0]}-{ordered[-1]}"
-    return f"{len(ordered)} chunks"
+    svg.text(x1 + (x2 - x1) * at, TOP + ROW * number + 8 + (ROW - 10) * at, transfer.words, class_="chunk")

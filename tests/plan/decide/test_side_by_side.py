@@ -83,7 +83,9 @@ def test_the_page_answers_before_it_explains(planned: PlanAnswer) -> None:
     page = plan_page(planned.result, planned.fabric)
     for words in ("Recommendation:", "Alternatives", 'class="tornado"', "predicted step time", "print-color-adjust"):
         assert words in page
-    assert '<span class="whole">2027-' in page and ".whole{white-space:nowrap}" in page  # no line ends inside a date
+    assert (
+        '<span class="whole">2027-' in page and ".whole { white-space: nowrap; }" in page
+    )  # no line ends inside a date
     assert page.index("Recommendation:") < page.index("One step, as it would run")
     assert planned.result.run is not None
     for swing in planned.result.run.now.forecast.swings:
@@ -127,7 +129,7 @@ def test_the_page_has_what_a_run_costs_and_takes_first_with_its_range(sweep: Clu
     for row in sweep.rows:
         assert row.run is not None
         low, high = (units.show_money(end) for end in row.run.usd_90)
-        assert f'{units.show_money(row.run.usd)} <span class="note">{low} to {high}</span>' in page
+        assert f"{units.show_money(row.run.usd)} <small>{low} to {high}</small>" in page
     assert "32 H100-SXM5-80GB" in page
 
 

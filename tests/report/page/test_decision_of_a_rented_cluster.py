@@ -7,7 +7,7 @@ from syncline.plan.answer import make_plan
 from syncline.plan.cost.assumptions import Assumptions
 from syncline.plan.fix import read_fix
 from syncline.questions.job import job_of
-from syncline.report.page.decision import decision_section
+from syncline.report.page.decision import decision
 from syncline.report.text.plan import plan_lines
 
 CLUSTER = {"hosts": 2, "host": "dgx-h100", "network": "rail-optimized NDR", "faults": [{"device": "host-*/nic-0"}]}
@@ -20,5 +20,7 @@ def test_faults_a_fixed_price_and_a_short_run() -> None:
                        execute=False, fix=read_fix("tp=8,pp=1,micro=1"))  # fmt: skip
     text = " ".join(" ".join(plan_lines(answer)).split())
     assert "faults 2 NICs down" in text and "taken as fixed" in text and " a year" not in text
-    page = decision_section(answer)
-    assert "<th>deadline</th>" not in page and "Bold:" not in page and "given, taken as fixed" in page
+    shown = decision(answer)
+    assert shown is not None
+    assert shown.heads == ["<option", "days", "cost"] and "Bold:" not in shown.note
+    assert "given, taken as fixed" in str(shown.sources)

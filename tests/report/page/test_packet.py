@@ -5,12 +5,9 @@ from __future__ import annotations
 import re
 
 import numpy as np
-import pytest
 from tests.sim.packet.packet_fabrics import leaf_spine, router_ring, star
 
-from syncline.report.chart.over_time import Line, TimeAxis, bars, chart
 from syncline.report.page.packet import in_a_sentence, packet_page, watched_pair
-from syncline.report.page.packet_flows import _ticks, flows_section
 from syncline.sim.packet import PacketOptions, Watching, incast, messages, senders, simulate
 from syncline.sim.packet.flow_table import flow_table
 
@@ -21,10 +18,10 @@ def test_page_shows_the_incast() -> None:
     options = PacketOptions(transport="dctcp")
     watching = Watching(2e-6, links=(down,), flows=(0, 1, 2))
     outcome = simulate(network, [incast(network.fabric, 6, 1e6)], options, watching=watching)
-    page = packet_page("incast & more", outcome, (20_000, 20_000))
+    page = packet_page("incast & more", [("", outcome)])
     assert page.startswith("<!doctype html>")
     assert "incast &amp; more" in page
-    for text in ("Queue, KB", "marks from 20 KB", "leaf-00 -&gt; host-00/nic-0", "connection 2", "Deepest queues"):
+    for text in ("Queue, KB", "marks from ", "leaf-00 -&gt; host-00/nic-0", "connection 2", "Deepest queues"):
         assert text in page
     assert f"{100 * outcome.counters['marks'] / outcome.counters['data_packets']:.1f} %" in page
     assert page.count("<polyline") == 2 + 1 + 2 + 3
@@ -36,19 +33,13 @@ def test_two_runs_stand_side_by_side_over_the_same_links() -> None:
     network = star()
     load = [incast(network.fabric, 4, 2e5)]
     runs = [(name, simulate(network, load, PacketOptions(name))) for name in ("dctcp", "ndp")]
-    section = flows_section([(name, flow_table(outcome)) for name, outcome in runs])
-    page = watched_pair("two", runs, section).replace("&gt;", ">")
-    assert page.count('<div class="run">') == 2
+    page = watched_pair("two", runs, [flow_table(outcome) for _, outcome in runs]).replace("&gt;", ">")
+    assert page.count('<section class="run">') == 2
+    assert "<th>dctcp p99</th>" in page and 'aria-label="Completion times of dctcp, ndp"' in page
     assert page.count("<h2>Queue, KB</h2>") == 2
-    first, second = page.split('<div class="run">')[1:]
+    first, second = page.split('<section class="run">')[1:]
     assert "<h2>dctcp</h2>" in first and "<h2>ndp</h2>" in second
     assert "leaf-00 -> host-00/nic-0" in first.split("Deepest")[0] and "leaf-00 -> host-00/nic-0" in second
-
-
-def test_times_are_written_below_a_distribution_however_narrow() -> None:
-    assert _ticks(-6, -3) == pytest.approx([1e-6, 1e-5, 1e-4, 1e-3])
-    assert _ticks(np.log10(1.6e-4), np.log10(4.3e-4)) == pytest.approx([2e-4, 2.5e-4, 3e-4, 4e-4])
-    assert _ticks(-4.0, -4.0) == pytest.approx([1e-4])
 
 
 def test_many_connections_are_a_band_and_pauses_are_bars() -> None:
@@ -57,7 +48,7 @@ def test_many_connections_are_a_band_and_pauses_are_bars() -> None:
     watching = Watching(1e-6, links=tuple(int(network.link[p]) for p in ports), flows=tuple(range(12)))
     options = PacketOptions(transport="roce", pause_bytes=40_000)
     outcome = simulate(network, [incast(network.fabric, 12, 1e6)], options, watching=watching)
-    page = packet_page("incast", outcome)
+    page = packet_page("incast", [("", outcome)])
     assert page.count("<polygon") == 1
     assert "What all 12 connections delivered" in page
     assert "connection 3" not in page
@@ -72,14 +63,16 @@ def test_parallel_cables_are_told_apart() -> None:
     assert twins, "two cables join a leaf and a spine here"
     watching = Watching(1e-6, links=tuple(int(network.link[p]) for p in twins))
     outcome = simulate(network, [incast(network.fabric, 2, 1e5)], PacketOptions(transport="ndp"), watching=watching)
-    page = packet_page("incast", outcome).replace("&gt;", ">")
+    page = packet_page("incast", [("", outcome)]).replace("&gt;", ">")
     assert f"{names[twins[0]]} (1)" in page
     assert f"{names[twins[1]]} (2)" in page
 
 
 def test_a_run_that_was_not_watched_has_figures_only() -> None:
     network = star()
-    page = packet_page("plain", simulate(network, [incast(network.fabric, 2, 1e5)], PacketOptions(transport="ndp")))
+    page = packet_page(
+        "plain", [("", simulate(network, [incast(network.fabric, 2, 1e5)], PacketOptions(transport="ndp")))]
+    )
     assert "<polyline" not in page
     assert "Messages: 2; finished after" in page
 
@@ -97,29 +90,3 @@ def test_the_sentence_says_what_happened() -> None:
     around = senders(ring.fabric)
     locked = simulate(ring, [messages(around, np.roll(around, -2), 8e6)], PacketOptions("roce", pause_bytes=9000))
     assert in_a_sentence(locked).endswith("5 ports wait for each other.")
-
-
-def test_chart_puts_the_peak_inside_and_labels_are_round() -> None:
-    time_s = np.array([0.0, 1.0, 2.0]) * 1e-4
-    lines = [Line("a", np.array([0.0, 7.3, 1.0])), Line("rule", np.full(3, 2.0), True)]
-    svg = chart(time_s, lines, TimeAxis.of(2e-4))
-    assert ">8</text>" in svg
-    assert "stroke-dasharray" in svg
-    assert [f">{x}<" in svg for x in ("0 us", "25", "50", "200")] == [True] * 4
-    points = svg.split('points="')[1].split('"')[0].split()
-    heights = [float(point.split(",")[1]) for point in points]
-    assert heights[1] == min(heights) > 10
-
-
-@pytest.mark.parametrize(("end_s", "unit", "end"), [(1.5e-3, "us", 1500), (4e-3, "ms", 4), (3.0, "s", 3)])
-def test_time_is_told_in_the_unit_people_read(end_s: float, unit: str, end: float) -> None:
-    clock = TimeAxis.of(end_s)
-    assert clock.unit == unit
-    assert clock.end == pytest.approx(end)
-
-
-def test_bars_cover_the_time_something_is_on() -> None:
-    on = np.array([False, True, True, False, True])
-    svg = bars(np.arange(5.0), [("link", on)], TimeAxis.of(4.0))
-    widths = [float(x) for x in re.findall(r'<rect x="[\d.]+" y="\d+" width="([\d.]+)"', svg)]
-    assert widths == pytest.approx([884 / 2, 0.5], abs=0.1)  # two of four steps; the last moment has no length

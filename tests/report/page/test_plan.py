@@ -13,8 +13,7 @@ from syncline.fabric import load
 from syncline.plan.answer import PlanResult, make_plan
 from syncline.plan.scaling import scaling
 from syncline.plan.space import USUAL
-from syncline.report.chart.bars import round_ticks, scaling_svg
-from syncline.report.page.decision import kept
+from syncline.report.page.page import kept
 from syncline.report.page.plan import between, plan_page
 from syncline.sim.step.spans import step_timeline
 from syncline.workload.read_job import load_job
@@ -101,11 +100,11 @@ def test_a_cut_of_a_timeline_stays_inside(answer: PlanResult) -> None:
 
 
 def test_one_point_is_no_curve(answer: PlanResult) -> None:
-    assert "one number of GPUs only" in scaling_svg((), 64)
+    assert "one number of GPUs only" in plan_page(answer, load("h100-64-rail"))
 
 
-def test_ticks_are_round() -> None:
-    assert round_ticks(30, 1200) == [50, 100, 200, 500, 1000]
+def test_it_is_light_enough_for_mail(page: str) -> None:
+    assert len(page) < 300_000
 
 
 def test_the_curve_is_planned_anew(answer: PlanResult) -> None:

@@ -2,14 +2,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from syncline.report.page.simulation import curve_svg, matrix_svg
+from syncline.describe import units
+from syncline.report.chart.plot import matrix
+from syncline.report.page.simulation import bandwidth_curve
 from syncline.report.text.simulation import method_lines
 
 ROWS = [{"size_bytes": 1 << k, "busbw_Bps": 1e9 * k, "algorithm": "<ring>"} for k in range(10, 15)]
 
 
 def test_the_curve_has_a_point_a_size_and_escapes_names() -> None:
-    svg = curve_svg(ROWS)
+    svg = bandwidth_curve(ROWS)
     assert svg.count("<circle") == len(ROWS)
     assert "&lt;ring&gt;" in svg and "<ring>" not in svg
     heights = [float(part.split('"')[1]) for part in svg.split("cy=")[1:]]
@@ -17,12 +19,12 @@ def test_the_curve_has_a_point_a_size_and_escapes_names() -> None:
 
 
 def test_one_size_is_drawn_too() -> None:
-    assert curve_svg(ROWS[:1]).count("<circle") == 1
+    assert bandwidth_curve(ROWS[:1]).count("<circle") == 1
 
 
 def test_the_matrix_shows_only_pairs_that_talk() -> None:
     traffic = np.array([[0.0, 8.0], [2.0, 0.0]])
-    svg = matrix_svg(traffic, ["a", "b"])
+    svg = matrix("traffic", traffic, ["a", "b"], units.show_size)
     assert svg.count("<title>") == 2
     assert "a to b: 8 B" in svg
 

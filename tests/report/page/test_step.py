@@ -10,10 +10,13 @@ import pytest
 
 from syncline.fabric import build, load
 from syncline.fabric.spec import ClusterSpec
-from syncline.report.page.step import step_page, timeline_svg
+from syncline.questions.step import StepPrediction
+from syncline.report.chart.lanes import timeline_lanes
+from syncline.report.page.step import step_page
 from syncline.report.text.step import split_words, step_lines
 from syncline.sim.step import step
 from syncline.sim.step.spans import step_timeline
+from syncline.timeline import SpanKind
 from syncline.workload.read_job import load_job
 
 FABRIC = load("h100-64-rail")
@@ -24,32 +27,58 @@ def result(**fields: Any):
     return step(FABRIC, load_job({**base, **fields}))
 
 
+def drawn(svg: str) -> list[tuple[float, float, float]]:
+    """Return left edge, width and height of every span of a drawing."""
+    spans = []
+    for path, tall in re.findall(r'<path d="([^"]+)" stroke="[^"]+" stroke-width="([\d.]+)">', svg):
+        start, *moves = path.removeprefix("M").split("m")
+        at = float(start.split(" ")[0])
+        for move in moves:
+            across, wide = (float(number) for number in move.split(" 0h"))
+            spans.append((at + across, wide, float(tall)))
+            at += across + wide
+    return spans
+
+
 def test_the_page_draws_every_stage_and_loads_nothing() -> None:
     one = result()
-    page = step_page(one.to_json(), step_timeline(one))
+    page = step_page(StepPrediction(FABRIC, one))
     assert all(f"stage {i}<" in page for i in range(8))
     assert not re.search(r"(src|href)=", page)
-    assert page.count("<rect") == len(step_timeline(one).spans)
+    spans = step_timeline(one).spans
+    assert len(drawn(page)) == len(spans)
+    assert sum(tall == 11 for *_, tall in drawn(page)) == int((spans.kind == SpanKind.COMPUTE).sum())
+
+
+def test_spans_are_where_and_as_long_as_the_timeline_has_them() -> None:
+    timeline = step_timeline(result())
+    spans, scale = timeline.spans, 770 / timeline.makespan_s
+    expected = sorted(150 + (spans.start_s - timeline.start_s) * scale)
+    assert sorted(left for left, *_ in drawn(timeline_lanes(timeline))) == pytest.approx(expected, abs=0.2)
+    widths = sorted(wide for _, wide, _ in drawn(timeline_lanes(timeline)))
+    assert widths == pytest.approx(sorted(np.maximum((spans.end_s - spans.start_s) * scale, 0.4)), abs=0.2)
 
 
 def test_text_of_names_cannot_break_the_page() -> None:
     one = result(name="<script>alert(1)</script>")
-    assert "<script>" not in step_page(one.to_json(), step_timeline(one))
+    assert "<script>" not in step_page(StepPrediction(FABRIC, one))
 
 
-def test_long_timelines_are_thinned() -> None:
-    one = result(batch={"global": 4096, "micro": 1, "sequence": 8192})
-    assert len(step_timeline(one).spans) > 6000
-    drawn = [float(x) for x in re.findall(r'<rect x="([\d.]+)"', timeline_svg(step_timeline(one)))]
-    assert 4000 < len(drawn) <= 6000
-    assert max(np.diff(sorted(drawn))) < 3  # nowhere in the picture is a part without spans
+def test_long_timelines_are_thinned_and_small() -> None:
+    timeline = step_timeline(result(batch={"global": 4096, "micro": 1, "sequence": 8192}))
+    assert len(timeline.spans) > 6000
+    svg = timeline_lanes(timeline)
+    lefts = sorted(left for left, *_ in drawn(svg))
+    assert 4000 < len(lefts) <= 6000
+    assert max(np.diff(lefts)) < 3  # nowhere in the picture is a part without spans
+    assert len(svg) < 20 * len(lefts)  # alike spans share an element
 
 
 def test_the_page_says_what_colours_mean() -> None:
     one = result()
-    page = step_page(one.to_json(), step_timeline(one))
-    assert "</span>tensor-parallel exchange " in page and "</span>pipeline bubble " in page
-    assert all(f"</span>{name}</i>" in page for name in step_timeline(one).names)
+    page = step_page(StepPrediction(FABRIC, one)).replace("\u200b", "")
+    assert "</i>tensor-parallel exchange " in page and "</i>pipeline bubble " in page
+    assert all(f"</i>{name}</li>" in page for name in step_timeline(one).names)
 
 
 def test_shares_in_the_text_add_up() -> None:

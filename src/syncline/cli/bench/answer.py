@@ -64,9 +64,9 @@ def finish(
     lines = [*headline(found), *_head_lines(plain(payload)), *sweep_lines(rows), *told]
     if html is not None:
         from syncline.describe.files import write_text
-        from syncline.report.page.findings import findings_page, sweep_chart
+        from syncline.report.page.findings import findings_page
 
-        write_text(html, findings_page(f"Bench of {num_ranks} ranks", lines, found, sweep_chart(rows)))
+        write_text(html, findings_page(f"Bench of {num_ranks} ranks", lines, found, rows))
         payload["html"] = str(html)
 
     def text(console: Any) -> None:

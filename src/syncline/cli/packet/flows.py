@@ -112,15 +112,11 @@ def flows(
         found["pcap"] = {str(path): write_pcap(path, runs[0][0], link) for link, path in captures}
     if html is not None:
         from syncline.report.page.packet import watched_page, watched_pair
-        from syncline.report.page.packet_flows import flows_section
 
-        named = [(str(row["transport"]), table) for row, (_, table) in zip(rows, runs, strict=True)]
-        title = f"{len(traffic):,} flows on {fabric.name}"
-        section = flows_section(named)
-        pair = [(name, outcome) for (name, _), (outcome, _) in zip(named, runs, strict=True)]
-        write_text(
-            html, watched_pair(title, pair, section) if against else watched_page(title, runs[0][0], more=section)
-        )
+        title, tables = f"{len(traffic):,} flows on {fabric.name}", [table for _, table in runs]
+        pair = [(str(row["transport"]), outcome) for row, (outcome, _) in zip(rows, runs, strict=True)]
+        page = watched_pair(title, pair, tables) if against else watched_page(title, runs[0][0], flows=tables)
+        write_text(html, page)
         found["html"] = str(html)
     emit(found, json, lambda console: _show(console, found))
 

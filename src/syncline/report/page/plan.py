@@ -3,232 +3,310 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from html import escape
-from importlib.resources import files
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 
 from syncline.describe import units
 from syncline.errors import SynclineError
 from syncline.fabric import Fabric
 from syncline.plan.answer import PlanResult
+from syncline.plan.cost.charge import cost_per_token
 from syncline.plan.scaling import ScalePoint
-from syncline.report.chart.bars import MEMORY_COLOURS, PART_COLOURS, bars, scaling_svg, stacked, traffic
+from syncline.report.chart.bars import PART_COLOURS, BarRow, Part, bars, stacked
+from syncline.report.chart.lanes import timeline_key, timeline_lanes
+from syncline.report.chart.plot import Axis, Line, plot
 from syncline.report.fabric_picture import draw_svg
-from syncline.report.page.decision import decision_section, kept
-from syncline.report.page.shell import document
-from syncline.report.page.step import span_colour, timeline_svg
-from syncline.report.plan_money import money_section
+from syncline.report.page.decision import decision
+from syncline.report.page.page import render
+from syncline.report.text.check.run import recovery_line
 from syncline.report.text.interval import between as interval_words
 from syncline.report.text.interval import interval_lines
 from syncline.report.text.plan import do_first, fault_lines, part_name, per_million, worth_words
 from syncline.sim.step.spans import step_timeline
 from syncline.sim.step.step import IGNORES
 from syncline.timeline import Timeline
-from syncline.version import __version__
 
 GIB = 2**30
 MAX_DRAWN_STAGES = 32
 ZOOM = 0.06
+MEMORY_COLOURS = {
+    "parameters": "#3f73c7", "gradients": "#be185d", "optimizer": "#6b7280", "activations": "#e08a1e",
+    "logits": "#b7791f", "buffers": "#15803d", "fragmentation": "#aab2bd",
+}  # fmt: skip
+MONEY_COLOURS = {
+    "hosts": "#3f73c7", "network": "#2d7f6a", "financing": "#7c3aed", "maintenance": "#b7791f", "facility": "#6b7280",
+    "racks": "#8f98a3", "power": "#e08a1e", "people": "#be185d",
+}  # fmt: skip
+TIER_COLOURS = {"scale-up": "#2d7f6a", "network": "#3b6fb0"}
+OTHER_COLOUR = "#777777"
 
 
 def plan_page(answer: PlanResult, fabric: Fabric, curve: Sequence[ScalePoint] = ()) -> str:
     """Return the page; `curve` is the same job on fewer and more GPUs."""
     plan = answer.best
-    style = (files("syncline.report.page") / "plan.css").read_text(encoding="utf-8")
-    title = f"{plan.model} on {plan.num_gpus:,} {plan.gpu}"
-    body = [
-        decision_section(answer),
-        f"<header><h1>{escape(title)}: {units.show_time(plan.predicted.step_time_s)} a step</h1>"
-        f'<div class="note">Cluster {escape(plan.cluster)}, job {escape(plan.job)}, '
-        f"{plan.tokens_per_step:,} tokens a step, "
-        f"{escape(answer.question.job.precision)}. {escape(plan.decision.label)}.</div></header>",
-        _cards(answer), _lead(answer),
-        "<h2>What to change first</h2>", _actions(answer),
-        "<h2>One step, as it would run</h2>", _timeline(answer),
-        '<div class="two"><section>', "<h2>Where the time goes</h2>", _time(answer),
-        "</section><section>", "<h2>Memory of the fullest GPU</h2>", _memory(answer), "</section></div>",
-        '<div class="two"><section>', "<h2>What is sent, by kind and tier</h2>", _traffic(answer),
-        "</section><section>", "<h2>More or fewer GPUs</h2>", _curve(answer, curve), "</section></div>",
-        "<h2>Cost</h2>", money_section(answer),
-        "<h2>Other ways to split it</h2>", _others(answer),
-        "<h2>The fabric</h2>", _picture(fabric),
-        "<h2>How far to trust this</h2>", _trust(answer),
-        f"<footer>syncline {__version__}. {answer.found.num_considered:,} configurations were looked at, "
-        f"{answer.found.num_fitting:,} fit in memory; every one was priced by the same model as this page.</footer>",
-    ]  # fmt: skip
-    return document(title, style, "".join(body))
+    p = plan.predicted
+    parts, memory = _largest(p.parts_s), _largest(p.memory_by)
+    free = (p.memory_available_bytes - p.memory_bytes) / GIB
+    assumed = answer.result.facts.assumed
+    return render(
+        "plan",
+        title=f"{plan.model} on {plan.num_gpus:,} {plan.gpu}",
+        answer=answer,
+        plan=plan,
+        p=p,
+        decision=decision(answer),
+        figures=_figures(answer),
+        lead=_lead(answer),
+        changes=_changes(answer),
+        rented=_is_rented(answer),
+        timeline=_timeline(answer),
+        time_bar=stacked([Part(part_name(n), v, PART_COLOURS.get(n, OTHER_COLOUR)) for n, v in parts], p.step_time_s),
+        time_bars=_bars([(part_name(n), v, units.show_time(v)) for n, v in parts if n != "compute"], "#e08a1e"),
+        memory_bar=stacked([Part(n, v, MEMORY_COLOURS.get(n, OTHER_COLOUR)) for n, v in memory],
+                           max(p.memory_available_bytes, p.memory_bytes)),
+        memory_bars=_bars([(n, v, f"{v / GIB:.1f} GiB") for n, v in memory], "#6b7280"),
+        free=f"{free:.1f} GiB of {p.memory_available_bytes / GIB:.0f} stay free.",
+        traffic=_traffic(p.comm_bytes),
+        scaling=_scaling(curve, plan.num_gpus),
+        cheapest=_cheapest(curve),
+        money=_money(answer),
+        splits=_splits(answer),
+        picture=_picture(fabric),
+        trust=". ".join(interval_lines(p.interval, units.show_time)) if p.interval else "",
+        ignores=[*IGNORES, *answer.notes],
+        assumed=", ".join(f"{name} = {value}" for name, value in assumed.items()),
+    )  # fmt: skip
 
 
-def _cards(answer: PlanResult) -> str:
+def _largest(parts: Mapping[str, float]) -> list[tuple[str, float]]:
+    return sorted(((name, value) for name, value in parts.items() if value > 0), key=lambda item: -item[1])
+
+
+def _bars(rows: Sequence[tuple[str, float, str]], colour: str) -> Markup:
+    return bars([BarRow(name, [[Part(shown, value, colour)]], [shown]) for name, value, shown in rows])
+
+
+def _figures(answer: PlanResult) -> list[tuple[str, str]]:
     p, cost = answer.best.predicted, answer.best.cost
     share = p.memory_bytes / p.memory_available_bytes if p.memory_available_bytes else 0.0
-    cards = [
-        (units.show_time(p.step_time_s), _sure(p.interval, units.show_time, "a step")),
+
+    def between(interval: Mapping[str, Any] | None, show: Callable[[float], str], what: str) -> str:
+        return f"{what}, {interval_words(interval, show)}" if interval else what
+
+    return [
+        (units.show_time(p.step_time_s), between(p.interval, units.show_time, "a step")),
         (f"{p.tokens_per_s:,.0f}", "tokens a second"),
         (f"{p.mfu:.1%}", "of the peak rate (MFU)"),
         (f"{p.memory_bytes / GIB:.0f} GiB",
-         _sure(p.memory_interval, units.show_size, f"memory, {share:.0%} of a GPU")),
+         between(p.memory_interval, units.show_size, f"memory, {share:.0%} of a GPU")),
         (f"{p.exposed_comm_s / p.step_time_s:.1%}", "of the step waits for communication"),
         (per_million(cost.cost_per_token_usd) if cost else "n/a",
-         _sure(answer.cost_interval or {}, per_million, "per million tokens")),
+         between(answer.cost_interval, per_million, "per million tokens")),
     ]  # fmt: skip
-    inner = "".join(f'<div class="card"><b>{escape(b)}</b><span>{kept(s)}</span></div>' for b, s in cards)
-    return f'<div class="cards">{inner}</div>'
-
-
-def _sure(interval: Mapping[str, Any], show: Callable[[float], str], what: str) -> str:
-    return f"{what}, {interval_words(interval, show)}" if interval else what
 
 
 def _lead(answer: PlanResult) -> str:
-    limit, d = answer.best.limit, answer.best.decision
-    link = f" (over {limit['then_link']})" if limit.get("then_link") else ""
-    words = [f"<b>The limit is {escape(limit['words'])}</b>: {limit['share']:.0%} of the step."]
+    limit, split = answer.best.limit, answer.best.decision
+    sentences = []
     if limit["then"] != limit["what"]:
-        words.append(f"Next is {escape(limit['then_words'])}{escape(link)} with {limit['then_share']:.1%}.")
-    words += [f"Broken: {escape(text)}." for text in fault_lines(answer)]
-    words.append(f"What to do first: {kept(do_first(answer, 1)[0].removeprefix('1. '))}.")
+        link = f" (over {limit['then_link']})" if limit.get("then_link") else ""
+        sentences.append(f"Next is {limit['then_words']}{link} with {limit['then_share']:.1%}.")
+    sentences += [f"Broken: {text}." for text in fault_lines(answer)]
+    sentences.append(f"What to do first: {do_first(answer, 1)[0].removeprefix('1. ')}.")
     if answer.given is not None:
         slower = answer.given.step_time_s / answer.best.predicted.step_time_s - 1
         fits = "" if answer.given.fits else " and does not fit in memory"
-        words.append(f"The split in the job file is {slower:+.1%} in time against this one{fits}.")
-    how = f"Gradients: {d.algorithm} exchange in buckets of {units.show_size(d.bucket_bytes)}." if d.algorithm else ""
-    return f'<p class="lead">{" ".join(words)} {escape(how)}</p>'
+        sentences.append(f"The split in the job file is {slower:+.1%} in time against this one{fits}.")
+    if split.algorithm:
+        sentences.append(
+            f"Gradients: {split.algorithm} exchange in buckets of {units.show_size(split.bucket_bytes)}."
+        )  # fmt: skip
+    return " ".join(sentences)
 
 
-def _actions(answer: PlanResult) -> str:
-    first, rows = answer.worthwhile[:3], []
+@dataclass(frozen=True)
+class _Change:
+    """One row of the table of changes."""
+
+    words: str
+    kind: str
+    step: str
+    saving: str
+    tone: str
+    worth: str
+    price: str
+    back: str
+    split: str
+    is_first: bool
+
+
+def _is_rented(answer: PlanResult) -> bool:
+    return answer.money is not None and not answer.money.owned
+
+
+def _changes(answer: PlanResult) -> list[_Change]:
+    first = answer.worthwhile[:3]
     # Nobody buys switches for a cluster that is rented.
-    rented = answer.money is not None and not answer.money.owned
+    rented = _is_rented(answer)
     others = [a for a in answer.actions if a not in first and not (rented and a.kind == "hardware")]
-    for a in (*first, *others):
-        worth = worth_words(a, answer.run)
-        price = units.show_money(a.price_usd) if a.price_usd else ("not known" if a.kind == "hardware" else "$0")
-        back = f"{a.payback_years:.1f} years" if a.price_usd and a.payback_years and a.payback_years < 100 else ""
-        tone = "good" if a.saving > 0.005 else ("bad" if a.saving < -0.0005 else "")
-        rows.append(
-            f'<tr class="{"first" if a in first else ""}"><td class="t wide">{kept(a.words)}</td>'
-            f'<td class="t"><span class="tag">{escape(a.kind)}</span></td><td>{units.show_time(a.step_time_s)}</td>'
-            f'<td class="{tone}">{a.saving:+z.1%}</td><td>{worth}</td><td>{price}</td><td>{back}</td>'
-            f'<td class="t note">{escape(a.plan.split(";")[0])}</td></tr>'
+    return [
+        _Change(
+            words=a.words,
+            kind=a.kind,
+            step=units.show_time(a.step_time_s),
+            saving=f"{a.saving:+z.1%}",
+            tone="good" if a.saving > 0.005 else "bad" if a.saving < -0.0005 else "",
+            worth=worth_words(a, answer.run),
+            price=units.show_money(a.price_usd) if a.price_usd else "not known" if a.kind == "hardware" else "$0",
+            back=f"{a.payback_years:.1f} years" if a.price_usd and a.payback_years and a.payback_years < 100 else "",
+            split=a.plan.split(";")[0],
+            is_first=a in first,
         )
-    return (
-        '<table><thead><tr><th class="t">one change at a time, planned anew</th><th class="t">kind</th><th>step</th>'
-        "<th>time saved per token</th><th>worth</th><th>price</th><th>paid back</th>"
-        '<th class="t">then split</th></tr>'
-        f"</thead>{''.join(rows)}</table><p class='note'>Numerics change what training sees: check convergence first. "
-        f"{'' if rented else 'Prices of hardware are switches, optics and cables of the renewed network.'}</p>"
-    )
+        for a in (*first, *others)
+    ]
 
 
-def _timeline(answer: PlanResult) -> str:
+@dataclass(frozen=True)
+class _DrawnStep:
+    """The timeline of a step: its views with their headings, what colours mean, and a note."""
+
+    note: str
+    views: Sequence[tuple[str, Markup]] = ()
+    key: str = ""
+
+
+def _timeline(answer: PlanResult) -> _DrawnStep:
     split = answer.best.decision
     if split.pp > MAX_DRAWN_STAGES:
-        return f"<p class='note'>{split.pp} stages are too many to draw.</p>"
+        return _DrawnStep(f"{split.pp} stages are too many to draw.")
     try:
         timeline = step_timeline(answer.result)
     except SynclineError as error:
-        return f"<p class='note'>{escape(error.message)}</p>"
+        return _DrawnStep(error.message)
     drawn = timeline.metadata.get("drawn_micro_batches", split.num_micro)
     cut = "" if drawn == split.num_micro else f" {drawn} of {split.num_micro} micro-batches are drawn."
-    key = "".join(f'<li><i style="background:{span_colour(n)}"></i>{escape(n)}</li>' for n in timeline.names)
     note = f"One rank of each stage: compute above, communication below.{cut} Hover for names, times and bytes."
-    part = timeline.makespan_s * ZOOM
-    views = [
-        ("The whole step", timeline),
-        (f"Its first {units.show_time(part)}: the pipeline fills", between(timeline, 0.0, part)),
-        (f"Its last {units.show_time(part)}: it drains, gradients meet, the optimizer runs",
-         between(timeline, timeline.makespan_s - part, timeline.makespan_s)),
-    ]  # fmt: skip
-    if split.pp == 1:
-        views = views[:1]
-    drawn_views = "".join(f"<h3>{words}</h3>{timeline_svg(view)}" for words, view in views)
-    return f'<p class="note">{note}</p>{drawn_views}<ul class="key">{key}</ul>'
+    end, part = timeline.makespan_s, timeline.makespan_s * ZOOM
+    views = [("The whole step", timeline)]
+    if split.pp > 1:
+        views += [
+            (f"Its first {units.show_time(part)}: the pipeline fills", between(timeline, 0.0, part)),
+            (f"Its last {units.show_time(part)}: it drains, gradients meet, the optimizer runs",
+             between(timeline, end - part, end)),
+        ]  # fmt: skip
+    return _DrawnStep(note, [(words, timeline_lanes(view)) for words, view in views], timeline_key(timeline))
 
 
 def between(timeline: Timeline, start_s: float, end_s: float) -> Timeline:
     """Return what of a timeline happens between two times, cut at both."""
     spans, base = timeline.spans, timeline.start_s
-    kept = spans.take(np.nonzero((spans.end_s > base + start_s) & (spans.start_s < base + end_s))[0])
+    inside = spans.take(np.nonzero((spans.end_s > base + start_s) & (spans.start_s < base + end_s))[0])
     clipped = replace(
-        kept,
-        start_s=np.maximum(kept.start_s, base + start_s),
-        end_s=np.minimum(kept.end_s, base + end_s),
+        inside,
+        start_s=np.maximum(inside.start_s, base + start_s),
+        end_s=np.minimum(inside.end_s, base + end_s),
     )
     return replace(timeline, spans=clipped)
 
 
-def _time(answer: PlanResult) -> str:
-    p = answer.best.predicted
-    parts = sorted(p.parts_s.items(), key=lambda item: -item[1])
-    bar = stacked([(part_name(n), v, PART_COLOURS.get(n, "#777")) for n, v in parts], p.step_time_s)
-    rows = [(part_name(n), v, units.show_time(v)) for n, v in parts if v > 0 and n != "compute"]
-    return bar + "<h3>Beside arithmetic</h3>" + bars(rows, "#e08a1e")
+def _traffic(comm_bytes: Mapping[str, Mapping[str, float]]) -> Markup | None:
+    """Return bytes by kind of parallelism, split by tier."""
+    rows = [
+        BarRow(
+            kind,
+            [[Part(f"{tier}: {units.show_size(size)}", size, TIER_COLOURS[tier]) for tier, size in tiers.items()]],
+            [units.show_size(tiers.get(tier, 0.0)) for tier in TIER_COLOURS],
+        )
+        for kind, tiers in comm_bytes.items()
+    ]
+    return bars(rows, list(TIER_COLOURS.items())) if rows else None
 
 
-def _memory(answer: PlanResult) -> str:
-    p = answer.best.predicted
-    parts = sorted(p.memory_by.items(), key=lambda item: -item[1])
-    whole = max(p.memory_available_bytes, p.memory_bytes)
-    bar = stacked([(n, v, MEMORY_COLOURS.get(n, "#777")) for n, v in parts], whole)
-    rows = [(n, v, f"{v / GIB:.1f} GiB") for n, v in parts if v > 0]
-    warned = "".join(f'<p class="bad">{escape(text)}</p>' for text in p.warnings)
-    left = (p.memory_available_bytes - p.memory_bytes) / GIB
-    free = f"{left:.1f} GiB of {p.memory_available_bytes / GIB:.0f} stay free."
-    return bar + bars(rows, "#6b7280") + f'<p class="note">{free}</p>{warned}'
+def _scaling(curve: Sequence[ScalePoint], now: int) -> Markup | str:
+    """Return tokens per second over GPUs with the line that perfect scaling would be."""
+    if len(curve) < 2:
+        return "The job fits on one number of GPUs only."
+    gpus, rates = [p.num_gpus for p in curve], [p.tokens_per_s for p in curve]
+    per_gpu = max(p.tokens_per_s / p.num_gpus for p in curve)
+    ideal = [per_gpu * n for n in gpus]
+    titles = [f"{p.num_gpus:,} GPUs: {p.tokens_per_s:,.0f} tokens/s, {p.tokens_per_s / best:.0%} of perfect; {p.label}"
+              for p, best in zip(curve, ideal, strict=True)]  # fmt: skip
+    names = [(n, f"{n:,}\n{rate / best:.0%}") for n, rate, best in zip(gpus, rates, ideal, strict=True)]
+    at = [k for k, n in enumerate(gpus) if n == now]
+    lines = [
+        Line("perfect", gpus, ideal, is_rule=True),
+        Line("planned", gpus, rates, titles=titles, colour="var(--accent)", width=2.2),
+        Line("now", [gpus[k] for k in at], [rates[k] for k in at], titles=[titles[k] for k in at],
+             radii=[6.0] * len(at), dots_only=True, colour="var(--bad)"),
+    ]  # fmt: skip
+    across = Axis(gpus[0], gpus[-1], names, is_log=True)
+    up = Axis.log(min(*rates, *ideal) / 1.1, max(*rates, *ideal) * 1.1, short)
+    label = "tokens per second by number of GPUs"
+    return plot(label, lines, across, up, width=560, height=300, has_legend=False)
 
 
-def _traffic(answer: PlanResult) -> str:
-    p = answer.best.predicted
-    shown = traffic(p.comm_bytes) if p.comm_bytes else "<p>Nothing is sent.</p>"
-    hidden = f"{p.exposed_comm_s:.3g} s of the step's {p.step_time_s:.4g} s wait for it; the rest hides behind compute."
-    return f'{shown}<p class="note">Bytes one GPU sends in one step. {hidden}</p>'
+def short(value: float) -> str:
+    """Return a number of tokens as a tick.
+
+    >>> short(2e4), short(5e5), short(2.5e6)
+    ('20k', '500k', '2.5M')
+    """
+    factor, letter = next(((f, letter) for f, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")) if value >= f), (1.0, ""))
+    return f"{value / factor:g}{letter}"
 
 
-def _curve(answer: PlanResult, curve: Sequence[ScalePoint]) -> str:
-    note = (
-        "Tokens per second over GPUs, both logarithmic, planned anew for each, global batch unchanged. Dashed: perfect "
-        "scaling from the best per GPU; below each number, how much of it is reached. Red: this cluster."
-    )
-    cheapest = min((p for p in curve if p.cost_per_token_usd), key=lambda p: p.cost_per_token_usd or 0.0, default=None)
-    extra = ""
-    if cheapest is not None and cheapest.cost_per_token_usd:
-        price = per_million(cheapest.cost_per_token_usd)
-        extra = f" Tokens are cheapest on {cheapest.num_gpus:,} GPUs: {price} a million."
-    return f'{scaling_svg(curve, answer.best.num_gpus)}<p class="note">{note}{extra}</p>'
+def _cheapest(curve: Sequence[ScalePoint]) -> str:
+    prices = [(p.cost_per_token_usd, p.num_gpus) for p in curve if p.cost_per_token_usd]
+    if not prices:
+        return ""
+    price, num_gpus = min(prices)
+    return f"Tokens are cheapest on {num_gpus:,} GPUs: {per_million(price)} a million."
 
 
-def _others(answer: PlanResult) -> str:
+def _money(answer: PlanResult) -> dict[str, object] | None:
+    """Return owned against rented, the yearly money of owning, and failures."""
+    money, plan = answer.money, answer.best
+    if money is None or plan.cost is None:
+        return None
+    account, step_s, owned = money.account, plan.predicted.step_time_s, money.account.owned
+    rates = [("owned", owned.usd_per_gpu_hour)]
+    rates += [(quote.label, quote.usd_per_used_gpu_hour(money.utilisation)) for quote in account.quotes]
+    rows = []
+    for name, rate in sorted(rates, key=lambda pair: pair[1]):
+        token = cost_per_token(step_s, plan.tokens_per_step, rate, plan.num_gpus, plan.cost.goodput)
+        rows.append((name, token, f"{per_million(token)} ({units.show_money(rate)}/h)"))
+    yearly = [Part(name, usd, MONEY_COLOURS.get(name, OTHER_COLOUR)) for name, usd in _largest(owned.yearly())]
+    return {
+        "trillion": units.show_money(plan.cost.cost_per_token_usd * 1e12),
+        "days": f"{1e12 / plan.predicted.tokens_per_s / plan.cost.goodput / 86400:,.0f}",
+        "recovery": recovery_line(money.recovery(step_s, plan.num_gpus)),
+        "rates": _bars(rows, "#2d7f6a"),
+        "yearly": stacked(yearly, owned.usd_per_year),
+        "owned": owned,
+        "assumed": owned.assumptions,
+        "source": account.prices_source,
+    }
+
+
+def _splits(answer: PlanResult) -> list[list[str]]:
     best = answer.best.predicted.step_time_s
-    rows = "".join(
-        f'<tr class="{"first" if not k else ""}"><td class="t">{escape(o.decision.label)}</td>'
-        f"<td>{units.show_time(o.predicted.step_time_s)}</td><td>{o.predicted.step_time_s / best - 1:+.1%}"
-        f"{' (a tie)' if k and answer.is_tie(o) else ''}</td>"
-        f"<td>{o.predicted.memory_bytes / GIB:.0f} GiB</td>"
-        f"<td>{o.predicted.exposed_comm_s / o.predicted.step_time_s:.1%}</td></tr>"
-        for k, o in enumerate((answer.best, *answer.others))
-    )
-    heads = '<thead><tr><th class="t">split</th><th>step</th><td></td><th>memory</th><th>waits</th></tr></thead>'
-    return f"<table>{heads}{rows}</table>"
+    return [
+        [
+            other.decision.label,
+            units.show_time(other.predicted.step_time_s),
+            f"{other.predicted.step_time_s / best - 1:+.1%}{' (a tie)' if k and answer.is_tie(other) else ''}",
+            f"{other.predicted.memory_bytes / GIB:.0f} GiB",
+            f"{other.predicted.exposed_comm_s / other.predicted.step_time_s:.1%}",
+        ]
+        for k, other in enumerate((answer.best, *answer.others))
+    ]
 
 
 def _picture(fabric: Fabric) -> str:
     try:
-        return f'<div class="picture">{draw_svg(fabric)}</div>'
+        return Markup(draw_svg(fabric))  # noqa: S704 the picture escapes its names
     except SynclineError as error:
-        return f"<p class='note'>Not drawn: {escape(error.message)}</p>"
-
-
-def _trust(answer: PlanResult) -> str:
-    p = answer.best.predicted
-    known = escape(". ".join(interval_lines(p.interval, units.show_time))) if p.interval else ""
-    ignores = "".join(f"<li>{escape(text)}</li>" for text in IGNORES)
-    taken = ", ".join(f"{escape(str(k))} = {escape(str(v))}" for k, v in answer.result.facts.assumed.items())
-    notes = "".join(f"<li>{escape(note)}</li>" for note in answer.notes)
-    return (
-        f"<p>{known}</p><p>The model ignores:</p><ul class='plain'>{ignores}{notes}</ul>"
-        f"<p class='note'>Taken for granted because the job does not say: {taken or 'nothing'}.</p>"
-    )
+        return f"Not drawn: {error.message}"
