@@ -113,7 +113,7 @@ class Watch:
             if frame is None or frame is self.frame:
                 continue
             self.frame = frame
-            now = {(a["rule"], a["place"]) for a in frame.alerts}
+            now = {(a.rule, a.place) for a in frame.alerts}
             self.raised += [(frame.mono_s, *key) for key in sorted(now - self.up)]
             self.up = now
 

@@ -15,9 +15,11 @@ import numpy as np
 import pytest
 from tests.watch.scenes import CAPACITY, Job, frame, load, table
 
+from syncline.finding import Severity
 from syncline.watch.history import History
+from syncline.watch.incident import Incident
 from syncline.watch.prediction import Prediction
-from syncline.watch.rules.engine import RuleEngine, alert_json
+from syncline.watch.rules.engine import RuleEngine
 from syncline.watch.serve.access import Access
 from syncline.watch.serve.hub import Hub
 from syncline.watch.serve.server import Feed, Server, make_app
@@ -65,10 +67,12 @@ class Scene:
         made = frame(self.number, LINKS, of, self.job.view.state(now))
         busy = [(e.start_s, e.end_s) for e in events if e.peer >= 0]
         changes = [change.to_json() for change in self.engine.update(made, busy=busy)]
-        alerts = tuple(alert_json(finding) for finding in self.engine.alerts())
+        alerts = self.engine.alerts()
         if self.evil:
-            fields = ("rule", "place", "observed", "expected", "meaning", "fix", "severity", "host", "reference")
-            alerts = ({**dict.fromkeys(fields, SCRIPT), "evidence": [SCRIPT], "since_s": 1.0, "cause": ""},)
+            fields = ("rule", "place", "observed", "expected", "meaning", "fix", "host", "reference")
+            alerts = (
+                Incident(**dict.fromkeys(fields, SCRIPT), severity=Severity.WARNING, evidence=(SCRIPT,), since_s=1.0),
+            )
             job = made.job
             odd = tuple(replace(c, key=SCRIPT, name=SCRIPT) for c in job.collectives)
             made = replace(made, job=replace(job, collectives=odd))

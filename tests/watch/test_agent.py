@@ -122,11 +122,11 @@ def test_infiniband_ports_are_links_and_their_fall_in_rate_is_an_alert(tmp_path:
     trees.infiniband_port(tmp_path, "mlx5_0", rate="100 Gb/sec (4X EDR)", port_xmit_data=8 * 10**9)
     for _ in range(4):
         frame = host.tick(1.0)
-    assert ("link.degraded", "host-07/mlx5_0:1 tx") in {(a["rule"], a["place"]) for a in frame.alerts}
+    assert ("link.degraded", "host-07/mlx5_0:1 tx") in {(a.rule, a.place) for a in frame.alerts}
     trees.infiniband_port(tmp_path, "mlx5_0", state="1: DOWN", port_xmit_data=8 * 10**9)
     for _ in range(3):
         frame = host.tick(1.0)
-    assert ("link.down", "host-07/mlx5_0:1 tx") in {(a["rule"], a["place"]) for a in frame.alerts}
+    assert ("link.down", "host-07/mlx5_0:1 tx") in {(a.rule, a.place) for a in frame.alerts}
     host.agent.close()
 
 

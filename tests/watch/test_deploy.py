@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.watch.scenes import Job, frame, load, table
 
 from syncline.cli.frames.feed import fleet
+from syncline.finding import Severity
 from syncline.watch.counter import CounterBank
 from syncline.watch.fleet.exporters import EXPORTER_QUERIES
+from syncline.watch.incident import Incident
 from syncline.watch.metric import METRICS, Key
 from syncline.watch.prediction import Prediction
 from syncline.watch.serve import metrics
@@ -50,7 +53,7 @@ class Exported:
         for k in range(4):
             job.run_step(1000 + k)
         one = frame(9, LINKS, load(LINKS, np.array([0.1, 0.2, np.nan, 0.4])), job.view.state(1003.0))
-        alert = {"rule": "link.loss", "severity": "critical", "place": "x"}
+        alert = Incident("link.loss", Severity.CRITICAL, "x", "")
         self.hub.publish(type(one)(**{**vars(one), "alerts": (alert,), "health": {"cpu_share": 0.02}}))
 
 
@@ -108,7 +111,7 @@ def fleet_text() -> bytes:
     agent, hub = Exported(), Hub()
     one = agent.hub.frame
     assert one is not None
-    alerts = ({**one.alerts[0], "host": "gpu-07"}, {**one.alerts[0], "host": 'b"\\\n'})
+    alerts = tuple(replace(one.alerts[0], host=host) for host in ("gpu-07", 'b"\\\n'))
     health = {"num_hosts": 3, "num_silent": 1, "problems": {}}
     hub.publish(type(one)(**{**vars(one), "alerts": alerts, "health": health}))
     return generate_latest(fleet_registry(hub))

@@ -14,11 +14,13 @@ from tests.watch.scenes import CAPACITY, frame, load, table
 
 from syncline.describe.plain import plain
 from syncline.errors import WatchError
+from syncline.finding import Severity
 from syncline.timeline import Source, SourceKind, SpanKind, TimelineBuilder, save
 from syncline.watch.fleet.fleet import Fleet
 from syncline.watch.fleet.host_frame import HostFrame
 from syncline.watch.fleet.sources import AgentReader
 from syncline.watch.frame import Frame
+from syncline.watch.incident import Incident
 from syncline.watch.picture import picture
 from syncline.watch.replay import Replay
 from syncline.watch.serve.access import Access
@@ -85,8 +87,8 @@ def test_rules_see_a_replay_at_its_own_pace() -> None:
     assert frames[-1].wall_s - short.origin_s == pytest.approx(short.slow * 9e-3, abs=1e-4)
     assert frames[-1].job.pairs_Bps[0, 1] == pytest.approx(10e9, rel=0.01)
     raised = [f for f in long.frames() if f.alerts]
-    assert raised[0].alerts[0]["rule"] == "link.degraded"
-    assert 40 < raised[0].alerts[0]["since_s"] - long.origin_s < 48
+    assert raised[0].alerts[0].rule == "link.degraded"
+    assert 40 < raised[0].alerts[0].since_s - long.origin_s < 48
     assert short.pace()["slow"] > 1000
     assert long.pace() == {"origin_s": long.origin_s, "slow": 1.0, "length_s": pytest.approx(60.0)}
     short.close()
@@ -123,8 +125,7 @@ class Fixed:
         if self.one is None:
             raise OSError("no route to host")
         one = self.one
-        alerts = tuple(map(dict, one.alerts))
-        return [HostFrame(str(one.health["host"]), one.wall_s, one.table, one.load, one.job, alerts)]
+        return [HostFrame(str(one.health["host"]), one.wall_s, one.table, one.load, one.job, one.alerts)]
 
     async def close(self) -> None: ...
 
@@ -153,7 +154,7 @@ def host_frame(k: int, num_links: int = 4) -> Frame:
             "names": tuple(f"h{k} {n}" for n in links.names),
         }
     )
-    alert = {"rule": "link.loss", "severity": "critical", "place": renamed.names[0], "since_s": 1.0}
+    alert = Incident("link.loss", Severity.CRITICAL, renamed.names[0], "", since_s=1.0)
     one = frame(5, renamed, load(renamed, k / 100, drops_per_s=np.arange(num_links)))
     return type(one)(**{**vars(one), "alerts": (alert,) if k == 2 else (), "health": {"host": f"h{k}"}})
 
@@ -168,7 +169,7 @@ def test_a_fleet_puts_hosts_side_by_side_and_goes_on_without_the_dead() -> None:
     at = joined.table.index["h63 " + table(4).names[0]]
     assert joined.load.rate_Bps[at] == pytest.approx(0.63 * CAPACITY, rel=1e-5)
     assert joined.load.drops_per_s[at + 3] == 3.0
-    assert [a["host"] for a in joined.alerts] == ["h2"]
+    assert [a.host for a in joined.alerts] == ["h2"]
     assert "no route to host" in joined.health["problems"]["http://dead"]
     again = fleet.tell()
     assert again is not None

@@ -20,7 +20,7 @@ from syncline.watch.burst import Burst
 from syncline.watch.job import JobState, RankStat
 from syncline.watch.links import LinkLoad, LinkTable
 from syncline.watch.prediction import Prediction
-from syncline.watch.rules.engine import RuleEngine, alert_json
+from syncline.watch.rules.engine import RuleEngine
 from syncline.watch.rules.hold import Change, Hold
 from syncline.watch.rules.job_rules import LateRank
 from syncline.watch.rules.rule import Context
@@ -72,7 +72,7 @@ class Watch:
                 k: [Burst(now + b.start_s, now + b.end_s, b.size_bytes) for b in v] for k, v in (bursts or {}).items()
             }
             changes = self.engine.update(frame(self.number, self.links, of, state), bursts=here, busy=busy, **options)
-            self.log += [(now, c.change.value, c.finding.rule, c.finding.place) for c in changes]
+            self.log += [(now, c.change.value, c.incident.rule, c.incident.place) for c in changes]
         return self
 
     def steps(self, now: float, step: dict[str, Any]) -> list[SpanEvent]:
@@ -109,7 +109,7 @@ def warm() -> Watch:
 def test_a_copy_of_a_warm_watch_goes_on_as_one_that_was_warmed_up_itself() -> None:
     def course(watch: Watch) -> tuple[Any, ...]:
         watch.run(24, **CASES["link.degraded"]).run(40)
-        return watch.log, watch.engine.alerts_json(), watch.rng.standard_normal()
+        return watch.log, watch.engine.alerts(), watch.rng.standard_normal()
 
     assert course(warm()) == course(warm()) == course(Watch().run(WARM))
 
@@ -304,12 +304,12 @@ def test_every_alert_says_where_since_when_why_and_what_it_costs() -> None:
     spoke: dict[str, Any] = {}
     for case in [*CASES.values(), *LOUD]:
         watch = warm().run(40, **case)
-        spoke |= {finding.rule: alert_json(finding) for finding in watch.engine.alerts()}
+        spoke |= {alert.rule: alert for alert in watch.engine.alerts()}
     assert len(spoke) >= 12
     for alert in spoke.values():
-        assert alert["place"] and alert["observed"] and alert["expected"], alert
-        assert alert["since_s"] and alert["evidence"] and alert["meaning"] and alert["fix"], alert
-        assert alert["cost_usd_per_hour"] is not None, alert
+        assert alert.place and alert.observed and alert.expected, alert
+        assert alert.since_s and alert.evidence and alert.meaning and alert.fix, alert
+        assert alert.cost_usd_per_hour is not None, alert
 
 
 def test_a_slower_job_is_told_against_plan_and_past_with_cause_and_cost() -> None:
@@ -404,7 +404,7 @@ def test_a_noisy_link_below_its_threshold_is_never_raised(seed: int, level: floa
         links = SMALL
         events = engine.update(frame(k, links, load(links, use)))
         assert [
-            e for e in events if e.finding.rule in ("link.average", "link.loss", "link.degraded", "rail.imbalance")
+            e for e in events if e.incident.rule in ("link.average", "link.loss", "link.degraded", "rail.imbalance")
         ] == []
 
 

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import numpy as np
 from tests.watch.scenes import Job, frame, load, table
 from textual.widgets import DataTable, Static
 
+from syncline.finding import Severity
+from syncline.watch.incident import Incident
 from syncline.watch.prediction import Prediction
 from syncline.watch.serve.hub import Hub
 from syncline.watch.terminal import WatchScreen, bar
 
 LINKS = table(20)
-ALERT = {
-    "rule": "link.degraded",
-    "severity": "critical",
-    "place": LINKS.names[3],
-    "observed": "at most 40 Gb/s",
-    "expected": "100 Gb/s",
-    "meaning": "The link runs below its rate.",
-    "since_s": 1.7e9 + 999,
-    "cost_usd_per_hour": 12.5,
-}
+ALERT = Incident(
+    "link.degraded", Severity.CRITICAL, LINKS.names[3], "at most 40 Gb/s", "100 Gb/s",
+    meaning="The link runs below its rate.", since_s=1.7e9 + 999, cost_usd_per_day=24 * 12.5,
+)  # fmt: skip
 
 
 def looks(number: int, **changes: object) -> object:
@@ -77,7 +74,7 @@ def test_the_screen_shows_links_alerts_and_collectives_and_obeys_keys() -> None:
 def test_at_80_by_24_everything_that_matters_is_in_view() -> None:
     async def drive() -> None:
         hub = Hub()
-        hub.publish(looks(1, alerts=({**ALERT, "fix": "Reseat the cable."},)))  # type: ignore[arg-type]
+        hub.publish(looks(1, alerts=(replace(ALERT, fix="Reseat the cable."),)))  # type: ignore[arg-type]
         app = WatchScreen(hub, "host-00")
         async with app.run_test(size=(80, 24)) as pilot:
             await pilot.pause()

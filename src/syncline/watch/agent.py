@@ -21,12 +21,13 @@ from syncline.watch.clock import Clock
 from syncline.watch.counter import CounterBank, Growth
 from syncline.watch.frame import Frame
 from syncline.watch.history import History
+from syncline.watch.incident import IncidentEvent
 from syncline.watch.job import JobView
 from syncline.watch.link_map import LinkMap
 from syncline.watch.link_reader import LinkReader
 from syncline.watch.metric import METRICS, Key
 from syncline.watch.prediction import Prediction
-from syncline.watch.rules.engine import AlertEvent, RuleEngine
+from syncline.watch.rules.engine import RuleEngine
 from syncline.watch.rules.thresholds import Thresholds
 from syncline.watch.sampler import BurstSampler, InterfacePlace
 from syncline.watch.serve.hub import Hub
@@ -131,7 +132,7 @@ class Agent:
             is_crowded=bool(self._crowded),
         )  # fmt: skip
         self._before = stamp
-        return self._tell(replace(frame, alerts=self._alerts(), health=self._health(interval_s)), events)
+        return self._tell(replace(frame, alerts=self.engine.alerts(), health=self._health(interval_s)), events)
 
     def run(self, stop: threading.Event) -> None:
         """Look every `tick_s` on average until told to stop; a late look moves the next ones, none is made up for."""
@@ -268,9 +269,6 @@ class Agent:
 
     # Telling
 
-    def _alerts(self) -> tuple[JsonObject, ...]:
-        return self.engine.alerts_json()
-
     def _health(self, interval_s: float) -> JsonObject:
         cpu_s, self._cpu_s = self._cpu_s, time.process_time()
         problems = {**self._problems, **{f"rule {rule}": text for rule, text in self.engine.problems.items()}}
@@ -295,7 +293,7 @@ class Agent:
             health["history"] = {"problem": self.history.problem, "num_dropped": self.history.num_dropped}
         return health
 
-    def _tell(self, frame: Frame, events: list[AlertEvent]) -> Frame:
+    def _tell(self, frame: Frame, events: list[IncidentEvent]) -> Frame:
         plain = [event.to_json() for event in events]
         if self.history is not None:
             history = self.history

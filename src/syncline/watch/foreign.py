@@ -7,6 +7,7 @@ from typing import Annotated, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from syncline.describe.mistakes import plain_rule
+from syncline.finding import Severity
 
 MAX_RANK = 1 << 20
 MAX_RATE_Bps = 1e16
@@ -18,11 +19,23 @@ def _cut(value: object) -> object:
     return value[:MAX_TEXT] if isinstance(value, str) else value
 
 
+_SEVERITY = {
+    "critical": Severity.CRITICAL, "page": Severity.CRITICAL, "error": Severity.CRITICAL, "warning": Severity.WARNING,
+    "info": Severity.OK, "ok": Severity.OK,
+}  # fmt: skip
+
+
+def severity_of(value: object) -> Severity:
+    """Return the severity that others call so; UNKNOWN for a word this version does not know."""
+    return _SEVERITY.get(str(value), Severity.UNKNOWN)
+
+
 Text = Annotated[str, BeforeValidator(_cut)]
 Rate = Annotated[float, Field(ge=0, le=MAX_RATE_Bps)]
 Seconds = Annotated[float, Field(ge=0, le=MAX_TIME_S)]
 Moment = Annotated[float, Field(ge=-MAX_TIME_S, le=MAX_TIME_S)]
 Rank = Annotated[int, Field(ge=0, lt=MAX_RANK)]
+StepNumber = Annotated[int, Field(ge=-1, lt=1 << 53)]
 Count = Annotated[int, Field(ge=0, lt=1 << 53)]
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from syncline.describe.plain import JsonObject
 from syncline.errors import WatchError
+from syncline.watch.incident import Incident
 from syncline.watch.job import JobState
 from syncline.watch.links import LOAD_COLUMNS, LinkLoad, LinkTable
 
@@ -34,18 +35,17 @@ class Frame:
     table: LinkTable
     load: LinkLoad
     job: JobState = field(default_factory=JobState)
-    alerts: tuple[Mapping[str, Any], ...] = ()
+    alerts: tuple[Incident, ...] = ()
     health: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> JsonObject:
         """Return the frame as the page reads it: dense columns as base64 of float32, sparse ones as [link, value]."""
         dense = {name: _base64(getattr(self.load, name)) for name in _DENSE}
-        return {**self._head(), **dense, **self._sparse(), "job": self.job.to_json(), "alerts": list(self.alerts)}
+        return {**self._head(), **dense, **self._rest()}
 
     def pack(self) -> bytes:
         """Return the frame as the history keeps it; `unpack` needs the table it was made with."""
-        body = self._head() | self._sparse() | {"job": self.job.to_json(), "alerts": list(self.alerts)}
-        text = json.dumps(body, separators=(",", ":")).encode()
+        text = json.dumps(self._head() | self._rest(), separators=(",", ":")).encode()
         columns = b"".join(getattr(self.load, name).astype("<f4").tobytes() for name in _DENSE)
         return _HEAD.pack(_MAGIC, len(text), len(self.load)) + zlib.compress(text + columns, 1)
 
@@ -60,8 +60,8 @@ class Frame:
             "health": dict(self.health),
         }
 
-    def _sparse(self) -> JsonObject:
-        found: JsonObject = {}
+    def _rest(self) -> JsonObject:
+        found: JsonObject = {"job": self.job.to_json(), "alerts": [alert.to_json() for alert in self.alerts]}
         for name in _SPARSE:
             column = getattr(self.load, name)
             odd = np.flatnonzero(column != 1.0 if name == "up" else column)

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from syncline.describe.plain import JsonObject
 from syncline.timeline import COMMUNICATION, SpanKind
 from syncline.timeline.collective import CollectiveName, canonical, size_bucket
+from syncline.watch.foreign import Count, Moment, Rank, Seconds, StepNumber, Text
 from syncline.watch.hang import Pending
 from syncline.watch.lateness import Lateness
 from syncline.watch.prediction import Prediction
@@ -42,16 +43,16 @@ class CollectiveStat:
     `transfer_s` is without waiting for the last rank to come; `num_slow` counts runs beyond three times the median.
     """
 
-    key: str
-    name: str
-    size_bytes: int
-    num: int
-    p50_s: float
-    p99_s: float
-    transfer_s: float
-    recent_s: float
-    predicted_s: float | None
-    num_slow: int = 0
+    key: Text
+    name: Text
+    size_bytes: Count
+    num: Count
+    p50_s: Seconds
+    p99_s: Seconds
+    transfer_s: Seconds
+    recent_s: Seconds
+    predicted_s: Seconds | None = None
+    num_slow: Count = 0
     is_told: bool = True
     """Whether the prediction is of this size; else it follows from another one, in proportion."""
 
@@ -63,12 +64,12 @@ class CollectiveStat:
 class StepStat:
     """One step, medians over its ranks: its time, computation, communication that nothing hides, and the rest."""
 
-    step: int
-    end_s: float
-    step_s: float
-    compute_s: float
-    exposed_s: float
-    num_ranks: int
+    step: StepNumber
+    end_s: Moment
+    step_s: Seconds
+    compute_s: Seconds
+    exposed_s: Seconds
+    num_ranks: Count
 
     @property
     def other_s(self) -> float:
@@ -86,12 +87,12 @@ class StepStat:
 class RankStat:
     """One rank: how late it was in four of five steps, or more, lately and just now; its median computing a step."""
 
-    rank: int
-    lateness_s: float
-    compute_s: float
-    late_now_s: float = 0.0
-    late_soon_s: float = 0.0
-    late_twice_s: float = 0.0
+    rank: Rank
+    lateness_s: Moment
+    compute_s: Seconds
+    late_now_s: Moment = 0.0
+    late_soon_s: Moment = 0.0
+    late_twice_s: Moment = 0.0
     """The less of its lateness in the last two steps."""
 
     @property

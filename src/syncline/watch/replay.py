@@ -6,7 +6,7 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,10 +19,11 @@ from syncline.timeline.rates import binned_bytes
 from syncline.watch.burst import BURST_SHARE
 from syncline.watch.frame import Frame
 from syncline.watch.history import History
+from syncline.watch.incident import Incident, IncidentEvent
 from syncline.watch.job import JobView
 from syncline.watch.links import LinkLoad, LinkTable
 from syncline.watch.prediction import Prediction
-from syncline.watch.rules.engine import AlertEvent, RuleEngine
+from syncline.watch.rules.engine import RuleEngine
 from syncline.watch.rules.thresholds import Thresholds
 from syncline.watch.serve.hub import Hub
 from syncline.watch.spans.timelines import events_of
@@ -111,7 +112,7 @@ class Replay:
             frame = Frame(k + 1, self.origin_s + run_s, run_s, self.bin_s, table, load, view.state(run_s))
             busy = [(e.start_s, e.end_s) for e in ready if e.kind in COMMUNICATION]
             changes = engine.update(frame, busy=busy)
-            done = self._shown(frame, engine.alerts_json())
+            done = self._shown(frame, engine.alerts())
             if self.history is not None:
                 self.history.add(done, [self._paced(change).to_json() for change in changes])
             yield done
@@ -134,21 +135,21 @@ class Replay:
             self.history.close()
             self._own.cleanup()
 
-    def _shown(self, frame: Frame, alerts: Sequence[Mapping[str, Any]]) -> Frame:
+    def _shown(self, frame: Frame, alerts: Sequence[Incident]) -> Frame:
         """Return a frame as the page and the history get it: its moments at the page's pace."""
         return replace(
             frame,
             wall_s=self.origin_s + frame.mono_s * self.slow,
             mono_s=frame.mono_s * self.slow,
             interval_s=frame.interval_s * self.slow,
-            alerts=tuple({**alert, "since_s": self._page_s(alert["since_s"])} for alert in alerts),
+            alerts=tuple(replace(alert, since_s=self._page_s(alert.since_s)) for alert in alerts),
             health={"host": self.timeline.source.label()},
         )
 
-    def _paced(self, event: AlertEvent) -> AlertEvent:
+    def _paced(self, event: IncidentEvent) -> IncidentEvent:
         """Return what happened to an alert, at the page's pace."""
-        finding = replace(event.finding, since_s=self._page_s(event.finding.since_s))
-        return replace(event, wall_s=self._page_s(event.wall_s), finding=finding)
+        incident = replace(event.incident, since_s=self._page_s(event.incident.since_s))
+        return replace(event, wall_s=self._page_s(event.wall_s), incident=incident)
 
     def _page_s(self, moment_s: float | None) -> float:
         return self.origin_s + ((moment_s or self.origin_s) - self.origin_s) * self.slow

@@ -16,7 +16,9 @@ from textual.containers import Horizontal, Vertical
 from textual.widgets import DataTable, Footer, Input, Static
 
 from syncline.describe.units import show_rate, show_time
+from syncline.finding import Severity
 from syncline.watch.frame import Frame
+from syncline.watch.incident import Incident
 from syncline.watch.serve.hub import Hub
 
 REFRESH_S = 0.5
@@ -25,7 +27,9 @@ BAR = 20
 NARROW = 110
 """Columns below which the table has the terminal to itself."""
 SORTS = ("use", "peak", "drops", "name")
-_STYLES = {"critical": "bold red", "warning": "yellow", "ok": "green", "unknown": "magenta"}
+_STYLES = {
+    Severity.CRITICAL: "bold red", Severity.WARNING: "yellow", Severity.OK: "green", Severity.UNKNOWN: "magenta",
+}  # fmt: skip
 
 
 class WatchScreen(App[None]):
@@ -187,7 +191,7 @@ def summary(frame: Frame, title: str) -> Text:
     known = use[~np.isnan(use)]
     average = f"{known.mean():.0%}" if len(known) else "-"
     down = int((frame.load.up == 0).sum())
-    cost = max((float(a.get("cost_usd_per_hour") or 0.0) for a in frame.alerts), default=0.0)
+    cost = max((alert.cost_usd_per_hour or 0.0 for alert in frame.alerts), default=0.0)
     alerts = f"{len(frame.alerts)} alert{'' if len(frame.alerts) == 1 else 's'}"
     parts = [f"{title}  {len(frame.table)} links ({down} down), average use {average}, {alerts}"]
     if cost > 0:
@@ -204,7 +208,7 @@ def link_rows(frame: Frame, sort: str, words: tuple[str, ...], name_width: int |
     """Return the rows of the table of links, at most `MAX_ROWS` of them; those in trouble first."""
     table, load = frame.table, frame.load
     use, peak = load.rate_Bps / table.capacity_Bps, load.peak_Bps / table.capacity_Bps
-    alerts = {str(alert["place"]): alert for alert in reversed(frame.alerts)}
+    alerts = {alert.place: alert for alert in reversed(frame.alerts)}
     chosen = [i for i, name in enumerate(table.names) if all(word in name.lower() for word in words)]
     column = {"use": use, "peak": peak, "drops": load.drops_per_s}.get(sort)
     if column is None:
@@ -216,7 +220,7 @@ def link_rows(frame: Frame, sort: str, words: tuple[str, ...], name_width: int |
 
 
 def _link_row(
-    frame: Frame, i: int, use: float, peak: float, alerts: Mapping[str, Mapping[str, Any]], name_width: int | None
+    frame: Frame, i: int, use: float, peak: float, alerts: Mapping[str, Incident], name_width: int | None
 ) -> tuple[Any, ...]:
     down = frame.load.up[i] == 0
     rate, drops, name = frame.load.rate_Bps[i], frame.load.drops_per_s[i], frame.table.names[i]
@@ -229,7 +233,7 @@ def _link_row(
         "down" if down else "-" if np.isnan(rate) else show_rate(float(rate)),
         "-" if np.isnan(use) else f"{use:.0%}",
         Text(f"{drops:.1f}" if drops else "", style="bold red"),
-        Text(str(alert["rule"]).removeprefix("link.") if alert is not None else "", style="bold red"),
+        Text(alert.rule.removeprefix("link.") if alert is not None else "", style="bold red"),
         "-" if np.isnan(peak) else f"{peak:.0%}",
         bar(use, peak),  # last: what a narrow terminal can do without
     )
@@ -250,20 +254,17 @@ def alert_lines(frame: Frame) -> Text:
         return Text("Nothing to report.", style="green")
     text = Text()
     for alert in frame.alerts[:20]:
-        since = max(0.0, frame.wall_s - float(alert.get("since_s") or frame.wall_s))
-        cost = alert.get("cost_usd_per_hour")
-        text.append(
-            f"{'▲' if alert['severity'] == 'critical' else '△'} {alert['rule']}",
-            _STYLES.get(str(alert["severity"]), ""),
-        )
-        text.append(f"  {alert['place']}\n")
+        since, cost = max(0.0, frame.wall_s - (alert.since_s or frame.wall_s)), alert.cost_usd_per_hour
+        mark = "▲" if alert.severity is Severity.CRITICAL else "△"
+        text.append(f"{mark} {alert.rule}", _STYLES[alert.severity])
+        text.append(f"  {alert.place}\n")
         price = f", ${cost:.2f} an hour" if cost is not None else ""
-        text.append(f"  {alert['observed']}, expected {alert['expected']} ({since:.0f} s{price})\n")
-        if evidence := alert.get("evidence"):
-            text.append(f"  {'; '.join(evidence)}\n")
-        if fix := alert.get("fix"):
-            text.append(f"  Fix: {fix}\n", "bold")
-        text.append(f"  {alert['meaning']}\n", "dim")
+        text.append(f"  {alert.summary} ({since:.0f} s{price})\n")
+        if alert.evidence:
+            text.append(f"  {'; '.join(alert.evidence)}\n")
+        if alert.fix:
+            text.append(f"  Fix: {alert.fix}\n", "bold")
+        text.append(f"  {alert.meaning}\n", "dim")
     return text
 
 

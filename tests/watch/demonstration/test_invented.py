@@ -21,10 +21,10 @@ def test_a_round_of_the_demo() -> None:
             at_s = made._now_s - made._begin_s
             quiet = all(not fault.begin_s <= at_s < fault.end_s + 9 for fault in TIMETABLE)
             if quiet:  # what is said of the job looks back ten seconds and more
-                assert [a for a in frame.alerts if a["rule"].startswith(("link.", "rail."))] == [], at_s
+                assert [a for a in frame.alerts if a.rule.startswith(("link.", "rail."))] == [], at_s
             for alert in frame.alerts:
-                named.setdefault(str(alert["rule"]), set()).add(str(alert["place"]))
-                assert alert["fix"]
+                named.setdefault(alert.rule, set()).add(alert.place)
+                assert alert.fix
         for fault in TIMETABLE:
             place = f"rank {fault.place}" if fault.kind == "straggler" else fault.place
             assert place in named.get(RULES[fault.kind], set()), fault

@@ -130,7 +130,7 @@ def test_an_agent_that_fails_at_every_look_ends_with_its_error(monkeypatch: pyte
 def test_a_newer_agent_is_understood() -> None:
     newer = body(novelty={"a": [1, 2]}, alerts=[{"rule": "r", "place": "p", "severity": "apocalyptic", "new": 1}])
     found = admit(ForeignFrame, json.dumps(newer))
-    assert found.alerts[0].severity == "unknown"
+    assert found.alerts[0].severity.label == "unknown"
     assert found.load().rate_Bps.tolist() == pytest.approx(list(0.25 * LINKS.capacity_Bps))
 
 

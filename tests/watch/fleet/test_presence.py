@@ -10,15 +10,17 @@ from typing import Any
 import pytest
 from tests.watch.scenes import frame, load, table
 
+from syncline.finding import Severity
 from syncline.watch.fleet.fleet import Fleet
 from syncline.watch.fleet.host_frame import HostFrame
 from syncline.watch.fleet.presence import LEARNING_S, STALE_S, Presence
 from syncline.watch.fleet.sources import AgentReader
+from syncline.watch.incident import Incident
 from syncline.watch.links import LinkTable
 
 LINKS = table(2)
 WALL_S = 1.8e9
-ALERT = {"rule": "link.loss", "place": "x", "severity": "critical", "since_s": WALL_S}
+ALERT = Incident("link.loss", Severity.CRITICAL, "x", "", since_s=WALL_S)
 
 
 def look(seq: int, *, ahead_s: float = 0.0, began_s: float = 5.0, **more: Any) -> HostFrame:
@@ -60,9 +62,9 @@ def test_a_host_that_does_not_answer_is_silent_and_one_that_never_did_too() -> N
 
 @pytest.mark.parametrize(("ahead_s", "words"), [(3600.0, "1 h ahead of this one"), (-3600.0, "1 h behind this one")])
 def test_a_clock_that_is_off_is_told_and_its_times_are_set_right(ahead_s: float, words: str) -> None:
-    presence = seen(look(0, ahead_s=ahead_s, alerts=({**ALERT, "since_s": WALL_S - 9 + ahead_s},)))
+    presence = seen(look(0, ahead_s=ahead_s, alerts=(replace(ALERT, since_s=WALL_S - 9 + ahead_s),)))
     [one] = presence.live(0.5)
-    assert (one.wall_s, one.alerts[0]["since_s"]) == (WALL_S, WALL_S - 9)
+    assert (one.wall_s, one.alerts[0].since_s) == (WALL_S, WALL_S - 9)
     assert words in presence.problems(0.5)["a"].replace("60 min", "1 h")
 
 
@@ -91,18 +93,18 @@ def test_what_was_up_on_a_host_that_fell_silent_is_not_cleared(monkeypatch: pyte
     asyncio.run(fleet.ask(reader))
     first = fleet.tell()
     assert first is not None
-    assert [a["rule"] for a in first.alerts] == ["link.loss"]
+    assert [a.rule for a in first.alerts] == ["link.loss"]
     now[0] = STALE_S + 1
     second = fleet.tell()
     assert second is not None
-    assert [(a["rule"], a["place"]) for a in second.alerts] == [("host.silent", "gpu-07")]
+    assert [(a.rule, a.place) for a in second.alerts] == [("host.silent", "gpu-07")]
     assert (second.health["num_hosts"], second.health["num_silent"]) == (0, 1)
-    assert fleet._changes(second) == []
+    assert fleet._log.update(second.alerts, 0.0, {"gpu-07"}) == []
     reader.frames = [look(2)]
     asyncio.run(fleet.ask(reader))
     third = fleet._joined(fleet._presence.live(now[0]), now[0])
-    events: list[Any] = fleet._changes(third)
-    assert {(e["event"], e["alert"]["rule"]) for e in events} == {("cleared", "link.loss"), ("cleared", "host.silent")}
+    events = fleet._log.update(third.alerts, 0.0)
+    assert {(e.change.value, e.incident.rule) for e in events} == {("cleared", "link.loss"), ("cleared", "host.silent")}
 
 
 class Answers:

@@ -91,7 +91,7 @@ def test_agents_are_shown_with_their_alerts(site: Site) -> None:
     assert joined.load.rate_Bps.tolist() == [25.0] * 3
     assert joined.load.peak_Bps.tolist() == [50.0] * 3
     assert joined.load.drops_per_s.tolist() == [3.0] * 3
-    assert [(a["rule"], a["place"], a["severity"], a["host"]) for a in joined.alerts] == [
+    assert [(a.rule, a.place, a.severity.label, a.host) for a in joined.alerts] == [
         ("link.loss", "h1 -> leaf", "critical", "h1")
     ]
 
@@ -130,7 +130,7 @@ def test_exporters_alone_give_links_rails_gpus_and_alerts(site: Site) -> None:
     assert "h0/gpu-1/nvlink tx" in table.names
     assert len(first.health["gpus"]) == 4
     assert first.health["gpus"][0]["use"] == pytest.approx(0.87)
-    assert [(a["rule"], a["place"], a["host"]) for a in first.alerts] == [("gpu.xid", "h1/gpu-1", "h1")]
+    assert [(a.rule, a.place, a.host) for a in first.alerts] == [("gpu.xid", "h1/gpu-1", "h1")]
     assert first.health["num_hosts"] == 2
 
 
@@ -171,7 +171,7 @@ def test_a_port_that_goes_down_is_an_alert_without_an_agent(site: Site, monkeypa
     clocks = SimpleNamespace(time=time.time, monotonic=later, monotonic_ns=time.monotonic_ns)
     monkeypatch.setattr(prometheus_source, "time", clocks)  # that module's alone: the event loop keeps its clock
     found = [asyncio.run(read_once(site.reader)) for _ in range(3)][-1]
-    down = {(a["place"], a["host"]) for a in found.alerts if a["rule"] == "link.down"}
+    down = {(a.place, a.host) for a in found.alerts if a.rule == "link.down"}
     assert down == {("h1/mlx5_0:1 tx", "h1"), ("h1/mlx5_0:1 rx", "h1")}
 
 
@@ -180,7 +180,7 @@ def test_what_fires_in_prometheus_itself_is_shown(site: Site) -> None:
     ours = {"alertname": "SynclineAlert", "severity": "critical", "instance": "h0:9750"}
     site.rows[AGENT_QUERIES["firing"]] = [(labels, "1"), (ours, "1")]
     found = site.frame()
-    assert [(a["rule"], a["place"]) for a in found.alerts] == [("prometheus.NodeFilesystemFull", "h0/nvme0")]
+    assert [(a.rule, a.place) for a in found.alerts] == [("prometheus.NodeFilesystemFull", "h0/nvme0")]
     exporters(site)
     assert site.frame().health["num_hosts"] == 2  # the alert's host is one of them
 

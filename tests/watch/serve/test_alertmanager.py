@@ -6,24 +6,27 @@ from typing import Any
 
 import pytest
 
+from syncline.finding import Severity
+from syncline.watch.incident import Incident
 from syncline.watch.serve.alertmanager import Inbox, Webhook, posted
 
-SENT = {"rule": "link.loss", "severity": "critical", "place": "host-01/nic-1 -> leaf-1", "observed": "9 lost",
-        "expected": "none", "since_s": 1.8e9, "host": "host-01"}  # fmt: skip
+SENT = Incident(
+    "link.loss", Severity.CRITICAL, "host-01/nic-1 -> leaf-1", "9 lost", "none", since_s=1.8e9, host="host-01"
+)
 
 
-def shown(labels: Any, annotations: Any = None) -> dict[str, Any]:
+def shown(labels: Any, annotations: Any = None) -> Incident:
     inbox = Inbox()
     alert = {"status": "firing", "labels": labels, "annotations": annotations or {}}
     assert inbox.take(Webhook.model_validate({"alerts": [alert]})) == 1
-    return dict(inbox.alerts()[0])
+    return inbox.alerts()[0]
 
 
 def test_an_alert_of_ours_comes_back_at_its_place() -> None:
-    out = posted(SENT, {}, "")
+    out = posted(SENT, "", "")
     found = shown(out["labels"], out["annotations"])
-    assert (found["place"], found["host"], found["severity"]) == (SENT["place"], "host-01", "critical")
-    assert found["rule"] == "alertmanager.link.loss"
+    assert (found.place, found.host, found.severity) == (SENT.place, "host-01", Severity.CRITICAL)
+    assert found.rule == "alertmanager.link.loss"
 
 
 @pytest.mark.parametrize(
@@ -37,4 +40,4 @@ def test_an_alert_of_ours_comes_back_at_its_place() -> None:
 )
 def test_alerts_of_others_are_laid_where_their_labels_say(labels: dict[str, str], host: str, place: str) -> None:
     found = shown(labels)
-    assert (found["host"], found["place"]) == (host, place)
+    assert (found.host, found.place) == (host, place)

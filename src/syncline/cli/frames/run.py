@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from syncline.cli.shell.output import err
 from syncline.report.text.check.watch import clock
@@ -86,18 +86,19 @@ def _wait(feed: Feed, stop: threading.Event, worker: threading.Thread, until: fl
     """Wait, and print a line for each alert as it is raised or cleared."""
     import time
 
+    from syncline.watch.incident import IncidentLog
+    from syncline.watch.rules.hold import Change
+
     console = err()
-    known: dict[tuple[str, str], Any] = {}
+    log = IncidentLog()
     while worker.is_alive() and not stop.is_set() and time.monotonic() < until:
         stop.wait(min(0.2, max(0.0, until - time.monotonic())))
         frame = feed.hub.frame
         if frame is None or quiet:
             continue
-        now = {(a["rule"], a["place"]): a for a in frame.alerts}
-        for key in now.keys() - known.keys():
-            a = now[key]
-            what = f"{a['rule']}  {a['place']}: {a['observed']}, expected {a['expected']}"
-            console.print(f"{clock(frame.wall_s)}  {a['severity'].upper():8}  {what}")
-        for key in known.keys() - now.keys():
-            console.print(f"{clock(frame.wall_s)}  cleared   {key[0]}  {key[1]}")
-        known = now
+        for event in log.update(frame.alerts, frame.wall_s):
+            a, moment = event.incident, clock(frame.wall_s)
+            if event.change is Change.RAISED:
+                console.print(f"{moment}  {a.severity.name:8}  {a.rule}  {a.place}: {a.summary}")
+            else:
+                console.print(f"{moment}  cleared   {a.rule}  {a.place}")

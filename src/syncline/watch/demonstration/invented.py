@@ -100,7 +100,7 @@ class Demo:
         frame = Frame(self._seq, self._wall_s + self._now_s, self._now_s, TICK_S, self._table, load, job)
         changes = [change.to_json() for change in self._engine.update(frame, bursts=bursts, busy=busy)]
         health = {"host": "demo: every number here is invented", "sampled": ["all"], "sampler": "invented"}
-        frame = replace(frame, alerts=self._engine.alerts_json(), health=health)
+        frame = replace(frame, alerts=self._engine.alerts(), health=health)
         self.history.add(frame, changes)
         self.hub.publish(frame, changes)
         return frame

@@ -8,24 +8,19 @@ from __future__ import annotations
 
 import base64
 import binascii
-from typing import Annotated, Literal
+from typing import Annotated
 
 import numpy as np
 from pydantic import BeforeValidator, Field
 
-from syncline.watch.foreign import MAX_RANK, Count, Foreign, MAX_RATE_Bps, Moment, Rank, Rate, Seconds, Text
+from syncline.finding import Severity
+from syncline.watch.foreign import MAX_RANK, Count, Foreign, MAX_RATE_Bps, Moment, Rate, Text, severity_of
+from syncline.watch.incident import Incident
 from syncline.watch.job import CollectiveStat, JobState, RankStat, StepStat
 from syncline.watch.links import LOAD_COLUMNS, Floats, LinkLoad, LinkTable
 
 MAX_LINKS = 200_000
 MAX_ALERTS = 200
-
-SEVERITIES = ("ok", "warning", "critical", "unknown")
-
-
-def _severity(value: object) -> object:
-    return value if value in SEVERITIES else "unknown"
-
 
 Sparse = Annotated[tuple[tuple[Annotated[int, Field(ge=0, lt=MAX_LINKS)], Moment], ...], Field(max_length=MAX_LINKS)]
 
@@ -35,7 +30,7 @@ class ForeignAlert(Foreign):
 
     rule: Text
     place: Text
-    severity: Annotated[Literal["ok", "warning", "critical", "unknown"], BeforeValidator(_severity)] = "unknown"
+    severity: Annotated[Severity, BeforeValidator(severity_of)] = Severity.UNKNOWN
     observed: Text = ""
     expected: Text = ""
     evidence: Annotated[tuple[Text, ...], Field(max_length=50)] = ()
@@ -44,9 +39,12 @@ class ForeignAlert(Foreign):
     reference: Text = ""
     confidence: Annotated[float, Field(ge=0, le=1)] = 1.0
     cost_usd_per_day: Moment | None = None
-    cost_usd_per_hour: Moment | None = None
     since_s: Moment | None = None
     cause: Text = ""
+
+    def incident(self) -> Incident:
+        """Return the alert as an incident of our own."""
+        return Incident(**dict(self))
 
 
 class ForeignHealth(Foreign):
@@ -56,44 +54,12 @@ class ForeignHealth(Foreign):
     began_s: Moment | None = None
 
 
-class _Collective(Foreign):
-    key: Text
-    name: Text
-    size_bytes: Count
-    num: Count
-    p50_s: Seconds
-    p99_s: Seconds
-    transfer_s: Seconds
-    recent_s: Seconds
-    predicted_s: Seconds | None = None
-    num_slow: Count = 0
-    is_told: bool = True
-
-
-class _Step(Foreign):
-    step: Annotated[int, Field(ge=-1, lt=1 << 53)]
-    end_s: Moment
-    step_s: Seconds
-    compute_s: Seconds
-    exposed_s: Seconds
-    num_ranks: Annotated[int, Field(ge=0, le=MAX_RANK)]
-
-
-class _RankRow(Foreign):
-    rank: Rank
-    lateness_s: Moment
-    compute_s: Seconds
-    late_now_s: Moment = 0.0
-    late_soon_s: Moment = 0.0
-    late_twice_s: Moment = 0.0
-
-
 class ForeignJob(Foreign):
     """The job as one agent sees it."""
 
-    collectives: Annotated[tuple[_Collective, ...], Field(max_length=512)] = ()
-    steps: Annotated[tuple[_Step, ...], Field(max_length=1000)] = ()
-    ranks: Annotated[tuple[_RankRow, ...], Field(max_length=8192)] = ()
+    collectives: Annotated[tuple[CollectiveStat, ...], Field(max_length=512)] = ()
+    steps: Annotated[tuple[StepStat, ...], Field(max_length=1000)] = ()
+    ranks: Annotated[tuple[RankStat, ...], Field(max_length=8192)] = ()
     pairs_Bps: Annotated[tuple[Annotated[tuple[Rate, ...], Field(max_length=256)], ...], Field(max_length=256)] = ()
     ranks_per_cell: Annotated[int, Field(ge=1, le=MAX_RANK)] = 1
 
@@ -102,9 +68,9 @@ class ForeignJob(Foreign):
         size = len(self.pairs_Bps)
         square = all(len(row) == size for row in self.pairs_Bps)
         return JobState(
-            tuple(CollectiveStat(**dict(row)) for row in self.collectives),
-            tuple(StepStat(**dict(row)) for row in self.steps),
-            tuple(RankStat(**dict(row)) for row in self.ranks),
+            self.collectives,
+            self.steps,
+            self.ranks,
             np.array(self.pairs_Bps if square else (), np.float64).reshape((size, size) if square else (0, 0)),
             self.ranks_per_cell,
         )

@@ -9,15 +9,17 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 
 from syncline.errors import WatchError
 from syncline.fabric import Fabric
-from syncline.watch.fleet.host_frame import Alert, HostFrame
+from syncline.finding import Severity
+from syncline.watch.fleet.host_frame import HostFrame
 from syncline.watch.frame import Frame
+from syncline.watch.incident import Incident
 from syncline.watch.link_map import KnownLink, map_of_fabric
 from syncline.watch.links import LinkLoad, LinkTable
 from syncline.watch.rules.engine import RuleEngine
@@ -104,7 +106,7 @@ class ExporterTable:
         self._engine.update(frame)
         hosts = {port.host for port in (*ports, *gpus)}
         of_links = dict(zip(table.names, (port.host for port in ports for _ in ("tx", "rx")), strict=True))
-        alerts = [{**alert, "host": of_links.get(str(alert["place"]), "")} for alert in self._engine.alerts_json()]
+        alerts = [replace(alert, host=of_links.get(alert.place, "")) for alert in self._engine.alerts()]
         title = f"{len(hosts)} hosts by their exporters"
         return [
             HostFrame(
@@ -223,23 +225,17 @@ def _gpu(port: _Port, values: Values) -> dict[str, float | str | None]:
     }
 
 
-def _xids(xids: Mapping[_Port, float]) -> list[Alert]:
+def _xids(xids: Mapping[_Port, float]) -> list[Incident]:
     return [
-        {
-            "rule": "gpu.xid",
-            "place": f"{port.host}/gpu-{port.device}",
-            "severity": "critical",
-            "observed": f"XID {code:.0f}",
-            "expected": "none",
-            "evidence": ["DCGM_FI_DEV_XID_ERRORS, the last one the driver told of"],
-            "meaning": "The driver reported a GPU error; 48, 63, 64, 79, 94 and 95 are the hardware's.",
-            "fix": "Look the number up in NVIDIA's XID catalogue; drain the host where it is the hardware's.",
-            "since_s": None,
-            "host": port.host,
-        }
+        Incident(
+            "gpu.xid", Severity.CRITICAL, f"{port.host}/gpu-{port.device}", f"XID {code:.0f}", "none",
+            ("DCGM_FI_DEV_XID_ERRORS, the last one the driver told of",),
+            "The driver reported a GPU error; 48, 63, 64, 79, 94 and 95 are the hardware's.",
+            "Look the number up in NVIDIA's XID catalogue; drain the host where it is the hardware's.", host=port.host,
+        )
         for port, code in sorted(xids.items())
         if code > 0
-    ]
+    ]  # fmt: skip
 
 
 def _order(port: _Port) -> tuple[object, ...]:

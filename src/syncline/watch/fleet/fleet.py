@@ -10,15 +10,18 @@ import asyncio
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
 
 from syncline.describe.plain import JsonObject
-from syncline.watch.fleet.host_frame import Alert, HostFrame
+from syncline.finding import Severity
+from syncline.watch.fleet.host_frame import HostFrame
 from syncline.watch.fleet.presence import Presence, silent_alerts
 from syncline.watch.frame import Frame
 from syncline.watch.history import History
+from syncline.watch.incident import Incident, IncidentLog
 from syncline.watch.job import CollectiveStat, JobState, RankStat, StepStat
 from syncline.watch.links import LOAD_COLUMNS, LinkLoad, LinkTable
 from syncline.watch.serve.hub import Hub
@@ -59,7 +62,7 @@ class Fleet:
         self._seq = 0
         self._table: LinkTable | None = None
         self._tables: list[LinkTable] = []
-        self._known: set[tuple[str, str, str]] = set()
+        self._log = IncidentLog()
         self._silent: set[str] = set()
 
     def run(self, stop: threading.Event) -> None:
@@ -108,7 +111,7 @@ class Fleet:
         if not parts and not self._presence.problems(now_s):
             return None
         frame = self._joined(parts, now_s)
-        events = self._changes(frame)
+        events = [event.to_json() for event in self._log.update(frame.alerts, frame.wall_s, self._silent)]
         if self.history is not None and parts:
             self.history.add(frame, events)
         self.hub.publish(frame, events)
@@ -119,7 +122,7 @@ class Fleet:
         table = self._table_of([part.table for part in parts])
         columns = {name: [getattr(part.load, name) for part in parts] for name in LOAD_COLUMNS}
         load = LinkLoad(**{name: np.concatenate(of) if of else np.zeros(0) for name, of in columns.items()})
-        alerts = [_at_host(alert, part.host) for part in parts for alert in part.alerts[:MAX_ALERTS]]
+        alerts = [_at_host(alert, part) for part in parts for alert in part.alerts[:MAX_ALERTS]]
         wall_s, silent, problems = time.time(), self._presence.silent(now_s), self._presence.problems(now_s)
         alerts += silent_alerts(silent, now_s, wall_s)
         self._silent = set(silent)
@@ -129,7 +132,7 @@ class Fleet:
             "host": "", "num_hosts": num_hosts, "num_silent": len(silent), "problems": problems,
             **({"gpus": gpus} if gpus else {}),
         }  # fmt: skip
-        alerts.sort(key=lambda a: (a["severity"] != "critical", a.get("since_s") or 0.0))
+        alerts.sort(key=lambda alert: (alert.severity is not Severity.CRITICAL, alert.since_s or 0.0))
         job = _joined_job([part.job for part in parts])
         return Frame(self._seq, wall_s, now_s, self.every_s, table, load, job, tuple(alerts[:500]), health)
 
@@ -150,31 +153,12 @@ class Fleet:
             self._tables = tables
         return self._table
 
-    def _changes(self, frame: Frame) -> list[JsonObject]:
-        """Return which alerts came and went since the last frame, as the agents' own events were not seen here."""
-        now = {(str(a.get("host", "")), str(a["rule"]), str(a["place"])): a for a in frame.alerts}
-        raised: list[JsonObject] = [
-            {"event": "raised", "wall_s": frame.wall_s, "alert": dict(now[k])} for k in now.keys() - self._known
-        ]
-        cleared: list[JsonObject] = [
-            {
-                "event": "cleared",
-                "wall_s": frame.wall_s,
-                "alert": {"rule": rule, "place": place, "host": host, "severity": ""},
-            }
-            for host, rule, place in self._known - now.keys()
-            if host not in self._silent
-        ]
-        # What was up on a host that fell silent is not cleared by that.
-        self._known = set(now) | {key for key in self._known if key[0] in self._silent}
-        return raised + cleared
 
-
-def _at_host(alert: Alert, host: str) -> Alert:
-    place = str(alert["place"])
+def _at_host(alert: Incident, part: HostFrame) -> Incident:
+    """Return an incident under its host's name; hosts that only exporters speak for name themselves."""
+    host = alert.host or (part.host if part.num_hosts <= 1 else "")
     # Ranks, steps and rails are the job's; what is only the host's own is told with its name.
-    shown = f"{host}: {place}" if place == "host" and host else place
-    return {"host": host, **alert, "place": shown}
+    return replace(alert, host=host, place=f"{host}: {alert.place}" if alert.place == "host" and host else alert.place)
 
 
 def _unique(names: list[str]) -> tuple[str, ...]:

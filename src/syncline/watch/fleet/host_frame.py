@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from syncline.describe.plain import JsonObject
+from syncline.watch.incident import Incident
 from syncline.watch.job import JobState
 from syncline.watch.links import LinkLoad, LinkTable
-
-Alert = JsonObject
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,7 +21,7 @@ class HostFrame:
     table: LinkTable
     load: LinkLoad
     job: JobState = field(default_factory=JobState)
-    alerts: tuple[Alert, ...] = ()
+    alerts: tuple[Incident, ...] = ()
     gpus: tuple[dict[str, float | str | None], ...] = ()
     seq: int = 0
     began_s: float | None = None

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from syncline.describe.plain import JsonObject
 from syncline.describe.units import show_time
 from syncline.finding import Action, Finding, Severity
-from syncline.watch.fleet.host_frame import Alert, HostFrame
-from syncline.watch.rules.engine import alert_json
+from syncline.watch.fleet.host_frame import HostFrame
+from syncline.watch.incident import Incident
 
 STALE_S = 5.0
 CLOCK_S = 2.0
@@ -99,12 +98,9 @@ class Presence:
         return known.new_s is not None and now_s - known.new_s < STALE_S
 
 
-def silent_alerts(silent: Mapping[str, Finding], now_s: float, wall_s: float) -> list[JsonObject]:
-    """Return alerts about those who are silent, since when by the wall's clock."""
-    return [
-        {**alert_json(replace(finding, since_s=wall_s - (now_s - (finding.since_s or now_s)))), "host": place}
-        for place, finding in silent.items()
-    ]
+def silent_alerts(silent: Mapping[str, Finding], now_s: float, wall_s: float) -> list[Incident]:
+    """Return incidents of those who are silent, since when by the wall's clock."""
+    return [Incident.of(finding, host=place).moved(wall_s - now_s) for place, finding in silent.items()]
 
 
 def _finding(name: str, place: str, known: _Known, now_s: float) -> Finding:
@@ -127,11 +123,5 @@ def _finding(name: str, place: str, known: _Known, now_s: float) -> Finding:
 
 
 def _set_back(frame: HostFrame, ahead_s: float) -> HostFrame:
-    return replace(
-        frame, wall_s=frame.wall_s - ahead_s, alerts=tuple(_alert_back(alert, ahead_s) for alert in frame.alerts)
-    )
-
-
-def _alert_back(alert: Alert, ahead_s: float) -> Alert:
-    since_s = alert.get("since_s")
-    return {**alert, "since_s": since_s - ahead_s} if isinstance(since_s, (int, float)) else alert
+    alerts = tuple(alert.moved(-ahead_s) for alert in frame.alerts)
+    return replace(frame, wall_s=frame.wall_s - ahead_s, alerts=alerts)

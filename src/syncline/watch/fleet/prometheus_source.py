@@ -14,9 +14,10 @@ from pydantic import BeforeValidator, Field
 
 from syncline.fabric import Fabric
 from syncline.watch.fleet.exporters import EXPORTER_QUERIES, ExporterTable
-from syncline.watch.fleet.host_frame import Alert, HostFrame
+from syncline.watch.fleet.host_frame import HostFrame
 from syncline.watch.fleet.web import Web
-from syncline.watch.foreign import Foreign, MAX_RATE_Bps, Text, admit
+from syncline.watch.foreign import Foreign, MAX_RATE_Bps, Text, admit, severity_of
+from syncline.watch.incident import Incident
 from syncline.watch.links import LinkLoad, LinkTable
 
 MAX_SAMPLES = 400_000
@@ -111,13 +112,13 @@ class PrometheusReader:
             for sample in found[column]:
                 if sample.label("link") and sample.value[1] is not None:
                     links[sample.host][sample.label("link")][column] = sample.value[1]
-        alerts: dict[str, list[Alert]] = defaultdict(list)
+        alerts: dict[str, list[Incident]] = defaultdict(list)
         for sample in found["alerts"]:
             alerts[sample.host].append(_alert(sample))
             _ = links[sample.host]
         return [self._frame(host, rows, tuple(alerts[host])) for host, rows in sorted(links.items())]
 
-    def _frame(self, host: str, links: dict[str, dict[str, float]], alerts: tuple[Alert, ...]) -> HostFrame:
+    def _frame(self, host: str, links: dict[str, dict[str, float]], alerts: tuple[Incident, ...]) -> HostFrame:
         names = tuple(sorted(links))
         capacity = _column(links, names, "capacity_Bps", np.nan)
         table = self._tables.get(host)
@@ -140,40 +141,29 @@ def _column(links: Mapping[str, Mapping[str, float]], names: tuple[str, ...], co
     return np.array([links[name].get(column, missing) for name in names], np.float64)
 
 
-def _alert(sample: Sample) -> Alert:
-    severity = sample.label("severity")
-    return {
-        "rule": sample.label("rule") or "unknown",
-        "place": sample.label("place") or sample.host,
-        "severity": severity if severity in ("ok", "warning", "critical") else "unknown",
-        "observed": "raised by the agent of this host",
-        "expected": "",
-        "evidence": ["syncline_alert_active in Prometheus"],
-        "meaning": "Prometheus keeps that an alert is up, not what it found.",
-        "fix": f"Open the page of {sample.host} for evidence and fix, or show the agent itself with --agent.",
-        "since_s": None,
-    }
+def _alert(sample: Sample) -> Incident:
+    return Incident(
+        sample.label("rule") or "unknown", severity_of(sample.label("severity")), sample.label("place") or sample.host,
+        "raised by the agent of this host", "", ("syncline_alert_active in Prometheus",),
+        "Prometheus keeps that an alert is up, not what it found.",
+        f"Open the page of {sample.host} for evidence and fix, or show the agent itself with --agent.",
+    )  # fmt: skip
 
 
 def _of_prometheus(firing: list[Sample]) -> list[HostFrame]:
     """Return the alerts that Prometheus holds as firing, without those that only repeat ours."""
-    alerts: dict[str, list[Alert]] = defaultdict(list)
+    alerts: dict[str, list[Incident]] = defaultdict(list)
     for sample in firing:
         if sample.label("alertname").startswith("Syncline"):
             continue
-        severity = {"critical": "critical", "page": "critical", "warning": "warning"}.get(sample.label("severity"))
         place = sample.label("device") or sample.label("gpu") or sample.label("link")
-        alerts[sample.host].append({
-            "rule": f"prometheus.{sample.label('alertname')}",
-            "place": f"{sample.host}/{place}" if place else sample.host or "Prometheus",
-            "severity": severity or "unknown",
-            "observed": "firing in Prometheus",
-            "expected": "not firing",
-            "evidence": [f"{k}={v}" for k, v in sorted(sample.metric.items()) if not k.startswith("__")][:8],
-            "meaning": "A rule of this site's Prometheus says so.",
-            "fix": "Its annotations in Prometheus or Alertmanager say what to do.",
-            "since_s": None,
-        })  # fmt: skip
+        labels = tuple(f"{k}={v}" for k, v in sorted(sample.metric.items()) if not k.startswith("__"))
+        alerts[sample.host].append(Incident(
+            f"prometheus.{sample.label('alertname')}", severity_of(sample.label("severity")),
+            f"{sample.host}/{place}" if place else sample.host or "Prometheus", "firing in Prometheus", "not firing",
+            labels[:8], "A rule of this site's Prometheus says so.",
+            "Its annotations in Prometheus or Alertmanager say what to do.",
+        ))  # fmt: skip
     empty = LinkTable((), (), (), np.zeros(0), np.zeros(0, np.int64), (), (), 0)
     return [
         HostFrame(host, time.time(), empty, LinkLoad.empty(0), alerts=tuple(rows), num_hosts=0)  # its links are known

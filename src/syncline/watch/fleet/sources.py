@@ -39,7 +39,7 @@ class AgentReader:
         if self._table.version != frame.layout or len(self._table) != frame.num_links:
             self._table = None
             return []
-        alerts = tuple(alert.model_dump() for alert in frame.alerts)
+        alerts = tuple(alert.incident() for alert in frame.alerts)
         self._last = HostFrame(
             frame.health.host, frame.wall_s, self._table, frame.load(), frame.job.state(), alerts,
             seq=frame.seq, began_s=began_s,

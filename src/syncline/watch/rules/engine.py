@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from syncline.describe.plain import JsonObject
 from syncline.finding import Finding
 from syncline.watch.burst import Burst
 from syncline.watch.frame import Frame
+from syncline.watch.incident import Incident, IncidentEvent
 from syncline.watch.job import union
 from syncline.watch.links import LinkTable
 from syncline.watch.prediction import Prediction
@@ -56,26 +56,6 @@ _LINK_PASTS = ("rate", "peak", "bursts", "drops", "pauses")
 _PASTS = (*_LINK_PASTS, "step", "collective", "tail", "late", "retransmitted")
 
 
-@dataclass(frozen=True)
-class AlertEvent:
-    """An alert was raised or cleared."""
-
-    change: Change
-    finding: Finding
-    wall_s: float
-
-    def to_json(self) -> JsonObject:
-        """Return the event as the history and the page keep it."""
-        return {"event": self.change.value, "wall_s": self.wall_s, "alert": alert_json(self.finding)}
-
-
-def alert_json(finding: Finding, cause: tuple[str, str] | None = None) -> JsonObject:
-    """Return a finding as an alert: with the cost of an hour, and the alert that explains it where there is one."""
-    day = finding.cost_usd_per_day
-    hour = None if day is None else day / 24
-    return {**finding.to_json(), "cost_usd_per_hour": hour, "cause": "|".join(cause) if cause else ""}
-
-
 class RuleEngine:
     """Holds the state of every rule; feed it frames in order."""
 
@@ -117,14 +97,14 @@ class RuleEngine:
         tcp: tuple[float, float] = (0.0, 0.0),
         speed_Bps: Mapping[str, float] | None = None,
         is_crowded: bool = False,
-    ) -> list[AlertEvent]:
+    ) -> list[IncidentEvent]:
         """Take a frame (bursts, communication spans, TCP rates, whether cores are short); return what changed."""
         self._remember(frame, bursts or {}, busy)
         if frame.table is not self._table:
             self._table = frame.table
             self._rail_of = dict(zip(frame.table.names, frame.table.rail.tolist(), strict=True))
         context = replace(self._context(frame, tcp, speed_Bps or {}), is_crowded=is_crowded)
-        events: list[AlertEvent] = []
+        events: list[IncidentEvent] = []
         for rule in self._rules:
             try:
                 events += self._apply(rule, context)
@@ -137,17 +117,13 @@ class RuleEngine:
             self._recent.popleft()
         return events
 
-    def alerts(self) -> tuple[Finding, ...]:
-        """Return what is raised now, the worst and oldest first."""
-        return tuple(sorted(self._alerts.values(), key=lambda f: (-f.severity, f.since_s or 0.0)))[:MAX_ALERTS]
+    def alerts(self) -> tuple[Incident, ...]:
+        """Return what is up now, the worst and oldest first, each with its cause."""
+        up = tuple(sorted(self._alerts.values(), key=lambda f: (-f.severity, f.since_s or 0.0)))[:MAX_ALERTS]
+        cause = causes(up, self._rail_of)
+        return tuple(Incident.of(finding, cause=cause.get((finding.rule, finding.place))) for finding in up)
 
-    def alerts_json(self) -> tuple[JsonObject, ...]:
-        """Return what is raised now as the page reads it, each with its cause."""
-        found = self.alerts()
-        cause = causes(found, self._rail_of)
-        return tuple(alert_json(finding, cause.get((finding.rule, finding.place))) for finding in found)
-
-    def _apply(self, rule: WatchRule, context: Context) -> list[AlertEvent]:
+    def _apply(self, rule: WatchRule, context: Context) -> list[IncidentEvent]:
         found, hold, frame = rule.look(context), self._holds[rule.id], context.frame
         context.suspected[rule.id] = set(found.bad)
         events = []
@@ -158,7 +134,7 @@ class RuleEngine:
                 self._alerts[rule.id, place] = finding
             else:
                 finding = self._alerts.pop((rule.id, place))
-            events.append(AlertEvent(change, finding, frame.wall_s))
+            events.append(IncidentEvent(change, Incident.of(finding), frame.wall_s))
         for place in hold.active() & found.bad.keys():
             since = self._alerts[rule.id, place].since_s
             self._alerts[rule.id, place] = replace(found.bad[place](), since_s=since)

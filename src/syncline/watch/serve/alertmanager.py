@@ -8,22 +8,21 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from syncline.describe.plain import JsonObject
-from syncline.watch.fleet.host_frame import Alert
 from syncline.watch.fleet.web import checked
-from syncline.watch.foreign import Foreign, Text
+from syncline.watch.foreign import Foreign, Text, severity_of
+from syncline.watch.incident import Incident, IncidentLog
+from syncline.watch.rules.hold import Change
 from syncline.watch.serve.hub import Hub
 
 KEEP_S = 12 * 3600.0
 """An alert of others that is never resolved is forgotten after so long; Alertmanager repeats those that are up."""
 MAX_INBOX = 500
 EVERY_S = 30.0
-_SEVERITY = {"critical": "critical", "page": "critical", "error": "critical", "warning": "warning", "info": "ok"}
 Labels = Annotated[dict[str, Text], Field(max_length=100)]
 
 
@@ -47,7 +46,7 @@ class Inbox:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._alerts: dict[str, tuple[float, Alert]] = {}
+        self._alerts: dict[str, tuple[float, Incident]] = {}
 
     def take(self, webhook: Webhook) -> int:
         """Take a webhook's alerts; returns how many are up."""
@@ -61,7 +60,7 @@ class Inbox:
                     self._alerts[key] = (now_s, _alert(received))
             return len(self._alerts)
 
-    def alerts(self) -> tuple[Alert, ...]:
+    def alerts(self) -> tuple[Incident, ...]:
         """Return those that are up."""
         now_s = time.monotonic()
         with self._lock:
@@ -69,24 +68,19 @@ class Inbox:
             return tuple(alert for _, alert in self._alerts.values())
 
 
-def _alert(received: _Received) -> Alert:
+def _alert(received: _Received) -> Incident:
     labels, words = received.labels, received.annotations
     instance = labels.get("instance", labels.get("node", ""))
     host = instance if "://" in instance else instance.partition(":")[0]
     part = labels.get("device") or labels.get("interface") or labels.get("gpu") or ""
     beside = f"{host}/{part}" if host and part else host or part or "site"
-    return {
-        "rule": f"alertmanager.{labels.get('alertname', 'alert')}",
-        "place": labels.get("place") or labels.get("link") or beside,
-        "severity": _SEVERITY.get(labels.get("severity", ""), "unknown"),
-        "observed": words.get("summary", "firing"),
-        "expected": "",
-        "evidence": [f"{key}={value}" for key, value in sorted(labels.items())][:12],
-        "meaning": words.get("description", ""),
-        "fix": words.get("runbook_url", "") or "Alertmanager sent it; its own page has more.",
-        "since_s": received.startsAt.timestamp() if received.startsAt else None,
-        "host": host,
-    }
+    return Incident(
+        f"alertmanager.{labels.get('alertname', 'alert')}", severity_of(labels.get("severity")),
+        labels.get("place") or labels.get("link") or beside, words.get("summary", "firing"), "",
+        tuple(f"{key}={value}" for key, value in sorted(labels.items()))[:12], words.get("description", ""),
+        words.get("runbook_url", "") or "Alertmanager sent it; its own page has more.",
+        since_s=received.startsAt.timestamp() if received.startsAt else None, host=host,
+    )  # fmt: skip
 
 
 class AlertmanagerSender:
@@ -98,7 +92,7 @@ class AlertmanagerSender:
         self._stop = threading.Event()
         self.problem = ""
         self.num_sent = 0
-        self._up: dict[tuple[str, str], JsonObject] = {}
+        self._log = IncidentLog()
         self._thread = threading.Thread(target=self._run, name="syncline-alertmanager", daemon=True)
         self._thread.start()
 
@@ -113,14 +107,18 @@ class AlertmanagerSender:
             frame = self._hub.frame
             if frame is None:
                 continue
-            now = {(str(a["rule"]), str(a["place"])): posted(a, frame.health, self._page) for a in frame.alerts}
-            ended = [resolved(self._up[key]) for key in self._up.keys() - now.keys()]
-            if now.keys() == self._up.keys() and time.monotonic() - sent_s < self._every_s:
+            log = IncidentLog(dict(self._log.up))
+            events = log.update(frame.alerts, frame.wall_s)
+            if not events and time.monotonic() - sent_s < self._every_s:
                 continue
-            if now or ended:
-                self._post([*now.values(), *ended])
+            host = str(frame.health.get("host", ""))
+            ended = [event.incident for event in events if event.change is Change.CLEARED]
+            alerts = [posted(alert, host, self._page) for alert in log.up.values()]
+            alerts += [resolved(posted(alert, host, self._page)) for alert in ended]
+            if alerts:
+                self._post(alerts)
             if not self.problem:
-                self._up, sent_s = now, time.monotonic()
+                self._log, sent_s = log, time.monotonic()
 
     def _post(self, alerts: list[JsonObject]) -> None:
         headers = {"Content-Type": "application/json"}
@@ -138,23 +136,20 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
-def posted(alert: Mapping[str, Any], health: Mapping[str, Any], page: str) -> JsonObject:
-    """Return an alert as Alertmanager's API takes it: what tells alerts apart as labels, the rest as annotations."""
-    since = alert.get("since_s") or time.time()
+def posted(alert: Incident, host: str, page: str) -> JsonObject:
+    """Return an incident as Alertmanager's API takes it: what tells incidents apart as labels, the rest beside them."""
+    began = datetime.datetime.fromtimestamp(alert.since_s or time.time(), datetime.UTC)
     return {
         "labels": {
-            "alertname": str(alert["rule"]),
-            "severity": str(alert["severity"]),
-            "place": str(alert["place"]),
-            "instance": str(alert.get("host") or health.get("host", "")),
-            "job": "syncline-watch",
+            "alertname": alert.rule, "severity": alert.severity.label, "place": alert.place,
+            "instance": alert.host or host, "job": "syncline-watch",
         },
         "annotations": {
-            "summary": f"{alert['place']}: {alert['observed']}, expected {alert.get('expected') or 'nothing of it'}",
-            "description": " ".join(filter(None, (alert.get("meaning"), alert.get("fix")))),
-            "evidence": "; ".join(map(str, alert.get("evidence", ()))),
+            "summary": f"{alert.place}: {alert.summary}",
+            "description": " ".join(filter(None, (alert.meaning, alert.fix))),
+            "evidence": "; ".join(alert.evidence),
         },
-        "startsAt": datetime.datetime.fromtimestamp(since, datetime.UTC).isoformat(),
+        "startsAt": began.isoformat(),
         **({"generatorURL": page} if page else {}),
     }  # fmt: skip
 

@@ -9,11 +9,13 @@ import asyncio
 import json
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
 
 from syncline.describe.plain import JsonObject
 from syncline.watch.frame import Frame
+from syncline.watch.incident import Incident
 
 QUEUE = 3
 MAX_LISTENERS = 64
@@ -73,7 +75,7 @@ class Hub:
         self._listeners: set[Listener] = set()
         self._frame: Frame | None = None
         self._text: tuple[int, str] = (-1, "")
-        self.others: Callable[[], tuple[Mapping[str, Any], ...]] = tuple
+        self.others: Callable[[], tuple[Incident, ...]] = tuple
         """Gives alerts that others sent, to be shown beside the frame's own."""
         self.num_published = 0
 
@@ -108,7 +110,7 @@ class Hub:
             return "null"
         number, text = self._text
         if number != frame.seq:
-            body = {**frame.to_json(), "alerts": [*frame.alerts, *self.others()]}
+            body = replace(frame, alerts=(*frame.alerts, *self.others())).to_json()
             text = json.dumps(body, separators=(",", ":"))
             self._text = (frame.seq, text)
         return text

@@ -17,6 +17,7 @@ from prometheus_client.registry import Collector
 
 from syncline.watch.counter import CounterBank
 from syncline.watch.frame import Frame
+from syncline.watch.incident import Incident
 from syncline.watch.metric import METRICS, Key
 from syncline.watch.serve.hub import Hub
 
@@ -129,7 +130,7 @@ class FrameCollector(Collector):
     def _alerts(self, frame: Frame) -> Iterator[Metric]:
         labels = self.alert_labels
         active = GaugeMetricFamily(f"{self.prefix}_alert_active", "An alert that is up: 1.", labels=labels)
-        for place in {tuple(str(alert.get(label, "")) for label in labels) for alert in frame.alerts}:
+        for place in {tuple(_label(alert, label) for label in labels) for alert in frame.alerts}:
             self._add(active, place, 1.0)
         yield active
 
@@ -138,6 +139,10 @@ class FrameCollector(Collector):
             self._num_left_out += 1
             return
         family.add_metric(labels, value)
+
+
+def _label(alert: Incident, label: str) -> str:
+    return alert.severity.label if label == "severity" else str(getattr(alert, label))
 
 
 class AgentCollector(FrameCollector):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Literal
+from collections.abc import Iterable
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
 from syncline.describe.plain import JsonObject
 from syncline.watch.foreign import Foreign, Text
+from syncline.watch.incident import Incident, IncidentKey
 
 MAX_NOTES = 2000
 MAX_SILENCE_S = 30 * 86400.0
@@ -45,7 +46,7 @@ class Note(Foreign):
     until_s: float | None = None
 
     @property
-    def key(self) -> tuple[str, str, str]:
+    def key(self) -> IncidentKey:
         return (self.host, self.rule, self.place)
 
 
@@ -76,9 +77,9 @@ class NoteBook:
             self._notes[key] = note
             return note
 
-    def prune(self, alerts: Iterable[Mapping[str, Any]], now_s: float) -> None:
+    def prune(self, alerts: Iterable[Incident], now_s: float) -> None:
         """Drop acknowledgements of alerts that are no longer up, and silences whose time is over."""
-        up = {(str(a.get("host", "")), str(a["rule"]), str(a["place"])) for a in alerts}
+        up = {alert.key for alert in alerts}
         with self._lock:
             for key, note in list(self._notes.items()):
                 gone = key not in up and now_s - note.at_s > 10.0 if note.until_s is None else now_s > note.until_s

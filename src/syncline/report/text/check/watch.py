@@ -45,7 +45,7 @@ def frame_json(frame: Frame | None, prediction: Prediction | None = None) -> Jso
         "collectives": [c.to_json() for c in frame.job.collectives],
         "steps": [s.to_json() for s in frame.job.steps[-MAX_STEPS:]],
         "predicted": {"source": expected.source, "step_s": expected.step_s, "exposed_s": expected.exposed_s},
-        "alerts": list(frame.alerts),
+        "alerts": [alert.to_json() for alert in frame.alerts],
         "health": dict(frame.health),
     }
 
@@ -107,11 +107,11 @@ def _collective_lines(frame: Frame) -> list[str]:
 def _alert_lines(frame: Frame) -> list[str]:
     lines = []
     for a in frame.alerts[:MAX_ALERTS]:
-        cost, since_s = a.get("cost_usd_per_hour"), a.get("since_s") or frame.wall_s
+        cost, since_s = a.cost_usd_per_hour, a.since_s or frame.wall_s
         price = "" if cost is None else f", ${cost:.2f} an hour"
-        lines.append(f"  {a['severity'].upper():8} {a['rule']} at {a['place']} since {clock(since_s)}{price}")
-        seen = "; ".join((f"{a['observed']}, expected {a['expected']}", *a.get("evidence", ())))
-        lines.append(f"    {seen}. {a['meaning']} {a['fix']}")
+        lines.append(f"  {a.severity.name:8} {a.rule} at {a.place} since {clock(since_s)}{price}")
+        seen = "; ".join((a.summary, *a.evidence))
+        lines.append(f"    {seen}. {a.meaning} {a.fix}")
     if more := frame.alerts[MAX_ALERTS:]:
         lines.append(f"  ... and {len(more)} more alerts (--json has all)")
     return lines
