@@ -80,15 +80,15 @@ def test_jobs_failures_and_traffic_are_played_packet_by_packet(
     words = ("--transport", "srd", "--background", "0.1:hadoop", "--seed", "3")
     got = packets(tmp_path, BUSY, capsys, *words, "--trace", str(trace))
     train, backup, last = got["jobs"]
-    assert [job["class"] for job in got["jobs"]] == [0, 1, 1]
+    assert [job["traffic_class"] for job in got["jobs"]] == [0, 1, 1]
     assert train["completion"]["count"] == 2 * 14 * 8
     assert backup["slowdown"] > 1.5 and train["slowdown"] > 1.5  # one waits behind the other, which meets the cut link
     assert last["start_s"] == train["end_s"]
     assert train["alone_s"] == pytest.approx(train["flow_s"], rel=0.1)
     assert [other["name"] for other in got["others"]] == ["4 -> 0", "background"]
     for name, counter in (("resent", "resent_packets"), ("marks", "marks"), ("drops", "drops")):
-        assert sum(row[name] for row in [*got["jobs"], *got["others"]]) == got["counters"][counter]
-    assert 0 < sum(row["lost"] for row in [*got["jobs"], *got["others"]]) <= got["counters"]["dead"]
+        assert sum(row["tally"][name] for row in [*got["jobs"], *got["others"]]) == got["counters"][counter]
+    assert 0 < sum(row["tally"]["lost"] for row in [*got["jobs"], *got["others"]]) <= got["counters"]["dead"]
     assert trace.stat().st_size > 100
     again = packets(tmp_path, BUSY, capsys, *words)
     assert again["jobs"] == got["jobs"]

@@ -94,7 +94,7 @@ def test_what_is_about_flows_does_not_apply_to_nccl(
     ask = ("simulate", "allreduce", "--cluster", cluster, "--size", "1MiB", "--algorithm", "nccl")
     got = answer(capsys, *ask, *option, status=2)
     assert got["message"] == f"{option[0]} does not apply to nccl, which is a cost model without flows."
-    assert answer(capsys, *ask, "--loss", "0.1", status=2)["hint"] == "Name a family, and add --level packet."
+    assert answer(capsys, *ask, "--loss", "0.1", status=2)["hint"] == "Name a family, and ask for level packet."
 
 
 @pytest.mark.parametrize("level", ["analytic", "packet"])
@@ -190,7 +190,7 @@ def test_wrong_words_are_refused(capsys: pytest.CaptureFixture[str], cluster: st
 def test_compare_algorithms_names_winners_and_crossovers(capsys: pytest.CaptureFixture[str], cluster: str) -> None:
     got = answer(capsys, "compare-algorithms", "--cluster", cluster, "--size", "1KiB..1GiB")
     assert len(got["winners"]) == 21
-    assert got["crossovers"] and {"size_bytes", "from", "to"} == set(got["crossovers"][0])
+    assert got["crossovers"] and {"size_bytes", "before", "after"} == set(got["crossovers"][0])
     best = {row["size_bytes"]: row["algorithm"] for row in reversed(got["rows"])}
     assert all(best[w["size_bytes"]] == w["algorithm"] for w in got["winners"])
     assert run(["compare-algorithms", "--cluster", cluster, "--size", "1MiB"]) == 0

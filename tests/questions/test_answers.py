@@ -74,7 +74,7 @@ def test_the_question_of_the_readme(tmp_path: Path) -> None:
 
 def test_a_cluster_is_a_mapping_too() -> None:
     cluster = {"hosts": 4, "host": "dgx-h100", "network": "rail-optimized NDR"}
-    assert syncline.simulate(cluster, "allreduce", "1MiB").num_ranks == 32
+    assert syncline.simulate(cluster, "allreduce", "1MiB").ranks == 32
     with pytest.raises(syncline.DescriptionError, match="unknown key"):
         syncline.load({"hosts": 4, "host": "dgx-h100", "networks": "rail-optimized NDR"})
 

@@ -6,7 +6,8 @@
     answer.page("a.html")  # what `--html` writes, where the answer has a page
 
 A field is part of the JSON unless its type is `Handle[...]`: a handle (the fabric, a run that can be drawn) serves
-properties and pages. A property marked `@reported` is part of the JSON too.
+properties and pages. A property marked `@reported` (`describe/reported.py`) is part of
+the JSON too.
 """
 
 from __future__ import annotations
@@ -22,19 +23,8 @@ from syncline.describe.plain import JsonObject, plain
 from syncline.questions.schema import strict_schema
 
 if TYPE_CHECKING:
-    from builtins import property as reported
-
     from pydantic import TypeAdapter
-else:
 
-    def reported(function: Callable[[Any], Any]) -> Any:
-        """A property that is part of the JSON."""
-        from pydantic import computed_field
-
-        return computed_field(function)
-
-
-__all__ = ["Answer", "Handle", "Output", "Renderer", "handle", "page_output", "reported"]
 
 T = TypeVar("T")
 
@@ -75,8 +65,8 @@ class Output:
     folder: bool = False
     names: tuple[str, ...] = ()
     """Option names, where the key with dashes will not do."""
-    ready: Callable[[], object] = lambda: None
-    """Raises where this machine cannot write such a file: called before the question is asked."""
+    check: Callable[[Path], object] = lambda path: None
+    """Raises where such a file cannot be written: called before the question is asked."""
 
 
 class Answer:

@@ -2,85 +2,106 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
 
-from syncline.describe.plain import JsonObject
+from syncline.describe.progress import Meter, Progress
 from syncline.errors import UsageError
-from syncline.fabric import Fabric
 from syncline.program import place
-from syncline.program.levels import Level, nest
+from syncline.program.levels import nest
 from syncline.questions.answer import Answer
-from syncline.questions.cluster import Cluster, built
-from syncline.questions.simulate import Sizes, assumptions, read_sizes
+from syncline.questions.cluster import built
+from syncline.questions.parameter import Parameter, question
 from syncline.questions.simulated.algorithms import AlgorithmChoice
+from syncline.questions.simulated.rows import CollectiveRow, row_of
+from syncline.questions.simulated.sweep import (
+    ChunksOption,
+    ClusterOption,
+    CrossRailOption,
+    PlacementOption,
+    RanksOption,
+    RoutingOption,
+    SeedOption,
+    SizeOption,
+    TransportOption,
+    assumptions,
+    read_sizes,
+)
 from syncline.sim.candidates import NAMES
-from syncline.sim.flow.estimate import Estimate
 from syncline.sim.flow.routing import FlowNetwork, NetworkOptions
-from syncline.sim.sweep import Crossover, crossovers
+from syncline.sim.sweep import crossovers
 from syncline.sim.transport import transport_on
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
+class FabricLevel:
+    """A level of the fabric, and how many of the one below it holds."""
+
+    name: str
+    size: int
+
+
+@dataclass(frozen=True)
+class Winner:
+    """The fastest algorithm at a size."""
+
+    size_bytes: int
+    algorithm: str
+    chunks: int
+
+
+@dataclass(frozen=True)
+class LeadChange:
+    """The size from which on another algorithm wins."""
+
+    size_bytes: int
+    before: str
+    after: str
+
+
+@dataclass(frozen=True)
 class AlgorithmComparison(Answer):
     """Every algorithm at every size: the fastest first, and the sizes at which the winner changes."""
 
+    schema_name: ClassVar[str] = "simulate-compare"
+
+    cluster: str
     collective: str
-    fabric: Fabric = field(repr=False)
-    num_ranks: int
+    ranks: int
+    levels: tuple[FabricLevel, ...]
     level: str
-    sizes: tuple[int, ...]
-    ranked: tuple[tuple[Estimate, ...], ...] = field(repr=False)
-    crossovers: tuple[Crossover, ...] = ()
-    levels: tuple[Level, ...] = ()
-    assumed: tuple[str, ...] = ()
-
-    @property
-    def winners(self) -> tuple[tuple[int, str], ...]:
-        """Size and the fastest algorithm there."""
-        return tuple((size, found[0].algorithm) for size, found in zip(self.sizes, self.ranked, strict=True))
-
-    @property
-    def ignores(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(text for found in self.ranked for one in found for text in one.ignores))
-
-    def to_json(self) -> JsonObject:
-        return {
-            "cluster": self.fabric.name,
-            "collective": self.collective,
-            "ranks": self.num_ranks,
-            "levels": [{"name": part.name, "size": part.size} for part in self.levels],
-            "level": self.level,
-            "ignores": list(self.ignores),
-            "assumed": list(self.assumed),
-            "winners": [
-                {"size_bytes": size, "algorithm": found[0].algorithm, "chunks": found[0].chunks}
-                for size, found in zip(self.sizes, self.ranked, strict=True)
-            ],
-            "crossovers": [{"size_bytes": c.size_bytes, "from": c.before, "to": c.after} for c in self.crossovers],
-            "rows": [estimate.row() for found in self.ranked for estimate in found],
-        }
+    winners: tuple[Winner, ...]
+    crossovers: tuple[LeadChange, ...]
+    rows: tuple[CollectiveRow, ...]
+    assumed: tuple[str, ...]
+    ignores: tuple[str, ...]
 
 
+@question(
+    "syncline simulate compare --cluster h100-64-rail",
+    "syncline simulate compare --cluster cluster.yaml --collective alltoall --size 1MiB..1GiB --json",
+)
 def compare_algorithms(
-    cluster: Cluster,
-    collective: str = "allreduce",
-    size: Sizes = "1KiB..4GiB",
+    cluster: ClusterOption,
+    collective: Annotated[
+        str, Parameter("allreduce, allgather, reducescatter, broadcast, reduce, alltoall.", names=("--collective",))
+    ] = "allreduce",
+    size: SizeOption = "1KiB..4GiB",
     *,
-    level: str = "flow",
-    routing: str = "auto",
-    transport: str = "auto",
-    placement: str = "auto",
-    ranks: int | None = None,
-    seed: int = 0,
-    cross_rail: str = "fabric",
-    chunks: int = 0,
-    priced: Callable[[int, int], None] = lambda done, total: None,
+    level: Annotated[str, Parameter("flow or analytic.")] = "flow",
+    routing: RoutingOption = "auto",
+    transport: TransportOption = "auto",
+    placement: PlacementOption = "auto",
+    ranks: RanksOption = None,
+    seed: SeedOption = 0,
+    cross_rail: CrossRailOption = "fabric",
+    chunks: ChunksOption = 0,
+    progress: Progress | None = None,
 ) -> AlgorithmComparison:
-    """Price every algorithm at every size and say who wins where; `priced` hears how many sizes are done of how many.
+    """Price every algorithm at every size: which wins where.
 
-    >>> compare_algorithms("h100-64-rail", "allreduce", "1KiB..2KiB", ranks=16).sizes
-    (1024, 2048)
+    >>> [winner.size_bytes for winner in compare_algorithms("h100-64-rail", size="1KiB..2KiB", ranks=16).winners]
+    [1024, 2048]
     """
     if collective not in NAMES:
         raise UsageError(f'no collective is called "{collective}".', hint=f"One of: {', '.join(NAMES)}.")
@@ -94,13 +115,24 @@ def compare_algorithms(
     network = FlowNetwork(fabric, options)
     placed = place(placement, fabric, ranks)
     contest = entry.contest(NAMES[collective], placed, network)
-    sizes = tuple(read_sizes(size))
-    ranked: tuple[tuple[Estimate, ...], ...] = ()
+    sizes = read_sizes(size)
+    meter = Meter(progress)
+    meter.expect(len(sizes))
+    ranked = []
     for each in sizes:
-        ranked += (tuple(contest.all(each, level)),)
-        priced(len(ranked), len(sizes))
-    winners = [(s, found[0].algorithm) for s, found in zip(sizes, ranked, strict=True)]
-    changes = tuple(crossovers(winners, contest, level))
-    assumed = tuple(assumptions(fabric, transport, network.options.routing))
-    levels = nest(placed).levels
-    return AlgorithmComparison(collective, fabric, placed.num_ranks, level, sizes, ranked, changes, levels, assumed)
+        ranked.append(contest.all(each, level))
+        meter.advance()
+    winners = [Winner(s, found[0].algorithm, found[0].chunks) for s, found in zip(sizes, ranked, strict=True)]
+    changes = crossovers([(one.size_bytes, one.algorithm) for one in winners], contest, level)
+    return AlgorithmComparison(
+        fabric.name,
+        collective,
+        placed.num_ranks,
+        tuple(FabricLevel(part.name, part.size) for part in nest(placed).levels),
+        level,
+        tuple(winners),
+        tuple(LeadChange(change.size_bytes, change.before, change.after) for change in changes),
+        tuple(row_of(estimate) for found in ranked for estimate in found),
+        tuple(assumptions(fabric, transport, network.options.routing)),
+        tuple(dict.fromkeys(text for found in ranked for one in found for text in one.ignores)),
+    )

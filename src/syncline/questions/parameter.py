@@ -5,7 +5,8 @@
               slack: Annotated[float, Parameter("Loss that is accepted before more hosts move.", min=0, max=1)] = 0.02,
               ) -> PlaceAnswer: ...
 
-An argument that may be given by position is an argument of the command; a keyword-only one is an option.
+An argument that may be given by position is an argument of the command; a keyword-only one is an option. A dataclass of
+`Annotated` fields, marked `OptionGroup`, is an option for each field. An argument called `progress` is a progress bar.
 """
 
 from __future__ import annotations
@@ -15,8 +16,6 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-Progress = Callable[[int, int], None]
-"""Called with how much is done, of how much. An argument called `progress` is a bar at a terminal, not an option."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +34,15 @@ class Parameter:
     """Turns what the command line gives into the argument."""
     rare: bool = False
     """One in a hundred needs it: the manual lists it apart."""
+
+
+@dataclass(frozen=True)
+class OptionGroup:
+    """Marks an argument whose value is a dataclass: each of its fields is an option."""
+
+    kind: type
+    only: tuple[str, ...] = ()
+    """The fields that this question knows; all of them unless named."""
 
 
 def question(*examples: str, help: str = "") -> Callable[[Function], Function]:

@@ -20,7 +20,7 @@ def strict_schema(found: Any, name: str, version: int, hidden: frozenset[str]) -
         "title": f"syncline {name}",
         "version": version,
     }
-    return head | found
+    return {**head, **found}
 
 
 def _strict(part: Any) -> Any:

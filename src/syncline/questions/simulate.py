@@ -2,142 +2,201 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
-from math import isfinite
-from numbers import Real
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Annotated, ClassVar
 
-from syncline.describe import units
-from syncline.describe.plain import JsonObject
+from syncline.describe.progress import Progress
 from syncline.errors import UsageError
 from syncline.fabric import Fabric
-from syncline.fabric.assumed import assumed_of
 from syncline.program import Placement, place
 from syncline.program.program import ProgramStep
-from syncline.questions.answer import Answer
-from syncline.questions.cluster import Cluster, built
+from syncline.questions.answer import Answer, Handle, Output, handle, page_output
+from syncline.questions.cluster import built
+from syncline.questions.compare_algorithms import compare_algorithms
+from syncline.questions.parameter import Parameter, question
 from syncline.questions.simulated.algorithms import AlgorithmChoice
+from syncline.questions.simulated.buffers import buffers
+from syncline.questions.simulated.figures import PacketFigures
+from syncline.questions.simulated.flows import flows
 from syncline.questions.simulated.log_ranks import ranks_of
-from syncline.questions.simulated.packets import PacketQuestion, ProgressBlock
+from syncline.questions.simulated.packets import PacketArgument, PacketQuestion, run_progress
+from syncline.questions.simulated.rows import CollectiveRow, DifferencePart, row_of
+from syncline.questions.simulated.slots import slots
+from syncline.questions.simulated.sweep import (
+    ChunksOption,
+    ClusterOption,
+    CrossRailOption,
+    PlacementOption,
+    RanksOption,
+    RoutingOption,
+    SeedOption,
+    SizeOption,
+    TransportOption,
+    assumptions,
+    read_sizes,
+)
+from syncline.questions.simulated.traffic import PATTERNS, traffic
 from syncline.schedule import Kind, Schedule
+from syncline.schedule.formats.files import ending_of, write
 from syncline.sim.candidates import NAMES
-from syncline.sim.flow.estimate import Estimate, over_seeds
+from syncline.sim.flow.estimate import Estimate, bus_factor, over_seeds
 from syncline.sim.flow.routing import FlowNetwork, NetworkOptions
-from syncline.sim.slow_port import slow_cables, slower_than_none
-from syncline.sim.sweep import Contest, sizes_between
-from syncline.sim.transport import message_lines, rails_apart, transport_on
-
-if TYPE_CHECKING:
-    from syncline.sim.packet import Outcome
-    from syncline.timeline import Timeline
+from syncline.sim.packet import Outcome, PacketJob
+from syncline.sim.sweep import Contest
+from syncline.sim.transport import rails_apart, transport_on
+from syncline.timeline import Timeline, save
 
 LEVELS = ("analytic", "flow", "packet")
 MOST_SEEDS = 10_000
-Sizes = str | int | Sequence[int]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
+class SeedSpread:
+    """The largest size over many seeds of the ECMP hash."""
+
+    size_bytes: int
+    algorithm: str
+    median_s: float
+    p10_s: float
+    p90_s: float
+    worst_s: float
+    best_s: float
+    num_seeds: int
+
+
+@dataclass(frozen=True)
 class Simulation(Answer):
-    """A collective on a cluster: one row a size, and what the level that says so ignores."""
+    """A collective on a cluster: one row a size, and what the level ignores."""
 
+    schema_name: ClassVar[str] = "simulate"
+    outputs: ClassVar[Mapping[str, Output]] = {
+        "trace": Output(
+            "Write the timeline of the largest size (.json for Perfetto, .parquet).",
+            lambda answer, path: save(answer.timeline, path),
+        ),
+        "schedule": Output(
+            "Write the schedule of the largest size, proved (.json, or .xml for MSCCL).",
+            lambda answer, path: write(answer.best_schedule, path),
+            check=ending_of,
+        ),
+        **page_output("Write a page: bandwidth curve, link load, traffic matrix."),
+    }
+
+    cluster: str
     collective: str
-    fabric: Fabric = field(repr=False)
-    num_ranks: int
+    ranks: int
     level: str
-    rows: tuple[Mapping[str, Any], ...] = field(repr=False)
-    ignores: tuple[str, ...] = field(repr=False)
-    #: What was asked beyond that, in the words of the command line: routing, transport, seed ...
-    how: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    spread: Mapping[str, Any] | None = field(default=None, repr=False)
-    #: The flows of the largest size, where the level has some.
-    contest: Contest | None = field(default=None, repr=False)
-    largest: Estimate | None = field(default=None, repr=False)
-    packets: Outcome | None = field(default=None, repr=False)
+    placement: str
+    rows: tuple[CollectiveRow, ...]
+    ignores: tuple[str, ...]
+    assumed: tuple[str, ...]
+    routing: str | None = None
+    transport: str | None = None
+    seed: int | None = None
+    packets: PacketQuestion | None = None
+    spread: SeedSpread | None = None
+    interval_basis: tuple[str, ...] = ()
+    calibrated_on: str | None = None
+    fabric: Handle[Fabric] = handle()
+    contest: Handle[Contest | None] = handle()
+    """The flows of the largest size, where the level has some."""
+    largest: Handle[Estimate | None] = handle()
+    outcome: Handle[Outcome | None] = handle()
 
     @property
     def time_s(self) -> float:
         """Time of the largest size."""
-        return float(self.rows[-1]["time_s"])
+        return self.rows[-1].time_s
 
     @property
     def interval_s(self) -> tuple[float, float] | None:
-        """Where the time of the largest size lies in 9 of 10 cases, where the level says so."""
+        """The 90 % interval of the largest size's time, where the level has one."""
         row = self.rows[-1]
-        return (float(row["low_s"]), float(row["high_s"])) if "low_s" in row else None
+        return None if row.low_s is None or row.high_s is None else (row.low_s, row.high_s)
 
     @property
     def limiting_link(self) -> str:
         """The link that limits the largest size."""
-        return str(self.rows[-1]["limiting_link"])
+        return self.rows[-1].limiting_link
 
     @property
     def algorithm(self) -> str:
         """The algorithm of the largest size."""
-        return str(self.rows[-1]["algorithm"])
+        return self.rows[-1].algorithm
 
     @cached_property
     def timeline(self) -> Timeline:
         """What every rank and link does at the largest size."""
         from syncline.sim.flow.chronicle import timeline
         from syncline.sim.flow.flow import FlowJob, simulate
+        from syncline.sim.packet.chronicle import packet_timeline
 
-        if self.packets is not None:
-            from syncline.sim.packet.chronicle import packet_timeline
-
-            return packet_timeline(self.packets)
-        if self.contest is None or self.largest is None:
-            raise UsageError("--algorithm nccl is a cost model without flows: it has no timeline.",
-                             hint="Name a family, or use auto.")  # fmt: skip
-        program = self.contest.at(self.largest).program
-        return timeline(simulate([FlowJob(program, self.largest.size_bytes)], self.contest.network, record=True))
+        if self.outcome is not None:
+            return packet_timeline(self.outcome)
+        contest, largest = self._flows("timeline")
+        program = contest.at(largest).program
+        return timeline(simulate([FlowJob(program, largest.size_bytes)], contest.network, record=True))
 
     @property
-    def schedule(self) -> Schedule:
+    def best_schedule(self) -> Schedule:
         """The schedule of the largest size, proved: `syncline.schedule.formats` writes it for others to run."""
-        if self.contest is None or self.largest is None:
-            raise UsageError("this answer has no schedule.", hint="Ask at flow level, of auto, a family or a file.")
-        step = self.contest.at(self.largest).program.steps[0]
+        contest, largest = self._flows("schedule")
+        step = contest.at(largest).program.steps[0]
         assert isinstance(step, ProgramStep)
         return step.proved.schedule
 
-    def to_json(self) -> JsonObject:
-        spread = {} if self.spread is None else {"spread": self.spread}
-        return {"cluster": self.fabric.name, "ranks": self.num_ranks, **_ordered(self), **spread,
-                "collective": self.collective}  # fmt: skip
+    def _flows(self, what: str) -> tuple[Contest, Estimate]:
+        if self.contest is None or self.largest is None:
+            raise UsageError(f"NCCL's model is a cost model without flows: it has no {what}.",
+                             hint="Ask for an algorithm family, or for auto.")  # fmt: skip
+        return self.contest, self.largest
 
 
-def _ordered(answer: Simulation) -> JsonObject:
-    """Return level and options in the order in which `--json` prints them."""
-    how = dict(answer.how)
-    first = {name: how.pop(name) for name in ("placement",) if name in how}
-    return {**first, "level": answer.level, **how, "ignores": list(answer.ignores), "rows": list(answer.rows)}
-
-
+@question(
+    "syncline simulate {0} --cluster h100-64-rail --size 1KiB..1GiB",
+    "syncline simulate {0} --cluster h100-64-rail --ranks 64 --size 64MiB --html page.html --json",
+    help="Simulate this collective on a cluster.",
+)
 def simulate(
-    cluster: Cluster,
-    collective: str,
-    size: Sizes = "1KiB..16GiB",
+    cluster: ClusterOption,
+    collective: Annotated[str, Parameter(f"One of {', '.join(NAMES)}.")],
+    size: SizeOption = "1KiB..16GiB",
     *,
-    algorithm: str = "auto",
-    chunks: int = 0,
-    servers: int = 0,
-    colocated: bool = False,
-    level: str = "flow",
-    routing: str = "auto",
-    transport: str = "auto",
-    placement: str = "auto",
-    ranks: int | None = None,
-    seed: int = 0,
-    seeds: int = 0,
-    cross_rail: str = "fabric",
-    packets: PacketQuestion | None = None,
-    calibrate: str | Path | None = None,
-    profile: str | Path | None = None,
-    shown: ProgressBlock = lambda words: nullcontext(),
+    algorithm: Annotated[
+        str,
+        Parameter(
+            "auto (the fastest), nccl (what NCCL would choose), a family, NAME-in-8-turns (channels that take turns "
+            "over a long line), or your own .xml or .json file."
+        ),
+    ] = "auto",
+    ranks: RanksOption = None,
+    level: Annotated[
+        str, Parameter("flow (links shared fairly), packet (every packet) or analytic (a bound).")
+    ] = "flow",
+    routing: RoutingOption = "auto",
+    transport: TransportOption = "auto",
+    placement: PlacementOption = "auto",
+    profile: Annotated[
+        str | Path | None, Parameter("With nccl: what was measured here (`syncline calibrate collective`).")
+    ] = None,
+    calibrate: Annotated[
+        str | Path | None, Parameter("With nccl: an nccl-tests log (text or JSON) of this operation here, to fit to.")
+    ] = None,
+    seeds: Annotated[int, Parameter("Also give the spread over this many seeds.")] = 0,
+    seed: SeedOption = 0,
+    chunks: ChunksOption = 0,
+    servers: Annotated[
+        int, Parameter("parameter-server: how many; on GPUs that `ranks` leaves over, if it does.", rare=True)
+    ] = 0,
+    colocated: Annotated[
+        bool, Parameter("parameter-server: servers share the GPUs of ranks.", names=("--colocated",), rare=True)
+    ] = False,
+    cross_rail: CrossRailOption = "fabric",
+    packets: PacketArgument = None,
+    progress: Progress | None = None,
 ) -> Simulation:
     """Say what a collective takes on a cluster, which link limits it, and what the answer ignores.
 
@@ -145,7 +204,7 @@ def simulate(
     through its rounds (0: as suits the size).
 
     >>> answer = simulate("h100-64-rail", "allreduce", "1GiB", ranks=64)
-    >>> answer.num_ranks, answer.time_s > 0, answer.limiting_link != ""
+    >>> answer.ranks, answer.time_s > 0, answer.limiting_link != ""
     (64, True, True)
     """
     kind = _kind(collective)
@@ -153,25 +212,25 @@ def simulate(
     if level not in LEVELS:
         raise UsageError(f'no level of simulation is called "{level}".', hint="One of: analytic, flow, packet.")
     if not 0 <= seeds <= MOST_SEEDS:
-        raise UsageError(f"--seeds is {seeds:,}.", hint=f"Ask for 1 to {MOST_SEEDS:,}, or leave it out.")
+        raise UsageError(f"`seeds` is {seeds:,}.", hint=f"Ask for 1 to {MOST_SEEDS:,}, or leave it out.")
     entry = AlgorithmChoice(algorithm, chunks, servers, colocated)
     entry.check()
     if calibrate and algorithm != "nccl":
-        raise UsageError("--calibrate fits the model of NCCL.", hint="Add --algorithm nccl.")
+        raise UsageError("`calibrate` fits the model of NCCL.", hint="Set `algorithm` to nccl.")
     if profile and (calibrate or algorithm != "nccl"):
-        raise UsageError("--profile calibrates the model of NCCL.",
-                         hint="Leave --calibrate out." if calibrate else "Add --algorithm nccl.")  # fmt: skip
+        raise UsageError("`profile` calibrates the model of NCCL.",
+                         hint="Leave `calibrate` out." if calibrate else "Set `algorithm` to nccl.")  # fmt: skip
     if level != "packet" or algorithm == "nccl":
         asked.refuse("nccl" if algorithm == "nccl" else level)
     if algorithm == "nccl":
         asked_too = {"level": level != "flow", "routing": routing != "auto", "transport": transport != "auto",
-                     "seed": seed, "seeds": seeds, "cross-rail": cross_rail != "fabric"}  # fmt: skip
-        for name in (name for name, said in asked_too.items() if said):
-            raise UsageError(f"--{name} does not apply to nccl, which is a cost model without flows.",
+                     "seed": seed, "seeds": seeds, "cross_rail": cross_rail != "fabric"}  # fmt: skip
+        for name in (name for name, given in asked_too.items() if given):
+            raise UsageError(f"`{name}` does not apply to nccl, which is a cost model without flows.",
                              hint="Name a family, or use auto.")  # fmt: skip
     if seeds and level != "flow":
-        raise UsageError(f"--seeds is about flows; level {level} has none.",
-                         hint="Leave --level out, or give one --seed at a time.")  # fmt: skip
+        raise UsageError(f"`seeds` is about flows; level {level} has none.",
+                         hint="Leave `level` out, or give one `seed` at a time.")  # fmt: skip
     fabric = built(cluster)
     sizes = read_sizes(size)
     if algorithm == "nccl":
@@ -180,56 +239,20 @@ def simulate(
     placed = place(placement, fabric, ranks)
     if level == "packet":
         how = (transport, routing, seed, "nvlink" if rails_apart(fabric) else cross_rail)
-        return _packets(fabric, collective, sizes, placed, entry, how, asked, shown)
+        return _packets(fabric, collective, sizes, placed, entry, how, asked, progress)
     options = NetworkOptions(routing=routing, seed=seed, transport=transport, cross_rail=cross_rail)  # type: ignore[arg-type]
     network = FlowNetwork(fabric, options)
     contest = entry.contest(kind, placed, network)
     found = [contest.best(s, level) for s in sizes]
     return Simulation(
-        collective, fabric, placed.num_ranks, level,
-        rows=tuple(estimate.row() for estimate in found),
+        fabric.name, collective, placed.num_ranks, level, placed.name,
+        rows=tuple(map(row_of, found)),
         ignores=tuple(dict.fromkeys(text for estimate in found for text in estimate.ignores)),
-        how={"placement": placed.name, "routing": network.options.routing, "seed": options.seed,
-             "transport": options.transport, "assumed": assumptions(fabric, transport, network.options.routing)},
+        assumed=tuple(assumptions(fabric, transport, network.options.routing)),
+        routing=network.options.routing, transport=options.transport, seed=options.seed,
         spread=_spread(contest, found[-1], network, seeds) if seeds else None,
-        contest=contest, largest=found[-1],
+        fabric=fabric, contest=contest, largest=found[-1],
     )  # fmt: skip
-
-
-def assumptions(fabric: Fabric, transport: str, routing: str = "") -> list[str]:
-    """Return what an answer takes for granted: what the cluster's file leaves open, and what messages cost.
-
-    Of cables that are slower than none it speaks where a routing that spreads evenly is named.
-    """
-    rails = ["messages change rails over NVLink (PXN): nothing else joins them"] if rails_apart(fabric) else []
-    slow, cables = slower_than_none(fabric), slow_cables(fabric) if routing in ("ecmp", "spray", "static") else None
-    return [
-        *assumed_of(fabric.spec),
-        *rails,
-        *message_lines(fabric, transport),
-        *([slow.on_the_links()] if slow else []),
-        *([cables.words()] if cables else []),
-    ]
-
-
-def read_sizes(size: Sizes) -> list[int]:
-    """Read "1KiB..16GiB" as sizes that double, one size, or sizes in bytes (1e6 is one too).
-
-    >>> read_sizes("1KiB..4KiB")
-    [1024, 2048, 4096]
-    """
-    if not isinstance(size, str):
-        given: list[Any] = [size] if isinstance(size, Real) else list(cast(Sequence[int], size))  # NumPy's numbers too
-        if not given or not all(map(_is_whole, given)):
-            raise UsageError(f"{str(size)[:60]} is no size of a buffer.",
-                             hint='Give "1GiB", "1KiB..16GiB", or whole numbers of bytes.')  # fmt: skip
-        return [int(one) for one in given]
-    low, dots, high = size.partition("..")
-    return sizes_between(units.size(low), units.size(high)) if dots else [units.size(low)]
-
-
-def _is_whole(number: Any) -> bool:
-    return isinstance(number, Real) and isfinite(number) and number % 1 == 0
 
 
 def _kind(collective: str) -> Kind:
@@ -238,10 +261,9 @@ def _kind(collective: str) -> Kind:
     return NAMES[collective]
 
 
-def _spread(contest: Contest, best: Estimate, network: FlowNetwork, seeds: int) -> JsonObject:
-    program = contest.at(best).program
-    found = over_seeds(program, network, best.size_bytes, range(seeds))
-    return {"size_bytes": best.size_bytes, "algorithm": best.algorithm, **found.to_json()}
+def _spread(contest: Contest, best: Estimate, network: FlowNetwork, seeds: int) -> SeedSpread:
+    found = over_seeds(contest.at(best).program, network, best.size_bytes, range(seeds))
+    return SeedSpread(best.size_bytes, best.algorithm, **found.to_json())  # type: ignore[arg-type]
 
 
 def _packets(
@@ -252,35 +274,51 @@ def _packets(
     entry: AlgorithmChoice,
     how: tuple[str, str, int, str],
     asked: PacketQuestion,
-    shown: ProgressBlock,
+    progress: Progress | None,
 ) -> Simulation:
-    from syncline.questions.simulated.traffic import packet_rows
     from syncline.sim.flow.wired import wire
     from syncline.sim.packet import packet_network
-    from syncline.sim.packet.levels import plain_network, shown_options, with_posting
+    from syncline.sim.packet.levels import beside, difference, plain_network, shown_options, with_posting
+    from syncline.sim.packet.loaded import simulate_loaded
     from syncline.sim.packet.outcome import IGNORES
 
     transport, routing, seed, cross_rail = how
     network = packet_network(fabric)
     options = asked.options(network, transport, routing, seed, cross_rail=cross_rail)
-    # The flow level beside the packets is that of `simulate` without `--level packet`; the plain one explains the rest.
+    # The flow level beside the packets is that of level flow; the plain one explains the rest.
     near = FlowNetwork(fabric, shown_options(options, transport, routing))
     options = with_posting(options, near.carrier)
-    told = entry.contest(NAMES[collective], placed, near)
-    answers = [told.best(size, "flow") for size in sizes]
+    chosen = entry.contest(NAMES[collective], placed, near)
+    answers = [chosen.best(size, "flow") for size in sizes]
     plain = plain_network(fabric, options)
     names = dict.fromkeys(answer.algorithm for answer in answers)
-    contest = Contest(plain, {name: wire(told.wired[name].program, plain) for name in names}, 0)
-    flows = [replace(contest, chunks=answer.chunks).one(answer.algorithm, answer.size_bytes) for answer in answers]
-    rows, outcome = packet_rows(
-        contest, flows, network, options, asked, shown, [answer.time_s for answer in answers]
-    )  # fmt: skip
+    contest = Contest(plain, {name: wire(chosen.wired[name].program, plain) for name in names}, 0)
+    changes, load = asked.changes(network), asked.beside()
+    rows = []
+    for answer in answers:
+        flow = replace(contest, chunks=answer.chunks).one(answer.algorithm, answer.size_bytes)
+        wired, job = contest.at(flow), PacketJob(contest.at(flow).program, flow.size_bytes)
+        outcome = simulate_loaded(
+            network, [job], options, load, flow.time_s, changes=changes, progress=run_progress(progress)
+        )
+        explained = outcome.done(0) and flow.time_s > 0
+        found = beside(difference(outcome, flow, wired), answer.time_s) if explained else None
+        figures, time_s = PacketFigures.of(outcome), outcome.job_end_s(0)
+        algbw = flow.size_bytes / time_s if time_s > 0 else 0.0
+        rows.append(CollectiveRow(
+            flow.size_bytes, time_s, algbw, algbw * bus_factor(flow.kind, flow.num_ranks), flow.algorithm,
+            figures.busiest_link, "packets", True, chunks=flow.chunks, utilisation=figures.busiest_utilisation,
+            flow_time_s=answer.time_s, over_flow=time_s / answer.time_s if answer.time_s > 0 else None,
+            why=tuple(found.lines()) if found else (f"packets: {outcome.state}",),
+            difference={name: DifferencePart(**part) for name, part in found.to_json().items()} if found else None,
+            packet=figures,
+        ))  # fmt: skip
     return Simulation(
-        collective, fabric, placed.num_ranks, "packet",
+        fabric.name, collective, placed.num_ranks, "packet", placed.name,
         rows=tuple(rows), ignores=IGNORES,
-        how={"placement": placed.name, "routing": options.routing, "seed": seed, "transport": options.transport,
-             "asked": asked.shown(), "assumed": assumptions(fabric, near.carrier.name, near.options.routing)},
-        contest=contest, largest=flows[-1], packets=outcome,
+        assumed=tuple(assumptions(fabric, near.carrier.name, near.options.routing)),
+        routing=options.routing, transport=options.transport, seed=seed, packets=asked,
+        fabric=fabric, contest=contest, largest=flow, outcome=outcome,
     )  # fmt: skip
 
 
@@ -306,18 +344,34 @@ def _nccl(
         fitted = measured.collective(kind.value, system.num_hosts)
     prediction = predict(system, kind.value, sizes, calibration=fitted)
     rows = tuple(
-        {
-            **asdict(row),
-            "wire_Bps": wire.rate_Bps,
-            "limiting_link": wire.link,
-            "utilisation": wire.utilisation,
-            "method": "nccl",
-            "exact": False,
-        }
+        CollectiveRow(
+            **vars(row), wire_Bps=wire.rate_Bps, limiting_link=wire.link, utilisation=wire.utilisation, method="nccl",
+            exact=False,
+        )
         for row, wire in zip(prediction.rows(), wires(prediction, fabric, placed.device), strict=True)
-    )
-    return Simulation(
-        collective, fabric, system.num_ranks, "nccl", rows, tuple(IGNORES),
-        how={"placement": placed.name, "assumed": list(prediction.unverified), "interval_basis": list(prediction.basis),
-             "calibrated_on": str(log or profile) if fitted else None},
     )  # fmt: skip
+    return Simulation(
+        fabric.name, collective, system.num_ranks, "nccl", placed.name, rows, tuple(IGNORES), prediction.unverified,
+        interval_basis=prediction.basis, calibrated_on=str(log or profile) if fitted else None, fabric=fabric,
+    )  # fmt: skip
+
+
+COMMANDS = {
+    **{name: partial(simulate, collective=name) for name in NAMES},
+    "compare": compare_algorithms,
+    **{name: partial(traffic, pattern=name) for name in PATTERNS},
+    "flows": flows,
+    "buffers": buffers,
+    "slots": slots,
+}
+HELP = "Simulate a collective on a cluster: time, bandwidths and the limiting link, size by size."
+EXAMPLES = (
+    "syncline simulate allreduce --cluster h100-64-rail --size 1KiB..16GiB",
+    "syncline simulate allreduce --cluster h100-64-rail --algorithm ring --routing ecmp --seeds 20 --size 1GiB",
+    "syncline simulate alltoall --cluster cluster.yaml --size 1MiB..1GiB --level analytic --json",
+    "syncline simulate allreduce --cluster h100-64-rail --size 64MiB --schedule best.xml",
+    "syncline simulate allreduce --cluster h100-64-rail --algorithm mine.xml --size 64MiB --chunks 16",
+    "syncline simulate allreduce --cluster h100-64-rail --ranks 448 --algorithm parameter-server --servers 8",
+    "syncline simulate compare --cluster h100-64-rail        which algorithm wins at which size",
+    "syncline scenario shared.yaml     several jobs, tenants with guarantees, failures, stragglers, other traffic",
+)

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from syncline.questions.advise import Advice, EffectCheck
     from syncline.questions.audit import AuditAnswer
     from syncline.questions.calibrate import CollectiveProfile, StepProfile
-    from syncline.questions.compare_algorithms import AlgorithmComparison
     from syncline.questions.cost import CostAnswer
     from syncline.questions.design import DesignAnswer
     from syncline.questions.diagnose import DiagnosisAnswer
@@ -27,13 +26,8 @@ if TYPE_CHECKING:
     from syncline.questions.plan import ClusterAnswer, FabricComparison, PlanAnswer
     from syncline.questions.preview import PreviewAnswer
     from syncline.questions.rehearse import RehearsalAnswer
-    from syncline.questions.scenario import PacketScenarioReport, ScenarioReport
     from syncline.questions.serve import ServeAnswer
     from syncline.questions.share import ShareAnswer
-    from syncline.questions.simulate import Simulation
-    from syncline.questions.simulated.buffers import BufferAnswer
-    from syncline.questions.simulated.slots import SlotAnswer
-    from syncline.questions.simulated.traffic import PatternTraffic
     from syncline.questions.step import DecodePrediction, StepPrediction, TracePrediction
     from syncline.questions.validate import CollectiveErrors, IntervalErrors, TrainingErrors
     from syncline.questions.volumes import Transfer, Volumes
@@ -66,20 +60,6 @@ def _lines(console: Console, lines: list[str]) -> None:
     console.print("\n".join(lines), soft_wrap=True)
 
 
-@show.register("Simulation")
-def _(answer: Simulation, console: Console) -> None:
-    from syncline.report.text.simulation import show_simulation
-
-    show_simulation(console, answer.to_json())
-
-
-@html.register("Simulation")
-def _(answer: Simulation) -> str:
-    from syncline.report.page.simulation import simulation_page
-
-    return simulation_page(answer)
-
-
 @show.register("StepProfile")
 def _(answer: StepProfile, console: Console) -> None:
     from syncline.report.text.profile import step_profile_lines
@@ -92,55 +72,6 @@ def _(answer: CollectiveProfile, console: Console) -> None:
     from syncline.report.text.profile import collective_profile_lines
 
     _lines(console, collective_profile_lines(answer.to_json()))
-
-
-@show.register("PatternTraffic")
-def _(answer: PatternTraffic, console: Console) -> None:
-    from syncline.report.text.packet import show_traffic
-
-    show_traffic(console, answer.figures, answer.outcome)
-
-
-@html.register("PatternTraffic")
-def _(answer: PatternTraffic) -> str:
-    from syncline.report.page.packet import watched_page
-
-    return watched_page(answer.title, answer.outcome)
-
-
-@show.register("BufferAnswer")
-def _(answer: BufferAnswer, console: Console) -> None:
-    from syncline.report.text.sizing import show_buffers
-
-    show_buffers(console, answer.to_json())
-
-
-@show.register("SlotAnswer")
-def _(answer: SlotAnswer, console: Console) -> None:
-    from syncline.report.text.sizing import show_slots
-
-    show_slots(console, answer.to_json())
-
-
-@show.register("AlgorithmComparison")
-def _(answer: AlgorithmComparison, console: Console) -> None:
-    from syncline.report.text.simulation import show_comparison
-
-    show_comparison(console, answer.to_json())
-
-
-@show.register("ScenarioReport")
-def _(answer: ScenarioReport, console: Console) -> None:
-    from syncline.report.text.scenario import show_scenario
-
-    show_scenario(console, answer.to_json())
-
-
-@show.register("PacketScenarioReport")
-def _(answer: PacketScenarioReport, console: Console) -> None:
-    from syncline.report.text.scenario import show_packet_scenario
-
-    show_packet_scenario(console, answer.to_json())
 
 
 @show.register("ShareAnswer")

@@ -58,7 +58,7 @@ def page(answer: Answer) -> str:
 
 def inset(answer: Answer) -> str:
     """Return an answer for a notebook: a page stands in a frame, so that its style stays its own."""
-    if "html" not in answer.outputs:
+    if hasattr(answer, "schema_name") and "html" not in answer.outputs:
         return f"<pre>{escape(text(answer))}</pre>"
     inside = page(answer).replace("&", "&amp;").replace('"', "&quot;")
     return f'<iframe srcdoc="{inside}" sandbox="allow-scripts" style="width:100%;height:640px;border:0"></iframe>'

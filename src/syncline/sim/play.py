@@ -11,6 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
+from syncline.describe.reported import reported
 from syncline.errors import SimulationError
 from syncline.fabric import Fabric
 from syncline.fabric.fabric import DeviceKind
@@ -35,11 +36,11 @@ class JobReport:
     end_s: float
     alone_s: float
 
-    @property
+    @reported
     def took_s(self) -> float:
         return self.end_s - self.start_s
 
-    @property
+    @reported
     def slowdown(self) -> float:
         """How many times longer it took than alone on the healthy cluster."""
         return self.took_s / self.alone_s if self.alone_s > 0 else 1.0

@@ -27,7 +27,8 @@ def cluster(tmp_path) -> str:
 def answer(capsys: pytest.CaptureFixture[str], *words: str, status: int = 0) -> dict:
     assert run([*words, "--json"]) == status
     found: dict = json.loads(capsys.readouterr().out)
-    return found
+    figures = found.get("figures", {})
+    return found | figures | figures.get("load", {})
 
 
 def test_a_collective_is_simulated_at_both_levels(capsys: pytest.CaptureFixture[str], cluster: str, tmp_path) -> None:
@@ -99,7 +100,7 @@ def test_a_lossy_link_costs_go_back_n_more(capsys: pytest.CaptureFixture[str], c
     one = answer(capsys, "simulate", "permutation", "--cluster", cluster, "--size", "4MB", "--transport", "roce",
                  "--loss", "host-00/nic-0=0.01")  # fmt: skip
     assert 0 < one["tally"]["lost"] <= one["counters"]["errors"]  # acknowledgements are destroyed, too
-    assert one["asked"] == {"loss": ["host-00/nic-0=0.01"]}
+    assert one["packets"]["loss"] == ["host-00/nic-0=0.01"]
 
 
 def test_a_small_buffer_drops_and_pauses_keep_it_from_that(capsys: pytest.CaptureFixture[str], cluster: str) -> None:
@@ -144,8 +145,8 @@ def test_background_goes_on_until_the_collective_is_done(capsys: pytest.CaptureF
     assert loaded["time_s"] > 1.05 * alone["time_s"]
     assert loaded["flow_time_s"] == alone["flow_time_s"]
     assert loaded["packet"]["state"] == "finished"
-    assert loaded["packet"]["background"]["count"] > 10
-    assert loaded["packet"]["completion"]["count"] == alone["packet"]["completion"]["count"]
+    assert loaded["packet"]["background"]["completion"]["count"] > 10
+    assert loaded["packet"]["load"]["completion"]["count"] == alone["packet"]["load"]["completion"]["count"]
     assert answer(capsys, *words, "--background", "0.4:storage")["rows"][0]["time_s"] == loaded["time_s"]
 
 
@@ -194,7 +195,7 @@ def test_an_option_it_cannot_follow_is_one_error(
 
 def test_flows_take_no_options_of_packets(capsys: pytest.CaptureFixture[str], cluster: str) -> None:
     words = ("simulate", "allreduce", "--cluster", cluster, "--size", "1MiB")
-    for option, name in ((("--loss", "0.1"), "--loss"), (("--no-pfc",), "--no-pfc")):
+    for option, name in ((("--loss", "0.1"), "--loss"), (("--no-pfc",), "--pfc")):
         got = answer(capsys, *words, *option, status=2)
         assert got["message"] == f"{name} is about packets; level flow has none."
 

@@ -26,7 +26,7 @@ from typer.main import get_command, get_group
 
 from syncline.cli.shell.manual import plain
 from syncline.cli.shell.output import examples, print_json
-from syncline.cli.shell.verbs import DERIVED, EXAMPLES, HELP, VERBS
+from syncline.cli.shell.verbs import DERIVED, EXAMPLES, HELP, RENAMED, VERBS
 from syncline.errors import FileError, SynclineError, UsageError
 from syncline.version import __version__
 
@@ -115,6 +115,10 @@ def build() -> typer.Typer:
 
 def run(arguments: list[str]) -> int:
     """Run one command line and return its exit status; errors are reported, never raised."""
+    if arguments and arguments[0] in RENAMED:
+        new = RENAMED[arguments[0]]
+        print(f"`syncline {arguments[0]}` is now `syncline {' '.join(new)}`.", file=sys.stderr)
+        arguments = [*new, *arguments[1:]]
     as_json = "--json" in arguments[: arguments.index("--")] if "--" in arguments else "--json" in arguments
     try:
         result = get_command(build()).main(args=arguments or ["--help"], prog_name="syncline", standalone_mode=False)

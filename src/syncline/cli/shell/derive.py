@@ -15,7 +15,7 @@ import re
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from types import ModuleType, NoneType, UnionType
@@ -28,7 +28,7 @@ from syncline.cli.shell.output import JSON_HELP, examples, progress, tell
 from syncline.describe.files import check_folder, check_writable, make_folder
 from syncline.errors import UsageError
 from syncline.questions.answer import Answer, Output
-from syncline.questions.parameter import Parameter
+from syncline.questions.parameter import OptionGroup, Parameter
 
 RARE = "Rarely needed"
 Question = Callable[..., Answer]
@@ -56,7 +56,7 @@ def command(question: Question) -> Callable[..., None]:
         as_json = given.pop("json")
         paths = {key: path for key in shape.outputs if (path := given.pop(key)) is not None}
         for key, path in paths.items():
-            shape.outputs[key].ready()
+            shape.outputs[key].check(path)
             (check_folder if shape.outputs[key].folder else check_writable)(path)
         answer = _ask(question, shape, given)
         written = [path for key, target in paths.items() for path in _write(answer, key, target)]
@@ -75,6 +75,8 @@ class _Shape:
 
     arguments: dict[str, inspect.Parameter]
     parameter: dict[str, Parameter]
+    groups: dict[str, tuple[type, tuple[str, ...]]]
+    """Argument -> the dataclass that it is, and those of its fields that are options."""
     outputs: dict[str, Output]
     shows_progress: bool
 
@@ -83,19 +85,32 @@ class _Shape:
         bare = _bare(question)
         hints = typing.get_type_hints(bare, include_extras=True)
         bound = question.keywords if isinstance(question, partial) else {}
-        arguments, described = {}, {}
+        arguments: dict[str, inspect.Parameter] = {}
+        described: dict[str, Parameter] = {}
+        groups: dict[str, tuple[type, tuple[str, ...]]] = {}
         for name, each in inspect.signature(bare).parameters.items():
-            marks = getattr(hints[name], "__metadata__", ())
-            found = next((mark for mark in marks if isinstance(mark, Parameter)), None)
-            if found is not None and name not in bound:
-                arguments[name], described[name] = each.replace(annotation=hints[name]), found
+            if name in bound:
+                continue
+            if isinstance(mark := _mark(hints[name]), Parameter):
+                arguments[name], described[name] = each.replace(annotation=hints[name]), mark
+            elif isinstance(mark, OptionGroup):
+                inner = typing.get_type_hints(mark.kind, include_extras=True)
+                chosen = [field for field in fields(mark.kind) if field.name in (mark.only or inner)]
+                groups[name] = mark.kind, tuple(field.name for field in chosen)
+                for field in chosen:
+                    kind, default = inspect.Parameter.KEYWORD_ONLY, field.default
+                    hint = inner[field.name]
+                    arguments[field.name] = inspect.Parameter(field.name, kind, annotation=hint, default=default)
+                    described[field.name] = _mark(hint)
         answers = [kind for kind in _union(hints["return"]) if isinstance(kind, type) and issubclass(kind, Answer)]
         outputs = {key: output for kind in answers for key, output in kind.outputs.items()}
-        return cls(arguments, described, outputs, "progress" in hints)
+        return cls(arguments, described, groups, outputs, "progress" in hints)
 
     def spelt(self, text: str) -> str:
         """Return a text of the library in which `arguments` are options."""
-        names = {f"`{name}`": self._names(name)[0] for name in self.arguments if self._is_option(name)}
+        names = {
+            f"`{name}`": self._names(name)[0].partition("/")[0] for name in self.arguments if self._is_option(name)
+        }
         return re.sub("|".join(map(re.escape, names)) or "(?!)", lambda found: names[found.group()], text)
 
     def _is_option(self, name: str) -> bool:
@@ -112,6 +127,7 @@ class _Shape:
             default = None if optional else each.default
             if kind == Path and isinstance(default, str):
                 default = Path(default)
+            about = replace(about, help=self.spelt(about.help))
             info = _info(about, name, self._names(name) if self._is_option(name) else ())
             wide = kind | None if default is None and optional else kind
             yield inspect.Parameter(name, each.KEYWORD_ONLY, annotation=Annotated[wide, info], default=default)
@@ -170,6 +186,8 @@ def _ask(question: Question, shape: _Shape, given: Mapping[str, Any]) -> Answer:
         values[name] = read(value) if read is not None else tuple(value) if isinstance(value, list) else value
         if values[name] is None and shape.arguments[name].default is not inspect.Parameter.empty:
             values[name] = shape.arguments[name].default
+    for name, (kind, names) in shape.groups.items():
+        values[name] = kind(**{each: values.pop(each) for each in names})
     try:
         if not shape.shows_progress:
             return question(**values)
@@ -231,6 +249,12 @@ def _union(hint: Any) -> tuple[Any, ...]:
     if typing.get_origin(hint) in (typing.Union, UnionType):
         return tuple(each for part in typing.get_args(hint) for each in _union(part))
     return (hint,)
+
+
+def _mark(hint: Any) -> Any:
+    return next(
+        (mark for mark in getattr(hint, "__metadata__", ()) if isinstance(mark, (Parameter, OptionGroup))), None
+    )
 
 
 def _bare(question: Question) -> Any:

@@ -17,7 +17,6 @@ VERBS: dict[str, str] = {
     "step": "Predict one training step of a job on a cluster.",
     "preview": "Preview a training script on a cluster, without a GPU.",
     "simulate": "Simulate a collective on a cluster, size by size.",
-    "compare-algorithms": "Which algorithm wins at which size on a cluster.",
     "schedule": "Build, draw, prove and price collective schedules.",
     "volumes": "Say how many bytes a job sends, by kind of parallelism.",
     "cost": "Say what a cluster and its jobs cost, owned or rented.",
@@ -42,7 +41,10 @@ VERBS: dict[str, str] = {
 }
 
 #: Verbs whose command follows from a question: `questions/place.py` has `COMMANDS`. The others are in `cli/`.
-DERIVED = frozenset({"place"})
+DERIVED = frozenset({"place", "scenario", "simulate"})
+
+#: Verbs that moved -> where to. The old name runs the new command for one release.
+RENAMED = {"compare-algorithms": ("simulate", "compare")}
 
 HELP = """Plan, rehearse, run, check and watch the network side of distributed AI training.
 

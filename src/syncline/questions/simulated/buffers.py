@@ -2,52 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
 
-from syncline.describe.plain import JsonObject
-from syncline.fabric import Fabric
+from syncline.describe.progress import Meter, Progress
 from syncline.questions.answer import Answer
-from syncline.questions.cluster import Cluster, built
-from syncline.questions.simulated.packet_job import read_job
-from syncline.questions.simulated.packets import PacketQuestion
-from syncline.sim.packet import packet_network
-from syncline.sim.packet.sizing import BufferSizing, BufferTrial, size_buffers
+from syncline.questions.cluster import ClusterArgument, built
+from syncline.questions.parameter import Parameter, question
+from syncline.questions.simulated.packet_job import PacketJobArgument, read_job
+from syncline.questions.simulated.packets import PacketQuestion, RoutingArgument, TransportArgument
+from syncline.sim.packet import Marks, packet_network
+from syncline.sim.packet.sizing import BufferTrial, Headroom, size_buffers
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class BufferAnswer(Answer):
     """The smallest buffer of a switch, the lowest marks and the pauses that keep a job near its ideal."""
 
-    fabric: Fabric = field(repr=False)
+    schema_name: ClassVar[str] = "simulate-buffers"
+
+    cluster: str
     job: str
     transport: str
     routing: str
     seed: int
-    sizing: BufferSizing
+    ideal_s: float
+    within: float
+    lossless: bool
+    buffer_bytes: float
+    """Of a switch, headroom included."""
+    pause_bytes: int
+    """What one ingress may hold before it is paused; 0: nothing is ever paused."""
+    marks: Marks | None
+    headroom: tuple[Headroom, ...]
+    headroom_bytes: float
+    """Of the switch with the most of it."""
+    buffer_trials: tuple[BufferTrial, ...]
+    mark_trials: tuple[BufferTrial, ...]
 
-    @property
-    def buffer_bytes(self) -> float:
-        """Of a switch, headroom included."""
-        return self.sizing.buffer_bytes
 
-    def to_json(self) -> JsonObject:
-        return {
-            "cluster": self.fabric.name, "job": self.job, "transport": self.transport, "routing": self.routing,
-            "seed": self.seed, **self.sizing.to_json(),
-        }  # fmt: skip
-
-
+@question(
+    "syncline simulate buffers fat-tree-1024 incast:32:2MB --transport dctcp",
+    "syncline simulate buffers cluster.yaml allreduce:64MiB --transport roce --within 0.02 --json",
+)
 def buffers(
-    cluster: Cluster,
-    job: str,
+    cluster: ClusterArgument,
+    job: PacketJobArgument,
     *,
-    transport: str = "dcqcn",
-    routing: str = "auto",
-    within: float = 0.05,
-    pfc: bool | None = None,
-    seed: int = 0,
-    tried: Callable[[BufferTrial], None] | None = None,
+    transport: TransportArgument = "dcqcn",
+    routing: RoutingArgument = "auto",
+    within: Annotated[float, Parameter("How much longer than with ample buffers the job may take.")] = 0.05,
+    pfc: Annotated[bool | None, Parameter("Pause instead of dropping.", names=("--pfc/--no-pfc",))] = None,
+    seed: Annotated[int, Parameter("Seed of hashes and marks.", rare=True)] = 0,
+    progress: Progress | None = None,
 ) -> BufferAnswer:
     """Find the smallest switch buffer, the ECN marks and the PFC thresholds that a job needs, by simulation.
 
@@ -55,8 +62,9 @@ def buffers(
     >>> buffers(cluster, "incast:3:64KiB", transport="dctcp").buffer_bytes < 1e6
     True
     """
-    fabric = built(cluster)
+    fabric, meter = built(cluster), Meter(progress)
     network = packet_network(fabric)
     options = PacketQuestion(pfc=pfc).options(network, transport, routing, seed)
-    found = size_buffers(network, [read_job(network, job, seed)], options, within=within, tried=tried)
-    return BufferAnswer(fabric, job, options.transport, options.routing, seed, found)
+    load = read_job(network, job, seed)
+    found = size_buffers(network, [load], options, within=within, tried=lambda row: meter.advance())
+    return BufferAnswer(fabric.name, job, options.transport, options.routing, seed, **vars(found))

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
 from syncline.describe import units
 from syncline.errors import UsageError
 from syncline.program import lower, packed
+from syncline.questions.parameter import Parameter
 from syncline.sim.candidates import NAMES, find, usual
 from syncline.sim.packet import PacketJob, PacketNetwork, Traffic, all_to_all, incast, permutation
 from syncline.sim.packet.flow_file import read_flows
+
+PacketJobArgument = Annotated[
+    str,
+    Parameter("allreduce:64MiB, alltoall:8MiB, incast:32:2MB, permutation:2MB, all-pairs:64KiB or a file of flows."),
+]
 
 
 def read_job(network: PacketNetwork, text: str, seed: int) -> PacketJob | Traffic:

@@ -1,142 +1,121 @@
-"""What do patterns of messages take, packet by packet, and how do packets differ from flows?"""
+"""What do patterns of messages take, packet by packet?"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, ClassVar
 
 from syncline.describe import units
-from syncline.describe.plain import JsonObject
+from syncline.describe.progress import Progress
 from syncline.errors import UsageError
 from syncline.fabric import Fabric
-from syncline.questions.answer import Answer
-from syncline.questions.cluster import Cluster, built
-from syncline.questions.simulated.packets import PacketQuestion, ProgressBlock
-from syncline.sim.flow.estimate import Estimate, bus_factor
-from syncline.sim.packet import Completion, Outcome, PacketJob, all_to_all, incast, packet_network, permutation
-from syncline.sim.packet.levels import beside as beside_flow
-from syncline.sim.packet.levels import difference
+from syncline.questions.answer import Answer, Handle, Output, handle, page_output
+from syncline.questions.cluster import built
+from syncline.questions.parameter import Parameter, question
+from syncline.questions.simulated.figures import PacketFigures
+from syncline.questions.simulated.packets import (
+    PacketArgument,
+    PacketQuestion,
+    RoutingArgument,
+    TransportArgument,
+    run_progress,
+)
+from syncline.questions.simulated.sweep import ClusterOption
+from syncline.sim.packet import Outcome, all_to_all, incast, packet_network, permutation
+from syncline.sim.packet.chronicle import QueueRow, packet_timeline, queue_rows
 from syncline.sim.packet.loaded import least_s, simulate_loaded
-from syncline.sim.sweep import Contest
-
-if TYPE_CHECKING:
-    from syncline.sim.packet import PacketNetwork, PacketOptions
-    from syncline.timeline import Timeline
+from syncline.timeline import Timeline, save
 
 PATTERNS = ("incast", "permutation", "all-pairs")
+SHOWN_QUEUES = 3
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class PatternTraffic(Answer):
     """A pattern of messages between all NICs of a cluster: when they arrived, and what queues did."""
 
-    fabric: Fabric = field(repr=False)
+    schema_name: ClassVar[str] = "simulate-traffic"
+    outputs: ClassVar[Mapping[str, Output]] = {
+        "trace": Output(
+            "Write the timeline (.json for Perfetto, .parquet).", lambda answer, path: save(answer.timeline, path)
+        ),
+        **page_output("Write a page: queues, marks and rates over time."),
+    }
+
+    cluster: str
     pattern: str
     title: str
-    figures: Mapping[str, Any] = field(repr=False)
-    outcome: Outcome = field(repr=False)
+    messages: int
+    size: str
+    size_bytes: float
+    transport: str
+    routing: str
+    seed: int
+    packets: PacketQuestion
+    figures: PacketFigures
+    queues: tuple[QueueRow, ...]
+    fabric: Handle[Fabric] = handle()
+    outcome: Handle[Outcome] = handle()
 
     @property
     def time_s(self) -> float:
         """When the last message arrived, or when the run ended without it."""
-        return float(self.figures["time_s"])
+        return self.figures.time_s
 
     @property
     def timeline(self) -> Timeline:
         """What every port did."""
-        from syncline.sim.packet.chronicle import packet_timeline
-
         return packet_timeline(self.outcome)
 
-    def to_json(self) -> JsonObject:
-        return dict(self.figures)
 
-
+@question(
+    "syncline simulate {0} --cluster fat-tree-1024 --transport dctcp --level packet --html page.html",
+    "syncline simulate {0} --cluster fat-tree-1024 --transport ndp --json",
+    "syncline simulate {0} --cluster fat-tree-1024 --loss 0.0001 --recovery selective --background 0.2",
+    help="Simulate this pattern of messages between all NICs of a cluster, packet by packet.",
+)
 def traffic(
-    cluster: Cluster,
-    pattern: str,
-    size: str | int = "2MB",
+    cluster: ClusterOption,
+    pattern: Annotated[str, Parameter(f"One of {', '.join(PATTERNS)}.")],
+    size: Annotated[str | int, Parameter("Bytes of each message.", names=("--size",), kind=str)] = "2MB",
     *,
-    senders: int = 16,
-    transport: str = "dcqcn",
-    routing: str = "auto",
-    seed: int = 0,
-    packets: PacketQuestion | None = None,
-    shown: ProgressBlock = lambda words: nullcontext(),
+    senders: Annotated[int, Parameter("incast: how many send to one.")] = 16,
+    transport: TransportArgument = "dcqcn",
+    routing: RoutingArgument = "auto",
+    level: Annotated[str, Parameter("packet; a pattern without a program has no other.", rare=True)] = "packet",
+    seed: Annotated[int, Parameter("Seed of hashes, marks, losses, background and the permutation.", rare=True)] = 0,
+    packets: PacketArgument = None,
+    progress: Progress | None = None,
 ) -> PatternTraffic:
-    """Say how messages of a pattern (incast, permutation, all-pairs) fare between all NICs, packet by packet."""
+    """Simulate how messages of a pattern (incast, permutation, all-pairs) fare between all NICs, packet by packet."""
     if pattern not in PATTERNS:
         raise UsageError(f'no pattern of messages is called "{pattern}".', hint=f"One of: {', '.join(PATTERNS)}.")
+    if level != "packet":
+        raise UsageError(f"{pattern} is simulated at packet level only, not at level {level}.",
+                         hint="Leave `level` out, or simulate a collective (allreduce, alltoall ...).")  # fmt: skip
     asked = packets or PacketQuestion()
     fabric = built(cluster)
     network = packet_network(fabric)
     options = asked.options(network, transport, routing, seed)
     bytes_each = units.size(size) if isinstance(size, str) else size
     if not 0 < bytes_each < inf:
-        raise UsageError(f"messages of {size} have no packets.", hint="Write --size 2MB.")
+        raise UsageError(f"messages of {size} have no packets.", hint="Write `size` as 2MB.")
     if pattern == "incast":
         messages = incast(fabric, senders, bytes_each)
     elif pattern == "permutation":
         messages = permutation(fabric, bytes_each, seed=seed)
     else:
         messages = all_to_all(fabric, bytes_each)
-    with shown(pattern) as report:
-        outcome = simulate_loaded(
-            network, [messages], options, asked.beside(), least_s(network, messages),
-            changes=asked.changes(network), progress=report,
-        )  # fmt: skip
-    figures = {"cluster": fabric.name, "pattern": pattern, "messages": len(messages), "size": str(size),
-               "size_bytes": bytes_each,
-               "transport": options.transport, "routing": options.routing, "seed": seed,
-               "asked": asked.shown()} | outcome.to_json() | by_load(outcome)  # fmt: skip
+    outcome = simulate_loaded(
+        network, [messages], options, asked.beside(), least_s(network, messages),
+        changes=asked.changes(network), progress=run_progress(progress),
+    )  # fmt: skip
     name = f"{senders}-to-1 incast" if pattern == "incast" else pattern
-    return PatternTraffic(fabric, pattern, f"{name} of {size} each on {fabric.name}", figures, outcome)
-
-
-def packet_rows(
-    contest: Contest,
-    flows: list[Estimate],
-    network: PacketNetwork,
-    options: PacketOptions,
-    asked: PacketQuestion,
-    shown: ProgressBlock,
-    shown_s: Sequence[float],
-) -> tuple[list[JsonObject], Outcome]:
-    """Return one row a size: the flow level's winner packet by packet, with both times and why they differ."""
-    changes, beside = asked.changes(network), asked.beside()
-    rows = []
-    for flow, flow_s in zip(flows, shown_s, strict=True):
-        wired = contest.at(flow)
-        with shown(f"{flow.algorithm}, {flow.size_bytes:,} B") as report:
-            job = PacketJob(wired.program, flow.size_bytes)
-            outcome = simulate_loaded(network, [job], options, beside, flow.time_s, changes=changes, progress=report)
-        found = beside_flow(difference(outcome, flow, wired), flow_s) if outcome.done(0) and flow.time_s > 0 else None
-        figures = outcome.to_json()
-        time_s = outcome.job_end_s(0)
-        algbw = flow.size_bytes / time_s if time_s > 0 else 0.0
-        rows.append({
-            "size_bytes": flow.size_bytes, "time_s": time_s, "algbw_Bps": algbw,
-            "busbw_Bps": algbw * bus_factor(flow.kind, flow.num_ranks), "wire_Bps": None, "algorithm": flow.algorithm,
-            "chunks": flow.chunks,
-            "limiting_link": figures["busiest_link"], "utilisation": figures["busiest_utilisation"],
-            "method": "packets", "exact": True, "flow_time_s": flow_s,
-            "over_flow": time_s / flow_s if flow_s > 0 else None,
-            "why": found.lines() if found else [f"packets: {outcome.state}"],
-            "difference": found.to_json() if found else None, "packet": figures | by_load(outcome),
-        })  # fmt: skip
-    return rows, outcome
-
-
-def by_load(outcome: Outcome) -> JsonObject:
-    """Return the state, end and completion of what was asked for, and the background beside it, if any."""
-    done = outcome.done(0)
-    found: JsonObject = {
-        "state": "finished" if done else outcome.state, "time_s": outcome.job_end_s(0) if done else outcome.now_s,
-        "completion": Completion.of(outcome.times_s(0)).to_json(), "tally": outcome.tally(0),
-    }  # fmt: skip
-    if len(outcome.jobs) > 1:
-        found["background"] = Completion.of(outcome.times_s(1)).to_json() | outcome.tally(1)
-    return found
+    queues = tuple(queue_rows(outcome, SHOWN_QUEUES))
+    return PatternTraffic(
+        fabric.name, pattern, f"{name} of {size} each on {fabric.name}", len(messages), str(size), bytes_each,
+        options.transport, options.routing, seed, asked, PacketFigures.of(outcome), queues,
+        fabric=fabric, outcome=outcome,
+    )  # fmt: skip

@@ -3,11 +3,12 @@ from __future__ import annotations
 import numpy as np
 
 from syncline.describe import units
+from syncline.questions.simulated.rows import CollectiveRow
 from syncline.report.chart.plot import matrix
-from syncline.report.page.simulation import bandwidth_curve
-from syncline.report.text.simulation import method_lines
+from syncline.report.page.simulate import bandwidth_curve
+from syncline.report.text.simulate import method_lines
 
-ROWS = [{"size_bytes": 1 << k, "busbw_Bps": 1e9 * k, "algorithm": "<ring>"} for k in range(10, 15)]
+ROWS = [CollectiveRow(1 << k, 1.0, 1e9 * k, 1e9 * k, "<ring>", "", "flows", True) for k in range(10, 15)]
 
 
 def test_the_curve_has_a_point_a_size_and_escapes_names() -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
 
 import numpy as np
 from markupsafe import Markup
 
 from syncline.describe import units
 from syncline.fabric import Fabric
+from syncline.questions.simulate import Simulation
+from syncline.questions.simulated.rows import CollectiveRow
 from syncline.report.chart.plot import Axis, Floats, Line, matrix, plot
 from syncline.report.fabric_picture import draw_svg
 from syncline.report.page.packet import watched_page
@@ -18,36 +19,33 @@ from syncline.report.text.packet import against_flow
 from syncline.sim.candidates import NAMES
 from syncline.sim.flow.traffic import traffic_matrix
 
-if TYPE_CHECKING:
-    from syncline.questions.simulate import Simulation
-
 MOST_BUSY = 8
 
 
-def simulation_page(answer: Simulation) -> str:
+def page(answer: Simulation) -> str:
     """Return the page; a cost model without flows has the curve and the table alone."""
-    title = f"{NAMES[answer.collective].value.replace('_', '-')} on {answer.fabric.name}"
-    if answer.packets is not None:
-        return watched_page(title, answer.packets, against_flow(answer.rows[-1]))
+    title = f"{NAMES[answer.collective].value.replace('_', '-')} on {answer.cluster}"
+    if answer.outcome is not None:
+        return watched_page(title, answer.outcome, against_flow(answer.rows[-1]))
     values: dict[str, object] = {"largest": ""}
     if answer.contest is not None and answer.largest is not None:
         last = answer.largest
         load = last.link_utilisation(answer.contest.network)
         traffic, names = traffic_matrix(answer.contest.wired[last.algorithm], last.size_bytes)
         values = {
-            "largest": units.show_size(answer.rows[-1]["size_bytes"]),
+            "largest": units.show_size(answer.rows[-1].size_bytes),
             "busiest": _busiest(answer.fabric, load),
             "picture": Markup(draw_svg(answer.fabric, link_load=load)),  # noqa: S704 the picture escapes its names
             "traffic": matrix("traffic", traffic, names, units.show_size),
         }
-    return render("simulation", title=title, fabric=answer.fabric, ignores=answer.ignores, rows=_rows(answer.rows),
+    return render("simulate", title=title, fabric=answer.fabric, ignores=answer.ignores, rows=_rows(answer.rows),
                   curve=bandwidth_curve(answer.rows), **values)  # fmt: skip
 
 
-def bandwidth_curve(rows: Sequence[Mapping[str, Any]]) -> Markup:
+def bandwidth_curve(rows: Sequence[CollectiveRow]) -> Markup:
     """Return bus bandwidth over size (logarithmic); points say their numbers when hovered."""
-    sizes, rates = [row["size_bytes"] for row in rows], [row["busbw_Bps"] for row in rows]
-    titles = [f"{units.show_size(row['size_bytes'])}: {units.show_bandwidth(row['busbw_Bps'])}, {row['algorithm']}"
+    sizes, rates = [row.size_bytes for row in rows], [row.busbw_Bps for row in rows]
+    titles = [f"{units.show_size(row.size_bytes)}: {units.show_bandwidth(row.busbw_Bps)}, {row.algorithm}"
               for row in rows]  # fmt: skip
     every = max(1, len(rows) // 9)
     x = Axis(min(sizes), max(sizes), [(size, units.show_size(size)) for size in sizes[::every]], is_log=True)
@@ -56,17 +54,17 @@ def bandwidth_curve(rows: Sequence[Mapping[str, Any]]) -> Markup:
     return plot("bus bandwidth by size", [line], x, y, height=320, left=76, has_legend=False)
 
 
-def _rows(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+def _rows(rows: Sequence[CollectiveRow]) -> list[list[str]]:
     return [
         [
-            units.show_size(row["size_bytes"]),
-            units.show_time(row["time_s"]),
-            units.show_bandwidth(row["algbw_Bps"]),
-            units.show_bandwidth(row["busbw_Bps"]),
-            "-" if row["wire_Bps"] is None else units.show_bandwidth(row["wire_Bps"]),
-            "-" if row["utilisation"] is None else f"{row['utilisation']:.1%}",
-            row["algorithm"],
-            row["limiting_link"] or "-",
+            units.show_size(row.size_bytes),
+            units.show_time(row.time_s),
+            units.show_bandwidth(row.algbw_Bps),
+            units.show_bandwidth(row.busbw_Bps),
+            "-" if row.wire_Bps is None else units.show_bandwidth(row.wire_Bps),
+            "-" if row.utilisation is None else f"{row.utilisation:.1%}",
+            row.algorithm,
+            row.limiting_link or "-",
         ]
         for row in rows
     ]

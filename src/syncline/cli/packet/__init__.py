@@ -1,1 +1,0 @@
-"""What several verbs share about the packet level."""

@@ -1,0 +1,58 @@
+"""One size of a collective, as every level states it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from syncline.questions.simulated.figures import PacketFigures
+from syncline.sim.flow.estimate import Estimate
+
+
+@dataclass(frozen=True)
+class DifferencePart:
+    """A part of the difference between packets and flows: seconds, and their share of the flow level's time."""
+
+    s: float
+    share: float
+
+
+@dataclass(frozen=True)
+class CollectiveRow:
+    """One size. Bandwidths are those of nccl-tests; a level leaves out what it does not know."""
+
+    size_bytes: int
+    time_s: float
+    algbw_Bps: float
+    busbw_Bps: float
+    algorithm: str
+    limiting_link: str
+    method: str
+    exact: bool
+    wire_Bps: float | None = None
+    chunks: int | None = None
+    utilisation: float | None = None
+    bound_s: float | None = None
+    low_s: float | None = None
+    """NCCL's model: the 90 % interval, then the 50 % interval."""
+    high_s: float | None = None
+    low50_s: float | None = None
+    high50_s: float | None = None
+    believed_s: float | None = None
+    """What NCCL's own tuner believes."""
+    fastest: str | None = None
+    fastest_s: float | None = None
+    flow_time_s: float | None = None
+    """Packet level: the flow level's time, the ratio to it, and why they differ."""
+    over_flow: float | None = None
+    why: tuple[str, ...] = ()
+    difference: dict[str, DifferencePart] | None = None
+    packet: PacketFigures | None = None
+
+
+def row_of(found: Estimate) -> CollectiveRow:
+    """Return the row of a closed form or of simulated flows."""
+    return CollectiveRow(
+        found.size_bytes, found.time_s, found.algbw_Bps, found.busbw_Bps, found.algorithm, found.limiting_link_name,
+        found.method, found.exact, wire_Bps=found.wire_Bps, chunks=found.chunks, utilisation=found.utilisation,
+        bound_s=found.bound_s,
+    )  # fmt: skip

@@ -1,0 +1,118 @@
+"""Simulated collectives as a table of the shape of nccl-tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from rich.table import Table
+
+from syncline.describe import units
+from syncline.questions.simulate import Simulation
+from syncline.questions.simulated.rows import CollectiveRow
+from syncline.report.text.packet import against_flow, background_line
+
+
+def sweep_table(rows: Sequence[CollectiveRow], width: int = 0) -> Table:
+    """Return one line a size: time, bandwidths, the limiting link and how it was found.
+
+    On a screen of `width` columns the least telling ones are left out rather than any figure cut; names fold.
+    """
+    sure = any(row.low_s is not None for row in rows)
+    cells = {
+        "size": [units.show_given_size(row.size_bytes) for row in rows],
+        "time": [units.show_time(row.time_s) for row in rows],
+        **({"90 % between": [_between(row.low_s, row.high_s) for row in rows]} if sure else {}),
+        **({"50 % between": [_between(row.low50_s, row.high50_s) for row in rows]} if sure else {}),
+        "algbw\nGB/s": [_gigabytes(row.algbw_Bps) for row in rows],
+        "busbw\nGB/s": [_gigabytes(row.busbw_Bps) for row in rows],
+        "wire\nGB/s": [_gigabytes(row.wire_Bps) for row in rows],
+        "util": [f"{100 * row.utilisation:.1f} %" if row.utilisation is not None else "-" for row in rows],
+        "algorithm": [row.algorithm for row in rows],
+        # NCCL's own choice has no chunks, and one method.
+        **({} if sure else {"chunks": [str(row.chunks or "-") for row in rows]}),
+        "limiting link": [row.limiting_link or "-" for row in rows],
+        **({} if sure else {"method": [row.method for row in rows]}),
+    }
+    table = Table(box=None, pad_edge=False)
+    shown = _that_fit(cells, width)
+    for heading in shown:
+        figure = heading not in _NAMES
+        right = figure and heading != "chunks"
+        table.add_column(heading, justify="right" if right else "left", no_wrap=figure, overflow="fold")
+    for line in zip(*(cells[heading] for heading in shown), strict=True):
+        table.add_row(*line)
+    return table
+
+
+_NAMES = {"algorithm": 12, "limiting link": 18, "method": 8}
+"""Columns of words, and how narrow they may fold."""
+_LEAST = ("50 % between", "wire\nGB/s", "method", "chunks", "util", "algbw\nGB/s", "limiting link", "algorithm")
+"""What is left out first on a narrow screen."""
+
+
+def _that_fit(cells: Mapping[str, Sequence[str]], width: int) -> list[str]:
+    def narrowest(heading: str) -> int:
+        wide = max(map(len, (*heading.split("\n"), *cells[heading])))
+        return min(wide, _NAMES.get(heading, wide))
+
+    shown = list(cells)
+    for heading in _LEAST:
+        if not width or sum(map(narrowest, shown)) + 2 * (len(shown) - 1) <= width:
+            break
+        if heading in shown:
+            shown.remove(heading)
+    return shown
+
+
+def _between(low_s: float | None, high_s: float | None) -> str:
+    if low_s is None or high_s is None:
+        return "-"
+    first, last = units.show_time(low_s), units.show_time(high_s)
+    number, _, unit = first.partition(" ")
+    return f"{number}..{last}" if last.endswith(f" {unit}") else f"{first}..{last}"
+
+
+def _gigabytes(rate_Bps: float | None) -> str:
+    return "-" if rate_Bps is None else f"{rate_Bps / 1e9:.3g}" if rate_Bps < 1e9 else f"{rate_Bps / 1e9:.2f}"
+
+
+METHODS = {
+    "recurrence": "no two flows compete: exact recurrence over rounds",
+    "flows": "every flow simulated",
+    "periodic": "repeated rounds simulated to their steady state, then extrapolated exactly",
+    "barrier": "each different round solved once with a barrier after it: a bound",
+    "bound": "lower bound: busiest link and longest chain of rounds",
+    "nccl": "NCCL's choice and its fitted cost",
+    "packets": "every packet simulated",
+}
+
+
+def method_lines(methods: Sequence[str]) -> list[str]:
+    """Return what the methods that occur mean."""
+    lines = []
+    for method in dict.fromkeys(methods):
+        folded, plain = method.startswith("folded "), method.removeprefix("folded ")
+        text = METHODS.get(plain, plain)
+        lines.append(f"  {method}: {'ranks that cannot be told apart simulated as one; ' if folded else ''}{text}")
+    return lines
+
+
+def text(answer: Simulation, width: int) -> Iterator[str | Table]:
+    """Yield a sweep of sizes."""
+    how = ", ".join(filter(None, (answer.placement, answer.routing, answer.transport)))
+    yield f"{answer.collective} on {answer.cluster}: {answer.ranks:,} ranks" + (f" ({how})" if how else "")
+    yield sweep_table(answer.rows, width)
+    yield ""
+    if (spread := answer.spread) is not None:
+        times = {"median": spread.median_s, "p10": spread.p10_s, "p90": spread.p90_s, "worst": spread.worst_s}
+        shown = ", ".join(f"{name} {units.show_time(time_s)}" for name, time_s in times.items())
+        yield f"over {spread.num_seeds} seeds, {units.show_given_size(spread.size_bytes)}: {shown}"
+    for row in answer.rows:
+        if row.packet is not None:
+            yield "\n  ".join(against_flow(row))
+            if row.packet.background is not None:
+                yield f"  {background_line(row.packet.background)}"
+    yield f"{answer.level} level; ignores {', '.join(answer.ignores)}"
+    yield from (f"  assumed: {line}" for line in answer.assumed)
+    yield from (f"  intervals from {line}" for line in answer.interval_basis)
+    yield from method_lines([row.method for row in answer.rows])
