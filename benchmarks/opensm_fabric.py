@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from syncline.fabric import load
-from syncline.fabric.formats.infiniband import parse_infiniband
+from syncline.fabric.formats.infiniband import ibnetdiscover
 from syncline.install.installation import Installation, install
 from syncline.install.wiring import InstalledCable
 
@@ -253,7 +253,7 @@ def asked(tool: Any, lid: int) -> dict[str, Any]:
 
 def read_back(net: Net, printed: str) -> int:
     """Return how many of the laid cables syncline's reader of ibnetdiscover finds between the same two ports."""
-    cabling = parse_infiniband("ibnetdiscover", printed, "ibnetdiscover")
+    cabling = ibnetdiscover(printed, "ibnetdiscover")
     found = {frozenset(((c.a.device, c.a.port), (c.b.device, c.b.port))) for c in cabling.cables}
 
     def plug(name: str, port: int) -> tuple[str, str]:

@@ -7,6 +7,7 @@ duplicate keys, deep nesting and oversized files are refused.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,6 +66,14 @@ def read_text(path: Path, *, limit: int = MAX_BYTES) -> str:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
         raise FileError(f'"{path}" is not UTF-8 text (byte {error.start}).', hint="Name a text file.") from None
+
+
+def read_json(text: str, source: str, hint: str = "") -> Any:
+    """Return the plain data of a JSON text."""
+    try:
+        return json.loads(text)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise DescriptionError(f"not valid JSON: {error}.", where=source, hint=hint) from None
 
 
 def _short(path: Path) -> str:

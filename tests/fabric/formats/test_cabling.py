@@ -9,8 +9,11 @@ import pytest
 from syncline.errors import DescriptionError, SynclineError, UsageError
 from syncline.fabric import build
 from syncline.fabric.fabric import Fabric, Tier
-from syncline.fabric.formats import import_fabric, read_cabling
+from syncline.fabric.formats import import_fabric
 from syncline.fabric.formats.cabling import in_order, levels_from_hosts
+from syncline.fabric.formats.graphml import MAX_BYTES
+from syncline.fabric.formats.infiniband import ibnetdiscover
+from syncline.fabric.formats.lldp_tables import read_lldp
 from syncline.questions.fabric_diff import fabric_diff
 
 FOUND = Path(__file__).parent / "found"
@@ -28,7 +31,7 @@ def cables(fabric: Fabric) -> set[tuple[str, str, float]]:
 
 
 def test_ibnetdiscover_is_the_subnet_it_lists() -> None:
-    found = read_cabling(FOUND / "ibnetdiscover.txt")
+    found = ibnetdiscover((FOUND / "ibnetdiscover.txt").read_text(), "ibnetdiscover.txt")
     assert found is not None
     assert found.hosts == ("gpu01", "gpu02", "gpu03", "gpu04")
     assert set(found.switches) == {"leaf-1", "leaf-2", "spine-1", "spine-2"}
@@ -61,7 +64,7 @@ def test_ufm_links_name_hosts_and_switches() -> None:
 
 
 def test_eos_tables_with_prompts() -> None:
-    found = read_cabling(FOUND / "eos.txt")
+    found = read_lldp(FOUND / "eos.txt", MAX_BYTES)
     assert found is not None
     assert found.hosts == ("gpu01", "gpu02") and set(found.switches) == {"leaf-1", "leaf-2", "spine-1"}
     assert len(found.cables) == 6, "a cable between switches is listed from both of its ends, under two spellings"
@@ -69,14 +72,14 @@ def test_eos_tables_with_prompts() -> None:
 
 
 def test_nx_os_wraps_long_names() -> None:
-    found = read_cabling(FOUND / "nx-os.txt")
+    found = read_lldp(FOUND / "nx-os.txt", MAX_BYTES)
     assert found is not None
     assert set(found.hosts) == {"gpu01", "a-very-long-name-for-a-gpu-host"}
     assert set(found.switches) == {"leaf-1", "spine-1"} and len(found.cables) == 3
 
 
 def test_a_folder_has_one_file_a_device() -> None:
-    found = read_cabling(FOUND / "lldp")
+    found = read_lldp(FOUND / "lldp", MAX_BYTES)
     assert found is not None
     assert found.hosts == ("gpu01", "gpu02") and set(found.switches) == {"leaf-1", "spine-1"}
     assert len(found.cables) == 3, "SONiC's eth0 is for management; both ends of the uplink agree"
@@ -88,7 +91,7 @@ def test_a_folder_has_one_file_a_device() -> None:
 def test_netq_rows_carry_both_ends(tmp_path: Path) -> None:
     row = '{"hostname": "leaf-1", "ifname": "swp1", "peerHostname": "gpu01", "peerIfname": "eth1"}'
     (tmp_path / "netq.json").write_text(f'{{"lldp": [{row}]}}')
-    found = read_cabling(tmp_path / "netq.json")
+    found = read_lldp(tmp_path / "netq.json", MAX_BYTES)
     assert found is not None and found.hosts == ("gpu01",) and list(found.switches) == ["leaf-1"]
 
 
@@ -96,7 +99,7 @@ def test_netqs_graph_holds_every_cable_of_a_link(tmp_path: Path) -> None:
     cable = '{"interfaces": [{"interface": "swp%d", "node": "leaf-1"}, {"interface": "ens4f%dnp0", "node": "gpu01"}]}'
     links = ", ".join(cable % (port, port) for port in (1, 2))
     (tmp_path / "graph.json").write_text(f'[{{"links": [{{"compounded_links": [{links}], "size": 2}}]}}]')
-    found = read_cabling(tmp_path / "graph.json")
+    found = read_lldp(tmp_path / "graph.json", MAX_BYTES)
     assert found is not None and found.hosts == ("gpu01",) and list(found.switches) == ["leaf-1"]
     assert len(found.cables) == 2
 
@@ -124,7 +127,7 @@ def test_cables_need_a_host_model() -> None:
 
 
 def test_a_network_is_for_files_of_one_host() -> None:
-    with pytest.raises(UsageError, match="--network and --count"):
+    with pytest.raises(UsageError, match="`network` and `count` are for files of one host"):
         import_fabric(FOUND / "ufm.json", host="dgx-h100", count=4)
 
 

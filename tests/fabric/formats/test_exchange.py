@@ -60,7 +60,9 @@ def test_comments_and_prologs_do_not_hide_the_format():
 def test_unknown_formats_and_unreadable_files_are_named(fabric_of, tmp_path):
     with pytest.raises(UsageError, match='there is no format "dot"') as caught:
         export(fabric_of("fat-tree"), "dot", tmp_path / "x")
-    assert caught.value.hint.startswith(f"Formats: {', '.join(NAMES[:6])}")
+    assert caught.value.hint.startswith(f"Formats: {', '.join(NAMES)}; read only: nvidia-topo, ibstat")
+    with pytest.raises(UsageError, match="ibstat files are only read"):
+        export(fabric_of("fat-tree"), "ibstat", tmp_path / "x")
     with pytest.raises(FileError):
         import_fabric(tmp_path)
     with pytest.raises(FileError):

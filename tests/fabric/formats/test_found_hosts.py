@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from syncline.errors import DescriptionError, SynclineError, UsageError
 from syncline.fabric import build
-from syncline.fabric.formats import import_fabric, read_cabling
-from syncline.fabric.formats.cloud_topology import detect_cloud, parse_cloud
+from syncline.fabric.formats import detect, import_fabric
+from syncline.fabric.formats.cloud_topology import CLOUDS, parse_cloud
+from syncline.fabric.formats.graphml import MAX_BYTES
 from syncline.fabric.formats.host_tables import parse_ibstat, parse_topo
-from syncline.fabric.formats.sonic import config_neighbours, status_speeds
+from syncline.fabric.formats.lldp_tables import config_neighbours, read_lldp, status_speeds
 
 FOUND = Path(__file__).parent / "found"
 
@@ -90,18 +91,18 @@ def test_google_and_oracle_answers() -> None:
     google = [{"name": "a", "resourceStatus": {"physicalHostTopology": place}},
               {"name": "b", "resourceStatus": {"physicalHostTopology": {**place, "subblock": "s2"}}},
               {"name": "c", "resourceStatus": {}}]  # fmt: skip
-    assert detect_cloud(json.dumps(google)) == "gcp-topology"
+    assert detect(json.dumps(google)) == "gcp-topology"
     tree, notes = parse_cloud("gcp-topology", json.dumps(google), "gcp")
     assert [(one.name, one.hosts or one.children) for one in tree] == [
         ("s1", ("a",)), ("s2", ("b",)), ("b1", ("s1", "s2")), ("c1", ("b1",)),
     ]  # fmt: skip
-    assert notes == ("instances that say nothing of their place, left out: 1",)
+    assert notes == ("instances that do not state their place, left out: 1",)
     oracle = {"data": {"items": [
         {"display-name": "x", "compute-local-block-id": "l1", "compute-network-block-id": "n1",
          "compute-hpc-island-id": "i1"},
         {"id": "y", "local-block-id": "l2", "network-block-id": "n1", "hpc-island-id": None},
     ]}}  # fmt: skip
-    assert detect_cloud(json.dumps(oracle)) == "oci-topology"
+    assert detect(json.dumps(oracle)) == "oci-topology"
     tree, _ = parse_cloud("oci-topology", json.dumps(oracle), "oci")
     assert {one.name for one in tree} == {"l1", "l2", "n1", "i1"}
 
@@ -125,7 +126,7 @@ def test_answers_that_cannot_be_are_refused(data: object, message: str) -> None:
 
 
 def test_sonic_configurations_have_cables_and_rates() -> None:
-    found = read_cabling(FOUND / "sonic")
+    found = read_lldp(FOUND / "sonic", MAX_BYTES)
     assert found is not None
     assert set(found.hosts) == {"GPU-SVR-1", "GPU-SVR-2", "GPU-SVR-5", "GPU-SVR-6"}
     assert set(found.switches) == {"GPU-LEAF-01", "GPU-LEAF-02", "GPU-SPINE-01", "GPU-SPINE-02"}
@@ -152,7 +153,7 @@ LocalPort    RemoteDevice    RemotePortID    Capability    RemotePortDescr
 Ethernet0    gpu01           eth0            R             eth0
 """
     (tmp_path / "both.txt").write_text(lldp + status)
-    found = read_cabling(tmp_path / "both.txt")
+    found = read_lldp(tmp_path / "both.txt", MAX_BYTES)
     assert found is not None
     assert [cable.rate_Bps for cable in found.cables] == [12.5e9] and found.hosts == ("gpu01",)
 
@@ -164,7 +165,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
             parse(text, "text")
         except SynclineError:
             continue
-    kind = detect_cloud(text)
-    if kind is not None:
-        with pytest.raises(SynclineError):
-            parse_cloud(kind, text, "text")
+    for kind, cloud in CLOUDS.items():
+        if cloud.recognise(text):
+            with pytest.raises(SynclineError):
+                parse_cloud(kind, text, "text")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from lxml.etree import Element
 
-from syncline.describe.safe_xml import Element
 from syncline.fabric.formats.nccl_paths import NcclGraph, integer, link_GBps, socket_GBps
 from syncline.fabric.formats.nccl_xml import parse_nccl, read_nccl
 
@@ -14,7 +14,7 @@ FIXTURES = Path(__file__).parent / "fixtures" / "nccl"
 
 
 def kinds(name, gpu=0):
-    graph = NcclGraph(read_nccl(FIXTURES / name))
+    graph = NcclGraph(read_nccl(FIXTURES / name).root)
     return [graph.path(graph.gpus[gpu], nic).kind for nic in graph.nics]
 
 
@@ -40,7 +40,7 @@ def test_the_two_levels_of_a_broadcom_switch_count_as_one(device, kind):
 
     gpu, nic = ('<pci busid="0001:00:00.0" class="0x030200"/>', '<pci busid="0002:00:00.0" class="0x020700"/>')
     text = f'<system version="1"><cpu numaid="0">{switch(1, switch(2, gpu) + switch(3, nic))}</cpu></system>'
-    graph = NcclGraph(parse_nccl(text))
+    graph = NcclGraph(parse_nccl(text).root)
     assert graph.path(graph.gpus[0], graph.nics[0]).kind == kind
 
 
@@ -49,7 +49,7 @@ def test_c2c_and_a_root_port_make_p2c():
 
 
 def test_gpus_behind_nvswitches_are_nvl_to_all():
-    graph = NcclGraph(read_nccl(FIXTURES / "own-h100-nvswitch.xml"))
+    graph = NcclGraph(read_nccl(FIXTURES / "own-h100-nvswitch.xml").root)
     first, *others = graph.gpus
     path = graph.path(others[-1], first)
     assert {graph.path(other, first).kind for other in others} == {"NVL"}
@@ -62,7 +62,7 @@ def test_an_nvlink_ring_relays_once():
         return f'<pci busid="{i:04x}:00:00.0" class="0x030200"><gpu dev="{i}" sm="70">{links}</gpu></pci>'
 
     text = f'<system version="1"><cpu numaid="0" arch="x86_64">{"".join(map(gpu, range(5)))}</cpu></system>'
-    graph = NcclGraph(parse_nccl(text))
+    graph = NcclGraph(parse_nccl(text).root)
     assert [graph.path(g, graph.gpus[0]).kind for g in graph.gpus] == ["LOC", "NVL", "NVB", "NVB", "NVL"]
 
 
@@ -72,19 +72,19 @@ def test_a_link_between_two_switches_keeps_traffic_off_the_processor():
 
     gpu, nic = ('<pci busid="0001:00:00.0" class="0x030200"/>', '<pci busid="0002:00:00.0" class="0x020700"/>')
     text = f'<system version="1"><cpu numaid="0">{switch(1, 2, gpu)}{switch(2, 1, nic)}</cpu></system>'
-    graph = NcclGraph(parse_nccl(text))
+    graph = NcclGraph(parse_nccl(text).root)
     assert graph.path(graph.gpus[0], graph.nics[0]).kind == "PXB"
 
 
 def test_two_ports_of_a_card_are_one_nic():
-    graph = NcclGraph(read_nccl(FIXTURES / "own-gb200-tray.xml"))
+    graph = NcclGraph(read_nccl(FIXTURES / "own-gb200-tray.xml").root)
     assert [len(graph.places[nic].functions) for nic in graph.nics] == [1, 1]
 
 
 def test_unknown_devices_are_disconnected():
     text = '<system version="1"><cpu numaid="0" host_hash="0x1"><pci busid="0001:00:00.0" class="0x03"/></cpu>'
     text += '<cpu numaid="0" host_hash="0x2"><pci busid="0002:00:00.0" class="0x02"/></cpu></system>'
-    graph = NcclGraph(parse_nccl(text))
+    graph = NcclGraph(parse_nccl(text).root)
     assert graph.path(graph.gpus[0], graph.nics[0]).kind == "DIS"
 
 
@@ -94,7 +94,7 @@ def test_unknown_devices_are_disconnected():
      ("2.5 GT/s PCIe", "1", 0.1875), ("", "0", 12), ("nonsense", "", 12)],
 )  # fmt: skip
 def test_pcie_bandwidths_are_ncclss(speed, width, rate):
-    assert link_GBps(Element("pci", (("link_speed", speed), ("link_width", width)))) == pytest.approx(rate)
+    assert link_GBps(Element("pci", {"link_speed": speed, "link_width": width})) == pytest.approx(rate)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_pcie_bandwidths_are_ncclss(speed, width, rate):
 )  # fmt: skip
 def test_socket_bandwidths_are_ncclss(arch, vendor, family, model, rate):
     pairs = (("arch", arch), ("vendor", vendor), ("familyid", str(family)), ("modelid", str(model)))
-    assert socket_GBps(Element("cpu", pairs)) == rate
+    assert socket_GBps(Element("cpu", dict(pairs))) == rate
 
 
 def test_numbers_are_read_as_c_reads_them():

@@ -7,11 +7,11 @@ import yaml
 
 from syncline.errors import DescriptionError
 from syncline.fabric import build
+from syncline.fabric.formats import import_fabric
 from syncline.fabric.formats.slurm import (
     block_sizes,
     parse_slurm_conf,
     parse_slurm_yaml,
-    read_slurm,
     write_slurm_conf,
     write_slurm_yaml,
 )
@@ -105,18 +105,18 @@ def test_the_manual_s_examples_are_read():
 def test_a_file_builds_with_a_host_model(tmp_path):
     path = tmp_path / "topology.conf"
     path.write_text(MANUAL_CONF)
-    fabric = build(read_slurm(path, "dgx-h100"))
+    fabric = build(import_fabric(path, host="dgx-h100"))
     assert (fabric.num_gpus, fabric.host_names[:2], len(fabric.switches)) == (96, ("dev0", "dev1"), 3)
     yaml_path = tmp_path / "topology.yaml"
     yaml_path.write_text(MANUAL_YAML)
-    small = build(read_slurm(yaml_path, "8 x H100", link="400GbE", topology="topo1"))
+    small = build(import_fabric(yaml_path, host="8 x H100", link="400GbE", topology="topo1"))
     assert (small.num_hosts, "400GbE" in small.media) == (4, True)
 
 
 def test_blocks_of_an_nvl72_make_its_domains(fabric_of, tmp_path):
     path = tmp_path / "blocks.conf"
     path.write_text(write_slurm_conf(fabric_of("nvl72"), plugin="block"))
-    fabric = build(read_slurm(path, "gb200-nvl72"))
+    fabric = build(import_fabric(path, host="gb200-nvl72"))
     assert [d.hosts for d in domains_of(fabric)] == [d.hosts for d in domains_of(fabric_of("nvl72"))]
 
 

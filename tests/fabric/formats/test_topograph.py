@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from syncline.errors import DescriptionError, FabricError
 from syncline.fabric import build
+from syncline.fabric.formats import import_fabric
 from syncline.fabric.formats.topograph import (
     fnv64a,
     host_labels,
     kubernetes_name,
     label_value,
     parse_topograph,
-    read_topograph,
     write_topograph,
 )
 from syncline.fabric.formats.tree import tree_of
@@ -62,7 +62,7 @@ def test_json_holds_the_same_and_builds(fabric_of, tmp_path):
     text = write_topograph(fabric, form="json")
     assert json.loads(text) == yaml.safe_load(write_topograph(fabric))
     (tmp_path / "labels.json").write_text(text)
-    again = build(read_topograph(tmp_path / "labels.json", "dgx-h100"))
+    again = build(import_fabric(tmp_path / "labels.json", host="dgx-h100"))
     assert again.host_names == fabric.host_names
     assert (again.rack_of_host == fabric.rack_of_host).all()
 

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from syncline.errors import DescriptionError, UsageError
 from syncline.fabric.catalog import Catalog, load_catalog
 from syncline.fabric.spec import ClusterSpec, HostSpec, host_from_text
 
+D = TypeVar("D", bound=Hashable)
 MAX_LEVEL = 9
 _MOST_CABLES = 1_000_000
 _MOST_NICS = 64
@@ -101,9 +102,9 @@ def cabling_cluster(
     return ClusterSpec.model_validate(rows)
 
 
-def levels_from_hosts(ends: Iterable[tuple[str, str]], hosts: Collection[str]) -> dict[str, int]:
+def levels_from_hosts(ends: Iterable[tuple[D, D]], hosts: Iterable[D]) -> dict[D, int]:
     """Return how many cables each device is from the nearest host: 1 is a leaf."""
-    near: dict[str, list[str]] = defaultdict(list)
+    near: dict[D, list[D]] = defaultdict(list)
     for a, b in ends:
         near[a].append(b)
         near[b].append(a)

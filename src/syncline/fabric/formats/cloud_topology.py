@@ -1,65 +1,59 @@
-"""Where a cloud says that instances are: the answers that topograph asks for, as the clouds' own tools print them.
+"""Where a cloud's instances are in its network, as the clouds' own tools print it.
 
     aws ec2 describe-instance-topology                  NetworkNodes, from the top down
     gcloud compute instances list --format json         resourceStatus.physicalHostTopology: cluster, block, subblock
     oci compute compute-host list                       hpc-island-id, network-block-id, local-block-id
 
-Each is a chain of places above an instance, and together they are a tree. Instances of which nothing is said are left
-out and counted.
+Each is a chain of places above an instance, and together they are a tree. Instances without a place are left out and
+counted.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
+from syncline.describe.document import read_json
 from syncline.errors import DescriptionError
 from syncline.fabric.formats.tree import TreeSwitch, tree_of_chains
 
-CLOUDS = ("aws-topology", "gcp-topology", "oci-topology")
-_HINTS = {
-    "aws-topology": "Give the output of `aws ec2 describe-instance-topology`.",
-    "gcp-topology": "Give the output of `gcloud compute instances list --format json`; topology must be enabled.",
-    "oci-topology": "Give the output of `oci compute compute-host list`.",
-}
 
+@dataclass(frozen=True)
+class CloudTopology:
+    """One cloud's list of instances: the command that prints it, keys it has, and the places above an instance."""
 
-def detect_cloud(text: str) -> str | None:
-    """Return which cloud's answer a text is."""
-    if text.lstrip()[:1] not in ("{", "["):
-        return None
-    plain = _plain(text)
-    if '"networknodes"' in plain and '"instanceid"' in plain:
-        return "aws-topology"
-    if '"physicalhosttopology"' in plain:
-        return "gcp-topology"
-    return "oci-topology" if "networkblockid" in plain and "localblockid" in plain else None
+    command: str
+    keys: tuple[str, ...]
+    read: Callable[[Mapping[str, object]], tuple[str, list[str]]]
+
+    def recognise(self, text: str) -> bool:
+        """Say whether a text is this cloud's answer."""
+        return text.lstrip()[:1] in ("{", "[") and all(f'"{key}"' in _plain(text) for key in self.keys)
 
 
 def parse_cloud(kind: str, text: str, source: str) -> tuple[tuple[TreeSwitch, ...], tuple[str, ...]]:
     """Return the tree of an answer, and what is to be noted."""
-    try:
-        data = json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise DescriptionError(f"it is not JSON ({error}).", where=source, hint=_HINTS[kind]) from None
+    cloud = CLOUDS[kind]
+    hint = f"Give the output of `{cloud.command}`."
+    data = read_json(text, source, hint)
     rows = _items(data)
     if rows is None:
-        raise DescriptionError("a list of instances is missing.", where=source, hint=_HINTS[kind])
-    read = {"aws-topology": _aws, "gcp-topology": _gcp, "oci-topology": _oci}[kind]
+        raise DescriptionError("a list of instances is missing.", where=source, hint=hint)
     chains: dict[str, list[str]] = {}
     unplaced = 0
     for number, row in enumerate(rows):
-        name, chain = read({_plain(str(key)): value for key, value in row.items()} if isinstance(row, Mapping) else {})
+        plain = {_plain(str(key)): value for key, value in row.items()} if isinstance(row, Mapping) else {}
+        name, chain = cloud.read(plain)
         if not name:
-            raise DescriptionError(f"instance {number} has no name.", where=source, hint=_HINTS[kind])
+            raise DescriptionError(f"instance {number} has no name.", where=source, hint=hint)
         if name in chains:
             raise DescriptionError(f'instance "{name}" is listed twice.', where=source, hint="Give each page once.")
         if chain:
             chains[name] = chain
         unplaced += not chain
     if not chains:
-        raise DescriptionError("no instance says where it is.", where=source, hint=_HINTS[kind])
-    notes = [f"instances that say nothing of their place, left out: {unplaced:,}"] if unplaced else []
+        raise DescriptionError("no instance says where it is.", where=source, hint=hint)
+    notes = [f"instances that do not state their place, left out: {unplaced:,}"] if unplaced else []
     if isinstance(data, Mapping) and (data.get("NextToken") or data.get("nextPageToken")):
         notes.append("the answer has more pages, whose instances are missing")
     return tree_of_chains(chains, source), tuple(notes)
@@ -97,7 +91,7 @@ def _oci(row: Mapping[str, object]) -> tuple[str, list[str]]:
 
 
 def _whole(words: list[str]) -> list[str]:
-    """Return the chain up to the first place that is not told; the leaf must be."""
+    """Return the chain up to the first place that is missing."""
     return words[: words.index("")] if "" in words else words
 
 
@@ -108,3 +102,10 @@ def _word(value: object) -> str:
 def _plain(text: str) -> str:
     """Return keys as one: NetworkNodes, network-nodes and network_nodes."""
     return text.replace("-", "").replace("_", "").lower()
+
+
+CLOUDS = {
+    "aws-topology": CloudTopology("aws ec2 describe-instance-topology", ("networknodes", "instanceid"), _aws),
+    "gcp-topology": CloudTopology("gcloud compute instances list --format json", ("physicalhosttopology",), _gcp),
+    "oci-topology": CloudTopology("oci compute compute-host list", ("networkblockid", "localblockid"), _oci),
+}

@@ -8,7 +8,6 @@ or down become faults; a graph that contradicts the host model is an error.
 from __future__ import annotations
 
 import math
-import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Any
@@ -23,16 +22,11 @@ from syncline.fabric.catalog import Catalog, load_catalog
 from syncline.fabric.fabric import Fabric
 from syncline.fabric.faults import FailedPart
 from syncline.fabric.formats.cabling import MAX_LEVEL, levels_from_hosts
-from syncline.fabric.formats.graphml import FabricGraph, GraphCable, GraphDevice, read_graph
+from syncline.fabric.formats.graphml import FabricGraph, GraphCable, GraphDevice
 from syncline.fabric.spec import ClusterSpec, HostSpec, host_from_text
 
 _ROUTINGS = ("ecmp", "adaptive", "spray", "static")
 _CLOSE = 1e-9
-
-
-def read_graphml(path: str | os.PathLike[str], host: str | JsonObject | None = None) -> ClusterSpec:
-    """Read GraphML as an explicit cluster; `host` is the host model of files that were not written here."""
-    return graph_cluster(read_graph(path), host)
 
 
 def graph_cluster(graph: FabricGraph, host: str | JsonObject | None = None) -> ClusterSpec:

@@ -16,7 +16,6 @@ from syncline.errors import DescriptionError, UsageError
 from syncline.fabric.catalog import LinkType, load_catalog
 from syncline.fabric.spec import ClusterSpec, HostSpec, host_from_text
 
-HOST_TABLES = ("nvidia-topo", "ibstat")
 _HEAD = re.compile(r"^\s*GPU0(?:\s+(?:GPU\d+|NIC\d+|mlx\d\S*|CPU Affinity)\b|\s*$)", re.MULTILINE)
 _CELL = re.compile(r"X|NV\d+|PIX|PXB|PHB|NODE|SYS|SOC|C2C|N/A")
 _ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
@@ -24,27 +23,18 @@ _CA = re.compile(r"^\s*CA '([^']+)'", re.MULTILINE)
 _FIELD = re.compile(r"^\s*(CA type|State|Physical state|Rate|Link layer):\s*(.*?)\s*$")
 
 
-def detect_host_table(text: str) -> str | None:
-    """Return nvidia-topo or ibstat where a text is one of them."""
-    if _HEAD.search(_ESCAPE.sub("", text)):
-        return "nvidia-topo"
-    return "ibstat" if _CA.search(text) and "Link layer" in text else None
+def is_topo(text: str) -> bool:
+    """Say whether a text is the matrix of `nvidia-smi topo -m`."""
+    return _HEAD.search(_ESCAPE.sub("", text)) is not None
 
 
-def host_table_cluster(
-    kind: str,
-    text: str,
-    source: str,
-    *,
-    name: str,
-    host: object = None,
-    gpu: str | None = None,
-    link: str | None = None,
-) -> ClusterSpec:
-    """Return a cluster of one host as the table describes it."""
-    row, notes = (_from_topo if kind == "nvidia-topo" else _from_ibstat)(text, source, host, gpu, link)
-    data: JsonObject = {"name": name, "hosts": [{"count": 1, "host": row}], "source": f"{kind} {source}",
-                        "notes": "; ".join(notes)}  # fmt: skip
+def is_ibstat(text: str) -> bool:
+    """Say whether a text lists ports as `ibstat` does."""
+    return _CA.search(text) is not None and "Link layer" in text
+
+
+def _cluster(kind: str, source: str, name: str, row: JsonObject, notes: list[str]) -> ClusterSpec:
+    data = {"name": name, "hosts": [{"count": 1, "host": row}], "source": f"{kind} {source}", "notes": "; ".join(notes)}
     return ClusterSpec.model_validate(data)
 
 
@@ -86,7 +76,10 @@ def parse_topo(text: str, source: str) -> TopoMatrix:
     return TopoMatrix(gpus, tuple(column for column in columns if column not in gpus), cells)
 
 
-def _from_topo(text: str, source: str, host: object, gpu: str | None, link: str | None) -> tuple[JsonObject, list[str]]:
+def from_topo(
+    text: str, source: str, *, name: str, host: object = None, gpu: str | None = None, link: str | None = None
+) -> ClusterSpec:
+    """Return a cluster of one host as the matrix describes it."""
     matrix = parse_topo(text, source)
     if gpu is None and host is None:
         raise UsageError("nvidia-smi topo -m does not name the GPU.", where=source, hint="Name it: --gpu H100.")
@@ -106,7 +99,7 @@ def _from_topo(text: str, source: str, host: object, gpu: str | None, link: str 
         )
     if link is not None and nics:
         row["link"] = link
-    return row, notes
+    return _cluster("nvidia-topo", source, name, row, notes)
 
 
 def _fabric_nics(matrix: TopoMatrix) -> tuple[list[str], list[str]]:
@@ -181,9 +174,10 @@ _CARDS = {"MT4115": "ConnectX-4", "MT4119": "ConnectX-5", "MT4121": "ConnectX-5"
           "MT4125": "ConnectX-6 Dx", "MT4129": "ConnectX-7", "MT4131": "ConnectX-8"}  # fmt: skip
 
 
-def _from_ibstat(
-    text: str, source: str, host: object, gpu: str | None, link: str | None
-) -> tuple[JsonObject, list[str]]:
+def from_ibstat(
+    text: str, source: str, *, name: str, host: object = None, gpu: str | None = None, link: str | None = None
+) -> ClusterSpec:
+    """Return a cluster of one host with the ports that ibstat lists."""
     if host is None and gpu is None:
         raise UsageError("ibstat says nothing about the GPUs.", where=source, hint='Name the host: --host "8 x H100".')
     ports = parse_ibstat(text, source)
@@ -204,7 +198,7 @@ def _from_ibstat(
     known = _CARDS.get(Counter(port.kind for port in fabric).most_common(1)[0][0])
     if known in load_catalog().names("nic"):
         row["nic"] = known
-    return row, notes
+    return _cluster("ibstat", source, name, row, notes)
 
 
 def _link_at(rate_Gbps: float, layer: str, source: str) -> str:

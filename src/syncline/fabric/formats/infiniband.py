@@ -6,12 +6,12 @@ Aggregation nodes (SHARP) sit inside switches and are left out. Nodes without a 
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from syncline.describe.document import read_json
 from syncline.errors import DescriptionError
 from syncline.fabric.formats.cabling import Cabling, FoundCable, Plug, once
 
@@ -48,18 +48,19 @@ _SIGNALLED = {
 }  # fmt: skip
 
 
-def detect_infiniband(text: str) -> str | None:
-    """Return ibnetdiscover, iblinkinfo or ufm where a text is one of them."""
-    if _NODE.search(text):
-        return "ibnetdiscover"
-    if "==>" in text and any(_ARROW.match(line) for line in text.splitlines() if "==>" in line):
-        return "iblinkinfo"
-    return "ufm" if '"source_guid"' in text and '"destination_guid"' in text else None
+def is_ibnetdiscover(text: str) -> bool:
+    """Say whether a text lists nodes as ibnetdiscover does."""
+    return _NODE.search(text) is not None
 
 
-def parse_infiniband(kind: str, text: str, source: str) -> Cabling:
-    """Return the cabling of one of the three."""
-    return {"ibnetdiscover": _ibnetdiscover, "iblinkinfo": _iblinkinfo, "ufm": _ufm}[kind](text, source)
+def is_iblinkinfo(text: str) -> bool:
+    """Say whether a text lists links as iblinkinfo does."""
+    return any(_ARROW.match(line) for line in text.splitlines() if "==>" in line)
+
+
+def is_ufm(text: str) -> bool:
+    """Say whether a text holds UFM's links."""
+    return '"source_guid"' in text and '"destination_guid"' in text
 
 
 @dataclass(frozen=True)
@@ -136,7 +137,8 @@ def _link(lanes: int, speed: str) -> tuple[str | None, float | None]:
     return (named, None) if named else (None, lanes * _LANE_GBPS[speed] * 1.25e8)
 
 
-def _ibnetdiscover(text: str, source: str) -> Cabling:
+def ibnetdiscover(text: str, source: str) -> Cabling:
+    """Return the cables that ibnetdiscover lists."""
     subnet = _Subnet(source)
     for block in re.split(r"\n\s*\n", text):
         block = "\n".join(line.strip() for line in block.splitlines())
@@ -160,8 +162,8 @@ def _ibnetdiscover(text: str, source: str) -> Cabling:
     return subnet.cabling()
 
 
-def _iblinkinfo(text: str, source: str) -> Cabling:
-    """Read either form; GUIDs are not always printed, so LIDs, which are one's own in a subnet, tell nodes apart."""
+def iblinkinfo(text: str, source: str) -> Cabling:
+    """Return the cables that iblinkinfo lists; GUIDs are not always printed, so LIDs tell nodes apart."""
     subnet = _Subnet(source)
     switch, named = False, ""
     for line in text.splitlines():
@@ -192,12 +194,9 @@ def _is_switch(description: str) -> bool:
     return bool(_MANAGED.match(description) or re.search(r"switch|quantum|scale|isr\d", description, re.IGNORECASE))
 
 
-def _ufm(text: str, source: str) -> Cabling:
+def ufm(text: str, source: str) -> Cabling:
     """Read `GET /ufmRest/resources/links`: a list of links, or an object that holds it."""
-    try:
-        data = json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise DescriptionError(f"it is not JSON ({error}).", where=source) from None
+    data = read_json(text, source)
     rows = data.get("links", data.get("data")) if isinstance(data, Mapping) else data
     if not isinstance(rows, list):
         raise DescriptionError("a list of links is missing.", where=source, hint="Export /ufmRest/resources/links.")

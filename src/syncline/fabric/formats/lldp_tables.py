@@ -1,33 +1,29 @@
 """Neighbour tables of Ethernet switches: what each port hears by LLDP, as the common switch systems print it.
 
 Read are `show lldp neighbors` of NX-OS, EOS and Junos, SONiC's `show lldp table`, EOS's JSON, `lldpctl -f json` (hosts,
-Cumulus), `netq show lldp json`, NetQ's topology graph, and SONiC's config_db.json and `show interfaces status`, which
-say rates too. A table
-does not say whose it is: a folder has one file a device, named after it, and in one file the prompt
-(`leaf-1# show lldp neighbors`) says so. Devices whose ports have names of network interfaces (eth0, ens1f0np0, a MAC
-address) are hosts, the others switches.
+Cumulus), `netq show lldp json` and NetQ's topology graph; and, with rates, SONiC's config_db.json (DEVICE_NEIGHBOR, and
+PORT in Mb/s) and `show interfaces status`. A table does not say whose it is: a folder has one file a device, named
+after it, and in one file the prompt (`leaf-1# show lldp neighbors`) says so. Devices whose ports are named like network
+interfaces (eth0, ens1f0np0, a MAC address) are hosts, the others switches.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from syncline.describe.document import read_text
+from syncline.describe.document import read_json, read_text
 from syncline.errors import DescriptionError, FileError
 from syncline.fabric.formats.cabling import Cabling, FoundCable, Plug, once
-from syncline.fabric.formats.sonic import (
-    PROMPT,
-    config_name,
-    config_neighbours,
-    config_speeds,
-    is_config_db,
-    status_speeds,
-)
 
+_STATUS_HEAD = re.compile(r"^\s*Interface\s+Lanes\s+Speed\b", re.IGNORECASE)
+_STATUS_ROW = re.compile(r"^\s*(?P<port>\S+)\s+[\d,]+\s+(?P<speed>\d+(?:\.\d+)?)(?P<unit>[GM])\s")
+_PROMPT = re.compile(
+    r"^(?:\S+@)?([A-Za-z][\w.-]*)(?::[^#>$]*)?(?:\([^)]*\))?\s?[#>$]\s*(?:sudo\s+)?(?:show|sh|lldp\w*|nv|net)\b",
+    re.IGNORECASE,
+)
 _HOST_PORT = re.compile(
     r"^(?:eth\d+|en[ospx]\w+|ib\w*\d+|mlx\d\w*|rdma\w*|gpu\w*\d+|bond\d+|(?:[0-9a-f]{2}[:-]){5}[0-9a-f]{2}|(?:[0-9a-f]{4}\.){2}[0-9a-f]{4})$",
     re.IGNORECASE,
@@ -58,6 +54,9 @@ _TABLES: Mapping[str, tuple[re.Pattern[str], re.Pattern[str]]] = {
 }
 
 
+_JSON_KEYS = ("lldpNeighbors", "lldp", "peerHostname", "peer_hostname", "DEVICE_NEIGHBOR", "compounded_links")
+
+
 @dataclass(frozen=True)
 class _Row:
     device: str
@@ -67,20 +66,10 @@ class _Row:
     rate_Bps: float | None = None
 
 
-def detect_lldp(text: str) -> bool:
+def is_lldp(text: str) -> bool:
     """Say whether a text is a neighbour table."""
     if text.lstrip()[:1] in "{[":
-        return any(
-            word in text
-            for word in (
-                '"lldpNeighbors"',
-                '"lldp"',
-                '"peerHostname"',
-                '"peer_hostname"',
-                '"DEVICE_NEIGHBOR"',
-                '"compounded_links"',
-            )
-        )
+        return any(f'"{word}"' in text for word in _JSON_KEYS)
     return any(heading.search(line) for line in text.splitlines() for heading, _ in _TABLES.values())
 
 
@@ -102,7 +91,7 @@ def parse_lldp(texts: Mapping[Path, str], source: str, *, named: bool = False) -
         device = path.name.split(".")[0] if named else None
         rates = status_speeds(text, device)
         found = list(_rows_of(text, device, str(path)))
-        if not found and not rates and not detect_lldp(text):
+        if not found and not rates and not is_lldp(text):
             raise DescriptionError("this is not a table of LLDP neighbours.", where=str(path))
         rows += found
         speeds |= rates | {(row.device, row.port): row.rate_Bps for row in found if row.rate_Bps}
@@ -159,7 +148,7 @@ def _rows_of(text: str, device: str | None, source: str) -> Iterator[_Row]:
     shape: re.Pattern[str] | None = None
     wrapped = ""
     for number, line in enumerate(text.splitlines(), 1):
-        if (prompt := PROMPT.match(line)) is not None:
+        if (prompt := _PROMPT.match(line)) is not None:
             device, shape = _short(prompt.group(1)), None
             continue
         heading = next((row for head, row in _TABLES.values() if head.search(line)), None)
@@ -185,12 +174,9 @@ def _rows_of(text: str, device: str | None, source: str) -> Iterator[_Row]:
 
 
 def _json_rows(text: str, device: str | None, source: str) -> Iterator[_Row]:
-    try:
-        data = json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise DescriptionError(f"it is not JSON ({error}).", where=source) from None
-    if isinstance(data, Mapping) and is_config_db(data):
-        rates, owner = config_speeds(data), _short(config_name(data) or _owner(device, source))
+    data = read_json(text, source)
+    if isinstance(data, Mapping) and _is_config_db(data):
+        rates, owner = _config_speeds(data), _short(_config_name(data) or _owner(device, source))
         for here, neighbour, there in config_neighbours(data):
             yield _Row(owner, here, _short(neighbour), there, rates.get(here))
         return
@@ -274,3 +260,48 @@ def _port(name: str) -> str:
     """Return one spelling of a port: Ethernet1/1 and Eth1/1 are the same."""
     match = re.fullmatch(r"(Ethernet|Eth|Et)(\d\S*)", name, re.IGNORECASE)
     return f"Eth{match.group(2)}" if match else name
+
+
+def _is_config_db(data: object) -> bool:
+    """Say whether a document is SONiC's configuration."""
+    return isinstance(data, Mapping) and isinstance(data.get("PORT"), Mapping) and "DEVICE_METADATA" in data
+
+
+def _config_name(data: Mapping[str, object]) -> str | None:
+    """Return the switch's own name."""
+    local = _table(_table(data.get("DEVICE_METADATA")).get("localhost"))
+    return str(local["hostname"]) if local.get("hostname") else None
+
+
+def config_neighbours(data: Mapping[str, object]) -> Iterator[tuple[str, str, str]]:
+    """Return port, neighbour and its port; newer releases key the table by port, older ones by neighbour."""
+    for key, row in _table(data.get("DEVICE_NEIGHBOR")).items():
+        row = _table(row)
+        here, there = row.get("local_port", key), row.get("port")
+        neighbour = row.get("name", key if "local_port" in row else None)
+        if here and there and neighbour:
+            yield str(here), str(neighbour), str(there)
+
+
+def _config_speeds(data: Mapping[str, object]) -> dict[str, float]:
+    """Return the rate of each port, in bytes per second."""
+    rows = {port: str(_table(row).get("speed", "")) for port, row in _table(data.get("PORT")).items()}
+    return {port: int(speed) * 1.25e5 for port, speed in rows.items() if speed.isdecimal() and int(speed)}
+
+
+def status_speeds(text: str, device: str | None) -> dict[tuple[str, str], float]:
+    """Return the rate of each (device, port) in tables of `show interfaces status`; a prompt says whose they are."""
+    found: dict[tuple[str, str], float] = {}
+    inside = False
+    for line in text.splitlines():
+        if (prompt := _PROMPT.match(line.strip())) is not None:
+            device, inside = prompt.group(1).split(".")[0], False
+        elif _STATUS_HEAD.match(line):
+            inside = True
+        elif inside and device is not None and (row := _STATUS_ROW.match(line)) is not None:
+            found[device, row["port"]] = float(row["speed"]) * (1.25e8 if row["unit"].upper() == "G" else 1.25e5)
+    return found
+
+
+def _table(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, Mapping) else {}

@@ -31,7 +31,15 @@ LANE_SPEEDS = {
 ARCHITECTURES = ("x86_64", "arm64", "ppc64")
 VENDORS = ("GenuineIntel", "AuthenticAMD", "CentaurHauls", "  Shanghai  ")
 BUS_ID = re.compile(r"[0-9a-fA-F]{4}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-9a-fA-F]\Z")
+_ATTRIBUTE = re.compile(r""" ([^ >/=\n\r]*)(?:=(?:"([^"]*)"|'([^']*)'))?""")
+_TOKEN = re.compile(
+    r"""(?P<blanks>[ \n\r]*)(?:<!--(?![^ >/\n\r]*=)(?s:.*?)-->|</(?P<closed>[^ >/=\n\r]*)>|"""
+    r"""<(?P<name>(?!!)[^ >/=\n\r]*)(?P<attributes>(?: [^ >/=\n\r]*(?:="[^"]*"|='[^']*')?)*)(?P<single>/?)>)"""
+)
+"""A comment (whose first word has no =) or a tag, as far as NCCL's parser goes."""
+_SYNTAX = "Write each tag on one line, values in quotes right after =; no XML prolog, no tabs, no text between tags."
 _CHILDREN = {
+    "": ("system",),
     "system": ("cpu",),
     "cpu": ("pci", "nic"),
     "pci": ("pci", "gpu", "nic", "pcilink"),
@@ -61,7 +69,7 @@ class _Node:
 
 def check_nccl_topology(text: str, source: str = "NCCL topology") -> NcclReport:
     """Return what NCCL would read, or raise with the line of the first thing that makes it give up."""
-    root = _Parser(text, source).document()
+    root = _parse(text, source)
     meaning = _Meaning(source)
     meaning.system(root)
     nodes = list(_walk(root))
@@ -92,143 +100,56 @@ def _walk(node: _Node) -> list[_Node]:
     return [node, *(below for child in node.children for below in _walk(child))]
 
 
-class _Parser:
-    """Reads character by character as NCCL does, and stops where NCCL stops."""
+def _parse(text: str, source: str) -> _Node:
+    """Return the <system> element as NCCL reads it: what it does not know inside an element is skipped."""
+    holder, at, count = _Node("", 1, {}), 0, 0
+    stack: list[tuple[_Node, bool]] = [(holder, True)]
 
-    def __init__(self, text: str, source: str) -> None:
-        self.text, self.source = text, source
-        self.at = 0
-        self.count = self.depth = 0
-        self.line = 1
+    def fail(why: str, hint: str = "") -> DescriptionError:
+        where = f"{source} line {text.count(chr(10), 0, at) + 1}"
+        return DescriptionError(f"NCCL cannot read this: {why}.", where=where, hint=hint)
 
-    def fail(self, why: str, hint: str = "") -> DescriptionError:
-        return DescriptionError(f"NCCL cannot read this: {why}.", where=f"{self.source} line {self.line}", hint=hint)
+    while (token := _TOKEN.match(text, at)) is not None:
+        at = token.start() + len(token["blanks"])
+        (name, closed), (parent, used) = token.group("name", "closed"), stack[-1]
+        if closed is not None:
+            if len(stack) == 1 or (used and closed != parent.name):
+                raise fail(f"</{closed}> closes <{parent.name}>" if len(stack) > 1 else f"stray </{closed}>")
+            stack.pop()
+        elif name is not None:
+            node = _Node(name, text.count("\n", 0, at) + 1, _attributes(token["attributes"], name, fail))
+            known = used and name in _CHILDREN.get(parent.name, ())
+            if known:
+                count += 1
+                parent.children.append(node)
+            if len(parent.children) > MAX_CHILDREN:
+                raise fail(f"<{parent.name}> has more than {MAX_CHILDREN} elements inside")
+            if not token["single"]:
+                stack.append((node, known))
+        if count > MAX_ELEMENTS:
+            raise fail(f"it has more than {MAX_ELEMENTS} elements", "Leave out devices that no rank uses.")
+        if len(stack) > MAX_DEPTH + 1:
+            raise fail(f"it is nested more than {MAX_DEPTH} elements deep")
+        at = token.end()
+    rest = text[at:].lstrip(" \n\r")
+    if rest:
+        at = len(text) - len(rest)
+        raise fail(f"{rest.splitlines()[0][:40]!r} is no tag that it understands", _SYNTAX)
+    if len(stack) > 1:
+        raise fail(f"<{stack[-1][0].name}> is never closed")
+    if not holder.children:
+        raise fail("there is no <system> element, so NCCL would ignore the file")
+    return holder.children[0]
 
-    def document(self) -> _Node:
-        """Read the whole file; NCCL skips what is not <system>, so a file without one has no effect at all."""
-        holder = _Node("", 1, {})
-        self.children(holder, ("system",), top=True)
-        if not holder.children:
-            raise self.fail("there is no <system> element, so NCCL would ignore the file")
-        return holder.children[0]
 
-    def children(self, head: _Node, known: tuple[str, ...], *, top: bool = False, ignored: bool = False) -> None:
-        while True:
-            if self.count > MAX_ELEMENTS:
-                raise self.fail(f"it has more than {MAX_ELEMENTS} elements", "Leave out devices that no rank uses.")
-            tag = self.tag()
-            if tag is None:
-                if top:
-                    return
-                raise self.fail(f"<{head.name}> is never closed")
-            node, form = tag
-            if form == "close":
-                if top or (node.name != head.name and not ignored):
-                    raise self.fail(f"</{node.name}> closes <{head.name}>" if not top else f"stray </{node.name}>")
-                return
-            self.element(head, node, form, known)
-
-    def element(self, head: _Node, node: _Node, form: str, known: tuple[str, ...]) -> None:
-        used = node.name in known
-        if used:
-            self.count += 1
-            head.children.append(node)
-            if len(head.children) > MAX_CHILDREN:
-                raise self.fail(f"<{head.name}> has more than {MAX_CHILDREN} elements inside")
-        if form == "open":
-            self.depth += 1
-            if self.depth > MAX_DEPTH:
-                raise self.fail(f"it is nested more than {MAX_DEPTH} elements deep")
-            self.children(node, _CHILDREN.get(node.name, ()) if used else (), ignored=not used)
-            self.depth -= 1
-
-    def tag(self) -> tuple[_Node, str] | None:
-        """Read one tag (skipping comments); None at the end of the file."""
-        while True:
-            char = self.skip_blanks()
-            if char == "":
-                return None
-            if char != "<":
-                raise self.fail(f"expected '<' but found {char!r}", "Indent with blanks; no tabs, no text.")
-            self.next()
-            line = self.line
-            name, _, last = self.token(values=False)
-            if not name.startswith("!--"):
-                break
-            self.comment(name[3:] + last)
-        if name == "" and last == "/":
-            name, _, last = self.token(values=False)
-            if last != ">":
-                raise self.fail(f"</{name} is followed by {last!r} instead of '>'")
-            return _Node(name, line, {}), "close"
-        return self.opened(name, last, line)
-
-    def opened(self, name: str, last: str, line: int) -> tuple[_Node, str]:
-        attributes: dict[str, str] = {}
-        count = 0
-        while last == " ":
-            key, value, last = self.token(values=True)
-            count += 1
-            attributes.setdefault(key, value)
-        if count > MAX_ATTRIBUTES:
-            raise self.fail(f"<{name}> has {count} attributes; NCCL drops all after the first {MAX_ATTRIBUTES}")
-        form = "open"
-        if last == "/":
-            form = "single"
-            _, _, last = self.token(values=False)
-        if last != ">":
-            hint = "NCCL takes no XML prolog." if name.startswith("?") else "Write each tag on one line."
-            raise self.fail(f"<{name}: expected '>' but found {last!r}", hint)
-        return _Node(name, line, attributes), form
-
-    def token(self, *, values: bool) -> tuple[str, str, str]:
-        """Read a name, its value where one follows, and the character after it."""
-        start = self.at
-        while True:
-            char = self.next()
-            if char == "=":
-                if not values:
-                    raise self.fail(f"'=' after {self.text[start : self.at - 1][:20]!r}, where no value may stand")
-                name = self.text[start : self.at - 1]
-                return name, self.value(), self.next()
-            if self.at - start > MAX_CHARS + 1:
-                raise self.fail(f"a name has more than {MAX_CHARS} characters")
-            if char in " >/\n\r":
-                return self.text[start : self.at - 1], "", char
-
-    def value(self) -> str:
-        quote = self.next()
-        if quote not in "\"'":
-            raise self.fail(f"expected a quote after '=' but found {quote!r}")
-        start = self.at
-        while self.next() != quote:
-            pass
-        value = self.text[start : self.at - 1]
-        if len(value) > MAX_CHARS:
-            raise self.fail(f"a value has {len(value):,} characters; NCCL reads {MAX_CHARS}")
-        return value
-
-    def comment(self, seen: str) -> None:
-        while not seen.endswith("-->"):
-            end = self.text.find("-->", max(0, self.at - 2))
-            if end < 0:
-                raise self.fail("a comment is never closed")
-            self.line += self.text.count("\n", self.at, end + 3)
-            self.at = end + 3
-            return
-
-    def skip_blanks(self) -> str:
-        while self.at < len(self.text) and self.text[self.at] in " \n\r":
-            self.next()
-        return self.text[self.at] if self.at < len(self.text) else ""
-
-    def next(self) -> str:
-        if self.at >= len(self.text):
-            raise self.fail("the file ends inside a tag")
-        char = self.text[self.at]
-        self.at += 1
-        self.line += char == "\n"
-        return char
+def _attributes(text: str, name: str, fail: Callable[[str], DescriptionError]) -> dict[str, str]:
+    pairs = [(key, double or single) for key, double, single in _ATTRIBUTE.findall(text)]
+    if len(pairs) > MAX_ATTRIBUTES:
+        raise fail(f"<{name}> has {len(pairs)} attributes; NCCL drops all after the first {MAX_ATTRIBUTES}")
+    longest = max((len(part) for pair in pairs for part in pair), default=0)
+    if longest > MAX_CHARS:
+        raise fail(f"an attribute has {longest:,} characters; NCCL reads {MAX_CHARS}")
+    return dict(reversed(pairs))
 
 
 class _Meaning:

@@ -11,17 +11,20 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from syncline.describe.own_data import own_data
 from syncline.describe.plain import JsonObject
-from syncline.describe.safe_xml import Element
 from syncline.errors import DescriptionError
 from syncline.fabric.catalog import Catalog, HostModel, LinkType, load_catalog
 from syncline.fabric.formats.nccl_paths import ORDER, NcclGraph, TopologyVertex, integer
 from syncline.fabric.formats.nccl_xml import NcclTopology
 from syncline.fabric.spec import ClusterSpec
+
+if TYPE_CHECKING:
+    from lxml.etree import _Element as Element
 
 DEFAULT_SPEED_MBPS = 10_000
 """What NCCL assumes of a network card that reports no speed."""
@@ -68,7 +71,8 @@ class NcclHost:
     gpus: tuple[NcclGpu, ...]
     nics: tuple[NcclNic, ...]
     num_numa: int
-    cpu: Element
+    cpu: Mapping[str, str]
+    """Attributes of the first processor."""
     num_nvswitches: int
     paths: tuple[tuple[str, ...], ...]
     """`paths[g][n]`: kind of the path between GPU g and NIC n."""
@@ -90,7 +94,8 @@ class NcclHost:
 
 def describe(topology: NcclTopology) -> NcclHost:
     """Return what the topology says about its (first) host."""
-    graph = NcclGraph(topology)
+    root = topology.root
+    graph = NcclGraph(root)
     gpu_ids, nic_ids = graph.gpus, graph.nics
     if not gpu_ids:
         raise DescriptionError(
@@ -98,17 +103,14 @@ def describe(topology: NcclTopology) -> NcclHost:
             where=topology.source,
             hint="Dump one on the machine itself: NCCL_TOPO_DUMP_FILE=dump.xml with any NCCL job.",
         )
-    cpus = [element for element in topology.root.elements if element.tag == "cpu"]
-    numa = {id(below): integer(cpu.get("numaid")) for cpu in cpus for below in cpu.walk()}
-    switches = {
-        link.get("target") for gpu in topology.all("gpu") for link in gpu.elements if link.get("tclass") == "0x068000"
-    }
+    cpus = list(root.iterchildren("cpu"))
+    switches = {link.get("target") for link in root.iter("nvlink", "xgmi") if link.get("tclass") == "0x068000"}
     per_gpu, per_nic = _per_switch(graph)
     return NcclHost(
-        gpus=tuple(_gpu(graph.places[i], numa) for i in gpu_ids),
-        nics=tuple(_nic(graph.places[i], numa) for i in nic_ids),
+        gpus=tuple(_gpu(graph.places[i]) for i in gpu_ids),
+        nics=tuple(_nic(graph.places[i]) for i in nic_ids),
         num_numa=len(cpus),
-        cpu=cpus[0],
+        cpu=_pairs(cpus[0]),
         num_nvswitches=len(switches),
         paths=tuple(tuple(graph.path(g, n).kind for n in nic_ids) for g in gpu_ids),
         gpu_paths=tuple(tuple(graph.path(a, b).kind for b in gpu_ids) for a in gpu_ids),
@@ -168,43 +170,52 @@ def _nearest_host(gpu: str, num_gpus: int, catalog: Catalog) -> HostModel:
     return min((part for part in catalog.parts("host") if isinstance(part, HostModel)), key=distance)
 
 
-def _gpu(place: TopologyVertex, numa: dict[int, int]) -> NcclGpu:
+def _gpu(place: TopologyVertex) -> NcclGpu:
     pci = place.element
     assert pci is not None
-    inner = next((child for child in pci.elements if child.tag == "gpu"), Element("gpu"))
-    links = [e for e in inner.elements if e.tag in ("nvlink", "xgmi")]
-    c2c = sum(integer(e.get("bw")) * integer(e.get("count")) for e in inner.elements if e.tag == "c2c")
+    inner = next(pci.iterchildren("gpu"), None)
+    about = {} if inner is None else _pairs(inner)
+    links = [] if inner is None else list(inner.iterchildren("nvlink", "xgmi"))
+    c2c = [] if inner is None else list(inner.iterchildren("c2c"))
     return NcclGpu(
-        bus_id=pci.get("busid"),
-        numa=numa[id(pci)],
-        dev=integer(inner.get("dev"), -1),
-        rank=integer(inner.get("rank"), -1),
+        bus_id=pci.get("busid", ""),
+        numa=_numa(pci),
+        dev=integer(about.get("dev"), -1),
+        rank=integer(about.get("rank"), -1),
         # RCCL's files have an sm too, of AMD's own counting: 90 is no H100 there.
-        sm=-1 if inner.get("gcn") else integer(inner.get("sm"), -1),
+        sm=-1 if about.get("gcn") else integer(about.get("sm"), -1),
         part=_part("gpu", pci),
         pci=_pci_number(pci),
         num_nvlinks=sum(integer(e.get("count"), 1) for e in links),
-        nvlinks=tuple((e.get("target"), integer(e.get("count"), 1)) for e in links),
-        c2c_Bps=c2c * 1e6,
+        nvlinks=tuple((e.get("target", ""), integer(e.get("count"), 1)) for e in links),
+        c2c_Bps=sum(integer(e.get("bw")) * integer(e.get("count")) for e in c2c) * 1e6,
         pcie=_pcie(pci),
     )
 
 
-def _nic(place: TopologyVertex, numa: dict[int, int]) -> NcclNic:
+def _nic(place: TopologyVertex) -> NcclNic:
     pci = place.element
     assert pci is not None
-    nets = [e for top in (pci, *place.functions) for e in top.walk() if e.tag == "net"]
+    nets = [net for top in (pci, *place.functions) for net in top.iter("net")]
     speeds = [integer(net.get("speed")) for net in nets if net.get("speed")]
     known = [speed if speed > 0 else DEFAULT_SPEED_MBPS for speed in speeds]
     return NcclNic(
-        bus_id=pci.get("busid"),
-        numa=numa[id(pci)],
+        bus_id=pci.get("busid", ""),
+        numa=_numa(pci),
         part=_part("nic", pci),
-        nets=tuple(net.get("name") for net in nets),
+        nets=tuple(net.get("name", "") for net in nets),
         speed_Mbps=max(known, default=0),
-        infiniband=pci.get("class").startswith("0x0207"),
+        infiniband=pci.get("class", "").startswith("0x0207"),
         pcie=_pcie(pci),
     )
+
+
+def _pairs(element: Element) -> dict[str, str]:
+    return {str(key): str(value) for key, value in element.items()}
+
+
+def _numa(pci: Element) -> int:
+    return integer(next(pci.iterancestors("cpu")).get("numaid"))
 
 
 @functools.cache
@@ -219,14 +230,14 @@ def _part(kind: str, pci: Element) -> str:
 
 
 def _pci_number(pci: Element) -> str:
-    numbers = [pci.get(name).removeprefix("0x").lower() for name in ("vendor", "device")]
+    numbers = [pci.get(name, "").removeprefix("0x").lower() for name in ("vendor", "device")]
     return ":".join(numbers) if all(number.strip("0") for number in numbers) else ""
 
 
 def _pcie(pci: Element) -> str:
     """Return the catalogue's name of a PCIe link, or "" where the file does not say."""
     speeds = {"2.5": 1, "5": 2, "8": 3, "16": 4, "32": 5, "64": 6}
-    generation = speeds.get(pci.get("link_speed").split(" ")[0].removesuffix(".0"), 0)
+    generation = speeds.get(pci.get("link_speed", "").split(" ")[0].removesuffix(".0"), 0)
     lanes = integer(pci.get("link_width"))
     return f"PCIe{generation} x{lanes}" if generation >= 3 and lanes in (4, 8, 16) else ""
 
@@ -274,7 +285,7 @@ def _known_gpu(host: NcclHost, topology: NcclTopology) -> str:
     raise DescriptionError(text, where=topology.source, hint=hint)
 
 
-def _cpu(cpu: Element) -> JsonObject:
+def _cpu(cpu: Mapping[str, str]) -> JsonObject:
     arch, vendor = cpu.get("arch"), cpu.get("vendor")
     found: JsonObject = {}
     if arch in ("x86_64", "arm64", "ppc64"):

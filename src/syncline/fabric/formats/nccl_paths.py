@@ -7,12 +7,13 @@ shorter one exists, and a way through a processor or between processors named af
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from syncline.describe.safe_xml import Element
 from syncline.fabric.formats.nccl_check import CLASSES, LANE_SPEEDS, prefix_value, strtol
-from syncline.fabric.formats.nccl_xml import NcclTopology
+
+if TYPE_CHECKING:
+    from lxml.etree import _Element as Element
 
 ORDER = ("LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS", "NET", "DIS")
 LOCAL_GBps = 5000.0
@@ -47,13 +48,12 @@ class NcclPath:
 class NcclGraph:
     """The graph of one topology; a GPU is a `pci` of class 0x03 whether or not a `gpu` element describes it."""
 
-    def __init__(self, topology: NcclTopology) -> None:
+    def __init__(self, root: Element) -> None:
         self.places: list[TopologyVertex] = []
         self._by_bus_id: dict[str, int] = {}
         self._nvswitch: int | None = None
-        for cpu in topology.root.elements:
-            if cpu.tag == "cpu":
-                self._add_cpu(cpu)
+        for cpu in root.iterchildren("cpu"):
+            self._add_cpu(cpu)
         self._add_gpu_links()
         self._flatten_switches()
         self._join_cpus()
@@ -139,18 +139,17 @@ class NcclGraph:
 
     def _add_cpu(self, element: Element) -> None:
         cpu = self._add("CPU", element, f"cpu {element.get('numaid')}")
-        for child in element.elements:
+        for child in element.iterchildren("pci", "nic"):
             if child.tag == "pci":
                 self._add_pci(child, cpu)
-            elif child.tag == "nic":
+            else:
                 self._join(self._add("NIC", child, "nic"), cpu, "PCI", LOCAL_GBps)
 
     def _add_pci(self, element: Element, parent: int) -> None:
-        tags = {child.tag for child in element.elements}
         kind = pci_kind(element)
         if kind in ("NVS", "CPU"):
             return
-        bus_id = element.get("busid").lower()
+        bus_id = element.get("busid", "").lower()
         if kind == "NIC" and (other := self._same_card(bus_id)) is not None:
             self._by_bus_id[bus_id] = other
             self.places[other].functions.append(element)
@@ -158,10 +157,9 @@ class NcclGraph:
         place = self._add(kind, element, bus_id)
         self._by_bus_id[bus_id] = place
         self._join(place, parent, "PCI", link_GBps(element))
-        if kind == "PCI" and tags & {"pci"}:
-            for child in element.elements:
-                if child.tag == "pci":
-                    self._add_pci(child, place)
+        if kind == "PCI":
+            for child in element.iterchildren("pci"):
+                self._add_pci(child, place)
 
     def _same_card(self, bus_id: str) -> int | None:
         card = bus_id[:-1]
@@ -169,26 +167,24 @@ class NcclGraph:
 
     def _add_gpu_links(self) -> None:
         for gpu in self.gpus:
-            for inner in _gpu_elements(self.places[gpu].element):
+            for inner in _children(self.places[gpu].element, "gpu"):
                 sm = integer(inner.get("sm"), 80)
-                for link in inner.elements:
-                    if link.tag in ("nvlink", "xgmi"):
-                        self._add_nvlink(gpu, link, sm)
-                    elif link.tag == "c2c":
-                        rate = integer(link.get("bw")) * integer(link.get("count")) / 1000
-                        self._join(gpu, self._cpu_of(gpu), "C2C", rate)
+                for link in inner.iterchildren("nvlink", "xgmi"):
+                    self._add_nvlink(gpu, link, sm)
+                for link in inner.iterchildren("c2c"):
+                    rate = integer(link.get("bw")) * integer(link.get("count")) / 1000
+                    self._join(gpu, self._cpu_of(gpu), "C2C", rate)
         for place in list(self._by_bus_id.values()):
-            element = self.places[place].element
-            for child in element.elements if element else ():
-                target = self._by_bus_id.get(child.get("target").lower())
-                if child.tag == "pcilink" and target is not None:
+            for child in _children(self.places[place].element, "pcilink"):
+                target = self._by_bus_id.get(child.get("target", "").lower())
+                if target is not None:
                     self._link(place, target, "LOC", LOCAL_GBps)
 
     def _add_nvlink(self, gpu: int, link: Element, sm: int) -> None:
         rate = integer(link.get("count"), 1) * next(r for least, r in _NVLINK_GBps if sm >= least)
         target_kind = prefix_value(CLASSES, link.get("tclass", "0x068000"))
-        if target_kind == "GPU" or link.get("tclass").startswith("0x12"):
-            target = self._by_bus_id.get(link.get("target").lower())
+        if target_kind == "GPU" or link.get("tclass", "").startswith("0x12"):
+            target = self._by_bus_id.get(link.get("target", "").lower())
             if target is not None and target != gpu:
                 self._link(gpu, target, "NVL", rate)
         elif target_kind == "CPU":
@@ -247,23 +243,22 @@ class NcclGraph:
 
     def _system(self, cpu: int) -> str:
         element = self.places[cpu].element
-        return element.get("host_hash") if element else ""
+        return "" if element is None else element.get("host_hash", "")
 
 
 def pci_kind(element: Element) -> str:
     """Return what NCCL takes a `pci` element for: PCI, NVS, CPU, GPU or NIC; elements inside settle it."""
-    tags = {child.tag for child in element.elements}
-    if "gpu" in tags:
-        return "GPU"
-    if "nic" in tags:
-        return "NIC"
-    return str(prefix_value(CLASSES, element.get("class")) or "PCI")
+    inner = next(element.iterchildren("gpu"), None)
+    inner = next(element.iterchildren("nic"), None) if inner is None else inner
+    if inner is not None:
+        return str(inner.tag).upper()
+    return str(prefix_value(CLASSES, element.get("class", "")) or "PCI")
 
 
 def link_GBps(element: Element) -> float:
     """Return the bandwidth NCCL gives a PCIe link: lanes times a figure per generation; 16 lanes if it has none."""
     lanes = integer(element.get("link_width")) or 16
-    return lanes * int(prefix_value(LANE_SPEEDS, element.get("link_speed")) or 60) / 80
+    return lanes * int(prefix_value(LANE_SPEEDS, element.get("link_speed", "")) or 60) / 80
 
 
 def socket_GBps(cpu: Element | None) -> float:
@@ -271,22 +266,22 @@ def socket_GBps(cpu: Element | None) -> float:
     if cpu is None:
         return _SOCKET_GBps["x86_64"]
     family, model = integer(cpu.get("familyid")), integer(cpu.get("modelid"))
-    if cpu.get("arch") == "x86_64" and cpu.get("vendor").startswith("AuthenticAMD"):
+    if cpu.get("arch") == "x86_64" and cpu.get("vendor", "").startswith("AuthenticAMD"):
         return 32.0 if family in (0xBF, 26) else 24.0 if family in (0xAF, 25) else 16.0
-    if cpu.get("arch") == "x86_64" and cpu.get("vendor").startswith("GenuineIntel") and family == 6:
+    if cpu.get("arch") == "x86_64" and cpu.get("vendor", "").startswith("GenuineIntel") and family == 6:
         newest = model >= 0xCF or model in (0xAD, 0xAE, 0xAF)
         return 40.0 if newest else 22.0 if model >= 0x8F else 10.0 if model >= 0x55 else 6.0
-    return _SOCKET_GBps.get(cpu.get("arch"), LOCAL_GBps)
+    return _SOCKET_GBps.get(cpu.get("arch", ""), LOCAL_GBps)
 
 
-def integer(text: str, default: int = 0) -> int:
+def integer(text: str | None, default: int = 0) -> int:
     """Read a number as NCCL does, or return the default where there is none."""
-    number = strtol(text)
+    number = strtol(text or "")
     return default if number is None else number
 
 
-def _gpu_elements(pci: Element | None) -> Iterator[Element]:
-    return (child for child in (pci.elements if pci else ()) if child.tag == "gpu")
+def _children(element: Element | None, tag: str) -> list[Element]:
+    return [] if element is None else list(element.iterchildren(tag))
 
 
 def _broadcom(pci: Element | None, level: int) -> int:

@@ -9,19 +9,23 @@ NCCL then asks the machine, which knows its cores better than a plan does.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from syncline.describe.safe_xml import Attributes, Element
 from syncline.errors import FabricError
 from syncline.fabric.catalog import Catalog, HostModel, Nic, load_catalog
 from syncline.fabric.fabric import NETWORK_TIERS, DeviceKind, Fabric, Tier
 from syncline.fabric.formats.nccl_check import check_nccl_topology
 from syncline.fabric.formats.nccl_host import pci_ids
-from syncline.fabric.formats.nccl_xml import NcclTopology, write_nccl
+from syncline.fabric.formats.nccl_xml import NcclTopology, laid_out
 from syncline.fabric.spec import HostGroup
 
+if TYPE_CHECKING:
+    from lxml.etree import _Element as Element
+
+Attributes = dict[str, str]
 NVSWITCH = "fffffff:ff:ff.0"
 """What NVML reports as the far end of a link whose NVSwitch the machine cannot see."""
 _SPEEDS = {1: "2.5 GT/s PCIe", 2: "5.0 GT/s PCIe", 3: "8.0 GT/s PCIe", 4: "16.0 GT/s PCIe", 5: "32.0 GT/s PCIe",
@@ -42,8 +46,8 @@ def nccl_topology(
             f"{fabric.name} has no host {host}.", hint=f"Hosts are numbered from 0 to {fabric.num_hosts - 1}."
         )
     writer = _Writer(fabric, host, dict(bus_ids or {}), net_names, affinity)
-    topology = NcclTopology(writer.system(), source=fabric.host_names[host])
-    check_nccl_topology(write_nccl(topology), fabric.host_names[host])
+    topology = laid_out(writer.system(), fabric.host_names[host])
+    check_nccl_topology(topology.text, topology.source)
     return topology
 
 
@@ -90,20 +94,20 @@ class _Writer:
 
     def system(self) -> Element:
         cpus = [d for d in self.devices if self._kind(d) is DeviceKind.CPU]
-        return Element("system", (("version", "1"),), tuple(self.cpu(i, d) for i, d in enumerate(cpus)))
+        return _element("system", {"version": "1"}, [self.cpu(i, d) for i, d in enumerate(cpus)])
 
     def cpu(self, number: int, device: int) -> Element:
         cpu = self.model.cpu
-        pairs: list[tuple[str, str]] = [("numaid", str(number))]
+        pairs = {"numaid": str(number)}
         if self.affinity is not None and number < len(self.affinity):
-            pairs.append(("affinity", self.affinity[number]))
-        pairs.append(("arch", cpu.nccl_arch))
+            pairs["affinity"] = self.affinity[number]
+        pairs["arch"] = cpu.nccl_arch
         if cpu.nccl_arch == "x86_64":
-            pairs.append(("vendor", cpu.nccl_vendor or ("AuthenticAMD" if cpu.vendor == "amd" else "GenuineIntel")))
-        pairs += [("familyid", str(cpu.nccl_family)), ("modelid", str(cpu.nccl_model))]
-        return Element("cpu", tuple(pairs), self.below(device))
+            pairs["vendor"] = cpu.nccl_vendor or ("AuthenticAMD" if cpu.vendor == "amd" else "GenuineIntel")
+        pairs |= {"familyid": str(cpu.nccl_family), "modelid": str(cpu.nccl_model)}
+        return _element("cpu", pairs, self.below(device))
 
-    def below(self, parent: int) -> tuple[Element, ...]:
+    def below(self, parent: int) -> list[Element]:
         """Return the PCIe devices under a processor or switch, GPUs before NICs before further switches."""
         found = []
         for link in self.fabric.out_links(parent):
@@ -113,26 +117,25 @@ class _Writer:
             if self._kind(parent) is DeviceKind.PCIE and self._kind(child) is DeviceKind.PCIE:
                 continue
             found.append((int(self._kind(child)), child, int(link)))
-        return tuple(self.pci(child, link) for _, child, link in sorted(found))
+        return [self.pci(child, link) for _, child, link in sorted(found)]
 
     def pci(self, device: int, link: int) -> Element:
         kind = self._kind(device)
         medium = self.fabric.media[self.fabric.links.medium[link]]
         if kind is DeviceKind.PCIE:
             pairs = self._pci_pairs(device, "0x060400", "0000:0000", medium)
-            return Element("pci", pairs, self.below(device))
+            return _element("pci", pairs, self.below(device))
         if kind is DeviceKind.GPU:
             direct = self.catalog.scale_up(medium) if medium not in self.catalog.names("pcie") else None
             pairs = self._pci_pairs(
                 device, "0x030200", self._number("gpu", self.gpu.name), self.gpu.pcie if direct else medium
             )
-            gpu = Element("pci", pairs, (self.gpu_element(device, link if direct else None),))
+            gpu = _element("pci", pairs, [self.gpu_element(device, link if direct else None)])
             return self._behind_bridge(device, gpu, medium) if self._deep(link) else gpu
         nic = self.catalog.nic(self.fabric.parts[self.fabric.devices.part[device]])
         class_ = "0x020700" if self._infiniband(device) else "0x020000"
-        return Element(
-            "pci", self._pci_pairs(device, class_, self._number("nic", nic.name), medium), (self.nic(device, nic),)
-        )
+        pairs = self._pci_pairs(device, class_, self._number("nic", nic.name), medium)
+        return _element("pci", pairs, [self.nic(device, nic)])
 
     def _deep(self, link: int) -> bool:
         """Where GPUs are PXB from their NICs, each has a second bridge above it, which the fabric leaves out."""
@@ -140,36 +143,31 @@ class _Writer:
 
     def _behind_bridge(self, device: int, gpu: Element, medium: str) -> Element:
         number = int(self.fabric.devices.local[device]) + 1
-        pairs = (("busid", f"ffff:fe:{number:02x}.0"), *self._pci_pairs(device, "0x060400", "0000:0000", medium)[1:])
-        return Element("pci", pairs, (gpu,))
+        pairs = self._pci_pairs(device, "0x060400", "0000:0000", medium) | {"busid": f"ffff:fe:{number:02x}.0"}
+        return _element("pci", pairs, [gpu])
 
     def gpu_element(self, device: int, c2c_link: int | None) -> Element:
         local = str(self.fabric.devices.local[device])
         children = []
         for target, (count, class_) in self._nvlinks(device).items():
-            children.append(Element("nvlink", (("target", target), ("count", str(count)), ("tclass", class_))))
+            children.append(_element("nvlink", {"target": target, "count": str(count), "tclass": class_}))
         if c2c_link is not None:
             rate_MBps = round(self.fabric.links.rate_Bps[c2c_link] / 1e6)
-            children.append(Element("c2c", (("bw", str(rate_MBps)), ("count", "1"))))
-        pairs = (("dev", local), ("sm", str(self.gpu.sm)), ("rank", local), ("gdr", str(int(self._gdr()))))
-        return Element("gpu", pairs, tuple(children))
+            children.append(_element("c2c", {"bw": str(rate_MBps), "count": "1"}))
+        pairs = {"dev": local, "sm": str(self.gpu.sm), "rank": local, "gdr": str(int(self._gdr()))}
+        return _element("gpu", pairs, children)
 
     def nic(self, device: int, nic: Nic) -> Element:
         links = self._network_links(device)
         rates = [float(self.fabric.links.rate_Bps[link]) for link in links] or [nic.max_Bps]
-        return Element("nic", (), tuple(self.net(rate, port) for port, rate in enumerate(rates, start=1)))
+        return _element("nic", {}, [self.net(rate, port) for port, rate in enumerate(rates, start=1)])
 
     def net(self, rate_Bps: float, port: int) -> Element:
         number = self.num_nets
         self.num_nets += 1
-        return Element(
-            "net",
-            (
-                ("name", self._net_name(number)), ("dev", str(number)), ("speed", str(round(rate_Bps * 8 / 1e6))),
-                ("port", str(port)), ("latency", "0.000000"), ("guid", f"{number + 1:#x}"), ("maxconn", "131072"),
-                ("gdr", str(int(self._gdr()))),
-            ),
-        )  # fmt: skip
+        pairs = {"name": self._net_name(number), "dev": str(number), "speed": str(round(rate_Bps * 8 / 1e6))}
+        pairs |= {"port": str(port), "latency": "0.000000", "guid": f"{number + 1:#x}", "maxconn": "131072"}
+        return _element("net", pairs | {"gdr": str(int(self._gdr()))})
 
     def _nvlinks(self, device: int) -> dict[str, tuple[int, str]]:
         fabric, targets = self.fabric, dict[str, tuple[int, str]]()
@@ -190,11 +188,10 @@ class _Writer:
     def _pci_pairs(self, device: int, class_: str, number: str, medium: str) -> Attributes:
         vendor, _, part = number.partition(":")
         pcie = self.catalog.pcie(medium)
-        return (
-            ("busid", self._bus_id(device)), ("class", class_), ("vendor", f"0x{vendor}"), ("device", f"0x{part}"),
-            ("subsystem_vendor", "0x0000"), ("subsystem_device", "0x0000"),
-            ("link_speed", _SPEEDS.get(pcie.generation, _SPEEDS[6])), ("link_width", str(pcie.num_lanes)),
-        )  # fmt: skip
+        pairs = {"busid": self._bus_id(device), "class": class_, "vendor": f"0x{vendor}", "device": f"0x{part}"}
+        pairs |= {"subsystem_vendor": "0x0000", "subsystem_device": "0x0000"}
+        speed = _SPEEDS.get(pcie.generation, _SPEEDS[6])
+        return pairs | {"link_speed": speed, "link_width": str(pcie.num_lanes)}
 
     def _bus_id(self, device: int) -> str:
         local, kind = int(self.fabric.devices.local[device]), self._kind(device)
@@ -244,3 +241,11 @@ class _Writer:
                 f'bus_ids names "{unknown[0]}", which the host does not have.',
                 hint=f"Names are such as {', '.join(sorted(known)[:3])}.",
             )
+
+
+def _element(tag: str, pairs: Attributes, children: Iterable[Element] = ()) -> Element:
+    from lxml import etree
+
+    element = etree.Element(tag, pairs)
+    element.extend(children)
+    return element

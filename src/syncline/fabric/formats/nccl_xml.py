@@ -1,4 +1,4 @@
-"""NCCL topology files and dumps (`NCCL_TOPO_FILE`, `NCCL_TOPO_DUMP_FILE`) as a frozen tree that loses nothing.
+"""NCCL topology files and dumps (`NCCL_TOPO_FILE`, `NCCL_TOPO_DUMP_FILE`), read and written without loss.
 
     topology = read_nccl("ndv5-topo.xml")
     topology.root.get("version")        # "1"
@@ -11,56 +11,58 @@ What the tree means is in `nccl_host` (GPUs, NICs, links), `nccl_paths` (PIX, PX
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from syncline.describe.document import read_text
-from syncline.describe.safe_xml import Comment, Element, parse_xml, write_xml
+from syncline.describe.xml import parse_xml
 from syncline.errors import DescriptionError
+
+if TYPE_CHECKING:
+    from lxml.etree import _Element as Element
 
 MAX_BYTES = 8 * 2**20
 """A dump of a host has some 50 KiB; a fused one of an NVL72 rack about 300."""
-MAX_ELEMENTS = 50_000
 
 
 @dataclass(frozen=True)
 class NcclTopology:
-    """A `system` element with everything below it, and the comments above it."""
+    """A `system` element with everything below it and the comments above it, as NCCL lays it out."""
 
-    root: Element
-    before: tuple[Comment, ...] = ()
-    source: str = "NCCL topology"
+    text: str
+    source: str = field(default="NCCL topology", compare=False)
 
-    def all(self, tag: str) -> Iterator[Element]:
-        """Yield every element of that tag, in document order."""
-        return (element for element in self.root.walk() if element.tag == tag)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, NcclTopology) and (self.root, self.before) == (other.root, other.before)
-
-    def __hash__(self) -> int:
-        return hash((self.root, self.before))
+    @property
+    def root(self) -> Element:
+        """The `system` element; a tree of its own each time."""
+        return parse_xml(self.text, self.source)
 
 
 def read_nccl(path: str | os.PathLike[str]) -> NcclTopology:
     """Read a topology file or dump."""
-    file = Path(path)
-    return parse_nccl(read_text(file, limit=MAX_BYTES), str(path))
+    return parse_nccl(read_text(Path(path), limit=MAX_BYTES), str(path))
 
 
 def parse_nccl(text: str, source: str = "NCCL topology") -> NcclTopology:
     """Parse the text of a topology file or dump; unknown elements and attributes are kept."""
-    before, root = parse_xml(text, source, max_elements=MAX_ELEMENTS)
+    root = parse_xml(text, source)
     if root.tag != "system":
         raise DescriptionError(
             f"the root element is <{root.tag}>, not <system>: this is not an NCCL topology.",
-            where=f"{source} line {root.line}",
+            where=f"{source} line {root.sourceline}",
             hint="NCCL_TOPO_DUMP_FILE writes topologies; NCCL_GRAPH_DUMP_FILE writes graphs, which are something else.",
         )
-    return NcclTopology(root, before, source)
+    return laid_out(root, source)
+
+
+def laid_out(root: Element, source: str) -> NcclTopology:
+    """Return the topology of a `system` element."""
+    from lxml import etree
+
+    return NcclTopology(etree.tostring(root.getroottree(), pretty_print=True, encoding="unicode"), source)
 
 
 def write_nccl(topology: NcclTopology) -> str:
     """Return the topology as NCCL itself writes it."""
-    return write_xml(topology.before, topology.root)
+    return topology.text

@@ -24,9 +24,11 @@ from syncline.describe.mistakes import first_mistake
 from syncline.describe.plain import JsonObject, JsonValue
 from syncline.errors import DescriptionError, SynclineError
 from syncline.fabric.catalog import load_catalog
+from syncline.fabric.formats.cabling import MAX_LEVEL, levels_from_hosts
 from syncline.fabric.spec import ClusterSpec
 
-_HTSIM = re.compile(r"^\s*Tiers\s+\d+\s*$", re.IGNORECASE | re.MULTILINE)
+_EACH_LINE = re.IGNORECASE | re.MULTILINE
+_HTSIM = re.compile(r"^\s*Tiers\s+\d+\s*$", _EACH_LINE)
 _MOST_CABLES = 2_000_000
 _ASTRA: dict[str, Callable[[int], list[tuple[int, int]]]] = {
     "Ring": lambda count: [(i, (i + 1) % count) for i in range(count if count > 2 else count - 1)],
@@ -36,16 +38,21 @@ _ASTRA: dict[str, Callable[[int], list[tuple[int, int]]]] = {
 """Which NPUs of a dimension are joined directly."""
 
 
-def detect_simulator(text: str) -> str | None:
-    """Return htsim, ns3 or astra-sim where a text is a topology of theirs."""
-    if _HTSIM.search(text) and re.search(r"^\s*Nodes\s+\d+", text, re.IGNORECASE | re.MULTILINE):
-        return "htsim"
-    if re.search(r"^\s*npus_count\s*:", text, re.MULTILINE):
-        return "astra-sim"
+def _is_htsim(text: str) -> bool:
+    return _HTSIM.search(text) is not None and re.search(r"^\s*Nodes\s+\d+", text, _EACH_LINE) is not None
+
+
+def _is_astra(text: str) -> bool:
+    return re.search(r"^\s*npus_count\s*:", text, re.MULTILINE) is not None
+
+
+def _is_ns3(text: str) -> bool:
     first = text.lstrip().splitlines()[0].split() if text.strip() else []
-    if len(first) in (3, 6) and all(word.isdecimal() for word in first[: 3 if len(first) == 3 else 5]):
-        return "ns3"
-    return None
+    return len(first) in (3, 6) and all(word.isdecimal() for word in first[:5])
+
+
+SIMULATORS = {"htsim": _is_htsim, "astra-sim": _is_astra, "ns3": _is_ns3}
+"""What recognises a topology file of each simulator."""
 
 
 def parse_simulator(kind: str, text: str, source: str, host: str | JsonObject | None = None) -> ClusterSpec:
@@ -165,11 +172,8 @@ def _ns3(text: str, source: str) -> JsonObject:
     if unknown is not None:
         raise DescriptionError(f'a link ends at "{unknown}"; nodes are 0 to {nodes - 1}.', where=source)
     hosts, taken, cables = ends // per_server, dict.fromkeys(place, 0), []
-    joined = sum(
-        1
-        for row in rows
-        if (int(row[0]) in place) != (int(row[1]) in place) and not nvswitches & {int(row[0]), int(row[1])}
-    )
+    ends_of = [(int(row[0]), int(row[1])) for row in rows]
+    joined = sum((a in place) != (b in place) and not nvswitches & {a, b} for a, b in ends_of)
     per_gpu = max(1, joined // max(ends, 1))
 
     def end(node: int) -> str:
@@ -184,8 +188,7 @@ def _ns3(text: str, source: str) -> JsonObject:
     in_order = per_server > 1 or list(place.values()) == list(place)
     host_names = [_host(at, hosts) for at in range(hosts)] if in_order else [_host(node, nodes) for node in place]
 
-    for row in rows:
-        a, b = int(row[0]), int(row[1])
+    for row, (a, b) in zip(rows, ends_of, strict=True):
         if nvswitches & {a, b}:
             continue  # inside a host
         try:
@@ -200,9 +203,10 @@ def _ns3(text: str, source: str) -> JsonObject:
                 hint="Write 0 there and simulate with --loss LINK=RATE.",
             )  # fmt: skip
         cables.append(_cable(end(a), end(b), rate, delay))
-    level = _levels(rows, place, switches, nvswitches)
+    network = [(a, b) for a, b in ends_of if not nvswitches & {a, b}]
+    level = levels_from_hosts(network, place)
     host: JsonObject = {"gpu": _known_gpu(gpu), "gpus": per_server, "nics": per_server * per_gpu}
-    joins: list[JsonObject] = [{"name": f"switch-{n}", "level": level[n]} for n in switches]
+    joins: list[JsonObject] = [{"name": f"switch-{n}", "level": min(level.get(n, 1), MAX_LEVEL)} for n in switches]
     found = _cluster(hosts, host, joins, cables, source)
     if host["gpu"] != gpu:
         found["notes"] = (
@@ -218,23 +222,6 @@ def _known_gpu(name: str) -> str:
     except SynclineError:
         return "H100"
     return name
-
-
-def _levels(rows: list[list[str]], place: dict[int, int], switches: list[int], nvswitches: set[int]) -> dict[int, int]:
-    """Return how many switches lie between each switch and the nearest GPU, from 1."""
-    found: dict[int, int] = {}
-    near = {b for row in rows for a, b in _ways(row) if a in place and b not in place}
-    at, level = near - nvswitches, 1
-    while at:
-        found |= dict.fromkeys(at, level)
-        ahead = {b for row in rows for a, b in _ways(row) if a in at and b not in place}
-        at, level = ahead - found.keys() - nvswitches, level + 1
-    return {switch: min(found.get(switch, 1), 9) for switch in switches}
-
-
-def _ways(row: list[str]) -> tuple[tuple[int, int], tuple[int, int]]:
-    a, b = int(row[0]), int(row[1])
-    return (a, b), (b, a)
 
 
 def _astra(text: str, source: str) -> JsonObject:

@@ -1,8 +1,6 @@
 """Slurm topologies: `topology.conf` (tree and block plugins) and `topology.yaml` (several topologies in one file).
 
-Slurm knows switches and hosts but no hardware, so reading one takes a host model:
-
-    read_slurm("topology.conf", host="dgx-h100")
+Slurm knows switches and hosts but no hardware, so importing one takes a host model.
 
 Written trees have one parent per switch (see `tree`); blocks are the NVLink domains, or the leaves where no domain
 reaches beyond a host. Formats: topology.conf(5) and topology.yaml(5) of Slurm 25.05.
@@ -10,20 +8,17 @@ reaches beyond a host. Formats: topology.conf(5) and topology.yaml(5) of Slurm 2
 
 from __future__ import annotations
 
-import os
 import re
-from pathlib import Path
 from typing import Any
 
 import yaml
 
-from syncline.describe.document import Document, read_document, read_text
+from syncline.describe.document import Document, read_document
 from syncline.describe.hostlist import compress, expand
 from syncline.describe.plain import JsonObject
 from syncline.errors import DescriptionError
 from syncline.fabric.fabric import Fabric
-from syncline.fabric.formats.tree import TreeSwitch, clean, domains_of, tree_cluster, tree_of
-from syncline.fabric.spec import ClusterSpec
+from syncline.fabric.formats.tree import TreeSwitch, clean, domains_of, tree_of
 
 _DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # the C one is ten times faster
 _PAIR = re.compile(r'\s*([A-Za-z]+)\s*=\s*("[^"]*"|[^\s"]+)')
@@ -72,26 +67,6 @@ def block_sizes(blocks: tuple[TreeSwitch, ...]) -> list[int]:
     while sizes[-1] * 2 <= base * len(blocks):
         sizes.append(sizes[-1] * 2)
     return sizes
-
-
-def read_slurm(
-    path: str | os.PathLike[str],
-    host: str | JsonObject,
-    *,
-    link: str | None = None,
-    oversubscription: float = 1.0,
-    topology: str | None = None,
-) -> ClusterSpec:
-    """Read a `topology.conf` or `topology.yaml` as a cluster of that host model; `topology` picks one of several."""
-    text = read_text(Path(path))
-    stem = Path(path).stem
-    if Path(path).suffix in (".yaml", ".yml"):
-        switches = parse_slurm_yaml(text, str(path), topology)
-    else:
-        switches = parse_slurm_conf(text, str(path))
-    return tree_cluster(
-        switches, host, name=stem, link=link, oversubscription=oversubscription, source=f"Slurm topology {path}"
-    )
 
 
 def parse_slurm_conf(text: str, source: str = "topology.conf") -> tuple[TreeSwitch, ...]:

@@ -11,20 +11,17 @@ Newer releases of topograph number the tiers (`fabric.topograph.run/tier-0`, `ac
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Literal
 
 import yaml
 
-from syncline.describe.document import Document, read_document, read_text
+from syncline.describe.document import Document, read_document
 from syncline.describe.plain import JsonObject
 from syncline.errors import DescriptionError, FabricError
 from syncline.fabric.fabric import Fabric
-from syncline.fabric.formats.tree import TreeSwitch, clean, domains_of, tree_cluster, tree_of, tree_of_chains
-from syncline.fabric.spec import ClusterSpec
+from syncline.fabric.formats.tree import TreeSwitch, clean, domains_of, tree_of, tree_of_chains
 
 PREFIX = "network.topology.nvidia.com/"
 ACCELERATOR = (f"{PREFIX}accelerator", "accelerator.topograph.run/domain")
@@ -70,25 +67,6 @@ def write_topograph(fabric: Fabric, *, labels: Literal["names", "tiers"] = "name
     if form == "json":
         return json.dumps(data, indent=2) + "\n"
     return yaml.dump(data, Dumper=_DUMPER, sort_keys=False, width=1000)
-
-
-def read_topograph(
-    path: str | os.PathLike[str],
-    host: str | JsonObject,
-    *,
-    link: str | None = None,
-    oversubscription: float = 1.0,
-) -> ClusterSpec:
-    """Read labels as a cluster of that host model: one switch per label value, one level per label."""
-    switches = parse_topograph(read_text(Path(path)), str(path))
-    return tree_cluster(
-        switches,
-        host,
-        name=Path(path).stem,
-        link=link,
-        oversubscription=oversubscription,
-        source=f"topograph labels {path}",
-    )
 
 
 def parse_topograph(text: str, source: str = "labels") -> tuple[TreeSwitch, ...]:
