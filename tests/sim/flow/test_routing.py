@@ -8,9 +8,10 @@ import pytest
 from syncline.errors import SimulationError
 from syncline.fabric import ClusterSpec, DeviceKind, Fabric, Tier, build
 from syncline.program import given, lower, packed
-from syncline.schedule import ring, verify, weighted
+from syncline.schedule import Schedule, ring, verify, weighted
 from syncline.sim.flow.estimate import estimate, over_seeds
 from syncline.sim.flow.routing import FlowNetwork, NetworkOptions, shortest
+from syncline.sim.flow.wired import wire
 from syncline.sim.transport import transports
 
 
@@ -158,3 +159,20 @@ def test_a_shortest_path_joins_any_two_devices(small: Fabric) -> None:
     path = shortest(small, a, b)
     assert small.links.src[path[0]] == a and small.links.dst[path[-1]] == b
     assert (small.links.dst[path[:-1]] == small.links.src[path[1:]]).all()
+
+
+def test_rail_zero_is_a_rail_too() -> None:
+    """Second GPUs reach their own NIC on rail 1 first; a strand bound to rail 0 takes the NIC of the first GPU."""
+    spec = {"hosts": 4, "host": {"gpu": "H100", "gpus": 2, "nics": 2}, "network": "rail-optimized NDR"}
+    where = build(ClusterSpec.model_validate(spec))
+    second_gpus = given(where, [where.gpu(host, 1) for host in range(4)])
+    network = FlowNetwork(where, NetworkOptions("static", transport="ideal"))
+
+    def rails(schedule: Schedule) -> list[set[int]]:
+        """Return the rails of the NICs that each connection between hosts crosses."""
+        paths, links = wire(lower(verify(schedule), second_gpus), network).wires.paths, where.links
+        ends = (links.src[paths.row(i)] for i in range(len(paths)))
+        return [{int(where.devices.rail[d]) for d in row if where.devices.kind[d] == DeviceKind.NIC} for row in ends]
+
+    assert set(map(frozenset, rails(ring(4)))) == {frozenset({1})}
+    assert set(map(frozenset, rails(weighted(lambda: ring(4), (50e9, 50e9))))) == {frozenset({0}), frozenset({1})}

@@ -66,3 +66,14 @@ def test_bad_questions() -> None:
         NcclSystem(gpu="h100", num_hosts=2, gpus_per_host=8)
     with pytest.raises(SimulationError, match='GPU "rtx" is not in the NCCL model'):
         predict(NcclSystem(gpu="rtx", num_hosts=1, gpus_per_host=8), "all_reduce", [8])
+
+
+@pytest.mark.parametrize(
+    ("hosts", "network", "judged"), [(2, "unknown", True), (1, "unknown", False), (2, "roce", False)]
+)
+def test_constants_of_an_unknown_network_are_judgement_only_where_data_crosses_it(
+    hosts: int, network: str, judged: bool
+) -> None:
+    system = NcclSystem(gpu="h100", num_hosts=hosts, gpus_per_host=8, num_nics=8, nic_rate_Bps=50e9, network=network)
+    prediction = predict(system, "all_reduce", [2**20])
+    assert (f"constants of {system.net.title} are judgement" in prediction.unverified) is judged

@@ -34,3 +34,13 @@ def test_sizes_have_the_mean_they_say() -> None:
 def test_a_background_that_cannot_be_read_says_so() -> None:
     with pytest.raises(SimulationError, match=r'background "lots" has no load between 0 and 1\.'):
         read_background("lots")
+
+
+def test_a_background_that_outlasts_the_rest_is_drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("syncline.sim.packet.loaded._TRIES", 2)
+    network = leaf_spine()
+    load = incast(network.fabric, 8, 200e3)
+    expected_s = 5 * least_s(network, load)
+    outcome = simulate_loaded(network, [load], PacketOptions("dctcp"), read_background("0.2:hadoop"), expected_s)
+    assert outcome.done(0)
+    assert outcome.jobs[1].start_s.max() <= 2 * expected_s  # type: ignore[union-attr]

@@ -44,6 +44,17 @@ def test_one_token_by_hand() -> None:
     assert 7e-3 < sum(parts.values()) < 11e-3  # where the decode job says 13 ms with NCCL's all-reduce
 
 
+def test_attention_of_a_prefill_by_hand() -> None:
+    """80 layers, 64 heads of 128 for keys and 128 for values, causal: 4 prompts of 2,048 tokens."""
+    engine = Engine(FABRIC, _job(), Split(8))
+    parts = engine.prefill_parts(tokens=4 * 2048, length=2048)
+    flops = 2 * 80 * 64 * (128 + 128) / 2 * 2048 * (4 * 2048)  # 2.2e13
+    # Over 8 GPUs that sustain 691 TFLOP/s in bf16, of which attention reaches the fitted share.
+    assert engine.machine.rate("bf16") == pytest.approx(691e12, rel=1e-3)
+    assert parts["cache"] == pytest.approx(flops / 8 / (engine.k.fitted.e_attn * 691e12), rel=2e-3)
+    assert engine.prefill_parts(8192, 4096)["cache"] == pytest.approx(2 * parts["cache"])
+
+
 def test_hosts_apart_cost_latency_and_pipelines_share_the_batch() -> None:
     inside, across = (Engine(FABRIC, _job(), Split(tp)).decode_parts(8, 1024) for tp in (8, 16))
     assert across["network"] > 3 * inside["network"] and across["weights"] < inside["weights"]

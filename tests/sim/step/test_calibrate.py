@@ -38,6 +38,23 @@ def test_multipliers_of_one_change_nothing(machine: Machine) -> None:
     assert Multipliers().on(default_constants()) == default_constants()
 
 
+def test_each_multiplier_changes_its_own_constants_by_its_own_factor() -> None:
+    """A time doubles with its multiplier; an efficiency, by which times are divided, halves."""
+    shipped = {**asdict(default_constants().fitted), **asdict(default_constants().held)}
+    factors = {
+        "products": {"e_gemm": 1 / 2, "c_att": 2},
+        "attention": {"e_attn": 1 / 2, "c_att": 1 / 2},
+        "memory": {"c_mem": 2},
+        "exchange": {"e_nvl": 1 / 2, "e_net": 1 / 2, "tp_call_s": 2, "ring_hop_s": 2, "per_doubling": 2},
+        "host": {"t_host": 2, "launch_eager_s": 2, "launch_fused_s": 2, "step_s": 2, "pause_s": 2},
+    }
+    for name, changed in factors.items():
+        slowed = Multipliers(**{name: 2.0}).on(default_constants())
+        constants = {**asdict(slowed.fitted), **asdict(slowed.held)}
+        ratios = {key: constants[key] / shipped[key] for key in shipped if constants[key] != shipped[key]}
+        assert ratios == pytest.approx(changed), name
+
+
 @pytest.mark.parametrize("name", list(asdict(SIGMA)))
 def test_each_multiplier_makes_a_step_longer(machine: Machine, name: str) -> None:
     experts = case_of(machine, "mixtral-8x7b", tp=2, pp=2, ep=8)
