@@ -1,6 +1,6 @@
 """Fit the constants of the NCCL model to the published rows that ship, and write them as data files.
 
-    python benchmarks/fit_collectives.py            # about two minutes on two cores
+    python research/collectives/fit.py            # about two minutes on two cores
 
 Writes `nccl_fitted.yaml` (constants, and those found without each system) into `src/syncline/sim/data/`. Run
 `syncline validate intervals --write` after it: intervals are made from what the new constants leave.
@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 import yaml
+from nccl_fit import NcclFit, Sweep, fit, fit_left_out
 
 import syncline.sim
 from syncline.sim.nccl.constants import default_constants
-from syncline.sim.nccl.fit import NcclFit, Sweep, fit, fit_left_out
 from syncline.sim.nccl.measured import read_rows
 from syncline.sim.nccl.system import MAX_POINT_HOSTS
 from syncline.validate.collectives import LARGE_BYTES, SHIPPED, spikes, sweeps
@@ -29,7 +29,7 @@ from syncline.validate.systems import load_systems, shipped
 
 DATA = Path(syncline.sim.__file__).parent / "data"
 HEAD = """# Constants fitted to the published rows of collectives.csv, collectives-more.csv, -2026.csv and -third.csv
-# by benchmarks/fit_collectives.py; do not edit by hand. They win over the priors in nccl_machine.yaml and
+# by research/collectives/fit.py; do not edit by hand. They win over the priors in nccl_machine.yaml and
 # nccl_networks.yaml. left_out: what the same fit finds otherwise without one system, for its left-out error.
 """
 

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from research.collectives.nccl_fit import NcclFit, Sweep, fit, fit_left_out
 
 from syncline.sim.nccl.constants import left_out_constants
-from syncline.sim.nccl.fit import NcclFit, Sweep, fit, fit_left_out
 from syncline.sim.nccl.job import NcclOperation
 from syncline.sim.nccl.predict import chosen_pairs, times_us
 from syncline.sim.nccl.system import NcclSystem

@@ -1,6 +1,6 @@
 """Fit the model's constants to published rows: network kinds around their parents, then the machine, in turns.
 
-    python benchmarks/fit_collectives.py     # writes data/nccl_fitted.yaml anew
+    python research/collectives/fit.py     # writes data/nccl_fitted.yaml anew
 
 Few constants, each with a name and a prior; a kind that no rows cover keeps its parent's. The same fit without one
 system after another gives the left-out errors and the intervals.
