@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 from syncline.bench.incidence import Crossings, PartKind, SuspectPart
 from syncline.bench.pairing import Match, Round
 from syncline.fabric import Fabric
-from syncline.sim.flow.maxmin import Flows, max_min_rates
+from syncline.sim.flow.engine import Paths
+from syncline.sim.flow.maxmin import max_min_rates
 from syncline.sim.flow.routing import FlowNetwork, NetworkOptions
 
 Floats = NDArray[np.float64]
@@ -78,7 +79,7 @@ class Drill:
 
     def play(self, round_: Round) -> list[float]:
         """Return the rate that each flow of a round gets, with noise."""
-        rate = max_min_rates(self.capacity, Flows.of_paths(self._paths(round_))).rate_Bps
+        rate = max_min_rates(self.capacity, Paths.of(self._paths(round_))).rate_Bps
         noisy: Floats = rate * np.exp(self.rng.normal(0.0, self.noise, len(rate)))
         return [float(one) for one in noisy]
 

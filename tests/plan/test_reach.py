@@ -93,7 +93,7 @@ def test_columns_are_what_the_fabric_has(preset: str) -> None:
         name = {"switch": "rack", "group": "pod"}.get(cells.name, cells.name)
         ring_Bps = found.ring_Bps(cells)  # all that leaves a cell; of a dragonfly's, what a ring over them has
         worst = int(np.argmin(ring_Bps / cells.gpus))
-        assert preset == "frontier" or ring_Bps[worst] == cells.even_Bps[cells.worst]
+        assert preset == "frontier" or ring_Bps[worst] == cells.even_Bps[np.argmin(cells.even_Bps / cells.gpus)]
         assert getattr(reach, f"{name}_gpus") == cells.gpus[worst] * dies
         rate = getattr(reach, f"{name}_Bps")
         assert rate == ring_Bps[worst] or np.isinf(rate)

@@ -47,8 +47,8 @@ def test_a_host_between_two_leaves_joins_no_racks() -> None:
     """Leaves of 35 ports hold four hosts of eight and three ports of a fifth."""
     network = {"topology": "fat-tree", "link": "HDR", "oversubscription": "8:1"}
     fabric = build(ClusterSpec.model_validate({"hosts": 35, "host": "dgx-h100", "network": network}))
-    racks = fabric_reach(fabric).level("rack")
-    assert racks is not None and racks.num == 8
+    (racks,) = (cells for cells in fabric_reach(fabric).outer if cells.name == "rack")
+    assert racks.num == 8
     assert racks.of_host[:10].tolist() == [0, 0, 0, 0, 1, 1, 1, 1, 1, 2]
     assert racks.even_Bps[0] == pytest.approx(5 * 25e9), "five uplinks"
     assert racks.exit_Bps[0] == pytest.approx((5 + 3) * 25e9), "and the ports of the fifth host, for a bound"

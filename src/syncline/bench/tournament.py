@@ -22,7 +22,8 @@ from syncline.bench.pairing import Match, Round, apart, one_by_one, tournament
 from syncline.describe.plain import JsonObject
 from syncline.fabric.fabric import DeviceKind
 from syncline.host.resent import Resent
-from syncline.sim.flow.maxmin import Flows, max_min_rates
+from syncline.sim.flow.engine import Paths
+from syncline.sim.flow.maxmin import max_min_rates
 
 Floats = NDArray[np.float64]
 Play = Callable[[Round], Sequence[float]]
@@ -178,7 +179,7 @@ def expected_rates(crossings: Crossings, round_: Round) -> Floats:
     rows = crossings.of(round_)
     if not crossings.known:
         return crossings.line_Bps(round_)
-    return max_min_rates(crossings.fabric.links.rate_Bps, Flows.of_paths([sorted(row) for row in rows])).rate_Bps
+    return max_min_rates(crossings.fabric.links.rate_Bps, Paths.of([sorted(row) for row in rows])).rate_Bps
 
 
 def _retests(first: Attribution, table: _Table) -> list[Match]:

@@ -67,11 +67,6 @@ class Cells:
     def num(self) -> int:
         return len(self.gpus)
 
-    @property
-    def worst(self) -> int:
-        """The cell that has least for each of its GPUs."""
-        return int(np.argmin(self.even_Bps / np.maximum(self.gpus, 1)))
-
 
 @dataclass(frozen=True, eq=False)
 class FabricReach:
@@ -84,10 +79,6 @@ class FabricReach:
     @property
     def cells(self) -> tuple[Cells, ...]:
         return (self.hosts, *self.outer)
-
-    def level(self, name: str) -> Cells | None:
-        """Return the cells of a name, if the fabric has such."""
-        return next((cells for cells in self.cells if cells.name == name), None)
 
     @cached_property
     def sent_Bps(self) -> Floats:
@@ -359,9 +350,12 @@ def _domains(fabric: Fabric) -> Longs:
 def _components(fabric: Fabric, node: Longs, chosen: NDArray[np.bool_]) -> Longs:
     """Return a label for every node (hosts first): the smallest node that the chosen links join it to."""
     a, b = node[fabric.links.src[chosen]].astype(np.int64), node[fabric.links.dst[chosen]].astype(np.int64)
-    apart = a != b
-    a, b = a[apart], b[apart]
-    label = np.arange(fabric.num_hosts + len(fabric.devices), dtype=np.int64)
+    return joined_nodes(a, b, fabric.num_hosts + len(fabric.devices))
+
+
+def joined_nodes(a: Longs, b: Longs, num_nodes: int) -> Longs:
+    """Return a label for every node: the smallest node that edges between `a` and `b` join it to."""
+    label = np.arange(num_nodes, dtype=np.int64)
     while True:
         low = np.minimum(label[a], label[b])
         before = label.copy()

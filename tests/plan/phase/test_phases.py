@@ -77,7 +77,7 @@ def test_answers_are_waited_for_until_the_longest_ends() -> None:
     tail = Length.model_validate({"mean": 1000, "p99": 4000})
     assert rollout_s(engine, 16, Length.model_validate(500), tail) > 2 * alike
     # Twice the sequences that the cache holds take twice as long.
-    most = engine.most_tokens / 1500
+    most = engine.most_sequences(1500)
     full, double = (
         rollout_s(engine, n * most, Length.model_validate(500), Length.model_validate(1000)) for n in (1, 2)
     )

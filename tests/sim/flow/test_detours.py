@@ -29,8 +29,7 @@ def dragonfly(hosts: int, *, gpus: int = 4, **network: Any) -> Fabric:
 def cables(fabric: Fabric, level: str, pattern: str, hosts: int | None = None) -> float:
     """Return how many cables' worth leaves the slowest cell when all send to the next one, or to all."""
     reach = fabric_reach(fabric)
-    cells = reach.level(level)
-    assert cells is not None
+    (cells,) = (each for each in reach.cells if each.name == level)
     used = None if hosts is None else np.arange(hosts)
     found = (reach.ring_Bps if pattern == "ring" else reach.pairs_Bps)(cells, used)
     return float(found[np.unique(cells.of_host[: hosts or fabric.num_hosts])].min()) / CABLE_BPS

@@ -193,7 +193,7 @@ def test_recurrent_states_are_read_written_and_kept() -> None:
     assert engine.state_bytes == state
     short, long = (engine.decode_parts(64, context)["cache"] for context in (1, 2))
     assert short == pytest.approx(64 * 2 * state / engine.machine.hbm_Bps, rel=0.01) and long > short
-    assert engine.most_sequences(1000) < engine.most_tokens / 1000
+    assert engine.most_sequences(1000) < 1001 / 1000 * engine.most_sequences(1001)
 
 
 def test_experts_over_hosts_are_balanced_and_their_exchange_hides_behind_work() -> None:

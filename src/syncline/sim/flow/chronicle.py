@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from syncline.program.program import ProgramStep
@@ -16,16 +14,11 @@ from syncline.timeline.spans import SpanKind
 from syncline.version import __version__
 
 
-def source(seed: int, *, ignores: Sequence[str] = IGNORES, analytic: bool = False) -> Source:
-    """Return who says so: this simulator, its seed, and what it cannot see."""
-    kind = SourceKind.SIMULATED_ANALYTIC if analytic else SourceKind.SIMULATED_FLOW
-    name = "syncline analytic" if analytic else "syncline flow"
-    return Source(kind, name, __version__, tuple(ignores), None if analytic else seed)
-
-
 def timeline(outcome: FlowOutcome) -> Timeline:
     """Return the outcome of `simulate(..., record=True)` as a timeline; ranks are those of the job, job by job."""
-    builder = TimelineBuilder(source(outcome.network.options.seed), {"collectives": _collectives(outcome)})
+    seed = outcome.network.options.seed
+    source = Source(SourceKind.SIMULATED_FLOW, "syncline flow", __version__, IGNORES, seed)
+    builder = TimelineBuilder(source, {"collectives": _collectives(outcome)})
     _add_links(builder, outcome)
     first_rank = 0
     for number, placed in enumerate(outcome.jobs):

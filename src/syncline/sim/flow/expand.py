@@ -124,7 +124,7 @@ def expand(
         for j, phase in enumerate(lane.phases):
             if len(phase) == 0:
                 continue
-            vertices, order = _participants(phase)
+            vertices, order = participants(phase)
             columns = _flow_columns(wired, i, j, size_bytes, share, first_path, slow)
             columns["tenant"] = into.tenant(share)
             two = np.full(len(phase), 2)
@@ -147,7 +147,7 @@ def expand(
     return done
 
 
-def _participants(phase: FlowPhase) -> tuple[Longs, tuple[Longs, Longs]]:
+def participants(phase: FlowPhase) -> tuple[Longs, tuple[Longs, Longs]]:
     """Return the vertices of a phase, and (vertex, flow) of every end of every flow, ordered by vertex."""
     ends = np.concatenate((phase.src, phase.dst))
     flow = np.tile(np.arange(len(phase)), 2)

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from syncline.sim.flow.engine import Floats, run
+from syncline.sim.flow.engine import Floats, Paths, run
 from syncline.sim.flow.expand import Expansion, Share, expand, no_waits
-from syncline.sim.flow.maxmin import Flows, max_min_rates
+from syncline.sim.flow.maxmin import max_min_rates
 from syncline.sim.flow.maxplus import contention_free, max_plus_end_s
 from syncline.sim.flow.symmetry import fold
 from syncline.sim.flow.wired import WiredProgram
@@ -182,5 +182,5 @@ def _together_Bps(wired: WiredProgram, connection: Floats) -> Floats:
         np.minimum.at(rate, paths.row_of_crossing(), fair)
         return rate
     cap = np.where(alone, 1e30, np.inf)
-    rates = max_min_rates(wired.network.capacity_Bps, Flows(paths.start, paths.link), cap_Bps=cap).rate_Bps
+    rates = max_min_rates(wired.network.capacity_Bps, Paths(paths.start, paths.link), cap_Bps=cap).rate_Bps
     return np.where(alone, np.inf, rates)

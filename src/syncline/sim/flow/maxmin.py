@@ -1,7 +1,7 @@
 """Max-min fair rates: what each flow gets when links are shared evenly.
 
     >>> import numpy as np
-    >>> flows = Flows.of_paths([[0], [0, 1], [1]])
+    >>> flows = Paths.of([[0], [0, 1], [1]])
     >>> max_min_rates(np.array([10.0, 4.0]), flows).rate_Bps.tolist()
     [8.0, 2.0, 2.0]
 
@@ -11,9 +11,7 @@ queueing reaches exactly and congestion control approximates; it sees no queues,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import TypeVar
 
 import numpy as np
@@ -21,30 +19,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from syncline import _native
 from syncline.errors import SimulationError
+from syncline.sim.flow.engine import Paths
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
-
-
-@dataclass(frozen=True, eq=False)
-class Flows:
-    """The links each flow crosses, as rows: flow f crosses `link[start[f]:start[f + 1]]`.
-
-    A link named twice in a row is paid for twice.
-    """
-
-    start: NDArray[np.int64]
-    link: NDArray[np.int32]
-
-    @classmethod
-    def of_paths(cls, paths: Iterable[Sequence[int] | NDArray[np.integer]]) -> Flows:
-        """Return the flows that cross these links, one path a flow."""
-        rows = list(paths)
-        start = np.zeros(len(rows) + 1, dtype=np.int64)
-        np.cumsum([len(row) for row in rows], out=start[1:])
-        return cls(start, np.fromiter(chain.from_iterable(rows), dtype=np.int32, count=int(start[-1])))
-
-    def __len__(self) -> int:
-        return len(self.start) - 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +34,7 @@ class FairRates:
 
 def max_min_rates(
     capacity_Bps: ArrayLike,
-    flows: Flows,
+    flows: Paths,
     *,
     weight: ArrayLike | None = None,
     cap_Bps: ArrayLike | None = None,
@@ -66,7 +43,7 @@ def max_min_rates(
 
     Args:
         capacity_Bps: one per link; 0 is a link that is down.
-        flows: the links each flow crosses.
+        flows: the links each flow crosses, in full; a link named twice is paid for twice.
         weight: a flow's share of a link it is held back by, 1 each if not given.
         cap_Bps: the most a flow can use whatever the links allow; infinity where it has no cap.
 

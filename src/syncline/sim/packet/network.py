@@ -14,6 +14,7 @@ from syncline.fabric.distance import GLOBAL_HOPS, chips_forward, forwards
 from syncline.fabric.fabric import NETWORK_TIERS, DeviceKind, Tier
 from syncline.fabric.route import RoutePaths as FabricPaths
 from syncline.fabric.route import Routes
+from syncline.sim.reach import joined_nodes
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
@@ -128,16 +129,7 @@ class PacketNetwork:
         ends = [
             np.where(end >= 0, end, len(self.switches) + (-1 - end)).astype(np.int64) for end in (self.src, self.dst)
         ]
-        label = np.arange(total)
-        while True:
-            low = np.minimum(label[ends[0]], label[ends[1]])
-            fresh = label.copy()
-            np.minimum.at(fresh, ends[0], low)
-            np.minimum.at(fresh, ends[1], low)
-            fresh = fresh[fresh]
-            if np.array_equal(fresh, label):
-                return label[len(self.switches) :]
-            label = fresh
+        return joined_nodes(*ends, total)[len(self.switches) :]
 
 
 def packet_network(fabric: Fabric) -> PacketNetwork:

@@ -22,6 +22,7 @@ from syncline.errors import SimulationError
 from syncline.fabric.distance import chips_forward
 from syncline.program import Program
 from syncline.sim.flow.engine import Paths
+from syncline.sim.flow.expand import participants
 from syncline.sim.flow.routing import FlowNetwork, NetworkOptions
 from syncline.sim.flow.wired import WiredProgram, wire
 from syncline.sim.packet.network import Floats, Ints, Longs, PacketNetwork
@@ -345,7 +346,7 @@ def _add_step(
             at = wired.connection[i][j]
             size = np.round(wired.flow_bytes(i, j, job.size_bytes)).astype(np.int64)
             late = ways.delay_ps[at] + np.round(wired.coding_s(i, j, job.size_bytes) * 1e12).astype(np.int64)
-            vertices, (vertex, flow) = _participants(phase.src, phase.dst)
+            vertices, (vertex, flow) = participants(phase)
             joined = np.bincount(np.searchsorted(vertices, vertex), minlength=len(vertices))
             posting = wired.posting_s(i, j)
             for _ in range(phase.repeat):
@@ -392,9 +393,3 @@ def _refuse_slow_inside(paths: Paths, inside: NDArray[np.bool_], cap_Bps: ArrayL
             "a message that stays inside its host cannot be slowed or capped: it never becomes packets.",
             hint="Slow or cap ranks that have a host each, or use the flow level.",
         )
-
-
-def _participants(src: Longs, dst: Longs) -> tuple[Longs, tuple[Longs, Longs]]:
-    ends = np.concatenate((src, dst))
-    order = np.argsort(ends, kind="stable")
-    return np.unique(ends), (ends[order], np.tile(np.arange(len(src)), 2)[order])

@@ -131,11 +131,6 @@ class Engine:
         """Parameters that every token meets."""
         return self.shape.params - self._routed
 
-    @property
-    def most_tokens(self) -> float:
-        """Tokens that the cache of one replica holds."""
-        return max(0.0, self._free_bytes / self.cache_bytes)
-
     def most_sequences(self, tokens: float) -> float:
         """Return how many sequences of so many tokens the memory of one replica holds, with their states."""
         return max(0.0, self._free_bytes / (tokens * self.cache_bytes + self.state_bytes))
