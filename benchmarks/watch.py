@@ -72,6 +72,8 @@ def on_cables(num: int = 8, rounds: int = 5) -> dict[str, Any]:
 
 def share_of_core(seconds: float, places: int, *, native: bool | None) -> dict[str, float]:
     """Return the processor time of sampling so many interfaces, and how late the samples came; None: only sleeping."""
+    from tests.watch.python_sampler import PythonLoop
+
     from syncline.watch.sampler import BurstSampler, InterfacePlace
 
     if native is None:
@@ -81,7 +83,9 @@ def share_of_core(seconds: float, places: int, *, native: bool | None) -> dict[s
             next_s += 1e-3
             time.sleep(max(0.0, next_s - time.monotonic()))
         return {"share": round((time.process_time() - cpu) / seconds, 4)}
-    sampler = BurstSampler({f"lo-{i}": InterfacePlace(None, 1) for i in range(places)}, native=native)
+    sampler = BurstSampler(
+        {f"lo-{i}": InterfacePlace(None, 1) for i in range(places)}, start=None if native else PythonLoop
+    )
     sampler.take()
     cpu = time.process_time()
     time.sleep(seconds)

@@ -20,7 +20,8 @@ from syncline.timeline.collective import canonical
 from syncline.watch.agent import Agent, AgentOptions
 from syncline.watch.clock import Clock
 from syncline.watch.history import History
-from syncline.watch.link_map import KnownLink, LinkMap, map_of_fabric, read_link_map
+from syncline.watch.link_map import LinkMap, map_of_fabric, read_link_map
+from syncline.watch.links import KnownLink
 from syncline.watch.prediction import Prediction
 from syncline.watch.setup import Wish, make_agent
 from syncline.watch.sources.infiniband import InfinibandSource

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.watch.python_sampler import PythonLoop
 
 from syncline.errors import WatchError
 from syncline.watch.burst import BurstFinder, window_s
-from syncline.watch.sampler import NATIVE, BurstSampler, InterfacePlace, SampleRows
+from syncline.watch.sampler import BurstSampler, InterfacePlace, SampleRows, StartLoop, native_loop
 
 CAPACITY = 1e9
 LIMITS = {("eth0", "rx"): CAPACITY, ("eth0", "tx"): CAPACITY}
@@ -92,11 +93,9 @@ def test_cutting_the_rows_changes_nothing(share: list[float], cut: int) -> None:
 
 
 @pytest.mark.skipif(not hasattr(socket, "AF_NETLINK"), reason="netlink is Linux's")
-@pytest.mark.parametrize("native", [True, False])
-def test_both_loops_see_the_bytes_that_cross_loopback(native: bool) -> None:
-    if native and NATIVE is None:
-        pytest.skip("the native sampler is not built here")
-    sampler = BurstSampler({"lo": InterfacePlace(None, 1)}, native=native)
+@pytest.mark.parametrize("start", [native_loop, PythonLoop])
+def test_both_loops_see_the_bytes_that_cross_loopback(start: StartLoop) -> None:
+    sampler = BurstSampler({"lo": InterfacePlace(None, 1)}, start=start)
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
             looks = [look(sampler)]

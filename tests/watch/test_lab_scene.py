@@ -16,8 +16,9 @@ from syncline.lab import Lab
 from syncline.lab.registry import find_lab
 from syncline.watch.counter import Growth
 from syncline.watch.lab_scene import LabScene
-from syncline.watch.link_map import KnownLink, LinkMap
+from syncline.watch.link_map import LinkMap
 from syncline.watch.link_reader import LinkReader
+from syncline.watch.links import KnownLink
 from syncline.watch.metric import Key
 from syncline.watch.prediction import Prediction
 from syncline.watch.setup import Wish, make_lab_agent

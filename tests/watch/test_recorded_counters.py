@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from syncline.watch.counter import CounterBank
-from syncline.watch.link_map import KnownLink, LinkMap
+from syncline.watch.link_map import LinkMap
+from syncline.watch.links import KnownLink
 from syncline.watch.lost_packets import LostPackets
 from syncline.watch.metric import Key
 

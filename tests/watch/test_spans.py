@@ -275,6 +275,11 @@ PLAIN = st.recursive(
 )
 
 
+def test_a_pickle_does_not_decide_how_much_memory_is_taken() -> None:
+    with pytest.raises(FileError, match="not a whole pickle"):
+        read_plain_pickle(pickle.PROTO + b"\x05" + pickle.BYTEARRAY8 + (1 << 40).to_bytes(8, "little"))
+
+
 @given(PLAIN, st.integers(0, pickle.HIGHEST_PROTOCOL))
 def test_plain_pickles_are_read_as_pickle_reads_them(value: object, protocol: int) -> None:
     assert read_plain_pickle(pickle.dumps(value, protocol=protocol)) == value

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from syncline.watch.link_map import KnownLink, LinkMap
+from syncline.watch.link_map import LinkMap
+from syncline.watch.links import KnownLink
 from syncline.watch.lost_packets import MEMORY_S, PATIENCE_S, LostPackets
 from syncline.watch.metric import Key
 from syncline.watch.switch_loss import SwitchLoss

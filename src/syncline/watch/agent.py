@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
 from syncline.describe.plain import JsonObject
 from syncline.errors import WatchError
@@ -168,13 +168,15 @@ class Agent:
 
     # Reading
 
-    def _contain(self, name: str, read: Callable[[], Answer], instead: Answer) -> Answer:
+    def _take(self, source: CounterSource | SpanSource, instead: Answer) -> Answer:
         """Return what a source gives; whatever goes wrong in it is its own problem, told on the page."""
         try:
-            return read()
+            given: Any = source.read()
+            self._problems[source.name] = source.problem
         except Exception as error:
-            self._fail(name, error)
+            self._fail(source.name, error)
             return instead
+        return cast(Answer, given)
 
     def _fail(self, name: str, error: Exception) -> None:
         self.num_failures += 1
@@ -182,22 +184,17 @@ class Agent:
 
     def _read(self) -> tuple[dict[Key, float], dict[Key, Growth], float]:
         reading: dict[Key, float] = {}
+        nothing: Mapping[Key, float] = {}
         for source in self._interfaces:
-            self._problems[source.name] = ""
-            nothing: Mapping[Key, float] = {}
-            reading.update(self._contain(source.name, source.read, nothing))
-            self._problems[source.name] = self._problems[source.name] or source.problem
+            reading.update(self._take(source, nothing))
         now_s = self.clock.now().mono_s
         grown = self.bank.update(reading, now_s)
         for slow in self._slow:
             is_quick = isinstance(slow.source, TcpPathSource) and slow.source.is_quick
             if is_quick or now_s - slow.read_s >= REST_S - 0.5 * self.options.tick_s:
-                name = slow.source.name
-                self._problems[name] = ""
-                slow.reading = self._contain(name, slow.source.read, {})
+                slow.reading = self._take(slow.source, nothing)
                 slow.read_s = self.clock.now().mono_s
                 slow.grown = self.bank.update(slow.reading, slow.read_s)
-                self._problems[name] = self._problems[name] or slow.source.problem
             reading.update(slow.reading)
             grown.update(slow.grown)
         self.gauges = {key: value for key, value in reading.items() if not METRICS[key.metric].is_counter}
@@ -256,14 +253,15 @@ class Agent:
 
         busy: list[tuple[float, float]] = []
         for source in self._spans:
-            self._problems[source.name] = ""
             none: Sequence[Event] = ()
-            given = self._contain(source.name, source.read, none)
-            self._problems[source.name] = self._problems[source.name] or source.problem
+            given = self._take(source, none)
             # A span of the future would hide all that really comes after it.
             events = [e for e in given if not isinstance(e, SpanEvent) or e.end_s <= now_s + AHEAD_S]
             source.num_bad += len(given) - len(events)
-            self._contain(source.name, lambda events=events: self.job.add(events), None)  # type: ignore[misc]
+            try:
+                self.job.add(events)
+            except Exception as error:
+                self._fail(source.name, error)
             busy += [(e.start_s, e.end_s) for e in events if isinstance(e, SpanEvent) and e.kind in COMMUNICATION]
         return busy
 
@@ -288,7 +286,7 @@ class Agent:
             health["crowded"] = self._crowded
         if self._sampler is not None:
             health["sampled"] = list(self._sampler.devices)
-            health["sampler"] = "native" if self._sampler.is_native else "python"
+            health["sampler"] = "native"
         if self.history is not None:
             health["history"] = {"problem": self.history.problem, "num_dropped": self.history.num_dropped}
         return health
@@ -296,8 +294,10 @@ class Agent:
     def _tell(self, frame: Frame, events: list[IncidentEvent]) -> Frame:
         plain = [event.to_json() for event in events]
         if self.history is not None:
-            history = self.history
-            self._contain("history", lambda: history.add(frame, plain), None)
+            try:
+                self.history.add(frame, plain)
+            except Exception as error:
+                self._fail("history", error)
         self.hub.publish(frame, plain)
         return frame
 

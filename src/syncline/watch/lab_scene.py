@@ -20,7 +20,8 @@ from syncline.lab.registry import Visit
 from syncline.watch.agent import Agent, AgentOptions
 from syncline.watch.clock import Clock
 from syncline.watch.history import History
-from syncline.watch.link_map import KnownLink, LinkMap
+from syncline.watch.link_map import LinkMap
+from syncline.watch.links import KnownLink
 from syncline.watch.sources.host_load import HostLoad
 from syncline.watch.sources.netdev import NetdevSource
 from syncline.watch.sources.source import SourceTree

@@ -12,19 +12,9 @@ from syncline.describe import units
 from syncline.describe.document import Document, read_document, read_text
 from syncline.errors import UnitError, WatchError
 from syncline.fabric import Fabric
+from syncline.watch.links import KnownLink
 
 _KEYS = {"tx", "rx", "capacity", "rail"}
-
-
-@dataclass(frozen=True)
-class KnownLink:
-    """What is known of one direction of one device: what people call it, its rate, its rail and its two ends."""
-
-    name: str
-    capacity_Bps: float = float("nan")
-    rail: int = -1
-    src: str = ""
-    dst: str = ""
 
 
 @dataclass(frozen=True)

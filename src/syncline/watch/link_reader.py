@@ -188,19 +188,9 @@ def _table(
     capacity: Mapping[tuple[str, str, str], float],
     version: int,
 ) -> LinkTable:
-    shown = [f"gpu-{device}/nvlink" if kind == "gpu" else device for kind, device, _ in rows]
-    wires = [links.wire(host, name, row[2]) for name, row in zip(shown, rows, strict=True)]
-    known = [
-        wire.capacity_Bps if wire.capacity_Bps > 0 else capacity.get(row, np.nan)
-        for wire, row in zip(wires, rows, strict=True)
-    ]
-    return LinkTable(
-        names=tuple(wire.name for wire in wires),
-        devices=tuple(device for _, device, _ in rows),
-        directions=tuple(direction for _, _, direction in rows),
-        capacity_Bps=np.array(known, np.float64),
-        rail=np.array([wire.rail for wire in wires], np.int64),
-        src=tuple(wire.src for wire in wires),
-        dst=tuple(wire.dst for wire in wires),
-        version=version,
-    )
+    wires = []
+    for kind, device, direction in rows:
+        wire = links.wire(host, f"gpu-{device}/nvlink" if kind == "gpu" else device, direction)
+        known = wire.capacity_Bps if wire.capacity_Bps > 0 else capacity.get((kind, device, direction), np.nan)
+        wires.append(wire._replace(capacity_Bps=known))
+    return LinkTable.of(wires, [row[1] for row in rows], [row[2] for row in rows], version)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +14,16 @@ import numpy.typing as npt
 from syncline.describe.plain import JsonObject
 
 Floats = npt.NDArray[np.float64]
+
+
+class KnownLink(NamedTuple):
+    """What is known of one direction of one device: what people call it, its rate, its rail and its two ends."""
+
+    name: str
+    capacity_Bps: float = float("nan")
+    rail: int = -1
+    src: str = ""
+    dst: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,6 +38,36 @@ class LinkTable:
     src: tuple[str, ...]
     dst: tuple[str, ...]
     version: int = 0
+
+    @classmethod
+    def of(
+        cls, links: Sequence[KnownLink], devices: Sequence[str], directions: Sequence[str], version: int
+    ) -> LinkTable:
+        """Return the table of links that are known with their ends."""
+        names, capacity, rail, src, dst = zip(*links, strict=True) if links else ((), (), (), (), ())
+        columns = np.array(capacity, np.float64), np.array(rail, np.int64)
+        return cls(names, tuple(devices), tuple(directions), *columns, src, dst, version)
+
+    @classmethod
+    def named(cls, names: Sequence[str], capacity_Bps: Floats, version: int, rail: Sequence[int] = ()) -> LinkTable:
+        """Return the table of links that are called `src -> dst`, each read where it leaves."""
+        ends = [name.partition(" -> ")[::2] for name in names]
+        rows = zip(names, capacity_Bps.tolist(), rail or [-1] * len(names), ends, strict=True)
+        links = [KnownLink(name, capacity, own, *pair) for name, capacity, own, pair in rows]
+        return cls.of(links, names, ("tx",) * len(names), version)
+
+    @classmethod
+    def joined(cls, tables: Sequence[LinkTable], version: int) -> LinkTable:
+        """Return all links in one table; two agents may watch the same link, which then has a number."""
+        seen: Counter[str] = Counter()
+        links = []
+        for table in tables:
+            rows = zip(table.names, table.capacity_Bps, table.rail, table.src, table.dst, strict=True)
+            for name, *rest in rows:
+                seen[name] += 1
+                links.append(KnownLink(name if seen[name] == 1 else f"{name} #{seen[name]}", *rest))
+        devices = [device for table in tables for device in table.devices]
+        return cls.of(links, devices, [way for table in tables for way in table.directions], version)
 
     def __len__(self) -> int:
         return len(self.names)
@@ -45,19 +88,6 @@ class LinkTable:
             "src": list(self.src),
             "dst": list(self.dst),
         }
-
-
-LOAD_COLUMNS = (
-    "rate_Bps",
-    "peak_Bps",
-    "saturated",
-    "bursts",
-    "drops_per_s",
-    "errors_per_s",
-    "pauses_per_s",
-    "backlog_bytes",
-    "up",
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +115,8 @@ class LinkLoad:
     @classmethod
     def empty(cls, num_links: int) -> LinkLoad:
         """Return a load of which nothing is known, all links up."""
-        unknown = {"rate_Bps", "peak_Bps"}
-        columns = {f.name: np.full(num_links, np.nan if f.name in unknown else 0.0) for f in fields(cls)}
-        columns["up"] = np.ones(num_links)
-        return cls(**columns)
+        initial = {"rate_Bps": np.nan, "peak_Bps": np.nan, "up": 1.0}
+        return cls(**{name: np.full(num_links, initial.get(name, 0.0)) for name in LOAD_COLUMNS})
+
+
+LOAD_COLUMNS = tuple(column.name for column in fields(LinkLoad))

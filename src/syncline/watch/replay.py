@@ -172,18 +172,8 @@ class Replay:
 
 def link_table(timeline: Timeline) -> LinkTable:
     """Return the links of a timeline as watch shows them."""
-    names = timeline.links.names
-    ends = [name.partition(" -> ") for name in names]
-    return LinkTable(
-        names,
-        names,
-        tuple("tx" for _ in names),
-        np.where(timeline.links.capacity_Bps > 0, timeline.links.capacity_Bps, np.nan),
-        np.full(len(names), -1),
-        tuple(src for src, _, _ in ends),
-        tuple(dst for _, _, dst in ends),
-        1,
-    )
+    capacity_Bps = np.where(timeline.links.capacity_Bps > 0, timeline.links.capacity_Bps, np.nan)
+    return LinkTable.named(timeline.links.names, capacity_Bps, 1)
 
 
 def _extent(timeline: Timeline) -> tuple[float, float]:

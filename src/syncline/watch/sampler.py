@@ -1,17 +1,13 @@
-"""Byte counters of chosen interfaces every millisecond: the native loop, or its Python twin where it is not built.
+"""Byte counters of chosen interfaces every millisecond, by the native loop.
 
-    sampler = start({"eth0": Interface(None, 4)})
-    rows = sampler.take()           # every row since the last call: times, and rx and tx bytes of each interface
-
-The twin costs twice the processor time (benchmarks/watch.py) and shares the interpreter with everything else.
+sampler = BurstSampler({"eth0": InterfacePlace(None, 4)})
+rows = sampler.take()           # every row since the last call: times, and rx and tx bytes of each interface
 """
 
 from __future__ import annotations
 
 import socket
-import threading
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -19,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from syncline.errors import WatchError
-from syncline.host.netlink import STATISTICS, STATISTICS_AT, inside, open_route, statistics_request
+from syncline.host.netlink import inside, open_route
 
 PERIOD_S = 1e-3
 NUM_ROWS = 16384
@@ -47,18 +43,21 @@ class SampleRows:
 
 
 class Loop(Protocol):
-    """What takes the rows: the native loop or its twin."""
+    """What takes the rows: the native loop, or its twin in tests."""
 
     def take(self) -> tuple[Any, Any, int, int, int, float]: ...
 
     def stop(self) -> None: ...
 
 
+StartLoop = Callable[[Sequence[socket.socket], Sequence[int], int, int], Loop]
+
+
 class BurstSampler:
     """Samples the given devices until closed."""
 
     def __init__(
-        self, places: Mapping[str, InterfacePlace], period_s: float = PERIOD_S, *, native: bool = True
+        self, places: Mapping[str, InterfacePlace], period_s: float = PERIOD_S, *, start: StartLoop | None = None
     ) -> None:
         if not places:
             raise WatchError("no interface to sample.", hint="Name at least one that is there.")
@@ -76,8 +75,7 @@ class BurstSampler:
             raise WatchError(f"cannot sample: {error.strerror}.", hint="Is the namespace still there?") from None
         handles = [self._sockets[place.netns] for _, place in order]
         indices = [place.ifindex for _, place in order]
-        self.is_native = native and NATIVE is not None
-        self._loop = _start(handles, indices, int(period_s * 1e9), native=self.is_native)
+        self._loop = (start or native_loop)(handles, indices, int(period_s * 1e9), NUM_ROWS)
 
     def take(self) -> SampleRows:
         """Return every row since the last call."""
@@ -94,76 +92,11 @@ class BurstSampler:
             handle.close()
 
 
-class PythonLoop:
-    """The twin of the native loop: the same rows, one interpreter's work for each."""
-
-    def __init__(self, handles: Sequence[socket.socket], indices: Sequence[int], period_ns: int, num_rows: int) -> None:
-        self._asks = [(handle, statistics_request(index)) for handle, index in zip(handles, indices, strict=True)]
-        self._period_s = period_ns * 1e-9
-        self._num_rows = num_rows
-        self._rows: list[tuple[int, list[int]]] = []
-        self._lock = threading.Lock()
-        self._lost = self._late = self._failed = 0
-        self._cpu_s = 0.0
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="syncline-sampler", daemon=True)
-        self._thread.start()
-
-    def take(self) -> tuple[Any, Any, int, int, int, float]:
-        """Return (time_ns, counters row by row, lost, late, failed, cpu_s) since the last call."""
-        with self._lock:
-            rows, self._rows = self._rows, []
-        time_ns = np.array([moment for moment, _ in rows], np.int64)
-        counters = np.array([values for _, values in rows], np.uint64).reshape(-1)
-        return time_ns, counters, self._lost, self._late, self._failed, self._cpu_s
-
-    def stop(self) -> None:
-        self._stopping.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        buffer = bytearray(1024)
-        last = [0] * (2 * len(self._asks))
-        next_s = time.monotonic()
-        while not self._stopping.is_set():
-            next_s += self._period_s
-            time.sleep(max(0.0, next_s - time.monotonic()))
-            for at, (handle, request) in enumerate(self._asks):
-                try:
-                    handle.send(request)
-                    if handle.recv_into(buffer) < STATISTICS_AT + STATISTICS.size:
-                        self._failed += 1
-                        continue
-                except OSError:
-                    self._failed += 1
-                    continue
-                counts = STATISTICS.unpack_from(buffer, STATISTICS_AT)
-                last[2 * at], last[2 * at + 1] = counts[2], counts[3]
-            behind = int((time.monotonic() - next_s) / self._period_s)
-            next_s += behind * self._period_s
-            with self._lock:
-                self._late += behind
-                self._rows.append((time.monotonic_ns(), last.copy()))
-                if len(self._rows) > self._num_rows:
-                    del self._rows[0]
-                    self._lost += 1
-            self._cpu_s = time.thread_time()
-
-
-def _start(handles: Sequence[socket.socket], indices: Sequence[int], period_ns: int, *, native: bool) -> Loop:
-    if native and NATIVE is not None:
-        numbers = np.array([handle.fileno() for handle in handles], np.int32)
-        loop: Loop = NATIVE(numbers, np.array(indices, np.int32), period_ns, NUM_ROWS)
-        return loop
-    return PythonLoop(handles, indices, period_ns, NUM_ROWS)
-
-
-def _native() -> Any | None:
+def native_loop(handles: Sequence[socket.socket], indices: Sequence[int], period_ns: int, num_rows: int) -> Loop:
+    """Start the native loop."""
     try:
         from syncline._native.sampler import CounterSampler
     except ImportError:  # built without it, or not on Linux
-        return None
-    return CounterSampler
-
-
-NATIVE = _native()
+        raise WatchError("syncline was built without its sampler.", hint="Sampling needs Linux and a wheel.") from None
+    numbers = np.array([handle.fileno() for handle in handles], np.int32)
+    return CounterSampler(numbers, np.array(indices, np.int32), period_ns, num_rows)

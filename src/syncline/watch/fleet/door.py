@@ -17,7 +17,7 @@ from syncline.finding import Severity
 from syncline.watch.foreign import MAX_RANK, Count, Foreign, MAX_RATE_Bps, Moment, Rate, Text, severity_of
 from syncline.watch.incident import Incident
 from syncline.watch.job import CollectiveStat, JobState, RankStat, StepStat
-from syncline.watch.links import LOAD_COLUMNS, Floats, LinkLoad, LinkTable
+from syncline.watch.links import LOAD_COLUMNS, Floats, KnownLink, LinkLoad, LinkTable
 
 MAX_LINKS = 200_000
 MAX_ALERTS = 200
@@ -128,16 +128,9 @@ class ForeignLayout(Foreign):
         columns = (self.names, self.devices, self.capacity_Bps, self.rail, self.src, self.dst)
         if len({len(column) for column in columns}) > 1:
             raise ValueError(f"columns of the layout have {sorted({len(c) for c in columns})} rows")
-        return LinkTable(
-            tuple(self.names),
-            tuple(self.devices),
-            ("tx",) * len(self.names),
-            np.array([np.nan if c is None else c for c in self.capacity_Bps], np.float64),
-            np.array(self.rail, np.int64),
-            tuple(self.src),
-            tuple(self.dst),
-            self.version,
-        )
+        capacity = [np.nan if rate is None else rate for rate in self.capacity_Bps]
+        links = [KnownLink(*row) for row in zip(self.names, capacity, self.rail, self.src, self.dst, strict=True)]
+        return LinkTable.of(links, self.devices, ("tx",) * len(links), self.version)
 
 
 def _dense(name: str, text: str, num_links: int) -> Floats:

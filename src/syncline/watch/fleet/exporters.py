@@ -20,8 +20,8 @@ from syncline.finding import Severity
 from syncline.watch.fleet.host_frame import HostFrame
 from syncline.watch.frame import Frame
 from syncline.watch.incident import Incident
-from syncline.watch.link_map import KnownLink, map_of_fabric
-from syncline.watch.links import LinkLoad, LinkTable
+from syncline.watch.link_map import map_of_fabric
+from syncline.watch.links import KnownLink, LinkLoad, LinkTable
 from syncline.watch.rules.engine import RuleEngine
 
 OVER = "[1m]"
@@ -121,27 +121,15 @@ class ExporterTable:
         old = self._table
         if old is None or ports != self._ports or not np.array_equal(old.capacity_Bps, known, equal_nan=True):
             rails = rails_of(ports, dict(zip(ports, capacity, strict=True)))
-            rows = [(port, direction) for port in ports for direction in ("tx", "rx")]
-            here = [f"{port.host}/{port.name}" for port, _ in rows]
-            away = [_beyond(port, rails.get(port, -1)) for port, _ in rows]
-            sends = [direction == "tx" for _, direction in rows]
-            self._ports = ports
             wires = self._wires(ports, dict(zip(ports, capacity, strict=True)))
-            drawn = [
-                wires.get(row)
-                or KnownLink(f"{h} {row[1]}", rail=rails.get(row[0], -1), src=h if out else a, dst=a if out else h)
-                for row, h, a, out in zip(rows, here, away, sends, strict=True)
+            rows = [(port, direction) for port in ports for direction in ("tx", "rx")]
+            links = [
+                (wires.get(row) or _own_link(*row, rails.get(row[0], -1)))._replace(capacity_Bps=known_Bps)
+                for row, known_Bps in zip(rows, known.tolist(), strict=True)
             ]
-            self._table = LinkTable(
-                tuple(wire.name for wire in drawn),
-                tuple(here),
-                tuple(direction for _, direction in rows),
-                known,
-                np.array([wire.rail for wire in drawn], np.int64),
-                tuple(wire.src for wire in drawn),
-                tuple(wire.dst for wire in drawn),
-                1 + (old.version if old else 0),
-            )
+            self._ports = ports
+            devices = [f"{port.host}/{port.name}" for port, _ in rows]
+            self._table = LinkTable.of(links, devices, [way for _, way in rows], 1 + (old.version if old else 0))
         assert self._table is not None
         return self._table
 
@@ -208,11 +196,12 @@ def _load(ports: Sequence[_Port], values: Values) -> LinkLoad:
     return LinkLoad(**columns)
 
 
-def _beyond(port: _Port, rail: int) -> str:
-    """Return what a device leads to as far as exporters know: its rail, the NVLink of its host, or the network."""
-    if port.kind == "gpu":
-        return f"{port.host}/nvswitch"
-    return f"rail-{rail}" if rail >= 0 else ""
+def _own_link(port: _Port, direction: str, rail: int) -> KnownLink:
+    """Return a device's link as far as exporters know: to its rail, the NVLink of its host, or the network."""
+    here = f"{port.host}/{port.name}"
+    away = f"{port.host}/nvswitch" if port.kind == "gpu" else f"rail-{rail}" if rail >= 0 else ""
+    src, dst = (here, away) if direction == "tx" else (away, here)
+    return KnownLink(f"{here} {direction}", rail=rail, src=src, dst=dst)
 
 
 def _gpu(port: _Port, values: Values) -> dict[str, float | str | None]:

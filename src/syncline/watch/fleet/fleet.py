@@ -140,16 +140,7 @@ class Fleet:
         """Return all links in one table; a new one only when a host's own table changed."""
         same = len(tables) == len(self._tables) and all(a is b for a, b in zip(tables, self._tables, strict=True))
         if self._table is None or not same:
-            self._table = LinkTable(
-                _unique([name for t in tables for name in t.names]),
-                tuple(device for t in tables for device in t.devices),
-                tuple(direction for t in tables for direction in t.directions),
-                np.concatenate([t.capacity_Bps for t in tables]) if tables else np.zeros(0),
-                np.concatenate([t.rail for t in tables]) if tables else np.zeros(0, np.int64),
-                tuple(src for t in tables for src in t.src),
-                tuple(dst for t in tables for dst in t.dst),
-                1 + (self._table.version if self._table else 0),
-            )
+            self._table = LinkTable.joined(tables, 1 + (self._table.version if self._table else 0))
             self._tables = tables
         return self._table
 
@@ -159,16 +150,6 @@ def _at_host(alert: Incident, part: HostFrame) -> Incident:
     host = alert.host or (part.host if part.num_hosts <= 1 else "")
     # Ranks, steps and rails are the job's; what is only the host's own is told with its name.
     return replace(alert, host=host, place=f"{host}: {alert.place}" if alert.place == "host" and host else alert.place)
-
-
-def _unique(names: list[str]) -> tuple[str, ...]:
-    """Return names without a repeat: two agents may watch the same link."""
-    seen: dict[str, int] = {}
-    result = []
-    for name in names:
-        seen[name] = seen.get(name, 0) + 1
-        result.append(name if seen[name] == 1 else f"{name} #{seen[name]}")
-    return tuple(result)
 
 
 def _joined_job(jobs: list[JobState]) -> JobState:

@@ -123,10 +123,8 @@ class PrometheusReader:
         capacity = _column(links, names, "capacity_Bps", np.nan)
         table = self._tables.get(host)
         if table is None or table.names != names or not np.array_equal(table.capacity_Bps, capacity, equal_nan=True):
-            ends = [name.partition(" -> ") for name in names]
-            rail = _column(links, names, "rail", -1.0).astype(np.int64)
-            src, dst = tuple(src for src, _, _ in ends), tuple(dst for _, _, dst in ends)
-            table = LinkTable(names, names, ("tx",) * len(names), capacity, rail, src, dst, time.monotonic_ns())
+            rail = _column(links, names, "rail", -1.0).astype(np.int64).tolist()
+            table = LinkTable.named(names, capacity, time.monotonic_ns(), rail)
             self._tables[host] = table
         columns = vars(LinkLoad.empty(len(names))) | {
             "rate_Bps": _column(links, names, "rate_Bps", np.nan),
@@ -164,7 +162,7 @@ def _of_prometheus(firing: list[Sample]) -> list[HostFrame]:
             labels[:8], "A rule of this site's Prometheus says so.",
             "Its annotations in Prometheus or Alertmanager say what to do.",
         ))  # fmt: skip
-    empty = LinkTable((), (), (), np.zeros(0), np.zeros(0, np.int64), (), (), 0)
+    empty = LinkTable.of((), (), (), 0)
     return [
         HostFrame(host, time.time(), empty, LinkLoad.empty(0), alerts=tuple(rows), num_hosts=0)  # its links are known
         for host, rows in sorted(alerts.items())

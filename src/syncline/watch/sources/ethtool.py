@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from syncline.watch.metric import Key, Reading
+from syncline.watch.sources.source import CounterSource
 
 SIOCETHTOOL = 0x8946
 ETHTOOL_GSTRINGS, ETHTOOL_GSTATS, ETHTOOL_GSSET_INFO = 0x1B, 0x1D, 0x37
@@ -33,13 +34,12 @@ class Driver(Protocol):
     def __call__(self, device: str) -> Mapping[str, int]: ...
 
 
-class EthtoolSource:
+class EthtoolSource(CounterSource):
     """Pause frames, discards and wire errors of the given devices; drivers without statistics are asked once."""
 
     name = "ethtool"
 
     def __init__(self, devices: Iterable[str], driver: Driver | None = None) -> None:
-        self.problem = ""
         self._driver = driver or IoctlDriver()
         self._devices = list(devices)
 

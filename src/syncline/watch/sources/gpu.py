@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from syncline.watch.metric import Key, Reading
+from syncline.watch.sources.source import CounterSource
 
 KIB = 1024
 _FIELDS = {
@@ -19,13 +20,12 @@ ALL_LINKS = 0xFFFFFFFF
 MAX_LINKS = 18
 
 
-class GpuSource:
+class GpuSource(CounterSource):
     """Every GPU that NVML shows. `nvml` is the seam: the pynvml module, or something that answers like it."""
 
     name = "gpu"
 
     def __init__(self, nvml: Any | None = None) -> None:
-        self.problem = ""
         self._nvml: Any = nvml if nvml is not None else _load()
         self._gpus: list[Any] = []
         self._links: dict[int, tuple[int, float]] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from syncline.watch.metric import METRICS, Key, Reading
-from syncline.watch.sources.source import SourceTree
+from syncline.watch.sources.source import CounterSource, SourceTree
 
 _CLASS = "sys/class/infiniband"
 _WORDS = ("port_rcv_data", "port_xmit_data")
@@ -13,13 +13,12 @@ _KNOWN = frozenset(name.removeprefix("ib.") for name in METRICS if name.startswi
 _RATE = re.compile(r"([0-9.]+)\s*Gb/sec")
 
 
-class InfinibandSource:
+class InfinibandSource(CounterSource):
     """Every port under sysfs; a port whose counters cannot be read is left out, and so is a VF without a PMA."""
 
     name = "infiniband"
 
     def __init__(self, root: SourceTree) -> None:
-        self.problem = ""
         self._root = root
 
     def read(self) -> Reading:
@@ -29,9 +28,6 @@ class InfinibandSource:
             for port in self._root.names(_CLASS, device, "ports"):
                 self._read_port(device, port, reading)
         return reading
-
-    def close(self) -> None:
-        """Nothing is held open."""
 
     def _read_port(self, device: str, port: str, reading: dict[Key, float]) -> None:
         place = f"{_CLASS}/{device}/ports/{port}"

@@ -7,7 +7,7 @@ import re
 from syncline.errors import WatchError
 from syncline.host.netlink import FIELDS, Netlink
 from syncline.watch.metric import Key, Reading
-from syncline.watch.sources.source import SourceTree
+from syncline.watch.sources.source import CounterSource, SourceTree
 
 _PROC_FIELDS = (
     "rx_bytes", "rx_packets", "rx_errors", "rx_dropped", None, None, None, None,
@@ -15,7 +15,7 @@ _PROC_FIELDS = (
 )  # fmt: skip
 
 
-class NetdevSource:
+class NetdevSource(CounterSource):
     """Interfaces whose name matches `pattern`; of another network namespace when `netns` names one.
 
     Devices of a namespace are called `prefix/eth0`, so that several switches of a lab can be read by one agent.
@@ -25,7 +25,6 @@ class NetdevSource:
         self, root: SourceTree, *, pattern: str = r"(?!lo$).*", netns: str | None = None, prefix: str = ""
     ) -> None:
         self.name = f"netdev {prefix}".strip()
-        self.problem = ""
         self._root = root
         self._wanted = re.compile(pattern)
         self._prefix = f"{prefix}/" if prefix else ""

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Protocol
 
 from syncline.watch.metric import Reading
 
 
-class CounterSource(Protocol):
+class CounterSource(ABC):
     """One origin of numbers. What has vanished is left out; trouble is told in `problem`, not raised."""
 
     name: str
-    problem: str
+    problem: str = ""
 
+    @abstractmethod
     def read(self) -> Reading:
         """Return the numbers as they are now."""
-        ...
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - most hold nothing open
         """Let go of sockets and libraries."""
-        ...
 
 
 class SourceTree:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from syncline.watch.metric import Key, Reading
-from syncline.watch.sources.source import SourceTree
+from syncline.watch.sources.source import CounterSource, SourceTree
 
 _WANTED = {
     ("Tcp", "OutSegs"): "tcp.out_segments",
@@ -12,13 +12,12 @@ _WANTED = {
 }
 
 
-class TcpSource:
+class TcpSource(CounterSource):
     """Segments sent, sent again and timed out, from /proc/net/snmp and /proc/net/netstat."""
 
     name = "tcp"
 
     def __init__(self, root: SourceTree) -> None:
-        self.problem = ""
         self._root = root
 
     def read(self) -> Reading:
@@ -34,6 +33,3 @@ class TcpSource:
                     if metric and number.lstrip("-").isdecimal():
                         reading[Key(metric, "host")] = int(number)
         return reading
-
-    def close(self) -> None:
-        """Nothing is held open."""

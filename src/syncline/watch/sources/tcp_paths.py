@@ -8,6 +8,7 @@ import socket
 from syncline.errors import WatchError
 from syncline.host.netlink import NETLINK_SOCK_DIAG, Netlink
 from syncline.watch.metric import Key, Reading
+from syncline.watch.sources.source import CounterSource
 
 MAX_PEERS = 256
 MAX_CONNECTIONS = 20_000
@@ -17,7 +18,7 @@ ADDRESSES_EVERY = 10
 """Readings after which addresses are asked for again: they hardly ever change, and asking costs as much as the rest."""
 
 
-class TcpPathSource:
+class TcpPathSource(CounterSource):
     """Retransmissions of every established connection, summed by (interface, peer); connections come and go.
 
     A connection that ends takes its counter with it, so growth is kept here and only ever rises.
@@ -25,7 +26,6 @@ class TcpPathSource:
 
     def __init__(self, netns: str | None = None, prefix: str = "") -> None:
         self.name = f"tcp paths {prefix}".strip()
-        self.problem = ""
         self.owners: dict[str, str] = {}
         """Device of every address of this namespace."""
         self._prefix = f"{prefix}/" if prefix else ""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Literal, Protocol
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
 
@@ -95,18 +96,19 @@ class StuckEvent:
 Event = SpanEvent | PhaseEvent | PendingEvent | StuckEvent
 
 
-class SpanSource(Protocol):
-    """One origin of events. `read` gives what is new since the last call; `num_bad` counts refusals."""
+class SpanSource(ABC):
+    """One origin of events; `num_bad` counts refusals."""
 
     name: str
-    num_bad: int
+    num_bad: int = 0
+    problem: str = ""
 
-    @property
-    def problem(self) -> str: ...
+    @abstractmethod
+    def read(self) -> Sequence[Event]:
+        """Return what is new since the last call."""
 
-    def read(self) -> Sequence[Event]: ...
-
-    def close(self) -> None: ...
+    def close(self) -> None:  # noqa: B027 - most hold nothing open
+        """Let go of sockets and threads."""
 
 
 def _cut(value: object) -> object:

@@ -18,7 +18,7 @@ from syncline.errors import FileError
 from syncline.timeline import SpanKind
 from syncline.watch.clock import Clock
 from syncline.watch.foreign import MAX_RANK, Foreign
-from syncline.watch.spans.event import AHEAD_S, MAX_MOMENT_S, Name, PendingEvent, SpanEvent
+from syncline.watch.spans.event import AHEAD_S, MAX_MOMENT_S, Name, PendingEvent, SpanEvent, SpanSource
 from syncline.watch.spans.plain_pickle import read_plain_pickle
 from syncline.watch.spans.tail import Tail
 
@@ -67,13 +67,12 @@ class DumpEntry(Foreign):
         return max(_bytes(self.input_sizes, self.input_dtypes), _bytes(self.output_sizes, self.output_dtypes))
 
 
-class FlightRecorderSpans:
+class FlightRecorderSpans(SpanSource):
     """Reads every dump that appears in a folder (the prefix TORCH_NCCL_DEBUG_INFO_TEMP_FILE names); each entry once."""
 
+    name = "flight-recorder"
+
     def __init__(self, folder: str | os.PathLike[str], clock: Clock) -> None:
-        self.name = "flight-recorder"
-        self.problem = ""
-        self.num_bad = 0
         self._clock = clock
         self._tail = Tail(folder, ("",))
         self._last: dict[tuple[int, str], int] = {}
@@ -93,9 +92,6 @@ class FlightRecorderSpans:
                 continue
             events += self._new(int(rank[1]), data)
         return events
-
-    def close(self) -> None:
-        """Nothing is held open between looks."""
 
     def _new(self, rank: int, data: Any) -> list[SpanEvent | PendingEvent]:
         entries = data.get("entries") if isinstance(data, dict) else None

@@ -10,7 +10,7 @@ from pydantic import Field
 from syncline.timeline import SpanKind
 from syncline.watch.clock import Clock
 from syncline.watch.foreign import Foreign, admit
-from syncline.watch.spans.event import AHEAD_S, MAX_MOMENT_S, Name, Rank, SpanEvent
+from syncline.watch.spans.event import AHEAD_S, MAX_MOMENT_S, Name, Rank, SpanEvent, SpanSource
 from syncline.watch.spans.tail import Tail
 
 SUFFIXES = (".log", ".json", ".jsonl")
@@ -48,13 +48,12 @@ class InspectorRecord(Foreign):
     p2p_perf: _Peer | None = None
 
 
-class InspectorSpans:
+class InspectorSpans(SpanSource):
     """Follows the folder that NCCL_INSPECTOR_DUMP_DIR names."""
 
+    name = "nccl-inspector"
+
     def __init__(self, folder: str | os.PathLike[str], clock: Clock) -> None:
-        self.name = "nccl-inspector"
-        self.problem = ""
-        self.num_bad = 0
         self._clock = clock
         self._tail = Tail(folder, SUFFIXES)
 
@@ -70,9 +69,6 @@ class InspectorSpans:
             else:
                 events.append(event)
         return events
-
-    def close(self) -> None:
-        """Nothing is held open between looks."""
 
 
 def inspector_event(line: bytes, clock: Clock) -> SpanEvent | None:

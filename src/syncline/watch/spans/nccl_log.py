@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from syncline.watch.clock import Clock
 from syncline.watch.foreign import MAX_RANK
 from syncline.watch.hang import Pending
-from syncline.watch.spans.event import PendingEvent, StuckEvent
+from syncline.watch.spans.event import PendingEvent, SpanSource, StuckEvent
 from syncline.watch.spans.tail import Tail
 
 QUIET_S = 30.0
@@ -40,11 +40,12 @@ class _Comm:
     group: str
 
 
-class NcclLogSpans:
+class NcclLogSpans(SpanSource):
     """Follows the files of a folder (every rank writes its own)."""
 
+    name = "nccl-log"
+
     def __init__(self, folder: str | os.PathLike[str], clock: Clock) -> None:
-        self.name, self.problem, self.num_bad = "nccl-log", "", 0
         self._clock, self._tail = clock, Tail(folder, ("",))
         self._comms: dict[tuple[bytes, bytes], _Comm] = {}
         self._world: dict[bytes, tuple[int, int]] = {}
@@ -67,9 +68,6 @@ class NcclLogSpans:
                 stuck.take(calls.values())
         hangs = stuck.hangs(())
         return [StuckEvent(self.name, hangs)] if hangs or is_new else []
-
-    def close(self) -> None:
-        """Nothing is held open between looks."""
 
     def _take_comm(self, line: bytes) -> None:
         found = _INIT.search(line)

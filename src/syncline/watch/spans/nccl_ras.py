@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from syncline.errors import WatchError
-from syncline.watch.spans.event import Hang, StuckEvent
+from syncline.watch.spans.event import Hang, SpanSource, StuckEvent
 
 PORT = 28028
 EVERY_S = 10.0
@@ -113,14 +113,15 @@ def _gone(name: str) -> Hang:
     return Hang((), "", (), f"{name} does not answer NCCL RAS: it crashed, hangs outside NCCL, or its host is gone")
 
 
-class RasSpans:
+class RasSpans(SpanSource):
     """Asks the RAS service of a job's process on a thread of its own."""
+
+    name = "nccl-ras"
 
     def __init__(self, address: str = "") -> None:
         host, _, port = (address or f"localhost:{PORT}").rpartition(":")
         if not host or not port.isdecimal() or not 0 < int(port) < 65536:
             raise WatchError(f'"{address}" is not a RAS address.', hint=f"Write --ras localhost:{PORT}.")
-        self.name, self.problem, self.num_bad = "nccl-ras", "", 0
         self._at, self._judge, self._news = (host, int(port)), RasJudge(), list[StuckEvent]()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="syncline-ras", daemon=True)

@@ -9,23 +9,22 @@ import numpy as np
 from syncline.errors import SynclineError
 from syncline.timeline import SpanKind, Timeline, load
 from syncline.watch.clock import Clock
-from syncline.watch.spans.event import SpanEvent
+from syncline.watch.spans.event import SpanEvent, SpanSource
 from syncline.watch.spans.tail import Tail
 
 SUFFIXES = (".timeline", ".json.gz", ".parquet", ".json")
 
 
-class TimelineSpans:
+class TimelineSpans(SpanSource):
     """Reads every timeline that appears in a folder, once.
 
     A timeline's clock has its own origin: `metadata["wall_origin_s"]` (Unix time of its zero) places it; without it,
     the run is taken to have ended when its file was written.
     """
 
+    name = "timelines"
+
     def __init__(self, folder: str | os.PathLike[str], clock: Clock) -> None:
-        self.name = "timelines"
-        self.problem = ""
-        self.num_bad = 0
         self._clock = clock
         self._tail = Tail(folder, SUFFIXES)
 
@@ -44,9 +43,6 @@ class TimelineSpans:
             origin_s = origin if isinstance(origin, (int, float)) else written_s - timeline.end_s
             events += events_of(timeline, self._clock.from_wall(float(origin_s)))
         return events
-
-    def close(self) -> None:
-        """Nothing is held open between looks."""
 
 
 def events_of(timeline: Timeline, shift_s: float = 0.0) -> list[SpanEvent]:

@@ -20,7 +20,7 @@ from pathlib import Path
 from syncline.errors import WatchError
 from syncline.runtime.span_writer import SYSTEM_SOCKET, socket_path
 from syncline.watch.clock import Clock
-from syncline.watch.spans.event import PhaseEvent, SpanEvent, event_of
+from syncline.watch.spans.event import PhaseEvent, SpanEvent, SpanSource, event_of
 from syncline.watch.spans.one_job import OneJob, Reporter, job_name
 
 DATAGRAM_BYTES = 1 << 16
@@ -33,18 +33,18 @@ DEFAULT_GROUP = "syncline"
 """Where the host has a group of this name, its members may report to an agent of root's."""
 
 
-class SocketSpans:
+class SocketSpans(SpanSource):
     """Listens at a path: for this user's jobs, and for those of a group where one is given; follows one of them.
 
     A root agent without a group hears root's jobs alone, and says so.
     """
 
+    name = "socket"
+
     def __init__(self, path: str | os.PathLike[str], clock: Clock, group: str = "", job: str = "") -> None:
-        self.name = "socket"
         self._nobody = ""
         """Why nobody can report here, until somebody does."""
         self._job = OneJob(job)
-        self.num_bad = 0
         self.num_lost = 0
         self.path = Path(path)
         self._clock = clock
@@ -69,7 +69,7 @@ class SocketSpans:
         finally:
             os.umask(before)
         if os.getuid() == 0 and gid is None:
-            self._nobody = "only root's jobs can report here: name a group with --spans-group"
+            self.problem = self._nobody = "only root's jobs can report here: name a group with --spans-group"
         self._thread = threading.Thread(target=self._listen, name="syncline-spans", daemon=True)
         self._thread.start()
 
@@ -85,11 +85,6 @@ class SocketSpans:
             self.num_lost += len(self._came) == MAX_DATAGRAMS
             pid, uid = _sender(told)
             self._came.append((datagram, pid, uid))
-
-    @property
-    def problem(self) -> str:
-        """What is wrong with this source now: nobody can report, or several jobs do."""
-        return self._nobody or self._job.problem(self._clock.now().mono_s)
 
     def read(self) -> list[SpanEvent | PhaseEvent]:
         """Return what came in; stops at a bound, so that a flood cannot hold the agent."""
@@ -112,6 +107,7 @@ class SocketSpans:
                     events.append(event)
         if events:
             self._nobody = ""  # whoever reports can report
+        self.problem = self._nobody or self._job.problem(now_s)
         return events
 
     def close(self) -> None:
