@@ -25,6 +25,7 @@ from pkgutil import iter_modules
 from typing import NoReturn
 
 from syncline import questions
+from syncline.cli.shell.app import Verbs
 from syncline.cli.shell.verbs import VERBS
 from syncline.fabric.catalog import load_catalog
 
@@ -128,7 +129,7 @@ def _status(words: list[str]) -> int:
 def _warm_up() -> None:
     """Import what any verb imports, and read the catalogue."""
     for verb in VERBS:
-        import_module(f"syncline.cli.{verb.replace('-', '_')}")
+        Verbs()[verb]
     for room in iter_modules(questions.__path__, "syncline.questions."):
         import_module(room.name)
     for name in ("networkx", "rich.console", "rich.table"):

@@ -188,14 +188,14 @@ def test_wrong_words_are_refused(capsys: pytest.CaptureFixture[str], cluster: st
 
 
 def test_compare_algorithms_names_winners_and_crossovers(capsys: pytest.CaptureFixture[str], cluster: str) -> None:
-    got = answer(capsys, "compare-algorithms", "--cluster", cluster, "--size", "1KiB..1GiB")
+    got = answer(capsys, "simulate", "compare", "--cluster", cluster, "--size", "1KiB..1GiB")
     assert len(got["winners"]) == 21
     assert got["crossovers"] and {"size_bytes", "before", "after"} == set(got["crossovers"][0])
     best = {row["size_bytes"]: row["algorithm"] for row in reversed(got["rows"])}
     assert all(best[w["size_bytes"]] == w["algorithm"] for w in got["winners"])
-    assert run(["compare-algorithms", "--cluster", cluster, "--size", "1MiB"]) == 0
+    assert run(["simulate", "compare", "--cluster", cluster, "--size", "1MiB"]) == 0
     assert "* wins" in capsys.readouterr().out
-    got = answer(capsys, "compare-algorithms", "--cluster", cluster, "--collective", "gossip", status=2)
+    got = answer(capsys, "simulate", "compare", "--cluster", cluster, "--collective", "gossip", status=2)
     assert got["message"] == 'no collective is called "gossip".'
 
 
