@@ -26,7 +26,7 @@ CASES: dict[str, tuple[Callable[[Path], Answer], tuple[str, ...]]] = {
     ),
     "compare": (
         lambda job: syncline.compare_algorithms("h100-64-rail", "allreduce", "1KiB..4KiB", ranks=16),
-        ("compare-algorithms", "-c", "h100-64-rail", "--size", "1KiB..4KiB", "--ranks", "16"),
+        ("simulate", "compare", "-c", "h100-64-rail", "--size", "1KiB..4KiB", "--ranks", "16"),
     ),
     "buffers": (
         lambda job: syncline.buffers("h100-64-rail", "incast:4:64KiB", transport="dctcp"),
