@@ -17,7 +17,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from syncline.questions.answer import Answer
+from syncline.describe import rendering
 from syncline.version import __version__
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from syncline.fabric import Fabric, load
     from syncline.finding import Finding
     from syncline.questions.advise import advise, check_effect
+    from syncline.questions.answer import Answer
     from syncline.questions.audit import audit, audit_matrix
     from syncline.questions.calibrate import calibrate_collective, calibrate_step
     from syncline.questions.compare_algorithms import compare_algorithms
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
 
 #: Public name -> the module that holds it.
 _WHERE = {
-    "DescriptionError": "errors", "Fabric": "fabric", "Finding": "finding",
+    "Answer": "questions.answer", "DescriptionError": "errors", "Fabric": "fabric", "Finding": "finding",
     "Job": "workload.job", "PacketQuestion": "questions.simulated.packets",
     "SynclineError": "errors", "Timeline": "timeline", "UsageError": "errors",
     "advise": "questions.advise", "audit": "questions.audit", "audit_matrix": "questions.audit",
@@ -142,7 +143,7 @@ class _Renderer:
         return getattr(rendered, form)
 
 
-Answer.renderer = _Renderer()
+rendering.current = _Renderer()
 
 
 def __dir__() -> list[str]:

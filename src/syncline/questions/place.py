@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar
 
 from syncline.describe.files import open_file
 from syncline.describe.mistakes import blamed_on
-from syncline.describe.reported import reported
+from syncline.describe.model import Handle, handle, reported
 from syncline.errors import DescriptionError, UsageError
 from syncline.fabric import Fabric
 from syncline.place.allocation import Allocation, from_list, read_allocation
@@ -19,7 +19,7 @@ from syncline.place.judge import Judge
 from syncline.place.remap import SLACK, Remap, remap
 from syncline.place.search import ALIKE, BestOrder, search
 from syncline.place.seats import Order, rail_aligned
-from syncline.questions.answer import Answer, Handle, Output, handle, page_output
+from syncline.questions.answer import Answer, Output, page_output
 from syncline.questions.cluster import ClusterArgument, built
 from syncline.questions.job import JobArgument, job_of
 from syncline.questions.parameter import Parameter, question

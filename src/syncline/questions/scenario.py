@@ -9,10 +9,11 @@ from typing import Annotated, ClassVar
 
 from syncline.describe.guide import cite
 from syncline.describe.mistakes import blamed_on
+from syncline.describe.model import Handle, handle
 from syncline.describe.progress import Progress
 from syncline.errors import UsageError
 from syncline.fabric import Fabric, load
-from syncline.questions.answer import Answer, Handle, Output, handle
+from syncline.questions.answer import Answer, Output
 from syncline.questions.cluster import Cluster, built
 from syncline.questions.parameter import OptionGroup, Parameter, question
 from syncline.questions.simulated.packets import PacketQuestion, run_progress

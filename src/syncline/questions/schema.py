@@ -9,9 +9,9 @@ from syncline.describe.plain import JsonObject
 SCHEMA_ID = "https://syncline.dev/schemas/{name}-{version}.json"
 
 
-def strict_schema(found: Any, name: str, version: int, hidden: frozenset[str]) -> JsonObject:
-    """Return pydantic's schema with a version and `$id`: every key but the hidden is there, and no other is allowed."""
-    found = _strict({**found, "properties": {k: v for k, v in found["properties"].items() if k not in hidden}})
+def strict_schema(found: Any, name: str, version: int) -> JsonObject:
+    """Return pydantic's schema with a version and `$id`: every key is there, and no other is allowed."""
+    found = _strict(found)
     # The command adds the files it wrote.
     found["properties"]["written"] = {"type": "array", "items": {"type": "string"}}
     head = {

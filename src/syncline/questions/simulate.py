@@ -8,12 +8,13 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Annotated, ClassVar
 
+from syncline.describe.model import Handle, handle
 from syncline.describe.progress import Progress
 from syncline.errors import UsageError
 from syncline.fabric import Fabric
 from syncline.program import Placement, place
 from syncline.program.program import ProgramStep
-from syncline.questions.answer import Answer, Handle, Output, handle, page_output
+from syncline.questions.answer import Answer, Output, page_output
 from syncline.questions.cluster import built
 from syncline.questions.compare_algorithms import compare_algorithms
 from syncline.questions.parameter import Parameter, question

@@ -11,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from syncline.describe.reported import reported
+from syncline.describe.model import reported
 from syncline.errors import SimulationError
 from syncline.fabric import Fabric
 from syncline.fabric.fabric import DeviceKind

@@ -12,10 +12,11 @@ import numpy as np
 
 from syncline.describe import units
 from syncline.describe.files import check_writable
+from syncline.describe.model import Handle, handle
 from syncline.describe.progress import Progress
 from syncline.errors import UsageError
 from syncline.fabric import Fabric
-from syncline.questions.answer import Answer, Handle, Output, handle, page_output
+from syncline.questions.answer import Answer, Output, page_output
 from syncline.questions.cluster import built
 from syncline.questions.parameter import OptionGroup, Parameter, question
 from syncline.questions.simulated.packets import PacketQuestion, RoutingArgument, TransportArgument, run_progress

@@ -8,10 +8,11 @@ from math import inf
 from typing import Annotated, ClassVar
 
 from syncline.describe import units
+from syncline.describe.model import Handle, handle
 from syncline.describe.progress import Progress
 from syncline.errors import UsageError
 from syncline.fabric import Fabric
-from syncline.questions.answer import Answer, Handle, Output, handle, page_output
+from syncline.questions.answer import Answer, Output, page_output
 from syncline.questions.cluster import built
 from syncline.questions.parameter import Parameter, question
 from syncline.questions.simulated.figures import PacketFigures

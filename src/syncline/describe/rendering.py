@@ -1,0 +1,25 @@
+"""What renders answers. `syncline/__init__.py` puts it here, so that answers, which stand below it, can ask for it."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Renderer(Protocol):
+    """Turns answers into text and pages."""
+
+    def text(self, answer: object) -> str: ...
+    def page(self, answer: object) -> str: ...
+    def inset(self, answer: object) -> str: ...
+
+
+class NoRenderer:
+    """Stands in until the package's face has put the real one here."""
+
+    def text(self, answer: object) -> str:
+        return object.__repr__(answer)
+
+    page = inset = text
+
+
+current: Renderer = NoRenderer()
