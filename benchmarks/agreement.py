@@ -35,9 +35,9 @@ from syncline.sim.candidates import NAMES
 from syncline.sim.flow.routing import NetworkOptions
 from syncline.sim.play import play
 from syncline.sim.scenario import load_scenario
-from syncline.sim.step import step
 from syncline.sim.step.collectives import priced_collectives
 from syncline.sim.step.executed.execute import execute
+from syncline.sim.step.step import step
 from syncline.workload.read_job import load_job
 
 Answers = dict[str, float]

@@ -24,10 +24,11 @@ import numpy as np
 from syncline.errors import BelowBoundError, SynclineError
 from syncline.fabric import Fabric, build
 from syncline.fabric.spec import ClusterSpec
-from syncline.sim.nccl import from_fabric, predict
-from syncline.sim.step import step
+from syncline.sim.nccl.describe import from_fabric
+from syncline.sim.nccl.predict import predict
 from syncline.sim.step.executed.execute import execute
 from syncline.sim.step.executed.gap import causes
+from syncline.sim.step.step import step
 from syncline.workload.read_job import load_job
 
 NUM_CASES = int(os.environ.get("NUM_CASES", "2000"))

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from syncline.describe import units
 from syncline.fabric import load
-from syncline.sim.nccl import from_fabric, predict
+from syncline.sim.nccl.describe import from_fabric
+from syncline.sim.nccl.predict import predict
 
 SIZES = [2**20, 2**24, 2**28, 2**30]
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from syncline.sim.step import default_constants
 from syncline.sim.step.calibrate import Observation, StepCalibration, calibrate
+from syncline.sim.step.constants import default_constants
 from syncline.validate.training.observed import ObservedRun, observe, predictions
 from syncline.validate.training.rows import read_rows
 from syncline.validate.training.systems import load_systems

@@ -22,8 +22,8 @@ from syncline.sim.candidates import find
 from syncline.sim.flow.routing import FlowNetwork, NetworkOptions
 from syncline.sim.play import play
 from syncline.sim.scenario import load_scenario
-from syncline.sim.step import step
 from syncline.sim.step.executed.execute import execute
+from syncline.sim.step.step import step
 from syncline.sim.sweep import Contest
 from syncline.sim.transport import transport_on
 from syncline.workload.read_job import load_job

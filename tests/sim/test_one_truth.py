@@ -20,10 +20,10 @@ from syncline.share.pattern import measured_pattern
 from syncline.sim.candidates import find
 from syncline.sim.flow.flow import without
 from syncline.sim.flow.routing import FlowNetwork, NetworkOptions
-from syncline.sim.nccl import NcclPrediction, from_fabric, predict
+from syncline.sim.nccl.describe import from_fabric
+from syncline.sim.nccl.predict import NcclPrediction, predict
 from syncline.sim.reach import fabric_reach
 from syncline.sim.slow_port import slow_cables, slower_than_none
-from syncline.sim.step import step
 from syncline.sim.step.constants import default_constants
 from syncline.sim.step.executed.execute import execute
 from syncline.sim.step.executed.execute_trace import execute_trace
@@ -31,6 +31,7 @@ from syncline.sim.step.executed.footprint import Rails
 from syncline.sim.step.executed.gap import causes
 from syncline.sim.step.floor import check_floor
 from syncline.sim.step.replay import replay
+from syncline.sim.step.step import step
 from syncline.sim.sweep import Contest
 from syncline.sim.transport import transport
 from syncline.workload.graph import GraphBuilder, Op

@@ -10,7 +10,8 @@ import pytest
 
 from syncline.errors import DescriptionError
 from syncline.fabric import load
-from syncline.sim.step import machine_from_fabric, step
+from syncline.sim.step.machine import machine_from_fabric
+from syncline.sim.step.step import step
 from syncline.workload.read_job import load_job
 from syncline.workload.shape import Shape
 from syncline.workload.software import facts_of

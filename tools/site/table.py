@@ -16,8 +16,7 @@ from syncline.plan.answer import make_plan
 from syncline.program.placement import packed
 from syncline.questions.job import job_of
 from syncline.schedule import Kind
-from syncline.sim.emulate.emulation import HostCosts, predict, script_of
-from syncline.sim.emulate.wiring import wiring_of_fabric
+from syncline.sim.emulate.emulation import HostCosts, predict, script_of, wiring_of_fabric
 
 ROOT = Path(__file__).resolve().parents[2]
 PATH = ROOT / "docs" / "interactive" / "table.json"

@@ -13,8 +13,8 @@ from syncline.errors import SynclineError
 from syncline.fabric import Fabric
 from syncline.finding import Severity
 from syncline.sim.nccl.belief import ALGORITHMS, PROTOCOLS
+from syncline.sim.nccl.choose import read_list
 from syncline.sim.nccl.describe import from_fabric
-from syncline.sim.nccl.enable import read_list
 
 RDMA = ("infiniband", "roce", "efa")
 DOCS = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"

@@ -23,9 +23,8 @@ from syncline.errors import SimulationError, SynclineError
 from syncline.fabric import Fabric
 from syncline.program import Placement, Program, lower
 from syncline.schedule import FAMILIES, Kind, build, verify
-from syncline.sim.emulate.emulation import HostCosts, HostLinks, script_of
+from syncline.sim.emulate.emulation import HostCosts, HostLinks, script_of, wiring_of_fabric
 from syncline.sim.emulate.emulation import predict as emulated_s
-from syncline.sim.emulate.wiring import wiring_of_fabric
 from syncline.sim.flow.estimate import Estimate, estimate, over_seeds
 from syncline.sim.flow.routing import FlowNetwork, NetworkOptions
 from syncline.sim.flow.wired import WiredProgram, wire

@@ -12,9 +12,9 @@ from itertools import product
 
 from syncline.describe.plain import JsonObject, JsonValue
 from syncline.errors import DescriptionError
-from syncline.sim.step import StepResult
-from syncline.sim.step import step as price
 from syncline.sim.step.constants import Constants
+from syncline.sim.step.step import StepResult
+from syncline.sim.step.step import step as price
 from syncline.workload.job import Job
 from syncline.workload.shape import Shape
 from syncline.workload.software import facts_of

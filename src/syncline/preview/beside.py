@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from syncline.describe.plain import JsonObject
 from syncline.preview.holders import PeakMemory
-from syncline.sim.step import StepResult
+from syncline.sim.step.step import StepResult
 from syncline.workload.shape import Shape
 
 TELLING, LEAST_S = 0.02, 1e-9

@@ -26,9 +26,9 @@ from syncline.sim.profile import (
     save_profile,
     split_words,
 )
-from syncline.sim.step import StepResult
-from syncline.sim.step import step as price
 from syncline.sim.step.calibrate import Observation, StepCalibration, calibrate, check_plausible
+from syncline.sim.step.step import StepResult
+from syncline.sim.step.step import step as price
 from syncline.sim.step.traced import observed_trace
 
 

@@ -30,8 +30,8 @@ from syncline.preview.what_if import AGAIN, DEFAULT, Alternative, WhatIfSetting,
 from syncline.questions.answer import Answer
 from syncline.questions.cluster import Cluster, built
 from syncline.sim.flow.routing import Routing
-from syncline.sim.step import step as price_step
 from syncline.sim.step.machine import Machine, machine_from_fabric
+from syncline.sim.step.step import step as price_step
 from syncline.sim.uncertainty import Spread, generation_of, preview_spread
 from syncline.timeline import Source, SourceKind, SpanKind, Timeline, TimelineBuilder
 from syncline.workload.graph import Op

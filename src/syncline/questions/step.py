@@ -18,13 +18,14 @@ from syncline.questions.cluster import Cluster, built
 from syncline.questions.job import JobSource, job_of
 from syncline.sim.flow.routing import ROUTINGS
 from syncline.sim.profile import SystemProfile, load_profile
-from syncline.sim.step import DecodeResult, StepResult, decode_step
-from syncline.sim.step import step as price
+from syncline.sim.step.decode import DecodeResult, decode_step
 from syncline.sim.step.executed.execute import StepRun, execute
 from syncline.sim.step.executed.execute_trace import IGNORES as EXECUTED_IGNORES
 from syncline.sim.step.executed.execute_trace import ExecutedTrace, execute_trace
 from syncline.sim.step.executed.gap import causes
 from syncline.sim.step.replay import OWN_WORK, replay, unpriced
+from syncline.sim.step.step import StepResult
+from syncline.sim.step.step import step as price
 from syncline.sim.uncertainty import Spread
 from syncline.timeline import Timeline
 from syncline.workload.trace import is_trace, read_trace

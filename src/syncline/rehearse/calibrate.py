@@ -23,9 +23,8 @@ from syncline.runtime.execute.executor import Executor
 from syncline.runtime.execute.trial import measure
 from syncline.runtime.group import Group
 from syncline.schedule import Kind
-from syncline.sim.emulate.emulation import predict, script_of
+from syncline.sim.emulate.emulation import predict, script_of, wiring_of_fabric
 from syncline.sim.emulate.host_fit import Fit, TimedOperation, fit
-from syncline.sim.emulate.wiring import wiring_of_fabric
 
 
 @dataclass(frozen=True)

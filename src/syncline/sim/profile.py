@@ -23,11 +23,9 @@ from syncline.describe.guide import cite
 from syncline.describe.mistakes import problem, read_described
 from syncline.describe.plain import JsonObject
 from syncline.errors import DescriptionError, UsageError
-from syncline.sim.nccl.calibration import NcclCalibration
-from syncline.sim.nccl.job import Scale
-from syncline.sim.step.calibrate import StepCalibration
+from syncline.sim.nccl.job import NcclCalibration, Scale
+from syncline.sim.step.calibrate import NAMES, Multipliers, StepCalibration
 from syncline.sim.step.constants import Constants
-from syncline.sim.step.multipliers import NAMES, Multipliers
 from syncline.workload.job import Job
 
 FORMAT = "syncline profile 1"

@@ -12,7 +12,7 @@ from syncline.fabric import load
 from syncline.plan.phase.phases import PlannedRun, plan_run
 from syncline.questions.phases import plan_phases
 from syncline.sim.serve.engine import Engine, Split
-from syncline.sim.serve.rollout import rollout_s
+from syncline.sim.serve.steady import rollout_s
 from syncline.workload.load import Length
 from syncline.workload.phases import has_phases, load_run
 from syncline.workload.read_job import load_job

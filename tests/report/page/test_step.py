@@ -14,8 +14,8 @@ from syncline.questions.step import StepPrediction
 from syncline.report.chart.lanes import timeline_lanes
 from syncline.report.page.step import step_page
 from syncline.report.text.step import split_words, step_lines
-from syncline.sim.step import step
 from syncline.sim.step.spans import step_timeline
+from syncline.sim.step.step import step
 from syncline.timeline import SpanKind
 from syncline.workload.read_job import load_job
 

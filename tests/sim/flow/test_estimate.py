@@ -15,8 +15,7 @@ from syncline.sim.analytic import bounds
 from syncline.sim.candidates import candidates, find, proved, rail_rings
 from syncline.sim.flow.estimate import bus_factor, estimate
 from syncline.sim.flow.routing import FlowNetwork, NetworkOptions
-from syncline.sim.flow.traffic import traffic_matrix
-from syncline.sim.flow.wired import wire
+from syncline.sim.flow.wired import traffic_matrix, wire
 from syncline.sim.sweep import Contest, crossovers, sizes_between
 
 

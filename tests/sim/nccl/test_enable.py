@@ -5,8 +5,7 @@ import pytest
 
 from syncline.errors import SimulationError
 from syncline.sim.nccl.belief import ALGORITHMS, PROTOCOLS, believe
-from syncline.sim.nccl.choose import choose
-from syncline.sim.nccl.enable import enabled_pairs, ll128_allowed, read_list
+from syncline.sim.nccl.choose import choose, enabled_pairs, ll128_allowed, read_list
 from syncline.sim.nccl.system import NcclSystem
 
 

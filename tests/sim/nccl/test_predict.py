@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from syncline.errors import SimulationError
-from syncline.sim.nccl import NcclSystem, bus_factor, predict
-from syncline.sim.nccl.measured import OPS
+from syncline.sim.nccl.measured import OPS, bus_factor
+from syncline.sim.nccl.predict import predict
+from syncline.sim.nccl.system import NcclSystem
 
 H100 = NcclSystem(gpu="h100", num_hosts=4, gpus_per_host=8, num_nics=8, nic_rate_Bps=50e9, network="infiniband")
 SIZES = [8, 2**15, 2**20, 2**26, 2**33]

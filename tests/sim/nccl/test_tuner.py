@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from syncline.errors import SimulationError
-from syncline.sim.nccl.choose import choose
+from syncline.sim.nccl.choose import choose, inside
 from syncline.sim.nccl.system import NcclSystem
-from syncline.sim.nccl.tuner import inside
 
 
 def p5(hosts: int, tuner: str = "aws-p5") -> NcclSystem:

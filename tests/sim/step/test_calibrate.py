@@ -11,11 +11,12 @@ import pytest
 from syncline.errors import DescriptionError, SimulationError, UsageError
 from syncline.fabric.catalog import load_catalog
 from syncline.sim.profile import MeasuredStep, SystemProfile, load_profile, save_profile
-from syncline.sim.step import Case, default_constants, step_cost
 from syncline.sim.step.build import build_case
-from syncline.sim.step.calibrate import Observation, StepCalibration, calibrate, check_plausible
+from syncline.sim.step.calibrate import SIGMA, Multipliers, Observation, StepCalibration, calibrate, check_plausible
+from syncline.sim.step.case import Case
+from syncline.sim.step.constants import default_constants
+from syncline.sim.step.cost import step_cost
 from syncline.sim.step.machine import Machine, machine_of
-from syncline.sim.step.multipliers import SIGMA, Multipliers
 from syncline.workload.read_job import load_job
 
 

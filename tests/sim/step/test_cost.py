@@ -9,9 +9,12 @@ import numpy as np
 import pytest
 
 from syncline.fabric.catalog import load_catalog
-from syncline.sim.step import Case, build_case, default_constants, stack, step_cost
 from syncline.sim.step.arithmetic.kernels import gemm_s, head_speed
 from syncline.sim.step.arithmetic.layer import written_out
+from syncline.sim.step.build import build_case
+from syncline.sim.step.case import Case, stack
+from syncline.sim.step.constants import default_constants
+from syncline.sim.step.cost import step_cost
 from syncline.sim.step.machine import machine_of
 from syncline.workload.read_job import load_job
 

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from syncline.fabric import load
-from syncline.sim.step import Case, build_case, default_constants, machine_from_fabric, stack, step_cost
 from syncline.sim.step.arithmetic.kernels import attention_s, gemm_s, memory_s
 from syncline.sim.step.arithmetic.layer import LayerTime, dense_layer, head_s, mixer_part
 from syncline.sim.step.arithmetic.params import (
@@ -24,12 +23,17 @@ from syncline.sim.step.arithmetic.params import (
     stage_expert_params,
     stage_params,
 )
+from syncline.sim.step.build import build_case
+from syncline.sim.step.case import Case, stack
+from syncline.sim.step.constants import default_constants
 from syncline.sim.step.cost import (
     exchanged,
+    step_cost,
 )
 from syncline.sim.step.exchange import Buffer, Windows, extra_s
 from syncline.sim.step.experts import expert_params, expert_part
-from syncline.sim.step.kept import kept_per_token
+from syncline.sim.step.machine import machine_from_fabric
+from syncline.sim.step.memory import kept_per_token
 from syncline.sim.step.network import (
     head_exchange_s,
     inside,

@@ -11,13 +11,13 @@ from syncline import simulate
 from syncline.fabric import Fabric, build
 from syncline.fabric.spec import ClusterSpec
 from syncline.plan.answer import make_plan
-from syncline.sim.step import step
 from syncline.sim.step.collectives import priced_collectives
 from syncline.sim.step.constants import default_constants
 from syncline.sim.step.executed.execute import execute
 from syncline.sim.step.executed.footprint import gather_flows
 from syncline.sim.step.executed.stages import Stages, is_mesh
 from syncline.sim.step.laid import is_laid
+from syncline.sim.step.step import step
 from syncline.workload.read_job import load_job
 
 SLOW = {"link": "leaf-00 <-> host-01/nic-3", "rate": "50Gbps"}

@@ -12,10 +12,10 @@ import pytest
 from syncline.fabric import load
 from syncline.fabric.catalog import load_catalog
 from syncline.plan.named_job import named_job
-from syncline.sim.step import build_case, machine_from_fabric, memory, step
-from syncline.sim.step.kept import kept_per_token
-from syncline.sim.step.machine import machine_of
-from syncline.sim.step.memory import stage_layers, stages
+from syncline.sim.step.build import build_case
+from syncline.sim.step.machine import machine_from_fabric, machine_of
+from syncline.sim.step.memory import kept_per_token, memory, stage_layers, stages
+from syncline.sim.step.step import step
 from syncline.validate.training import validate_training
 from syncline.validate.training.validate import TrainingValidation
 from syncline.workload.parallel import Parallel

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 from syncline.fabric import load
-from syncline.sim.step import Case, build_case, machine_from_fabric, memory, stack
 from syncline.sim.step.arithmetic.params import layer_params, predict_params
+from syncline.sim.step.build import build_case
+from syncline.sim.step.case import Case, stack
 from syncline.sim.step.experts import expert_params
-from syncline.sim.step.kept import kept_per_token, working_per_token
-from syncline.sim.step.memory import stage_layers, stages
+from syncline.sim.step.machine import machine_from_fabric
+from syncline.sim.step.memory import kept_per_token, memory, stage_layers, stages, working_per_token
 from syncline.workload.read_job import load_job
 
 H100 = machine_from_fabric(load("h100-64-rail"))

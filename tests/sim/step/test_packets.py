@@ -11,9 +11,9 @@ from syncline.fabric import Fabric, build
 from syncline.fabric.spec import ClusterSpec
 from syncline.schedule import Kind
 from syncline.sim.reach import fabric_reach
-from syncline.sim.step import step
 from syncline.sim.step.executed.execute import execute
 from syncline.sim.step.executed.execute_trace import execute_trace
+from syncline.sim.step.step import step
 from syncline.workload.graph import GraphBuilder, Op, Workload
 from syncline.workload.read_job import load_job
 

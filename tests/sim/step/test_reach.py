@@ -10,9 +10,9 @@ import pytest
 
 from syncline.fabric import build, load
 from syncline.fabric.spec import ClusterSpec
-from syncline.sim.step import step
 from syncline.sim.step.executed.execute import execute
 from syncline.sim.step.network import inside
+from syncline.sim.step.step import step
 from syncline.workload.read_job import load_job
 
 

@@ -8,8 +8,9 @@ import pytest
 
 from syncline.errors import DescriptionError
 from syncline.fabric.catalog import load_catalog
-from syncline.sim.step import default_constants, step_cost
 from syncline.sim.step.build import build_case
+from syncline.sim.step.constants import default_constants
+from syncline.sim.step.cost import step_cost
 from syncline.sim.step.machine import machine_of
 from syncline.workload.read_job import load_job
 

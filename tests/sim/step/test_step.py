@@ -9,10 +9,10 @@ import pytest
 from syncline.errors import DescriptionError, SimulationError
 from syncline.fabric import load
 from syncline.report.text.step import step_lines
-from syncline.sim.step import decode_step, step
 from syncline.sim.step.arithmetic.params import layer_params
+from syncline.sim.step.decode import decode_step
 from syncline.sim.step.spans import step_timeline
-from syncline.sim.step.step import StepResult
+from syncline.sim.step.step import StepResult, step
 from syncline.workload.read_job import load_job
 from syncline.workload.shape import Shape
 

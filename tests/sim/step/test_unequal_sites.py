@@ -9,10 +9,10 @@ import pytest
 
 from syncline.fabric import Fabric, load
 from syncline.plan.answer import make_plan
-from syncline.sim.step import step
 from syncline.sim.step.executed.execute import execute
 from syncline.sim.step.executed.footprint import devices_of
 from syncline.sim.step.machine import reach_of
+from syncline.sim.step.step import step
 from syncline.workload.parallel import Parallel
 from syncline.workload.read_job import load_job
 

@@ -26,7 +26,7 @@ from syncline.plan.decide.apart import Doubt, doubt, ratio_sigma
 from syncline.plan.decide.forecast import Forecast
 from syncline.plan.decide.prospects import run_option
 from syncline.plan.decide.uncertain import prices_of
-from syncline.sim.step import Constants
+from syncline.sim.step.constants import Constants
 from syncline.sim.step.step import kind_of
 from syncline.workload.job import Job
 from syncline.workload.read_job import load_job

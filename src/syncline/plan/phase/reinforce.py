@@ -15,7 +15,7 @@ from syncline.plan.answer import PlanResult, make_plan
 from syncline.plan.cost.assumptions import Assumptions
 from syncline.plan.cost.prices import Prices
 from syncline.sim.serve.engine import Engine, Split
-from syncline.sim.serve.rollout import rollout_s
+from syncline.sim.serve.steady import rollout_s
 from syncline.sim.step.machine import machine_from_fabric
 from syncline.workload.job import Job
 from syncline.workload.parallel import divisors

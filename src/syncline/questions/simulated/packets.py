@@ -114,7 +114,7 @@ class PacketQuestion:
         """Return the failures and repairs."""
         from syncline.describe import units
         from syncline.errors import UsageError
-        from syncline.sim.packet.events import link_changes
+        from syncline.sim.packet.play import link_changes
 
         if self.reroute is not None and not self.fail:
             raise UsageError("`reroute` says when switches route around a failure.", hint="Add `fail` (PLACE@TIME).")
@@ -212,7 +212,7 @@ def _share(option: str, text: str, whole: str) -> float:
 
 
 def _cables(network: PacketNetwork, place: str) -> list[int]:
-    from syncline.sim.packet.events import cables
+    from syncline.sim.packet.play import cables
 
     where = _where(place)
     return cables(network, where.link, where.device, where.which)

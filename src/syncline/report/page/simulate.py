@@ -17,7 +17,7 @@ from syncline.report.page.packet import watched_page
 from syncline.report.page.page import render
 from syncline.report.text.packet import against_flow
 from syncline.sim.candidates import NAMES
-from syncline.sim.flow.traffic import traffic_matrix
+from syncline.sim.flow.wired import traffic_matrix
 
 MOST_BUSY = 8
 

@@ -21,9 +21,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from syncline.errors import SimulationError
 from syncline.fabric.spec import ClusterSpec
+from syncline.program import Placement
 from syncline.program.program import Program, RankRound, VendorStep
 from syncline.sim.emulate.marks import Mark, timeline_of
 from syncline.sim.flow.engine import Course, Floats, Paths, Tasks, run
+from syncline.sim.flow.routing import FlowNetwork, NetworkOptions
 from syncline.timeline import SpanKind, Timeline
 
 IGNORES = ("other processes on the hosts", "packet loss and retransmission", "slow start", "queues beyond the shapers'")
@@ -336,3 +338,21 @@ def _head_starts(wiring: HostLinks, sends: dict[int, dict[int, float]]) -> dict[
             budget = min(wiring.head_start_bytes, float(np.mean(list(away.values()))))
             late[rank] = (len(away) - 1) * budget / float(wiring.rate_Bps[first])
     return late
+
+
+def wiring_of_fabric(placement: Placement) -> HostLinks:
+    """Return the wiring of a described cluster: rates and latencies of its links, static paths between hosts."""
+    fabric = placement.fabric
+    network = FlowNetwork(fabric, NetworkOptions(routing="static", transport="ideal", stripes="first"))
+    hosts, first = np.unique(placement.host, return_index=True)
+    device = placement.device[first].astype(np.int64)
+    pairs = [(a, b) for a in range(len(hosts)) for b in range(len(hosts)) if a != b]
+    src, dst = (device[[pair[end] for pair in pairs]] for end in (0, 1))
+    wires = network.wire(src, dst, np.zeros(len(pairs), dtype=np.int64))
+    path = {pair: wires.paths.row(int(wires.first[i])).tolist() for i, pair in enumerate(pairs)}
+    number = {int(host): i for i, host in enumerate(hosts)}
+    delay = np.zeros(len(network.capacity_Bps))
+    delay[: len(fabric.links)] = fabric.links.latency_s
+    names = [network.link_name(link) for link in range(len(network.capacity_Bps))]
+    rate = np.where(network.capacity_Bps > 0, network.capacity_Bps, 1.0)
+    return HostLinks.of(rate, path, [number[int(host)] for host in placement.host], names=names, delay_s=delay)

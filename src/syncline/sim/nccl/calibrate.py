@@ -15,9 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from syncline.errors import SimulationError
-from syncline.sim.nccl.calibration import NcclCalibration
 from syncline.sim.nccl.constants import NcclConstants, default_constants
-from syncline.sim.nccl.job import NcclOperation, Scale
+from syncline.sim.nccl.job import NcclCalibration, NcclOperation, Scale
 from syncline.sim.nccl.measured import Series
 from syncline.sim.nccl.predict import chosen_pairs, times_us
 from syncline.sim.nccl.robust import minimise

@@ -189,3 +189,16 @@ def pipe(latency_us: Floats | float, bytes_us: Floats, loss: float, cap_bytes: f
     return np.asarray(
         latency_us + bytes_us + 2 * loss * np.sqrt(latency_us * bytes_us * np.minimum(1.0, cap_bytes / sizes))
     )
+
+
+@dataclass(frozen=True, eq=False)
+class NcclCalibration:
+    """Multipliers on the model and the log-ratio left at each measured size."""
+
+    scale: Scale
+    knots: Floats
+    left: Floats
+
+    def correction(self, sizes: Floats) -> Floats:
+        """Return the factor on the scaled model: interpolated in log size, constant outside the measured sizes."""
+        return np.asarray(np.exp(np.interp(np.log(sizes), self.knots, self.left)))

@@ -15,12 +15,11 @@ import numpy.typing as npt
 
 from syncline.errors import SimulationError
 from syncline.sim.nccl.belief import CHOSEN_OPS
-from syncline.sim.nccl.calibration import NcclCalibration
 from syncline.sim.nccl.choose import Pair, choose
 from syncline.sim.nccl.constants import NcclConstants, default_constants
 from syncline.sim.nccl.expect import expected_us
 from syncline.sim.nccl.interval import interval, unverified
-from syncline.sim.nccl.job import NcclOperation, Scale
+from syncline.sim.nccl.job import NcclCalibration, NcclOperation, Scale
 from syncline.sim.nccl.measured import OPS, bus_factor, op_name
 from syncline.sim.nccl.system import MAX_POINT_HOSTS, NcclSystem
 

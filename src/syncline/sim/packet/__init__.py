@@ -5,10 +5,9 @@ outcome = simulate(network, [permutation(network.fabric, 2e6)], PacketOptions(tr
 outcome.completion.p99_s, outcome.counters["trims"], packet_timeline(outcome)
 """
 
-from syncline.sim.packet.change import LinkChange
 from syncline.sim.packet.chronicle import packet_timeline
 from syncline.sim.packet.network import PacketNetwork, packet_network
-from syncline.sim.packet.options import PacketOptions, TrafficClass
+from syncline.sim.packet.options import LinkChange, PacketOptions, TrafficClass
 from syncline.sim.packet.outcome import Completion, Outcome, Progress, RunSamples
 from syncline.sim.packet.parameters import Marks, TransportSet, transport_set, transport_sets
 from syncline.sim.packet.posting import PacketJob

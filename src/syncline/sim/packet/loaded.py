@@ -12,9 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from syncline.errors import SimulationError
-from syncline.sim.packet.change import LinkChange
 from syncline.sim.packet.network import PacketNetwork
-from syncline.sim.packet.options import PacketOptions
+from syncline.sim.packet.options import LinkChange, PacketOptions
 from syncline.sim.packet.outcome import Outcome, Progress
 from syncline.sim.packet.posting import PacketJob
 from syncline.sim.packet.run import simulate

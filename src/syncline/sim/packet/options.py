@@ -130,3 +130,16 @@ def with_classes(options: PacketOptions, most: int) -> PacketOptions:
 def with_law(options: PacketOptions, law: Law) -> PacketOptions:
     """Return the options with the transport's congestion control replaced by a law."""
     return replace(options, law=law, changes={**options.changes, "kind": "custom"})
+
+
+@dataclass(frozen=True)
+class LinkChange:
+    """From `time_s` on the cable of a link has `factor` of its rate, both ways; 0: it is down.
+
+    Switches route around it `reroute_s` later; None: they never learn of it.
+    """
+
+    time_s: float
+    link: int
+    factor: float = 0.0
+    reroute_s: float | None = 1e-3

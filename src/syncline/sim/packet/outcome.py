@@ -14,8 +14,8 @@ from syncline.sim.packet.network import Floats, Longs, PacketNetwork
 from syncline.sim.packet.options import PacketOptions
 
 if TYPE_CHECKING:
-    from syncline.sim.packet.change import LinkChange
     from syncline.sim.packet.graph import Load
+    from syncline.sim.packet.options import LinkChange
     from syncline.sim.packet.posting import PostedColumns, RoundTransfers
 
 IGNORES = (

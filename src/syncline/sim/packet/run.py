@@ -16,10 +16,9 @@ import numpy as np
 
 from syncline._native.packet import ClassRule, Draft, Engine
 from syncline.errors import SimulationError
-from syncline.sim.packet.change import LinkChange
 from syncline.sim.packet.graph import Load, PacketGraph, add_graph
 from syncline.sim.packet.network import Floats, Longs, PacketNetwork
-from syncline.sim.packet.options import ENGINE_ROUTING, PacketOptions
+from syncline.sim.packet.options import ENGINE_ROUTING, LinkChange, PacketOptions
 from syncline.sim.packet.outcome import Outcome, Progress, RunSamples
 from syncline.sim.packet.parameters import Marks, TransportSet
 from syncline.sim.packet.posting import PostedColumns, Posting, RoundTransfers, add_job, add_traffic

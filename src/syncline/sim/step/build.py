@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import cache
 
 from syncline.codec.names import PLAIN
+from syncline.describe.own_data import own_data
 from syncline.errors import SimulationError
-from syncline.sim.step.arithmetic.recipe import casts_of, recipe_rate
 from syncline.sim.step.case import Case, case_of
 from syncline.sim.step.exchange import ALGORITHMS
 from syncline.sim.step.machine import Machine
@@ -17,6 +18,37 @@ from syncline.workload.parallel import SHARDED
 from syncline.workload.shape import Shape
 from syncline.workload.software import Facts, facts_of
 from syncline.workload.volumes import wire_share
+
+LOW = ("fp8", "fp4")
+
+
+@cache
+def recipes() -> dict[str, dict[str, float | str]]:
+    """Return every recipe: `casts`, `fused_casts`, `rate` and its source."""
+    found: dict[str, dict[str, float | str]] = own_data("sim", "data/recipes.yaml")["recipes"]
+    return found
+
+
+def recipe_of(job: Job) -> str:
+    """Return the recipe of a job in a low precision: what it says, or the usual one of its precision."""
+    return job.recipe or ("nvfp4" if job.precision == "fp4" else "tensorwise")
+
+
+def casts_of(job: Job, facts: Facts) -> float:
+    """Return the passes over memory that casts cost, one fused pass for the input of each product = 1."""
+    if job.precision not in LOW:
+        return 0.0
+    found = recipes()[recipe_of(job)]
+    return float(found["fused_casts" if facts.fused_casts else "casts"])
+
+
+def recipe_rate(job: Job, architecture: str) -> float:
+    """Return the speed of a recipe's products against the part's best of that precision."""
+    if job.precision not in LOW:
+        return 1.0
+    found = recipes()[recipe_of(job)]
+    return float(found.get(f"rate_{architecture.split()[0].lower()}", found["rate"]))
+
 
 #: Share of the routing time that the host still costs: CUDA graphs capture the router, dropping needs no token counts.
 HOST_SHARE = {"dropless": 1.0, "drop": 0.4, "graphs": 0.2}

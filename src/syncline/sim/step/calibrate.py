@@ -11,7 +11,8 @@ its own: `found.constants(own=found.own)` explains the run that was measured, `f
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -20,9 +21,55 @@ from syncline.errors import SimulationError
 from syncline.sim.step.case import Case, anywhere
 from syncline.sim.step.constants import Constants, default_constants
 from syncline.sim.step.cost import StepCost, step_cost
-from syncline.sim.step.multipliers import NAMES, SIGMA, Multipliers
 
 Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Multipliers:
+    """Factors on time; 1 is the model as it ships."""
+
+    products: float = 1.0  # matrix products
+    attention: float = 1.0
+    memory: float = 1.0  # passes over memory: norms, casts, residuals, the optimizer's loss
+    exchange: float = 1.0  # what tensor, context, expert and data exchanges take on the wire, hidden or not
+    host: float = 1.0  # launching layers, routing tokens, the fixed time of a step
+
+    @staticmethod
+    def of_logs(logs: Sequence[float] | Floats) -> Multipliers:
+        """Return the multipliers whose logarithms these are."""
+        return Multipliers(*(float(np.exp(value)) for value in logs))
+
+    @property
+    def logs(self) -> Floats:
+        return np.asarray(np.log(np.array(list(asdict(self).values()))))
+
+    def on(self, constants: Constants) -> Constants:
+        """Return constants with which the same formulas take that much longer."""
+        fitted, held = constants.fitted, constants.held
+        slow = 1 / self.exchange
+        return replace(
+            constants,
+            fitted=replace(
+                fitted, e_gemm=fitted.e_gemm / self.products, e_attn=fitted.e_attn / self.attention,
+                # Unfused attention is products of its own: it follows attention, not the large products.
+                c_att=fitted.c_att * self.products / self.attention, c_mem=fitted.c_mem * self.memory,
+                e_nvl=fitted.e_nvl * slow, e_net=fitted.e_net * slow, t_host=fitted.t_host * self.host,
+            ),
+            held=replace(
+                held, launch_eager_s=held.launch_eager_s * self.host, launch_fused_s=held.launch_fused_s * self.host,
+                step_s=held.step_s * self.host, pause_s=held.pause_s * self.host,
+                tp_call_s=held.tp_call_s * self.exchange,
+                ring_hop_s=held.ring_hop_s * self.exchange, per_doubling=held.per_doubling * self.exchange,
+            ),
+        )  # fmt: skip
+
+
+NAMES = tuple(f.name for f in fields(Multipliers))
+#: Width of the prior of each logarithm: how much systems of one description differ in it.
+SIGMA = Multipliers(products=0.08, attention=0.20, memory=0.20, exchange=0.30, host=0.60)
+
+
 #: How well a step repeats, in log units.
 STEP_NOISE = 0.03
 #: What a run is off by that its neighbours do not share (its model, layout, recipe): it explains the run and carries to

@@ -25,7 +25,7 @@ from syncline.sim.step.case import Case, Floats, anywhere, pick
 from syncline.sim.step.constants import Constants
 from syncline.sim.step.exchange import Buffer, Windows, extra_s
 from syncline.sim.step.experts import ExpertTime, expert_params, expert_part
-from syncline.sim.step.kept import kept_per_token
+from syncline.sim.step.memory import kept_per_token
 from syncline.sim.step.network import (
     head_exchange_s,
     inside,

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from syncline.describe.plain import JsonObject
 from syncline.errors import DescriptionError, SimulationError
 from syncline.fabric.fabric import Fabric
-from syncline.sim.nccl import from_fabric, predict
+from syncline.sim.nccl.describe import from_fabric
+from syncline.sim.nccl.predict import predict
 from syncline.sim.step.constants import Constants, default_constants
 from syncline.sim.step.machine import Machine, machine_from_fabric
 from syncline.workload.job import Job
