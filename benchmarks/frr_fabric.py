@@ -23,7 +23,6 @@ import yaml
 
 from syncline.fabric import load
 from syncline.install.installation import Installation, install
-from syncline.install.names import interface_of
 from syncline.install.qos import CLASSES
 
 DAEMONS = Path("/usr/lib/frr")
@@ -140,7 +139,11 @@ class Rig:
             ends = []
             for _, _, device, port in row.ends:
                 host, _, nic = device.partition("/nic-")
-                ends.append((host, interface_of(device, int(port[1:]))) if nic else (device, port))
+                ends.append(
+                    (host, f"rail{device.rpartition('-')[2]}" + (port if port != "p1" else ""))
+                    if nic
+                    else (device, port)
+                )
             (a, name_a), (b, name_b) = ends
             _run("ip", "link", "add", name_a, "netns", self.space(a), "type", "veth", "peer", "name", name_b, "netns",
                  self.space(b))  # fmt: skip

@@ -13,8 +13,8 @@ from typing import Any
 from syncline.fabric import load
 from syncline.install.installation import install
 from syncline.install.qos import CLASSES, MAX_MARK_PERCENT, TRAINING
-from syncline.install.switch.eos import MTU
-from syncline.install.switch.view import SwitchView
+from syncline.install.qos import EOS_MTU_BYTES as MTU
+from syncline.install.view import SwitchView
 
 #: Two tiers of Tomahawk 5, of Tomahawk 4, of a deep-buffered chassis, three tiers, rails.
 FABRICS: tuple[dict[str, Any], ...] = tuple(

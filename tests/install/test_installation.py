@@ -19,7 +19,7 @@ from syncline.fabric import Fabric, load
 from syncline.fabric.pause import quanta
 from syncline.host.lldp import parse_lldp
 from syncline.install.installation import Installation, install
-from syncline.install.qos import headroom
+from syncline.install.qos import ALPHA, headroom
 from syncline.install.room import Room
 
 CLUSTER = {
@@ -123,11 +123,12 @@ def test_headroom_by_hand() -> None:
 def test_marks_come_before_pauses(sonic: Installation) -> None:
     buffer = sonic.buffers["leaf-00"]
     high = max(buffer.mark_all_bytes.values())
-    assert (
-        buffer.pause_from_bytes(buffer.marks_before_pause)
-        >= high
-        > buffer.pause_from_bytes(buffer.marks_before_pause + 1)
-    )
+
+    def pause_from_bytes(busy: int) -> float:
+        """Return how long a queue grows before PFC acts, when so many queues are full: alpha B / (1 + alpha n)."""
+        return ALPHA * buffer.shared_bytes / (1 + ALPHA * busy)
+
+    assert pause_from_bytes(buffer.marks_before_pause) >= high > pause_from_bytes(buffer.marks_before_pause + 1)
 
 
 def test_frr_has_a_neighbour_for_every_cable_and_as_many_paths(frr: Installation) -> None:

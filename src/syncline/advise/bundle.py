@@ -13,9 +13,9 @@ from syncline.describe.files import make_folder, write_text
 from syncline.describe.plain import JsonObject
 from syncline.errors import SynclineError, UsageError
 from syncline.fabric import Fabric
+from syncline.fabric.bill import model_of_host
 from syncline.fabric.catalog import load_catalog
 from syncline.fabric.formats import export_text, nccl_topology, write_nccl
-from syncline.fabric.formats.nccl_write import model_of_host
 from syncline.sim.nccl.belief import CHOSEN_OPS
 from syncline.sim.nccl.describe import from_fabric
 from syncline.workload.job import Job

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from syncline.advise.cloud import CloudProfile, cloud_of
 from syncline.describe.plain import JsonObject
 from syncline.fabric import Fabric
+from syncline.fabric.bill import model_of_host
 from syncline.fabric.catalog import load_catalog
-from syncline.fabric.formats.nccl_write import model_of_host
 from syncline.sim.nccl.describe import from_fabric
 from syncline.sim.nccl.system import NcclSystem
 

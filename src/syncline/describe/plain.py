@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
+from io import StringIO
 from pathlib import PurePath
 from typing import Any, TypeAlias
 
@@ -19,6 +21,15 @@ JsonObject: TypeAlias = dict[str, JsonValue]
 def json_text(payload: Mapping[str, object], *, ascii_only: bool = False) -> str:
     """Return `payload` as strict JSON; NumPy values become plain ones, and a number that does not exist is null."""
     return json.dumps(plain(payload), indent=2, ensure_ascii=ascii_only, allow_nan=False)
+
+
+def csv_text(headings: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
+    """Return a table as CSV, a line a row."""
+    out = StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(headings)
+    writer.writerows(rows)
+    return out.getvalue()
 
 
 def plain(value: Any) -> Any:

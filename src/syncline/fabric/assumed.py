@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from syncline.describe import units
-from syncline.fabric.catalog import Catalog, HostModel, load_catalog
+from syncline.fabric.catalog import Catalog, HostModel
 from syncline.fabric.host import port_Bps
 from syncline.fabric.spec import ClusterSpec, HostSpec
 from syncline.fabric.topology.network import NetworkSpec
@@ -16,7 +16,7 @@ def assumed_of(spec: ClusterSpec) -> tuple[str, ...]:
     >>> assumed_of(parse_cluster(described({"hosts": 4, "host": "8 x A100", "network": "leaf-spine 100GbE"})))[0]
     '8 NICs a host, one a GPU: 100 Gb/s a GPU. If the hosts have fewer, say so: `nics: 1` under `host:`'
     """
-    catalog = load_catalog().with_parts(spec.parts) if spec.parts else load_catalog()
+    catalog = spec.catalog
     sites = [(spec.hosts, spec.network)] if spec.hosts else [(site.hosts, site.network) for site in spec.sites]
     found: dict[str, None] = {}
     for hosts, network in sites:
@@ -34,7 +34,7 @@ def assumed_of_network(spec: ClusterSpec) -> tuple[str, ...]:
     >>> assumed_of_network(spec)[0]
     '8 ConnectX-7 a host on NDR: 400 Gb/s a port, 3.2 Tb/s a host (of dgx-h100 in the catalogue)'
     """
-    catalog = load_catalog().with_parts(spec.parts) if spec.parts else load_catalog()
+    catalog = spec.catalog
     sites = [(spec.hosts, spec.network)] if spec.hosts else [(site.hosts, site.network) for site in spec.sites]
     found: dict[str, None] = {}
     for hosts, network in sites:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from syncline.describe.plain import JsonObject
-from syncline.fabric.catalog import Catalog, HostModel, Switch, load_catalog
+from syncline.fabric.catalog import Catalog, HostModel, Switch
 from syncline.fabric.draft import UNKNOWN_CABLE
 from syncline.fabric.fabric import DeviceKind, Fabric
 
@@ -81,20 +81,23 @@ class Bill:
 
 def bill(fabric: Fabric) -> Bill:
     """Return the bill of materials of a fabric."""
-    catalog = load_catalog().with_parts(fabric.spec.parts) if fabric.spec.parts else load_catalog()
+    catalog = fabric.spec.catalog
     return Bill((*_hosts(fabric, catalog), *_switches(fabric, catalog), *_cables(fabric, catalog)))
 
 
 def host_groups(fabric: Fabric, catalog: Catalog) -> list[tuple[HostModel, int]]:
     """Return the model and number of each group of hosts, in the order of the fabric's hosts."""
-    groups = fabric.spec.hosts or tuple(group for site in fabric.spec.sites for group in site.hosts)
-    remaining = fabric.num_hosts
-    found = []
-    for group in groups:
-        count = len(group.names) or (group.count if isinstance(group.count, int) else remaining)
-        remaining -= count
-        found.append((group.host.resolve(catalog), count))
-    return found
+    groups = fabric.spec.groups()
+    counts = [len(group.names) or (group.count if isinstance(group.count, int) else 0) for group in groups]
+    rest = fabric.num_hosts - sum(counts)  # of the one group that is as large as the network allows
+    return [(group.host.resolve(catalog), count or rest) for group, count in zip(groups, counts, strict=True)]
+
+
+def model_of_host(fabric: Fabric, host: int, catalog: Catalog) -> HostModel:
+    """Return the host model a host was built from."""
+    groups = host_groups(fabric, catalog)
+    ends = np.cumsum([count for _, count in groups])
+    return groups[int(np.searchsorted(ends, host, side="right"))][0]
 
 
 def _hosts(fabric: Fabric, catalog: Catalog) -> list[BillLine]:

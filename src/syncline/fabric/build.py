@@ -8,7 +8,7 @@ import numpy as np
 
 from syncline.describe.hostlist import MAX_HOSTS
 from syncline.errors import FabricError
-from syncline.fabric.catalog import Catalog, HostModel, load_catalog
+from syncline.fabric.catalog import Catalog, HostModel
 from syncline.fabric.check import check_connected, check_ports
 from syncline.fabric.draft import Draft, HostBlock
 from syncline.fabric.fabric import Fabric, IntArray
@@ -22,7 +22,7 @@ from syncline.fabric.topology.sites import join_sites
 
 def build(spec: ClusterSpec) -> Fabric:
     """Build the described cluster, or raise a FabricError that says why it cannot be."""
-    catalog = load_catalog().with_parts(spec.parts) if spec.parts else load_catalog()
+    catalog = spec.catalog
     draft = Draft(catalog)
     if spec.sites:
         _build_sites(draft, spec)

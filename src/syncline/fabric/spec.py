@@ -19,7 +19,7 @@ from pydantic import Field, field_validator, model_validator
 from syncline.describe.hostlist import MAX_HOSTS, expand
 from syncline.describe.plain import JsonObject
 from syncline.errors import DescriptionError, FabricError
-from syncline.fabric.catalog import Catalog, HostModel
+from syncline.fabric.catalog import Catalog, HostModel, load_catalog
 from syncline.fabric.faults import FailedPart
 from syncline.fabric.topology import TOPOLOGIES, AnyNetwork
 from syncline.fabric.topology.network import Rate, Strict
@@ -204,6 +204,15 @@ class ClusterSpec(Strict):
     source: str = ""
     """Where a preset's numbers come from."""
     notes: str = ""
+
+    @property
+    def catalog(self) -> Catalog:
+        """The catalogue with the parts that this description adds."""
+        return load_catalog().with_parts(self.parts) if self.parts else load_catalog()
+
+    def groups(self) -> tuple[HostGroup, ...]:
+        """Return the groups of hosts of all sites, in the order of the fabric's hosts."""
+        return self.hosts or tuple(group for site in self.sites for group in site.hosts)
 
     @model_validator(mode="before")
     @classmethod

@@ -7,12 +7,11 @@ path that went up cannot come up again.
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass
 from functools import cached_property
-from io import StringIO
 from ipaddress import IPv4Address, IPv4Network
 
+from syncline.describe.plain import csv_text
 from syncline.errors import FabricError
 from syncline.install.wiring import CablingPlan
 
@@ -33,6 +32,11 @@ class HostPort:
     leaf_port: int
     leaf_address: IPv4Address
     address: IPv4Address
+
+    @property
+    def interface(self) -> str:
+        """The name that the host's files give the port: `rail3`, `rail3p2` of a card's second port."""
+        return f"rail{self.nic.rpartition('-')[2]}" + (f"p{self.nic_port}" if self.nic_port > 1 else "")
 
 
 @dataclass(frozen=True)
@@ -62,16 +66,16 @@ class AddressPlan:
 
     def to_csv(self) -> str:
         """Return the plan as one table."""
-        out = StringIO()
-        writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(("device", "what", "address", "as", "why"))
+        rows: list[tuple[object, ...]] = []
         for switch in self.switches.values():
-            writer.writerow((switch.name, "loopback", f"{switch.loopback}/32", switch.asn, "router id; ping it first"))
+            rows.append((switch.name, "loopback", f"{switch.loopback}/32", switch.asn, "router id; ping it first"))
             if switch.prefix:
-                writer.writerow((switch.name, "prefix", switch.prefix, switch.asn, "all its host ports in one route"))
-        for port in self.ports.values():
-            writer.writerow((port.nic, "port", f"{port.address}/31", "", f"gateway {port.leaf_address} on {port.leaf}"))
-        return out.getvalue()
+                rows.append((switch.name, "prefix", switch.prefix, switch.asn, "all its host ports in one route"))
+        rows += [
+            (port.nic, "port", f"{port.address}/31", "", f"gateway {port.leaf_address} on {port.leaf}")
+            for port in self.ports.values()
+        ]
+        return csv_text(("device", "what", "address", "as", "why"), rows)
 
 
 def addresses(wiring: CablingPlan) -> AddressPlan:

@@ -9,17 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib.resources import files
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
-from syncline.describe.document import read_document
+from syncline.describe.own_data import own_data
 from syncline.errors import CatalogError
 from syncline.fabric import Fabric
 from syncline.fabric.bill import host_groups
-from syncline.fabric.catalog import Catalog, HostModel, load_catalog
+from syncline.fabric.catalog import Catalog, HostModel
 from syncline.fabric.draft import UNKNOWN_CABLE
 from syncline.fabric.fabric import DeviceKind
 
@@ -94,7 +93,7 @@ def sold_rack(part: str) -> SoldRack | None:
 
 def boxes(fabric: Fabric) -> Boxes:
     """Return every host and switch of a fabric with its body."""
-    catalog = load_catalog().with_parts(fabric.spec.parts) if fabric.spec.parts else load_catalog()
+    catalog = fabric.spec.catalog
     devices = fabric.devices
     switches = np.flatnonzero((devices.kind == DeviceKind.SWITCH) | (devices.kind == DeviceKind.OCS))
     switches = switches[np.argsort(devices.level[switches], kind="stable")]
@@ -158,5 +157,4 @@ def _body(kind: str, part: str, power_w: float) -> Body:
 
 @cache
 def _known() -> _Bodies:
-    text = (files("syncline.install") / "data" / "bodies.yaml").read_text(encoding="utf-8")
-    return _Bodies.model_validate(read_document(text, "bodies.yaml").data)
+    return _Bodies.model_validate(own_data("install", "data/bodies.yaml"))

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 from collections import Counter
 from dataclasses import dataclass
-from io import StringIO
 
-from syncline.describe.plain import JsonObject
+from syncline.describe.plain import JsonObject, csv_text
 from syncline.errors import CatalogError
-from syncline.install.names import host_port_name, port_name
+from syncline.install.names import port_name
 from syncline.install.rack import Floor
 from syncline.install.wiring import CablingPlan, InstalledCable, Port, link_type
 
@@ -76,11 +74,7 @@ def bill_of(rows: tuple[CableRow, ...]) -> tuple[CableBill, ...]:
 
 def to_csv(rows: tuple[CableRow, ...]) -> str:
     """Return the schedule as one table, a line a cable."""
-    out = StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(HEADINGS)
-    writer.writerows(row.cells() for row in rows)
-    return out.getvalue()
+    return csv_text(HEADINGS, (row.cells() for row in rows))
 
 
 def stocked_m(way_m: float) -> float:
@@ -122,4 +116,4 @@ def _box(port: Port) -> str:
 
 
 def _port(port: Port, system: dict[str, str]) -> str:
-    return port_name(system[port.device], port) if port.device in system else host_port_name(port)
+    return port_name(system[port.device], port) if port.device in system else f"p{port.number}"

@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-import csv
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from io import StringIO
 from pathlib import Path
 
 from syncline.describe.files import make_folder, write_text
-from syncline.describe.plain import JsonObject
+from syncline.describe.plain import JsonObject, csv_text
 from syncline.errors import FabricError, UsageError
 from syncline.fabric import Fabric
 from syncline.fabric.bill import bill
 from syncline.install.addresses import AddressPlan, addresses
 from syncline.install.cables import CableBill, CableRow, bill_of, schedule, to_csv
-from syncline.install.hosts import lldp_expected, netplan, qos_script, udev_rules
 from syncline.install.names import SYSTEMS, file_name, port_name
 from syncline.install.qos import CLASSES, SwitchBuffer, buffers
 from syncline.install.rack import Floor, floor
+from syncline.install.render import host_files, opensm_files, switch_files
 from syncline.install.room import Room
-from syncline.install.switch.eos import eos_config
-from syncline.install.switch.frr import classes_nft, frr_conf, sysctl_conf
-from syncline.install.switch.nvue import nvue_commands
-from syncline.install.switch.opensm import opensm_files
-from syncline.install.switch.sonic import config_db, config_why
-from syncline.install.switch.view import SwitchView, views
+from syncline.install.view import SwitchView, views
 from syncline.install.wiring import CablingPlan, link_type, wiring
 
 MANAGED_BY_OTHERS = {
@@ -172,25 +165,11 @@ def _family(wired: CablingPlan, name: str) -> str:
 
 
 def _switch_files(seen: tuple[SwitchView, ...], fabric: Fabric) -> dict[str, str]:
-    files: dict[str, str] = {}
-    for view in seen:
-        folder = f"switches/{file_name(view.name)}"
-        if view.system == "sonic":
-            files[f"{folder}/config_db.json"] = config_db(view)
-            files[f"{folder}/config_db.why.md"] = config_why(view)
-            files[f"{folder}/frr.conf"] = frr_conf(view, with_addresses=False)
-        elif view.system == "nvue":
-            files[f"{folder}/nvue.sh"] = nvue_commands(view)
-        elif view.system == "eos":
-            files[f"{folder}/startup-config"] = eos_config(view)
-        elif view.system == "frr":
-            files[f"{folder}/frr.conf"] = frr_conf(view)
-            files[f"{folder}/sysctl.conf"] = sysctl_conf(view)
-            files[f"{folder}/classes.nft"] = classes_nft(view)
-    subnet = [view for view in seen if view.system == "opensm"]
-    if subnet:
-        files |= {f"opensm/{name}": text for name, text in opensm_files(subnet, fabric.host_names).items()}
-    return files
+    files = {
+        f"switches/{switch.file_name}/{name}": text for switch in seen for name, text in switch_files(switch).items()
+    }
+    subnet = [switch for switch in seen if switch.system == "opensm"]
+    return files | {f"opensm/{name}": text for name, text in opensm_files(subnet, fabric.num_hosts).items()}
 
 
 def _host_files(fabric: Fabric, plan: AddressPlan, seen: tuple[SwitchView, ...]) -> dict[str, str]:
@@ -199,29 +178,24 @@ def _host_files(fabric: Fabric, plan: AddressPlan, seen: tuple[SwitchView, ...])
     for at, port in enumerate(ports):
         by_host.setdefault(port.host, []).append((int(port.nic.rpartition("-")[2]), at))
     names = {(view.name, p.port.number): port_name(view.system, p.port) for view in seen for p in view.ports}
-    files = {}
+    files: dict[str, str] = {}
     for host in fabric.host_names:
         mine = [ports[at] for _, at in sorted(by_host.get(host, ()))]
         if mine:
-            folder = f"hosts/{file_name(host)}"
-            files[f"{folder}/60-fabric.yaml"] = netplan(host, mine)
-            files[f"{folder}/70-rails.rules"] = udev_rules(host, mine)
-            files[f"{folder}/qos.sh"] = qos_script(host, mine)
-            files[f"{folder}/lldp.json"] = lldp_expected(mine, names)
+            texts = host_files(host, mine, names)
+            files |= {f"hosts/{file_name(host)}/{name}": text for name, text in texts.items()}
     return files
 
 
 def _racks_csv(stand: Floor) -> str:
-    out = StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(("rack", "u", "height_u", "device", "part", "power_w", "weight_kg"))
-    for rack in stand.racks:
-        for place in reversed(rack.places):
-            body = place.body
-            writer.writerow(
-                (rack.name, place.bottom_u, body.height_u, place.name, body.part, body.power_w, body.weight_kg)
-            )
-    return out.getvalue()
+    places = ((rack.name, place) for rack in stand.racks for place in reversed(rack.places))
+    return csv_text(
+        ("rack", "u", "height_u", "device", "part", "power_w", "weight_kg"),
+        (
+            (rack, p.bottom_u, p.body.height_u, p.name, p.body.part, p.body.power_w, p.body.weight_kg)
+            for rack, p in places
+        ),
+    )
 
 
 def _one_of_each(used: Mapping[str, SwitchBuffer]) -> list[str]:

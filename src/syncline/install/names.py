@@ -20,16 +20,6 @@ def port_name(system: str, port: Port) -> str:
     return str(port.number)
 
 
-def host_port_name(port: Port) -> str:
-    """Return a NIC's port: `p1`."""
-    return f"p{port.number}"
-
-
-def interface_of(nic: str, port: int) -> str:
-    """Return the name the host files give a NIC's port: `rail3` of `host-00/nic-3`, `rail3p2` of its second port."""
-    return f"rail{nic.rpartition('-')[2]}" + (f"p{port}" if port > 1 else "")
-
-
 def file_name(device: str) -> str:
     """Return a device's name as a folder: the slash of a plane or site becomes a hyphen."""
     return device.replace("/", "-")

@@ -18,6 +18,8 @@ from syncline.install.wiring import CablingPlan
 
 MTU_BYTES = 9216
 HOST_MTU_BYTES = 9000
+EOS_MTU_BYTES = 9214
+"""The largest routed frame EOS takes."""
 CELL_BYTES = 256
 """Buffers are given out in cells of about this size (Tomahawk 254, Spectrum 192 or less)."""
 PAUSE_FRAME_BYTES = 64
@@ -47,7 +49,7 @@ CLASSES = (
     QosClass("default", (0,), 0, False, False, 10, "everything else must not starve, and must not disturb"),
     QosClass("control", (48,), 6, False, False, None, "congestion notices and BGP are few and must not wait"),
 )
-TRAINING = CLASSES[0]
+TRAINING, CONTROL = CLASSES[0], CLASSES[3]
 
 
 @dataclass(frozen=True)
@@ -99,10 +101,6 @@ class SwitchBuffer:
     @property
     def shared_bytes(self) -> int:
         return max(0, self.buffer_bytes - self.headroom_bytes)
-
-    def pause_from_bytes(self, busy: int) -> float:
-        """Return how long a queue grows before PFC acts, when so many queues are full: alpha B / (1 + alpha n)."""
-        return ALPHA * self.shared_bytes / (1 + ALPHA * busy)
 
     @property
     def marks_before_pause(self) -> int:
@@ -183,3 +181,8 @@ def round_trip_s(wiring: CablingPlan) -> float:
 
 def _cells(size_bytes: float) -> int:
     return -(-int(size_bytes) // CELL_BYTES) * CELL_BYTES
+
+
+def whole_metres(length_m: float) -> int:
+    """Return a cable's length in the whole metres that switches take, at least one."""
+    return max(1, round(length_m + 0.49))

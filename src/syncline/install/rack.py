@@ -17,7 +17,6 @@ from itertools import chain
 
 import numpy as np
 
-from syncline.describe.plain import JsonObject
 from syncline.errors import UsageError
 from syncline.fabric import Fabric
 from syncline.fabric.fabric import DeviceKind
@@ -65,14 +64,6 @@ class Rack:
         """Stand a box on what is there already."""
         self.places.append(RackPlace(name, body, self.used_u + 1))
         self.used_u += body.height_u
-
-    def to_json(self) -> JsonObject:
-        return {
-            "rack": self.name, "row": self.row, "column": self.column, "used_u": self.used_u,
-            "power_w": self.power_w, "weight_kg": self.weight_kg,
-            "boxes": [{"u": p.bottom_u, "height_u": p.body.height_u, "name": p.name, "part": p.body.part}
-                      for p in self.places],
-        }  # fmt: skip
 
 
 @dataclass(frozen=True)

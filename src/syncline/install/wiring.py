@@ -15,7 +15,7 @@ import numpy as np
 
 from syncline.errors import CatalogError, FabricError
 from syncline.fabric import Fabric
-from syncline.fabric.catalog import Catalog, LinkType, Switch, load_catalog
+from syncline.fabric.catalog import Catalog, LinkType, Switch
 from syncline.fabric.fabric import NETWORK_TIERS, DeviceKind, Tier
 
 MAX_CABLES = 1_000_000
@@ -79,7 +79,7 @@ class CablingPlan:
 
 def wiring(fabric: Fabric) -> CablingPlan:
     """Give every network cable its two ports."""
-    catalog = load_catalog().with_parts(fabric.spec.parts) if fabric.spec.parts else load_catalog()
+    catalog = fabric.spec.catalog
     links = fabric.links
     rows = np.flatnonzero(np.isin(links.tier, [int(t) for t in NETWORK_TIERS]) & (np.arange(len(links)) % 2 == 0))
     total = int(links.num_cables[rows].sum())

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from syncline.errors import FabricError
-from syncline.fabric.catalog import Catalog, HostModel, Nic, load_catalog
+from syncline.fabric.bill import model_of_host
+from syncline.fabric.catalog import Nic
 from syncline.fabric.fabric import NETWORK_TIERS, DeviceKind, Fabric, Tier
 from syncline.fabric.formats.nccl_check import check_nccl_topology
 from syncline.fabric.formats.nccl_host import pci_ids
 from syncline.fabric.formats.nccl_xml import NcclTopology, laid_out
-from syncline.fabric.spec import HostGroup
 
 if TYPE_CHECKING:
     from lxml.etree import _Element as Element
@@ -51,21 +51,6 @@ def nccl_topology(
     return topology
 
 
-def model_of_host(fabric: Fabric, host: int, catalog: Catalog) -> HostModel:
-    """Return the host model a host was built from."""
-    groups = [*fabric.spec.hosts, *(group for site in fabric.spec.sites for group in site.hosts)]
-    counted = [_count(group) for group in groups]
-    rest = fabric.num_hosts - sum(count or 0 for count in counted)
-    ends = np.cumsum([rest if count is None else count for count in counted])
-    return groups[int(np.searchsorted(ends, host, side="right"))].host.resolve(catalog)
-
-
-def _count(group: HostGroup) -> int | None:
-    if group.names:
-        return len(group.names)
-    return group.count if isinstance(group.count, int) else None
-
-
 class _Writer:
     """Walks one host's devices and links."""
 
@@ -78,7 +63,7 @@ class _Writer:
         affinity: Sequence[str] | None,
     ) -> None:
         self.fabric = fabric
-        self.catalog = load_catalog().with_parts(fabric.spec.parts) if fabric.spec.parts else load_catalog()
+        self.catalog = fabric.spec.catalog
         self.model = model_of_host(fabric, host, self.catalog)
         self.gpu = self.catalog.gpu(self.model.gpu)
         if self.gpu.vendor != "nvidia":

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from syncline.fabric.catalog import Switch
 from syncline.install.addresses import AddressPlan, HostPort, SwitchAddress
-from syncline.install.names import port_name
+from syncline.install.names import file_name, port_name
 from syncline.install.qos import SwitchBuffer
 from syncline.install.wiring import CablingPlan, Port
 
@@ -55,6 +55,29 @@ class SwitchView:
     @property
     def host_ports(self) -> tuple[SwitchPort, ...]:
         return tuple(port for port in self.ports if port.host is not None)
+
+    @property
+    def uplinks(self) -> tuple[SwitchPort, ...]:
+        return tuple(port for port in self.ports if port.is_uplink)
+
+    @property
+    def rates_Bps(self) -> list[float]:
+        """The rates of its ports, each once."""
+        return sorted({port.rate_Bps for port in self.ports})
+
+    @property
+    def breakouts(self) -> dict[int, int]:
+        """Cages that hold several ports, and how many."""
+        return {port.port.cage: port.port.lanes for port in self.ports if port.port.lanes > 1}
+
+    @property
+    def buffer_lines(self) -> list[str]:
+        """The arithmetic of its buffer; none where the catalogue has no buffer size."""
+        return self.buffer.lines if self.buffer else []
+
+    @property
+    def file_name(self) -> str:
+        return file_name(self.name)
 
     @property
     def hash_seed(self) -> int:

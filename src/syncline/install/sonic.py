@@ -1,18 +1,17 @@
-"""SONiC: `config_db.json`. JSON has no comments, so `config_db.why.md` says the reason of each table."""
+"""SONiC: the tables of `config_db.json`. JSON has no comments, so `config_db.why.md` gives the reason of each."""
 
 from __future__ import annotations
 
-import json
 from math import log2
 
 from syncline.describe.plain import JsonObject
 from syncline.install.names import CAGE_LANES
-from syncline.install.qos import ALPHA, CLASSES, MAX_MARK_PERCENT, MTU_BYTES, TRAINING
-from syncline.install.switch.view import SwitchPort, SwitchView
+from syncline.install.qos import ALPHA, CLASSES, MAX_MARK_PERCENT, MTU_BYTES, TRAINING, whole_metres
+from syncline.install.view import SwitchPort, SwitchView
 
 _TYPES = {1: "ToRRouter", 2: "LeafRouter", 3: "SpineRouter"}
 """SONiC's words for tiers: what we call a spine is a LeafRouter there."""
-_WHY = {
+WHY = {
     "DEVICE_METADATA": "who the switch is; routing comes from frr.conf (split); "
     "the hash seed follows from `type` (0, 10, 25), so it differs by tier",
     "LOOPBACK_INTERFACE": "the router id, reachable over every uplink",
@@ -36,25 +35,12 @@ _WHY = {
 }
 
 
-def config_db(view: SwitchView) -> str:
-    """Return `config_db.json` of one switch."""
-    return json.dumps(tables(view), indent=2) + "\n"
-
-
-def config_why(view: SwitchView) -> str:
-    """Return why each table is as it is, with the arithmetic of the buffer."""
-    rows = [f"- `{table}`: {_WHY[table]}." for table in tables(view)]
-    sums = [f"- {line}" for line in view.buffer.lines] if view.buffer else ["- The catalogue has no buffer size."]
-    head = f"# {view.name}: why config_db.json is as it is"
-    return "\n".join([head, "", *rows, "", "## Buffer arithmetic", "", *sums]) + "\n"
-
-
 def tables(view: SwitchView) -> JsonObject:
     """Return the tables as SONiC reads them: every value is text."""
     names = [port.name for port in view.ports]
     found: JsonObject = {
         "DEVICE_METADATA": {"localhost": {
-            "hostname": view.name.replace("/", "-"), "hwsku": view.model.name,
+            "hostname": view.file_name, "hwsku": view.model.name,
             "type": _TYPES.get(view.level, "LeafRouter"),
             "bgp_asn": str(view.address.asn), "docker_routing_config_mode": "split",
             "buffer_model": "traditional",
@@ -63,7 +49,7 @@ def tables(view: SwitchView) -> JsonObject:
         "PORT": {port.name: _port(port) for port in view.ports},
         "INTERFACE": _interfaces(view),
         "DEVICE_NEIGHBOR": {p.name: {"name": p.far_device.replace("/", "-"), "port": p.far_port} for p in view.ports},
-        "CABLE_LENGTH": {"AZURE": {port.name: f"{max(1, round(port.length_m + 0.49))}m" for port in view.ports}},
+        "CABLE_LENGTH": {"AZURE": {port.name: f"{whole_metres(port.length_m)}m" for port in view.ports}},
         "SWITCH_HASH": {"GLOBAL": {"ecmp_hash": ["SRC_IP", "DST_IP", "IP_PROTOCOL", "L4_SRC_PORT", "L4_DST_PORT"]}},
     }  # fmt: skip
     return found | _classes(view, names) | _buffers(view)

@@ -1,1 +1,0 @@
-"""Configurations of switches, one file a system."""
