@@ -7,6 +7,7 @@ from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -14,22 +15,16 @@ from tests.report.clusters import MAKERS, cluster, fabric, hosts
 
 from syncline.errors import FabricError, FileError, PictureError
 from syncline.fabric.fabric import DeviceKind, Tier
+from syncline.report.chart.svg import num
 from syncline.report.fabric_picture import draw_html, draw_svg, write_png
 from syncline.report.picture import raster
-from syncline.report.picture.compose import compose
-from syncline.report.picture.frame import Sheet
 from syncline.report.picture.grid import block_shape
 from syncline.report.picture.palette import SIZES
-from syncline.report.picture.scene import DrawnCable, Rectangle, Text, fit, num, text_width
+from syncline.report.picture.scene import fit, text_width
 from syncline.report.picture.wording import short_names
 
 SVG = "{http://www.w3.org/2000/svg}"
 NASTY = "<script>alert(1)</script> & \"quotes\" ]]> \x07 'x'"
-
-
-@cache
-def sheet_of(name: str) -> Sheet:
-    return compose(cluster(name), name)
 
 
 @cache
@@ -41,24 +36,53 @@ def parsed(text: str) -> ET.Element:
     return ET.fromstring(text)
 
 
-def wires(sheet: Sheet) -> list[DrawnCable]:
-    return [item for item in sheet.inner.layers["wires"] if isinstance(item, DrawnCable)]
+class Drawn(NamedTuple):
+    """A wire or box as drawn: its element, what colours it and what hovering over it says."""
+
+    element: ET.Element
+    look: str
+    title: str
+
+    @property
+    def tier(self) -> int:
+        return int(self.element.get("data-tier", -1))
+
+    @property
+    def ends(self) -> tuple[str | None, str | None]:
+        return self.element.get("data-a"), self.element.get("data-b")
+
+    @property
+    def path(self) -> str:
+        return self.element.get("d", "")
 
 
-def boxes_of(sheet: Sheet) -> list[Rectangle]:
-    return [item for layer in ("groups", "boxes") for item in sheet.inner.layers[layer] if isinstance(item, Rectangle)]
+def wires(svg: str) -> list[Drawn]:
+    paths = [path for path in parsed(svg).iter(f"{SVG}path") if path.get("data-a")]
+    return [Drawn(path, path.get("class", "").removeprefix("w "), path.findtext(f"{SVG}title", "")) for path in paths]
 
 
-def places(sheet: Sheet) -> list[tuple[float, float, float, float, str]]:
+def boxes_of(svg: str) -> dict[str, Drawn]:
+    """Return the boxes that have a key."""
+    found = {}
+    for thing in parsed(svg).iter(f"{SVG}g"):
+        if key := thing.get("data-key"):
+            rect = thing.find(f"{SVG}rect")
+            assert rect is not None and key not in found
+            found[key] = Drawn(rect, rect.get("class", ""), thing.findtext(f"{SVG}title", ""))
+    return found
+
+
+def places(svg: str) -> list[tuple[float, float, float, float, str]]:
     """Return the box of every text, in the coordinates of the whole picture."""
     found = []
-    for scene, dx, dy in ((sheet.around, 0.0, 0.0), (sheet.inner, sheet.x, sheet.y)):
-        for text in scene.layers["texts"]:
-            assert isinstance(text, Text)
-            size = max(SIZES[look] for look in text.look.split() if look in SIZES)
-            width = text_width(text.text, size) * 0.93  # the estimate is on the safe side
-            left = text.x - {"start": 0.0, "middle": width / 2, "end": width}[text.anchor] + dx
-            found.append((left, text.y + dy - 0.74 * size, left + width, text.y + dy + 0.2 * size, text.text))
+    for part in parsed(svg).findall(f"{SVG}g"):
+        dx, dy = map(float, re.findall(r"[\d.]+", part.get("transform", "0 0")))
+        for text in part.iter(f"{SVG}text"):
+            size = max(SIZES[look] for look in text.get("class", "").split() if look in SIZES)
+            width = text_width(text.text or "", size) * 0.93  # the estimate is on the safe side
+            back = {None: 0.0, "middle": width / 2, "end": width}[text.get("text-anchor")]
+            left, y = float(text.get("x", 0)) - back + dx, float(text.get("y", 0)) + dy
+            found.append((left, y - 0.74 * size, left + width, y + 0.2 * size, text.text or ""))
     return found
 
 
@@ -75,10 +99,11 @@ def test_every_layout_is_a_small_well_formed_self_contained_picture(name: str) -
 
 @pytest.mark.parametrize("name", MAKERS)
 def test_texts_do_not_overlap_and_stay_on_the_sheet(name: str) -> None:
-    sheet = sheet_of(name)
-    texts = sorted(places(sheet))
+    svg = parsed(svg_of(name))
+    width, height = float(svg.get("width", 0)), float(svg.get("height", 0))
+    texts = sorted(places(svg_of(name)))
     for i, (left, top, right, bottom, text) in enumerate(texts):
-        assert left >= 0 and top >= 0 and right <= sheet.around.width + 1 and bottom <= sheet.around.height, text
+        assert left >= 0 and top >= 0 and right <= width + 1 and bottom <= height, text
         for other in texts[i + 1 :]:
             if other[0] >= right:
                 break
@@ -98,23 +123,21 @@ def test_wires_join_boxes_that_are_drawn(name: str) -> None:
 @pytest.mark.parametrize("name", ["one host", "eight hosts, rails", "eight hosts, racks", "mixed hosts", "explicit"])
 def test_a_small_fabric_shows_every_device_and_cable(name: str) -> None:
     one = cluster(name)
-    sheet = compose(one, name)
-    boxes = [item.key for item in boxes_of(sheet) if item.key]
     inside = int((one.devices.host >= 0).sum())
-    assert len(boxes) == len(set(boxes)) == inside + one.num_hosts + int((one.devices.host < 0).sum())
+    assert len(boxes_of(svg_of(name))) == inside + one.num_hosts + int((one.devices.host < 0).sum())
     pairs = {tuple(sorted(pair)) for pair in zip(one.links.src.tolist(), one.links.dst.tolist(), strict=True)}
-    assert len(wires(sheet)) == len(pairs)
+    assert len(wires(svg_of(name))) == len(pairs)
 
 
 def test_64_hosts_show_every_cable_between_hosts_and_leaves() -> None:
-    drawn = wires(sheet_of("64 hosts, rails"))
+    drawn = wires(svg_of("64 hosts, rails"))
     assert sum(wire.tier == Tier.ACCESS for wire in drawn) == 512
     assert sum(wire.tier == Tier.LEAF_SPINE for wire in drawn) == 16 * 8
     assert {wire.look for wire in drawn if wire.tier == Tier.ACCESS} == {f"l{rail}" for rail in range(8)}
 
 
 def test_title_counts_and_legend() -> None:
-    texts = [text for *_, text in places(compose(cluster("64 hosts, rails"), "my cluster"))]
+    texts = [text for *_, text in places(draw_svg(cluster("64 hosts, rails"), title="my cluster"))]
     assert "my cluster" in texts
     assert "64 hosts, 512 GPUs, 16 leaf switches, 8 spine switches, 1,024 cables" in texts
     assert "access: 512 × 400 Gb/s NDR" in texts
@@ -125,14 +148,14 @@ def test_title_counts_and_legend() -> None:
 
 
 def test_a_large_fabric_is_counted() -> None:
-    texts = [text for *_, text in places(sheet_of("1,024 hosts, rails"))]
+    texts = [text for *_, text in places(svg_of("1,024 hosts, rails"))]
     for line in ("8 × pod: 128 hosts, 1,024 GPUs", "4 × scalable unit: 32 hosts, 256 GPUs", "32 × host", "128 × core"):
         assert line in texts
     assert "8,192 × 400 Gb/s" in texts
 
 
 def test_failed_links_are_red_and_dashed_and_degraded_ones_amber() -> None:
-    drawn = wires(sheet_of("64 hosts, faults"))
+    drawn = wires(svg_of("64 hosts, faults"))
     assert sorted(wire.tier for wire in drawn if wire.look == "down") == [Tier.ACCESS, Tier.LEAF_SPINE]
     assert [wire.tier for wire in drawn if wire.look == "slow"] == [Tier.ACCESS]
     assert drawn[-1].look == "down"  # on top of the rest
@@ -143,9 +166,9 @@ def test_failed_links_are_red_and_dashed_and_degraded_ones_amber() -> None:
 
 
 def test_failed_links_of_a_large_fabric_are_drawn_beside_the_good_ones() -> None:
-    drawn = wires(compose(hosts(1000, "fat-tree NDR", faults=[{"device": "host-900/nic-1"}]), "x"))
+    drawn = wires(draw_svg(hosts(1000, "fat-tree NDR", faults=[{"device": "host-900/nic-1"}])))
     (bad,) = [wire for wire in drawn if wire.look == "down"]
-    good = [wire for wire in drawn if (wire.a, wire.b) == (bad.a, bad.b) and wire is not bad]
+    good = [wire for wire in drawn if wire.ends == bad.ends and wire is not bad]
     assert good and good[0].path != bad.path
 
 
@@ -161,7 +184,7 @@ def test_link_load_colours_links() -> None:
     load = np.zeros(len(one.links))
     busy = int(one.out_links(one.device("leaf-00"))[0])
     load[busy] = 1.0
-    drawn = wires(compose(one, "x", load))
+    drawn = wires(draw_svg(one, link_load=load))
     assert sorted({wire.look for wire in drawn}) == ["u0", "u7"]
     assert [wire.title.splitlines()[-1] for wire in drawn if wire.look == "u7"] == ["load 100%"]
     assert "load of a link, from" in draw_svg(one, link_load=load)
@@ -237,9 +260,9 @@ def test_page_has_filters_and_facts() -> None:
 
 def test_torus_wires_join_neighbours() -> None:
     for name, count in (("2D torus", 512), ("3D torus", 192)):
-        drawn = wires(sheet_of(name))
+        drawn = wires(svg_of(name))
         assert len(drawn) == count
-        assert min(wire.lane for wire in drawn) == 0
+        assert min(int(wire.element.get("data-lane", -1)) for wire in drawn) == 0
         wrapping = [wire for wire in drawn if "wrap" in wire.look]
         assert len(wrapping) == {"2D torus": 32, "3D torus": 48}[name]
 
@@ -247,8 +270,8 @@ def test_torus_wires_join_neighbours() -> None:
 def test_tpu_hosts_of_two_by_two_chips_are_where_the_builder_put_them() -> None:
     host = {"gpu": "TPU v4", "gpus": 4, "scale_up": "torus", "nics": 0}
     network = {"topology": "torus", "shape": [4, 4], "host_shape": [2, 2]}
-    sheet = compose(fabric(hosts=4, host=host, network=network), "x")
-    straight = [wire for wire in wires(sheet) if "wrap" not in wire.look]
+    drawn = wires(draw_svg(fabric(hosts=4, host=host, network=network)))
+    straight = [wire for wire in drawn if "wrap" not in wire.look]
     assert len(straight) == 24
     lengths = {tuple(map(float, re.findall(r"[\d.]+", wire.path))) for wire in straight}
     assert {round(abs(x1 - x0) + abs(y1 - y0)) for x0, y0, x1, y1 in lengths} == {44}
@@ -263,7 +286,7 @@ def test_blocks_of_a_torus() -> None:
 
 
 def test_dragonfly_shows_groups_switches_and_hosts() -> None:
-    sheet = sheet_of("dragonfly")
+    sheet = svg_of("dragonfly")
     drawn = wires(sheet)
     assert sum(wire.tier == Tier.GROUP_GLOBAL for wire in drawn) == 36  # each of two cables
     assert sum(wire.tier == Tier.GROUP_LOCAL for wire in drawn) == 9 * 6
@@ -273,10 +296,10 @@ def test_dragonfly_shows_groups_switches_and_hosts() -> None:
 
 
 def test_optical_switches_stand_above_the_pods() -> None:
-    sheet = sheet_of("optical")
-    boxes = [box for box in boxes_of(sheet) if box.look == "box ocs"]
+    sheet = svg_of("optical")
+    boxes = [box for box in boxes_of(sheet).values() if box.look == "box ocs"]
     assert len(boxes) == int((cluster("optical").devices.kind == DeviceKind.OCS).sum())
-    tops = {box.look: box.y for box in boxes_of(sheet) if box.key}
+    tops = {box.look: float(box.element.get("y", 0)) for box in boxes_of(sheet).values()}
     assert tops["box ocs"] < tops["box switch"]
 
 

@@ -31,42 +31,34 @@ def tiers(fabric: Fabric) -> list[LinkRow]:
     key = (links.tier.astype(np.int64) * len(fabric.media) + links.medium) * len(rates) + rate_index.ravel()
     _, first, which, counts = np.unique(key, return_index=True, return_inverse=True, return_counts=True)
     up = np.bincount(which.ravel(), weights=links.up, minlength=len(counts))
-    return [
-        LinkRow(
-            tier=Tier(int(links.tier[i])).label,
-            link=fabric.link_name(int(i)),
-            medium=fabric.media[links.medium[i]],
-            rate_Bps=float(links.rate_Bps[i]),
-            latency_s=float(links.latency_s[i]),
-            count=int(count),
-            up=int(alive),
-        )
-        for i, count, alive in zip(first, counts, up, strict=True)
-    ]
+    return [_row(fabric, *numbers) for numbers in zip(first.tolist(), counts.tolist(), up.tolist(), strict=True)]
 
 
 def links_of(fabric: Fabric, device: int) -> list[LinkRow]:
     """Return one row per link that leaves a device."""
+    return [_row(fabric, link, 1, fabric.links.up[link]) for link in fabric.out_links(device).tolist()]
+
+
+def _row(fabric: Fabric, link: int, count: int, up: float) -> LinkRow:
     links = fabric.links
-    return [
-        LinkRow(
-            tier=Tier(int(links.tier[i])).label,
-            link=fabric.link_name(int(i)),
-            medium=fabric.media[links.medium[i]],
-            rate_Bps=float(links.rate_Bps[i]),
-            latency_s=float(links.latency_s[i]),
-            count=1,
-            up=int(links.up[i]),
-        )
-        for i in fabric.out_links(device)
-    ]
+    return LinkRow(
+        tier=Tier(int(links.tier[link])).label,
+        link=fabric.link_name(link),
+        medium=fabric.media[links.medium[link]],
+        rate_Bps=float(links.rate_Bps[link]),
+        latency_s=float(links.latency_s[link]),
+        count=count,
+        up=int(up),
+    )
 
 
 def links_table(rows: list[LinkRow]) -> Table:
     """Return link rows as a table."""
     table = Table(box=None, pad_edge=False)
-    for heading in ("tier", "link", "medium", "rate", "latency", "count", "up"):
-        table.add_column(heading, justify="left" if heading in ("tier", "link", "medium") else "right", overflow="fold")
+    for heading in ("tier", "link", "medium"):
+        table.add_column(heading, overflow="fold")
+    for heading in ("rate", "latency", "count", "up"):
+        table.add_column(heading, justify="right", overflow="fold")
     for row in rows:
         table.add_row(
             row.tier,

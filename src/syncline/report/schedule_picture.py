@@ -54,7 +54,7 @@ class Transfer(NamedTuple):
         return f"{first}-{last}" if last - first == len(self.chunks) - 1 else f"{len(self.chunks)} chunks"
 
 
-def draw_svg(schedule: Schedule, strand: int = 0) -> str:
+def draw_svg(schedule: Schedule, strand: int = 0) -> Markup:
     """Return the space-time picture of one strand as a self-contained SVG."""
     part, ranks = schedule.strands[strand], schedule.num_vertices
     hint = "Draw the same family with fewer ranks."
@@ -93,7 +93,7 @@ def draw_html(schedule: Schedule, facts: dict[str, str]) -> str:
     different: dict[tuple[int, ...], int] = {}
     for number, strand in enumerate(schedule.strands):
         different.setdefault(tuple(id(stage.kernel) for stage in strand.stages), number)
-    pictures = [Markup(draw_svg(schedule, number)) for number in different.values()]  # noqa: S704 escaped there
+    pictures = [draw_svg(schedule, number) for number in different.values()]
     return render("schedule", title=schedule.name, facts=facts, pictures=pictures)
 
 

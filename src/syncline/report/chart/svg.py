@@ -73,6 +73,6 @@ class Svg:
         size = {"width": self.width, "height": self.height} if self._is_fixed else {}
         return element("svg", *self._elements, viewBox=box, **attributes, **size, **self._attributes)
 
-    def document(self) -> str:
+    def document(self) -> Markup:
         """Return the drawing as a file of its own."""
         return self.markup(xmlns="http://www.w3.org/2000/svg") + "\n"

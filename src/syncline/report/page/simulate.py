@@ -35,7 +35,7 @@ def page(answer: Simulation) -> str:
         values = {
             "largest": units.show_size(answer.rows[-1].size_bytes),
             "busiest": _busiest(answer.fabric, load),
-            "picture": Markup(draw_svg(answer.fabric, link_load=load)),  # noqa: S704 the picture escapes its names
+            "picture": draw_svg(answer.fabric, link_load=load),
             "traffic": matrix("traffic", traffic, names, units.show_size),
         }
     return render("simulate", title=title, fabric=answer.fabric, ignores=answer.ignores, rows=_rows(answer.rows),

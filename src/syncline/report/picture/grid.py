@@ -13,11 +13,11 @@ import numpy as np
 from syncline.describe import units
 from syncline.fabric.fabric import DeviceKind, Tier
 from syncline.fabric.topology.torus import Torus
+from syncline.report.chart.svg import num
 from syncline.report.picture.aggregate import CableBundle, bundle
-from syncline.report.picture.drawing import Caption, Drawing
 from syncline.report.picture.network import DrawnNetwork, Ints
 from syncline.report.picture.palette import KIND_LOOKS, SIZES
-from syncline.report.picture.scene import Rectangle, Scene, counted, fit, num
+from syncline.report.picture.scene import Caption, Scene, at, counted, fit
 from syncline.report.picture.wires import Anchor, Pen
 from syncline.report.picture.wording import bundle_title, device_title, gpu_word, rates_text, short_names
 
@@ -31,7 +31,7 @@ def fits(network: DrawnNetwork) -> bool:
     return isinstance(spec, Torus) and len(spec.shape) <= 3 and len(_members(network)) == math.prod(spec.shape)
 
 
-def draw_grid(network: DrawnNetwork) -> Drawing:
+def draw_grid(network: DrawnNetwork) -> Scene:
     """Return the picture of a torus."""
     return _Grid(network).draw()
 
@@ -52,7 +52,7 @@ def _members(network: DrawnNetwork) -> Ints:
 class _Grid:
     network: DrawnNetwork
 
-    def draw(self) -> Drawing:
+    def draw(self) -> Scene:
         spec = self.network.fabric.spec.network
         assert isinstance(spec, Torus)
         self.spec, self.members, self.scene = spec, _members(self.network), Scene()
@@ -71,9 +71,9 @@ class _Grid:
             self._wire(wire)
         self.scene.reach(self.width, self.height)
         sizes = [f"axis {axis}: {n} around" for axis, n in enumerate(self.shape)]
-        return Drawing(
-            self.scene, self._captions(bundles), notes=self._notes(), lane_names=tuple(sizes) if len(sizes) > 1 else ()
-        )
+        self.scene.captions, self.scene.notes = self._captions(bundles), self._notes()
+        self.scene.lane_names = tuple(sizes) if len(sizes) > 1 else ()
+        return self.scene
 
     def _blocks_of_members(self) -> Ints:
         """Return the block of each device of the fabric, -1 for devices that are not places of the torus."""
@@ -127,7 +127,7 @@ class _Grid:
             device = int(first[block])
             kind = int(fabric.devices.kind[device])
             look, title = f"box {KIND_LOOKS[kind]}", self._title(block, device)
-            self.scene.box(Rectangle(x - half, y - half, self.size, self.size, look, f"b{block}", title))
+            self.scene.box(x - half, y - half, self.size, self.size, look, f"b{block}", title)
             label = f"{self.per_block}" if self.per_block > 1 else names[block] if names else ""
             if label:
                 self.scene.text(x, y + 3.5, fit(label, self.size - 2, SIZES["lab"]), "lab")
@@ -154,20 +154,21 @@ class _Grid:
             x, y = min(c[0] for c in corners) - self.size / 2 - 5, min(c[1] for c in corners) - self.size / 2 - 5
             width = max(c[0] for c in corners) + self.size / 2 + 5 - x
             height = max(c[1] for c in corners) + self.size / 2 + 5 - y
-            self.scene.box(Rectangle(x, y, width, height, "frame", f"v{host}", fabric.host_names[host], 5), "groups")
+            name = fabric.host_names[host]
+            self.scene.box(x, y, width, height, "frame", f"v{host}", name, 5, layer="groups")
 
     def _wire(self, wire: CableBundle) -> None:
         a, b = self._at(wire.a), self._at(wire.b)
         (xa, ya), (xb, yb) = self._centre(wire.a), self._centre(wire.b)
         wraps = any(abs(p - q) > 1 for p, q in zip(a, b, strict=True))
-        path = self._arc(wire.lane, xa, ya, xb, yb) if wraps else f"M{num(xa)} {num(ya)}L{num(xb)} {num(yb)}"
-        ends = [Anchor(x, y, y, f"b{end}", self._name(end)) for end, x, y in ((wire.a, xa, ya), (wire.b, xb, yb))]
-        title = bundle_title(self.network, wire, ends[0].name, ends[1].name)
-        drawn = self.pen.wire(wire, path, ends[0], ends[1], title, "wrap" if wraps else "")
-        self.scene.wire(replace(drawn, opacity=min(drawn.opacity, 0.7), width=drawn.width * 0.7) if wraps else drawn)
-
-    def _name(self, block: int) -> str:
-        return str(self._at(block))
+        path = self._arc(wire.lane, xa, ya, xb, yb) if wraps else f"M{at(xa, ya)}L{at(xb, yb)}"
+        start, end = Anchor(xa, ya, ya, f"b{wire.a}", str(a)), Anchor(xb, yb, yb, f"b{wire.b}", str(b))
+        title = bundle_title(self.network, wire, start.name, end.name)
+        if not wraps:
+            self.pen.draw(self.scene, wire, path, start, end, title)
+            return
+        width = max(self.pen.width(wire), 2.2) if wire.state else self.pen.width(wire)
+        self.pen.draw(self.scene, wire, path, start, end, title, "wrap", 0.7 * width, min(self.pen.opacity(wire), 0.7))
 
     def _arc(self, axis: int, xa: float, ya: float, xb: float, yb: float) -> str:
         """Return the way of a wrap-around cable: out at one end, back beside the row, in at the other."""
@@ -179,8 +180,8 @@ class _Grid:
             bow = (self.size * 0.9, self.size * 0.6)
         out_x, out_y = (xb - xa) * 0.04, (yb - ya) * 0.04
         return (
-            f"M{num(xa)} {num(ya)}C{num(xa - out_x + bow[0] * 1.3)} {num(ya - out_y + bow[1] * 1.3)} "
-            f"{num(xb + out_x + bow[0] * 1.3)} {num(yb + out_y + bow[1] * 1.3)} {num(xb)} {num(yb)}"
+            f"M{at(xa, ya)}C{at(xa - out_x + bow[0] * 1.3, ya - out_y + bow[1] * 1.3)} "
+            f"{at(xb + out_x + bow[0] * 1.3, yb + out_y + bow[1] * 1.3)} {at(xb, yb)}"
         )
 
     def _way_round(self, across: bool, xa: float, ya: float, xb: float, yb: float) -> str:
@@ -190,9 +191,9 @@ class _Grid:
             points = ((xa - out, ya), (xa - out, ya - gap), (xa, ya - gap), (xb + out, yb - gap), (xb + out, yb))
         else:
             points = ((xa, ya - out), (xa - gap, ya - out), (xa - gap, ya), (xb - gap, yb + out), (xb, yb + out))
-        first, second, third, fourth, fifth = (f"{num(x)} {num(y)}" for x, y in points)
+        first, second, third, fourth, fifth = (f"{at(x, y)}" for x, y in points)
         along = f"H{num(xb)}" if across else f"V{num(yb)}"
-        return f"M{num(xa)} {num(ya)}C{first} {second} {third}{along}C{fourth} {fifth} {num(xb)} {num(yb)}"
+        return f"M{at(xa, ya)}C{first} {second} {third}{along}C{fourth} {fifth} {at(xb, yb)}"
 
     def _captions(self, bundles: list[CableBundle]) -> list[Caption]:
         fabric = self.network.fabric

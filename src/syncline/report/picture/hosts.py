@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+from markupsafe import Markup
 
 from syncline.fabric.fabric import DeviceKind, Tier
+from syncline.report.chart.svg import element, num
 from syncline.report.picture.aggregate import Cell
 from syncline.report.picture.network import DrawnNetwork, Ints
 from syncline.report.picture.palette import KIND_LOOKS, NUM_LANES, SIZES
-from syncline.report.picture.scene import DrawnPath, Rectangle, Scene, fit, num
+from syncline.report.picture.scene import Scene, at, fit
 from syncline.report.picture.wires import Anchor
 from syncline.report.picture.wording import KIND_WORDS, cell_title, device_title, host_lines
 
@@ -59,7 +61,8 @@ def draw_inside(
     """Draw a host with its inside; returns an anchor per device."""
     host = cell.vertex
     width, height = inside_size(network, host, size)
-    scene.box(Rectangle(x, y, width, height, "box host", f"v{host}", cell_title(network, cell), 6.0), "groups")
+    title = cell_title(network, cell)
+    scene.box(x, y, width, height, "box host", f"v{host}", title, 6.0, layer="groups")
     anchors: dict[int, Anchor] = {}
     lanes = nic_lanes(network)
     rows = _rows(network, host)
@@ -83,7 +86,7 @@ def _device(
     if lanes[device] >= 0:
         look += f" s{lanes[device] % NUM_LANES}"
     title = device_title(network, device)
-    scene.box(Rectangle(x - width / 2, top, width, size.height, look, f"d{device}", title, 2.5))
+    scene.box(x - width / 2, top, width, size.height, look, f"d{device}", title, 2.5)
     middle = top + size.height / 2
     local = int(fabric.devices.local[device])
     if size.words:
@@ -115,16 +118,16 @@ def draw_compact(
     parts = []
     key, name = f"v{host}", network.name(host)
     for i, nic in enumerate(nics):
-        at = x + width * (i + 0.5) / len(nics)
+        centre = x + width * (i + 0.5) / len(nics)
         look = f"w l{lanes[nic] % NUM_LANES}" if lanes[nic] >= 0 else "w t3"
-        parts.append(DrawnPath(f"M{num(at)} {num(y)}v5", look))
-        anchors[nic] = Anchor(at, y, y, key, fabric.device_name(nic))
+        parts.append(element("path", class_=look, d=f"M{at(centre, y)}v5"))
+        anchors[nic] = Anchor(centre, y, y, key, fabric.device_name(nic))
     for i, gpu in enumerate(gpus):
-        at = x + width * (i + 0.5) / len(gpus)
-        anchors[gpu] = Anchor(at, y, y + COMPACT_HEIGHT, key, f"{name}/gpu-{i}")
-    parts.append(DrawnPath(_squares(len(gpus), x + 2, y + 9, width - 4, 32.0), "gpu"))
+        centre = x + width * (i + 0.5) / len(gpus)
+        anchors[gpu] = Anchor(centre, y, y + COMPACT_HEIGHT, key, f"{name}/gpu-{i}")
+    parts.append(_squares(len(gpus), x + 2, y + 9, width - 4, 32.0))
     title = cell_title(network, cell)
-    scene.box(Rectangle(x, y, width, COMPACT_HEIGHT, "box host", key, title, 3.0, tuple(parts)))
+    scene.box(x, y, width, COMPACT_HEIGHT, "box host", key, title, parts=tuple(parts))
     scene.text(x + width / 2, y + COMPACT_HEIGHT - 6, fit(label, width - 1, SIZES["tiny"]), "tiny")
     return anchors
 
@@ -137,9 +140,9 @@ def draw_card(scene: Scene, network: DrawnNetwork, cell: Cell, x: float, y: floa
     gpus = int(((network.fabric.devices.host == cell.vertex) & (network.fabric.devices.kind == DeviceKind.GPU)).sum())
     if cell.count > 1:
         for step in (8.0, 4.0):
-            scene.box(Rectangle(x + step, y - step, CARD_WIDTH, CARD_HEIGHT, "box host", radius=4.0))
-    parts = (DrawnPath(_squares(gpus, x + 8, y + 66, CARD_WIDTH - 16, 20.0), "gpu"),)
-    scene.box(Rectangle(x, y, CARD_WIDTH, CARD_HEIGHT, "box host", key, cell_title(network, cell), 4.0, parts))
+            scene.box(x + step, y - step, CARD_WIDTH, CARD_HEIGHT, "box host", radius=4.0)
+    parts = (_squares(gpus, x + 8, y + 66, CARD_WIDTH - 16, 20.0),)
+    scene.box(x, y, CARD_WIDTH, CARD_HEIGHT, "box host", key, cell_title(network, cell), 4.0, parts)
     head = f"{cell.count:,} × host" if cell.count > 1 else network.name(cell.vertex)
     scene.text(x + CARD_WIDTH / 2, y + 19, fit(head, CARD_WIDTH - 8, SIZES["cap"]), "cap")
     for i, line in enumerate(lines[:3]):
@@ -218,20 +221,16 @@ def _apart(wished: list[float | None], gap: float, left: float, right: float) ->
     return even if any(b - a < gap for a, b in pairwise(ordered)) else places
 
 
-def _squares(count: int, x: float, y: float, width: float, height: float) -> str:
-    """Return `count` squares laid in a box as one path."""
-    if count == 0:
-        return f"M{num(x)} {num(y)}"
+def _squares(count: int, x: float, y: float, width: float, height: float) -> Markup:
+    """Return `count` GPUs as squares laid in a box, as one path."""
     columns = max(1, min(count, int(width // 9)))
     while columns < count and -(-count // columns) * 8 > height:
         columns += 1
     columns = max((d for d in range(1, columns + 1) if count % d == 0 and count // d * 8 <= height), default=columns)
-    step = min(11.0, width / columns, height / -(-count // columns))
-    side = step - 1.6
-    left = x + (width - columns * step) / 2
-    y += (height - -(-count // columns) * step) / 2
-    path = ""
-    for i in range(count):
-        row, column = divmod(i, columns)
-        path += f"M{num(left + column * step + 0.8)} {num(y + row * step)}h{num(side)}v{num(side)}h-{num(side)}z"
-    return path
+    rows = -(-count // columns)
+    step = min(11.0, width / columns, height / max(rows, 1))
+    side = num(step - 1.6)
+    left, top = x + (width - columns * step) / 2 + 0.8, y + (height - rows * step) / 2
+    corners = ((left + i % columns * step, top + i // columns * step) for i in range(count))
+    path = "".join(f"M{at(*corner)}h{side}v{side}h-{side}z" for corner in corners)
+    return element("path", class_="gpu", d=path or f"M{at(x, y)}")

@@ -10,10 +10,9 @@ import numpy as np
 
 from syncline.fabric.fabric import DeviceKind, Tier
 from syncline.report.picture.aggregate import CableBundle, Cell, bundle
-from syncline.report.picture.drawing import Caption, Drawing
 from syncline.report.picture.network import OK, DrawnNetwork, Ints
 from syncline.report.picture.palette import SIZES
-from syncline.report.picture.scene import Rectangle, Scene, counted, num, text_width
+from syncline.report.picture.scene import Caption, Scene, at, counted, text_width
 from syncline.report.picture.wires import Anchor, Pen
 from syncline.report.picture.wording import bundle_title, cell_title, rates_text, tier_word
 
@@ -39,7 +38,7 @@ def fits(network: DrawnNetwork) -> bool:
     return spec is not None and spec.topology == "dragonfly" and len(_groups(network)) <= MAX_GROUPS
 
 
-def draw_ring(network: DrawnNetwork) -> Drawing:
+def draw_ring(network: DrawnNetwork) -> Scene:
     """Return the picture of a dragonfly."""
     return _Ring(network).draw()
 
@@ -53,7 +52,7 @@ def _groups(network: DrawnNetwork) -> Ints:
 class _Ring:
     network: DrawnNetwork
 
-    def draw(self) -> Drawing:
+    def draw(self) -> Scene:
         network, devices = self.network, self.network.fabric.devices
         self.scene = Scene()
         self.bundles = bundle(network.cables, network.vertex_of, network.outside)
@@ -70,7 +69,8 @@ class _Ring:
         for turn, group in enumerate(sorted(self.members)):
             self._group(group, -math.pi / 2 + 2 * math.pi * turn / len(self.members))
         self._wires()
-        return Drawing(self.scene, self._captions(), notes=self._notes())
+        self.scene.captions, self.scene.notes = self._captions(), self._notes()
+        return self.scene
 
     def _homes(self) -> dict[int, list[int]]:
         """Return the hosts of each switch: those whose first port it is."""
@@ -108,9 +108,8 @@ class _Ring:
         x, y = self.centre_x + self.radius * math.cos(angle), self.centre_y + self.radius * math.sin(angle)
         self.middles[group] = (x, y)
         reach = self.reach
-        self.scene.box(
-            Rectangle(x - reach, y - reach, 2 * reach, 2 * reach, "frame", f"g{group}", radius=reach), "groups"
-        )
+        side = 2 * reach
+        self.scene.box(x - reach, y - reach, side, side, "frame", f"g{group}", radius=reach, layer="groups")
         members = self.members[group]
         total = max(1, sum(len(self.home[v]) for v in members))
         for i, vertex in enumerate(members):
@@ -144,8 +143,8 @@ class _Ring:
         cell = Cell(vertex, vertex, int(vertices.kind[vertex]), int(vertices.level[vertex]), -1, 1, 1)
         look = "box host" if host else "box switch"
         title = cell_title(self.network, cell)
-        box = Rectangle(x - size, y - size, 2 * size, 2 * size, look, f"v{vertex}", title, 1.5 if host else size)
-        self.scene.box(box)
+        round_by = 1.5 if host else size
+        self.scene.box(x - size, y - size, 2 * size, 2 * size, look, f"v{vertex}", title, round_by)
         self.spots[vertex] = _Spot(x, y, f"v{vertex}", self.network.name(vertex))
 
     def _wires(self) -> None:
@@ -170,30 +169,28 @@ class _Ring:
         whole = replace(wires[0], total=sum(wire.total for wire in wires))
         if low == high:
             path = "".join(
-                f"M{num(a.x)} {num(a.y)}L{num(b.x)} {num(b.y)}"
-                for a, b in ((self.spots[w.a], self.spots[w.b]) for w in wires)
+                f"M{at(a.x, a.y)}L{at(b.x, b.y)}" for a, b in ((self.spots[w.a], self.spots[w.b]) for w in wires)
             )
         else:
             path = self._chord(*(self._edge(spot) for spot in ends))
         title = bundle_title(self.network, whole, ends[0].name, ends[1].name)
-        drawn = self.pen.wire(whole, path, ends[0].anchor, ends[1].anchor, title)
         width, opacity = (0.5, 0.22) if low == high else (2.0, 0.5)
-        self.scene.wire(replace(drawn, width=width, opacity=opacity))
+        self.pen.draw(self.scene, whole, path, ends[0].anchor, ends[1].anchor, title, "", width, opacity)
 
     def _wire(self, wire: CableBundle, path: str, a: _Spot, b: _Spot) -> None:
         title = bundle_title(self.network, wire, a.name, b.name)
-        self.scene.wire(self.pen.wire(wire, path, a.anchor, b.anchor, title))
+        self.pen.draw(self.scene, wire, path, a.anchor, b.anchor, title)
 
     def _path(self, wire: CableBundle, a: _Spot, b: _Spot) -> str:
         if wire.tier == Tier.GROUP_GLOBAL:
             return self._chord(a, b)
-        return f"M{num(a.x)} {num(a.y)}L{num(b.x)} {num(b.y)}"
+        return f"M{at(a.x, a.y)}L{at(b.x, b.y)}"
 
     def _chord(self, a: _Spot, b: _Spot) -> str:
         """Return a chord bent towards the centre of the circle."""
         x, y = (a.x + b.x) / 2, (a.y + b.y) / 2
         cx, cy = x + (self.centre_x - x) * 0.45, y + (self.centre_y - y) * 0.45
-        return f"M{num(a.x)} {num(a.y)}Q{num(cx)} {num(cy)} {num(b.x)} {num(b.y)}"
+        return f"M{at(a.x, a.y)}Q{at(cx, cy)} {at(b.x, b.y)}"
 
     def _edge(self, spot: _Spot) -> _Spot:
         """Return the point of a group nearest the centre of the circle."""

@@ -1,6 +1,6 @@
-"""The Scene: boxes, wires and texts with their places, before they become SVG.
+"""The Scene: boxes, wires and texts of a fabric's picture in four layers, with captions and notes for its frame.
 
-Layouts add to it; `svg.py` writes it. Things lie in four layers, drawn in this order: groups, wires, boxes, texts.
+Layouts add to it; `frame.py` puts title, captions and legend around it.
 """
 
 from __future__ import annotations
@@ -8,87 +8,85 @@ from __future__ import annotations
 import unicodedata
 from dataclasses import dataclass, field
 
+from markupsafe import Markup
+
+from syncline.report.chart.svg import element, num
+
 LAYERS = ("groups", "wires", "boxes", "texts")
+"""In the order in which they are painted."""
 _NARROW, _WIDE = set("ijltfrI.,:;'|!()[]/ -"), set("mwMW@%")
 
 
 @dataclass(frozen=True)
-class Rectangle:
-    """A rectangle. `key` names it for wires, `title` is what hovering says; `tag` is "host", "switch" and so on."""
+class Caption:
+    """Lines of text in the left margin at a height of the scene; a device row's first line is strong."""
 
-    x: float
     y: float
-    width: float
-    height: float
-    look: str
-    key: str = ""
-    title: str = ""
-    radius: float = 3.0
-    parts: tuple[DrawnPath, ...] = ()
-    """What is drawn in it and belongs to it (its GPUs, its ports)."""
-
-
-@dataclass(frozen=True)
-class DrawnPath:
-    """A path of several strokes or fills that is one thing to the eye."""
-
-    path: str
-    look: str
-    title: str = ""
-    width: float = 0.0
-    """Stroke width, where it is not the look's own."""
-
-
-@dataclass(frozen=True)
-class DrawnCable:
-    """Cables between two boxes; `tier` and `lane` are what the legend can hide."""
-
-    path: str
-    look: str
-    width: float
-    opacity: float
-    a: str
-    b: str
-    tier: int
-    lane: int
-    title: str = ""
-
-
-@dataclass(frozen=True)
-class Text:
-    """A line of text. `turn` is in degrees, clockwise around its place."""
-
-    x: float
-    y: float
-    text: str
-    look: str = "lab"
-    anchor: str = "middle"
-    turn: float = 0.0
+    lines: list[str]
+    row: float | None = None
+    strong: bool = False
 
 
 @dataclass
 class Scene:
-    """Things with places; `width` and `height` grow to hold them."""
+    """What is drawn; `width` and `height` grow to hold it."""
 
     width: float = 0.0
     height: float = 0.0
-    layers: dict[str, list[Rectangle | DrawnCable | Text | DrawnPath]] = field(
-        default_factory=lambda: {name: [] for name in LAYERS}
-    )
+    layers: dict[str, list[Markup]] = field(default_factory=lambda: {name: [] for name in LAYERS})
+    captions: list[Caption] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    lane_names: tuple[str, ...] = ()
+    """What the lanes of this scene are, if not the network's rails or planes (axes of a torus)."""
+    tiers: set[int] = field(default_factory=set)
+    lanes: set[int] = field(default_factory=set)
+    """Tiers and lanes of its wires, which a reader may hide."""
 
-    def box(self, box: Rectangle, layer: str = "boxes") -> None:
-        self.layers[layer].append(box)
-        self.reach(box.x + box.width, box.y + box.height)
+    def box(
+        self, x: float, y: float, width: float, height: float, look: str, key: str = "", title: str = "",
+        radius: float = 3.0, parts: tuple[Markup, ...] = (), layer: str = "boxes",
+    ) -> None:  # fmt: skip
+        """Draw a rectangle. `key` names it for wires, `parts` are drawn in it (its GPUs, its ports)."""
+        rect = element("rect", class_=look, x=x, y=y, width=width, height=height, rx=radius)
+        thing = rect + Markup("").join(parts)
+        if key or title:
+            thing = element("g", thing, title=title, class_="thing", data_key=key)
+        self.layers[layer].append(thing)
+        self.reach(x + width, y + height)
 
-    def wire(self, wire: DrawnCable) -> None:
-        self.layers["wires"].append(wire)
+    def wire(
+        self, path: str, look: str, width: float, opacity: float, ends: tuple[str, str], tier: int, lane: int,
+        title: str,
+    ) -> None:  # fmt: skip
+        """Draw cables between two boxes, which `ends` names by their keys."""
+        drawn = element(
+            "path", title=title, class_=f"w {look}", d=path, stroke_width=width, stroke_opacity=f"{opacity:.2f}",
+            data_a=ends[0], data_b=ends[1], data_tier=str(tier), data_lane=str(lane) if lane >= 0 else "",
+        )  # fmt: skip
+        self.layers["wires"].append(drawn)
+        self.tiers.add(tier)
+        self.lanes |= {lane} - {-1}
 
-    def text(self, x: float, y: float, text: str, look: str = "lab", anchor: str = "middle", turn: float = 0.0) -> None:
-        self.layers["texts"].append(Text(x, y, text, look, anchor, turn))
+    def path(self, path: str, look: str, width: float | None = None, layer: str = "wires") -> None:
+        """Draw a line that joins nothing."""
+        self.layers[layer].append(element("path", class_=look, d=path, stroke_width=width))
+
+    def text(self, x: float, y: float, text: str, look: str = "lab", anchor: str = "middle") -> None:
+        """Write a line of text."""
+        side = "" if anchor == "start" else anchor
+        self.layers["texts"].append(element("text", text, class_=look, x=x, y=y, text_anchor=side))
 
     def reach(self, x: float, y: float) -> None:
         """Make the scene at least that wide and high."""
         self.width, self.height = max(self.width, x), max(self.height, y)
+
+    def markup(self) -> Markup:
+        """Return the layers that hold something, one above the other."""
+        return Markup("\n").join(
+            element("g", Markup("\n").join(items), class_=f"layer-{name}")
+            for name, items in self.layers.items()
+            if items
+        )
 
 
 def text_width(text: str, size: float) -> float:
@@ -116,10 +114,9 @@ def fit(text: str, width: float, size: float) -> str:
     return ""
 
 
-def num(value: float) -> str:
-    """Write a coordinate: at most one decimal, so that pictures are small and the same on every machine."""
-    text = f"{value:.1f}".removesuffix(".0")
-    return "0" if text == "-0" else text
+def at(x: float, y: float) -> str:
+    """Write a place of a path."""
+    return f"{num(x)} {num(y)}"
 
 
 def counted(count: int, one: str, many: str = "") -> str:

@@ -15,11 +15,10 @@ from syncline.describe import units
 from syncline.fabric.fabric import DeviceKind, Tier
 from syncline.report.picture import hosts
 from syncline.report.picture.aggregate import Aggregate, CableBundle, Cell, PictureGroup, bundle
-from syncline.report.picture.drawing import Caption, Drawing
 from syncline.report.picture.network import DOWN, LONG_TIERS, DrawnNetwork
 from syncline.report.picture.palette import KIND_LOOKS, NUM_LANES, SIZES
 from syncline.report.picture.placement import CAPTION, GROUP_PAD, GroupFrame, PictureSizes, place, row_of
-from syncline.report.picture.scene import Rectangle, Scene, counted, fit, text_width
+from syncline.report.picture.scene import Caption, Scene, counted, fit, text_width
 from syncline.report.picture.wires import Anchor, Pen, arc, connect, loop, straight, through
 from syncline.report.picture.wording import (
     KIND_WORDS,
@@ -36,9 +35,10 @@ from syncline.report.picture.wording import (
 FULL, EACH, CLASSES = "full", "each", "classes"
 BAND = 40.0
 """Height of the band in which optical circuits run."""
+ALIKE = "Equal things are drawn once: a box or frame marked N × stands for N, a line for all its cables."
 
 
-def draw_tiers(network: DrawnNetwork, aggregate: Aggregate, detail: str) -> Drawing:
+def draw_tiers(network: DrawnNetwork, aggregate: Aggregate, detail: str) -> Scene:
     """Return the picture of a network by tiers; `aggregate` keeps each thing apart unless detail is `classes`."""
     return _Tiers(network, aggregate, detail).draw()
 
@@ -49,7 +49,7 @@ class _Tiers:
     aggregate: Aggregate
     detail: str
 
-    def draw(self) -> Drawing:
+    def draw(self) -> Scene:
         self.scene = Scene()
         self.inside = hosts.LARGE if self.network.fabric.num_hosts == 1 else hosts.SMALL
         self.labels = self._labels()
@@ -63,7 +63,10 @@ class _Tiers:
         self._wires()
         self._count_labels()
         self.scene.reach(self.place.total_width, self.place.bottom + (20 if self.detail == FULL else 0))
-        return Drawing(self.scene, self._captions(), self.detail == CLASSES)
+        self.scene.captions = self._captions()
+        if self.detail == CLASSES:
+            self.scene.notes = [ALIKE]
+        return self.scene
 
     def _bundles(self) -> tuple[CableBundle, ...]:
         if self.detail == CLASSES:
@@ -166,10 +169,9 @@ class _Tiers:
         look = "frame" if group.level != 0 else "frame inner"
         if group.count > 1:
             for step in (10.0, 5.0):
-                self.scene.box(
-                    Rectangle(frame.x + step, top - step, frame.width, bottom - top, look, radius=7), "groups"
-                )
-        self.scene.box(Rectangle(frame.x, top, frame.width, bottom - top, look, radius=7), "groups")
+                x, y = frame.x + step, top - step
+                self.scene.box(x, y, frame.width, bottom - top, look, radius=7, layer="groups")
+        self.scene.box(frame.x, top, frame.width, bottom - top, look, radius=7, layer="groups")
         names, room = group_names(self.network, group), frame.width - 12
         text = next(
             (name for name in names if text_width(name, SIZES["grp"]) <= room), fit(names[-1], room, SIZES["grp"])
@@ -201,10 +203,10 @@ class _Tiers:
         if many:
             width -= 8
             for step in (8.0, 4.0):
-                self.scene.box(Rectangle(x + step, y - step, width, height, f"box {KIND_LOOKS[cell.kind]}"))
+                self.scene.box(x + step, y - step, width, height, f"box {KIND_LOOKS[cell.kind]}")
         look = f"box {KIND_LOOKS[cell.kind]}" + (f" s{cell.lane % NUM_LANES}" if cell.lane >= 0 else "")
         key = f"c{cell.id}" if self.detail == CLASSES else f"v{cell.vertex}"
-        self.scene.box(Rectangle(x, y, width, height, look, key, cell_title(self.network, cell)))
+        self.scene.box(x, y, width, height, look, key, cell_title(self.network, cell))
         self._switch_text(cell, x + width / 2, y, width)
         device = int(self.network.vertices.device[cell.vertex])
         end = cell.id if self.detail == CLASSES else device
@@ -249,7 +251,7 @@ class _Tiers:
                 apart = 16.0 if wire.a == wire.b else 0.0
                 path = through(a.moved(-apart), b.moved(apart), band, share)
             if path:
-                self.scene.wire(pen.wire(wire, path, a, b, title))
+                pen.draw(self.scene, wire, path, a, b, title)
             else:
                 connect(self.scene, pen, wire, a, b, title)
 
@@ -275,7 +277,7 @@ class _Tiers:
             return None
         top, height, x = self.place.rows[row], self.place.row_height(row), self.place.total_width / 2
         half = self.place.total_width * 0.36
-        self.scene.box(Rectangle(x - half, top - 10, 2 * half, height + BAND + 16, "frame", radius=7), "groups")
+        self.scene.box(x - half, top - 10, 2 * half, height + BAND + 16, "frame", radius=7, layer="groups")
         return Anchor(x, top + height + 8, top + height + BAND + 6, "", "", half - 12)
 
     def _cell_id(self, end: int) -> int:

@@ -8,10 +8,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from syncline.fabric.fabric import Tier
+from syncline.report.chart.svg import num
 from syncline.report.picture.aggregate import CableBundle
 from syncline.report.picture.network import DEGRADED, DOWN
 from syncline.report.picture.palette import NUM_LANES, NUM_LOADS
-from syncline.report.picture.scene import DrawnCable, Scene, num
+from syncline.report.picture.scene import Scene, at
 
 
 @dataclass(frozen=True)
@@ -66,20 +67,16 @@ class Pen:
         many = self.per_tier[bundle.tier]
         return 0.38 if many > 400 else 0.5 if many > 120 else 0.7 if many > 40 else 0.9
 
-    def wire(self, bundle: CableBundle, path: str, a: Anchor, b: Anchor, title: str, look: str = "") -> DrawnCable:
-        """Return the wire of a bundle along a path."""
-        width = self.width(bundle)
-        return DrawnCable(
-            path=path,
-            look=f"{wire_look(bundle)} {look}".strip(),
-            width=max(width, 2.2) if bundle.state else width,
-            opacity=self.opacity(bundle),
-            a=a.key,
-            b=b.key,
-            tier=bundle.tier,
-            lane=bundle.lane,
-            title=title,
-        )
+    def draw(
+        self, scene: Scene, bundle: CableBundle, path: str, a: Anchor, b: Anchor, title: str, look: str = "",
+        width: float | None = None, opacity: float | None = None,
+    ) -> None:  # fmt: skip
+        """Draw a bundle along a path; `width` and `opacity` where they are not those of its rate and number."""
+        wide = self.width(bundle) if width is None else width
+        scene.wire(
+            path, f"{wire_look(bundle)} {look}".strip(), max(wide, 2.2) if bundle.state and width is None else wide,
+            self.opacity(bundle) if opacity is None else opacity, (a.key, b.key), bundle.tier, bundle.lane, title,
+        )  # fmt: skip
 
 
 def wire_look(bundle: CableBundle) -> str:
@@ -96,11 +93,8 @@ def upward(low: Anchor, high: Anchor, lane: int = -1) -> str:
     x0, x1 = low.towards(high.x, lane), high.towards(low.x)
     bend = (low.top - high.bottom) * 0.5
     if abs(x0 - x1) < 9:
-        return f"M{num((x0 + x1) / 2)} {num(low.top)}V{num(high.bottom)}"
-    return (
-        f"M{num(x0)} {num(low.top)}C{num(x0)} {num(low.top - bend)} {num(x1)} {num(high.bottom + bend)} "
-        f"{num(x1)} {num(high.bottom)}"
-    )
+        return f"M{at((x0 + x1) / 2, low.top)}V{num(high.bottom)}"
+    return f"M{at(x0, low.top)}C{at(x0, low.top - bend)} {at(x1, high.bottom + bend)} {at(x1, high.bottom)}"
 
 
 def arc(a: Anchor, b: Anchor, *, below: bool = False, most: float = 60.0) -> str:
@@ -109,21 +103,18 @@ def arc(a: Anchor, b: Anchor, *, below: bool = False, most: float = 60.0) -> str
     y0, y1, way = (a.bottom, b.bottom, 1.0) if below else (a.top, b.top, -1.0)
     x0, x1 = a.towards(b.x), b.towards(a.x)
     peak = way * height * 4 / 3
-    return f"M{num(x0)} {num(y0)}C{num(x0)} {num(y0 + peak)} {num(x1)} {num(y1 + peak)} {num(x1)} {num(y1)}"
+    return f"M{at(x0, y0)}C{at(x0, y0 + peak)} {at(x1, y1 + peak)} {at(x1, y1)}"
 
 
 def straight(a: Anchor, b: Anchor) -> str:
     """Return a line between the middles of two things of one row."""
-    return f"M{num(a.x)} {num((a.top + a.bottom) / 2)}H{num(b.x)}"
+    return f"M{at(a.x, (a.top + a.bottom) / 2)}H{num(b.x)}"
 
 
 def loop(a: Anchor, width: float, up: float) -> str:
     """Return a loop above a thing: its members are joined among themselves."""
     half = width / 2
-    return (
-        f"M{num(a.x - half)} {num(a.top)}C{num(a.x - half)} {num(a.top - up)} {num(a.x + half)} {num(a.top - up)} "
-        f"{num(a.x + half)} {num(a.top)}"
-    )
+    return f"M{at(a.x - half, a.top)}C{at(a.x - half, a.top - up)} {at(a.x + half, a.top - up)} {at(a.x + half, a.top)}"
 
 
 def through(a: Anchor, b: Anchor, bar: Anchor, share: float) -> str:
@@ -132,9 +123,9 @@ def through(a: Anchor, b: Anchor, bar: Anchor, share: float) -> str:
     inside = bar.bottom - (bar.bottom - bar.top) * share
     bend_a, bend_b = (a.top - bar.bottom) * 0.5, (b.top - bar.bottom) * 0.5
     return (
-        f"M{num(a.x)} {num(a.top)}C{num(a.x)} {num(a.top - bend_a)} {num(xa)} {num(bar.bottom + bend_a)} "
-        f"{num(xa)} {num(bar.bottom)}V{num(inside)}H{num(xb)}V{num(bar.bottom)}"
-        f"C{num(xb)} {num(bar.bottom + bend_b)} {num(b.x)} {num(b.top - bend_b)} {num(b.x)} {num(b.top)}"
+        f"M{at(a.x, a.top)}C{at(a.x, a.top - bend_a)} {at(xa, bar.bottom + bend_a)} "
+        f"{at(xa, bar.bottom)}V{num(inside)}H{num(xb)}V{num(bar.bottom)}"
+        f"C{at(xb, bar.bottom + bend_b)} {at(b.x, b.top - bend_b)} {at(b.x, b.top)}"
     )
 
 
@@ -142,10 +133,10 @@ def connect(scene: Scene, pen: Pen, bundle: CableBundle, a: Anchor, b: Anchor, t
     """Draw a bundle between two anchors: upward if one is higher, else as an arc beside the row."""
     if abs(a.top - b.top) > 2.0:
         low, high = (a, b) if a.top > b.top else (b, a)
-        scene.wire(pen.wire(bundle, upward(low, high, bundle.lane), a, b, title))
+        pen.draw(scene, bundle, upward(low, high, bundle.lane), a, b, title)
         return
     below = bundle.tier == Tier.SCALE_UP
-    scene.wire(pen.wire(bundle, arc(a, b, below=below, most=34.0 if below else 60.0), a, b, title))
+    pen.draw(scene, bundle, arc(a, b, below=below, most=34.0 if below else 60.0), a, b, title)
 
 
 def _decades(rate_Bps: float) -> float:

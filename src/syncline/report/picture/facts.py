@@ -1,0 +1,69 @@
+"""The facts next to a picture: whatever figures a fabric has, as rows that people can read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from syncline.describe import units
+
+_SHOWN = {
+    "_Bps": units.show_bandwidth, "_usd": units.show_money, "_w": units.show_power, "_s": units.show_time,
+    "_bytes": units.show_size,
+}  # fmt: skip
+
+
+class FactRow(NamedTuple):
+    """One row: a heading of those below it where `value` is None; `source` is shown on hover."""
+
+    label: str
+    value: str | None
+    is_inner: bool = False
+    source: str = ""
+
+
+def fact_rows(facts: Mapping[str, object], under: str = "") -> Iterator[FactRow]:
+    """Return the facts, nested ones and bills of parts below their heading; nothing for what is empty."""
+    for key, value in facts.items():
+        label = _label(str(key))
+        parts = [v for v in value if isinstance(v, Mapping)] if isinstance(value, (list, tuple)) else []
+        if parts or (isinstance(value, Mapping) and value):
+            yield FactRow(label, None)
+        for part in parts:
+            yield _part(part)
+        if isinstance(value, Mapping):
+            yield from fact_rows(value, str(key))
+        elif isinstance(value, (list, tuple)):
+            if words := [str(v) for v in value if not isinstance(v, Mapping)]:
+                yield FactRow(label, ", ".join(words))
+        elif value is not None and value != "":
+            yield FactRow(label, _shown(str(key), value, under), bool(under))
+
+
+def _part(part: Mapping[str, object]) -> FactRow:
+    name = f"{_shown('count', part['count'])} × {part['part']}" if "count" in part and "part" in part else "entry"
+    price = part.get("price_usd")
+    worth = "no price" if price is None else ("≈ " if part.get("estimate") else "") + _shown("price_usd", price)
+    return FactRow(name, worth, True, str(part.get("source", "")))
+
+
+def _shown(key: str, value: object, under: str = "") -> str:
+    """Return a value as people read it; the end of its name says its unit."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if not isinstance(value, (int, float)):
+        return str(value)
+    if "oversubscription" in (under, key):
+        return f"{value:.3g}:1"
+    for suffix, show in _SHOWN.items():
+        if key.endswith(suffix):
+            return show(float(value))
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
+
+
+def _label(key: str) -> str:
+    """Return a name without its unit and underscores: `network_price_usd` is `network price`."""
+    for suffix in _SHOWN:
+        key = key.removesuffix(suffix)
+    words = key.replace("_", " ")
+    return words.replace("gpu", "GPU").replace("nvlink", "NVLink").replace("nics", "NICs")
