@@ -22,40 +22,16 @@ if TYPE_CHECKING:
     from syncline.lab.recording import Recording
     from syncline.lab.trouble import FaultEvent
 
-_WHERE = {
-    "Blueprint": "blueprint",
-    "LinkBurst": "counters",
-    "FaultEvent": "trouble",
-    "LabJob": "process",
-    "Lab": "lab",
-    "LinkCounters": "counters",
-    "PathTable": "paths",
-    "Process": "process",
-    "Profile": "profile",
-    "RankResult": "process",
-    "Recording": "recording",
-    "RunResult": "process",
-    "draft": "drafting",
-}
-
-__all__ = [
-    "Blueprint",
-    "FaultEvent",
-    "Lab",
-    "LabJob",
-    "LinkBurst",
-    "LinkCounters",
-    "PathTable",
-    "Process",
-    "Profile",
-    "RankResult",
-    "Recording",
-    "RunResult",
-    "draft",
-]
+_MODULES = {
+    "Blueprint": "blueprint", "FaultEvent": "trouble", "Lab": "lab", "LabJob": "process", "LinkBurst": "counters",
+    "LinkCounters": "counters", "PathTable": "paths", "Process": "process", "Profile": "profile",
+    "RankResult": "process", "Recording": "recording", "RunResult": "process", "draft": "drafting",
+}  # fmt: skip
+__all__ = ["Blueprint", "FaultEvent", "Lab", "LabJob", "LinkBurst", "LinkCounters", "PathTable", "Process", "Profile",
+           "RankResult", "Recording", "RunResult", "draft"]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
-    if name in _WHERE:
-        return getattr(import_module(f"syncline.lab.{_WHERE[name]}"), name)
+    if name in _MODULES:
+        return getattr(import_module(f"syncline.lab.{_MODULES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from syncline.errors import LabError
+from syncline.host.launcher import torchrun_environment
 from syncline.lab.blueprint import Blueprint
 
 MASTER_PORT = 29500
@@ -77,29 +78,14 @@ def rank_environment(
         "SYNCLINE_LAB_ADDRESSES": ",".join(addresses.values()),
     }
     if "torch" in launchers:
-        values |= _torch(seat, group, job)
+        values |= torchrun_environment(
+            seat.rank, seat.num_ranks, seat.local, seat.num_local, group, seat.num_hosts, job
+        )
     if "mpi" in launchers:
         values |= _mpi(seat)
     if "slurm" in launchers:
         values |= _slurm(blueprint, seat, group, host_name, master, job)
     return {name: str(value) for name, value in values.items()}
-
-
-def _torch(seat: Seat, group: int, job: str) -> Mapping[str, object]:
-    return {
-        "RANK": seat.rank,
-        "WORLD_SIZE": seat.num_ranks,
-        "LOCAL_RANK": seat.local,
-        "LOCAL_WORLD_SIZE": seat.num_local,
-        "GROUP_RANK": group,
-        "GROUP_WORLD_SIZE": seat.num_hosts,
-        "NODE_RANK": group,
-        "ROLE_RANK": seat.rank,
-        "ROLE_WORLD_SIZE": seat.num_ranks,
-        "TORCHELASTIC_RUN_ID": job,
-        "TORCHELASTIC_RESTART_COUNT": 0,
-        "TORCHELASTIC_MAX_RESTARTS": 0,
-    }
 
 
 def _mpi(seat: Seat) -> Mapping[str, object]:

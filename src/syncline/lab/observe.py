@@ -1,12 +1,8 @@
-"""Start a sampler inside the lab: which namespace counts which link, each link once."""
+"""What the lab's own observers are ordered to do: which namespace counts which link, which links are measured."""
 
 from __future__ import annotations
 
-import socket
-from collections.abc import Callable
-
 from syncline.lab.inside.build import Works
-from syncline.lab.inside.nursery import Child, Nursery
 from syncline.lab.inside.protocol import Message
 
 
@@ -23,55 +19,25 @@ def places(works: Works) -> list[Message]:
                 queue_only[near.box][near_index] = [-1, link]
             else:
                 links[near.box].setdefault(near_index, [-1, -1])[1] = link
-    found = [
-        {"namespace": works.namespaces[box], "links": mine, "is_switch": True} for box, mine in enumerate(links) if mine
-    ]
-    found += [
-        {"namespace": works.namespaces[box], "links": mine, "is_switch": False}
-        for box, mine in enumerate(queue_only)
+    return [
+        {"namespace": works.namespaces[box], "links": mine, "is_switch": is_switch}
+        for is_switch, table in ((True, links), (False, queue_only))
+        for box, mine in enumerate(table)
         if mine
     ]
-    return found
 
 
-def start_sampler(
-    works: Works,
-    nursery: Nursery,
-    files: list[int],
-    channel: socket.socket,
-    tell: Callable[[socket.socket | None, Message], None],
-    *,
-    interval_s: float,
-    queue_interval_s: float,
-) -> Child:
-    """Start a sampler that writes into two files and says `recorded` to the one who asked when it has ended."""
-    watched = places(works)
+def sampler_order(works: Works, files: list[int], *, interval_s: float, queue_interval_s: float) -> Message:
+    """Return the order of a sampler that writes into two files."""
     samples, queues = files
-    order = {
-        "places": watched,
-        "samples": samples,
-        "queues": queues,
-        "interval_s": interval_s,
-        "queue_interval_s": queue_interval_s,
-    }
-    passed = [samples, queues, *(int(place["namespace"]) for place in watched)]
-    child = nursery.helper("sampler", order, passed)
-    child.on_exit = lambda code: tell(channel, {"event": "recorded", "recording": child.number, "code": code})
-    return child
+    intervals = {"interval_s": interval_s, "queue_interval_s": queue_interval_s}
+    return {"places": places(works), "samples": samples, "queues": queues, **intervals}
 
 
-def start_meter(
-    works: Works,
-    nursery: Nursery,
-    files: list[int],
-    channel: socket.socket,
-    tell: Callable[[socket.socket | None, Message], None],
-    *,
-    directions: list[tuple[int, int]],
-    seconds: float,
-    pairs: bool,
-) -> Child:
-    """Start a meter that measures links one by one into a file and says `recorded` when it has ended."""
+def meter_order(
+    works: Works, files: list[int], *, directions: list[tuple[int, int]], seconds: float, pairs: bool
+) -> Message:
+    """Return the order of a meter that measures links one by one into a file; with `pairs`, who reaches whom too."""
     links = []
     for cable, side in directions:
         near, far, link, rate_Bps = works.blueprint.cables[cable].ends()[side]
@@ -89,15 +55,7 @@ def start_meter(
         )
     hosts = [
         {"namespace": works.namespaces[host], "addresses": list(works.blueprint.addresses(host).values())}
-        for host in works.blueprint.hosts
+        for host in (works.blueprint.hosts if pairs else ())
     ]
-    order = {
-        "links": links,
-        "hosts": hosts if pairs else [],
-        "out": files[0],
-        "seconds": seconds,
-        "frame_bytes": works.profile.frame_bytes,
-    }
-    child = nursery.helper("meter", order, [files[0], *works.namespaces])
-    child.on_exit = lambda code: tell(channel, {"event": "recorded", "recording": child.number, "code": code})
-    return child
+    frame_bytes = works.profile.frame_bytes
+    return {"links": links, "hosts": hosts, "out": files[0], "seconds": seconds, "frame_bytes": frame_bytes}

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from syncline.errors import UsageError
+from syncline.host.launcher import torchrun_environment
 
 TORCHRUN_FLAGS = {"--standalone", "--no-python", "--module", "-m", "--run-path", "--use-env"}
 DEEPSPEED_FLAGS = {
@@ -58,22 +59,9 @@ class ScriptLaunch:
     def of_rank(self, rank: int) -> dict[str, str]:
         """Return the variables that the launcher would set for a rank."""
         local, host = rank % self.per_host, rank // self.per_host
-        own = {
-            "RANK": rank,
-            "WORLD_SIZE": self.world,
-            "LOCAL_RANK": local,
-            "LOCAL_WORLD_SIZE": self.per_host,
-            "GROUP_RANK": host,
-            "NODE_RANK": host,
-            "GROUP_WORLD_SIZE": -(-self.world // self.per_host),
-            "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": "29500",
-            "TORCHELASTIC_RUN_ID": "preview",
-            "TORCHELASTIC_RESTART_COUNT": 0,
-            "TORCHELASTIC_MAX_RESTARTS": 0,
-            "ROLE_RANK": rank,
-            "ROLE_WORLD_SIZE": self.world,
-        }
+        hosts = -(-self.world // self.per_host)
+        own = torchrun_environment(rank, self.world, local, self.per_host, host, hosts, "preview")
+        own |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
         if self.launcher == "srun":
             own |= {"SLURM_PROCID": rank, "SLURM_NTASKS": self.world, "SLURM_LOCALID": local, "SLURM_NODEID": host}
         if self.launcher in ("mpirun", "mpiexec"):

@@ -242,7 +242,7 @@ def _programs(
     stage: RankStage, job: RehearsalJob, scripts: Sequence[_Scripted], tell: Callable[[str], None], timeout_s: float
 ) -> tuple[Fit, tuple[OperationRow, ...]]:
     tell(f"running {len(scripts)} collectives {job.repeats} times each")
-    rows = stage.run("worker", {"operations": [order for order, _ in scripts]}, timeout_s)
+    rows = stage.run("operations", {"operations": [order for order, _ in scripts]}, timeout_s)
     return _compare(job, scripts, rows)
 
 

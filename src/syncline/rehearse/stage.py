@@ -1,17 +1,14 @@
 """Where a rehearsal's ranks run: the hosts of a lab, or processes over loopback that the runtime itself slows down.
 
 with open_lab("cluster.yaml") as stage:                  # or open_loopback
-    answer = stage.run("worker", {"operations": [...]}, timeout_s=900)
+    answer = stage.run("operations", {"operations": [...]}, timeout_s=900)
 """
 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 import tempfile
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -19,10 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from syncline.bench.local import RankFailure, run_ranks
 from syncline.describe import units
 from syncline.errors import BenchError
 from syncline.fabric import Fabric, load
-from syncline.host.ports import meeting_port
 from syncline.lab import Lab, Profile, Recording, draft
 from syncline.lab.profile import DEFAULT
 from syncline.program import Placement, place
@@ -30,16 +27,6 @@ from syncline.rehearse.wiring import rates_out, wiring_of, wiring_of_rates
 from syncline.sim.emulate.emulation import HostLinks
 
 LOOPBACK_IGNORES = "only what each rank sends is limited: switches, the receiving side and latency are not emulated"
-_LOOK_S = 0.05
-
-
-@dataclass(frozen=True)
-class RankFailure:
-    """A rank that did not end well."""
-
-    rank: int
-    exit_code: int
-    stderr: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,13 +42,13 @@ class RankStage(ABC):
 
     is_loopback = False
 
-    def run(self, module: str, order: Mapping[str, Any], timeout_s: float) -> Any:
-        """Give every rank an order and return what rank 0 wrote."""
+    def run(self, task: str, order: Mapping[str, Any], timeout_s: float) -> Any:
+        """Give every rank an order for a task of `worker.py` and return what rank 0 wrote."""
         paper, answer = self.folder / "order.json", self.folder / "answer.json"
         given = {"cluster": self.cluster, "ranks": self.placement.num_ranks, "send_Bps": self.send_Bps(), **order}
         paper.write_text(json.dumps(given), "utf-8")
         answer.unlink(missing_ok=True)
-        command = [sys.executable, "-m", f"syncline.rehearse.{module}", str(paper), str(answer)]
+        command = [sys.executable, "-m", "syncline.rehearse.worker", task, str(paper), str(answer)]
         try:
             failed = self._start(command, timeout_s)
         except TimeoutError:
@@ -115,23 +102,7 @@ class LoopbackStage(RankStage):
         return [float(rate) for rate in self.wiring.rate_Bps]
 
     def _start(self, command: Sequence[str], timeout_s: float) -> RankFailure | None:
-        port, size = meeting_port(), self.placement.num_ranks
-        files = [(self.folder / f"stderr-{rank}").open("w+b") for rank in range(size)]
-        processes = [
-            subprocess.Popen(command, env=_environment(rank, size, port), stdout=subprocess.DEVNULL, stderr=file)  # noqa: S603
-            for rank, file in enumerate(files)
-        ]
-        try:
-            rank = _first_failure(processes, time.monotonic() + timeout_s)
-            if rank is None:
-                return None
-            files[rank].seek(0)
-            return RankFailure(rank, processes[rank].returncode, files[rank].read().decode(errors="replace"))
-        finally:
-            for process, file in zip(processes, files, strict=True):
-                process.kill()
-                process.wait()
-                file.close()
+        return run_ranks(command, self.placement.num_ranks, timeout_s=timeout_s)
 
 
 @contextmanager
@@ -171,25 +142,3 @@ def _absolute(cluster: str) -> str:
 def _seats(fabric: Fabric, num_hosts: int) -> Placement:
     """Return one rank a host, in the order of hosts."""
     return place("spread", fabric, num_hosts)
-
-
-def _environment(rank: int, size: int, port: int) -> dict[str, str]:
-    """Return what a rank finds beside what is here: torchrun's variables, and one thread, as in a lab."""
-    values = {
-        "RANK": rank, "WORLD_SIZE": size, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": size, "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": port, "GLOO_SOCKET_IFNAME": "lo" if sys.platform == "linux" else "lo0",
-        "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
-    }  # fmt: skip
-    return os.environ | {name: str(value) for name, value in values.items()}
-
-
-def _first_failure(processes: Sequence[subprocess.Popen[bytes]], until_s: float) -> int | None:
-    """Wait until all have ended, or one has failed: its number; TimeoutError when it takes too long."""
-    while True:
-        codes = [process.poll() for process in processes]
-        failed = next((rank for rank, code in enumerate(codes) if code), None)
-        if failed is not None or None not in codes:
-            return failed
-        if time.monotonic() > until_s:
-            raise TimeoutError("the ranks of the rehearsal still run")
-        time.sleep(_LOOK_S)

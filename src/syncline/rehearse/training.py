@@ -1,33 +1,26 @@
 """What each rank of a rehearsed training runs: a small GPT under several synchronisations, and what its work costs.
 
-python -m syncline.rehearse.training ORDER RESULT        (rank 0 writes RESULT)
-
 Times of work are the thread's own processor time, so that they do not depend on who else wanted the processor.
 """
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import statistics
-import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
-from syncline.errors import BenchError
 from syncline.program.overlap import Work
 from syncline.program.pieces import piece_sizes, shard_sizes
 from syncline.rehearse.job import PLAIN
 from syncline.rehearse.order import CodecTimes, RehearsalOrder, ShownSpans, SyncTimes, TrainingTimes, WorkTimes
 from syncline.rehearse.worker import everyone, own_rate, run_once
 from syncline.runtime.group import Group
-from syncline.runtime.launch import detect
 from syncline.runtime.rehearsal import Moment, Trainer, codec_of, dense_time, network_time, post_time, stage_times
 
 
-def work(order: RehearsalOrder, group: Group) -> TrainingTimes:
+def train(order: RehearsalOrder, group: Group) -> TrainingTimes:
     """Measure what the work costs, then train under each synchronisation in turn.
 
     Processors are not always as fast, nor always ours: the work is measured before and after each synchronisation.
@@ -106,23 +99,3 @@ def outermost(elements: int, levels: Sequence[int]) -> int:
     for size in levels:
         elements = shard_sizes(elements, size)[0]
     return elements
-
-
-def main(arguments: list[str]) -> None:
-    """Join the group that the environment describes, work, and let rank 0 write the result."""
-    launch = detect(os.environ)
-    if launch is None or len(arguments) != 2:
-        raise BenchError("a rehearsal's rank is started by the lab, with an order and a place for its result.")
-    with Group.join(launch, backend="gloo") as group:
-        began = time.monotonic()
-        found = work(json.loads(Path(arguments[0]).read_text("utf-8")), group)
-        if group.rank == 0:
-            Path(arguments[1]).write_text(json.dumps({**found, "took_s": time.monotonic() - began}), "utf-8")
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
-    # A thread of gloo may still let go of a hook, which needs the interpreter: one that is being torn down aborts.
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(0)

@@ -1,6 +1,6 @@
-"""What each rank of a rehearsal runs: the operations of an order, one after the other, timed from a common start.
+"""What each rank of a rehearsal runs: the operations of an order, timed from a common start, or training.
 
-python -m syncline.rehearse.worker ORDER RESULT        (rank 0 writes RESULT)
+python -m syncline.rehearse.worker operations|training ORDER RESULT        (rank 0 writes RESULT)
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from syncline.timeline import Timeline
 from syncline.timeline.spans import RULES, Spans
 
 
-def work(order: RehearsalOrder, group: Group) -> list[OperationTimes]:
+def run_all(order: RehearsalOrder, group: Group) -> list[OperationTimes]:
     """Do everything in the order and return a row an operation."""
     placement = place("spread", load(order["cluster"]), int(order["ranks"]))
     rows: list[OperationTimes] = []
@@ -73,15 +73,23 @@ def own_rate(order: RehearsalOrder, group: Group) -> float | None:
 
 
 def main(arguments: list[str]) -> None:
-    """Join the group that the environment describes, work, and let rank 0 write the result."""
+    """Join the group that the environment describes, do the task, and let rank 0 write the result."""
     launch = detect(os.environ)
-    if launch is None or len(arguments) != 2:
-        raise BenchError("a rehearsal's rank is started by the lab, with an order and a place for its result.")
+    if launch is None or len(arguments) != 3:
+        raise BenchError("a rehearsal's rank is started by the lab, with a task, an order and a place for its result.")
+    from syncline.rehearse.training import train
+
+    task, order, result = arguments
     with Group.join(launch, backend="gloo") as group:
-        rows = work(json.loads(Path(arguments[0]).read_text("utf-8")), group)
+        work = {"operations": run_all, "training": train}[task]
+        answer = work(json.loads(Path(order).read_text("utf-8")), group)
         if group.rank == 0:
-            Path(arguments[1]).write_text(json.dumps(rows), "utf-8")
+            Path(result).write_text(json.dumps(answer), "utf-8")
 
 
 if __name__ == "__main__":
     main(sys.argv[1:])
+    # A thread of gloo may still let go of a hook, which needs the interpreter: one that is being torn down aborts.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)

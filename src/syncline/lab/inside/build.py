@@ -15,6 +15,7 @@ from pyroute2.netlink.exceptions import NetlinkError
 
 from syncline.lab.blueprint import Blueprint, End, LabCable
 from syncline.lab.inside import kernel, namespace
+from syncline.lab.inside.protocol import Message
 from syncline.lab.reach import Hop
 from syncline.lab.refusal import refusal
 from syncline.lab.routes import Table, tables
@@ -136,8 +137,9 @@ class Works:
             cburst=burst,
         )  # fmt: skip
 
-    def reshape(self, rates_Bps: Mapping[int, float]) -> None:
+    def reshape(self, rates: Mapping[str, float]) -> Message:
         """Give links other rates for good, by link id."""
+        rates_Bps = {int(link): rate for link, rate in rates.items()}
         cables = []
         for cable in self.blueprint.cables:
             there, back = rates_Bps.get(cable.link, cable.rate_Bps), rates_Bps.get(cable.link ^ 1, cable.back_Bps)
@@ -147,6 +149,7 @@ class Works:
                     self.shape(near, rate)
             cables.append(changed)
         self.blueprint = replace(self.blueprint, cables=tuple(cables))
+        return {}
 
     def set_mtu(self, end: End, mtu_bytes: int) -> None:
         """Set the MTU of one end."""

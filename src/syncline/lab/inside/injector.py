@@ -197,7 +197,7 @@ class Injector:
     def _do_traffic(self, fault: Active) -> None:
         if fault.over:
             if fault.helper is not None:
-                self.nursery.stop_helper(fault.helper.number)
+                self.nursery.stop_helper(recording=fault.helper.number)
             return
         here, there = self.works.namespaces[fault.host], self.works.namespaces[fault.to]
         order = {

@@ -173,10 +173,11 @@ class Nursery:
                     found.append(pid)
         return found
 
-    def stop_helper(self, number: int) -> None:
+    def stop_helper(self, *, recording: int) -> Message:
         """End a helper."""
-        if number in self.children:
-            os.kill(self.children[number].process.pid, signal.SIGTERM)
+        if recording in self.children:
+            os.kill(self.children[recording].process.pid, signal.SIGTERM)
+        return {}
 
     def listing(self) -> list[Message]:
         """Return the processes that people started."""

@@ -20,11 +20,15 @@ from syncline.lab.inside.build import Works
 from syncline.lab.inside.injector import Injector
 from syncline.lab.inside.nursery import Nursery
 from syncline.lab.inside.protocol import Message
-from syncline.lab.observe import start_meter, start_sampler
+from syncline.lab.observe import meter_order, sampler_order
 
 VISITOR_PATIENCE_S = 5.0
 JOINED = ("user", "mnt", "pid", "ipc")
 """Namespaces that somebody joins along with a host's network."""
+OBSERVERS: dict[str, tuple[str, Callable[..., Message]]] = {
+    "record": ("sampler", sampler_order),
+    "measure": ("meter", meter_order),
+}
 Answer = Message | tuple[Message, list[int]]
 
 
@@ -139,37 +143,44 @@ class LabServer:
             return {}
         if self.works is None or self.nursery is None or self.injector is None:
             raise LabError("the lab is not built yet.")
-        if verb == "fault":
-            return self.injector.order(**request)
-        if verb == "reshape":
-            self.works.reshape({int(link): rate for link, rate in request["rates"].items()})
-            return {}
-        if verb == "mend":
-            return self.injector.mend(**request)
-        if verb == "record":
-            child = start_sampler(self.works, self.nursery, files, channel, self.tell, **request)
-            return {"recording": child.number}
-        if verb == "stop-recording":
-            self.nursery.stop_helper(request["recording"])
-            return {}
-        if verb == "measure":
-            child = start_meter(self.works, self.nursery, files, channel, self.tell, **request)
-            return {"recording": child.number}
-        if verb == "namespaces":
-            return self._namespaces(**request)
+        if verb in OBSERVERS:
+            module, order = OBSERVERS[verb]
+            return self._observe(module, order(self.works, files, **request), files, channel)
         if verb == "spawn":
             return self.nursery.spawn(files=files, channel=channel, **request)
-        if verb == "signal":
-            return self.nursery.signal(**request)
-        if verb == "paths":
-            return {"paths": oracle.paths(self.works)}
-        if verb == "describe":
-            return {
-                "blueprint": self.works.blueprint.to_json(),
-                "processes": self.nursery.listing(),
-                "faults": self.injector.listing(),
-            }
-        raise SynclineError(f'a lab does not know how to "{verb}".')
+        answers: dict[str, Callable[..., Answer]] = {
+            "fault": self.injector.order,
+            "mend": self.injector.mend,
+            "reshape": self.works.reshape,
+            "stop-recording": self.nursery.stop_helper,
+            "namespaces": self._namespaces,
+            "signal": self.nursery.signal,
+            "paths": self._paths,
+            "describe": self._describe,
+        }
+        if verb not in answers:
+            raise SynclineError(f'a lab does not know how to "{verb}".')
+        return answers[verb](**request)
+
+    def _observe(self, module: str, order: Message, files: list[int], channel: socket.socket) -> Message:
+        """Start an observer, which says `recorded` to the one who asked when it has ended."""
+        assert self.works is not None and self.nursery is not None
+        child = self.nursery.helper(module, order, [*files, *self.works.namespaces])
+        event = {"event": "recorded", "recording": child.number}
+        child.on_exit = lambda code: self.tell(channel, {**event, "code": code})
+        return {"recording": child.number}
+
+    def _paths(self) -> Message:
+        assert self.works is not None
+        return {"paths": oracle.paths(self.works)}
+
+    def _describe(self) -> Message:
+        assert self.works is not None and self.nursery is not None and self.injector is not None
+        return {
+            "blueprint": self.works.blueprint.to_json(),
+            "processes": self.nursery.listing(),
+            "faults": self.injector.listing(),
+        }
 
     def _build(self, blueprint: Message) -> Answer:
         self.works = Works(Blueprint.from_json(blueprint))
