@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +18,7 @@ from syncline.preview.compiled import fused_runs
 from syncline.preview.launches import launches
 from syncline.preview.measured import Cache, OwnHost
 from syncline.preview.price import KernelPrice, Pricer, useful_flops
-from syncline.preview.record import Capture, CapturedOp
+from syncline.preview.record import Capture, CapturedOp, KernelCall
 from syncline.workload.graph import Floats, GraphBuilder, Op, Workload
 
 Ints = npt.NDArray[np.int64]
@@ -35,7 +36,7 @@ class StepGraph:
     unpriced: dict[str, tuple[int, float]] = field(default_factory=dict)  # calls and seconds guessed
     source: Ints = field(
         default_factory=lambda: np.empty(0, np.int64)
-    )  # captured operation of each row, -1 for the host's
+    )  # captured operation, -1 of the host
     step: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     group: Ints = field(default_factory=lambda: np.empty(0, np.int64))  # of the capture of its rank
     peer: Ints = field(default_factory=lambda: np.empty(0, np.int64))
@@ -48,38 +49,45 @@ class StepGraph:
         return int(self.step.max(initial=0)) + 1
 
 
-class _Rows:
-    """Columns beside the workload's own."""
-
-    def __init__(self) -> None:
-        self.source: list[int] = []
-        self.step: list[int] = []
-        self.group: list[int] = []
-        self.peer: list[int] = []
-
-    def add(self, source: int, step: int, group: int = -1, peer: int = -1) -> None:
-        self.source.append(source)
-        self.step.append(step)
-        self.group.append(group)
-        self.peer.append(peer)
-
-
 def step_graph(captures: Sequence[Capture], pricer: Pricer) -> StepGraph:
     """Return the graph of captured ranks; row order is the host's."""
-    builder, rows = GraphBuilder("preview"), _Rows()
-    prices: dict[str, float] = {}
-    unpriced: dict[str, tuple[int, float]] = {}
-    sends: dict[tuple[int, int], list[int]] = {}
-    receives: dict[tuple[int, int], list[int]] = {}
-    flops, timed = 0.0, 0
+    layer = _Layer(pricer)
     for number, captured in enumerate(captures):
-        numbers: dict[int, int] = {}
+        layer.lay(number, captured)
+    for pair, received in layer.receives.items():
+        for receive, sent in zip(received, layer.sends.get(pair, []), strict=False):
+            layer.builder.wait(receive, sent)
+    source, step, group, peer = np.array(layer.beside, dtype=np.int64).reshape(-1, 4).T
+    noise = tuple(_noise_s(pricer.own(captured.rank)) if captured.on_cpu else 0.0 for captured in captures)
+    return StepGraph(
+        layer.builder.build(), tuple(captures), layer.prices, layer.unpriced, source, step, group, peer, layer.flops,
+        layer.timed, noise,
+    )  # fmt: skip
+
+
+class _Layer:
+    """Lays captured operations down, row by row; `beside` has source, step, group and peer of each."""
+
+    def __init__(self, pricer: Pricer) -> None:
+        self.pricer, self.builder = pricer, GraphBuilder("preview")
+        self.beside: list[tuple[int, int, int, int]] = []
+        self.prices: dict[str, float] = {}
+        self.unpriced: dict[str, tuple[int, float]] = {}
+        self.sends: dict[tuple[int, int], list[int]] = {}
+        self.receives: dict[tuple[int, int], list[int]] = {}
+        self.flops, self.timed = 0.0, 0
+
+    def lay(self, number: int, captured: Capture) -> None:
+        """Lay down the steps of one rank."""
+        pricer, steps = self.pricer, captured.laid
+        self.rank, self.captured = number, captured
+        self.rows: dict[int, int] = {}  # by captured operation
         fused = _fused(captured, pricer)
-        launch_s = launches(captured, pricer, fused)
+        self.launch_s = launches(captured, pricer, fused)
         cache = Cache(pricer.times.cache_bytes if pricer.times is not None else 0, captured.allocations)
-        for step, (first, last) in enumerate(captured.laid):
-            if len(captured.laid) > len(captured.steady):  # the step before this one is itself
-                numbers = {op + first - last: row for op, row in numbers.items()}
+        for self.step, (first, last) in enumerate(steps):
+            if len(steps) > len(captured.steady):  # the step before this one is itself
+                self.rows = {op + first - last: row for op, row in self.rows.items()}
             for index in range(first, last):
                 op = captured.ops[index]
                 if op.kind == "kernel":
@@ -89,106 +97,64 @@ def step_graph(captures: Sequence[Capture], pricer: Pricer) -> StepGraph:
                     if index in fused and price.seconds == 0:
                         continue
                     if captured.on_cpu:
-                        price = replace(price, seconds=launch_s[index])
-                    row = _kernel(builder, rows, captured, number, index, price, numbers, step, launch_s[index])
-                    if number == 0 and step == len(captured.laid) - 1:
-                        prices[price.kind] = prices.get(price.kind, 0.0) + price.seconds
-                        flops += useful_flops(kernel)
-                        timed += (index not in fused) and pricer.timed(kernel)
-                        if price.kind == "unknown":
-                            calls, seconds = unpriced.get(kernel.name, (0, 0.0))
-                            unpriced[kernel.name] = (calls + 1, seconds + price.seconds)
+                        price = replace(price, seconds=self.launch_s[index])
+                    self._kernel(index, op, price)
+                    if number == 0 and self.step == len(steps) - 1:
+                        self._count(kernel, price, is_timed=index not in fused and pricer.timed(kernel))
                 elif op.kind == "sync":
-                    target = numbers.get(op.extra) if isinstance(op.extra, int) else None
-                    row = builder.add(
-                        number,
-                        Op.WAIT,
-                        "host waits",
-                        stream=HOST,
-                        duration_s=SYNC_S,
-                        deps=() if target is None else (target,),
-                    )
-                    rows.add(index, step)
+                    waited = [self.rows[op.extra]] if isinstance(op.extra, int) and op.extra in self.rows else []
+                    self._add(index, Op.WAIT, "host waits", HOST, deps=waited, duration_s=SYNC_S)
                 else:
-                    row = _moved(builder, rows, captured, number, index, op, numbers, step, launch_s[index])
-                    pair = (captured.rank, int(_extra(op)[3]))
-                    if op.kind == "send":
-                        sends.setdefault(pair, []).append(row)
-                    elif op.kind == "recv":
-                        receives.setdefault((pair[1], pair[0]), []).append(row)
-                numbers[index] = row
-    for pair, got in receives.items():
-        for receive, sent in zip(got, sends.get(pair, []), strict=False):
-            builder.wait(receive, sent)
-    arrays = (np.array(part, dtype=np.int64) for part in (rows.source, rows.step, rows.group, rows.peer))
-    source, step_of, group, peer = arrays
-    noise = tuple(_noise_s(pricer.own(captured.rank)) if captured.on_cpu else 0.0 for captured in captures)
-    work = builder.build()
-    return StepGraph(work, tuple(captures), prices, unpriced, source, step_of, group, peer, flops, timed, noise)
+                    self._moved(index, op)
+
+    def _add(
+        self, source: int, kind: Op, name: str, stream: int, group: int = -1, peer: int = -1, **columns: Any
+    ) -> int:
+        row = self.builder.add(self.rank, kind, name, stream=stream, **columns)
+        self.beside.append((source, self.step, group, peer))
+        if source >= 0:
+            self.rows[source] = row
+        return row
+
+    def _waits(self, index: int, op: CapturedOp) -> list[int]:
+        """Return what an operation of a stream waits for: the host's launch, and operations of other streams."""
+        launch = self._add(-1, Op.COMPUTE, "launch", HOST, duration_s=self.launch_s[index])
+        return [launch, *(self.rows[wait] for wait in op.waits if wait in self.rows)]
+
+    def _kernel(self, index: int, op: CapturedOp, price: KernelPrice) -> None:
+        if self.captured.on_cpu:
+            waits, stream = [self.rows[wait] for wait in op.waits if wait in self.rows], HOST
+        else:
+            waits, stream = self._waits(index, op), op.stream + 1
+        self._add(index, Op.COMPUTE, price.kind, stream, deps=waits, duration_s=price.seconds)
+
+    def _count(self, kernel: KernelCall, price: KernelPrice, *, is_timed: bool) -> None:
+        self.prices[price.kind] = self.prices.get(price.kind, 0.0) + price.seconds
+        self.flops += useful_flops(kernel)
+        self.timed += is_timed
+        if price.kind == "unknown":
+            calls, seconds = self.unpriced.get(kernel.name, (0, 0.0))
+            self.unpriced[kernel.name] = (calls + 1, seconds + price.seconds)
+
+    def _moved(self, index: int, op: CapturedOp) -> None:
+        what, group, size, peer = op.extra if isinstance(op.extra, list) else [0, 0, 0, -1]
+        kind = {"send": Op.SEND, "recv": Op.RECV}.get(op.kind, Op.COLLECTIVE)
+        ranks = len(self.captured.groups[group]) if kind == Op.COLLECTIVE else 2
+        columns = {"deps": self._waits(index, op), "size_bytes": float(size), "ranks": ranks}
+        row = self._add(index, kind, str(what), op.stream + 1, group, peer, **columns)
+        if op.kind == "send":
+            self.sends.setdefault((self.captured.rank, int(peer)), []).append(row)
+        elif op.kind == "recv":
+            self.receives.setdefault((int(peer), self.captured.rank), []).append(row)
 
 
 def _noise_s(own: OwnHost | None) -> float:
     return own.jitter_s**2 / own.whole_s if own is not None and own.whole_s else 0.0
 
 
-def _extra(op: CapturedOp) -> list[int]:
-    return op.extra if isinstance(op.extra, list) else [0, 0, 0, -1]
-
-
-def _kernel(
-    builder: GraphBuilder,
-    rows: _Rows,
-    captured: Capture,
-    rank: int,
-    index: int,
-    price: KernelPrice,
-    numbers: dict[int, int],
-    step: int,
-    launch_s: float,
-) -> int:
-    op = captured.ops[index]
-    waits = tuple(numbers[w] for w in op.waits if w in numbers)
-    if captured.on_cpu:
-        row = builder.add(rank, Op.COMPUTE, price.kind, stream=HOST, duration_s=price.seconds, deps=waits)
-        rows.add(index, step)
-        return row
-    launch = builder.add(rank, Op.COMPUTE, "launch", stream=HOST, duration_s=launch_s)
-    rows.add(-1, step)
-    row = builder.add(
-        rank, Op.COMPUTE, price.kind, stream=op.stream + 1, duration_s=price.seconds, deps=(launch, *waits)
-    )
-    rows.add(index, step)
-    return row
-
-
-def _moved(
-    builder: GraphBuilder,
-    rows: _Rows,
-    captured: Capture,
-    rank: int,
-    index: int,
-    op: CapturedOp,
-    numbers: dict[int, int],
-    step: int,
-    launch_s: float,
-) -> int:
-    what, group, size, peer = _extra(op)
-    launch = builder.add(rank, Op.COMPUTE, "launch", stream=HOST, duration_s=launch_s)
-    rows.add(-1, step)
-    waits = tuple(numbers[w] for w in op.waits if w in numbers)
-    kind = {"send": Op.SEND, "recv": Op.RECV}.get(op.kind, Op.COLLECTIVE)
-    ranks = len(captured.groups[group]) if kind == Op.COLLECTIVE else 2
-    row = builder.add(
-        rank, kind, str(what), stream=op.stream + 1, size_bytes=float(size), ranks=ranks, deps=(launch, *waits)
-    )
-    rows.add(index, step, group, peer)
-    return row
-
-
 def _fused(captured: Capture, pricer: Pricer) -> dict[int, KernelPrice]:
     """Return prices of compiled memory-bound kernels: a run reads its inputs and writes what outlives it, once."""
-    ends: dict[int, int] = {}
-    ends.update({allocation: op for op, allocation, change in captured.memory if change < 0})
+    ends = {allocation: op for op, allocation, change in captured.memory if change < 0}
     found: dict[int, KernelPrice] = {}
     for run in fused_runs(captured, pricer, captured.steady[0][0], captured.steady[-1][1]):
         found.update(_one(captured, run, ends, pricer))

@@ -112,6 +112,5 @@ def _write(path: Path, data: dict[str, object]) -> None:
 
 
 def _is_own(filename: str) -> bool:
-    if filename.startswith("<"):
-        return False
-    return not str(Path(filename).resolve()).startswith(_FOREIGN)
+    path = str(Path(filename).resolve())
+    return not (filename.startswith("<") or path.startswith(_FOREIGN) or "/site-packages/" in path)

@@ -73,7 +73,7 @@ class Collectives:
         given = args[0] if isinstance(args[0], (list, tuple)) else [args[0]]
         what = FUNCTIONAL[name]
         counted = outs if what == "all_gather" else given
-        op = self.add(what, ranks, sum(map(_bytes, counted)))
+        op = self.add(what, ranks, _bytes(counted))
         for each in outs:
             self.of_tensor[each.untyped_storage()._cdata] = op
         return True
@@ -91,8 +91,9 @@ def _ranks(group: Any) -> tuple[int, ...]:
     return tuple(sorted(dist.get_process_group_ranks(group)))
 
 
-def _bytes(tensor: Any) -> int:
-    return int(tensor.numel() * tensor.element_size())
+def _bytes(given: Any) -> int:
+    """Return the bytes of a tensor, or of all in a list."""
+    return sum(map(_bytes, given)) if isinstance(given, (list, tuple)) else int(given.numel() * given.element_size())
 
 
 class FinishedCollective(dist.Work):
@@ -137,6 +138,19 @@ class PendingCollective(FinishedCollective):
         return super().get_future()
 
 
+OUTPUT, INPUT = 0, 1
+
+
+def _collective(what: str, counted: int) -> Any:
+    """Return the method of a collective, of which the bytes of its outputs or of its inputs count."""
+
+    def method(self: CapturedGroup, outputs: Any, inputs: Any = None, opts: Any = None) -> PendingCollective:
+        result = outputs if isinstance(outputs, list) else [outputs]
+        return self._done(what, _bytes((outputs, inputs)[counted]), result)
+
+    return method
+
+
 class CapturedGroup(dist.ProcessGroup):
     """A process group of which one rank exists."""
 
@@ -158,41 +172,19 @@ class CapturedGroup(dist.ProcessGroup):
                 forget(each)
                 if known is not None:
                     each._stand_in = known * self._size
-        return self._done("all_reduce", sum(map(_bytes, tensors)), tensors)
+        return self._done("all_reduce", _bytes(tensors), tensors)
 
     allreduce_coalesced = allreduce
 
-    def reduce(self, tensors: Any, opts: Any = None) -> PendingCollective:
-        return self._done("reduce", sum(map(_bytes, tensors)), tensors)
-
-    def broadcast(self, tensors: Any, opts: Any = None) -> PendingCollective:
-        return self._done("broadcast", sum(map(_bytes, tensors)), tensors)
-
-    def allgather(self, outputs: Any, inputs: Any, opts: Any = None) -> PendingCollective:
-        return self._done("all_gather", sum(_bytes(t) for each in outputs for t in each), outputs)
-
-    def all_gather_single(self, output: Any, given: Any, opts: Any = None) -> PendingCollective:
-        return self._done("all_gather", _bytes(output), [output])
-
-    _allgather_base = all_gather_single
-
-    def all_gather_single_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> PendingCollective:
-        return self._done("all_gather", sum(map(_bytes, outputs)), outputs)
-
-    allgather_into_tensor_coalesced = allgather_coalesced = all_gather_single_coalesced
-
-    def reduce_scatter(self, outputs: Any, inputs: Any, opts: Any = None) -> PendingCollective:
-        return self._done("reduce_scatter", sum(_bytes(t) for each in inputs for t in each), outputs)
-
-    def reduce_scatter_single(self, output: Any, given: Any, opts: Any = None) -> PendingCollective:
-        return self._done("reduce_scatter", _bytes(given), [output])
-
-    _reduce_scatter_base = reduce_scatter_single
-
-    def reduce_scatter_single_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> PendingCollective:
-        return self._done("reduce_scatter", sum(map(_bytes, inputs)), outputs)
-
-    reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
+    reduce = _collective("reduce", OUTPUT)
+    broadcast = _collective("broadcast", OUTPUT)
+    allgather = all_gather_single = _allgather_base = _collective("all_gather", OUTPUT)
+    all_gather_single_coalesced = allgather_into_tensor_coalesced = allgather_coalesced = allgather
+    reduce_scatter = reduce_scatter_single = _reduce_scatter_base = _collective("reduce_scatter", INPUT)
+    reduce_scatter_single_coalesced = reduce_scatter_tensor_coalesced = reduce_scatter
+    alltoall = _collective("all_to_all", INPUT)
+    gather = _collective("gather", INPUT)
+    scatter = _collective("scatter", OUTPUT)
 
     def all_to_all_single(
         self, output: Any, given: Any, out_splits: Any = None, in_splits: Any = None, opts: Any = None
@@ -204,27 +196,18 @@ class CapturedGroup(dist.ProcessGroup):
 
     alltoall_base = all_to_all_single
 
-    def alltoall(self, outputs: Any, inputs: Any, opts: Any = None) -> PendingCollective:
-        return self._done("all_to_all", sum(map(_bytes, inputs)), outputs)
-
-    def gather(self, outputs: Any, inputs: Any, opts: Any = None) -> PendingCollective:
-        return self._done("gather", sum(map(_bytes, inputs)), outputs)
-
-    def scatter(self, outputs: Any, inputs: Any, opts: Any = None) -> PendingCollective:
-        return self._done("scatter", sum(map(_bytes, outputs)), outputs)
-
     def barrier(self, opts: Any = None) -> PendingCollective:
         return self._done("barrier", 0, [])
 
     def send(self, tensors: Any, dst: int, tag: int = 0) -> PendingCollective:
-        return self._done("send", sum(map(_bytes, tensors)), tensors, SEND, self._global(dst))
+        return self._done("send", _bytes(tensors), tensors, SEND, self._global(dst))
 
     def recv(self, tensors: Any, src: int, tag: int = 0) -> PendingCollective:
         forget(*tensors)
-        return self._done("recv", sum(map(_bytes, tensors)), tensors, RECV, self._global(src))
+        return self._done("recv", _bytes(tensors), tensors, RECV, self._global(src))
 
     def recv_anysource(self, tensors: Any, tag: int = 0) -> PendingCollective:
-        return self._done("recv", sum(map(_bytes, tensors)), tensors, RECV, self._global((self._rank - 1) % self._size))
+        return self._done("recv", _bytes(tensors), tensors, RECV, self._global((self._rank - 1) % self._size))
 
     def _global(self, rank: int) -> int:
         return int(dist.get_global_rank(self, rank)) if self is not dist.group.WORLD else rank
