@@ -34,9 +34,7 @@ class StepGraph:
     captures: tuple[Capture, ...]
     prices: dict[str, float] = field(default_factory=dict)  # seconds of one step by kind of kernel, first rank
     unpriced: dict[str, tuple[int, float]] = field(default_factory=dict)  # calls and seconds guessed
-    source: Ints = field(
-        default_factory=lambda: np.empty(0, np.int64)
-    )  # captured operation, -1 of the host
+    source: Ints = field(default_factory=lambda: np.empty(0, np.int64))  # captured operation, -1 of the host
     step: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     group: Ints = field(default_factory=lambda: np.empty(0, np.int64))  # of the capture of its rank
     peer: Ints = field(default_factory=lambda: np.empty(0, np.int64))
