@@ -21,7 +21,6 @@ WORST = {
     "int8": 2e-2,
     "int8:round=stochastic": 3e-2,
     "int4": 0.3,
-    "ternary": 3,
 }
 
 

@@ -80,10 +80,10 @@ def exchange_stages(num_levels: int = 1, *, scatter_only: bool = False) -> tuple
     return tuple(_level(0, num_levels, 0, (StagePhase.SEND, StagePhase.REDUCE, StagePhase.COLLECT), 0))
 
 
-def low_rank_stages() -> tuple[BucketStage, ...]:
+def low_rank_stages(num_levels: int = 1) -> tuple[BucketStage, ...]:
     """Return the stages of a bucket in factors: two averages of float32, the second while the first is collected."""
-    first = _level(0, 1, 1, (StagePhase.SEND, StagePhase.REDUCE, StagePhase.COLLECT), 1)
-    second = _level(0, 1, 5, (StagePhase.COLLECT,) * 3, 2)
+    first = _level(0, num_levels, 1, (StagePhase.SEND, StagePhase.REDUCE, StagePhase.COLLECT), 1)
+    second = _level(0, num_levels, 2 + len(first), (StagePhase.COLLECT,) * 3, 2)
     begin = BucketStage(FIRST, SpanKind.ENCODE, StagePhase.SEND)
     middle = BucketStage(MIDDLE, SpanKind.ENCODE, StagePhase.COLLECT)
     return (begin, *first, middle, *second, BucketStage(LAST, SpanKind.DECODE, StagePhase.COLLECT))
@@ -125,6 +125,15 @@ class PieceProgram:
     def elements(self) -> int:
         """How many numbers it holds."""
         return self.high - self.low
+
+    def last_of(self, phase: StagePhase) -> BucketStage | None:
+        """Return the last stage of a phase."""
+        return next((stage for stage in reversed(self.stages) if stage.phase is phase), None)
+
+    def waits_within(self, phase: StagePhase) -> bool:
+        """Tell whether a stage of a phase awaits what peers post in the same phase."""
+        inside = (stage for stage in self.stages if stage.phase is phase and stage.awaits >= 0)
+        return any(self.stages[stage.awaits].phase is phase for stage in inside)
 
     def num_peers(self, stage: int) -> int:
         """Return how many ranks a stage deals with, beside the own one."""
@@ -190,7 +199,7 @@ class BucketProgram:
     def stages(self) -> tuple[BucketStage, ...]:
         """What is done with each piece."""
         if isinstance(self.scheme, LowRank):
-            return low_rank_stages()
+            return low_rank_stages(len(self.shape))
         return exchange_stages(len(self.shape), scatter_only=self.scatter_only)
 
     @cached_property

@@ -30,6 +30,16 @@ def exchanges(values, codec, residuals=None):
     return made
 
 
+def test_messages_are_numbered_from_one_so_that_an_old_one_is_refused() -> None:
+    values, numbers = random_values(2000), []
+    made = exchanges(values, "fp32")
+    for number in range(3):
+        run(made, number)
+        header = made[0]._out[1].tensor[:64].view(torch.int32)
+        numbers.append(int(header[3]))
+    assert numbers == [1, 2, 3]
+
+
 def run(made, number=0):
     step = Step(number, 0, "", 0.0)
     for exchange in made:

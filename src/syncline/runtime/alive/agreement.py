@@ -6,7 +6,7 @@ What a rank means is sent as JSON and compared on every rank, so that all of the
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -41,15 +41,24 @@ def difference(first_rank: int, first: Mapping[str, Any], rank: int, other: Mapp
 
 def exchange_json(value: Mapping[str, object], team: Team) -> list[dict[str, Any]]:
     """Return the objects of all ranks, in their order."""
+    return gathered(value, team.size, team.device, lambda rooms, own: team.all_gather(rooms, own).wait())
+
+
+def gathered(
+    value: Mapping[str, object],
+    size: int,
+    device: torch.device,
+    all_gather: Callable[[list[torch.Tensor], torch.Tensor], object],
+) -> list[dict[str, Any]]:
+    """Return the objects of so many ranks, brought by an all-gather of theirs: lengths first, then padded text."""
     text = json.dumps(value).encode()
-    lengths = [torch.zeros(1, dtype=torch.int64, device=team.device) for _ in range(team.size)]
-    team.all_gather(lengths, torch.tensor([len(text)], device=team.device)).wait()
-    padded = torch.zeros(max(int(length) for length in lengths), dtype=torch.uint8, device=team.device)
-    padded[: len(text)] = torch.frombuffer(bytearray(text), dtype=torch.uint8).to(team.device)
-    rooms = [torch.empty_like(padded) for _ in range(team.size)]
-    team.all_gather(rooms, padded).wait()
-    texts = [bytes(room[: int(n)].cpu().tolist()) for room, n in zip(rooms, lengths, strict=True)]
-    return [json.loads(text) for text in texts]
+    lengths = [torch.zeros(1, dtype=torch.int64, device=device) for _ in range(size)]
+    all_gather(lengths, torch.tensor([len(text)], device=device))
+    padded = torch.zeros(max(int(length) for length in lengths), dtype=torch.uint8, device=device)
+    padded[: len(text)] = torch.frombuffer(bytearray(text), dtype=torch.uint8).to(device)
+    rooms = [torch.empty_like(padded) for _ in range(size)]
+    all_gather(rooms, padded)
+    return [json.loads(bytes(room[: int(n)].cpu().tolist())) for room, n in zip(rooms, lengths, strict=True)]
 
 
 class Gathering:

@@ -34,25 +34,24 @@ import torch.distributed as dist
 from torch import nn
 
 from syncline.errors import CheckpointError
-from syncline.runtime.alive import checkpoint_first as first_version
-from syncline.runtime.alive.checkpoint_files import (
+from syncline.runtime.alive.checkpoint_folder import (
     MANIFEST,
-    gather_json,
+    SHARED,
+    CheckpointFolder,
+    damage,
     hash_of,
-    random_state,
+    is_own,
+    rank_file,
     read,
-    set_random_state,
     write,
 )
-from syncline.runtime.alive.checkpoint_folder import SHARED, CheckpointFolder, damage, is_own, rank_file
-from syncline.runtime.alive.checkpoint_loss import group_of_all, meet, naming_the_lost
+from syncline.runtime.alive.checkpoint_loss import gather_json, group_of_all, meet, naming_the_lost
 from syncline.runtime.alive.checkpoint_resume import (
     CheckpointHandle,
     PositionedData,
     load_data,
     load_handle,
     load_wrapper,
-    merged,
 )
 from syncline.runtime.alive.checkpoint_state import (
     Tensors,
@@ -64,6 +63,8 @@ from syncline.runtime.alive.checkpoint_state import (
     model_state,
     optimizer_room,
     optimizer_state,
+    random_state,
+    set_random_state,
 )
 from syncline.runtime.alive.checkpoint_tensors import read_tensors, shapes, write_tensors
 from syncline.runtime.periodic.wrapper import Wrapper
@@ -176,8 +177,6 @@ class Checkpoints:
         data: PositionedData | None,
     ) -> tuple[int, dict[str, Any]]:
         manifest = json.loads((path / MANIFEST).read_text("utf-8"))
-        if manifest["version"] == first_version.VERSION:
-            return first_version.restore(path, model, optimizer, handle, merged)
         shared = read(path / SHARED)
         self._load_tensors(path, model, optimizer, shared)
         rank, num_ranks = _place()

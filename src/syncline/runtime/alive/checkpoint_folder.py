@@ -1,19 +1,22 @@
-"""The folder of a run's checkpoints: each put in place by one rename, whole or not there, the last few kept."""
+"""The folder of a run's checkpoints: files flushed and hashed, each checkpoint put in place by one rename."""
 
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from typing import IO, Any
+
+import torch
 
 from syncline.errors import CheckpointError
-from syncline.runtime.alive import checkpoint_first as first_version
-from syncline.runtime.alive.checkpoint_files import MANIFEST, flush_folder, flush_text, hash_of
 from syncline.runtime.alive.checkpoint_tensors import TENSORS
 
+MANIFEST = "manifest.json"
 VERSION = 2
 SHARED = "shared.pt"
 _PREFIX = "step-"
@@ -80,8 +83,8 @@ def damage(path: Path, rank: int, num_ranks: int) -> str:
     """Return what is wrong with this rank's share of what the manifest names, or nothing where it is as written."""
     try:
         manifest = json.loads((path / MANIFEST).read_text("utf-8"))
-        if manifest["version"] not in (VERSION, first_version.VERSION):
-            return f"it is of version {manifest['version']}, and this syncline reads up to {VERSION}"
+        if manifest["version"] != VERSION:
+            return f"it is of version {manifest['version']}, and this syncline reads version {VERSION}"
         files = sorted(manifest["sha256"].items())
     except OSError as error:
         return f"{MANIFEST}: {error.strerror}"
@@ -119,3 +122,43 @@ def _says_full(error: BaseException) -> bool:
     failures = [failure for failure, _ in getattr(error, "failures", {}).values()]
     known = [error, *failures, *(one.__cause__ for one in (error, *failures) if one.__cause__)]
     return any(isinstance(one, OSError) and one.errno in (errno.ENOSPC, errno.EDQUOT) for one in known)
+
+
+def write(path: Path, content: Mapping[str, Any]) -> None:
+    """Write values and tensors, flushed."""
+    with path.open("wb") as file:
+        torch.save(dict(content), file)
+        _flush(file)
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Return values and tensors."""
+    content: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+    return content
+
+
+def flush_text(path: Path, text: str) -> None:
+    """Write text, flushed."""
+    with path.open("w", encoding="utf-8") as file:
+        file.write(text)
+        _flush(file)
+
+
+def _flush(file: IO[Any]) -> None:
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def flush_folder(path: Path) -> None:
+    """Make sure that a folder's names are on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def hash_of(path: Path) -> str:
+    """Return the hash of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

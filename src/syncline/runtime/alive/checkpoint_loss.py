@@ -1,4 +1,4 @@
-"""A rank lost while a checkpoint is written or read: the others say who it was, not what their connections met."""
+"""The group in which ranks write and read a checkpoint: where one is lost meanwhile, the others name it."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ import itertools
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from typing import Any
 
+import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
 from syncline.errors import CheckpointError, SynchronizationError
+from syncline.runtime.alive.agreement import gathered
 from syncline.runtime.alive.watchdog import is_broken_connection
 
 SHORTEST_S, LONGEST_S = 0.0005, 0.1
@@ -55,6 +57,14 @@ def group_of_all(handle: Any, wait_s: float) -> Any:
     if not _until(made.done, handle, math.inf if handle is not None else wait_s):
         raise _missing(here, wait_s)
     return made.result()
+
+
+def gather_json(value: Mapping[str, object], group: Any) -> list[dict[str, Any]]:
+    """Return what every rank of a group on the CPU says, in their order; just this one's where there is no group."""
+    if group is None:
+        return [dict(value)]
+    size = dist.get_world_size(group)
+    return gathered(value, size, torch.device("cpu"), lambda rooms, own: dist.all_gather(rooms, own, group=group))
 
 
 def _missing(here: Any, wait_s: float) -> CheckpointError:

@@ -14,8 +14,8 @@ import torch
 from torch import nn
 
 from syncline.errors import CheckpointError
-from syncline.runtime.alive.checkpoint_files import gather_json, read
-from syncline.runtime.alive.checkpoint_folder import rank_file
+from syncline.runtime.alive.checkpoint_folder import rank_file, read
+from syncline.runtime.alive.checkpoint_loss import gather_json
 from syncline.runtime.sync.geometry import Geometry, owed_by_all
 from syncline.runtime.sync.shard.sharded import is_sharded
 

@@ -5,6 +5,7 @@ Names do not depend on what wraps the model (DDP, a compiler), nor on the order 
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -139,3 +140,21 @@ def _names(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[torch.Ten
 def _parameters(optimizer: torch.optim.Optimizer) -> Iterator[torch.Tensor]:
     for group in optimizer.param_groups:
         yield from group["params"]
+
+
+def random_state() -> dict[str, object]:
+    """Return where this process's random numbers are."""
+    version, numbers, gauss = random.getstate()
+    state: dict[str, object] = {"torch": torch.get_rng_state(), "python": [version, list(numbers), gauss]}
+    if torch.cuda.is_available():
+        state["cuda"] = torch.cuda.get_rng_state()
+    return state
+
+
+def set_random_state(state: Mapping[str, Any]) -> None:
+    """Go on with random numbers from there."""
+    torch.set_rng_state(state["torch"])
+    version, numbers, gauss = state["python"]
+    random.setstate((version, tuple(numbers), gauss))
+    if "cuda" in state and torch.cuda.is_available():
+        torch.cuda.set_rng_state(state["cuda"])

@@ -19,6 +19,9 @@ from syncline.runtime.execute.posting import Deadline
 from syncline.runtime.group import Group
 from syncline.schedule.collective import Collective, Kind, split_bytes
 
+Finish = Callable[[Deadline], None]
+"""What waits for a collective, or puts its result in place."""
+
 
 class VendorCall:
     """One collective on one buffer, its views and staging made once."""
@@ -32,7 +35,8 @@ class VendorCall:
         self.buffer = buffer[: collective.total_bytes(size)]
         self.blocks = _blocks(collective, self.buffer, size)
         self._rooms: dict[object, torch.Tensor] = {}
-        self._begin = self._choose()
+        kind = Kind.ALL_TO_ALL if collective.kind is Kind.ALL_TO_ALLV else collective.kind
+        self._begin: Callable[[], list[Finish]] = getattr(self, f"_{kind.name.lower()}")
 
     def run(self, deadline: Deadline) -> None:
         """Perform it, or raise when it is not over in time."""
@@ -47,22 +51,7 @@ class VendorCall:
             first = str(error).split("] ", 1)[-1].splitlines()[0]
             raise ExecutionError(f"the backend failed: {first[:200]}", where=where) from None
 
-    def _choose(self) -> Callable[[], list[Callable[[Deadline], None]]]:
-        kind = self.collective.kind
-        return {
-            Kind.ALL_REDUCE: self._all_reduce,
-            Kind.BROADCAST: self._broadcast,
-            Kind.REDUCE: self._reduce,
-            Kind.ALL_GATHER: self._all_gather,
-            Kind.REDUCE_SCATTER: self._reduce_scatter,
-            Kind.GATHER: self._gather,
-            Kind.SCATTER: self._scatter,
-            Kind.ALL_TO_ALL: self._all_to_all,
-            Kind.ALL_TO_ALLV: self._all_to_all,
-            Kind.SEND_RECV: self._send_recv,
-        }[kind]
-
-    def _waits(self, *works: Any) -> list[Callable[[Deadline], None]]:
+    def _waits(self, *works: Any) -> list[Finish]:
         return [partial(self._wait, work) for work in works if work is not None]
 
     def _wait(self, work: Any, deadline: Deadline) -> None:
@@ -87,18 +76,18 @@ class VendorCall:
     def _even(self) -> bool:
         return len({block.numel() for block in self.blocks}) == 1
 
-    def _all_reduce(self) -> list[Callable[[Deadline], None]]:
+    def _all_reduce(self) -> list[Finish]:
         return self._waits(dist.all_reduce(self.buffer, group=self.group.handle, async_op=True))
 
-    def _broadcast(self) -> list[Callable[[Deadline], None]]:
+    def _broadcast(self) -> list[Finish]:
         return self._waits(dist.broadcast(self.buffer, self._root, group=self.group.handle, async_op=True))
 
-    def _reduce(self) -> list[Callable[[Deadline], None]]:
+    def _reduce(self) -> list[Finish]:
         # The other ranks' buffers are scratch to a reduction, but not to their owners.
         data = self.buffer if self.group.rank == self.collective.root else self._copied("reduce", self.buffer)
         return self._waits(dist.reduce(data, self._root, group=self.group.handle, async_op=True))
 
-    def _all_gather(self) -> list[Callable[[Deadline], None]]:
+    def _all_gather(self) -> list[Finish]:
         if self._even:
             mine = self._copied("gather", self.blocks[self.group.rank])
             return self._waits(dist.all_gather(self.blocks, mine, group=self.group.handle, async_op=True))
@@ -110,7 +99,7 @@ class VendorCall:
             )
         )
 
-    def _reduce_scatter(self) -> list[Callable[[Deadline], None]]:
+    def _reduce_scatter(self) -> list[Finish]:
         mine = self.blocks[self.group.rank]
         if self._even and mine.numel():
             out = self._room("scatter", mine)
@@ -123,39 +112,27 @@ class VendorCall:
                 works.append(dist.reduce(data, self.group.global_rank(rank), group=self.group.handle, async_op=True))
         return self._waits(*works)
 
-    def _gather(self) -> list[Callable[[Deadline], None]]:
-        root, me = self.collective.root, self.group.rank
-        return self._pairs(
-            [(rank, root, rank) for rank in range(self.group.size) if rank != root and me in (rank, root)]
-        )
+    def _gather(self) -> list[Finish]:
+        return self._pairs([(rank, self.collective.root, rank) for rank in range(self.group.size)])
 
-    def _scatter(self) -> list[Callable[[Deadline], None]]:
-        root, me = self.collective.root, self.group.rank
-        return self._pairs(
-            [(root, rank, rank) for rank in range(self.group.size) if rank != root and me in (rank, root)]
-        )
+    def _scatter(self) -> list[Finish]:
+        return self._pairs([(self.collective.root, rank, rank) for rank in range(self.group.size)])
 
-    def _send_recv(self) -> list[Callable[[Deadline], None]]:
-        root, peer = self.collective.root, self.collective.peer
-        return self._pairs([(root, peer, 0)] if self.group.rank in (root, peer) else [])
+    def _send_recv(self) -> list[Finish]:
+        return self._pairs([(self.collective.root, self.collective.peer, 0)])
 
-    def _others(self, root: int) -> list[int]:
-        """Return the ranks whose block this rank sends or receives."""
-        me = self.group.rank
-        return [rank for rank in range(self.group.size) if rank != root and me in (rank, root)]
-
-    def _pairs(self, moves: list[tuple[int, int, int]]) -> list[Callable[[Deadline], None]]:
-        """Send blocks between pairs: (from, to, block), only those of this rank."""
+    def _pairs(self, moves: list[tuple[int, int, int]]) -> list[Finish]:
+        """Send blocks between pairs: (from, to, block), those of this rank."""
         me = self.group.rank
         calls = [
             dist.P2POp(dist.isend if src == me else dist.irecv, self.blocks[block],
                        self.group.global_rank(dst if src == me else src), self.group.handle)
             for src, dst, block in moves
-            if self.blocks[block].numel()
+            if src != dst and me in (src, dst) and self.blocks[block].numel()
         ]  # fmt: skip
         return self._waits(*dist.batch_isend_irecv(calls)) if calls else []
 
-    def _all_to_all(self) -> list[Callable[[Deadline], None]]:
+    def _all_to_all(self) -> list[Finish]:
         n, me = self.group.size, self.group.rank
         row = self.blocks[me * n : me * n + n]
         column = self.blocks[me::n]

@@ -1,26 +1,25 @@
-"""Who averages what: for each bucket its pieces, and for each piece the exchange that its codec and levels ask for."""
+"""Who averages what: for each bucket its program, and for each of its pieces the exchanges that carry it out."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import accumulate
+from typing import Any
 
 import torch
 
 from syncline.codec.low_rank import LowRank
 from syncline.codec.names import scheme
 from syncline.codec.scheme import Scheme
-from syncline.program.pieces import shard_bounds
-from syncline.program.stages import DENSE, BucketProgram
-from syncline.runtime.sync.bucket import Averager, Bucket, Layout
+from syncline.program.stages import DENSE, ENCODE, BucketProgram, PieceProgram
+from syncline.runtime.sync.bucket import Bucket, Layout
 from syncline.runtime.sync.exchange import Exchange, ExchangePlace, Trouble
-from syncline.runtime.sync.low_rank import LowRankAverage
+from syncline.runtime.sync.low_rank import Factors
 from syncline.runtime.sync.native_exchange import NativeExchange, runs_natively
+from syncline.runtime.sync.piece import BucketPiece
 from syncline.runtime.sync.residuals import Residuals
 from syncline.runtime.sync.settings import Settings
-from syncline.runtime.sync.shard.scatter import ReduceScatter
 from syncline.runtime.wire.links import GroupLinks
-from syncline.runtime.wire.native_wire import NativeWire
 from syncline.runtime.wire.team import Team
 
 MAX_PIECES = 1 << 16
@@ -37,54 +36,25 @@ class Averagers:
         self._in_order = in_order
         self._tag = 0
 
-    def bucket(self, index: int, layout: Layout, buffer: torch.Tensor, codec: str) -> Bucket:
+    def bucket(
+        self, index: int, layout: Layout, buffer: torch.Tensor, codec: str, *, scatter_only: bool = False
+    ) -> Bucket:
         """Return the bucket of this index and layout, ready to be exchanged in `codec`.
 
-        Tags follow from the index: where one rank makes its bucket anew and another does not, their messages still
-        meet, and are found to differ.
+        With `scatter_only` its equal shards are summed, each on its own rank. Tags follow from the index: where one
+        rank makes its bucket anew and another does not, their messages still meet, and are found to differ.
         """
         self._tag = index * MAX_PIECES
         chosen = scheme(codec)
-        program = self.program(buffer.numel(), chosen, layout.shapes)
-        bucket = Bucket(layout, buffer, self._settings.nan, self._links.team, program)
-        residual = None
-        if self._settings.keeps_error(codec):
-            residual = self.residuals.flat(layout.names, layout.sizes, buffer.device)
-        if isinstance(chosen, LowRank):
-            assert residual is not None, "low rank always keeps its error"
-            bucket.cut(program.cuts, lambda low, high: self._low_rank(bucket, residual, chosen))
-            return bucket
-
-        def piece(low: int, high: int) -> Averager:
-            part = None if residual is None else residual[low:high]
-            return self._exchange(bucket, bucket.values[low:high], part, chosen)
-
-        bucket.cut(program.cuts, piece)
-        return bucket
-
-    def program(
-        self, elements: int, chosen: Scheme, shapes: tuple[tuple[int, ...], ...] = (), *, scatter_only: bool = False
-    ) -> BucketProgram:
-        """Return what is done with a bucket: what is made here carries it out, and simulators price it."""
         shape = tuple(wire.size for wire in self._links.wires)
         piece_bytes = self._settings.piece_bytes_on(self._links.device.type)
-        return BucketProgram(elements, chosen, shape, piece_bytes, scatter_only=scatter_only, shapes=shapes)
-
-    def scatter(self, index: int, layout: Layout, buffer: torch.Tensor, codec: str) -> Bucket:
-        """Return a bucket whose equal shards are summed, each on its own rank."""
-        self._tag = index * MAX_PIECES
-        chosen = scheme(codec)
-        program = self.program(buffer.numel(), chosen, scatter_only=True)
+        shapes = layout.shapes if isinstance(chosen, LowRank) else ()
+        program = BucketProgram(buffer.numel(), chosen, shape, piece_bytes, scatter_only=scatter_only, shapes=shapes)
         bucket = Bucket(layout, buffer, self._settings.nan, self._links.team, program)
         residual = None
         if self._settings.keeps_error(codec):
             residual = self.residuals.flat(layout.names, layout.sizes, buffer.device)
-        wire, place = self._links.outermost, self._place(bucket, chosen, bucket.values)
-        if runs_natively(chosen, wire, buffer.device):
-            assert isinstance(wire, NativeWire)
-            bucket.scatter = NativeExchange(bucket.values, residual, chosen, wire, place, scatter_only=True)
-        else:
-            bucket.scatter = ReduceScatter(bucket.values, residual, chosen, wire, place)
+        bucket.pieces = [self._piece(bucket, piece, residual) for piece in program.pieces]
         return bucket
 
     def load(self, residuals: Mapping[str, torch.Tensor], factors: Mapping[str, torch.Tensor]) -> None:
@@ -103,41 +73,39 @@ class Averagers:
         low_rank = isinstance(self._settings.scheme, LowRank)
         return self._links.num_ranks if low_rank else self._links.outermost.size
 
-    def _exchange(
-        self, bucket: Bucket, values: torch.Tensor, residual: torch.Tensor | None, chosen: Scheme, level: int = 0
-    ) -> Exchange | NativeExchange:
-        """Return the exchange of some values: dense inside each level, encoded at the outermost."""
-        wire = self._links.wires[level]
-        if level == len(self._links.wires) - 1:
-            place = self._place(bucket, chosen, values)
-            if runs_natively(chosen, wire, values.device):
-                assert isinstance(wire, NativeWire)
-                return NativeExchange(values, residual, chosen, wire, place)
-            return Exchange(values, residual, chosen, wire, place)
-        low, high = shard_bounds(values.numel(), wire.size)[wire.rank]
-        own = None if residual is None else residual[low:high]
-        dense = scheme(DENSE)
-        place = self._place(bucket, dense, values)
-        return Exchange(
-            values, None, dense, wire, place, lambda shard: self._exchange(bucket, shard, own, chosen, level + 1)
-        )
+    def _piece(self, bucket: Bucket, program: PieceProgram, residual: torch.Tensor | None) -> BucketPiece:
+        """Return what carries out a piece: an exchange for each level of its stages, dense but at the outermost."""
+        own = None if residual is None else residual[program.low : program.high]
+        values = {0: (bucket.values[program.low : program.high], own)}
+        codec, factors = bucket.program.scheme, None
+        if isinstance(codec, LowRank):
+            assert own is not None, "low rank always keeps its error"
+            factors = self._factors(bucket, own, codec)
+            values, codec = {1: (factors.p, None), 2: (factors.q, None)}, scheme(DENSE)
+        exchanges = {}
+        for number, stage in enumerate(program.stages):
+            if stage.name != ENCODE:
+                continue
+            wire, is_outermost = self._links.wires[stage.level], stage.level == len(self._links.wires) - 1
+            here, owed = values[stage.part]
+            known = codec if is_outermost else scheme(DENSE)
+            names = tuple(s.name for s in program.stages if (s.part, s.level) == (stage.part, stage.level))
+            place, bounds = self._place(bucket, known, here), program.bounds(number, self._links.rank)
+            kept = owed if is_outermost else None
+            is_lane = is_outermost and runs_natively(names, known, wire, here.device)
+            make: Any = NativeExchange if is_lane else Exchange
+            exchange = make(here, kept, known, wire, place, bounds, scatter_only=program.equal_shards)
+            exchanges[stage.part, stage.level] = exchange
+            low, high = bounds[wire.rank]
+            values[stage.part] = exchange.own, None if owed is None else owed[low:high]
+        return BucketPiece(bucket, program, exchanges, factors)
 
-    def _low_rank(self, bucket: Bucket, residual: torch.Tensor, chosen: LowRank) -> LowRankAverage:
-        layout = bucket.layout
-        dense = scheme(DENSE)
-
-        def trouble(values: torch.Tensor) -> Trouble:
-            return Trouble(self._links.rank, _first_bad(bucket, values))
-
-        return LowRankAverage(
-            bucket.values,
-            residual,
-            chosen.exchange(layout.shapes),
-            self.factors,
-            layout.names,
-            lambda factor: self._exchange(bucket, factor, None, dense),
-            trouble,
-        )
+    def _factors(self, bucket: Bucket, residual: torch.Tensor, chosen: LowRank) -> Factors:
+        layout, rank = bucket.layout, self._links.rank
+        return Factors(
+            bucket.values, residual, chosen.exchange(layout.shapes), self.factors, layout.names,
+            lambda values: Trouble(rank, _first_bad(bucket, values)),
+        )  # fmt: skip
 
     def _place(self, bucket: Bucket, chosen: Scheme, values: torch.Tensor) -> ExchangePlace:
         self._tag += 1

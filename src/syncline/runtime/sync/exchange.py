@@ -6,23 +6,16 @@ that the encoded sum decodes to, so replicas stay equal bit for bit. With error 
 piece holds both kinds of error: what was lost of my contribution to others' shards, and of the sum in my own shard.
 Both count 1/size in the average, so residuals of all ranks add up, whatever the number of ranks.
 
-    exchange.send()      front thread: encode and post
-    exchange.reduce()    back thread: wait, sum, encode, post
-    exchange.collect()   back thread: wait, decode
-
-On a device the first two have a part that only gives work to the device (`prepare`, `sum_up`) and one that waits for it
-and posts, so that it is not idle meanwhile.
-
-These are the stages of `program/stages.py`; each is recorded under its name there.
+An exchange is the operations of one level on its buffers: `piece.py` calls them in the order of the program's stages
+(`program/stages.py`), under whose names they are recorded. On a device `prepare` and `sum_up` only give work to the
+device, and `send` and `post` wait for it and post, so that it is not idle meanwhile.
 """
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 
@@ -64,43 +57,9 @@ class ExchangePlace:
     """What is larger goes first: buckets that the next forward needs first come last."""
 
 
-class ExchangeView(Protocol):
-    """An exchange as a level inside it, or one in factors, sees it."""
-
-    sent_bytes: int
-    inside_bytes: int
-    number: int
-
-    @property
-    def goes_beyond(self) -> bool: ...
-
-    def bind(self, values: torch.Tensor) -> None: ...
-
-    def send(self, step: Step, trouble: Trouble | None = None) -> None: ...
-
-    def fail(self, step: Step) -> None: ...
-
-    def reduce(self) -> Trouble | None: ...
-
-    def sum_up(self) -> Trouble | None: ...
-
-    def post(self) -> None: ...
-
-    def collect(self) -> None: ...
-
-    def finish(self) -> None: ...
-
-    def forget(self) -> None: ...
-
-
 class Exchange:
-    """One piece with everything it needs, allocated once: shards, slots, encoder states, residual.
+    """One level of a piece with everything it needs, allocated once: shards, slots, encoder states, residual."""
 
-    `beyond` makes the exchange that averages this rank's shard further out (across hosts, say) before the sum is sent
-    back to the ranks of this group.
-    """
-
-    ordered = False
     number = -1
     """Which of the step's pieces this is."""
 
@@ -111,14 +70,16 @@ class Exchange:
         scheme: Scheme,
         wire: Wire,
         place: ExchangePlace,
-        beyond: Callable[[torch.Tensor], ExchangeView] | None = None,
         bounds: list[tuple[int, int]] | None = None,
+        *,
+        scatter_only: bool = False,
     ) -> None:
         self.wire = wire
         self.codec = tensor_codec(scheme, values.device)
         self._bounds = bounds = bounds or shard_bounds(values.numel(), wire.size)
         self._shards = [values[low:high] for low, high in bounds]
-        self._beyond = None if beyond is None else beyond(self.own)
+        self.scale = 1.0 / wire.size
+        """What a sum that is not encoded is multiplied by."""
         self._residuals = [None if residual is None else residual[low:high] for low, high in bounds]
         # Streams differ by tag and by rank, so that random rounding is independent everywhere.
         seed = (place.tag * wire.size + wire.rank) * wire.size
@@ -142,21 +103,13 @@ class Exchange:
         self._finite: list[bool | torch.Tensor] | None = None
         """Of the own shard and of every peer's, when they have been encoded: whether each held numbers only."""
         self._posted_s = self._summed_s = 0.0
-        self.sent_bytes = sum(len(self._out[p].tensor) + len(self._sum[0].tensor) for p in wire.peers)
-        self.inside_bytes = 0
-        if self._beyond is not None:
-            self.inside_bytes, self.sent_bytes = self.sent_bytes + self._beyond.inside_bytes, self._beyond.sent_bytes
+        posted = 0 if scatter_only else len(self._sum[0].tensor)
+        self.sent_bytes = sum(len(self._out[peer].tensor) + posted for peer in wire.peers)
+        self._has_posted = True
 
     def bind(self, values: torch.Tensor) -> None:
         """Work on this memory from now on."""
         self._shards = [values[low:high] for low, high in self._bounds]
-        if self._beyond is not None:
-            self._beyond.bind(self.own)
-
-    @property
-    def goes_beyond(self) -> bool:
-        """Whether there is a level outside this one."""
-        return self._beyond is not None
 
     @property
     def own(self) -> torch.Tensor:
@@ -196,34 +149,11 @@ class Exchange:
 
     def reduce(self) -> Trouble | None:
         """Add what peers sent to the own shard and post the encoded sum; or say who had trouble, on all ranks alike."""
-        trouble = self.sum_up()
+        trouble = self.receive()
         if trouble is None:
+            self.sum_up()
             self.post()
         return trouble
-
-    def sum_up(self) -> Trouble | None:
-        """Add what peers sent to the own shard and encode the sum; or say who had trouble, on all ranks alike."""
-        try:
-            trouble = self.receive()
-            if self._beyond is not None:
-                if trouble is None:
-                    self.add_up(1.0 / self.wire.size)
-                trouble = self._go_beyond(self._beyond, trouble)
-        except SynchronizationError:
-            with contextlib.suppress(RuntimeError):  # a lost peer cannot be told
-                self._sum[0].seal(self._due(1, self.wire.rank), FAILED, self._place.origin)
-                self.wire.open(self._tags[1], self._sums)
-                self.wire.gather(self._tags[1], self._sum)
-            raise
-        if trouble is None:
-            self._encode_sum()
-        return trouble
-
-    def post(self) -> None:
-        """Send the encoded sum, when it has reached the memory that it is sent from."""
-        self._landings[1].passed()
-        self._sum[0].seal(self._due(1, self.wire.rank))
-        self.wire.gather(self._tags[1], self._sum)
 
     def receive(self) -> Trouble | None:
         """Wait for every peer's shard; say who had trouble, on all ranks alike."""
@@ -236,11 +166,45 @@ class Exchange:
             self._taken.mark()
         return trouble
 
-    def add_up(self, scale: float) -> None:
-        """Add what peers sent to the own shard, then multiply."""
+    def add_up(self) -> None:
+        """Add what peers sent to the own shard, then multiply by `scale`."""
         began = time.perf_counter()
-        self.codec.add_up(self._received(), self.own, scale=scale)
+        self.codec.add_up(self._received(), self.own, scale=self.scale)
         self._step.record(SpanKind.REDUCE, ADD, began, time.perf_counter(), self.own.nbytes, self.number)
+
+    def sum_up(self, came: bool = True) -> None:
+        """Sum what `came` from peers, encode and take what that decodes to; without it the own shard is a sum."""
+        own, rank = self.own, self.wire.rank
+        self.wire.open(self._tags[1], self._sums)
+        before, after = self._scales()
+        began = time.perf_counter()
+        self.codec.reduce(
+            self._received() if came else [],
+            own,
+            self._sum[0].payload,
+            self._states[rank],
+            self._residuals[rank],
+            before=before if came else 1.0,
+            after=after,
+        )
+        self._summed_s = time.perf_counter()
+        self._step.record(SpanKind.REDUCE, SUM, began, self._summed_s, own.nbytes, self.number)
+        self._sum.bring()
+        self._landings[1].mark()
+
+    def post(self) -> None:
+        """Send the encoded sum, when it has reached the memory that it is sent from."""
+        self._landings[1].passed()
+        self._sum[0].seal(self._due(1, self.wire.rank))
+        self._has_posted = True
+        self.wire.gather(self._tags[1], self._sum)
+
+    def fail_sum(self) -> None:
+        """Tell every peer, in place of the sum, that this rank cannot go on."""
+        if not self._has_posted:
+            self._sum[0].seal(self._due(1, self.wire.rank), FAILED, self._place.origin)
+            self.wire.open(self._tags[1], self._sums)
+            self.wire.gather(self._tags[1], self._sum)
 
     def collect(self) -> None:
         """Take the values that every owner's encoded sum decodes to, divided by the number of ranks."""
@@ -256,7 +220,6 @@ class Exchange:
             self._taken.mark()
             for owner in self.wire.peers:
                 self._decode(owner)
-        self.finish()
 
     def _decode(self, owner: int) -> None:
         began = time.perf_counter()
@@ -271,11 +234,8 @@ class Exchange:
 
     def forget(self) -> None:
         """Take the residual back to what it was before `send`: what was sent is not used, nor are these gradients."""
-        if self._beyond is not None:
-            self._beyond.forget()
-        if self._trouble is not None:
-            return
-        self._take_back()
+        if self._trouble is None:
+            self._take_back()
 
     def _arrived(self, what: Posts, posted_s: float, box: Box) -> None:
         size = sum(len(box[peer].tensor) for peer in self.wire.peers)
@@ -286,6 +246,7 @@ class Exchange:
         last = self._stamp
         self._stamp = Stamp(last.codec, last.layout, last.sequence + 1, step.stamp)
         self._step = step
+        self._has_posted = False
         self.wire.open(self._tags[0], self._in)
 
     def _due(self, stage: int, sender: int, receiver: int = EVERYONE) -> Stamp:
@@ -337,32 +298,6 @@ class Exchange:
         """
         share = 1.0 / self.wire.size
         return (share, 1.0) if self._residuals[self.wire.rank] is None else (1.0, share)
-
-    def _go_beyond(self, beyond: ExchangeView, trouble: Trouble | None) -> Trouble | None:
-        beyond.number = self.number
-        beyond.send(self._step, trouble)
-        trouble = beyond.reduce()
-        if trouble is None:
-            beyond.collect()
-        else:
-            beyond.finish()
-        return trouble
-
-    def _encode_sum(self) -> None:
-        """Sum, encode and take what that decodes to, in one pass; what came from beyond is a sum already."""
-        own, rank = self.own, self.wire.rank
-        self.wire.open(self._tags[1], self._sums)
-        received, (before, after) = self._received(), self._scales()
-        if self._beyond is not None:
-            received, before = [], 1.0
-        began = time.perf_counter()
-        self.codec.reduce(
-            received, own, self._sum[0].payload, self._states[rank], self._residuals[rank], before=before, after=after
-        )
-        self._summed_s = time.perf_counter()
-        self._step.record(SpanKind.REDUCE, SUM, began, self._summed_s, own.nbytes, self.number)
-        self._sum.bring()
-        self._landings[1].mark()
 
     def _receive(self, stage: int, peer: int, box: Box) -> Trouble | None:
         """Wait for one message; what it says, if it is the one that was due."""

@@ -19,16 +19,14 @@ from torch import nn
 
 from syncline.codec.low_rank import LowRank
 from syncline.codec.names import scheme
-from syncline.errors import NonFiniteError, SynchronizationError
+from syncline.errors import SynchronizationError
 from syncline.runtime.sync.averagers import Averagers
 from syncline.runtime.sync.bucket import Bucket
 from syncline.runtime.sync.conveyor import BucketJob, Piece
 from syncline.runtime.sync.finite import finite_flag
 from syncline.runtime.sync.geometry import Geometry, owed_by_all
-from syncline.runtime.sync.native_exchange import NativeExchange
 from syncline.runtime.sync.overflow import ScaleFollower, Scaler, StepSkipper
 from syncline.runtime.sync.settings import Settings
-from syncline.runtime.sync.shard.scatter import ReduceScatter
 from syncline.runtime.sync.shard.shard_part import ShardPart, shard_parts
 from syncline.runtime.sync.step import Step
 from syncline.runtime.sync.streams import refuse_capture
@@ -90,24 +88,11 @@ class FsdpSynchronizer(Synchronizer):
     def reduce_scatter(self, part: ShardPart, output: torch.Tensor, sent: torch.Tensor, mean: bool) -> None:
         """Leave the sum (or mean) over the ranks of this rank's shard in `output`."""
         step = self.step()
-        bucket = self._bucket(part, sent, step)
+        bucket = self._bucket(part, sent, step, 1.0 / self.num_ranks if mean else 1.0)
         step.dense_bytes += (self.num_ranks - 1) * sent.nbytes // self.num_ranks
-        scatter = bucket.scatter
-        if scatter is None:
-            self._carry_out(bucket.pieces, step)
-            torch.mul(sent.view(self.num_ranks, -1)[self.rank], 1.0 if mean else float(self.num_ranks), out=output)
-            return
-        assert isinstance(scatter, ReduceScatter | NativeExchange)
-        if bucket.staging is not None:
-            bucket.staging.copy_(sent)
-        piece = _ScatterPiece(scatter, step, 1.0 / self.num_ranks if mean else 1.0)
-        self._carry_out([piece], step)
-        step.wire_bytes += scatter.sent_bytes
-        if piece.trouble is None:
-            output.copy_(scatter.own)
-        else:
-            name = bucket.layout.names[piece.trouble.parameter].partition(" (")[0]
-            self._not_finite(name, self.links.team.names[piece.trouble.rank], step, output)
+        self._carry_out(bucket.pieces, step)
+        whole = 1.0 if mean or bucket.program.scatter_only else float(self.num_ranks)
+        torch.mul(sent.view(self.num_ranks, -1)[self.rank], whole, out=output)
 
     def all_reduce(self, part: ShardPart, output: torch.Tensor) -> None:
         """Average a shard over its replicas, in place."""
@@ -199,15 +184,15 @@ class FsdpSynchronizer(Synchronizer):
             self._follower.look()
         self._step = None
 
-    def _bucket(self, part: ShardPart, values: torch.Tensor, step: Step) -> Bucket:
-        """Return the bucket of a module's gradients, at work on these values."""
-        low_rank = isinstance(scheme(step.codec), LowRank)
+    def _bucket(self, part: ShardPart, values: torch.Tensor, step: Step, scale: float = 1.0) -> Bucket:
+        """Return the bucket of a module's gradients, at work on these values; a sum that is scattered is scaled."""
+        scatters = not (self._replicated or isinstance(scheme(step.codec), LowRank))
         layout = part.layout(values.numel(), self.geometry)
         bucket = self._buckets.get(part.index)
         if bucket is None or bucket.layout != layout or bucket.buffer.dtype != values.dtype:
-            make = self._averagers.bucket if low_rank or self._replicated else self._averagers.scatter
-            bucket = self._buckets[part.index] = make(part.index, layout, values, step.codec)
-        bucket.begin(values, step)
+            bucket = self._averagers.bucket(part.index, layout, values, step.codec, scatter_only=scatters)
+            self._buckets[part.index] = bucket
+        bucket.begin(values, step, scale if scatters else None)
         step.bucket_in(part.index, values.nbytes, last=False)
         return bucket
 
@@ -255,16 +240,6 @@ class FsdpSynchronizer(Synchronizer):
             step.skipped = bool(flag.item())
         return step.skipped
 
-    def _not_finite(self, name: str, rank: int, step: Step, output: torch.Tensor) -> None:
-        if self.settings.nan == "raise":
-            raise NonFiniteError(
-                f'the gradient of "{name}" on rank {rank} is not finite at step {step.number}.',
-                where=f"rank {self.rank}, step {step.number}",
-                hint='Find what overflows, or pass nan="skip" to leave such steps out on every rank.',
-            )
-        step.skipped = True
-        output.fill_(float("nan"))
-
 
 def _end_of(work: dist.Work) -> threading.Event:
     """Return what is set when a collective has ended, well or not; gloo's reduce-scatter has no future to ask."""
@@ -280,35 +255,3 @@ def _end_of(work: dist.Work) -> threading.Event:
 
         threading.Thread(target=wait, name="syncline-fsdp-wait", daemon=True).start()
     return over
-
-
-class _ScatterPiece:
-    """A reduce-scatter on the conveyor; `trouble` says which rank's gradient was not finite."""
-
-    ordered = True
-
-    def __init__(self, scatter: ReduceScatter | NativeExchange, step: Step, scale: float) -> None:
-        self._scatter, self._step, self._scale = scatter, step, scale
-        self.trouble: Any = None
-
-    def prepare(self) -> None:
-        self._scatter.number = self._step.next_piece()
-
-    def send(self) -> None:
-        self._scatter.send(self._step, scale=self._scale)
-
-    def fail(self) -> None:
-        self._scatter.fail(self._step)
-
-    def sum_up(self) -> None:
-        self.trouble = self._scatter.reduce()
-
-    def post(self) -> None:
-        """Do nothing: sums stay with their owners."""
-
-    def collect(self) -> None:
-        if self.trouble is None:
-            self._scatter.collect()
-        else:
-            self._scatter.finish()
-            self._scatter.forget()

@@ -1,8 +1,8 @@
 """The exchange of `exchange.py` as a lane of the native wire: posted, and waited for.
 
-Encoding, sending, summing and decoding happen on the wire's threads, in the order of what arrives; the bits are those
-of the exchange in Python, which is its twin and does what lanes do not: codecs that pick elements, CUDA tensors, levels
-inside the outermost.
+Encoding, sending, summing and decoding happen on the wire's threads, in the order of what arrives: a lane is the usual
+stages of a level, and a program with other ones is carried out in Python. The bits are those of the exchange in Python,
+which is its twin and does what lanes do not: codecs that pick elements, CUDA tensors, levels inside the outermost.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import torch
 from syncline.codec.dense import Block, Dense
 from syncline.codec.scheme import EncodeState, Scheme
 from syncline.errors import AgreementError, SynchronizationError
-from syncline.program.pieces import equal_bounds, shard_bounds
-from syncline.program.stages import DECODE, ENCODE, ON_THE_WIRE, SUM, Posts
+from syncline.program.pieces import shard_bounds
+from syncline.program.stages import ADD, DECODE, ENCODE, ON_THE_WIRE, SUM, Posts
 from syncline.runtime.sync.exchange import ExchangePlace, Trouble
 from syncline.runtime.sync.step import BACK, FRONT, Step
 from syncline.runtime.wire.native_wire import CLOSED, DISAGREED, FAILED, FINE, TROUBLED, NativeWire, Said
@@ -28,18 +28,18 @@ _SPANS = {
 }
 
 
-def runs_natively(scheme: Scheme, wire: Wire, device: torch.device) -> bool:
-    """Whether an exchange of this scheme is a lane of this wire."""
-    return isinstance(wire, NativeWire) and wire.size > 1 and device.type == "cpu" and isinstance(scheme, Dense)
+def runs_natively(stages: tuple[str, ...], scheme: Scheme, wire: Wire, device: torch.device) -> bool:
+    """Whether these stages of a level, in this scheme, are a lane of this wire."""
+    is_lane = stages in ((ENCODE, SUM, DECODE), (ENCODE, ADD))
+    on_wire = isinstance(wire, NativeWire) and wire.size > 1 and device.type == "cpu"
+    return is_lane and on_wire and isinstance(scheme, Dense)
 
 
 class NativeExchange:
     """One piece as a lane; `scatter_only` leaves the sum of the own shard with its owner."""
 
-    ordered = False
     number = -1
-    goes_beyond = False
-    inside_bytes = 0
+    scale = 1.0
 
     def __init__(
         self,
@@ -48,14 +48,13 @@ class NativeExchange:
         scheme: Scheme,
         wire: NativeWire,
         place: ExchangePlace,
+        bounds: list[tuple[int, int]] | None = None,
         *,
         scatter_only: bool = False,
     ) -> None:
         self.wire = wire
         self._values, self._residual = values, residual
-        self._bounds = (
-            equal_bounds(values.numel(), wire.size) if scatter_only else shard_bounds(values.numel(), wire.size)
-        )
+        self._bounds = bounds or shard_bounds(values.numel(), wire.size)
         assert isinstance(scheme, Dense), "runs_natively was asked before"
         self._lane = wire.core.lane(
             place.tag,
@@ -80,6 +79,7 @@ class NativeExchange:
             self._states = [scheme.new_state(size, seed=seed + k) for k, size in enumerate(sizes)]
         self._sequence = 0
         self._encoded = False
+        self._is_under_way = False
         self._step: Step
 
     def bind(self, values: torch.Tensor) -> None:
@@ -92,36 +92,45 @@ class NativeExchange:
         low, high = self._bounds[self.wire.rank]
         return self._values[low:high]
 
-    def send(self, step: Step, trouble: Trouble | None = None, *, scale: float = 1.0) -> None:
-        """Post the piece, or say what trouble there is; nothing is waited for."""
-        self._post(step, scale, trouble=None if trouble is None else (trouble.rank, trouble.parameter))
-
-    def fail(self, step: Step) -> None:
-        """Tell every peer that this rank cannot go on."""
-        self._post(step, 1.0, fail=True)
-
-    def reduce(self) -> Trouble | None:
-        """Wait until the own shard is summed; or say who had trouble, on all ranks alike."""
-        return self._said(self._lane.wait_reduced(self.wire.timeout_s))
-
     def prepare(self, step: Step) -> None:
         """Do nothing: the wire's own threads encode."""
 
-    def sum_up(self) -> Trouble | None:
-        """Do as `reduce` does: the wire posts the sum itself."""
-        return self.reduce()
+    def send(self, step: Step, trouble: Trouble | None = None) -> None:
+        """Post the piece, or say what trouble there is; nothing is waited for."""
+        self._post(step, trouble=None if trouble is None else (trouble.rank, trouble.parameter))
+
+    def fail(self, step: Step) -> None:
+        """Tell every peer that this rank cannot go on."""
+        self._post(step, fail=True)
+
+    def receive(self) -> Trouble | None:
+        """Wait until the own shard is summed; or say who had trouble, on all ranks alike."""
+        return self._said(self._lane.wait_reduced(self.wire.timeout_s))
+
+    reduce = receive
+
+    def add_up(self) -> None:
+        """Do nothing: the wire has summed."""
+
+    def sum_up(self, came: bool = True) -> None:
+        """Do nothing: the wire has summed and encoded."""
 
     def post(self) -> None:
         """Do nothing: the wire has posted the sum."""
 
+    def fail_sum(self) -> None:
+        """Do nothing: the wire tells peers itself."""
+
     def collect(self) -> None:
         """Wait until every sum has been taken."""
-        self._said(self._lane.wait_done(self.wire.timeout_s))
-        self._note()
+        self.finish()
 
     def finish(self) -> None:
-        """Wait until nothing of this exchange is under way."""
-        self._said(self._lane.wait_done(self.wire.timeout_s))
+        """Wait until nothing of this exchange is under way, and note once what the wire's threads did."""
+        if self._is_under_way:
+            self._said(self._lane.wait_done(self.wire.timeout_s))
+            self._is_under_way = False
+            self._note()
 
     def forget(self) -> None:
         """Take the residual back to what it was before `send`."""
@@ -129,14 +138,15 @@ class NativeExchange:
             self.finish()
             self._lane.take_back(self._values.numpy(), self._residual.numpy())
 
-    def _post(self, step: Step, scale: float, *, fail: bool = False, trouble: tuple[int, int] | None = None) -> None:
+    def _post(self, step: Step, *, fail: bool = False, trouble: tuple[int, int] | None = None) -> None:
         self._step = step
+        self._is_under_way = True
         self._sequence += 1
         self._encoded = not fail and trouble is None
         keys = [state.next_key() for state in self._states]
         residual = None if self._residual is None else self._residual.numpy()
         number, sequence = step.number & 0xFFFFFFFF, self._sequence & 0xFFFFFFFF
-        self._lane.post(self._values.numpy(), residual, sequence, number, keys, scale, fail, trouble)
+        self._lane.post(self._values.numpy(), residual, sequence, number, keys, self.scale, fail, trouble)
 
     def _said(self, said: Said) -> Trouble | None:
         status, rank, parameter, text = said

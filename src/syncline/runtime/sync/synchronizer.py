@@ -112,7 +112,6 @@ class Synchronizer:
         bucket = self._buckets.get(index)
         if bucket is None or bucket.layout != layout or bucket.buffer.dtype != buffer.dtype:
             bucket = self._buckets[index] = self._averagers.bucket(index, layout, buffer, step.codec)
-            assert bucket.program is not None
             self._programs[index] = bucket.program
         bucket.begin(buffer, step)
         self._streams.follow()

@@ -1,46 +1,24 @@
 """Schemes on tensors: the seam between the exchange and where the numbers are.
 
 `tensor_codec(scheme, device)` gives the encoder of a device. On the CPU tensors share their memory with NumPy and the
-scheme itself does the work, with the interpreter's lock released; another device registers an encoder of its own.
+scheme itself does the work, with the interpreter's lock released.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
 import torch
 
 from syncline.codec.scheme import F32, EncodeState, Scheme
 from syncline.errors import SynchronizationError
 
+if TYPE_CHECKING:
+    from syncline.runtime.sync.gpu.codec import CudaCodec
 
-class TensorCodec(Protocol):
-    """What the exchange asks of an encoder: the calls of `Scheme`, on flat float32 and uint8 tensors of one device."""
-
-    scheme: Scheme
-
-    def new_state(self, num_elements: int, *, seed: int = 0) -> EncodeState: ...
-
-    def encode(
-        self, values: torch.Tensor, payload: torch.Tensor, state: EncodeState, residual: torch.Tensor | None
-    ) -> bool | torch.Tensor: ...
-
-    def decode(self, payload: torch.Tensor, out: torch.Tensor, *, add: bool = False, scale: float = 1.0) -> None: ...
-
-    def add_up(self, payloads: Sequence[torch.Tensor], own: torch.Tensor, *, scale: float = 1.0) -> None: ...
-
-    def reduce(
-        self,
-        payloads: Sequence[torch.Tensor],
-        own: torch.Tensor,
-        payload: torch.Tensor,
-        state: EncodeState,
-        residual: torch.Tensor | None,
-        *,
-        before: float = 1.0,
-        after: float = 1.0,
-    ) -> None: ...
+TensorCodec: TypeAlias = "CpuCodec | CudaCodec"
+"""An encoder of one device: the calls of `Scheme`, on flat float32 and uint8 tensors."""
 
 
 class CpuCodec:
@@ -83,28 +61,18 @@ class CpuCodec:
         self.scheme.reduce(received, own.numpy(), payload.numpy(), state, _array(residual), before=before, after=after)
 
 
-_MAKERS: dict[str, Callable[[Scheme], TensorCodec]] = {"cpu": CpuCodec}
-
-
-def register(device_type: str, maker: Callable[[Scheme], TensorCodec]) -> None:
-    """Make `maker` the encoder of a kind of device ("cuda", say)."""
-    _MAKERS[device_type] = maker
-
-
 def tensor_codec(scheme: Scheme, device: torch.device) -> TensorCodec:
     """Return the encoder of `scheme` for tensors of `device`."""
-    if device.type == "cuda" and "cuda" not in _MAKERS:
+    if device.type == "cpu":
+        return CpuCodec(scheme)
+    if device.type == "cuda":
         from syncline.runtime.sync.gpu.codec import CudaCodec  # needs Triton, which comes with torch for CUDA
 
-        register("cuda", CudaCodec)
-    maker = _MAKERS.get(device.type)
-    if maker is None:
-        raise SynchronizationError(
-            f'codec "{scheme.name}" has no encoder for tensors on "{device.type}".',
-            detail=f"There are encoders for: {', '.join(sorted(_MAKERS))}.",
-            hint="Move the model to one of these.",
-        )
-    return maker(scheme)
+        return CudaCodec(scheme)
+    raise SynchronizationError(
+        f'codec "{scheme.name}" has no encoder for tensors on "{device.type}"; there are encoders for cpu and cuda.',
+        hint="Move the model to one of these.",
+    )
 
 
 def take_back(codec: TensorCodec, values: torch.Tensor, payload: torch.Tensor, residual: torch.Tensor) -> None:

@@ -91,6 +91,7 @@ def exchange_s(wire: Wire, values: torch.Tensor, known: Scheme) -> float:
         exchange.send(Step(number, wire.rank, known.name, 0.0))
         exchange.reduce()
         exchange.collect()
+        exchange.finish()
         if values.is_cuda:
             torch.cuda.current_stream(values.device).synchronize()
         times.append(time.perf_counter() - began)
