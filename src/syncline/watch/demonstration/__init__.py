@@ -1,3 +1,3 @@
-"""A first look: a small lab in which a network is trained while faults come and go, or invented numbers without one."""
+"""A first look: a lab in which ranks average gradients while faults come and go, or invented numbers without one."""
 
 from __future__ import annotations

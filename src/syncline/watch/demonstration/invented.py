@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from syncline.timeline import COMMUNICATION, SpanKind
+from syncline.timeline import SpanKind
 from syncline.watch.burst import Burst
 from syncline.watch.frame import Frame
 from syncline.watch.history import History
@@ -26,6 +26,7 @@ from syncline.watch.serve.hub import Hub
 from syncline.watch.spans.event import SpanEvent
 
 NUM_HOSTS, NUM_RAILS, NUM_SPINES = 8, 2, 2
+NUM_RANKS = NUM_HOSTS * NUM_RAILS
 CAPACITY_Bps = 50e9
 TICK_S = 0.25
 COMPUTE_S, COMM_S = 0.15, 0.1
@@ -34,28 +35,30 @@ PAST_LOOKS = 80
 """Looks made before the first is shown, so that the rules know what is usual."""
 PLAN = Prediction(
     "an invented plan", COMPUTE_S + COMM_S, COMM_S, {NAME: COMM_S},
-    {"host-*/nic-* -> *": 0.4 * CAPACITY_Bps}, 16, 2.5,
+    {"host-*/nic-* -> *": 0.4 * CAPACITY_Bps}, NUM_RANKS, 2.5,
 )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class InventedFault:
-    """Something wrong from one second of the timetable to another."""
+    """Something wrong from one second of the timetable to another; communication then takes `longer` times longer."""
 
     begin_s: float
     end_s: float
     kind: str
     place: str
     depth: float = 0.0
+    longer: float = 1.0
 
 
 TIMETABLE = (
-    InventedFault(8, 24, "rate", "host-03/nic-1 -> leaf-1", 0.2),
-    InventedFault(34, 46, "loss", "leaf-0 -> host-05/nic-0", 40.0),
+    InventedFault(8, 24, "rate", "host-03/nic-1 -> leaf-1", 0.2, 5.0),
+    InventedFault(34, 46, "loss", "leaf-0 -> host-05/nic-0", 40.0, 1.6),
     InventedFault(56, 70, "straggler", "5", 0.12),
-    InventedFault(80, 92, "down", "leaf-1 -> spine-1"),
+    InventedFault(80, 92, "down", "leaf-1 -> spine-1", longer=1.3),
     InventedFault(102, 114, "bursts", "leaf-0 -> spine-0"),
 )
+QUIET = InventedFault(0, 0, "none", "")
 ROUND_S = 125.0
 
 
@@ -70,10 +73,9 @@ class Demo:
         self._view, self._engine = JobView(PLAN), RuleEngine(prediction=PLAN)
         self._rng = np.random.default_rng(7)
         self._seq, self._step = 0, 0
-        self._now_s = time.monotonic() - PAST_LOOKS * TICK_S
-        self._stepped_s = self._now_s
         self._begin_s = time.monotonic()
-        self._wall_s = time.time() - time.monotonic()
+        self._wall_s = time.time() - self._begin_s
+        self._now_s = self._stepped_s = self._begin_s - PAST_LOOKS * TICK_S
         for _ in range(PAST_LOOKS):
             self.look()
 
@@ -91,11 +93,12 @@ class Demo:
         """Make the next frame and tell it."""
         self._now_s += TICK_S
         self._seq += 1
-        faults = self._faults()
-        events = self._steps(faults)
+        at_s = (self._now_s - self._begin_s) % ROUND_S if self._now_s >= self._begin_s else -1.0
+        fault = next((fault for fault in TIMETABLE if fault.begin_s <= at_s < fault.end_s), QUIET)
+        events = self._steps(fault)
         self._view.add(events)
-        busy = [(e.start_s, e.end_s) for e in events if e.kind in COMMUNICATION]
-        load, bursts = self._load(faults)
+        busy = [(e.start_s, e.end_s) for e in events if e.kind is not SpanKind.COMPUTE]
+        load, bursts = self._load(fault)
         job = self._view.state(self._now_s)
         frame = Frame(self._seq, self._wall_s + self._now_s, self._now_s, TICK_S, self._table, load, job)
         changes = [change.to_json() for change in self._engine.update(frame, bursts=bursts, busy=busy)]
@@ -105,65 +108,47 @@ class Demo:
         self.hub.publish(frame, changes)
         return frame
 
-    def _faults(self) -> dict[str, InventedFault]:
-        at_s = (self._now_s - self._begin_s) % ROUND_S if self._now_s >= self._begin_s else -1.0
-        return {fault.kind: fault for fault in TIMETABLE if fault.begin_s <= at_s < fault.end_s}
-
-    def _pace(self, faults: dict[str, InventedFault]) -> float:
-        """Return how much longer communication takes: all wait for the slowest link."""
-        slow = 1 / faults["rate"].depth if "rate" in faults else 1.0
-        return slow * (1.6 if "loss" in faults else 1.0) * (1.3 if "down" in faults else 1.0)
-
-    def _steps(self, faults: dict[str, InventedFault]) -> list[SpanEvent]:
+    def _steps(self, fault: InventedFault) -> list[SpanEvent]:
         """Return the spans of every step that has ended by now."""
-        comm_s = COMM_S * self._pace(faults)
-        slow = faults.get("straggler")
-        late_s = slow.depth if slow else 0.0
+        late_s = fault.depth if fault.kind == "straggler" else 0.0
+        step_s = COMPUTE_S + late_s + COMM_S * fault.longer
         events: list[SpanEvent] = []
-        while self._stepped_s + COMPUTE_S + late_s + comm_s <= self._now_s:
-            begin_s, self._step = self._stepped_s, self._step + 1
-            end_s = begin_s + COMPUTE_S + late_s + comm_s
-            for rank in range(NUM_HOSTS * NUM_RAILS):
-                own_s = late_s if slow and str(rank) == slow.place else 0.0
+        while (end_s := self._stepped_s + step_s) <= self._now_s:
+            begin_s, self._stepped_s, self._step = self._stepped_s, end_s, self._step + 1
+            for rank in range(NUM_RANKS):
+                own_s = late_s if str(rank) == fault.place else 0.0
                 ready_s = begin_s + COMPUTE_S + own_s + float(self._rng.uniform(0, 0.004))
-                peer = (rank + NUM_RAILS) % (NUM_HOSTS * NUM_RAILS)
+                peer = (rank + NUM_RAILS) % NUM_RANKS
                 events += [
                     SpanEvent(rank, SpanKind.COMPUTE, "forward and backward", begin_s, ready_s, 0, self._step),
                     SpanEvent(rank, SpanKind.COLLECTIVE, NAME, ready_s, end_s, SIZE_BYTES, self._step),
                     SpanEvent(rank, SpanKind.SEND, "exchange", ready_s, end_s, 2 * SIZE_BYTES, self._step, peer),
                 ]
-            self._stepped_s = end_s
         return events
 
-    def _load(self, faults: dict[str, InventedFault]) -> tuple[LinkLoad, dict[str, list[Burst]]]:
-        table, num = self._table, len(self._table)
+    def _load(self, fault: InventedFault) -> tuple[LinkLoad, dict[str, list[Burst]]]:
+        num, at = len(self._table), self._table.index.get(fault.place, 0)
+        late_s = fault.depth if fault.kind == "straggler" else 0.0
         use = 0.4 * (1 + 0.05 * self._rng.standard_normal(num)) * (COMPUTE_S + COMM_S)
-        use /= COMPUTE_S + COMM_S * self._pace(faults) + (faults["straggler"].depth if "straggler" in faults else 0.0)
+        use /= COMPUTE_S + COMM_S * fault.longer + late_s
         load = replace(LinkLoad.empty(num), rate_Bps=use * CAPACITY_Bps, peak_Bps=np.full(num, 0.98 * CAPACITY_Bps))
         load.saturated[:] = 0.3
-        bursts: dict[str, list[Burst]] = {}
-        for fault in faults.values():
-            if fault.place not in table.index:
-                continue
-            i = table.index[fault.place]
-            if fault.kind == "rate":
-                load.peak_Bps[i], load.backlog_bytes[i] = fault.depth * CAPACITY_Bps, 2e6
-            elif fault.kind == "loss":
-                load.drops_per_s[i] = fault.depth * float(self._rng.uniform(0.7, 1.3))
-            elif fault.kind == "down":
-                load.up[i] = load.rate_Bps[i] = load.peak_Bps[i] = 0.0
-            elif fault.kind == "bursts":
-                quiet_s = self._stepped_s + 0.02
-                bursts[fault.place] = [Burst(quiet_s + k * 0.02, quiet_s + k * 0.02 + 0.004, 2e8) for k in range(3)]
-                load.bursts[i] = 3
-        return load, bursts
+        if fault.kind == "rate":
+            load.peak_Bps[at], load.backlog_bytes[at] = fault.depth * CAPACITY_Bps, 2e6
+        elif fault.kind == "loss":
+            load.drops_per_s[at] = fault.depth * float(self._rng.uniform(0.7, 1.3))
+        elif fault.kind == "down":
+            load.up[at] = load.rate_Bps[at] = load.peak_Bps[at] = 0.0
+        elif fault.kind == "bursts":
+            load.bursts[at] = 3
+            starts = [self._stepped_s + 0.02 * (1 + k) for k in range(3)]
+            return load, {fault.place: [Burst(start_s, start_s + 0.004, 2e8) for start_s in starts]}
+        return load, {}
 
 
 def _table() -> LinkTable:
     cables = [(f"host-{h:02d}/nic-{r}", f"leaf-{r}", r) for h in range(NUM_HOSTS) for r in range(NUM_RAILS)]
     cables += [(f"leaf-{r}", f"spine-{s}", r) for r in range(NUM_RAILS) for s in range(NUM_SPINES)]
-    rows = [(src, dst, rail) for a, b, rail in cables for src, dst in ((a, b), (b, a))]
-    names = tuple(f"{src} -> {dst}" for src, dst, _ in rows)
-    rail = np.array([rail for _, _, rail in rows], np.int64)
-    src, dst = tuple(src for src, _, _ in rows), tuple(dst for _, dst, _ in rows)
-    return LinkTable(names, names, ("tx",) * len(rows), np.full(len(rows), CAPACITY_Bps), rail, src, dst, 1)
+    rows = [(f"{src} -> {dst}", rail) for a, b, rail in cables for src, dst in ((a, b), (b, a))]
+    capacity_Bps = np.full(len(rows), CAPACITY_Bps)
+    return LinkTable.named([name for name, _ in rows], capacity_Bps, 1, [rail for _, rail in rows])

@@ -1,4 +1,4 @@
-"""The demo in a lab: four hosts, two rails, a network trained for real, and faults on a timetable.
+"""The demo in a lab: four hosts, two rails, ranks that average gradients, and faults on a timetable.
 
 with LabDemo() as demo:
     demo.run(stop)              # looks four times a second and lets faults happen, until told to stop
@@ -14,7 +14,6 @@ import threading
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
-from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -27,7 +26,7 @@ from syncline.lab.profile import DEFAULT
 from syncline.lab.registry import RunningLab, Visit
 from syncline.watch.agent import Agent, AgentOptions
 from syncline.watch.clock import Clock
-from syncline.watch.demonstration.rank import WIDTHS
+from syncline.watch.demonstration.rank import NUM_PARAMETERS
 from syncline.watch.history import History
 from syncline.watch.lab_scene import LabScene
 from syncline.watch.prediction import Prediction
@@ -55,7 +54,7 @@ ROUND_S = 120.0
 
 def prediction() -> Prediction:
     """Return what the demo's step should take: a ring of all hosts over both rails, at the rate of the links."""
-    size = 4 * sum(a * b for a, b in pairwise(WIDTHS))
+    size = 4 * NUM_PARAMETERS
     sent = 2 * (NUM_HOSTS - 1) / NUM_HOSTS * size / NUM_RAILS
     comm_s = sent / (DEFAULT.goodput_share * units.rate(RATE))
     step_s, rate = COMPUTE_S + comm_s, sent / DEFAULT.goodput_share / (COMPUTE_S + comm_s)
@@ -103,8 +102,8 @@ class LabDemo:
     def _train(self) -> LabJob:
         own = (self.lab.blueprint.addresses(host) for host in self.lab.blueprint.hosts)
         addresses = [[found[name] for name in sorted(found)] for found in own]
-        wish = {"addresses": addresses, "compute_s": COMPUTE_S, "folder": str(self.folder)}
-        command = [sys.executable, "-m", "syncline.watch.demonstration.rank", json.dumps(wish)]
+        job = {"addresses": addresses, "compute_s": COMPUTE_S, "folder": str(self.folder)}
+        command = [sys.executable, "-m", "syncline.watch.demonstration.rank", json.dumps(job)]
         return self.lab.start(command, ranks_per_host=1, env={"SYNCLINE_WATCH": str(self.folder / "spans.sock")})
 
     def run(self, stop: threading.Event) -> None:
