@@ -10,7 +10,7 @@ values are listed, and the finding says that they differ. Hosts that do not tell
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -158,57 +158,33 @@ def _row(fact: str, reports: Sequence[HostReport]) -> FactRow:
     return FactRow(fact, values, value if count * 2 > len(values) else None, missing)
 
 
-def _findings(row: FactRow) -> list[Finding]:
-    name = row.fact.replace(" ", "_").lower()
-    rule, severity = f"cluster.{name}", Severity.CRITICAL if row.fact in _BREAKING else Severity.WARNING
+def _findings(row: FactRow) -> Iterator[Finding]:
+    rule = f"cluster.{row.fact.replace(' ', '_').lower()}"
+    severity = Severity.CRITICAL if row.fact in _BREAKING else Severity.WARNING
     fix = _FIX.get(row.fact, "Make the odd host like the others, or find out why it differs.")
-    found = []
     if row.majority is None:
         counts = Counter(row.values.values()).most_common()
         shown = "; ".join(f"{value or 'not set'} on {_hosts(row, value)}" for value, _ in counts[:4])
         more = f"; {len(counts) - 4} other values" if len(counts) > 4 else ""
-        found.append(
-            Finding(
-                rule,
-                severity,
-                ", ".join(row.values),
-                f"{row.fact}: {shown}{more}",
-                "one value on all hosts",
-                meaning="Hosts differ and none has the majority: which is odd cannot be told.",
-                fix=fix,
-                action=Action.CONFIGURE,
-                confidence=0.5,
-            )
-        )
+        yield Finding(
+            rule, severity, ", ".join(row.values), f"{row.fact}: {shown}{more}", "one value on all hosts", (),
+            "Hosts differ and none has the majority: which is odd cannot be told.", fix, action=Action.CONFIGURE,
+            confidence=0.5,
+        )  # fmt: skip
     for host, value in row.odd.items():
         alike = sum(other == row.majority for other in row.values.values())
-        found.append(
-            Finding(
-                rule,
-                severity,
-                host,
-                f"{row.fact} {value or 'not set'}",
-                f"{row.majority or 'not set'}, as on {alike} of {len(row.values)} hosts",
-                (f"facts: {row.fact}",),
-                "The odd host out: jobs that span it and others may hang, fail, or run at its pace.",
-                fix,
-                action=Action.CONFIGURE,
-                confidence=alike / len(row.values),
-            )
-        )
+        yield Finding(
+            rule, severity, host, f"{row.fact} {value or 'not set'}",
+            f"{row.majority or 'not set'}, as on {alike} of {len(row.values)} hosts", (f"facts: {row.fact}",),
+            "The odd host out: jobs that span it and others may hang, fail, or run at its pace.", fix,
+            action=Action.CONFIGURE, confidence=alike / len(row.values),
+        )  # fmt: skip
     if row.missing and row.values:
-        found.append(
-            Finding(
-                rule,
-                Severity.UNKNOWN,
-                ", ".join(row.missing),
-                f"{row.fact} is not told",
-                f"told by {len(row.values)} others",
-                meaning="It could not be read there, or is not there.",
-                fix="Run the audit there with the same rights and tools.",
-            )
-        )
-    return found
+        yield Finding(
+            rule, Severity.UNKNOWN, ", ".join(row.missing), f"{row.fact} is not told",
+            f"told by {len(row.values)} others", (), "It could not be read there, or is not there.",
+            "Run the audit there with the same rights and tools.",
+        )  # fmt: skip
 
 
 def _hosts(row: FactRow, value: str) -> str:

@@ -6,14 +6,16 @@ A report goes to JSON and back, so that reports of many hosts can be collected a
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
 
 from syncline.describe.plain import JsonObject
 from syncline.errors import DescriptionError, FileError
-from syncline.finding import Action, Finding, Severity, worst
+from syncline.finding import Finding, Severity, worst
 
 SCHEMA = "syncline-audit/1"
 MAX_REPORT_BYTES = 64 * 2**20
@@ -75,6 +77,9 @@ class HostReport:
         }
 
 
+_REPORT = TypeAdapter(HostReport)
+
+
 def read_reports(paths: list[Path]) -> list[HostReport]:
     """Read reports: files with one JSON object each, or with one on each line, as `srun` mixes them."""
     reports: list[HostReport] = []
@@ -94,22 +99,15 @@ def from_json(data: object, where: str) -> HostReport:
             hint="Make one with `syncline audit --json`.",
         )
     try:
-        return HostReport(
-            host=data["host"],
-            source=str(data.get("source", "")),
-            findings=tuple(_finding(row) for row in data.get("findings", ())),
-            passed=tuple(map(str, data.get("passed", ()))),
-            skipped={str(k): tuple(map(str, v)) for k, v in dict(data.get("not_applicable", {})).items()},
-            unreadable={str(k): str(v) for k, v in dict(data.get("unreadable", {})).items()},
-            facts={str(k): str(v) for k, v in dict(data.get("facts", {})).items()},
-            measures={str(k): float(v) for k, v in dict(data.get("measures", {})).items()},
-            lost={str(k): (float(v[0]), float(v[1])) for k, v in dict(data.get("lost", {})).items()},
-            names={str(k): tuple(map(str, v)) for k, v in dict(data.get("names", {})).items()},
-            addresses=tuple(map(str, data.get("addresses", ()))),
-            seconds=float(data.get("seconds", 0.0)),
-        )
+        findings = [{**row, "severity": Severity[str(row["severity"]).upper()]} for row in data.get("findings", ())]
+        skipped = data.get("not_applicable", {})
+        return _REPORT.validate_python({**data, "findings": findings, "skipped": skipped})
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise DescriptionError(f"the report is damaged ({type(error).__name__}: {error}).", where=where) from None
+        reason = f"{type(error).__name__}: {error}"
+    raise DescriptionError(f"the report is damaged ({reason}).", where=where)
 
 
 def _read(path: Path) -> list[HostReport]:
@@ -124,7 +122,7 @@ def _read(path: Path) -> list[HostReport]:
             f'cannot read "{path}": {error.strerror}.', hint="Name files that `syncline audit --json` wrote."
         ) from None
     decoder, at, found = json.JSONDecoder(), 0, []
-    while (at := _skip(text, at)) < len(text):
+    while (at := re.compile(r"\s*").match(text, at).end()) < len(text):  # type: ignore[union-attr]
         line = text.count("\n", 0, at) + 1
         try:
             data, at = decoder.raw_decode(text, at)
@@ -135,27 +133,3 @@ def _read(path: Path) -> list[HostReport]:
         rows = data["hosts"] if isinstance(data, dict) and isinstance(data.get("hosts"), list) else [data]
         found += [from_json(row, f"{path} line {line}") for row in rows]
     return found
-
-
-def _skip(text: str, at: int) -> int:
-    while at < len(text) and text[at] in " \t\r\n":
-        at += 1
-    return at
-
-
-def _finding(row: Any) -> Finding:
-    return Finding(
-        rule=str(row["rule"]),
-        severity=Severity[str(row["severity"]).upper()],
-        place=str(row["place"]),
-        observed=str(row["observed"]),
-        expected=str(row.get("expected", "")),
-        evidence=tuple(map(str, row.get("evidence", ()))),
-        meaning=str(row.get("meaning", "")),
-        fix=str(row.get("fix", "")),
-        reference=str(row.get("reference", "")),
-        action=Action(row.get("action", "none")),
-        confidence=float(row.get("confidence", 1.0)),
-        cost_usd_per_day=row.get("cost_usd_per_day"),
-        since_s=row.get("since_s"),
-    )

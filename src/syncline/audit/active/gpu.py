@@ -20,7 +20,7 @@ from statistics import median
 
 from syncline.audit.active.busy import gpu_processes
 from syncline.audit.expect import Expect, gpu_part
-from syncline.audit.rule import AuditRule, CannotTell, Sight
+from syncline.audit.rule import AuditRule, CannotTell, Check, Sight
 from syncline.describe import units
 from syncline.describe.guide import cite
 from syncline.errors import CatalogError
@@ -210,11 +210,16 @@ def alone(sights: Iterable[Sight], gpus: Sequence[HostGpu], used: Sequence[str])
         raise CannotTell(f"other processes use {', '.join(sorted(shared))}, so that its rate is not that of the part")
 
 
-def _check(test: str, host: Host) -> Iterator[Sight]:
-    load = load_gpus(host)
-    yield from alone(slow(load, test, host.gpus), host.gpus, [address for _, _, address in gpu_processes(host)])
-    if test in load.errors:
-        yield Sight("", f"{_WHAT[test]} failed: {load.errors[test]}", "it runs", severity=Severity.CRITICAL)
+def under_load(test: str) -> Check:
+    """Return a check of what every GPU does in a test."""
+
+    def check(host: Host, expect: Expect) -> Iterator[Sight]:
+        load = load_gpus(host)
+        yield from alone(slow(load, test, host.gpus), host.gpus, [address for _, _, address in gpu_processes(host)])
+        if test in load.errors:
+            yield Sight("", f"{_WHAT[test]} failed: {load.errors[test]}", "it runs", severity=Severity.CRITICAL)
+
+    return check
 
 
 _FIX = "Look at clocks, power and temperature (nvidia-smi -q), Xid lines and ECC counters; reset it; replace it."
@@ -229,22 +234,6 @@ def hang(host: Host, expect: Expect) -> Iterator[Sight]:
     told = next((row["gpus"] for row in load.rows if "gpus" in row), None)
     if isinstance(told, int) and told < len(host.gpus):
         yield Sight("", f"torch sees {told} of {len(host.gpus)} GPUs", f"{len(host.gpus)}")
-
-
-def matrix(host: Host, expect: Expect) -> Iterator[Sight]:
-    yield from _check("matrix", host)
-
-
-def memory(host: Host, expect: Expect) -> Iterator[Sight]:
-    yield from _check("memory", host)
-
-
-def copy(host: Host, expect: Expect) -> Iterator[Sight]:
-    yield from _check("copy", host)
-
-
-def pair(host: Host, expect: Expect) -> Iterator[Sight]:
-    yield from _check("pair", host)
 
 
 def all_reduce(host: Host, expect: Expect) -> Iterator[Sight]:
@@ -263,19 +252,19 @@ RULES = (
         "A GPU or its driver hangs: a job would wait for ever.",
         "Look for Xid lines and processes in state D; drain the host, reset the GPUs or reboot.",
         _REFERENCE, needs="gpu", severity=Severity.CRITICAL, action=Action.RESTART),
-    AuditRule("active.gpu.matrix", "every GPU computes as its part should", matrix,
+    AuditRule("active.gpu.matrix", "every GPU computes as its part should", under_load("matrix"),
         "One slow GPU is a straggler: all ranks wait for it at every collective.",
         _FIX,
         _REFERENCE, needs="gpu", severity=Severity.CRITICAL, action=Action.INSPECT),
-    AuditRule("active.gpu.memory", "every GPU's memory is as fast as its part's", memory,
+    AuditRule("active.gpu.memory", "every GPU's memory is as fast as its part's", under_load("memory"),
         "Kernels that read memory (most of a step besides products) run slower on it than on the others.",
         _FIX,
         _REFERENCE, needs="gpu", severity=Severity.CRITICAL, action=Action.INSPECT),
-    AuditRule("active.gpu.copy", "copies between host and GPU reach what the PCIe link gives", copy,
+    AuditRule("active.gpu.copy", "copies between host and GPU reach what the PCIe link gives", under_load("copy"),
         "Loading data, offload and checkpoints wait; RDMA into this GPU may be as slow.",
         "Look at the link's width and speed (lspci -vv), ACS, IOMMU, NUMA of the process, and reseat the card.",
         _REFERENCE, needs="gpu", action=Action.INSPECT),
-    AuditRule("active.gpu.pair", "every pair of GPUs reaches what its links give", pair,
+    AuditRule("active.gpu.pair", "every pair of GPUs reaches what its links give", under_load("pair"),
         "NVLink lanes are down or peers go through the host: tensor parallelism slows down many times.",
         "Look at nvidia-smi nvlink -s, the fabric manager and ACS; reset the GPUs and NVSwitches.",
         _REFERENCE, needs="gpu", severity=Severity.CRITICAL, action=Action.INSPECT),

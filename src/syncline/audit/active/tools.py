@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from syncline.audit.expect import Expect
 from syncline.audit.rule import AuditRule, CannotTell, Sight
@@ -75,7 +76,7 @@ def _nearest_gpu(host: Host, port: RdmaPort) -> int | None:
     return near[0] if near else None
 
 
-def _loopbacks(host: Host, *, direct: bool) -> Iterator[Sight]:
+def _loopbacks(host: Host, expect: Expect, *, direct: bool) -> Iterator[Sight]:
     for port in (port for port in host.fabric_ports if port.is_active and port.rate_Bps):
         gpu = _nearest_gpu(host, port) if direct else None
         if direct and gpu is None:
@@ -90,14 +91,6 @@ def _loopbacks(host: Host, *, direct: bool) -> Iterator[Sight]:
             yield Sight(port.name, f"a write to itself {what}: {rate * 8 / 1e9:.0f} Gb/s",
                         f"at least {100 * OF_PORT:.0f} % of {port.rate_text}",
                         (f"{IB_WRITE_BW} -d {port.device}",))  # fmt: skip
-
-
-def rdma_loopback(host: Host, expect: Expect) -> Iterator[Sight]:
-    yield from _loopbacks(host, direct=False)
-
-
-def rdma_gpudirect(host: Host, expect: Expect) -> Iterator[Sight]:
-    yield from _loopbacks(host, direct=True)
 
 
 def dcgm_problems(text: str) -> list[tuple[str, str]]:
@@ -182,12 +175,13 @@ def ipmi(host: Host, expect: Expect) -> Iterator[Sight]:
 
 
 RULES = (
-    AuditRule("active.rdma.loopback", "every RDMA port reaches its rate", rdma_loopback,
+    AuditRule("active.rdma.loopback", "every RDMA port reaches its rate", partial(_loopbacks, direct=False),
         "The card, its slot or its settings hold it back: all ranks wait for this rail.",
         "Look at PCIe width and speed, MaxReadReq, relaxed ordering, firmware and NUMA; reseat or replace the card.",
         "azurehpc-health-checks check_ib_bw_non_gdr",
         needs="rdma perftest", severity=Severity.CRITICAL, action=Action.INSPECT),
-    AuditRule("active.rdma.gpudirect", "every RDMA port reaches its rate from its GPU's memory", rdma_gpudirect,
+    AuditRule("active.rdma.gpudirect", "every RDMA port reaches its rate from its GPU's memory",
+        partial(_loopbacks, direct=True),
         "GPUDirect RDMA is slow or broken on this rail, though the port itself may be well.",
         "Look at nvidia_peermem or dma-buf, ACS on the switches between, and IOMMU.",
         "azurehpc-health-checks check_ib_bw_gdr",

@@ -66,13 +66,10 @@ class FrameCollector(Collector):
         if frame is not None:
             yield from self._links(frame)
             yield from self._job(frame)
-            yield from self._alerts(frame)
+            yield self._family("alert_active", "An alert that is up: 1.", self.alert_labels, self._alerts(frame))
             yield from self._own(frame)
-        left = GaugeMetricFamily(
-            f"{self.prefix}_watch_series_left_out", "Series not exported because their family is full."
-        )
-        left.add_metric([], self._num_left_out)
-        yield left
+        text = "Series not exported because their family is full."
+        yield self._family("watch_series_left_out", text, (), [((), self._num_left_out)])
 
     def _before(self) -> Iterator[Metric]:
         """Give what is known without a frame."""
@@ -82,57 +79,45 @@ class FrameCollector(Collector):
     def _own(self, frame: Frame) -> Iterator[Metric]:
         """Give what only this collector knows of a frame."""
 
+    def _family(
+        self, name: str, text: str, labels: tuple[str, ...], rows: Iterable[tuple[tuple[str, ...], float]],
+        make: type[CounterMetricFamily | GaugeMetricFamily] = GaugeMetricFamily,
+    ) -> Metric:  # fmt: skip
+        family = make(f"{self.prefix}_{name}", text, labels=labels)
+        for values, number in rows:
+            self._add(family, values, number)
+        return family
+
     def _links(self, frame: Frame) -> Iterator[Metric]:
         table, load = frame.table, frame.load
-        use = load.rate_Bps / table.capacity_Bps
         columns = {
-            f"{self.prefix}_link_rate_bytes_per_second": ("Mean rate since the last look.", load.rate_Bps),
-            f"{self.prefix}_link_capacity_bytes_per_second": ("Rate the link should reach.", table.capacity_Bps),
-            f"{self.prefix}_link_utilisation_ratio": ("Mean rate over capacity.", use),
-            f"{self.prefix}_link_peak_ratio": (
-                "Highest short-window rate over capacity.",
-                load.peak_Bps / table.capacity_Bps,
-            ),
-            f"{self.prefix}_link_saturated_ratio": ("Share of time above 95 % of capacity.", load.saturated),
-            f"{self.prefix}_link_drops_per_second": ("Packets dropped.", load.drops_per_s),
-            f"{self.prefix}_link_up": ("Whether the link can carry traffic.", load.up),
-            f"{self.prefix}_link_rail": ("The rail of the link.", np.where(table.rail >= 0, table.rail, np.nan)),
+            "rate_bytes_per_second": ("Mean rate since the last look.", load.rate_Bps),
+            "capacity_bytes_per_second": ("Rate the link should reach.", table.capacity_Bps),
+            "utilisation_ratio": ("Mean rate over capacity.", load.rate_Bps / table.capacity_Bps),
+            "peak_ratio": ("Highest short-window rate over capacity.", load.peak_Bps / table.capacity_Bps),
+            "saturated_ratio": ("Share of time above 95 % of capacity.", load.saturated),
+            "drops_per_second": ("Packets dropped.", load.drops_per_s),
+            "up": ("Whether the link can carry traffic.", load.up),
+            "rail": ("The rail of the link.", np.where(table.rail >= 0, table.rail, np.nan)),
         }
         for name, (text, column) in columns.items():
-            family = GaugeMetricFamily(name, text, labels=("link",))
-            for link, value in zip(table.names, column.tolist(), strict=True):
-                if not np.isnan(value):
-                    self._add(family, (link,), value)
-            yield family
+            known = np.flatnonzero(~np.isnan(column)).tolist()
+            rows = (((table.names[i],), float(column[i])) for i in known)
+            yield self._family(f"link_{name}", text, ("link",), rows)
 
     def _job(self, frame: Frame) -> Iterator[Metric]:
-        took = GaugeMetricFamily(
-            f"{self.prefix}_collective_seconds",
-            "Time of a collective over the last ten seconds.",
-            labels=("collective", "percentile"),
-        )
-        planned = GaugeMetricFamily(
-            f"{self.prefix}_collective_expected_seconds", "Predicted time.", labels=("collective",)
-        )
-        for c in frame.job.collectives:
-            for percentile, value in (("50", c.p50_s), ("99", c.p99_s)):
-                self._add(took, (c.key, percentile), value)
-            if c.predicted_s is not None:
-                self._add(planned, (c.key,), c.predicted_s)
-        yield took
-        yield planned
+        kinds = frame.job.collectives
+        took = [((c.key, percentile), value) for c in kinds for percentile, value in (("50", c.p50_s), ("99", c.p99_s))]
+        text = "Time of a collective over the last ten seconds."
+        yield self._family("collective_seconds", text, ("collective", "percentile"), took)
+        planned = [((c.key,), c.predicted_s) for c in kinds if c.predicted_s is not None]
+        yield self._family("collective_expected_seconds", "Predicted time.", ("collective",), planned)
         for step in frame.job.steps[-1:]:
-            parts = GaugeMetricFamily(f"{self.prefix}_step_seconds", "The last step, by part.", labels=("part",))
-            for part in ("step", "compute", "exposed", "other"):
-                self._add(parts, (part,), getattr(step, f"{part}_s"))
-            yield parts
+            parts = [((part,), getattr(step, f"{part}_s")) for part in ("step", "compute", "exposed", "other")]
+            yield self._family("step_seconds", "The last step, by part.", ("part",), parts)
 
-    def _alerts(self, frame: Frame) -> Iterator[Metric]:
-        labels = self.alert_labels
-        active = GaugeMetricFamily(f"{self.prefix}_alert_active", "An alert that is up: 1.", labels=labels)
-        for place in {tuple(_label(alert, label) for label in labels) for alert in frame.alerts}:
-            self._add(active, place, 1.0)
-        yield active
+    def _alerts(self, frame: Frame) -> Iterable[tuple[tuple[str, ...], float]]:
+        return ((row, 1.0) for row in {tuple(_label(a, label) for label in self.alert_labels) for a in frame.alerts})
 
     def _add(self, family: CounterMetricFamily | GaugeMetricFamily, labels: tuple[str, ...], value: float) -> None:
         if len(family.samples) >= MAX_SERIES:
@@ -175,16 +160,13 @@ class AgentCollector(FrameCollector):
         yield from families.values()
 
     def _own(self, frame: Frame) -> Iterator[Metric]:
-        bursts = CounterMetricFamily("syncline_link_microbursts", "Bursts above 95 % of capacity.", labels=("link",))
-        for link, count in list(self._agent.bursts_total.items()):
-            self._add(bursts, (link,), count)
-        yield bursts
-        cpu = GaugeMetricFamily("syncline_watch_cpu_ratio", "Share of a core the agent used since the last look.")
-        cpu.add_metric([], float(frame.health.get("cpu_share", 0.0)))
-        yield cpu
-        seen = CounterMetricFamily("syncline_watch_frames", "Looks taken since the agent started.")
-        seen.add_metric([], frame.seq)
-        yield seen
+        bursts = [((link,), float(count)) for link, count in list(self._agent.bursts_total.items())]
+        text = "Bursts above 95 % of capacity."
+        yield self._family("link_microbursts", text, ("link",), bursts, CounterMetricFamily)
+        cpu = float(frame.health.get("cpu_share", 0.0))
+        yield self._family("watch_cpu_ratio", "Share of a core the agent used since the last look.", (), [((), cpu)])
+        looks = [((), frame.seq)]
+        yield self._family("watch_frames", "Looks taken since the agent started.", (), looks, CounterMetricFamily)
 
 
 class FleetCollector(FrameCollector):
@@ -194,12 +176,8 @@ class FleetCollector(FrameCollector):
     alert_labels = ("rule", "severity", "place", "host")
 
     def _own(self, frame: Frame) -> Iterator[Metric]:
-        hosts = GaugeMetricFamily(
-            "syncline_fleet_hosts", "Hosts of the fleet, by whether they speak.", labels=("state",)
-        )
-        for state, key in (("live", "num_hosts"), ("silent", "num_silent")):
-            hosts.add_metric((state,), float(frame.health.get(key, 0)))
-        yield hosts
-        seen = CounterMetricFamily("syncline_fleet_watch_frames", "Frames joined since the fleet's page started.")
-        seen.add_metric([], frame.seq)
-        yield seen
+        states = {"live": "num_hosts", "silent": "num_silent"}
+        hosts = [((state,), float(frame.health.get(key, 0))) for state, key in states.items()]
+        yield self._family("hosts", "Hosts of the fleet, by whether they speak.", ("state",), hosts)
+        text = "Frames joined since the fleet's page started."
+        yield self._family("watch_frames", text, (), [((), frame.seq)], CounterMetricFamily)
