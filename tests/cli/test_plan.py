@@ -111,7 +111,7 @@ def test_fixed_choices_that_do_not_fit_say_what_does(capsys: pytest.CaptureFixtu
     status, _, err = run(capsys, "h100-64-rail", "llama3-70b", "--fix", "tp=1,pp=1,zero=none")
     assert status == 2
     assert "does not fit on 512 H100-SXM5-80GB with these fixed choices." in err
-    assert "Without --fix the best is: tp " in err
+    assert "Without `fix` the best is: tp " in err
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def test_an_interrupt_before_anything_was_planned_says_so(monkeypatch: pytest.Mo
 
 
 def test_another_place_is_refused() -> None:
-    with pytest.raises(UsageError, match='on "spark" is not known'):
+    with pytest.raises(UsageError, match='`on` "spark" is not known'):
         design("llama3-70b", gpus=64, on="spark")
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from syncline.describe.progress import Meter
 from syncline.fabric import Fabric, load
 from syncline.place.allocation import Allocation, GrantedHost, allocation, from_list
 from syncline.place.judge import Judge
 from syncline.place.remap import remap
-from syncline.place.search import enumerated, search
-from syncline.place.seats import rail_aligned
+from syncline.place.search import BestOrder, block_sizes, enumerated, search
+from syncline.place.seats import rail_aligned, seats_of
 from syncline.workload.job import Job
+from syncline.workload.parallel import Parallel
 from syncline.workload.read_job import load_job
 
 NETWORK = {"topology": "leaf-spine", "link": "100GbE", "oversubscription": "8:1", "hosts_per_leaf": 4}
@@ -28,11 +30,51 @@ def staged() -> Job:
     return load_job({"model": "llama3-8b", "batch": {"global": 16, "sequence": 2048}, "parallel": {"tp": 8, "pp": 2}})
 
 
+def _hosts(judge: Judge, found: BestOrder) -> list[int]:
+    """Return the hosts that have ranks, in the order of their first."""
+    units = list(found.order[: judge.seats.num_seats])
+    return list(dict.fromkeys(judge.seats.host[units].tolist()))
+
+
+@pytest.mark.parametrize(
+    ("split", "sizes"),
+    [
+        # 4 hosts of 8. tp 8: a replica of a stage is one host, the replicas of a stage two, both stages all four.
+        ({"tp": 8, "dp": 2, "pp": 2}, [1, 2]),
+        # tp 4: groups of 4 ranks are no whole seat; a stage is 16 ranks, two seats; 32 ranks are everyone.
+        ({"tp": 4, "dp": 4, "pp": 2}, [1, 2]),
+        # tp 2, cp 2: the ring of 4 is no seat; dp 2 makes 8, one; a stage is one seat of the four.
+        ({"tp": 2, "cp": 2, "dp": 2, "pp": 4}, [1]),
+        # One stage: replicas are all 32 ranks, which is no block of its own.
+        ({"tp": 8, "dp": 4}, [1]),
+    ],
+)
+def test_blocks_are_whole_seats_and_fewer_than_all(fabric: Fabric, split: dict[str, int], sizes: list[int]) -> None:
+    seats = seats_of(fabric, from_list(fabric, "0-3"), Parallel.model_validate(split))
+    assert block_sizes(seats) == sizes
+
+
+def test_an_interrupted_search_keeps_the_best_so_far(
+    fabric: Fabric, staged: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[int, int]] = []
+    judge = Judge(fabric, from_list(fabric, "0,4,1,5"), staged)
+
+    def stop(done: int, total: int) -> None:
+        seen.append((done, total))
+        raise KeyboardInterrupt
+
+    found = search(judge, meter=Meter(stop))
+    # Packed order is judged first, and is better than the scheduler's; 6 arrangements of two pairs were to come.
+    assert seen == [(1, 7)] and not found.proved
+    assert found.order == judge.seats.packed_order()
+
+
 def test_stages_go_where_racks_are(fabric: Fabric, staged: Job) -> None:
     # Hosts 0, 1 share a rack, and 4, 5: dealt in turn, every gradient crosses the thin uplinks.
     judge = Judge(fabric, from_list(fabric, "0,4,1,5"), staged)
     found = search(judge)
-    stages = [set(np.array(judge.seats.host_order(found.order)[i : i + 2]) // 4) for i in (0, 2)]
+    stages = [set(np.array(_hosts(judge, found)[i : i + 2]) // 4) for i in (0, 2)]
     assert stages in ([{0}, {1}], [{1}, {0}])
     assert found.proved
     assert found.step_time_s < 0.95 * judge.time_s(judge.seats.scheduler_order())
@@ -63,7 +105,7 @@ def test_a_host_with_a_failed_rail_sits_where_it_hurts_least(staged: Job) -> Non
     four = staged.model_copy(update={"parallel": staged.parallel.model_copy(update={"dp": 2})})
     judge = Judge(fabric, from_list(fabric, "0-4"), four)
     found = search(judge)
-    assert 0 not in judge.seats.host_order(found.order)
+    assert 0 not in _hosts(judge, found)
     assert found.step_time_s < judge.time_s(judge.seats.scheduler_order())
 
 

@@ -77,7 +77,7 @@ def test_maxtext_is_started_as_jax_joins_hosts(planned: dict[str, Job], tmp_path
 
 
 def test_unknown_frameworks_and_models_are_named() -> None:
-    with pytest.raises(PlanError, match='--for "colossal"'):
+    with pytest.raises(PlanError, match='`framework` "colossal"'):
         named_framework("colossal")
     job = named_job("gpt3-175b").on(1024)
     with pytest.raises(PlanError, match="no configuration of gpt3-175b"):

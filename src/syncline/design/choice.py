@@ -128,14 +128,17 @@ def check_sites(sites: int, wan: str, one_site_only: bool) -> None:
     rate, comma, latency = wan.partition(",")
     if sites > 1 and not (rate.strip() and comma and latency.strip()):
         raise UsageError(
-            f'{sites} sites need a line between them; wan is "{wan}".', hint='Give its rate and latency: "400Gbps,6ms".'
+            f'{sites} sites need a line between them; `wan` is "{wan}".',
+            hint='Give its rate and latency: "400Gbps,6ms".',
         )
     if sites == 1 and wan:
-        raise UsageError("wan joins several sites, and sites is 1.", hint="Give sites 2 or more, or leave wan out.")
+        raise UsageError(
+            "`wan` joins several sites, and `sites` is 1.", hint="Give `sites` 2 or more, or leave `wan` out."
+        )
     if sites > 1:
         units.rate(rate), units.time(latency)
         if one_site_only:
-            raise UsageError("later and storage are for one site.", hint="Design each site alone.")
+            raise UsageError("`later` and `storage` are for one site.", hint="Design each site alone.")
 
 
 def gpu_counts(hosts: Sequence[str], gpus: int | None, budget_usd: float | None) -> list[int]:
@@ -145,16 +148,16 @@ def gpu_counts(hosts: Sequence[str], gpus: int | None, budget_usd: float | None)
     if gpus is not None:
         if gpus < 2 * per_host or any(gpus % model.num_gpus for model in models):
             near = max(2 * per_host, round(gpus / per_host) * per_host)
-            raise UsageError(f"gpus {gpus:,} is not at least two whole hosts of {per_host}.", hint=f"Try {near}.")
+            raise UsageError(f"`gpus` {gpus:,} is not at least two whole hosts of {per_host}.", hint=f"Try {near}.")
         return [gpus]
     if budget_usd is None:
-        raise UsageError("a design needs a number of GPUs or a budget.", hint="Give gpus 1024, or a budget of 40M.")
+        raise UsageError("a design needs a number of GPUs or a budget.", hint="Give `gpus` 1024, or a `budget` of 40M.")
     price = min((model.price_usd or 0.0) for model in models) or 1.0
     most = int(budget_usd / price)
     # Numbers that divide well: 1, 3, 5 or 7 times a power of two. The network takes its part, so not the most alone.
     counts = sorted({odd * 2**n for odd in (1, 3, 5, 7) for n in range(16) if 2 <= odd * 2**n <= most})
     if not counts:
-        raise CostError(f"a budget of ${budget_usd:,.0f} buys no two hosts of {hosts[0]}.", hint="Raise the budget.")
+        raise CostError(f"a budget of ${budget_usd:,.0f} buys no two hosts of {hosts[0]}.", hint="Raise `budget`.")
     return [per_host * count for count in counts[-BUDGET_COUNTS:]]
 
 

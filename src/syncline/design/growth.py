@@ -117,7 +117,9 @@ def growths_like(
     per_host = num_gpus // best.num_hosts
     for before, size in zip((num_gpus, *later), later, strict=False):
         if size % per_host or size <= before:
-            raise UsageError(f"later {size:,} is not more whole hosts than {before:,} GPUs.", hint=f"Try {8 * before}.")
+            raise UsageError(
+                f"`later` {size:,} is not more whole hosts than {before:,} GPUs.", hint=f"Try {8 * before}."
+            )
     alike = [
         choice
         for choice in space((best.host,), (num_gpus,), (best.link,))

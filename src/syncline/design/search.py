@@ -57,10 +57,12 @@ class Limits:
     def __post_init__(self) -> None:
         for name, limit in vars(self).items():
             if name != "after_one" and limit is not None and not limit > 0:
-                short = name.partition("_")[0]
-                raise UsageError(f"{short} must be positive, got {limit:g}.", hint=f"Raise it, or leave {short} out.")
+                short = name.removesuffix("_usd")
+                raise UsageError(
+                    f"`{short}` must be positive, got {limit:g}.", hint=f"Raise it, or leave `{short}` out."
+                )
         if self.days is not None and self.tokens is None:
-            raise UsageError("days needs tokens: how much must be trained by then.", hint="Give tokens 15T, say.")
+            raise UsageError("`days` needs `tokens`: how much must be trained by then.", hint="Give `tokens` 15T, say.")
 
     def broken(self, point: DesignPoint) -> Miss | None:
         """Return the limit that a point breaks, or nothing."""

@@ -45,7 +45,7 @@ def spread_on(place: str | None) -> Spread | None:
     if place is None:
         return None
     if place != "ray":
-        raise UsageError(f'on "{place}" is not known.', hint='"ray" spreads the search over a Ray cluster.')
+        raise UsageError(f'`on` "{place}" is not known.', hint='"ray" spreads the search over a Ray cluster.')
     ray = imported()
     return lambda function, tasks: ray_tasks(ray, function, tasks)
 

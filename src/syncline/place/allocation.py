@@ -62,7 +62,7 @@ class Allocation:
         )  # fmt: skip
 
 
-def from_list(fabric: Fabric, text: str, source: str = "--hosts") -> Allocation:
+def from_list(fabric: Fabric, text: str, source: str = "`hosts`") -> Allocation:
     """Return the hosts of "gpu[003-011,042]", or by number of "3-11,42"."""
     text = "".join(text.split())
     if _NUMBERS.fullmatch(text) and not set(text.split(",")) <= set(fabric.host_names):
@@ -136,7 +136,7 @@ def _numbers(text: str, num_hosts: int) -> list[int]:
         low, _, high = piece.partition("-")
         if int(high or low) >= num_hosts:
             raise DescriptionError(
-                f"there is no host {high or low}: the cluster has hosts 0 to {num_hosts - 1}.", where="--hosts"
+                f"there is no host {high or low}: the cluster has hosts 0 to {num_hosts - 1}.", where="`hosts`"
             )
         found.extend(range(int(low), int(high or low) + 1))
     return found

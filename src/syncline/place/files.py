@@ -71,7 +71,7 @@ def read_rank_map(data: object, source: str) -> RankMap:
             raise TypeError
         seats = tuple(RankSeat(int(row["rank"]), str(row["host"]), int(row["gpu"])) for row in rows)
     except (TypeError, KeyError, ValueError):
-        hint = "Give a placement.json that `syncline place --out` wrote."
+        hint = "Give a placement.json that `syncline place` wrote."
         raise DescriptionError("this is not a placement: it has no list of ranks.", where=source, hint=hint) from None
     return RankMap(str(data.get("job", "")) if isinstance(data, Mapping) else "", seats)
 

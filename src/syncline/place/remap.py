@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from syncline.describe.progress import Meter
 from syncline.place.judge import Judge
 from syncline.place.search import BestOrder, search
 from syncline.place.seats import Order
@@ -36,9 +37,9 @@ class Remap:
     num_executed: int
 
 
-def remap(judge: Judge, kept: Order, slack: float = SLACK) -> Remap:
+def remap(judge: Judge, kept: Order, slack: float = SLACK, meter: Meter | None = None) -> Remap:
     """Return the order closest to `kept` (new host on its seat already) whose step is within the slack of the best."""
-    best: BestOrder = search(judge)
+    best: BestOrder = search(judge, meter=meter)
     in_place = judge.time_s(kept)
     here, at = kept, in_place
     target = best.step_time_s * (1 + slack)

@@ -13,6 +13,7 @@ from math import factorial
 
 import numpy as np
 
+from syncline.describe.progress import Meter
 from syncline.place.judge import Judge
 from syncline.place.seats import Longs, Order, Seats
 from syncline.place.traffic import SeatTraffic, seat_traffic
@@ -39,17 +40,27 @@ class BestOrder:
     """Every arrangement was executed."""
 
 
-def search(judge: Judge, seed: int = 0, *, most_enumerated: int = MOST_ENUMERATED) -> BestOrder:
-    """Return the order of units with the shortest step that was found; ties go to the scheduler's, then to packed."""
-    seats = judge.seats
+def search(
+    judge: Judge, seed: int = 0, *, most_enumerated: int = MOST_ENUMERATED, meter: Meter | None = None
+) -> BestOrder:
+    """Return the order of units with the shortest step; ties go to the scheduler's, then to packed.
+
+    An interrupt ends the search with the best order so far.
+    """
+    seats, meter = judge.seats, meter or Meter()
     given = [seats.scheduler_order(), seats.packed_order()]
     every = arrangements(seats) <= most_enumerated
-    others = list(enumerated(seats)) if every else proposed(judge, given, np.random.default_rng(seed))
-    best = given[0]
-    for order in (*given[1:], *others):
-        if judge.time_s(order) < judge.time_s(best) * (1 - ALIKE):
-            best = order
-    return BestOrder(best, judge.time_s(best), judge.num_executed, every)
+    best, best_s = given[0], judge.time_s(given[0])
+    try:
+        others = list(enumerated(seats)) if every else proposed(judge, given, np.random.default_rng(seed))
+        meter.expect(1 + len(others))
+        for order in (*given[1:], *others):
+            if judge.time_s(order) < best_s * (1 - ALIKE):
+                best, best_s = order, judge.time_s(order)
+            meter.advance()
+    except KeyboardInterrupt:
+        every = False
+    return BestOrder(best, best_s, judge.num_executed, every)
 
 
 def arrangements(seats: Seats) -> int:
@@ -134,13 +145,13 @@ def _aligned_orders(seats: Seats) -> Iterator[Order]:
     reach = fabric_reach(seats.fabric)
     cells = [level.of_host[seats.host] for level in reach.outer] or [seats.kind]
     rates = reach.hosts.even_Bps[reach.hosts.of_host[seats.host]]
-    for block in _blocks(seats):
+    for block in block_sizes(seats):
         for level in cells:
             for large_first in (True, False):
                 yield aligned(level, rates, block, large_first)
 
 
-def _blocks(seats: Seats) -> list[int]:
+def block_sizes(seats: Seats) -> list[int]:
     """Return the sizes, in seats, of stages and of what lies inside them."""
     grid, sizes = seats.grid, set()
     for axis in grid.order[1:]:

@@ -90,10 +90,6 @@ class Seats:
         """Return what two orders have in common that cannot be told apart."""
         return tuple(self.kind[list(order[: self.num_seats])].tolist())
 
-    def host_order(self, order: Order) -> list[int]:
-        """Return the hosts that have ranks, in the order of their first."""
-        return list(dict.fromkeys(self.host[list(order[: self.num_seats])].tolist()))
-
 
 def seats_of(fabric: Fabric, allocation: Allocation, split: Parallel, dies: int = 1) -> Seats:
     """Return the units of an allocation for a split whose `dp` is known."""

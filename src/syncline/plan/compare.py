@@ -123,7 +123,7 @@ def compare_fabrics(
 ) -> FabricRanking:
     """Return the best plan on every fabric, at a number of GPUs or at a budget for hosts and network."""
     if (num_gpus is None) == (budget_usd is None):
-        raise PlanError("compare at a number of GPUs or at a budget.", hint="Give --gpus 512, or --budget 25M.")
+        raise PlanError("compare at a number of GPUs or at a budget.", hint="Give `gpus` 512, or a `budget` of 25M.")
     if budget_usd is not None and not (math.isfinite(budget_usd) and budget_usd > 0):
         least = _capital(fabric_with(host, link, fabrics[0], 1), assumptions)
         raise CostError(
@@ -194,7 +194,7 @@ def _hosts(host: str, num_gpus: int) -> int:
     per_host = fabric_with(host, "NDR", "rail-only", 1).num_gpus
     if num_gpus < 1 or num_gpus % per_host:
         near = max(per_host, round(num_gpus / per_host) * per_host)
-        raise PlanError(f"{num_gpus:,} GPUs are not whole hosts of {per_host}.", hint=f"--gpus {near} works.")
+        raise PlanError(f"{num_gpus:,} GPUs are not whole hosts of {per_host}.", hint=f"`gpus` {near} works.")
     return num_gpus // per_host
 
 

@@ -1,4 +1,4 @@
-"""Fixed choices: `tp=8,pp=8,recompute=none` narrows a space, or says why it cannot be."""
+"""Fixed choices: `tp=8,pp=8,recompute=none` narrows a space, or raises with the nearest that works."""
 
 from __future__ import annotations
 
@@ -12,30 +12,35 @@ import numpy as np
 from syncline.codec.names import canonical
 from syncline.describe import units
 from syncline.describe.plain import JsonObject
-from syncline.errors import CodecError, PlanError, SynclineError
+from syncline.errors import PlanError, SynclineError
 from syncline.plan.space import NUMBERS, WORDS, Axes, Rows
 from syncline.workload.job import TREE_RULE, Algorithm, Job, Offload, Recompute, Sync
 from syncline.workload.parallel import PLACEMENTS, SHARDED, Schedule, Zero
 
-_CHOICES: dict[str, tuple[str, ...]] = {
-    "zero": get_args(Zero), "schedule": get_args(Schedule),
-    "recompute": tuple(name for name in get_args(Recompute) if name != "auto"), "placement": PLACEMENTS,
-    "algorithm": get_args(Algorithm), "offload": get_args(Offload),
-}  # fmt: skip
-_SWITCHES = ("sp", "tp_overlap", "dp_overlap", "reshard")
+_SWITCH = {"on": True, "true": True, "yes": True, "1": True, "off": False, "false": False, "no": False, "0": False}
+#: Choices in words: what may be written, and the value that it stands for.
+_CHOICES: dict[str, dict[str, Any]] = {
+    "zero": {word: word for word in get_args(Zero)} | {"0": "none"},
+    "schedule": {word: word for word in get_args(Schedule)},
+    "recompute": {word: word for word in get_args(Recompute) if word != "auto"},
+    "placement": {word: word for word in PLACEMENTS},
+    "algorithm": {word: word for word in get_args(Algorithm)},
+    "offload": {word: word for word in get_args(Offload)},
+    "gradient_bytes": {"1": 1, "2": 2, "4": 4},
+    **dict.fromkeys(("sp", "tp_overlap", "dp_overlap", "reshard"), _SWITCH),
+}
 _ALIASES = {"mbs": "micro", "micro_batch": "micro", "vp": "virtual", "interleaving": "virtual", "zero_stage": "zero",
             "bucket": "bucket_bytes"}  # fmt: skip
-_WIDTHS = ("1", "2", "4")
 KNOWN = (*NUMBERS, *WORDS, "placement", "bucket")
 
 
 def read_fix(text: str | None) -> JsonObject:
     """Read `tp=8,pp=8,sp=on` as names and values."""
-    found: JsonObject = {}
+    chosen: JsonObject = {}
     for item in (part.strip() for part in (text or "").split(",")):
         if not item:
             continue
-        name, equals, value = (word.strip() for word in item.partition("="))
+        name, _, value = (word.strip() for word in item.partition("="))
         name = _ALIASES.get(name, name)
         if name not in KNOWN:
             close = difflib.get_close_matches(name, KNOWN, n=3, cutoff=0.3)
@@ -44,63 +49,33 @@ def read_fix(text: str | None) -> JsonObject:
                 detail=f"Close: {', '.join(close)}." if close else "",
                 hint=f"Choices: {', '.join(KNOWN)}.",
             )
-        if not equals or not value:
-            raise PlanError(f'"{item}" gives no value for {name}.', hint="Write --fix tp=8,pp=4.")
-        found[name] = _value(name, value)
-    return found
+        if not value:
+            raise PlanError(f'"{item}" gives no value for {name}.', hint="Write `fix` as tp=8,pp=4.")
+        chosen[name] = _value(name, value)
+    return chosen
 
 
 def _value(name: str, text: str) -> Any:
     if name in NUMBERS:
         if not text.isdecimal() or int(text) < 1:
-            raise PlanError(f'{name} is "{text}"; it must be a whole number from 1.', hint=f"Write --fix {name}=8.")
+            raise PlanError(f'{name} is "{text}"; it must be a whole number from 1.', hint=f"Write {name}=8.")
         return int(text)
-    if name in _SWITCHES:
-        words = {
-            "on": True,
-            "true": True,
-            "yes": True,
-            "1": True,
-            "off": False,
-            "false": False,
-            "no": False,
-            "0": False,
-        }
-        if text.lower() not in words:
-            raise PlanError(f'{name} is "{text}"; it is on or off.', hint=f"Write --fix {name}=on.")
-        return words[text.lower()]
-    if name == "zero" and text == "0":
-        return "none"
-    if name == "codec":
-        return _codec(text)
-    if name == "bucket_bytes":
-        return _bucket(text)
-    if name == "gradient_bytes":
-        if text not in _WIDTHS:
-            raise PlanError(
-                f'gradient_bytes is "{text}"; it is one of {", ".join(_WIDTHS)}.', hint="Pick one of those."
-            )
-        return int(text)
-    if text not in _CHOICES[name]:
-        raise PlanError(f'{name} is "{text}"; it is one of {", ".join(_CHOICES[name])}.', hint="Pick one of those.")
-    return text
-
-
-def _codec(text: str) -> str:
     try:
-        return canonical(text)
-    except CodecError as error:
-        raise PlanError(error.message, detail=error.detail, hint=error.hint) from None
-
-
-def _bucket(text: str) -> int:
-    try:
-        size = units.size(text)
+        if name == "codec":
+            return canonical(text)
+        size = units.size(text) if name == "bucket_bytes" else 1
     except SynclineError as error:
-        raise PlanError(f'bucket is "{text}": {error.message}', hint="Write --fix bucket=25MiB.") from None
+        raise PlanError(f'{name} is "{text}": {error.message}', detail=error.detail, hint=error.hint) from None
     if size < 1:
-        raise PlanError(f'bucket is "{text}"; it must be at least 1 byte.', hint="Write --fix bucket=25MiB.")
-    return size
+        raise PlanError(f'bucket is "{text}"; it must be at least 1 byte.', hint="Write bucket=25MiB.")
+    if name == "bucket_bytes":
+        return size
+    allowed = _CHOICES[name]
+    word = text.lower() if allowed is _SWITCH else text
+    if word not in allowed:
+        listed = "on or off" if allowed is _SWITCH else "one of " + ", ".join(w for w in allowed if w != "0")
+        raise PlanError(f'{name} is "{text}"; it is {listed}.', hint="Pick one of those.")
+    return allowed[word]
 
 
 def fixed_axes(axes: Axes, fix: Mapping[str, Any], sync: Sync) -> Axes:
@@ -108,12 +83,12 @@ def fixed_axes(axes: Axes, fix: Mapping[str, Any], sync: Sync) -> Axes:
     if (zero := fix.get("zero")) is not None and zero not in sync.shardings:
         raise PlanError(
             f"zero = {zero} is not possible: sync.method {sync.method} needs whole parameters on every rank.",
-            hint=f"Write --fix zero={' or zero='.join(sync.shardings)}.",
+            hint=f"Write zero={' or zero='.join(sync.shardings)}.",
         )
     words: dict[str, tuple[Any, ...]] = {f.name: (fix[f.name],) for f in fields(Axes) if f.name in fix}
     if fix.get("algorithm") == "tree":
         if fix.get("zero", "none") != "none":
-            raise PlanError(f"algorithm {TREE_RULE}.", hint="Write --fix algorithm=tree,zero=none.")
+            raise PlanError(f"algorithm {TREE_RULE}.", hint="Write algorithm=tree,zero=none.")
         words["zero"] = ("none",)
     elif fix.get("algorithm") == "hierarchical" and "zero" not in fix:
         # FSDP's exchange is a ring for each layer; another is not modelled.

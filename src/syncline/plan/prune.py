@@ -37,7 +37,7 @@ def _nearest(question: PlanQuestion, found: SearchResult, num_gpus: int, axes: A
     if fixed:
         free = search(question, num_gpus, axes=axes, keep=1)
         if free.best:
-            return f"Without --fix the best is: {free.best[0].decision.label}."
+            return f"Without `fix` the best is: {free.best[0].decision.label}."
     count = fewest_gpus(question, num_gpus, axes)
     need = found.least_bytes / USABLE / GIB
     more = f"It fits on {count:,} GPUs of this kind" if count else "No number of these GPUs is enough"

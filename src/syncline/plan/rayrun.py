@@ -29,7 +29,7 @@ def imported() -> Any:
     except ImportError:
         raise PlanError(
             "Ray is not installed.",
-            detail="--on ray spreads a search over a Ray cluster; everything else works without it.",
+            detail="`on` ray spreads a search over a Ray cluster; everything else works without it.",
             hint='Install the extra: pip install "syncline[ray]".',
         ) from None
 

@@ -109,7 +109,7 @@ def design(
     grown = () if later is None else (later,) if isinstance(later, int) else tuple(later)
     check_sites(sites, wan, bool(grown) or storage)
     if by and not MONTH.match(by):
-        raise UsageError(f'by "{by}" is not a month.', hint="Write it as 2027-06.")
+        raise UsageError(f'`by` "{by}" is not a month.', hint="Write it as 2027-06.")
     choices = space(hosts, gpu_counts(hosts, gpus, budget), links, sites, wan, by)
     designer = Designer(described, limits, assumed, Path(state) if state else None)
     seen = study(designer, choices, checked=checked, later=grown, with_storage=storage, spread=spread_on(on),

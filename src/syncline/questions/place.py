@@ -11,6 +11,7 @@ from typing import Annotated, ClassVar
 from syncline.describe.files import open_file
 from syncline.describe.mistakes import blamed_on
 from syncline.describe.model import Handle, handle, reported
+from syncline.describe.progress import Meter, Progress
 from syncline.errors import DescriptionError, UsageError
 from syncline.fabric import Fabric
 from syncline.place.allocation import Allocation, from_list, read_allocation
@@ -192,6 +193,7 @@ def place(
     ] = SLACK,
     routing: Annotated[str, Parameter("spray (balanced), ecmp (hashed) or static.")] = "spray",
     seed: Annotated[int, Parameter("Seed of the swaps that are tried.", rare=True)] = 0,
+    progress: Progress | None = None,
 ) -> PlaceAnswer:
     """Map the ranks of a job to the GPUs of an allocation so that its step is shortest.
 
@@ -207,7 +209,7 @@ def place(
         raise UsageError("no hosts are given.", hint="Give either `hosts` (a list) or `allocation` (a file).")
     if routing not in ROUTINGS:
         raise UsageError(f'no routing is called "{routing}".', hint=f"One of: {', '.join(ROUTINGS)}.")
-    fabric, described = built(cluster), job_of(job)
+    fabric, described, meter = built(cluster), job_of(job), Meter(progress)
     given = from_list(fabric, hosts) if hosts is not None else _read(fabric, Path(str(allocation)))
     if described.kind == "decode":
         raise UsageError("a decode job has no training step.", hint="Place training jobs.")
@@ -217,11 +219,11 @@ def place(
             raise UsageError("`keep` goes with `replace` (OLD=NEW).")
         with blamed_on(job if isinstance(job, (str, Path)) else described.name):
             judge = Judge(fabric, given, described, routing)  # type: ignore[arg-type]
-            found: BestOrder = search(judge, seed)
+            found: BestOrder = search(judge, seed, meter=meter)
             aligned = rail_aligned(judge.seats)
             if aligned is not None:  # hosts that gave other GPUs than most: theirs in the order of rails
                 other = judge.seated(aligned)
-                better = search(other, seed)
+                better = search(other, seed, meter=meter)
                 if better.step_time_s < found.step_time_s * (1 - ALIKE):
                     return _answer(other, better.order, proved=better.proved, given=judge)
         return _answer(judge, found.order, proved=found.proved)
@@ -231,7 +233,7 @@ def place(
     with blamed_on(job if isinstance(job, (str, Path)) else described.name):
         judge = Judge(fabric, given.replaced(fabric, old, new), described, routing)  # type: ignore[arg-type]
         before = judge.seats.scheduler_order() if kept is None else _order_of(judge, kept, old, new)
-        result = remap(judge, before, slack)
+        result = remap(judge, before, slack, meter)
     return _answer(judge, result.order, remapped=result, kept=before)
 
 

@@ -68,10 +68,10 @@ def play_epoch(
         if job.step is None:
             raise UsageError(
                 f'job "{job.name}" is a training job; packets are played for measured steps.',
-                hint="Give its `step: {compute, exchange}` (`syncline step` says both), or use --level flow.",
+                hint="Give its `step: {compute, exchange}` (`syncline step` says both), or use `level` flow.",
             )
     if shared.tenants:
-        raise UsageError("the packet level cannot guarantee tenants a part of links.", hint="Use --level flow.")
+        raise UsageError("the packet level cannot guarantee tenants a part of links.", hint="Use `level` flow.")
     network = packet_network(faults_at(fabric, shared, epoch.begin_s)[1])
     scale = max(1.0, _packets(jobs, given, options) / MOST)
     slots = [(job.offset_s / scale, job.period_s / scale) for job in epoch.jobs]
@@ -137,7 +137,7 @@ def _steps(outcome: Outcome, count: int) -> list[float]:
         if not np.isfinite(ends).all():
             raise UsageError(
                 f'job "{outcome.jobs[job * STEPS].name}" does not get through its steps: {outcome.state}.',
-                hint="Another --transport, or --level flow.",
+                hint="Another `transport`, or `level` flow.",
             )
         found.append((ends[-1] - ends[0]) / (STEPS - 1))
     return found

@@ -54,7 +54,7 @@ def test_an_unknown_cloud_names_the_known_ones() -> None:
     assert str(caught.value) == (
         'no prices of a cloud "awz" in prices.csv.\n'
         "  Known: AWS, Azure, GCP, Lambda, Nebius, OCI, DeepSeek.\n"
-        "  Add its rows to a table of your own and give it with --prices."
+        "  Add its rows to a table of your own and give it as `prices`."
     )
 
 

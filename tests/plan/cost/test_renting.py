@@ -51,7 +51,7 @@ def test_gpus_that_nobody_rents_have_no_quotes_but_a_named_cloud_is_an_error() -
     assert str(caught.value) == (
         "AWS rents no B300-SXM6-270GB, as far as prices.csv knows.\n"
         "  Who does: Nebius (everywhere).\n"
-        "  Choose another --cloud or --region, or add the price to a table of your own (--prices)."
+        "  Choose another `cloud` or `region`, or add the price to a table of your own (`prices`)."
     )
     with pytest.raises(CostError, match="Azure rents no H100-SXM5-80GB in mars"):
         rent({H100: 8}, load_prices(), Assumptions(cloud="azure", region="mars"))

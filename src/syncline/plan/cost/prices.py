@@ -81,7 +81,7 @@ class Prices:
         raise CostError(
             f'no prices of a cloud "{name}" in {self.source}.',
             detail=f"Known: {', '.join(found.values())}.",
-            hint="Add its rows to a table of your own and give it with --prices.",
+            hint="Add its rows to a table of your own and give it as `prices`.",
         )
 
     def offers(self, gpu: str, *, cloud: str | None = None, region: str | None = None) -> tuple[Price, ...]:

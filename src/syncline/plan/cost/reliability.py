@@ -110,7 +110,7 @@ class Reliability:
         raise CostError(
             f'no failure rate of "{system}" in {self.source}.',
             detail=f"Known: {', '.join(self.rates)}.",
-            hint="Add its rows to a table of your own and give it with --reliability.",
+            hint="Add its rows to a table of your own and give it as `reliability`.",
         )
 
 

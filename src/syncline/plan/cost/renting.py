@@ -122,7 +122,7 @@ def rent(gpus: Mapping[str, int], prices: Prices, assumptions: Assumptions | Non
         raise CostError(
             f'{prices.source} has no price of a region "{a.region}".',
             detail=f"Its regions: {', '.join(regions)}.",
-            hint="Leave --region out for the prices that hold everywhere.",
+            hint="Leave `region` out for the prices that hold everywhere.",
         )
     return tuple(sorted(quotes, key=lambda quote: quote.usd_per_hour))
 
@@ -131,7 +131,7 @@ def _given(gpus: Mapping[str, int], usd: float, a: Assumptions) -> Quote:
     """Return the quote of a price that was given; the discount is in it already."""
     if a.cloud is not None or a.commitment_discount:
         raise CostError(
-            "a price of your own (gpu_hour_usd, --gpu-hour) stands alone.",
+            "a price of your own (`gpu_hour_usd`) stands alone.",
             hint="Leave out cloud and commitment_discount: give the dollars that you pay.",
         )
     leases = tuple(
@@ -152,5 +152,5 @@ def _not_rented(gpus: Mapping[str, int], prices: Prices, clouds: tuple[str, ...]
     return CostError(
         f"{who}{place}, as far as {prices.source} knows.",
         detail=f"Who does: {', '.join(known)}." if known else f"Nobody in the table rents {missing}.",
-        hint="Choose another --cloud or --region, or add the price to a table of your own (--prices).",
+        hint="Choose another `cloud` or `region`, or add the price to a table of your own (`prices`).",
     )

@@ -125,7 +125,7 @@ def statement(
     if run is not None:
         check_time(run.step_time_s)
     if upgrade is not None and run is None:
-        raise CostError("an upgrade is judged by the step time it changes.", hint="Give --step-time, the one of today.")
+        raise CostError("an upgrade is judged by the step time it changes.", hint="Give `step_time`, the one of today.")
     owned = own(fabric, a)
     gpus = gpu_models(fabric)
     quotes = rent(gpus, prices, a)

@@ -174,7 +174,9 @@ def _row(job: Job, candidate: Candidate, assumptions: Assumptions, prices: Price
                        with_actions=False, with_run=False)  # fmt: skip
     if cloud == "rent" and answer.money is not None:
         if not answer.money.account.quotes:
-            raise PlanError(f"nobody in the price table rents {answer.best.gpu}.", hint="Give --prices.")
+            raise PlanError(
+                f"nobody in the price table rents {answer.best.gpu}.", hint="Give `prices`, a table of your own."
+            )
         cheapest = answer.money.account.quotes[0].cloud
         return _row(job, replace(candidate, cloud=cheapest), assumptions, prices)
     return _compared(candidate, answer, job)

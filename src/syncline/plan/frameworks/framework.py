@@ -81,7 +81,7 @@ class Framework:
         raise PlanError(
             f"syncline writes no {self.title} files for {shape.name}, which has "
             f"{'an image tower' if shape.towers and not shape.hybrid else kinds}.",
-            hint="Plan without --for and write the model's own arguments, or plan with --for deepspeed, which leaves "
+            hint="Plan without `framework` and write the model's own arguments, or plan for deepspeed, which leaves "
             "the model to your script.",
         )
 
@@ -250,6 +250,6 @@ def named_framework(name: str) -> Framework:
     """Return the framework of that name."""
     if name not in FRAMEWORKS:
         raise PlanError(
-            f'--for "{name}" is not a framework that syncline knows.', hint=f"It is one of {', '.join(FRAMEWORKS)}."
+            f'`framework` "{name}" is none that syncline knows.', hint=f"It is one of {', '.join(FRAMEWORKS)}."
         )
     return FRAMEWORKS[name]

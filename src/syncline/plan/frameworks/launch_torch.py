@@ -30,7 +30,7 @@ def torchtitan_arguments(job: Job, shape: Shape) -> list[str]:
         raise PlanError(
             f"torchtitan ships no configuration of {shape.name}.",
             detail=f"It has {', '.join(FLAVOURS)}.",
-            hint="Plan one of those, or use --for megatron.",
+            hint="Plan one of those, or plan for megatron.",
         )
     module, _, configs = FLAVOURS[shape.name]
     if job.precision not in ("bf16", "fp8"):
