@@ -7,11 +7,10 @@ from collections import defaultdict
 from typing import Any
 
 import numpy as np
-
-from syncline.validate.authors import RankedRun, one_per_setting, rank_run, within
-from syncline.validate.training.observed import observe
-from syncline.validate.training.systems import load_systems
-from syncline.validate.training.validate import shipped_rows
+from research.training.authors import RankedRun, one_per_setting, rank_run, within
+from research.training.observed import observe
+from research.training.systems import load_systems
+from research.training.validation import shipped_rows
 
 
 def run() -> dict[str, Any]:

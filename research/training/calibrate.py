@@ -13,12 +13,12 @@ from importlib.resources import files
 from typing import Any
 
 import numpy as np
+from research.training.observed import ObservedRun, observe, predictions
+from research.training.rows import read_rows
+from research.training.systems import load_systems
 
 from syncline.sim.step.calibrate import Observation, StepCalibration, calibrate
 from syncline.sim.step.constants import default_constants
-from syncline.validate.training.observed import ObservedRun, observe, predictions
-from syncline.validate.training.rows import read_rows
-from syncline.validate.training.systems import load_systems
 
 FILES = ("training_throughput.csv", "training-more.csv", "training-2026.csv")
 #: Recalled, assumed and guessed layouts say as much of the reading as of the model; they are scored apart.

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 import yaml
+from research.training.fit import Floats, fit, fittable, left_out, left_out_s, spread
+from research.training.observed import observe
+from research.training.systems import load_systems
+from research.training.validation import errors, shipped_rows
 
 from syncline.sim.step.constants import SIGMA, Constants, StepConstants
-from syncline.validate.training.fit import Floats, fit, fittable, left_out, left_out_s, spread
-from syncline.validate.training.observed import observe
-from syncline.validate.training.systems import load_systems
-from syncline.validate.training.validate import errors, shipped_rows
 
 TARGET = Path(__file__).parent.parent / "src/syncline/sim/data/training_constants.yaml"
 HEAD = """# Constants of the step model, written by `python benchmarks/fit_training.py --write`.

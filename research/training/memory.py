@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from research.training.validation import validate_training
+
 from syncline.sim.step.memory import memory
-from syncline.validate.training.validate import validate_training
 
 
 def run() -> dict[str, Any]:

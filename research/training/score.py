@@ -7,15 +7,15 @@ from dataclasses import fields
 from typing import Any
 
 import numpy as np
+from research.training.observed import observe, stacked
+from research.training.systems import load_systems
+from research.training.validation import shipped_rows, validate_training
 
 from syncline.describe.plain import plain
 from syncline.sim.step.case import Case
 from syncline.sim.step.constants import default_constants
 from syncline.sim.step.cost import step_cost
 from syncline.sim.step.memory import memory
-from syncline.validate.training.observed import observe, stacked
-from syncline.validate.training.systems import load_systems
-from syncline.validate.training.validate import shipped_rows, validate_training
 
 NUM_CONFIGURATIONS = 20_000
 

@@ -76,28 +76,19 @@ def training(data: DataOption = None, systems: SystemsOption = None, json: JsonO
     tell(validate("training", data, systems), json)
 
 
-@app.command(
-    epilog=examples(
-        "syncline validate intervals", "syncline validate intervals --anew", "syncline validate intervals --write"
-    )
-)
-def intervals(
-    anew: Annotated[bool, typer.Option("--anew", help="Predict every published row again (half a minute).")] = False,
-    write: Annotated[
-        bool, typer.Option("--write", help="The same, and keep residuals and intervals in this installation.")
-    ] = False,
-    json: JsonOption = False,
-) -> None:
+@app.command(epilog=examples("syncline validate intervals", "syncline validate intervals --json"))
+def intervals(json: JsonOption = False) -> None:
     """Say how often the printed intervals hold.
 
     Which share of published measurements lies inside the 50 and 90 % intervals.
 
     Publications are dealt into three parts; each is judged by intervals made from the other two, and predicted by
-    constants that never saw it. Without options the residuals are those that were last written.
+    constants that were fitted without it. The figures ship with syncline; research/intervals of the repository computes
+    them from every published row.
     """
     from syncline.questions.validate import intervals as ask
 
-    tell(ask(anew=anew, write=write), json)
+    tell(ask(), json)
 
 
 @app.command(

@@ -5,7 +5,7 @@
     spread.low_90, spread.high_90
 
 `data/uncertainty.yaml` holds quantiles of log(measured / predicted) of published measurements that the predicting
-constants never saw, by what is known of a case. `syncline validate intervals --write` makes it anew from residuals, so
+constants never saw, by what is known of a case. `research/intervals` makes it anew from residuals, so
 it follows the model. A case is looked up by all its facets; while fewer than three publications were measured, the last
 facet is dropped. A facet that nobody ever measured makes the interval wider, and says so. Sources that were looked over
 err less than those that were not: what new ones were off by when first scored is added to both ends (`unseen`).
@@ -277,4 +277,4 @@ def _found(cells: Mapping[str, Any], wanted: Sequence[str]) -> tuple[tuple[str, 
         key = "|".join(wanted[:length])
         if key in cells:
             return tuple(wanted[:length]), cells[key]
-    raise KeyError("uncertainty.yaml has no cell for everything; run `syncline validate intervals --write`")
+    raise KeyError("uncertainty.yaml has no cell for everything; run `python -m research.intervals.tables --write`")

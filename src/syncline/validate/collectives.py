@@ -31,8 +31,7 @@ from syncline.validate.systems import SystemReading, Systems, load_systems, ship
 
 Floats = npt.NDArray[np.float64]
 LARGE_BYTES = 2**28
-SHIPPED = ("collectives.csv", "collectives-more.csv", "collectives-2026.csv", "collectives-third.csv",
-           "collectives-fourth.csv")  # fmt: skip
+SHIPPED = "nccl-tests.csv.gz"
 
 
 @dataclass(frozen=True)
@@ -162,13 +161,9 @@ def _coverage(points: Sequence[ValidatedRow]) -> float | None:
 
 
 def validate_collectives(data: str | Path | None = None, systems: str | Path | None = None) -> Validation:
-    """Predict every row of a results file and compare; default: the published rows that ship (`SHIPPED` names them)."""
-    known = load_systems(systems)
-    name = SHIPPED[0] if data is None else str(data)
-    if name in SHIPPED and not Path(name).exists():
-        return validate_rows(read_rows(shipped(name), name), known, name)
-    assert data is not None
-    return validate_rows(read_rows(read_text(data), str(data)), known, str(data))
+    """Predict every row of a results file and compare; default: the published rows that ship."""
+    text, name = (shipped(SHIPPED), "published nccl-tests rows") if data is None else (read_text(data), str(data))
+    return validate_rows(read_rows(text, name), load_systems(systems), name)
 
 
 def validate_rows(

@@ -1,7 +1,12 @@
-"""Which system a row was measured on: a systems file maps text of a row to a cluster description and its software."""
+"""Which system a row was measured on: a systems file maps text of a row to a cluster description and its software.
+
+Rows of collectives are matched by their system column, training runs by their source; `job` and `convention` are facts
+of a training run that its row leaves out.
+"""
 
 from __future__ import annotations
 
+import gzip
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -24,7 +29,7 @@ from syncline.sim.nccl.guess import guess, hosts_in, words_of
 from syncline.sim.nccl.measured import MeasuredRow, read_text
 from syncline.sim.nccl.system import NcclSystem
 
-_KEYS = {"system", "notes", "cluster", "software", "calibrate", "skip", "remark"}
+_KEYS = {"system", "notes", "cluster", "software", "calibrate", "skip", "remark", "job", "convention"}
 
 
 @dataclass(frozen=True)
@@ -38,12 +43,12 @@ class SystemEntry:
     calibrate: bool = True
     skip: str = ""
     remark: str = ""
+    job: Mapping[str, Any] = field(default_factory=dict)
+    convention: str = ""
 
-    def matches(self, row: MeasuredRow) -> bool:
-        """Say whether this entry speaks of a row."""
-        if self.system.lower() not in row.system.lower():
-            return False
-        return not self.notes or re.search(self.notes, f"{row.notes} {row.source}") is not None
+    def names(self, system: str, text: str) -> bool:
+        """Return whether a row is of this system: its name is part of the row's, its pattern found in the text."""
+        return self.system.lower() in system.lower() and (not self.notes or re.search(self.notes, text) is not None)
 
     @cached_property
     def spec(self) -> ClusterSpec:
@@ -76,7 +81,7 @@ class Systems:
 
     def of(self, row: MeasuredRow) -> SystemReading:
         """Return the system of a row, or raise a SynclineError that says why it cannot be modelled."""
-        number = next((i for i, e in enumerate(self.entries) if e.matches(row)), -1)
+        number = next((i for i, e in enumerate(self.entries) if e.names(row.system, f"{row.notes} {row.source}")), -1)
         known = (row.source, row.notes, row.system) if number < 0 else ()
         key = (number, row.num_hosts, row.num_gpus, _in_switch(row), *known)
         if key not in self._cache:
@@ -91,7 +96,7 @@ class Systems:
         if row.num_gpus % num_hosts:
             raise DescriptionError(f"{row.num_gpus} GPUs do not divide over {num_hosts} hosts.")
         gpus = row.num_gpus // num_hosts
-        if entry is None:
+        if entry is None or not entry.cluster:
             system = guess(row.system, row.notes, num_hosts, gpus)
             system = _for_type(system, row)
             return SystemReading(system, f"described by guess from its text: {words_of(system)}", True)
@@ -101,7 +106,7 @@ class Systems:
 
     def _hosts(self, entry: SystemEntry | None, row: MeasuredRow) -> int:
         """Return the hosts of a row that does not say how many."""
-        if entry is None:
+        if entry is None or not entry.cluster:
             return hosts_in(row.system, row.notes, row.num_gpus)
         model = (entry.spec.hosts or entry.spec.sites[0].hosts)[0].host.resolve(load_catalog())
         return max(1, -(-row.num_gpus // model.num_gpus))
@@ -145,7 +150,7 @@ def _entry(row: Any, where: str) -> SystemEntry:
         raise DescriptionError(
             f'unknown key "{min(unknown)}".', where=where, hint=f"Known: {', '.join(sorted(_KEYS))}."
         )
-    if "cluster" not in row and not row.get("skip"):
+    if not {"cluster", "skip", "job", "software", "convention"} & set(row):
         raise DescriptionError("an entry needs `cluster` (a cluster description) or `skip` (a reason).", where=where)
     for key, kinds, wanted in _TYPES:
         if row.get(key) is not None and not isinstance(row[key], kinds):
@@ -154,7 +159,7 @@ def _entry(row: Any, where: str) -> SystemEntry:
     entry = SystemEntry(**{**values, "system": str(row["system"])})
     try:
         _pattern(entry.notes)
-        if not entry.skip:
+        if entry.cluster and not entry.skip:
             entry.spec  # noqa: B018  validates the description now, not at the first row
     except SynclineError as error:
         error.where = error.where or where
@@ -169,6 +174,8 @@ _TYPES: tuple[tuple[str, tuple[type, ...], str], ...] = (
     ("calibrate", (bool,), "true or false"),
     ("skip", (str,), "a reason"),
     ("remark", (str,), "a sentence"),
+    ("job", (dict,), "a mapping of job-file keys"),
+    ("convention", (str,), "a FLOP convention"),
 )
 
 
@@ -184,11 +191,17 @@ def _pattern(text: str) -> None:
 
 def shipped(name: str) -> str:
     """Return the text of a data file that ships with syncline."""
-    return (files("syncline.validate") / "data" / name).read_text(encoding="utf-8")
+    content = (files("syncline.validate") / "data" / name).read_bytes()
+    return (gzip.decompress(content) if name.endswith(".gz") else content).decode()
+
+
+def own_systems(path: str | Path | None) -> tuple[SystemEntry, ...]:
+    """Return the entries of one's own systems file, none where no file is given."""
+    return read_systems(read_text(path), str(path)).entries if path is not None else ()
 
 
 def load_systems(path: str | Path | None) -> Systems:
     """Read a systems file, or the one that ships."""
     if path is None:
-        return read_systems(shipped("collectives-systems.yaml"), "collectives-systems.yaml")
+        return read_systems(shipped("nccl-systems.yaml"), "nccl-systems.yaml")
     return read_systems(read_text(path), str(path))

@@ -19,7 +19,7 @@ def coverage_lines(payload: Mapping[str, Any]) -> list[str]:
         lines.append(f"{name:42} {row['rows']:>6,} {row['publications']:>8} {shares} {error:>25}")
     if payload["unseen"]:
         lines += ["", *_unseen_lines(payload["unseen"])]
-    return [*lines, *(f"wrote {path}" for path in payload["written"])]
+    return lines
 
 
 _GROUPS = {"collective, one": "collective, one scale-up domain", "collective, few": "collective, several",
