@@ -117,5 +117,3 @@ def test_intervals_hold_on_blind_sets_with_what_earlier_sets_were_off_by(rows: l
     assert 0.85 <= found["step, experts"]["in_90"] <= 0.97, found
     assert found["collective, cards"]["in_90"] >= 0.85 and found["collective, cards"]["rows"] >= 40, found
     assert found["step, dense"]["factor"] < 2, found  # the price
-
-
