@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from syncline.advise import KeptChoice, TunerRow, bundle, check_effect, judge, recommend, tuner_csv, tuner_rows
+from syncline.advise import bundle, check_effect
+from syncline.advise.setting import recommend
+from syncline.advise.tuning import KeptChoice, TunerRow, judge, tuner_csv
 from syncline.audit.environment import lint
 from syncline.errors import UsageError
 from syncline.fabric import load
@@ -40,7 +42,7 @@ def test_large_jobs_wait_longer() -> None:
 
 
 def test_the_tuner_file_is_what_the_example_plugin_reads() -> None:
-    rows = tuner_rows(load(IB))
+    rows = judge(load(IB), ops=("all_reduce",)).rows
     assert rows
     for row in rows:
         op, low, high, algorithm, protocol, channels, hosts, ranks = row.line.split(",")
@@ -68,7 +70,7 @@ def test_every_pair_of_every_collective_is_judged_and_every_range_has_a_reason(c
 
 
 def test_no_tuner_file_where_the_vendors_tuner_chooses_or_the_model_is_unproven() -> None:
-    assert tuner_rows(load(EFA), ranks=64) == []
+    assert judge(load(EFA), ranks=64).rows == ()
     assert "tuner" in bundle(load(EFA), ranks=64).skipped["nccl-tuner.csv"]
     assert "proven up to 64 hosts" in bundle(load(ROCE), ranks=2048).skipped["nccl-tuner.csv"]
 

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from typer.main import get_command
 
-from syncline.advise import recommend
+from syncline.advise.setting import recommend
 from syncline.advise.snippet import kueue_topology, mpi_job, torch_job
 from syncline.cli.audit import app
 from syncline.fabric import load

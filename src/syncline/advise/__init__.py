@@ -4,20 +4,5 @@ from __future__ import annotations
 
 from syncline.advise.bundle import Bundle, bundle
 from syncline.advise.effect import Effect, check_effect
-from syncline.advise.setting import Setting, recommend
-from syncline.advise.tuning import KeptChoice, TunerRow, Tuning, judge, tuner_csv, tuner_rows
 
-__all__ = [
-    "Bundle",
-    "Effect",
-    "KeptChoice",
-    "Setting",
-    "TunerRow",
-    "Tuning",
-    "bundle",
-    "check_effect",
-    "judge",
-    "recommend",
-    "tuner_csv",
-    "tuner_rows",
-]  # fmt: skip
+__all__ = ["Bundle", "Effect", "bundle", "check_effect"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from syncline.advise import snippet
-from syncline.advise.setting import Setting, cloud_profile, recommend
+from syncline.advise.setting import Setting, cloud_profile, nccl_system, recommend
 from syncline.advise.tuning import KeptChoice, TunerRow, judge, tuner_csv, why_no_tuner
 from syncline.describe.files import make_folder, write_text
 from syncline.describe.plain import JsonObject
@@ -17,12 +17,10 @@ from syncline.fabric.bill import model_of_host
 from syncline.fabric.catalog import load_catalog
 from syncline.fabric.formats import export_text, nccl_topology, write_nccl
 from syncline.sim.nccl.belief import CHOSEN_OPS
-from syncline.sim.nccl.describe import from_fabric
 from syncline.workload.job import Job
 from syncline.workload.volumes import volumes
 
 RDMA = ("infiniband", "roce")
-_OPS = {"all-reduce": "all_reduce", "all-gather": "all_gather", "reduce-scatter": "reduce_scatter"}
 
 
 @dataclass(frozen=True)
@@ -75,10 +73,10 @@ def bundle(
     if job is not None:
         ranks = job.parallel.model_ranks * (job.parallel.dp or 1)
     per_host = max(1, fabric.num_gpus // fabric.num_hosts)
-    hosts = min(fabric.num_hosts, max(1, -(-ranks // per_host))) if ranks else fabric.num_hosts
+    system = nccl_system(fabric, nccl, ranks)
+    hosts = system.num_hosts
     gpus = min(per_host, ranks) if ranks else per_host
     ops = _ops(job)
-    system = from_fabric(fabric, num_hosts=hosts, software={"nccl": nccl} if nccl else None)
     tuning = judge(fabric, ops=ops, nccl=nccl, ranks=ranks)
     tuned = tuner and bool(tuning.rows)
     settings = recommend(fabric, nccl=nccl, ranks=ranks, tuned=tuned)
@@ -121,12 +119,8 @@ def _ops(job: Job | None) -> tuple[str, ...]:
     """Return the collectives a job uses, as the NCCL model names them."""
     if job is None:
         return CHOSEN_OPS
-    used = {op for volume in volumes(job) for name, op in _OPS.items() if name in _words(volume.collective)}
-    return tuple(op for op in ("all_reduce", "all_gather", "reduce_scatter") if op in used) or ("all_reduce",)
-
-
-def _words(text: str) -> str:
-    return text.replace("_", "-").lower()
+    named = " ".join(volume.collective for volume in volumes(job)).replace("-", "_").lower()
+    return tuple(op for op in ("all_reduce", "all_gather", "reduce_scatter") if op in named) or ("all_reduce",)
 
 
 def settings_table(settings: Sequence[Setting]) -> list[str]:

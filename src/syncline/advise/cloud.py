@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field
 
 from syncline.describe.document import read_document
+from syncline.fabric.topology.network import Strict
 
 
-@dataclass(frozen=True)
-class CloudProfile:
+class CloudProfile(Strict):
     """The settings of one cloud's network: `variables` is name -> (value, reason).
 
-    `profile` is the vendor's own file to source first, `profile_variables` what it wants to be told, `sidecar` the
+    `profile` is the vendor's own file to source first, `profile_variable` what it wants to be told, `sidecar` the
     daemon that must run beside the job.
     """
 
     cloud: str
-    networks: frozenset[str]
+    networks: frozenset[str] = Field(alias="network")
     hosts: tuple[str, ...]
-    variables: Mapping[str, tuple[str, str]]
+    variables: dict[str, tuple[str, str]]
     source: str
-    read: str
+    read: Annotated[str, BeforeValidator(str)]
     profile: str = ""
-    profile_variables: tuple[tuple[str, str], ...] = ()
+    profile_variable: dict[str, str] = Field(default_factory=dict)
     sidecar: str = ""
 
     def fits(self, host: str, network: str) -> bool:
@@ -38,21 +39,7 @@ class CloudProfile:
 def cloud_profiles() -> tuple[CloudProfile, ...]:
     """Return every profile that ships."""
     text = (files("syncline.advise") / "clouds.yaml").read_text(encoding="utf-8")
-    rows = read_document(text, "clouds.yaml").data
-    return tuple(
-        CloudProfile(
-            cloud=str(row["cloud"]),
-            networks=frozenset(str(name) for name in row["network"]),
-            hosts=tuple(str(name).lower() for name in row["hosts"]),
-            variables={str(name): (str(value), str(reason)) for name, (value, reason) in row["variables"].items()},
-            source=str(row["source"]),
-            read=str(row["read"]),
-            profile=str(row.get("profile", "")),
-            profile_variables=tuple((str(k), str(v)) for k, v in (row.get("profile_variable") or {}).items()),
-            sidecar=str(row.get("sidecar", "")),
-        )
-        for row in rows
-    )
+    return tuple(CloudProfile.model_validate(row) for row in read_document(text, "clouds.yaml").data)
 
 
 def cloud_of(host: str, network: str) -> CloudProfile | None:

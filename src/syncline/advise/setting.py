@@ -49,7 +49,7 @@ def recommend(
     fabric: Fabric, *, nccl: str | None = None, ranks: int | None = None, tuned: bool = False
 ) -> tuple[Setting, ...]:
     """Return what to set on this cluster; `tuned` says that a tuner file goes with it."""
-    system = _system(fabric, nccl, ranks)
+    system = nccl_system(fabric, nccl, ranks)
     vendor = _vendor(fabric, system)
     named = {setting.name for setting in vendor}
     own = [*_network(fabric, system), *_rails(fabric, system), *_host(fabric, system)]
@@ -59,7 +59,8 @@ def recommend(
     return (*found, *_watching(system))
 
 
-def _system(fabric: Fabric, nccl: str | None, ranks: int | None) -> NcclSystem:
+def nccl_system(fabric: Fabric, nccl: str | None, ranks: int | None) -> NcclSystem:
+    """Return the system that NCCL sees on so many ranks of a cluster, whole hosts at a time."""
     per_host = max(1, fabric.num_gpus // fabric.num_hosts)
     hosts = max(1, -(-ranks // per_host)) if ranks else fabric.num_hosts
     return from_fabric(fabric, num_hosts=min(hosts, fabric.num_hosts), software={"nccl": nccl} if nccl else None)
@@ -167,7 +168,7 @@ def _vendor(fabric: Fabric, system: NcclSystem) -> list[Setting]:
         Setting(name, value, f"{reason} ({profile.cloud}).", "what the cloud's network was tuned for", "", said)
         for name, (value, reason) in profile.variables.items()
     ]
-    known = {setting.name for setting in found} | set(dict(profile.profile_variables))
+    known = {setting.name for setting in found} | set(profile.profile_variable)
     extra = {} if profile.profile else {name: value for name, value in system.env.items() if name not in known}
     return found + [
         Setting(name, value, "the vendor's guide sets it: the plugin does other choices badly.",

@@ -31,7 +31,7 @@ def env_file(settings: Sequence[Setting], cloud: CloudProfile | None = None) -> 
 
 
 def _profile(cloud: CloudProfile) -> list[str]:
-    given = " ".join(f"{name}={value}" for name, value in cloud.profile_variables)
+    given = " ".join(f"{name}={value}" for name, value in cloud.profile_variable.items())
     return [
         f"# {cloud.cloud}: the vendor's own profile ({cloud.source}; read: {cloud.read})",
         f'if [ -f "{cloud.profile}" ]; then',
@@ -88,10 +88,11 @@ def _variables(settings: Sequence[Setting]) -> list[dict[str, str]]:
     return [{"name": s.name, "value": s.value} for s in settings if not s.optional]
 
 
-_TCPXO_IMAGE = "us-docker.pkg.dev/gce-ai-infra/gpudirect-tcpxo/tcpgpudmarxd-dev:RELEASE"
-_TCPX_IMAGE = "us-docker.pkg.dev/gce-ai-infra/gpudirect-tcpx/tcpgpudmarxd-dev:RELEASE"
-
-
+_IMAGE = "us-docker.pkg.dev/gce-ai-infra/gpudirect-{}/tcpgpudmarxd-dev:RELEASE"
+_DAEMONS = {
+    "tcpxo": ("/fts/entrypoint_rxdm_container.sh", "--num_hops=2 --num_nics=8 --uid= --alsologtostderr"),
+    "tcpx": ("/tcpgpudmarxd/build/app/tcpgpudmarxd", "--gpu_nic_preset a3vm --setup_param '--verbose 128 5 0'"),
+}
 _SHARED = (
     {"name": "nvidia", "mountPath": "/usr/local/nvidia"},
     {"name": "tcpx-run", "mountPath": "/run/tcpx"},
@@ -106,13 +107,10 @@ _SHARED_VOLUMES: tuple[dict[str, object], ...] = (
 
 def _daemon(sidecar: str) -> dict[str, object]:
     """Return the container that lends GPU memory to the NICs (Google's TCPX and TCPXO)."""
-    tcpxo = sidecar == "tcpxo"
-    command = "/fts/entrypoint_rxdm_container.sh" if tcpxo else "/tcpgpudmarxd/build/app/tcpgpudmarxd"
-    preset = "--gpu_nic_preset a3vm --setup_param '--verbose 128 5 0'"
-    flags = "--num_hops=2 --num_nics=8 --uid= --alsologtostderr" if tcpxo else preset
+    command, flags = _DAEMONS[sidecar]
     return {
         "name": f"{sidecar}-daemon",
-        "image": _TCPXO_IMAGE if tcpxo else _TCPX_IMAGE,  # the release that belongs to the plugin's
+        "image": _IMAGE.format(sidecar),  # the release that belongs to the plugin's
         "restartPolicy": "Always",  # a sidecar: started before the job, ended with it
         "command": ["/bin/sh", "-c"],
         "args": [f"set -ex; chmod 755 {command}; {command} {flags}"],

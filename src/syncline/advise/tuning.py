@@ -10,10 +10,12 @@ is left to NCCL is written as a comment.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 
+from syncline.advise.setting import nccl_system
 from syncline.describe import units
 from syncline.describe.plain import JsonObject
 from syncline.errors import SynclineError
@@ -23,7 +25,6 @@ from syncline.schedule import Kind
 from syncline.sim.candidates import find
 from syncline.sim.flow.routing import FlowNetwork, NetworkOptions
 from syncline.sim.nccl.belief import CHOSEN_OPS
-from syncline.sim.nccl.describe import from_fabric
 from syncline.sim.nccl.predict import chosen_pairs, predict
 from syncline.sim.nccl.system import NcclSystem
 from syncline.sim.sweep import Contest, sizes_between
@@ -59,6 +60,17 @@ class TunerRow:
     """What NCCL takes its own choice and the better one for."""
 
     @property
+    def same_as(self) -> tuple[str, ...]:
+        return self.op, self.algorithm, self.protocol
+
+    def joined(self, after: TunerRow) -> TunerRow:
+        """Return this range with the one after it."""
+        was = dict.fromkeys((*self.instead_of.split(" or "), after.instead_of))
+        flow = self.flow if self.flow == after.flow else "mixed"
+        gain = max(self.gain, after.gain)
+        return replace(self, max_bytes=after.max_bytes, instead_of=" or ".join(was), gain=gain, flow=flow)
+
+    @property
     def line(self) -> str:
         name = _ALGORITHMS.get(self.algorithm, self.algorithm.lower())
         return (f"{_NAMES[self.op]},{self.min_bytes},{self.max_bytes},{name},{self.protocol.lower()},-1,"
@@ -86,6 +98,14 @@ class KeptChoice:
     gain: float
 
     @property
+    def same_as(self) -> tuple[str, ...]:
+        return self.op, self.choice
+
+    def joined(self, after: KeptChoice) -> KeptChoice:
+        """Return this range with the one after it."""
+        return replace(self, max_bytes=after.max_bytes, gain=max(self.gain, after.gain))
+
+    @property
     def reason(self) -> str:
         best = f"no other of {self.num_pairs} pairs" if self.gain < 0.005 else f"none of {self.num_pairs} pairs"
         least = "is faster" if self.gain < 0.005 else f"saves more than {self.gain:.0%} (or the flow level objects)"
@@ -100,20 +120,11 @@ class Tuning:
     kept: tuple[KeptChoice, ...] = ()
 
 
-def tuner_rows(
-    fabric: Fabric, *, ops: Sequence[str] = ("all_reduce",), nccl: str | None = None, ranks: int | None = None
-) -> list[TunerRow]:
-    """Return the ranges in which NCCL chooses badly on this cluster."""
-    return list(judge(fabric, ops=ops, nccl=nccl, ranks=ranks).rows)
-
-
 def judge(
     fabric: Fabric, *, ops: Sequence[str] = CHOSEN_OPS, nccl: str | None = None, ranks: int | None = None
 ) -> Tuning:
     """Judge NCCL's choice for each collective at each size against every pair it may choose."""
-    per_host = max(1, fabric.num_gpus // fabric.num_hosts)
-    hosts = min(fabric.num_hosts, -(-ranks // per_host)) if ranks else fabric.num_hosts
-    system = from_fabric(fabric, num_hosts=hosts, software={"nccl": nccl} if nccl else None)
+    system = nccl_system(fabric, nccl, ranks)
     if why_no_tuner(system):
         return Tuning()
     rows: list[TunerRow] = []
@@ -131,9 +142,9 @@ def judge(
                 thinks = " against ".join(units.show_time(float(believed[pair][i]) / 1e6) for pair in (chosen, better))
                 row = TunerRow(op, size, 2 * size - 1, *better, system.num_hosts, system.num_ranks, "/".join(chosen),
                                gain, says, len(believed), f"believing in {thinks}")  # fmt: skip
-                rows = _joined(rows, row)
+                _append(rows, row)
             else:
-                kept = _kept(kept, KeptChoice(op, size, 2 * size - 1, "/".join(chosen), len(believed), gain))
+                _append(kept, KeptChoice(op, size, 2 * size - 1, "/".join(chosen), len(believed), gain))
     return Tuning(tuple(rows), tuple(kept))
 
 
@@ -163,27 +174,16 @@ def _span(row: TunerRow | KeptChoice) -> str:
     return f"{units.show_size(row.min_bytes)} to {units.show_size(row.max_bytes + 1)}"
 
 
-def _kept(found: list[KeptChoice], one: KeptChoice) -> list[KeptChoice]:
+Range = TypeVar("Range", TunerRow, KeptChoice)
+
+
+def _append(ranges: list[Range], one: Range) -> None:
     """Add a range, joined to the last one where that is the same choice at the size before."""
-    last = found[-1] if found else None
-    same = last and (last.op, last.choice, last.max_bytes + 1) == (one.op, one.choice, one.min_bytes)
-    if last is None or not same:
-        return [*found, one]
-    joined = KeptChoice(one.op, last.min_bytes, one.max_bytes, one.choice, one.num_pairs, max(last.gain, one.gain))
-    return [*found[:-1], joined]
-
-
-def _joined(rows: list[TunerRow], row: TunerRow) -> list[TunerRow]:
-    """Add a row, joined to the last one where that is the same choice at the size before."""
-    last = rows[-1] if rows else None
-    same = last and (last.op, last.algorithm, last.protocol) == (row.op, row.algorithm, row.protocol)
-    if last is None or not same or last.max_bytes + 1 != row.min_bytes:
-        return [*rows, row]
-    was = last.instead_of if last.instead_of == row.instead_of else f"{last.instead_of} or {row.instead_of}"
-    flow = last.flow if last.flow == row.flow else "mixed"
-    joined = TunerRow(row.op, last.min_bytes, row.max_bytes, row.algorithm, row.protocol, row.num_hosts, row.num_ranks,
-                      was, max(last.gain, row.gain), flow, row.num_pairs, last.believes)  # fmt: skip
-    return [*rows[:-1], joined]
+    last = ranges[-1] if ranges else None
+    if last is not None and last.same_as == one.same_as and last.max_bytes + 1 == one.min_bytes:
+        ranges[-1] = last.joined(one)
+    else:
+        ranges.append(one)
 
 
 # PAT is Bruck's exchange, one rank a host. NVLS and CollNet reduce in switches, which is not priced for NCCL.

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.distributed import distributed_c10d as c10d
 
-from syncline.preview.capture.world import CapturedGroup, FinishedCollective
+from syncline.preview.capture.world import CapturedGroup, FinishedCollective, open_world
 
 NAME = "syncline_alike"
 
@@ -60,8 +60,10 @@ class Alike(CapturedGroup):
         return FinishedCollective(tensors)
 
 
-def _alone(start: Any, backend: str) -> bool:
+def _works_alone(start: Any, backend: str) -> bool:
     """Make a group of one rank with the backend that was asked for; return whether it works without a network."""
+    if int(os.environ["WORLD_SIZE"]) > 1:
+        return False
     start(backend, store=dist.HashStore(), rank=0, world_size=1)
     try:
         dist.all_reduce(torch.zeros(1, device="cuda" if backend == "nccl" else "cpu"))
@@ -71,31 +73,6 @@ def _alone(start: Any, backend: str) -> bool:
         return False
 
 
-def prepare(rank: int, world: int) -> None:
+def prepare() -> None:
     """Let a script have its world: one rank alone as it asks for it, more as ranks that are alike."""
-    start, new_group = dist.init_process_group, dist.new_group
-    asked = {"name": "nccl"}
-    dist.Backend.register_backend(NAME, lambda store, at, size, timeout: Alike(at, size), devices=["cpu", "cuda"])
-
-    def init(backend: Any = None, *_: Any, **given: Any) -> None:
-        asked["name"] = str(backend or given.get("backend") or "nccl").split(":")[-1]
-        if world > 1 or not _alone(start, asked["name"]):
-            start(NAME, store=dist.HashStore(), rank=rank, world_size=world)
-
-    def group_of(ranks: Any = None, *_: Any, **given: Any) -> Any:
-        if ranks is not None and rank not in ranks:
-            return dist.GroupMember.NON_GROUP_MEMBER
-        kept = {k: v for k, v in given.items() if k in ("use_local_synchronization", "group_desc")}
-        return new_group(ranks, **kept)
-
-    for module in (dist, c10d):
-        put: Any = module
-        put.init_process_group = init
-        if world > 1:
-            put.new_group, put.get_backend = group_of, lambda group=None: asked["name"]
-    c10d._store_based_barrier = lambda *_, **__: None
-    import torch.distributed.utils as utils
-    import torch.nn.parallel.distributed as ddp
-
-    for home in (utils, ddp):
-        home._verify_param_shape_across_processes = lambda *_, **__: None  # type: ignore[attr-defined]
+    open_world(NAME, Alike, "nccl", _works_alone)

@@ -147,7 +147,7 @@ def main() -> None:
 
     phases = Phases(idle, done)
     fence.outside(Log())
-    alike.prepare(int(facts["rank"]), int(facts["world"]))
+    alike.prepare()
     watched(phases)
     try:
         script.run(facts["command"])

@@ -13,7 +13,7 @@ from syncline.preview.capture import cuda, quick
 from syncline.preview.capture.device import renamed, told
 from syncline.preview.capture.log import KERNEL, Log
 from syncline.preview.capture.memory import StorageLedger
-from syncline.preview.capture.shapes import CUDA_ONLY
+from syncline.preview.capture.shapes import SHAPES
 from syncline.preview.capture.values import hinted, rows_of, value_of
 
 aten = torch.ops.aten
@@ -21,22 +21,10 @@ _DEVICE_OF = torch.ops.prim.device.default
 _PLAIN = (torch.Tensor, FakeTensor, torch.nn.Parameter)
 _MULTIPLIES = {aten.mm, aten.addmm, aten.bmm, aten.baddbmm}
 _NO_KERNEL = {
-    aten.empty,
-    aten.empty_strided,
-    aten.new_empty,
-    aten.new_empty_strided,
-    aten.empty_like,
-    aten.empty_permuted,
-    aten._unsafe_view,
-    aten.lift_fresh,
-    aten.detach,
-    aten.alias,
-    aten.set_,
-    aten.resize_,
-    aten.is_same_size,
-    aten._has_compatible_shallow_copy_type,
-    aten.record_stream,
-}
+    aten.empty, aten.empty_strided, aten.new_empty, aten.new_empty_strided, aten.empty_like, aten.empty_permuted,
+    aten._unsafe_view, aten.lift_fresh, aten.detach, aten.alias, aten.set_, aten.resize_, aten.is_same_size,
+    aten._has_compatible_shallow_copy_type, aten.record_stream,
+}  # fmt: skip
 
 
 class Recorder(TorchDispatchMode):
@@ -71,12 +59,8 @@ class Recorder(TorchDispatchMode):
             args = self._chosen(packet, args)
             if not isinstance(args, tuple):
                 return args
-        if packet in CUDA_ONLY:
-            out = CUDA_ONLY[packet](*args)
-        elif packet is aten.histc and args[0].is_cuda:
-            out = args[0].new_empty(args[1] if len(args) > 1 else kwargs.get("bins", 100))
-        elif packet is aten.bincount:
-            out = args[0].new_empty(kwargs.get("minlength", args[2] if len(args) > 2 else 0) or 1, dtype=torch.int64)
+        if packet in SHAPES and (packet is not aten.histc or args[0].is_cuda):
+            out = SHAPES[packet](*args, **kwargs)
         else:
             out = quick.again(self.fake, func, args, kwargs) if types else quick.UNKNOWN
             if out is quick.UNKNOWN:

@@ -7,7 +7,7 @@ import os
 import runpy
 import sys
 from collections.abc import Callable, Mapping
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any
 
@@ -289,19 +289,23 @@ def _rms_norm(x: Any, normalized_shape: Any, weight: Any = None, eps: float | No
     return torch.ops.aten._fused_rms_norm.default(x, normalized_shape, weight, eps)[0]
 
 
+def _counted(recorder: Recorder, depth: str, fn: Any) -> Any:
+    """Return a function that counts, in an attribute of the recorder, how deep it is in calls of it."""
+
+    @wraps(fn)
+    def inner(*args: Any, **kwargs: Any) -> Any:
+        setattr(recorder, depth, getattr(recorder, depth) + 1)
+        try:
+            return fn(*args, **kwargs)
+        finally:
+            setattr(recorder, depth, getattr(recorder, depth) - 1)
+
+    return inner
+
+
 def compiled(recorder: Recorder, log: Log) -> None:
     """Let `torch.compile` mark what it was given; its pointwise operations are priced as fused."""
-
-    def mark(fn: Any) -> Any:
-        @wraps(fn)
-        def inner(*args: Any, **kwargs: Any) -> Any:
-            recorder.compiled += 1
-            try:
-                return fn(*args, **kwargs)
-            finally:
-                recorder.compiled -= 1
-
-        return inner
+    mark = partial(_counted, recorder, "compiled")
 
     def compile(model: Any = None, **_: Any) -> Any:
         log.note(
@@ -342,17 +346,7 @@ def shapes_only(recorder: Recorder) -> None:
     """Leave out what DTensor does to whole tensors to learn their shapes."""
     from torch.distributed.tensor._sharding_prop import ShardingPropagator
 
-    def quiet(fn: Any) -> Any:
-        @wraps(fn)
-        def inner(*args: Any, **kwargs: Any) -> Any:
-            recorder.quiet += 1
-            try:
-                return fn(*args, **kwargs)
-            finally:
-                recorder.quiet -= 1
-
-        return inner
-
+    quiet = partial(_counted, recorder, "quiet")
     for name, value in list(vars(ShardingPropagator).items()):
         if callable(value) and "propagate" in name:
             once = name in ("propagate_op_sharding_non_cached", "_propagate_tensor_meta_non_cached")

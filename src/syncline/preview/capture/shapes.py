@@ -1,4 +1,4 @@
-"""Shapes of kernels that exist only in CUDA builds: SyncBatchNorm and fused RMS normalisation."""
+"""Shapes of what a fake mode cannot run: kernels of CUDA builds alone, and counts whose number values decide."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def _channels(x: Any) -> Any:
     return x.new_empty(x.shape[1], dtype=torch.float32)
 
 
-def _stats(x: Any, *_: Any) -> Any:
+def _stats(x: Any, *_: Any, **__: Any) -> Any:
     return _channels(x), _channels(x)
 
 
@@ -30,7 +30,7 @@ def _rms_backward(grad: Any, x: Any, normalized: Any, rstd: Any, weight: Any, *_
     return torch.empty_like(x), None if weight is None else torch.empty_like(weight)
 
 
-CUDA_ONLY = {
+SHAPES = {
     aten._fused_rms_norm: _rms,
     aten._fused_rms_norm_backward: _rms_backward,
     aten.batch_norm_stats: _stats,
@@ -39,4 +39,6 @@ CUDA_ONLY = {
     aten.batch_norm_elemt: lambda x, *_: torch.empty_like(x),
     aten.batch_norm_backward_reduce: _reduce,
     aten.batch_norm_backward_elemt: lambda grad, *_: torch.empty_like(grad),
+    aten.histc: lambda x, bins=100, *_, **__: x.new_empty(bins),
+    aten.bincount: lambda x, weights=None, minlength=0: x.new_empty(minlength or 1, dtype=torch.int64),
 }

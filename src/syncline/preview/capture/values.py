@@ -18,84 +18,33 @@ _TRUE = {aten.isfinite, aten.eq, aten.isclose}
 _FALSE = {aten.isnan, aten.isinf, aten.ne}
 _INFINITE = (math.inf, -math.inf)
 _ZERO = {aten.zeros, aten.zeros_like, aten.new_zeros, aten.zero_}
+_ARITHMETIC = ("add", "sub", "mul", "eq", "ne", "gt", "ge", "lt", "le")
+_IN_PLACE = ("add", "sub", "mul", "div", "logical_or")
 _OF_TWO: dict[Any, Callable[[Any, Any], Any]] = {
-    aten.add: operator.add,
-    aten.add_: operator.add,
-    aten.sub: operator.sub,
-    aten.sub_: operator.sub,
-    aten.mul: operator.mul,
-    aten.mul_: operator.mul,
+    **{
+        getattr(aten, name): getattr(operator, name)
+        for name in ("add", "sub", "mul", "eq", "ne", "gt", "ge", "lt", "le")
+    },
     aten.div: lambda a, b: a / b if b else None,
-    aten.div_: lambda a, b: a / b if b else None,
-    aten.eq: operator.eq,
-    aten.ne: operator.ne,
-    aten.gt: operator.gt,
-    aten.ge: operator.ge,
-    aten.lt: operator.lt,
-    aten.le: operator.le,
     aten.logical_or: lambda a, b: a or b,
-    aten.logical_or_: lambda a, b: a or b,
     aten.bitwise_or: lambda a, b: a or b,
     aten.logical_and: lambda a, b: a and b,
     aten.bitwise_and: lambda a, b: a and b,
     aten.maximum: max,
     aten.minimum: min,
 }
+_OF_TWO |= {
+    getattr(aten, f"{name}_"): _OF_TWO[getattr(aten, name)] for name in ("add", "sub", "mul", "div", "logical_or")
+}
 _MOVES = {aten.add, aten.add_, aten.sub, aten.sub_, aten.mul, aten.mul_}
 _WHOLE = {torch.int64, torch.int32, torch.int16}
 _SAME = {
-    aten._to_copy,
-    aten.view,
-    aten.detach,
-    aten.clone,
-    aten.select,
-    aten.slice,
-    aten.expand,
-    aten.all,
-    aten.any,
-    aten.alias,
-    aten.squeeze,
-    aten.unsqueeze,
-    aten.reshape,
-    aten._unsafe_view,
-    aten.permute,
-    aten.transpose,
-    aten.t,
-    aten.index,
-    aten.flatten,
-    aten.max,
-    aten.min,
-    aten.amax,
-    aten.amin,
-    aten.mean,
-    aten.split,
-    aten.unbind,
-    aten.repeat,
-    aten.stack,
-    aten.cat,
-}
-
-
-_KEPT = {
-    aten._to_copy,
-    aten.view,
-    aten.detach,
-    aten.clone,
-    aten.select,
-    aten.slice,
-    aten.alias,
-    aten.squeeze,
-    aten.unsqueeze,
-    aten.unbind,
-    aten.eq,
-    aten.ne,
-    aten.gt,
-    aten.ge,
-    aten.lt,
-    aten.le,
-    aten.any,
-    aten.all,
-}
+    aten._to_copy, aten.clone, aten.all, aten.any, aten._unsafe_view, aten.index, aten.max, aten.min, aten.amax,
+    aten.amin, aten.mean, aten.repeat, aten.stack, aten.cat,
+}  # fmt: skip
+"""Operators, beside views, whose result has the value of what they are given."""
+_KEPT = {aten._to_copy, aten.clone, aten.eq, aten.ne, aten.gt, aten.ge, aten.lt, aten.le, aten.any, aten.all}
+"""Operators, beside views, that are worked out on the numbers a script put into a tensor."""
 MOST_KNOWN = 4096
 
 
@@ -127,7 +76,7 @@ def hinted(func: Any, args: Any, out: Any) -> None:
             if func._schema.is_mutable:
                 forget(first)
             return
-        if packet in _SAME:
+        if func.is_view or packet in _SAME:
             value = known
         elif packet in (aten.logical_not, aten.bitwise_not):
             value = not known
@@ -167,7 +116,7 @@ def _followed(func: Any, args: Any, out: Any) -> bool:
     given = args[0] if args else None
     known = getattr(given, "_known", None)
     known = getattr(given, "constant", None) if known is None else known
-    if known is None or func.overloadpacket not in _KEPT or known.numel() > MOST_KNOWN:
+    if known is None or known.numel() > MOST_KNOWN or not (func.is_view or func.overloadpacket in _KEPT):
         return False
     if any(isinstance(each, torch.Tensor) for each in args[1:]):
         return False

@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+import torch.distributed.utils
+import torch.nn.parallel.distributed
 from torch.distributed import distributed_c10d as c10d
 from torch.utils._python_dispatch import _disable_current_modes
 
@@ -19,6 +21,7 @@ from syncline.preview.capture.log import COLLECTIVE, RECV, SEND, Log
 from syncline.preview.capture.values import forget
 
 NAME = "syncline_preview"
+_HOMES = (dist, c10d, sys.modules["torch.distributed.device_mesh"])  # a mesh may start the world
 FUNCTIONAL = {
     "all_reduce": "all_reduce",
     "all_reduce_": "all_reduce",
@@ -267,47 +270,55 @@ def _muted(fn: Any) -> Any:
     return plain
 
 
-def prepare(collectives: Collectives, backend: str, bucket_bytes: int = 0) -> None:
-    """Make `torch.distributed` speak to the world that the launcher described; DDP's buckets may be another size.
+def _nothing(*_: Any, **__: Any) -> None: ...
 
-    `backend` is the usual one, for scripts that name none.
+
+def open_world(
+    name: str, group: type[CapturedGroup], usual: str, is_enough: Callable[[Any, str], bool] = lambda *_: False
+) -> None:
+    """Give `torch.distributed` the world that the launcher described, made of groups of which one rank exists.
+
+    `usual` is the backend of scripts that name none. Where `is_enough`, called with the real `init_process_group` and
+    the backend that was asked for, has made a world itself, that is taken.
     """
-    CapturedGroup.collectives = collectives
-    devices = ["cpu", "cuda"]
-    dist.Backend.register_backend(NAME, lambda store, rank, size, timeout: CapturedGroup(rank, size), devices=devices)
-    asked = {"name": backend}
+    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    dist.Backend.register_backend(name, lambda store, at, size, timeout: group(at, size), devices=["cpu", "cuda"])
+    asked = {"name": usual}
     start, new_group = dist.init_process_group, dist.new_group
 
     def init(named: Any = None, *_: Any, **given: Any) -> None:
-        asked["name"] = str(named or given.get("backend") or backend).split(":")[-1]
-        rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        asked["name"] = str(named or given.get("backend") or usual).split(":")[-1]
         with _disable_current_modes():
-            start(NAME, store=dist.HashStore(), rank=rank, world_size=size)
+            if not is_enough(start, asked["name"]):
+                start(name, store=dist.HashStore(), rank=rank, world_size=world)
 
     def group_of(ranks: Any = None, *_: Any, **given: Any) -> Any:
-        if ranks is not None and int(os.environ["RANK"]) not in ranks:
+        if ranks is not None and rank not in ranks:
             return dist.GroupMember.NON_GROUP_MEMBER  # of thousands of groups that a mesh has, this rank is in four
         kept = {k: v for k, v in given.items() if k in ("use_local_synchronization", "group_desc")}
         with _disable_current_modes():
             return new_group(ranks, **kept)
 
-    for module in (dist, c10d, sys.modules["torch.distributed.device_mesh"]):  # a mesh may start the world
+    for module in _HOMES:
         put: Any = module
         put.init_process_group, put.new_group = init, group_of
         put.get_backend = lambda group=None: asked["name"]
+    c10d._store_based_barrier = _nothing
+    for home in (torch.distributed.utils, torch.nn.parallel.distributed):
+        home._verify_param_shape_across_processes = _nothing  # type: ignore[attr-defined]
+
+
+def prepare(collectives: Collectives, backend: str, bucket_bytes: int = 0) -> None:
+    """Record the collectives of a script, whose usual backend this is; DDP's buckets may be another size."""
+    CapturedGroup.collectives = collectives
+    open_world(NAME, CapturedGroup, backend)
+    for module in _HOMES:
+        put: Any = module
         put.is_nccl_available = lambda: True
-        put.all_gather_object, put.broadcast_object_list = _all_gather_object, lambda *_, **__: None
+        put.all_gather_object, put.broadcast_object_list = _all_gather_object, _nothing
         put.gather_object, put.scatter_object_list = _gather_object, _scatter_object
-        put.monitored_barrier = put.send_object_list = lambda *_, **__: None
+        put.monitored_barrier = put.send_object_list = put.set_timeout = put._set_pg_timeout = _nothing
         put.recv_object_list = _unknown_object
-        put.set_timeout = put._set_pg_timeout = lambda *_, **__: None
-    c10d._store_based_barrier = lambda *_, **__: None
-    import torch.distributed.utils as utils
-
-    utils._verify_param_shape_across_processes = lambda *_, **__: None  # type: ignore[assignment]
-    import torch.nn.parallel.distributed as ddp
-
-    ddp._verify_param_shape_across_processes = lambda *_, **__: None  # type: ignore[assignment]
     _buckets(collectives.log, bucket_bytes)
     _meshes()
     shards.prepare()
@@ -332,9 +343,7 @@ def _buckets(log: Log, asked: int) -> None:
         buckets, sizes = assign(list(reversed(tensors)), [first, _cap.get("bytes", cap)], [], [])
         return [[last - i for i in bucket] for bucket in reversed(buckets)], list(reversed(sizes))
 
-    import torch.nn.parallel.distributed as ddp
-
-    helper = ddp.DistributedDataParallel._ddp_init_helper
+    helper = torch.nn.parallel.DistributedDataParallel._ddp_init_helper
 
     def kept(self: Any, *args: Any, **kwargs: Any) -> Any:
         self.bucket_bytes_cap = asked or self.bucket_bytes_cap
@@ -342,7 +351,7 @@ def _buckets(log: Log, asked: int) -> None:
         log.facts["bucket_bytes"] = _cap["bytes"]
         return helper(self, *args, **kwargs)
 
-    ddp.DistributedDataParallel._ddp_init_helper = kept  # type: ignore[method-assign]
+    torch.nn.parallel.DistributedDataParallel._ddp_init_helper = kept  # type: ignore[method-assign]
     for module in (dist, c10d):
         put: Any = module
         put._compute_bucket_assignment_by_size, put.Reducer = assigned, _Reducer
