@@ -26,8 +26,7 @@ from tests.distributed.ranks import run_ranks
 from tests.program.replay import replay
 
 from syncline.codec.names import scheme
-from syncline.schedule import ALL, Kind
-from syncline.schedule.collective import split_bytes
+from syncline.schedule.collective import ALL, Kind, split_bytes
 from syncline.timeline import SourceKind, SpanKind, Timeline
 
 

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncline.errors import ScheduleError
-from syncline.schedule import ALL, Collective, Kind
-from syncline.schedule.collective import OWNED, PAIRED, ROOTED, read_kind, split_bytes
+from syncline.schedule.collective import ALL, OWNED, PAIRED, ROOTED, Collective, Kind, read_kind, split_bytes
 
 
 def any_collective(kind: Kind, n: int) -> Collective:

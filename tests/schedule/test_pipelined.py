@@ -17,7 +17,7 @@ from syncline.fabric import Fabric
 from syncline.fabric.build import build as build_fabric
 from syncline.fabric.spec import ClusterSpec
 from syncline.program import lower, packed
-from syncline.schedule import Kind, Schedule, hierarchical, ring, sent_bytes, traffic, tree, verify
+from syncline.schedule import Kind, Schedule, build, hierarchical, ring, sent_bytes, traffic, verify
 from syncline.schedule.collective import Collective
 from syncline.schedule.family.all_rails import all_rails
 from syncline.schedule.formats.json_file import dumps, loads
@@ -30,7 +30,7 @@ from syncline.schedule.schedule import Strand, in_turns, pipelined, reordered
 def schedules() -> list[Schedule]:
     return [
         ring(6),
-        tree(7, Kind.BROADCAST, root=3, chunks=1),
+        build("tree", 7, kind=Kind.BROADCAST, root=3, chunks=1),
         hierarchical((3, 4), families=("direct", "direct")),
         hierarchical((2, 4), Kind.ALL_GATHER, families=("halving-doubling", "direct")),
         hierarchical((2, 2, 2), families=("one-shot",) * 3),
@@ -85,7 +85,7 @@ def test_a_wrong_schedule_stays_wrong_in_pieces() -> None:
 
 
 def test_a_file_keeps_the_pieces() -> None:
-    cut = pipelined(tree(5, chunks=1), 7)
+    cut = pipelined(build("tree", 5, chunks=1), 7)
     again = loads(dumps(cut))
     assert [strand.pieces for strand in again.strands] == [7]
     assert again.num_rounds == cut.num_rounds

@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from syncline.errors import NotProvedError
-from syncline.schedule import Kind, direct, halving_doubling, hierarchical, ring, torus, verify
-from syncline.schedule.family.bruck import bruck
+from syncline.schedule import Kind, build, direct, hierarchical, ring, torus, verify
 from syncline.schedule.proof.verify import prove_kernel
 
 
@@ -30,16 +29,16 @@ def test_pairwise_of_600(kind: Kind) -> None:
 
 
 def test_others_at_a_thousand_ranks() -> None:
-    verify(halving_doubling(1000))
-    verify(bruck(1000))
+    verify(build("halving-doubling", 1000))
+    verify(build("bruck", 1000))
     verify(torus((10, 10, 10)))
     verify(hierarchical((10, 10, 10), families=("tree", "ring", "direct")))
 
 
 def test_a_large_kernel_without_symmetry_is_proved_in_slices() -> None:
-    assert verify(halving_doubling(500)).method == "random numbers"
-    assert "symmetry" in verify(halving_doubling(512)).method
-    right = halving_doubling(512).strands[0].stages[0].kernel
+    assert verify(build("halving-doubling", 500)).method == "random numbers"
+    assert "symmetry" in verify(build("halving-doubling", 512)).method
+    right = build("halving-doubling", 512).strands[0].stages[0].kernel
     broken = right.rounds[3].dst.copy()
     broken[7] = (broken[7] + 64) % 512  # a rank that does not keep what it gets
     rounds = (*right.rounds[:3], replace(right.rounds[3], dst=broken), *right.rounds[4:])

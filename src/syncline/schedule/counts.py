@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from syncline.errors import ScheduleError
 from syncline.schedule.collective import PAIRED, Ints
 from syncline.schedule.kernel import Stage
-from syncline.schedule.law import CostLaw
 from syncline.schedule.moves import Round
 from syncline.schedule.schedule import NO_HOME, Schedule, Strand
 
@@ -36,6 +35,15 @@ class VertexTraffic:
         return len(self.src)
 
 
+@dataclass(frozen=True)
+class CountedCost:
+    """Rounds, and bytes sent as shares of the buffer: by the rank that sends most, and by all vertices together."""
+
+    rounds: int
+    sent_max: Fraction
+    sent_total: Fraction
+
+
 def sent_bytes(schedule: Schedule, size_bytes: int) -> Ints:
     """Return the bytes each vertex sends to other devices for a buffer of `size_bytes`.
 
@@ -47,8 +55,8 @@ def sent_bytes(schedule: Schedule, size_bytes: int) -> Ints:
     return out
 
 
-def counted_law(schedule: Schedule) -> CostLaw:
-    """Return rounds and shares sent, counted from the schedule in the form of its family's `CostLaw`."""
+def counted_cost(schedule: Schedule) -> CountedCost:
+    """Return rounds and shares sent, counted from the moves of a schedule."""
     whole = schedule.num_ranks if schedule.collective.kind in PAIRED else 1
     units = [chunk_units(schedule, strand) for strand in schedule.strands]
     scale = [strand.share * whole / int(unit.sum()) for strand, unit in zip(schedule.strands, units, strict=True)]
@@ -57,7 +65,7 @@ def counted_law(schedule: Schedule) -> CostLaw:
     for strand, unit, factor in zip(schedule.strands, units, scale, strict=True):
         sent += _sent(schedule, strand, unit) * int(factor * common)
     most = int(sent[: schedule.num_ranks].max())
-    return CostLaw(schedule.num_rounds, Fraction(most, common), Fraction(int(sent.sum()), common))
+    return CountedCost(schedule.num_rounds, Fraction(most, common), Fraction(int(sent.sum()), common))
 
 
 def traffic(schedule: Schedule, size_bytes: int) -> VertexTraffic:

@@ -28,9 +28,9 @@ def test_list_names_every_family(capsys: pytest.CaptureFixture[str]) -> None:
     assert "hierarchical" in text(capsys, "list")
 
 
-def test_show_prints_rounds_and_law(capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_prints_rounds_and_what_they_cost(capsys: pytest.CaptureFixture[str]) -> None:
     out = text(capsys, "show", "ring", "--ranks", "8")
-    assert "rounds       14 (law: 14)" in out
+    assert "rounds       14" in out
     assert "+7>1" in out
     assert "sent         7/4 of the buffer" in out
 
@@ -40,7 +40,7 @@ def test_show_draws(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     text(capsys, "show", "tree", "--ranks", "5", "--svg", str(svg), "--html", str(html))
     assert svg.read_text().startswith("<svg")
     assert svg.read_text().count("<line class=") > 8
-    assert 'in all</th><td class="t">8 buffers (law: 8)</td></tr>' in html.read_text()
+    assert 'in all</th><td class="t">8 buffers</td></tr>' in html.read_text()
     assert "too many to draw" in text(capsys, "show", "ring", "-n", "4096", "--svg", str(svg), status=2)
 
 

@@ -7,14 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from syncline.errors import ScheduleError
-from syncline.schedule import balanced, build, ring, striped, tree, verify, weighted
-from syncline.schedule.counts import counted_law, sent_bytes
+from syncline.schedule import balanced, build, ring, striped, verify, weighted
+from syncline.schedule.counts import counted_cost, sent_bytes
 from syncline.schedule.family.weighted import owned_shares, rail_bound, rate_shares, speed_bound
 
 
 def test_rails_of_100_and_400_finish_together() -> None:
     rates = [12.5e9, 50e9]
-    for make in (lambda: ring(8), lambda: tree(8), lambda: build("hierarchical", 16, shape=(2, 8))):
+    for make in (lambda: ring(8), lambda: build("tree", 8), lambda: build("hierarchical", 16, shape=(2, 8))):
         schedule = verify(weighted(make, rates)).schedule
         assert {strand.rail: strand.share for strand in schedule.strands} == {0: Fraction(1, 5), 1: Fraction(4, 5)}
         found = rail_bound(schedule, rates, 1 << 30)
@@ -52,7 +52,7 @@ def test_ranks_of_different_speed_finish_as_early_as_the_bound_allows(speeds: li
 def test_shares_of_ranks_add_up() -> None:
     assert sum(owned_shares([1, 2, 3, 4, 5])) == 1 << 20
     assert owned_shares([7.0, 1.0]) == (1, 1)
-    assert counted_law(balanced([3.0])).sent_total == 0
+    assert counted_cost(balanced([3.0])).sent_total == 0
 
 
 def test_wrong_rates_are_refused() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from syncline.errors import ScheduleError
 from syncline.schedule import Kind, hierarchical, ring, verify
-from syncline.schedule.counts import counted_law
+from syncline.schedule.counts import counted_cost
 from syncline.schedule.family.families import FAMILIES, Options
 from syncline.schedule.formats.json_file import dumps, loads, to_json
 
@@ -25,7 +25,7 @@ def test_round_trip_is_lossless(name: str, n: int) -> None:
         schedule = FAMILIES[name].make(Options(n, kind, peer=n - 1, channels=2, sizes=sizes))
         back = loads(dumps(schedule))
         assert to_json(back) == to_json(schedule)
-        assert counted_law(back) == counted_law(schedule)
+        assert counted_cost(back) == counted_cost(schedule)
         verify(back)
 
 

@@ -7,7 +7,7 @@ from tests.schedule import msccl_files as files
 
 from syncline.errors import NotProvedError, ScheduleError
 from syncline.schedule import Kind, ring, verify
-from syncline.schedule.counts import counted_law
+from syncline.schedule.counts import counted_cost
 from syncline.schedule.family.families import FAMILIES, Options
 from syncline.schedule.formats.msccl_read import read_msccl
 from syncline.schedule.formats.msccl_write import write_msccl
@@ -18,13 +18,14 @@ from syncline.schedule.schedule import in_turns
 @pytest.mark.parametrize("channels", [1, 2])
 def test_fused_rings(n: int, channels: int) -> None:
     schedule = verify(read_msccl(files.fused_ring(n, channels))).schedule
-    assert counted_law(schedule) == counted_law(ring(n))
+    assert counted_cost(schedule) == counted_cost(ring(n))
 
 
 @pytest.mark.parametrize("n", [2, 3, 5])
 def test_all_pairs_over_scratch(n: int) -> None:
     schedule = verify(read_msccl(files.all_pairs(n))).schedule
-    assert counted_law(schedule).sent_max == counted_law(FAMILIES["direct"].make(Options(n, Kind.ALL_REDUCE))).sent_max
+    direct = FAMILIES["direct"].make(Options(n, Kind.ALL_REDUCE))
+    assert counted_cost(schedule).sent_max == counted_cost(direct).sent_max
     assert schedule.num_helpers == n * (n - 1)
 
 
@@ -134,7 +135,7 @@ def test_what_is_written_is_read_back_proved_and_costs_the_same(name: str, n: in
                                                channels=2, chunks=3))  # fmt: skip
         back = verify(read_msccl(write_msccl(schedule))).schedule
         assert back.collective == schedule.collective
-        mine, theirs = counted_law(schedule), counted_law(back)
+        mine, theirs = counted_cost(schedule), counted_cost(back)
         assert (mine.sent_max, mine.sent_total) == (theirs.sent_max, theirs.sent_total)
 
 

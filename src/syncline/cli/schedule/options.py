@@ -16,7 +16,7 @@ from syncline.errors import UsageError
 
 if TYPE_CHECKING:
     from syncline.fabric import Fabric
-    from syncline.schedule import CostLaw, Options, Schedule
+    from syncline.schedule import Options, Schedule
 
 DEFAULT_RANKS = 8
 
@@ -81,8 +81,8 @@ class ScheduleRequest:
             speeds_Bps=speeds,
         )
 
-    def schedule(self, what: str, fabric: Fabric | None = None) -> tuple[Schedule, CostLaw | None, Options]:
-        """Return the schedule of a family or file, its family's law where it has one, and the options used.
+    def schedule(self, what: str, fabric: Fabric | None = None) -> tuple[Schedule, Options]:
+        """Return the schedule of a family or file, and the options used.
 
         A fabric fills in what was not asked for: a rank for each GPU, and the grid its hosts suggest.
         """
@@ -93,12 +93,12 @@ class ScheduleRequest:
         options = self.options(fabric)
         if is_file(what):
             self._refuse_for_a_file(what)
-            return read(Path(what)), None, options
+            return read(Path(what)), options
         family = find(what)
         family.refuse_unused(options)
         if fabric is not None:
             options = fitted(options, what, fabric)
-        return family.make(options), family.cost_law(options), options
+        return family.make(options), options
 
     def _grid(self) -> tuple[int, ...]:
         if not (self.hosts or self.per_host):

@@ -59,12 +59,12 @@ def show(
     png: Annotated[Path | None, typer.Option(help="Write the picture as PNG (needs the png extra).")] = None,
     json: JsonOption = False,
 ) -> None:
-    """Print the rounds of a schedule as a table, with its cost and its family's law, and draw them."""
+    """Print the rounds of a schedule as a table, with its cost, and draw them."""
     from syncline.report.text.schedule import rounds_tables, strand_line, summary, summary_lines
     from syncline.schedule.formats.json_file import to_json
 
-    schedule, law, _ = asked.schedule(what)
-    facts = summary(schedule, law)
+    schedule, _ = asked.schedule(what)
+    facts = summary(schedule)
     written = _draw(schedule, facts, html, svg, png)
 
     def text(console: Console) -> None:
@@ -129,7 +129,7 @@ def verify(
     from syncline.schedule import verify as prove
 
     began = time.perf_counter()
-    schedule, _, _ = asked.schedule(what)
+    schedule, _ = asked.schedule(what)
     try:
         proved = prove(schedule, method=method, seed=seed)
     except NotProvedError as error:
@@ -177,7 +177,7 @@ def cost(
     from syncline.schedule.family.weighted import bound
 
     fabric, size_bytes = load(cluster), units.size(size)
-    schedule, _, options = asked.schedule(what, fabric)
+    schedule, options = asked.schedule(what, fabric)
     proved = prove(schedule)
     how = placement or ("grid" if what == "torus" and fabric.facts.get("torus_shape") else "packed")
     counted = costs.cost(proved.schedule, fabric, size_bytes, ranks_on=costs.placement(fabric, how))
@@ -214,7 +214,7 @@ def export(
     json: JsonOption = False,
 ) -> None:
     """Build a family's schedule, prove it, and write it to a file."""
-    schedule, _, _ = asked.schedule(what)
+    schedule, _ = asked.schedule(what)
     _prove_and_write(schedule, schedule.name, target, protocol, json)
 
 

@@ -7,9 +7,9 @@ from collections import defaultdict
 from rich.table import Table
 
 from syncline.describe import units
-from syncline.schedule import CostLaw, MoveOp, Moves, Schedule, Strand, counted_law
+from syncline.schedule import MoveOp, Moves, Schedule, Strand, counted_cost
 from syncline.schedule.cost import Cost
-from syncline.schedule.family.weighted import LinkBound
+from syncline.schedule.family.weighted import BandwidthBound
 
 MAX_ROUNDS = 40
 MAX_COLUMNS = 16
@@ -17,15 +17,14 @@ MAX_CELLS = 3
 MAX_MOVES = 1 << 20
 
 
-def summary(schedule: Schedule, law: CostLaw | None) -> dict[str, str]:
-    """Return what a schedule is and what it costs, counted, with its family's law beside it: label and text."""
-    counted = counted_law(schedule)
+def summary(schedule: Schedule) -> dict[str, str]:
+    """Return what a schedule is and what it costs, counted from its moves: label and text."""
+    counted = counted_cost(schedule)
     facts = {"schedule": f"{schedule.name}: {schedule.collective}"}
-    facts["rounds"] = f"{counted.rounds:,}" + (f" (law: {law.rounds:,})" if law else "")
+    facts["rounds"] = f"{counted.rounds:,}"
     facts["moves"] = f"{schedule.num_moves:,} of single chunks"
-    stated = f" (law: {'at most ' if law.at_most else ''}{law.sent_max})" if law else ""
-    facts["sent"] = f"{counted.sent_max} of the buffer by the rank that sends most{stated}"
-    facts["in all"] = f"{counted.sent_total} buffers" + (f" (law: {law.sent_total})" if law else "")
+    facts["sent"] = f"{counted.sent_max} of the buffer by the rank that sends most"
+    facts["in all"] = f"{counted.sent_total} buffers"
     if schedule.num_helpers:
         facts["helpers"] = f"{schedule.num_helpers} (vertices {schedule.num_ranks} and up)"
     return facts
@@ -154,7 +153,7 @@ def cost_lines(name: str, fabric: str, cost: Cost) -> list[str]:
     return lines
 
 
-def bound_lines(bound: LinkBound | None) -> list[str]:
+def bound_lines(bound: BandwidthBound | None) -> list[str]:
     """Return the time the rates allow beside the time no schedule can beat."""
     if bound is None:
         return []

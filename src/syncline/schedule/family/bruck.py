@@ -9,16 +9,12 @@ Cost laws (n ranks):
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 import numpy as np
 
 from syncline.errors import ScheduleError
 from syncline.schedule.collective import Collective, Kind
-from syncline.schedule.kernel import Kernel, whole
-from syncline.schedule.law import CostLaw, log2_ceil
+from syncline.schedule.kernel import Kernel
 from syncline.schedule.moves import MoveOp, Round, moves_round
-from syncline.schedule.schedule import Schedule, alike
 
 KINDS = (Kind.ALL_GATHER, Kind.REDUCE_SCATTER, Kind.ALL_REDUCE, Kind.ALL_TO_ALL)
 MAX_PAIRED_RANKS = 2048
@@ -27,9 +23,7 @@ MAX_PAIRED_RANKS = 2048
 
 def bruck_kernel(kind: Kind, num_ranks: int, *, root: int = 0, chunks: int = 0) -> Kernel:
     """Return Bruck's algorithm."""
-    if kind not in KINDS:
-        raise ScheduleError(f"Bruck's algorithm does not do {kind}.", hint=f"It does {', '.join(KINDS)}.")
-    goal, levels = Collective(kind, num_ranks), log2_ceil(num_ranks)
+    goal, levels = Collective(kind, num_ranks), (num_ranks - 1).bit_length()
     if kind is not Kind.ALL_TO_ALL:
         up = tuple(_gather(num_ranks, 1 << k) for k in range(levels))
         down = tuple(_backwards(entry) for entry in reversed(up))
@@ -63,19 +57,3 @@ def _shift(num_ranks: int, bit: int) -> Round:
     return moves_round(
         src, (src + bit) % num_ranks, taker, MoveOp.COPY, block=giver * num_ranks, window=num_ranks
     )  # fmt: skip
-
-
-def bruck(num_ranks: int, kind: Kind = Kind.ALL_GATHER, *, channels: int = 1) -> Schedule:
-    """Return Bruck's algorithm: ceil(log2 n) rounds; an all-gather sends (n-1)/n of the buffer."""
-    work = bruck_kernel(kind, num_ranks)
-    return Schedule("Bruck", work.goal, alike((whole(work),), work.num_chunks, channels), family="bruck")
-
-
-def bruck_law(num_ranks: int, kind: Kind = Kind.ALL_GATHER, **_: object) -> CostLaw:
-    """Return what `bruck` promises."""
-    n = num_ranks
-    phases = 2 if kind is Kind.ALL_REDUCE else 1
-    blocks = phases * (n - 1)
-    if kind is Kind.ALL_TO_ALL:
-        blocks = sum(distance.bit_count() for distance in range(n))
-    return CostLaw(phases * log2_ceil(n), Fraction(blocks, n), Fraction(blocks))

@@ -10,18 +10,14 @@ Fewest rounds; wants a network in which every pair has a path of its own.
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 import numpy as np
 
 from syncline.errors import ScheduleError
 from syncline.schedule.collective import PAIRED, ROOTED, Collective, Kind
 from syncline.schedule.kernel import Kernel, whole
-from syncline.schedule.law import CostLaw
 from syncline.schedule.moves import MoveOp, Round, moves_round
 from syncline.schedule.schedule import Schedule, alike
 
-KINDS = tuple(Kind)
 _COPIES = (Kind.BROADCAST, Kind.SCATTER, Kind.GATHER)
 
 
@@ -100,27 +96,3 @@ def direct(num_ranks: int, kind: Kind = Kind.ALL_TO_ALL, *, at_once: bool = True
     work = direct_goal(goal, at_once=at_once)
     name = "direct" if at_once else "pairwise"
     return Schedule(name, goal, alike((whole(work),), work.num_chunks, channels), family=name)
-
-
-def direct_law(num_ranks: int, kind: Kind = Kind.ALL_TO_ALL, *, at_once: bool = True, **_: object) -> CostLaw:
-    """Return what `direct` promises for even sizes."""
-    n = num_ranks
-    if n == 1:
-        return CostLaw(0, Fraction(0), Fraction(0))
-    if kind is Kind.SEND_RECV:
-        return CostLaw(1, Fraction(1), Fraction(1))
-    rounds = (1 if at_once else n - 1) * (2 if kind is Kind.ALL_REDUCE else 1)
-    part = Fraction(n - 1, n)
-    most, total = {
-        Kind.ALL_REDUCE: (2 * part, Fraction(2 * (n - 1))),
-        Kind.BROADCAST: (Fraction(n - 1), Fraction(n - 1)),
-        Kind.REDUCE: (Fraction(1), Fraction(n - 1)),
-        Kind.SCATTER: (part, part),
-        Kind.GATHER: (Fraction(1, n), part),
-    }.get(kind, (part, Fraction(n - 1)))
-    return CostLaw(rounds, most, total)
-
-
-def pairwise_law(num_ranks: int, kind: Kind = Kind.ALL_TO_ALL, **_: object) -> CostLaw:
-    """Return what `direct` promises with `at_once` off."""
-    return direct_law(num_ranks, kind, at_once=False)

@@ -8,36 +8,14 @@ from math import prod
 
 from syncline.errors import ScheduleError
 from syncline.schedule.collective import ROOTED, Kind, check_ranks
-from syncline.schedule.family.all_rails import KINDS as ALL_RAILS
-from syncline.schedule.family.all_rails import all_rails
-from syncline.schedule.family.bruck import KINDS as BRUCK
-from syncline.schedule.family.bruck import bruck, bruck_law
-from syncline.schedule.family.direct import direct, direct_law
-from syncline.schedule.family.dragonfly import dragonfly, dragonfly_law
-from syncline.schedule.family.halving_doubling import (
-    DOUBLING_KINDS,
-    HALVING_KINDS,
-    halving_doubling,
-    halving_doubling_law,
-    recursive_doubling,
-    recursive_doubling_law,
-)
-from syncline.schedule.family.hierarchical import KINDS as LEVELLED
-from syncline.schedule.family.hierarchical import hierarchical, hierarchical_law
-from syncline.schedule.family.in_network import in_network, in_network_law
-from syncline.schedule.family.one_shot import one_shot, one_shot_law
-from syncline.schedule.family.parameter_server import parameter_server, parameter_server_law
-from syncline.schedule.family.ring import KINDS as RING
-from syncline.schedule.family.ring import ring, ring_law
-from syncline.schedule.family.scatter_allgather import KINDS as SCATTER_ALLGATHER
-from syncline.schedule.family.scatter_allgather import scatter_allgather, scatter_allgather_law
-from syncline.schedule.family.torus import KINDS as TORUS
-from syncline.schedule.family.torus import torus, torus_law
-from syncline.schedule.family.tree import KINDS as TREE
-from syncline.schedule.family.tree import double_tree, double_tree_law, tree, tree_law
+from syncline.schedule.family import all_rails, hierarchical, in_network, parameter_server, torus
+from syncline.schedule.family.direct import direct
+from syncline.schedule.family.kernels import LEVELS, kernel
+from syncline.schedule.family.ring import ring
+from syncline.schedule.family.tree import double_tree
 from syncline.schedule.family.weighted import balanced, weighted
-from syncline.schedule.law import CostLaw
-from syncline.schedule.schedule import Schedule
+from syncline.schedule.kernel import whole
+from syncline.schedule.schedule import Schedule, alike
 
 
 @dataclass(frozen=True)
@@ -68,13 +46,12 @@ class Options:
 
 @dataclass(frozen=True)
 class Family:
-    """One family: what it is, which collectives it does, how it is made and what it says it costs."""
+    """One family: what it is, which collectives it does and how it is made."""
 
     name: str
     summary: str
     kinds: tuple[Kind, ...]
     build: Callable[[Options, Kind], Schedule]
-    law: Callable[[Options, Kind], CostLaw] | None
     takes: tuple[str, ...] = ()
     """Which options change it, besides ranks, collective, shape, channels and rates, which all take."""
 
@@ -102,10 +79,6 @@ class Family:
                 raise ScheduleError(f'"{name}" changes nothing in {self.name} for {kind}.',
                                     hint=f"It takes {', '.join(o.removesuffix('_Bps') for o in others)}.")  # fmt: skip
 
-    def cost_law(self, options: Options) -> CostLaw | None:
-        """Return what the family promises, where it has a closed form."""
-        return self.law(options, self.kind(options)) if self.law else None
-
     def kind(self, options: Options) -> Kind:
         """Return the collective asked for, or the family's first."""
         kind = options.kind or self.kinds[0]
@@ -114,16 +87,7 @@ class Family:
         return kind
 
 
-def _ring(o: Options, kind: Kind) -> Schedule:
-    return ring(o.num_ranks, kind, root=o.root, channels=o.channels, directions=o.directions, chunks=o.chunks)
-
-
-def _direct(o: Options, kind: Kind, at_once: bool) -> Schedule:
-    return direct(o.num_ranks, kind, at_once=at_once, channels=o.channels, root=o.root,
-                  peer=o.peer if kind is Kind.SEND_RECV else -1, sizes=o.sizes)  # fmt: skip
-
-
-def _shape(o: Options) -> tuple[int, ...]:
+def most_even_grid(o: Options) -> tuple[int, ...]:
     """Return the grid asked for, or the most even one."""
     if o.shape:
         return o.shape
@@ -132,13 +96,39 @@ def _shape(o: Options) -> tuple[int, ...]:
     return (o.num_ranks // side, side)
 
 
+def _of_one_kernel(name: str) -> Callable[[Options, Kind], Schedule]:
+    def build(o: Options, kind: Kind) -> Schedule:
+        work = kernel(name, kind, o.num_ranks, root=o.root, chunks=o.chunks)
+        return Schedule(name, work.goal, alike((whole(work),), work.num_chunks, o.channels), family=name)
+
+    return build
+
+
+def _direct(at_once: bool) -> Callable[[Options, Kind], Schedule]:
+    return lambda o, kind: direct(o.num_ranks, kind, at_once=at_once, channels=o.channels, root=o.root,
+                                  peer=o.peer if kind is Kind.SEND_RECV else -1, sizes=o.sizes)  # fmt: skip
+
+
+def _ring(o: Options, kind: Kind) -> Schedule:
+    return ring(o.num_ranks, kind, root=o.root, channels=o.channels, directions=o.directions, chunks=o.chunks)
+
+
 def _levels(o: Options, kind: Kind) -> Schedule:
-    return hierarchical(_shape(o), kind, families=o.levels, root=o.root, channels=o.channels, chunks=o.chunks)
+    return hierarchical.hierarchical(
+        most_even_grid(o), kind, families=o.levels, root=o.root, channels=o.channels, chunks=o.chunks
+    )
 
 
-def _groups(o: Options) -> tuple[int, int]:
-    shape = _shape(o)
-    return shape[0], prod(shape[1:])
+def _dragonfly(o: Options, kind: Kind) -> Schedule:
+    """Exchange inside the group, then directly between all pairs of groups, then inside again.
+
+    Cost law (g groups of m ranks, n = gm): 4 rounds; every rank sends 2(n-1)/n of the buffer and only 2(g-1)/n of it
+    leaves the group. Every local and every global link is used equally, and no group is passed through.
+    """
+    groups, *inside = most_even_grid(o)
+    shape = (groups, prod(inside))
+    made = hierarchical.hierarchical(shape, kind, families=("direct", "direct"), channels=o.channels)
+    return replace(made, name=f"dragonfly {shape[0]} groups of {shape[1]}", family="dragonfly")
 
 
 def _balanced(o: Options, kind: Kind) -> Schedule:
@@ -150,58 +140,33 @@ def _balanced(o: Options, kind: Kind) -> Schedule:
 
 
 _AR = (Kind.ALL_REDUCE,)
-_PAIRS = (Kind.ALL_TO_ALL, *(kind for kind in Kind if kind is not Kind.ALL_TO_ALL))
-
-FAMILIES: dict[str, Family] = {
-    family.name: family
-    for family in (
-        Family("ring", "every rank sends to the next; fewest bytes", RING, _ring,
-               lambda o, k: ring_law(o.num_ranks, k, chunks=o.chunks), ("root", "directions", "chunks")),
-        Family("tree", "one binary tree, pipelined; few rounds", TREE,
-               lambda o, k: tree(o.num_ranks, k, root=o.root, channels=o.channels, chunks=o.chunks),
-               lambda o, k: tree_law(o.num_ranks, k, chunks=o.chunks), ("root", "chunks")),
-        Family("double-tree", "two trees, each inner rank a leaf of the other", _AR,
-               lambda o, k: double_tree(o.num_ranks, k, channels=o.channels, chunks=o.chunks),
-               lambda o, k: double_tree_law(o.num_ranks, k, chunks=o.chunks), ("chunks",)),
-        Family("recursive-doubling", "whole buffer to partners 1, 2, 4 ... away; fewest rounds", DOUBLING_KINDS,
-               lambda o, k: recursive_doubling(o.num_ranks, k, channels=o.channels),
-               lambda o, k: recursive_doubling_law(o.num_ranks, k)),
-        Family("halving-doubling", "halves, then doubles: few rounds and few bytes", HALVING_KINDS,
-               lambda o, k: halving_doubling(o.num_ranks, k, channels=o.channels),
-               lambda o, k: halving_doubling_law(o.num_ranks, k)),
-        Family("bruck", "logarithmic all-gather and all-to-all for any rank count", BRUCK,
-               lambda o, k: bruck(o.num_ranks, k, channels=o.channels), lambda o, k: bruck_law(o.num_ranks, k)),
-        Family("direct", "everyone to everyone in one round", _PAIRS, lambda o, k: _direct(o, k, True),
-               lambda o, k: direct_law(o.num_ranks, k), ("root", "peer", "sizes")),
-        Family("pairwise", "everyone to everyone, one partner a round", _PAIRS, lambda o, k: _direct(o, k, False),
-               lambda o, k: direct_law(o.num_ranks, k, at_once=False), ("root", "peer", "sizes")),
-        Family("one-shot", "everyone sends everything to everyone: one round, for small messages", _AR,
-               lambda o, k: one_shot(o.num_ranks, k, channels=o.channels), lambda o, k: one_shot_law(o.num_ranks, k)),
-        Family("scatter-allgather", "the root gives each its part, all hand theirs on: two rounds", SCATTER_ALLGATHER,
-               lambda o, k: scatter_allgather(o.num_ranks, k, root=o.root, channels=o.channels),
-               lambda o, k: scatter_allgather_law(o.num_ranks, k), ("root",)),
-        Family("all-rails", "broadcast and reduce in levels, each rank carrying a share across", ALL_RAILS,
-               lambda o, k: all_rails(_shape(o), k, families=o.levels, root=o.root, channels=o.channels), None,
-               ("root", "levels")),
-        Family("hierarchical", "inside hosts first, then across (two or three levels, any family each)", LEVELLED,
-               _levels, lambda o, k: hierarchical_law(_shape(o), k, families=o.levels, chunks=o.chunks),
-               ("root", "levels", "chunks")),
-        Family("torus", "rings along all dimensions and directions at once", TORUS,
-               lambda o, k: torus(_shape(o), k, channels=o.channels), lambda o, k: torus_law(_shape(o), k)),
-        Family("dragonfly", "direct inside groups and between all pairs of groups", TORUS,
-               lambda o, k: dragonfly(*_groups(o), k, channels=o.channels),
-               lambda o, k: dragonfly_law(*_groups(o), k)),
-        Family("parameter-server", "push to servers, pull the sum", _AR,
-               lambda o, k: parameter_server(o.num_ranks, k, servers=o.servers, colocated=o.colocated,
-                                             channels=o.channels),
-               lambda o, k: parameter_server_law(o.num_ranks, k, servers=o.servers, colocated=o.colocated),
-               ("servers", "colocated")),
-        Family("in-network", "switches add up on the way", _AR,
-               lambda o, k: in_network(o.num_ranks, k, radix=o.radix, channels=o.channels, chunks=o.chunks),
-               lambda o, k: in_network_law(o.num_ranks, k, radix=o.radix, chunks=o.chunks), ("radix", "chunks")),
-        Family("balanced", "ranks of different speed own shares to match", _AR, _balanced, None, ("speeds_Bps",)),
-    )
-}  # fmt: skip
+_BUILD = {"ring": _ring, "direct": _direct(True), "pairwise": _direct(False)}
+_OF_ONE_KERNEL = [
+    Family(name, level.summary, level.kinds, _BUILD.get(name) or _of_one_kernel(name), level.takes)
+    for name, level in LEVELS.items()
+]
+_FAMILIES = (
+    *_OF_ONE_KERNEL[:2],  # ring and tree
+    Family("double-tree", "two trees, each inner rank a leaf of the other", _AR,
+           lambda o, k: double_tree(o.num_ranks, channels=o.channels, chunks=o.chunks), ("chunks",)),
+    *_OF_ONE_KERNEL[2:],
+    Family("all-rails", "broadcast and reduce in levels, each rank carrying a share across", all_rails.KINDS,
+           lambda o, k: all_rails.all_rails(most_even_grid(o), k, families=o.levels, root=o.root, channels=o.channels),
+           ("root", "levels")),
+    Family("hierarchical", "inside hosts first, then across (two or three levels, any family each)",
+           hierarchical.KINDS, _levels, ("root", "levels", "chunks")),
+    Family("torus", "rings along all dimensions and directions at once", torus.KINDS,
+           lambda o, k: torus.torus(most_even_grid(o), k, channels=o.channels)),
+    Family("dragonfly", "direct inside groups and between all pairs of groups", torus.KINDS, _dragonfly),
+    Family("parameter-server", "push to servers, pull the sum", _AR,
+           lambda o, k: parameter_server.parameter_server(o.num_ranks, servers=o.servers, colocated=o.colocated,
+                                                          channels=o.channels), ("servers", "colocated")),
+    Family("in-network", "switches add up on the way", _AR,
+           lambda o, k: in_network.in_network(o.num_ranks, radix=o.radix, channels=o.channels, chunks=o.chunks),
+           ("radix", "chunks")),
+    Family("balanced", "ranks of different speed own shares to match", _AR, _balanced, ("speeds_Bps",)),
+)  # fmt: skip
+FAMILIES: dict[str, Family] = {family.name: family for family in _FAMILIES}
 
 
 def build(family: str, num_ranks: int, **options: object) -> Schedule:

@@ -10,19 +10,13 @@ rounds more, and the partner sends up to one buffer more.
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 import numpy as np
 
-from syncline.errors import ScheduleError
 from syncline.schedule.collective import Collective, Ints, Kind
-from syncline.schedule.kernel import Kernel, whole
-from syncline.schedule.law import CostLaw
+from syncline.schedule.kernel import Kernel
 from syncline.schedule.moves import MoveOp, Round, moves_round
-from syncline.schedule.schedule import Schedule, alike
 
-HALVING_KINDS = (Kind.ALL_REDUCE, Kind.REDUCE_SCATTER, Kind.ALL_GATHER)
-DOUBLING_KINDS = HALVING_KINDS
+KINDS = (Kind.ALL_REDUCE, Kind.REDUCE_SCATTER, Kind.ALL_GATHER)
 
 
 def core_size(num_ranks: int) -> int:
@@ -32,8 +26,6 @@ def core_size(num_ranks: int) -> int:
 
 def doubling_kernel(kind: Kind, num_ranks: int, *, root: int = 0, chunks: int = 0) -> Kernel:
     """Return recursive doubling."""
-    if kind not in DOUBLING_KINDS:
-        raise ScheduleError(f"recursive doubling does not do {kind}.", hint=f"It does {', '.join(DOUBLING_KINDS)}.")
     if kind is not Kind.ALL_REDUCE:  # its two halves are those of halving-doubling
         return halving_kernel(kind, num_ranks)
     goal = Collective(kind, num_ranks)
@@ -45,8 +37,6 @@ def doubling_kernel(kind: Kind, num_ranks: int, *, root: int = 0, chunks: int = 
 
 def halving_kernel(kind: Kind, num_ranks: int, *, root: int = 0, chunks: int = 0) -> Kernel:
     """Return recursive halving, recursive doubling, or both."""
-    if kind not in HALVING_KINDS:
-        raise ScheduleError(f"halving-doubling does not do {kind}.", hint=f"It does {', '.join(HALVING_KINDS)}.")
     goal = Collective(kind, num_ranks)
     num_chunks = core_size(num_ranks) if kind is Kind.ALL_REDUCE else num_ranks
     before, after = _fold(num_ranks, num_chunks)
@@ -105,50 +95,3 @@ def _exchange(num_ranks: int, num_chunks: int, bit: int, *, halve: bool) -> Roun
     op = MoveOp.REDUCE if halve else MoveOp.COPY
     whole = [np.concatenate(column) for column in (src, dst, low, count)]
     return moves_round(whole[0], whole[1], whole[2], op, count=whole[3])
-
-
-def recursive_doubling(num_ranks: int, kind: Kind = Kind.ALL_REDUCE, *, channels: int = 1) -> Schedule:
-    """Return recursive doubling: log2 n rounds in which everyone sends the whole buffer; for small messages."""
-    work = doubling_kernel(kind, num_ranks)
-    strands = alike((whole(work),), work.num_chunks, channels)
-    return Schedule("recursive doubling", work.goal, strands, family="recursive-doubling")
-
-
-def halving_doubling(num_ranks: int, kind: Kind = Kind.ALL_REDUCE, *, channels: int = 1) -> Schedule:
-    """Return halving-doubling: 2 log2 n rounds, each rank sends 2(n-1)/n of the buffer; for any number of ranks."""
-    work = halving_kernel(kind, num_ranks)
-    strands = alike((whole(work),), work.num_chunks, channels)
-    return Schedule("halving-doubling", work.goal, strands, family="halving-doubling")
-
-
-def recursive_doubling_law(num_ranks: int, kind: Kind = Kind.ALL_REDUCE, **_: object) -> CostLaw:
-    """Return what `recursive_doubling` promises."""
-    if kind is not Kind.ALL_REDUCE:
-        return halving_doubling_law(num_ranks, kind)
-    core = core_size(num_ranks)
-    extra, levels = num_ranks - core, core.bit_length() - 1
-    most = max(Fraction(levels + (1 if extra else 0)), Fraction(1 if extra else 0))
-    return CostLaw(levels + (2 if extra else 0), most, Fraction(core * levels + 2 * extra))
-
-
-def halving_doubling_law(num_ranks: int, kind: Kind = Kind.ALL_REDUCE, **_: object) -> CostLaw:
-    """Return what `halving_doubling` promises."""
-    n, core = num_ranks, core_size(num_ranks)
-    extra, levels = n - core, core.bit_length() - 1
-    if kind is Kind.ALL_REDUCE:
-        fold = 1 if extra else 0
-        return CostLaw(
-            2 * levels + 2 * fold, Fraction(2 * (core - 1), core) + fold, Fraction(2 * (core - 1) + 2 * extra)
-        )
-    inside = sum(core * bit + _extra_blocks(core, extra, bit) for bit in _bits(n))
-    if kind is Kind.REDUCE_SCATTER:
-        total = Fraction(inside, n) + extra + Fraction(extra, n)
-        return CostLaw(levels + (2 if extra else 0), Fraction(1), total, at_most=True)
-    total = Fraction(inside, n) + Fraction(extra, n) + extra
-    most = Fraction(2 * (core - 1), n) + 1 if extra else Fraction(n - 1, n)
-    return CostLaw(levels + (2 if extra else 0), most, total, at_most=True)
-
-
-def _extra_blocks(core: int, extra: int, bit: int) -> int:
-    """Count the blocks of ranks outside the core that all ranks send at distance `bit`."""
-    return sum(bit * min(max(extra - low, 0), bit) for low in range(0, core, bit))

@@ -13,7 +13,6 @@ Rounds add up over the levels.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from fractions import Fraction
 from math import lcm, prod
 
 import numpy as np
@@ -22,9 +21,7 @@ from syncline.errors import ScheduleError
 from syncline.schedule.collective import Collective, Kind
 from syncline.schedule.family.grid import axis_groups, coordinates, grid_size, nested_stage, nested_strides
 from syncline.schedule.family.kernels import kernel, offers
-from syncline.schedule.family.kernels import law as level_law
 from syncline.schedule.kernel import Kernel, Stage
-from syncline.schedule.law import CostLaw
 from syncline.schedule.schedule import Schedule, alike
 
 KINDS = (Kind.ALL_REDUCE, Kind.REDUCE_SCATTER, Kind.ALL_GATHER, Kind.BROADCAST, Kind.REDUCE, Kind.ALL_TO_ALL)
@@ -178,46 +175,3 @@ def _leader_stage(shape: Sequence[int], axis: int, work: Kernel, leader: int, nu
     members = members[keep]
     wide = num_chunks // work.num_chunks
     return Stage(work, members, members[:, 0] * 0, ((work.num_chunks, wide),), ((wide, 1),))
-
-
-def hierarchical_law(
-    shape: Sequence[int],
-    kind: Kind = Kind.ALL_REDUCE,
-    *,
-    families: Sequence[str] = (),
-    chunks: int = 0,
-    root: int = 0,
-    **_: object,
-) -> CostLaw:
-    """Return what `hierarchical` promises: the laws of its levels, each on the part of the buffer that reaches it."""
-    names = tuple(families) or _usual(shape, kind)
-    rounds, most, total = 0, Fraction(0), Fraction(0)
-    for axis, phase, share, groups in _phases(shape, kind, names):
-        part = level_law(names[axis], phase, shape[axis], chunks=chunks)
-        rounds += part.rounds
-        most += part.sent_max * share
-        total += part.sent_total * share * groups
-    return CostLaw(rounds, most, total, at_most=True)
-
-
-def _phases(shape: Sequence[int], kind: Kind, names: Sequence[str]) -> list[tuple[int, Kind, Fraction, int]]:
-    """Return (axis, collective, share of the buffer each group works on, groups) of every stage."""
-    n, axes = prod(shape), range(len(shape))
-    outer = [prod(shape[:axis]) for axis in axes]
-    inner = [prod(shape[axis + 1 :]) for axis in axes]
-    if kind in (Kind.BROADCAST, Kind.REDUCE):
-        return [(axis, kind, Fraction(1), outer[axis]) for axis in axes]
-    if kind is Kind.ALL_TO_ALL:
-        return [(axis, kind, Fraction(1), n // shape[axis]) for axis in axes]
-    if kind is not Kind.ALL_REDUCE:
-        return [(axis, kind, Fraction(1, inner[axis]), n // shape[axis]) for axis in axes]
-    if everywhere(names):
-        return [(axis, kind, Fraction(1), n // shape[axis]) for axis in axes]
-    top = (0, kind, Fraction(1, inner[0]), inner[0]) if scatters(names) else (0, kind, Fraction(1), 1)
-    pair = (Kind.REDUCE_SCATTER, Kind.ALL_GATHER) if scatters(names) else (Kind.REDUCE, Kind.BROADCAST)
-    whole = scatters(names)
-    return [top] + [
-        (axis, phase, Fraction(1, inner[axis]) if whole else Fraction(1), n // shape[axis] if whole else outer[axis])
-        for phase in pair
-        for axis in axes[1:]
-    ]

@@ -6,15 +6,12 @@ once, however many ranks there are: half of what a ring sends. The tree of switc
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 import numpy as np
 
 from syncline.errors import ScheduleError
 from syncline.schedule.collective import Collective, Ints, Kind
 from syncline.schedule.family.tree import tree_rounds
 from syncline.schedule.kernel import Kernel, whole
-from syncline.schedule.law import CostLaw
 from syncline.schedule.schedule import Schedule, alike
 
 DEFAULT_CHUNKS = 8
@@ -36,25 +33,11 @@ def switch_tree(num_ranks: int, radix: int) -> tuple[Ints, Ints]:
     return parent, level - np.concatenate(height)
 
 
-def in_network(
-    num_ranks: int, kind: Kind = Kind.ALL_REDUCE, *, radix: int = 32, channels: int = 1, chunks: int = 0
-) -> Schedule:
+def in_network(num_ranks: int, *, radix: int = 32, channels: int = 1, chunks: int = 0) -> Schedule:
     """Return reduction in switches: every rank sends the buffer once; c + 2 levels - 1 rounds."""
-    if kind is not Kind.ALL_REDUCE:
-        raise ScheduleError(f"in-network reduction does not do {kind}.", hint="It does all_reduce.")
-    goal, num_chunks = Collective(kind, num_ranks), chunks or DEFAULT_CHUNKS
+    goal, num_chunks = Collective(Kind.ALL_REDUCE, num_ranks), chunks or DEFAULT_CHUNKS
     parent, depth = switch_tree(num_ranks, radix)
     switches = len(parent) - num_ranks
-    rounds = tree_rounds(kind, parent, depth, num_chunks)
+    rounds = tree_rounds(Kind.ALL_REDUCE, parent, depth, num_chunks)
     work = Kernel(f"{switches} reducing switches", goal, num_chunks, rounds, switches)
     return Schedule("in-network", goal, alike((whole(work),), num_chunks, channels), switches, family="in-network")
-
-
-def in_network_law(
-    num_ranks: int, kind: Kind = Kind.ALL_REDUCE, *, radix: int = 32, chunks: int = 0, **_: object
-) -> CostLaw:
-    """Return what `in_network` promises: every link of the tree carries the buffer once each way."""
-    levels, width, links = 0, num_ranks, 0
-    while width > 1 or levels == 0:
-        links, width, levels = links + width, -(-width // radix), levels + 1
-    return CostLaw((chunks or DEFAULT_CHUNKS) + 2 * levels - 1, Fraction(1), Fraction(2 * links))

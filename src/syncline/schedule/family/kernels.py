@@ -1,4 +1,4 @@
-"""Kernels by name: what one level of a schedule in levels can be made of."""
+"""The families that work on one group of ranks: what a whole schedule, or one level of a schedule, can be made of."""
 
 from __future__ import annotations
 
@@ -7,28 +7,8 @@ from typing import Protocol
 
 from syncline.errors import ScheduleError
 from syncline.schedule.collective import Kind
-from syncline.schedule.family.bruck import KINDS as BRUCK
-from syncline.schedule.family.bruck import bruck_kernel, bruck_law
-from syncline.schedule.family.direct import KINDS as DIRECT
-from syncline.schedule.family.direct import direct_kernel, direct_law, pairwise_kernel, pairwise_law
-from syncline.schedule.family.halving_doubling import (
-    DOUBLING_KINDS,
-    HALVING_KINDS,
-    doubling_kernel,
-    halving_doubling_law,
-    halving_kernel,
-    recursive_doubling_law,
-)
-from syncline.schedule.family.one_shot import KINDS as ONE_SHOT
-from syncline.schedule.family.one_shot import one_shot_kernel, one_shot_law
-from syncline.schedule.family.ring import KINDS as RING
-from syncline.schedule.family.ring import ring_kernel, ring_law
-from syncline.schedule.family.scatter_allgather import KINDS as SCATTER_ALLGATHER
-from syncline.schedule.family.scatter_allgather import scatter_allgather_kernel, scatter_allgather_law
-from syncline.schedule.family.tree import KINDS as TREE
-from syncline.schedule.family.tree import tree_kernel, tree_law
+from syncline.schedule.family import bruck, direct, halving_doubling, one_shot, ring, scatter_allgather, tree
 from syncline.schedule.kernel import Kernel
-from syncline.schedule.law import CostLaw
 
 
 class Make(Protocol):
@@ -37,32 +17,35 @@ class Make(Protocol):
     def __call__(self, kind: Kind, num_ranks: int, *, root: int = 0, chunks: int = 0) -> Kernel: ...
 
 
-class KernelLaw(Protocol):
-    """How a family states what a kernel costs."""
-
-    def __call__(self, num_ranks: int, kind: Kind, *, chunks: int = 0) -> CostLaw: ...
-
-
 @dataclass(frozen=True)
-class LevelChoice:
-    """What one level can be made of."""
+class LevelFamily:
+    """A family whose schedule is one kernel: what it is, which collectives it does, which options change it."""
 
+    summary: str
     make: Make
     kinds: tuple[Kind, ...]
-    law: KernelLaw
+    takes: tuple[str, ...] = ()
 
 
-LEVELS: dict[str, LevelChoice] = {
-    "ring": LevelChoice(ring_kernel, RING, ring_law),
-    "tree": LevelChoice(tree_kernel, TREE, tree_law),
-    "recursive-doubling": LevelChoice(doubling_kernel, DOUBLING_KINDS, recursive_doubling_law),
-    "halving-doubling": LevelChoice(halving_kernel, HALVING_KINDS, halving_doubling_law),
-    "bruck": LevelChoice(bruck_kernel, BRUCK, bruck_law),
-    "direct": LevelChoice(direct_kernel, DIRECT, direct_law),
-    "pairwise": LevelChoice(pairwise_kernel, DIRECT, pairwise_law),
-    "one-shot": LevelChoice(one_shot_kernel, ONE_SHOT, one_shot_law),
-    "scatter-allgather": LevelChoice(scatter_allgather_kernel, SCATTER_ALLGATHER, scatter_allgather_law),
-}
+_PAIRS = (Kind.ALL_TO_ALL, *(kind for kind in Kind if kind is not Kind.ALL_TO_ALL))
+LEVELS: dict[str, LevelFamily] = {
+    "ring": LevelFamily("every rank sends to the next; fewest bytes", ring.ring_kernel, ring.KINDS,
+                        ("root", "directions", "chunks")),
+    "tree": LevelFamily("one binary tree, pipelined; few rounds", tree.tree_kernel, tree.KINDS, ("root", "chunks")),
+    "recursive-doubling": LevelFamily("whole buffer to partners 1, 2, 4 ... away; fewest rounds",
+                                      halving_doubling.doubling_kernel, halving_doubling.KINDS),
+    "halving-doubling": LevelFamily("halves, then doubles: few rounds and few bytes", halving_doubling.halving_kernel,
+                                    halving_doubling.KINDS),
+    "bruck": LevelFamily("logarithmic all-gather and all-to-all for any rank count", bruck.bruck_kernel, bruck.KINDS),
+    "direct": LevelFamily("everyone to everyone in one round", direct.direct_kernel, _PAIRS,
+                          ("root", "peer", "sizes")),
+    "pairwise": LevelFamily("everyone to everyone, one partner a round", direct.pairwise_kernel, _PAIRS,
+                            ("root", "peer", "sizes")),
+    "one-shot": LevelFamily("everyone sends everything to everyone: one round, for small messages",
+                            one_shot.one_shot_kernel, one_shot.KINDS),
+    "scatter-allgather": LevelFamily("the root gives each its part, all hand theirs on: two rounds",
+                                     scatter_allgather.scatter_allgather_kernel, scatter_allgather.KINDS, ("root",)),
+}  # fmt: skip
 
 
 def offers(family: str, kind: Kind) -> bool:
@@ -78,13 +61,8 @@ def kernel(family: str, kind: Kind, num_ranks: int, *, root: int = 0, chunks: in
     return level.make(kind, num_ranks, root=root, chunks=chunks)
 
 
-def law(family: str, kind: Kind, num_ranks: int, *, chunks: int = 0) -> CostLaw:
-    """Return what a family says its kernel costs."""
-    return _find(family).law(num_ranks, kind, chunks=chunks)
-
-
-def _find(family: str) -> LevelChoice:
+def _find(family: str) -> LevelFamily:
     if family not in LEVELS:
-        raise ScheduleError(f'no family that works on one level is called "{family}".',
-                            hint=f"One of: {', '.join(LEVELS)}.")  # fmt: skip
+        problem = f'no family that works on one level is called "{family}".'
+        raise ScheduleError(problem, hint=f"One of: {', '.join(LEVELS)}.")
     return LEVELS[family]

@@ -7,25 +7,18 @@ machines of their own or live with the first workers (`colocated`), which then k
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 import numpy as np
 
 from syncline.errors import ScheduleError
 from syncline.schedule.collective import Collective, Kind
 from syncline.schedule.kernel import Kernel, whole
-from syncline.schedule.law import CostLaw
 from syncline.schedule.moves import MoveOp, Round, moves_round
 from syncline.schedule.schedule import Schedule, alike
 
 
-def parameter_server(
-    num_ranks: int, kind: Kind = Kind.ALL_REDUCE, *, servers: int = 1, colocated: bool = False, channels: int = 1
-) -> Schedule:
+def parameter_server(num_ranks: int, *, servers: int = 1, colocated: bool = False, channels: int = 1) -> Schedule:
     """Return push and pull through `servers` servers: 2 rounds, 2n times the buffer moved in all."""
-    if kind is not Kind.ALL_REDUCE:
-        raise ScheduleError(f"a parameter server does not do {kind}.", hint="It does all_reduce.")
-    goal = Collective(kind, num_ranks)
+    goal = Collective(Kind.ALL_REDUCE, num_ranks)
     if servers < 1 or (colocated and servers > num_ranks):
         raise ScheduleError(f"{servers} servers for {num_ranks} workers: at least one, and no more than workers when "
                             "they live with them.")  # fmt: skip
@@ -48,14 +41,3 @@ def _pull(n: int, servers: int) -> Round:
     shard = worker % servers
     return moves_round(n + shard, worker, shard, MoveOp.COPY, repeat=servers, at_once=True, src_step=1, chunk_step=1,
                        src_circle=(n, servers), dst_circle=(0, n))  # fmt: skip
-
-
-def parameter_server_law(
-    num_ranks: int, kind: Kind = Kind.ALL_REDUCE, *, servers: int = 1, colocated: bool = False, **_: object
-) -> CostLaw:
-    """Return what `parameter_server` promises; a colocated server sends all others their part of the sum."""
-    n, part = num_ranks, Fraction(1, servers)
-    if not colocated:
-        return CostLaw(2, Fraction(1), Fraction(2 * n))
-    own = (1 - part) + (n - 1) * part
-    return CostLaw(2, own if servers == n else max(own, Fraction(1)), Fraction(2 * (n - 1)))

@@ -17,7 +17,6 @@ import numpy as np
 from syncline.errors import ScheduleError
 from syncline.schedule.collective import OWNED, Collective, Ints, Kind
 from syncline.schedule.kernel import Kernel, Stage
-from syncline.schedule.law import CostLaw
 from syncline.schedule.moves import MoveOp, Round, moves_round
 from syncline.schedule.schedule import MAX_CHANNELS, Schedule, Strand
 
@@ -95,13 +94,3 @@ def _members(num_ranks: int, kind: Kind, root: int, order: Sequence[int] | None)
         raise ScheduleError(f"a ring {kind} takes the ranks in their own order.", hint="Leave the order out.")
     start = list(order).index(root) if kind in (Kind.BROADCAST, Kind.REDUCE) else 0
     return np.roll(np.asarray(order, dtype=np.int64), -start)[None, :]
-
-
-def ring_law(num_ranks: int, kind: Kind = Kind.ALL_REDUCE, *, chunks: int = 0, **_: object) -> CostLaw:
-    """Return what `ring` promises, whatever its channels and directions."""
-    n = num_ranks
-    if kind in (Kind.BROADCAST, Kind.REDUCE):
-        pipe = (chunks or DEFAULT_CHUNKS) + n - 2 if n > 1 else 0
-        return CostLaw(pipe, Fraction(min(n - 1, 1)), Fraction(n - 1))
-    phases = 2 if kind is Kind.ALL_REDUCE else 1
-    return CostLaw(phases * (n - 1), Fraction(phases * (n - 1), n), Fraction(phases * (n - 1)))

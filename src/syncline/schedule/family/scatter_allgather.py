@@ -9,16 +9,12 @@ Reduce: every rank but the root sends its buffer once. No rank can send less, so
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 import numpy as np
 
 from syncline.errors import ScheduleError
 from syncline.schedule.collective import Collective, Kind
-from syncline.schedule.kernel import Kernel, whole
-from syncline.schedule.law import CostLaw
+from syncline.schedule.kernel import Kernel
 from syncline.schedule.moves import MoveOp, Round, moves_round
-from syncline.schedule.schedule import Schedule, alike
 
 KINDS = (Kind.BROADCAST, Kind.REDUCE)
 MAX_RANKS = 4096
@@ -26,8 +22,6 @@ MAX_RANKS = 4096
 
 def scatter_allgather_kernel(kind: Kind, num_ranks: int, *, root: int = 0, chunks: int = 0) -> Kernel:
     """Return the two rounds; chunk a is the part of the a-th rank after the root."""
-    if kind not in KINDS:
-        raise ScheduleError(f"scatter-allgather does not do {kind}.", hint=f"It does {', '.join(KINDS)}.")
     goal = Collective(kind, num_ranks, root=root)
     if num_ranks > MAX_RANKS:
         raise ScheduleError(f"scatter-allgather over {num_ranks:,} ranks has more pairs than fit.",
@@ -58,16 +52,3 @@ def _exchange(goal: Collective) -> tuple[Round, ...]:
     if goal.kind is Kind.BROADCAST:
         return (moves_round(near, far, owner, MoveOp.COPY),)
     return (moves_round(far, near, owner, MoveOp.REDUCE),)
-
-
-def scatter_allgather(num_ranks: int, kind: Kind = Kind.BROADCAST, *, root: int = 0, channels: int = 1) -> Schedule:
-    """Return the broadcast or reduce of two rounds in which no rank sends more than the buffer once."""
-    work = scatter_allgather_kernel(kind, num_ranks, root=root)
-    strands = alike((whole(work),), work.num_chunks, channels)
-    return Schedule("scatter-allgather", work.goal, strands, family="scatter-allgather")
-
-
-def scatter_allgather_law(num_ranks: int, kind: Kind = Kind.BROADCAST, **_: object) -> CostLaw:
-    """Return what `scatter_allgather` promises."""
-    n = num_ranks
-    return CostLaw(min(2, n - 1), Fraction(min(1, n - 1)), Fraction(n - 1))

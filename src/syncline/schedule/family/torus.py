@@ -16,7 +16,6 @@ from syncline.schedule.collective import Collective, Kind
 from syncline.schedule.family.grid import grid_size, nested_stage, nested_strides
 from syncline.schedule.family.ring import ring_kernel
 from syncline.schedule.kernel import Stage
-from syncline.schedule.law import CostLaw
 from syncline.schedule.schedule import Schedule, Strand
 
 KINDS = (Kind.ALL_REDUCE, Kind.REDUCE_SCATTER, Kind.ALL_GATHER)
@@ -64,10 +63,3 @@ def _stages(kind: Kind, shape: Sequence[int], order: list[int], way: int) -> tup
     down = [stage(Kind.REDUCE_SCATTER, depth) for depth in range(last)]
     up = [stage(Kind.ALL_GATHER, depth) for depth in range(last - 1, -1, -1)]
     return (*down, stage(Kind.ALL_REDUCE, last), *up)
-
-
-def torus_law(shape: Sequence[int], kind: Kind = Kind.ALL_REDUCE, **_: object) -> CostLaw:
-    """Return what `torus` promises, in one direction or in all."""
-    n, phases = grid_size(shape), 2 if kind is Kind.ALL_REDUCE else 1
-    rounds = phases * sum(size - 1 for size in shape)
-    return CostLaw(rounds, Fraction(phases * (n - 1), n), Fraction(phases * (n - 1)))

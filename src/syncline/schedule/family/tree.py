@@ -13,12 +13,10 @@ from fractions import Fraction
 
 import numpy as np
 
-from syncline.errors import ScheduleError
 from syncline.schedule.collective import Collective, Ints, Kind
 from syncline.schedule.kernel import Kernel, Stage, whole
-from syncline.schedule.law import CostLaw, log2_ceil
 from syncline.schedule.moves import MoveOp, Round, moves_round
-from syncline.schedule.schedule import Schedule, Strand, alike
+from syncline.schedule.schedule import Schedule, Strand
 
 KINDS = (Kind.ALL_REDUCE, Kind.BROADCAST, Kind.REDUCE)
 DEFAULT_CHUNKS = 8
@@ -50,40 +48,12 @@ def tree_rounds(kind: Kind, parent: Ints, depth: Ints, num_chunks: int) -> tuple
 
 def tree_kernel(kind: Kind, num_ranks: int, *, root: int = 0, chunks: int = 0) -> Kernel:
     """Return a balanced binary tree, filled level by level from the root."""
-    goal, num_chunks = _goal(kind, num_ranks, root), chunks or DEFAULT_CHUNKS
+    goal, num_chunks = Collective(kind, num_ranks, root=root), chunks or DEFAULT_CHUNKS
     place = np.arange(num_ranks)
     parent = np.where(place > 0, ((place - 1) // 2 + root) % num_ranks, -1)
     depth = np.frexp(place + 1.0)[1].astype(np.int64) - 1
     order = (place - root) % num_ranks  # the place of each rank
     return Kernel(f"tree {kind}", goal, num_chunks, tree_rounds(kind, parent[order], depth[order], num_chunks))
-
-
-def _goal(kind: Kind, num_ranks: int, root: int) -> Collective:
-    if kind not in KINDS:
-        raise ScheduleError(f"a tree does not do {kind}.", hint=f"It does {', '.join(KINDS)}.")
-    return Collective(kind, num_ranks, root=root)
-
-
-def tree(
-    num_ranks: int, kind: Kind = Kind.ALL_REDUCE, *, root: int = 0, channels: int = 1, chunks: int = 0
-) -> Schedule:
-    """Return a binary tree.
-
-    All-reduce: c + 2 floor(log2 n) - 1 rounds for c chunks; an inner rank sends the buffer three times.
-    """
-    work = tree_kernel(kind, num_ranks, root=root, chunks=chunks)
-    return Schedule("tree", work.goal, alike((whole(work),), work.num_chunks, channels), family="tree")
-
-
-def tree_law(num_ranks: int, kind: Kind = Kind.ALL_REDUCE, *, chunks: int = 0, **_: object) -> CostLaw:
-    """Return what `tree` promises."""
-    n, pipe, depth = num_ranks, (chunks or DEFAULT_CHUNKS) - 1, num_ranks.bit_length() - 1
-    if n == 1:
-        return CostLaw(0, Fraction(0), Fraction(0))
-    if kind is Kind.ALL_REDUCE:
-        most = {2: 1, 3: 2, 4: 2}.get(n, 3)
-        return CostLaw(pipe + 2 * depth, Fraction(most), Fraction(2 * (n - 1)))
-    return CostLaw(pipe + depth, Fraction(1 if kind is Kind.REDUCE else min(n - 1, 2)), Fraction(n - 1))
 
 
 def half_tree(num_ranks: int, number: int) -> tuple[Ints, Ints]:
@@ -114,14 +84,13 @@ def _depths(parent: Ints) -> Ints:
     return depth
 
 
-def double_tree(num_ranks: int, kind: Kind = Kind.ALL_REDUCE, *, channels: int = 1, chunks: int = 0) -> Schedule:
-    """Return two pipelined trees, each for half the buffer.
+def double_tree(num_ranks: int, *, channels: int = 1, chunks: int = 0) -> Schedule:
+    """Return the all-reduce of two pipelined trees, each for half the buffer.
 
     c + 2 ceil(log2 n) - 1 rounds for c chunks a half; no rank sends more than twice the buffer.
     """
-    if kind is not Kind.ALL_REDUCE:
-        raise ScheduleError(f"a double tree does not do {kind}.", hint="It does all_reduce.")
-    goal, num_chunks = Collective(kind, num_ranks), chunks or DEFAULT_CHUNKS
+    kind, num_chunks = Kind.ALL_REDUCE, chunks or DEFAULT_CHUNKS
+    goal = Collective(kind, num_ranks)
     stages: list[Stage] = []
     for number in range(2):
         parent, depth = half_tree(num_ranks, number)
@@ -130,11 +99,3 @@ def double_tree(num_ranks: int, kind: Kind = Kind.ALL_REDUCE, *, channels: int =
     share = Fraction(1, 2 * channels)
     strands = tuple(Strand((stages[k % 2],), num_chunks, share, channel=k) for k in range(2 * channels))
     return Schedule("double tree", goal, strands, family="double-tree")
-
-
-def double_tree_law(num_ranks: int, kind: Kind = Kind.ALL_REDUCE, *, chunks: int = 0, **_: object) -> CostLaw:
-    """Return what `double_tree` promises."""
-    if num_ranks == 1:
-        return CostLaw(0, Fraction(0), Fraction(0))
-    rounds = (chunks or DEFAULT_CHUNKS) + 2 * log2_ceil(num_ranks) - 1
-    return CostLaw(rounds, Fraction(2), Fraction(2 * (num_ranks - 1)), at_most=True)

@@ -19,7 +19,7 @@ import numpy as np
 from syncline.describe.plain import JsonObject
 from syncline.errors import ScheduleError
 from syncline.schedule.collective import Collective, Kind, common_weights
-from syncline.schedule.counts import counted_law
+from syncline.schedule.counts import counted_cost
 from syncline.schedule.family.direct import direct_kernel
 from syncline.schedule.kernel import whole
 from syncline.schedule.schedule import Schedule, Strand
@@ -29,7 +29,7 @@ PARTS = 1 << 20
 
 
 @dataclass(frozen=True)
-class LinkBound:
+class BandwidthBound:
     """The time a schedule takes when links alone limit it, beside the time no schedule can beat."""
 
     time_s: float
@@ -71,15 +71,15 @@ def rate_shares(rates_Bps: Sequence[float]) -> tuple[Fraction, ...]:
     return tuple(Fraction(part, sum(whole_rates)) for part in whole_rates)
 
 
-def rail_bound(schedule: Schedule, rates_Bps: Sequence[float], size_bytes: int) -> LinkBound:
+def rail_bound(schedule: Schedule, rates_Bps: Sequence[float], size_bytes: int) -> BandwidthBound:
     """Return the time of the slowest rail, counted from the schedule, and the time the sum of the rates allows."""
-    counted = counted_law(schedule)
+    counted = counted_cost(schedule)
     slowest = max(
         float(sum(s.share for s in schedule.strands if s.rail == rail) * counted.sent_max) * size_bytes / rate
         for rail, rate in enumerate(rates_Bps)
     )
     bound = float(counted.sent_max) * size_bytes / sum(rates_Bps)
-    return LinkBound(slowest, bound, "what one rank sends, over the sum of its rails' rates")
+    return BandwidthBound(slowest, bound, "what one rank sends, over the sum of its rails' rates")
 
 
 def owned_shares(speeds: Sequence[float]) -> tuple[int, ...]:
@@ -115,19 +115,19 @@ def balanced(speeds: Sequence[float], *, channels: int = 1) -> Schedule:
     return Schedule("balanced", Collective(Kind.ALL_REDUCE, n), strands, family="balanced")
 
 
-def speed_bound(schedule: Schedule, speeds_Bps: Sequence[float], size_bytes: int) -> LinkBound:
+def speed_bound(schedule: Schedule, speeds_Bps: Sequence[float], size_bytes: int) -> BandwidthBound:
     """Return when the last rank has sent (and got) everything, and the time no all-reduce can beat."""
     n, strand = schedule.num_ranks, schedule.strands[0]
     total = sum(strand.weights)
     sends = [1 + (n - 2) * part / total if n > 1 else 0.0 for part in strand.weights]
     time = max(sent * size_bytes / speed for sent, speed in zip(sends, speeds_Bps, strict=True))
     bound = max(1 / min(speeds_Bps), 2 * (n - 1) / sum(speeds_Bps)) * size_bytes if n > 1 else 0.0
-    return LinkBound(time, bound, "max(1/c_min, 2(n-1)/sum c)")
+    return BandwidthBound(time, bound, "max(1/c_min, 2(n-1)/sum c)")
 
 
 def bound(
     schedule: Schedule, rates_Bps: Sequence[float], speeds_Bps: Sequence[float], size_bytes: int
-) -> LinkBound | None:
+) -> BandwidthBound | None:
     """Return the bound that applies: rails of different rate, ranks of different speed, or none."""
     if rates_Bps:
         return rail_bound(schedule, rates_Bps, size_bytes)
