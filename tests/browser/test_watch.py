@@ -16,13 +16,14 @@ import pytest
 from tests.watch.scenes import CAPACITY, Job, frame, load, table
 
 from syncline.finding import Severity
+from syncline.watch.feed import Feed
 from syncline.watch.history import History
 from syncline.watch.incident import Incident
 from syncline.watch.prediction import Prediction
 from syncline.watch.rules.engine import RuleEngine
 from syncline.watch.serve.access import Access
 from syncline.watch.serve.hub import Hub
-from syncline.watch.serve.server import Feed, Server, make_app
+from syncline.watch.serve.server import Server, make_app
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 FLAGS = [
@@ -94,7 +95,8 @@ class Scene:
 def scene(tmp_path: Path) -> Iterator[tuple[Scene, str]]:
     made = Scene(tmp_path)
     access = Access(port=0)
-    feed = Feed(made.hub, made.history, "test job", "live", {"step_s": 0.25}, None, {LINKS.names[7]: 0.5 * CAPACITY})
+    planned = Prediction(step_s=0.25, link_rate_Bps={LINKS.names[7]: 0.5 * CAPACITY})
+    feed = Feed(made.hub, made.history, "test job", "live", planned)
     server = Server(make_app(feed, access), access)
     yield made, f"http://127.0.0.1:{server.start()}/"
     server.close()

@@ -15,8 +15,9 @@ from syncline.errors import LabError, WatchError
 from syncline.fabric import load
 from syncline.lab import Lab
 from syncline.watch.agent import Agent, AgentOptions
+from syncline.watch.feed import Feed
 from syncline.watch.serve.access import Access
-from syncline.watch.serve.server import Feed, Server, make_app
+from syncline.watch.serve.server import Server, make_app
 from syncline.watch.sources.netdev import NetdevSource
 from syncline.watch.sources.source import SourceTree
 

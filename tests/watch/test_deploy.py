@@ -19,9 +19,9 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.watch.scenes import Job, frame, load, table
 
-from syncline.cli.frames.feed import fleet
 from syncline.finding import Severity
 from syncline.watch.counter import CounterBank
+from syncline.watch.feed import fleet_feed
 from syncline.watch.fleet.exporters import EXPORTER_QUERIES
 from syncline.watch.incident import Incident
 from syncline.watch.metric import METRICS, Key
@@ -131,14 +131,14 @@ def test_a_fleet_has_metrics_of_its_own_that_no_agent_has() -> None:
 
 
 def test_the_page_of_a_fleet_answers_for_its_metrics() -> None:
-    feed, _ = fleet(["http://127.0.0.1:9"], None, None, 1.0)
-    with TestClient(make_app(feed, Access()), base_url="http://127.0.0.1:9750") as client:
-        before = client.get("/metrics")
-        feed.hub.publish(frame(1, LINKS, load(LINKS, 0.5)))
-        after = client.get("/metrics")
-    assert (before.status_code, after.status_code) == (200, 200)
-    assert "syncline_fleet_watch_series_left_out 0.0" in before.text
-    assert "syncline_fleet_link_up" in after.text
+    with fleet_feed(["http://127.0.0.1:9"]) as feed:
+        with TestClient(make_app(feed, Access()), base_url="http://127.0.0.1:9750") as client:
+            before = client.get("/metrics")
+            feed.hub.publish(frame(1, LINKS, load(LINKS, 0.5)))
+            after = client.get("/metrics")
+        assert (before.status_code, after.status_code) == (200, 200)
+        assert "syncline_fleet_watch_series_left_out 0.0" in before.text
+        assert "syncline_fleet_link_up" in after.text
 
 
 def test_the_dashboard_of_exporters_asks_only_them() -> None:

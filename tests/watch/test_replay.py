@@ -16,6 +16,7 @@ from syncline.describe.plain import plain
 from syncline.errors import WatchError
 from syncline.finding import Severity
 from syncline.timeline import Source, SourceKind, SpanKind, TimelineBuilder, save
+from syncline.watch.feed import Feed
 from syncline.watch.fleet.fleet import Fleet
 from syncline.watch.fleet.host_frame import HostFrame
 from syncline.watch.fleet.sources import AgentReader
@@ -25,7 +26,7 @@ from syncline.watch.picture import picture
 from syncline.watch.replay import Replay
 from syncline.watch.serve.access import Access
 from syncline.watch.serve.hub import Hub
-from syncline.watch.serve.server import Feed, Server, make_app
+from syncline.watch.serve.server import Server, make_app
 
 
 def simulated(seconds: float = 1e-3) -> Any:

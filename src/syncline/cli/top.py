@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from syncline.cli.shell.output import JsonOption, examples, print_json
+
+if TYPE_CHECKING:
+    from syncline.watch.feed import Feed
 
 app = typer.Typer()
 RUNS_BARE = True
@@ -52,29 +56,27 @@ def top(
     refuse_idle({"--replay": replay, "--agent": agent}, of_host, {"--expect": expect})
     if not json and not (sys.stdout.isatty() and sys.stdin.isatty()):
         raise UsageError("syncline top needs a terminal.", hint="Use `syncline watch`, or add --json.")
-    made, hub, title = _source(agent, replay, interfaces, bursts, links, expect, spans_socket, root)
     stop = threading.Event()
-    worker = threading.Thread(target=made.run, args=(stop,), name="syncline-watch", daemon=True)
-    worker.start()
-    try:
-        if json:
-            stop.wait(2.0)
-        else:
-            from syncline.watch.terminal import WatchScreen
+    with _feed(agent, replay, interfaces, bursts, links, expect, spans_socket, root) as feed:
+        worker = threading.Thread(target=feed.run, args=(stop,), name="syncline-watch", daemon=True)
+        worker.start()
+        try:
+            if json:
+                stop.wait(2.0)
+            else:
+                from syncline.watch.terminal import WatchScreen
 
-            WatchScreen(hub, title).run()
-    finally:
-        stop.set()
-        worker.join(5.0)
-        if hasattr(made, "close"):
-            made.close()
+                WatchScreen(feed.hub, feed.title).run()
+        finally:
+            stop.set()
+            worker.join(5.0)
     if json:
         from syncline.report.text.check.watch import frame_json
 
-        print_json(frame_json(hub.frame))
+        print_json(frame_json(feed.hub.frame))
 
 
-def _source(
+def _feed(
     agent: list[str] | None,
     replay: Path | None,
     interfaces: str | None,
@@ -83,25 +85,17 @@ def _source(
     expect: Path | None,
     spans_socket: Path | None,
     root: Path,
-) -> tuple[Any, Any, str]:
-    """Return what makes the frames, its hub and its title."""
-    if replay:
-        from syncline.watch.prediction import Prediction
-        from syncline.watch.replay import Replay
-
-        player = Replay.read(replay, prediction=Prediction.read(expect) if expect else None)
-        return player, player.hub, player.title
-    if agent:
-        from syncline.watch.fleet.fleet import Fleet
-        from syncline.watch.fleet.sources import AgentReader
-
-        fleet = Fleet([AgentReader.of(text) for text in agent])
-        return fleet, fleet.hub, f"{len(agent)} agents"
-    from syncline.watch.setup import DEFAULT_INTERFACES, Wish, make_agent
+) -> AbstractContextManager[Feed]:
+    """Return what is shown."""
+    from syncline.watch.feed import fleet_feed, host_feed, replay_feed
+    from syncline.watch.setup import DEFAULT_INTERFACES, Wish
     from syncline.watch.spans.unix_socket import free_socket
 
+    if replay:
+        return replay_feed(replay, expect=expect)
+    if agent:
+        return fleet_feed(agent)
     here = spans_socket or (free_socket() if root == Path("/") else "")
     texts = {"links": links, "expect": expect, "spans_socket": here, "root": root}
     given = {key: str(path) for key, path in texts.items() if path}
-    made = make_agent(Wish(**given, interfaces=interfaces or DEFAULT_INTERFACES, bursts=bursts))  # type: ignore[arg-type]
-    return made, made.hub, made.options.host
+    return host_feed(Wish(**given, interfaces=interfaces or DEFAULT_INTERFACES, bursts=bursts))  # type: ignore[arg-type]

@@ -47,7 +47,7 @@ from syncline.cli.frames.options import (
     TlsKey,
     TokenFile,
 )
-from syncline.cli.shell.output import JsonOption, emit, examples
+from syncline.cli.shell.output import JsonOption, emit, err, examples
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -120,10 +120,10 @@ def watch(
     if demo:
         as_root_of_its_own()
     visit = visited(lab) if lab else None
-    from syncline.cli.frames import feed as feeds
     from syncline.cli.frames.run import until_stopped
     from syncline.describe import units
     from syncline.report.text.check.watch import frame_json, frame_lines
+    from syncline.watch import feed as feeds
     from syncline.watch.serve.access import Access, read_token
 
     here = {
@@ -143,20 +143,13 @@ def watch(
     token = read_token(token_file) if token_file else ""
     access = Access(address, port, token, *(str(path) if path else "" for path in (tls_cert, tls_key)))
     door = access if serve or demo else None
-    expected = None
     if demo:
-        with feeds.demo() as (feed, run):
-            frame = until_stopped(feed, run, door, seconds, json)
+        opened = feeds.demo_feed(lambda text: err().print(text, soft_wrap=True))
     elif replay:
-        player, feed = feeds.replayed(replay, speed, expect, rules, history)
-        expected = player.prediction
-        try:
-            frame = until_stopped(feed, player.run if serve else player.play, door, seconds, json)
-        finally:
-            player.close()
+        opened = feeds.replay_feed(replay, speed=speed, expect=expect, rules=rules, history=history, hold=serve)
     elif agent or prometheus:
-        feed, run = feeds.fleet(agent, prometheus, history, units.time(every), cluster)
-        frame = until_stopped(feed, run, door, seconds, json, alertmanager=alertmanager)
+        every_s = units.time(every)
+        opened = feeds.fleet_feed(agent or (), prometheus, history=history, every_s=every_s, cluster=cluster)
     else:
         from syncline.watch.setup import DEFAULT_INTERFACES, Wish
         from syncline.watch.spans.unix_socket import free_socket
@@ -190,9 +183,10 @@ def watch(
             num_gpus=gpus,
             usd_per_gpu_hour=price,
         )
-        with feeds.lab(visit, wish) if visit else feeds.host(wish) as (feed, run, made):
-            expected = made.options.prediction
-            frame = until_stopped(feed, run, door, seconds, json, otel=otel, alertmanager=alertmanager, agent=made)
+        opened = feeds.lab_feed(visit, wish) if visit else feeds.host_feed(wish)
+    with opened as feed:
+        expected = feed.prediction
+        frame = until_stopped(feed, door, seconds, json, otel=otel, alertmanager=alertmanager)
     lines = frame_lines(frame, expected)
     emit(frame_json(frame, expected), json, lambda console: console.print("\n".join(lines), soft_wrap=True))
 

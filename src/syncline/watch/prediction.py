@@ -40,6 +40,12 @@ class Prediction:
     num_gpus: int | None = None
     usd_per_gpu_hour: float | None = None
 
+    def to_json(self) -> JsonObject:
+        """Return what the page shows beside the step."""
+        price = (self.num_gpus or 0) * (self.usd_per_gpu_hour or 0.0)
+        figures: JsonObject = {"source": self.source, "step_s": self.step_s, "exposed_s": self.exposed_s}
+        return {**figures, "usd_per_hour": price or None}
+
     def rate_of(self, link: str) -> float | None:
         """Return the expected mean rate of a link: under its name, else under the first pattern that fits it."""
         if link in self.link_rate_Bps:

@@ -22,11 +22,12 @@ import pytest
 from tests.watch.scenes import Job, frame, load, table
 
 from syncline.errors import WatchError
+from syncline.watch.feed import Feed
 from syncline.watch.history import History
 from syncline.watch.serve.access import Access, read_token
 from syncline.watch.serve.doorman import Doorman
 from syncline.watch.serve.hub import MAX_LISTENERS, QUEUE, Hub
-from syncline.watch.serve.server import Feed, Server, make_app, read_page
+from syncline.watch.serve.server import Server, make_app, read_page
 
 LINKS = table(40)
 TOKEN = "a-token-that-is-long-enough"

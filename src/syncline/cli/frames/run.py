@@ -9,24 +9,21 @@ from syncline.report.text.check.watch import clock
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable
 
-    from syncline.watch.agent import Agent
+    from syncline.watch.feed import Feed
     from syncline.watch.frame import Frame
     from syncline.watch.serve.access import Access
-    from syncline.watch.serve.server import Feed, Server
+    from syncline.watch.serve.server import Server
 
 
 def until_stopped(
     feed: Feed,
-    run: Callable[[threading.Event], None],
     access: Access | None,
     seconds: float | None,
     json: bool,
     *,
     otel: str | None = None,
     alertmanager: str | None = None,
-    agent: Agent | None = None,
 ) -> Frame | None:
     """Run until the time is up, the user interrupts or the system says end; return the last frame.
 
@@ -41,15 +38,15 @@ def until_stopped(
 
     def work() -> None:
         try:
-            run(stop)
+            feed.run(stop)
         except BaseException as error:  # told by the main thread
             failed.append(error)
 
     with contextlib.ExitStack() as opened:
-        if otel and agent is not None:
+        if otel and feed.agent is not None:
             from syncline.watch.serve.otel import OtelExporter
 
-            opened.callback(OtelExporter(agent, otel).close)
+            opened.callback(OtelExporter(feed.agent, otel).close)
         url = ""
         if access is not None:
             server, url = _start_server(feed, access)

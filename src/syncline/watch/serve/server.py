@@ -16,27 +16,25 @@ import hashlib
 import math
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Awaitable, Callable
 from importlib import resources
 
 from fastapi import FastAPI, Query, Request
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
 from syncline.describe.plain import JsonObject
 from syncline.errors import WatchError
 from syncline.version import __version__
+from syncline.watch.feed import Feed
 from syncline.watch.foreign import admit
-from syncline.watch.history import History
 from syncline.watch.picture import picture
-from syncline.watch.prediction import Prediction
 from syncline.watch.serve.access import Access
-from syncline.watch.serve.alertmanager import Inbox, Webhook
+from syncline.watch.serve.alertmanager import Webhook
 from syncline.watch.serve.doorman import Doorman
-from syncline.watch.serve.hub import MAX_LISTENERS, Hub
-from syncline.watch.serve.notes import NoteBook, NoteRequest
+from syncline.watch.serve.hub import MAX_LISTENERS
+from syncline.watch.serve.notes import NoteRequest
 
 COOKIE = "syncline_token"
 KEEP_ALIVE_S = 10
@@ -53,30 +51,6 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-
-
-@dataclass
-class Feed:
-    """What is shown: the hub with the newest frame, the past, and what to say about both."""
-
-    hub: Hub
-    history: History | None = None
-    title: str = ""
-    mode: str = "live"
-    expected: JsonObject = field(default_factory=dict)
-    registry: CollectorRegistry | None = None
-    link_rate_Bps: Mapping[str, float] = field(default_factory=dict)
-    replay: Mapping[str, float] | None = None
-    """For a run that is played: which moments of the page are which of the run."""
-    notes: NoteBook = field(default_factory=NoteBook)
-    inbox: Inbox = field(default_factory=Inbox)
-
-    def rate_of(self, link: str) -> float | None:
-        """Return what was predicted of a link, by its name or a pattern."""
-        return Prediction(link_rate_Bps=self.link_rate_Bps).rate_of(link)
-
-    def __post_init__(self) -> None:
-        self.hub.others = self.inbox.alerts
 
 
 def make_app(feed: Feed, access: Access) -> FastAPI:
@@ -113,16 +87,9 @@ def make_app(feed: Feed, access: Access) -> FastAPI:
 
     @app.get("/api/hello")
     def hello() -> JSONResponse:
-        extent = feed.history.extent() if feed.history else None
-        body = {
-            "version": __version__,
-            "title": feed.title,
-            "mode": feed.mode,
-            "expected": feed.expected,
-            "history": extent or {},
-            "replay": feed.replay,
-        }
-        return JSONResponse(body)
+        expected, extent = feed.prediction.to_json(), dict(feed.history.extent()) if feed.history else {}
+        about = {"version": __version__, "title": feed.title, "mode": feed.mode}
+        return JSONResponse({**about, "expected": expected, "history": extent, "replay": feed.replay})
 
     @app.get("/api/frame")
     async def frame() -> Response:
@@ -136,7 +103,8 @@ def make_app(feed: Feed, access: Access) -> FastAPI:
         version = now.table.version
         if version not in pictures:
             pictures.clear()
-            planned = [feed.rate_of(name) for name in now.table.names] if feed.link_rate_Bps else []
+            prediction = feed.prediction
+            planned = [prediction.rate_of(name) for name in now.table.names] if prediction.link_rate_Bps else []
             pictures[version] = {**now.table.to_json(), "picture": picture(now.table), "predicted_Bps": planned}
         return JSONResponse(pictures[version])
 
