@@ -137,7 +137,7 @@ def test_64_hosts_show_every_cable_between_hosts_and_leaves() -> None:
 
 
 def test_title_counts_and_legend() -> None:
-    texts = [text for *_, text in places(draw_svg(cluster("64 hosts, rails"), title="my cluster"))]
+    texts = [text for *_, text in places(draw_svg(hosts(64, "rail-optimized NDR", name="my cluster")))]
     assert "my cluster" in texts
     assert "64 hosts, 512 GPUs, 16 leaf switches, 8 spine switches, 1,024 cables" in texts
     assert "access: 512 × 400 Gb/s NDR" in texts
@@ -231,7 +231,7 @@ class TagCounter(HTMLParser):
 
 
 def test_page_is_self_contained_and_forbids_loading() -> None:
-    page = draw_html(cluster("64 hosts, rails"))
+    page = draw_html(cluster("64 hosts, rails"), {})
     counter = TagCounter()
     counter.feed(page)
     assert not {name for name, _ in counter.attributes} & {"src", "href", "xlink:href", "srcset"}
@@ -255,7 +255,7 @@ def test_page_has_filters_and_facts() -> None:
         ("GPUs", "512"), ("bisection", "12.8 TB/s"), ("price", "$22.4 M"), ("power", "686.6 kW"), ("leaf", "1:1"),
         ("reconfiguration", "10 ms"), ("24 × QM9700", "≈ $1.2 M"),
     ]  # fmt: skip
-    assert "<table>" not in draw_html(cluster("one host"))
+    assert "<table>" not in draw_html(cluster("one host"), {})
 
 
 def test_torus_wires_join_neighbours() -> None:
@@ -311,10 +311,11 @@ def test_sixteen_thousand_hosts_are_a_small_picture() -> None:
 
 def test_png(tmp_path: Path) -> None:
     pytest.importorskip("resvg_py")
-    if not raster.draws_text():
-        pytest.skip("no font is installed (Debian: fonts-dejavu-core)")
     target = tmp_path / "fabric.png"
-    write_png(draw_svg(cluster("one host")), target)
+    try:
+        write_png(draw_svg(cluster("one host")), target)
+    except PictureError as error:
+        pytest.skip(error.message)
     assert target.read_bytes().startswith(b"\x89PNG")
     assert len(target.read_bytes()) > 20_000
     with pytest.raises(FileError, match="is a directory"):

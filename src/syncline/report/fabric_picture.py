@@ -37,32 +37,24 @@ MAX_WIRES = 1800
 UNEVEN = "This fabric is too uneven to show its groups: all hosts, and all switches of a level, are one box."
 
 
-def draw_svg(fabric: Fabric, *, title: str | None = None, link_load: ArrayLike | None = None) -> Markup:
+def draw_svg(fabric: Fabric, link_load: ArrayLike | None = None) -> Markup:
     """Return a self-contained SVG of the fabric. `link_load` (one utilisation per link, 0 to 1) colours the links."""
-    return compose(fabric, title or fabric.name, link_load).svg
+    return _sheet(fabric, link_load).svg
 
 
-def draw_html(
-    fabric: Fabric,
-    facts: Mapping[str, object] | None = None,
-    *,
-    title: str | None = None,
-    link_load: ArrayLike | None = None,
-) -> str:
+def draw_html(fabric: Fabric, facts: Mapping[str, object]) -> str:
     """Return one self-contained page with the picture (pan, zoom, hover, filters) and a table of facts next to it."""
-    name = title or fabric.name
-    sheet = compose(fabric, name, link_load)
     style = Markup(page_style())  # noqa: S704 constants
-    return render("fabric", title=name, sheet=sheet, colours=style, facts=fact_rows(facts or {}))
+    return render("fabric", title=fabric.name, sheet=_sheet(fabric), colours=style, facts=fact_rows(facts))
 
 
-def compose(fabric: Fabric, title: str, link_load: ArrayLike | None = None) -> Sheet:
-    """Return the finished picture of a fabric, in the layout and level of detail that suit it."""
+def _sheet(fabric: Fabric, link_load: ArrayLike | None = None) -> Sheet:
     network = network_of(fabric, link_load)
-    return frame(network, _scene(network), title)
+    return frame(network, _scene(network))
 
 
 def _scene(network: DrawnNetwork) -> Scene:
+    """Draw the network in the layout and level of detail that suit it."""
     if grid.fits(network):
         return grid.draw_grid(network)
     if ring.fits(network):

@@ -14,7 +14,7 @@ from syncline.report.chart.lanes import Lane, lanes
 from syncline.report.chart.plot import NUM_COLOURS, WIDTH, Axis, Floats, Line, plot
 from syncline.report.page.page import render
 from syncline.sim.packet import Outcome, PacketJob, RunSamples, Watching, simulate
-from syncline.sim.packet.chronicle import queue_rows
+from syncline.sim.packet.chronicle import QueueRow, queue_rows
 from syncline.sim.packet.flow_table import FlowTable
 from syncline.sim.packet.outcome import IGNORES
 from syncline.sim.packet.run import mark_bytes
@@ -34,7 +34,7 @@ class _Run:
     sentence: str
     cards: Sequence[tuple[str, str]]
     charts: Sequence[Chart]
-    queues: Sequence[Sequence[str]]
+    queues: Sequence[QueueRow]
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,9 @@ def packet_page(
            f"base round trip {rtt}, seed {options.seed}")  # fmt: skip
     if len(runs) > 1:
         how = f"{options.routing} routing, base round trip {rtt}, the same flows in both"
+    width = WIDTH / len(runs)
     shown = [
-        _Run(name, in_a_sentence(one), _cards(one), _charts(one, WIDTH / len(runs)), _queues(one)) for name, one in runs
+        _Run(name, in_a_sentence(one), _cards(one), _charts(one, width), queue_rows(one, 12)) for name, one in runs
     ]
     named = [(name, table) for (name, _), table in zip(runs, flows, strict=False) if len(table)]
     return render("packet", title=title, how=how, runs=shown, against=against, slowdowns=_flows(named), ignores=IGNORES)
@@ -209,14 +210,6 @@ def _connections(outcome: Outcome, watched: RunSamples, clock: Axis, width: floa
         )  # fmt: skip
         note = f"What {shown} connections delivered. {meaning}"
     return "Rate of connections, GB/s", note, _over_time("rates of connections", lines, clock, width)
-
-
-def _queues(outcome: Outcome) -> list[list[str]]:
-    return [
-        [row.link, units.show_size(row.peak_bytes), f"{row.marks:,}", f"{row.drops:,}", f"{row.trims:,}",
-         f"{row.pauses:,}", units.show_time(row.paused_s)]
-        for row in queue_rows(outcome, 12)
-    ]  # fmt: skip
 
 
 def _flows(runs: Sequence[tuple[str, FlowTable]]) -> _Flows | None:

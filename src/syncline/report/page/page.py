@@ -44,6 +44,7 @@ def _environment() -> Environment:
         "money": units.show_money,
         "bandwidth": units.show_bandwidth,
         "share": lambda value, digits=1: f"{value:.{digits}%}",
+        "change": lambda value: f"{value:+z.1%}",
         "commas": lambda value: f"{value:,}",
     }
     made.globals["version"] = __version__

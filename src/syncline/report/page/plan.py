@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -50,6 +50,7 @@ def plan_page(answer: PlanResult, fabric: Fabric, curve: Sequence[ScalePoint] = 
     p = plan.predicted
     parts, memory = _largest(p.parts_s), _largest(p.memory_by)
     free = (p.memory_available_bytes - p.memory_bytes) / GIB
+    first, rented = answer.worthwhile[:3], answer.money is not None and not answer.money.owned
     assumed = answer.result.facts.assumed
     return render(
         "plan",
@@ -60,8 +61,11 @@ def plan_page(answer: PlanResult, fabric: Fabric, curve: Sequence[ScalePoint] = 
         decision=decision(answer),
         figures=_figures(answer),
         lead=_lead(answer),
-        changes=_changes(answer),
-        rented=_is_rented(answer),
+        first=first,
+        # Nobody buys switches for a cluster that is rented.
+        changes=[*first, *(a for a in answer.actions if a not in first and not (rented and a.kind == "hardware"))],
+        worth=worth_words,
+        rented=rented,
         timeline=_timeline(answer),
         time_bar=stacked([Part(part_name(n), v, PART_COLOURS.get(n, OTHER_COLOUR)) for n, v in parts], p.step_time_s),
         time_bars=_bars([(part_name(n), v, units.show_time(v)) for n, v in parts if n != "compute"], "#e08a1e"),
@@ -73,7 +77,6 @@ def plan_page(answer: PlanResult, fabric: Fabric, curve: Sequence[ScalePoint] = 
         scaling=_scaling(curve, plan.num_gpus),
         cheapest=_cheapest(curve),
         money=_money(answer),
-        splits=_splits(answer),
         picture=_picture(fabric),
         trust=". ".join(interval_lines(p.interval, units.show_time)) if p.interval else "",
         ignores=[*IGNORES, *answer.notes],
@@ -127,65 +130,15 @@ def _lead(answer: PlanResult) -> str:
     return " ".join(sentences)
 
 
-@dataclass(frozen=True)
-class _Change:
-    """One row of the table of changes."""
-
-    words: str
-    kind: str
-    step: str
-    saving: str
-    tone: str
-    worth: str
-    price: str
-    back: str
-    split: str
-    is_first: bool
-
-
-def _is_rented(answer: PlanResult) -> bool:
-    return answer.money is not None and not answer.money.owned
-
-
-def _changes(answer: PlanResult) -> list[_Change]:
-    first = answer.worthwhile[:3]
-    # Nobody buys switches for a cluster that is rented.
-    rented = _is_rented(answer)
-    others = [a for a in answer.actions if a not in first and not (rented and a.kind == "hardware")]
-    return [
-        _Change(
-            words=a.words,
-            kind=a.kind,
-            step=units.show_time(a.step_time_s),
-            saving=f"{a.saving:+z.1%}",
-            tone="good" if a.saving > 0.005 else "bad" if a.saving < -0.0005 else "",
-            worth=worth_words(a, answer.run),
-            price=units.show_money(a.price_usd) if a.price_usd else "not known" if a.kind == "hardware" else "$0",
-            back=f"{a.payback_years:.1f} years" if a.price_usd and a.payback_years and a.payback_years < 100 else "",
-            split=a.plan.split(";")[0],
-            is_first=a in first,
-        )
-        for a in (*first, *others)
-    ]
-
-
-@dataclass(frozen=True)
-class _DrawnStep:
-    """The timeline of a step: its views with their headings, what colours mean, and a note."""
-
-    note: str
-    views: Sequence[tuple[str, Markup]] = ()
-    key: str = ""
-
-
-def _timeline(answer: PlanResult) -> _DrawnStep:
+def _timeline(answer: PlanResult) -> tuple[str, list[tuple[str, Markup]], str]:
+    """Return a note on the timeline of a step, its views with their headings, and what colours mean."""
     split = answer.best.decision
     if split.pp > MAX_DRAWN_STAGES:
-        return _DrawnStep(f"{split.pp} stages are too many to draw.")
+        return f"{split.pp} stages are too many to draw.", [], ""
     try:
         timeline = step_timeline(answer.result)
     except SynclineError as error:
-        return _DrawnStep(error.message)
+        return error.message, [], ""
     drawn = timeline.metadata.get("drawn_micro_batches", split.num_micro)
     cut = "" if drawn == split.num_micro else f" {drawn} of {split.num_micro} micro-batches are drawn."
     note = f"One rank of each stage: compute above, communication below.{cut} Hover for names, times and bytes."
@@ -197,7 +150,7 @@ def _timeline(answer: PlanResult) -> _DrawnStep:
             (f"Its last {units.show_time(part)}: it drains, gradients meet, the optimizer runs",
              between(timeline, end - part, end)),
         ]  # fmt: skip
-    return _DrawnStep(note, [(words, timeline_lanes(view)) for words, view in views], timeline_key(timeline))
+    return note, [(words, timeline_lanes(view)) for words, view in views], timeline_key(timeline)
 
 
 def between(timeline: Timeline, start_s: float, end_s: float) -> Timeline:
@@ -289,20 +242,6 @@ def _money(answer: PlanResult) -> dict[str, object] | None:
         "assumed": owned.assumptions,
         "source": account.prices_source,
     }
-
-
-def _splits(answer: PlanResult) -> list[list[str]]:
-    best = answer.best.predicted.step_time_s
-    return [
-        [
-            other.decision.label,
-            units.show_time(other.predicted.step_time_s),
-            f"{other.predicted.step_time_s / best - 1:+.1%}{' (a tie)' if k and answer.is_tie(other) else ''}",
-            f"{other.predicted.memory_bytes / GIB:.0f} GiB",
-            f"{other.predicted.exposed_comm_s / other.predicted.step_time_s:.1%}",
-        ]
-        for k, other in enumerate((answer.best, *answer.others))
-    ]
 
 
 def _picture(fabric: Fabric) -> str:

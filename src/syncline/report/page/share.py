@@ -29,7 +29,6 @@ def share_page(answer: ShareAnswer) -> str:
         epochs=answer.epochs,
         words=[steering_words(epoch) for epoch in plain(answer.to_json())["epochs"]],
         drawings=[_sharing(epoch) for epoch in answer.epochs],
-        rows=[_rows(epoch) for epoch in answer.epochs],
         text=answer,
     )
 
@@ -54,11 +53,3 @@ def _sharing(epoch: Epoch) -> Markup | None:
         ticks = [a - begin for a, _ in course.steps[number] if begin <= a <= end]
         drawn.append(Lane(job.name[:20], spans, 20, 10, ticks=ticks))
     return lanes("when jobs send", drawn, Axis.time(end - begin))
-
-
-def _rows(epoch: Epoch) -> list[list[str]]:
-    return [
-        [job.name, units.show_time(job.alone_s), units.show_time(job.step_s), f"{job.slowdown:.2f}x",
-         f"{job.unsteered_slowdown:.2f}x", f"{job.in_phase_slowdown:.2f}x"]
-        for job in epoch.jobs
-    ]  # fmt: skip

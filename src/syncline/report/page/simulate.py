@@ -38,7 +38,7 @@ def page(answer: Simulation) -> str:
             "picture": draw_svg(answer.fabric, link_load=load),
             "traffic": matrix("traffic", traffic, names, units.show_size),
         }
-    return render("simulate", title=title, fabric=answer.fabric, ignores=answer.ignores, rows=_rows(answer.rows),
+    return render("simulate", title=title, fabric=answer.fabric, ignores=answer.ignores, rows=answer.rows,
                   curve=bandwidth_curve(answer.rows), **values)  # fmt: skip
 
 
@@ -52,22 +52,6 @@ def bandwidth_curve(rows: Sequence[CollectiveRow]) -> Markup:
     y = Axis.even(max(rates) * 1.04, units.show_bandwidth)
     line = Line("bus bandwidth", sizes, rates, titles=titles, width=2)
     return plot("bus bandwidth by size", [line], x, y, height=320, left=76, has_legend=False)
-
-
-def _rows(rows: Sequence[CollectiveRow]) -> list[list[str]]:
-    return [
-        [
-            units.show_size(row.size_bytes),
-            units.show_time(row.time_s),
-            units.show_bandwidth(row.algbw_Bps),
-            units.show_bandwidth(row.busbw_Bps),
-            "-" if row.wire_Bps is None else units.show_bandwidth(row.wire_Bps),
-            "-" if row.utilisation is None else f"{row.utilisation:.1%}",
-            row.algorithm,
-            row.limiting_link or "-",
-        ]
-        for row in rows
-    ]
 
 
 def _busiest(fabric: Fabric, load: Floats) -> list[list[str]]:

@@ -96,10 +96,13 @@ def aggregate(network: DrawnNetwork, *, each: bool = False, outer: bool = True, 
         outermost = containers[-1]
         if len(np.unique(outermost[outermost >= 0])) <= MAX_OUTER_GROUPS:
             look = mix(look, outermost + 1)
-    signs = _signs(look, containers)
-    key = look
-    for container, sign in zip(containers, signs, strict=True):
-        key = mix(key, np.where(container >= 0, sign[container], np.uint64(0)))
+    key, signs = look, list[Hashes]()
+    for container in containers:
+        inside = container >= 0
+        sign = np.zeros(len(look), np.uint64)  # equal content of two groups, equal number
+        np.add.at(sign, container[inside], mix(key[inside]))
+        signs.append(sign)
+        key = mix(key, np.where(inside, sign[container], np.uint64(0)))
     cell_of = _by_first(key)
     tree = _Tree(network, levels, containers, signs, cell_of)
     ends = cell_of[network.vertex_of]
@@ -164,12 +167,12 @@ def _containers(network: DrawnNetwork) -> tuple[list[int], list[Ints]]:
     va, vb = network.vertex_of[cables.a], network.vertex_of[cables.b]
     near = network.outside & ~np.isin(cables.tier, LONG_TIERS)
     top = np.maximum(vertices.level[va], vertices.level[vb])
-    found: list[tuple[int, Ints]] = []
+    groups: list[tuple[int, Ints]] = []
     sites = np.unique(vertices.site)
     above = len(sites)
     if len(sites) > 1:
         first = np.unique(vertices.site, return_index=True)[1]
-        found.append((-1, first[np.searchsorted(sites, vertices.site)]))
+        groups.append((-1, first[np.searchsorted(sites, vertices.site)]))
     for level in range(int(vertices.level.max()), HOST_LEVEL - 1, -1):
         label = components(len(vertices), va[near & (top <= level)], vb[near & (top <= level)])
         inside = (vertices.level <= level) & (vertices.kind != DeviceKind.OCS)
@@ -178,35 +181,9 @@ def _containers(network: DrawnNetwork) -> tuple[list[int], list[Ints]]:
         if len(heads) <= (0 if level == HOST_LEVEL else above):
             continue
         above = len(heads)
-        found.append((level, np.where(member, label, -1)))
-    found.reverse()
-    return [level for level, _ in found], [container for _, container in found]
-
-
-def _signs(look: Hashes, containers: list[Ints]) -> list[Hashes]:
-    """Return per level a number for the content of each group: equal content, equal number."""
-    signs: list[Hashes] = []
-    held = np.full(len(look), -1)  # the largest finished group of each vertex
-    for depth, container in enumerate(containers):
-        sign = np.zeros(len(look), np.uint64)
-        free = (container >= 0) & (held < 0)
-        np.add.at(sign, container[free], mix(look[free]))
-        if depth:
-            heads = np.unique(held[held >= 0])
-            heads = heads[container[heads] >= 0]
-            np.add.at(sign, container[heads], mix(_last(signs, containers, heads)))
-        signs.append(sign)
-        held = np.where(container >= 0, container, held)
-    return signs
-
-
-def _last(signs: list[Hashes], containers: list[Ints], heads: Ints) -> Hashes:
-    """Return the sign of the largest finished group that each head names."""
-    result = np.zeros(len(heads), np.uint64)
-    for sign, container in zip(signs, containers, strict=False):
-        mine = container[heads] == heads
-        result[mine] = sign[heads[mine]]
-    return result
+        groups.append((level, np.where(member, label, -1)))
+    groups.reverse()
+    return [level for level, _ in groups], [container for _, container in groups]
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,13 +214,11 @@ class _Tree:
         kinds = _by_first(self.signs[depth][heads])
         made = []
         for kind in range(int(kinds.max()) + 1):
-            equal = heads[kinds == kind]
-            head = int(equal[0])
+            head, count = int(heads[kinds == kind][0]), int((kinds == kind).sum())
             mine = members[self.containers[depth][members] == head]
-            total = times * len(equal)
-            cells, groups = self._content(mine, depth - 1, total)
             number = int(np.searchsorted(self._heads(depth, head), head))
-            made.append(PictureGroup(self.levels[depth], number, len(equal), total, cells, groups))
+            content = self._content(mine, depth - 1, times * count)
+            made.append(PictureGroup(self.levels[depth], number, count, times * count, *content))
         return tuple(made)
 
     def _heads(self, depth: int, head: int) -> Ints:

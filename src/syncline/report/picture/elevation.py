@@ -70,10 +70,10 @@ def cables_svg(made: Installation) -> Markup:
         svg.add("rect", title=title, class_=look, x=x, y=y, width=22, height=26, rx=2)
         svg.text(x + 11, y + 37, rack.name[1:], class_="m", text_anchor="middle")
     for number, (kind, count) in enumerate(Counter(row.kind for row in made.cables).most_common()):
-        x, y = svg.width - 190, _TOP + 4 + number * 16
+        left, down = svg.width - 190, _TOP + 4 + number * 16
         word, colour = CABLES.get(kind, (kind or "unknown", "#8a8a8a"))
-        svg.add("rect", x=x, y=y, width=12, height=6, fill=colour)
-        svg.text(x + 18, y + 7, f"{count:,} {word}")
+        svg.add("rect", x=left, y=down, width=12, height=6, fill=colour)
+        svg.text(left + 18, down + 7, f"{count:,} {word}")
     return svg.document()
 
 

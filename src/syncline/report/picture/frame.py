@@ -49,13 +49,13 @@ class LegendEntry(NamedTuple):
     width: float = 2.0
 
 
-def frame(network: DrawnNetwork, scene: Scene, title: str) -> Sheet:
+def frame(network: DrawnNetwork, scene: Scene) -> Sheet:
     """Return the scene with title, captions and legend."""
     around = Scene()
     captions = max((text_width(line, SIZES["cap"]) for c in scene.captions for line in c.lines), default=0.0)
     left = MARGIN + (min(captions, 260.0) + 26 if scene.captions else 0.0)
     width = max(left + scene.width + MARGIN, MIN_WIDTH)
-    counts = summary(network)
+    title, counts = network.fabric.name, summary(network)
     around.text(MARGIN, 36, fit(title, width - 2 * MARGIN, SIZES["title"]), "title", "start")
     around.text(MARGIN, 57, fit(counts, width - 2 * MARGIN, SIZES["sub"]), "sub", "start")
     broken = [(int((network.cables.state == state).sum()), word) for state, word in _STATES.items()]

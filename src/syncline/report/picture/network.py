@@ -6,7 +6,7 @@ cabled, as one number: two vertices of equal look can be drawn as one box with a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -189,7 +189,7 @@ def _coloured(cables: Cables, lane_of: Ints) -> Cables:
     """Give a cable the lane of its ends: a NIC's is its leaf's, and switches must agree."""
     a, b = lane_of[cables.a], lane_of[cables.b]
     lane = np.where(cables.tier == Tier.ACCESS, np.maximum(a, b), np.where(a == b, a, -1))
-    return Cables(cables.a, cables.b, cables.tier, cables.medium, cables.rate_Bps, cables.state, lane, cables.load)
+    return replace(cables, lane=lane)
 
 
 def _looks(fabric: Fabric, cables: Cables, vertex_of: Ints, lane_of: Ints) -> Hashes:

@@ -147,31 +147,12 @@ def _place(placement: PicturePlacement, group: PictureGroup, x: float, width: fl
         _place(placement, inner, at, inner_width)
         at += inner_width + _stack(inner) + GROUP_GAP
     for row, cells in rows.items():
-        if row == 0:
-            starts = _side_by_side(cells, at, sizes)
-        else:
-            starts = _spread(cells, x, width, sizes)
-        for cell, start in zip(cells, starts, strict=True):
-            placement.left[cell.id], placement.width[cell.id] = start, _cell_width(cell, sizes)
+        widths = [_cell_width(cell, sizes) for cell in cells]
+        start, gap = at, sizes.gap
+        if row:  # switches spread over the width of their group, not further apart than `max_pitch`
+            gap = min(max(0.0, width - sum(widths)) / len(cells), sizes.max_pitch)
+            start = x + (width - sum(widths) - gap * (len(cells) - 1)) / 2
+        for cell, own in zip(cells, widths, strict=True):
+            placement.left[cell.id], placement.width[cell.id] = start, own
             placement.cells[cell.id], placement.owner[cell.id] = cell, group
-
-
-def _side_by_side(cells: list[Cell], at: float, sizes: PictureSizes) -> list[float]:
-    starts = []
-    for cell in cells:
-        starts.append(at)
-        at += _cell_width(cell, sizes) + sizes.gap
-    return starts
-
-
-def _spread(cells: list[Cell], x: float, width: float, sizes: PictureSizes) -> list[float]:
-    """Spread switches over the width of their group, not further apart than `max_pitch` beside their own width."""
-    widths = [_cell_width(cell, sizes) for cell in cells]
-    spare = max(0.0, width - sum(widths)) / len(cells)
-    spare = min(spare, sizes.max_pitch)
-    at = x + (width - sum(widths) - spare * len(cells)) / 2
-    starts = []
-    for own in widths:
-        starts.append(at + spare / 2)
-        at += own + spare
-    return starts
+            start += own + gap

@@ -29,11 +29,6 @@ def write_png(svg: str, path: str | os.PathLike[str], *, zoom: float = 2.0) -> N
         raise FileError(f'cannot write "{target}": {error.strerror}.') from None
 
 
-def draws_text() -> bool:
-    """Say whether a font is found for text: resvg leaves text out where there is none."""
-    return _families() is not None
-
-
 def _families() -> dict[str, str] | None:
     """Return the settings under which text is drawn: none, or the font that the hint above installs, or None."""
     resvg = _resvg()

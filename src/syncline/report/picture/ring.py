@@ -20,16 +20,8 @@ MAX_GROUPS, MAX_HOSTS, MAX_WIRES = 48, 256, 700
 _SWITCH, _HOST = 5.5, 4.5
 
 
-@dataclass(frozen=True)
-class _Spot:
-    x: float
-    y: float
-    key: str
-    name: str
-
-    @property
-    def anchor(self) -> Anchor:
-        return Anchor(self.x, self.y, self.y, self.key, self.name)
+def _spot(x: float, y: float, key: str, name: str) -> Anchor:
+    return Anchor(x, y, y, key, name)
 
 
 def fits(network: DrawnNetwork) -> bool:
@@ -64,7 +56,7 @@ class _Ring:
         self.home = self._homes()
         self.hosts_drawn = network.fabric.num_hosts <= MAX_HOSTS
         self._measure()
-        self.spots: dict[int, _Spot] = {}
+        self.spots: dict[int, Anchor] = {}
         self.middles: dict[int, tuple[float, float]] = {}
         for turn, group in enumerate(sorted(self.members)):
             self._group(group, -math.pi / 2 + 2 * math.pi * turn / len(self.members))
@@ -145,7 +137,7 @@ class _Ring:
         title = cell_title(self.network, cell)
         round_by = 1.5 if host else size
         self.scene.box(x - size, y - size, 2 * size, 2 * size, look, f"v{vertex}", title, round_by)
-        self.spots[vertex] = _Spot(x, y, f"v{vertex}", self.network.name(vertex))
+        self.spots[vertex] = _spot(x, y, f"v{vertex}", self.network.name(vertex))
 
     def _wires(self) -> None:
         drawn = self.bundles
@@ -165,39 +157,38 @@ class _Ring:
 
     def _merged(self, low: int, high: int, wires: list[CableBundle]) -> None:
         """Draw many equal cables of a group, or between two, as one line of strokes or one chord."""
-        ends = [_Spot(*self.middles[group], f"g{group}", f"group {group}") for group in (low, high)]
+        ends = [_spot(*self.middles[group], f"g{group}", f"group {group}") for group in (low, high)]
         whole = replace(wires[0], total=sum(wire.total for wire in wires))
         if low == high:
             path = "".join(
-                f"M{at(a.x, a.y)}L{at(b.x, b.y)}" for a, b in ((self.spots[w.a], self.spots[w.b]) for w in wires)
+                f"M{at(a.x, a.top)}L{at(b.x, b.top)}" for a, b in ((self.spots[w.a], self.spots[w.b]) for w in wires)
             )
         else:
             path = self._chord(*(self._edge(spot) for spot in ends))
         title = bundle_title(self.network, whole, ends[0].name, ends[1].name)
         width, opacity = (0.5, 0.22) if low == high else (2.0, 0.5)
-        self.pen.draw(self.scene, whole, path, ends[0].anchor, ends[1].anchor, title, "", width, opacity)
+        self.pen.draw(self.scene, whole, path, ends[0], ends[1], title, "", width, opacity)
 
-    def _wire(self, wire: CableBundle, path: str, a: _Spot, b: _Spot) -> None:
+    def _wire(self, wire: CableBundle, path: str, a: Anchor, b: Anchor) -> None:
         title = bundle_title(self.network, wire, a.name, b.name)
-        self.pen.draw(self.scene, wire, path, a.anchor, b.anchor, title)
+        self.pen.draw(self.scene, wire, path, a, b, title)
 
-    def _path(self, wire: CableBundle, a: _Spot, b: _Spot) -> str:
+    def _path(self, wire: CableBundle, a: Anchor, b: Anchor) -> str:
         if wire.tier == Tier.GROUP_GLOBAL:
             return self._chord(a, b)
-        return f"M{at(a.x, a.y)}L{at(b.x, b.y)}"
+        return f"M{at(a.x, a.top)}L{at(b.x, b.top)}"
 
-    def _chord(self, a: _Spot, b: _Spot) -> str:
+    def _chord(self, a: Anchor, b: Anchor) -> str:
         """Return a chord bent towards the centre of the circle."""
-        x, y = (a.x + b.x) / 2, (a.y + b.y) / 2
+        x, y = (a.x + b.x) / 2, (a.top + b.top) / 2
         cx, cy = x + (self.centre_x - x) * 0.45, y + (self.centre_y - y) * 0.45
-        return f"M{at(a.x, a.y)}Q{at(cx, cy)} {at(b.x, b.y)}"
+        return f"M{at(a.x, a.top)}Q{at(cx, cy)} {at(b.x, b.top)}"
 
-    def _edge(self, spot: _Spot) -> _Spot:
+    def _edge(self, spot: Anchor) -> Anchor:
         """Return the point of a group nearest the centre of the circle."""
         share = self.reach / max(self.radius, 1.0)
-        return _Spot(
-            spot.x + (self.centre_x - spot.x) * share, spot.y + (self.centre_y - spot.y) * share, spot.key, spot.name
-        )
+        x, y = spot.x + (self.centre_x - spot.x) * share, spot.top + (self.centre_y - spot.top) * share
+        return _spot(x, y, spot.key, spot.name)
 
     def _group_of(self, vertex: int) -> int:
         device = self.network.vertices.device[vertex]
