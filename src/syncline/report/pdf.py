@@ -15,10 +15,10 @@ PRINT_S = 300.0
 
 
 def browser() -> str:
-    """Return the browser that prints, or say what to install."""
+    """Return the browser that prints, or raise an error with what to install."""
     for name in BROWSERS:
-        if found := shutil.which(name):
-            return found
+        if program := shutil.which(name):
+            return program
     raise FileError(
         "no browser to print a PDF with.",
         detail=f"Looked for {', '.join(BROWSERS)}.",
@@ -42,7 +42,7 @@ def write_pdf(html: str, path: Path) -> Path:
             raise FileError(f"{program} did not print the page: {error}.", hint="Write --html and print it.") from None
         if not printed.exists():
             last = done.stderr.decode(errors="replace").strip().splitlines()[-1:] or ["nothing"]
-            raise FileError(f"{program} did not print the page; it said: {last[0][:200]}", hint="Write --html instead.")
+            raise FileError(f"{program} did not print the page: {last[0][:200]}", hint="Write --html instead.")
         with atomic(path) as file:
             file.write(printed.read_bytes())
     return path

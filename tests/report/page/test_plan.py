@@ -13,7 +13,7 @@ from syncline.fabric import load
 from syncline.plan.answer import PlanResult, make_plan
 from syncline.plan.scaling import scaling
 from syncline.plan.space import USUAL
-from syncline.report.page.page import kept
+from syncline.report.page.page import unbroken
 from syncline.report.page.plan import between, plan_page
 from syncline.sim.step.spans import step_timeline
 from syncline.workload.read_job import load_job
@@ -86,7 +86,7 @@ def test_its_numbers_are_the_plans(page: str, answer: PlanResult) -> None:
 
 
 def test_keys_of_a_job_file_are_code_and_everything_else_is_text() -> None:
-    assert kept("write `overlap: {tp: true}` <b> by 2027-01-15") == (
+    assert unbroken("write `overlap: {tp: true}` <b> by 2027-01-15") == (
         'write <code>overlap: {tp: true}</code> &lt;b&gt; by <span class="whole">2027-01-15</span>'
     )
 

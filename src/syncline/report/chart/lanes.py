@@ -92,7 +92,7 @@ def timeline_lanes(timeline: Timeline) -> Markup:
     """Return every rank's compute above its communication. Spans that are alike in a lane are one element."""
     spans = timeline.spans
     rows = np.arange(len(spans)) if len(spans) <= MAX_SPANS else _thinned(timeline)
-    found: dict[tuple[int, bool], dict[tuple[str, str], list[tuple[float, float]]]] = {
+    by_lane: dict[tuple[int, bool], dict[tuple[str, str], list[tuple[float, float]]]] = {
         (int(rank), computes): {} for rank in timeline.ranks for computes in (True, False)
     }
     for row in rows[np.argsort(spans.start_s[rows], kind="stable")].tolist():
@@ -100,11 +100,11 @@ def timeline_lanes(timeline: Timeline) -> Markup:
         start_s, end_s = float(spans.start_s[row]) - timeline.start_s, float(spans.end_s[row]) - timeline.start_s
         size = f", {units.show_size(int(spans.size_bytes[row]))}" if spans.size_bytes[row] else ""
         title = f"{name} {units.show_time(float(f'{end_s - start_s:.3g}'))}{size}"
-        lane = found[int(spans.rank[row]), int(spans.kind[row]) == SpanKind.COMPUTE]
+        lane = by_lane[int(spans.rank[row]), int(spans.kind[row]) == SpanKind.COMPUTE]
         lane.setdefault((title, span_colour(name)), []).append((start_s, end_s))
     shown = [
         Lane(f"stage {rank}", drawn, 11, 1) if computes else Lane("", drawn, 8, 6)
-        for (rank, computes), drawn in found.items()
+        for (rank, computes), drawn in by_lane.items()
     ]
     return lanes("timeline of one step", shown, Axis.time(timeline.makespan_s))
 

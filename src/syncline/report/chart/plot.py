@@ -92,7 +92,7 @@ class Axis:
 class Line:
     """One line of a chart.
 
-    `low` makes it a band down to there, `is_rule` a dashed level, `titles` puts a dot on every point that says so when
+    `low` makes it a band down to there, `is_rule` a dashed level, `titles` puts a dot on every point, with these words when
     hovered; `radii` are those of the dots, and `dots_only` leaves the line away.
     """
 
@@ -161,7 +161,7 @@ def plot(
 
 
 def legend(entries: Sequence[tuple[str, str]]) -> Markup:
-    """Return names beside their colours, as text that wraps."""
+    """Return names next to their colours, as text that wraps."""
     marks = (element("li", element("i", "\u200b", style=f"background:{colour}"), name) for name, colour in entries)
     return element("ul", *marks, class_="key")
 
@@ -169,7 +169,7 @@ def legend(entries: Sequence[tuple[str, str]]) -> Markup:
 def tornado(label: str, rows: Sequence[tuple[str, float, float]], now: float, show: Callable[[float], str]) -> Markup:
     """Return how far an answer moves from `now` with each input alone: rows are a name and the answer at both ends."""
     width, left, right, row_height = 640, 250, 20, 26
-    svg = Svg(width, row_height * len(rows) + 40, label, class_="tornado")
+    svg = Svg(width, row_height * len(rows) + 48, label, class_="tornado")
     ends = [now, *(value for _, *both in rows for value in both)]
     room = (max(ends) - min(ends)) or 1.0
     axis = Axis(min(ends) - 0.25 * room, max(ends) + 0.2 * room, ())
@@ -187,10 +187,10 @@ def tornado(label: str, rows: Sequence[tuple[str, float, float]], now: float, sh
         first, last = sorted((low, high))
         svg.text(x(min(first, now)) - 3, y + 12, show(first), text_anchor="end", class_="small")
         svg.text(x(max(last, now)) + 3, y + 12, show(last), class_="small")
-    svg.line(x(now), 2, x(now), svg.height - 30, class_="grid")
-    svg.text(x(now), svg.height - 14, f"{show(now)}, as assumed", text_anchor="middle")
+    svg.line(x(now), 2, x(now), svg.height - 36, class_="grid")
+    svg.text(x(now), svg.height - 22, f"{show(now)}, as assumed", text_anchor="middle")
     key = [element("tspan", "■", class_=f"{word}-end") + f" {word} end of the assumption " for word in ("low", "high")]
-    svg.add("text", *key, x=8, y=svg.height - 1)
+    svg.add("text", *key, x=8, y=svg.height - 4)
     return svg.markup()
 
 

@@ -21,7 +21,7 @@ def render(template: str, **values: object) -> str:
     return _environment().get_template(f"{template}.html.j2").render(values)
 
 
-def kept(text: str) -> Markup:
+def unbroken(text: str) -> Markup:
     """Return text whose dates and numbers with units stay on one line, with `keys` as code."""
     marked = _CODE.sub(r"<code>\1</code>", str(escape(text)))
     whole = _WHOLE.sub(lambda match: f'<span class="whole">{match.group()}</span>', marked)
@@ -38,7 +38,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     made.filters |= {
-        "kept": kept,
+        "unbroken": unbroken,
         "time": units.show_time,
         "size": units.show_size,
         "money": units.show_money,

@@ -17,7 +17,7 @@ from syncline.report.picture.network import DEGRADED, DOWN, DrawnNetwork
 from syncline.report.picture.palette import NUM_LANES, NUM_LOADS, SIZES, style_sheet
 from syncline.report.picture.scene import Caption, Scene, at, counted, fit, text_width
 from syncline.report.picture.wires import Pen, wire_look
-from syncline.report.picture.wording import gpu_word, level_word, tier_word
+from syncline.report.picture.wording import counted_switches, gpu_word, level_word, tier_word
 
 MARGIN, HEADER, MIN_WIDTH = 28.0, 84.0, 860.0
 MAX_LINK_KINDS = 14
@@ -77,6 +77,7 @@ def frame(network: DrawnNetwork, scene: Scene) -> Sheet:
     return Sheet(svg.document(), _filters(network, scene))
 
 
+_OUTER = {DeviceKind.NVSWITCH: "NVLink switch", DeviceKind.OCS: "optical switch"}
 _STATES = {DOWN: "down", DEGRADED: "degraded"}
 
 
@@ -88,8 +89,8 @@ def _filters(network: DrawnNetwork, scene: Scene) -> dict[str, list[Filter]]:
         for lane in sorted(scene.lanes)
     ]
     tiers = [Filter("tier", tier, tier_word(tier), f"t{tier}") for tier in sorted(scene.tiers)]
-    found = {"Links": tiers, "Axes" if names else f"{word.capitalize()}s": lanes}
-    return {heading: filters for heading, filters in found.items() if len(filters) > 1}
+    headings = {"Links": tiers, "Axes" if names else f"{word.capitalize()}s": lanes}
+    return {heading: filters for heading, filters in headings.items() if len(filters) > 1}
 
 
 def summary(network: DrawnNetwork) -> str:
@@ -97,14 +98,10 @@ def summary(network: DrawnNetwork) -> str:
     fabric, vertices = network.fabric, network.vertices
     outer: Counter[str] = Counter()
     for kind, level in zip(vertices.kind[fabric.num_hosts :], vertices.level[fabric.num_hosts :], strict=True):
-        word = {DeviceKind.NVSWITCH: "NVLink switch", DeviceKind.OCS: "optical switch"}.get(
-            DeviceKind(int(kind)), "device"
-        )
-        if kind == DeviceKind.SWITCH:
-            word = level_word(network, int(level))
-            word += "" if word in ("switch", "router") else " switch"
-        outer[word] += 1
-    switches = [counted(n, word, f"{word}s" if word == "router" else f"{word}es") for word, n in outer.items()]
+        outer[
+            level_word(network, int(level)) if kind == DeviceKind.SWITCH else _OUTER.get(DeviceKind(int(kind)), "other")
+        ] += 1
+    switches = [counted_switches(n, word) for word, n in outer.items()]
     cables = int((fabric.links.cable[0::2] >= 0).sum())
     words = [counted(fabric.num_hosts, "host"), counted(fabric.num_gpus, gpu_word(fabric)), *switches]
     return ", ".join(words + ([counted(cables, "cable")] if cables else []))

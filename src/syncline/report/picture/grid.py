@@ -89,8 +89,8 @@ class _Grid:
         a, b = self.place[cables.a], self.place[cables.b]
         joins = (a >= 0) & (b >= 0) & (a != b)
         tiers = np.isin(cables.tier, (Tier.SCALE_UP, Tier.GROUP_LOCAL))
-        found = bundle(cables, self.place, joins & tiers)
-        return [replace(b, lane=self._axis(b)) for b in found]
+        between = bundle(cables, self.place, joins & tiers)
+        return [replace(b, lane=self._axis(b)) for b in between]
 
     def _axis(self, wire: CableBundle) -> int:
         a, b = self._at(wire.a), self._at(wire.b)
@@ -171,7 +171,7 @@ class _Grid:
         self.pen.draw(self.scene, wire, path, start, end, title, "wrap", 0.7 * width, min(self.pen.opacity(wire), 0.7))
 
     def _arc(self, axis: int, xa: float, ya: float, xb: float, yb: float) -> str:
-        """Return the way of a wrap-around cable: out at one end, back beside the row, in at the other."""
+        """Return the way of a wrap-around cable: out at one end, back along the row, in at the other."""
         from_right = len(self.blocks) - 1 - axis
         if len(self.blocks) < 3:
             return self._way_round(from_right == 0, xa, ya, xb, yb)

@@ -169,7 +169,7 @@ def _rows(network: DrawnNetwork, host: int) -> dict[DeviceKind, list[int]]:
     devices = network.fabric.devices
     mine = np.flatnonzero(devices.host == host)
     rows = {kind: [int(d) for d in mine if devices.kind[d] == kind] for kind in ROWS}
-    return {kind: found for kind, found in rows.items() if found}
+    return {kind: row for kind, row in rows.items() if row}
 
 
 def _has_peers(network: DrawnNetwork, host: int) -> bool:

@@ -209,5 +209,5 @@ class _Ring:
 
     def _notes(self) -> list[str]:
         if self.hosts_drawn:
-            return ["Round: switches. Square: hosts, beside the switch of their first port."]
-        return ["Round: switches. Hosts are counted beside their group and not drawn."]
+            return ["Round: switches. Square: hosts, next to the switch of their first port."]
+        return ["Round: switches. Hosts are counted next to their group and not drawn."]

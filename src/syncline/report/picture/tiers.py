@@ -24,6 +24,7 @@ from syncline.report.picture.wording import (
     KIND_WORDS,
     bundle_title,
     cell_title,
+    counted_switches,
     gpu_word,
     group_names,
     rates_text,
@@ -123,14 +124,9 @@ class _Tiers:
 
     def _bar_width(self, cell: Cell, full: dict[int, tuple[float, float]], compact: float) -> float:
         """Return the width of an NVSwitch below its hosts: a bar as wide as they are."""
-        joined = self.network.outside & (self.network.cables.tier == Tier.SCALE_UP)
-        ends = (
-            self.network.vertex_of[self.network.cables.a[joined]],
-            self.network.vertex_of[self.network.cables.b[joined]],
-        )
-        mine = np.unique(
-            np.where(ends[0] == cell.vertex, ends[1], ends[0])[(ends[0] == cell.vertex) | (ends[1] == cell.vertex)]
-        )
+        cables, vertex_of = self.network.cables, self.network.vertex_of
+        a, b = vertex_of[cables.a], vertex_of[cables.b]
+        mine = np.unique(np.concatenate((b[a == cell.vertex], a[b == cell.vertex])))
         return sum((full[int(v)][0] if full else compact) + 4 for v in mine)
 
     def _switch_card_width(self, cell: Cell) -> float:
@@ -141,7 +137,7 @@ class _Tiers:
         return (48.0 if cell.lane >= 0 else 104.0) if cell.count == 1 else 84.0 if cell.lane >= 0 else 126.0
 
     def _row_gap(self, row: float, width: float) -> float:
-        """Return the room above a row; wide fans need more height to be told apart."""
+        """Return the room above a row; wide fans need more height to stay distinct."""
         if row < 0:
             return 44.0
         tier = Tier.ACCESS if row == 0 else Tier.LEAF_SPINE if row == 1 else Tier.SPINE_CORE
@@ -263,12 +259,10 @@ class _Tiers:
         if wire.tier == Tier.WAN and a.top == b.top:
             return arc(a, b, most=40.0)
         if wire.tier == Tier.SOCKET:
-            return arc(a, b, most=24.0) if self._many_sockets() else straight(a, b)
+            devices = self.network.fabric.devices
+            many_sockets = bool((devices.local[devices.kind == DeviceKind.CPU] > 1).any())
+            return arc(a, b, most=24.0) if many_sockets else straight(a, b)
         return ""
-
-    def _many_sockets(self) -> bool:
-        devices = self.network.fabric.devices
-        return bool((devices.local[devices.kind == DeviceKind.CPU] > 1).any())
 
     def _optical_band(self) -> Anchor | None:
         """Draw the band below the optical switches in which circuits run, if there are circuits."""
@@ -288,22 +282,21 @@ class _Tiers:
 
     def _count_labels(self) -> None:
         """Write above each group how many cables leave it upwards, by rate."""
-        found: dict[tuple[int, int], list[tuple[float, int]]] = defaultdict(list)
+        leaving: dict[tuple[int, int], list[tuple[float, int]]] = defaultdict(list)
         where: dict[tuple[int, int], tuple[PictureGroup, list[int]]] = {}
-        peers: dict[int, list[tuple[CableBundle, Anchor, Anchor]]] = defaultdict(list)
         for wire in self.bundles:
             a, b = self._cell_id(wire.a), self._cell_id(wire.b)
             row_a, row_b = row_of(self.place.cells[a]), row_of(self.place.cells[b])
             if row_a == row_b:
-                if a != b or self.detail == CLASSES:
-                    peers[wire.tier].append((wire, self.anchors[wire.a], self.anchors[wire.b]))
+                if wire.tier == Tier.WAN and (a != b or self.detail == CLASSES):
+                    self._wan_label(wire, self.anchors[wire.a], self.anchors[wire.b])
                 continue
             low = a if row_a < row_b else b
             group = self.place.owner[low]
             if wire.total % group.total or wire.state == DOWN or group.level == -2:
                 continue
             key = (id(group), wire.tier)
-            found[key].append((wire.rate_Bps, wire.total // group.total))
+            leaving[key].append((wire.rate_Bps, wire.total // group.total))
             where.setdefault(key, (group, []))[1].append(low)
         taken: Counter[tuple[int, float]] = Counter()
         for key, (group, cells) in where.items():
@@ -312,18 +305,13 @@ class _Tiers:
             over = 0.0 if row < self._top_row(group) else GROUP_PAD + 6 + (10 if group.count > 1 else 0)
             y = self.place.rows[row] - (14 if not over else 2) - over - 14 * taken[id(group), row]
             taken[id(group), row] += 1
-            self.scene.text(x, y, rates_text(found[key]), "cnt")
-        for tier, wires in peers.items():
-            self._peer_label(tier, wires)
+            self.scene.text(x, y, rates_text(leaving[key]), "cnt")
 
-    def _peer_label(self, tier: int, wires: list[tuple[CableBundle, Anchor, Anchor]]) -> None:
-        if tier != Tier.WAN:
-            return
-        for wire, a, b in wires:
-            reach = min(40.0, 10 + abs(a.x - b.x) * 0.28) + 7
-            rate = units.show_rate(wire.rate_Bps)
-            text = f"{wire.total:,} × {rate}" if wire.total > 1 else rate
-            self.scene.text((a.x + b.x) / 2, min(a.top, b.top) - reach, text, "cnt")
+    def _wan_label(self, wire: CableBundle, a: Anchor, b: Anchor) -> None:
+        reach = min(40.0, 10 + abs(a.x - b.x) * 0.28) + 7
+        rate = units.show_rate(wire.rate_Bps)
+        text = f"{wire.total:,} × {rate}" if wire.total > 1 else rate
+        self.scene.text((a.x + b.x) / 2, min(a.top, b.top) - reach, text, "cnt")
 
     # Captions
 
@@ -355,12 +343,10 @@ class _Tiers:
         total = sum(cell.total for cell in cells)
         fabric = self.network.fabric
         if row == 0:
-            lines = [f"{total:,} host{'s' if total != 1 else ''}", counted(fabric.num_gpus, gpu_word(fabric))]
+            lines = [counted(total, "host"), counted(fabric.num_gpus, gpu_word(fabric))]
         else:
-            word = switch_word(self.network, cells[0])
-            word = word if "switch" in word.lower() or word == "router" else f"{word} switch"
             parts = {fabric.parts[fabric.devices.part[self.network.vertices.device[c.vertex]]]: None for c in cells}
-            lines = [f"{total:,} {word}{'' if total == 1 else 's' if word == 'router' else 'es'}", ", ".join(parts)]
+            lines = [counted_switches(total, switch_word(self.network, cells[0])), ", ".join(parts)]
         return Caption(self.place.rows[row] + self.place.row_height(row) / 2, lines, row, True)
 
     def _gap_lines(self, wires: list[CableBundle]) -> list[str]:
@@ -374,6 +360,7 @@ class _Tiers:
         fabric = self.network.fabric
         mine = np.flatnonzero((fabric.devices.kind == kind) & (fabric.devices.host >= 0))
         parts = Counter(fabric.parts[part] for part in fabric.devices.part[mine])
-        switch = kind in (DeviceKind.PCIE, DeviceKind.NVSWITCH)
-        head = counted(len(mine), KIND_WORDS[kind], KIND_WORDS[kind] + ("es" if switch else "s"))
-        return [head, *([", ".join(p for p, _ in parts.most_common(2))] if kind != DeviceKind.PCIE else [])]
+        if kind == DeviceKind.PCIE:
+            return [counted_switches(len(mine), KIND_WORDS[kind])]
+        show = counted_switches if kind == DeviceKind.NVSWITCH else counted
+        return [show(len(mine), KIND_WORDS[kind]), ", ".join(part for part, _ in parts.most_common(2))]

@@ -130,7 +130,7 @@ def through(a: Anchor, b: Anchor, bar: Anchor, share: float) -> str:
 
 
 def connect(scene: Scene, pen: Pen, bundle: CableBundle, a: Anchor, b: Anchor, title: str) -> None:
-    """Draw a bundle between two anchors: upward if one is higher, else as an arc beside the row."""
+    """Draw a bundle between two anchors: upward if one is higher, else as an arc along the row."""
     if abs(a.top - b.top) > 2.0:
         low, high = (a, b) if a.top > b.top else (b, a)
         pen.draw(scene, bundle, upward(low, high, bundle.lane), a, b, title)

@@ -47,6 +47,14 @@ def switch_word(network: DrawnNetwork, cell: Cell) -> str:
     return level_word(network, cell.level) if cell.kind == DeviceKind.SWITCH else KIND_WORDS[DeviceKind(cell.kind)]
 
 
+def counted_switches(count: int, word: str) -> str:
+    """Write `1 leaf switch`, `16 leaf switches`, `9 routers`."""
+    if word == "router":
+        return counted(count, word)
+    whole = word if "switch" in word.lower() else f"{word} switch"
+    return counted(count, whole, f"{whole}es")
+
+
 def group_word(network: DrawnNetwork, group: PictureGroup) -> str:
     """Return what a group is called: "pod", "scalable unit", "rack"."""
     if group.level == 1:
@@ -140,10 +148,10 @@ def short_names(names: list[str]) -> list[str]:
 
 
 def _host_parts(fabric: Fabric, host: int) -> dict[DeviceKind, Counter[str]]:
-    found: dict[DeviceKind, Counter[str]] = {kind: Counter() for kind in DeviceKind}
+    parts: dict[DeviceKind, Counter[str]] = {kind: Counter() for kind in DeviceKind}
     for device in np.flatnonzero(fabric.devices.host == host):
-        found[DeviceKind(int(fabric.devices.kind[device]))][fabric.parts[fabric.devices.part[device]]] += 1
-    return found
+        parts[DeviceKind(int(fabric.devices.kind[device]))][fabric.parts[fabric.devices.part[device]]] += 1
+    return parts
 
 
 def _ports(network: DrawnNetwork, vertex: int) -> list[str]:
