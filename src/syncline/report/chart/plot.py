@@ -92,8 +92,8 @@ class Axis:
 class Line:
     """One line of a chart.
 
-    `low` makes it a band down to there, `is_rule` a dashed level, `titles` puts a dot on every point, with these words when
-    hovered; `radii` are those of the dots, and `dots_only` leaves the line away.
+    `low` makes it a band down to there, `is_rule` a dashed level. `titles` puts a dot on every point and shows these
+    words when the reader points at it; `radii` are those of the dots, and `dots_only` leaves the line away.
     """
 
     name: str
