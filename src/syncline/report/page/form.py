@@ -10,24 +10,23 @@ machine. Requests are bounded, and one answer is computed at a time.
 from __future__ import annotations
 
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import cache
 from importlib import resources
 from typing import Literal
 
 import yaml
 from fastapi import FastAPI, Request
-from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
 from syncline.describe.plain import JsonObject, plain
 from syncline.errors import SynclineError
-from syncline.fabric import Fabric, load
-from syncline.version import __version__
+from syncline.fabric import load
 from syncline.watch.foreign import admit
 from syncline.watch.serve.access import Access
-from syncline.watch.serve.server import COOKIE, HEADERS, read_body, refusal, source_hash
+from syncline.watch.serve.server import guarded_app, read_body, source_hash
 
 MAX_HOSTS = 2048
 Topology = Literal["rail-optimized", "fat-tree", "leaf-spine"]
@@ -60,23 +59,8 @@ class Choices(BaseModel):
 
 def make_form(access: Access) -> FastAPI:
     """Return the application that serves the form."""
-    app = FastAPI(title="syncline serve", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
-    page, policy = read_form(), form_policy()
+    app = guarded_app("syncline serve", read_form(), form_policy(), access)
     busy = threading.Lock()
-
-    @app.middleware("http")
-    async def guard(request: Request, call: Callable[[Request], Awaitable[Response]]) -> Response:
-        response = refusal(request, access) or await call(request)
-        for name, value in (*HEADERS.items(), ("Content-Security-Policy", policy)):
-            response.headers.setdefault(name, value)
-        return response
-
-    @app.get("/")
-    async def index(token: str = "") -> Response:
-        response = HTMLResponse(page)
-        if access.token and token:
-            response.set_cookie(COOKIE, token, httponly=True, samesite="strict", secure=bool(access.certificate))
-        return response
 
     @app.get("/healthz")
     async def healthz() -> Response:
@@ -114,7 +98,7 @@ def shown_cluster(choices: Choices) -> JsonObject:
     from syncline.questions.fabric import inventory
     from syncline.report.fabric_picture import draw_svg
 
-    fabric = _built(choices)
+    fabric = load(choices.cluster())
     return {
         "text": str(inventory(fabric)), "svg": draw_svg(fabric), "cost": str(cost(fabric)),
         "files": {"cluster.yaml": _text(choices.cluster()), "job.yaml": _text(choices.job())},
@@ -125,13 +109,9 @@ def shown_plan(choices: Choices) -> JsonObject:
     """Return the plan in words, and its figures."""
     from syncline.questions.plan import plan
 
-    answer = plan(_built(choices), choices.job(), workers=1)
+    answer = plan(load(choices.cluster()), choices.job(), workers=1)
     figures = answer.to_json()
     return {"text": str(answer), "best": figures["best"], "limit": figures["limit"], "plan": figures}
-
-
-def _built(choices: Choices) -> Fabric:
-    return load(choices.cluster())
 
 
 def _text(document: JsonObject) -> str:

@@ -53,16 +53,13 @@ HEADERS = {
 }
 
 
-def make_app(feed: Feed, access: Access) -> FastAPI:
-    """Return the application that serves a feed."""
-    app = FastAPI(title="syncline watch", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
-    page, policy = read_page(), page_policy()
-    pictures: dict[int, JsonObject] = {}
+def guarded_app(title: str, page: str, policy: str, access: Access) -> FastAPI:
+    """Return an application that serves one page, to those whom `access` admits, with headers that protect it."""
+    app = FastAPI(title=title, version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
 
     @app.middleware("http")
     async def guard(request: Request, call: Callable[[Request], Awaitable[Response]]) -> Response:
-        refused = refusal(request, access)
-        response = refused or await call(request)
+        response = refusal(request, access) or await call(request)
         for name, value in (*HEADERS.items(), ("Content-Security-Policy", policy)):
             response.headers.setdefault(name, value)
         return response
@@ -74,6 +71,14 @@ def make_app(feed: Feed, access: Access) -> FastAPI:
             secure = bool(access.certificate)
             response.set_cookie(COOKIE, token, httponly=True, samesite="strict", secure=secure)
         return response
+
+    return app
+
+
+def make_app(feed: Feed, access: Access) -> FastAPI:
+    """Return the application that serves a feed."""
+    app = guarded_app("syncline watch", read_page(), page_policy(), access)
+    pictures: dict[int, JsonObject] = {}
 
     @app.get("/healthz")
     async def healthz() -> Response:
