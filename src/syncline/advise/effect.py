@@ -19,14 +19,13 @@ from syncline.diagnose.diagnose import read
 from syncline.diagnose.read_rules import shipped_rules, with_rules
 from syncline.diagnose.rule import LogRule
 from syncline.diagnose.source import Sources, Unread
-from syncline.diagnose.tally import MatchRow, Tally
+from syncline.diagnose.tally import MatchRow, Tallies, rows_of
 from syncline.diagnose.verdict import some
 from syncline.fabric import Fabric
 from syncline.sim.nccl.describe import from_fabric
 from syncline.sim.nccl.graph import search
 from syncline.sim.nccl.system import NcclSystem
 
-Tallies = Mapping[str, Tally]
 _MAX_LINES = 3
 
 
@@ -57,7 +56,7 @@ def check_effect(
     """Return what the logs show of what this cluster should give, and of what `env` was meant to set."""
     sources = Sources(logs)
     tallies = read(sources, _book()).tallies
-    hosts = len({row.host for row in _rows(tallies, "signal.init")} - {""}) or fabric.num_hosts
+    hosts = len({row.host for row in rows_of(tallies, "signal.init")} - {""}) or fabric.num_hosts
     system = from_fabric(fabric, num_hosts=min(hosts, fabric.num_hosts))
     found = [check(tallies, system) for check in _CHECKS]
     effects = [effect for effect in found if effect is not None]
@@ -71,16 +70,12 @@ def _book() -> Mapping[str, LogRule]:
     return with_rules(signals, text, "signals.yaml")
 
 
-def _rows(tallies: Tallies, rule: str) -> list[MatchRow]:
-    return list(tallies[rule].rows.values()) if rule in tallies else []
-
-
 def _lines(rows: Sequence[MatchRow]) -> tuple[str, ...]:
     return tuple(str(row.evidence) for row in rows[:_MAX_LINES])
 
 
 def _network(tallies: Tallies, system: NcclSystem) -> Effect | None:
-    rows = _rows(tallies, "signal.network")
+    rows = rows_of(tallies, "signal.network")
     expected = {"infiniband": "IB", "roce": "IB", "efa": "AWS Libfabric"}.get(system.network.split("-")[0], "")
     if not expected or system.num_islands < 2:
         return None
@@ -96,7 +91,7 @@ def _network(tallies: Tallies, system: NcclSystem) -> Effect | None:
 def _gdr(tallies: Tallies, system: NcclSystem) -> Effect | None:
     if system.network not in ("infiniband", "roce") or system.num_islands < 2:
         return None
-    rows = [r for r in _rows(tallies, "signal.channel") if r.get("net").startswith("IB")]
+    rows = [r for r in rows_of(tallies, "signal.channel") if r.get("net").startswith("IB")]
     if not rows:
         return Effect("GPUDirect RDMA on every channel", "unknown", "all", "no channel lines over IB")
     bare, total = [r for r in rows if not r.get("gdr")], sum(r.count for r in rows)
@@ -109,7 +104,7 @@ def _nics(tallies: Tallies, system: NcclSystem) -> Effect | None:
     if system.num_islands < 2 or not system.num_nics:
         return None
     by_host: dict[str, set[str]] = {}
-    rows = [r for r in _rows(tallies, "signal.channel") if r.get("net") != "Socket"]
+    rows = [r for r in rows_of(tallies, "signal.channel") if r.get("net") != "Socket"]
     for row in rows:
         by_host.setdefault(row.host, set()).add(row.get("index"))
     if not by_host:
@@ -124,7 +119,7 @@ def _rails(tallies: Tallies, system: NcclSystem) -> Effect | None:
     """A ring that keeps to its rail sends to the peer of the same local rank."""
     if system.num_islands < 2 or system.num_nics < 2:
         return None
-    rows = _rows(tallies, "signal.ring")
+    rows = rows_of(tallies, "signal.ring")
     if not rows:
         return Effect(
             "rings on their rail", "unknown", "same local rank on both ends", "no send lines over the network"
@@ -138,7 +133,7 @@ def _rails(tallies: Tallies, system: NcclSystem) -> Effect | None:
 def _nvls(tallies: Tallies, system: NcclSystem) -> Effect | None:
     if not (system.facts.nvls and system.has_nvswitch):
         return None
-    used, banner = _rows(tallies, "signal.nvls"), _rows(tallies, "signal.nvls-banner")
+    used, banner = rows_of(tallies, "signal.nvls"), rows_of(tallies, "signal.nvls-banner")
     if used:
         return Effect("NVLink SHARP (NVLS)", "yes", "NVLS comm lines", "NVLS comm made", _lines(used))
     if banner:
@@ -150,7 +145,7 @@ def _nvls(tallies: Tallies, system: NcclSystem) -> Effect | None:
 
 
 def _channels(tallies: Tallies, system: NcclSystem) -> Effect | None:
-    rows = [r for r in _rows(tallies, "signal.channels") if int(r.get("coll")) > 1]
+    rows = [r for r in rows_of(tallies, "signal.channels") if int(r.get("coll")) > 1]
     ring = search(system).ring.num_channels
     expected = f"{ring} or more (search model of NCCL {system.nccl[0]}.{system.nccl[1]})"
     if not rows:
@@ -163,7 +158,7 @@ def _channels(tallies: Tallies, system: NcclSystem) -> Effect | None:
 def _provider(tallies: Tallies, system: NcclSystem) -> Effect | None:
     if not system.network.startswith("efa"):
         return None
-    rows = _rows(tallies, "signal.provider")
+    rows = rows_of(tallies, "signal.provider")
     if not rows:
         return Effect("libfabric provider", "unknown", "efa", "no `NET/OFI Selected Provider` line")
     wrong = [r for r in rows if r.get("provider").lower() != "efa"]
@@ -172,7 +167,7 @@ def _provider(tallies: Tallies, system: NcclSystem) -> Effect | None:
 
 
 def _release(tallies: Tallies, system: NcclSystem) -> Effect | None:
-    rows = _rows(tallies, "signal.version")
+    rows = rows_of(tallies, "signal.version")
     if not rows:
         return None
     versions = {r.get("version") for r in rows}
@@ -186,8 +181,8 @@ _CHECKS: tuple[Callable[[Tallies, NcclSystem], Effect | None], ...] = (
 
 def _settings(tallies: Tallies, env: Mapping[str, str]) -> list[Effect]:
     """Return, for each variable that was meant to be set, whether NCCL says that it read it."""
-    said = {row.get("name"): row for row in _rows(tallies, "signal.env")}
-    tuner, topo = _rows(tallies, "signal.tuner"), _rows(tallies, "signal.topo-file")
+    said = {row.get("name"): row for row in rows_of(tallies, "signal.env")}
+    tuner, topo = rows_of(tallies, "signal.tuner"), rows_of(tallies, "signal.topo-file")
     found = []
     for name, value in env.items():
         if not name.startswith("NCCL_") or name in ("NCCL_DEBUG", "NCCL_DEBUG_FILE"):

@@ -105,10 +105,7 @@ def _may_precede(cause: RankedFinding, effect: RankedFinding) -> bool:
 
 
 def _when(found: RankedFinding) -> tuple[bool, float, int, int]:
-    if found.first is None:
-        return True, 0.0, 0, 0
-    time_s = found.first.context.time_s
-    return time_s is None, time_s or 0.0, found.first.order, found.first.line
+    return (True, 0.0, 0, 0) if found.first is None else found.first.when
 
 
 _GRAVITY: Mapping[Severity, int] = {Severity.OK: 0, Severity.UNKNOWN: 1, Severity.WARNING: 2, Severity.CRITICAL: 3}

@@ -16,10 +16,9 @@ from syncline.diagnose.checks_groups import diverged, watchdog
 from syncline.diagnose.checks_steps import steps_slower
 from syncline.diagnose.checks_xid import XID_CHECKS
 from syncline.diagnose.runs import HostTable, runs
-from syncline.diagnose.tally import MatchRow, Tally
+from syncline.diagnose.tally import MatchRow, Tallies, rows_of
 from syncline.diagnose.verdict import CheckVerdict, some
 
-Tallies = Mapping[str, Tally]
 _NET_PATH = re.compile(r"NET/\S+ \([^)]*/([A-Z0-9]+)\)")
 SLOW = 0.75
 """A run below this share of its like is slow."""
@@ -28,10 +27,6 @@ START_S = 120.0
 
 
 Check = Callable[[Tallies], list[CheckVerdict]]
-
-
-def _rows(tallies: Tallies, rule: str) -> list[MatchRow]:
-    return list(tallies[rule].rows.values()) if rule in tallies else []
 
 
 def _by_host(rows: Iterable[MatchRow]) -> dict[str, list[MatchRow]]:
@@ -44,8 +39,8 @@ def _by_host(rows: Iterable[MatchRow]) -> dict[str, list[MatchRow]]:
 def gdr_missing(tallies: Tallies) -> list[CheckVerdict]:
     """Channels over InfiniBand or RoCE that do not use GPUDirect RDMA."""
     found = []
-    listed = {row.host for row in _rows(tallies, "signal.hca-list")}
-    for host, rows in _by_host(r for r in _rows(tallies, "signal.channel") if r.get("net").startswith("IB")).items():
+    listed = {row.host for row in rows_of(tallies, "signal.hca-list")}
+    for host, rows in _by_host(r for r in rows_of(tallies, "signal.channel") if r.get("net").startswith("IB")).items():
         bare = [row for row in rows if not row.get("gdr")]
         lost, total = sum(r.count for r in bare), sum(r.count for r in rows)
         if lost > 1 or (bare and host in listed):
@@ -56,12 +51,12 @@ def gdr_missing(tallies: Tallies) -> list[CheckVerdict]:
 
 def idle_nics(tallies: Tallies) -> list[CheckVerdict]:
     """Hosts whose channels use fewer NICs than NCCL listed, though they have GPUs enough to use them."""
-    listed = {row.host: row for row in _rows(tallies, "signal.hca-list")}
+    listed = {row.host: row for row in rows_of(tallies, "signal.hca-list")}
     ranks: dict[str, set[str]] = defaultdict(set)
-    for row in (*_rows(tallies, "signal.init"), *_rows(tallies, "signal.address")):
+    for row in (*rows_of(tallies, "signal.init"), *rows_of(tallies, "signal.address")):
         ranks[row.host].add(row.get("device"))
     found = []
-    for host, rows in _by_host(r for r in _rows(tallies, "signal.channel") if r.get("net").startswith("IB")).items():
+    for host, rows in _by_host(r for r in rows_of(tallies, "signal.channel") if r.get("net").startswith("IB")).items():
         if host not in listed:
             continue
         names = [part for part in listed[host].get("list").split("[") if part[:1].isdigit()]
@@ -75,10 +70,10 @@ def idle_nics(tallies: Tallies) -> list[CheckVerdict]:
 
 def mixed_network(tallies: Tallies) -> list[CheckVerdict]:
     """Ranks of one job on different networks; hosts of one name are told apart by their addresses."""
-    addresses = {(row.host, row.get("pid")): row.get("address") for row in _rows(tallies, "signal.address")}
+    addresses = {(row.host, row.get("pid")): row.get("address") for row in rows_of(tallies, "signal.address")}
     shared = {host for host, here in _addresses_by_host(addresses).items() if len(here) > 1}
     kinds: dict[str, list[MatchRow]] = defaultdict(list)
-    for row in _rows(tallies, "signal.network"):
+    for row in rows_of(tallies, "signal.network"):
         kinds["Socket" if row.get("network") == "Socket" else "RDMA"].append(row)
     if len(kinds) < 2:
         return []
@@ -107,7 +102,7 @@ def _addresses_by_host(addresses: Mapping[tuple[str, str], str]) -> dict[str, se
 def different_mtu(tallies: Tallies) -> list[CheckVerdict]:
     """Hosts whose RDMA devices run different MTUs."""
     hosts: dict[str, set[str]] = defaultdict(set)
-    rows = _rows(tallies, "signal.mtu")
+    rows = rows_of(tallies, "signal.mtu")
     for row in rows:
         hosts[row.host].add(row.get("mtu"))
     counts = Counter(mtu for mtus in hosts.values() for mtu in mtus)
@@ -124,7 +119,7 @@ def different_mtu(tallies: Tallies) -> list[CheckVerdict]:
 def far_nics(tallies: Tallies) -> list[CheckVerdict]:
     """Hosts where no GPU has a NIC nearer than the CPU."""
     found = []
-    for host, rows in _by_host(_rows(tallies, "signal.gpu-paths")).items():
+    for host, rows in _by_host(rows_of(tallies, "signal.gpu-paths")).items():
         paths = [word for row in rows for word in _NET_PATH.findall(row.get("nets"))]
         near = [word for word in paths if word in ("PIX", "PXB", "PXN", "P2C", "C2C", "LOC")]
         if paths and not near:
@@ -144,10 +139,10 @@ def midrun(tallies: Tallies) -> list[CheckVerdict]:
 
 
 def _retries(tallies: Tallies, *, midrun: bool) -> list[CheckVerdict]:
-    progress = {(row.evidence.order): row.evidence.line for row in _rows(tallies, "signal.progress")}
-    begin = {row.evidence.order: row.evidence.context.time_s for row in _rows(tallies, "signal.bootstrap")}
+    progress = {(row.evidence.order): row.evidence.line for row in rows_of(tallies, "signal.progress")}
+    begin = {row.evidence.order: row.evidence.context.time_s for row in rows_of(tallies, "signal.bootstrap")}
     files: dict[int, list[MatchRow]] = defaultdict(list)
-    for row in _rows(tallies, "signal.status-12"):
+    for row in rows_of(tallies, "signal.status-12"):
         files[row.evidence.order].append(row)
     late = any(_is_late(rows[0], progress, begin) for rows in files.values())
     if not files or late != midrun:
@@ -169,7 +164,7 @@ def _is_late(row: MatchRow, progress: Mapping[int, int], begin: Mapping[int, flo
 
 def stray_rank(tallies: Tallies) -> list[CheckVerdict]:
     """Pairs of ranks that call different collectives: the rank that stands in most of them strayed."""
-    rows = _rows(tallies, "torch.collective.mismatch")
+    rows = rows_of(tallies, "torch.collective.mismatch")
     counts = Counter(rank for row in rows for rank in (row.get("rank"), row.get("other")) if rank)
     if not counts:  # a line without its end says that ranks differ, not which
         return [CheckVerdict("the line does not say which", "", (rows[0].evidence,), 0.85)] if rows else []
@@ -181,7 +176,7 @@ def stray_rank(tallies: Tallies) -> list[CheckVerdict]:
 
 def repeated_rank(tallies: Tallies) -> list[CheckVerdict]:
     """Processes that say they are the same rank of one job."""
-    rows = [row for row in _rows(tallies, "launch.rank.repeated") if row.count > 1]
+    rows = [row for row in rows_of(tallies, "launch.rank.repeated") if row.count > 1]
     if not rows:
         return []
     ranks, total = some(row.get("rank") for row in rows), rows[0].get("member").split("/")[1]
@@ -234,8 +229,8 @@ def two_hosts_flatter(tallies: Tallies) -> list[CheckVerdict]:
 
 def collapsed(tallies: Tallies) -> list[CheckVerdict]:
     """RoCE at a fraction of a GB/s for large messages, or with loss counters that count."""
-    lossy = [row for row in _rows(tallies, "signal.loss-counter") if int(row.get("value")) >= _lost(row)]
-    roce = bool(_rows(tallies, "signal.roce"))
+    lossy = [row for row in rows_of(tallies, "signal.loss-counter") if int(row.get("value")) >= _lost(row)]
+    roce = bool(rows_of(tallies, "signal.roce"))
     slow = [run for run in _comparable(tallies) if run.num_hosts > 1 and run.busbw_GBps < 1.0]
     if not roce or not (lossy or slow) or (slow and not lossy and len(slow[0].hosts) < 2):
         return []
@@ -251,7 +246,7 @@ def _lost(row: MatchRow) -> int:
 
 
 def _comparable(tallies: Tallies) -> list[HostTable]:
-    return [run for run in runs(_rows(tallies, "signal.bench")) if run.size_bytes >= 1 << 20]
+    return [run for run in runs(rows_of(tallies, "signal.bench")) if run.size_bytes >= 1 << 20]
 
 
 CHECKS: dict[str, Check] = {

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
 
-from syncline.diagnose.tally import MatchRow, Tally
+from syncline.diagnose.tally import MatchRow, Tallies, rows_of
 from syncline.diagnose.verdict import CheckVerdict, some
 
 SIGNAL = "signal.flight"
 
 
-def _groups(tallies: Mapping[str, Tally]) -> dict[str, dict[str, dict[int, MatchRow]]]:
+def _groups(tallies: Tallies) -> dict[str, dict[str, dict[int, MatchRow]]]:
     """Return group -> rank -> sequence number -> row."""
     found: dict[str, dict[str, dict[int, MatchRow]]] = defaultdict(lambda: defaultdict(dict))
-    for row in tallies[SIGNAL].rows.values() if SIGNAL in tallies else ():
+    for row in rows_of(tallies, SIGNAL):
         found[row.get("group")][row.get("rank")][int(row.get("seq"))] = row
     return {group: ranks for group, ranks in found.items() if len(ranks) > 1}
 
 
-def flight_missing(tallies: Mapping[str, Tally]) -> list[CheckVerdict]:
+def flight_missing(tallies: Tallies) -> list[CheckVerdict]:
     """Return ranks that stopped before a collective that others have entered."""
     found = []
     for group, ranks in _groups(tallies).items():
@@ -36,7 +35,7 @@ def flight_missing(tallies: Mapping[str, Tally]) -> list[CheckVerdict]:
     return found
 
 
-def flight_mismatch(tallies: Mapping[str, Tally]) -> list[CheckVerdict]:
+def flight_mismatch(tallies: Tallies) -> list[CheckVerdict]:
     """Return collectives that ranks of one group called differently: another operation or another size."""
     found = []
     for group, ranks in _groups(tallies).items():

@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from syncline.diagnose.tally import Evidence, MatchRow, Tally
+from syncline.diagnose.tally import Evidence, MatchRow, Tallies, rows_of
 from syncline.diagnose.verdict import CheckVerdict, some
 
 SIGNAL = "signal.watchdog"
@@ -72,17 +72,7 @@ def stands(rows: Iterable[MatchRow]) -> dict[str, dict[str, _Stand]]:
     return {group: ranks for group, ranks in found.items() if ranks}
 
 
-@dataclass(frozen=True)
-class _Split:
-    """How the ranks of a group part."""
-
-    text: str
-    ranks: tuple[str, ...]
-    evidence: tuple[Evidence, ...]
-    confidence: float
-
-
-def _split(group: str, ranks: Mapping[str, _Stand]) -> _Split | None:
+def _split(group: str, ranks: Mapping[str, _Stand]) -> CheckVerdict | None:
     """Return how the ranks of one group differ, or None where they wait together."""
     told = {rank: stand for rank, stand in ranks.items() if stand.seq or stand.enqueued is not None}
     if len(told) < 2:
@@ -96,7 +86,7 @@ def _split(group: str, ranks: Mapping[str, _Stand]) -> _Split | None:
     if mixed is not None and group:
         here = {rank: stand for rank, stand in told.items() if stand.seq == mixed}
         text = f"#{mixed}{where} is " + ", ".join(f"{stand.op} on rank {rank}" for rank, stand in _few(here))
-        return _Split(text, tuple(here), _lines(here.values()), 0.9)
+        return CheckVerdict(text, _place(here, group), _lines(here.values()), 0.9)
     last = {rank: stand.last for rank, stand in told.items() if stand.last is not None}
     if len(set(last.values())) < 2 or not (group or _one_counter(told.values())):
         return None
@@ -110,7 +100,11 @@ def _split(group: str, ranks: Mapping[str, _Stand]) -> _Split | None:
     stood = f"entered nothing after #{low}" if did.enqueued is not None else f"waits in {did.call}"
     text = f"rank {some(behind)} is behind{where}: it {stood}, while rank {ahead} and others wait in {waits}"
     shown = _lines([ranks[behind[0]], ranks[ahead]])
-    return _Split(text, behind, shown, 0.85 if group else 0.7)
+    return CheckVerdict(text, _place(behind, group), shown, 0.85 if group else 0.7)
+
+
+def _place(ranks: Iterable[str], group: str) -> str:
+    return f"rank {some(ranks, 12)}" + (f" group {group}" if group else "")
 
 
 def _one_counter(found: Iterable[_Stand]) -> bool:
@@ -135,31 +129,23 @@ def _lines(found: Iterable[_Stand]) -> tuple[Evidence, ...]:
     return tuple(stand.evidence[0] for stand in found)[:4]
 
 
-def _tallied(tallies: Mapping[str, Tally]) -> dict[str, dict[str, _Stand]]:
-    return stands(tallies[SIGNAL].rows.values()) if SIGNAL in tallies else {}
-
-
-def diverged(tallies: Mapping[str, Tally]) -> list[CheckVerdict]:
+def diverged(tallies: Tallies) -> list[CheckVerdict]:
     """Groups whose ranks stand in different collectives: one verdict each, the rank that fell behind named."""
-    found = []
-    for group, ranks in _tallied(tallies).items():
-        if split := _split(group, ranks):
-            place = f"rank {some(split.ranks, 12)}" + (f" group {group}" if group else "")
-            found.append(CheckVerdict(split.text, place, split.evidence, split.confidence))
-    return found
+    groups = stands(rows_of(tallies, SIGNAL))
+    return [split for group, ranks in groups.items() if (split := _split(group, ranks)) is not None]
 
 
-def watchdog(tallies: Mapping[str, Tally]) -> list[CheckVerdict]:
-    """Groups whose ranks wait together (or one only), in one verdict: the group that timed out first stands first."""
-    whole = {group: ranks for group, ranks in _tallied(tallies).items() if _split(group, ranks) is None}
-    if not whole or diverged(tallies):
+def watchdog(tallies: Tallies) -> list[CheckVerdict]:
+    """Groups whose ranks all wait together, in one verdict: the group that timed out first stands first."""
+    groups = stands(rows_of(tallies, SIGNAL))
+    if not groups or diverged(tallies):
         return []
-    order = sorted(whole, key=lambda group: _when(whole[group]))
-    parts = [_told(group, whole[group]) for group in order[:4]]
+    order = sorted(groups, key=lambda group: min(stand.evidence[0].when for stand in groups[group].values()))
+    parts = [_told(group, groups[group]) for group in order[:4]]
     text = "; then ".join(parts) + (f" and {len(order) - 4} more groups" if len(order) > 4 else "")
-    names = {rank for ranks in whole.values() for rank in ranks if rank}
+    names = {rank for ranks in groups.values() for rank in ranks if rank}
     place = f"rank {some(names, limit=12)}" if names else ""
-    lines = tuple(stand.evidence[0] for group in order for stand in whole[group].values())[:4]
+    lines = _lines(stand for group in order for stand in groups[group].values())
     return [CheckVerdict(text, place, lines, None if len(order) == 1 else 0.6)]
 
 
@@ -168,9 +154,3 @@ def _told(group: str, ranks: Mapping[str, _Stand]) -> str:
     calls = Counter(stand.call for stand in ranks.values()).most_common(1)[0][0]
     where = f" of group {group}" if group else ""
     return f"{num} rank{'s' if num > 1 else ''} timed out{where} in {calls}"
-
-
-def _when(ranks: Mapping[str, _Stand]) -> tuple[bool, float, int, int]:
-    first = [stand.evidence[0] for stand in ranks.values()]
-    times = [line.context.time_s for line in first if line.context.time_s is not None]
-    return not times, min(times, default=0.0), min(e.order for e in first), min(e.line for e in first)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from syncline.describe import units
 from syncline.diagnose.context import LineContext, context
-from syncline.diagnose.tally import Evidence, MatchRow, Tally
+from syncline.diagnose.tally import Evidence, MatchRow, Tallies, Tally, rows_of
 from syncline.diagnose.verdict import CheckVerdict
 
 Floats = npt.NDArray[np.float64]
@@ -58,11 +58,11 @@ class StepTally(Tally):
             self._every *= 2
 
 
-def steps_slower(tallies: Mapping[str, Tally]) -> list[CheckVerdict]:
+def steps_slower(tallies: Tallies) -> list[CheckVerdict]:
     """Logs in which every step is longer from some line on, to the end."""
     kinds: dict[tuple[int, str], list[MatchRow]] = defaultdict(list)
-    for (order, _), row in tallies[SIGNAL].rows.items() if SIGNAL in tallies else ():
-        kinds[int(str(order)), next(iter(sorted(row.groups.keys() & _SECONDS.keys())), "")].append(row)
+    for row in rows_of(tallies, SIGNAL):
+        kinds[row.evidence.order, next(iter(sorted(row.groups.keys() & _SECONDS.keys())), "")].append(row)
     found: dict[int, CheckVerdict] = {}
     for (order, kind), rows in kinds.items():
         if kind and order not in found and (verdict := _slower(kind, rows)):

@@ -13,7 +13,7 @@ from importlib.resources import files
 from typing import NamedTuple
 
 from syncline.describe.document import read_document
-from syncline.diagnose.tally import MatchRow, Tally
+from syncline.diagnose.tally import MatchRow, Tallies, rows_of
 from syncline.diagnose.verdict import CheckVerdict, some
 
 SIGNAL = "signal.xid"
@@ -61,10 +61,9 @@ def _name(row: MatchRow) -> str:
     return f"Xid {code}{sub} ({', '.join(part for part in parts if part) or 'not in the table'})"
 
 
-def _verdicts(tallies: Mapping[str, Tally], kind: str) -> Iterator[CheckVerdict]:
-    rows = tallies[SIGNAL].rows.values() if SIGNAL in tallies else ()
+def _verdicts(tallies: Tallies, kind: str) -> Iterator[CheckVerdict]:
     devices: dict[str, list[MatchRow]] = defaultdict(list)
-    for row in rows:
+    for row in rows_of(tallies, SIGNAL):
         if kind_of(row) == kind:
             devices[" ".join(part for part in (row.host, row.get("device")) if part)].append(row)
     if not devices:
@@ -82,8 +81,8 @@ def _verdicts(tallies: Mapping[str, Tally], kind: str) -> Iterator[CheckVerdict]
     yield CheckVerdict(text, some(devices, MAX_DEVICES), lines)
 
 
-def _check(kind: str) -> Callable[[Mapping[str, Tally]], list[CheckVerdict]]:
-    def check(tallies: Mapping[str, Tally]) -> list[CheckVerdict]:
+def _check(kind: str) -> Callable[[Tallies], list[CheckVerdict]]:
+    def check(tallies: Tallies) -> list[CheckVerdict]:
         return list(_verdicts(tallies, kind))
 
     return check

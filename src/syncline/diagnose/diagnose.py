@@ -21,7 +21,7 @@ from syncline.diagnose.read_rules import shipped_rules
 from syncline.diagnose.rule import LogRule, Matcher
 from syncline.diagnose.scan import Scanner
 from syncline.diagnose.source import Sources, Unread
-from syncline.diagnose.tally import MAX_SHOWN, Tally
+from syncline.diagnose.tally import MAX_SHOWN, Tally, rows_of
 from syncline.diagnose.wrapped import excerpt, piece, unwrapped
 from syncline.fabric import Fabric
 from syncline.finding import Finding, Severity, worst
@@ -104,8 +104,8 @@ def diagnose(
     sources = Sources(paths, on_bytes=on_bytes)
     reading = read(sources, shipped_rules() if rules is None else rules)
     causes = rivals(arrange(judge(reading.tallies, cluster)))
-    rows = list(reading.tallies["signal.bench"].rows.values()) if "signal.bench" in reading.tallies else []
-    table = next((row.evidence.path for row in rows if row.get("busbw")), "")
+    bench = rows_of(reading.tallies, "signal.bench")
+    table = next((row.evidence.path for row in bench if row.get("busbw")), "")
     return Diagnosis(causes, tuple(sources.unread), sources.num_files, sources.num_bytes, reading.num_lines, table)
 
 

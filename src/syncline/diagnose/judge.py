@@ -13,7 +13,7 @@ from syncline.diagnose.checks_steps import SLOWER
 from syncline.diagnose.emitter import at_home
 from syncline.diagnose.rule import SYMPTOMS, LogRule
 from syncline.diagnose.scan import REST
-from syncline.diagnose.tally import Evidence, MatchRow, Tally
+from syncline.diagnose.tally import Evidence, Tallies, Tally, rows_of
 from syncline.diagnose.unexplained import num_open, unexplained
 from syncline.diagnose.verdict import CheckVerdict, some
 from syncline.fabric import Fabric
@@ -41,7 +41,7 @@ _ENV_EXPLAINS = {
 }
 
 
-def judge(tallies: Mapping[str, Tally], cluster: Fabric | None) -> list[RankedFinding]:
+def judge(tallies: Tallies, cluster: Fabric | None) -> list[RankedFinding]:
     """Return what holds, each with the line it was first seen on."""
     verdicts = {name: _verdicts(tally, tallies) for name, tally in tallies.items()}
     holds: dict[str, bool] = {}
@@ -69,13 +69,13 @@ def _told(found: list[RankedFinding], symptoms: frozenset[str]) -> bool:
     return any(one.finding.severity is Severity.CRITICAL or one.explains >= symptoms for one in causes)
 
 
-def _outnumbered(fallbacks: list[RankedFinding], tallies: Mapping[str, Tally]) -> bool:
+def _outnumbered(fallbacks: list[RankedFinding], tallies: Tallies) -> bool:
     """Say whether fallbacks speak for fewer lines than look like errors besides, so that they name a part only."""
     held = sum(tallies[name].count for name in {one.finding.rule for one in fallbacks})
     return held < num_open(tallies)
 
 
-def _verdicts(tally: Tally, tallies: Mapping[str, Tally]) -> list[CheckVerdict]:
+def _verdicts(tally: Tally, tallies: Tallies) -> list[CheckVerdict]:
     if tally.rule.check:
         return CHECKS[tally.rule.check](tallies)
     if not tally.holds():
@@ -86,7 +86,7 @@ def _verdicts(tally: Tally, tallies: Mapping[str, Tally]) -> list[CheckVerdict]:
 
 def _holds(
     name: str,
-    tallies: Mapping[str, Tally],
+    tallies: Tallies,
     verdicts: Mapping[str, list[CheckVerdict]],
     holds: dict[str, bool],
     above: tuple[str, ...],
@@ -110,7 +110,7 @@ def _holds(
     return met
 
 
-def _concerns_hosts(tallies: Mapping[str, Tally]) -> bool:
+def _concerns_hosts(tallies: Tallies) -> bool:
     """Say whether hints about the network between hosts matter: hosts are seen, or something failed and may be there.
 
     What a job of one host finds or misses between hosts is of no concern to it.
@@ -118,44 +118,40 @@ def _concerns_hosts(tallies: Mapping[str, Tally]) -> bool:
     return many_hosts(tallies) or (_has_trouble(tallies) and not one_host(tallies))
 
 
-def _has_trouble(tallies: Mapping[str, Tally]) -> bool:
+def _has_trouble(tallies: Tallies) -> bool:
     """Say whether a line tells of something that went wrong, known or not."""
     seen = (tally.rule for tally in tallies.values() if tally.count and not tally.rule.signal and tally.holds())
     return num_open(tallies) > 0 or any(rule.symptom or rule.severity is Severity.CRITICAL for rule in seen)
 
 
-def many_hosts(tallies: Mapping[str, Tally]) -> bool:
+def many_hosts(tallies: Tallies) -> bool:
     """Say whether the logs show a job on several hosts."""
-    if any(int(row.get("nodes")) > 1 for row in _signal(tallies, "signal.nodes")):
+    if any(int(row.get("nodes")) > 1 for row in rows_of(tallies, "signal.nodes")):
         return True
-    ranks = max((int(row.get("nranks")) for row in _signal(tallies, "signal.init")), default=0)
+    ranks = max((int(row.get("nranks")) for row in rows_of(tallies, "signal.init")), default=0)
     hosts = {e.context.host for tally in tallies.values() for e in tally.evidence}
-    hosts |= {row.get("name") for row in _signal(tallies, "signal.bench")}
-    return len(hosts - {""}) > 1 or ranks > SMALL or bool(_signal(tallies, "signal.channel"))
+    hosts |= {row.get("name") for row in rows_of(tallies, "signal.bench")}
+    return len(hosts - {""}) > 1 or ranks > SMALL or bool(rows_of(tallies, "signal.channel"))
 
 
-def one_host(tallies: Mapping[str, Tally]) -> bool:
+def one_host(tallies: Tallies) -> bool:
     """Say whether the logs show a job on one host.
 
     NCCL says so, nccl-tests list it alone, all its ranks started there, or it is small and no second host is seen.
     """
-    nodes = {row.get("nodes") for row in _signal(tallies, "signal.nodes")}
+    nodes = {row.get("nodes") for row in rows_of(tallies, "signal.nodes")}
     if nodes:
         return nodes == {"1"}
-    listed = {row.get("name") for row in _signal(tallies, "signal.bench")} - {""}
+    listed = {row.get("name") for row in rows_of(tallies, "signal.bench")} - {""}
     if listed:  # nccl-tests list every rank in front
         return len(listed) == 1
-    rows = _signal(tallies, "signal.init")
+    rows = rows_of(tallies, "signal.init")
     total = max((int(row.get("nranks")) for row in rows), default=0)
     hosts = {e.context.host for tally in tallies.values() for e in tally.evidence} - {""}
     seen = {row.get("rank") for row in rows if int(row.get("nranks")) == total}
     if not total or len(hosts | {row.host for row in rows}) > 1:
         return False
-    return len(seen) == total or (total <= SMALL and not _signal(tallies, "signal.channel"))
-
-
-def _signal(tallies: Mapping[str, Tally], name: str) -> list[MatchRow]:
-    return list(tallies[name].rows.values()) if name in tallies else []
+    return len(seen) == total or (total <= SMALL and not rows_of(tallies, "signal.channel"))
 
 
 def _precedes(a: Tally, b: Tally) -> bool:
@@ -217,13 +213,13 @@ def _found(rule: LogRule, verdict: CheckVerdict, symptoms: frozenset[str]) -> Ra
 
 
 def _first(evidence: tuple[Evidence, ...]) -> Evidence | None:
-    timed = [e for e in evidence if e.context.time_s is not None]
-    return min(timed, key=lambda e: e.context.time_s or 0.0) if timed else evidence[0] if evidence else None
+    timed = [line for line in evidence if line.context.time_s is not None]
+    return min(timed, key=lambda line: line.when, default=evidence[0] if evidence else None)
 
 
-def _environment(tallies: Mapping[str, Tally], cluster: Fabric | None) -> list[RankedFinding]:
+def _environment(tallies: Tallies, cluster: Fabric | None) -> list[RankedFinding]:
     """Lint the variables that the logs say were set, all hosts together; a value that differs is shown once each."""
-    rows = list(tallies["signal.env"].rows.values()) if "signal.env" in tallies else []
+    rows = rows_of(tallies, "signal.env")
     env = {row.get("name"): row.get("value").rstrip(".") for row in reversed(rows)}
     lines = {row.get("name"): row.evidence for row in reversed(rows)}
     site = JobSite.of(cluster) if cluster is not None else JobSite()
@@ -241,8 +237,6 @@ def _environment(tallies: Mapping[str, Tally], cluster: Fabric | None) -> list[R
     return found
 
 
-def _release(tallies: Mapping[str, Tally]) -> tuple[int, int] | None:
-    for row in tallies["signal.version"].rows.values() if "signal.version" in tallies else ():
-        major, minor = row.get("version").split(".")[:2]
-        return int(major), int(minor)
-    return None
+def _release(tallies: Tallies) -> tuple[int, int] | None:
+    versions = [row.get("version").split(".") for row in rows_of(tallies, "signal.version")]
+    return (int(versions[0][0]), int(versions[0][1])) if versions else None

@@ -30,6 +30,12 @@ class Evidence:
     order: int
     """Number of the file in the order they were read."""
 
+    @property
+    def when(self) -> tuple[bool, float, int, int]:
+        """What orders lines: those with a time by it, then by file and line."""
+        time_s = self.context.time_s
+        return time_s is None, time_s or 0.0, self.order, self.line
+
     def __str__(self) -> str:
         shown = self.text.strip()
         return f"{self.path}:{self.line}: {shown[:MAX_SHOWN]}{' ...' if len(shown) > MAX_SHOWN else ''}"
@@ -163,6 +169,15 @@ class Tally:
 
     def _is_past(self, seen: Evidence) -> bool:
         return seen.line < self.went_on.get(seen.order, 0) and not is_grave(seen.text)
+
+
+Tallies = Mapping[str, Tally]
+"""What each rule has seen, by its id."""
+
+
+def rows_of(tallies: Tallies, rule: str) -> list[MatchRow]:
+    """Return what a rule has seen, row by row; nothing where there is no such rule."""
+    return list(tallies[rule].rows.values()) if rule in tallies else []
 
 
 def _groups(match: re.Match[str]) -> dict[str, str]:

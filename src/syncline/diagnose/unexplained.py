@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from syncline.diagnose.causes import RankedFinding
-from syncline.diagnose.tally import MatchRow, Tally
+from syncline.diagnose.tally import MatchRow, Tallies, Tally
 from syncline.diagnose.verdict import some
 from syncline.finding import Action, Finding, Severity
 
@@ -31,7 +31,7 @@ _NEXT: tuple[tuple[str, str], ...] = (
 
 
 def unexplained(
-    tallies: Mapping[str, Tally], *, has_symptom: bool, has_cause: bool, effects: Sequence[Tally] = ()
+    tallies: Tallies, *, has_symptom: bool, has_cause: bool, effects: Sequence[Tally] = ()
 ) -> list[RankedFinding]:
     """Return one finding over the error-like lines that no rule has taken, or nothing where there are none.
 
@@ -39,7 +39,7 @@ def unexplained(
     `effects` was found, they stand for the cause that is not in the log.
     """
     tally = tallies.get(SIGNAL)
-    rows = sorted(tally.open_rows(), key=_when) if tally is not None else []
+    rows = sorted(tally.open_rows(), key=lambda row: row.evidence.when) if tally is not None else []
     if effects and all(_HEADER in row.evidence.text for row in rows):
         return [_without_cause(effects)]
     if has_symptom and all(_HEADER in row.evidence.text for row in rows):
@@ -51,7 +51,7 @@ def unexplained(
     finding = Finding(
         rule=RULE,
         severity=Severity.WARNING,
-        place=_place(firsts[0]),
+        place=firsts[0].evidence.context.place,
         observed=f"{_count(rows)} that no rule knows; {_common(firsts)}",
         evidence=shown,
         meaning="These lines look like errors, and none of the rules says what they mean, so the cause is not known"
@@ -86,7 +86,7 @@ def _without_cause(effects: Sequence[Tally]) -> RankedFinding:
     return RankedFinding(finding, lines[0], frozenset(tally.rule.id for tally in effects))
 
 
-def num_open(tallies: Mapping[str, Tally]) -> int:
+def num_open(tallies: Tallies) -> int:
     """Return how many lines look like errors of their own, which a traceback's header and a bare warning do not."""
     rows = tallies[SIGNAL].open_rows() if SIGNAL in tallies else ()
     return sum(row.count for row in rows if _HEADER not in row.evidence.text and not row.get("weak"))
@@ -125,10 +125,6 @@ def _common(firsts: Sequence[MatchRow]) -> str:
     return ", ".join(parts) or "the first is shown"
 
 
-def _place(row: MatchRow) -> str:
-    return row.evidence.context.place
-
-
 def _advice(firsts: Sequence[MatchRow]) -> str:
     text = firsts[0].evidence.text
     for word, advice in _NEXT:
@@ -140,8 +136,3 @@ def _advice(firsts: Sequence[MatchRow]) -> str:
         f"Start with the first line above{who}: read its traceback and the lines before it, compare with a rank that "
         "did not fail, and give diagnose the logs of the other ranks and the kernel log of its host too."
     )
-
-
-def _when(row: MatchRow) -> tuple[bool, float, int, int]:
-    time_s = row.evidence.context.time_s
-    return time_s is None, time_s or 0.0, row.evidence.order, row.evidence.line
