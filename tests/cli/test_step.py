@@ -86,7 +86,7 @@ def test_a_profiler_trace_is_priced_on_a_cluster(tmp_path: Path, capsys: pytest.
     assert app.run(["step", "h100-64-rail", str(tmp_path)]) == 0  # a folder: a file a rank
     assert "1 transfers whose size the trace does not tell keep the time" in capsys.readouterr().out
     assert app.run(["step", "h100-64-rail", str(path), "--html", str(tmp_path / "page.html")]) == 2
-    assert "use --trace FILE" in capsys.readouterr().err
+    assert "It can write: --trace" in capsys.readouterr().err
 
 
 def test_validate_training_prints_its_errors(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ from syncline.diagnose import diagnose, shipped_rules
 from syncline.diagnose.context import context, plain
 from syncline.diagnose.examples import found_in
 from syncline.finding import Severity
-from syncline.report.text.check.diagnosis import diagnosis_lines
+from syncline.report.text.diagnose import diagnosis_lines
 
 JOB = """\
 [2026-05-01 10:00:00] n1:1:2 [0] NCCL INFO Bootstrap : Using eth0:10.0.0.1<0>

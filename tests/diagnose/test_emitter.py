@@ -9,7 +9,7 @@ import pytest
 from syncline.diagnose import diagnose
 from syncline.diagnose.emitter import at_home, heeds
 from syncline.finding import Severity
-from syncline.report.text.check.diagnosis import diagnosis_lines
+from syncline.report.text.diagnose import diagnosis_lines
 
 HOOK = (
     "nvidia-container-cli.real: initialization error: load library failed: libnvidia-ml.so.1: cannot open shared object"

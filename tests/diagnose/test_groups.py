@@ -11,7 +11,7 @@ from syncline.cli.shell.app import run
 from syncline.diagnose import Diagnosis, diagnose, shipped_rules
 from syncline.diagnose.examples import found_in
 from syncline.finding import Severity
-from syncline.report.text.check.diagnosis import diagnosis_lines
+from syncline.report.text.diagnose import diagnosis_lines
 
 STAND = (
     "[rank{rank}]:[E321 02:07:08.4 ProcessGroupNCCL.cpp:1785] [PG ID 1 PG GUID {group} Rank {inside}] Exception "

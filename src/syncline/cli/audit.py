@@ -167,7 +167,7 @@ def _compare(paths: list[Path], style: str, unknown_ok: bool, junit: Path | None
 def _show(answer: AuditAnswer, junit: Path | None, every: bool, json: bool, html: Path | None = None) -> None:
     from syncline.describe.files import write_text
     from syncline.report.audit_junit import junit as junit_text
-    from syncline.report.text.check.audit import audit_lines
+    from syncline.report.text.audit import audit_lines
 
     if junit is not None:
         write_text(junit, junit_text(list(answer.reports), answer.across))

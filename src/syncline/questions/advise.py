@@ -5,19 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated, ClassVar
 
 from syncline.advise import Bundle, Effect, bundle
 from syncline.advise import check_effect as look
+from syncline.describe.document import read_text
 from syncline.describe.plain import JsonObject
 from syncline.diagnose.source import Unread
-from syncline.questions.answer import Answer
-from syncline.questions.cluster import Cluster, built
+from syncline.questions.answer import Answer, Output
+from syncline.questions.cluster import ClusterArgument, ClusterOption, built
 from syncline.questions.job import JobSource, job_of
+from syncline.questions.parameter import Parameter, question
 
 
 @dataclass(frozen=True, eq=False)
 class Advice(Answer):
     """Variables with their reasons, tuner choices, and the files that start a job with them."""
+
+    schema_name: ClassVar[str] = "nccl"
+    outputs: ClassVar[Mapping[str, Output]] = {
+        "out": Output("Write the files into this folder.", lambda answer, path: answer.write(path), folder=True)
+    }
 
     bundle: Bundle = field(repr=False)
 
@@ -33,6 +41,8 @@ class Advice(Answer):
 class EffectCheck(Answer):
     """Whether what was set took effect, line by line: yes, no or unknown."""
 
+    schema_name: ClassVar[str] = "nccl-check"
+
     effects: tuple[Effect, ...]
     unread: tuple[Unread, ...]
 
@@ -43,13 +53,26 @@ class EffectCheck(Answer):
         }
 
 
+@question(
+    "syncline nccl h100-64-rail",
+    "syncline nccl cluster.yaml job.yaml --out nccl-files/",
+    "syncline nccl llama3-24k-roce --ranks 2048 --json",
+    help="""Print variables and start files, or write them (--out).
+
+    Files: nccl.env, nccl-topology.xml, job.sbatch, mpijob.yaml, pytorchjob.yaml, topology.conf, topology-labels.yaml
+    and kueue-topology.yaml; with --tuner also nccl-tuner.csv (where the model says that NCCL's own choice is poor:
+    measure it).
+    """,
+)
 def advise(
-    cluster: Cluster,
-    job: JobSource | None = None,
+    cluster: ClusterArgument,
+    job: Annotated[JobSource | None, Parameter("A job file: its ranks and collectives.", kind=str)] = None,
     *,
-    nccl: str | None = None,
-    ranks: int | None = None,
-    tuner: bool = False,
+    nccl: Annotated[str | None, Parameter("NCCL release (default: the cluster's, else 2.27).")] = None,
+    ranks: Annotated[
+        int | None, Parameter("Ranks of the job (default: all, or the job's).", names=("--ranks", "-n"))
+    ] = None,
+    tuner: Annotated[bool, Parameter("Also write a tuner file: the model's choices, not measured here.")] = False,
 ) -> Advice:
     """Say what to set for NCCL on a cluster, each line with its reason.
 
@@ -59,9 +82,46 @@ def advise(
     return Advice(bundle(built(cluster), chosen, nccl=nccl, ranks=ranks, tuner=tuner))
 
 
+def read_env(path: Path | None) -> dict[str, str]:
+    """Read `export NAME='value'` lines of a file; comments and everything else are left out."""
+    found = {}
+    for line in read_text(path).splitlines() if path is not None else ():
+        name, sign, value = line.strip().removeprefix("export ").partition("=")
+        if sign and name.isidentifier() and name.isupper():
+            found[name] = value.strip().strip("'\"")
+    return found
+
+
+@question(
+    "syncline nccl check nccl.log --cluster h100-64-rail",
+    "syncline nccl check logs/ --cluster cluster.yaml --env nccl-files/nccl.env --json",
+    help="""Say from a log whether what was set took effect: network, GPUDirect, NICs, rails, NVLS, channels, variables.
+
+    Each line is yes, no or unknown. Exit status is 0 whatever it says: it is an answer, not an error.
+    """,
+)
 def check_effect(
-    logs: Sequence[str | Path], cluster: Cluster, *, wanted: Mapping[str, str] | None = None
+    logs: Annotated[
+        Sequence[str | Path],
+        Parameter("NCCL logs (NCCL_DEBUG=INFO), folders, or -.", metavar="LOG", kind=list[str]),
+    ],
+    cluster: ClusterOption,
+    *,
+    wanted: Annotated[
+        Mapping[str, str] | None,
+        Parameter("The nccl.env that was meant to be in use.", names=("--env",), kind=Path, read=read_env),
+    ] = None,
 ) -> EffectCheck:
     """Say from NCCL's logs whether network, GPUDirect, NICs, rails, NVLS, channels and variables are as meant."""
     effects, unread = look([str(log) for log in logs], built(cluster), dict(wanted or {}))
     return EffectCheck(tuple(effects), tuple(unread))
+
+
+COMMANDS = {"show": advise, "check": check_effect}
+UNNAMED = "show"
+HELP = "What to set for NCCL on a cluster, each line with its reason, and whether a log shows that it took effect."
+EXAMPLES = (
+    "syncline nccl h100-64-rail",
+    "syncline nccl cluster.yaml job.yaml --nccl 2.27 --out nccl-files/",
+    "syncline nccl check nccl.log --cluster cluster.yaml --env nccl-files/nccl.env",
+)

@@ -22,6 +22,7 @@ from pydantic import ConfigDict, TypeAdapter
 from syncline.describe import rendering
 from syncline.describe.files import write_text
 from syncline.describe.model import is_handle
+from syncline.describe.pdf import browser, write_pdf
 from syncline.describe.plain import JsonObject, plain
 from syncline.questions.schema import strict_schema
 
@@ -36,6 +37,8 @@ class Output:
     folder: bool = False
     names: tuple[str, ...] = ()
     """Option names, where the key with dashes will not do."""
+    needs: str = ""
+    """An argument without which there is nothing to write."""
     check: Callable[[Path], object] = lambda path: None
     """Raises where such a file cannot be written: called before the question is asked."""
 
@@ -80,10 +83,14 @@ class Answer:
     def _repr_html_(self) -> str:
         return rendering.current.inset(self)
 
+    def html(self) -> str:
+        """Return the answer as one self-contained page."""
+        return rendering.current.page(self)
+
     def page(self, path: str | Path) -> Path:
         """Write the answer as one self-contained page and return its path."""
         target = Path(path)
-        write_text(target, rendering.current.page(self))
+        write_text(target, self.html())
         return target
 
     def __getstate__(self) -> dict[str, object]:
@@ -100,6 +107,13 @@ class Answer:
 
     def __deepcopy__(self, memo: object) -> Answer:
         return self
+
+
+PDF = Output(
+    "Write the report as PDF (needs chromium or Chrome).",
+    lambda answer, path: write_pdf(answer.html(), path),
+    check=lambda path: browser(),
+)
 
 
 def page_output(help: str) -> dict[str, Output]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import ClassVar
 
 from syncline.audit.audit import audit as audit_host
 from syncline.audit.audit import select
@@ -22,6 +23,8 @@ from syncline.questions.answer import Answer
 @dataclass(frozen=True, eq=False)
 class AuditAnswer(Answer):
     """What was found on each host, and across them where there are several."""
+
+    schema_name: ClassVar[str] = "audit"
 
     reports: tuple[HostReport, ...]
     across: Matrix | None = None

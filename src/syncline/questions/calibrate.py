@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import ClassVar
 
 from syncline.bench.step_log import StepLog, read_step_log
 from syncline.describe import units
 from syncline.describe.plain import JsonObject
 from syncline.errors import UsageError
-from syncline.questions.answer import Answer
+from syncline.questions.answer import Answer, Output
 from syncline.questions.cluster import Cluster, built
 from syncline.questions.job import JobSource, job_of
 from syncline.questions.simulated.log_ranks import ranks_of
@@ -35,6 +37,11 @@ from syncline.sim.step.traced import observed_trace
 @dataclass(frozen=True, eq=False)
 class StepProfile(Answer):
     """A profile with one measured step more, and what the model says of that step before and after."""
+
+    schema_name: ClassVar[str] = "calibrate-step"
+    outputs: ClassVar[Mapping[str, Output]] = {
+        "out": Output("Write the profile.", lambda answer, path: answer.save(path), names=("--out", "-o"))
+    }
 
     profile: SystemProfile
     shipped: StepResult = field(repr=False)
@@ -72,6 +79,11 @@ class StepProfile(Answer):
 @dataclass(frozen=True, eq=False)
 class CollectiveProfile(Answer):
     """A profile with one sweep of nccl-tests more."""
+
+    schema_name: ClassVar[str] = "calibrate-collective"
+    outputs: ClassVar[Mapping[str, Output]] = {
+        "out": Output("Write the profile.", lambda answer, path: answer.save(path), names=("--out", "-o"))
+    }
 
     profile: SystemProfile
     added: MeasuredCollective

@@ -15,6 +15,11 @@ Cluster = str | Path | Mapping[str, object] | Fabric
 ClusterArgument = Annotated[Cluster, Parameter("A cluster file or a preset (`syncline fabric list`).", kind=str)]
 """The first argument of most questions."""
 
+ClusterOption = Annotated[
+    Cluster, Parameter("The cluster.", names=("--cluster", "-c"), metavar="FILE|PRESET", kind=str)
+]
+"""The cluster of questions that begin with something else."""
+
 
 def built(cluster: Cluster) -> Fabric:
     """Return the Fabric of a preset, a file, a mapping, or the Fabric itself."""

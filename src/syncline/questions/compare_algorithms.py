@@ -10,13 +10,12 @@ from syncline.errors import UsageError
 from syncline.program import place
 from syncline.program.levels import nest
 from syncline.questions.answer import Answer
-from syncline.questions.cluster import built
+from syncline.questions.cluster import ClusterOption, built
 from syncline.questions.parameter import Parameter, question
 from syncline.questions.simulated.algorithms import AlgorithmChoice
 from syncline.questions.simulated.rows import CollectiveRow, row_of
 from syncline.questions.simulated.sweep import (
     ChunksOption,
-    ClusterOption,
     CrossRailOption,
     PlacementOption,
     RanksOption,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated, ClassVar
 
 from syncline.describe import units
 from syncline.describe.plain import JsonObject
@@ -15,14 +15,20 @@ from syncline.plan.cost.reliability import load_reliability
 from syncline.plan.cost.statement import CostedRun, Statement, statement
 from syncline.plan.decide.forecast import owned_interval
 from syncline.questions.answer import Answer
-from syncline.questions.cluster import Cluster, built
+from syncline.questions.cluster import ClusterArgument, built
+from syncline.questions.money import AssumeOption, AssumptionsOption, PricesOption, read_number
+from syncline.questions.parameter import Parameter, question
 
 
 @dataclass(frozen=True, eq=False)
 class CostAnswer(Answer):
     """A GPU-hour owned against rented, where the money goes, what failures, steps and tokens cost."""
 
+    schema_name: ClassVar[str] = "cost"
+
     statement: Statement = field(repr=False)
+    sources: bool = False
+    """Whether every assumption is shown with its source."""
 
     def to_json(self) -> JsonObject:
         owned = self.statement.owned.to_json() | {"usd_per_gpu_hour_interval": self.interval}
@@ -34,26 +40,59 @@ class CostAnswer(Answer):
         return owned_interval(self.statement.owned)
 
 
+@question(
+    "syncline cost h100-64-rail",
+    "syncline cost cluster.yaml --years 3 --utilisation 0.5 --cloud aws",
+    "syncline cost h100-64-rail --step-time 2.1s --tokens-per-step 4M --steps 250000 --json",
+    "syncline cost h100-64-rail --step-time 2.1s --upgrade-price 500k --upgrade-step-time 1.9s",
+    "syncline cost cluster.yaml --assumptions ours.yaml --prices ours.csv --set hosts_per_fte=100",
+    help="""Say what a cluster costs.
+
+    A GPU-hour owned against rented, where the money goes, where owning breaks even, what failures cost, and with
+    --step-time what steps, tokens and runs cost. Every number follows from the bill of the cluster, dated prices and
+    assumptions that are shown and can be changed.
+    """,
+)
 def cost(
-    cluster: Cluster,
+    cluster: ClusterArgument,
     *,
-    step_time: str | None = None,
-    tokens_per_step: str | float | None = None,
-    steps: str | float | None = None,
-    budget: str | float | None = None,
-    upgrade_price: str | float | None = None,
-    upgrade_step_time: str | None = None,
-    assumptions: str | Path | None = None,
-    assume: Mapping[str, object] | None = None,
-    prices: str | Path | None = None,
-    reliability: str | Path | None = None,
+    years: Annotated[float | None, Parameter("Years the cluster is kept. [4]")] = None,
+    utilisation: Annotated[float | None, Parameter("Share of hours in which it is used. [0.7]")] = None,
+    power_price: Annotated[float | None, Parameter("Dollars per kWh. [0.08]")] = None,
+    pue: Annotated[float | None, Parameter("Power of the hall over power of the hosts. [1.25]")] = None,
+    financing: Annotated[float | None, Parameter("Interest a year on the capital. [0]")] = None,
+    cloud: Annotated[str | None, Parameter("Only this cloud: aws, azure, gcp, oci, lambda, nebius.")] = None,
+    gpu_hour: Annotated[float | None, Parameter("Dollars you pay for a rented GPU-hour, instead of a cloud's.")] = None,
+    region: Annotated[str | None, Parameter("Only prices of this region.")] = None,
+    discount: Annotated[
+        float | None, Parameter("Discount for a commitment; every hour is then paid, used or not. [0]")
+    ] = None,
+    step_time: Annotated[str | None, Parameter("Time of a training step: 2.1s.")] = None,
+    tokens_per_step: Annotated[str | float | None, Parameter("Tokens a step trains on: 4M.")] = None,
+    steps: Annotated[str | float | None, Parameter("Steps of the run: 250000.")] = None,
+    budget: Annotated[str | float | None, Parameter("Dollars to spend: 2M. Says what they buy.")] = None,
+    upgrade_price: Annotated[str | float | None, Parameter("What an upgrade costs: 500k.")] = None,
+    upgrade_step_time: Annotated[str | None, Parameter("The step time after it: 1.9s.")] = None,
+    assumptions: AssumptionsOption = None,
+    assume: AssumeOption = None,
+    prices: PricesOption = None,
+    reliability: Annotated[
+        str | Path | None, Parameter("CSV of failures instead of those that ship.", rare=True)
+    ] = None,
+    sources: Annotated[bool, Parameter("List every assumption with its source.")] = False,
 ) -> CostAnswer:
     """Say what a cluster costs; `assume` sets any assumption by name (years, utilisation, cloud ...).
 
     >>> cost("h100-64-rail", assume={"years": 3}).to_json()["gpus"]
     512
     """
-    assumed, origin = load_assumptions(Path(assumptions) if assumptions else None, dict(assume or {}))
+    named = {
+        "years": years, "utilisation": utilisation, "power_usd_per_kWh": power_price, "pue": pue,
+        "financing_rate": financing, "cloud": cloud, "gpu_hour_usd": gpu_hour, "region": region,
+        "commitment_discount": discount,
+    }  # fmt: skip
+    given = dict(assume or {}) | {name: value for name, value in named.items() if value is not None}
+    assumed, origin = load_assumptions(Path(assumptions) if assumptions else None, given)
     found = statement(
         built(cluster),
         assumed,
@@ -61,39 +100,20 @@ def cost(
         reliability=load_reliability(Path(reliability) if reliability else None),
         origin=origin,
         run=_run(step_time, tokens_per_step, steps),
-        budget_usd=read_number("--budget", budget) if budget is not None else None,
+        budget_usd=read_number("budget", budget) if budget is not None else None,
         upgrade=_upgrade(upgrade_price, upgrade_step_time),
     )
-    return CostAnswer(found)
-
-
-def read_number(option: str, given: str | float) -> float:
-    """Read 250000, 4M, 2.5B or $500k.
-
-    >>> read_number("--budget", "$2.5M")
-    2500000.0
-    """
-    text = str(given)
-    factors = {"k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9, "G": 1e9, "T": 1e12}
-    digits = text.replace("_", "").replace(",", "").replace("$", "").strip()
-    factor = factors.get(digits[-1:], 1.0)
-    try:
-        value = float(digits[:-1] if factor != 1.0 else digits) * factor
-    except ValueError:
-        raise UsageError(f'{option} "{text}" is not a number.', hint="Write it as 250000, 4M or 500k.") from None
-    if not 0 <= abs(value) < 1e30:
-        raise UsageError(f"{option} {text} is out of range.", hint="Write a finite number.")
-    return value
+    return CostAnswer(found, sources)
 
 
 def _run(step_time: str | None, tokens_per_step: str | float | None, steps: str | float | None) -> CostedRun | None:
     if step_time is None:
-        for name, given in (("--tokens-per-step", tokens_per_step), ("--steps", steps)):
+        for name, given in (("tokens_per_step", tokens_per_step), ("steps", steps)):
             if given is not None:
-                raise UsageError(f"{name} needs the time of a step.", hint="Add --step-time 2.1s, say.")
+                raise UsageError(f"`{name}` needs the time of a step.", hint="Give `step_time` too: 2.1s, say.")
         return None
-    tokens = read_number("--tokens-per-step", tokens_per_step) if tokens_per_step is not None else None
-    num_steps = int(read_number("--steps", steps)) if steps is not None else None
+    tokens = read_number("tokens_per_step", tokens_per_step) if tokens_per_step is not None else None
+    num_steps = int(read_number("steps", steps)) if steps is not None else None
     return CostedRun(units.time(step_time), tokens, num_steps)
 
 
@@ -101,5 +121,8 @@ def _upgrade(price: str | float | None, step_time: str | None) -> tuple[float, f
     if price is None and step_time is None:
         return None
     if price is None or step_time is None:
-        raise UsageError("--upgrade-price and --upgrade-step-time go together.", hint="Give both.")
-    return read_number("--upgrade-price", price), units.time(step_time)
+        raise UsageError("`upgrade_price` and `upgrade_step_time` go together.", hint="Give both.")
+    return read_number("upgrade_price", price), units.time(step_time)
+
+
+COMMANDS = {"": cost}

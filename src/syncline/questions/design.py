@@ -6,7 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated, ClassVar
 
+from syncline.describe.document import Document
 from syncline.describe.plain import JsonObject
 from syncline.describe.progress import Meter, Progress
 from syncline.design.choice import check_sites, gpu_counts, space
@@ -17,9 +19,13 @@ from syncline.design.shards import spread_on
 from syncline.design.storage import StorageDesign
 from syncline.design.study import Switching, study
 from syncline.errors import UsageError
+from syncline.fabric import save
+from syncline.fabric.load import parse_cluster
 from syncline.plan.cost.assumptions import load_assumptions
-from syncline.questions.answer import Answer
+from syncline.questions.answer import Answer, Output, page_output
 from syncline.questions.job import JobSource, job_of
+from syncline.questions.money import AssumeOption, read_number
+from syncline.questions.parameter import Parameter, question
 from syncline.workload.job import Job
 
 SHOWN = 12
@@ -30,6 +36,12 @@ MONTH = re.compile(r"^20\d\d-(0[1-9]|1[0-2])$")
 @dataclass(frozen=True, eq=False)
 class DesignAnswer(Answer):
     """The front of fabrics for the jobs: the cheapest token first, with what was executed at flow level."""
+
+    schema_name: ClassVar[str] = "design"
+    outputs: ClassVar[Mapping[str, Output]] = {
+        "out": Output("Write the best fabric as a cluster file.", lambda answer, path: answer.save(path)),
+        **page_output("Write a page with the front."),
+    }
 
     jobs: tuple[tuple[Job, float], ...] = field(repr=False)
     front: tuple[DesignPoint, ...] = field(repr=False)
@@ -45,6 +57,10 @@ class DesignAnswer(Answer):
     def best(self) -> DesignPoint:
         """The fabric with the cheapest token."""
         return self.front[0]
+
+    def save(self, path: Path) -> None:
+        """Write the best fabric as a cluster file."""
+        save(parse_cluster(Document(self.cluster(), {}, "design")), path)
 
     def cluster(self) -> JsonObject:
         """Return the best fabric as a cluster description."""
@@ -67,28 +83,50 @@ class DesignAnswer(Answer):
         }  # fmt: skip
 
 
+@question(
+    "syncline design llama3-70b --gpus 1024",
+    "syncline design llama3-70b --budget 40M --link NDR --link 400GbE --html design.html",
+    "syncline design llama3-70b gpt3-175b --weight 3 --weight 1 --gpus 2048 --state design.json",
+    "syncline design llama3-70b --gpus 1024 --days 60 --tokens 1T --out cluster.yaml",
+    "syncline design llama3-70b --gpus 1024 --later 8192 --storage",
+    "syncline design llama3-70b --gpus 1024 --by 2027-06",
+    "syncline design llama3-70b --budget 400M --on ray --state design.json",
+    "syncline design llama3-70b --gpus 256 --sites 2 --wan 400Gbps,6ms",
+    help="Search fabrics for jobs: topology, oversubscription, cards, links, switches, copper or optics, planes.",
+)
 def design(
-    jobs: JobSource | Sequence[JobSource],
+    jobs: Annotated[JobSource | Sequence[JobSource], Parameter("Jobs by name or file.", metavar="JOB", kind=list[str])],
     *,
-    gpus: int | None = None,
-    budget: float | None = None,
-    power_w: float | None = None,
-    racks: int | None = None,
-    days: float | None = None,
-    tokens: float | None = None,
-    survive: float = 0.5,
-    hosts: Sequence[str] = (DEFAULT_HOST,),
-    links: Sequence[str] = (),
-    weights: Sequence[float] = (),
-    assume: Mapping[str, object] | None = None,
-    state: str | Path | None = None,
-    checked: int = 2,
-    later: int | Sequence[int] | None = None,
-    storage: bool = False,
-    sites: int = 1,
-    wan: str = "",
-    by: str = "",
-    on: str | None = None,
+    gpus: Annotated[int | None, Parameter("How many GPUs.")] = None,
+    budget: Annotated[str | float | None, Parameter("Dollars for hosts and network: 40M.")] = None,
+    power: Annotated[float | None, Parameter("Most power, in kW, at full load.")] = None,
+    racks: Annotated[int | None, Parameter("Most racks.")] = None,
+    days: Annotated[float | None, Parameter("Most days for `tokens`.")] = None,
+    tokens: Annotated[str | float | None, Parameter("What must be trained: 15T.")] = None,
+    survive: Annotated[
+        float, Parameter("Least share of the training that remains after a failed switch.", min=0.0, max=1.0)
+    ] = 0.5,
+    hosts: Annotated[Sequence[str], Parameter(f"Host models to look at. [{DEFAULT_HOST}]", names=("--host",))] = (),
+    links: Annotated[
+        Sequence[str], Parameter("Links to look at; default: all the host's cards have.", names=("--link",))
+    ] = (),
+    weights: Annotated[
+        Sequence[float], Parameter("Weight of each job, in their order.", names=("--weight",), rare=True)
+    ] = (),
+    assume: AssumeOption = None,
+    state: Annotated[str | Path | None, Parameter("Keep what was planned here, and go on from it.")] = None,
+    checked: Annotated[int, Parameter("How many points are executed at flow level.", min=0, max=50, rare=True)] = 2,
+    later: Annotated[
+        int | Sequence[int] | None,
+        Parameter("GPUs to which it shall grow without recabling; again for each step.", kind=list[int]),
+    ] = None,
+    storage: Annotated[
+        bool, Parameter("Size storage and a front end beside it; simulate a converged network.")
+    ] = False,
+    sites: Annotated[int, Parameter("Cut the hosts into this many sites.", min=1, max=16)] = 1,
+    wan: Annotated[str, Parameter("With `sites`: the line between two.", metavar="RATE,LATENCY")] = "",
+    by: Annotated[str, Parameter("Look at parts that can be bought by then too, as 2027-06.", metavar="MONTH")] = "",
+    on: Annotated[str | None, Parameter('"ray" spreads the search over a Ray cluster.', rare=True)] = None,
     progress: Progress | None = None,
 ) -> DesignAnswer:
     """Search fabrics for one or several jobs and return those that nothing else beats.
@@ -104,13 +142,16 @@ def design(
     if not many:
         raise UsageError("name a job to design for.", hint='syncline.design("llama3-70b", gpus=1024), say.')
     described = tuple(zip((job_of(job) for job in many), _weights(weights, len(many)), strict=True))
-    limits = Limits(budget, power_w, racks, days, tokens, survive)
+    hosts = hosts or (DEFAULT_HOST,)
+    spend = None if budget is None else read_number("budget", budget)
+    trained = None if tokens is None else read_number("tokens", tokens)
+    limits = Limits(spend, None if power is None else power * 1e3, racks, days, trained, survive)
     assumed, _ = load_assumptions(None, dict(assume or {}))
     grown = () if later is None else (later,) if isinstance(later, int) else tuple(later)
     check_sites(sites, wan, bool(grown) or storage)
     if by and not MONTH.match(by):
         raise UsageError(f'`by` "{by}" is not a month.', hint="Write it as 2027-06.")
-    choices = space(hosts, gpu_counts(hosts, gpus, budget), links, sites, wan, by)
+    choices = space(hosts, gpu_counts(hosts, gpus, spend), links, sites, wan, by)
     designer = Designer(described, limits, assumed, Path(state) if state else None)
     seen = study(designer, choices, checked=checked, later=grown, with_storage=storage, spread=spread_on(on),
                  meter=Meter(progress))  # fmt: skip
@@ -123,3 +164,6 @@ def _weights(given: Sequence[float], count: int) -> list[float]:
     if given and (len(given) != count or min(given) <= 0):
         raise UsageError(f"{len(given)} weights for {count} jobs.", hint="Give one positive weight for each job.")
     return list(given) or [1.0] * count
+
+
+COMMANDS = {"": design}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 from syncline.describe.plain import JsonObject
 from syncline.diagnose import Cause, Diagnosis, read_rules, shipped_rules
@@ -17,6 +18,8 @@ from syncline.questions.cluster import Cluster, built
 @dataclass(frozen=True, eq=False)
 class DiagnosisAnswer(Answer):
     """First causes with the lines that show them, what they mean, what to do, and what they led to."""
+
+    schema_name: ClassVar[str] = "diagnose"
 
     diagnosis: Diagnosis = field(repr=False)
 

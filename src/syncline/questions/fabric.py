@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from syncline.describe.plain import JsonObject
 from syncline.fabric import Fabric
 from syncline.fabric.assumed import assumed_of, assumed_of_network
 from syncline.fabric.inventory import Inventory
 from syncline.fabric.inventory import inventory as count
-from syncline.questions.answer import Answer
+from syncline.questions.answer import Answer, Output, page_output
 from syncline.questions.cluster import Cluster, built
 from syncline.sim.transport import AUTO, message_lines, transport_on
 
@@ -17,6 +19,9 @@ from syncline.sim.transport import AUTO, message_lines, transport_on
 @dataclass(frozen=True, eq=False)
 class InventoryAnswer(Answer):
     """Counts, bisection, oversubscription, price and power of a cluster; its page is its picture."""
+
+    schema_name: ClassVar[str] = "fabric-show"
+    outputs: ClassVar[Mapping[str, Output]] = {**page_output("Write an interactive page with the picture.")}
 
     fabric: Fabric = field(repr=False)
     inventory: Inventory = field(repr=False)

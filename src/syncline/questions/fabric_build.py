@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import ClassVar
 
 from syncline.advise import bundle
 from syncline.describe.plain import JsonObject
 from syncline.errors import SynclineError
 from syncline.install.installation import Installation, install
 from syncline.install.room import Room
-from syncline.questions.answer import Answer
+from syncline.questions.answer import Answer, Output, page_output
 from syncline.questions.cluster import Cluster, built
 
 
 @dataclass(frozen=True, eq=False)
 class FabricBuild(Answer):
     """Racks, cable schedule, addresses and configurations of a cluster; `write` puts all files into a folder."""
+
+    schema_name: ClassVar[str] = "fabric-build"
+    outputs: ClassVar[Mapping[str, Output]] = page_output("Write a page with racks, cables and arithmetic.")
 
     installation: Installation = field(repr=False)
     extra: dict[str, str] = field(repr=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 from syncline.describe.document import read_text
 from syncline.describe.plain import JsonObject
@@ -19,6 +20,8 @@ from syncline.questions.cluster import Cluster, built
 @dataclass(frozen=True, eq=False)
 class CableComparison(Answer):
     """What was found against what is described, cable by cable."""
+
+    schema_name: ClassVar[str] = "fabric-diff"
 
     name: str
     found: str

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 from syncline.describe.plain import JsonObject
 from syncline.plan.cost.assumptions import load_assumptions
 from syncline.plan.cost.prices import load_prices
 from syncline.plan.phase.phases import PlannedRun, plan_run
-from syncline.questions.answer import Answer
+from syncline.questions.answer import PDF, Answer, Output, page_output
 from syncline.questions.cluster import Cluster, built
 from syncline.workload.phases import has_phases, load_run
 
@@ -18,6 +19,12 @@ from syncline.workload.phases import has_phases, load_run
 @dataclass(frozen=True, eq=False)
 class RunAnswer(Answer):
     """The phases of a run with their plans, and one bill."""
+
+    schema_name: ClassVar[str] = "plan-phases"
+    outputs: ClassVar[Mapping[str, Output]] = {
+        **page_output("Write the report: one page to forward."),
+        "pdf": PDF,
+    }
 
     result: PlannedRun = field(repr=False)
 

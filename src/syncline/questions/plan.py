@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Annotated, ClassVar
 
+from syncline.describe.document import read_document
 from syncline.describe.files import make_folder, write_text
 from syncline.describe.guide import cite
 from syncline.describe.mistakes import read_described
 from syncline.describe.plain import JsonObject
+from syncline.describe.progress import Progress
 from syncline.errors import UsageError
 from syncline.fabric import Fabric
 from syncline.fabric.change import changed
@@ -26,22 +29,51 @@ from syncline.plan.named_job import DEFAULT_JOB, job_names
 from syncline.plan.plan import save_plan
 from syncline.plan.search import SearchResult, SearchTask
 from syncline.plan.space import FULL, LOSSY_CODECS, LOSSY_WIDTHS, USUAL, Axes
-from syncline.questions.answer import Answer
-from syncline.questions.cluster import Cluster, built
-from syncline.questions.cost import read_number
+from syncline.questions.answer import PDF, Answer, Output, page_output
+from syncline.questions.cluster import Cluster, ClusterArgument, built
 from syncline.questions.job import JobSource, job_of
+from syncline.questions.money import (
+    AssumeOption,
+    AssumptionsOption,
+    PricesOption,
+    ProfileOption,
+    read_number,
+    read_set,
+)
+from syncline.questions.parameter import Parameter, question
+from syncline.questions.phases import RunAnswer, has_phases, plan_phases
+from syncline.questions.serve import ServeAnswer, is_serving, serve
 from syncline.sim.profile import SystemProfile, load_profile
 from syncline.sim.step.executed.link_rates import link_rates
 from syncline.sim.step.machine import machine_from_fabric
 from syncline.workload.job import Job
+
+DEFAULT_HOST, DEFAULT_LINK = "dgx-h100", "NDR"
 
 
 @dataclass(frozen=True, eq=False)
 class PlanAnswer(Answer):
     """The best way to run a job on a cluster, and the runners-up."""
 
+    schema_name: ClassVar[str] = "plan"
+    outputs: ClassVar[Mapping[str, Output]] = {
+        **page_output("Write the report: one page to forward."),
+        "pdf": PDF,
+        "save": Output("Write the plan as JSON.", lambda answer, path: answer.save(path)),
+        "write_job": Output(
+            "Write the job file of the plan, for `syncline step`.", lambda answer, path: answer.write_job(path)
+        ),
+        "write": Output(
+            "Folder for the files that start the job (with --for).",
+            lambda answer, path: answer.write_launch(path),
+            folder=True,
+            needs="framework",
+        ),
+    }
+
     fabric: Fabric = field(repr=False)
     result: PlanResult = field(repr=False)
+    framework: str | None = None
 
     @property
     def step_time_s(self) -> float:
@@ -62,9 +94,13 @@ class PlanAnswer(Answer):
         """Write the job file of the plan, for `syncline step`."""
         write_text(Path(path), job_text(self.job))
 
-    def write_launch(self, framework: str, folder: str | Path) -> tuple[Path, ...]:
-        """Write the files that start the job with a framework, for which it should have been planned."""
-        files = launch_files(named_framework(framework).name, self.job, self.result.question.machine.gpus_per_host)
+    def write_launch(self, folder: str | Path) -> tuple[Path, ...]:
+        """Write the files that start the job with the framework that it was planned for."""
+        if self.framework is None:
+            raise UsageError(
+                "the plan is for no framework.", hint="Plan with `framework`: megatron, torchtitan, nemo ..."
+            )
+        files = launch_files(named_framework(self.framework).name, self.job, self.result.question.machine.gpus_per_host)
         target = make_folder(Path(folder))
         for name, text in files.items():
             write_text(target / name, text)
@@ -78,6 +114,8 @@ class PlanAnswer(Answer):
 class FabricComparison(Answer):
     """The best plan on each of several fabrics, and what it costs there."""
 
+    schema_name: ClassVar[str] = "plan-fabrics"
+
     result: FabricRanking = field(repr=False)
 
     def to_json(self) -> JsonObject:
@@ -88,10 +126,29 @@ class FabricComparison(Answer):
 class ClusterAnswer(Answer):
     """The best plan on each of several clusters, owned and rented, or along a sweep of one setting."""
 
+    schema_name: ClassVar[str] = "plan-compare"
+    outputs: ClassVar[Mapping[str, Output]] = page_output("Write the comparison as a page.")
+
     result: ClusterComparison = field(repr=False)
 
     def to_json(self) -> JsonObject:
         return self.result.to_json()
+
+
+FixOption = Annotated[str | None, Parameter("Choices that are fixed: tp=8,pp=4,zero=1,recompute=none.")]
+ObjectiveOption = Annotated[str, Parameter("time, cost (per token, fewer GPUs allowed) or pareto.")]
+FullOption = Annotated[bool, Parameter("Try overlap on and off, offloading, GPipe and zero-bubble too.", rare=True)]
+LossyOption = Annotated[bool, Parameter("Try gradient widths and codecs that change what training sees.", rare=True)]
+HeadroomOption = Annotated[
+    float,
+    Parameter("Share of a GPU's memory to keep free; full allocators are slow.", min=0.0, max=0.9, rare=True),
+]
+FrameworkOption = Annotated[
+    str | None, Parameter("megatron, torchtitan, nemo, deepspeed or maxtext: obey its rules.", names=("--for",))
+]
+CloudOption = Annotated[str | None, Parameter("Price by this cloud's rent instead of owning.")]
+WorkersOption = Annotated[int, Parameter("Processes; 0: as many as it is worth.", min=0, max=1024, rare=True)]
+OnOption = Annotated[str | None, Parameter('"ray" spreads the search over a Ray cluster.', rare=True)]
 
 
 def plan(
@@ -112,7 +169,7 @@ def plan(
     on: str | None = None,
     execute: bool = True,
     profile: str | Path | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> PlanAnswer:
     """Find the best way to run a job on a cluster.
 
@@ -150,7 +207,58 @@ def plan(
         execute=execute,
         progress=progress,
     )
-    return PlanAnswer(fabric, answer)
+    return PlanAnswer(fabric, answer, framework)
+
+
+@question(
+    "syncline plan h100-64-rail llama3-70b",
+    "syncline plan cluster.yaml job.yaml --html plan.html --save plan.json",
+    "syncline plan h100-64-rail llama3-70b --fix tp=8,pp=8,recompute=none --json",
+    "syncline plan h100-64-rail llama3-70b --objective pareto",
+    "syncline plan h100-64-rail llama3-70b --for megatron --write launch",
+    "syncline plan cluster.yaml job.yaml --full --allow-lossy --workers 2",
+)
+def best(
+    cluster: ClusterArgument,
+    job: Annotated[JobSource, Parameter("A job file, or a job that ships: llama3-70b, gpt3-175b.", kind=str)],
+    *,
+    fix: FixOption = None,
+    objective: ObjectiveOption = "time",
+    full: FullOption = False,
+    allow_lossy: LossyOption = False,
+    headroom: HeadroomOption = HEADROOM,
+    framework: FrameworkOption = None,
+    workers: WorkersOption = 0,
+    on: OnOption = None,
+    cloud: CloudOption = None,
+    gpu_hour: Annotated[float | None, Parameter("Dollars you pay for a rented GPU-hour: 2.40. Taken as fixed.")] = None,
+    prices: PricesOption = None,
+    assumptions: AssumptionsOption = None,
+    assume: AssumeOption = None,
+    profile: ProfileOption = None,
+    progress: Progress | None = None,
+) -> PlanAnswer | RunAnswer | ServeAnswer:
+    """Find the best way to run a job on a cluster: a training job, a run in phases, or a load to serve.
+
+    Tries every split, micro-batch, schedule and recomputation that divides and fits in memory, and shows the fastest
+    (or cheapest) with what limits it, what it costs, and which single change buys most.
+    """
+    given = dict(assume or {}) | ({"gpu_hour_usd": gpu_hour} if gpu_hour is not None else {})
+    phases = isinstance(job, (str, Path)) and has_phases(str(job))
+    if phases or (isinstance(job, str) and is_serving(job)):
+        for name, value in {"framework": framework, "profile": profile, "fix": fix}.items():
+            if value:
+                kind = "a run in phases" if phases else "a serving job"
+                raise UsageError(f"`{name}` is not for {kind}.", hint="Plan one training job for it.")
+        given |= {"cloud": cloud} if cloud else {}
+        if phases:
+            return plan_phases(cluster, str(job), assumptions=assumptions, assume=given, prices=prices)
+        return serve(cluster, job, assumptions=assumptions, assume=given, prices=prices)
+    return plan(
+        cluster, job, fix=fix, objective=objective, full=full, allow_lossy=allow_lossy, headroom=headroom,
+        framework=framework, cloud=cloud, prices=prices, assumptions=assumptions, assume=given, workers=workers, on=on,
+        profile=profile, progress=progress,
+    )  # fmt: skip
 
 
 def compare(
@@ -161,8 +269,8 @@ def compare(
     prices: str | Path | None = None,
     gpus: int | None = None,
     budget: str | float | None = None,
-    host: str = "dgx-h100",
-    link: str = "NDR",
+    host: str = DEFAULT_HOST,
+    link: str = DEFAULT_LINK,
     fabrics: Sequence[str] = FABRICS,
     assumptions: str | Path | None = None,
     assume: Mapping[str, object] | None = None,
@@ -177,22 +285,22 @@ def compare(
     assumed, _ = load_assumptions(Path(assumptions) if assumptions else None, dict(assume or {}))
     measured = load_profile(profile) if profile is not None else None
     if clusters or sweep:
-        apart = {"--gpus": (gpus, None), "--budget": (budget, None), "--host": (host, "dgx-h100"),
-                 "--link": (link, "NDR"), "--fabrics": (tuple(fabrics), FABRICS)}  # fmt: skip
-        for option, (given, default) in apart.items():
+        apart = {"gpus": (gpus, None), "budget": (budget, None), "host": (host, DEFAULT_HOST),
+                 "link": (link, DEFAULT_LINK), "fabrics": (tuple(fabrics), FABRICS)}  # fmt: skip
+        for name, (given, default) in apart.items():
             if given != default:
-                raise UsageError(f"{option} is for fabrics that syncline draws up; these clusters say what they are.",
-                                 hint=f"Leave out {option}, or the clusters.")  # fmt: skip
+                raise UsageError(f"`{name}` is for fabrics that syncline draws up; these clusters say what they are.",
+                                 hint=f"Leave out `{name}`, or the clusters.")  # fmt: skip
         table = load_prices(Path(prices)) if prices else None
         return ClusterAnswer(_side_by_side(job_of(job), tuple(clusters), sweep, assumed, table, measured))
     if measured is not None:
-        raise UsageError("--profile needs clusters.", hint="Name the clusters: plan compare A B JOB --profile FILE.")
+        raise UsageError("`profile` needs clusters.", hint="Name the clusters: A B JOB.")
     found = compare_fabrics(
         job_of(job),
         host=host,
         link=link,
         num_gpus=gpus,
-        budget_usd=read_number("--budget", budget) if budget is not None else None,
+        budget_usd=read_number("budget", budget) if budget is not None else None,
         fabrics=tuple(fabrics),
         assumptions=assumed,
     )
@@ -274,7 +382,81 @@ def _spread(on: str | None) -> Callable[[list[SearchTask]], Iterator[SearchResul
     if on is None:
         return None
     if on != "ray":
-        raise UsageError(f'--on "{on}" is not known.', hint="--on ray spreads the search over a Ray cluster.")
+        raise UsageError(f'`on` "{on}" is not known.', hint='"ray" spreads the search over a Ray cluster.')
     from syncline.plan.rayrun import on_ray
 
     return on_ray()
+
+
+@question(
+    "syncline plan compare b200.yaml h100.yaml@nebius nvl72.yaml@rent job.yaml",
+    "syncline plan compare cluster.yaml job.yaml --set host.nics=1,2,4,8 --html sweep.html",
+    "syncline plan compare llama3-70b --gpus 512",
+    "syncline plan compare llama3-70b --budget 25M --fabrics rail-optimized,fat-tree,rail-only",
+)
+def compare_named(
+    names: Annotated[
+        Sequence[str], Parameter("Clusters, owned or rented (`@aws`, `@rent`), a job.", metavar="CLUSTER... JOB")
+    ],
+    *,
+    gpus: Annotated[int | None, Parameter("Without clusters: GPUs of every fabric.")] = None,
+    budget: Annotated[str | None, Parameter("Without clusters: dollars for hosts and network: 25M.")] = None,
+    host: Annotated[str, Parameter("Host model of the catalogue.")] = DEFAULT_HOST,
+    link: Annotated[str, Parameter("Network link.")] = DEFAULT_LINK,
+    fabrics: Annotated[str | None, Parameter("Which: rail-optimized,fat-tree 2:1,torus ...")] = None,
+    prices: PricesOption = None,
+    assumptions: AssumptionsOption = None,
+    settings: Annotated[
+        Sequence[str],
+        Parameter("years=3; or a sweep: host.nics=1,2,4,8, job.batch.global=512,1024.", names=("--set",)),
+    ] = (),
+    profile: ProfileOption = None,
+) -> FabricComparison | ClusterAnswer:
+    """Compare clusters, or fabrics, for a job.
+
+    Clusters may be owned and rented, mixed; fabrics are compared at a number of GPUs or a budget.
+
+    The best plan on each, what it costs, and which are too close to call. With --set and several values, a sweep.
+    """
+    job, clusters = _job_among(names)
+    assume, sweep = _settings(settings)
+    chosen = tuple(name.strip() for name in fabrics.split(",") if name.strip()) if fabrics else FABRICS
+    return compare(
+        job, clusters=clusters, sweep=sweep, prices=prices, gpus=gpus, budget=budget, host=host, link=link,
+        fabrics=chosen, assumptions=assumptions, assume=assume, profile=profile,
+    )  # fmt: skip
+
+
+def _job_among(names: Sequence[str]) -> tuple[str, list[str]]:
+    """Return the one job among names of clusters and jobs, and the clusters in their order."""
+    if len(names) == 1:
+        return names[0], []
+    jobs = [name for name in names if is_job(name)]
+    if len(jobs) != 1:
+        listed = ", ".join(jobs) or "none"
+        raise UsageError(f"name one job beside the clusters; found: {listed}.", hint="A job file has a `model:`.")
+    return jobs[0], [name for name in names if name != jobs[0]]
+
+
+def _settings(pairs: Sequence[str]) -> tuple[dict[str, object], tuple[str, list[object]] | None]:
+    """Return assumptions about money, and the sweep: a key path with a dot, or `hosts`, and its values."""
+    swept = [pair for pair in pairs if "." in pair.partition("=")[0] or pair.startswith("hosts=")]
+    if len(swept) > 1:
+        raise UsageError("sweep one setting at a time.", hint=f"Keep one of {' and '.join(swept)}.")
+    assume = read_set([pair for pair in pairs if pair not in swept])
+    if not swept:
+        return assume, None
+    key, _, text = swept[0].partition("=")
+    values = [read_document(value, "--set").data for value in text.split(",") if value.strip()]
+    if not values:
+        raise UsageError(f'--set "{swept[0]}" has no value.', hint="Write --set host.nics=1,2,4,8.")
+    return assume, (key.strip(), values)
+
+
+COMMANDS = {"best": best, "compare": compare_named}
+UNNAMED = "best"
+HELP = (
+    "Plan a job on a cluster: how fast, what limits it, does it fit, what does it cost, what to change first.\n\n"
+    "`syncline plan CLUSTER JOB` is short for `syncline plan best CLUSTER JOB`."
+)
+EXAMPLES = ("syncline plan h100-64-rail llama3-70b", "syncline plan compare a.yaml b.yaml@nebius job.yaml")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import ClassVar
 
 from syncline.describe import units
 from syncline.describe.plain import JsonObject
@@ -27,7 +28,7 @@ from syncline.preview.ranks import Runner
 from syncline.preview.record import Capture, read_capture
 from syncline.preview.same import differences
 from syncline.preview.what_if import AGAIN, DEFAULT, Alternative, WhatIfSetting, other_gpu
-from syncline.questions.answer import Answer
+from syncline.questions.answer import Answer, Output, page_output
 from syncline.questions.cluster import Cluster, built
 from syncline.sim.flow.routing import Routing
 from syncline.sim.step.machine import Machine, machine_from_fabric
@@ -48,6 +49,11 @@ OWN_WORDS = "the host launches small kernels, and its own steps differed so much
 @dataclass(frozen=True, eq=False)
 class PreviewAnswer(Answer):
     """A step of a script on a cluster: its time, what waits, what fills the memory, and what would change it."""
+
+    schema_name: ClassVar[str] = "preview"
+    outputs: ClassVar[Mapping[str, Output]] = page_output(
+        "Write a page: two steps of every captured rank, and all numbers."
+    )
 
     fabric: Fabric = field(repr=False)
     launch: ScriptLaunch

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 from syncline.describe.plain import JsonObject
-from syncline.questions.answer import Answer
+from syncline.questions.answer import Answer, Output, page_output
 from syncline.rehearse.job import load_job
 from syncline.rehearse.rehearse import Rehearsal
 from syncline.rehearse.rehearse import rehearse as run
@@ -16,6 +17,9 @@ from syncline.rehearse.rehearse import rehearse as run
 @dataclass(frozen=True, eq=False)
 class RehearsalAnswer(Answer):
     """Predicted beside measured for collectives and training steps, and a recommended synchronisation."""
+
+    schema_name: ClassVar[str] = "rehearse"
+    outputs: ClassVar[Mapping[str, Output]] = page_output("Write the report: timelines, links and the loss.")
 
     rehearsal: Rehearsal = field(repr=False)
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 from syncline.describe.plain import JsonObject
 from syncline.errors import UsageError
 from syncline.plan.cost.assumptions import load_assumptions
 from syncline.plan.cost.prices import load_prices
 from syncline.plan.serve import Serving, plan_serving
-from syncline.questions.answer import Answer
+from syncline.questions.answer import PDF, Answer, Output, page_output
 from syncline.questions.cluster import Cluster, built
 from syncline.questions.job import JobSource, job_of
 
@@ -19,6 +20,12 @@ from syncline.questions.job import JobSource, job_of
 @dataclass(frozen=True, eq=False)
 class ServeAnswer(Answer):
     """The cheapest way to serve a load within its limits, and the runners-up."""
+
+    schema_name: ClassVar[str] = "plan-serve"
+    outputs: ClassVar[Mapping[str, Output]] = {
+        **page_output("Write the report: one page to forward."),
+        "pdf": PDF,
+    }
 
     result: Serving = field(repr=False)
 

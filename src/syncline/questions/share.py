@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
+from syncline.describe.guide import cite
 from syncline.describe.mistakes import blamed_on
-from syncline.describe.plain import JsonObject
 from syncline.errors import UsageError
 from syncline.fabric import Fabric
-from syncline.questions.answer import Answer
+from syncline.questions.answer import Answer, Output, page_output
 from syncline.questions.cluster import Cluster, built
 from syncline.questions.job import job_of
+from syncline.questions.parameter import Parameter, question
 from syncline.questions.simulated.packets import PacketQuestion
 from syncline.share.epochs import Epoch, PatternCache, epochs
 from syncline.share.hosts import assign
 from syncline.share.jobs_file import SharedCluster, load_jobs
 from syncline.share.packets import EpochPackets, play_epoch
-from syncline.share.transition import Transition, to_rows, transition
+from syncline.share.transition import Transition, transition
 from syncline.sim.packet import packet_network
 from syncline.sim.step.constants import default_constants
 from syncline.sim.step.executed.execute import IGNORES as STEP_IGNORES
@@ -28,73 +29,53 @@ from syncline.sim.step.executed.execute import IGNORES as STEP_IGNORES
 IGNORES = tuple(each for each in STEP_IGNORES if each != "other jobs")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
+class TenantShare:
+    """A tenant, and the part of every link that it is guaranteed."""
+
+    name: str
+    guarantee: float
+
+
+@dataclass(frozen=True)
 class ShareAnswer(Answer):
     """Each job's slowdown against running alone, with and without steering, epoch by epoch."""
 
-    fabric: Fabric = field(repr=False)
-    shared: SharedCluster = field(repr=False)
+    schema_name: ClassVar[str] = "share"
+    outputs: ClassVar[Mapping[str, Output]] = page_output("Write a page with the timeline of every job.")
+
+    cluster: str
+    level: str
     epochs: tuple[Epoch, ...]
-    transitions: tuple[Transition, ...] = ()
+    transitions: tuple[Transition, ...]
     """What arrivals and departures cost the jobs that stay."""
-    packets: tuple[EpochPackets, ...] = ()
-    """Every epoch packet by packet, where that was asked for."""
-
-    def to_json(self) -> JsonObject:
-        shown = [_epoch(each) for each in self.epochs]
-        for row, played in zip(shown, self.packets, strict=False):
-            row["packets"] = _packets(played)
-        return {
-            "cluster": self.fabric.name, "level": "packet" if self.packets else "flow", "epochs": shown,
-            "transitions": to_rows(self.transitions),
-            "tenants": [{"name": name, "guarantee": part} for name, part in self.shared.tenants.items()],
-            "ignores": list(IGNORES),
-        }  # fmt: skip
+    tenants: tuple[TenantShare, ...]
+    packets: tuple[EpochPackets, ...]
+    """The epochs packet by packet, those that do not stall, where that was asked for."""
+    ignores: tuple[str, ...] = IGNORES
 
 
-def _epoch(epoch: Epoch) -> JsonObject:
-    steering = epoch.steering
-    return {
-        "begin_s": epoch.begin_s, "end_s": epoch.end_s, "failed": list(epoch.failed), "stalled": epoch.stalled,
-        "steering": epoch.how, "gain": steering.gain if steering and epoch.how != "nothing" else 0.0,
-        "headroom": epoch.headroom,
-        "jobs": [
-            {
-                "name": job.name, "tenant": job.tenant, "gpus": job.num_gpus, "hosts": list(job.hosts),
-                "alone_s": job.alone_s, "step_s": job.step_s, "slowdown": job.slowdown,
-                "unsteered_slowdown": job.unsteered_slowdown, "in_phase_slowdown": job.in_phase_slowdown,
-                "offset_s": job.offset_s, "period_s": job.period_s,
-                "class": job.priority,
-                "slots": f"{job.period_s:.6g},{job.offset_s:.6g}" if job.period_s else "",
-            }
-            for job in epoch.jobs
-        ],
-        "traffic": [] if steering is None else [
-            {"name": name, "figure": value, "steady": name in steering.course.steady}
-            for name, value in steering.course.burst_s.items()
-        ],
-        "busiest_links": [
-            {"link": link, "mean_utilisation": use} for link, use in (steering.course.use if steering else ())
-        ],
-    }  # fmt: skip
+@question(
+    "syncline share h100-64-rail jobs.yaml",
+    "syncline share cluster.yaml jobs.yaml --html share.html --json",
+    "syncline share cluster.yaml jobs.yaml --level packet --transport dctcp",
+    help="""Say what several jobs on one cluster cost each other, and how to steer their bursts.
 
-
-def _packets(played: EpochPackets) -> JsonObject:
-    return {
-        "transport": played.transport, "scale": played.scale, "marks": played.marks, "drops": played.drops,
-        "pauses": played.pauses,
-        "jobs": [
-            {"name": job.name, "alone_s": job.alone_s, "in_phase_slowdown": job.in_phase_slowdown,
-             "slowdown": job.slowdown}
-            for job in played.jobs
-        ],
-    }  # fmt: skip
-
-
+    Each job's executed steps run at flow level beside the others': slowdown against running alone, with and without
+    steering, the busiest links, and what of them may be given away; epoch by epoch as jobs arrive and leave and parts
+    fail, and what each arrival and departure costs while it happens. Slots are used by the jobs through SYNCLINE_SLOTS
+    and `syncline.torch.StepSlots`.
+    """,
+)
 def share(
-    cluster: Cluster | None, jobs: str | Path | Mapping[str, Any], *, level: str = "flow", transport: str = "auto",
-    routing: str = "auto", seed: int = 0,
-) -> ShareAnswer:  # fmt: skip
+    cluster: Annotated[Cluster | None, Parameter("A cluster file or a preset (`syncline fabric list`).", kind=str)],
+    jobs: Annotated[str | Path | Mapping[str, Any], Parameter(f"The jobs ({cite('share')} has the keys).", kind=Path)],
+    *,
+    level: Annotated[str, Parameter("flow, or packet: measured steps with every packet as well.")] = "flow",
+    transport: Annotated[str, Parameter("Packet level: auto, dcqcn, dctcp, roce, ndp ...")] = "auto",
+    routing: Annotated[str, Parameter("Packet level: auto, ecmp, adaptive, spray ...")] = "auto",
+    seed: Annotated[int, Parameter("Packet level: seed of hashes and marks.", rare=True)] = 0,
+) -> ShareAnswer:
     """Say what each of several jobs loses on one cluster, who gets which hosts, and when bursts should come.
 
     At level "packet" every epoch is played again with every packet of the measured steps, by `transport`.
@@ -124,7 +105,8 @@ def share(
             played = tuple(play_epoch(shared, fabric, given, each, options) for each in found if not each.stalled)
         elif level != "flow":
             raise UsageError(f'no level is called "{level}" here.', hint="One of: flow, packet.")
-        return ShareAnswer(fabric, shared, tuple(found), _transitions(found, room), played)
+        tenants = tuple(TenantShare(name, part) for name, part in shared.tenants.items())
+        return ShareAnswer(fabric.name, level, tuple(found), _transitions(found, room), tenants, played)
 
 
 def _transitions(found: Sequence[Epoch], room: PatternCache) -> tuple[Transition, ...]:
@@ -145,3 +127,6 @@ def _fabric(cluster: Cluster | None, shared: SharedCluster, where: str) -> Fabri
         raise UsageError(f"{where} names no cluster.", hint="Name one first: `syncline share CLUSTER jobs.yaml`.")
     beside = Path(where).parent / shared.cluster
     return built(beside if beside.is_file() else shared.cluster)
+
+
+COMMANDS = {"": share}

@@ -15,7 +15,7 @@ from syncline.fabric import Fabric
 from syncline.program import Placement, place
 from syncline.program.program import ProgramStep
 from syncline.questions.answer import Answer, Output, page_output
-from syncline.questions.cluster import built
+from syncline.questions.cluster import ClusterOption, built
 from syncline.questions.compare_algorithms import compare_algorithms
 from syncline.questions.parameter import Parameter, question
 from syncline.questions.simulated.algorithms import AlgorithmChoice
@@ -28,7 +28,6 @@ from syncline.questions.simulated.rows import CollectiveRow, DifferencePart, row
 from syncline.questions.simulated.slots import slots
 from syncline.questions.simulated.sweep import (
     ChunksOption,
-    ClusterOption,
     CrossRailOption,
     PlacementOption,
     RanksOption,

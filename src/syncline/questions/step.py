@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
+from syncline.describe.guide import cite
 from syncline.describe.mistakes import blamed_on
 from syncline.describe.plain import JsonObject
 from syncline.errors import UsageError
 from syncline.fabric import Fabric
 from syncline.fabric.assumed import assumed_of
 from syncline.plan.unstated import UnstatedKeys, unstated
-from syncline.questions.answer import Answer
-from syncline.questions.cluster import Cluster, built
+from syncline.questions.answer import Answer, Output, page_output
+from syncline.questions.cluster import ClusterArgument, built
 from syncline.questions.job import JobSource, job_of
+from syncline.questions.parameter import Parameter, question
+from syncline.questions.volumes import traffic
 from syncline.sim.flow.routing import ROUTINGS
 from syncline.sim.profile import SystemProfile, load_profile
 from syncline.sim.step.decode import DecodeResult, decode_step
@@ -27,7 +31,7 @@ from syncline.sim.step.replay import OWN_WORK, replay, unpriced
 from syncline.sim.step.step import StepResult
 from syncline.sim.step.step import step as price
 from syncline.sim.uncertainty import Spread
-from syncline.timeline import Timeline
+from syncline.timeline import Timeline, save
 from syncline.workload.trace import is_trace, read_trace
 
 if TYPE_CHECKING:
@@ -36,9 +40,20 @@ if TYPE_CHECKING:
 LEVELS = ("analytic", "flow", "packet")
 
 
+TRACE = Output(
+    "Write the timeline (.json or .json.gz for Perfetto, .parquet).", lambda answer, path: save(answer.timeline, path)
+)
+
+
 @dataclass(frozen=True, eq=False)
 class StepPrediction(Answer):
     """One training step: its time, what it waits for, its memory and what limits it."""
+
+    schema_name: ClassVar[str] = "step"
+    outputs: ClassVar[Mapping[str, Output]] = {
+        "trace": TRACE,
+        **page_output("Write a page: where the time goes, and every pipeline stage."),
+    }
 
     fabric: Fabric = field(repr=False)
     result: StepResult
@@ -109,15 +124,13 @@ class StepPrediction(Answer):
 class DecodePrediction(Answer):
     """One generated token: its time and what it is made of."""
 
+    schema_name: ClassVar[str] = "step-decode"
+
     result: DecodeResult
 
     @property
     def token_time_s(self) -> float:
         return self.result.token_time_s
-
-    @property
-    def timeline(self) -> Timeline:
-        raise UsageError("a decode step has no timeline to write.", hint="Leave --trace and --html out.")
 
     def to_json(self) -> JsonObject:
         return self.result.to_json()
@@ -126,6 +139,9 @@ class DecodePrediction(Answer):
 @dataclass(frozen=True, eq=False)
 class TracePrediction(Answer):
     """A traced step with its communication priced on another cluster, beside what was recorded."""
+
+    schema_name: ClassVar[str] = "step-trace"
+    outputs: ClassVar[Mapping[str, Output]] = {"trace": TRACE}
 
     cluster: str
     source: str
@@ -154,10 +170,43 @@ class TracePrediction(Answer):
         }  # fmt: skip
 
 
+@question(
+    "syncline step h100-64-rail job.yaml",
+    "syncline step cluster.yaml job.yaml --json",
+    "syncline step h100-64-rail job.yaml --trace step.json --html step.html",
+    "syncline step h100-64-rail profile.json.gz",
+    "syncline step h100-64-rail traces/",
+    "syncline step h100-64-rail job.yaml --level flow --json",
+    "syncline step h100-64-rail job.yaml --profile profile.yaml",
+    help="""Predict one training step of a job on a cluster: time, MFU, memory, traffic, and what limits it.
+
+    The job file fixes the parallelism; everything it does not say is a default that depends on the software's year and
+    is listed with the answer. A job of `kind: decode` gives the time of one generated token instead. A trace of a real
+    step (.et, .json, .json.gz; a folder, or the part of their names before `.0.et`, for one file a rank) keeps its
+    compute as measured and gets its communication priced on this cluster.
+    """,
+)
 def step(
-    cluster: Cluster, job: JobSource, *, level: str | None = None, routing: str = "spray",
-    profile: str | Path | None = None, max_packets: int | None = None,
-) -> StepPrediction | DecodePrediction | TracePrediction:  # fmt: skip
+    cluster: ClusterArgument,
+    job: Annotated[
+        JobSource,
+        Parameter(f"A job file ({cite('job-file')}), or a Chakra or PyTorch profiler trace.", kind=str),
+    ],
+    *,
+    level: Annotated[
+        str | None,
+        Parameter(
+            "analytic (closed forms, a job's default), flow (executed on the fabric, a trace's default) or packet."
+        ),
+    ] = None,
+    routing: Annotated[
+        str, Parameter("With flow: spray (balanced), ecmp (hashed) or static; with packet: spray or ecmp.")
+    ] = "spray",
+    profile: Annotated[str | Path | None, Parameter("What was measured here (`syncline calibrate`).")] = None,
+    max_packets: Annotated[
+        int | None, Parameter("With packet: refuse a step of more (50,000,000).", min=1, rare=True)
+    ] = None,
+) -> StepPrediction | DecodePrediction | TracePrediction:
     """Predict one training step of a job on a cluster, one token of a decode job, or a traced step.
 
     `level` is "analytic" (closed forms, a job's default), "flow" (executed on the fabric, a trace's default) or
@@ -172,8 +221,8 @@ def step(
         raise UsageError(f'no routing is called "{routing}".', hint=f"One of: {', '.join(ROUTINGS)}.")
     if isinstance(job, (str, Path)) and is_trace(Path(job)):
         if profile is not None:
-            raise UsageError("a trace keeps its compute as measured: --profile is for a job file.",
-                             hint="Leave --profile out.")  # fmt: skip
+            raise UsageError("a trace keeps its compute as measured: `profile` is for a job file.",
+                             hint="Leave `profile` out.")  # fmt: skip
         workload = read_trace(Path(job))
         name = cluster if isinstance(cluster, str) else built(cluster).name
         on, ran = built(cluster), None
@@ -191,7 +240,7 @@ def step(
             raise UsageError("a serving job is planned, not stepped.", hint="Run `syncline plan CLUSTER JOB`.")
         if described.kind == "decode":
             if profile is not None:
-                raise UsageError("--profile calibrates training steps, not decode.", hint="Leave --profile out.")
+                raise UsageError("`profile` calibrates training steps, not decode.", hint="Leave `profile` out.")
             return DecodePrediction(decode_step(fabric, described))
         measured = load_profile(profile) if profile is not None else None
         constants = measured.steps.constants() if measured is not None else None
@@ -214,3 +263,12 @@ def _level(name: str) -> str:
     if name not in LEVELS:
         raise UsageError(f'no level of a step is called "{name}".', hint=f"One of: {', '.join(LEVELS)}.")
     return name
+
+
+COMMANDS = {"predict": step, "volumes": traffic}
+UNNAMED = "predict"
+HELP = (
+    "Predict one training step of a job on a cluster, or count the bytes that it sends.\n\n"
+    "`syncline step CLUSTER JOB` is short for `syncline step predict CLUSTER JOB`."
+)
+EXAMPLES = ("syncline step h100-64-rail job.yaml", "syncline step volumes job.yaml")

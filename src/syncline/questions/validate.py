@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 from syncline.describe.own_data import own_data
 from syncline.describe.plain import JsonObject
@@ -19,6 +20,8 @@ SUBJECTS = ("collectives", "training", "intervals")
 class CollectiveErrors(Answer):
     """Errors of predicted collectives by system and size band."""
 
+    schema_name: ClassVar[str] = "validate-collectives"
+
     validation: Validation = field(repr=False)
 
     def to_json(self) -> JsonObject:
@@ -29,6 +32,8 @@ class CollectiveErrors(Answer):
 class TrainingErrors(Answer):
     """Errors of predicted training steps by source."""
 
+    schema_name: ClassVar[str] = "validate-training"
+
     validation: TrainingValidation = field(repr=False)
 
     def to_json(self) -> JsonObject:
@@ -38,6 +43,8 @@ class TrainingErrors(Answer):
 @dataclass(frozen=True, eq=False)
 class IntervalErrors(Answer):
     """How many published measurements lie inside intervals that were made without them, by group."""
+
+    schema_name: ClassVar[str] = "validate-intervals"
 
     coverage: Mapping[str, JsonObject]
     num_residuals: int

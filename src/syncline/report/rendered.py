@@ -22,11 +22,6 @@ WIDTH = 120
 
 def show(answer: Answer, console: Console) -> None:
     """Print an answer: a line that does not fit wraps, a table is fitted to the console."""
-    if not hasattr(answer, "schema_name"):
-        from syncline.report.answers import show as old_show
-
-        old_show(answer, console)
-        return
     for part in cast("Iterable[str | Table]", _maker("text", answer)(answer, console.width)):
         console.print(part, soft_wrap=isinstance(part, str))
 
@@ -44,13 +39,7 @@ def page(answer: Answer) -> str:
     """Return an answer as one whole page; one without a page of its own is its text."""
     from syncline.report.page.page import render
 
-    if not hasattr(answer, "schema_name"):
-        from syncline.report.answers import html as old_html
-
-        found = old_html(answer)
-        if found.startswith("<!doctype"):
-            return found
-    elif "html" in answer.outputs:
+    if "html" in answer.outputs:
         return str(_maker("page", answer)(answer))
     words = text(answer)
     return render("text", title=words.strip().partition("\n")[0], text=words)
@@ -58,7 +47,7 @@ def page(answer: Answer) -> str:
 
 def inset(answer: Answer) -> str:
     """Return an answer for a notebook: a page stands in a frame, so that its style stays its own."""
-    if hasattr(answer, "schema_name") and "html" not in answer.outputs:
+    if "html" not in answer.outputs:
         return f"<pre>{escape(text(answer))}</pre>"
     inside = page(answer).replace("&", "&amp;").replace('"', "&quot;")
     return f'<iframe srcdoc="{inside}" sandbox="allow-scripts" style="width:100%;height:640px;border:0"></iframe>'

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from syncline.describe.model import Handle, handle, reported
 from syncline.errors import DescriptionError, SynclineError
 from syncline.fabric import Fabric
 from syncline.fabric.faults import FailedPart, apply_faults
@@ -41,17 +42,39 @@ class JobShare:
     period_s: float
     priority: int
 
-    @property
+    @reported
     def slowdown(self) -> float:
         return self.step_s / self.alone_s
 
-    @property
+    @reported
     def unsteered_slowdown(self) -> float:
         return self.unsteered_s / self.alone_s
 
-    @property
+    @reported
     def in_phase_slowdown(self) -> float:
         return self.in_phase_s / self.alone_s
+
+    @reported
+    def slots(self) -> str:
+        """What SYNCLINE_SLOTS is set to; nothing where the job is not steered by slots."""
+        return f"{self.period_s:.6g},{self.offset_s:.6g}" if self.period_s else ""
+
+
+@dataclass(frozen=True)
+class OtherTraffic:
+    """Traffic that is no job's: the share of its rate that arrives, or how long a burst takes."""
+
+    name: str
+    figure: float
+    steady: bool
+
+
+@dataclass(frozen=True)
+class BusyLink:
+    """A link, and the part of its rate that is used."""
+
+    link: str
+    mean_utilisation: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,13 +87,32 @@ class Epoch:
     failed: tuple[str, ...]
     stalled: str
     """Why nothing moves, where a failure cuts a job in two."""
-    steering: Steering | None
     headroom: float
     """The part of links between switches that may be given away, costing no job more than a hundredth."""
+    steering: Handle[Steering | None] = handle()
 
-    @property
+    @reported
     def how(self) -> str:
+        """How the jobs are steered: slots, classes or nothing."""
         return self.steering.how if self.steering else "nothing"
+
+    @reported
+    def gain(self) -> float:
+        """The part of the mean slowdown that steering saves."""
+        return self.steering.gain if self.steering and self.how != "nothing" else 0.0
+
+    @reported
+    def traffic(self) -> tuple[OtherTraffic, ...]:
+        """Traffic that is no job's."""
+        if self.steering is None:
+            return ()
+        course = self.steering.course
+        return tuple(OtherTraffic(name, value, name in course.steady) for name, value in course.burst_s.items())
+
+    @reported
+    def busiest_links(self) -> tuple[BusyLink, ...]:
+        """The links that are used most."""
+        return tuple(BusyLink(link, use) for link, use in (self.steering.course.use if self.steering else ()))
 
 
 def epochs(
@@ -147,10 +189,10 @@ class PatternCache:
         except DescriptionError:
             raise
         except SynclineError as error:  # cut in two: said, not raised, as the other epochs stand
-            return Epoch(begin, end, (), names, error.message, None, 0.0)
+            return Epoch(begin, end, (), names, error.message, 0.0)
         party = Party(rails, patterns, steering.shares, self.shared.tenants, bursts)
         shown = tuple(self._shown(job, steering, i, patterns[i], healthy[i]) for i, job in enumerate(jobs))
-        return Epoch(begin, end, shown, names, "", steering, headroom(party, steering))
+        return Epoch(begin, end, shown, names, "", headroom(party, steering), steering=steering)
 
     def party(self, names: Sequence[str], moment_s: float) -> Party:
         """Return jobs by name on the fabric of a moment."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from syncline.describe.model import reported
 from syncline.errors import UsageError
 from syncline.fabric import Fabric
 from syncline.place.allocation import Allocation, from_list
@@ -38,11 +39,11 @@ class PacketShare:
     steered_s: float | None
     """In its slots; None where the flow level proposes none."""
 
-    @property
+    @reported
     def in_phase_slowdown(self) -> float:
         return self.in_phase_s / self.alone_s
 
-    @property
+    @reported
     def slowdown(self) -> float | None:
         return None if self.steered_s is None else self.steered_s / self.alone_s
 

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import floor
 
-from syncline.describe.plain import JsonObject
 from syncline.share.epochs import Epoch
 from syncline.share.together import Party, SharedCourse, Slots
 
@@ -88,12 +87,3 @@ def _across(name: str, course: SharedCourse, job: int, num_first: int, change_s:
     return JobTransition(
         name, sum(before) / len(before), max(later), settled, max(0.0, off[-1] - change_s) if off else 0.0
     )
-
-
-def to_rows(changes: Sequence[Transition]) -> list[JsonObject]:
-    """Return transitions as plain rows."""
-    return [
-        {"at_s": each.at_s, "arrived": list(each.arrived), "left": list(each.left),
-         "jobs": [dict(vars(job)) for job in each.jobs]}
-        for each in changes
-    ]  # fmt: skip

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from syncline.describe import units
+from syncline.describe.pdf import browser
 from syncline.describe.plain import plain
 from syncline.errors import DescriptionError, PlanError, UsageError
 from syncline.fabric.assumed import assumed_of
@@ -25,7 +26,6 @@ from syncline.questions.plan import PlanAnswer, compare, is_job, plan
 from syncline.questions.step import step
 from syncline.report.page.clusters import clusters_page
 from syncline.report.page.plan import plan_page
-from syncline.report.pdf import browser
 from syncline.report.text.check.run import advice
 from syncline.report.text.clusters import cluster_lines
 from syncline.workload.read_job import load_job

@@ -56,6 +56,10 @@ def command(question: Question) -> Callable[..., None]:
         as_json = given.pop("json")
         paths = {key: path for key in shape.outputs if (path := given.pop(key)) is not None}
         for key, path in paths.items():
+            if (needed := shape.outputs[key].needs) and given[needed] is None:
+                raise UsageError(
+                    shape.spelt(f"--{key.replace('_', '-')} needs `{needed}`."), hint=shape.parameter[needed].help
+                )
             shape.outputs[key].check(path)
             (check_folder if shape.outputs[key].folder else check_writable)(path)
         answer = _ask(question, shape, given)
@@ -213,7 +217,8 @@ def _with_dashes(error: UsageError, shape: _Shape) -> UsageError:
 def _write(answer: Answer, key: str, target: Path) -> Iterable[Path]:
     output = answer.outputs.get(key)
     if output is None:
-        raise UsageError(f"this answer has no --{key}.", hint=f"Leave --{key} out.")
+        others = ", ".join(f"--{name.replace('_', '-')}" for name in answer.outputs) or "none of its kind"
+        raise UsageError(f"--{key} cannot be written of this answer.", hint=f"It can write: {others}.")
     if output.folder:
         make_folder(target)
     found = output.write(answer, target)

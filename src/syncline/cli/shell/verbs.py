@@ -18,7 +18,6 @@ VERBS: dict[str, str] = {
     "preview": "Preview a training script on a cluster, without a GPU.",
     "simulate": "Simulate a collective on a cluster, size by size.",
     "schedule": "Build, draw, prove and price collective schedules.",
-    "volumes": "Say how many bytes a job sends, by kind of parallelism.",
     "cost": "Say what a cluster and its jobs cost, owned or rented.",
     "design": "Find the fabric for a job and a budget.",
     "place": "Map a job's ranks to the GPUs of an allocation.",
@@ -40,11 +39,14 @@ VERBS: dict[str, str] = {
     "guide": "Print a page of the documentation.",
 }
 
-#: Verbs whose command follows from a question: `questions/place.py` has `COMMANDS`. The others are in `cli/`.
-DERIVED = frozenset({"place", "scenario", "simulate"})
+#: Verb -> the module of questions that its command follows from (`COMMANDS`). The others are in `cli/`.
+DERIVED = {
+    "cost": "cost", "design": "design", "nccl": "advise", "place": "place", "plan": "plan", "scenario": "scenario",
+    "share": "share", "simulate": "simulate", "step": "step",
+}  # fmt: skip
 
 #: Verbs that moved -> where to. The old name runs the new command for one release.
-RENAMED = {"compare-algorithms": ("simulate", "compare")}
+RENAMED = {"compare-algorithms": ("simulate", "compare"), "volumes": ("step", "volumes")}
 
 HELP = """Plan, rehearse, run, check and watch the network side of distributed AI training.
 

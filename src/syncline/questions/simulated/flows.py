@@ -17,10 +17,9 @@ from syncline.describe.progress import Progress
 from syncline.errors import UsageError
 from syncline.fabric import Fabric
 from syncline.questions.answer import Answer, Output, page_output
-from syncline.questions.cluster import built
+from syncline.questions.cluster import ClusterOption, built
 from syncline.questions.parameter import OptionGroup, Parameter, question
 from syncline.questions.simulated.packets import PacketQuestion, RoutingArgument, TransportArgument, run_progress
-from syncline.questions.simulated.sweep import ClusterOption
 from syncline.sim.packet import Completion, Outcome, Traffic, Watching, packet_network, simulate, transport_set
 from syncline.sim.packet.flow_file import read_flows
 from syncline.sim.packet.flow_table import FlowTable, SlowdownRow, flow_table

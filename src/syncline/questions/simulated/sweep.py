@@ -11,7 +11,6 @@ from syncline.describe import units
 from syncline.errors import UsageError
 from syncline.fabric import Fabric
 from syncline.fabric.assumed import assumed_of
-from syncline.questions.cluster import Cluster
 from syncline.questions.parameter import Parameter
 from syncline.sim.slow_port import slow_cables, slower_than_none
 from syncline.sim.sweep import sizes_between
@@ -19,9 +18,6 @@ from syncline.sim.transport import message_lines, rails_apart
 
 Sizes = str | int | Sequence[int]
 
-ClusterOption = Annotated[
-    Cluster, Parameter("The cluster.", names=("--cluster", "-c"), metavar="FILE|PRESET", kind=str)
-]
 SizeOption = Annotated[Sizes, Parameter("One size, or a range that doubles: 1KiB..16GiB.", names=("--size",), kind=str)]
 ChunksOption = Annotated[
     int, Parameter("Chunks that follow each other through the rounds (0: as suits the size).", rare=True)

@@ -13,7 +13,7 @@ from syncline.describe.progress import Progress
 from syncline.errors import UsageError
 from syncline.fabric import Fabric
 from syncline.questions.answer import Answer, Output, page_output
-from syncline.questions.cluster import built
+from syncline.questions.cluster import ClusterOption, built
 from syncline.questions.parameter import Parameter, question
 from syncline.questions.simulated.figures import PacketFigures
 from syncline.questions.simulated.packets import (
@@ -23,7 +23,6 @@ from syncline.questions.simulated.packets import (
     TransportArgument,
     run_progress,
 )
-from syncline.questions.simulated.sweep import ClusterOption
 from syncline.sim.packet import Outcome, all_to_all, incast, packet_network, permutation
 from syncline.sim.packet.chronicle import QueueRow, packet_timeline, queue_rows
 from syncline.sim.packet.loaded import least_s, simulate_loaded

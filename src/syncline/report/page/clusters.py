@@ -10,7 +10,7 @@ from syncline.report.chart.plot import Axis, Line, plot
 from syncline.report.page.decision import Cell
 from syncline.report.page.page import render
 from syncline.report.text.clusters import bought_lines, sure_words, verdict
-from syncline.report.text.plan import per_million
+from syncline.report.text.lines import per_million
 
 
 def clusters_page(answer: ClusterComparison) -> str:

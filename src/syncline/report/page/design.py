@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from syncline.questions.design import DesignAnswer
 
 
-def design_page(answer: DesignAnswer) -> str:
+def page(answer: DesignAnswer) -> str:
     """Return the page."""
     from syncline.questions.design import SHOWN
     from syncline.report.text.design import HEADS, answer_lines, front_row, reason_lines

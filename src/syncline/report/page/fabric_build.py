@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from syncline.questions.fabric_build import FabricBuild
 
 
-def build_page(answer: FabricBuild) -> str:
+def page(answer: FabricBuild) -> str:
     """Return the page."""
     made = answer.installation
     return render(

@@ -9,7 +9,7 @@ from syncline.describe.units import show_size, show_time
 from syncline.finding import Finding, Severity
 from syncline.report.chart.bars import BarRow, bars
 from syncline.report.page.page import render
-from syncline.report.page.rehearsal import both
+from syncline.report.page.rehearse import both
 
 _ORDER = (Severity.CRITICAL, Severity.WARNING, Severity.UNKNOWN)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import singledispatch
 from typing import Any
 
 import numpy as np
@@ -14,17 +15,21 @@ from syncline.errors import SynclineError
 from syncline.fabric import Fabric
 from syncline.plan.answer import PlanResult
 from syncline.plan.cost.charge import cost_per_token
-from syncline.plan.scaling import ScalePoint
+from syncline.plan.scaling import ScalePoint, scaling
+from syncline.plan.space import USUAL
+from syncline.questions.plan import ClusterAnswer, PlanAnswer
 from syncline.report.chart.bars import PART_COLOURS, BarRow, Part, bars, stacked
 from syncline.report.chart.lanes import timeline_key, timeline_lanes
 from syncline.report.chart.plot import Axis, Line, plot
 from syncline.report.fabric_picture import draw_svg
+from syncline.report.page.clusters import clusters_page
 from syncline.report.page.decision import decision
 from syncline.report.page.page import render
 from syncline.report.text.check.run import recovery_line
 from syncline.report.text.interval import between as interval_words
 from syncline.report.text.interval import interval_lines
-from syncline.report.text.plan import do_first, fault_lines, part_name, per_million, worth_words
+from syncline.report.text.lines import per_million
+from syncline.report.text.plan import do_first, fault_lines, part_name, worth_words
 from syncline.sim.step.spans import step_timeline
 from syncline.sim.step.step import IGNORES
 from syncline.timeline import Timeline
@@ -42,6 +47,23 @@ MONEY_COLOURS = {
 }  # fmt: skip
 TIER_COLOURS = {"scale-up": "#2d7f6a", "network": "#3b6fb0"}
 OTHER_COLOUR = "#777777"
+
+
+@singledispatch
+def page(answer: Any) -> str:
+    """Return the page of a plan, or of clusters side by side."""
+    raise TypeError(type(answer))
+
+
+@page.register
+def _clusters(answer: ClusterAnswer) -> str:
+    return clusters_page(answer.result)
+
+
+@page.register
+def _plan(answer: PlanAnswer) -> str:
+    found = answer.result
+    return plan_page(found, answer.fabric, scaling(found.question, found.best, found.money, USUAL))
 
 
 def plan_page(answer: PlanResult, fabric: Fabric, curve: Sequence[ScalePoint] = ()) -> str:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 
 from syncline.describe import units
-from syncline.describe.plain import plain
 from syncline.report.chart.lanes import Lane, lanes
 from syncline.report.chart.plot import NUM_COLOURS, Axis
 from syncline.report.page.page import render
@@ -21,13 +20,13 @@ SHOWN_STEPS = 5
 """Steps of the slowest job that are drawn, once settled."""
 
 
-def share_page(answer: ShareAnswer) -> str:
+def page(answer: ShareAnswer) -> str:
     """Return the page of jobs that share a cluster."""
     return render(
         "share",
-        title=f"{len(answer.shared.jobs)} jobs on {answer.fabric.name}",
+        title=f"{len({job.name for epoch in answer.epochs for job in epoch.jobs})} jobs on {answer.cluster}",
         epochs=answer.epochs,
-        words=[steering_words(epoch) for epoch in plain(answer.to_json())["epochs"]],
+        words=[steering_words(epoch) for epoch in answer.epochs],
         drawings=[_sharing(epoch) for epoch in answer.epochs],
         text=answer,
     )

@@ -1,4 +1,4 @@
-"""One step as a page, of a job or of a previewed script: where the time goes, and the timeline of every rank drawn."""
+"""One step as a page: where the time goes, and the timeline of every rank drawn."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from syncline.report.page.page import render
 from syncline.report.text.step import PART_WORDS
 
 if TYPE_CHECKING:
-    from syncline.questions.preview import PreviewAnswer
     from syncline.questions.step import StepPrediction
 
 
-def step_page(answer: StepPrediction) -> str:
+def page(answer: StepPrediction) -> str:
     """Return the page of a predicted step."""
     result, timeline, parts = answer.result, answer.timeline, answer.result.parts_s
     shown = [Part(f"{PART_WORDS[name]} {units.show_time(s)}", s, PART_COLOURS[name]) for name, s in parts.items()]
@@ -28,21 +27,5 @@ def step_page(answer: StepPrediction) -> str:
         source=timeline.source.label(),
         timeline=timeline_lanes(timeline),
         key=timeline_key(timeline),
-        text=answer,
-    )
-
-
-def preview_page(answer: PreviewAnswer) -> str:
-    """Return the page of a previewed script."""
-    timeline = answer.timeline
-    time = units.show_time(answer.step_time_s)
-    return render(
-        "step",
-        title=f"{answer.launch.script} on {answer.fabric.name}: {time} a step",
-        bar=None,
-        heading="Two steps of every captured rank",
-        source=timeline.source.label(),
-        timeline=timeline_lanes(timeline),
-        key="",
         text=answer,
     )

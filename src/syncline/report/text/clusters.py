@@ -5,7 +5,7 @@ from __future__ import annotations
 from syncline.describe import units
 from syncline.plan.decide.side_by_side import SURE, ClusterComparison, ComparedCluster
 from syncline.report.text.check.run import SHORT_DAYS, days_words
-from syncline.report.text.plan import folded, per_million
+from syncline.report.text.lines import folded, per_million
 
 _BAR = 24
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from rich.table import Table
 
-if TYPE_CHECKING:
-    from rich.console import Console
 
-
-def show_collective_errors(console: Console, payload: Mapping[str, Any]) -> None:
-    """Print errors by system and size band."""
+def collective_errors(payload: Mapping[str, Any]) -> Iterator[str | Table]:
+    """Yield errors by system and size band."""
     table = Table(title=f"Errors in %, {payload['source']}", title_justify="left", box=None, padding=(0, 1))
     table.add_column("system", no_wrap=True, max_width=26)
     for name in ("rows", "used", "all", "XS", "S", "M", "L", "six sizes", "interp.", "left out"):
@@ -21,17 +18,17 @@ def show_collective_errors(console: Console, payload: Mapping[str, Any]) -> None
         bands = [_percent(row["by_band"][band]) for band in ("XS", "S", "M", "L")]
         others = [_percent(row[key]) for key in ("calibrated", "interpolated", "left_out")]
         table.add_row(name, str(row["rows"]), str(row["modelled"]), _percent(row), *bands, *others)
-    console.print(table)
-    console.print(payload["bands"] + ". Each cell: median / 90th percentile.")
+    yield table
+    yield payload["bands"] + ". Each cell: median / 90th percentile."
     far = payload["overall"]["beyond_64_hosts"]
     if far["scored"]:
         held = f"the interval holds {far['coverage']:.0%} of them"
-        console.print(f"Beyond 64 hosts ({far['scored']} rows): {_percent(far)} %; {held}.")
+        yield f"Beyond 64 hosts ({far['scored']} rows): {_percent(far)} %; {held}."
     for name, row in payload["systems"].items():
         for words in row["remarks"]:
-            console.print(f"read: {name[:60]}: {words}", soft_wrap=True, highlight=False)
+            yield f"read: {name[:60]}: {words}"
     for item in payload["unmodelled"]:
-        console.print(f"not modelled: {item['rows']} rows of {item['system'][:60]}: {item['reason']}")
+        yield f"not modelled: {item['rows']} rows of {item['system'][:60]}: {item['reason']}"
 
 
 def _percent(row: Mapping[str, Any]) -> str:

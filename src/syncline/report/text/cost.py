@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
-from rich.console import Console
 from rich.table import Table
 
 from syncline.describe import units
@@ -14,6 +13,7 @@ from syncline.plan.cost.break_even import BreakEven
 from syncline.plan.cost.owning import Owning
 from syncline.plan.cost.statement import IGNORES, Charge, Statement
 from syncline.plan.decide.forecast import owned_interval
+from syncline.questions.cost import CostAnswer
 from syncline.report.text.fabric import columns
 from syncline.report.text.interval import between
 
@@ -223,19 +223,19 @@ def _time(time_s: float) -> str:
     return f"{time_s:.2g} seconds"
 
 
-def show_cost(console: Console, account: Statement, sources: bool = False) -> None:
-    """Print a statement; with `sources`, every assumption with its source."""
-
-    def lines(texts: list[str]) -> None:
-        console.print("\n".join(texts), soft_wrap=True)
-
-    lines([*headline(account), ""])
-    console.print(comparison_table(account))
-    console.print()
-    console.print(money_table(account))
-    lines(["", *failure_lines(account), *run_lines(account)])
-    if sources:
-        console.print()
-        console.print(assumption_table(account))
+def text(answer: CostAnswer, width: int) -> Iterator[str | Table]:
+    """Yield a statement; where sources were asked for, every assumption with its source."""
+    account = answer.statement
+    yield from headline(account)
+    yield ""
+    yield comparison_table(account)
+    yield ""
+    yield money_table(account)
+    yield ""
+    yield from failure_lines(account)
+    yield from run_lines(account)
+    if answer.sources:
+        yield ""
+        yield assumption_table(account)
     else:
-        lines(assumption_lines(account))
+        yield from assumption_lines(account)

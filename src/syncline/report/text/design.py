@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from syncline.describe import units
 from syncline.design.reasons import flips, millions, why_lost
@@ -153,3 +153,8 @@ def front_row(point: DesignPoint) -> list[str]:
         f"{point.usd_per_token * 1e6:.4f}", units.show_money(point.capital_usd), units.show_money(point.network_usd),
         units.show_power(point.power_w), f"{point.after_one:.0%}, {point.after_two:.0%}", point.choice.label,
     ]  # fmt: skip
+
+
+def text(answer: DesignAnswer, width: int) -> Iterable[str]:
+    """Return the front of fabrics."""
+    return design_lines(answer)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.table import Table
@@ -10,6 +10,7 @@ from rich.table import Table
 from syncline.describe import units
 from syncline.fabric.bill import Bill, BillLine
 from syncline.fabric.inventory import Inventory
+from syncline.questions.fabric import InventoryAnswer
 
 
 def inventory_lines(inventory: Inventory) -> list[str]:
@@ -193,3 +194,17 @@ def _price(bill: Bill) -> str:
         return f"{total} without {', '.join(bill.unpriced)}, which have no price; network {network} (without NICs)"
     share = bill.network_price_usd / bill.price_usd if bill.price_usd else 0.0
     return f"{total}, of which network {network} ({share:.0%}, without NICs)"
+
+
+def text(answer: InventoryAnswer, width: int) -> Iterator[str | Table]:
+    """Yield counts, bandwidth and the bill of a cluster."""
+    counted = answer.inventory
+    title, *rest = inventory_lines(counted)
+    yield title
+    yield ""
+    yield from (f"  assumed    {line}" for line in answer.assumed)
+    yield from rest
+    yield ""
+    yield bill_table(counted.bill)
+    yield ""
+    yield from bill_notes(counted.bill)

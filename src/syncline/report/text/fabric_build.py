@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
 from syncline.describe import units
 from syncline.describe.plain import plain
 from syncline.install.installation import Installation
 from syncline.install.qos import CLASSES
+from syncline.questions.fabric_build import FabricBuild
 
 MOST_ARITHMETIC = 2
 
@@ -63,3 +65,8 @@ def _kinds(found: Installation) -> list[tuple[str, int]]:
     names = {"dac": "copper", "aec": "active copper", "aoc": "active optical", "multimode": "multimode",
              "single_mode": "single mode", "twisted_pair": "twisted pair", "wan": "WAN"}  # fmt: skip
     return Counter(names.get(row.kind, row.kind) for row in found.cables).most_common()
+
+
+def text(answer: FabricBuild, width: int) -> Iterable[str]:
+    """Return racks, cables and files."""
+    return build_lines(answer.installation, len(answer.files))

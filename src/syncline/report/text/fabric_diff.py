@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
 from syncline.questions.fabric_diff import CableComparison
 
@@ -32,3 +33,8 @@ def diff_lines(answer: CableComparison) -> list[str]:
         more = len(diff.switches) - 4
         lines += ["", f"Switches taken by what hangs on them: {first}{f', and {more:,} more' if more > 0 else ''}."]
     return lines
+
+
+def text(answer: CableComparison, width: int) -> Iterable[str]:
+    """Return what differs, cable by cable."""
+    return diff_lines(answer)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from syncline.describe import units
 from syncline.plan.phase.phases import PlannedPhase, PlannedRun
-from syncline.report.text.plan import folded
+from syncline.questions.phases import RunAnswer
+from syncline.report.text.lines import folded
 
 
 def run_lines(found: PlannedRun) -> list[str]:
@@ -71,3 +74,8 @@ def phase_lines(phase: PlannedPhase) -> list[str]:
         )
         lines.append(f"             {r.label}: rollout {rollout}, training {train}, weights moved in {weights}")
     return lines
+
+
+def text(answer: RunAnswer, width: int) -> Iterable[str]:
+    """Return the phases of a run."""
+    return run_lines(answer.result)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
-import textwrap
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import singledispatch
+from typing import Any
 
 from syncline.describe import units
 from syncline.plan.answer import PlanResult
@@ -13,8 +13,11 @@ from syncline.plan.decide.prospects import Prospects
 from syncline.plan.money import Money
 from syncline.plan.plan import Plan
 from syncline.plan.sensitivity import Improvement
+from syncline.questions.plan import ClusterAnswer, FabricComparison, PlanAnswer
 from syncline.report.text.check.run import option_table, recovery_line, run_lines
+from syncline.report.text.clusters import cluster_lines
 from syncline.report.text.interval import between, interval_lines
+from syncline.report.text.lines import folded, per_million
 from syncline.sim.step.step import IGNORES
 
 GIB = 2**30
@@ -27,8 +30,6 @@ _PARTS = {
     "fsdp": "parameter gathering", "dp": "gradient exchange", "p2p": "between stages",
     "bubble": "pipeline bubble", "optimizer": "optimizer", "fixed": "fixed", "codec": "encoding", "storage": "storage",
 }  # fmt: skip
-
-_UNIT = re.compile(r"(?<=\d) (?=(?:%|(?:[kKMGTP]i?)?B\b|[kMBT]\b|[num]?s\b|h\b|min\b|days\b|GPUs\b))")
 
 
 def part_name(part: str) -> str:
@@ -63,18 +64,6 @@ def plan_lines(answer: PlanResult) -> list[str]:
         lines += ["", *option_table(answer.run)]
     lines += ["", *other_lines(answer), *point_lines(answer), *foot_lines(answer)]
     return [part for line in lines for part in folded(line)]
-
-
-def folded(line: str, width: int = 118) -> list[str]:
-    """Return a line in pieces that fit a screen, later ones under the first word of its text."""
-    start = re.match(r" {2}\w[\w ]{9} (?=\S)| {4}\d\. | *", line)
-    under = " " * (start.end() if start else 0)
-    if len(line) <= width:
-        return [line]
-    # A number and its unit stay on one line.
-    bound = _UNIT.sub("\N{NO-BREAK SPACE}", line)
-    parts = textwrap.wrap(bound, width, subsequent_indent=under, break_on_hyphens=False)
-    return [part.replace("\N{NO-BREAK SPACE}", " ") for part in parts]
 
 
 def headline(plan: Plan) -> str:
@@ -165,12 +154,6 @@ def memory_line(plan: Plan) -> str:
     return (
         f"{p.memory_bytes / GIB:.1f} of {p.memory_available_bytes / GIB:.0f} GiB a GPU ({share:.0%}): {largest}{sure}"
     )
-
-
-def per_million(cost_per_token_usd: float) -> str:
-    """Return the price of a million tokens; they are cheap enough for a tenth of a cent to matter."""
-    usd = cost_per_token_usd * 1e6
-    return f"${usd:.3f}" if usd < 10 else units.show_money(usd)
 
 
 def cost_line(answer: PlanResult) -> str:
@@ -339,3 +322,24 @@ def comparison_lines(comparison: FabricRanking) -> list[str]:
         )
     lines += [f"  {name:<20} {why}" for name, why in comparison.left_out]
     return [*lines, "", *(f"  {note}" for note in comparison.notes)]
+
+
+@singledispatch
+def text(answer: Any, width: int) -> Iterable[str]:
+    """Return a plan, or several side by side."""
+    raise TypeError(type(answer))
+
+
+@text.register
+def _plan_answer(answer: PlanAnswer, width: int) -> Iterable[str]:
+    return plan_lines(answer.result)
+
+
+@text.register
+def _fabric_comparison(answer: FabricComparison, width: int) -> Iterable[str]:
+    return comparison_lines(answer.result)
+
+
+@text.register
+def _cluster_answer(answer: ClusterAnswer, width: int) -> Iterable[str]:
+    return cluster_lines(answer.result)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from syncline.describe import units
+from syncline.questions.preview import PreviewAnswer
 
 MOST_ROWS = 12
 
@@ -168,3 +169,8 @@ def _said(data: Mapping[str, Any]) -> list[str]:
     ]
     lines += [f"  note: {text}" for text in data["notes"]]
     return [*lines, f"  ignores: {', '.join(data['ignores'])}"]
+
+
+def text(answer: PreviewAnswer, width: int) -> Iterable[str]:
+    """Return the step of a script."""
+    return preview_lines(answer.to_json())

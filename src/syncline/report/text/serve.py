@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from syncline.describe import units
 from syncline.plan.serve import IGNORES, Serving, ServingOption
-from syncline.report.text.plan import folded
+from syncline.questions.serve import ServeAnswer
+from syncline.report.text.lines import folded
 
 
 def serve_lines(found: Serving) -> list[str]:
@@ -77,3 +80,8 @@ def other_lines(found: Serving) -> list[str]:
 
 def _r(value: float) -> float:
     return float(f"{value:.3g}")
+
+
+def text(answer: ServeAnswer, width: int) -> Iterable[str]:
+    """Return how a load is served."""
+    return serve_lines(answer.result)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import singledispatch
 from typing import Any
 
 from syncline.describe import units
+from syncline.questions.step import DecodePrediction, StepPrediction, TracePrediction
 from syncline.report.text.interval import between, interval_lines
 
 PART_WORDS = {
@@ -197,22 +199,6 @@ def _word(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def volume_lines(name: str, rows: Sequence[Mapping[str, Any]], gpus: int) -> list[str]:
-    """Return a job's traffic for people."""
-    lines = [f"{name} on {gpus:,} GPUs: bytes that one GPU sends in one step", ""]
-    if not rows:
-        return [*lines, "  nothing: one GPU talks to nobody"]
-    for row in rows:
-        lines += [
-            f"  {row['kind']:16} {units.show_size(row['size_bytes']):>12}   "
-            f"{row['collective']} over {row['ranks']} ranks ({row['axis']}), {row['calls']:,.6g} calls",
-            f"  {'':16} = {row['formula']}",
-            f"  {'':16}   counted at: {row['where']}",
-        ]
-    total = sum(row["size_bytes"] for row in rows)
-    return [*lines, "", f"  {'all':16} {units.show_size(total):>12}"]
-
-
 def decode_lines(data: Mapping[str, Any]) -> list[str]:
     """Return a decode step for people."""
     total = data["token_time_s"]
@@ -259,3 +245,24 @@ def _kept_lines(kept: int) -> list[str]:
     if not kept:
         return []
     return [f"  {kept:,} transfers whose size the trace does not tell keep the time that was recorded", ""]
+
+
+@singledispatch
+def text(answer: Any, width: int) -> Iterable[str]:
+    """Return one step."""
+    raise TypeError(type(answer))
+
+
+@text.register
+def _step_prediction(answer: StepPrediction, width: int) -> Iterable[str]:
+    return step_lines(answer.to_json())
+
+
+@text.register
+def _decode_prediction(answer: DecodePrediction, width: int) -> Iterable[str]:
+    return decode_lines(answer.to_json())
+
+
+@text.register
+def _trace_prediction(answer: TracePrediction, width: int) -> Iterable[str]:
+    return replay_lines(answer.to_json())

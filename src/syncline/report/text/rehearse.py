@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Iterable
 
 from syncline.describe import units
+from syncline.questions.rehearse import RehearsalAnswer
 from syncline.rehearse.rehearse import OperationRow, Rehearsal, StepRow
 
 
@@ -82,3 +84,8 @@ def _step(row: StepRow) -> str:
         f"{row.synchronisation:<24}{units.show_time(row.predicted_s):>12}{units.show_time(row.measured_s):>12}"
         f"{row.gap:>+8.1%}   {units.show_size(row.wire_bytes):>10}{row.loss:>8.3f}"
     )
+
+
+def text(answer: RehearsalAnswer, width: int) -> Iterable[str]:
+    """Return predicted beside measured."""
+    return rehearsal_lines(answer.rehearsal)

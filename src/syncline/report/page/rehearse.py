@@ -13,12 +13,19 @@ from syncline.report.chart.bars import BarRow, Part, bars
 from syncline.report.chart.lanes import LinkChart, aligned_ranks, link_charts
 from syncline.report.chart.plot import Axis, Line, plot
 from syncline.report.page.page import render
+from syncline.report.text.rehearse import rehearsal_lines
 
 if TYPE_CHECKING:
+    from syncline.questions.rehearse import RehearsalAnswer
     from syncline.rehearse.rehearse import Rehearsal
     from syncline.rehearse.shown import TimelinePair
 
 MOST_SHOWN_LINKS = 4
+
+
+def page(answer: RehearsalAnswer) -> str:
+    """Return the page of a rehearsal."""
+    return rehearsal_page(answer.rehearsal, rehearsal_lines(answer.rehearsal))
 
 
 def rehearsal_page(answer: Rehearsal, lines: Sequence[str]) -> str:

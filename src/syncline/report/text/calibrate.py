@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import singledispatch
 from typing import Any
 
 from syncline.describe import units
+from syncline.questions.calibrate import CollectiveProfile, StepProfile
 
 WORDS = {
     "products": "matrix products", "attention": "attention", "memory": "passes over memory",
@@ -47,3 +49,19 @@ def collective_profile_lines(data: Mapping[str, Any]) -> list[str]:
             f"{units.show_time(row['shipped_s']):>10}  {off:+.1%}"
         )
     return lines
+
+
+@singledispatch
+def text(answer: Any, width: int) -> Iterable[str]:
+    """Return what a measurement says."""
+    raise TypeError(type(answer))
+
+
+@text.register
+def _step_profile(answer: StepProfile, width: int) -> Iterable[str]:
+    return step_profile_lines(answer.to_json())
+
+
+@text.register
+def _collective_profile(answer: CollectiveProfile, width: int) -> Iterable[str]:
+    return collective_profile_lines(answer.to_json())

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import singledispatch
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from syncline.advise.bundle import settings_table
+from syncline.questions.advise import Advice, EffectCheck
 
 if TYPE_CHECKING:
     from syncline.advise import Bundle, Effect
@@ -35,3 +37,19 @@ def effect_lines(effects: Sequence[Effect], unread: Sequence[Unread]) -> list[st
         lines += [f"          {line[:150]}" for line in effect.evidence[: 1 if effect.state == "yes" else 3]]
     lines += [f"not read: {item.path}: {item.reason}" for item in unread]
     return lines
+
+
+@singledispatch
+def text(answer: Any, width: int) -> Iterable[str]:
+    """Return what to set for NCCL, or whether it took effect."""
+    raise TypeError(type(answer))
+
+
+@text.register
+def _advice(answer: Advice, width: int) -> Iterable[str]:
+    return advice_lines(answer.bundle)
+
+
+@text.register
+def _effect_check(answer: EffectCheck, width: int) -> Iterable[str]:
+    return effect_lines(answer.effects, answer.unread)

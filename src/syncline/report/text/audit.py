@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from syncline.audit.matrix import Matrix
 from syncline.audit.report import HostReport
 from syncline.finding import Action, Finding, Severity, worst
+from syncline.questions.audit import AuditAnswer
 
 _MAX_IN_FIRST_LINE = 3
 _MAX_ALIKE = 4
@@ -166,3 +167,8 @@ def audit_lines(reports: Sequence[HostReport], across: Matrix | None, *, every: 
         lines += matrix_lines(across)
     hosts = report_lines(reports[0], every=every) if len(reports) == 1 else together_lines(reports)
     return [*lines, *hosts]
+
+
+def text(answer: AuditAnswer, width: int) -> Iterable[str]:
+    """Return the findings of hosts."""
+    return audit_lines(answer.reports, answer.across)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from textwrap import wrap
 
 from syncline.describe import units
 from syncline.diagnose import Cause, Diagnosis
 from syncline.diagnose.following import next_command
 from syncline.finding import Finding
+from syncline.questions.diagnose import DiagnosisAnswer
 
 WIDTH = 116
 _LINES_OF_CAUSE = 4
@@ -114,3 +115,8 @@ def _evidence(finding: Finding, indent: str, limit: int, *, is_one: bool) -> Ite
 def _paragraph(name: str, text: str, indent: str) -> Iterator[str]:
     if text:
         yield from wrap(name + text, WIDTH, initial_indent=indent, subsequent_indent=indent + "  ")
+
+
+def text(answer: DiagnosisAnswer, width: int) -> Iterable[str]:
+    """Return first causes, and what they led to."""
+    return diagnosis_lines(answer.diagnosis)

@@ -1,0 +1,51 @@
+"""What questions about money take: assumptions, prices, and numbers as people write them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated
+
+from syncline.describe.document import read_document
+from syncline.errors import UsageError
+from syncline.questions.parameter import Parameter
+
+FACTORS = {"k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9, "G": 1e9, "T": 1e12}
+
+
+def read_set(pairs: Sequence[str] | None) -> dict[str, object]:
+    """Read NAME=VALUE pairs, each value as YAML."""
+    values: dict[str, object] = {}
+    for pair in pairs or ():
+        name, equals, value = pair.partition("=")
+        if not equals or not name.strip() or not value.strip():
+            raise UsageError(f'--set "{pair}" has no value.', hint="Write --set hosts_per_fte=100.")
+        values[name.strip()] = read_document(value, "--set").data
+    return values
+
+
+AssumeOption = Annotated[
+    Mapping[str, object] | None,
+    Parameter("One assumption about money: --set years=3.", names=("--set",), kind=list[str], read=read_set),
+]
+AssumptionsOption = Annotated[str | Path | None, Parameter("YAML with any assumption about money by name.")]
+PricesOption = Annotated[str | Path | None, Parameter("CSV of prices instead of those that ship.")]
+ProfileOption = Annotated[str | Path | None, Parameter("What was measured here (`syncline calibrate`).")]
+
+
+def read_number(argument: str, given: str | float) -> float:
+    """Read 250000, 4M, 2.5B or $500k.
+
+    >>> read_number("budget", "$2.5M")
+    2500000.0
+    """
+    text = str(given)
+    digits = text.replace("_", "").replace(",", "").replace("$", "").strip()
+    factor = FACTORS.get(digits[-1:], 1.0)
+    try:
+        value = float(digits[:-1] if factor != 1.0 else digits) * factor
+    except ValueError:
+        raise UsageError(f'`{argument}` "{text}" is not a number.', hint="Write it as 250000, 4M or 500k.") from None
+    if not 0 <= abs(value) < 1e30:
+        raise UsageError(f"`{argument}` {text} is out of range.", hint="Write a finite number.")
+    return value
