@@ -107,8 +107,8 @@ def test_a_result_in_the_wrong_place_is_refused() -> None:
         ('depid="-1"', 'depid="9"', "which does not exist"),
         ('cnt="1"', 'cnt="16777216"', "the steps move more than 4,194,304 chunks"),
         ('nchunksperloop="3"', 'nchunksperloop="1048576"', "1,048,576 chunks on 3 gpus are too many to follow"),
-        ("</algo>", "", "this is not XML"),
-        ("<algo", '<!DOCTYPE a [<!ENTITY x "y">]><algo', "a document type is not allowed here"),
+        ("</algo>", "", "not well-formed XML"),
+        ("<algo", '<!DOCTYPE a [<!ENTITY x "y">]><algo', "the XML has a DOCTYPE"),
         ("<gpu", "<thing/><gpu", "<thing> has no place here"),
     ],
 )

@@ -7,21 +7,20 @@ number all the way down is written as that number.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from typing import Any, NoReturn, TypeVar
+from fractions import Fraction
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from syncline.describe.mistakes import first_mistake
 from syncline.describe.plain import JsonObject
 from syncline.errors import ScheduleError
-from syncline.schedule.collective import MAX_CHUNKS, MAX_RANKS, Collective, Ints
-from syncline.schedule.formats.reader import Reader
-from syncline.schedule.kernel import Axes, Kernel, Stage
+from syncline.schedule.collective import MAX_CHUNKS, MAX_RANKS, Collective, Ints, read_kind
+from syncline.schedule.kernel import Kernel, Stage
 from syncline.schedule.moves import Round, moves_round
 from syncline.schedule.schedule import Schedule, Strand
-
-T = TypeVar("T")
 
 FORMAT = "syncline-schedule"
 VERSION = 1
@@ -106,135 +105,124 @@ def _stage_out(stage: Stage, kernel: int) -> JsonObject:
     }
 
 
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+Whole = Annotated[int, Field(ge=-(1 << 40), le=1 << 40)]
+Natural = Annotated[int, Field(ge=0, le=1 << 31)]
+Chunks = Annotated[int, Field(ge=1, le=MAX_CHUNKS)]
+Vertices = Annotated[int, Field(ge=0, le=2 * MAX_RANKS)]
+Column = Annotated[Whole | list[Whole], Field(union_mode="left_to_right")]
+Pair = tuple[Natural, Natural]
+Name = Annotated[str, Field(max_length=1000)]
+
+
+class _Collective(_Model):
+    kind: str
+    num_ranks: Whole
+    root: Whole = 0
+    peer: Whole = -1
+    sizes: list[Natural] = []
+
+    def made(self) -> Collective:
+        return Collective(read_kind(self.kind), self.num_ranks, self.root, self.peer, tuple(self.sizes))
+
+
+class _Round(_Model):
+    src: Column
+    dst: Column
+    chunk: Column
+    count: Column
+    op: Literal[0, 1] | list[Literal[0, 1]]
+    block: Column
+    src_step: Whole
+    dst_step: Whole
+    chunk_step: Whole
+    repeat: Natural
+    at_once: bool
+    wrap: bool
+    window: Annotated[int, Field(ge=0, le=MAX_CHUNKS)]
+    src_circle: Annotated[Pair, Field(strict=False)]
+    dst_circle: Annotated[Pair, Field(strict=False)]
+
+
+class _Kernel(_Model):
+    name: Name
+    goal: _Collective
+    num_chunks: Chunks
+    num_helpers: Natural
+    rounds: list[_Round]
+
+    def made(self) -> Kernel:
+        rounds = tuple(moves_round(**entry.model_dump()) for entry in self.rounds)
+        return Kernel(self.name, self.goal.made(), self.num_chunks, rounds, self.num_helpers)
+
+
+class _Stage(_Model):
+    kernel: Natural
+    members: list[list[Vertices]]
+    base: Column
+    index: list[Annotated[Pair, Field(strict=False)]]
+    spans: list[Annotated[Pair, Field(strict=False)]]
+
+    def made(self, kernels: list[Kernel]) -> Stage:
+        if self.kernel >= len(kernels):
+            raise ScheduleError(f"there are {len(kernels)} kernels, and no kernel {self.kernel}.")
+        kernel = kernels[self.kernel]
+        if any(len(row) != kernel.num_vertices for row in self.members):
+            raise ScheduleError(f"every group needs {kernel.num_vertices} members.")
+        members: Ints = np.array(self.members, dtype=np.int64).reshape(-1, kernel.num_vertices)
+        base = np.broadcast_to(np.array(self.base, dtype=np.int64), len(members))
+        return Stage(kernel, members, base, tuple(self.index), tuple(self.spans))
+
+
+class _Strand(_Model):
+    share: Annotated[str, Field(max_length=64, pattern=r"^\d+(/[1-9]\d*)?$")]
+    channel: Natural
+    rail: Natural | None
+    num_chunks: Chunks
+    weights: list[Natural]
+    pieces: Chunks = 1
+    stages: list[_Stage]
+
+    def made(self, kernels: list[Kernel]) -> Strand:
+        stages = tuple(stage.made(kernels) for stage in self.stages)
+        share, weights = Fraction(self.share), tuple(self.weights)
+        return Strand(stages, self.num_chunks, share, self.channel, self.rail, weights, self.pieces)
+
+
+class _Schedule(_Model):
+    format: Literal["syncline-schedule"]
+    version: Literal[1]
+    name: Name
+    family: Name = ""
+    collective: _Collective
+    num_helpers: Natural
+    homes: list[Annotated[int, Field(ge=-1, le=MAX_RANKS)]]
+    kernels: list[_Kernel]
+    strands: list[_Strand]
+
+    def made(self) -> Schedule:
+        kernels = [kernel.made() for kernel in self.kernels]
+        strands = tuple(strand.made(kernels) for strand in self.strands)
+        goal, homes = self.collective.made(), tuple(self.homes)
+        return Schedule(self.name, goal, strands, self.num_helpers, homes, family=self.family)
+
+
 def loads(text: str | bytes, name: str = "schedule") -> Schedule:
     """Read a schedule from JSON text; anything wrong is a `ScheduleError` that says where."""
     if len(text) > MAX_BYTES:
         raise ScheduleError(f"{len(text):,} bytes are more than the {MAX_BYTES:,} a schedule may have.", where=name)
     try:
-        value = json.loads(text, parse_constant=_no_constant)
+        return _Schedule.model_validate(json.loads(text)).made()
     except json.JSONDecodeError as error:
         where = f"{name} line {error.lineno} column {error.colno}"
         raise ScheduleError(f"this is not JSON: {error.msg}.", where=where) from None
-    except (UnicodeDecodeError, RecursionError, ValueError) as error:
-        raise ScheduleError(f"this is not JSON that can be read: {type(error).__name__}.", where=name) from None
-    return from_json(value, name)
-
-
-def _no_constant(text: str) -> NoReturn:
-    raise ValueError(text)
-
-
-def from_json(value: Any, name: str = "schedule") -> Schedule:
-    """Read a schedule from a JSON object."""
-    top = Reader(value, name)
-    top.only("format", "version", "name", "family", "collective", "num_helpers", "homes", "kernels", "strands")
-    if top.field("format").value != FORMAT or top.field("version").value != VERSION:
-        raise ScheduleError(f"this is not a {FORMAT} file of version {VERSION}.", where=name)
-    kernels = [_kernel_in(item) for item in top.field("kernels").items()]
-    return _placed(
-        name,
-        lambda: Schedule(
-            top.field("name").text(),
-            _collective_in(top.field("collective")),
-            tuple(_strand_in(item, kernels) for item in top.field("strands").items()),
-            top.field("num_helpers").integer(0, MAX_RANKS),
-            tuple(top.field("homes").integers(-1, MAX_RANKS).tolist()),
-            family=top.field("family").text() if top.has("family") else "",
-        ),
-    )
-
-
-def _placed(place: str, make: Callable[[], T]) -> T:
-    """Say where a rule was broken that only the whole object knows."""
-    try:
-        return make()
+    except ValidationError as error:
+        raise ScheduleError(f"{first_mistake(error)}.", where=name) from None
     except ScheduleError as error:
-        if error.where.startswith(place):
-            raise
-        where = f"{place}: {error.where}" if error.where else place
-        raise ScheduleError(error.message, where=where, detail=error.detail, hint=error.hint) from None
-
-
-def _collective_in(at: Reader) -> Collective:
-    at.only("kind", "num_ranks", "root", "peer", "sizes")
-    root = at.field("root").integer() if at.has("root") else 0
-    peer = at.field("peer").integer() if at.has("peer") else -1
-    sizes = tuple(at.field("sizes").integers(0).tolist()) if at.has("sizes") else ()
-    kind: Any = at.field("kind").text()
-    ranks = at.field("num_ranks").integer()
-    return _placed(at.place, lambda: Collective(kind, ranks, root, peer, sizes))
-
-
-def _kernel_in(at: Reader) -> Kernel:
-    at.only("name", "goal", "num_chunks", "num_helpers", "rounds")
-    goal, rounds = _collective_in(at.field("goal")), tuple(_round_in(item) for item in at.field("rounds").items())
-    chunks = at.field("num_chunks").integer(1, MAX_CHUNKS)
-    helpers = at.field("num_helpers").integer(0, MAX_RANKS)
-    return _placed(at.place, lambda: Kernel(at.field("name").text(), goal, chunks, rounds, helpers))
-
-
-def _round_in(at: Reader) -> Round:
-    at.only(*_COLUMNS, *_STEPS, "repeat", "at_once", "wrap", "window", "src_circle", "dst_circle")
-    columns = {name: at.field(name).integers() for name in _COLUMNS}
-    if columns["op"].size and not np.isin(columns["op"], (0, 1)).all():
-        raise ScheduleError("an op is 0 (copy) or 1 (reduce).", where=f"{at.place}.op")
-    steps = {name: at.field(name).integer() for name in _STEPS}
-    return _placed(
-        at.place,
-        lambda: moves_round(
-            columns["src"],
-            columns["dst"],
-            columns["chunk"],
-            columns["op"],
-            count=columns["count"],
-            block=columns["block"],
-            src_step=steps["src_step"],
-            dst_step=steps["dst_step"],
-            chunk_step=steps["chunk_step"],
-            repeat=at.field("repeat").integer(0, 1 << 31),
-            at_once=at.field("at_once").flag(),
-            wrap=at.field("wrap").flag(),
-            window=at.field("window").integer(0, MAX_CHUNKS),
-            src_circle=_circle_in(at.field("src_circle")),
-            dst_circle=_circle_in(at.field("dst_circle")),
-        ),
-    )
-
-
-def _circle_in(at: Reader) -> tuple[int, int]:
-    values = at.integers(0, MAX_RANKS * 2)
-    if len(values) != 2:
-        at.wrong("two numbers: the first vertex and how many")
-    return int(values[0]), int(values[1])
-
-
-def _strand_in(at: Reader, kernels: list[Kernel]) -> Strand:
-    at.only("share", "channel", "rail", "num_chunks", "weights", "pieces", "stages")
-    return Strand(
-        tuple(_stage_in(item, kernels) for item in at.field("stages").items()),
-        at.field("num_chunks").integer(1, MAX_CHUNKS),
-        at.field("share").fraction(),
-        at.field("channel").integer(0, 1 << 20),
-        None if at.field("rail").value is None else at.field("rail").integer(0, 1 << 20),
-        tuple(at.field("weights").integers(0).tolist()),
-        at.field("pieces").integer(1, MAX_CHUNKS) if at.has("pieces") else 1,
-    )
-
-
-def _stage_in(at: Reader, kernels: list[Kernel]) -> Stage:
-    at.only("kernel", "members", "base", "index", "spans")
-    kernel = kernels[at.field("kernel").integer(0, len(kernels) - 1)]
-    rows = [item.integers(0, 2 * MAX_RANKS) for item in at.field("members").items()]
-    if any(len(row) != kernel.num_vertices for row in rows):
-        raise ScheduleError(f"every group needs {kernel.num_vertices} members.", where=f"{at.place}.members")
-    members: Ints = np.stack(rows) if rows else np.zeros((0, kernel.num_vertices), dtype=np.int64)
-    base = np.broadcast_to(at.field("base").integers(0, MAX_CHUNKS), len(rows)) if rows else members[:, 0]
-    axes = (_axes_in(at.field("index")), _axes_in(at.field("spans")))
-    return _placed(at.place, lambda: Stage(kernel, members, base, *axes))
-
-
-def _axes_in(at: Reader) -> Axes:
-    pairs = [item.integers(0, MAX_CHUNKS) for item in at.items()]
-    if any(len(pair) != 2 for pair in pairs):
-        at.wrong("pairs of count and stride")
-    return tuple((int(count), int(stride)) for count, stride in pairs)
+        error.where = f"{name}: {error.where}" if error.where else name
+        raise
+    except (UnicodeDecodeError, RecursionError, ValueError, OverflowError) as error:
+        raise ScheduleError(f"this is not JSON that can be read: {type(error).__name__}.", where=name) from None

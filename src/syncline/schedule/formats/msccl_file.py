@@ -8,10 +8,16 @@ channel; `step` a type, source and destination (buffer and offset), a count of c
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from xml.parsers import expat
+from itertools import repeat
+from typing import TYPE_CHECKING
 
+from syncline.describe.xml import parse_xml
 from syncline.errors import ScheduleError
+
+if TYPE_CHECKING:
+    from lxml.etree import _Element as Element
 
 MAX_BYTES = 1 << 26
 MAX_STEPS = 1 << 20
@@ -73,120 +79,94 @@ def parse(text: str | bytes, name: str = "algorithm") -> Algo:
     """Read MSCCL XML; anything wrong is a `ScheduleError` that says on which line."""
     if len(text) > MAX_BYTES:
         raise ScheduleError(f"{len(text):,} bytes are more than the {MAX_BYTES:,} read.", where=name)
-    return _Parser(name).read(text)
+    root = _Node(parse_xml(text, name, ScheduleError), name)
+    if root.element.tag != "algo":
+        raise root.error(f"<{str(root.element.tag)[:40]}> has no place here.")
+    if sum(1 for _ in root.element.iter("step")) > MAX_STEPS:
+        raise root.error(f"more than {MAX_STEPS:,} steps.")
+    num_gpus = root.number("ngpus", 1, 1 << 14)
+    algo = Algo(
+        root.text("name", name)[:200],
+        root.text("coll"),
+        num_gpus,
+        root.number("nchunksperloop", 1, 1 << 20),
+        bool(root.number("inplace", 0, 1, default=0)),
+        root.number("root", 0, num_gpus - 1, default=0),
+    )
+    for node in root.children("gpu"):
+        number = node.number("id", 0, num_gpus - 1)
+        if number in algo.gpus:
+            raise node.error(f"gpu {number} comes twice.")
+        algo.gpus[number] = _gpu(node, number, num_gpus)
+    missing = sorted(set(range(num_gpus)) - set(algo.gpus))
+    if missing:
+        raise ScheduleError(f"ngpus is {num_gpus} but gpu {missing[0]} is missing.", where=name)
+    return algo
 
 
-class _Parser:
-    """Builds an `Algo` as expat meets the elements; refuses document types, so nothing can expand."""
+@dataclass(frozen=True)
+class _Node:
+    """An element and the file it is in."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.algo: Algo | None = None
-        self.gpu: MscclGpu | None = None
-        self.block: ThreadBlock | None = None
-        self.num_steps = 0
-        self.expat = expat.ParserCreate()
-        self.expat.StartElementHandler = self.start
-        self.expat.EndElementHandler = self.end
-        self.expat.StartDoctypeDeclHandler = self.refuse_doctype
-
-    def read(self, text: str | bytes) -> Algo:
-        try:
-            self.expat.Parse(text, True)
-        except expat.ExpatError as error:
-            where = f"{self.name} line {error.lineno} column {error.offset + 1}"
-            reason = expat.errors.messages[error.code]
-            raise ScheduleError(f"this is not XML: {reason}.", where=where) from None
-        except ValueError as error:
-            raise ScheduleError(f"this is not XML: {error}.", where=self.name) from None
-        if self.algo is None:
-            raise ScheduleError("no <algo> found.", where=self.name)
-        missing = sorted(set(range(self.algo.num_gpus)) - set(self.algo.gpus))
-        if missing:
-            raise ScheduleError(f"ngpus is {self.algo.num_gpus} but gpu {missing[0]} is missing.", where=self.name)
-        return self.algo
-
-    def refuse_doctype(self, *_: object) -> None:
-        raise self.error("a document type is not allowed here.")
+    element: Element
+    name: str
 
     def error(self, message: str, hint: str = "") -> ScheduleError:
-        return ScheduleError(message, where=f"{self.name} line {self.expat.CurrentLineNumber}", hint=hint)
+        return ScheduleError(message, where=f"{self.name} line {self.element.sourceline}", hint=hint)
 
-    def number(self, attrs: dict[str, str], key: str, low: int, high: int = 1 << 24, default: int | None = None) -> int:
-        if key not in attrs:
+    def children(self, tag: str) -> Iterator[_Node]:
+        for child in map(_Node, self.element.iterchildren("*"), repeat(self.name)):
+            if child.element.tag != tag:
+                raise child.error(f"<{str(child.element.tag)[:40]}> has no place here.")
+            yield child
+
+    def text(self, key: str, default: str = "") -> str:
+        return self.element.get(key, default)
+
+    def number(self, key: str, low: int, high: int = 1 << 24, default: int | None = None) -> int:
+        value = self.element.get(key)
+        if value is None:
             if default is not None:
                 return default
             raise self.error(f'"{key}" is missing.', hint=_HINTS.get(key, ""))
         try:
-            value = int(attrs[key]) if len(attrs[key]) < 20 else high + 1
+            number = int(value) if len(value) < 20 else high + 1
         except ValueError:
-            raise self.error(f'{key}="{attrs[key][:40]}" is not a whole number.') from None
-        if not low <= value <= high:
-            raise self.error(f"{key}={attrs[key][:40]} is outside {low} to {high}.")
-        return value
+            raise self.error(f'{key}="{value[:40]}" is not a whole number.') from None
+        if not low <= number <= high:
+            raise self.error(f"{key}={value[:40]} is outside {low} to {high}.")
+        return number
 
-    def start(self, tag: str, attrs: dict[str, str]) -> None:
-        if tag == "algo" and self.algo is None:
-            self.start_algo(attrs)
-        elif tag == "gpu" and self.algo is not None and self.gpu is None:
-            self.start_gpu(self.algo, attrs)
-        elif tag == "tb" and self.algo is not None and self.gpu is not None and self.block is None:
-            self.start_block(self.algo, self.gpu, attrs)
-        elif tag == "step" and self.gpu is not None and self.block is not None:
-            self.start_step(self.gpu, self.block, attrs)
-        else:
-            raise self.error(f"<{tag[:40]}> has no place here.")
 
-    def end(self, tag: str) -> None:
-        if tag == "gpu":
-            self.gpu = None
-        elif tag == "tb":
-            self.block = None
+def _gpu(node: _Node, number: int, num_gpus: int) -> MscclGpu:
+    gpu = MscclGpu(number, {buffer: node.number(f"{buffer}_chunks", 0, 1 << 20) for buffer in "ios"})
+    for inner in node.children("tb"):
+        at = inner.number("id", 0, 1 << 16)
+        if at in gpu.blocks:
+            raise inner.error(f"thread block {at} of gpu {number} comes twice.")
+        send, recv = (inner.number(way, -1, num_gpus - 1) for way in ("send", "recv"))
+        if number in (send, recv):
+            raise inner.error(f"thread block {at} of gpu {number} has itself as a peer.")
+        block = gpu.blocks[at] = ThreadBlock(at, send, recv, inner.number("chan", 0, 1 << 12))
+        block.steps += [
+            _step(step, k, block, f"gpu {number} thread block {at}") for k, step in enumerate(inner.children("step"))
+        ]
+    return gpu
 
-    def start_algo(self, attrs: dict[str, str]) -> None:
-        gpus = self.number(attrs, "ngpus", 1, 1 << 14)
-        self.algo = Algo(
-            attrs.get("name", self.name)[:200],
-            attrs.get("coll", ""),
-            gpus,
-            self.number(attrs, "nchunksperloop", 1, 1 << 20),
-            bool(self.number(attrs, "inplace", 0, 1, default=0)),
-            self.number(attrs, "root", 0, gpus - 1, default=0),
-        )
 
-    def start_gpu(self, algo: Algo, attrs: dict[str, str]) -> None:
-        number = self.number(attrs, "id", 0, algo.num_gpus - 1)
-        if number in algo.gpus:
-            raise self.error(f"gpu {number} comes twice.")
-        chunks = {buf: self.number(attrs, f"{buf}_chunks", 0, 1 << 20) for buf in "ios"}
-        self.gpu = algo.gpus[number] = MscclGpu(number, chunks)
-
-    def start_block(self, algo: Algo, gpu: MscclGpu, attrs: dict[str, str]) -> None:
-        number = self.number(attrs, "id", 0, 1 << 16)
-        if number in gpu.blocks:
-            raise self.error(f"thread block {number} of gpu {gpu.id} comes twice.")
-        send, recv = (self.number(attrs, way, -1, algo.num_gpus - 1) for way in ("send", "recv"))
-        if gpu.id in (send, recv):
-            raise self.error(f"thread block {number} of gpu {gpu.id} has itself as a peer.")
-        self.block = gpu.blocks[number] = ThreadBlock(number, send, recv, self.number(attrs, "chan", 0, 1 << 12))
-
-    def start_step(self, gpu: MscclGpu, block: ThreadBlock, attrs: dict[str, str]) -> None:
-        self.num_steps += 1
-        if self.num_steps > MAX_STEPS:
-            raise self.error(f"more than {MAX_STEPS:,} steps.")
-        kind, place = attrs.get("type", ""), f"gpu {gpu.id} thread block {block.id}"
-        if kind not in TYPES:
-            raise self.error(f'step type "{kind[:40]}" is not one of {", ".join(TYPES)}.')
-        if self.number(attrs, "s", 0) != len(block.steps):
-            raise self.error(f"{place}: steps are not numbered 0, 1, 2, ...")
-        if kind in SENDS and block.send < 0:
-            raise self.error(f"{place} sends without a peer to send to.")
-        if kind in RECEIVES and block.recv < 0:
-            raise self.error(f"{place} receives without a peer to receive from.")
-        depid, deps = self.number(attrs, "depid", -1), self.number(attrs, "deps", -1)
-        src = (attrs.get("srcbuf", ""), self.number(attrs, "srcoff", -1))
-        dst = (attrs.get("dstbuf", ""), self.number(attrs, "dstoff", -1))
-        if kind != "nop" and not {src[0], dst[0]} <= {"i", "o", "s"}:
-            raise self.error(f'{place}: buffers are i, o or s, not "{src[0][:10]}" and "{dst[0][:10]}".')
-        wait = (depid, deps) if depid >= 0 else None
-        block.steps.append(BlockStep(kind, src, dst, self.number(attrs, "cnt", 0), wait, self.expat.CurrentLineNumber))
+def _step(node: _Node, number: int, block: ThreadBlock, place: str) -> BlockStep:
+    kind = node.text("type")
+    if kind not in TYPES:
+        raise node.error(f'step type "{kind[:40]}" is not one of {", ".join(TYPES)}.')
+    if node.number("s", 0) != number:
+        raise node.error(f"{place}: steps are not numbered 0, 1, 2, ...")
+    if kind in SENDS and block.send < 0:
+        raise node.error(f"{place} sends without a peer to send to.")
+    if kind in RECEIVES and block.recv < 0:
+        raise node.error(f"{place} receives without a peer to receive from.")
+    depid, deps = node.number("depid", -1), node.number("deps", -1)
+    src, dst = ((node.text(f"{end}buf"), node.number(f"{end}off", -1)) for end in ("src", "dst"))
+    if kind != "nop" and not {src[0], dst[0]} <= {"i", "o", "s"}:
+        raise node.error(f'{place}: buffers are i, o or s, not "{src[0][:10]}" and "{dst[0][:10]}".')
+    line: int = node.element.sourceline  # type: ignore[assignment]
+    return BlockStep(kind, src, dst, node.number("cnt", 0), (depid, deps) if depid >= 0 else None, line)
