@@ -1,4 +1,4 @@
-"""The day on which a question is asked."""
+"""Today's date."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import os
 
 
 def today() -> datetime.date:
-    """Return the day; where SOURCE_DATE_EPOCH is set, that one, so that an answer can be given again."""
-    told = os.environ.get("SOURCE_DATE_EPOCH", "")
-    if told.isdigit():
-        return datetime.datetime.fromtimestamp(int(told), datetime.UTC).date()
+    """Return today's date, or that of SOURCE_DATE_EPOCH where it is set, so that answers can be reproduced."""
+    epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
+    if epoch.isdigit():
+        return datetime.datetime.fromtimestamp(int(epoch), datetime.UTC).date()
     return datetime.datetime.now(datetime.UTC).date()

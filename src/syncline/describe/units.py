@@ -105,17 +105,17 @@ def show_size(size_bytes: float) -> str:
 
 
 def show_given_size(size_bytes: float) -> str:
-    """Show a size in the units that it was given in: decimal ones where only they say it whole.
+    """Show a size in the units that it was given in: decimal ones where only they are exact.
 
     >>> show_given_size(1_000_000), show_given_size(1 << 20), show_given_size(10**12), show_given_size(123_456_789)
     ('1 MB', '1 MiB', '1 TB', '117.7 MiB')
     """
     binary, decimal = show_size(size_bytes), _scaled(size_bytes, [*_DECIMAL_STEPS, (1.0, "B")], zero="0 B")
-    is_whole = [_said(text) == size_bytes for text in (binary, decimal)]
+    is_whole = [_bytes_of(text) == size_bytes for text in (binary, decimal)]
     return decimal if is_whole == [False, True] else binary
 
 
-def _said(text: str) -> float:
+def _bytes_of(text: str) -> float:
     """Return the bytes that a shown size stands for."""
     number, unit = text.replace(",", "").split()
     return round(float(number) * _BYTES_OF[unit], 3)

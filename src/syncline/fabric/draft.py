@@ -275,9 +275,14 @@ class Draft:
         ends[0, :, 0] = ends[1, :, 1] = a
         ends[0, :, 1] = ends[1, :, 0] = b
         values = {
-            "rate_Bps": rate, "latency_s": latency, "tier": tier, "medium": medium, "cable": cable, "length_m": length,
+            "rate_Bps": rate,
+            "latency_s": latency,
+            "tier": tier,
+            "medium": medium,
+            "cable": cable,
+            "length_m": length,
             "num_cables": num_cables,
-        }  # fmt: skip
+        }
         columns = {k: np.repeat(np.broadcast_to(np.asarray(v, _LINK[k]), (count,)), 2) for k, v in values.items()}
         self._links.append({"src": ends[0].ravel(), "dst": ends[1].ravel(), **columns})
 

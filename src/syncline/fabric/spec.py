@@ -95,7 +95,7 @@ class HostSpec(Strict):
         return host
 
     def _link(self, catalog: Catalog, base: HostModel) -> str | None:
-        """Return what a port runs: as told, as the model has it, or else the fastest the new NIC can."""
+        """Return what a port runs: the one given, the model's, or else the fastest that the new NIC can run."""
         if self.link:
             return catalog.link(self.link).name
         if self.nic is None:

@@ -136,7 +136,7 @@ def install(fabric: Fabric, room: Room | None = None, *, system: str = "auto") -
     return Installation(fabric, wired, stand, cables, plan if ethernet else None, used, seen, files, skipped)
 
 
-def _systems(wired: CablingPlan, told: str) -> tuple[dict[str, str], dict[str, str]]:
+def _systems(wired: CablingPlan, wanted: str) -> tuple[dict[str, str], dict[str, str]]:
     """Return what runs on every switch, and why some get no configuration."""
     running, skipped = {}, {}
     for name in wired.switch_names:
@@ -151,7 +151,7 @@ def _systems(wired: CablingPlan, told: str) -> tuple[dict[str, str], dict[str, s
             skipped["switch configurations"] = MANAGED_BY_OTHERS[family]
         else:
             usual = {"nvidia": "nvue", "arista": "eos"}.get(model.vendor, "sonic")
-            running[name] = usual if told == "auto" else told
+            running[name] = usual if wanted == "auto" else wanted
     assert set(running.values()) <= set(SYSTEMS)
     return running, skipped
 

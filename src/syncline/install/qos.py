@@ -65,10 +65,14 @@ class PortBuffer:
 
     def to_json(self) -> JsonObject:
         return {
-            "rate_Bps": self.rate_Bps, "length_m": self.length_m, "flight_bytes": self.flight_bytes,
-            "frames_bytes": self.frames_bytes, "reaction_bytes": self.reaction_bytes,
-            "headroom_bytes": self.headroom_bytes, "arithmetic": self.arithmetic,
-        }  # fmt: skip
+            "rate_Bps": self.rate_Bps,
+            "length_m": self.length_m,
+            "flight_bytes": self.flight_bytes,
+            "frames_bytes": self.frames_bytes,
+            "reaction_bytes": self.reaction_bytes,
+            "headroom_bytes": self.headroom_bytes,
+            "arithmetic": self.arithmetic,
+        }
 
     @property
     def arithmetic(self) -> str:

@@ -243,11 +243,12 @@ def _check(every: Boxes, room: Room) -> None:
     power = room.rack_power_w or float("inf")
     too_big = next(
         (
-            b for b in every.bodies
+            b
+            for b in every.bodies
             if b.height_u > room.rack_u or b.power_w > power or b.weight_kg + FRAME_KG > room.rack_weight_kg
         ),
         None,
-    )  # fmt: skip
+    )
     if too_big:
         raise UsageError(
             f"{too_big.part} ({too_big.height_u}U, {too_big.power_w / 1e3:.1f} kW, {too_big.weight_kg:g} kg) does not "

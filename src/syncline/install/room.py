@@ -27,11 +27,13 @@ class Room:
     """Share of the measured way that is added, for bends and a second dressing."""
 
     def __post_init__(self) -> None:
-        told = {
-            "--rack-units": self.rack_u, "--rack-weight": self.rack_weight_kg, "racks_per_row": self.racks_per_row,
+        limits = {
+            "--rack-units": self.rack_u,
+            "--rack-weight": self.rack_weight_kg,
+            "racks_per_row": self.racks_per_row,
             "--rack-power": None if self.rack_power_w is None else self.rack_power_w / 1e3,
-        }  # fmt: skip
-        for name, value in told.items():
+        }
+        for name, value in limits.items():
             if value is not None and not value > 0:
                 raise UsageError(f"{name} must be positive, got {value:g}.")
 

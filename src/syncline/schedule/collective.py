@@ -108,8 +108,10 @@ class Collective:
             raise ScheduleError(f"{self.kind} over {self.num_ranks} ranks has {self.num_blocks} blocks, "
                                 f"not {len(self.sizes)} sizes.")  # fmt: skip
         if min(self.sizes) < 0 or not 0 < sum(self.sizes) < 1 << 31:
-            raise ScheduleError("sizes must not be negative and must add up to between 1 and 2^31 - 1.",
-                                hint="They are relative: divide them by a common factor.")  # fmt: skip
+            raise ScheduleError(
+                "sizes must not be negative and must add up to between 1 and 2^31 - 1.",
+                hint="They are relative: divide them by a common factor.",
+            )
 
     def even(self) -> Collective:
         """Return the same collective without sizes: they change bytes, never who must get what."""
@@ -142,9 +144,11 @@ class Collective:
         if not 0 < num_chunks <= MAX_CHUNKS:
             raise ScheduleError(f"a strand of {num_chunks:,} chunks is outside 1 to {MAX_CHUNKS:,}.")
         if num_chunks % self.num_blocks:
-            raise ScheduleError(f"{self.kind} over {self.num_ranks} ranks has {self.num_blocks} blocks, "
-                                f"which {num_chunks} chunks do not fill evenly.",
-                                hint=f"Use a multiple of {self.num_blocks} chunks.")  # fmt: skip
+            raise ScheduleError(
+                f"{self.kind} over {self.num_ranks} ranks has {self.num_blocks} blocks, "
+                f"which {num_chunks} chunks do not fill evenly.",
+                hint=f"Use a multiple of {self.num_blocks} chunks.",
+            )
 
     def givers(self, num_chunks: int, chunk: Ints | None = None) -> Ints:
         """Return, for each chunk (or those asked for), the rank whose data it starts as; `ALL` when all add to it."""
@@ -186,8 +190,10 @@ def check_ranks(num_ranks: int) -> None:
     if num_ranks < 1:
         raise ScheduleError(f"a collective needs at least one rank, not {num_ranks}.")
     if num_ranks > MAX_RANKS:
-        raise ScheduleError(f"{num_ranks:,} ranks are more than the {MAX_RANKS:,} a schedule can have.",
-                            hint="Give the collective of one group of ranks.")  # fmt: skip
+        raise ScheduleError(
+            f"{num_ranks:,} ranks are more than the {MAX_RANKS:,} a schedule can have.",
+            hint="Give the collective of one group of ranks.",
+        )
 
 
 def read_kind(kind: str) -> Kind:

@@ -93,8 +93,10 @@ def _check_pairs(schedule: Schedule) -> None:
             rows = sum(e.num_rows * (1 if e.fixed else e.repeat) for e in stage.kernel.rounds)
             pairs += rows * stage.num_groups
     if pairs > MAX_PAIRS:
-        raise ScheduleError(f"{schedule.name}: {pairs:,} pairs of ranks exchange data, more than {MAX_PAIRS:,}.",
-                            hint="Count a smaller schedule of the same family.")  # fmt: skip
+        raise ScheduleError(
+            f"{schedule.name}: {pairs:,} pairs of ranks exchange data, more than {MAX_PAIRS:,}.",
+            hint="Count a smaller schedule of the same family.",
+        )
 
 
 def _leaves(home: Ints, src: Ints, dst: Ints) -> NDArray[np.bool_]:

@@ -214,8 +214,23 @@ def moves_round(
     rows = max((len(column) for column in columns if column.shape != (1,)), default=1)
     rows = 0 if any(len(column) == 0 for column in columns) else rows
     wide = [_column(column, rows) for column in columns]
-    return Round(wide[0], wide[1], wide[2], wide[3], wide[4].astype(np.uint8), wide[5], repeat, at_once, src_step,
-                 dst_step, chunk_step, *src_circle, *dst_circle, window, wrap)  # fmt: skip
+    return Round(
+        wide[0],
+        wide[1],
+        wide[2],
+        wide[3],
+        wide[4].astype(np.uint8),
+        wide[5],
+        repeat,
+        at_once,
+        src_step,
+        dst_step,
+        chunk_step,
+        *src_circle,
+        *dst_circle,
+        window,
+        wrap,
+    )
 
 
 def _column(column: NDArray[np.generic], rows: int) -> Ints:

@@ -17,7 +17,7 @@ IF_BOTH = ("step", "round", "peer")
 
 @dataclass(frozen=True, eq=False)
 class Alignment:
-    """Pairs of rows (first[i] is second[i]), the rows without a partner, and the columns that told them apart."""
+    """Pairs of rows (first[i] is second[i]), the rows without a partner, and the columns of the key."""
 
     first: Ints
     second: Ints
@@ -98,7 +98,7 @@ def _occurrences(group: Ints, timeline: Timeline) -> tuple[Ints, Ints]:
     rows = grouped_order(group, start_s)
     ordered, start, end = group[rows], start_s[rows], end_s[rows]
     if ((ordered[1:] == ordered[:-1]) & (start[1:] == start[:-1]) & (end[1:] < end[:-1])).any():
-        # Repeats that start together are told apart by their end: rare, so the third sort is too.
+        # Repeats that start together are ordered by their end. They are rare, and so is the third sort.
         rows = np.lexsort((end_s, start_s, group)).astype(np.int64)
     opens = np.ones(len(rows), bool)
     opens[1:] = ordered[1:] != ordered[:-1]

@@ -1,12 +1,12 @@
-"""The one name of a collective: operation, group, size and codec, whoever tells of it.
+"""The one name of a collective: operation, group, size and codec, in plans, traces, logs and telemetry.
 
     CollectiveName("all-reduce", "data", 64 << 20, "int8")       # all-reduce@data/64MiB+int8
     canonical("nccl:_allgather_base", 1 << 20).key()             # all-gather/1MiB
 
-A plan, a simulated step, the runtime, NCCL Inspector, PyTorch's flight recorder and NCCL's log all speak of the same
-thing with other words; here each of them becomes this name, so that predicted and measured meet by themselves. The size
-is the largest buffer of one rank, before any codec: what goes in and comes out of an all-reduce, what comes out of an
-all-gather, what goes into a reduce-scatter. Group and codec are empty where nobody said.
+A plan, a simulated step, the runtime, NCCL Inspector, PyTorch's flight recorder and NCCL's log spell one collective
+differently. Each spelling becomes this name, so that predicted and measured can be matched. The size is the largest
+buffer of one rank, before any codec: input and output of an all-reduce, output of an all-gather, input of a
+reduce-scatter. Group and codec are empty where the source does not state them.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ class CollectiveName:
         """Return the name of all collectives of its kind whose size is within a factor of two."""
         return str(replace(self, size_bytes=size_bucket(self.size_bytes)))
 
-    def speaks_of(self, other: CollectiveName) -> bool:
-        """Tell whether two names may be of one collective: what one of them leaves open does not part them."""
+    def matches(self, other: CollectiveName) -> bool:
+        """Tell whether two names may be of one collective: what one of them leaves open may be anything."""
         return (
             self.operation == other.operation
             and size_bucket(self.size_bytes) == size_bucket(other.size_bytes)
@@ -86,15 +86,15 @@ def size_bucket(size_bytes: int) -> int:
     return 1 << (int(size_bytes).bit_length() - 1) if size_bytes > 0 else 0
 
 
-def canonical(said: str, size_bytes: int = 0, group: str = "", codec: str = "") -> CollectiveName:
-    """Return the name of a collective out of whatever its teller calls it; words it does not know stay as they are.
+def canonical(text: str, size_bytes: int = 0, group: str = "", codec: str = "") -> CollectiveName:
+    """Return the name of a collective from any source's spelling; words it does not know stay as they are.
 
     `AllReduce`, `nccl:all_reduce`, `_reduce_scatter_base`, `average int8` and `ring all-reduce` are all understood.
     """
-    known = parse(said)
+    known = parse(text)
     if known is not None:
         return replace(known, size_bytes=size_bytes or known.size_bytes)
-    plain = said.removeprefix("nccl:").removeprefix("gloo:").removeprefix("c10d:")
+    plain = text.removeprefix("nccl:").removeprefix("gloo:").removeprefix("c10d:")
     operation = operation_of(plain)
     words = _WORD.findall(plain.lower())
     if words[:1] == ["average"] and len(words) > 1 and not codec:
@@ -104,21 +104,21 @@ def canonical(said: str, size_bytes: int = 0, group: str = "", codec: str = "") 
     return CollectiveName(operation or plain.strip()[:60] or "collective", part, size_bytes, codec_of(codec))
 
 
-def operation_of(said: str) -> str:
-    """Return the operation that a text speaks of; "" where it speaks of none."""
-    text = re.sub(r"[^a-z]", "", said.lower())
-    found = [(text.find(word), -len(word), operation) for word, operation in _WORDS.items() if word in text]
-    return min(found, key=lambda row: (row[1], row[0]))[2] if found else ""
+def operation_of(text: str) -> str:
+    """Return the operation that a text names; "" where it names none."""
+    letters = re.sub(r"[^a-z]", "", text.lower())
+    named = [(-len(word), letters.find(word), operation) for word, operation in _WORDS.items() if word in letters]
+    return min(named)[2] if named else ""
 
 
-def group_of(said: str) -> str:
-    """Return the part a group plays: `dp`, `DDP` and `mesh_dp` are `data`; "" for names that say nothing of it."""
-    return next((_GROUPS[word] for word in re.findall(r"[a-z]+", said.lower()) if word in _GROUPS), "")
+def group_of(text: str) -> str:
+    """Return the kind of a group: `dp`, `DDP` and `mesh_dp` are `data`; "" for names that do not tell."""
+    return next((_GROUPS[word] for word in re.findall(r"[a-z]+", text.lower()) if word in _GROUPS), "")
 
 
-def codec_of(said: str) -> str:
+def codec_of(text: str) -> str:
     """Return a codec's name; empty for those that change nothing."""
-    word = said.strip().lower()
+    word = text.strip().lower()
     return "" if word in DENSE else word[:40]
 
 
@@ -149,36 +149,36 @@ def expected(times_s: Mapping[str, float], name: CollectiveName) -> float | None
 
 
 def expected_by_size(times_s: Mapping[str, float], name: CollectiveName) -> float | None:
-    """Return the time expected of a collective told of at another size only: in proportion to the nearest size.
+    """Return the time expected of a collective whose size has no expectation: in proportion to the nearest size.
 
     Right where bytes set the time; too little where a call's own cost does, so it is shown and raises no alert.
     """
     alike = {
-        told: times_s[key]
+        other: times_s[key]
         for key in times_s
-        if (told := _told(key)) is not None and replace(told, size_bytes=name.size_bytes).speaks_of(name)
+        if (other := _name_of(key)) is not None and replace(other, size_bytes=name.size_bytes).matches(name)
     }
-    kinds = {(told.group, told.codec) for told in alike}
+    kinds = {(other.group, other.codec) for other in alike}
     if len(kinds) != 1 or name.size_bytes <= 0:
         return None
-    near = min(alike, key=lambda told: abs(told.size_bytes.bit_length() - name.size_bytes.bit_length()))
+    near = min(alike, key=lambda other: abs(other.size_bytes.bit_length() - name.size_bytes.bit_length()))
     return alike[near] * name.size_bytes / near.size_bytes if near.size_bytes > 0 else None
 
 
-def _told(key: str) -> CollectiveName | None:
-    """Return the name and size that a key of an expectation tells, whoever wrote it; None where it has no size."""
+def _name_of(key: str) -> CollectiveName | None:
+    """Return the name and size of an expectation's key in any spelling; None where it has no size."""
     known = parse(key)
-    said, slash, size = key.rpartition("/")
+    text, slash, size = key.rpartition("/")
     if known is not None or not slash:
         return known
     try:
-        return canonical(said, round(units.size(size)))
+        return canonical(text, round(units.size(size)))
     except UnitError:
         return None
 
 
 def _may_mean(key: str, name: CollectiveName) -> bool:
-    told = _told(key)
-    if told is not None:
-        return told.speaks_of(name)
-    return "/" not in key and canonical(key, name.size_bytes).speaks_of(name)
+    other = _name_of(key)
+    if other is not None:
+        return other.matches(name)
+    return "/" not in key and canonical(key, name.size_bytes).matches(name)

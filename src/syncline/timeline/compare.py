@@ -106,10 +106,10 @@ def compare(
     parting = _parting(predicted, pairs, start_gap, end_gap, tolerance)
     notes = _notes(predicted, measured, pairs)
     moved = float(offset.min()) if len(offset) else 0.0
-    found = [makespan.line(), *(gap.line() for gap in kinds.worst(3)), *(gap.line() for gap in names.worst(3))]
-    found += [parting.line()] if parting else [f"no matched span is off by more than {show_time(tolerance)}"]
-    said = (f"predicted by {predicted.source.label()}", f"measured by {measured.source.label()}")
-    lines = (*said, *found, *links.lines(), *notes)
+    gaps = [makespan.line(), *(gap.line() for gap in kinds.worst(3)), *(gap.line() for gap in names.worst(3))]
+    gaps += [parting.line()] if parting else [f"no matched span is off by more than {show_time(tolerance)}"]
+    heads = (f"predicted by {predicted.source.label()}", f"measured by {measured.source.label()}")
+    lines = (*heads, *gaps, *links.lines(), *notes)
     sources = (predicted.source, measured.source)
     return Comparison(
         *sources, makespan, kinds, names, links, pairs, start_gap, end_gap, moved, tolerance, parting, notes, lines

@@ -207,8 +207,9 @@ def _link_at(rate_Gbps: float, layer: str, source: str) -> str:
     for part in links:
         if abs(part.rate_Bps * 8e-9 - rate_Gbps) < 0.01 * rate_Gbps:
             return part.name
-    raise DescriptionError(f"the catalogue has no {layer} link of {rate_Gbps:g} Gb/s.", where=source,
-                           hint="Name one: --link HDR.")  # fmt: skip
+    raise DescriptionError(
+        f"the catalogue has no {layer} link of {rate_Gbps:g} Gb/s.", where=source, hint="Name one: --link HDR."
+    )
 
 
 def _host_row(host: object) -> JsonObject:

@@ -44,7 +44,7 @@ _TABLES: Mapping[str, tuple[re.Pattern[str], re.Pattern[str]]] = {
     "sonic": (
         re.compile(r"^LocalPort\s+RemoteDevice\s+RemotePortID", re.IGNORECASE),
         re.compile(
-            r"^(?P<here>\S+)\s+(?P<device>\S+)\s+(?P<there>\S+)(?:\s+[A-Z]{1,8}(?:\s+(?:Interface\s+\d+\s+as\s+)?(?P<told>\S+))?)?\s*$"
+            r"^(?P<here>\S+)\s+(?P<device>\S+)\s+(?P<there>\S+)(?:\s+[A-Z]{1,8}(?:\s+(?:Interface\s+\d+\s+as\s+)?(?P<described>\S+))?)?\s*$"
         ),
     ),
     "junos": (
@@ -170,7 +170,7 @@ def _rows_of(text: str, device: str | None, source: str) -> Iterator[_Row]:
         wrapped = ""
         if row is not None:
             # SONiC's port id is an alias or a MAC address; its description, where it is one word, is the port's name.
-            yield _Row(device, row["here"], _short(row["device"]), row.groupdict().get("told") or row["there"])
+            yield _Row(device, row["here"], _short(row["device"]), row.groupdict().get("described") or row["there"])
 
 
 def _json_rows(text: str, device: str | None, source: str) -> Iterator[_Row]:
@@ -218,9 +218,9 @@ def _netq_graph(links: Iterable[object]) -> Iterator[_Row]:
         for cable in cables if isinstance(cables, list) else []:
             ends = cable.get("interfaces") if isinstance(cable, Mapping) else None
             if isinstance(ends, list) and len(ends) == 2 and all(isinstance(end, Mapping) for end in ends):
-                told = [end.get(key) for end in ends for key in ("node", "interface")]
-                if all(isinstance(value, str) and value for value in told):
-                    here, port, there, far = map(str, told)
+                names = [end.get(key) for end in ends for key in ("node", "interface")]
+                if all(isinstance(value, str) and value for value in names):
+                    here, port, there, far = map(str, names)
                     yield _Row(_short(here), port, _short(there), far)
 
 
@@ -230,8 +230,8 @@ def _lldpctl(interfaces: object, device: str | None, source: str) -> Iterator[_R
     for entry in interfaces if isinstance(interfaces, list) else [interfaces]:
         if not isinstance(entry, Mapping):
             continue
-        for port, told in entry.items():
-            chassis, remote = (told.get("chassis"), told.get("port")) if isinstance(told, Mapping) else (None, None)
+        for port, heard in entry.items():
+            chassis, remote = (heard.get("chassis"), heard.get("port")) if isinstance(heard, Mapping) else (None, None)
             if isinstance(chassis, Mapping) and isinstance(remote, Mapping) and chassis:
                 identity = remote.get("id")
                 there = identity.get("value") if isinstance(identity, Mapping) else None

@@ -181,9 +181,14 @@ class _Meaning:
 
     def each(self, node: _Node) -> None:
         checks: dict[str, Callable[[_Node], object]] = {
-            "pci": self.pci, "gpu": self.gpu, "nic": self.each, "net": self.net, "nvlink": self.nvlink,
-            "c2c": self.c2c, "pcilink": lambda n: self.bus_id(n, "target"),
-        }  # fmt: skip
+            "pci": self.pci,
+            "gpu": self.gpu,
+            "nic": self.each,
+            "net": self.net,
+            "nvlink": self.nvlink,
+            "c2c": self.c2c,
+            "pcilink": lambda n: self.bus_id(n, "target"),
+        }
         for child in node.children:
             checks[child.name](child)
 

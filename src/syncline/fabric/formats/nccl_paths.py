@@ -216,9 +216,11 @@ class NcclGraph:
             inner = [
                 to
                 for to, link, _ in place.links
-                if link == "PCI" and to > outer and self.places[to].kind == "PCI"
+                if link == "PCI"
+                and to > outer
+                and self.places[to].kind == "PCI"
                 and _broadcom(self.places[to].element, 1) == generation
-            ]  # fmt: skip
+            ]
             for switch in inner:
                 self._merge(switch, outer)
 

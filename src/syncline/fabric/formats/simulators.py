@@ -115,8 +115,9 @@ def _htsim(text: str, source: str) -> JsonObject:
     switches += [{"name": f"agg-{i}", "level": 2, "group": i // aggs_per_pod} for i in range(pods * aggs_per_pod)]
     cables += [
         _cable(f"tor-{leaf}", f"agg-{leaf // per_pod * aggs_per_pod + j}", *wire(1), bundle)
-        for leaf in range(leaves) for j in range(aggs_per_pod)
-    ]  # fmt: skip
+        for leaf in range(leaves)
+        for j in range(aggs_per_pod)
+    ]
     if count == 3:
         ups, core_bundle = of(1, "radix_up"), of(2, "bundle", 1)
         each = ups // core_bundle

@@ -37,7 +37,7 @@ class DragonflyShape:
 
 
 class Dragonfly(NetworkSpec):
-    """Balanced (a = 2p = 2h) for the switch's ports unless told otherwise; as many groups as the hosts need."""
+    """Balanced (a = 2p = 2h) for the switch's ports by default; as many groups as the hosts need."""
 
     switch_word: ClassVar[str] = "switch"
     topology: Literal["dragonfly"]

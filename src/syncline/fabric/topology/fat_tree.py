@@ -15,7 +15,7 @@ from syncline.fabric.topology.network import NetworkParts, Ports, Ratio
 
 
 class FatTree(clos.Clos):
-    """Non-blocking unless told otherwise; `tiers` is chosen by size: one switch, then two tiers, then three.
+    """Non-blocking by default; `tiers` is chosen by size: one switch, then two tiers, then three.
 
     The largest fat-tree of k-port switches joins k*k/2 endpoints in two tiers and k*k*k/4 in three.
     """

@@ -54,6 +54,4 @@ def _shift(num_ranks: int, bit: int) -> Round:
     giver, distance = (axis.ravel() for axis in np.meshgrid(np.arange(num_ranks), far, indexing="ij"))
     src = (giver + distance % bit) % num_ranks
     taker = (giver + distance) % num_ranks
-    return moves_round(
-        src, (src + bit) % num_ranks, taker, MoveOp.COPY, block=giver * num_ranks, window=num_ranks
-    )  # fmt: skip
+    return moves_round(src, (src + bit) % num_ranks, taker, MoveOp.COPY, block=giver * num_ranks, window=num_ranks)

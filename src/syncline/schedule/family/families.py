@@ -76,8 +76,10 @@ class Family:
             if field.name not in takes and getattr(options, field.name) != field.default:
                 name = field.name.removesuffix("_Bps")
                 others = sorted(takes - {"num_ranks", "kind"})
-                raise ScheduleError(f'"{name}" changes nothing in {self.name} for {kind}.',
-                                    hint=f"It takes {', '.join(o.removesuffix('_Bps') for o in others)}.")  # fmt: skip
+                raise ScheduleError(
+                    f'"{name}" changes nothing in {self.name} for {kind}.',
+                    hint=f"It takes {', '.join(o.removesuffix('_Bps') for o in others)}.",
+                )
 
     def kind(self, options: Options) -> Kind:
         """Return the collective asked for, or the family's first."""
@@ -105,8 +107,15 @@ def _of_one_kernel(name: str) -> Callable[[Options, Kind], Schedule]:
 
 
 def _direct(at_once: bool) -> Callable[[Options, Kind], Schedule]:
-    return lambda o, kind: direct(o.num_ranks, kind, at_once=at_once, channels=o.channels, root=o.root,
-                                  peer=o.peer if kind is Kind.SEND_RECV else -1, sizes=o.sizes)  # fmt: skip
+    return lambda o, kind: direct(
+        o.num_ranks,
+        kind,
+        at_once=at_once,
+        channels=o.channels,
+        root=o.root,
+        peer=o.peer if kind is Kind.SEND_RECV else -1,
+        sizes=o.sizes,
+    )
 
 
 def _ring(o: Options, kind: Kind) -> Schedule:

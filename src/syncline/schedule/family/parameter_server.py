@@ -32,12 +32,32 @@ def parameter_server(num_ranks: int, *, servers: int = 1, colocated: bool = Fals
 def _push(n: int, servers: int) -> Round:
     worker = np.arange(n)
     shard = worker % servers
-    return moves_round(worker, n + shard, shard, MoveOp.REDUCE, repeat=servers, at_once=True, dst_step=1, chunk_step=1,
-                       src_circle=(0, n), dst_circle=(n, servers))  # fmt: skip
+    return moves_round(
+        worker,
+        n + shard,
+        shard,
+        MoveOp.REDUCE,
+        repeat=servers,
+        at_once=True,
+        dst_step=1,
+        chunk_step=1,
+        src_circle=(0, n),
+        dst_circle=(n, servers),
+    )
 
 
 def _pull(n: int, servers: int) -> Round:
     worker = np.arange(n)
     shard = worker % servers
-    return moves_round(n + shard, worker, shard, MoveOp.COPY, repeat=servers, at_once=True, src_step=1, chunk_step=1,
-                       src_circle=(n, servers), dst_circle=(0, n))  # fmt: skip
+    return moves_round(
+        n + shard,
+        worker,
+        shard,
+        MoveOp.COPY,
+        repeat=servers,
+        at_once=True,
+        src_step=1,
+        chunk_step=1,
+        src_circle=(n, servers),
+        dst_circle=(0, n),
+    )

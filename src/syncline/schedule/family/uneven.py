@@ -58,9 +58,13 @@ def _over_sites(hosts: Sequence[int]) -> Kernel:
     """
     cuts, sites, parts = lcm(*hosts), len(hosts), _parts(len(hosts))
     first = np.cumsum([0, *hosts[:-1]])
-    pairs = [(start + i, start + j, j * (cuts // size) * parts, cuts // size * parts)
-             for start, size in zip(first.tolist(), hosts, strict=True)
-             for i in range(size) for j in range(size) if i != j]  # fmt: skip
+    pairs = [
+        (start + i, start + j, j * (cuts // size) * parts, cuts // size * parts)
+        for start, size in zip(first.tolist(), hosts, strict=True)
+        for i in range(size)
+        for j in range(size)
+        if i != j
+    ]
     src, dst, chunk, count = np.array(pairs, dtype=np.int64).reshape(-1, 4).T
     run, a, b = (part.ravel() for part in np.meshgrid(np.arange(cuts), *2 * [np.arange(sites)], indexing="ij"))
     run, a, b = (part[a != b] for part in (run, a, b))

@@ -224,8 +224,12 @@ class _Writing:
         else:
             gpu = self.gpus[run.there]
             kind, source = ("rrc", run.last) if reduces else ("r", run.first)
-            gpu.add(gpu.block("recv", run.here, channel), _Step(kind, source, run.last, run.count),
-                    written if reduces else [], written)  # fmt: skip
+            gpu.add(
+                gpu.block("recv", run.here, channel),
+                _Step(kind, source, run.last, run.count),
+                written if reduces else [],
+                written,
+            )
 
     def text(self) -> str:
         self.lay_out()
@@ -251,8 +255,10 @@ class _Writing:
                 (max((block.channel for block in gpu.blocks), default=0) + 1, MAX_CHANNELS, "channels"),
             ):
                 if found > limit:
-                    raise ScheduleError(f"{self.schedule.name}: gpu {number} needs {found} {what}; the MSCCL runtime "
-                                        f"allows {limit}.", hint="Use fewer ranks, chunks or channels.")  # fmt: skip
+                    raise ScheduleError(
+                        f"{self.schedule.name}: gpu {number} needs {found} {what}; the MSCCL runtime allows {limit}.",
+                        hint="Use fewer ranks, chunks or channels.",
+                    )
 
     def _gpu_text(self, number: int) -> str:
         gpu, per_rank = self.gpus[number], self.per_loop // self.n if self.kind in OWNED | PAIRED else self.per_loop

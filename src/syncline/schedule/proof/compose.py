@@ -46,8 +46,11 @@ def _check_helpers(schedule: Schedule, strand: Strand) -> None:
     for stage in strand.stages:
         seen[np.unique(stage.members[:, stage.kernel.num_ranks :])] += 1
     if (seen > 1).any():
-        raise NotProvedError(f"helper {int(np.argmax(seen > 1))} serves in two stages and is zero only once.",
-                             where=schedule.name, hint="Give each stage its own helpers.")  # fmt: skip
+        raise NotProvedError(
+            f"helper {int(np.argmax(seen > 1))} serves in two stages and is zero only once.",
+            where=schedule.name,
+            hint="Give each stage its own helpers.",
+        )
 
 
 def _representatives(goal: Collective, strand: Strand, covers: list[Cover], symmetric: bool) -> Ints:
@@ -108,7 +111,9 @@ def _check(schedule: Schedule, strand: Strand, numbers: Numbers, weights: Weight
     wrong &= (taker[:, None] == ALL) | (taker[:, None] == np.arange(goal.num_ranks))
     if wrong.any():
         row, rank = (int(at[0]) for at in np.nonzero(wrong))
-        raise NotProvedError(f"rank {rank} does not end with the right chunk {int(chunks[row])}: {goal}.",
-                             where=schedule.name,
-                             detail="Every kernel does what it says; the stages do not add up to the collective.",
-                             hint="Check which ranks and chunks each stage works on.")  # fmt: skip
+        raise NotProvedError(
+            f"rank {rank} does not end with the right chunk {int(chunks[row])}: {goal}.",
+            where=schedule.name,
+            detail="Every kernel does what it says; the stages do not add up to the collective.",
+            hint="Check which ranks and chunks each stage works on.",
+        )

@@ -83,9 +83,11 @@ def _deadlock(threads: Sequence[Sequence[ThreadStep]], done: list[int], stuck: l
         needs = f"waits for {missing[0]}" if missing else f"waits for data from {task.receives}"
         lines.append(f"{task.label} {needs}")
     more = f"; and {len(stuck) - 6} more" if len(stuck) > 6 else ""
-    return NotProvedError(f"{threads[stuck[0]][done[stuck[0]]].label} waits forever: deadlock.",
-                          detail=f"{'; '.join(lines)}{more}.",
-                          hint="Break the circle: send before receiving, or drop a dependency.")  # fmt: skip
+    return NotProvedError(
+        f"{threads[stuck[0]][done[stuck[0]]].label} waits forever: deadlock.",
+        detail=f"{'; '.join(lines)}{more}.",
+        hint="Break the circle: send before receiving, or drop a dependency.",
+    )
 
 
 class Clocks:

@@ -50,6 +50,8 @@ def _check_round(kernel: Kernel, moves: Moves, number: int) -> None:
     if len(clash):
         chunk, vertex = divmod(int(clash[0]), width)
         other = "written by another move" if len(twice) else "sent on"
-        raise NotProvedError(f"rank {vertex} gets a copy of chunk {chunk} in round {number}, in which that chunk is "
-                             f"also {other}.", where=kernel.name,
-                             hint="Put the two moves in different rounds.")  # fmt: skip
+        raise NotProvedError(
+            f"rank {vertex} gets a copy of chunk {chunk} in round {number}, in which that chunk is also {other}.",
+            where=kernel.name,
+            hint="Put the two moves in different rounds.",
+        )
