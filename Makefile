@@ -14,7 +14,7 @@ endif
 export CXX
 # Python keeps what it compiles, whatever the environment says: tests start hundreds of interpreters.
 unexport PYTHONDONTWRITEBYTECODE
-PATHS := src tests benchmarks examples tools
+PATHS := src tests benchmarks examples tools research
 # Two more than there are cores, because labs and watchdogs mostly wait; make WORKERS=1 pytest to test one by one.
 WORKERS ?= $(shell expr $$(nproc) + 2)
 # One file is one worker's: what a file sets up once (ranks, labs) is set up once.

@@ -1,9 +1,9 @@
 """Fit the constants of the NCCL model to the published rows that ship, and write them as data files.
 
-    python research/collectives/fit.py            # about two minutes on two cores
+    python -m research.collectives.fit_constants            # about two minutes on two cores
 
 Writes `nccl_fitted.yaml` (constants, and those found without each system) into `src/syncline/sim/data/`. Run
-`syncline validate intervals --write` after it: intervals are made from what the new constants leave.
+`python -m research.intervals.tables --write` after it: intervals are made from what the new constants leave.
 """
 
 from __future__ import annotations
@@ -19,27 +19,28 @@ from typing import Any
 import numpy as np
 import yaml
 from research.collectives.nccl_fit import NcclFit, Sweep, fit, fit_left_out
+from research.published import FITTED_COLLECTIVES, collective_rows
 
 import syncline.sim
 from syncline.sim.nccl.constants import default_constants
-from syncline.sim.nccl.measured import read_rows
 from syncline.sim.nccl.system import MAX_POINT_HOSTS
-from syncline.validate.collectives import LARGE_BYTES, SHIPPED, spikes, sweeps
-from syncline.validate.systems import load_systems, shipped
+from syncline.validate.collectives import LARGE_BYTES, spikes, sweeps
+from syncline.validate.systems import load_systems
 
 DATA = Path(syncline.sim.__file__).parent / "data"
-HEAD = """# Constants fitted to the published rows of collectives.csv, collectives-more.csv, -2026.csv and -third.csv
-# by research/collectives/fit.py; do not edit by hand. They win over the priors in nccl_machine.yaml and
+HEAD = """\
+# Constants fitted to sets 0 to 4 of research/data/nccl-tests.csv by `python -m research.collectives.fit_constants`,
+# not by hand. They win over the priors in nccl_machine.yaml and
 # nccl_networks.yaml. left_out: what the same fit finds otherwise without one system, for its left-out error.
 """
 
 
-def sweeps_of(names: Sequence[str]) -> list[Sweep]:
+def sweeps_of(blind_sets: Sequence[int]) -> list[Sweep]:
     """Return the series that the fit uses, with a weight for each row."""
     systems = load_systems(None)
     found = []
-    for name in names:
-        for described, rows in sweeps(read_rows(shipped(name), name), systems)[0]:
+    for blind_set in blind_sets:
+        for described, rows in sweeps(collective_rows(blind_set), systems)[0]:
             if "another software stack" in described.remark:
                 continue
             if described.remark.startswith("not fitted"):
@@ -72,8 +73,8 @@ def _difference(fitted: NcclFit, full: NcclFit) -> dict[str, Any]:
 def run() -> dict[str, Any]:
     """Return how far a fresh fit (without the left-out ones) is from the constants that ship; writes nothing."""
     began = time.process_time()
-    fresh, shipped_constants = fit(sweeps_of(SHIPPED)).constants(), default_constants()
-    used = sweeps_of(SHIPPED)
+    fresh, shipped_constants = fit(sweeps_of(FITTED_COLLECTIVES)).constants(), default_constants()
+    used = sweeps_of(FITTED_COLLECTIVES)
     ratios = [abs(s.residual(fresh) - s.residual(shipped_constants)) for s in used]
     return {
         "cpu_s": time.process_time() - began,
@@ -90,7 +91,7 @@ def main() -> None:
     arguments = parser.parse_args()
     quick = arguments.quick
     begin = time.process_time()
-    used = sweeps_of(SHIPPED)
+    used = sweeps_of(FITTED_COLLECTIVES)
     full = fit(used)
     print(
         f"{len(used)} sweeps, {sum(len(s.sizes) for s in used)} rows: fitted in {time.process_time() - begin:.0f} CPU s"

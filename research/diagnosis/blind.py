@@ -1,6 +1,6 @@
 """How well logs are told that nobody had seen when the rules were written.
 
-    python benchmarks/run.py diagnosis_blind
+    python -m research diagnosis.blind
 
 Each set was collected before the rules of that day were changed, with the cause that its thread found, and scored once
 before the change; the kept results of those days are the blind figures, and later ones of the same set are not blind.
@@ -23,7 +23,7 @@ import yaml
 from syncline.diagnose import Diagnosis, diagnose, shipped_rules
 from syncline.finding import Severity
 
-FOLDER = Path(__file__).resolve().parents[1] / "tests" / "diagnose" / "blind"
+FOLDER = Path(__file__).resolve().parents[2] / "tests" / "diagnose" / "blind"
 UNEXPLAINED = "log.unexplained"
 SYMPTOMS = {rule.id for rule in shipped_rules().values() if rule.symptom}
 

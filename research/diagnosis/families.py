@@ -1,6 +1,6 @@
 """Which messages of a component are known, by families read from its source.
 
-    python benchmarks/run.py diagnosis_families
+    python -m research diagnosis.families
 
 Each line stands alone in a log. `named` where a rule of its family answers, `other` where another rule does that is
 no fallback, `fallback` where only fallbacks or the list of lines that look like errors do, `silent` where nothing does.
@@ -20,7 +20,7 @@ import yaml
 from syncline.diagnose import diagnose, shipped_rules
 from syncline.finding import Severity
 
-FILE = Path(__file__).resolve().parents[1] / "tests" / "diagnose" / "families.yaml"
+FILE = Path(__file__).resolve().parents[2] / "tests" / "diagnose" / "families.yaml"
 
 
 def answer(line: str, named: set[str], folder: Path) -> tuple[str, set[str]]:

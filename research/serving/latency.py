@@ -1,6 +1,6 @@
 """Serving latencies against published ones: time to the first token and between tokens at a load that was measured.
 
-Rows were written down with their source before the first score (`results/2026-11-16-serving_latency_blind.json`: 47 %
+Rows were written down with their source before the first score (47 %
 off in the median at the first token, 8 % between tokens, 62 % at the p99 of that). Then a first token no longer took a
 decode pass, a server's door was priced (one constant, chosen with these rows in view), and a p99 between tokens has a
 prompt in it only where one pass in a hundred does. Rows of `HELD_OUT` were scored once, after that.
@@ -90,7 +90,7 @@ def _constant(model: str, host: str, precision: str, rate: float, first: float, 
     )
 
 
-#: Scored blind after all above (`results/2026-11-16-serving_latency_blind_second.json`): vLLM 0.17.1, gpustack/gpustack
+#: Scored blind after all above: vLLM 0.17.1, gpustack/gpustack
 #: docs/performance-lab/qwen3.5-9b and qwen3.5-35b-a3b, h100- and h200-latency.md. Runs of the same page whose 99th
 #: percentile is seconds (kernels compiled while users wait, 41 times that of the next run) are left out.
 SECOND = (

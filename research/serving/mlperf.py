@@ -5,7 +5,7 @@ Source: mlcommons/inference_results_v4.1, closed/NVIDIA/results/*/llama2-70b-99*
 length of a prompt is not in the logs: it is assumed to be that of an answer in the reference, 294 tokens, with a 99th
 percentile of three times that.
 
-Scored blind first (`results/2026-11-17-serving_blind_fourth.json`): offline 0.85, 0.80 and 1.08 of what was measured;
+Scored blind first: offline 0.85, 0.80 and 1.08 of what was measured;
 but a server at the rate that was measured was taken to be half busy, with 7, 3 and 13 times shorter times of a token. A
 pass that takes a prompt along decoded for nothing: its products were not counted. They are now; no constant was chosen.
 """

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from research.published import training_rows
 from research.training.authors import RankedRun, one_per_setting, rank_run, within
 from research.training.observed import ObservedRun, observe
 from research.training.systems import load_systems
-from research.training.validation import shipped_rows
 
 
 @pytest.fixture(scope="module")
 def runs() -> list[ObservedRun]:
-    return one_per_setting(observe(shipped_rows(), load_systems(None))[0])
+    return one_per_setting(observe(training_rows(0), load_systems(None))[0])
 
 
 def ranked(runs: list[ObservedRun], source: str) -> RankedRun:

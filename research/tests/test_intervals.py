@@ -2,37 +2,24 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from research.intervals.first import FirstScore, first_scores, in_turn, scores_text, set_of, unseen
+from research.intervals.first import FirstScore, first_scores, in_turn, unseen
 from research.intervals.intervals import crossed, make_table
 from research.intervals.residuals import (
     Residual,
-    collective_residuals,
-    parts,
-    read_table,
-    step_residuals,
     all_residuals,
+    parts,
     stripped,
-    table_text,
 )
 
-from syncline.describe.guide import read_page
 from syncline.describe.plain import plain
-from syncline.questions.validate import IntervalErrors
 from syncline.sim.uncertainty import (
-    ANCHORS,
-    ASSUMED,
     StepFacets,
-    between_bands,
-    collective_spread,
-    memory_spread,
     spread_in,
-    step_spread,
 )
 from syncline.workload.read_job import load_job
 

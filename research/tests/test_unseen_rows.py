@@ -5,12 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import json
-from importlib.resources import files
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from research.published import training_rows
 from research.training.columns import COLUMNS
 from research.training.guess import (
     attention_of,
@@ -26,7 +26,8 @@ from research.training.guess import (
 from research.training.model_of_row import model_of
 from research.training.observed import observe, predictions
 from research.training.read import describe
-from research.training.rows import PublishedRow, distinct, read_rows
+from research.training.rows import PublishedRow, distinct, read_file, read_rows
+from research.training.score import validated
 from research.training.systems import load_systems, read_systems
 
 from syncline.describe.plain import plain
@@ -34,10 +35,7 @@ from syncline.errors import DescriptionError
 from syncline.sim.step.build import build_case
 from syncline.sim.step.constants import default_constants
 from syncline.validate.metrics import flops_of_step, plain_metric, step_seconds
-from syncline.validate.training import validate_training
 from syncline.workload.shape import Shape
-
-MORE = Path(str(files("syncline.validate") / "data" / "training-more.csv"))
 
 
 def row(**cells: str) -> PublishedRow:
@@ -274,7 +272,7 @@ def test_every_row_is_predicted_or_has_a_reason(tmp_path: Path, cells: dict[str,
     writer.writerow(row(**cells).cells)
     path = tmp_path / "x.csv"
     path.write_text(buffer.getvalue(), encoding="utf-8")
-    data = plain(validate_training(path).to_json())
+    data = plain(validated(read_file(path), load_systems(None), "x").to_json())
     json.dumps(data, allow_nan=False)
     assert data["predicted_rows"] + len(data["unmodelled"]) == 1
     assert all(item["reason"] for item in data["unmodelled"])
@@ -285,14 +283,15 @@ def test_the_shipped_systems_are_read() -> None:
 
 
 def test_rows_nobody_fitted_stay_as_near_as_the_method_page_says() -> None:
-    """`training-more.csv` was scored before anything was changed for it, and is never fitted to."""
-    data = plain(validate_training(MORE).to_json())
+    """Set 1 was scored before anything was changed for it, and is never fitted to."""
+    rows = training_rows(1)
+    data = plain(validated(rows, load_systems(None), "set 1").to_json())
     assert data["predicted_rows"] == data["rows"] == 403
     overall = data["overall"]
     assert overall["dense"]["median_error"] < 0.06 and overall["dense"]["p90_error"] < 0.18
     assert overall["experts"]["median_error"] < 0.20 and overall["experts"]["p90_error"] < 0.40
     assert data["scaling_ratios"]["median_error"] < 0.02 and data["rank"]["median"] > 0.97
-    assert not any("memory:" in line for line in MORE.read_text(encoding="utf-8").splitlines())
+    assert not any(row.recalled for row in rows)
 
 
 def test_vendor_tuning_speeds_products_but_not_attention() -> None:

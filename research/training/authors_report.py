@@ -8,15 +8,13 @@ from typing import Any
 
 import numpy as np
 from research.training.authors import RankedRun, one_per_setting, rank_run, within
-from research.training.observed import observe
-from research.training.systems import load_systems
-from research.training.validation import shipped_rows
+from research.training.observed import observed_runs
 
 
 def run() -> dict[str, Any]:
     """Rank every distinct setting of the published rows."""
     started = time.process_time()
-    runs, _ = observe(shipped_rows(), load_systems(None))
+    runs = observed_runs(0)
     rows = [row for row in (rank_run(one) for one in one_per_setting(runs)) if row is not None]
     by_source: dict[str, list[RankedRun]] = defaultdict(list)
     for row in rows:

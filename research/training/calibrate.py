@@ -2,25 +2,22 @@
 
 A sweep is all runs of one source, part and model (at least two): other splits, sizes, scales and precisions. Every run
 is the given one in turn. Each run counts once, however long its sweep. Multipliers never see the runs they are scored
-on; the constants of the model were fitted to some of the files (training_throughput.csv), as it ships.
+on; the constants of the model were fitted to some of the files (set 0), as it ships.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from importlib.resources import files
 from typing import Any
 
 import numpy as np
-from research.training.observed import ObservedRun, observe, predictions
-from research.training.rows import read_rows
-from research.training.systems import load_systems
+from research.training.observed import ObservedRun, observed_runs, predictions
 
 from syncline.sim.step.calibrate import Observation, StepCalibration, calibrate
 from syncline.sim.step.constants import default_constants
 
-FILES = ("training_throughput.csv", "training-more.csv", "training-2026.csv")
+SETS = (0, 1, 2)
 #: Recalled, assumed and guessed layouts say as much of the reading as of the model; they are scored apart.
 Errors = list[tuple[float, float, float]]  # weight, calibrated, as it ships
 
@@ -60,17 +57,13 @@ def run() -> dict[str, Any]:
     """Return median and 90th percentile, dense and with experts, over all files and each."""
     out: dict[str, Any] = {}
     all_found: dict[str, Errors] = defaultdict(list)
-    for name in FILES:
-        source = files("syncline.validate") / "data" / name
-        if not source.is_file():
-            out.setdefault("missing", []).append(f"{name} does not ship")
-            continue
-        runs, _ = observe(read_rows(source.read_text(encoding="utf-8"), name), load_systems(None))
+    for blind_set in SETS:
+        runs = observed_runs(blind_set)
         for group in sweeps(runs):
             kind = "experts" if group[0].has_experts else "dense"
             found = scored(group)
             all_found[kind] += found
-            all_found[f"{name} {kind}"] += found
+            all_found[f"set {blind_set} {kind}"] += found
     for kind, found in all_found.items():
         out[kind] = {
             "num_predictions": len(found),

@@ -1,6 +1,6 @@
 """Fit the step model's constants to the published runs that ship, and write them with what they were fitted on.
 
-`python benchmarks/fit_training.py --write` replaces src/syncline/sim/data/training_constants.yaml.
+`python -m research.training.fit_constants --write` replaces src/syncline/sim/data/training_constants.yaml.
 """
 
 from __future__ import annotations
@@ -13,14 +13,13 @@ from typing import Any
 import numpy as np
 import yaml
 from research.training.fit import Floats, fit, fittable, left_out, left_out_s, spread
-from research.training.observed import observe
-from research.training.systems import load_systems
-from research.training.validation import errors, shipped_rows
+from research.training.observed import observed_runs
 
 from syncline.sim.step.constants import SIGMA, Constants, StepConstants
+from syncline.validate.training import errors
 
-TARGET = Path(__file__).parent.parent / "src/syncline/sim/data/training_constants.yaml"
-HEAD = """# Constants of the step model, written by `python benchmarks/fit_training.py --write`.
+TARGET = Path(__file__).parents[2] / "src/syncline/sim/data/training_constants.yaml"
+HEAD = """# Constants of the step model, written by `python -m research.training.fit_constants --write`.
 # Their meanings: docs/method/training.md.
 # fitted: the dozen that were fitted, all to the same runs; nothing is fitted per source or per row.
 """
@@ -33,7 +32,7 @@ def fitted_values(constants: Constants) -> dict[str, float]:
 
 def document() -> dict[str, Any]:
     """Return everything that the file of constants holds."""
-    runs, _ = observe(shipped_rows(), load_systems(None))
+    runs = observed_runs(0)
     used = fittable(runs)
     without = left_out(runs)
     ratio = left_out_s(runs, without, fit(used)) / np.array([run.measured_s for run in runs])
@@ -41,7 +40,7 @@ def document() -> dict[str, Any]:
     return {
         "fitted": fitted_values(fit(used)),
         "fitted_on": {
-            "file": "training_throughput.csv",
+            "file": "research/data/training-runs.csv, set 0",
             "runs": len(used),
             "not_used": "runs of which shape or layout cells were recalled",
             "sources": sorted({run.source for run in used}),
@@ -60,7 +59,7 @@ def _errors(ratio: Floats) -> dict[str, float]:
 
 
 def run() -> dict[str, Any]:
-    """Return the constants of a fresh fit, for `benchmarks/run.py`."""
+    """Return the constants of a fresh fit."""
     return {f"constant_{name}": value for name, value in document()["fitted"].items()}
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from research.training.validation import validate_training
-
 from syncline.sim.step.memory import memory
+from syncline.validate.training import validate_training
 
 
 def run() -> dict[str, Any]:
@@ -19,6 +18,5 @@ def run() -> dict[str, Any]:
         held = memory(each.case)
         if not held.fits:
             share = float(held.total) / float(each.case.memory_bytes)
-            job = each.described.job
-            over.append({"model": job.model.name, "source": each.run.source, "share_of_memory": round(share, 3)})
+            over.append({"model": each.job.model.name, "source": each.table, "share_of_memory": round(share, 3)})
     return {"runs": runs, "fit": runs - len(over), "share": (runs - len(over)) / runs, "over": over}

@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
+from research.published import training_rows
 from research.training.read import RowReading, describe
 from research.training.rows import PublishedRow, PublishedRun, runs_of
-from research.training.systems import TrainingSystemEntry
+from research.training.systems import TrainingSystemEntry, load_systems
 
 from syncline.errors import DescriptionError, SynclineError
 from syncline.sim.step.arithmetic.layers_cost import layers_cost
@@ -164,3 +165,8 @@ def predictions(runs: Sequence[ObservedRun], constants: Constants) -> Floats:
 def predicted_s(case: Case, constants: Constants) -> Floats:
     """Return the predicted step times of a stacked case."""
     return np.asarray(step_cost(case, constants).total, dtype=np.float64)
+
+
+def observed_runs(blind_set: int) -> list[ObservedRun]:
+    """Return the published runs of a set that can be predicted."""
+    return observe(training_rows(blind_set), load_systems(None))[0]

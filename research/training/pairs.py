@@ -11,12 +11,11 @@ from __future__ import annotations
 import itertools
 from collections import defaultdict
 from functools import cache
-from importlib.resources import files
 
 import numpy as np
-from research.intervals.residuals import STEP_FILES, stored_residuals
+from research.intervals.residuals import all_residuals
+from research.published import BLIND_SETS, TRAINING, training_rows
 from research.training.accelerator import accelerator_of
-from research.training.rows import read_rows
 
 from syncline.plan.decide.uncertain import Z80
 
@@ -24,7 +23,7 @@ from syncline.plan.decide.uncertain import Z80
 def pairs(kind: str, *, same_gpu: bool, stated: str = "plain") -> list[float]:
     """Return the differences of the residuals of all pairs, in log units."""
     groups = defaultdict(list)
-    for row in stored_residuals():
+    for row in all_residuals():
         if row.subject == "step" and row.facets["kind"] == kind and row.facets["stated"] == stated:
             model, gpu = _ran()[row.line]
             groups[row.publication, model, row.facets["precision"]].append((gpu, row.residual))
@@ -42,10 +41,10 @@ def spread_of(differences: list[float]) -> float:
 @cache
 def _ran() -> dict[str, tuple[str, str]]:
     """Return the model and the GPU of every published line that has a residual."""
-    data, judged = files("syncline.validate") / "data", {row.line for row in stored_residuals()}
+    judged = {row.line for row in all_residuals()}
     return {
-        f"{name}:{row.line}": (row.text("model").lower(), accelerator_of(row)[0].gpu)
-        for name in STEP_FILES
-        for row in read_rows((data / name).read_text(encoding="utf-8"), name)
-        if f"{name}:{row.line}" in judged
+        f"{TRAINING}:{row.line}": (row.text("model").lower(), accelerator_of(row)[0].gpu)
+        for blind_set in BLIND_SETS
+        for row in training_rows(blind_set)
+        if f"{TRAINING}:{row.line}" in judged
     }

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
 import numpy as np
-from research.training.observed import observe, stacked
-from research.training.systems import load_systems
-from research.training.validation import shipped_rows, validate_training
+from research.training.observed import observe, observed_runs, stacked
+from research.training.rows import PublishedRow
+from research.training.systems import TrainingSystemEntry
 
 from syncline.describe.plain import plain
 from syncline.sim.step.case import Case
 from syncline.sim.step.constants import default_constants
 from syncline.sim.step.cost import step_cost
 from syncline.sim.step.memory import memory
+from syncline.validate.training import TrainingValidation, validate_training
+from syncline.validate.training_run import SkippedRow, left_out_predictions, predictions
 
 NUM_CONFIGURATIONS = 20_000
 
@@ -33,9 +36,19 @@ def run() -> dict[str, Any]:
     return found | speed()
 
 
+def validated(rows: Sequence[PublishedRow], entries: Sequence[TrainingSystemEntry], name: str) -> TrainingValidation:
+    """Return published rows, read with what their text leaves open chosen as a tuned run would, and predicted."""
+    observed, lost = observe(rows, entries)
+    runs = [run.published for run in observed]
+    measured = np.array([run.measured_s for run in runs])
+    skipped = [SkippedRow(o.row.line, *(o.row.text(c) for c in ("source", "model", "metric")), o.reason) for o in lost]
+    ratio, without = predictions(runs, default_constants()) / measured, left_out_predictions(runs) / measured
+    return TrainingValidation(name, len(rows), tuple(runs), ratio, without, tuple(skipped))
+
+
 def speed() -> dict[str, float]:
     """Return configurations priced a CPU second, together and one by one."""
-    runs, _ = observe(shipped_rows(), load_systems(None))
+    runs = observed_runs(0)
     one = stacked(runs)
     times = -(-NUM_CONFIGURATIONS // len(runs))
     many = Case(**{f.name: np.tile(getattr(one, f.name), times) for f in fields(Case)})

@@ -35,7 +35,7 @@ ROUTING_KERNELS = 8
 #: Passes over the hidden vector of a token for each expert it visits, beside those over the expert's width.
 ROUTED_PASSES = 4.0
 #: What a layer's experts take over their products and passes at the mean: uneven ranks, tiles that few rows leave bare.
-#: Chosen on TensorRT-LLM's 37 rows of Qwen3 (`benchmarks/serving.py`).
+#: Chosen on TensorRT-LLM's 37 rows of Qwen3 (`research/serving/throughput.py`).
 EXPERTS_TAKE = 4.0
 #: Rows of an expert's product at which it reaches half its rate: a tile's, of which kernels have smaller ones for few
 #: rows. An expert that no token visits costs nothing.

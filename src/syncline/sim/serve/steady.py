@@ -17,7 +17,7 @@ CHUNK = 2048
 #: Tokens that a pass of prefill takes at most, of each rank where attention goes by request: TensorRT-LLM's default.
 FILLED = 8192
 #: From a request to its first token beside the passes: the server's door, tokenising, scheduling, the way back. NIM
-#: shows 6 ms, SGLang 20, TensorRT-LLM 37 and vLLM 52 in `benchmarks/serving_latency.py`; a middle of them.
+#: shows 6 ms, SGLang 20, TensorRT-LLM 37 and vLLM 52 in `research/serving/latency.py`; a middle of them.
 DOOR_S = 0.020
 #: No replica is kept busier: queues grow without end.
 BUSIEST = 0.95

@@ -79,7 +79,7 @@ STEP_NOISE = 0.03
 OWN = 0.06
 #: The same of a part of a step that a trace tells; kernels are sorted by name, and a trace slows the host.
 PART_NOISE = {"products": 0.06, "attention": 0.10, "memory": 0.15, "exchange": 0.20}
-#: Median error of other runs of a sweep after one was given (benchmarks/calibrate_step.py), as a sigma.
+#: Median error of other runs of a sweep after one was given (research/training/calibrate.py), as a sigma.
 LEFT = {"dense": 0.045, "experts": 0.12}
 #: A measured step that is so many times the predicted one is another job or another unit.
 PLAUSIBLE = 4.0

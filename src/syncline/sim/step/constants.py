@@ -52,7 +52,7 @@ class FixedConstants:
     c_sm: float = 0.30  # compute lost per second of communication beside it
     step_s: float = 0.020  # of the host and what a step waits for besides, in published steps of seconds
     # ... and at most this share of the step: nine scripts on an H200, 3 to 64 ms a step, lose 0.4 to 3.4 ms
-    # (`benchmarks/results/2026-11-16-preview_h200.json`).
+    # (`research/preview/h200.json`).
     step_share: float = 0.05
     per_doubling: float = 0.003  # FSDP, per doubling of hosts
     # A step ends with its slowest rank. Their speeds differ by `skew` (a normal spread: the slowest of n lies sqrt(2 ln
