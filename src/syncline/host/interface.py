@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+
+from pydantic import BaseModel, Field, ValidationError
 
 from syncline.host.root import Root
 
@@ -60,93 +62,89 @@ class Interface:
         return tuple(address for address in self.addresses if "." in address)
 
 
+class _Address(BaseModel):
+    local: str = ""
+    prefixlen: int | str = ""
+    scope: str = ""
+
+
+class _Kind(BaseModel):
+    info_kind: str = ""
+
+
+class _IpLink(BaseModel):
+    """One interface as `ip -j -d -s address` prints it."""
+
+    ifname: str = Field(min_length=1)
+    ifindex: int | None = None
+    mtu: int = 0
+    operstate: str = ""
+    master: str = ""
+    linkinfo: _Kind = _Kind()
+    addr_info: tuple[_Address, ...] = ()
+    stats64: Mapping[str, Mapping[str, int]] = {}
+
+
 def read_interfaces(root: Root) -> tuple[Interface, ...]:
     """Read the interfaces of this network namespace.
 
     A sysfs that was mounted in another namespace shows other interfaces, perhaps of the same names; /proc/net/dev and
     `ip` show ours. Where the two differ, sysfs is not asked about interfaces at all.
     """
-    told = _from_ip(root.command("ip-address", IP_ADDRESS, quiet=True))
+    links = _from_ip(root.command("ip-address", IP_ADDRESS, quiet=True))
     listed = frozenset(root.names("sys/class/net")) - {"bonding_masters"}
-    names = _proc_names(root) or tuple(told) or tuple(listed)
-    ours = listed == frozenset(names) and all(_same_index(root, name, told.get(name, {})) for name in names)
-    return tuple(
-        _interface(root, name, told.get(name, {}), "sys/class/net" if ours else "none") for name in sorted(names)
-    )
-
-
-def _same_index(root: Root, name: str, told: Mapping[str, Any]) -> bool:
-    index = root.number(f"sys/class/net/{name}/ifindex")
-    return index is None or told.get("ifindex") in (None, index)
-
-
-def _proc_names(root: Root) -> tuple[str, ...]:
     lines = (root.text("proc/net/dev") or "").splitlines()[2:]
-    return tuple(line.split(":", 1)[0].strip() for line in lines if ":" in line)
+    names = [line.split(":", 1)[0].strip() for line in lines if ":" in line] or list(links) or list(listed)
+    by_name = {name: links.get(name) or _IpLink(ifname=name) for name in sorted(names)}
+    ours = listed == frozenset(names) and all(_same_index(root, link) for link in by_name.values())
+    return tuple(_interface(root, link, "sys/class/net" if ours else "none") for link in by_name.values())
 
 
-def _from_ip(text: str | None) -> dict[str, dict[str, Any]]:
+def _same_index(root: Root, link: _IpLink) -> bool:
+    index = root.number(f"sys/class/net/{link.ifname}/ifindex")
+    return index is None or link.ifindex in (None, index)
+
+
+def _from_ip(text: str | None) -> dict[str, _IpLink]:
+    """Return the interfaces that `ip` prints; rows that are not as it writes them are left out."""
     try:
         rows = json.loads(text) if text else []
     except (ValueError, RecursionError):
         rows = []
-    found = [row for row in rows if isinstance(row, dict) and row.get("ifname")] if isinstance(rows, list) else []
-    return {str(row["ifname"]): row for row in found}
+    links = {}
+    for row in rows if isinstance(rows, list) else ():
+        with suppress(ValidationError):
+            link = _IpLink.model_validate(row)
+            links[link.ifname] = link
+    return links
 
 
-def _interface(root: Root, name: str, told: Mapping[str, Any], base: str) -> Interface:
-    folder = f"{base}/{name}"
+def _interface(root: Root, link: _IpLink, base: str) -> Interface:
+    folder = f"{base}/{link.ifname}"
     device = root.real(f"{folder}/device") or ""
     parts = [part for part in device.split("/") if re.fullmatch(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", part)]
-    info = told.get("linkinfo")
-    kind = str(info.get("info_kind", "")) if isinstance(info, dict) else ""
-    state = (root.text(f"{folder}/operstate") or str(told.get("operstate", "")) or "unknown").lower()
+    state = (root.text(f"{folder}/operstate") or link.operstate or "unknown").lower()
+    counters = {f"{side}_{name}": value for side, row in link.stats64.items() for name, value in row.items()}
+    read = {name: root.number(f"{folder}/statistics/{name}") for name in _COUNTERS}
     return Interface(
-        name=name,
-        mtu=root.number(f"{folder}/mtu") or _whole(told.get("mtu")),
+        name=link.ifname,
+        mtu=root.number(f"{folder}/mtu") or link.mtu,
         state=state,
         speed_Mbps=max(0, root.number(f"{folder}/speed") or 0) if state == "up" else 0,
         duplex=(root.text(f"{folder}/duplex") or "") if state == "up" else "",
-        kind=kind,
+        kind=link.linkinfo.info_kind,
         pci=parts[-1] if parts else "",
         driver=(root.real(f"{folder}/device/driver") or "").rpartition("/")[2],
         is_physical=bool(device),
-        addresses=_addresses(told),
-        master=str(told.get("master", "")) or (root.real(f"{folder}/master") or "").rpartition("/")[2],
+        addresses=tuple(f"{a.local}/{a.prefixlen}" for a in link.addr_info if a.local and a.scope != "link"),
+        master=link.master or (root.real(f"{folder}/master") or "").rpartition("/")[2],
         num_carrier_changes=root.number(f"{folder}/carrier_changes") or 0,
-        counters=_counters(root, folder, told),
-        folder=folder if base != "none" else f"ip address show {name}:",
+        counters=counters | {name: value for name, value in read.items() if value is not None},
+        folder=folder if base != "none" else f"ip address show {link.ifname}:",
     )
-
-
-def _addresses(told: Mapping[str, Any]) -> tuple[str, ...]:
-    rows = told.get("addr_info")
-    found = [row for row in rows if isinstance(row, dict) and row.get("local")] if isinstance(rows, list) else []
-    return tuple(f"{row['local']}/{row.get('prefixlen', '')}" for row in found if row.get("scope") != "link")
 
 
 _COUNTERS = (
     "rx_packets", "tx_packets", "rx_bytes", "tx_bytes", "rx_errors", "tx_errors", "rx_crc_errors", "rx_dropped",
-    "tx_dropped",
-    "rx_missed_errors", "rx_fifo_errors", "tx_carrier_errors",
+    "tx_dropped", "rx_missed_errors", "rx_fifo_errors", "tx_carrier_errors",
 )  # fmt: skip
-_IP_COUNTERS = {"packets": "packets", "bytes": "bytes", "errors": "errors", "dropped": "dropped"}
-
-
-def _counters(root: Root, folder: str, told: Mapping[str, Any]) -> dict[str, int]:
-    found: dict[str, int] = {}
-    stats = told.get("stats64")
-    for side in ("rx", "tx"):
-        row = stats.get(side) if isinstance(stats, dict) else None
-        for theirs, ours in _IP_COUNTERS.items():
-            if isinstance(row, dict) and isinstance(row.get(theirs), int):
-                found[f"{side}_{ours}"] = row[theirs]
-    for name in _COUNTERS:
-        value = root.number(f"{folder}/statistics/{name}")
-        if value is not None:
-            found[name] = value
-    return found
-
-
-def _whole(value: object) -> int:
-    return value if isinstance(value, int) else 0

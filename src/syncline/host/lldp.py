@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 LLDPCTL = ("lldpctl", "-f", "json")
 
@@ -14,35 +13,24 @@ def parse_lldp(text: str | None) -> dict[str, tuple[str, str]]:
         data = json.loads(text) if text else {}
     except (ValueError, RecursionError):
         return {}
-    top = data.get("lldp") if isinstance(data, dict) else None
-    found: dict[str, tuple[str, str]] = {}
-    for row in _rows(top.get("interface") if isinstance(top, dict) else None):
-        for name, told in row.items():
-            for one in _rows(told):
-                switch = _chassis(one.get("chassis"))
+    neighbours: dict[str, tuple[str, str]] = {}
+    for row in _rows(_get(_get(data, "lldp"), "interface")):
+        for name, several in row.items():
+            for one in _rows(several):
+                chassis = one.get("chassis")
+                # The key of its mapping is the switch's name; without a name its id stands there.
+                named = next(iter(chassis), "") if isinstance(chassis, dict) else ""
+                switch = _get(_get(chassis, "id"), "value") if named == "id" or _get(chassis, "id") else named
                 if switch:
-                    found.setdefault(str(name), (switch, _port(one.get("port"))))
-    return found
+                    port = _get(_get(one.get("port"), "id"), "value") or ""
+                    neighbours.setdefault(name, (str(switch), str(port)))
+    return neighbours
 
 
-def _rows(value: Any) -> list[dict[str, Any]]:
+def _rows(value: object) -> list[dict[str, object]]:
     """Return a list of mappings: lldpctl writes one neighbour as a mapping and several as a list."""
-    many = value if isinstance(value, list) else [value]
-    return [row for row in many if isinstance(row, dict)]
+    return [row for row in (value if isinstance(value, list) else [value]) if isinstance(row, dict)]
 
 
-def _chassis(value: Any) -> str:
-    """Return the switch's name: the key of its mapping, or its id where it has no name."""
-    if not isinstance(value, dict) or not value:
-        return ""
-    if "id" in value:
-        return _id(value["id"])
-    return str(next(iter(value)))
-
-
-def _port(value: Any) -> str:
-    return _id(value.get("id")) if isinstance(value, dict) else ""
-
-
-def _id(value: Any) -> str:
-    return str(value.get("value", "")) if isinstance(value, dict) else ""
+def _get(value: object, key: str) -> object:
+    return value.get(key) if isinstance(value, dict) else None
