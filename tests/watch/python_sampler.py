@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import struct
 import threading
 import time
 from collections.abc import Sequence
@@ -10,7 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from syncline.host.netlink import STATISTICS, STATISTICS_AT, statistics_request
+from syncline.host.netlink import NLM_F_REQUEST, RTM_GETSTATS, STATISTICS
+
+_HEADER, _MESSAGE, _ATTRIBUTE = struct.Struct("=IHHII"), struct.Struct("=BBHII"), struct.Struct("=HH")
+STATISTICS_AT = _HEADER.size + _MESSAGE.size + _ATTRIBUTE.size
+"""Where the first 64-bit field stands in an answer."""
+
+
+def statistics_request(ifindex: int) -> bytes:
+    """Return the message that asks for the 64-bit counters of one interface."""
+    return _HEADER.pack(28, RTM_GETSTATS, NLM_F_REQUEST, 1, 0) + _MESSAGE.pack(0, 0, 0, ifindex, 1)
 
 
 class PythonLoop:

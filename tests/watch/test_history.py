@@ -60,7 +60,7 @@ def test_series_are_binned_and_time_travel_finds_the_moment(tmp_path: Path) -> N
     found = history.at(moment + 0.01)
     assert found is not None
     assert column(found["frame"], "rate_Bps")[0] == pytest.approx(0.40 * CAPACITY, rel=1e-6)
-    assert [f["seq"] for f in history.frames(moment, moment + 0.6)] == [40, 41, 42]
+    assert found["frame"]["seq"] == 40
     unknown: LinkHistory = {
         "link": "no such link",
         "wall_s": [],
@@ -78,7 +78,7 @@ def test_the_file_stays_within_its_bound_and_keeps_the_newest(tmp_path: Path) ->
     for k in range(600):
         history.add(frame(k, links, load(links, rng.random(200))))
     extent = history.extent()
-    assert history.size_bytes() < 400 << 10
+    assert history.path.stat().st_size < 400 << 10
     assert 50 < extent["num_frames"] < 550
     assert extent["last_s"] == pytest.approx(1.7e9 + 1000 + 599 * 0.25)
     history.close()
@@ -141,11 +141,11 @@ def test_kill_9_loses_nothing_that_was_added_and_hurts_nothing(tmp_path: Path, a
     last = int(said[-1]) if said else 1
     base = sqlite3.connect(tmp_path / "h.db")
     assert base.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    kept = [unpack(row[0])["seq"] for row in base.execute("SELECT body FROM frame ORDER BY seq")]
     base.close()
     history = History(tmp_path / "h.db")
-    frames = list(history.frames(0, 1e12, 100_000))
-    assert frames[-1]["seq"] >= last
-    assert [f["seq"] for f in frames] == list(range(1, frames[-1]["seq"] + 1))
+    assert kept[-1] >= last
+    assert kept == list(range(1, kept[-1] + 1))
     history.add(frame(10**6, LINKS, load(LINKS)))
     assert history.problem == ""
     history.close()

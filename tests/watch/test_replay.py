@@ -16,6 +16,7 @@ from syncline.describe.plain import plain
 from syncline.errors import WatchError
 from syncline.finding import Severity
 from syncline.timeline import Source, SourceKind, SpanKind, TimelineBuilder, save
+from syncline.timeline import load as load_timeline
 from syncline.watch.feed import Feed
 from syncline.watch.fleet.fleet import Fleet
 from syncline.watch.fleet.host_frame import HostFrame
@@ -98,7 +99,7 @@ def test_rules_see_a_replay_at_its_own_pace() -> None:
 
 def test_a_replay_reads_files_and_refuses_what_cannot_be_played(tmp_path: Path) -> None:
     save(simulated(), tmp_path / "run.timeline")
-    replay = Replay.read(tmp_path / "run.timeline", speed=1000.0)
+    replay = Replay(load_timeline(tmp_path / "run.timeline"), speed=1000.0, title="run.timeline")
     stop = threading.Event()
     player = threading.Thread(target=replay.run, args=(stop,))
     player.start()

@@ -60,73 +60,41 @@ class AuditRule:
 
     def finding(self, host: str, seen: Sight) -> Finding:
         """Return what was seen as a finding of a host."""
+        severity, place = self.severity if seen.severity is None else seen.severity, f"{host} {seen.place}".rstrip()
         return Finding(
-            rule=self.id,
-            severity=self.severity if seen.severity is None else seen.severity,
-            place=f"{host} {seen.place}" if seen.place else host,
-            observed=seen.observed,
-            expected=seen.expected,
-            evidence=seen.evidence,
-            meaning=self.meaning,
-            fix=seen.fix or self.fix,
-            reference=self.reference,
-            action=self.action,
-            confidence=seen.confidence,
-        )
+            self.id, severity, place, seen.observed, seen.expected, seen.evidence, self.meaning, seen.fix or self.fix,
+            self.reference, self.action, seen.confidence,
+        )  # fmt: skip
 
     def unknown(self, host: str, reason: str, evidence: tuple[str, ...] = ()) -> Finding:
         """Return that the rule could not be checked, and why."""
-        return Finding(
-            rule=self.id,
-            severity=Severity.UNKNOWN,
-            place=host,
-            observed=reason,
-            expected=self.about,
-            evidence=evidence,
-            meaning="This could not be checked.",
-            fix=_remedy(reason),
-            reference=self.reference,
-        )
+        meaning, fix = "This could not be checked.", _remedy(reason)
+        return Finding(self.id, Severity.UNKNOWN, host, reason, self.about, evidence, meaning, fix, self.reference)
 
 
 CAPABILITIES: dict[str, tuple[str, Callable[[Host, Expect], bool]]] = {
-    "described": ("no cluster description was given", lambda host, expect: bool(expect.source)),
-    "gpu": ("no GPU on the PCI bus", lambda host, expect: bool(host.gpus)),
-    "nvidia": ("no NVIDIA GPU on the PCI bus", lambda host, expect: any(gpu.pci.vendor == 0x10DE for gpu in host.gpus)),
-    "nvlink_domain": ("no NVLink domain across hosts", lambda host, expect: bool(nvlink_domains(host.gpus))),
-    "nvswitch": ("no NVSwitch on the PCI bus", lambda host, expect: any(device.is_nvswitch for device in host.pci)),
-    "rdma": ("no RDMA device", lambda host, expect: bool(host.ports)),
-    "infiniband": (
-        "no InfiniBand port",
-        lambda host, expect: any(not p.is_roce and p.driver != "efa" for p in host.fabric_ports),
-    ),
-    "roce": ("no RoCE port", lambda host, expect: any(port.is_roce for port in host.fabric_ports)),
-    "mlx": (
-        "no ConnectX card",
-        lambda host, expect: any(port.device.startswith("mlx") or port.driver.startswith("mlx") for port in host.ports),
-    ),
-    "efa": ("no EFA device", lambda host, expect: any(port.driver == "efa" for port in host.ports)),
-    "interface": (
-        "no network interface but loopback",
-        lambda host, expect: any(not i.is_loopback for i in host.interfaces),
-    ),
-    "fabric_interface": (
-        "no interface that training traffic would use",
-        lambda host, expect: bool(host.fabric_interfaces),
-    ),
-    "sockets": ("collectives would use RDMA, not sockets", lambda host, expect: not host.ports),
-    "own_tcp": ("a lab sets TCP as it needs it", lambda host, expect: "SYNCLINE_LAB_SCALE" not in host.environment),
-    "vm": ("not a virtual machine", lambda host, expect: bool(host.virtual_by)),
-    "metal": ("a virtual machine: the hypervisor's host decides", lambda host, expect: not host.virtual_by),
-    "numa": ("one NUMA node only", lambda host, expect: host.num_numa > 1),
-    "pci": ("no PCI bus to be seen", lambda host, expect: bool(host.pci.devices)),
-    "perftest": (
-        "ib_write_bw (perftest) is not installed",
-        lambda host, expect: shutil.which("ib_write_bw") is not None,
-    ),
-    "dcgm": ("dcgmi (DCGM) is not installed", lambda host, expect: shutil.which("dcgmi") is not None),
-    "ipmi": ("ipmitool is not installed", lambda host, expect: shutil.which("ipmitool") is not None),
-    "environment": ("no NCCL or Gloo variable is set", lambda host, expect: bool(host.environment)),
+    "described": ("no cluster description was given", lambda _, expect: bool(expect.source)),
+    "gpu": ("no GPU on the PCI bus", lambda host, _: bool(host.gpus)),
+    "nvidia": ("no NVIDIA GPU on the PCI bus", lambda host, _: any(gpu.pci.vendor == 0x10DE for gpu in host.gpus)),
+    "nvlink_domain": ("no NVLink domain across hosts", lambda host, _: bool(nvlink_domains(host.gpus))),
+    "nvswitch": ("no NVSwitch on the PCI bus", lambda host, _: any(device.is_nvswitch for device in host.pci)),
+    "rdma": ("no RDMA device", lambda host, _: bool(host.ports)),
+    "infiniband": ("no InfiniBand port", lambda host, _: any(port.is_infiniband for port in host.fabric_ports)),
+    "roce": ("no RoCE port", lambda host, _: any(port.is_roce for port in host.fabric_ports)),
+    "mlx": ("no ConnectX card", lambda host, _: any(port.is_connectx for port in host.ports)),
+    "efa": ("no EFA device", lambda host, _: any(port.driver == "efa" for port in host.ports)),
+    "interface": ("no network interface but loopback", lambda host, _: any(not i.is_loopback for i in host.interfaces)),
+    "fabric_interface": ("no interface that training traffic would use", lambda host, _: bool(host.fabric_interfaces)),
+    "sockets": ("collectives would use RDMA, not sockets", lambda host, _: not host.ports),
+    "own_tcp": ("a lab sets TCP as it needs it", lambda host, _: "SYNCLINE_LAB_SCALE" not in host.environment),
+    "vm": ("not a virtual machine", lambda host, _: bool(host.virtual_by)),
+    "metal": ("a virtual machine: the hypervisor's host decides", lambda host, _: not host.virtual_by),
+    "numa": ("one NUMA node only", lambda host, _: host.num_numa > 1),
+    "pci": ("no PCI bus to be seen", lambda host, _: bool(host.pci.devices)),
+    "perftest": ("ib_write_bw (perftest) is not installed", lambda *_: shutil.which("ib_write_bw") is not None),
+    "dcgm": ("dcgmi (DCGM) is not installed", lambda *_: shutil.which("dcgmi") is not None),
+    "ipmi": ("ipmitool is not installed", lambda *_: shutil.which("ipmitool") is not None),
+    "environment": ("no NCCL or Gloo variable is set", lambda host, _: bool(host.environment)),
 }
 
 

@@ -119,11 +119,6 @@ class Host:
         return found | told
 
     @Fact
-    def kernel_options(self) -> Mapping[str, str]:
-        words = (self.root.text("proc/cmdline") or "").split()
-        return {name: value for name, _, value in (word.partition("=") for word in words)}
-
-    @Fact
     def modules(self) -> frozenset[str]:
         """Loaded kernel modules; those built in are in sys/module."""
         lines = (self.root.text("proc/modules") or "").splitlines()
@@ -143,12 +138,6 @@ class Host:
             (row for row in (self.root.text("proc/cpuinfo") or "").splitlines() if row.startswith("flags")), ""
         )
         return "the processor has the hypervisor flag" if " hypervisor" in flags else ""
-
-    @Fact
-    def in_container(self) -> bool:
-        """Say whether a container runtime's marks are there."""
-        marks = (".dockerenv", "run/.containerenv", "var/run/secrets/kubernetes.io")
-        return any(self.root.exists(mark) for mark in marks)
 
     @Fact
     def num_numa(self) -> int:

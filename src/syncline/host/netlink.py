@@ -51,8 +51,6 @@ _RETRANSMITTED_AT, _SEGMENTS_OUT_AT, _DUPLICATES_AT = 100, 136, 216  # in struct
 _ATTRIBUTE = struct.Struct("=HH")
 STATISTICS = struct.Struct("=8Q")
 FIELDS = ("rx_packets", "tx_packets", "rx_bytes", "tx_bytes", "rx_errors", "tx_errors", "rx_dropped", "tx_dropped")
-STATISTICS_AT = _HEADER.size + _STATS_MSG.size + _ATTRIBUTE.size
-"""Where the first 64-bit field stands in the answer to `statistics_request`."""
 BUFFER_BYTES = 1 << 18
 
 Result = TypeVar("Result")
@@ -86,11 +84,6 @@ class Connection(NamedTuple):
     cookie: bytes
     segments: int
     lost: int
-
-
-def statistics_request(ifindex: int) -> bytes:
-    """Return the message that asks for the 64-bit counters of one interface."""
-    return _HEADER.pack(28, RTM_GETSTATS, NLM_F_REQUEST, 1, 0) + _STATS_MSG.pack(0, 0, 0, ifindex, 1)
 
 
 class Netlink:

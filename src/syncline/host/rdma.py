@@ -75,6 +75,14 @@ class RdmaPort:
         return self.layer.lower() == "ethernet"
 
     @property
+    def is_infiniband(self) -> bool:
+        return not self.is_roce and self.driver != "efa"
+
+    @property
+    def is_connectx(self) -> bool:
+        return self.device.startswith("mlx") or self.driver.startswith("mlx")
+
+    @property
     def interfaces(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(gid.interface for gid in self.gids if gid.interface)) or self.netdevs
 

@@ -45,7 +45,6 @@ class Peaks:
 
     peak_Bps: float
     saturated_share: float
-    window_s: float
     bursts: tuple[Burst, ...] = ()
 
 
@@ -107,7 +106,7 @@ class BurstFinder:
         time_s, counter = self._time_s, self._counters[:, column]
         width, here, before = window
         if counter[0] == counter[-1] and key not in self._open:
-            return Peaks(0.0, 0.0, width)  # nothing moved
+            return Peaks(0.0, 0.0)  # nothing moved
         # Unsigned differences are right across a wrap of 64 bits; a reset shows as an absurd rate and is left out.
         moved = (counter[here] - counter[before]).astype(np.float64)
         span = time_s[here] - time_s[before]
@@ -115,13 +114,13 @@ class BurstFinder:
         # A look that came late sees a longer window, never a shorter one: short ones would only show quantisation.
         rate = np.where(span >= 0.5 * width, moved / np.maximum(span, 1e-9), 0.0)
         if not capacity_Bps > 0:
-            return Peaks(float(rate.max(initial=0.0)), 0.0, width)
+            return Peaks(float(rate.max(initial=0.0)), 0.0)
         high = rate >= BURST_SHARE * capacity_Bps
         held = _held(high, rate < BURST_END_SHARE * capacity_Bps, key in self._open)
         bursts = self._runs(key, here, before, held, counter)
         step = np.diff(time_s[here[0] - 1 :])
         share = float(step[high].sum() / step.sum()) if step.sum() > 0 else 0.0
-        return Peaks(float(rate.max(initial=0.0)), share, width, bursts)
+        return Peaks(float(rate.max(initial=0.0)), share, bursts)
 
     def _runs(
         self,

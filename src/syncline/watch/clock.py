@@ -39,10 +39,6 @@ class Clock:
         self._offset_s += 0.01 * parted_s
         return ClockReading(mono_s, mono_s + self._offset_s)
 
-    def label(self, mono_s: float) -> float:
-        """Return the wall label of a monotonic time."""
-        return mono_s + self._offset_s
-
     def from_wall(self, wall_s: float) -> float:
         """Return the monotonic time of a Unix time, as far as the present offset tells."""
         return wall_s - self._offset_s

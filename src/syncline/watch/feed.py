@@ -19,6 +19,7 @@ from prometheus_client import CollectorRegistry
 from syncline.errors import SynclineError
 from syncline.fabric import load
 from syncline.lab.registry import Visit
+from syncline.timeline import load as load_timeline
 from syncline.watch.agent import Agent
 from syncline.watch.fleet.fleet import Fleet, FrameReader
 from syncline.watch.fleet.prometheus_source import PrometheusReader
@@ -97,9 +98,9 @@ def replay_feed(
 ) -> Iterator[Feed]:  # fmt: skip
     """Give a timeline that is played once; with `hold` its last frame stays until it is stopped."""
     prediction = Prediction.read(expect) if expect else Prediction()
-    player = Replay.read(
-        path, speed=speed, history=History(history) if history else None, prediction=prediction,
-        thresholds=read_thresholds(rules) if rules else None,
+    player = Replay(
+        load_timeline(path), speed=speed, history=History(history) if history else None, prediction=prediction,
+        thresholds=read_thresholds(rules) if rules else None, title=path.name,
     )  # fmt: skip
     run = player.run if hold else player.play
     with closing(player):

@@ -12,7 +12,6 @@ import os
 import sqlite3
 import threading
 from collections import deque
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -108,18 +107,6 @@ class History:
             layout = row and self._base.execute("SELECT body FROM layout WHERE id = ?", (row[1],)).fetchone()
         return {"frame": unpack(row[2]), "layout": json.loads(layout[0])} if row and layout else None
 
-    def frames(self, start_s: float, end_s: float, max_frames: int = 10_000) -> Iterator[dict[str, Any]]:
-        """Give the frames of a time, in order; every n-th where there are more than `max_frames`."""
-        with self._lock:
-            where = "FROM frame WHERE wall_s BETWEEN ? AND ?"
-            keys = [row[0] for row in self._base.execute(f"SELECT seq {where} ORDER BY seq", (start_s, end_s))]
-        stride = max(1, -(-len(keys) // max_frames))
-        for seq in keys[::stride]:
-            with self._lock:
-                row = self._base.execute("SELECT body FROM frame WHERE seq = ?", (seq,)).fetchone()
-            if row:
-                yield unpack(row[0])
-
     def series(self, link: str, start_s: float, end_s: float, max_points: int = 600) -> LinkHistory:
         """Return one link over time in at most `max_points` bins: mean rate and highest peak of each."""
         with self._lock:
@@ -160,12 +147,6 @@ class History:
         with self._lock, contextlib.suppress(sqlite3.Error):
             return [row[0] for row in self._base.execute("SELECT body FROM note")]
         return []
-
-    def size_bytes(self) -> int:
-        """Return the size of the file, without its log."""
-        with contextlib.suppress(OSError):
-            return self.path.stat().st_size
-        return 0
 
     def close(self) -> None:
         with self._lock, contextlib.suppress(sqlite3.Error):

@@ -32,29 +32,21 @@ class _Rule:
 _RULES: dict[str, dict[str, _Rule]] = {
     "net": {
         "tx": _Rule("net.tx_bytes", ("net.tx_dropped", "net.qdisc_drops"), ("net.tx_errors",), ("eth.pause_rx",)),
-        "rx": _Rule(
-            "net.rx_bytes", ("net.rx_dropped", "eth.discards"), ("net.rx_errors", "eth.errors"), ("eth.pause_tx",)
-        ),
+        "rx": _Rule("net.rx_bytes", ("net.rx_dropped", "eth.discards"), ("net.rx_errors", "eth.errors"),
+                    ("eth.pause_tx",)),
     },
     "ib": {
-        "tx": _Rule(
-            "ib.port_xmit_data",
-            ("ib.port_xmit_discards", "ib.local_ack_timeout_err", "ib.packet_seq_err"),
-            ("ib.link_downed", "ib.link_error_recovery", "ib.local_link_integrity_errors"),
-            ("ib.port_xmit_wait",),
-        ),
-        "rx": _Rule(
-            "ib.port_rcv_data",
-            ("ib.out_of_sequence", "ib.out_of_buffer"),
-            ("ib.symbol_error", "ib.port_rcv_errors"),
-            ("ib.np_cnp_sent",),
-        ),
+        "tx": _Rule("ib.port_xmit_data", ("ib.port_xmit_discards", "ib.local_ack_timeout_err", "ib.packet_seq_err"),
+                    ("ib.link_downed", "ib.link_error_recovery", "ib.local_link_integrity_errors"),
+                    ("ib.port_xmit_wait",)),
+        "rx": _Rule("ib.port_rcv_data", ("ib.out_of_sequence", "ib.out_of_buffer"),
+                    ("ib.symbol_error", "ib.port_rcv_errors"), ("ib.np_cnp_sent",)),
     },
     "gpu": {
         "tx": _Rule("gpu.nvlink_tx_bytes", (), ("gpu.nvlink_replay_errors", "gpu.nvlink_recovery_errors")),
         "rx": _Rule("gpu.nvlink_rx_bytes", (), ("gpu.nvlink_crc_errors",)),
     },
-}
+}  # fmt: skip
 _FIRST = {rules["tx"].size: kind for kind, rules in _RULES.items()}
 
 

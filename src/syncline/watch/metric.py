@@ -75,11 +75,7 @@ _INFINIBAND = {
     "roce_adp_retrans": ("roce_adp_retransmits", "Adaptive retransmissions.", 64),
     "out_of_buffer": ("out_of_buffer_drops", "Drops for want of posted receive buffers.", 64),
     "np_cnp_sent": ("np_cnp_packets_sent", "Congestion notifications sent.", 64),
-    "np_ecn_marked_roce_packets": (
-        "np_ecn_marked_roce_packets_received",
-        "Packets that came with a congestion mark.",
-        64,
-    ),
+    "np_ecn_marked_roce_packets": ("np_ecn_marked_roce_packets_received", "Packets with a congestion mark.", 64),
     "rp_cnp_handled": ("rp_cnp_packets_handled", "Congestion notifications obeyed.", 64),
 }
 _GPU = {
@@ -91,6 +87,8 @@ _GPU = {
     "pcie_replays": ("syncline_gpu_pcie_replays", "PCIe packets sent again."),
 }
 
+_NAMED = ("device", "counter")
+_AGAIN = "TCP segments sent again, by interface and peer."
 METRICS: dict[str, Metric] = {
     m.name: m
     for m in (
@@ -108,37 +106,17 @@ METRICS: dict[str, Metric] = {
         _gauge("ib.phys_state", "syncline_infiniband_physical_state_id", "Wire state; 5 is up.", "device", "port"),
         _counter("eth.pause_rx", "syncline_pause_frames_received", "Pause frames received.", "device", "priority"),
         _counter("eth.pause_tx", "syncline_pause_frames_sent", "Pause frames sent.", "device", "priority"),
-        _counter(
-            "eth.discards",
-            "syncline_phy_discards",
-            "Packets the NIC discarded, by its own name for it.",
-            "device",
-            "counter",
-        ),
-        _counter(
-            "eth.errors",
-            "syncline_phy_errors",
-            "Errors on the wire, by the driver's name for them.",
-            "device",
-            "counter",
-        ),
-        _counter("tcp.out_segments", "syncline_tcp_sent_segments", "TCP segments sent.", bits=64),
-        _counter("tcp.retransmitted", "syncline_tcp_retransmitted_segments", "TCP segments sent again.", bits=64),
-        _counter(
-            "tcp.path_retransmitted",
-            "syncline_path_retransmitted_segments",
-            "TCP segments sent again, by interface and peer.",
-            "device",
-            "peer",
-        ),
-        _counter("tcp.timeouts", "syncline_tcp_timeouts", "TCP retransmission timeouts.", bits=64),
+        _counter("eth.discards", "syncline_phy_discards", "Packets the NIC discarded, by its own name.", *_NAMED),
+        _counter("eth.errors", "syncline_phy_errors", "Errors on the wire, by the driver's name for them.", *_NAMED),
+        _counter("tcp.out_segments", "syncline_tcp_sent_segments", "TCP segments sent."),
+        _counter("tcp.retransmitted", "syncline_tcp_retransmitted_segments", "TCP segments sent again."),
+        _counter("tcp.path_retransmitted", "syncline_path_retransmitted_segments", _AGAIN, "device", "peer"),
+        _counter("tcp.timeouts", "syncline_tcp_timeouts", "TCP retransmission timeouts."),
         *(_counter(f"gpu.{n}", exported, text, "gpu") for n, (exported, text) in _GPU.items()),
         _gauge("gpu.utilisation", "syncline_gpu_utilisation_ratio", "Share of time with a kernel running.", "gpu"),
         _gauge("gpu.memory_used_bytes", "syncline_gpu_memory_used_bytes", "Memory in use.", "gpu"),
         _gauge("gpu.power_w", "syncline_gpu_power_watts", "Power drawn.", "gpu"),
         _gauge("gpu.nvlinks_active", "syncline_gpu_nvlinks_active", "NVLinks that are up.", "gpu"),
-        _gauge(
-            "gpu.nvlink_rate_Bps", "syncline_gpu_nvlink_rate_bytes_per_second", "Rate of all NVLinks, one way.", "gpu"
-        ),
+        _gauge("gpu.nvlink_rate_Bps", "syncline_gpu_nvlink_rate_bytes_per_second", "Rate of NVLink, one way.", "gpu"),
     )
 }

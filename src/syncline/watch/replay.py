@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 import threading
 import time
@@ -14,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from syncline.errors import WatchError
-from syncline.timeline import COMMUNICATION, Timeline, load
+from syncline.timeline import COMMUNICATION, Timeline
 from syncline.timeline.rates import binned_bytes
 from syncline.watch.burst import BURST_SHARE
 from syncline.watch.frame import Frame
@@ -69,26 +68,6 @@ class Replay:
         self.origin_s = time.time()
         self._own = None if history else tempfile.TemporaryDirectory(prefix="syncline-replay-")
         self.history = History(Path(self._own.name, "replay.db")) if self._own is not None else history
-
-    @classmethod
-    def read(
-        cls,
-        path: str | os.PathLike[str],
-        *,
-        speed: float = 1.0,
-        history: History | None = None,
-        prediction: Prediction | None = None,
-        thresholds: Thresholds | None = None,
-    ) -> Replay:
-        """Return the replay of a timeline file."""
-        return cls(
-            load(path),
-            speed=speed,
-            history=history,
-            prediction=prediction,
-            thresholds=thresholds,
-            title=Path(path).name,
-        )
 
     def pace(self) -> dict[str, float]:
         """Return which moments of the page are which of the run: the first one, how much slower, and how long it is."""

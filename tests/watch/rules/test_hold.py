@@ -20,7 +20,6 @@ def test_an_alert_between_the_thresholds_stays_however_long() -> None:
     assert run(hold, "bbb") == [(2.0, Change.RAISED, 0.0)]
     assert run(hold, "m" * 50, 3.0) == []
     assert hold.active() == {"p"}
-    assert hold.since_s("p") == 0.0
 
 
 def test_good_time_is_counted_anew_after_a_moment_between_or_bad() -> None:
@@ -30,7 +29,6 @@ def test_good_time_is_counted_anew_after_a_moment_between_or_bad() -> None:
         assert run(hold, "ggg" + disturbance + "ggg", 1.0) == []
         assert run(hold, "g", 8.0) == [(8.0, Change.CLEARED, 0.0)]
         assert hold.active() == set()
-        assert hold.since_s("p") is None
 
 
 def test_bad_time_is_counted_anew_after_a_moment_between_or_good() -> None:

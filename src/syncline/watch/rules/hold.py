@@ -52,11 +52,6 @@ class Hold:
         """Return the places with an alert."""
         return {place for place, state in self._states.items() if state.raised}
 
-    def since_s(self, place: str) -> float | None:
-        """Return when a raised alert's trouble began."""
-        state = self._states.get(place)
-        return state.bad_since_s if state is not None else None
-
     def _step(self, state: _State, now_s: float, is_bad: bool, decided: bool) -> Change | None:
         if not state.raised:
             if not is_bad:
