@@ -6,7 +6,7 @@ precision: fp32
 parallel: {zero: none}
 batch: {global: 1024, sequence: 2048}
 YAML
-for gpus in 8 64 1024; do syncline volumes whole.yaml --gpus $gpus | sed -n '1p;3p'; done
+for gpus in 8 64 1024; do syncline step volumes whole.yaml --gpus $gpus | sed -n '1p;3p'; done
 cat > sharded.yaml <<'YAML'
 model: gpt3-175b
 precision: tf32

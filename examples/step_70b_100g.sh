@@ -16,6 +16,6 @@ parallel: {tp: 8, zero: 1}
 batch: {global: 256, micro: 1, sequence: 4096}
 recompute: full
 YAML
-syncline volumes replicas.yaml
+syncline step volumes replicas.yaml
 echo
 syncline step cluster.yaml tensor.yaml

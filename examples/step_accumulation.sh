@@ -12,6 +12,6 @@ batch: {global: $batch, micro: 1, sequence: 4096}
 recompute: full
 YAML
   echo "== global batch $batch, $((batch / 128)) micro-batches"
-  syncline volumes job.yaml --gpus 128 | sed -n 3p
+  syncline step volumes job.yaml --gpus 128 | sed -n 3p
   syncline step cluster.yaml job.yaml | sed -n '3,4p;9,14p'
 done

@@ -47,7 +47,7 @@ def test_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["tpu-v4-pod"], "do not run NCCL"),
         (["no-such-cluster"], "no-such-cluster"),
-        (["h100-64-rail", "--out", "/dev/null/x"], "cannot make the folder"),
+        (["h100-64-rail", "--out", "/dev/null/x"], "is a file, not a folder"),
         (["check", "x.log"], "Missing option"),
     ],
 )

@@ -98,7 +98,7 @@ def test_a_question_that_is_a_package_too_has_the_manual_of_the_question() -> No
 
 
 def test_what_would_change_nothing_is_refused() -> None:
-    with pytest.raises(syncline.UsageError, match=r"--gpus is for fabrics"):
+    with pytest.raises(syncline.UsageError, match=r"`gpus` is for fabrics"):
         syncline.compare("llama3-70b", clusters=["h100-64-rail"], gpus=64)
     with pytest.raises(syncline.SynclineError, match=r'"llama3-8b" is a model; a job also says'):
         syncline.plan("h100-64-rail", "llama3-8b")

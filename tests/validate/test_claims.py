@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.main import get_command
 
 from syncline.cli.shell import app
-from syncline.cli.validate import answer_of
+from syncline.cli.shell.app import build
+from syncline.cli.validate import answers
 from syncline.describe.plain import plain
 from syncline.errors import DescriptionError
 from syncline.validate.claims import ROOT, judge, load_claims, taken
@@ -21,6 +23,8 @@ QUICK = {
     "C36": "conditional", "C38": "reproduced", "C44": "conditional", "C51": "conditional", "C56": "refuted",
     "C64": "conditional", "C68": "undecided", "C70": "reproduced",
 }  # fmt: skip
+
+answer_of = answers(get_command(build()))
 
 
 def test_some_verdicts_that_ship() -> None:
@@ -51,7 +55,7 @@ def test_a_file_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert "M1  reproduced: it is so (stated: 1 s)" in text and "1 s, as stated" in text and "1 reproduced" in text
     assert app.run(["validate", "claims", "--data", str(path), "--json"]) == 0
     (verdict,) = json.loads(capsys.readouterr().out)["claims"]
-    assert verdict["cases"][0]["command"] == "syncline volumes --size 1GB --rate 8Gbps"
+    assert verdict["cases"][0]["command"] == "syncline step volumes --size 1GB --rate 8Gbps"
 
 
 @pytest.mark.parametrize(("case", "words"), [
@@ -172,7 +176,7 @@ def test_a_script_that_cannot_run_says_why(tmp_path: Path, monkeypatch: pytest.M
 def test_files_of_claims_are_written_for_their_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert app.run(["validate", "claims", "C05", "--files", str(tmp_path / "c"), "--json"]) == 0
     commands = [row["command"] for row in json.loads(capsys.readouterr().out)["commands"]]
-    assert commands[0] == f"cd {tmp_path / 'c' / 'C05'} && syncline volumes gpt.yaml --gpus 8"
+    assert commands[0] == f"cd {tmp_path / 'c' / 'C05'} && syncline step volumes gpt.yaml --gpus 8"
     assert (tmp_path / "c" / "C05" / "gpt.yaml").read_text().startswith("model: gpt3-175b")
     claims = load_claims(None)
     named = {word for claim in claims.claims for run in claims.commands(claim) for word in run.split()}

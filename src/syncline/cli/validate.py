@@ -13,9 +13,10 @@ import typer
 from syncline.cli.shell.output import JsonOption, emit, examples, tell
 from syncline.describe.guide import cite
 from syncline.describe.plain import JsonObject
+from syncline.errors import SynclineError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from syncline.validate.claims import ClaimFile
 
@@ -100,6 +101,7 @@ def intervals(json: JsonOption = False) -> None:
     )
 )
 def claims(
+    context: typer.Context,
     only: Annotated[list[str] | None, typer.Argument(metavar="CLAIM|AREA", help="C01, fabric, ...")] = None,
     data: Annotated[Path | None, typer.Option("--data", help=f"YAML of claims ({cite('claims')}).")] = None,
     quick: Annotated[
@@ -127,7 +129,7 @@ def claims(
     def started(claim: str, script: str) -> None:
         typer.echo(f"{claim}: running {script} (minutes; --quick reads what it printed last)", err=True)
 
-    found = judge(load_claims(data), answer_of, only or (), quick=quick, started=started)
+    found = judge(load_claims(data), answers(context.find_root().command), only or (), quick=quick, started=started)
     verdicts = [verdict.to_json() for verdict in found]
     counted = {word: sum(verdict["verdict"] == word for verdict in verdicts) for word in VERDICTS}
     emit(
@@ -160,14 +162,19 @@ def _write_given(folder: Path, found: ClaimFile, only: Sequence[str], as_json: b
     emit({"commands": rows}, as_json, lambda console: console.print("\n".join(lines), soft_wrap=True, highlight=False))
 
 
-def answer_of(words: list[str]) -> tuple[Any, int]:
-    """Run a command of syncline in this process: its JSON and its exit status."""
-    from syncline.cli.shell.app import run
+def answers(root: Any) -> Callable[[list[str]], tuple[Any, int]]:
+    """Return what runs a command of syncline in this process: its JSON and its exit status."""
 
-    out = io.StringIO()
-    with contextlib.redirect_stdout(out):
-        status = run([*words, "--json"])
-    return parse_json(out.getvalue() or "{}"), status
+    def ask(words: list[str]) -> tuple[Any, int]:
+        out = io.StringIO()
+        try:
+            with contextlib.redirect_stdout(out):
+                status = root.main(args=[*words, "--json"], prog_name="syncline", standalone_mode=False)
+        except SynclineError as error:
+            return error.to_json(), 2
+        return parse_json(out.getvalue() or "{}"), status if isinstance(status, int) else 0
+
+    return ask
 
 
 def _claim_lines(verdicts: list[JsonObject], counted: dict[str, int]) -> list[str]:

@@ -34,7 +34,7 @@ from syncline.errors import DescriptionError, FileError, UsageError
 
 GUIDE = cite("claims")
 #: Commands that only compute, and options of theirs that write.
-VERBS = ("schedule", "fabric", "simulate", "compare-algorithms", "scenario", "step", "volumes", "plan", "cost")
+VERBS = ("schedule", "fabric", "simulate", "scenario", "step", "plan", "cost")
 WRITES = ("--html", "--svg", "--png", "--trace", "--save", "--write-job", "--on")
 #: The longest that one script may take.
 SCRIPT_S = 1800.0
