@@ -37,7 +37,7 @@ DARK = COLOURS.format(paper="#12161c", ink="#e8ecf2", soft="#9aa7b6", line="#2c3
 STYLE = Markup(f"{SHAPES}{LIGHT}@media (prefers-color-scheme:dark){{{DARK}}}")  # noqa: S704 constants
 
 
-class Transfer(NamedTuple):
+class _Transfer(NamedTuple):
     """What one rank sends another in a round."""
 
     src: int
@@ -97,14 +97,13 @@ def draw_html(schedule: Schedule, facts: dict[str, str]) -> str:
     return render("schedule", title=schedule.name, facts=facts, pictures=pictures)
 
 
-def _transfers(moves: Moves) -> list[Transfer]:
+def _transfers(moves: Moves) -> list[_Transfer]:
     pairs: dict[tuple[int, int, int], list[int]] = defaultdict(list)
     columns = (moves.src.tolist(), moves.dst.tolist(), moves.op.tolist(), moves.chunk.tolist())
     for src, dst, op, chunk in zip(*columns, strict=True):
         pairs[src, dst, op].append(chunk)
-    return [
-        Transfer(src, dst, "add" if op == MoveOp.REDUCE else "copy", chunks) for (src, dst, op), chunks in pairs.items()
-    ]
+    looks = {MoveOp.REDUCE: "add"}
+    return [_Transfer(src, dst, looks.get(MoveOp(op), "copy"), chunks) for (src, dst, op), chunks in pairs.items()]
 
 
 def _subtitle(schedule: Schedule, part: Strand, strand: int) -> str:
@@ -144,14 +143,14 @@ def _x(vertex: int) -> float:
     return LEFT + COLUMN * (vertex + 0.5) - 12
 
 
-def _arrow(svg: Svg, number: int, transfer: Transfer) -> None:
+def _arrow(svg: Svg, number: int, transfer: _Transfer) -> None:
     y, look = TOP + ROW * number, transfer.look
     title = f"round {number}: {transfer.src} to {transfer.dst}, {look} {transfer.words}"
     svg.add("line", title=title, class_=look, x1=_x(transfer.src), y1=y + 5, x2=_x(transfer.dst), y2=y + ROW - 5,
             marker_end=f"url(#{look})")  # fmt: skip
 
 
-def _label(svg: Svg, number: int, transfer: Transfer) -> None:
+def _label(svg: Svg, number: int, transfer: _Transfer) -> None:
     x1, x2 = _x(transfer.src), _x(transfer.dst)
     at = 0.28 * COLUMN / abs(x2 - x1)  # near where it starts, so that two that cross keep their labels apart
     svg.text(x1 + (x2 - x1) * at, TOP + ROW * number + 8 + (ROW - 10) * at, transfer.words, class_="chunk")

@@ -8,8 +8,8 @@ import xml.etree.ElementTree as ET
 import numpy as np
 import pytest
 
-from syncline.report.chart.bars import BarRow, Part, bars, ink_on, stacked
-from syncline.report.chart.lanes import Lane, lanes
+from syncline.report.chart.bars import BarPart, BarRow, bars, ink_on, stacked
+from syncline.report.chart.lanes import ChartLane, lanes
 from syncline.report.chart.plot import Axis, Line, log_ticks, matrix, plot, tornado
 from syncline.report.chart.svg import element
 
@@ -45,7 +45,7 @@ def test_logarithmic_axes_have_labels_however_narrow() -> None:
 
 def test_spans_cover_their_time_and_ends_are_marked() -> None:
     axis = Axis.time(4.0)
-    svg = lanes("x", [Lane("link", {("on", "red"): [(1.0, 3.0), (4.0, 4.0)]})], axis, [(3.0, "done", "predicted")])
+    svg = lanes("x", [ChartLane("link", {("on", "red"): [(1.0, 3.0), (4.0, 4.0)]})], axis, [(3.0, "done", "predicted")])
     assert 'd="M150 25.5m192.5 0h385m192.5 0h0.4"' in svg  # a moment without length is still seen
     assert ">done</text>" in svg
 
@@ -59,8 +59,8 @@ def test_a_tornado_reaches_from_the_answer_to_both_ends() -> None:
 
 
 def test_bars_are_as_long_as_their_values() -> None:
-    rows = [BarRow("a", [[Part("x", 1.0, "#000000"), Part("y", 3.0, "#ffffff")]], ["4"]),
-            BarRow("b", [[Part("z", 2.0, "#000000")]], ["2"])]  # fmt: skip
+    rows = [BarRow("a", [[BarPart("x", 1.0, "#000000"), BarPart("y", 3.0, "#ffffff")]], ["4"]),
+            BarRow("b", [[BarPart("z", 2.0, "#000000")]], ["2"])]  # fmt: skip
     assert re.findall(r"width:([\d.]+)%", bars(rows)) == ["25.00", "75.00", "50.00"]
     assert re.findall(r"width:([\d.]+)%", bars(rows, own_scale=True)) == ["25.00", "75.00", "100.00"]
 
@@ -69,11 +69,11 @@ def test_bars_are_as_long_as_their_values() -> None:
     "drawing",
     [
         plot(NASTY, [Line(NASTY, [0, 1], [0, 1], titles=[NASTY, ""])], Axis.named([NASTY, "b"]), Axis.even(1)),
-        lanes(NASTY, [Lane(NASTY, {(NASTY, "red"): [(0.0, 1.0)]})], Axis.time(1.0)),
+        lanes(NASTY, [ChartLane(NASTY, {(NASTY, "red"): [(0.0, 1.0)]})], Axis.time(1.0)),
         tornado(NASTY, [(NASTY, 1.0, 2.0)], 1.5, str),
         matrix(NASTY, np.array([[0.0, 8.0], [2.0, 0.0]]), [NASTY, "b"], str),
-        stacked([Part(NASTY, 1.0, "#ffffff")], 1.0),
-        bars([BarRow(NASTY, [[Part(NASTY, 1.0, "#ffffff")]], [NASTY])]),
+        stacked([BarPart(NASTY, 1.0, "#ffffff")], 1.0),
+        bars([BarRow(NASTY, [[BarPart(NASTY, 1.0, "#ffffff")]], [NASTY])]),
     ],
 )
 def test_names_are_escaped_and_drawings_have_labels(drawing: str) -> None:

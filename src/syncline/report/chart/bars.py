@@ -18,7 +18,7 @@ PART_COLOURS = {
 _SPACE = "\u200b"  # an element without content would be written as one that never closes
 
 
-class Part(NamedTuple):
+class BarPart(NamedTuple):
     """A part of a bar: what it is, how long and in which colour."""
 
     name: str
@@ -30,7 +30,7 @@ class BarRow(NamedTuple):
     """A row of a table of bars: its name, its bars one below the other, each of parts, and words after them."""
 
     name: str
-    bars: Sequence[Sequence[Part]]
+    bars: Sequence[Sequence[BarPart]]
     words: Sequence[str]
 
 
@@ -42,7 +42,7 @@ def ink_on(colour: str) -> str:
     return "#000" if (luminance + 0.05) / 0.05 > 1.05 / (luminance + 0.05) else "#fff"
 
 
-def stacked(parts: Sequence[Part], whole: float) -> Markup:
+def stacked(parts: Sequence[BarPart], whole: float) -> Markup:
     """Return one bar of several parts, as shares of `whole`, with its key below."""
     shown = [part for part in parts if part.value / whole > 5e-4]
     bar = [
@@ -81,7 +81,7 @@ def bars(rows: Sequence[BarRow], heads: Sequence[tuple[str, str]] = (), own_scal
     return element("table", head, *written, class_="bars")
 
 
-def _bar(part: Part, full: float) -> Markup:
+def _bar(part: BarPart, full: float) -> Markup:
     style = f"width:{100 * abs(part.value) / full:.2f}%;background:{part.colour if part.value >= 0 else 'var(--bad)'}"
     return element("span", _SPACE, style=style, title_=part.name)
 

@@ -37,7 +37,7 @@ Spans = Mapping[tuple[str, str], Sequence[tuple[float, float]]]
 
 
 @dataclass(frozen=True)
-class Lane:
+class ChartLane:
     """One lane: its name, its spans, and moments that a tick marks. `tone` is the class of its name."""
 
     name: str
@@ -48,7 +48,7 @@ class Lane:
     ticks: Sequence[float] = field(default=())
 
 
-def lanes(label: str, rows: Sequence[Lane], axis: Axis, ends: Sequence[tuple[float, str, str]] = ()) -> Markup:
+def lanes(label: str, rows: Sequence[ChartLane], axis: Axis, ends: Sequence[tuple[float, str, str]] = ()) -> Markup:
     """Return lanes over one axis of time; `ends` are moments with words and a tone, marked across all lanes."""
     left, right, top, bottom = 150, 40, 20 if ends else 4, 24
     svg = Svg(WIDTH, top + sum(lane.height + lane.gap for lane in rows) + bottom, label)
@@ -103,7 +103,7 @@ def timeline_lanes(timeline: Timeline) -> Markup:
         lane = by_lane[int(spans.rank[row]), int(spans.kind[row]) == SpanKind.COMPUTE]
         lane.setdefault((title, span_colour(name)), []).append((start_s, end_s))
     shown = [
-        Lane(f"stage {rank}", drawn, 11, 1) if computes else Lane("", drawn, 8, 6)
+        ChartLane(f"stage {rank}", drawn, 11, 1) if computes else ChartLane("", drawn, 8, 6)
         for (rank, computes), drawn in by_lane.items()
     ]
     return lanes("timeline of one step", shown, Axis.time(timeline.makespan_s))
@@ -139,7 +139,7 @@ def aligned_ranks(predicted: Timeline, measured: Timeline) -> Markup:
                 last = number == len(activities) - 1
                 gap = 10 if last and word == "measured" else 3 if last else 1
                 shown = {(f"rank {rank}, {word}: {name} {title}", colour): spans} if spans else {}
-                rows.append(Lane("" if number else f"rank {rank} {word}", shown, 6, gap, word))
+                rows.append(ChartLane("" if number else f"rank {rank} {word}", shown, 6, gap, word))
     ends = [(timeline.end_s, f"{word} {units.show_time(timeline.end_s)}", word) for timeline, word in runs]
     axis = Axis.time(max(predicted.end_s, measured.end_s))
     key = legend([(name, colour) for name, _, colour in activities])

@@ -20,7 +20,7 @@ Cell = str | tuple[str | Markup, str]
 
 
 @dataclass(frozen=True)
-class Decision:
+class DecisionSection:
     """What the template shows about the run."""
 
     title: str
@@ -35,7 +35,7 @@ class Decision:
     sources: Sequence[Sequence[Cell]]
 
 
-def decision(answer: PlanResult) -> Decision | None:
+def decision(answer: PlanResult) -> DecisionSection | None:
     """Return the answer about the run, one printed page; None where the job does not say what it is for."""
     if answer.run is None:
         return None
@@ -45,7 +45,7 @@ def decision(answer: PlanResult) -> Decision | None:
     goals = " and ".join(name for name in columns if name in ("deadline", "budget"))
     bold = f"Bold: at least {LIKELY:.0%} likely to keep {goals}. " if goals else ""
     widest = [s for s in f.swings if abs(s.usd[1] - s.usd[0]) > 0.001 * f.usd][:MOST_BARS]
-    return Decision(
+    return DecisionSection(
         title=f"{p.model}, {units.show_count(answer.question.job.tokens or 0.0)} tokens on {p.num_gpus:,} {p.gpu}",
         cards=_cards(f),
         began=[text for text in answer.notes if text.startswith("the start ")],

@@ -10,7 +10,7 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from syncline.describe import units
-from syncline.report.chart.lanes import Lane, lanes
+from syncline.report.chart.lanes import ChartLane, lanes
 from syncline.report.chart.plot import NUM_COLOURS, WIDTH, Axis, Floats, Line, plot
 from syncline.report.page.page import render
 from syncline.sim.packet import Outcome, PacketJob, RunSamples, Watching, simulate
@@ -169,12 +169,12 @@ def _link_charts(outcome: Outcome, watched: RunSamples, clock: Axis, width: floa
     return charts
 
 
-def _paused(name: str, time_s: Floats, on: NDArray[np.bool_], number: int) -> Lane:
+def _paused(name: str, time_s: Floats, on: NDArray[np.bool_], number: int) -> ChartLane:
     """Return the times from each moment at which a link is paused to the next."""
     edges = np.flatnonzero(np.diff(np.concatenate(([0], on.astype(np.int8), [0])))).reshape(-1, 2)
     ends = np.append(time_s, time_s[-1])
     spans = [(float(ends[a]), float(ends[b])) for a, b in edges]
-    return Lane(name[-24:], {(name, f"var(--c{number % NUM_COLOURS})"): spans} if spans else {}, 14, 6)
+    return ChartLane(name[-24:], {(name, f"var(--c{number % NUM_COLOURS})"): spans} if spans else {}, 14, 6)
 
 
 def _numbered(names: list[str]) -> list[str]:

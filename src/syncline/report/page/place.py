@@ -9,7 +9,7 @@ import numpy as np
 from markupsafe import Markup
 
 from syncline.describe import units
-from syncline.report.chart.bars import BarRow, Part, bars, ink_on
+from syncline.report.chart.bars import BarPart, BarRow, bars, ink_on
 from syncline.report.chart.svg import Svg
 from syncline.report.page.page import render
 from syncline.sim.reach import fabric_reach
@@ -33,7 +33,7 @@ def page(answer: PlaceAnswer) -> str:
     return render(
         "place",
         title=f"{job.name}: {seats.num_ranks:,} ranks on {len(seats.allocation.hosts)} hosts of {answer.fabric.name}",
-        bars=bars([BarRow(name, [[Part(name, time_s, colour)]], [units.show_time(time_s)])
+        bars=bars([BarRow(name, [[BarPart(name, time_s, colour)]], [units.show_time(time_s)])
                    for name, time_s, colour in times]),
         level=outer[0].name if outer else "cluster",
         coloured=f"pipeline stages ({stages})" if stages > 1 else "blocks of neighbouring replicas",

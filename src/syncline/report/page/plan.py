@@ -18,7 +18,7 @@ from syncline.plan.cost.charge import cost_per_token
 from syncline.plan.scaling import ScalePoint, scaling
 from syncline.plan.space import USUAL
 from syncline.questions.plan import ClusterAnswer, PlanAnswer
-from syncline.report.chart.bars import PART_COLOURS, BarRow, Part, bars, stacked
+from syncline.report.chart.bars import PART_COLOURS, BarPart, BarRow, bars, stacked
 from syncline.report.chart.lanes import timeline_key, timeline_lanes
 from syncline.report.chart.plot import Axis, Line, plot
 from syncline.report.fabric_picture import draw_svg
@@ -89,10 +89,9 @@ def plan_page(answer: PlanResult, fabric: Fabric, curve: Sequence[ScalePoint] = 
         worth=worth_words,
         rented=rented,
         timeline=_timeline(answer),
-        time_bar=stacked([Part(part_name(n), v, PART_COLOURS.get(n, OTHER_COLOUR)) for n, v in parts], p.step_time_s),
+        time_bar=_stacked(parts, p.step_time_s, PART_COLOURS, part_name),
         time_bars=_bars([(part_name(n), v, units.show_time(v)) for n, v in parts if n != "compute"], "#e08a1e"),
-        memory_bar=stacked([Part(n, v, MEMORY_COLOURS.get(n, OTHER_COLOUR)) for n, v in memory],
-                           max(p.memory_available_bytes, p.memory_bytes)),
+        memory_bar=_stacked(memory, max(p.memory_available_bytes, p.memory_bytes), MEMORY_COLOURS),
         memory_bars=_bars([(n, v, f"{v / GIB:.1f} GiB") for n, v in memory], "#6b7280"),
         free=f"{free:.1f} GiB of {p.memory_available_bytes / GIB:.0f} stay free.",
         traffic=_traffic(p.comm_bytes),
@@ -110,8 +109,14 @@ def _largest(parts: Mapping[str, float]) -> list[tuple[str, float]]:
     return sorted(((name, value) for name, value in parts.items() if value > 0), key=lambda item: -item[1])
 
 
+def _stacked(
+    parts: Sequence[tuple[str, float]], whole: float, colours: Mapping[str, str], name: Callable[[str], str] = str
+) -> Markup:
+    return stacked([BarPart(name(part), value, colours.get(part, OTHER_COLOUR)) for part, value in parts], whole)
+
+
 def _bars(rows: Sequence[tuple[str, float, str]], colour: str) -> Markup:
-    return bars([BarRow(name, [[Part(shown, value, colour)]], [shown]) for name, value, shown in rows])
+    return bars([BarRow(name, [[BarPart(shown, value, colour)]], [shown]) for name, value, shown in rows])
 
 
 def _figures(answer: PlanResult) -> list[tuple[str, str]]:
@@ -192,7 +197,7 @@ def _traffic(comm_bytes: Mapping[str, Mapping[str, float]]) -> Markup | None:
     rows = [
         BarRow(
             kind,
-            [[Part(f"{tier}: {units.show_size(size)}", size, TIER_COLOURS[tier]) for tier, size in tiers.items()]],
+            [[BarPart(f"{tier}: {units.show_size(size)}", size, TIER_COLOURS[tier]) for tier, size in tiers.items()]],
             [units.show_size(tiers.get(tier, 0.0)) for tier in TIER_COLOURS],
         )
         for kind, tiers in comm_bytes.items()
@@ -253,13 +258,12 @@ def _money(answer: PlanResult) -> dict[str, object] | None:
     for name, rate in sorted(rates, key=lambda pair: pair[1]):
         token = cost_per_token(step_s, plan.tokens_per_step, rate, plan.num_gpus, plan.cost.goodput)
         rows.append((name, token, f"{per_million(token)} ({units.show_money(rate)}/h)"))
-    yearly = [Part(name, usd, MONEY_COLOURS.get(name, OTHER_COLOUR)) for name, usd in _largest(owned.yearly())]
     return {
         "trillion": units.show_money(plan.cost.cost_per_token_usd * 1e12),
         "days": f"{1e12 / plan.predicted.tokens_per_s / plan.cost.goodput / 86400:,.0f}",
         "recovery": recovery_line(money.recovery(step_s, plan.num_gpus)),
         "rates": _bars(rows, "#2d7f6a"),
-        "yearly": stacked(yearly, owned.usd_per_year),
+        "yearly": _stacked(_largest(owned.yearly()), owned.usd_per_year, MONEY_COLOURS),
         "owned": owned,
         "assumed": owned.assumptions,
         "source": account.prices_source,

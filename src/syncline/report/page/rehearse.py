@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 
 from syncline.describe import units
-from syncline.report.chart.bars import BarRow, Part, bars
+from syncline.report.chart.bars import BarPart, BarRow, bars
 from syncline.report.chart.lanes import LinkChart, aligned_ranks, link_charts
 from syncline.report.chart.plot import Axis, Line, plot
 from syncline.report.page.page import render
@@ -69,10 +69,10 @@ def _aligned(run: TimelinePair) -> _AlignedRun:
     return _AlignedRun(run.name[:1].upper() + run.name[1:], aligned_ranks(run.predicted, run.measured), charts)
 
 
-def both(predicted_s: float, measured_s: float) -> list[list[Part]]:
+def both(predicted_s: float, measured_s: float) -> list[list[BarPart]]:
     """Return two bars: predicted above measured."""
     return [
-        [Part(f"{word} {units.show_time(time_s)}", time_s, f"var(--{word})")]
+        [BarPart(f"{word} {units.show_time(time_s)}", time_s, f"var(--{word})")]
         for word, time_s in (("predicted", predicted_s), ("measured", measured_s))
     ]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 
 from syncline.describe import units
-from syncline.report.chart.lanes import Lane, lanes
+from syncline.report.chart.lanes import ChartLane, lanes
 from syncline.report.chart.plot import NUM_COLOURS, Axis
 from syncline.report.page.page import render
 from syncline.report.text.share import steering_words
@@ -50,5 +50,5 @@ def _sharing(epoch: Epoch) -> Markup | None:
                 key = f"{job.name} moves bytes for {units.show_time(b - a)}", f"var(--c{number % NUM_COLOURS})"
                 spans.setdefault(key, []).append((max(a, begin) - begin, min(b, end) - begin))
         ticks = [a - begin for a, _ in course.steps[number] if begin <= a <= end]
-        drawn.append(Lane(job.name[:20], spans, 20, 10, ticks=ticks))
+        drawn.append(ChartLane(job.name[:20], spans, 20, 10, ticks=ticks))
     return lanes("when jobs send", drawn, Axis.time(end - begin))

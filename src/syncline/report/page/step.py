@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from syncline.describe import units
-from syncline.report.chart.bars import PART_COLOURS, Part, stacked
+from syncline.report.chart.bars import PART_COLOURS, BarPart, stacked
 from syncline.report.chart.lanes import timeline_key, timeline_lanes
 from syncline.report.page.page import render
 from syncline.report.text.step import PART_WORDS
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def page(answer: StepPrediction) -> str:
     """Return the page of a predicted step."""
     result, timeline, parts = answer.result, answer.timeline, answer.result.parts_s
-    shown = [Part(f"{PART_WORDS[name]} {units.show_time(s)}", s, PART_COLOURS[name]) for name, s in parts.items()]
+    shown = [BarPart(f"{PART_WORDS[name]} {units.show_time(s)}", s, PART_COLOURS[name]) for name, s in parts.items()]
     return render(
         "step",
         title=f"{result.job.name}: {result.job.model.name}, {units.show_time(answer.step_time_s)} a step",

@@ -13,7 +13,7 @@ _SHOWN = {
 }  # fmt: skip
 
 
-class FactRow(NamedTuple):
+class PictureFact(NamedTuple):
     """One row: a heading of those below it where `value` is None; `source` is shown on hover."""
 
     label: str
@@ -22,29 +22,29 @@ class FactRow(NamedTuple):
     source: str = ""
 
 
-def fact_rows(facts: Mapping[str, object], under: str = "") -> Iterator[FactRow]:
+def fact_rows(facts: Mapping[str, object], under: str = "") -> Iterator[PictureFact]:
     """Return the facts, nested ones and bills of parts below their heading; nothing for what is empty."""
     for key, value in facts.items():
         label = _label(str(key))
         parts = [v for v in value if isinstance(v, Mapping)] if isinstance(value, (list, tuple)) else []
         if parts or (isinstance(value, Mapping) and value):
-            yield FactRow(label, None)
+            yield PictureFact(label, None)
         for part in parts:
             yield _part(part)
         if isinstance(value, Mapping):
             yield from fact_rows(value, str(key))
         elif isinstance(value, (list, tuple)):
             if words := [str(v) for v in value if not isinstance(v, Mapping)]:
-                yield FactRow(label, ", ".join(words))
+                yield PictureFact(label, ", ".join(words))
         elif value is not None and value != "":
-            yield FactRow(label, _shown(str(key), value, under), bool(under))
+            yield PictureFact(label, _shown(str(key), value, under), bool(under))
 
 
-def _part(part: Mapping[str, object]) -> FactRow:
+def _part(part: Mapping[str, object]) -> PictureFact:
     name = f"{_shown('count', part['count'])} × {part['part']}" if "count" in part and "part" in part else "entry"
     price = part.get("price_usd")
     worth = "no price" if price is None else ("≈ " if part.get("estimate") else "") + _shown("price_usd", price)
-    return FactRow(name, worth, True, str(part.get("source", "")))
+    return PictureFact(name, worth, True, str(part.get("source", "")))
 
 
 def _shown(key: str, value: object, under: str = "") -> str:

@@ -21,9 +21,8 @@ GROUP_GAP, GROUP_PAD, CAPTION = 16.0, 12.0, 19.0
 class PictureSizes:
     """How large things are at one level of detail. Widths depend on the cell, heights on the row."""
 
-    host_width: Callable[[Cell], float]
+    width: Callable[[Cell], float]
     host_height: float
-    switch_width: Callable[[Cell], float]
     switch_height: float
     gap: float
     """Between neighbours of a row."""
@@ -97,10 +96,6 @@ def depth_of(group: PictureGroup) -> int:
     return 1 + max((depth_of(inner) for inner in group.groups), default=0)
 
 
-def _cell_width(cell: Cell, sizes: PictureSizes) -> float:
-    return sizes.host_width(cell) if cell.is_host else sizes.switch_width(cell)
-
-
 def _rows(group: PictureGroup) -> dict[float, list[Cell]]:
     rows: dict[float, list[Cell]] = defaultdict(list)
     for cell in group.cells:
@@ -111,21 +106,15 @@ def _rows(group: PictureGroup) -> dict[float, list[Cell]]:
 def _width(group: PictureGroup, sizes: PictureSizes) -> float:
     """Return the width of a group with its frame (the whole picture has none)."""
     rows = _rows(group)
-    widest = max(
-        (
-            sum(_cell_width(c, sizes) for c in cells) + sizes.gap * (len(cells) - 1)
-            for row, cells in rows.items()
-            if row
-        ),
-        default=0.0,
-    )
+    switches = [[sizes.width(cell) for cell in cells] for row, cells in rows.items() if row]
+    widest = max((sum(widths) + sizes.gap * (len(widths) - 1) for widths in switches), default=0.0)
     inner = max(_floor_width(group, rows, sizes), widest)
     return inner + (0.0 if group.level == -2 else 2 * GROUP_PAD)
 
 
 def _floor_width(group: PictureGroup, rows: dict[float, list[Cell]], sizes: PictureSizes) -> float:
     """Return the width of what stands on the floor of a group: its own hosts and its inner groups."""
-    own = [_cell_width(cell, sizes) for cell in rows.get(0.0, [])]
+    own = [sizes.width(cell) for cell in rows.get(0.0, [])]
     inner = [_width(g, sizes) + _stack(g) for g in group.groups]
     room = sum(own) + sizes.gap * max(0, len(own) - 1) + sum(inner) + GROUP_GAP * max(0, len(inner) - 1)
     return room + (GROUP_GAP if own and inner else 0.0)
@@ -147,7 +136,7 @@ def _place(placement: PicturePlacement, group: PictureGroup, x: float, width: fl
         _place(placement, inner, at, inner_width)
         at += inner_width + _stack(inner) + GROUP_GAP
     for row, cells in rows.items():
-        widths = [_cell_width(cell, sizes) for cell in cells]
+        widths = [sizes.width(cell) for cell in cells]
         start, gap = at, sizes.gap
         if row:  # switches spread over the width of their group, not further apart than `max_pitch`
             gap = min(max(0.0, width - sum(widths)) / len(cells), sizes.max_pitch)

@@ -44,6 +44,15 @@ def draw_tiers(network: DrawnNetwork, aggregate: Aggregate, detail: str) -> Scen
     return _Tiers(network, aggregate, detail).draw()
 
 
+def _card_width(cell: Cell) -> float:
+    """Return the width of a card that stands for `cell.count` things."""
+    if cell.is_host or cell.kind == DeviceKind.NVSWITCH:
+        return hosts.CARD_WIDTH + (8 if cell.is_host and cell.count > 1 else 0)
+    if cell.kind == DeviceKind.OCS:
+        return 158.0
+    return (48.0 if cell.lane >= 0 else 104.0) if cell.count == 1 else 84.0 if cell.lane >= 0 else 126.0
+
+
 @dataclass
 class _Tiers:
     network: DrawnNetwork
@@ -97,44 +106,37 @@ class _Tiers:
         network = self.network
         if self.detail == CLASSES:
             return PictureSizes(
-                host_width=lambda cell: hosts.CARD_WIDTH + (8 if cell.count > 1 else 0),
+                width=_card_width,
                 host_height=hosts.CARD_HEIGHT,
-                switch_width=self._switch_card_width,
                 switch_height=40.0,
                 gap=10.0,
                 max_pitch=60.0,
                 row_gap=lambda row, width: 92.0 + self._band_room(row),
             )
-        num_hosts = network.fabric.num_hosts
-        compact = min(72.0, max(22.0, 1500.0 / num_hosts))
-        full = {v: hosts.inside_size(network, v, self.inside) for v in range(num_hosts)} if self.detail == FULL else {}
+        num_hosts, is_full = network.fabric.num_hosts, self.detail == FULL
+        compact = min(72.0, max(22.0, 1500.0 / num_hosts)), hosts.COMPACT_HEIGHT
+        sizes = {v: hosts.inside_size(network, v, self.inside) if is_full else compact for v in range(num_hosts)}
         longest = max((len(text) for v, text in self.labels.items() if v >= num_hosts), default=2)
         switch = min(96.0, max(28.0, longest * 6.4 + 8))
+
+        def width(cell: Cell) -> float:
+            if cell.is_host:
+                return sizes[cell.vertex][0]
+            if cell.kind != DeviceKind.NVSWITCH:
+                return switch
+            # An NVSwitch below its hosts is a bar as wide as they are.
+            a, b = network.vertex_of[network.cables.a], network.vertex_of[network.cables.b]
+            joined = np.unique(np.concatenate((b[a == cell.vertex], a[b == cell.vertex])))
+            return sum(sizes[host][0] + 4 for host in joined.tolist())
+
         return PictureSizes(
-            host_width=lambda cell: full[cell.vertex][0] if full else compact,
-            host_height=max(height for _, height in full.values()) if full else hosts.COMPACT_HEIGHT,
-            switch_width=lambda cell: (
-                self._bar_width(cell, full, compact) if cell.kind == DeviceKind.NVSWITCH else switch
-            ),
+            width=width,
+            host_height=max(height for _, height in sizes.values()),
             switch_height=26.0,
-            gap=18.0 if full else 4.0,
+            gap=18.0 if is_full else 4.0,
             max_pitch=190.0,
             row_gap=self._row_gap,
         )
-
-    def _bar_width(self, cell: Cell, full: dict[int, tuple[float, float]], compact: float) -> float:
-        """Return the width of an NVSwitch below its hosts: a bar as wide as they are."""
-        cables, vertex_of = self.network.cables, self.network.vertex_of
-        a, b = vertex_of[cables.a], vertex_of[cables.b]
-        mine = np.unique(np.concatenate((b[a == cell.vertex], a[b == cell.vertex])))
-        return sum((full[int(v)][0] if full else compact) + 4 for v in mine)
-
-    def _switch_card_width(self, cell: Cell) -> float:
-        if cell.kind == DeviceKind.NVSWITCH:
-            return hosts.CARD_WIDTH
-        if cell.kind == DeviceKind.OCS:
-            return 158.0
-        return (48.0 if cell.lane >= 0 else 104.0) if cell.count == 1 else 84.0 if cell.lane >= 0 else 126.0
 
     def _row_gap(self, row: float, width: float) -> float:
         """Return the room above a row; wide fans need more height to stay distinct."""
