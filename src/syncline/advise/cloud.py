@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field
 
 from syncline.describe.document import read_document
-from syncline.fabric.topology.network import Strict
+from syncline.describe.quantity import Strict
 
 
 class CloudProfile(Strict):

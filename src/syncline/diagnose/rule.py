@@ -12,8 +12,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, PrivateAttr, StringConstraints, ValidationInfo, model_validator
 
+from syncline.describe.quantity import Strict
 from syncline.diagnose.guard import compile_pattern
-from syncline.fabric.topology.network import Strict
 from syncline.finding import Action, Severity
 
 SYMPTOMS = "symptoms"

@@ -66,8 +66,12 @@ def components(fabric: Fabric, *, only_up: bool = False) -> NDArray[np.int64]:
     """Label every device with its connected component (the smallest device id in it)."""
     links = fabric.links
     keep = links.up[::2] if only_up else slice(None)
-    a, b = links.src[::2][keep].astype(np.int64), links.dst[::2][keep].astype(np.int64)
-    label = np.arange(len(fabric.devices))
+    return joined(len(fabric.devices), links.src[::2][keep].astype(np.int64), links.dst[::2][keep].astype(np.int64))
+
+
+def joined(count: int, a: NDArray[np.int64], b: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Label the vertices of a graph with edges a - b by the smallest vertex that each can reach."""
+    label = np.arange(count)
     while True:
         low = np.minimum(label[a], label[b])
         before = label.copy()

@@ -51,11 +51,12 @@ class Draft:
     facts: dict[str, float | int | str] = field(default_factory=dict)
     _devices: list[dict[str, NDArray[Any]]] = field(default_factory=list)
     _links: list[dict[str, NDArray[Any]]] = field(default_factory=list)
-    _num_devices: int = 0
+    num_devices: int = 0
     _parts: dict[str, int] = field(default_factory=dict)
     _media: dict[str, int] = field(default_factory=dict)
     _cables: dict[str, int] = field(default_factory=dict)
-    _switch_parts: dict[str, Switch] = field(default_factory=dict)
+    switch_parts: dict[str, Switch] = field(default_factory=dict)
+    """The switch models in use, by name."""
     _co_packaged: set[int] = field(default_factory=set)
     _racks: dict[int, NDArray[np.int64]] = field(default_factory=dict)
 
@@ -63,7 +64,7 @@ class Draft:
         """Add one host per name, all alike, with their inner links."""
         num_hosts, width = len(names), len(template.kind)
         self._check_room(num_hosts * width)
-        first_host, first = len(self.host_names), self._num_devices
+        first_host, first = len(self.host_names), self.num_devices
         self.host_names.extend(names)
         hosts = np.arange(first_host, first_host + num_hosts, dtype=np.int32)
         part_ids = np.array([self._part(p) for p in template.part], dtype=np.int16)
@@ -111,8 +112,8 @@ class Draft:
         self._check_room(len(names))
         part = switch if isinstance(switch, str) else switch.name
         if isinstance(switch, Switch):
-            self._switch_parts[part] = switch
-        first = self._num_devices
+            self.switch_parts[part] = switch
+        first = self.num_devices
         if isinstance(switch, Switch) and switch.co_packaged:
             self._co_packaged |= set(range(first, first + len(names)))
         self.switch_names.extend(names)
@@ -210,11 +211,6 @@ class Draft:
             facts=dict(self.facts),
         )
 
-    @property
-    def num_devices(self) -> int:
-        """How many devices have been added."""
-        return self._num_devices
-
     def top_switches(self, first: int) -> IntArray:
         """Return the switches of the highest level among the devices added since `first`."""
         best, ids, start = 0, np.zeros(0, np.int64), 0
@@ -228,15 +224,10 @@ class Draft:
             start = stop
         return ids.astype(np.int32)
 
-    @property
-    def switch_parts(self) -> dict[str, Switch]:
-        """The switch models in use, by name."""
-        return self._switch_parts
-
     def _check_room(self, count: int) -> None:
-        if self._num_devices + count > MAX_DEVICES:
+        if self.num_devices + count > MAX_DEVICES:
             raise FabricError(
-                f"the fabric would have {self._num_devices + count:,} devices; the limit is {MAX_DEVICES:,}.",
+                f"the fabric would have {self.num_devices + count:,} devices; the limit is {MAX_DEVICES:,}.",
                 hint="Describe fewer hosts.",
             )
 
@@ -253,7 +244,7 @@ class Draft:
         count = len(kind)
         block = {key: np.broadcast_to(np.asarray(v, dtype=_DEVICE[key]), (count,)) for key, v in columns.items()}
         self._devices.append({"kind": kind.astype(np.uint8), **block})
-        self._num_devices += count
+        self.num_devices += count
 
     def _append_cables(
         self,

@@ -13,8 +13,8 @@ from pydantic import Field, model_validator
 
 from syncline.describe import units
 from syncline.describe.hostlist import expand
+from syncline.describe.quantity import Rate, Seconds, Strict
 from syncline.errors import FabricError
-from syncline.fabric.topology.network import Rate, Seconds, Strict
 from syncline.fabric.wiring import DeviceKind, Wiring
 
 W = TypeVar("W", bound=Wiring)

@@ -18,11 +18,11 @@ from pydantic import Field, field_validator, model_validator
 
 from syncline.describe.hostlist import MAX_HOSTS, expand
 from syncline.describe.plain import JsonObject
+from syncline.describe.quantity import Rate, Strict
 from syncline.errors import DescriptionError, FabricError
 from syncline.fabric.catalog import Catalog, HostModel, load_catalog
 from syncline.fabric.faults import FailedPart
 from syncline.fabric.topology import TOPOLOGIES, AnyNetwork
-from syncline.fabric.topology.network import Rate, Strict
 from syncline.fabric.topology.sites import Wan
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,119}")

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -173,18 +174,19 @@ class Wiring(FrozenColumns):
     @cached_property
     def rack_of_host(self) -> IntArray:
         """The rack of each host: hosts with the same number sit behind the same leaf switches."""
-        racks = np.zeros(self.num_hosts, dtype=np.int32)
-        inside = self.devices.host >= 0
-        racks[self.devices.host[inside]] = self.devices.group[inside]
-        return racks
+        return self._of_hosts(self.devices.group)
 
     @cached_property
     def site_of_host(self) -> NDArray[np.int16]:
         """The site of each host."""
-        sites = np.zeros(self.num_hosts, dtype=np.int16)
+        return self._of_hosts(self.devices.site)
+
+    def _of_hosts(self, column: NDArray[Any]) -> NDArray[Any]:
+        """Return what a column holds for the devices of each host, which all have the same."""
+        result = np.zeros(self.num_hosts, dtype=column.dtype)
         inside = self.devices.host >= 0
-        sites[self.devices.host[inside]] = self.devices.site[inside]
-        return sites
+        result[self.devices.host[inside]] = column[inside]
+        return result
 
     def gpu(self, host: int, local: int = 0) -> int:
         """Return the device id of one GPU of one host."""

@@ -12,9 +12,9 @@ from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict
 
 from syncline.describe.own_data import own_data
+from syncline.describe.quantity import Strict
 from syncline.errors import CatalogError
 from syncline.fabric import Fabric
 from syncline.fabric.bill import host_groups
@@ -35,19 +35,15 @@ class Body:
     is_assumed: bool
 
 
-class _Size(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
+class _Size(Strict):
     height_u: int
     weight_kg: float
     power_w: float = 0.0
     source: str = ""
 
 
-class SoldRack(BaseModel):
+class SoldRack(Strict):
     """A rack that is sold as one: what stands in it from the floor up, `host` being the trays a cluster counts."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     height_u: int
     frame_kg: float
@@ -66,9 +62,7 @@ class SoldRack(BaseModel):
         return Body(what, size.height_u, size.weight_kg, size.power_w * filled, False, False)
 
 
-class _Bodies(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
+class _Bodies(Strict):
     host: dict[str, _Size]
     switch: dict[str, _Size]
     rack: dict[str, SoldRack]

@@ -12,8 +12,8 @@ from pydantic import Field, field_validator, model_validator
 from syncline.codec.names import scheme
 from syncline.describe.guide import cite
 from syncline.describe.mistakes import load_described
+from syncline.describe.quantity import Size, Strict
 from syncline.errors import SynclineError
-from syncline.fabric.topology.network import Size, Strict
 from syncline.sim.emulate.host_fit import BOUNDS
 
 GUIDE = cite("rehearse")

@@ -10,8 +10,8 @@ from pydantic import Field, model_validator
 
 from syncline.describe.guide import cite
 from syncline.describe.mistakes import load_described
+from syncline.describe.quantity import Rate, Seconds, Size, Strict
 from syncline.fabric.faults import FailedPart
-from syncline.fabric.topology.network import Rate, Seconds, Size, Strict
 from syncline.sim.scenario import Treatment
 
 GUIDE = cite("share")

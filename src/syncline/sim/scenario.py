@@ -17,8 +17,8 @@ from pydantic import Field, model_validator
 
 from syncline.describe.guide import cite
 from syncline.describe.mistakes import load_described
+from syncline.describe.quantity import Rate, Seconds, Size, Strict
 from syncline.fabric.fabric import Tier
-from syncline.fabric.topology.network import Rate, Seconds, Size, Strict
 from syncline.sim.candidates import NAMES
 from syncline.sim.flow.expand import Share
 from syncline.sim.flow.routing import NetworkOptions, Routing

@@ -25,10 +25,10 @@ from syncline.describe.document import read_text
 from syncline.describe.mistakes import first_mistake
 from syncline.errors import CatalogError, DescriptionError, SynclineError
 from syncline.fabric.catalog import HostModel, load_catalog
-from syncline.fabric.catalog.network_text import read_network
 from syncline.fabric.spec import HostSpec, host_from_text
 from syncline.sim.step.machine import Machine, machine_from_spec, machine_of
 from syncline.validate.metrics import SPEEDS, convention_of, plain_metric, step_seconds, usual_convention
+from syncline.validate.network_text import read_network
 from syncline.validate.systems import SystemEntry, own_systems
 from syncline.validate.training_run import SkippedRow, TrainingRun
 from syncline.workload.job import Job

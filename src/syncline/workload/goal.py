@@ -18,8 +18,8 @@ from typing import Any
 from pydantic import Field, field_validator, model_validator
 
 from syncline.describe import units
+from syncline.describe.quantity import Strict
 from syncline.errors import UnitError
-from syncline.fabric.topology.network import Strict
 
 _DAYS = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(hours?|h|days?|d|weeks?|w|months?|years?)\s*\Z")
 _DAYS_PER = {"h": 1 / 24, "d": 1.0, "w": 7.0, "m": 365.25 / 12, "y": 365.25}

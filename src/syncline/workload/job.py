@@ -16,8 +16,8 @@ from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from syncline.codec.names import PLAIN, canonical
 from syncline.describe import units
+from syncline.describe.quantity import Rate, Strict
 from syncline.errors import CodecError
-from syncline.fabric.topology.network import Rate, Strict
 from syncline.workload.goal import Goal
 from syncline.workload.layer_list import LayerList
 from syncline.workload.load import Load, Slo

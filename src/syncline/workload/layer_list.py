@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from pydantic import Field
 
-from syncline.fabric.topology.network import Strict
+from syncline.describe.quantity import Strict
 
 
 class Layer(Strict):

@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from syncline.fabric.topology.network import Seconds, Strict
+from syncline.describe.quantity import Seconds, Strict
 
 Z99 = 2.3263
 

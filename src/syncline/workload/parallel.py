@@ -6,8 +6,8 @@ from typing import Literal, get_args
 
 from pydantic import Field, field_validator, model_validator
 
+from syncline.describe.quantity import Strict
 from syncline.errors import DescriptionError
-from syncline.fabric.topology.network import Strict
 from syncline.workload.shape import Shape
 from syncline.workload.stages import stage_layout
 

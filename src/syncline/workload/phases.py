@@ -23,8 +23,8 @@ from pydantic import Field, ValidationError
 
 from syncline.describe.document import Document
 from syncline.describe.mistakes import first_mistake, problem, read_described
+from syncline.describe.quantity import Strict
 from syncline.errors import DescriptionError
-from syncline.fabric.topology.network import Strict
 from syncline.workload.goal import Goal
 from syncline.workload.job import Job
 from syncline.workload.load import Length

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from pydantic import Field, model_validator
 
-from syncline.fabric.topology.network import Strict
+from syncline.describe.quantity import Strict
 
 
 class Mla(Strict):

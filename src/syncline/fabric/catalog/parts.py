@@ -10,30 +10,15 @@ never with sparsity. Quantities may be written as text in a data file: `rate_Bps
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from syncline.describe import units
-from syncline.errors import UnitError
+from syncline.describe.quantity import Metres, PositiveRate, Seconds, Size, Strict
 
-
-def _quantity(read: Callable[[str | float | int], float]) -> BeforeValidator:
-    # A UnitError would leave pydantic without the name of the field; a ValueError keeps it.
-    def parse(value: str | float | int) -> float:
-        try:
-            return read(value)
-        except UnitError as error:
-            raise ValueError(error.message) from error
-
-    return BeforeValidator(parse)
-
-
-Rate = Annotated[float, _quantity(units.rate), Field(gt=0)]
-Size = Annotated[int, _quantity(units.size), Field(gt=0)]
-Time = Annotated[float, _quantity(units.time), Field(ge=0, le=10)]
-Length = Annotated[float, _quantity(units.length), Field(gt=0)]
+Time = Annotated[Seconds, Field(le=10)]
 Flops = Annotated[float, Field(gt=0)]
 Money = Annotated[float, Field(ge=0)]
 Power = Annotated[float, Field(ge=0)]
@@ -46,10 +31,8 @@ Transport = Literal["infiniband", "roce", "efa", "cxi", "psm", "tcpx", "tcpxo", 
 Precision = Literal["fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "fp4"]
 
 
-class EstimatedFigure(BaseModel):
+class EstimatedFigure(Strict):
     """A figure that nobody publishes, and from where to where it may lie."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     figure: Name
     low: float
@@ -67,10 +50,8 @@ class EstimatedFigure(BaseModel):
         return given | ends
 
 
-class Part(BaseModel):
+class Part(Strict):
     """A named thing of the catalogue and where its numbers come from."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: Name
     aliases: tuple[Name, ...] = ()
@@ -114,13 +95,11 @@ class PricedPart(Part):
         return self
 
 
-class DenseFlops(BaseModel):
+class DenseFlops(Strict):
     """Peak dense operations per second by precision; None where the part has no such unit.
 
     Matrix units where the part has them for that precision, vector units otherwise.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     fp64: Flops | None = None
     fp32: Flops | None = None
@@ -141,7 +120,7 @@ class Gpu(PricedPart):
     sm: Count = 0
     num_dies: Count = 1
     memory_bytes: Size
-    memory_Bps: Rate
+    memory_Bps: PositiveRate
     flops: DenseFlops
     power_w: Power
     scale_up: str | None = None
@@ -164,9 +143,9 @@ class ScaleUp(Part):
     """One link of a scale-up network (NVLink, xGMI, ICI, C2C): rate per link and direction."""
 
     family: Literal["nvlink", "xgmi", "ici", "c2c"]
-    link_Bps: Rate
+    link_Bps: PositiveRate
     latency_s: Time
-    nccl_link_Bps: Rate | None = Field(default=None, description="what NCCL's topology search assumes for one link")
+    nccl_link_Bps: PositiveRate | None = Field(default=None, description="what NCCL's search assumes for one link")
 
 
 class ScaleUpSwitch(Part):
@@ -184,8 +163,8 @@ class Pcie(Part):
 
     generation: Annotated[int, Field(ge=1, le=7)]
     num_lanes: Annotated[int, Field(ge=1, le=32)]
-    lane_raw_Bps: Rate
-    lane_usable_Bps: Rate
+    lane_raw_Bps: PositiveRate
+    lane_usable_Bps: PositiveRate
     latency_s: Time = 150e-9
 
     @property
@@ -204,7 +183,7 @@ class LinkType(Part):
 
     family: Family
     transport: Transport
-    rate_Bps: Rate
+    rate_Bps: PositiveRate
     num_lanes: Count = 0
     rdma: bool
     roce: bool = False
@@ -219,7 +198,7 @@ class Nic(PricedPart):
     vendor: str
     num_ports: Annotated[int, Field(ge=1, le=8)]
     links: Annotated[tuple[str, ...], Field(min_length=1)]
-    max_Bps: Rate = Field(description="line rate of all ports together, one direction")
+    max_Bps: PositiveRate = Field(description="line rate of all ports together, one direction")
     pcie: str
     latency_s: Time
     power_w: Power
@@ -237,10 +216,8 @@ class Nic(PricedPart):
         return self
 
 
-class SwitchMode(BaseModel):
+class SwitchMode(Strict):
     """One way to use a switch: so many ports of this link type."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     link: str
     num_ports: Annotated[int, Field(ge=1, le=4096)]
@@ -271,9 +248,9 @@ class Cable(Part):
     """A cable with its two ends (module or plug); price and power are per end of one port at `rate_Bps`."""
 
     kind: Literal["dac", "aec", "aoc", "multimode", "single_mode", "twisted_pair", "wan"]
-    rate_Bps: Rate
+    rate_Bps: PositiveRate
     families: tuple[Family, ...]
-    reach_m: Length
+    reach_m: Metres
     price_per_end_usd: Money
     price_per_m_usd: Money
     price_source: Text
@@ -297,10 +274,8 @@ class Cable(Part):
         return 2 * self.power_per_end_w
 
 
-class Cpu(BaseModel):
+class Cpu(Strict):
     """The processor of a host, with the numbers by which NCCL knows it (`cpu` of its topology file)."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     vendor: Literal["intel", "amd", "nvidia"]
     model: str
@@ -308,7 +283,7 @@ class Cpu(BaseModel):
     nccl_vendor: str = ""
     nccl_family: Count = 0
     nccl_model: Count = 0
-    socket_Bps: Rate | None = Field(default=None, description="between two sockets, one direction, all links")
+    socket_Bps: PositiveRate | None = Field(default=None, description="between two sockets, one direction, all links")
     socket_latency_s: Time = 120e-9
 
 
@@ -336,7 +311,7 @@ class HostModel(PricedPart):
     gpus_per_pcie_switch: Count = Field(default=0, description="0 = on the root complex")
     nics_per_pcie_switch: Count = Field(default=0, description="0 = on the root complex")
     nic_path: Literal["PIX", "PXB", "PHB", "SYS", "C2C"]
-    nic_path_cap_Bps: Rate | None = Field(default=None, description="measured GPU-NIC cap per NIC, one direction")
+    nic_path_cap_Bps: PositiveRate | None = Field(default=None, description="measured cap of GPU to NIC, one direction")
     nic_path_cap_source: str = ""
     price_includes_nics: bool = True
     price_per_hour_usd: Money | None = None

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from syncline.describe.plain import JsonObject
 from syncline.errors import DescriptionError
 from syncline.fabric.catalog import load_catalog
+from syncline.fabric.check import joined
 from syncline.fabric.fabric import DeviceKind, Fabric, Tier
 from syncline.fabric.spec import ClusterSpec, HostSpec, host_from_text
 
@@ -201,7 +202,7 @@ def _levels(fabric: Fabric) -> list[tuple[NDArray[np.int64], dict[int, int]]]:
         tiers += step
         keep = np.isin(links.tier[::2], tiers)
         ends = vertex[links.src[::2][keep]], vertex[links.dst[::2][keep]]
-        labels = _components(num_hosts + len(fabric.devices), *ends)
+        labels = joined(num_hosts + len(fabric.devices), *ends)
         groups = labels[:num_hosts]
         if keep.any() and (not found or (groups != found[-1][0]).any()):
             found.append((groups, _chiefs(fabric, labels[num_hosts:], ends)))
@@ -216,18 +217,6 @@ def _chiefs(fabric: Fabric, labels: NDArray[np.int64], ends: tuple[NDArray[np.in
     for switch in switches[np.argsort(-fabric.devices.level[switches].astype(int), kind="stable")].tolist():
         chiefs.setdefault(int(labels[switch]), int(switch))
     return chiefs
-
-
-def _components(count: int, a: NDArray[np.int64], b: NDArray[np.int64]) -> NDArray[np.int64]:
-    label = np.arange(count)
-    while True:
-        before = label.copy()
-        low = np.minimum(label[a], label[b])
-        np.minimum.at(label, a, low)
-        np.minimum.at(label, b, low)
-        label = label[label]
-        if (label == before).all():
-            return label
 
 
 class _Names:

@@ -81,10 +81,10 @@ def two_tier(num_leaves: int, uplinks: int, radix: int, num_spines: int | None =
         if not choices:
             raise FabricError(
                 f"{uplinks} uplinks of a leaf cannot be spread evenly over {num_spines} spines.",
-                hint=f"Use a number of spines that divides {uplinks}: {_divisors(uplinks)}.",
+                hint=f"Use a number of spines that divides {uplinks}: {divisors(uplinks)}.",
             )
     else:
-        choices = _divisors(uplinks)
+        choices = divisors(uplinks)
     for spines in choices:
         cables = uplinks // spines
         if num_leaves * cables <= radix:
@@ -111,7 +111,7 @@ def three_tier(
     down, _ = split_ports(radix, ratio)
     if leaves_per_pod is None:
         leaves_per_pod = min(num_leaves, down)
-    choices = [s for s in _divisors(uplinks) if leaves_per_pod * (uplinks // s) <= down]
+    choices = [s for s in divisors(uplinks) if leaves_per_pod * (uplinks // s) <= down]
     if not choices:
         raise FabricError(
             f"a pod of {leaves_per_pod} leaves needs {leaves_per_pod} down ports on every spine, which has {down}.",
@@ -128,7 +128,7 @@ def three_tier(
 def _core_share(spines: int, up: int, num_pods: int, radix: int) -> tuple[int, int]:
     """Return how many spines of a pod share a core and with how many cables each, to use the most of its ports."""
     room = radix // num_pods
-    shares = [(per_set * cables, cables) for per_set in _divisors(spines) for cables in _divisors(up)]
+    shares = [(per_set * cables, cables) for per_set in divisors(spines) for cables in divisors(up)]
     fitting = [share for share in shares if share[0] <= room]
     if not fitting:
         raise FabricError(
@@ -247,5 +247,6 @@ def leaf_uplinks(parts: NetworkParts, num_down: int, ratio: float) -> int:
     return uplinks_for(num_down, ratio * parts.uplink.rate_Bps / parts.link.rate_Bps)
 
 
-def _divisors(n: int) -> list[int]:
+def divisors(n: int) -> list[int]:
+    """Return the numbers that divide n, ascending."""
     return [d for d in range(1, n + 1) if n % d == 0]

@@ -10,11 +10,12 @@ import numpy as np
 from pydantic import Field, field_validator
 
 from syncline.describe.plain import JsonObject
+from syncline.describe.quantity import Metres, Rate, Seconds, Strict
 from syncline.errors import FabricError
 from syncline.fabric.catalog import Switch
 from syncline.fabric.draft import UNKNOWN_CABLE, Draft
 from syncline.fabric.host import nic_latency_s
-from syncline.fabric.topology.network import Metres, NetworkSpec, Ports, Rate, Seconds, Strict
+from syncline.fabric.topology.network import NetworkSpec, Ports
 from syncline.fabric.wiring import DeviceKind, Tier
 
 TierName = Literal[

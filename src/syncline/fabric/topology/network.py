@@ -13,10 +13,10 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, Field
 
-from syncline.describe import units
-from syncline.errors import CatalogError, FabricError, SynclineError
+from syncline.describe.quantity import Metres, Strict
+from syncline.errors import CatalogError, FabricError
 from syncline.fabric.catalog import Catalog, LinkType, Switch
 from syncline.fabric.draft import Draft, HostBlock
 from syncline.fabric.host import nic_latency_s
@@ -36,29 +36,7 @@ def _ratio(value: Any) -> Any:
     return value
 
 
-def _quantity(reader: Any) -> BeforeValidator:
-    def read(value: Any) -> Any:
-        if value is None:
-            return None
-        try:
-            return reader(value)
-        except SynclineError as error:
-            raise ValueError(f"{error.message} {error.hint}".strip()) from None
-
-    return BeforeValidator(read)
-
-
 Ratio = Annotated[float, BeforeValidator(_ratio), Field(gt=0, le=1000)]
-Rate = Annotated[float, _quantity(units.rate), Field(ge=0)]
-Seconds = Annotated[float, _quantity(units.time), Field(ge=0)]
-Size = Annotated[int, _quantity(units.size), Field(ge=1)]
-Metres = Annotated[float, _quantity(units.length), Field(gt=0, le=50_000_000)]
-
-
-class Strict(BaseModel):
-    """A frozen description in which an unknown key is an error."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class CableLengths(Strict):

@@ -11,20 +11,12 @@ from typing import Literal
 import numpy as np
 from pydantic import Field, model_validator
 
+from syncline.describe.quantity import Seconds, Strict
 from syncline.errors import FabricError
 from syncline.fabric.draft import Draft
 from syncline.fabric.topology import clos
 from syncline.fabric.topology.leaf_spine import add_leaves, whole_hosts
-from syncline.fabric.topology.network import (
-    NetworkParts,
-    NetworkSpec,
-    Ports,
-    Ratio,
-    Seconds,
-    Strict,
-    ceil_div,
-    numbered,
-)
+from syncline.fabric.topology.network import NetworkParts, Ports, Ratio, ceil_div, numbered
 from syncline.fabric.wiring import DeviceKind, IntArray, Tier
 
 
@@ -36,7 +28,7 @@ class Circuit(Strict):
     circuits: int = Field(ge=1)
 
 
-class Optical(NetworkSpec):
+class Optical(clos.Clos):
     """Pods of `hosts_per_pod` hosts (leaf-spine inside) whose spines reach other pods through optical switches.
 
     `pattern` lays the circuits of each spine over the other pods: `mesh` evenly over all, `ring` half to each
@@ -77,30 +69,14 @@ class Optical(NetworkSpec):
         self, draft: Draft, leaves: IntArray, parts: NetworkParts, uplinks: int, num_pods: int, per_pod: int, site: int
     ) -> IntArray:
         half = parts.uplink_radix // 2  # the other half of a spine's ports is for circuits
-        num_spines = next((s for s in range(1, uplinks + 1) if uplinks % s == 0 and per_pod * uplinks // s <= half), 0)
+        num_spines = next((s for s in clos.divisors(uplinks) if per_pod * uplinks // s <= half), 0)
         if num_spines == 0:
             raise FabricError(
                 f"a pod of {per_pod} leaves needs {per_pod} down ports on every spine, which has {half}.",
                 hint="Use smaller pods or a larger switch.",
             )
-        spines = draft.add_switches(
-            numbered("spine", num_pods * num_spines),
-            parts.switch,
-            level=2,
-            group=np.repeat(np.arange(num_pods), num_spines),
-            site=site,
-        ).reshape(num_pods, num_spines)
-        pod_of_leaf = np.arange(len(leaves)) // per_pod
-        target = spines[np.repeat(pod_of_leaf, uplinks), np.tile(np.arange(uplinks) % num_spines, len(leaves))]
-        draft.cable(
-            np.repeat(leaves, uplinks),
-            target,
-            link=parts.uplink,
-            tier=Tier.LEAF_SPINE,
-            length_m=self.lengths.leaf_spine,
-            end_latency_s=parts.switch.latency_s,
-        )
-        return spines
+        plan = clos.ClosPlan(len(leaves), uplinks, num_pods, per_pod, num_spines, uplinks // num_spines, 0, 0)
+        return clos.lay(draft, self, plan, leaves, parts, "", site).reshape(num_pods, num_spines)
 
     def _lay_circuits(self, draft: Draft, spines: IntArray, parts: NetworkParts, site: int) -> None:
         num_pods, per_pod = spines.shape

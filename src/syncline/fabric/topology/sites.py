@@ -7,8 +7,8 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
+from syncline.describe.quantity import Rate, Seconds, Strict
 from syncline.fabric.draft import Draft
-from syncline.fabric.topology.network import Rate, Seconds, Strict
 from syncline.fabric.wiring import IntArray, Tier
 
 

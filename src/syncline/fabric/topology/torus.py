@@ -8,9 +8,10 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field, field_validator, model_validator
 
+from syncline.describe.quantity import Seconds
 from syncline.errors import FabricError
 from syncline.fabric.draft import Draft
-from syncline.fabric.topology.network import NetworkSpec, Ports, Seconds, attach, numbered
+from syncline.fabric.topology.network import NetworkSpec, Ports, attach, numbered
 from syncline.fabric.wiring import DeviceKind, IntArray, Tier
 
 

@@ -19,8 +19,8 @@ from pydantic import Field, ValidationError
 from syncline.describe.document import Document, read_document, read_text
 from syncline.describe.guide import cite
 from syncline.describe.mistakes import plain_rule
+from syncline.describe.quantity import Strict
 from syncline.errors import CostError, SynclineError
-from syncline.fabric.topology.network import Strict
 from syncline.install.room import RACK_POWER_W
 
 GUIDE = cite("method/cost")

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from syncline.fabric.catalog.parts import HostModel
+from syncline.fabric.catalog import HostModel
 
 #: Rates of ports and hosts, in Gb/s: "400G" and "8x400" mean these and no others, so that "80G" stays memory.
 _USUAL = (10, 25, 40, 50, 56, 100, 200, 400, 800, 1600, 1800, 3200, 6400)
