@@ -60,14 +60,20 @@ _WORDS = (
 )
 
 
-#: Metrics that become a step time, in their one spelling.
-SPEEDS = frozenset(
-    ("iteration_time", "iteration_time_s", "s_per_step", "s_per_iteration", "iteration_time_ms", "steps_per_s",
-     "iterations_per_s", "tokens_per_s_total", "tokens_per_s", "tokens_per_s_per_gpu", "tokens_per_day",
-     "samples_per_s", "samples_per_s_total", "samples_per_s_per_gpu", "model_tflops_per_gpu", "hw_tflops_per_gpu",
-     "tflops_per_gpu", "tflops", "model_tflops", "hw_tflops", "pflops_total", "aggregate_pflops",
-     "model_pflops_total", "mfu_pct", "hfu_pct", "mfu", "hfu")
-)  # fmt: skip
+#: Metrics that become a step time, in their one spelling: seconds of a step by unit, steps a second, what is done by
+#: unit, factor and whether of one GPU, and operations a second.
+_SECONDS = {"iteration_time": 1.0, "iteration_time_s": 1.0, "s_per_step": 1.0, "s_per_iteration": 1.0,
+            "iteration_time_ms": 1e-3}  # fmt: skip
+_STEPS_PER_S = ("steps_per_s", "iterations_per_s")
+_PER_STEP = {
+    "tokens_per_s_total": ("tokens", 1.0, False), "tokens_per_s": ("tokens", 1.0, False),
+    "tokens_per_s_per_gpu": ("tokens", 1.0, True), "tokens_per_day": ("tokens", 1 / 86_400, False),
+    "samples_per_s": ("samples", 1.0, False), "samples_per_s_total": ("samples", 1.0, False),
+    "samples_per_s_per_gpu": ("samples", 1.0, True),
+}  # fmt: skip
+_FLOPS = ("model_tflops_per_gpu", "hw_tflops_per_gpu", "tflops_per_gpu", "tflops", "model_tflops", "hw_tflops",
+          "pflops_total", "aggregate_pflops", "model_pflops_total", "mfu_pct", "hfu_pct", "mfu", "hfu")  # fmt: skip
+SPEEDS = frozenset((*_SECONDS, *_STEPS_PER_S, *_PER_STEP, *_FLOPS))
 
 
 def plain_metric(metric: str) -> str:
@@ -104,37 +110,25 @@ def step_seconds(
     metric: str, value: float, job: Job, num_gpus: int, convention: str, peak_flops: float, params: float
 ) -> float:
     """Return the step time that a metric says."""
-    batch, sequence = job.batch.global_, job.batch.sequence
-    tokens = batch * sequence
-    plain = plain_metric(metric)
-    match plain:
-        case "iteration_time" | "iteration_time_s" | "s_per_step" | "s_per_iteration":
-            return value
-        case "iteration_time_ms":
-            return value / 1e3
-        case "steps_per_s" | "iterations_per_s":
-            return 1 / value
-        case "tokens_per_s_total" | "tokens_per_s":
-            return tokens / value
-        case "tokens_per_s_per_gpu":
-            return tokens / (value * num_gpus)
-        case "tokens_per_day":
-            return tokens / (value / 86_400)
-        case "samples_per_s" | "samples_per_s_total":
-            return batch / value
-        case "samples_per_s_per_gpu":
-            return batch / (value * num_gpus)
-        case "model_tflops_per_gpu" | "hw_tflops_per_gpu" | "tflops_per_gpu":
-            return flops_of_step(job, convention, params) / (value * 1e12 * num_gpus)
-        case "tflops" | "model_tflops" | "hw_tflops":
-            # What one part can do or less is said of a part; what is more, of all of them.
-            parts = num_gpus if value * 1e12 <= peak_flops else 1
-            return flops_of_step(job, convention, params) / (value * 1e12 * parts)
-        case "pflops_total" | "aggregate_pflops" | "model_pflops_total":
-            return flops_of_step(job, convention, params) / (value * 1e15)
-        case "mfu_pct" | "hfu_pct" | "mfu" | "hfu":
-            share = value if value <= 1 else value / 100  # no run was ever reported at or below 1 %
-            return flops_of_step(job, convention, params) / (share * peak_flops * num_gpus)
+    plain, batch = plain_metric(metric), job.batch.global_
+    if plain in _SECONDS:
+        return value * _SECONDS[plain]
+    if plain in _STEPS_PER_S:
+        return 1 / value
+    if plain in _PER_STEP:
+        unit, per_s, of_gpu = _PER_STEP[plain]
+        done = batch * job.batch.sequence if unit == "tokens" else batch
+        return done / (value * per_s * (num_gpus if of_gpu else 1))
+    if plain in _FLOPS:
+        rate = value * 1e12
+        if plain in ("mfu_pct", "hfu_pct", "mfu", "hfu"):
+            # No run was ever reported at or below 1 %, so a smaller number is a share.
+            rate = (value if value <= 1 else value / 100) * peak_flops * num_gpus
+        elif plain.endswith(("pflops", "pflops_total")):
+            rate = value * 1e15
+        elif plain.endswith("_per_gpu") or rate <= peak_flops:
+            rate *= num_gpus  # what one part can do or less is said of a part; what is more, of all of them
+        return flops_of_step(job, convention, params) / rate
     for start, reason in NOT_SPEEDS.items():
         if plain.startswith(start):
             raise DescriptionError(reason)

@@ -9,17 +9,16 @@ from __future__ import annotations
 import gzip
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from syncline.describe.document import read_document
 from syncline.describe.mistakes import first_mistake
-from syncline.describe.plain import JsonObject
 from syncline.errors import DescriptionError, SynclineError
 from syncline.fabric.catalog import load_catalog
 from syncline.fabric.load import parse_cluster, read_cluster
@@ -29,22 +28,39 @@ from syncline.sim.nccl.guess import guess, hosts_in, words_of
 from syncline.sim.nccl.measured import MeasuredRow, read_text
 from syncline.sim.nccl.system import NcclSystem
 
-_KEYS = {"system", "notes", "cluster", "software", "calibrate", "skip", "remark", "job", "convention"}
 
-
-@dataclass(frozen=True)
-class SystemEntry:
+class SystemEntry(BaseModel):
     """One entry of a systems file: which rows it speaks of, and what they ran on."""
 
-    system: str
-    notes: str = ""
-    cluster: Mapping[str, Any] | str = field(default_factory=dict)
-    software: Mapping[str, Any] = field(default_factory=dict)
+    model_config = ConfigDict(extra="forbid", frozen=True, coerce_numbers_to_str=True)
+
+    system: str = Field(min_length=1, description="part of the text in the system column, or of a run's source")
+    notes: str = Field(default="", max_length=500, description="a regular expression in the row's notes or source")
+    cluster: Mapping[str, Any] | str = Field(default_factory=dict, description="a cluster, a preset or a file")
+    software: Mapping[str, Any] = Field(default_factory=dict)
     calibrate: bool = True
-    skip: str = ""
+    skip: str = Field(default="", description="why these rows are not predicted")
     remark: str = ""
-    job: Mapping[str, Any] = field(default_factory=dict)
-    convention: str = ""
+    job: Mapping[str, Any] = Field(default_factory=dict, description="keys of a job file")
+    convention: str = Field(default="", description="how the source counts FLOP")
+
+    @field_validator("notes")
+    @classmethod
+    def _pattern(cls, text: str) -> str:
+        """Refuse a pattern that does not compile or could take for ever."""
+        try:
+            re.compile(text)
+        except re.error as error:
+            raise ValueError(f'"{text[:80]}" is not a pattern: {error}') from None
+        if re.search(r"[+*}]\)[+*{]", text):
+            raise ValueError(f'"{text[:80]}" may take forever: a repeated group repeats inside')
+        return text
+
+    @model_validator(mode="after")
+    def _says_something(self) -> SystemEntry:
+        if not (self.cluster or self.skip or self.job or self.software or self.convention):
+            raise ValueError("an entry needs `cluster` (a cluster description) or `skip` (a reason)")
+        return self
 
     def names(self, system: str, text: str) -> bool:
         """Return whether a row is of this system: its name is part of the row's, its pattern found in the text."""
@@ -131,62 +147,25 @@ def read_systems(text: str, where: str) -> Systems:
     loaded = read_document(text, where).data
     rows = loaded.get("systems", loaded) if isinstance(loaded, dict) else loaded
     if isinstance(rows, dict) and all(isinstance(row, dict) for row in rows.values()):
-        rows = [_with_name(name, row) for name, row in rows.items()]
+        # A mapping from system to entry; what is no entry is the cluster description itself.
+        keys = set(SystemEntry.model_fields) - {"notes"}
+        rows = [{"system": name, **(row if set(row) & keys else {"cluster": row})} for name, row in rows.items()]
     if not isinstance(rows, list):
         raise DescriptionError("a systems file is a list of entries, each with `system` and `cluster`.", where=where)
     return Systems([_entry(row, f"{where} entry {number}") for number, row in enumerate(rows, start=1)])
 
 
-def _with_name(name: Any, row: JsonObject) -> JsonObject:
-    """Return an entry of a mapping; what is no entry is the cluster description itself."""
-    return {"system": str(name), **(row if set(row) & (_KEYS - {"notes"}) else {"cluster": row})}
-
-
 def _entry(row: Any, where: str) -> SystemEntry:
-    if not isinstance(row, dict) or not isinstance(row.get("system"), (str, int)) or row["system"] == "":
-        raise DescriptionError("an entry needs `system`: part of the text in the system column.", where=where)
-    unknown = {str(key) for key in row} - _KEYS
-    if unknown:
-        raise DescriptionError(
-            f'unknown key "{min(unknown)}".', where=where, hint=f"Known: {', '.join(sorted(_KEYS))}."
-        )
-    if not {"cluster", "skip", "job", "software", "convention"} & set(row):
-        raise DescriptionError("an entry needs `cluster` (a cluster description) or `skip` (a reason).", where=where)
-    for key, kinds, wanted in _TYPES:
-        if row.get(key) is not None and not isinstance(row[key], kinds):
-            raise DescriptionError(f"`{key}` is {wanted}.", where=where)
-    values = {k: v for k, v in row.items() if v is not None}
-    entry = SystemEntry(**{**values, "system": str(row["system"])})
     try:
-        _pattern(entry.notes)
+        entry = SystemEntry.model_validate(row)
         if entry.cluster and not entry.skip:
             entry.spec  # noqa: B018  validates the description now, not at the first row
+    except ValidationError as error:
+        raise DescriptionError(f"{first_mistake(error)}.", where=where) from None
     except SynclineError as error:
         error.where = error.where or where
         raise
     return entry
-
-
-_TYPES: tuple[tuple[str, tuple[type, ...], str], ...] = (
-    ("cluster", (dict, str), "a cluster description, or the name of a preset or file"),
-    ("software", (dict,), "a mapping"),
-    ("notes", (str,), "a regular expression"),
-    ("calibrate", (bool,), "true or false"),
-    ("skip", (str,), "a reason"),
-    ("remark", (str,), "a sentence"),
-    ("job", (dict,), "a mapping of job-file keys"),
-    ("convention", (str,), "a FLOP convention"),
-)
-
-
-def _pattern(text: str) -> None:
-    """Refuse a pattern that does not compile or could take for ever."""
-    try:
-        re.compile(text)
-    except re.error as error:
-        raise DescriptionError(f'notes "{text[:80]}" is not a pattern: {error}.') from None
-    if len(text) > 500 or re.search(r"[+*}]\)[+*{]", text):
-        raise DescriptionError(f'notes "{text[:80]}" may take forever: a repeated group repeats inside.')
 
 
 def shipped(name: str) -> str:

@@ -70,6 +70,8 @@ PRECISIONS = {"bfloat16": "bf16", "bf16": "bf16", "float16": "fp16", "half": "fp
               "float32": "fp32", "fp32": "fp32", "float8": "fp8", "fp8": "fp8", "fp4": "fp4"}  # fmt: skip
 _SCALE = {"k": 1e3, "m": 1e6, "b": 1e9, "": 1.0}
 _NUMBER = re.compile(r"[~<>=]*\s*(\d+(?:\.\d+)?(?:e[+-]?\d+)?)\s*([kmb]?)\s*(?:%|tokens?|seq\w*|gpus?)?")
+#: Of a source that no systems file lists.
+UNLISTED = SystemEntry.model_construct(system="")
 
 Cells = Mapping[str, str]
 
@@ -155,8 +157,7 @@ def _whole(cells: Cells, column: str) -> int | None:
 def _run(
     line: int, cells: Cells, source: str, metric: str, value: str, entries: tuple[SystemEntry, ...]
 ) -> TrainingRun:
-    row = {"source": source, "notes": cells.get("notes", "")}
-    entry = next((entry for entry in entries if entry.names(row["source"], row["notes"])), SystemEntry(system=""))
+    entry = next((entry for entry in entries if entry.names(source, f"{cells.get('notes', '')} {source}")), UNLISTED)
     if entry.skip:
         raise DescriptionError(entry.skip)
     num_gpus = _whole(cells, "gpus")
