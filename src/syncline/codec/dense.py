@@ -23,7 +23,7 @@ class Dense(Scheme):
 
     def __init__(self, family: str, options: tuple[Any, ...], lane: list[int]) -> None:
         self.family, self.lane = family, lane
-        self._options = options
+        self.options = options
         self._kernels: tuple[Any, Any, Any] = (
             getattr(kernels, f"{family}_encode"),
             getattr(kernels, f"{family}_decode"),
@@ -31,11 +31,11 @@ class Dense(Scheme):
         )
 
     def _encode(self, values: F32, payload: U8, state: EncodeState, residual: F32 | None) -> bool:
-        finite: bool = self._kernels[0](values, payload, residual, *self._options, *self._draw(state))
+        finite: bool = self._kernels[0](values, payload, residual, *self.options, *self.draw(state))
         return finite
 
     def _decode(self, payload: U8, out: F32, add: bool, scale: float) -> None:
-        self._kernels[1](payload, out, *self._options, add, scale)
+        self._kernels[1](payload, out, *self.options, add, scale)
 
     def _reduce(
         self,
@@ -47,11 +47,11 @@ class Dense(Scheme):
         before: float,
         after: float,
     ) -> bool:
-        options = (*self._options, *self._draw(state))
+        options = (*self.options, *self.draw(state))
         finite: bool = self._kernels[2](payloads, own, payload, residual, *options, before, after)
         return finite
 
-    def _draw(self, state: EncodeState | None) -> tuple[Any, ...]:
+    def draw(self, state: EncodeState | None) -> tuple[Any, ...]:
         """Return the options of encoding alone: how random rounding draws, where the family has it."""
         return ()
 
@@ -73,7 +73,7 @@ class Block(Dense):
     def wire_bytes(self, num_elements: int) -> int:
         return _scale_bytes(num_elements, self.block) + -(-num_elements * self.bits // 8)
 
-    def _draw(self, state: EncodeState | None) -> tuple[Any, ...]:
+    def draw(self, state: EncodeState | None) -> tuple[Any, ...]:
         return self.is_stochastic, state.next_key() if self.is_stochastic and state is not None else 0
 
 
@@ -124,8 +124,8 @@ class Sign(Dense):
 
 def _named(family: str, options: dict[str, tuple[object, object]]) -> str:
     """Return the canonical name: the family, and each option whose value is not the usual one."""
-    told = [f"{key}={value}" for key, (value, usual) in options.items() if value != usual]
-    return family + (":" + ",".join(told) if told else "")
+    changed = [f"{key}={value}" for key, (value, usual) in options.items() if value != usual]
+    return family + (":" + ",".join(changed) if changed else "")
 
 
 def _among(value: str, known: tuple[str, ...], what: str) -> str:

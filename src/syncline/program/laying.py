@@ -27,12 +27,12 @@ class Ledger(Protocol):
     def ranks(self) -> Sequence[int]: ...
 
     most_rounds: int
-    """Rounds of a ring that are told apart; beyond, neighbouring ones are taken together."""
+    """Rounds of a ring that are modelled one by one; beyond, neighbouring rounds count as one."""
 
     def stand_in(self, rank: int) -> int: ...
 
     def parts(self, messages: list[tuple[int, int]]) -> list[tuple[int, float, float]]:
-        """Return (peer, bytes, messages) of those that are told apart."""
+        """Return (peer, bytes, messages) of those that are modelled one by one."""
         ...
 
     def work(

@@ -41,12 +41,12 @@ from syncline.program.stages import (
 NS = 1e-9
 """The unit of work: shares of a processor are nanoseconds a second, as messages are bytes a second."""
 MAX_PARTS = 3
-"""Messages of one piece are told apart up to so many: more ranks send more, smaller ones at the same time."""
+"""Messages of one piece are modelled one by one up to this many; of more, several count as one."""
 SOON_SHARE = 0.5
 """Of a backward pass on a card that processes take turns on: what is ready by then is encoded at once, and the rest
 when the pass is over. Read off the spans of one step (1-bit, GPT of 350M, four ranks on an H200: 21 of 44 pieces)."""
 MAX_ROUNDS = 24
-"""Rounds of a ring are told apart up to so many; beyond, neighbouring ones are taken together."""
+"""Rounds of a ring are modelled one by one up to this many; beyond, neighbouring rounds count as one."""
 
 
 @dataclass(frozen=True)

@@ -101,7 +101,7 @@ class Group:
 
     @property
     def tagged(self) -> bool:
-        """Whether messages of one pair can be told apart by a tag."""
+        """Whether a tag distinguishes the messages of one pair."""
         return self.backend in TAGGED
 
     # Small numbers, in every rank's hands
@@ -173,9 +173,9 @@ def meet(launch: Launch, timeout_s: float = MEET_S) -> Meeting:
 
 
 def _not_met(launch: Launch, what: str, error: RuntimeError) -> ExecutionError:
-    said = str(error).strip().partition("\n")[0]
+    reason = str(error).strip().partition("\n")[0]
     return ExecutionError(
-        f"the {launch.num_ranks} ranks {what}: {said:.200}",
+        f"the {launch.num_ranks} ranks {what}: {reason:.200}",
         where=f"{launch.master}:{launch.port}",
         hint="Were all started? Do their hosts reach that address, and each other on the interface that is used?",
     )

@@ -22,12 +22,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 VARIABLE = "SYNCLINE_WATCH"
-"""Names the socket at which agent and job meet; empty: nothing is told."""
+"""Names the socket at which agent and job meet; empty: no spans are sent."""
 JOB_VARIABLES = ("SYNCLINE_JOB", "SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID", "TORCHELASTIC_RUN_ID")
 """The first of these that is set names a job; else the address at which its ranks meet."""
 PER_DATAGRAM = 64
 MAX_SPANS = 512
-"""More spans of one step are not told: a datagram costs time."""
+"""More spans of one step are dropped: a datagram costs time."""
 
 Span = dict[str, object]
 

@@ -14,11 +14,11 @@ import syncline.torch
 from syncline.codec.names import PLAIN
 from syncline.errors import SynchronizationError
 from syncline.program.choice import CodecPrice
-from syncline.runtime.auto import auto, basis, guard, pilot, probe
+from syncline.runtime.auto import auto, guard, pilot, probe
 
 # Cases take its parts apart, which types would not let them.
 AUTO: Any = auto
-BASIS: Any = basis
+PROBE: Any = probe
 OPTIONS: dict[str, Any] = {"piece_bytes": 16384, "check_every": 0, "timeout_s": 240.0}
 
 
@@ -79,8 +79,8 @@ def falls_back(rank: int) -> dict[str, Any]:
         averaged(self, order)
 
     link = probe.probe_link
-    BASIS.prices = wrong
-    BASIS.probe_link = lambda team: {**link(team), "rate_Bps": 1e4}
+    PROBE.prices = wrong
+    PROBE.probe_link = lambda team: {**link(team), "rate_Bps": 1e4}
     # Plain must be tried: its bytes at the rate that is claimed would rule it out.
     hopeless, pilot.HOPELESS = pilot.HOPELESS, 0.0
     AUTO.AutoSynchronizer.average = slow
@@ -92,7 +92,7 @@ def falls_back(rank: int) -> dict[str, Any]:
         wanted = handle.pilot.choice.codec
         handle.close()
     finally:
-        BASIS.prices, BASIS.probe_link = real, link
+        PROBE.prices, PROBE.probe_link = real, link
         AUTO.AutoSynchronizer.average, pilot.HOPELESS = averaged, hopeless
     return {**found, "wanted": wanted}
 
@@ -126,14 +126,17 @@ def guards(rank: int) -> dict[str, Any]:
     model = distributed(network())
     handle: Any = syncline.torch.synchronize(model, codec="auto", accuracy="aggressive", **OPTIONS)
     steps(model, rank, range(24))
-    if handle._native.is_on:  # plain is held, and its steps are DDP's own
+    was_native = handle._native.is_on  # plain is held, and its steps are DDP's own
+    if was_native:
         handle._native.turn_off()
     kept = guard.GUARD_STEPS, guard.ERROR_LIMIT_OWING, guard.DENSE_SHARE
     guard.GUARD_STEPS, guard.ERROR_LIMIT_OWING, guard.DENSE_SHARE = 10, 1e-12, 1e9
-    handle._guard.rest()
     handle.pilot.codec = "sign"
     handle.pilot.phase, handle.pilot.checked = "hold", lambda step_s: False
     handle._buckets.clear()
+    if was_native:
+        steps(model, rank, range(1))  # one that the handle has seen, which the next forward counts
+    handle._guard.rest()
     used = []
     try:
         for number in range(11):

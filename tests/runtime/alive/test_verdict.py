@@ -154,7 +154,7 @@ def test_who_is_slow_is_measured_against_the_others() -> None:
 
 def test_what_one_rank_found_all_say() -> None:
     told = BeatRecord(replace(USUAL, rank=3, cause="rank 1 on b is dead."), 0.2)
-    assert verdict(r3=told) == ("told", 3, "rank 1 on b is dead.")
+    assert verdict(r3=told) == ("reported", 3, "rank 1 on b is dead.")
 
 
 @pytest.mark.parametrize(

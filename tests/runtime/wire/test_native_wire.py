@@ -162,7 +162,7 @@ def test_another_codec_is_found_on_every_rank() -> None:
 
         errors = on_ranks(act, 2)
         assert all(isinstance(error, AgreementError) for error in errors), errors
-        assert "what rank 1 sent is not what was expected: codec or version is 0x1 and 0 was due." in str(errors[0])
+        assert "rank 1 sent an unexpected message: codec or version is 0x1 and 0 was due." in str(errors[0])
 
 
 def test_a_failure_is_told() -> None:

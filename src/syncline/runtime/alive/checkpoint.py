@@ -306,7 +306,7 @@ class Checkpoints:
             found = next((str(row["damage"]) for row in rows if row["damage"]), "")
             if not found:
                 return path
-            log.warning("%s is damaged, and passed over: %s.", path, found)
+            log.warning("%s is damaged and was skipped: %s.", path, found)
             newest_damage = newest_damage or f"{path.name}: {found}"
         if newest_damage and not start_afresh:
             raise CheckpointError(

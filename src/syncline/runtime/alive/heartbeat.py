@@ -35,7 +35,7 @@ class Beat:
     step_s     the usual time of a step; 0: none is over yet
     compute_s  of it, without waiting for others
     waits      seconds a step waits for each rank
-    ages       seconds since each rank was last heard; LEFT: it said goodbye
+    ages       seconds since each rank was last heard; LEFT: it has left
     at         the line its training thread is in, where that has not moved for long
     cause      why it has given up; "": it has not
     """
@@ -60,14 +60,14 @@ class Beat:
 def read_beat(data: bytes, token: str, num_ranks: int) -> Beat | None:
     """Return the beat that arrived, or None for anything else: whoever can reach the port can send to it."""
     try:
-        said: dict[str, Any] = json.loads(data)
-        if said.pop("token") != token or set(said) != {field.name for field in fields(Beat)}:
+        row: dict[str, Any] = json.loads(data)
+        if row.pop("token") != token or set(row) != {field.name for field in fields(Beat)}:
             return None
-        texts = {key: str(said[key])[:1000] for key in ("state", "at", "cause")}
-        numbers = {key: float(said[key]) for key in ("still_s", "step_s", "compute_s")}
-        rows = {key: tuple(float(x) for x in said[key]) for key in ("waits", "ages")}
+        texts = {key: str(row[key])[:1000] for key in ("state", "at", "cause")}
+        numbers = {key: float(row[key]) for key in ("still_s", "step_s", "compute_s")}
+        rows = {key: tuple(float(x) for x in row[key]) for key in ("waits", "ages")}
         found: dict[str, Any] = {**texts, **numbers, **rows}
-        beat = Beat(int(said["rank"]), int(said["step"]), int(said["mark"]), **found)
+        beat = Beat(int(row["rank"]), int(row["step"]), int(row["mark"]), **found)
     except (ValueError, TypeError, KeyError, AttributeError):
         return None
     return beat if 0 <= beat.rank < num_ranks and len(beat.ages) in (0, num_ranks) else None

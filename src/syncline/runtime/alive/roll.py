@@ -36,8 +36,8 @@ def meet(team: Team) -> Roll:
 
 
 def _introduce(post: Datagrams, team: Team) -> Roll:
-    said = {"host": os.environ.get("SYNCLINE_LAB_HOST") or socket.gethostname(), "address": post.address}
-    everyone = exchange_json({**said, "token": os.urandom(8).hex()}, team)
+    own = {"host": os.environ.get("SYNCLINE_LAB_HOST") or socket.gethostname(), "address": post.address}
+    everyone = exchange_json({**own, "token": os.urandom(8).hex()}, team)
     members = tuple(Member(rank, str(one["host"])) for rank, one in zip(team.names, everyone, strict=True))
     token = str(everyone[0]["token"])
     post.connect([(str(one["address"][0]), int(one["address"][1])) for one in everyone])

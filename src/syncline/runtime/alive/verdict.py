@@ -1,8 +1,7 @@
 """Who is dead, silent, hung, cut off or slow, from what ranks say of themselves and of each other; no clock, no socket.
 
-It is a ladder. A process that its host disowns, or one that said why it ends, is lost at once. A rank that is silent or
-stands still is first named and waited for, as a switch that restarts or a slow disk would have it, and lost only when
-that has lasted for `patience_s`.
+A process that its host disowns, or that reported why it ends, is lost at once. A rank that is silent or stands still is
+first named and waited for, since a switch may restart or a disk be slow, and is lost only after `patience_s`.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ class Member:
 
 @dataclass(frozen=True)
 class BeatRecord:
-    """What is known of another rank: its last beat, its age, and how often its host said that it is gone."""
+    """What is known of another rank: its last beat, its age, and how often its host answered that it is gone."""
 
     beat: Beat
     age_s: float
@@ -46,7 +45,7 @@ class BeatRecord:
 
 @dataclass(frozen=True)
 class RankVerdict:
-    """What is wrong: "dead", "silent", "hung", "network", "stuck", "closed" or "told" (another found it); which rank.
+    """What is wrong ("dead", "silent", "hung", "network", "stuck", "closed", or "reported" by another) with which rank.
 
     `lasted_s` is for how long that has been so; `is_final`: it is waited for no longer.
     """
@@ -82,14 +81,14 @@ class Straggler:
 def judge(
     own: Beat, heard: Mapping[int, BeatRecord], members: Sequence[Member], watch_s: float, patience_s: float = 0.0
 ) -> RankVerdict | None:
-    """Return what is wrong, or None; every rank that hears the others comes to it, or is told.
+    """Return what is wrong, or None; every rank that hears the others reaches the same verdict, or is notified.
 
-    What has lasted for less than `patience_s` is not final: it is to be told and waited for.
+    What has lasted for less than `patience_s` is not final: it is logged and waited for.
     """
     limit = SILENCE_SHARE * watch_s
-    told = next((h.beat for h in heard.values() if h.beat.cause), None)
-    if told is not None:
-        return RankVerdict("told", told.rank, told.cause)
+    reported = next((h.beat for h in heard.values() if h.beat.cause), None)
+    if reported is not None:
+        return RankVerdict("reported", reported.rank, reported.cause)
     found = _gone(heard, members) or _silent(own, heard, members, limit) or _still(own, heard, members, limit)
     if found is None or found.kind in ("dead", "closed"):
         return found

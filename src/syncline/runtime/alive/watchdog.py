@@ -2,7 +2,7 @@
 
 It is independent of the training thread and of the connections that carry gradients. A rank that is slow, silent or
 stands still is named in the log ("syncline.watchdog") and waited for. When one is dead, or has been silent for longer
-than patience lasts, everything that waits is given an error that names rank and host; the others are told, so all
+than patience lasts, everything that waits is given an error that names rank and host; the others are notified, so all
 raise the same.
 """
 
@@ -56,7 +56,7 @@ RECENT = 8
 SLOW_LOOKS = 3
 """Looks, `watch_s` apart, at which a rank must hold the others up before it is called slow."""
 VAGUE_LOOKS = 4
-"""Looks at the beats of the others before a failure that may be theirs is told as this rank's own."""
+"""Looks at the beats of the others before a failure that may be theirs is reported as this rank's own."""
 STILL_TIMES = 10.0
 """How many times `watch_s` may pass until those looks are made: this process may stand still itself."""
 BROKEN = ("closed by peer", "connection reset", "broken pipe", "connection refused", "remote process exited")
@@ -85,7 +85,7 @@ class Watchdog:
         self.waits_for: RankVerdict | None = None
         """Who is silent or stands still just now, and is waited for."""
         self.looks_for_slow = True
-        self._told_s = 0.0
+        self._warned_s = 0.0
         self._silence: tuple[RankVerdict, float] | None = None
         """Who was silent last, and when that was last so."""
         self._looks = 0
@@ -132,11 +132,11 @@ class Watchdog:
         return stragglers({self.roll.rank: self.own(), **self._heard}, self.roll.members)
 
     def explain(self, failure: BaseException) -> BaseException:
-        """Return the failure, or what lies behind it where that is a lost rank; the others are told."""
+        """Return the failure, or what lies behind it where that is a lost rank; the other ranks are notified."""
         if isinstance(failure, LostRankError):
             return failure
         is_vague = self._hear_first(failure)
-        if self.verdict is not None and (is_vague or self.verdict.kind != "told"):
+        if self.verdict is not None and (is_vague or self.verdict.kind != "reported"):
             return _error(self.verdict)
         silent = self._silent_now() if is_vague else None
         if silent is not None:
@@ -159,10 +159,10 @@ class Watchdog:
     def _hear_first(self, failure: BaseException) -> bool:
         """Tell whether a failure is vague, after listening for what lies behind it.
 
-        A connection that breaks says less than the beats will in a moment: whose process is gone, or what it said. To
-        blame the rank that met it first would be wrong, so nothing is told before all others were heard again, or one
-        of them has been silent for long enough to be named. Whose connection was closed is gone rather than silent:
-        that its host answers so is waited for, though others are not heard on a busy network.
+        A broken connection says less than the heartbeats will in a moment: whose process is gone, or why it ended. To
+        blame the rank that noticed first would be wrong, so nothing is reported before all others were heard again, or
+        one of them has been silent for long enough to be named. A rank whose connection closed is gone rather than
+        silent: the answer of its host is waited for, though others are not heard on a busy network.
         """
         is_closed = is_broken_connection(failure)
         is_vague = type(failure) is SynchronizationError or is_closed
@@ -209,7 +209,7 @@ class Watchdog:
         self.close()
 
     def _tell_why(self, error: BaseException | None) -> None:
-        """Tell the others what this rank's own code raised; a failure that all have heard of is not told again."""
+        """Tell the others what this rank's own code raised; a failure that all know is not sent again."""
         if error is None:
             return
         is_vague = self._hear_first(error)
@@ -250,7 +250,7 @@ class Watchdog:
                 self._take_goodbyes(beat)
 
     def _take_goodbyes(self, beat: Beat) -> None:
-        """Believe another rank that somebody has said goodbye: datagrams are lost, and whoever left is not dead."""
+        """Accept from another rank that a rank has left: datagrams get lost, and a rank that left is not dead."""
         for rank, age in enumerate(beat.ages):
             if age == LEFT and rank != self.roll.rank and self._heard[rank].state != CLOSED:
                 self._heard[rank] = replace(self._heard[rank], state=CLOSED)
@@ -274,7 +274,7 @@ class Watchdog:
         self._tell(verdict.text)
         self._found.set()
         log.error("%s", verdict.text)
-        if verdict.kind == "told":
+        if verdict.kind == "reported":
             # What all ranks meet (a NaN, another codec) this one finds itself in a moment, with its own words.
             self._stop.wait(2 * self.interval_s)
         watched = self._watched()
@@ -282,7 +282,7 @@ class Watchdog:
             watched.break_off(_error(verdict))
 
     def _why_stuck(self, verdict: RankVerdict) -> RankVerdict:
-        """Return whose link it is that nothing comes through, where that can be told."""
+        """Return whose link lets nothing through, where that is known."""
         now, members = time.monotonic(), self.roll.members
         found = verdict
         if self._silence is not None:
@@ -302,9 +302,9 @@ class Watchdog:
         if verdict is None:
             if before is not None:
                 log.warning("%s answers again, after %.1f s.", self.roll.members[before.rank], before.lasted_s)
-            self._told_s = 0.0
-        elif verdict.lasted_s >= 2 * self._told_s:
-            self._told_s = verdict.lasted_s
+            self._warned_s = 0.0
+        elif verdict.lasted_s >= 2 * self._warned_s:
+            self._warned_s = verdict.lasted_s
             text = verdict.text.replace(" is lost: ", " is silent: ")
             log.warning("%s Waiting for it, up to %.0f s in all. %s", text, self.patience_s, verdict.hint)
 

@@ -25,16 +25,15 @@ from syncline.describe.units import show_time
 from syncline.program.choice import CLASSES, decide
 from syncline.program.overlap import Work
 from syncline.runtime.alive.agreement import Gathering, exchange_json
-from syncline.runtime.auto.basis import basis_of, gathered_costs, guessed_work
 from syncline.runtime.auto.guard import Guard
 from syncline.runtime.auto.native import Native
 from syncline.runtime.auto.pilot import STRICTNESS, Pilot, best_s, typical_s
 from syncline.runtime.auto.plain import average_plain, check_finite
-from syncline.runtime.auto.probe import probe_link
+from syncline.runtime.auto.probe import basis_of, gathered_costs, guessed_work, probe_link
 from syncline.runtime.auto.worklog import Lengths, WorkLog, mean_work
 from syncline.runtime.sync.bucket import Order
 from syncline.runtime.sync.ddp import DdpSynchronizer, Future, GradBucket, joining
-from syncline.runtime.sync.overflow import Scaler
+from syncline.runtime.sync.optimizer_hooks import Scaler
 from syncline.runtime.sync.settings import Settings
 from syncline.runtime.sync.step import Step
 from syncline.runtime.wire.links import GroupLinks
@@ -72,7 +71,7 @@ class AutoSynchronizer(DdpSynchronizer):
         heard = exchange_json({"heard": self._writer.is_heard()}, links.team)
         self._is_watched = any(row["heard"] for row in heard)
         self._spent_s = 0.0
-        self._said = ""
+        self._announced = ""
         self._lengths = Lengths(KEPT)
         self._came_s = 0.0
         self._gathering: Gathering | None = None
@@ -95,7 +94,7 @@ class AutoSynchronizer(DdpSynchronizer):
     def why(self) -> str:
         """Return on one line what is used and why."""
         text = f"{self._pilot.codec}: {self.reason}" if self._fixed else self._pilot.why()
-        text = "; ".join(filter(None, (text, self.links.told)))
+        text = "; ".join(filter(None, (text, self.links.note)))
         return f"{text}; DDP's own reducer runs" if self._native.is_on else text
 
     def observe(self, loss: torch.Tensor | float) -> None:
@@ -299,8 +298,8 @@ class AutoSynchronizer(DdpSynchronizer):
     def _say(self) -> None:
         """Log a decision, once, on the first rank."""
         used = self._pilot.codec
-        if self._pilot.phase == "hold" and self.rank == 0 and used != self._said:
-            self._said = used
+        if self._pilot.phase == "hold" and self.rank == 0 and used != self._announced:
+            self._announced = used
             spent = f"found in {self._num_steps} steps and {show_time(self._spent_s)} of measuring before them"
             log.info("gradients travel in %s, %s: %s", used, spent, self._pilot.why())
 

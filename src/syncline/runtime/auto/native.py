@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from torch.nn.parallel import DistributedDataParallel
 
 from syncline.runtime.sync.ddp import joining
-from syncline.runtime.sync.turns import Turns
+from syncline.runtime.sync.optimizer_hooks import OptimizerSteps
 
 LAP = 50
 GRACE_S = 10.0
@@ -31,7 +31,7 @@ class DdpOwner(Protocol):
     """The handle whose place DDP takes."""
 
     @property
-    def turns(self) -> Turns: ...
+    def turns(self) -> OptimizerSteps: ...
 
     def turn_on(self, model: DistributedDataParallel) -> None: ...
 
@@ -76,7 +76,7 @@ class Native:
 
         def end() -> None:
             if self.is_on and in_backward(self._trainer):
-                log.critical("%s\nThe all-reduce of plain DDP cannot be left: this process ends.", failure)
+                log.critical("%s\nAn all-reduce of plain DDP cannot be interrupted: this process ends.", failure)
                 os._exit(EXIT_STATUS)
 
         timer = threading.Timer(GRACE_S, end)

@@ -1,4 +1,4 @@
-"""What this rank's link, processor and codecs give, measured in a fraction of a second: the numbers a choice needs."""
+"""What a choice follows from: every rank's link, processor and codecs, measured in a fraction of a second."""
 
 from __future__ import annotations
 
@@ -6,20 +6,26 @@ import os
 import socket
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
+from typing import Any
 
 import torch
 
 from syncline.codec.low_rank import LowRank
 from syncline.codec.names import PLAIN, scheme
-from syncline.program.choice import CodecPrice
+from syncline.program.choice import ChoiceBasis, CodecPrice
+from syncline.program.overlap import Work
+from syncline.runtime.alive.agreement import exchange_json
+from syncline.runtime.wire.links import GroupLinks
 from syncline.runtime.wire.team import Team
 
 ENOUGH_S = 0.1
 """A transfer of this length tells the rate: it is longer than bursts of a shaper and slow start are."""
 LARGEST_BYTES = 32 << 20
 SAMPLE = 1 << 18
+GUESSED_BUCKET = 25 << 18
 
 
 def probe_link(team: Team) -> dict[str, float]:
@@ -124,3 +130,42 @@ def _largest(value: float, team: Team) -> float:
     rooms = [torch.zeros(1, dtype=torch.float64, device=team.device) for _ in range(team.size)]
     team.all_gather(rooms, torch.tensor([value], dtype=torch.float64, device=team.device)).wait()
     return max(float(room) for room in rooms)
+
+
+def gathered_costs(names: list[str], shapes: Sequence[tuple[int, ...]], links: GroupLinks) -> dict[str, Any]:
+    """Return this rank's numbers, gathered so that every rank works with the same ones."""
+    link = probe_link(links.team)
+    found = [asdict(price) for price in prices(names, shapes, links.device)]
+    own = {**link, **host(), "add_s": add_s(), "prices": found}
+    rows = exchange_json(own, links.team)
+    return {**rows[0], "rate_Bps": min(row["rate_Bps"] for row in rows), "cores": _cores(rows)}
+
+
+def basis_of(rows: list[dict[str, Any]], work: Work, num_ranks: int, piece_bytes: int) -> ChoiceBasis:
+    """Return the numbers of all ranks as one."""
+    first = rows[0]
+    return ChoiceBasis(
+        num_ranks,
+        min(row["rate_Bps"] for row in rows),
+        max(row["latency_s"] for row in rows),
+        first["cores"],
+        fmean(row["byte_s"] for row in rows),
+        fmean(row["message_s"] for row in rows),
+        fmean(row["add_s"] for row in rows),
+        work,
+        tuple(CodecPrice(**price) for price in first["prices"]),
+        piece_bytes,
+    )
+
+
+def guessed_work(shapes: Sequence[tuple[int, ...]]) -> Work:
+    """Return what is known of a step before the first: its gradients, in buckets as DDP makes them."""
+    total = sum(torch.Size(shape).numel() for shape in shapes)
+    num = max(1, round(total / GUESSED_BUCKET))
+    return Work(0.0, (0.0,) * num, (total // num,) * num, 0.0)
+
+
+def _cores(rows: list[dict[str, Any]]) -> float:
+    """Return the processors of all ranks together, as if every host gave its ranks what the scarcest gives."""
+    hosts = [row["host"] for row in rows]
+    return min(float(row["cores"]) / hosts.count(row["host"]) for row in rows) * len(rows)

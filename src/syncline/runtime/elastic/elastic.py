@@ -24,18 +24,18 @@ from torch import nn
 
 from syncline.errors import SynchronizationError, SynclineError
 from syncline.runtime.alive.agreement import exchange_json
-from syncline.runtime.elastic.averaging import StepAveraging
 from syncline.runtime.elastic.gradients import BUCKET_BYTES, GradientBucket, buckets
 from syncline.runtime.elastic.hooks import BackwardWatch
 from syncline.runtime.elastic.inheritance import Estate, Handover, inherit
 from syncline.runtime.elastic.replica import Alone
 from syncline.runtime.periodic.averaging import Flight
 from syncline.runtime.periodic.crew import Crew, Formation, Ticket
-from syncline.runtime.periodic.crew_averaging import check_crew
+from syncline.runtime.periodic.crew_averaging import CrewAveraging, check_crew
 from syncline.runtime.periodic.target import Target
-from syncline.runtime.sync.overflow import StepSkipper
+from syncline.runtime.sync.optimizer_hooks import OptimizerSteps
 from syncline.runtime.sync.settings import Settings
-from syncline.runtime.sync.step import StepReport
+from syncline.runtime.sync.step import Step, StepReport
+from syncline.runtime.wire.links import GroupLinks
 
 ATTEMPTS = 5
 """How often those who are left try to connect anew, where one more is lost each time."""
@@ -62,6 +62,29 @@ class CrewRules:
             value = getattr(self, name)
             if value is not None and (type(value) is not int or value < 1):
                 raise SynchronizationError(f"{name}={value!r} must be a whole number from 1.")
+
+
+class StepAveraging(CrewAveraging):
+    """Averages over whoever is in the crew: all buckets of a step are one step to heartbeats and reports."""
+
+    _shared: Step | None = None
+
+    def begin(self) -> None:
+        """Note that a step's computation begins here."""
+        self.synchronizer.begin()
+        self._shared = None
+
+    def _count(self, record: Step) -> None:
+        """Leave the bytes to the step's report, which has those of all its buckets."""
+
+    def _record(self) -> Step:
+        if self._shared is None:
+            self._shared = self.synchronizer.open_step()
+        return self._shared
+
+    def _start(self, links: GroupLinks) -> None:
+        self._shared = None
+        super()._start(links)
 
 
 class ElasticSynchronizer:
@@ -98,7 +121,7 @@ class ElasticSynchronizer:
             self._holds(lambda: self._take_place(crew.formation))
         model = getattr(estate.model, "_orig_mod", estate.model)
         self._hooks: list[Any] = [
-            StepSkipper(target.parameters, lambda: self._skips),
+            OptimizerSteps(target.parameters, lambda: self._skips),
             BackwardWatch(model, self._buckets, self._is_last_backward, self._ready, self._settle),
             model.register_forward_pre_hook(self._forward, prepend=True),  # before FSDP2 gathers what may be replaced
         ]
@@ -128,7 +151,7 @@ class ElasticSynchronizer:
 
     def busy(self) -> contextlib.AbstractContextManager[None]:
         """Return a context for what takes long on purpose on this rank: it is not called lost meanwhile."""
-        return self._averaging.busy()
+        return self._averaging.synchronizer.busy()
 
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
@@ -145,7 +168,7 @@ class ElasticSynchronizer:
 
     def report(self) -> StepReport:
         """Return the last complete step in numbers."""
-        return self._averaging.report()
+        return self._averaging.synchronizer.report()
 
     def summary(self) -> str:
         """Return the last step on one line, and who is there."""
@@ -250,7 +273,7 @@ class ElasticSynchronizer:
     def _go_on(self) -> None:
         """Connect those who are left; afterwards this step is to be averaged again, or another has been taken over."""
         failure = self._failure or SynchronizationError("another rank of this replica lost its peers.")
-        log.warning("step %d: %s Going on with those who are left.", self.step, _text(failure))
+        log.warning("step %d: %s Continuing with the surviving ranks.", self.step, _text(failure))
         self._averaging.break_off(failure)
         self._handover = None
         self._holds(lambda: self._take_place(self._averaging.form_anew()))
@@ -271,7 +294,9 @@ class ElasticSynchronizer:
                 return attempt == 0
             kept = failure or RuntimeError("another rank of this replica lost its peers")
             self._averaging.break_off(kept)
-        raise SynchronizationError(f"those who were left could not connect in {ATTEMPTS} attempts.", detail=_text(kept))
+        raise SynchronizationError(
+            f"the surviving ranks could not reconnect in {ATTEMPTS} attempts.", detail=_text(kept)
+        )
 
     def _take_place(self, formation: Formation) -> None:
         """Be at one with the others of a formation: who is behind takes the state of one who is not."""

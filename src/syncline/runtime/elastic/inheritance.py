@@ -66,7 +66,7 @@ class Estate:
             state = torch.load(io.BytesIO(data.numpy().tobytes()), map_location="cpu", weights_only=True)
         except Exception as error:
             raise SynchronizationError(
-                "what a peer sent of its state cannot be read.",
+                "the state that a peer sent cannot be read.",
                 hint="States of schedulers and data must be numbers, texts, lists, dicts and tensors.",
                 detail=str(error).split("\n")[0],
             ) from error

@@ -61,12 +61,12 @@ class Replica(Alone):
     def check(self, failure: Exception | None) -> None:
         """Raise, on every rank of the replica, what is no loss."""
         fatal = "" if failure is None or is_loss(failure) else str(failure)
-        said = [str(row["fatal"]) for row in exchange_json({"fatal": fatal}, self.team) if row["fatal"]]
+        failures = [str(row["fatal"]) for row in exchange_json({"fatal": fatal}, self.team) if row["fatal"]]
         super().check(failure)
-        if said:
-            raise SynchronizationError(f"another rank of this replica failed: {said[0]}")
+        if failures:
+            raise SynchronizationError(f"another rank of this replica failed: {failures[0]}")
 
-    def told(self, ask: Callable[[], Any]) -> Any:
+    def shared(self, ask: Callable[[], Any]) -> Any:
         """Return what the first rank gets when it asks; an error of its is raised by all."""
         own: dict[str, Any] = {}
         if self.rank == 0:
@@ -74,10 +74,10 @@ class Replica(Alone):
                 own = {"value": ask()}
             except SynclineError as error:
                 own = {"error": error.message, "hint": error.hint}
-        said = exchange_json(own, self.team)[0]
-        if "error" in said:
-            raise SynchronizationError(str(said["error"]), hint=str(said["hint"] or ""))
-        return said["value"]
+        answer = exchange_json(own, self.team)[0]
+        if "error" in answer:
+            raise SynchronizationError(str(answer["error"]), hint=str(answer["hint"] or ""))
+        return answer["value"]
 
 
 class ReplicaCrew(Crew):
@@ -100,7 +100,7 @@ class ReplicaCrew(Crew):
 
     def waiting(self, step: int | str) -> list[Ticket]:
         """Return who is to be let in at this step."""
-        rows = self._replica.told(lambda: [[one.number, one.rank] for one in self._crew.waiting(step)])
+        rows = self._replica.shared(lambda: [[one.number, one.rank] for one in self._crew.waiting(step)])
         return [Ticket(*row) for row in rows]
 
     def let_in(self, tickets: Iterable[Ticket]) -> Formation:
@@ -113,11 +113,11 @@ class ReplicaCrew(Crew):
             self._crew.leave()
 
     def _take(self, ask: Callable[[], Formation]) -> Formation:
-        def told() -> Any:
+        def plain() -> Any:
             found = ask()
             return [found.number, list(found.members), sorted(found.new)]
 
-        number, members, new = self._replica.told(told)
+        number, members, new = self._replica.shared(plain)
         self.formation = Formation(int(number), tuple(members), frozenset(new))
         if self._replica.rank:
             self.history.append(self.formation.line())

@@ -26,7 +26,7 @@ from syncline.runtime.alive.pace import Pace
 from syncline.runtime.execute.lane import Lane, LaneRound, Tags, build_round, join_near
 from syncline.runtime.execute.play import Player
 from syncline.runtime.execute.posting import Deadline, Post
-from syncline.runtime.execute.record import LaneColumns, gather, source, told
+from syncline.runtime.execute.record import LaneColumns, agent_spans, gather, source
 from syncline.runtime.execute.seats import seats, sits_with_ranks
 from syncline.runtime.execute.vendor_step import VendorCall
 from syncline.runtime.group import Group
@@ -157,7 +157,7 @@ class BoundProgram:
         timeline = builder.build()
         if executor._writer.is_heard() and len(timeline.spans):
             size_bytes = self.size * self.buffer.element_size()
-            executor._writer.send(told(timeline, executor.group.rank, self.program.name, size_bytes, start_s))
+            executor._writer.send(agent_spans(timeline, executor.group.rank, self.program.name, size_bytes, start_s))
         return timeline
 
     def _run_step(self, number: int, step: _Prepared | VendorCall, builder: TimelineBuilder, start_s: float) -> None:

@@ -49,7 +49,7 @@ class PairTest:
         self._post = Post(group)
         self._out = torch.zeros(size_bytes, dtype=torch.uint8, device=group.device)
         self._in = torch.zeros(size_bytes, dtype=torch.uint8, device=group.device)
-        self._said, self._tell = torch.zeros(2, 1, dtype=torch.uint8, device=group.device)
+        self._ack_in, self._ack_out = torch.zeros(2, 1, dtype=torch.uint8, device=group.device)
         self._counted = Resent()
 
     def play(self, flows: Sequence[tuple[int, int]]) -> list[float]:
@@ -100,8 +100,8 @@ class PairTest:
         return took if coming else 0.0
 
     def _receipt(self, coming: list[Message], out: list[Message], deadline: Deadline) -> None:
-        """Wait until the receiver has said that all arrived: what lies in a socket's buffer was not sent yet."""
-        asked = [(self._message(m.peer, self._said, _RECEIPT), self._post.post_receive) for m in out]
-        told = [(self._message(m.peer, self._tell, _RECEIPT), self._post.post_send) for m in coming]
-        for message, work in [(message, post(message)) for message, post in (*asked, *told)]:
+        """Wait for the receiver's acknowledgement: bytes in a socket buffer have not been delivered yet."""
+        acks_in = [(self._message(m.peer, self._ack_in, _RECEIPT), self._post.post_receive) for m in out]
+        acks_out = [(self._message(m.peer, self._ack_out, _RECEIPT), self._post.post_send) for m in coming]
+        for message, work in [(message, post(message)) for message, post in (*acks_in, *acks_out)]:
             self._post.wait(work, message, deadline, lambda: "pair test")

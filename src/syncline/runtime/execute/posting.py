@@ -51,7 +51,7 @@ class Post:
         self._run = 0
 
     def next_run(self) -> None:
-        """Number the runs, so that what ranks say of one is not read as said of another."""
+        """Number the runs, so that a report of one run is not taken for a report of another."""
         self._run += 1
 
     def post_receive(self, message: Message) -> Any:
@@ -110,7 +110,7 @@ class Post:
         return ExecutionError(what, where=where, detail=detail, hint=_advice(heard))
 
     def _hear(self, accused: str) -> dict[int, str]:
-        """Say whom this rank waits for, and return what each other rank says; "" is a rank that said nothing."""
+        """Report whom this rank waits for, and return each rank's report; "": that rank is silent."""
         store = self.group.store()
         if store is None:
             return {}

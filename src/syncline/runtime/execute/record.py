@@ -64,7 +64,7 @@ def _work_kind(message: Message, sent: bool) -> SpanKind:
     return SpanKind.REDUCE if message.reduce and not sent else SpanKind.COPY
 
 
-def told(timeline: Timeline, rank: int, name: str, size_bytes: int, origin_s: float) -> list[dict[str, object]]:
+def agent_spans(timeline: Timeline, rank: int, name: str, size_bytes: int, origin_s: float) -> list[dict[str, object]]:
     """Return one run as an agent takes it: the collective of this rank, and what it sent to each peer."""
     spans = timeline.spans
     whole = {"rank": rank, "name": name, "start_s": origin_s + timeline.start_s, "end_s": origin_s + timeline.end_s}

@@ -82,20 +82,23 @@ class Averaging:
         self._start(GroupLinks(target.group, self._settings, target.device))
 
     def _start(self, links: GroupLinks) -> None:
-        self._synchronizer = Synchronizer(self._settings, links, self._label)
+        self.synchronizer = Synchronizer(self._settings, links, self._label)
         self.rank, self.num_ranks = links.rank, links.num_ranks
         self.team = links.team
 
     def launch(self, index: int, buffer: torch.Tensor, layout: Layout, step: int) -> Flight:
         """Begin to average a buffer in place; every rank launches the same ones in the same order."""
-        record = self._synchronizer.open_step()
-
-        def count() -> None:
-            self.wire_bytes += record.wire_bytes
-
-        flight = Flight(step, arrived=count)
-        self._synchronizer.average(flight.order(index, buffer, layout, record))
+        record = self._record()
+        flight = Flight(step, arrived=lambda: self._count(record))
+        self.synchronizer.average(flight.order(index, buffer, layout, record))
         return flight
+
+    def _count(self, record: Step) -> None:
+        self.wire_bytes += record.wire_bytes
+
+    def _record(self) -> Step:
+        """Return the step that a launch belongs to: one of its own."""
+        return self.synchronizer.open_step()
 
     def compare(self, target: Target) -> None:
         """Raise on every rank if they do not start from the same weights: averages of moves would keep them apart."""
@@ -107,15 +110,15 @@ class Averaging:
 
     def state_dict(self) -> dict[str, object]:
         """Return this rank's residuals and factors; nothing may be under way."""
-        return self._synchronizer.state_dict(local=True)
+        return self.synchronizer.state_dict(local=True)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over this rank's residuals and factors; nothing may be under way."""
-        self._synchronizer.load_state_dict(state)
+        self.synchronizer.load_state_dict(state)
 
     def close(self) -> None:
         """Finish what is under way and end the threads."""
-        self._synchronizer.close()
+        self.synchronizer.close()
 
 
 def _wait_for_device(buffer: torch.Tensor) -> None:

@@ -125,8 +125,8 @@ class Crew:
     def waiting(self, step: int | str) -> list[Ticket]:
         """Return who is to be let in at this step: the same answer to every member, whoever asks first."""
         key = f"door/{self.formation.number}/{step}"
-        said = self._decide(key, {"tickets": self._open_tickets()})
-        return [Ticket(*row) for row in said["tickets"]]
+        decided = self._decide(key, {"tickets": self._open_tickets()})
+        return [Ticket(*row) for row in decided["tickets"]]
 
     def let_in(self, tickets: Iterable[Ticket]) -> Formation:
         """Form anew with those who wait; every member calls it with the same tickets."""
@@ -169,7 +169,7 @@ class Crew:
         return self.formation
 
     def _gone_by_themselves(self, missing: set[int], number: int) -> set[int]:
-        """Return who of those that are missed has said that it leaves."""
+        """Return which of the missing ranks announced that they leave."""
         rows = (self._read(f"formed/{number}") or {"rows": []})["rows"] if missing else []
         return {rank for rank, process in rows if rank in missing and self._read(f"left/{process}")}
 

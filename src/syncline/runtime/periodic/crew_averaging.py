@@ -33,7 +33,7 @@ class CrewAveraging(Averaging):
     @property
     def failure(self) -> BaseException | None:
         """What ended the exchange; None: nothing has."""
-        return self._synchronizer.failure
+        return self.synchronizer.failure
 
     def launch(self, index: int, buffer: torch.Tensor, layout: Layout, step: int) -> Flight:
         """Begin to average a buffer in place, and remember what was owed before."""
@@ -44,17 +44,17 @@ class CrewAveraging(Averaging):
 
     def remember(self, index: int, layout: Layout) -> None:
         """Keep what is owed before a buffer is launched, for the case that it must be launched again."""
-        parts = self._synchronizer.residuals
+        parts = self.synchronizer.residuals
         owed = zip(layout.names, layout.sizes, strict=True)
         self._before[index] = {n: parts[n].clone() if n in parts else torch.zeros(size) for n, size in owed}
 
     def break_off(self, failure: BaseException) -> None:
         """End what is under way with a failure."""
-        self._synchronizer.break_off(failure)
+        self.synchronizer.break_off(failure)
 
     def form_anew(self) -> Formation:
         """Connect those who are left after a loss."""
-        lost = self._synchronizer.lost
+        lost = self.synchronizer.lost
         self._part()
         formation = self.crew.form_anew([] if lost is None else [self.team.members[lost]])
         self.is_new = self.is_new or self.crew.rank in formation.new
@@ -73,8 +73,8 @@ class CrewAveraging(Averaging):
         """Owe to the new formation what was owed to the last one, as if what was dropped had never been launched."""
         for index in dropped:
             self._owed |= self._before[index]
-        state = self._synchronizer.state_dict(local=True)
-        self._synchronizer.load_state_dict({**state, "residuals": {} if self.is_new else self._owed})
+        state = self.synchronizer.state_dict(local=True)
+        self.synchronizer.load_state_dict({**state, "residuals": {} if self.is_new else self._owed})
         self._owed, self.is_new = {}, False
 
     def close(self) -> None:
@@ -89,8 +89,8 @@ class CrewAveraging(Averaging):
 
     def _part(self) -> None:
         """Leave the connections, and take along what is owed; where that was done already, there is nothing new."""
-        self._owed |= {name: part.clone() for name, part in self._synchronizer.residuals.items()}
-        self._synchronizer.abandon()
+        self._owed |= {name: part.clone() for name, part in self.synchronizer.residuals.items()}
+        self.synchronizer.abandon()
 
     def _meet(self, formation: Formation) -> None:
         name = f"crew/{self.crew.name}/{formation.number}"

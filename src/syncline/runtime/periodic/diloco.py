@@ -25,8 +25,7 @@ from syncline.runtime.periodic.averaging import Averaging, Flight, at_least
 from syncline.runtime.periodic.crew import Crew, Formation
 from syncline.runtime.periodic.crew_averaging import CrewAveraging, check_crew, is_loss
 from syncline.runtime.periodic.fragment import cut
-from syncline.runtime.periodic.recovery import reconcile
-from syncline.runtime.periodic.shared import SharedFragment
+from syncline.runtime.periodic.shared import SharedFragment, reconcile
 from syncline.runtime.periodic.target import alone, target
 from syncline.runtime.periodic.vote import Vote
 from syncline.runtime.periodic.wrapper import Closure, Wrapper

@@ -34,11 +34,11 @@ class Vote:
         self._gathering = Gathering([float(landed) for _, landed in flights], self._team) if flights else None
 
     def take(self) -> None:
-        """Hear what the others said after the last step."""
+        """Take the votes that the site's ranks cast after the last step."""
         self._landed = set()
         if self._gathering is not None:
             columns = zip(*self._gathering.rows(), strict=True)
-            self._landed = {serial for serial, said in zip(self._serials, columns, strict=True) if all(said)}
+            self._landed = {serial for serial, votes in zip(self._serials, columns, strict=True) if all(votes)}
             self._gathering = None
 
     def has_landed(self, serial: int) -> bool:

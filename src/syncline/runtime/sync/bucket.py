@@ -55,7 +55,7 @@ class Order:
 
 
 class BoundPiece(Piece, Protocol):
-    """A piece that can be told where its values are."""
+    """A piece that can be moved to other memory."""
 
     def bind(self, values: torch.Tensor, scale: float | None) -> None: ...
 

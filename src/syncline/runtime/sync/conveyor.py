@@ -10,7 +10,7 @@ Where pieces are on a device (`ahead`), the front thread gives it so many pieces
 and a third and a fourth thread take what would keep the back thread waiting: for the device, then posting the sum, and
 for the sums of others.
 
-A failure stays: the bucket's future carries it, so do those of all later buckets, and peers are told.
+A failure stays: the bucket's future carries it, so do those of all later buckets, and peers are notified.
 """
 
 from __future__ import annotations
@@ -226,5 +226,5 @@ class Conveyor:
             self.failure = failure
 
     def _tell(self, piece: Piece) -> None:
-        with contextlib.suppress(Exception):  # the failure itself is already kept; a lost peer cannot be told
+        with contextlib.suppress(Exception):  # the failure itself is already kept; a lost peer cannot be notified
             piece.fail()

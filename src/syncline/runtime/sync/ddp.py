@@ -19,13 +19,12 @@ from syncline.runtime.alive.replicas import compare, fingerprints
 from syncline.runtime.alive.watchdog import is_broken_connection
 from syncline.runtime.sync.bucket import Layout, Order
 from syncline.runtime.sync.early import EarlyUpdates
-from syncline.runtime.sync.overflow import ScaleFollower, Scaler, StepSkipper
+from syncline.runtime.sync.optimizer_hooks import OptimizerSteps, ScaleFollower, Scaler
 from syncline.runtime.sync.reducer import check_free, fit_buckets, renew
 from syncline.runtime.sync.settings import Settings
 from syncline.runtime.sync.step import Step
 from syncline.runtime.sync.streams import future_of, refuse_capture
 from syncline.runtime.sync.synchronizer import Synchronizer
-from syncline.runtime.sync.turns import Turns
 from syncline.runtime.wire.links import GroupLinks
 
 Future = torch.futures.Future[torch.Tensor]
@@ -71,15 +70,14 @@ class DdpSynchronizer(Synchronizer):
         self._num_backwards = 0
         self._checked = -1
         self._closed = False
-        self._turns = Turns(p for p in model.module.parameters() if p.requires_grad)
+        trained = [p for p in model.module.parameters() if p.requires_grad]
+        skips = (lambda: self._step is not None and self._step.skipped) if settings.nan == "skip" else None
+        self._turns = OptimizerSteps(trained, skips)
         self._hooks: list[Any] = [self._turns]
         self._updates = updates
         self._awaited: list[tuple[Future, list[torch.Tensor], list[torch.Tensor]]] = []
         if updates is not None:
             self._hooks.append(updates)
-        if settings.nan == "skip":
-            trained = [p for p in model.module.parameters() if p.requires_grad]
-            self._hooks.append(StepSkipper(trained, lambda: self._step is not None and self._step.skipped))
         self._bucket_bytes = cast("Any", model).bucket_bytes_cap
         if self.fits_buckets and not isinstance(settings.scheme, LowRank):  # low rank sends a bucket as one piece
             fit_buckets(model, self.piece_bytes)
@@ -102,7 +100,7 @@ class DdpSynchronizer(Synchronizer):
         renew(model)
 
     @property
-    def turns(self) -> Turns:
+    def turns(self) -> OptimizerSteps:
         """The optimizer steps that the model has had."""
         return self._turns
 
@@ -226,7 +224,7 @@ def _plain(bucket: GradBucket, group: dist.ProcessGroup) -> Future:
 
 
 def _explained(call: Callable[..., Any], known: weakref.ref[DdpSynchronizer]) -> Callable[..., Any]:
-    """Return a call of DDP's own whose broken connections are told as the rank that lies behind them."""
+    """Return a call of DDP's own that names the lost rank where a connection breaks."""
 
     def explained(*inputs: Any, **named: Any) -> Any:
         try:

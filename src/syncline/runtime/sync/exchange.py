@@ -34,7 +34,7 @@ from syncline.timeline import SpanKind
 
 @dataclass(frozen=True)
 class Trouble:
-    """What a rank said instead of contributing: its rank and the bucket's parameter (-1: it failed otherwise)."""
+    """A rank whose contribution is not finite, and the bucket's parameter (-1: it failed otherwise)."""
 
     rank: int
     parameter: int
@@ -123,7 +123,7 @@ class Exchange:
             self._finite = self._encode_all()
 
     def send(self, step: Step, trouble: Trouble | None = None) -> None:
-        """Encode what others own and post it; where something is not finite, only that is said."""
+        """Encode what others own and post it; where something is not finite, send only a notice."""
         if self._finite is None:
             self._begin(step)
             self._finite = self._encode_all() if trouble is None else []
@@ -313,7 +313,7 @@ class Exchange:
         except OtherStepError as error:
             raise error.between(peer, self.wire.rank) from None
         except AgreementError as error:
-            raise AgreementError(f"what rank {peer} sent is not what was expected: {error.message}.") from None
+            raise AgreementError(f"rank {peer} sent an unexpected message: {error.message}.") from None
         if flags & FAILED:
             raise SynchronizationError(f"rank {origin} reported a failure.", hint=f"See the error of rank {origin}.")
         return Trouble(origin, parameter) if flags & NONFINITE else None

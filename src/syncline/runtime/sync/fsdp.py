@@ -25,13 +25,12 @@ from syncline.runtime.sync.bucket import Bucket
 from syncline.runtime.sync.conveyor import BucketJob, Piece
 from syncline.runtime.sync.finite import finite_flag
 from syncline.runtime.sync.geometry import Geometry, owed_by_all
-from syncline.runtime.sync.overflow import ScaleFollower, Scaler, StepSkipper
+from syncline.runtime.sync.optimizer_hooks import OptimizerSteps, ScaleFollower, Scaler
 from syncline.runtime.sync.settings import Settings
 from syncline.runtime.sync.shard.shard_part import ShardPart, shard_parts
 from syncline.runtime.sync.step import Step
 from syncline.runtime.sync.streams import refuse_capture
 from syncline.runtime.sync.synchronizer import Synchronizer
-from syncline.runtime.sync.turns import Turns
 from syncline.runtime.wire.links import GroupLinks
 from syncline.runtime.wire.team import Team
 
@@ -65,10 +64,8 @@ class FsdpSynchronizer(Synchronizer):
         self._step: Step | None = None
         self._num_backwards = 0
         self._agreed = -1
-        self._turns = Turns(model.parameters())
+        self._turns = OptimizerSteps(model.parameters(), self._is_skipped if settings.nan == "skip" else None)
         self._hooks: list[Any] = [self._turns, model.register_forward_pre_hook(self._forward)]
-        if settings.nan == "skip":
-            self._hooks.append(StepSkipper(model.parameters(), self._is_skipped))
         self._parts = shard_parts(self, model)
         self.geometry = Geometry(
             {name: one for part in self._parts for name, one in part.shardings.items()},

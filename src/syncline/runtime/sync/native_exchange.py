@@ -16,7 +16,7 @@ from syncline.program.pieces import shard_bounds
 from syncline.program.stages import ADD, DECODE, ENCODE, ON_THE_WIRE, SUM, Posts
 from syncline.runtime.sync.exchange import ExchangePlace, Trouble
 from syncline.runtime.sync.step import BACK, FRONT, Step
-from syncline.runtime.wire.native_wire import CLOSED, DISAGREED, FAILED, FINE, TROUBLED, NativeWire, Said
+from syncline.runtime.wire.native_wire import CLOSED, DISAGREED, FAILED, FINE, TROUBLED, LaneStatus, NativeWire
 from syncline.runtime.wire.wire import Wire
 from syncline.timeline import SpanKind
 
@@ -105,7 +105,7 @@ class NativeExchange:
 
     def receive(self) -> Trouble | None:
         """Wait until the own shard is summed; or say who had trouble, on all ranks alike."""
-        return self._said(self._lane.wait_reduced(self.wire.timeout_s))
+        return self._check(self._lane.wait_reduced(self.wire.timeout_s))
 
     reduce = receive
 
@@ -128,7 +128,7 @@ class NativeExchange:
     def finish(self) -> None:
         """Wait until nothing of this exchange is under way, and note once what the wire's threads did."""
         if self._is_under_way:
-            self._said(self._lane.wait_done(self.wire.timeout_s))
+            self._check(self._lane.wait_done(self.wire.timeout_s))
             self._is_under_way = False
             self._note()
 
@@ -148,8 +148,8 @@ class NativeExchange:
         number, sequence = step.number & 0xFFFFFFFF, self._sequence & 0xFFFFFFFF
         self._lane.post(self._values.numpy(), residual, sequence, number, keys, self.scale, fail, trouble)
 
-    def _said(self, said: Said) -> Trouble | None:
-        status, rank, parameter, text = said
+    def _check(self, outcome: LaneStatus) -> Trouble | None:
+        status, rank, parameter, text = outcome
         if status == FINE:
             return None
         if status == TROUBLED:
@@ -157,10 +157,10 @@ class NativeExchange:
         if status == FAILED:
             raise SynchronizationError(f"rank {rank} reported a failure.", hint=f"See the error of rank {rank}.")
         if status == DISAGREED:
-            raise AgreementError(f"what rank {rank} sent is not what was expected: {text}.")
+            raise AgreementError(f"rank {rank} sent an unexpected message: {text}.")
         if status == CLOSED:
             raise SynchronizationError("the exchange was aborted.", detail=text)
-        detail = text or f"nothing came for {self.wire.timeout_s:g} s"
+        detail = text or f"no message for {self.wire.timeout_s:g} s"
         raise SynchronizationError(f"rank {rank} did not answer.", detail=detail)
 
     def _note(self) -> None:

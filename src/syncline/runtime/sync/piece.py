@@ -90,7 +90,7 @@ class BucketPiece:
             self._walk(StagePhase.REDUCE)
         except SynchronizationError:
             for exchange in self._exchanges.values():
-                with contextlib.suppress(RuntimeError):  # a lost peer cannot be told
+                with contextlib.suppress(RuntimeError):  # a lost peer cannot be notified
                     exchange.fail_sum()
             raise
         if self._trouble is not None:

@@ -45,7 +45,7 @@ def renew(model: DistributedDataParallel) -> None:
 
 
 def fit_buckets(model: DistributedDataParallel, bucket_bytes: int) -> None:
-    """Make buckets of this size where the user has not said how large they are and DDP would make larger ones.
+    """Make buckets of this size where the user has not set a size and DDP would make larger ones.
 
     A bucket is sent when its last gradient is there: while a large one fills, the network is idle, and the last one is
     whole when the backward pass is over. DDP's default suits collectives, each of which costs; here pieces are sent.

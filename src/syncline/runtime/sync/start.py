@@ -18,7 +18,7 @@ from syncline.runtime.alive.agreement import agree, exchange_json
 from syncline.runtime.auto.auto import AutoSynchronizer
 from syncline.runtime.sync.ddp import DdpSynchronizer
 from syncline.runtime.sync.early import EarlyUpdates
-from syncline.runtime.sync.overflow import Scaler
+from syncline.runtime.sync.optimizer_hooks import Scaler
 from syncline.runtime.sync.settings import Settings
 from syncline.runtime.sync.shard.sharded import check_replaceable, is_sharded, param_groups, shard_mesh, sharded_modules
 from syncline.runtime.sync.synchronizer import Synchronizer

@@ -213,7 +213,7 @@ class Step:
             until_s = max(until_s, ended)
         return sum(row[2] for row in rows) / busy_s if busy_s > 0 else 0.0
 
-    def told(self, peers: Sequence[int]) -> list[dict[str, object]]:
+    def agent_spans(self, peers: Sequence[int]) -> list[dict[str, object]]:
         """Return the step as an agent takes it, on the monotonic clock: computing, buckets, equal parts to peers."""
         shift = time.monotonic() - time.perf_counter()
         own = {"rank": self.rank, "step": self.number}

@@ -102,7 +102,7 @@ class Synchronizer:
         if self._writer.is_heard():
             # With levels most bytes go to few, and the others are numbered within their level.
             everyone = () if self.settings.levels else range(self.num_ranks)
-            self._writer.send(step.told([peer for peer in everyone if peer != self.rank]))
+            self._writer.send(step.agent_spans([peer for peer in everyone if peer != self.rank]))
 
     def average(self, order: Order) -> None:
         """Replace a buffer by its average over the ranks, some time later."""
@@ -136,7 +136,7 @@ class Synchronizer:
         """Do what can be done before the last bucket has come."""
 
     def failure_of(self, failure: BaseException) -> BaseException:
-        """Return the failure with where it happened; a lost rank behind it is named, and the others are told."""
+        """Return the failure with rank and step; a lost rank behind it is named, and the other ranks are notified."""
         if self._watchdog is not None:
             failure = self._watchdog.explain(failure)
         if isinstance(failure, SynchronizationError) and not failure.where:
@@ -191,7 +191,7 @@ class Synchronizer:
 
     def why(self) -> str:
         """Return on one line what gradients travel in, and why."""
-        return "; ".join(filter(None, (f"{self.settings.codec}: {self.reason}", self.links.told)))
+        return "; ".join(filter(None, (f"{self.settings.codec}: {self.reason}", self.links.note)))
 
     def observe(self, loss: torch.Tensor | float) -> None:
         """Take this step's loss: where a codec was chosen by measurement, one under which it rises is left."""
@@ -224,7 +224,7 @@ class Synchronizer:
         if fabric is not None:
             return bucket_program(packed(fabric, self.num_ranks), self.settings.scheme.price(), self.settings.levels)
         if not self._programs:
-            raise SynchronizationError("no bucket has been synchronised yet.", hint="Ask after the first backward.")
+            raise SynchronizationError("no bucket has been synchronised yet.", hint="Call it after the first backward.")
         return tuple(self._programs[index] for index in sorted(self._programs))
 
     def lines(self) -> list[LineReport]:
@@ -244,7 +244,7 @@ class Synchronizer:
             return complete[-1]
         if self.steps:
             return self.steps[-1]
-        raise SynchronizationError("no step has been synchronised yet.", hint="Ask after the first backward.")
+        raise SynchronizationError("no step has been synchronised yet.", hint="Call it after the first backward.")
 
     def _rate(self, step: Step) -> float:
         if self.settings.rate_Bps is not None:

@@ -29,8 +29,8 @@ class GroupLinks:
         self.rank, self.num_ranks = dist.get_rank(parent), dist.get_world_size(parent)
         self._device = team_device(parent, device)
         self._name, self._timeout_s = agreed_name(parent, self._device), settings.wire_timeout_s
-        self.told = ""
-        """Which transport was found to be faster, where that was measured."""
+        self.note = ""
+        """Which transport was faster, where that was measured."""
         self._candidates = _candidates(settings, self._device.type == "cuda", device)
         self._pace = None if settings.send_Bps is None else Pace(settings.send_Bps)
         self.team = self._team("all", range(self.num_ranks))
@@ -67,7 +67,7 @@ class GroupLinks:
         openers = {name: partial(self._wire, name, depth, level, TRIED_S) for name in self._candidates}
         values = torch.zeros(ELEMENTS, device=self.device)
         found = fastest(openers, values, codec, self.team if len(level) == self.num_ranks else self._team("try", level))
-        self.told = str(found)
+        self.note = str(found)
         if isinstance(found.wire, NativeWire):
             found.wire.timeout_s = self._timeout_s
         return found.wire
@@ -89,7 +89,7 @@ class GroupLinks:
 class TeamLinks(GroupLinks):
     """The links of one team that no process group holds: a single level, point to point."""
 
-    told = ""
+    note = ""
 
     def __init__(self, team: Team, device: torch.device) -> None:
         self.device = device

@@ -131,12 +131,12 @@ class Slot:
         route, due_route = tuple(map(int, header[_ROUTE])), (stamp.tag, stamp.sender, stamp.receiver)
         if route != due_route:
             raise AgreementError(f"(tag, sender, receiver) is {route} and {due_route} was due")
-        said = int(header[6]), int(header[7]), int(header[8])
+        contents = int(header[6]), int(header[7]), int(header[8])
         # A trailer that stays would vouch for a shorter message next time.
         self._trailer[:] = 0
         header[:] = 0
         self._push()
-        return said
+        return contents
 
     def change(self, word: int, by: int) -> None:
         """Change a word of the header and its checksum with it, as a rank would that means something else."""

@@ -1,7 +1,7 @@
 """The native transport behind the seam of `Wire`: threads, connections and lanes of its own, in C++.
 
 Ranks meet in the store of their team: the first hands out a secret, each says where it listens, and nobody else gets
-in. What went wrong on the way (a rail down, bytes changed, a stranger) is told by `news`, and logged.
+in. What went wrong on the way (a rail down, bytes changed, a stranger) is returned by `news`, and logged.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ logger = logging.getLogger("syncline.wire")
 FINE, TROUBLED, FAILED, DISAGREED, LOST, LATE, CLOSED = range(7)
 CLOSE_S = 15.0
 """How long peers may take to have what was sent; a peer that is known to be gone is not waited for."""
-Said = tuple[int, int, int, str]
+LaneStatus = tuple[int, int, int, str]
 
 
 @dataclass(frozen=True)
@@ -53,13 +53,13 @@ class LineReport:
 
     @property
     def is_lost(self) -> bool:
-        """Whether it is down though nobody said goodbye."""
+        """Whether it is down though neither end closed it."""
         return not self.up and (self.num_resets > 0 or self.received_bytes == 0)
 
 
 def wire_summary(lines: Sequence[LineReport]) -> str:
     """Return what is not well, rail by rail, and what had to be sent again; "" where there is nothing to say."""
-    told = []
+    troubles = []
     for rail in sorted({line.rail for line in lines}):
         own = [line for line in lines if line.rail == rail]
         down, slow = sum(line.is_lost for line in own), sum(line.stalled for line in own)
@@ -71,8 +71,8 @@ def wire_summary(lines: Sequence[LineReport]) -> str:
             f"{wrong:,} came with changed bytes" if wrong else "",
         ]
         if any(parts):
-            told.append(f"rail {rail}: {', '.join(filter(None, parts))}")
-    return "; ".join(told)
+            troubles.append(f"rail {rail}: {', '.join(filter(None, parts))}")
+    return "; ".join(troubles)
 
 
 def is_there() -> bool:
@@ -143,13 +143,13 @@ class NativeWire:
         if status == DISAGREED:
             raise SynchronizationError(f"rank {peer} sent a longer message than expected.")
         if status != FINE:
-            raise RuntimeError(text or f"nothing came for {self.timeout_s:g} s")
+            raise RuntimeError(text or f"no message for {self.timeout_s:g} s")
 
     def finish(self, tag: int) -> None:
         """Wait until everything sent under this tag has been received."""
         status, _, _, text = self.core.finish(tag, self.timeout_s)
         if status != FINE:
-            raise RuntimeError(text or f"nothing was acknowledged for {self.timeout_s:g} s")
+            raise RuntimeError(text or f"no acknowledgement for {self.timeout_s:g} s")
 
     def lines(self) -> list[LineReport]:
         """Return how each connection does."""
@@ -158,13 +158,13 @@ class NativeWire:
 
     def news(self) -> list[str]:
         """Return what went wrong on the way, and what is well again, since the last call; each is logged once."""
-        told = []
+        events = []
         for _, peer, rail, what in self.core.events():
             where = f"rail {rail} ({self.rails[rail].interface or self.rails[rail].address}) to rank {peer} "
             text = (where if peer >= 0 else "") + what
             logger.warning(text)
-            told.append(text)
-        return told
+            events.append(text)
+        return events
 
     def break_off(self, text: str) -> None:
         """End every wait."""

@@ -45,8 +45,8 @@ class TransportChoice:
 
     def __str__(self) -> str:
         times = {name: show_time(took) if took < math.inf else "for ever" for name, took in self.times_s.items()}
-        told = ", ".join(f"{took} by {name}" for name, took in times.items())
-        return f"{self.name} carries it: {show_size(self.size_bytes)} took {told}"
+        listed = ", ".join(f"{took} by {name}" for name, took in times.items())
+        return f"{self.name} carries it: {show_size(self.size_bytes)} took {listed}"
 
 
 def fastest(openers: Mapping[str, Callable[[], Wire]], values: torch.Tensor, codec: str, team: Team) -> TransportChoice:

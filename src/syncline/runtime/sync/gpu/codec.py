@@ -7,24 +7,32 @@ torch's own, wherever the tensors are.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
 from syncline.codec.chain import Chain
-from syncline.codec.dense import Block, Cast, Fp8, Sign
+from syncline.codec.dense import Block, Dense, Fp8, Sign
 from syncline.codec.scheme import EncodeState, Scheme
 from syncline.codec.sparse import HEADER_BYTES, TopK
 from syncline.errors import CodecError, SynchronizationError
 from syncline.runtime.sync.finite import finite_flag
 from syncline.runtime.sync.gpu import block, sign, sparse
 
+KERNELS: dict[str, tuple[Callable[..., None], Callable[..., None]]] = {
+    "block": (block.encode_block, block.decode_block),
+    "fp8": (block.encode_fp8, block.decode_fp8),
+    "sign": (sign.encode_sign, sign.decode_sign),
+    "cast": (sign.encode_cast, sign.decode_cast),
+}
+"""Encode and decode of each family of `codec/dense.py`, with the family's options."""
+
 
 class CudaCodec:
     """A scheme on tensors of a CUDA device."""
 
     def __init__(self, scheme: Scheme) -> None:
-        if not isinstance(scheme, (Block, Cast, Chain, Fp8, Sign, TopK)):
+        if not isinstance(scheme, (Dense, Chain, TopK)):
             raise SynchronizationError(
                 f'codec "{scheme.name}" has no kernels for CUDA tensors.',
                 detail="There are: fp32, fp16, bf16, fp8, int8, int4, sign, topk and chains of topk.",
@@ -95,18 +103,11 @@ class CudaCodec:
     def _encode(
         self, values: torch.Tensor, payload: torch.Tensor, state: EncodeState, residual: torch.Tensor | None
     ) -> None:
-        scheme = self.scheme
         if values.numel() == 0:
             payload.zero_()
-        elif isinstance(scheme, Block):
-            key = state.next_key() if scheme.is_stochastic else 0
-            block.encode_block(values, payload, residual, scheme.bits, scheme.block, scheme.is_stochastic, key)
-        elif isinstance(scheme, Fp8):
-            block.encode_fp8(values, payload, residual, scheme.format, scheme.block)
-        elif isinstance(scheme, Sign):
-            sign.encode_sign(values, payload, residual, scheme.block)
-        elif isinstance(scheme, Cast):
-            self._encode_cast(values, payload, residual)
+        elif isinstance(self.scheme, Dense):
+            encode, _ = KERNELS[self.scheme.family]
+            encode(values, payload, residual, *self.scheme.options, *self.scheme.draw(state))
         else:
             self._encode_sparse(values, payload, state, residual)
 
@@ -114,35 +115,13 @@ class CudaCodec:
         """Write what the payload says, times `scale`, or add it."""
         self._check(payload, out.numel())
         payload = payload.clone() if payload.data_ptr() % 4 else payload
-        scheme = self.scheme
         if out.numel() == 0:
             return
-        if isinstance(scheme, Block):
-            block.decode_block(payload, out, scheme.bits, scheme.block, add, scale)
-        elif isinstance(scheme, Fp8):
-            block.decode_fp8(payload, out, scheme.format, scheme.block, add, scale)
-        elif isinstance(scheme, Sign):
-            sign.decode_sign(payload, out, scheme.block, add, scale)
-        elif isinstance(scheme, Cast):
-            self._decode_cast(payload, out, add, scale)
+        if isinstance(self.scheme, Dense):
+            _, decode = KERNELS[self.scheme.family]
+            decode(payload, out, *self.scheme.options, add, scale)
         else:
             self._decode_sparse(payload, out, add, scale)
-
-    def _encode_cast(self, values: torch.Tensor, payload: torch.Tensor, residual: torch.Tensor | None) -> None:
-        if self.scheme.name == "fp32":
-            a = values if residual is None else values + residual
-            payload.view(torch.float32).copy_(torch.where(a.isnan(), float("nan"), a))
-            if residual is not None:
-                residual.zero_()
-        else:
-            sign.encode_cast(values, payload, residual, self.scheme.name == "fp16")
-
-    def _decode_cast(self, payload: torch.Tensor, out: torch.Tensor, add: bool, scale: float) -> None:
-        if self.scheme.name == "fp32":
-            scaled = payload.view(torch.float32) * scale
-            out.copy_(out + scaled if add else scaled)
-        else:
-            sign.decode_cast(payload, out, self.scheme.name == "fp16", add, scale)
 
     def _encode_sparse(
         self, values: torch.Tensor, payload: torch.Tensor, state: EncodeState, residual: torch.Tensor | None

@@ -129,20 +129,28 @@ def decode_sign(payload: torch.Tensor, out: torch.Tensor, block: int, add: bool,
     )
 
 
-def encode_cast(values: torch.Tensor, payload: torch.Tensor, residual: torch.Tensor | None, half: bool) -> None:
-    """Round each element to fp16 (`half`) or bf16, ties to even."""
+def encode_cast(values: torch.Tensor, payload: torch.Tensor, residual: torch.Tensor | None, kind: str) -> None:
+    """Round each element to fp16 or bf16, ties to even; or copy it (fp32)."""
     n = values.numel()
-    if n:
+    if kind == "fp32":
+        a = values if residual is None else values + residual
+        payload.view(torch.float32).copy_(torch.where(a.isnan(), float("nan"), a))
+        if residual is not None:
+            residual.zero_()
+    elif n:
         _encode_cast[(triton.cdiv(n, TILE),)](
-            values, values if residual is None else residual, payload.view(torch.int16), n, half, TILE,
+            values, values if residual is None else residual, payload.view(torch.int16), n, kind == "fp16", TILE,
             residual is not None, num_warps=4, **EXACT,
         )  # fmt: skip
 
 
-def decode_cast(payload: torch.Tensor, out: torch.Tensor, half: bool, add: bool, scale: float) -> None:
+def decode_cast(payload: torch.Tensor, out: torch.Tensor, kind: str, add: bool, scale: float) -> None:
     """Read what `encode_cast` wrote."""
     n = out.numel()
-    if n:
+    if kind == "fp32":
+        scaled = payload.view(torch.float32) * scale
+        out.copy_(out + scaled if add else scaled)
+    elif n:
         _decode_cast[(triton.cdiv(n, TILE),)](
-            payload.view(torch.int16), out, n, scale, half, TILE, add, num_warps=4, **EXACT
+            payload.view(torch.int16), out, n, scale, kind == "fp16", TILE, add, num_warps=4, **EXACT
         )
