@@ -13,14 +13,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from syncline.errors import PlanError
 from syncline.plan.space import Axes, Rows
 from syncline.workload.job import Job
 from syncline.workload.shape import Shape
-
-Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -89,161 +86,103 @@ class Framework:
         """Return the job as this framework runs it, and what that changes of what its file says."""
         if self.software == "auto" or job.software.framework == self.software:
             return job, ""
-        told = job.software.framework
+        named, note = job.software.framework, ""
         software = job.software.model_copy(update={"framework": self.software})
-        note = (
-            f"planned for {self.title}, not for {told}, which the job names as its software" if told != "auto" else ""
-        )
+        if named != "auto":
+            note = f"planned for {self.title}, not for {named}, which the job names as its software"
         return job.model_copy(update={"software": software}), note
 
 
-def _one_of(*names: str) -> Callable[[Rows, Job, Shape], Any]:
-    def obeys(rows: Rows, job: Job, shape: Shape) -> Mask:
-        found = np.ones(len(rows), dtype=bool)
-        for name in names:
-            found &= getattr(rows, name) == 1
-        return found
-
-    return obeys
+def _experts(shape: Shape) -> int:
+    return shape.moe.experts if shape.moe else 1
 
 
 def _experts_divide(rows: Rows, job: Job, shape: Shape) -> Any:
-    experts = shape.moe.experts if shape.moe else 1
-    return (experts % rows.ep == 0) & (rows.tp * rows.cp * rows.dp % rows.ep == 0)
+    return (_experts(shape) % rows.ep == 0) & (rows.tp * rows.cp * rows.dp % rows.ep == 0)
 
 
-_MCORE = "megatron/core/transformer/transformer_config.py, __post_init__"
-_TITAN = "torchtitan/distributed"
+def _even_chunks(rows: Rows, job: Job, shape: Shape) -> Any:
+    chunks = rows.pp * rows.virtual
+    return (rows.virtual == 1) | (shape.layers % chunks == 0) | ((shape.layers + 2) % chunks == 0)
+
+
+def _widths_divide(rows: Rows, job: Job, shape: Shape) -> Any:
+    shared = shape.moe.shared_ffn if shape.moe else 0
+    return (shape.ffn_size % rows.tp == 0) & (shared % rows.tp == 0)
+
+
 KV_HEADS = Rule(
-    "kv-heads",
-    "tp divides the attention heads and the KV heads",
-    _MCORE,
+    "kv-heads", "tp divides the attention heads and the KV heads",
+    "megatron/core/transformer/transformer_config.py, __post_init__",
     lambda rows, job, shape: (shape.heads % rows.tp == 0) & (shape.num_kv_heads % rows.tp == 0),
-)
+)  # fmt: skip
 WIDTHS = Rule(
-    "widths",
-    "tp divides the width of feed-forward blocks and of experts' shared part",
-    "megatron/core/tensor_parallel",
-    lambda rows, job, shape: (
-        (shape.ffn_size % rows.tp == 0) & ((shape.moe.shared_ffn if shape.moe else 0) % rows.tp == 0)
-    ),
-)
+    "widths", "tp divides the width of feed-forward blocks and of experts' shared part",
+    "megatron/core/tensor_parallel", _widths_divide,
+)  # fmt: skip
 SEQUENCE = Rule(
-    "sequence",
-    "the sequence divides by tp (sequence parallelism) and by 2 cp (balanced ring attention)",
+    "sequence", "the sequence divides by tp (sequence parallelism) and by 2 cp (balanced ring attention)",
     "megatron/training/arguments.py; torchtitan/distributed/context_parallel.py",
     lambda rows, job, shape: job.batch.sequence % (rows.tp * np.where(rows.cp > 1, 2 * rows.cp, 1)) == 0,
-)
+)  # fmt: skip
 GROUPS = Rule(
-    "interleaved-micro-batches",
-    "micro-batches of an interleaved pipeline are a multiple of its depth",
+    "interleaved-micro-batches", "micro-batches of an interleaved pipeline are a multiple of its depth",
     "megatron/core/pipeline_parallel/schedules.py",
     lambda rows, job, shape: (rows.virtual == 1) | (rows.num_micro % rows.pp == 0),
-)
-EXPERTS = Rule(
-    "experts",
-    "ep divides the experts, and tp x cp x dp divides by ep",
-    "megatron/core/parallel_state.py",
-    _experts_divide,
-)
+)  # fmt: skip
 CHUNKS = Rule(
-    "virtual-stages",
-    "chunks of an interleaved pipeline are even, embedding and output layer counted or not",
-    "megatron/core/transformer/pipeline_parallel_layer_layout.py",
-    lambda rows, job, shape: (
-        (rows.virtual == 1)
-        | (shape.layers % (rows.pp * rows.virtual) == 0)
-        | ((shape.layers + 2) % (rows.pp * rows.virtual) == 0)
-    ),
-)
-STAGED = Rule(
-    "stages",
-    "a pipeline has at least as many micro-batches as stages",
-    "torch.distributed.pipelining, schedules",
-    lambda rows, job, shape: (rows.pp == 1) | (rows.num_micro >= rows.pp * rows.virtual),
-)
-TITAN_EXPERTS = Rule(
-    "experts",
-    "ep divides dp_shard x cp x tp and the experts",
-    f"{_TITAN}/parallel_dims.py",
+    "virtual-stages", "chunks of an interleaved pipeline are even, embedding and output layer counted or not",
+    "megatron/core/transformer/pipeline_parallel_layer_layout.py", _even_chunks,
+)  # fmt: skip
+EXPERTS = Rule(
+    "experts", "ep divides the experts, and tp x cp x dp divides by ep", "megatron/core/parallel_state.py",
     _experts_divide,
-)
+)  # fmt: skip
+STAGED = Rule(
+    "stages", "a pipeline has at least as many micro-batches as stages", "torch.distributed.pipelining, schedules",
+    lambda rows, job, shape: (rows.pp == 1) | (rows.num_micro >= rows.pp * rows.virtual),
+)  # fmt: skip
+TITAN_EXPERTS = Rule(
+    "experts", "ep divides dp_shard x cp x tp and the experts", "torchtitan/distributed/parallel_dims.py",
+    _experts_divide,
+)  # fmt: skip
 ZERO_ONLY = Rule(
-    "data-parallel",
-    "a DeepSpeed config alone splits the state, not the model: tp, pp, cp and ep are 1",
-    "deepspeed/runtime/config.py",
-    _one_of("tp", "pp", "cp", "ep"),
-)
+    "data-parallel", "a DeepSpeed config alone splits the state, not the model: tp, pp, cp and ep are 1",
+    "deepspeed/runtime/config.py", lambda rows, job, shape: rows.tp * rows.pp * rows.cp * rows.ep == 1,
+)  # fmt: skip
 MESH = Rule(
-    "mesh",
-    "no pipeline, one micro-batch of each device a step (gradient accumulation aside)",
-    "MaxText/configs/base.yml",
-    _one_of("pp"),
-)
-
+    "mesh", "no pipeline, one micro-batch of each device a step (gradient accumulation aside)",
+    "MaxText/configs/base.yml", lambda rows, job, shape: rows.pp == 1,
+)  # fmt: skip
 MESH_EXPERTS = Rule(
-    "experts",
-    "ep divides the experts and dp: experts are an axis of the mesh of their own",
+    "experts", "ep divides the experts and dp: experts are an axis of the mesh of their own",
     "MaxText/configs/base.yml, mesh_axes",
-    lambda rows, job, shape: ((shape.moe.experts if shape.moe else 1) % rows.ep == 0) & (rows.dp % rows.ep == 0),
-)
+    lambda rows, job, shape: (_experts(shape) % rows.ep == 0) & (rows.dp % rows.ep == 0),
+)  # fmt: skip
 
-_PARALLEL = (KV_HEADS, WIDTHS, SEQUENCE, GROUPS, CHUNKS, EXPERTS)
+_MEGATRON = Framework(
+    "megatron", "Megatron-LM", (KV_HEADS, WIDTHS, SEQUENCE, GROUPS, CHUNKS, EXPERTS), zero=("1", "none"),
+    schedule=("1f1b", "interleaved"),
+    recompute=("none", "selective", "partial-25", "partial-50", "partial-75", "full"), offload=("none", "optimizer"),
+    software="megatron",
+)  # fmt: skip
 FRAMEWORKS = {
-    framework.name: framework
-    for framework in (
-        Framework(
-            "megatron",
-            "Megatron-LM",
-            _PARALLEL,
-            ("1", "none"),
-            ("1f1b", "interleaved"),
-            ("none", "selective", "partial-25", "partial-50", "partial-75", "full"),
-            ("none", "optimizer"),
-            "megatron",
-        ),
-        Framework(
-            "nemo",
-            "NeMo (Megatron-Bridge)",
-            _PARALLEL,
-            ("1", "none"),
-            ("1f1b", "interleaved"),
-            ("none", "selective", "partial-25", "partial-50", "partial-75", "full"),
-            ("none", "optimizer"),
-            "nemo",
-        ),
-        Framework(
-            "torchtitan",
-            "torchtitan",
-            (KV_HEADS, WIDTHS, SEQUENCE, GROUPS, CHUNKS, STAGED, TITAN_EXPERTS),
-            ("3", "hsdp"),
-            ("1f1b", "interleaved", "gpipe"),
-            ("none", "selective-op", "full"),
-            ("none",),
-            "pytorch",
-        ),
-        Framework(
-            "deepspeed",
-            "DeepSpeed",
-            (ZERO_ONLY,),
-            ("3", "2", "1", "none"),
-            ("1f1b",),
-            ("none", "full"),
-            ("none", "optimizer"),
-            "deepspeed",
-        ),
-        Framework(
-            "maxtext",
-            "MaxText",
-            (MESH, KV_HEADS, SEQUENCE, MESH_EXPERTS),
-            ("3",),
-            ("1f1b",),
-            ("none", "full"),
-            ("none",),
-            "auto",
-        ),
-    )
-}
+    "megatron": _MEGATRON,
+    "nemo": replace(_MEGATRON, name="nemo", title="NeMo (Megatron-Bridge)", software="nemo"),
+    "torchtitan": Framework(
+        "torchtitan", "torchtitan", (KV_HEADS, WIDTHS, SEQUENCE, GROUPS, CHUNKS, STAGED, TITAN_EXPERTS),
+        zero=("3", "hsdp"), schedule=("1f1b", "interleaved", "gpipe"), recompute=("none", "selective-op", "full"),
+        offload=("none",), software="pytorch",
+    ),
+    "deepspeed": Framework(
+        "deepspeed", "DeepSpeed", (ZERO_ONLY,), zero=("3", "2", "1", "none"), schedule=("1f1b",),
+        recompute=("none", "full"), offload=("none", "optimizer"), software="deepspeed",
+    ),
+    "maxtext": Framework(
+        "maxtext", "MaxText", (MESH, KV_HEADS, SEQUENCE, MESH_EXPERTS), zero=("3",), schedule=("1f1b",),
+        recompute=("none", "full"), offload=("none",), software="auto",
+    ),
+}  # fmt: skip
 
 
 def named_framework(name: str) -> Framework:

@@ -2,101 +2,86 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from syncline.workload.job import Job
 from syncline.workload.shape import Shape
 from syncline.workload.software import facts_of
 from syncline.workload.stages import stage_layout
 
+Flags = Mapping[str, object]
+
 
 def megatron_arguments(job: Job, shape: Shape) -> list[str]:
     """Return the flags of pretrain_gpt.py: model, split, batch, precision and memory."""
-    return [*_model(job, shape), *_split(job, shape), *_memory(job, shape)]
+    flags = {**_model(job, shape), **_attention(shape), **_experts(shape), **_split(job, shape), **_memory(job, shape)}
+    return words_of(flags)
 
 
-def _model(job: Job, shape: Shape) -> list[str]:
-    words = {
-        "--num-layers": shape.layers,
-        "--hidden-size": shape.hidden,
-        "--ffn-hidden-size": shape.ffn_size,
-        "--num-attention-heads": shape.heads,
-        "--kv-channels": shape.qk_size,
-        "--seq-length": job.batch.sequence,
-        "--max-position-embeddings": job.batch.sequence,
-        "--micro-batch-size": job.batch.micro,
-        "--global-batch-size": job.batch.global_,
-        "--vocab-size": shape.vocab,
-    }
-    found = [text for name, value in words.items() for text in (name, str(value))]
-    found += ["--bf16"] if job.precision in ("bf16", "fp8") else ["--fp16"] if job.precision == "fp16" else []
-    found += ["--fp8-format", "hybrid"] if job.precision == "fp8" else []
-    found += ["--swiglu"] * shape.gated + ["--untie-embeddings-and-output-weights"] * (not shape.tied)
-    found += ["--disable-bias-linear"] * (not shape.biases) + ["--add-qkv-bias"] * shape.qkv_biases
-    found += [] if shape.norm_biases else ["--normalization", "RMSNorm"]
-    found += ["--position-embedding-type", "learned_absolute" if shape.positions else "rope"]
-    if shape.num_kv_heads != shape.heads and not shape.mla:
-        found += ["--group-query-attention", "--num-query-groups", str(shape.num_kv_heads)]
-    if shape.mla:
-        found += [
-            "--multi-latent-attention",
-            "--kv-lora-rank",
-            str(shape.mla.kv_rank),
-            "--qk-head-dim",
-            str(shape.mla.nope_size),
-            "--qk-pos-emb-head-dim",
-            str(shape.mla.rope_size),
-            "--v-head-dim",
-            str(shape.v_size),
-        ]
-        found += ["--q-lora-rank", str(shape.mla.q_rank)] if shape.mla.q_rank else []
+def words_of(flags: Flags) -> list[str]:
+    """Return flags as words: True stands for a flag without a value, False and None for one that is left out."""
+    given = {name: value for name, value in flags.items() if value is not None and value is not False}
+    return [word for name, value in given.items() for word in ((name,) if value is True else (name, str(value)))]
+
+
+def _model(job: Job, shape: Shape) -> Flags:
+    return {
+        "--num-layers": shape.layers, "--hidden-size": shape.hidden, "--ffn-hidden-size": shape.ffn_size,
+        "--num-attention-heads": shape.heads, "--kv-channels": shape.qk_size, "--seq-length": job.batch.sequence,
+        "--max-position-embeddings": job.batch.sequence, "--micro-batch-size": job.batch.micro,
+        "--global-batch-size": job.batch.global_, "--vocab-size": shape.vocab,
+        "--bf16": job.precision in ("bf16", "fp8"), "--fp16": job.precision == "fp16",
+        "--fp8-format": "hybrid" if job.precision == "fp8" else None, "--swiglu": shape.gated,
+        "--untie-embeddings-and-output-weights": not shape.tied, "--disable-bias-linear": not shape.biases,
+        "--add-qkv-bias": shape.qkv_biases, "--normalization": None if shape.norm_biases else "RMSNorm",
+        "--position-embedding-type": "learned_absolute" if shape.positions else "rope",
+    }  # fmt: skip
+
+
+def _attention(shape: Shape) -> Flags:
+    if not shape.mla:
+        grouped = shape.num_kv_heads != shape.heads
+        return {"--group-query-attention": grouped, "--num-query-groups": shape.num_kv_heads if grouped else None}
+    return {
+        "--multi-latent-attention": True, "--kv-lora-rank": shape.mla.kv_rank, "--qk-head-dim": shape.mla.nope_size,
+        "--qk-pos-emb-head-dim": shape.mla.rope_size, "--v-head-dim": shape.v_size,
+        "--q-lora-rank": shape.mla.q_rank or None,
+    }  # fmt: skip
+
+
+def _experts(shape: Shape) -> Flags:
+    flags: Flags = {}
     if shape.moe:
-        found += [
-            "--num-experts",
-            str(shape.moe.experts),
-            "--moe-router-topk",
-            str(shape.moe.top_k),
-            "--moe-ffn-hidden-size",
-            str(shape.moe.ffn),
-            "--moe-token-dispatcher-type",
-            "alltoall",
-            "--moe-grouped-gemm",
-        ]
-        shared, dense = shape.moe.shared_ffn, shape.moe.dense_layers
-        found += ["--moe-shared-expert-intermediate-size", str(shared)] if shared else []
-        found += ["--moe-layer-freq", f"([0]*{dense}+[1]*{shape.moe_layers})"] if dense else []
-    found += ["--mtp-num-layers", str(shape.predict_layers)] if shape.predict_layers else []
-    return found
+        dense = shape.moe.dense_layers
+        flags = {
+            "--num-experts": shape.moe.experts, "--moe-router-topk": shape.moe.top_k,
+            "--moe-ffn-hidden-size": shape.moe.ffn, "--moe-token-dispatcher-type": "alltoall",
+            "--moe-grouped-gemm": True, "--moe-shared-expert-intermediate-size": shape.moe.shared_ffn or None,
+            "--moe-layer-freq": f"([0]*{dense}+[1]*{shape.moe_layers})" if dense else None,
+        }  # fmt: skip
+    return {**flags, "--mtp-num-layers": shape.predict_layers or None}
 
 
-def _split(job: Job, shape: Shape) -> list[str]:
-    split = job.parallel
-    found = [
-        "--tensor-model-parallel-size",
-        str(split.tp),
-        "--pipeline-model-parallel-size",
-        str(split.pp),
-        "--context-parallel-size",
-        str(split.cp),
-    ]
-    if split.ep > 1:
-        found += ["--expert-model-parallel-size", str(split.ep), "--expert-tensor-parallel-size", "1"]
-    if split.pp > 1:
-        found += _stages(shape, split.pp, split.virtual)
-    facts = facts_of(job)
-    found += ["--sequence-parallel"] * (facts.sequence_parallel and split.tp > 1)
-    found += ["--tp-comm-overlap"] * (facts.tp_overlap and split.tp > 1)
-    if split.sharded_state:
-        found += ["--use-distributed-optimizer"]
-    if facts.dp_overlap:
-        found += ["--overlap-grad-reduce", *(["--overlap-param-gather"] if split.sharded_state else [])]
-    return found
+def _split(job: Job, shape: Shape) -> Flags:
+    split, facts = job.parallel, facts_of(job)
+    spread = split.ep > 1
+    return {
+        "--tensor-model-parallel-size": split.tp, "--pipeline-model-parallel-size": split.pp,
+        "--context-parallel-size": split.cp, "--expert-model-parallel-size": split.ep if spread else None,
+        "--expert-tensor-parallel-size": 1 if spread else None,
+        **(_stages(shape, split.pp, split.virtual) if split.pp > 1 else {}),
+        "--sequence-parallel": facts.sequence_parallel and split.tp > 1,
+        "--tp-comm-overlap": facts.tp_overlap and split.tp > 1, "--use-distributed-optimizer": split.sharded_state,
+        "--overlap-grad-reduce": facts.dp_overlap, "--overlap-param-gather": facts.dp_overlap and split.sharded_state,
+    }  # fmt: skip
 
 
-def _stages(shape: Shape, pp: int, virtual: int) -> list[str]:
+def _stages(shape: Shape, pp: int, virtual: int) -> Flags:
     """Return the cut: layers of a virtual stage where it is even, else the whole layout written out."""
     if shape.layers % (pp * virtual) == 0:
         each = shape.layers // (pp * virtual)
-        return ["--num-layers-per-virtual-pipeline-stage", str(each)] if virtual > 1 else []
-    return ["--pipeline-model-parallel-layout", layout_text(shape.layers, pp, virtual)]
+        return {"--num-layers-per-virtual-pipeline-stage": each if virtual > 1 else None}
+    return {"--pipeline-model-parallel-layout": layout_text(shape.layers, pp, virtual)}
 
 
 def layout_text(layers: int, pp: int, virtual: int) -> str:
@@ -107,22 +92,20 @@ def layout_text(layers: int, pp: int, virtual: int) -> str:
     return "|".join(parts)
 
 
-def _memory(job: Job, shape: Shape) -> list[str]:
-    split = job.parallel
-    found = ["--grad-reduce-in-bf16"] * (job.gradient_bytes == 2 and job.software.framework == "nemo")
-    if job.recompute == "selective":
-        found += ["--recompute-granularity", "selective"]
-    elif job.recompute == "full":
-        found += ["--recompute-granularity", "full", "--recompute-method", "uniform", "--recompute-num-layers", "1"]
+def _memory(job: Job, shape: Shape) -> Flags:
+    split, method, layers = job.parallel, None, None
+    if job.recompute == "full":
+        method, layers = "uniform", 1
     elif job.recompute.startswith("partial-"):
-        layers = max(
-            1, round(int(job.recompute.removeprefix("partial-")) / 100 * shape.layers / split.pp / split.virtual)
-        )
-        found += ["--recompute-granularity", "full", "--recompute-method", "block"]
-        found += ["--recompute-num-layers", str(layers)]
-    if job.offload in ("optimizer", "both"):
-        found += ["--optimizer-cpu-offload", "--use-precision-aware-optimizer"]
-    return found
+        share = int(job.recompute.removeprefix("partial-")) / 100
+        method, layers = "block", max(1, round(share * shape.layers / split.pp / split.virtual))
+    offloaded = job.offload in ("optimizer", "both")
+    return {
+        "--grad-reduce-in-bf16": job.gradient_bytes == 2 and job.software.framework == "nemo",
+        "--recompute-granularity": "full" if method else "selective" if job.recompute == "selective" else None,
+        "--recompute-method": method, "--recompute-num-layers": layers, "--optimizer-cpu-offload": offloaded,
+        "--use-precision-aware-optimizer": offloaded,
+    }  # fmt: skip
 
 
 #: Flags of Megatron-LM and the field of a Megatron-Bridge ConfigContainer that says the same.
