@@ -20,9 +20,9 @@ from syncline.fabric.load import parse_cluster
 from syncline.plan.answer import ask
 from syncline.plan.block import PlanQuestion, RowBlock, possible, price
 from syncline.plan.decision import decision_of
-from syncline.plan.evaluate import evaluate
 from syncline.plan.named_job import named_job
 from syncline.plan.search import search
+from syncline.plan.sensitivity import evaluate
 from syncline.plan.space import FULL, LOSSY_CODECS, LOSSY_WIDTHS, Axes, rows_for, rows_of, switches_of
 
 NUM_GPUS = 4096

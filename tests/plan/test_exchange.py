@@ -13,9 +13,9 @@ from syncline.fabric import load
 from syncline.plan.answer import make_plan
 from syncline.plan.block import RowBlock, price
 from syncline.plan.decision import decision_of
-from syncline.plan.evaluate import evaluate
 from syncline.plan.exchange import exchange_of
 from syncline.plan.fix import read_fix
+from syncline.plan.sensitivity import evaluate
 from syncline.plan.space import Axes, rows_for, rows_of, switches_of
 from syncline.sim.step.constants import default_constants
 from syncline.sim.step.exchange import ALGORITHMS, BUCKETS, MIB

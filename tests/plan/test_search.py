@@ -9,10 +9,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from syncline.describe.progress import Meter
 from syncline.plan.block import PlanQuestion, RowBlock, possible, price
 from syncline.plan.decision import decision_of
-from syncline.plan.evaluate import evaluate
 from syncline.plan.search import search
+from syncline.plan.sensitivity import evaluate
 from syncline.plan.space import FULL, LOSSY_CODECS, LOSSY_WIDTHS, USUAL, Axes, rows_for, rows_of, switches_of
 from syncline.sim.step.step import step
 from syncline.workload.job import Job
@@ -125,7 +126,7 @@ def test_an_interrupted_search_keeps_the_best_so_far(asked) -> None:
         if next(calls) == 3:
             raise KeyboardInterrupt
 
-    found = search(question, num_gpus, workers=1, progress=stop)
+    found = search(question, num_gpus, workers=1, meter=Meter(stop))
     whole = search(question, num_gpus, workers=1)
     assert not found.complete
     assert 0 < found.num_considered < whole.num_considered

@@ -9,8 +9,7 @@ import pytest
 from syncline.fabric import build, load
 from syncline.fabric.spec import ClusterSpec
 from syncline.plan.answer import PlanResult, make_plan
-from syncline.plan.evaluate import evaluate
-from syncline.plan.sensitivity import faster_network, half_latency, wider_domain
+from syncline.plan.sensitivity import evaluate, faster_network, half_latency, wider_domain
 from syncline.workload.read_job import load_job
 
 

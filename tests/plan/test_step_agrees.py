@@ -9,9 +9,9 @@ import pytest
 from syncline.fabric import ClusterSpec, build
 from syncline.plan.answer import make_plan
 from syncline.plan.block import PlanQuestion
-from syncline.plan.evaluate import evaluate
 from syncline.plan.named_job import named_job
 from syncline.plan.search import search
+from syncline.plan.sensitivity import evaluate
 from syncline.sim.step.constants import default_constants
 from syncline.sim.step.machine import machine_from_fabric, reach_of
 from syncline.sim.step.step import step

@@ -12,6 +12,7 @@ from typing import Any
 
 from syncline.describe import units
 from syncline.describe.plain import JsonObject
+from syncline.describe.progress import Meter, Progress
 from syncline.describe.today import today
 from syncline.errors import PlanError, SynclineError
 from syncline.fabric.assumed import assumed_of
@@ -30,7 +31,7 @@ from syncline.plan.pareto import front, gpu_counts
 from syncline.plan.plan import Plan, predicted_of
 from syncline.plan.prune import nothing_fits
 from syncline.plan.replay import Pair, checked
-from syncline.plan.search import Progress, SearchResult, SearchTask, search
+from syncline.plan.search import SearchResult, SearchTask, search
 from syncline.plan.sensitivity import LIKELY, Improvement, actions_of, network_bound
 from syncline.plan.space import OFFLOADS, USUAL, Axes, rows_of
 from syncline.sim.step.collectives import nic_rates, priced_collectives
@@ -177,7 +178,7 @@ def make_plan(
     money, note = money_of(fabric, job, assumptions, prices)
     if objective != "time" and money is None:
         raise PlanError(f"the cheapest plan needs prices, and this cluster is {note}", hint="Set host_price_usd.")
-    how: dict[str, Any] = {"axes": axes, "fix": fix, "workers": workers, "progress": progress, "spread": spread}
+    how: dict[str, Any] = {"axes": axes, "fix": fix, "workers": workers, "meter": Meter(progress), "spread": spread}
     question, looked, order = _fewer(question, num_gpus, how, job)
     if spares and _memory_decides(looked, fix, axes):
         spare = how | {"axes": replace(axes, offload=spares), "fix": fix}
@@ -197,11 +198,18 @@ def make_plan(
     plans, result = tuple(plan for plan, _ in pairs), pairs[0][1]
     given, problem = _given(question, job, fabric)
     best = plans[0]
-    actions = actions_of(question, best, fabric, money, axes, fix) if with_actions else ()
-    bound = network_bound(question, best, axes, fix) if with_actions else None
-    run = None
-    if money is not None and job.tokens and with_run:
-        run = prospects(question, best, money, axes, _tie_within(result), actions)
+    actions: tuple[Improvement, ...] = ()
+    bound: float | None = None
+    run: Prospects | None = None
+    meter: Meter = how["meter"]
+    try:
+        if with_actions:
+            actions = actions_of(question, best, fabric, money, axes, fix, meter)
+            bound = network_bound(question, best, axes, fix, meter)
+        if money is not None and job.tokens and with_run:
+            run = prospects(question, best, money, axes, _tie_within(result), actions, meter)
+    except KeyboardInterrupt:
+        looked = replace(looked, complete=False)
     if given is not None and given.step_time_s > 1.01 * best.predicted.step_time_s and given.fits:
         actions = (_own_layout(given, best, money), *actions)
     began = run.now.forecast.goal.began(today()) if run is not None else ""
@@ -322,7 +330,7 @@ def _depths(
     depths = rows_of(question.job, num_gpus, question.machine.domain).pp
     for depth in () if "pp" in fix else sorted(set(depths.tolist()) - known):
         try:
-            found = search(question, num_gpus, **{**how, "fix": {**fix, "pp": depth}, "progress": None}, keep=1)
+            found = search(question, num_gpus, **{**how, "fix": {**fix, "pp": depth}}, keep=1)
         except SynclineError:  # what is fixed does not go with this depth
             continue
         if found.best:

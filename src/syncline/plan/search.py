@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from syncline.describe.progress import Meter
 from syncline.plan.block import Floats, PlanQuestion, RowBlock, possible, price
 from syncline.plan.decision import Decision, decision_of
 from syncline.plan.fix import fixed_axes, fixed_rows
@@ -31,8 +32,6 @@ CHUNK = 8192
 KEEP = 200
 #: Below so many configurations starting a second process costs more than it saves.
 WORTH_A_PROCESS = 1_500_000
-
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, order=True)
@@ -59,10 +58,6 @@ class SearchResult:
     complete: bool = True
     per_gpus: Mapping[int, SearchCandidate] = field(default_factory=dict)
 
-    def cut_s(self, keep: int) -> float:
-        """Return the time that a candidate must not exceed to be among the first `keep`."""
-        return self.best[keep - 1].step_s if len(self.best) >= keep else np.inf
-
     def joined(self, other: SearchResult) -> SearchResult:
         """Return two parts of a search as one."""
         nearer = self if self.least_bytes <= other.least_bytes else other
@@ -88,7 +83,7 @@ def search(
     keep: int = 50,
     below_s: float = 0.0,
     workers: int = 1,
-    progress: Progress | None = None,
+    meter: Meter | None = None,
     spread: Callable[[list[SearchTask]], Iterator[SearchResult]] | None = None,
 ) -> SearchResult:
     """Return the best configurations on so many GPUs. `spread` runs the tasks elsewhere (a Ray cluster).
@@ -102,23 +97,17 @@ def search(
         rows = named_framework(question.framework).keep(rows, question.job)
     rows = fixed_rows(rows, fix or {}, question.job, num_gpus)
     words = switches_of(question.job, fixed_axes(axes, fix or {}, question.job.sync))
-    total = sum(len(_rows(question, rows, w)) for w in words)
+    total, meter = sum(len(_rows(question, rows, w)) for w in words), meter or Meter()
+    meter.expect(total)
     count = _processes(total, workers)
-    tasks = [
-        SearchTask(question, rows, part, keep, below_s)
-        for part in _dealt(words, 1 if count == 1 and not spread else 16)
-    ]
-    runs = spread(tasks) if spread else (_parallel(tasks, count) if count > 1 else map(run_task, tasks))
     here = count == 1 and spread is None
+    tasks = [SearchTask(question, rows, part, keep, below_s) for part in _dealt(words, 1 if here else 16)]
+    parts = _batch_results(tasks[0]) if here else spread(tasks) if spread else _parallel(tasks, count)
     found = SearchResult()
     try:
-        if here:
-            found = _with_progress(tasks[0], total, progress)
-        else:
-            for part in runs:
-                found = found.joined(part)
-                if progress:
-                    progress(found.num_considered, total)
+        for part in parts:
+            found = found.joined(part)
+            meter.advance(part.num_considered)
     except KeyboardInterrupt:
         found = replace(found, complete=False)
     spent = time.process_time() - cpu
@@ -145,21 +134,18 @@ def run_task(task: SearchTask) -> SearchResult:
     """Return what one part of the space has to offer."""
     started = time.process_time()
     found = SearchResult()
-    for blocks in _batches(task):
-        found = found.joined(_best_of(task, blocks, found.cut_s(task.keep)))
+    for part in _batch_results(task):
+        found = found.joined(part)
     return replace(found, cpu_s=time.process_time() - started)
 
 
-def _with_progress(task: SearchTask, total: int, progress: Progress | None) -> SearchResult:
-    found = SearchResult()
+def _batch_results(task: SearchTask) -> Iterator[SearchResult]:
+    """Yield the best of each batch of a task; what is slower than the best so far is only counted."""
+    best: list[float] = []
     for blocks in _batches(task):
-        try:
-            found = found.joined(_best_of(task, blocks, found.cut_s(task.keep)))
-            if progress:
-                progress(found.num_considered, total)
-        except KeyboardInterrupt:
-            return replace(found, complete=False)
-    return found
+        part = _best_of(task, blocks, best[task.keep - 1] if len(best) >= task.keep else np.inf)
+        best = sorted([*best, *(candidate.step_s for candidate in part.best)])[: task.keep]
+        yield part
 
 
 def _batches(task: SearchTask) -> Iterator[list[RowBlock]]:

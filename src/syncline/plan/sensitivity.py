@@ -8,27 +8,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from syncline.codec.names import PLAIN
 from syncline.describe.plain import JsonObject
+from syncline.describe.progress import Meter
 from syncline.errors import SynclineError
 from syncline.fabric.build import build
 from syncline.fabric.catalog import load_catalog
 from syncline.fabric.fabric import Fabric
 from syncline.plan.block import PlanQuestion
 from syncline.plan.cost.recovery import faster_recoveries
-from syncline.plan.evaluate import evaluate
+from syncline.plan.decision import Decision
 from syncline.plan.frameworks.framework import named_framework
 from syncline.plan.money import Money
 from syncline.plan.plan import Plan
 from syncline.plan.search import SearchResult, search
 from syncline.plan.space import USUAL, Axes
-from syncline.plan.upgrade import domain_price, double_price, level_price, upgrade_price, wan_price
+from syncline.plan.upgrade import Price, domain_price, double_price, level_price, upgrade_price, wan_price
 from syncline.sim.flow.flow import without
 from syncline.sim.slow_port import slow_cables, slower_than_none
 from syncline.sim.step.machine import machine_from_fabric, reach_of
+from syncline.sim.step.step import StepResult, step
 
 #: The next generation of a link: name, and how much faster one port is.
 NEXT_LINK = {
@@ -93,84 +96,91 @@ class QuestionChange:
     name: str
     words: str
     kind: str
-    apply: Callable[[PlanQuestion], PlanQuestion]
+    apply: Callable[[PlanQuestion], PlanQuestion] = lambda question: question
     axes: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     tokens: float = 1.0
-    price_usd: float | None = None
-    note: str = ""
+    price: tuple[float | None, str] = (0.0, "")
+    """Its price, None where that is not known, and a note."""
 
 
 def actions_of(
-    question: PlanQuestion, best: Plan, fabric: Fabric, money: Money | None, axes: Axes, fix: Mapping[str, Any]
-) -> tuple[Improvement, ...]:
+    question: PlanQuestion, best: Plan, fabric: Fabric, money: Money | None, axes: Axes, fix: Mapping[str, Any],
+    meter: Meter | None = None,
+) -> tuple[Improvement, ...]:  # fmt: skip
     """Return every change that applies, largest saving first."""
     # Near the best plan: the way its state is sharded stays, and what never wins is not tried again.
     schedule = tuple(s for s in axes.schedule if s != "gpipe")
     near = replace(axes.near(), zero=(best.decision.zero,), schedule=schedule)
-    found = []
-    for change in changes(question, best, fabric, fix, money):
-        action = _worth(change, question, best, money, near, fix)
-        if action is not None:
-            found.append(action)
+    tried = [_worth(change, question, best, money, near, fix, meter)
+             for change in changes(question, best, fabric, fix, money)]  # fmt: skip
+    actions = [action for action in tried if action is not None]
     if money is not None:
-        found += recovery_actions(best, money)
-    return tuple(sorted(found, key=lambda action: -action.saving))
+        actions += recovery_actions(best, money)
+    return tuple(sorted(actions, key=lambda action: -action.saving))
 
 
 def _worth(
-    change: QuestionChange, question: PlanQuestion, best: Plan, money: Money | None, axes: Axes, fix: Mapping[str, Any]
-) -> Improvement | None:
+    change: QuestionChange, question: PlanQuestion, best: Plan, money: Money | None, axes: Axes, fix: Mapping[str, Any],
+    meter: Meter | None,
+) -> Improvement | None:  # fmt: skip
     changed = change.apply(question)
-    fixed = {name: value for name, value in fix.items() if name not in change.axes}
-    if change.tokens != 1.0:
-        fixed = {name: value for name, value in fixed.items() if name != "num_micro"}
-    looked = SearchResult()
-    # A plan that leaves GPUs idle because of a thin line may use them all once that is changed.
-    for count in {best.decision.num_gpus, question.job.gpus or best.num_gpus}:
-        try:
-            looked = looked.joined(search(changed, count, axes=replace(axes, **dict(change.axes)), fix=fixed, keep=1))
-        except SynclineError:
-            continue
-    if not looked.best:
+    freed = {*change.axes, *(["num_micro"] if change.tokens != 1.0 else [])}
+    fixed = {name: value for name, value in fix.items() if name not in freed}
+    decision = _best(changed, best, replace(axes, **dict(change.axes)), fixed, meter)
+    if decision is None:
         return None
-    top = looked.best[0]
     p = best.predicted
     # Closed form against closed form: what executing the best plan adds is taken to stay the same part of a step.
     beyond = p.step_time_s / (p.closed_form_s or p.step_time_s)
-    step_s = beyond * evaluate(changed, top.decision).step_time_s  # with what encoding gradients costs
-    per_token = step_s / change.tokens
-    saving = 1 - per_token / p.step_time_s
+    step_s = beyond * evaluate(changed, decision).step_time_s  # with what encoding gradients costs
+    saving = 1 - step_s / change.tokens / p.step_time_s
     worth = saving * money.usd_per_year(best.num_gpus) if money else None
     return Improvement(
-        change.name, change.words, step_s, saving, worth, change.price_usd, top.decision.label, change.kind,
-        change.note, LIKELY.get(change.name, LIKELY[change.kind]),
+        change.name, change.words, step_s, saving, worth, change.price[0], decision.label, change.kind,
+        change.price[1], LIKELY.get(change.name, LIKELY[change.kind]),
     )  # fmt: skip
 
 
-def network_bound(question: PlanQuestion, best: Plan, axes: Axes, fix: Mapping[str, Any]) -> float | None:
+def _best(
+    question: PlanQuestion, best: Plan, axes: Axes, fix: Mapping[str, Any], meter: Meter | None
+) -> Decision | None:
+    """Return the fastest decision on the GPUs of a plan, or on all: a thin line may have left some of them idle."""
+    looked = SearchResult()
+    for count in {best.decision.num_gpus, question.job.gpus or best.num_gpus}:
+        with suppress(SynclineError):
+            looked = looked.joined(search(question, count, axes=axes, fix=fix, keep=1, meter=meter))
+    if not looked.complete:
+        raise KeyboardInterrupt
+    return looked.best[0].decision if looked.best else None
+
+
+def evaluate(question: PlanQuestion, decision: Decision) -> StepResult:
+    """Return the whole price of one configuration by itself."""
+    machine = replace(question.machine, reach=replace(question.reach, placement=decision.placement))
+    return step(machine, decision.job(question.job, machine.domain), question.constants)
+
+
+def network_bound(
+    question: PlanQuestion, best: Plan, axes: Axes, fix: Mapping[str, Any], meter: Meter | None = None
+) -> float | None:
     """Return the part of the time that a network without limits would save: no purchase of network saves more."""
     unlimited = more_lines(half_latency(faster_network(question, 1e4)), 1e4)
     unlimited = _level(replace(unlimited, reach=replace(unlimited.reach, site_s=0.0)))
-    looked = SearchResult()
-    for count in {best.decision.num_gpus, question.job.gpus or best.num_gpus}:
-        try:
-            looked = looked.joined(search(unlimited, count, axes=axes.near(), fix=fix, keep=1))
-        except SynclineError:
-            continue
-    if not looked.best:
+    decision = _best(unlimited, best, axes.near(), fix, meter)
+    if decision is None:
         return None
-    return max(0.0, 1 - evaluate(unlimited, looked.best[0].decision).step_time_s / best.predicted.step_time_s)
+    return max(0.0, 1 - evaluate(unlimited, decision).step_time_s / best.predicted.step_time_s)
 
 
 def recovery_actions(best: Plan, money: Money) -> list[Improvement]:
     """Return changes of checkpoints and restarts: they leave the step alone and the time of a token shorter."""
     step_s = best.predicted.step_time_s
-    found = money.recovery(step_s, best.num_gpus)
+    now = money.recovery(step_s, best.num_gpus)
     actions = []
-    for name, words, then in faster_recoveries(found):
-        saving = 1 - found.goodput / then.goodput
+    for name, words, then in faster_recoveries(now):
+        saving = 1 - now.goodput / then.goodput
         kind, price = ("hardware", None) if name == "storage" else ("free", 0.0)
-        note = f"goodput {then.goodput:.1%} instead of {found.goodput:.1%}"
+        note = f"goodput {then.goodput:.1%} instead of {now.goodput:.1%}"
         worth = saving * money.usd_per_year(best.num_gpus)
         chance = LIKELY.get(name, LIKELY[kind])
         actions.append(Improvement(name, words, step_s, saving, worth, price, best.decision.label, kind, note, chance))
@@ -182,11 +192,9 @@ def changes(
 ) -> list[QuestionChange]:
     """Return the changes that mean something for this question."""
     return [
-        *_network_changes(question, fabric),
-        *_site_changes(question, money),
-        *_software_changes(question, best, fix),
+        *_network_changes(question, fabric, money), *_software_changes(question, best, fix),
         *_numeric_changes(question, best, fix),
-    ]
+    ]  # fmt: skip
 
 
 def faster_network(question: PlanQuestion, factor: float) -> PlanQuestion:
@@ -211,60 +219,55 @@ def wider_domain(question: PlanQuestion, domain: int) -> PlanQuestion:
     return replace(question, machine=replace(question.machine, domain=domain), reach=reach)
 
 
-def _network_changes(question: PlanQuestion, fabric: Fabric) -> list[QuestionChange]:
+def _network_changes(question: PlanQuestion, fabric: Fabric, money: Money | None) -> list[QuestionChange]:
+    def bought(name: str, words: str, apply: Callable[[PlanQuestion], PlanQuestion], price: Price) -> QuestionChange:
+        return QuestionChange(name, words, "hardware", apply, price=price)
+
     found = [
-        QuestionChange("bandwidth", "10 % more network bandwidth", "hardware", lambda q: faster_network(q, 1.1)),
-        QuestionChange("latency", "half the latency", "hardware", half_latency),
+        bought("bandwidth", "10 % more network bandwidth", lambda q: faster_network(q, 1.1), (None, "")),
+        bought("latency", "half the latency", half_latency, (None, "")),
     ]
     if question.machine.domain < WIDE_DOMAIN:
         words = f"scale-up domains of {WIDE_DOMAIN} GPUs instead of {question.machine.domain}"
-        price, note = domain_price(question.machine.num_gpus, WIDE_DOMAIN)
-        found.append(
-            QuestionChange(
-                "domain", words, "hardware", lambda q: wider_domain(q, WIDE_DOMAIN), price_usd=price, note=note
-            )
-        )
-    price, note = double_price(fabric)
+        price = domain_price(question.machine.num_gpus, WIDE_DOMAIN)
+        found.append(bought("domain", words, lambda q: wider_domain(q, WIDE_DOMAIN), price))
     twice = "twice the network ports of every host"
-    found.append(
-        QuestionChange("ports", twice, "hardware", lambda q: faster_network(q, 2.0), price_usd=price, note=note)
-    )
+    found.append(bought("ports", twice, lambda q: faster_network(q, 2.0), double_price(fabric)))
     link = _link(fabric)
     if link in NEXT_LINK:
         catalog = load_catalog()
         factor = catalog.link(NEXT_LINK[link]).rate_Bps / catalog.link(link).rate_Bps
-        price, note = upgrade_price(fabric, NEXT_LINK[link])
         words = f"the next links: {NEXT_LINK[link]} instead of {link}, x {factor:g}"
-        found.append(
-            QuestionChange("link", words, "hardware", lambda q: faster_network(q, factor), price_usd=price, note=note)
-        )
+        price = upgrade_price(fabric, NEXT_LINK[link])
+        found.append(bought("link", words, lambda q: faster_network(q, factor), price))
     found += _fault_changes(fabric)
     if question.reach.oversubscribed:
         words = "no oversubscription above the leaf switches"
-        price, note = level_price(fabric)
-        found.append(QuestionChange("oversubscription", words, "hardware", _level, price_usd=price, note=note))
+        found.append(bought("oversubscription", words, _level, level_price(fabric)))
+    if not math.isinf(question.reach.site_gpus):
+        price = wan_price(money.account.owned) if money else (None, "not priced")
+        found.append(bought("wan", "twice the lines between the sites", lambda q: more_lines(q, 2.0), price))
     return found
 
 
 def _fault_changes(fabric: Fabric) -> list[QuestionChange]:
-    """Return the cluster without its faults, and without ports and cables that are slower than none."""
+    """Return the cluster without its faults, and without ports and cables that cost more than leaving them out."""
     found = []
-    slow = slower_than_none(fabric)
-    if slow is not None:
-        words = f"{slow.named} left out, as slower than none (NCCL_IB_HCA=^DEVICE)"
-        found.append(QuestionChange("slow-port", words, "free", _on(without(fabric, set(slow.links))), price_usd=0.0))
-    cables = slow_cables(fabric)
-    if cables is not None:
-        words = f"{cables.named} shut, as slower than none"
-        change = _on(without(fabric, set(cables.links)))
-        found.append(QuestionChange("slow-cable", words, "free", change, price_usd=0.0))
+    for name, slow, words in (
+        ("slow-port", slower_than_none(fabric), "{} left out, as slower than none (NCCL_IB_HCA=^DEVICE)"),
+        ("slow-cable", slow_cables(fabric), "{} shut, as slower than none"),
+    ):
+        if slow is not None:
+            change = _on(without(fabric, set(slow.links)))
+            found.append(QuestionChange(name, words.format(slow.named), "free", change))
     if fabric.spec.faults:
         first, more = fabric.spec.faults[0], len(fabric.spec.faults) - 1
         named = first.link or first.device or ""
         words = f"{f'{named} and {more:,} more faults' if more else named} repaired"
         healthy = build(fabric.spec.model_copy(update={"faults": ()}))
-        note = "parts and work are not counted"
-        found.append(QuestionChange("repair", words, "free", _on(healthy), price_usd=0.0, note=note))
+        found.append(
+            QuestionChange("repair", words, "free", _on(healthy), price=(0.0, "parts and work are not counted"))
+        )
     return found
 
 
@@ -278,14 +281,6 @@ def _on(fabric: Fabric) -> Callable[[PlanQuestion], PlanQuestion]:
     return apply
 
 
-def _site_changes(question: PlanQuestion, money: Money | None) -> list[QuestionChange]:
-    if math.isinf(question.reach.site_gpus):
-        return []
-    price, note = wan_price(money.account.owned) if money else (None, "not priced")
-    words = "twice the lines between the sites"
-    return [QuestionChange("wan", words, "hardware", lambda q: more_lines(q, 2.0), price_usd=price, note=note)]
-
-
 def more_lines(question: PlanQuestion, factor: float) -> PlanQuestion:
     """Return the question with more bandwidth between its sites."""
     return replace(question, reach=replace(question.reach, site_Bps=question.reach.site_Bps * factor))
@@ -297,23 +292,18 @@ def _level(question: PlanQuestion) -> PlanQuestion:
 
 def _software_changes(question: PlanQuestion, best: Plan, fix: Mapping[str, Any]) -> list[QuestionChange]:
     d = best.decision
-    found = []
-    found += [_order(question, name, fix) for name in question.reach.placements(best.num_gpus) if name != d.placement]
+    found = [_order(question, name, fix) for name in question.reach.placements(best.num_gpus) if name != d.placement]
     if {"algorithm", "bucket_bytes"} & set(fix):
-        free: dict[str, tuple[Any, ...]] = {"algorithm": ("",), "bucket_bytes": (0,)}
         words = "the best algorithm and bucket for gradients"
-        found.append(QuestionChange("exchange", words, "free", lambda q: q, free, price_usd=0.0))
+        found.append(QuestionChange("exchange", words, "free", axes={"algorithm": ("",), "bucket_bytes": (0,)}))
     off = ["tp"] * (d.tp > 1 and not d.tp_overlap and question.framework in OVERLAPS_TP) + ["dp"] * (not d.dp_overlap)
     if off:
-        overlap: dict[str, tuple[Any, ...]] = {f"{axis}_overlap": (True,) for axis in off}
         keys = ", ".join(f"{axis}: true" for axis in off)
         words = f"{' and '.join(EXCHANGES[axis] for axis in off)} beside compute (`overlap: {{{keys}}}`)"
-        found.append(QuestionChange("overlap", words, "free", lambda q: q, overlap, price_usd=0.0))
+        found.append(QuestionChange("overlap", words, "free", axes={f"{axis}_overlap": (True,) for axis in off}))
     if d.pp > 1 and d.schedule != "zero-bubble" and "schedule" not in fix:
-        zero: dict[str, tuple[Any, ...]] = {"schedule": ("1f1b", "interleaved", "zero-bubble")}
-        found.append(
-            QuestionChange("zero-bubble", "a zero-bubble pipeline schedule", "free", lambda q: q, zero, price_usd=0.0)
-        )
+        axes = {"schedule": ("1f1b", "interleaved", "zero-bubble")}
+        found.append(QuestionChange("zero-bubble", "a zero-bubble pipeline schedule", "free", axes=axes))
     return found
 
 
@@ -321,41 +311,52 @@ def _order(question: PlanQuestion, placement: str, fix: Mapping[str, Any]) -> Qu
     words = f"{ORDERS[placement]}, instead of {ORDERS[question.reach.placement]}"
     # Another order may ask for another way to shard.
     kinds = named_framework(question.framework).zero if question.framework else USUAL.zero
-    zero = {} if "zero" in fix else {"zero": kinds}
+    axes = {} if "zero" in fix else {"zero": kinds}
     return QuestionChange(
-        "order", words, "free", lambda q: replace(q, reach=replace(q.reach, placement=placement)), zero,
-        price_usd=0.0,
-    )  # fmt: skip
+        "order", words, "free", lambda q: replace(q, reach=replace(q.reach, placement=placement)), axes
+    )
 
 
-def _periodic(method: str, every: int) -> QuestionChange:
+def _with_job(**update: object) -> Callable[[PlanQuestion], PlanQuestion]:
+    """Return the change to the same question about a job with other fields."""
+    return lambda question: replace(question, job=question.job.model_copy(update=update))
+
+
+def _periodic(question: PlanQuestion, method: str, every: int) -> QuestionChange:
     """Return replicas that meet every so many steps, each with its whole state or sharded inside a domain."""
-
-    def apply(question: PlanQuestion) -> PlanQuestion:
-        sync = question.job.sync.model_copy(update={"method": method, "every": every})
-        return replace(question, job=question.job.model_copy(update={"sync": sync}))
-
+    sync = question.job.sync.model_copy(update={"method": method, "every": every})
     words = f"replicas that meet every {every} steps ({TITLES[method]})"
     note = f"changes what training sees: {TITLES[method]} needs its own learning rates; check convergence"
-    return QuestionChange(method, words, "numerics", apply, {"zero": ("none", "hsdp")}, price_usd=0.0, note=note)
+    axes = {"zero": ("none", "hsdp")}
+    return QuestionChange(method, words, "numerics", _with_job(sync=sync), axes, price=(0.0, note))
 
 
-def _even_batch(question: PlanQuestion, num_gpus: int) -> list[QuestionChange]:
-    """Return the nearest global batch that the GPUs divide, where this one forces a split for its own sake."""
-    batch = question.job.batch.global_
-    nearest = _nearest_multiple(batch, num_gpus)
-    if nearest == batch or abs(nearest / batch - 1) > NEAR_BATCH:
-        return []
+def _numeric_changes(question: PlanQuestion, best: Plan, fix: Mapping[str, Any]) -> list[QuestionChange]:
+    job, batch, num_gpus = question.job, question.job.batch, best.num_gpus
 
-    def apply(question: PlanQuestion) -> PlanQuestion:
-        return replace(question, job=question.job.model_copy(update={"batch": even}))
+    def seen(name: str, words: str, apply: Callable[[PlanQuestion], PlanQuestion], **more: Any) -> QuestionChange:
+        free = (0.0, "changes what training sees: check convergence")
+        return QuestionChange(name, words, "numerics", apply, price=free, **more)
 
-    even = question.job.batch.model_copy(update={"global_": nearest})
-    shardings: dict[str, tuple[Any, ...]] = {"zero": question.job.sync.shardings}
-    words = f"a global batch of {nearest:,} instead of {batch:,} ({num_gpus:,} GPUs share it evenly)"
-    note = "changes what training sees: check convergence"
-    ratio = nearest / batch
-    return [QuestionChange("even-batch", words, "numerics", apply, shardings, tokens=ratio, price_usd=0.0, note=note)]
+    def batch_of(total: int) -> Callable[[PlanQuestion], PlanQuestion]:
+        return _with_job(batch=batch.model_copy(update={"global_": total}))
+
+    found = []
+    even = _nearest_multiple(batch.global_, num_gpus)  # where this batch forces a split for its own sake
+    if "dp" not in fix and even != batch.global_ and abs(even / batch.global_ - 1) <= NEAR_BATCH:
+        words = f"a global batch of {even:,} instead of {batch.global_:,} ({num_gpus:,} GPUs share it evenly)"
+        axes = {"zero": job.sync.shardings}
+        found.append(seen("even-batch", words, batch_of(even), axes=axes, tokens=even / batch.global_))
+    twice = "twice the micro-batches (global batch x 2)"
+    found.append(seen("accumulation", twice, batch_of(2 * batch.global_), tokens=2.0))
+    if job.sync.codec == PLAIN:
+        for name, codec in (("codec", "fp8"), ("int8", "int8")):
+            found.append(seen(name, f"gradients sent as {codec}", _with_job(), axes={"codec": (codec,)}))
+    if job.sync.method == "allreduce" and "zero" not in fix:
+        found += [_periodic(question, name, every) for name, every in PERIODIC_CHANGES]
+    if job.precision in ("bf16", "fp16") and "fp8" in question.machine.sustained:
+        found.append(seen("fp8", "matrix products in fp8", _with_job(precision="fp8")))
+    return found
 
 
 def _nearest_multiple(batch: int, num_gpus: int) -> int:
@@ -366,55 +367,6 @@ def _nearest_multiple(batch: int, num_gpus: int) -> int:
         if abs(nearest / batch - 1) <= NEAR_BATCH or share % 2:
             return nearest
         share //= 2  # tensor or pipeline parallelism takes the factor two
-
-
-def _numeric_changes(question: PlanQuestion, best: Plan, fix: Mapping[str, Any]) -> list[QuestionChange]:
-    job = question.job
-    sees = "changes what training sees: check convergence"
-    found = [
-        *([] if "dp" in fix else _even_batch(question, best.num_gpus)),
-        QuestionChange(
-            "accumulation",
-            "twice the micro-batches (global batch x 2)",
-            "numerics",
-            _twice,
-            tokens=2.0,
-            price_usd=0.0,
-            note=sees,
-        ),
-    ]
-    if job.sync.codec == PLAIN:
-        found.append(
-            QuestionChange(
-                "codec", "gradients sent as fp8", "numerics", lambda q: q, {"codec": ("fp8",)}, price_usd=0.0, note=sees
-            )
-        )
-        found.append(
-            QuestionChange("int8", "gradients sent as int8", "numerics", lambda q: q, {"codec": ("int8",)},
-                           price_usd=0.0, note=sees)
-        )  # fmt: skip
-    if job.sync.method == "allreduce" and "zero" not in fix:
-        found += [_periodic(name, every) for name, every in PERIODIC_CHANGES]
-    if job.precision in ("bf16", "fp16") and "fp8" in question.machine.sustained:
-        words = "matrix products in fp8"
-        found.append(
-            QuestionChange(
-                "fp8",
-                words,
-                "numerics",
-                lambda q: replace(q, job=q.job.model_copy(update={"precision": "fp8"})),
-                price_usd=0.0,
-                note=sees,
-            )
-        )
-    return found
-
-
-def _twice(question: PlanQuestion) -> PlanQuestion:
-    batch = question.job.batch
-    return replace(
-        question, job=question.job.model_copy(update={"batch": batch.model_copy(update={"global_": 2 * batch.global_})})
-    )
 
 
 def _link(fabric: Fabric) -> str:

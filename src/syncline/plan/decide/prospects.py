@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from syncline.describe.plain import JsonObject
+from syncline.describe.progress import Meter
 from syncline.errors import SynclineError
 from syncline.plan.block import PlanQuestion
 from syncline.plan.decide.forecast import Forecast, forecast
@@ -169,8 +170,9 @@ def _distance(option: Option) -> tuple[float, float, float]:
 
 
 def prospects(
-    question: PlanQuestion, best: Plan, money: Money, axes: Axes, tie_within: float, actions: Sequence[Improvement] = ()
-) -> Prospects:
+    question: PlanQuestion, best: Plan, money: Money, axes: Axes, tie_within: float,
+    actions: Sequence[Improvement] = (), meter: Meter | None = None,
+) -> Prospects:  # fmt: skip
     """Return the prospects of the run that a job is for."""
     now = run_option(question, best, money)
     near = replace(axes.near(), zero=(best.decision.zero,), gradient_bytes=axes.gradient_bytes)
@@ -183,13 +185,13 @@ def prospects(
         if purse.basis != money.basis or used < best.num_gpus  # the plan leaves some idle, and pays for them
     ]
     for count in _counts(question, used, FEWER):
-        options += _priced(question, best, purses, count, near)
+        options += _priced(question, best, purses, count, near, meter)
     larger: list[Option] = []
     changed: list[Option] = []
     if not any(option.meets for option in options):
         changed = [_changed(question, best, money, action) for action in actions if _costs_nothing(action)]
         for count in _counts(question, best.num_gpus, MORE):
-            larger += _priced(question, best, purses, count, near)
+            larger += _priced(question, best, purses, count, near, meter)
             if len({option.num_gpus for option in larger if option.meets}) >= LARGER_TRIED:
                 break
     return Prospects(now, tuple(options), tuple(larger), tie_within, tuple(changed))
@@ -228,12 +230,16 @@ def _counts(question: PlanQuestion, num_gpus: int, factors: Sequence[float]) -> 
     return sorted(whole - {num_gpus})
 
 
-def _priced(question: PlanQuestion, best: Plan, purses: Sequence[Money], count: int, axes: Axes) -> list[Option]:
+def _priced(
+    question: PlanQuestion, best: Plan, purses: Sequence[Money], count: int, axes: Axes, meter: Meter | None
+) -> list[Option]:
     asked = replace(question, job=question.job.model_copy(update={"gpus": None}))
     try:
-        looked = search(asked, count, axes=axes, keep=1)
+        looked = search(asked, count, axes=axes, keep=1, meter=meter)
     except SynclineError:  # the batch does not divide
         return []
+    if not looked.complete:
+        raise KeyboardInterrupt
     if not looked.best:
         return []
     top = looked.best[0]
