@@ -13,7 +13,7 @@ from syncline.describe.document import read_text
 from syncline.describe.mistakes import first_mistake
 from syncline.errors import DescriptionError
 from syncline.workload.family.beside import beside_params, sliding_layers
-from syncline.workload.family.defaults import families, with_defaults
+from syncline.workload.family.defaults import families, traits, with_defaults
 from syncline.workload.family.hybrid import hybrid_fields
 from syncline.workload.family.keys import EXPERTS, NAMES, TOP_K, Config, first, kinds, whole
 from syncline.workload.family.tower import towers_of
@@ -25,60 +25,11 @@ _INNER = ("text_config", "llm_config", "attn_config", "ffn_config")
 _SPARSE_STEPS = ("decoder_sparse_step", "moe_layer_freq", "interleave_moe_layer_step", "expert_layer_period",
                  "moe_layer_interval", "moe_layer_frequency")  # fmt: skip
 _SHARED = ("n_shared_experts", "num_shared_experts", "moe_num_shared_experts", "num_shared_expert")
-#: Families that this reader would take for something else, and what they are.
-_REFUSED = {
-    **dict.fromkeys(("rwkv5", "rwkv6", "rwkv7", "rwkv6qwen2", "retnet", "xlstm"), "recurrent layers of its own kind"),
-    **dict.fromkeys(("zamba", "zamba2"), "attention blocks that share their weights"),
-    **dict.fromkeys(("clip", "siglip", "siglip2", "align", "chinese_clip"), "a text and an image tower"),
-    **dict.fromkeys(("vit", "dinov2", "swin", "beit", "deit"), "an image tower and no vocabulary"),
-    **dict.fromkeys(("gemma3n", "gemma3n_text"), "embeddings and low-rank paths in every layer"),
-    "deepseek_vl_v2": "an image tower of its own kind",
-    "multi_modality": "a tower for images that come and one for images that go",
-    "longcat_flash": "experts that do nothing and two attentions in one layer",
-    "plamo2": "state-space layers of its own kind",
-    "deepseek_v4": "several residual streams and attention to compressed keys",
-    **dict.fromkeys(("step3p5", "step3p7"), "heads that differ between layers"),
-    **dict.fromkeys(("minimax_m3_vl", "minimax_m3_vl_text"), "attention to chosen blocks of keys"),
-}  # fmt: skip
-#: Families with plain two-matrix feed-forward blocks, biases and normalisation with biases.
-_PLAIN = {
-    "gpt2",
-    "gpt_neo",
-    "gpt_neox",
-    "gptj",
-    "codegen",
-    "opt",
-    "bloom",
-    "gpt_bigcode",
-    "biogpt",
-    "openai-gpt",
-    "persimmon",
-    "falcon",
-    "mpt",
-    "starcoder2",
-    "phi",
-    "nemotron",
-    "arcee",
-    "apertus",
-    "nanochat",
-    "jais2",
-}
-#: Of those, the ones without biases.
-_NO_BIASES = {"mpt", "nemotron", "arcee", "apertus", "nanochat"}
-#: Encoders with kinds of tokens and a layer of their own before the output.
-_BERTS = {"bert", "roberta", "camembert", "xlm-roberta", "xlm-roberta-xl", "roberta-prelayernorm", "data2vec-text",
-          "ernie", "megatron-bert"}  # fmt: skip
-_LEARNED = {"gpt2", "gpt_neo", "opt", "gpt_bigcode", "biogpt", "openai-gpt"} | _BERTS
-_QKV_BIAS = {"glm4v_text", "mimo", "qwen2", "qwen2_moe", "qwen2_vl", "qwen2_vl_text", "qwen2_5_vl", "qwen2_5_vl_text"}
-#: Families that normalise queries and keys, head by head.
-_QK_NORM = {"qwen3", "qwen3_moe", "qwen3_vl", "qwen3_vl_text", "qwen3_vl_moe", "qwen3_vl_moe_text", "qwen3_next",
-            "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text", "gemma3", "gemma3_text",
-            "afmoe", "bailing_moe_v2",
-            "lfm2", "lfm2_moe", "beam", "dots1", "hunyuan_v1_dense", "hunyuan_v1_moe"}  # fmt: skip
-#: Families whose queries are twice as wide, half of them gating what attention returns.
-_QUERY_GATE = {"afmoe", "beam", "qwen3_next", "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text"}
-#: Families in which one layer in so many has full attention, where the config does not list the layers.
-_FULL_EVERY = {"gemma2": 2, "gemma3": 6, "gemma3_text": 6, "cohere2": 4}
+
+
+def _has(trait: str, family: str) -> bool:
+    """Return whether a family has a trait, whatever its sizes (`data/traits.yaml`)."""
+    return family in traits()[trait]
 
 
 def read_config(path: str | Path) -> Shape:
@@ -112,7 +63,7 @@ def shape_from_config(config: Mapping[str, Any], name: str = "model") -> Shape:
     if flat.get("model_type") == "chatglm" and "inner_hidden_size" in flat:
         flat = _first_glm(flat)
     family, outer = str(flat.get("model_type", "")), str(config.get("model_type", ""))
-    _refuse_others(flat, outer if outer in _REFUSED else family)
+    _refuse_others(flat, outer if _has("refused", outer) else family)
     data = with_defaults(flat, family)
     numbers = _sizes(data, family)
     layers, hidden = numbers["layers"], numbers["hidden"]
@@ -184,14 +135,17 @@ def _sizes(data: Config, family: str) -> dict[str, Any]:
 
 def _habits(data: Config, family: str) -> dict[str, Any]:
     """Return what a family does whatever its sizes: biases, gates, normalisation, positions."""
-    plain, bias = (
-        family in _PLAIN or family in _BERTS,
-        bool(data.get("attention_bias", data.get("add_qkv_bias", False))),
-    )
+    encoder = _has("encoders", family)
+    plain = encoder or _has("plain", family)
+    bias = any(data.get(key) for key in ("attention_bias", "use_qkv_bias"))
+    bias = bias or bool("attention_bias" not in data and data.get("add_qkv_bias"))
     foundry = family == "mpt" and "MPTForCausalLM" in kinds(data, "architectures")  # transformers has neither of these
-    biased = (plain and family not in _NO_BIASES) or (foundry and not data.get("no_bias", False))
-    learned = family in _LEARNED or (foundry and data.get("learned_pos_emb") is True and not data.get("alibi"))
-    bias = bias or bool(data.get("use_qkv_bias", False))
+    biased = (plain and not _has("without_biases", family)) or (foundry and not data.get("no_bias", False))
+    learned = (
+        encoder
+        or _has("learned_positions", family)
+        or (foundry and data.get("learned_pos_emb") is True and not data.get("alibi"))
+    )
     narrow = whole(data, "word_embed_proj_dim") if family == "opt" else 0
     hidden, vocab = first(data, NAMES["hidden"]), first(data, NAMES["vocab"])
     fields = {
@@ -199,10 +153,10 @@ def _habits(data: Config, family: str) -> dict[str, Any]:
         "tied": bool(data.get("tie_word_embeddings", data.get("weight_tying", False))),
         "biases": biased and bool(data.get("bias", True)),
         "norm_biases": biased,
-        "qkv_biases": family in _QKV_BIAS or bias,
-        "qk_norm": family in _QK_NORM,
-        "query_gate": family in _QUERY_GATE,
-        "causal": family not in _BERTS,
+        "qkv_biases": bias or _has("qkv_biases", family),
+        "qk_norm": _has("qk_norm", family),
+        "query_gate": _has("query_gate", family),
+        "causal": not encoder,
         "positions": whole(data, "max_position_embeddings", "n_positions", "max_seq_len") if learned else 0,
     }  # fmt: skip
     if narrow and narrow != hidden:
@@ -212,7 +166,7 @@ def _habits(data: Config, family: str) -> dict[str, Any]:
         )
     if _headless(data, family):  # priced with an output layer all the same: its embedding, once more
         fields["tied"] = True
-    if family in _BERTS:  # kinds of tokens, and what comes before the output layer
+    if encoder:  # kinds of tokens, and what comes before the output layer
         fields["extra_params"] = hidden * (hidden + 5) + vocab
     if family.startswith("mllama"):  # eight more rows than the output layer has
         fields["extra_params"] = 8 * hidden
@@ -231,7 +185,9 @@ def _headless(data: Config, family: str) -> bool:
 def _refuse_others(data: Config, family: str) -> None:
     """Raise for models that have attention heads and a vocabulary, but that this reader would misread."""
     what = "an encoder and a decoder" if data.get("is_encoder_decoder") else ""
-    what = what or ("cross-attention in every layer" if data.get("add_cross_attention") else _REFUSED.get(family, ""))
+    what = what or (
+        "cross-attention in every layer" if data.get("add_cross_attention") else traits()["refused"].get(family, "")
+    )
     if what:
         raise DescriptionError(
             f"{family or 'the model'} has {what}, which syncline does not read from a config.",
@@ -257,7 +213,7 @@ def _window(data: Config, family: str) -> dict[str, Any]:
     if isinstance(pattern, str) and pattern:  # EXAONE: a letter a layer, L where it slides, G where it does not
         share = pattern.count("L") / len(pattern)
     else:
-        full_every = whole(data, "sliding_window_pattern", otherwise=_FULL_EVERY.get(family, 0))
+        full_every = whole(data, "sliding_window_pattern", otherwise=traits()["full_attention_every"].get(family, 0))
         share = 1 - 1 / full_every if full_every else 1.0
     if listed := sliding_layers(data):
         share = sum(listed) / len(listed)

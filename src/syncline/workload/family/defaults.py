@@ -6,11 +6,9 @@ Only families in the table are read: each was counted against transformers' own 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
-from importlib import resources
 from typing import Any
 
-from syncline.describe.document import read_document
+from syncline.describe.own_data import own_data
 from syncline.workload.family.keys import EXPERTS, NAMES, TOP_K
 
 #: Keys that mean the same: where a config has one of them, its family's default of another does not count.
@@ -22,12 +20,15 @@ _GROUPS = (
 )
 
 
-@cache
 def families() -> Mapping[str, Mapping[str, Any]]:
     """Return the families that syncline reads, each with what its configs leave out."""
-    text = (resources.files("syncline.workload") / "data" / "families.yaml").read_text("utf-8")
-    table: Mapping[str, Mapping[str, Any]] = read_document(text, "families.yaml").data["families"]
+    table: Mapping[str, Mapping[str, Any]] = own_data("workload", "data/families.yaml")["families"]
     return table
+
+
+def traits() -> Mapping[str, Any]:
+    """Return what families have whatever their sizes: lists of families, or values by family."""
+    return own_data("workload", "data/traits.yaml")
 
 
 def with_defaults(config: Mapping[str, Any], family: str) -> dict[str, Any]:
