@@ -22,17 +22,16 @@ from syncline.plan.block import PlanQuestion
 from syncline.plan.cost.assumptions import Assumptions
 from syncline.plan.cost.prices import Prices
 from syncline.plan.decide.prospects import Prospects, prospects, run_option
-from syncline.plan.decide.worth import worthwhile
 from syncline.plan.decision import Decision
 from syncline.plan.exchange import exchange_of
 from syncline.plan.frameworks.framework import named_framework
 from syncline.plan.money import Money, money_of
-from syncline.plan.pareto import front, gpu_counts
 from syncline.plan.plan import Plan, predicted_of
 from syncline.plan.prune import nothing_fits
 from syncline.plan.replay import Pair, checked
 from syncline.plan.search import SearchResult, SearchTask, search
-from syncline.plan.sensitivity import LIKELY, Improvement, actions_of, network_bound
+from syncline.plan.sensitivity import LIKELY, Improvement, actions_of, network_bound, worthwhile
+from syncline.plan.sizes import SizePlan, front, gpu_counts, size_plan
 from syncline.plan.space import OFFLOADS, USUAL, Axes, rows_of
 from syncline.sim.step.collectives import nic_rates, priced_collectives
 from syncline.sim.step.constants import Constants, default_constants
@@ -45,17 +44,6 @@ OBJECTIVES = ("time", "cost", "pareto")
 INTERRUPTED = "interrupted: the best of what was looked at"
 #: Published runs whose memory was more than about 90 % full were 7 to 22 % slower than predicted: allocators retry.
 HEADROOM = 0.08
-
-
-@dataclass(frozen=True, eq=False)
-class SizePlan:
-    """The best plan on one number of GPUs."""
-
-    num_gpus: int
-    step_time_s: float
-    tokens_per_s: float
-    cost_per_token_usd: float
-    label: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -379,15 +367,8 @@ def _counts(
             except PlanError:
                 continue
     tokens = question.job.batch.global_ * question.job.batch.sequence
-    points, kept = [], {}
-    for count, found in sorted(by_count.items()):
-        if found.best:
-            best = found.best[0]
-            usd = (
-                money.cost(best.step_s, tokens, paid_gpus(money, count, num_gpus)).cost_per_token_usd if money else 0.0
-            )
-            points.append(SizePlan(count, best.step_s, tokens / best.step_s, usd, best.decision.label))
-            kept[count] = best
+    kept = {count: found.best[0] for count, found in sorted(by_count.items()) if found.best}
+    points = [size_plan(n, best, tokens, money, paid_gpus(money, n, num_gpus)) for n, best in kept.items()]
     if objective == "time" or not points:
         return first, points
     shown = front(points) if objective == "pareto" else points

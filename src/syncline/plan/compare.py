@@ -13,6 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from syncline.describe import units
 from syncline.describe.document import Document
 from syncline.describe.plain import JsonObject
@@ -20,14 +23,15 @@ from syncline.errors import CostError, PlanError, SynclineError
 from syncline.fabric.build import build
 from syncline.fabric.fabric import Fabric
 from syncline.fabric.load import parse_cluster
+from syncline.fabric.route import Routes
 from syncline.plan.answer import make_plan
 from syncline.plan.block import PlanQuestion
-from syncline.plan.collide import hashed_share
 from syncline.plan.cost.assumptions import Assumptions
 from syncline.plan.cost.owning import own
 from syncline.plan.plan import Plan
 from syncline.plan.search import search
 from syncline.plan.space import USUAL, Axes
+from syncline.sim.step.reach import Reach
 from syncline.workload.job import Job
 from syncline.workload.parallel import divisors
 
@@ -36,6 +40,8 @@ FABRICS = (
     "rail-optimized 4:1", "dragonfly", "torus",
 )  # fmt: skip
 MAX_HOSTS = 16_384
+NUM_SEEDS = 8
+Devices = NDArray[np.int32]
 
 
 @dataclass(frozen=True)
@@ -219,3 +225,27 @@ def _affordable(host: str, link: str, network: str, budget_usd: float, assumptio
         within = _capital(fabric_with(host, link, network, middle), assumptions) <= budget_usd
         low, high = (middle, high) if within else (low, middle)
     return fabric_with(host, link, network, min(low, MAX_HOSTS))
+
+
+def hashed_share(fabric: Fabric, reach: Reach, num_seeds: int = NUM_SEEDS) -> float:
+    """Return the share of a port that ECMP hashing leaves the slowest flow, median over seeds; 1: hosts differ in GPUs.
+
+    Every GPU sends to the same GPU of the next host, as the rings of a job that fills the fabric in order do. A ring is
+    as slow as its slowest flow, and exchanges wait for the slowest ring.
+    """
+    hosts = fabric.devices.host[fabric.gpus]
+    counts = np.bincount(hosts)
+    if fabric.num_hosts < 2 or counts.min() != counts.max():
+        return 1.0
+    grid = fabric.gpus[np.argsort(hosts, kind="stable")].reshape(fabric.num_hosts, -1)
+    routes = Routes(fabric)
+    source, target = grid.ravel(), np.roll(grid, -1, axis=0).ravel()
+    return float(np.median([_slowest_Bps(fabric, routes, source, target, s) for s in range(num_seeds)]) / reach.nic_Bps)
+
+
+def _slowest_Bps(fabric: Fabric, routes: Routes, source: Devices, target: Devices, seed: int) -> float:
+    stripes = routes.num_stripes
+    crossed = [routes.many(source, target, seed=seed, stripe=stripe).links for stripe in range(stripes)]
+    flows = np.bincount(np.concatenate(crossed), minlength=len(fabric.links)) / stripes
+    used = flows > 0
+    return float((fabric.links.rate_Bps[used] / flows[used]).min())

@@ -1,4 +1,4 @@
-"""Jobs by name: those that ship with syncline, and files."""
+"""Jobs by name: those that ship with syncline, and files, read and written."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import difflib
 from functools import cache
 from importlib import resources
 from pathlib import Path
+
+import yaml
 
 from syncline.describe.document import read_document
 from syncline.errors import FileError
@@ -44,3 +46,17 @@ def named_job(name: str) -> Job:
         detail=f"Jobs that ship: {', '.join(close or job_names())}.",
         hint="Two lines make one: `model: llama3-70b` and `batch: {global: 1024, sequence: 8192}`.",
     )
+
+
+def job_text(job: Job) -> str:
+    """Return the YAML of a job whose split is decided."""
+    data = job.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude_none=True)
+    if job.model.name in names():
+        data["model"] = job.model.name
+    split = job.parallel.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
+    data["parallel"] = split | {"tp": job.parallel.tp, "pp": job.parallel.pp}
+    data["batch"] = {"global": job.batch.global_, "micro": job.batch.micro, "sequence": job.batch.sequence}
+    data |= {"recompute": job.recompute}
+    if overlap := job.overlap.model_dump(exclude_none=True):
+        data["overlap"] = overlap
+    return yaml.safe_dump(data, sort_keys=False)

@@ -7,7 +7,7 @@ a change of the batch changes the tokens of a step too.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -52,6 +52,8 @@ LIKELY = {"free": 0.9, "hardware": 0.9, "numerics": 0.5, "zero-bubble": 0.7, "fp
           "restart": 0.8, "even-batch": 0.8}  # fmt: skip
 #: A global batch this near to the one that was asked for trains alike: learning rates are not tuned more finely.
 NEAR_BATCH = 0.13
+#: Savings below this part of the time are smaller than what the step model can tell apart.
+LEAST_SAVING = 0.005
 ORDERS = {"packed": "ranks ordered by rack", "scattered": "anywhere", "spread": "hosts spread over racks",
           "stages": "pipeline stages on different sites"}  # fmt: skip
 
@@ -376,3 +378,21 @@ def _link(fabric: Fabric) -> str:
         return load_catalog().link(name).name if name else ""
     except SynclineError:
         return ""
+
+
+def worthwhile(actions: Sequence[Improvement], money: Money | None) -> tuple[Improvement, ...]:
+    """Return the actions worth doing, most money first; nobody rewires a cluster that is rented.
+
+    Without prices they are those that cost nothing, the largest saving after risk first.
+    """
+    if money is None:
+        free = [a for a in actions if a.saving >= LEAST_SAVING and a.kind != "hardware"]
+        return tuple(sorted(free, key=lambda a: -a.saving * a.chance))
+    years = money.assumptions.years
+    ranked = []
+    for action in actions:
+        net = action.net_usd_per_year(years)
+        if net is None or net <= 0 or action.saving < LEAST_SAVING or (action.kind == "hardware" and not money.owned):
+            continue
+        ranked.append((net, action))
+    return tuple(action for _, action in sorted(ranked, key=lambda pair: -pair[0]))

@@ -24,8 +24,7 @@ from syncline.plan.decide.side_by_side import Candidate, ClusterComparison, side
 from syncline.plan.fix import read_fix
 from syncline.plan.frameworks.framework import named_framework
 from syncline.plan.frameworks.launch import launch_files
-from syncline.plan.job_file import job_text
-from syncline.plan.named_job import DEFAULT_JOB, job_names
+from syncline.plan.named_job import DEFAULT_JOB, job_names, job_text
 from syncline.plan.plan import save_plan
 from syncline.plan.search import SearchResult, SearchTask
 from syncline.plan.space import FULL, LOSSY_CODECS, LOSSY_WIDTHS, USUAL, Axes

@@ -19,7 +19,7 @@ from syncline.plan.cost.owning import own
 from syncline.plan.decide.apart import RATIO, Doubt, ratio_sigma, step_sigma
 from syncline.plan.decide.prospects import prospects
 from syncline.plan.decide.side_by_side import Candidate, ClusterComparison, side_by_side
-from syncline.plan.decide.worth import LEAST_SAVING, worthwhile
+from syncline.plan.sensitivity import LEAST_SAVING, worthwhile
 from syncline.plan.space import USUAL
 from syncline.questions.calibrate import calibrate_step
 from syncline.questions.plan import PlanAnswer, compare, is_job, plan

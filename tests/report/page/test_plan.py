@@ -11,7 +11,7 @@ import pytest
 from syncline.describe.plain import plain
 from syncline.fabric import load
 from syncline.plan.answer import PlanResult, make_plan
-from syncline.plan.scaling import scaling
+from syncline.plan.sizes import scaling
 from syncline.plan.space import USUAL
 from syncline.report.page.page import unbroken
 from syncline.report.page.plan import between, plan_page

@@ -15,7 +15,7 @@ from syncline.errors import SynclineError
 from syncline.fabric import Fabric
 from syncline.plan.answer import PlanResult
 from syncline.plan.cost.charge import cost_per_token
-from syncline.plan.scaling import ScalePoint, scaling
+from syncline.plan.sizes import SizePlan, scaling
 from syncline.plan.space import USUAL
 from syncline.questions.plan import ClusterAnswer, PlanAnswer
 from syncline.report.chart.bars import PART_COLOURS, BarPart, BarRow, bars, stacked
@@ -66,7 +66,7 @@ def _plan(answer: PlanAnswer) -> str:
     return plan_page(found, answer.fabric, scaling(found.question, found.best, found.money, USUAL))
 
 
-def plan_page(answer: PlanResult, fabric: Fabric, curve: Sequence[ScalePoint] = ()) -> str:
+def plan_page(answer: PlanResult, fabric: Fabric, curve: Sequence[SizePlan] = ()) -> str:
     """Return the page; `curve` is the same job on fewer and more GPUs."""
     plan = answer.best
     p = plan.predicted
@@ -205,7 +205,7 @@ def _traffic(comm_bytes: Mapping[str, Mapping[str, float]]) -> Markup | None:
     return bars(rows, list(TIER_COLOURS.items())) if rows else None
 
 
-def _scaling(curve: Sequence[ScalePoint], now: int) -> Markup | str:
+def _scaling(curve: Sequence[SizePlan], now: int) -> Markup | str:
     """Return tokens per second over GPUs with the line that perfect scaling would be."""
     if len(curve) < 2:
         return "The job fits on one number of GPUs only."
@@ -238,7 +238,7 @@ def short(value: float) -> str:
     return f"{value / factor:g}{letter}"
 
 
-def _cheapest(curve: Sequence[ScalePoint]) -> str:
+def _cheapest(curve: Sequence[SizePlan]) -> str:
     prices = [(p.cost_per_token_usd, p.num_gpus) for p in curve if p.cost_per_token_usd]
     if not prices:
         return ""

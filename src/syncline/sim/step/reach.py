@@ -53,7 +53,7 @@ class Reach:
     site_s: float = 0.0  # one way over the lines between sites
     largest_site: str = ""  # its name, where sites differ in size
     placement: str = "packed"
-    hashed_share: float = 1.0  # of a port that flows keep beyond a rack when ECMP hashes them (`plan/collide.py`)
+    hashed_share: float = 1.0  # of a port that flows keep beyond a rack when ECMP hashes them (`plan/compare.py`)
     num_gpus: int = 0  # of the whole fabric; 0: the job fills it
     reduce_bytes: float = 0.0  # memory of a switch for sums that are under way; 0: switches sum nothing
     nic_share: float = 1.0  # of a gradient's bytes that the cards put on the wire

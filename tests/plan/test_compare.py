@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from syncline.plan.collide import hashed_share
-from syncline.plan.compare import compare_fabrics, fabric_with
+from syncline.plan.compare import compare_fabrics, fabric_with, hashed_share
 from syncline.sim.step.machine import reach_of
 from syncline.workload.read_job import load_job
 

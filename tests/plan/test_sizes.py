@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncline.plan.pareto import front, gpu_counts
+from syncline.plan.sizes import SizePlan, front, gpu_counts
 
-
-@dataclass(frozen=True)
-class Point:
-    step_time_s: float
-    cost_per_token_usd: float
-
-
-POINTS = st.lists(st.builds(Point, st.integers(1, 20).map(float), st.integers(1, 20).map(float)), max_size=30)
+POINTS = st.lists(
+    st.builds(
+        SizePlan, st.just(8), st.integers(1, 20).map(float), st.just(1.0), st.integers(1, 20).map(float), st.just("")
+    ),
+    max_size=30,
+)
 
 
 @given(POINTS)
-def test_the_front_is_what_nothing_beats(points: list[Point]) -> None:
-    def beaten(p: Point) -> bool:
+def test_the_front_is_what_nothing_beats(points: list[SizePlan]) -> None:
+    def beaten(p: SizePlan) -> bool:
         return any(
             q.step_time_s <= p.step_time_s and q.cost_per_token_usd <= p.cost_per_token_usd and q != p for q in points
         )
