@@ -17,7 +17,7 @@ from pydantic import ConfigDict, Field, field_validator, model_validator
 from syncline.codec.names import PLAIN, canonical
 from syncline.describe import units
 from syncline.describe.quantity import Rate, Strict
-from syncline.errors import CodecError
+from syncline.errors import CodecError, DescriptionError
 from syncline.workload.goal import Goal
 from syncline.workload.layer_list import LayerList
 from syncline.workload.load import Load, Slo
@@ -280,8 +280,6 @@ class Job(Goal):
     def on(self, num_gpus: int) -> Job:
         """Return the job with `dp` filled in for so many GPUs (or for the number it states)."""
         if self.gpus is not None and self.gpus > num_gpus:
-            from syncline.errors import DescriptionError
-
             raise DescriptionError(
                 f"the job asks for {self.gpus:,} GPUs, but the cluster has {num_gpus:,}.",
                 hint=f"gpus: {num_gpus} fits.",
@@ -289,8 +287,6 @@ class Job(Goal):
         split = self.parallel.fill(self.gpus or num_gpus)
         dp = split.dp or 1
         if self.kind == "train" and self.batch.global_ % (dp * self.batch.micro):
-            from syncline.errors import DescriptionError
-
             raise DescriptionError(f"{batch_problem(self.batch.global_, dp, self.batch.micro)}.")
         return self.model_copy(update={"parallel": split})
 

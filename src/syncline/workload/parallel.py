@@ -112,30 +112,27 @@ def divisors(number: int) -> list[int]:
     return small + [number // d for d in reversed(small) if d * d != number]
 
 
+def _refused(message: str, key: str, options: list[int], wanted: int, *, detail: str = "", also: str = "") -> Exception:
+    """Return the error about a number of a split, with the nearest that works."""
+    works = f"The nearest that works is {key}: {nearest(options, wanted)}{also}."
+    return DescriptionError(message, detail=detail, hint=works)
+
+
 def check_split(shape: Shape, split: Parallel) -> None:
     """Raise if this model cannot be split so; the text says what, why and the nearest split that works."""
-    if split.tp > shape.heads or shape.heads % split.tp:
-        works = nearest(divisors(shape.heads), split.tp)
-        why = "more than" if split.tp > shape.heads else "which does not divide"
-        raise DescriptionError(
-            f"tp is {split.tp}, {why} the {shape.heads} attention heads of {shape.name}.",
-            detail="Tensor parallelism gives each rank whole heads.",
-            hint=f"The nearest that works is tp: {works}.",
-        )
-    if shape.num_kv_heads % split.tp and split.tp % shape.num_kv_heads:
-        works = nearest(divisors(shape.num_kv_heads), split.tp)
-        raise DescriptionError(
-            f"tp is {split.tp}, neither a divisor nor a multiple of the {shape.num_kv_heads} KV heads of {shape.name}.",
-            detail="Rule kv-heads: each rank holds whole KV heads, or a copy of one.",
-            hint=f"The nearest that works is tp: {works}.",
-        )
-    if split.context == "ulysses" and split.cp > 1 and (shape.heads // split.tp) % split.cp:
-        works = nearest(divisors(shape.heads // split.tp), split.cp)
-        raise DescriptionError(
-            f"cp is {split.cp}, which does not divide the {shape.heads // split.tp} heads of a tensor-parallel rank.",
-            detail="Ulysses exchanges heads for sequence, whole heads only.",
-            hint=f"The nearest that works is cp: {works}, or `context: ring`.",
-        )
+    tp, heads, keys = split.tp, shape.heads, shape.num_kv_heads
+    if tp > heads or heads % tp:
+        why = "more than" if tp > heads else "which does not divide"
+        message = f"tp is {tp}, {why} the {heads} attention heads of {shape.name}."
+        raise _refused(message, "tp", divisors(heads), tp, detail="Tensor parallelism gives each rank whole heads.")
+    if keys % tp and tp % keys:
+        message = f"tp is {tp}, neither a divisor nor a multiple of the {keys} KV heads of {shape.name}."
+        rule = "Rule kv-heads: each rank holds whole KV heads, or a copy of one."
+        raise _refused(message, "tp", divisors(keys), tp, detail=rule)
+    if split.context == "ulysses" and split.cp > 1 and (heads // tp) % split.cp:
+        message = f"cp is {split.cp}, which does not divide the {heads // tp} heads of a tensor-parallel rank."
+        rule = "Ulysses exchanges heads for sequence, whole heads only."
+        raise _refused(message, "cp", divisors(heads // tp), split.cp, detail=rule, also=", or `context: ring`")
     if split.pp > shape.layers:
         raise DescriptionError(
             f"pp is {split.pp}, but {shape.name} has {shape.layers} layers.",
@@ -143,16 +140,20 @@ def check_split(shape: Shape, split: Parallel) -> None:
             hint=f"The deepest pipeline is pp: {shape.layers}.",
         )
     if split.virtual > 1 and split.pp * split.virtual > shape.layers + 2:
-        most = max(1, shape.layers // split.pp)
         raise DescriptionError(
             f"{split.pp} stages of {split.virtual} chunks are {split.pp * split.virtual} chunks, "
             f"but {shape.name} has {shape.layers} layers.",
-            hint=f"virtual: {most} is the most.",
+            hint=f"virtual: {max(1, shape.layers // split.pp)} is the most.",
         )
     if split.virtual > 1:
         stage_layout(shape.layers, split.pp, split.virtual)
-    _check_shards(split)
-    _check_experts(shape, split)
+    replicas = (split.dp or 1) * split.cp
+    if split.zero == "hsdp" and split.dp is not None and replicas % split.shard_ranks:
+        message = f"shard is {split.shard}, which does not divide the dp x cp = {replicas} replicas."
+        rule = "HSDP splits the replicas into groups of one size."
+        raise _refused(message, "shard", divisors(replicas), split.shard_ranks, detail=rule)
+    if split.ep > 1:
+        _check_experts(shape, split)
 
 
 def check_feed(split: Parallel, num_micro: int) -> None:
@@ -168,34 +169,17 @@ def check_feed(split: Parallel, num_micro: int) -> None:
         )
 
 
-def _check_shards(split: Parallel) -> None:
-    replicas = (split.dp or 1) * split.cp
-    if split.zero == "hsdp" and split.dp is not None and replicas % split.shard_ranks:
-        raise DescriptionError(
-            f"shard is {split.shard}, which does not divide the dp x cp = {replicas} replicas.",
-            detail="HSDP splits the replicas into groups of one size.",
-            hint=f"The nearest that works is shard: {nearest(divisors(replicas), split.shard_ranks)}.",
-        )
-
-
 def _check_experts(shape: Shape, split: Parallel) -> None:
-    if split.ep == 1:
-        return
     if shape.moe is None:
         raise DescriptionError(f"ep is {split.ep}, but {shape.name} has no experts.", hint="Leave ep out.")
-    if shape.moe.experts % split.ep:
-        works = nearest(divisors(shape.moe.experts), split.ep)
-        raise DescriptionError(
-            f"ep is {split.ep}, which does not divide the {shape.moe.experts} experts of {shape.name}.",
-            hint=f"The nearest that works is ep: {works}.",
-        )
-    if split.dp is None:  # known once the job meets a cluster, and checked then
-        return
-    ranks = split.tp * split.cp * split.dp
+    experts = shape.moe.experts
+    if experts % split.ep:
+        message = f"ep is {split.ep}, which does not divide the {experts} experts of {shape.name}."
+        raise _refused(message, "ep", divisors(experts), split.ep)
+    ranks = split.tp * split.cp * (split.dp or 0)  # dp is known once the job meets a cluster, and checked then
     if ranks % split.ep:
-        options = [d for d in divisors(ranks) if shape.moe.experts % d == 0]
-        raise DescriptionError(
+        message = (
             f"ep is {split.ep}, but the experts of a stage are spread over tp x cp x dp = {ranks} ranks, "
-            "which it does not divide.",
-            hint=f"The nearest that works is ep: {nearest(options, split.ep)}.",
+            "which it does not divide."
         )
+        raise _refused(message, "ep", [d for d in divisors(ranks) if experts % d == 0], split.ep)

@@ -58,11 +58,14 @@ def facts_of(job: Job) -> Facts:
     """Return the facts of a job with every gap filled."""
     assumed: dict[str, JsonValue] = {}
 
-    def take(name: str, said: JsonValue, otherwise: JsonValue) -> JsonValue:
-        if said is None or said == "auto":
+    def take(name: str, stated: JsonValue, otherwise: JsonValue) -> JsonValue:
+        if stated is None or stated == "auto":
             assumed[name] = otherwise
             return otherwise
-        return said
+        return stated
+
+    def width(name: str, stated: float | None, otherwise: float) -> float:
+        return float(str(take(name, stated, otherwise)))
 
     year, split = job.software.year, job.parallel
     sharded = split.sharded_params
@@ -74,12 +77,12 @@ def facts_of(job: Job) -> Facts:
     # AutoModel with another dispatcher than its own moves tokens as PyTorch does.
     plain = named == "automodel" and dispatcher == "alltoall"
     does = release_of("pytorch" if plain else named, year, job.software.month, dispatcher or "alltoall")
-    low = job.precision in ("fp8", "fp4")
+    narrow = job.precision in ("fp8", "fp4") and torch_like and year >= 2024
     # Megatron accumulates weight gradients of bf16 into fp32 and keeps fp16; FSDP reduces every micro-batch.
     accumulate = 2.0 if torch_like or sharded else (4.0 if job.precision == "fp16" else 8.0)
     wide = job.precision in ("fp32", "tf32")
     compiled = bool(take("compiled", job.compiled, does.compiled))
-    gradient_bytes = float(str(take("gradient_bytes", job.gradient_bytes, 4 if wide else 2)))
+    gradient_bytes = width("gradient_bytes", job.gradient_bytes, 4 if wide else 2)
     return Facts(
         framework=framework,
         attention=str(take("attention", job.attention, does.attention)),
@@ -90,18 +93,8 @@ def facts_of(job: Job) -> Facts:
         fused_optimizer=take("optimizer", job.optimizer, "adam-unfused" if torch_like and year < 2024 else "adam")
         != "adam-unfused",
         gradient_bytes=gradient_bytes,
-        parameter_bytes=float(
-            str(
-                take(
-                    "parameter_bytes",
-                    job.parameter_bytes,
-                    4 if wide else (1 if low and torch_like and year >= 2024 else 2),
-                )
-            )
-        ),
-        accumulate_bytes=float(
-            str(take("accumulate_bytes", job.accumulate_bytes, 2 * accumulate if wide else accumulate))
-        ),
+        parameter_bytes=width("parameter_bytes", job.parameter_bytes, 4 if wide else 1 if narrow else 2),
+        accumulate_bytes=width("accumulate_bytes", job.accumulate_bytes, 2 * accumulate if wide else accumulate),
         early_stop=bool(take("early_stop", job.early_stop, torch_like and year >= 2023)),
         sequence_parallel=bool(take("parallel.sp", split.sp, split.tp > 1 and year >= 2022)),
         sliced_p2p=framework != "deepspeed",

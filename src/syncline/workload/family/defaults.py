@@ -28,7 +28,8 @@ def families() -> Mapping[str, Mapping[str, Any]]:
 
 def traits() -> Mapping[str, Any]:
     """Return what families have whatever their sizes: lists of families, or values by family."""
-    return own_data("workload", "data/traits.yaml")
+    table: Mapping[str, Any] = own_data("workload", "data/traits.yaml")
+    return table
 
 
 def with_defaults(config: Mapping[str, Any], family: str) -> dict[str, Any]:
