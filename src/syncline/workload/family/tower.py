@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 from syncline.errors import DescriptionError
 from syncline.workload.family.join import JOINS, merger
@@ -26,8 +27,8 @@ def towers_of(config: Config, hidden: int) -> tuple[Tower, ...]:
                 hint="Take the config of the converted model, which has a `vision_config`, or give the model's shape.",
             )
         return ()
-    count = _TOWERS.get(str(vision.get("model_type", ""))) or _TOWERS.get(family)
-    if count is None:
+    kind = _TOWERS.get(str(vision.get("model_type", ""))) or _TOWERS.get(family)
+    if kind is None:
         raise DescriptionError(
             f"{family or 'the model'} has an image tower ({vision.get('model_type', 'unnamed')}) that syncline "
             "does not know.",
@@ -40,174 +41,176 @@ def towers_of(config: Config, hidden: int) -> tuple[Tower, ...]:
             "know.",
             hint="Take the `text_config` alone, or give the model's shape.",
         )
-    return (Tower(name="vision", params=count(vision, config, hidden) + joined(vision, config, hidden)),)
+    return (Tower(name="vision", params=kind.params(vision, config, hidden) + joined(vision, config, hidden)),)
 
 
-def layer(width: int, ffn: int, *, biased: bool = True, gated: bool = False, norm_biases: bool = True) -> int:
-    """Return the parameters of one layer of an image transformer."""
-    attention = 4 * width * (width + biased)
-    block = (2 + gated) * width * ffn + ((1 + gated) * ffn + width)
-    return attention + block + 2 * width * (1 + norm_biases)
+@dataclass(frozen=True)
+class Vision:
+    """One tower's numbers: its config, that of the whole model, the language model's size, and its own sizes."""
+
+    v: Config
+    config: Config
+    hidden: int
+    width: int
+    ffn: int
+    depth: int
+    patches: int
+
+    def __call__(self, *keys: str, otherwise: int) -> int:
+        return whole(self.v, *keys, otherwise=otherwise)
+
+    def layer(self, *, biased: bool = True, gated: bool = False, norm_biases: bool = True) -> int:
+        """Return the parameters of one layer."""
+        attention = 4 * self.width * (self.width + biased)
+        block = (2 + gated) * self.width * self.ffn + (1 + gated) * self.ffn + self.width
+        return attention + block + 2 * self.width * (1 + norm_biases)
+
+    def merged(self, norm: int, out: int) -> int:
+        """Return what joins neighbouring patches and brings them to a size."""
+        return merger(self.v, self.width, norm, out)
+
+    def out(self) -> int:
+        return self("out_hidden_size", otherwise=self.hidden)
 
 
-def _patches(v: Config) -> int:
-    side = whole(v, "image_size", otherwise=224) // whole(v, "patch_size", otherwise=14)
-    return side * side
+@dataclass(frozen=True)
+class VisionKind:
+    """A kind of image tower: the defaults of its sizes, one of its layers, and what stands around the layers."""
+
+    width: int
+    ffn: int
+    depth: int
+    rest: Callable[[Vision], int]
+    each: Callable[[Vision], int] = Vision.layer
+    depth_key: str = "num_hidden_layers"
+    patch: int = 14
+    image: int = 224
+    frames: int = 1
+    """Frames that a patch spans, unless the config says."""
+
+    def params(self, v: Config, config: Config, hidden: int) -> int:
+        """Return the parameters of a tower of this kind."""
+        width = whole(v, "vt_hidden_size", "embed_dim" if self is _QWEN2 else "hidden_size", otherwise=self.width)
+        ffn = whole(v, "vt_intermediate_size", "intermediate_size", otherwise=self.ffn)
+        depth = whole(v, f"vt_{self.depth_key}", self.depth_key, otherwise=self.depth)
+        patch = whole(v, "patch_size", otherwise=self.patch)
+        side = whole(v, "image_size", otherwise=self.image) // patch
+        frames = whole(v, "temporal_patch_size", otherwise=self.frames) if self.frames > 1 else 1
+        taken = whole(v, "num_channels", "in_channels", otherwise=3) * frames * patch**2 * width
+        seen = Vision(v, config, hidden, width, ffn, depth, side * side)
+        return taken + depth * self.each(seen) + self.rest(seen)
 
 
-def _patch(v: Config, width: int, frames: int = 1) -> int:
-    return (
-        whole(v, "num_channels", "in_channels", otherwise=3)
-        * frames
-        * whole(v, "patch_size", otherwise=14) ** 2
-        * width
-    )
+def _pooled(n: Vision, usual: bool) -> int:
+    """Return what pools all patches into one: attention with a query of its own, and a block. Most files have none."""
+    return n.layer() + n.width if n.v.get("vision_use_head", usual) is True else 0
 
 
-def _clip(v: Config, config: Config, hidden: int) -> int:
-    width = whole(v, "hidden_size", otherwise=768)
-    layers = whole(v, "num_hidden_layers", otherwise=12) * layer(width, whole(v, "intermediate_size", otherwise=3072))
-    return _patch(v, width) + (_patches(v) + 2) * width + 4 * width + layers
-
-
-def _siglip(v: Config, config: Config, hidden: int) -> int:
-    width, ffn = whole(v, "hidden_size", otherwise=768), whole(v, "intermediate_size", otherwise=3072)
-    layers = whole(v, "num_hidden_layers", otherwise=12) * layer(width, ffn)
-    # What pools all patches into one: attention with a query of its own, and a block. Most files leave it out.
-    pooled = layer(width, ffn) + width if v.get("vision_use_head") is True else 0
-    return _patch(v, width) + (_patches(v) + 1) * width + 2 * width + layers + pooled
-
-
-def _siglip2(v: Config, config: Config, hidden: int) -> int:
-    """Return SigLIP 2's tower: as SigLIP's, with so many places for patches of any image."""
-    patch, places = whole(v, "patch_size", otherwise=16), whole(v, "num_patches", otherwise=256)
-    sized = {**v, "patch_size": patch, "image_size": patch}
-    pooled = v.get("vision_use_head", True)
-    return _siglip({**sized, "vision_use_head": pooled}, config, hidden) + (places - 1) * whole(
-        v, "hidden_size", otherwise=768
-    )
-
-
-def _qwen2(v: Config, config: Config, hidden: int) -> int:
-    width = whole(v, "embed_dim", otherwise=1280)
-    ffn = whole(v, "mlp_ratio", otherwise=4) * width
-    layers = whole(v, "depth", otherwise=32) * layer(width, ffn)
-    return _patch(v, width, whole(v, "temporal_patch_size", otherwise=2)) + layers + merger(v, width, 2 * width, hidden)
-
-
-def _qwen2_5(v: Config, config: Config, hidden: int) -> int:
-    width, ffn = whole(v, "hidden_size", otherwise=1280), whole(v, "intermediate_size", otherwise=3420)
-    layers = whole(v, "depth", otherwise=32) * layer(width, ffn, gated=True, norm_biases=False)
-    joined = merger(v, width, width, whole(v, "out_hidden_size", otherwise=hidden))
-    return _patch(v, width, whole(v, "temporal_patch_size", otherwise=2)) + layers + joined
-
-
-def _qwen3(v: Config, config: Config, hidden: int) -> int:
-    width, ffn = whole(v, "hidden_size", otherwise=1152), whole(v, "intermediate_size", otherwise=4304)
-    out = whole(v, "out_hidden_size", otherwise=hidden)
-    layers = whole(v, "depth", otherwise=27) * layer(width, ffn)
-    start = _patch(v, width, whole(v, "temporal_patch_size", otherwise=2)) + width
-    start += whole(v, "num_position_embeddings", otherwise=2304) * width
-    given = v.get("deepstack_visual_indexes")
+def _qwen3(n: Vision) -> int:
+    given = n.v.get("deepstack_visual_indexes")
     deep = len(given) if isinstance(given, list) else 3
-    if str(config.get("model_type", "")).startswith("qwen3_5"):
-        deep = 0  # its tower hands on what its last layer says, whatever the config lists
-    wide = whole(v, "spatial_merge_size", otherwise=2) ** 2 * width
-    return start + layers + merger(v, width, 2 * width, out) + deep * merger(v, width, 2 * wide, out)
+    if str(n.config.get("model_type", "")).startswith("qwen3_5"):
+        deep = 0  # its tower hands on its last layer alone, whatever the config lists
+    wide = n("spatial_merge_size", otherwise=2) ** 2 * n.width
+    places = (1 + n("num_position_embeddings", otherwise=2304)) * n.width
+    return places + n.merged(2 * n.width, n.out()) + deep * n.merged(2 * wide, n.out())
 
 
-def _llama4(v: Config, config: Config, hidden: int) -> int:
-    width, ffn = whole(v, "hidden_size", otherwise=1408), whole(v, "intermediate_size", otherwise=5632)
-    layers = whole(v, "num_hidden_layers", otherwise=34) * layer(width, ffn)
-    out = whole(v, "projector_output_dim", otherwise=4096)
-    joined = ffn * whole(v, "projector_input_dim", otherwise=4096) + out * out + out * hidden
-    return _patch(v, width) + (_patches(v) + 2) * width + 4 * width + layers + joined
+def _llama4(n: Vision) -> int:
+    out = n("projector_output_dim", otherwise=4096)
+    joined = n.ffn * n("projector_input_dim", otherwise=4096) + out * out + out * n.hidden
+    return (n.patches + 6) * n.width + joined
 
 
-def _mllama(v: Config, config: Config, hidden: int) -> int:
-    width, ffn = whole(v, "hidden_size", otherwise=1280), whole(v, "intermediate_size", otherwise=5120)
-    layers = whole(v, "num_hidden_layers", otherwise=32) + whole(v, "num_global_layers", otherwise=8)
-    tiles, places = whole(v, "max_num_tiles", otherwise=4), _patches(v) + 1
-    ratios = v.get("supported_aspect_ratios")
+def _mllama(n: Vision) -> int:
+    """Return global layers, positions of patches, tiles and shapes of images, and the projection."""
+    layers = n("num_global_layers", otherwise=8) * n.layer(biased=False)
+    tiles, places = n("max_num_tiles", otherwise=4), n.patches + 1
+    ratios = n.v.get("supported_aspect_ratios")
     shapes = 1 + (len(ratios) if isinstance(ratios, list) else 8)
-    positions = places * width + shapes * tiles * width * (places + 2)
-    joined = (whole(v, "vision_output_dim", otherwise=7680) + 1) * hidden
-    return _patch(v, width) + 5 * width + positions + layers * layer(width, ffn, biased=False) + joined
+    positions = places * n.width + shapes * tiles * n.width * (places + 2)
+    return layers + 5 * n.width + positions + (n("vision_output_dim", otherwise=7680) + 1) * n.hidden
 
 
-def _moonvit(v: Config, config: Config, hidden: int) -> int:
-    """Return Kimi's MoonViT with what joins two by two patches."""
-    width, ffn = (
-        whole(v, "vt_hidden_size", "hidden_size", otherwise=1152),
-        whole(v, "vt_intermediate_size", "intermediate_size", otherwise=4304),
-    )
-    layers = whole(v, "vt_num_hidden_layers", "num_hidden_layers", otherwise=27) * layer(width, ffn)
-    places = whole(v, "init_pos_emb_height", otherwise=64) * whole(v, "init_pos_emb_width", otherwise=64)
-    return _patch(v, width) + (1 + places + 2) * width + layers + merger(v, width, 2 * width, hidden)
+def _moonvit(n: Vision) -> int:
+    """Return Kimi's places, and what joins two by two patches."""
+    places = n("init_pos_emb_height", otherwise=64) * n("init_pos_emb_width", otherwise=64)
+    return (places + 3) * n.width + n.merged(2 * n.width, n.hidden)
 
 
-def _gemma4(v: Config, config: Config, hidden: int) -> int:
-    """Return Gemma 4's tower: gated blocks without biases, four norms a layer, one table of places a direction."""
-    width, ffn = whole(v, "hidden_size", otherwise=768), whole(v, "intermediate_size", otherwise=3072)
-    heads, size = whole(v, "num_attention_heads", otherwise=12), whole(v, "head_dim", otherwise=64)
-    keys = whole(v, "num_key_value_heads", otherwise=heads)
-    each = 2 * width * size * (heads + keys) + 3 * width * ffn + 4 * width + 2 * size
-    layers = whole(v, "num_hidden_layers", otherwise=16) * each
-    places = 2 * whole(v, "position_embedding_size", otherwise=10240) * width
-    return _patch(v, width) + places + layers + width * hidden
+def _gemma4_layer(n: Vision) -> int:
+    """Return a gated block without biases, with four norms."""
+    heads, size = n("num_attention_heads", otherwise=12), n("head_dim", otherwise=64)
+    keys = n("num_key_value_heads", otherwise=heads)
+    return 2 * n.width * size * (heads + keys) + 3 * n.width * n.ffn + 4 * n.width + 2 * size
 
 
-def _pixtral(v: Config, config: Config, hidden: int) -> int:
-    """Return Pixtral's tower (Mistral 3): gated blocks, no biases."""
-    width, ffn = whole(v, "hidden_size", otherwise=1024), whole(v, "intermediate_size", otherwise=4096)
-    layers = whole(v, "num_hidden_layers", otherwise=24) * (4 * width * width + 3 * width * ffn + 2 * width)
-    return _patch({**v, "patch_size": whole(v, "patch_size", otherwise=16)}, width) + width + layers
+def _internvl_layer(n: Vision) -> int:
+    """Return a layer with a scale on what each half adds; biases on queries to values, and norms, by its keys."""
+    biased = n.v.get("attention_bias", n.v.get("qkv_bias")) is True
+    normed = n.v.get("use_qk_norm", n.v.get("qk_normalization")) is True
+    return n.layer() + 2 * n.width - (0 if biased else 3 * n.width) + (2 * n.width if normed else 0)
 
 
-def _internvl(v: Config, config: Config, hidden: int) -> int:
-    """Return InternVL's tower: a scale on what each half of a layer adds, biases on queries to values by its key."""
-    width, ffn = whole(v, "hidden_size", otherwise=1024), whole(v, "intermediate_size", otherwise=4096)
-    biased = v.get("attention_bias", v.get("qkv_bias")) is True
-    normed = v.get("use_qk_norm", v.get("qk_normalization")) is True
-    each = layer(width, ffn) + 2 * width - (0 if biased else 3 * width) + (2 * width if normed else 0)
-    places = _patches(v) + 1 if v.get("use_absolute_position_embeddings", True) else 0
-    tower = _patch(v, width) + width + (1 + places) * width + whole(v, "num_hidden_layers", otherwise=24) * each
-    return tower + (0 if v.get("use_mean_pooling", True) else 2 * width)
+def _internvl(n: Vision) -> int:
+    places = n.patches + 1 if n.v.get("use_absolute_position_embeddings", True) else 0
+    return (2 + places) * n.width + (0 if n.v.get("use_mean_pooling", True) else 2 * n.width)
 
 
-def _idefics3(v: Config, config: Config, hidden: int) -> int:
-    """Return the tower of Idefics 3 and SmolVLM: SigLIP's, without what pools its patches."""
-    width = whole(v, "hidden_size", otherwise=1152)
-    layers = whole(v, "num_hidden_layers", otherwise=12) * layer(width, whole(v, "intermediate_size", otherwise=3072))
-    start = _patch({**v, "patch_size": whole(v, "patch_size", otherwise=32)}, width) + width
-    return start + _patches(v) * width + layers + 2 * width
+def _exaone_layer(n: Vision) -> int:
+    """Return a layer of Qwen 2.5 with fewer heads for keys than for queries."""
+    size = n.width // n("num_heads", otherwise=32)
+    fewer = 2 * (n.width - n("num_key_value_heads", otherwise=8) * size)
+    return n.layer(gated=True, norm_biases=False) - fewer * (n.width + 1)
 
 
-def _exaone(v: Config, config: Config, hidden: int) -> int:
-    """Return EXAONE 4.5's tower: Qwen 2.5's, with fewer heads for keys than for queries."""
-    width, heads = whole(v, "hidden_size", otherwise=2048), whole(v, "num_heads", otherwise=32)
-    fewer = 2 * (width - whole(v, "num_key_value_heads", otherwise=8) * (width // heads))
-    return _qwen2_5({**v, "hidden_size": width}, config, hidden) - whole(v, "depth", otherwise=28) * fewer * (width + 1)
+def _glm_layer(n: Vision) -> int:
+    """Return a gated block of the language model's size."""
+    biases = 3 * n.width if n.v.get("attention_bias") else 0
+    return 4 * n.width * n.width + biases + 3 * n.width * n.out() + 2 * n.width
 
 
-def _glm(v: Config, config: Config, hidden: int) -> int:
-    """Return the tower of GLM 4.1V to 4.6V: gated blocks of the language model's size, and a gated merger."""
-    width, out = whole(v, "hidden_size", otherwise=1536), whole(v, "out_hidden_size", otherwise=hidden)
-    biases = 3 * width if v.get("attention_bias") else 0
-    layers = whole(v, "depth", otherwise=24) * (4 * width * width + biases + 3 * width * out + 2 * width)
-    start = _patch(v, width, whole(v, "temporal_patch_size", otherwise=2)) + width
-    places = _patches({**v, "image_size": whole(v, "image_size", otherwise=336)}) * width + 2 * width
-    down = whole(v, "spatial_merge_size", otherwise=2) ** 2 * width * out + out
-    return start + places + layers + down + out * (out + 2) + 3 * out * whole(v, "intermediate_size", otherwise=13696)
+def _glm(n: Vision) -> int:
+    out = n.out()
+    down = n("spatial_merge_size", otherwise=2) ** 2 * n.width * out + out
+    return (n.patches + 3) * n.width + down + out * (out + 2) + 3 * out * n.ffn
 
 
-_Count = Callable[[Config, Config, int], int]
-_TOWERS: dict[str, _Count] = {
-    "clip_vision_model": _clip, "siglip_vision_model": _siglip, "siglip2_vision_model": _siglip2,
-    "qwen2_vl": _qwen2, "qwen2_5_vl": _qwen2_5, "qwen3_vl": _qwen3, "qwen3_vl_moe": _qwen3, "qwen3_5": _qwen3,
-    "qwen3_5_moe": _qwen3, "llama4_vision_model": _llama4, "llama4": _llama4, "mllama_vision_model": _mllama,
-    "mllama": _mllama, "kimi_k25": _moonvit, "kimi_vl": _moonvit, "gemma4_vision": _gemma4, "pixtral": _pixtral,
-    "internvl_vision": _internvl, "intern_vit_6b": _internvl, "idefics3_vision": _idefics3,
-    "smolvlm_vision": _idefics3, "idefics3": _idefics3, "smolvlm": _idefics3, "exaone4_5": _exaone, "glm4v": _glm,
-    "glm46v": _glm, "glm4v_moe": _glm,
+_SIGLIP = VisionKind(768, 3072, 12, lambda n: (n.patches + 3) * n.width + _pooled(n, False))
+_QWEN2 = VisionKind(
+    1280, 0, 32, lambda n: n.merged(2 * n.width, n.hidden), depth_key="depth", frames=2,
+    each=lambda n: replace(n, ffn=n("mlp_ratio", otherwise=4) * n.width).layer(),
+)  # fmt: skip
+_QWEN2_5 = VisionKind(
+    1280, 3420, 32, lambda n: n.merged(n.width, n.out()), depth_key="depth", frames=2,
+    each=lambda n: n.layer(gated=True, norm_biases=False),
+)  # fmt: skip
+_QWEN3 = VisionKind(1152, 4304, 27, _qwen3, depth_key="depth", frames=2)
+_LLAMA4 = VisionKind(1408, 5632, 34, _llama4)
+_MLLAMA = VisionKind(1280, 5120, 32, _mllama, each=lambda n: n.layer(biased=False))
+_MOONVIT = VisionKind(1152, 4304, 27, _moonvit)
+_INTERNVL = VisionKind(1024, 4096, 24, _internvl, each=_internvl_layer)
+_IDEFICS3 = VisionKind(1152, 3072, 12, lambda n: (n.patches + 3) * n.width, patch=32)
+_GLM = VisionKind(1536, 13696, 24, _glm, each=_glm_layer, depth_key="depth", image=336, frames=2)
+_TOWERS: dict[str, VisionKind] = {
+    "clip_vision_model": VisionKind(768, 3072, 12, lambda n: (n.patches + 6) * n.width),
+    "siglip_vision_model": _SIGLIP,
+    # As SigLIP's, with so many places for patches of any image.
+    "siglip2_vision_model": VisionKind(
+        768, 3072, 12, lambda n: (n("num_patches", otherwise=256) + 3) * n.width + _pooled(n, True), patch=16
+    ),
+    "qwen2_vl": _QWEN2, "qwen2_5_vl": _QWEN2_5, "qwen3_vl": _QWEN3, "qwen3_vl_moe": _QWEN3, "qwen3_5": _QWEN3,
+    "qwen3_5_moe": _QWEN3, "llama4_vision_model": _LLAMA4, "llama4": _LLAMA4, "mllama_vision_model": _MLLAMA,
+    "mllama": _MLLAMA, "kimi_k25": _MOONVIT, "kimi_vl": _MOONVIT,
+    "gemma4_vision": VisionKind(
+        768, 3072, 16, lambda n: 2 * n("position_embedding_size", otherwise=10240) * n.width + n.width * n.hidden,
+        each=_gemma4_layer,
+    ),
+    "pixtral": VisionKind(
+        1024, 4096, 24, lambda n: n.width, patch=16, each=lambda n: 4 * n.width**2 + 3 * n.width * n.ffn + 2 * n.width
+    ),
+    "internvl_vision": _INTERNVL, "intern_vit_6b": _INTERNVL, "idefics3_vision": _IDEFICS3,
+    "smolvlm_vision": _IDEFICS3, "idefics3": _IDEFICS3, "smolvlm": _IDEFICS3,
+    "exaone4_5": replace(_QWEN2_5, width=2048, depth=28, each=_exaone_layer), "glm4v": _GLM, "glm46v": _GLM,
+    "glm4v_moe": _GLM,
 }  # fmt: skip
