@@ -52,9 +52,8 @@ def test_names_of_codecs_are_written_one_way() -> None:
 
 @pytest.mark.slow
 def test_a_small_rehearsal_predicts_what_it_then_measures(namespaces: None) -> None:
-    from syncline.report.page.rehearsal import rehearsal_page
-
     from syncline.rehearse.rehearse import rehearse
+    from syncline.report.page.rehearse import rehearsal_page
     from syncline.report.text.rehearse import rehearsal_lines
 
     job = RehearsalJob(
