@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from syncline.cli.fabric import presets_beginning
 from syncline.cli.shell.app import run
+from syncline.questions.fabric import presets_beginning
 
 Run = Callable[..., tuple[int, str, str]]
 GOOD = "hosts: 4\nhost: 8 x H100\nnetwork: rail-optimized NDR\n"

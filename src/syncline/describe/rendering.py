@@ -11,6 +11,7 @@ class Renderer(Protocol):
     def text(self, answer: object) -> str: ...
     def page(self, answer: object) -> str: ...
     def inset(self, answer: object) -> str: ...
+    def pictures(self, answer: object) -> dict[str, str]: ...
 
 
 class NoRenderer:
@@ -20,6 +21,9 @@ class NoRenderer:
         return object.__repr__(answer)
 
     page = inset = text
+
+    def pictures(self, answer: object) -> dict[str, str]:
+        return {}
 
 
 current: Renderer = NoRenderer()

@@ -87,6 +87,10 @@ class Answer:
         """Return the answer as one self-contained page."""
         return rendering.current.page(self)
 
+    def pictures(self) -> dict[str, str]:
+        """Return the pictures of the answer as SVG, by file name; an answer without one has none."""
+        return rendering.current.pictures(self)
+
     def page(self, path: str | Path) -> Path:
         """Write the answer as one self-contained page and return its path."""
         target = Path(path)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from syncline.advise import bundle
 from syncline.describe.plain import JsonObject
@@ -14,7 +14,8 @@ from syncline.errors import SynclineError
 from syncline.install.installation import Installation, install
 from syncline.install.room import Room
 from syncline.questions.answer import Answer, Output, page_output
-from syncline.questions.cluster import Cluster, built
+from syncline.questions.cluster import Cluster, ClusterArgument, built
+from syncline.questions.parameter import Parameter, question
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,16 +23,19 @@ class FabricBuild(Answer):
     """Racks, cable schedule, addresses and configurations of a cluster; `write` puts all files into a folder."""
 
     schema_name: ClassVar[str] = "fabric-build"
-    outputs: ClassVar[Mapping[str, Output]] = page_output("Write a page with racks, cables and arithmetic.")
+    outputs: ClassVar[Mapping[str, Output]] = {
+        "out": Output("Write all files here.", lambda answer, path: answer.write(path), folder=True),
+        **page_output("Write a page with racks, cables and arithmetic."),
+    }
 
     installation: Installation = field(repr=False)
     extra: dict[str, str] = field(repr=False)
-    """NCCL's file, and the pictures once they are drawn."""
+    """NCCL's file."""
 
     @property
     def files(self) -> dict[str, str]:
         """All texts by their path below the folder they are written to."""
-        return {**self.installation.files, **self.extra}
+        return {**self.installation.files, **self.extra, **self.pictures()}
 
     def write(self, folder: str | Path) -> list[Path]:
         """Write the files into a folder, made if need be, and return their paths."""
@@ -61,3 +65,48 @@ def fabric_build(cluster: Cluster, *, system: str = "auto", room: Room | None = 
     with suppress(SynclineError):  # TPUs do not run NCCL
         extra["hosts/nccl.env"] = bundle(fabric).files["nccl.env"]
     return FabricBuild(found, extra)
+
+
+@dataclass(frozen=True)
+class BuildCheck(Answer):
+    """How the files in a folder differ from what would be written there."""
+
+    schema_name: ClassVar[str] = "fabric-build-check"
+
+    folder: str
+    files: int
+    differences: tuple[str, ...]
+
+    @property
+    def exit_status(self) -> int:
+        return 1 if self.differences else 0
+
+
+@question(
+    "syncline fabric build cluster.yaml --out build/",
+    "syncline fabric build cluster.yaml --system sonic --out build/ --html build.html",
+    "syncline fabric build cluster.yaml --check build/",
+)
+def check_build(
+    cluster: ClusterArgument = "h100-64-rail",
+    *,
+    check: Annotated[
+        Path | None, Parameter("Compare the files in a folder; exit 1 where one differs.", metavar="DIR")
+    ] = None,
+    system: Annotated[
+        str, Parameter("What Ethernet switches run: auto (by vendor), sonic, nvue, eos or frr.")
+    ] = "auto",
+    rack_power: Annotated[
+        float | None,
+        Parameter("What the room feeds a rack, in kW. Unless given: 45, and racks sold as one (NVL72) what they take."),
+    ] = None,
+    rack_units: Annotated[int, Parameter("Height of a rack, in U.", rare=True)] = 48,
+    rack_weight: Annotated[float, Parameter("What a rack may weigh, in kg.", rare=True)] = 1360.0,
+) -> FabricBuild | BuildCheck:
+    """Work out racks, cables, addresses and the configuration of every switch and host."""
+    power_w = None if rack_power is None else rack_power * 1e3
+    room = Room(rack_u=rack_units, rack_power_w=power_w, rack_weight_kg=rack_weight)
+    answer = fabric_build(cluster, system=system, room=room)
+    if check is None:
+        return answer
+    return BuildCheck(str(check), len(answer.files), answer.differences(check))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from syncline.describe.document import read_text
 from syncline.describe.plain import JsonObject
@@ -14,7 +14,8 @@ from syncline.fabric.cable_diff import CableDiff, CableDifference, compare_cable
 from syncline.fabric.formats import detect, import_fabric
 from syncline.fabric.load import presets
 from syncline.questions.answer import Answer
-from syncline.questions.cluster import Cluster, built
+from syncline.questions.cluster import ClusterArgument, built
+from syncline.questions.parameter import Parameter, question
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,6 +27,10 @@ class CableComparison(Answer):
     name: str
     found: str
     diff: CableDiff = field(repr=False)
+
+    @property
+    def exit_status(self) -> int:
+        return 1 if self.differences else 0
 
     @property
     def differences(self) -> tuple[CableDifference, ...]:
@@ -42,7 +47,20 @@ class CableComparison(Answer):
         }
 
 
-def fabric_diff(cluster: Cluster, found: str | Path | Fabric, *, link: str | None = None) -> CableComparison:
+@question(
+    "syncline fabric diff cluster.yaml ibnetdiscover.out",
+    "syncline fabric diff cluster.yaml lldp/ --link 400GbE --json",
+    "syncline fabric diff planned.yaml built.yaml",
+    help="Compare a described cluster with what was found, cable by cable; exit status 1 where they differ.",
+)
+def fabric_diff(
+    cluster: ClusterArgument,
+    found: Annotated[
+        str | Path | Fabric, Parameter("What is there: a cluster, or a file that import reads.", kind=str)
+    ],
+    *,
+    link: Annotated[str | None, Parameter("What ports run, where the file does not say.")] = None,
+) -> CableComparison:
     """Compare a cluster with what was found: another cluster, or a file that `fabric import` reads.
 
     >>> fabric_diff("h100-64-rail", "h100-64-rail").differences

@@ -32,6 +32,8 @@ class Parameter:
     """The type at the command line."""
     read: Callable[[Any], Any] | None = None
     """Turns what the command line gives into the argument."""
+    complete: Callable[[str], list[str]] | None = None
+    """Returns what the shell may complete a text to."""
     rare: bool = False
     """One in a hundred needs it: the manual lists it apart."""
 

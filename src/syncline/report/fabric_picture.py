@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from markupsafe import Markup
 from numpy.typing import ArrayLike
 
+from syncline.describe.raster import write_png
 from syncline.fabric.fabric import Fabric
 from syncline.report.page.page import render
 from syncline.report.picture import grid, ring
@@ -23,7 +24,6 @@ from syncline.report.picture.facts import fact_rows
 from syncline.report.picture.frame import Sheet, frame
 from syncline.report.picture.network import DrawnNetwork, network_of
 from syncline.report.picture.palette import page_style
-from syncline.report.picture.raster import write_png
 from syncline.report.picture.scene import Scene
 from syncline.report.picture.tiers import CLASSES, EACH, FULL, draw_tiers
 

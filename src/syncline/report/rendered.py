@@ -45,6 +45,12 @@ def page(answer: Answer) -> str:
     return render("text", title=words.strip().partition("\n")[0], text=words)
 
 
+def pictures(answer: Answer) -> dict[str, str]:
+    """Return the pictures of an answer as SVG, by file name."""
+    found: dict[str, str] = _maker("page", answer, "pictures")(answer)
+    return found
+
+
 def inset(answer: Answer) -> str:
     """Return an answer for a notebook: a page stands in a frame, so that its style stays its own."""
     if "html" not in answer.outputs:
@@ -53,7 +59,7 @@ def inset(answer: Answer) -> str:
     return f'<iframe srcdoc="{inside}" sandbox="allow-scripts" style="width:100%;height:640px;border:0"></iframe>'
 
 
-def _maker(form: str, answer: Answer) -> Any:
+def _maker(form: str, answer: Answer, name: str = "") -> Any:
     """Return the function `form` of the module that renders what the answer's own module asks."""
     home = type(answer).__module__.rpartition(".")[2]
-    return getattr(import_module(f"syncline.report.{form}.{home}"), form)
+    return getattr(import_module(f"syncline.report.{form}.{home}"), name or form)

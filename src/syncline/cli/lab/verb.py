@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from syncline.cli.fabric import ClusterArgument
+from syncline.questions.fabric import ClusterArgument
 from syncline.cli.lab.options import (
     HostsOption,
     KnobOption,

@@ -92,7 +92,7 @@ def _draw(
     if not paths:
         return []
     from syncline.describe.files import check_writable, write_text
-    from syncline.report.picture.raster import write_png
+    from syncline.describe.raster import write_png
     from syncline.report.schedule_picture import draw_html, draw_svg
 
     for path in paths:

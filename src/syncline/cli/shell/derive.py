@@ -228,7 +228,9 @@ def _write(answer: Answer, key: str, target: Path) -> Iterable[Path]:
 def _info(about: Parameter, name: str, options: tuple[str, ...]) -> Any:
     bounds: Any = {"min": about.min, "max": about.max}
     if not options:
-        return typer.Argument(metavar=about.metavar or name.upper(), help=about.help, **bounds)
+        return typer.Argument(
+            metavar=about.metavar or name.upper(), help=about.help, autocompletion=about.complete, **bounds
+        )
     panel = RARE if about.rare else None
     return typer.Option(*options, metavar=about.metavar, help=about.help, rich_help_panel=panel, **bounds)
 

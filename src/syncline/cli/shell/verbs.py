@@ -41,7 +41,7 @@ VERBS: dict[str, str] = {
 
 #: Verb -> the module of questions that its command follows from (`COMMANDS`). The others are in `cli/`.
 DERIVED = {
-    "cost": "cost", "design": "design", "nccl": "advise", "place": "place", "plan": "plan", "scenario": "scenario",
+    "cost": "cost", "design": "design", "fabric": "fabric", "nccl": "advise", "place": "place", "plan": "plan", "scenario": "scenario",
     "share": "share", "simulate": "simulate", "step": "step",
 }  # fmt: skip
 

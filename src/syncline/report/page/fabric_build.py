@@ -22,3 +22,9 @@ def page(answer: FabricBuild) -> str:
         cables=cables_svg(made),
         bill=made.cable_bill,
     )
+
+
+def pictures(answer: FabricBuild) -> dict[str, str]:
+    """Return racks and cables drawn."""
+    made = answer.installation
+    return {"racks.svg": str(elevations_svg(made)), "cables.svg": str(cables_svg(made))}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import singledispatch
 from typing import Any
 
 from rich.table import Table
@@ -10,7 +11,17 @@ from rich.table import Table
 from syncline.describe import units
 from syncline.fabric.bill import Bill, BillLine
 from syncline.fabric.inventory import Inventory
-from syncline.questions.fabric import InventoryAnswer
+from syncline.questions.fabric import (
+    ExportedFabric,
+    ImportedFabric,
+    InventoryAnswer,
+    LinkList,
+    PartKinds,
+    PartList,
+    PresetList,
+    RouteAnswer,
+)
+from syncline.report.table import table
 
 
 def inventory_lines(inventory: Inventory) -> list[str]:
@@ -196,8 +207,14 @@ def _price(bill: Bill) -> str:
     return f"{total}, of which network {network} ({share:.0%}, without NICs)"
 
 
-def text(answer: InventoryAnswer, width: int) -> Iterator[str | Table]:
-    """Yield counts, bandwidth and the bill of a cluster."""
+@singledispatch
+def text(answer: Any, width: int) -> Iterator[str | Table]:
+    """Yield what a cluster is, or a part of it."""
+    raise TypeError(type(answer))
+
+
+@text.register
+def _inventory(answer: InventoryAnswer, width: int) -> Iterator[str | Table]:
     counted = answer.inventory
     title, *rest = inventory_lines(counted)
     yield title
@@ -208,3 +225,64 @@ def text(answer: InventoryAnswer, width: int) -> Iterator[str | Table]:
     yield bill_table(counted.bill)
     yield ""
     yield from bill_notes(counted.bill)
+
+
+@text.register
+def _presets(answer: PresetList, width: int) -> Iterator[str | Table]:
+    yield columns([(preset.name, preset.notes) for preset in answer.presets], ("preset", "what it is"))
+
+
+@text.register
+def _kinds(answer: PartKinds, width: int) -> Iterator[str | Table]:
+    yield columns([(kind, str(len(names))) for kind, names in answer.kinds.items()], ("kind", "parts"), right=(1,))
+
+
+@text.register
+def _parts(answer: PartList, width: int) -> Iterator[str | Table]:
+    if answer.single:
+        yield columns(part_rows(answer.parts[0]), ("field", "value"))
+        return
+    yield parts_table(answer.kind, answer.parts)
+    yield ""
+    yield f"syncline fabric parts {answer.kind} NAME: all its numbers, other names and their sources"
+
+
+@text.register
+def _routes(answer: RouteAnswer, width: int) -> Iterator[str | Table]:
+    for path in answer.paths:
+        if path.rate_Bps is None:
+            yield "the same device: no link is crossed"
+            continue
+        ends = [name.split(" -> ") for name in path.links]
+        yield " -> ".join([ends[0][0], *(end for _, end in ends)])
+        yield f"  slowest link {units.show_rate(path.rate_Bps)}, latency {units.show_time(path.latency_s)}"
+    if answer.count > 1:
+        yield f"{answer.count:,} equal-cost paths"
+
+
+@text.register
+def _links(answer: LinkList, width: int) -> Iterator[str | Table]:
+    yield table(
+        answer.links,
+        {
+            "tier": lambda row: row.tier,
+            "link": lambda row: row.link if row.count == 1 else f"{row.link} and {row.count - 1:,} more",
+            "medium": lambda row: row.medium,
+            "rate": lambda row: units.show_rate(row.rate_Bps),
+            "latency": lambda row: units.show_time(row.latency_s),
+            "count": lambda row: f"{row.count:,}",
+            "up": lambda row: f"{row.up:,}",
+        },
+        words=("tier", "link", "medium"),
+    )
+
+
+@text.register
+def _exported(answer: ExportedFabric, width: int) -> Iterator[str | Table]:
+    yield f"wrote {answer.written}"
+
+
+@text.register
+def _imported(answer: ImportedFabric, width: int) -> Iterator[str | Table]:
+    yield f"wrote {answer.written}: {answer.gpus:,} GPUs, {answer.hosts:,} hosts"
+    yield from (f"  note: {note}" for note in filter(None, answer.notes.split("; ")))

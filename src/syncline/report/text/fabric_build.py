@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from functools import singledispatch
+from typing import Any
 
 from syncline.describe import units
 from syncline.describe.plain import plain
 from syncline.install.installation import Installation
 from syncline.install.qos import CLASSES
-from syncline.questions.fabric_build import FabricBuild
+from syncline.questions.fabric_build import BuildCheck, FabricBuild
 
 MOST_ARITHMETIC = 2
 
@@ -67,6 +69,17 @@ def _kinds(found: Installation) -> list[tuple[str, int]]:
     return Counter(names.get(row.kind, row.kind) for row in found.cables).most_common()
 
 
-def text(answer: FabricBuild, width: int) -> Iterable[str]:
-    """Return racks, cables and files."""
+@singledispatch
+def text(answer: Any, width: int) -> Iterable[str]:
+    """Return racks, cables and files, or how a folder differs from them."""
+    raise TypeError(type(answer))
+
+
+@text.register
+def _build(answer: FabricBuild, width: int) -> Iterable[str]:
     return build_lines(answer.installation, len(answer.files))
+
+
+@text.register
+def _check(answer: BuildCheck, width: int) -> Iterable[str]:
+    return answer.differences or (f"{answer.files:,} files are as they should be",)

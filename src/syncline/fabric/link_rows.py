@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from rich.table import Table
 
-from syncline.describe import units
-from syncline.fabric import Fabric, Tier
+from syncline.fabric.fabric import Fabric, Tier
 
 
 @dataclass(frozen=True)
@@ -24,7 +22,7 @@ class LinkRow:
     up: int
 
 
-def tiers(fabric: Fabric) -> list[LinkRow]:
+def links_by_tier(fabric: Fabric) -> list[LinkRow]:
     """Return one row per tier, medium and rate: how many directed links it has, and the first of them."""
     links = fabric.links
     rates, rate_index = np.unique(links.rate_Bps, return_inverse=True)
@@ -50,23 +48,3 @@ def _row(fabric: Fabric, link: int, count: int, up: float) -> LinkRow:
         count=count,
         up=int(up),
     )
-
-
-def links_table(rows: list[LinkRow]) -> Table:
-    """Return link rows as a table."""
-    table = Table(box=None, pad_edge=False)
-    for heading in ("tier", "link", "medium"):
-        table.add_column(heading, overflow="fold")
-    for heading in ("rate", "latency", "count", "up"):
-        table.add_column(heading, justify="right", overflow="fold")
-    for row in rows:
-        table.add_row(
-            row.tier,
-            row.link if row.count == 1 else f"{row.link} and {row.count - 1:,} more",
-            row.medium,
-            units.show_rate(row.rate_Bps),
-            units.show_time(row.latency_s),
-            f"{row.count:,}",
-            f"{row.up:,}",
-        )
-    return table
