@@ -20,6 +20,7 @@ ScaleOption = Annotated[
     str | None,
     typer.Option(help="Factor for all rates: 1, 0.01 or 1/400. [the largest that keeps all hosts below 2 Gb/s]"),
 ]
+ClusterArgument = Annotated[str, typer.Argument(metavar="CLUSTER", help="A preset's name or a cluster file.")]
 HostsOption = Annotated[str | None, typer.Option(help="Only this many hosts, or these: 4, or host-00,host-05. [all]")]
 KnobOption = Annotated[
     list[str] | None, typer.Option("--set", help="A knob of the profile: --set mtu_bytes=1500. See the guide.")

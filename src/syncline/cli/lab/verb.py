@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from syncline.questions.fabric import ClusterArgument
 from syncline.cli.lab.options import (
+    ClusterArgument,
     HostsOption,
     KnobOption,
     LabOption,

@@ -226,13 +226,10 @@ def _write(answer: Answer, key: str, target: Path) -> Iterable[Path]:
 
 
 def _info(about: Parameter, name: str, options: tuple[str, ...]) -> Any:
-    bounds: Any = {"min": about.min, "max": about.max}
+    shared: Any = {"help": about.help, "autocompletion": about.complete, "min": about.min, "max": about.max}
     if not options:
-        return typer.Argument(
-            metavar=about.metavar or name.upper(), help=about.help, autocompletion=about.complete, **bounds
-        )
-    panel = RARE if about.rare else None
-    return typer.Option(*options, metavar=about.metavar, help=about.help, rich_help_panel=panel, **bounds)
+        return typer.Argument(metavar=about.metavar or name.upper(), **shared)
+    return typer.Option(*options, metavar=about.metavar, rich_help_panel=RARE if about.rare else None, **shared)
 
 
 def _kind(hint: Any) -> Any:

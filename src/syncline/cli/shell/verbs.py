@@ -8,8 +8,7 @@ from __future__ import annotations
 import shutil
 import textwrap
 
-#: Verb -> its one line of help, in the order of the work: describe, plan, rehearse, check, watch. The verb `fabric` is
-#: the Typer `app` in syncline/cli/fabric.py.
+#: Verb -> its one line of help, in the order of the work: describe, plan, rehearse, check, watch.
 VERBS: dict[str, str] = {
     "fabric": "Describe, draw and price a cluster.",
     "discover": "Write a cluster description from what is there.",
@@ -41,8 +40,8 @@ VERBS: dict[str, str] = {
 
 #: Verb -> the module of questions that its command follows from (`COMMANDS`). The others are in `cli/`.
 DERIVED = {
-    "cost": "cost", "design": "design", "fabric": "fabric", "nccl": "advise", "place": "place", "plan": "plan", "scenario": "scenario",
-    "share": "share", "simulate": "simulate", "step": "step",
+    "cost": "cost", "design": "design", "fabric": "fabric", "nccl": "advise", "place": "place", "plan": "plan",
+    "scenario": "scenario", "share": "share", "simulate": "simulate", "step": "step",
 }  # fmt: skip
 
 #: Verbs that moved -> where to. The old name runs the new command for one release.
