@@ -86,7 +86,7 @@ def test_what_is_no_result_is_left_out_and_a_hang_is_named() -> None:
     talks = gpu._run((sys.executable, "-c", f"import time; {signs}"), limit_s=6.0)
     assert talks.hung == "" and len(talks.rows) == 6  # longer than the limit, never silent for it
     mute = gpu._run((sys.executable, "-c", "import time; time.sleep(60)"), limit_s=2.0)
-    assert mute.unable == "the load program said nothing in 2 s"
+    assert mute.unable == "the load program printed nothing in 2 s"
     failed = gpu._run((sys.executable, "-c", "raise SystemExit('no driver')"))
     assert failed.unable == "the load program ended with status 1: no driver"
     missing = gpu._run((sys.executable, "-c", "import sys; sys.exit(\"ModuleNotFoundError: No module named 'torch'\")"))

@@ -40,7 +40,7 @@ def test_a_tie_names_nobody() -> None:
     (finding,) = compare(reports(h0={"kernel": "5"}, h1={"kernel": "6"})).findings
     assert finding.place == "h0, h1"
     assert finding.observed == "kernel: 5 on h0; 6 on h1"
-    assert "cannot be told" in finding.meaning
+    assert "is not known" in finding.meaning
     assert finding.confidence == 0.5
 
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from syncline.audit.active import ACTIVE_RULES
 from syncline.audit.active.busy import HARMLESS, why_busy
 from syncline.audit.checks import RULES
-from syncline.audit.checks.names import told_names
+from syncline.audit.checks.names import resolved_names
 from syncline.audit.expect import Expect
 from syncline.audit.facts import facts
 from syncline.audit.measure import measure
@@ -65,7 +65,7 @@ def audit(
             passed.append(rule.id)
     known = facts(host)
     with root.noting():
-        names = told_names(host)
+        names = resolved_names(host)
     return HostReport(
         host=host.name,
         source=root.source,

@@ -142,10 +142,10 @@ def look(host: Host, gpu: str | None = None) -> HostSketch:
     return HostSketch(host.name, row, link.name, leaves, tuple(guesses), _ports(host, nic, link))
 
 
-def _gpu(host: Host, told: str | None) -> str:
+def _gpu(host: Host, name: str | None) -> str:
     catalog = load_catalog()
-    if told:
-        return catalog.gpu(told).name
+    if name:
+        return catalog.gpu(name).name
     for gpu in host.gpus:
         part = gpu_part(gpu.pci.id)
         if part is not None:
@@ -178,8 +178,8 @@ def _scale_up(host: Host) -> str:
 def _network(host: Host, guesses: list[str]) -> tuple[Nic | None, LinkType | None, int, int]:
     """Return card, link, number of cards and ports of each card."""
     if host.fabric_ports:
-        told = [port for port in host.fabric_ports if port.rate_Bps]
-        active = [port for port in told if port.is_active] or told  # a port that is down tells its slowest rate
+        rated = [port for port in host.fabric_ports if port.rate_Bps]
+        active = [port for port in rated if port.is_active] or rated  # a port that is down tells its slowest rate
         rate = Counter(port.rate_Bps for port in active).most_common(1)[0][0] if active else 0.0
         cards = Counter(port.pci.rpartition(".")[0] for port in host.fabric_ports)
         first = host.fabric_ports[0]

@@ -1,10 +1,10 @@
 """What is wrong with the variables a job sets for NCCL and its plugins: stale, contradictory, mistyped or missing.
 
     lint({"NCCL_IB_DISABLE": "1"}, load("h100-64-rail"))      # one critical finding
-    lint(dict(os.environ))                                    # what can be said without knowing the cluster
+    lint(dict(os.environ))                                    # what holds for any cluster
 
-Pure: it reads no variable of its own. What it is not told (cluster, release) lowers the confidence of what depends on
-it, or keeps it quiet.
+Pure: it reads no variable of its own. Without a cluster or a release, rules that depend on them are less confident, or
+silent.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ DOCS = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
 
 @dataclass(frozen=True)
 class JobSite:
-    """What is known of where the job runs; None where nobody said.
+    """What is known of where the job runs; None where it is unknown.
 
     `network` is "infiniband", "roce", "efa", "tcp" or another kind of `sim.nccl`; `nccl` is the release as (2, 27).
     """
@@ -41,14 +41,14 @@ class JobSite:
             system = from_fabric(fabric)
         except SynclineError:
             return cls()
-        said = bool(fabric.spec.software.get("nccl"))
+        is_given = bool(fabric.spec.software.get("nccl"))
         return cls(
             network="efa" if system.network.startswith("efa") else system.network,
             nvswitch=system.has_nvswitch,
             num_ranks=system.num_ranks,
             num_nics=system.num_nics,
             rails=bool((fabric.devices.rail[fabric.nics] >= 0).any()) if len(fabric.nics) else False,
-            nccl=system.nccl if said else None,
+            nccl=system.nccl if is_given else None,
         )
 
 
@@ -163,16 +163,16 @@ def _odd_timeout(case: EnvironmentCase) -> str:
 
 
 def _disabled_rdma(case: EnvironmentCase) -> str:
-    said = [f"NCCL_IB_DISABLE={case.get('NCCL_IB_DISABLE')}"] if case.on("NCCL_IB_DISABLE") else []
+    settings = [f"NCCL_IB_DISABLE={case.get('NCCL_IB_DISABLE')}"] if case.on("NCCL_IB_DISABLE") else []
     if case.get("NCCL_NET").lower() == "socket":
-        said.append(f"NCCL_NET={case.get('NCCL_NET')}")
-    return " ".join(said)
+        settings.append(f"NCCL_NET={case.get('NCCL_NET')}")
+    return " ".join(settings)
 
 
 _LEFT = "Left from debugging: it switches a fast path off for every run. "
 RULES: tuple[VariableRule, ...] = (
     VariableRule("nccl.env.rdma-off", _both(lambda c: c.rdma, _disabled_rdma),
-          "NCCL is told to use TCP sockets although the cluster has RDMA: several times slower between hosts.",
+          "NCCL is set to use TCP sockets although the cluster has RDMA: several times slower between hosts.",
           "Unset it.", Severity.CRITICAL, 0.95, "RDMA in use"),
     VariableRule("nccl.env.rdma-off-unknown", _both(lambda c: c.site.network is None, _disabled_rdma),
           _LEFT + "Right only where there is no RDMA at all.", "Unset it where the hosts have RDMA NICs.",

@@ -1,7 +1,7 @@
 """What a host should be, from the cluster description where there is one.
 
 expect = from_cluster("cluster.yaml", host="h3")     # number of GPUs and NICs, link rate, MTU
-Expect()                                             # nothing told: the catalogue and the host's own majority decide
+Expect()                                             # no description: the catalogue and the host's own majority decide
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ P = TypeVar("P", Nic, Gpu)
 
 @dataclass(frozen=True)
 class Expect:
-    """Expected figures; None where nobody said."""
+    """Expected figures; None where unknown."""
 
     num_gpus: int | None = None
     num_nics: int | None = None

@@ -130,15 +130,16 @@ def _outliers(reports: Sequence[HostReport]) -> list[Finding]:
     """Name the host that is far worse than the middle of the others; with fewer than three nobody is."""
     found = []
     for name, (floor, factor, worse, form, meaning, fix) in _MEASURES.items():
-        told = {report.host: report.measures[name] for report in reports if name in report.measures}
-        if len(told) < 3:
+        figures = {report.host: report.measures[name] for report in reports if name in report.measures}
+        if len(figures) < 3:
             continue
-        host = max(told, key=lambda one: told[one] * worse)
-        middle = median(value for one, value in told.items() if one != host)
-        far = told[host] >= floor and told[host] > factor * middle if worse > 0 else told[host] < middle / factor
+        host = max(figures, key=lambda one: figures[one] * worse)
+        middle = median(value for one, value in figures.items() if one != host)
+        worst = figures[host]
+        far = worst >= floor and worst > factor * middle if worse > 0 else worst < middle / factor
         if far:
             found.append(
-                Finding(f"cluster.{name.replace(' ', '_')}", Severity.CRITICAL, host, f"{name} {told[host]:{form}}",
+                Finding(f"cluster.{name.replace(' ', '_')}", Severity.CRITICAL, host, f"{name} {worst:{form}}",
                         f"about {middle:{form}}, the middle of the others", (f"measures: {name}",), meaning, fix,
                         action=Action.INSPECT, confidence=0.8)
             )  # fmt: skip
@@ -150,7 +151,7 @@ def _row(fact: str, reports: Sequence[HostReport]) -> FactRow:
     missing = tuple(report.host for report in reports if fact not in report.facts)
     counts = Counter(values.values())
     value, count = counts.most_common(1)[0]
-    # A fact that only a minority tells is odd where it is told; "" stands for not telling it.
+    # A variable that only a minority sets is odd where it is set; "" stands for not set.
     if fact.startswith("env ") and len(missing) * 2 > len(reports):
         value, count = "", len(missing)
         values = {**values, **dict.fromkeys(missing, "")}
@@ -168,7 +169,7 @@ def _findings(row: FactRow) -> Iterator[Finding]:
         more = f"; {len(counts) - 4} other values" if len(counts) > 4 else ""
         yield Finding(
             rule, severity, ", ".join(row.values), f"{row.fact}: {shown}{more}", "one value on all hosts", (),
-            "Hosts differ and none has the majority: which is odd cannot be told.", fix, action=Action.CONFIGURE,
+            "Hosts differ and none has the majority: which one is odd is not known.", fix, action=Action.CONFIGURE,
             confidence=0.5,
         )  # fmt: skip
     for host, value in row.odd.items():
@@ -181,12 +182,12 @@ def _findings(row: FactRow) -> Iterator[Finding]:
         )  # fmt: skip
     if row.missing and row.values:
         yield Finding(
-            rule, Severity.UNKNOWN, ", ".join(row.missing), f"{row.fact} is not told",
-            f"told by {len(row.values)} others", (), "It could not be read there, or is not there.",
+            rule, Severity.UNKNOWN, ", ".join(row.missing), f"{row.fact} is missing from the report",
+            f"reported by {len(row.values)} others", (), "These hosts could not read it, or do not have it.",
             "Run the audit there with the same rights and tools.",
         )  # fmt: skip
 
 
 def _hosts(row: FactRow, value: str) -> str:
-    hosts = [host for host, told in row.values.items() if told == value]
+    hosts = [host for host, own in row.values.items() if own == value]
     return ", ".join(hosts[:3]) + (f" and {len(hosts) - 3} more" if len(hosts) > 3 else "")

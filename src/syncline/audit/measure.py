@@ -14,7 +14,7 @@ SPIN_S = 0.5
 
 
 def tcp_segments(host: Host) -> tuple[int, int] | None:
-    """Return how many TCP segments were sent and sent again in this network namespace, or None where it is not told."""
+    """Return how many TCP segments this network namespace sent, and sent again; None where unknown."""
     found = tcp_resent(host.root.text("proc/net/snmp") or "")
     return None if found is None else (found.sent, found.again)
 

@@ -55,7 +55,7 @@ def _elsewhere(
 ) -> Iterator[Finding]:
     wrong: dict[tuple[str, str], tuple[str, ...]] = {}
     right: set[str] = set()
-    for asker, named, addresses in _told(reports, known):
+    for asker, named, addresses in _answers(reports, known):
         if addresses and named in own:
             if own[named].isdisjoint(addresses):
                 wrong[asker, named] = addresses
@@ -72,19 +72,19 @@ def _elsewhere(
 
 
 def _nowhere(reports: Sequence[HostReport], known: Mapping[str, str]) -> Iterator[Finding]:
-    told = {(asker, named): addresses for asker, named, addresses in _told(reports, known)}
-    right = {named for (_, named), addresses in told.items() if addresses}
-    lost = {pair for pair, addresses in told.items() if not addresses}
+    answers = {(asker, named): addresses for asker, named, addresses in _answers(reports, known)}
+    right = {named for (_, named), addresses in answers.items() if addresses}
+    lost = {pair for pair, addresses in answers.items() if not addresses}
     # Without a name server the hosts file is all a host has.
     alone = [report.host for report in reports if report.names and "name servers" not in report.facts]
-    lost |= {(asker, named) for asker in alone for named in right if asker != named and (asker, named) not in told}
+    lost |= {(asker, named) for asker in alone for named in right if asker != named and (asker, named) not in answers}
     for blamed, pairs in _blamed(lost, right):
         asker, named = pairs[0]
         more = f", nor {len(pairs) - 1} more" if len(pairs) > 1 else ""
         yield _finding("cluster.name.unknown", blamed, f"{asker} does not find {named} by name{more}", "an address")
 
 
-def _told(reports: Sequence[HostReport], known: Mapping[str, str]) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+def _answers(reports: Sequence[HostReport], known: Mapping[str, str]) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     """Yield who takes which other host to be where."""
     for report in reports:
         for name, addresses in report.names.items():

@@ -36,8 +36,8 @@ def _meet(folder: Path, host: str, door: socket.socket, num_hosts: int) -> dict[
     found = {}
     for path in _fresh(folder, host, "door"):
         try:
-            told = json.loads(path.read_text("utf-8"))
-            found[str(told["host"])] = (str(told["at"][0]), int(told["at"][1]))
+            door_file = json.loads(path.read_text("utf-8"))
+            found[str(door_file["host"])] = (str(door_file["at"][0]), int(door_file["at"][1]))
         except (OSError, ValueError, KeyError, TypeError, IndexError):
             continue  # half a file of a host that is gone
     return found

@@ -53,7 +53,7 @@ class HostReport:
         return sum(finding.severity is severity for finding in self.findings)
 
     def without_unknown(self) -> HostReport:
-        """Return the report without what could not be told."""
+        """Return the report without UNKNOWN findings."""
         kept = tuple(finding for finding in self.findings if finding.severity is not Severity.UNKNOWN)
         return replace(self, findings=kept)
 

@@ -1,4 +1,4 @@
-"""One host as the rules see it: every part is read when first asked for, and what could not be read is told each time.
+"""One host as the rules see it: every part is read on first use, and a read that failed is noted on every use.
 
 host = Host(Root.live())
 host.gpus, host.ports, host.interfaces, host.environment
@@ -109,14 +109,14 @@ class Host:
     @Fact
     def environment(self) -> Mapping[str, str]:
         """NCCL's configuration files below the variables of the environment, as NCCL reads them."""
-        told = self.root.environment()
+        variables = self.root.environment()
         found: dict[str, str] = {}
-        paths = [path for path in ("etc/nccl.conf", told.get("NCCL_CONF_FILE", "")) if path.endswith("nccl.conf")]
+        paths = [path for path in ("etc/nccl.conf", variables.get("NCCL_CONF_FILE", "")) if path.endswith("nccl.conf")]
         for line in "\n".join(self.root.text(path) or "" for path in paths).splitlines():
             name, equals, value = line.partition("=")
             if equals and not line.lstrip().startswith("#"):
                 found[name.strip()] = value.strip()
-        return found | told
+        return found | variables
 
     @Fact
     def modules(self) -> frozenset[str]:
@@ -179,7 +179,7 @@ class Host:
 
     @Fact
     def socket_interfaces(self) -> tuple[Interface, ...]:
-        """Interfaces that NCCL or Gloo would use for sockets: as told, or those with a card, or any with an address."""
+        """Interfaces that NCCL or Gloo would use for sockets: those named, else with a card, else with an address."""
         chosen = self.environment.get("NCCL_SOCKET_IFNAME") or self.environment.get("GLOO_SOCKET_IFNAME") or ""
         usable = [i for i in self.interfaces if not i.is_loopback and not i.is_virtual_plumbing]
         named = tuple(i for i in usable if chosen and interface_matches(chosen, i.name))

@@ -41,14 +41,14 @@ class Lookup:
 
 def read_lookup(root: Root) -> Lookup:
     """Read how a host looks names up; what is absent is as glibc takes it."""
-    told = _words(root.text("etc/resolv.conf") or "")
+    resolver = _words(root.text("etc/resolv.conf") or "")
     rows = _words(root.text("etc/nsswitch.conf") or "")
     order = next((row[1:] for row in rows if row[0] == "hosts:"), list(DEFAULT_ORDER))
     return Lookup(
         files=_files(root.text("etc/hosts") or ""),
         order=tuple(word for word in order if not word.startswith("[")),
-        servers=tuple(row[1] for row in told if row[0] == "nameserver" and len(row) > 1),
-        search=tuple(word for row in told if row[0] in ("search", "domain") for word in row[1:]),
+        servers=tuple(row[1] for row in resolver if row[0] == "nameserver" and len(row) > 1),
+        search=tuple(word for row in resolver if row[0] in ("search", "domain") for word in row[1:]),
     )
 
 

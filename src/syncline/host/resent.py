@@ -13,7 +13,7 @@ from pathlib import Path
 SNMP = Path("/proc/self/net/snmp")
 RDMA = Path("/sys/class/infiniband")
 _RDMA_AGAIN = ("packet_seq_err", "local_ack_timeout_err", "rnr_nak_retry_err", "retx_pkts", "retrans_pkts")
-"""Counters of the sending card: a sequence error told by the peer, no answer in time; EFA and others count packets."""
+"""Counters of the sending card: sequence errors that the peer reports, timeouts; EFA and others count packets."""
 
 
 @dataclass(frozen=True)

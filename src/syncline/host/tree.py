@@ -156,7 +156,7 @@ def open_tree(path: Path) -> Tree:
 
 
 def _reason(error: Exception) -> str:
-    """Return what the system said; what the library tried one after the other tells nobody anything."""
+    """Return the system's reason; the formats that the library tried in turn would not help."""
     return f": {error.strerror}" if isinstance(error, OSError) and error.strerror else ""
 
 

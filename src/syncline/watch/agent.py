@@ -62,7 +62,7 @@ class AgentOptions:
 
 @dataclass
 class _Slow:
-    """A source read once a second, and what it said last."""
+    """A source read once a second, and its last reading."""
 
     source: CounterSource
     read_s: float = float("-inf")
@@ -169,7 +169,7 @@ class Agent:
     # Reading
 
     def _take(self, source: CounterSource | SpanSource, instead: Answer) -> Answer:
-        """Return what a source gives; whatever goes wrong in it is its own problem, told on the page."""
+        """Return what a source gives; whatever goes wrong in it is shown on the page as its problem."""
         try:
             given: Any = source.read()
             self._problems[source.name] = source.problem

@@ -61,6 +61,6 @@ def complaint(error: ValidationError) -> str:
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]
     where = ".".join(str(part)[:40] for part in first["loc"][:6])
     rule = plain_rule(first["msg"])
-    said = (first["msg"] if rule == first["msg"] else f"must be {rule}")[:120]
+    problem = (first["msg"] if rule == first["msg"] else f"must be {rule}")[:120]
     more = f" ({error.error_count() - 1} more)" if error.error_count() > 1 else ""
-    return f"{where}: {said}{more}" if where else f"{said}{more}"
+    return f"{where}: {problem}{more}" if where else f"{problem}{more}"

@@ -136,7 +136,7 @@ class History:
         return [{"wall_s": wall_s, "event": event, **json.loads(body)} for wall_s, event, body in rows]
 
     def keep_notes(self, notes: list[JsonObject]) -> None:
-        """Keep what people said about alerts, in place of what was kept before."""
+        """Keep people's notes on alerts, in place of the earlier ones."""
         with self._lock, contextlib.suppress(sqlite3.Error):
             self._base.execute("DELETE FROM note")
             self._base.executemany("INSERT INTO note (body) VALUES (?)", [(json.dumps(note),) for note in notes])

@@ -27,9 +27,9 @@ WINDOW_S = 10.0
 RECENT = 5
 """Occurrences that say what is usual now."""
 LATE_S, LATE_SOON_S, LATE_NOW_S = 2.5, 1.25, 0.75
-"""Over what lateness is told: a little must last, unless ranks are as a rule in time; much need not."""
+"""Windows of lateness: a small one must last, unless ranks are usually in time; a large one need not."""
 GONE_S = 60.0
-"""A rank that told nothing for so long is not waited for."""
+"""A rank that reported nothing for so long is not waited for."""
 MAX_KINDS = 64
 MAX_OPEN = 2048
 MAX_STEPS = 120
@@ -110,10 +110,10 @@ class JobState:
     pairs_Bps: npt.NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 0)))
     ranks_per_cell: int = 1
     last_span_s: float = float("-inf")
-    told_s: float = float("-inf")
-    """Until when all ranks have told what they did."""
+    reported_s: float = float("-inf")
+    """Until when all ranks have reported."""
     phases: Mapping[int, PhaseEvent] = field(default_factory=dict)
-    """What each rank last said it is doing, where it said so and has told of no step since."""
+    """The last phase of each rank that reported one, and no step since."""
     hangs: tuple[Hang, ...] = ()
     is_stuck: bool = False
     """Whether NCCL itself (RAS, its log) says that ranks hold up the others."""
@@ -121,9 +121,9 @@ class JobState:
     @property
     def phase(self) -> str:
         """What the job as a whole says it is doing; empty while it trains, or where it says nothing."""
-        said = {event.phase for event in self.phases.values()}
+        phases = {event.phase for event in self.phases.values()}
         order = (JobPhase.FAILED, JobPhase.CHECKPOINT, JobPhase.EVALUATION, JobPhase.START, JobPhase.END)
-        return next((phase.value for phase in order if phase in said), "")
+        return next((phase.value for phase in order if phase in phases), "")
 
     def to_json(self) -> JsonObject:
         """Return the state as the page reads it."""
@@ -166,11 +166,11 @@ class JobView:
         self._lateness = Lateness()
         self._compute: dict[int, deque[float]] = {}
         self._sent: deque[tuple[float, int, int, int]] = deque(maxlen=50_000)
-        self._told_s: dict[int, float] = {}
+        self._reported_s: dict[int, float] = {}
         self._first_s = float("inf")
         self._phases: dict[int, PhaseEvent] = {}
         self._resumed_s = float("-inf")
-        """When a rank last said that it trains again: its silence begins there, not at the step before."""
+        """When a rank last reported that it trains again: its silence begins there, not at the step before."""
         self._pending = Pending()
         self._stuck: dict[str, tuple[Hang, ...]] = {}
 
@@ -185,12 +185,12 @@ class JobView:
         if self._has_ended() and any(e.start_s > max(p.at_s for p in self._phases.values()) for e in events):
             self._begin()
         for event in events:
-            said = self._phases.get(event.rank)
-            if said is not None and event.end_s > said.at_s and said.phase is not JobPhase.FAILED and event.step >= 0:
+            own = self._phases.get(event.rank)
+            if own is not None and event.end_s > own.at_s and own.phase is not JobPhase.FAILED and event.step >= 0:
                 del self._phases[event.rank]  # it trains again
                 self._pending.clear()
-        for event in events:  # first of all: an occurrence is whole when all have told
-            self._told_s[event.rank] = max(event.end_s, self._told_s.get(event.rank, event.end_s))
+        for event in events:  # first of all: an occurrence is whole when all have reported
+            self._reported_s[event.rank] = max(event.end_s, self._reported_s.get(event.rank, event.end_s))
             self._first_s = min(self._first_s, event.start_s)
         for event in events:
             if event.kind is SpanKind.COLLECTIVE:
@@ -211,8 +211,8 @@ class JobView:
                 self._phases[event.rank] = event
 
     def _has_ended(self) -> bool:
-        """Tell whether every rank that ever told anything has said that it ended."""
-        known = self._told_s.keys() | self._phases.keys()
+        """Return whether every rank that ever reported has reported its end."""
+        known = self._reported_s.keys() | self._phases.keys()
         return bool(known) and all(
             rank in self._phases and self._phases[rank].phase in (JobPhase.END, JobPhase.FAILED) for rank in known
         )
@@ -221,7 +221,7 @@ class JobView:
         """Return what the spans of the last seconds say."""
         found = [self._collective(key, kind, now_s) for key, kind in self._kinds.items()]
         pairs, cell = self._pairs(now_s)
-        last_s = max(self._told_s.values(), default=float("-inf"))
+        last_s = max(self._reported_s.values(), default=float("-inf"))
         return JobState(
             collectives=tuple(sorted((c for c in found if c), key=lambda c: -c.num * c.p50_s)),
             steps=tuple(self._steps),
@@ -229,9 +229,9 @@ class JobView:
             pairs_Bps=pairs,
             ranks_per_cell=cell,
             last_span_s=max(last_s, self._resumed_s),
-            told_s=min((told_s for told_s in self._told_s.values() if last_s - told_s < GONE_S), default=last_s),
+            reported_s=min((at_s for at_s in self._reported_s.values() if last_s - at_s < GONE_S), default=last_s),
             phases=dict(self._phases),
-            hangs=(*self._pending.hangs(self._told_s), *(hang for hangs in self._stuck.values() for hang in hangs)),
+            hangs=(*self._pending.hangs(self._reported_s), *(hang for hangs in self._stuck.values() for hang in hangs)),
             is_stuck=any(self._stuck.values()),
         )
 
@@ -248,7 +248,7 @@ class JobView:
         nth = self._nth[count] = self._nth.get(count, -1) + 1
         together = self._open.setdefault((key, event.step, nth), {})
         together[event.rank] = event
-        if len(together) >= len(self._told_s):
+        if len(together) >= len(self._reported_s):
             self._settle((key, event.step, nth))
         while len(self._open) > MAX_OPEN:
             self._settle(next(iter(self._open)))
@@ -256,7 +256,7 @@ class JobView:
             del self._nth[next(iter(self._nth))]
 
     def _settle(self, place: tuple[str, int, int]) -> None:
-        """Count an occurrence that all ranks have told of, or that has waited too long for the others."""
+        """Count an occurrence that all ranks have reported, or that has waited too long for the others."""
         together = self._open.pop(place)
         took = {rank: event.duration_s for rank, event in together.items()}
         longest = max(took.values())
@@ -266,7 +266,7 @@ class JobView:
             self._lateness.add(place[1], end_s, {rank: longest - duration for rank, duration in took.items()})
 
     def _collective(self, key: str, kind: _Kind, now_s: float) -> CollectiveStat | None:
-        # Occurrences that some rank has not told of yet still count, so that a dead rank does not hide the rest.
+        # Occurrences that some rank has not reported yet still count, so that a dead rank does not hide the rest.
         late = [place for place in self._open if place[0] == key and self._is_stale(place, now_s)]
         for place in late:
             self._settle(place)
@@ -319,7 +319,7 @@ class JobView:
         self._compute.setdefault(rank, deque(maxlen=RECENT)).append(computed)
         rows = self._step_rows.setdefault(step, [])
         rows.append((rank, end_s, max(end_s - start_s, 1e-9), computed, exposed))
-        if len(rows) >= len(self._told_s):
+        if len(rows) >= len(self._reported_s):
             self._finish_step(step)
         while len(self._step_rows) > 8:
             self._finish_step(min(self._step_rows))
@@ -340,7 +340,7 @@ class JobView:
                 rank, late_s.get(rank, 0.0), _median(self._compute.get(rank)), now_s.get(rank, 0.0),
                 soon_s.get(rank, 0.0), twice_s.get(rank, 0.0),
             )
-            for rank in sorted(self._told_s)[:4096]
+            for rank in sorted(self._reported_s)[:4096]
         )  # fmt: skip
 
     def _pairs(self, now_s: float) -> tuple[npt.NDArray[np.float64], int]:

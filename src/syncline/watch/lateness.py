@@ -12,7 +12,7 @@ MAX_STEPS = 256
 
 
 class _Step:
-    """One step: until when it was told of, and the seconds and number of collectives each rank was late to."""
+    """One step: until when it was reported, and the seconds and number of collectives each rank was late to."""
 
     def __init__(self) -> None:
         self.end_s = 0.0
@@ -29,7 +29,7 @@ class _Step:
 
 
 class Lateness:
-    """Takes collectives as they are told of; says which ranks are late now."""
+    """Takes collectives as they are reported; returns which ranks are late now."""
 
     def __init__(self) -> None:
         self._steps: dict[int, _Step] = {}

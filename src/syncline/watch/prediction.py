@@ -54,9 +54,9 @@ class Prediction:
         return next(fits, None)
 
     def collective_s(self, name: CollectiveName) -> tuple[float | None, bool]:
-        """Return the expected time of a collective, and whether it was told of at this size or follows from another."""
-        told = expected(self.collectives_s, name)
-        return (told, True) if told is not None else (expected_by_size(self.collectives_s, name), False)
+        """Return the expected time of a collective, and whether it was predicted at this size."""
+        known_s = expected(self.collectives_s, name)
+        return (known_s, True) if known_s is not None else (expected_by_size(self.collectives_s, name), False)
 
     def at_scale(self, scale: float) -> Prediction:
         """Return what is expected of a copy whose links have so much of their rate: all takes that much longer.
@@ -99,8 +99,8 @@ def from_timeline(timeline: Timeline, source: str = "") -> Prediction:
     """
     spans = timeline.spans
     took: dict[str, list[float]] = {}
-    told = timeline.metadata.get("collectives")
-    for row in told if isinstance(told, list) else ():
+    rows = timeline.metadata.get("collectives")
+    for row in rows if isinstance(rows, list) else ():
         if isinstance(row, dict) and isinstance(row.get("time_s"), (int, float)):
             took.setdefault(str(row.get("name")), []).append(float(row["time_s"]))
     for i in np.flatnonzero(spans.kind == SpanKind.COLLECTIVE).tolist() if not took else ():

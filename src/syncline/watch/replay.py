@@ -34,7 +34,7 @@ MAX_CELLS = 50_000_000
 
 
 class Replay:
-    """Frames of a timeline, bin by bin, told to a hub at the pace of the run times `speed`.
+    """Frames of a timeline, bin by bin, published to a hub at the pace of the run times `speed`.
 
     A simulated step lasts milliseconds: such a run is played in slow motion, which the title says; rates, times and
     what the rules see stay the run's own. So a run too short for a rule raises nothing.

@@ -69,7 +69,7 @@ class SwitchLoss:
         return {name: count for name, count in lost.items() if count}
 
     def _count(self, name: str, now: Balance) -> float:
-        """Return what is missing at this reading and was at the one before, and has not been told yet."""
+        """Return what is missing at this reading and was at the one before, and has not been reported yet."""
         before = self._before.get(name, now)
         level = self._level.setdefault(name, now)
         missing = min(now, before)

@@ -47,8 +47,8 @@ def test_an_agent_that_repeats_its_last_look_is_silent() -> None:
     assert presence.live(6.0) == []
     found = presence.silent(6.0)["gpu-07"]
     assert (found.rule, found.severity.name, found.since_s) == ("host.silent", "CRITICAL", 0.0)
-    assert found.evidence == ("a: the same look again and again", "1 alert when it last spoke")
-    assert presence.problems(6.0) == {"a": "it answers, but has said nothing new for 6 s"}
+    assert found.evidence == ("a: the same frame again and again", "1 alert when it last spoke")
+    assert presence.problems(6.0) == {"a": "it answers, but with nothing new for 6 s"}
 
 
 def test_a_host_that_does_not_answer_is_silent_and_one_that_never_did_too() -> None:
@@ -71,18 +71,18 @@ def test_a_clock_that_is_off_is_told_and_its_times_are_set_right(ahead_s: float,
 @pytest.mark.parametrize("again", [look(1), look(400, began_s=99.0)])
 def test_an_agent_that_began_anew_is_told_until_it_knows_its_host(again: HostFrame) -> None:
     presence = seen(look(300), again)
-    assert "began anew" in presence.problems(2.0)["a"]
+    assert "restarted" in presence.problems(2.0)["a"]
     presence.answered("a", [replace(again, seq=again.seq + 90)], LEARNING_S + 1, WALL_S)
-    assert "began anew" not in presence.problems(LEARNING_S + 1).get("a", "")
+    assert "restarted" not in presence.problems(LEARNING_S + 1).get("a", "")
 
 
 def test_an_answer_without_a_host_says_nothing_and_forgets_nothing() -> None:
     presence = seen(look(300))
     presence.answered("a", [], 1.0, WALL_S)  # an agent that has just begun has no look yet
-    assert presence.problems(1.0)["a"].startswith("it answers, but tells of no host yet")
+    assert presence.problems(1.0)["a"].startswith("it answers, but has no host to show yet")
     assert len(presence.live(1.0)) == 1
     presence.answered("a", [look(2, began_s=99.0)], 2.0, WALL_S)
-    assert "began anew" in presence.problems(2.0)["a"]
+    assert "restarted" in presence.problems(2.0)["a"]
 
 
 def test_what_was_up_on_a_host_that_fell_silent_is_not_cleared(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -211,7 +211,7 @@ def _bursts(num: int, looks: int = 60, *, use: float = 0.3, usual: float = 0.0, 
     """Return a context in which a link burst so often in the last second of what is told."""
     until = told_s or 1000.0 + looks * TICK_S
     found = deque(Burst(until - 1.0 + 0.1 * k, until - 1.0 + 0.1 * k + duration_s, 1e6 * (k + 1)) for k in range(num))
-    job = JobState(told_s=told_s) if told_s else None
+    job = JobState(reported_s=told_s) if told_s else None
     return _context(load(LINKS, use=use), looks=looks, job=job, bursts={FIRST: found, "a link that is gone": found},
                     past=_past(bursts=usual), has_spans=has_spans)  # fmt: skip
 

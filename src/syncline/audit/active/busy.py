@@ -60,7 +60,7 @@ def _holders(proc: Path, device: str) -> list[tuple[int, str, str]]:
 
 
 def stuck_processes(proc: Path = PROC) -> list[tuple[int, str, str]]:
-    """Return processes in uninterruptible sleep (state D): number, name, and what they wait for where it is told."""
+    """Return processes in uninterruptible sleep (state D): number, name, and where in the kernel they wait."""
     found = []
     for folder in proc.glob("[0-9]*"):
         try:

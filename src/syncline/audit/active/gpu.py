@@ -30,7 +30,7 @@ from syncline.host.gpu import HostGpu
 from syncline.host.host import Host
 
 LIMIT_S = 40.0
-"""How long the load program may say nothing: a test begins, a GPU answers."""
+"""How long the load program may stay silent: a test begins, a GPU answers."""
 PROGRAM = (sys.executable, "-m", "syncline.runtime.gpu_load")
 OF_PEAK = {"matrix": 0.5, "memory": 0.7, "copy": 0.6, "pair": 0.6, "all-reduce": 0.5}
 OF_PEAK_AMD = {**OF_PEAK, "matrix": 0.3}
@@ -66,10 +66,10 @@ def read_load(text: str, *, unable: str = "", timed_out: bool = False) -> GpuLoa
             continue
         if isinstance(row, dict):
             rows.append(row)
-    told = next((str(row["unable"]) for row in rows if "unable" in row), unable)
+    reason = next((str(row["unable"]) for row in rows if "unable" in row), unable)
     begun = [str(row["test"]) for row in rows if row.get("begin")]
     errors = {str(row["test"]): str(row["error"]) for row in rows if "error" in row and "test" in row}
-    return GpuLoad(tuple(rows), told, begun[-1] if timed_out and begun else "", errors)
+    return GpuLoad(tuple(rows), reason, begun[-1] if timed_out and begun else "", errors)
 
 
 def load_gpus(host: Host) -> GpuLoad:
@@ -86,16 +86,16 @@ def _run(program: Sequence[str], limit_s: float = LIMIT_S) -> GpuLoad:
     hidden = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
     environment = {name: value for name, value in os.environ.items() if name not in hidden}
     environment["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
-    with tempfile.TemporaryFile() as said:
+    with tempfile.TemporaryFile() as errors:
         started = subprocess.Popen(  # noqa: S603
-            program, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said, env=environment
+            program, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, env=environment
         )
         text, is_silent = _listen(started, limit_s)
-        said.seek(0)
-        last = said.read().decode("utf-8", "replace").strip().splitlines()[-1:]
+        errors.seek(0)
+        last = errors.read().decode("utf-8", "replace").strip().splitlines()[-1:]
     if is_silent:
         load = read_load(text, timed_out=True)
-        return load if load.hung else replace(load, unable=f"the load program said nothing in {limit_s:.0f} s")
+        return load if load.hung else replace(load, unable=f"the load program printed nothing in {limit_s:.0f} s")
     missing = bool(last) and "No module named 'torch'" in last[0]
     why = "torch is not installed; GPUs are loaded through it (pip install 'syncline[torch]')" if missing else ""
     if started.returncode and not why:
@@ -144,22 +144,22 @@ def peak(gpu: HostGpu, test: str) -> float | None:
 def slow(load: GpuLoad, test: str, gpus: Sequence[HostGpu]) -> Iterator[Sight]:
     """Return the rows of a test below the part's share, and those far below their siblings, each GPU once."""
     rows = load.of(test)
-    told: set[object] = set()
+    listed: set[object] = set()
     for row in sorted(rows, key=_value):
         index, value = row.get("gpu", 0), _value(row)
         gpu = gpus[index] if isinstance(index, int) and index < len(gpus) else None
-        if index in told or gpu is None:
+        if index in listed or gpu is None:
             continue
         most = peak(gpu, test) if test != "pair" or row.get("direct") else None
         shares = OF_PEAK_AMD if gpu.pci.vendor == 0x1002 else OF_PEAK
         others = [_value(one) for one in rows if one.get("gpu") != index and _kind(one, gpus) == _kind(row, gpus)]
         middle = median(others) if len(others) >= 2 and test in OF_SIBLINGS else None
         if most and value < shares[test] * most and _is_near(row, gpu):
-            told.add(index)
+            listed.add(index)
             yield Sight(_place(gpu, row), f"{_WHAT[test]}: {_show(test, value)}, {100 * value / most:.0f} % of peak",
                         f"at least {100 * shares[test]:.0f} % of {_show(test, most)}", _seen(row))  # fmt: skip
         elif middle and value < OF_SIBLINGS[test] * middle:
-            told.add(index)
+            listed.add(index)
             yield Sight(_place(gpu, row), f"{_WHAT[test]}: {_show(test, value)}",
                         f"about {_show(test, middle)}, as its siblings", _seen(row), confidence=0.8)  # fmt: skip
 
@@ -231,9 +231,9 @@ def hang(host: Host, expect: Expect) -> Iterator[Sight]:
         done = sorted({str(row["gpu"]) for row in load.of(load.hung) if "gpu" in row})
         after = f"; GPUs {', '.join(done)} had answered" if done else ""
         yield Sight("", f"{_WHAT.get(load.hung, load.hung)} did not end in {LIMIT_S:.0f} s{after}", "a few seconds")
-    told = next((row["gpus"] for row in load.rows if "gpus" in row), None)
-    if isinstance(told, int) and told < len(host.gpus):
-        yield Sight("", f"torch sees {told} of {len(host.gpus)} GPUs", f"{len(host.gpus)}")
+    visible = next((row["gpus"] for row in load.rows if "gpus" in row), None)
+    if isinstance(visible, int) and visible < len(host.gpus):
+        yield Sight("", f"torch sees {visible} of {len(host.gpus)} GPUs", f"{len(host.gpus)}")
 
 
 def all_reduce(host: Host, expect: Expect) -> Iterator[Sight]:

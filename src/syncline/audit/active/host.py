@@ -112,17 +112,17 @@ def mount(host: Host, expect: Expect) -> Iterator[Sight]:
 
 def _mount_problem(one: MountRow, written: set[str]) -> tuple[str, str]:
     """Return what is wrong with a file system; another program asks, since whoever asks a dead one hangs."""
-    asked = subprocess.Popen(["/usr/bin/env", "stat", "-f", "-c", "%b %a", "--", one.path], stdin=subprocess.DEVNULL,  # noqa: S603
+    stat = subprocess.Popen(["/usr/bin/env", "stat", "-f", "-c", "%b %a", "--", one.path], stdin=subprocess.DEVNULL,  # noqa: S603
                              stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
     try:
-        told, complaint = asked.communicate(timeout=MOUNT_S)
+        output, complaint = stat.communicate(timeout=MOUNT_S)
     except subprocess.TimeoutExpired:
-        asked.kill()  # and not waited for: what hangs in the kernel does not end
+        stat.kill()  # and not waited for: what hangs in the kernel does not end
         return f"does not answer within {MOUNT_S:.0f} s", "it answers"
-    words = told.split()
-    if asked.returncode:
-        said = complaint.decode("utf-8", "replace").strip().rpartition(": ")[2]
-        return ("", "") if "ermission" in said else (f"answers with an error: {said[:80]}", "it answers")
+    words = output.split()
+    if stat.returncode:
+        reason = complaint.decode("utf-8", "replace").strip().rpartition(": ")[2]
+        return ("", "") if "ermission" in reason else (f"answers with an error: {reason[:80]}", "it answers")
     if "ro" in one.options.split(","):
         return ("is mounted read-only", "read and write, as in /etc/fstab") if one.path in written else ("", "")
     blocks, free = (int(words[0]), int(words[1])) if len(words) == 2 else (0, 0)
@@ -171,7 +171,7 @@ def stuck(host: Host, expect: Expect) -> Iterator[Sight]:
     for pid, name, waits in stuck_processes():
         if pid in first:
             yield Sight(f"process {pid} ({name})", "in uninterruptible sleep for a second and more",
-                        "none", (f"/proc/{pid}/stat: D", f"waits in {waits or 'a place not told'}"))  # fmt: skip
+                        "none", (f"/proc/{pid}/stat: D", f"waits in {waits or 'an unknown function'}"))  # fmt: skip
 
 
 def leftover(host: Host, expect: Expect) -> Iterator[Sight]:

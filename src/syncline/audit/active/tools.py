@@ -65,8 +65,8 @@ def loopback(port: RdmaPort, gpu: int | None) -> tuple[float | None, str]:
         server.kill()
         server.wait()
     rate = perftest_Bps(done.stdout.decode("utf-8", "replace"))
-    said = (done.stderr or done.stdout).decode("utf-8", "replace").strip().splitlines()
-    return rate, "" if rate is not None else (said[-1][:200] if said else f"exit status {done.returncode}")
+    lines = (done.stderr or done.stdout).decode("utf-8", "replace").strip().splitlines()
+    return rate, "" if rate is not None else (lines[-1][:200] if lines else f"exit status {done.returncode}")
 
 
 def _nearest_gpu(host: Host, port: RdmaPort) -> int | None:
@@ -112,9 +112,9 @@ def dcgm_problems(text: str) -> list[tuple[str, str]]:
                 words = [str(w.get("warning", w) if isinstance(w, dict) else w) for w in _list(detail)]
                 if words and all(_SETTING.search(word) for word in words):
                     continue
-                said = "; ".join(words)
+                warnings = "; ".join(words)
                 place = f"{result.get('entity_group', 'GPU')} {where}: " if where is not None else ""
-                found.append((str(test.get("name", "")), f"{place}{status} {said}".strip()[:300]))
+                found.append((str(test.get("name", "")), f"{place}{status} {warnings}".strip()[:300]))
     return found
 
 
@@ -134,9 +134,9 @@ def _why(data: object) -> str:
     """Return what the document says of itself, where it holds an error instead of tests."""
     top = data if isinstance(data, dict) else {}
     for part in (top, *(value for value in top.values() if isinstance(value, dict))):
-        said = part.get("runtime_error") or part.get("error")
-        if said:
-            return f": {str(said)[:200]}"
+        reason = part.get("runtime_error") or part.get("error")
+        if reason:
+            return f": {str(reason)[:200]}"
     return ""
 
 
@@ -153,8 +153,8 @@ def _printed(host: Host, name: str, command: Sequence[str]) -> str:
 
 
 def dcgm(host: Host, expect: Expect) -> Iterator[Sight]:
-    for test, said in dcgm_problems(_printed(host, "dcgmi-diag", DCGM)):
-        yield Sight(test, said, "pass", (" ".join(DCGM),))
+    for test, result in dcgm_problems(_printed(host, "dcgmi-diag", DCGM)):
+        yield Sight(test, result, "pass", (" ".join(DCGM),))
 
 
 def bad_sensors(text: str) -> list[tuple[str, str]]:
@@ -170,8 +170,8 @@ def bad_sensors(text: str) -> list[tuple[str, str]]:
 
 
 def ipmi(host: Host, expect: Expect) -> Iterator[Sight]:
-    for name, said in bad_sensors(_printed(host, "ipmitool-sdr", SENSORS)):
-        yield Sight(name, said, "ok", (" ".join(SENSORS),))
+    for name, reading in bad_sensors(_printed(host, "ipmitool-sdr", SENSORS)):
+        yield Sight(name, reading, "ok", (" ".join(SENSORS),))
 
 
 RULES = (

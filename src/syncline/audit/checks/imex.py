@@ -67,16 +67,16 @@ def versions(host: Host, expect: Expect) -> Iterator[Sight]:
         return
     found = domain(host)
     apart = [f"{a}-{b}" for a, b, letter in found.apart if letter == "!V!"]
-    told = [node for node in found.nodes if node.version]
-    if not told:
+    known = [node for node in found.nodes if node.version]
+    if not known:
         if apart:
             yield Sight("nvidia-imex", f"another version between {few(apart)}", "one version", ("nvidia-imex-ctl -N",))
         return
-    usual = Counter(node.version for node in told).most_common(1)[0][0]
-    odd = [f"{node.address} {node.version}" for node in told if node.version != usual]
+    usual = Counter(node.version for node in known).most_common(1)[0][0]
+    odd = [f"{node.address} {node.version}" for node in known if node.version != usual]
     driver = host.smi.head.get("Driver Version", "")
     if odd:
-        yield Sight("nvidia-imex", few(odd), f"{usual} on all {len(told)} hosts", ("nvidia-imex-ctl -N",))
+        yield Sight("nvidia-imex", few(odd), f"{usual} on all {len(known)} hosts", ("nvidia-imex-ctl -N",))
     elif driver and not driver.startswith(usual):
         yield Sight(
             "nvidia-imex", f"version {usual}", f"the driver's {driver}", ("nvidia-imex-ctl -N", "nvidia-smi -q")

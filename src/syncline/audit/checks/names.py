@@ -32,13 +32,13 @@ def own_name(host: Host) -> tuple[str, ...] | None:
 
 def peer_names(host: Host) -> list[str]:
     """Return the names of the job's other hosts, as the launcher's variables tell them."""
-    told = host.environment
-    listed = told.get("SLURM_JOB_NODELIST") or told.get("SLURM_NODELIST") or ""
+    variables = host.environment
+    listed = variables.get("SLURM_JOB_NODELIST") or variables.get("SLURM_NODELIST") or ""
     try:
         names = expand(listed) if listed else []
     except SynclineError:
         names = []
-    master = told.get("MASTER_ADDR", "")
+    master = variables.get("MASTER_ADDR", "")
     names += [master] if any(letter.isalpha() for letter in master) and ":" not in master else []
     others = (name for name in dict.fromkeys(names) if name not in (host.name, "localhost"))
     return [name for name in others if _NAME.fullmatch(name)][:MAX_PEERS]
@@ -46,16 +46,16 @@ def peer_names(host: Host) -> list[str]:
 
 def num_hosts(host: Host) -> int:
     """Return over how many hosts the job runs, as its launcher tells; 0 where nobody says."""
-    told = host.environment
-    if told.get("SLURM_NNODES", "").isdecimal():
-        return int(told["SLURM_NNODES"])
+    variables = host.environment
+    if variables.get("SLURM_NNODES", "").isdecimal():
+        return int(variables["SLURM_NNODES"])
     for all_, here in (("WORLD_SIZE", "LOCAL_WORLD_SIZE"), ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE")):
-        if told.get(all_, "").isdecimal() and told.get(here, "").isdecimal():
-            return -(-int(told[all_]) // max(1, int(told[here])))
+        if variables.get(all_, "").isdecimal() and variables.get(here, "").isdecimal():
+            return -(-int(variables[all_]) // max(1, int(variables[here])))
     return 0
 
 
-def told_names(host: Host) -> dict[str, tuple[str, ...]]:
+def resolved_names(host: Host) -> dict[str, tuple[str, ...]]:
     """Return what this host takes names for, its own and those of others, to be held against where they are."""
     asked = {name: ask(host.root, name, key=f"getent-peer-{name}") for name in peer_names(host)}
     own = own_name(host)
@@ -88,18 +88,18 @@ def sources(host: Host, expect: Expect) -> Iterator[Sight]:
     files = {address for address in host.lookup.files.get(host.name, ()) if not is_local(address)}
     if not files or not host.lookup.servers or "dns" not in host.lookup.order:
         return
-    told = [a for a in ask(host.root, host.name, key="getent-dns", only="dns") or () if not is_local(a)]
-    if told and files.isdisjoint(told):
+    by_dns = [a for a in ask(host.root, host.name, key="getent-dns", only="dns") or () if not is_local(a)]
+    if by_dns and files.isdisjoint(by_dns):
         yield Sight(
-            host.name, f"{few(sorted(files))} in /etc/hosts, {few(told)} by DNS", "one address",
+            host.name, f"{few(sorted(files))} in /etc/hosts, {few(by_dns)} by DNS", "one address",
             ("etc/hosts", "getent -s dns ahosts"),
         )  # fmt: skip
 
 
 def order(host: Host, expect: Expect) -> Iterator[Sight]:
-    told = host.lookup.order
-    if host.lookup.files and "files" not in told:
-        yield Sight("etc/nsswitch.conf", f"hosts: {' '.join(told)}", "hosts: files ...", ("etc/nsswitch.conf",))
+    sources = host.lookup.order
+    if host.lookup.files and "files" not in sources:
+        yield Sight("etc/nsswitch.conf", f"hosts: {' '.join(sources)}", "hosts: files ...", ("etc/nsswitch.conf",))
 
 
 def peers(host: Host, expect: Expect) -> Iterator[Sight]:

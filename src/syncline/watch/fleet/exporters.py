@@ -218,7 +218,7 @@ def _xids(xids: Mapping[_Port, float]) -> list[Incident]:
     return [
         Incident(
             "gpu.xid", Severity.CRITICAL, f"{port.host}/gpu-{port.device}", f"XID {code:.0f}", "none",
-            ("DCGM_FI_DEV_XID_ERRORS, the last one the driver told of",),
+            ("DCGM_FI_DEV_XID_ERRORS, the last one the driver reported",),
             "The driver reported a GPU error; 48, 63, 64, 79, 94 and 95 are the hardware's.",
             "Look the number up in NVIDIA's XID catalogue; drain the host where it is the hardware's.", host=port.host,
         )

@@ -148,7 +148,7 @@ class Fleet:
 def _at_host(alert: Incident, part: HostFrame) -> Incident:
     """Return an incident under its host's name; hosts that only exporters speak for name themselves."""
     host = alert.host or (part.host if part.num_hosts <= 1 else "")
-    # Ranks, steps and rails are the job's; what is only the host's own is told with its name.
+    # Ranks, steps and rails are the job's; the host's own incidents carry its name.
     return replace(alert, host=host, place=f"{host}: {alert.place}" if alert.place == "host" and host else alert.place)
 
 

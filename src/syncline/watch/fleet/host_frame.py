@@ -1,4 +1,4 @@
-"""What one host said last, in this program's own types."""
+"""The newest look of one host, in this program's own types."""
 
 from __future__ import annotations
 

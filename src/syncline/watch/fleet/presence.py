@@ -1,4 +1,4 @@
-"""Who of a fleet is there: which agents say something new, whose clock is off, who began anew, who fell silent.
+"""Who of a fleet is there: which agents report something new, whose clock is off, who restarted, who fell silent.
 
 The fleet keeps its own time. An answer counts when it is a new look: an agent that repeats its last one is as silent as
 one that does not answer, and neither is live.
@@ -16,9 +16,9 @@ from syncline.watch.incident import Incident
 
 STALE_S = 5.0
 CLOCK_S = 2.0
-"""A clock that is further off than an answer takes is told; times of that host are then shown by the fleet's clock."""
+"""A clock that is further off than this is reported; times of that host are then shown by the fleet's clock."""
 LEARNING_S = 15.0
-"""After so long an agent that began anew knows again what is usual on its host."""
+"""After so long an agent that restarted knows again what is usual on its host."""
 
 
 @dataclass
@@ -42,7 +42,7 @@ class Presence:
     def answered(self, name: str, frames: list[HostFrame], now_s: float, wall_s: float) -> None:
         """Take an answer; one that is no newer than the last says nothing."""
         known = self._known.setdefault(name, _Known(now_s))
-        known.problem = "" if frames else "it answers, but tells of no host yet"
+        known.problem = "" if frames else "it answers, but has no host to show yet"
         if not frames:
             return
         before = {frame.host: frame for frame in known.frames}
@@ -77,21 +77,21 @@ class Presence:
         return found
 
     def problems(self, now_s: float) -> dict[str, str]:
-        """Return what is to be said of each reader at the foot of the page."""
+        """Return what the foot of the page says of each reader."""
         found = {}
         for name, known in self._known.items():
-            said = [known.problem] if known.problem else []
+            notes = [known.problem] if known.problem else []
             if self._is_live(known, now_s):
                 if abs(known.ahead_s) >= CLOCK_S:
                     way = "ahead of" if known.ahead_s > 0 else "behind"
-                    said.append(f"its clock is {show_time(abs(known.ahead_s))} {way} this one")
+                    notes.append(f"its clock is {show_time(abs(known.ahead_s))} {way} this one")
                 if known.again_s is not None and now_s - known.again_s < LEARNING_S:
                     ago = show_time(max(0.0, now_s - known.again_s))
-                    said.append(f"the agent began anew {ago} ago and does not know yet what is usual")
+                    notes.append(f"the agent restarted {ago} ago and is still learning what is usual")
             elif known.new_s is not None and not known.problem:
-                said.append(f"it answers, but has said nothing new for {show_time(now_s - known.new_s)}")
-            if said:
-                found[name] = "; ".join(said)
+                notes.append(f"it answers, but with nothing new for {show_time(now_s - known.new_s)}")
+            if notes:
+                found[name] = "; ".join(notes)
         return found
 
     def _is_live(self, known: _Known, now_s: float) -> bool:
@@ -113,10 +113,10 @@ def _finding(name: str, place: str, known: _Known, now_s: float) -> Finding:
         Severity.WARNING if never else Severity.CRITICAL,
         place,
         f"nothing new for {show_time(now_s - since_s)}",
-        "a look every second",
+        "a frame every second",
         since_s=since_s,
-        evidence=(f"{name}: {known.problem or 'the same look again and again'}", last),
-        meaning="The agent, its host or the way to it is gone; nothing on this page speaks of that host's present.",
+        evidence=(f"{name}: {known.problem or 'the same frame again and again'}", last),
+        meaning="The agent, its host or the network to it is down; this page shows nothing current of that host.",
         fix="Is the host up (ping, its console)? Then `systemctl status` of the agent there, and its log.",
         action=Action.INSPECT,
     )

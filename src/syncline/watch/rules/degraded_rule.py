@@ -85,7 +85,7 @@ class LinkDegraded(WatchRule):
 
 
 def is_overdue(context: Context) -> bool:
-    """Tell whether the job should have told of a step by now, and has not said that it does something else."""
+    """Return whether the job should have reported a step by now, and has reported no other phase."""
     job = context.frame.job
     if len(job.steps) < 3 or job.phase:
         return False

@@ -44,7 +44,7 @@ from syncline.watch.rules.thresholds import Thresholds
 
 RECENT_S = 60.0
 EXPLAINED_S = 10.0
-"""How long communication is remembered, counted back from the moment until which all is told."""
+"""How long communication is remembered, counted back from the moment until which all ranks have reported."""
 MAX_ALERTS = 500
 RULES: tuple[WatchRule, ...] = (
     LinkDown(), RailDead(), LinkDegraded(), LinkLoss(), LinkErrors(), LinkPause(), LinkMicroburst(), LinkAverage(),
@@ -156,7 +156,7 @@ class RuleEngine:
         for name, found in bursts.items():
             if found:
                 self._bursts.setdefault(name, deque(maxlen=400)).extend(found)
-        kept = [span for span in self._explained if frame.job.told_s - span[1] < EXPLAINED_S]
+        kept = [span for span in self._explained if frame.job.reported_s - span[1] < EXPLAINED_S]
         self._explained = union([*kept, *busy])
         self._has_spans = frame.mono_s - frame.job.last_span_s < silence_s(frame.job, self._thresholds)
 

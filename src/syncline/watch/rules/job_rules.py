@@ -276,14 +276,14 @@ class StalledJob(WatchRule):
     def look(self, context: Context) -> RuleVerdict:
         t, job = context.thresholds, context.frame.job
         now_s = context.frame.mono_s
-        failed = sorted(rank for rank, said in job.phases.items() if said.phase is JobPhase.FAILED)
+        failed = sorted(rank for rank, event in job.phases.items() if event.phase is JobPhase.FAILED)
         if failed:
             return RuleVerdict({"job": partial(self._failed, context, failed)}, set())
         known = {rank.rank for rank in job.ranks}
-        ended = {rank for rank, said in job.phases.items() if said.phase is JobPhase.END}
+        ended = {rank for rank, event in job.phases.items() if event.phase is JobPhase.END}
         if known and known <= ended:
             return NONE
-        away = [said.at_s for said in job.phases.values() if said.phase is not JobPhase.END]
+        away = [event.at_s for event in job.phases.values() if event.phase is not JobPhase.END]
         if away:
             longest_s = now_s - min(away)
             if longest_s > t.phase_longest_s:
@@ -302,14 +302,14 @@ class StalledJob(WatchRule):
         usual_s = median([s.step_s for s in job.steps]) if job.steps else 0.0
         evidence = [hang.text for hang in job.hangs[:3]]
         if job.steps:
-            evidence.append(f"last step told of: {job.steps[-1].step}, by {job.steps[-1].num_ranks} ranks")
+            evidence.append(f"last step reported: {job.steps[-1].step}, by {job.steps[-1].num_ranks} ranks")
         if missing:
             evidence.append(f"the others have ended, but not rank {', '.join(map(str, missing[:8]))}")
         meaning = f"{job.hangs[0].text[0].upper()}{job.hangs[0].text[1:]}." if job.hangs else likely_cause(context)
         return self._stalled(
             context, f"no span for {show_time(silent_s)}",
             f"one every {show_time(usual_s)}" if usual_s else "collectives now and then", tuple(evidence),
-            meaning or "It hangs in a collective, or was killed; it did not say that it ended, saves or evaluates.",
+            meaning or "It hangs in a collective, or was killed; it reported no end, checkpoint or evaluation.",
             "Look for a rank that is gone; --flight-recorder, --ras or --nccl-log tell who has not entered.",
         )  # fmt: skip
 
@@ -323,7 +323,7 @@ class StalledJob(WatchRule):
     def _failed(self, context: Context, ranks: list[int]) -> Finding:
         shown = ", ".join(map(str, ranks[:8]))
         return self._stalled(
-            context, f"rank {shown} ended with an error", "an end without one", (f"{len(ranks)} ranks said so",),
+            context, f"rank {shown} ended with an error", "an end without one", (f"{len(ranks)} ranks reported it",),
             "An exception ended the training there; the other ranks wait for it or end too.",
             "Read that rank's log: its last lines have the exception.",
         )  # fmt: skip
@@ -331,8 +331,8 @@ class StalledJob(WatchRule):
     def _away(self, context: Context, phase: str, longest_s: float) -> Finding:
         limit = show_time(context.thresholds.phase_longest_s)
         return self._stalled(
-            context, f"{phase} for {show_time(longest_s)}", f"under {limit}", (f"the job said {phase}, nothing since",),
-            "What the job said it does takes longer than such things take.",
+            context, f"{phase} for {show_time(longest_s)}", f"under {limit}", (f"{phase} reported, nothing since",),
+            "A checkpoint or an evaluation does not take this long.",
             "Look at the storage it writes to, and at the log of rank 0.",
         )  # fmt: skip
 

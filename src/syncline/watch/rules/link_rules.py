@@ -38,7 +38,7 @@ class LinkDown(WatchRule):
     def look(self, context: Context) -> RuleVerdict:
         load, table = context.frame.load, context.frame.table
         carried = context.past["rate"].quantile(0.9) if "rate" in context.past else np.full(len(table), np.nan)
-        # One that never carried anything is a spare port, unless someone said what it is.
+        # One that never carried anything is a spare port, unless its capacity is known.
         known = (np.nan_to_num(carried) > 0) | ~np.isnan(table.capacity_Bps)
         bad = (load.up == 0) & known
 
@@ -145,7 +145,7 @@ class LinkMicroburst(WatchRule):
     def look(self, context: Context) -> RuleVerdict:
         table, t = context.frame.table, context.thresholds
         if context.seen_s() < 5.0:
-            return RuleVerdict({}, set())  # collectives under way when watching began will be told of only now
+            return RuleVerdict({}, set())  # collectives under way when watching began are reported only now
         until = self._judged_until(context)
         foreign = {name: self._foreign(context, name, until) for name in context.bursts if name in table.index}
         counts = np.zeros(len(table))
@@ -172,11 +172,11 @@ class LinkMicroburst(WatchRule):
         return verdict(context, bad, counts >= 0.5 * limit, tell)
 
     def _judged_until(self, context: Context) -> float:
-        """Return the moment before which all is told: a rank tells of its collectives when the step is over."""
-        return context.frame.job.told_s if context.has_spans else context.frame.mono_s
+        """Return the moment before which all is known: a rank reports its collectives when the step is over."""
+        return context.frame.job.reported_s if context.has_spans else context.frame.mono_s
 
     def _foreign(self, context: Context, name: str, until: float) -> list[Burst]:
-        """Return the bursts of a link in the last seconds that are told of, short ones, outside every collective."""
+        """Return the short bursts of a link in the last reported seconds, outside every collective."""
         longest_s = context.thresholds.burst_longest_s
         return [
             burst
@@ -215,7 +215,7 @@ class LinkLoss(WatchRule):
         drops = np.maximum(now, lately)
         beyond = drops > limit
         carried = np.nansum([f.load.rate_Bps * f.interval_s for f in frames], axis=0) / FULL_PACKET_BYTES
-        # Looks are not quite as long as said: a packet may count as 0.9.
+        # Looks are not quite as long as their interval: a packet may count as 0.9.
         lost = count > np.maximum(t.loss_packets - 0.5, t.loss_share * carried)
 
         def tell(i: int) -> Finding:

@@ -142,7 +142,7 @@ class Context:
         return any(self.active.get(rule) or self.suspected.get(rule) for rule in rules)
 
     def usd_per_day(self, lost_share: float) -> float | None:
-        """Return what a lost share of the job's time costs in a day; None where nobody told what a GPU costs."""
+        """Return what a lost share of the job's time costs in a day; None where the price of a GPU is unknown."""
         if self.num_gpus is None or self.usd_per_gpu_hour is None:
             return None
         return self.num_gpus * self.usd_per_gpu_hour * 24 * max(0.0, min(1.0, lost_share))

@@ -1,4 +1,4 @@
-"""Who may look: this machine alone; beyond it, whoever shows the token. TLS hides what is shown, it lets nobody in."""
+"""Who may connect: this machine, or clients that show the token. TLS encrypts but does not authenticate clients."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Access:
         if not self.is_loopback and not self.token:
             raise WatchError(
                 f"listening on {self.address} without a token would show this host to its whole network.",
-                hint="Add --token-file FILE (TLS alone asks nobody who they are), or use 127.0.0.1 and an SSH tunnel.",
+                hint="Add --token-file FILE (TLS does not authenticate clients), or use 127.0.0.1 and an SSH tunnel.",
             )
 
     @property

@@ -29,7 +29,7 @@ _UNITS = {
 
 
 def unit_of(name: str) -> str:
-    """Return the unit of a metric as UCUM writes it, told by the end of its name; "1" for ratios, states and counts."""
+    """Return the unit of a metric as UCUM writes it, by the end of its name; "1" for ratios, states and counts."""
     return next((unit for ending, unit in _UNITS.items() if name.removesuffix("_total").endswith(ending)), "1")
 
 

@@ -10,7 +10,7 @@ from syncline.watch.metric import Reading
 
 
 class CounterSource(ABC):
-    """One origin of numbers. What has vanished is left out; trouble is told in `problem`, not raised."""
+    """One origin of numbers. What has vanished is left out; trouble is in `problem`, not raised."""
 
     name: str
     problem: str = ""

@@ -128,7 +128,7 @@ class RasSpans(SpanSource):
         self._thread.start()
 
     def read(self) -> list[StuckEvent]:
-        """Return what the last answers said, newest last."""
+        """Return the last answers, newest last."""
         news, self._news = self._news, []
         return news
 

@@ -12,9 +12,9 @@ import select
 from typing import NamedTuple
 
 TOLD_S = 10.0
-"""How long a job that is left out is told of."""
+"""How long a job that is left out is reported."""
 SILENT_S = 60.0
-"""Where a process cannot be watched (another namespace, too many), a job is over when it told nothing for so long."""
+"""Where a process cannot be watched (another namespace, too many), a job that is silent for so long is over."""
 MAX_JOBS = 64
 MAX_PROCESSES = 256
 MAX_NAME = 80
@@ -50,7 +50,7 @@ class OneJob:
         self._processes: dict[int, int] = {}
         """A descriptor of every process of the followed job: a number may be given again, this not."""
         self._is_hidden = False
-        self._told_s = float("-inf")
+        self._heard_s = float("-inf")
         self._others: dict[Reporter, float] = {}
 
     def takes(self, who: Reporter, now_s: float) -> bool:
@@ -62,7 +62,7 @@ class OneJob:
                 return self._leave_out(who, now_s)
             self.close()
             self._others = {other: at_s for other, at_s in self._others.items() if not _same(other, who)}
-        self._now, self._told_s = who, now_s
+        self._now, self._heard_s = who, now_s
         self._remember(who.pid)
         return True
 
@@ -93,7 +93,7 @@ class OneJob:
     def _is_over(self, now_s: float) -> bool:
         """Tell whether every process of the followed job has ended."""
         self._forget_ended()
-        return not self._processes and (not self._is_hidden or now_s - self._told_s > SILENT_S)
+        return not self._processes and (not self._is_hidden or now_s - self._heard_s > SILENT_S)
 
     def _forget_ended(self) -> None:
         waiting = select.poll()

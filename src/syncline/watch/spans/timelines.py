@@ -55,8 +55,8 @@ def events_of(timeline: Timeline, shift_s: float = 0.0) -> list[SpanEvent]:
 
 def _whole_collectives(timeline: Timeline, shift_s: float) -> list[SpanEvent]:
     """Return the collectives that a simulated timeline names, as every rank's own: from its first span to its last."""
-    told = timeline.metadata.get("collectives")
-    rows = [row for row in told if isinstance(row, dict)] if isinstance(told, list) else []
+    listed = timeline.metadata.get("collectives")
+    rows = [row for row in listed if isinstance(row, dict)] if isinstance(listed, list) else []
     if len(rows) != 1:
         return []
     s, row = timeline.spans, rows[0]

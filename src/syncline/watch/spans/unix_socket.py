@@ -1,7 +1,7 @@
 """Spans over a Unix datagram socket: one JSON object, or a list of them, in each datagram.
 
-The kernel keeps only a few datagrams for a reader that is away (ten, unless told otherwise), and an agent looks a few
-times a second: a thread takes them as they come. The writer's side is `syncline.runtime.span_writer`.
+The kernel keeps only ten datagrams (by default) for a reader that is away, and an agent looks a few times a second: a
+thread takes datagrams as they come. The writer's side is `syncline.runtime.span_writer`.
 """
 
 from __future__ import annotations
@@ -77,13 +77,13 @@ class SocketSpans(SpanSource):
         """Take datagrams until the socket is shut down."""
         while True:
             try:
-                datagram, told, _, _ = self._socket.recvmsg(DATAGRAM_BYTES, socket.CMSG_SPACE(_CREDENTIALS.size))
+                datagram, credentials, _, _ = self._socket.recvmsg(DATAGRAM_BYTES, socket.CMSG_SPACE(_CREDENTIALS.size))
             except OSError:
                 return
             if self._closing:
                 return
             self.num_lost += len(self._came) == MAX_DATAGRAMS
-            pid, uid = _sender(told)
+            pid, uid = _sender(credentials)
             self._came.append((datagram, pid, uid))
 
     def read(self) -> list[SpanEvent | PhaseEvent]:
@@ -121,9 +121,9 @@ class SocketSpans(SpanSource):
         self.path.unlink(missing_ok=True)
 
 
-def _sender(told: list[tuple[int, int, bytes]]) -> tuple[int, int]:
+def _sender(credentials: list[tuple[int, int, bytes]]) -> tuple[int, int]:
     """Return the process and the user that the kernel says sent a datagram; nobody (0, -1) where it says nothing."""
-    for level, kind, data in told:
+    for level, kind, data in credentials:
         if (level, kind) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS):
             pid, uid, _ = _CREDENTIALS.unpack(data[: _CREDENTIALS.size])
             return pid, uid
