@@ -4,7 +4,7 @@
     host.gpus[0].sm, host.nics[0].speed_Mbps, host.path(0, 3)      # 90, 400000, "PXB"
     build(to_host(read_nccl("ndv5-topo.xml"), gpu="H100"))         # files for virtual machines do not name the GPU
 
-Ways between devices are worked out as NCCL does (`nccl_paths`); parts are known by their PCI numbers, or else by `sm`.
+Paths are named as NCCL names them (`nccl_paths`); parts are known by their PCI numbers, or else by `sm`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from syncline.describe.own_data import own_data
 from syncline.describe.plain import JsonObject
 from syncline.errors import DescriptionError
 from syncline.fabric.catalog import Catalog, HostModel, LinkType, load_catalog
-from syncline.fabric.formats.nccl_paths import ORDER, NcclGraph, TopologyVertex, integer
+from syncline.fabric.formats.nccl_paths import ORDER, PciDevice, integer, path_kind, pci_devices
 from syncline.fabric.formats.nccl_xml import NcclTopology
 from syncline.fabric.spec import ClusterSpec
 
@@ -76,7 +76,6 @@ class NcclHost:
     num_nvswitches: int
     paths: tuple[tuple[str, ...], ...]
     """`paths[g][n]`: kind of the path between GPU g and NIC n."""
-    gpu_paths: tuple[tuple[str, ...], ...]
     gpus_per_switch: int
     nics_per_switch: int
 
@@ -95,9 +94,9 @@ class NcclHost:
 def describe(topology: NcclTopology) -> NcclHost:
     """Return what the topology says about its (first) host."""
     root = topology.root
-    graph = NcclGraph(root)
-    gpu_ids, nic_ids = graph.gpus, graph.nics
-    if not gpu_ids:
+    devices = pci_devices(root)
+    gpus, nics = ([device for device in devices if device.kind == kind] for kind in ("GPU", "NIC"))
+    if not gpus:
         raise DescriptionError(
             "the topology names no GPU: it has neither <gpu> elements nor <pci> of class 0x03.",
             where=topology.source,
@@ -105,15 +104,14 @@ def describe(topology: NcclTopology) -> NcclHost:
         )
     cpus = list(root.iterchildren("cpu"))
     switches = {link.get("target") for link in root.iter("nvlink", "xgmi") if link.get("tclass") == "0x068000"}
-    per_gpu, per_nic = _per_switch(graph)
+    per_gpu, per_nic = _per_switch(gpus, nics)
     return NcclHost(
-        gpus=tuple(_gpu(graph.places[i]) for i in gpu_ids),
-        nics=tuple(_nic(graph.places[i]) for i in nic_ids),
+        gpus=tuple(_gpu(gpu) for gpu in gpus),
+        nics=tuple(_nic(nic) for nic in nics),
         num_numa=len(cpus),
         cpu=_pairs(cpus[0]),
         num_nvswitches=len(switches),
-        paths=tuple(tuple(graph.path(g, n).kind for n in nic_ids) for g in gpu_ids),
-        gpu_paths=tuple(tuple(graph.path(a, b).kind for b in gpu_ids) for a in gpu_ids),
+        paths=tuple(tuple(path_kind(gpu, nic) for nic in nics) for gpu in gpus),
         gpus_per_switch=per_gpu,
         nics_per_switch=per_nic,
     )
@@ -170,16 +168,15 @@ def _nearest_host(gpu: str, num_gpus: int, catalog: Catalog) -> HostModel:
     return min((part for part in catalog.parts("host") if isinstance(part, HostModel)), key=distance)
 
 
-def _gpu(place: TopologyVertex) -> NcclGpu:
-    pci = place.element
-    assert pci is not None
+def _gpu(device: PciDevice) -> NcclGpu:
+    pci = device.element
     inner = next(pci.iterchildren("gpu"), None)
     about = {} if inner is None else _pairs(inner)
     links = [] if inner is None else list(inner.iterchildren("nvlink", "xgmi"))
     c2c = [] if inner is None else list(inner.iterchildren("c2c"))
     return NcclGpu(
         bus_id=pci.get("busid", ""),
-        numa=_numa(pci),
+        numa=integer(device.cpu.get("numaid")),
         dev=integer(about.get("dev"), -1),
         rank=integer(about.get("rank"), -1),
         # RCCL's files have an sm too, of AMD's own counting: 90 is no H100 there.
@@ -193,15 +190,14 @@ def _gpu(place: TopologyVertex) -> NcclGpu:
     )
 
 
-def _nic(place: TopologyVertex) -> NcclNic:
-    pci = place.element
-    assert pci is not None
-    nets = [net for top in (pci, *place.functions) for net in top.iter("net")]
+def _nic(device: PciDevice) -> NcclNic:
+    pci = device.element
+    nets = [net for top in (pci, *device.functions) for net in top.iter("net")]
     speeds = [integer(net.get("speed")) for net in nets if net.get("speed")]
     known = [speed if speed > 0 else DEFAULT_SPEED_MBPS for speed in speeds]
     return NcclNic(
         bus_id=pci.get("busid", ""),
-        numa=_numa(pci),
+        numa=integer(device.cpu.get("numaid")),
         part=_part("nic", pci),
         nets=tuple(net.get("name", "") for net in nets),
         speed_Mbps=max(known, default=0),
@@ -212,10 +208,6 @@ def _nic(place: TopologyVertex) -> NcclNic:
 
 def _pairs(element: Element) -> dict[str, str]:
     return {str(key): str(value) for key, value in element.items()}
-
-
-def _numa(pci: Element) -> int:
-    return integer(next(pci.iterancestors("cpu")).get("numaid"))
 
 
 @functools.cache
@@ -242,33 +234,13 @@ def _pcie(pci: Element) -> str:
     return f"PCIe{generation} x{lanes}" if generation >= 3 and lanes in (4, 8, 16) else ""
 
 
-def _per_switch(graph: NcclGraph) -> tuple[int, int]:
+def _per_switch(gpus: list[PciDevice], nics: list[PciDevice]) -> tuple[int, int]:
     """Return how many GPUs and NICs share one PCIe switch: those below the same bridge under the processor."""
-    tops: dict[str, Counter[int]] = {"GPU": Counter(), "NIC": Counter()}
-    for i, place in enumerate(graph.places):
-        if place.kind in tops:
-            tops[place.kind][_top(graph, i)] += 1
-    gpus, nics = tops["GPU"], tops["NIC"]
-    per_gpu = 0 if -1 in gpus else max(gpus.values(), default=0)
-    shared = [nics[top] for top in nics if top in gpus]
-    per_nic = max(shared, default=0) if per_gpu else 0
-    return per_gpu, per_nic
-
-
-def _top(graph: NcclGraph, start: int) -> int:
-    """Return the bridge just below the processor, or -1 for a device on the root complex."""
-    here, top = start, -1
-    seen = {start}
-    while True:
-        above = [
-            to
-            for to, link, _ in graph.places[here].links
-            if link == "PCI" and to not in seen and graph.places[to].kind in ("PCI", "CPU") and to < here
-        ]
-        if not above or graph.places[above[0]].kind == "CPU":
-            return top if above else -1
-        here = top = above[0]
-        seen.add(here)
+    tops = Counter(gpu.bridges[-1] if gpu.bridges else None for gpu in gpus)
+    if None in tops:
+        return 0, 0
+    shared = Counter(nic.bridges[-1] for nic in nics if nic.bridges and nic.bridges[-1] in tops)
+    return max(tops.values()), max(shared.values(), default=0)
 
 
 def _known_gpu(host: NcclHost, topology: NcclTopology) -> str:
