@@ -38,13 +38,12 @@ PARTS = 1 << 16
 MAX_STRANDS = 32
 MAX_SHARED = 128
 """Ranks up to which the ways of all pairs of a rail are looked at."""
-MAX_TURNS = 1000
 WORTH = 0.97
 """Shares that gain less than this are not worth a schedule of their own."""
 ALIKE = 0.01
 """Shares that differ by less are the same."""
-SLACK, TINY = 1e-6, 1e-9
-"""What a link that is decided may need more, and what is no number to divide by."""
+SLACK = 1e-6
+"""What a link that is decided may need more."""
 SHARED = ("shared-rails", "shared-rails-even", "shared-rails-between", "falling-rails")
 
 
@@ -80,8 +79,10 @@ def shared(placement: Placement, network: FlowNetwork) -> dict[str, Schedule]:
     need = _needs(placement, network.sprayed(), np.array(hosts))
     if len(need) == 0 or not (need > 0).any(axis=0).all():
         return {}
-    corner, even = _packings(need)
-    if float((need @ corner).max()) > WORTH * float(need.mean(axis=1).max()):
+    alike = need.mean(axis=1)  # what links need where rails have equal shares; of the busiest, no shares need less
+    least = float(need[alike >= alike.max() * (1 - 1e-9)].mean(axis=0).min())
+    corner, even = _packings(need) if least <= WORTH * float(alike.max()) else (np.empty(0), np.empty(0))
+    if not len(corner) or float((need @ corner).max()) > WORTH * float(alike.max()):
         return {SHARED[3]: _on_rails(SHARED[3], hosts, np.arange(2 * rails, rails, -1), placement.num_ranks)}
     wanted = {SHARED[0]: corner}
     if np.abs(corner - even).max() > ALIKE:
@@ -123,54 +124,29 @@ def _packings(need: Floats) -> tuple[Floats, Floats]:
     >>> [share.round(3).tolist() for share in _packings(pair)]
     [[0.333, 0.556, 0.111], [0.333, 0.0, 0.667]]
     """
+    from scipy.optimize import linprog
+
     need = need / need.max()
-    held = np.full(len(need), np.inf)  # what a link needs in every best answer, once that is known
+    rows, columns = need.shape
+    held = np.full(rows, np.inf)  # what a link needs in every best answer, once that is known
     found: list[Floats] = []
-    for _ in range(need.shape[1]):
-        decided = np.isfinite(held)
-        bound = np.where(decided[:, None], need - np.where(decided, held, 0.0)[:, None] * (1 + SLACK), need)
-        amount, price = _simplex(bound, np.where(decided, 0.0, 1.0))
-        share = amount / amount.sum() if amount.sum() > 0 else amount
-        if found and not 0 < float((need @ share).max()) <= float((need @ found[0]).max()) * (1 + 2 * SLACK):
+    for _ in range(columns):
+        free = np.isinf(held)
+        best = linprog(  # shares, and the largest need of the links that are not decided yet
+            np.append(np.zeros(columns), 1.0),
+            A_ub=np.column_stack((need, -free.astype(np.float64))),
+            b_ub=np.where(free, 0.0, np.where(free, 0.0, held) * (1 + SLACK)),
+            A_eq=np.append(np.ones(columns), 0.0)[None, :],
+            b_eq=[1.0],
+        )
+        if not best.success:
             break  # what is left of the others is less than rounding
-        found.append(share)
-        tight = ~decided & (price > SLACK)
+        found.append(np.asarray(best.x[:-1]))
+        tight = free & (-best.ineqlin.marginals > SLACK)
         if not tight.any():
             break
-        held[tight] = (need @ share)[tight]
+        held[tight] = (need @ found[-1])[tight]
     return found[0], found[-1]
-
-
-def _simplex(bound: Floats, limit: Floats) -> tuple[Floats, Floats]:
-    """Return u >= 0 with the largest sum of those with bound @ u <= limit, and the price of each row (its dual).
-
-    Where the sum has no end: the way along which it grows.
-    """
-    rows, columns = bound.shape
-    table = np.hstack((bound, np.eye(rows), limit[:, None]))
-    gain = np.concatenate((np.ones(columns), np.zeros(rows + 1)))
-    basis = np.arange(columns, columns + rows)
-    for _ in range(MAX_TURNS):
-        better = np.flatnonzero(gain[:-1] > TINY)
-        if not len(better):
-            break
-        enter = int(better[0])  # the first of each: never in a circle
-        with np.errstate(divide="ignore", invalid="ignore"):
-            ratio = np.where(table[:, enter] > TINY, table[:, -1] / table[:, enter], np.inf)
-        if not np.isfinite(ratio).any():  # without end: the rows that have limits need not be used at all
-            way = np.zeros(columns + rows)
-            way[enter], way[basis] = 1.0, np.maximum(-table[:, enter], 0.0)
-            return way[:columns], np.zeros(rows)
-        leave = int(min(np.flatnonzero(ratio <= ratio.min() + 1e-12), key=lambda row: basis[row]))
-        table[leave] /= table[leave, enter]
-        others = np.arange(rows) != leave
-        table[others] -= np.outer(table[others, enter], table[leave])
-        gain -= gain[enter] * table[leave]
-        table[:, -1] = np.maximum(table[:, -1], 0.0)
-        basis[leave] = enter
-    found = np.zeros(columns + rows)
-    found[basis] = table[:, -1]
-    return found[:columns], -gain[columns:-1]
 
 
 def _places(placement: Placement) -> tuple[list[Ints], Ints]:

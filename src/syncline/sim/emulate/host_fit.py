@@ -59,7 +59,9 @@ class Fit:
 
 
 def fit(points: Sequence[TimedOperation], start: HostCosts | None = None) -> Fit:
-    """Return the costs that explain the points best (Levenberg-Marquardt, all costs on a logarithmic scale)."""
+    """Return the costs that explain the points best (Huber's loss, all costs on a logarithmic scale)."""
+    from scipy.optimize import least_squares
+
     if len(points) < len(BOUNDS):
         raise SimulationError(
             f"{len(points)} measurements cannot tell {len(BOUNDS)} costs apart.", hint="Measure more sizes."
@@ -74,31 +76,8 @@ def fit(points: Sequence[TimedOperation], start: HostCosts | None = None) -> Fit
         costs = _costs(at)
         return np.asarray(np.log(np.array([predict(point.script, costs) for point in points])) - measured)
 
-    residual, damping = errors(x), 1e-2
-    for _ in range(MAX_STEPS):
-        slope = np.stack([(errors(x + step) - residual) / 1e-3 for step in 1e-3 * np.eye(len(x))], axis=1)
-        better = False
-        weighted = (slope.T * np.minimum(1.0, TRUSTED / np.maximum(np.abs(residual), 1e-300))).T
-        for _ in range(6):
-            normal = slope.T @ weighted
-            move = np.linalg.solve(normal + damping * np.diag(np.diag(normal) + 1e-9), -weighted.T @ residual)
-            trial: Floats = np.clip(x + np.clip(move, -1.0, 1.0), low, high)
-            found = errors(trial)
-            gain = 1 - _loss(found) / max(_loss(residual), 1e-300)
-            if gain > 1e-9:
-                better = gain > 1e-4
-                x, residual, damping = trial, found, damping / 3
-                break
-            damping *= 4
-        if not better:
-            break
-    return Fit(_costs(x), np.expm1(residual))
-
-
-def _loss(error: Floats) -> float:
-    """Return Huber's loss: the square of a small error, and of a large one its distance."""
-    size = np.abs(error)
-    return float(np.where(size <= TRUSTED, size**2, TRUSTED * (2 * size - TRUSTED)).sum())
+    found = least_squares(errors, x, bounds=(low, high), loss="huber", f_scale=TRUSTED, max_nfev=MAX_STEPS)
+    return Fit(_costs(found.x), np.expm1(errors(found.x)))
 
 
 def _costs(x: Floats) -> HostCosts:
