@@ -23,7 +23,7 @@ from syncline.sim.flow.routing import FlowNetwork, NetworkOptions
 from syncline.sim.nccl.describe import from_fabric
 from syncline.sim.nccl.predict import NcclPrediction, predict
 from syncline.sim.reach import fabric_reach
-from syncline.sim.slow_port import slow_cables, slower_than_none
+from syncline.sim.slow_port import slow_cables, slow_ports
 from syncline.sim.step.constants import default_constants
 from syncline.sim.step.executed.execute import execute
 from syncline.sim.step.executed.execute_trace import execute_trace
@@ -113,19 +113,19 @@ def test_nccl_reads_failed_leaves_and_slow_ports() -> None:
 
 
 @pytest.mark.parametrize("rate", ["10Gbps", "300Gbps"])
-def test_a_port_slower_than_none_is_named(rate: str) -> None:
+def test_a_port_that_costs_more_than_it_gives_is_named(rate: str) -> None:
     """NCCL stripes evenly: 8 ports at 10 Gb/s carry 80 Gb/s, 7 at 400 (one carrying two rings) 1,600."""
     slow = rails(4, faults=[{"link": "host-02/nic-3 <-> leaf-03", "rate": rate}])
-    found = slower_than_none(slow)
-    told = [text for text in nccl(slow).unverified if "slower than none" in text]
+    found = slow_ports(slow)
+    told = [text for text in nccl(slow).unverified if "costs more than leaving it out" in text]
     if rate == "300Gbps":  # 8 x 300 is more than 1,600
         assert found is None and not told
         return
-    assert found is not None and found.ports == ("host-02/nic-3",) and len(told) == 1
+    assert found is not None and found.names == ("host-02/nic-3",) and len(told) == 1
     assert (found.now_Bps * 8, found.without_Bps * 8) == pytest.approx((80e9, 1.6e12))
     assert "host-02/nic-3 at 10 Gb/s" in told[0] and "sends 1.6 Tb/s, not 80 Gb/s" in told[0]
     left_out = without(slow, set(found.links))
-    assert slower_than_none(left_out) is None and nccl(left_out).time_us[0] < nccl(slow).time_us[0]
+    assert slow_ports(left_out) is None and nccl(left_out).time_us[0] < nccl(slow).time_us[0]
 
 
 def dragonfly(faults: list[dict[str, Any]], **more: str) -> Fabric:
@@ -174,16 +174,16 @@ def uplinks(**more: Any) -> Fabric:
     return build(ClusterSpec.model_validate({"hosts": 4, "host": host, "network": network, "faults": faults}))
 
 
-def test_an_uplink_slower_than_none_is_named_by_every_verb() -> None:
+def test_an_uplink_that_costs_more_than_it_gives_is_named_by_every_verb() -> None:
     """Four uplinks in equal parts carry 4 x 50 Gb/s, three of them alone 3 x 400: once no answer said so."""
     fabric = uplinks()
     found = slow_cables(fabric)
-    assert found is not None and found.cables == ("leaf-03 <-> spine-00 (which: 1)",)
+    assert found is not None and found.names == ("leaf-03 <-> spine-00 (which: 1)",)
     assert (found.now_Bps * 8, found.without_Bps * 8) == pytest.approx((200e9, 1.2e12))
     job = load_job({"model": "llama3.2-1b", "batch": {"global": 32, "sequence": 2048}})
     sprayed = simulate(fabric, "allgather", "1MiB", routing="spray")
-    told = (sprayed.how["assumed"], nccl(fabric).unverified, step(fabric, job).warnings)
-    assert [sum("leaf-03 <-> spine-00 (which: 1) at 50 Gb/s is slower than none" in text for text in each)
+    told = (sprayed.assumed, nccl(fabric).unverified, step(fabric, job).warnings)
+    assert [sum("leaf-03 <-> spine-00 (which: 1) at 50 Gb/s costs more than leaving it out" in text for text in each)
             for each in told] == [1, 1, 1]  # fmt: skip
     shut = without(fabric, set(found.links))
     assert slow_cables(shut) is None and step(shut, job).step_time_s < step(fabric, job).step_time_s
@@ -209,7 +209,9 @@ def test_routing_by_load_uses_a_slow_uplink_for_what_it_carries() -> None:
     fabric = uplinks(routing="adaptive")
     assert slow_cables(fabric) is None
     assert fabric_reach(fabric).outer[0].even_Bps[3] * 8 == pytest.approx(3 * 400e9 + 50e9)
-    assert not any("slower than none" in text for text in simulate(fabric, "allgather", "1MiB").how["assumed"])
+    assert not any(
+        "costs more than leaving it out" in text for text in simulate(fabric, "allgather", "1MiB").assumed
+    )
 
 
 def test_nccl_on_many_hosts_grows_like_a_tree() -> None:

@@ -29,7 +29,7 @@ from syncline.plan.search import SearchResult, search
 from syncline.plan.space import USUAL, Axes
 from syncline.plan.upgrade import Price, domain_price, double_price, level_price, upgrade_price, wan_price
 from syncline.sim.flow.flow import without
-from syncline.sim.slow_port import slow_cables, slower_than_none
+from syncline.sim.slow_port import slow_cables, slow_ports
 from syncline.sim.step.machine import machine_from_fabric, reach_of
 from syncline.sim.step.step import StepResult, step
 
@@ -256,8 +256,8 @@ def _fault_changes(fabric: Fabric) -> list[QuestionChange]:
     """Return the cluster without its faults, and without ports and cables that cost more than leaving them out."""
     found = []
     for name, slow, words in (
-        ("slow-port", slower_than_none(fabric), "{} left out, as slower than none (NCCL_IB_HCA=^DEVICE)"),
-        ("slow-cable", slow_cables(fabric), "{} shut, as slower than none"),
+        ("slow-port", slow_ports(fabric), "{} left out, as it slows the others (NCCL_IB_HCA=^DEVICE)"),
+        ("slow-cable", slow_cables(fabric), "{} shut, as it slows the others"),
     ):
         if slow is not None:
             change = _on(without(fabric, set(slow.links)))

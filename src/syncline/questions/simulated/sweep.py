@@ -12,7 +12,7 @@ from syncline.errors import UsageError
 from syncline.fabric import Fabric
 from syncline.fabric.assumed import assumed_of
 from syncline.questions.parameter import Parameter
-from syncline.sim.slow_port import slow_cables, slower_than_none
+from syncline.sim.slow_port import slow_cables, slow_ports
 from syncline.sim.sweep import sizes_between
 from syncline.sim.transport import message_lines, rails_apart
 
@@ -41,10 +41,10 @@ CrossRailOption = Annotated[str, Parameter("Between rails: fabric (over the spin
 def assumptions(fabric: Fabric, transport: str, routing: str = "") -> list[str]:
     """Return what an answer takes for granted: what the cluster's file leaves open, and what messages cost.
 
-    Of cables that are slower than none it speaks where a routing that spreads evenly is named.
+    Of cables that cost more than leaving them out it speaks where a routing that spreads evenly is named.
     """
     rails = ["messages change rails over NVLink (PXN): nothing else joins them"] if rails_apart(fabric) else []
-    slow, cables = slower_than_none(fabric), slow_cables(fabric) if routing in ("ecmp", "spray", "static") else None
+    slow, cables = slow_ports(fabric), slow_cables(fabric) if routing in ("ecmp", "spray", "static") else None
     return [
         *assumed_of(fabric.spec),
         *rails,

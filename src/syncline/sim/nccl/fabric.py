@@ -27,7 +27,7 @@ from syncline.schedule.collective import Kind as Collective
 from syncline.sim.double_tree import lines_to_root
 from syncline.sim.nccl.system import NcclSystem
 from syncline.sim.reach import Cells, FabricReach, fabric_reach
-from syncline.sim.slow_port import slow_cables, slower_than_none
+from syncline.sim.slow_port import slow_cables, slow_ports
 
 Longs = NDArray[np.int64]
 _KINDS = {
@@ -101,7 +101,7 @@ def _ports(system: NcclSystem, reach: FabricReach, hosts: Longs, assumed: list[s
     worst = int(cells[np.argmin(reach.hosts.even_Bps[cells])])
     name = reach.fabric.host_names[int(np.flatnonzero(reach.hosts.of_host == worst)[0])]
     assumed.append(f"the slowest ring of {name} has {share:.0%} of a port (failed or slow) and paces all rings")
-    slow = slower_than_none(reach.fabric, hosts)
+    slow = slow_ports(reach.fabric, hosts)
     if slow is not None:
         assumed.append(slow.words())
     return replace(system, nic_rate_Bps=system.nic_rate_Bps * share, port_share=share)
