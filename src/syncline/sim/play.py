@@ -6,8 +6,10 @@ report.jobs[0].slowdown        # against the same job with the cluster to itself
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 
@@ -69,7 +71,13 @@ def play(scenario: Scenario, fabric: Fabric, *, record: bool = False, options: N
     `options` are used instead of the scenario's own.
     """
     network = FlowNetwork(fabric, options or scenario.network.options)
-    jobs, last = _flow_jobs(scenario, network)
+    jobs, numbers = repetitions(
+        scenario,
+        network,
+        lambda part, program, start_s, after: FlowJob(
+            program, part.size, part.name, start_s, after, part.compute, part.share, dict(part.slow)
+        ),
+    )
     outcome = simulate(
         jobs,
         network,
@@ -81,26 +89,32 @@ def play(scenario: Scenario, fabric: Fabric, *, record: bool = False, options: N
     ends = outcome.job_end_s
     reports = []
     for part in scenario.jobs:
-        first, end = last[part.name]
-        begin = max([part.start, *(ends[last[other][1]] for other in part.after)])
+        first, end = numbers[part.name][0], numbers[part.name][-1]
+        begin = max([part.start, *(ends[numbers[other][-1]] for other in part.after)])
         alone = simulate([_alone(job, first) for job in jobs[first : end + 1]], network).makespan_s
         reports.append(JobReport(part.name, part.tenant, jobs[end].program.num_ranks, begin, ends[end], alone))
     return Report(outcome, tuple(reports))
 
 
-def _flow_jobs(scenario: Scenario, network: FlowNetwork) -> tuple[list[FlowJob], dict[str, tuple[int, int]]]:
-    """Return the engine's jobs, and by name the first and the last of each part's repetitions."""
-    jobs: list[FlowJob] = []
-    last: dict[str, tuple[int, int]] = {}
+Job = TypeVar("Job")
+
+
+def repetitions(
+    scenario: Scenario, network: FlowNetwork, make: Callable[[JobPart, Program, float, tuple[int, ...]], Job]
+) -> tuple[list[Job], dict[str, range]]:
+    """Return an engine's jobs, and by name the numbers of each part's repetitions.
+
+    `make` gets a part, its program, when it may start and the numbers of the jobs that it waits for.
+    """
+    jobs: list[Job] = []
+    numbers: dict[str, range] = {}
     for part in scenario.jobs:
-        program = program_of(network, part)
-        first = len(jobs)
+        program, first = program_of(network, part), len(jobs)
         for repetition in range(part.repeat):
-            after = (len(jobs) - 1,) if repetition else tuple(last[other][1] for other in part.after)
-            start = part.start + repetition * part.period
-            jobs.append(FlowJob(program, part.size, part.name, start, after, part.compute, part.share, dict(part.slow)))
-        last[part.name] = (first, len(jobs) - 1)
-    return jobs, last
+            after = (len(jobs) - 1,) if repetition else tuple(numbers[other][-1] for other in part.after)
+            jobs.append(make(part, program, part.start + repetition * part.period, after))
+        numbers[part.name] = range(first, len(jobs))
+    return jobs, numbers
 
 
 def _alone(job: FlowJob, first: int) -> FlowJob:

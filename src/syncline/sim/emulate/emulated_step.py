@@ -91,13 +91,15 @@ class _Tasks:
         rows = list(self.paths)
         links = Paths.of([[link for link, _ in row] for row in rows])
         paths = Paths(links.start, links.link, np.array([share for row in rows for _, share in row]))
-        wait_start = np.concatenate(([0], np.cumsum([len(row) for row in self.waits]))).astype(np.int64)
-        count = len(size)
-        wait_for = np.array([task for row in self.waits for task in row], dtype=np.int32)
-        tasks = Tasks(
-            paths, path.astype(np.int32), (size > 0).astype(np.int32), size, delay, np.zeros(count), np.ones(count),
-            cap, np.zeros(count, np.uint8), wait_start, wait_for,
-        )  # fmt: skip
+        tasks = Tasks.of(
+            paths,
+            size_bytes=size,
+            first_path=path,
+            num_paths=size > 0,
+            delay_s=delay,
+            cap_Bps=cap,
+            wait_for=self.waits,
+        )
         capacity = np.append(self.wiring.rate_Bps * self.costs.efficiency, self.machine.num_cores / NS)
         return run(capacity, tasks, burst_bytes=np.append(self.wiring.burst_bytes, 0.0), record=record)
 

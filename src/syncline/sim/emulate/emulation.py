@@ -111,49 +111,34 @@ class HostLinks:
         return float(sum(self.delay_s[link] for link in links))
 
 
+#: What a task's delay is made of: message latencies, posts, bytes added, seconds, seconds at line rate, wake-ups.
+_DELAYS = ("latencies", "posts", "added_bytes", "fixed_s", "head_start_s", "starts")
+
+
 @dataclass(frozen=True, eq=False)
 class Script:
-    """A program on a wiring at one size, as tasks whose delays are still to be priced: a sum of costs, by columns."""
+    """A program on a wiring at one size, as tasks whose delays are still to be priced: `delays` has a row a task."""
 
     wiring: HostLinks
     paths: Paths
     first_path: NDArray[np.int32]
     size_bytes: Floats
-    latencies: Floats
-    posts: Floats
-    added_bytes: Floats
-    fixed_s: Floats
-    head_start_s: Floats
-    starts: Floats
-    wait_start: NDArray[np.int64]
-    wait_for: NDArray[np.int32]
+    delays: Floats
+    waits: Paths
     label: str
     total_bytes: int
     marks: tuple[Mark, ...] = ()
 
     def tasks(self, costs: HostCosts) -> Tasks:
         """Return the tasks at these costs."""
-        delay = (
-            self.latencies * costs.latency_s
-            + self.posts * costs.post_s
-            + self.added_bytes * costs.add_s_per_byte
-            + self.fixed_s
-            + self.head_start_s / costs.efficiency
-            + self.starts * costs.start_s
-        )
-        count = len(self.size_bytes)
-        return Tasks(
+        price = (costs.latency_s, costs.post_s, costs.add_s_per_byte, 1.0, 1 / costs.efficiency, costs.start_s)
+        return Tasks.of(
             self.paths,
-            self.first_path,
-            (self.size_bytes > 0).astype(np.int32),
-            self.size_bytes,
-            delay,
-            np.zeros(count),
-            np.ones(count),
-            np.full(count, np.inf),
-            np.zeros(count, np.uint8),
-            self.wait_start,
-            self.wait_for,
+            size_bytes=self.size_bytes,
+            first_path=self.first_path,
+            num_paths=(self.size_bytes > 0).astype(np.int32),
+            delay_s=self.delays @ np.array(price),
+            wait_for=self.waits,
         )
 
 
@@ -201,48 +186,19 @@ class _Draft:
     paths: dict[tuple[int, ...], int] = field(default_factory=dict)
     marks: list[Mark] = field(default_factory=list)
 
-    def task(
-        self,
-        after: list[int],
-        *,
-        links: tuple[int, ...] = (),
-        size_bytes: float = 0.0,
-        latencies: float = 0.0,
-        posts: float = 0.0,
-        added_bytes: float = 0.0,
-        fixed_s: float = 0.0,
-        head_start_s: float = 0.0,
-        starts: float = 0.0,
-    ) -> int:
-        """Append one task and return its number."""
+    def task(self, after: list[int], *, links: tuple[int, ...] = (), size_bytes: float = 0.0, **delays: float) -> int:
+        """Append one task with its part of `_DELAYS` and return its number."""
         path = self.paths.setdefault(links, len(self.paths)) if links else 0
-        moved = size_bytes if links else 0.0
-        self.rows.append((path, moved, latencies, posts, added_bytes, fixed_s, head_start_s, starts))
+        self.rows.append((path, size_bytes if links else 0.0, *(delays.get(name, 0.0) for name in _DELAYS)))
         self.waits.append(after)
         return len(self.rows) - 1
 
     def script(self, label: str, size_bytes: int) -> Script:
         """Return the script."""
-        table = np.array(self.rows, dtype=np.float64).T.copy()
-        path, moved, latencies, posts, added, fixed, head, starts = table
-        counts = [len(row) for row in self.waits]
-        return Script(
-            self.wiring,
-            Paths.of(list(self.paths) or [[0]]),
-            path.astype(np.int32),
-            moved,
-            latencies,
-            posts,
-            added,
-            fixed,
-            head,
-            starts,
-            np.concatenate(([0], np.cumsum(counts))).astype(np.int64),
-            np.array([task for row in self.waits for task in row], dtype=np.int32),
-            label,
-            size_bytes,
-            tuple(self.marks),
-        )
+        table = np.array(self.rows, dtype=np.float64)
+        paths, first = Paths.of(list(self.paths) or [[0]]), table[:, 0].astype(np.int32)
+        waits, marks = Paths.of(self.waits), tuple(self.marks)
+        return Script(self.wiring, paths, first, table[:, 1].copy(), table[:, 2:], waits, label, size_bytes, marks)
 
 
 def _lay_step(draft: _Draft, program: Program, number: int, size_bytes: int, start: list[int]) -> list[int]:

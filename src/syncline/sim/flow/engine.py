@@ -128,17 +128,20 @@ class Tasks:
         weight: ArrayLike = 1.0,
         cap_Bps: ArrayLike = np.inf,
         priority: ArrayLike = 0,
-        wait_for: Sequence[Sequence[int]] | None = None,
+        wait_for: Sequence[Sequence[int]] | Paths = (),
         tenant: ArrayLike | None = None,
     ) -> Tasks:
-        """Return tasks, one value standing for a whole column; by default task i takes path i and waits for nobody."""
+        """Return tasks, one value standing for a whole column; by default task i takes path i and waits for nobody.
+
+        Rows of `wait_for` that were laid out before may be given as `Paths`.
+        """
         size = np.ascontiguousarray(size_bytes, dtype=np.float64)
         num = len(size)
 
         def column(values: ArrayLike, dtype: type[np.generic]) -> NDArray[np.generic]:
             return np.ascontiguousarray(np.broadcast_to(np.asarray(values, dtype=dtype), (num,)))
 
-        waits = Paths.of(wait_for) if wait_for is not None else Paths(np.zeros(num + 1, np.int64), NO_INTS)
+        waits = wait_for if isinstance(wait_for, Paths) else Paths.of(wait_for or [()] * num)
         return cls(
             paths,
             column(np.arange(num) if first_path is None else first_path, np.int32),  # type: ignore[arg-type]

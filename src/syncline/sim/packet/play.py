@@ -25,7 +25,7 @@ from syncline.sim.packet.outcome import Completion, Outcome, Progress
 from syncline.sim.packet.posting import PacketJob
 from syncline.sim.packet.run import simulate
 from syncline.sim.packet.traffic import Traffic, messages
-from syncline.sim.play import JobReport, Report, gpu, play, program_of
+from syncline.sim.play import JobReport, Report, gpu, play, repetitions
 from syncline.sim.scenario import Event, Scenario, Treatment
 from syncline.sim.scenario import SteadyTraffic as Stream
 
@@ -123,7 +123,21 @@ def play_packets(
     changes = link_changes(network, scenario.events)
     near = replace(flow_options(options), transport=options.hosts or "ideal")
     flow = play(scenario, network.fabric, options=near)
-    jobs, numbers = _jobs(scenario, FlowNetwork(network.fabric, near), ranks)
+    jobs, numbers = repetitions(
+        scenario,
+        FlowNetwork(network.fabric, near),
+        lambda part, program, start, after: PacketJob(
+            program,
+            part.size,
+            part.name,
+            start,
+            after,
+            part.compute,
+            ranks[_key(part)],
+            part.share.cap_Bps,
+            part.slow,
+        ),
+    )
     streams = [_stream(network, each, ranks[_key(each)]) for each in scenario.traffic]
     if beside is not None:
         beside = replace(beside, traffic_class=len(options.classes))
@@ -234,34 +248,6 @@ def _with_classes(options: PacketOptions, ranks: Mapping[Key, int]) -> PacketOpt
     first, *more = zip(_class_names(ranks), _weights(ranks), strict=True)
     classes = (TrafficClass(name, options.transport, weight, options.changes) for name, weight in more)
     return replace(options, weight=first[1], classes=tuple(classes))
-
-
-def _jobs(
-    scenario: Scenario, near: FlowNetwork, ranks: Mapping[Key, int]
-) -> tuple[list[PacketJob], dict[str, list[int]]]:
-    """Return the engine's jobs, and by name the numbers of each part's repetitions."""
-    jobs: list[PacketJob] = []
-    numbers: dict[str, list[int]] = {}
-    for part in scenario.jobs:
-        program = program_of(near, part)
-        numbers[part.name] = []
-        for repetition in range(part.repeat):
-            after = (len(jobs) - 1,) if repetition else tuple(numbers[other][-1] for other in part.after)
-            numbers[part.name].append(len(jobs))
-            jobs.append(
-                PacketJob(
-                    program,
-                    part.size,
-                    part.name,
-                    part.start + repetition * part.period,
-                    after,
-                    part.compute,
-                    ranks[_key(part)],
-                    part.share.cap_Bps,
-                    part.slow,
-                )
-            )
-    return jobs, numbers
 
 
 def _alone(job: PacketJob, first: int) -> PacketJob:

@@ -35,9 +35,11 @@ class PricedCollective:
 def priced_collectives(result: StepResult, bucket_bytes: float | None = None) -> tuple[PricedCollective, ...]:
     """Return every kind of collective of a step; gradients are cut into buckets where their size is given."""
     found: list[PricedCollective] = []
+    whole = wire_times(result)
     for volume in volumes(result.job):
         if volume.ranks > 1 and volume.calls > 0:
-            found += _of_volume(result, volume, _wire_s(result, volume), bucket_bytes)
+            wire_s = max(whole.get(volume.axis, 0.0), result.parts_s.get(volume.axis, 0.0))
+            found += _of_volume(result, volume, wire_s, bucket_bytes)
     return tuple(found)
 
 
@@ -77,17 +79,16 @@ def _wire_share(result: StepResult) -> float:
     return wire_share(result.job.sync.codec, facts_of(result.job).gradient_bytes)
 
 
-def _wire_s(result: StepResult, volume: Volume) -> float:
-    """Return the time a rank spends on a kind of traffic in a step, whether compute hides it or not."""
-    case, cost, parts = result.case, result.cost, result.parts_s
+def wire_times(result: StepResult) -> dict[str, float]:
+    """Return the time a rank spends on each axis' traffic in a step, whether compute hides it or not."""
+    case, cost = result.case, result.cost
     if case is None or cost is None:
-        return parts.get(volume.axis, 0.0)
+        return {}
     micro, layers = float(case.num_micro), float(case.layers / case.pp)
-    whole = {
+    return {
         "tp": float(cost.tp_call * (4 + 2 * case.redo_tp)) * layers * micro,
         "cp": float(cost.cp_call) * 3 * layers * micro,
         "ep": float(cost.ep_call * 4 * case.moe_layers / case.pp) * micro,
         "pp": float(cost.p2p_wire),
         "dp": float(cost.fsdp_wire) if case.fsdp else float(cost.dp_wire),
     }
-    return max(whole.get(volume.axis, 0.0), parts.get(volume.axis, 0.0))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from syncline.sim.step.collectives import priced_collectives
+from syncline.sim.step.collectives import priced_collectives, wire_times
 from syncline.sim.step.executed.run_graph import run_graph
 from syncline.sim.step.step import IGNORES, StepResult
 from syncline.sim.step.tiers import by_tier
@@ -93,11 +93,11 @@ def durations(result: StepResult, workload: Workload) -> tuple[Floats, Floats]:
         "send forward": float(cost.p2p_wire) / m / (2 * v) * float(case.p2p_exposed),
         "send backward": float(cost.p2p_wire) / m / (2 * v) * float(case.p2p_exposed),
     }
-    tp_wire = float(cost.tp_call * (4 + 2 * case.redo_tp)) * layers * m
+    wire = wire_times(result)
     per_rank = {
-        "tensor": (parts["tp"], tp_wire),
-        "context": (parts["cp"], float(cost.cp_call) * 3 * layers * m),
-        "expert": (parts["ep"], float(cost.ep_call * 4 * case.moe_layers / case.pp) * m),
+        "tensor": (parts["tp"], wire["tp"]),
+        "context": (parts["cp"], wire["cp"]),
+        "expert": (parts["ep"], wire["ep"]),
         "fsdp": (parts["fsdp"], float(cost.fsdp_wire)),
         "gradients": (parts["dp"], float(cost.dp_wire)),
         "parameters": (parts["dp"], float(cost.dp_wire)),

@@ -10,7 +10,7 @@ others less is left for it. What hides behind compute begins before that ends, a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ import numpy as np
 from syncline.describe.plain import JsonObject
 from syncline.errors import SimulationError
 from syncline.fabric.fabric import Fabric
-from syncline.sim.flow.engine import Course, Paths, Tasks, run
+from syncline.sim.flow.engine import Paths, Tasks, run
 from syncline.sim.flow.routing import Routing
 from syncline.sim.step.constants import Constants, default_constants
 from syncline.sim.step.executed.footprint import Floats, Longs, Rails
@@ -139,7 +139,12 @@ def _run(stages: Stages, result: StepResult, k: Constants, num_micro: int) -> St
             delay_s=np.array(tasks.delay), wait_for=tasks.waits,
         ),
     )  # fmt: skip
-    found = tuple(_told(stages, built, course, name, links) for name in dict.fromkeys(built.label.values()))
+
+    def limiting(tasks: Longs) -> str:
+        known = course.bottleneck[tasks][course.bottleneck[tasks] >= 0]
+        return stages.rails.link_name(int(links[int(np.bincount(known).argmax())])) if len(known) else ""
+
+    found = _collectives(built, course.begin_s, course.end_s, limiting)
     return StepRun(course.makespan_s, found, len(rows), stages.rails.network.options.routing)
 
 
@@ -153,16 +158,12 @@ def _packets(stages: Stages, result: StepResult, routing: Routing, most: int | N
         stages.fabric, tasks, [stages.flows(*key) for key in built.kinds], routing, e_net=k.fitted.e_net,
         e_nvl=k.fitted.e_nvl, most=most, name=result.job.name,
     )  # fmt: skip
-    found = []
-    for name in dict.fromkeys(built.label.values()):
-        mine = np.array([task for task, text in built.label.items() if text == name], dtype=np.int64)
-        share = 1 / max(stages.job.parallel.pp, 1)
-        took = float((drawn.end_s[mine] - drawn.begin_s[mine]).sum()) * share
-        alone = sum(built.alone[t] for t in mine.tolist()) * share
-        link = stages.busiest(*list(built.kinds)[draft.path[int(mine[0])]])
-        found.append(CollectiveTime(name, max(1, round(len(mine) * share)), took, alone, link))
+    kinds = list(built.kinds)
+    found = _collectives(
+        built, drawn.begin_s, drawn.end_s, lambda tasks: stages.busiest(*kinds[draft.path[int(tasks[0])]])
+    )
     return StepRun(
-        float(drawn.end_s.max(initial=0.0)), tuple(found), len(draft.path), routing, PACKET_IGNORES, drawn.counted()
+        float(drawn.end_s.max(initial=0.0)), found, len(draft.path), routing, PACKET_IGNORES, drawn.counted()
     )
 
 
@@ -186,15 +187,14 @@ def fold_links(table: Floats, capacity_Bps: Floats) -> tuple[Paths, Longs, Float
     return Paths(np.array(start, dtype=np.int64), link, joined), used[first], capacity[first]
 
 
-def _told(stages: Stages, built: StepTasks, course: Course, name: str, links: Longs) -> CollectiveTime:
-    """Return what one kind of communication took on the stage that spent most on it."""
-    tasks = np.array([task for task, text in built.label.items() if text == name], dtype=np.int64)
-    took = course.end_s[tasks] - course.begin_s[tasks]
-    limit = course.bottleneck[tasks]
-    known = limit[limit >= 0]
-    link = stages.rails.link_name(int(links[int(np.bincount(known).argmax())])) if len(known) else ""
-    calls = max(1, len(tasks) // max(stages.job.parallel.pp, 1))
-    share = 1 / max(stages.job.parallel.pp, 1)
-    return CollectiveTime(
-        name, calls, float(took.sum()) * share, sum(built.alone[t] for t in tasks.tolist()) * share, link
-    )
+def _collectives(
+    built: StepTasks, begin_s: Floats, end_s: Floats, limiting: Callable[[Longs], str]
+) -> tuple[CollectiveTime, ...]:
+    """Return what each kind of communication took, the mean over the stages of a pipeline."""
+    found, stages = [], max(built.result.job.parallel.pp, 1)
+    for name in dict.fromkeys(built.label.values()):
+        tasks = np.array([task for task, text in built.label.items() if text == name], dtype=np.int64)
+        took_s = float((end_s[tasks] - begin_s[tasks]).sum()) * (1 / stages)
+        alone_s = sum(built.alone[task] for task in tasks.tolist()) * (1 / stages)
+        found.append(CollectiveTime(name, max(1, len(tasks) // stages), took_s, alone_s, limiting(tasks)))
+    return tuple(found)
