@@ -209,9 +209,7 @@ def test_routing_by_load_uses_a_slow_uplink_for_what_it_carries() -> None:
     fabric = uplinks(routing="adaptive")
     assert slow_cables(fabric) is None
     assert fabric_reach(fabric).outer[0].even_Bps[3] * 8 == pytest.approx(3 * 400e9 + 50e9)
-    assert not any(
-        "costs more than leaving it out" in text for text in simulate(fabric, "allgather", "1MiB").assumed
-    )
+    assert not any("costs more than leaving it out" in text for text in simulate(fabric, "allgather", "1MiB").assumed)
 
 
 def test_nccl_on_many_hosts_grows_like_a_tree() -> None:
