@@ -20,10 +20,18 @@ from syncline.errors import LabError
 from syncline.fabric import load
 from syncline.lab import Lab, Profile, draft
 from syncline.lab.check import check
-from syncline.lab.profile import KERNEL_DEFAULTS
 from syncline.lab.registry import find_lab, running_labs
 
 PYTHON = [sys.executable, "-c"]
+KERNEL_DEFAULTS = Profile(
+    mtu_bytes=1500,
+    burst_bytes=65_536,
+    one_packet_per_buffer=False,
+    tcp_limit_output_bytes=0,
+    congestion_control="",
+    slow_start_after_idle=True,
+)
+"""What an untuned emulation has."""
 
 
 def words(*code: str) -> list[str]:

@@ -40,6 +40,9 @@ class Stage:
     def early(self) -> EarlyWord | None:
         return self.word if self.looks > 1 else None
 
+    def step(self) -> int:
+        return 0
+
     def capture(self, keep: object) -> Any:
         if self.rank == Stage.breaks:
             raise PreviewError(f"rank {self.rank} crashed.")

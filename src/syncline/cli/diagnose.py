@@ -119,7 +119,9 @@ def _check(book: Mapping[str, LogRule], as_json: bool) -> None:
     from syncline.diagnose.examples import failing_examples
     from syncline.errors import RuleError
 
-    failing = failing_examples(book)
+    with progress() as shown:
+        task = shown.add_task("trying rules", total=None)
+        failing = failing_examples(book, lambda done, total: shown.update(task, completed=done, total=total))
     if failing:
         id_, found = next(iter(failing.items()))
         raise RuleError(

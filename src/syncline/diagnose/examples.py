@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -18,7 +18,15 @@ def found_in(text: str, book: Mapping[str, LogRule]) -> list[str]:
         return [finding.rule for finding in diagnose([path], rules=book).findings]
 
 
-def failing_examples(book: Mapping[str, LogRule]) -> dict[str, list[str]]:
-    """Return the rules that do not hold on their own example, with what does."""
-    found = {rule.id: found_in(rule.example, book) for rule in book.values() if rule.example and not rule.signal}
-    return {id_: held for id_, held in found.items() if id_ not in held}
+def failing_examples(
+    book: Mapping[str, LogRule], on_rule: Callable[[int, int], None] = lambda done, total: None
+) -> dict[str, list[str]]:
+    """Return the rules that do not hold on their own example, with what does; `on_rule` hears how many are done."""
+    rules = [rule for rule in book.values() if rule.example and not rule.signal]
+    failing = {}
+    for done, rule in enumerate(rules):
+        on_rule(done, len(rules))
+        held = found_in(rule.example, book)
+        if rule.id not in held:
+            failing[rule.id] = held
+    return failing

@@ -119,14 +119,7 @@ class Blueprint:
 
     def to_json(self) -> JsonObject:
         """Return the blueprint as plain values."""
-        return {
-            "name": self.name,
-            "scale": self.scale,
-            "profile": self.profile.to_json(),
-            "boxes": [dataclasses.asdict(box) for box in self.boxes],
-            "cables": [dataclasses.asdict(cable) for cable in self.cables],
-            "link_names": {str(link): name for link, name in self.link_names.items()},
-        }
+        return dataclasses.asdict(self)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Blueprint:

@@ -5,11 +5,9 @@ docs/method/lab.md says what each is for and what other values did.
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from typing import Literal
 
-from syncline.describe.plain import JsonObject
 from syncline.errors import LabError
 
 HEADER_BYTES = 14
@@ -68,18 +66,5 @@ class Profile:
         """The share of a link's rate that TCP payload can have: IP, TCP and time stamp headers off, Ethernet on."""
         return (self.mtu_bytes - 52) / self.frame_bytes
 
-    def to_json(self) -> JsonObject:
-        """Return the profile as plain values."""
-        return dataclasses.asdict(self)
-
 
 DEFAULT = Profile()
-KERNEL_DEFAULTS = Profile(
-    mtu_bytes=1500,
-    burst_bytes=65_536,
-    one_packet_per_buffer=False,
-    tcp_limit_output_bytes=0,
-    congestion_control="",
-    slow_start_after_idle=True,
-)
-"""What an untuned emulation has; for comparison only."""

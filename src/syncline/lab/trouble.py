@@ -8,7 +8,7 @@ from typing import Any, Literal
 from syncline.describe.plain import JsonObject
 from syncline.errors import FaultError
 from syncline.fault.fault import HOST_KINDS, Fault, FaultKind
-from syncline.lab.blueprint import Blueprint
+from syncline.lab.blueprint import Blueprint, End
 
 
 @dataclass(frozen=True)
@@ -83,42 +83,27 @@ def _traffic(blueprint: Blueprint, fault: Fault, shared: dict[str, Any]) -> LabT
 
 
 def _directions(blueprint: Blueprint, fault: Fault) -> list[tuple[int, int]]:
+    """Return the directions that a fault names: by both ends, or all of a host, an interface, a NIC or a switch."""
     ends = fault.ends()
-    if ends is None:
-        found = _of_place(blueprint, fault.target)
-    else:
-        found = _between(blueprint, *ends)
-    if not found:
+    directions = []
+    for number, cable in enumerate(blueprint.cables):
+        for side, (near, far, link, _) in enumerate(cable.ends()):
+            devices = blueprint.link_names[link].partition(" #")[0].split(" -> ")
+            here, there = (_names(blueprint, *end) for end in zip((near, far), devices, strict=True))
+            if fault.target in here if ends is None else ends[0] in here and ends[1] in there:
+                directions += [(number, side), (number, 1 - side)] if ends is None or ends[2] else [(number, side)]
+    if not directions:
         some = ", ".join(list(blueprint.link_names.values())[:3])
         raise FaultError(
             f'the lab has no link "{fault.target}".', detail=f"Links: {some} ...", hint="List them: syncline lab show."
         )
-    return found
+    return directions
 
 
-def _of_place(blueprint: Blueprint, place: str) -> list[tuple[int, int]]:
-    """Return all directions of the cables of a host, an interface, a NIC or a switch."""
-    host, colon, interface = place.partition(":")
-    found = []
-    for number, cable in enumerate(blueprint.cables):
-        for side, (near, _, link, _) in enumerate(cable.ends()):
-            device = blueprint.link_names[link].partition(" -> ")[0]
-            box = blueprint.boxes[near.box].name
-            if (colon and box == host and near.interface == interface) or (not colon and place in (box, device)):
-                found += [(number, side), (number, 1 - side)]
-    return found
-
-
-def _between(blueprint: Blueprint, a: str, b: str, both: bool) -> list[tuple[int, int]]:
-    found = []
-    for number, cable in enumerate(blueprint.cables):
-        for side, (near, far, link, _) in enumerate(cable.ends()):
-            device_a, _, device_b = blueprint.link_names[link].partition(" #")[0].partition(" -> ")
-            names_a = (device_a, blueprint.boxes[near.box].name, f"{blueprint.boxes[near.box].name}:{near.interface}")
-            names_b = (device_b, blueprint.boxes[far.box].name, f"{blueprint.boxes[far.box].name}:{far.interface}")
-            if a in names_a and b in names_b:
-                found += [(number, side), (number, 1 - side)] if both else [(number, side)]
-    return found
+def _names(blueprint: Blueprint, end: End, device: str) -> tuple[str, str, str]:
+    """Return what people call one end of a cable."""
+    box = blueprint.boxes[end.box].name
+    return device, box, f"{box}:{end.interface}"
 
 
 def _rate(blueprint: Blueprint, direction: tuple[int, int]) -> float:

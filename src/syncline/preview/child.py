@@ -10,7 +10,9 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,32 +26,15 @@ from syncline.preview.record import STEPS, Capture, read_capture
 from syncline.sim.step.machine import facts_of
 
 QUIET = {
-    "CUDA_VISIBLE_DEVICES": "",
-    "HF_HUB_OFFLINE": "1",
-    "HF_DATASETS_OFFLINE": "1",
-    "TRANSFORMERS_OFFLINE": "1",
-    "WANDB_MODE": "disabled",
-    "OMP_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-    "TOKENIZERS_PARALLELISM": "false",
-    "DS_ACCELERATOR": "cuda",
-    "HF_HUB_DISABLE_TELEMETRY": "1",
-    "DISABLE_MLFLOW_INTEGRATION": "TRUE",
-    "PYTHONUNBUFFERED": "1",
-    "PYTHONFAULTHANDLER": "1",
-}
+    "CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1",
+    "WANDB_MODE": "disabled", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false",
+    "DS_ACCELERATOR": "cuda", "HF_HUB_DISABLE_TELEMETRY": "1", "DISABLE_MLFLOW_INTEGRATION": "TRUE",
+    "PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1",
+}  # fmt: skip
 CAPABILITY = {
-    "Volta": (7, 0),
-    "Turing": (7, 5),
-    "Ampere": (8, 0),
-    "Ada": (8, 9),
-    "Hopper": (9, 0),
-    "Blackwell": (10, 0),
-    "Blackwell Ultra": (10, 3),
-    "Pascal": (6, 0),
-}
-
-
+    "Pascal": (6, 0), "Volta": (7, 0), "Turing": (7, 5), "Ampere": (8, 0), "Ada": (8, 9), "Hopper": (9, 0),
+    "Blackwell": (10, 0), "Blackwell Ultra": (10, 3),
+}  # fmt: skip
 MARK = "SYNCLINE_PREVIEW_FOLDER"
 """Of all that a rank starts: also a process that has left its session is found by it and ended; one that has cleared
 its environment is found by the rank's network, which it cannot leave."""
@@ -81,13 +66,14 @@ class RankProcess:
         self._folder = tempfile.TemporaryDirectory(prefix="syncline-preview-")
         folder = Path(self._folder.name)
         self._out, self._early, self._log = folder / f"rank{rank}.json", folder / "early.json", folder / "log.txt"
-        spec = folder / "spec.json"
+        self._step, spec = folder / "step", folder / "spec.json"
         command = {"script": launch.script, "module": launch.module, "args": list(launch.args)}
         spec.write_text(
             json.dumps(
                 {
                     "out": str(self._out),
                     "early": str(self._early),
+                    "step": str(self._step),
                     "steps": steps,
                     "env": launch.of_rank(rank),
                     "gpu": _described(gpu),
@@ -114,6 +100,10 @@ class RankProcess:
                 hint="Give it longer with --timeout, or fewer layers.",
             )
         return False
+
+    def step(self) -> int:
+        """Return the step that has begun; 0 before the first."""
+        return int(self._step.read_text() or 0) if self._step.is_file() else 0
 
     def early(self) -> EarlyWord | None:
         """Return what is known by now of the ranks that it talks to; None where nothing is."""
@@ -247,28 +237,35 @@ def _start(spec: Path, log: Path, memory_bytes: int) -> subprocess.Popen[bytes]:
         )
 
 
-def time_kernels(folder: Path, out: Path, timeout_s: float) -> None:
+def time_kernels(folder: Path, out: Path, timeout_s: float, tell: Callable[[str], None] = lambda _: None) -> None:
     """Time the kernels of the captures in a folder on this machine's GPU, in a process of its own."""
     path = os.pathsep.join([str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])])
     command = [sys.executable, "-m", "syncline.preview.capture.measure", str(folder), str(out)]
-    try:
-        ran = subprocess.run(  # noqa: S603 - our own module
-            command,
-            env={**os.environ, "PYTHONPATH": path},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=timeout_s,
-        )
-    except subprocess.TimeoutExpired:
-        raise PreviewError(
-            f"the kernels were not timed within {timeout_s:g} s.", hint="Give it longer with --timeout."
-        ) from None
-    if ran.returncode or not out.is_file():
+    with (
+        tempfile.TemporaryFile("w+", errors="replace") as complaints,
+        subprocess.Popen(  # noqa: S603 - our own module
+            command, env={**os.environ, "PYTHONPATH": path}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=complaints, text=True, errors="replace",
+        ) as timing,
+    ):  # fmt: skip
+        limit = threading.Timer(timeout_s, timing.kill)
+        limit.start()
+        try:
+            for line in timing.stdout or ():
+                tell(line.strip())
+            timing.wait()
+        finally:
+            is_late = not limit.is_alive()
+            limit.cancel()
+            timing.kill()
+        complaints.seek(0)
+        said = complaints.read()
+    if is_late:
+        raise PreviewError(f"the kernels were not timed within {timeout_s:g} s.", hint="Give it longer with --timeout.")
+    if timing.returncode or not out.is_file():
         raise PreviewError(
             "the kernels could not be timed on this machine.",
-            detail=_last(ran.stderr),
+            detail=_last(said),
             hint=f"Time them where there is a GPU ({cite('preview')}), and give the file to --measured.",
         )
 

@@ -28,6 +28,7 @@ from syncline.sim.step.constants import Constants, default_constants
 from syncline.sim.step.executed.footprint import Floats, Rails, exchanged_pairs, gather_flows, passed
 from syncline.sim.step.executed.stages import is_mesh
 from syncline.sim.step.machine import Machine
+from syncline.timeline import intervals
 from syncline.workload.graph import Op, previous_in_stream
 from syncline.workload.volumes import wire_share
 
@@ -308,22 +309,16 @@ def _beside(graph: StepGraph, course: Course) -> Floats:
 
 def union(begin: Floats, end: Floats) -> Floats:
     """Return disjoint intervals, in order, as rows."""
-    order = np.argsort(begin)
-    rows: list[list[float]] = []
-    for a, b in zip(begin[order].tolist(), end[order].tolist(), strict=True):
-        if rows and a <= rows[-1][1]:
-            rows[-1][1] = max(rows[-1][1], b)
-        else:
-            rows.append([a, b])
-    return np.array(rows, dtype=np.float64).reshape(-1, 2)
+    joined = intervals.union(np.zeros(len(begin), np.int64), begin, end)
+    return np.stack((joined.start_s, joined.end_s), axis=1)
 
 
-def covered(intervals: Floats, begin: Floats, end: Floats) -> Floats:
-    """Return how much of each span [begin, end] the disjoint intervals cover."""
-    if not len(intervals):
+def covered(spans: Floats, begin: Floats, end: Floats) -> Floats:
+    """Return how much of each interval [begin, end] the disjoint spans cover."""
+    if not len(spans):
         return np.zeros(len(begin))
-    edges = intervals.ravel()
-    total = np.concatenate(([0.0], np.cumsum(np.diff(intervals, axis=1).ravel())))
+    edges = spans.ravel()
+    total = np.concatenate(([0.0], np.cumsum(np.diff(spans, axis=1).ravel())))
 
     def until(at: Floats) -> Floats:
         place = np.searchsorted(edges, at, side="right")

@@ -112,19 +112,9 @@ def _of_rank(executed: GraphRun, rank: int) -> tuple[CollectiveUse, ...]:
         link = max(set(links), key=links.count) if links else ""
         share = [executed.encoded.get(row, 1.0) for row in rows.tolist()]
         sent = float(sum(sent_bytes(name, float(s), ranks) * part for s, part in zip(sizes, share, strict=True)))
+        times = float(spent[places].sum()), float(np.asarray(bare)[places].sum())
+        module = max(worst, key=lambda each: worst[each])
         found.append(
-            CollectiveUse(
-                name,
-                ranks,
-                phase,
-                len(rows),
-                float(sizes.sum()),
-                sent,
-                float(spent[places].sum()),
-                float(np.asarray(bare)[places].sum()),
-                max(worst, key=lambda each: worst[each]),
-                link,
-                group,
-            )
+            CollectiveUse(name, ranks, phase, len(rows), float(sizes.sum()), sent, *times, module, link, group)
         )
     return tuple(sorted(found, key=lambda use: -use.exposed_s))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from syncline.describe.plain import JsonObject
@@ -79,41 +81,35 @@ def workspaces(captured: Capture, architecture: str) -> int:
 def peak_memory(captured: Capture, capacity_bytes: float, workspace_bytes: int = 0) -> PeakMemory:
     """Return the fullest moment of a captured rank, and who holds what then; 0 is a capacity that is not known."""
     room = USABLE * capacity_bytes - BESIDE_BYTES - workspace_bytes if capacity_bytes else math.inf
-    alive: dict[int, int] = {}
-    used = peak = 0
-    at, over = 0, -1
-    held: dict[int, int] = {}
+    used = peak = at = 0
+    over = -1  # the first allocation that does not fit
     for number, (op, allocation, change) in enumerate(captured.memory):
-        alive[allocation] = alive.get(allocation, 0) + change
         used += change
-        if alive[allocation] <= 0:
-            del alive[allocation]
         if used > room and over < 0:
             over = allocation
         if used > peak and op >= captured.steady[0][0]:
-            peak, at, held = used, number, {}
-    if peak:
-        held = {}
-        for _, allocation, change in captured.memory[: at + 1]:
-            held[allocation] = held.get(allocation, 0) + change
+            peak, at = used, number
+    held: Counter[int] = Counter()
+    for _, allocation, change in captured.memory[: at + 1] if peak else ():
+        held[allocation] += change
     words = captured.words
     op, allocation, _ = captured.memory[at] if captured.memory else (0, 0, 0)
     made = captured.allocations[allocation] if captured.allocations else None
     phase = captured.ops[min(op, len(captured.ops) - 1)].phase if captured.ops else ""
     line = words[captured.allocations[over].line] or words[captured.allocations[over].module] if over >= 0 else ""
     return PeakMemory(
-        captured.rank,
-        peak + workspace_bytes,
-        words[made.module] if made else "",
-        words[made.line] if made else "",
-        phase,
-        _holders(captured, held, workspace_bytes),
-        int(capacity_bytes),
-        line or ("the start" if over >= 0 else ""),
+        rank=captured.rank,
+        peak_bytes=peak + workspace_bytes,
+        at_module=words[made.module] if made else "",
+        at_line=words[made.line] if made else "",
+        at_phase=phase,
+        holders=_holders(captured, held, workspace_bytes),
+        capacity_bytes=int(capacity_bytes),
+        over_line=line or ("the start" if over >= 0 else ""),
     )
 
 
-def _holders(captured: Capture, held: dict[int, int], workspace_bytes: int) -> tuple[Holder, ...]:
+def _holders(captured: Capture, held: Mapping[int, int], workspace_bytes: int) -> tuple[Holder, ...]:
     parts: dict[str, dict[tuple[int, int], list[int]]] = {}
     for allocation, size in held.items():
         if size > 0:

@@ -16,31 +16,13 @@ from syncline.host.launcher import torchrun_environment
 
 TORCHRUN_FLAGS = {"--standalone", "--no-python", "--module", "-m", "--run-path", "--use-env"}
 DEEPSPEED_FLAGS = {
-    "--module",
-    "--no_python",
-    "--no_local_rank",
-    "--no_ssh_check",
-    "--force_multi",
-    "--save_pid",
+    "--module", "--no_python", "--no_local_rank", "--no_ssh_check", "--force_multi", "--save_pid",
     "--enable_each_rank_log",
-}
+}  # fmt: skip
 ACCELERATE_FLAGS = {
-    "--cpu",
-    "--multi_gpu",
-    "--tpu",
-    "--use_mps_device",
-    "--use_deepspeed",
-    "--use_fsdp",
-    "--use_megatron_lm",
-    "--quiet",
-    "-q",
-    "--same_network",
-    "--module",
-    "-m",
-    "--no_python",
-    "--debug",
-    "--use_xpu",
-}
+    "--cpu", "--multi_gpu", "--tpu", "--use_mps_device", "--use_deepspeed", "--use_fsdp", "--use_megatron_lm",
+    "--quiet", "-q", "--same_network", "--module", "-m", "--no_python", "--debug", "--use_xpu",
+}  # fmt: skip
 SHORT = {"-N": "nodes", "-n": "ntasks", "-np": "ntasks", "-m": "module"}
 
 

@@ -23,50 +23,17 @@ from syncline.sim.step.constants import Constants, default_constants
 from syncline.sim.step.machine import Machine, facts_of
 
 WIDTH = {
-    "float64": 8,
-    "int64": 8,
-    "complex64": 8,
-    "float32": 4,
-    "int32": 4,
-    "uint32": 4,
-    "float16": 2,
-    "bfloat16": 2,
-    "int16": 2,
-    "uint16": 2,
-}
+    "float64": 8, "int64": 8, "complex64": 8, "float32": 4, "int32": 4, "uint32": 4, "float16": 2, "bfloat16": 2,
+    "int16": 2, "uint16": 2,
+}  # fmt: skip
 PRODUCTS = {"mm", "addmm", "bmm", "baddbmm", "linear", "_scaled_mm", "_grouped_mm", "_scaled_grouped_mm"}
 GATHERS = {"embedding", "index", "gather", "index_select", "_unsafe_index"}
 WRITES_ONLY = {
-    "zeros",
-    "ones",
-    "full",
-    "zeros_like",
-    "ones_like",
-    "full_like",
-    "zero_",
-    "fill_",
-    "normal_",
-    "uniform_",
-    "randn",
-    "rand",
-    "randint",
-    "arange",
-    "randn_like",
-    "rand_like",
-    "new_zeros",
-    "new_ones",
-    "new_full",
-    "randint_like",
-    "bernoulli_",
-    "exponential_",
-    "scalar_tensor",
-    "_foreach_zero_",
-    "tril",
-    "triu",
-    "bernoulli",
-    "random_",
+    "zeros", "ones", "full", "zeros_like", "ones_like", "full_like", "zero_", "fill_", "normal_", "uniform_", "randn",
+    "rand", "randint", "arange", "randn_like", "rand_like", "new_zeros", "new_ones", "new_full", "randint_like",
+    "bernoulli_", "exponential_", "scalar_tensor", "_foreach_zero_", "tril", "triu", "bernoulli", "random_",
     "trunc_normal_",
-}
+}  # fmt: skip
 CUDNN_ATTENTION: tuple[str, ...] = ("Hopper", "Blackwell", "Blackwell Ultra")
 """Parts on which torch prefers cuDNN's attention to its flash kernel (as profiles of torch 2.11 on an H200 show)."""
 PACKED_S = 11.8e-9  # of the host for 1,024 elements whose place `chunk_cat` packs into an index (of two scripts)

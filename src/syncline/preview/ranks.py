@@ -56,6 +56,7 @@ class Runner:
     ) -> tuple[Capture, ...]:  # fmt: skip
         found: dict[int, Capture] = {}
         running: dict[int, RankProcess] = {}
+        begun: dict[int, int] = {}  # the last step of each rank
         silent: set[int] = set()  # ranks that have not said yet what the next one needs
         try:
             while wanted or running:
@@ -66,6 +67,9 @@ class Runner:
                         word: EarlyWord | None = EarlyWord(found[rank].peers, found[rank].facts.get("stages", {}))
                     else:
                         word = child.early()
+                        if (step := child.step()) > begun.get(rank, 0):
+                            begun[rank] = step
+                            self.tell(f"rank {rank}: step {step} of {fewest if rank else STEPS}")
                     if follow and word is not None:
                         silent.discard(rank)
                         wanted |= {*word.peers}

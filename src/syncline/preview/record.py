@@ -75,14 +75,10 @@ class Capture:
     @cached_property
     def steps(self) -> tuple[tuple[int, int], ...]:
         """Return first and last operation of each step."""
-        whole = len(self.boundaries) > self.facts.get(
-            "steps", STEPS
-        )  # the last one ends a step: a message of the next may follow it
-        edges = (
-            self.boundaries if whole else (*self.boundaries, len(self.ops)) if self.boundaries else (0, len(self.ops))
-        )
-        found = [(a, b) for a, b in itertools.pairwise(edges) if b > a]
-        return tuple(found)
+        edges = self.boundaries or (0,)
+        if len(self.boundaries) <= self.facts.get("steps", STEPS):  # else the last one ends a step already
+            edges = (*edges, len(self.ops))
+        return tuple((a, b) for a, b in itertools.pairwise(edges) if b > a)
 
     @cached_property
     def steady(self) -> tuple[tuple[int, int], ...]:
@@ -151,15 +147,5 @@ def _capture(data: Mapping[str, Any]) -> Capture:
 
 def _kernel(spec: Mapping[str, Any]) -> KernelCall:
     ins, outs = (tuple((tuple(s), t, e) for s, t, e in spec[key]) for key in ("ins", "outs"))
-    return KernelCall(
-        spec["op"],
-        spec["flops"],
-        ins,
-        outs,
-        spec["args"],
-        spec["kwargs"],
-        spec["tf32"],
-        spec["host"],
-        spec["mutable"],
-        spec["namespace"],
-    )
+    rest = (spec[key] for key in ("args", "kwargs", "tf32", "host", "mutable", "namespace"))
+    return KernelCall(spec["op"], spec["flops"], ins, outs, *rest)

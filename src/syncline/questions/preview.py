@@ -236,7 +236,7 @@ def preview(
         if measure and folder is not None:
             measured = measured or folder / "kernel-times.json"
             tell(f"timing the kernels on this machine's {'CPU' if cpu else 'GPU'}")
-            time_kernels(folder, measured, units.time(timeout))
+            time_kernels(folder, measured, units.time(timeout), tell)
         times = read_kernel_times(measured) if measured is not None else None
     others = _others(launch, captures, check)
     found = [text for each in runner.others(launch, others, captures) for text in differences(captures, each)]

@@ -64,7 +64,12 @@ def main() -> None:
     def heard() -> None:
         log.write_early(Path(spec["early"]))
 
-    steps = script.StepCounter(log, recorder, memory, int(spec["steps"]), heard, done)
+    def begun(step: int) -> None:
+        Path(spec["step"]).write_text(str(step))
+        if step == 2:
+            heard()
+
+    steps = script.StepCounter(log, recorder, memory, int(spec["steps"]), begun, done)
     steps.prepare()
     collectives.arrived = steps.received
     script.compiled(recorder, log)

@@ -12,6 +12,16 @@ import torch
 from syncline.preview.capture.log import SYNC, Log
 
 _state: dict[str, Any] = {}
+_TRUE = (
+    "is_available", "is_initialized", "is_bf16_supported", "can_device_access_peer", "_is_compiled",
+    "_check_bf16_tensor_supported", "is_tf32_supported",
+)  # fmt: skip
+_NOTHING = (
+    "init", "_lazy_init", "empty_cache", "ipc_collect", "reset_peak_memory_stats", "reset_max_memory_allocated",
+    "manual_seed", "manual_seed_all", "seed", "seed_all", "set_per_process_memory_fraction", "set_rng_state",
+    "set_rng_state_all", "reset_accumulated_memory_stats", "_sleep",
+)  # fmt: skip
+"""What scripts ask of `torch.cuda` that has one answer, or none."""
 
 
 class Stream:
@@ -146,39 +156,18 @@ def prepare(log: Log, gpu: Mapping[str, Any], local_rank: int, local_size: int, 
     )
     cuda: Any = torch.cuda
     answers: dict[str, object] = {
-        "is_available": True,
+        **dict.fromkeys(_TRUE, True),
+        **dict.fromkeys(_NOTHING),
         "device_count": local_size,
-        "is_initialized": True,
-        "init": None,
-        "_lazy_init": None,
         "get_device_properties": properties,
         "get_device_name": gpu["name"],
-        "is_bf16_supported": True,
         "get_device_capability": (gpu["major"], gpu["minor"]),
-        "empty_cache": None,
-        "ipc_collect": None,
-        "reset_peak_memory_stats": None,
-        "reset_max_memory_allocated": None,
-        "can_device_access_peer": True,
-        "manual_seed": None,
-        "manual_seed_all": None,
-        "seed": None,
-        "seed_all": None,
+        "get_arch_list": [f"sm_{gpu['major']}{gpu['minor']}"],
         "initial_seed": 0,
         "current_blas_handle": 0,
-        "set_per_process_memory_fraction": None,
-        "memory_summary": "",
-        "_is_compiled": True,
-        "set_rng_state": None,
-        "set_rng_state_all": None,
-        "is_current_stream_capturing": False,
-        "_check_bf16_tensor_supported": True,
-        "reset_accumulated_memory_stats": None,
-        "get_arch_list": [f"sm_{gpu['major']}{gpu['minor']}"],
         "utilization": 0,
-        "synchronize": None,
-        "_sleep": None,
-        "is_tf32_supported": True,
+        "memory_summary": "",
+        "is_current_stream_capturing": False,
     }
     for name, value in answers.items():
         setattr(cuda, name, _says(value))

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
@@ -34,6 +34,7 @@ SLEEP_HZ = 2.0e9  # clock of `torch.cuda._sleep`; a GPU that is slower sleeps lo
 LONG_S, SHORT_S = 0.10, 0.01  # what a kernel of much arithmetic is run for, whose clock depends on it, and any other
 COOL_S, BURST_S = 0.05, 0.004  # a rest, and what runs before the power limit lowers the clock
 MOST_COPIES = 24
+TELL_EVERY_S = 2.0
 OWN_S = 180.0  # the longest that a rank of the script may take for its steps
 HEAVY = ("mm", "attention", "convolution", "linear", "matmul")
 Call = Callable[[], object]
@@ -66,7 +67,7 @@ def measured(files: list[Path]) -> dict[str, object]:
     properties = torch.cuda.get_device_properties(0)
     rows = []
     with torch.no_grad():
-        for key, spec in specs.items():
+        for key, spec in _announced(specs):
             rows.append({"key": key, "op": spec["op"], **_tried(spec, properties.L2_cache_size)})
     return {
         "syncline": FORMAT,
@@ -89,7 +90,7 @@ def on_processor(files: list[Path], threads: int) -> dict[str, object]:
     import_module("torch.distributed.fsdp")
     rows = []
     with torch.no_grad():
-        for key, spec in _specs(files).items():
+        for key, spec in _announced(_specs(files)):
             try:
                 rows.append({"key": key, "op": spec["op"], **processor.timed(spec)})
             except Exception as error:  # an operator that this torch has not
@@ -109,6 +110,19 @@ def _specs(files: list[Path]) -> dict[str, Mapping[str, Any]]:
             spec = data["signatures"][number]
             specs.setdefault(signature_key(spec["op"], spec["args"], spec["kwargs"], spec["tf32"]), spec)
     return specs
+
+
+def _announced(specs: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the kernels, and print now and then how many are left."""
+    shown_s = time.monotonic()
+    for number, item in enumerate(specs.items()):
+        if time.monotonic() - shown_s > TELL_EVERY_S:
+            shown_s = time.monotonic()
+            sys.stdout.write(f"timed {number:,} of {len(specs):,} kernels\n")
+            sys.stdout.flush()
+        yield item
+    sys.stdout.write("running the script for some steps, to time its host\n")
+    sys.stdout.flush()
 
 
 def _own(path: Path, environment: Mapping[str, str] = MappingProxyType({})) -> dict[str, object]:

@@ -44,11 +44,11 @@ class StepCounter:
         recorder: Recorder,
         memory: StorageLedger,
         wanted: int,
-        heard: Callable[[], None],
+        begun: Callable[[int], None],
         done: Callable[[], None],
     ) -> None:
         self.log, self.recorder, self.memory, self.wanted = log, recorder, memory, wanted
-        self.heard, self.done = heard, done  # after the first step, and after the last
+        self.begun, self.done = begun, done  # with every step that begins, and after the last
         self.stepped = False
         self.began = -1  # the first message for the next step, which comes before its model is called
         self.names: dict[int, str] = {}
@@ -104,8 +104,7 @@ class StepCounter:
             self.stepped = False
             self.log.boundaries.append(len(self.log.ops) if self.began < 0 else self.began)
             self.began = -1
-            if len(self.log.boundaries) == 2:
-                self.heard()
+            self.begun(len(self.log.boundaries))
             if len(self.log.boundaries) > self.wanted:
                 self.done()
 
