@@ -168,17 +168,17 @@ def test_this_machine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     status, out, _ = said(capsys, "audit", "--json")
     live = json.loads(out)
     assert status == {"ok": 0, "warning": 1, "critical": 2, "unknown": 3}[live["status"]]
-    assert said(capsys, "capture", str(tmp_path / "here.tar.gz"))[0] == 0
+    assert said(capsys, "audit", "capture", str(tmp_path / "here.tar.gz"))[0] == 0
     _, out, _ = said(capsys, "audit", "--root", str(tmp_path / "here.tar.gz"), "--json")
     assert {f["rule"] for f in json.loads(out)["findings"]} == {f["rule"] for f in live["findings"]}
 
 
 def test_capture_says_what_it_holds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    status, out, _ = said(capsys, "capture", str(tmp_path / "here"))
+    status, out, _ = said(capsys, "audit", "capture", str(tmp_path / "here"))
     assert status == 0
     assert "it holds:" in out
     assert "it does not hold:" in out
-    status, _, err = said(capsys, "capture", str(tmp_path / "here"))
+    status, _, err = said(capsys, "audit", "capture", str(tmp_path / "here"))
     assert status == 2
     assert "exists" in err
 

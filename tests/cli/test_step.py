@@ -57,13 +57,13 @@ def test_impossible_jobs_exit_with_2(job: Path, capsys: pytest.CaptureFixture[st
 
 
 def test_volumes(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert app.run(["volumes", str(job), "--gpus", "512", "--json"]) == 0
+    assert app.run(["step", "volumes", str(job), "--gpus", "512", "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
     assert [row["kind"] for row in data["volumes"]] == ["tensor", "pipeline", "data"]
     assert data["total_bytes"] == pytest.approx(sum(row["size_bytes"] for row in data["volumes"]))
-    assert app.run(["volumes", "--models"]) == 0
+    assert app.run(["step", "volumes", "--models"]) == 0
     assert "llama3-405b" in capsys.readouterr().out
-    assert app.run(["volumes"]) == 2
+    assert app.run(["step", "volumes"]) == 2
 
 
 def test_a_profiler_trace_is_priced_on_a_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""`syncline tune`: what it refuses, and a tiny script from end to end; the file it writes is read back."""
+"""`syncline calibrate tune`: what it refuses, and a tiny script from end to end; the file it writes is read back."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ FOUND = {
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["tune", "--local", "2"], "there is no command to tune."),
-        (["tune", "--", "no-such-command"], '"no-such-command" is not a command on this host.'),
-        (["tune", "--", sys.executable, "-c", "pass"], "the command ended and nothing was measured."),
-        (["tune", "--", sys.executable, "-c", "raise SystemExit(3)"], "the command failed with status 3."),
-        (["tune", "--output", "no/such/folder/t.yaml", "--", "true"], 'there is no folder "no/such/folder"'),
+        (["calibrate", "tune", "--local", "2"], "there is no command to tune."),
+        (["calibrate", "tune", "--", "no-such-command"], '"no-such-command" is not a command on this host.'),
+        (["calibrate", "tune", "--", sys.executable, "-c", "pass"], "the command ended and nothing was measured."),
+        (["calibrate", "tune", "--", sys.executable, "-c", "raise SystemExit(3)"], "the command failed with status 3."),
+        (["calibrate", "tune", "--output", "no/such/folder/t.yaml", "--", "true"], 'there is no folder "no/such/folder"'),
     ],
 )
 def test_what_cannot_be_is_refused(
@@ -54,7 +54,7 @@ def test_a_tiny_script_is_measured_and_its_settings_are_read_back(
     monkeypatch.chdir(tmp_path)
     for name, value in (("OMP_NUM_THREADS", "1"), ("GLOO_SOCKET_IFNAME", "lo")):
         monkeypatch.setenv(name, value)
-    arguments = ["tune", "--local", "2", "--timeout", "100", "--json", "--", sys.executable, str(SCRIPT)]
+    arguments = ["calibrate", "tune", "--local", "2", "--json", "--", sys.executable, str(SCRIPT)]
     assert run(arguments) == 0
     found = json.loads(capfd.readouterr().out)
     assert found["phase"] == "hold"
@@ -79,14 +79,14 @@ def test_settings_files_are_read_back_and_bad_ones_refused(tmp_path: Path, monke
     path.write_text(settings_text({**FOUND, "codec": "plain"}), "utf-8")
     plain = asked("auto", "safe", None)
     assert plain == CodecRequest("int8", "safe", is_plain=True, reason=says)
-    with pytest.raises(SynchronizationError, match='"plain" and `syncline tune` do not support FSDP2'):
+    with pytest.raises(SynchronizationError, match='"plain" and `syncline calibrate tune` do not support FSDP2'):
         plain.by_name("FSDP2")
     for text, message in (
         ("accuracy: safe\n", "there is no codec in it"),
         ("codec: int8\nspeed: 3\n", 'a setting "speed", which is unknown'),
         ("codec: int8\ncodecs: [plain, int8]\n", "is of an earlier version: codecs for each bucket"),
         ("codec: local-sgd:every=8+int8\n", "is of an earlier version"),
-        ("codec: [1]\n", "is not what `syncline tune` writes"),
+        ("codec: [1]\n", "is not what `syncline calibrate tune` writes"),
     ):
         path.write_text(text, "utf-8")
         with pytest.raises(SynchronizationError, match=message.replace("[", r"\[")):

@@ -1,4 +1,4 @@
-"""`syncline watch` and `syncline top` as their users meet them."""
+"""`syncline watch` and `syncline watch --terminal` as their users meet them."""
 
 from __future__ import annotations
 
@@ -96,8 +96,11 @@ def test_a_replay_without_a_page_ends_with_the_run(capsys: pytest.CaptureFixture
 
 
 def test_top_without_a_terminal_says_what_to_use(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    status, _, err = run(capsys, "top")
-    assert (status, err) == (2, "UsageError: syncline top needs a terminal.\n  Use `syncline watch`, or add --json.\n")
+    status, _, err = run(capsys, "watch", "--terminal")
+    assert (status, err) == (
+        2,
+        "UsageError: --terminal needs a terminal.\n  Leave it out, or add --json.\n",
+    )
 
 
 def test_sigterm_ends_a_watch_and_takes_its_socket_along(tmp_path: Path) -> None:

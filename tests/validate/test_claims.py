@@ -114,11 +114,11 @@ def test_numbers_are_taken_by_path() -> None:
 def test_two_of_size_rate_and_time(
     capsys: pytest.CaptureFixture[str], options: list[str], third: tuple[str, float]
 ) -> None:
-    assert app.run(["volumes", *options, "--json"]) == 0
+    assert app.run(["step", "volumes", *options, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)[third[0]] == pytest.approx(third[1])
-    assert app.run(["volumes", *options]) == 0
+    assert app.run(["step", "volumes", *options]) == 0
     assert " take " in capsys.readouterr().out
-    assert app.run(["volumes", *options[:2]]) == 2
+    assert app.run(["step", "volumes", *options[:2]]) == 2
     assert "two of --size, --rate and --time" in capsys.readouterr().err
 
 

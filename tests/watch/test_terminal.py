@@ -1,4 +1,4 @@
-"""`syncline top`, driven by Textual's pilot."""
+"""`syncline watch --terminal`, driven by Textual's pilot."""
 
 from __future__ import annotations
 

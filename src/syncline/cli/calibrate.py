@@ -10,6 +10,8 @@ import typer
 from typer.core import TyperGroup
 
 from syncline.cli.shell.output import JsonOption, emit, err, examples, tell
+from syncline.cli.tune import EPILOG as TUNE_EPILOG
+from syncline.cli.tune import tune
 from syncline.describe.plain import JsonObject
 
 if TYPE_CHECKING:
@@ -28,7 +30,7 @@ class CalibrateGroup(TyperGroup):
 
 app = typer.Typer(
     cls=CalibrateGroup,
-    help="Fit the model to what was measured: one training step, one log of nccl-tests, or a sweep of the hosts.\n\n"
+    help="Fit predictions to what was measured: a step, a log of nccl-tests, a sweep of the hosts, a script.\n\n"
     "`syncline calibrate CLUSTER` is short for `syncline calibrate hosts CLUSTER`.",
     epilog=examples(
         "syncline calibrate step h100-64-rail job.yaml --measured 4.6s --out profile.yaml",
@@ -208,3 +210,7 @@ def _lines(cluster: str, found: HostCalibration, where: str, out: Path | None) -
         if not row.calibrated_on
     ]
     return [*lines, *([f"wrote {out}"] if out is not None else [])]
+
+
+# What stands behind the command of `tune` is its own: no option of ours is looked for there.
+app.command("tune", epilog=TUNE_EPILOG, context_settings={"allow_interspersed_args": False})(tune)

@@ -1,4 +1,4 @@
-"""`syncline tune -- COMMAND`: run a training script for a while and write how it should synchronise, with reasons."""
+"""`syncline calibrate tune -- COMMAND`: run a script for a while, write how it should synchronise, and why."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ import typer
 from syncline.cli.shell.output import JsonOption, emit, err, examples
 from syncline.describe.guide import cite
 
-app = typer.Typer()
 EPILOG = examples(
-    "syncline tune --local 2 -- python train.py",
-    "syncline tune -- torchrun --nproc-per-node 8 train.py --batch 16",
+    "syncline calibrate tune --local 2 -- python train.py",
+    "syncline calibrate tune -- torchrun --nproc-per-node 8 train.py --batch 16",
     "SYNCLINE_SETTINGS=syncline-tune.yaml torchrun --nproc-per-node 8 train.py",
 )
 
@@ -25,8 +24,6 @@ Timeout = Annotated[float, typer.Option(min=1, help="Give up after this many sec
 Finish = Annotated[bool, typer.Option("--finish", help="Let the script run to its end; otherwise it is stopped.")]
 
 
-# What stands behind the command is its own: no option of ours is looked for there.
-@app.command(epilog=EPILOG, context_settings={"allow_interspersed_args": False})
 def tune(
     command: Command = None,
     local: Local = None,
@@ -45,7 +42,7 @@ def tune(
     from syncline.errors import UsageError
 
     if not command:
-        raise UsageError("there is no command to tune.", hint="syncline tune --local 2 -- python train.py")
+        raise UsageError("there is no command to tune.", hint="syncline calibrate tune --local 2 -- python train.py")
     check_writable(output)
     found = run_until(command, local, timeout, finish, err().print)
     write_text(output, settings_text(found))
@@ -67,7 +64,9 @@ def settings_text(found: Mapping[str, Any]) -> str:
     }
     if found["periodic_s"]:
         kept["periodic_s"] = {name: round(value, 6) for name, value in found["periodic_s"].items()}
-    head = "# Written by `syncline tune`. Use it: synchronize(model, settings=FILE), or SYNCLINE_SETTINGS=FILE.\n"
+    head = (
+        "# Written by `syncline calibrate tune`. Use: synchronize(model, settings=FILE), or SYNCLINE_SETTINGS=FILE.\n"
+    )
     return head + str(yaml.safe_dump(kept, sort_keys=False, width=110))
 
 

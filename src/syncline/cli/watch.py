@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +43,7 @@ from syncline.cli.frames.options import (
     SpansJob,
     SpansSocket,
     Speed,
+    Terminal,
     Timelines,
     TlsCert,
     TlsKey,
@@ -53,6 +55,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from syncline.lab.registry import Visit
+    from syncline.watch.feed import Feed
 
 app = typer.Typer()
 RUNS_BARE = True
@@ -62,6 +65,7 @@ RUNS_BARE = True
     epilog=examples(
         "syncline watch --demo",
         "syncline watch --for 10s",
+        "syncline watch --terminal",
         "syncline watch --serve --bursts 'eth.*' --history watch.db",
         "syncline watch --serve --links links.yaml --expect plan.json --spans-socket spans.sock",
         "syncline watch --serve --address 10.0.0.7 --token-file token",
@@ -72,6 +76,7 @@ RUNS_BARE = True
 )
 def watch(
     serve: Serve = False,
+    terminal: Terminal = False,
     interfaces: Interfaces = None,
     bursts: Bursts = "",
     links: Links = None,
@@ -115,13 +120,15 @@ def watch(
 
     Reads interfaces four times a second, other counters (InfiniBand, driver, TCP, GPUs) once, and chosen interfaces
     every millisecond; takes spans from the job, and raises alerts that say where, since when, why and what it costs.
-    With --serve there is a page; without, a line for each alert. Changes nothing on the host.
+    With --serve there is a page, with --terminal a screen (q quit, space pause, s sort, / filter, d dark or light);
+    without, a line for each alert. Changes nothing on the host.
     """
     if demo:
         as_root_of_its_own()
     visit = visited(lab) if lab else None
     from syncline.cli.frames.run import until_stopped
     from syncline.describe import units
+    from syncline.errors import UsageError
     from syncline.report.text.check.watch import frame_json, frame_lines
     from syncline.watch import feed as feeds
     from syncline.watch.serve.access import Access, read_token
@@ -139,6 +146,10 @@ def watch(
         del here["--cluster"]  # it gives the hosts' NICs their names and switches
     others = {"--replay": replay, "--agent": agent, "--prometheus": prometheus, "--demo": demo, "--lab": lab}
     refuse_idle(others, here if lab else {**here, **of_job}, {} if lab else {"--expect": expect, "--rules": rules})
+    if terminal:
+        for_ = for_ or ("2s" if json else None)
+        if not json and not (sys.stdout.isatty() and sys.stdin.isatty()):
+            raise UsageError("--terminal needs a terminal.", hint="Leave it out, or add --json.")
     seconds = units.time(for_) if for_ is not None else None
     token = read_token(token_file) if token_file else ""
     access = Access(address, port, token, *(str(path) if path else "" for path in (tls_cert, tls_key)))
@@ -186,9 +197,28 @@ def watch(
         opened = feeds.lab_feed(visit, wish) if visit else feeds.host_feed(wish)
     with opened as feed:
         expected = feed.prediction
+        if terminal and not json:
+            on_screen(feed)
+            return
         frame = until_stopped(feed, door, seconds, json, otel=otel, alertmanager=alertmanager)
     lines = frame_lines(frame, expected)
     emit(frame_json(frame, expected), json, lambda console: console.print("\n".join(lines), soft_wrap=True))
+
+
+def on_screen(feed: Feed) -> None:
+    """Show a feed at the terminal until its user quits."""
+    import threading
+
+    from syncline.watch.terminal import WatchScreen
+
+    stop = threading.Event()
+    worker = threading.Thread(target=feed.run, args=(stop,), name="syncline-watch", daemon=True)
+    worker.start()
+    try:
+        WatchScreen(feed.hub, feed.title).run()
+    finally:
+        stop.set()
+        worker.join(5.0)
 
 
 def as_root_of_its_own() -> None:

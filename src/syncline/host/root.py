@@ -1,7 +1,7 @@
 """The one door to a host: files, commands and environment, of this machine or of a captured tree.
 
     root = Root.live()                          # this machine
-    root = Root.captured(Path("h3.tar.gz"))     # what `syncline capture` wrote
+    root = Root.captured(Path("h3.tar.gz"))     # what `syncline audit capture` wrote
     root.text("sys/class/net/eth0/mtu")         # "9000", or None where there is no such file
     root.command("tc-qdisc", ("tc", "-j", "-s", "qdisc", "show"))
 

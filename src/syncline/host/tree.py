@@ -145,13 +145,13 @@ def open_tree(path: Path) -> Tree:
     if path.is_dir():
         return FolderTree(path)
     if not path.exists():
-        raise FileError(f'there is no "{path}".', hint="Name a folder or archive that `syncline capture` wrote.")
+        raise FileError(f'there is no "{path}".', hint="Name a folder or archive that `syncline audit capture` wrote.")
     try:
         return MemoryTree(_members(path))
     except (tarfile.TarError, OSError, EOFError) as error:
         raise FileError(
             f'"{path}" is neither a folder nor an archive that can be read{_reason(error)}.',
-            hint="Name a folder or archive that `syncline capture` wrote.",
+            hint="Name a folder or archive that `syncline audit capture` wrote.",
         ) from None
 
 
@@ -171,7 +171,7 @@ def _members(path: Path) -> dict[str, Entry]:
             if total > MAX_ARCHIVE_BYTES or count >= MAX_ARCHIVE_MEMBERS:
                 raise FileError(
                     f'"{path}" holds more than {MAX_ARCHIVE_BYTES // 2**20} MiB or {MAX_ARCHIVE_MEMBERS:,} files.',
-                    hint="A capture has some thousand small files; was this made by `syncline capture`?",
+                    hint="A capture has some thousand small files; was this made by `syncline audit capture`?",
                 )
             if name.startswith("..") or name == ".":
                 continue

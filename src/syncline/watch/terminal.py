@@ -35,7 +35,7 @@ _STYLES = {
 class WatchScreen(App[None]):
     """Shows the newest frame of a hub, twice a second."""
 
-    TITLE = "syncline top"
+    TITLE = "syncline watch --terminal"
     CSS = """
     #summary { height: 2; padding: 0 1; }
     #links { height: 1fr; }

@@ -69,7 +69,7 @@ def model(name: str) -> Shape | LayerList:
             f'there is no model "{name}".',
             detail=f"Close: {nearest}." if nearest else "",
             hint="Give its shape (layers, hidden, heads, vocab) or a Hugging Face config.json; "
-            "`syncline volumes --models` lists the names.",
+            "`syncline step volumes --models` lists the names.",
         )
     return shapes()[known] if known in shapes() else layer_lists()[known]
 

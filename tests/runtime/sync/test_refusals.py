@@ -1,4 +1,4 @@
-"""What is refused by name before anything is sent, and what `syncline tune` is told on each host."""
+"""What is refused by name before anything is sent, and what `syncline calibrate tune` is told on each host."""
 
 from __future__ import annotations
 

@@ -37,6 +37,7 @@ Inspector = Annotated[Path | None, typer.Option(help="Folder of NCCL Inspector's
 Recorder = Annotated[Path | None, typer.Option(help="Folder of PyTorch flight recorder dumps.")]
 NcclLog = Annotated[Path | None, typer.Option(help="Folder of NCCL's logs (NCCL_DEBUG_FILE), to name who hangs.")]
 Ras = Annotated[str | None, typer.Option(help="Ask NCCL's RAS service there who hangs: localhost:28028.")]
+Terminal = Annotated[bool, typer.Option("--terminal", help="Show it at this terminal.")]
 Serve = Annotated[bool, typer.Option("--serve", help="Serve the page and /metrics.")]
 Address = Annotated[str, typer.Option(help="Address to serve on; elsewhere than loopback needs a token.")]
 Port = Annotated[int, typer.Option(help="Port to serve on; 0 lets the system choose.")]

@@ -26,7 +26,7 @@ from typer.main import get_command, get_group
 
 from syncline.cli.shell.manual import plain
 from syncline.cli.shell.output import examples, print_json
-from syncline.cli.shell.verbs import DERIVED, EXAMPLES, HELP, RENAMED, VERBS
+from syncline.cli.shell.verbs import DERIVED, EXAMPLES, GROUPS, HELP, RENAMED, VERBS
 from syncline.errors import FileError, SynclineError, UsageError
 from syncline.version import __version__
 
@@ -77,9 +77,10 @@ class VerbGroup(TyperGroup):
         return list(VERBS)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write one line for each verb."""
-        with formatter.section("Commands"):
-            formatter.write_dl(list(VERBS.items()))
+        """Write one line for each verb, by what a person wants."""
+        for title, verbs in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl(list(verbs.items()))
 
 
 @cache

@@ -8,35 +8,43 @@ from __future__ import annotations
 import shutil
 import textwrap
 
-#: Verb -> its one line of help, in the order of the work: describe, plan, rehearse, check, watch.
-VERBS: dict[str, str] = {
-    "fabric": "Describe, draw and price a cluster.",
-    "discover": "Write a cluster description from what is there.",
-    "plan": "Find the best way to run a job and what to change first.",
-    "step": "Predict one training step of a job on a cluster.",
-    "preview": "Preview a training script on a cluster, without a GPU.",
-    "simulate": "Simulate a collective on a cluster, size by size.",
-    "schedule": "Build, draw, prove and price collective schedules.",
-    "cost": "Say what a cluster and its jobs cost, owned or rented.",
-    "design": "Find the fabric for a job and a budget.",
-    "place": "Map a job's ranks to the GPUs of an allocation.",
-    "share": "Several jobs on one cluster: hosts, slots, slowdowns.",
-    "scenario": "Several jobs, tenants and failures on one cluster.",
-    "rehearse": "Predict, run and compare on an emulated cluster.",
-    "lab": "Run commands on an emulated copy of a cluster.",
-    "calibrate": "Fit the model to a measured step, collective or host.",
-    "tune": "Find how a training script should synchronise.",
-    "audit": "Check a host, or many, for what slows training.",
-    "capture": "Write down what an audit reads, to audit elsewhere.",
-    "bench": "Measure collectives against what they should give.",
-    "diagnose": "Say what went wrong first, from logs of any size.",
-    "nccl": "What to set for NCCL, and whether it took effect.",
-    "watch": "Watch a host or a run, the prediction beside it.",
-    "top": "Watch at a terminal.",
-    "serve": "Plan in a browser: a form for a cluster and a job.",
-    "validate": "Compare predictions with published measurements.",
-    "guide": "Print a page of the documentation.",
+#: What a person wants -> the verbs for it, each with its one line of help.
+GROUPS: dict[str, dict[str, str]] = {
+    "Plan": {
+        "fabric": "Describe, draw, price, build and convert a cluster.",
+        "plan": "Find the best way to run a job and what to change first.",
+        "step": "Predict one training step, and count the bytes it sends.",
+        "preview": "Preview a training script on a cluster, without a GPU.",
+        "simulate": "Simulate a collective, messages or flows on a cluster.",
+        "design": "Find the fabric for a job and a budget.",
+        "cost": "Say what a cluster and its jobs cost, owned or rented.",
+        "place": "Map a job's ranks to the GPUs of an allocation.",
+        "share": "Several jobs on one cluster: hosts, slots, slowdowns.",
+        "scenario": "Several jobs, tenants and failures on one cluster.",
+        "schedule": "Build, draw, prove and price collective schedules.",
+        "serve": "Plan in a browser: a form for a cluster and a job.",
+    },
+    "Run": {
+        "rehearse": "Predict, run and compare on an emulated cluster.",
+        "lab": "Run commands on an emulated copy of a cluster.",
+        "calibrate": "Fit predictions to a measured step, collective, host or script.",
+        "nccl": "What to set for NCCL, and whether it took effect.",
+    },
+    "Check": {
+        "audit": "Check a host, or many, for what slows training.",
+        "bench": "Measure collectives against what they should give.",
+        "diagnose": "Say what went wrong first, from logs of any size.",
+        "discover": "Write a cluster description from what is there.",
+    },
+    "Watch": {
+        "watch": "Watch a host or a run, the prediction beside it.",
+    },
+    "Learn": {
+        "guide": "Print a page of the documentation.",
+        "validate": "Compare predictions with published measurements.",
+    },
 }
+VERBS: dict[str, str] = {verb: line for verbs in GROUPS.values() for verb, line in verbs.items()}
 
 #: Verb -> the module of questions that its command follows from (`COMMANDS`). The others are in `cli/`.
 DERIVED = {
@@ -45,7 +53,13 @@ DERIVED = {
 }  # fmt: skip
 
 #: Verbs that moved -> where to. The old name runs the new command for one release.
-RENAMED = {"compare-algorithms": ("simulate", "compare"), "volumes": ("step", "volumes")}
+RENAMED = {
+    "capture": ("audit", "capture"),
+    "compare-algorithms": ("simulate", "compare"),
+    "top": ("watch", "--terminal"),
+    "tune": ("calibrate", "tune"),
+    "volumes": ("step", "volumes"),
+}
 
 HELP = """Plan, rehearse, run, check and watch the network side of distributed AI training.
 
@@ -72,7 +86,7 @@ def manual() -> str:
     """Return the manual of `syncline` for this terminal, to the letter as Typer prints it."""
     width = max(min(shutil.get_terminal_size().columns, MAX_WIDTH) - 2, 50)
     intro = "\n\n".join(_filled(part, width, "  ") for part in HELP.strip().split("\n\n"))
-    sections = (("Options", OPTIONS), ("Commands", VERBS))
+    sections = (("Options", OPTIONS), *GROUPS.items())
     tables = "\n".join(f"{title}:\n{_table(rows, width)}" for title, rows in sections)
     lines = "\n".join(f"    {line}" for line in EXAMPLES)
     return f"Usage: syncline [OPTIONS] COMMAND [ARGS]...\n\n{intro}\n\n{tables}\n  Examples:\n{lines}\n"

@@ -304,7 +304,7 @@ class AutoSynchronizer(DdpSynchronizer):
             log.info("gradients travel in %s, %s: %s", used, spent, self._pilot.why())
 
     def _tell(self) -> None:
-        """Write what was learned where `syncline tune` asks for it."""
+        """Write what was learned where `syncline calibrate tune` asks for it."""
         path = os.environ.get(TUNE_VARIABLE, "")
         if path and os.environ.get("LOCAL_RANK", str(self.rank)) == "0":  # each host has a `tune` that reads it
             text = json.dumps({**self._pilot.to_json(), "num_ranks": self.num_ranks, "steps": self._num_steps})

@@ -52,7 +52,7 @@ def synchronize(
     handle.close()
 
     What they travel in is found by measurement, in the class `accuracy` allows ("exact", "safe", "aggressive"), unless
-    `codec` names it; `settings` is the file that `syncline tune` wrote. With FSDP2, levels and send_Bps nothing is
+    `codec` names it; `settings` is the file of `syncline calibrate tune`. With FSDP2, levels and send_Bps nothing is
     measured: there it is int8, or fp32 if exact. `levels` are the ranks inside each level of a hierarchy ((8,), "host"
     or a Fabric); `scaler` is the GradScaler, if there is one: overflows then skip the step on every rank. With FSDP2
     `replicas` is the group of ranks that hold the same shard, over which `codec` averages while shards themselves are

@@ -1,4 +1,4 @@
-"""What a user asks of `synchronize`: a codec, a measured choice, or the settings that `syncline tune` wrote."""
+"""What a user asks of `synchronize`: a codec, a measured choice, or the settings of `syncline calibrate tune`."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ class CodecRequest:
             return self
         if self.is_plain or os.environ.get(TUNE_VARIABLE):
             raise SynchronizationError(
-                f'"{PLAIN}" and `syncline tune` do not support {what}.', hint=f'Give {what} a codec, such as "{BASE}".'
+                f'"{PLAIN}" and `syncline calibrate tune` do not support {what}.',
+                hint=f'Give {what} a codec, such as "{BASE}".',
             )
         return CodecRequest(
             INSTEAD[self.accuracy], reason=f'codec="{AUTO}" does not measure {what}; give a codec for another'
@@ -52,7 +53,7 @@ class CodecRequest:
 
 
 def asked(codec: str, accuracy: str, settings: str | os.PathLike[str] | None) -> CodecRequest:
-    """Return what is asked for; a file of settings goes before `codec`, and `syncline tune` before both."""
+    """Return what is asked for; a file of settings goes before `codec`, and `syncline calibrate tune` before both."""
     if accuracy not in CLASSES:
         raise SynchronizationError(f'accuracy="{accuracy}" is unknown.', hint=f"Known: {', '.join(CLASSES)}.")
     if os.environ.get(TUNE_VARIABLE):
@@ -70,12 +71,13 @@ def _from_file(path: Path) -> CodecRequest:
     data = document.data
     if not isinstance(data, dict) or "codec" not in data:
         raise SynchronizationError(
-            f"{path} holds no settings: there is no codec in it.", hint="Write it with `syncline tune -- COMMAND`."
+            f"{path} holds no settings: there is no codec in it.",
+            hint="Write it with `syncline calibrate tune -- COMMAND`.",
         )
     if "codecs" in data or str(data["codec"]).startswith("local-sgd"):
         raise SynchronizationError(
             f"{path} is of an earlier version: codecs for each bucket, and local SGD, are no longer chosen.",
-            hint="Run `syncline tune` again; for local SGD use syncline.torch.DiLoCo(every=...).",
+            hint="Run `syncline calibrate tune` again; for local SGD use syncline.torch.DiLoCo(every=...).",
         )
     unknown = sorted(set(data) - KEYS)
     if unknown:
@@ -84,7 +86,7 @@ def _from_file(path: Path) -> CodecRequest:
         )
     accuracy = data.get("accuracy", "safe")
     if not isinstance(data["codec"], str) or accuracy not in CLASSES:
-        raise SynchronizationError(f"{path}: codec or accuracy is not what `syncline tune` writes.")
+        raise SynchronizationError(f"{path}: codec or accuracy is not what `syncline calibrate tune` writes.")
     codec, reason = canonical(data["codec"]), f"as {path} says"
     if codec == PLAIN:
         return CodecRequest(BASE, accuracy, is_plain=True, reason=reason)
