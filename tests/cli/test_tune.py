@@ -26,7 +26,7 @@ FOUND = {
         (["calibrate", "tune", "--", "no-such-command"], '"no-such-command" is not a command on this host.'),
         (["calibrate", "tune", "--", sys.executable, "-c", "pass"], "the command ended and nothing was measured."),
         (["calibrate", "tune", "--", sys.executable, "-c", "raise SystemExit(3)"], "the command failed with status 3."),
-        (["calibrate", "tune", "--output", "no/such/folder/t.yaml", "--", "true"], 'there is no folder "no/such/folder"'),
+        (["calibrate", "tune", "--output", "no/folder/t.yaml", "--", "true"], 'there is no folder "no/folder"'),
     ],
 )
 def test_what_cannot_be_is_refused(
