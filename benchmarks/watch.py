@@ -174,7 +174,7 @@ def fleet(num_agents: int = 64, links_each: int = 157, seconds: float = 10.0) ->
             now = frame(self.number, self.table, load(self.table, rng.random(links_each)))
             text = json.dumps(now.to_json())  # what an agent sends, and what the door makes of it
             told = admit(ForeignFrame, text.encode())
-            alerts = tuple(alert.model_dump() for alert in told.alerts)
+            alerts = tuple(alert.incident() for alert in told.alerts)
             return [HostFrame(self.name, told.wall_s, self.table, told.load(), told.job.state(), alerts)]
 
         async def close(self) -> None:

@@ -18,12 +18,6 @@ from research.training.systems import load_systems, read_systems
 
 from syncline.errors import DescriptionError
 from syncline.sim.step.constants import default_constants, document
-from syncline.validate.training import validate_training
-
-
-@pytest.fixture(scope="module")
-def result():
-    return validate_training().to_json()
 
 
 def test_the_shipped_constants_are_what_the_fit_gives() -> None:
@@ -36,7 +30,7 @@ def test_the_shipped_constants_are_what_the_fit_gives() -> None:
     assert document()["fitted_on"]["runs"] == len(fittable(runs))
 
 
-def test_two_metrics_of_one_run_say_the_same(result) -> None:
+def test_two_metrics_of_one_run_say_the_same() -> None:
     """The conventions are right if a row in TFLOP/s or MFU and one in tokens/s give one step time."""
     runs, _ = observe(training_rows(0), load_systems(None))
     gaps = {run.source: abs(run.rows[1][1] / run.rows[0][1] - 1) for run in runs if len(run.rows) > 1}

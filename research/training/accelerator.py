@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 
 from research.published import table
+from research.training.network_text import NetworkReading, read_network
 from research.training.rows import PublishedRow
 
 from syncline.errors import CatalogError, DescriptionError
 from syncline.fabric.catalog import HostModel
-from syncline.fabric.catalog.network_text import NetworkReading, read_network
 from syncline.validate.training_run import parts
 
 #: What an accelerator entry may replace of the host it names.

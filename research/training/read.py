@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import ValidationError
 from research.training import guess
-from research.training.accelerator import accelerator_of, network_of, parts, power_of
+from research.training.accelerator import accelerator_of, network_of, power_of
 from research.training.layout import (
     batch_of,
     is_sharded,
@@ -41,6 +41,7 @@ from syncline.sim.step.cost import step_cost
 from syncline.sim.step.machine import Machine, machine_from_spec, machine_of
 from syncline.sim.step.memory import memory
 from syncline.validate.metrics import usual_convention
+from syncline.validate.training_run import parts
 from syncline.workload.job import Job
 from syncline.workload.layer_list import LayerList
 from syncline.workload.shape import Shape

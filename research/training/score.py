@@ -41,7 +41,9 @@ def validated(rows: Sequence[PublishedRow], entries: Sequence[TrainingSystemEntr
     observed, lost = observe(rows, entries)
     runs = [run.published for run in observed]
     measured = np.array([run.measured_s for run in runs])
-    skipped = [SkippedRow(o.row.line, *(o.row.text(c) for c in ("source", "model", "metric")), o.reason) for o in lost]
+    skipped = [
+        SkippedRow(o.row.line, o.row.text("source"), o.row.text("model"), o.row.text("metric"), o.reason) for o in lost
+    ]
     ratio, without = predictions(runs, default_constants()) / measured, left_out_predictions(runs) / measured
     return TrainingValidation(name, len(rows), tuple(runs), ratio, without, tuple(skipped))
 

@@ -75,6 +75,7 @@ def test_columns_and_cells_as_tables_write_them(tmp_path: Path) -> None:
         ((",9000", ",0"), "no positive speed is given"),
         (("tokens_per_s_per_gpu", "joy"), 'metric "joy" is not one that can be converted to a step time'),
         (("bf16", "fp7"), "precision: must be fp32"),
+        ((" per GPU", ""), 'the network "InfiniBand 400Gb/s" does not say whose rate it is'),
     ],
 )  # fmt: skip
 def test_a_row_that_states_too_little_is_listed(tmp_path: Path, change: tuple[str, str], reason: str) -> None:
@@ -97,6 +98,22 @@ def test_a_systems_file_adds_what_rows_leave_out(tmp_path: Path) -> None:
     assert validated(tmp_path, text, "- {system: ours, skip: a mixture of GPUs}")["unmodelled"][0]["reason"] == (
         "a mixture of GPUs"
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "reading"),
+    [
+        ("InfiniBand 400Gb/s per GPU", "400 Gb/s a GPU"),
+        ("RoCE 8x200 Gbps", "200 Gb/s a GPU"),
+        ("3.2 Tb/s per host", "400 Gb/s a GPU"),
+        ("25 GB/s per GPU", "200 Gb/s a GPU"),
+        ("NVLink, EFA", "no network rate given: 400 Gb/s a GPU, as dgx-h100 has"),
+    ],
+)
+def test_the_network_of_a_row(tmp_path: Path, text: str, reading: str) -> None:
+    row = ROW.replace("InfiniBand 400Gb/s per GPU", f'"{text}"')
+    (run,) = validated(tmp_path, f"{HEAD}\n{row}\n")["runs"]
+    assert run["readings"] == [reading]
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,6 @@ from syncline.fabric.catalog import HostModel, load_catalog
 from syncline.fabric.spec import HostSpec, host_from_text
 from syncline.sim.step.machine import Machine, machine_from_spec, machine_of
 from syncline.validate.metrics import SPEEDS, convention_of, plain_metric, step_seconds, usual_convention
-from syncline.validate.network_text import read_network
 from syncline.validate.systems import SystemEntry, own_systems
 from syncline.validate.training_run import SkippedRow, TrainingRun
 from syncline.workload.job import Job
@@ -72,6 +71,12 @@ _SCALE = {"k": 1e3, "m": 1e6, "b": 1e9, "": 1.0}
 _NUMBER = re.compile(r"[~<>=]*\s*(\d+(?:\.\d+)?(?:e[+-]?\d+)?)\s*([kmb]?)\s*(?:%|tokens?|seq\w*|gpus?)?")
 #: Of a source that no systems file lists.
 UNLISTED = SystemEntry.model_construct(system="")
+
+_NETWORK = re.compile(
+    r"(?:(?P<count>\d+)\s*x\s*)?(?P<rate>\d+(?:\.\d+)?)\s*(?P<scale>[GTgt])(?P<unit>[Bb])(?:it)?(?:/s|ps)"
+    r"(?:\s*(?:per|a|/)\s*(?P<whose>gpu|accelerator|chip|host|node|server))?",
+    re.IGNORECASE,
+)
 
 Cells = Mapping[str, str]
 
@@ -193,13 +198,22 @@ def _machine(cells: Cells, entry: SystemEntry, num_gpus: int) -> tuple[Machine, 
     machine = machine_of(host, link, num_gpus)
     if num_gpus <= machine.domain:
         return machine, ""
-    reading = read_network(cells.get("interconnect", ""), host, link.rate_Bps * 8 / 1e9 if link else None)
-    if reading.question:
-        raise DescriptionError(f"the network is not clear: {reading.question}")
-    dies = max(machine.gpu.num_dies, 1)
-    if reading.gpu_Bps:
-        return replace(machine, nic_Bps=reading.gpu_Bps / dies), reading.words
+    dies, stated_Bps = max(machine.gpu.num_dies, 1), _network_Bps(cells.get("interconnect", ""), host)
+    if stated_Bps:
+        return replace(machine, nic_Bps=stated_Bps / dies), f"{stated_Bps * 8 / 1e9:g} Gb/s a GPU"
     return machine, f"no network rate given: {machine.nic_Bps * dies * 8 / 1e9:g} Gb/s a GPU, as {host.name} has"
+
+
+def _network_Bps(text: str, host: HostModel) -> float:
+    """Return the network rate of one GPU that a text states: "400 Gb/s per GPU", "8x400Gb/s" (a host); 0 for none."""
+    rate = _NETWORK.search(text)
+    if rate is None:
+        return 0.0
+    if not rate["count"] and not rate["whose"]:
+        raise DescriptionError(f'the network "{text}" does not say whose rate it is: add "per GPU" or "per host"')
+    per_host = not rate["whose"] or rate["whose"].lower() not in ("gpu", "accelerator", "chip")
+    bits = float(rate["rate"]) * int(rate["count"] or 1) * {"G": 1e9, "T": 1e12}[rate["scale"].upper()]
+    return bits * (1 if rate["unit"] == "B" else 1 / 8) / (host.num_gpus if per_host else 1)
 
 
 def _host(text: str, num_gpus: int) -> HostModel:
