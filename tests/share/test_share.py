@@ -165,6 +165,16 @@ def test_mistakes(fabric: syncline.Fabric, keys: dict[str, Any], words: str) -> 
         syncline.share(fabric, keys)
 
 
+def test_progress_counts_runs_and_ends_with_all_of_them(fabric: syncline.Fabric) -> None:
+    seen: list[tuple[int, int]] = []
+    jobs = [{"name": name, "step": STEP, "hosts": hosts} for name, hosts in (("a", "0,2"), ("b", "1,3"))]
+    syncline.share(fabric, {"jobs": jobs}, progress=lambda *at: seen.append(at))
+    # 2 alone; then 2 alone again, 3 by chance, 11 in slots, 1 in classes, 5 halvings.
+    assert {total for _, total in seen} == {2 + 2 + 3 + 11 + 1 + 5}
+    assert [done for done, _ in seen] == sorted(done for done, _ in seen) and seen[-1] == (24, 24)
+    assert len(seen) > 15
+
+
 def test_periods_and_middles() -> None:
     assert periods([1.0, 0.34]) is None
     assert periods([0.9, 0.3]) == pytest.approx((0.9, 0.3))

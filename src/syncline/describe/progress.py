@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 #: Called with what is done and the total known so far; the total may grow while work is under way.
 Progress = Callable[[int, int], None]
+
+T = TypeVar("T")
 
 
 class Meter:
@@ -18,8 +21,21 @@ class Meter:
         """Announce work to come."""
         self.total += count
 
+    def reach(self, count: int) -> None:
+        """Report that so much is done in all: what was expected and is not needed counts as done."""
+        self.advance(max(count - self.done, 0))
+
     def advance(self, count: int = 1) -> None:
         """Report finished work."""
         self.done += count
         if self.progress is not None:
             self.progress(self.done, max(self.done, self.total))
+
+
+def metered(items: Sequence[T], meter: Meter | None) -> Iterator[T]:
+    """Yield every item, and report it as done when the next one is asked for."""
+    meter = meter or Meter()
+    meter.expect(len(items))
+    for item in items:
+        yield item
+        meter.advance()

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from syncline.describe import units
 from syncline.describe.document import Document
 from syncline.describe.plain import JsonObject
+from syncline.describe.progress import Meter, metered
 from syncline.errors import CostError, PlanError, SynclineError
 from syncline.fabric.build import build
 from syncline.fabric.fabric import Fabric
@@ -126,6 +127,7 @@ def compare_fabrics(
     fabrics: Sequence[str] = FABRICS,
     assumptions: Assumptions | None = None,
     axes: Axes = USUAL,
+    meter: Meter | None = None,
 ) -> FabricRanking:
     """Return the best plan on every fabric, at a number of GPUs or at a budget for hosts and network."""
     if (num_gpus is None) == (budget_usd is None):
@@ -139,7 +141,7 @@ def compare_fabrics(
         )
     rows, left_out = [], []
     num_hosts = _hosts(host, num_gpus) if num_gpus is not None else 0
-    for name in fabrics:
+    for name in metered(fabrics, meter):
         try:
             fabric = (
                 fabric_with(host, link, name, num_hosts)

@@ -12,6 +12,7 @@ import math
 from dataclasses import dataclass, replace
 
 from syncline.describe.plain import JsonObject
+from syncline.describe.progress import Meter, metered
 from syncline.errors import PlanError, SynclineError
 from syncline.fabric.fabric import Fabric
 from syncline.plan.cost.assumptions import Assumptions
@@ -144,8 +145,9 @@ class Serving:
 
 
 def plan_serving(
-    fabric: Fabric, job: Job, assumptions: Assumptions | None = None, prices: Prices | None = None
-) -> Serving:
+    fabric: Fabric, job: Job, assumptions: Assumptions | None = None, prices: Prices | None = None,
+    meter: Meter | None = None,
+) -> Serving:  # fmt: skip
     """Return the cheapest way to serve a job's load within its limits."""
     if job.load is None or not isinstance(job.model, Shape):
         raise PlanError(
@@ -155,7 +157,7 @@ def plan_serving(
     usd, machine = money.usd_per_gpu_hour if money else None, machine_from_fabric(fabric)
     found = [
         way
-        for split in _splits(fabric, job)
+        for split in metered(_splits(fabric, job), meter)
         for apart in (False, True)
         for way in _ways(fabric, job, machine, split, apart, usd)
     ]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from syncline.describe.plain import JsonObject
+from syncline.describe.progress import Meter, Progress
 from syncline.plan.cost.assumptions import load_assumptions
 from syncline.plan.cost.prices import load_prices
 from syncline.plan.phase.phases import PlannedRun, plan_run
@@ -39,11 +40,12 @@ def plan_phases(
     assumptions: str | Path | None = None,
     assume: Mapping[str, object] | None = None,
     prices: str | Path | None = None,
+    progress: Progress | None = None,
 ) -> RunAnswer:
     """Plan a job file that has `phases`: each phase's split and network needs, one calendar and one bill."""
     assumed, _ = load_assumptions(Path(assumptions) if assumptions else None, dict(assume or {}))
     table = load_prices(Path(prices)) if prices else None
-    return RunAnswer(plan_run(built(cluster), load_run(job), assumed, table))
+    return RunAnswer(plan_run(built(cluster), load_run(job), assumed, table, Meter(progress)))
 
 
 __all__ = ["RunAnswer", "has_phases", "plan_phases"]

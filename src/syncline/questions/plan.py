@@ -12,7 +12,7 @@ from syncline.describe.files import make_folder, write_text
 from syncline.describe.guide import cite
 from syncline.describe.mistakes import read_described
 from syncline.describe.plain import JsonObject
-from syncline.describe.progress import Progress
+from syncline.describe.progress import Meter, Progress
 from syncline.errors import UsageError
 from syncline.fabric import Fabric
 from syncline.fabric.change import changed
@@ -251,8 +251,10 @@ def best(
                 raise UsageError(f"`{name}` is not for {kind}.", hint="Plan one training job for it.")
         given |= {"cloud": cloud} if cloud else {}
         if phases:
-            return plan_phases(cluster, str(job), assumptions=assumptions, assume=given, prices=prices)
-        return serve(cluster, job, assumptions=assumptions, assume=given, prices=prices)
+            return plan_phases(
+                cluster, str(job), assumptions=assumptions, assume=given, prices=prices, progress=progress
+            )
+        return serve(cluster, job, assumptions=assumptions, assume=given, prices=prices, progress=progress)
     return plan(
         cluster, job, fix=fix, objective=objective, full=full, allow_lossy=allow_lossy, headroom=headroom,
         framework=framework, cloud=cloud, prices=prices, assumptions=assumptions, assume=given, workers=workers, on=on,
@@ -274,6 +276,7 @@ def compare(
     assumptions: str | Path | None = None,
     assume: Mapping[str, object] | None = None,
     profile: str | Path | None = None,
+    progress: Progress | None = None,
 ) -> FabricComparison | ClusterAnswer:
     """Compare clusters (or fabrics at a number of GPUs or at a budget) for a job: the best plan on each, its cost.
 
@@ -282,7 +285,7 @@ def compare(
     A `profile` moves the clusters whose part it was measured on; the others stay as the model ships: a note says so.
     """
     assumed, _ = load_assumptions(Path(assumptions) if assumptions else None, dict(assume or {}))
-    measured = load_profile(profile) if profile is not None else None
+    measured, meter = load_profile(profile) if profile is not None else None, Meter(progress)
     if clusters or sweep:
         apart = {"gpus": (gpus, None), "budget": (budget, None), "host": (host, DEFAULT_HOST),
                  "link": (link, DEFAULT_LINK), "fabrics": (tuple(fabrics), FABRICS)}  # fmt: skip
@@ -291,7 +294,7 @@ def compare(
                 raise UsageError(f"`{name}` is for fabrics that syncline draws up; these clusters say what they are.",
                                  hint=f"Leave out `{name}`, or the clusters.")  # fmt: skip
         table = load_prices(Path(prices)) if prices else None
-        return ClusterAnswer(_side_by_side(job_of(job), tuple(clusters), sweep, assumed, table, measured))
+        return ClusterAnswer(_side_by_side(job_of(job), tuple(clusters), sweep, assumed, table, measured, meter))
     if measured is not None:
         raise UsageError("`profile` needs clusters.", hint="Name the clusters: A B JOB.")
     found = compare_fabrics(
@@ -302,6 +305,7 @@ def compare(
         budget_usd=read_number("budget", budget) if budget is not None else None,
         fabrics=tuple(fabrics),
         assumptions=assumed,
+        meter=meter,
     )
     return FabricComparison(found)
 
@@ -313,20 +317,22 @@ def _side_by_side(
     assumed: Assumptions,
     prices: Prices | None,
     measured: SystemProfile | None,
+    meter: Meter,
 ) -> ClusterComparison:
     if sweep is None:
         made = _measured([_candidate(name) for name in clusters], measured)
-        return _noted(side_by_side(job, made, assumptions=assumed, prices=prices), made, measured)
+        return _noted(side_by_side(job, made, assumptions=assumed, prices=prices, meter=meter), made, measured)
     if len(clusters) != 1:
         raise UsageError(f"a sweep takes one cluster, got {len(clusters)}.", hint="Name one, and one job.")
     key, values = sweep
     if key.startswith("job."):
-        return swept_job(job, _measured([_candidate(clusters[0])], measured)[0], key, values, assumed, prices)
+        candidate = _measured([_candidate(clusters[0])], measured)[0]
+        return swept_job(job, candidate, key, values, assumed, prices, meter)
     name, _, cloud = clusters[0].partition("@")
     made = [
         Candidate(f"{key} {value}", changed(name, key, value), cloud or None, value=_plain(value)) for value in values
     ]
-    return side_by_side(job, _measured(made, measured), assumptions=assumed, prices=prices, swept=key)
+    return side_by_side(job, _measured(made, measured), assumptions=assumed, prices=prices, swept=key, meter=meter)
 
 
 def _measured(candidates: list[Candidate], measured: SystemProfile | None) -> list[Candidate]:
@@ -410,6 +416,7 @@ def compare_named(
         Parameter("years=3; or a sweep: host.nics=1,2,4,8, job.batch.global=512,1024.", names=("--set",)),
     ] = (),
     profile: ProfileOption = None,
+    progress: Progress | None = None,
 ) -> FabricComparison | ClusterAnswer:
     """Compare clusters, or fabrics, for a job.
 
@@ -422,7 +429,7 @@ def compare_named(
     chosen = tuple(name.strip() for name in fabrics.split(",") if name.strip()) if fabrics else FABRICS
     return compare(
         job, clusters=clusters, sweep=sweep, prices=prices, gpus=gpus, budget=budget, host=host, link=link,
-        fabrics=chosen, assumptions=assumptions, assume=assume, profile=profile,
+        fabrics=chosen, assumptions=assumptions, assume=assume, profile=profile, progress=progress,
     )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from syncline.describe.plain import JsonObject
+from syncline.describe.progress import Meter, Progress
 from syncline.errors import UsageError
 from syncline.plan.cost.assumptions import load_assumptions
 from syncline.plan.cost.prices import load_prices
@@ -45,6 +46,7 @@ def serve(
     assumptions: str | Path | None = None,
     assume: Mapping[str, object] | None = None,
     prices: str | Path | None = None,
+    progress: Progress | None = None,
 ) -> ServeAnswer:
     """Plan a serving job: how its replicas are split, how many GPUs they take, how long users wait, what a token costs.
 
@@ -60,4 +62,4 @@ def serve(
         )
     assumed, _ = load_assumptions(Path(assumptions) if assumptions else None, dict(assume or {}))
     table = load_prices(Path(prices)) if prices else None
-    return ServeAnswer(plan_serving(built(cluster), described, assumed, table))
+    return ServeAnswer(plan_serving(built(cluster), described, assumed, table, Meter(progress)))

@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar
 
 from syncline.describe.guide import cite
 from syncline.describe.mistakes import blamed_on
+from syncline.describe.progress import Meter, Progress
 from syncline.errors import UsageError
 from syncline.fabric import Fabric
 from syncline.questions.answer import Answer, Output, page_output
@@ -75,6 +76,7 @@ def share(
     transport: Annotated[str, Parameter("Packet level: auto, dcqcn, dctcp, roce, ndp ...")] = "auto",
     routing: Annotated[str, Parameter("Packet level: auto, ecmp, adaptive, spray ...")] = "auto",
     seed: Annotated[int, Parameter("Packet level: seed of hashes and marks.", rare=True)] = 0,
+    progress: Progress | None = None,
 ) -> ShareAnswer:
     """Say what each of several jobs loses on one cluster, who gets which hosts, and when bursts should come.
 
@@ -98,7 +100,7 @@ def share(
 
     with blamed_on(where):
         given = dict(zip((job.name for job in shared.jobs), assign(fabric, shared.jobs), strict=True))
-        found, room = epochs(shared, fabric, given, read, default_constants())
+        found, room = epochs(shared, fabric, given, read, default_constants(), Meter(progress))
         played: tuple[EpochPackets, ...] = ()
         if level == "packet":
             options = PacketQuestion().options(packet_network(fabric), transport, routing, seed)

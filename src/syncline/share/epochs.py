@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from syncline.describe.model import Handle, handle, reported
+from syncline.describe.progress import Meter
 from syncline.errors import DescriptionError, SynclineError
 from syncline.fabric import Fabric
 from syncline.fabric.faults import FailedPart, apply_faults
 from syncline.place.allocation import Allocation, from_list
-from syncline.share.interleave import Steering, steer
+from syncline.share.interleave import Steering, most_runs, steer
 from syncline.share.jobs_file import Bursts, SharedCluster, SharedJob
 from syncline.share.pattern import Pattern, measured_pattern, training_pattern
 from syncline.share.together import Party, TrafficBurst
@@ -117,7 +118,7 @@ class Epoch:
 
 def epochs(
     shared: SharedCluster, fabric: Fabric, given: Mapping[str, Allocation], job_of: Callable[[object], Job],
-    k: Constants,
+    k: Constants, meter: Meter | None = None,
 ) -> tuple[list[Epoch], PatternCache]:  # fmt: skip
     """Return what becomes of the jobs in each time between two changes, and the room they were laid in."""
     times = {0.0}
@@ -126,13 +127,22 @@ def epochs(
     for failure in shared.failures:
         times |= {failure.at, *([failure.until] if failure.until is not None else [])}
     ordered = sorted(times)
-    room = PatternCache(shared, fabric, given, job_of, k)
-    found = []
+    meter = meter or Meter()
+    room = PatternCache(shared, fabric, given, job_of, k, meter)
+    present = []
     for begin, end in zip(ordered, [*ordered[1:], None], strict=True):
         jobs = tuple(j for j in shared.jobs if j.arrives <= begin and (j.leaves is None or j.leaves > begin))
         if jobs:
-            found.append(room.epoch(begin, end, jobs))
-    return found, room
+            present.append((begin, end, jobs))
+    # Each job alone on the healthy cluster, then each epoch steered and given away in part.
+    runs = len(shared.jobs)
+    meter.expect(runs + sum(most_runs(len(jobs)) + HALVINGS for _, _, jobs in present))
+    made = []
+    for begin, end, jobs in present:
+        made.append(room.epoch(begin, end, jobs))
+        runs += most_runs(len(jobs)) + HALVINGS
+        meter.reach(runs)
+    return made, room
 
 
 def faults_at(fabric: Fabric, shared: SharedCluster, moment_s: float) -> tuple[tuple[FailedPart, ...], Fabric]:
@@ -147,9 +157,9 @@ class PatternCache:
 
     def __init__(
         self, shared: SharedCluster, fabric: Fabric, given: Mapping[str, Allocation],
-        job_of: Callable[[object], Job], k: Constants,
+        job_of: Callable[[object], Job], k: Constants, meter: Meter,
     ) -> None:  # fmt: skip
-        self.shared, self.fabric, self.given, self.job_of, self.k = shared, fabric, given, job_of, k
+        self.shared, self.fabric, self.given, self.job_of, self.k, self.meter = shared, fabric, given, job_of, k, meter
         self.laid: dict[tuple[FailedPart, ...], tuple[Fabric, Rails, dict[str, Pattern]]] = {}
         self.alone: dict[str, float] = {}
 
@@ -174,7 +184,7 @@ class PatternCache:
     def _alone(self, job: SharedJob) -> float:
         if job.name not in self.alone:
             _, rails, _ = self._at(())
-            self.alone[job.name] = Party(rails, (self._pattern(job, ()),), (job.share,)).alone(0)
+            self.alone[job.name] = Party(rails, (self._pattern(job, ()),), (job.share,), meter=self.meter).alone(0)
         return self.alone[job.name]
 
     def epoch(self, begin: float, end: float | None, jobs: tuple[SharedJob, ...]) -> Epoch:
@@ -185,12 +195,13 @@ class PatternCache:
             fabric, rails, _ = self._at(parts)
             patterns = tuple(self._pattern(job, parts) for job in jobs)
             bursts = tuple(_burst(fabric, rails, each) for each in self.shared.traffic)
-            steering = steer(Party(rails, patterns, tuple(job.share for job in jobs), self.shared.tenants, bursts))
+            shares = tuple(job.share for job in jobs)
+            steering = steer(Party(rails, patterns, shares, self.shared.tenants, bursts, self.meter))
         except DescriptionError:
             raise
         except SynclineError as error:  # cut in two: said, not raised, as the other epochs stand
             return Epoch(begin, end, (), names, error.message, 0.0)
-        party = Party(rails, patterns, steering.shares, self.shared.tenants, bursts)
+        party = Party(rails, patterns, steering.shares, self.shared.tenants, bursts, self.meter)
         shown = tuple(self._shown(job, steering, i, patterns[i], healthy[i]) for i, job in enumerate(jobs))
         return Epoch(begin, end, shown, names, "", headroom(party, steering), steering=steering)
 

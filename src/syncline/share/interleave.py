@@ -55,6 +55,12 @@ def mean_slowdown(step_s: Sequence[float], alone_s: Sequence[float]) -> float:
     return sum(a / b for a, b in zip(step_s, alone_s, strict=True)) / len(alone_s)
 
 
+def most_runs(num_jobs: int) -> int:
+    """Return how many runs `steer` makes at most: each job alone, chance, slots moved one by one, and classes."""
+    moved = PHASES * (num_jobs - 1) * (2 if num_jobs > 2 else 1)
+    return num_jobs + len(CHANCES) + 1 + moved + 1
+
+
 def steer(party: Party) -> Steering:
     """Return the best of: nothing, slots, classes."""
     num = len(party.patterns)

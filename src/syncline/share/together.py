@@ -10,6 +10,7 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
+from syncline.describe.progress import Meter
 from syncline.describe.units import show_time
 from syncline.errors import DescriptionError
 from syncline.fabric.fabric import NETWORK_TIERS
@@ -77,6 +78,8 @@ class Party:
     shares: tuple[Share, ...]
     tenants: Mapping[str, float] = field(default_factory=dict)
     bursts: tuple[TrafficBurst, ...] = ()
+    meter: Meter = field(default_factory=Meter)
+    """Counts runs."""
 
     @cached_property
     def between(self) -> NDArray[np.bool_]:
@@ -89,7 +92,7 @@ class Party:
 
     def alone(self, job: int) -> float:
         """Return the step of a job with the cluster to itself."""
-        solo = Party(self.rails, (self.patterns[job],), (Share(cap_Bps=self.shares[job].cap_Bps),))
+        solo = Party(self.rails, (self.patterns[job],), (Share(cap_Bps=self.shares[job].cap_Bps),), meter=self.meter)
         return solo.run((Slots(),), (1.0,), steps=3).step_s[0]
 
     def run(
@@ -107,6 +110,7 @@ class Party:
         while self.bursts and (last := max(mine[-1][1] for mine in course.steps)) > lasting * (1 + 1e-3):
             lasting = last * 1.1
             course = self._run(_Draft(self, slots, alone_s, steps, shown, lasting, counts), given_away)
+        self.meter.advance()
         return course
 
     def _run(self, draft: _Draft, given_away: float) -> SharedCourse:

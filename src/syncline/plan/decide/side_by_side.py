@@ -15,6 +15,7 @@ from statistics import NormalDist
 
 from syncline.describe import units
 from syncline.describe.plain import JsonObject
+from syncline.describe.progress import Meter, metered
 from syncline.describe.today import today
 from syncline.errors import PlanError, SynclineError
 from syncline.fabric.assumed import assumed_of
@@ -111,10 +112,11 @@ def side_by_side(
     assumptions: Assumptions | None = None,
     prices: Prices | None = None,
     swept: str = "",
+    meter: Meter | None = None,
 ) -> ClusterComparison:
     """Return the best plan on every cluster, with ties marked."""
     rows, left_out, notes = [], [], []
-    for candidate in candidates:
+    for candidate in metered(candidates, meter):
         try:
             rows.append(_row(job, candidate, assumptions or Assumptions(), prices))
         except SynclineError as error:
@@ -130,11 +132,12 @@ def side_by_side(
 
 
 def swept_job(
-    job: Job, candidate: Candidate, key: str, values: Sequence[object], assumptions: Assumptions, prices: Prices | None
-) -> ClusterComparison:
+    job: Job, candidate: Candidate, key: str, values: Sequence[object], assumptions: Assumptions,
+    prices: Prices | None, meter: Meter | None = None,
+) -> ClusterComparison:  # fmt: skip
     """Return one cluster under several values of one key of the job: `job.batch.global`, `job.precision`."""
     rows, left_out = [], []
-    for value in values:
+    for value in metered(values, meter):
         name = f"{key} {value}"
         try:
             one = side_by_side(_with(job, key.split(".")[1:], value), [replace(candidate, name=name)],

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from datetime import date, timedelta
 
 from syncline.describe.plain import JsonObject
+from syncline.describe.progress import Meter, metered
 from syncline.describe.today import today
 from syncline.errors import PlanError, SynclineError
 from syncline.fabric.assumed import assumed_of
@@ -158,10 +159,11 @@ class PlannedRun:
 
 
 def plan_run(
-    fabric: Fabric, run: TrainingRun, assumptions: Assumptions | None = None, prices: Prices | None = None
-) -> PlannedRun:
+    fabric: Fabric, run: TrainingRun, assumptions: Assumptions | None = None, prices: Prices | None = None,
+    meter: Meter | None = None,
+) -> PlannedRun:  # fmt: skip
     """Plan every phase of a run."""
-    found = tuple(_planned(fabric, phase, assumptions, prices) for phase in run.phases)
+    found = tuple(_planned(fabric, phase, assumptions, prices) for phase in metered(run.phases, meter))
     notes = dict.fromkeys(note for phase in found for note in phase.plan.notes if note.startswith("not priced"))
     gpu = found[0].plan.question.machine.gpu.name
     return PlannedRun(
