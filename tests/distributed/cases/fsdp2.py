@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from syncline.runtime.sync.shard.sharded import OLDEST_TORCH
+from syncline.runtime.sync.sharded import OLDEST_TORCH
 
 try:
     from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, fully_shard

@@ -1,4 +1,4 @@
-"""Settings, levels, residuals, advice and agreement texts: what can be checked without ranks."""
+"""Settings, levels, residuals and agreement texts: what can be checked without ranks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from syncline.errors import CodecError, SynchronizationError
 from syncline.fabric import ClusterSpec, build
 from syncline.program.pieces import piece_cuts
 from syncline.runtime.alive.agreement import difference
-from syncline.runtime.auto.advice import Costs, exposed_s
 from syncline.runtime.sync.bucket import Layout
 from syncline.runtime.sync.residuals import Residuals
 from syncline.runtime.sync.settings import Settings
@@ -99,14 +98,6 @@ def test_pieces_cover_a_bucket() -> None:
     assert cuts[-1] == 10_000_000
     assert len(cuts) - 1 == 5
     assert piece_cuts(10, 8 << 20) == [0, 10]
-
-
-def test_the_best_bucket_is_small_on_a_slow_wire_and_large_where_each_bucket_is_dear() -> None:
-    slow = Costs(fixed_s=1e-4, encode_s_per_byte=1e-10, wire_s_per_byte=5e-9, decode_s_per_byte=1e-10)
-    dear = Costs(fixed_s=0.5, encode_s_per_byte=1e-10, wire_s_per_byte=1e-10, decode_s_per_byte=1e-10)
-    caps = (1e6, 4e6, 25e6, 100e6)
-    assert min(caps, key=lambda cap: exposed_s(100e6, 0.5, cap, slow)) == 1e6
-    assert min(caps, key=lambda cap: exposed_s(100e6, 0.5, cap, dear)) == 100e6
 
 
 def test_differences_between_ranks_are_named() -> None:

@@ -17,7 +17,7 @@ from syncline.errors import CheckpointError
 from syncline.runtime.alive.checkpoint_folder import rank_file, read
 from syncline.runtime.alive.checkpoint_loss import gather_json
 from syncline.runtime.sync.geometry import Geometry, owed_by_all
-from syncline.runtime.sync.shard.sharded import is_sharded
+from syncline.runtime.sync.sharded import is_sharded
 
 
 class CheckpointHandle(Protocol):

@@ -26,9 +26,8 @@ from syncline.program.choice import CLASSES, decide
 from syncline.program.overlap import Work
 from syncline.runtime.alive.agreement import Gathering, exchange_json
 from syncline.runtime.auto.guard import Guard
-from syncline.runtime.auto.native import Native
+from syncline.runtime.auto.native import Native, average_plain, check_finite
 from syncline.runtime.auto.pilot import STRICTNESS, Pilot, best_s, typical_s
-from syncline.runtime.auto.plain import average_plain, check_finite
 from syncline.runtime.auto.probe import basis_of, gathered_costs, guessed_work, probe_link
 from syncline.runtime.auto.worklog import Lengths, WorkLog, mean_work
 from syncline.runtime.sync.bucket import Order

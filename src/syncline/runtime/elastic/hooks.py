@@ -15,7 +15,7 @@ from torch.utils import _pytree
 
 from syncline.errors import SynchronizationError
 from syncline.runtime.elastic.gradients import GradientBucket
-from syncline.runtime.sync.shard.sharded import is_sharded
+from syncline.runtime.sync.sharded import is_sharded
 
 
 class BackwardWatch:

@@ -17,7 +17,7 @@ from syncline.runtime.elastic.replica import Alone, Replica, ReplicaCrew
 from syncline.runtime.periodic.crew import Crew
 from syncline.runtime.periodic.target import Target, alone, trained
 from syncline.runtime.sync.settings import Settings
-from syncline.runtime.sync.shard.sharded import is_sharded, shard_mesh
+from syncline.runtime.sync.sharded import is_sharded, shard_mesh
 from syncline.runtime.sync.tuned import BASE, asked
 
 USUAL = {"wait_s": 0.0, "timeout_s": 60.0, "warmup": 0, "check_every": 0}

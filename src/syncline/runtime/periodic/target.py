@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from syncline.errors import SynchronizationError
-from syncline.runtime.sync.shard.sharded import is_sharded
+from syncline.runtime.sync.sharded import is_sharded
 from syncline.runtime.wire.levels import resolve
 
 

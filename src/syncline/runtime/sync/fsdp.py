@@ -27,7 +27,7 @@ from syncline.runtime.sync.finite import finite_flag
 from syncline.runtime.sync.geometry import Geometry, owed_by_all
 from syncline.runtime.sync.optimizer_hooks import OptimizerSteps, ScaleFollower, Scaler
 from syncline.runtime.sync.settings import Settings
-from syncline.runtime.sync.shard.shard_part import ShardPart, shard_parts
+from syncline.runtime.sync.sharded import ShardPart, shard_parts
 from syncline.runtime.sync.step import Step
 from syncline.runtime.sync.streams import refuse_capture
 from syncline.runtime.sync.synchronizer import Synchronizer

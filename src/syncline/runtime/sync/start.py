@@ -20,7 +20,7 @@ from syncline.runtime.sync.ddp import DdpSynchronizer
 from syncline.runtime.sync.early import EarlyUpdates
 from syncline.runtime.sync.optimizer_hooks import Scaler
 from syncline.runtime.sync.settings import Settings
-from syncline.runtime.sync.shard.sharded import check_replaceable, is_sharded, param_groups, shard_mesh, sharded_modules
+from syncline.runtime.sync.sharded import check_replaceable, is_sharded, param_groups, shard_mesh, sharded_modules
 from syncline.runtime.sync.synchronizer import Synchronizer
 from syncline.runtime.sync.tuned import AUTO, CodecRequest, asked
 from syncline.runtime.wire.levels import members, resolve

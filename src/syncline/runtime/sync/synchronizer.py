@@ -7,7 +7,7 @@ import dataclasses
 import time
 from collections import deque
 from collections.abc import Mapping
-from typing import Any, overload
+from typing import Any, NoReturn, overload
 
 import torch
 
@@ -19,7 +19,6 @@ from syncline.program.pieces import AHEAD
 from syncline.program.stages import BucketProgram
 from syncline.runtime.alive.verdict import Straggler
 from syncline.runtime.alive.watchdog import start_watchdog
-from syncline.runtime.auto.advice import BucketAdvice, advise
 from syncline.runtime.span_writer import SpanWriter, follow
 from syncline.runtime.sync.averagers import Averagers
 from syncline.runtime.sync.bucket import Bucket, Order
@@ -231,12 +230,12 @@ class Synchronizer:
         """Return how each connection of the native wire does, rail by rail; what changed since is logged."""
         return [line for wire in self.links.native() for line in wire.lines()]
 
-    def profile(self) -> BucketAdvice:
-        """Return which bucket size would be best, from the steps so far; the first one, which warms up, is left out."""
-        steps = [step for step in self.steps if step.ended_s and step.number > 0 and len(step.ready) > 0]
-        if not steps:
-            raise SynchronizationError("there is nothing to profile yet.", hint="Train a few steps first.")
-        return advise(steps, self._rate(steps[-1]))
+    def profile(self) -> NoReturn:
+        """Refuse: the size of buckets is derived."""
+        raise SynchronizationError(
+            "profile() was removed: buckets are as large as the pieces that are sent, unless DDP is given a size.",
+            hint="Leave bucket_cap_mb= of DistributedDataParallel out.",
+        )
 
     def _last(self) -> Step:
         complete = [step for step in self.steps if step.ended_s]

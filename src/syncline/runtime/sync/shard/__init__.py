@@ -1,1 +1,0 @@
-"""Gradients of sharded models: the part of a rank, and its reduce-scatter."""
