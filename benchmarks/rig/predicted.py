@@ -72,6 +72,6 @@ def _how(method: Method, known: dict[str, Any], num_ranks: int, device: str) -> 
     measured = {int(size): StageCosts(*seconds) for size, *seconds in known["codecs"].get(codec, ())}
     size = method.piece_bytes or piece_bytes_on(device)
     return ExchangeCosts(
-        codec, scheme(codec).wire_bytes, 0.0, 0.0, size, measured, known.get("post_s") or MESSAGE_S,
+        codec, scheme(codec), 0.0, 0.0, size, measured, known.get("post_s") or MESSAGE_S,
         on_device=device != "cpu",
     )  # fmt: skip

@@ -31,10 +31,10 @@ WORKS = (
 )
 HOWS: dict[str, How] = {
     "plain": Ring(3e-10),
-    "fp32": ExchangeCosts("fp32", scheme("fp32").wire_bytes, 3e-10, 3e-10),
-    "int8": ExchangeCosts("int8", scheme("int8").wire_bytes, 1e-9, 1e-9),
-    "slow sign": ExchangeCosts("sign", scheme("sign").wire_bytes, 8e-9, 8e-9),
-    "measured": ExchangeCosts("sign", scheme("sign").wire_bytes, 8e-9, 8e-9, message_s=4e-4,
+    "fp32": ExchangeCosts("fp32", scheme("fp32"), 3e-10, 3e-10),
+    "int8": ExchangeCosts("int8", scheme("int8"), 1e-9, 1e-9),
+    "slow sign": ExchangeCosts("sign", scheme("sign"), 8e-9, 8e-9),
+    "measured": ExchangeCosts("sign", scheme("sign"), 8e-9, 8e-9, message_s=4e-4,
                           measured={1 << 20: StageCosts(0.02, 0.01, 0.03), 300_000: StageCosts(0.1, 0.2, 0.1)}),
 }  # fmt: skip
 
@@ -85,7 +85,7 @@ def test_alone_there_is_nothing_to_send() -> None:
 def test_an_optimizer_by_bucket_leaves_only_the_last_bucket_to_the_end() -> None:
     """Four buckets of a second on the wire, a backward that takes no time: updates fit under the next one's second."""
     elements = 1 << 20
-    how = ExchangeCosts("fp32", scheme("fp32").wire_bytes, 0.0, 0.0, piece_bytes=4 * elements)
+    how = ExchangeCosts("fp32", scheme("fp32"), 0.0, 0.0, piece_bytes=4 * elements)
     link, machine = RankLink(2 * 3 / 4 * 4 * elements, 0.0), SharedMachine(64.0, 0.0, 0.0)
     work = Work(0.5, (0.0,) * 4, (elements,) * 4, 2.0)
     assert step_s(work, [how] * 4, 4, link, machine) == pytest.approx(0.5 + 4 + 2, rel=1e-3)

@@ -39,5 +39,5 @@ def test_what_is_measured_at_the_outermost_level_is_what_is_priced_there() -> No
     shard = outermost(elements, (2, 2))
     work = Work(0.0, (0.0,), (elements,), 0.0)
     measured = {shard: StageCosts(1.0, 2.0, 4.0)}
-    how = ExchangeCosts("int8", scheme("int8").wire_bytes, 0.0, 0.0, measured=measured, levels=(2, 2))
+    how = ExchangeCosts("int8", scheme("int8"), 0.0, 0.0, measured=measured, levels=(2, 2))
     assert step_s(work, [how], 8, RankLink(1e12, 0.0), SharedMachine(64.0, 0.0, 0.0)) == pytest.approx(7.0, rel=1e-3)

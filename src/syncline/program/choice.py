@@ -76,7 +76,7 @@ class ChoiceBasis:
         known = scheme(codec)
         if isinstance(known, LowRank):
             return LowRankCosts(codec, price.ratio, price.encode_s, price.middle_s, price.decode_s)
-        return ExchangeCosts(codec, known.wire_bytes, price.encode_s, price.decode_s, self.piece_bytes)
+        return ExchangeCosts(codec, known, price.encode_s, price.decode_s, self.piece_bytes)
 
     def predict(self, codec: str) -> float:
         """Return the step's seconds when every bucket travels in a codec."""
@@ -102,7 +102,7 @@ class ChoiceBasis:
         """Return the least time the wire needs for one step in this codec."""
         elements, how = sum(self.work.elements), self.how(codec)
         if isinstance(how, ExchangeCosts):
-            size = float(how.wire_bytes(elements))
+            size = float(how.codec.wire_bytes(elements))
         else:
             size = 4.0 * elements * (how.ratio if isinstance(how, LowRankCosts) else 1.0)
         return 2 * (self.num_ranks - 1) / self.num_ranks * size / self.rate_Bps

@@ -1,7 +1,8 @@
 """One data-parallel training step, as every rank lives it: what hides behind what, on a wire and shared processors.
 
     work = Work(forward_s=0.12, backward_s=(0.08, 0.1, 0.07), elements=(7_000_000, ...), optimizer_s=0.03)
-    step_s(work, [Exchanged("int8", wire_bytes, 1e-9, 1e-9)] * 3, 4, Wire(125e6, 1e-4), Machine(2.0, 1e-9, 2e-5))
+    int8 = ExchangeCosts("int8", scheme("int8"), encode_s=1e-9, decode_s=1e-9)
+    step_s(work, [int8] * 3, 4, RankLink(125e6, 1e-4), SharedMachine(2.0, 1e-9, 2e-5))
 
 What is priced are the stages of `program/stages.py` in the order of `program/laying.py`, which are those that run.
 `sim/emulate/emulated_step.py` prices them for every rank on any wiring. Here all ranks are alike and have equal links,
@@ -19,11 +20,12 @@ import heapq
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from typing import Any
 
+from syncline.codec.scheme import Scheme
 from syncline.program.laying import COMPUTED, OPTIMIZED, Ledger, LedgerWriter, PricedPiece, RingLayer
-from syncline.program.pieces import DEPTH, PIECE_BYTES, piece_cuts, shard_sizes
+from syncline.program.pieces import DEPTH, PIECE_BYTES, shard_sizes
 from syncline.program.stages import (
     ADD,
     DECODE,
@@ -32,9 +34,9 @@ from syncline.program.stages import (
     LAST,
     MIDDLE,
     SUM,
+    BucketProgram,
     BucketStage,
     PieceProgram,
-    exchange_stages,
     low_rank_stages,
 )
 
@@ -92,7 +94,7 @@ class StageCosts:
 
 @dataclass(frozen=True)
 class ExchangeCosts:
-    """How gradients travel: bytes of a shard, and seconds of one processor to encode and to decode one element.
+    """How gradients travel: the codec, and seconds of one processor to encode and to decode one element.
 
     `measured` says what pieces of so many elements cost, where somebody knows better than by element; `message_s` what
     a message costs, where it is not what one of the ring costs. `levels` are the ranks inside each level, innermost
@@ -101,7 +103,7 @@ class ExchangeCosts:
     """
 
     name: str
-    wire_bytes: Callable[[int], int]
+    codec: Scheme
     encode_s: float
     decode_s: float
     piece_bytes: int = PIECE_BYTES
@@ -113,18 +115,18 @@ class ExchangeCosts:
 
     def pieces(self, elements: int, num_ranks: int, bucket: int) -> list[PricedPiece]:
         """Return the pieces of a bucket with their prices."""
-        inside = math.prod(self.levels)
-        shape = (*self.levels, num_ranks // inside)
-        stages = exchange_stages(len(shape))
-        programs = [PieceProgram(low, high, stages, shape, self.wire_bytes)
-                    for low, high in pairwise(piece_cuts(elements, self.piece_bytes))]  # fmt: skip
-        return [PricedPiece(program, bucket, self._prices(program), self.message_s) for program in programs]
+        shape = (*self.levels, num_ranks // math.prod(self.levels))
+        program = BucketProgram(elements, self.codec, shape, self.piece_bytes)
+        return [PricedPiece(piece, bucket, self._prices(piece), self.message_s) for piece in program.pieces]
 
     def _prices(self, program: PieceProgram) -> Callable[[int], float]:
         """Return what each stage of a piece costs the first rank, which has the largest shards."""
 
         def price(index: int) -> float:
             stage, bounds = program.stages[index], program.bounds(index, 0)
+            if program.factors is not None:
+                cost = self.stages(program.elements, program.shape[-1])
+                return {FIRST: cost.send_s, MIDDLE: cost.reduce_s, LAST: cost.collect_s}.get(stage.name, 0.0)
             whole, own = bounds[-1][1], bounds[0][1]
             if stage.level == len(program.shape) - 1:
                 cost = self.stages(whole, program.shape[-1])

@@ -332,9 +332,9 @@ def _conditions(
         return work, Ring(costs.add_s_per_byte * 4), machine
     known = answer["codecs"][name]
     measured = {size: StageCosts(*(slower * each for each in seconds)) for size, *seconds in known["pieces"]}
-    wire_bytes = scheme("fp32" if name == PLAIN else name).wire_bytes
+    codec = scheme("fp32" if name == PLAIN else name)
     how = ExchangeCosts(
-        name, wire_bytes, 0.0, 0.0, measured=measured, message_s=slower * answer["costs"]["post_s"],
+        name, codec, 0.0, 0.0, measured=measured, message_s=slower * answer["costs"]["post_s"],
         levels=() if name == PLAIN else job.levels, dense_s=slower * answer["costs"].get("dense_s", 0.0),
     )  # fmt: skip
     # What the optimizer takes depends on what the codec leaves it.

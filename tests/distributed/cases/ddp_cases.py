@@ -339,7 +339,7 @@ def as_programmed(rank: int) -> dict[str, Any]:
         report = handle.report()
         handle.close()
         work = Work(0.1, (0.01,) * len(programs), tuple(program.elements for program in programs), 0.1)
-        how = ExchangeCosts("int8", scheme("int8").wire_bytes, 1e-9, 1e-9, SMALL["piece_bytes"],
+        how = ExchangeCosts("int8", scheme("int8"), 1e-9, 1e-9, SMALL["piece_bytes"],
                         levels=way.get("levels", ()), dense_s=1e-9)  # fmt: skip
         paths = {(a, b): (2 * a, 2 * b + 1) for a in range(4) for b in range(4) if a != b}
         wiring = HostLinks.of([1e9] * 8, paths, range(4))

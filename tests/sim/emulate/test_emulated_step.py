@@ -21,7 +21,7 @@ def star(rate_Bps: float) -> HostLinks:
 
 
 def codec(name: str, seconds: float = 0.0) -> ExchangeCosts:
-    return ExchangeCosts(name, scheme(name).wire_bytes, seconds, seconds)
+    return ExchangeCosts(name, scheme(name), seconds, seconds)
 
 
 @pytest.mark.parametrize("cores", [1.0, 2.0, 4.0, 64.0])
