@@ -29,7 +29,7 @@ class _Track:
 class Growth:
     """What one counter did since it was last read."""
 
-    delta: int
+    delta: float
     interval_s: float
     reset: bool = False
 

@@ -53,9 +53,10 @@ _FIRST = {rules["tx"].size: kind for kind, rules in _RULES.items()}
 class LinkReader:
     """Keeps the table of links of one host and fills its columns at every reading."""
 
-    def __init__(self, host: str, links: LinkMap) -> None:
+    def __init__(self, host: str, links: LinkMap, gone_s: float = GONE_S) -> None:
         self._host = host
         self._map = links
+        self._gone_s = gone_s
         self._seen: dict[tuple[str, str], float] = {}
         self._capacity: dict[tuple[str, str, str], float] = {}
         self.table = _table((), host, links, {}, 0)
@@ -75,7 +76,7 @@ class LinkReader:
             kind = _FIRST.get(key.metric)
             if kind is not None:
                 self._seen[kind, _device(key)] = now_s
-        present = {place: seen for place, seen in self._seen.items() if now_s - seen <= GONE_S}
+        present = {place: seen for place, seen in self._seen.items() if now_s - seen <= self._gone_s}
         fell = self._learn_capacity(reading)
         rows = self._rows(present)
         if present.keys() != self._seen.keys() or fell or len(rows) != len(self.table):

@@ -119,4 +119,21 @@ class LinkLoad:
         return cls(**{name: np.full(num_links, initial.get(name, 0.0)) for name in LOAD_COLUMNS})
 
 
+class JoinedLinks:
+    """The links of several hosts side by side; a new table is made only when one of theirs changed."""
+
+    def __init__(self) -> None:
+        self._table = LinkTable.of((), (), (), 0)
+        self._tables: list[LinkTable] = []
+
+    def join(self, parts: Sequence[tuple[LinkTable, LinkLoad]]) -> tuple[LinkTable, LinkLoad]:
+        """Return all links as one table, and what they did."""
+        tables = [table for table, _ in parts]
+        if len(tables) != len(self._tables) or any(a is not b for a, b in zip(tables, self._tables, strict=True)):
+            self._table, self._tables = LinkTable.joined(tables, self._table.version + 1), tables
+        columns = {name: [getattr(load, name) for _, load in parts] for name in LOAD_COLUMNS}
+        joined = {name: np.concatenate(of) if of else np.zeros(0) for name, of in columns.items()}
+        return self._table, LinkLoad(**joined)
+
+
 LOAD_COLUMNS = tuple(column.name for column in fields(LinkLoad))

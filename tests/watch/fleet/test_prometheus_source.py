@@ -107,13 +107,15 @@ def exporters(site: Site, num_hosts: int = 2, down: str = "") -> None:
         ({"instance": f"h{h}:9400", "Hostname": f"h{h}", "gpu": str(k), "UUID": f"GPU-{h}{k}"}, "87")
         for h in range(num_hosts) for k in range(2)
     ]  # fmt: skip
-    state = [(labels, "0" if f"{labels['instance']}/{labels['device']}" == down else "1") for labels, _ in ib]
+    state = [(labels, "0" if f"{labels['instance']}/{labels['device']}" == down else "4") for labels, _ in ib]
+    links = [(labels, "1e9") for labels, _ in gpu]
     rows = {
-        "net.tx": net, "net.rx": net, "net.capacity": [(labels, "125000000") for labels, _ in net],
-        "ib.tx": ib, "ib.rx": ib, "ib.capacity": [(labels, str(NDR_Bps)) for labels, _ in ib], "ib.up": state,
-        "gpu.tx": [(labels, "1e9") for labels, _ in gpu], "gpu.rx": [(labels, "1e9") for labels, _ in gpu],
-        "gpu.use": gpu, "gpu.celsius": [(labels, "61") for labels, _ in gpu],
-        "gpu.xid": [(labels, "79" if labels["UUID"] == "GPU-11" else "0") for labels, _ in gpu],
+        "net.tx_bytes": net, "net.rx_bytes": net, "net.speed_Bps": [(labels, "125000000") for labels, _ in net],
+        "ib.port_xmit_data": ib, "ib.port_rcv_data": ib, "ib.state": state,
+        "ib.rate_Bps": [(labels, str(NDR_Bps)) for labels, _ in ib],
+        "gpu.nvlink_tx_bytes": links, "gpu.nvlink_rx_bytes": links,
+        "use": gpu, "celsius": [(labels, "61") for labels, _ in gpu],
+        "xid": [(labels, "79" if labels["UUID"] == "GPU-11" else "0") for labels, _ in gpu],
     }  # fmt: skip
     for key, value in rows.items():
         site.rows[EXPORTER_QUERIES[key]] = value
@@ -141,12 +143,12 @@ def test_exporters_and_a_cluster_give_the_fabrics_picture() -> None:
     ports = [("eth0", 1.25e8), ("eth1", 5e10), ("eth2", 5e10)]
     for name, (device, capacity) in itertools.product(("host-00", "other"), ports):
         metric = {"instance": f"{name}:9100", "device": device}
-        for key, value in (("net.tx", 1e9), ("net.rx", 1e9), ("net.capacity", capacity)):
+        for key, value in (("net.tx_bytes", 1e9), ("net.rx_bytes", 1e9), ("net.speed_Bps", capacity)):
             found[key].append(Sample(metric=metric, value=(0.0, value)))
     (frame,) = ExporterTable(fabric).frames(found, 1.0, 1.0)
     table = frame.table
     at = table.index["host-00/nic-1 -> leaf-01"]
-    assert (table.devices[at], table.rail[at], table.capacity_Bps[at]) == ("host-00/eth2", 1, 5e10)
+    assert (table.devices[at], table.rail[at], table.capacity_Bps[at]) == ("eth2", 1, 5e10)
     assert (table.src[at], table.dst[at]) == ("host-00/nic-1", "leaf-01")
     assert {"host-00/eth0 tx", "other/eth1 tx"} <= set(table.names)  # not one of the fastest; not a host of the cluster
 

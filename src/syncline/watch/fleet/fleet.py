@@ -23,7 +23,7 @@ from syncline.watch.frame import Frame
 from syncline.watch.history import History
 from syncline.watch.incident import Incident, IncidentLog
 from syncline.watch.job import CollectiveStat, JobState, RankStat, StepStat
-from syncline.watch.links import LOAD_COLUMNS, LinkLoad, LinkTable
+from syncline.watch.links import JoinedLinks
 from syncline.watch.serve.hub import Hub
 
 DEADLINE_S = 3.0
@@ -60,8 +60,7 @@ class Fleet:
         self._readers = list(readers)
         self._presence = Presence([reader.name for reader in self._readers], time.monotonic())
         self._seq = 0
-        self._table: LinkTable | None = None
-        self._tables: list[LinkTable] = []
+        self._links = JoinedLinks()
         self._log = IncidentLog()
         self._silent: set[str] = set()
 
@@ -119,9 +118,7 @@ class Fleet:
 
     def _joined(self, parts: list[HostFrame], now_s: float) -> Frame:
         self._seq += 1
-        table = self._table_of([part.table for part in parts])
-        columns = {name: [getattr(part.load, name) for part in parts] for name in LOAD_COLUMNS}
-        load = LinkLoad(**{name: np.concatenate(of) if of else np.zeros(0) for name, of in columns.items()})
+        table, load = self._links.join([(part.table, part.load) for part in parts])
         alerts = [_at_host(alert, part) for part in parts for alert in part.alerts[:MAX_ALERTS]]
         wall_s, silent, problems = time.time(), self._presence.silent(now_s), self._presence.problems(now_s)
         alerts += silent_alerts(silent, now_s, wall_s)
@@ -135,14 +132,6 @@ class Fleet:
         alerts.sort(key=lambda alert: (alert.severity is not Severity.CRITICAL, alert.since_s or 0.0))
         job = _joined_job([part.job for part in parts])
         return Frame(self._seq, wall_s, now_s, self.every_s, table, load, job, tuple(alerts[:500]), health)
-
-    def _table_of(self, tables: list[LinkTable]) -> LinkTable:
-        """Return all links in one table; a new one only when a host's own table changed."""
-        same = len(tables) == len(self._tables) and all(a is b for a, b in zip(tables, self._tables, strict=True))
-        if self._table is None or not same:
-            self._table = LinkTable.joined(tables, 1 + (self._table.version if self._table else 0))
-            self._tables = tables
-        return self._table
 
 
 def _at_host(alert: Incident, part: HostFrame) -> Incident:
