@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from syncline.describe.plain import JsonObject
 from syncline.errors import ScheduleError
 from syncline.fabric import Fabric, Tier
 from syncline.fabric.route import Routes
@@ -41,23 +40,6 @@ class Cost:
     busiest_link: str
     busiest_bytes: int
     least_time_s: float
-
-    def to_json(self) -> JsonObject:
-        """Return the cost as the object that `--json` prints."""
-        used = self.links_used
-        return {
-            "size_bytes": self.size_bytes,
-            "rounds": self.rounds,
-            "moves": self.moves,
-            "sent_bytes_per_rank": self.sent_bytes_per_rank,
-            "sent_bytes_mean": self.sent_bytes_mean,
-            "link_bytes": self.link_bytes,
-            "tier_bytes": self.tier_bytes,
-            "links_used": None if used is None else {tier: {"used": u, "all": a} for tier, (u, a) in used.items()},
-            "busiest_link": self.busiest_link,
-            "busiest_bytes": self.busiest_bytes,
-            "least_time_s": self.least_time_s,
-        }
 
 
 def cost(

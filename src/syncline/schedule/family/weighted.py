@@ -16,7 +16,6 @@ from fractions import Fraction
 
 import numpy as np
 
-from syncline.describe.plain import JsonObject
 from syncline.errors import ScheduleError
 from syncline.schedule.collective import Collective, Kind, common_weights
 from syncline.schedule.counts import counted_cost
@@ -35,10 +34,6 @@ class BandwidthBound:
     time_s: float
     bound_s: float
     reason: str
-
-    def to_json(self) -> JsonObject:
-        """Return the bound as part of what `--json` prints."""
-        return {"time_s": self.time_s, "bound_s": self.bound_s, "reason": self.reason}
 
 
 def weighted(make: Callable[[], Schedule], rates_Bps: Sequence[float]) -> Schedule:

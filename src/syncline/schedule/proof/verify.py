@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from syncline.describe.plain import JsonObject
 from syncline.errors import NotProvedError, ScheduleError
 from syncline.schedule.collective import ALL, PAIRED, Collective, Ints
 from syncline.schedule.kernel import Kernel
@@ -56,10 +55,6 @@ class Proved:
     @property
     def num_moves(self) -> int:
         return self.schedule.num_moves
-
-    def to_json(self) -> JsonObject:
-        """Return the evidence as the object that `--json` prints."""
-        return {"ok": True, "moves": self.num_moves, "seconds": self.seconds, "method": self.method, "seed": self.seed}
 
 
 def verify(schedule: Schedule, *, method: str = "auto", seed: int = 1) -> Proved:

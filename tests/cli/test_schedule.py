@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from syncline.cli.schedule.options import families_beginning
 from syncline.cli.shell.app import run
+from syncline.questions.schedule import families_beginning
 from syncline.schedule import FAMILIES
 
 
@@ -103,15 +103,16 @@ def test_verify_refuses_a_wrong_file_with_the_reason(capsys: pytest.CaptureFixtu
     found["kernels"][0]["rounds"][0]["repeat"] = 2
     wrong.write_text(json.dumps(found))
     refused = answer(capsys, "verify", str(wrong), status=2)
-    assert refused["ok"] is False
     assert refused["error"] == "NotProvedError"
     assert "missing" in refused["detail"]
     assert "NotProvedError: ring" in text(capsys, "verify", str(wrong), status=2)
 
 
 def test_cost_has_what_it_should(capsys: pytest.CaptureFixture[str]) -> None:
-    levels = answer(capsys, "cost", "hierarchical", "--cluster", "h100-64-rail", "--size", "1GiB")
-    flat = answer(capsys, "cost", "ring", "--cluster", "h100-64-rail", "--size", "1GiB", "--placement", "spread")
+    levels = answer(capsys, "cost", "hierarchical", "--cluster", "h100-64-rail", "--size", "1GiB")["cost"]
+    flat = answer(capsys, "cost", "ring", "--cluster", "h100-64-rail", "--size", "1GiB", "--placement", "spread")[
+        "cost"
+    ]
     assert levels["rounds"] == 140
     assert levels["sent_bytes_per_rank"] == flat["sent_bytes_per_rank"] == (1 << 30) * 2 * 511 // 512
 
@@ -125,14 +126,14 @@ def test_cost_has_what_it_should(capsys: pytest.CaptureFixture[str]) -> None:
 def test_cost_on_a_torus_uses_every_link(capsys: pytest.CaptureFixture[str]) -> None:
     found = answer(capsys, "cost", "torus", "--cluster", "tpu-v4-pod", "--size", "64MiB")
     assert found["placement"] == "grid"
-    assert found["links_used"]["scale_up"] == {"used": 24576, "all": 24576}
+    assert found["cost"]["links_used"]["scale_up"] == [24576, 24576]
 
 
 @pytest.mark.slow
 def test_cost_on_a_dragonfly_uses_every_global_link(capsys: pytest.CaptureFixture[str]) -> None:
-    used = answer(capsys, "cost", "dragonfly", "--cluster", "polaris")["links_used"]
-    assert used["group_global"]["used"] == used["group_global"]["all"] == 640
-    assert used["group_local"]["used"] == used["group_local"]["all"]
+    used = answer(capsys, "cost", "dragonfly", "--cluster", "polaris")["cost"]["links_used"]
+    assert used["group_global"] == [640, 640]
+    assert used["group_local"][0] == used["group_local"][1]
 
 
 def test_weighted_ring_meets_its_bound(capsys: pytest.CaptureFixture[str]) -> None:
