@@ -14,9 +14,9 @@ import torch
 
 from syncline.errors import SynchronizationError
 from syncline.runtime.auto.auto import AutoSynchronizer
+from syncline.runtime.sync import sharded
 from syncline.runtime.sync.ddp import DdpSynchronizer
 from syncline.runtime.sync.fsdp import FsdpSynchronizer
-from syncline.runtime.sync.shard import sharded
 
 
 @pytest.mark.parametrize("refuse", [

@@ -5,15 +5,13 @@ step, extra = checkpoints.restore(model, optimizer, handle)      # (0, {}) where
 ...
 checkpoints.save(step, model, optimizer, handle)                 # every rank calls it
 
-A folder holds the tensors of model and optimizer in torch's distributed format, each rank's shards written by itself,
-so that any number of ranks and any mesh can read them; a file of each rank (what it owes the average, its random
-numbers, where its data is); and a manifest with the hash of each file. A run with as many ranks on the same mesh goes
-on exactly where it was; another takes the mean of what all ranks owed. On several hosts the folder must be on storage
-that all of them see.
+A checkpoint is a folder: the tensors of model and optimizer in torch's distributed format, where each rank writes its
+own shards, so that any number of ranks and any mesh can read them; one file per rank (error-feedback residuals, random
+state, data position); and a manifest with a hash of every file. A run with as many ranks on the same mesh resumes
+exactly; another takes the mean of all ranks' residuals. With several hosts the folder must be on shared storage.
 
-With `background=True` training waits only until everything is copied to host memory. A method that talks less often
-(DiLoCo, say) is synchronised first, so that all ranks have the weights that are written; its optimizer is each rank's
-own, and so in the rank's file.
+With `background=True` training waits only for the copy to host memory. DiLoCo is synchronised first, so that all ranks
+have the weights that are written; its inner optimizer differs from rank to rank and is in the rank's file.
 """
 
 from __future__ import annotations
@@ -121,7 +119,21 @@ class Checkpoints:
         busy = handle.busy() if handle is not None else contextlib.nullcontext()
         with phase("checkpoint", rank), naming_the_lost(handle), busy:
             self._meet(handle)
-            content = self._collect(step, model, optimizer, handle, extra, data)
+            periodic = isinstance(optimizer, Wrapper)
+            if isinstance(optimizer, Wrapper):
+                optimizer.synchronize()
+            own = {
+                "random": random_state(),
+                "syncline": handle.state_dict(local=True) if handle else None,
+                "optimizer": optimizer.state_dict() if periodic else None,
+                "data": None if data is None else data.state_dict(),
+            }
+            tensors, rest = model_state(model)
+            shared: dict[str, Any] = {"step": step, "extra": dict(extra or {}), "model": rest, "optimizer": None}
+            if not periodic:
+                more, shared["optimizer"] = optimizer_state(model, optimizer)
+                tensors |= more
+            content = _Content(step, tensors, own, shared)
             if not self.background:
                 return self._write(content)
         tensors = copied(content.tensors)
@@ -166,59 +178,26 @@ class Checkpoints:
         self.wait()
         with naming_the_lost(handle):
             path = self._newest(handle, start_afresh)
-            return (0, {}) if path is None else self._restore(path, model, optimizer, handle, data)
-
-    def _restore(
-        self,
-        path: Path,
-        model: nn.Module,
-        optimizer: torch.optim.Optimizer,
-        handle: CheckpointHandle | None,
-        data: PositionedData | None,
-    ) -> tuple[int, dict[str, Any]]:
-        manifest = json.loads((path / MANIFEST).read_text("utf-8"))
-        shared = read(path / SHARED)
-        self._load_tensors(path, model, optimizer, shared)
-        rank, num_ranks = _place()
-        saved_ranks = int(manifest["num_ranks"])
-        if saved_ranks == num_ranks:
-            mine = [read(path / rank_file(rank))]
-            set_random_state(mine[0]["random"])
-        else:
-            mine = [read(path / rank_file(r)) for r in range(saved_ranks)]
-        load_wrapper(optimizer, mine, rank % saved_ranks, model)
-        if handle is not None:
-            load_handle(path, handle, mine, saved_ranks, self._group)
-        if data is not None:
-            load_data(path, data, mine)
-        return int(shared["step"]), dict(shared["extra"])
+            if path is None:
+                return 0, {}
+            manifest = json.loads((path / MANIFEST).read_text("utf-8"))
+            shared = read(path / SHARED)
+            self._load_tensors(path, model, optimizer, shared)
+            rank, num_ranks = _place()
+            saved_ranks = int(manifest["num_ranks"])
+            if saved_ranks == num_ranks:
+                mine = [read(path / rank_file(rank))]
+                set_random_state(mine[0]["random"])
+            else:
+                mine = [read(path / rank_file(r)) for r in range(saved_ranks)]
+            load_wrapper(optimizer, mine, rank % saved_ranks, model)
+            if handle is not None:
+                load_handle(path, handle, mine, saved_ranks, self._group)
+            if data is not None:
+                load_data(path, data, mine)
+            return int(shared["step"]), dict(shared["extra"])
 
     # Writing
-
-    def _collect(
-        self,
-        step: int,
-        model: nn.Module,
-        optimizer: torch.optim.Optimizer,
-        handle: CheckpointHandle | None,
-        extra: Mapping[str, Any] | None,
-        data: PositionedData | None,
-    ) -> _Content:
-        periodic = isinstance(optimizer, Wrapper)
-        if isinstance(optimizer, Wrapper):
-            optimizer.synchronize()
-        own = {
-            "random": random_state(),
-            "syncline": handle.state_dict(local=True) if handle else None,
-            "optimizer": optimizer.state_dict() if periodic else None,
-            "data": None if data is None else data.state_dict(),
-        }
-        tensors, rest = model_state(model)
-        shared: dict[str, Any] = {"step": step, "extra": dict(extra or {}), "model": rest, "optimizer": None}
-        if not periodic:
-            more, shared["optimizer"] = optimizer_state(model, optimizer)
-            tensors |= more
-        return _Content(step, tensors, own, shared)
 
     def _write_aside(self, content: _Content) -> None:
         try:

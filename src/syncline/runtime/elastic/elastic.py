@@ -33,7 +33,7 @@ from syncline.runtime.periodic.crew import Crew, Formation, Ticket
 from syncline.runtime.periodic.crew_averaging import CrewAveraging, check_crew
 from syncline.runtime.periodic.target import Target
 from syncline.runtime.sync.optimizer_hooks import OptimizerSteps
-from syncline.runtime.sync.settings import Settings
+from syncline.runtime.sync.settings import Settings, at_least
 from syncline.runtime.sync.step import Step, StepReport
 from syncline.runtime.wire.links import GroupLinks
 
@@ -59,9 +59,8 @@ class CrewRules:
 
     def __post_init__(self) -> None:
         for name in ("min_ranks", "door_every", "contributors"):
-            value = getattr(self, name)
-            if value is not None and (type(value) is not int or value < 1):
-                raise SynchronizationError(f"{name}={value!r} must be a whole number from 1.")
+            if getattr(self, name) is not None:
+                at_least(name, getattr(self, name), 1)
 
 
 class StepAveraging(CrewAveraging):

@@ -37,22 +37,22 @@ def elastic(
     step: int = 0,
     **options: Any,
 ) -> ElasticSynchronizer:
-    """Average every step's gradients over the ranks of a crew that are there; it goes on without those that are lost.
+    """Average every step's gradients over the live ranks of a crew; training continues without lost ranks.
 
     crew = syncline.torch.Crew.from_env()
     handle = syncline.torch.elastic(model, optimizer, crew)
     while handle.step < 10_000:
-        ...                                   # forward, backward, optimizer.step(), as ever
+        ...                                   # forward, backward, optimizer.step(), as usual
 
     The model is a plain module, or one that FSDP2 shards over the ranks of one replica: each replica is then a job of
-    its own, and comes and goes as a whole. A rank that comes back takes weights, the optimizer's state, the step and
-    what `carry` names ({"scheduler": scheduler}) from a peer while the others compute.
+    its own and joins or leaves as a whole. A rank that comes back takes weights, optimizer state, the step and what
+    `carry` names ({"scheduler": scheduler}) from a peer while the others compute.
 
-    min_ranks     with fewer ranks those who are there wait for others
-    contributors  so many ranks' gradients count, the others are spares that take the average; None: all
-    door_every    ranks that come back are let in every so many steps
-    step          where this rank is, if it has restored a checkpoint: the crew starts from its newest
-    The other options are those of `Settings`; `wait_s` is 0: nobody is waited for.
+    min_ranks     with fewer ranks, those present wait for others
+    contributors  number of ranks whose gradients count; the others are spares that take the average. None: all
+    door_every    ranks that come back are admitted every so many steps
+    step          this rank's step, if it has restored a checkpoint: the crew starts from the newest
+    The other options are those of `Settings`; `wait_s` is 0: silent ranks are not waited for.
     """
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise SynchronizationError(

@@ -23,11 +23,10 @@ import torch.distributed as dist
 from syncline.errors import ExecutionError
 from syncline.program.program import Program, ProgramStep, VendorStep
 from syncline.runtime.alive.pace import Pace
-from syncline.runtime.execute.lane import Lane, LaneRound, Tags, build_round, join_near
+from syncline.runtime.execute.lane import Lane, LaneRound, Tags, build_round, join_near, seats, sits_with_ranks
 from syncline.runtime.execute.play import Player
 from syncline.runtime.execute.posting import Deadline, Post
 from syncline.runtime.execute.record import LaneColumns, agent_spans, gather, source
-from syncline.runtime.execute.seats import seats, sits_with_ranks
 from syncline.runtime.execute.vendor_step import VendorCall
 from syncline.runtime.group import Group
 from syncline.runtime.span_writer import SpanWriter

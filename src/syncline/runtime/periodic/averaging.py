@@ -13,7 +13,6 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from syncline.errors import SynchronizationError
 from syncline.runtime.alive.agreement import agree
 from syncline.runtime.alive.replicas import compare, fingerprints
 from syncline.runtime.periodic.target import Target
@@ -134,10 +133,3 @@ def agree_first(target: Target, settings: Settings, meaning: Mapping[str, Any]) 
     rank, size = dist.get_rank(target.group), dist.get_world_size(target.group)
     team = Team(f"{name}/agreement", range(size), rank, device, settings.timeout_s)
     agree({**settings.agreed(), **meaning, "parameters": target.described()}, team)
-
-
-def at_least(what: str, value: object, least: int) -> int:
-    """Return a whole number from `least`, or raise."""
-    if type(value) is not int or value < least:
-        raise SynchronizationError(f"{what}={value!r} must be a whole number from {least}.")
-    return value

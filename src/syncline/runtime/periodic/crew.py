@@ -1,14 +1,14 @@
-"""Who takes part in a run whose ranks come and go: decided in a store, one formation after another.
+"""Which ranks take part in an elastic run: agreed in a store, one formation after another.
 
     store = torch.distributed.TCPStore(host, port, is_master=False, wait_for_workers=False)
     crew = syncline.torch.Crew(store, rank=3, num_ranks=4)
     optimizer = syncline.torch.DiLoCo(optimizer, model, every=50, crew=crew)
 
-A formation is a number and a list of ranks, written once by compare-and-set, so that all who read it read the same and
-no two halves can go on apart. After a loss those who come in time are the next formation. Who comes later, back from a
-stop or as a new process under the same rank, takes a ticket and is let in by all members at the same step.
+A formation is a number and a list of ranks, written once by compare-and-set: every rank reads the same list, and the
+run cannot split in two. After a loss the ranks that report in time are the next formation. A rank that reports later,
+back from a stop or as a new process with the same number, takes a ticket, and all members admit it at the same step.
 
-The store is the one thing that must not be lost: keep it in a process of its own, on a host that stays.
+The store is a single point of failure: run it in a process of its own, on a host that stays.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ class Ticket:
 class Crew:
     """This process's place in the crew.
 
-    store       where ranks meet; every rank that is ever to come must reach it
-    rank        this process's number, from 0 to num_ranks - 1; a process that replaces a lost one has its number
-    num_ranks   how many the crew starts with, and the most it can have
-    name        tells this run from others in the same store
-    patience_s  how long those who form anew wait for ranks of which nothing is known; longer than any step
-    wait_s      how long to wait for the others at the start, and to be let in later
+    store       where ranks meet; every rank must be able to reach it
+    rank        this process's number, from 0 to num_ranks - 1; a replacement takes the number of the lost process
+    num_ranks   how many ranks the crew starts with, which is also its maximum
+    name        distinguishes this run from others in the same store
+    patience_s  how long a new formation waits for ranks it has not heard from; longer than any step
+    wait_s      how long to wait for the others at the start, and for admission later
     """
 
     def __init__(

@@ -21,7 +21,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from syncline.errors import SynchronizationError
-from syncline.runtime.periodic.averaging import Averaging, Flight, at_least
+from syncline.runtime.periodic.averaging import Averaging, Flight
 from syncline.runtime.periodic.crew import Crew, Formation
 from syncline.runtime.periodic.crew_averaging import CrewAveraging, check_crew, is_loss
 from syncline.runtime.periodic.fragment import cut
@@ -29,7 +29,7 @@ from syncline.runtime.periodic.shared import SharedFragment, reconcile
 from syncline.runtime.periodic.target import alone, target
 from syncline.runtime.periodic.vote import Vote
 from syncline.runtime.periodic.wrapper import Closure, Wrapper
-from syncline.runtime.sync.settings import Settings
+from syncline.runtime.sync.settings import Settings, at_least
 
 METHOD, STATE_VERSION = "diloco", 1
 DEFAULT_FRAGMENTS = 8
@@ -41,13 +41,13 @@ class DiLoCo(Wrapper):
     """Wraps any optimizer: `every` local steps of it, then one outer step that all ranks make alike.
 
     every      local steps between outer steps
-    codec      what the outer gradients are sent in, with error feedback where the codec needs it
+    codec      what outer gradients are sent in, with error feedback where the codec needs it
     outer_lr, momentum   of the outer step, with Nesterov; the defaults are those of the DiLoCo paper
-    stream     in fragments, in the background; False: all at once, and training waits
-    fragments  how many; by default 8, or `every` where that is less
-    delay      apply exactly so many steps after the launch, for runs that repeat bit for bit; None: on arrival
+    stream     average fragments in the background; False: average all at once, while training waits
+    fragments  number of fragments; default 8, or `every` if that is less
+    delay      apply an average exactly so many steps after its launch: runs repeat bit for bit; None: on arrival
     group      the ranks to average over, by default the world; levels: see `synchronize`
-    crew       in place of a group: ranks that are lost are gone on without, and let in again when they come back
+    crew       in place of a group: training continues without lost ranks, and readmits them when they come back
     Other options are those of `Settings`.
     """
 

@@ -33,24 +33,24 @@ class Settings:
     """How gradients are synchronised.
 
     codec         what is sent: "int8", "int4", "sign", "topk:keep=0.01+int8", "powersgd:rank=1", "bf16", "fp32" ...
-    feedback      keep what encoding lost and add it next time; None: where the codec needs it
+    feedback      error feedback: add what encoding lost to the next gradient; None: where the codec needs it
     nan           a gradient that is not finite: "raise" on every rank, or "skip" the step on every rank
-    accumulate    synchronise every so many backward passes; the others only add up
-    warmup        the first steps, which send int8 whatever the codec: gradients change fastest there; left out: 100
-                  where the codec sends one bit an element or less, else none
+    accumulate    synchronise every so many backward passes; the others only accumulate
+    warmup        the first so many steps send int8, whatever the codec: gradients change fastest there. Default: 100
+                  for codecs of one bit an element or less, else 0
     check_every   compare replicas every so many steps; 0: never
-    piece_bytes   a bucket is exchanged in pieces of this size, so that encoding and sending overlap; left out: 4 MiB on
+    piece_bytes   buckets are exchanged in pieces of this size, so that encoding and sending overlap. Default: 4 MiB on
                   the CPU, 32 MiB on a GPU
     levels        ranks inside each level, innermost first; only the outermost is compressed
-    transport     "native" (syncline's own connections), "point-to-point" (gloo) or "collectives" (NCCL); "auto": on the
-                  CPU point-to-point; on a GPU the group's own or the native wire, whichever carries an exchange faster
-    timeout_s     how long a peer's message may take
-    wait_s        how long a rank that is silent or stands still is waited for before every rank raises (a process that
-                  is gone is not waited for); None: timeout_s
-    watch_s       a rank that is dead, silent, slow or hung is named within this time; 0: heartbeats are not sent
-    rate_Bps      what a link carries, for the bound in reports; None: as measured
-    send_Bps      hold what this rank sends to this rate, in place of a slow link; None: as fast as it goes
-    history       steps of which the timeline is kept
+    transport     "native" (syncline's own connections), "point-to-point" (gloo) or "collectives" (NCCL). "auto":
+                  point-to-point on the CPU; on a GPU the faster of the group's own transport and the native wire
+    timeout_s     how long to wait for a peer's message
+    wait_s        how long to wait for a silent or stalled rank before every rank raises; a process that has exited is
+                  not waited for. None: timeout_s
+    watch_s       a rank that is dead, silent, slow or hung is named within this time; 0: no heartbeats
+    rate_Bps      the link rate, for the bound in reports; None: as measured
+    send_Bps      limit this rank's sending rate, to emulate a slow link; None: no limit
+    history       number of steps whose timeline is kept
     """
 
     codec: str = "int8"
@@ -78,14 +78,14 @@ class Settings:
             )
         _among("nan", self.nan, NAN_POLICIES)
         _among("transport", self.transport, TRANSPORTS)
-        _at_least("accumulate", self.accumulate, 1)
+        at_least("accumulate", self.accumulate, 1)
         if self.warmup == AS_NEEDED:
             object.__setattr__(self, "warmup", WARM_UP_STEPS if _family(self.codec) in WARMED_UP else 0)
-        _at_least("warmup", self.warmup, 0)
-        _at_least("check_every", self.check_every, 0)
+        at_least("warmup", self.warmup, 0)
+        at_least("check_every", self.check_every, 0)
         if self.piece_bytes != AS_NEEDED:
-            _at_least("piece_bytes", self.piece_bytes, 4096)
-        _at_least("history", self.history, 1)
+            at_least("piece_bytes", self.piece_bytes, 4096)
+        at_least("history", self.history, 1)
         if self.send_Bps is not None:
             check_rate(self.send_Bps)
         if self.watch_s and not 1.0 <= self.watch_s <= 3600.0:
@@ -159,6 +159,8 @@ def _among(what: str, value: str, known: tuple[str, ...]) -> None:
         raise SynchronizationError(f'{what}="{value}" is unknown.', hint=f"Known: {', '.join(known)}.")
 
 
-def _at_least(what: str, value: int, least: int) -> None:
+def at_least(what: str, value: object, least: int) -> int:
+    """Return a whole number from `least`, or raise."""
     if type(value) is not int or value < least:
         raise SynchronizationError(f"{what}={value!r} must be a whole number from {least}.")
+    return value

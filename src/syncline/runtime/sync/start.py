@@ -44,21 +44,25 @@ def synchronize(
     settings: str | os.PathLike[str] | None = None,
     **options: Any,
 ) -> Synchronizer:
-    """Average gradients of a DDP or FSDP2 model; every rank calls it before the first backward.
+    """Average the gradients of a DDP or FSDP2 model; every rank calls it before the first backward.
 
     handle = syncline.torch.synchronize(DistributedDataParallel(model))
     ...
     print(handle.summary(), handle.why())
     handle.close()
 
-    What they travel in is found by measurement, in the class `accuracy` allows ("exact", "safe", "aggressive"), unless
-    `codec` names it; `settings` is the file of `syncline calibrate tune`. With FSDP2, levels and send_Bps nothing is
-    measured: there it is int8, or fp32 if exact. `levels` are the ranks inside each level of a hierarchy ((8,), "host"
-    or a Fabric); `scaler` is the GradScaler, if there is one: overflows then skip the step on every rank. With FSDP2
-    `replicas` is the group of ranks that hold the same shard, over which `codec` averages while shards themselves are
-    reduced as FSDP2 does. With DDP, an `optimizer` that is given updates each bucket's parameters inside backward, as
-    soon as it is averaged, while later buckets travel; `optimizer.step()` is called as ever and does what is left.
-    Gradients must not be changed in between (clipping). The other options are those of `Settings`.
+    codec      what gradients travel in; by default it is measured, within what `accuracy` allows
+    accuracy   "exact", "safe" or "aggressive"
+    settings   the file that `syncline tune` wrote; it takes precedence over `codec`
+    levels     ranks inside each level of a hierarchy: (8,), "host" or a Fabric; only the outermost level is compressed
+    scaler     the GradScaler, if there is one: an overflow then skips the step on every rank
+    optimizer  DDP only: updates each bucket's parameters inside backward as soon as the bucket is averaged, while
+               later buckets travel. Call `optimizer.step()` as usual; do not change gradients in between (clipping).
+    replicas   FSDP2 only: the ranks that hold the same shard. `codec` averages over them, and FSDP2 reduces shards.
+    The other options are those of `Settings`.
+
+    With FSDP2, `levels`, `optimizer` or `send_Bps` nothing is measured: the codec is int8, or fp32 if accuracy is
+    "exact".
     """
     if not dist.is_initialized():
         raise SynchronizationError(

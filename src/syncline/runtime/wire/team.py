@@ -51,6 +51,11 @@ class Team:
         self.meeting: Any = distributed_c10d.PrefixStore(f"syncline/{name}/{parts}", self.store)
         self._backend = _backend(self.meeting, self.rank, self.size, device, datetime.timedelta(seconds=timeout_s))
 
+    @property
+    def peers(self) -> list[int]:
+        """The others, nearest first."""
+        return [(self.rank + k) % self.size for k in range(1, self.size)]
+
     def send(self, tensor: torch.Tensor, peer: int, tag: int) -> dist.Work | PacedWork:
         """Begin to send, or let it wait for its turn."""
         if self.pace is not None:

@@ -45,9 +45,8 @@ class PointToPoint:
 
     def __init__(self, team: Team) -> None:
         self._team = team
-        self.rank, self.size = team.rank, team.size
+        self.rank, self.size, self.peers = team.rank, team.size, team.peers
         self.on_host = team.device.type == "cpu"
-        self.peers = [(self.rank + k) % self.size for k in range(1, self.size)]
         self._receives: dict[tuple[int, int], dist.Work] = {}
         self._sends: dict[int, list[dist.Work | PacedWork]] = {}
 
@@ -84,9 +83,8 @@ class CollectiveWire:
     checks_bytes = False
 
     def __init__(self, scatter: Team, gather: Team) -> None:
-        self.rank, self.size = scatter.rank, scatter.size
+        self.rank, self.size, self.peers = scatter.rank, scatter.size, scatter.peers
         self.on_host = scatter.device.type == "cpu"
-        self.peers = [(self.rank + k) % self.size for k in range(1, self.size)]
         self._scatter, self._gather = scatter, gather
         self._inbox: dict[int, Box] = {}
         self._left: dict[int, int] = {}
