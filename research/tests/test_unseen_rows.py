@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -30,8 +31,8 @@ from research.training.rows import PublishedRow, distinct, read_file, read_rows
 from research.training.score import validated
 from research.training.systems import load_systems, read_systems
 
-from syncline.describe.plain import plain
 from syncline.errors import DescriptionError
+from syncline.questions.validate import TrainingErrors
 from syncline.sim.step.build import build_case
 from syncline.sim.step.constants import default_constants
 from syncline.validate.metrics import flops_of_step, plain_metric, step_seconds
@@ -272,7 +273,7 @@ def test_every_row_is_predicted_or_has_a_reason(tmp_path: Path, cells: dict[str,
     writer.writerow(row(**cells).cells)
     path = tmp_path / "x.csv"
     path.write_text(buffer.getvalue(), encoding="utf-8")
-    data = plain(validated(read_file(path), load_systems(None), "x").to_json())
+    data: Any = TrainingErrors(validated(read_file(path), load_systems(None), "x")).to_json()
     json.dumps(data, allow_nan=False)
     assert data["predicted_rows"] + len(data["unmodelled"]) == 1
     assert all(item["reason"] for item in data["unmodelled"])
@@ -285,7 +286,7 @@ def test_the_shipped_systems_are_read() -> None:
 def test_rows_nobody_fitted_stay_as_near_as_the_method_page_says() -> None:
     """Set 1 was scored before anything was changed for it, and is never fitted to."""
     rows = training_rows(1)
-    data = plain(validated(rows, load_systems(None), "set 1").to_json())
+    data: Any = TrainingErrors(validated(rows, load_systems(None), "set 1")).to_json()
     assert data["predicted_rows"] == data["rows"] == 403
     overall = data["overall"]
     assert overall["dense"]["median_error"] < 0.06 and overall["dense"]["p90_error"] < 0.18

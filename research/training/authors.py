@@ -17,8 +17,8 @@ from syncline.describe.plain import JsonObject
 from syncline.errors import SynclineError
 from syncline.plan.block import PlanQuestion
 from syncline.plan.decision import Decision
-from syncline.plan.evaluate import evaluate
 from syncline.plan.search import search
+from syncline.plan.sensitivity import evaluate
 from syncline.plan.space import Axes
 from syncline.sim.step.build import build_case
 from syncline.sim.step.constants import Constants, default_constants

@@ -16,7 +16,7 @@ from research.training.fit import Floats, fit, fittable, left_out, left_out_s, s
 from research.training.observed import observed_runs
 
 from syncline.sim.step.constants import SIGMA, Constants, StepConstants
-from syncline.validate.training import errors
+from syncline.validate.training import RunErrors
 
 TARGET = Path(__file__).parents[2] / "src/syncline/sim/data/training_constants.yaml"
 HEAD = """# Constants of the step model, written by `python -m research.training.fit_constants --write`.
@@ -54,8 +54,8 @@ def document() -> dict[str, Any]:
 
 
 def _errors(ratio: Floats) -> dict[str, float]:
-    found = errors(ratio)
-    return {"median": float(f"{found['median_error']:.3g}"), "p90": float(f"{found['p90_error']:.3g}")}
+    found = RunErrors.of(ratio)
+    return {"median": float(f"{found.median_error:.3g}"), "p90": float(f"{found.p90_error:.3g}")}
 
 
 def run() -> dict[str, Any]:

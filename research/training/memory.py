@@ -11,7 +11,7 @@ from syncline.validate.training import validate_training
 def run() -> dict[str, Any]:
     """Return how many fit, and by how much the others do not."""
     over, runs = [], 0
-    for each in validate_training().runs:
+    for each in validate_training().measured:
         if each.case is None:
             continue
         runs += 1

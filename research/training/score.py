@@ -12,20 +12,20 @@ from research.training.observed import observe, observed_runs, stacked
 from research.training.rows import PublishedRow
 from research.training.systems import TrainingSystemEntry
 
-from syncline.describe.plain import plain
+from syncline.questions.validate import TrainingErrors
 from syncline.sim.step.case import Case
 from syncline.sim.step.constants import default_constants
 from syncline.sim.step.cost import step_cost
 from syncline.sim.step.memory import memory
-from syncline.validate.training import TrainingValidation, validate_training
-from syncline.validate.training_run import SkippedRow, left_out_predictions, predictions
+from syncline.validate.training import TrainingValidation, scored, validate_training
+from syncline.validate.training_run import SkippedRow
 
 NUM_CONFIGURATIONS = 20_000
 
 
 def run() -> dict[str, Any]:
     """Return the errors, left out and in, and the speed of the cost core."""
-    data = plain(validate_training().to_json())
+    data: Any = TrainingErrors(validate_training()).to_json()
     found: dict[str, Any] = {"rows": data["rows"], "predicted_rows": data["predicted_rows"], "runs": data["num_runs"]}
     for group, title in (("overall", ""), ("left_out", "_left_out")):
         for kind in ("dense", "experts", "all"):
@@ -40,12 +40,10 @@ def validated(rows: Sequence[PublishedRow], entries: Sequence[TrainingSystemEntr
     """Return published rows, read with what their text leaves open chosen as a tuned run would, and predicted."""
     observed, lost = observe(rows, entries)
     runs = [run.published for run in observed]
-    measured = np.array([run.measured_s for run in runs])
     skipped = [
         SkippedRow(o.row.line, o.row.text("source"), o.row.text("model"), o.row.text("metric"), o.reason) for o in lost
     ]
-    ratio, without = predictions(runs, default_constants()) / measured, left_out_predictions(runs) / measured
-    return TrainingValidation(name, len(rows), tuple(runs), ratio, without, tuple(skipped))
+    return scored(name, runs, skipped, len(rows))
 
 
 def speed() -> dict[str, float]:

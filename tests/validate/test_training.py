@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from syncline.describe.plain import plain
 from syncline.errors import DescriptionError
+from syncline.questions.validate import validate
 from syncline.validate.metrics import flops_of_step, step_seconds
-from syncline.validate.training import validate_training
 from syncline.workload.read_job import load_job
 
 HEAD = "source,model,gpu,gpus,tp,pp,global_batch,micro_batch,seq,precision,interconnect,metric,value"
@@ -19,7 +18,7 @@ ROW = "ours,llama3-8b,8 x H100,64,1,1,256,1,8192,bf16,InfiniBand 400Gb/s per GPU
 
 @pytest.fixture(scope="module")
 def result() -> dict[str, Any]:
-    found: dict[str, Any] = plain(validate_training().to_json())
+    found: dict[str, Any] = validate("training").to_json()
     return found
 
 
@@ -43,7 +42,7 @@ def validated(tmp_path: Path, text: str, systems: str = "") -> dict[str, Any]:
     data, described = tmp_path / "ours.csv", tmp_path / "ours.yaml"
     data.write_text(text)
     described.write_text(systems)
-    found: dict[str, Any] = plain(validate_training(data, described if systems else None).to_json())
+    found: dict[str, Any] = validate("training", data, described if systems else None).to_json()
     return found
 
 
@@ -59,7 +58,7 @@ def test_columns_and_cells_as_tables_write_them(tmp_path: Path) -> None:
     cells = 'Llama3 70B,NVIDIA H100-SXM5-80GB,"1,024",8,4,4M tokens,8k,amp_bf16,full,ZeRO-1,41 %'
     (run,) = validated(tmp_path, f"{head}\n{cells}\n")["runs"]
     assert (run["gpus"], run["tp"], run["pp"], run["dp"]) == (1024, 8, 4, 32)
-    assert (run["global"], run["sequence"], run["recompute"]) == (512, 8192, "full")
+    assert (run["global_batch"], run["sequence"], run["recompute"]) == (512, 8192, "full")
     assert run["source"] == "ours" and run["convention"] == "palm"
 
 

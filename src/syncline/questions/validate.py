@@ -13,6 +13,33 @@ from syncline.questions.answer import Answer
 from syncline.validate.collectives import Validation, validate_collectives
 from syncline.validate.training import TrainingValidation, validate_training
 
+
+@dataclass(frozen=True)
+class GroupCoverage:
+    """How many rows of a group lie inside their intervals, and how far off their predictions are."""
+
+    rows: int
+    publications: int
+    in_90: float
+    in_50: float
+    by_part: Mapping[str, float]
+    median_error: float
+    p90_error: float
+
+
+@dataclass(frozen=True)
+class UnseenCoverage:
+    """The same of blind sets, with and without what the sets before them add to an interval."""
+
+    rows: int
+    publications: int
+    in_90: float
+    in_50: float
+    in_90_without: float
+    factor: float
+    factor_without: float
+
+
 SUBJECTS = ("collectives", "training", "intervals")
 
 
@@ -28,41 +55,39 @@ class CollectiveErrors(Answer):
         return self.validation.to_json()
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class TrainingErrors(Answer):
     """Errors of predicted training steps by source."""
 
     schema_name: ClassVar[str] = "validate-training"
+    content: ClassVar[str] = "validation"
 
-    validation: TrainingValidation = field(repr=False)
-
-    def to_json(self) -> JsonObject:
-        return self.validation.to_json()
+    validation: TrainingValidation
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class IntervalErrors(Answer):
     """How many published measurements lie inside intervals that were made without them, by group."""
 
     schema_name: ClassVar[str] = "validate-intervals"
 
-    coverage: Mapping[str, JsonObject]
-    num_residuals: int
+    residuals: int
+    groups: Mapping[str, GroupCoverage]
     #: Rows of the later blind sets, as they were first scored, in intervals made from what was known before them.
-    unseen: Mapping[str, JsonObject] = field(default_factory=dict)
-
-    def to_json(self) -> JsonObject:
-        return {
-            "judged": "each third of the publications by intervals made from the other two, predicted by constants "
-            "that never saw them",
-            "residuals": self.num_residuals, "groups": dict(self.coverage), "unseen": dict(self.unseen),
-        }  # fmt: skip
+    unseen: Mapping[str, UnseenCoverage]
+    judged: str = (
+        "each third of the publications by intervals made from the other two, predicted by constants "
+        "that never saw them"
+    )
 
 
 def intervals() -> IntervalErrors:
     """Return how often intervals hold, as `research/intervals` last computed it from every published row."""
     kept = own_data("validate", "data/coverage.yaml")
-    return IntervalErrors(kept["groups"], kept["residuals"], kept["unseen"])
+    groups = {name: GroupCoverage(**row) for name, row in kept["groups"].items()}
+    return IntervalErrors(
+        kept["residuals"], groups, {name: UnseenCoverage(**row) for name, row in kept["unseen"].items()}
+    )
 
 
 def validate(

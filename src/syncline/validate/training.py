@@ -2,7 +2,7 @@
 
     validation = validate_training()                          # the published runs that ship
     validation = validate_training("mine.csv", "mine.yaml")   # one's own: docs/guides/validate.md has the columns
-    validation.to_json()["overall"]["dense"]["median_error"]
+    validation.overall.dense.median_error
 
 Error is |predicted / measured step time - 1| over distinct runs. Rows that cannot be modelled are listed with reasons.
 `data/training-runs.json.gz` holds the published runs that the constants were fitted to, each as a job on a host;
@@ -11,8 +11,8 @@ Error is |predicted / measured step time - 1| over distinct runs. Rows that cann
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -20,8 +20,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from syncline.describe.plain import JsonObject
+from syncline.describe.model import Handle, handle
 from syncline.sim.step.constants import default_constants
+from syncline.sim.uncertainty import Spread
 from syncline.validate.training_rows import read_runs
 from syncline.validate.training_run import (
     Floats,
@@ -33,119 +34,244 @@ from syncline.validate.training_run import (
     published_runs,
 )
 
+Flags = npt.NDArray[np.bool_]
 #: A table of fewer runs on one part is not ranked.
 MIN_SWEEP = 4
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
+class RunErrors:
+    """Errors of some runs, |predicted / measured - 1|; the bias is the median of predicted / measured - 1."""
+
+    num_runs: int
+    median_error: float | None
+    p90_error: float | None
+    bias: float | None
+
+    @staticmethod
+    def of(ratio: Floats) -> RunErrors:
+        """Return the errors of ratios of predicted to measured step times."""
+        if not len(ratio):
+            return RunErrors(0, None, None, None)
+        off = np.abs(ratio - 1)
+        return RunErrors(len(ratio), float(np.median(off)), float(np.quantile(off, 0.9)), float(np.median(ratio - 1)))
+
+
+@dataclass(frozen=True)
+class KindErrors:
+    """Errors of dense models, of models with experts, and of all."""
+
+    dense: RunErrors
+    experts: RunErrors
+    all: RunErrors
+
+    @staticmethod
+    def of(ratio: Floats, experts: Flags) -> KindErrors:
+        """Return the errors by kind of model."""
+        return KindErrors(RunErrors.of(ratio[~experts]), RunErrors.of(ratio[experts]), RunErrors.of(ratio))
+
+
+@dataclass(frozen=True)
+class SourceErrors:
+    """Errors of one publication's runs."""
+
+    rows: int
+    predicted_rows: int
+    num_runs: int
+    median_error: float | None
+    p90_error: float | None
+    bias: float | None
+    dense: RunErrors
+    experts: RunErrors
+    left_out: RunErrors
+    remarks: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class RunCoverage:
+    """How many runs lie inside their 90 and 50 % intervals."""
+
+    num_runs: int
+    in_90: float | None
+    in_50: float | None
+
+
+@dataclass(frozen=True)
+class ScalingErrors:
+    """How far off the ratio of neighbouring runs of a scaling series is."""
+
+    num_pairs: int
+    median_error: float | None
+    p90_error: float | None
+
+
+@dataclass(frozen=True)
+class RankCorrelations:
+    """Spearman's correlation of tokens per second and GPU inside each sweep."""
+
+    num_sweeps: int
+    median: float | None
+    sweeps: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class ConstantsUsed:
+    """The constants of the step model."""
+
+    fitted: Mapping[str, float]
+    num_fitted: int
+
+
+@dataclass(frozen=True)
+class RunInterval:
+    """Between which step times half and nine tenths of such runs lie, and what that rests on."""
+
+    p50: tuple[float, float]
+    p90: tuple[float, float]
+    basis: str
+    measurements: int
+    publications: int
+    unmeasured: tuple[str, ...]
+
+    @staticmethod
+    def of(spread: Spread, value: float) -> RunInterval:
+        """Return the intervals of a predicted step time."""
+        return RunInterval(
+            (value * spread.low_50, value * spread.high_50), (value * spread.low_90, value * spread.high_90),
+            spread.basis, spread.num_rows, spread.num_sources, spread.unmeasured,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ScoredRun:
+    """One run with its prediction."""
+
+    line: int
+    source: str
+    model: str
+    gpu: str
+    gpus: int
+    tp: int
+    pp: int
+    dp: int | None
+    cp: int
+    ep: int | None
+    micro_batch: int
+    global_batch: int
+    sequence: int
+    precision: str
+    recompute: str
+    metric: str
+    measured_s: float
+    predicted_s: float
+    error: float
+    left_out_error: float
+    software_year: int
+    convention: str
+    interval: RunInterval
+    remarks: tuple[str, ...]
+    readings: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class TrainingValidation:
-    """All runs of a file with what was predicted for them; ratios are predicted over measured."""
+    """All runs of a file with what was predicted for them."""
 
     source: str
-    num_rows: int
-    runs: tuple[TrainingRun, ...]
-    ratio: Floats
-    left_out_ratio: Floats
+    rows: int
+    predicted_rows: int
+    num_runs: int
+    overall: KindErrors
+    left_out: KindErrors
+    coverage: RunCoverage
+    scaling_ratios: ScalingErrors
+    rank: RankCorrelations
+    sources: Mapping[str, SourceErrors]
+    constants: ConstantsUsed
+    runs: tuple[ScoredRun, ...]
     unmodelled: tuple[SkippedRow, ...]
-
-    def to_json(self) -> JsonObject:
-        """Return `overall`, `sources`, `scaling_ratios`, `rank`, `left_out`, `runs`, `unmodelled` and the constants."""
-        experts = np.array([run.has_experts for run in self.runs], dtype=bool)
-        return {
-            "source": self.source,
-            "error": "abs(predicted / measured step time - 1), distinct runs",
-            "rows": self.num_rows,
-            "predicted_rows": sum(run.num_rows for run in self.runs),
-            "num_runs": len(self.runs),
-            "overall": _groups(self.ratio, experts),
-            "left_out": _groups(self.left_out_ratio, experts),
-            "coverage": self.coverage(),
-            "scaling_ratios": self._scaling(),
-            "rank": self._ranks(),
-            "sources": self._sources(experts),
-            "constants": {"fitted": asdict(default_constants().fitted), "num_fitted": 12},
-            "runs": [self._run(i) for i in range(len(self.runs))],
-            "unmodelled": [asdict(row) for row in self.unmodelled],
-        }
-
-    def coverage(self) -> JsonObject:
-        """Return how many runs lie inside their 90 and 50 % intervals."""
-        spreads = [(run.spread, 1 / ratio) for run, ratio in zip(self.runs, self.ratio, strict=True)]
-        if not spreads:
-            return {"num_runs": 0, "in_90": None, "in_50": None}
-        in_90 = sum(spread.low_90 <= ratio <= spread.high_90 for spread, ratio in spreads)
-        in_50 = sum(spread.low_50 <= ratio <= spread.high_50 for spread, ratio in spreads)
-        return {"num_runs": len(spreads), "in_90": in_90 / len(spreads), "in_50": in_50 / len(spreads)}
-
-    def _sources(self, experts: npt.NDArray[np.bool_]) -> JsonObject:
-        lost: dict[str, int] = defaultdict(int)
-        for row in self.unmodelled:
-            lost[family(row.source)] += 1
-        out: JsonObject = {}
-        names = np.array([run.source for run in self.runs], dtype=object)
-        for name in dict.fromkeys([*names.tolist(), *lost]):
-            mine = names == name
-            rows = sum(run.num_rows for run in self.runs if run.source == name)
-            out[name] = {
-                "rows": rows + lost[name],
-                "predicted_rows": rows,
-                **errors(self.ratio[mine]),
-                "dense": errors(self.ratio[mine & ~experts]),
-                "experts": errors(self.ratio[mine & experts]),
-                "left_out": errors(self.left_out_ratio[mine]),
-                "remarks": sorted({remark for run in self.runs if run.source == name for remark in run.remarks}),
-            }
-        return out
-
-    def _run(self, index: int) -> JsonObject:
-        run, job = self.runs[index], self.runs[index].job
-        split, predicted_s = job.parallel, float(self.ratio[index]) * run.measured_s
-        return {
-            "line": run.line, "source": run.source, "model": job.model.name, "gpu": run.machine.gpu.name,
-            "gpus": run.num_gpus, "tp": split.tp, "pp": split.pp, "dp": split.dp, "cp": split.cp, "ep": split.ep,
-            "micro": job.batch.micro, "global": job.batch.global_, "sequence": job.batch.sequence,
-            "precision": job.precision, "recompute": job.recompute, "metric": run.metric,
-            "measured_s": run.measured_s, "predicted_s": predicted_s, "error": float(self.ratio[index] - 1),
-            "left_out_error": float(self.left_out_ratio[index] - 1), "software_year": job.software.year,
-            "convention": run.convention, "interval": run.spread.of(predicted_s),
-            "remarks": list(run.remarks), "readings": list(run.readings),
-        }  # fmt: skip
-
-    def _scaling(self) -> JsonObject:
-        pairs = scaling_pairs(self.runs)
-        off = np.array([abs(self.ratio[b] / self.ratio[a] - 1) for a, b in pairs])
-        return {
-            "num_pairs": len(pairs),
-            "median_error": float(np.median(off)) if len(off) else None,
-            "p90_error": float(np.quantile(off, 0.9)) if len(off) else None,
-        }
-
-    def _ranks(self) -> JsonObject:
-        """Return Spearman's correlation of tokens per second and GPU inside each sweep."""
-        rank = {}
-        for name, numbers in sweeps(self.runs).items():
-            tokens = np.array([self.runs[i].tokens_per_gpu / self.runs[i].measured_s for i in numbers])
-            predicted = tokens / self.ratio[numbers]
-            rank[name] = float(np.corrcoef(_order(tokens), _order(predicted))[0, 1]) if np.ptp(tokens) > 0 else 1.0
-        values = list(rank.values())
-        return {"num_sweeps": len(values), "median": float(np.median(values)) if values else None, "sweeps": rank}
+    error: str = "abs(predicted / measured step time - 1), distinct runs"
+    measured: Handle[tuple[TrainingRun, ...]] = handle()
 
 
-def errors(ratio: Floats) -> JsonObject:
-    """Return runs, median and 90th percentile of the error, and the median's bias."""
-    if not len(ratio):
-        return {"num_runs": 0, "median_error": None, "p90_error": None, "bias": None}
-    off = np.abs(ratio - 1)
-    return {
-        "num_runs": len(ratio),
-        "median_error": float(np.median(off)),
-        "p90_error": float(np.quantile(off, 0.9)),
-        "bias": float(np.median(ratio - 1)),
-    }
+def validate_training(data: str | Path | None = None, systems: str | Path | None = None) -> TrainingValidation:
+    """Predict every run of a CSV file (default: the published runs that ship) and compare."""
+    if data is None:
+        return scored("published training runs", *published_runs())
+    return scored(str(data), *read_runs(Path(data), systems))
 
 
-def _groups(ratio: Floats, experts: npt.NDArray[np.bool_]) -> JsonObject:
-    return {"dense": errors(ratio[~experts]), "experts": errors(ratio[experts]), "all": errors(ratio)}
+def scored(
+    source: str, runs: Sequence[TrainingRun], skipped: Sequence[SkippedRow], num_rows: int
+) -> TrainingValidation:
+    """Predict runs, by the constants that ship and by those fitted without their source, and compare."""
+    measured = np.array([run.measured_s for run in runs])
+    ratio, without = predictions(runs, default_constants()) / measured, left_out_predictions(runs) / measured
+    experts = np.array([run.has_experts for run in runs], dtype=bool)
+    constants = asdict(default_constants().fitted)
+    return TrainingValidation(
+        source, num_rows, sum(run.num_rows for run in runs), len(runs), KindErrors.of(ratio, experts),
+        KindErrors.of(without, experts), _coverage(runs, ratio), _scaling(runs, ratio), _ranks(runs, ratio),
+        _sources(runs, skipped, ratio, without), ConstantsUsed(constants, len(constants)),
+        tuple(_scored_run(run, float(a), float(b)) for run, a, b in zip(runs, ratio, without, strict=True)),
+        tuple(skipped), measured=tuple(runs),
+    )  # fmt: skip
+
+
+def _coverage(runs: Sequence[TrainingRun], ratio: Floats) -> RunCoverage:
+    if not runs:
+        return RunCoverage(0, None, None)
+    spreads = [(run.spread, 1 / one) for run, one in zip(runs, ratio, strict=True)]
+    in_90 = sum(spread.low_90 <= one <= spread.high_90 for spread, one in spreads)
+    in_50 = sum(spread.low_50 <= one <= spread.high_50 for spread, one in spreads)
+    return RunCoverage(len(runs), in_90 / len(runs), in_50 / len(runs))
+
+
+def _sources(
+    runs: Sequence[TrainingRun], skipped: Sequence[SkippedRow], ratio: Floats, without: Floats
+) -> dict[str, SourceErrors]:
+    lost = Counter(family(row.source) for row in skipped)
+    out = {}
+    for name in dict.fromkeys([*(run.source for run in runs), *lost]):
+        mine = [number for number, run in enumerate(runs) if run.source == name]
+        own = [runs[number] for number in mine]
+        kinds = KindErrors.of(ratio[mine], np.array([run.has_experts for run in own], dtype=bool))
+        num_rows = sum(run.num_rows for run in own)
+        remarks = tuple(sorted({remark for run in own for remark in run.remarks}))
+        every, left_out = kinds.all, RunErrors.of(without[mine])
+        out[name] = SourceErrors(
+            num_rows + lost[name], num_rows, every.num_runs, every.median_error, every.p90_error, every.bias,
+            kinds.dense, kinds.experts, left_out, remarks,
+        )  # fmt: skip
+    return out
+
+
+def _scored_run(run: TrainingRun, ratio: float, left_out_ratio: float) -> ScoredRun:
+    job, split, predicted_s = run.job, run.job.parallel, ratio * run.measured_s
+    return ScoredRun(
+        run.line, run.source, job.model.name, run.machine.gpu.name, run.num_gpus, split.tp, split.pp, split.dp,
+        split.cp, split.ep, job.batch.micro, job.batch.global_, job.batch.sequence, job.precision, job.recompute,
+        run.metric, run.measured_s, predicted_s, ratio - 1, left_out_ratio - 1, job.software.year, run.convention,
+        RunInterval.of(run.spread, predicted_s), run.remarks, run.readings,
+    )  # fmt: skip
+
+
+def _scaling(runs: Sequence[TrainingRun], ratio: Floats) -> ScalingErrors:
+    off = [abs(ratio[b] / ratio[a] - 1) for a, b in scaling_pairs(runs)]
+    if not off:
+        return ScalingErrors(0, None, None)
+    return ScalingErrors(len(off), float(np.median(off)), float(np.quantile(off, 0.9)))
+
+
+def _ranks(runs: Sequence[TrainingRun], ratio: Floats) -> RankCorrelations:
+    from scipy.stats import spearmanr
+
+    found = {}
+    for name, numbers in sweeps(runs).items():
+        tokens = np.array([runs[i].tokens_per_gpu / runs[i].measured_s for i in numbers])
+        moves = np.ptp(tokens) > 0
+        found[name] = float(spearmanr(tokens, tokens / ratio[numbers]).statistic) if moves else 1.0
+    return RankCorrelations(len(found), float(np.median(list(found.values()))) if found else None, found)
 
 
 def _series(run: TrainingRun) -> tuple[object, ...]:
@@ -181,18 +307,3 @@ def sweeps(runs: Sequence[TrainingRun]) -> dict[str, list[int]]:
         many = {f"{name} / {model}": found for model, found in models.items() if len(found) >= MIN_SWEEP}
         out |= many or ({name: numbers} if len(numbers) >= MIN_SWEEP else {})
     return out
-
-
-def _order(values: Floats) -> Floats:
-    """Return ranks, ties sharing their mean."""
-    return np.array([(values < v).sum() + ((values == v).sum() - 1) / 2 for v in values], dtype=np.float64)
-
-
-def validate_training(data: str | Path | None = None, systems: str | Path | None = None) -> TrainingValidation:
-    """Predict every run of a CSV file (default: the published runs that ship) and compare."""
-    runs, skipped, num_rows = published_runs() if data is None else read_runs(Path(data), systems)
-    measured = np.array([run.measured_s for run in runs])
-    ratio, without = (predictions(runs, default_constants()) / measured, left_out_predictions(runs) / measured)
-    return TrainingValidation(
-        "published training runs" if data is None else str(data), num_rows, tuple(runs), ratio, without, tuple(skipped)
-    )

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+
+from syncline.questions.validate import IntervalErrors, UnseenCoverage
 
 
-def coverage_lines(payload: Mapping[str, Any]) -> list[str]:
+def coverage_lines(answer: IntervalErrors) -> list[str]:
     """Return one line a group: how many measurements lie inside, and how far off the predictions are."""
     lines = [
-        f"{payload['residuals']:,} residuals; {payload['judged']}",
+        f"{answer.residuals:,} residuals; {answer.judged}",
         "",
         f"{'':42} {'rows':>6} {'sources':>8} {'in 90 %':>8} {'in 50 %':>8} {'error, median / p90 in %':>25}",
     ]
-    for name, row in payload["groups"].items():
-        error = f"{100 * row['median_error']:.1f} / {100 * row['p90_error']:.0f}"
-        shares = f"{row['in_90']:>8.1%} {row['in_50']:>8.1%}"
-        lines.append(f"{name:42} {row['rows']:>6,} {row['publications']:>8} {shares} {error:>25}")
-    if payload["unseen"]:
-        lines += ["", *_unseen_lines(payload["unseen"])]
+    for name, row in answer.groups.items():
+        error = f"{100 * row.median_error:.1f} / {100 * row.p90_error:.0f}"
+        shares = f"{row.in_90:>8.1%} {row.in_50:>8.1%}"
+        lines.append(f"{name:42} {row.rows:>6,} {row.publications:>8} {shares} {error:>25}")
+    if answer.unseen:
+        lines += ["", *_unseen_lines(answer.unseen)]
     return lines
 
 
@@ -26,7 +27,7 @@ _GROUPS = {"collective, one": "collective, one scale-up domain", "collective, fe
            "collective, cards": "collective, cards without NVLink"}  # fmt: skip
 
 
-def _unseen_lines(groups: Mapping[str, Any]) -> list[str]:
+def _unseen_lines(groups: Mapping[str, UnseenCoverage]) -> list[str]:
     lines = [
         "Blind sets from the sixth on as first scored, each in intervals made from what was known before it and what",
         "the sets before it were off by; a factor is the root of the 90 % interval's high end over its low one",
@@ -34,7 +35,7 @@ def _unseen_lines(groups: Mapping[str, Any]) -> list[str]:
     ]
     for group, row in groups.items():
         name = _GROUPS.get(group, group)
-        shares = f"{row['in_90']:>8.1%} {row['in_50']:>8.1%} {row['factor']:>7.2f}"
-        without = f"{row['in_90_without']:.1%}, {row['factor_without']:.2f}"
-        lines.append(f"{name:42} {row['rows']:>6,} {row['publications']:>8} {shares} {without:>22}")
+        shares = f"{row.in_90:>8.1%} {row.in_50:>8.1%} {row.factor:>7.2f}"
+        without = f"{row.in_90_without:.1%}, {row.factor_without:.2f}"
+        lines.append(f"{name:42} {row.rows:>6,} {row.publications:>8} {shares} {without:>22}")
     return lines

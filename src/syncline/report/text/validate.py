@@ -32,4 +32,4 @@ def _training(answer: TrainingErrors, width: int) -> Iterable[str]:
 
 @text.register
 def _intervals(answer: IntervalErrors, width: int) -> Iterable[str]:
-    return coverage_lines(answer.to_json())
+    return coverage_lines(answer)
