@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
-from syncline.audit.checks.network import qdiscs, rate_of
+from syncline.audit.checks.network import qdiscs
 from syncline.describe import units
 from syncline.host.gpu import nvlink_domains
 from syncline.host.host import Host
@@ -94,8 +94,8 @@ def _active_mtu(host: Host) -> list[str]:
 
 
 def _qdisc(host: Host) -> str:
-    rows = ((row.get("kind"), rate_of(row)) for _, row in qdiscs(host))
-    return _counted(f"{kind} {units.show_rate(rate)}" if rate else str(kind) for kind, rate in rows if kind in _SHAPERS)
+    rows = [row for row in qdiscs(host) if row.kind in _SHAPERS]
+    return _counted(f"{row.kind} {units.show_rate(row.rate_Bps)}" if row.rate_Bps else row.kind for row in rows)
 
 
 def _nvidia(text: str) -> str:

@@ -14,12 +14,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, cast
 
-from syncline.describe.plain import JsonObject
 from syncline.errors import WatchError
 from syncline.watch.burst import Burst, BurstFinder, Peaks
 from syncline.watch.clock import Clock
 from syncline.watch.counter import CounterBank, Growth
-from syncline.watch.frame import Frame
+from syncline.watch.frame import Frame, Health
 from syncline.watch.history import History
 from syncline.watch.incident import IncidentEvent
 from syncline.watch.job import JobView
@@ -267,10 +266,10 @@ class Agent:
 
     # Telling
 
-    def _health(self, interval_s: float) -> JsonObject:
+    def _health(self, interval_s: float) -> Health:
         cpu_s, self._cpu_s = self._cpu_s, time.process_time()
         problems = {**self._problems, **{f"rule {rule}": text for rule, text in self.engine.problems.items()}}
-        health: JsonObject = {
+        health: Health = {
             "host": self.options.host,
             "began_s": self._began_s,
             "cpu_share": round((self._cpu_s - cpu_s) / interval_s, 4),

@@ -8,7 +8,7 @@ import struct
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypedDict, cast
 
 import numpy as np
 
@@ -24,6 +24,35 @@ _DENSE = ("rate_Bps", "peak_Bps")
 _SPARSE = tuple(name for name in LOAD_COLUMNS if name not in _DENSE)
 
 
+class Health(TypedDict, total=False):
+    """How the agent, the fleet or the replay that made a frame is doing."""
+
+    host: str
+    began_s: float
+    cpu_share: float
+    late_s: float
+    num_counters: int
+    num_resets: int
+    num_clock_steps: int
+    problems: dict[str, str]
+    num_bad_spans: int
+    spans_from: list[str]
+    crowded: str
+    sampled: list[str]
+    sampler: str
+    history: HistoryHealth
+    num_hosts: int
+    num_silent: int
+    gpus: list[dict[str, float | str | None]]
+
+
+class HistoryHealth(TypedDict):
+    """Whether the history can be written."""
+
+    problem: str
+    num_dropped: int
+
+
 @dataclass(frozen=True, eq=False)
 class Frame:
     """What is known of one interval that ended at `wall_s` (a label) and `mono_s` (for arithmetic)."""
@@ -36,7 +65,7 @@ class Frame:
     load: LinkLoad
     job: JobState = field(default_factory=JobState)
     alerts: tuple[Incident, ...] = ()
-    health: Mapping[str, Any] = field(default_factory=dict)
+    health: Health = field(default_factory=Health)
 
     def to_json(self) -> JsonObject:
         """Return the frame as the page reads it: dense columns as base64 of float32, sparse ones as [link, value]."""
@@ -49,6 +78,10 @@ class Frame:
         columns = b"".join(getattr(self.load, name).astype("<f4").tobytes() for name in _DENSE)
         return _HEAD.pack(_MAGIC, len(text), len(self.load)) + zlib.compress(text + columns, 1)
 
+    def health_json(self) -> JsonObject:
+        """Return the health as plain values."""
+        return cast(JsonObject, dict(self.health))
+
     def _head(self) -> JsonObject:
         return {
             "seq": self.seq,
@@ -57,7 +90,7 @@ class Frame:
             "interval_s": round(self.interval_s, 4),
             "layout": self.table.version,
             "num_links": len(self.table),
-            "health": dict(self.health),
+            "health": self.health_json(),
         }
 
     def _rest(self) -> JsonObject:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import ipaddress
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
+from contextlib import suppress
+
+from pydantic import BaseModel, Field, ValidationError
 
 from syncline.audit.expect import Expect, link_at
 from syncline.audit.rule import AuditRule, Sight, few, odd_ones
@@ -96,22 +98,19 @@ def isolation(host: Host, expect: Expect) -> Iterator[Sight]:
 
 
 def shaped(host: Host, expect: Expect) -> Iterator[Sight]:
-    for name, row in qdiscs(host):
-        rate, interface = rate_of(row), host.interface(name)
+    for row in qdiscs(host):
+        rate, interface = row.rate_Bps, host.interface(row.dev)
         wanted = expect.rate_Bps or (interface.rate_Bps if interface and interface.is_physical else 0.0)
         if rate and (rate < wanted * 0.99 or not wanted):
             by = expect.by("the link's own rate")
             expected = f"{units.show_rate(wanted)} ({by})" if wanted else "no limit"
-            yield Sight(name, f"{row.get('kind')} limits it to {units.show_rate(rate)}", expected, ("tc qdisc show",))
+            yield Sight(row.dev, f"{row.kind} limits it to {units.show_rate(rate)}", expected, ("tc qdisc show",))
 
 
 def loss_emulated(host: Host, expect: Expect) -> Iterator[Sight]:
-    for name, row in qdiscs(host):
-        options = row.get("options") if isinstance(row.get("options"), dict) else {}
-        loss = (options or {}).get("loss-random") if row.get("kind") == "netem" else None
-        share = loss.get("loss") if isinstance(loss, dict) else None
-        if isinstance(share, (int, float)) and share > 0:
-            yield Sight(name, f"netem drops {share:.2%}", "no loss", ("tc qdisc show",))
+    for row in qdiscs(host):
+        if row.kind == "netem" and row.options.loss.loss > 0:
+            yield Sight(row.dev, f"netem drops {row.options.loss.loss:.2%}", "no loss", ("tc qdisc show",))
 
 
 def bond(host: Host, expect: Expect) -> Iterator[Sight]:
@@ -124,27 +123,45 @@ def bond(host: Host, expect: Expect) -> Iterator[Sight]:
                 yield Sight(f"{name} {member}", f"MII status {value}", "up", (f"proc/net/bonding/{name}",))
 
 
-def qdiscs(host: Host) -> list[tuple[str, dict[str, Any]]]:
+class _Loss(BaseModel):
+    loss: float = 0.0
+
+
+class _Rate(BaseModel):
+    rate: float = 0.0
+
+
+class _Options(BaseModel):
+    rate: float | _Rate = 0.0
+    loss: _Loss = Field(_Loss(), alias="loss-random")
+
+
+class Qdisc(BaseModel):
+    """A queueing discipline as `tc -j` prints it."""
+
+    dev: str
+    kind: str = ""
+    options: _Options = Field(default_factory=lambda: _Options.model_validate({}))
+
+    @property
+    def rate_Bps(self) -> float:
+        """The rate that a tbf or netem discipline allows, 0 for none."""
+        rate = self.options.rate
+        return (rate.rate if isinstance(rate, _Rate) else rate) if self.kind in ("tbf", "netem") else 0.0
+
+
+def qdiscs(host: Host) -> list[Qdisc]:
     """Return the queueing disciplines of fabric interfaces; `tc` is asked quietly, since most hosts shape nothing."""
     text = host.root.command("tc-qdisc", TC_QDISC, quiet=True)
     try:
         rows = json.loads(text) if text else []
     except (ValueError, RecursionError):
         rows = []
-    names = {interface.name for interface in host.fabric_interfaces}
-    listed = rows if isinstance(rows, list) else []
-    return [(row["dev"], row) for row in listed if isinstance(row, dict) and row.get("dev") in names]
-
-
-def rate_of(row: Mapping[str, Any]) -> float:
-    """Return the rate that a tbf or netem discipline allows, 0 for none."""
-    options = row.get("options")
-    if not isinstance(options, dict):
-        return 0.0
-    rate = options.get("rate")
-    if row.get("kind") == "netem" and isinstance(rate, dict):
-        rate = rate.get("rate")
-    return float(rate) if row.get("kind") in ("tbf", "netem") and isinstance(rate, (int, float)) else 0.0
+    names, found = {interface.name for interface in host.fabric_interfaces}, []
+    for row in rows if isinstance(rows, list) else ():
+        with suppress(ValidationError):  # another kind's options are its own
+            found.append(Qdisc.model_validate(row))
+    return [row for row in found if row.dev in names]
 
 
 RULES = (

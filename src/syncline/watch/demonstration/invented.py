@@ -16,7 +16,7 @@ import numpy as np
 
 from syncline.timeline import SpanKind
 from syncline.watch.burst import Burst
-from syncline.watch.frame import Frame
+from syncline.watch.frame import Frame, Health
 from syncline.watch.history import History
 from syncline.watch.job import JobView
 from syncline.watch.links import LinkLoad, LinkTable
@@ -102,7 +102,7 @@ class Demo:
         job = self._view.state(self._now_s)
         frame = Frame(self._seq, self._wall_s + self._now_s, self._now_s, TICK_S, self._table, load, job)
         changes = [change.to_json() for change in self._engine.update(frame, bursts=bursts, busy=busy)]
-        health = {"host": "demo: every number here is invented", "sampled": ["all"], "sampler": "invented"}
+        health: Health = {"host": "demo: every number here is invented", "sampled": ["all"], "sampler": "invented"}
         frame = replace(frame, alerts=self._engine.alerts(), health=health)
         self.history.add(frame, changes)
         self.hub.publish(frame, changes)

@@ -15,11 +15,10 @@ from typing import Protocol
 
 import numpy as np
 
-from syncline.describe.plain import JsonObject
 from syncline.finding import Severity
 from syncline.watch.fleet.host_frame import HostFrame
 from syncline.watch.fleet.presence import Presence, silent_alerts
-from syncline.watch.frame import Frame
+from syncline.watch.frame import Frame, Health
 from syncline.watch.history import History
 from syncline.watch.incident import Incident, IncidentLog
 from syncline.watch.job import CollectiveStat, JobState, RankStat, StepStat
@@ -125,10 +124,11 @@ class Fleet:
         self._silent = set(silent)
         gpus = [gpu for part in parts for gpu in part.gpus][:MAX_GPUS]
         num_hosts = sum(part.num_hosts for part in parts)
-        health: JsonObject = {
+        health: Health = {
             "host": "", "num_hosts": num_hosts, "num_silent": len(silent), "problems": problems,
-            **({"gpus": gpus} if gpus else {}),
         }  # fmt: skip
+        if gpus:
+            health["gpus"] = gpus
         alerts.sort(key=lambda alert: (alert.severity is not Severity.CRITICAL, alert.since_s or 0.0))
         job = _joined_job([part.job for part in parts])
         return Frame(self._seq, wall_s, now_s, self.every_s, table, load, job, tuple(alerts[:500]), health)

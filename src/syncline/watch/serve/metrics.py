@@ -176,8 +176,8 @@ class FleetCollector(FrameCollector):
     alert_labels = ("rule", "severity", "place", "host")
 
     def _own(self, frame: Frame) -> Iterator[Metric]:
-        states = {"live": "num_hosts", "silent": "num_silent"}
-        hosts = [((state,), float(frame.health.get(key, 0))) for state, key in states.items()]
+        live, silent = frame.health.get("num_hosts", 0), frame.health.get("num_silent", 0)
+        hosts = [(("live",), float(live)), (("silent",), float(silent))]
         yield self._family("hosts", "Hosts of the fleet, by whether they speak.", ("state",), hosts)
         text = "Frames joined since the fleet's page started."
         yield self._family("watch_frames", text, (), [((), frame.seq)], CounterMetricFamily)

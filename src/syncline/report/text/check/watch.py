@@ -46,7 +46,7 @@ def frame_json(frame: Frame | None, prediction: Prediction | None = None) -> Jso
         "steps": [s.to_json() for s in frame.job.steps[-MAX_STEPS:]],
         "predicted": {"source": expected.source, "step_s": expected.step_s, "exposed_s": expected.exposed_s},
         "alerts": [alert.to_json() for alert in frame.alerts],
-        "health": dict(frame.health),
+        "health": frame.health_json(),
     }
 
 
