@@ -181,7 +181,7 @@ _CHECKS: tuple[Callable[[Tallies, NcclSystem], Effect | None], ...] = (
 
 def _settings(tallies: Tallies, env: Mapping[str, str]) -> list[Effect]:
     """Return, for each variable that was meant to be set, whether NCCL says that it read it."""
-    said = {row.get("name"): row for row in rows_of(tallies, "signal.env")}
+    reported = {row.get("name"): row for row in rows_of(tallies, "signal.env")}
     tuner, topo = rows_of(tallies, "signal.tuner"), rows_of(tallies, "signal.topo-file")
     found = []
     for name, value in env.items():
@@ -194,10 +194,10 @@ def _settings(tallies: Tallies, env: Mapping[str, str]) -> list[Effect]:
             found.append(Effect("tuner plugin", state, value, seen, _lines(good or tuner)))
         elif name == "NCCL_TOPO_FILE" and any(r.get("missing") for r in topo):
             found.append(Effect("topology file", "no", value, "could not be opened", _lines(topo)))
-        elif name in said:
-            read_value = said[name].get("value").rstrip(".")
+        elif name in reported:
+            read_value = reported[name].get("value").rstrip(".")
             state = "yes" if read_value == value else "no"
-            found.append(Effect(name, state, value, read_value, _lines([said[name]])))
+            found.append(Effect(name, state, value, read_value, _lines([reported[name]])))
         else:
             found.append(Effect(name, "unknown", value, "NCCL does not say (NCCL_DEBUG_SUBSYS=INIT,ENV shows it)"))
     return found

@@ -163,16 +163,16 @@ def _vendor(fabric: Fabric, system: NcclSystem) -> list[Setting]:
     profile = cloud_profile(fabric, system)
     if profile is None:
         return []
-    said = f"{profile.source} (read: {profile.read})"
+    source = f"{profile.source} (read: {profile.read})"
     found = [
-        Setting(name, value, f"{reason} ({profile.cloud}).", "what the cloud's network was tuned for", "", said)
+        Setting(name, value, f"{reason} ({profile.cloud}).", "what the cloud's network was tuned for", "", source)
         for name, (value, reason) in profile.variables.items()
     ]
     known = {setting.name for setting in found} | set(profile.profile_variable)
     extra = {} if profile.profile else {name: value for name, value in system.env.items() if name not in known}
     return found + [
         Setting(name, value, "the vendor's guide sets it: the plugin does other choices badly.",
-                "what the plugin was tuned for", "", said)
+                "what the plugin was tuned for", "", source)
         for name, value in extra.items()
         if system.network in ("tcpx", "tcpxo")
     ]  # fmt: skip

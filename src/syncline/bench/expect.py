@@ -64,7 +64,7 @@ class Expectation:
     note: str = ""
 
     @property
-    def told(self) -> str:
+    def origin(self) -> str:
         """Where the prediction comes from, with what was chosen at this size."""
         return "; ".join(filter(None, [", ".join(filter(None, [self.source, self.chosen])), self.note]))
 
@@ -76,7 +76,7 @@ class Expectation:
         """Return the expectation as plain values."""
         return {
             "time_s": self.time_s, "low_s": self.low_s, "high_s": self.high_s, "limiting_link": self.link,
-            "link_line_Bps": self.line_Bps, "source": self.told, "ignores": list(self.ignores),
+            "link_line_Bps": self.line_Bps, "source": self.origin, "ignores": list(self.ignores),
         }  # fmt: skip
 
 

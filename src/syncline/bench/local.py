@@ -66,8 +66,8 @@ def run_ranks(
         files = [stack.enter_context(TemporaryFile()) for _ in range(num_ranks)]
         try:
             for rank in range(num_ranks):
-                told = torchrun_environment(rank, num_ranks, rank, num_ranks, 0, 1)
-                own = base | {name: str(value) for name, value in told.items()}
+                variables = torchrun_environment(rank, num_ranks, rank, num_ranks, 0, 1)
+                own = base | {name: str(value) for name, value in variables.items()}
                 output: list[int | IO[bytes] | None] = [None, None] if rank == speaker else [
                     subprocess.DEVNULL, files[rank]
                 ]  # fmt: skip
@@ -78,8 +78,8 @@ def run_ranks(
             if failed is None:
                 return None
             files[failed].seek(0)
-            said = files[failed].read().decode(errors="replace")[-4000:].strip()
-            return RankFailure(failed, started[failed].returncode, said)
+            stderr = files[failed].read().decode(errors="replace")[-4000:].strip()
+            return RankFailure(failed, started[failed].returncode, stderr)
         finally:
             _end(started)
 

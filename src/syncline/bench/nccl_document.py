@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -54,15 +55,14 @@ def _left_out(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for at, result in enumerate(results, start=1):
         for name in ("out_of_place", "in_place"):
             part = result.get(name)
-            told = part.get("time", part.get("cpu_time")) if isinstance(part, Mapping) else None
-            if isinstance(told, int | float) and not _time_us(part) > 0:
+            value = part.get("time", part.get("cpu_time")) if isinstance(part, Mapping) else None
+            if isinstance(value, int | float) and not _time_us(part) > 0:
                 size, place = units.show_size(int(result["size"])), name.replace("_", " ")
-                yield f"result {at} left out: the time of {size} {place} is {told:g}, not a number above 0"
+                yield f"result {at} left out: the time of {size} {place} is {value:g}, not a number above 0"
 
 
 def _device(row: Mapping[str, Any], at: int) -> Device:
-    told = (str(row.get(key, "")) for key in ("hostname", "device_info"))
-    host, name = told
+    host, name = (str(row.get(key, "")) for key in ("hostname", "device_info"))
     return Device(int(row.get("rank", at)), host, int(row.get("device", 0)), name)
 
 
@@ -73,8 +73,8 @@ def _num_ranks(devices: Sequence[Device], config: Mapping[str, Any]) -> int:
     return len(devices) if all_listed else len(devices) * each
 
 
-def _version(told: object) -> str:
-    return release(told) if isinstance(told, int) else str(told)
+def _version(value: object) -> str:
+    return release(value) if isinstance(value, int) else str(value)
 
 
 def _rows(result: Mapping[str, Any], kind: Kind, ranks: int, config: Mapping[str, Any]) -> Iterator[Measurement]:
@@ -96,8 +96,8 @@ def _time_us(part: object) -> float:
     """Return the time of a part, or of the processor where that was asked for (-C); 0 where there is none."""
     if not isinstance(part, Mapping):
         return 0.0
-    told = part.get("time", part.get("cpu_time"))
-    return float(told) if _finite(told) else 0.0
+    value = part.get("time", part.get("cpu_time"))
+    return float(value) if _finite(value) else 0.0
 
 
 def _timing(time_us: float, each: object, repeats: int) -> Timing:
@@ -129,7 +129,6 @@ def _of_records(found: Sequence[Mapping[str, Any]], kind: Kind | None, num_ranks
 
 def _finite(value: object) -> bool:
     try:
-        told = float(value)  # type: ignore[arg-type]
+        return math.isfinite(float(value))  # type: ignore[arg-type]
     except (TypeError, ValueError):
         return False
-    return told == told and abs(told) != float("inf")

@@ -80,7 +80,7 @@ def _finding(
             cite("method/bench"), Action.INSPECT, 0.9,
         )  # fmt: skip
     odd = [(name, size) for name, size in zip(names, mtu_bytes, strict=True) if size != usual]
-    told = [f"{name} has MTU {size:,}, most have {usual:,}" for name, size in odd[:4]]
+    odd_mtus = [f"{name} has MTU {size:,}, most have {usual:,}" for name, size in odd[:4]]
     own = dict(odd).get(who)
     fix = (
         f"Set the interface of {who} to MTU {usual:,}, as the others have it."
@@ -91,7 +91,7 @@ def _finding(
         "bench.mtu", Severity.CRITICAL, who,
         f"packets of {max(mtu_bytes[a] for pair in pairs for a in pair):,} bytes are lost, small ones arrive, in "
         f"{len(pairs)} pairs",
-        "packets of the interface's MTU arrive", (*shown, *told),
+        "packets of the interface's MTU arrive", (*shown, *odd_mtus),
         "something on the way takes shorter packets than the hosts send: large messages hang, then time out",
         fix, cite("method/bench"), Action.CONFIGURE, 0.95,
     )  # fmt: skip

@@ -131,9 +131,9 @@ def _warm_up(steps: int) -> int:
 
 
 def _check_batch(text: str, where: str, job: Job) -> None:
-    said = {int(found) for found in _BATCH.findall(text)}
-    if said and job.batch.global_ not in said:
-        shown = ", ".join(f"{value:,}" for value in sorted(said)[:3])
+    batches = {int(found) for found in _BATCH.findall(text)}
+    if batches and job.batch.global_ not in batches:
+        shown = ", ".join(f"{value:,}" for value in sorted(batches)[:3])
         raise DescriptionError(
             f"the log has a global batch of {shown}, the job {job.batch.global_:,}.",
             where=where, hint="Describe the job that was run: `batch: {global: ...}`.",

@@ -81,11 +81,11 @@ class Judgement:
         }
 
     def _bandwidths(self) -> JsonObject:
-        told: JsonObject = {}
+        bandwidths: JsonObject = {}
         for name, rates in (("algbw", self.expected_algbw_Bps), ("busbw", self.expected_busbw_Bps)):
             if rates:
-                told |= {f"{name}_Bps": rates[1], f"low_{name}_Bps": rates[0], f"high_{name}_Bps": rates[2]}
-        return told
+                bandwidths |= {f"{name}_Bps": rates[1], f"low_{name}_Bps": rates[0], f"high_{name}_Bps": rates[2]}
+        return bandwidths
 
 
 def judge(measured: Measurement, expected: Expectation | None) -> Judgement:
@@ -177,7 +177,7 @@ def _slow(slow: list[Judgement], mine: list[Judgement], suspects: list[Suspect])
     )
     return Finding(
         "bench.collective.slow", Severity.CRITICAL if factor >= 2 else Severity.WARNING,
-        place, observed, f"at most {units.show_time(expected.high_s)} ({expected.told})",
+        place, observed, f"at most {units.show_time(expected.high_s)} ({expected.origin})",
         tuple(evidence), meaning, fix, cite("method/bench"), Action.INSPECT,
         suspects[0].confidence if suspects else sure.confidence,
     )  # fmt: skip

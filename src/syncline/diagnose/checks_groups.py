@@ -74,28 +74,28 @@ def stands(rows: Iterable[MatchRow]) -> dict[str, dict[str, _Stand]]:
 
 def _split(group: str, ranks: Mapping[str, _Stand]) -> CheckVerdict | None:
     """Return how the ranks of one group differ, or None where they wait together."""
-    told = {rank: stand for rank, stand in ranks.items() if stand.seq or stand.enqueued is not None}
-    if len(told) < 2:
+    known = {rank: stand for rank, stand in ranks.items() if stand.seq or stand.enqueued is not None}
+    if len(known) < 2:
         return None
     where = f" in group {group}" if group else ""
     ops: dict[str, set[str]] = defaultdict(set)
-    for stand in told.values():
+    for stand in known.values():
         if stand.seq and stand.op:
             ops[stand.seq].add(stand.op)
     mixed = next((seq for seq, names in ops.items() if len(names) > 1), None)
     if mixed is not None and group:
-        here = {rank: stand for rank, stand in told.items() if stand.seq == mixed}
+        here = {rank: stand for rank, stand in known.items() if stand.seq == mixed}
         text = f"#{mixed}{where} is " + ", ".join(f"{stand.op} on rank {rank}" for rank, stand in _few(here))
         return CheckVerdict(text, _place(here, group), _lines(here.values()), 0.9)
-    last = {rank: stand.last for rank, stand in told.items() if stand.last is not None}
-    if len(set(last.values())) < 2 or not (group or _one_counter(told.values())):
+    last = {rank: stand.last for rank, stand in known.items() if stand.last is not None}
+    if len(set(last.values())) < 2 or not (group or _one_counter(known.values())):
         return None
     low = min(last.values())
     behind = tuple(rank for rank, value in last.items() if value == low)
     ahead = next(rank for rank, value in last.items() if value != low)
     if len(behind) == len(last):
         return None
-    waits = Counter(stand.call for rank, stand in told.items() if rank not in behind).most_common(1)[0][0]
+    waits = Counter(stand.call for rank, stand in known.items() if rank not in behind).most_common(1)[0][0]
     did = ranks[behind[0]]
     stood = f"entered nothing after #{low}" if did.enqueued is not None else f"waits in {did.call}"
     text = f"rank {some(behind)} is behind{where}: it {stood}, while rank {ahead} and others wait in {waits}"
@@ -141,7 +141,7 @@ def watchdog(tallies: Tallies) -> list[CheckVerdict]:
     if not groups or diverged(tallies):
         return []
     order = sorted(groups, key=lambda group: min(stand.evidence[0].when for stand in groups[group].values()))
-    parts = [_told(group, groups[group]) for group in order[:4]]
+    parts = [_summary(group, groups[group]) for group in order[:4]]
     text = "; then ".join(parts) + (f" and {len(order) - 4} more groups" if len(order) > 4 else "")
     names = {rank for ranks in groups.values() for rank in ranks if rank}
     place = f"rank {some(names, limit=12)}" if names else ""
@@ -149,7 +149,7 @@ def watchdog(tallies: Tallies) -> list[CheckVerdict]:
     return [CheckVerdict(text, place, lines, None if len(order) == 1 else 0.6)]
 
 
-def _told(group: str, ranks: Mapping[str, _Stand]) -> str:
+def _summary(group: str, ranks: Mapping[str, _Stand]) -> str:
     num = max(1, len([rank for rank in ranks if rank]))
     calls = Counter(stand.call for stand in ranks.values()).most_common(1)[0][0]
     where = f" of group {group}" if group else ""

@@ -75,25 +75,25 @@ _SECONDS = {"ms": 1e-3, "s": 1.0, "rate": 0.0}
 
 
 def _slower(kind: str, rows: Sequence[MatchRow]) -> CheckVerdict | None:
-    said = np.array([float(row.get(kind).replace(",", "").replace("_", "")) for row in rows])
+    values = np.array([float(row.get(kind).replace(",", "").replace("_", "")) for row in rows])
     batch = np.array([float(row.get("batch") or 1) for row in rows])
-    if not (said > 0).all() or not (batch > 0).all():
+    if not (values > 0).all() or not (batch > 0).all():
         return None
-    times = (1 / said if kind == "rate" else said * _SECONDS[kind]) / batch  # a larger batch may take longer
+    times = (1 / values if kind == "rate" else values * _SECONDS[kind]) / batch  # a larger batch may take longer
     first = min(max(2, len(times) // 10), 20)
     split = risen(times[first:])
     if split is None:
         return None
     split += first
     before, after = float(np.median(times[first:split])), float(np.median(times[split:]))
-    line = _told(rows[split])
+    line = _with_context(rows[split])
     clock = line.context.time_s
     when = f", {datetime.fromtimestamp(clock, timezone.utc):%H:%M:%S}" if clock is not None else ""
     level = f" ({units.show_time(after * batch[-1])}, {units.show_time(before * batch[-1])} before)"
     text = (
         f"by {after / before - 1:.0%}{level if kind != 'rate' else ''}, since line {line.line:,} of {line.path}{when}"
     )
-    return CheckVerdict(text, "", (_told(rows[split - 1]), line, _told(rows[-1])))
+    return CheckVerdict(text, "", (_with_context(rows[split - 1]), line, _with_context(rows[-1])))
 
 
 def risen(times: Floats) -> int | None:
@@ -111,7 +111,7 @@ def risen(times: Floats) -> int | None:
     return split if longer and late > float(np.quantile(times[:split], _EARLY)) else None
 
 
-def _told(row: MatchRow) -> Evidence:
+def _with_context(row: MatchRow) -> Evidence:
     return replace(row.evidence, context=context(row.evidence.text))
 
 

@@ -38,7 +38,7 @@ def xid_table() -> Mapping[int, Xid]:
     text = (files("syncline.diagnose") / "xids.yaml").read_text(encoding="utf-8")
     data = read_document(text, "xids.yaml").data
     assert isinstance(data, dict)
-    return {int(code): Xid(str(kind), *map(str, said)) for kind, rows in data.items() for code, said in rows.items()}
+    return {int(code): Xid(str(kind), *map(str, row)) for kind, rows in data.items() for code, row in rows.items()}
 
 
 def _xid(row: MatchRow) -> Xid:

@@ -156,14 +156,14 @@ class Reading:
         def found(line: int, text: str, indices: Sequence[int]) -> None:
             shown, kept = self._shown(text, indices)
             taken = held = False
-            told: set[str] = set()
+            counted: set[str] = set()
             for index, entry, match in _matches(shown, indices, wanted, forms):
                 rule = entry.rule
                 if (taken and (rule.leftover or rule.fallback)) or (held and rule.leftover):
                     continue  # a rule has this line already
-                if rule.id in told and not (rule.signal or rule.check):
+                if rule.id in counted and not (rule.signal or rule.check):
                     continue  # by another of its patterns
-                told.add(rule.id)
+                counted.add(rule.id)
                 held |= rule.fallback
                 taken |= not rule.fallback and (not rule.signal or rule.takes)
                 entry.tally.add(match, name, line, kept, self._order)

@@ -20,7 +20,7 @@ from syncline.fabric import Fabric
 from syncline.finding import Action, Finding, Severity
 
 MAX_WORDS = 110
-_SAID = re.compile(r"(?:\b[A-Za-z_][\w.]*(?:Error|Exception)|\b(?:[Ff]atal|[Ee]rror|ERROR|FATAL)): .*$")
+_MESSAGE = re.compile(r"(?:\b[A-Za-z_][\w.]*(?:Error|Exception)|\b(?:[Ff]atal|[Ee]rror|ERROR|FATAL)): .*$")
 POSSIBLE = 0.3
 """What a match is worth that does not say what is the matter; see `Finding.is_possible`."""
 EFFECTS = frozenset({"nccl.abort", "torch.process.failed"})
@@ -52,10 +52,10 @@ def judge(tallies: Tallies, cluster: Fabric | None) -> list[RankedFinding]:
     for name, tally in tallies.items():
         if not tally.rule.signal and holds[name]:
             found[tally.rule.fallback] += [_found(tally.rule, verdict, symptoms) for verdict in verdicts[name]]
-    if _told(found[False], symptoms):
+    if _has_cause(found[False], symptoms):
         return found[False]
     all_found = found[False] + ([] if _outnumbered(found[True], tallies) else found[True])
-    if _told(all_found, symptoms):
+    if _has_cause(all_found, symptoms):
         return all_found
     sure = [one.finding.rule for one in all_found if not one.finding.is_possible]
     cause = not symptoms.issuperset(sure)
@@ -63,7 +63,7 @@ def judge(tallies: Tallies, cluster: Fabric | None) -> list[RankedFinding]:
     return all_found + unexplained(tallies, has_symptom=bool(sure) and not cause, has_cause=cause, effects=effects)
 
 
-def _told(found: list[RankedFinding], symptoms: frozenset[str]) -> bool:
+def _has_cause(found: list[RankedFinding], symptoms: frozenset[str]) -> bool:
     """Say whether a cause is among them that stands for what went wrong."""
     causes = (one for one in found if one.finding.rule not in symptoms and not one.finding.is_possible)
     return any(one.finding.severity is Severity.CRITICAL or one.explains >= symptoms for one in causes)
@@ -180,8 +180,8 @@ def _observed(tally: Tally) -> str:
 
 def _words(line: str) -> str:
     """Return what a line itself says, without time, host and logger in front: a fallback has nothing better to tell."""
-    told = _SAID.search(line)
-    words = (told[0] if told else line).strip()
+    match = _MESSAGE.search(line)
+    words = (match[0] if match else line).strip()
     return words if len(words) <= MAX_WORDS else words[: MAX_WORDS - 4] + " ..."
 
 

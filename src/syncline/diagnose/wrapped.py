@@ -31,8 +31,8 @@ def unwrapped(line: str) -> str:
     message = _first(row, _MESSAGE)
     if not isinstance(message, str):
         return line
-    told = [message, *(row[name] for name in _MORE if isinstance(row.get(name), str))]
-    text = " | ".join(part for one in told for part in one.splitlines() if part.strip())
+    parts = [message, *(row[name] for name in _MORE if isinstance(row.get(name), str))]
+    text = " | ".join(part for one in parts for part in one.splitlines() if part.strip())
     if isinstance(rank := row.get("rank"), (int, str)) and str(rank).isdigit():
         text = f"[rank{rank}]: {text}"
     name = row.get("SYSLOG_IDENTIFIER")

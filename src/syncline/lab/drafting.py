@@ -121,14 +121,10 @@ def _scale(fabric: Fabric, rows: list[int], scale: float | None) -> float:
 
 def nice_scale(most: float) -> float:
     """Return the largest of 1, 0.5, 0.2, 0.1, 0.05 ... that is not above `most`."""
-    factor = 1.0
-    steps = (2.0, 2.5, 2.0)
-    denominator = 1.0
-    for i in range(60):
+    factors = (1.0 / (first * 10.0**power) for power in range(20) for first in (1, 2, 5))
+    for factor in factors:
         if factor <= most * (1 + 1e-9):
             return factor
-        denominator *= steps[i % 3]
-        factor = 1.0 / denominator
     raise LabError("no scale fits the rates of this fabric.")
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from heapq import heappop, heappush
 
 from syncline.lab.blueprint import Blueprint, End, LabBox
 
@@ -60,24 +60,17 @@ class SwitchRoutes:
         return self._distances[target]
 
     def _search(self, target: int) -> dict[int, int]:
-        found: dict[int, int] = {}
-        ahead: list[deque[int]] = [deque([target])]
-        level = 0
-        while level < len(ahead):
-            for box in ahead[level]:
-                if box in found:
-                    continue
-                found[box] = level
-                if box != target and self.blueprint.boxes[box].kind == "host":
-                    continue
-                for cable, _, far in self.blueprint.ports(box):
-                    if self.is_up(cable) and far.box not in found and self.blueprint.boxes[far.box].kind != "host":
-                        reach = level + self.blueprint.cables[cable].weight
-                        while len(ahead) <= reach:
-                            ahead.append(deque())
-                        ahead[reach].append(far.box)
-            level += 1
-        return found
+        distances: dict[int, int] = {}
+        ahead = [(0, target)]
+        while ahead:
+            distance, box = heappop(ahead)
+            if box in distances:
+                continue
+            distances[box] = distance
+            for cable, _, far in self.blueprint.ports(box):
+                if self.is_up(cable) and self.blueprint.boxes[far.box].kind != "host":
+                    heappush(ahead, (distance + self.blueprint.cables[cable].weight, far.box))
+        return distances
 
     def next_cables(self, box: int, target: int) -> list[tuple[int, End, End]]:
         """Return the cables of a switch that lie on a shortest way to the switch `target`."""

@@ -7,8 +7,6 @@ routing daemon on the host would announce it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from syncline.lab.blueprint import Blueprint, End
 from syncline.lab.reach import Hop, SwitchRoutes
 
@@ -16,15 +14,11 @@ Port = tuple[int, End, End]
 Table = dict[str, tuple[Hop, ...]]
 
 
-@dataclass(frozen=True)
-class Tables:
-    """Destination address to next hops, for every box; hosts list only what differs from their rail's own route."""
+def tables(blueprint: Blueprint, down: frozenset[int] = frozenset()) -> list[Table]:
+    """Return the routes of all boxes, by destination address, with the cables in `down` missing.
 
-    boxes: tuple[Table, ...]
-
-
-def tables(blueprint: Blueprint, down: frozenset[int] = frozenset()) -> Tables:
-    """Return the routes of all boxes with the cables in `down` missing."""
+    Hosts list only what differs from their rail's own route.
+    """
     reach = SwitchRoutes(blueprint, down)
     attached = {host: reach.attachments(host) for host in blueprint.hosts}
     result: list[Table] = []
@@ -35,7 +29,7 @@ def tables(blueprint: Blueprint, down: frozenset[int] = frozenset()) -> Tables:
             result.append(_router_table(blueprint, reach, attached, index))
         else:
             result.append({})
-    return Tables(tuple(result))
+    return result
 
 
 def _addresses(blueprint: Blueprint, host: int) -> list[End]:

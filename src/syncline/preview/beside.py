@@ -75,37 +75,38 @@ class BesideStep:
         }
 
 
-def beside_step(seen: SeenStep, told: StepResult) -> BesideStep:
+def beside_step(seen: SeenStep, priced: StepResult) -> BesideStep:
     """Return a preview beside the price of its own job file, with the reasons for what differs."""
-    time_s = _times(seen, told)
-    held = _held(seen.memory, told.memory_bytes, together=bool(told.job.parallel.sharded_params))
-    whole_s, whole = (seen.step_time_s, told.step_time_s), (float(seen.memory.peak_bytes), told.memory_bytes["total"])
-    listed = not isinstance(told.job.model, Shape)
+    time_s = _times(seen, priced)
+    held = _held(seen.memory, priced.memory_bytes, together=bool(priced.job.parallel.sharded_params))
+    whole_s = (seen.step_time_s, priced.step_time_s)
+    whole = (float(seen.memory.peak_bytes), priced.memory_bytes["total"])
+    listed = not isinstance(priced.job.model, Shape)
     activations = OF_COMPILED if seen.compiled else OF_LIST if listed else LESS["activations"]
     fewer = {**LESS, "activations": activations, **({"states and activations": OF_COMPILED} if seen.compiled else {})}
     why = (*_why(time_s, whole_s[0], LONGER, SHORTER), *_why(held, whole[0], MORE, fewer))
     return BesideStep(whole_s, whole, time_s, held, why)
 
 
-def _times(seen: SeenStep, told: StepResult) -> dict[str, tuple[float, float]]:
-    kernels = sum(told.parts_s.get(part, 0.0) for part in ("compute", "optimizer", "codec"))
-    rest = told.step_time_s - kernels - told.exposed_comm_s
+def _times(seen: SeenStep, priced: StepResult) -> dict[str, tuple[float, float]]:
+    kernels = sum(priced.parts_s.get(part, 0.0) for part in ("compute", "optimizer", "codec"))
+    rest = priced.step_time_s - kernels - priced.exposed_comm_s
     own = seen.step_time_s - seen.kernels_s - seen.exposed_s
     return {
         "kernels": (seen.kernels_s, kernels),
-        "exposed": (seen.exposed_s, told.exposed_comm_s),
+        "exposed": (seen.exposed_s, priced.exposed_comm_s),
         "host and rest": (own if own > LEAST_S else 0.0, rest if rest > LEAST_S else 0.0),
     }
 
 
-def _held(memory: PeakMemory, told: Mapping[str, float], *, together: bool) -> dict[str, tuple[float, float]]:
+def _held(memory: PeakMemory, priced: Mapping[str, float], *, together: bool) -> dict[str, tuple[float, float]]:
     """Return what holds the memory; gathered parameters are temporaries to one and parameters to the other."""
     by = {each.label: float(each.size_bytes) for each in memory.holders}
     states = sum(by.get(name, 0.0) for name in STATES)
     other = by.get(LIBRARIES, 0.0)
-    stated = sum(told.get(name, 0.0) for name in ("parameters", "gradients", "optimizer"))
-    kept = told.get("activations", 0.0) + told.get("logits", 0.0)
-    libraries = (other, told["total"] - stated - kept)
+    stated = sum(priced.get(name, 0.0) for name in ("parameters", "gradients", "optimizer"))
+    kept = priced.get("activations", 0.0) + priced.get("logits", 0.0)
+    libraries = (other, priced["total"] - stated - kept)
     if together:
         return {"states and activations": (memory.peak_bytes - other, stated + kept), "libraries": libraries}
     activations = (memory.peak_bytes - states - other, kept)
@@ -117,7 +118,7 @@ def _why(
 ) -> list[str]:
     """Return a reason for every part in which `step` says more or less than the preview."""
     found = []
-    for name, (seen, told) in parts.items():
-        if abs(told - seen) > TELLING * whole:
-            found.append(f"{name}: {(more if told > seen else less)[name]}")
+    for name, (seen, priced) in parts.items():
+        if abs(priced - seen) > TELLING * whole:
+            found.append(f"{name}: {(more if priced > seen else less)[name]}")
     return found

@@ -96,7 +96,7 @@ class RankProcess:
         if time.monotonic() > self._until_s:
             raise PreviewError(
                 f"{self._script} did not finish {STEPS} training steps within {self._timeout_s:g} s.",
-                detail=_last(self._said()),
+                detail=_last(self._output()),
                 hint="Give it longer with --timeout, or fewer layers.",
             )
         return False
@@ -109,28 +109,28 @@ class RankProcess:
         """Return what is known by now of the ranks that it talks to; None where nothing is."""
         if not self._early.is_file():
             return None
-        told = json.loads(self._early.read_text())
-        return EarlyWord(tuple(told["peers"]), told["stages"])
+        early = json.loads(self._early.read_text())
+        return EarlyWord(tuple(early["peers"]), early["stages"])
 
     def capture(self, keep: Path | None = None) -> Capture:
         """Return what the rank did, or raise with the script's own last words."""
         self._process.wait()
-        said, ended = self._said(), self._process.returncode
+        output, ended = self._output(), self._process.returncode
         if ended < 0:
             raise PreviewError(
                 f"rank {self.rank} of {self._script} was ended by {signal.Signals(-ended).name}.",
-                detail=_last(said.partition("Fatal Python error")[0]),
+                detail=_last(output.partition("Fatal Python error")[0]),
                 hint="Native code that reads tensors crashes on tensors without contents; --memory bounds the process.",
             )
         if not self._out.is_file():
-            if "No module named 'torch'" in said:
+            if "No module named 'torch'" in output:
                 raise PreviewError(
                     f"{self._script} needs PyTorch, which is not installed for the Python that ran it.",
                     hint='Install it there: pip install "syncline[torch]"',
                 )
             raise PreviewError(
                 f"{self._script} ended before its first training step on rank {self.rank}.",
-                detail=_last(said),
+                detail=_last(output),
                 hint="Run the script by itself to see what it prints.",
             )
         status = json.loads(self._out.read_text())
@@ -139,7 +139,7 @@ class RankProcess:
             raise PreviewError(
                 f"rank {self.rank} of {self._script} crashed: {error}",
                 where=place,
-                detail=_last(said) if "the script exited" in error else "",
+                detail=_last(output) if "the script exited" in error else "",
                 hint="Where the script is right, the preview lacks something: report it with this line.",
             )
         if keep is not None:
@@ -149,7 +149,7 @@ class RankProcess:
         if not any(op.phase == "optimizer" for op in found.ops):
             raise PreviewError(
                 f"rank {self.rank} of {self._script} ended before an optimizer stepped.",
-                detail=_last(said),
+                detail=_last(output),
                 hint="A preview needs one whole training step.",
             )
         return found
@@ -165,7 +165,7 @@ class RankProcess:
             self._network = _NO_NETWORK
         self._folder.cleanup()
 
-    def _said(self) -> str:
+    def _output(self) -> str:
         return self._log.read_text(errors="replace")
 
 
@@ -259,13 +259,13 @@ def time_kernels(folder: Path, out: Path, timeout_s: float, tell: Callable[[str]
             limit.cancel()
             timing.kill()
         complaints.seek(0)
-        said = complaints.read()
+        output = complaints.read()
     if is_late:
         raise PreviewError(f"the kernels were not timed within {timeout_s:g} s.", hint="Give it longer with --timeout.")
     if timing.returncode or not out.is_file():
         raise PreviewError(
             "the kernels could not be timed on this machine.",
-            detail=_last(said),
+            detail=_last(output),
             hint=f"Time them where there is a GPU ({cite('preview')}), and give the file to --measured.",
         )
 

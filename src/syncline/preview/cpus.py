@@ -99,5 +99,5 @@ def cpu_spread(own: OwnHost | None, usual: tuple[float, float]) -> Spread:
     """Return how far a step may be off: as its own steps on a CPU differed, or as the lab's did."""
     least, most = own.spread if own is not None else usual
     low, high = min(least, 1 - ERROR), max(most, 1 + ERROR)
-    said = "the quickest and the slowest step of the script itself on a CPU"
-    return Spread(low, math.sqrt(low), math.sqrt(high), high, 2, 1, said, counted="{rows} steps of {sources} machine")
+    source = "the quickest and the slowest step of the script itself on a CPU"
+    return Spread(low, math.sqrt(low), math.sqrt(high), high, 2, 1, source, counted="{rows} steps of {sources} machine")

@@ -118,10 +118,12 @@ def steps_alike(capture: Capture) -> bool:
     if len(capture.steady) != STEPS - 1:
         return False
     (first, last), (begin, end) = capture.steady
-    return [_told(op, first) for op in capture.ops[first:last]] == [_told(op, begin) for op in capture.ops[begin:end]]
+    return [_behaviour(op, first) for op in capture.ops[first:last]] == [
+        _behaviour(op, begin) for op in capture.ops[begin:end]
+    ]
 
 
-def _told(op: CapturedOp, first: int) -> tuple[object, ...]:
+def _behaviour(op: CapturedOp, first: int) -> tuple[object, ...]:
     """Return what an operation does, with what it waits for as a distance."""
     moved = op.extra if op.kind in ("collective", "send", "recv") else None
     return (*op[:6], [wait - first for wait in op.waits if wait >= first], moved)

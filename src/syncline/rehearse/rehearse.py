@@ -298,14 +298,14 @@ def _levels_note(levels: tuple[int, ...], num_hosts: int) -> tuple[str, ...]:
     """Return what is said of a hierarchy, which must fit the hosts."""
     if not levels:
         return ()
-    inside, told = math.prod(levels), " x ".join(map(str, levels))
+    inside, sizes = math.prod(levels), " x ".join(map(str, levels))
     if num_hosts % inside or num_hosts == inside:
         raise BenchError(
-            f"{num_hosts} hosts cannot be divided into several groups of {told}.",
+            f"{num_hosts} hosts cannot be divided into several groups of {sizes}.",
             hint="levels are hosts inside each level, innermost first; the job file has them, --hosts their number.",
         )
     return (
-        f"Gradients are averaged in levels: float32 inside groups of {told} hosts, the codec across "
+        f"Gradients are averaged in levels: float32 inside groups of {sizes} hosts, the codec across "
         f"{num_hosts // inside} of them; plain DDP is not.",
     )
 

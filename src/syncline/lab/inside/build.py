@@ -192,7 +192,7 @@ class Works:
 
     def route(self) -> int:
         """Bring all routes in line with the cables that are up; returns how many changed."""
-        wanted = tables(self.blueprint, frozenset(self.down)).boxes
+        wanted = tables(self.blueprint, frozenset(self.down))
         return sum(self._install(box, table) for box, table in enumerate(wanted))
 
     def _install(self, box: int, table: Table, *, everything: bool = False) -> int:

@@ -15,9 +15,9 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
-TOLD = "xla"
+CPP_TYPE = "xla"
 META = torch.device("meta")
-CUDA_SLOT, META_SLOT, TOLD_SLOT = 1, 14, 9  # c10::DeviceType
+CUDA_SLOT, META_SLOT, CPP_SLOT = 1, 14, 9  # c10::DeviceType
 _library = torch.library.Library("aten", "IMPL")
 _DEVICE_OF = torch.ops.prim.device.default
 _COPY = torch.ops.aten._to_copy.default
@@ -35,7 +35,7 @@ def prepare() -> None:
 
     def of_mode(self: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is _DEVICE_OF:
-            return told(args[0])
+            return cpp_device(args[0])
         if func is _COPY and not isinstance(args[0], FakeTensor):  # read from a file, say: its value is not moved
             args = (self.from_tensor(args[0]), *args[1:])
         known = getattr(args[0], "constant", None) if func is _COPY else None
@@ -49,7 +49,7 @@ def prepare() -> None:
 
     def of_tensor(cls: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is _DEVICE_OF:
-            return told(args[0])
+            return cpp_device(args[0])
         return tensor_dispatch(cls, func, types, args, renamed(kwargs or {}))
 
     FakeTensorMode.__torch_dispatch__ = of_mode  # type: ignore[method-assign, assignment]
@@ -112,7 +112,7 @@ def _guards() -> None:
         torch._C._ensureCUDADeviceGuardSet()
     lib = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libc10.so"))
     table = (ctypes.c_void_p * 18).in_dll(lib, "_ZN3c104impl26device_guard_impl_registryE")
-    for slot in (CUDA_SLOT, TOLD_SLOT):
+    for slot in (CUDA_SLOT, CPP_SLOT):
         table[slot] = table[slot] or table[META_SLOT]
 
 
@@ -120,20 +120,20 @@ def _never(*_: Any) -> Any:
     raise NotImplementedError("a fake tensor reached a kernel")
 
 
-def told(tensor: Any) -> torch.device:
+def cpp_device(tensor: Any) -> torch.device:
     """Return the device that C++ is told."""
     if not isinstance(tensor, FakeTensor):
         return tensor.device  # type: ignore[no-any-return]
     if tensor.fake_mode.in_kernel_invocation:
         return META
     device = tensor.fake_device
-    return torch.device(TOLD, device.index or 0) if device.type == "cuda" else device
+    return torch.device(CPP_TYPE, device.index or 0) if device.type == "cuda" else device
 
 
 def renamed(kwargs: dict[str, Any]) -> dict[str, Any]:
     """Return arguments with the device that C++ was told given back its name."""
     device = kwargs.get("device")
-    if device is not None and getattr(device, "type", "") == TOLD:
+    if device is not None and getattr(device, "type", "") == CPP_TYPE:
         return {**kwargs, "device": torch.device("cuda", device.index or 0)}
     return kwargs
 
@@ -154,7 +154,7 @@ def _lenient(common: Callable[..., Any]) -> Callable[..., Any]:
 def whole(device: Any) -> torch.device:
     """Return a device with its index."""
     found = torch.device(device) if not isinstance(device, torch.device) else device
-    if found.type == TOLD:
+    if found.type == CPP_TYPE:
         return torch.device("cuda", found.index or 0)
     if found.type == "cuda" and found.index is None:
         return torch.device("cuda", torch.cuda.current_device())
@@ -182,7 +182,7 @@ def moved(self: Any, *args: Any, copy: bool = False, **kwargs: Any) -> dict[str,
 
 def _type(self: Any, *args: Any, **kwargs: Any) -> Any:
     found = torch.Tensor.type(self, *args, **kwargs)
-    return found.replace(f"torch.{TOLD}.", "torch.cuda.") if isinstance(found, str) else found
+    return found.replace(f"torch.{CPP_TYPE}.", "torch.cuda.") if isinstance(found, str) else found
 
 
 def _cuda(self: Any, device: Any = None, non_blocking: bool = False, **_: Any) -> Any:

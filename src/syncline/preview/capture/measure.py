@@ -144,8 +144,8 @@ def _own(path: Path, environment: Mapping[str, str] = MappingProxyType({})) -> d
         except subprocess.TimeoutExpired:
             return {"rank": facts["rank"], "error": f"no step within {OWN_S:g} s"}
         if not out.is_file():
-            said = [line for line in ran.stderr.splitlines() if line.strip()]
-            return {"rank": facts["rank"], "error": said[-1][:200] if said else "it printed nothing"}
+            output = [line for line in ran.stderr.splitlines() if line.strip()]
+            return {"rank": facts["rank"], "error": output[-1][:200] if output else "it printed nothing"}
         found: dict[str, object] = json.loads(out.read_text())
         return found
 

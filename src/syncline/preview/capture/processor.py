@@ -19,9 +19,9 @@ ROUNDS = 3
 def threads(facts: Mapping[str, Any]) -> int:
     """Return the threads of a rank: as its command says, as this environment does, or as torchrun sets them."""
     env = facts["env"]
-    said = env.get("OMP_NUM_THREADS") or os.environ.get("OMP_NUM_THREADS")
-    if said:
-        return int(said)
+    number = env.get("OMP_NUM_THREADS") or os.environ.get("OMP_NUM_THREADS")
+    if number:
+        return int(number)
     return 1 if int(env["LOCAL_WORLD_SIZE"]) > 1 else torch.get_num_threads()
 
 

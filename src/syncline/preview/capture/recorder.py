@@ -10,7 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 from syncline.preview.capture import cuda, quick
-from syncline.preview.capture.device import renamed, told
+from syncline.preview.capture.device import cpp_device, renamed
 from syncline.preview.capture.log import KERNEL, Log
 from syncline.preview.capture.memory import StorageLedger
 from syncline.preview.capture.shapes import SHAPES
@@ -46,7 +46,7 @@ class Recorder(TorchDispatchMode):
         if any(each not in _PLAIN for each in types):
             return NotImplemented
         if func is _DEVICE_OF:
-            return told(args[0])
+            return cpp_device(args[0])
         if not isinstance(func, torch._ops.OpOverload):
             return self._higher(func, args, kwargs or {})
         if func.namespace == "prim":

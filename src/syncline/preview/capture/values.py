@@ -96,17 +96,17 @@ def _joined(packet: Any, args: Any) -> Any:
 
     An index that nobody knows is what it would be read as: `data[i : i + length]` has that length.
     """
-    known = _index if packet in _MOVES else _told
+    known = _index if packet in _MOVES else _stand_in
     a, b = (each if isinstance(each, (int, float)) else known(each) for each in args[:2])
     return None if a is None or b is None else _OF_TWO[packet](a, b)
 
 
-def _told(tensor: Any) -> Any:
+def _stand_in(tensor: Any) -> Any:
     return getattr(tensor, "_stand_in", None)
 
 
 def _index(tensor: Any) -> Any:
-    known = _told(tensor)
+    known = _stand_in(tensor)
     whole = isinstance(tensor, FakeTensor) and tensor.numel() == 1 and tensor.dtype in _WHOLE
     return value_of(tensor) if known is None and whole else known
 

@@ -360,25 +360,25 @@ def _buckets(log: Log, asked: int) -> None:
 _cap: dict[str, int] = {}
 
 
-_SAID = (
+_CONSTANT = (
     "device_type", "mesh_dim_names", "size", "ndim", "shape", "mesh", "get_rank", "get_coordinate", "get_local_rank",
     "_sym_get_coordinate", "_is_current_rank_part_of_mesh", "get_group",
 )  # fmt: skip
 """What a mesh says of itself, always the same; DTensor asks with every operator."""
 
 
-def _told_once(fn: Any) -> Any:
+def _cached(fn: Any) -> Any:
     """Return a method of meshes whose answers are kept."""
-    said: dict[tuple[Any, ...], tuple[Any, Any]] = {}  # with the mesh, so that its number is not given to another
+    known: dict[tuple[Any, ...], tuple[Any, Any]] = {}  # with the mesh, so that its number is not given to another
 
     @wraps(fn)
     def inner(self: Any, *args: Any, **kwargs: Any) -> Any:
         key = (id(self), args, *kwargs.items())
-        if key in said:
-            return said[key][1]
+        if key in known:
+            return known[key][1]
         found = fn(self, *args, **kwargs)
         if found is not None and found is not False:  # a mesh in the making knows less
-            said[key] = (self, found)
+            known[key] = (self, found)
         return found
 
     return inner
@@ -388,13 +388,13 @@ def _meshes() -> None:
     """Make device meshes with real tensors: they are read, not computed with."""
     from torch.distributed.device_mesh import DeviceMesh
 
-    for name in _SAID:
+    for name in _CONSTANT:
         value = vars(DeviceMesh).get(name)
         if isinstance(value, property):
-            setattr(DeviceMesh, name, property(_told_once(_muted(value.fget))))
+            setattr(DeviceMesh, name, property(_cached(_muted(value.fget))))
         elif value is not None:
-            setattr(DeviceMesh, name, _told_once(_muted(value)))
-    for name, value in [(name, value) for name, value in vars(DeviceMesh).items() if name not in _SAID]:
+            setattr(DeviceMesh, name, _cached(_muted(value)))
+    for name, value in [(name, value) for name, value in vars(DeviceMesh).items() if name not in _CONSTANT]:
         if isinstance(value, staticmethod):
             setattr(DeviceMesh, name, staticmethod(_muted(value.__func__)))
         elif callable(value) and (not name.startswith("__") or name in ("__init__", "__getitem__")):
