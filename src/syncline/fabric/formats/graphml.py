@@ -8,11 +8,13 @@ models, so that a file written here builds an equal fabric again. A file from el
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from syncline.describe.mistakes import first_mistake
 from syncline.describe.plain import JsonObject
 from syncline.describe.xml import refuse_doctype
 from syncline.errors import DescriptionError, FabricError
@@ -23,17 +25,19 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 256 * 2**20
 MAX_CABLES = 1_000_000
+M = TypeVar("M", bound=BaseModel)
 _NOTE = "syncline"
 _KINDS = {kind.name.lower(): kind for kind in DeviceKind}
 
 
-@dataclass(frozen=True)
-class GraphDevice:
+class GraphDevice(BaseModel):
     """One vertex of a read graph."""
 
+    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
+
     name: str
-    kind: str
-    host: str
+    kind: Annotated[str, BeforeValidator(lambda kind: str(kind).lower())] = ""
+    host: str = ""
     part: str = ""
     level: int = 0
     group: int = 0
@@ -41,20 +45,21 @@ class GraphDevice:
     site: int = 0
 
 
-@dataclass(frozen=True)
-class GraphCable:
+class GraphCable(BaseModel):
     """One edge of a read graph, in the order it was written."""
+
+    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
 
     a: str
     b: str
-    rate_Bps: float
-    latency_s: float
-    tier: str
-    medium: str
-    cable: str
-    length_m: float
-    num_cables: int
-    up: bool
+    rate_Bps: float = Field(ge=0, le=1e18)
+    latency_s: float = Field(default=1e-6, ge=0, le=1e18)
+    tier: str = ""
+    medium: str = ""
+    cable: str = ""
+    length_m: float = Field(default=0.0, ge=0, le=1e18)
+    num_cables: int = Field(default=1, ge=0)
+    up: bool = True
 
 
 @dataclass(frozen=True)
@@ -133,58 +138,41 @@ def parse_graph(text: str, source: str = "GraphML") -> FabricGraph:
             "the graph is directed.", where=source, hint="A cable is one undirected edge: edgedefault='undirected'."
         )
     devices = {str(node): _device(str(node), data, source) for node, data in graph.nodes(data=True)}
-    edges = [(str(a), str(b), data) for a, b, data in graph.edges(data=True)]
-    edges.sort(key=lambda edge: _number(edge[2], "order", 0.0, source))
-    cables = tuple(_cable(a, b, data, source) for a, b, data in edges)
+    edges = sorted(graph.edges(data=True), key=lambda edge: _order(edge[2]))
+    cables = tuple(_cable(str(a), str(b), data, source) for a, b, data in edges)
     return FabricGraph(devices, cables, _read_note(graph.graph.get(_NOTE), source), source)
 
 
 def _device(name: str, data: Mapping[str, Any], source: str) -> GraphDevice:
-    kind = str(data.get("kind", "")).lower()
-    if kind not in _KINDS and kind != "host":
+    device = _read(GraphDevice, {**data, "name": name}, f"{source}, node {name}")
+    if device.kind not in _KINDS and device.kind != "host":
         raise DescriptionError(
-            f'node "{name}" has no kind that is known ("{kind}").',
+            f'node "{name}" has no kind that is known ("{device.kind}").',
             where=source,
             hint=f"Give each node a `kind`: host, {', '.join(_KINDS)}.",
         )
-    numbers = {key: int(_number(data, key, default, source)) for key, default in _NODE_NUMBERS.items()}
-    return GraphDevice(name, kind, str(data.get("host", "")), str(data.get("part", "")), **numbers)
+    return device
 
 
 def _cable(a: str, b: str, data: Mapping[str, Any], source: str) -> GraphCable:
-    where = f"{source}, edge {a} - {b}"
-    if "rate_Bps" not in data:
-        raise DescriptionError("an edge has no rate_Bps.", where=where, hint="Give each edge its bytes per second.")
     # An undirected edge comes back with its ends in any order; the written order decides which link is the first.
     if str(data.get("source_device", a)) == b:
         a, b = b, a
-    return GraphCable(
-        a,
-        b,
-        rate_Bps=_number(data, "rate_Bps", 0.0, where),
-        latency_s=_number(data, "latency_s", 1e-6, where),
-        tier=str(data.get("tier", "")),
-        medium=str(data.get("medium", "")),
-        cable=str(data.get("cable", "")),
-        length_m=_number(data, "length_m", 0.0, where),
-        num_cables=int(_number(data, "num_cables", 1, where)),
-        up=_true(data.get("up", True)),
-    )
+    return _read(GraphCable, {**data, "a": a, "b": b}, f"{source}, edge {a} - {b}")
 
 
-def _number(data: Mapping[str, Any], key: str, default: float, where: str) -> float:
-    value = data.get(key, default)
+def _read(model: type[M], data: Mapping[str, Any], where: str) -> M:
     try:
-        number = float(value)
+        return model.model_validate(data)
+    except ValidationError as error:
+        raise DescriptionError(f"{first_mistake(error)}.", where=where) from None
+
+
+def _order(data: Mapping[str, Any]) -> float:
+    try:
+        return float(data.get("order", 0))
     except (TypeError, ValueError):
-        number = math.nan
-    if not math.isfinite(number) or abs(number) > 1e18 or (number < 0 and key not in _NODE_NUMBERS):
-        raise DescriptionError(f"{key} is {value!r}, not a number that fits.", where=where)
-    return number
-
-
-def _true(value: Any) -> bool:
-    return value if isinstance(value, bool) else str(value).lower() not in ("false", "0", "")
+        return 0.0
 
 
 def _note(fabric: Fabric) -> JsonObject:
@@ -214,6 +202,3 @@ def _read_note(text: Any, source: str) -> JsonObject:
     if not isinstance(note, dict):
         raise DescriptionError(f'the graph\'s "{_NOTE}" note is not a JSON object.', where=source)
     return note
-
-
-_NODE_NUMBERS = {"level": 0, "group": 0, "rail": -1, "site": 0}
