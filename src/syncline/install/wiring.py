@@ -7,7 +7,6 @@ technician finds uplinks together. A cage that is broken out holds ports of one 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -89,15 +88,12 @@ def wiring(fabric: Fabric) -> CablingPlan:
             hint="Build one pod or one site of it.",
         )
     ends = [_lower_first(fabric, int(link)) for link in rows for _ in range(int(links.num_cables[link]))]
-    given = _Numbers(fabric, catalog)
-    given.assign(ends)
+    port = _numbered(fabric, catalog, ends)
     wires = []
     for at, (link, a, b) in enumerate(ends):
         rate = float(links.rate_Bps[link] / links.num_cables[link])
         wires.append(
-            InstalledCable(
-                given.port(a, at), given.port(b, at), link, Tier(int(links.tier[link])), rate, bool(links.up[link])
-            )
+            InstalledCable(port[a, at], port[b, at], link, Tier(int(links.tier[link])), rate, bool(links.up[link]))
         )
     return CablingPlan(fabric, catalog, tuple(wires))
 
@@ -127,48 +123,27 @@ def _model(fabric: Fabric, catalog: Catalog, device: int) -> Switch | None:
         return None
 
 
-class _Numbers:
-    """Port numbers being given out, device by device."""
-
-    def __init__(self, fabric: Fabric, catalog: Catalog) -> None:
-        self.fabric, self.catalog = fabric, catalog
-        self.found: dict[tuple[int, int], Port] = {}
-
-    def port(self, device: int, cable: int) -> Port:
-        return self.found[device, cable]
-
-    def assign(self, ends: list[tuple[int, int, int]]) -> None:
-        """Number the ports of every device: towards hosts first, then up, each rate on cages of its own."""
-        mine: dict[int, list[tuple[bool, float, int]]] = defaultdict(list)
-        links = self.fabric.links
-        for at, (link, a, b) in enumerate(ends):
-            rate = float(links.rate_Bps[link] / links.num_cables[link])
-            mine[a].append((True, rate, at))
-            mine[b].append((False, rate, at))
-        for device, rows in mine.items():
-            is_switch = self.fabric.devices.kind[device] == DeviceKind.SWITCH
-            numbered = self._switch(device, rows) if is_switch else self._plain(device, rows)
-            for at, port in numbered:
-                self.found[device, at] = port
-
-    def _plain(self, device: int, rows: list[tuple[bool, float, int]]) -> Iterator[tuple[int, Port]]:
-        name = self.fabric.device_name(device)
-        for number, (_, _, at) in enumerate(sorted(rows, key=lambda row: row[2]), start=1):
-            yield at, Port(name, number, number, 0, 1)
-
-    def _switch(self, device: int, rows: list[tuple[bool, float, int]]) -> Iterator[tuple[int, Port]]:
-        name = self.fabric.device_name(device)
-        model = _model(self.fabric, self.catalog, device)
-        cage, lane, last, number = 1, 0, 0, 0
-        for _, rate, at in sorted(rows, key=lambda row: (row[0], row[2])):
-            lanes = ports_per_cage(self.catalog, model, rate) if model else 1
-            if lane and (lanes != last or lane >= last):
+def _numbered(fabric: Fabric, catalog: Catalog, ends: list[tuple[int, int, int]]) -> dict[tuple[int, int], Port]:
+    """Return the port of each (device, cable): towards hosts first, then up, each rate on cages of its own."""
+    mine: dict[int, list[tuple[bool, float, int]]] = defaultdict(list)
+    links = fabric.links
+    for at, (link, a, b) in enumerate(ends):
+        rate = float(links.rate_Bps[link] / links.num_cables[link])
+        mine[a].append((True, rate, at))
+        mine[b].append((False, rate, at))
+    ports: dict[tuple[int, int], Port] = {}
+    for device, rows in mine.items():
+        name, model = fabric.device_name(device), _model(fabric, catalog, device)
+        is_switch = fabric.devices.kind[device] == DeviceKind.SWITCH
+        cage, lane, last = 1, 0, 0
+        ordered = sorted(rows, key=lambda row: (row[0] and is_switch, row[2]))
+        for number, (_, rate, at) in enumerate(ordered, start=1):
+            lanes = ports_per_cage(catalog, model, rate) if model and is_switch else 1
+            if lane and lanes != last:
                 cage, lane = cage + 1, 0
-            number, last = number + 1, lanes
-            yield at, Port(name, number, cage, lane, lanes)
-            lane += 1
-            if lane >= lanes:
-                cage, lane = cage + 1, 0
+            ports[device, at] = Port(name, number, cage, lane, lanes)
+            cage, lane, last = (cage + 1, 0, lanes) if lane + 1 >= lanes else (cage, lane + 1, lanes)
+    return ports
 
 
 def ports_per_cage(catalog: Catalog, model: Switch, rate_Bps: float) -> int:

@@ -46,6 +46,8 @@ _CHILDREN = {
     "nic": ("net",),
     "gpu": ("nvlink", "c2c"),
 }
+_NUMBERS = {"cpu": ("numaid",), "nvlink": ("count",), "c2c": ("bw", "count")}
+_OPTIONAL_NUMBERS = {"gpu": ("dev", "sm", "rank", "gdr")}
 _NUMBER = re.compile(r"\s*([+-]?)(?:0[xX]([0-9a-fA-F]+)|0([0-7]*)|([1-9][0-9]*))")
 
 
@@ -70,9 +72,8 @@ class _Node:
 def check_nccl_topology(text: str, source: str = "NCCL topology") -> NcclReport:
     """Return what NCCL would read, or raise with the line of the first thing that makes it give up."""
     root = _parse(text, source)
-    meaning = _Meaning(source)
-    meaning.system(root)
-    nodes = list(_walk(root))
+    meaning, nodes = _Meaning(source), _walk(root)
+    meaning.check(nodes)
     return NcclReport(
         len(nodes),
         sum(node.name == "gpu" for node in nodes),
@@ -158,17 +159,24 @@ class _Meaning:
     def __init__(self, source: str) -> None:
         self.source = source
         self.warnings: list[str] = []
-        self.bus_ids: dict[str, int] = {}
-        self.names: dict[str, int] = {}
+        self.seen: dict[str, int] = {}
+        """Bus ids and names of nets, with the line of the first."""
+
+    def check(self, nodes: list[_Node]) -> None:
+        for node in nodes:
+            for name in _NUMBERS.get(node.name, ()):
+                self.number(node, name)
+            for name in _OPTIONAL_NUMBERS.get(node.name, ()):
+                if name in node.attributes:
+                    self.number(node, name)
+            if (check := getattr(self, node.name, None)) is not None:
+                check(node)
 
     def system(self, node: _Node) -> None:
         if (version := self.number(node, "version")) != 1:
             raise self.fail(node, f"the version is {version}; NCCL needs 1", "RCCL writes 2 and is another format.")
-        for cpu in node.children:
-            self.cpu(cpu)
 
     def cpu(self, node: _Node) -> None:
-        self.number(node, "numaid")
         arch, vendor = node.attributes.get("arch"), node.attributes.get("vendor")
         if arch is not None and not arch.startswith(ARCHITECTURES):
             self.warn(node, f'arch="{arch}" is none of {", ".join(ARCHITECTURES)}')
@@ -177,81 +185,59 @@ class _Meaning:
                 self.warn(node, f'vendor="{vendor}" is no processor vendor NCCL knows')
             for name in ("familyid", "modelid"):
                 self.number(node, name)
-        self.each(node)
-
-    def each(self, node: _Node) -> None:
-        checks: dict[str, Callable[[_Node], object]] = {
-            "pci": self.pci,
-            "gpu": self.gpu,
-            "nic": self.each,
-            "net": self.net,
-            "nvlink": self.nvlink,
-            "c2c": self.c2c,
-            "pcilink": lambda n: self.bus_id(n, "target"),
-        }
-        for child in node.children:
-            checks[child.name](child)
 
     def pci(self, node: _Node) -> None:
         bus_id = self.bus_id(node, "busid")
-        if bus_id in self.bus_ids:
-            raise self.fail(node, f'busid "{bus_id}" is already that of line {self.bus_ids[bus_id]}')
+        if bus_id in self.seen:
+            raise self.fail(node, f'busid "{bus_id}" is already that of line {self.seen[bus_id]}')
         if bus_id != bus_id.lower():
             self.warn(node, f'busid "{bus_id}" has capitals; NCCL looks devices up in small letters')
-        self.bus_ids[bus_id] = node.line
-        class_ = node.attributes.get("class")
-        if class_ is None:
+        self.seen[bus_id] = node.line
+        if "class" not in node.attributes:
             self.warn(node, "no class: NCCL asks the machine, and fails if it has no such device")
-        elif prefix_value(CLASSES, class_) is None:
-            self.warn(node, f'class="{class_}" is unknown to NCCL, which takes it for a PCIe bridge')
-        speed = node.attributes.get("link_speed")
-        if speed and prefix_value(LANE_SPEEDS, speed) is None:
-            self.warn(node, f'link_speed="{speed}" is unknown to NCCL, which takes it for 8 GT/s')
-        self.each(node)
-
-    def gpu(self, node: _Node) -> None:
-        for name in ("dev", "sm", "rank", "gdr"):
-            if name in node.attributes:
-                self.number(node, name)
-        self.each(node)
+        self.known(node, "class", CLASSES, "a PCIe bridge")
+        self.known(node, "link_speed", LANE_SPEEDS, "8 GT/s")
 
     def net(self, node: _Node) -> None:
         name = node.attributes.get("name")
         if not name:
             raise self.fail(node, "a <net> has no name, by which NCCL finds it again")
-        if name in self.names:
-            self.warn(node, f'net "{name}" is also on line {self.names[name]}; NCCL uses the first')
-        self.names[name] = node.line
+        if name in self.seen:
+            self.warn(node, f'net "{name}" is also on line {self.seen[name]}; NCCL uses the first')
+        self.seen.setdefault(name, node.line)
         if node.attributes.get("keep") == "1":
             self.warn(node, f'net "{name}" has keep="1": NCCL would use it though no plugin reports it')
         if "speed" in node.attributes and self.number(node, "speed") <= 0:
             self.warn(node, f'net "{name}" has no speed; NCCL counts 10 Gb/s')
 
     def nvlink(self, node: _Node) -> None:
-        self.number(node, "count")
-        class_ = node.attributes.get("tclass", "")
         if not node.attributes.get("target"):
             raise self.fail(node, "an <nvlink> has no target")
-        if class_ and prefix_value(CLASSES, class_) is None:
-            self.warn(node, f'tclass="{class_}" is unknown to NCCL, which takes it for an NVSwitch')
+        self.known(node, "tclass", CLASSES, "an NVSwitch")
 
-    def c2c(self, node: _Node) -> None:
-        for name in ("bw", "count"):
-            self.number(node, name)
+    def pcilink(self, node: _Node) -> None:
+        self.bus_id(node, "target")
 
-    def number(self, node: _Node, name: str) -> int:
+    def known(self, node: _Node, name: str, table: dict[str, int] | dict[str, str], otherwise: str) -> None:
+        value = node.attributes.get(name)
+        if value and prefix_value(table, value) is None:
+            self.warn(node, f'{name}="{value}" is unknown to NCCL, which takes it for {otherwise}')
+
+    def attribute(self, node: _Node, name: str) -> str:
         value = node.attributes.get(name)
         if value is None:
             raise self.fail(node, f"<{node.name}> has no {name}")
+        return value
+
+    def number(self, node: _Node, name: str) -> int:
+        value = self.attribute(node, name)
         number = strtol(value)
         if number is None:
             raise self.fail(node, f'{name}="{value}" is not a number')
         return number
 
     def bus_id(self, node: _Node, name: str) -> str:
-        value = node.attributes.get(name)
-        if value is None:
-            raise self.fail(node, f"<{node.name}> has no {name}")
+        value = self.attribute(node, name)
         if not BUS_ID.match(value):
             raise self.fail(node, f'{name}="{value}" is not a bus id such as 0000:1a:00.0')
         return value
