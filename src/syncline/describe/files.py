@@ -62,11 +62,11 @@ def check_writable(path: Path) -> None:
 
 def check_folder(path: Path) -> None:
     """Raise if files cannot be written into a folder that is there or yet to be made, before the work for them."""
-    found = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
-    if not found.is_dir():
-        raise FileError(f'"{found}" is a file, not a folder.', hint=_FOLDER_HINT)
-    if not os.access(found, os.W_OK):
-        raise FileError(f'cannot write into "{found}": it is read-only.', hint=_FOLDER_HINT)
+    existing = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
+    if not existing.is_dir():
+        raise FileError(f'"{existing}" is a file, not a folder.', hint=_FOLDER_HINT)
+    if not os.access(existing, os.W_OK):
+        raise FileError(f'cannot write into "{existing}": it is read-only.', hint=_FOLDER_HINT)
 
 
 def make_folder(path: Path) -> Path:

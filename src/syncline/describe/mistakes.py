@@ -81,18 +81,18 @@ def problem(
     key is spelt in it (`path_of`), where what a message speaks of stands (`place`), and what to do next (`hints`).
     """
     problems = error.errors()
-    found = max(problems, key=lambda item: (len(item["loc"]), item["type"] == "extra_forbidden"))
-    path = (path_of or _real_path)(document, (*under, *found["loc"]))
-    kind, last = found["type"], str(found["loc"][-1]) if found["loc"] else ""
-    message = mistake(found)
+    worst = max(problems, key=lambda item: (len(item["loc"]), item["type"] == "extra_forbidden"))
+    path = (path_of or _real_path)(document, (*under, *worst["loc"]))
+    kind, last = worst["type"], str(worst["loc"][-1]) if worst["loc"] else ""
+    message = mistake(worst)
     hint = (hints or {}).get(kind, f"See {guide} for the keys.")
     if kind == "extra_forbidden":
-        close = difflib.get_close_matches(last, _keys(model, found["loc"][:-1]), n=1)
+        close = difflib.get_close_matches(last, _keys(model, worst["loc"][:-1]), n=1)
         hint = f'Did you mean "{close[0]}"? {hint}' if close else hint
-    elif kind not in NAMED and path and found["loc"]:
+    elif kind not in NAMED and path and worst["loc"]:
         inner = f"{last} " if message.startswith("must be") and last != str(path[-1]) else ""
         message = f"{'.'.join(map(str, path))}: {inner}{message}"
-    others = [item for item in problems if item is not found and not _follows(item, found)]
+    others = [item for item in problems if item is not worst and not _follows(item, worst)]
     more = f"{len(others)} more problem(s) after this one." if others else ""
     where = document.where(path) if path or place is None else place(document, message)
     return DescriptionError(f"{message}.", where=where, detail=more, hint=hint)
@@ -115,9 +115,9 @@ def first_mistake(error: ValidationError, *under: str) -> str:
     return f"{path}: {mistake(first)}" if path and first["type"] not in NAMED else mistake(first)
 
 
-def mistake(found: ErrorDetails) -> str:
+def mistake(detail: ErrorDetails) -> str:
     """Return what is wrong in our words, not in pydantic's: `must be above 0, not -1`."""
-    kind, last, context = found["type"], found["loc"][-1:], found.get("ctx", {})
+    kind, last, context = detail["type"], detail["loc"][-1:], detail.get("ctx", {})
     if kind == "extra_forbidden":
         return f'unknown key "{last[0]}"'
     if kind == "missing":
@@ -127,10 +127,10 @@ def mistake(found: ErrorDetails) -> str:
         return f'there is no {_tag(context)} "{context["tag"]}"; known: {known}'
     if kind == "union_tag_not_found":
         return f'"{_tag(context)}" is missing'
-    message = str(found["msg"]).removeprefix("Value error, ").removesuffix(".")
+    message = str(detail["msg"]).removeprefix("Value error, ").removesuffix(".")
     if message.endswith("should have at least 1 item after validation, not 0"):
         return "must have at least one entry"
-    given = found["input"]
+    given = detail["input"]
     shown = "a mapping" if isinstance(given, dict) else "a list" if isinstance(given, list) else repr(given)[:60]
     rule = plain_rule(message)
     return message if rule == message else f"must be {rule}, not {shown}"

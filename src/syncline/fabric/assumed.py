@@ -1,11 +1,11 @@
-"""What a cluster file leaves open and was filled in: said before any answer that rests on it."""
+"""What a cluster file leaves open and syncline fills in: shown before any answer that rests on it."""
 
 from __future__ import annotations
 
 from syncline.describe import units
 from syncline.fabric.catalog import Catalog, HostModel
 from syncline.fabric.host import port_Bps
-from syncline.fabric.spec import ClusterSpec, HostSpec
+from syncline.fabric.spec import ClusterSpec, HostGroup, HostSpec
 from syncline.fabric.topology.network import NetworkSpec
 
 
@@ -17,17 +17,17 @@ def assumed_of(spec: ClusterSpec) -> tuple[str, ...]:
     '8 NICs a host, one a GPU: 100 Gb/s a GPU. If the hosts have fewer, say so: `nics: 1` under `host:`'
     """
     catalog = spec.catalog
-    sites = [(spec.hosts, spec.network)] if spec.hosts else [(site.hosts, site.network) for site in spec.sites]
-    found: dict[str, None] = {}
-    for hosts, network in sites:
-        link = str(getattr(network, "link", None) or "")
-        for group in hosts:
-            found |= dict.fromkeys(_of_host(group.host, link, catalog))
-    return tuple(found)
+    texts = [
+        text
+        for hosts, network in _sites(spec)
+        for group in hosts
+        for text in _of_host(group.host, str(getattr(network, "link", None) or ""), catalog)
+    ]
+    return tuple(dict.fromkeys(texts))
 
 
 def assumed_of_network(spec: ClusterSpec) -> tuple[str, ...]:
-    """Return in words what was taken for the network where the description does not say it: cards, switches, cables.
+    """Return in words what is assumed of the network where the description leaves it open: cards, switches, cables.
 
     >>> from syncline.fabric.load import parse_cluster, described
     >>> spec = parse_cluster(described({"hosts": 4, "host": "dgx-h100", "network": "leaf-spine NDR"}))
@@ -35,22 +35,24 @@ def assumed_of_network(spec: ClusterSpec) -> tuple[str, ...]:
     '8 ConnectX-7 a host on NDR: 400 Gb/s a port, 3.2 Tb/s a host (of dgx-h100 in the catalogue)'
     """
     catalog = spec.catalog
-    sites = [(spec.hosts, spec.network)] if spec.hosts else [(site.hosts, site.network) for site in spec.sites]
-    found: dict[str, None] = {}
-    for hosts, network in sites:
+    texts: list[str] = []
+    for hosts, network in _sites(spec):
         if network is not None and network.link:
-            for group in hosts:
-                found |= dict.fromkeys(_cards(group.host, network, catalog))
-            found |= dict.fromkeys(_switches(network, catalog))
-    return tuple(found)
+            texts += [text for group in hosts for text in _cards(group.host, network, catalog)]
+            texts += _switches(network, catalog)
+    return tuple(dict.fromkeys(texts))
+
+
+def _sites(spec: ClusterSpec) -> list[tuple[tuple[HostGroup, ...], NetworkSpec | None]]:
+    return [(spec.hosts, spec.network)] if spec.hosts else [(site.hosts, site.network) for site in spec.sites]
 
 
 def _cards(host: HostSpec, network: NetworkSpec, catalog: Catalog) -> list[str]:
     model = host.resolve(catalog)
     if not model.nic or not model.num_nics or {"nic", "nics"} <= host.model_fields_set:
         return []
-    if _unsaid(host, model, network.link, catalog):
-        return []  # `assumed_of` has said how many, and how to say otherwise
+    if _nics_open(host, model, network.link, catalog):
+        return []  # `assumed_of` states how many, and how to change that
     link = catalog.link(network.link)
     each_Bps = min(link.rate_Bps, port_Bps(catalog, model) or link.rate_Bps)
     rates = f"{units.show_rate(each_Bps)} a port, {units.show_rate(each_Bps * model.num_ports)} a host"
@@ -70,7 +72,7 @@ def _switches(network: NetworkSpec, catalog: Catalog) -> list[str]:
     return lines
 
 
-def _unsaid(host: HostSpec, model: HostModel, link: str, catalog: Catalog) -> bool:
+def _nics_open(host: HostSpec, model: HostModel, link: str, catalog: Catalog) -> bool:
     """Whether a description leaves the number of NICs open: no host of the catalogue, or not on the link it has."""
     other = bool(link) and (not model.link or catalog.link(link) != catalog.link(model.link))
     return host.nics is None and bool(model.num_nics) and (host.model is None or other)
@@ -78,8 +80,8 @@ def _unsaid(host: HostSpec, model: HostModel, link: str, catalog: Catalog) -> bo
 
 def _of_host(host: HostSpec, link: str, catalog: Catalog) -> list[str]:
     model = host.resolve(catalog)
-    found = []
-    if _unsaid(host, model, link, catalog):
+    texts = []
+    if _nics_open(host, model, link, catalog):
         named = catalog.link(link or str(model.link)).name
         network_Bps = catalog.link(named).rate_Bps
         each_Bps = min(network_Bps, port_Bps(catalog, model) or network_Bps)
@@ -91,10 +93,10 @@ def _of_host(host: HostSpec, link: str, catalog: Catalog) -> list[str]:
             fewer = f"Their ports are slower than {named}; if not, name their card under `host:` (`nic: ConnectX-7`)"
         elif model.num_nics == 1:
             fewer = "If the hosts have more, say so: `nics: 2` under `host:`"
-        found.append(f"{count} a host{each}: {units.show_rate(rate)} a GPU. {fewer}")
+        texts.append(f"{count} a host{each}: {units.show_rate(rate)} a GPU. {fewer}")
     if host.model is None:
-        found.append(_base(host, model, catalog))
-    return [text for text in found if text]
+        texts.append(_base(host, model, catalog))
+    return [text for text in texts if text]
 
 
 def _base(host: HostSpec, model: HostModel, catalog: Catalog) -> str:

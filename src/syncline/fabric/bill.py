@@ -142,8 +142,8 @@ def _cables(fabric: Fabric, catalog: Catalog) -> list[BillLine]:
     key = links.cable[bought].astype(np.int64) * len(lengths) + length_index.ravel()
     counts = np.bincount(key, weights=links.num_cables[bought]).astype(np.int64)
     lines = []
-    for found in np.flatnonzero(counts):
-        kind, length, count = fabric.cables[found // len(lengths)], lengths[found % len(lengths)], counts[found]
+    for group in np.flatnonzero(counts):
+        kind, length, count = fabric.cables[group // len(lengths)], lengths[group % len(lengths)], counts[group]
         if kind == UNKNOWN_CABLE:
             lines.append(BillLine("cable", "cable of a stated rate", int(count), None, 0.0, "cluster file", True))
             continue

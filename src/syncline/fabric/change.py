@@ -34,10 +34,10 @@ def _places(data: Any, keys: list[str]) -> list[JsonObject]:
     if not isinstance(data, dict):
         raise DescriptionError("a cluster description is a mapping.", hint=f"See {cite('cluster-file')}.")
     sites = data.get("sites") if keys[0] in ("host", "network", "hosts") else None
-    found = [site for site in sites if isinstance(site, dict)] if isinstance(sites, list) else [data]
+    places = [site for site in sites if isinstance(site, dict)] if isinstance(sites, list) else [data]
     for key in keys[:-1]:
         inner = []
-        for at in found:
+        for at in places:
             if key not in at:
                 known = ", ".join(map(str, at))
                 raise DescriptionError(
@@ -46,8 +46,8 @@ def _places(data: Any, keys: list[str]) -> list[JsonObject]:
                 )  # fmt: skip
             at[key] = _mapping(key, at[key])
             inner.append(at[key])
-        found = inner
-    return found
+        places = inner
+    return places
 
 
 def _mapping(key: str, value: Any) -> JsonObject:

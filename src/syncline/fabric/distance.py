@@ -104,11 +104,11 @@ def _search(
         history.append(now)
         if len(history) > GLOBAL_HOPS + 1:
             history[level - GLOBAL_HOPS - 1] = np.zeros((0, 0), np.uint64)  # keep only what a later level reads
-    found = _bits(history[-1], hops.shape[1])
+    reached_bits = _bits(history[-1], hops.shape[1])
     value = sum(
         (_bits(plane, hops.shape[1]).astype(np.int16) << k for k, plane in enumerate(planes)), start=np.int16(0)
     )
-    hops[:] = np.where(found, value, UNREACHABLE)
+    hops[:] = np.where(reached_bits, value, UNREACHABLE)
 
 
 def _note(planes: list[NDArray[np.uint64]], fresh: NDArray[np.uint64], level: int) -> None:

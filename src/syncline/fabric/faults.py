@@ -113,10 +113,10 @@ def devices_named(fabric: Wiring, name: str) -> list[int]:
     """Return the devices that a name stands for: one, a host list, or all that fit its `*` and `?`."""
     if not _MANY.search(name):
         return [fabric.device(name)]
-    found: list[int] = []
+    devices: list[int] = []
     for one in expand(name, "a fault's name"):
         if "*" not in one and "?" not in one:
-            found.append(fabric.device(one))
+            devices.append(fabric.device(one))
             continue
         words = {"*": "[^/]*", "?": "[^/]"}
         pattern = re.compile("".join(words.get(char, re.escape(char)) for char in one))
@@ -126,8 +126,8 @@ def devices_named(fabric: Wiring, name: str) -> list[int]:
                 f'{fabric.name} has no device like "{one}".',
                 hint='Names look like "host-00/nic-0" and "leaf-00"; a star does not cross a slash: "host-*/nic-*".',
             )
-        found += fits
-    return sorted(set(found))
+        devices += fits
+    return sorted(set(devices))
 
 
 def fault_words(fabric: Wiring, faults: Sequence[FailedPart]) -> str:
@@ -142,7 +142,7 @@ def fault_words(fabric: Wiring, faults: Sequence[FailedPart]) -> str:
         for device in devices_named(fabric, fault.device):
             kind = _WORDS[DeviceKind(int(fabric.devices.kind[device]))]
             counted.setdefault((kind, how), set()).add(device)
-    return ", ".join(f"{_count(len(found), kind)} {how}" for (kind, how), found in counted.items())
+    return ", ".join(f"{_count(len(hit), kind)} {how}" for (kind, how), hit in counted.items())
 
 
 def _count(number: int, kind: str) -> str:

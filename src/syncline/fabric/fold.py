@@ -58,8 +58,8 @@ def _refine(
     _, current[inside] = np.unique(colour[inside], return_inverse=True)
     by_dst, by_src = np.argsort(dst, kind="stable"), np.argsort(src, kind="stable")
     count = 0
-    while (found := int(current.max()) + 1 if len(inside) else 0) != count:
-        count = found
+    while (num_colours := int(current.max()) + 1 if len(inside) else 0) != count:
+        count = num_colours
         seen = _sums(current[src], attribute, dst, by_dst, len(colour), 1)
         seen += _sums(current[dst], attribute, src, by_src, len(colour), 2)
         mixed = _mix(current.astype(np.uint64), seen)

@@ -226,14 +226,14 @@ class Inside:
         return np.concatenate((path, np.full((len(a), 1), -1, np.int64)), axis=1)
 
     def _socket_links(self, a: LongArray, b: LongArray) -> LongArray:
-        found = self._between(a, b, Tier.SOCKET)
-        if (found < 0).any():
-            bad = int(np.argmax(found < 0))
+        joining = self._between(a, b, Tier.SOCKET)
+        if (joining < 0).any():
+            bad = int(np.argmax(joining < 0))
             names = self.fabric.device_name(int(a[bad])), self.fabric.device_name(int(b[bad]))
             raise RouteError(
                 f"no PCIe or socket path joins {names[0]} and {names[1]}.", hint="Look for faults inside the host."
             )
-        return found
+        return joining
 
     def _between(self, a: LongArray, b: LongArray, tier: Tier) -> LongArray:
         """Return the link of that tier from each a to each b, or -1."""
@@ -284,12 +284,12 @@ class Inside:
             return np.full(len(a), -1, np.int64)
         devices, (switch, rate_Bps) = self.fabric.devices, self._port_of_nic
         own, goal = np.maximum(self.nic_of_gpu[a], 0), np.maximum(nic_b, 0)
-        found = np.where(devices.rail[goal] >= 0, self._nic_on_rail[self._above(a), devices.rail[goal]], -1)
-        at = np.maximum(found, 0)
+        near = np.where(devices.rail[goal] >= 0, self._nic_on_rail[self._above(a), devices.rail[goal]], -1)
+        at = np.maximum(near, 0)
         apart = (devices.rail[own] != devices.rail[goal]) & (switch[own] != switch[goal])
-        better = (found >= 0) & (switch[at] == switch[goal]) & (switch[goal] >= 0) & (rate_Bps[at] >= rate_Bps[own])
+        better = (near >= 0) & (switch[at] == switch[goal]) & (switch[goal] >= 0) & (rate_Bps[at] >= rate_Bps[own])
         free = (devices.kind[a] == DeviceKind.GPU) & (self.nic_of_gpu[a] >= 0)
-        return np.where(free & apart & better, found, -1)
+        return np.where(free & apart & better, near, -1)
 
     def _proxy(self, a: LongArray, nic_b: LongArray) -> LongArray:
         """Return the GPU of a's host that owns the NIC on nic_b's rail; `a` itself if none does."""
@@ -300,6 +300,6 @@ class Inside:
         owner = np.full(self.fabric.num_hosts * width, -1, np.int64)
         key = devices.host[gpus].astype(np.int64) * width + rails
         owner[key[::-1]] = gpus[::-1]
-        found = owner[devices.host[a].astype(np.int64) * width + devices.rail[nic_b]]
+        proxy = owner[devices.host[a].astype(np.int64) * width + devices.rail[nic_b]]
         same = devices.rail[np.maximum(self.nic_of_gpu[a], 0)] == devices.rail[nic_b]
-        return np.where(same | (found < 0), a, found)
+        return np.where(same | (proxy < 0), a, proxy)

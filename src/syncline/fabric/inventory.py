@@ -185,13 +185,18 @@ def hops(fabric: Fabric) -> dict[str, float]:
     first = np.full(num_hosts, -1, np.int64)
     first[fabric.gpu_host[::-1]] = fabric.gpus[::-1]
     kinds = (DeviceKind.GPU,) if chips_forward(fabric) else (DeviceKind.SWITCH, DeviceKind.NVSWITCH)
-    found = [
+    crossed = [
         np.isin(fabric.devices.kind[fabric.links.dst[path]], kinds).sum()
         for path in _joined(fabric, first[a], first[b])
     ]
-    if not found:
+    if not crossed:
         return {"pairs": 0, "cut_off": len(a)}
-    return {"mean": float(np.mean(found)), "max": int(max(found)), "pairs": len(found), "cut_off": len(a) - len(found)}
+    return {
+        "mean": float(np.mean(crossed)),
+        "max": int(max(crossed)),
+        "pairs": len(crossed),
+        "cut_off": len(a) - len(crossed),
+    }
 
 
 def _joined(fabric: Fabric, src: LongArray, dst: LongArray) -> list[IntArray]:
@@ -201,11 +206,11 @@ def _joined(fabric: Fabric, src: LongArray, dst: LongArray) -> list[IntArray]:
         paths = routes.many(src, dst)
         return [paths[i] for i in range(len(paths))]
     except RouteError:  # some pair is cut off: ask for each by itself
-        found = []
+        joined = []
         for a, b in zip(src.tolist(), dst.tolist(), strict=True):
             with suppress(RouteError):
-                found.append(routes.path(a, b))
-        return found
+                joined.append(routes.path(a, b))
+        return joined
 
 
 def level_name(topology: str, level: int) -> str:

@@ -119,9 +119,9 @@ def _place(document: Document, message: str) -> str:
     values = [(path, str(_at(document.data, path))) for path in document.lines]
     for words in filter(None, message.split('"')[1::2]):
         for fits in (str.__eq__, str.__contains__):
-            found = [path for path, text in values if fits(text, words)]
-            if found:
-                return document.where(max(found, key=len))
+            places = [path for path, text in values if fits(text, words)]
+            if places:
+                return document.where(max(places, key=len))
     keys = {str(path[-1]): path for path in document.lines if path}
     path = next((keys[key] for key in message.split("`")[1::2] if key in keys), ("network",))
     return document.where(path)

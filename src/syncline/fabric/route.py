@@ -374,14 +374,14 @@ class Routes:
         best = min(cost.values(), default=UNREACHABLE)
         if best >= UNREACHABLE:
             raise self._no_route(a, b)
-        found: list[IntArray] = []
+        paths: list[IntArray] = []
         near = [pair for pair in pairs if cost[pair] == best]
         mine = [pair for pair in near if turn is None or int(np.flatnonzero(up == pair[0])[0]) == turn] or near
         for first, last in mine:
             goal = int(links.src[last])
-            middles = self._all_walks(int(links.dst[first]), goal, limit - len(found))
-            found.extend(np.array([first, *middle, last], np.int32) for middle in middles)
-        return found
+            middles = self._all_walks(int(links.dst[first]), goal, limit - len(paths))
+            paths.extend(np.array([first, *middle, last], np.int32) for middle in middles)
+        return paths
 
     def _all_walks(self, src: int, dst: int, limit: int) -> list[list[int]]:
         d = self.distances

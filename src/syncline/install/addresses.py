@@ -59,10 +59,10 @@ class AddressPlan:
     @cached_property
     def of_leaf(self) -> dict[str, dict[int, HostPort]]:
         """The host ports of each leaf by the leaf's port number."""
-        found: dict[str, dict[int, HostPort]] = {}
+        leaves: dict[str, dict[int, HostPort]] = {}
         for port in self.ports.values():
-            found.setdefault(port.leaf, {})[port.leaf_port] = port
-        return found
+            leaves.setdefault(port.leaf, {})[port.leaf_port] = port
+        return leaves
 
     def to_csv(self) -> str:
         """Return the plan as one table."""

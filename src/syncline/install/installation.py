@@ -67,18 +67,18 @@ class Installation:
         """Return how the files in a folder differ from these: missing, or the first line that is another."""
         if not folder.is_dir():
             raise UsageError(f'there is no folder "{folder}".', hint="Name what --out wrote.")
-        found = []
+        different = []
         for name, wanted in self.files.items():
             path = folder / name
             if not path.is_file():
-                found.append(f"{name}: missing")
+                different.append(f"{name}: missing")
                 continue
             have = path.read_text(encoding="utf-8", errors="replace")
             if have != wanted:
                 pairs = zip([*have.splitlines(), ""], [*wanted.splitlines(), ""], strict=False)
                 line, pair = next(((n, p) for n, p in enumerate(pairs, 1) if p[0] != p[1]), (0, ("", "")))
-                found.append(f'{name} line {line}: "{pair[0].strip()}" instead of "{pair[1].strip()}"')
-        return tuple(found)
+                different.append(f'{name} line {line}: "{pair[0].strip()}" instead of "{pair[1].strip()}"')
+        return tuple(different)
 
     def to_json(self) -> JsonObject:
         power = sum(rack.power_w for rack in self.floor.racks)

@@ -56,7 +56,7 @@ class Packer:
         if not lots:
             return self.racks(upper)
         middle = len(lots) // 2
-        found: list[Stood] = []
+        racks: list[Stood] = []
         for number, lot in enumerate(lots):
             network = self.racks(lot.network)
             if number == middle and lot.network and len(together := self.racks([*lot.network, *upper])) == 1:
@@ -64,22 +64,22 @@ class Packer:
             elif number == middle and (lot.network or len(lots) % 2):
                 network = network + self.racks(upper)
             elif number == middle:
-                found += self.racks(upper)
+                racks += self.racks(upper)
             half = len(lot.racks) // 2
-            found += lot.racks[:half] + network + lot.racks[half:]
-        return found
+            racks += lot.racks[:half] + network + lot.racks[half:]
+        return racks
 
     def lots(self, blocks: Iterable[tuple[Sequence[int], list[int]]], sold: dict[int, str]) -> list[Lot]:
         """Return the racks of all blocks; those whose leaves need a network rack share it as far as it goes."""
-        found: list[Lot] = []
+        lots: list[Lot] = []
         for hosts, leaves in blocks:
             racks, left = ([list(hosts)], leaves) if hosts[0] in sold else self._block(hosts, leaves)
-            last = found[-1] if found else Lot([], [])
+            last = lots[-1] if lots else Lot([], [])
             if (left or hosts[0] in sold) and last.network and len(self.racks([*last.network, *left])) == 1:
-                found[-1] = Lot(last.racks + racks, last.network + left)
+                lots[-1] = Lot(last.racks + racks, last.network + left)
             else:
-                found.append(Lot(racks, left))
-        return found
+                lots.append(Lot(racks, left))
+        return lots
 
     def _block(self, hosts: Sequence[int], leaves: list[int]) -> tuple[list[Stood], list[int]]:
         """Return the racks of hosts that share leaves, leaves on those in the middle, and leaves that are left."""

@@ -153,7 +153,7 @@ def buffers(wiring: CablingPlan, lengths: dict[int, float]) -> dict[str, SwitchB
     """Return what each Ethernet switch's buffer is used for; `lengths` is the cable length of each wire by number."""
     trip = round_trip_s(wiring)
     numbers = {id(wire): number for number, wire in enumerate(wiring.wires)}
-    found = {}
+    sizes = {}
     for name in wiring.switch_names:
         model = wiring.switch_model(name)
         if model is None or model.buffer_bytes is None:
@@ -165,10 +165,10 @@ def buffers(wiring: CablingPlan, lengths: dict[int, float]) -> dict[str, SwitchB
         ports = tuple((headroom(*key), count) for key, count in sorted(kinds.items()))
         rates = sorted({rate for rate, _ in kinds})
         low = {rate: _cells(trip * rate) for rate in rates}
-        found[name] = SwitchBuffer(name, model.name, model.buffer_bytes, ports, trip, low, {
+        sizes[name] = SwitchBuffer(name, model.name, model.buffer_bytes, ports, trip, low, {
             rate: _cells(4 * trip * rate) for rate in rates
         })  # fmt: skip
-    return found
+    return sizes
 
 
 def round_trip_s(wiring: CablingPlan) -> float:

@@ -115,9 +115,9 @@ class Standing:
 
     def power_w(self, rack: Stood) -> float:
         """Return what one rack draws."""
-        found = sum(self.boxes.bodies[self.boxes.of_box[box]].power_w for box in rack)
+        total = sum(self.boxes.bodies[self.boxes.of_box[box]].power_w for box in rack)
         build = sold_rack(self.sold[rack[0]]) if rack[0] in self.sold else None
-        return found + (build.others_w * _filled(build, len(rack)) if build else 0.0)
+        return total + (build.others_w * _filled(build, len(rack)) if build else 0.0)
 
 
 def stand(fabric: Fabric, room: Room | None = None) -> Standing:
@@ -132,11 +132,11 @@ def stand(fabric: Fabric, room: Room | None = None) -> Standing:
     sites: dict[int, list[int]] = defaultdict(list)
     for number, hosts in enumerate(blocks):
         sites[int(fabric.site_of_host[hosts[0]])].append(number)
-    found = []
+    placed = []
     for site in sorted({*sites, *upper}):
         mine = [(blocks[number], leaves.get(number, [])) for number in sites[site]]
-        found.append(tuple(packer.site(packer.lots(mine, sold), upper.get(site, []))))
-    return Standing(every, tuple(found), sold)
+        placed.append(tuple(packer.site(packer.lots(mine, sold), upper.get(site, []))))
+    return Standing(every, tuple(placed), sold)
 
 
 def shares_racks(fabric: Fabric, room: Room | None = None) -> bool:

@@ -38,7 +38,7 @@ WHY = {
 def tables(view: SwitchView) -> JsonObject:
     """Return the tables as SONiC reads them: every value is text."""
     names = [port.name for port in view.ports]
-    found: JsonObject = {
+    ports_and_names: JsonObject = {
         "DEVICE_METADATA": {"localhost": {
             "hostname": view.file_name, "hwsku": view.model.name,
             "type": _TYPES.get(view.level, "LeafRouter"),
@@ -52,7 +52,7 @@ def tables(view: SwitchView) -> JsonObject:
         "CABLE_LENGTH": {"AZURE": {port.name: f"{whole_metres(port.length_m)}m" for port in view.ports}},
         "SWITCH_HASH": {"GLOBAL": {"ecmp_hash": ["SRC_IP", "DST_IP", "IP_PROTOCOL", "L4_SRC_PORT", "L4_DST_PORT"]}},
     }  # fmt: skip
-    return found | _classes(view, names) | _buffers(view)
+    return ports_and_names | _classes(view, names) | _buffers(view)
 
 
 def _port(port: SwitchPort) -> JsonObject:
@@ -67,13 +67,13 @@ def _port(port: SwitchPort) -> JsonObject:
 
 
 def _interfaces(view: SwitchView) -> JsonObject:
-    found: JsonObject = {}
+    rows: JsonObject = {}
     for port in view.ports:
         if port.host:
-            found |= {port.name: {}, f"{port.name}|{port.host.leaf_address}/31": {}}
+            rows |= {port.name: {}, f"{port.name}|{port.host.leaf_address}/31": {}}
         else:
-            found[port.name] = {"ipv6_use_link_local_only": "enable"}
-    return found
+            rows[port.name] = {"ipv6_use_link_local_only": "enable"}
+    return rows
 
 
 def _classes(view: SwitchView, names: list[str]) -> JsonObject:
@@ -83,7 +83,7 @@ def _classes(view: SwitchView, names: list[str]) -> JsonObject:
     groups = {str(n): str(n) if n == TRAINING.queue else "0" for n in range(8)}
     marks = _marks(view)
     rows: dict[str, dict[str, str]] = {}
-    found: JsonObject = {
+    made: JsonObject = {
         "DSCP_TO_TC_MAP": {"AZURE": dscp},
         "TC_TO_QUEUE_MAP": {"AZURE": queues},
         "TC_TO_PRIORITY_GROUP_MAP": {"AZURE": groups},
@@ -109,13 +109,13 @@ def _classes(view: SwitchView, names: list[str]) -> JsonObject:
             if one.ecn and profile in marks:
                 row["wred_profile"] = profile
             rows[f"{port.name}|{one.queue}"] = row
-    return found
+    return made
 
 
 def _marks(view: SwitchView) -> JsonObject:
     if view.buffer is None:
         return {}
-    found: JsonObject = {}
+    profiles: JsonObject = {}
     for rate, low in view.buffer.mark_from_bytes.items():
         row = {"ecn": "ecn_all"}
         for colour in ("green", "yellow", "red"):
@@ -124,8 +124,8 @@ def _marks(view: SwitchView) -> JsonObject:
                 f"{colour}_max_threshold": str(view.buffer.mark_all_bytes[rate]),
                 f"{colour}_drop_probability": str(MAX_MARK_PERCENT),
             }  # fmt: skip
-        found[f"ECN_{round(rate * 8 / 1e9)}G"] = row
-    return found
+        profiles[f"ECN_{round(rate * 8 / 1e9)}G"] = row
+    return profiles
 
 
 def _buffers(view: SwitchView) -> JsonObject:

@@ -97,7 +97,7 @@ def views(
 ) -> tuple[SwitchView, ...]:
     """Return every switch that gets a configuration."""
     numbers = {id(wire): number for number, wire in enumerate(wiring.wires)}
-    found = []
+    switches = []
     for name in wiring.switch_names:
         model = wiring.switch_model(name)
         if model is None:
@@ -112,11 +112,11 @@ def views(
                 SwitchPort(port_name(system[name], own), own, far.device, far_port, wire.rate_Bps,
                            lengths[numbers[id(wire)]], hosts.get(own.number), up)
             )  # fmt: skip
-        found.append(
+        switches.append(
             SwitchView(name, system[name], model, level, plan.switches[name], tuple(ports),
                        buffers.get(name), _width(ports))
         )  # fmt: skip
-    return tuple(found)
+    return tuple(switches)
 
 
 def _width(ports: list[SwitchPort]) -> int:

@@ -54,11 +54,11 @@ class CablingPlan:
     @cached_property
     def of_device(self) -> dict[str, tuple[tuple[Port, Port, InstalledCable], ...]]:
         """For each device: (its own port, the port at the other end, the cable), by port number."""
-        found: dict[str, list[tuple[Port, Port, InstalledCable]]] = defaultdict(list)
+        rows_of: dict[str, list[tuple[Port, Port, InstalledCable]]] = defaultdict(list)
         for wire in self.wires:
-            found[wire.a.device].append((wire.a, wire.b, wire))
-            found[wire.b.device].append((wire.b, wire.a, wire))
-        return {name: tuple(sorted(rows, key=lambda row: row[0].number)) for name, rows in found.items()}
+            rows_of[wire.a.device].append((wire.a, wire.b, wire))
+            rows_of[wire.b.device].append((wire.b, wire.a, wire))
+        return {name: tuple(sorted(rows, key=lambda row: row[0].number)) for name, rows in rows_of.items()}
 
     def switch_model(self, name: str) -> Switch | None:
         """Return the catalogue's entry of a switch, or None where the description only names it."""

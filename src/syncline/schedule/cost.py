@@ -158,8 +158,8 @@ def fitted(options: Options, family: str, fabric: Fabric) -> Options:
         return replace(options, shape=tuple(int(size) for size in str(torus).split("x")))
     if family == "dragonfly":
         if not groups or fabric.num_gpus % groups:
-            found = f"{groups} groups that do not hold as many GPUs each" if groups else "no dragonfly groups"
-            raise ScheduleError(f"{fabric.name} has {found}.", hint="Give --shape GROUPSxRANKS.")
+            problem = f"{groups} groups that do not hold as many GPUs each" if groups else "no dragonfly groups"
+            raise ScheduleError(f"{fabric.name} has {problem}.", hint="Give --shape GROUPSxRANKS.")
         return replace(options, shape=(groups, fabric.num_gpus // groups))
     if family == "hierarchical" and fabric.num_gpus % fabric.num_hosts == 0:
         return replace(options, shape=(fabric.num_hosts, fabric.num_gpus // fabric.num_hosts))

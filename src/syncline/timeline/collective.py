@@ -133,10 +133,10 @@ def _size_text(size_bytes: int) -> str:
 
 def parse(text: str) -> CollectiveName | None:
     """Return the name that `str` or `key` wrote, or None."""
-    found = _NAME.fullmatch(text)
-    if found is None or found[1] not in OPERATIONS:
+    match = _NAME.fullmatch(text)
+    if match is None or match[1] not in OPERATIONS:
         return None
-    return CollectiveName(found[1], found[2] or "", round(units.size(found[3])), found[4] or "")
+    return CollectiveName(match[1], match[2] or "", round(units.size(match[3])), match[4] or "")
 
 
 def expected(times_s: Mapping[str, float], name: CollectiveName) -> float | None:

@@ -191,22 +191,22 @@ class Catalog:
 
 def _references(part: Part) -> Iterable[tuple[str, str]]:
     """Yield (kind, name) of every part that this one is made of."""
-    found: list[tuple[str, str | None]] = []
+    references: list[tuple[str, str | None]] = []
     match part:
         case Gpu():
-            found = [("scale_up", part.scale_up), ("pcie", part.pcie)]
+            references = [("scale_up", part.scale_up), ("pcie", part.pcie)]
         case ScaleUpSwitch():
-            found = [("scale_up", part.link)]
+            references = [("scale_up", part.link)]
         case LinkType():
-            found = [("link", part.wire), ("switch", part.usual_switch)]
+            references = [("link", part.wire), ("switch", part.usual_switch)]
         case Nic():
-            found = [("pcie", part.pcie), *(("link", link) for link in part.links)]
+            references = [("pcie", part.pcie), *(("link", link) for link in part.links)]
         case Switch():
-            found = [("link", mode.link) for mode in part.modes]
+            references = [("link", mode.link) for mode in part.modes]
         case HostModel():
-            found = [("gpu", part.gpu), ("nic", part.nic), ("link", part.link), ("pcie", part.gpu_pcie)]
-            found.append(("scale_up_switch", part.scale_up_switch))
-    return [(kind, name) for kind, name in found if name is not None]
+            references = [("gpu", part.gpu), ("nic", part.nic), ("link", part.link), ("pcie", part.gpu_pcie)]
+            references.append(("scale_up_switch", part.scale_up_switch))
+    return [(kind, name) for kind, name in references if name is not None]
 
 
 def _check_kind(kind: str) -> None:

@@ -247,17 +247,17 @@ def joined(spec: ClusterSpec, network: str | None, count: int | None) -> Cluster
 
 def detect(text: str, source: str = "the file") -> str:
     """Return the name of the format of a text, by what it contains."""
-    found = next((format_.name for format_ in _FORMATS if format_.recognise(text)), None)
-    if found is None:
+    name = next((format_.name for format_ in _FORMATS if format_.recognise(text)), None)
+    if name is None:
         known = "; ".join(f"{f.name} ({f.about})" for f in _FORMATS)
         raise DescriptionError("the format is unknown.", where=source, detail=f"Known: {known}.")
-    return found
+    return name
 
 
 def _format(name: str) -> Format:
-    found = next((format_ for format_ in _FORMATS if format_.name == name), None)
-    if found is None:
+    match = next((format_ for format_ in _FORMATS if format_.name == name), None)
+    if match is None:
         only_read = ", ".join(f.name for f in _FORMATS if not f.write)
         known = ", ".join(f.name for f in formats())
         raise UsageError(f'there is no format "{name}".', hint=f"Formats: {known}; read only: {only_read}.")
-    return found
+    return match

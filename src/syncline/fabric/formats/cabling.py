@@ -128,12 +128,12 @@ def in_order(text: str) -> tuple[str | int, ...]:
 
 def once(cables: Iterable[FoundCable]) -> tuple[FoundCable, ...]:
     """Return each cable once: most tools list it from both of its ends, and either end may know its rate."""
-    found: dict[frozenset[Plug], FoundCable] = {}
+    cables_by_ends: dict[frozenset[Plug], FoundCable] = {}
     for cable in cables:
-        known = found.get(key := frozenset((cable.a, cable.b)))
+        known = cables_by_ends.get(key := frozenset((cable.a, cable.b)))
         if known is None or (known.link is None and known.rate_Bps is None):
-            found[key] = cable
-    return tuple(found.values())
+            cables_by_ends[key] = cable
+    return tuple(cables_by_ends.values())
 
 
 def _nics(cabling: Cabling, base: HostSpec, catalog: Catalog) -> tuple[dict[str, dict[str, int]], list[str]]:

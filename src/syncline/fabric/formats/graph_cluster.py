@@ -174,11 +174,11 @@ def _change(fabric: Fabric, link: int, cable: GraphCable) -> dict[str, float] | 
 
 
 def _by_ends(fabric: Fabric) -> dict[tuple[str, str], list[int]]:
-    found: dict[tuple[str, str], list[int]] = defaultdict(list)
+    links: dict[tuple[str, str], list[int]] = defaultdict(list)
     names = [fabric.device_name(i) for i in range(len(fabric.devices))]
     for link in range(0, len(fabric.links), 2):
-        found[_ends(names[fabric.links.src[link]], names[fabric.links.dst[link]])].append(link)
-    return found
+        links[_ends(names[fabric.links.src[link]], names[fabric.links.dst[link]])].append(link)
+    return links
 
 
 def _ends(a: str, b: str) -> tuple[str, str]:

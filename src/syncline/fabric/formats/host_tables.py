@@ -61,14 +61,12 @@ def parse_topo(text: str, source: str) -> TopoMatrix:
             if words and cells and words[0].startswith("Legend"):
                 break
             continue
-        found = words[1 : len(columns) + 1]
-        bad = next((word for word in found if not _CELL.fullmatch(word)), None)
-        if bad is not None or len(found) < len(columns):
-            what = (
-                f'"{bad}" is no kind of path' if bad is not None else f"{len(found)} of {len(columns)} cells are there"
-            )
+        row = words[1 : len(columns) + 1]
+        bad = next((word for word in row if not _CELL.fullmatch(word)), None)
+        if bad is not None or len(row) < len(columns):
+            what = f'"{bad}" is no kind of path' if bad is not None else f"{len(row)} of {len(columns)} cells are there"
             raise DescriptionError(f"{words[0]}: {what}.", where=f"{source} line {number}", hint="Was the table cut?")
-        cells |= {(words[0], column): word for column, word in zip(columns, found, strict=True)}
+        cells |= {(words[0], column): word for column, word in zip(columns, row, strict=True)}
     gpus = tuple(column for column in columns if column.startswith("GPU"))
     missing = [one for one in gpus if (one, one) not in cells]
     if missing:
@@ -141,7 +139,7 @@ class StatPort:
 
 def parse_ibstat(text: str, source: str) -> list[StatPort]:
     """Read the ports of all cards, in their order."""
-    found: list[StatPort] = []
+    ports: list[StatPort] = []
     card, kind, port = "", "", dict[str, str]()
 
     def close() -> None:
@@ -149,7 +147,7 @@ def parse_ibstat(text: str, source: str) -> list[StatPort]:
             rate = re.match(r"[\d.]+", port.get("Rate", ""))
             if rate is None:
                 raise DescriptionError(f"a port of {card} has no rate.", where=source, hint="Give all of `ibstat`.")
-            found.append(StatPort(card, kind, port.get("State", ""), float(rate.group()), port.get("Link layer", "")))
+            ports.append(StatPort(card, kind, port.get("State", ""), float(rate.group()), port.get("Link layer", "")))
         port.clear()
 
     for line in text.splitlines():
@@ -164,9 +162,9 @@ def parse_ibstat(text: str, source: str) -> list[StatPort]:
             if port:
                 port[field.group(1)] = field.group(2)
     close()
-    if not found:
+    if not ports:
         raise DescriptionError("no port is listed.", where=source, hint="Give the output of `ibstat`.")
-    return found
+    return ports
 
 
 #: Cards by what ibstat calls them.

@@ -85,17 +85,17 @@ class _Subnet:
         devices = {guid: self._device(guid, node, same) for guid, node in self.nodes.items() if guid not in sharp}
         switches = {devices[g][0]: devices[g][2] for g, node in self.nodes.items() if g not in sharp and node.switch}
         hosts = [devices[g][0] for g, node in self.nodes.items() if g not in sharp and not node.switch]
-        found = [
+        cables = [
             FoundCable(self._plug(devices[a], port), self._plug(devices[b], to), link, rate)
             for a, port, b, to, link, rate in self.cables
             if a in devices and b in devices
         ]
-        if not found:
+        if not cables:
             raise DescriptionError("no cable between two ports that are up is listed.", where=self.source)
         remarks = [f"aggregation nodes (SHARP) inside switches are left out: {len(sharp):,}"] if sharp else []
         if self.unsure:
             remarks.append(f"adapters that do not say which host they are in, called by GUID: {self.unsure:,}")
-        return Cabling(tuple(dict.fromkeys(hosts)), switches, once(found), self.source, tuple(remarks))
+        return Cabling(tuple(dict.fromkeys(hosts)), switches, once(cables), self.source, tuple(remarks))
 
     def _device(self, guid: str, node: _Node, same: Counter[str]) -> tuple[str, str, str]:
         """Return a node's device, what is put before its port's number, and its model."""

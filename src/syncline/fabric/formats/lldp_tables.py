@@ -90,11 +90,11 @@ def parse_lldp(texts: Mapping[Path, str], source: str, *, named: bool = False) -
     for path, text in texts.items():
         device = path.name.split(".")[0] if named else None
         rates = status_speeds(text, device)
-        found = list(_rows_of(text, device, str(path)))
-        if not found and not rates and not is_lldp(text):
+        neighbours = list(_rows_of(text, device, str(path)))
+        if not neighbours and not rates and not is_lldp(text):
             raise DescriptionError("this is not a table of LLDP neighbours.", where=str(path))
-        rows += found
-        speeds |= rates | {(row.device, row.port): row.rate_Bps for row in found if row.rate_Bps}
+        rows += neighbours
+        speeds |= rates | {(row.device, row.port): row.rate_Bps for row in neighbours if row.rate_Bps}
     ends = [(r.device, r.port) for r in rows] + [(r.neighbour, r.there) for r in rows]
     boxes = {device for device, port in ends if _SWITCH_PORT.match(port) and not _HOST_PORT.match(port)}
     kept = [
@@ -205,9 +205,9 @@ def _netq(rows: Iterable[object], source: str) -> Iterator[_Row]:
             yield from _netq_graph(row["links"])
             continue
         plain = {str(key).replace("_", "").lower(): value for key, value in row.items()}
-        found = [plain.get(key) for key in ("hostname", "ifname", "peerhostname", "peerifname")]
-        if all(isinstance(value, str) and value for value in found):
-            host, port, peer, there = map(str, found)
+        names = [plain.get(key) for key in ("hostname", "ifname", "peerhostname", "peerifname")]
+        if all(isinstance(value, str) and value for value in names):
+            host, port, peer, there = map(str, names)
             yield _Row(_short(host), port, _short(peer), there)
 
 
@@ -291,7 +291,7 @@ def _config_speeds(data: Mapping[str, object]) -> dict[str, float]:
 
 def status_speeds(text: str, device: str | None) -> dict[tuple[str, str], float]:
     """Return the rate of each (device, port) in tables of `show interfaces status`; a prompt says whose they are."""
-    found: dict[tuple[str, str], float] = {}
+    speeds: dict[tuple[str, str], float] = {}
     inside = False
     for line in text.splitlines():
         if (prompt := _PROMPT.match(line.strip())) is not None:
@@ -299,8 +299,8 @@ def status_speeds(text: str, device: str | None) -> dict[tuple[str, str], float]
         elif _STATUS_HEAD.match(line):
             inside = True
         elif inside and device is not None and (row := _STATUS_ROW.match(line)) is not None:
-            found[device, row["port"]] = float(row["speed"]) * (1.25e8 if row["unit"].upper() == "G" else 1.25e5)
-    return found
+            speeds[device, row["port"]] = float(row["speed"]) * (1.25e8 if row["unit"].upper() == "G" else 1.25e5)
+    return speeds
 
 
 def _table(value: object) -> Mapping[str, object]:

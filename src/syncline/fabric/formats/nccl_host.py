@@ -259,15 +259,15 @@ def _known_gpu(host: NcclHost, topology: NcclTopology) -> str:
 
 def _cpu(cpu: Mapping[str, str]) -> JsonObject:
     arch, vendor = cpu.get("arch"), cpu.get("vendor")
-    found: JsonObject = {}
+    row: JsonObject = {}
     if arch in ("x86_64", "arm64", "ppc64"):
-        found["nccl_arch"] = arch
+        row["nccl_arch"] = arch
     if vendor in ("GenuineIntel", "AuthenticAMD"):
-        found |= {"vendor": "intel" if vendor == "GenuineIntel" else "amd", "nccl_vendor": vendor}
+        row |= {"vendor": "intel" if vendor == "GenuineIntel" else "amd", "nccl_vendor": vendor}
     for ours, theirs in (("nccl_family", "familyid"), ("nccl_model", "modelid")):
         if cpu.get(theirs):
-            found[ours] = integer(cpu.get(theirs))
-    return found
+            row[ours] = integer(cpu.get(theirs))
+    return row
 
 
 def _nic_path(host: NcclHost) -> str:
@@ -302,13 +302,13 @@ def _network(
 ) -> JsonObject:
     if not host.nics:
         return {"nic": None, "link": None, "num_nics": 0}
-    found = host.nics[0]
+    first = host.nics[0]
     speed = max(card.speed_Mbps for card in host.nics)
     part = forced[0] or next((card.part for card in host.nics if card.part), None) or nic
     if part is None:
         part = next(p.name for p in catalog.parts("nic"))
     known = catalog.nic(part)
-    name = forced[1] or (_link(known.links, speed, found.infiniband, catalog) if speed else None)
+    name = forced[1] or (_link(known.links, speed, first.infiniband, catalog) if speed else None)
     if name is None:
         name = link if link in known.links else known.links[0]
     ports = max(1, max(len(card.nets) for card in host.nics))

@@ -39,16 +39,16 @@ class PciDevice:
 
 def pci_devices(root: Element) -> list[PciDevice]:
     """Return the GPUs and NICs of a topology in document order; the functions of one card are one NIC."""
-    found: list[PciDevice] = []
+    devices: list[PciDevice] = []
     for cpu in root.iterchildren("cpu"):
         for device in _below(cpu, (), cpu):
             card = device.bus_id[:-1]
-            same = (d for d in found if card and d.kind == device.kind == "NIC" and d.bus_id[:-1] == card)
+            same = (d for d in devices if card and d.kind == device.kind == "NIC" and d.bus_id[:-1] == card)
             if (other := next(same, None)) is not None:
                 other.functions.append(device.element)
             else:
-                found.append(device)
-    return found
+                devices.append(device)
+    return devices
 
 
 def path_kind(gpu: PciDevice, nic: PciDevice) -> str:

@@ -94,15 +94,15 @@ class _Writer:
 
     def below(self, parent: int) -> list[Element]:
         """Return the PCIe devices under a processor or switch, GPUs before NICs before further switches."""
-        found = []
+        children = []
         for link in self.fabric.out_links(parent):
             child = int(self.fabric.links.dst[link])
             if self.fabric.links.tier[link] != Tier.PCIE or self._kind(child) is DeviceKind.CPU:
                 continue
             if self._kind(parent) is DeviceKind.PCIE and self._kind(child) is DeviceKind.PCIE:
                 continue
-            found.append((int(self._kind(child)), child, int(link)))
-        return [self.pci(child, link) for _, child, link in sorted(found)]
+            children.append((int(self._kind(child)), child, int(link)))
+        return [self.pci(child, link) for _, child, link in sorted(children)]
 
     def pci(self, device: int, link: int) -> Element:
         kind = self._kind(device)

@@ -57,11 +57,11 @@ SIMULATORS = {"htsim": _is_htsim, "astra-sim": _is_astra, "ns3": _is_ns3}
 
 def parse_simulator(kind: str, text: str, source: str, host: str | JsonObject | None = None) -> ClusterSpec:
     """Return the cluster of a topology file; `host` replaces what the file says or leaves open of hosts."""
-    found = {"htsim": _htsim, "ns3": _ns3, "astra-sim": _astra}[kind](text, source)
+    cluster = {"htsim": _htsim, "ns3": _ns3, "astra-sim": _astra}[kind](text, source)
     if host is not None:
-        found["host"] = host
+        cluster["host"] = host
     try:
-        return ClusterSpec.model_validate(found)
+        return ClusterSpec.model_validate(cluster)
     except ValidationError as error:
         raise DescriptionError(f"the topology makes no cluster: {first_mistake(error)}.", where=source) from None
 
@@ -208,12 +208,12 @@ def _ns3(text: str, source: str) -> JsonObject:
     level = levels_from_hosts(network, place)
     host: JsonObject = {"gpu": _known_gpu(gpu), "gpus": per_server, "nics": per_server * per_gpu}
     joins: list[JsonObject] = [{"name": f"switch-{n}", "level": min(level.get(n, 1), MAX_LEVEL)} for n in switches]
-    found = _cluster(hosts, host, joins, cables, source)
+    cluster = _cluster(hosts, host, joins, cables, source)
     if host["gpu"] != gpu:
-        found["notes"] = (
+        cluster["notes"] = (
             f"{gpu} is not in the catalogue, so an {host['gpu']} stands in its place: change `gpu:` below `host:`"
         )
-    return found if in_order else found | {"hosts": [{"names": host_names, "host": found.pop("host")}]}
+    return cluster if in_order else cluster | {"hosts": [{"names": host_names, "host": cluster.pop("host")}]}
 
 
 def _known_gpu(name: str) -> str:

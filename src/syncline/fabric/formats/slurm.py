@@ -96,16 +96,16 @@ def parse_slurm_yaml(text: str, source: str = "topology.yaml", topology: str | N
     row = rows[index]
     if isinstance(tree := row.get("tree"), dict):
         path = (index, "tree", "switches")
-        found = [
+        switches = [
             _yaml_switch(document, (*path, i), s) for i, s in enumerate(_list(document, path, tree.get("switches")))
         ]
-        return _one_kind(found, [], source)
+        return _one_kind(switches, [], source)
     if isinstance(block := row.get("block"), dict):
         path = (index, "block", "blocks")
-        found = [
+        switches = [
             _yaml_switch(document, (*path, i), b) for i, b in enumerate(_list(document, path, block.get("blocks")))
         ]
-        return _one_kind([], found, source)
+        return _one_kind([], switches, source)
     raise DescriptionError(
         f'topology "{row["topology"]}" has no tree and no blocks.',
         where=document.where((index,)),

@@ -71,12 +71,12 @@ def tree_of(fabric: Fabric) -> tuple[TreeSwitch, ...]:
 def domains_of(fabric: Fabric) -> tuple[TreeSwitch, ...]:
     """Return the scale-up domains that reach across hosts; without any, the leaves of the tree."""
     devices, links = fabric.devices, fabric.links
-    found = []
+    domains = []
     for crossbar in np.flatnonzero((devices.kind == DeviceKind.NVSWITCH) & (devices.host < 0)):
         hosts = np.unique(devices.host[links.dst[fabric.out_links(int(crossbar))]])
         name = clean(fabric.device_name(int(crossbar)).removesuffix("/nvswitch"))
-        found.append(TreeSwitch(name, hosts=tuple(fabric.host_names[h] for h in hosts if h >= 0)))
-    return tuple(found) or tuple(switch for switch in tree_of(fabric) if switch.hosts)
+        domains.append(TreeSwitch(name, hosts=tuple(fabric.host_names[h] for h in hosts if h >= 0)))
+    return tuple(domains) or tuple(switch for switch in tree_of(fabric) if switch.hosts)
 
 
 def tree_of_chains(chains: Mapping[str, Sequence[str]], source: str) -> tuple[TreeSwitch, ...]:
@@ -194,7 +194,7 @@ def _check(switches: Sequence[TreeSwitch], source: str) -> dict[str, int]:
 
 def _levels(fabric: Fabric) -> list[tuple[NDArray[np.int64], dict[int, int]]]:
     """Return per level the group of each host (as a label), and the switch that stands for each group."""
-    found: list[tuple[NDArray[np.int64], dict[int, int]]] = []
+    levels: list[tuple[NDArray[np.int64], dict[int, int]]] = []
     tiers: list[Tier] = []
     links, num_hosts = fabric.links, fabric.num_hosts
     vertex = np.where(fabric.devices.host >= 0, fabric.devices.host, num_hosts + np.arange(len(fabric.devices)))
@@ -204,9 +204,9 @@ def _levels(fabric: Fabric) -> list[tuple[NDArray[np.int64], dict[int, int]]]:
         ends = vertex[links.src[::2][keep]], vertex[links.dst[::2][keep]]
         labels = joined(num_hosts + len(fabric.devices), *ends)
         groups = labels[:num_hosts]
-        if keep.any() and (not found or (groups != found[-1][0]).any()):
-            found.append((groups, _chiefs(fabric, labels[num_hosts:], ends)))
-    return found or [(fabric.rack_of_host.astype(np.int64), {})]
+        if keep.any() and (not levels or (groups != levels[-1][0]).any()):
+            levels.append((groups, _chiefs(fabric, labels[num_hosts:], ends)))
+    return levels or [(fabric.rack_of_host.astype(np.int64), {})]
 
 
 def _chiefs(fabric: Fabric, labels: NDArray[np.int64], ends: tuple[NDArray[np.int64], ...]) -> dict[int, int]:

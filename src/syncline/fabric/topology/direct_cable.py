@@ -15,9 +15,9 @@ class DirectCables:
 
     def __init__(self, fabric: Fabric) -> None:
         links, is_nic = fabric.links, fabric.devices.kind == DeviceKind.NIC
-        found = np.flatnonzero(links.up & (links.tier >= Tier.ACCESS) & is_nic[links.src] & is_nic[links.dst])
+        cables = np.flatnonzero(links.up & (links.tier >= Tier.ACCESS) & is_nic[links.src] & is_nic[links.dst])
         self.fabric = fabric
-        self.links: LongArray = found[np.lexsort((found, links.dst[found], links.src[found]))]
+        self.links: LongArray = cables[np.lexsort((cables, links.dst[cables], links.src[cables]))]
 
     def __len__(self) -> int:
         return len(self.links)
@@ -52,8 +52,8 @@ class DirectCables:
             ((host[src], host[dst]), (host[nic_a], host[nic_b])),
         ):
             chosen = np.where(chosen >= 0, chosen, self._first(ends, wanted))
-        found = (chosen >= 0) & (np.isin(nic_a, src) | np.isin(nic_b, src))
-        return np.where(found, links.src[chosen], nic_a), np.where(found, links.dst[chosen], nic_b)
+        cabled = (chosen >= 0) & (np.isin(nic_a, src) | np.isin(nic_b, src))
+        return np.where(cabled, links.src[chosen], nic_a), np.where(cabled, links.dst[chosen], nic_b)
 
     def _rows(self, nic_a: LongArray, nic_b: LongArray) -> tuple[LongArray, LongArray]:
         """Return where the cables of each pair begin in `links`, and how many they are."""

@@ -28,11 +28,11 @@ class MultiPlane(NetworkSpec):
     plane: Plane
 
     def build(self, draft: Draft, ports: Ports) -> None:
-        found = int(ports.plane.max()) + 1
-        if found != self.planes:
+        num_ports = int(ports.plane.max()) + 1
+        if num_ports != self.planes:
             raise FabricError(
-                f"the network has {self.planes} planes but every NIC has {found} port(s).",
-                hint=f"Write `ports_per_nic: {self.planes}` in the host, or `planes: {found}`.",
+                f"the network has {self.planes} planes but every NIC has {num_ports} port(s).",
+                hint=f"Write `ports_per_nic: {self.planes}` in the host, or `planes: {num_ports}`.",
             )
         for plane in range(self.planes):
             first_switch = len(draft.switch_names)

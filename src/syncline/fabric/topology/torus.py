@@ -154,12 +154,12 @@ class Torus(NetworkSpec):
                 hint="Choose a host_shape whose product is the number of chips.",
             )
 
-    def _check_count(self, found: int, what: str) -> None:
-        if math.prod(self.shape) != found:
+    def _check_count(self, count: int, what: str) -> None:
+        if math.prod(self.shape) != count:
             text = " x ".join(map(str, self.shape))
             raise FabricError(
-                f"a torus of {text} has {math.prod(self.shape)} places but there are {found} {what}.",
-                hint=f"Choose a shape whose product is {found}.",
+                f"a torus of {text} has {math.prod(self.shape)} places but there are {count} {what}.",
+                hint=f"Choose a shape whose product is {count}.",
             )
 
 

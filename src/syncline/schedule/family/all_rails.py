@@ -72,13 +72,13 @@ class _Levels:
 
     def stages(self) -> list[Stage]:
         """Return the stages of a broadcast, inside out; a reduce does them the other way round."""
-        found = []
+        stages = []
         for axis in reversed(range(len(self.shape))):
             if self.shape[axis] == 1:
                 continue
-            found.append(self._across(axis))
-            found += [self._gather(axis, inner) for inner in range(axis + 1, len(self.shape)) if self.shape[inner] > 1]
-        return found
+            stages.append(self._across(axis))
+            stages += [self._gather(axis, inner) for inner in range(axis + 1, len(self.shape)) if self.shape[inner] > 1]
+        return stages
 
     def _across(self, axis: int) -> Stage:
         """Broadcast along an axis from the root's coordinate, in the root's group, each place its own share."""

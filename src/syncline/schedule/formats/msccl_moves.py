@@ -180,8 +180,8 @@ class Emitter:
         """Return the schedule, with every result moved to its rank."""
         for cell, chunk in self.outputs.items():
             if self.chunk_of.get(cell) != chunk:
-                found = f"chunk {self.chunk_of[cell]}" if cell in self.chunk_of else "nothing"
-                raise NotProvedError(f"gpu {cell[0]} ends with {found} where chunk {chunk} must be "
+                held = f"chunk {self.chunk_of[cell]}" if cell in self.chunk_of else "nothing"
+                raise NotProvedError(f"gpu {cell[0]} ends with {held} where chunk {chunk} must be "
                                      f"(buffer {cell[1]}, chunk {cell[2]}).")  # fmt: skip
             self._move(self._place(cell, chunk), (cell[0], chunk), MoveOp.COPY)
         goal, total = self.buffers.collective, self.buffers.num_chunks

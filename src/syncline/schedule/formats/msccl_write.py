@@ -144,18 +144,18 @@ class _Writing:
     def _unit(self) -> int:
         """Return the fewest equal chunks of the buffer that every chunk of the schedule is a whole number of."""
         blocks = self.n if self.kind in OWNED | PAIRED else 1
-        found, low = blocks, Fraction(0)
+        num_parts, low = blocks, Fraction(0)
         for strand in self.schedule.strands:
             units = chunk_units(self.schedule, strand)
             total = int(units.sum()) if blocks == 1 else strand.num_chunks // self.schedule.collective.num_blocks
             total *= strand.pieces
             parts = [strand.share * Fraction(weight, total) for weight in {int(unit) for unit in units}]
-            found = lcm(found, *((part / blocks).denominator for part in (low, *parts)))
+            num_parts = lcm(num_parts, *((part / blocks).denominator for part in (low, *parts)))
             low += strand.share
-        if found > MAX_CHUNKS:
-            raise ScheduleError(f"{self.schedule.name}: its chunks are multiples of 1/{found} of the buffer only, too "
-                                "small for an MSCCL file.")  # fmt: skip
-        return found
+        if num_parts > MAX_CHUNKS:
+            problem = f"its chunks are multiples of 1/{num_parts} of the buffer only, too small for an MSCCL file."
+            raise ScheduleError(f"{self.schedule.name}: {problem}")
+        return num_parts
 
     def spot(self, vertex: int, strand: int, chunk: int) -> tuple[int, Spot]:
         """Return the GPU and the place of a chunk at a vertex."""
@@ -190,16 +190,16 @@ class _Writing:
     def _runs(self, strand: int, moves: Moves) -> list[_Run]:
         """Return what goes from one place to another in a round: chunks that lie side by side at both ends in one."""
         columns = (moves.src.tolist(), moves.dst.tolist(), moves.op.tolist(), moves.chunk.tolist())
-        found: list[_Run] = []
+        runs: list[_Run] = []
         for src, dst, op, chunk in sorted(zip(*columns, strict=True)):
             count = int(self.layout[strand][1][chunk])
             (here, first), (there, last) = (self.spot(vertex, strand, chunk) for vertex in (src, dst))
             run = _Run(here, there, op, first, last, count)
-            if found and found[-1].goes_on(run):
-                found[-1].count += count
+            if runs and runs[-1].goes_on(run):
+                runs[-1].count += count
             else:
-                found.append(run)
-        return found
+                runs.append(run)
+        return runs
 
     def _keep_own(self) -> None:
         part = self.per_loop // self.n
@@ -248,15 +248,15 @@ class _Writing:
         for number, gpu in enumerate(self.gpus):
             deepest = max((len(block.steps) for block in gpu.blocks), default=0)
             widest = max((step.count for block in gpu.blocks for step in block.steps), default=0)
-            for found, limit, what in (
+            for needed, limit, what in (
                 (len(gpu.blocks), MAX_BLOCKS, "thread blocks"),
                 (deepest, MAX_STEPS, "steps in a thread block"),
                 (widest, MAX_COUNT, "chunks in a step"),
                 (max((block.channel for block in gpu.blocks), default=0) + 1, MAX_CHANNELS, "channels"),
             ):
-                if found > limit:
+                if needed > limit:
                     raise ScheduleError(
-                        f"{self.schedule.name}: gpu {number} needs {found} {what}; the MSCCL runtime allows {limit}.",
+                        f"{self.schedule.name}: gpu {number} needs {needed} {what}; the MSCCL runtime allows {limit}.",
                         hint="Use fewer ranks, chunks or channels.",
                     )
 

@@ -36,8 +36,8 @@ def _found(kernel: Kernel, rank: int, chunk: int) -> str:
     return f"Expected {want}; found {', '.join(parts)}."
 
 
-def _often(found: int, right: int) -> str:
-    times = "twice" if found == 2 else f"{found} times" if found > 1 else "once"
+def _often(times_given: int, right: int) -> str:
+    times = "twice" if times_given == 2 else f"{times_given} times" if times_given > 1 else "once"
     return times if right else f"{times}, which should not be there"
 
 

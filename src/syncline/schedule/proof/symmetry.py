@@ -22,9 +22,9 @@ _ALIKE = frozenset({Kind.ALL_REDUCE, Kind.REDUCE_SCATTER, Kind.ALL_GATHER})
 
 def orbits(goal: Collective, stages: Sequence[Stage], covers: Sequence[Cover], num_chunks: int) -> Ints:
     """Return, for each chunk, the smallest chunk that a change of names turns into it."""
-    found = np.arange(num_chunks, dtype=np.int64)
+    smallest = np.arange(num_chunks, dtype=np.int64)
     if goal.kind not in _ALIKE or not all(_plain(stage) for stage in stages):
-        return found
+        return smallest
     turns = []
     for stage in stages:
         renamed = _step(stage, goal.num_ranks, num_chunks)
@@ -32,8 +32,8 @@ def orbits(goal: Collective, stages: Sequence[Stage], covers: Sequence[Cover], n
             turns.append(renamed[1])
     for _ in range(len(turns)):  # an orbit that winds through all turns settles after as many passes
         for turn in turns:
-            found = _smallest(found, turn)
-    return found
+            smallest = _smallest(smallest, turn)
+    return smallest
 
 
 def _plain(stage: Stage) -> bool:

@@ -154,8 +154,8 @@ def _compare_rows(kernel: Kernel, rows: Any, want: Any, skew: Ints, low: int) ->
             _refuse(kernel, rank, low + int(bad[0]))
 
 
-def _differs(found: Any, want: Any) -> Any:
-    return (found != want) if found.ndim == 1 else (found != want).any(axis=1)
+def _differs(values: Any, want: Any) -> Any:
+    return (values != want) if values.ndim == 1 else (values != want).any(axis=1)
 
 
 def _check_all_sparse(kernel: Kernel, numbers: Numbers, look_at: int) -> None:
@@ -165,8 +165,8 @@ def _check_all_sparse(kernel: Kernel, numbers: Numbers, look_at: int) -> None:
     for low in range(0, look_at, width):
         chunk = np.arange(low, min(low + width, look_at))
         taker = kernel.goal.takers(kernel.num_chunks, chunk)
-        found = replay_cells(kernel, numbers, weights, low, low + width, taker, chunk)
-        bad = np.flatnonzero(found != expected(kernel.goal, kernel.num_chunks, numbers, weights, chunk))
+        values = replay_cells(kernel, numbers, weights, low, low + width, taker, chunk)
+        bad = np.flatnonzero(values != expected(kernel.goal, kernel.num_chunks, numbers, weights, chunk))
         if len(bad):
             _refuse(kernel, int(taker[bad[0]]), int(chunk[bad[0]]))
 
