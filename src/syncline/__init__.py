@@ -28,12 +28,11 @@ if TYPE_CHECKING:
     from syncline.questions.answer import Answer
     from syncline.questions.audit import audit, audit_matrix
     from syncline.questions.calibrate import calibrate_collective, calibrate_step
-    from syncline.questions.compare_algorithms import compare_algorithms
+    from syncline.questions.clusters.build import fabric_build
     from syncline.questions.cost import cost
     from syncline.questions.design import design
     from syncline.questions.diagnose import diagnose
     from syncline.questions.fabric import inventory
-    from syncline.questions.fabric_build import fabric_build
     from syncline.questions.place import place
     from syncline.questions.plan import compare, plan
     from syncline.questions.preview import preview
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     from syncline.questions.share import share
     from syncline.questions.simulate import simulate
     from syncline.questions.simulated.buffers import buffers
+    from syncline.questions.simulated.compare_algorithms import compare_algorithms
     from syncline.questions.simulated.packets import PacketQuestion
     from syncline.questions.simulated.slots import slots
     from syncline.questions.simulated.traffic import traffic
@@ -63,9 +63,9 @@ _WHERE = {
     "buffers": "questions.simulated.buffers",
     "calibrate_collective": "questions.calibrate", "calibrate_step": "questions.calibrate",
     "check_effect": "questions.advise", "compare": "questions.plan",
-    "compare_algorithms": "questions.compare_algorithms", "cost": "questions.cost",
+    "compare_algorithms": "questions.simulated.compare_algorithms", "cost": "questions.cost",
     "design": "questions.design", "diagnose": "questions.diagnose",
-    "fabric_build": "questions.fabric_build",
+    "fabric_build": "questions.clusters.build",
     "inventory": "questions.fabric", "load": "fabric",
     "load_job": "workload.read_job", "load_timeline": "timeline.export",
     "place": "questions.place", "plan": "questions.plan", "preview": "questions.preview",

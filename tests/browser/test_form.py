@@ -43,7 +43,7 @@ def test_a_cluster_is_drawn_priced_and_written_down(url: str) -> None:
 
 def test_the_files_are_what_the_command_line_takes(url: str, tmp_path: Path) -> None:
     import syncline
-    from syncline.questions.job import job_of
+    from syncline.questions.inputs import job_of
 
     for name, text in post(url, "/api/cluster", SMALL).json()["files"].items():
         (tmp_path / name).write_text(text)

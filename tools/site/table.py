@@ -14,7 +14,7 @@ import syncline
 from syncline.bench.sweep import program_of
 from syncline.plan.answer import make_plan
 from syncline.program.placement import packed
-from syncline.questions.job import job_of
+from syncline.questions.inputs import job_of
 from syncline.schedule import Kind
 from syncline.sim.emulate.emulation import HostCosts, predict, script_of, wiring_of_fabric
 

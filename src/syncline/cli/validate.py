@@ -178,7 +178,7 @@ def answers(root: Any) -> Callable[[list[str]], tuple[Any, int]]:
 
 
 def _claim_lines(verdicts: list[JsonObject], counted: dict[str, int]) -> list[str]:
-    from syncline.report.text.claim import claim_lines
+    from syncline.report.text.validate import claim_lines
 
     lines = [line for verdict in verdicts for line in claim_lines(verdict)]
     return [*lines, "", ", ".join(f"{count} {word}" for word, count in counted.items() if count)]

@@ -13,8 +13,7 @@ from syncline.describe.document import read_text
 from syncline.describe.plain import JsonObject
 from syncline.diagnose.source import Unread
 from syncline.questions.answer import Answer, Output
-from syncline.questions.cluster import ClusterArgument, ClusterOption, built
-from syncline.questions.job import JobSource, job_of
+from syncline.questions.inputs import ClusterArgument, ClusterOption, JobSource, built, job_of
 from syncline.questions.parameter import Parameter, question
 
 

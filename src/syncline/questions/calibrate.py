@@ -13,8 +13,7 @@ from syncline.describe import units
 from syncline.describe.plain import JsonObject
 from syncline.errors import UsageError
 from syncline.questions.answer import Answer, Output
-from syncline.questions.cluster import Cluster, built
-from syncline.questions.job import JobSource, job_of
+from syncline.questions.inputs import Cluster, JobSource, built, job_of
 from syncline.questions.simulated.log_ranks import ranks_of
 from syncline.sim.nccl.calibrate import calibrate as fit_collective
 from syncline.sim.nccl.describe import from_fabric

@@ -15,8 +15,7 @@ from syncline.plan.cost.reliability import load_reliability
 from syncline.plan.cost.statement import CostedRun, Statement, statement
 from syncline.plan.decide.forecast import owned_interval
 from syncline.questions.answer import Answer
-from syncline.questions.cluster import ClusterArgument, built
-from syncline.questions.money import AssumeOption, AssumptionsOption, PricesOption, read_number
+from syncline.questions.inputs import AssumeOption, AssumptionsOption, ClusterArgument, PricesOption, built, read_number
 from syncline.questions.parameter import Parameter, question
 
 

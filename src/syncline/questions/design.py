@@ -23,8 +23,7 @@ from syncline.fabric import save
 from syncline.fabric.load import parse_cluster
 from syncline.plan.cost.assumptions import load_assumptions
 from syncline.questions.answer import Answer, Output, page_output
-from syncline.questions.job import JobSource, job_of
-from syncline.questions.money import AssumeOption, read_number
+from syncline.questions.inputs import AssumeOption, JobSource, job_of, read_number
 from syncline.questions.parameter import Parameter, question
 from syncline.workload.job import Job
 

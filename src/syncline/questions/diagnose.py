@@ -12,7 +12,7 @@ from syncline.diagnose import Cause, Diagnosis, read_rules, shipped_rules
 from syncline.diagnose import diagnose as run
 from syncline.finding import Severity
 from syncline.questions.answer import Answer
-from syncline.questions.cluster import Cluster, built
+from syncline.questions.inputs import Cluster, built
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ from syncline.plan.cost.assumptions import load_assumptions
 from syncline.plan.cost.prices import load_prices
 from syncline.plan.phase.phases import PlannedRun, plan_run
 from syncline.questions.answer import PDF, Answer, Output, page_output
-from syncline.questions.cluster import Cluster, built
+from syncline.questions.inputs import Cluster, built
 from syncline.workload.phases import has_phases, load_run
 
 

@@ -21,8 +21,7 @@ from syncline.place.remap import SLACK, Remap, remap
 from syncline.place.search import ALIKE, BestOrder, search
 from syncline.place.seats import Order, rail_aligned
 from syncline.questions.answer import Answer, Output, page_output
-from syncline.questions.cluster import ClusterArgument, built
-from syncline.questions.job import JobArgument, job_of
+from syncline.questions.inputs import ClusterArgument, JobArgument, built, job_of
 from syncline.questions.parameter import Parameter, question
 from syncline.sim.step.executed.execute import IGNORES
 

@@ -29,13 +29,16 @@ from syncline.plan.plan import save_plan
 from syncline.plan.search import SearchResult, SearchTask
 from syncline.plan.space import FULL, LOSSY_CODECS, LOSSY_WIDTHS, USUAL, Axes
 from syncline.questions.answer import PDF, Answer, Output, page_output
-from syncline.questions.cluster import Cluster, ClusterArgument, built
-from syncline.questions.job import JobSource, job_of
-from syncline.questions.money import (
+from syncline.questions.inputs import (
     AssumeOption,
     AssumptionsOption,
+    Cluster,
+    ClusterArgument,
+    JobSource,
     PricesOption,
     ProfileOption,
+    built,
+    job_of,
     read_number,
     read_set,
 )

@@ -29,7 +29,7 @@ from syncline.preview.record import Capture, read_capture
 from syncline.preview.same import differences
 from syncline.preview.what_if import AGAIN, DEFAULT, Alternative, WhatIfSetting, other_gpu
 from syncline.questions.answer import Answer, Output, page_output
-from syncline.questions.cluster import Cluster, built
+from syncline.questions.inputs import Cluster, built
 from syncline.sim.flow.routing import Routing
 from syncline.sim.step.machine import Machine, machine_from_fabric
 from syncline.sim.step.step import step as price_step

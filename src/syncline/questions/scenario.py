@@ -14,7 +14,7 @@ from syncline.describe.progress import Progress
 from syncline.errors import UsageError
 from syncline.fabric import Fabric, load
 from syncline.questions.answer import Answer, Output
-from syncline.questions.cluster import Cluster, built
+from syncline.questions.inputs import Cluster, built
 from syncline.questions.parameter import OptionGroup, Parameter, question
 from syncline.questions.simulated.packets import PacketQuestion, run_progress
 from syncline.sim.flow.chronicle import timeline as flow_timeline

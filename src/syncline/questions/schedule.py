@@ -17,7 +17,7 @@ from syncline.describe.raster import write_png
 from syncline.errors import UsageError
 from syncline.fabric import Fabric
 from syncline.questions.answer import Answer, Output, page_output
-from syncline.questions.cluster import Cluster, built
+from syncline.questions.inputs import Cluster, built
 from syncline.questions.parameter import OptionGroup, Parameter, question
 from syncline.schedule import FAMILIES, Options, Schedule
 from syncline.schedule import cost as costs

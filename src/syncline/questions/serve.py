@@ -14,8 +14,7 @@ from syncline.plan.cost.assumptions import load_assumptions
 from syncline.plan.cost.prices import load_prices
 from syncline.plan.serve import Serving, plan_serving
 from syncline.questions.answer import PDF, Answer, Output, page_output
-from syncline.questions.cluster import Cluster, built
-from syncline.questions.job import JobSource, job_of
+from syncline.questions.inputs import Cluster, JobSource, built, job_of
 
 
 @dataclass(frozen=True, eq=False)

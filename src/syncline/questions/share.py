@@ -14,8 +14,7 @@ from syncline.describe.progress import Meter, Progress
 from syncline.errors import UsageError
 from syncline.fabric import Fabric
 from syncline.questions.answer import Answer, Output, page_output
-from syncline.questions.cluster import Cluster, built
-from syncline.questions.job import job_of
+from syncline.questions.inputs import Cluster, built, job_of
 from syncline.questions.parameter import Parameter, question
 from syncline.questions.simulated.packets import PacketQuestion
 from syncline.share.epochs import Epoch, PatternCache, epochs

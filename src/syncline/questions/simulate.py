@@ -15,11 +15,11 @@ from syncline.fabric import Fabric
 from syncline.program import Placement, place
 from syncline.program.program import ProgramStep
 from syncline.questions.answer import Answer, Output, page_output
-from syncline.questions.cluster import ClusterOption, built
-from syncline.questions.compare_algorithms import compare_algorithms
+from syncline.questions.inputs import ClusterOption, built
 from syncline.questions.parameter import Parameter, question
 from syncline.questions.simulated.algorithms import AlgorithmChoice
 from syncline.questions.simulated.buffers import buffers
+from syncline.questions.simulated.compare_algorithms import compare_algorithms
 from syncline.questions.simulated.figures import PacketFigures
 from syncline.questions.simulated.flows import flows
 from syncline.questions.simulated.log_ranks import ranks_of

@@ -16,8 +16,7 @@ from syncline.fabric import Fabric
 from syncline.fabric.assumed import assumed_of
 from syncline.plan.unstated import UnstatedKeys, unstated
 from syncline.questions.answer import Answer, Output, page_output
-from syncline.questions.cluster import ClusterArgument, built
-from syncline.questions.job import JobSource, job_of
+from syncline.questions.inputs import ClusterArgument, JobSource, built, job_of
 from syncline.questions.parameter import Parameter, question
 from syncline.questions.volumes import traffic
 from syncline.sim.flow.routing import ROUTINGS

@@ -10,7 +10,7 @@ from syncline.describe.guide import cite
 from syncline.describe.model import reported
 from syncline.errors import UsageError
 from syncline.questions.answer import Answer
-from syncline.questions.job import JobSource, job_of
+from syncline.questions.inputs import JobSource, job_of
 from syncline.questions.parameter import Parameter, question
 from syncline.workload.parallel import Parallel
 from syncline.workload.volumes import Volume

@@ -1,6 +1,7 @@
 """Answers as text, as whole pages and as what a notebook shows.
 
-The text of an answer of `questions/place.py` is made by `report/text/place.py`, its page by `report/page/place.py`.
+The text of an answer of `questions/place.py` is made by `report/text/place.py`, its page by `report/page/place.py`;
+folders of `questions/` are mirrored in both.
 """
 
 from __future__ import annotations
@@ -61,5 +62,5 @@ def inset(answer: Answer) -> str:
 
 def _maker(form: str, answer: Answer, name: str = "") -> Any:
     """Return the function `form` of the module that renders what the answer's own module asks."""
-    home = type(answer).__module__.rpartition(".")[2]
+    home = type(answer).__module__.removeprefix("syncline.questions.")
     return getattr(import_module(f"syncline.report.{form}.{home}"), name or form)

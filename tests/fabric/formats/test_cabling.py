@@ -14,7 +14,7 @@ from syncline.fabric.formats.cabling import in_order, levels_from_hosts
 from syncline.fabric.formats.graphml import MAX_BYTES
 from syncline.fabric.formats.infiniband import ibnetdiscover
 from syncline.fabric.formats.lldp_tables import read_lldp
-from syncline.questions.fabric_diff import fabric_diff
+from syncline.questions.clusters.diff import fabric_diff
 
 FOUND = Path(__file__).parent / "found"
 

@@ -24,10 +24,10 @@ from syncline.plan.space import USUAL
 from syncline.questions.calibrate import calibrate_step
 from syncline.questions.plan import PlanAnswer, compare, is_job, plan
 from syncline.questions.step import step
-from syncline.report.page.clusters import clusters_page
 from syncline.report.page.plan import plan_page
+from syncline.report.page.side_by_side import clusters_page
 from syncline.report.text.check.run import advice
-from syncline.report.text.clusters import cluster_lines
+from syncline.report.text.side_by_side import cluster_lines
 from syncline.workload.read_job import load_job
 
 JOB = {"model": "llama3-8b", "batch": {"global": 64, "sequence": 4096}, "tokens": "100B", "deadline": "30 days",

@@ -6,7 +6,7 @@ from syncline.fabric import ClusterSpec, build
 from syncline.plan.answer import make_plan
 from syncline.plan.cost.assumptions import Assumptions
 from syncline.plan.fix import read_fix
-from syncline.questions.job import job_of
+from syncline.questions.inputs import job_of
 from syncline.report.page.decision import decision
 from syncline.report.text.plan import plan_lines
 

@@ -17,7 +17,7 @@ from syncline.describe.progress import Progress
 from syncline.errors import UsageError
 from syncline.fabric import Fabric
 from syncline.questions.answer import Answer, Output, page_output
-from syncline.questions.cluster import ClusterOption, built
+from syncline.questions.inputs import ClusterOption, built
 from syncline.questions.parameter import OptionGroup, Parameter, question
 from syncline.questions.simulated.packets import PacketQuestion, RoutingArgument, TransportArgument, run_progress
 from syncline.sim.packet import Completion, Outcome, Traffic, Watching, packet_network, simulate, transport_set

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 
 from syncline.describe import units
 from syncline.questions.answer import Answer
-from syncline.questions.cluster import ClusterArgument, built
+from syncline.questions.inputs import ClusterArgument, built
 from syncline.questions.parameter import OptionGroup, Parameter, question
 from syncline.questions.simulated.packet_job import PacketJobArgument, read_job
 from syncline.questions.simulated.packets import PacketQuestion

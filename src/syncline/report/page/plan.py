@@ -22,9 +22,9 @@ from syncline.report.chart.bars import PART_COLOURS, BarPart, BarRow, bars, stac
 from syncline.report.chart.lanes import timeline_key, timeline_lanes
 from syncline.report.chart.plot import Axis, Line, plot
 from syncline.report.fabric_picture import draw_svg
-from syncline.report.page.clusters import clusters_page
 from syncline.report.page.decision import decision
 from syncline.report.page.page import render
+from syncline.report.page.side_by_side import clusters_page
 from syncline.report.text.check.run import recovery_line
 from syncline.report.text.interval import between as interval_words
 from syncline.report.text.interval import interval_lines

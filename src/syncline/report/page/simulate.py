@@ -15,7 +15,7 @@ from syncline.report.chart.plot import Axis, Floats, Line, matrix, plot
 from syncline.report.fabric_picture import draw_svg
 from syncline.report.page.packet import watched_page
 from syncline.report.page.page import render
-from syncline.report.text.packet import against_flow
+from syncline.report.text.simulated.packet import against_flow
 from syncline.sim.candidates import NAMES
 from syncline.sim.flow.wired import traffic_matrix
 

@@ -15,9 +15,9 @@ from syncline.plan.plan import Plan
 from syncline.plan.sensitivity import Improvement
 from syncline.questions.plan import ClusterAnswer, FabricComparison, PlanAnswer
 from syncline.report.text.check.run import option_table, recovery_line, run_lines
-from syncline.report.text.clusters import cluster_lines
 from syncline.report.text.interval import between, interval_lines
 from syncline.report.text.lines import folded, per_million
+from syncline.report.text.side_by_side import cluster_lines
 from syncline.sim.step.step import IGNORES
 
 GIB = 2**30

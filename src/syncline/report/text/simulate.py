@@ -9,7 +9,7 @@ from rich.table import Table
 from syncline.describe import units
 from syncline.questions.simulate import Simulation
 from syncline.questions.simulated.rows import CollectiveRow
-from syncline.report.text.packet import against_flow, background_line
+from syncline.report.text.simulated.packet import against_flow, background_line
 
 
 def sweep_table(rows: Sequence[CollectiveRow], width: int = 0) -> Table:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from rich.table import Table
 
 from syncline.describe import units
-from syncline.questions.compare_algorithms import AlgorithmComparison
+from syncline.questions.simulated.compare_algorithms import AlgorithmComparison
 
 MAX_COLUMNS, SIZE_WIDTH, COLUMN_WIDTH = 6, 9, 15
 """Algorithms shown side by side, fewer on a narrow terminal; what a size and an algorithm take of it."""

@@ -14,7 +14,7 @@ from syncline.fabric.cable_diff import CableDiff, CableDifference, compare_cable
 from syncline.fabric.formats import detect, import_fabric
 from syncline.fabric.load import presets
 from syncline.questions.answer import Answer
-from syncline.questions.cluster import ClusterArgument, built
+from syncline.questions.inputs import ClusterArgument, built
 from syncline.questions.parameter import Parameter, question
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from syncline.describe import units
 from syncline.questions.simulated.traffic import PatternTraffic
-from syncline.report.text.packet import background_line
+from syncline.report.text.simulated.packet import background_line
 
 
 def text(answer: PatternTraffic, width: int) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from syncline.questions.fabric_diff import CableComparison
+from syncline.questions.clusters.diff import CableComparison
 
 MOST = 40
 

@@ -8,7 +8,7 @@ from syncline.report.page.page import render
 from syncline.report.picture.elevation import cables_svg, elevations_svg
 
 if TYPE_CHECKING:
-    from syncline.questions.fabric_build import FabricBuild
+    from syncline.questions.clusters.build import FabricBuild
 
 
 def page(answer: FabricBuild) -> str:

@@ -11,7 +11,7 @@ from syncline.describe import units
 from syncline.describe.plain import plain
 from syncline.install.installation import Installation
 from syncline.install.qos import CLASSES
-from syncline.questions.fabric_build import BuildCheck, FabricBuild
+from syncline.questions.clusters.build import BuildCheck, FabricBuild
 
 MOST_ARITHMETIC = 2
 

@@ -14,7 +14,7 @@ from syncline.errors import SynclineError
 from syncline.install.installation import Installation, install
 from syncline.install.room import Room
 from syncline.questions.answer import Answer, Output, page_output
-from syncline.questions.cluster import Cluster, ClusterArgument, built
+from syncline.questions.inputs import Cluster, ClusterArgument, built
 from syncline.questions.parameter import Parameter, question
 
 

@@ -1,4 +1,4 @@
-"""What questions about money take: assumptions, prices, and numbers as people write them."""
+"""What most questions take: a cluster, a job, and what is assumed about money."""
 
 from __future__ import annotations
 
@@ -7,8 +7,43 @@ from pathlib import Path
 from typing import Annotated
 
 from syncline.describe.document import read_document
+from syncline.describe.guide import cite
 from syncline.errors import UsageError
+from syncline.fabric import Fabric, load
+from syncline.plan.named_job import named_job
 from syncline.questions.parameter import Parameter
+from syncline.workload.job import Job
+from syncline.workload.read_job import load_job
+
+Cluster = str | Path | Mapping[str, object] | Fabric
+"""A preset's name, a cluster file, a description as a mapping, or a Fabric that was built already."""
+
+ClusterArgument = Annotated[Cluster, Parameter("A cluster file or a preset (`syncline fabric list`).", kind=str)]
+"""The first argument of most questions."""
+
+ClusterOption = Annotated[
+    Cluster, Parameter("The cluster.", names=("--cluster", "-c"), metavar="FILE|PRESET", kind=str)
+]
+"""The cluster of questions that begin with something else."""
+
+
+def built(cluster: Cluster) -> Fabric:
+    """Return the Fabric of a preset, a file, a mapping, or the Fabric itself."""
+    return cluster if isinstance(cluster, Fabric) else load(cluster)
+
+
+JobSource = str | Path | Mapping[str, object] | Job
+"""A job file, the name of a job that ships, a description as a mapping, or a Job."""
+
+JobArgument = Annotated[JobSource, Parameter(f"A job file ({cite('job-file')}), or a shipped name.", kind=str)]
+
+
+def job_of(job: JobSource) -> Job:
+    """Return the Job of a file, of a name that ships, of a mapping, or the Job itself."""
+    if isinstance(job, Job):
+        return job
+    return named_job(str(job)) if isinstance(job, (str, Path)) else load_job(job)
+
 
 FACTORS = {"k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9, "G": 1e9, "T": 1e12}
 

@@ -1,0 +1,1 @@
+"""A cluster built and compared: racks, cables, files."""

@@ -1,0 +1,1 @@
+"""Simulated messages, flows, buffers and slots."""
