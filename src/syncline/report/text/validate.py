@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.table import Table
 
-from syncline.questions.validate import CollectiveErrors, IntervalErrors, TrainingErrors
+from syncline.questions.validate import CollectiveErrors, IntervalErrors, TrainingErrors, UnseenCoverage
 
 
 @singledispatch
