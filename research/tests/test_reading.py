@@ -25,7 +25,7 @@ def test_the_shipped_constants_are_what_the_fit_gives() -> None:
     fresh = asdict(fit(fittable(runs)).fitted)
     for name, value in asdict(default_constants().fitted).items():
         # Fitted before gated blocks were counted operator by operator, which moves two of its runs and c_eag by 1.9 %,
-        # and before eleven runs said how tokens reach their experts, which moves x_ep and c_mem by 2.2 and 2.1 %.
+        # and before eleven runs said how tokens reach their experts, which moves exposed_ep and c_mem by 2.2 and 2.1 %.
         assert value == pytest.approx(fresh[name], rel=2.5e-2), name
     assert document()["fitted_on"]["runs"] == len(fittable(runs))
 

@@ -7,7 +7,7 @@ answer.best.predicted.step_time_s, answer.actions[0].words
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from syncline.describe import units
@@ -302,7 +302,7 @@ def plan_of(
         cluster=fabric.name, job=question.job.name, model=question.job.model.name, gpu=question.machine.gpu.name,
         num_gpus=num_gpus, tokens_per_step=tokens, decision=decision, predicted=predicted_of(result),
         limit=result.limit, cost=cost, exchange=way.to_json() if way else None,
-        collectives=tuple(kind.to_json() for kind in priced_collectives(result, decision.bucket_bytes)),
+        collectives=tuple(asdict(kind) for kind in priced_collectives(result, decision.bucket_bytes)),
         links=nic_rates(result),
     )  # fmt: skip
     return plan, result

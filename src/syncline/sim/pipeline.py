@@ -65,11 +65,6 @@ class ChunkCosts:
     posting_s: float = 0.0
 
     @property
-    def latency_bound_s(self) -> float:
-        """What the program takes for an empty buffer at least: the latency of one round."""
-        return self.round_latency_s
-
-    @property
     def overlaps(self) -> bool:
         """Whether rounds of several chunks could overlap to any use."""
         return self.rounds > 1 and self.alone_s_per_byte > GAIN * self.busiest_s_per_byte
@@ -94,7 +89,7 @@ class ChunkCosts:
 
     def lower_s(self, size_bytes: int, chunks: int) -> float:
         """Return what no pipeline of so many chunks beats: its busiest link, a round, and its busiest sender."""
-        return max(self.bandwidth_s(size_bytes), self.latency_bound_s, chunks * self.posting_s)
+        return max(self.bandwidth_s(size_bytes), self.round_latency_s, chunks * self.posting_s)
 
     def options(self, size_bytes: int, most: int = MAX_CHUNKS) -> list[int]:
         """Return the numbers of chunks worth pricing: the best by the guess, and what is nearly as good."""

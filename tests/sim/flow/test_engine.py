@@ -210,9 +210,3 @@ def test_a_flow_that_can_never_end_is_named() -> None:
 def test_columns_that_do_not_fit_are_named() -> None:
     with pytest.raises(SimulationError, match="path_link of row 0 is 3; there are 1"):
         run([1.0], Tasks.of(Paths.of([[3]]), size_bytes=[1.0]))
-
-
-def test_tasks_can_be_joined() -> None:
-    one = Tasks.of(Paths.of([[0]]), size_bytes=[10.0])
-    two = Tasks.of(Paths.of([[0], [0]]), size_bytes=[10.0, 10.0], wait_for=[[], [0]])
-    assert run([10.0], one.then(two)).end_s.tolist() == [2.0, 2.0, 3.0]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from syncline.codec.codec import Codec
-from syncline.describe.plain import plain
 from syncline.errors import SimulationError
 from syncline.fabric import ClusterSpec, Fabric, build
 from syncline.program import lower, packed
@@ -37,20 +36,10 @@ def test_bandwidths_are_those_of_nccl_tests(fabric: Fabric, network: FlowNetwork
     assert bus_factor(Kind.BROADCAST, 4) == 1
 
 
-def test_a_row_has_every_promised_field_and_names_the_limit(fabric: Fabric, network: FlowNetwork) -> None:
-    row = plain(estimate(lower(verify(ring(64)), packed(fabric)), network, 1 << 30).row())
-    assert {
-        "size_bytes",
-        "time_s",
-        "algbw_Bps",
-        "busbw_Bps",
-        "wire_Bps",
-        "algorithm",
-        "limiting_link",
-        "utilisation",
-    } <= set(row)
-    assert "nic" in row["limiting_link"]
-    assert 0.9 < row["utilisation"] <= 0.95  # a payload share of 0.95 of the line
+def test_an_estimate_names_its_limit(fabric: Fabric, network: FlowNetwork) -> None:
+    found = estimate(lower(verify(ring(64)), packed(fabric)), network, 1 << 30)
+    assert "nic" in found.limiting_link_name
+    assert 0.9 < found.utilisation <= 0.95  # a payload share of 0.95 of the line
 
 
 def test_the_analytic_level_is_a_lower_bound_and_says_so(fabric: Fabric) -> None:
@@ -140,4 +129,4 @@ def test_the_bound_of_adaptive_routing_counts_links_that_none_can_go_round(fabri
 
 
 def test_a_rank_alone_has_no_limiting_link(fabric: Fabric, network: FlowNetwork) -> None:
-    assert estimate(lower(verify(ring(1)), packed(fabric, 1)), network, 1 << 20).row()["limiting_link"] == ""
+    assert estimate(lower(verify(ring(1)), packed(fabric, 1)), network, 1 << 20).limiting_link_name == ""

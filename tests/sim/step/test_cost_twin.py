@@ -352,14 +352,14 @@ def twin(c: Case) -> dict[str, float]:
     cp_call = float(head_exchange_s(c, K) if o.ulysses else ring_attention_s(c, K))
     core, core_back = (float(part) for part in attention_s(c, K))
     blocks = o.mixing_share + o.ffn_share - share  # one exchange forward and one backward around each
-    tp = (2 + o.redo_tp) * blocks * tp_call * (FITTED.x_tp if o.tp_overlap else 1.0)
+    tp = (2 + o.redo_tp) * blocks * tp_call * (FITTED.exposed_tp if o.tp_overlap else 1.0)
     if o.ulysses:
         cp = o.attention_share * (3 + o.redo_tp) * cp_call
     else:
         forward, backward = max(cp_call - core, 0.0), max(2 * cp_call - core_back, 0.0)
         cp = o.attention_share * (forward + o.redo_tp * forward + backward)
     ep = share * (4 + 2 * o.redo_tp) * float(experts.exchange) if share else 0.0
-    ep -= min(ep * (1 - FITTED.x_ep * o.ep_exposed), layer_s)
+    ep -= min(ep * (1 - FITTED.exposed_ep * o.ep_exposed), layer_s)
     host = share * float(experts.host) if share else 0.0
     waits = tp + cp + ep + host
     compute, paced = stage_twin(o, layer_s, head), stage_twin(o, layer_s + waits, head)

@@ -13,9 +13,8 @@ at given moments and tasks may change their path. All times are exact for this m
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -157,36 +156,8 @@ class Tasks:
             NO_INTS if tenant is None else column(tenant, np.int32),  # type: ignore[arg-type]
         )
 
-    def tenants(self) -> Ints:
-        """Return whose each task is."""
-        return self.tenant if len(self.tenant) else np.full(len(self), -1, np.int32)
-
     def __len__(self) -> int:
         return len(self.size_bytes)
-
-    def then(self, other: Tasks) -> Tasks:
-        """Return these tasks followed by the others, whose paths and waits are renumbered."""
-        moved = replace(other, first_path=other.first_path + np.int32(len(self.paths)))
-
-        def both(name: str) -> Any:
-            return np.concatenate((getattr(self, name), getattr(moved, name)))
-
-        wait_start = np.concatenate((self.wait_start, other.wait_start[1:] + self.wait_start[-1]))
-        wait_for = np.concatenate((self.wait_for, other.wait_for + np.int32(len(self))))
-        return Tasks(
-            self.paths.then(other.paths),
-            both("first_path"),
-            both("num_paths"),
-            both("size_bytes"),
-            both("delay_s"),
-            both("start_s"),
-            both("weight"),
-            both("cap_Bps"),
-            both("priority"),
-            wait_start,
-            wait_for.astype(np.int32),
-            np.concatenate((self.tenants(), other.tenants())) if len(self.tenant) or len(other.tenant) else NO_INTS,
-        )
 
 
 @dataclass(frozen=True, eq=False)

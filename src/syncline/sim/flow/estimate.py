@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from syncline.describe.plain import JsonObject
 from syncline.errors import SimulationError
 from syncline.fabric.fabric import DeviceKind
 from syncline.program import Program
@@ -69,23 +68,6 @@ class Estimate:
         carried = self.link_bytes[: network.num_links]
         room = network.fabric.links.rate_Bps * self.time_s
         return np.divide(carried, room, out=np.zeros(len(carried)), where=room > 0)
-
-    def row(self) -> JsonObject:
-        """Return the estimate as one row of `--json`."""
-        return {
-            "size_bytes": self.size_bytes,
-            "time_s": self.time_s,
-            "algbw_Bps": self.algbw_Bps,
-            "busbw_Bps": self.busbw_Bps,
-            "wire_Bps": self.wire_Bps,
-            "algorithm": self.algorithm,
-            "chunks": self.chunks,
-            "limiting_link": self.limiting_link_name,
-            "utilisation": self.utilisation,
-            "bound_s": self.bound_s,
-            "method": self.method,
-            "exact": self.exact,
-        }
 
 
 def estimate(

@@ -34,10 +34,15 @@ def packet_timeline(outcome: Outcome) -> Timeline:
 
 
 def _metadata(outcome: Outcome) -> JsonObject:
-    found = outcome.to_json()
-    keys = ("state", "completion", "counters", "peak_queue_bytes", "paused_s", "deadlock", "busiest_link")
-    options = outcome.options
-    return {key: found[key] for key in keys} | {
+    options, ports = outcome.options, outcome.ports
+    return {
+        "state": outcome.state,
+        "completion": asdict(outcome.completion),
+        "counters": dict(outcome.counters),
+        "peak_queue_bytes": int(ports["peak_bytes"].max(initial=0)),
+        "paused_s": float(ports["paused_ps"].sum() / 1e12),
+        "deadlock": list(outcome.cycle),
+        "busiest_link": outcome.network.port_name(outcome.busiest),
         "transport": options.transport,
         "routing": options.routing,
         "payload_bytes": options.payload_bytes,

@@ -43,13 +43,6 @@ class SlowdownRow:
     p99: float
     p999: float
 
-    def to_json(self) -> dict[str, float | int | None]:
-        """Return the row by name; the open end has no bound."""
-        return {
-            "upto_bytes": None if np.isinf(self.upto_bytes) else int(self.upto_bytes), "count": self.count,
-            "mean": self.mean, "p50": self.p50, "p95": self.p95, "p99": self.p99, "p999": self.p999,
-        }  # fmt: skip
-
 
 @dataclass(frozen=True, eq=False)
 class FlowTable:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from syncline.describe.plain import JsonObject
 from syncline.sim.packet.network import Floats, Longs, PacketNetwork
 from syncline.sim.packet.options import PacketOptions
 
@@ -64,13 +63,6 @@ class Completion:
             return Completion(0, *(float("nan"),) * 5)
         p50, p99, p999 = (float(x) for x in np.quantile(times_s, (0.5, 0.99, 0.999), method="inverted_cdf"))
         return Completion(len(times_s), float(times_s.mean()), p50, p99, p999, float(times_s.max()))
-
-    def to_json(self) -> dict[str, float]:
-        """Return the figures by name."""
-        return {
-            "count": self.count, "mean_s": self.mean_s, "p50_s": self.p50_s, "p99_s": self.p99_s, "p999_s": self.p999_s,
-            "worst_s": self.worst_s,
-        }  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,16 +202,3 @@ class Outcome:
     def busiest(self) -> int:
         """The port that was sending for the largest share of the time."""
         return int(np.argmax(self.utilisation())) if self.network.num_ports else 0
-
-    def to_json(self) -> JsonObject:
-        """Return the figures people ask first."""
-        busiest = self.busiest
-        return {
-            "state": self.state, "time_s": self.end_of_run_s, "completion": self.completion.to_json(),
-            "counters": dict(self.counters), "base_rtt_s": self.rtt_s,
-            "busiest_link": self.network.port_name(busiest), "busiest_utilisation": float(self.utilisation()[busiest]),
-            "peak_queue_bytes": int(self.ports["peak_bytes"].max(initial=0)),
-            "paused_s": float(self.ports["paused_ps"].sum() / 1e12), "deadlock": list(self.cycle),
-            "cpu_s": self.cpu_s, "packets_per_cpu_s": self.data_packets_per_cpu_s,
-            "events_per_cpu_s": self.events_per_cpu_s, "ignores": list(IGNORES),
-        }  # fmt: skip

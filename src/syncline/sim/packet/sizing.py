@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from syncline.describe.plain import JsonObject
 from syncline.errors import SimulationError
 from syncline.fabric.pause import response_bytes
 from syncline.sim.packet.network import PacketNetwork
@@ -42,10 +41,6 @@ class BufferTrial:
     peak_bytes: int
     mark_s: float = 0.0
 
-    def to_json(self) -> dict[str, float]:
-        """Return the figures by name."""
-        return dict(vars(self))
-
 
 @dataclass(frozen=True)
 class Headroom:
@@ -62,10 +57,6 @@ class Headroom:
     ports: int
     headroom_bytes: int
     response_bytes: int
-
-    def to_json(self) -> dict[str, float]:
-        """Return the figures by name."""
-        return dict(vars(self))
 
 
 @dataclass(frozen=True)
@@ -85,18 +76,6 @@ class BufferSizing:
     """Of the switch with the most of it."""
     buffer_trials: tuple[BufferTrial, ...]
     mark_trials: tuple[BufferTrial, ...]
-
-    def to_json(self) -> JsonObject:
-        """Return the answer by name."""
-        return {
-            "ideal_s": self.ideal_s, "within": self.within, "lossless": self.lossless,
-            "buffer_bytes": self.buffer_bytes, "pause_bytes": self.pause_bytes,
-            "marks": None if self.marks is None else {"low_s": self.marks.low_s, "high_s": self.marks.high_s,
-                                                      "probability": self.marks.probability},
-            "headroom": [row.to_json() for row in self.headroom], "headroom_bytes": self.headroom_bytes,
-            "buffer_trials": [row.to_json() for row in self.buffer_trials],
-            "mark_trials": [row.to_json() for row in self.mark_trials],
-        }  # fmt: skip
 
 
 def headroom_rows(network: PacketNetwork, payload_bytes: int) -> tuple[Headroom, ...]:

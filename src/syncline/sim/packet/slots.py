@@ -18,7 +18,6 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from syncline.describe.plain import JsonObject
 from syncline.errors import SimulationError
 from syncline.sim.packet.loaded import RandomLoad, simulate_loaded
 from syncline.sim.packet.network import Floats, Longs, PacketNetwork
@@ -68,10 +67,6 @@ class SlotTrial:
     """Messages that could not begin in their slot because what they wait for had not arrived."""
     worst_late_s: float
 
-    def to_json(self) -> dict[str, float]:
-        """Return the figures by name."""
-        return dict(vars(self))
-
 
 @dataclass(frozen=True, eq=False)
 class SlotComparison:
@@ -93,15 +88,6 @@ class SlotComparison:
     def guards(self) -> float:
         """How many times the clock error is on the way to the end: two for each guard, and the start."""
         return (self.plan.end_s - self.bare_s) / self.plan.clock_error_s
-
-    def to_json(self) -> JsonObject:
-        """Return the answer by name."""
-        return {
-            "clock_error_s": self.plan.clock_error_s, "guard_s": self.plan.guard_s, "guards": self.guards,
-            "num_messages": self.num_messages, "planned_s": self.plan.end_s, "bare_s": self.bare_s,
-            "break_even_s": self.break_even_s, "best_effort": self.best_effort.to_json(),
-            "scheduled": [row.to_json() for row in self.scheduled],
-        }  # fmt: skip
 
 
 def slot_plan(

@@ -134,11 +134,8 @@ class Engine:
 
     def most_sequences(self, tokens: float) -> float:
         """Return how many sequences of so many tokens the memory of one replica holds, with their states."""
-        return max(0.0, self._free_bytes / (tokens * self.cache_bytes + self.state_bytes))
-
-    @property
-    def _free_bytes(self) -> float:
-        return MEMORY_SHARE * self.machine.gpu.memory_bytes - self.weight_bytes - 2 * 2**30
+        free = MEMORY_SHARE * self.machine.gpu.memory_bytes - self.weight_bytes - 2 * 2**30
+        return max(0.0, free / (tokens * self.cache_bytes + self.state_bytes))
 
     def decode_parts(self, batch: float, context: float) -> dict[str, float]:
         """Return the parts of one decoded token of `batch` sequences that have `context` tokens each."""

@@ -79,7 +79,7 @@ def steady(engine: Engine, load: Load, rate: float, apart: bool = False, crowd: 
     full = sum(engine.decode_parts(max(most, 1.0), _context(load)).values()) / max(most, 1e-9)
     demand = rate * answer * full
     busy = max(share, demand) if apart else share + demand
-    wait = _wait_s(min(crowd * share, 0.999), _prefill_s(engine, prompt), load.prompt.square)
+    wait = _wait_s(min(crowd * share, 0.999), sum(engine.prefill_parts(prompt, prompt).values()), load.prompt.square)
     # A prompt joins when the pass that runs is over, half of one in the mean where one runs at all, and its own pass
     # takes a token of every sequence along.
     decoding = min(1.0, rate * answer * token_s)
@@ -157,10 +157,6 @@ def _slowest_s(engine: Engine, load: Load, rate: float, batch: float, token_s: f
 
 def _context(load: Load) -> float:
     return load.prompt.mean + load.answer.mean / 2
-
-
-def _prefill_s(engine: Engine, prompt: float) -> float:
-    return sum(engine.prefill_parts(prompt, prompt).values())
 
 
 def _filled_s(engine: Engine, prompt: float) -> float:

@@ -6,10 +6,9 @@ buffer, an all-gather or reduce-scatter (n-1)/n), and the time on the wire, hidd
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from syncline.describe.plain import JsonObject
 from syncline.timeline.collective import CollectiveName, codec_of, group_of, operation_of
 from syncline.workload.volumes import Volume, volumes
 
@@ -26,10 +25,6 @@ class PricedCollective:
     size_bytes: int
     ranks: int
     time_s: float
-
-    def to_json(self) -> JsonObject:
-        """Return it as plans and traces keep it."""
-        return asdict(self)
 
 
 def priced_collectives(result: StepResult, bucket_bytes: float | None = None) -> tuple[PricedCollective, ...]:

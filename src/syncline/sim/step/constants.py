@@ -19,26 +19,26 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class StepConstants:
-    """The fitted constants."""
+    """The fitted constants (`docs/method/training.md`)."""
 
-    e_gemm: float = 0.90
-    e_attn: float = 0.75
-    r_tri: float = 0.45
-    c_att: float = 0.75
-    c_mem: float = 1.0
-    c_eag: float = 1.3
-    e_nvl: float = 0.75
-    x_tp: float = 0.40
-    e_net: float = 0.80
-    x_ep: float = 0.60
-    m0: float = 128.0
-    t_host: float = 4e-3
+    e_gemm: float = 0.90  # of the sustained rate that large matrix products reach
+    e_attn: float = 0.75  # of it that fused attention reaches
+    r_tri: float = 0.45  # a Triton kernel's attention against cuDNN's
+    c_att: float = 0.75  # unfused attention's products against the large ones
+    c_mem: float = 1.0  # times what passes over memory move
+    c_eag: float = 1.3  # times that where code is neither compiled nor fused
+    e_nvl: float = 0.75  # of the scale-up rate
+    exposed_tp: float = 0.40  # of tensor-parallel exchanges that overlap
+    e_net: float = 0.80  # of the network rate
+    exposed_ep: float = 0.60  # of experts' dispatch and combine
+    half_speed_rows: float = 128.0  # tokens of an expert at which its products run at half speed
+    t_host: float = 4e-3  # seconds of the host to route the tokens of a layer
 
 
 #: Width of the log-normal prior at each start value.
 SIGMA = StepConstants(
-    e_gemm=0.05, e_attn=0.15, r_tri=0.4, c_att=0.2, c_mem=0.3, c_eag=0.3, e_nvl=0.15, x_tp=0.4, e_net=0.15,
-    x_ep=0.4, m0=0.7, t_host=0.7,
+    e_gemm=0.05, e_attn=0.15, r_tri=0.4, c_att=0.2, c_mem=0.3, c_eag=0.3, e_nvl=0.15, exposed_tp=0.4, e_net=0.15,
+    exposed_ep=0.4, half_speed_rows=0.7, t_host=0.7,
 )  # fmt: skip
 
 

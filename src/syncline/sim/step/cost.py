@@ -200,14 +200,14 @@ def _layer_waits(c: Case, k: Constants, experts: ExpertTime, calls_s: tuple[Floa
     # Forward 2, backward 2; where the experts are not split over the TP ranks a layer with experts has only those of
     # its attention.
     calls = (4 + 2 * c.redo_tp) * ((c.mixing_share + c.ffn_share - share) / 2)
-    tp = calls * tp_call * pick(c.tp_overlap > 0, k.fitted.x_tp, 1.0)
+    tp = calls * tp_call * pick(c.tp_overlap > 0, k.fitted.exposed_tp, 1.0)
     core, core_back = attention_s(c, k)
     ring = np.maximum(cp_call - core, 0.0) * (1 + c.redo_tp) + np.maximum(2 * cp_call - core_back, 0.0)
     # Attention needs all of an exchange before it starts, so nothing hides Ulysses.
     cp = c.attention_share * pick(c.ulysses > 0, cp_call * (3 + c.redo_tp), ring)
     # What hides does so behind the layer's compute, and no more of it than there is: over a thin line next to nothing.
     ep = share * (4 + 2 * c.redo_tp) * experts.exchange
-    ep = ep - np.minimum(ep * (1 - k.fitted.x_ep * c.ep_exposed), compute)
+    ep = ep - np.minimum(ep * (1 - k.fitted.exposed_ep * c.ep_exposed), compute)
     return _Waits(tp, cp, ep)
 
 

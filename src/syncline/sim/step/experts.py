@@ -34,7 +34,7 @@ def expert_part(c: Case, k: Constants) -> ExpertTime:
     # sequence parallelism (or experts spread over the TP ranks) a rank routes its own slice of the tokens.
     mine = c.tokens / pick(c.sequence_parallel > 0, c.tp, 1.0)
     per_expert = mine * c.top_k / local
-    slow = np.maximum(per_expert, 1e-9) / (per_expert + k.fitted.m0)
+    slow = np.maximum(per_expert, 1e-9) / (per_expert + k.fitted.half_speed_rows)
     one = np.ones(())
     forward, backward, last = products_s(
         c, k, block_products(c, c.expert_ffn * c.expert_hidden / c.hidden, one), per_expert, c.rate_gemm * slow, local

@@ -6,6 +6,8 @@ whole length earlier, though not before the compute it belongs to.
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import numpy as np
 
 from syncline.sim.step.collectives import priced_collectives, wire_times
@@ -42,7 +44,7 @@ def _graph_timeline(result: StepResult) -> Timeline:
     drawn = int(workload.metadata["drawn_micro_batches"])
     about = {"step_time_s": result.step_time_s, "micro_batches": job.num_micro, "drawn_micro_batches": drawn,
              "ranks": "one per pipeline stage",
-             "collectives": [kind.to_json() for kind in priced_collectives(result)]}  # fmt: skip
+             "collectives": [asdict(kind) for kind in priced_collectives(result)]}  # fmt: skip
     builder = TimelineBuilder(source, about)
     kinds = np.array([_KINDS[Op(i)] for i in range(len(Op))])[workload.kind]
     names = np.array([builder.name(text) for text in workload.names], dtype=np.int32)

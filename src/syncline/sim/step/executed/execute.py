@@ -11,7 +11,7 @@ others less is left for it. What hides behind compute begins before that ends, a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -46,9 +46,6 @@ class CollectiveTime:
     alone_s: float
     limiting_link: str
 
-    def to_json(self) -> JsonObject:
-        return dict(vars(self))
-
 
 @dataclass(frozen=True, eq=False)
 class StepRun:
@@ -69,7 +66,7 @@ class StepRun:
         """Return the execution as plain data."""
         return {
             "level": self.level, "step_time_s": self.step_time_s, "routing": self.routing, "tasks": self.num_tasks,
-            "collectives": [each.to_json() for each in self.collectives], "ignores": list(self.ignores),
+            "collectives": [asdict(each) for each in self.collectives], "ignores": list(self.ignores),
             "packets": dict(self.packets) if self.packets else None,
         }  # fmt: skip
 

@@ -215,9 +215,9 @@ class StepTasks:
         case, k = self.stages.case, self.k
         assert case is not None
         if word == "tensor":
-            return (1 - (k.fitted.x_tp if float(case.tp_overlap) else 1.0)) * alone
+            return (1 - (k.fitted.exposed_tp if float(case.tp_overlap) else 1.0)) * alone
         if word == "expert":
-            return (1 - k.fitted.x_ep * float(case.ep_exposed)) * alone
+            return (1 - k.fitted.exposed_ep * float(case.ep_exposed)) * alone
         if word == "context" and not float(case.ulysses):
             return self._attention_s
         if word == "fsdp":
