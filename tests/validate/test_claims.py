@@ -48,7 +48,7 @@ def write(path: Path, case: dict[str, Any], **more: Any) -> Path:
 
 
 def test_a_file_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    case = {"run": "volumes --size 1GB --rate 8Gbps", "take": "time_s"}
+    case = {"run": "step volumes --size 1GB --rate 8Gbps", "take": "time_s"}
     path = write(tmp_path / "mine.yaml", case, unit="s")
     assert app.run(["validate", "claims", "--data", str(path)]) == 0
     text = capsys.readouterr().out
@@ -61,8 +61,8 @@ def test_a_file_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 @pytest.mark.parametrize(("case", "words"), [
     ({"run": "lab show x", "take": "a"}, "is not a command that a claim may run"),
     ({"run": "plan a b --save x", "take": "a"}, "is not a command that a claim may run"),
-    ({"run": "volumes --size 1GB", "take": "time_s"}, "ended with 2: two of --size"),
-    ({"run": "volumes --size 1GB --rate 8Gbps", "take": "nothing"}, 'no "nothing" on the way'),
+    ({"run": "step volumes --size 1GB", "take": "time_s"}, "ended with 2: two of --size"),
+    ({"run": "step volumes --size 1GB --rate 8Gbps", "take": "nothing"}, 'no "nothing" on the way'),
     ({"take": "a"}, "`run` and `take`, or `file` and `find`"),
     ({"run": "volumes", "takes": "a"}, 'unknown key "takes"'),
 ])  # fmt: skip
@@ -83,7 +83,7 @@ def test_a_table_of_sentences_is_refused_with_what_is_missing(
 
 
 def test_cases_on_both_sides_make_a_claim_conditional(tmp_path: Path) -> None:
-    sides = [{"run": f"volumes --size {size} --rate 8Gbps", "take": "time_s"} for size in ("1MB", "9GB")]
+    sides = [{"run": f"step volumes --size {size} --rate 8Gbps", "take": "time_s"} for size in ("1MB", "9GB")]
     (verdict,) = judge(load_claims(write(tmp_path / "mine.yaml", sides[0], cases=sides)), answer_of)
     assert verdict.word == "conditional"
     (verdict,) = judge(load_claims(write(tmp_path / "mine.yaml", sides[0])), answer_of)
@@ -140,7 +140,7 @@ def test_only_scripts_of_the_repository_are_run(tmp_path: Path, script: str) -> 
 
 
 def test_every_verdict_says_what_would_change_it(tmp_path: Path) -> None:
-    case = {"run": "volumes --size 1GB --rate 8Gbps", "take": "time_s"}
+    case = {"run": "step volumes --size 1GB --rate 8Gbps", "take": "time_s"}
     one = next(judge(load_claims(write(tmp_path / "a.yaml", case)), answer_of))
     assert one.word == "reproduced" and "leaving" in one.would_change and "away" in one.would_change
     off = next(judge(load_claims(write(tmp_path / "b.yaml", case, says=[5, 6])), answer_of))
