@@ -15,23 +15,17 @@ SMALL = st.sampled_from([1, 2, 3, 4])
 
 
 @given(tp=SMALL, cp=SMALL, dp=SMALL, pp=SMALL)
-def test_groups_partition_the_ranks(tp: int, cp: int, dp: int, pp: int) -> None:
+def test_every_rank_has_its_own_place(tp: int, cp: int, dp: int, pp: int) -> None:
     grid = grid_of(Parallel(tp=tp, cp=cp, dp=dp, pp=pp))
-    for axis, size in (("tp", tp), ("cp", cp), ("dp", dp), ("pp", pp), ("dp+cp", dp * cp)):
-        groups = grid.groups(axis)
-        assert groups.shape == (grid.num_ranks // size, size)
-        assert sorted(groups.ravel().tolist()) == list(range(grid.num_ranks))
-        if size > 1 and axis != "dp+cp":
-            assert (np.diff(groups, axis=1) == grid.stride(axis)).all()
+    ranks = np.arange(grid.num_ranks)
+    at = grid.coordinates(ranks)
+    assert np.array_equal(sum(at[axis] * grid.stride(axis) for axis in grid.order), ranks)
+    assert all((at[axis] < grid.sizes[axis]).all() for axis in grid.order)
 
 
-def test_tensor_neighbours_share_a_host() -> None:
+def test_tensor_neighbours_are_neighbours_in_rank() -> None:
     grid = grid_of(Parallel(tp=8, pp=4, dp=2))
-    hosts = grid.hosts(8)
-    assert all(len(set(hosts[group])) == 1 for group in grid.groups("tp"))
-    assert grid.inside("tp", 8) == 8
-    assert grid.inside("dp", 8) == 1
-    assert grid.stride("pp") == 16
+    assert (grid.stride("tp"), grid.stride("dp"), grid.stride("pp"), grid.stride("ep")) == (1, 8, 16, 1)
 
 
 def test_an_order_must_name_every_axis() -> None:

@@ -14,6 +14,7 @@ from syncline.errors import DescriptionError
 from syncline.workload.graph import GraphBuilder, Op, load_workload, save_workload
 from syncline.workload.read_job import load_job
 from syncline.workload.step_graph import step_graph
+from syncline.workload.trace import read_trace
 from syncline.workload.volumes import volumes
 
 
@@ -63,7 +64,7 @@ def test_operations_are_those_of_the_model(recompute: str) -> None:
     ranks = 2 * 2  # the graph has one rank of each stage
     model: Any = described.model
     expected = model.flops_per_token(4096) * tokens * (4 / 3 if recompute == "full" else 1)
-    assert step_graph(described).total_flops() * ranks == pytest.approx(expected)
+    assert step_graph(described).flops.sum() * ranks == pytest.approx(expected)
 
 
 def test_a_workload_is_saved_and_read_back(tmp_path: Path) -> None:
@@ -71,6 +72,7 @@ def test_a_workload_is_saved_and_read_back(tmp_path: Path) -> None:
     save_workload(graph, tmp_path / "step.json")
     again = load_workload(tmp_path / "step.json")
     assert again.names == graph.names
+    assert read_trace(tmp_path / "step.json").names == graph.names  # `syncline step` takes the file too
     assert np.array_equal(again.deps, graph.deps) and np.array_equal(again.size_bytes, graph.size_bytes)
     (tmp_path / "bad.json").write_text(
         '{"syncline": "workload 1", "name": "x", "names": [], "metadata": {}, "columns": {}}'

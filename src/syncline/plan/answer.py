@@ -143,7 +143,6 @@ def make_plan(
     progress: Progress | None = None,
     spread: Callable[[list[SearchTask]], Iterator[SearchResult]] | None = None,
     with_actions: bool = True,
-    with_points: bool = False,
     with_run: bool = True,
     execute: bool = False,
 ) -> PlanResult:
@@ -174,7 +173,7 @@ def make_plan(
     if not looked.best and looked.complete and headroom > 0:
         question, looked, order = _fewer(replace(question, headroom=0.0), num_gpus, how, job)
     points: list[SizePlan] = []
-    if objective != "time" or with_points:
+    if objective != "time":
         looked, points = _counts(question, num_gpus, axes, fix, money, looked, objective)
     if not looked.best:
         raise nothing_fits(question, looked, num_gpus, axes, bool(fix))
@@ -328,13 +327,12 @@ def _depths(
 def _plans(fabric: Fabric, question: PlanQuestion, found: SearchResult, money: Money | None) -> tuple[Pair, ...]:
     """Return the best candidate and the best of other splits as plans."""
     chosen: dict[tuple[Any, ...], Decision] = {}
-    rented = found.per_gpus != {}
     for candidate in found.best:
         d = candidate.decision
         chosen.setdefault((d.tp, d.pp, d.cp, d.ep, d.zero), d)
     total = question.job.gpus or question.machine.num_gpus * max(question.machine.gpu.num_dies, 1)
     pairs = [
-        plan_of(fabric, question, d, money, paid_gpus(money, d.num_gpus, total, rented))
+        plan_of(fabric, question, d, money, paid_gpus(money, d.num_gpus, total, found.rents_fewer))
         for d in list(chosen.values())[:6]
     ]
     # Where hosts differ, groups laid on their links may rank otherwise than the formulas of the search.
@@ -369,7 +367,7 @@ def _counts(
     tokens = question.job.batch.global_ * question.job.batch.sequence
     kept = {count: found.best[0] for count, found in sorted(by_count.items()) if found.best}
     points = [size_plan(n, best, tokens, money, paid_gpus(money, n, num_gpus)) for n, best in kept.items()]
-    if objective == "time" or not points:
+    if not points:
         return first, points
     shown = front(points) if objective == "pareto" else points
     chosen = min(points, key=lambda p: p.cost_per_token_usd) if objective == "cost" else points[-1]
@@ -377,7 +375,7 @@ def _counts(
     considered = sum(found.num_considered for found in by_count.values())
     fitting = sum(found.num_fitting for found in by_count.values())
     spent = sum(found.cpu_s for found in by_count.values())
-    return replace(merged, num_considered=considered, num_fitting=fitting, cpu_s=spent, per_gpus=kept), list(shown)
+    return replace(merged, num_considered=considered, num_fitting=fitting, cpu_s=spent, rents_fewer=True), list(shown)
 
 
 def _given(question: PlanQuestion, job: Job, fabric: Fabric) -> tuple[StepResult | None, str]:

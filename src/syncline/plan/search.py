@@ -14,7 +14,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from typing import Any
 
@@ -50,13 +50,12 @@ class SearchResult:
     best: tuple[SearchCandidate, ...] = ()
     num_considered: int = 0
     num_fitting: int = 0
-    num_below: int = 0  # configurations faster than `below_s`
     least_bytes: float = np.inf  # the smallest need of a configuration that does not fit
     least: Decision | None = None
     cpu_s: float = 0.0
     wall_s: float = 0.0
     complete: bool = True
-    per_gpus: Mapping[int, SearchCandidate] = field(default_factory=dict)
+    rents_fewer: bool = False  # the number of GPUs was chosen too, and only those need be paid for
 
     def joined(self, other: SearchResult) -> SearchResult:
         """Return two parts of a search as one."""
@@ -65,7 +64,6 @@ class SearchResult:
             best=tuple(sorted((*self.best, *other.best), key=_order)[:KEEP]) if other.best else self.best,
             num_considered=self.num_considered + other.num_considered,
             num_fitting=self.num_fitting + other.num_fitting,
-            num_below=self.num_below + other.num_below,
             least_bytes=nearer.least_bytes,
             least=nearer.least,
             cpu_s=self.cpu_s + other.cpu_s,
@@ -81,7 +79,6 @@ def search(
     axes: Axes = USUAL,
     fix: Mapping[str, Any] | None = None,
     keep: int = 50,
-    below_s: float = 0.0,
     workers: int = 1,
     meter: Meter | None = None,
     spread: Callable[[list[SearchTask]], Iterator[SearchResult]] | None = None,
@@ -101,7 +98,7 @@ def search(
     meter.expect(total)
     count = _processes(total, workers)
     here = count == 1 and spread is None
-    tasks = [SearchTask(question, rows, part, keep, below_s) for part in _dealt(words, 1 if here else 16)]
+    tasks = [SearchTask(question, rows, part, keep) for part in _dealt(words, 1 if here else 16)]
     parts = _batch_results(tasks[0]) if here else spread(tasks) if spread else _parallel(tasks, count)
     found = SearchResult()
     try:
@@ -127,7 +124,6 @@ class SearchTask:
     rows: Rows
     words: tuple[Switches, ...]
     keep: int
-    below_s: float
 
 
 def run_task(task: SearchTask) -> SearchResult:
@@ -176,8 +172,7 @@ def _best_of(task: SearchTask, blocks: list[RowBlock], cut_s: float) -> SearchRe
         for i in _smallest(priced.step_s, task.keep, cut_s)
     )
     least = decided(priced.least) if priced.least >= 0 else None
-    below = int((priced.step_s < task.below_s).sum())
-    return SearchResult(best, len(priced.rows), len(priced.kept), below, priced.least_bytes, least)
+    return SearchResult(best, len(priced.rows), len(priced.kept), priced.least_bytes, least)
 
 
 def _order(candidate: SearchCandidate) -> tuple[float, float, Decision]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import IntEnum
 from pathlib import Path
 from typing import Any
@@ -20,11 +20,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from syncline.describe.document import read_text
+from syncline.describe.files import write_text
 from syncline.errors import DescriptionError
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 MAX_OPS = 5_000_000
+FORMAT = "workload 1"
 
 
 class Op(IntEnum):
@@ -75,10 +78,6 @@ class Workload:
             chosen &= self.axis == AXES.index(axis)
         sums = np.bincount(self.rank[chosen], weights=self.size_bytes[chosen], minlength=max(self.num_ranks, 1))
         return float(sums.max() if rank is None else sums[rank])
-
-    def total_flops(self) -> float:
-        """Return the operations of all ranks of the graph."""
-        return float(self.flops.sum())
 
     def dependencies(self, op: int) -> Ints:
         """Return what an operation waits for besides its place in its stream."""
@@ -187,43 +186,22 @@ class GraphBuilder:
         )  # fmt: skip
 
 
-_COLUMNS = (
-    "rank",
-    "stream",
-    "kind",
-    "label",
-    "flops",
-    "size_bytes",
-    "axis",
-    "ranks",
-    "duration_s",
-    "dep_start",
-    "deps",
-)
+_COLUMNS = tuple(each.name for each in fields(Workload) if each.name not in ("name", "names", "metadata"))
 
 
 def save_workload(workload: Workload, path: str | Path) -> None:
     """Write a workload as JSON columns."""
-    from syncline.describe.files import write_text
-
     columns = {name: getattr(workload, name).tolist() for name in _COLUMNS}
     columns["duration_s"] = [None if np.isnan(value) else value for value in workload.duration_s.tolist()]
-    data = {
-        "syncline": "workload 1",
-        "name": workload.name,
-        "names": list(workload.names),
-        "metadata": dict(workload.metadata),
-    }
+    data = {"syncline": FORMAT, "name": workload.name, "names": workload.names, "metadata": dict(workload.metadata)}
     write_text(Path(path), json.dumps(data | {"columns": columns}))
 
 
 def load_workload(path: str | Path) -> Workload:
     """Read a workload that `save_workload` wrote."""
-    from syncline.describe.document import read_text
-
     try:
         data = json.loads(read_text(Path(path), limit=512 * 2**20))
-        if data["syncline"] != "workload 1":
+        if data["syncline"] != FORMAT:
             raise KeyError("syncline")
         columns = data["columns"]
         columns["duration_s"] = [np.nan if value is None else value for value in columns["duration_s"]]

@@ -46,26 +46,6 @@ class Grid:
             left = left // self.sizes[axis]
         return found
 
-    def groups(self, axis: str) -> Ints:
-        """Return every group along an axis, one a row."""
-        ranks = np.arange(self.num_ranks, dtype=np.int64)
-        if axis == "ep":
-            return ranks.reshape(-1, self.ep)
-        if axis == "dp+cp":  # gradients are reduced over both
-            key = np.lexsort((ranks, *(self.coordinates(ranks)[a] for a in self.order if a not in ("dp", "cp"))))
-            return ranks[key].reshape(-1, self.sizes["dp"] * self.sizes["cp"])
-        key = np.lexsort((ranks, *(self.coordinates(ranks)[a] for a in self.order if a != axis)))
-        return ranks[key].reshape(-1, self.sizes[axis])
-
-    def hosts(self, gpus_per_host: int) -> Ints:
-        """Return the host of every rank when hosts are filled in rank order."""
-        return np.arange(self.num_ranks, dtype=np.int64) // gpus_per_host
-
-    def inside(self, axis: str, domain: int) -> int:
-        """Return how many ranks of a group share a domain of so many consecutive ranks."""
-        size = self.ep if axis == "ep" else self.sizes[axis]
-        return max(1, min(size, domain // self.stride(axis)))
-
 
 def grid_of(split: Parallel) -> Grid:
     """Return the grid of a split whose `dp` is known."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from syncline.describe.guide import cite
 from syncline.errors import DescriptionError, FileError
-from syncline.workload.graph import Workload
+from syncline.workload.graph import FORMAT, Workload, load_workload
 from syncline.workload.traces.chakra import GROUPS_FILE, read_chakra
 from syncline.workload.traces.execution_trace import read_execution
 from syncline.workload.traces.kineto import read_kineto
@@ -24,13 +24,15 @@ def is_trace(path: str | Path) -> bool:
 
 
 def read_trace(path: str | Path) -> Workload:
-    """Return the workload of a Chakra trace, or of PyTorch's profiler or execution trace.
+    """Return the workload of a Chakra trace, of PyTorch's profiler or execution trace, or one that syncline wrote.
 
     A folder has one file a rank, in the order of the numbers in their names; so has a prefix, as ASTRA-sim takes it:
     `traces/job` for `traces/job.0.et`, `traces/job.1.et` and so on.
     """
     files = trace_files(Path(path))
     start = _start(files[0])
+    if len(files) == 1 and start.startswith(f'{{"syncline": "{FORMAT}"'.encode()):
+        return load_workload(files[0])
     if _is_execution(start):
         return read_execution(files)
     workload = read_kineto(files) if _is_profiler(start) else read_chakra(files)

@@ -207,5 +207,5 @@ def test_a_profile_moves_the_cluster_whose_part_it_was_measured_on(tmp_path: Pat
     assert any("as the model ships" in note and "b200" in note for note in moved["notes"])
     with pytest.raises(UsageError, match="the profile was measured on"):
         compare(str(job), clusters=names[1:], profile=profile)
-    with pytest.raises(UsageError, match="--profile needs clusters"):
+    with pytest.raises(UsageError, match="`profile` needs clusters"):
         compare(str(job), gpus=64, profile=profile)

@@ -47,7 +47,7 @@ class Balance(HTMLParser):
 @pytest.fixture(scope="module")
 def answer() -> PlanResult:
     job = load_job({"model": "llama3-8b", "batch": {"global": 256, "sequence": 8192}, "gpus": 64, "name": "<b>mine"})
-    return make_plan(load("h100-64-rail"), job, with_points=True)
+    return make_plan(load("h100-64-rail"), job, objective="pareto")
 
 
 @pytest.fixture(scope="module")
