@@ -111,7 +111,9 @@ def run(host: Host, expect: Expect, rule: AuditRule) -> list[Finding]:
         except CannotTell as error:
             reason = str(error)
     if reason or problems:
-        found.append(rule.unknown(host.name, reason or _reason(problems), _paths(problems)))
+        reads = [f"{path}: {why}" for path, why in problems.items()]
+        more = f" (and {len(reads) - 1} more)" if len(reads) > 1 else ""
+        found.append(rule.unknown(host.name, reason or f"{reads[0]}{more}", tuple(reads[:_SHOWN_PATHS])))
     return found
 
 
@@ -141,17 +143,6 @@ def _missing(host: Host, expect: Expect, rule: AuditRule) -> str:
         if not present(host, expect):
             return reason
     return ""
-
-
-def _reason(problems: dict[str, str]) -> str:
-    path, why = next(iter(problems.items()))
-    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-    return f"{path}: {why}{more}"
-
-
-def _paths(problems: dict[str, str]) -> tuple[str, ...]:
-    shown = [f"{path}: {why}" for path, why in list(problems.items())[:_SHOWN_PATHS]]
-    return tuple(shown)
 
 
 def _order(finding: Finding) -> tuple[int, str, str]:

@@ -17,6 +17,7 @@ from statistics import median
 from syncline.audit.names import bad_names
 from syncline.audit.paths import bad_paths
 from syncline.audit.report import HostReport
+from syncline.describe.names import few
 from syncline.errors import UsageError
 from syncline.finding import Action, Finding, Severity, worst
 
@@ -190,4 +191,4 @@ def _findings(row: FactRow) -> Iterator[Finding]:
 
 def _hosts(row: FactRow, value: str) -> str:
     hosts = [host for host, own in row.values.items() if own == value]
-    return ", ".join(hosts[:3]) + (f" and {len(hosts) - 3} more" if len(hosts) > 3 else "")
+    return few(hosts, 3)

@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from syncline.audit.report import HostReport
-from syncline.audit.rule import few
+from syncline.describe.names import few
 from syncline.finding import Action, Finding, Severity
 
 _MEANING = "torchrun and MPI hand hosts' names around: ranks connect to another host or to nothing, and hang."

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from syncline.audit.report import HostReport
+from syncline.describe.names import few
 from syncline.finding import Action, Finding, Severity
 
 MOST = 0.8
@@ -44,11 +45,9 @@ def _blame(
         others = sorted(other for pair in bad if host in pair for other in pair - {host})
         alone = pairs > 1 or (len(bad) == 1 and num_others <= 1)
         place = host if alone else f"{host}, {others[0]}"
-        shown = ", ".join(others[:6]) + (f" and {len(others) - 6} more" if len(others) > 6 else "")
         found.append(
-            Finding(rule, Severity.CRITICAL, place, f"{what} with {pairs} of {num_others} others ({shown})",
-                    "with none",
-                    ("UDP echo between hosts",), meaning, fix, action=Action.INSPECT,
+            Finding(rule, Severity.CRITICAL, place, f"{what} with {pairs} of {num_others} others ({few(others, 6)})",
+                    "with none", ("UDP echo between hosts",), meaning, fix, action=Action.INSPECT,
                     confidence=pairs / max(1, num_others) if pairs > 1 else 0.5)
         )  # fmt: skip
         bad = {pair for pair in bad if host not in pair}

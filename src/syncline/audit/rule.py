@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from syncline.audit.expect import Expect
@@ -96,11 +96,6 @@ CAPABILITIES: dict[str, tuple[str, Callable[[Host, Expect], bool]]] = {
     "ipmi": ("ipmitool is not installed", lambda *_: shutil.which("ipmitool") is not None),
     "environment": ("no NCCL or Gloo variable is set", lambda host, _: bool(host.environment)),
 }
-
-
-def few(names: Sequence[str]) -> str:
-    """Return up to four names, and how many more there are."""
-    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
 
 
 def odd_ones(values: Mapping[str, str]) -> tuple[str, dict[str, str]]:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from syncline.describe.names import natural
 from syncline.host.root import Root
 
 IBV_DEVINFO = ("ibv_devinfo", "-v")
@@ -94,7 +95,7 @@ class RdmaPort:
 def read_rdma(root: Root) -> tuple[RdmaPort, ...]:
     """Read every port of every RDMA device, in the order of their names."""
     found = []
-    for device in sorted(root.names("sys/class/infiniband"), key=_natural):
+    for device in sorted(root.names("sys/class/infiniband"), key=natural):
         folder = f"sys/class/infiniband/{device}"
         ports = [int(name) for name in root.names(f"{folder}/ports") if name.isdecimal()]
         found += [_port(root, device, port) for port in sorted(ports)]
@@ -169,7 +170,7 @@ def _netdevs(root: Root, folder: str, port: int) -> tuple[str, ...]:
 
 def _gids(root: Root, folder: str) -> tuple[Gid, ...]:
     found = []
-    for name in sorted(root.names(f"{folder}/gids"), key=_natural):
+    for name in sorted(root.names(f"{folder}/gids"), key=natural):
         text = root.text(f"{folder}/gids/{name}") or ""
         try:
             address = ipaddress.IPv6Address(text)
@@ -199,9 +200,3 @@ _WANTED = frozenset((
     "rp_cnp_handled", "np_ecn_marked_roce_packets", "out_of_buffer", "rx_write_requests", "retrans_timeout_events",
     "retrans_pkts", "rx_drops", "implied_nak_seq_err", "req_transport_retries_exceeded",
 ))  # fmt: skip
-
-
-def _natural(name: str) -> tuple[str, int]:
-    match = re.fullmatch(r"(.*?)(\d*)", name)
-    head, digits = match.groups() if match else (name, "")
-    return head, int(digits) if digits else -1

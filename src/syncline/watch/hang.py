@@ -6,8 +6,9 @@ the one to look at; where all of them wait in the same one, the network between 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
+from syncline.describe.names import few
 from syncline.timeline.collective import canonical
 from syncline.watch.spans.event import Hang, PendingEvent
 
@@ -51,15 +52,14 @@ def _hang(waits: Mapping[int, PendingEvent], everyone: list[int]) -> Hang:
     newest = next(event for event in waits.values() if event.number == last)
     name = f"{canonical(newest.name, newest.size_bytes, newest.group)} (number {last})"
     waiting = tuple(sorted(rank for rank, event in waits.items() if event.number == last))
+    wait = _ranks(waiting, "waits", "wait")
     if absent and not behind:
-        text = f"{_ranks(absent)} {_has(absent)} not entered {name}, in which {_ranks(list(waiting))} {_waits(waiting)}"
+        text = f"{_ranks(absent, 'has', 'have')} not entered {name}, in which {wait}"
         return Hang(tuple(absent), name, waiting, text)
     if behind:
         old = waits[behind[0]]
         held = f"{canonical(old.name, old.size_bytes, old.group)} (number {first})"
-        text = (
-            f"{_ranks(behind)} {_is(behind)} still in {held} while {_ranks(list(waiting))} {_waits(waiting)} in {name}"
-        )
+        text = f"{_ranks(behind, 'is', 'are')} still in {held} while {wait} in {name}"
         return Hang(tuple(behind), held, waiting, text)
     names = {event.name for event in waits.values()}
     if len(names) > 1:
@@ -69,18 +69,7 @@ def _hang(waits: Mapping[int, PendingEvent], everyone: list[int]) -> Hang:
     return Hang((), name, waiting, text)
 
 
-def _ranks(ranks: list[int]) -> str:
-    shown = ", ".join(map(str, ranks[:4])) + (f" and {len(ranks) - 4} more" if len(ranks) > 4 else "")
-    return f"rank {shown}" if len(ranks) == 1 else f"ranks {shown}"
-
-
-def _has(ranks: list[int]) -> str:
-    return "has" if len(ranks) == 1 else "have"
-
-
-def _is(ranks: list[int]) -> str:
-    return "is" if len(ranks) == 1 else "are"
-
-
-def _waits(ranks: tuple[int, ...]) -> str:
-    return "waits" if len(ranks) == 1 else "wait"
+def _ranks(ranks: Sequence[int], one: str, several: str) -> str:
+    """Return ranks in a few words, with the verb that fits their number."""
+    noun, verb = ("rank", one) if len(ranks) == 1 else ("ranks", several)
+    return f"{noun} {few(ranks)} {verb}"

@@ -6,6 +6,7 @@ import re
 from collections import deque
 from typing import NamedTuple
 
+from syncline.describe.names import natural
 from syncline.describe.plain import JsonObject
 from syncline.watch.links import LinkTable
 
@@ -33,7 +34,7 @@ def picture(table: LinkTable) -> JsonObject:
     NICs and GPUs are drawn as their host. A link with one unknown end leads to the network.
     """
     ends = [(_owner(src) or OUTSIDE, _owner(dst) or OUTSIDE) for src, dst in zip(table.src, table.dst, strict=True)]
-    names = sorted({end for pair in ends for end in pair}, key=_natural)
+    names = sorted({end for pair in ends for end in pair}, key=natural)
     level = _levels(names, ends, _hosts(names, ends, table))
     order = _ordered(names, ends, level)
     x = {name: (i + 0.5) / len(row) for row in order.values() for i, name in enumerate(row)}
@@ -59,7 +60,7 @@ def _groups(ends: list[tuple[str, str]], level: dict[str, int], table: LinkTable
     ]
     for blind in ({}, {"rail": -1}, {"rail": -1, "pod": ""}):
         keys = [row._replace(**blind) for row in rows]
-        distinct = sorted(set(keys), key=lambda key: (key.tier, not key.up, _natural(key.pod), key.rail))
+        distinct = sorted(set(keys), key=lambda key: (key.tier, not key.up, natural(key.pod), key.rail))
         if len(distinct) <= MAX_GROUPS:
             break
     number = {key: i for i, key in enumerate(distinct)}
@@ -134,10 +135,6 @@ def _ordered(names: list[str], ends: list[tuple[str, str]], level: dict[str, int
                 if up in below and level[down] == depth - 1:
                     below[up].append(place[down])
         middle = {name: round(sum(xs) / len(xs), 6) if xs else 0.5 for name, xs in below.items()}
-        rows[depth].sort(key=lambda name: (middle[name], _natural(name)))
+        rows[depth].sort(key=lambda name: (middle[name], natural(name)))
         place |= {name: (i + 0.5) / len(rows[depth]) for i, name in enumerate(rows[depth])}
     return rows
-
-
-def _natural(name: str) -> tuple[object, ...]:
-    return tuple(int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from syncline.describe.names import few
 from syncline.host.host import Host
 
 PROC = Path("/proc")
@@ -22,11 +23,8 @@ MOST_LOAD = 0.5
 
 def why_busy(host: Host, proc: Path = PROC) -> str:
     """Return what is at work here, "" where nothing is."""
-    used = gpu_processes(host, proc)
-    if used:
-        pid, name, _ = used[0]
-        more = f" and {len(used) - 1} more" if len(used) > 1 else ""
-        return f"process {pid} ({name}){more} is on a GPU"
+    if used := gpu_processes(host, proc):
+        return f"process {few([f'{pid} ({name})' for pid, name, _ in used], 1)} is on a GPU"
     # Processes that are stuck count as load, but do not work.
     load, cpus = _load(proc) - len(stuck_processes(proc)), len(os.sched_getaffinity(0))
     if load > MOST_LOAD * cpus:

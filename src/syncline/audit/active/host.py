@@ -19,8 +19,9 @@ import numpy as np
 
 from syncline.audit.active.busy import gpu_processes, stuck_processes
 from syncline.audit.expect import Expect
-from syncline.audit.rule import AuditRule, CannotTell, Sight, few
+from syncline.audit.rule import AuditRule, CannotTell, Sight
 from syncline.describe.document import read_document
+from syncline.describe.names import few
 from syncline.finding import Action, Severity
 from syncline.host.host import Host
 

@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 from syncline.audit.expect import Expect
-from syncline.audit.rule import AuditRule, CannotTell, Sight, few
+from syncline.audit.rule import AuditRule, CannotTell, Sight
+from syncline.describe.names import few
 from syncline.finding import Action, Severity
 from syncline.host.host import Host
 from syncline.host.imex import CHANNELS, IMEX_CTL, NODES, ImexDomain, node_map, parse_imex

@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterator
 
 from syncline.audit.expect import Expect
-from syncline.audit.rule import AuditRule, CannotTell, Sight, few
+from syncline.audit.rule import AuditRule, CannotTell, Sight
 from syncline.describe.hostlist import expand
+from syncline.describe.names import few
 from syncline.errors import SynclineError
 from syncline.finding import Severity
 from syncline.host.host import Host

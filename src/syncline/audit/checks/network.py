@@ -11,8 +11,9 @@ from contextlib import suppress
 from pydantic import BaseModel, Field, ValidationError
 
 from syncline.audit.expect import Expect, link_at
-from syncline.audit.rule import AuditRule, Sight, few, odd_ones
+from syncline.audit.rule import AuditRule, Sight, odd_ones
 from syncline.describe import units
+from syncline.describe.names import few
 from syncline.finding import Action, Severity
 from syncline.host.host import Host
 from syncline.host.interface import Interface

@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable, Iterator
 
 from syncline.audit.expect import Expect
-from syncline.audit.rule import AuditRule, CannotTell, Sight, few
+from syncline.audit.rule import AuditRule, CannotTell, Sight
+from syncline.describe.names import few
 from syncline.finding import Action, Severity
 from syncline.host.host import NEAR, Host
 from syncline.host.pci import ConfigSpace, PciDevice, read_config

@@ -8,13 +8,13 @@ capacity     what the interface negotiated; NVLink's is not in DCGM's counters, 
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Protocol
 
+from syncline.describe.names import natural
 from syncline.errors import WatchError
 from syncline.fabric import Fabric
 from syncline.finding import Severity
@@ -108,7 +108,7 @@ class ExporterTable:
         alerts = [replace(alert, host=of_links.get(alert.place, "")) for alert in self._engine.alerts()]
         rows = tuple(
             {"host": host, "gpu": gpu, "use": use / 100, **{n: gpus[n].get((host, gpu)) for n in ("celsius", "watts")}}
-            for (host, gpu), use in sorted(gpus["use"].items(), key=lambda item: (item[0][0], _natural(item[0][1])))
+            for (host, gpu), use in sorted(gpus["use"].items(), key=lambda item: (item[0][0], natural(item[0][1])))
         )
         title, alerts_of_all = f"{len(hosts)} hosts by their exporters", (*alerts, *_xids(gpus["xid"]))
         return [HostFrame(title, wall_s, table, load, alerts=alerts_of_all, gpus=rows, num_hosts=len(hosts))]
@@ -137,7 +137,7 @@ def fastest_nics(reading: Reading) -> list[str]:
         for key, value in reading.items()
         if key.metric in ("net.speed_Bps", "ib.rate_Bps") and value > 0
     }
-    return sorted((nic for nic, rate in rates.items() if rate >= 0.99 * max(rates.values())), key=_natural)
+    return sorted((nic for nic, rate in rates.items() if rate >= 0.99 * max(rates.values())), key=natural)
 
 
 def _both_ways(host: str, device: str, away: str, rail: int) -> dict[tuple[str, str], KnownLink]:
@@ -177,7 +177,3 @@ def _xids(xids: GpuColumn) -> list[Incident]:
         for (host, gpu), code in sorted(xids.items())
         if code > 0
     ]  # fmt: skip
-
-
-def _natural(name: str) -> tuple[object, ...]:
-    return tuple((int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name))

@@ -9,6 +9,7 @@ from statistics import median
 
 import numpy as np
 
+from syncline.describe.names import few
 from syncline.describe.units import show_time
 from syncline.finding import Action, Finding, Severity
 from syncline.watch.job import CollectiveStat, JobState
@@ -27,16 +28,14 @@ def likely_cause(context: Context) -> str:
     """Return the links in trouble that may explain a slow job, as a sentence; empty where there are none."""
     causes = ("rail.dead", "link.down", "link.degraded", "link.loss", "job.straggler", "link.errors", "link.microburst")
     found = [f"{rule} at {place}" for rule in causes for place in sorted(context.active.get(rule, ()))]
-    more = f" and {len(found) - 3} more" if len(found) > 3 else ""
-    return f"Likely because of {', '.join(found[:3])}{more}." if found else ""
+    return f"Likely because of {few(found, 3)}." if found else ""
 
 
 def suspects(context: Context) -> str:
     """Return where to look when no alert explains a slow job: at links far below their past, else elsewhere."""
     found = far_below(context)
     if found:
-        more = f" and {len(found) - 3} more" if len(found) > 3 else ""
-        return f"Far below their past: {', '.join(found[:3])}{more}; they, or those who send over them, are slow."
+        return f"Far below their past: {few(found, 3)}; they, or those who send over them, are slow."
     return "Every link seen here runs near its past: look at the ranks (stragglers), then at other hosts."
 
 

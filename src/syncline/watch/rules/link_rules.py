@@ -6,6 +6,7 @@ import bisect
 
 import numpy as np
 
+from syncline.describe.names import few
 from syncline.describe.units import show_rate, show_time
 from syncline.finding import Action, Finding, Severity
 from syncline.watch.burst import Burst
@@ -125,8 +126,7 @@ def idle_beside(table: LinkTable, use: Floats, i: int) -> list[str]:
         for k in range(len(table))
         if table.src[k] == table.src[i] and table.dst[k].rstrip("0123456789") == kind and use[k] < 0.5 * use[i]
     ]
-    more = f" and {len(found) - 3} more" if len(found) > 3 else ""
-    return [f"carries {use[i]:.0%} on average, beside it {', '.join(found[:3])}{more}"] if found else []
+    return [f"carries {use[i]:.0%} on average, beside it {few(found, 3)}"] if found else []
 
 
 class LinkMicroburst(WatchRule):

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from syncline.describe.names import few
 from syncline.errors import WatchError
 from syncline.watch.spans.event import Hang, SpanSource, StuckEvent
 
@@ -103,9 +104,8 @@ class RasJudge:
 
 def _behind(row: tuple[str, str, int, int, tuple[int, ...]]) -> Hang:
     comm, kind, number, most, ranks = row
-    shown = ", ".join(map(str, ranks[:4])) + (f" and {len(ranks) - 4} more" if len(ranks) > 4 else "")
-    has = "rank" if len(ranks) == 1 else "ranks"
-    text = f"{has} {shown} of communicator {comm} stopped after {kind} {number}, others went on to {most} (NCCL RAS)"
+    who = f"{'rank' if len(ranks) == 1 else 'ranks'} {few(ranks)}"
+    text = f"{who} of communicator {comm} stopped after {kind} {number}, others went on to {most} (NCCL RAS)"
     return Hang(ranks, f"{kind} number {number + 1} of {comm}", (), text)
 
 

@@ -11,6 +11,8 @@ import pwd
 import select
 from typing import NamedTuple
 
+from syncline.describe.names import few
+
 TOLD_S = 10.0
 """How long a job that is left out is reported."""
 SILENT_S = 60.0
@@ -72,12 +74,9 @@ class OneJob:
         texts = sorted({who.text for who in self._others})
         if not texts:
             return ""
-        more = f" and {len(texts) - 2} more" if len(texts) > 2 else ""
         shown = f"job {self._wanted}" if self._wanted else self._now.text if self._now else "no job"
-        left_out = f"{', '.join(texts[:2])}{more}"
-        return (
-            f"shows {shown}; {left_out} reports here too and is left out: choose with --spans-job, or give it an agent"
-        )
+        others = f"{few(texts, 2)} reports here too and is left out"
+        return f"shows {shown}; {others}: choose with --spans-job, or give it an agent"
 
     def close(self) -> None:
         """Let go of the followed job's processes."""
