@@ -199,7 +199,9 @@ def price(routing: str) -> dict[str, Any]:
     fabric = load(PRESET)
     program = lower(verify(hierarchical((fabric.num_hosts, 8))), packed(fabric))
     found = estimate(program, FlowNetwork(fabric, NetworkOptions(routing)), SIZE_BYTES)  # type: ignore[arg-type]
-    return {"gpus": fabric.num_gpus, "links": len(fabric.links), **found.row()}
+    names = ("size_bytes", "time_s", "bound_s", "algorithm", "chunks", "method", "exact", "utilisation", "algbw_Bps")
+    figures = {name: getattr(found, name) for name in names}
+    return {"gpus": fabric.num_gpus, "links": len(fabric.links), "limiting_link": found.limiting_link_name, **figures}
 
 
 def large() -> dict[str, Any]:
