@@ -74,45 +74,47 @@ def _lines(rows: Sequence[MatchRow]) -> tuple[str, ...]:
     return tuple(str(row.evidence) for row in rows[:_MAX_LINES])
 
 
+def _effect(
+    what: str, expected: str, rows: Sequence[MatchRow], wrong: Sequence[MatchRow], seen: str, missing: str
+) -> Effect:
+    """Return what the lines of a log show: unknown without any (`missing`), no where some are wrong."""
+    if not rows:
+        return Effect(what, "unknown", expected, missing)
+    return Effect(what, "no" if wrong else "yes", expected, seen, _lines(wrong or rows))
+
+
 def _network(tallies: Tallies, system: NcclSystem) -> Effect | None:
     rows = rows_of(tallies, "signal.network")
     expected = {"infiniband": "IB", "roce": "IB", "efa": "AWS Libfabric"}.get(system.network.split("-")[0], "")
     if not expected or system.num_islands < 2:
         return None
-    if not rows:
-        return Effect("network in use", "unknown", expected, "no `Using network` line (NCCL_DEBUG=INFO shows it)")
     wrong = [row for row in rows if row.get("network") in ("Socket", "")]
-    if wrong:
-        text = f"{some({r.host or 'a host' for r in wrong})} on Socket"
-        return Effect("network in use", "no", expected, text, _lines(wrong))
-    return Effect("network in use", "yes", expected, some({r.get("network") for r in rows}), _lines(rows))
+    seen = f"{some({r.host or 'a host' for r in wrong})} on Socket" if wrong else some({r.get("network") for r in rows})
+    return _effect("network in use", expected, rows, wrong, seen, "no `Using network` line (NCCL_DEBUG=INFO shows it)")
 
 
 def _gdr(tallies: Tallies, system: NcclSystem) -> Effect | None:
     if system.network not in ("infiniband", "roce") or system.num_islands < 2:
         return None
     rows = [r for r in rows_of(tallies, "signal.channel") if r.get("net").startswith("IB")]
-    if not rows:
-        return Effect("GPUDirect RDMA on every channel", "unknown", "all", "no channel lines over IB")
-    bare, total = [r for r in rows if not r.get("gdr")], sum(r.count for r in rows)
-    lost = sum(r.count for r in bare)
+    bare = [r for r in rows if not r.get("gdr")]
+    lost, total = (sum(r.count for r in part) for part in (bare, rows))
     seen = f"{total - lost} of {total} channel lines with GDRDMA"
-    return Effect("GPUDirect RDMA on every channel", "no" if bare else "yes", "all", seen, _lines(bare or rows))
+    return _effect("GPUDirect RDMA on every channel", "all", rows, bare, seen, "no channel lines over IB")
 
 
 def _nics(tallies: Tallies, system: NcclSystem) -> Effect | None:
     if system.num_islands < 2 or not system.num_nics:
         return None
-    by_host: dict[str, set[str]] = {}
     rows = [r for r in rows_of(tallies, "signal.channel") if r.get("net") != "Socket"]
+    by_host: dict[str, set[str]] = {}
     for row in rows:
         by_host.setdefault(row.host, set()).add(row.get("index"))
-    if not by_host:
-        return Effect("NICs in use", "unknown", f"{system.num_nics} a host", "no channel lines over the network")
-    low = min(by_host, key=lambda host: len(by_host[host]))
-    state = "yes" if len(by_host[low]) >= system.num_nics else "no"
-    seen = f"{len(by_host[low])} on {low or 'a host'}" if state == "no" else f"{len(by_host[low])} on every host"
-    return Effect("NICs in use", state, f"{system.num_nics} a host", seen, _lines([r for r in rows if r.host == low]))
+    low = min(by_host, key=lambda host: len(by_host[host]), default="")
+    used = len(by_host.get(low, ()))
+    few = [row for row in rows if row.host == low] if used < system.num_nics else []
+    seen = f"{used} on {low or 'a host'}" if few else f"{used} on every host"
+    return _effect("NICs in use", f"{system.num_nics} a host", rows, few, seen, "no channel lines over the network")
 
 
 def _rails(tallies: Tallies, system: NcclSystem) -> Effect | None:
@@ -120,14 +122,12 @@ def _rails(tallies: Tallies, system: NcclSystem) -> Effect | None:
     if system.num_islands < 2 or system.num_nics < 2:
         return None
     rows = rows_of(tallies, "signal.ring")
-    if not rows:
-        return Effect(
-            "rings on their rail", "unknown", "same local rank on both ends", "no send lines over the network"
-        )
     size = system.gpus_per_host
     crossing = [r for r in rows if int(r.get("src")) % size != int(r.get("dst")) % size]
     seen = f"{len(rows) - len(crossing)} of {len(rows)} connections stay on their rail"
-    return Effect("rings on their rail", "no" if crossing else "yes", "all", seen, _lines(crossing or rows))
+    return _effect(
+        "rings on their rail", "same local rank on both ends", rows, crossing, seen, "no send lines over the network"
+    )
 
 
 def _nvls(tallies: Tallies, system: NcclSystem) -> Effect | None:
@@ -159,19 +159,16 @@ def _provider(tallies: Tallies, system: NcclSystem) -> Effect | None:
     if not system.network.startswith("efa"):
         return None
     rows = rows_of(tallies, "signal.provider")
-    if not rows:
-        return Effect("libfabric provider", "unknown", "efa", "no `NET/OFI Selected Provider` line")
     wrong = [r for r in rows if r.get("provider").lower() != "efa"]
-    return Effect("libfabric provider", "no" if wrong else "yes", "efa", some({r.get("provider") for r in rows}),
-                  _lines(wrong or rows))  # fmt: skip
+    seen = some({r.get("provider") for r in rows})
+    return _effect("libfabric provider", "efa", rows, wrong, seen, "no `NET/OFI Selected Provider` line")
 
 
 def _release(tallies: Tallies, system: NcclSystem) -> Effect | None:
     rows = rows_of(tallies, "signal.version")
-    if not rows:
-        return None
     versions = {r.get("version") for r in rows}
-    return Effect("one NCCL release", "yes" if len(versions) == 1 else "no", "one", some(versions), _lines(rows))
+    state = "yes" if len(versions) == 1 else "no"
+    return Effect("one NCCL release", state, "one", some(versions), _lines(rows)) if rows else None
 
 
 _CHECKS: tuple[Callable[[Tallies, NcclSystem], Effect | None], ...] = (

@@ -35,10 +35,9 @@ from syncline.sim.nccl.wire import wires
 
 NUM_SEEDS = 7
 MAX_FLOWS_FOR_SEEDS = 20_000
-NCCL_OPS = {
-    Kind.ALL_REDUCE: "all_reduce", Kind.ALL_GATHER: "all_gather", Kind.REDUCE_SCATTER: "reduce_scatter",
-    Kind.ALL_TO_ALL: "all_to_all", Kind.BROADCAST: "broadcast", Kind.REDUCE: "reduce", Kind.SEND_RECV: "send_recv",
-}  # fmt: skip
+NCCL_KINDS = (
+    Kind.ALL_REDUCE, Kind.ALL_GATHER, Kind.REDUCE_SCATTER, Kind.ALL_TO_ALL, Kind.BROADCAST, Kind.REDUCE, Kind.SEND_RECV,
+)  # fmt: skip
 
 Z_75, Z_95 = 0.6745, 1.645
 """Quantiles of the normal distribution."""
@@ -164,15 +163,15 @@ class Oracle:
         """Return what NCCL should take on the first hosts of the cluster, whole hosts at a time."""
         ranks = self.placement.num_ranks if num_ranks is None else num_ranks
         per_host = int(np.bincount(self.fabric.gpu_host).max())
-        if kind not in NCCL_OPS:
-            raise SimulationError(f"NCCL's {kind} is not modelled.", hint=f"Known: {', '.join(NCCL_OPS)}.")
+        if kind not in NCCL_KINDS:
+            raise SimulationError(f"NCCL's {kind} is not modelled.", hint=f"Known: {', '.join(NCCL_KINDS)}.")
         hosts = max(1, -(-ranks // per_host))
         system = from_fabric(self.fabric, num_hosts=hosts, gpus_per_host=ranks if hosts == 1 else 0)
         if system.num_ranks != ranks:
             raise SimulationError(
                 f"NCCL is modelled on whole hosts of {per_host} GPUs; {ranks} ranks do not fill whole hosts."
             )
-        prediction = predict(system, NCCL_OPS[kind], [float(size) for size in sizes])
+        prediction = predict(system, kind.value, [float(size) for size in sizes])
         found = []
         for row, on in zip(prediction.rows(), wires(prediction, self.fabric), strict=True):
             line = on.rate_Bps / on.utilisation if on.utilisation else 0.0

@@ -14,25 +14,16 @@ from numpy.typing import NDArray
 from syncline.schedule.collective import Kind
 
 Floats = NDArray[np.float64]
-NAMES: dict[str, Kind] = {
-    "allreduce": Kind.ALL_REDUCE,
-    "allgather": Kind.ALL_GATHER,
-    "reducescatter": Kind.REDUCE_SCATTER,
-    "broadcast": Kind.BROADCAST,
-    "reduce": Kind.REDUCE,
-    "alltoall": Kind.ALL_TO_ALL,
-    "gather": Kind.GATHER,
-    "scatter": Kind.SCATTER,
-    "sendrecv": Kind.SEND_RECV,
-}
-"""Collectives as nccl-tests names its programs, without the underscores."""
-
 PROGRAM = {
     Kind.ALL_REDUCE: "all_reduce_perf", Kind.ALL_GATHER: "all_gather_perf", Kind.REDUCE_SCATTER: "reduce_scatter_perf",
     Kind.BROADCAST: "broadcast_perf", Kind.REDUCE: "reduce_perf", Kind.ALL_TO_ALL: "alltoall_perf",
     Kind.ALL_TO_ALLV: "alltoallv_perf", Kind.GATHER: "gather_perf", Kind.SCATTER: "scatter_perf",
     Kind.SEND_RECV: "sendrecv_perf",
 }  # fmt: skip
+NAMES = {
+    name.removesuffix("_perf").replace("_", ""): kind for kind, name in PROGRAM.items() if kind != Kind.ALL_TO_ALLV
+}
+"""Collectives as nccl-tests names its programs, without the underscores."""
 _WHOLE = frozenset({Kind.BROADCAST, Kind.REDUCE, Kind.SEND_RECV})
 
 

@@ -44,8 +44,10 @@ def _of_document(data: Mapping[str, Any], where: str, kind: Kind | None, num_ran
         raise BenchError("the log does not say which collective ran.", where=where, hint="Name it with --collective.")
     ranks = num_ranks or _num_ranks(devices, config)
     rows = tuple(row for result in data["results"] for row in _rows(result, kind, ranks, config))
+    code = data.get("nccl_version", "")
+    version = release(code) if isinstance(code, int) else str(code)
     return NcclTestRun(
-        kind, ranks, rows, devices, _version(data.get("nccl_version", "")), "rccl" if is_amd(devices) else "nccl",
+        kind, ranks, rows, devices, version, "rccl" if is_amd(devices) else "nccl",
         tuple(_left_out(data["results"])),
     )  # fmt: skip
 
@@ -71,10 +73,6 @@ def _num_ranks(devices: Sequence[Device], config: Mapping[str, Any]) -> int:
     each = int(config.get("nthreads", 1)) * int(config.get("ngpus", 1))
     all_listed = len(devices) > 1 and devices[1].rank - devices[0].rank == 1
     return len(devices) if all_listed else len(devices) * each
-
-
-def _version(value: object) -> str:
-    return release(value) if isinstance(value, int) else str(value)
 
 
 def _rows(result: Mapping[str, Any], kind: Kind, ranks: int, config: Mapping[str, Any]) -> Iterator[Measurement]:

@@ -90,7 +90,8 @@ def read_table(text: str, where: str, kind: Kind | None, num_ranks: int) -> Nccl
         _refuse_lone_processes(found, where)
     devices = _devices(lines)
     kind = kind or program_in(text) or _kind_of(found)
-    ranks = num_ranks or _ranks_of(devices) or _ranks_from_bandwidths(found, kind)
+    named = max(len(devices), devices[-1].rank + 1) if devices else 0  # of some logs only some lines were kept
+    ranks = num_ranks or named or _ranks_from_bandwidths(found, kind)
     if kind is None:
         raise BenchError("the log does not say which collective ran.", where=where, hint="Name it with --collective.")
     rows = tuple(one for row in found for one in _measured(row, kind, ranks, columns))
@@ -186,11 +187,6 @@ def _devices(lines: list[str]) -> tuple[Device, ...]:
             device = Device(int(match["rank"]), match["host"] or "", int(match["device"]), match["name"].strip())
             found[device.rank, device.host, device.device] = device
     return tuple(sorted(found.values(), key=lambda device: device.rank))
-
-
-def _ranks_of(devices: tuple[Device, ...]) -> int:
-    """Return how many ranks there are: as many as are named, or up to the last where only some lines were kept."""
-    return max(len(devices), devices[-1].rank + 1) if devices else 0
 
 
 def _row(line: str, at: int) -> _Row | None:

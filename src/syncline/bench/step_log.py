@@ -109,7 +109,7 @@ def read_step_log(text: str, where: str, job: Job, num_gpus: int) -> StepLog:
 def _steady(line: _Line, seconds: Floats, where: str) -> StepLog:
     if line.is_mean:
         return StepLog(line.framework, float(seconds[-1]), len(seconds), 1, 0.0)
-    used = seconds[_warm_up(len(seconds)) :]
+    used = seconds[min(max(2, len(seconds) // 10), 20) :]  # compilation and asynchronous dispatch come first
     if len(used) < FEWEST:
         raise DescriptionError(
             f"the log has {len(seconds)} steps, of which {len(used)} come after the warm-up; {FEWEST} are needed.",
@@ -123,11 +123,6 @@ def _steady(line: _Line, seconds: Floats, where: str) -> StepLog:
             where=where, hint="Give a part of the log that is, or the time itself: --measured 4.6s.",
         )  # fmt: skip
     return StepLog(line.framework, float(middle), len(seconds), len(used), spread)
-
-
-def _warm_up(steps: int) -> int:
-    """Return how many first steps to leave out: a tenth, two at least (compilation, asynchronous dispatch)."""
-    return min(max(2, steps // 10), 20, steps)
 
 
 def _check_batch(text: str, where: str, job: Job) -> None:

@@ -70,14 +70,10 @@ def stragglers(times_s: Floats, *, waits: bool = False, least_s: float = 0.0) ->
         often = float((over[rank] > limit / 2).mean())
         if excess[rank] > limit and often >= LEAST_TIMES:
             clear = 1 - min(1.0, SPREADS * width / float(excess[rank])) / 2
-            sure = round(clear * often * _repeats_trust(table.shape[1]), 2)
+            repeats = table.shape[1]
+            sure = round(clear * often * repeats / (repeats + 1), 2)  # one repetition shows nothing steady
             found.append(SlowRank(int(rank), float(excess[rank]), typical, often, sure))
     return found
-
-
-def _repeats_trust(count: int) -> float:
-    """Return how far so many repetitions can be trusted: one shows nothing steady."""
-    return count / (count + 1)
 
 
 def findings(found: list[SlowRank], names: list[str], what: str) -> list[Finding]:

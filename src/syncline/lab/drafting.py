@@ -7,7 +7,7 @@ PCIe, GPUs) is not: ranks of one host talk over its loopback.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -254,13 +254,9 @@ def _check_rates(blueprint: Blueprint) -> None:
             f"a lab has at most {MAX_BOXES} and {MAX_CABLES}.",
             hint="Take a part of it: --hosts 8.",
         )
-    slowest = min(_rates(blueprint.cables))
+    slowest = min(rate for cable in blueprint.cables for _, _, _, rate in cable.ends())
     if slowest < MIN_RATE_BPS:
         raise LabError(
             f"at scale {blueprint.scale:g} the slowest link has {units.show_rate(slowest)}, too little to measure.",
             hint=f"Use a larger --scale, or fewer --hosts; a link needs {units.show_rate(MIN_RATE_BPS)}.",
         )
-
-
-def _rates(cables: Iterable[LabCable]) -> list[float]:
-    return [rate for cable in cables for _, _, _, rate in cable.ends()]

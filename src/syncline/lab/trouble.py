@@ -60,7 +60,7 @@ def trouble(blueprint: Blueprint, fault: Fault) -> LabTrouble:
         return _traffic(blueprint, fault, shared)
     directions = tuple(sorted(_directions(blueprint, fault)))
     if fault.kind is FaultKind.RATE and fault.rate_Bps is not None:
-        fastest = max(_rate(blueprint, direction) for direction in directions)
+        fastest = max(blueprint.cables[cable].ends()[side][3] for cable, side in directions)
         if shared["rate_Bps"] > fastest * (1 + 1e-9):
             raise FaultError(f'"{fault.text}": that is faster than the link.', hint="A fault lowers a rate.")
     return LabTrouble(directions=directions, **shared)
@@ -104,10 +104,6 @@ def _names(blueprint: Blueprint, end: End, device: str) -> tuple[str, str, str]:
     """Return what people call one end of a cable."""
     box = blueprint.boxes[end.box].name
     return device, box, f"{box}:{end.interface}"
-
-
-def _rate(blueprint: Blueprint, direction: tuple[int, int]) -> float:
-    return blueprint.cables[direction[0]].ends()[direction[1]][3]
 
 
 def _host(blueprint: Blueprint, name: str) -> int:

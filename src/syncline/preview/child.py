@@ -187,17 +187,14 @@ def _end_all(folder: str, network: int) -> None:
     mark = f"{MARK}={folder}".encode()
     number = os.fstat(network).st_ino if network != _NO_NETWORK else 0
     for _ in range(TRIES):
-        left = [pid for pid in _processes() if mark in _environment(pid) or _is_in(pid, number)]
+        running = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+        left = [pid for pid in running if mark in _environment(pid) or _is_in(pid, number)]
         if not left:
             return
         for pid in left:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(TRY_S)
-
-
-def _processes() -> list[int]:
-    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
 def _environment(pid: int) -> list[bytes]:

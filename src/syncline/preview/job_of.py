@@ -43,17 +43,18 @@ def job_of(captures: tuple[Capture, ...]) -> CapturedJob:
         unsure.append("the model is a list of layers, and data parallel: its parameters are no known transformer's")
     elif shape.moe is not None and shape.moe.top_k == 1:
         unsure.append("how many experts a token visits")
+    listed = axes.zero.replace("hsdp", "fsdp")  # a list of layers is sharded over all ranks
     data: dict[str, object] = {
         "model": layer_list(captures, axes.tp) if shape is None else shape.model_dump(exclude_defaults=True),
         "gpus": captures[0].world,
-        "parallel": {"dp": captures[0].world, "zero": _zero_of_list(axes)} if shape is None else _split(axes),
+        "parallel": _split(axes) if shape is not None else {"dp": captures[0].world, "zero": listed},
         "batch": _batch(captures, axes, shape),
         "precision": _precision(captures[0]),
         "recompute": "full" if _remade(captures[0]) else "none",
         "optimizer": OPTIMIZERS.get(str(captures[0].facts.get("optimizer", "")), "adam"),
         "gradient_bytes": axes.gradient_bytes,
         "compiled": _is_compiled(captures[0]),
-        "software": {"framework": "megatron" if _is_megatron(captures[0]) else "pytorch"},
+        "software": {"framework": "megatron" if "megatron" in captures[0].facts.get("frameworks", "") else "pytorch"},
     }
     if axes.zero in ("fsdp", "hsdp", "3", "2", "1"):
         data["parameter_bytes"] = axes.parameter_bytes
@@ -77,11 +78,6 @@ def _is_compiled(capture: Capture) -> bool:
     step = capture.ops[slice(*capture.steady[-1])]
     marks = [op.extra[0] for op in step if (op.kind, op.phase) == ("kernel", "forward") and isinstance(op.extra, list)]
     return sum(map(bool, marks)) > len(marks) / 2
-
-
-def _zero_of_list(axes: ScriptSplit) -> str:
-    """Return how a list of layers is sharded: over all ranks, or as was seen."""
-    return "fsdp" if axes.zero in ("fsdp", "hsdp") else axes.zero
 
 
 def _split(axes: ScriptSplit) -> dict[str, object]:
@@ -117,7 +113,3 @@ def _remade(capture: Capture) -> bool:
     """Whether the backward runs the forward of attention again."""
     back = [kernel.name for kernel, _ in step_kernels(capture, "backward")]
     return any("attention" in name and "backward" not in name for name in back)
-
-
-def _is_megatron(capture: Capture) -> bool:
-    return "megatron" in str(capture.facts.get("frameworks", ""))

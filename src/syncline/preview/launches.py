@@ -73,7 +73,8 @@ def _usual(captured: Capture, index: int, pricer: Pricer, fused: bool, sharded: 
     if captured.on_cpu:
         return _timed(captured, index, pricer)
     if op.kind != "kernel":
-        return host.shard_s if str(_called(op)) in SHARDED else host.collective_s
+        what = op.extra[0] if isinstance(op.extra, list) else ""
+        return host.shard_s if what in SHARDED else host.collective_s
     if fused:
         return host.forward_s  # the code that torch.compile writes launches it from Python, in the backward too
     kernel = captured.kernels[op.signature]
@@ -82,14 +83,7 @@ def _usual(captured: Capture, index: int, pricer: Pricer, fused: bool, sharded: 
     if captured.world == 1 and "chunk_cat" in kernel.name:
         own += UNIT_HOOKS * host.shard_s
     if any(word in kernel.name for word in LISTS):
-        own += host.listed_s * _listed(kernel.args) + (host.sharded_s * len(kernel.ins) if sharded else 0.0)
+        listed = len(kernel.args[0]) if kernel.args and isinstance(kernel.args[0], list) else 1
+        own += host.listed_s * listed + (host.sharded_s * len(kernel.ins) if sharded else 0.0)
     first = op.phase == "optimizer" and (not index or captured.ops[index - 1].phase != "optimizer")
     return own + (host.optimizer_s if first else 0.0)
-
-
-def _called(op: CapturedOp) -> object:
-    return op.extra[0] if isinstance(op.extra, list) else ""
-
-
-def _listed(args: list[object]) -> int:
-    return len(args[0]) if args and isinstance(args[0], list) else 1

@@ -7,6 +7,9 @@ from typing import Any, NotRequired, TypedDict
 
 from syncline.rehearse.shown import Row
 
+PROGRESS = ".progress"
+"""The suffix of the file in which rank 0 writes how far it is, beside its answer."""
+
 
 class Operation(TypedDict):
     """One collective to run."""
@@ -36,8 +39,6 @@ class RehearsalOrder(TypedDict):
     synchronisations: NotRequired[list[str]]
     levels: NotRequired[list[int]]
     steps: NotRequired[int]
-    warm_up: NotRequired[int]
-    probe_bytes: NotRequired[int]
 
 
 class WorkTimes(TypedDict):
@@ -65,7 +66,6 @@ class SyncTimes(TypedDict):
     losses: list[float]
     wire_bytes: float
     work: WorkTimes
-    processor_s: float
 
 
 class ProgramSpans(TypedDict):

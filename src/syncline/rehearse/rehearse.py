@@ -173,7 +173,7 @@ def rehearse(
         scripts, skipped = _scripts(stage, job)
         fitted, operations = _programs(stage, job, scripts, tell, timeout_s)
         tell("training under " + ", ".join(job.synchronisations))
-        answer: TrainingTimes = stage.run("training", _training(job, job.synchronisations, job.steps), timeout_s)
+        answer: TrainingTimes = stage.run("training", _training(job, job.synchronisations, job.steps), timeout_s, tell)
         steps = tuple(_step(stage, job, row, answer, fitted.costs) for row in answer["rows"])
         work, machine = _work(answer["work"], answer["elements"]), _machine(answer, 1.0, answer["work"]["cores"])
         found = Rehearsal(
@@ -198,7 +198,7 @@ def _train(
     largest = [each for each in scripts if each[0]["size_bytes"] == max(job.sizes)]
     order = _training(job, (best,), job.train_steps) | {"programs": [order for order, _ in largest]}
     with stage.counters() as recording:
-        longer: TrainingTimes = stage.run("training", order, timeout_s)
+        longer: TrainingTimes = stage.run("training", order, timeout_s, tell)
     links = None if recording is None else recording.counters.timeline()
     shown = [
         TimelinePair(f"{given['algorithm']} {units.show_size(given['size_bytes'])}", chronicle(script, found.fit.costs),
@@ -242,7 +242,7 @@ def _programs(
     stage: RankStage, job: RehearsalJob, scripts: Sequence[_Scripted], tell: Callable[[str], None], timeout_s: float
 ) -> tuple[Fit, tuple[OperationRow, ...]]:
     tell(f"running {len(scripts)} collectives {job.repeats} times each")
-    rows = stage.run("operations", {"operations": [order for order, _ in scripts]}, timeout_s)
+    rows = stage.run("operations", {"operations": [order for order, _ in scripts]}, timeout_s, tell)
     return _compare(job, scripts, rows)
 
 

@@ -1,7 +1,7 @@
 """Where a rehearsal's ranks run: the hosts of a lab, or processes over loopback that the runtime itself slows down.
 
 with open_lab("cluster.yaml") as stage:                  # or open_loopback
-    answer = stage.run("operations", {"operations": [...]}, timeout_s=900)
+    answer = stage.run("operations", {"operations": [...]}, timeout_s=900, tell=print)
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
+import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,9 +24,11 @@ from syncline.fabric import Fabric, load
 from syncline.lab import Lab, Profile, Recording, draft
 from syncline.lab.profile import DEFAULT
 from syncline.program import Placement, place
+from syncline.rehearse.order import PROGRESS
 from syncline.rehearse.wiring import rates_out, wiring_of, wiring_of_rates
 from syncline.sim.emulate.emulation import HostLinks
 
+LOOK_S = 0.5
 LOOPBACK_IGNORES = "only what each rank sends is limited: switches, the receiving side and latency are not emulated"
 
 
@@ -42,15 +45,16 @@ class RankStage(ABC):
 
     is_loopback = False
 
-    def run(self, task: str, order: Mapping[str, Any], timeout_s: float) -> Any:
-        """Give every rank an order for a task of `worker.py` and return what rank 0 wrote."""
+    def run(self, task: str, order: Mapping[str, Any], timeout_s: float, tell: Callable[[str], None]) -> Any:
+        """Give every rank an order for a task of `worker.py` and return what rank 0 wrote; `tell` hears how far."""
         paper, answer = self.folder / "order.json", self.folder / "answer.json"
         given = {"cluster": self.cluster, "ranks": self.placement.num_ranks, "send_Bps": self.send_Bps(), **order}
         paper.write_text(json.dumps(given), "utf-8")
         answer.unlink(missing_ok=True)
         command = [sys.executable, "-m", "syncline.rehearse.worker", task, str(paper), str(answer)]
         try:
-            failed = self._start(command, timeout_s)
+            with _followed(answer.with_suffix(PROGRESS), tell):
+                failed = self._start(command, timeout_s)
         except TimeoutError:
             raise BenchError(f"the ranks of the rehearsal were not done after {timeout_s:.0f} s.") from None
         if failed is None and not answer.exists():
@@ -103,6 +107,29 @@ class LoopbackStage(RankStage):
 
     def _start(self, command: Sequence[str], timeout_s: float) -> RankFailure | None:
         return run_ranks(command, self.placement.num_ranks, timeout_s=timeout_s)
+
+
+@contextmanager
+def _followed(progress: Path, tell: Callable[[str], None]) -> Iterator[None]:
+    """Hand on what rank 0 writes of its progress while the block runs."""
+    ended = threading.Event()
+
+    def follow() -> None:
+        last = ""
+        while not ended.wait(LOOK_S):
+            text = progress.read_text("utf-8") if progress.is_file() else ""
+            if text and text != last:
+                tell(text)
+            last = text
+
+    thread = threading.Thread(target=follow, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+        progress.unlink(missing_ok=True)
 
 
 @contextmanager

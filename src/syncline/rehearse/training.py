@@ -15,12 +15,14 @@ from syncline.program.overlap import Work
 from syncline.program.pieces import piece_sizes, shard_sizes
 from syncline.rehearse.job import PLAIN
 from syncline.rehearse.order import CodecTimes, RehearsalOrder, ShownSpans, SyncTimes, TrainingTimes, WorkTimes
-from syncline.rehearse.worker import everyone, own_rate, run_once
+from syncline.rehearse.worker import Tell, everyone, own_rate, run_once
 from syncline.runtime.group import Group
 from syncline.runtime.rehearsal import Moment, Trainer, codec_of, dense_time, network_time, post_time, stage_times
 
+PROBE_BYTES, WARM_UP = 8 << 20, 3
 
-def train(order: RehearsalOrder, group: Group) -> TrainingTimes:
+
+def train(order: RehearsalOrder, group: Group, tell: Tell) -> TrainingTimes:
     """Measure what the work costs, then train under each synchronisation in turn.
 
     Processors are not always as fast, nor always ours: the work is measured before and after each synchronisation.
@@ -29,8 +31,9 @@ def train(order: RehearsalOrder, group: Group) -> TrainingTimes:
     levels = tuple(order.get("levels", ()))
     trainer = Trainer(order["model"], rank=group.rank, send_Bps=limit, levels=levels)
     shown: ShownSpans = {"programs": run_once(order, group), "step": [], "training_s": (0.0, 0.0)}
+    tell("timing the work of a step, the network and the codecs")
     first = trainer.work(group)
-    costs = {**network_time(group, int(order.get("probe_bytes", 8 << 20))), "post_s": post_time(group)}
+    costs = {**network_time(group, PROBE_BYTES), "post_s": post_time(group)}
     codecs: dict[str, CodecTimes] = {}
     for name in order["synchronisations"]:
         codec = codec_of(name, limit)
@@ -41,9 +44,10 @@ def train(order: RehearsalOrder, group: Group) -> TrainingTimes:
         costs["dense_s"] = float(group.numbers([dense_time(largest, levels[0])]).mean())
     rows: list[SyncTimes] = []
     moments = [_everyones(first, group), _everyones(trainer.work(group), group)]
-    for name in order["synchronisations"]:
+    for number, name in enumerate(order["synchronisations"], start=1):
+        tell(f"{order['steps']} steps under {name}: {number} of {len(order['synchronisations'])}")
         began = time.monotonic()
-        steps = trainer.train(name, int(order["steps"]), int(order.get("warm_up", 3)))
+        steps = trainer.train(name, int(order["steps"]), WARM_UP)
         shown["training_s"] = (began, time.monotonic())
         # Who begins a step early waits the longer in it; the mean over the ranks is what a step adds to the run.
         times = group.numbers(steps.times_s).mean(axis=0).tolist()
@@ -52,7 +56,6 @@ def train(order: RehearsalOrder, group: Group) -> TrainingTimes:
         rows.append({
             "synchronisation": name, "times_s": times, "step_s": statistics.median(times),
             "losses": loss.tolist(), "wire_bytes": steps.wire_bytes, "work": _between(moments[-2:]),
-            "processor_s": float(group.numbers([steps.processor_s]).mean()),
         })  # fmt: skip
         shown["step"] = everyone(steps.timeline, group)
     # What codecs and messages cost was measured between the first two moments.

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from syncline.bench.sweep import program_of
 from syncline.errors import BenchError
 from syncline.fabric import load
 from syncline.program import place
-from syncline.rehearse.order import OperationTimes, ProgramSpans, RehearsalOrder
+from syncline.rehearse.order import PROGRESS, OperationTimes, ProgramSpans, RehearsalOrder
 from syncline.rehearse.shown import COLUMNS, Row
 from syncline.runtime.execute.executor import Executor
 from syncline.runtime.execute.record import gather
@@ -27,13 +28,16 @@ from syncline.schedule import Kind
 from syncline.timeline import Timeline
 from syncline.timeline.spans import RULES, Spans
 
+Tell = Callable[[str], object]
 
-def run_all(order: RehearsalOrder, group: Group) -> list[OperationTimes]:
+
+def run_all(order: RehearsalOrder, group: Group, tell: Tell) -> list[OperationTimes]:
     """Do everything in the order and return a row an operation."""
     placement = place("spread", load(order["cluster"]), int(order["ranks"]))
     rows: list[OperationTimes] = []
     with Executor(group, send_Bps=own_rate(order, group)) as executor:
-        for item in order["operations"]:
+        for number, item in enumerate(order["operations"], start=1):
+            tell(f"{item['algorithm']}, {item['size_bytes']:,} bytes: {number} of {len(order['operations'])}")
             program = program_of(item["algorithm"], Kind(item["kind"]), placement, group.backend)
             trial = measure(executor, program, int(item["size_bytes"]), warm_up=2, repeats=int(item["repeats"]))
             times = trial.rank_s.max(axis=0)
@@ -82,7 +86,9 @@ def main(arguments: list[str]) -> None:
     task, order, result = arguments
     with Group.join(launch, backend="gloo") as group:
         work = {"operations": run_all, "training": train}[task]
-        answer = work(json.loads(Path(order).read_text("utf-8")), group)
+        progress = Path(result).with_suffix(PROGRESS)
+        tell: Tell = progress.write_text if group.rank == 0 else lambda text: None
+        answer = work(json.loads(Path(order).read_text("utf-8")), group, tell)
         if group.rank == 0:
             Path(result).write_text(json.dumps(answer), "utf-8")
 

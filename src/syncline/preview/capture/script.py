@@ -129,7 +129,10 @@ class StepCounter:
 def _described(module: Any) -> dict[str, object]:
     """Return the size of a model: parameters, the widths of its largest table and the repeats of its longest list."""
     # ZeRO-3 of DeepSpeed and the first FSDP leave a part of a parameter: its shape is beside it.
-    sizes = {name: list(_whole_shape(p)) for name, p in module.named_parameters()}
+    sizes = {
+        name: list(getattr(p, "ds_shape", getattr(p, "_unpadded_unsharded_size", p.shape)))
+        for name, p in module.named_parameters()
+    }
     lists = [len(m) for m in module.modules() if isinstance(m, (torch.nn.ModuleList, torch.nn.ModuleDict))]
     own = {
         name: getattr(p, "ds_tensor", getattr(p, "_local_tensor", p)).numel() for name, p in module.named_parameters()
@@ -143,10 +146,6 @@ def _described(module: Any) -> dict[str, object]:
         "own": own,
         "dtypes": sorted({str(p.dtype).removeprefix("torch.") for p in module.parameters()}),
     }
-
-
-def _whole_shape(parameter: Any) -> Any:
-    return getattr(parameter, "ds_shape", getattr(parameter, "_unpadded_unsharded_size", parameter.shape))
 
 
 _MOVES = (torch.Tensor.to, torch.Tensor.cuda, torch.Tensor.cpu, torch.Tensor.clone)
@@ -211,9 +210,10 @@ def fused_kernels(log: Log) -> None:
             return multiply(input, weight, bias)
         return torch.addmm(bias, input.flatten(0, 1), weight.t()).unflatten(0, input.shape[:2])  # as CUDA's own does
 
-    def rms_norm(x: Any, *args: Any, **kwargs: Any) -> Any:
-        fused = type(x) is FakeTensor and x.is_cuda
-        return _rms_norm(x, *args, **kwargs) if fused else normalise(x, *args, **kwargs)
+    def rms_norm(input: Any, normalized_shape: Any, weight: Any = None, eps: float | None = None) -> Any:
+        if type(input) is FakeTensor and input.is_cuda:
+            return torch.ops.aten._fused_rms_norm.default(input, normalized_shape, weight, eps)[0]
+        return normalise(input, normalized_shape, weight, eps)
 
     def dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
         fused = type(input) is FakeTensor and input.is_cuda and training and 0 < p < 1 and not inplace
@@ -282,10 +282,6 @@ def _autocast(tensor: Any) -> Any:
     """Return what autocast makes of an operand of attention: rotated queries and keys are wider than values."""
     narrows = tensor is not None and tensor.is_floating_point() and tensor.dtype is not torch.float64
     return tensor.to(torch.get_autocast_dtype("cuda")) if narrows else tensor
-
-
-def _rms_norm(x: Any, normalized_shape: Any, weight: Any = None, eps: float | None = None) -> Any:
-    return torch.ops.aten._fused_rms_norm.default(x, normalized_shape, weight, eps)[0]
 
 
 def _counted(recorder: Recorder, depth: str, fn: Any) -> Any:
