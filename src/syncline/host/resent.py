@@ -37,12 +37,19 @@ class Resent:
 
 def tcp_resent(snmp: str) -> Resent | None:
     """Read TCP's two lines of /proc/net/snmp; None where they are not as the kernel writes them."""
-    rows = [line.split() for line in snmp.splitlines() if line.startswith("Tcp:")]
-    if len(rows) != 2 or len(rows[0]) != len(rows[1]):
-        return None
-    tcp = dict(zip(rows[0][1:], rows[1][1:], strict=True))
-    sent, again = tcp.get("OutSegs", ""), tcp.get("RetransSegs", "")
-    return Resent(int(sent), int(again)) if sent.isdecimal() and again.isdecimal() else None
+    counters = net_counters(snmp)
+    sent, again = (counters.get(("Tcp", name)) for name in ("OutSegs", "RetransSegs"))
+    return None if sent is None or again is None or sent < 0 or again < 0 else Resent(sent, again)
+
+
+def net_counters(text: str) -> dict[tuple[str, str], int]:
+    """Read /proc/net/snmp or netstat by table and name: each table is a line of names and a line of numbers."""
+    lines, counters = [line.partition(":") for line in text.splitlines()], {}
+    for (table, _, names), (same, _, numbers) in zip(lines[::2], lines[1::2], strict=False):
+        if table == same and len(names.split()) == len(numbers.split()):
+            pairs = zip(names.split(), numbers.split(), strict=True)
+            counters.update({(table, name): int(n) for name, n in pairs if n.lstrip("-").isdecimal()})
+    return counters
 
 
 def read_resent(snmp: Path = SNMP, rdma: Path = RDMA) -> Resent:

@@ -313,9 +313,9 @@ class JobView:
         # From start to start, so that what no span covers (data loading, the optimiser) is part of the step.
         end_s = following.start_s if following.step == step + 1 else max(e.end_s for e in events)
         compute = union([(e.start_s, e.end_s) for e in events if e.kind is SpanKind.COMPUTE])
-        comm = union([(e.start_s, e.end_s) for e in events if e.kind in COMMUNICATION])
+        comm = [(e.start_s, e.end_s) for e in events if e.kind in COMMUNICATION]
         computed = length(compute)
-        exposed = length(comm) - overlap(comm, compute)
+        exposed = length(union([*comm, *compute])) - computed
         self._compute.setdefault(rank, deque(maxlen=RECENT)).append(computed)
         rows = self._step_rows.setdefault(step, [])
         rows.append((rank, end_s, max(end_s - start_s, 1e-9), computed, exposed))
@@ -375,19 +375,6 @@ def union(spans: list[tuple[float, float]]) -> list[tuple[float, float]]:
 def length(spans: list[tuple[float, float]]) -> float:
     """Return the total length of spans that are apart."""
     return sum(end - start for start, end in spans)
-
-
-def overlap(first: list[tuple[float, float]], second: list[tuple[float, float]]) -> float:
-    """Return how long two lists of merged spans coincide."""
-    total, j = 0.0, 0
-    for start, end in first:
-        while j < len(second) and second[j][1] <= start:
-            j += 1
-        k = j
-        while k < len(second) and second[k][0] < end:
-            total += min(end, second[k][1]) - max(start, second[k][0])
-            k += 1
-    return total
 
 
 def _median(values: deque[float] | None) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from syncline.host.resent import net_counters
 from syncline.watch.metric import Key, Reading
 from syncline.watch.sources.source import CounterSource, SourceTree
 
@@ -24,12 +25,6 @@ class TcpSource(CounterSource):
         """Return the host's TCP counters."""
         reading: dict[Key, float] = {}
         for file in ("snmp", "netstat"):
-            lines = (self._root.text("proc/net", file) or "").splitlines()
-            # Each table is a line of names and a line of numbers behind the same word.
-            for names, numbers in zip(lines[::2], lines[1::2], strict=False):
-                table, _, header = names.partition(":")
-                for name, number in zip(header.split(), numbers.partition(":")[2].split(), strict=False):
-                    metric = _WANTED.get((table, name))
-                    if metric and number.lstrip("-").isdecimal():
-                        reading[Key(metric, "host")] = int(number)
+            counters = net_counters(self._root.text("proc/net", file) or "")
+            reading.update({Key(metric, "host"): counters[at] for at, metric in _WANTED.items() if at in counters})
         return reading
