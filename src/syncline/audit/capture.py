@@ -47,6 +47,7 @@ NOT_HELD = (
     "kernel command line options that no rule reads",
     "serial numbers and ids of GPUs",
 )
+CONTENTS: JsonObject = {"holds": list(HELD), "holds_not": list(NOT_HELD)}
 
 
 @dataclass(frozen=True)
@@ -62,11 +63,8 @@ class CaptureSummary:
 
     def to_json(self) -> JsonObject:
         """Return the summary as plain values."""
-        return {
-            "written": str(self.path), "host": self.host, "files": self.num_files, "commands": self.num_commands,
-            "size_bytes": self.size_bytes, "unreadable": self.unreadable, "holds": list(HELD),
-            "holds_not": list(NOT_HELD),
-        }  # fmt: skip
+        counts = {"files": self.num_files, "commands": self.num_commands, "size_bytes": self.size_bytes}
+        return {"written": str(self.path), "host": self.host, **counts, "unreadable": self.unreadable, **CONTENTS}
 
 
 def capture(root: Root, path: Path) -> CaptureSummary:
@@ -115,8 +113,7 @@ def _entries(root: Root, report: HostReport) -> dict[str, bytes]:
         "syncline": syncline.__version__,
         "host": report.host,
         "captured_s": round(time.time()),
-        "holds": HELD,
-        "holds_not": NOT_HELD,
+        **CONTENTS,
         "filtered": sorted([*FILE_FILTERS, *(f"{name} (command)" for name in COMMAND_FILTERS)]),
         "commands": {name: " ".join(argv) for name, (argv, _) in root.outputs.items()},
         "later_s": RESAMPLE_S,

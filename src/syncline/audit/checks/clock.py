@@ -21,13 +21,9 @@ def sync(host: Host, expect: Expect) -> Iterator[Sight]:
         status = re.search(r"Leap status\s*:\s*(.+)", tracking)
         if status and "Not synchronised" in status.group(1):
             yield Sight("clock", "chrony: not synchronised", "synchronised", ("chronyc tracking",))
-        elif offset and float(offset.group(1)) > MAX_OFFSET_S:
-            yield Sight(
-                "clock",
-                f"{float(offset.group(1)) * 1e3:.1f} ms off",
-                f"within {MAX_OFFSET_S * 1e3:.0f} ms",
-                ("chronyc tracking",),
-            )
+        elif offset and (off_s := float(offset.group(1))) > MAX_OFFSET_S:
+            limit = f"within {MAX_OFFSET_S * 1e3:.0f} ms"
+            yield Sight("clock", f"{off_s * 1e3:.1f} ms off", limit, ("chronyc tracking",))
         return
     shown = host.root.command("timedatectl", ("timedatectl", "show"), quiet=True)
     state = re.search(r"^NTPSynchronized=(yes|no)", shown or "", re.MULTILINE)

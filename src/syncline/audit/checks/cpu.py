@@ -48,17 +48,15 @@ def irq(host: Host, expect: Expect) -> Iterator[Sight]:
     }
     for interface in host.fabric_interfaces:
         device = host.pci.devices.get(interface.pci)
-        own = cpus.get(device.numa, set()) if device else set()
-        numbers = host.root.names(f"{device.folder}/msi_irqs") if device else ()
+        if device is None:
+            continue
+        own, numbers = cpus.get(device.numa, set()), host.root.names(f"{device.folder}/msi_irqs")
         lists = {n: _cpus(host.root.text(f"proc/irq/{n}/smp_affinity_list") or "") for n in numbers}
         far = [n for n, served in lists.items() if served and own and not served & own]
         if far and len(far) > len(numbers) / 2:
-            yield Sight(
-                interface.name,
-                f"{len(far)} of {len(numbers)} interrupts on another NUMA node",
-                f"CPUs of node {device.numa}",  # type: ignore[union-attr]
-                (f"proc/irq/{far[0]}/smp_affinity_list",),
-            )
+            observed = f"{len(far)} of {len(numbers)} interrupts on another NUMA node"
+            evidence = (f"proc/irq/{far[0]}/smp_affinity_list",)
+            yield Sight(interface.name, observed, f"CPUs of node {device.numa}", evidence)
 
 
 def _cpus(text: str) -> set[int]:

@@ -13,9 +13,8 @@ from syncline.host.host import Host
 
 def gpu_count(host: Host, expect: Expect) -> Iterator[Sight]:
     if expect.num_gpus is not None and len(host.gpus) != expect.num_gpus:
-        yield Sight(
-            "", f"{len(host.gpus)} GPUs", f"{expect.num_gpus} ({expect.source})", ("sys/bus/pci/devices/*/class",)
-        )
+        expected = f"{expect.num_gpus} ({expect.source})"
+        yield Sight("", f"{len(host.gpus)} GPUs", expected, ("sys/bus/pci/devices/*/class",))
 
 
 _GPUS_OF = (
@@ -55,12 +54,8 @@ def nic_count(host: Host, expect: Expect) -> Iterator[Sight]:
 def rdma_missing(host: Host, expect: Expect) -> Iterator[Sight]:
     cards = [d for d in host.pci if d.is_network and d.vendor == 0x15B3 and not d.is_virtual_function]
     if not host.ports and cards:
-        yield Sight(
-            "",
-            f"{len(cards)} ConnectX cards but no RDMA device",
-            "mlx5_0 and on in class/infiniband",
-            ("sys/class/infiniband", *(card.folder for card in cards[:2])),
-        )
+        observed, expected = f"{len(cards)} ConnectX cards but no RDMA device", "mlx5_0 and on in class/infiniband"
+        yield Sight("", observed, expected, ("sys/class/infiniband", *(card.folder for card in cards[:2])))
 
 
 def nccl_several(host: Host, expect: Expect) -> Iterator[Sight]:

@@ -66,9 +66,8 @@ def shm(host: Host, expect: Expect) -> Iterator[Sight]:
     else:
         room = (meminfo(host.root, "MemTotal") or 0) * 1024 // 2  # the kernel's default
     if 0 < room < MIN_SHM_BYTES:
-        yield Sight(
-            SHM, f"{units.show_size(room)}", f"at least {units.show_size(MIN_SHM_BYTES)}", ("proc/self/mounts",)
-        )
+        expected = f"at least {units.show_size(MIN_SHM_BYTES)}"
+        yield Sight(SHM, units.show_size(room), expected, ("proc/self/mounts",))
 
 
 RULES = (

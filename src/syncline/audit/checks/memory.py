@@ -29,13 +29,12 @@ def idle(host: Host, expect: Expect) -> Iterator[Sight]:
     for pages in host.huge_pages:
         kept = pages.total * pages.size_bytes
         if memory and pages.total == pages.free and kept > IDLE_SHARE * memory:
-            yield Sight(
+            place, observed = (
                 f"{units.show_size(pages.size_bytes)} pages",
                 f"{units.show_size(kept)} set aside, none in use",
-                f"below {IDLE_SHARE:.0%} of {units.show_size(memory)}",
-                (_SYSFS, "sys/kernel/mm/hugepages/*/free_hugepages"),
-                confidence=0.6,
             )
+            limit = f"below {IDLE_SHARE:.0%} of {units.show_size(memory)}"
+            yield Sight(place, observed, limit, (_SYSFS, "sys/kernel/mm/hugepages/*/free_hugepages"), confidence=0.6)
 
 
 def numa(host: Host, expect: Expect) -> Iterator[Sight]:
@@ -43,21 +42,17 @@ def numa(host: Host, expect: Expect) -> Iterator[Sight]:
         without = [node for node, count in pages.by_node.items() if count == 0]
         if without and any(pages.by_node.values()):
             shown = ", ".join(f"{node} {count}" for node, count in pages.by_node.items())
-            yield Sight(
-                ", ".join(without),
-                f"{units.show_size(pages.size_bytes)} pages: {shown}",
-                "as many on each node",
-                ("sys/devices/system/node/node*/hugepages/*/nr_hugepages",),
-            )
+            observed = f"{units.show_size(pages.size_bytes)} pages: {shown}"
+            evidence = ("sys/devices/system/node/node*/hugepages/*/nr_hugepages",)
+            yield Sight(", ".join(without), observed, "as many on each node", evidence)
 
 
 def fork(host: Host, expect: Expect) -> Iterator[Sight]:
     guards = [name for name in ("RDMAV_FORK_SAFE", "IBV_FORK_SAFE") if name in host.environment]
     used = any(pages.total for pages in host.huge_pages)
     if guards and used and "RDMAV_HUGEPAGES_SAFE" not in host.environment:
-        yield Sight(
-            guards[0], "set, and huge pages are in use", "RDMAV_HUGEPAGES_SAFE=1 beside it", (guards[0], _SYSFS)
-        )
+        expected = "RDMAV_HUGEPAGES_SAFE=1 beside it"
+        yield Sight(guards[0], "set, and huge pages are in use", expected, (guards[0], _SYSFS))
 
 
 def thp(host: Host, expect: Expect) -> Iterator[Sight]:

@@ -35,9 +35,8 @@ def rate(host: Host, expect: Expect) -> Iterator[Sight]:
         expected = f"{units.show_rate(wanted)} ({expect.by('the same card beside it')})"
         for interface in group:
             if interface.rate_Bps < wanted * 0.99:
-                yield Sight(
-                    interface.name, units.show_rate(interface.rate_Bps), expected, (f"{interface.folder}/speed",)
-                )
+                observed, evidence = units.show_rate(interface.rate_Bps), (f"{interface.folder}/speed",)
+                yield Sight(interface.name, observed, expected, evidence)
 
 
 def duplex(host: Host, expect: Expect) -> Iterator[Sight]:
