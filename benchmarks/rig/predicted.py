@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from syncline.codec.names import scheme
-from syncline.program.overlap import ExchangeCosts, How, RankLink, Ring, SharedMachine, StageCosts, Work, step_s
+from syncline.program.overlap import ExchangeCosts, How, RankLink, RingCosts, SharedMachine, StageCosts, Work, step_s
 from syncline.program.pieces import piece_bytes_on
 
 PAYLOAD = (9000 - 52) / (9000 + 14)
@@ -56,7 +56,7 @@ def predict(row: dict[str, Any], known: dict[str, Any], num_ranks: int) -> None:
     if codec == "ddp":
         # gloo passes a chunk from thread to thread (one receives, one adds and sends on): it is as slow as the slower
         # of the cable and these threads, whose rate is that of the backend alone, copies and sums included.
-        ways.append((Ring(0.0), known["backend_Bps"]))
+        ways.append((RingCosts(0.0), known["backend_Bps"]))
     row["predicted_s"] = max(
         step_s(work, [how] * len(work.elements), num_ranks, RankLink(rate_Bps, LATENCY_S), machine)
         for how, rate_Bps in ways
@@ -68,7 +68,7 @@ def _how(method: Method, known: dict[str, Any], num_ranks: int, device: str) -> 
     codec = method.codec
     if codec == "ddp":
         # The backend brings a bucket on a GPU to the host and back; a ring adds to all of it but the own part.
-        return Ring(ADD_S + known.get("copy_s", 0.0) * num_ranks / max(1, num_ranks - 1))
+        return RingCosts(ADD_S + known.get("copy_s", 0.0) * num_ranks / max(1, num_ranks - 1))
     measured = {int(size): StageCosts(*seconds) for size, *seconds in known["codecs"].get(codec, ())}
     size = method.piece_bytes or piece_bytes_on(device)
     return ExchangeCosts(

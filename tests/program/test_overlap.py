@@ -14,7 +14,7 @@ from syncline.program.overlap import (
     How,
     LowRankCosts,
     RankLink,
-    Ring,
+    RingCosts,
     SharedMachine,
     StageCosts,
     Work,
@@ -30,7 +30,7 @@ WORKS = (
     Work(0.05, (0.02,) * 10, (2_500_000,) * 10, 0.3, by_bucket=True),
 )
 HOWS: dict[str, How] = {
-    "plain": Ring(3e-10),
+    "plain": RingCosts(3e-10),
     "fp32": ExchangeCosts("fp32", scheme("fp32"), 3e-10, 3e-10),
     "int8": ExchangeCosts("int8", scheme("int8"), 1e-9, 1e-9),
     "slow sign": ExchangeCosts("sign", scheme("sign"), 8e-9, 8e-9),
@@ -49,7 +49,7 @@ def star(num: int, rate_Bps: float) -> HostLinks:
 def test_it_is_the_simulators_model(how: str, num_ranks: int) -> None:
     latency_s, message_s = 2e-4, 3e-5
     way = HOWS[how]
-    assert isinstance(way, Ring | ExchangeCosts)
+    assert isinstance(way, RingCosts | ExchangeCosts)
     for work, rate, cores, byte_s in product(WORKS, (6.25e6, 125e6, 1.25e9), (2.0, 64.0), (0.0, 1e-9)):
         machine = SharedMachine(cores, byte_s, message_s)
         costs = HostCosts(latency_s, 0.0, 0.0, 0.0, 1.0)

@@ -18,7 +18,7 @@ from syncline.codec.low_rank import LowRank
 from syncline.codec.names import PLAIN, scheme
 from syncline.describe.plain import JsonObject
 from syncline.describe.units import show_rate, show_time
-from syncline.program.overlap import ExchangeCosts, How, LowRankCosts, RankLink, Ring, SharedMachine, Work, step_s
+from syncline.program.overlap import ExchangeCosts, How, LowRankCosts, RankLink, RingCosts, SharedMachine, Work, step_s
 from syncline.program.pieces import PIECE_BYTES
 
 # In the order of what they lose: of two that are equally fast the one that loses less is taken.
@@ -71,7 +71,7 @@ class ChoiceBasis:
     def how(self, codec: str) -> How:
         """Return how a bucket travels in a codec, with its measured price."""
         if codec == PLAIN:
-            return Ring(self.add_s)
+            return RingCosts(self.add_s)
         price = next(price for price in self.prices if price.name == codec)
         known = scheme(codec)
         if isinstance(known, LowRank):

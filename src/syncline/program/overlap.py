@@ -148,7 +148,7 @@ class ExchangeCosts:
 
 
 @dataclass(frozen=True)
-class Ring:
+class RingCosts:
     """Plain DDP: every bucket by the backend's own ring, `add_s` seconds of one processor for each element added."""
 
     add_s: float
@@ -176,7 +176,7 @@ class LowRankCosts:
         return [PricedPiece(program, bucket, lambda k: cost.get(program.stages[k].name, 0.0) * elements, None)]
 
 
-How = ExchangeCosts | Ring | LowRankCosts
+How = ExchangeCosts | RingCosts | LowRankCosts
 
 
 @dataclass(frozen=True)
@@ -221,7 +221,7 @@ def lay_step(ledger: Ledger, work: Work, how: Sequence[How], num_ranks: int, *, 
     laid: list[list[PricedPiece]] = []
     for bucket, ready in enumerate(readies if num_ranks > 1 else ()):
         way, elements = how[bucket], work.elements[bucket]
-        if isinstance(way, Ring):
+        if isinstance(way, RingCosts):
             ring = ring or RingLayer(ledger, num_ranks, way.add_s)
             ring.add(elements, ready.__getitem__)
             continue

@@ -17,7 +17,7 @@ from syncline.codec.names import scheme
 from syncline.describe import units
 from syncline.describe.plain import JsonObject
 from syncline.errors import BenchError, LabError, SynclineError
-from syncline.program.overlap import ExchangeCosts, Ring, SharedMachine, StageCosts, Work
+from syncline.program.overlap import ExchangeCosts, RingCosts, SharedMachine, StageCosts, Work
 from syncline.rehearse.job import PLAIN, RehearsalJob
 from syncline.rehearse.order import Operation, OperationTimes, SyncTimes, TrainingTimes, WorkTimes
 from syncline.rehearse.shown import TimelinePair, carried, measured
@@ -320,7 +320,7 @@ def _step(stage: RankStage, job: RehearsalJob, row: SyncTimes, answer: TrainingT
 
 def _conditions(
     stage: RankStage, job: RehearsalJob, row: SyncTimes, answer: TrainingTimes, costs: HostCosts
-) -> tuple[Work, ExchangeCosts | Ring, SharedMachine]:
+) -> tuple[Work, ExchangeCosts | RingCosts, SharedMachine]:
     """Return a rank's work, how gradients travel, and the processors, as fast as they were about that time.
 
     Over loopback plain DDP is float32 through the runtime.
@@ -329,7 +329,7 @@ def _conditions(
     slower = work.total_s / _work(answer["work"], answer["elements"]).total_s
     machine = _machine(answer, slower, row["work"]["cores"])
     if name == PLAIN and not stage.is_loopback:
-        return work, Ring(costs.add_s_per_byte * 4), machine
+        return work, RingCosts(costs.add_s_per_byte * 4), machine
     known = answer["codecs"][name]
     measured = {size: StageCosts(*(slower * each for each in seconds)) for size, *seconds in known["pieces"]}
     codec = scheme("fp32" if name == PLAIN else name)

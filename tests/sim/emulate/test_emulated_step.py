@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from syncline.codec.names import scheme
-from syncline.program.overlap import ExchangeCosts, Ring, SharedMachine, Work
+from syncline.program.overlap import ExchangeCosts, RingCosts, SharedMachine, Work
 from syncline.sim.emulate.emulated_step import predict_step, step_timeline
 from syncline.sim.emulate.emulation import HostCosts, HostLinks
 from syncline.timeline import SpanKind
@@ -32,7 +32,7 @@ def test_on_a_fast_network_ranks_share_the_processors(cores: float) -> None:
 
 def test_on_a_slow_network_the_wire_is_the_step() -> None:
     rate = 1e6
-    for how, sent in ((codec("fp32"), 2 * 3 / 4 * 16 * 2**20), (Ring(0.0), 2 * 3 / 4 * 16 * 2**20)):
+    for how, sent in ((codec("fp32"), 2 * 3 / 4 * 16 * 2**20), (RingCosts(0.0), 2 * 3 / 4 * 16 * 2**20)):
         step = predict_step(WORK, how, star(rate), SharedMachine(64.0, 0.0, 0.0), COSTS)
         first_ready = WORK.forward_s + WORK.backward_s[0]
         assert step == pytest.approx(sent / rate + first_ready + WORK.optimizer_s, rel=0.02)
@@ -52,8 +52,8 @@ def test_bytes_through_the_kernel_take_the_processor_too() -> None:
     assert dear - free == pytest.approx(4 * 2 * 3 / 4 * 16 * 2**20 * 1e-8, rel=0.05)
 
 
-@pytest.mark.parametrize("how", [codec("int8", 1e-9), Ring(1e-9)], ids=["int8", "ring"])
-def test_a_step_as_a_timeline_is_the_step(how: ExchangeCosts | Ring) -> None:
+@pytest.mark.parametrize("how", [codec("int8", 1e-9), RingCosts(1e-9)], ids=["int8", "ring"])
+def test_a_step_as_a_timeline_is_the_step(how: ExchangeCosts | RingCosts) -> None:
     given = (WORK, how, star(12.5e6), SharedMachine(2.0, 2e-9, 1e-4), COSTS)
     timeline = step_timeline(*given)
     assert timeline.makespan_s == pytest.approx(predict_step(*given), rel=1e-9)

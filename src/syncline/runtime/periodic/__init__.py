@@ -1,1 +1,1 @@
-"""Talking less often: optimizers that average every so many steps, late, through servers, or in one bit."""
+"""Synchronising less often: DiLoCo averages every so many steps, over a fixed group or over a crew."""

@@ -53,7 +53,7 @@ def synchronize(
 
     codec      what gradients travel in; by default it is measured, within what `accuracy` allows
     accuracy   "exact", "safe" or "aggressive"
-    settings   the file that `syncline tune` wrote; it takes precedence over `codec`
+    settings   the file that `syncline calibrate tune` wrote; it takes precedence over `codec`
     levels     ranks inside each level of a hierarchy: (8,), "host" or a Fabric; only the outermost level is compressed
     scaler     the GradScaler, if there is one: an overflow then skips the step on every rank
     optimizer  DDP only: updates each bucket's parameters inside backward as soon as the bucket is averaged, while

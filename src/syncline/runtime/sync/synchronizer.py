@@ -180,7 +180,7 @@ class Synchronizer:
         return contextlib.nullcontext() if self._watchdog is None else self._watchdog.busy()
 
     def synchronize(self) -> None:
-        """Make all replicas equal, where they are not after every step; every rank calls it, between two steps."""
+        """Do nothing: replicas are equal after every step. DiLoCo has the same call, and averages there."""
 
     # What happened
 

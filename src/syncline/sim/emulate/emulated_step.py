@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from syncline.program.overlap import NS, How, Ring, SharedMachine, Work, lay_step
+from syncline.program.overlap import NS, How, RingCosts, SharedMachine, Work, lay_step
 from syncline.program.stages import BucketStage
 from syncline.sim.emulate.emulation import IGNORES, HostCosts, HostLinks
 from syncline.sim.emulate.marks import Mark, timeline_of
@@ -112,7 +112,7 @@ def predict_step(work: Work, how: How, wiring: HostLinks, machine: SharedMachine
 def step_timeline(work: Work, how: How, wiring: HostLinks, machine: SharedMachine, costs: HostCosts) -> Timeline:
     """Return the same step as a Timeline: what every rank does when, and what every link carries."""
     tasks = _lay(work, how, wiring, machine, costs)
-    name = "ring" if isinstance(how, Ring) else how.name
+    name = "ring" if isinstance(how, RingCosts) else how.name
     return timeline_of(name, tasks.marks, tasks.run(record=True), wiring.names, wiring.rate_Bps, IGNORES)
 
 
