@@ -15,7 +15,7 @@ from syncline.errors import UsageError
 
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted((ROOT / "src" / "syncline").rglob("*.py"))
-PATH = re.compile(r"\bdocs/(?:guides|method|learn|cases|appendix)/")
+PATH = re.compile(r"\bdocs/(?:guides|method|learn|cases)/")
 
 
 def calls() -> list[tuple[str, ast.expr]]:

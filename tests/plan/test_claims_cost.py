@@ -1,6 +1,6 @@
 """Claims about money, growth, storage and failures, computed: reproduced, refuted, or true under a condition.
 
-Each test states the verdict and the figure that syncline computes. `docs/appendix/cost.md` has them as a table.
+Each test states the verdict and the figure that syncline computes. `syncline validate claims` prints them.
 """
 
 from __future__ import annotations

@@ -27,10 +27,8 @@ def filled(nav: list[Any], docs: Path) -> list[Any]:
     at = next(i for i, part in enumerate(nav) if "Reference" in part)
     method = [f"method/{name}.md" for name in METHOD if (docs / "method" / f"{name}.md").exists()]
     method += _rest(docs, "method", METHOD)
-    appendix = [f"appendix/{path.name}" for path in sorted((docs / "appendix").glob("*.md"))]
-    parts: list[Any] = [*method, *([{"Appendix: experiments": appendix}] if appendix else [])]
     decisions = [f"decisions/{path.name}" for path in sorted((docs / "decisions").glob("*.md"))]
-    return [*nav[:at], {"Method": parts}, *nav[at:], {"Decisions": decisions}]
+    return [*nav[:at], {"Method": method}, *nav[at:], {"Decisions": decisions}]
 
 
 def _guides(docs: Path) -> list[Any]:

@@ -7,7 +7,7 @@
     int8.decode(payload, total, add=True)           # total += what was sent
 
 A scheme is immutable and says what the bytes mean; the state is what one stream of encodes carries from step to step.
-The bytes of each scheme are written down in docs/appendix/codec-bytes.md.
+The bytes of each scheme are written down in docs/method/codec-bytes.md.
 """
 
 from __future__ import annotations

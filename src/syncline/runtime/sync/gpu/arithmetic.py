@@ -1,4 +1,4 @@
-"""Pieces that several kernels share: float32 arithmetic exactly as docs/appendix/codec-bytes.md writes it.
+"""Pieces that several kernels share: float32 arithmetic exactly as docs/method/codec-bytes.md writes it.
 
 Kernels are launched with `enable_fp_fusion=False`, so that a product and a sum round twice, as NumPy's do.
 """
