@@ -86,6 +86,7 @@ def written(folder: Path) -> dict[str, Path]:
 def served() -> tuple[str, Any]:
     """Return the address of the watch page with the invented job, and what ends it."""
     from syncline.cli.frames.feed import invented
+
     from syncline.watch.serve.access import Access
     from syncline.watch.serve.server import Server, make_app
 

@@ -6,13 +6,13 @@ import json
 from typing import Any
 
 import pytest
+from syncline.report.fabric_links import links_of, tiers
 
 from syncline.describe.plain import plain
 from syncline.fabric import ClusterSpec, Fabric, build, load
 from syncline.fabric.bill import bill
 from syncline.fabric.catalog import load_catalog
 from syncline.fabric.inventory import inventory
-from syncline.report.fabric_links import links_of, tiers
 from syncline.report.text.fabric import inventory_lines, part_rows
 
 CATALOG = load_catalog()
