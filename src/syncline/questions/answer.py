@@ -36,6 +36,8 @@ class Output:
     folder: bool = False
     names: tuple[str, ...] = ()
     """Option names, where the key with dashes will not do."""
+    sets: str = ""
+    """An argument that is true where this is written."""
     needs: str = ""
     """An argument without which there is nothing to write."""
     check: Callable[[Path], object] = lambda path: None

@@ -6,9 +6,10 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from syncline.describe import units
+from syncline.describe.files import write_text
 from syncline.describe.plain import JsonObject
 from syncline.errors import UsageError
 from syncline.fabric import Fabric
@@ -17,6 +18,7 @@ from syncline.preview.beside import BesideStep, SeenStep, beside_step
 from syncline.preview.child import time_kernels
 from syncline.preview.compiled import without_fused
 from syncline.preview.execute import IGNORES, GraphRun, execute
+from syncline.preview.export import save_chakra
 from syncline.preview.exposed import CollectiveUse, collectives, exposed_s, talking
 from syncline.preview.graph import HOST, StepGraph, step_graph
 from syncline.preview.holders import PeakMemory, peak_memory, workspaces
@@ -29,13 +31,14 @@ from syncline.preview.record import Capture, read_capture
 from syncline.preview.same import differences
 from syncline.preview.what_if import AGAIN, DEFAULT, Alternative, WhatIfSetting, other_gpu
 from syncline.questions.answer import Answer, Output, page_output
-from syncline.questions.inputs import Cluster, built
+from syncline.questions.inputs import ClusterArgument, built
+from syncline.questions.parameter import Parameter, question
 from syncline.sim.flow.routing import Routing
 from syncline.sim.step.machine import Machine, machine_from_fabric
 from syncline.sim.step.step import step as price_step
 from syncline.sim.uncertainty import Spread, generation_of, preview_spread
-from syncline.timeline import Source, SourceKind, SpanKind, Timeline, TimelineBuilder
-from syncline.workload.graph import Op
+from syncline.timeline import Source, SourceKind, SpanKind, Timeline, TimelineBuilder, save
+from syncline.workload.graph import Op, save_workload
 from syncline.workload.read_job import load_job
 
 LAUNCH_BOUND = 1.2
@@ -51,9 +54,27 @@ class PreviewAnswer(Answer):
     """A step of a script on a cluster: its time, what waits, what fills the memory, and what would change it."""
 
     schema_name: ClassVar[str] = "preview"
-    outputs: ClassVar[Mapping[str, Output]] = page_output(
-        "Write a page: two steps of every captured rank, and all numbers."
-    )
+    outputs: ClassVar[Mapping[str, Output]] = {
+        "trace": Output(
+            "Write the timeline (.json or .json.gz for Perfetto, .parquet).",
+            lambda answer, path: save(answer.timeline, path),
+        ),
+        "workload": Output(
+            "Write the step's graph, which `syncline.workload` reads.",
+            lambda answer, path: save_workload(answer.graph.workload, path),
+        ),
+        "job": Output(
+            "Write the job file (shape, split, batch); say how `step` of it differs.",
+            lambda answer, path: write_text(path, answer.job.to_yaml(answer.launch.script)),
+            sets="beside",
+        ),
+        "chakra": Output(
+            "Write Chakra execution traces of the step into this folder.",
+            lambda answer, path: save_chakra(answer.graph, path) and None,
+            folder=True,
+        ),
+        **page_output("Write a page: two steps of every captured rank, and all numbers."),
+    }
 
     fabric: Fabric = field(repr=False)
     launch: ScriptLaunch
@@ -193,22 +214,47 @@ class PreviewAnswer(Answer):
         }
 
 
+@question(
+    "syncline preview h100-64-rail -- torchrun --nnodes 8 --nproc-per-node 8 train.py --config 8b.toml",
+    "syncline preview cluster.yaml --what-if gpu=H200-SXM5-141GB -- srun -N 8 --ntasks-per-node 8 python train.py",
+    "syncline preview cluster.yaml --check 1 --html preview.html -- accelerate launch --num_processes 16 train.py",
+    "syncline preview lab.yaml --cpu --measure -- torchrun --nnodes 4 train.py",
+    help="""Run a training script unmodified, as one rank of its world, and predict its step on a cluster.
+
+    The script runs in one ordinary process with tensors that have shapes and no values, so any world fits a laptop and
+    no GPU is needed. Put the command that would start the job after `--`. Every kernel, collective, wait and allocation
+    is recorded over a warm-up and two steps, priced for the cluster's GPU and executed on its network. Where the script
+    reads a value that does not exist (loss.item()), a stand-in answers and is listed.
+    """,
+)
 def preview(
-    cluster: Cluster,
-    command: Sequence[str],
+    cluster: ClusterArgument,
+    command: Annotated[
+        Sequence[str], Parameter("What would start the job: torchrun ... train.py ...", metavar="-- COMMAND")
+    ],
     *,
-    world: int = 0,
-    what_if: Sequence[str] | None = None,
-    check: int = 0,
-    timeout: str = "10min",
-    memory: str = "16GiB",
-    routing: Routing = "spray",
-    measure: bool = False,
-    measured: Path | None = None,
-    keep: Path | None = None,
-    captured: Path | None = None,
+    world: Annotated[int, Parameter("Number of ranks, instead of the launcher's.", min=0)] = 0,
+    what_if: Annotated[
+        Sequence[str] | None,
+        Parameter(
+            "gpu=NAME, cluster=FILE, codec=NAME, algorithm=ring or tree, network=2x, network=free, fail=LINK, "
+            "bucket=SIZE or world=N; may be repeated."
+        ),
+    ] = None,
+    check: Annotated[int, Parameter("Run this many other ranks and say whether they do the same.", min=0, max=5)] = 0,
+    timeout: Annotated[str, Parameter("The longest that one rank of the script may run.")] = "10min",
+    memory: Annotated[str, Parameter("The most address space that one rank of the script may take.")] = "16GiB",
+    routing: Annotated[Routing, Parameter("spray (balanced), ecmp (hashed) or static.", kind=str)] = "spray",
+    measure: Annotated[
+        bool, Parameter("Time each distinct kernel once on this machine's GPU (with `cpu`, its CPU).")
+    ] = False,
+    measured: Annotated[
+        Path | None, Parameter("Use kernel times of this file, as `measure` with `keep` leaves it.")
+    ] = None,
+    cpu: Annotated[bool, Parameter("The script computes on the hosts' processors, and talks through gloo.")] = False,
+    keep: Annotated[Path | None, Parameter("Keep what was captured in this folder.")] = None,
+    captured: Annotated[Path | None, Parameter("Price what `keep` left in this folder; the script is not run.")] = None,
     beside: bool = False,
-    cpu: bool = False,
     tell: Callable[[str], None] = lambda _: None,
 ) -> PreviewAnswer:
     """Run a training command as one rank of its world, without a GPU, and predict its step on a cluster.
@@ -361,3 +407,6 @@ def _timeline(executed: GraphRun) -> Timeline:
         size_bytes=work.size_bytes[at].astype("int64"),
     )
     return builder.build()
+
+
+COMMANDS = {"": preview}

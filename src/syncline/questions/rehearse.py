@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
+from syncline.describe.guide import cite
 from syncline.describe.plain import JsonObject
 from syncline.questions.answer import Answer, Output, page_output
+from syncline.questions.parameter import Parameter, question
 from syncline.rehearse.job import load_job
 from syncline.rehearse.rehearse import Rehearsal
 from syncline.rehearse.rehearse import rehearse as run
@@ -27,13 +29,25 @@ class RehearsalAnswer(Answer):
         return self.rehearsal.to_json()
 
 
+@question(
+    "syncline rehearse cluster.yaml",
+    "syncline rehearse cluster.yaml job.yaml --scale 0.1 --html rehearsal.html",
+    "syncline rehearse cluster.yaml --loopback",
+)
 def rehearse(
-    cluster: str | Path,
-    job: str | Path | None = None,
+    cluster: Annotated[str | Path, Parameter("A cluster file or a preset.", kind=str)],
+    job: Annotated[
+        str | Path | None, Parameter(f"What to rehearse ({cite('rehearse')}); default: a little of all.")
+    ] = None,
     *,
-    scale: float | None = None,
-    hosts: int | None = None,
-    loopback: bool = False,
+    scale: Annotated[float | None, Parameter("Factor on all rates (default: what this machine can).")] = None,
+    hosts: Annotated[int | None, Parameter("Only this many hosts of the cluster.")] = None,
+    loopback: Annotated[
+        bool,
+        Parameter(
+            "Without a lab: over loopback, at rates that the runtime itself holds. Chosen where no lab can be made."
+        ),
+    ] = False,
     tell: Callable[[str], None] = lambda text: None,
     warn: Callable[[str], None] = lambda text: None,
 ) -> RehearsalAnswer:
@@ -42,3 +56,6 @@ def rehearse(
     return RehearsalAnswer(
         run(str(cluster), described, scale=scale, hosts=hosts, loopback=loopback, tell=tell, warn=warn)
     )
+
+
+COMMANDS = {"": rehearse}

@@ -24,7 +24,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from syncline.cli.shell.output import JSON_HELP, examples, progress, tell
+from syncline.cli.shell.output import JSON_HELP, err, examples, progress, tell
 from syncline.describe.files import check_folder, check_writable, make_folder
 from syncline.errors import UsageError
 from syncline.questions.answer import Answer, Output
@@ -62,6 +62,7 @@ def command(question: Question) -> Callable[..., None]:
                 )
             shape.outputs[key].check(path)
             (check_folder if shape.outputs[key].folder else check_writable)(path)
+        given |= {shape.outputs[key].sets: True for key in paths if shape.outputs[key].sets}
         answer = _ask(question, shape, given)
         written = [path for key, target in paths.items() for path in _write(answer, key, target)]
         tell(answer, as_json, *written)
@@ -82,7 +83,8 @@ class _Shape:
     groups: dict[str, tuple[type, tuple[str, ...]]]
     """Argument -> the dataclass that it is, and those of its fields that are options."""
     outputs: dict[str, Output]
-    shows_progress: bool
+    listens: frozenset[str]
+    """Which of `progress`, `tell` and `warn` the question takes: what it says while it works."""
 
     @classmethod
     def of(cls, question: Question) -> _Shape:
@@ -108,7 +110,7 @@ class _Shape:
                     described[field.name] = _mark(hint)
         answers = [kind for kind in _union(hints["return"]) if isinstance(kind, type) and issubclass(kind, Answer)]
         outputs = {key: output for kind in answers for key, output in kind.outputs.items()}
-        return cls(arguments, described, groups, outputs, "progress" in hints)
+        return cls(arguments, described, groups, outputs, frozenset(hints) & {"progress", "tell", "warn"})
 
     def spelt(self, text: str) -> str:
         """Return a text of the library in which `arguments` are options."""
@@ -186,19 +188,32 @@ def _described(question: Question) -> dict[str, Any]:
 def _ask(question: Question, shape: _Shape, given: Mapping[str, Any]) -> Answer:
     values = {}
     for name, value in given.items():
-        read = shape.parameter[name].read
+        read = shape.parameter[name].read if name in shape.parameter else None
         values[name] = read(value) if read is not None else tuple(value) if isinstance(value, list) else value
-        if values[name] is None and shape.arguments[name].default is not inspect.Parameter.empty:
+        if (
+            values[name] is None
+            and name in shape.arguments
+            and shape.arguments[name].default is not inspect.Parameter.empty
+        ):
             values[name] = shape.arguments[name].default
     for name, (kind, names) in shape.groups.items():
         values[name] = kind(**{each: values.pop(each) for each in names})
+    spoken = {"tell": _note, "warn": lambda text: err().print(text, soft_wrap=True)}
+    values |= {name: spoken[name] for name in shape.listens & spoken.keys()}
     try:
-        if not shape.shows_progress:
+        if "progress" not in shape.listens:
             return question(**values)
         with _bar(_bare(question).__name__) as bar:
             return question(**values, progress=bar)
     except UsageError as error:
         raise _with_dashes(error, shape) from None
+
+
+def _note(text: str) -> None:
+    """Show what is being done, at a terminal and nowhere else."""
+    console = err()
+    if console.is_terminal:
+        console.print(text, style="dim", soft_wrap=True)
 
 
 @contextmanager

@@ -49,7 +49,8 @@ VERBS: dict[str, str] = {verb: line for verbs in GROUPS.values() for verb, line 
 #: Verb -> the module of questions that its command follows from (`COMMANDS`). The others are in `cli/`.
 DERIVED = {
     "cost": "cost", "design": "design", "fabric": "fabric", "nccl": "advise", "place": "place", "plan": "plan",
-    "scenario": "scenario", "schedule": "schedule", "share": "share", "simulate": "simulate", "step": "step",
+    "preview": "preview", "rehearse": "rehearse", "scenario": "scenario", "schedule": "schedule", "share": "share",
+    "simulate": "simulate", "step": "step",
 }  # fmt: skip
 
 #: Verbs that moved -> where to. The old name runs the new command for one release.
