@@ -140,9 +140,15 @@ def calibrate_step(
     check_plausible(seen.step_s, shipped.step_time_s)
     found = calibrate(before.steps, shipped.case, seen)
     run = MeasuredStep(
-        described.name, shipped.num_gpus, described.precision, split_words(shipped.job), seen.step_s,
-        shipped.step_time_s, str(log or trace or "stated"), round(found.own, 5),
-    )  # fmt: skip
+        job=described.name,
+        gpus=shipped.num_gpus,
+        precision=described.precision,
+        split=split_words(shipped.job),
+        measured_s=seen.step_s,
+        predicted_s=shipped.step_time_s,
+        source=str(log or trace or "stated"),
+        own=round(found.own, 5),
+    )
     after = replace(before, steps=found, measured=(*before.measured, run))
     return StepProfile(after, shipped, price(fabric, described, found.constants(own=found.own)), seen, read)
 

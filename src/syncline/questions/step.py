@@ -163,7 +163,7 @@ class TracePrediction(Answer):
             "exposed_comm_s": float(self.timeline.exposed_s(compute=OWN_WORK).max()),
             "kept_as_recorded": int(unpriced(self.workload).sum()),
             "level": self.executed.level if self.executed else "analytic",
-            "packets": dict(self.executed.packets) if self.executed and self.executed.packets else None,
+            "packets": asdict(self.executed.packets) if self.executed and self.executed.packets else None,
             "collectives": list(self.executed.collectives) if self.executed else [],
             "ignores": list(EXECUTED_IGNORES if self.executed else self.timeline.source.ignores),
         }  # fmt: skip

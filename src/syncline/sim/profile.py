@@ -40,16 +40,19 @@ def split_words(job: Job) -> str:
     return f"{axes} batch {job.batch.global_}/{job.batch.micro} of {job.batch.sequence}"
 
 
-@dataclass(frozen=True)
-class MeasuredStep:
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class MeasuredStep(_Strict):
     """One run that a profile was made from."""
 
     job: str
-    gpus: int
+    gpus: Annotated[int, Field(ge=1)]
     precision: str
     split: str
-    measured_s: float
-    predicted_s: float  # by the model as it ships
+    measured_s: Positive
+    predicted_s: Positive  # by the model as it ships
     source: str
     own: float = 0.0  # log of what this run is off by on its own, beside the multipliers
 
@@ -120,7 +123,7 @@ class SystemProfile:
             found["steps"] = {
                 "multipliers": {name: float(f"{v:.4g}") for name, v in asdict(self.steps.multipliers).items()},
                 "covariance": [[float(f"{v:.4g}") for v in row] for row in self.steps.covariance.tolist()],
-                "measured": [asdict(run) for run in self.measured],
+                "measured": [run.model_dump() for run in self.measured],
             }
         if self.collectives:
             found["collectives"] = [
@@ -159,7 +162,7 @@ def load_profile(path: str | Path) -> SystemProfile:
                 where=document.where(("steps",)), hint="Do not edit it by hand: calibrate again.",
             )  # fmt: skip
         steps = StepCalibration(Multipliers(**read.steps.multipliers.model_dump()), covariance)
-        measured = tuple(MeasuredStep(**run.model_dump()) for run in read.steps.measured)
+        measured = read.steps.measured
     sweeps = tuple(_sweep(c, document.where(("collectives",))) for c in read.collectives)
     return SystemProfile(read.cluster, read.gpu, steps, measured, sweeps, str(path))
 
@@ -170,10 +173,6 @@ def _is_covariance(found: Any) -> bool:
     return bool(np.linalg.eigvalsh((found + found.T) / 2).min() > 0)
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
 class _Multipliers(_Strict):
     products: Factor = 1.0
     attention: Factor = 1.0
@@ -182,21 +181,10 @@ class _Multipliers(_Strict):
     host: Factor = 1.0
 
 
-class _Run(_Strict):
-    job: str
-    gpus: Annotated[int, Field(ge=1)]
-    precision: str
-    split: str
-    measured_s: Positive
-    predicted_s: Positive
-    source: str
-    own: float = 0.0
-
-
 class _Steps(_Strict):
     multipliers: _Multipliers
     covariance: list[list[float]]
-    measured: list[_Run] = []
+    measured: tuple[MeasuredStep, ...] = ()
 
 
 class _Sweep(_Strict):

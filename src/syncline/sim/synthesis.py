@@ -139,7 +139,7 @@ def _packings(need: Floats) -> tuple[Floats, Floats]:
             A_eq=np.append(np.ones(columns), 0.0)[None, :],
             b_eq=[1.0],
         )
-        if not best.success:
+        if not best.success or best.x is None:
             break  # what is left of the others is less than rounding
         found.append(np.asarray(best.x[:-1]))
         tight = free & (-best.ineqlin.marginals > SLACK)

@@ -118,7 +118,9 @@ def test_a_wrong_unit_is_refused(measured: float, word: str) -> None:
 
 
 def profile_of(found: StepCalibration) -> SystemProfile:
-    run = MeasuredStep("a", 64, "bf16", "tp4 pp4", 4.6, 4.3, "train.log")
+    run = MeasuredStep(
+        job="a", gpus=64, precision="bf16", split="tp4 pp4", measured_s=4.6, predicted_s=4.3, source="train.log"
+    )
     return SystemProfile("here", "H100-SXM5-80GB", found, (run,))
 
 

@@ -36,7 +36,7 @@ def test_packets_take_what_flows_take_where_nothing_collides(split: dict[str, An
     found = step(fabric, job(**split))
     flow, packet = execute(fabric, found), execute(fabric, found, level="packet")
     assert packet.step_time_s == pytest.approx(flow.step_time_s, rel=0.02)
-    assert packet.packets is not None and packet.packets["data_packets"] > 1000 and packet.packets["drops"] == 0
+    assert packet.packets is not None and packet.packets.data_packets > 1000 and packet.packets.drops == 0
     assert [each.name for each in packet.collectives] == [each.name for each in flow.collectives]
     for ours, theirs in zip(packet.collectives, flow.collectives, strict=True):
         # A message crosses switches one packet after the other: microseconds that flows do not have.
@@ -73,4 +73,4 @@ def test_a_trace_goes_packet_by_packet() -> None:
     bound = fabric_reach(fabric).bound_s(Kind.ALL_REDUCE, fabric.gpus, size)
     assert packet.floor_s == pytest.approx(bound) and packet.step_time_s > bound
     # Level by level, each of two hosts sends half the buffer to the other, scattered and gathered.
-    assert packet.packets["data_packets"] == pytest.approx(2 * 2 * 0.5 * size / 4096, rel=0.01)
+    assert packet.packets.data_packets == pytest.approx(2 * 2 * 0.5 * size / 4096, rel=0.01)

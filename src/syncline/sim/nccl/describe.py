@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TypedDict, cast
 
 import numpy as np
 
@@ -48,22 +48,25 @@ _VENDOR_ENV = {
     "tcpx": {"NCCL_ALGO": "Ring", "NCCL_PROTO": "Simple"},
     "tcpxo": {"NCCL_ALGO": "Ring,Tree", "NCCL_PROTO": "Simple,LL128"},
 }
-_KEYS = {
-    "nccl",
-    "plugin",
-    "env",
-    "network",
-    "tuner",
-    "sharp",
-    "ranks_per_process",
-    "timing",
-    "plugin_latency",
-    "nic_path_cap",
-}
+
+
+class Software(TypedDict, total=False):
+    """What runs on the hosts; YAML's own types are read by whoever needs the value."""
+
+    nccl: str | float | None
+    plugin: str
+    env: Mapping[str, str] | None
+    network: str
+    tuner: str | None
+    sharp: bool
+    ranks_per_process: int
+    timing: str
+    plugin_latency: str | float
+    nic_path_cap: str | float
 
 
 def from_fabric(
-    fabric: Fabric, *, num_hosts: int = 0, gpus_per_host: int = 0, software: Mapping[str, Any] | None = None
+    fabric: Fabric, *, num_hosts: int = 0, gpus_per_host: int = 0, software: Software | None = None
 ) -> NcclSystem:
     """Return what NCCL would find on `num_hosts` hosts of a fabric (all of them unless said)."""
     system = from_spec(fabric.spec, num_hosts or fabric.num_hosts, gpus_per_host, software)
@@ -71,7 +74,7 @@ def from_fabric(
     return on_fabric(system, fabric, fabric.gpus[(host < system.num_hosts) & (local < (gpus_per_host or len(local)))])
 
 
-def from_placement(placed: Placement, software: Mapping[str, Any] | None = None) -> NcclSystem:
+def from_placement(placed: Placement, software: Software | None = None) -> NcclSystem:
     """Return what NCCL would find where ranks stand: their hosts, their GPUs and the NICs of those.
 
     Raises:
@@ -91,7 +94,7 @@ def from_placement(placed: Placement, software: Mapping[str, Any] | None = None)
 
 
 def from_spec(
-    spec: ClusterSpec, num_hosts: int, gpus_per_host: int = 0, software: Mapping[str, Any] | None = None
+    spec: ClusterSpec, num_hosts: int, gpus_per_host: int = 0, software: Software | None = None
 ) -> NcclSystem:
     """Return what NCCL would find on a described cluster; `software` is laid over the description's own."""
     catalog = load_catalog().with_parts(spec.parts) if spec.parts else load_catalog()
@@ -101,11 +104,11 @@ def from_spec(
     gpu_name(catalog.gpu(model.gpu), [])  # what does not run NCCL is said before anything else
     name = (network.link if network is not None else None) or model.link
     link = catalog.link(name) if name else None
-    stack = {**spec.software, **(software or {})}
-    unknown = set(stack) - _KEYS
-    if unknown:
+    stack = cast("Software", {**spec.software, **(software or {})})
+    known = Software.__annotations__
+    if unknown := set(stack) - set(known):
         raise DescriptionError(
-            f'software has an unknown key "{min(unknown)}".', hint=f"Known: {', '.join(sorted(_KEYS))}."
+            f'software has an unknown key "{min(unknown)}".', hint=f"Known: {', '.join(sorted(known))}."
         )
     return _system(model, link, catalog, stack, num_hosts, gpus_per_host or model.num_gpus)
 
@@ -121,7 +124,7 @@ def usual_release(system: NcclSystem, said: bool) -> NcclSystem:
 
 
 def _system(
-    model: HostModel, link: LinkType | None, catalog: Catalog, stack: Mapping[str, Any], num_hosts: int, gpus: int
+    model: HostModel, link: LinkType | None, catalog: Catalog, stack: Software, num_hosts: int, gpus: int
 ) -> NcclSystem:
     assumed: list[str] = []
     gpu = gpu_name(catalog.gpu(model.gpu), assumed)
@@ -161,15 +164,15 @@ def _system(
     )
 
 
-def _environment(stack: Mapping[str, Any]) -> dict[str, str]:
+def _environment(stack: Software) -> dict[str, str]:
     env = stack.get("env") or {}
     if not isinstance(env, Mapping):
         raise DescriptionError("software.env is a mapping of variables.", hint="Write env: {NCCL_ALGO: Ring}.")
     return {str(k): str(v) for k, v in env.items()}
 
 
-def _ranks_per_process(stack: Mapping[str, Any], gpus: int) -> int:
-    given = stack.get("ranks_per_process") or 1
+def _ranks_per_process(stack: Software, gpus: int) -> int:
+    given: object = stack.get("ranks_per_process") or 1
     if isinstance(given, bool) or not isinstance(given, int) or not 1 <= given <= 1024:
         raise DescriptionError(f'ranks_per_process is a number of GPUs, not "{given}".')
     return min(given, gpus)
@@ -238,7 +241,7 @@ def _nics(model: HostModel, link: LinkType | None, gpus: int, env: Mapping[str, 
     return count, rate, group
 
 
-def _network_kind(link: LinkType | None, stack: Mapping[str, Any], env: Mapping[str, str], assumed: list[str]) -> str:
+def _network_kind(link: LinkType | None, stack: Software, env: Mapping[str, str], assumed: list[str]) -> str:
     known = default_constants().networks
     if stack.get("network"):
         if stack["network"] in known:
@@ -262,7 +265,7 @@ def _network_kind(link: LinkType | None, stack: Mapping[str, Any], env: Mapping[
     return kind or "unknown"
 
 
-def _release(stack: Mapping[str, Any], assumed: list[str]) -> tuple[int, int]:
+def _release(stack: Software, assumed: list[str]) -> tuple[int, int]:
     """Read a release however it is written: "2.27.5", 2.3 (YAML's way with 2.30), or NCCL's own code 22705."""
     if stack.get("nccl") is None:
         assumed.append(f"NCCL release not said: {DEFAULT_NCCL[0]}.{DEFAULT_NCCL[1]}")
@@ -279,7 +282,7 @@ def _release(stack: Mapping[str, Any], assumed: list[str]) -> tuple[int, int]:
     return int(numbers[0]), int(numbers[1])
 
 
-def _tuner(link: LinkType | None, gpu: str, kind: str, stack: Mapping[str, Any], assumed: list[str]) -> str:
+def _tuner(link: LinkType | None, gpu: str, kind: str, stack: Software, assumed: list[str]) -> str:
     if "tuner" in stack:
         return "" if stack["tuner"] in (None, "none") else str(stack["tuner"])
     if kind == "tcpxo":

@@ -7,6 +7,7 @@ catalogue's usual host for what it found. What was not in the text is assumed, a
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +16,7 @@ from syncline.errors import DescriptionError
 from syncline.fabric.catalog import load_catalog
 from syncline.fabric.spec import ClusterSpec
 from syncline.sim.nccl.constants import read_data
-from syncline.sim.nccl.describe import from_spec, usual_release
+from syncline.sim.nccl.describe import Software, from_spec, usual_release
 from syncline.sim.nccl.job import CARDS_OF_A_SOCKET
 from syncline.sim.nccl.system import NcclSystem
 
@@ -64,7 +65,7 @@ def guess(system: str, notes: str, num_hosts: int, gpus_per_host: int) -> NcclSy
         description["network"] = f"{'rail-optimized' if wire in _IB.values() else 'fat-tree'} {wire}"
         if re.search(r"\btcp[ /]sockets?\b|kernel tcp|\bsockets?\b|\btcp\b(?!x)", text):
             software["network"] = "tcp"
-    if num_hosts > 1 and _only_nics(software["env"]):
+    if num_hosts > 1 and _only_nics(software["env"] or {}):
         nics = host.get("nics") or load_catalog().host(found["host"]).num_nics
         description["host"] = {**host, "nics": max(int(nics) // gpus_per_host, 1)}
         num_hosts, gpus_per_host = num_hosts * gpus_per_host, 1
@@ -122,7 +123,7 @@ def _slots(system: NcclSystem, text: str) -> NcclSystem:
     return replace(system, uplink_cards=min(system.gpus_per_host, CARDS_OF_A_SOCKET)) if shared else system
 
 
-def _only_nics(env: dict[str, str]) -> bool:
+def _only_nics(env: Mapping[str, str]) -> bool:
     """Say whether GPUs of one host may reach each other through NICs alone: each is a host of its own then."""
     return env.get("NCCL_P2P_DISABLE") == "1" and env.get("NCCL_SHM_DISABLE") == "1"
 
@@ -193,10 +194,11 @@ def _pcie_card(gpu: str) -> dict[str, str]:
     return {"gpu": card} if card else {}
 
 
-def _software(system: str, notes: str, num_hosts: int, gpus_per_host: int) -> dict[str, Any]:
+def _software(system: str, notes: str, num_hosts: int, gpus_per_host: int) -> Software:
     text = f"{system} {notes}"
     lower = text.lower()
-    software: dict[str, Any] = {"env": {k: v.rstrip(",") for k, v in _ENV.findall(text)}}
+    env = {name: value.rstrip(",") for name, value in _ENV.findall(text)}
+    software: Software = {"env": env}
     if release := re.search(r"\b(?:nccl|rccl)[ _v=-]*(2[._]\d+)", lower):
         software["nccl"] = release.group(1).replace("_", ".")
     if re.search(r"\bsharp\b", lower) and num_hosts > 1 and not re.search(r"(?:no|without|nv\w* )\s*sharp", lower):
@@ -206,7 +208,7 @@ def _software(system: str, notes: str, num_hosts: int, gpus_per_host: int) -> di
     if re.search(r"pytorch timing|torch timing|all_reduce_bench|torch\.distributed|blocking calls", lower):
         software["timing"] = "torch"
     if re.search(r"nvls[ =]*(?:off|disabled|0)|no nvls|without nvls", lower):
-        software["env"].setdefault("NCCL_NVLS_ENABLE", "0")
+        env.setdefault("NCCL_NVLS_ENABLE", "0")
     return software
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -35,4 +36,4 @@ def minimise(
         return costs
 
     x = np.zeros(len(sigma)) if start is None else start
-    return np.asarray(least_squares(with_prior, x, loss=loss, f_scale=scale, max_nfev=max_rounds).x)
+    return np.asarray(least_squares(with_prior, x, loss=cast("Any", loss), f_scale=scale, max_nfev=max_rounds).x)

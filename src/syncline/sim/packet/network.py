@@ -129,7 +129,7 @@ class PacketNetwork:
         ends = [
             np.where(end >= 0, end, len(self.switches) + (-1 - end)).astype(np.int64) for end in (self.src, self.dst)
         ]
-        return joined_nodes(*ends, total)[len(self.switches) :]
+        return joined_nodes(ends[0], ends[1], total)[len(self.switches) :]
 
 
 def packet_network(fabric: Fabric) -> PacketNetwork:

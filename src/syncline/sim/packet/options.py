@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from syncline.errors import SimulationError
 from syncline.sim.packet.law import Law
-from syncline.sim.packet.parameters import Marks, TransportSet, transport_set
+from syncline.sim.packet.parameters import Marks, Setting, TransportSet, transport_set
 
 Routing = Literal["ecmp", "flowlet", "adaptive", "spray", "first", "valiant", "ugal"]
 ROUTINGS: tuple[str, ...] = get_args(Routing)
@@ -23,7 +23,7 @@ class TrafficClass:
     name: str
     transport: str
     weight: int = 0
-    changes: Mapping[str, Any] = field(default_factory=dict)
+    changes: Mapping[str, Setting] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class PacketOptions:
     """From post to wire and from wire to completion, once a message."""
     hosts: str = ""
     """The flow level's transport by which hosts and cards take time for a message (LogGP's o and g); empty: none."""
-    changes: Mapping[str, Any] = field(default_factory=dict)
+    changes: Mapping[str, Setting] = field(default_factory=dict)
     classes: tuple[TrafficClass, ...] = ()
     cross_rail: Literal["fabric", "nvlink"] = "fabric"
     law: Law | None = None

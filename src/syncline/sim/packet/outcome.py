@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -81,14 +81,19 @@ class RunSamples:
     flow_bytes: Longs
 
     @staticmethod
-    def of(table: Mapping[str, Any], links: tuple[int, ...], ports: Longs, flows: tuple[int, ...]) -> RunSamples:
+    def of(table: Mapping[str, Longs], links: tuple[int, ...], ports: Longs, flows: tuple[int, ...]) -> RunSamples:
         """Return the engine's samples as tables."""
         rows = len(table["time_ps"])
-        link = {
-            name: table[name].reshape(rows, len(ports)) for name in ("queue_bytes", "wire_bytes", "marks", "paused")
-        }
-        flow = {name: table[name].reshape(rows, len(flows)) for name in ("flow_Bps", "flow_window_bytes", "flow_bytes")}
-        return RunSamples(table["time_ps"] / 1e12, links, **link, flows=flows, **flow)
+        queue, wire, marks, paused = (
+            table[name].reshape(rows, len(ports)) for name in ("queue_bytes", "wire_bytes", "marks", "paused")
+        )
+        rate, window, moved = (
+            table[name].reshape(rows, len(flows)) for name in ("flow_Bps", "flow_window_bytes", "flow_bytes")
+        )
+        time_s = table["time_ps"] / 1e12
+        return RunSamples(
+            time_s, links, queue, wire, marks, paused, flows, rate.astype(float), window.astype(float), moved
+        )
 
     def goodput_Bps(self) -> Floats:
         """Return the delivered rate of each watched connection between rows."""

@@ -16,6 +16,8 @@ from syncline.errors import SimulationError
 KINDS = ("line", "dcqcn", "dctcp", "swift", "hpcc", "timely", "cubic", "pull", "spray", "slotted", "custom")
 RECOVERIES = ("go-back-n", "selective")
 SPREADS = ("flow", "flowlet", "packet", "recycle")
+Setting = str | float | bool
+"""A number of a set as a person writes it: `4us`, `100Gbps`, `0.5`."""
 _PS = 1e12
 _OURS = {"about", "source", "kind", "recovery", "spread", "lossless", "credits", "marks", "trims", "queue_packets"}
 _TIMES = {
@@ -78,7 +80,7 @@ class TransportSet:
     trims: bool = False
     queue_packets: int = 0
     marks: Marks | None = None
-    numbers: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    numbers: Mapping[str, Setting] = field(default_factory=lambda: MappingProxyType({}))
 
     def profile(
         self, *, payload_bytes: int, rate_Bps: float, rtt_s: float, data_class: int, spread: str = "", num_hops: int = 4
@@ -128,7 +130,7 @@ def transport_sets() -> Mapping[str, TransportSet]:
     )
 
 
-def transport_set(name: str, changes: Mapping[str, Any] | None = None) -> TransportSet:
+def transport_set(name: str, changes: Mapping[str, Setting] | None = None) -> TransportSet:
     """Return the set of that name, with numbers of it changed."""
     sets = transport_sets()
     if name not in sets:

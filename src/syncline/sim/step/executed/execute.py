@@ -10,9 +10,8 @@ others less is left for it. What hides behind compute begins before that ends, a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
 
@@ -24,7 +23,7 @@ from syncline.sim.flow.routing import Routing
 from syncline.sim.step.constants import Constants, default_constants
 from syncline.sim.step.executed.footprint import Floats, Longs, Rails
 from syncline.sim.step.executed.packets import IGNORES as PACKET_IGNORES
-from syncline.sim.step.executed.packets import run_packets
+from syncline.sim.step.executed.packets import PacketCounts, run_packets
 from syncline.sim.step.executed.stages import Stages
 from syncline.sim.step.executed.tasks import StepTasks
 from syncline.sim.step.floor import check_floor
@@ -56,7 +55,7 @@ class StepRun:
     num_tasks: int
     routing: str
     ignores: tuple[str, ...] = IGNORES
-    packets: Mapping[str, Any] | None = None  # what befell them; None: executed at flow level
+    packets: PacketCounts | None = None  # what befell them; None: executed at flow level
 
     @property
     def level(self) -> str:
@@ -67,7 +66,7 @@ class StepRun:
         return {
             "level": self.level, "step_time_s": self.step_time_s, "routing": self.routing, "tasks": self.num_tasks,
             "collectives": [asdict(each) for each in self.collectives], "ignores": list(self.ignores),
-            "packets": dict(self.packets) if self.packets else None,
+            "packets": asdict(self.packets) if self.packets else None,
         }  # fmt: skip
 
 

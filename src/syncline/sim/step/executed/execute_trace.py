@@ -7,7 +7,6 @@ Program puts there, so that ranks which come late make the others wait, and coll
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,7 +29,7 @@ from syncline.sim.step.executed.footprint import (
     gather_flows,
     pass_flows,
 )
-from syncline.sim.step.executed.packets import run_packets
+from syncline.sim.step.executed.packets import PacketCounts, run_packets
 from syncline.sim.step.executed.stages import is_mesh
 from syncline.sim.step.floor import check_floor
 from syncline.sim.step.machine import Machine, machine_from_fabric
@@ -49,7 +48,7 @@ class ExecutedTrace:
     collectives: tuple[JsonObject, ...]
     routing: str
     floor_s: float = 0.0  # what the busiest group's collectives need at least
-    packets: Mapping[str, Any] | None = None  # what befell them; None: executed at flow level
+    packets: PacketCounts | None = None  # what befell them; None: executed at flow level
 
     @property
     def level(self) -> str:

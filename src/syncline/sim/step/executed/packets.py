@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -32,23 +31,36 @@ PACKETS_PER_CPU_S = 500_000
 IGNORES = ("packets inside hosts", "stragglers", "other jobs", "drift between the ranks of a stage")
 
 
+@dataclass(frozen=True)
+class PacketCounts:
+    """What befell the packets of a step or a trace."""
+
+    data_packets: int
+    resent_packets: int
+    drops: int
+    marks: int
+    pauses: int
+    transport: str
+    cpu_s: float
+    peak_queue_bytes: int
+    busiest_link: str
+
+
 @dataclass(frozen=True, eq=False)
-class Drawn:
+class PacketCourse:
     """A graph as packets ran it: when each task began and ended, and what happened to packets."""
 
     begin_s: Floats
     end_s: Floats
     outcome: Outcome
 
-    def counted(self) -> dict[str, Any]:
+    def counted(self) -> PacketCounts:
         """Return what befell the packets."""
-        counters = self.outcome.counters
+        found, deepest = self.outcome, int(self.outcome.ports["peak_bytes"].max(initial=0))
         names = ("data_packets", "resent_packets", "drops", "marks", "pauses")
-        return {name: int(counters[name]) for name in names} | {
-            "transport": self.outcome.options.transport, "cpu_s": self.outcome.cpu_s,
-            "peak_queue_bytes": int(self.outcome.ports["peak_bytes"].max(initial=0)),
-            "busiest_link": self.outcome.network.port_name(int(np.argmax(self.outcome.utilisation()))),
-        }  # fmt: skip
+        sent, resent, drops, marks, pauses = (int(found.counters[name]) for name in names)
+        busiest = found.network.port_name(found.busiest)
+        return PacketCounts(sent, resent, drops, marks, pauses, found.options.transport, found.cpu_s, deepest, busiest)
 
 
 def packet_options(fabric: Fabric, routing: Routing) -> PacketOptions:
@@ -65,7 +77,7 @@ def packet_options(fabric: Fabric, routing: Routing) -> PacketOptions:
 def run_packets(
     fabric: Fabric, tasks: tuple[Floats, Floats, Longs, Sequence[Sequence[int]]], flows: Sequence[Flows],
     routing: Routing, *, e_net: float = 1.0, e_nvl: float = 1.0, most: int | None = None, name: str = "the step",
-) -> Drawn:  # fmt: skip
+) -> PacketCourse:  # fmt: skip
     """Run tasks (delay, bytes, flows, what each waits for) packet by packet, or say why that would take too long."""
     options = packet_options(fabric, routing)
     network = packet_network(fabric)
@@ -84,7 +96,7 @@ def run_packets(
         raise SimulationError(f"{name} does not end: {outcome.state} after {outcome.now_s:.3g} s.",
                               hint="Repair what is down.")  # fmt: skip
     gate = _gates(outcome)
-    return Drawn(outcome.begin_s[gate], outcome.end_s[done], outcome)
+    return PacketCourse(outcome.begin_s[gate], outcome.end_s[done], outcome)
 
 
 def _cpu(count: int) -> str:
