@@ -30,8 +30,8 @@ def switches(fabric: Fabric) -> list[int]:
 def test_the_largest_two_tier_fat_tree_of_64_ports_joins_2048() -> None:
     fabric = make("max", {"topology": "fat-tree", "link": "NDR", "tiers": 2})
     counted = inventory(fabric)
-    assert (counted.num_endpoints, counted.max_endpoints, switches(fabric)) == (2048, 2048, [64, 32])
-    assert counted.num_ports == 96 * 64
+    assert (counted.endpoints, counted.max_endpoints, switches(fabric)) == (2048, 2048, [64, 32])
+    assert counted.ports == 96 * 64
 
 
 @pytest.mark.parametrize("k", [4, 8, 16])
@@ -41,7 +41,7 @@ def test_the_largest_three_tier_fat_tree_joins_a_quarter_of_k_cubed(k: int) -> N
     fabric = make("max", network, {"model": "dgx-h100", "gpus": 1, "nics": 1}, parts=parts)
     assert fabric.num_gpus == k**3 // 4
     assert switches(fabric) == [k * k // 2, k * k // 2, k * k // 4]
-    assert inventory(fabric).num_ports == 5 * k * k // 4 * k  # every port of every switch
+    assert inventory(fabric).ports == 5 * k * k // 4 * k  # every port of every switch
 
 
 def test_1024_gpus_need_48_switches() -> None:
@@ -112,9 +112,9 @@ def test_a_bond_is_one_link_of_the_summed_rate_with_its_cables_counted(topology:
     assert len(access(bonded)) == 24 and set(bonded.links.rate_Bps[access(bonded)]) == {50e9}
     assert set(bonded.links.num_cables[access(bonded)]) == {2}
     one, two = inventory(apart), inventory(bonded)
-    assert (one.num_ports, one.cables, one.num_endpoints) == (two.num_ports, two.cables, two.num_endpoints)
-    assert one.bill.price_usd == two.bill.price_usd
-    assert one.bisection.rate_Bps == two.bisection.rate_Bps
+    assert (one.ports, one.cables_by_kind, one.endpoints) == (two.ports, two.cables_by_kind, two.endpoints)
+    assert one.price_usd == two.price_usd
+    assert one.bisection_Bps == two.bisection_Bps
 
 
 def test_a_bond_over_two_planes_is_two_links() -> None:
@@ -230,8 +230,8 @@ def test_one_tier_fills_the_switch() -> None:
 def test_nvl72_domains_are_crossbars_and_racks() -> None:
     fabric = make(40, "rail-optimized NDR", "gb200-nvl72")
     counted = inventory(fabric)
-    assert dict(counted.nvlink_domains) == {16: 1, 72: 2}  # the last of three is not full
-    assert (fabric.facts["nvlink_domains"], counted.num_gpus) == (3, 160)
+    assert counted.nvlink_domains_by_gpus == {16: 1, 72: 2}  # the last of three is not full
+    assert (fabric.facts["nvlink_domains"], counted.gpus) == (3, 160)
     assert fabric.rack_of_host.tolist() == [0] * 18 + [1] * 18 + [2] * 4
     assert fabric.device_name(int(np.flatnonzero(fabric.devices.kind == DeviceKind.NVSWITCH)[0])) == "nvl-00/nvswitch"
 
@@ -279,9 +279,9 @@ def test_optical_circuits(pattern: str, pods: int, circuits: int) -> None:
     assert (group[fabric.links.src[optical]] != group[fabric.links.dst[optical]]).all()
     assert np.bincount(fabric.links.src[optical]).max() <= 32
     counted = inventory(fabric)
-    assert counted.num_optical_switches == -(-2 * circuits // 136)
+    assert counted.optical_switches == -(-2 * circuits // 136)
     assert counted.facts["reconfiguration_s"] == 0.02
-    assert "OCS-136" in {line.part for line in counted.bill.lines}
+    assert "OCS-136" in {line.part for line in counted.bill}
 
 
 def test_listed_circuits_and_their_limits() -> None:
@@ -306,4 +306,4 @@ def test_pods_of_any_size_can_be_joined_by_circuits(per_pod: int, pods: int) -> 
         with pytest.raises(FabricError, match="do not fill pods"):
             make(per_pod * pods, network)
     else:
-        assert inventory(make(per_pod * pods, network)).num_hosts == per_pod * pods
+        assert inventory(make(per_pod * pods, network)).hosts == per_pod * pods

@@ -27,7 +27,7 @@ def test_a_link_that_is_down_is_still_counted_but_not_used() -> None:
     down = np.flatnonzero(~broken.links.up)
     assert {broken.link_name(int(i)) for i in down} == {"leaf-00 -> spine-01", "spine-01 -> leaf-00"}
     assert len(broken.links) == len(whole.links)
-    assert inventory(broken).num_ports == inventory(whole).num_ports
+    assert inventory(broken).ports == inventory(whole).ports
     assert inventory(broken).links_down == len(down) == 16  # eight parallel cables, both directions
     routes = Routes(broken)
     for seed in range(30):
@@ -91,7 +91,7 @@ def test_hosts_cut_off_by_faults_are_reported_not_fatal() -> None:
     assert (counted.hops["pairs"], counted.hops["cut_off"], counted.hops["max"]) == (12, 44, 1)
     alone = inventory(make({"device": "leaf-00"}, {"device": "leaf-01"}, hosts=8, network=network))
     assert alone.hops == {"pairs": 0, "cut_off": 56}
-    assert alone.bisection.rate_Bps == 0
+    assert alone.bisection_Bps == 0
 
 
 def test_a_torus_with_a_dead_chip_goes_round_it() -> None:

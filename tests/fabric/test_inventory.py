@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from syncline.report.fabric_links import links_of, tiers
 
-from syncline.describe.plain import plain
+import syncline
 from syncline.fabric import ClusterSpec, Fabric, build, load
 from syncline.fabric.bill import bill
 from syncline.fabric.catalog import load_catalog
@@ -23,7 +23,7 @@ def make(hosts: Any, network: Any, host: Any = "dgx-h100", **more: Any) -> Fabri
 
 
 def test_json_has_what_was_promised() -> None:
-    found = plain(inventory(load("h100-64-rail")).to_json())
+    found = syncline.inventory("h100-64-rail").to_json()
     promised = {
         "gpus",
         "hosts",
@@ -67,7 +67,7 @@ def test_a_part_of_our_own_is_priced() -> None:
     parts = {"switch": [{"name": "our-tor", "like": "QM9700", "price_usd": 41000}]}
     fabric = make(16, {"topology": "fat-tree", "link": "NDR", "switch": "our-tor"}, parts=parts)
     (line,) = [line for line in bill(fabric).lines if line.kind == "switch"]
-    assert (line.part, line.unit_price_usd, line.is_estimate) == ("our-tor", 41000, False)
+    assert (line.part, line.unit_price_usd, line.estimate) == ("our-tor", 41000, False)
 
 
 def test_text_for_people() -> None:
@@ -124,11 +124,11 @@ def test_oversubscription_by_tier(network: dict[str, Any], expected: dict[str, f
 
 def test_a_dragonfly_has_switches_and_a_torus_routers_but_no_leaves() -> None:
     polaris = inventory(load("polaris"))
-    assert polaris.to_json()["switches_by_tier"] == {"switch Rosetta": 80}
+    assert polaris.switches_by_tier == {"switch Rosetta": 80}
     assert "80 switches (80 Rosetta), 4,160 switch ports in use" in "\n".join(inventory_lines(polaris))
     network = {"topology": "torus", "of": "hosts", "shape": "2x2", "link": "HDR"}
     torus = make(4, network, {"gpu": "A100", "nics": 1})
-    assert inventory(torus).switches == {"router QM8700": 4}
+    assert inventory(torus).switches_by_tier == {"router QM8700": 4}
     assert "leaf" not in "\n".join(inventory_lines(inventory(torus)))
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from syncline.describe.plain import JsonObject
+from syncline.describe.model import reported
 from syncline.fabric.catalog import Catalog, HostModel, Switch
 from syncline.fabric.draft import UNKNOWN_CABLE
 from syncline.fabric.fabric import DeviceKind, Fabric
@@ -22,27 +22,15 @@ class BillLine:
     unit_price_usd: float | None
     unit_power_w: float
     source: str
-    is_estimate: bool
+    estimate: bool
 
-    @property
+    @reported
     def price_usd(self) -> float:
         return (self.unit_price_usd or 0.0) * self.count
 
-    @property
+    @reported
     def power_w(self) -> float:
         return self.unit_power_w * self.count
-
-    def to_json(self) -> JsonObject:
-        return {
-            "kind": self.kind,
-            "part": self.part,
-            "count": self.count,
-            "unit_price_usd": self.unit_price_usd,
-            "price_usd": self.price_usd,
-            "power_w": self.power_w,
-            "source": self.source,
-            "estimate": self.is_estimate,
-        }
 
 
 @dataclass(frozen=True)
@@ -67,16 +55,6 @@ class Bill:
     @property
     def unpriced(self) -> tuple[str, ...]:
         return tuple(line.part for line in self.lines if line.unit_price_usd is None)
-
-    def to_json(self) -> JsonObject:
-        """Return the totals and the lines as `syncline fabric show --json` prints them."""
-        return {
-            "price_usd": self.price_usd,
-            "network_price_usd": self.network_price_usd,
-            "power_w": self.power_w,
-            "unpriced": list(self.unpriced),
-            "bill": [line.to_json() for line in self.lines],
-        }
 
 
 def bill(fabric: Fabric) -> Bill:

@@ -29,18 +29,15 @@ class CableDifference:
     described: str
     found: str
 
-    def to_json(self) -> dict[str, str]:
-        return {"kind": self.kind, "where": self.where, "described": self.described, "found": self.found}
-
 
 @dataclass(frozen=True)
 class CableDiff:
     """Differences in order, and which switch of what was found was taken for which described one."""
 
+    cables_described: int
+    cables_found: int
+    switches_taken_for: dict[str, str]
     differences: tuple[CableDifference, ...]
-    switches: Mapping[str, str]
-    num_described: int
-    num_found: int
 
 
 def compare_cables(described: Fabric, found: Fabric) -> CableDiff:
@@ -62,7 +59,7 @@ def compare_cables(described: Fabric, found: Fabric) -> CableDiff:
         *_of_rates(planned, there),
     ]
     named = {mine: theirs for theirs, mine in alias.items() if mine != theirs}
-    return CableDiff(tuple(differences), named, planned.total, there.total)
+    return CableDiff(planned.total, there.total, named, tuple(differences))
 
 
 class _Cables:

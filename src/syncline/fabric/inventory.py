@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
 
-from syncline.describe.plain import JsonObject
+from syncline.describe.model import reported
 from syncline.errors import RouteError
-from syncline.fabric.bill import Bill, bill
-from syncline.fabric.bisection import Bisection, bisection
+from syncline.fabric.bill import BillLine, bill
+from syncline.fabric.bisection import bisection
 from syncline.fabric.distance import chips_forward
 from syncline.fabric.fabric import DeviceKind, Fabric, IntArray, LongArray, Tier
 from syncline.fabric.faults import fault_words
@@ -25,66 +24,53 @@ HOP_SAMPLE = 4096
 
 @dataclass(frozen=True)
 class Inventory:
-    """Counts, bandwidths, price and power of one fabric, each computed from its columns."""
+    """Counts, bandwidths, price and power of one fabric, each computed from its columns; the fields are the JSON."""
 
     name: str
     topology: str
-    num_gpus: int
-    num_hosts: int
-    gpu_models: Mapping[str, int]
-    num_nics: int
-    num_endpoints: int
+    gpus: int
+    hosts: int
+    gpu_models: dict[str, int]
+    nics: int
+    endpoints: int
     max_endpoints: int | None
-    switches: Mapping[str, int]
+    switches_by_tier: dict[str, int]
     """Network switches by tier and model: `{"leaf QM9700": 32, "spine QM9700": 16}`, `{"switch Rosetta": 80}`."""
-    nvlink_domains: Mapping[int, int]
+    nvlink_domains_by_gpus: dict[int, int]
     """NVSwitch domains by size: `{72: 8}` is eight domains of 72 GPUs."""
-    num_optical_switches: int
-    num_ports: int
+    optical_switches: int
+    ports: int
     """Switch ports in use."""
-    cables: Mapping[str, int]
+    cables_by_kind: dict[str, int]
     links_down: int
     faults: str
     """What the description says is broken: "64 NICs down"."""
-    oversubscription: Mapping[str, float]
-    bisection: Bisection
-    hops: Mapping[str, float]
-    bill: Bill
-    facts: Mapping[str, float | int | str]
+    oversubscription: dict[str, float]
+    bisection_Bps: float
+    bisection_split: str
+    """How the halves were chosen."""
+    hops: dict[str, float]
+    price_usd: float
+    network_price_usd: float
+    """What the network costs: switches, optics and cables, without NICs."""
+    power_w: float
+    unpriced: tuple[str, ...]
+    bill: tuple[BillLine, ...]
+    facts: dict[str, float | int | str]
+    assumed: tuple[str, ...] = ()
+    """What the description leaves open and was filled in, in words."""
 
-    def to_json(self) -> JsonObject:
-        """Return the object that `syncline fabric show --json` prints."""
-        return {
-            "name": self.name,
-            "topology": self.topology,
-            **self._counts(),
-            "oversubscription": dict(self.oversubscription),
-            "bisection_Bps": self.bisection.rate_Bps,
-            "bisection_split": self.bisection.split,
-            "hops": dict(self.hops),
-            **self.bill.to_json(),
-            "facts": {k: v for k, v in self.facts.items() if k != "max_endpoints"},
-        }
+    @reported
+    def switches(self) -> int:
+        return sum(self.switches_by_tier.values())
 
-    def _counts(self) -> JsonObject:
-        return {
-            "gpus": self.num_gpus,
-            "hosts": self.num_hosts,
-            "gpu_models": dict(self.gpu_models),
-            "nics": self.num_nics,
-            "endpoints": self.num_endpoints,
-            "max_endpoints": self.max_endpoints,
-            "switches": sum(self.switches.values()),
-            "switches_by_tier": dict(self.switches),
-            "nvlink_domains": sum(self.nvlink_domains.values()),
-            "nvlink_domains_by_gpus": {str(size): count for size, count in self.nvlink_domains.items()},
-            "optical_switches": self.num_optical_switches,
-            "ports": self.num_ports,
-            "cables": sum(self.cables.values()),
-            "cables_by_kind": dict(self.cables),
-            "links_down": self.links_down,
-            "faults": self.faults,
-        }
+    @reported
+    def nvlink_domains(self) -> int:
+        return sum(self.nvlink_domains_by_gpus.values())
+
+    @reported
+    def cables(self) -> int:
+        return sum(self.cables_by_kind.values())
 
 
 def inventory(fabric: Fabric) -> Inventory:
@@ -94,27 +80,33 @@ def inventory(fabric: Fabric) -> Inventory:
     wired = links.cable >= 0
     access = (links.tier == Tier.ACCESS) & (devices.kind[links.src] == DeviceKind.NIC)
     largest = fabric.facts.get("max_endpoints")
+    halves, bought = bisection(fabric), bill(fabric)
     return Inventory(
         name=fabric.name,
         topology=_topology(fabric),
-        num_gpus=fabric.num_gpus,
-        num_hosts=fabric.num_hosts,
+        gpus=fabric.num_gpus,
+        hosts=fabric.num_hosts,
         gpu_models=_count_parts(fabric, DeviceKind.GPU),
-        num_nics=len(fabric.nics),
-        num_endpoints=int(links.num_cables[access].sum()),
+        nics=len(fabric.nics),
+        endpoints=int(links.num_cables[access].sum()),
         max_endpoints=int(largest) if largest is not None else None,
-        switches=_switches(fabric),
-        nvlink_domains=_nvlink_domains(fabric),
-        num_optical_switches=int((devices.kind == DeviceKind.OCS).sum()),
-        num_ports=int(links.num_cables[at_switch & wired].sum()),
-        cables=_count_cables(fabric),
+        switches_by_tier=_switches(fabric),
+        nvlink_domains_by_gpus=_nvlink_domains(fabric),
+        optical_switches=int((devices.kind == DeviceKind.OCS).sum()),
+        ports=int(links.num_cables[at_switch & wired].sum()),
+        cables_by_kind=_count_cables(fabric),
         links_down=int((~links.up).sum()),
         faults=fault_words(fabric, fabric.spec.faults),
         oversubscription=oversubscription(fabric),
-        bisection=bisection(fabric),
+        bisection_Bps=halves.rate_Bps,
+        bisection_split=halves.split,
         hops=hops(fabric),
-        bill=bill(fabric),
-        facts=fabric.facts,
+        price_usd=bought.price_usd,
+        network_price_usd=bought.network_price_usd,
+        power_w=bought.power_w,
+        unpriced=bought.unpriced,
+        bill=bought.lines,
+        facts={key: value for key, value in fabric.facts.items() if key != "max_endpoints"},
     )
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from syncline.describe.files import check_writable, write_text
-from syncline.describe.plain import JsonObject
+from syncline.describe.model import Handle, handle
 from syncline.describe.raster import write_png
 from syncline.errors import UsageError
 from syncline.fabric import Fabric, build, save
@@ -53,26 +53,15 @@ class InventoryAnswer(Answer):
         ),
     }
 
-    fabric: Fabric = field(repr=False)
-    inventory: Inventory = field(repr=False)
+    content: ClassVar[str] = "inventory"
+
+    inventory: Inventory
+    fabric: Handle[Fabric] = handle()
 
     @property
     def picture(self) -> str:
         """The cluster drawn, as SVG."""
         return self.pictures()["cluster.svg"]
-
-    @property
-    def assumed(self) -> tuple[str, ...]:
-        """What the description leaves open and was filled in, in words."""
-        spec = self.fabric.spec
-        return (
-            *assumed_of(spec),
-            *assumed_of_network(spec),
-            *message_lines(self.fabric, transport_on(AUTO, self.fabric)),
-        )
-
-    def to_json(self) -> JsonObject:
-        return {**self.inventory.to_json(), "assumed": list(self.assumed)}
 
 
 @dataclass(frozen=True)
@@ -171,11 +160,14 @@ class ImportedFabric(Answer):
 def inventory(cluster: ClusterArgument = DEFAULT) -> InventoryAnswer:
     """Count, measure and price a cluster, and draw it.
 
-    >>> inventory("h100-64-rail").inventory.num_gpus
+    >>> inventory("h100-64-rail").inventory.gpus
     512
     """
     fabric = built(cluster)
-    return InventoryAnswer(fabric, count(fabric))
+    spec = fabric.spec
+    messages = message_lines(fabric, transport_on(AUTO, fabric))
+    assumed = (*assumed_of(spec), *assumed_of_network(spec), *messages)
+    return InventoryAnswer(replace(count(fabric), assumed=assumed), fabric=fabric)
 
 
 @question("syncline fabric list", "syncline fabric list --json")

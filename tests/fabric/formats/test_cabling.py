@@ -142,7 +142,9 @@ def test_differences_are_named_by_kind(tmp_path: Path) -> None:
     moved = text.replace('"gpu01 mlx5_0"', '"GPU"').replace('"gpu02 mlx5_0"', '"gpu01 mlx5_0"')
     (tmp_path / "moved.txt").write_text(moved.replace('"GPU"', '"gpu02 mlx5_0"').replace("leaf-2", "rack7"))
     answer = fabric_diff(described, tmp_path / "moved.txt")
-    assert answer.differences == () and answer.diff.switches == {"leaf-2": "rack7"}, "two NICs of one leaf; a new name"
+    assert answer.differences == () and answer.switches_taken_for == {"leaf-2": "rack7"}, (
+        "two NICs of one leaf; a new name"
+    )
 
 
 def test_swapped_cables_are_moved(tmp_path: Path) -> None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar
 
 from syncline.describe.document import read_text
-from syncline.describe.plain import JsonObject
 from syncline.errors import DescriptionError, UsageError
 from syncline.fabric import Fabric, build, load
-from syncline.fabric.cable_diff import CableDiff, CableDifference, compare_cables
+from syncline.fabric.cable_diff import CableDifference, compare_cables
 from syncline.fabric.formats import detect, import_fabric
 from syncline.fabric.load import presets
 from syncline.questions.answer import Answer
@@ -18,33 +17,22 @@ from syncline.questions.inputs import ClusterArgument, built
 from syncline.questions.parameter import Parameter, question
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class CableComparison(Answer):
     """What was found against what is described, cable by cable."""
 
     schema_name: ClassVar[str] = "fabric-diff"
 
-    name: str
+    cluster: str
     found: str
-    diff: CableDiff = field(repr=False)
+    cables_described: int
+    cables_found: int
+    switches_taken_for: dict[str, str]
+    differences: tuple[CableDifference, ...]
 
     @property
     def exit_status(self) -> int:
         return 1 if self.differences else 0
-
-    @property
-    def differences(self) -> tuple[CableDifference, ...]:
-        return self.diff.differences
-
-    def to_json(self) -> JsonObject:
-        return {
-            "cluster": self.name,
-            "found": self.found,
-            "cables_described": self.diff.num_described,
-            "cables_found": self.diff.num_found,
-            "switches_taken_for": dict(self.diff.switches),
-            "differences": [one.to_json() for one in self.differences],
-        }
 
 
 @question(
@@ -68,7 +56,7 @@ def fabric_diff(
     """
     described = built(cluster)
     there = found if isinstance(found, Fabric) else _found(Path(found), described, link)
-    return CableComparison(described.name, there.name, compare_cables(described, there))
+    return CableComparison(described.name, there.name, **vars(compare_cables(described, there)))
 
 
 def _found(path: Path, described: Fabric, link: str | None) -> Fabric:

@@ -9,7 +9,7 @@ from typing import Any
 from rich.table import Table
 
 from syncline.describe import units
-from syncline.fabric.bill import Bill, BillLine
+from syncline.fabric.bill import BillLine
 from syncline.fabric.inventory import Inventory
 from syncline.questions.fabric import (
     ExportedFabric,
@@ -27,27 +27,27 @@ from syncline.report.table import table
 def inventory_lines(inventory: Inventory) -> list[str]:
     """Return the summary: what it is, what joins it, how fast, how far, how much."""
     models = " + ".join(f"{count:,} {model}" for model, count in inventory.gpu_models.items())
-    hosts = _count(inventory.num_hosts, "host")
+    hosts = _count(inventory.hosts, "host")
     lines = [f"{inventory.name}: {models} in {hosts}, {inventory.topology}", ""]
     lines += [_row("network", _network(inventory)), _row("bandwidth", _bandwidth(inventory))]
     if inventory.hops:
         lines.append(_row("paths", _paths(inventory)))
-    if inventory.nvlink_domains:
+    if inventory.nvlink_domains_by_gpus:
         lines.append(_row("scale-up", _scale_up(inventory)))
     if inventory.max_endpoints:
-        lines.append(_row("room", f"{inventory.num_endpoints:,} of at most {inventory.max_endpoints:,} endpoints used"))
+        lines.append(_row("room", f"{inventory.endpoints:,} of at most {inventory.max_endpoints:,} endpoints used"))
     if inventory.faults or inventory.links_down:
         lines.append(_row("faults", inventory.faults or f"{_count(inventory.links_down // 2, 'cable')} down"))
-    lines.append(_row("price", _price(inventory.bill)))
-    lines.append(_row("power", f"{units.show_power(inventory.bill.power_w)} (hosts at their rated maximum)"))
+    lines.append(_row("price", _price(inventory)))
+    lines.append(_row("power", f"{units.show_power(inventory.power_w)} (hosts at their rated maximum)"))
     return lines
 
 
-def bill_table(bill: Bill) -> Table:
+def bill_table(bill: Sequence[BillLine]) -> Table:
     """Return the bill of materials as a table; the numbers in its last column are those of `bill_notes`."""
     table = columns([], ("part", "count", "each", "total", "power", "price from"), right=(1, 2, 3, 4))
     sources = _sources(bill)
-    for line in bill.lines:
+    for line in bill:
         known = line.unit_price_usd is not None
         each = units.show_money(line.unit_price_usd) if line.unit_price_usd is not None else "-"
         total = units.show_money(line.price_usd) if known else "-"
@@ -56,7 +56,7 @@ def bill_table(bill: Bill) -> Table:
     return table
 
 
-def bill_notes(bill: Bill) -> list[str]:
+def bill_notes(bill: Sequence[BillLine]) -> list[str]:
     """Return where the prices of a bill come from."""
     return [f"[{number}] {source}" for number, source in enumerate(_sources(bill), start=1)]
 
@@ -137,13 +137,13 @@ _SHOW: Mapping[str, Callable[[float], str]] = {
 }
 
 
-def _sources(bill: Bill) -> list[str]:
-    return list(dict.fromkeys(_source(line) for line in bill.lines if line.unit_price_usd is not None))
+def _sources(bill: Sequence[BillLine]) -> list[str]:
+    return list(dict.fromkeys(_source(line) for line in bill if line.unit_price_usd is not None))
 
 
 def _source(line: BillLine) -> str:
     said = line.source.startswith("estimate")
-    return f"estimate: {line.source}" if line.is_estimate and not said else line.source
+    return f"estimate: {line.source}" if line.estimate and not said else line.source
 
 
 def _row(label: str, text: str) -> str:
@@ -151,22 +151,20 @@ def _row(label: str, text: str) -> str:
 
 
 def _network(inventory: Inventory) -> str:
-    count = sum(inventory.switches.values())
-    if count == 0 and not inventory.cables and not inventory.num_optical_switches:
+    count, cables, optical = inventory.switches, inventory.cables, inventory.optical_switches
+    if count == 0 and not inventory.cables_by_kind and not optical:
         return "none"
-    tiers = " + ".join(f"{n:,} {name.removeprefix('switch ')}" for name, n in inventory.switches.items())
-    cables = sum(inventory.cables.values())
-    optical = inventory.num_optical_switches
+    tiers = " + ".join(f"{n:,} {name.removeprefix('switch ')}" for name, n in inventory.switches_by_tier.items())
     texts = [f"{_count(count, 'switch')} ({tiers})" if count else "no switches"]
     texts += [_count(optical, "optical switch")] if optical else []
-    texts += [f"{_count(inventory.num_ports, 'switch port')} in use"] if inventory.num_ports else []
+    texts += [f"{_count(inventory.ports, 'switch port')} in use"] if inventory.ports else []
     texts += [_count(cables, "cable")] if cables else []
     return ", ".join(texts)
 
 
 def _paths(inventory: Inventory) -> str:
     hops = inventory.hops
-    passed = "chips" if inventory.topology == "torus" and not inventory.switches else "switches"
+    passed = "chips" if inventory.topology == "torus" and not inventory.switches_by_tier else "switches"
     if not hops["pairs"]:
         text = "none"
     elif not hops["max"]:
@@ -180,14 +178,14 @@ def _paths(inventory: Inventory) -> str:
 
 def _bandwidth(inventory: Inventory) -> str:
     ratios = ", ".join(f"{tier} {ratio:.3g}:1" for tier, ratio in inventory.oversubscription.items())
-    rate = units.show_bandwidth(inventory.bisection.rate_Bps)
-    return f"bisection {rate} (halves: {inventory.bisection.split}); oversubscription {ratios or 'none'}"
+    rate = units.show_bandwidth(inventory.bisection_Bps)
+    return f"bisection {rate} (halves: {inventory.bisection_split}); oversubscription {ratios or 'none'}"
 
 
 def _scale_up(inventory: Inventory) -> str:
     return " + ".join(
         f"{_count(number, 'NVLink domain')} of {_count(size, 'GPU')}"
-        for size, number in inventory.nvlink_domains.items()
+        for size, number in inventory.nvlink_domains_by_gpus.items()
     )
 
 
@@ -197,7 +195,7 @@ def _count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'es' if noun.endswith('ch') else 's'}"
 
 
-def _price(bill: Bill) -> str:
+def _price(bill: Inventory) -> str:
     total, network = units.show_money(bill.price_usd), units.show_money(bill.network_price_usd)
     if bill.unpriced and not bill.price_usd:
         return f"not known: {', '.join(bill.unpriced)}"
@@ -219,7 +217,7 @@ def _inventory(answer: InventoryAnswer, width: int) -> Iterator[str | Table]:
     title, *rest = inventory_lines(counted)
     yield title
     yield ""
-    yield from (f"  assumed    {line}" for line in answer.assumed)
+    yield from (f"  assumed    {line}" for line in counted.assumed)
     yield from rest
     yield ""
     yield bill_table(counted.bill)
