@@ -6,13 +6,13 @@ import json
 from typing import Any
 
 import pytest
-from syncline.report.fabric_links import links_of, tiers
 
 import syncline
 from syncline.fabric import ClusterSpec, Fabric, build, load
 from syncline.fabric.bill import bill
 from syncline.fabric.catalog import load_catalog
 from syncline.fabric.inventory import inventory
+from syncline.fabric.link_rows import links_by_tier, links_of
 from syncline.report.text.fabric import inventory_lines, part_rows
 
 CATALOG = load_catalog()
@@ -103,7 +103,7 @@ def test_parts_for_people() -> None:
 
 def test_links_by_tier_and_by_device() -> None:
     fabric = load("h100-64-rail")
-    rows = tiers(fabric)
+    rows = links_by_tier(fabric)
     assert sum(row.count for row in rows) == sum(row.up for row in rows) == len(fabric.links)
     assert {row.tier for row in rows} == {"scale-up", "pcie", "socket", "access", "leaf-spine"}
     mine = links_of(fabric, fabric.device("leaf-03"))
