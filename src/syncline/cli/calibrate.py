@@ -4,40 +4,22 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from typer.core import TyperGroup
 
-from syncline.cli.shell.output import JsonOption, emit, err, examples, tell
+from syncline.cli.shell.derive import app_of
+from syncline.cli.shell.output import JsonOption, emit, err, examples
 from syncline.cli.tune import EPILOG as TUNE_EPILOG
 from syncline.cli.tune import tune
 from syncline.describe.plain import JsonObject
+from syncline.questions import calibrate as questions
 
 if TYPE_CHECKING:
     from syncline.rehearse.calibrate import CalibrationSweep, HostCalibration
 
 
-class CalibrateGroup(TyperGroup):
-    """`syncline calibrate CLUSTER` is short for `syncline calibrate hosts CLUSTER`."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put `hosts` in front unless a command or the manual is asked for."""
-        if args and args[0] not in self.commands and args[0] not in ("-h", "--help"):
-            args = ["hosts", *args]
-        return super().parse_args(ctx, args)
-
-
-app = typer.Typer(
-    cls=CalibrateGroup,
-    help="Fit predictions to what was measured: a step, a log of nccl-tests, a sweep of the hosts, a script.\n\n"
-    "`syncline calibrate CLUSTER` is short for `syncline calibrate hosts CLUSTER`.",
-    epilog=examples(
-        "syncline calibrate step h100-64-rail job.yaml --measured 4.6s --out profile.yaml",
-        "syncline calibrate collective h100-64-rail all_reduce.log --out profile.yaml",
-        "syncline calibrate cluster.yaml --out calibrated.yaml",
-    ),
-)
+app = app_of(questions)
 EPILOG = examples(
     "syncline calibrate hosts cluster.yaml --out calibrated.yaml",
     "torchrun --nproc-per-node 8 -m syncline calibrate hosts cluster.yaml --out calibrated.yaml",
@@ -49,72 +31,6 @@ Scale = Annotated[float | None, typer.Option(help="Factor on all rates of the la
 Hosts = Annotated[int | None, typer.Option(help="Only this many hosts of the cluster.")]
 Sizes = Annotated[str, typer.Option(help="Sizes to fit to, by comma.")]
 Repeats = Annotated[int, typer.Option(min=3, max=100, help="How often each is measured.")]
-
-
-@app.command("step", epilog=examples(
-    "syncline calibrate step h100-64-rail job.yaml --measured 4.6s --out profile.yaml",
-    "syncline calibrate step cluster.yaml job.yaml --log train.log --out profile.yaml",
-    "syncline calibrate step cluster.yaml job.yaml --trace rank0.pt.trace.json.gz --out profile.yaml",
-    "syncline step cluster.yaml other-job.yaml --profile profile.yaml",
-))  # fmt: skip
-def step(
-    cluster: Cluster,
-    job: Annotated[str, typer.Argument(metavar="JOB", help="The job that was measured: a file, or one that ships.")],
-    measured: Annotated[str | None, typer.Option(help="The time of one step, with its unit: 4.6s, 830ms.")] = None,
-    log: Annotated[Path | None, typer.Option(help="A training log with step lines.")] = None,
-    trace: Annotated[Path | None, typer.Option(help="A trace: PyTorch profiler, Nsight, Chakra.")] = None,
-    steps: Annotated[int | None, typer.Option(min=1, help="Steps that the trace holds, if it does not say.")] = None,
-    profile: Annotated[Path | None, typer.Option(help="A profile to add this run to.")] = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the profile.")] = None,
-    json: JsonOption = False,
-) -> None:  # fmt: skip
-    """Fit the model to one measured step of a job.
-
-    Five multipliers, for predictions of its other splits, sizes and scales.
-
-    They are matrix products, attention, passes over memory, exchanges and the host. What one time cannot tell apart
-    keeps its prior; a trace tells more.
-    """
-    from syncline.describe.files import check_writable
-    from syncline.questions.calibrate import calibrate_step
-
-    if out is not None:
-        check_writable(out)
-    answer = calibrate_step(cluster, job, measured=measured, log=log, trace=trace, steps=steps, profile=profile)
-    if out is not None:
-        answer.save(out)
-    tell(answer, json, out)
-
-
-@app.command("collective", epilog=examples(
-    "syncline calibrate collective h100-64-rail all_reduce.log --out profile.yaml",
-    "syncline calibrate collective cluster.yaml alltoall.json --ranks 16 --profile profile.yaml --out profile.yaml",
-    "syncline simulate allreduce --cluster h100-64-rail --algorithm nccl --profile profile.yaml",
-))  # fmt: skip
-def collective(
-    cluster: Cluster,
-    log: Annotated[Path, typer.Argument(metavar="LOG", help="The output of nccl-tests, text or JSON.")],
-    op: Annotated[str, typer.Option(help="The operation, if the log does not name it: all_reduce.")] = "",
-    ranks: Annotated[
-        int | None, typer.Option(min=1, help="Ranks of the run (default: as the log says, else the whole cluster).")
-    ] = None,
-    profile: Annotated[Path | None, typer.Option(help="A profile to add this sweep to.")] = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the profile.")] = None,
-    json: JsonOption = False,
-) -> None:
-    """Fit the model of NCCL to a log of nccl-tests.
-
-    The profile is for `simulate --algorithm nccl --profile`.
-    """
-    from syncline.describe.files import check_writable
-    from syncline.questions.calibrate import calibrate_collective
-
-    if out is not None:
-        check_writable(out)
-    answer = calibrate_collective(cluster, log, op=op, ranks=ranks, profile=profile)
-    if out is not None:
-        answer.save(out)
-    tell(answer, json, out)
 
 
 @app.command("hosts", epilog=EPILOG)

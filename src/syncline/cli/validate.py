@@ -10,86 +10,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from syncline.cli.shell.output import JsonOption, emit, examples, tell
+from syncline.cli.shell.derive import app_of
+from syncline.cli.shell.output import JsonOption, emit, examples
 from syncline.describe.guide import cite
 from syncline.describe.plain import JsonObject
 from syncline.errors import SynclineError
+from syncline.questions import validate as questions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from syncline.validate.claims import ClaimFile
 
-app = typer.Typer(rich_markup_mode=None)
+app = app_of(questions)
 VERDICTS = ("reproduced", "conditional", "refuted", "undecided", "not here")
-
-DataOption = Annotated[
-    Path | None, typer.Option("--data", help="CSV of measured rows; default: the published rows that ship.")
-]
-SystemsOption = Annotated[
-    Path | None, typer.Option("--systems", help="YAML that maps the system column to cluster descriptions.")
-]
-
-
-@app.callback(
-    epilog=examples("syncline validate intervals", "syncline validate claims", "syncline validate training --json")
-)
-def _group() -> None:
-    """Compare predictions with published measurements."""
-
-
-@app.command(
-    epilog=examples(
-        "syncline validate collectives",
-        "syncline validate collectives --data mine.csv --systems mine.yaml --json",
-    )
-)
-def collectives(data: DataOption = None, systems: SystemsOption = None, json: JsonOption = False) -> None:
-    """Score predictions against nccl-tests results.
-
-    Every row of a file, by system and size band.
-
-    Errors are |predicted time / measured time - 1| as median / 90th percentile, in percent, of jobs up to 64 hosts:
-    plain, after calibration on six sizes, by interpolation of the same six, and with the system left out of the fit.
-    """
-    from syncline.questions.validate import validate
-
-    tell(validate("collectives", data, systems), json)
-
-
-@app.command(
-    epilog=examples(
-        "syncline validate training",
-        "syncline validate training --data mine.csv --systems mine.yaml --json",
-    )
-)
-def training(data: DataOption = None, systems: SystemsOption = None, json: JsonOption = False) -> None:
-    """Score predictions against published training runs.
-
-    Every row of a file, by source.
-
-    Metrics are converted to step times by each source's own FLOP convention. Errors are |predicted / measured - 1|
-    over distinct runs; beside them the error of each source when it is left out of the fit, of scaling ratios inside a
-    series, and the rank correlation inside sweeps. Rows that cannot be modelled are listed with the reason.
-    """
-    from syncline.questions.validate import validate
-
-    tell(validate("training", data, systems), json)
-
-
-@app.command(epilog=examples("syncline validate intervals", "syncline validate intervals --json"))
-def intervals(json: JsonOption = False) -> None:
-    """Say how often the printed intervals hold.
-
-    Which share of published measurements lies inside the 50 and 90 % intervals.
-
-    Publications are dealt into three parts; each is judged by intervals made from the other two, and predicted by
-    constants that were fitted without it. The figures ship with syncline; research/intervals of the repository computes
-    them from every published row.
-    """
-    from syncline.questions.validate import intervals as ask
-
-    tell(ask(), json)
 
 
 @app.command(

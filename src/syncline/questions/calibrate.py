@@ -6,14 +6,15 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from syncline.bench.step_log import StepLog, read_step_log
 from syncline.describe import units
 from syncline.describe.plain import JsonObject
 from syncline.errors import UsageError
 from syncline.questions.answer import Answer, Output
-from syncline.questions.inputs import Cluster, JobSource, built, job_of
+from syncline.questions.inputs import Cluster, ClusterArgument, JobSource, built, job_of
+from syncline.questions.parameter import Parameter, question
 from syncline.questions.simulated.log_ranks import ranks_of
 from syncline.sim.nccl.calibrate import calibrate as fit_collective
 from syncline.sim.nccl.describe import from_fabric
@@ -100,15 +101,30 @@ class CollectiveProfile(Answer):
         }  # fmt: skip
 
 
+OpOption = Annotated[str, Parameter("The operation, if the log does not name it: all_reduce.")]
+ProfileOption = Annotated[str | Path | None, Parameter("A profile to add this run to.")]
+
+
+@question(
+    "syncline calibrate step h100-64-rail job.yaml --measured 4.6s --out profile.yaml",
+    "syncline calibrate step cluster.yaml job.yaml --log train.log --out profile.yaml",
+    "syncline calibrate step cluster.yaml job.yaml --trace rank0.pt.trace.json.gz --out profile.yaml",
+    "syncline step cluster.yaml other-job.yaml --profile profile.yaml",
+    help="""Fit the model to one measured step of a job, for predictions of its other splits, sizes and scales.
+
+    Five multipliers are fitted: matrix products, attention, passes over memory, exchanges and the host. What one time
+    cannot tell apart keeps its prior; a trace tells more.
+    """,
+)
 def calibrate_step(
-    cluster: Cluster,
-    job: JobSource,
+    cluster: ClusterArgument,
+    job: Annotated[JobSource, Parameter("The job that was measured: a file, or one that ships.", kind=str)],
     *,
-    measured: str | float | None = None,
-    trace: str | Path | None = None,
-    log: str | Path | None = None,
-    steps: int | None = None,
-    profile: str | Path | None = None,
+    measured: Annotated[str | float | None, Parameter("The time of one step, with its unit: 4.6s, 830ms.")] = None,
+    trace: Annotated[str | Path | None, Parameter("A trace: PyTorch profiler, Nsight, Chakra.")] = None,
+    log: Annotated[str | Path | None, Parameter("A training log with step lines.")] = None,
+    steps: Annotated[int | None, Parameter("Steps that the trace holds, if it does not say.", min=1)] = None,
+    profile: ProfileOption = None,
 ) -> StepProfile:
     """Fit five multipliers to one measured step of a job on a cluster.
 
@@ -118,9 +134,8 @@ def calibrate_step(
     >>> found.profile.steps.multipliers.products > 1
     True
     """
-    given = {"--measured": measured, "--trace": trace, "--log": log}
-    if sum(value is not None for value in given.values()) != 1:
-        raise UsageError("give one measurement: --measured, --trace or --log.", hint="For example --measured 4.6s.")
+    if sum(value is not None for value in (measured, trace, log)) != 1:
+        raise UsageError("give one measurement: `measured`, `trace` or `log`.", hint="For example `measured` 4.6s.")
     described, fabric = job_of(job), built(cluster)
     if described.kind == "decode":
         raise UsageError("a decode job has no training step to calibrate.", hint="Give a job of kind: train.")
@@ -153,8 +168,20 @@ def calibrate_step(
     return StepProfile(after, shipped, price(fabric, described, found.constants(own=found.own)), seen, read)
 
 
+@question(
+    "syncline calibrate collective h100-64-rail all_reduce.log --out profile.yaml",
+    "syncline calibrate collective cluster.yaml alltoall.json --ranks 16 --profile profile.yaml --out profile.yaml",
+    "syncline simulate allreduce --cluster h100-64-rail --algorithm nccl --profile profile.yaml",
+)
 def calibrate_collective(
-    cluster: Cluster, log: str | Path, *, op: str = "", ranks: int | None = None, profile: str | Path | None = None
+    cluster: ClusterArgument,
+    log: Annotated[str | Path, Parameter("The output of nccl-tests, text or JSON.")],
+    *,
+    op: OpOption = "",
+    ranks: Annotated[
+        int | None, Parameter("Ranks of the run (default: as the log says, else the whole cluster).", min=1)
+    ] = None,
+    profile: ProfileOption = None,
 ) -> CollectiveProfile:
     """Fit NCCL's model to one nccl-tests log of this cluster, on so many ranks (default: those of the log, or all)."""
     fabric = built(cluster)
@@ -188,8 +215,21 @@ def price_gpu(fabric: Cluster) -> str:
 
 def _seconds(text: str | float | None) -> float:
     if isinstance(text, str) and text.strip().replace(".", "", 1).isdigit():
-        raise UsageError(f'--measured "{text}" has no unit.', hint=f"Write {text.strip()}s or {text.strip()}ms.")
+        raise UsageError(f'`measured` "{text}" has no unit.', hint=f"Write {text.strip()}s or {text.strip()}ms.")
     value = units.time(text or 0.0)
     if not value > 0:
-        raise UsageError(f"--measured must be above 0, got {text}.", hint="For example --measured 4.6s.")
+        raise UsageError(f"`measured` must be above 0, got {text}.", hint="For example 4.6s.")
     return value
+
+
+COMMANDS = {"step": calibrate_step, "collective": calibrate_collective}
+UNNAMED = "hosts"
+HELP = (
+    "Fit predictions to what was measured: a step, a log of nccl-tests, a sweep of the hosts, a script.\n\n"
+    "`syncline calibrate CLUSTER` is short for `syncline calibrate hosts CLUSTER`."
+)
+EXAMPLES = (
+    "syncline calibrate step h100-64-rail job.yaml --measured 4.6s --out profile.yaml",
+    "syncline calibrate collective h100-64-rail all_reduce.log --out profile.yaml",
+    "syncline calibrate cluster.yaml --out calibrated.yaml",
+)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from syncline.describe.own_data import own_data
 from syncline.describe.plain import JsonObject
+from syncline.errors import UsageError
 from syncline.questions.answer import Answer
+from syncline.questions.parameter import Parameter, question
 from syncline.validate.collectives import Validation, validate_collectives
 from syncline.validate.training import TrainingValidation, validate_training
 
@@ -81,8 +83,13 @@ class IntervalErrors(Answer):
     )
 
 
+@question("syncline validate intervals", "syncline validate intervals --json")
 def intervals() -> IntervalErrors:
-    """Return how often intervals hold, as `research/intervals` last computed it from every published row."""
+    """Count how often the printed intervals hold: the share of published measurements inside the 50 and 90 % intervals.
+
+    Publications are dealt into three parts; each is judged by intervals made from the other two, and predicted by
+    constants that never saw it. `research/intervals` computes the table from every published row.
+    """
     kept = own_data("validate", "data/coverage.yaml")
     groups = {name: GroupCoverage(**row) for name, row in kept["groups"].items()}
     return IntervalErrors(
@@ -90,20 +97,46 @@ def intervals() -> IntervalErrors:
     )
 
 
+DataOption = Annotated[Path | None, Parameter("CSV of measured rows; default: the published rows that ship.")]
+SystemsOption = Annotated[Path | None, Parameter("YAML that maps the system column to cluster descriptions.")]
+
+
+@question("syncline validate collectives", "syncline validate collectives --data mine.csv --systems mine.yaml --json")
+def collectives(*, data: DataOption = None, systems: SystemsOption = None) -> CollectiveErrors:
+    """Score predictions against nccl-tests results, by system and size band.
+
+    Errors are |predicted time / measured time - 1| as median / 90th percentile, in percent, of jobs up to 64 hosts:
+    plain, after calibration on six sizes, by interpolation of the same six, and with the system left out of the fit.
+    """
+    return CollectiveErrors(validate_collectives(data, systems))
+
+
+@question("syncline validate training", "syncline validate training --data mine.csv --systems mine.yaml --json")
+def training(*, data: DataOption = None, systems: SystemsOption = None) -> TrainingErrors:
+    """Score predictions against published training runs, by source.
+
+    Metrics are converted to step times by each source's own FLOP convention. Errors are |predicted / measured - 1|
+    over distinct runs; beside them the error of each source when it is left out of the fit, of scaling ratios inside a
+    series, and the rank correlation inside sweeps. Rows that cannot be modelled are listed with the reason.
+    """
+    return TrainingErrors(validate_training(data, systems))
+
+
 def validate(
     subject: str, data: str | Path | None = None, systems: str | Path | None = None
 ) -> CollectiveErrors | TrainingErrors | IntervalErrors:
-    """Predict every row of a file of published measurements ("collectives" or "training") and say how far off it is.
+    """Predict every row of a file of published measurements ("collectives" or "training") and count how far off it is.
 
-    "intervals" says how many of all of them lie inside intervals that were made without them.
+    "intervals" counts how many of all of them lie inside intervals that were made without them.
     """
-    from syncline.errors import UsageError
-
     if subject not in SUBJECTS:
         raise UsageError(f'nothing is published here about "{subject}".', hint=f"One of: {', '.join(SUBJECTS)}.")
-    rows, described = (Path(path) if path else None for path in (data, systems))
     if subject == "intervals":
         return intervals()
-    if subject == "collectives":
-        return CollectiveErrors(validate_collectives(rows, described))
-    return TrainingErrors(validate_training(rows, described))
+    rows, described = (Path(path) if path else None for path in (data, systems))
+    return (collectives if subject == "collectives" else training)(data=rows, systems=described)
+
+
+COMMANDS = {"collectives": collectives, "training": training, "intervals": intervals}
+HELP = "Compare predictions with published measurements."
+EXAMPLES = ("syncline validate intervals", "syncline validate claims", "syncline validate training --json")
