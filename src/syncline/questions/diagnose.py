@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
+from syncline.audit.environment import rule_ids
 from syncline.describe.plain import JsonObject
-from syncline.diagnose import Cause, Diagnosis, read_rules, shipped_rules
+from syncline.describe.progress import Meter, Progress
+from syncline.diagnose import Cause, Diagnosis, LogRule, read_rules, shipped_rules
 from syncline.diagnose import diagnose as run
+from syncline.diagnose.examples import failing_examples
+from syncline.errors import FileError, RuleError, UsageError
 from syncline.finding import Severity
 from syncline.questions.answer import Answer
 from syncline.questions.inputs import Cluster, built
+from syncline.questions.parameter import Parameter, question
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,6 +28,12 @@ class DiagnosisAnswer(Answer):
     schema_name: ClassVar[str] = "diagnose"
 
     diagnosis: Diagnosis = field(repr=False)
+    as_check: bool = field(default=False, repr=False)
+    """Whether the exit status is that of a monitoring check."""
+
+    @property
+    def exit_status(self) -> int:
+        return int(self.severity) if self.as_check else 0
 
     @property
     def causes(self) -> Sequence[Cause]:
@@ -36,18 +48,125 @@ class DiagnosisAnswer(Answer):
         return self.diagnosis.to_json()
 
 
+@dataclass(frozen=True)
+class ListedRule:
+    """One rule of the logs."""
+
+    id: str
+    severity: str
+    title: str
+    fix: str
+
+
+@dataclass(frozen=True)
+class RuleList(Answer):
+    """The rules that logs are read with."""
+
+    schema_name: ClassVar[str] = "diagnose-rules"
+
+    rules: tuple[ListedRule, ...]
+    environment: tuple[str, ...]
+    """Rules of NCCL's environment."""
+
+
+@dataclass(frozen=True)
+class RuleCheck(Answer):
+    """How many rules were tried on their own example."""
+
+    schema_name: ClassVar[str] = "diagnose-check-rules"
+
+    tried: int
+
+
 def diagnose(
     logs: str | Path | Sequence[str | Path],
     *,
     rules: Sequence[str | Path] = (),
     cluster: Cluster | None = None,
-    on_bytes: Callable[[int], None] | None = None,
+    progress: Progress | None = None,
 ) -> DiagnosisAnswer:
     """Say what went wrong first in logs: files, folders, or "-" for stdin; plain or compressed."""
+    named = [str(logs)] if isinstance(logs, (str, Path)) else [str(log) for log in logs]
+    meter = Meter(progress)
+    meter.expect(sum(Path(log).stat().st_size for log in named if Path(log).is_file()))
+    fabric = built(cluster) if cluster is not None else None
+    return DiagnosisAnswer(run(named, rules=_book(rules), cluster=fabric, on_bytes=meter.advance))
+
+
+@question(
+    "syncline diagnose job.log",
+    "syncline diagnose slurm-4242.out /var/log/kern.log.gz nccl-logs/ --json",
+    "dmesg | syncline diagnose - --cluster cluster.yaml",
+    "syncline diagnose job.log --rules our-rules/ --exit nagios",
+)
+def diagnose_or_list(
+    logs: Annotated[
+        Sequence[str],
+        Parameter("Files, folders, or - for stdin (read too where none is named); packed too.", metavar="LOG"),
+    ] = (),
+    *,
+    rules: Annotated[Sequence[str], Parameter("Rules of your own, added to those that ship.", metavar="DIR")] = (),
+    cluster: Annotated[
+        Cluster | None,
+        Parameter("The cluster, if known.", names=("--cluster", "-c"), metavar="FILE|PRESET", kind=str),
+    ] = None,
+    exit_style: Annotated[
+        str,
+        Parameter("none (0 when done) or nagios (0 ok, 1 warning, 2 critical, 3 nothing read).", names=("--exit",)),
+    ] = "none",
+    list_rules: Annotated[bool, Parameter("List the rules instead.", names=("--list",), rare=True)] = False,
+    check_rules: Annotated[bool, Parameter("Try every rule on its own example instead.", rare=True)] = False,
+    progress: Progress | None = None,
+) -> DiagnosisAnswer | RuleList | RuleCheck:
+    """Say what went wrong first in NCCL, PyTorch, verbs and kernel logs of any size.
+
+    Each cause comes with the lines that show it, what it means, what to do and how sure that is; what it led to stands
+    below it. What cannot be read is listed. Nothing is changed or sent anywhere.
+    """
+    if exit_style not in ("none", "nagios"):
+        raise UsageError(f'no exit style is called "{exit_style}".', hint="One of: none, nagios.")
+    if list_rules:
+        listed = [rule for rule in _book(rules).values() if not rule.signal]
+        return RuleList(
+            tuple(ListedRule(rule.id, rule.severity.label, rule.title, rule.fix) for rule in listed), rule_ids()
+        )
+    if check_rules:
+        return RuleCheck(check_examples(_book(rules)))
+    if not logs and sys.stdin.isatty():
+        raise UsageError("no log is named.", hint="Name files or folders, or - for stdin.")
+    answer = replace(
+        diagnose(logs or ("-",), rules=rules, cluster=cluster, progress=progress), as_check=exit_style == "nagios"
+    )
+    diagnosis = answer.diagnosis
+    if diagnosis.nothing_read and exit_style == "none":
+        empty = "there is nothing in it" if diagnosis.num_files else "the folder holds no file"
+        why = "; ".join(f"{item.path}: {item.reason}" for item in diagnosis.unread[:3]) or empty
+        raise FileError(
+            f"no log could be read: {why}.", hint="Name files or folders that you may read, or - for stdin."
+        )
+    return answer
+
+
+def _book(rules: Sequence[str | Path]) -> Mapping[str, LogRule]:
     book = shipped_rules()
     for path in rules:
         book = read_rules(Path(path), book)
-    named = [logs] if isinstance(logs, (str, Path)) else list(logs)
-    fabric = built(cluster) if cluster is not None else None
-    told = on_bytes or (lambda count: None)
-    return DiagnosisAnswer(run([str(log) for log in named], rules=book, cluster=fabric, on_bytes=told))
+    return book
+
+
+def check_examples(book: Mapping[str, LogRule]) -> int:
+    """Return how many rules find their own example, or raise for the first that does not."""
+    failing = failing_examples(book)
+    if failing:
+        id_, matched = next(iter(failing.items()))
+        raise RuleError(
+            f'the example of rule "{id_}" is not matched by it.',
+            where=book[id_].where,
+            detail=f"It gives: {', '.join(matched) or 'nothing'}. In all {len(failing)} rules fail on their example.",
+            hint="Fix the pattern or the example.",
+        )
+    return sum(1 for rule in book.values() if rule.example)
+
+
+COMMANDS = {"": diagnose_or_list}
+RUNS_BARE = True

@@ -48,7 +48,7 @@ VERBS: dict[str, str] = {verb: line for verbs in GROUPS.values() for verb, line 
 
 #: Verb -> the module of questions that its command follows from (`COMMANDS`). The others are in `cli/`.
 DERIVED = {
-    "cost": "cost", "design": "design", "fabric": "fabric", "nccl": "advise", "place": "place", "plan": "plan",
+    "cost": "cost", "design": "design", "diagnose": "diagnose", "fabric": "fabric", "nccl": "advise", "place": "place", "plan": "plan",
     "preview": "preview", "rehearse": "rehearse", "scenario": "scenario", "schedule": "schedule", "share": "share",
     "simulate": "simulate", "step": "step",
 }  # fmt: skip

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import singledispatch
 from textwrap import wrap
+from typing import Any
 
 from syncline.describe import units
 from syncline.diagnose import Cause, Diagnosis
 from syncline.diagnose.following import next_command
 from syncline.finding import Finding
-from syncline.questions.diagnose import DiagnosisAnswer
+from syncline.questions.diagnose import DiagnosisAnswer, RuleCheck, RuleList
 
 WIDTH = 116
 _LINES_OF_CAUSE = 4
@@ -117,6 +119,23 @@ def _paragraph(name: str, text: str, indent: str) -> Iterator[str]:
         yield from wrap(name + text, WIDTH, initial_indent=indent, subsequent_indent=indent + "  ")
 
 
-def text(answer: DiagnosisAnswer, width: int) -> Iterable[str]:
-    """Return first causes, and what they led to."""
+@singledispatch
+def text(answer: Any, width: int) -> Iterable[str]:
+    """Return first causes and what they led to, or the rules."""
+    raise TypeError(type(answer))
+
+
+@text.register
+def _diagnosis(answer: DiagnosisAnswer, width: int) -> Iterable[str]:
     return diagnosis_lines(answer.diagnosis)
+
+
+@text.register
+def _rules(answer: RuleList, width: int) -> Iterable[str]:
+    yield from (f"{rule.id:32} {rule.severity:9} {rule.title}" for rule in answer.rules)
+    yield f"and {len(answer.environment)} of the environment (nccl.env.*)"
+
+
+@text.register
+def _checked(answer: RuleCheck, width: int) -> Iterable[str]:
+    yield f"{answer.tried} rules find their examples."
