@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from syncline.errors import DescriptionError, SynclineError, UsageError
     from syncline.fabric import Fabric, load
     from syncline.finding import Finding
-    from syncline.questions.advise import advise, check_effect
     from syncline.questions.answer import Answer
     from syncline.questions.audit import audit, audit_matrix
     from syncline.questions.calibrate import calibrate_collective, calibrate_step
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from syncline.questions.design import design
     from syncline.questions.diagnose import diagnose
     from syncline.questions.fabric import inventory
+    from syncline.questions.nccl import advise, check_effect
     from syncline.questions.place import place
     from syncline.questions.plan import compare, plan
     from syncline.questions.preview import preview
@@ -59,10 +59,10 @@ _WHERE = {
     "Answer": "questions.answer", "DescriptionError": "errors", "Fabric": "fabric", "Finding": "finding",
     "Job": "workload.job", "PacketQuestion": "questions.simulated.packets",
     "SynclineError": "errors", "Timeline": "timeline", "UsageError": "errors",
-    "advise": "questions.advise", "audit": "questions.audit", "audit_matrix": "questions.audit",
+    "advise": "questions.nccl", "audit": "questions.audit", "audit_matrix": "questions.audit",
     "buffers": "questions.simulated.buffers",
     "calibrate_collective": "questions.calibrate", "calibrate_step": "questions.calibrate",
-    "check_effect": "questions.advise", "compare": "questions.plan",
+    "check_effect": "questions.nccl", "compare": "questions.plan",
     "compare_algorithms": "questions.simulated.compare_algorithms", "cost": "questions.cost",
     "design": "questions.design", "diagnose": "questions.diagnose",
     "fabric_build": "questions.clusters.build",

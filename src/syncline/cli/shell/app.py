@@ -54,7 +54,7 @@ class Verbs(Mapping[str, Any]):
         if verb in DERIVED:
             from syncline.cli.shell.derive import app_of
 
-            module = import_module(f"syncline.questions.{DERIVED[verb]}")
+            module = import_module(f"syncline.questions.{name}")
             return _command(verb, line, app_of(module), getattr(module, "RUNS_BARE", False))
         module = import_module(f"syncline.cli.{name}")
         # A verb that is of use without a word (`syncline watch`) says so.

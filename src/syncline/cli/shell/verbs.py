@@ -46,12 +46,25 @@ GROUPS: dict[str, dict[str, str]] = {
 }
 VERBS: dict[str, str] = {verb: line for verbs in GROUPS.values() for verb, line in verbs.items()}
 
-#: Verb -> the module of questions that its command follows from (`COMMANDS`). The others are in `cli/`.
-DERIVED = {
-    "cost": "cost", "design": "design", "diagnose": "diagnose", "fabric": "fabric", "nccl": "advise", "place": "place", "plan": "plan",
-    "preview": "preview", "rehearse": "rehearse", "scenario": "scenario", "schedule": "schedule", "share": "share",
-    "simulate": "simulate", "step": "step",
-}  # fmt: skip
+#: Verbs whose command derives from a module of the same name in `questions/` (`COMMANDS`). The others are in `cli/`.
+DERIVED = frozenset(
+    [
+        "cost",
+        "design",
+        "diagnose",
+        "fabric",
+        "nccl",
+        "place",
+        "plan",
+        "preview",
+        "rehearse",
+        "scenario",
+        "schedule",
+        "share",
+        "simulate",
+        "step",
+    ]
+)
 
 #: Verbs that moved -> where to. The old name runs the new command for one release.
 RENAMED = {

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from syncline.advise.bundle import settings_table
-from syncline.questions.advise import Advice, EffectCheck
+from syncline.questions.nccl import Advice, EffectCheck
 
 if TYPE_CHECKING:
     from syncline.advise import Bundle, Effect
