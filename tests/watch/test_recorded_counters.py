@@ -9,7 +9,7 @@ from typing import Any
 from syncline.watch.counter import CounterBank
 from syncline.watch.link_map import LinkMap
 from syncline.watch.links import KnownLink
-from syncline.watch.lost_packets import LostPackets
+from syncline.watch.loss.lost_packets import LostPackets
 from syncline.watch.metric import Key
 
 SLOW: dict[str, Any] = json.loads(Path(__file__).with_name("recorded").joinpath("slow_link.json").read_text())

@@ -11,7 +11,7 @@ from syncline.watch.burst import Peaks
 from syncline.watch.counter import Growth
 from syncline.watch.link_map import LinkMap
 from syncline.watch.links import LOAD_COLUMNS, LinkLoad, LinkTable
-from syncline.watch.lost_packets import LostPackets
+from syncline.watch.loss.lost_packets import LostPackets
 from syncline.watch.metric import Key, Reading
 
 IB_ACTIVE = 4

@@ -10,12 +10,12 @@ import pytest
 
 from syncline.describe import units
 from syncline.watch.demonstration.lab import COMPUTE_S, RATE, prediction
-from syncline.watch.demonstration.rank import Ring
+from syncline.watch.demonstration.rank import DemoRing
 
 
 def test_a_ring_gives_every_rank_the_mean() -> None:
     pairs = [socket.socketpair() for _ in range(3)]  # from rank i to the next
-    rings = [Ring(i, 3, pairs[i][0], pairs[i - 1][1]) for i in range(3)]
+    rings = [DemoRing(i, 3, pairs[i][0], pairs[i - 1][1]) for i in range(3)]
     values = [np.arange(1001, dtype=np.float32) * (i + 1) for i in range(3)]
     threads = [threading.Thread(target=rings[i].average, args=(values[i],)) for i in range(3)]
     for thread in threads:

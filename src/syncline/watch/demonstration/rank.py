@@ -37,7 +37,7 @@ class DemoJob(TypedDict):
     folder: str
 
 
-class Ring:
+class DemoRing:
     """The neighbours of a rank on one rail."""
 
     def __init__(self, rank: int, num_ranks: int, to_next: socket.socket, from_before: socket.socket) -> None:
@@ -45,7 +45,7 @@ class Ring:
         self._sender = ThreadPoolExecutor(1)
 
     @classmethod
-    def join(cls, addresses: Sequence[str], rank: int) -> Ring:
+    def join(cls, addresses: Sequence[str], rank: int) -> DemoRing:
         """Return the ring of ranks at these addresses, once both neighbours are there."""
         with socket.create_server((addresses[rank], PORT)) as server:
             server.settimeout(PATIENCE_S)
@@ -106,7 +106,7 @@ def _slowed(mark: Path) -> float:
 def main(job: DemoJob) -> None:
     """Train until ended."""
     rank, addresses = int(os.environ["RANK"]), job["addresses"]
-    rings = [Ring.join([each[rail] for each in addresses], rank) for rail in range(len(addresses[0]))]
+    rings = [DemoRing.join([each[rail] for each in addresses], rank) for rail in range(len(addresses[0]))]
     writer, gradient = SpanWriter(), np.random.default_rng(rank).standard_normal(NUM_PARAMETERS, np.float32)
     mark, step = Path(job["folder"], f"slow-{rank}"), 0
     sent_bytes = 2 * (len(addresses) - 1) * gradient.nbytes // len(addresses)
@@ -116,7 +116,7 @@ def main(job: DemoJob) -> None:
             begun = time.monotonic()
             time.sleep(job["compute_s"] * _slowed(mark))
             ready = time.monotonic()
-            list(pool.map(Ring.average, rings, np.array_split(gradient, len(rings))))
+            list(pool.map(DemoRing.average, rings, np.array_split(gradient, len(rings))))
             own = {"rank": rank, "step": step}
             exchange = {**own, "start_s": ready, "end_s": time.monotonic()}
             compute = {**own, "kind": "compute", "name": "forward and backward", "start_s": begun, "end_s": ready}

@@ -6,9 +6,9 @@ import pytest
 
 from syncline.watch.link_map import LinkMap
 from syncline.watch.links import KnownLink
-from syncline.watch.lost_packets import MEMORY_S, PATIENCE_S, LostPackets
+from syncline.watch.loss.lost_packets import MEMORY_S, PATIENCE_S, LostPackets
+from syncline.watch.loss.switch_loss import SwitchLoss
 from syncline.watch.metric import Key
-from syncline.watch.switch_loss import SwitchLoss
 
 CABLES = (
     ("host-00/eth0", "host-00/nic-0", "leaf-00/p0", "leaf-00"),

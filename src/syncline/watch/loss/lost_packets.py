@@ -12,9 +12,9 @@ from typing import Generic, TypeVar
 
 from syncline.watch.counter import Growth
 from syncline.watch.link_map import LinkMap
+from syncline.watch.loss.path_loss import Path, Place, culprits, evident
+from syncline.watch.loss.switch_loss import SwitchLoss
 from syncline.watch.metric import Key, Reading
-from syncline.watch.path_loss import Path, Place, culprits, evident
-from syncline.watch.switch_loss import SwitchLoss
 
 RESENT = "tcp.path_retransmitted"
 MEMORY_S = 3.0
