@@ -14,5 +14,5 @@ echo
 cat placement/hostfile
 echo
 echo "== host-01 has failed; host-02 of the same rack takes its seat, nobody else moves"
-syncline place racks.yaml job.yaml --hosts 'host-[00,04,01,05]' --keep placement/placement.json --replace host-01=host-02 | head -6
+syncline place racks.yaml job.yaml --hosts 'host-[00,04,01,05]' --keep placement/placement.json --replace host-01=host-02 | sed -n 1,6p
 rm -r racks.yaml job.yaml placement

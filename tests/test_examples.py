@@ -1,4 +1,7 @@
-"""Every example runs, and prints what examples/output/NAME.txt says. `make examples` writes those files anew."""
+"""Every example runs, and prints what examples/output/NAME.txt says. `make examples` writes those files anew.
+
+The JSON of every answer that an example shows is checked against its schema (`warm.py`).
+"""
 
 from __future__ import annotations
 

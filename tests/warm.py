@@ -22,12 +22,20 @@ import traceback
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
+
+import jsonschema
 
 from syncline import questions
 from syncline.cli.shell.app import Verbs
 from syncline.cli.shell.verbs import VERBS
+from syncline.describe.plain import json_text
 from syncline.fabric.catalog import load_catalog
+from syncline.questions.answer import Answer
+from syncline.report import rendered
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 # As little Python as can hand files over: about 20 ms.
 ASKING = """#!{python} -IS
@@ -137,6 +145,19 @@ def _warm_up() -> None:
     load_catalog()
 
 
+def _validate_answers() -> None:
+    """Have every answer that is shown fail unless its `--json` keeps its schema."""
+    show = rendered.show
+
+    def validated(answer: Answer, console: Console) -> None:
+        if type(answer).to_json is Answer.to_json:
+            jsonschema.validate(json.loads(json_text(answer.to_json())), type(answer).schema())
+        show(answer, console)
+
+    rendered.show = validated
+
+
 if __name__ == "__main__":
     _warm_up()
+    _validate_answers()
     _serve(sys.argv[1])

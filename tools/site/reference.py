@@ -119,29 +119,24 @@ def _entries(names: list[str]) -> list[str]:
 
 def schema_page() -> str:
     """Return the page of the schemas: the keys of each answer, with the file beside it."""
-    lines = ["# JSON schemas", "", "What `--json` prints, by question: made from answers and held by a test. A key that only some",
-             "answers have is optional.", ""]  # fmt: skip
+    lines = ["# JSON schemas", "", "What `--json` prints, by question. All keys are always there; what does not apply is null.",
+             "`written` lists the files that the command wrote, where it wrote any.", ""]  # fmt: skip
     for path in sorted(SCHEMAS.glob("*.json")):
         schema = json.loads(path.read_text("utf-8"))
-        lines += [
-            f"## {path.stem}",
-            "",
-            f"[{path.name}](schemas/{path.name})",
-            "",
-            "| key | type | always |",
-            "|---|---|---|",
-        ]
-        needed = set(schema.get("required", ()))
-        for key, value in schema.get("properties", {}).items():
-            lines.append(f"| `{key}` | {_type(value)} | {'yes' if key in needed else 'no'} |")
+        lines += [f"## {path.stem}", "", f"[{path.name}](schemas/{path.name})", "", "| key | type |", "|---|---|"]
+        defined = schema.get("$defs", {})
+        lines += [f"| `{key}` | {_type(value, defined)} |" for key, value in schema["properties"].items()]
         lines.append("")
     return "\n".join(lines) + "\n"
 
 
-def _type(value: dict[str, Any]) -> str:
-    kind = value.get("type", "any")
-    word = ", ".join(kind) if isinstance(kind, list) else str(kind)
+def _type(value: dict[str, Any], defined: dict[str, Any]) -> str:
+    if "$ref" in value:
+        value = defined[value["$ref"].rpartition("/")[2]]
+    if "anyOf" in value:
+        return " or ".join(_type(each, defined) for each in value["anyOf"])
+    word = str(value.get("type", "any"))
     if word == "array" and value.get("items"):
-        return f"array of {_type(value['items'])}"
+        return f"array of {_type(value['items'], defined)}"
     inner = value.get("properties")
     return f"object ({', '.join(f'`{name}`' for name in inner)})" if inner else word

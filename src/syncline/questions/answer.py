@@ -145,7 +145,7 @@ def strict_schema(found: Any, name: str, version: int) -> JsonObject:
     """Return pydantic's schema with a version and `$id`: every key is there, and no other is allowed."""
     found = _strict(found)
     # The command adds the files it wrote.
-    found["properties"]["written"] = {"type": "array", "items": {"type": "string"}}
+    found["properties"].setdefault("written", {"type": "array", "items": {"type": "string"}})
     head = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": SCHEMA_ID.format(name=name, version=version),

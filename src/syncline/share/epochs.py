@@ -78,7 +78,7 @@ class BusyLink:
     mean_utilisation: float
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Epoch:
     """A time in which nothing arrives, leaves, fails or is repaired."""
 
