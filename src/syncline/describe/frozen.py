@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sized
 from dataclasses import fields
-from typing import Any
 
 import numpy as np
 
@@ -22,20 +21,20 @@ class FrozenColumns:
         sizes = (len(value) for value in self._fields().values() if isinstance(value, Sized))
         return hash((type(self).__name__, *sizes))
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return self._fields()
 
-    def __setstate__(self, state: Mapping[str, Any]) -> None:
+    def __setstate__(self, state: Mapping[str, object]) -> None:
         for value in state.values():
             if isinstance(value, np.ndarray):
                 value.flags.writeable = False
         self.__dict__.update(state)
 
-    def _fields(self) -> dict[str, Any]:
+    def _fields(self) -> dict[str, object]:
         return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
 
 
-def _same(left: Any, right: Any) -> bool:
+def _same(left: object, right: object) -> bool:
     if isinstance(left, np.ndarray) and isinstance(right, np.ndarray):
         return np.array_equal(left, right, equal_nan=left.dtype.kind == "f")
     return bool(left == right)

@@ -146,7 +146,7 @@ def plain_rule(message: str) -> str:
     return rule
 
 
-def _tag(context: Mapping[str, Any]) -> str:
+def _tag(context: Mapping[str, object]) -> str:
     return str(context["discriminator"]).strip("'()").removesuffix("()").strip("'") or "kind"
 
 

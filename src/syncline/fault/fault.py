@@ -4,7 +4,7 @@
     parse_fault("leaf-00 <-> spine-01 rate 25% at 2s")
     parse_fault("host-03 paused for 500ms")
 
-`fabric.faults.Fault` is the other one: a link that a cluster file says is broken, for good.
+`fabric.faults.FailedPart` is another thing: a link that a cluster file says is broken, for good.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import TypedDict
 
 from syncline.describe import units
-from syncline.describe.plain import JsonObject
 from syncline.errors import FaultError, UnitError
 
 
@@ -108,19 +107,6 @@ class Fault:
                 return a.strip(), b.strip(), both
         return None
 
-    def to_json(self) -> JsonObject:
-        """Return the fault as plain values."""
-        return {
-            "text": self.text,
-            "target": self.target,
-            "kind": self.kind.value,
-            "rate_Bps": self.rate_Bps,
-            "share": self.share,
-            "mtu_bytes": self.mtu_bytes,
-            "start_s": self.start_s,
-            "duration_s": self.duration_s,
-        }
-
     def _check_value(self) -> None:
         kind, like = self.kind, _EXAMPLES[self.kind]
         given = [name for name in ("rate_Bps", "share", "mtu_bytes") if getattr(self, name) is not None]
@@ -149,6 +135,12 @@ class Fault:
             raise FaultError(f'only a host can be {self.kind}, not "{self.target}".', hint=f'Write "{like}".')
 
 
+class _FaultValue(TypedDict, total=False):
+    rate_Bps: float
+    share: float
+    mtu_bytes: int
+
+
 def parse_fault(text: str) -> Fault:
     """Read a fault such as "host-01:eth0 down at 5s for 2s"; a FaultError says what is wrong with it."""
     rest, times = text.strip(), {"at": 0.0}
@@ -160,13 +152,7 @@ def parse_fault(text: str) -> Fault:
         seen.add(word)
         times[word] = _time(value, word)
     target, kind, value = _words(rest, text)
-    return Fault(
-        target,
-        kind,
-        **_value(kind, value),
-        start_s=times["at"],
-        duration_s=times.get("for"),
-    )
+    return Fault(target, kind, **_value(kind, value), start_s=times["at"], duration_s=times.get("for"))
 
 
 def parse_faults(texts: Iterable[str]) -> tuple[Fault, ...]:
@@ -193,7 +179,7 @@ def _kind(word: str) -> FaultKind | None:
     return FaultKind(name) if name in set(FaultKind) else None
 
 
-def _value(kind: FaultKind, text: str | None) -> dict[str, Any]:
+def _value(kind: FaultKind, text: str | None) -> _FaultValue:
     if text is None:
         return {}
     if kind is FaultKind.MTU:

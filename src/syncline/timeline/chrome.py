@@ -185,7 +185,7 @@ def _counter_lines(timeline: Timeline, pid: int) -> Iterator[str]:
         yield "".join([f'{head}{ts!r},"name":{shown},"args":{{"rate_Bps":{now!r}}}}},\n' for ts, now in pairs])
 
 
-def _meta(name: str, pid: int, tid: int, args: Mapping[str, Any]) -> str:
+def _meta(name: str, pid: int, tid: int, args: Mapping[str, object]) -> str:
     return f'{{"ph":"M","pid":{pid},"tid":{tid},"name":"{name}","args":{_compact(args)}}},\n'
 
 

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from syncline.errors import TimelineError
+from syncline.timeline.columns import Array
 from syncline.timeline.links import LinkSamples, NamedLinks
 from syncline.timeline.source import Source
 from syncline.timeline.spans import Spans
@@ -30,7 +31,7 @@ class Header:
     num_spans: int
     num_samples: int
 
-    def timeline(self, spans: dict[str, Any], samples: dict[str, Any], where: str) -> Timeline:
+    def timeline(self, spans: dict[str, Array], samples: dict[str, Array], where: str) -> Timeline:
         """Return the timeline of these columns, every value checked."""
         try:
             rows, links = Spans(**spans), LinkSamples(**samples)

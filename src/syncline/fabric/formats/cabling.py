@@ -10,8 +10,9 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TypeVar
 
+from syncline.describe.plain import JsonObject
 from syncline.errors import DescriptionError, UsageError
 from syncline.fabric.catalog import Catalog, load_catalog
 from syncline.fabric.spec import ClusterSpec, HostSpec, host_from_text
@@ -54,7 +55,7 @@ class Cabling:
 
 
 def cabling_cluster(
-    cabling: Cabling, host: str | dict[str, Any] | None, *, name: str, link: str | None = None
+    cabling: Cabling, host: str | JsonObject | None, *, name: str, link: str | None = None
 ) -> ClusterSpec:
     """Return the explicit cluster of what was found; cables whose rate is not said run as `link` or the NICs do."""
     if host is None:
@@ -163,7 +164,7 @@ def _nics(cabling: Cabling, base: HostSpec, catalog: Catalog) -> tuple[dict[str,
     return numbered, remarks
 
 
-def _rows(cabling: Cabling, nics: Mapping[str, Mapping[str, int]]) -> list[dict[str, Any]]:
+def _rows(cabling: Cabling, nics: Mapping[str, Mapping[str, int]]) -> list[JsonObject]:
     """Return the cables of the description, parallel ones of a kind as one row."""
 
     def end(plug: Plug) -> str | None:
@@ -178,9 +179,8 @@ def _rows(cabling: Cabling, nics: Mapping[str, Mapping[str, int]]) -> list[dict[
         if a is not None and b is not None:
             first, second = sorted((a, b), key=in_order)
             counts[first, second, cable.link, cable.rate_Bps] += 1
-    return [
-        {"a": a, "b": b}
-        | ({"link": link} if link else {"rate": rate} if rate else {})
-        | ({"count": count} if count > 1 else {})
-        for (a, b, link, rate), count in counts.items()
-    ]
+    rows: list[JsonObject] = []
+    for (a, b, link, rate), count in counts.items():
+        fields = {"link": link, "rate": None if link else rate, "count": count if count > 1 else None}
+        rows.append({"a": a, "b": b} | {key: value for key, value in fields.items() if value})
+    return rows

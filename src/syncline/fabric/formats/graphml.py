@@ -143,7 +143,7 @@ def parse_graph(text: str, source: str = "GraphML") -> FabricGraph:
     return FabricGraph(devices, cables, _read_note(graph.graph.get(_NOTE), source), source)
 
 
-def _device(name: str, data: Mapping[str, Any], source: str) -> GraphDevice:
+def _device(name: str, data: Mapping[str, object], source: str) -> GraphDevice:
     device = _read(GraphDevice, {**data, "name": name}, f"{source}, node {name}")
     if device.kind not in _KINDS and device.kind != "host":
         raise DescriptionError(
@@ -154,23 +154,23 @@ def _device(name: str, data: Mapping[str, Any], source: str) -> GraphDevice:
     return device
 
 
-def _cable(a: str, b: str, data: Mapping[str, Any], source: str) -> GraphCable:
+def _cable(a: str, b: str, data: Mapping[str, object], source: str) -> GraphCable:
     # An undirected edge comes back with its ends in any order; the written order decides which link is the first.
     if str(data.get("source_device", a)) == b:
         a, b = b, a
     return _read(GraphCable, {**data, "a": a, "b": b}, f"{source}, edge {a} - {b}")
 
 
-def _read(model: type[M], data: Mapping[str, Any], where: str) -> M:
+def _read(model: type[M], data: Mapping[str, object], where: str) -> M:
     try:
         return model.model_validate(data)
     except ValidationError as error:
         raise DescriptionError(f"{first_mistake(error)}.", where=where) from None
 
 
-def _order(data: Mapping[str, Any]) -> float:
+def _order(data: Mapping[str, object]) -> float:
     try:
-        return float(data.get("order", 0))
+        return float(str(data.get("order", 0)))
     except (TypeError, ValueError):
         return 0.0
 

@@ -131,7 +131,7 @@ def _node(document: Document, index: int, item: Any) -> tuple[str, JsonObject]:
     return str(metadata["name"]), labels if isinstance(labels, dict) else {}
 
 
-def _chain(labels: Mapping[str, Any]) -> list[str]:
+def _chain(labels: Mapping[str, object]) -> list[str]:
     """Return the switches of a host from its leaf outwards, up to the first level without a label."""
     chain: list[str] = []
     for names in TIERS:
