@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from syncline.program.overlap import Work
 from syncline.program.pieces import piece_sizes, shard_sizes
 from syncline.rehearse.job import PLAIN
+from syncline.rehearse.operations import Tell, everyone, own_rate, run_once
 from syncline.rehearse.order import CodecTimes, RehearsalOrder, ShownSpans, SyncTimes, TrainingTimes, WorkTimes
-from syncline.rehearse.worker import Tell, everyone, own_rate, run_once
 from syncline.runtime.group import Group
 from syncline.runtime.rehearsal import Moment, Trainer, codec_of, dense_time, network_time, post_time, stage_times
 
