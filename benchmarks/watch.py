@@ -105,9 +105,9 @@ def whole_agent(seconds: float) -> dict[str, float]:
     """Return the share of a core of the whole agent on this host, sampling one interface every millisecond."""
     import threading
 
-    from syncline.watch.setup import Wish, make_agent
+    from syncline.watch.setup import WatchConfig, make_agent
 
-    agent = make_agent(Wish(host="here", interfaces=".*", bursts="lo"))
+    agent = make_agent(WatchConfig(host="here", interfaces=".*", bursts="lo"))
     stop = threading.Event()
     thread = threading.Thread(target=agent.run, args=(stop,))
     thread.start()

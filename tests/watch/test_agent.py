@@ -23,7 +23,7 @@ from syncline.watch.history import History
 from syncline.watch.link_map import LinkMap, map_of_fabric, read_link_map
 from syncline.watch.links import KnownLink
 from syncline.watch.prediction import Prediction
-from syncline.watch.setup import Wish, make_agent
+from syncline.watch.setup import WatchConfig, make_agent
 from syncline.watch.sources.infiniband import InfinibandSource
 from syncline.watch.sources.netdev import NetdevSource
 from syncline.watch.sources.source import SourceTree
@@ -173,14 +173,14 @@ def test_a_full_disk_does_not_stop_the_looks(tmp_path: Path) -> None:
 def test_a_wish_becomes_an_agent_on_a_captured_tree(tmp_path: Path) -> None:
     trees.proc_net_dev(tmp_path, eth0=(1, 1), docker0=(1, 1))
     trees.snmp(tmp_path, 10, 0)
-    agent = make_agent(Wish(host="h", root=str(tmp_path), history=str(tmp_path / "h.db")))
+    agent = make_agent(WatchConfig(host="h", root=str(tmp_path), history=str(tmp_path / "h.db")))
     frame = agent.tick()
     assert set(frame.table.names) == {"h/eth0 tx", "h/eth0 rx"}
     agent.close()
 
 
 @pytest.mark.parametrize(
-    ("wish", "words"),
+    ("config", "words"),
     [
         ({"interfaces": "("}, "is not a pattern"),
         ({"tick_s": 0.0}, "the time between two looks must be from 0.05 to 60 s, got 0.0 s"),
@@ -191,9 +191,9 @@ def test_a_wish_becomes_an_agent_on_a_captured_tree(tmp_path: Path) -> None:
         ({"cluster": "h100-64-rail", "host": "nobody"}, 'has no host "nobody"'),
     ],
 )
-def test_a_wish_that_cannot_be_is_one_clear_error(wish: dict[str, object], words: str) -> None:
+def test_a_wish_that_cannot_be_is_one_clear_error(config: dict[str, object], words: str) -> None:
     with pytest.raises(SynclineError, match=words):
-        make_agent(Wish(**wish))  # type: ignore[arg-type]
+        make_agent(WatchConfig(**config))  # type: ignore[arg-type]
 
 
 def test_names_and_rates_from_a_file(tmp_path: Path) -> None:
@@ -243,7 +243,7 @@ def test_expectations_from_a_table_a_plan_and_a_timeline(tmp_path: Path) -> None
 
 
 def test_an_agent_in_a_real_host_reads_its_interfaces() -> None:
-    agent = make_agent(Wish(host="here", interfaces=".*", bursts="lo"))
+    agent = make_agent(WatchConfig(host="here", interfaces=".*", bursts="lo"))
     agent.tick()
     frame = agent.tick()
     assert "here/lo tx" in frame.table.index

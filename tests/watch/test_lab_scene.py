@@ -21,7 +21,7 @@ from syncline.watch.link_reader import LinkReader
 from syncline.watch.links import KnownLink
 from syncline.watch.metric import Key
 from syncline.watch.prediction import Prediction
-from syncline.watch.setup import Wish, make_lab_agent
+from syncline.watch.setup import WatchConfig, make_lab_agent
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 
@@ -66,7 +66,7 @@ def test_a_lab_is_read_whole_at_its_scale(lab: Lab, tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text(json.dumps(plan))
     try:
         with find_lab(lab.name) as visit, LabScene(visit) as scene:
-            agent = make_lab_agent(Wish(host="lab", expect=str(tmp_path / "plan.json")), scene)
+            agent = make_lab_agent(WatchConfig(host="lab", expect=str(tmp_path / "plan.json")), scene)
             frame, until_s = agent.tick(), time.monotonic() + 60
             while not frame.load.up.all() and time.monotonic() < until_s:  # a cable just laid takes a moment
                 time.sleep(0.1)

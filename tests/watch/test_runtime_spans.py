@@ -13,11 +13,11 @@ pytest.importorskip("torch", reason="the runtime needs torch")
 from tests.distributed.ranks import run_ranks
 from tests.watch.runtime_cases import NUM_RANKS, NUM_STEPS, train
 
-from syncline.watch.setup import Wish, make_agent
+from syncline.watch.setup import WatchConfig, make_agent
 
 
 def test_a_training_is_seen_by_the_agent_without_being_told_to(tmp_path: Path) -> None:
-    agent = make_agent(Wish(host="here", interfaces="lo", spans_socket=str(tmp_path / "spans.sock")))
+    agent = make_agent(WatchConfig(host="here", interfaces="lo", spans_socket=str(tmp_path / "spans.sock")))
     stop = threading.Event()
     looking = threading.Thread(target=agent.run, args=(stop,))
     looking.start()

@@ -162,7 +162,7 @@ def watch(
         every_s = units.time(every)
         opened = feeds.fleet_feed(agent or (), prometheus, history=history, every_s=every_s, cluster=cluster)
     else:
-        from syncline.watch.setup import DEFAULT_INTERFACES, Wish
+        from syncline.watch.setup import DEFAULT_INTERFACES, WatchConfig
         from syncline.watch.spans.unix_socket import free_socket
 
         texts = {
@@ -179,7 +179,7 @@ def watch(
             "root": root,
         }
         named = {"host": host or (lab and "lab") or ""}
-        wish = Wish(
+        config = WatchConfig(
             **{key: text for key, text in named.items() if text},
             **{key: str(path) for key, path in texts.items() if path},
             interfaces=interfaces or DEFAULT_INTERFACES,
@@ -194,7 +194,7 @@ def watch(
             num_gpus=gpus,
             usd_per_gpu_hour=price,
         )
-        opened = feeds.lab_feed(visit, wish) if visit else feeds.host_feed(wish)
+        opened = feeds.lab_feed(visit, config) if visit else feeds.host_feed(config)
     with opened as feed:
         expected = feed.prediction
         if terminal and not json:

@@ -113,8 +113,8 @@ class Netlink:
 
     def interfaces(self) -> list[KernelInterface]:
         """Return every interface with its name, MTU and whether it can carry traffic."""
-        wish = struct.pack("=HHI", 8, IFLA_EXT_MASK, SKIP_STATS)
-        request = _HEADER.pack(40, RTM_GETLINK, NLM_F_REQUEST | NLM_F_DUMP, 1, 0) + bytes(16) + wish
+        options = struct.pack("=HHI", 8, IFLA_EXT_MASK, SKIP_STATS)
+        request = _HEADER.pack(40, RTM_GETLINK, NLM_F_REQUEST | NLM_F_DUMP, 1, 0) + bytes(16) + options
         return [self._interface(start, end) for start, end in self._dump(request, RTM_NEWLINK)]
 
     def moved(self) -> dict[int, tuple[int, int]]:
@@ -152,8 +152,8 @@ class Netlink:
 
     def connections(self, family: int = socket.AF_INET) -> list[Connection]:
         """Return every established TCP connection; of a socket opened with NETLINK_SOCK_DIAG."""
-        wish = struct.pack("=BBBBI", family, socket.IPPROTO_TCP, 1 << (INET_DIAG_INFO - 1), 0, 1 << TCP_ESTABLISHED)
-        request = _HEADER.pack(72, SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST | NLM_F_DUMP, 1, 0) + wish + bytes(48)
+        options = struct.pack("=BBBBI", family, socket.IPPROTO_TCP, 1 << (INET_DIAG_INFO - 1), 0, 1 << TCP_ESTABLISHED)
+        request = _HEADER.pack(72, SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST | NLM_F_DUMP, 1, 0) + options + bytes(48)
         size = 4 if family == socket.AF_INET else 16
         found = []
         for start, end in self._dump(request, SOCK_DIAG_BY_FAMILY):

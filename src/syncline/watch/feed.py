@@ -1,6 +1,6 @@
 """What a watch shows, wherever it comes from: this host, a lab, other agents, Prometheus, a recorded run or the demo.
 
-    with host_feed(Wish()) as feed:
+    with host_feed(WatchConfig()) as feed:
         feed.run(stop)              # until the event is set; frames go to feed.hub
 
 Page, terminal, metrics, Alertmanager and the lines of the command all read the same feed.
@@ -34,7 +34,7 @@ from syncline.watch.serve.alertmanager import Inbox
 from syncline.watch.serve.hub import Hub
 from syncline.watch.serve.metrics import fleet_registry, registry
 from syncline.watch.serve.notes import Note, NoteBook
-from syncline.watch.setup import Wish, make_agent, make_lab_agent
+from syncline.watch.setup import WatchConfig, make_agent, make_lab_agent
 
 Run = Callable[[threading.Event], object]
 
@@ -73,16 +73,16 @@ def agent_feed(agent: Agent, title: str = "", run: Run | None = None) -> Feed:
 
 
 @contextmanager
-def host_feed(wish: Wish) -> Iterator[Feed]:
+def host_feed(config: WatchConfig) -> Iterator[Feed]:
     """Give the agent of this host."""
-    with closing(make_agent(wish)) as agent:
+    with closing(make_agent(config)) as agent:
         yield agent_feed(agent)
 
 
 @contextmanager
-def lab_feed(visit: Visit, wish: Wish) -> Iterator[Feed]:
+def lab_feed(visit: Visit, config: WatchConfig) -> Iterator[Feed]:
     """Give an agent that reads every host and switch of a running lab; its run ends with the lab."""
-    with visit, LabScene(visit) as scene, closing(make_lab_agent(wish, scene)) as agent:
+    with visit, LabScene(visit) as scene, closing(make_lab_agent(config, scene)) as agent:
 
         def run(stop: threading.Event) -> None:
             threading.Thread(target=scene.follow, args=(stop,), name="syncline-lab-end", daemon=True).start()

@@ -1,4 +1,4 @@
-"""From what a user asks to a running agent: which sources, which spans, which names and expectations."""
+"""From the options of a user to an agent: which sources, which spans, which names and predictions."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ MIN_HISTORY_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
-class Wish:
-    """What a user may ask for; everything has a default that watches this host."""
+class WatchConfig:
+    """What a user may configure; the defaults watch this host."""
 
     host: str = field(default_factory=lambda: socket.gethostname().partition(".")[0])
     root: str = "/"
@@ -67,86 +67,99 @@ class Wish:
     usd_per_gpu_hour: float | None = None
 
 
-def make_agent(wish: Wish) -> Agent:
-    """Return the agent a user asked for; nothing is opened before every word of the wish has been understood."""
-    _check(wish)
-    if wish.nics and not wish.cluster:
+def make_agent(config: WatchConfig) -> Agent:
+    """Return the agent a user configured; every option is checked before anything is opened."""
+    _check(config)
+    if config.nics and not config.cluster:
         raise WatchError("--nics says which interfaces are the NICs of a cluster.", hint="Give --cluster too.")
-    root = SourceTree(wish.root)
+    root = SourceTree(config.root)
     if not root.path.is_dir():
-        raise WatchError("there is no such folder.", where=wish.root, hint="--root is a captured /sys and /proc.")
-    options = _options(wish, _links(wish))
-    interfaces = [NetdevSource(root, pattern=wish.interfaces), *map(_namespace, wish.netns)]
+        raise WatchError("there is no such folder.", where=config.root, hint="--root is a captured /sys and /proc.")
+    options = _options(config, _links(config))
+    interfaces = [NetdevSource(root, pattern=config.interfaces), *map(_namespace, config.netns)]
     sources: list[CounterSource] = [InfinibandSource(root), TcpSource(root)]
     if root.is_host:
         devices = [key.device for key in interfaces[0].read() if key.metric == "net.rx_bytes"]
-        sources += [EthtoolSource(devices), GpuSource(), *_paths(wish)]
+        sources += [EthtoolSource(devices), GpuSource(), *_paths(config)]
     clock = Clock()
     return Agent(
-        options, interfaces, sources, _spans(wish, clock), clock=clock, history=_history(wish), host_load=HostLoad(root)
+        options,
+        interfaces,
+        sources,
+        _spans(config, clock),
+        clock=clock,
+        history=_history(config),
+        host_load=HostLoad(root),
     )
 
 
-def make_lab_agent(wish: Wish, scene: LabScene) -> Agent:
+def make_lab_agent(config: WatchConfig, scene: LabScene) -> Agent:
     """Return the agent of a running lab; what a plan or a timeline predicts is taken at the lab's scale."""
-    _check(wish)
-    options = _options(wish, LinkMap())
-    if wish.expect and not wish.expect.lower().endswith((".yaml", ".yml")):
+    _check(config)
+    options = _options(config, LinkMap())
+    if config.expect and not config.expect.lower().endswith((".yaml", ".yml")):
         options = replace(options, prediction=options.prediction.at_scale(scene.blueprint.scale))
     clock = Clock()
-    return scene.agent(options, _spans(wish, clock), clock=clock, history=_history(wish))
+    return scene.agent(options, _spans(config, clock), clock=clock, history=_history(config))
 
 
-def _check(wish: Wish) -> None:
-    """Raise where something of the wish cannot be."""
-    for what, pattern in (("--interfaces", wish.interfaces), ("--bursts", wish.bursts)):
+def _check(config: WatchConfig) -> None:
+    """Raise a WatchError for the first option that is not valid."""
+    for what, pattern in (("--interfaces", config.interfaces), ("--bursts", config.bursts)):
         try:
             re.compile(pattern)
         except re.error as error:
             raise WatchError(f'{what} "{pattern}" is not a pattern: {error}.', hint='Write "eth[0-7]|ib.*".') from None
-    if not 0.05 <= wish.tick_s <= 60:
+    if not 0.05 <= config.tick_s <= 60:
         raise WatchError(
-            f"the time between two looks must be from 0.05 to 60 s, got {wish.tick_s} s.", hint="Write --every 250ms."
+            f"the time between two looks must be from 0.05 to 60 s, got {config.tick_s} s.", hint="Write --every 250ms."
         )
-    if wish.history and wish.history_bytes < MIN_HISTORY_BYTES:
-        raise WatchError(f"a history of {wish.history_bytes} bytes is too small.", hint="Give it 1MiB or more.")
-    for what, number in (("--gpus", wish.num_gpus), ("--price", wish.usd_per_gpu_hour)):
+    if config.history and config.history_bytes < MIN_HISTORY_BYTES:
+        raise WatchError(f"a history of {config.history_bytes} bytes is too small.", hint="Give it 1MiB or more.")
+    for what, number in (("--gpus", config.num_gpus), ("--price", config.usd_per_gpu_hour)):
         if number is not None and not 0 < number < 1e9:
             raise WatchError(f"{what} must be positive, got {number}.")
-    for folder in filter(None, (wish.timelines, wish.inspector, wish.flight_recorder, wish.nccl_log)):
+    for folder in filter(None, (config.timelines, config.inspector, config.flight_recorder, config.nccl_log)):
         if not Path(folder).is_dir():
             raise WatchError("there is no such folder to read spans from.", where=folder)
 
 
-def _options(wish: Wish, links: LinkMap) -> AgentOptions:
-    prediction = Prediction.read(wish.expect) if wish.expect else Prediction()
-    thresholds = read_thresholds(wish.rules) if wish.rules else Thresholds()
+def _options(config: WatchConfig, links: LinkMap) -> AgentOptions:
+    prediction = Prediction.read(config.expect) if config.expect else Prediction()
+    thresholds = read_thresholds(config.rules) if config.rules else Thresholds()
     return AgentOptions(
-        wish.host, wish.tick_s, wish.bursts, links, prediction, thresholds, wish.num_gpus, wish.usd_per_gpu_hour
+        config.host,
+        config.tick_s,
+        config.bursts,
+        links,
+        prediction,
+        thresholds,
+        config.num_gpus,
+        config.usd_per_gpu_hour,
     )
 
 
-def _history(wish: Wish) -> History | None:
-    return History(wish.history, wish.history_bytes) if wish.history else None
+def _history(config: WatchConfig) -> History | None:
+    return History(config.history, config.history_bytes) if config.history else None
 
 
-def _links(wish: Wish) -> LinkMap:
-    if wish.links and wish.cluster:
+def _links(config: WatchConfig) -> LinkMap:
+    if config.links and config.cluster:
         raise WatchError("both --links and --cluster name the links.", hint="Give one of them.")
-    if wish.links:
-        return read_link_map(wish.links)
-    if wish.cluster:
+    if config.links:
+        return read_link_map(config.links)
+    if config.cluster:
         from syncline.fabric import load
 
-        return map_of_fabric(load(wish.cluster), wish.host, list(wish.nics))
+        return map_of_fabric(load(config.cluster), config.host, list(config.nics))
     return LinkMap()
 
 
-def _paths(wish: Wish) -> list[TcpPathSource]:
+def _paths(config: WatchConfig) -> list[TcpPathSource]:
     """Return the connections of this host and of every namespace, where the kernel tells of them."""
     here = TcpPathSource()
     others = [
-        TcpPathSource(path or f"/run/netns/{name}", name) for name, _, path in (t.partition("=") for t in wish.netns)
+        TcpPathSource(path or f"/run/netns/{name}", name) for name, _, path in (t.partition("=") for t in config.netns)
     ]
     return [here, *others]
 
@@ -157,18 +170,18 @@ def _namespace(text: str) -> NetdevSource:
     return NetdevSource(SourceTree(), netns=path or f"/run/netns/{name}", prefix=name)
 
 
-def _spans(wish: Wish, clock: Clock) -> list[SpanSource]:
+def _spans(config: WatchConfig, clock: Clock) -> list[SpanSource]:
     found: list[SpanSource] = []
     for folder, make in (
-        (wish.timelines, TimelineSpans),
-        (wish.inspector, InspectorSpans),
-        (wish.flight_recorder, FlightRecorderSpans),
-        (wish.nccl_log, NcclLogSpans),
+        (config.timelines, TimelineSpans),
+        (config.inspector, InspectorSpans),
+        (config.flight_recorder, FlightRecorderSpans),
+        (config.nccl_log, NcclLogSpans),
     ):
         if folder:
             found.append(make(folder, clock))
-    if wish.ras:
-        found.append(RasSpans(wish.ras))
-    if wish.spans_socket:
-        found.append(SocketSpans(wish.spans_socket, clock, wish.spans_group, wish.spans_job))
+    if config.ras:
+        found.append(RasSpans(config.ras))
+    if config.spans_socket:
+        found.append(SocketSpans(config.spans_socket, clock, config.spans_group, config.spans_job))
     return found
