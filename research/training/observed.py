@@ -19,7 +19,7 @@ from syncline.sim.step.case import Case, stack
 from syncline.sim.step.constants import Constants
 from syncline.sim.step.cost import step_cost
 from syncline.validate.metrics import convention_of, flops_of_step, step_seconds
-from syncline.validate.training_run import TrainingRun, case_of, family
+from syncline.validate.training_run import PublishedTraining, case_of, family
 from syncline.workload.shape import Shape
 from syncline.workload.software import facts_of
 
@@ -39,11 +39,11 @@ class ObservedRun:
     rows: tuple[tuple[PublishedRow, float], ...]
 
     @property
-    def published(self) -> TrainingRun:
+    def published(self) -> PublishedTraining:
         """The run as the package scores it."""
         d, best = self.described, self.rows[0][0]
         convention = convention_of(best.text("metric"), d.convention, d.job)
-        return TrainingRun(
+        return PublishedTraining(
             best.line, self.run.source, self.run.best.text("model"), best.text("metric"), convention, self.measured_s,
             d.job, d.machine, d.num_gpus, d.remarks, d.readings, len(self.rows), self.assumed or self.recalled,
         )  # fmt: skip

@@ -1,14 +1,16 @@
 """Frozen dataclasses whose fields are their JSON: what is left out, and which properties are part of it.
 
-@dataclass(frozen=True)
-class JobReport:
-    took_s: float
-    alone_s: float
-    run: Handle[Outcome] = handle()     # serves properties and pages; no part of JSON, `==` and `pickle`
+    @dataclass(frozen=True)
+    class JobReport:
+        took_s: float
+        alone_s: float
+        run: Handle[Outcome] = handle()     # serves properties and pages; no part of JSON, `==` and `pickle`
 
-    @reported
-    def slowdown(self) -> float:        # a property that is part of the JSON
-        return self.took_s / self.alone_s
+        @reported
+        def slowdown(self) -> float:        # a property that is part of the JSON
+            return self.took_s / self.alone_s
+
+Values inside other values follow the same rules.
 """
 
 from __future__ import annotations

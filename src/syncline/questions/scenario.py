@@ -17,6 +17,7 @@ from syncline.questions.answer import Answer, Output
 from syncline.questions.inputs import Cluster, built
 from syncline.questions.parameter import OptionGroup, Parameter, question
 from syncline.questions.simulated.packets import PacketQuestion, run_progress
+from syncline.share.epochs import BusyLink
 from syncline.sim.flow.chronicle import timeline as flow_timeline
 from syncline.sim.flow.flow import IGNORES, FlowOutcome
 from syncline.sim.flow.routing import FlowNetwork
@@ -32,14 +33,6 @@ from syncline.timeline import Timeline, save
 
 TRACE = Output("Write the timeline (.json for Perfetto, .parquet).", lambda answer, path: save(answer.timeline, path))
 SCENARIO_OPTIONS = ("loss", "buffer", "payload", "mtu", "recovery", "pfc", "ecn", "background")
-
-
-@dataclass(frozen=True)
-class BusyLink:
-    """A link, and the part of its rate that was used until the last job was done."""
-
-    link: str
-    mean_utilisation: float
 
 
 @dataclass(frozen=True)

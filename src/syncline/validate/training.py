@@ -26,8 +26,8 @@ from syncline.sim.uncertainty import Spread
 from syncline.validate.training_rows import read_runs
 from syncline.validate.training_run import (
     Floats,
+    PublishedTraining,
     SkippedRow,
-    TrainingRun,
     family,
     left_out_predictions,
     predictions,
@@ -191,7 +191,7 @@ class TrainingValidation:
     runs: tuple[ScoredRun, ...]
     unmodelled: tuple[SkippedRow, ...]
     error: str = "abs(predicted / measured step time - 1), distinct runs"
-    measured: Handle[tuple[TrainingRun, ...]] = handle()
+    measured: Handle[tuple[PublishedTraining, ...]] = handle()
 
 
 def validate_training(data: str | Path | None = None, systems: str | Path | None = None) -> TrainingValidation:
@@ -202,7 +202,7 @@ def validate_training(data: str | Path | None = None, systems: str | Path | None
 
 
 def scored(
-    source: str, runs: Sequence[TrainingRun], skipped: Sequence[SkippedRow], num_rows: int
+    source: str, runs: Sequence[PublishedTraining], skipped: Sequence[SkippedRow], num_rows: int
 ) -> TrainingValidation:
     """Predict runs, by the constants that ship and by those fitted without their source, and compare."""
     measured = np.array([run.measured_s for run in runs])
@@ -218,7 +218,7 @@ def scored(
     )  # fmt: skip
 
 
-def _coverage(runs: Sequence[TrainingRun], ratio: Floats) -> RunCoverage:
+def _coverage(runs: Sequence[PublishedTraining], ratio: Floats) -> RunCoverage:
     if not runs:
         return RunCoverage(0, None, None)
     spreads = [(run.spread, 1 / one) for run, one in zip(runs, ratio, strict=True)]
@@ -228,7 +228,7 @@ def _coverage(runs: Sequence[TrainingRun], ratio: Floats) -> RunCoverage:
 
 
 def _sources(
-    runs: Sequence[TrainingRun], skipped: Sequence[SkippedRow], ratio: Floats, without: Floats
+    runs: Sequence[PublishedTraining], skipped: Sequence[SkippedRow], ratio: Floats, without: Floats
 ) -> dict[str, SourceErrors]:
     lost = Counter(family(row.source) for row in skipped)
     out = {}
@@ -246,7 +246,7 @@ def _sources(
     return out
 
 
-def _scored_run(run: TrainingRun, ratio: float, left_out_ratio: float) -> ScoredRun:
+def _scored_run(run: PublishedTraining, ratio: float, left_out_ratio: float) -> ScoredRun:
     job, split, predicted_s = run.job, run.job.parallel, ratio * run.measured_s
     return ScoredRun(
         run.line, run.source, job.model.name, run.machine.gpu.name, run.num_gpus, split.tp, split.pp, split.dp,
@@ -256,14 +256,14 @@ def _scored_run(run: TrainingRun, ratio: float, left_out_ratio: float) -> Scored
     )  # fmt: skip
 
 
-def _scaling(runs: Sequence[TrainingRun], ratio: Floats) -> ScalingErrors:
+def _scaling(runs: Sequence[PublishedTraining], ratio: Floats) -> ScalingErrors:
     off = [abs(ratio[b] / ratio[a] - 1) for a, b in scaling_pairs(runs)]
     if not off:
         return ScalingErrors(0, None, None)
     return ScalingErrors(len(off), float(np.median(off)), float(np.quantile(off, 0.9)))
 
 
-def _ranks(runs: Sequence[TrainingRun], ratio: Floats) -> RankCorrelations:
+def _ranks(runs: Sequence[PublishedTraining], ratio: Floats) -> RankCorrelations:
     from scipy.stats import spearmanr
 
     found = {}
@@ -274,7 +274,7 @@ def _ranks(runs: Sequence[TrainingRun], ratio: Floats) -> RankCorrelations:
     return RankCorrelations(len(found), float(np.median(list(found.values()))) if found else None, found)
 
 
-def _series(run: TrainingRun) -> tuple[object, ...]:
+def _series(run: PublishedTraining) -> tuple[object, ...]:
     """Return what runs of one scaling series share: all but the number of replicas."""
     job, split, batch = run.job, run.job.parallel, run.job.batch
     facts = (job.precision, job.recompute, job.compiled, job.overlap.tp, job.attention, job.token_drop)
@@ -282,7 +282,7 @@ def _series(run: TrainingRun) -> tuple[object, ...]:
     return (run.source, run.model, run.machine.gpu.name, *facts, *layout, batch.global_ / run.num_gpus)
 
 
-def scaling_pairs(runs: Sequence[TrainingRun]) -> list[tuple[int, int]]:
+def scaling_pairs(runs: Sequence[PublishedTraining]) -> list[tuple[int, int]]:
     """Return neighbouring runs of each scaling series, fewer GPUs first."""
     groups: dict[tuple[object, ...], list[int]] = defaultdict(list)
     for number, run in enumerate(runs):
@@ -294,7 +294,7 @@ def scaling_pairs(runs: Sequence[TrainingRun]) -> list[tuple[int, int]]:
     return pairs
 
 
-def sweeps(runs: Sequence[TrainingRun]) -> dict[str, list[int]]:
+def sweeps(runs: Sequence[PublishedTraining]) -> dict[str, list[int]]:
     """Return tables of at least four runs on one part that can be ranked: one model's where a table has many of it."""
     groups: dict[str, list[int]] = defaultdict(list)
     for number, run in enumerate(runs):

@@ -29,7 +29,7 @@ from syncline.fabric.spec import HostSpec, host_from_text
 from syncline.sim.step.machine import Machine, machine_from_spec, machine_of
 from syncline.validate.metrics import SPEEDS, convention_of, plain_metric, step_seconds, usual_convention
 from syncline.validate.systems import SystemEntry, own_systems
-from syncline.validate.training_run import SkippedRow, TrainingRun
+from syncline.validate.training_run import PublishedTraining, SkippedRow
 from syncline.workload.job import Job
 from syncline.workload.shape import Shape
 from syncline.workload.zoo import model as zoo_model
@@ -81,7 +81,7 @@ _NETWORK = re.compile(
 Cells = Mapping[str, str]
 
 
-def read_runs(path: Path, systems: str | Path | None) -> tuple[list[TrainingRun], list[SkippedRow], int]:
+def read_runs(path: Path, systems: str | Path | None) -> tuple[list[PublishedTraining], list[SkippedRow], int]:
     """Return the runs of a CSV file, the rows that cannot be modelled with the reason, and how many rows there are."""
     entries = own_systems(systems)
     runs, skipped = [], []
@@ -161,7 +161,7 @@ def _whole(cells: Cells, column: str) -> int | None:
 
 def _run(
     line: int, cells: Cells, source: str, metric: str, value: str, entries: tuple[SystemEntry, ...]
-) -> TrainingRun:
+) -> PublishedTraining:
     entry = next((entry for entry in entries if entry.names(source, f"{cells.get('notes', '')} {source}")), UNLISTED)
     if entry.skip:
         raise DescriptionError(entry.skip)
@@ -180,7 +180,7 @@ def _run(
     seconds = step_seconds(metric, speed, job, num_gpus, convention, peak_flops / dies, params)
     if not 1e-9 < seconds < 1e9:
         raise DescriptionError(f"a step of {seconds:.3g} s is not one that was measured")
-    run = TrainingRun(
+    run = PublishedTraining(
         line, source, cells["model"], metric, convention, seconds, job, machine, num_gpus,
         (entry.remark,) if entry.remark else (), (network,) if network else (),
     )  # fmt: skip

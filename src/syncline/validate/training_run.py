@@ -35,7 +35,7 @@ SHIPPED = "training-runs.json.gz"
 
 
 @dataclass(frozen=True, eq=False)
-class TrainingRun:
+class PublishedTraining:
     """One measured run as a job on a machine; `num_rows` rows of its table state its speed in different metrics."""
 
     line: int
@@ -113,7 +113,7 @@ def case_of(job: Job, machine: Machine) -> Case | None:
     return case
 
 
-def predictions(runs: Sequence[TrainingRun], constants: Constants) -> Floats:
+def predictions(runs: Sequence[PublishedTraining], constants: Constants) -> Floats:
     """Return the predicted step times of runs."""
     out = np.empty(len(runs))
     cases = [run.case for run in runs]
@@ -127,7 +127,7 @@ def predictions(runs: Sequence[TrainingRun], constants: Constants) -> Floats:
     return out
 
 
-def left_out_predictions(runs: Sequence[TrainingRun]) -> Floats:
+def left_out_predictions(runs: Sequence[PublishedTraining]) -> Floats:
     """Return each run's step time as predicted by constants that were fitted without its source."""
     out, by_source = np.empty(len(runs)), left_out_constants()
     for source in dict.fromkeys(run.source for run in runs):
@@ -142,21 +142,21 @@ def parts() -> Catalog:
     return load_catalog().with_parts(own_data("validate", "data/accelerators.yaml"))
 
 
-def published_runs() -> tuple[list[TrainingRun], list[SkippedRow], int]:
+def published_runs() -> tuple[list[PublishedTraining], list[SkippedRow], int]:
     """Return the published runs that ship, the rows that cannot be modelled, and how many rows there are."""
     stored = json.loads(shipped(SHIPPED))
     skipped = [SkippedRow(**row) for row in stored["skipped"]]
     return [_stored_run(row) for row in stored["runs"]], skipped, stored["rows"]
 
 
-def _stored_run(row: Mapping[str, Any]) -> TrainingRun:
-    """Return one run of the stored file: fields of TrainingRun, with the host as changes of a catalogue host."""
+def _stored_run(row: Mapping[str, Any]) -> PublishedTraining:
+    """Return one run of the stored file: fields of PublishedTraining, with the host as changes of a catalogue host."""
     fields = dict(row)
     host, link, nic_Bps, oversubscription = (fields.pop(key) for key in ("host", "link", "nic_Bps", "oversubscription"))
     fields["job"] = Job.model_validate(fields["job"])
     fields["remarks"], fields["readings"] = tuple(fields["remarks"]), tuple(fields["readings"])
     machine = stored_machine(host, link, nic_Bps, oversubscription, fields["num_gpus"])
-    return TrainingRun(**fields, machine=machine)
+    return PublishedTraining(**fields, machine=machine)
 
 
 def stored_machine(

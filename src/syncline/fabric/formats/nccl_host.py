@@ -19,7 +19,7 @@ from syncline.describe.own_data import own_data
 from syncline.describe.plain import JsonObject
 from syncline.errors import DescriptionError
 from syncline.fabric.catalog import Catalog, HostModel, LinkType, load_catalog
-from syncline.fabric.formats.nccl_paths import ORDER, PciDevice, integer, path_kind, pci_devices
+from syncline.fabric.formats.nccl_paths import ORDER, PciNode, integer, path_kind, pci_devices
 from syncline.fabric.formats.nccl_xml import NcclTopology
 from syncline.fabric.spec import ClusterSpec
 
@@ -168,7 +168,7 @@ def _nearest_host(gpu: str, num_gpus: int, catalog: Catalog) -> HostModel:
     return min((part for part in catalog.parts("host") if isinstance(part, HostModel)), key=distance)
 
 
-def _gpu(device: PciDevice) -> NcclGpu:
+def _gpu(device: PciNode) -> NcclGpu:
     pci = device.element
     inner = next(pci.iterchildren("gpu"), None)
     about = {} if inner is None else _pairs(inner)
@@ -190,7 +190,7 @@ def _gpu(device: PciDevice) -> NcclGpu:
     )
 
 
-def _nic(device: PciDevice) -> NcclNic:
+def _nic(device: PciNode) -> NcclNic:
     pci = device.element
     nets = [net for top in (pci, *device.functions) for net in top.iter("net")]
     speeds = [integer(net.get("speed")) for net in nets if net.get("speed")]
@@ -234,7 +234,7 @@ def _pcie(pci: Element) -> str:
     return f"PCIe{generation} x{lanes}" if generation >= 3 and lanes in (4, 8, 16) else ""
 
 
-def _per_switch(gpus: list[PciDevice], nics: list[PciDevice]) -> tuple[int, int]:
+def _per_switch(gpus: list[PciNode], nics: list[PciNode]) -> tuple[int, int]:
     """Return how many GPUs and NICs share one PCIe switch: those below the same bridge under the processor."""
     tops = Counter(gpu.bridges[-1] if gpu.bridges else None for gpu in gpus)
     if None in tops:

@@ -20,7 +20,7 @@ ORDER = ("PIX", "PXB", "P2C", "PHB", "SYS", "DIS")
 
 
 @dataclass(frozen=True, eq=False)
-class PciDevice:
+class PciNode:
     """A GPU or NIC: its element, the bridges above it from near to far, and its processor.
 
     `functions` are the other PCI functions of the same card: a card with two ports shows two.
@@ -37,9 +37,9 @@ class PciDevice:
         return self.element.get("busid", "").lower()
 
 
-def pci_devices(root: Element) -> list[PciDevice]:
+def pci_devices(root: Element) -> list[PciNode]:
     """Return the GPUs and NICs of a topology in document order; the functions of one card are one NIC."""
-    devices: list[PciDevice] = []
+    devices: list[PciNode] = []
     for cpu in root.iterchildren("cpu"):
         for device in _below(cpu, (), cpu):
             card = device.bus_id[:-1]
@@ -51,7 +51,7 @@ def pci_devices(root: Element) -> list[PciDevice]:
     return devices
 
 
-def path_kind(gpu: PciDevice, nic: PciDevice) -> str:
+def path_kind(gpu: PciNode, nic: PciNode) -> str:
     """Return NCCL's name for the path between a GPU and a NIC."""
     shared = [bridge for bridge in gpu.bridges if bridge in nic.bridges]
     if shared:
@@ -70,11 +70,11 @@ def integer(text: str | None, default: int = 0) -> int:
     return default if number is None else number
 
 
-def _below(parent: Element, bridges: tuple[Element, ...], cpu: Element) -> Iterator[PciDevice]:
+def _below(parent: Element, bridges: tuple[Element, ...], cpu: Element) -> Iterator[PciNode]:
     for child in parent.iterchildren("pci", "nic"):
         kind = "NIC" if child.tag == "nic" else _pci_kind(child)
         if kind in ("GPU", "NIC"):
-            yield PciDevice(kind, child, bridges, cpu)
+            yield PciNode(kind, child, bridges, cpu)
         elif kind == "PCI":
             # Broadcom PEX switches show two levels but switch as one; NCCL joins them, and so PXB becomes PIX.
             outer = _broadcom(bridges[0], 0) if bridges else 0

@@ -50,7 +50,7 @@ _VENDOR_ENV = {
 }
 
 
-class Software(TypedDict, total=False):
+class NcclSoftware(TypedDict, total=False):
     """What runs on the hosts; YAML's own types are read by whoever needs the value."""
 
     nccl: str | float | None
@@ -66,7 +66,7 @@ class Software(TypedDict, total=False):
 
 
 def from_fabric(
-    fabric: Fabric, *, num_hosts: int = 0, gpus_per_host: int = 0, software: Software | None = None
+    fabric: Fabric, *, num_hosts: int = 0, gpus_per_host: int = 0, software: NcclSoftware | None = None
 ) -> NcclSystem:
     """Return what NCCL would find on `num_hosts` hosts of a fabric (all of them unless said)."""
     system = from_spec(fabric.spec, num_hosts or fabric.num_hosts, gpus_per_host, software)
@@ -74,7 +74,7 @@ def from_fabric(
     return on_fabric(system, fabric, fabric.gpus[(host < system.num_hosts) & (local < (gpus_per_host or len(local)))])
 
 
-def from_placement(placed: Placement, software: Software | None = None) -> NcclSystem:
+def from_placement(placed: Placement, software: NcclSoftware | None = None) -> NcclSystem:
     """Return what NCCL would find where ranks stand: their hosts, their GPUs and the NICs of those.
 
     Raises:
@@ -94,7 +94,7 @@ def from_placement(placed: Placement, software: Software | None = None) -> NcclS
 
 
 def from_spec(
-    spec: ClusterSpec, num_hosts: int, gpus_per_host: int = 0, software: Software | None = None
+    spec: ClusterSpec, num_hosts: int, gpus_per_host: int = 0, software: NcclSoftware | None = None
 ) -> NcclSystem:
     """Return what NCCL would find on a described cluster; `software` is laid over the description's own."""
     catalog = load_catalog().with_parts(spec.parts) if spec.parts else load_catalog()
@@ -104,8 +104,8 @@ def from_spec(
     gpu_name(catalog.gpu(model.gpu), [])  # what does not run NCCL is said before anything else
     name = (network.link if network is not None else None) or model.link
     link = catalog.link(name) if name else None
-    stack = cast("Software", {**spec.software, **(software or {})})
-    known = Software.__annotations__
+    stack = cast("NcclSoftware", {**spec.software, **(software or {})})
+    known = NcclSoftware.__annotations__
     if unknown := set(stack) - set(known):
         raise DescriptionError(
             f'software has an unknown key "{min(unknown)}".', hint=f"Known: {', '.join(sorted(known))}."
@@ -124,7 +124,7 @@ def usual_release(system: NcclSystem, said: bool) -> NcclSystem:
 
 
 def _system(
-    model: HostModel, link: LinkType | None, catalog: Catalog, stack: Software, num_hosts: int, gpus: int
+    model: HostModel, link: LinkType | None, catalog: Catalog, stack: NcclSoftware, num_hosts: int, gpus: int
 ) -> NcclSystem:
     assumed: list[str] = []
     gpu = gpu_name(catalog.gpu(model.gpu), assumed)
@@ -164,14 +164,14 @@ def _system(
     )
 
 
-def _environment(stack: Software) -> dict[str, str]:
+def _environment(stack: NcclSoftware) -> dict[str, str]:
     env = stack.get("env") or {}
     if not isinstance(env, Mapping):
         raise DescriptionError("software.env is a mapping of variables.", hint="Write env: {NCCL_ALGO: Ring}.")
     return {str(k): str(v) for k, v in env.items()}
 
 
-def _ranks_per_process(stack: Software, gpus: int) -> int:
+def _ranks_per_process(stack: NcclSoftware, gpus: int) -> int:
     given: object = stack.get("ranks_per_process") or 1
     if isinstance(given, bool) or not isinstance(given, int) or not 1 <= given <= 1024:
         raise DescriptionError(f'ranks_per_process is a number of GPUs, not "{given}".')
@@ -241,7 +241,7 @@ def _nics(model: HostModel, link: LinkType | None, gpus: int, env: Mapping[str, 
     return count, rate, group
 
 
-def _network_kind(link: LinkType | None, stack: Software, env: Mapping[str, str], assumed: list[str]) -> str:
+def _network_kind(link: LinkType | None, stack: NcclSoftware, env: Mapping[str, str], assumed: list[str]) -> str:
     known = default_constants().networks
     if stack.get("network"):
         if stack["network"] in known:
@@ -265,7 +265,7 @@ def _network_kind(link: LinkType | None, stack: Software, env: Mapping[str, str]
     return kind or "unknown"
 
 
-def _release(stack: Software, assumed: list[str]) -> tuple[int, int]:
+def _release(stack: NcclSoftware, assumed: list[str]) -> tuple[int, int]:
     """Read a release however it is written: "2.27.5", 2.3 (YAML's way with 2.30), or NCCL's own code 22705."""
     if stack.get("nccl") is None:
         assumed.append(f"NCCL release not said: {DEFAULT_NCCL[0]}.{DEFAULT_NCCL[1]}")
@@ -282,7 +282,7 @@ def _release(stack: Software, assumed: list[str]) -> tuple[int, int]:
     return int(numbers[0]), int(numbers[1])
 
 
-def _tuner(link: LinkType | None, gpu: str, kind: str, stack: Software, assumed: list[str]) -> str:
+def _tuner(link: LinkType | None, gpu: str, kind: str, stack: NcclSoftware, assumed: list[str]) -> str:
     if "tuner" in stack:
         return "" if stack["tuner"] in (None, "none") else str(stack["tuner"])
     if kind == "tcpxo":

@@ -16,7 +16,7 @@ from syncline.errors import DescriptionError
 from syncline.fabric.catalog import load_catalog
 from syncline.fabric.spec import ClusterSpec
 from syncline.sim.nccl.constants import read_data
-from syncline.sim.nccl.describe import Software, from_spec, usual_release
+from syncline.sim.nccl.describe import NcclSoftware, from_spec, usual_release
 from syncline.sim.nccl.job import CARDS_OF_A_SOCKET
 from syncline.sim.nccl.system import NcclSystem
 
@@ -194,11 +194,11 @@ def _pcie_card(gpu: str) -> dict[str, str]:
     return {"gpu": card} if card else {}
 
 
-def _software(system: str, notes: str, num_hosts: int, gpus_per_host: int) -> Software:
+def _software(system: str, notes: str, num_hosts: int, gpus_per_host: int) -> NcclSoftware:
     text = f"{system} {notes}"
     lower = text.lower()
     env = {name: value.rstrip(",") for name, value in _ENV.findall(text)}
-    software: Software = {"env": env}
+    software: NcclSoftware = {"env": env}
     if release := re.search(r"\b(?:nccl|rccl)[ _v=-]*(2[._]\d+)", lower):
         software["nccl"] = release.group(1).replace("_", ".")
     if re.search(r"\bsharp\b", lower) and num_hosts > 1 and not re.search(r"(?:no|without|nv\w* )\s*sharp", lower):
