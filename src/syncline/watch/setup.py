@@ -82,15 +82,8 @@ def make_agent(config: WatchConfig) -> Agent:
         devices = [key.device for key in interfaces[0].read() if key.metric == "net.rx_bytes"]
         sources += [EthtoolSource(devices), GpuSource(), *_paths(config)]
     clock = Clock()
-    return Agent(
-        options,
-        interfaces,
-        sources,
-        _spans(config, clock),
-        clock=clock,
-        history=_history(config),
-        host_load=HostLoad(root),
-    )
+    spans, history, load = _spans(config, clock), _history(config), HostLoad(root)
+    return Agent(options, interfaces, sources, spans, clock=clock, history=history, host_load=load)
 
 
 def make_lab_agent(config: WatchConfig, scene: LabScene) -> Agent:
@@ -127,16 +120,8 @@ def _check(config: WatchConfig) -> None:
 def _options(config: WatchConfig, links: LinkMap) -> AgentOptions:
     prediction = Prediction.read(config.expect) if config.expect else Prediction()
     thresholds = read_thresholds(config.rules) if config.rules else Thresholds()
-    return AgentOptions(
-        config.host,
-        config.tick_s,
-        config.bursts,
-        links,
-        prediction,
-        thresholds,
-        config.num_gpus,
-        config.usd_per_gpu_hour,
-    )
+    money = (config.num_gpus, config.usd_per_gpu_hour)
+    return AgentOptions(config.host, config.tick_s, config.bursts, links, prediction, thresholds, *money)
 
 
 def _history(config: WatchConfig) -> History | None:
