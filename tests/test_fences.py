@@ -27,7 +27,8 @@ def calls(path: Path) -> list[tuple[str, int]]:
 #: Where a process must end itself: its thread waits in an all-reduce that cannot be left (docs/guides/faults.md).
 #: A captured script is left where its last step ends: nothing of its own ending (an upload, a checkpoint) is wanted.
 #: GPUs are loaded by a program of its own, which can hang alone; its rows are read by the audit that started it.
-#: Kernels are timed by a program that runs where there is a GPU, with nothing of syncline installed.
+#: Kernels are timed by a program that runs where there is a GPU, with nothing of syncline installed; its lines say how
+#: many are left.
 #: A rehearsal's rank ends while threads of gloo may still need the interpreter, which would abort while torn down.
 ALLOWED = {
     ("rehearse/worker.py", "os._exit"),
