@@ -51,6 +51,8 @@ TARGETS = {
     "sim.step.arithmetic.params": ("tests/sim/step/test_cost_twin.py",),
     "runtime.alive.verdict": ("tests/runtime/alive/test_verdict.py",),
     "runtime.alive.pace": ("tests/runtime/alive/test_pace.py",),
+    "runtime.sync.exchange": ("tests/runtime/sync/test_exchange.py", "tests/runtime/sync/test_piece.py"),
+    "runtime.sync.piece": ("tests/runtime/sync/test_piece.py",),
     "codec.dense": ("tests/codec/test_bounds.py",),
 }
 PRELOADED = ("numpy", "pytest", "pydantic", "networkx", "yaml", "torch")
