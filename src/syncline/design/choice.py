@@ -263,9 +263,9 @@ def factors(number: int) -> list[int]:
     return found + [number] * (number > 1)
 
 
-def _links(catalog: Catalog, host: HostModel, told: Sequence[str], by: str) -> list[LinkType]:
-    if told:
-        return [catalog.link(name) for name in told]
+def _links(catalog: Catalog, host: HostModel, names: Sequence[str], by: str) -> list[LinkType]:
+    if names:
+        return [catalog.link(name) for name in names]
     own = catalog.link(host.link) if host.link else None
     found = []
     for part in catalog.parts("link"):

@@ -124,7 +124,7 @@ def _gpus(fabric: Fabric, granted: GrantedHost, host: int, source: str) -> tuple
     wanted = granted.gpus if granted.gpus is not None else tuple(range(granted.num_gpus or there))
     if not wanted or max(wanted) >= there or len(set(wanted)) < len(wanted):
         raise DescriptionError(
-            f"{granted.name} is said to give GPUs {', '.join(map(str, wanted)) or 'none'}, but it has {there}.",
+            f"{granted.name} is listed with GPUs {', '.join(map(str, wanted)) or 'none'}, but it has {there}.",
             where=source,
         )
     return tuple(sorted(wanted))

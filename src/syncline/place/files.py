@@ -118,7 +118,7 @@ exec torchrun --nnodes={len(hosts)} --nproc-per-node={len(hosts[first])} --node-
 def jobset(ranks: RankMap) -> str:
     """Return node labels, and a JobSet whose pods look up the rank of the node they came to.
 
-    A pod cannot choose its rank by its node through a selector, so each is told its node's name and finds the rank in a
+    A pod cannot choose its rank by its node through a selector, so each gets its node's name and finds the rank in a
     ConfigMap; the label keeps the pods on these nodes and shows the order to `kubectl get nodes -L`.
     """
     hosts = ranks.hosts

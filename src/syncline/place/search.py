@@ -64,7 +64,7 @@ def search(
 
 
 def arrangements(seats: Seats) -> int:
-    """Return in how many ways units can be seated that can be told apart; an upper bound where some stay idle."""
+    """Return how many different ways there are to seat units; an upper bound where some stay idle."""
     counts = np.unique(seats.kind, return_counts=True)[1].tolist()
     if len(seats.kind) > 170:
         return 1 if len(counts) == 1 else 1 << 62
@@ -75,7 +75,7 @@ def arrangements(seats: Seats) -> int:
 
 
 def enumerated(seats: Seats) -> Iterator[Order]:
-    """Yield one order of each arrangement that can be told apart."""
+    """Yield one order of each different arrangement."""
     left = {int(kind): np.flatnonzero(seats.kind == kind).tolist() for kind in np.unique(seats.kind)}
 
     def fill(taken: list[int]) -> Iterator[Order]:

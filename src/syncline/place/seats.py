@@ -87,7 +87,7 @@ class Seats:
         return tuple(np.lexsort((self.gpus[:, 0], self.host)).tolist())
 
     def signature(self, order: Order) -> tuple[int, ...]:
-        """Return what two orders have in common that cannot be told apart."""
+        """Return a key that orders of the same arrangement share."""
         return tuple(self.kind[list(order[: self.num_seats])].tolist())
 
 
@@ -130,7 +130,7 @@ def _kinds(fabric: Fabric, host: Longs) -> Longs:
     """Number units so that those that are alike in every way have one number."""
     reach = fabric_reach(fabric)
     whole = len(set(host.tolist())) == len(host) and reach.hosts.num == fabric.num_hosts
-    if not whole or not reach.outer:  # units that share a host, or a domain, are told apart by it
+    if not whole or not reach.outer:  # units that share a host, or a domain, differ by it
         return np.unique(host, return_inverse=True)[1].astype(np.int64)
     rows = [level.of_host[host] for level in reach.outer] + [_health(fabric, host)]
     return np.unique(np.stack(rows, axis=1), axis=0, return_inverse=True)[1].ravel().astype(np.int64)

@@ -177,9 +177,9 @@ def make_plan(
         looked, points = _counts(question, num_gpus, axes, fix, money, looked, objective)
     if not looked.best:
         raise nothing_fits(question, looked, num_gpus, axes, bool(fix))
-    pairs, said = _plans(fabric, question, looked, money), ()  # type: tuple[tuple[Pair, ...], tuple[str, ...]]
+    pairs, replayed = _plans(fabric, question, looked, money), ()  # type: tuple[tuple[Pair, ...], tuple[str, ...]]
     if execute:
-        pairs, said = checked(
+        pairs, replayed = checked(
             fabric, pairs, question.constants, money, lambda: _depths(fabric, question, pairs, how, money)
         )
     plans, result = tuple(plan for plan, _ in pairs), pairs[0][1]
@@ -203,7 +203,7 @@ def make_plan(
     return PlanResult(
         best=best, result=result, others=plans[1:], actions=tuple(sorted(actions, key=lambda a: -a.saving)),
         found=looked, objective=objective, given=given, given_problem=problem, points=tuple(points), money=money,
-        notes=tuple(filter(None, (note, stated, order, *said, began, "" if looked.complete else INTERRUPTED))),
+        notes=tuple(filter(None, (note, stated, order, *replayed, began, "" if looked.complete else INTERRUPTED))),
         question=question, run=run, network_bound=bound, assumed=assumed_of(fabric.spec),
         faults=fault_words(fabric, fabric.spec.faults),
     )  # fmt: skip

@@ -85,12 +85,12 @@ def worded(job: Job, words: Switches) -> Job:
 
 
 def _overlap(job: Job, split: Parallel, words: Switches) -> Overlap:
-    """Return what runs beside compute; what the software does anyway stays unsaid, as in the job's own file."""
-    usual, said = facts_of(job.model_copy(update={"parallel": split})), job.overlap
+    """Return what runs beside compute; what the software does anyway stays unstated, as in the job's own file."""
+    usual, own = facts_of(job.model_copy(update={"parallel": split})), job.overlap
     return Overlap(
-        tp=said.tp if not words.tensor or words.tp_overlap == usual.tp_overlap else words.tp_overlap,
-        dp=said.dp if words.dp_overlap == usual.dp_overlap else words.dp_overlap,
-        ep=said.ep,
+        tp=own.tp if not words.tensor or words.tp_overlap == usual.tp_overlap else words.tp_overlap,
+        dp=own.dp if words.dp_overlap == usual.dp_overlap else words.dp_overlap,
+        ep=own.ep,
         reshard=words.reshard if split.sharded_params and not words.pipeline else None,
     )
 

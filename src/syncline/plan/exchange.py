@@ -15,7 +15,7 @@ from syncline.sim.step.cost import exchanged, windows_of
 from syncline.sim.step.exchange import ALGORITHMS, BUCKETS, MIB, choice_s
 from syncline.sim.step.step import StepResult
 
-#: What PyTorch's DistributedDataParallel does when nothing is said.
+#: What PyTorch's DistributedDataParallel does by default.
 USUAL = ("ring", 25 * MIB)
 
 

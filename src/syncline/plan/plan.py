@@ -42,7 +42,7 @@ class PlanPrediction:
     memory_interval: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     executed_s: float | None = None  # the step executed at flow level; None: it was not
-    closed_form_s: float | None = None  # what closed forms said where it was executed
+    closed_form_s: float | None = None  # the closed form's time, where the plan was executed
     bound_s: float = 0.0  # no run of this plan on its fabric can beat it
 
 

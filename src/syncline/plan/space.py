@@ -28,9 +28,6 @@ Ints = npt.NDArray[np.int64]
 MIN_CONTEXT_SLICE = 256
 #: Share of the GPUs that a split must use.
 MIN_USED = 0.9
-NUMBERS = ("tp", "pp", "dp", "cp", "ep", "virtual", "micro", "num_micro")
-WORDS = ("zero", "schedule", "recompute", "sp", "tp_overlap", "dp_overlap", "reshard", "gradient_bytes", "codec",
-         "algorithm", "bucket_bytes", "offload")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -72,6 +69,10 @@ class Rows:
     def take(self, chosen: npt.NDArray[np.generic] | slice) -> Rows:
         """Return some of the rows, by mask, by number or by slice."""
         return Rows(**{f.name: getattr(self, f.name)[chosen] for f in fields(Rows)})
+
+
+NUMBERS = tuple(f.name for f in fields(Rows))
+WORDS = tuple(f.name for f in fields(Switches) if f.name not in ("tensor", "pipeline"))
 
 
 @dataclass(frozen=True)
@@ -196,27 +197,21 @@ def chunks(rows: Rows, size: int) -> Iterator[Rows]:
 def _plain(words: Switches) -> Switches:
     """Return the words with those that mean nothing set to one value, so that no configuration counts twice."""
     sharded = words.zero in SHARDED and not words.pipeline
-    return Switches(
-        zero=words.zero,
+    return replace(
+        words,
         schedule=words.schedule if words.pipeline else "1f1b",
-        recompute=words.recompute,
         sp=words.sp and words.tensor,
         tp_overlap=words.tp_overlap and words.tensor,
         dp_overlap=words.dp_overlap or sharded,
         reshard=words.reshard and sharded,
-        gradient_bytes=words.gradient_bytes,
-        codec=words.codec,
         # FSDP exchanges layer by layer, in rings: there is nothing to choose.
         algorithm="" if sharded else words.algorithm,
         bucket_bytes=0 if sharded else words.bucket_bytes,
-        offload=words.offload,
-        tensor=words.tensor,
-        pipeline=words.pipeline,
     )
 
 
 def _splits(sizes: _Sizes, num_gpus: int, domain: int, min_used: float) -> Iterator[tuple[int, int, int, int, int]]:
-    replicas = divisors(sizes.sequences)
+    replicas, experts = divisors(sizes.sequences), divisors(sizes.experts) if sizes.experts else [1]
     depths = stages(sizes.layers, num_gpus)
     # Each rank holds whole KV heads: all frameworks can do that, copies of a head only some.
     for tp in (d for d in divisors(sizes.heads) if d <= num_gpus and (domain % d == 0 or d % domain == 0)):
@@ -224,7 +219,7 @@ def _splits(sizes: _Sizes, num_gpus: int, domain: int, min_used: float) -> Itera
             for cp in contexts(sizes.sequence, num_gpus // (tp * pp)) if sizes.flash else [1]:
                 model = tp * pp * cp
                 for dp in (d for d in replicas if min_used * num_gpus <= model * d <= num_gpus):
-                    for ep in _expert_groups(sizes.experts, tp * cp * dp):
+                    for ep in (d for d in experts if tp * cp * dp % d == 0):
                         yield tp, pp, dp, cp, ep
 
 
@@ -239,12 +234,6 @@ def contexts(sequence: int, ranks: int) -> list[int]:
     # Causal ring attention gives each rank two slices, so a sequence divides by twice the ranks.
     sizes = (d for d in divisors(sequence) if d <= ranks and (d == 1 or sequence % (2 * d) == 0))
     return [d for d in sizes if d == 1 or sequence // d >= MIN_CONTEXT_SLICE]
-
-
-def _expert_groups(experts: int, ranks: int) -> list[int]:
-    if not experts:
-        return [1]
-    return [d for d in divisors(experts) if ranks % d == 0]
 
 
 def _feeds(

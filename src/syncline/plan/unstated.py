@@ -1,6 +1,6 @@
-"""What a job leaves unsaid about its pipeline and its memory, and what saying it would give.
+"""What a job does not state about its pipeline and its memory, and what stating it would gain.
 
-A paper states tp, pp and the batch; chunks a rank, kernel and allocator stay unsaid, and a step takes the plain ones.
+A paper states tp, pp and the batch, but not chunks a rank, kernel and allocator; a step then takes the plain ones.
 Where others fit the memory, or are clearly faster, the answer names them instead of leaving a wrong "no".
 """
 
@@ -81,19 +81,19 @@ def _priced(result: StepResult, keys: dict[str, JsonValue], constants: Constants
         return None
 
 
-def _choices(said: Job, filled: Job) -> Iterator[dict[str, JsonValue]]:
-    """Return every combination of keys that are not said."""
-    shape, split, told = filled.model, filled.parallel, said.parallel.model_fields_set
+def _choices(stated: Job, filled: Job) -> Iterator[dict[str, JsonValue]]:
+    """Return every combination of keys that the job does not state."""
+    shape, split, keys = filled.model, filled.parallel, stated.parallel.model_fields_set
     assert isinstance(shape, Shape)
     chunks: list[dict[str, JsonValue]] = [{}]
-    if split.pp > 1 and not told & {"virtual", "schedule"} and filled.num_micro % split.pp == 0:
+    if split.pp > 1 and not keys & {"virtual", "schedule"} and filled.num_micro % split.pp == 0:
         chunks += [{"virtual": v, "schedule": "interleaved"} for v in virtual_choices(shape.layers, split.pp) if v > 1]
     facts = facts_of(filled)
     kernels: list[dict[str, JsonValue]] = [{}]
-    if shape.gated and said.fused_act is None and not facts.fused_act:
+    if shape.gated and stated.fused_act is None and not facts.fused_act:
         kernels.append({"fused_act": True})
     allocators: list[dict[str, JsonValue]] = [{}]
-    if said.allocator == "auto" and facts.allocator == "caching":
+    if stated.allocator == "auto" and facts.allocator == "caching":
         allocators.append({"allocator": "expandable"})
     yield from (a | b | c for a, b, c in product(chunks, kernels, allocators))
 

@@ -199,7 +199,7 @@ class PatternCache:
             steering = steer(Party(rails, patterns, shares, self.shared.tenants, bursts, self.meter))
         except DescriptionError:
             raise
-        except SynclineError as error:  # cut in two: said, not raised, as the other epochs stand
+        except SynclineError as error:  # cut in two: reported, not raised, as the other epochs stand
             return Epoch(begin, end, (), names, error.message, 0.0)
         party = Party(rails, patterns, steering.shares, self.shared.tenants, bursts, self.meter)
         shown = tuple(self._shown(job, steering, i, patterns[i], healthy[i]) for i, job in enumerate(jobs))

@@ -3,7 +3,7 @@
 Jobs whose steps are about as long (or one a small multiple of the other) can be held in step by slots: step k begins
 not before offset + k x period. Without slots their phases are as chance left them. Offsets are looked for one job after
 the other on a grid of the period; classes (one job before the other) are tried too. What helps less than a hundredth
-is not worth steering, and is said to be so.
+is not worth steering: the answer is then `nothing`.
 """
 
 from __future__ import annotations

@@ -51,9 +51,9 @@ class Pattern:
 
 def gpus_of(fabric: Fabric, given: Allocation) -> Longs:
     """Return the GPUs of an allocation."""
-    return np.concatenate([
-        fabric.gpus[fabric.gpu_host == host][list(local)] for host, local in zip(given.hosts, given.gpus, strict=True)
-    ]).astype(np.int64)  # fmt: skip
+    return np.concatenate(
+        [fabric.gpus[fabric.gpu_host == host][list(local)] for host, local in zip(given.hosts, given.gpus, strict=True)]
+    ).astype(np.int64)
 
 
 def measured_pattern(fabric: Fabric, rails: Rails, given: Allocation, step: StatedStep) -> Pattern:
@@ -67,9 +67,7 @@ def measured_pattern(fabric: Fabric, rails: Rails, given: Allocation, step: Stat
     domain[inside] = fabric_reach(fabric).hosts.of_host[fabric.devices.host[inside]]
     table = rails.carried(*gather_flows(gpus[None], domain, rings=True, sums=True, mesh=is_mesh(fabric)))[None]
     sent = 2 * (num - 1) / num * step.exchange  # scatter, then gather
-    return Pattern(
-        num, np.array([step.compute, 0.0]), np.array([0.0, sent]), np.array([-1, 0]), ((), (0,)), table
-    )  # fmt: skip
+    return Pattern(num, np.array([step.compute, 0.0]), np.array([0.0, sent]), np.array([-1, 0]), ((), (0,)), table)
 
 
 def training_pattern(fabric: Fabric, rails: Rails, given: Allocation, job: Job, k: Constants) -> Pattern:

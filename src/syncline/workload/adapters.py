@@ -5,7 +5,7 @@ from __future__ import annotations
 from syncline.workload.job import Job
 from syncline.workload.shape import Shape
 
-#: Parameters of adapters over those of the model where no rank is said: rank 16 to 64 on every projection is 0.2 to
+#: Parameters of adapters over those of the model where no rank is given: rank 16 to 64 on every projection is 0.2 to
 #: 1.5 %.
 USUAL_SHARE = 0.01
 

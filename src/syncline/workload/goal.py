@@ -73,7 +73,7 @@ class Goal(Strict):
         return date.fromisoformat(self.start) if self.start else None
 
     def began(self, today: date) -> str:
-        """Return what to say of a start that is past; nothing where it is to come or not said."""
+        """Return a note about a start in the past; empty where it is to come or not given."""
         if self.first_day is None or self.first_day >= today:
             return ""
         ago = (today - self.first_day).days
@@ -92,7 +92,7 @@ class Goal(Strict):
 
     @property
     def last_day(self) -> date | None:
-        """The deadline as a date; None where there is none or the start is not said."""
+        """The deadline as a date; None where there is none or the start is not given."""
         return None if self.days_allowed is None else self.day_after(self.days_allowed)
 
     def day_after(self, days: float) -> date | None:

@@ -5,7 +5,7 @@
     workload.total_bytes("tp")
 
 Operations of one rank and stream run in their order; `deps` adds what they wait for besides. A graph of a job has one
-representative rank per pipeline stage; what ranks of a group do alike is said once.
+representative rank per pipeline stage; what ranks of a group do alike stands once.
 """
 
 from __future__ import annotations

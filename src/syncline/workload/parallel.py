@@ -63,7 +63,7 @@ class Parallel(Strict):
 
     @property
     def shard_ranks(self) -> int:
-        """Ranks over which parameters are sharded: all replicas, or for HSDP what fits a host of 8 unless said."""
+        """Ranks over which parameters are sharded: all replicas, or for HSDP what fits a host of 8 unless given."""
         every = (self.dp or 1) * self.cp
         if self.zero != "hsdp":
             return every

@@ -21,7 +21,7 @@ TORCH_LIKE = ("pytorch", "automodel")
 
 @dataclass(frozen=True)
 class Facts:
-    """Everything about a run that the job said or the software implies; `assumed` names the latter."""
+    """Everything about a run that the job states or the software implies; `assumed` names the latter."""
 
     framework: str
     attention: str

@@ -1,4 +1,4 @@
-"""The layers of each pipeline stage and chunk, as a framework is told them.
+"""The layers of each pipeline stage and chunk, as frameworks take them.
 
 >>> stage_layout(126, 16, 8)[0]
 (0, 1, 1, 1, 1, 1, 1, 1)

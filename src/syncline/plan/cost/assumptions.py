@@ -49,29 +49,18 @@ class Assumptions(Strict):
         0.08, "$/kWh", "EIA, US industrial average 2023: 8.06 cents per kWh", between=(0.05, 0.12), ge=0, le=10
     )
     pue: float = _assume(
-        1.25,
-        "ratio",
-        "assumed: a new hall; Uptime Institute 2024: average 1.56, new ones 1.3 or better",
-        between=(1.1, 1.5),
-        ge=1,
-        le=5,
-    )
+        1.25, "ratio", "assumed: a new hall; Uptime Institute 2024: average 1.56, new ones 1.3 or better",
+        between=(1.1, 1.5), ge=1, le=5
+    )  # fmt: skip
     load_power: float = _assume(
-        0.76,
-        "of rated host power",
-        "arXiv 2506.14551: heavy training on 8 x H100 draws 76 % of its 10.2 kW",
-        gt=0,
-        le=1,
-    )
+        0.76, "of rated host power", "arXiv 2506.14551: heavy training on 8 x H100 draws 76 % of its 10.2 kW", gt=0,
+        le=1
+    )  # fmt: skip
     idle_power: float = _assume(0.25, "of rated host power", "assumed: a host that waits", ge=0, le=1)
     facility_usd_per_kW: float = _assume(
-        4900.0,
-        "$/kW",
-        "H100 Freakonomics spreadsheet, Aug 2024: 50 k$ for a host of 10.2 kW",
-        between=(3000.0, 12000.0),
-        ge=0,
-        le=1e6,
-    )
+        4900.0, "$/kW", "H100 Freakonomics spreadsheet, Aug 2024: 50 k$ for a host of 10.2 kW",
+        between=(3000.0, 12000.0), ge=0, le=1e6
+    )  # fmt: skip
     facility_years: float = _assume(15.0, "years", "assumed: how long building, power and cooling last", gt=0, le=100)
     rack_kW: float = _assume(
         RACK_POWER_W / 1e3, "kW", "assumed: four 10.2 kW hosts and their leaf a rack", gt=0, le=1000
@@ -87,12 +76,10 @@ class Assumptions(Strict):
         0.05, "of capital a year", "assumed: support contracts and spares", between=(0.02, 0.08), ge=0, le=1
     )
     wan_usd_per_Gbps_month: float = _assume(
-        100.0,
-        "$/month",
-        "assumed: a leased wave of 100 Gb/s for some 10,000 $ a month; a cluster file's own price goes first",
-        ge=0,
-        le=1e6,
-    )
+        100.0, "$/month",
+        "assumed: a leased wave of 100 Gb/s for some 10,000 $ a month; a cluster file's own price goes first", ge=0,
+        le=1e6
+    )  # fmt: skip
     host_price_usd: float | None = _assume(None, "$", "the parts catalogue", ge=0, le=1e9)
     commitment_discount: float = _assume(
         0.0, "of the list price", "assumed: on demand; above 0 means committed, every hour is then paid", ge=0, lt=1
@@ -106,31 +93,21 @@ class Assumptions(Strict):
         "llama3-405b", "", "the failure rate of Llama 3 405B on 16,384 H100 (arXiv 2407.21783)", max_length=60
     )
     checkpoint_s: float | None = _assume(
-        None,
-        "s",
+        None, "s",
         "computed from the job's state; without a job 100 s: Alibaba HPN (SIGCOMM 2024), 30 GB a GPU, training waits",
-        ge=0,
-        le=86400,
-    )
+        ge=0, le=86400
+    )  # fmt: skip
     restart_s: float = _assume(
-        600.0,
-        "s",
-        "assumed: notice the failure, replace the host, start again; loading the checkpoint comes on top",
-        between=(300.0, 1800.0),
-        ge=0,
-        le=864000,
-    )
+        600.0, "s", "assumed: notice the failure, replace the host, start again; loading the checkpoint comes on top",
+        between=(300.0, 1800.0), ge=0, le=864000
+    )  # fmt: skip
     storage_Bps_per_host: float = _assume(
-        0.625e9,
-        "B/s",
-        "NVIDIA DGX SuperPOD H100 guide, standard storage: 20 GB/s of writes for 32 hosts",
-        between=(0.3e9, 1.9e9),
-        gt=0,
-        le=1e12,
-    )
+        0.625e9, "B/s", "NVIDIA DGX SuperPOD H100 guide, standard storage: 20 GB/s of writes for 32 hosts",
+        between=(0.3e9, 1.9e9), gt=0, le=1e12
+    )  # fmt: skip
     snapshot_Bps: float = _assume(
-        10e9, "B/s", "assumed: what a GPU copies to its host's memory while all of them do", between=(5e9, 25e9), gt=0,
-        le=1e12,
+        10e9, "B/s", "assumed: what a GPU copies to its host's memory while all of them do", between=(5e9, 25e9),
+        gt=0, le=1e12
     )  # fmt: skip
     checkpoint_interval_s: float | None = _assume(None, "s", "the best interval, computed", gt=0, le=1e8)
 

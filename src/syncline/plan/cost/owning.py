@@ -165,8 +165,8 @@ def own(fabric: Fabric, assumptions: Assumptions | None = None) -> Owning:
     catalog = load_catalog().with_parts(fabric.spec.parts) if fabric.spec.parts else load_catalog()
     bought, notes = _with_host_prices(bill(fabric), catalog, assumptions)
     hosts = [line for line in bought.lines if line.kind == "host"]
-    told = "rack_kW" in assumptions.model_fields_set
-    racks = stand(fabric, Room(rack_power_w=assumptions.rack_kW * 1e3 if told else None))
+    rack_w = assumptions.rack_kW * 1e3 if "rack_kW" in assumptions.model_fields_set else None
+    racks = stand(fabric, Room(rack_power_w=rack_w))
     return Owning(
         assumptions=assumptions,
         num_gpus=fabric.num_gpus,

@@ -135,23 +135,25 @@ def statement(
     lost = outlook(fabric.num_gpus, 365.25 * a.utilisation, rate, a, owned.usd_per_gpu_hour)
     if lost.goodput < LEAST_GOODPUT and (run is not None or budget_usd is not None):
         raise _never_done(lost)
+    num_gpus, step, tokens = fabric.num_gpus, run.step_time_s if run else None, run.tokens_per_step if run else None
+    charges, bought, upgrades = [], [], []
+    for basis, usd in rates:
+        if run:
+            charges.append(_charge(basis, usd, run, num_gpus, lost.goodput))
+        if budget_usd is not None:
+            part = buy(budget_usd, usd, num_gpus, step_time_s=step, tokens_per_step=tokens, goodput=lost.goodput)
+            bought.append((basis, part))
+        if upgrade and run:
+            price, new_s = upgrade
+            saved = payback(
+                price, run.step_time_s, new_s, usd_per_gpu_hour=usd, num_gpus=num_gpus, utilisation=a.utilisation
+            )
+            upgrades.append((basis, saved))
     return Statement(
-        name=fabric.name,
-        gpus=gpus,
-        owned=owned,
-        quotes=quotes,
-        break_evens=tuple(break_even(owned, quote) for quote in quotes),
-        failures=lost,
-        cable_failures=link_failures(fabric, 365.25, reliability),
-        assumptions=listed(a, origin or {}),
-        prices_source=prices.source,
-        run=run,
-        charges=tuple(_charge(basis, usd, run, fabric.num_gpus, lost.goodput) for basis, usd in rates) if run else (),
-        bought=tuple((basis, _buy(budget_usd, usd, run, lost)) for basis, usd in rates)
-        if budget_usd is not None
-        else (),
-        upgrades=tuple((basis, _payback(upgrade, usd, run, owned)) for basis, usd in rates) if upgrade and run else (),
-    )
+        fabric.name, gpus, owned, quotes, tuple(break_even(owned, quote) for quote in quotes), lost,
+        link_failures(fabric, 365.25, reliability), listed(a, origin or {}), prices.source, run, tuple(charges),
+        tuple(bought), tuple(upgrades),
+    )  # fmt: skip
 
 
 def _never_done(lost: Outlook) -> CostError:
@@ -172,15 +174,3 @@ def _charge(basis: str, usd: float, run: CostedRun, num_gpus: int, goodput: floa
         cost_per_token(step, tokens, usd, num_gpus, goodput) if tokens is not None else None,
         cost_per_run(step, steps, usd, num_gpus, goodput) if steps is not None else None,
     )
-
-
-def _buy(budget_usd: float, usd: float, run: CostedRun | None, lost: Outlook) -> Bought:
-    step = run.step_time_s if run else None
-    tokens = run.tokens_per_step if run else None
-    return buy(budget_usd, usd, lost.num_gpus, step_time_s=step, tokens_per_step=tokens, goodput=lost.goodput)
-
-
-def _payback(upgrade: tuple[float, float], usd: float, run: CostedRun, owned: Owning) -> Payback:
-    price, new = upgrade
-    use = owned.assumptions.utilisation
-    return payback(price, run.step_time_s, new, usd_per_gpu_hour=usd, num_gpus=owned.num_gpus, utilisation=use)

@@ -78,7 +78,7 @@ class Option:
     def to_json(self) -> JsonObject:
         """Return the option as plain data."""
         f = self.forecast
-        told: JsonObject = {
+        data: JsonObject = {
             "gpus": self.num_gpus, "basis": self.basis, "step_time_s": self.step_time_s, "split": self.label,
             "days": f.days, "days_90": list(f.days_90), "usd": f.usd, "usd_90": list(f.usd_90),
             "end": None if f.end is None else f.end.isoformat(), "chance_deadline": f.chance_deadline,
@@ -86,8 +86,8 @@ class Option:
             "capital_usd": self.capital_usd,
         }  # fmt: skip
         if self.change is not None:
-            told |= {"change": self.change.words, "works": self.change.chance}
-        return told
+            data |= {"change": self.change.words, "works": self.change.chance}
+        return data
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Prospects:
     now: Option
     options: tuple[Option, ...]
     larger: tuple[Option, ...]
-    tie_within: float  # prices that are closer cannot be told apart (`PlanResult.tie_within`)
+    tie_within: float  # closer prices are a tie (`PlanResult.tie_within`)
     changed: tuple[Option, ...] = ()  # with a change that costs nothing
 
     @property
@@ -114,7 +114,7 @@ class Prospects:
 
     @property
     def advised(self) -> Option | None:
-        """The fastest of those that cost as little as any, as far as can be told; the run as planned if it is one."""
+        """The fastest of the options that tie for the least cost; the run as planned if it is one of them."""
         least = self.cheapest
         if least is None:
             return None

@@ -74,8 +74,8 @@ class ComparedCluster:
 
     def to_json(self) -> JsonObject:
         """Return the row as plain data."""
-        told = {name: value for name, value in vars(self).items() if name != "doubt"}
-        return told | {"run": None if self.run is None else self.run.to_json()}
+        fields = {name: value for name, value in vars(self).items() if name != "doubt"}
+        return fields | {"run": None if self.run is None else self.run.to_json()}
 
 
 @dataclass(frozen=True)

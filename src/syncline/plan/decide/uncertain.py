@@ -106,24 +106,12 @@ def prices_of(money: Money) -> list[Uncertain]:
         words = money.basis.removeprefix("rented: ")
         if money.fixed:
             table = "" if money.assumptions.gpu_hour_usd else f"{money.account.prices_source}: "
-            told = f"{table}given, taken as fixed"
-            return [Uncertain("rent", f"rent, {words}", "price", rate, rate, rate, "$/GPU-hour", told, 1.0, 1.0)]
+            source = f"{table}given, taken as fixed"
+            return [Uncertain("rent", f"rent, {words}", "price", rate, rate, rate, "$/GPU-hour", source, 1.0, 1.0)]
         low, high = RENT
         source = f"{money.account.prices_source}; range assumed: list prices move, and large customers pay less"
-        return [
-            Uncertain(
-                "rent",
-                f"list price of {words}",
-                "price",
-                low * rate,
-                rate,
-                high * rate,
-                "$/GPU-hour",
-                source,
-                low,
-                high,
-            )
-        ]
+        ends = (low * rate, rate, high * rate)
+        return [Uncertain("rent", f"list price of {words}", "price", *ends, "$/GPU-hour", source, low, high)]
     return owned_prices(money.account.owned)
 
 

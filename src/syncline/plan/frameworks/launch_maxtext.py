@@ -34,7 +34,7 @@ def maxtext_config(job: Job, shape: Shape, gpus_per_host: int) -> str:
         "run_name": job.name,
         "hardware": "gpu",
         "attention": "cudnn_flash_te",
-        "max_segments_per_seq": 32,  # documents packed into one sequence: TransformerEngine's attention must be told
+        "max_segments_per_seq": 32,  # documents packed into one sequence, which TransformerEngine's attention must know
         **_layers(shape),
         **_attention(shape),
         **_experts(shape),

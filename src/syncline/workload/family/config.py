@@ -33,7 +33,7 @@ def _has(trait: str, family: str) -> bool:
 
 
 def read_config(path: str | Path) -> Shape:
-    """Read a config.json; what is missing or of an unknown family is said in one error."""
+    """Read a config.json; one error names what is missing or an unknown family."""
     text = read_text(Path(path))
     try:
         data = json.loads(text)
@@ -158,7 +158,7 @@ def _habits(data: Config, family: str) -> dict[str, Any]:
         "query_gate": _has("query_gate", family),
         "causal": not encoder,
         "positions": whole(data, "max_position_embeddings", "n_positions", "max_seq_len") if learned else 0,
-    }  # fmt: skip
+    }
     if narrow and narrow != hidden:
         raise DescriptionError(
             f"{family} has an embedding of {narrow} where its layers have {hidden}, which syncline does not read.",

@@ -35,5 +35,5 @@ def traits() -> Mapping[str, Any]:
 def with_defaults(config: Mapping[str, Any], family: str) -> dict[str, Any]:
     """Return a config with its family's defaults where it says nothing."""
     default = families().get(family, {})
-    said = {name for group in _GROUPS if any(config.get(key) is not None for key in group) for name in group}
-    return {key: value for key, value in default.items() if key not in said} | dict(config)
+    stated = {name for group in _GROUPS if any(config.get(key) is not None for key in group) for name in group}
+    return {key: value for key, value in default.items() if key not in stated} | dict(config)

@@ -165,7 +165,7 @@ def _type(value: Any) -> str:
 def _json_items(data: bytes) -> Iterator[Mapping[str, Any]]:
     """Yield the operations of a JSON trace: a list, an object that has one, or objects one after another.
 
-    Protobuf's JSON leaves out what is zero, so an operation is told from the metadata before it by its name or type.
+    Protobuf's JSON leaves out what is zero, so a name or a type tells an operation from the metadata before it.
     """
     decoder = json.JSONDecoder()
     try:

@@ -112,7 +112,7 @@ def _add_rank(builder: GraphBuilder, rank: int, calls: list[Mapping[str, Any]], 
 
 
 def _around(calls: list[Mapping[str, Any]], parent: Mapping[int, int]) -> set[int]:
-    """Return the calls that have a matrix product or a collective inside: what they do is said by those."""
+    """Return the calls that have a matrix product or a collective inside: those stand for what they do."""
     found: set[int] = set()
     for call in calls:
         if call["name"] in _PRODUCTS or call["name"] == RECORDED or str(call["name"]).startswith("c10d::"):
