@@ -236,7 +236,7 @@ def test_what_cannot_be_asked_is_refused() -> None:
     with pytest.raises(UsageError, match="not at least two whole hosts"):
         design(JOB, gpus=12)
     with pytest.raises(PlanError, match="fabrics will do") as caught:
-        design(JOB, gpus=64, links=("NDR",), power_w=1000.0)
+        design(JOB, gpus=64, links=("NDR",), power=1.0)
     said = r"break the power; the nearest needs [\d.]+ kW, [\d.]+ kW \([\d,.]+%\) more than 1 kW"
     assert re.search(said, str(caught.value))
 

@@ -189,7 +189,7 @@ def test_the_question_writes_them(tmp_path: Path) -> None:
 
     answer = plan("h100-64-rail", "llama3-70b", fix="tp=8,pp=4,micro=1,virtual=1", framework="nemo", workers=1,
                   execute=False)  # fmt: skip
-    written = answer.write_launch("nemo", tmp_path / "start")
+    written = answer.write_launch(tmp_path / "start")
     text = (tmp_path / "start" / "arguments.txt").read_text()
     assert "model.tensor_model_parallel_size=8" in text and all(path.exists() for path in written)
     assert "model.seq_length=8192" in text and "dataset.sequence_length=8192" in text  # Bridge refuses two that differ

@@ -57,7 +57,7 @@ class Limits:
     def __post_init__(self) -> None:
         for name, limit in vars(self).items():
             if name != "after_one" and limit is not None and not limit > 0:
-                short = name.removesuffix("_usd")
+                short = name.removesuffix("_usd").removesuffix("_w")
                 raise UsageError(
                     f"`{short}` must be positive, got {limit:g}.", hint=f"Raise it, or leave `{short}` out."
                 )
