@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,8 @@ from syncline.diagnose.scan import BEFORE, REST, REST_EVERY, STEP, Lines, Needle
 _PAIRS = 1 << 16
 
 
-class _Needle(NamedTuple):
+@dataclass(frozen=True)
+class _Needle:
     text: bytes
     offset: int
     index: int
