@@ -76,7 +76,7 @@ class Spread:
         """What was measured, in words."""
         rows = self.counted.format(rows=self.num_rows, sources=self.num_sources)
         wider = f"; wider because {' and '.join(self.unmeasured)}" if self.unmeasured else ""
-        new = f"; and as far as {self.num_unseen} sources were off when first scored" if self.num_unseen else ""
+        new = f"; widened by the first blind scores of {self.num_unseen} sources" if self.num_unseen else ""
         return f"{rows} ({self.of_what}){new}{wider}"
 
     def of(self, value: float) -> JsonObject:
@@ -92,8 +92,8 @@ class Spread:
         """Return the spread `factor` times as wide in log units."""
         logs = (factor * math.log(x) for x in (self.low_90, self.low_50, self.high_50, self.high_90))
         low_90, low_50, high_50, high_90 = map(math.exp, logs)
-        said = (*self.unmeasured, why) if why else self.unmeasured
-        return replace(self, low_90=low_90, low_50=low_50, high_50=high_50, high_90=high_90, unmeasured=said)
+        reasons = (*self.unmeasured, why) if why else self.unmeasured
+        return replace(self, low_90=low_90, low_50=low_50, high_50=high_50, high_90=high_90, unmeasured=reasons)
 
     def further(self, by: Sequence[float], num_sources: int) -> Spread:
         """Return the spread with its ends (90 % low, 50 % low, 50 % high, 90 % high) so much further out, in logs."""

@@ -236,8 +236,10 @@ def _lay_round(
             links = draft.wiring.links(rank, peer)
             away = draft.wiring.away_s(links)
             # The receiver says that it is ready, and data leaves when that has arrived.
-            told = draft.task([posted[rank, peer, False]], fixed_s=draft.wiring.away_s(draft.wiring.links(peer, rank)))
-            both = [posted[rank, peer, True], told]
+            granted = draft.task(
+                [posted[rank, peer, False]], fixed_s=draft.wiring.away_s(draft.wiring.links(peer, rank))
+            )
+            both = [posted[rank, peer, True], granted]
             # Bytes of one connection arrive in order: a flow waits for the one before it.
             agreed = draft.task(both, latencies=1.0)
             queue = [before[rank, peer]] if (rank, peer) in before else []

@@ -113,9 +113,9 @@ def from_spec(
     return _system(model, link, catalog, stack, num_hosts, gpus_per_host or model.num_gpus)
 
 
-def usual_release(system: NcclSystem, said: bool) -> NcclSystem:
+def usual_release(system: NcclSystem, stated: bool) -> NcclSystem:
     """Return a published system with the release that was usual for its GPU when such rows were published."""
-    if said:
+    if stated:
         return system
     usual = system.facts.usual_nccl
     kept = tuple(a for a in system.assumed if not a.startswith("NCCL release not said"))
@@ -132,8 +132,8 @@ def _system(
     kind = _network_kind(link, stack, env, assumed) if num_hosts > 1 or link else "infiniband"
     if kind in _VENDOR_ENV and num_hosts > 1 and not env.keys() & {"NCCL_ALGO", "NCCL_PROTO"}:
         env |= _VENDOR_ENV[kind]
-        said = " ".join(f"{name}={value}" for name, value in _VENDOR_ENV[kind].items())
-        assumed.append(f"environment of the vendor's guide ({said})")
+        settings = " ".join(f"{name}={value}" for name, value in _VENDOR_ENV[kind].items())
+        assumed.append(f"environment of the vendor's guide ({settings})")
     peers = env.get("NCCL_P2P_DISABLE") != "1"
     num_nics, rate_Bps, grouped = _nics(model, link, gpus, env)
     cap = stack.get("nic_path_cap")

@@ -1,7 +1,7 @@
 """A system from free text such as "8x H100 nodes, InfiniBand NDR 8x400Gb/s": for rows that no systems file describes.
 
 Looks for a cloud instance, a machine, a GPU, NICs with their rate, a kind of network and what ran, and takes the
-catalogue's usual host for what it found. What was not in the text is assumed, and said.
+catalogue's usual host for what it found. What was not in the text is assumed and listed.
 """
 
 from __future__ import annotations
@@ -115,8 +115,8 @@ def _slots(system: NcclSystem, text: str) -> NcclSystem:
     Without peer access what one card sends another goes up a switch's uplink and down again, and so does what the
     other cards below it send: they share it.
     """
-    said = re.search(r"\bpcie?\W{0,2}(?:gen\W?)?([345])(?:\.0)?\b", text)
-    generation = int(said.group(1)) if said else 3 if _GEN3.search(text) else 0
+    stated = re.search(r"\bpcie?\W{0,2}(?:gen\W?)?([345])(?:\.0)?\b", text)
+    generation = int(stated.group(1)) if stated else 3 if _GEN3.search(text) else 0
     if generation:
         system = replace(system, pcie_Bps=_LANES_GBps[generation] * 1e9)
     shared = not system.peer_access and re.search(r"\bswitch\b|\bplx\b|\bpix\b", text)
@@ -130,12 +130,12 @@ def _only_nics(env: Mapping[str, str]) -> bool:
 
 def words_of(system: NcclSystem) -> str:
     """Return in words what a system was taken for."""
-    said = f"{system.num_hosts} hosts of {system.gpus_per_host} {system.gpu}" if system.num_hosts > 1 else (
+    stated = f"{system.num_hosts} hosts of {system.gpus_per_host} {system.gpu}" if system.num_hosts > 1 else (
         f"one host of {system.gpus_per_host} {system.gpu}"
     )  # fmt: skip
     if system.num_islands > 1:
-        said += f", {system.num_nics} x {system.nic_rate_Bps * 8 / 1e9:g} Gb/s {system.network} a host"
-    return f"{said}, NCCL {system.nccl[0]}.{system.nccl[1]}"
+        stated += f", {system.num_nics} x {system.nic_rate_Bps * 8 / 1e9:g} Gb/s {system.network} a host"
+    return f"{stated}, NCCL {system.nccl[0]}.{system.nccl[1]}"
 
 
 def _in_bits(text: str) -> str:
@@ -152,10 +152,10 @@ def _in_bits(text: str) -> str:
 def hosts_in(system: str, notes: str, num_gpus: int) -> int:
     """Return how many hosts a row without that number had: as its text says, else as its usual host needs."""
     text = f"{system} {notes}".lower()
-    said = re.search(r"\b(\d{1,5})[- ]?(?:nodes?|hosts?|vms?|instances?|servers?|trays?)\b", text)
+    stated = re.search(r"\b(\d{1,5})[- ]?(?:nodes?|hosts?|vms?|instances?|servers?|trays?)\b", text)
     pair = re.search(rf"\b(\d{{1,5}})\s*[x×]\s*(\d{{1,2}})\b(?!\s*{_SPEED})", text)
-    if said and int(said.group(1)) > 0 and num_gpus % int(said.group(1)) == 0:
-        return int(said.group(1))
+    if stated and int(stated.group(1)) > 0 and num_gpus % int(stated.group(1)) == 0:
+        return int(stated.group(1))
     if pair and int(pair.group(1)) * int(pair.group(2)) == num_gpus:
         return int(pair.group(1))
     model = load_catalog().host(_found(text)["host"])

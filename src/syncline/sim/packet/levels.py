@@ -46,7 +46,7 @@ class Difference:
         part, flow_s = self.parts, self.flow_s
         waits = sum(part[name] for name in ("queues", "rates", "senders", "sharing"))
         show = units.show_time
-        told = {
+        shares = {
             f"messages wait {show(part['queues'])} in queues, {show(part['rates'])} for their rate or window and "
             f"{show(part['senders'])} for their port, at flow level {show(-part['sharing'])} by sharing links": waits,
             "a packet's time at every hop": part["hops"],
@@ -54,7 +54,7 @@ class Difference:
             "the flow level's own allowance for hosts (payload share)": part.get("transport", 0.0),
             "not explained": part["unexplained"],
         }
-        shown = sorted(told.items(), key=lambda row: -abs(row[1]))
+        shown = sorted(shares.items(), key=lambda row: -abs(row[1]))
         large = [(words, 100 * seconds / flow_s) for words, seconds in shown if abs(seconds) >= 5e-4 * flow_s]
         lines = [f"{words}: {percent:+.1f} %" for words, percent in large]
         if waits < -0.03 * flow_s:

@@ -96,8 +96,8 @@ def execute_trace(
         wait_for=waits,
     )  # fmt: skip
     course = run(laid.rails.capacity_Bps[links] if len(links) else np.ones(1), tasks)
-    told = _told(workload, course.begin_s, course.end_s, course.bottleneck, path, links, laid.rails)
-    found = ExecutedTrace(course.begin_s, course.end_s, told, routing, laid.floor_s(path))
+    collectives = _collectives(workload, course.begin_s, course.end_s, course.bottleneck, path, links, laid.rails)
+    found = ExecutedTrace(course.begin_s, course.end_s, collectives, routing, laid.floor_s(path))
     check_floor(found.step_time_s, found.floor_s, "the trace, executed")
     return found
 
@@ -125,8 +125,8 @@ def _packets(
     )
     begin, end = np.empty(len(order)), np.empty(len(order))
     begin[order], end[order] = drawn.begin_s, drawn.end_s
-    told = _told(workload, begin, end, np.full(len(path), -1), path, np.empty(0, np.int64), laid.rails)
-    found = ExecutedTrace(begin, end, told, routing, laid.floor_s(path), drawn.counted())
+    collectives = _collectives(workload, begin, end, np.full(len(path), -1), path, np.empty(0, np.int64), laid.rails)
+    found = ExecutedTrace(begin, end, collectives, routing, laid.floor_s(path), drawn.counted())
     check_floor(found.step_time_s, found.floor_s, "the trace, packet by packet")
     return found
 
@@ -244,7 +244,7 @@ def _kind_of(name: str) -> Kind | None:
     return next((kind for word, kind in known if plain.startswith(word)), None)
 
 
-def _told(
+def _collectives(
     workload: Workload, begin: Floats, end: Floats, bottleneck: Any, path: Longs, links: Longs, rails: Rails
 ) -> tuple[JsonObject, ...]:
     """Return, by name, what collectives took on the rank that spent most, and the link that slowed them."""

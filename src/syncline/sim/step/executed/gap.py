@@ -15,7 +15,7 @@ from syncline.sim.step.executed.execute import StepRun
 from syncline.sim.step.step import StepResult
 
 WORTH_SAYING = 0.15
-"""Gap of the two levels from which its causes are said."""
+"""Gap of the two levels from which its causes are named."""
 _SMALL = 0.2
 """Of a gap, what a cause must be to be named."""
 
@@ -25,21 +25,21 @@ def causes(result: StepResult, executed: StepRun) -> tuple[str, ...]:
     gap = executed.step_time_s - result.step_time_s
     if abs(gap) <= WORTH_SAYING * result.step_time_s:
         return ()
-    said: list[tuple[float, str]] = []
+    reasons: list[tuple[float, str]] = []
     for kind, (closed, words) in _closed(result).items():
         mine = [one for one in executed.collectives if one.name.split(" ")[0] in words]
         took, alone = sum(one.total_s for one in mine), sum(one.alone_s for one in mine)
         apart = took - closed
         if mine and apart * gap > 0 and abs(apart) > _SMALL * abs(gap):
             link = max(mine, key=lambda one: one.total_s).limiting_link or "its calls"
-            said.append((abs(apart), _told(kind, (closed, took, alone), link, executed.packets is not None)))
-    if not said:
+            reasons.append((abs(apart), _explained(kind, (closed, took, alone), link, executed.packets is not None)))
+    if not reasons:
         waits = "stages wait for each other" if result.job.parallel.pp > 1 else "exchanges wait for the compute before"
-        said.append((abs(gap), f"{waits} in an order that the closed form does not have"))
-    return tuple(text for _, text in sorted(said, key=lambda row: -row[0]))
+        reasons.append((abs(gap), f"{waits} in an order that the closed form does not have"))
+    return tuple(text for _, text in sorted(reasons, key=lambda row: -row[0]))
 
 
-def _told(kind: str, times: tuple[float, float, float], link: str, packets: bool) -> str:
+def _explained(kind: str, times: tuple[float, float, float], link: str, packets: bool) -> str:
     """Return in words why one kind of traffic took another time than its closed form."""
     closed, took, alone = (units.show_time(each) for each in times)
     if times[1] - times[2] < abs(times[1] - times[0]) / 2:
