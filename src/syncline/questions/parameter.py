@@ -47,11 +47,14 @@ class OptionGroup:
     """The fields that this question knows; all of them unless named."""
 
 
-def question(*examples: str, help: str = "") -> Callable[[Function], Function]:
-    """Mark a function as a question: its command shows these examples; `help` replaces the docstring's text there."""
+def question(*examples: str, help: str = "", line: str = "") -> Callable[[Function], Function]:
+    """Mark a function as a question whose command shows these examples.
+
+    `help` replaces the docstring as the text of its manual, `line` its first sentence in the list of commands.
+    """
 
     def mark(function: Function) -> Function:
-        function.examples, function.manual = examples, help  # type: ignore[attr-defined]
+        function.examples, function.manual, function.line = examples, help, line  # type: ignore[attr-defined]
         return function
 
     return mark

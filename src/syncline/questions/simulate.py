@@ -159,6 +159,7 @@ class Simulation(Answer):
     "syncline simulate {0} --cluster h100-64-rail --size 1KiB..1GiB",
     "syncline simulate {0} --cluster h100-64-rail --ranks 64 --size 64MiB --html page.html --json",
     help="Simulate this collective on a cluster.",
+    line="Simulate {0}.",
 )
 def simulate(
     cluster: ClusterOption,

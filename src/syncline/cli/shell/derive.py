@@ -182,7 +182,9 @@ def _described(question: Question) -> dict[str, Any]:
     bare = _bare(question)
     bound = question.keywords.values() if isinstance(question, partial) else ()
     lines = [line.format(*bound) for line in getattr(bare, "examples", ())]
-    return {"epilog": examples(*lines), "cls": GroupedCommand}
+    text = getattr(bare, "manual", "") or bare.__doc__ or ""
+    short = getattr(bare, "line", "").format(*bound) or text.strip().partition("\n")[0]
+    return {"epilog": examples(*lines), "cls": GroupedCommand, "short_help": short}
 
 
 def _ask(question: Question, shape: _Shape, given: Mapping[str, Any]) -> Answer:

@@ -75,6 +75,7 @@ class PatternTraffic(Answer):
     "syncline simulate {0} --cluster fat-tree-1024 --transport ndp --json",
     "syncline simulate {0} --cluster fat-tree-1024 --loss 0.0001 --recovery selective --background 0.2",
     help="Simulate this pattern of messages between all NICs of a cluster, packet by packet.",
+    line="Simulate {0}, packet by packet.",
 )
 def traffic(
     cluster: ClusterOption,
