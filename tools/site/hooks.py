@@ -6,6 +6,7 @@ SYNCLINE_SITE=full mkdocs build       the same with every claim judged anew (`ma
 
 from __future__ import annotations
 
+import posixpath
 import re
 import sys
 from pathlib import Path
@@ -20,8 +21,9 @@ from navigation import filled
 
 KEPT = ROOT / "build" / "site-kept"
 _made: dict[str, Any] = {}
-#: Links out of docs/ lead to files of the repository, which a site does not hold.
-_OUTSIDE = re.compile(r"\[([^\]]+)\]\(\.\./\.\./([^)]+)\)")
+_LINK = re.compile(r"\[([^\]]+)\]\((\.\./[^)#\s]+)\)")
+#: Folders of the repository that the site shows as a page.
+_SHOWN = {"deploy": "reference/deploy.md", "examples": "gallery/index.md"}
 
 
 def on_config(config: Any) -> Any:
@@ -50,4 +52,18 @@ def on_files(files: Files, config: Any) -> Files:
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Give a page with its blocks run."""
-    return _OUTSIDE.sub(r"\1 (`\2` in the repository)", str(_made.get(page.file.src_uri, markdown)))
+    place = page.file.src_uri
+    return _LINK.sub(lambda found: _inside(found, place), str(_made.get(place, markdown)))
+
+
+def _inside(found: re.Match[str], place: str) -> str:
+    """Give a link out of docs/ as the page that shows its folder, or as text: a site does not hold the repository."""
+    words, link = found.groups()
+    target = posixpath.normpath(posixpath.join("docs", posixpath.dirname(place), link))
+    if target.startswith("docs/"):
+        return found[0]
+    folder, _, name = target.partition("/")
+    if folder in _SHOWN and "." not in name:
+        shown = posixpath.relpath(_SHOWN[folder], posixpath.dirname(place))
+        return f"[{words}]({shown}{'#' + name if name else ''})"
+    return f"{words} (`{target}` in the repository)"
