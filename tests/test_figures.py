@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tools"))
 
-import figures
+import figures  # noqa: E402  (tools/ is no package)
 
 pytestmark = pytest.mark.slow
 

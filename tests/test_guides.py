@@ -7,6 +7,7 @@ import inspect
 import re
 import shlex
 from collections.abc import Iterator, Mapping
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from typer.exceptions import TyperException
 from typer.main import get_command
 
 from syncline.cli.shell.app import build
+from syncline.describe.guide import pages
 from syncline.fabric import load
 
 ROOT = Path(__file__).parents[1]
@@ -25,8 +27,6 @@ PAGES = [*(ROOT / name for name in TOP), *sorted((ROOT / "docs").rglob("*.md"))]
 FENCED = re.compile(r"^```.*?^```[ \t]*$", re.MULTILINE | re.DOTALL)
 GUIDE = ROOT / "docs" / "guides" / "cluster-file.md"
 BLOCKS = re.findall(r"```yaml\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)
-#: Pages that the site makes from the code; its strict build checks links to them.
-MADE = ("reference/deploy.md", "claims.md", "gallery/index.md", "reference/cli.md", "reference/api.md", "schemas.md")
 HOSTS, NETWORK = "hosts: 64\nhost: 8 x H100\n", "network: rail-optimized NDR\n"
 # What a piece of a description stands beside, by its first key.
 REST = {
@@ -54,12 +54,51 @@ def test_cables_by_name_are_what_the_guide_says(tmp_path: Path) -> None:
     assert 100e9 / 8 in fabric.links.rate_Bps[slow].tolist()
 
 
+def slugs(page: Path) -> set[str]:
+    """Return the anchors of a page: its headings as the site writes them."""
+    text = FENCED.sub("", page.read_text("utf-8"))
+    titles = (
+        re.sub(r"[`*]|\[([^\]]*)\]\([^)]*\)", r"\1", title) for title in re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    )
+    return {re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", title).strip().lower()) for title in titles}
+
+
+def dead_links(page: Path) -> list[str]:
+    """Return the links of a page that lead nowhere in a clone: no such file, or no such heading in it."""
+    dead = []
+    for link in re.findall(r"\]\(([^)\s]+)\)", FENCED.sub("", page.read_text("utf-8"))):
+        path, _, anchor = link.partition("#")
+        target = page.parent / path if path else page
+        if "://" in link or link.startswith("mailto:"):
+            continue
+        if not target.exists() or (anchor and anchor not in slugs(target)):
+            dead.append(link)
+    return dead
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_between_pages_lead_somewhere(page: Path) -> None:
-    links = re.findall(r"\]\(([^)#\s]+)\)", page.read_text("utf-8"))
-    dead = [link for link in links if "://" not in link and not (page.parent / link).exists()]
-    dead = [link for link in dead if not link.endswith(MADE)]
-    assert dead == []
+def test_every_link_of_a_page_leads_somewhere_in_a_clone(page: Path) -> None:
+    assert dead_links(page) == []
+
+
+def test_a_link_to_nowhere_is_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# A title\n[a](page.md#a-title) [b](#b) [c](gone.md) [d](https://example.com)\n", "utf-8")
+    assert dead_links(page) == ["#b", "gone.md"]
+
+
+def test_every_guide_that_is_named_exists() -> None:
+    """`syncline guide NAME` in sources, pages and stored outputs names a page; so does every cite("NAME")."""
+    sources = [path for kind in ("*.py", "*.yaml", "*.j2") for path in (ROOT / "src" / "syncline").rglob(kind)]
+    read = {path: path.read_text("utf-8") for path in [*sources, *PAGES, *(ROOT / "examples" / "output").glob("*.txt")]}
+    wrong = {
+        f"{path.relative_to(ROOT)}: {name}"
+        for path, text in read.items()
+        for name in re.findall(r"syncline guide ([a-z][\w/-]*)|\bcite\([\"']([^\"']+)[\"']\)", text)
+        for name in filter(None, name)
+        if name not in pages()
+    }
+    assert wrong == set()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -79,12 +118,18 @@ def commands(text: str) -> Iterator[tuple[str, bool]]:
     yield from ((line, False) for line in re.findall(r"`(syncline [a-z][^`\n]*)`", FENCED.sub("", text)))
 
 
+@cache
+def command_line() -> Any:
+    """Return the whole command line, built once."""
+    return get_command(build())
+
+
 def refusal(line: str, whole: bool) -> str:
     """Return why the command line does not take these words; nothing is run."""
     words = re.split(r" (?:[|>&;]|2>)", line)[0]
     if "..." in words:
         return ""
-    command: Any = get_command(build())
+    command: Any = command_line()
     left = shlex.split(words, comments=True)[1:]
     context = None
     try:
