@@ -23,7 +23,7 @@ from syncline.errors import DescriptionError, SynclineError
 from syncline.fabric.catalog import load_catalog
 from syncline.fabric.load import parse_cluster, read_cluster
 from syncline.fabric.spec import ClusterSpec
-from syncline.sim.nccl.describe import Software, from_spec, usual_release
+from syncline.sim.nccl.describe import NcclSoftware, from_spec, usual_release
 from syncline.sim.nccl.guess import guess, hosts_in, words_of
 from syncline.sim.nccl.measured import MeasuredRow, read_text
 from syncline.sim.nccl.system import NcclSystem
@@ -117,7 +117,7 @@ class Systems:
             system = _for_type(system, row)
             return SystemReading(system, f"described by guess from its text: {words_of(system)}", True)
         said = "nccl" in {**entry.spec.software, **entry.software}
-        system = usual_release(from_spec(entry.spec, num_hosts, gpus, cast("Software", entry.software)), said)
+        system = usual_release(from_spec(entry.spec, num_hosts, gpus, cast("NcclSoftware", entry.software)), said)
         return SystemReading(_for_type(system, row), entry.remark, False, entry.calibrate)
 
     def _hosts(self, entry: SystemEntry | None, row: MeasuredRow) -> int:
