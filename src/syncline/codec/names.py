@@ -67,7 +67,7 @@ def _single(part: str, whole: str) -> Scheme:
     family = ALIASES.get(given, given)
     if family in REMOVED:
         raise CodecError(
-            f'codec "{family}" was removed: no measured workload favoured it.', hint=f"Use {REMOVED[family]}."
+            f'codec "{family}" was removed: another codec of ours is at least as good.', hint=f"Use {REMOVED[family]}."
         )
     if family not in FAMILIES:
         raise CodecError(
