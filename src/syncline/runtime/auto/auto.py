@@ -130,7 +130,7 @@ class AutoSynchronizer(DdpSynchronizer):
             saved = json.loads(state["auto"])
             if saved["accuracy"] != saved.get("allowed"):  # the guard found that this model bears no more
                 self._pilot.accuracy = min(self._pilot.accuracy, saved["accuracy"], key=STRICTNESS.index)
-            if saved["codec"] in CLASSES[self._pilot.accuracy]:
+            if saved.get("codec") in CLASSES[self._pilot.accuracy]:
                 self._pilot.codec = saved["codec"]
 
     # Steps
