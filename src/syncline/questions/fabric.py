@@ -40,7 +40,7 @@ ClusterArgument = Annotated[
 ]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class InventoryAnswer(Answer):
     """Counts, bisection, oversubscription, price and power of a cluster; its page is its picture."""
 
