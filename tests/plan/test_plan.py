@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from syncline.describe.plain import plain
-from syncline.errors import PlanError, SynclineError
+from syncline.errors import PlanError
 from syncline.fabric import load
 from syncline.plan import replay
 from syncline.plan.answer import PlanResult, make_plan
-from syncline.plan.plan import Plan, read_plan, save_plan
+from syncline.plan.plan import Plan, save_plan
 from syncline.report.text.plan import time_line
 from syncline.workload.read_job import load_job
 
@@ -30,44 +30,10 @@ def plan(answer: PlanResult) -> Plan:
     return answer.best
 
 
-def test_a_saved_plan_is_read_back_equal(plan: Plan, tmp_path: Path) -> None:
+def test_a_saved_plan_has_its_fields(plan: Plan, tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
     save_plan(plan, path)
-    again = read_plan(path)
-    assert again == plan
-    assert again.cost is not None
-    assert again.predicted.comm_bytes == plan.predicted.comm_bytes
-
-
-@pytest.mark.parametrize(
-    ("damage", "words"),
-    [
-        ("{", "not JSON"),
-        ("[]", "not a plan."),
-        ('{"format": "other"}', "not a plan."),
-        ('{"format": "syncline plan 1"}', "the plan is damaged"),
-    ],
-)
-def test_a_damaged_plan_says_so(damage: str, words: str, tmp_path: Path) -> None:
-    path = tmp_path / "plan.json"
-    path.write_text(damage)
-    with pytest.raises(PlanError, match=words) as caught:
-        read_plan(path)
-    assert str(path) in str(caught.value)
-
-
-def test_an_unknown_key_is_refused(plan: Plan, tmp_path: Path) -> None:
-    data = plain(plan.to_json())
-    data["decision"]["colour"] = "red"
-    path = tmp_path / "plan.json"
-    path.write_text(json.dumps(data))
-    with pytest.raises(PlanError, match="unknown key 'colour'"):
-        read_plan(path)
-
-
-def test_a_missing_plan_is_a_file_error(tmp_path: Path) -> None:
-    with pytest.raises(SynclineError):
-        read_plan(tmp_path / "none.json")
+    assert json.loads(path.read_text()) == plain({"format": "syncline plan 1", **asdict(plan)})
 
 
 def test_the_decision_is_complete(plan: Plan) -> None:
@@ -144,5 +110,5 @@ def test_where_closed_forms_are_far_off_plans_are_compared_as_executed(
     times = [plan.predicted.step_time_s for plan, _ in ranked]
     assert times == [1.2, 1.45, 1.46, 1.5, 1.6, 1.6, 1.6, 1.6, 1.4] and "executed times rank them" in notes[0]
     best = ranked[0][0]
-    assert best.limit["share"] == pytest.approx(answer.best.limit["share"] * 1.03 / 1.2)
+    assert best.limit.share == pytest.approx(answer.best.limit.share * 1.03 / 1.2)
     assert time_line(best.predicted.parts_s, 1.2).endswith("waits that only executing shows 16.7%")

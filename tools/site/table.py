@@ -71,7 +71,7 @@ def planned(model: str, hosts: int, rate: str, ratio: int) -> dict[str, Any]:
         syncline.load(cluster(rate, ratio, hosts=hosts)), job_of(MODELS[model]), with_actions=False, with_run=False
     )
     best, tokens = found.best, found.best.tokens_per_step
-    p50, p90 = (best.predicted.interval[name] for name in ("p50", "p90"))
+    p50, p90 = (best.predicted.interval.p50, best.predicted.interval.p90)
     assert best.cost is not None
     return {
         "model": model, "hosts": hosts, "rate": rate, "ratio": ratio, "step_s": _short(best.predicted.step_time_s),

@@ -38,6 +38,7 @@ from syncline.sim.step.constants import Constants, default_constants
 from syncline.sim.step.laid import is_laid
 from syncline.sim.step.machine import machine_from_fabric, reach_of
 from syncline.sim.step.step import IGNORES, StepResult, step
+from syncline.sim.uncertainty import Interval
 from syncline.workload.job import Job
 
 OBJECTIVES = ("time", "cost", "pareto")
@@ -82,24 +83,22 @@ class PlanResult:
         return other.predicted.step_time_s / self.best.predicted.step_time_s - 1 <= self.tie_within
 
     @property
-    def cost_interval(self) -> JsonObject | None:
+    def cost_interval(self) -> Interval | None:
         """Where the price of a token may lie: the same draws of everything uncertain as the cost of the run."""
         cost, money = self.best.cost, self.money
         if cost is None or money is None:
             return None
         seen = run_option(self.question, self.best, money).forecast if self.run is None else self.run.now.forecast
         each = cost.cost_per_token_usd / seen.usd
-        return {
-            "p50": [end * each for end in seen.usd_50], "p90": [end * each for end in seen.usd_90],
-            "basis": "the step's error, failures, restarts and the price of a GPU-hour, each drawn over its range",
-        }  # fmt: skip
+        basis = "the step's error, failures, restarts and the price of a GPU-hour, each drawn over its range"
+        return Interval(seen.usd_50, seen.usd_90, basis).scaled(each)
 
     def to_json(self) -> JsonObject:
         """Return the object that `syncline plan --json` prints."""
         p = self.best
         return {
             "cluster": p.cluster, "job": p.job, "model": p.model, "gpu": p.gpu, "gpus": p.num_gpus,
-            "objective": self.objective, "best": p.best(), "limit": dict(p.limit),
+            "objective": self.objective, "best": p.best(), "limit": asdict(p.limit),
             "actions": [action.to_json() for action in self.actions],
             "worthwhile": [action.name for action in self.worthwhile], "network_bound": self.network_bound,
             "assumed_of_cluster": list(self.assumed), "faults": self.faults,
@@ -113,11 +112,11 @@ class PlanResult:
                 "step_time_s": self.given.step_time_s, "fits": self.given.fits,
                 "parallel": self.given.job.parallel.model_dump() | {"micro": self.given.job.batch.micro}},
             "others": [{"step_time_s": o.predicted.step_time_s, "memory_bytes": o.predicted.memory_bytes,
-                        "interval": dict(o.predicted.interval), "tie": self.is_tie(o),
+                        "interval": asdict(o.predicted.interval), "tie": self.is_tie(o),
                         "parallel": o.decision.parallel()} for o in self.others],
-            "tie_within": self.tie_within, "cost_interval": self.cost_interval,
+            "tie_within": self.tie_within, "cost_interval": asdict(self.cost_interval) if self.cost_interval else None,
             "pareto": [dict(vars(point)) for point in self.points],
-            "interval": dict(p.predicted.interval), "assumed": self.result.facts.assumed,
+            "interval": asdict(p.predicted.interval), "assumed": self.result.facts.assumed,
             "notes": list(self.notes), "ignores": list(IGNORES),
         }  # fmt: skip
 
@@ -300,8 +299,8 @@ def plan_of(
     plan = Plan(
         cluster=fabric.name, job=question.job.name, model=question.job.model.name, gpu=question.machine.gpu.name,
         num_gpus=num_gpus, tokens_per_step=tokens, decision=decision, predicted=predicted_of(result),
-        limit=result.limit, cost=cost, exchange=way.to_json() if way else None,
-        collectives=tuple(asdict(kind) for kind in priced_collectives(result, decision.bucket_bytes)),
+        limit=result.limit, cost=cost, exchange=way,
+        collectives=priced_collectives(result, decision.bucket_bytes),
         links=nic_rates(result),
     )  # fmt: skip
     return plan, result

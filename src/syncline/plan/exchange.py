@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from syncline.describe.plain import JsonObject
 from syncline.sim.step.constants import Constants
 from syncline.sim.step.cost import exchanged, windows_of
 from syncline.sim.step.exchange import ALGORITHMS, BUCKETS, MIB, choice_s
@@ -27,10 +26,6 @@ class SyncChoice:
     bucket_bytes: int
     saved_s: float  # against a ring with 25 MiB buckets
     extra_s: dict[str, float]  # by algorithm, each with its best bucket, against the best of all
-
-    def to_json(self) -> JsonObject:
-        """Return the choice as plain data."""
-        return dict(vars(self))
 
 
 def exchange_of(result: StepResult, k: Constants) -> SyncChoice | None:

@@ -1,8 +1,7 @@
-"""The plan: a decision with what it is predicted to do and cost. It can be saved to a file and read back.
+"""The plan: a decision with what it is predicted to do and cost. It can be saved to a file.
 
 plan.decision.tp, plan.predicted.step_time_s, plan.cost.cost_per_token_usd
 save_plan(plan, "plan.json")
-read_plan("plan.json") == plan
 """
 
 from __future__ import annotations
@@ -10,19 +9,19 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
 
-from syncline.describe.document import read_text
 from syncline.describe.files import write_text
 from syncline.describe.plain import JsonObject
-from syncline.errors import PlanError
 from syncline.plan.decision import Decision
+from syncline.plan.exchange import SyncChoice
+from syncline.sim.step.collectives import PricedCollective
+from syncline.sim.step.limit import Limit
 from syncline.sim.step.step import StepResult
+from syncline.sim.uncertainty import Interval
 
 FORMAT = "syncline plan 1"
-Noun = TypeVar("Noun")
 
 
 @dataclass(frozen=True)
@@ -34,13 +33,13 @@ class PlanPrediction:
     mfu: float
     memory_bytes: float
     exposed_comm_s: float
-    parts_s: Mapping[str, float] = field(default_factory=dict)
-    memory_by: Mapping[str, float] = field(default_factory=dict)
-    comm_bytes: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    memory_available_bytes: float = 0.0
-    interval: Mapping[str, Any] = field(default_factory=dict)  # of the step time: p50, p90 and what they rest on
-    memory_interval: Mapping[str, Any] = field(default_factory=dict)
-    warnings: tuple[str, ...] = ()
+    parts_s: Mapping[str, float]
+    memory_by: Mapping[str, float]
+    comm_bytes: Mapping[str, Mapping[str, float]]
+    memory_available_bytes: float
+    interval: Interval  # of the step time
+    memory_interval: Interval
+    warnings: tuple[str, ...]
     executed_s: float | None = None  # the step executed at flow level; None: it was not
     closed_form_s: float | None = None  # the closed form's time, where the plan was executed
     bound_s: float = 0.0  # no run of this plan on its fabric can beat it
@@ -74,11 +73,11 @@ class Plan:
     tokens_per_step: int
     decision: Decision
     predicted: PlanPrediction
-    limit: Mapping[str, Any]
+    limit: Limit
     cost: PlanCost | None = None
-    collectives: tuple[Mapping[str, Any], ...] = ()  # of one step: canonical name, count, size, time of one
+    collectives: tuple[PricedCollective, ...] = ()  # of one step
     links: Mapping[str, float] = field(default_factory=dict)  # mean rate by the pattern of their names, bytes/s
-    exchange: Mapping[str, Any] | None = None  # what the choice of algorithm and bucket buys; None: nothing to choose
+    exchange: SyncChoice | None = None  # what the choice of algorithm and bucket buys; None: nothing to choose
 
     def best(self) -> JsonObject:
         """Return the figures that `syncline plan --json` gives as `best`."""
@@ -90,9 +89,9 @@ class Plan:
             "bound_s": p.bound_s,
             "tokens_per_s": p.tokens_per_s,
             "mfu": p.mfu,
-            "interval": dict(p.interval),
+            "interval": asdict(p.interval),
             "memory_bytes": p.memory_bytes,
-            "memory_interval": dict(p.memory_interval),
+            "memory_interval": asdict(p.memory_interval),
             "parallel": self.decision.parallel(),
             "exposed_comm_s": p.exposed_comm_s,
             "cost_per_token_usd": c.cost_per_token_usd if c else None,
@@ -100,7 +99,7 @@ class Plan:
             "placement": self.decision.placement,
             "algorithm": self.decision.algorithm,
             "bucket_bytes": self.decision.bucket_bytes,
-            "exchange": dict(self.exchange) if self.exchange else None,
+            "exchange": asdict(self.exchange) if self.exchange else None,
             "parts_s": dict(p.parts_s),
             "memory_by": dict(p.memory_by),
             "memory_available_bytes": p.memory_available_bytes,
@@ -108,10 +107,6 @@ class Plan:
             "usd_per_step": c.usd_per_step if c else None,
             "warnings": list(p.warnings),
         }
-
-    def to_json(self) -> JsonObject:
-        """Return the whole plan as its file has it."""
-        return {"format": FORMAT, **asdict(self)}
 
 
 def predicted_of(result: StepResult) -> PlanPrediction:
@@ -136,30 +131,4 @@ def predicted_of(result: StepResult) -> PlanPrediction:
 
 def save_plan(plan: Plan, path: str | os.PathLike[str]) -> None:
     """Write a plan; the old file stays whole until the new one is complete."""
-    write_text(Path(path), json.dumps(plan.to_json(), indent=2, allow_nan=False) + "\n")
-
-
-def read_plan(path: str | os.PathLike[str]) -> Plan:
-    """Read a plan that `save_plan` wrote."""
-    try:
-        data = json.loads(read_text(Path(path)))
-    except json.JSONDecodeError as error:
-        raise PlanError(f"not JSON: {error.msg}.", where=f"{path} line {error.lineno}") from None
-    if not isinstance(data, dict) or data.get("format") != FORMAT:
-        raise PlanError("not a plan.", where=str(path), hint=f'A plan starts with "format": "{FORMAT}".')
-    try:
-        decision = _noun(Decision, data["decision"])
-        predicted = _noun(PlanPrediction, {**data["predicted"], "warnings": tuple(data["predicted"]["warnings"])})
-        cost = _noun(PlanCost, data["cost"]) if data["cost"] else None
-        rest = {k: v for k, v in data.items() if k not in ("format", "decision", "predicted", "cost", "collectives")}
-        kinds = tuple(data.get("collectives", ()))
-        return Plan(**rest, collectives=kinds, decision=decision, predicted=predicted, cost=cost)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise PlanError(f"the plan is damaged: {error}.", where=str(path), hint="Plan the job again.") from None
-
-
-def _noun(kind: type[Noun], values: Mapping[str, Any]) -> Noun:
-    known = {f.name for f in fields(kind)}  # type: ignore[arg-type]
-    if unknown := set(values) - known:
-        raise KeyError(f"unknown key {min(unknown)!r}")
-    return kind(**values)
+    write_text(Path(path), json.dumps({"format": FORMAT, **asdict(plan)}, indent=2, allow_nan=False) + "\n")

@@ -9,12 +9,10 @@ of all its splits, and those alone may fill the first places.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any
 
 from syncline.describe import units
-from syncline.describe.plain import JsonObject
 from syncline.errors import BelowBoundError, SynclineError
 from syncline.fabric.fabric import Fabric
 from syncline.plan.money import Money
@@ -94,19 +92,14 @@ def _gap(plan: Plan) -> float:
     return (p.executed_s or p.step_time_s) / (p.closed_form_s or p.step_time_s) - 1
 
 
-def _moved(interval: Mapping[str, Any], factor: float) -> JsonObject:
-    """Return an interval whose ends are `factor` times as far."""
-    return {name: [factor * end for end in ends] if name in ("p50", "p90") else ends for name, ends in interval.items()}
-
-
 def _by_execution(pair: Pair, money: Money | None) -> Pair:
     """Return a plan whose answer is the time that executing it took."""
     plan, p, executed_s = pair[0], pair[0].predicted, _executed_s(pair[0])
     faster = p.step_time_s / executed_s
     predicted = replace(
         p, step_time_s=executed_s, tokens_per_s=p.tokens_per_s * faster, mfu=p.mfu * faster,
-        exposed_comm_s=max(0.0, p.exposed_comm_s + executed_s - p.step_time_s), interval=_moved(p.interval, 1 / faster),
+        exposed_comm_s=max(0.0, p.exposed_comm_s + executed_s - p.step_time_s), interval=p.interval.scaled(1 / faster),
     )  # fmt: skip
     cost = money.cost(executed_s, plan.tokens_per_step, plan.cost.num_gpus) if money and plan.cost else plan.cost
-    shares = {name: plan.limit[name] * faster for name in ("share", "then_share") if name in plan.limit}
-    return replace(plan, predicted=predicted, cost=cost, limit={**plan.limit, **shares}), pair[1]
+    limit = replace(plan.limit, share=plan.limit.share * faster, then_share=plan.limit.then_share * faster)
+    return replace(plan, predicted=predicted, cost=cost, limit=limit), pair[1]

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 
-from syncline.describe.plain import JsonObject, JsonValue
+from syncline.describe.plain import JsonValue
 from syncline.errors import DescriptionError
 from syncline.sim.step.constants import Constants
 from syncline.sim.step.step import StepResult
@@ -29,23 +29,22 @@ ROOMY = 0.98
 
 
 @dataclass(frozen=True)
+class UnstatedKey:
+    """A key that a job does not state, with the value that serves it best and the one that was taken."""
+
+    key: str
+    value: str
+    taken: str
+
+
+@dataclass(frozen=True)
 class UnstatedKeys:
     """Keys that a job does not state, with the values that serve it best, and its step then."""
 
-    keys: dict[str, JsonValue]
-    taken: dict[str, JsonValue]
+    keys: tuple[UnstatedKey, ...]
     step_time_s: float
     mfu: float
     memory_bytes: float
-
-    def to_json(self) -> JsonObject:
-        return {
-            "keys": [
-                {"key": key, "value": _written(value), "taken": _written(self.taken[key])}
-                for key, value in self.keys.items()
-            ],
-            "step_time_s": self.step_time_s, "mfu": self.mfu, "memory_bytes": self.memory_bytes,
-        }  # fmt: skip
 
 
 def unstated(job: Job, result: StepResult, constants: Constants | None = None) -> UnstatedKeys | None:
@@ -69,8 +68,8 @@ def unstated(job: Job, result: StepResult, constants: Constants | None = None) -
     )
     if result.fits and then.step_time_s > result.step_time_s * (1 - WORTH):
         return None
-    taken = {name: _taken(result, name) for name in keys}
-    return UnstatedKeys(keys, taken, then.step_time_s, then.mfu, then.memory_bytes["total"])
+    named = tuple(UnstatedKey(key, _written(value), _written(_taken(result, key))) for key, value in keys.items())
+    return UnstatedKeys(named, then.step_time_s, then.mfu, then.memory_bytes["total"])
 
 
 def _priced(result: StepResult, keys: dict[str, JsonValue], constants: Constants | None) -> StepResult | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, ClassVar
 
@@ -17,6 +17,7 @@ from syncline.plan.decide.forecast import owned_interval
 from syncline.questions.answer import Answer
 from syncline.questions.inputs import AssumeOption, AssumptionsOption, ClusterArgument, PricesOption, built, read_number
 from syncline.questions.parameter import Parameter, question
+from syncline.sim.uncertainty import Interval
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,11 +31,11 @@ class CostAnswer(Answer):
     """Whether every assumption is shown with its source."""
 
     def to_json(self) -> JsonObject:
-        owned = self.statement.owned.to_json() | {"usd_per_gpu_hour_interval": self.interval}
+        owned = self.statement.owned.to_json() | {"usd_per_gpu_hour_interval": asdict(self.interval)}
         return self.statement.to_json() | {"owned": owned}
 
     @property
-    def interval(self) -> JsonObject:
+    def interval(self) -> Interval:
         """Where an owned GPU-hour may lie; a run's cost in `plan` moves with the same ranges."""
         return owned_interval(self.statement.owned)
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import Annotated, ClassVar
 
 from syncline.describe.guide import cite
 from syncline.describe.mistakes import blamed_on
-from syncline.describe.plain import JsonObject
+from syncline.describe.model import Handle, handle
 from syncline.errors import UsageError
 from syncline.fabric import Fabric
 from syncline.fabric.assumed import assumed_of
@@ -21,20 +21,25 @@ from syncline.questions.parameter import Parameter, question
 from syncline.questions.volumes import traffic
 from syncline.sim.flow.routing import ROUTINGS
 from syncline.sim.profile import SystemProfile, load_profile
+from syncline.sim.step.calibrate import Multipliers
 from syncline.sim.step.decode import DecodeResult, decode_step
 from syncline.sim.step.executed.execute import StepRun, execute
 from syncline.sim.step.executed.execute_trace import IGNORES as EXECUTED_IGNORES
-from syncline.sim.step.executed.execute_trace import ExecutedTrace, execute_trace
+from syncline.sim.step.executed.execute_trace import ExecutedTrace, TracedCollective, execute_trace
 from syncline.sim.step.executed.gap import causes
+from syncline.sim.step.executed.packets import PacketCounts
+from syncline.sim.step.limit import Limit
 from syncline.sim.step.replay import OWN_WORK, replay, unpriced
-from syncline.sim.step.step import StepResult
+from syncline.sim.step.step import IGNORES, StepResult
 from syncline.sim.step.step import step as price
-from syncline.sim.uncertainty import Spread
+from syncline.sim.step.storage import Storage
+from syncline.sim.uncertainty import Interval
 from syncline.timeline import Timeline, save
+from syncline.workload.graph import Workload
+from syncline.workload.layer_list import LayerList
+from syncline.workload.parallel import Parallel
+from syncline.workload.software import Assumed
 from syncline.workload.trace import is_trace, read_trace
-
-if TYPE_CHECKING:
-    from syncline.workload.graph import Workload
 
 LEVELS = ("analytic", "flow", "packet")
 
@@ -44,7 +49,50 @@ TRACE = Output(
 )
 
 
-@dataclass(frozen=True, eq=False)
+class UsedSplit(Parallel):
+    """The split of a priced job, with nothing left open."""
+
+    sp: bool
+    micro_batches: int
+
+
+@dataclass(frozen=True)
+class MemoryUse:
+    """Bytes on the fullest GPU by what they hold, and what the GPU has."""
+
+    parameters: float = 0.0
+    gradients: float = 0.0
+    optimizer: float = 0.0
+    activations: float = 0.0
+    logits: float = 0.0
+    buffers: float = 0.0
+    fragmentation: float = 0.0
+    total: float = 0.0
+    available: float = 0.0
+    fits: bool = True
+
+
+@dataclass(frozen=True)
+class WarmUp:
+    """The dense steps that come first (1-bit Adam)."""
+
+    steps: int
+    step_s: float
+
+
+@dataclass(frozen=True)
+class ProfileUse:
+    """What a profile did to a prediction."""
+
+    file: str
+    measured_runs: int
+    log_sigma: float | None
+    """One standard deviation of the logarithm of the step time."""
+    multipliers: Multipliers
+    remarks: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class StepPrediction(Answer):
     """One training step: its time, what it waits for, its memory and what limits it."""
 
@@ -54,32 +102,51 @@ class StepPrediction(Answer):
         **page_output("Write a page: where the time goes, and every pipeline stage."),
     }
 
-    fabric: Fabric = field(repr=False)
-    result: StepResult
-    executed: StepRun | None = None  # at flow level, where that was asked for
-    profile: SystemProfile | None = None  # what was measured on this system, where a profile was given
-    unstated: UnstatedKeys | None = None  # keys that the job leaves out and that would make it fit, or faster
-
-    @property
-    def step_time_s(self) -> float:
-        return self.executed.step_time_s if self.executed else self.result.step_time_s
+    cluster: str
+    assumed_of_cluster: tuple[str, ...]
+    """What the cluster's file leaves open."""
+    level: str
+    job: str
+    model: str
+    gpu: str
+    gpus: int
+    step_time_s: float
+    analytic_step_time_s: float
+    """What closed forms give, also where the step was executed."""
+    bound_s: float
+    """No run of this step can beat it; 0 where that is not known."""
+    warm_up: WarmUp | None
+    token: str
+    """What is counted: "token", or "sample" where a model has no tokens."""
+    tokens_per_s: float
+    tokens_per_s_per_gpu: float
+    mfu: float
+    """Model operations over peak."""
+    mfu_peak_flops: float
+    memory_bytes: MemoryUse
+    parallel: UsedSplit
+    exposed_comm_s: float
+    parts_s: dict[str, float]
+    comm_bytes: dict[str, dict[str, float]]
+    limit: Limit
+    storage: Storage
+    assumed: dict[str, Assumed]
+    interval: Interval
+    memory_interval: Interval
+    ignores: tuple[str, ...]
+    warnings: tuple[str, ...]
+    profile: ProfileUse | None
+    """What was measured on this system, where a profile was given."""
+    unstated: UnstatedKeys | None
+    """Keys that the job leaves out and that would make it fit, or faster."""
+    executed: StepRun | None
+    """The step as executed at flow or packet level, where that was asked for."""
+    result: Handle[StepResult] = handle()
 
     @property
     def fits(self) -> bool:
         """Whether the fullest rank's memory suffices."""
-        return self.result.fits
-
-    @property
-    def log_sigma(self) -> float | None:
-        """How sure a calibrated step is: one standard deviation of its logarithm; None without a profile."""
-        if self.profile is None or self.result.case is None:
-            return None
-        return self.profile.steps.log_sigma(self.result.case)
-
-    @property
-    def spread(self) -> Spread:
-        """How far off the step time may be; narrower where a step of this system was measured."""
-        return self.result.spread if self.profile is None else self.result.calibrated_spread
+        return self.memory_bytes.fits
 
     @cached_property
     def timeline(self) -> Timeline:
@@ -88,42 +155,66 @@ class StepPrediction(Answer):
 
         return step_timeline(self.result)
 
-    def to_json(self) -> JsonObject:
-        level = self.executed.level if self.executed else "analytic"
-        assumed = list(assumed_of(self.fabric.spec))
-        data = {"cluster": self.fabric.name, "assumed_of_cluster": assumed, "level": level, **self.result.to_json()}
-        data["profile"] = self._profile()
-        data["unstated"] = self.unstated.to_json() if self.unstated else None
-        data["interval"] = self.spread.of(self.step_time_s)
-        if self.executed is None:
-            return data
-        faster = self.result.step_time_s / self.executed.step_time_s
-        rate = self.result.tokens_per_s * faster
-        scaled = {
-            "tokens_per_s": rate,
-            "tokens_per_s_per_gpu": rate / self.result.num_gpus,
-            "mfu": self.result.mfu * faster,
-        }
-        times = {"analytic_step_time_s": self.result.step_time_s, "step_time_s": self.executed.step_time_s}
-        executed = self.executed.to_json() | {"differs": list(causes(self.result, self.executed))}
-        return data | scaled | times | {"executed": executed}
 
-    def _profile(self) -> JsonObject | None:
-        """Return what a profile did to the prediction."""
-        if self.profile is None:
-            return None
-        return {
-            "file": self.profile.path, "measured_runs": len(self.profile.measured), "log_sigma": self.log_sigma,
-            "multipliers": asdict(self.profile.steps.multipliers),
-            "remarks": list(self.profile.remarks(self.result.job.precision)),
-        }  # fmt: skip
+def prediction(
+    fabric: Fabric, result: StepResult, executed: StepRun | None = None, profile: SystemProfile | None = None,
+    unstated: UnstatedKeys | None = None,
+) -> StepPrediction:  # fmt: skip
+    """Return the answer of a priced step, executed or not."""
+    job, split, took_s = result.job, result.job.parallel, executed.step_time_s if executed else result.step_time_s
+    faster = result.step_time_s / took_s
+    filled = {"sp": result.facts.sequence_parallel and split.tp > 1, "micro_batches": job.num_micro}
+    spread = result.spread if profile is None else result.calibrated_spread
+    return StepPrediction(
+        cluster=fabric.name,
+        assumed_of_cluster=tuple(assumed_of(fabric.spec)),
+        level=executed.level if executed else "analytic",
+        job=job.name,
+        model=job.model.name,
+        gpu=result.machine.gpu.name,
+        gpus=result.num_gpus,
+        step_time_s=took_s,
+        analytic_step_time_s=result.step_time_s,
+        bound_s=result.floor_s,
+        warm_up=None if result.warm_up_s is None else WarmUp(job.sync.warmup, result.warm_up_s),
+        token="sample" if isinstance(job.model, LayerList) else "token",
+        tokens_per_s=result.tokens_per_s * faster,
+        tokens_per_s_per_gpu=result.tokens_per_s * faster / result.num_gpus,
+        mfu=result.mfu * faster,
+        mfu_peak_flops=result.peak_flops,
+        memory_bytes=MemoryUse(
+            **result.memory_bytes, available=float(result.machine.gpu.memory_bytes), fits=result.fits
+        ),
+        parallel=UsedSplit.model_validate(split.model_dump() | filled),
+        exposed_comm_s=result.exposed_comm_s,
+        parts_s=result.parts_s,
+        comm_bytes=result.comm_bytes,
+        limit=result.limit,
+        storage=result.storage,
+        assumed=result.facts.assumed,
+        interval=spread.of(took_s),
+        memory_interval=result.memory_spread.of(result.memory_bytes["total"]),
+        ignores=IGNORES,
+        warnings=result.warnings,
+        profile=None if profile is None else _profile_use(profile, result),
+        unstated=unstated,
+        executed=executed and replace(executed, differs=causes(result, executed)),
+        result=result,
+    )
 
 
-@dataclass(frozen=True, eq=False)
+def _profile_use(profile: SystemProfile, result: StepResult) -> ProfileUse:
+    sigma = None if result.case is None else profile.steps.log_sigma(result.case)
+    remarks = profile.remarks(result.job.precision)
+    return ProfileUse(profile.path, len(profile.measured), sigma, profile.steps.multipliers, remarks)
+
+
+@dataclass(frozen=True)
 class DecodePrediction(Answer):
     """One generated token: its time and what it is made of."""
 
     schema_name: ClassVar[str] = "step-decode"
+    content: ClassVar[str] = "result"
 
     result: DecodeResult
 
@@ -131,11 +222,8 @@ class DecodePrediction(Answer):
     def token_time_s(self) -> float:
         return self.result.token_time_s
 
-    def to_json(self) -> JsonObject:
-        return self.result.to_json()
 
-
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class TracePrediction(Answer):
     """A traced step with its communication priced on another cluster, beside what was recorded."""
 
@@ -143,30 +231,50 @@ class TracePrediction(Answer):
     outputs: ClassVar[Mapping[str, Output]] = {"trace": TRACE}
 
     cluster: str
-    source: str
-    workload: Workload = field(repr=False)
-    recorded: Timeline = field(repr=False)
-    timeline: Timeline = field(repr=False)
-    executed: ExecutedTrace | None = field(default=None, repr=False)  # None: priced by closed forms
+    trace: str
+    operations: int
+    ranks: int
+    comm_bytes: float
+    recorded_s: float
+    step_time_s: float
+    bound_s: float
+    recorded_exposed_comm_s: float
+    exposed_comm_s: float
+    kept_as_recorded: int
+    """Transfers whose size the trace does not have."""
+    level: str
+    packets: PacketCounts | None
+    collectives: tuple[TracedCollective, ...]
+    ignores: tuple[str, ...]
+    recorded: Handle[Timeline] = handle()
+    timeline: Handle[Timeline] = handle()
+    executed: Handle[ExecutedTrace | None] = handle()
 
-    @property
-    def step_time_s(self) -> float:
-        return self.timeline.makespan_s
 
-    def to_json(self) -> JsonObject:
-        return {
-            "cluster": self.cluster, "trace": self.source, "operations": len(self.workload),
-            "ranks": self.workload.num_ranks, "comm_bytes": self.workload.total_bytes(),
-            "recorded_s": self.recorded.makespan_s, "step_time_s": self.timeline.makespan_s,
-            "bound_s": self.executed.floor_s if self.executed else 0.0,
-            "recorded_exposed_comm_s": float(self.recorded.exposed_s(compute=OWN_WORK).max()),
-            "exposed_comm_s": float(self.timeline.exposed_s(compute=OWN_WORK).max()),
-            "kept_as_recorded": int(unpriced(self.workload).sum()),
-            "level": self.executed.level if self.executed else "analytic",
-            "packets": asdict(self.executed.packets) if self.executed and self.executed.packets else None,
-            "collectives": list(self.executed.collectives) if self.executed else [],
-            "ignores": list(EXECUTED_IGNORES if self.executed else self.timeline.source.ignores),
-        }  # fmt: skip
+def _traced(cluster: str, trace: str, workload: Workload, on: Fabric, ran: ExecutedTrace | None) -> TracePrediction:
+    """Return a trace on a fabric beside what was recorded; `ran` is None where closed forms price it."""
+    recorded = replay(workload)
+    timeline = replay(workload, on, times=(ran.start_s, ran.end_s) if ran else None)
+    return TracePrediction(
+        cluster=cluster,
+        trace=trace,
+        operations=len(workload),
+        ranks=workload.num_ranks,
+        comm_bytes=workload.total_bytes(),
+        recorded_s=recorded.makespan_s,
+        step_time_s=timeline.makespan_s,
+        bound_s=ran.floor_s if ran else 0.0,
+        recorded_exposed_comm_s=float(recorded.exposed_s(compute=OWN_WORK).max()),
+        exposed_comm_s=float(timeline.exposed_s(compute=OWN_WORK).max()),
+        kept_as_recorded=int(unpriced(workload).sum()),
+        level=ran.level if ran else "analytic",
+        packets=ran.packets if ran else None,
+        collectives=ran.collectives if ran else (),
+        ignores=tuple(EXECUTED_IGNORES if ran else timeline.source.ignores),
+        recorded=recorded,
+        timeline=timeline,
+        executed=ran,
+    )
 
 
 @question(
@@ -227,10 +335,7 @@ def step(
         on, ran = built(cluster), None
         if (level := _level(level or "flow")) != "analytic":
             ran = execute_trace(workload, on, routing=routing, level=level, max_packets=max_packets)  # type: ignore[arg-type]
-        times = (ran.start_s, ran.end_s) if ran else None
-        return TracePrediction(
-            str(name), str(job), workload, replay(workload), replay(workload, on, times=times), ran
-        )  # fmt: skip
+        return _traced(str(name), str(job), workload, on, ran)
     level = _level(level or "analytic")
     described = job_of(job)
     fabric = built(cluster)
@@ -251,11 +356,11 @@ def step(
                 constants, found = own, price(fabric, described, own)
         if level == "analytic":
             better = unstated(described, found, constants)
-            return StepPrediction(fabric, found, profile=measured, unstated=better)
+            return prediction(fabric, found, profile=measured, unstated=better)
         executed = execute(
             fabric, found, constants, routing=routing, level=level, max_packets=max_packets  # type: ignore[arg-type]
         )  # fmt: skip
-        return StepPrediction(fabric, found, executed, measured)
+        return prediction(fabric, found, executed, measured)
 
 
 def _level(name: str) -> str:

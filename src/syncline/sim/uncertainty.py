@@ -1,7 +1,7 @@
 """How far off a prediction may be: the factors between which 50 and 90 % of measurements lie, and what that rests on.
 
     spread = step_spread(StepFacets("dense", "plain", "Hopper", "bf16", 512))
-    spread.of(4.6)              # {"p50": [4.3, 5.0], "p90": [3.7, 6.1], "basis": "...", ...}
+    spread.of(4.6)              # Interval(p50=(4.3, 5.0), p90=(3.7, 6.1), basis="...", ...)
     spread.low_90, spread.high_90
 
 `data/uncertainty.yaml` holds quantiles of log(measured / predicted) of published measurements that the predicting
@@ -20,7 +20,6 @@ from statistics import fmean, pvariance, variance
 from typing import Any
 
 from syncline.describe.own_data import own_data
-from syncline.describe.plain import JsonObject
 
 #: How much wider, in log units, an interval is for each facet that nobody measured.
 UNMEASURED = 1.5
@@ -56,6 +55,25 @@ _WORDS = {
 
 
 @dataclass(frozen=True)
+class Interval:
+    """Between which values half and nine tenths of measurements lie, and what that rests on."""
+
+    p50: tuple[float, float]
+    p90: tuple[float, float]
+    basis: str
+    measurements: int | None = None
+    """How many; None where the interval is drawn from others."""
+    publications: int | None = None
+    unmeasured: tuple[str, ...] = ()
+    """What of this case was never measured, each of which makes the interval wider."""
+
+    def scaled(self, factor: float) -> Interval:
+        """Return the interval of a multiple of the value."""
+        half, most = ((low * factor, high * factor) for low, high in (self.p50, self.p90))
+        return replace(self, p50=half, p90=most)
+
+
+@dataclass(frozen=True)
 class Spread:
     """Factors on a prediction that hold 50 and 90 % of measurements, and on what they rest."""
 
@@ -79,14 +97,12 @@ class Spread:
         new = f"; widened by the first blind scores of {self.num_unseen} sources" if self.num_unseen else ""
         return f"{rows} ({self.of_what}){new}{wider}"
 
-    def of(self, value: float) -> JsonObject:
-        """Return a value's intervals as `--json` prints them."""
-        return {
-            "p50": [value * self.low_50, value * self.high_50],
-            "p90": [value * self.low_90, value * self.high_90],
-            "basis": self.basis, "measurements": self.num_rows, "publications": self.num_sources,
-            "unmeasured": list(self.unmeasured),
-        }  # fmt: skip
+    def of(self, value: float) -> Interval:
+        """Return the intervals of a predicted value."""
+        return Interval(
+            (value * self.low_50, value * self.high_50), (value * self.low_90, value * self.high_90), self.basis,
+            self.num_rows, self.num_sources, self.unmeasured,
+        )  # fmt: skip
 
     def wider(self, factor: float, why: str = "") -> Spread:
         """Return the spread `factor` times as wide in log units."""

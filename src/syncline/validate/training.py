@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from syncline.describe.model import Handle, handle
 from syncline.sim.step.constants import default_constants
-from syncline.sim.uncertainty import Spread
+from syncline.sim.uncertainty import Interval
 from syncline.validate.training_rows import read_runs
 from syncline.validate.training_run import (
     Floats,
@@ -123,26 +123,6 @@ class ConstantsUsed:
 
 
 @dataclass(frozen=True)
-class RunInterval:
-    """Between which step times half and nine tenths of such runs lie, and what that rests on."""
-
-    p50: tuple[float, float]
-    p90: tuple[float, float]
-    basis: str
-    measurements: int
-    publications: int
-    unmeasured: tuple[str, ...]
-
-    @staticmethod
-    def of(spread: Spread, value: float) -> RunInterval:
-        """Return the intervals of a predicted step time."""
-        return RunInterval(
-            (value * spread.low_50, value * spread.high_50), (value * spread.low_90, value * spread.high_90),
-            spread.basis, spread.num_rows, spread.num_sources, spread.unmeasured,
-        )  # fmt: skip
-
-
-@dataclass(frozen=True)
 class ScoredRun:
     """One run with its prediction."""
 
@@ -168,7 +148,7 @@ class ScoredRun:
     left_out_error: float
     software_year: int
     convention: str
-    interval: RunInterval
+    interval: Interval
     remarks: tuple[str, ...]
     readings: tuple[str, ...]
 
@@ -252,7 +232,7 @@ def _scored_run(run: PublishedTraining, ratio: float, left_out_ratio: float) -> 
         run.line, run.source, job.model.name, run.machine.gpu.name, run.num_gpus, split.tp, split.pp, split.dp,
         split.cp, split.ep, job.batch.micro, job.batch.global_, job.batch.sequence, job.precision, job.recompute,
         run.metric, run.measured_s, predicted_s, ratio - 1, left_out_ratio - 1, job.software.year, run.convention,
-        RunInterval.of(run.spread, predicted_s), run.remarks, run.readings,
+        run.spread.of(predicted_s), run.remarks, run.readings,
     )  # fmt: skip
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from syncline.describe.plain import JsonValue
 from syncline.workload.job import Job
 from syncline.workload.releases import release_of
 
@@ -17,6 +16,8 @@ from syncline.workload.releases import release_of
 EP_HIDDEN = 0.25
 #: Frameworks that train by PyTorch's own FSDP and pipelines.
 TORCH_LIKE = ("pytorch", "automodel")
+Assumed = bool | int | float | str | None
+"""What a job leaves open and its software's release decides."""
 
 
 @dataclass(frozen=True)
@@ -51,14 +52,14 @@ class Facts:
     ep_exposed: float = 1.0
     dispatch_once: bool = False
     cudnn_on: tuple[str, ...] = ()  # architectures on which the software picks cuDNN's attention
-    assumed: dict[str, JsonValue] = field(default_factory=dict)
+    assumed: dict[str, Assumed] = field(default_factory=dict)
 
 
 def facts_of(job: Job) -> Facts:
     """Return the facts of a job with every gap filled."""
-    assumed: dict[str, JsonValue] = {}
+    assumed: dict[str, Assumed] = {}
 
-    def take(name: str, stated: JsonValue, otherwise: JsonValue) -> JsonValue:
+    def take(name: str, stated: Assumed, otherwise: Assumed) -> Assumed:
         if stated is None or stated == "auto":
             assumed[name] = otherwise
             return otherwise

@@ -10,7 +10,7 @@ import pytest
 
 from syncline.fabric import build, load
 from syncline.fabric.spec import ClusterSpec
-from syncline.questions.step import StepPrediction
+from syncline.questions.step import prediction
 from syncline.report.chart.lanes import timeline_lanes
 from syncline.report.page.step import page as step_page
 from syncline.report.text.step import split_words, step_lines
@@ -42,7 +42,7 @@ def drawn(svg: str) -> list[tuple[float, float, float]]:
 
 def test_the_page_draws_every_stage_and_loads_nothing() -> None:
     one = result()
-    page = step_page(StepPrediction(FABRIC, one))
+    page = step_page(prediction(FABRIC, one))
     assert all(f"stage {i}<" in page for i in range(8))
     assert not re.search(r"(src|href)=", page)
     spans = step_timeline(one).spans
@@ -61,7 +61,7 @@ def test_spans_are_where_and_as_long_as_the_timeline_has_them() -> None:
 
 def test_text_of_names_cannot_break_the_page() -> None:
     one = result(name="<script>alert(1)</script>")
-    assert "<script>" not in step_page(StepPrediction(FABRIC, one))
+    assert "<script>" not in step_page(prediction(FABRIC, one))
 
 
 def test_long_timelines_are_thinned_and_small() -> None:
@@ -76,13 +76,13 @@ def test_long_timelines_are_thinned_and_small() -> None:
 
 def test_the_page_says_what_colours_mean() -> None:
     one = result()
-    page = step_page(StepPrediction(FABRIC, one)).replace("\u200b", "")
+    page = step_page(prediction(FABRIC, one)).replace("\u200b", "")
     assert "</i>tensor-parallel exchange " in page and "</i>pipeline bubble " in page
     assert all(f"</i>{name}</li>" in page for name in step_timeline(one).names)
 
 
 def test_shares_in_the_text_add_up() -> None:
-    lines = step_lines(result().to_json())
+    lines = step_lines(prediction(FABRIC, result()))
     shares = [float(found.group(1)) for line in lines if (found := re.match(r"    \w.*?([\d.]+)%$", line))]
     assert sum(shares) == pytest.approx(100, abs=0.6)
 
@@ -96,7 +96,7 @@ def test_shares_in_the_text_add_up() -> None:
 )
 def test_a_split_in_one_line(parallel: dict[str, Any], words: str) -> None:
     gpus = 512 if "tp" in parallel else 128
-    assert split_words(result(parallel=parallel, gpus=gpus).to_json()["parallel"]) == words
+    assert split_words(prediction(FABRIC, result(parallel=parallel, gpus=gpus)).parallel) == words
 
 
 def test_the_slowest_kind_of_host_sets_the_pace() -> None:

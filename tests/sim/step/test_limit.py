@@ -20,9 +20,9 @@ def _sites(rate: str, latency: str) -> Fabric:
 
 def test_a_thin_line_between_sites_is_named_and_a_wide_one_is_not() -> None:
     # 5.3 GB at 12.5 GB/s are 0.4 s; the ports need 26 ms for their share. At 1.6 TB/s the line needs 3 ms.
-    assert step(_sites("100Gbps", "30ms"), SMALL).limit["link"] == "the line between sites, 100 Gb/s"
+    assert step(_sites("100Gbps", "30ms"), SMALL).limit.link == "the line between sites, 100 Gb/s"
     limit = step(_sites("12.8Tbps", "10us"), SMALL).limit
-    assert "sites" not in f"{limit['link']} {limit['then_link']}"
+    assert "sites" not in f"{limit.link} {limit.then_link}"
 
 
 @pytest.mark.parametrize(
@@ -31,4 +31,4 @@ def test_a_thin_line_between_sites_is_named_and_a_wide_one_is_not() -> None:
 def test_uplinks(ratio: int, link: str) -> None:
     network = {"topology": "leaf-spine", "link": "100GbE", "oversubscription": f"{ratio}:1", "hosts_per_leaf": 4}
     limit = step(load({"name": "x", "hosts": 16, "host": "dgx-h100", "network": network}), DENSE).limit
-    assert link in (limit["link"], limit["then_link"])
+    assert link in (limit.link, limit.then_link)

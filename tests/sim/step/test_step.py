@@ -8,6 +8,7 @@ import pytest
 
 from syncline.errors import DescriptionError, SimulationError
 from syncline.fabric import load
+from syncline.questions.step import WarmUp, prediction
 from syncline.report.text.step import step_lines
 from syncline.sim.step.arithmetic.params import layer_params
 from syncline.sim.step.decode import decode_step
@@ -29,25 +30,14 @@ def price(fabric=RAIL, **fields: Any):
     return step(fabric, load_job({**base, **fields}))
 
 
-def test_the_answer_has_every_part() -> None:
-    data = price().to_json()
-    for key in (
-        "step_time_s",
-        "tokens_per_s",
-        "mfu",
-        "memory_bytes",
-        "parallel",
-        "exposed_comm_s",
-        "comm_bytes",
-        "limit",
-    ):
-        assert key in data
-    assert sum(data["parts_s"].values()) == pytest.approx(data["step_time_s"])
-    assert data["tokens_per_s"] == pytest.approx(512 * 8192 / data["step_time_s"])
-    assert 0.3 < data["mfu"] < 0.6
-    assert set(data["comm_bytes"]) == {"tensor", "pipeline", "data"}
-    assert data["comm_bytes"]["tensor"]["network"] == 0 and data["comm_bytes"]["data"]["scale-up"] == 0
-    assert data["assumed"]["attention"] == "cudnn"
+def test_parts_and_traffic_of_a_step_add_up() -> None:
+    data = price()
+    assert sum(data.parts_s.values()) == pytest.approx(data.step_time_s)
+    assert data.tokens_per_s == pytest.approx(512 * 8192 / data.step_time_s)
+    assert 0.3 < data.mfu < 0.6
+    assert set(data.comm_bytes) == {"tensor", "pipeline", "data"}
+    assert data.comm_bytes["tensor"]["network"] == 0 and data.comm_bytes["data"]["scale-up"] == 0
+    assert data.facts.assumed["attention"] == "cudnn"
 
 
 @pytest.mark.parametrize(
@@ -72,8 +62,8 @@ def test_the_timeline_takes_as_long_as_the_price(parallel: dict[str, Any]) -> No
 def test_a_slow_network_is_named_as_the_limit() -> None:
     result = step(SLOW, load_job({"model": "gpt3-350m", "precision": "fp16", "parallel": {"zero": "none"},
                                   "batch": {"global": SLOW.num_gpus, "micro": 1, "sequence": 1024}}))  # fmt: skip
-    assert result.limit["what"] == "dp"
-    assert "network" in str(result.limit["link"])
+    assert result.limit.what == "dp"
+    assert "network" in str(result.limit.link)
 
 
 def test_accumulation_spreads_the_gradient_exchange() -> None:
@@ -101,8 +91,8 @@ def test_other_ways_to_agree_send_less_or_later(sync: dict[str, Any], less: floa
     plain, other = price(SLOW, **fields), price(SLOW, sync=sync, **fields)
     assert other.parts_s["dp"] < less * plain.parts_s["dp"]
     if sync.get("method") == "one-bit-adam":
-        assert other.to_json()["warm_up"] == {"steps": 500, "step_s": plain.step_time_s}
-        assert any("the first 500 steps are dense" in line for line in step_lines(other.to_json()))
+        assert prediction(RAIL, other).warm_up == WarmUp(500, plain.step_time_s)
+        assert any("the first 500 steps are dense" in line for line in step_lines(prediction(RAIL, other)))
 
 
 def test_late_gradients_still_have_to_pass() -> None:
@@ -150,7 +140,7 @@ def test_one_parameter_server_is_a_bottleneck() -> None:
 
 def test_storage_that_is_too_slow_and_checkpoints() -> None:
     starved = price(data={"sample_bytes": 1e9, "storage_rate": "1GB/s"})
-    assert starved.storage.to_json()["enough"] is False
+    assert starved.storage.enough is False
     assert starved.step_time_s == pytest.approx(512.0, rel=1e-6)
     written = price(checkpoint={"every_steps": 100, "storage_rate": "10GB/s", "asynchronous": False})
     assert written.parts_s["storage"] == pytest.approx(14 * 70.55e9 / 10e9 / 100, rel=0.01)
@@ -210,7 +200,7 @@ def test_copies_of_key_heads_are_said() -> None:
 
 def test_memory_that_does_not_fit_is_the_limit() -> None:
     result = price(model="gpt3-175b", precision="fp32", parallel={"tp": 8, "zero": "none"})
-    assert result.limit["what"] == "memory" and not result.fits
+    assert result.limit.what == "memory" and not result.fits
     assert "needs" in result.warnings[0]
 
 
@@ -223,13 +213,13 @@ def test_decode_across_hosts_pays_for_latency() -> None:
             "batch": {"global": 1},
             "context": 4096,
         }
-        return decode_step(RAIL, load_job(fields)).to_json()
+        return decode_step(RAIL, load_job(fields))
 
     one, two = token(8), token(16)
-    assert one["parts_s"]["weights"] == pytest.approx(2 * 70.55e9 / 8 / (0.88 * 3.35e12), rel=0.01)
-    assert two["parts_s"]["weights"] == pytest.approx(one["parts_s"]["weights"] / 2)
-    assert two["all_reduce_s"] > 1.5 * one["all_reduce_s"]
-    assert two["hosts"] == 2
+    assert one.parts_s["weights"] == pytest.approx(2 * 70.55e9 / 8 / (0.88 * 3.35e12), rel=0.01)
+    assert two.parts_s["weights"] == pytest.approx(one.parts_s["weights"] / 2)
+    assert two.all_reduce_s > 1.5 * one.all_reduce_s
+    assert two.hosts == 2
     with pytest.raises(SimulationError, match="tensor parallelism only"):
         decode_step(
             RAIL, load_job({"kind": "decode", "model": "llama3-70b", "parallel": {"pp": 2}, "batch": {"global": 1}})

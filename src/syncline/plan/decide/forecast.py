@@ -19,10 +19,11 @@ from syncline.plan.cost.checkpoint import Values
 from syncline.plan.cost.owning import Owning
 from syncline.plan.cost.recovery import Recovery
 from syncline.plan.decide.uncertain import Uncertain, owned_prices
+from syncline.sim.uncertainty import Interval
 from syncline.workload.goal import Goal
 
 DRAWS = 4000
-Interval = tuple[float, float]
+Ends = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -30,8 +31,8 @@ class Swing:
     """How far one input alone moves the answer, over its range."""
 
     input: Uncertain
-    days: Interval  # at the low and at the high end of the input
-    usd: Interval
+    days: Ends  # at the low and at the high end of the input
+    usd: Ends
 
     def to_json(self) -> JsonObject:
         """Return the swing as plain data."""
@@ -52,10 +53,10 @@ class Forecast:
     work_days: float  # if nothing ever failed
     goodput: float
     interruptions: float
-    days_50: Interval
-    days_90: Interval
-    usd_50: Interval
-    usd_90: Interval
+    days_50: Ends
+    days_90: Ends
+    usd_50: Ends
+    usd_90: Ends
     chance_deadline: float | None  # None: there is none
     chance_budget: float | None
     chance: float  # of both; 1 where neither is asked for
@@ -126,12 +127,12 @@ def forecast(
     )  # fmt: skip
 
 
-def owned_interval(owned: Owning) -> JsonObject:
+def owned_interval(owned: Owning) -> Interval:
     """Return where the price of an owned GPU-hour may lie: the part of a run's cost that is neither time nor luck."""
     rate = owned.usd_per_gpu_hour
     drawn = rate * _drawn(tuple(owned_prices(owned)))["price"] if rate > 0 else np.zeros(1)
     basis = "the ranges of the assumptions, nine of ten cases as far as they hold"
-    return {"p50": list(_interval(drawn, 50)), "p90": list(_interval(drawn, 90)), "basis": basis}
+    return Interval(_interval(drawn, 50), _interval(drawn, 90), basis)
 
 
 def _drawn(inputs: tuple[Uncertain, ...]) -> dict[str, Values]:
@@ -166,6 +167,6 @@ def _swings(
     return tuple(sorted(swings, key=lambda s: -abs(s.usd[1] - s.usd[0])))
 
 
-def _interval(values: Values, percent: float) -> Interval:
+def _interval(values: Values, percent: float) -> Ends:
     low, high = np.percentile(values, [50 - percent / 2, 50 + percent / 2])
     return float(low), float(high)

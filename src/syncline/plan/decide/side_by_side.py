@@ -189,14 +189,14 @@ def _compared(candidate: Candidate, answer: PlanResult, job: Job) -> ComparedClu
     plan, money = answer.best, answer.money
     p = plan.predicted
     run = run_option(answer.question, plan, money).forecast if money is not None and job.tokens else None
-    low, high = p.interval["p90"]
+    low, high = p.interval.p90
     doubted = doubt(kind_of(job), plan.gpu, f"{plan.num_gpus} {p.step_time_s} {plan.decision.label}", (low, high),
                     prices_of(money) if money else [])  # fmt: skip
     return ComparedCluster(
         candidate.name, money.basis if money else "not priced", plan.gpu, plan.num_gpus, p.step_time_s, p.tokens_per_s,
         p.mfu, p.exposed_comm_s / p.step_time_s, plan.cost.goodput if plan.cost else None,
         money.usd_per_gpu_hour if money else None, plan.cost.cost_per_token_usd if plan.cost else None,
-        money.account.owned.capital_usd if money and money.owned else None, str(plan.limit["words"]),
+        money.account.owned.capital_usd if money and money.owned else None, plan.limit.words,
         plan.decision.label, math.sqrt(high / low) - 1, candidate.value, run, doubt=doubted,
     )  # fmt: skip
 

@@ -63,8 +63,8 @@ def inputs_of(money: Money, predicted: PlanPrediction) -> tuple[Uncertain, ...]:
 
 def _step(predicted: PlanPrediction) -> Uncertain:
     """Return the step model's own error: where nine of ten published runs of its kind lie."""
-    low, high = ((end / predicted.step_time_s) ** (Z80 / Z90) for end in predicted.interval["p90"])
-    source = f"90 % interval from {predicted.interval['basis']}"
+    low, high = ((end / predicted.step_time_s) ** (Z80 / Z90) for end in predicted.interval.p90)
+    source = f"90 % interval from {predicted.interval.basis}"
     return Uncertain("step_time", "predicted step time", "step", low, 1.0, high, "x", source, low, high)
 
 

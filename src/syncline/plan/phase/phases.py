@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import date, timedelta
 
 from syncline.describe.plain import JsonObject
@@ -23,7 +23,7 @@ from syncline.fabric.fabric import Fabric
 from syncline.plan.answer import PlanResult, make_plan
 from syncline.plan.cost.assumptions import Assumptions
 from syncline.plan.cost.prices import Prices
-from syncline.plan.decide.forecast import Forecast, Interval
+from syncline.plan.decide.forecast import Ends, Forecast
 from syncline.plan.decide.prospects import run_option
 from syncline.plan.phase.reinforce import ReinforcementStep, reinforced
 from syncline.workload.phases import Phase, TrainingRun
@@ -73,7 +73,7 @@ class PlannedPhase:
         f, limit = self.forecast, self.plan.best.limit
         return {
             "name": self.phase.name, "tokens": self.phase.job.tokens, "steps": self.phase.steps, "gpus": self.num_gpus,
-            "split": self.plan.best.decision.label, "step_time_s": self.step_s, "limit": dict(limit),
+            "split": self.plan.best.decision.label, "step_time_s": self.step_s, "limit": asdict(limit),
             "network_share": self.network_share, "network_bytes_per_gpu": self.nic_bytes_per_step,
             "days": self.days, "days_90": None if f is None else list(f.days_90),
             "usd": None if f is None else f.usd, "usd_90": None if f is None else list(f.usd_90),
@@ -103,14 +103,14 @@ class PlannedRun:
         return sum(found) if len(found) == len(self.phases) else None
 
     @property
-    def days_90(self) -> Interval | None:
+    def days_90(self) -> Ends | None:
         return self._both("days_90")
 
     @property
-    def usd_90(self) -> Interval | None:
+    def usd_90(self) -> Ends | None:
         return self._both("usd_90")
 
-    def _both(self, name: str) -> Interval | None:
+    def _both(self, name: str) -> Ends | None:
         found = [getattr(phase.forecast, name) for phase in self.phases if phase.forecast]
         return (sum(f[0] for f in found), sum(f[1] for f in found)) if len(found) == len(self.phases) else None
 

@@ -32,6 +32,7 @@ from syncline.report.text.lines import per_million
 from syncline.report.text.plan import do_first, fault_lines, part_name, worth_words
 from syncline.sim.step.spans import step_timeline
 from syncline.sim.step.step import IGNORES
+from syncline.sim.uncertainty import Interval
 from syncline.timeline import Timeline
 
 GIB = 2**30
@@ -99,7 +100,7 @@ def plan_page(answer: PlanResult, fabric: Fabric, curve: Sequence[SizePlan] = ()
         cheapest=_cheapest(curve),
         money=_money(answer),
         picture=_picture(fabric),
-        trust=". ".join(interval_lines(p.interval, units.show_time)) if p.interval else "",
+        trust=". ".join(interval_lines(p.interval, units.show_time)),
         ignores=[*IGNORES, *answer.notes],
         assumed=", ".join(f"{name} = {value}" for name, value in assumed.items()),
     )  # fmt: skip
@@ -123,7 +124,7 @@ def _figures(answer: PlanResult) -> list[tuple[str, str]]:
     p, cost = answer.best.predicted, answer.best.cost
     share = p.memory_bytes / p.memory_available_bytes if p.memory_available_bytes else 0.0
 
-    def between(interval: Mapping[str, Any] | None, show: Callable[[float], str], what: str) -> str:
+    def between(interval: Interval | None, show: Callable[[float], str], what: str) -> str:
         return f"{what}, {interval_words(interval, show)}" if interval else what
 
     return [
@@ -141,9 +142,9 @@ def _figures(answer: PlanResult) -> list[tuple[str, str]]:
 def _lead(answer: PlanResult) -> str:
     limit, split = answer.best.limit, answer.best.decision
     sentences = []
-    if limit["then"] != limit["what"]:
-        link = f" (over {limit['then_link']})" if limit.get("then_link") else ""
-        sentences.append(f"Next is {limit['then_words']}{link} with {limit['then_share']:.1%}.")
+    if limit.then != limit.what:
+        link = f" (over {limit.then_link})" if limit.then_link else ""
+        sentences.append(f"Next is {limit.then_words}{link} with {limit.then_share:.1%}.")
     sentences += [f"Broken: {text}." for text in fault_lines(answer)]
     sentences.append(f"What to do first: {do_first(answer, 1)[0].removeprefix('1. ')}.")
     if answer.given is not None:

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 def page(answer: StepPrediction) -> str:
     """Return the page of a predicted step."""
-    result, timeline, parts = answer.result, answer.timeline, answer.result.parts_s
+    timeline, parts = answer.timeline, answer.parts_s
     shown = [BarPart(f"{PART_WORDS[name]} {units.show_time(s)}", s, PART_COLOURS[name]) for name, s in parts.items()]
     return render(
         "step",
-        title=f"{result.job.name}: {result.job.model.name}, {units.show_time(answer.step_time_s)} a step",
-        split=f"{result.num_gpus:,} x {result.machine.gpu.name} on {answer.fabric.name}",
+        title=f"{answer.job}: {answer.model}, {units.show_time(answer.step_time_s)} a step",
+        split=f"{answer.gpus:,} x {answer.gpu} on {answer.cluster}",
         bar=stacked(shown, sum(parts.values()) or 1.0),
         heading="One rank of every pipeline stage",
         source=timeline.source.label(),

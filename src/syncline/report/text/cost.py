@@ -25,7 +25,7 @@ def headline(account: Statement) -> list[str]:
     models = " + ".join(f"{count:,} {gpu}" for gpu, count in account.gpus.items())
     lines = [f"{account.name}: {models} in {account.owned.num_hosts:,} hosts", ""]
     sure = owned_interval(account.owned)
-    known = f"an owned GPU-hour, {between(sure, _cents)}; from {sure['basis']}"
+    known = f"an owned GPU-hour, {between(sure, _cents)}; from {sure.basis}"
     return [*lines, *wrapped("answer", _answer(account)), *wrapped("interval", known)]
 
 

@@ -61,11 +61,11 @@ def chances(found: PlannedRun) -> list[str]:
 def phase_lines(phase: PlannedPhase) -> list[str]:
     """Return the split of a phase, what limits it and what it sends."""
     best, name = phase.plan.best, phase.phase.name
-    share = best.limit["share"]
+    share = best.limit.share
     sent = units.show_size(phase.nic_bytes_per_step)
     lines = [
         f"  {name}: {best.decision.label}",
-        f"             limited by {best.limit['words']} ({share:.0%}); a GPU sends {sent} over the network a step",
+        f"             limited by {best.limit.words} ({share:.0%}); a GPU sends {sent} over the network a step",
     ]
     if phase.reinforced is not None:
         r = phase.reinforced

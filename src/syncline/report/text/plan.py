@@ -79,7 +79,7 @@ def answer_lines(plan: Plan) -> list[str]:
     """Return how fast, and how the job is run."""
     p = plan.predicted
     lines = [f"{units.show_time(p.step_time_s)} a step, {p.tokens_per_s:,.0f} tokens/s, MFU {p.mfu:.1%} (predicted)"]
-    lines += interval_lines(p.interval, units.show_time) if p.interval else []
+    lines += interval_lines(p.interval, units.show_time)
     if p.executed_s is not None and p.closed_form_s is not None:
         gap = p.executed_s / p.closed_form_s - 1
         lines.append(
@@ -110,7 +110,7 @@ def fault_lines(answer: PlanResult) -> list[str]:
 
 def _bought(plan: Plan) -> str:
     """Return what the choice of algorithm and bucket saves, where that can be seen."""
-    saved = float((plan.exchange or {}).get("saved_s", 0.0))
+    saved = plan.exchange.saved_s if plan.exchange else 0.0
     if abs(saved) < 0.0005 * plan.predicted.step_time_s:
         return ""
     words = "less" if saved > 0 else "more"
@@ -129,10 +129,10 @@ def _placed(plan: Plan) -> str:
 def limit_line(plan: Plan) -> str:
     """Return what limits the step, and what comes next."""
     limit = plan.limit
-    link = f" over {limit['then_link']}" if limit.get("then_link") else ""
-    words = f"{limit['words']}, {limit['share']:.0%} of the step"
-    if limit["then"] != limit["what"]:
-        words += f"; then {limit['then_words']}{link}, {limit['then_share']:.1%}"
+    link = f" over {limit.then_link}" if limit.then_link else ""
+    words = f"{limit.words}, {limit.share:.0%} of the step"
+    if limit.then != limit.what:
+        words += f"; then {limit.then_words}{link}, {limit.then_share:.1%}"
     return words
 
 
@@ -150,9 +150,9 @@ def memory_line(plan: Plan) -> str:
     ranked = sorted(((v, k) for k, v in p.memory_by.items()), reverse=True)[:3]
     largest = ", ".join(f"{name} {value / GIB:.0f}" for value, name in ranked)
     share = p.memory_bytes / p.memory_available_bytes if p.memory_available_bytes else 0.0
-    sure = f"; {between(p.memory_interval, units.show_size)}" if p.memory_interval else ""
+    sure = between(p.memory_interval, units.show_size)
     return (
-        f"{p.memory_bytes / GIB:.1f} of {p.memory_available_bytes / GIB:.0f} GiB a GPU ({share:.0%}): {largest}{sure}"
+        f"{p.memory_bytes / GIB:.1f} of {p.memory_available_bytes / GIB:.0f} GiB a GPU ({share:.0%}): {largest}; {sure}"
     )
 
 

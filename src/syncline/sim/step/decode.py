@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from syncline.describe.plain import JsonObject
+from syncline.describe.model import reported
 from syncline.errors import DescriptionError, SimulationError
 from syncline.fabric.fabric import Fabric
 from syncline.sim.nccl.describe import from_fabric
@@ -27,31 +27,39 @@ IGNORES = ("scheduling and sampling on the host", "speculative decoding", "prefi
 class DecodeResult:
     """Seconds for one token of every sequence; the parts add up."""
 
-    job: Job
     cluster: str
-    machine: Machine
-    num_hosts: int
+    job: str
+    kind: str
+    model: str
+    gpu: str
+    tp: int
+    hosts: int
+    sequences: int
+    context: int
     token_time_s: float
     parts_s: dict[str, float]
     all_reduce_bytes: int
     all_reduce_s: float
     memory_bytes: float
+    fits: bool
+    ignores: tuple[str, ...] = IGNORES
 
-    def to_json(self) -> JsonObject:
-        """Return the result as `syncline step --json` prints it for a decode job."""
-        tp, batch = self.job.parallel.tp, self.job.batch.global_
-        communication = self.parts_s["all_reduce"] / self.token_time_s
-        return {
-            "cluster": self.cluster, "job": self.job.name, "kind": "decode", "model": self.job.model.name,
-            "gpu": self.machine.gpu.name, "tp": tp, "hosts": self.num_hosts, "sequences": batch,
-            "context": self.job.context,
-            "token_time_s": self.token_time_s, "tokens_per_s": batch / self.token_time_s,
-            "tokens_per_s_per_sequence": 1 / self.token_time_s, "parts_s": self.parts_s,
-            "all_reduce_bytes": self.all_reduce_bytes, "all_reduce_s": self.all_reduce_s,
-            "communication_share": communication, "memory_bytes": self.memory_bytes,
-            "fits": self.memory_bytes < 0.95 * self.machine.gpu.memory_bytes,
-            "limit": max(self.parts_s, key=lambda part: self.parts_s[part]), "ignores": list(IGNORES),
-        }  # fmt: skip
+    @reported
+    def tokens_per_s(self) -> float:
+        return self.sequences / self.token_time_s
+
+    @reported
+    def tokens_per_s_per_sequence(self) -> float:
+        return 1 / self.token_time_s
+
+    @reported
+    def communication_share(self) -> float:
+        return self.parts_s["all_reduce"] / self.token_time_s
+
+    @reported
+    def limit(self) -> str:
+        """The largest part."""
+        return max(self.parts_s, key=lambda part: self.parts_s[part])
 
 
 def decode_step(fabric: Fabric, job: Job, constants: Constants | None = None) -> DecodeResult:
@@ -84,7 +92,10 @@ def decode_step(fabric: Fabric, job: Job, constants: Constants | None = None) ->
         "all_reduce": (shape.mixing_layers + shape.num_ffn_layers) * each,
     }
     held = width * shape.params / split.tp + cache
-    return DecodeResult(job, fabric.name, machine, hosts, sum(parts.values()), parts, size, each, held)
+    return DecodeResult(
+        fabric.name, job.name, "decode", shape.name, machine.gpu.name, split.tp, hosts, batch, job.context,
+        sum(parts.values()), parts, size, each, held, held < 0.95 * machine.gpu.memory_bytes,
+    )  # fmt: skip
 
 
 def cache_bytes_per_token(shape: Shape, tp: int) -> float:

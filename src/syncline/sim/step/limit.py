@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from syncline.describe import units
-from syncline.describe.plain import JsonObject
 from syncline.sim.step.case import Case
 from syncline.sim.step.constants import Constants
 from syncline.sim.step.cost import step_cost
@@ -38,31 +37,46 @@ _LEAST_FALL = 0.25
 """Share of a part's time that must go with a cell's limit before that cell is named."""
 
 
+@dataclass(frozen=True)
+class Limit:
+    """What limits a step, and what would move it."""
+
+    what: str
+    """The part of the step's time, or "memory" where the job does not fit."""
+    words: str
+    share: float
+    link: str | None
+    """The links on which that part is spent; None where it is no communication."""
+    then: str
+    """The next largest part."""
+    then_words: str
+    then_share: float
+    then_link: str | None
+    advice: str
+
+
 def limit_of(
     parts: dict[str, float], total: float, machine: Machine, case: Case | None, fits: bool, k: Constants | None = None
-) -> JsonObject:
+) -> Limit:
     """Return what limits a step: memory if it does not fit, or else the largest part beside useful arithmetic."""
     name, beside = sorted(parts, key=lambda part: parts[part], reverse=True)[:2]
     # Advice is about what can be moved: the largest part that is not arithmetic.
     moved = beside if name == "compute" else name
-    limit: JsonObject = {
-        "what": name,
-        "words": _WORDS[name][0],
-        "share": parts[name] / total,
-        "link": _link(name, machine, case, k),
-        "then": beside,
-        "then_words": _WORDS[beside][0],
-        "then_share": parts[beside] / total,
-        "then_link": _link(beside, machine, case, k),
-        "advice": _WORDS[moved][1],
-    }
-    if not fits:
-        limit |= {
-            "what": "memory",
-            "words": "memory: the job does not fit",
-            "advice": "shard more (zero, tp, pp) or recompute",
-        }
-    return limit
+    limit = Limit(
+        what=name,
+        words=_WORDS[name][0],
+        share=parts[name] / total,
+        link=_link(name, machine, case, k),
+        then=beside,
+        then_words=_WORDS[beside][0],
+        then_share=parts[beside] / total,
+        then_link=_link(beside, machine, case, k),
+        advice=_WORDS[moved][1],
+    )
+    if fits:
+        return limit
+    advice = "shard more (zero, tp, pp) or recompute"
+    return replace(limit, what="memory", words="memory: the job does not fit", advice=advice)
 
 
 def _link(part: str, machine: Machine, case: Case | None, k: Constants | None) -> str | None:

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from syncline.codec.names import PLAIN
-from syncline.describe.plain import JsonObject
 from syncline.fabric.fabric import Fabric
 from syncline.sim.slow_port import slow_links
 from syncline.sim.step.arithmetic.layers_cost import layers_cost
@@ -23,7 +22,7 @@ from syncline.sim.step.constants import Constants, default_constants
 from syncline.sim.step.cost import StepCost, step_cost
 from syncline.sim.step.floor import check_floor, floor_s
 from syncline.sim.step.laid import laid_case
-from syncline.sim.step.limit import limit_of
+from syncline.sim.step.limit import Limit, limit_of
 from syncline.sim.step.machine import Machine, machine_from_fabric, reached
 from syncline.sim.step.memory import memory
 from syncline.sim.step.storage import Storage, storage_of
@@ -60,7 +59,7 @@ class StepResult:
     comm_bytes: dict[str, dict[str, float]]
     memory_bytes: dict[str, float]
     fits: bool
-    limit: JsonObject
+    limit: Limit
     storage: Storage
     warnings: tuple[str, ...] = ()
     warm_up_s: float | None = None
@@ -121,37 +120,6 @@ class StepResult:
         """How far off the memory of the fullest GPU may be."""
         return memory_spread(self.facts.framework)
 
-    def to_json(self) -> JsonObject:
-        """Return the result as `syncline step --json` prints it."""
-        split = self.job.parallel
-        return {
-            "job": self.job.name,
-            "model": self.job.model.name,
-            "gpu": self.machine.gpu.name,
-            "gpus": self.num_gpus,
-            "step_time_s": self.step_time_s,
-            "bound_s": self.floor_s,
-            "warm_up": None if self.warm_up_s is None else {"steps": self.job.sync.warmup, "step_s": self.warm_up_s},
-            "token": "sample" if isinstance(self.job.model, LayerList) else "token",
-            "tokens_per_s": self.tokens_per_s,
-            "tokens_per_s_per_gpu": self.tokens_per_s / self.num_gpus,
-            "mfu": self.mfu,
-            "mfu_peak_flops": self.peak_flops,
-            "memory_bytes": {**self.memory_bytes, "available": float(self.machine.gpu.memory_bytes), "fits": self.fits},
-            "parallel": split.model_dump()
-            | {"sp": self.facts.sequence_parallel and split.tp > 1, "micro_batches": self.job.num_micro},
-            "exposed_comm_s": self.exposed_comm_s,
-            "parts_s": self.parts_s,
-            "comm_bytes": self.comm_bytes,
-            "limit": self.limit,
-            "storage": self.storage.to_json(),
-            "assumed": self.facts.assumed,
-            "interval": self.spread.of(self.step_time_s),
-            "memory_interval": self.memory_spread.of(self.memory_bytes["total"]),
-            "ignores": list(IGNORES),
-            "warnings": list(self.warnings),
-        }
-
 
 def kind_of(job: Job) -> str:
     """Return what kind of model a job trains: dense, experts or layers."""
@@ -210,8 +178,8 @@ def _step(fabric: Fabric | Machine, job: Job, constants: Constants | None) -> St
     parts = {n: float(getattr(cost, n)) for n in _PARTS}
     total = float(cost.total)
     storage = storage_of(job, total)
-    parts["storage"] = storage.stall_s
-    total += storage.stall_s
+    parts["storage"] = storage.stall_s_per_step
+    total += storage.stall_s_per_step
     fits = bool(held.fits)
     sent = comm_bytes(volumes(job), grid_of(job.parallel), machine)
     floor = check_floor(total, floor_s(built, job, machine, num_gpus), job.name) if built is not None else 0.0
@@ -259,7 +227,7 @@ def _layers_step(job: Job, machine: Machine, k: Constants, num_gpus: int) -> Ste
     held = {"parameters": state, "activations": kept, "total": state + kept}
     fits = held["total"] < machine.gpu.memory_bytes
     storage = storage_of(job, cost.total)
-    total = cost.total + storage.stall_s
+    total = cost.total + storage.stall_s_per_step
     sent = comm_bytes(volumes(job), grid_of(job.parallel), machine)
     limit = limit_of(parts, total, machine, None, fits)
     return StepResult(job, machine, facts, num_gpus, total, parts, sent, held, fits, limit, storage)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from syncline.describe.plain import JsonObject
+from syncline.describe.model import reported
 from syncline.workload.job import Job
 
 #: A checkpoint holds bf16 weights, the fp32 copy and two moments.
@@ -13,25 +13,19 @@ CHECKPOINT_BYTES_PER_PARAMETER = 14.0
 
 @dataclass(frozen=True)
 class Storage:
-    """Bytes and rates of one step's input and of a checkpoint; `stall_s` is what a step waits for both."""
+    """Bytes and rates of one step's input and of a checkpoint, and what a step waits for both."""
 
-    read_bytes: float
+    read_bytes_per_step: float
     read_needed_Bps: float
     read_given_Bps: float | None
     checkpoint_bytes: float
     checkpoint_s: float | None
-    stall_s: float
+    stall_s_per_step: float
 
-    def to_json(self) -> JsonObject:
-        return {
-            "read_bytes_per_step": self.read_bytes,
-            "read_needed_Bps": self.read_needed_Bps,
-            "read_given_Bps": self.read_given_Bps,
-            "enough": None if self.read_given_Bps is None else self.read_given_Bps >= self.read_needed_Bps,
-            "checkpoint_bytes": self.checkpoint_bytes,
-            "checkpoint_s": self.checkpoint_s,
-            "stall_s_per_step": self.stall_s,
-        }
+    @reported
+    def enough(self) -> bool | None:
+        """Whether the storage network feeds the step; None where its rate is not known."""
+        return None if self.read_given_Bps is None else self.read_given_Bps >= self.read_needed_Bps
 
 
 def storage_of(job: Job, step_s: float) -> Storage:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from syncline.describe import units
 from syncline.plan.cost.recovery import Recovery
-from syncline.plan.decide.forecast import Forecast, Interval
+from syncline.plan.decide.forecast import Ends, Forecast
 from syncline.plan.decide.prospects import LIKELY, Option, Prospects
 
 _MOST_OPTIONS = 6
@@ -209,6 +209,6 @@ def _chance(chance: float | None) -> str:
     return "" if chance is None else sure(chance).replace("over ", ">").replace("under ", "<")
 
 
-def _money(interval: Interval) -> str:
+def _money(interval: Ends) -> str:
     low, high = (units.show_money(value) for value in interval)
     return f"{low} to {high}"

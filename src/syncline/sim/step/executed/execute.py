@@ -11,11 +11,11 @@ others less is left for it. What hides behind compute begins before that ends, a
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 
-from syncline.describe.plain import JsonObject
+from syncline.describe.model import reported
 from syncline.errors import SimulationError
 from syncline.fabric.fabric import Fabric
 from syncline.sim.flow.engine import Paths, Tasks, run
@@ -46,28 +46,23 @@ class CollectiveTime:
     limiting_link: str
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class StepRun:
     """A step as the flow engine ran it."""
 
     step_time_s: float
     collectives: tuple[CollectiveTime, ...]
-    num_tasks: int
+    tasks: int
     routing: str
     ignores: tuple[str, ...] = IGNORES
-    packets: PacketCounts | None = None  # what befell them; None: executed at flow level
+    packets: PacketCounts | None = None
+    """What happened to packets; None: executed at flow level."""
+    differs: tuple[str, ...] = ()
+    """Why it differs from the closed forms."""
 
-    @property
+    @reported
     def level(self) -> str:
         return "flow" if self.packets is None else "packet"
-
-    def to_json(self) -> JsonObject:
-        """Return the execution as plain data."""
-        return {
-            "level": self.level, "step_time_s": self.step_time_s, "routing": self.routing, "tasks": self.num_tasks,
-            "collectives": [asdict(each) for each in self.collectives], "ignores": list(self.ignores),
-            "packets": asdict(self.packets) if self.packets else None,
-        }  # fmt: skip
 
 
 def execute(
@@ -117,9 +112,7 @@ def execute_stages(stage: Stages, result: StepResult) -> StepRun:
         CollectiveTime(c.name, round(c.calls * scale), c.total_s * scale, c.alone_s * scale, c.limiting_link)
         for c in more.collectives
     )
-    return StepRun(
-        more.step_time_s + each * (m - 2 * most), scaled, more.num_tasks, stage.rails.network.options.routing
-    )
+    return StepRun(more.step_time_s + each * (m - 2 * most), scaled, more.tasks, stage.rails.network.options.routing)
 
 
 def _run(stages: Stages, result: StepResult, k: Constants, num_micro: int) -> StepRun:

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from syncline.describe.plain import JsonObject
 from syncline.errors import SimulationError
 from syncline.fabric.fabric import Fabric
 from syncline.schedule.collective import Kind
@@ -39,13 +38,23 @@ from syncline.workload.graph import Op, Workload, previous_in_stream
 IGNORES = ("what the host did", "queues and packet loss", "algorithm changes of the collective library")
 
 
+@dataclass(frozen=True)
+class TracedCollective:
+    """One kind of communication of a trace, on the rank that spent most time in it."""
+
+    name: str
+    calls: int
+    total_s: float
+    limiting_link: str
+
+
 @dataclass(frozen=True, eq=False)
 class ExecutedTrace:
     """When each operation of a trace begins and ends on a fabric, and what slowed its collectives."""
 
     start_s: Floats
     end_s: Floats
-    collectives: tuple[JsonObject, ...]
+    collectives: tuple[TracedCollective, ...]
     routing: str
     floor_s: float = 0.0  # what the busiest group's collectives need at least
     packets: PacketCounts | None = None  # what befell them; None: executed at flow level
@@ -246,9 +255,9 @@ def _kind_of(name: str) -> Kind | None:
 
 def _collectives(
     workload: Workload, begin: Floats, end: Floats, bottleneck: Any, path: Longs, links: Longs, rails: Rails
-) -> tuple[JsonObject, ...]:
+) -> tuple[TracedCollective, ...]:
     """Return, by name, what collectives took on the rank that spent most, and the link that slowed them."""
-    found: list[JsonObject] = []
+    found: list[TracedCollective] = []
     for number, name in enumerate(workload.names):
         mine = np.flatnonzero((workload.label == number) & (path >= 0))
         if not len(mine):
@@ -257,5 +266,5 @@ def _collectives(
         known = bottleneck[mine][bottleneck[mine] >= 0]
         link = rails.link_name(int(links[int(np.bincount(known).argmax())])) if len(known) else ""
         per_rank = int(np.bincount(workload.rank[mine]).max())
-        found.append({"name": name, "calls": per_rank, "total_s": float(spent.max()), "limiting_link": link})
+        found.append(TracedCollective(name, per_rank, float(spent.max()), link))
     return tuple(found)
