@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 from collections import Counter
@@ -10,6 +12,8 @@ from typing import Any
 
 from blocks import ROOT, Kept
 
+from syncline import __version__
+from syncline.cli.shell.app import run
 from syncline.validate.claims import load_claims
 
 COLOURS = {
@@ -32,7 +36,7 @@ def claims_page(kept: Kept) -> str:
         "say about each. **Reproduced**: every case gives what is stated. **Conditional**: some do; the cases say when.",
         "**Refuted**: none does. **Undecided**: what is computed was fitted to such numbers and cannot judge it.", "",
         f"{', '.join(f'{counted[word]} {word}' for word in COLOURS if counted[word])}. {when}", "",
-        "A verdict is as good as the model behind it: [errors against measurements](method/index.md#how-far-to-trust-it). To",
+        "A verdict is as good as the model behind it: [errors against measurements](method/accuracy.md). To",
         "check a claim of your own, see [the guide](guides/claims.md). Below each claim are the files that its commands read;",
         "`syncline validate claims --files claims` writes all of them.", "",
     ]  # fmt: skip
@@ -43,21 +47,19 @@ def claims_page(kept: Kept) -> str:
 
 
 def _judged(kept: Kept) -> tuple[list[dict[str, Any]], str]:
-    from syncline import __version__
-
     text = kept.get("claims")
     if text is None:
-        from syncline.cli.validate import answer_of
-        from syncline.validate.claims import judge
-
-        text = kept.put(json.dumps([v.to_json() for v in judge(load_claims(None), answer_of)]), "claims")
-    return json.loads(
-        text
-    ), f"Computed when this site was built, by syncline {__version__}: `syncline validate claims`."
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            run(["validate", "claims", "--json"])
+        text = kept.put(printed.getvalue(), "claims")
+    return json.loads(text)[
+        "claims"
+    ], f"Computed when this site was built, by syncline {__version__}: `syncline validate claims`."
 
 
 def _last() -> tuple[list[dict[str, Any]], str]:
-    path = max((ROOT / "benchmarks" / "results").glob("*-claims.json"))
+    path = ROOT / "research" / "claims" / "verdicts.json"
     result = json.loads(path.read_text("utf-8"))
     return result["claims"], f"Run of {result['date'][:10]}; `make site` computes them anew."
 
