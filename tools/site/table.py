@@ -20,7 +20,7 @@ from syncline.sim.emulate.emulation import HostCosts, predict, script_of, wiring
 
 ROOT = Path(__file__).resolve().parents[2]
 PATH = ROOT / "docs" / "interactive" / "table.json"
-MEASURED = ROOT / "benchmarks" / "results" / "2026-11-15-rehearsal.json"
+MEASURED = ROOT / "benchmarks" / "results" / "rehearsal.json"
 RATES = {"100GbE": 100, "200GbE": 200, "400GbE": 400, "800GbE": 800}
 RATIOS = (1, 2, 4)
 FAULTS = (1.0, 0.5, 0.25)
