@@ -87,6 +87,18 @@ def test_a_link_to_nowhere_is_found(tmp_path: Path) -> None:
     assert dead_links(page) == ["#b", "gone.md"]
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_file_that_a_page_names_exists(page: Path) -> None:
+    """A path in backticks is one of the repository, or of the package (`sim/reach.py`)."""
+    named = re.findall(
+        r"`([\w-]+/[\w./-]+\.(?:py|pyi|yaml|csv|cpp|h|md|txt|svg|sh))`", FENCED.sub("", page.read_text("utf-8"))
+    )
+    rooms = {path.name for root in (ROOT, ROOT / "src" / "syncline") for path in root.iterdir() if path.is_dir()}
+    known = [name for name in named if name.split("/")[0] in rooms and "NAME" not in name]
+    gone = [name for name in known if not ((ROOT / name).exists() or (ROOT / "src" / "syncline" / name).exists())]
+    assert gone == []
+
+
 def test_every_guide_that_is_named_exists() -> None:
     """`syncline guide NAME` in sources, pages and stored outputs names a page; so does every cite("NAME")."""
     sources = [path for kind in ("*.py", "*.yaml", "*.j2") for path in (ROOT / "src" / "syncline").rglob(kind)]
