@@ -73,7 +73,7 @@ def test_a_layout_as_a_person_writes_it_down_has_the_price_that_the_plan_gave_it
     again = step(fabric, load_job(written))
     assert again.step_time_s == pytest.approx(plan.best.predicted.step_time_s, rel=1e-12)
     assert again.memory_bytes["total"] == pytest.approx(plan.best.predicted.memory_bytes, rel=1e-12)
-    assert again.to_json()["interval"] == plan.best.predicted.interval
+    assert again.spread.of(again.step_time_s) == plan.best.predicted.interval
 
 
 def test_exchange_beside_compute_is_the_softwares_unless_told_and_an_action_where_it_is_off() -> None:

@@ -43,7 +43,7 @@ def test_parts_add_up_on_both_sides_and_what_differs_is_explained(seen: PreviewA
 
 def test_nothing_is_said_of_step_unasked() -> None:
     bare = preview("h100-64-rail", COMMAND, captured=EXAMPLES / "captured", what_if=[])
-    assert bare.to_json()["beside_step"] == {} and "beside `step`" not in str(bare)
+    assert bare.report.beside_step is None and "beside `step`" not in str(bare)
 
 
 def test_a_ring_of_two_hosts_waits_as_a_tree_does_and_a_tree_sends_more(seen: PreviewAnswer) -> None:

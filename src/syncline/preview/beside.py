@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from syncline.describe.plain import JsonObject
 from syncline.preview.holders import PeakMemory
 from syncline.sim.step.step import StepResult
 from syncline.workload.shape import Shape
@@ -61,18 +60,9 @@ class BesideStep:
 
     step_time_s: tuple[float, float]
     memory_bytes: tuple[float, float]
-    time_s: Mapping[str, tuple[float, float]]
-    held_bytes: Mapping[str, tuple[float, float]]
+    time_s: dict[str, tuple[float, float]]
+    held_bytes: dict[str, tuple[float, float]]
     why: tuple[str, ...]
-
-    def to_json(self) -> JsonObject:
-        pairs = {"time_s": self.time_s, "held_bytes": self.held_bytes}
-        return {
-            "step_time_s": list(self.step_time_s),
-            "memory_bytes": list(self.memory_bytes),
-            **{name: {part: list(pair) for part, pair in parts.items()} for name, parts in pairs.items()},
-            "why": list(self.why),
-        }
 
 
 def beside_step(seen: SeenStep, priced: StepResult) -> BesideStep:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from syncline.describe.plain import JsonObject
+from syncline.describe.model import Handle, handle
 from syncline.preview.execute import GraphRun, covered, sent_bytes, union
 from syncline.sim.nccl.system import MAX_POINT_HOSTS
 from syncline.sim.step.machine import Machine
@@ -29,10 +29,7 @@ class CollectiveUse:
     exposed_s: float
     module: str  # the one that exposes most
     limiting_link: str
-    group: int = 0  # of the capture
-
-    def to_json(self) -> JsonObject:
-        return {name: value for name, value in vars(self).items() if name != "group"}
+    group: Handle[int] = handle()  # of the capture
 
 
 def collectives(executed: GraphRun) -> tuple[CollectiveUse, ...]:
@@ -115,6 +112,6 @@ def _of_rank(executed: GraphRun, rank: int) -> tuple[CollectiveUse, ...]:
         times = float(spent[places].sum()), float(np.asarray(bare)[places].sum())
         module = max(worst, key=lambda each: worst[each])
         found.append(
-            CollectiveUse(name, ranks, phase, len(rows), float(sizes.sum()), sent, *times, module, link, group)
+            CollectiveUse(name, ranks, phase, len(rows), float(sizes.sum()), sent, *times, module, link, group=group)
         )
     return tuple(sorted(found, key=lambda use: -use.exposed_s))

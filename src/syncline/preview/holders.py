@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from syncline.describe.plain import JsonObject
+from syncline.describe.model import reported
 from syncline.preview.record import Capture
 from syncline.sim.step.memory import COMMUNICATOR_BYTES, CONTEXT_BYTES, USABLE
 
@@ -29,9 +29,6 @@ class Holder:
     module: str  # of the largest of them
     line: str
 
-    def to_json(self) -> JsonObject:
-        return dict(vars(self))
-
 
 @dataclass(frozen=True)
 class PeakMemory:
@@ -46,24 +43,15 @@ class PeakMemory:
     capacity_bytes: int
     over_line: str  # where it first does not fit; empty if it always does
 
-    @property
+    @reported
     def fits(self) -> bool:
         """Whether the peak and what the driver and libraries take fit."""
         return not self.over_line
 
-    def to_json(self) -> JsonObject:
-        return {
-            "rank": self.rank,
-            "peak_bytes": self.peak_bytes,
-            "at_module": self.at_module,
-            "at_line": self.at_line,
-            "at_phase": self.at_phase,
-            "holders": [each.to_json() for each in self.holders],
-            "fits": self.fits,
-            "capacity_bytes": self.capacity_bytes,
-            "context_bytes": int(BESIDE_BYTES),
-            "over_line": self.over_line,
-        }
+    @reported
+    def context_bytes(self) -> int:
+        """What the driver and libraries take."""
+        return int(BESIDE_BYTES)
 
 
 def workspaces(captured: Capture, architecture: str) -> int:

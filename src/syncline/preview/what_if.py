@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from syncline.codec.names import canonical
-from syncline.describe.plain import JsonObject
 from syncline.errors import UsageError
 from syncline.fabric import load
 from syncline.fabric.catalog import load_catalog
@@ -37,9 +36,6 @@ class Alternative:
     change: str
     step_time_s: float
     exposed_s: float
-
-    def to_json(self) -> JsonObject:
-        return dict(vars(self))
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar
 
 from syncline.describe import units
 from syncline.describe.files import write_text
-from syncline.describe.plain import JsonObject
+from syncline.describe.model import Handle, handle
 from syncline.errors import UsageError
 from syncline.fabric import Fabric
 from syncline.preview import cpus
@@ -36,7 +36,7 @@ from syncline.questions.parameter import Parameter, question
 from syncline.sim.flow.routing import Routing
 from syncline.sim.step.machine import Machine, machine_from_fabric
 from syncline.sim.step.step import step as price_step
-from syncline.sim.uncertainty import Spread, generation_of, preview_spread
+from syncline.sim.uncertainty import Interval, Spread, generation_of, preview_spread
 from syncline.timeline import Source, SourceKind, SpanKind, Timeline, TimelineBuilder, save
 from syncline.workload.graph import Op, save_workload
 from syncline.workload.read_job import load_job
@@ -49,7 +49,86 @@ HOST_WORDS = "the host launches small kernels, and hosts beside one GPU differ b
 OWN_WORDS = "the host launches small kernels, and its own steps differed so much"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
+class PreviewedModel:
+    """The model that a script builds."""
+
+    name: str
+    parameters: int
+    layers: int
+    """Of its longest list of modules."""
+    dtypes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class MeasuredKernels:
+    """Where kernels were timed, and how many of a step's; an empty device where none were."""
+
+    device: str
+    gpu: str
+    torch: str
+    kernels: int
+    host_s: float
+    """What the script's own host does in a step, on that machine; 0 where it was not timed."""
+    scaled: bool
+    not_timed: dict[str, str]
+
+
+@dataclass(frozen=True)
+class UnpricedKernel:
+    """A kernel that the price list does not know: its time is guessed by its bytes."""
+
+    name: str
+    calls: int
+    guessed_s: float
+
+
+@dataclass(frozen=True)
+class StandIn:
+    """A value that the script reads and that does not exist without a GPU."""
+
+    what: str
+    value: str
+    line: str
+    times: int
+
+
+@dataclass(frozen=True)
+class PreviewReport:
+    """What a preview says: its fields are the JSON."""
+
+    cluster: str
+    script: str
+    launcher: str
+    ranks: int
+    model: PreviewedModel | None
+    optimizer: str
+    torch: str
+    captured_ranks: tuple[int, ...]
+    checked_ranks: tuple[int, ...]
+    differences: tuple[str, ...]
+    steps: int
+    operations: int
+    """Kernels of one step on the first rank."""
+    step_time_s: float
+    interval_s: tuple[float, float]
+    interval: Interval
+    flops_per_rank: float
+    exposed_s: float
+    kernels_s: dict[str, float]
+    measured: MeasuredKernels
+    collectives: tuple[CollectiveUse, ...]
+    memory: PeakMemory
+    what_if: tuple[Alternative, ...]
+    beside_step: BesideStep | None
+    """`step` of the job file, where that was asked for."""
+    unpriced: tuple[UnpricedKernel, ...]
+    stand_ins: tuple[StandIn, ...]
+    notes: tuple[str, ...]
+    ignores: tuple[str, ...] = IGNORES
+
+
+@dataclass(frozen=True)
 class PreviewAnswer(Answer):
     """A step of a script on a cluster: its time, what waits, what fills the memory, and what would change it."""
 
@@ -76,17 +155,26 @@ class PreviewAnswer(Answer):
         **page_output("Write a page: two steps of every captured rank, and all numbers."),
     }
 
-    fabric: Fabric = field(repr=False)
-    launch: ScriptLaunch
-    captures: tuple[Capture, ...] = field(repr=False)
-    executed: GraphRun = field(repr=False)
-    collectives: tuple[CollectiveUse, ...]
-    memory: PeakMemory
-    alternatives: tuple[Alternative, ...]
-    checked: tuple[int, ...] = ()  # other ranks that were run and compared
-    differences: tuple[str, ...] = ()
-    times: GpuKernelTimes | None = field(default=None, repr=False)  # of kernels on a real GPU
-    asks_step: bool = False  # whether `step` of the job file stands beside it
+    content: ClassVar[str] = "report"
+
+    report: PreviewReport = field(init=False)
+    fabric: Handle[Fabric] = handle()
+    launch: Handle[ScriptLaunch] = handle()
+    captures: Handle[tuple[Capture, ...]] = handle()
+    executed: Handle[GraphRun] = handle()
+    collectives: Handle[tuple[CollectiveUse, ...]] = handle()
+    memory: Handle[PeakMemory] = handle()
+    alternatives: Handle[tuple[Alternative, ...]] = handle()
+    checked: Handle[tuple[int, ...]] = handle()
+    """Other ranks that were run and compared."""
+    differences: Handle[tuple[str, ...]] = handle()
+    times: Handle[GpuKernelTimes | None] = handle()
+    """Times of kernels on a real GPU."""
+    asks_step: Handle[bool] = handle()
+    """Whether `step` of the job file stands beside it."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "report", self._reported())
 
     @property
     def step_time_s(self) -> float:
@@ -165,53 +253,49 @@ class PreviewAnswer(Answer):
         """What every captured rank does in the two steps."""
         return _timeline(self.executed)
 
-    def _measured(self) -> JsonObject:
-        """Return where kernels were timed, and how many of a step's; an empty device where none were."""
+    def _measured(self) -> MeasuredKernels:
         times = self.times
-        there = times.gpu.name if times is not None and times.gpu is not None else ""
-        return {
-            "device": times.device if times is not None else "",
-            "gpu": there,
-            "torch": times.torch if times is not None else "",
-            "kernels": self.graph.timed,
-            "host_s": self.host_s if times is not None and times.own else 0.0,
-            "scaled": bool(there) and there != machine_from_fabric(self.fabric).gpu.name,
-            "not_timed": dict(times.failed) if times is not None else {},
-        }
+        if times is None:
+            return MeasuredKernels("", "", "", self.graph.timed, 0.0, False, {})
+        there = times.gpu.name if times.gpu is not None else ""
+        scaled = bool(there) and there != machine_from_fabric(self.fabric).gpu.name
+        host_s = self.host_s if times.own else 0.0
+        return MeasuredKernels(
+            times.device, there, times.torch, self.graph.timed, host_s, scaled, dict(times.failed)
+        )  # fmt: skip
 
-    def to_json(self) -> JsonObject:
+    def _reported(self) -> PreviewReport:
         first, graph = self.captures[0], self.graph
-        model = {k: v for k, v in first.facts.get("model", {}).items() if k != "shapes"}
-        low, high = self.interval_s
-        return {
-            "cluster": self.fabric.name,
-            "script": self.launch.script,
-            "launcher": self.launch.launcher,
-            "ranks": self.launch.world,
-            "model": model,
-            "optimizer": first.facts.get("optimizer", ""),
-            "torch": first.facts.get("torch", ""),
-            "captured_ranks": [c.rank for c in self.captures],
-            "checked_ranks": list(self.checked),
-            "differences": list(self.differences),
-            "steps": len(first.steady),
-            "operations": self.operations,
-            "step_time_s": self.step_time_s,
-            "interval_s": [low, high],
-            "interval": self.spread.of(self.step_time_s),
-            "flops_per_rank": graph.flops,
-            "exposed_s": self.exposed_s,
-            "kernels_s": graph.prices,
-            "measured": self._measured(),
-            "collectives": [use.to_json() for use in self.collectives],
-            "memory": self.memory.to_json(),
-            "what_if": [each.to_json() for each in self.alternatives],
-            "beside_step": self.beside.to_json() if self.asks_step else {},
-            "unpriced": [{"name": n, "calls": c, "guessed_s": s} for n, (c, s) in graph.unpriced.items()],
-            "stand_ins": [{"what": w, "value": v, "line": at, "times": n} for w, v, at, n in first.stand_ins],
-            "notes": list(first.notes),
-            "ignores": list(IGNORES),
-        }
+        model = first.facts.get("model")
+        return PreviewReport(
+            cluster=self.fabric.name,
+            script=self.launch.script,
+            launcher=self.launch.launcher,
+            ranks=self.launch.world,
+            model=model
+            and PreviewedModel(model["class"], model["parameters"], model["layers"], tuple(model.get("dtypes", ()))),
+            optimizer=first.facts.get("optimizer", ""),
+            torch=first.facts.get("torch", ""),
+            captured_ranks=tuple(c.rank for c in self.captures),
+            checked_ranks=self.checked,
+            differences=self.differences,
+            steps=len(first.steady),
+            operations=self.operations,
+            step_time_s=self.step_time_s,
+            interval_s=self.interval_s,
+            interval=self.spread.of(self.step_time_s),
+            flops_per_rank=graph.flops,
+            exposed_s=self.exposed_s,
+            kernels_s=graph.prices,
+            measured=self._measured(),
+            collectives=self.collectives,
+            memory=self.memory,
+            what_if=self.alternatives,
+            beside_step=self.beside if self.asks_step else None,
+            unpriced=tuple(UnpricedKernel(name, calls, s) for name, (calls, s) in graph.unpriced.items()),
+            stand_ins=tuple(StandIn(*row) for row in first.stand_ins),
+            notes=first.notes,
+        )
 
 
 @question(
@@ -310,17 +394,17 @@ def preview(
         for change in changes
     )
     return PreviewAnswer(
-        fabric,
-        launch,
-        captures,
-        executed,
-        collectives(executed),
-        fullest,
-        table,
-        tuple(others),
-        tuple(found),
-        times,
-        beside,
+        fabric=fabric,
+        launch=launch,
+        captures=captures,
+        executed=executed,
+        collectives=collectives(executed),
+        memory=fullest,
+        alternatives=table,
+        checked=tuple(others),
+        differences=tuple(found),
+        times=times,
+        asks_step=beside,
     )
 
 

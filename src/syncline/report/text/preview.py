@@ -3,33 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from syncline.describe import units
-from syncline.questions.preview import PreviewAnswer
+from syncline.preview.beside import BesideStep
+from syncline.preview.exposed import CollectiveUse
+from syncline.preview.holders import Holder, PeakMemory
+from syncline.preview.what_if import Alternative
+from syncline.questions.preview import MeasuredKernels, PreviewAnswer, PreviewedModel, PreviewReport
 
 MOST_ROWS = 12
 
 
-def preview_lines(data: Mapping[str, Any]) -> list[str]:
+def preview_lines(data: PreviewReport) -> list[str]:
     """Return a preview for people."""
-    low, high = (units.show_time(each) for each in data["interval_s"])
-    wider = data["interval"]["unmeasured"]
-    memory = data["memory"]
+    low, high = (units.show_time(each) for each in data.interval_s)
+    wider = data.interval.unmeasured
+    memory = data.memory
     return [
-        f"{data['script']}: {_model(data['model'])} on {data['ranks']:,} ranks of {data['cluster']}",
+        f"{data.script}: {_model(data.model)} on {data.ranks:,} ranks of {data.cluster}",
         "",
-        f"  step        {units.show_time(data['step_time_s'])}  ({low} to {high}; {data['operations']:,} kernels, "
-        f"{data['flops_per_rank'] / 1e12:,.1f} TFLOP a rank)",
-        *_basis(data["interval"]["basis"]),
+        f"  step        {units.show_time(data.step_time_s)}  ({low} to {high}; {data.operations:,} kernels, "
+        f"{data.flops_per_rank / 1e12:,.1f} TFLOP a rank)",
+        *_basis(data.interval.basis),
         *(f"              wide because {each}" for each in wider),
-        *_exposed(data["exposed_s"], data["step_time_s"], data["what_if"]),
+        *_exposed(data.exposed_s, data.step_time_s, data.what_if),
         f"  memory      {_held(memory)} allocated at the peak{_at(memory)}{_fits(memory)}",
-        *_collectives(data["collectives"]),
+        *_collectives(data.collectives),
         *_memory(memory),
-        *_kernels(data["kernels_s"], data["measured"], data["operations"]),
-        *_what_if(data["what_if"], data["step_time_s"]),
-        *_beside(data["beside_step"]),
+        *_kernels(data.kernels_s, data.measured, data.operations),
+        *_what_if(data.what_if, data.step_time_s),
+        *_beside(data.beside_step),
         *_said(data),
     ]
 
@@ -39,13 +42,13 @@ def _basis(basis: str) -> list[str]:
     return [f"              by {basis.partition('; wider because ')[0]}"]
 
 
-def _exposed(exposed_s: float, step_s: float, changes: Sequence[Mapping[str, Any]]) -> list[str]:
+def _exposed(exposed_s: float, step_s: float, changes: Sequence[Alternative]) -> list[str]:
     """Return what no kernel hides, and how little of it the step would get back where something else is the limit."""
     share = exposed_s / max(step_s, 1e-12)
     said = [f"  exposed     {units.show_time(exposed_s)} ({share:.1%}) of communication hides behind no kernel"]
     for change in changes:
-        saved_s = max(0.0, step_s - change["step_time_s"])
-        if change["change"] == "network=free" and saved_s < 0.5 * exposed_s:
+        saved_s = max(0.0, step_s - change.step_time_s)
+        if change.change == "network=free" and saved_s < 0.5 * exposed_s:
             saved = f"only {units.show_time(saved_s)}" if saved_s > 0.01 * exposed_s else "nothing"
             said.append(f"              a network without limits would save {saved}: the host or another rank is later")
     return said
@@ -55,46 +58,46 @@ def _gib(size: float) -> str:
     return f"{size / 2**30:,.1f}"
 
 
-def _model(model: Mapping[str, Any]) -> str:
-    if not model:
+def _model(model: PreviewedModel | None) -> str:
+    if model is None:
         return "a model"
-    count = model["parameters"]
+    count = model.parameters
     shown = f"{count / 1e9:.1f}B" if count >= 1e9 else f"{count / 1e6:.1f}M"
-    return f"{model['class']} of {shown} parameters"
+    return f"{model.name} of {shown} parameters"
 
 
-def _at(memory: Mapping[str, Any]) -> str:
-    place = memory["at_line"] or memory["at_module"]
-    return f", in the {memory['at_phase'] or 'step'}" + (f" at {place}" if place else "")
+def _at(memory: PeakMemory) -> str:
+    place = memory.at_line or memory.at_module
+    return f", in the {memory.at_phase or 'step'}" + (f" at {place}" if place else "")
 
 
-def _held(memory: Mapping[str, Any]) -> str:
-    whole = memory["capacity_bytes"]
-    return f"{_gib(memory['peak_bytes'])} of {_gib(whole)} GiB" if whole else f"{_gib(memory['peak_bytes'])} GiB"
+def _held(memory: PeakMemory) -> str:
+    whole = memory.capacity_bytes
+    return f"{_gib(memory.peak_bytes)} of {_gib(whole)} GiB" if whole else f"{_gib(memory.peak_bytes)} GiB"
 
 
-def _fits(memory: Mapping[str, Any]) -> str:
-    spare = _gib(memory["context_bytes"])
-    if not memory["capacity_bytes"]:
+def _fits(memory: PeakMemory) -> str:
+    spare = _gib(memory.context_bytes)
+    if not memory.capacity_bytes:
         return ""  # of a host's memory the description says nothing
-    if memory["fits"]:
+    if memory.fits:
         return f"; fits beside {spare} GiB for the driver and libraries"
-    return f"; OUT OF MEMORY at {memory['over_line']} ({spare} GiB are the driver's and libraries')"
+    return f"; OUT OF MEMORY at {memory.over_line} ({spare} GiB are the driver's and libraries')"
 
 
-def _collectives(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+def _collectives(rows: Sequence[CollectiveUse]) -> list[str]:
     if not rows:
         return ["", "  no communication"]
     head = ("phase", "ranks", "calls", "sent a rank", "takes", "exposed")
     return ["", _row("communication", head, "most in, limited by"), *(_collective(row) for row in rows[:MOST_ROWS])]
 
 
-def _collective(row: Mapping[str, Any]) -> str:
+def _collective(row: CollectiveUse) -> str:
     cells = (
-        row["phase"], f"{row['ranks']:,}", f"{row['calls']:,}", units.show_size(row["sent_bytes"]),
-        units.show_time(row["total_s"]), units.show_time(row["exposed_s"]),
+        row.phase, f"{row.ranks:,}", f"{row.calls:,}", units.show_size(row.sent_bytes),
+        units.show_time(row.total_s), units.show_time(row.exposed_s),
     )  # fmt: skip
-    return _row(row["name"], cells, ", ".join(filter(None, (row["module"], row["limiting_link"]))))
+    return _row(row.name, cells, ", ".join(filter(None, (row.module, row.limiting_link))))
 
 
 def _row(name: str, cells: Sequence[str], rest: str) -> str:
@@ -102,75 +105,73 @@ def _row(name: str, cells: Sequence[str], rest: str) -> str:
     return f"  {name:16} {phase:9} {ranks:>6} {calls:>6} {sent:>12} {takes:>10} {exposed:>10}  {rest}"
 
 
-def _memory(memory: Mapping[str, Any]) -> list[str]:
-    return ["", "  what holds the memory at the peak", *map(_holder, memory["holders"])]
+def _memory(memory: PeakMemory) -> list[str]:
+    return ["", "  what holds the memory at the peak", *map(_holder, memory.holders)]
 
 
-def _holder(row: Mapping[str, Any]) -> str:
-    place = row["line"] or row["module"]
+def _holder(row: Holder) -> str:
+    place = row.line or row.module
     most = f", most from {place}" if place else ""
-    return f"    {row['label']:28} {_gib(row['size_bytes']):>8} GiB  {row['count']:>6,} tensors{most}"
+    return f"    {row.label:28} {_gib(row.size_bytes):>8} GiB  {row.count:>6,} tensors{most}"
 
 
-def _kernels(parts: Mapping[str, float], measured: Mapping[str, Any], operations: int) -> list[str]:
+def _kernels(parts: Mapping[str, float], measured: MeasuredKernels, operations: int) -> list[str]:
     shown = ", ".join(
         f"{name} {units.show_time(seconds)}" for name, seconds in sorted(parts.items(), key=lambda each: -each[1])
     )
-    if not measured["device"]:
+    if not measured.device:
         return ["", f"  kernels (by the step model): {shown}"]
-    how = ", scaled to this cluster's GPU by the step model" if measured["scaled"] else ""
-    failed = [f"  not timed: {name} ({why})" for name, why in measured["not_timed"].items()]
-    timed = (
-        f"{measured['kernels']:,} of {operations:,} timed on {measured['device']} with torch {measured['torch']}{how}"
-    )
-    host = [f"  host: {units.show_time(measured['host_s'])} a step, of the script itself on that machine"]
-    return ["", f"  kernels ({timed}): {shown}", *(host if measured["host_s"] else []), *failed]
+    how = ", scaled to this cluster's GPU by the step model" if measured.scaled else ""
+    failed = [f"  not timed: {name} ({why})" for name, why in measured.not_timed.items()]
+    timed = f"{measured.kernels:,} of {operations:,} timed on {measured.device} with torch {measured.torch}{how}"
+    host = [f"  host: {units.show_time(measured.host_s)} a step, of the script itself on that machine"]
+    return ["", f"  kernels ({timed}): {shown}", *(host if measured.host_s else []), *failed]
 
 
-def _what_if(rows: Sequence[Mapping[str, Any]], now: float) -> list[str]:
+def _what_if(rows: Sequence[Alternative], now: float) -> list[str]:
     if not rows:
         return []
     return ["", f"  {'what if':28} {'step':>10} {'':>8} {'exposed':>10}", *(_alternative(row, now) for row in rows)]
 
 
-def _alternative(row: Mapping[str, Any], now: float) -> str:
-    step, change = row["step_time_s"], row["step_time_s"] / now - 1
-    return f"    {row['change']:26} {units.show_time(step):>10} {change:>+8.1%} {units.show_time(row['exposed_s']):>10}"
+def _alternative(row: Alternative, now: float) -> str:
+    step, change = row.step_time_s, row.step_time_s / now - 1
+    return f"    {row.change:26} {units.show_time(step):>10} {change:>+8.1%} {units.show_time(row.exposed_s):>10}"
 
 
-def _beside(told: Mapping[str, Any]) -> list[str]:
+def _beside(priced: BesideStep | None) -> list[str]:
     """Return what `step` says of the job file, and why it differs."""
-    if not told:
+    if priced is None:
         return []
-    times = {"step": told["step_time_s"], **told["time_s"]}
-    sizes = {"memory": told["memory_bytes"], **told["held_bytes"]}
+    times = {"step": priced.step_time_s, **priced.time_s}
+    sizes = {"memory": priced.memory_bytes, **priced.held_bytes}
     rows = {name: [units.show_time(each) for each in pair] for name, pair in times.items()}
     rows |= {name: [f"{_gib(each)} GiB" for each in pair] for name, pair in sizes.items()}
     lines = [f"    {name:26} {seen:>10} {stated:>10}" for name, (seen, stated) in rows.items()]
     head = f"  {'beside `step` of the job':28} {'preview':>10} {'step':>10}"
-    return ["", head, *lines, *(f"    {each}" for each in told["why"])]
+    return ["", head, *lines, *(f"    {each}" for each in priced.why)]
 
 
-def _said(data: Mapping[str, Any]) -> list[str]:
+def _said(data: PreviewReport) -> list[str]:
     """Return what was assumed: stand-ins, guesses, ranks that stand for others."""
-    captured = ", ".join(map(str, data["captured_ranks"][:8])) + (", ..." if len(data["captured_ranks"]) > 8 else "")
-    ran = f"  ran rank {captured} of {data['ranks']:,} with torch {data['torch']}"
-    lines = ["", f"{ran}, {data['steps']} steps after the warm-up"]
-    if data["checked_ranks"]:
-        found = "; ".join(data["differences"]) or "the same"
-        lines.append(f"  compared with rank {', '.join(map(str, data['checked_ranks']))}: {found}")
+    captured = ", ".join(map(str, data.captured_ranks[:8])) + (", ..." if len(data.captured_ranks) > 8 else "")
+    ran = f"  ran rank {captured} of {data.ranks:,} with torch {data.torch}"
+    lines = ["", f"{ran}, {data.steps} steps after the warm-up"]
+    if data.checked_ranks:
+        found = "; ".join(data.differences) or "the same"
+        lines.append(f"  compared with rank {', '.join(map(str, data.checked_ranks))}: {found}")
     lines += [
-        f"  stand-in: {row['what']} at {row['line'] or '?'} gave {row['value']}, {row['times']} times"
-        for row in data["stand_ins"][:MOST_ROWS]
+        f"  stand-in: {row.what} at {row.line or '?'} gave {row.value}, {row.times} times"
+        for row in data.stand_ins[:MOST_ROWS]
     ]
     lines += [
-        f"  not priced: {row['name']}, {row['calls']} calls; {units.show_time(row['guessed_s'])} guessed by bytes"
-        for row in data["unpriced"]
+        f"  not priced: {row.name}, {row.calls} calls; {units.show_time(row.guessed_s)} guessed by bytes"
+        for row in data.unpriced
     ]
-    lines += [f"  note: {text}" for text in data["notes"]]
-    return [*lines, f"  ignores: {', '.join(data['ignores'])}"]
+    lines += [f"  note: {text}" for text in data.notes]
+    return [*lines, f"  ignores: {', '.join(data.ignores)}"]
 
 
 def text(answer: PreviewAnswer, width: int) -> Iterable[str]:
     """Return the step of a script."""
-    return preview_lines(answer.to_json())
+    return preview_lines(answer.report)
