@@ -9,7 +9,7 @@ import numpy as np
 from syncline.describe.model import reported
 from syncline.fabric.catalog import Catalog, HostModel, Switch
 from syncline.fabric.draft import UNKNOWN_CABLE
-from syncline.fabric.fabric import DeviceKind, Fabric
+from syncline.fabric.fabric import DeviceKind, Fabric, IntArray
 
 
 @dataclass(frozen=True)
@@ -71,11 +71,15 @@ def host_groups(fabric: Fabric, catalog: Catalog) -> list[tuple[HostModel, int]]
     return [(group.host.resolve(catalog), count or rest) for group, count in zip(groups, counts, strict=True)]
 
 
+def group_of_host(fabric: Fabric) -> IntArray:
+    """Return the number of the group that each host belongs to, in the order of `host_groups`."""
+    counts = [count for _, count in host_groups(fabric, fabric.spec.catalog)]
+    return np.repeat(np.arange(len(counts), dtype=np.int32), counts)
+
+
 def model_of_host(fabric: Fabric, host: int, catalog: Catalog) -> HostModel:
     """Return the host model a host was built from."""
-    groups = host_groups(fabric, catalog)
-    ends = np.cumsum([count for _, count in groups])
-    return groups[int(np.searchsorted(ends, host, side="right"))][0]
+    return host_groups(fabric, catalog)[int(group_of_host(fabric)[host])][0]
 
 
 def _hosts(fabric: Fabric, catalog: Catalog) -> list[BillLine]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from syncline.fabric.fabric import Fabric, IntArray
 from syncline.fabric.faults import apply_faults
 from syncline.fabric.host import host_template, port_Bps
 from syncline.fabric.nvlink_domain import join_domains
+from syncline.fabric.order import in_order
 from syncline.fabric.spec import ClusterSpec, HostGroup, Site
 from syncline.fabric.topology.network import NetworkSpec, Ports, numbered
 from syncline.fabric.topology.sites import join_sites
@@ -23,6 +25,7 @@ from syncline.fabric.topology.sites import join_sites
 def build(spec: ClusterSpec) -> Fabric:
     """Build the described cluster, or raise a FabricError that says why it cannot be."""
     catalog = spec.catalog
+    spec = in_order(spec, partial(_host_names, catalog, spec.network))
     draft = Draft(catalog)
     if spec.sites:
         _build_sites(draft, spec)
@@ -57,7 +60,9 @@ def _build_site(draft: Draft, groups: Sequence[HostGroup], network: NetworkSpec 
     blocks = []
     for group in groups:
         model = group.host.resolve(draft.catalog)
-        names = _names(draft, group, model, network, prefix)
+        names = _numbered(draft.catalog, group, network, prefix, len(draft.host_names))
+        if taken := set(draft.host_names).intersection(names):
+            raise FabricError(f'two hosts are called "{min(taken)}".', hint="Give one another name.")
         blocks.append(draft.add_hosts(host_template(model, draft.catalog), names, site))
     if network is not None:
         network.build(draft, _ports(draft, blocks, network))
@@ -67,16 +72,24 @@ def _build_site(draft: Draft, groups: Sequence[HostGroup], network: NetworkSpec 
         join_domains(draft, block)
 
 
-def _names(draft: Draft, group: HostGroup, model: HostModel, network: NetworkSpec | None, prefix: str) -> Sequence[str]:
-    names: Sequence[str] = group.names
-    if not names:
-        count = _max_hosts(draft.catalog, model, network) if group.count == "max" else group.count
-        assert count is not None
-        names = numbered(f"{prefix}host", count, len(draft.host_names))
-    taken = set(draft.host_names).intersection(names)
-    if taken:
-        raise FabricError(f'two hosts are called "{min(taken)}".', hint="Give one another name.")
-    return names
+def _host_names(
+    catalog: Catalog, network: NetworkSpec | None, group: HostGroup, site: Site | None, start: int
+) -> Sequence[str]:
+    """Return the names of a group's hosts, of which so many come before them in the file."""
+    if site is None:
+        return _numbered(catalog, group, network, "", start)
+    return _numbered(catalog, group, site.network, f"{site.name}-", start)
+
+
+def _numbered(
+    catalog: Catalog, group: HostGroup, network: NetworkSpec | None, prefix: str, start: int
+) -> Sequence[str]:
+    if group.names:
+        return group.names
+    model = group.host.resolve(catalog)
+    count = _max_hosts(catalog, model, network) if group.count == "max" else group.count
+    assert count is not None
+    return numbered(f"{prefix}host", count, start)
 
 
 def _max_hosts(catalog: Catalog, model: HostModel, network: NetworkSpec | None) -> int:

@@ -11,7 +11,7 @@ or "torch" where each call is timed with its Python overhead).
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TypedDict, cast
 
@@ -19,13 +19,17 @@ import numpy as np
 
 from syncline.describe import units
 from syncline.errors import DescriptionError
-from syncline.fabric.catalog import Catalog, Gpu, HostModel, LinkType, load_catalog
+from syncline.fabric.bill import group_of_host
+from syncline.fabric.catalog import Catalog, Gpu, HostModel, LinkType
 from syncline.fabric.fabric import Fabric
 from syncline.fabric.spec import ClusterSpec
 from syncline.program import Placement
 from syncline.sim.nccl.constants import default_constants, gpu_facts, known_gpus
 from syncline.sim.nccl.fabric import on_fabric
-from syncline.sim.nccl.system import DEFAULT_NCCL, NcclSystem
+from syncline.sim.nccl.system import DEFAULT_NCCL, PATHS, NcclSystem
+
+HostKind = tuple[HostModel, LinkType | None]
+"""A model of host, and the link type that its ports run."""
 
 _KIND_OF_TRANSPORT = {
     "infiniband": "infiniband",
@@ -69,7 +73,9 @@ def from_fabric(
     fabric: Fabric, *, num_hosts: int = 0, gpus_per_host: int = 0, software: NcclSoftware | None = None
 ) -> NcclSystem:
     """Return what NCCL would find on `num_hosts` hosts of a fabric (all of them unless said)."""
-    system = from_spec(fabric.spec, num_hosts or fabric.num_hosts, gpus_per_host, software)
+    hosts = np.arange(min(num_hosts, fabric.num_hosts) or fabric.num_hosts)
+    kinds = _kinds(fabric.spec, np.unique(group_of_host(fabric)[hosts]).tolist())
+    system = _described(fabric.spec, kinds, num_hosts or fabric.num_hosts, gpus_per_host, software)
     local, host = fabric.devices.local[fabric.gpus], fabric.gpu_host
     return on_fabric(system, fabric, fabric.gpus[(host < system.num_hosts) & (local < (gpus_per_host or len(local)))])
 
@@ -80,7 +86,8 @@ def from_placement(placed: Placement, software: NcclSoftware | None = None) -> N
     Raises:
         DescriptionError: hosts have different numbers of ranks, or a GPU has several; NCCL's model knows neither.
     """
-    _, ranks = np.unique(placed.host, return_counts=True)
+    fabric = placed.fabric
+    hosts, ranks = np.unique(placed.host, return_counts=True)
     if ranks.min() < ranks.max():
         raise DescriptionError(
             f"NCCL is modelled with as many ranks on one host as on the next; {placed.num_ranks:,} ranks "
@@ -90,27 +97,76 @@ def from_placement(placed: Placement, software: NcclSoftware | None = None) -> N
     gpus = np.unique(placed.device)
     if len(gpus) < placed.num_ranks:
         raise DescriptionError("NCCL is modelled with one rank a GPU; here some have several.")
-    return on_fabric(from_spec(placed.fabric.spec, len(ranks), int(ranks[0]), software), placed.fabric, gpus)
+    kinds = _kinds(fabric.spec, np.unique(group_of_host(fabric)[hosts]).tolist())
+    return on_fabric(_described(fabric.spec, kinds, len(ranks), int(ranks[0]), software), fabric, gpus)
 
 
 def from_spec(
     spec: ClusterSpec, num_hosts: int, gpus_per_host: int = 0, software: NcclSoftware | None = None
 ) -> NcclSystem:
     """Return what NCCL would find on a described cluster; `software` is laid over the description's own."""
-    catalog = load_catalog().with_parts(spec.parts) if spec.parts else load_catalog()
-    groups = spec.hosts or spec.sites[0].hosts
-    network = spec.network if spec.hosts else spec.sites[0].network
-    model = groups[0].host.resolve(catalog)
-    gpu_name(catalog.gpu(model.gpu), [])  # what does not run NCCL is said before anything else
-    name = (network.link if network is not None else None) or model.link
-    link = catalog.link(name) if name else None
+    return _described(spec, _kinds(spec, range(len(spec.groups()))), num_hosts, gpus_per_host, software)
+
+
+def _kinds(spec: ClusterSpec, groups: Iterable[int]) -> list[HostKind]:
+    """Return the kinds of hosts of these groups, each once."""
+    catalog = spec.catalog
+    sites = [(spec.hosts, spec.network)] if spec.hosts else [(site.hosts, site.network) for site in spec.sites]
+    every = [(group.host, network) for hosts, network in sites for group in hosts]
+    kinds = []
+    for number in groups:
+        host, network = every[number]
+        model = host.resolve(catalog)
+        name = (network.link if network is not None else None) or model.link
+        kinds.append((model, catalog.link(name) if name else None))
+    return [kind for at, kind in enumerate(kinds) if kind not in kinds[:at]]
+
+
+def _described(
+    spec: ClusterSpec, kinds: list[HostKind], num_hosts: int, gpus_per_host: int, software: NcclSoftware | None
+) -> NcclSystem:
+    catalog = spec.catalog
+    for model, _ in kinds:
+        gpu_name(catalog.gpu(model.gpu), [])  # what does not run NCCL is said before anything else
     stack = cast("NcclSoftware", {**spec.software, **(software or {})})
     known = NcclSoftware.__annotations__
     if unknown := set(stack) - set(known):
         raise DescriptionError(
             f'software has an unknown key "{min(unknown)}".', hint=f"Known: {', '.join(sorted(known))}."
         )
-    return _system(model, link, catalog, stack, num_hosts, gpus_per_host or model.num_gpus)
+    gpus = gpus_per_host or min(model.num_gpus for model, _ in kinds)
+    return _weakest([_system(model, link, catalog, stack, num_hosts, gpus) for model, link in kinds])
+
+
+def _weakest(systems: list[NcclSystem]) -> NcclSystem:
+    """Return what NCCL goes by where hosts differ: the least of what any of them has, whatever their order.
+
+    Ranks agree on the slowest graph and the lowest compute capability before they choose, and switches reduce (NVLS)
+    only where every GPU and every domain can.
+    """
+    first = min(systems, key=lambda s: (s.facts.sm, s.nvlink_GBps, s.num_nics * s.nic_rate_Bps, s.pcie_GBps, repr(s)))
+    if len(systems) == 1:
+        return first
+    caps = [system.path_cap_Bps for system in systems if system.path_cap_Bps]
+    tuners = {system.tuner for system in systems}
+    slowest = min(systems, key=lambda s: (s.nic_rate_Bps, s.num_nics, s.network))
+    assumed = dict.fromkeys(line for system in sorted(systems, key=repr) for line in system.assumed)
+    return replace(
+        first,
+        num_nics=min(system.num_nics for system in systems),
+        nic_rate_Bps=slowest.nic_rate_Bps,
+        network=slowest.network,
+        nvlink_Bps=min(system.nvlink_GBps for system in systems) * 1e9,
+        nvswitch=all(system.has_nvswitch for system in systems),
+        nvlink_domain=min(system.nvlink_domain for system in systems),
+        pcie_Bps=min(system.pcie_GBps for system in systems) * 1e9,
+        path=max((system.path for system in systems), key=PATHS.index),
+        path_cap_Bps=min(caps) if caps else None,
+        cpu="amd" if any(system.cpu == "amd" for system in systems) else first.cpu,
+        env={name: value for system in sorted(systems, key=repr) for name, value in system.env.items()},
+        tuner=first.tuner if len(tuners) == 1 else "",
+        assumed=(*assumed, f"hosts differ: NCCL goes by the least that any of them has (GPU: {first.gpu})"),
+    )
 
 
 def usual_release(system: NcclSystem, stated: bool) -> NcclSystem:

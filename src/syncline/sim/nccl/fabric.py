@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from syncline.errors import DescriptionError, SimulationError
+from syncline.fabric.bill import group_of_host
 from syncline.fabric.fabric import NETWORK_TIERS, DeviceKind, Fabric, Tier
 from syncline.fabric.route import Routes
 from syncline.schedule.collective import Kind as Collective
@@ -199,8 +200,11 @@ def _nvlink(system: NcclSystem, fabric: Fabric, used: UsedParts, assumed: list[s
     mine = (links.tier == Tier.SCALE_UP) & (fabric.devices.kind[links.src] == DeviceKind.GPU)
     rate = np.where(links.up, links.rate_Bps, 0.0)
     per_gpu = np.bincount(links.src[mine], weights=rate[mine], minlength=len(fabric.devices))[fabric.gpus]
-    chosen = per_gpu[np.isin(fabric.gpus, used.gpus)]
-    share = float(chosen.min() / per_gpu.max()) if len(chosen) and per_gpu.max() > 0 else 1.0
+    group = group_of_host(fabric)[fabric.gpu_host]
+    whole = np.zeros(group.max(initial=0) + 1)
+    np.maximum.at(whole, group, per_gpu)  # GPUs of other hosts may have more, and none of theirs is missing here
+    chosen = np.isin(fabric.gpus, used.gpus) & (whole[group] > 0)
+    share = float((per_gpu[chosen] / whole[group[chosen]]).min(initial=1.0))
     if share >= 1 - 1e-9 or system.nvlink_GBps == 0:
         return system
     assumed.append(f"the slowest GPU has {share:.0%} of its NVLinks and paces all rings")
