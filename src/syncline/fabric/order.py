@@ -25,7 +25,9 @@ _Key = tuple[object, ...]
 
 def in_order(spec: ClusterSpec, names_of: HostNames) -> ClusterSpec:
     """Return the description with groups and sites in the order of what they are; hosts keep their names."""
-    places = [(site, site.hosts, site.network) for site in spec.sites] or [(None, spec.hosts, spec.network)]
+    places: list[tuple[Site | None, tuple[HostGroup, ...], NetworkSpec | None]]
+    places = [(site, site.hosts, site.network) for site in spec.sites]
+    places = places or [(None, spec.hosts, spec.network)]
     group_orders = [_group_order(hosts, network, spec.catalog) for _, hosts, network in places]
     site_order = _site_order(spec)
     if all(order == sorted(order) for order in (*group_orders, site_order)):
