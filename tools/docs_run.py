@@ -37,7 +37,7 @@ NOT_HERE = {
     r"\bsudo\b": "needs root", r"^syncline (lab|rehearse)\b": "makes namespaces",
     r"^syncline watch\b": "has no end",
     r"^syncline serve\b": "has no end", r"\b(ssh|srun|sbatch|kubectl|mpirun|torchrun)\b": "needs a cluster",
-    r"^syncline (discover|capture)\b": "needs a host with GPUs", r"\*\.json": "needs a cluster",
+    r"^syncline (discover|audit capture)\b": "needs a host with GPUs", r"\*\.json": "needs a cluster",
     r"--hosts\b": "needs a cluster", r"\.\.\.": "is an outline", r"^syncline install-completion": "changes the shell",
     r"^syncline bench (?!--read)": "needs a cluster", r"--active\b": "loads the host",
 }  # fmt: skip
