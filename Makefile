@@ -21,8 +21,8 @@ WORKERS ?= $(shell expr $$(nproc) + 2)
 SPREAD := -n $(WORKERS) --dist loadfile
 # Those that take longest come first, so that no worker is left alone with one at the end; tests/conftest.py deals files
 # that mostly wait among the others.
-LONG := tests/test_examples.py tests/test_site.py tests/distributed tests/rehearse tests/bench tests/audit tests/lab \
-  tests/browser tests/runtime tests/questions tests/cli tests/plan tests/watch tests/sim
+LONG := tests/test_examples.py tests/test_site.py tests/distributed tests/rehearsal tests/bench tests/auditing tests/lab \
+  tests/browser tests/runtime tests/questions tests/cli tests/planning tests/watch tests/sim
 REST := $(filter-out $(LONG) tests/__pycache__,$(patsubst %/,%,$(wildcard tests/*/ tests/test_*.py)))
 
 .PHONY: help venv demo test test-fast lint format checks types layers native-test native-test-threads pytest examples stub bench fresh site docs-run serve-site release release-proof clean

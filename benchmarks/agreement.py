@@ -27,7 +27,7 @@ from syncline.bench.expect import Oracle
 from syncline.errors import SynclineError
 from syncline.fabric import Fabric, build
 from syncline.fabric.spec import ClusterSpec
-from syncline.plan.answer import make_plan
+from syncline.planning.answer import make_plan
 from syncline.program import place
 from syncline.questions.place import place as place_ranks
 from syncline.questions.share import share

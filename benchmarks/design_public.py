@@ -12,13 +12,13 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from syncline.design.choice import space
-from syncline.design.resilience import remains
-from syncline.design.search import Designer, Limits
+from syncline.designing.choice import space
+from syncline.designing.resilience import remains
+from syncline.designing.search import Designer, Limits
 from syncline.errors import SynclineError
 from syncline.fabric import load
-from syncline.plan.answer import make_plan
-from syncline.plan.cost.owning import own
+from syncline.planning.answer import make_plan
+from syncline.planning.cost.owning import own
 from syncline.workload.read_job import load_job
 
 SYSTEMS = (

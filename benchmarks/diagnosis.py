@@ -20,14 +20,14 @@ from typing import Any
 import yaml
 from tests.drill.measure import measure_logs
 
-from syncline.diagnose import shipped_rules
-from syncline.diagnose.causes import arrange
-from syncline.diagnose.diagnose import Reading
-from syncline.diagnose.examples import found_in
-from syncline.diagnose.judge import judge
-from syncline.diagnose.source import BLOCK_BYTES
+from syncline.diagnosis import shipped_rules
+from syncline.diagnosis.causes import arrange
+from syncline.diagnosis.diagnose import Reading
+from syncline.diagnosis.examples import found_in
+from syncline.diagnosis.judge import judge
+from syncline.diagnosis.source import BLOCK_BYTES
 
-KEPT = Path(__file__).resolve().parents[1] / "tests" / "diagnose" / "logs.yaml"
+KEPT = Path(__file__).resolve().parents[1] / "tests" / "diagnosis" / "logs.yaml"
 SIZE_BYTES = 1_000_000_000
 
 

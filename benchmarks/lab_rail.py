@@ -38,7 +38,7 @@ def _train(faults: tuple[str, ...]) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder, Lab(load(CLUSTER), scale=0.05) as lab:
         order, answer = Path(folder, "order.json"), Path(folder, "answer.json")
         order.write_text(json.dumps({"model": MODEL, "synchronisations": ["int8"], "steps": STEPS}))
-        command = [sys.executable, "-m", "syncline.rehearse.worker", "training", str(order), str(answer)]
+        command = [sys.executable, "-m", "syncline.rehearsal.worker", "training", str(order), str(answer)]
         result = lab.run(command, ranks_per_host=1, faults=faults, timeout_s=600)
         if result.exit_code or not answer.exists():
             raise RuntimeError(f"training failed with status {result.exit_code}: {result.ranks[0].stderr[-500:]}")

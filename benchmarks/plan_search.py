@@ -17,13 +17,13 @@ from typing import Any
 from syncline.describe.document import Document
 from syncline.fabric.build import build
 from syncline.fabric.load import parse_cluster
-from syncline.plan.answer import ask
-from syncline.plan.block import PlanQuestion, RowBlock, possible, price
-from syncline.plan.decision import decision_of
-from syncline.plan.named_job import named_job
-from syncline.plan.search import search
-from syncline.plan.sensitivity import evaluate
-from syncline.plan.space import FULL, LOSSY_CODECS, LOSSY_WIDTHS, Axes, rows_for, rows_of, switches_of
+from syncline.planning.answer import ask
+from syncline.planning.block import PlanQuestion, RowBlock, possible, price
+from syncline.planning.decision import decision_of
+from syncline.planning.named_job import named_job
+from syncline.planning.search import search
+from syncline.planning.sensitivity import evaluate
+from syncline.planning.space import FULL, LOSSY_CODECS, LOSSY_WIDTHS, Axes, rows_for, rows_of, switches_of
 
 NUM_GPUS = 4096
 EVERYTHING = replace(FULL, gradient_bytes=LOSSY_WIDTHS, codec=LOSSY_CODECS)

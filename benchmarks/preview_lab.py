@@ -38,8 +38,8 @@ def command(script: str) -> list[str]:
 def capture(folder: Path) -> None:
     """Run a rank of each script without contents and keep what it did."""
     from syncline.fabric import load
-    from syncline.preview.launch import read_launch
-    from syncline.preview.ranks import Runner
+    from syncline.previewing.launch import read_launch
+    from syncline.previewing.ranks import Runner
     from syncline.sim.step.machine import machine_from_fabric
 
     runner = Runner(machine_from_fabric(load(CLUSTER)).gpu, 600.0, 16 << 30, device="cpu")
@@ -60,7 +60,7 @@ def beside_each_other(folder: Path, script: str) -> None:
 
     Those of the slowest are kept: ranks that wait for each other go at its pace.
     """
-    timed = [sys.executable, "-m", "syncline.preview.capture.measure", str(folder / script)]
+    timed = [sys.executable, "-m", "syncline.previewing.capture.measure", str(folder / script)]
     outs = [folder / f"{script}-beside-{number}.json" for number in range(RANKS)]
     running = [subprocess.Popen([*timed, str(out)], env={**os.environ, **THREADS}) for out in outs]
     codes = [each.wait() for each in running]

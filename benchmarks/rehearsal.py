@@ -15,8 +15,8 @@ from typing import Any
 
 from syncline.describe.plain import plain
 from syncline.errors import LabError
-from syncline.rehearse.job import Model, RehearsalJob
-from syncline.rehearse.rehearse import OperationRow, measure_programs, rehearse
+from syncline.rehearsal.job import Model, RehearsalJob
+from syncline.rehearsal.rehearse import OperationRow, measure_programs, rehearse
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 KIB, MIB = 1 << 10, 1 << 20

@@ -21,11 +21,11 @@ import numpy as np
 
 from syncline.fabric import Fabric, load
 from syncline.lab import Lab
-from syncline.place.allocation import from_list
-from syncline.share.interleave import PHASES, SLACK, mean_slowdown, periods, steer
-from syncline.share.jobs_file import StatedStep
-from syncline.share.pattern import measured_pattern
-from syncline.share.together import Party, Slots
+from syncline.placing.allocation import from_list
+from syncline.sharing.interleave import PHASES, SLACK, mean_slowdown, periods, steer
+from syncline.sharing.jobs_file import StatedStep
+from syncline.sharing.pattern import measured_pattern
+from syncline.sharing.together import Party, Slots
 from syncline.sim.flow.expand import Share
 from syncline.sim.step.executed.footprint import Rails
 

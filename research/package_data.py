@@ -20,12 +20,12 @@ from research.training.observed import ObservedRun, observe
 from research.training.systems import load_systems
 
 from syncline.fabric.catalog import HostModel
-from syncline.validate.collectives import SHIPPED as SHIPPED_COLLECTIVES
-from syncline.validate.training_run import SHIPPED as SHIPPED_RUNS
-from syncline.validate.training_run import parts, stored_machine
+from syncline.validation.collectives import SHIPPED as SHIPPED_COLLECTIVES
+from syncline.validation.training_run import SHIPPED as SHIPPED_RUNS
+from syncline.validation.training_run import parts, stored_machine
 
 PACKAGE = Path(__file__).parents[1] / "src" / "syncline"
-DATA = PACKAGE / "validate" / "data"
+DATA = PACKAGE / "validation" / "data"
 #: A host that is not in the catalogue is written as changes of this one.
 USUAL_HOST = "h100-pcie-4"
 

@@ -32,10 +32,10 @@ WAITING = (
         "tests/distributed/",
         "tests/drill/",
         "tests/lab/",
-        "tests/rehearse/",
+        "tests/rehearsal/",
     ),
     *("tests/runtime/", "tests/watch/", "tests/cli/bench/", "tests/cli/lab/", "tests/cli/test_watch.py"),
-    *("tests/audit/test_in_a_lab.py", "tests/bench/test_tournament_lab.py"),
+    *("tests/auditing/test_in_a_lab.py", "tests/bench/test_tournament_lab.py"),
 )
 
 

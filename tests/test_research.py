@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from syncline.validate.systems import shipped
+from syncline.validation.systems import shipped
 
 ROOT = Path(__file__).parents[1]
 #: Need packages that the development environment does not have, or run when imported.

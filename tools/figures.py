@@ -24,7 +24,7 @@ from typing import Any
 import yaml
 
 from syncline.cli.shell.app import run
-from syncline.validate.claims import taken
+from syncline.validation.claims import taken
 
 ROOT = Path(__file__).resolve().parents[1]
 FIGURES = ROOT / "docs" / "figures.yaml"

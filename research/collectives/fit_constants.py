@@ -24,8 +24,8 @@ from research.published import FITTED_COLLECTIVES, collective_rows
 import syncline.sim
 from syncline.sim.nccl.constants import default_constants
 from syncline.sim.nccl.system import MAX_POINT_HOSTS
-from syncline.validate.collectives import LARGE_BYTES, spikes, sweeps
-from syncline.validate.systems import load_systems
+from syncline.validation.collectives import LARGE_BYTES, spikes, sweeps
+from syncline.validation.systems import load_systems
 
 DATA = Path(syncline.sim.__file__).parent / "data"
 HEAD = """\

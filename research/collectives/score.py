@@ -8,8 +8,8 @@ from typing import Any
 from research.published import BLIND_SETS, collective_rows
 
 from syncline.describe.plain import plain
-from syncline.validate.collectives import validate_rows
-from syncline.validate.systems import load_systems
+from syncline.validation.collectives import validate_rows
+from syncline.validation.systems import load_systems
 
 #: What is wanted of set 0: (where in the result, median, 90th percentile).
 TARGETS = {"large": (0.025, 0.12), "all": (0.08, 0.35), "calibrated": (0.045, 0.20)}

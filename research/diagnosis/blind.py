@@ -20,10 +20,10 @@ from typing import Any
 
 import yaml
 
-from syncline.diagnose import Diagnosis, diagnose, shipped_rules
+from syncline.diagnosis import Diagnosis, diagnose, shipped_rules
 from syncline.finding import Severity
 
-FOLDER = Path(__file__).resolve().parents[2] / "tests" / "diagnose" / "blind"
+FOLDER = Path(__file__).resolve().parents[2] / "tests" / "diagnosis" / "blind"
 UNEXPLAINED = "log.unexplained"
 SYMPTOMS = {rule.id for rule in shipped_rules().values() if rule.symptom}
 

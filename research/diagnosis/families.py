@@ -17,10 +17,10 @@ from typing import Any
 
 import yaml
 
-from syncline.diagnose import diagnose, shipped_rules
+from syncline.diagnosis import diagnose, shipped_rules
 from syncline.finding import Severity
 
-FILE = Path(__file__).resolve().parents[2] / "tests" / "diagnose" / "families.yaml"
+FILE = Path(__file__).resolve().parents[2] / "tests" / "diagnosis" / "families.yaml"
 
 
 def answer(line: str, named: set[str], folder: Path) -> tuple[str, set[str]]:

@@ -27,7 +27,7 @@ from research.training.observed import ObservedRun, observe, predicted_s
 from research.training.systems import load_systems
 
 from syncline.errors import SynclineError
-from syncline.plan.cost.prices import load_prices
+from syncline.planning.cost.prices import load_prices
 from syncline.sim.nccl.interval import BANDS, band
 from syncline.sim.step.build import build_case
 from syncline.sim.step.calibrate import Observation, StepCalibration, calibrate
@@ -35,10 +35,10 @@ from syncline.sim.step.constants import Constants, default_constants, document, 
 from syncline.sim.step.memory import memory
 from syncline.sim.step.step import kind_of
 from syncline.sim.uncertainty import ORDERS, StepFacets, generation_of
-from syncline.validate.collectives import validate_rows
-from syncline.validate.systems import load_systems as load_collective_systems
-from syncline.validate.training import sweeps
-from syncline.validate.training_run import family
+from syncline.validation.collectives import validate_rows
+from syncline.validation.systems import load_systems as load_collective_systems
+from syncline.validation.training import sweeps
+from syncline.validation.training_run import family
 from syncline.workload.job import Job
 
 NUM_PARTS = 3

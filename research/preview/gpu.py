@@ -70,7 +70,7 @@ def main() -> None:
 
 def kernels(folder: Path, target: Path) -> None:
     """Time the kernels and the host of a captured script."""
-    timed = ran(["-m", "syncline.preview.capture.measure", str(folder), str(target)], 120)
+    timed = ran(["-m", "syncline.previewing.capture.measure", str(folder), str(target)], 120)
     data = json.loads(target.read_text()) if not timed.returncode else {"kernels": [], "own": []}
     failed = [f"{row['op']}: {row['error']}" for row in data["kernels"] if "error" in row]
     said = f"{len(data['kernels'])} kernels, not timed: {failed}; {data['own']}" if data["own"] else timed.stderr[-400:]

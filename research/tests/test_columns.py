@@ -8,7 +8,7 @@ from research.training.layout import is_sharded, zero_of
 from research.training.rows import read_rows
 
 from syncline.errors import DescriptionError
-from syncline.validate.metrics import SPEEDS, plain_metric
+from syncline.validation.metrics import SPEEDS, plain_metric
 
 WIDE = """Model,Params,GPU type,# GPUs,Seq len,TP size,GBS,MBS,dtype,ZeRO stage,Network,Framework,tokens/s/GPU,MFU (%)
 Llama-3.1-8B,8B,H100,"1,024",8K,1,1024,1,bfloat16,3,8x400G,torchtitan,6900,

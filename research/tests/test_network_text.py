@@ -10,7 +10,7 @@ from research.training.rows import PublishedRow
 from research.training.systems import read_systems
 
 from syncline.errors import DescriptionError
-from syncline.validate.metrics import convention_of, flops_of_step
+from syncline.validation.metrics import convention_of, flops_of_step
 from syncline.workload.read_job import load_job
 
 

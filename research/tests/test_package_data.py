@@ -4,7 +4,7 @@ import json
 
 from research.package_data import stored_runs
 
-from syncline.validate.systems import shipped
+from syncline.validation.systems import shipped
 
 
 def test_the_package_holds_the_fitted_runs_as_they_are_read_now() -> None:

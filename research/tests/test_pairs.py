@@ -8,8 +8,8 @@ from statistics import NormalDist
 import pytest
 from research.training.pairs import pairs, spread_of
 
-from syncline.plan.decide.apart import RATIO
-from syncline.plan.decide.side_by_side import SURE
+from syncline.planning.decide.apart import RATIO
+from syncline.planning.decide.side_by_side import SURE
 
 
 @pytest.mark.parametrize("kind", ["dense", "experts"])

@@ -35,7 +35,7 @@ from syncline.errors import DescriptionError
 from syncline.questions.validate import TrainingErrors
 from syncline.sim.step.build import build_case
 from syncline.sim.step.constants import default_constants
-from syncline.validate.metrics import flops_of_step, plain_metric, step_seconds
+from syncline.validation.metrics import flops_of_step, plain_metric, step_seconds
 from syncline.workload.shape import Shape
 
 

@@ -10,7 +10,7 @@ from research.training.rows import PublishedRow
 
 from syncline.errors import CatalogError, DescriptionError
 from syncline.fabric.catalog import HostModel
-from syncline.validate.training_run import parts
+from syncline.validation.training_run import parts
 
 #: What an accelerator entry may replace of the host it names.
 _OVER = ("gpu", "num_gpus", "num_nics", "scale_up_domain_gpus")

@@ -15,11 +15,11 @@ from research.training.observed import ObservedRun
 
 from syncline.describe.plain import JsonObject
 from syncline.errors import SynclineError
-from syncline.plan.block import PlanQuestion
-from syncline.plan.decision import Decision
-from syncline.plan.search import search
-from syncline.plan.sensitivity import evaluate
-from syncline.plan.space import Axes
+from syncline.planning.block import PlanQuestion
+from syncline.planning.decision import Decision
+from syncline.planning.search import search
+from syncline.planning.sensitivity import evaluate
+from syncline.planning.space import Axes
 from syncline.sim.step.build import build_case
 from syncline.sim.step.constants import Constants, default_constants
 from syncline.sim.step.cost import step_cost

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from syncline.errors import DescriptionError
-from syncline.validate.metrics import SPEEDS, plain_metric
+from syncline.validation.metrics import SPEEDS, plain_metric
 
 NEEDED = ("model", "gpu", "gpus", "metric", "value")
 COLUMNS = (

@@ -16,7 +16,7 @@ from research.training.fit import Floats, fit, fittable, left_out, left_out_s, s
 from research.training.observed import observed_runs
 
 from syncline.sim.step.constants import SIGMA, Constants, StepConstants
-from syncline.validate.training import RunErrors
+from syncline.validation.training import RunErrors
 
 TARGET = Path(__file__).parents[2] / "src/syncline/sim/data/training_constants.yaml"
 HEAD = """# Constants of the step model, written by `python -m research.training.fit_constants --write`.

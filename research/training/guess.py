@@ -7,7 +7,7 @@ import re
 from research.training.accelerator import host_of
 from research.training.rows import PublishedRow
 
-from syncline.validate.training_run import parts
+from syncline.validation.training_run import parts
 
 _FIRST_YEAR = {"Pascal": 2018, "Volta": 2019, "Ampere": 2021, "Hopper": 2023, "Blackwell": 2025,
                "Blackwell Ultra": 2025, "CDNA2": 2022, "CDNA3": 2024, "CDNA4": 2025, "TPU v3": 2021, "TPU v4": 2022,

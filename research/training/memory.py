@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from syncline.sim.step.memory import memory
-from syncline.validate.training import validate_training
+from syncline.validation.training import validate_training
 
 
 def run() -> dict[str, Any]:

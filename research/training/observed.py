@@ -18,8 +18,8 @@ from syncline.sim.step.arithmetic.layers_cost import layers_cost
 from syncline.sim.step.case import Case, stack
 from syncline.sim.step.constants import Constants
 from syncline.sim.step.cost import step_cost
-from syncline.validate.metrics import convention_of, flops_of_step, step_seconds
-from syncline.validate.training_run import PublishedTraining, case_of, family
+from syncline.validation.metrics import convention_of, flops_of_step, step_seconds
+from syncline.validation.training_run import PublishedTraining, case_of, family
 from syncline.workload.shape import Shape
 from syncline.workload.software import facts_of
 

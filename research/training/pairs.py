@@ -17,7 +17,7 @@ from research.intervals.residuals import all_residuals
 from research.published import BLIND_SETS, TRAINING, training_rows
 from research.training.accelerator import accelerator_of
 
-from syncline.plan.decide.uncertain import Z80
+from syncline.planning.decide.uncertain import Z80
 
 
 def pairs(kind: str, *, same_gpu: bool, stated: str = "plain") -> list[float]:

@@ -40,8 +40,8 @@ from syncline.sim.step.constants import Constants
 from syncline.sim.step.cost import step_cost
 from syncline.sim.step.machine import Machine, machine_from_spec, machine_of
 from syncline.sim.step.memory import memory
-from syncline.validate.metrics import usual_convention
-from syncline.validate.training_run import parts
+from syncline.validation.metrics import usual_convention
+from syncline.validation.training_run import parts
 from syncline.workload.job import Job
 from syncline.workload.layer_list import LayerList
 from syncline.workload.shape import Shape

@@ -15,7 +15,7 @@ from research.training.number import billions_in, number_in
 
 from syncline.describe.document import read_text
 from syncline.errors import DescriptionError
-from syncline.validate.metrics import plain_metric
+from syncline.validation.metrics import plain_metric
 
 #: Best first: of several metrics of one run, the first that is there is scored.
 METRICS = (

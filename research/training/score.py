@@ -17,8 +17,8 @@ from syncline.sim.step.case import Case
 from syncline.sim.step.constants import default_constants
 from syncline.sim.step.cost import step_cost
 from syncline.sim.step.memory import memory
-from syncline.validate.training import TrainingValidation, scored, validate_training
-from syncline.validate.training_run import SkippedRow
+from syncline.validation.training import TrainingValidation, scored, validate_training
+from syncline.validation.training_run import SkippedRow
 
 NUM_CONFIGURATIONS = 20_000
 

@@ -25,7 +25,7 @@ from research.training.rows import PublishedRow
 from syncline.describe.document import read_document, read_text
 from syncline.describe.mistakes import first_mistake
 from syncline.errors import DescriptionError
-from syncline.validate.metrics import CONVENTIONS
+from syncline.validation.metrics import CONVENTIONS
 from syncline.workload.job import Job, Overlap, Software, Sync
 from syncline.workload.parallel import Parallel
 

@@ -12,9 +12,7 @@ is in `syncline.torch`, the only part that needs PyTorch.
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from syncline.describe import rendering
@@ -75,11 +73,6 @@ _WHERE = {
     "step": "questions.step", "traffic": "questions.simulated.traffic", "transfer": "questions.volumes",
     "validate": "questions.validate", "volumes": "questions.volumes",
 }  # fmt: skip
-#: Questions that are named like the package that answers them: there the package itself can be called.
-_ROOMS = frozenset(
-    {"advise", "audit", "design", "diagnose", "place", "plan", "preview", "rehearse", "share", "validate"}
-)
-
 __all__ = [
     "Answer", "DescriptionError", "Fabric", "Finding", "Job", "PacketQuestion",
     "SynclineError", "Timeline", "UsageError", "__version__", "advise",
@@ -94,41 +87,7 @@ def _found(name: str) -> Any:
     return getattr(import_module(f"{__name__}.{_WHERE[name]}"), "load" if name == "load_timeline" else name)
 
 
-def _manual(room: ModuleType) -> str:
-    """Return the question's docstring, its example with where to import it from, then the package's."""
-    name = room.__name__.rpartition(".")[2]
-    before, prompt, after = (_found(name).__doc__ or "").partition(">>> ")
-    example = f">>> from syncline import {name}\n    >>> {after}" if prompt else ""
-    question = before + example
-    return f"{question.rstrip()}\n\n    The package `{room.__name__}`: {room.__dict__['__doc__']}"
-
-
-class _Room(ModuleType):
-    # A package that answers the question it is named after: `syncline.plan(cluster, job)`.
-    __doc__ = property(lambda self: _manual(self))  # `help` and `?` show the question's
-
-    def __call__(self, *args: Any, **options: Any) -> Any:
-        return _found(self.__name__.rpartition(".")[2])(*args, **options)
-
-    @property
-    def __signature__(self) -> Any:
-        from inspect import signature
-
-        return signature(_found(self.__name__.rpartition(".")[2]))
-
-
-class _Face(ModuleType):
-    """This package. Importing `syncline.plan.search` binds `syncline.plan` here: it must stay a question."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name in _ROOMS and isinstance(value, ModuleType):
-            value.__class__ = _Room
-        super().__setattr__(name, value)
-
-
 def __getattr__(name: str) -> Any:
-    if name in _ROOMS:
-        return import_module(f"{__name__}.{name}")
     if name in _WHERE:
         value = globals()[name] = _found(name)
         return value
@@ -148,6 +107,3 @@ rendering.current = _Renderer()
 
 def __dir__() -> list[str]:
     return sorted(__all__)
-
-
-sys.modules[__name__].__class__ = _Face

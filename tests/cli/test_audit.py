@@ -7,10 +7,10 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
-from tests.audit.samples import HOSTS
-from tests.audit.samples.plants import PLANTS
+from tests.auditing.samples import HOSTS
+from tests.auditing.samples.plants import PLANTS
 
-from syncline.audit.capture import capture
+from syncline.auditing.capture import capture
 from syncline.cli.audit import _status
 from syncline.cli.shell.app import run
 from syncline.fabric import load

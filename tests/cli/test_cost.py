@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from syncline.cli.shell import app
-from syncline.plan.cost.prices import COLUMNS
+from syncline.planning.cost.prices import COLUMNS
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:

@@ -8,7 +8,7 @@ import pytest
 
 from syncline.cli.shell.app import run
 from syncline.fabric import load
-from syncline.rehearse.calibrate import HostCalibration, write_calibrated
+from syncline.rehearsal.calibrate import HostCalibration, write_calibrated
 from syncline.sim.emulate.emulation import HostCosts, costs_of
 from syncline.sim.emulate.host_fit import Fit
 

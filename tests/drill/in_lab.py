@@ -22,9 +22,9 @@ from tempfile import TemporaryDirectory
 
 from tests.drill.known_fault import KnownFault
 
-from syncline.audit.matrix import compare
-from syncline.audit.report import HostReport, from_json
-from syncline.diagnose import diagnose
+from syncline.auditing.matrix import compare
+from syncline.auditing.report import HostReport, from_json
+from syncline.diagnosis import diagnose
 from syncline.errors import LabError
 from syncline.fabric import Fabric, load
 from syncline.fault.fault import Fault
@@ -34,7 +34,7 @@ from syncline.lab import Lab, RankResult
 SCRIPTS = Path(__file__).parent / "scripts"
 """What runs in the lab; programs of their own, so that they start fast and the job alone needs torch."""
 SPIN_S = 3.0
-SPIN = f"import json; from syncline.audit.measure import spin; print(json.dumps(spin({SPIN_S})))"
+SPIN = f"import json; from syncline.auditing.measure import spin; print(json.dumps(spin({SPIN_S})))"
 JOB_RANKS = 3
 START_S = 120.0
 STOP_S = 15.0

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from tests.drill.healthy import Logs, healthy_logs
 from tests.drill.known_fault import KnownFault, known_faults
 
-from syncline.diagnose import Diagnosis, diagnose
+from syncline.diagnosis import Diagnosis, diagnose
 
 # What any broken job leaves behind; a planted fault may show it without being asked to.
 CONSEQUENCES = frozenset({"nccl.peer.closed", "nccl.abort", "rdma.flushed", "torch.watchdog.timeout"})

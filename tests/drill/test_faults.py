@@ -4,15 +4,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.audit.samples.plants import PLANTS
+from tests.auditing.samples.plants import PLANTS
 from tests.drill.healthy import healthy_logs
 from tests.drill.in_lab import LOOKS, drill
 from tests.drill.known_fault import known_faults
 from tests.drill.measure import diagnose_logs, measure_logs
 
-from syncline.audit.audit import select
-from syncline.audit.environment import rule_ids
-from syncline.diagnose import shipped_rules
+from syncline.auditing.audit import select
+from syncline.auditing.environment import rule_ids
+from syncline.diagnosis import shipped_rules
 from syncline.errors import FaultError, LabError
 from syncline.fabric import load
 from syncline.fault.fault import FaultKind

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tests.audit.samples import HOSTS
-from tests.audit.samples.commands import imex
+from tests.auditing.samples import HOSTS
+from tests.auditing.samples.commands import imex
 
-from syncline.audit.audit import audit
+from syncline.auditing.audit import audit
 from syncline.finding import Severity
 from syncline.host.imex import parse_imex
 from syncline.host.root import Root

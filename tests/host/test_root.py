@@ -5,11 +5,11 @@ from __future__ import annotations
 import errno
 
 import pytest
-from tests.audit.samples import HOSTS
-from tests.audit.samples.draft import config_space
+from tests.auditing.samples import HOSTS
+from tests.auditing.samples.draft import config_space
 
-from syncline.audit.audit import audit, select
-from syncline.audit.expect import from_cluster, scaled
+from syncline.auditing.audit import audit, select
+from syncline.auditing.expect import from_cluster, scaled
 from syncline.errors import DescriptionError, UsageError
 from syncline.host.gpu import parse_nvlink, parse_smi
 from syncline.host.host import Host, interface_matches, version

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from syncline.audit.checks.roce import parse_mlnx_qos
+from syncline.auditing.checks.roce import parse_mlnx_qos
 from syncline.errors import FabricError, UsageError
 from syncline.fabric import Fabric, load
 from syncline.fabric.pause import quanta

@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
-from syncline.design.choice import FabricChoice, space
-from syncline.design.search import Designer, DesignSearch
+from syncline.designing.choice import FabricChoice, space
+from syncline.designing.search import Designer, DesignSearch
 from syncline.errors import UsageError
 from syncline.fabric import Fabric
 from syncline.fabric.bill import bill
@@ -16,8 +16,8 @@ from syncline.fabric.load import load
 from syncline.install.installation import install
 from syncline.install.rack import Floor, floor, shares_racks, stand
 from syncline.install.room import Room
-from syncline.plan.cost.assumptions import Assumptions
-from syncline.plan.cost.owning import own
+from syncline.planning.cost.assumptions import Assumptions
+from syncline.planning.cost.owning import own
 from syncline.report.picture.elevation import elevations_svg
 
 PRESETS = (

@@ -92,11 +92,6 @@ def test_an_answer_at_the_prompt_is_one_line_and_a_page_is_whole(tmp_path: Path)
     assert page.startswith("<!doctype html>") and 'charset="utf-8"' in page and "<pre" in page
 
 
-def test_a_question_that_is_a_package_too_has_the_manual_of_the_question() -> None:
-    assert (syncline.plan.__doc__ or "").startswith("Find the best way to run a job on a cluster.")
-    assert "package `syncline.plan`" in (syncline.plan.__doc__ or "")
-
-
 def test_what_would_change_nothing_is_refused() -> None:
     with pytest.raises(syncline.UsageError, match=r"`gpus` is for fabrics"):
         syncline.compare("llama3-70b", clusters=["h100-64-rail"], gpus=64)

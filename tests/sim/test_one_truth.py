@@ -11,12 +11,12 @@ import pytest
 from syncline.errors import BelowBoundError, DescriptionError, SimulationError
 from syncline.fabric import Fabric, build, load
 from syncline.fabric.spec import ClusterSpec
-from syncline.place.allocation import Allocation
+from syncline.placing.allocation import Allocation
 from syncline.program import place
 from syncline.questions.simulate import simulate
 from syncline.schedule import Kind
-from syncline.share.jobs_file import StatedStep
-from syncline.share.pattern import measured_pattern
+from syncline.sharing.jobs_file import StatedStep
+from syncline.sharing.pattern import measured_pattern
 from syncline.sim.candidates import find
 from syncline.sim.flow.flow import without
 from syncline.sim.flow.routing import FlowNetwork, NetworkOptions

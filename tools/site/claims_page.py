@@ -14,7 +14,7 @@ from blocks import ROOT, Kept
 
 from syncline import __version__
 from syncline.cli.shell.app import run
-from syncline.validate.claims import load_claims
+from syncline.validation.claims import load_claims
 
 COLOURS = {
     "reproduced": "#1b7f3b",

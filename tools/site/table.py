@@ -12,7 +12,7 @@ from typing import Any
 
 import syncline
 from syncline.bench.sweep import program_of
-from syncline.plan.answer import make_plan
+from syncline.planning.answer import make_plan
 from syncline.program.placement import packed
 from syncline.questions.inputs import job_of
 from syncline.schedule import Kind

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from syncline.audit.report import HostReport
+    from syncline.auditing.report import HostReport
     from syncline.questions.audit import AuditAnswer
 
 RUNS_BARE = True
@@ -131,8 +131,8 @@ def matrix(
 @app.command(epilog=examples("syncline audit rules", "syncline audit rules --json"))
 def rules(json: JsonOption = False) -> None:
     """List the rules: what each asks, and when it applies."""
-    from syncline.audit.audit import select
-    from syncline.audit.rule import CAPABILITIES
+    from syncline.auditing.audit import select
+    from syncline.auditing.rule import CAPABILITIES
 
     rows = select(active=True)
     payload = {
@@ -171,8 +171,8 @@ def capture(
     Holds hardware and settings; no keys, no user's files or processes, and of the environment and the kernel command
     line only what the rules look at. `syncline/manifest.json` inside says what it holds and what could not be read.
     """
-    from syncline.audit.capture import HELD, NOT_HELD
-    from syncline.audit.capture import capture as capture_host
+    from syncline.auditing.capture import HELD, NOT_HELD
+    from syncline.auditing.capture import capture as capture_host
     from syncline.host.root import Root
 
     done = capture_host(Root.live(), path)
@@ -232,7 +232,7 @@ def _probe(report: HostReport, folder: Path | None, num_hosts: int) -> HostRepor
     """Add what is lost between this host and the others, and where their names lead."""
     from dataclasses import replace
 
-    from syncline.audit.probe import probe
+    from syncline.auditing.probe import probe
     from syncline.errors import UsageError
     from syncline.host.host import Host
     from syncline.host.interface import IP_ADDRESS

@@ -16,7 +16,7 @@ from syncline.describe.plain import JsonObject
 from syncline.questions import calibrate as questions
 
 if TYPE_CHECKING:
-    from syncline.rehearse.calibrate import CalibrationSweep, HostCalibration
+    from syncline.rehearsal.calibrate import CalibrationSweep, HostCalibration
 
 
 app = app_of(questions)
@@ -51,7 +51,7 @@ def calibrate(
     from syncline.describe import units
     from syncline.describe.files import check_writable
     from syncline.fabric import load
-    from syncline.rehearse.calibrate import CalibrationSweep, write_calibrated
+    from syncline.rehearsal.calibrate import CalibrationSweep, write_calibrated
     from syncline.runtime.launch import detect
 
     if out is not None:
@@ -71,7 +71,7 @@ def calibrate(
 
 
 def _lab(cluster: str, sweep: CalibrationSweep, scale: float | None, hosts: int | None) -> tuple[HostCalibration, bool]:
-    from syncline.rehearse.calibrate import calibrate_lab
+    from syncline.rehearsal.calibrate import calibrate_lab
 
     return calibrate_lab(cluster, sweep, scale=scale, hosts=hosts, tell=_tell), True
 
@@ -80,7 +80,7 @@ def _live(cluster: str, sweep: CalibrationSweep) -> tuple[HostCalibration, bool]
     from syncline.cli.bench.start import join
     from syncline.fabric import load
     from syncline.program import place
-    from syncline.rehearse.calibrate import calibrate_live
+    from syncline.rehearsal.calibrate import calibrate_live
 
     with join(None) as group:
         return calibrate_live(group, place("packed", load(cluster), group.size), sweep), group.rank == 0

@@ -35,7 +35,7 @@ def discover(
     json: JsonOption = False,
 ) -> None:
     """Write a cluster description from PCI, RDMA, LLDP, nvidia-smi, Slurm and NCCL files; guesses go into its notes."""
-    from syncline.audit.discover import describe, look
+    from syncline.auditing.discover import describe, look
     from syncline.describe.files import check_writable
     from syncline.describe.hostlist import expand
     from syncline.fabric import build, save

@@ -20,7 +20,7 @@ from syncline.questions import validate as questions
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from syncline.validate.claims import ClaimFile
+    from syncline.validation.claims import ClaimFile
 
 app = app_of(questions)
 VERDICTS = ("reproduced", "conditional", "refuted", "undecided", "not here")
@@ -54,7 +54,7 @@ def claims(
     Reproduced: every case gives what is stated; refuted: none does; conditional: some do, and the cases say which;
     undecided: what is computed cannot judge it. What would change a verdict stands under it.
     """
-    from syncline.validate.claims import judge, load_claims
+    from syncline.validation.claims import judge, load_claims
 
     if files is not None:
         _write_given(files, load_claims(data), only or (), json)
@@ -77,7 +77,7 @@ def _write_given(folder: Path, found: ClaimFile, only: Sequence[str], as_json: b
     """Write the descriptions that the commands of claims name, a folder a claim, and show the commands."""
     from syncline.describe.files import write_text
     from syncline.errors import UsageError
-    from syncline.validate.claims import select
+    from syncline.validation.claims import select
 
     rows: list[JsonObject] = []
     for claim in select(found, only):

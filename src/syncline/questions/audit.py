@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
-from syncline.audit.audit import audit as audit_host
-from syncline.audit.audit import select
-from syncline.audit.expect import Expect, from_cluster, scaled
-from syncline.audit.matrix import Matrix
-from syncline.audit.matrix import compare as compare_hosts
-from syncline.audit.report import HostReport, read_reports
+from syncline.auditing.audit import audit as audit_host
+from syncline.auditing.audit import select
+from syncline.auditing.expect import Expect, from_cluster, scaled
+from syncline.auditing.matrix import Matrix
+from syncline.auditing.matrix import compare as compare_hosts
+from syncline.auditing.report import HostReport, read_reports
 from syncline.describe.plain import JsonObject
 from syncline.finding import Finding, Severity, worst
 from syncline.host.host import Host

@@ -9,11 +9,11 @@ from typing import Annotated, ClassVar
 from syncline.describe import units
 from syncline.describe.plain import JsonObject
 from syncline.errors import UsageError
-from syncline.plan.cost.assumptions import load_assumptions
-from syncline.plan.cost.prices import load_prices
-from syncline.plan.cost.reliability import load_reliability
-from syncline.plan.cost.statement import CostedRun, Statement, statement
-from syncline.plan.decide.forecast import owned_interval
+from syncline.planning.cost.assumptions import load_assumptions
+from syncline.planning.cost.prices import load_prices
+from syncline.planning.cost.reliability import load_reliability
+from syncline.planning.cost.statement import CostedRun, Statement, statement
+from syncline.planning.decide.forecast import owned_interval
 from syncline.questions.answer import Answer
 from syncline.questions.inputs import AssumeOption, AssumptionsOption, ClusterArgument, PricesOption, built, read_number
 from syncline.questions.parameter import Parameter, question

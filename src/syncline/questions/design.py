@@ -11,17 +11,17 @@ from typing import Annotated, ClassVar
 from syncline.describe.document import Document
 from syncline.describe.plain import JsonObject
 from syncline.describe.progress import Meter, Progress
-from syncline.design.choice import check_sites, gpu_counts, space
-from syncline.design.growth import FabricGrowth
-from syncline.design.reasons import flips, millions, why_lost
-from syncline.design.search import Designer, DesignPoint, DesignSearch, Limits
-from syncline.design.shards import spread_on
-from syncline.design.storage import StorageDesign
-from syncline.design.study import Switching, study
+from syncline.designing.choice import check_sites, gpu_counts, space
+from syncline.designing.growth import FabricGrowth
+from syncline.designing.reasons import flips, millions, why_lost
+from syncline.designing.search import Designer, DesignPoint, DesignSearch, Limits
+from syncline.designing.shards import spread_on
+from syncline.designing.storage import StorageDesign
+from syncline.designing.study import Switching, study
 from syncline.errors import UsageError
 from syncline.fabric import save
 from syncline.fabric.load import parse_cluster
-from syncline.plan.cost.assumptions import load_assumptions
+from syncline.planning.cost.assumptions import load_assumptions
 from syncline.questions.answer import Answer, Output, page_output
 from syncline.questions.inputs import AssumeOption, JobSource, job_of, read_number
 from syncline.questions.parameter import Parameter, question

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, ClassVar
 
-from syncline.audit.environment import rule_ids
+from syncline.auditing.environment import rule_ids
 from syncline.describe.plain import JsonObject
 from syncline.describe.progress import Meter, Progress
-from syncline.diagnose import Cause, Diagnosis, LogRule, read_rules, shipped_rules
-from syncline.diagnose import diagnose as run
-from syncline.diagnose.examples import failing_examples
+from syncline.diagnosis import Cause, Diagnosis, LogRule, read_rules, shipped_rules
+from syncline.diagnosis import diagnose as run
+from syncline.diagnosis.examples import failing_examples
 from syncline.errors import FileError, RuleError, UsageError
 from syncline.finding import Severity
 from syncline.questions.answer import Answer

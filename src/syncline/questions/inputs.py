@@ -10,7 +10,7 @@ from syncline.describe.document import read_document
 from syncline.describe.guide import cite
 from syncline.errors import UsageError
 from syncline.fabric import Fabric, load
-from syncline.plan.named_job import named_job
+from syncline.planning.named_job import named_job
 from syncline.questions.parameter import Parameter
 from syncline.workload.job import Job
 from syncline.workload.read_job import load_job

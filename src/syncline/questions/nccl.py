@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, ClassVar
 
-from syncline.advise import Bundle, Effect, bundle
-from syncline.advise import check_effect as look
+from syncline.advice import Bundle, Effect, bundle
+from syncline.advice import check_effect as look
 from syncline.describe.document import read_text
 from syncline.describe.plain import JsonObject
-from syncline.diagnose.source import Unread
+from syncline.diagnosis.source import Unread
 from syncline.questions.answer import Answer, Output
 from syncline.questions.inputs import ClusterArgument, ClusterOption, JobSource, built, job_of
 from syncline.questions.parameter import Parameter, question

@@ -9,9 +9,9 @@ from typing import ClassVar
 
 from syncline.describe.plain import JsonObject
 from syncline.describe.progress import Meter, Progress
-from syncline.plan.cost.assumptions import load_assumptions
-from syncline.plan.cost.prices import load_prices
-from syncline.plan.phase.phases import PlannedRun, plan_run
+from syncline.planning.cost.assumptions import load_assumptions
+from syncline.planning.cost.prices import load_prices
+from syncline.planning.phase.phases import PlannedRun, plan_run
 from syncline.questions.answer import PDF, Answer, Output, page_output
 from syncline.questions.inputs import Cluster, built
 from syncline.workload.phases import has_phases, load_run

@@ -14,12 +14,12 @@ from syncline.describe.model import Handle, handle, reported
 from syncline.describe.progress import Meter, Progress
 from syncline.errors import DescriptionError, UsageError
 from syncline.fabric import Fabric
-from syncline.place.allocation import Allocation, from_list, read_allocation
-from syncline.place.files import RankMap, RankSeat, read_rank_map, write_files
-from syncline.place.judge import Judge
-from syncline.place.remap import SLACK, Remap, remap
-from syncline.place.search import ALIKE, BestOrder, search
-from syncline.place.seats import Order, rail_aligned
+from syncline.placing.allocation import Allocation, from_list, read_allocation
+from syncline.placing.files import RankMap, RankSeat, read_rank_map, write_files
+from syncline.placing.judge import Judge
+from syncline.placing.remap import SLACK, Remap, remap
+from syncline.placing.search import ALIKE, BestOrder, search
+from syncline.placing.seats import Order, rail_aligned
 from syncline.questions.answer import Answer, Output, page_output
 from syncline.questions.inputs import ClusterArgument, JobArgument, built, job_of
 from syncline.questions.parameter import Parameter, question

@@ -16,18 +16,18 @@ from syncline.describe.progress import Meter, Progress
 from syncline.errors import UsageError
 from syncline.fabric import Fabric
 from syncline.fabric.change import changed
-from syncline.plan.answer import HEADROOM, PlanResult, make_plan
-from syncline.plan.compare import FABRICS, FabricRanking, compare_fabrics
-from syncline.plan.cost.assumptions import Assumptions, load_assumptions
-from syncline.plan.cost.prices import Prices, load_prices
-from syncline.plan.decide.side_by_side import Candidate, ClusterComparison, side_by_side, swept_job
-from syncline.plan.fix import read_fix
-from syncline.plan.frameworks.framework import named_framework
-from syncline.plan.frameworks.launch import launch_files
-from syncline.plan.named_job import DEFAULT_JOB, job_names, job_text
-from syncline.plan.plan import save_plan
-from syncline.plan.search import SearchResult, SearchTask
-from syncline.plan.space import FULL, LOSSY_CODECS, LOSSY_WIDTHS, USUAL, Axes
+from syncline.planning.answer import HEADROOM, PlanResult, make_plan
+from syncline.planning.compare import FABRICS, FabricRanking, compare_fabrics
+from syncline.planning.cost.assumptions import Assumptions, load_assumptions
+from syncline.planning.cost.prices import Prices, load_prices
+from syncline.planning.decide.side_by_side import Candidate, ClusterComparison, side_by_side, swept_job
+from syncline.planning.fix import read_fix
+from syncline.planning.frameworks.framework import named_framework
+from syncline.planning.frameworks.launch import launch_files
+from syncline.planning.named_job import DEFAULT_JOB, job_names, job_text
+from syncline.planning.plan import save_plan
+from syncline.planning.search import SearchResult, SearchTask
+from syncline.planning.space import FULL, LOSSY_CODECS, LOSSY_WIDTHS, USUAL, Axes
 from syncline.questions.answer import PDF, Answer, Output, page_output
 from syncline.questions.inputs import (
     AssumeOption,
@@ -391,7 +391,7 @@ def _spread(on: str | None) -> Callable[[list[SearchTask]], Iterator[SearchResul
         return None
     if on != "ray":
         raise UsageError(f'`on` "{on}" is not known.', hint='"ray" spreads the search over a Ray cluster.')
-    from syncline.plan.rayrun import on_ray
+    from syncline.planning.rayrun import on_ray
 
     return on_ray()
 

@@ -13,23 +13,23 @@ from syncline.describe.files import write_text
 from syncline.describe.model import Handle, handle
 from syncline.errors import UsageError
 from syncline.fabric import Fabric
-from syncline.preview import cpus
-from syncline.preview.beside import BesideStep, SeenStep, beside_step
-from syncline.preview.child import time_kernels
-from syncline.preview.compiled import without_fused
-from syncline.preview.execute import IGNORES, GraphRun, execute
-from syncline.preview.export import save_chakra
-from syncline.preview.exposed import CollectiveUse, collectives, exposed_s, talking
-from syncline.preview.graph import HOST, StepGraph, step_graph
-from syncline.preview.holders import PeakMemory, peak_memory, workspaces
-from syncline.preview.job_of import CapturedJob, job_of, reaching
-from syncline.preview.launch import ScriptLaunch, read_launch
-from syncline.preview.measured import GpuKernelTimes, read_kernel_times
-from syncline.preview.price import Pricer
-from syncline.preview.ranks import Runner
-from syncline.preview.record import Capture, read_capture
-from syncline.preview.same import differences
-from syncline.preview.what_if import AGAIN, DEFAULT, Alternative, WhatIfSetting, other_gpu
+from syncline.previewing import cpus
+from syncline.previewing.beside import BesideStep, SeenStep, beside_step
+from syncline.previewing.child import time_kernels
+from syncline.previewing.compiled import without_fused
+from syncline.previewing.execute import IGNORES, GraphRun, execute
+from syncline.previewing.export import save_chakra
+from syncline.previewing.exposed import CollectiveUse, collectives, exposed_s, talking
+from syncline.previewing.graph import HOST, StepGraph, step_graph
+from syncline.previewing.holders import PeakMemory, peak_memory, workspaces
+from syncline.previewing.job_of import CapturedJob, job_of, reaching
+from syncline.previewing.launch import ScriptLaunch, read_launch
+from syncline.previewing.measured import GpuKernelTimes, read_kernel_times
+from syncline.previewing.price import Pricer
+from syncline.previewing.ranks import Runner
+from syncline.previewing.record import Capture, read_capture
+from syncline.previewing.same import differences
+from syncline.previewing.what_if import AGAIN, DEFAULT, Alternative, WhatIfSetting, other_gpu
 from syncline.questions.answer import Answer, Output, page_output
 from syncline.questions.inputs import ClusterArgument, built
 from syncline.questions.parameter import Parameter, question

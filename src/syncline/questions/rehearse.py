@@ -11,9 +11,9 @@ from syncline.describe.guide import cite
 from syncline.describe.plain import JsonObject
 from syncline.questions.answer import Answer, Output, page_output
 from syncline.questions.parameter import Parameter, question
-from syncline.rehearse.job import load_job
-from syncline.rehearse.rehearse import Rehearsal
-from syncline.rehearse.rehearse import rehearse as run
+from syncline.rehearsal.job import load_job
+from syncline.rehearsal.rehearse import Rehearsal
+from syncline.rehearsal.rehearse import rehearse as run
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,7 +17,7 @@ from syncline.questions.answer import Answer, Output
 from syncline.questions.inputs import Cluster, built
 from syncline.questions.parameter import OptionGroup, Parameter, question
 from syncline.questions.simulated.packets import PacketQuestion, run_progress
-from syncline.share.epochs import BusyLink
+from syncline.sharing.epochs import BusyLink
 from syncline.sim.flow.chronicle import timeline as flow_timeline
 from syncline.sim.flow.flow import IGNORES, FlowOutcome
 from syncline.sim.flow.routing import FlowNetwork

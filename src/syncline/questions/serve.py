@@ -10,9 +10,9 @@ from typing import ClassVar
 from syncline.describe.plain import JsonObject
 from syncline.describe.progress import Meter, Progress
 from syncline.errors import UsageError
-from syncline.plan.cost.assumptions import load_assumptions
-from syncline.plan.cost.prices import load_prices
-from syncline.plan.serve import Serving, plan_serving
+from syncline.planning.cost.assumptions import load_assumptions
+from syncline.planning.cost.prices import load_prices
+from syncline.planning.serve import Serving, plan_serving
 from syncline.questions.answer import PDF, Answer, Output, page_output
 from syncline.questions.inputs import Cluster, JobSource, built, job_of
 

@@ -17,11 +17,11 @@ from syncline.questions.answer import Answer, Output, page_output
 from syncline.questions.inputs import Cluster, built, job_of
 from syncline.questions.parameter import Parameter, question
 from syncline.questions.simulated.packets import PacketQuestion
-from syncline.share.epochs import Epoch, PatternCache, epochs
-from syncline.share.hosts import assign
-from syncline.share.jobs_file import SharedCluster, load_jobs
-from syncline.share.packets import EpochPackets, play_epoch
-from syncline.share.transition import Transition, transition
+from syncline.sharing.epochs import Epoch, PatternCache, epochs
+from syncline.sharing.hosts import assign
+from syncline.sharing.jobs_file import SharedCluster, load_jobs
+from syncline.sharing.packets import EpochPackets, play_epoch
+from syncline.sharing.transition import Transition, transition
 from syncline.sim.packet import packet_network
 from syncline.sim.step.constants import default_constants
 from syncline.sim.step.executed.execute import IGNORES as STEP_IGNORES

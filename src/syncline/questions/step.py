@@ -14,7 +14,7 @@ from syncline.describe.model import Handle, handle
 from syncline.errors import UsageError
 from syncline.fabric import Fabric
 from syncline.fabric.assumed import assumed_of
-from syncline.plan.unstated import UnstatedKeys, unstated
+from syncline.planning.unstated import UnstatedKeys, unstated
 from syncline.questions.answer import Answer, Output, page_output
 from syncline.questions.inputs import ClusterArgument, JobSource, built, job_of
 from syncline.questions.parameter import Parameter, question

@@ -12,8 +12,8 @@ from syncline.describe.plain import JsonObject
 from syncline.errors import UsageError
 from syncline.questions.answer import Answer
 from syncline.questions.parameter import Parameter, question
-from syncline.validate.collectives import Validation, validate_collectives
-from syncline.validate.training import TrainingValidation, validate_training
+from syncline.validation.collectives import Validation, validate_collectives
+from syncline.validation.training import TrainingValidation, validate_training
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def intervals() -> IntervalErrors:
     Publications are dealt into three parts; each is judged by intervals made from the other two, and predicted by
     constants that never saw it. `research/intervals` computes the table from every published row.
     """
-    kept = own_data("validate", "data/coverage.yaml")
+    kept = own_data("validation", "data/coverage.yaml")
     groups = {name: GroupCoverage(**row) for name, row in kept["groups"].items()}
     return IntervalErrors(
         kept["residuals"], groups, {name: UnseenCoverage(**row) for name, row in kept["unseen"].items()}

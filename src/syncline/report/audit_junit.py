@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from html import escape
 
-from syncline.audit.matrix import Matrix
-from syncline.audit.report import HostReport
+from syncline.auditing.matrix import Matrix
+from syncline.auditing.report import HostReport
 from syncline.finding import Finding, Severity
 
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd]")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from syncline.fabric import ClusterSpec, build
-from syncline.plan.answer import make_plan
-from syncline.plan.cost.assumptions import Assumptions
-from syncline.plan.fix import read_fix
+from syncline.planning.answer import make_plan
+from syncline.planning.cost.assumptions import Assumptions
+from syncline.planning.fix import read_fix
 from syncline.questions.inputs import job_of
 from syncline.report.page.decision import decision
 from syncline.report.text.plan import plan_lines

@@ -10,9 +10,9 @@ import pytest
 
 from syncline.describe.plain import plain
 from syncline.fabric import load
-from syncline.plan.answer import PlanResult, make_plan
-from syncline.plan.sizes import scaling
-from syncline.plan.space import USUAL
+from syncline.planning.answer import PlanResult, make_plan
+from syncline.planning.sizes import scaling
+from syncline.planning.space import USUAL
 from syncline.report.page.page import unbroken
 from syncline.report.page.plan import between, plan_page
 from syncline.sim.step.spans import step_timeline

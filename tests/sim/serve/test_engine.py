@@ -11,7 +11,7 @@ import syncline
 from syncline.describe.plain import plain
 from syncline.errors import DescriptionError, UsageError
 from syncline.fabric.load import load
-from syncline.plan.serve import Serving
+from syncline.planning.serve import Serving
 from syncline.sim.serve.engine import Engine, Split
 from syncline.sim.serve.steady import most_batch, most_rate, steady
 from syncline.workload.family.config import shape_from_config

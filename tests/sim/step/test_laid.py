@@ -10,7 +10,7 @@ import pytest
 from syncline import simulate
 from syncline.fabric import Fabric, build
 from syncline.fabric.spec import ClusterSpec
-from syncline.plan.answer import make_plan
+from syncline.planning.answer import make_plan
 from syncline.sim.step.collectives import priced_collectives
 from syncline.sim.step.constants import default_constants
 from syncline.sim.step.executed.execute import execute

@@ -10,12 +10,12 @@ import pytest
 
 from syncline.fabric import load
 from syncline.fabric.catalog import load_catalog
-from syncline.plan.named_job import named_job
+from syncline.planning.named_job import named_job
 from syncline.sim.step.build import build_case
 from syncline.sim.step.machine import machine_from_fabric, machine_of
 from syncline.sim.step.memory import kept_per_token, memory, stage_layers, stages
 from syncline.sim.step.step import step
-from syncline.validate.training import TrainingValidation, validate_training
+from syncline.validation.training import TrainingValidation, validate_training
 from syncline.workload.parallel import Parallel
 from syncline.workload.pipeline import stage_order
 from syncline.workload.read_job import load_job

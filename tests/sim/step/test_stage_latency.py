@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from syncline.fabric import load
-from syncline.plan.answer import make_plan
+from syncline.planning.answer import make_plan
 from syncline.sim.step.executed.execute import execute
 from syncline.sim.step.step import step
 from syncline.workload.read_job import load_job

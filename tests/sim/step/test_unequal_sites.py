@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from syncline.fabric import Fabric, load
-from syncline.plan.answer import make_plan
+from syncline.planning.answer import make_plan
 from syncline.sim.step.executed.execute import execute
 from syncline.sim.step.executed.footprint import devices_of
 from syncline.sim.step.machine import reach_of

@@ -94,8 +94,8 @@ def _price(cluster: str | None, gpu_hour: float | None) -> tuple[float | None, s
     """Return dollars a GPU-hour: as given, or what the cheapest cloud asks for this cluster's GPUs."""
     from syncline.errors import UsageError
     from syncline.fabric import load
-    from syncline.plan.cost.prices import load_prices
-    from syncline.plan.cost.renting import gpu_models, rent
+    from syncline.planning.cost.prices import load_prices
+    from syncline.planning.cost.renting import gpu_models, rent
 
     if gpu_hour is not None:
         if not 0 < gpu_hour < inf:

@@ -120,7 +120,7 @@ def _other_gpu(log: Any, cluster: str | None) -> list[str]:
     if cluster is None or not log.devices:
         return []
     from syncline.fabric import load
-    from syncline.plan.cost.renting import gpu_models
+    from syncline.planning.cost.renting import gpu_models
 
     models = list(gpu_models(load(cluster)))
     names = {device.name for device in log.devices if device.name}

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, ClassVar
 
-from syncline.advise import bundle
+from syncline.advice import bundle
 from syncline.describe.plain import JsonObject
 from syncline.errors import SynclineError
 from syncline.install.installation import Installation, install

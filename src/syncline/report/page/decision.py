@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from syncline.describe import units
-from syncline.plan.answer import PlanResult
-from syncline.plan.decide.forecast import Forecast, Swing
-from syncline.plan.decide.prospects import LIKELY, Option, Prospects
+from syncline.planning.answer import PlanResult
+from syncline.planning.decide.forecast import Forecast, Swing
+from syncline.planning.decide.prospects import LIKELY, Option, Prospects
 from syncline.report.chart.plot import tornado
 from syncline.report.text.check.run import SHORT_DAYS, advice, cost_words, days_words, end_words, sure, verdict
 from syncline.report.text.plan import do_first

@@ -15,7 +15,7 @@ from syncline.report.page.page import render
 from syncline.sim.reach import fabric_reach
 
 if TYPE_CHECKING:
-    from syncline.place.seats import Order
+    from syncline.placing.seats import Order
     from syncline.questions.place import PlaceAnswer
 
 _HUES = ("#4c8bf5", "#e08a1e", "#15803d", "#be185d", "#7c3aed", "#0891b2", "#b7791f", "#dc2626", "#4d7c0f", "#6b7280")

@@ -13,10 +13,10 @@ from markupsafe import Markup
 from syncline.describe import units
 from syncline.errors import SynclineError
 from syncline.fabric import Fabric
-from syncline.plan.answer import PlanResult
-from syncline.plan.cost.charge import cost_per_token
-from syncline.plan.sizes import SizePlan, scaling
-from syncline.plan.space import USUAL
+from syncline.planning.answer import PlanResult
+from syncline.planning.cost.charge import cost_per_token
+from syncline.planning.sizes import SizePlan, scaling
+from syncline.planning.space import USUAL
 from syncline.questions.plan import ClusterAnswer, PlanAnswer
 from syncline.report.chart.bars import PART_COLOURS, BarPart, BarRow, bars, stacked
 from syncline.report.chart.lanes import timeline_key, timeline_lanes

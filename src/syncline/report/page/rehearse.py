@@ -17,8 +17,8 @@ from syncline.report.text.rehearse import rehearsal_lines
 
 if TYPE_CHECKING:
     from syncline.questions.rehearse import RehearsalAnswer
-    from syncline.rehearse.rehearse import Rehearsal
-    from syncline.rehearse.shown import TimelinePair
+    from syncline.rehearsal.rehearse import Rehearsal
+    from syncline.rehearsal.shown import TimelinePair
 
 MOST_SHOWN_LINKS = 4
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from syncline.describe import units
-from syncline.plan.serve import IGNORES
+from syncline.planning.serve import IGNORES
 from syncline.questions.serve import ServeAnswer
 from syncline.report.page.page import render
 from syncline.report.text.serve import cost_words, replica_words, slo_words

@@ -14,7 +14,7 @@ from syncline.report.text.share import steering_words
 
 if TYPE_CHECKING:
     from syncline.questions.share import ShareAnswer
-    from syncline.share.epochs import Epoch
+    from syncline.sharing.epochs import Epoch
 
 SHOWN_STEPS = 5
 """Steps of the slowest job that are drawn, once settled."""

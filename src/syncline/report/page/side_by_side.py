@@ -5,7 +5,7 @@ from __future__ import annotations
 from markupsafe import Markup
 
 from syncline.describe import units
-from syncline.plan.decide.side_by_side import SURE, ClusterComparison, ComparedCluster
+from syncline.planning.decide.side_by_side import SURE, ClusterComparison, ComparedCluster
 from syncline.report.chart.plot import Axis, Line, plot
 from syncline.report.page.decision import Cell
 from syncline.report.page.page import render

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
-from syncline.audit.matrix import Matrix
-from syncline.audit.report import HostReport
+from syncline.auditing.matrix import Matrix
+from syncline.auditing.report import HostReport
 from syncline.finding import Action, Finding, Severity, worst
 from syncline.questions.audit import AuditAnswer
 

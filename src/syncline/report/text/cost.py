@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator
 from rich.table import Table
 
 from syncline.describe import units
-from syncline.plan.cost.assumptions import Assumption
-from syncline.plan.cost.break_even import BreakEven
-from syncline.plan.cost.owning import Owning
-from syncline.plan.cost.statement import IGNORES, Charge, Statement
-from syncline.plan.decide.forecast import owned_interval
+from syncline.planning.cost.assumptions import Assumption
+from syncline.planning.cost.break_even import BreakEven
+from syncline.planning.cost.owning import Owning
+from syncline.planning.cost.statement import IGNORES, Charge, Statement
+from syncline.planning.decide.forecast import owned_interval
 from syncline.questions.cost import CostAnswer
 from syncline.report.text.fabric import columns
 from syncline.report.text.interval import between

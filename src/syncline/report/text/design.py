@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from syncline.describe import units
-from syncline.design.reasons import flips, millions, why_lost
-from syncline.design.search import DesignPoint
+from syncline.designing.reasons import flips, millions, why_lost
+from syncline.designing.search import DesignPoint
 from syncline.questions.design import SHOWN, DesignAnswer
 
 IGNORES = (

@@ -9,8 +9,8 @@ from textwrap import wrap
 from typing import Any
 
 from syncline.describe import units
-from syncline.diagnose import Cause, Diagnosis
-from syncline.diagnose.following import next_command
+from syncline.diagnosis import Cause, Diagnosis
+from syncline.diagnosis.following import next_command
 from syncline.finding import Finding
 from syncline.questions.diagnose import DiagnosisAnswer, RuleCheck, RuleList
 

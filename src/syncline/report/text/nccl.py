@@ -7,12 +7,12 @@ from functools import singledispatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from syncline.advise.bundle import settings_table
+from syncline.advice.bundle import settings_table
 from syncline.questions.nccl import Advice, EffectCheck
 
 if TYPE_CHECKING:
-    from syncline.advise import Bundle, Effect
-    from syncline.diagnose.source import Unread
+    from syncline.advice import Bundle, Effect
+    from syncline.diagnosis.source import Unread
 
 
 def advice_lines(made: Bundle, written: Sequence[Path] = ()) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from syncline.describe import units
-from syncline.plan.phase.phases import PlannedPhase, PlannedRun
+from syncline.planning.phase.phases import PlannedPhase, PlannedRun
 from syncline.questions.phases import RunAnswer
 from syncline.report.text.lines import folded
 

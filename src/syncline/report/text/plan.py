@@ -7,12 +7,12 @@ from functools import singledispatch
 from typing import Any
 
 from syncline.describe import units
-from syncline.plan.answer import PlanResult
-from syncline.plan.compare import FabricRanking
-from syncline.plan.decide.prospects import Prospects
-from syncline.plan.money import Money
-from syncline.plan.plan import Plan
-from syncline.plan.sensitivity import Improvement
+from syncline.planning.answer import PlanResult
+from syncline.planning.compare import FabricRanking
+from syncline.planning.decide.prospects import Prospects
+from syncline.planning.money import Money
+from syncline.planning.plan import Plan
+from syncline.planning.sensitivity import Improvement
 from syncline.questions.plan import ClusterAnswer, FabricComparison, PlanAnswer
 from syncline.report.text.check.run import option_table, recovery_line, run_lines
 from syncline.report.text.interval import between, interval_lines

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from syncline.describe import units
-from syncline.preview.beside import BesideStep
-from syncline.preview.exposed import CollectiveUse
-from syncline.preview.holders import Holder, PeakMemory
-from syncline.preview.what_if import Alternative
+from syncline.previewing.beside import BesideStep
+from syncline.previewing.exposed import CollectiveUse
+from syncline.previewing.holders import Holder, PeakMemory
+from syncline.previewing.what_if import Alternative
 from syncline.questions.preview import MeasuredKernels, PreviewAnswer, PreviewedModel, PreviewReport
 
 MOST_ROWS = 12

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from syncline.describe import units
 from syncline.questions.rehearse import RehearsalAnswer
-from syncline.rehearse.rehearse import OperationRow, Rehearsal, StepRow
+from syncline.rehearsal.rehearse import OperationRow, Rehearsal, StepRow
 
 
 def rehearsal_lines(found: Rehearsal) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from syncline.describe import units
-from syncline.plan.serve import IGNORES, Serving, ServingOption
+from syncline.planning.serve import IGNORES, Serving, ServingOption
 from syncline.questions.serve import ServeAnswer
 from syncline.report.text.lines import folded
 

@@ -10,9 +10,9 @@ from syncline.describe import units
 from syncline.describe.hostlist import compress
 from syncline.questions.share import ShareAnswer
 from syncline.report.table import table
-from syncline.share.epochs import Epoch, JobShare
-from syncline.share.packets import EpochPackets
-from syncline.share.transition import Transition
+from syncline.sharing.epochs import Epoch, JobShare
+from syncline.sharing.packets import EpochPackets
+from syncline.sharing.transition import Transition
 
 
 def text(answer: ShareAnswer, width: int) -> Iterator[str | Table]:

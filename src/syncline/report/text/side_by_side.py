@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from syncline.describe import units
-from syncline.plan.decide.side_by_side import SURE, ClusterComparison, ComparedCluster
+from syncline.planning.decide.side_by_side import SURE, ClusterComparison, ComparedCluster
 from syncline.report.text.check.run import SHORT_DAYS, days_words
 from syncline.report.text.lines import folded, per_million
 

@@ -9,7 +9,7 @@ from functools import singledispatch
 from typing import Any
 
 from syncline.describe import units
-from syncline.plan.unstated import UnstatedKeys
+from syncline.planning.unstated import UnstatedKeys
 from syncline.questions.step import (
     DecodePrediction,
     MemoryUse,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from syncline.describe import units
-from syncline.plan.cost.recovery import Recovery
-from syncline.plan.decide.forecast import Ends, Forecast
-from syncline.plan.decide.prospects import LIKELY, Option, Prospects
+from syncline.planning.cost.recovery import Recovery
+from syncline.planning.decide.forecast import Ends, Forecast
+from syncline.planning.decide.prospects import LIKELY, Option, Prospects
 
 _MOST_OPTIONS = 6
 #: What must be bought first is told apart where another option asks for less than this part of it.

@@ -1,0 +1,80 @@
+"""Reasons: why the second choice lost, what another million buys, and at which price of optics the answer flips."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from syncline.designing.search import DesignPoint
+
+FACTORS = (0.1, 0.25, 0.5, 0.75, 1.5, 2.0, 3.0, 5.0, 10.0)
+MILLION = 1e6
+
+
+@dataclass(frozen=True)
+class Million:
+    """What the next dearer point of the front buys."""
+
+    label: str
+    extra_usd: float
+    faster: float
+    """Share of the time a token that it saves."""
+
+    @property
+    def faster_per_million(self) -> float:
+        return self.faster / (self.extra_usd / MILLION)
+
+
+@dataclass(frozen=True)
+class Flip:
+    """Another choice is best once optics cost so many times as much."""
+
+    factor: float
+    label: str
+
+
+def why_lost(best: DesignPoint, other: DesignPoint) -> str:
+    """Return why the second choice lost, in its own figures."""
+    slower = other.s_per_token / best.s_per_token - 1
+    dearer = other.usd_per_year / best.usd_per_year - 1
+    token = other.usd_per_token / best.usd_per_token - 1
+    power = other.power_w / best.power_w - 1
+    parts = [f"a step {abs(slower):.2%} {'longer' if slower > 0 else 'shorter'}" if abs(slower) > 5e-5 else "as fast",
+             f"{abs(dearer):.2%} {'dearer' if dearer > 0 else 'cheaper'} a year",
+             f"{abs(power):.2%} {'more' if power > 0 else 'less'} power"]  # fmt: skip
+    left = other.after_one - best.after_one
+    if abs(left) > 0.005:
+        parts.append(f"keeps {other.after_one:.0%} instead of {best.after_one:.0%} after a failed switch")
+    return f"a token costs {token:+.2%}: " + ", ".join(parts)
+
+
+def millions(front: Sequence[DesignPoint]) -> list[Million]:
+    """Return what each dearer point buys, from the cheapest to the fastest, where it buys time."""
+    found: list[Million] = []
+    rising = sorted(front, key=lambda p: (p.capital_usd, p.s_per_token))
+    last = rising[0] if rising else None
+    for point in rising[1:]:
+        assert last is not None
+        if point.s_per_token < last.s_per_token * (1 - 1e-4) and point.capital_usd > last.capital_usd:
+            found.append(Million(point.choice.label, point.capital_usd - last.capital_usd,
+                                 1 - point.s_per_token / last.s_per_token))  # fmt: skip
+            last = point
+    return found
+
+
+def flips(points: Sequence[DesignPoint]) -> list[Flip]:
+    """Return the prices of optics, as multiples of today's, between which another choice is best."""
+    if not points:
+        return []
+    best = min(points, key=lambda p: p.usd_per_token).choice
+    found: list[Flip] = []
+    for factor in FACTORS:
+        chosen = min(points, key=lambda p: _token_usd(p, factor)).choice
+        if chosen != best and (not found or found[-1].label != chosen.label):
+            found.append(Flip(factor, chosen.label))
+    return found
+
+
+def _token_usd(point: DesignPoint, factor: float) -> float:
+    """Return the price of a token if optics cost `factor` times as much; capital keeps its share of a year's cost."""
+    return point.usd_per_token * (1 + (factor - 1) * point.optics_usd / point.capital_usd)

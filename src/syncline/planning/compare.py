@@ -1,0 +1,253 @@
+"""Fabrics side by side for one job: at a number of GPUs, or at a budget.
+
+    compare_fabrics(job, host="dgx-h100", link="NDR", num_gpus=512)
+    compare_fabrics(job, host="dgx-h100", link="NDR", budget_usd=25e6)
+
+At a budget every fabric gets as many hosts as hosts, network and cables together allow.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from syncline.describe import units
+from syncline.describe.document import Document
+from syncline.describe.plain import JsonObject
+from syncline.describe.progress import Meter, metered
+from syncline.errors import CostError, PlanError, SynclineError
+from syncline.fabric.build import build
+from syncline.fabric.fabric import Fabric
+from syncline.fabric.load import parse_cluster
+from syncline.fabric.route import Routes
+from syncline.planning.answer import make_plan
+from syncline.planning.block import PlanQuestion
+from syncline.planning.cost.assumptions import Assumptions
+from syncline.planning.cost.owning import own
+from syncline.planning.plan import Plan
+from syncline.planning.search import search
+from syncline.planning.space import USUAL, Axes
+from syncline.sim.step.reach import Reach
+from syncline.workload.job import Job
+from syncline.workload.parallel import divisors
+
+FABRICS = (
+    "fat-tree", "rail-optimized", "rail-only", "fat-tree 2:1", "fat-tree 3:1", "fat-tree 4:1", "rail-optimized 2:1",
+    "rail-optimized 4:1", "dragonfly", "torus",
+)  # fmt: skip
+MAX_HOSTS = 16_384
+NUM_SEEDS = 8
+Devices = NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class ComparedFabric:
+    """One fabric with the best plan on it."""
+
+    name: str
+    num_gpus: int
+    step_time_s: float
+    tokens_per_s: float
+    mfu: float
+    capital_usd: float
+    network_usd: float
+    usd_per_gpu_hour: float
+    cost_per_token_usd: float
+    label: str
+    parallel: Mapping[str, Any]
+    scattered_step_time_s: float
+    hashed_step_time_s: float
+
+    @property
+    def short(self) -> str:
+        return self.label.split(";")[0]
+
+
+@dataclass(frozen=True)
+class FabricRanking:
+    """All fabrics, cheapest token first."""
+
+    question: str
+    rows: tuple[ComparedFabric, ...]
+    left_out: tuple[tuple[str, str], ...]
+    notes: tuple[str, ...]
+
+    def to_json(self) -> JsonObject:
+        """Return the comparison as `syncline plan compare --json` prints it."""
+        return {
+            "question": self.question,
+            "fabrics": [dict(vars(row)) for row in self.rows],
+            "left_out": [{"fabric": name, "reason": why} for name, why in self.left_out],
+            "notes": list(self.notes),
+        }
+
+
+NOTES = (
+    "step: ranks in order, rack by rack, so a ring leaves a rack once, and no two flows collide.",
+    "scattered: a scheduler that knows no racks. hashed: in order, but ECMP picks paths by hash (median of 8 seeds).",
+    "Each is planned anew, so a split that needs less of the network may be chosen. Not seen: other jobs.",
+)
+
+ROUNDED = "The global batch is rounded to a multiple of the hosts, so that all of them can be used."
+
+
+def fabric_with(host: str, link: str, network: str, num_hosts: int) -> Fabric:
+    """Return a cluster of alike hosts on a network given in words: `fat-tree 2:1`."""
+    words: Any = f"{network} {link}"
+    if network.startswith("torus"):
+        words = {"topology": "torus", "link": link, "shape": list(balanced(num_hosts, 3)), "of": "hosts"}
+    data = {"name": f"{network} {link}", "hosts": num_hosts, "host": host, "network": words}
+    return build(parse_cluster(Document(data, {}, network)))
+
+
+def balanced(count: int, dimensions: int) -> tuple[int, ...]:
+    """Return dimensions whose product is a number, as equal as they can be.
+
+    >>> balanced(64, 3)
+    (4, 4, 4)
+    """
+    if dimensions == 1:
+        return (count,)
+    side = min(divisors(count), key=lambda d: abs(d - count ** (1 / dimensions)))
+    return tuple(sorted((side, *balanced(count // side, dimensions - 1))))
+
+
+def compare_fabrics(
+    job: Job,
+    *,
+    host: str,
+    link: str,
+    num_gpus: int | None = None,
+    budget_usd: float | None = None,
+    fabrics: Sequence[str] = FABRICS,
+    assumptions: Assumptions | None = None,
+    axes: Axes = USUAL,
+    meter: Meter | None = None,
+) -> FabricRanking:
+    """Return the best plan on every fabric, at a number of GPUs or at a budget for hosts and network."""
+    if (num_gpus is None) == (budget_usd is None):
+        raise PlanError("compare at a number of GPUs or at a budget.", hint="Give `gpus` 512, or a `budget` of 25M.")
+    if budget_usd is not None and not (math.isfinite(budget_usd) and budget_usd > 0):
+        least = _capital(fabric_with(host, link, fabrics[0], 1), assumptions)
+        raise CostError(
+            f"a budget of ${budget_usd:,.0f} buys no hosts.",
+            detail=f"One {host} and its part of the network cost {units.show_money(least)}.",
+            hint="Raise the budget.",
+        )
+    rows, left_out = [], []
+    num_hosts = _hosts(host, num_gpus) if num_gpus is not None else 0
+    for name in metered(fabrics, meter):
+        try:
+            fabric = (
+                fabric_with(host, link, name, num_hosts)
+                if num_gpus is not None
+                else _affordable(host, link, name, budget_usd or 0.0, assumptions)
+            )
+            fed = job if num_gpus is not None else _fed(job, fabric)
+            rows.append(_row(name, fabric, fed, assumptions, axes))
+        except SynclineError as error:
+            if isinstance(error, CostError) and budget_usd is not None:
+                raise
+            left_out.append((name, error.message))
+    if not rows:
+        raise PlanError("no fabric was left to compare.", detail=f"{left_out[0][0]}: {left_out[0][1]}")
+    at = (
+        f"{num_gpus:,} GPUs" if num_gpus is not None else f"{units.show_money(budget_usd or 0.0)} for hosts and network"
+    )
+    return FabricRanking(
+        f"{job.model.name} at {at}, {host} on {link}", tuple(sorted(rows, key=lambda r: r.cost_per_token_usd)),
+        tuple(left_out), NOTES if num_gpus is not None else (*NOTES, ROUNDED),
+    )  # fmt: skip
+
+
+def _row(name: str, fabric: Fabric, job: Job, assumptions: Assumptions | None, axes: Axes) -> ComparedFabric:
+    whole = job.model_copy(update={"gpus": None})
+    answer = make_plan(fabric, whole, assumptions=assumptions, axes=axes, with_actions=False)
+    plan, owned = answer.best, own(fabric, assumptions)
+    question, reach = answer.question, answer.question.reach
+    near = replace(axes, zero=(plan.decision.zero, *(z for z in ("1", "3") if z != plan.decision.zero)))
+    scattered = _best_s(replace(question, reach=replace(reach, placement="scattered")), plan, near)
+    share = hashed_share(fabric, reach)
+    hashed = _best_s(replace(question, reach=replace(reach, hashed_share=share)), plan, near)
+    return ComparedFabric(
+        name, plan.num_gpus, plan.predicted.step_time_s, plan.predicted.tokens_per_s, plan.predicted.mfu,
+        owned.capital_usd, owned.network_usd, owned.usd_per_gpu_hour,
+        plan.cost.cost_per_token_usd if plan.cost else math.nan, plan.decision.label, plan.decision.parallel(),
+        scattered, hashed,
+    )  # fmt: skip
+
+
+def _best_s(question: PlanQuestion, plan: Plan, axes: Axes) -> float:
+    """Return the step time of the best plan under another condition; the question's own reach gives the plan's."""
+    r = question.reach
+    if r.hashed_share >= 1 and (r.placement == "packed" or not r.oversubscribed):
+        return plan.predicted.step_time_s
+    found = search(question, plan.num_gpus, axes=axes, keep=1)
+    return found.best[0].step_s if found.best else math.nan
+
+
+def _fed(job: Job, fabric: Fabric) -> Job:
+    """Return the job with its batch rounded to a multiple of the hosts: a budget seldom buys a round number of them."""
+    hosts = fabric.num_hosts
+    total = max(1, round(job.batch.global_ / hosts)) * hosts
+    return job.model_copy(update={"batch": job.batch.model_copy(update={"global_": total})})
+
+
+def _hosts(host: str, num_gpus: int) -> int:
+    per_host = fabric_with(host, "NDR", "rail-only", 1).num_gpus
+    if num_gpus < 1 or num_gpus % per_host:
+        near = max(per_host, round(num_gpus / per_host) * per_host)
+        raise PlanError(f"{num_gpus:,} GPUs are not whole hosts of {per_host}.", hint=f"`gpus` {near} works.")
+    return num_gpus // per_host
+
+
+def _capital(fabric: Fabric, assumptions: Assumptions | None) -> float:
+    return own(fabric, assumptions).capital_usd
+
+
+def _affordable(host: str, link: str, network: str, budget_usd: float, assumptions: Assumptions | None) -> Fabric:
+    """Return the largest cluster that a budget buys, in even numbers of hosts so that jobs divide."""
+    smallest = own(fabric_with(host, link, network, 1), assumptions)
+    one = smallest.capital_usd
+    if one > budget_usd:
+        raise CostError(
+            f"a budget of {units.show_money(budget_usd)} buys no {host} on {network}.",
+            detail=f"One host and its part of the network cost {units.show_money(one)}.",
+            hint="Raise the budget, or choose a smaller host.",
+        )
+    # A network never costs less than nothing, so hosts alone bound their number.
+    low, high = 1, max(2, int(budget_usd / max(smallest.hosts_usd, 1.0)) + 1)
+    while high - low > 1:
+        middle = (low + high) // 2
+        within = _capital(fabric_with(host, link, network, middle), assumptions) <= budget_usd
+        low, high = (middle, high) if within else (low, middle)
+    return fabric_with(host, link, network, min(low, MAX_HOSTS))
+
+
+def hashed_share(fabric: Fabric, reach: Reach, num_seeds: int = NUM_SEEDS) -> float:
+    """Return the share of a port that ECMP hashing leaves the slowest flow, median over seeds; 1: hosts differ in GPUs.
+
+    Every GPU sends to the same GPU of the next host, as the rings of a job that fills the fabric in order do. A ring is
+    as slow as its slowest flow, and exchanges wait for the slowest ring.
+    """
+    hosts = fabric.devices.host[fabric.gpus]
+    counts = np.bincount(hosts)
+    if fabric.num_hosts < 2 or counts.min() != counts.max():
+        return 1.0
+    grid = fabric.gpus[np.argsort(hosts, kind="stable")].reshape(fabric.num_hosts, -1)
+    routes = Routes(fabric)
+    source, target = grid.ravel(), np.roll(grid, -1, axis=0).ravel()
+    return float(np.median([_slowest_Bps(fabric, routes, source, target, s) for s in range(num_seeds)]) / reach.nic_Bps)
+
+
+def _slowest_Bps(fabric: Fabric, routes: Routes, source: Devices, target: Devices, seed: int) -> float:
+    stripes = routes.num_stripes
+    crossed = [routes.many(source, target, seed=seed, stripe=stripe).links for stripe in range(stripes)]
+    flows = np.bincount(np.concatenate(crossed), minlength=len(fabric.links)) / stripes
+    used = flows > 0
+    return float((fabric.links.rate_Bps[used] / flows[used]).min())

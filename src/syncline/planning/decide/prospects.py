@@ -1,0 +1,264 @@
+"""Does a run keep its deadline and its budget, what is the cheapest and the fastest that does, and what if none does?
+
+    seen = prospects(question, best, money, axes, tie_within)
+    seen.now.forecast.end, seen.cheapest, seen.fastest, seen.needed
+
+Options are the cluster's GPUs or a part of them, at the price of owning and of every cloud that rents them. Where none
+is likely enough to meet the goal, larger clusters of the same hosts are tried until some are, and every change that
+costs nothing (a setting, a number format) is tried on the GPUs that are there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from syncline.describe.plain import JsonObject
+from syncline.describe.progress import Meter
+from syncline.errors import SynclineError
+from syncline.planning.block import PlanQuestion
+from syncline.planning.decide.forecast import Forecast, forecast
+from syncline.planning.decide.uncertain import inputs_of
+from syncline.planning.money import Money
+from syncline.planning.plan import Plan
+from syncline.planning.search import search
+from syncline.planning.sensitivity import Improvement
+from syncline.planning.space import Axes
+
+#: An option meets a goal if it is at least this likely to keep both deadline and budget.
+LIKELY = 0.8
+FEWER = (1 / 8, 1 / 4, 1 / 2, 3 / 4)
+MORE = (1.25, 1.5, 2, 3, 4, 6, 8)
+LARGER_TRIED = 3
+#: Of a job that does not say when it is done; what one token costs does not depend on it.
+ENDLESS_TOKENS = 1e12
+
+
+@dataclass(frozen=True)
+class Option:
+    """One way to run the job: so many GPUs, paid for in one way."""
+
+    num_gpus: int
+    basis: str
+    step_time_s: float
+    label: str
+    forecast: Forecast
+    capital_usd: float = 0.0  # of what must be bought first
+    change: Improvement | None = None  # what is done otherwise than planned
+
+    @property
+    def meets(self) -> bool:
+        """Whether both deadline and budget are likely kept, what must be bought first included."""
+        return self.chance >= LIKELY
+
+    @property
+    def chance(self) -> float:
+        """How likely both deadline and budget are kept; hardware that costs more than the budget keeps none."""
+        return 0.0 if self._unaffordable else self.forecast.chance
+
+    @property
+    def chance_budget(self) -> float | None:
+        return 0.0 if self._unaffordable else self.forecast.chance_budget
+
+    @property
+    def _unaffordable(self) -> bool:
+        budget = self.forecast.goal.budget
+        return budget is not None and self.capital_usd > budget
+
+    @property
+    def excess(self) -> float:
+        """How many times over the goal it is: of days or of dollars, whichever is worse."""
+        goal, over = self.forecast.goal, [0.0]
+        if goal.days_allowed is not None:
+            over.append(self.forecast.days / max(goal.days_allowed, 1e-9))
+        if goal.budget is not None:
+            over.append(max(self.forecast.usd, self.capital_usd) / goal.budget)
+        return max(over)
+
+    def to_json(self) -> JsonObject:
+        """Return the option as plain data."""
+        f = self.forecast
+        data: JsonObject = {
+            "gpus": self.num_gpus, "basis": self.basis, "step_time_s": self.step_time_s, "split": self.label,
+            "days": f.days, "days_90": list(f.days_90), "usd": f.usd, "usd_90": list(f.usd_90),
+            "end": None if f.end is None else f.end.isoformat(), "chance_deadline": f.chance_deadline,
+            "chance_budget": self.chance_budget, "chance_both": self.chance, "meets": self.meets,
+            "capital_usd": self.capital_usd,
+        }  # fmt: skip
+        if self.change is not None:
+            data |= {"change": self.change.words, "works": self.change.chance}
+        return data
+
+
+@dataclass(frozen=True)
+class Prospects:
+    """The run as planned, the options beside it, and what would meet the goal if none of them does."""
+
+    now: Option
+    options: tuple[Option, ...]
+    larger: tuple[Option, ...]
+    tie_within: float  # closer prices are a tie (`PlanResult.tie_within`)
+    changed: tuple[Option, ...] = ()  # with a change that costs nothing
+
+    @property
+    def _meeting(self) -> list[Option]:
+        return [option for option in self.options if option.meets]
+
+    @property
+    def cheapest(self) -> Option | None:
+        return min(self._meeting, key=lambda option: option.forecast.usd, default=None)
+
+    @property
+    def fastest(self) -> Option | None:
+        return min(self._meeting, key=lambda option: (option.forecast.days, option.forecast.usd), default=None)
+
+    @property
+    def advised(self) -> Option | None:
+        """The fastest of the options that tie for the least cost; the run as planned if it is one of them."""
+        least = self.cheapest
+        if least is None:
+            return None
+        tied = [option for option in self._meeting if option.forecast.usd <= (1 + self.tie_within) * least.forecast.usd]
+        return min(tied, key=lambda option: (option.forecast.days, option is not self.now, option.forecast.usd))
+
+    @property
+    def needed(self) -> tuple[Option, ...]:
+        """What to buy and what to rent, smallest first, where nothing that is there meets the goal."""
+        return tuple(option for option in self.larger if option.meets)
+
+    @property
+    def free(self) -> Option | None:
+        """The change that costs nothing and meets the goal, the likeliest to work; of equals the fastest."""
+        met = [
+            (option.change.chance, -option.forecast.days, option)
+            for option in self.changed
+            if option.change and option.meets
+        ]
+        return max(met, key=lambda each: each[:2])[2] if met else None
+
+    @property
+    def ranked(self) -> list[Option]:
+        """The run as planned, then what meets the goal, cheapest first, then what comes nearest to it."""
+        others = [option for option in (*self.options, *self.larger) if option is not self.now]
+        met = sorted((o for o in others if o.meets), key=lambda o: o.forecast.usd)
+        missed = sorted((o for o in others if not o.meets), key=_distance)
+        return [self.now, *met, *missed]
+
+    @property
+    def nearest(self) -> Option:
+        """What comes nearest to a goal that nothing meets: the likeliest, of equals the one that misses it least."""
+        return min((*self.options, *self.larger), key=_distance)
+
+    def to_json(self) -> JsonObject:
+        """Return what `syncline plan --json` gives as `run`."""
+
+        def shown(option: Option | None) -> JsonObject | None:
+            return None if option is None else option.to_json()
+
+        return self.now.forecast.to_json() | {
+            "likely": LIKELY, "meets": self.now.meets, "advised": shown(self.advised),
+            "cheapest": shown(self.cheapest), "fastest": shown(self.fastest),
+            "options": [option.to_json() for option in self.options],
+            "needed": [option.to_json() for option in self.needed],
+            "larger": [option.to_json() for option in self.larger],
+            "changed": [option.to_json() for option in self.changed],
+        }  # fmt: skip
+
+
+def _distance(option: Option) -> tuple[float, float, float]:
+    return -round(option.chance, 2), option.excess, option.forecast.usd
+
+
+def prospects(
+    question: PlanQuestion, best: Plan, money: Money, axes: Axes, tie_within: float,
+    actions: Sequence[Improvement] = (), meter: Meter | None = None,
+) -> Prospects:  # fmt: skip
+    """Return the prospects of the run that a job is for."""
+    now = run_option(question, best, money)
+    near = replace(axes.near(), zero=(best.decision.zero,), gradient_bytes=axes.gradient_bytes)
+    purses = _purses(money)
+    used = best.decision.num_gpus
+    options = [now]
+    options += [
+        _option(question, best, purse, used, best.predicted.step_time_s, best.decision.label)
+        for purse in purses
+        if purse.basis != money.basis or used < best.num_gpus  # the plan leaves some idle, and pays for them
+    ]
+    for count in _counts(question, used, FEWER):
+        options += _priced(question, best, purses, count, near, meter)
+    larger: list[Option] = []
+    changed: list[Option] = []
+    if not any(option.meets for option in options):
+        changed = [_changed(question, best, money, action) for action in actions if _costs_nothing(action)]
+        for count in _counts(question, best.num_gpus, MORE):
+            larger += _priced(question, best, purses, count, near, meter)
+            if len({option.num_gpus for option in larger if option.meets}) >= LARGER_TRIED:
+                break
+    return Prospects(now, tuple(options), tuple(larger), tie_within, tuple(changed))
+
+
+def _costs_nothing(action: Improvement) -> bool:
+    return action.kind != "hardware" and action.price_usd == 0 and action.saving > 0
+
+
+def _changed(question: PlanQuestion, best: Plan, money: Money, action: Improvement) -> Option:
+    """Return the run as planned with one change made; a change of the batch counts by the token."""
+    step_s = best.predicted.step_time_s * (1 - action.saving)
+    return replace(_option(question, best, money, best.num_gpus, step_s, action.plan), change=action)
+
+
+def run_option(question: PlanQuestion, best: Plan, money: Money) -> Option:
+    """Return the run on the GPUs of a plan at the price of its cluster."""
+    step_s = best.predicted.step_time_s
+    return _option(question, best, money, best.num_gpus, step_s, best.decision.label, swings=True)
+
+
+def _purses(money: Money) -> list[Money]:
+    """Return the money of a job owned and at every cloud that rents its GPUs, as asked first."""
+    account, use = money.account, money.assumptions.utilisation
+    found = [replace(money, basis="owned", usd_per_gpu_hour=account.owned.usd_per_gpu_hour)]
+    found += [
+        replace(money, basis=f"rented: {quote.label}", usd_per_gpu_hour=quote.usd_per_used_gpu_hour(use))
+        for quote in account.quotes
+    ]
+    return sorted(found, key=lambda purse: (purse.basis != money.basis, purse.usd_per_gpu_hour))
+
+
+def _counts(question: PlanQuestion, num_gpus: int, factors: Sequence[float]) -> list[int]:
+    per_host = question.machine.gpus_per_host
+    whole = {max(1, round(num_gpus * factor / per_host)) * per_host for factor in factors}
+    return sorted(whole - {num_gpus})
+
+
+def _priced(
+    question: PlanQuestion, best: Plan, purses: Sequence[Money], count: int, axes: Axes, meter: Meter | None
+) -> list[Option]:
+    asked = replace(question, job=question.job.model_copy(update={"gpus": None}))
+    try:
+        looked = search(asked, count, axes=axes, keep=1, meter=meter)
+    except SynclineError:  # the batch does not divide
+        return []
+    if not looked.complete:
+        raise KeyboardInterrupt
+    if not looked.best:
+        return []
+    top = looked.best[0]
+    return [_option(question, best, purse, count, top.step_s, top.decision.label) for purse in purses]
+
+
+def _option(
+    question: PlanQuestion, best: Plan, money: Money, num_gpus: int, step_s: float, label: str, swings: bool = False
+) -> Option:
+    job = question.job
+    work_s = (job.tokens or ENDLESS_TOKENS) / best.tokens_per_step * step_s
+    found = money.recovery(step_s, num_gpus)
+    inputs = inputs_of(money, best.predicted)
+    seen = forecast(job, work_s, found, num_gpus, money.usd_per_gpu_hour, inputs, swings)
+    return Option(num_gpus, money.basis, step_s, label, seen, _capital(money, num_gpus))
+
+
+def _capital(money: Money, num_gpus: int) -> float:
+    """Return the price of the GPUs that are not there yet, with their part of the network."""
+    owned = money.account.owned
+    extra = max(0, num_gpus - owned.num_gpus)
+    return owned.capital_usd / owned.num_gpus * extra if money.owned else 0.0

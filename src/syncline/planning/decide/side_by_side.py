@@ -1,0 +1,214 @@
+"""Clusters side by side for one job, owned and rented mixed, and sweeps of one setting as curves.
+
+    side_by_side(job, [Candidate("b200", fabric), Candidate("h100", other, cloud="nebius")])
+
+Two clusters are a tie where it is less than 80 % sure which is cheaper: their difference is smaller than the errors of
+the step model and of the prices that they do not share (`apart`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from statistics import NormalDist
+
+from syncline.describe import units
+from syncline.describe.plain import JsonObject
+from syncline.describe.progress import Meter, metered
+from syncline.describe.today import today
+from syncline.errors import PlanError, SynclineError
+from syncline.fabric.assumed import assumed_of
+from syncline.fabric.fabric import Fabric
+from syncline.planning.answer import PlanResult, make_plan
+from syncline.planning.cost.assumptions import Assumptions
+from syncline.planning.cost.prices import Prices
+from syncline.planning.decide.apart import Doubt, doubt, ratio_sigma
+from syncline.planning.decide.forecast import Forecast
+from syncline.planning.decide.prospects import run_option
+from syncline.planning.decide.uncertain import prices_of
+from syncline.sim.step.constants import Constants
+from syncline.sim.step.step import kind_of
+from syncline.workload.job import Job
+from syncline.workload.read_job import load_job
+
+#: How sure it must be that one is cheaper than the other.
+SURE = 0.8
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A cluster to compare and how it is paid for: owned, or rented from a cloud (`rent`: the cheapest)."""
+
+    name: str
+    fabric: Fabric
+    cloud: str | None = None
+    value: float | str | None = None  # of the setting that is swept
+    constants: Constants | None = None  # what was measured on this part (`syncline calibrate`)
+
+
+@dataclass(frozen=True)
+class ComparedCluster:
+    """One cluster with the best plan on it."""
+
+    name: str
+    basis: str
+    gpu: str
+    num_gpus: int
+    step_time_s: float
+    tokens_per_s: float
+    mfu: float
+    exposed_share: float
+    goodput: float | None
+    usd_per_gpu_hour: float | None
+    cost_per_token_usd: float | None
+    capital_usd: float | None
+    limit: str
+    label: str
+    error_p90: float
+    value: float | str | None = None
+    run: Forecast | None = None
+    tied: bool = False  # with the cheapest
+    sure: float | None = None  # how probable it is that the cheapest is cheaper than this one
+    doubt: Doubt | None = field(default=None, repr=False)
+
+    def to_json(self) -> JsonObject:
+        """Return the row as plain data."""
+        fields = {name: value for name, value in vars(self).items() if name != "doubt"}
+        return fields | {"run": None if self.run is None else self.run.to_json()}
+
+
+@dataclass(frozen=True)
+class ClusterComparison:
+    """All clusters, cheapest token first; a sweep keeps the order of its values."""
+
+    question: str
+    rows: tuple[ComparedCluster, ...]
+    left_out: tuple[tuple[str, str], ...]
+    notes: tuple[str, ...]
+    swept: str = ""  # the setting, where it is a sweep
+
+    @property
+    def cheapest(self) -> ComparedCluster:
+        return min(self.rows, key=_price)
+
+    @property
+    def fastest(self) -> ComparedCluster:
+        return max(self.rows, key=lambda row: row.tokens_per_s)
+
+    def to_json(self) -> JsonObject:
+        """Return the comparison as `syncline plan compare --json` prints it."""
+        return {
+            "question": self.question, "swept": self.swept, "clusters": [row.to_json() for row in self.rows],
+            "cheapest": self.cheapest.name, "fastest": self.fastest.name,
+            "left_out": [{"cluster": name, "reason": why} for name, why in self.left_out], "notes": list(self.notes),
+        }  # fmt: skip
+
+
+def side_by_side(
+    job: Job,
+    candidates: Sequence[Candidate],
+    *,
+    assumptions: Assumptions | None = None,
+    prices: Prices | None = None,
+    swept: str = "",
+    meter: Meter | None = None,
+) -> ClusterComparison:
+    """Return the best plan on every cluster, with ties marked."""
+    rows, left_out, notes = [], [], []
+    for candidate in metered(candidates, meter):
+        try:
+            rows.append(_row(job, candidate, assumptions or Assumptions(), prices))
+        except SynclineError as error:
+            left_out.append((candidate.name, error.message))
+        notes += [f"{candidate.name}: {text}" for text in assumed_of(candidate.fabric.spec)]
+    if not rows:
+        raise PlanError("no cluster was left to compare.", detail=f"{left_out[0][0]}: {left_out[0][1]}")
+    ordered = rows if swept else sorted(rows, key=_price)
+    first = min(rows, key=_price)
+    marked = tuple(_marked(row, first) for row in ordered)
+    notes += filter(None, [job.began(today())])
+    return ClusterComparison(_question(job, swept), marked, tuple(left_out), tuple(dict.fromkeys(notes)), swept)
+
+
+def swept_job(
+    job: Job, candidate: Candidate, key: str, values: Sequence[object], assumptions: Assumptions,
+    prices: Prices | None, meter: Meter | None = None,
+) -> ClusterComparison:  # fmt: skip
+    """Return one cluster under several values of one key of the job: `job.batch.global`, `job.precision`."""
+    rows, left_out = [], []
+    for value in metered(values, meter):
+        name = f"{key} {value}"
+        try:
+            one = side_by_side(_with(job, key.split(".")[1:], value), [replace(candidate, name=name)],
+                               assumptions=assumptions, prices=prices)  # fmt: skip
+            shown = float(value) if isinstance(value, (int, float)) else str(value)
+            rows.append(replace(one.rows[0], value=shown))
+        except SynclineError as error:
+            left_out.append((name, error.detail or error.message))
+    if not rows:
+        raise PlanError("no value of the sweep works.", detail=f"{left_out[0][0]}: {left_out[0][1]}")
+    first = min(rows, key=_price)
+    notes = tuple(f"{candidate.name}: {text}" for text in assumed_of(candidate.fabric.spec))
+    marked = tuple(_marked(row, first) for row in rows)
+    return ClusterComparison(_question(job, key), marked, tuple(left_out), notes, key)
+
+
+def _with(job: Job, keys: list[str], value: object) -> Job:
+    data = job.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude_none=True) | {"model": job.model}
+    at = data
+    for key in keys[:-1]:
+        at = at.setdefault(key, {})
+    at[keys[-1]] = value
+    return load_job(data)
+
+
+def _question(job: Job, swept: str) -> str:
+    tokens = f"{job.batch.global_ * job.batch.sequence:,} tokens a step"
+    whole = f"{units.show_count(job.tokens)} tokens, " if job.tokens else ""
+    return f"{job.model.name}, {whole}{tokens}" + (f", by {swept}" if swept else "")
+
+
+def _row(job: Job, candidate: Candidate, assumptions: Assumptions, prices: Prices | None) -> ComparedCluster:
+    cloud = candidate.cloud
+    assumed = assumptions.model_copy(update={"cloud": cloud}) if cloud and cloud != "rent" else assumptions
+    whole = job.model_copy(update={"gpus": None})
+    answer = make_plan(candidate.fabric, whole, constants=candidate.constants, assumptions=assumed, prices=prices,
+                       with_actions=False, with_run=False)  # fmt: skip
+    if cloud == "rent" and answer.money is not None:
+        if not answer.money.account.quotes:
+            raise PlanError(
+                f"nobody in the price table rents {answer.best.gpu}.", hint="Give `prices`, a table of your own."
+            )
+        cheapest = answer.money.account.quotes[0].cloud
+        return _row(job, replace(candidate, cloud=cheapest), assumptions, prices)
+    return _compared(candidate, answer, job)
+
+
+def _compared(candidate: Candidate, answer: PlanResult, job: Job) -> ComparedCluster:
+    plan, money = answer.best, answer.money
+    p = plan.predicted
+    run = run_option(answer.question, plan, money).forecast if money is not None and job.tokens else None
+    low, high = p.interval.p90
+    doubted = doubt(kind_of(job), plan.gpu, f"{plan.num_gpus} {p.step_time_s} {plan.decision.label}", (low, high),
+                    prices_of(money) if money else [])  # fmt: skip
+    return ComparedCluster(
+        candidate.name, money.basis if money else "not priced", plan.gpu, plan.num_gpus, p.step_time_s, p.tokens_per_s,
+        p.mfu, p.exposed_comm_s / p.step_time_s, plan.cost.goodput if plan.cost else None,
+        money.usd_per_gpu_hour if money else None, plan.cost.cost_per_token_usd if plan.cost else None,
+        money.account.owned.capital_usd if money and money.owned else None, plan.limit.words,
+        plan.decision.label, math.sqrt(high / low) - 1, candidate.value, run, doubt=doubted,
+    )  # fmt: skip
+
+
+def _price(row: ComparedCluster) -> float:
+    return row.cost_per_token_usd if row.cost_per_token_usd is not None else math.inf
+
+
+def _marked(row: ComparedCluster, first: ComparedCluster) -> ComparedCluster:
+    if row is first or row.cost_per_token_usd is None or first.cost_per_token_usd is None:
+        return row
+    assert row.doubt is not None and first.doubt is not None
+    sigma, gap = ratio_sigma(row.doubt, first.doubt), math.log(_price(row) / _price(first))
+    sure = NormalDist().cdf(gap / sigma) if sigma else 0.5 if gap == 0 else 1.0
+    return replace(row, sure=sure, tied=sure < SURE)

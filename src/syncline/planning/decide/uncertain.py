@@ -1,0 +1,143 @@
+"""What is not known exactly: each input with the range that holds eight of ten cases, and how the answer moves with it.
+
+Inputs are taken to be independent. A range is a log-normal on either side of its value, so that a value at one end of
+its range moves one way only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from syncline.planning.cost.assumptions import Assumptions, listed
+from syncline.planning.cost.checkpoint import Values
+from syncline.planning.cost.owning import Owning
+from syncline.planning.cost.reliability import load_reliability
+from syncline.planning.money import Money
+from syncline.planning.plan import PlanPrediction
+
+#: A range holds 80 % of cases: 1.2816 standard deviations to either side. Nine of ten: 1.6449.
+Z80, Z90 = 1.2816, 1.6449
+#: List prices of rented GPUs move: AWS p5 went from 98.32 to 55.04 $ an hour between two versions of one catalogue.
+RENT = (0.8, 1.1)
+#: What a host is bought for against the catalogue's price.
+HOST_PRICE = (0.85, 1.15)
+TITLES = {
+    "years": "years the cluster is kept", "utilisation": "hours in which the GPUs do paid work",
+    "financing_rate": "interest on the capital", "resale": "resale value", "power_usd_per_kWh": "power price",
+    "pue": "power of the hall over power of the hosts", "facility_usd_per_kW": "building, power feeds and cooling",
+    "hosts_per_fte": "hosts a person looks after", "maintenance_rate": "maintenance",
+    "restart_s": "time to restart after a failure",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Uncertain:
+    """One input: its value, its range, and the factor by which the range's ends move what it acts on."""
+
+    name: str
+    words: str
+    acts_on: str  # "step", "failures", "restart" or "price"
+    low: float
+    value: float
+    high: float
+    unit: str
+    source: str
+    low_factor: float
+    high_factor: float
+
+    def factor(self, z: Values | float) -> Values:
+        """Return the factor at so many standard deviations of the input."""
+        up, down = math.log(self.high_factor) / Z80, -math.log(self.low_factor) / Z80
+        z = np.asarray(z, np.float64)
+        return np.exp(z * np.where(z > 0, up, down))
+
+
+def inputs_of(money: Money, predicted: PlanPrediction) -> tuple[Uncertain, ...]:
+    """Return everything uncertain about a run: the step model, failures, restarts, and the price of a GPU-hour."""
+    return (_step(predicted), _failures(money.assumptions), _restart(money.assumptions), *prices_of(money))
+
+
+def _step(predicted: PlanPrediction) -> Uncertain:
+    """Return the step model's own error: where nine of ten published runs of its kind lie."""
+    low, high = ((end / predicted.step_time_s) ** (Z80 / Z90) for end in predicted.interval.p90)
+    source = f"90 % interval from {predicted.interval.basis}"
+    return Uncertain("step_time", "predicted step time", "step", low, 1.0, high, "x", source, low, high)
+
+
+def _failures(a: Assumptions) -> Uncertain:
+    """Return the failure rate with the spread between published systems."""
+    rates = load_reliability().rates
+    spread = math.exp(Z80 * float(np.std([math.log(rate.per_gpu_hour) for rate in rates.values()], ddof=1)))
+    used = rates[a.reliability].per_gpu_hour if a.reliability in rates else 0.0
+    source = f"{a.reliability}; range: the spread between {', '.join(rates)}"
+    return Uncertain(
+        "failure_rate", "failures per GPU-hour", "failures", used / spread, used, used * spread, "/h", source,
+        1 / spread, spread,
+    )  # fmt: skip
+
+
+def _restart(a: Assumptions) -> Uncertain:
+    low, high, source = _range(a, "restart_s")
+    value = a.restart_s
+    return Uncertain(
+        "restart_s", TITLES["restart_s"], "restart", low, value, high, "s", source, max(low, 1e-3) / max(value, 1e-3),
+        max(high, 1e-3) / max(value, 1e-3),
+    )  # fmt: skip
+
+
+def _range(a: Assumptions, name: str) -> tuple[float, float, str]:
+    """Return the range of an assumption, widened to hold the value that is used; a value that was set is exact."""
+    extra: Mapping[str, object] = Assumptions.model_fields[name].json_schema_extra  # type: ignore[assignment]
+    value = float(getattr(a, name))
+    if name in a.model_fields_set or not extra.get("range"):
+        return value, value, "given"
+    ends = [float(end) for end in extra["range"]]  # type: ignore[attr-defined]
+    return min(*ends, value), max(*ends, value), str(extra["source"])
+
+
+def prices_of(money: Money) -> list[Uncertain]:
+    """Return what is uncertain about the price of a GPU-hour, owned or rented."""
+    rate = money.usd_per_gpu_hour
+    if not money.owned:
+        words = money.basis.removeprefix("rented: ")
+        if money.fixed:
+            table = "" if money.assumptions.gpu_hour_usd else f"{money.account.prices_source}: "
+            source = f"{table}given, taken as fixed"
+            return [Uncertain("rent", f"rent, {words}", "price", rate, rate, rate, "$/GPU-hour", source, 1.0, 1.0)]
+        low, high = RENT
+        source = f"{money.account.prices_source}; range assumed: list prices move, and large customers pay less"
+        ends = (low * rate, rate, high * rate)
+        return [Uncertain("rent", f"list price of {words}", "price", *ends, "$/GPU-hour", source, low, high)]
+    return owned_prices(money.account.owned)
+
+
+def owned_prices(owned: Owning) -> list[Uncertain]:
+    """Return what is uncertain about the price of an owned GPU-hour: the assumptions that move it, and the hosts."""
+    rate, found = owned.usd_per_gpu_hour, list[Uncertain]()
+    for row in listed(owned.assumptions, {}):
+        if row.name not in TITLES or row.name == "restart_s" or not isinstance(row.value, float):
+            continue
+        low, high, source = _range(owned.assumptions, row.name)
+        ends = [_price(owned, row.name, end) / rate for end in (low, high)]
+        if max(abs(math.log(end)) for end in ends) < 1e-4:
+            continue
+        found.append(
+            Uncertain(row.name, TITLES[row.name], "price", low, row.value, high, row.unit, source, ends[0], ends[1])
+        )
+    low, high = HOST_PRICE
+    ends = [replace(owned, hosts_usd=owned.hosts_usd * f).usd_per_gpu_hour / rate for f in HOST_PRICE]
+    host = owned.hosts_usd / owned.num_hosts
+    found.append(
+        Uncertain("host_price", "price of a host", "price", low * host, host, high * host, "$", "the parts catalogue; "
+                  "range assumed", ends[0], ends[1])
+    )  # fmt: skip
+    return found
+
+
+def _price(owned: Owning, name: str, value: float) -> float:
+    changed = owned.assumptions.model_copy(update={name: value})
+    return replace(owned, assumptions=changed).usd_per_gpu_hour

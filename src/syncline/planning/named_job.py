@@ -1,0 +1,62 @@
+"""Jobs by name: those that ship with syncline, and files, read and written."""
+
+from __future__ import annotations
+
+import difflib
+from functools import cache
+from importlib import resources
+from pathlib import Path
+
+import yaml
+
+from syncline.describe.document import read_document
+from syncline.errors import FileError
+from syncline.workload.job import Job
+from syncline.workload.read_job import load_job, parse_job
+from syncline.workload.zoo import names
+
+_FOLDER = resources.files("syncline.planning") / "jobs"
+DEFAULT_JOB = "llama3-70b"
+
+
+@cache
+def job_names() -> tuple[str, ...]:
+    """Return the names of the jobs that ship."""
+    return tuple(
+        sorted(entry.name.removesuffix(".yaml") for entry in _FOLDER.iterdir() if entry.name.endswith(".yaml"))
+    )
+
+
+def named_job(name: str) -> Job:
+    """Return the job of a file, or one that ships."""
+    if name in job_names():
+        job = parse_job(read_document((_FOLDER / f"{name}.yaml").read_text("utf-8"), f"job {name}"), Path())
+        return job.model_copy(update={"name": name})
+    path = Path(name)
+    if path.exists() or path.suffix in (".yaml", ".yml", ".json"):
+        return load_job(path)
+    if name in names():
+        raise FileError(
+            f'"{name}" is a model; a job also says how much of it is trained at once.',
+            hint=f"Write job.yaml with `model: {name}` and `batch: {{global: 512, sequence: 8192}}`, and name that.",
+        )
+    close = difflib.get_close_matches(name, job_names(), n=3, cutoff=0.3)
+    raise FileError(
+        f'there is no job file "{name[:200]}".',
+        detail=f"Jobs that ship: {', '.join(close or job_names())}.",
+        hint="Two lines make one: `model: llama3-70b` and `batch: {global: 1024, sequence: 8192}`.",
+    )
+
+
+def job_text(job: Job) -> str:
+    """Return the YAML of a job whose split is decided."""
+    data = job.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude_none=True)
+    if job.model.name in names():
+        data["model"] = job.model.name
+    split = job.parallel.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
+    data["parallel"] = split | {"tp": job.parallel.tp, "pp": job.parallel.pp}
+    data["batch"] = {"global": job.batch.global_, "micro": job.batch.micro, "sequence": job.batch.sequence}
+    data |= {"recompute": job.recompute}
+    if overlap := job.overlap.model_dump(exclude_none=True):
+        data["overlap"] = overlap
+    return yaml.safe_dump(data, sort_keys=False)

@@ -1,0 +1,256 @@
+"""How to serve a load: every split of a replica, with prefill beside decode or apart, priced by what a token costs.
+
+    found = plan_serving(fabric, job)
+    found.best.split, found.best.tokens_per_s_per_gpu, found.best.usd_per_million
+
+A replica gets as much of the load as it answers within the job's limits; the GPUs are as many as that takes.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from syncline.describe.plain import JsonObject
+from syncline.describe.progress import Meter, metered
+from syncline.errors import PlanError, SynclineError
+from syncline.fabric.fabric import Fabric
+from syncline.planning.cost.assumptions import Assumptions
+from syncline.planning.cost.prices import Prices
+from syncline.planning.money import money_of
+from syncline.sim.serve.engine import Engine, Split
+from syncline.sim.serve.steady import BUSIEST, Steady, most_batch, most_rate, steady
+from syncline.sim.step.machine import Machine, machine_from_fabric
+from syncline.workload.job import Job
+from syncline.workload.load import Load
+from syncline.workload.parallel import divisors
+from syncline.workload.shape import Shape
+
+IGNORES = (
+    "other jobs", "prefix caching", "speculative decoding", "uneven replicas and experts",
+    "bursts beyond random arrivals", "images and sound",
+)  # fmt: skip
+#: How busy a replica may be made, from calm to what it can do at most.
+SHARES = tuple(0.05 * k for k in range(1, 20))
+
+
+@dataclass(frozen=True)
+class ServingOption:
+    """One way to serve the load, and what users and the bill see of it."""
+
+    split: Split
+    apart: bool
+    num_replicas: int  # that decode; with prefill apart there are others beside them
+    num_gpus: int
+    load: Load
+    at: Steady
+    most_rate: float  # requests a second of one replica that is never idle
+    most_batch: float
+    usd_per_gpu_hour: float | None
+    parts_s: dict[str, float]  # of one decode pass
+    keeps_slo: bool
+    all_gpus: int  # of the cluster
+
+    @property
+    def num_prefill(self) -> int:
+        """Replicas that do nothing but prefill."""
+        return self.num_gpus // self.split.num_gpus - self.num_replicas
+
+    @property
+    def enough(self) -> bool:
+        """Whether the cluster has as many GPUs as the load takes."""
+        return self.num_gpus <= self.all_gpus
+
+    @property
+    def tokens_per_s(self) -> float:
+        """Answered tokens a second, all replicas."""
+        return self.load.rate * self.load.answer.mean
+
+    @property
+    def tokens_per_s_per_gpu(self) -> float:
+        return self.tokens_per_s / self.num_gpus
+
+    @property
+    def usd_per_million(self) -> float | None:
+        """Dollars per million answered tokens."""
+        if self.usd_per_gpu_hour is None:
+            return None
+        return self.num_gpus * self.usd_per_gpu_hour / 3600 / self.tokens_per_s * 1e6
+
+    @property
+    def size(self) -> str:
+        """How one replica is laid out."""
+        pp = f", pp {self.split.pp}" if self.split.pp > 1 else ""
+        spread = ", attention by request" if self.split.spread else ""
+        return f"tp {self.split.tp}{pp}{spread}"
+
+    @property
+    def label(self) -> str:
+        return f"{self.size}{', prefill apart' if self.apart else ''}"
+
+    def to_json(self) -> JsonObject:
+        """Return the figures as plain data."""
+        return {
+            "tp": self.split.tp, "pp": self.split.pp, "attention_by_request": self.split.spread,
+            "prefill_apart": self.apart, "replicas": self.num_replicas, "prefill_replicas": self.num_prefill,
+            "gpus": self.num_gpus, "tokens_per_s": self.tokens_per_s, "tokens_per_s_per_gpu": self.tokens_per_s_per_gpu,
+            "usd_per_million_tokens": self.usd_per_million, "most_requests_per_s_per_replica": self.most_rate,
+            "sequences": self.at.batch, "most_sequences": self.most_batch, "busy": self.at.busy,
+            "first_token_p50_s": self.at.first_token_p50_s, "first_token_p99_s": self.at.first_token_p99_s,
+            "between_tokens_p50_s": self.at.between_p50_s, "between_tokens_p99_s": self.at.between_p99_s,
+            "network_share": self.at.network_share, "cache_sent_s": self.at.cache_sent_s,
+            "decode_pass_s": self.parts_s, "keeps_slo": self.keeps_slo, "enough_gpus": self.enough,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Serving:
+    """The best way to serve a load, and the runners-up."""
+
+    cluster: str
+    job: Job
+    gpu: str
+    best: ServingOption
+    others: tuple[ServingOption, ...]
+    unlimited: ServingOption | None  # the best on a network without limits
+    note: str
+
+    @property
+    def assumed(self) -> str:
+        """What the load leaves unsaid, and how to say it; empty where it says all."""
+        load = self.job.load
+        if load is None or load.prompt.p99 > load.prompt.mean:
+            return ""
+        mean = load.prompt.mean
+        return (
+            f"every prompt has {mean:,.0f} tokens, so the p99 of the first token knows no long ones; where they "
+            f"differ, write load.prompt as {{mean: {mean:.0f}, p99: {4 * mean:.0f}}}"
+        )
+
+    @property
+    def network_usd_share(self) -> float:
+        """The part of the GPUs that a network without limits would save."""
+        return 0.0 if self.unlimited is None else 1 - self.unlimited.num_gpus / self.best.num_gpus
+
+    def to_json(self) -> JsonObject:
+        """Return the object that `syncline plan --json` prints for a serving job."""
+        load, slo = self.job.load, self.job.slo
+        assert load is not None
+        return {
+            "kind": "serve", "cluster": self.cluster, "job": self.job.name, "model": self.job.model.name,
+            "gpu": self.gpu, "load": load.model_dump(), "slo": slo.model_dump(), "best": self.best.to_json(),
+            "others": [other.to_json() for other in self.others], "network_usd_share": self.network_usd_share,
+            "note": self.note, "assumed": self.assumed, "ignores": list(IGNORES),
+        }  # fmt: skip
+
+
+def plan_serving(
+    fabric: Fabric, job: Job, assumptions: Assumptions | None = None, prices: Prices | None = None,
+    meter: Meter | None = None,
+) -> Serving:  # fmt: skip
+    """Return the cheapest way to serve a job's load within its limits."""
+    if job.load is None or not isinstance(job.model, Shape):
+        raise PlanError(
+            "serving needs a transformer and a load.", hint="Add `load: {rate: 20, prompt: 1500, answer: 300}`."
+        )
+    money, note = money_of(fabric, job, assumptions, prices)
+    usd, machine = money.usd_per_gpu_hour if money else None, machine_from_fabric(fabric)
+    found = [
+        way
+        for split in metered(_splits(fabric, job), meter)
+        for apart in (False, True)
+        for way in _ways(fabric, job, machine, split, apart, usd)
+    ]
+    if not found:
+        raise _nothing(fabric, job)
+    ranked = sorted(found, key=lambda way: (not way.keeps_slo, not way.enough, way.num_gpus, way.at.between_p99_s))
+    best = ranked[0]
+    others = {way.label: way for way in ranked if way.label != best.label}
+    unlimited = _ways(fabric, job, machine, best.split, best.apart, usd, network=False)
+    free = [way for way in unlimited if way.keeps_slo == best.keeps_slo]
+    return Serving(
+        fabric.name, job, machine.gpu.name, best, tuple(others.values())[:4],
+        min(free, key=lambda way: way.num_gpus, default=None), note,
+    )  # fmt: skip
+
+
+def _splits(fabric: Fabric, job: Job) -> list[Split]:
+    """Return the splits of a replica: those of the job where it says, else tensor ranks that divide the heads."""
+    shape, stated = job.model, job.parallel
+    assert isinstance(shape, Shape)
+    if stated.model_fields_set & {"tp", "pp"}:
+        return _both_attentions(Split(stated.tp, stated.pp), shape)
+    ranks = [t for t in divisors(shape.heads) if t <= min(fabric.num_gpus, 64) and (t & (t - 1)) == 0]
+    stages = [p for p in (1, 2, 4) if shape.layers >= p]
+    splits = [Split(t, p) for t in ranks for p in stages if t * p <= fabric.num_gpus]
+    return [way for split in splits for way in _both_attentions(split, shape)]
+
+
+def _both_attentions(split: Split, shape: Shape) -> list[Split]:
+    """Return a split and, where there are experts to share, the one whose ranks attend to requests of their own."""
+    return [split, replace(split, spread=True)] if shape.moe and split.tp > 1 else [split]
+
+
+def _ways(
+    fabric: Fabric, job: Job, machine: Machine, split: Split, apart: bool, usd: float | None, network: bool = True
+) -> list[ServingOption]:
+    """Return the busiest that replicas of one split can be within the limits, or the calmest where none keeps them."""
+    load = job.load
+    assert load is not None
+    try:
+        engine = (Engine if network else _Unlimited)(fabric, job, split, machine)
+        most = most_rate(engine, load)
+    except SynclineError:
+        return []
+    if most <= 0:
+        return []
+    tried = []
+    for share in SHARES:
+        rate = share * most
+        at = steady(engine, load, rate, apart)
+        if at.keeps_up:
+            tried.append((_kept(job, at), rate, at))
+    if not tried:
+        return []
+    kept = [entry for entry in tried if entry[0]]
+    keeps, rate, at = kept[-1] if kept else tried[0]
+    replicas = math.ceil(load.rate / rate - 1e-9)
+    at, beside = steady(engine, load, load.rate / replicas, apart), 0
+    if apart:  # as few for prefill as keep the limits that one a replica keeps
+        fewest = max(1, math.ceil(replicas * at.prefill_share / BUSIEST))
+        for beside in range(fewest, max(fewest, replicas) + 1):
+            at = steady(engine, load, load.rate / replicas, apart, replicas / beside)
+            if _kept(job, at) or not keeps:
+                break
+    return [
+        ServingOption(split, apart, replicas, (replicas + beside) * split.num_gpus, load, at, most,
+                      most_batch(engine, load), usd,
+                      engine.decode_parts(at.batch, load.prompt.mean + load.answer.mean / 2), keeps, fabric.num_gpus)
+    ]  # fmt: skip
+
+
+class _Unlimited(Engine):
+    """The same replica on a network that takes no time."""
+
+    def _network_s(self, tokens: float) -> float:
+        return 0.0
+
+    def send_cache_s(self, tokens: float) -> float:
+        return 0.0
+
+
+def _kept(job: Job, at: Steady) -> bool:
+    first, between = job.slo.first_token, job.slo.between_tokens
+    in_time = first is None or at.first_token_p99_s <= first
+    return in_time and (between is None or at.between_p99_s <= between)
+
+
+def _nothing(fabric: Fabric, job: Job) -> PlanError:
+    shape = job.model
+    widest = Engine(fabric, job, replace(Split(1), tp=min(64, fabric.num_gpus)))
+    held = widest.width * shape.params / 2**30
+    return PlanError(
+        f"{shape.name} cannot be served on {fabric.name}.",
+        detail=f"Its weights are {held:,.0f} GiB; a GPU has {widest.machine.gpu.memory_bytes / 2**30:.0f}.",
+        hint="More GPUs, fp8 weights (`precision: fp8`), or shorter prompts.",
+    )

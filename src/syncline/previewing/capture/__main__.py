@@ -1,0 +1,108 @@
+"""`python -m syncline.previewing.capture SPEC`: run one rank of a script and write what it did."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import sys
+import traceback
+from pathlib import Path
+from typing import Any, NoReturn
+
+from syncline.previewing.capture import apart
+
+
+def main() -> None:
+    """Run the script named in the spec file; the answer is a file, the exit code is always 0."""
+    spec = json.loads(Path(sys.argv[1]).read_text())
+    out = Path(spec["out"])
+    os.environ.update(spec["env"])
+    cut_off = apart.alone()  # before anything starts a thread
+    gc.disable()  # what torch makes when it is imported stays: a sixth of that time went into looking for rings
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    from syncline.previewing.capture import codecs, cuda, device, fence, quick, script, stages, triton, values, world
+    from syncline.previewing.capture.log import Log
+    from syncline.previewing.capture.memory import StorageLedger
+    from syncline.previewing.capture.memory import prepare as follow
+    from syncline.previewing.capture.recorder import Recorder
+
+    kind: Any = FakeTensorMode
+    kind.__deepcopy__ = lambda mode, _: mode  # a copied tensor stays in its mode: no other one is recorded
+    fake = FakeTensorMode(allow_non_fake_inputs=True)  # before torch is told of a GPU: making one imports the compiler
+    gc.enable()
+    log = Log()
+    memory = StorageLedger(log)
+    log.facts.update(torch=torch.__version__, rank=int(os.environ["RANK"]), world=int(os.environ["WORLD_SIZE"]))
+    log.facts.update(command=spec["command"], env=spec["env"])  # for `own`, which runs it on a real device
+    log.facts.update(device=spec["device"], steps=int(spec["steps"]))
+
+    def done(status: str = "ok", error: str = "") -> NoReturn:
+        log.write(out, status, error)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)  # nothing of the script's own ending is wanted: no upload, no checkpoint, no wait for a thread
+
+    if spec["device"] == "cuda":
+        device.prepare()
+        cuda.prepare(log, spec["gpu"], int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"]), memory)
+    else:
+        cuda.absent(log)
+    quick.prepare()
+    collectives = world.Collectives(log)
+    world.prepare(collectives, "nccl" if spec["device"] == "cuda" else "gloo", int(spec.get("bucket_bytes", 0)))
+    follow(memory)
+    if not cut_off:
+        log.note("the kernel gives this user no network of its own: connections are refused in Python only")
+    fence.prepare(log)
+    recorder = Recorder(log, memory, collectives, fake, spec["device"])
+    collectives.where = recorder.where
+    values.prepare(log, recorder.synced)
+
+    def heard() -> None:
+        log.write_early(Path(spec["early"]))
+
+    def begun(step: int) -> None:
+        Path(spec["step"]).write_text(str(step))
+        if step == 2:
+            heard()
+
+    steps = script.StepCounter(log, recorder, memory, int(spec["steps"]), begun, done)
+    steps.prepare()
+    collectives.arrived = steps.received
+    script.compiled(recorder, log)
+    stages.prepare(log, spec.get("stages", {}), heard)
+    triton.prepare(log, recorder.custom)
+    codecs.prepare(log)
+    script.moved_modules(memory)
+    script.shapes_only(recorder)
+    script.fused_kernels(log)
+    script.unprofiled()
+    script.backwards(recorder)
+    try:
+        with fake, recorder, script.Functions():
+            script.run(spec["command"])
+    except SystemExit as stopped:
+        if stopped.code not in (None, 0) and not steps.stepped:
+            done("crashed", f"the script exited with {stopped.code!r}")
+    except BaseException as error:
+        done("crashed", _words(error))
+    done()
+
+
+def _words(error: BaseException) -> str:
+    """Return the last line of a traceback and where in the script it was."""
+    traceback.print_exception(error)
+    lines = "".join(traceback.format_exception_only(error)).strip().splitlines()
+    last = " ".join(map(str.strip, lines[: 2 if lines[0].endswith(":") else 1]))  # a colon says that the reason follows
+    here = str(Path(__file__).parent)
+    frames: list[Any] = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith((here, "<"))]
+    own = [f for f in frames if "site-packages" not in f.filename and "/lib/python" not in f.filename]
+    place = own[-1] if own else frames[-1] if frames else None
+    return f"{last[:300]}\n{place.filename}:{place.lineno}" if place else last[:300]
+
+
+if __name__ == "__main__":
+    main()

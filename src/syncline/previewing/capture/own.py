@@ -1,0 +1,160 @@
+"""What a script's own host does in a step: the script itself, run for some steps on this machine as one of its ranks.
+
+    python -m syncline.previewing.capture.own CAPTURE OUT      # a rank's file of `preview --keep`; a file
+
+Its operators run on real tensors; collectives of a world of more than one rank return at once. Time is taken of the
+forward, the backward and the optimizer, each begun with an idle GPU; what the host waits for the GPU is left out, so
+that what is left is Python, autograd, dispatch and launches. Nothing reaches a network.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+from syncline.previewing.capture import apart
+
+WARM, TIMED, LONG_S, FEWEST = 10, 60, 40.0, 3
+PHASES = ("forward", "backward", "optimizer")
+READS = ("item", "tolist", "cpu", "numpy", "__bool__", "__float__", "__int__", "__index__")
+
+
+class Phases:
+    """Seconds that the host spends in each phase of each step; a step goes from one's backward to the next one's."""
+
+    def __init__(self, idle: Callable[[], object], done: Callable[[], object]) -> None:
+        self.idle, self.done = idle, done
+        self.steps: list[dict[str, float]] = []
+        self.spent = dict.fromkeys(PHASES, 0.0)
+        self.phase, self.since, self.begun = "forward", time.perf_counter(), time.perf_counter()
+        self.optimized = False  # since the last backward
+
+    def turn(self, phase: str) -> str:
+        """Begin a phase with an idle device; return the one that ended."""
+        self.wait()
+        before, self.phase = self.phase, phase
+        if phase == "backward" and self.optimized:
+            self._step()
+        self.since = time.perf_counter()
+        return before
+
+    def wait(self) -> None:
+        """Let the device become idle, and leave out what that takes."""
+        self.spent[self.phase] += time.perf_counter() - self.since
+        self.idle()
+        self.since = time.perf_counter()
+
+    def stepped(self) -> None:
+        """An optimizer has stepped."""
+        self.turn("forward")
+        self.optimized = True
+
+    def _step(self) -> None:
+        self.steps.append(self.spent)
+        self.spent, self.optimized = dict.fromkeys(PHASES, 0.0), False
+        if len(self.steps) == 1:
+            self.begun = time.perf_counter()
+        late = len(self.steps) > FEWEST and time.perf_counter() - self.begun > LONG_S
+        if late or len(self.steps) >= WARM + TIMED:
+            self.done()
+
+    def found(self) -> dict[str, object]:
+        """Return the mean of each phase over the steps after the warm-up, and how they differ.
+
+        That is the quickest and slowest step, and their deviation as one step differs from the next (a mean of such
+        differences is 1.128 deviations), which knows nothing of a slow change.
+        """
+        kept = self.steps[min(WARM, len(self.steps) // 2) :]
+        if not kept:
+            return {}
+        mean = {f"{phase}_s": sum(step[phase] for step in kept) / len(kept) for phase in PHASES}
+        whole = [sum(step.values()) for step in kept]
+        turns = [abs(b - a) for a, b in itertools.pairwise(whole)]
+        jitter = sum(turns) / len(turns) / 1.128 if turns else 0.0
+        return {**mean, "steps": len(kept), "least_s": min(whole), "most_s": max(whole), "jitter_s": jitter}
+
+
+def watched(phases: Phases) -> None:
+    """Mark the phases, and leave out what the host waits for where it reads from the device."""
+    import torch
+    from torch.optim import optimizer as optimizers
+
+    engine: Any = torch.autograd
+    run_backward = engine._engine_run_backward
+
+    def within(*args: Any, **kwargs: Any) -> Any:
+        before = phases.turn("backward")
+        try:
+            return run_backward(*args, **kwargs)
+        finally:
+            phases.turn(before)
+
+    engine._engine_run_backward = engine.graph._engine_run_backward = within
+
+    def optimizes(*_: Any) -> None:
+        phases.turn("optimizer")
+
+    optimizers.register_optimizer_step_pre_hook(optimizes)
+    optimizers.register_optimizer_step_post_hook(lambda *_: phases.stepped())
+
+    def idle_first(read: Any) -> Any:
+        @wraps(read)
+        def inner(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if getattr(self, "is_cuda", True):
+                phases.wait()
+            return read(self, *args, **kwargs)
+
+        return inner
+
+    for name in READS:
+        setattr(torch.Tensor, name, idle_first(getattr(torch.Tensor, name)))
+    if torch.cuda.is_available():
+        for holder in (torch.cuda.Stream, torch.cuda.Event):
+            holder.synchronize = idle_first(holder.synchronize)  # type: ignore[method-assign]
+        torch.cuda.synchronize = lambda *_, **__: phases.wait()  # type: ignore[assignment]
+
+
+def main() -> None:
+    """Run the script of a capture and write what its host took; the exit code is 0 where that is known."""
+    data = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    out, facts = Path(sys.argv[2]), data["facts"]
+    os.environ.update(facts["env"], LOCAL_RANK="0")  # the one GPU that is used here
+    apart.alone()
+    import torch
+
+    from syncline.previewing.capture import alike, fence, script
+    from syncline.previewing.capture.log import Log
+
+    gpu = torch.cuda.is_available()
+    idle = torch.cuda.synchronize if gpu else lambda: None
+
+    def done() -> None:
+        found = phases.found()
+        if found:
+            partial = out.with_suffix(".part")
+            partial.write_text(json.dumps({"rank": facts["rank"], **found}))
+            partial.replace(out)
+        sys.stdout.flush()
+        os._exit(0 if found else 1)
+
+    phases = Phases(idle, done)
+    fence.outside(Log())
+    alike.prepare()
+    watched(phases)
+    try:
+        script.run(facts["command"])
+    except BaseException as error:  # where it has made some steps, they count
+        traceback.print_exception(error)
+    done()
+
+
+if __name__ == "__main__":
+    main()

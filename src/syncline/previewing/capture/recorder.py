@@ -1,0 +1,279 @@
+"""The dispatch mode that sees every operator: what it computes, on which stream, for which module, from which line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
+
+from syncline.previewing.capture import cuda, quick
+from syncline.previewing.capture.device import cpp_device, renamed
+from syncline.previewing.capture.log import KERNEL, Log
+from syncline.previewing.capture.memory import StorageLedger
+from syncline.previewing.capture.shapes import SHAPES
+from syncline.previewing.capture.values import hinted, rows_of, value_of
+
+aten = torch.ops.aten
+_DEVICE_OF = torch.ops.prim.device.default
+_PLAIN = (torch.Tensor, FakeTensor, torch.nn.Parameter)
+_MULTIPLIES = {aten.mm, aten.addmm, aten.bmm, aten.baddbmm}
+_NO_KERNEL = {
+    aten.empty, aten.empty_strided, aten.new_empty, aten.new_empty_strided, aten.empty_like, aten.empty_permuted,
+    aten._unsafe_view, aten.lift_fresh, aten.detach, aten.alias, aten.set_, aten.resize_, aten.is_same_size,
+    aten._has_compatible_shallow_copy_type, aten.record_stream,
+}  # fmt: skip
+
+
+class Recorder(TorchDispatchMode):
+    """Records operators on the device that computes; above the fake mode, below autograd and tensor subclasses."""
+
+    supports_higher_order_operators = True
+
+    def __init__(self, log: Log, memory: StorageLedger, collectives: Any, fake: Any, device: str) -> None:
+        super().__init__()
+        self.log, self.memory, self.collectives, self.fake = log, memory, collectives, fake
+        self.device = device  # cuda, or cpu for a script without GPUs
+        self.modules: list[str] = []
+        self.phase = "forward"
+        self.compiled = 0
+        self.quiet = 0  # above 0 while shapes are worked out and nothing is run
+        self.node_of: dict[int, tuple[str, str, int]] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if any(each not in _PLAIN for each in types):
+            return NotImplemented
+        if func is _DEVICE_OF:
+            return cpp_device(args[0])
+        if not isinstance(func, torch._ops.OpOverload):
+            return self._higher(func, args, kwargs or {})
+        if func.namespace == "prim":
+            return func(*args, **(kwargs or {}))
+        kwargs = renamed(kwargs or {})
+        packet = func.overloadpacket
+        if packet is aten._local_scalar_dense:
+            return self._read(args[0])
+        if packet in (aten.nonzero, aten.masked_select, aten.index, aten.unique_consecutive, aten._unique2):
+            args = self._chosen(packet, args)
+            if not isinstance(args, tuple):
+                return args
+        if packet in SHAPES and (packet is not aten.histc or args[0].is_cuda):
+            out = SHAPES[packet](*args, **kwargs)
+        else:
+            out = quick.again(self.fake, func, args, kwargs) if types else quick.UNKNOWN
+            if out is quick.UNKNOWN:
+                out = func(*args, **kwargs)
+        if packet in (aten.convolution, aten.convolution_backward):
+            out = _laid_out(out, args)
+        hinted(func, args, out)
+        self._record(func, packet, args, kwargs, out)
+        return out
+
+    def _higher(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Run an operator that takes operators; DTensor's random ones are the operator that they place."""
+        if func.name() != "run_dtensor_rng_op":
+            return func(*args, **kwargs)
+        with self:
+            return args[2](*args[3:], **kwargs)
+
+    def _read(self, tensor: Any) -> Any:
+        if not isinstance(tensor, FakeTensor):
+            with torch.utils._python_dispatch._disable_current_modes():
+                return tensor.item()
+        if tensor.constant is not None:
+            with torch.utils._python_dispatch._disable_current_modes():
+                return tensor.constant.item()
+        self.synced(tensor)
+        value = value_of(tensor)
+        self.log.stand_in("item()", value)
+        return value
+
+    def synced(self, tensor: Any) -> None:
+        """The host waits for a tensor that it reads."""
+        if getattr(tensor, "is_cuda", False):
+            cuda.host_waits(cuda.current())
+
+    def _chosen(self, packet: Any, args: Any) -> Any:
+        """Give operators whose result has as many rows as a mask has ones a stated number of them."""
+        first = args[0]
+        if packet is aten.index:
+            masks = [each for each in args[1] if each is not None and each.dtype in (torch.bool, torch.uint8)]
+            if not masks:
+                return args
+            rows: list[Any] = []
+            for each in args[1]:
+                if each is None or each.dtype not in (torch.bool, torch.uint8):
+                    rows.append(each)
+                    continue
+                count = rows_of(each, self.log)
+                rows += [each.new_empty(count, dtype=torch.int64) for _ in range(each.ndim)]
+            return (first, rows, *args[2:])
+        self.synced(first)
+        if packet is aten.nonzero:
+            return first.new_empty((rows_of(first, self.log), first.ndim), dtype=torch.int64)
+        if packet is aten.masked_select:
+            return first.new_empty(rows_of(args[1], self.log))
+        self.log.stand_in("unique()", "all elements differ")
+        index = first.new_empty(first.numel(), dtype=torch.int64)
+        return first.new_empty(first.numel()), index, index.new_empty(first.numel())
+
+    def _record(self, func: Any, packet: Any, args: Any, kwargs: Any, out: Any) -> None:
+        outs = [t for t in (out if isinstance(out, (list, tuple)) else (out,)) if isinstance(t, FakeTensor)]
+        ins = [*_tensors(args), *_tensors(kwargs.values())]
+        if self.quiet or any(t.fake_mode is not self.fake for t in (*ins, *outs)):
+            return
+        if self.collectives.functional(func, args, kwargs, outs):
+            return
+        there = [t for t in outs if t.fake_device.type == self.device]
+        if not there and not any(t.fake_device.type == self.device for t in ins):
+            return
+        module, line, phase, compiled = self.where()
+        fresh = [self.memory.seen(t, module, line) for t in there]
+        writes = func._schema.is_mutable
+        if packet in _NO_KERNEL or (not (any(fresh) or writes) and there):
+            return
+        signature = self._signature(func, args, kwargs, ins, outs)
+        self.log.add(KERNEL, cuda.current(), signature, module, line, phase, [compiled, *self._touched(ins, outs)])
+        if outs and not there:
+            cuda.host_waits(cuda.current())
+
+    def custom(self, name: str, tensors: list[Any]) -> None:
+        """Record a kernel that is no operator of torch, by the tensors it is given."""
+        on_gpu = [t for t in tensors if t.fake_device.type == "cuda"]
+        key = (name, _key(tuple(on_gpu)))
+        found = self.log.signatures.setdefault(key, len(self.log.specs))
+        if found == len(self.log.specs):
+            shapes = [_shape(t) for t in on_gpu]
+            self.log.specs.append(
+                {
+                    "op": f"triton.{name}", "flops": 0, "args": _plain(on_gpu), "kwargs": {}, "ins": shapes, "outs": [],
+                    "tf32": False, "view": False, "host": False, "namespace": "triton", "mutable": False,
+                }
+            )  # fmt: skip
+        module, line, phase, compiled = self.where()
+        self.log.add(KERNEL, cuda.current(), found, module, line, phase, [compiled, *self._touched(on_gpu, [])])
+
+    def _touched(self, ins: list[Any], outs: list[Any]) -> list[list[int]]:
+        """Return the allocations read and written, for what fused code leaves out."""
+        live = self.memory.live
+        return [
+            [live[key][0] for t in part if (key := t.untyped_storage()._cdata) in live] for part in (ins[:8], outs[:8])
+        ]
+
+    def where(self) -> tuple[str, str, str, int]:
+        """Return module, script line, phase and whether the code is compiled."""
+        node = torch._C._current_autograd_node()
+        line = self.log.line()
+        if node is not None and not self.modules:
+            module, forward_line, compiled = self.node_of.get(node._sequence_nr(), ("", line, 0))
+            return module, forward_line, "backward", compiled
+        module = self.modules[-1] if self.modules else ""
+        phase = "backward" if node is not None else self.phase
+        if node is None:
+            self.node_of[torch._C._autograd._get_sequence_nr() - 1] = (module, line, self.compiled)
+        return module, line, phase, self.compiled
+
+    def _signature(self, func: Any, args: Any, kwargs: Any, ins: list[Any], outs: list[Any]) -> int:
+        key = (func, _key(args), _key(tuple(kwargs.items())))
+        found = self.log.signatures.get(key)
+        if found is None:
+            found = self.log.signatures[key] = len(self.log.specs)
+            self.log.specs.append(_spec(func, args, kwargs, ins, outs, self.device))
+            if func.overloadpacket in _MULTIPLIES and not all(t.numel() for t in ins):
+                self.log.note("empty tensors are multiplied: one of the stand-ins may have decided a size")
+        return found
+
+
+def _laid_out(out: Any, args: Any) -> Any:
+    """Return what a convolution gives in the layout of its operands, as cuDNN writes it and a CPU would not."""
+    last = torch.channels_last
+    given = [t for t in args[:3] if isinstance(t, torch.Tensor) and t.ndim == 4 and not t.is_contiguous()]
+    if not any(t.is_cuda and t.is_contiguous(memory_format=last) for t in given):
+        return out
+    if isinstance(out, (list, tuple)):
+        return tuple(each if each is None or each.ndim != 4 else _laid_out(each, args) for each in out)
+    return torch.empty_like(out, memory_format=last)
+
+
+def _tensors(values: Any) -> list[Any]:
+    found = []
+    for each in values:
+        if isinstance(each, FakeTensor):
+            found.append(each)
+        elif isinstance(each, (list, tuple)):
+            found += _tensors(each)
+    return found
+
+
+def _key(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return (tuple(value.shape), value.dtype, value.stride(), value.device.type)
+    if isinstance(value, (list, tuple)):
+        return tuple(_key(each) for each in value)
+    return value if isinstance(value, (int, float, str, bool, type(None), torch.dtype)) else str(value)
+
+
+def every_head(func: Any, args: Any) -> Any:
+    """Return arguments of attention with keys and values for every head of the queries, as shapes.
+
+    torch 2.11 and before counts no operations where queries are grouped.
+    """
+    name = func.overloadpacket.__name__
+    if not (name.startswith("_scaled_dot_product") and "attention" in name):
+        return args
+    first = 1 if "backward" in name else 0
+    query, *read = args[first : first + 3]
+    shapes = [torch.Size((each.shape[0], query.shape[1], *each.shape[2:])) for each in read]
+    return (*args[: first + 1], *shapes, *args[first + 3 :])
+
+
+def _spec(func: Any, args: Any, kwargs: Any, ins: list[Any], outs: list[Any], device: str) -> dict[str, object]:
+    """Return what a kernel does, as plain data."""
+    counted = flop_registry.get(func.overloadpacket)
+    given = every_head(func, args)
+    try:
+        flops = int(counted(*given, **kwargs, out_val=outs[0] if len(outs) == 1 else tuple(outs))) if counted else 0
+    except Exception:
+        flops = 0
+    return {
+        "op": str(func),
+        "flops": flops,
+        "args": _plain(args),
+        "kwargs": {k: _plain(v) for k, v in kwargs.items()},
+        "ins": [_shape(t) for t in ins],
+        "outs": [_shape(t) for t in outs],
+        "tf32": bool(torch.backends.cuda.matmul.allow_tf32),
+        "view": not func._schema.is_mutable and not outs,
+        "host": device != "cpu" and any(t.fake_device.type == "cpu" and t.ndim > 0 for t in (*ins, *outs)),
+        "namespace": func.namespace,
+        "mutable": bool(func._schema.is_mutable),
+    }
+
+
+def _shape(tensor: Any) -> list[Any]:
+    return [list(tensor.shape), str(tensor.dtype).removeprefix("torch."), _dense(tensor)]
+
+
+def _dense(tensor: Any) -> int:
+    """Return the elements that lie in memory: those of an expanded tensor are fewer than its shape says."""
+    total = 1
+    for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
+        total *= size if stride else 1
+    return total
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return {
+            "shape": list(value.shape),
+            "stride": list(value.stride()),
+            "dtype": str(value.dtype),
+            "on": value.device.type,
+        }
+    if isinstance(value, (list, tuple)):
+        return [_plain(each) for each in value]
+    if isinstance(value, (int, float, bool, type(None))):
+        return value
+    return {"repr": str(value)}

@@ -1,0 +1,283 @@
+"""One rank of a script in a process of its own: bounded in time and memory, cut off from networks and hubs."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from syncline.describe.files import make_folder
+from syncline.describe.guide import cite
+from syncline.describe.plain import JsonObject
+from syncline.errors import SimulationError
+from syncline.fabric.catalog import Gpu
+from syncline.previewing.launch import ScriptLaunch
+from syncline.previewing.record import STEPS, Capture, read_capture
+from syncline.sim.step.machine import facts_of
+
+QUIET = {
+    "CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1",
+    "WANDB_MODE": "disabled", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false",
+    "DS_ACCELERATOR": "cuda", "HF_HUB_DISABLE_TELEMETRY": "1", "DISABLE_MLFLOW_INTEGRATION": "TRUE",
+    "PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1",
+}  # fmt: skip
+CAPABILITY = {
+    "Pascal": (6, 0), "Volta": (7, 0), "Turing": (7, 5), "Ampere": (8, 0), "Ada": (8, 9), "Hopper": (9, 0),
+    "Blackwell": (10, 0), "Blackwell Ultra": (10, 3),
+}  # fmt: skip
+MARK = "SYNCLINE_PREVIEW_FOLDER"
+"""Of all that a rank starts: also a process that has left its session is found by it and ended; one that has cleared
+its environment is found by the rank's network, which it cannot leave."""
+TRIES, TRY_S = 100, 0.02
+
+
+class PreviewError(SimulationError):
+    """A script that could not be captured: it crashed, hung, or trained no step."""
+
+
+class RankProcess:
+    """A rank that is being run. Poll it until it has ended, ask for its capture, close it on every path."""
+
+    def __init__(
+        self,
+        launch: ScriptLaunch,
+        rank: int,
+        gpu: Gpu,
+        *,
+        timeout_s: float,
+        memory_bytes: int,
+        stages: JsonObject | None = None,
+        bucket_bytes: int = 0,
+        device: str = "cuda",
+        steps: int = STEPS,
+    ) -> None:
+        """Start a rank; `stages` holds the shapes that pipeline stages run before it pass on."""
+        self.rank, self._script, self._timeout_s = rank, launch.script, timeout_s
+        self._folder = tempfile.TemporaryDirectory(prefix="syncline-preview-")
+        folder = Path(self._folder.name)
+        self._out, self._early, self._log = folder / f"rank{rank}.json", folder / "early.json", folder / "log.txt"
+        self._step, spec = folder / "step", folder / "spec.json"
+        command = {"script": launch.script, "module": launch.module, "args": list(launch.args)}
+        spec.write_text(
+            json.dumps(
+                {
+                    "out": str(self._out),
+                    "early": str(self._early),
+                    "step": str(self._step),
+                    "steps": steps,
+                    "env": launch.of_rank(rank),
+                    "gpu": _described(gpu),
+                    "command": command,
+                    "stages": stages or {},
+                    "bucket_bytes": bucket_bytes,
+                    "device": device,
+                }
+            )
+        )
+        self._process, self._network = _start(spec, self._log, memory_bytes), _NO_NETWORK
+        self._until_s = time.monotonic() + timeout_s
+
+    def ended(self) -> bool:
+        """Return whether the rank has ended; one that takes too long is ended with an error."""
+        if self._network == _NO_NETWORK:
+            self._network = _network_of(self._process.pid)
+        if self._process.poll() is not None:
+            return True
+        if time.monotonic() > self._until_s:
+            raise PreviewError(
+                f"{self._script} did not finish {STEPS} training steps within {self._timeout_s:g} s.",
+                detail=_last(self._output()),
+                hint="Give it longer with --timeout, or fewer layers.",
+            )
+        return False
+
+    def step(self) -> int:
+        """Return the step that has begun; 0 before the first."""
+        return int(self._step.read_text() or 0) if self._step.is_file() else 0
+
+    def early(self) -> EarlyWord | None:
+        """Return what is known by now of the ranks that it talks to; None where nothing is."""
+        if not self._early.is_file():
+            return None
+        early = json.loads(self._early.read_text())
+        return EarlyWord(tuple(early["peers"]), early["stages"])
+
+    def capture(self, keep: Path | None = None) -> Capture:
+        """Return what the rank did, or raise with the script's own last words."""
+        self._process.wait()
+        output, ended = self._output(), self._process.returncode
+        if ended < 0:
+            raise PreviewError(
+                f"rank {self.rank} of {self._script} was ended by {signal.Signals(-ended).name}.",
+                detail=_last(output.partition("Fatal Python error")[0]),
+                hint="Native code that reads tensors crashes on tensors without contents; --memory bounds the process.",
+            )
+        if not self._out.is_file():
+            if "No module named 'torch'" in output:
+                raise PreviewError(
+                    f"{self._script} needs PyTorch, which is not installed for the Python that ran it.",
+                    hint='Install it there: pip install "syncline[torch]"',
+                )
+            raise PreviewError(
+                f"{self._script} ended before its first training step on rank {self.rank}.",
+                detail=_last(output),
+                hint="Run the script by itself to see what it prints.",
+            )
+        status = json.loads(self._out.read_text())
+        if status["status"] == "crashed":
+            error, _, place = status["error"].partition("\n")
+            raise PreviewError(
+                f"rank {self.rank} of {self._script} crashed: {error}",
+                where=place,
+                detail=_last(output) if "the script exited" in error else "",
+                hint="Where the script is right, the preview lacks something: report it with this line.",
+            )
+        if keep is not None:
+            make_folder(keep)
+            (keep / self._out.name).write_bytes(self._out.read_bytes())
+        found = read_capture(self._out)
+        if not any(op.phase == "optimizer" for op in found.ops):
+            raise PreviewError(
+                f"rank {self.rank} of {self._script} ended before an optimizer stepped.",
+                detail=_last(output),
+                hint="A preview needs one whole training step.",
+            )
+        return found
+
+    def close(self) -> None:
+        """End the rank and all that it started."""
+        with contextlib.suppress(ProcessLookupError):  # nothing of the session is left
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        _end_all(self._folder.name, self._network)
+        if self._network != _NO_NETWORK:
+            os.close(self._network)
+            self._network = _NO_NETWORK
+        self._folder.cleanup()
+
+    def _output(self) -> str:
+        return self._log.read_text(errors="replace")
+
+
+_NO_NETWORK = -1
+
+
+def _network_of(pid: int) -> int:
+    """Return a rank's own network, opened: its number is not given to another one while it is; or none yet."""
+    with contextlib.suppress(OSError):
+        found = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY)
+        if os.fstat(found).st_ino != os.stat("/proc/self/ns/net").st_ino:
+            return found
+        os.close(found)
+    return _NO_NETWORK
+
+
+def _end_all(folder: str, network: int) -> None:
+    """End what a rank has started and what has left its session; return when nothing of it is left."""
+    mark = f"{MARK}={folder}".encode()
+    number = os.fstat(network).st_ino if network != _NO_NETWORK else 0
+    for _ in range(TRIES):
+        running = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+        left = [pid for pid in running if mark in _environment(pid) or _is_in(pid, number)]
+        if not left:
+            return
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(TRY_S)
+
+
+def _environment(pid: int) -> list[bytes]:
+    with contextlib.suppress(OSError):  # another user's, or gone
+        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    return []
+
+
+def _is_in(pid: int, network: int) -> bool:
+    with contextlib.suppress(OSError):  # another user's, or gone
+        return os.stat(f"/proc/{pid}/ns/net").st_ino == network
+    return False
+
+
+class EarlyWord(NamedTuple):
+    """What a rank tells about others: whom it sends to or receives from, and what its stages pass on."""
+
+    peers: tuple[int, ...]
+    stages: JsonObject
+
+
+def _start(spec: Path, log: Path, memory_bytes: int) -> subprocess.Popen[bytes]:
+    path = os.pathsep.join([str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])])
+
+    def bounded() -> None:
+        resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+
+    with log.open("wb") as stream:
+        return subprocess.Popen(  # noqa: S603 - the user's own script
+            [sys.executable, "-m", "syncline.previewing.capture", str(spec)],
+            env={**os.environ, **QUIET, "PYTHONPATH": path, MARK: str(spec.parent)},
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=bounded,
+        )
+
+
+def time_kernels(folder: Path, out: Path, timeout_s: float, tell: Callable[[str], None] = lambda _: None) -> None:
+    """Time the kernels of the captures in a folder on this machine's GPU, in a process of its own."""
+    path = os.pathsep.join([str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])])
+    command = [sys.executable, "-m", "syncline.previewing.capture.measure", str(folder), str(out)]
+    with (
+        tempfile.TemporaryFile("w+", errors="replace") as complaints,
+        subprocess.Popen(  # noqa: S603 - our own module
+            command, env={**os.environ, "PYTHONPATH": path}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=complaints, text=True, errors="replace",
+        ) as timing,
+    ):  # fmt: skip
+        limit = threading.Timer(timeout_s, timing.kill)
+        limit.start()
+        try:
+            for line in timing.stdout or ():
+                tell(line.strip())
+            timing.wait()
+        finally:
+            is_late = not limit.is_alive()
+            limit.cancel()
+            timing.kill()
+        complaints.seek(0)
+        output = complaints.read()
+    if is_late:
+        raise PreviewError(f"the kernels were not timed within {timeout_s:g} s.", hint="Give it longer with --timeout.")
+    if timing.returncode or not out.is_file():
+        raise PreviewError(
+            "the kernels could not be timed on this machine.",
+            detail=_last(output),
+            hint=f"Time them where there is a GPU ({cite('preview')}), and give the file to --measured.",
+        )
+
+
+def _last(text: str) -> str:
+    lines = [line for line in text.splitlines() if any(map(str.isalnum, line))]  # not the frame around an error
+    return f"It last said: {lines[-1].strip(' │')[:200]}" if lines else "It printed nothing."
+
+
+def _described(gpu: Gpu) -> JsonObject:
+    major, minor = CAPABILITY.get(gpu.architecture, (9, 0))
+    return {
+        "name": gpu.name,
+        "memory_bytes": int(gpu.memory_bytes),
+        "major": major,
+        "minor": minor,
+        "sms": int(facts_of(gpu)["sms"]),
+    }

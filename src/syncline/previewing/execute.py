@@ -1,0 +1,329 @@
+"""A captured step executed on a fabric: kernels take their price, collectives share links on the flow engine.
+
+Every collective is one task that crosses each link with what its Program puts there for all groups that do the same at
+that time (`sim/step/executed/footprint.py`). What runs beside a collective loses `c_sm` of the time they share, found
+in a second pass.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from syncline.codec.names import PLAIN
+from syncline.errors import SimulationError
+from syncline.fabric.fabric import Fabric
+from syncline.previewing import cpus
+from syncline.previewing.axes import axes_of, gradient_groups
+from syncline.previewing.graph import StepGraph, durations
+from syncline.previewing.place import Longs, groups_of, stages
+from syncline.previewing.record import Capture
+from syncline.sim.flow.engine import Course, Paths, Tasks, run
+from syncline.sim.flow.routing import Routing
+from syncline.sim.reach import fabric_reach
+from syncline.sim.step.constants import Constants, default_constants
+from syncline.sim.step.executed.footprint import Floats, Rails, exchanged_pairs, gather_flows, passed
+from syncline.sim.step.executed.stages import is_mesh
+from syncline.sim.step.machine import Machine
+from syncline.timeline import intervals
+from syncline.workload.graph import Op, previous_in_stream
+from syncline.workload.volumes import wire_share
+
+Bools = npt.NDArray[np.bool_]
+IGNORES = (
+    "queues and packet loss",
+    "stragglers",
+    "other jobs",
+    "data loading",
+    "differences between ranks that do the same",
+)
+ENCODED_BYTES = 12.0
+"""What encoding and decoding read and write of one gradient, as in the step model."""
+ALGORITHMS = ("ring", "tree")
+TWICE, WHOLE = ("all_reduce",), ("broadcast", "reduce", "send", "recv", "gather", "scatter")
+
+
+@dataclass(frozen=True)
+class NetworkUse:
+    """How the network is used: what a what-if changes, and the codec of gradients."""
+
+    scale: float = 1.0
+    codec: str = PLAIN
+    codec_over: str = ""  # the one operation that it encodes; empty: every sum of gradients
+    free: bool = False
+    algorithm: str = ""  # of all-reduces; empty: a ring's bytes with a tree's delays, the best of both
+
+    @classmethod
+    def of(cls, captures: tuple[Capture, ...]) -> NetworkUse:
+        """Return the network as the script uses it: with the codec that it asked syncline for."""
+        facts = captures[0].facts
+        return cls(codec=str(facts.get("codec", PLAIN)), codec_over=str(facts.get("codec_over", "")))
+
+
+@dataclass(frozen=True, eq=False)
+class GraphRun:
+    """When each operation of two steps began and ended."""
+
+    graph: StepGraph
+    begin_s: Floats = field(repr=False)
+    end_s: Floats = field(repr=False)
+    limiting: dict[int, str] = field(default_factory=dict)  # row of a collective: the link that limited it
+    encoded: dict[int, float] = field(default_factory=dict)  # row of a collective: the share of bytes a codec leaves
+
+    @property
+    def step_time_s(self) -> float:
+        """Return what the last step adds: from the end of the step before it to its own."""
+        last = self.graph.num_steps - 1
+        ends = [float(self.end_s[self.graph.step == step].max(initial=0.0)) for step in (last - 1, last)]
+        return ends[1] - ends[0] if last > 0 else ends[1]
+
+    def rows(self, kinds: tuple[int, ...], rank: int) -> Longs:
+        """Return the rows of the last step that are of these kinds, on a rank, beside the host's."""
+        graph, work = self.graph, self.graph.workload
+        chosen = (
+            np.isin(work.kind, kinds) & (work.rank == rank) & (graph.source >= 0) & (graph.step == graph.num_steps - 1)
+        )
+        return np.flatnonzero(chosen)
+
+
+def execute(
+    graph: StepGraph,
+    fabric: Fabric,
+    machine: Machine,
+    network: NetworkUse | None = None,
+    routing: Routing = "spray",
+    constants: Constants | None = None,
+) -> GraphRun:
+    """Return a captured step as the flow engine runs it on the fabric."""
+    world = graph.captures[0].world
+    if world > fabric.num_gpus * max(machine.gpu.num_dies, 1):
+        raise SimulationError(
+            f"the script runs {world:,} ranks, but {fabric.name} has {fabric.num_gpus:,} GPUs.",
+            hint="Name a larger cluster, or start fewer ranks.",
+        )
+    k = constants or default_constants()
+    laid = _Laid(graph, fabric, machine, k, network or NetworkUse.of(graph.captures), routing)
+    delay = durations(graph)
+    size, path = laid.columns(delay)
+    first = _run(graph, laid, delay, size, path)
+    taken = 0.0 if laid.on_cpu else k.held.c_sm  # NCCL's kernels take multiprocessors, gloo's thread has its own core
+    slowed = delay + taken * _beside(graph, first)
+    course = _run(graph, laid, slowed, size, path) if (slowed > delay).any() else first
+    links = laid.links()
+    limited = np.flatnonzero((path >= 0) & (course.bottleneck >= 0))
+    names = {row: laid.rails.link_name(int(links[course.bottleneck[row]])) for row in limited.tolist()}
+    return GraphRun(graph, course.begin_s, course.end_s, names, laid.encoded)
+
+
+def _run(graph: StepGraph, laid: _Laid, delay: Floats, size: Floats, path: Longs) -> Course:
+    work = graph.workload
+    before = previous_in_stream(work.rank, work.stream)
+    start, deps = work.dep_start.tolist(), work.deps.tolist()
+    waits = [
+        [*deps[start[op] : start[op + 1]], *([last] if last >= 0 else [])] for op, last in enumerate(before.tolist())
+    ]
+    tasks = Tasks.of(
+        laid.paths(),
+        size_bytes=size,
+        first_path=np.maximum(path, 0),
+        num_paths=(path >= 0).astype(np.int32),
+        delay_s=delay,
+        wait_for=waits,
+    )
+    return run(laid.capacity(), tasks)
+
+
+class _Laid:
+    """The footprints of all groups that a captured step has."""
+
+    def __init__(
+        self, graph: StepGraph, fabric: Fabric, machine: Machine, k: Constants, network: NetworkUse, routing: Routing
+    ) -> None:
+        self.graph, self.machine, self.k, self.network = graph, machine, k, network
+        self.on_cpu = graph.captures[0].on_cpu
+        self.costs = cpus.host_costs(fabric)
+        payload = self.costs.efficiency if self.on_cpu else k.fitted.e_net
+        self.rails = Rails.of(fabric, payload, k.fitted.e_nvl, routing)
+        self.devices = fabric.gpus.astype(np.int64)
+        hosts = fabric_reach(fabric).hosts
+        self.domain_of = np.full(len(fabric.devices), -1, np.int64)
+        inside = fabric.devices.host >= 0
+        self.domain_of[inside] = hosts.of_host[fabric.devices.host[inside]]
+        self.members = stages(graph.captures)
+        self.number: dict[tuple[str, int, int], int] = {}
+        self.table: list[Floats] = []
+        self.encoded: dict[int, float] = {}
+
+    def columns(self, delay: Floats) -> tuple[Floats, Longs]:
+        """Return bytes and path of every operation, and write what a call costs into `delay`."""
+        graph, work = self.graph, self.graph.workload
+        size, path = np.zeros(len(work)), np.full(len(work), -1, np.int64)
+        apart_s = self._apart_s() if self.on_cpu else np.zeros(len(work))
+        for row in np.flatnonzero(graph.group >= 0).tolist():
+            what, n = work.names[int(work.label[row])], int(work.ranks[row])
+            if self.network.free or n < 2 or work.kind[row] == Op.RECV:
+                continue
+            whole, share = float(work.size_bytes[row]), self._shrunk(row, what)
+            coding_s = ENCODED_BYTES * whole / self._width / self.machine.hbm_Bps if share < 1 else 0.0
+            delay[row] = self._call_s(row, n, what) + coding_s
+            if self.on_cpu:
+                delay[row] += cpus.waits_s(n, float(apart_s[row]), graph.noise_s[int(work.rank[row])])
+            sent = (cpus.sent_bytes if self.on_cpu else sent_bytes)(what, whole, n) * share
+            if self.network.algorithm == "tree" and what in TWICE:
+                sent *= n / (n - 1)  # every rank passes the whole up and down
+            if share < 1:
+                self.encoded[row] = share
+            if sent > 0:
+                size[row], path[row] = sent, self._path(row, what)
+        return size, path
+
+    def _apart_s(self) -> Floats:
+        """Return for each collective what its rank has worked since the one before it."""
+        work = self.graph.workload
+        found = np.zeros(len(work))
+        for rank in range(len(self.graph.captures)):
+            mine = np.flatnonzero(work.rank == rank)
+            worked = np.cumsum(np.where(work.kind[mine] == Op.COMPUTE, np.nan_to_num(work.duration_s[mine]), 0.0))
+            met = self.graph.group[mine] >= 0
+            found[mine[met]] = np.diff(worked[met], prepend=0.0)
+        return found
+
+    def _call_s(self, row: int, n: int, what: str) -> float:
+        if self.on_cpu:
+            return cpus.call_s(self.costs, what, n)
+        rank = int(self.graph.workload.rank[row])
+        members = self.graph.captures[rank].groups[int(self.graph.group[row])]
+        domains = len(set(self.domain_of[self._on(np.array(members))].tolist()))
+        hops = float(np.log2(n)) if domains > 1 else 0.0
+        if domains > 1 and self.network.algorithm and what in TWICE:
+            between = 2.0 * (domains - 1 if self.network.algorithm == "ring" else float(np.log2(domains)))
+            hops = max(hops, between)  # one of them is not quicker than the better of both
+        return self.k.held.tp_call_s + self.machine.hop_s * hops
+
+    def _shrunk(self, row: int, what: str) -> float:
+        """Return the share of bytes that a codec leaves: of gradients that are summed."""
+        if self.network.codec == PLAIN or what not in ("all_reduce", "reduce_scatter"):
+            return 1.0
+        if self.network.codec_over not in ("", what):
+            return 1.0
+        rank, source = int(self.graph.workload.rank[row]), int(self.graph.source[row])
+        backward = self.graph.captures[rank].ops[source].phase == "backward"
+        if not backward or int(self.graph.group[row]) not in self._gradients[rank]:
+            return 1.0
+        return wire_share(self.network.codec, self._width)
+
+    @cached_property
+    def _gradients(self) -> list[set[int]]:
+        """Return the groups of each captured rank that sum gradients."""
+        return [gradient_groups(captured) for captured in self.graph.captures]
+
+    @cached_property
+    def _width(self) -> float:
+        """Return the bytes of a gradient on the wire."""
+        return float(axes_of(self.graph.captures).gradient_bytes)
+
+    def _on(self, ranks: Longs) -> Longs:
+        return np.asarray(self.devices[ranks // max(self.machine.gpu.num_dies, 1)])
+
+    def _path(self, row: int, what: str) -> int:
+        work = self.graph.workload
+        rank = int(work.rank[row])
+        summed = "rings" if self.on_cpu else "sums"  # NCCL has trees too
+        kind = "send" if work.kind[row] == Op.SEND else {"all_to_all": "pairs", "all_reduce": summed}.get(what, "rings")
+        key = (kind, rank, int(self.graph.peer[row] if kind == "send" else self.graph.group[row]))
+        if key not in self.number:
+            self.number[key] = len(self.table)
+            self.table.append(self._footprint(*key))
+        return self.number[key]
+
+    def _footprint(self, kind: str, rank: int, other: int) -> Floats:
+        captured, members = self.graph.captures[rank], self.members[rank]
+        if kind == "send":
+            away = members + (other - captured.rank)
+            inside = (away >= 0) & (away < captured.world)
+            return passed(self.rails, self._on(members[inside]), self._on(away[inside]))
+        groups = self._on(groups_of(captured, other, members))
+        if kind in ("rings", "sums"):
+            mesh = is_mesh(self.rails.network.fabric)
+            flows = gather_flows(groups, self.domain_of, rings=True, sums=kind == "sums", mesh=mesh)
+            return self.rails.carried(*flows)
+        n = groups.shape[1]
+        near = (self.domain_of[groups[0]][:, None] == self.domain_of[groups[0]][None, :]).sum() - n
+        share = near / max(n * (n - 1), 1)
+        return exchanged_pairs(self.rails, groups, self.domain_of, 1 - share, share)
+
+    def links(self) -> Longs:
+        """Return the links that anything crosses; of those that carry alike, one."""
+        if not self.table:
+            return np.zeros(1, np.int64)
+        table = np.stack(self.table)
+        used = np.flatnonzero((table > 0).any(axis=0))
+        need = table[:, used] / np.maximum(self.rails.capacity_Bps[used], 1e-30)
+        weights = np.random.default_rng(7).random(len(table)) + 0.5
+        key = np.round(weights @ need / max(float((weights @ need).max(initial=0.0)), 1e-300), 12)
+        return np.asarray(used[np.unique(key, return_index=True)[1]])
+
+    def capacity(self) -> Floats:
+        scaled = self.rails.capacity_Bps[self.links()] * self.network.scale
+        if (scaled <= 0).any():
+            link = int(self.links()[int(np.argmin(scaled))])
+            raise SimulationError(f"{self.rails.link_name(link)} is down, and traffic of the script has no other way.")
+        return np.asarray(scaled)
+
+    def paths(self) -> Paths:
+        if not self.table:
+            return Paths.of([])
+        links = self.links()
+        rows = [np.flatnonzero(row[links] > 0) for row in self.table]
+        start = np.concatenate(([0], np.cumsum([len(row) for row in rows]))).astype(np.int64)
+        share = np.concatenate([row[links][crossed] for row, crossed in zip(self.table, rows, strict=True)])
+        return Paths(start, np.concatenate(rows).astype(np.int32), share)
+
+
+def sent_bytes(what: str, size_bytes: float, n: int) -> float:
+    """Return what a rank sends: an all-reduce's buffer crosses the ring twice.
+
+    >>> sent_bytes("all_reduce", 8.0, 4), sent_bytes("all_gather", 8.0, 4), sent_bytes("barrier", 0.0, 4)
+    (12.0, 6.0, 0.0)
+    """
+    if what in WHOLE:
+        return size_bytes
+    return (2.0 if what in TWICE else 1.0) * (n - 1) / n * size_bytes
+
+
+def _beside(graph: StepGraph, course: Course) -> Floats:
+    """Return for each kernel how long a collective of its rank ran beside it."""
+    work = graph.workload
+    found = np.zeros(len(work))
+    for rank in range(len(graph.captures)):
+        mine = work.rank == rank
+        moves = np.flatnonzero(mine & np.isin(work.kind, (Op.COLLECTIVE, Op.SEND)) & (course.end_s > course.begin_s))
+        kernels = np.flatnonzero(mine & (work.kind == Op.COMPUTE) & (graph.source >= 0))
+        busy = union(course.begin_s[moves], course.end_s[moves])
+        found[kernels] = covered(busy, course.begin_s[kernels], course.end_s[kernels])
+    return found
+
+
+def union(begin: Floats, end: Floats) -> Floats:
+    """Return disjoint intervals, in order, as rows."""
+    joined = intervals.union(np.zeros(len(begin), np.int64), begin, end)
+    return np.stack((joined.start_s, joined.end_s), axis=1)
+
+
+def covered(spans: Floats, begin: Floats, end: Floats) -> Floats:
+    """Return how much of each interval [begin, end] the disjoint spans cover."""
+    if not len(spans):
+        return np.zeros(len(begin))
+    edges = spans.ravel()
+    total = np.concatenate(([0.0], np.cumsum(np.diff(spans, axis=1).ravel())))
+
+    def until(at: Floats) -> Floats:
+        place = np.searchsorted(edges, at, side="right")
+        whole = place // 2
+        inside = np.where(place % 2 == 1, at - edges[np.minimum(place - 1, len(edges) - 1)], 0.0)
+        return np.asarray(total[whole] + inside)
+
+    return until(end) - until(begin)

@@ -1,0 +1,219 @@
+"""What a captured kernel takes on a GPU: products and attention by the step model's formulas, the rest by its bytes.
+
+A kernel that was timed on a real GPU (`--measure`) keeps that time; where the GPU is another, it is scaled as the
+model's own prices for the two are.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+
+from syncline.errors import SimulationError
+from syncline.fabric.catalog import load_catalog
+from syncline.previewing import convolution
+from syncline.previewing.measured import EagerCosts, GpuKernelTimes, OwnHost
+from syncline.previewing.passes import TURNED, GpuFigures, pass_s
+from syncline.previewing.record import KernelCall
+from syncline.sim.step.arithmetic.kernels import ALIGNED, UNALIGNED, gemm_s, head_speed
+from syncline.sim.step.constants import Constants, default_constants
+from syncline.sim.step.machine import Machine, facts_of
+
+WIDTH = {
+    "float64": 8, "int64": 8, "complex64": 8, "float32": 4, "int32": 4, "uint32": 4, "float16": 2, "bfloat16": 2,
+    "int16": 2, "uint16": 2,
+}  # fmt: skip
+PRODUCTS = {"mm", "addmm", "bmm", "baddbmm", "linear", "_scaled_mm", "_grouped_mm", "_scaled_grouped_mm"}
+GATHERS = {"embedding", "index", "gather", "index_select", "_unsafe_index"}
+WRITES_ONLY = {
+    "zeros", "ones", "full", "zeros_like", "ones_like", "full_like", "zero_", "fill_", "normal_", "uniform_", "randn",
+    "rand", "randint", "arange", "randn_like", "rand_like", "new_zeros", "new_ones", "new_full", "randint_like",
+    "bernoulli_", "exponential_", "scalar_tensor", "_foreach_zero_", "tril", "triu", "bernoulli", "random_",
+    "trunc_normal_",
+}  # fmt: skip
+CUDNN_ATTENTION: tuple[str, ...] = ("Hopper", "Blackwell", "Blackwell Ultra")
+"""Parts on which torch prefers cuDNN's attention to its flash kernel (as profiles of torch 2.11 on an H200 show)."""
+PACKED_S = 11.8e-9  # of the host for 1,024 elements whose place `chunk_cat` packs into an index (of two scripts)
+LEAST_S = 1.5e-6  # of a kernel that does next to nothing
+AGAIN = {"native_batch_norm": 1, "cudnn_batch_norm": 1, "native_batch_norm_backward": 2, "cudnn_batch_norm_backward": 2,
+         "native_group_norm": 1, "native_group_norm_backward": 2}  # fmt: skip
+"""Large inputs that are read a second time: their sums must be known before the first element is written."""
+
+
+@dataclass(frozen=True)
+class KernelPrice:
+    """How long a kernel takes and why."""
+
+    seconds: float
+    kind: str  # product, attention, convolution, memory, host copy, unknown
+    bytes: float
+
+
+@dataclass(frozen=True, eq=False)
+class Pricer:
+    """Prices kernels on one machine; a kernel is priced once."""
+
+    machine: Machine
+    constants: Constants = field(default_factory=default_constants)
+    times: GpuKernelTimes | None = None
+    timed_on: Machine | None = None  # the machine with the GPU that they were timed on, where it is another
+    host: EagerCosts = field(default_factory=EagerCosts)
+
+    def own(self, rank: int) -> OwnHost | None:
+        """Return what the host of the script was measured to do in a step of a rank: its own, or the first one's."""
+        hosts = self.times.own if self.times is not None else {}
+        return hosts.get(rank) or next(iter(hosts.values()), None)
+
+    @cached_property
+    def pcie_Bps(self) -> float:
+        return float(load_catalog().pcie(self.machine.gpu.pcie).usable_Bps)
+
+    def price(self, kernel: KernelCall, warm: float = 0.0) -> KernelPrice:
+        """Return the price of a kernel, as it was timed where it was; the cache holds `warm` of what it reads."""
+        modelled = self.modelled(kernel)
+        timed = self.times.seconds(kernel, warm) if self.times is not None else None
+        if timed is None or kernel.on_host:
+            return modelled
+        if self.timed_on is not None:
+            there = replace(self, machine=self.timed_on, times=None, timed_on=None)
+            timed *= modelled.seconds / there.modelled(kernel).seconds
+        return replace(modelled, seconds=timed)
+
+    def host_s(self, kernel: KernelCall) -> float:
+        """Return what the host does for this kernel itself, as measured or as known; 0 where it is an operator's."""
+        if self.times is not None:
+            return self.times.host_s(kernel)
+        if "chunk_cat" not in kernel.name:
+            return 0.0
+        packed = kernel.ins[: len(kernel.args[0])] if kernel.args and isinstance(kernel.args[0], list) else kernel.ins
+        return PACKED_S * sum(elements for _, _, elements in packed) / 1024  # beside them it is given where to write
+
+    def timed(self, kernel: KernelCall) -> bool:
+        """Whether a kernel was timed."""
+        return self.times is not None and self.times.seconds(kernel) is not None and not kernel.on_host
+
+    def modelled(self, kernel: KernelCall) -> KernelPrice:
+        """Return the price of a kernel by the model."""
+        name = kernel.name.split(".")[1] if "." in kernel.name else kernel.name
+        moved = touched_bytes(kernel, name)
+        if kernel.on_host:
+            return KernelPrice(moved / 2 / self.pcie_Bps + LEAST_S, "host copy", moved)
+        gap_s = max(LEAST_S, self.constants.held.gap_s)
+        passes = moved / self.machine.hbm_Bps + gap_s
+        if name in PRODUCTS:
+            return KernelPrice(max(self._product_s(kernel, name), passes), "product", moved)
+        if "attention" in name and kernel.flops:
+            return KernelPrice(max(self._attention_s(kernel, name), passes), "attention", moved)
+        if convolution.is_convolution(kernel):
+            work = convolution.seconds(kernel, self.rate(kernel), self.machine.num_sms)
+            turned_s = TURNED * convolution.turned_elements(kernel) / self.part.issues_per_s
+            return KernelPrice(max(work, passes) + turned_s + gap_s, "convolution", moved)
+        known = kernel.namespace in ("aten", "prims", "c10d", "_c10d_functional", "prim", "fsdp")
+        seconds = pass_s(kernel, name, moved, self.part, WIDTH) + gap_s
+        return KernelPrice(seconds, "memory" if known else "unknown", moved)
+
+    @cached_property
+    def part(self) -> GpuFigures:
+        return GpuFigures.of(self.machine)
+
+    @cached_property
+    def alone(self) -> Constants:
+        """Return the constants of a kernel by itself: what whole published runs lose beyond it is no part of it."""
+        return replace(self.constants, fitted=replace(self.constants.fitted, e_gemm=1.0))
+
+    def rate(self, kernel: KernelCall) -> float:
+        """Return operations a second for the precision of a kernel's operands: the best that products sustain.
+
+        The step model takes 0.87 of it, as one product after another does for seconds under the power limit. In a step
+        other kernels draw less than the limit (550 of an H200's 700 W) and leave the products their clock; not so
+        where the limit was lowered, to 500 W for example.
+        """
+        lowered = self.machine.derate < 1 or self.machine.power_scale < 1
+        return self._under_load(kernel) / (1.0 if lowered else float(facts_of(self.machine.gpu)["base_power"]))
+
+    def _under_load(self, kernel: KernelCall) -> float:
+        dtype = next((t for _, t, _ in kernel.ins if t.startswith(("float", "bfloat"))), "bfloat16")
+        name = {"float16": "fp16", "bfloat16": "bf16", "float32": "tf32" if kernel.tf32 else "fp32"}.get(dtype, "fp8")
+        if dtype == "float64":
+            name = "fp32"
+        try:
+            return self.machine.rate(name)
+        except SimulationError:
+            return self.machine.rate("fp32" if name == "tf32" else "bf16")
+
+    def _product_s(self, kernel: KernelCall, name: str) -> float:
+        matrices = [shape for shape, _, _ in kernel.ins if len(shape) >= 2]
+        if len(matrices) < 2 or not kernel.outs:
+            return kernel.flops / self.rate(kernel)
+        out = kernel.outs[0][0]
+        m, n = out[-2] if len(out) > 1 else 1, out[-1]
+        batch = math.prod(out[:-2])
+        depth = kernel.flops / max(2 * m * n * batch, 1)
+        rate = self.rate(kernel)
+        if any(side % ALIGNED for side in (n, int(depth))) and name != "_scaled_mm":
+            rate *= UNALIGNED
+        width = WIDTH.get(kernel.outs[0][1], 2)
+        one = np.asarray
+        rows = one(m * batch)  # tiles of a batch fill the GPU together
+        return float(gemm_s(self.machine, self.alone, rows, one(n), one(depth), float(width), one(rate)))
+
+    def _attention_s(self, kernel: KernelCall, name: str) -> float:
+        k, machine = self.constants, self.machine
+        backward = "backward" in name
+        query = next(shape for shape, _, _ in kernel.ins[1 if backward else 0 :] if len(shape) == 4)
+        flops = executed_flops(kernel)
+        own = query[2]
+        chosen = "cudnn" if machine.gpu.architecture in CUDNN_ATTENTION else "fa2"
+        speed = machine.attention.get(chosen, 0.6) * (1.0 if "flash" in name else 0.6)
+        rate = k.fitted.e_attn * self.rate(kernel) * speed * own / (own + k.held.attention_ramp)
+        rate *= float(head_speed(np.asarray(float(query[-1])), machine.head64.get(chosen, 0.75)))
+        slower = k.held.backward_attention if backward else 1.0
+        return slower * flops / rate + k.held.gap_s
+
+
+def useful_flops(kernel: KernelCall) -> float:
+    """Return the operations that a model needs of a kernel: fused attention's backward makes its scores again."""
+    remade = "attention" in kernel.name and "backward" in kernel.name
+    return executed_flops(kernel) * (0.8 if remade else 1.0)  # two and a half forwards, of which half a one is that
+
+
+def executed_flops(kernel: KernelCall) -> float:
+    """Return the operations of a kernel; of causal attention, those below the diagonal."""
+    if convolution.is_convolution(kernel):
+        return convolution.flops(kernel)
+    return kernel.flops * (0.5 if "attention" in kernel.name and _is_causal(kernel) else 1.0)
+
+
+def _is_causal(kernel: KernelCall) -> bool:
+    """Whether attention was asked for what lies below the diagonal: one of its switches, by its place."""
+    efficient = "efficient" in kernel.name and "backward" not in kernel.name
+    switches = kernel.args[6:] if efficient else kernel.args[3:]  # before them this one has whether to keep its sums
+    return any(arg is True for arg in switches) or kernel.kwargs.get("is_causal") is True
+
+
+def touched_bytes(kernel: KernelCall, name: str) -> float:
+    """Return what a kernel reads and writes."""
+    read = [elements * WIDTH.get(dtype, 1) for _, dtype, elements in kernel.ins]
+    written = [elements * WIDTH.get(dtype, 1) for _, dtype, elements in kernel.outs]
+    if name in GATHERS:
+        return 2.0 * sum(written) + sum(read[1:])
+    if name == "nll_loss_forward":
+        return float(sum(read[1:]) + 32 * (read[1] / 8 if len(read) > 1 else 1))  # a sector for each row's own class
+    if name == "nll_loss_backward":
+        return float(sum(written))
+    if name == "embedding_dense_backward":
+        return float(sum(written) + sum(read))
+    if name in WRITES_ONLY:
+        return float(sum(written) or sum(read))
+    if name == "copy_":
+        return float(sum(read[1:2]) + sum(written))
+    if kernel.mutable and not written:
+        first = kernel.args[0] if kernel.args and isinstance(kernel.args[0], list) else [None]
+        own = sum(read[: len(first)])
+        return float(sum(read) + own * (3 if name.startswith("_fused_adam") else 1))
+    if name.startswith(("index_put", "scatter")):
+        return float(2 * sum(read[1:]))
+    return float(sum(read) + sum(sorted(read)[-AGAIN[name] :] if name in AGAIN else ()) + sum(written))

@@ -1,8 +1,0 @@
-"""Healthy hosts as captured trees, and faults to plant in them: what tests and the fault library audit."""
-
-from __future__ import annotations
-
-from tests.audit.samples.draft import HostDraft
-from tests.audit.samples.hosts import HOSTS
-
-__all__ = ["HOSTS", "HostDraft"]

@@ -1,0 +1,79 @@
+"""Every rule finds what is planted for it, on every kind of host where it makes sense, and nothing else is found."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from tests.auditing.samples import HOSTS, HostDraft
+from tests.auditing.samples.plants import PLANTS, Plant
+
+from syncline.auditing.audit import audit
+from syncline.auditing.checks import RULES
+from syncline.auditing.report import HostReport
+from syncline.finding import Severity
+from syncline.host.root import Root
+
+DRAFTS: dict[str, HostDraft] = {name: make() for name, make in HOSTS.items()}
+
+
+def found_on(draft: HostDraft, plant: Plant | None = None) -> HostReport:
+    return audit(Root.of(draft.tree(), draft.host), plant.expect if plant else None)
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_a_healthy_host_has_no_finding_and_nothing_is_unknown(host: str) -> None:
+    report = found_on(DRAFTS[host])
+    assert [(f.rule, f.observed) for f in report.findings] == []
+    assert report.status is Severity.OK
+
+
+@pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.name.replace(" ", "-"))
+def test_what_is_planted_is_found_and_nothing_else(plant: Plant) -> None:
+    for host in plant.hosts:
+        report = found_on(plant.into(DRAFTS[host]), plant)
+        assert {finding.rule for finding in report.findings} == plant.rules, host
+        for finding in report.findings:
+            assert finding.severity in (Severity.WARNING, Severity.CRITICAL), host
+            assert finding.place.startswith(DRAFTS[host].host)
+            assert finding.observed
+            assert finding.evidence
+            assert finding.meaning
+            assert finding.fix
+            assert finding.reference
+
+
+def test_every_rule_has_a_plant() -> None:
+    assert {rule for plant in PLANTS for rule in plant.rules} == set(RULES)
+
+
+def test_every_check_of_the_coverage_table_names_rules_that_exist() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "method" / "audit.md").read_text("utf-8")
+    table = text.partition("## What it covers")[2].partition("## What it does not see")[0]
+    rows = re.findall(r"^\| (\d+) \| [^|]+ \| ([^|]+) \|$", table, re.MULTILINE)
+    assert [int(number) for number, _ in rows] == list(range(1, 23))
+    for number, rules in rows:
+        named = re.findall(r"`([\w.-]+)`", rules)
+        assert named, number
+        assert {name for name in named if not name.startswith("cluster.")} <= set(RULES), number
+
+
+def test_a_misconfigured_virtual_machine_gets_all_its_findings() -> None:
+    names = ("emulated bridge", "unlimited stack", "container's shared memory", "reno", "netem left behind",
+             "name on loopback", "no transparent huge pages", "small ring")  # fmt: skip
+    plants = [plant for plant in PLANTS if plant.name in names and "plain-vm" in plant.hosts]
+    draft = DRAFTS["plain-vm"]
+    for plant in plants:
+        draft = plant.into(draft)
+    expected = {rule for plant in plants for rule in plant.rules}
+    assert len(expected) == 7
+    assert {finding.rule for finding in found_on(draft).findings} == expected
+
+
+def test_planting_leaves_the_healthy_host_alone() -> None:
+    before = dict(DRAFTS["dgx-h100"].files), dict(DRAFTS["dgx-h100"].environment)
+    for plant in PLANTS:
+        if "dgx-h100" in plant.hosts:
+            plant.into(DRAFTS["dgx-h100"])
+    assert (DRAFTS["dgx-h100"].files, DRAFTS["dgx-h100"].environment) == before

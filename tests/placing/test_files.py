@@ -1,0 +1,39 @@
+"""The JobSet against its published shape (kubernetes-sigs/jobset, api/jobset/v1alpha2/jobset_types.go)."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import yaml
+
+from syncline.placing.files import RankMap, RankSeat, jobset
+
+SPEC = {
+    "replicatedJobs", "network", "successPolicy", "failurePolicy", "startupPolicy", "suspend", "coordinator",
+    "managedBy", "ttlSecondsAfterFinished", "volumeClaimPolicies",
+}  # fmt: skip
+REPLICATED = {"name", "groupName", "template", "replicas", "dependsOn"}
+JOB = {"parallelism", "completions", "completionMode", "backoffLimit", "template"}
+LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+
+
+@pytest.mark.parametrize("name", ["llama3-70b", "70B run_7", "", "x" * 80, "größe"])
+def test_a_jobset_has_the_fields_of_its_type_and_names_that_kubernetes_takes(name: str) -> None:
+    ranks = RankMap(name, tuple(RankSeat(2 * h + g, f"gpu-{h}", g) for h in range(3) for g in range(2)))
+    config, jobs = yaml.safe_load_all(jobset(ranks))
+    assert (jobs["apiVersion"], jobs["kind"]) == ("jobset.x-k8s.io/v1alpha2", "JobSet")
+    assert set(jobs["spec"]) <= SPEC
+    (workers,) = jobs["spec"]["replicatedJobs"]
+    assert set(workers) <= REPLICATED and workers["replicas"] == 1
+    job = workers["template"]["spec"]
+    assert set(job) <= JOB and job["completionMode"] == "Indexed" and job["parallelism"] == job["completions"] == 3
+    pod = job["template"]["spec"]
+    assert pod["restartPolicy"] in ("Never", "OnFailure")
+    # A pod is called JOBSET-WORKERS-0-INDEX and five more letters, and that must be a DNS label.
+    called = f"{jobs['metadata']['name']}-{workers['name']}-0-2-abcde"
+    assert LABEL.fullmatch(called) and len(called) <= 63
+    (volume,) = pod["volumes"]
+    assert volume["configMap"]["name"] == config["metadata"]["name"]
+    apart = pod["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][0]
+    assert apart["labelSelector"]["matchLabels"]["jobset.sigs.k8s.io/jobset-name"] == jobs["metadata"]["name"]

@@ -1,0 +1,167 @@
+"""The order of units: never worse than what was given, the best where all can be tried, right by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from syncline.describe.progress import Meter
+from syncline.fabric import Fabric, load
+from syncline.placing.allocation import Allocation, GrantedHost, allocation, from_list
+from syncline.placing.judge import Judge
+from syncline.placing.remap import remap
+from syncline.placing.search import BestOrder, block_sizes, enumerated, search
+from syncline.placing.seats import rail_aligned, seats_of
+from syncline.workload.job import Job
+from syncline.workload.parallel import Parallel
+from syncline.workload.read_job import load_job
+
+NETWORK = {"topology": "leaf-spine", "link": "100GbE", "oversubscription": "8:1", "hosts_per_leaf": 4}
+
+
+@pytest.fixture(scope="module")
+def fabric() -> Fabric:
+    return load({"name": "racks of 4", "hosts": 16, "host": "8 x H100", "network": NETWORK})
+
+
+@pytest.fixture(scope="module")
+def staged() -> Job:
+    """Two stages of two hosts: replicas of a stage exchange gradients, stages only activations."""
+    return load_job({"model": "llama3-8b", "batch": {"global": 16, "sequence": 2048}, "parallel": {"tp": 8, "pp": 2}})
+
+
+def _hosts(judge: Judge, found: BestOrder) -> list[int]:
+    """Return the hosts that have ranks, in the order of their first."""
+    units = list(found.order[: judge.seats.num_seats])
+    return list(dict.fromkeys(judge.seats.host[units].tolist()))
+
+
+@pytest.mark.parametrize(
+    ("split", "sizes"),
+    [
+        # 4 hosts of 8. tp 8: a replica of a stage is one host, the replicas of a stage two, both stages all four.
+        ({"tp": 8, "dp": 2, "pp": 2}, [1, 2]),
+        # tp 4: groups of 4 ranks are no whole seat; a stage is 16 ranks, two seats; 32 ranks are everyone.
+        ({"tp": 4, "dp": 4, "pp": 2}, [1, 2]),
+        # tp 2, cp 2: the ring of 4 is no seat; dp 2 makes 8, one; a stage is one seat of the four.
+        ({"tp": 2, "cp": 2, "dp": 2, "pp": 4}, [1]),
+        # One stage: replicas are all 32 ranks, which is no block of its own.
+        ({"tp": 8, "dp": 4}, [1]),
+    ],
+)
+def test_blocks_are_whole_seats_and_fewer_than_all(fabric: Fabric, split: dict[str, int], sizes: list[int]) -> None:
+    seats = seats_of(fabric, from_list(fabric, "0-3"), Parallel.model_validate(split))
+    assert block_sizes(seats) == sizes
+
+
+def test_an_interrupted_search_keeps_the_best_so_far(
+    fabric: Fabric, staged: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[int, int]] = []
+    judge = Judge(fabric, from_list(fabric, "0,4,1,5"), staged)
+
+    def stop(done: int, total: int) -> None:
+        seen.append((done, total))
+        raise KeyboardInterrupt
+
+    found = search(judge, meter=Meter(stop))
+    # Packed order is judged first, and is better than the scheduler's; 6 arrangements of two pairs were to come.
+    assert seen == [(1, 7)] and not found.proved
+    assert found.order == judge.seats.packed_order()
+
+
+def test_stages_go_where_racks_are(fabric: Fabric, staged: Job) -> None:
+    # Hosts 0, 1 share a rack, and 4, 5: dealt in turn, every gradient crosses the thin uplinks.
+    judge = Judge(fabric, from_list(fabric, "0,4,1,5"), staged)
+    found = search(judge)
+    stages = [set(np.array(_hosts(judge, found)[i : i + 2]) // 4) for i in (0, 2)]
+    assert stages in ([{0}, {1}], [{1}, {0}])
+    assert found.proved
+    assert found.step_time_s < 0.95 * judge.time_s(judge.seats.scheduler_order())
+    assert found.step_time_s == judge.time_s(judge.seats.packed_order())  # 0, 1, 4, 5: packed is right here
+
+
+def test_the_search_finds_what_enumeration_finds(fabric: Fabric, staged: Job) -> None:
+    for hosts in ("0,4,1,8", "8,0,4,1"):
+        judge = Judge(fabric, from_list(fabric, hosts), staged)
+        best = min(judge.time_s(order) for order in enumerated(judge.seats))
+        assert search(judge, most_enumerated=0).step_time_s == pytest.approx(best, rel=1e-3)
+
+
+def test_never_worse_than_either_order(fabric: Fabric, staged: Job) -> None:
+    chance = np.random.default_rng(5)
+    for _ in range(3):
+        hosts = ",".join(map(str, chance.choice(16, 8, replace=False)))
+        judge = Judge(fabric, from_list(fabric, hosts), staged)
+        found = search(judge)
+        assert found.step_time_s <= judge.time_s(judge.seats.scheduler_order())
+        assert found.step_time_s <= judge.time_s(judge.seats.packed_order())
+
+
+def test_a_host_with_a_failed_rail_sits_where_it_hurts_least(staged: Job) -> None:
+    # Five hosts for a job of four: the one with a failed port stays idle.
+    faults = [{"device": "host-00/nic-0"}]
+    fabric = load({"hosts": 5, "host": "8 x H100", "network": "leaf-spine 100GbE", "faults": faults})
+    four = staged.model_copy(update={"parallel": staged.parallel.model_copy(update={"dp": 2})})
+    judge = Judge(fabric, from_list(fabric, "0-4"), four)
+    found = search(judge)
+    assert 0 not in _hosts(judge, found)
+    assert found.step_time_s < judge.time_s(judge.seats.scheduler_order())
+
+
+def test_the_launchers_order_of_axes_is_kept(fabric: Fabric) -> None:
+    job = {
+        "model": "llama3-8b",
+        "batch": {"global": 16},
+        "parallel": {"tp": 8, "pp": 2, "order": ["tp", "cp", "pp", "dp"]},
+    }
+    judge = Judge(fabric, from_list(fabric, "0,4,1,5"), load_job(job))
+    # Launch ranks 0-7 are replica 0 of stage 0, 8-15 of stage 1: the stages are hosts 0, 1 and 4, 5.
+    devices = fabric.devices.host[judge.seats.devices(judge.seats.scheduler_order())]
+    assert [set(part.tolist()) for part in np.split(devices, 2)] == [{0, 1}, {4, 5}]
+
+
+def test_parts_of_hosts_are_units_of_their_common_size(fabric: Fabric) -> None:
+    given: Allocation = allocation(fabric, [GrantedHost("host-00", (0, 1, 2, 3)), GrantedHost("host-01")], "test")
+    judge = Judge(fabric, given, load_job({"model": "llama3-8b", "batch": {"global": 12}, "parallel": {"tp": 4}}))
+    assert judge.seats.num_units == 3
+    assert judge.seats.size == 4
+    found = search(judge)
+    assert sorted(judge.seats.by_launch(found.order).tolist()) == sorted(judge.seats.gpus.ravel().tolist())
+
+
+def test_a_replaced_host_moves_nobody_else_unless_it_must(fabric: Fabric, staged: Job) -> None:
+    near = Judge(fabric, from_list(fabric, "0,1,4,5").replaced(fabric, "host-01", "host-02"), staged)
+    kept = near.seats.scheduler_order()
+    same = remap(near, kept)
+    assert (same.order, same.num_moved) == (kept, 0)
+    # The new host is in the other rack: its stage is torn apart, and a swap of two mends it.
+    far = Judge(
+        fabric, from_list(fabric, "0,1,4,5,8,9").replaced(fabric, "host-01", "host-06"), staged_of_three(staged)
+    )
+    found = remap(far, far.seats.scheduler_order(), slack=0.0)
+    assert found.step_time_s == pytest.approx(found.best_s)
+    assert found.num_moved <= 4
+    assert remap(far, far.seats.scheduler_order(), slack=1.0).num_moved == 0
+
+
+def staged_of_three(job: Job) -> Job:
+    return job.model_copy(
+        update={"batch": job.batch.model_copy(update={"global_": 24}),
+                "parallel": job.parallel.model_copy(update={"pp": 2, "dp": 3})}
+    )  # fmt: skip
+
+
+def test_gpus_inside_hosts_stand_in_the_order_of_rails() -> None:
+    """Without NVLink, ranks that talk across hosts should share a rail where their hosts gave other GPUs."""
+    host = {"gpu": "L40S", "gpus": 8, "nics": 8, "nic": "cx6", "link": "100GbE"}
+    fabric = load({"hosts": 4, "host": host, "network": {"topology": "rail-only", "link": "100GbE"}})
+    parts = [(0, 1, 2, 3), (1, 2, 3, 4), (0, 1, 2, 3), (1, 2, 3, 4)]
+    given = allocation(fabric, [GrantedHost(n, g) for n, g in zip(fabric.host_names, parts, strict=True)], "test")
+    small = {"model": "llama3-8b", "batch": {"global": 4, "sequence": 1024}, "parallel": {"tp": 2, "pp": 2}}
+    judge = Judge(fabric, given, load_job(small))
+    aligned = rail_aligned(judge.seats)
+    assert aligned is not None
+    assert fabric.devices.local[aligned.gpus].tolist() == [[0, 1, 2, 3], [4, 1, 2, 3]] * 2
+    assert rail_aligned(aligned) is None
+    assert search(judge.seated(aligned)).step_time_s < search(judge).step_time_s * 0.99

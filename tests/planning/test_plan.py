@@ -1,0 +1,114 @@
+"""The plan as a noun: saved, read back, damaged."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from syncline.describe.plain import plain
+from syncline.errors import PlanError
+from syncline.fabric import load
+from syncline.planning import replay
+from syncline.planning.answer import PlanResult, make_plan
+from syncline.planning.plan import Plan, save_plan
+from syncline.report.text.plan import time_line
+from syncline.workload.read_job import load_job
+
+
+@pytest.fixture(scope="module")
+def answer() -> PlanResult:
+    job = load_job({"model": "llama3-8b", "batch": {"global": 128, "sequence": 4096}, "gpus": 64})
+    return make_plan(load("h100-64-rail"), job)
+
+
+@pytest.fixture
+def plan(answer: PlanResult) -> Plan:
+    return answer.best
+
+
+def test_a_saved_plan_has_its_fields(plan: Plan, tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    save_plan(plan, path)
+    assert json.loads(path.read_text()) == plain({"format": "syncline plan 1", **asdict(plan)})
+
+
+def test_the_decision_is_complete(plan: Plan) -> None:
+    decision = plan.decision
+    assert decision.algorithm in ("ring", "tree", "hierarchical")
+    assert decision.bucket_bytes > 0
+    assert decision.placement == "packed"
+    assert f"tp {decision.tp}, pp {decision.pp}, dp {decision.dp}" in decision.label
+
+
+def test_parts_of_time_and_memory_add_up(plan: Plan) -> None:
+    predicted = plan.predicted
+    assert sum(predicted.parts_s.values()) == pytest.approx(predicted.step_time_s)
+    assert sum(predicted.memory_by.values()) == pytest.approx(predicted.memory_bytes)
+    assert predicted.memory_bytes <= 0.92 * predicted.memory_available_bytes
+
+
+def test_memory_that_must_be_used_up_is_used_up() -> None:
+    job = load_job({"model": "llama3-8b", "batch": {"global": 128, "sequence": 4096}, "gpus": 64})
+    tight = make_plan(load("h100-64-rail"), job, headroom=0.0, with_actions=False)
+    roomy = make_plan(load("h100-64-rail"), job, headroom=0.5, with_actions=False)
+    assert tight.best.predicted.step_time_s <= roomy.best.predicted.step_time_s
+    assert roomy.best.predicted.memory_bytes <= 0.5 * roomy.best.predicted.memory_available_bytes
+
+
+def test_headroom_is_given_up_before_the_job_is() -> None:
+    job = load_job({"model": "llama3-70b", "batch": {"global": 128, "sequence": 4096}, "gpus": 64})
+    answer = make_plan(load("h100-64-rail"), job, headroom=0.9, with_actions=False)
+    assert answer.best.predicted.memory_bytes > 0.1 * answer.best.predicted.memory_available_bytes
+
+
+def test_a_list_of_layers_has_nothing_to_choose() -> None:
+    job = load_job({"model": "resnet-50", "batch": {"global": 4096}})
+    with pytest.raises(PlanError, match="is a list of layers"):
+        make_plan(load("h100-64-rail"), job)
+
+
+def test_a_job_larger_than_the_cluster_is_refused() -> None:
+    job = load_job({"model": "llama3-8b", "batch": {"global": 4096, "sequence": 4096}, "gpus": 4096})
+    with pytest.raises(PlanError, match="the job asks for 4,096 GPUs, but h100-64-rail has 512"):
+        make_plan(load("h100-64-rail"), job)
+
+
+def test_an_unknown_objective_is_refused() -> None:
+    job = load_job({"model": "llama3-8b", "batch": {"global": 128, "sequence": 4096}})
+    with pytest.raises(PlanError, match='there is no objective "beauty"'):
+        make_plan(load("h100-64-rail"), job, objective="beauty")
+
+
+def test_a_cluster_without_prices_is_planned_all_the_same() -> None:
+    job = load_job({"model": "llama3-8b", "batch": {"global": 4096, "sequence": 4096}, "gpus": 256})
+    answer = make_plan(load("frontier"), job, with_actions=False)
+    assert answer.best.predicted.step_time_s > 0
+    assert (answer.best.cost is None) == (answer.money is None)
+
+
+def test_gpus_that_do_not_divide_stay_idle() -> None:
+    job = load_job({"model": "llama3-8b", "batch": {"global": 1024, "sequence": 4096}, "gpus": 520})
+    answer = make_plan(load("dgx-h100-superpod"), job, with_actions=False)
+    assert answer.best.decision.num_gpus == 512
+    assert answer.best.cost is not None
+    assert answer.best.cost.num_gpus == 520, "idle GPUs are paid for"
+
+
+def test_where_closed_forms_are_far_off_plans_are_compared_as_executed(
+    answer: PlanResult, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = replace(answer.best.predicted, executed_s=None, closed_form_s=None, parts_s={"compute": 1.0})
+    closed = [1.0, 1.01, 1.02, 1.03, 1.04, 1.05, 1.06, 1.07, 1.08, 1.4]
+    pairs = [(replace(answer.best, predicted=replace(base, step_time_s=s)), answer.result) for s in closed]
+    takes = iter([1.5, 1.45, 1.46, 1.2, 1.6, 1.6, 1.6, 1.6])  # the fourth is the best, and closed forms hide that
+    monkeypatch.setattr(replay, "execute", lambda *_: SimpleNamespace(step_time_s=next(takes)))
+    ranked, notes = replay.checked(load("h100-64-rail"), pairs, answer.question.constants, None)
+    times = [plan.predicted.step_time_s for plan, _ in ranked]
+    assert times == [1.2, 1.45, 1.46, 1.5, 1.6, 1.6, 1.6, 1.6, 1.4] and "executed times rank them" in notes[0]
+    best = ranked[0][0]
+    assert best.limit.share == pytest.approx(answer.best.limit.share * 1.03 / 1.2)
+    assert time_line(best.predicted.parts_s, 1.2).endswith("waits that only executing shows 16.7%")

@@ -1,0 +1,86 @@
+"""A preview beside `step` of its own job file, and what-ifs of how all-reduces run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from syncline import simulate
+from syncline.errors import UnitError, UsageError
+from syncline.fabric import load
+from syncline.previewing.execute import execute
+from syncline.previewing.exposed import collectives
+from syncline.previewing.graph import step_graph
+from syncline.previewing.price import Pricer
+from syncline.previewing.record import read_capture
+from syncline.questions.preview import PreviewAnswer, preview
+from syncline.sim.step.constants import default_constants
+from syncline.sim.step.machine import machine_from_fabric
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "preview"
+COMMAND = ["torchrun", "--nnodes", "2", "--nproc-per-node", "8", str(EXAMPLES / "ddp.py")]
+CHANGES = ["algorithm=ring", "algorithm=tree", "network=free"]
+
+
+@pytest.fixture(scope="module")
+def seen() -> PreviewAnswer:
+    return preview("h100-64-rail", COMMAND, captured=EXAMPLES / "captured", what_if=CHANGES, beside=True)
+
+
+def test_parts_add_up_on_both_sides_and_what_differs_is_explained(seen: PreviewAnswer) -> None:
+    found = seen.beside
+    for whole, parts in ((found.step_time_s, found.time_s), (found.memory_bytes, found.held_bytes)):
+        for side in (0, 1):
+            assert sum(pair[side] for pair in parts.values()) == pytest.approx(whole[side], rel=0.06)
+        apart = {n for n, (a, b) in parts.items() if abs(a - b) > 0.02 * whole[0]}
+        assert apart == {why.split(":")[0] for why in found.why} & {*parts}
+    assert any("list of layers" in why for why in found.why)  # it lacks what the script keeps
+    text = str(seen)
+    assert "beside `step` of the job" in text and all(why in text for why in found.why)
+
+
+def test_nothing_is_said_of_step_unasked() -> None:
+    bare = preview("h100-64-rail", COMMAND, captured=EXAMPLES / "captured", what_if=[])
+    assert bare.report.beside_step is None and "beside `step`" not in str(bare)
+
+
+def test_a_ring_of_two_hosts_waits_as_a_tree_does_and_a_tree_sends_more(seen: PreviewAnswer) -> None:
+    """Two hosts are two hops either way; a tree's ranks pass the whole buffer, a ring's 15 of 16 parts of it."""
+    ring, tree, free = seen.alternatives
+    assert free.exposed_s == 0 < ring.exposed_s < tree.exposed_s < 1.2 * ring.exposed_s
+    assert seen.exposed_s <= ring.exposed_s  # the better of both is not worse than one
+
+
+THIN = (
+    "hosts: 2\nhost: {gpu: H100-SXM5-80GB, gpus: 8, nics: 1, nic: ConnectX-7, link: 100GbE}\nnetwork: fat-tree 100GbE"
+)
+
+
+@pytest.mark.parametrize(
+    ("what", "crosses"), [("all_reduce", 1.0), ("all_gather", 15 / 16), ("reduce_scatter", 15 / 16)]
+)
+def test_a_hosts_port_carries_what_nccl_sends_through_it(tmp_path: Path, what: str, crosses: float) -> None:
+    """Gathers and scatters go around a ring of all ranks; a sum of two hosts is a tree's, the buffer there and back."""
+    (tmp_path / "thin.yaml").write_text(THIN)
+    fabric, k = load(tmp_path / "thin.yaml"), default_constants()
+    machine, first = machine_from_fabric(fabric), read_capture(EXAMPLES / "captured" / "rank0.json")
+    ops = tuple(
+        op._replace(extra=[what, *op.extra[1:]]) if isinstance(op.extra, list) and op.kind == "collective" else op
+        for op in first.ops
+    )
+    ran = execute(step_graph([replace(first, ops=ops)], Pricer(machine)), fabric, machine)
+    (use,) = collectives(ran)
+    by_hand = crosses * use.size_bytes / (k.fitted.e_net * 12.5e9)
+    calls = use.calls * (k.held.tp_call_s + 4 * machine.hop_s)  # a hop for each doubling of 16 ranks
+    assert use.total_s == pytest.approx(by_hand + calls, rel=1e-3)
+    assert use.limiting_link == "host-00/nic-0 -> leaf-00"
+    said = simulate(str(tmp_path / "thin.yaml"), what.replace("_", ""), "33.6MB", algorithm="nccl").interval_s
+    assert said is not None and said[0] < use.total_s < said[1]
+
+
+@pytest.mark.parametrize("change", ["algorithm=best", "bucket=wide"])
+def test_what_is_no_algorithm_or_size_is_refused(change: str) -> None:
+    with pytest.raises((UsageError, UnitError), match=r"algorithm= takes ring or tree|cannot read size"):
+        preview("h100-64-rail", COMMAND, captured=EXAMPLES / "captured", what_if=[change])

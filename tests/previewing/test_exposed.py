@@ -1,0 +1,71 @@
+"""How far off a previewed step may be: its kernels as those that were measured, its communication as NCCL's."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from syncline.describe.own_data import own_data
+from syncline.fabric import load
+from syncline.previewing.exposed import CollectiveUse, talking
+from syncline.questions.preview import HOST_HIGH, HOST_LOW
+from syncline.sim.step.machine import Machine, machine_from_fabric
+from syncline.sim.uncertainty import STUDENT, Spread, next_table, preview_spread
+
+USE = CollectiveUse("all_reduce", 64, "backward", 4, 4 * 2.0**30, 2.0**32, 0.4, 0.1, "model", "link")
+
+
+@pytest.fixture(scope="module")
+def machine() -> Machine:
+    return machine_from_fabric(load("h100-64-rail"))
+
+
+def test_nine_of_ten_further_tables_by_hand() -> None:
+    """Means 0 and 0.2, each of two values 0.1 apart: variance 0.02 between, 0.0025 inside."""
+    middle, reach = next_table([[-0.05, 0.05], [0.15, 0.25]])
+    assert middle == pytest.approx(0.1)
+    assert reach == pytest.approx(STUDENT[1] * math.sqrt(0.02 * 1.5 + 0.0025))
+
+
+def test_previews_that_were_measured_lie_in_their_interval() -> None:
+    spread = preview_spread("Hopper", 8)
+    scored = [each for each in own_data("sim", "data/previews.yaml")["previews"] if each["decides"] == "kernels"]
+    ratios = [1 / (1 + percent / 100) for each in scored for percent in each["off_percent"]]
+    assert spread.num_rows == len(ratios) and spread.num_sources == len(scored)
+    assert all(spread.low_90 <= ratio <= spread.high_90 for ratio in ratios)
+    assert spread.low_90 <= spread.low_50 <= 1.0 <= spread.high_50 <= spread.high_90
+    assert all(each["source"] for each in scored)
+
+
+def test_previews_of_hosts_lie_in_what_hosts_take() -> None:
+    scored = [each for each in own_data("sim", "data/previews.yaml")["previews"] if each["decides"] == "host"]
+    ratios = [1 / (1 + percent / 100) for each in scored for percent in each["off_percent"]]
+    assert all(HOST_LOW <= ratio <= HOST_HIGH for ratio in ratios), ratios
+    assert max(ratios) > HOST_HIGH - 0.01  # no further than the worst
+
+
+def test_what_was_never_measured_is_wider_and_said() -> None:
+    near = preview_spread("Hopper", 128)
+    for wider, why in (
+        (preview_spread("Hopper", 1024), "no preview was measured on more than 128 ranks"),
+        (preview_spread("Blackwell", 8), "no preview was ever measured on Blackwell"),
+        (preview_spread("assumed rates", 8), "what it sustains is assumed"),
+    ):
+        assert wider.low_90 < near.low_90 and wider.high_90 > near.high_90
+        assert why in wider.basis and why not in near.basis
+
+
+def test_communication_is_as_far_off_as_nccl(machine: Machine) -> None:
+    kernels = Spread(0.9, 1.0, 1.0, 1.2, 9, 3, "kernels")
+    quiet = talking(kernels, 1.0, 0.0, [], machine)
+    assert quiet == kernels
+    hidden = talking(kernels, 1.0, 0.0, [replace(USE, total_s=0.1, exposed_s=0.0)], machine)
+    assert (hidden.low_90, hidden.high_90) == pytest.approx((0.9, 1.2))  # it still fits behind the kernels
+    bare = talking(kernels, 1.0, 0.1, [USE], machine)
+    net = (bare.high_90 - 1.2 * 0.9) / 0.1
+    assert net > 1.0 and bare.low_90 < 0.9 * 0.9 + 0.1
+    full = talking(kernels, 1.0, 0.1, [replace(USE, total_s=1.0)], machine)
+    assert full.high_90 == pytest.approx(bare.high_90 + max(net * 0.9 - 0.9, 0.0))
+    assert "systems" in full.basis

@@ -1,0 +1,185 @@
+"""What public scripts do: devices as numbers, the first FSDP, meshes that FSDP2 makes itself, recurrent layers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import syncline
+from syncline.previewing.child import PreviewError
+from syncline.questions.preview import PreviewAnswer
+
+pytest.importorskip("torch", reason="previews run the script with torch (pip install syncline[torch])")
+HEAD = """
+import os, torch, torch.distributed as dist
+from torch import nn
+dist.init_process_group("nccl")
+here = int(os.environ["LOCAL_RANK"])
+torch.accelerator.set_device_index(here)
+model = nn.Sequential(nn.Linear(64, 256), nn.Linear(256, 64))
+"""
+LOOP = """
+optimizer = torch.optim.AdamW(model.parameters())
+for _ in range(5):
+    model(torch.randn(8, 64).to(here)).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+OLD = """
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+model = FSDP(model, device_id=torch.cuda.current_device())
+"""
+NEW = """
+from torch.distributed.fsdp import fully_shard
+model = fully_shard(model.to(here))
+"""
+MESH = """
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+model = fully_shard(model.to(here), mesh=init_device_mesh("cuda", (8,)))
+"""
+DDP = """
+model = nn.parallel.DistributedDataParallel(model.to(here), device_ids=[here])
+"""
+PARAMETERS = 64 * 256 + 256 + 256 * 64 + 64
+
+
+def previewed(folder: Path, source: str) -> PreviewAnswer:
+    script = folder / "train.py"
+    script.write_text(source)
+    return syncline.preview("h100-64-rail", ["torchrun", "--nproc-per-node", "8", str(script)], what_if=[])
+
+
+@pytest.mark.parametrize("wrap", [OLD, NEW])
+def test_both_kinds_of_fsdp_gather_and_scatter_every_parameter(tmp_path: Path, wrap: str) -> None:
+    answer = previewed(tmp_path, HEAD + wrap + LOOP)
+    sizes = {use.name: use.size_bytes for use in answer.collectives}
+    assert sizes == {"all_gather": 4 * PARAMETERS, "reduce_scatter": 4 * PARAMETERS}
+    assert answer.captures[0].facts["model"]["parameters"] == PARAMETERS
+
+
+def test_gradients_of_fsdp_are_clipped_with_one_sum(tmp_path: Path) -> None:
+    """As torch does with two ranks of gloo, counted by its own CommDebugMode; a sum for each parameter before."""
+    clipped = LOOP.replace(
+        "    optimizer.step", "    nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n    optimizer.step"
+    )
+    sums = [use for use in previewed(tmp_path, HEAD + NEW + clipped).collectives if use.name == "all_reduce"]
+    assert [(use.calls, use.size_bytes) for use in sums] == [(1, 16)]  # four norms
+
+
+def test_a_mesh_may_start_the_world(tmp_path: Path) -> None:
+    answer = previewed(tmp_path, HEAD.replace('dist.init_process_group("nccl")', "") + MESH + LOOP)
+    sizes = {use.name: use.size_bytes for use in answer.collectives}
+    assert sizes == {"all_gather": 4 * PARAMETERS, "reduce_scatter": 4 * PARAMETERS}
+
+
+def test_a_device_may_be_a_number(tmp_path: Path) -> None:
+    (use,) = previewed(tmp_path, HEAD + DDP + LOOP).collectives
+    assert (use.name, use.size_bytes) == ("all_reduce", 4 * PARAMETERS)
+
+
+EVALUATES = """
+with torch.no_grad():
+    model(torch.randn(8, 64).to(here))
+"""
+LOADS = """
+class Kept(torch.utils.data.DataLoader):
+    names = tuple(inspect.signature(torch.utils.data.DataLoader.__init__).parameters)
+assert Kept.names[:2] == ("self", "dataset"), Kept.names  # as Lightning reads it
+"""
+
+
+def test_a_model_that_is_evaluated_first_is_described(tmp_path: Path) -> None:
+    answer = previewed(tmp_path, "import inspect" + HEAD + DDP + EVALUATES + LOADS + LOOP)
+    assert answer.captures[0].facts["model"]["parameters"] == PARAMETERS
+    assert {"0", "1"} <= {answer.captures[0].words[op.module] for op in answer.captures[0].ops}
+
+
+def test_layers_that_are_copies_are_seen(tmp_path: Path) -> None:
+    copies = HEAD + "import copy\nmodel = nn.Sequential(model, *copy.deepcopy(model))\n"  # as nn.TransformerEncoder
+    answer = previewed(tmp_path, copies + DDP + LOOP)
+    first = answer.captures[0]
+    ran = [first.kernels[op.signature].name for op in first.ops[slice(*first.steady[-1])] if op.kind == "kernel"]
+    assert sum(name == "aten.addmm.default" for name in ran) == 4  # a linear layer each, forwards
+    assert answer.graph.flops == 6 * 8 * 4 * 64 * 256 - 2 * 8 * 64 * 256  # of the batch no gradient is made
+
+
+def test_recurrent_layers_are_said_to_be_an_upper_bound(tmp_path: Path) -> None:
+    recurrent = HEAD.replace("nn.Linear(256, 64)", "Last()").replace("model =", CELL + "model =")
+    answer = previewed(tmp_path, recurrent + DDP + LOOP)
+    assert any("upper bound" in note for note in answer.captures[0].notes)
+
+
+ALONE = "import sys; from syncline.previewing.capture.apart import alone; sys.exit(not alone())"
+STAYS = "time.sleep(300)"
+FORGETS = 'os.execve("/bin/sleep", ["sleep", "300"], {})'
+LEAVES = """
+import os, time
+def leave():
+    {how}
+pid = os.fork()
+if not pid:
+    os.setsid()
+    leave()
+open("left", "w").write(str(pid))
+raise KeyError("after it")
+"""
+
+
+@pytest.mark.parametrize("how", [STAYS, FORGETS])
+def test_a_process_that_leaves_its_session_ends_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    if how == FORGETS and subprocess.run([sys.executable, "-c", ALONE]).returncode:
+        pytest.skip("this kernel gives no process a network of its own")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(PreviewError, match="after it"):
+        previewed(tmp_path, LEAVES.replace("{how}", how))
+    left = Path("/proc") / (tmp_path / "left").read_text() / "stat"
+    until = time.monotonic() + 60  # ended, it may still be leaving; unheeded it would sleep for 300 s
+    while left.exists() and left.read_text().rpartition(")")[2].split()[0] != "Z":
+        assert time.monotonic() < until, "it is still there"
+        time.sleep(0.05)
+
+
+CELL = """
+class Last(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell = nn.LSTM(256, 64)
+    def forward(self, x):
+        return self.cell(x)[0]
+"""
+
+
+ROTATED = (
+    HEAD
+    + """
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.qkv = nn.Linear(64, 192)
+    def forward(self, x):
+        q, k, v = self.qkv(x).view(2, 16, 3, 2, 32).permute(2, 0, 3, 1, 4)
+        turned = torch.ones(16, 32, device=x.device)  # as rotary positions: the product is of 32 bits
+        return nn.functional.scaled_dot_product_attention(q * turned, k * turned, v, is_causal=True)
+
+model = Attention().to(here)
+optimizer = torch.optim.AdamW(model.parameters())
+for _ in range(5):
+    with torch.autocast("cuda", dtype=torch.bfloat16):
+        loss = model(torch.randn(2, 16, 64, device=here)).sum()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+)
+
+
+def test_autocast_narrows_what_attention_is_given(tmp_path: Path) -> None:
+    kernels = previewed(tmp_path, ROTATED).captures[0].kernels
+    given = {t for k in kernels if "attention" in k.name for shape, t, _ in k.ins if len(shape) == 4}
+    assert given == {"bfloat16"}
+    assert any("flash_attention_backward" in k.name for k in kernels)

@@ -1,0 +1,85 @@
+"""Kernels that move memory: the longest of bytes, instructions and how the work is cut, each by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from syncline.previewing.holders import WORKSPACE_BYTES, peak_memory, workspaces
+from syncline.previewing.passes import CHUNKS, ISSUES, MIXED, OVER_ROWS, STRIDED, TURNED, GpuFigures, pass_s
+from syncline.previewing.record import Capture, CapturedOp, KernelCall
+
+PART = GpuFigures(memory_Bps=1e12, cache_Bps=2e12, issues_per_s=1e13, num_sms=132)
+WIDTH = {"float32": 4, "bfloat16": 2}
+N = 1 << 20
+
+
+def tensor(shape: list[int], stride: list[int], dtype: str = "torch.float32") -> dict[str, object]:
+    return {"shape": shape, "stride": stride, "dtype": dtype, "on": "cuda"}
+
+
+def kernel(name: str, args: list[Any], ins: int = 1, outs: int = 1, **kwargs: Any) -> KernelCall:
+    shape = ((1024, 1024), "float32", N)
+    return KernelCall(
+        f"aten.{name}.default", 0, (shape,) * ins, (shape,) * outs, args, kwargs, False, False, False, "aten"
+    )
+
+
+def seconds(name: str, args: list[Any], moved: float, ins: int = 1, **kwargs: Any) -> float:
+    return pass_s(kernel(name, args, ins, **kwargs), name, moved, PART, WIDTH)
+
+
+PLAIN, TURN = tensor([1024, 1024], [1024, 1]), tensor([1024, 1024], [1, 1024])
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "issues"),
+    [
+        ("add", [PLAIN, PLAIN], 0),
+        ("add", [PLAIN, tensor([1024, 1024], [1024, 1], "torch.bfloat16")], MIXED),
+        ("mul", [PLAIN, tensor([1024, 1], [1, 1])], STRIDED),
+        ("add", [PLAIN, TURN], TURNED),
+        ("clone", [TURN], 0),  # as it lies
+        ("gelu", [PLAIN], ISSUES["gelu"]),
+    ],
+)
+def test_operands_that_lie_alike_cost_their_bytes(name: str, args: list[Any], issues: int) -> None:
+    moved = 8.0 * N
+    assert seconds(name, args, moved) == pytest.approx(max(moved / 1e12, N * issues / 1e13))
+
+
+def test_a_copy_into_rows_turns_what_lies_in_columns() -> None:
+    assert seconds("clone", [TURN], 0.0, memory_format="torch.contiguous_format") == pytest.approx(N * TURNED / 1e13)
+
+
+def test_a_softmax_reads_its_rows_twice_more_from_the_cache() -> None:
+    assert seconds("_log_softmax", [PLAIN], 8.0 * N) == pytest.approx(8e-12 * N + 2 * 4 * N / 2e12)
+
+
+def test_a_normalisation_copies_rows_that_do_not_lie_side_by_side() -> None:
+    plain, turned = (seconds("native_layer_norm", [each, [1024]], 8.0 * N) for each in (PLAIN, TURN))
+    assert turned - plain == pytest.approx(N * TURNED / 1e13)
+
+
+def test_a_normalisation_without_a_scale_has_no_gradient_of_it() -> None:
+    def backward(mask: list[bool]) -> float:
+        return seconds("native_layer_norm_backward", [PLAIN, PLAIN, [1024], None, None, None, None, mask], 12.0 * N, 2)
+
+    both = 2 * 4 * N / (OVER_ROWS * 1e12)
+    assert backward([True, True, True]) - backward([True, False, False]) == pytest.approx(both)
+
+
+def test_chunks_of_lists_do_not_divide_evenly() -> None:
+    """320 chunks on 132 multiprocessors: the fullest has three, the mean is 2.42."""
+    even = CHUNKS / (3 * 132)
+    assert seconds("_fused_adamw_", [[PLAIN]], 28.0 * N) == pytest.approx(28e-12 * N / even)
+
+
+def test_cublas_keeps_a_workspace_for_each_thread_and_for_biases() -> None:
+    product = KernelCall("aten.addmm.default", 1, (), (), [], {}, False, False, False, "aten")
+    ops = tuple(CapturedOp("kernel", 0, 0, 0, 0, phase, [], None) for phase in ("forward", "backward"))
+    captured = Capture(0, 1, ops, (product,), ("",), {}, (), (), ())
+    assert workspaces(captured, "Hopper") == 3 * WORKSPACE_BYTES
+    assert workspaces(captured, "Ampere") == 3 * (8 << 20)
+    assert peak_memory(captured, 1e11, 5).peak_bytes == 5
