@@ -46,7 +46,7 @@ class KnownFault:
     """What breaks, and every way to make it break; a way that does not exist is empty.
 
     `happens` is a text for `parse_faults` with {access} (a cable from a host), {uplink} (a cable between switches) and
-    {host} in it. `plant` names a change of a captured tree in `tests/auditing/samples`. `log` adds lines to healthy logs.
+    {host} in it. `plant` names a change of a tree in `tests/auditing/samples`. `log` adds lines to healthy logs.
     `rules` must be found by diagnosis, `first` before all others.
     """
 

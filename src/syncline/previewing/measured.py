@@ -1,6 +1,6 @@
 """Kernels that were timed on a real GPU, and what its host takes to launch them; or operators, on a CPU.
 
-times = read_kernel_times(Path("h200.json"))      # of `python -m syncline.previewing.capture.measure CAPTURED h200.json`
+times = read_kernel_times(Path("h200.json"))  # of `python -m syncline.previewing.capture.measure CAPTURED h200.json`
 times.seconds(kernel, warm=0.5)                   # half of what it reads is still in the second-level cache
 """
 
