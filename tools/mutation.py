@@ -236,7 +236,20 @@ def _be_child(module: str, source: str, tests: tuple[str, ...], folder: Path) ->
         (folder / "sitecustomize.py").write_text(site)
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH"))))
         sys.meta_path.insert(0, Handed(name, path, source))
-        quiet = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:doctest", "-o", "addopts="]
+        quiet = [
+            "-x",
+            "-q",
+            "-m",
+            "not slow",
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "no:xdist",
+            "-p",
+            "no:doctest",
+            "-o",
+            "addopts=",
+        ]
         plugins = [Witness(folder / "last")]
         os._exit(int(pytest.main([*quiet, "--import-mode=importlib", *tests], plugins=plugins)))
     finally:
