@@ -17,6 +17,7 @@ from syncline.runtime.auto.auto import AutoSynchronizer
 from syncline.runtime.sync import sharded
 from syncline.runtime.sync.ddp import DdpSynchronizer
 from syncline.runtime.sync.fsdp import FsdpSynchronizer
+from syncline.runtime.sync.synchronizer import Synchronizer
 
 
 @pytest.mark.parametrize("refuse", [
@@ -63,3 +64,44 @@ def test_the_first_rank_of_each_host_tells_tune(
     assert path.exists() == writes
     if writes:
         assert json.loads(path.read_text()) == {"phase": "hold", "num_ranks": 16, "steps": 30}
+
+
+def test_a_state_of_another_version_is_refused() -> None:
+    with pytest.raises(SynchronizationError, match=r"the saved state has version 0; this syncline reads 1\."):
+        Synchronizer.load_state_dict(SimpleNamespace(), {"version": 0})  # type: ignore[arg-type]
+
+
+def test_parts_that_are_sharded_over_different_ranks_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One mesh is taken as it is; of two, both parts and their ranks are named."""
+    ranks = {"near": [0, 1], "far": [0, 2]}
+
+    def groups(module: str) -> list[Any]:
+        return [SimpleNamespace(mesh_info=SimpleNamespace(shard_process_group=module.split("-")[0]))]
+
+    monkeypatch.setattr(sharded, "param_groups", groups)
+    monkeypatch.setattr(sharded.dist, "get_process_group_ranks", ranks.__getitem__)
+    monkeypatch.setattr(sharded, "sharded_modules", lambda model: [("a", "near-1"), ("b", "near-2")])
+    assert sharded.shard_mesh(torch.nn.Linear(1, 1)) == sharded.ShardMesh("near", None)  # type: ignore[arg-type]
+    monkeypatch.setattr(sharded, "sharded_modules", lambda model: [("a", "near-1"), ("b", "far-1")])
+    with pytest.raises(SynchronizationError, match='"a" is sharded over ranks 0, 1 and "b" over 0, 2'):
+        sharded.shard_mesh(torch.nn.Linear(1, 1))
+
+
+@pytest.mark.parametrize(("padded", "num_elements", "shapes"), [
+    (((4, 3), (2,)), 28, ((4, 3), (2,), (4, 3), (2,))),  # two ranks' rows
+    (((4, 3), (2,)), 27, ((27,),)),  # a parameter had no gradient
+    ((), 5, ((5,),)),  # no parameter at all
+])  # fmt: skip
+def test_gradients_are_laid_out_as_each_ranks_rows(padded: Any, num_elements: int, shapes: Any) -> None:
+    shardings = {f"p{k}": SimpleNamespace(padded=shape) for k, shape in enumerate(padded)}
+    geometry = SimpleNamespace(held="rows", name=lambda name, k: f"{name} of {k}")
+    part: Any = SimpleNamespace(shardings=shardings, name="layer")
+    assert sharded.ShardPart.layout(part, num_elements, geometry).shapes == shapes  # type: ignore[arg-type]
+
+
+def test_a_given_rate_stands_and_a_measured_one_only_grows() -> None:
+    given: Any = SimpleNamespace(settings=SimpleNamespace(rate_Bps=5e9), _rate_Bps=0.0)
+    assert Synchronizer._rate(given, SimpleNamespace(received_Bps=lambda: 7e9)) == 5e9  # type: ignore[arg-type]
+    measured: Any = SimpleNamespace(settings=SimpleNamespace(rate_Bps=None), _rate_Bps=0.0)
+    rates = [Synchronizer._rate(measured, SimpleNamespace(received_Bps=lambda r=r: r)) for r in (3e9, 2e9, 4e9)]  # type: ignore[arg-type]
+    assert rates == [3e9, 3e9, 4e9]

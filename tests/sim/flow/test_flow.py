@@ -176,3 +176,16 @@ def test_the_timeline_says_what_happened_and_what_it_ignores(fabric: Fabric, net
 def test_nothing_to_simulate_is_an_error(network: FlowNetwork) -> None:
     with pytest.raises(SimulationError, match="there is no job to simulate"):
         simulate([], network)
+
+
+def test_every_rank_works_after_each_round(fabric: Fabric, network: FlowNetwork) -> None:
+    """A ring of four has six rounds: each adds the pause once."""
+    plain, paused = (
+        simulate([FlowJob(on(fabric, ring(4)), SIZE, pause_s=pause)], network).makespan_s for pause in (0.0, 1e-3)
+    )
+    assert paused - plain == pytest.approx(6e-3, rel=1e-6)
+
+
+def test_spans_of_a_job_without_a_name_carry_its_programs_name(fabric: Fabric, network: FlowNetwork) -> None:
+    jobs = [FlowJob(on(fabric, ring(2)), 1 << 20), FlowJob(on(fabric, ring(2), 4), 1 << 20, name="gradients")]
+    assert set(timeline(simulate(jobs, network)).names) == {jobs[0].program.name, "gradients"}

@@ -45,3 +45,13 @@ def test_slow_nic_still_gives_a_channel() -> None:
     ).ring
     assert ring.num_channels == 1
     assert 0 < ring.inter_GBps <= 0.05
+
+
+def test_nvls_channels_between_hosts_share_what_the_rings_carry() -> None:
+    """Eight heads divide the eight rings' 45 GB/s; inside one host the ring's rate is kept as it is."""
+    across = search(NcclSystem(gpu="h100", num_hosts=4, gpus_per_host=4, nic_rate_Bps=50e9, **IB))
+    assert across.nvls is not None and across.nvls.num_channels == 4
+    assert across.nvls.inter_GBps * 4 == pytest.approx(across.ring.inter_GBps * across.ring.num_channels)
+    assert across.ring.num_channels != 4
+    alone = search(NcclSystem(gpu="h100", num_hosts=1, gpus_per_host=4))
+    assert alone.nvls is not None and alone.nvls.inter_GBps == alone.ring.inter_GBps

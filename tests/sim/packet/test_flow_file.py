@@ -11,7 +11,7 @@ from tests.sim.packet.packet_fabrics import leaf_spine, rails, star
 
 from syncline.errors import SimulationError
 from syncline.sim.packet import PacketOptions, background, incast, messages, senders, simulate
-from syncline.sim.packet.flow_file import parse_flows, read_flows
+from syncline.sim.packet.flow_file import MOST_CLASSES, parse_flows, read_flows
 from syncline.sim.packet.flow_table import flow_table
 from syncline.sim.packet.traffic import WEB_SEARCH
 
@@ -168,3 +168,15 @@ def test_flows_inside_a_host_have_a_slowdown_too() -> None:
     assert (alone.num_inside, both.num_inside) == (1, 2)
     assert alone.slowdown == pytest.approx(1.0, abs=1e-4)
     assert both.slowdown.max() == pytest.approx(2.0, rel=0.01)
+
+
+def test_a_file_of_comments_has_no_flows() -> None:
+    assert parse_flows("") == parse_flows("# nothing\n\n  \n") == []
+
+
+def test_a_class_beyond_the_last_is_refused_with_its_flow() -> None:
+    rows = "start,source,destination,bytes,class\n0,0,1,2MB,{}\n"
+    assert parse_flows(rows.format(MOST_CLASSES))[0].traffic_class == MOST_CLASSES
+    for beyond in (-1, MOST_CLASSES + 1):
+        with pytest.raises(SimulationError, match=f"flow 1 cannot be read: class {beyond} is not one of 0 to"):
+            parse_flows(rows.format(beyond))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -174,3 +175,9 @@ def test_bad_loads_are_refused() -> None:
         simulate(network, [messages(ends[0], ends[1], 5).in_class(1)])
     with pytest.raises(SimulationError, match=r"need .* MB of headroom"):
         simulate(network, [messages(ends[0], ends[1], 5)], PacketOptions(transport="roce", buffer_bytes=1e5))
+
+
+def test_traffic_without_a_name_is_shown_as_traffic() -> None:
+    network = star()
+    outcome = simulate(network, [replace(incast(network.fabric, 4, 1e5), name="")], PacketOptions(transport="dctcp"))
+    assert packet_timeline(outcome).names == ("traffic",)

@@ -10,9 +10,9 @@ import pytest
 
 from syncline.fabric.catalog import load_catalog
 from syncline.sim.step.arithmetic.kernels import gemm_s, head_speed
-from syncline.sim.step.arithmetic.layer import written_out
+from syncline.sim.step.arithmetic.layer import dense_layer, written_out
 from syncline.sim.step.build import build_case
-from syncline.sim.step.case import Case, stack
+from syncline.sim.step.case import Case, stack, take
 from syncline.sim.step.constants import default_constants
 from syncline.sim.step.cost import step_cost
 from syncline.sim.step.machine import machine_of
@@ -171,3 +171,32 @@ def test_gated_blocks_of_single_operators_move_what_was_counted_by_hand() -> Non
 )
 def test_kernels_exist_from_a_generation_on(host: str, said: dict[str, Any], flash: float) -> None:
     assert float(case(host, precision="fp16", **said).flash) == flash
+
+
+def test_head_speed_falls_along_the_line_that_was_measured() -> None:
+    """With 0.25 lost at 64: a head of 32 loses 2.2 of that, one of 96 loses 0.4, and none above 128 loses any."""
+    speed = head_speed(np.array([32.0, 64.0, 96.0, 128.0, 256.0]), 0.75)
+    assert speed == pytest.approx([1 - 2.2 * 0.25, 0.75, 1 - 0.4 * 0.25, 1.0, 1.0])
+
+
+def test_what_a_layer_recomputes_is_the_sum_of_its_repeated_parts() -> None:
+    """Full recomputation without the last product repeats everything of the forward but that product."""
+    one = case(recompute="none")
+    nothing, products, attention, memory = (
+        replace(one, redo_gemm=np.array(g), redo_attention=np.array(a), redo_memory=np.array(m), redo_last=np.ones(()))
+        for g, a, m in ((0.0, 0.0, 0.0), (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
+    )
+    every = replace(products, redo_attention=np.ones(()), redo_memory=np.ones(()))
+    redo = [float(dense_layer(each, K, one.ffn).redo) for each in (nothing, products, attention, memory)]
+    assert redo[0] == 0.0 and min(redo[1:]) > 0.0
+    full = dense_layer(every, K, one.ffn)
+    assert float(full.redo) == pytest.approx(sum(redo)) == pytest.approx(float(full.forward))
+
+
+def test_rows_taken_from_a_case_are_those_rows() -> None:
+    together = stack([case(batch={"global": 128, "sequence": length}) for length in (2048, 4096, 8192)])
+    some = take(together, np.array([2, 0]))
+    assert some.sequence.tolist() == [8192, 2048]
+    assert take(together, np.array([False, True, False])).sequence.tolist() == [4096]
+    shared = take(replace(together, hidden=np.array(4096.0)), np.array([2, 0]))
+    assert shared.hidden.ndim == 0 and float(shared.hidden) == 4096
