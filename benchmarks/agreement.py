@@ -125,7 +125,7 @@ def trained(fabric: Fabric) -> dict[str, Answers]:
     best = planned.best
     twin = step(fabric, planned.result.job)
     assert twin.cost is not None
-    watched = sum(row["count"] * row["time_s"] for row in best.collectives if "@data/" in row["name"])
+    watched = sum(row.count * row.time_s for row in best.collectives if "@data/" in row.name)
     priced = sum(row.count * row.time_s for row in priced_collectives(twin, best.decision.bucket_bytes)
                  if "@data/" in row.name)  # fmt: skip
     times = {

@@ -71,9 +71,8 @@ class Scene:
         alerts = self.engine.alerts()
         if self.evil:
             fields = ("rule", "place", "observed", "expected", "meaning", "fix", "host", "reference")
-            alerts = (
-                Incident(**dict.fromkeys(fields, SCRIPT), severity=Severity.WARNING, evidence=(SCRIPT,), since_s=1.0),
-            )
+            texts: Any = dict.fromkeys(fields, SCRIPT)
+            alerts = (Incident(**texts, severity=Severity.WARNING, evidence=(SCRIPT,), since_s=1.0),)
             job = made.job
             odd = tuple(replace(c, key=SCRIPT, name=SCRIPT) for c in job.collectives)
             made = replace(made, job=replace(job, collectives=odd))

@@ -28,7 +28,8 @@ def answer(capsys: pytest.CaptureFixture[str], *words: str, status: int = 0) -> 
     assert run([*words, "--json"]) == status
     found: dict = json.loads(capsys.readouterr().out)
     figures = found.get("figures", {})
-    return found | figures | figures.get("load", {})
+    merged: dict = found | figures | figures.get("load", {})
+    return merged
 
 
 def test_a_collective_is_simulated_at_both_levels(capsys: pytest.CaptureFixture[str], cluster: str, tmp_path) -> None:

@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import jsonschema
 import pytest
@@ -67,7 +68,7 @@ def tool() -> ModuleType:
 
 def questions() -> dict[str, tuple[Ask, ...]]:
     """Return the sample questions, by the name of their schema."""
-    small = {"ranks": 16}
+    small: Any = {"ranks": 16}
     return {
         "simulate": (
             lambda: syncline.simulate(CLUSTER, "allreduce", "1MiB..2MiB", seeds=2, **small),

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 from tests.report.clusters import MAKERS, cluster, fabric, hosts
 
+from syncline.describe import raster
 from syncline.errors import FabricError, FileError, PictureError
 from syncline.fabric.fabric import DeviceKind, Tier
 from syncline.report.chart.svg import num
 from syncline.report.fabric_picture import draw_html, draw_svg, write_png
-from syncline.report.picture import raster
 from syncline.report.picture.grid import block_shape
 from syncline.report.picture.palette import SIZES
 from syncline.report.picture.scene import fit, text_width

@@ -326,7 +326,7 @@ def test_a_traced_all_reduce_takes_what_the_network_needs() -> None:
     # NCCL's rings send 2 x 63/64 of it out of a host, over eight ports of which 95 % is payload.
     ring_s = 2 * 63 / 64 * 64 * 2**20 / (8 * 50e9 * 0.95)
     assert bound < ring_s < found.step_time_s < 1.15 * ring_s
-    assert "nic" in str(found.collectives[0]["limiting_link"])
+    assert "nic" in str(found.collectives[0].limiting_link)
 
 
 def test_an_all_reduce_of_a_trace_and_of_a_shared_cluster_is_that_of_a_step() -> None:

@@ -132,7 +132,8 @@ def test_links_without_bytes_have_no_busiest(source: Source) -> None:
 
 def test_the_busiest_link_is_the_most_utilised_or_has_the_most_bytes(source: Source) -> None:
     samples = LinkSamples(np.array([0, 1]), np.zeros(2), np.ones(2), np.array([4.0, 6.0]))
-    for capacity, name in ((np.array([8.0, 100.0]), "a"), (None, "b")):
+    cases: list[tuple[Any, str]] = [(np.array([8.0, 100.0]), "a"), (None, "b")]
+    for capacity, name in cases:
         busiest = summarise(Timeline(source, samples=samples, links=NamedLinks(("a", "b"), capacity))).busiest_link
         assert busiest is not None
         assert (busiest.name, busiest.mean_utilisation is None) == (name, capacity is None)

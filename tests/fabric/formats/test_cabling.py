@@ -92,7 +92,7 @@ def test_netq_rows_carry_both_ends(tmp_path: Path) -> None:
     row = '{"hostname": "leaf-1", "ifname": "swp1", "peerHostname": "gpu01", "peerIfname": "eth1"}'
     (tmp_path / "netq.json").write_text(f'{{"lldp": [{row}]}}')
     found = read_lldp(tmp_path / "netq.json", MAX_BYTES)
-    assert found is not None and found.hosts == ("gpu01",) and list(found.switches) == ["leaf-1"]
+    assert found.hosts == ("gpu01",) and list(found.switches) == ["leaf-1"]
 
 
 def test_netqs_graph_holds_every_cable_of_a_link(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_netqs_graph_holds_every_cable_of_a_link(tmp_path: Path) -> None:
     links = ", ".join(cable % (port, port) for port in (1, 2))
     (tmp_path / "graph.json").write_text(f'[{{"links": [{{"compounded_links": [{links}], "size": 2}}]}}]')
     found = read_lldp(tmp_path / "graph.json", MAX_BYTES)
-    assert found is not None and found.hosts == ("gpu01",) and list(found.switches) == ["leaf-1"]
+    assert found.hosts == ("gpu01",) and list(found.switches) == ["leaf-1"]
     assert len(found.cables) == 2
 
 

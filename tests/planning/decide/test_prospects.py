@@ -11,7 +11,7 @@ from syncline.planning.decide.forecast import forecast
 from syncline.planning.decide.prospects import Option, Prospects
 from syncline.planning.sensitivity import Improvement
 from syncline.report.text.check.run import advice, option_table
-from syncline.report.text.plan import folded
+from syncline.report.text.lines import folded
 from syncline.workload.read_job import load_job
 
 BASE = {"model": "llama3-8b", "batch": {"global": 512, "sequence": 8192}, "tokens": "2T"}

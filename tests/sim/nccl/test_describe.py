@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -13,9 +13,7 @@ from syncline.sim.nccl.describe import from_fabric, from_placement, from_spec
 from syncline.sim.nccl.system import NcclSystem
 
 
-def described(
-    host: str, network: str, hosts: int, software: Mapping[str, object] | None = None, gpus: int = 0
-) -> NcclSystem:
+def described(host: str, network: str, hosts: int, software: Any = None, gpus: int = 0) -> NcclSystem:
     return from_spec(
         ClusterSpec.model_validate({"hosts": hosts, "host": host, "network": network}), hosts, gpus, software
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from tests.sim.packet.packet_fabrics import leaf_spine
@@ -36,7 +38,7 @@ def test_one_cubic_flow_drops_hundreds_of_packets() -> None:
 
 def test_four_dctcp_flows_that_lose_packets_share() -> None:
     """Marks switched off: DCTCP is Reno then, and lives by its losses."""
-    options = PacketOptions("dctcp", buffer_bytes=300e3, payload_bytes=1434, changes={"marks": None})
+    options = PacketOptions("dctcp", buffer_bytes=300e3, payload_bytes=1434, changes={"marks": None})  # type: ignore[dict-item]
     found = dumbbell_trial(options, Dumbbell(4, 40 * GBIT, 10 * GBIT), settle_s=50e-3, measure_s=100e-3)
     assert found.outcome.counters["drops"] > 100
     assert found.jain > 0.95
@@ -46,7 +48,7 @@ def test_four_dctcp_flows_that_lose_packets_share() -> None:
 def _of_line(recovery: str, loss: float) -> float:
     network = leaf_spine()
     ends = senders(network.fabric)
-    changes = {"recovery": recovery, "ack_every": 1, "timeout": "200us"}
+    changes: Any = {"recovery": recovery, "ack_every": 1, "timeout": "200us"}
     options = PacketOptions("line-rate", lossless=False, loss=loss, changes=changes, seed=2)
     outcome = simulate(network, [messages(ends[0], ends[8], 100e6)], options)
     assert outcome.counters["delivered_bytes"] == 100e6
@@ -68,7 +70,7 @@ def test_the_timer_runs_from_the_oldest_packet_not_the_last_sent() -> None:
     """Go-back-N whose first repeat is lost must not send on for ever: at most a timeout's packets go to waste each."""
     network = leaf_spine()
     ends = senders(network.fabric)
-    changes = {"ack_every": 1, "timeout": "200us"}
+    changes: Any = {"ack_every": 1, "timeout": "200us"}
     options = PacketOptions("line-rate", lossless=False, loss=0.0025, changes=changes, seed=2)
     counters = simulate(network, [messages(ends[0], ends[8], 100e6)], options).counters
     flight, wasted = 60, 200e-6 * 50e9 / 4162

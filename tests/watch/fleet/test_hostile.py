@@ -80,7 +80,7 @@ class Future(Broken):
 
 def test_a_source_that_breaks_is_a_problem_on_the_page_and_nothing_else() -> None:
     broken = Broken()
-    agent = Agent(AgentOptions("h"), spans=[broken])
+    agent = Agent(AgentOptions("h"), spans=[broken])  # type: ignore[list-item]
     assert agent.tick().health["problems"] == {"broken": "failed: ZeroDivisionError: surprise"}
     broken.is_broken = False
     assert agent.tick().health["problems"] == {}
@@ -88,7 +88,7 @@ def test_a_source_that_breaks_is_a_problem_on_the_page_and_nothing_else() -> Non
 
 def test_a_span_of_the_future_does_not_hide_the_present() -> None:
     future = Future()
-    agent = Agent(AgentOptions("h"), spans=[future])
+    agent = Agent(AgentOptions("h"), spans=[future])  # type: ignore[list-item]
     assert agent.tick().job.last_span_s == float("-inf")
     assert future.num_bad == 1
 
@@ -103,7 +103,7 @@ class BadRule:
 def test_a_rule_that_breaks_does_not_silence_the_others() -> None:
     from syncline.watch.rules.link_rules import LinkErrors
 
-    engine = RuleEngine(rules=(BadRule(), LinkErrors()))
+    engine = RuleEngine(rules=(BadRule(), LinkErrors()))  # type: ignore[arg-type]
     bad = load(LINKS, 0.5)
     bad.errors_per_s[2] = 9.0
     engine.update(frame(1, LINKS, bad))
