@@ -86,10 +86,11 @@ def rank_run(run: ObservedRun, constants: Constants | None = None) -> RankedRun 
     if not found.best:
         return None
     best = found.best[0].decision
+    rank = sum(one.step_s < theirs_s * (1 - 1e-9) for one in found.best) + 1
     parts = {n: float(getattr(cost, n)) for n in ("compute", "tp", "cp", "ep", "fsdp", "dp", "p2p", "bubble")}
     return RankedRun(
         run.source, job.model.name, described.machine.gpu.name, described.num_gpus, job.batch.global_, _label(job),
-        best.label, run.measured_s, theirs_s, found.best[0].step_s, sum(one.step_s < theirs_s * (1 - 1e-9) for one in found.best) + 1, found.num_fitting,
+        best.label, run.measured_s, theirs_s, found.best[0].step_s, rank, found.num_fitting,
         float(held.total) / GIB, bool(held.fits), _why(job, theirs_s, parts, bool(held.fits), question, best),
     )  # fmt: skip
 
