@@ -92,13 +92,13 @@ def _built(data: dict[str, Any]) -> Fabric:
 
 def _beside(what: str, fabric: Fabric, kind: Kind, count: int, size: int, by_hand: Any) -> dict[str, Any]:
     from syncline.schedule.family.families import Options
-    from syncline.sim.reach import fabric_reach
+    from syncline.sim.bound import bound_of
 
     placed, network = place("auto", fabric, count), FlowNetwork(fabric)
     auto = contest_of("auto", kind, placed, network).best(size)
     schedule = by_hand if isinstance(by_hand, Schedule) else by_hand(Options(count, kind=kind)) if by_hand else None
     hand_s = estimate(lower(verify(schedule), placed), network, size).time_s if schedule else None
-    bound = fabric_reach(fabric).bound_s(kind, placed.device, size)
+    bound = bound_of(fabric, kind, placed.device).at(size)
     best = min(filter(None, (hand_s, auto.time_s)))
     return {
         "case": what, "auto": auto.algorithm, "chunks": auto.chunks, "auto_s": auto.time_s, "by_hand_s": hand_s,

@@ -17,6 +17,7 @@ from syncline.questions.simulate import simulate
 from syncline.schedule import Kind
 from syncline.sharing.jobs_file import StatedStep
 from syncline.sharing.pattern import measured_pattern
+from syncline.sim.bound import bound_of
 from syncline.sim.candidates import find
 from syncline.sim.flow.flow import without
 from syncline.sim.flow.routing import FlowNetwork, NetworkOptions
@@ -60,9 +61,7 @@ def test_a_step_feels_thin_uplinks() -> None:
     fabric = cluster("32:1")
     gradients = 2 * 8.03e9
     # ZeRO 1: gradients are scattered and parameters gathered, both over one 100 Gb/s uplink a rack of 4.
-    floor = sum(
-        fabric_reach(fabric).bound_s(kind, fabric.gpus, gradients) for kind in (Kind.REDUCE_SCATTER, Kind.ALL_GATHER)
-    )
+    floor = sum(bound_of(fabric, kind, fabric.gpus).at(gradients) for kind in (Kind.REDUCE_SCATTER, Kind.ALL_GATHER))
     assert floor == pytest.approx(1.92, rel=0.02)
     assert times["32:1"] > floor
 
@@ -202,7 +201,7 @@ def test_a_leaf_with_one_host_limits_it_too() -> None:
     least_us = 2 * 3 / 4 * GIB / 50e9 * 1e6
     assert float(nccl(fabric).time_us[0]) > least_us
     devices = fabric.gpus
-    assert fabric_reach(fabric).bound_s(Kind.ALL_REDUCE, devices, GIB) * 1e6 == pytest.approx(least_us)
+    assert bound_of(fabric, Kind.ALL_REDUCE, devices).at(GIB) * 1e6 == pytest.approx(least_us)
 
 
 def test_routing_by_load_uses_a_slow_uplink_for_what_it_carries() -> None:
@@ -322,7 +321,7 @@ def test_a_traced_all_reduce_takes_what_the_network_needs() -> None:
     ]
     graph.meet(ops)
     found = execute_trace(graph.build(), fabric)
-    bound = fabric_reach(fabric).bound_s(Kind.ALL_REDUCE, fabric.gpus, 64 * 2**20)
+    bound = bound_of(fabric, Kind.ALL_REDUCE, fabric.gpus).at(64 * 2**20)
     # NCCL's rings send 2 x 63/64 of it out of a host, over eight ports of which 95 % is payload.
     ring_s = 2 * 63 / 64 * 64 * 2**20 / (8 * 50e9 * 0.95)
     assert bound < ring_s < found.step_time_s < 1.15 * ring_s
@@ -404,7 +403,7 @@ def test_uplinks_of_a_leaf_with_one_host_bound_it_whatever_its_ports_are() -> No
     slow = {"link": "leaf-01 <-> host-01/nic-3", "which": 0, "rate": "50Gbps"}
     for faults in ([], [gone], [slow], [gone, slow]):
         fabric = build(ClusterSpec.model_validate(data | {"faults": faults}))
-        least_s = fabric_reach(fabric).bound_s(Kind.ALL_TO_ALL, fabric.gpus, 1 << 28)
+        least_s = bound_of(fabric, Kind.ALL_TO_ALL, fabric.gpus).at(1 << 28)
         assert least_s == pytest.approx(8 * (1 << 27) / 100e9), faults
 
 

@@ -12,6 +12,7 @@ import pytest
 from syncline.fabric import build
 from syncline.fabric.spec import ClusterSpec
 from syncline.schedule import Kind
+from syncline.sim.bound import bound_of
 from syncline.sim.reach import fabric_reach
 
 
@@ -63,7 +64,7 @@ def test_equal_faults_have_equal_bounds(kind: Kind) -> None:
         faults = [{"link": f"leaf-{leaf:02d} <-> spine-00", "which": leaf}]
         data = {"hosts": 16, "host": "dgx-h100", "network": network, "faults": faults}
         fabric = build(ClusterSpec.model_validate(data))
-        bounds.append(fabric_reach(fabric).bound_s(kind, fabric.gpus, 2.0**30))
+        bounds.append(bound_of(fabric, kind, fabric.gpus).at(2.0**30))
         cells.append(np.sort(fabric_reach(fabric).outer[0].even_Bps).tolist())
     assert bounds == pytest.approx([bounds[0]] * 4)
     assert all(row == cells[0] for row in cells)

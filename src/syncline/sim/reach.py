@@ -2,13 +2,12 @@
 
     reach = fabric_reach(fabric)
     reach.cells                         # hosts, racks, pods, sites: what leaves each of them, over links that are up
-    reach.bound_s(Kind.ALL_REDUCE, devices, size_bytes)          # no execution can beat this
 
 A cell is a set of hosts that traffic must leave: a host (or NVLink domain), the hosts behind the same leaf switches, a
 pod or dragonfly group, a site. What leaves a cell follows from its links: oversubscription, planes, failed and slow
 cables are all in that one sum. Two rates matter:
 
-* `exit_Bps`   the sum of its links, which bounds every execution;
+* `exit_Bps`   the sum of its links, which bounds every execution (`sim/bound.py`);
 * `even_Bps`   what it gives traffic that is spread evenly over them, as striping over NICs, ECMP and spraying do: the
                number of cables times the slowest, which is what estimates use. Switches that route by load
                (`routing: adaptive` or `ugal` in the cluster's file) send less over a slow cable: there it is the sum.
@@ -21,17 +20,14 @@ On a dragonfly what leaves a switch or a group depends on who sends to whom, and
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from syncline.errors import SimulationError
 from syncline.fabric.fabric import NETWORK_TIERS, DeviceKind, Fabric, Tier
-from syncline.schedule.collective import Kind as Collective
 from syncline.sim.flow.detours import Choice, detours, dragonfly_routing
 from syncline.sim.transport import stated_routing
 from syncline.timeline.columns import sum_by
@@ -47,7 +43,6 @@ BY_LOAD = ("adaptive", "ugal")
 """Routings that choose among paths by what waits before them."""
 MAX_PAIRS = 4096
 """Pairs of switches up to which all of them are laid on the links of a dragonfly."""
-_PARTS = (Collective.ALL_GATHER, Collective.REDUCE_SCATTER, Collective.ALL_TO_ALL, Collective.ALL_TO_ALLV)
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,58 +155,6 @@ class FabricReach:
                     f"part {self.fabric.name}.",
                     hint="Repair one, or leave these hosts out.",
                 )
-
-    def bound_s(
-        self,
-        kind: Collective,
-        devices: Sequence[int] | NDArray[np.integer[Any]],
-        size_bytes: float,
-        *,
-        in_network: bool = False,
-    ) -> float:
-        """Return a time that no execution of a collective on these GPUs can beat.
-
-        Two arguments hold for every level. A cell with some of the ranks must send (or receive) what the others need
-        of it. And all cells together must send what a tree of them needs: an all-reduce over D cells joins D sums and
-        tells D the result, 2(D-1) buffers. Switches that reduce (`in_network`) spare the second.
-        """
-        n = len(devices)
-        if n < 2 or size_bytes <= 0:
-            return 0.0
-        position = np.searchsorted(self.fabric.gpus, np.asarray(devices, dtype=np.int64))
-        host = self.fabric.gpu_host[position].astype(np.int64)
-        # NVSwitches reduce too (NVLS), so of ranks only what each must send by itself counts.
-        floor = _floor(kind, np.ones(n, np.int64), self.sent_Bps[position], size_bytes, True)
-        for cells in self.cells:
-            members = np.bincount(cells.of_host[host], minlength=cells.num)
-            used = members > 0
-            if used.sum() > 1:
-                floor = max(floor, _floor(kind, members[used], cells.exit_Bps[used], size_bytes, in_network))
-        return floor
-
-
-def _floor(kind: Collective, members: Longs, exit_Bps: Floats, size_bytes: float, in_network: bool) -> float:
-    """Return the time that cells with so many of the ranks need at least to exchange what they must."""
-    n, num = int(members.sum()), len(members)
-    if (exit_Bps <= 0).any():
-        return float("inf")
-    others = n - members
-    if kind in (Collective.ALL_GATHER, Collective.REDUCE_SCATTER):
-        each = np.maximum(members, others) / n
-        total = float(others.sum()) / n
-    elif kind in (Collective.ALL_TO_ALL, Collective.ALL_TO_ALLV):
-        each = members * others / n
-        total = float(each.sum())
-    else:
-        each = np.ones(num)
-        total = 2.0 * (num - 1) if kind is Collective.ALL_REDUCE else float(num - 1)
-        if kind is Collective.SEND_RECV:
-            total = 1.0
-    alone = float((each / exit_Bps).max())
-    if kind not in (Collective.ALL_REDUCE, *_PARTS):
-        alone = float(1.0 / exit_Bps.max()) if kind is Collective.SEND_RECV else float((1.0 / exit_Bps).max())
-    together = 0.0 if in_network else total / float(exit_Bps.sum())
-    return size_bytes * max(alone, together)
 
 
 def fabric_reach(fabric: Fabric) -> FabricReach:

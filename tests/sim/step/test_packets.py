@@ -10,7 +10,7 @@ from syncline.errors import SimulationError, UsageError
 from syncline.fabric import Fabric, build
 from syncline.fabric.spec import ClusterSpec
 from syncline.schedule import Kind
-from syncline.sim.reach import fabric_reach
+from syncline.sim.bound import bound_of
 from syncline.sim.step.executed.execute import execute
 from syncline.sim.step.executed.execute_trace import execute_trace
 from syncline.sim.step.step import step
@@ -70,7 +70,7 @@ def test_a_trace_goes_packet_by_packet() -> None:
     flow, packet = (execute_trace(traced(16, size), fabric, level=level) for level in ("flow", "packet"))
     assert packet.level == "packet" and packet.packets is not None
     assert packet.step_time_s == pytest.approx(flow.step_time_s, rel=0.15)
-    bound = fabric_reach(fabric).bound_s(Kind.ALL_REDUCE, fabric.gpus, size)
+    bound = bound_of(fabric, Kind.ALL_REDUCE, fabric.gpus).at(size)
     assert packet.floor_s == pytest.approx(bound) and packet.step_time_s > bound
     # Level by level, each of two hosts sends half the buffer to the other, scattered and gathered.
     assert packet.packets.data_packets == pytest.approx(2 * 2 * 0.5 * size / 4096, rel=0.01)

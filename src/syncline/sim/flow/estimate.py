@@ -17,11 +17,11 @@ from syncline.fabric.fabric import DeviceKind
 from syncline.program import Program
 from syncline.schedule import Kind
 from syncline.sim.analytic import bounds, busiest, link_need_s
+from syncline.sim.bound import Bound, bound_of
 from syncline.sim.flow.flow import IGNORES, FlowJob, simulate
 from syncline.sim.flow.fold import MAX_TOGETHER, FoldedPrice, most_together, price
 from syncline.sim.flow.routing import Floats, FlowNetwork
 from syncline.sim.flow.wired import WiredProgram, wire
-from syncline.sim.reach import fabric_reach
 
 BARRIER_IGNORES = "drift between ranks (each round taken as a barrier: a bound)"
 ANALYTIC_IGNORES = ("contention but on the busiest link", "queues", "host jitter", "reduction arithmetic")
@@ -129,7 +129,7 @@ def floor_s(wired: WiredProgram, size_bytes: float) -> float:
     program = wired.program
     if program.num_ranks < 2 or program.collective.sizes:
         return 0.0
-    key = "_floor_s_per_byte"
+    key = "_bound"
     if key not in wired.__dict__:
         devices = np.sort(np.unique(program.placement.device))
         own = len(devices) == program.num_ranks and bool(
@@ -137,10 +137,10 @@ def floor_s(wired: WiredProgram, size_bytes: float) -> float:
         )
         reduces = getattr(getattr(program.steps[0], "proved", None), "schedule", None)
         in_network = reduces is not None and reduces.family == "in-network"
-        reach = fabric_reach(wired.network.fabric)
         kind = program.collective.kind
-        wired.__dict__[key] = reach.bound_s(kind, devices, 1.0, in_network=in_network) if own else 0.0
-    return float(wired.__dict__[key]) * size_bytes * wired.codec.wire_ratio
+        wired.__dict__[key] = bound_of(wired.network.fabric, kind, devices, in_network=in_network) if own else Bound()
+    bound: Bound = wired.__dict__[key]
+    return bound.at(size_bytes * wired.codec.wire_ratio)
 
 
 @dataclass(frozen=True, eq=False)

@@ -270,7 +270,8 @@ def expected_us(job: NcclOperation, pair: tuple[str, str], sizes: Floats) -> Flo
         # One process launches on its GPUs in turn while the last call still runs: the slower of the two sets the pace.
         each = job.machine.p2p_launch_us_per_gpu if pair[0] == "P2P" else job.machine.launch_us_per_gpu
         time_us = (time_us**3 + (each * job.system.gpus_per_process) ** 3) ** (1 / 3)
-    return np.asarray(time_us + job.system.call_us + job.system.long_us * _lines(job, pair[0]))
+    far_us = job.system.far_us if pair[0] == "P2P" else job.system.long_us * _lines(job, pair[0])
+    return np.asarray(time_us + job.system.call_us + far_us)
 
 
 def _lines(job: NcclOperation, algorithm: str) -> int:
@@ -280,8 +281,6 @@ def _lines(job: NcclOperation, algorithm: str) -> int:
     broadcast and a reduction end before they are back at their root. But each ring enters its host at another GPU, so
     on most of them other ranks of that host are behind the root, and they are served last.
     """
-    if algorithm == "P2P":
-        return 1
     if algorithm in ("Tree", "NVLSTree"):
         return 2 * job.system.tree_lines
     if algorithm == "Ring":

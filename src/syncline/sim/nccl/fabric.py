@@ -25,6 +25,7 @@ from syncline.fabric.bill import group_of_host
 from syncline.fabric.fabric import NETWORK_TIERS, DeviceKind, Fabric, Tier
 from syncline.fabric.route import Routes
 from syncline.schedule.collective import Kind as Collective
+from syncline.sim.bound import Bound, SiteLines, bound_of
 from syncline.sim.double_tree import lines_to_root
 from syncline.sim.nccl.system import NcclSystem
 from syncline.sim.reach import Cells, FabricReach, fabric_reach
@@ -34,6 +35,7 @@ Longs = NDArray[np.int64]
 _KINDS = {
     "all_reduce": Collective.ALL_REDUCE, "all_gather": Collective.ALL_GATHER, "broadcast": Collective.BROADCAST,
     "reduce_scatter": Collective.REDUCE_SCATTER, "all_to_all": Collective.ALL_TO_ALL, "reduce": Collective.REDUCE,
+    "send_recv": Collective.SEND_RECV,
 }  # fmt: skip
 
 
@@ -61,7 +63,7 @@ def on_fabric(system: NcclSystem, fabric: Fabric, gpus: NDArray[np.integer[Any]]
     reach = fabric_reach(fabric)
     used = UsedParts.of(fabric, gpus)
     assumed = list(system.assumed)
-    found = replace(system, floor_us_per_byte=_floors(reach, system, used))
+    found = replace(system, bounds=_bounds(fabric, system, used))
     if system.num_islands > 1 and reach.hosts.num > 1:
         if used.nics is None:
             found = _ports(found, reach, used.hosts, assumed)
@@ -111,7 +113,8 @@ def _ports(system: NcclSystem, reach: FabricReach, hosts: Longs, assumed: list[s
 def _thin_levels(system: NcclSystem, reach: FabricReach, used: UsedParts) -> NcclSystem:
     """Return the system with what racks, pods and sites that it spans let through."""
     hosts, rails = used.hosts, _rails_share(reach.fabric, used)
-    ring, pairs, limit, long_us, tree_lines = np.inf, np.inf, "", 0.0, 0
+    ring, pairs, limit, long_us, far_us, tree_lines = np.inf, np.inf, "", 0.0, 0.0, 0
+    lines, n = SiteLines.of(reach.fabric, reach.fabric.devices.host[used.gpus].astype(np.int64)), len(used.gpus)
     own = system.num_nics * system.hosts_per_island * system.nic_rate_Bps
     islands = system.num_islands
     for cells in reach.outer:
@@ -123,6 +126,10 @@ def _thin_levels(system: NcclSystem, reach: FabricReach, used: UsedParts) -> Ncc
         out = share * float(reach.ring_Bps(cells, hosts)[mine].min())
         away = 1 - (inside[mine] - 1) / max(islands - 1, 1)
         each = share * float((reach.pairs_Bps(cells, hosts)[mine] / np.maximum(inside[mine] * away, 1e-9)).min())
+        if cells.name == "site":
+            far_us = lines.farthest_s(Collective.ALL_TO_ALL) * 1e6
+            if (line_s := lines.direct_s_per_byte(n)) > 0:
+                each = min(each, system.ranks_per_island * (1 - system.ranks_per_island / n) / line_s)
         if min(out, each) < min(ring, pairs, own):
             limit = _words(cells)
         ring, pairs, long_us = min(ring, out), min(pairs, each), max(long_us, cells.latency_s * 1e6)
@@ -130,7 +137,7 @@ def _thin_levels(system: NcclSystem, reach: FabricReach, used: UsedParts) -> Ncc
             tree_lines = lines_to_root(cells.of_host[hosts[:: system.hosts_per_island]].tolist())
     return replace(
         system, ring_cap_Bps=ring if ring < own else np.inf, pairs_cap_Bps=pairs if pairs < own else np.inf,
-        limit=limit, long_us=long_us, tree_lines=tree_lines,
+        limit=limit, long_us=long_us, far_us=far_us, tree_lines=tree_lines,
     )  # fmt: skip
 
 
@@ -211,7 +218,10 @@ def _nvlink(system: NcclSystem, fabric: Fabric, used: UsedParts, assumed: list[s
     return replace(system, nvlink_Bps=system.nvlink_GBps * 1e9 * max(share, 1e-6))
 
 
-def _floors(reach: FabricReach, system: NcclSystem, used: UsedParts) -> dict[str, float]:
-    """Return for each operation the us that a byte takes at least, whatever the algorithm."""
-    whole = {op: reach.bound_s(kind, used.gpus, 1.0, in_network=system.collnet) for op, kind in _KINDS.items()}
-    return {op: 1e6 * bound for op, bound in whole.items() if np.isfinite(bound)}
+def _bounds(fabric: Fabric, system: NcclSystem, used: UsedParts) -> dict[str, Bound]:
+    """Return what no run of NCCL can beat, by operation: it sends an all-to-all straight, and a receive to the next."""
+    found = {
+        op: bound_of(fabric, kind, used.gpus, in_network=system.collnet, direct=True, to_next=True)
+        for op, kind in _KINDS.items()
+    }
+    return {op: bound for op, bound in found.items() if np.isfinite(bound.s_per_byte)}

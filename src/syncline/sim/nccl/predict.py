@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from syncline.errors import SimulationError
+from syncline.sim.bound import Bound
 from syncline.sim.nccl.belief import CHOSEN_OPS
 from syncline.sim.nccl.choose import Pair, choose
 from syncline.sim.nccl.constants import NcclConstants, default_constants
@@ -151,14 +152,9 @@ def predict(
     correction = calibration.correction(array) if calibration else np.ones(len(array))
     time_us = time_us * correction
     bounds = interval(system, op, array, stated="calibrated" if calibration else "guessed" if guessed else "described")
-    floor_us = array * system.floor_us_per_byte.get(op, 0.0)
-    if calibration is None and (time_us < floor_us * (1 - 1e-9)).any():
-        bad = int(np.argmax(time_us < floor_us * (1 - 1e-9)))
-        raise SimulationError(
-            f"the model of NCCL says {time_us[bad]:.4g} us where the fabric needs at least {floor_us[bad]:.4g} us "
-            f"({op}, {array[bad]:.0f} bytes, {'/'.join(pairs[bad])}).",
-            hint="This is a bug of the model: report it.",
-        )
+    floor_us = 1e6 * system.bounds.get(op, Bound()).at(array)
+    if calibration is None:  # a measurement may know the fabric better than its description
+        time_us, fastest_us = np.maximum(time_us, floor_us), np.maximum(fastest_us, floor_us)
     own = np.array([believed[p][i] if p in believed else np.nan for i, p in enumerate(pairs)])
     low_us = time_us * bounds.low_90
     if calibration is None and system.num_hosts > MAX_POINT_HOSTS:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from syncline.errors import SimulationError
+from syncline.sim.bound import Bound
 from syncline.sim.nccl.constants import GpuGeneration, NcclNetwork, gpu_facts, network_facts
 
 #: Path from a GPU to its NIC, nearest first, as NCCL names them.
@@ -50,13 +51,14 @@ class NcclSystem:
     assumed: tuple[str, ...] = ()
     ring_cap_Bps: float = float("inf")  # what one ring through all hosts gets where racks, pods or sites are thin
     pairs_cap_Bps: float = float("inf")  # what an island gets for an all-to-all, for the same reason
-    long_us: float = 0.0  # one way over lines between sites
+    long_us: float = 0.0  # one way over a line between sites
+    far_us: float = 0.0  # one way between the two sites that are farthest apart
     tree_lines: int = 0  # such lines on the longest way to the root of a tree
     peer_access: bool = True  # between cards without NVLink; drivers of GeForce refuse it
     uplink_cards: int = 1  # that share one switch's way to host memory
     port_share: float = 1.0  # of its ports that the slowest host has left; `nic_rate_Bps` counts it
     limit: str = ""  # which level caps the two
-    floor_us_per_byte: Mapping[str, float] = field(default_factory=dict, hash=False)  # by operation: no run beats it
+    bounds: Mapping[str, Bound] = field(default_factory=dict, hash=False)  # by operation: no run beats it
 
     def __post_init__(self) -> None:
         if self.num_hosts < 1 or self.gpus_per_host < 1:

@@ -15,6 +15,7 @@ import numpy as np
 from syncline.errors import SimulationError
 from syncline.fabric.fabric import Fabric
 from syncline.schedule.collective import Kind
+from syncline.sim.bound import bound_of
 from syncline.sim.flow.engine import Paths, Tasks, run
 from syncline.sim.flow.routing import FlowNetwork, NetworkOptions, Routing
 from syncline.sim.reach import fabric_reach
@@ -217,7 +218,7 @@ class _Laid:
 
     def floor_s(self, path: Longs) -> float:
         """Return what one group's collectives need at least: they share its links, whatever they overlap with."""
-        w, reach, most = self.workload, fabric_reach(self.fabric), 0.0
+        w, most = self.workload, 0.0
         kinds = [_kind_of(name) for name in w.names]
         for (what, first, n), number in self.number.items():
             mine = np.flatnonzero(path == number)
@@ -230,7 +231,7 @@ class _Laid:
                 kind = kinds[int(w.label[op])]
                 if kind is not None:
                     need[kind] = need.get(kind, 0.0) + float(w.size_bytes[op])
-            most = max(most, sum(reach.bound_s(kind, group, size) for kind, size in need.items()))
+            most = max(most, sum(bound_of(self.fabric, kind, group).s_per_byte * size for kind, size in need.items()))
         return most
 
     def paths(self) -> tuple[Paths, Longs]:
