@@ -65,7 +65,7 @@ TARGETS = {
 }
 # A draw's packages, each with the tests of its room. GPU kernels are left out: their tests need a GPU.
 ROOMS = {
-    "sim": "tests/sim", "plan": "tests/plan", "place": "tests/place", "share": "tests/share",
+    "sim": "tests/sim", "planning": "tests/planning", "placing": "tests/placing", "sharing": "tests/sharing",
     "watch.rules": "tests/watch", "runtime.sync": "tests/runtime",
 }  # fmt: skip
 LEFT_OUT = ("runtime.sync.gpu.",)

@@ -17,7 +17,7 @@ from syncline.errors import PlanError
 from syncline.fabric import load
 from syncline.planning.answer import ask
 from syncline.planning.frameworks.framework import FRAMEWORKS, named_framework
-from syncline.planning.frameworks.launch import deepspeed_config, launch_files
+from syncline.planning.frameworks.launch import deepspeed_config, environment_of, launch_files
 from syncline.planning.frameworks.launch_maxtext import maxtext_config, mesh_of
 from syncline.planning.frameworks.launch_megatron import layout_text, megatron_arguments
 from syncline.planning.frameworks.launch_torch import torchtitan_arguments, torchtitan_values
@@ -267,3 +267,8 @@ def test_a_plan_for_a_framework_is_priced_as_that_framework_runs() -> None:
 def test_maxtext_is_told_the_block_that_the_model_has(planned: dict[str, Job], model: str, lines: set[str]) -> None:
     shape = transformer(model)
     assert lines <= set(maxtext_config(planned["maxtext"], shape, 8).splitlines())
+
+
+def test_only_torch_gets_the_settings_of_torchs_allocator(planned: dict[str, Job]) -> None:
+    for name, job in planned.items():
+        assert ("PYTORCH_CUDA_ALLOC_CONF" in environment_of(name, job)) == (name != "maxtext")

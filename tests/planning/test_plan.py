@@ -111,4 +111,12 @@ def test_where_closed_forms_are_far_off_plans_are_compared_as_executed(
     assert times == [1.2, 1.45, 1.46, 1.5, 1.6, 1.6, 1.6, 1.6, 1.4] and "executed times rank them" in notes[0]
     best = ranked[0][0]
     assert best.limit.share == pytest.approx(answer.best.limit.share * 1.03 / 1.2)
+    assert best.predicted.tokens_per_s == pytest.approx(base.tokens_per_s * 1.03 / 1.2)
     assert time_line(best.predicted.parts_s, 1.2).endswith("waits that only executing shows 16.7%")
+
+
+def test_a_label_names_the_virtual_stages_only_where_there_are_several(plan: Plan) -> None:
+    pipeline = replace(plan.decision, pp=4, schedule="interleaved", virtual=2)
+    assert ", interleaved x 2" in f", {pipeline.label}"
+    assert "1f1b" in replace(pipeline, schedule="1f1b", virtual=1).label
+    assert " x 1" not in replace(pipeline, schedule="1f1b", virtual=1, micro=2, num_micro=8).label

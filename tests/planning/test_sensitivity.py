@@ -9,7 +9,7 @@ import pytest
 from syncline.fabric import build, load
 from syncline.fabric.spec import ClusterSpec
 from syncline.planning.answer import PlanResult, make_plan
-from syncline.planning.sensitivity import evaluate, faster_network, half_latency, wider_domain
+from syncline.planning.sensitivity import LIKELY, evaluate, faster_network, half_latency, wider_domain
 from syncline.workload.read_job import load_job
 
 
@@ -160,3 +160,9 @@ def test_a_cable_slower_than_none_is_shut() -> None:
     assert actions["slow-cable"].words == "leaf-03 <-> spine-00 (which: 2) shut, as it slows the others"
     assert actions["repair"].saving >= actions["slow-cable"].saving > 0.05
     assert any("costs more than leaving it out" in text for text in found.best.predicted.warnings)
+
+
+def test_a_change_is_at_most_as_likely_as_its_kind() -> None:
+    """A chance lies between 0 and 1, and nothing named on its own is surer than a setting."""
+    assert all(0 < chance <= LIKELY["free"] < 1 for chance in LIKELY.values())
+    assert LIKELY["numerics"] < LIKELY["codec"] < LIKELY["fp8"] < LIKELY["free"]

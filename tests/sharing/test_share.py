@@ -222,3 +222,10 @@ def test_packets_say_what_the_flow_level_says(fabric: syncline.Fabric) -> None:
         syncline.share(fabric, {"tenants": {"gold": 0.5}, "jobs": both}, level="packet")
     with pytest.raises(UsageError, match="One of: flow, packet"):
         syncline.share(fabric, {"jobs": both}, level="quantum")
+
+
+def test_an_epoch_names_what_has_failed_in_it(fabric: syncline.Fabric) -> None:
+    slow = {"link": "leaf-00 <-> leaf-01", "rate": "5Gbps", "at": "10s"}
+    idle = {"device": "host-07/nic-0", "at": "20s"}
+    found = shared(fabric, jobs=jobs("0,4"), failures=[slow, idle])
+    assert [epoch.failed for epoch in found] == [(), (slow["link"],), (slow["link"], idle["device"])]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from syncline.codec.codec import Codec
@@ -130,3 +133,20 @@ def test_the_bound_of_adaptive_routing_counts_links_that_none_can_go_round(fabri
 
 def test_a_rank_alone_has_no_limiting_link(fabric: Fabric, network: FlowNetwork) -> None:
     assert estimate(lower(verify(ring(1)), packed(fabric, 1)), network, 1 << 20).limiting_link_name == ""
+
+
+def test_a_crossover_is_bisected_to_two_parts_in_a_hundred() -> None:
+    """Two straight lines that meet at 40,000 bytes, in so many prices as halving the gap takes."""
+    priced: list[int] = []
+
+    def one(name: str, size: int, level: str) -> SimpleNamespace:
+        priced.append(size)
+        return SimpleNamespace(time_s=1.0 + size / 1e5 if name == "early" else 1.2 + size / 2e5)
+
+    contest: Any = SimpleNamespace(one=one)
+    (change,) = crossovers([(1024, "early"), (1 << 20, "late")], contest)
+    assert (change.before, change.after) == ("early", "late")
+    assert 40_000 <= change.size_bytes <= 40_000 * 1.02
+    assert len(priced) == 2 * 11  # (2^20 - 2^10) / 2^11 = 511 bytes are less than a fiftieth of 40,000
+    (small,) = crossovers([(1, "early"), (2, "late")], contest)
+    assert small.size_bytes == 2

@@ -15,6 +15,7 @@ from syncline.program import place
 from syncline.sim.nccl.constants import default_constants
 from syncline.sim.nccl.describe import from_placement
 from syncline.sim.nccl.expect import expected_us
+from syncline.sim.nccl.graph import search
 from syncline.sim.nccl.job import NcclOperation, Scale, pipe
 from syncline.sim.nccl.measured import bus_factor
 from syncline.sim.nccl.system import NcclSystem
@@ -232,3 +233,17 @@ def test_lines_between_sites_are_passed_so_often(
         system = from_placement(place("spread", build(spec), ranks))
         times.append(one(system, op, (algorithm, "Simple"), 2**26))
     assert times[1] - times[0] == pytest.approx(lines * 10_000)
+
+
+def test_inner_nodes_of_wide_nvls_trees_pass_everything_twice() -> None:
+    """Three domains of 64 GPUs whose NICs do not limit take twice as long as two do; latencies are a hundredth."""
+    wide = NcclSystem(gpu="gb200", num_hosts=2, gpus_per_host=64, num_nics=64, nic_rate_Bps=1e15, network="infiniband")
+    two, three = (one(wide.scaled(n), "all_reduce", ("NVLSTree", "Simple"), 2**40) for n in (2, 3))
+    assert three / two == pytest.approx(2, rel=0.02)
+
+
+def test_one_host_runs_at_least_eight_channels() -> None:
+    few = NcclSystem(gpu="l40s", num_hosts=1, gpus_per_host=2)
+    many = NcclSystem(gpu="h100", num_hosts=1, gpus_per_host=8)
+    assert NcclOperation(few, "all_reduce").graphs.ring.num_channels < 8 == NcclOperation(few, "all_reduce").channels
+    assert NcclOperation(many, "all_reduce").channels == search(many).ring.num_channels == 12

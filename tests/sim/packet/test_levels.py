@@ -22,6 +22,7 @@ from syncline.sim.packet import (
 )
 from syncline.sim.packet.chain import chain
 from syncline.sim.packet.levels import Difference, difference, flow_options
+from syncline.sim.packet.run import _credit
 
 WIRE, PAYLOAD = 4162, 4096
 
@@ -129,3 +130,12 @@ def test_a_flow_behind_a_slow_port_uses_up_the_credits_of_the_others(credit_byte
     options = PacketOptions("infiniband", credit_bytes=credit_bytes)
     outcome = simulate(network, [load], options, changes=[LinkChange(0.0, down, 0.25)])
     assert outcome.end_s[1] == pytest.approx(fast * (PAYLOAD + 30) / PAYLOAD / (share * 50e9), rel=0.05)
+
+
+def test_credits_cover_both_ways_of_the_longest_link() -> None:
+    """A quarter more than rate x latency x 2, and six packets; one's own figure holds at least two packets."""
+    network = star()
+    flight = float((network.rate_Bps * network.latency_ps).max()) * 2e-12
+    assert _credit(network, PacketOptions("infiniband", payload_bytes=4096)) == pytest.approx(1.25 * flight + 6 * 4296)
+    assert _credit(network, PacketOptions("infiniband", payload_bytes=4096, credit_bytes=1)) == 2 * 4296
+    assert _credit(network, PacketOptions("dctcp")) == 0
