@@ -69,7 +69,8 @@ PAIRED = frozenset({Kind.ALL_TO_ALL, Kind.ALL_TO_ALLV})
 class Collective:
     """One collective over `num_ranks` ranks.
 
-    The buffer is cut in blocks: one for all-reduce, broadcast, reduce and send/recv; one per rank (in rank order) for
+    The buffer is cut in blocks: one for all-reduce, broadcast, reduce and send/recv (one a rank where every rank sends
+    to the next, which is a send/recv without a peer); one per rank (in rank order) for
     reduce-scatter, all-gather, scatter and gather; one per (source, destination) pair for all-to-all. `sizes` gives
     the blocks relative sizes where they are uneven. The size of the buffer means what nccl-tests means: the whole
     vector that is reduced, gathered or sent, and for all-to-all the send buffer of one rank (the mean one, if uneven).
@@ -93,6 +94,8 @@ class Collective:
         if self.kind is not Kind.SEND_RECV:
             if self.peer != -1:
                 raise ScheduleError(f"{self.kind} has no peer.", hint="Only send_recv has one.")
+        elif self.to_next:
+            return
         elif not 0 <= self.peer < self.num_ranks or self.peer == self.root:
             raise ScheduleError(
                 f"send_recv from rank {self.root} needs another rank as peer, not {self.peer}.",
@@ -119,11 +122,21 @@ class Collective:
         return replace(self, kind=kind, sizes=())
 
     @property
+    def to_next(self) -> bool:
+        """Whether every rank sends its buffer to the next one (nccl-tests' sendrecv): a send_recv without a peer."""
+        return self.kind is Kind.SEND_RECV and self.peer == -1
+
+    @property
+    def buffers(self) -> int:
+        """How many buffers of the stated size there are: one, or one a rank where each sends its own."""
+        return self.num_ranks if self.kind in PAIRED or self.to_next else 1
+
+    @property
     def num_blocks(self) -> int:
         """How many parts of the buffer have a giver and a taker of their own."""
         if self.kind in PAIRED:
             return self.num_ranks**2
-        return self.num_ranks if self.kind in OWNED else 1
+        return self.num_ranks if self.kind in OWNED or self.to_next else 1
 
     @property
     def reduces(self) -> bool:
@@ -131,8 +144,8 @@ class Collective:
         return _GIVES[self.kind] == "all"
 
     def total_bytes(self, size_bytes: int) -> int:
-        """Return the bytes of all blocks together: `size_bytes`, or every rank's send buffer for all-to-all."""
-        return size_bytes * self.num_ranks if self.kind in PAIRED else size_bytes
+        """Return the bytes of all blocks together: `size_bytes`, or every rank's send buffer where each has one."""
+        return size_bytes * self.buffers
 
     def blocks(self, num_chunks: int) -> Ints:
         """Return the block of each chunk when the buffer is cut in `num_chunks`."""
@@ -152,11 +165,11 @@ class Collective:
 
     def givers(self, num_chunks: int, chunk: Ints | None = None) -> Ints:
         """Return, for each chunk (or those asked for), the rank whose data it starts as; `ALL` when all add to it."""
-        return self._parties(_GIVES[self.kind], num_chunks, chunk)
+        return self._parties("owner" if self.to_next else _GIVES[self.kind], num_chunks, chunk)
 
     def takers(self, num_chunks: int, chunk: Ints | None = None) -> Ints:
         """Return, for each chunk (or those asked for), the rank that must end with it, or `ALL`."""
-        return self._parties(_TAKES[self.kind], num_chunks, chunk)
+        return self._parties("next" if self.to_next else _TAKES[self.kind], num_chunks, chunk)
 
     def _parties(self, who: str, num_chunks: int, chunk: Ints | None) -> Ints:
         if who in ("all", "root", "peer"):
@@ -166,6 +179,8 @@ class Collective:
         block = self.blocks(num_chunks) if chunk is None else chunk // (num_chunks // self.num_blocks)
         if who == "row":
             return block // self.num_ranks
+        if who == "next":
+            return (block + 1) % self.num_ranks
         return block % self.num_ranks if who == "column" else block
 
     def to_json(self) -> JsonObject:
@@ -173,7 +188,7 @@ class Collective:
         out: JsonObject = {"kind": str(self.kind), "num_ranks": self.num_ranks}
         if self.kind in ROOTED:
             out["root"] = self.root
-        if self.kind is Kind.SEND_RECV:
+        if self.kind is Kind.SEND_RECV and not self.to_next:
             out["peer"] = self.peer
         if self.sizes:
             out["sizes"] = list(self.sizes)
@@ -182,6 +197,8 @@ class Collective:
     def __str__(self) -> str:
         root = f" from {self.root} to {self.peer}" if self.kind is Kind.SEND_RECV else f" root {self.root}"
         ranks = "1 rank" if self.num_ranks == 1 else f"{self.num_ranks} ranks"
+        if self.to_next:
+            return f"{self.kind} over {ranks}, each to the next"
         return f"{self.kind} over {ranks}" + (root if self.kind in ROOTED else "")
 
 

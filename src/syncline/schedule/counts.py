@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from syncline.errors import ScheduleError
-from syncline.schedule.collective import PAIRED, Ints
+from syncline.schedule.collective import Ints
 from syncline.schedule.kernel import Stage
 from syncline.schedule.moves import Round
 from syncline.schedule.schedule import NO_HOME, Schedule, Strand
@@ -57,7 +57,7 @@ def sent_bytes(schedule: Schedule, size_bytes: int) -> Ints:
 
 def counted_cost(schedule: Schedule) -> CountedCost:
     """Return rounds and shares sent, counted from the moves of a schedule."""
-    whole = schedule.num_ranks if schedule.collective.kind in PAIRED else 1
+    whole = schedule.collective.buffers
     units = [chunk_units(schedule, strand) for strand in schedule.strands]
     scale = [strand.share * whole / int(unit.sum()) for strand, unit in zip(schedule.strands, units, strict=True)]
     common = lcm(*(factor.denominator for factor in scale))

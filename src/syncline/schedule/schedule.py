@@ -217,7 +217,7 @@ def _check_strand(schedule: Schedule, strand: Strand, where: str) -> None:
     schedule.collective.check_chunks(strand.num_chunks)
     schedule.collective.check_chunks(strand.num_chunks * strand.pieces)
     if strand.weights:
-        if schedule.collective.kind in OWNED | PAIRED:
+        if schedule.collective.kind in OWNED | PAIRED or schedule.collective.to_next:
             raise ScheduleError(f"{schedule.collective.kind} takes its uneven sizes from the collective.", where=where)
         if (
             len(strand.weights) != strand.num_chunks
@@ -304,7 +304,12 @@ def in_turns(schedule: Schedule, turns: int) -> Schedule:
 def reordered(schedule: Schedule, order: Ints, root: int = 0) -> Schedule:
     """Return the schedule with rank `order[r]` for rank r; for collectives in which no rank owns a block."""
     goal = schedule.collective
-    if goal.kind in OWNED | PAIRED or schedule.num_helpers or sorted(order.tolist()) != list(range(schedule.num_ranks)):
+    if (
+        goal.kind in OWNED | PAIRED
+        or goal.to_next
+        or schedule.num_helpers
+        or sorted(order.tolist()) != list(range(schedule.num_ranks))
+    ):
         raise ScheduleError(f"{schedule.name}: only ranks that own no block can change places, each with one other.")
     strands = tuple(
         replace(strand, stages=tuple(replace(stage, members=order[stage.members]) for stage in strand.stages))

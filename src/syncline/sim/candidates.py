@@ -35,6 +35,7 @@ NAMES = {
     "broadcast": Kind.BROADCAST,
     "reduce": Kind.REDUCE,
     "alltoall": Kind.ALL_TO_ALL,
+    "sendrecv": Kind.SEND_RECV,
 }
 """Collectives as nccl-tests names them."""
 
@@ -80,6 +81,8 @@ def candidates(fabric: Fabric, kind: Kind, num_ranks: int, *, chunks: int = 0, n
     `nested` are the levels of their placement (by default of the first `num_ranks` GPUs); `chunks` is the depth of the
     pipelines that families make themselves (0: their own).
     """
+    if kind is Kind.SEND_RECV:  # every rank to the next: there is one way to do it
+        return {"direct": _maker("direct", num_ranks, kind, chunks)}
     levels = nested or nest(place("auto", fabric, num_ranks))
     found = _flat(kind, num_ranks, chunks)
     for name, fact in (("torus", "torus_shape"), ("dragonfly", "dragonfly_groups")):

@@ -56,3 +56,15 @@ def test_gpus_without_nvlink_name_pcie() -> None:
     fabric = build(ClusterSpec.model_validate({"hosts": 1, "host": host}))
     (wire,) = wires(predict(from_fabric(fabric), "all_reduce", [float(2**26)]), fabric)
     assert wire.link == "host-00/gpu-0 -> host-00/pcie-0" and 0.5 < wire.utilisation <= 1
+
+
+def test_the_failed_or_slow_port_is_named() -> None:
+    """Once a failed host-05/nic-2 was answered with host-00/nic-0."""
+    for fault, words in (
+        ({"device": "host-05/nic-2"}, "host-05/nic-2 -> leaf-02 (failed)"),
+        ({"device": "host-05/nic-2", "rate": 0.5}, "host-05/nic-2 -> leaf-02"),
+    ):
+        described = {"hosts": 8, "host": "dgx-h100", "network": "rail-optimized NDR", "faults": [fault]}
+        fabric = build(ClusterSpec.model_validate(described))
+        (wire,) = wires(predict(from_fabric(fabric), "all_reduce", [float(2**30)]), fabric)
+        assert wire.link == words

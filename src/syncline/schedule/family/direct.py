@@ -37,6 +37,8 @@ def direct_goal(goal: Collective, *, at_once: bool) -> Kernel:
     rounds: tuple[Round, ...]
     if n == 1:
         rounds = ()
+    elif goal.to_next:
+        rounds = (moves_round(np.arange(n), (np.arange(n) + 1) % n, np.arange(n), MoveOp.COPY),)
     elif goal.kind is Kind.SEND_RECV:
         rounds = (moves_round(goal.root, goal.peer, 0, MoveOp.COPY),)
     elif goal.kind in ROOTED:

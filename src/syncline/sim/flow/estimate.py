@@ -138,7 +138,13 @@ def floor_s(wired: WiredProgram, size_bytes: float) -> float:
         reduces = getattr(getattr(program.steps[0], "proved", None), "schedule", None)
         in_network = reduces is not None and reduces.family == "in-network"
         kind = program.collective.kind
-        wired.__dict__[key] = bound_of(wired.network.fabric, kind, devices, in_network=in_network) if own else Bound()
+        wired.__dict__[key] = (
+            Bound()
+            if not own
+            else bound_of(
+                wired.network.fabric, kind, devices, in_network=in_network, to_next=program.collective.to_next
+            )
+        )
     bound: Bound = wired.__dict__[key]
     return bound.at(size_bytes * wired.codec.wire_ratio)
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from syncline.errors import SimulationError
 from syncline.schedule import Schedule, Strand
-from syncline.schedule.collective import PAIRED, Ints
+from syncline.schedule.collective import Ints
 from syncline.schedule.kernel import Stage
 from syncline.schedule.moves import Round
 from syncline.timeline.columns import sum_by
@@ -91,7 +91,7 @@ def _is_even(schedule: Schedule, strand: Strand) -> bool:
 
 def _phases(schedule: Schedule, number: int, plain_stages: frozenset[int]) -> Iterator[FlowPhase]:
     strand = schedule.strands[number]
-    many = schedule.num_ranks if schedule.collective.kind in PAIRED else 1
+    many = schedule.collective.buffers
     even = float(strand.share) * many / strand.num_chunks if _is_even(schedule, strand) else None
     shares = _chunk_shares(schedule, number) if even is None else np.empty(0)
     for place, stage in enumerate(strand.stages):

@@ -19,6 +19,7 @@ from syncline.sim.double_tree import tree_share
 from syncline.sim.nccl.fabric import UsedParts
 from syncline.sim.nccl.predict import NcclPrediction
 from syncline.sim.nccl.system import NcclSystem
+from syncline.sim.reach import fabric_reach
 
 FLAGS = {"LL": 2.0, "LL128": 128 / 120, "Simple": 1.0}
 
@@ -96,11 +97,19 @@ def inside_share(system: NcclSystem, op: str, algorithm: str) -> float:
 
 
 def _nic_link(fabric: Fabric, used: UsedParts) -> str:
-    """Return the slowest port in use that is up, which paces the rings; the first of equal ones."""
+    """Return the port in use that paces the rings: of the host that is left with least, its slowest or failed port."""
     links, devices = fabric.links, fabric.devices
     mine = np.isin(devices.host[links.src], used.hosts) if used.nics is None else np.isin(links.src, used.nics)
-    rows = np.flatnonzero((links.tier == Tier.ACCESS) & (devices.kind[links.src] == DeviceKind.NIC) & links.up & mine)
-    return fabric.link_name(int(rows[np.argmin(links.rate_Bps[rows])])) if len(rows) else "NIC"
+    rows = np.flatnonzero((links.tier == Tier.ACCESS) & (devices.kind[links.src] == DeviceKind.NIC) & mine)
+    if not len(rows):
+        return "NIC"
+    hosts = fabric_reach(fabric).hosts
+    left_Bps = hosts.even_Bps[hosts.of_host[devices.host[links.src[rows]]]]
+    rows = rows[left_Bps <= left_Bps.min() * (1 + 1e-9)]
+    up, down = rows[links.up[rows]], rows[~links.up[rows]]
+    if len(down) and (not len(up) or np.ptp(links.rate_Bps[up]) == 0):
+        return f"{fabric.link_name(int(down[0]))} (failed)"
+    return fabric.link_name(int(up[np.argmin(links.rate_Bps[up])]))
 
 
 def _gpu_link(fabric: Fabric, tier: Tier) -> str:
