@@ -130,8 +130,3 @@ def test_a_prediction_as_a_timeline_ends_with_it_and_carries_its_bytes(placement
     kinds = timeline.spans.kind
     assert (kinds == SpanKind.SEND).sum() == (kinds == SpanKind.RECV).sum() == 8 * 14
     assert (kinds == SpanKind.REDUCE).sum() == 8 * 7
-
-
-def test_a_link_without_a_rate_is_refused() -> None:
-    with pytest.raises(SimulationError, match="every link of a wiring needs a rate above 0"):
-        HostLinks.of([RATE, 0.0], {(0, 1): (0, 1)}, range(2))

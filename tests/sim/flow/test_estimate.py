@@ -11,11 +11,12 @@ from syncline.codec.codec import Codec
 from syncline.errors import SimulationError
 from syncline.fabric import ClusterSpec, Fabric, build
 from syncline.program import lower, packed
-from syncline.schedule import Kind, ring, verify
+from syncline.schedule import Kind, hierarchical, ring, verify
 from syncline.schedule import build as family
 from syncline.sim.analytic import bounds
 from syncline.sim.candidates import candidates, find, proved, rail_rings
 from syncline.sim.flow.estimate import bus_factor, estimate
+from syncline.sim.flow.maxplus import max_plus_end_s
 from syncline.sim.flow.routing import FlowNetwork, NetworkOptions
 from syncline.sim.flow.wired import traffic_matrix, wire
 from syncline.sim.sweep import Contest, crossovers, sizes_between
@@ -150,3 +151,26 @@ def test_a_crossover_is_bisected_to_two_parts_in_a_hundred() -> None:
     assert len(priced) == 2 * 11  # (2^20 - 2^10) / 2^11 = 511 bytes are less than a fiftieth of 40,000
     (small,) = crossovers([(1, "early"), (2, "late")], contest)
     assert small.size_bytes == 2
+
+
+def test_a_dear_codec_makes_a_ring_alone_slower_by_its_coding() -> None:
+    """Max-plus: a ring of 8 sends an eighth in each of 14 rounds, encoded and decoded at 5 GB/s."""
+    fabric = build(ClusterSpec.model_validate({"hosts": 8, "host": "1 x H100", "network": "leaf-spine NDR"}))
+    network, size = FlowNetwork(fabric, NetworkOptions("static", transport="ideal")), 1 << 30
+    plain, dear = (
+        float(max_plus_end_s(wire(lower(verify(ring(8)), packed(fabric), codec), network), size).max())
+        for codec in (Codec("half", 0.5), Codec("dear", 0.5, encode_Bps=5e9, decode_Bps=5e9))
+    )
+    assert dear - plain == pytest.approx(14 * size / 8 * Codec("dear", 0.5, 5e9, 5e9).host_s_per_byte(), rel=1e-6)
+    assert dear - plain > 14 * size / 8 / 5e9
+
+
+def test_stages_that_are_not_coded_send_every_byte(fabric: Fabric, network: FlowNetwork) -> None:
+    """With the first stage left plain, its flows are those of a program without a codec, and twice the coded ones."""
+    schedule, half = verify(hierarchical((8, 8))), Codec("half", 0.5)
+    coded, mixed, plain = (
+        wire(lower(schedule, packed(fabric), codec, stages), network).flow_bytes(0, 0, 1000)
+        for codec, stages in ((half, frozenset()), (half, frozenset({0})), (Codec("raw"), frozenset()))
+    )
+    assert mixed == pytest.approx(plain)
+    assert 2 * coded == pytest.approx(plain)
