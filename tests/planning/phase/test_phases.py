@@ -10,11 +10,12 @@ import pytest
 from syncline.errors import DescriptionError
 from syncline.fabric import load
 from syncline.planning.phase.phases import PlannedRun, plan_run
+from syncline.planning.phase.reinforce import _fastest
 from syncline.questions.phases import plan_phases
 from syncline.sim.serve.engine import Engine, Split
 from syncline.sim.serve.steady import rollout_s
 from syncline.workload.load import Length
-from syncline.workload.phases import has_phases, load_run
+from syncline.workload.phases import Phase, Rollout, has_phases, load_run
 from syncline.workload.read_job import load_job
 
 FABRIC = load("h100-64-rail")
@@ -110,3 +111,15 @@ def test_the_answer_as_text(tmp_path: Path) -> None:
     answer = plan_phases("h100-64-rail", path)
     assert "in all" in str(answer) and "only: tp" in str(answer)
     assert answer.to_json()["phases"][0]["name"] == "only"  # type: ignore[index,call-overload]
+
+
+def test_replicas_that_generate_have_a_power_of_two_of_gpus_from_one_on() -> None:
+    """One GPU generates alone; of several, the split of the least time is taken."""
+    job = load_job({"model": "llama3-8b", "batch": {"global": 8}})
+    length = Length.model_validate
+    rollout = Rollout(prompts=8, prompt=length(500), answer=length(200))
+    split, alone_s = _fastest(FABRIC, Phase("rl", job, rollout), rollout, 1)
+    assert split.tp == 1
+    assert alone_s == pytest.approx(rollout_s(Engine(FABRIC, job, Split(1)), 8, length(500), length(200)))
+    several, fastest_s = _fastest(FABRIC, Phase("rl", job, rollout), rollout, 8)
+    assert several.tp in (1, 2, 4, 8) and fastest_s < alone_s
