@@ -59,7 +59,7 @@ def test_one_profile_holds_a_step_and_a_collective(
 
 def test_a_log_is_fitted_on_as_many_ranks_as_it_is_of(tmp_path: Path) -> None:
     log = Path(__file__).parents[2] / "examples" / "slow.log"  # two hosts: its bus bandwidth is 1.875 times the other
-    assert syncline.calibrate_collective(CLUSTER, log).added.ranks == 16
+    assert syncline.calibrate_collective(CLUSTER, log).ranks == 16
     with pytest.raises(syncline.UsageError, match=r"slow\.log is of 16 ranks, not 512"):
         syncline.calibrate_collective(CLUSTER, log, ranks=512)
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, ClassVar
 
 from syncline.bench.step_log import StepLog, read_step_log
 from syncline.describe import units
-from syncline.describe.plain import JsonObject
+from syncline.describe.model import Handle, handle
 from syncline.errors import UsageError
 from syncline.questions.answer import Answer, Output
 from syncline.questions.inputs import Cluster, ClusterArgument, JobSource, built, job_of
@@ -18,6 +18,7 @@ from syncline.questions.parameter import Parameter, question
 from syncline.questions.simulated.log_ranks import ranks_of
 from syncline.sim.nccl.calibrate import calibrate as fit_collective
 from syncline.sim.nccl.describe import from_fabric
+from syncline.sim.nccl.job import Scale
 from syncline.sim.nccl.measured import read_log, read_text
 from syncline.sim.nccl.predict import predict
 from syncline.sim.profile import (
@@ -33,72 +34,73 @@ from syncline.sim.step.step import StepResult
 from syncline.sim.step.step import step as price
 from syncline.sim.step.traced import observed_trace
 
+PROFILE_OUTPUT = Output("Write the profile.", lambda answer, path: answer.save(path), names=("--out", "-o"))
 
-@dataclass(frozen=True, eq=False)
-class StepProfile(Answer):
+
+class SavedProfile(Answer):
+    """An answer that holds a profile, which can be written."""
+
+    outputs: ClassVar[Mapping[str, Output]] = {"out": PROFILE_OUTPUT}
+    profile: SystemProfile
+
+    def save(self, path: str | Path) -> None:
+        """Write the profile."""
+        save_profile(self.profile, path)
+
+
+@dataclass(frozen=True)
+class Multiplier:
+    """How many times as long as the model says, and how sure that is."""
+
+    value: float
+    log_sigma: float
+
+
+@dataclass(frozen=True)
+class StepProfile(SavedProfile):
     """A profile with one measured step more, and what the model says of that step before and after."""
 
     schema_name: ClassVar[str] = "calibrate-step"
-    outputs: ClassVar[Mapping[str, Output]] = {
-        "out": Output("Write the profile.", lambda answer, path: answer.save(path), names=("--out", "-o"))
-    }
 
-    profile: SystemProfile
-    shipped: StepResult = field(repr=False)
-    calibrated: StepResult = field(repr=False)
-    seen: Observation
-    log: StepLog | None = None
-
-    def save(self, path: str | Path) -> None:
-        """Write the profile."""
-        save_profile(self.profile, path)
-
-    def to_json(self) -> JsonObject:
-        sigma = self.profile.steps.sigma()
-        return {
-            "cluster": self.profile.cluster, "gpu": self.profile.gpu, "job": self.calibrated.job.name,
-            "measured_s": self.seen.step_s, "measured_parts_s": self.seen.parts_s,
-            "read": str(self.log) if self.log else None,
-            "shipped_s": self.shipped.step_time_s, "calibrated_s": self.calibrated.step_time_s,
-            "multipliers": {
-                name: {"value": value, "log_sigma": sigma[name]}
-                for name, value in asdict(self.profile.steps.multipliers).items()
-            },
-            "measured_runs": len(self.profile.measured), "remarks": list(self._remarks()),
-        }  # fmt: skip
-
-    def _remarks(self) -> tuple[str, ...]:
-        assert self.shipped.case is not None
-        away = abs(math.log(self.seen.step_s / self.shipped.step_time_s))
-        if away < 3 * StepCalibration().log_sigma(self.shipped.case):
-            return ()
-        return ("further from the shipped model than systems of one description differ: check that the job file is "
-                "the job that ran",)  # fmt: skip
+    cluster: str
+    gpu: str
+    job: str
+    measured_s: float
+    measured_parts_s: dict[str, float]
+    read: str | None
+    """What was read of a log."""
+    shipped_s: float
+    calibrated_s: float
+    multipliers: dict[str, Multiplier]
+    measured_runs: int
+    remarks: tuple[str, ...]
+    profile: Handle[SystemProfile] = handle()
 
 
-@dataclass(frozen=True, eq=False)
-class CollectiveProfile(Answer):
+@dataclass(frozen=True)
+class SweptSize:
+    """One size of a sweep: measured, and by the model as it ships."""
+
+    size_bytes: int
+    measured_s: float
+    shipped_s: float
+
+
+@dataclass(frozen=True)
+class CollectiveProfile(SavedProfile):
     """A profile with one sweep of nccl-tests more."""
 
     schema_name: ClassVar[str] = "calibrate-collective"
-    outputs: ClassVar[Mapping[str, Output]] = {
-        "out": Output("Write the profile.", lambda answer, path: answer.save(path), names=("--out", "-o"))
-    }
 
-    profile: SystemProfile
-    added: MeasuredCollective
-    rows: tuple[JsonObject, ...] = field(repr=False)
-
-    def save(self, path: str | Path) -> None:
-        """Write the profile."""
-        save_profile(self.profile, path)
-
-    def to_json(self) -> JsonObject:
-        return {
-            "cluster": self.profile.cluster, "gpu": self.profile.gpu, "collective": self.added.op,
-            "ranks": self.added.ranks, "hosts": self.added.hosts, "log": self.added.source,
-            "scale": asdict(self.added.calibration.scale), "rows": list(self.rows),
-        }  # fmt: skip
+    cluster: str
+    gpu: str
+    collective: str
+    ranks: int
+    hosts: int
+    log: str
+    scale: Scale
+    rows: tuple[SweptSize, ...]
+    profile: Handle[SystemProfile] = handle()
 
 
 OpOption = Annotated[str, Parameter("The operation, if the log does not name it: all_reduce.")]
@@ -165,7 +167,29 @@ def calibrate_step(
         own=round(found.own, 5),
     )
     after = replace(before, steps=found, measured=(*before.measured, run))
-    return StepProfile(after, shipped, price(fabric, described, found.constants(own=found.own)), seen, read)
+    sigma = found.sigma()
+    return StepProfile(
+        cluster=after.cluster,
+        gpu=after.gpu,
+        job=described.name,
+        measured_s=seen.step_s,
+        measured_parts_s=seen.parts_s,
+        read=str(read) if read else None,
+        shipped_s=shipped.step_time_s,
+        calibrated_s=price(fabric, described, found.constants(own=found.own)).step_time_s,
+        multipliers={name: Multiplier(value, sigma[name]) for name, value in asdict(found.multipliers).items()},
+        measured_runs=len(after.measured),
+        remarks=_remarks(seen.step_s, shipped),
+        profile=after,
+    )
+
+
+def _remarks(measured_s: float, shipped: StepResult) -> tuple[str, ...]:
+    assert shipped.case is not None
+    if abs(math.log(measured_s / shipped.step_time_s)) < 3 * StepCalibration().log_sigma(shipped.case):
+        return ()
+    return ("further from the shipped model than systems of one description differ: check that the job file is "
+            "the job that ran",)  # fmt: skip
 
 
 @question(
@@ -200,10 +224,20 @@ def calibrate_collective(
     added = MeasuredCollective(series.op, system.num_ranks, system.num_hosts, str(log), found)
     plain = predict(system, series.op, series.sizes)
     rows = tuple(
-        {"size_bytes": int(size), "measured_s": seen / 1e6, "shipped_s": was / 1e6}
+        SweptSize(int(size), float(seen / 1e6), float(was / 1e6))
         for size, seen, was in zip(series.sizes, series.time_us, plain.time_us, strict=True)
     )
-    return CollectiveProfile(before.with_collective(added), added, rows)
+    return CollectiveProfile(
+        cluster=before.cluster,
+        gpu=before.gpu,
+        collective=added.op,
+        ranks=added.ranks,
+        hosts=added.hosts,
+        log=added.source,
+        scale=found.scale,
+        rows=rows,
+        profile=before.with_collective(added),
+    )
 
 
 def price_gpu(fabric: Cluster) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import singledispatch
 from typing import Any
 
@@ -15,38 +15,38 @@ WORDS = {
 }  # fmt: skip
 
 
-def step_profile_lines(data: Mapping[str, Any]) -> list[str]:
+def step_profile_lines(answer: StepProfile) -> list[str]:
     """Return a calibrated step for people: before, after, and the multipliers with how sure they are."""
-    measured, shipped, now = data["measured_s"], data["shipped_s"], data["calibrated_s"]
-    runs = data["measured_runs"]
+    measured, shipped, now = answer.measured_s, answer.shipped_s, answer.calibrated_s
+    runs = answer.measured_runs
     lines = [
-        f"{data['job']} on {data['cluster']} ({data['gpu']}): measured {units.show_time(measured)}",
-        *([f"  read        {data['read']}"] if data["read"] else []),
+        f"{answer.job} on {answer.cluster} ({answer.gpu}): measured {units.show_time(measured)}",
+        *([f"  read        {answer.read}"] if answer.read else []),
         f"  shipped     {units.show_time(shipped)}  ({shipped / measured - 1:+.1%})",
         f"  calibrated  {units.show_time(now)}  ({now / measured - 1:+.1%})",
         "",
         f"  times as long as the model says, after {runs} measured run{'s' if runs != 1 else ''}",
     ]
-    for name, found in data["multipliers"].items():
-        sigma = found["log_sigma"]
-        lines.append(f"    {WORDS[name]:22} {found['value']:5.2f}  within {sigma:.0%} (one sigma)")
-    return [*lines, *(f"  remark: {text}" for text in data["remarks"])]
+    for name, found in answer.multipliers.items():
+        sigma = found.log_sigma
+        lines.append(f"    {WORDS[name]:22} {found.value:5.2f}  within {sigma:.0%} (one sigma)")
+    return [*lines, *(f"  remark: {text}" for text in answer.remarks)]
 
 
-def collective_profile_lines(data: Mapping[str, Any]) -> list[str]:
+def collective_profile_lines(answer: CollectiveProfile) -> list[str]:
     """Return a calibrated collective for people."""
-    rows = data["rows"]
+    rows = answer.rows
     lines = [
-        f"{data['collective']} on {data['ranks']} ranks of {data['cluster']} ({data['hosts']} hosts): "
-        f"{len(rows)} sizes of {data['log']}",
+        f"{answer.collective} on {answer.ranks} ranks of {answer.cluster} ({answer.hosts} hosts): "
+        f"{len(rows)} sizes of {answer.log}",
         "",
         "        size    measured     shipped",
     ]
     for row in rows:
-        off = row["shipped_s"] / row["measured_s"] - 1
+        off = row.shipped_s / row.measured_s - 1
         lines.append(
-            f"  {units.show_size(row['size_bytes']):>10}  {units.show_time(row['measured_s']):>10}  "
-            f"{units.show_time(row['shipped_s']):>10}  {off:+.1%}"
+            f"  {units.show_size(row.size_bytes):>10}  {units.show_time(row.measured_s):>10}  "
+            f"{units.show_time(row.shipped_s):>10}  {off:+.1%}"
         )
     return lines
 
@@ -59,9 +59,9 @@ def text(answer: Any, width: int) -> Iterable[str]:
 
 @text.register
 def _step_profile(answer: StepProfile, width: int) -> Iterable[str]:
-    return step_profile_lines(answer.to_json())
+    return step_profile_lines(answer)
 
 
 @text.register
 def _collective_profile(answer: CollectiveProfile, width: int) -> Iterable[str]:
-    return collective_profile_lines(answer.to_json())
+    return collective_profile_lines(answer)
