@@ -8,14 +8,14 @@ from pathlib import Path
 import syncline
 
 ROOT = Path(syncline.__file__).parent
-MOST_HOLES = 119
+MOST_HOLES = 258
 
 
 def test_untyped_mappings_are_few() -> None:
-    found = {path: path.read_text().count("dict[str, Any]") for path in ROOT.rglob("*.py")}
+    found = {path: len(re.findall(r"(?:dict|Mapping)\[str, Any\]", path.read_text())) for path in ROOT.rglob("*.py")}
     worst = sorted(((count, str(path.relative_to(ROOT))) for path, count in found.items() if count), reverse=True)[:8]
     total = sum(found.values())
-    assert total <= MOST_HOLES, f"dict[str, Any] stands {total} times in src; most in {worst}: type what is ours"
+    assert total <= MOST_HOLES, f"untyped mappings stand {total} times in src; most in {worst}: type what is ours"
 
 
 def test_no_alias_hides_an_untyped_mapping() -> None:

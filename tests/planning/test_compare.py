@@ -28,6 +28,6 @@ def test_one_host_has_nothing_to_collide() -> None:
 def test_a_comparison_tells_rails_from_a_fat_tree() -> None:
     job = load_job({"model": "llama3-8b", "batch": {"global": 512, "sequence": 4096}})
     found = compare_fabrics(job, host="dgx-h100", link="NDR", num_gpus=512, fabrics=("rail-optimized", "fat-tree"))
-    rail, tree = (next(row for row in found.rows if row.name == name) for name in ("rail-optimized", "fat-tree"))
+    rail, tree = (next(row for row in found.fabrics if row.name == name) for name in ("rail-optimized", "fat-tree"))
     assert rail.hashed_step_time_s == rail.step_time_s == tree.step_time_s
     assert tree.hashed_step_time_s > 1.02 * tree.step_time_s

@@ -7,11 +7,10 @@ answer.best.predicted.step_time_s, answer.actions[0].words
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from syncline.describe import units
-from syncline.describe.plain import JsonObject
 from syncline.describe.progress import Meter, Progress
 from syncline.describe.today import today
 from syncline.errors import PlanError, SynclineError
@@ -21,12 +20,13 @@ from syncline.fabric.faults import fault_words
 from syncline.planning.block import PlanQuestion
 from syncline.planning.cost.assumptions import Assumptions
 from syncline.planning.cost.prices import Prices
-from syncline.planning.decide.prospects import Prospects, prospects, run_option
-from syncline.planning.decision import Decision
+from syncline.planning.cost.recovery import RecoveryReport
+from syncline.planning.decide.prospects import Prospects, RunReport, prospects, run_option
+from syncline.planning.decision import Decision, Split
 from syncline.planning.exchange import exchange_of
 from syncline.planning.frameworks.framework import named_framework
 from syncline.planning.money import Money, money_of
-from syncline.planning.plan import Plan, predicted_of
+from syncline.planning.plan import BestPlan, Plan, PlanCost, predicted_of
 from syncline.planning.prune import nothing_fits
 from syncline.planning.replay import Pair, checked
 from syncline.planning.search import SearchResult, SearchTask, search
@@ -36,10 +36,12 @@ from syncline.planning.space import OFFLOADS, USUAL, Axes, rows_of
 from syncline.sim.step.collectives import nic_rates, priced_collectives
 from syncline.sim.step.constants import Constants, default_constants
 from syncline.sim.step.laid import is_laid
+from syncline.sim.step.limit import Limit
 from syncline.sim.step.machine import machine_from_fabric, reach_of
 from syncline.sim.step.step import IGNORES, StepResult, step
 from syncline.sim.uncertainty import Interval
 from syncline.workload.job import Job
+from syncline.workload.software import Assumed
 
 OBJECTIVES = ("time", "cost", "pareto")
 INTERRUPTED = "interrupted: the best of what was looked at"
@@ -93,32 +95,105 @@ class PlanResult:
         basis = "the step's error, failures, restarts and the price of a GPU-hour, each drawn over its range"
         return Interval(seen.usd_50, seen.usd_90, basis).scaled(each)
 
-    def to_json(self) -> JsonObject:
-        """Return the object that `syncline plan --json` prints."""
-        p = self.best
-        return {
-            "cluster": p.cluster, "job": p.job, "model": p.model, "gpu": p.gpu, "gpus": p.num_gpus,
-            "objective": self.objective, "best": p.best(), "limit": asdict(p.limit),
-            "actions": [action.to_json() for action in self.actions],
-            "worthwhile": [action.name for action in self.worthwhile], "network_bound": self.network_bound,
-            "assumed_of_cluster": list(self.assumed), "faults": self.faults,
-            "run": None if self.run is None else self.run.to_json(),
-            "recovery": None if self.money is None else self.money.recovery(
-                p.predicted.step_time_s, p.num_gpus).to_json(),
-            "evaluated": self.found.num_considered, "fitting": self.found.num_fitting,
-            "cpu_s": self.found.cpu_s, "wall_s": self.found.wall_s, "complete": self.found.complete,
-            "cost": None if p.cost is None else dict(vars(p.cost)),
-            "given": None if self.given is None else {
-                "step_time_s": self.given.step_time_s, "fits": self.given.fits,
-                "parallel": self.given.job.parallel.model_dump() | {"micro": self.given.job.batch.micro}},
-            "others": [{"step_time_s": o.predicted.step_time_s, "memory_bytes": o.predicted.memory_bytes,
-                        "interval": asdict(o.predicted.interval), "tie": self.is_tie(o),
-                        "parallel": o.decision.parallel()} for o in self.others],
-            "tie_within": self.tie_within, "cost_interval": asdict(self.cost_interval) if self.cost_interval else None,
-            "pareto": [dict(vars(point)) for point in self.points],
-            "interval": asdict(p.predicted.interval), "assumed": self.result.facts.assumed,
-            "notes": list(self.notes), "ignores": list(IGNORES),
-        }  # fmt: skip
+    def report(self) -> PlanReport:
+        """Return what `syncline plan --json` prints."""
+        p, money, given = self.best, self.money, self.given
+        return PlanReport(
+            cluster=p.cluster,
+            job=p.job,
+            model=p.model,
+            gpu=p.gpu,
+            gpus=p.num_gpus,
+            objective=self.objective,
+            best=p.best(),
+            limit=p.limit,
+            actions=self.actions,
+            worthwhile=tuple(action.name for action in self.worthwhile),
+            network_bound=self.network_bound,
+            assumed_of_cluster=self.assumed,
+            faults=self.faults,
+            run=self.run.report() if self.run else None,
+            recovery=money.recovery(p.predicted.step_time_s, p.num_gpus).report() if money else None,
+            evaluated=self.found.num_considered,
+            fitting=self.found.num_fitting,
+            cpu_s=self.found.cpu_s,
+            wall_s=self.found.wall_s,
+            complete=self.found.complete,
+            cost=p.cost,
+            given=None if given is None else GivenPlan(
+                given.step_time_s, given.fits, given.job.parallel.model_dump() | {"micro": given.job.batch.micro}
+            ),
+            others=tuple(
+                OtherPlan(o.predicted.step_time_s, o.predicted.memory_bytes, o.predicted.interval, self.is_tie(o),
+                          o.decision.parallel())
+                for o in self.others
+            ),
+            tie_within=self.tie_within,
+            cost_interval=self.cost_interval,
+            pareto=self.points,
+            interval=p.predicted.interval,
+            assumed=self.result.facts.assumed,
+            notes=self.notes,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class GivenPlan:
+    """The split that the job states."""
+
+    step_time_s: float
+    fits: bool
+    parallel: Split
+
+
+@dataclass(frozen=True)
+class OtherPlan:
+    """A plan that is not much slower than the best."""
+
+    step_time_s: float
+    memory_bytes: float
+    interval: Interval
+    tie: bool
+    """Whether the model cannot tell it from the best one."""
+    parallel: Split
+
+
+@dataclass(frozen=True)
+class PlanReport:
+    """The answer of `syncline plan`: its fields are the JSON."""
+
+    cluster: str
+    job: str
+    model: str
+    gpu: str
+    gpus: int
+    objective: str
+    best: BestPlan
+    limit: Limit
+    actions: tuple[Improvement, ...]
+    worthwhile: tuple[str, ...]
+    """Names of actions, most money after price and risk first."""
+    network_bound: float | None
+    """Part of the time that a network without limits would save."""
+    assumed_of_cluster: tuple[str, ...]
+    faults: str
+    run: RunReport | None
+    recovery: RecoveryReport | None
+    evaluated: int
+    fitting: int
+    cpu_s: float
+    wall_s: float
+    complete: bool
+    cost: PlanCost | None
+    given: GivenPlan | None
+    others: tuple[OtherPlan, ...]
+    tie_within: float
+    cost_interval: Interval | None
+    pareto: tuple[SizePlan, ...]
+    interval: Interval
+    assumed: dict[str, Assumed]
+    notes: tuple[str, ...]
+    ignores: tuple[str, ...] = IGNORES
 
 
 def _tie_within(result: StepResult) -> float:

@@ -9,7 +9,7 @@ At a budget every fabric gets as many hosts as hosts, network and cables togethe
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from syncline.describe import units
 from syncline.describe.document import Document
-from syncline.describe.plain import JsonObject
 from syncline.describe.progress import Meter, metered
 from syncline.errors import CostError, PlanError, SynclineError
 from syncline.fabric.build import build
@@ -29,6 +28,7 @@ from syncline.planning.answer import make_plan
 from syncline.planning.block import PlanQuestion
 from syncline.planning.cost.assumptions import Assumptions
 from syncline.planning.cost.owning import own
+from syncline.planning.decision import Split
 from syncline.planning.plan import Plan
 from syncline.planning.search import search
 from syncline.planning.space import USUAL, Axes
@@ -59,7 +59,7 @@ class ComparedFabric:
     usd_per_gpu_hour: float
     cost_per_token_usd: float
     label: str
-    parallel: Mapping[str, Any]
+    parallel: Split
     scattered_step_time_s: float
     hashed_step_time_s: float
 
@@ -69,22 +69,21 @@ class ComparedFabric:
 
 
 @dataclass(frozen=True)
+class LeftOutFabric:
+    """A fabric on which the job cannot be planned."""
+
+    fabric: str
+    reason: str
+
+
+@dataclass(frozen=True)
 class FabricRanking:
-    """All fabrics, cheapest token first."""
+    """All fabrics, cheapest token first; the fields are the JSON."""
 
     question: str
-    rows: tuple[ComparedFabric, ...]
-    left_out: tuple[tuple[str, str], ...]
+    fabrics: tuple[ComparedFabric, ...]
+    left_out: tuple[LeftOutFabric, ...]
     notes: tuple[str, ...]
-
-    def to_json(self) -> JsonObject:
-        """Return the comparison as `syncline plan compare --json` prints it."""
-        return {
-            "question": self.question,
-            "fabrics": [dict(vars(row)) for row in self.rows],
-            "left_out": [{"fabric": name, "reason": why} for name, why in self.left_out],
-            "notes": list(self.notes),
-        }
 
 
 NOTES = (
@@ -153,9 +152,9 @@ def compare_fabrics(
         except SynclineError as error:
             if isinstance(error, CostError) and budget_usd is not None:
                 raise
-            left_out.append((name, error.message))
+            left_out.append(LeftOutFabric(name, error.message))
     if not rows:
-        raise PlanError("no fabric was left to compare.", detail=f"{left_out[0][0]}: {left_out[0][1]}")
+        raise PlanError("no fabric was left to compare.", detail=f"{left_out[0].fabric}: {left_out[0].reason}")
     at = (
         f"{num_gpus:,} GPUs" if num_gpus is not None else f"{units.show_money(budget_usd or 0.0)} for hosts and network"
     )

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from syncline.codec.names import PLAIN
-from syncline.describe.plain import JsonObject
 from syncline.planning.block import shard_ranks, worded
 from syncline.planning.space import NUMBERS, WORDS, Rows, Switches
 from syncline.workload.job import Job
 from syncline.workload.parallel import SHARDED
+
+Split = dict[str, bool | int | float | str | tuple[str, ...] | None]
+"""How a job is split, by the keys of a job file."""
 
 
 @dataclass(frozen=True, order=True)
@@ -62,7 +64,7 @@ class Decision:
         batch = job.batch.model_copy(update={"micro": self.micro})
         return job.model_copy(update={"parallel": split, "batch": batch, "gpus": self.num_gpus})
 
-    def parallel(self) -> JsonObject:
+    def parallel(self) -> Split:
         """Return the split as `--json` prints it."""
         return {name: getattr(self, name) for name in (*NUMBERS, *WORDS) if name not in ("algorithm", "bucket_bytes")}
 

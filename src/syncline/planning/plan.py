@@ -13,8 +13,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from syncline.describe.files import write_text
-from syncline.describe.plain import JsonObject
-from syncline.planning.decision import Decision
+from syncline.planning.decision import Decision, Split
 from syncline.planning.exchange import SyncChoice
 from syncline.sim.step.collectives import PricedCollective
 from syncline.sim.step.limit import Limit
@@ -79,34 +78,64 @@ class Plan:
     links: Mapping[str, float] = field(default_factory=dict)  # mean rate by the pattern of their names, bytes/s
     exchange: SyncChoice | None = None  # what the choice of algorithm and bucket buys; None: nothing to choose
 
-    def best(self) -> JsonObject:
+    def best(self) -> BestPlan:
         """Return the figures that `syncline plan --json` gives as `best`."""
-        p, c = self.predicted, self.cost
-        return {
-            "step_time_s": p.step_time_s,
-            "executed_step_time_s": p.executed_s,
-            "closed_form_step_time_s": p.closed_form_s,
-            "bound_s": p.bound_s,
-            "tokens_per_s": p.tokens_per_s,
-            "mfu": p.mfu,
-            "interval": asdict(p.interval),
-            "memory_bytes": p.memory_bytes,
-            "memory_interval": asdict(p.memory_interval),
-            "parallel": self.decision.parallel(),
-            "exposed_comm_s": p.exposed_comm_s,
-            "cost_per_token_usd": c.cost_per_token_usd if c else None,
-            "gpus_used": self.decision.num_gpus,
-            "placement": self.decision.placement,
-            "algorithm": self.decision.algorithm,
-            "bucket_bytes": self.decision.bucket_bytes,
-            "exchange": asdict(self.exchange) if self.exchange else None,
-            "parts_s": dict(p.parts_s),
-            "memory_by": dict(p.memory_by),
-            "memory_available_bytes": p.memory_available_bytes,
-            "comm_bytes": {kind: dict(tiers) for kind, tiers in p.comm_bytes.items()},
-            "usd_per_step": c.usd_per_step if c else None,
-            "warnings": list(p.warnings),
-        }
+        p, c, d = self.predicted, self.cost, self.decision
+        return BestPlan(
+            step_time_s=p.step_time_s,
+            executed_step_time_s=p.executed_s,
+            closed_form_step_time_s=p.closed_form_s,
+            bound_s=p.bound_s,
+            tokens_per_s=p.tokens_per_s,
+            mfu=p.mfu,
+            interval=p.interval,
+            memory_bytes=p.memory_bytes,
+            memory_interval=p.memory_interval,
+            parallel=d.parallel(),
+            exposed_comm_s=p.exposed_comm_s,
+            cost_per_token_usd=c.cost_per_token_usd if c else None,
+            gpus_used=d.num_gpus,
+            placement=d.placement,
+            algorithm=d.algorithm,
+            bucket_bytes=d.bucket_bytes,
+            exchange=self.exchange,
+            parts_s=p.parts_s,
+            memory_by=p.memory_by,
+            memory_available_bytes=p.memory_available_bytes,
+            comm_bytes=p.comm_bytes,
+            usd_per_step=c.usd_per_step if c else None,
+            warnings=p.warnings,
+        )
+
+
+@dataclass(frozen=True)
+class BestPlan:
+    """The figures of the best plan: its fields are the JSON."""
+
+    step_time_s: float
+    executed_step_time_s: float | None
+    closed_form_step_time_s: float | None
+    bound_s: float
+    tokens_per_s: float
+    mfu: float
+    interval: Interval
+    memory_bytes: float
+    memory_interval: Interval
+    parallel: Split
+    exposed_comm_s: float
+    cost_per_token_usd: float | None
+    gpus_used: int
+    placement: str
+    algorithm: str
+    bucket_bytes: int
+    exchange: SyncChoice | None
+    """What the choice of algorithm and bucket buys; None: nothing to choose."""
+    parts_s: Mapping[str, float]
+    memory_by: Mapping[str, float]
+    memory_available_bytes: float
+    comm_bytes: Mapping[str, Mapping[str, float]]
+    usd_per_step: float | None
+    warnings: tuple[str, ...]
 
 
 def predicted_of(result: StepResult) -> PlanPrediction:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from syncline.codec.names import PLAIN
-from syncline.describe.plain import JsonObject
+from syncline.describe.model import reported
 from syncline.describe.progress import Meter
 from syncline.errors import SynclineError
 from syncline.fabric.build import build
@@ -79,16 +79,12 @@ class Improvement:
             return None
         return self.chance * self.usd_per_year - self.price_usd / years
 
-    @property
+    @reported
     def payback_years(self) -> float | None:
         """Years until it has earned its price; None where either is not known or it never does."""
         if self.price_usd is None or not self.usd_per_year or self.usd_per_year <= 0:
             return None
         return self.price_usd / self.usd_per_year
-
-    def to_json(self) -> JsonObject:
-        """Return the action as plain data."""
-        return dict(vars(self)) | {"payback_years": self.payback_years}
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, ClassVar
 
@@ -11,12 +11,12 @@ from syncline.describe.document import read_document
 from syncline.describe.files import make_folder, write_text
 from syncline.describe.guide import cite
 from syncline.describe.mistakes import read_described
-from syncline.describe.plain import JsonObject
+from syncline.describe.model import Handle, handle
 from syncline.describe.progress import Meter, Progress
 from syncline.errors import UsageError
 from syncline.fabric import Fabric
 from syncline.fabric.change import changed
-from syncline.planning.answer import HEADROOM, PlanResult, make_plan
+from syncline.planning.answer import HEADROOM, PlanReport, PlanResult, make_plan
 from syncline.planning.compare import FABRICS, FabricRanking, compare_fabrics
 from syncline.planning.cost.assumptions import Assumptions, load_assumptions
 from syncline.planning.cost.prices import Prices, load_prices
@@ -53,7 +53,7 @@ from syncline.workload.job import Job
 DEFAULT_HOST, DEFAULT_LINK = "dgx-h100", "NDR"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class PlanAnswer(Answer):
     """The best way to run a job on a cluster, and the runners-up."""
 
@@ -73,13 +73,16 @@ class PlanAnswer(Answer):
         ),
     }
 
-    fabric: Fabric = field(repr=False)
-    result: PlanResult = field(repr=False)
+    content: ClassVar[str] = "report"
+
+    report: PlanReport
     framework: str | None = None
+    fabric: Handle[Fabric] = handle()
+    result: Handle[PlanResult] = handle()
 
     @property
     def step_time_s(self) -> float:
-        return self.result.best.predicted.step_time_s
+        return self.report.best.step_time_s
 
     @property
     def job(self) -> Job:
@@ -108,33 +111,26 @@ class PlanAnswer(Answer):
             write_text(target / name, text)
         return tuple(target / name for name in files)
 
-    def to_json(self) -> JsonObject:
-        return self.result.to_json()
 
-
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class FabricComparison(Answer):
     """The best plan on each of several fabrics, and what it costs there."""
 
     schema_name: ClassVar[str] = "plan-fabrics"
+    content: ClassVar[str] = "result"
 
-    result: FabricRanking = field(repr=False)
-
-    def to_json(self) -> JsonObject:
-        return self.result.to_json()
+    result: FabricRanking
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class ClusterAnswer(Answer):
     """The best plan on each of several clusters, owned and rented, or along a sweep of one setting."""
 
     schema_name: ClassVar[str] = "plan-compare"
+    content: ClassVar[str] = "result"
     outputs: ClassVar[Mapping[str, Output]] = page_output("Write the comparison as a page.")
 
-    result: ClusterComparison = field(repr=False)
-
-    def to_json(self) -> JsonObject:
-        return self.result.to_json()
+    result: ClusterComparison
 
 
 FixOption = Annotated[str | None, Parameter("Choices that are fixed: tp=8,pp=4,zero=1,recompute=none.")]
@@ -209,7 +205,7 @@ def plan(
         execute=execute,
         progress=progress,
     )
-    return PlanAnswer(fabric, answer, framework)
+    return PlanAnswer(answer.report(), framework, fabric=fabric, result=answer)
 
 
 @question(

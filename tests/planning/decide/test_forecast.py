@@ -61,7 +61,7 @@ def test_chance_of_a_deadline_is_that_of_the_normal_distribution() -> None:
 def test_a_price_moves_the_cost_alone_and_its_swing_is_exact() -> None:
     rent = Uncertain("rent", "rent", "price", 2.0, 2.5, 2.75, "$", "test", 0.8, 1.1)
     seen = _seen(load_job(BASE | {"budget": "$500k"}), rent, _step(1.05))
-    swing = next(s for s in seen.swings if s.input.name == "rent")
+    swing = next(s for s in seen.swings if s.name == "rent")
     assert swing.usd == pytest.approx((0.8 * seen.usd, 1.1 * seen.usd))
     assert swing.days == pytest.approx((seen.days, seen.days))
     assert seen.swings[0] is swing  # it moves the cost most

@@ -67,7 +67,7 @@ def test_a_change_that_costs_nothing_is_said_before_what_must_be_bought() -> Non
         "nothing here meets the goal as it is; matrix products in fp8 would (70% likely to work; check"
     )
     assert "; else buy $1 M of hosts and network: 96 GPUs" in words
-    assert run.to_json()["changed"][0]["works"] == 0.7  # type: ignore[index, call-overload]
+    assert run.report().changed[0].works == 0.7
     slow = replace(run, changed=(replace(now, change=fp8),))
     assert slow.free is None and advice(slow).startswith("nothing here meets the goal; buy $1 M")
 

@@ -89,7 +89,7 @@ def test_the_page_answers_before_it_explains(planned: PlanAnswer) -> None:
     assert page.index("Recommendation:") < page.index("One step, as it would run")
     assert planned.result.run is not None
     for swing in planned.result.run.now.forecast.swings:
-        assert swing.input.source
+        assert swing.source
 
 
 def test_no_browser_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,11 +111,11 @@ def _nics(count: int):  # type: ignore[no-untyped-def]
 
 
 def test_more_network_is_never_slower_and_never_cheaper_hardware(sweep: ClusterComparison) -> None:
-    rates = [row.tokens_per_s for row in sweep.rows]
+    rates = [row.tokens_per_s for row in sweep.clusters]
     assert rates == sorted(rates)
-    prices = [row.usd_per_gpu_hour or 0.0 for row in sweep.rows]
+    prices = [row.usd_per_gpu_hour or 0.0 for row in sweep.clusters]
     assert prices == sorted(prices)
-    assert [row.value for row in sweep.rows] == [1.0, 2.0, 8.0]  # a sweep keeps its order
+    assert [row.value for row in sweep.clusters] == [1.0, 2.0, 8.0]  # a sweep keeps its order
     text = "\n".join(cluster_lines(sweep))
     assert "cheapest: " in text and "#" in text
     assert "tokens a second by host.nics" in clusters_page(sweep)
@@ -126,7 +126,7 @@ def test_the_page_has_what_a_run_costs_and_takes_first_with_its_range(sweep: Clu
     assert "llama3-8b, 100 B tokens, 262,144 tokens a step" in page
     money, speed = (page.index(head) for head in ("<th>run cost</th>", "<th>tokens/s</th>"))
     assert money < speed
-    for row in sweep.rows:
+    for row in sweep.clusters:
         assert row.run is not None
         low, high = (units.show_money(end) for end in row.run.usd_90)
         assert f"{units.show_money(row.run.usd)} <small>{low} to {high}</small>" in page
@@ -138,15 +138,15 @@ def test_ties_are_within_the_error_of_the_model(sweep: ClusterComparison) -> Non
     twice = side_by_side(
         job, [Candidate("a", load(FOUR)), Candidate("b", load(FOUR)), Candidate("c", load(FOUR), "azure")]
     )
-    assert [row.tied for row in twice.rows] == [False, True, False]
-    assert twice.rows[-1].basis.startswith("rented: Azure")
-    sure = [row.sure for row in twice.rows[1:]]
+    assert [row.tied for row in twice.clusters] == [False, True, False]
+    assert twice.clusters[-1].basis.startswith("rented: Azure")
+    sure = [row.sure for row in twice.clusters[1:]]
     assert sure[0] == 0.5 and sure[1] is not None and sure[1] > 0.8
     assert "sure against" not in "\n".join(cluster_lines(twice))  # a tie is said instead
 
 
 def test_errors_that_two_clusters_share_count_once(sweep: ClusterComparison) -> None:
-    one, other = sweep.rows[0].doubt, sweep.rows[1].doubt
+    one, other = sweep.clusters[0].doubt, sweep.clusters[1].doubt
     assert one is not None and other is not None
     assert step_sigma(one, one) == 0.0  # the same plan, owned or rented: its step is the same
     assert step_sigma(one, other) == RATIO["dense"][0] < one.step_sigma

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from syncline.describe.plain import plain
 from syncline.fabric import load
 from syncline.planning.answer import PlanResult, make_plan
 from syncline.planning.sizes import scaling
@@ -81,7 +80,7 @@ def test_its_numbers_are_the_plans(page: str, answer: PlanResult) -> None:
     assert f"{predicted.tokens_per_s:,.0f}" in page
     assert answer.best.decision.label in page
     assert answer.actions[0].words in page
-    for text in plain(answer.to_json())["ignores"]:
+    for text in answer.report().ignores:
         assert text in page
 
 

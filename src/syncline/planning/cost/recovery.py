@@ -106,16 +106,47 @@ class Recovery:
         best = float(checkpoint.best_interval_s(self.stall_s, min(self.mttf_s, 1e12)))
         return max(LEAST_INTERVAL_S, self.write_s / STORAGE_SHARE if self.asynchronous else 0.0, best)
 
-    def to_json(self) -> JsonObject:
-        """Return the figures as plain data."""
-        return {
-            "goodput": self.goodput, "mttf_s": self.mttf_s if math.isfinite(self.mttf_s) else None,
-            "rate": self.rate.system, "rate_source": self.rate.source, "per_gpu_hour": self.rate.per_gpu_hour,
-            "state_bytes": self.state_bytes, "storage_write_Bps": self.write_Bps, "asynchronous": self.asynchronous,
-            "checkpoint_stall_s": self.stall_s, "checkpoint_write_s": self.write_s, "load_s": self.load_s,
-            "restart_s": self.begin_s, "checkpoint_interval_s": self.interval_s, "lost_by": self.lost_by,
-            "stated": list(self.stated),
-        }  # fmt: skip
+    def report(self) -> RecoveryReport:
+        """Return the figures as `syncline plan --json` prints them."""
+        return RecoveryReport(
+            goodput=self.goodput,
+            mttf_s=self.mttf_s if math.isfinite(self.mttf_s) else None,
+            rate=self.rate.system,
+            rate_source=self.rate.source,
+            per_gpu_hour=self.rate.per_gpu_hour,
+            state_bytes=self.state_bytes,
+            storage_write_Bps=self.write_Bps,
+            asynchronous=self.asynchronous,
+            checkpoint_stall_s=self.stall_s,
+            checkpoint_write_s=self.write_s,
+            load_s=self.load_s,
+            restart_s=self.begin_s,
+            checkpoint_interval_s=self.interval_s,
+            lost_by=self.lost_by,
+            stated=self.stated,
+        )
+
+
+@dataclass(frozen=True)
+class RecoveryReport:
+    """How a job saves its state and comes back after a failure: its fields are the JSON."""
+
+    goodput: float
+    mttf_s: float | None
+    rate: str
+    """The system whose failure rate is taken."""
+    rate_source: str
+    per_gpu_hour: float
+    state_bytes: float
+    storage_write_Bps: float
+    asynchronous: bool
+    checkpoint_stall_s: float
+    checkpoint_write_s: float
+    load_s: float
+    restart_s: float
+    checkpoint_interval_s: float
+    lost_by: dict[str, float]
+    stated: tuple[str, ...]
 
 
 def state_bytes(job: Job) -> float:

@@ -14,7 +14,6 @@ from datetime import date
 
 import numpy as np
 
-from syncline.describe.plain import JsonObject
 from syncline.planning.cost.checkpoint import Values
 from syncline.planning.cost.owning import Owning
 from syncline.planning.cost.recovery import Recovery
@@ -30,17 +29,43 @@ Ends = tuple[float, float]
 class Swing:
     """How far one input alone moves the answer, over its range."""
 
-    input: Uncertain
-    days: Ends  # at the low and at the high end of the input
+    name: str
+    words: str
+    low: float
+    value: float
+    high: float
+    unit: str
+    source: str
+    days: Ends
+    """At the low and at the high end of the input."""
     usd: Ends
 
-    def to_json(self) -> JsonObject:
-        """Return the swing as plain data."""
-        i = self.input
-        return {
-            "name": i.name, "words": i.words, "low": i.low, "value": i.value, "high": i.high, "unit": i.unit,
-            "source": i.source, "days": list(self.days), "usd": list(self.usd),
-        }  # fmt: skip
+
+@dataclass(frozen=True)
+class ForecastReport:
+    """The end and the cost of one run: its fields are the JSON."""
+
+    tokens: float | None
+    gpus: int
+    days: float
+    days_50: Ends
+    days_90: Ends
+    work_days: float
+    goodput: float
+    interruptions: float
+    start: str | None
+    end: str | None
+    end_90: tuple[str, str] | None
+    usd: float
+    usd_50: Ends
+    usd_90: Ends
+    usd_per_gpu_hour: float
+    deadline_days: float | None
+    budget_usd: float | None
+    chance_deadline: float | None
+    chance_budget: float | None
+    chance_both: float
+    moves_with: tuple[Swing, ...]
 
 
 @dataclass(frozen=True)
@@ -78,21 +103,33 @@ class Forecast:
     def end(self) -> date | None:
         return self.day(self.days)
 
-    def to_json(self) -> JsonObject:
-        """Return the forecast as plain data."""
-        dates = [self.day(d) for d in (self.days, *self.days_90)]
-        return {
-            "tokens": self.goal.tokens, "gpus": self.num_gpus, "days": self.days, "days_50": list(self.days_50),
-            "days_90": list(self.days_90), "work_days": self.work_days, "goodput": self.goodput,
-            "interruptions": self.interruptions,
-            "start": self.goal.start, "end": None if dates[0] is None else dates[0].isoformat(),
-            "end_90": [d.isoformat() for d in dates[1:] if d is not None] or None,
-            "usd": self.usd, "usd_50": list(self.usd_50), "usd_90": list(self.usd_90),
-            "usd_per_gpu_hour": self.usd_per_gpu_hour, "deadline_days": self.goal.days_allowed,
-            "budget_usd": self.goal.budget, "chance_deadline": self.chance_deadline,
-            "chance_budget": self.chance_budget, "chance_both": self.chance,
-            "moves_with": [swing.to_json() for swing in self.swings],
-        }  # fmt: skip
+    def report(self) -> ForecastReport:
+        """Return the forecast as `--json` prints it."""
+        days = map(self.day, (self.days, *self.days_90))
+        end, first, last = (None if day is None else day.isoformat() for day in days)
+        return ForecastReport(
+            tokens=self.goal.tokens,
+            gpus=self.num_gpus,
+            days=self.days,
+            days_50=self.days_50,
+            days_90=self.days_90,
+            work_days=self.work_days,
+            goodput=self.goodput,
+            interruptions=self.interruptions,
+            start=self.goal.start,
+            end=end,
+            end_90=None if first is None or last is None else (first, last),
+            usd=self.usd,
+            usd_50=self.usd_50,
+            usd_90=self.usd_90,
+            usd_per_gpu_hour=self.usd_per_gpu_hour,
+            deadline_days=self.goal.days_allowed,
+            budget_usd=self.goal.budget,
+            chance_deadline=self.chance_deadline,
+            chance_budget=self.chance_budget,
+            chance_both=self.chance,
+            moves_with=self.swings,
+        )
 
 
 def forecast(
@@ -163,7 +200,10 @@ def _swings(
             days = float(_days(work_s, found, factors)[0])
             ends.append((days, days * 24 * num_gpus * usd_per_gpu_hour * float(factors["price"][0])))
         (low_days, low_usd), (high_days, high_usd) = ends
-        swings.append(Swing(given, (low_days, high_days), (low_usd, high_usd)))
+        swings.append(Swing(
+            given.name, given.words, given.low, given.value, given.high, given.unit, given.source,
+            (low_days, high_days), (low_usd, high_usd),
+        ))  # fmt: skip
     return tuple(sorted(swings, key=lambda s: -abs(s.usd[1] - s.usd[0])))
 
 

@@ -13,11 +13,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from syncline.describe.plain import JsonObject
 from syncline.describe.progress import Meter
 from syncline.errors import SynclineError
 from syncline.planning.block import PlanQuestion
-from syncline.planning.decide.forecast import Forecast, forecast
+from syncline.planning.decide.forecast import Ends, Forecast, ForecastReport, forecast
 from syncline.planning.decide.uncertain import inputs_of
 from syncline.planning.money import Money
 from syncline.planning.plan import Plan
@@ -75,19 +74,66 @@ class Option:
             over.append(max(self.forecast.usd, self.capital_usd) / goal.budget)
         return max(over)
 
-    def to_json(self) -> JsonObject:
-        """Return the option as plain data."""
-        f = self.forecast
-        data: JsonObject = {
-            "gpus": self.num_gpus, "basis": self.basis, "step_time_s": self.step_time_s, "split": self.label,
-            "days": f.days, "days_90": list(f.days_90), "usd": f.usd, "usd_90": list(f.usd_90),
-            "end": None if f.end is None else f.end.isoformat(), "chance_deadline": f.chance_deadline,
-            "chance_budget": self.chance_budget, "chance_both": self.chance, "meets": self.meets,
-            "capital_usd": self.capital_usd,
-        }  # fmt: skip
-        if self.change is not None:
-            data |= {"change": self.change.words, "works": self.change.chance}
-        return data
+    def report(self) -> OptionReport:
+        """Return the option as `--json` prints it."""
+        f, change = self.forecast, self.change
+        return OptionReport(
+            gpus=self.num_gpus,
+            basis=self.basis,
+            step_time_s=self.step_time_s,
+            split=self.label,
+            days=f.days,
+            days_90=f.days_90,
+            usd=f.usd,
+            usd_90=f.usd_90,
+            end=None if f.end is None else f.end.isoformat(),
+            chance_deadline=f.chance_deadline,
+            chance_budget=self.chance_budget,
+            chance_both=self.chance,
+            meets=self.meets,
+            capital_usd=self.capital_usd,
+            change=None if change is None else change.words,
+            works=None if change is None else change.chance,
+        )
+
+
+@dataclass(frozen=True)
+class OptionReport:
+    """A way to do a run: its fields are the JSON."""
+
+    gpus: int
+    basis: str
+    step_time_s: float
+    split: str
+    days: float
+    days_90: Ends
+    usd: float
+    usd_90: Ends
+    end: str | None
+    chance_deadline: float | None
+    chance_budget: float | None
+    chance_both: float
+    meets: bool
+    capital_usd: float
+    change: str | None
+    """What would be changed for it; None: nothing."""
+    works: float | None
+    """How likely that change brings what is predicted."""
+
+
+@dataclass(frozen=True)
+class RunReport(ForecastReport):
+    """A run as planned, and the options beside it: its fields are the JSON."""
+
+    likely: float
+    meets: bool
+    advised: OptionReport | None
+    cheapest: OptionReport | None
+    fastest: OptionReport | None
+    options: tuple[OptionReport, ...]
+    needed: tuple[OptionReport, ...]
+    larger: tuple[OptionReport, ...]
+    changed: tuple[OptionReport, ...]
 
 
 @dataclass(frozen=True)
@@ -149,20 +195,20 @@ class Prospects:
         """What comes nearest to a goal that nothing meets: the likeliest, of equals the one that misses it least."""
         return min((*self.options, *self.larger), key=_distance)
 
-    def to_json(self) -> JsonObject:
+    def report(self) -> RunReport:
         """Return what `syncline plan --json` gives as `run`."""
-
-        def shown(option: Option | None) -> JsonObject | None:
-            return None if option is None else option.to_json()
-
-        return self.now.forecast.to_json() | {
-            "likely": LIKELY, "meets": self.now.meets, "advised": shown(self.advised),
-            "cheapest": shown(self.cheapest), "fastest": shown(self.fastest),
-            "options": [option.to_json() for option in self.options],
-            "needed": [option.to_json() for option in self.needed],
-            "larger": [option.to_json() for option in self.larger],
-            "changed": [option.to_json() for option in self.changed],
-        }  # fmt: skip
+        return RunReport(
+            **vars(self.now.forecast.report()),
+            likely=LIKELY,
+            meets=self.now.meets,
+            advised=self.advised.report() if self.advised else None,
+            cheapest=self.cheapest.report() if self.cheapest else None,
+            fastest=self.fastest.report() if self.fastest else None,
+            options=tuple(option.report() for option in self.options),
+            needed=tuple(option.report() for option in self.needed),
+            larger=tuple(option.report() for option in self.larger),
+            changed=tuple(option.report() for option in self.changed),
+        )
 
 
 def _distance(option: Option) -> tuple[float, float, float]:

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 
 from syncline.describe import units
-from syncline.describe.plain import JsonObject
+from syncline.describe.model import Handle, handle, reported
 from syncline.describe.progress import Meter, metered
 from syncline.describe.today import today
 from syncline.errors import PlanError, SynclineError
@@ -24,7 +24,7 @@ from syncline.planning.answer import PlanResult, make_plan
 from syncline.planning.cost.assumptions import Assumptions
 from syncline.planning.cost.prices import Prices
 from syncline.planning.decide.apart import Doubt, doubt, ratio_sigma
-from syncline.planning.decide.forecast import Forecast
+from syncline.planning.decide.forecast import ForecastReport
 from syncline.planning.decide.prospects import run_option
 from syncline.planning.decide.uncertain import prices_of
 from syncline.sim.step.constants import Constants
@@ -67,15 +67,18 @@ class ComparedCluster:
     label: str
     error_p90: float
     value: float | str | None = None
-    run: Forecast | None = None
+    run: ForecastReport | None = None
     tied: bool = False  # with the cheapest
     sure: float | None = None  # how probable it is that the cheapest is cheaper than this one
-    doubt: Doubt | None = field(default=None, repr=False)
+    doubt: Handle[Doubt | None] = handle()
 
-    def to_json(self) -> JsonObject:
-        """Return the row as plain data."""
-        fields = {name: value for name, value in vars(self).items() if name != "doubt"}
-        return fields | {"run": None if self.run is None else self.run.to_json()}
+
+@dataclass(frozen=True)
+class LeftOutCluster:
+    """A cluster on which the job cannot be planned."""
+
+    cluster: str
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -83,26 +86,26 @@ class ClusterComparison:
     """All clusters, cheapest token first; a sweep keeps the order of its values."""
 
     question: str
-    rows: tuple[ComparedCluster, ...]
-    left_out: tuple[tuple[str, str], ...]
+    clusters: tuple[ComparedCluster, ...]
+    left_out: tuple[LeftOutCluster, ...]
     notes: tuple[str, ...]
     swept: str = ""  # the setting, where it is a sweep
 
     @property
-    def cheapest(self) -> ComparedCluster:
-        return min(self.rows, key=_price)
+    def cheapest_cluster(self) -> ComparedCluster:
+        return min(self.clusters, key=_price)
+
+    @reported
+    def cheapest(self) -> str:
+        return self.cheapest_cluster.name
 
     @property
-    def fastest(self) -> ComparedCluster:
-        return max(self.rows, key=lambda row: row.tokens_per_s)
+    def fastest_cluster(self) -> ComparedCluster:
+        return max(self.clusters, key=lambda row: row.tokens_per_s)
 
-    def to_json(self) -> JsonObject:
-        """Return the comparison as `syncline plan compare --json` prints it."""
-        return {
-            "question": self.question, "swept": self.swept, "clusters": [row.to_json() for row in self.rows],
-            "cheapest": self.cheapest.name, "fastest": self.fastest.name,
-            "left_out": [{"cluster": name, "reason": why} for name, why in self.left_out], "notes": list(self.notes),
-        }  # fmt: skip
+    @reported
+    def fastest(self) -> str:
+        return self.fastest_cluster.name
 
 
 def side_by_side(
@@ -120,10 +123,10 @@ def side_by_side(
         try:
             rows.append(_row(job, candidate, assumptions or Assumptions(), prices))
         except SynclineError as error:
-            left_out.append((candidate.name, error.message))
+            left_out.append(LeftOutCluster(candidate.name, error.message))
         notes += [f"{candidate.name}: {text}" for text in assumed_of(candidate.fabric.spec)]
     if not rows:
-        raise PlanError("no cluster was left to compare.", detail=f"{left_out[0][0]}: {left_out[0][1]}")
+        raise PlanError("no cluster was left to compare.", detail=f"{left_out[0].cluster}: {left_out[0].reason}")
     ordered = rows if swept else sorted(rows, key=_price)
     first = min(rows, key=_price)
     marked = tuple(_marked(row, first) for row in ordered)
@@ -143,11 +146,11 @@ def swept_job(
             one = side_by_side(_with(job, key.split(".")[1:], value), [replace(candidate, name=name)],
                                assumptions=assumptions, prices=prices)  # fmt: skip
             shown = float(value) if isinstance(value, (int, float)) else str(value)
-            rows.append(replace(one.rows[0], value=shown))
+            rows.append(replace(one.clusters[0], value=shown))
         except SynclineError as error:
-            left_out.append((name, error.detail or error.message))
+            left_out.append(LeftOutCluster(name, error.detail or error.message))
     if not rows:
-        raise PlanError("no value of the sweep works.", detail=f"{left_out[0][0]}: {left_out[0][1]}")
+        raise PlanError("no value of the sweep works.", detail=f"{left_out[0].cluster}: {left_out[0].reason}")
     first = min(rows, key=_price)
     notes = tuple(f"{candidate.name}: {text}" for text in assumed_of(candidate.fabric.spec))
     marked = tuple(_marked(row, first) for row in rows)
@@ -188,7 +191,7 @@ def _row(job: Job, candidate: Candidate, assumptions: Assumptions, prices: Price
 def _compared(candidate: Candidate, answer: PlanResult, job: Job) -> ComparedCluster:
     plan, money = answer.best, answer.money
     p = plan.predicted
-    run = run_option(answer.question, plan, money).forecast if money is not None and job.tokens else None
+    run = run_option(answer.question, plan, money).forecast.report() if money is not None and job.tokens else None
     low, high = p.interval.p90
     doubted = doubt(kind_of(job), plan.gpu, f"{plan.num_gpus} {p.step_time_s} {plan.decision.label}", (low, high),
                     prices_of(money) if money else [])  # fmt: skip

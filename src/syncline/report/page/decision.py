@@ -55,7 +55,7 @@ def decision(answer: PlanResult) -> DecisionSection | None:
         note=f"{bold}Days and cost with nine of ten cases.",
         first=[text.partition(". ")[2] or text for text in do_first(answer)],
         tornado=tornado("how far the cost of the run moves with each assumption",
-                        [(s.input.words, *s.usd) for s in widest], f.usd, units.show_money),
+                        [(s.words, *s.usd) for s in widest], f.usd, units.show_money),
         sources=[_source(f, swing) for swing in f.swings],
     )  # fmt: skip
 
@@ -103,14 +103,17 @@ def _option(option: Option, is_now: bool, columns: dict[str, Callable[[Option], 
 
 
 def _source(f: Forecast, swing: Swing) -> list[Cell]:
-    i = swing.input
-    value = f"${_number(i.value)}{i.unit[1:]}" if i.unit.startswith("$") else f"{_number(i.value)} {i.unit}"
-    if i.low == i.high:
-        return [i.words, value, "as given", "", "", ("", i.source)]
+    value = (
+        f"${_number(swing.value)}{swing.unit[1:]}"
+        if swing.unit.startswith("$")
+        else f"{_number(swing.value)} {swing.unit}"
+    )
+    if swing.low == swing.high:
+        return [swing.words, value, "as given", "", "", ("", swing.source)]
     # A move that rounds to nothing has no sign: `z` makes -0.0 a 0.0.
     cost = " ".join(f"{usd / f.usd - 1:+z.1%}" for usd in swing.usd)
     days = " ".join(f"{days - f.days:+z.1f}" for days in swing.days)
-    return [i.words, value, f"{_number(i.low)}–{_number(i.high)}", cost, days, ("", i.source)]
+    return [swing.words, value, f"{_number(swing.low)}–{_number(swing.high)}", cost, days, ("", swing.source)]
 
 
 def _number(value: float) -> str:

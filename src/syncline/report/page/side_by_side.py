@@ -15,7 +15,7 @@ from syncline.report.text.side_by_side import bought_lines, sure_words, verdict
 
 def clusters_page(answer: ClusterComparison) -> str:
     """Return the page."""
-    rows = answer.rows
+    rows = answer.clusters
     return render(
         "clusters",
         title=answer.question,
@@ -24,9 +24,9 @@ def clusters_page(answer: ClusterComparison) -> str:
         money=[_money(row) for row in rows] if any(row.run for row in rows) else [],
         bought=[text[0].upper() + text[1:] for text in bought_lines(answer)],
         speed=[_speed(row) for row in rows],
-        first=next((k for k, row in enumerate(rows) if row is answer.cheapest), None),
+        first=next((k for k, row in enumerate(rows) if row is answer.cheapest_cluster), None),
         sure=SURE,
-        left_out=[f"{name}: {why}" for name, why in answer.left_out],
+        left_out=[f"{each.cluster}: {each.reason}" for each in answer.left_out],
         notes=answer.notes,
     )
 
@@ -61,8 +61,8 @@ def _speed(row: ComparedCluster) -> list[Cell]:
 
 def _curves(answer: ClusterComparison) -> list[Markup]:
     """Return speed and price over what was swept."""
-    priced = [(row, row.cost_per_token_usd) for row in answer.rows if row.cost_per_token_usd is not None]
-    speed = [(str(r.value), r.tokens_per_s, f"{r.name}: {r.tokens_per_s:,.0f} tokens/s") for r in answer.rows]
+    priced = [(row, row.cost_per_token_usd) for row in answer.clusters if row.cost_per_token_usd is not None]
+    speed = [(str(r.value), r.tokens_per_s, f"{r.name}: {r.tokens_per_s:,.0f} tokens/s") for r in answer.clusters]
     money = [(str(r.value), usd * 1e6, f"{r.name}: {per_million(usd)} per M tokens") for r, usd in priced]
     curves = []
     for label, points in (("tokens a second", speed), ("$ a million tokens", money)):

@@ -312,7 +312,7 @@ def comparison_lines(comparison: FabricRanking) -> list[str]:
         f"{'step':>9} {'scattered':>9} {'hashed':>9} {'tokens/s':>11} {'capital':>9} {'network':>9} {'$/M tokens':>10}"
     )
     lines.append(f"  {'fabric':<20} {'GPUs':>6} {heads}  split")
-    for row in comparison.rows:
+    for row in comparison.fabrics:
         money = per_million(row.cost_per_token_usd)
         lines.append(
             f"  {row.name:<20} {row.num_gpus:>6,} {units.show_time(row.step_time_s):>9} "
@@ -320,7 +320,7 @@ def comparison_lines(comparison: FabricRanking) -> list[str]:
             f"{row.tokens_per_s:>11,.0f} "
             f"{units.show_money(row.capital_usd):>9} {units.show_money(row.network_usd):>9} {money:>10}  {row.short}"
         )
-    lines += [f"  {name:<20} {why}" for name, why in comparison.left_out]
+    lines += [f"  {each.fabric:<20} {each.reason}" for each in comparison.left_out]
     return [*lines, "", *(f"  {note}" for note in comparison.notes)]
 
 

@@ -12,24 +12,24 @@ _BAR = 24
 
 def cluster_lines(found: ClusterComparison) -> list[str]:
     """Return the table and what to read from it."""
-    wide = max(len(row.name) for row in found.rows)
-    runs = any(row.run is not None for row in found.rows)
+    wide = max(len(row.name) for row in found.clusters)
+    runs = any(row.run is not None for row in found.clusters)
     head = f"  {'':<{wide}}  {'GPUs':>6} {'step':>9} {'tokens/s':>11} {'MFU':>6} {'waits':>6}"
     head += f" {'$/GPU-h':>8} {'$/M tokens':>10}"
     head += f" {'days':>6} {'run cost':>9}" if runs else ""
     lines = [found.question, "", head + ("  tokens/s" if found.swept else "")]
-    most = max(row.tokens_per_s for row in found.rows)
-    for row in found.rows:
+    most = max(row.tokens_per_s for row in found.clusters)
+    for row in found.clusters:
         text = _row(row, wide, runs)
         lines.append(text + (f"  {'#' * max(1, round(_BAR * row.tokens_per_s / most))}" if found.swept else ""))
-    lines += [f"  {name:<{wide}}  left out: {why}" for name, why in found.left_out]
+    lines += [f"  {each.cluster:<{wide}}  left out: {each.reason}" for each in found.left_out]
     said = [
         f"  {verdict(found)}",
         *(f"  {text}" for text in bought_lines(found)),
         *(f"  {'warning' if note.startswith('the start ') else 'assumed'}: {note}" for note in found.notes),
     ]
     ties = f"  = within the errors of steps and prices of the cheapest (under {SURE:.0%} sure which is cheaper)"
-    lines += ["", *said, *([ties] if any(row.tied for row in found.rows) else [])]
+    lines += ["", *said, *([ties] if any(row.tied for row in found.clusters) else [])]
     return [
         part for line in lines[:1] + lines[1:] for part in (folded(line) if line.startswith("  assumed") else [line])
     ]
@@ -37,14 +37,16 @@ def cluster_lines(found: ClusterComparison) -> list[str]:
 
 def verdict(found: ClusterComparison) -> str:
     """Return which is cheapest, which is fastest, and which are ties."""
-    cheap, fast = found.cheapest, found.fastest
+    cheap, fast = found.cheapest_cluster, found.fastest_cluster
     words = f"cheapest: {cheap.name} ({cheap.basis})"
-    tied = [row.name for row in found.rows if row.tied]
+    tied = [row.name for row in found.clusters if row.tied]
     words += f", tied with {', '.join(tied)}" if tied else ""
-    apart = min((row for row in found.rows if row.sure and not row.tied), key=lambda row: row.sure or 0, default=None)
+    apart = min(
+        (row for row in found.clusters if row.sure and not row.tied), key=lambda row: row.sure or 0, default=None
+    )
     words += f", {sure_words(apart.sure)} sure against {apart.name}" if apart is not None and not tied else ""
-    same = [row.name for row in found.rows if units.show_time(row.step_time_s) == units.show_time(fast.step_time_s)]
-    if 1 < len(same) == len(found.rows):
+    same = [row.name for row in found.clusters if units.show_time(row.step_time_s) == units.show_time(fast.step_time_s)]
+    if 1 < len(same) == len(found.clusters):
         return f"{words}; all steps take the same time"
     return f"{words}; fastest: {' and '.join(same if fast.name in same else [fast.name])}"
 
@@ -56,10 +58,10 @@ def sure_words(part: float | None) -> str:
 
 def bought_lines(found: ClusterComparison) -> list[str]:
     """Return what owned clusters ask for at once, against what the cheapest rented one costs a day."""
-    rented = [row for row in found.rows if row.basis != "owned" and row.usd_per_gpu_hour]
+    rented = [row for row in found.clusters if row.basis != "owned" and row.usd_per_gpu_hour]
     least = min(rented, key=lambda row: 24 * (row.usd_per_gpu_hour or 0.0) * row.num_gpus, default=None)
     lines = []
-    for row in found.rows:
+    for row in found.clusters:
         if row.basis != "owned" or not row.capital_usd or row.run is None:
             continue
         words = f"to buy: {row.name} is {units.show_money(row.capital_usd)} at once"
