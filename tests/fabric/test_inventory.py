@@ -23,7 +23,7 @@ def make(hosts: Any, network: Any, host: Any = "dgx-h100", **more: Any) -> Fabri
 
 
 def test_json_has_what_was_promised() -> None:
-    found = syncline.inventory("h100-64-rail").to_json()
+    found: Any = syncline.inventory("h100-64-rail").to_json()
     promised = {
         "gpus",
         "hosts",

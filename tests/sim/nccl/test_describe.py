@@ -19,6 +19,10 @@ def described(host: str, network: str, hosts: int, software: Any = None, gpus: i
     )
 
 
+def described_by(spec: ClusterSpec, software: Any) -> NcclSystem:
+    return from_spec(spec, 2, 8, software)
+
+
 def test_three_lines_are_enough() -> None:
     system = from_fabric(load("h100-64-rail"), num_hosts=8, software={"nccl": "2.27.5"})
     assert (system.gpu, system.num_ranks, system.num_nics, system.nic_rate_Bps) == ("h100", 64, 8, 50e9)
@@ -137,7 +141,7 @@ def test_errors_name_what_is_wrong() -> None:
 )
 def test_a_release_however_it_is_written(written: object, release: tuple[int, int]) -> None:
     spec = ClusterSpec.model_validate({"hosts": 2, "host": "dgx-h100", "network": "fat-tree NDR"})
-    assert from_spec(spec, 2, 8, {"nccl": written}).nccl == release
+    assert described_by(spec, {"nccl": written}).nccl == release
 
 
 @pytest.mark.parametrize(
@@ -153,7 +157,7 @@ def test_software_that_makes_no_sense_is_an_error() -> None:
     spec = ClusterSpec.model_validate({"hosts": 2, "host": "dgx-h100", "network": "fat-tree NDR"})
     for software in ({"env": "fast"}, {"ranks_per_process": "many"}, {"nccl": "new"}):
         with pytest.raises(DescriptionError):
-            from_spec(spec, 2, 8, software)
+            described_by(spec, software)
 
 
 def test_google_instances_have_the_settings_of_their_guide() -> None:
