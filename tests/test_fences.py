@@ -31,12 +31,12 @@ def calls(path: Path) -> list[tuple[str, int]]:
 #: many are left.
 #: A rehearsal's rank ends while threads of gloo may still need the interpreter, which would abort while torn down.
 ALLOWED = {
-    ("rehearse/worker.py", "os._exit"),
+    ("rehearsal/worker.py", "os._exit"),
     ("runtime/auto/native.py", "os._exit"),
-    ("preview/capture/__main__.py", "os._exit"),
-    ("preview/capture/measure.py", "sys.exit"),
-    ("preview/capture/measure.py", "sys.stdout.write"),
-    ("preview/capture/own.py", "os._exit"),
+    ("previewing/capture/__main__.py", "os._exit"),
+    ("previewing/capture/measure.py", "sys.exit"),
+    ("previewing/capture/measure.py", "sys.stdout.write"),
+    ("previewing/capture/own.py", "os._exit"),
     ("runtime/gpu_load.py", "sys.stdout.write"),
 }
 
@@ -62,3 +62,7 @@ def test_the_fence_sees_what_it_should(tmp_path: Path) -> None:
     bad = tmp_path / "bad.py"
     bad.write_text("import sys\nprint('x')\nif 1:\n    sys.exit(1)\nraise SystemExit\n")
     assert calls(bad) == [("print", 2), ("sys.exit", 4), ("SystemExit", 5)]
+
+
+def test_every_exception_is_a_file_that_is_there() -> None:
+    assert not [path for path, _ in ALLOWED if not (ROOT / path).is_file()]

@@ -18,7 +18,7 @@ from research.intervals.residuals import all_residuals
 from syncline.describe.files import write_text
 
 PACKAGE = Path(__file__).parents[2] / "src" / "syncline"
-UNCERTAINTY, COVERAGE = PACKAGE / "sim/data/uncertainty.yaml", PACKAGE / "validate/data/coverage.yaml"
+UNCERTAINTY, COVERAGE = PACKAGE / "sim/data/uncertainty.yaml", PACKAGE / "validation/data/coverage.yaml"
 HEAD = """# How far off predictions are: quantiles of log(measured / predicted) at 5, 25, 75 and 95 % by group, made
 # wide enough for publications left out, and by how much more new sources were off (unseen). Written by
 # `python -m research.intervals.tables --write` from the published rows in research/data.

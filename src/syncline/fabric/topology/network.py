@@ -1,7 +1,7 @@
 """What every network builder shares: the part of the description common to all, and the ports to be joined.
 
 A builder is one file: a pydantic class that is its description (`topology: ...`) and whose `build` lays switches and
-cables into a `Draft`. Adding a topology means adding a file and one line in `spec.py`.
+cables into a `Draft`. Adding a topology means adding a file and its class in `_Registered`.
 """
 
 from __future__ import annotations
