@@ -184,7 +184,6 @@ def test_convert_there_and_back(capsys: pytest.CaptureFixture[str], tmp_path: Pa
         (("cost", "ring", "--radix", "4"), '"radix" changes nothing in ring for all_reduce'),
         (("verify", "ring", "--speeds", "1Gbps,2Gbps"), '"speeds" changes nothing in ring'),
         (("verify", "a.xml", "--per-host", "3", "--hosts", "2"), "--hosts shapes a family; a.xml is a file"),
-        (("show", "direct", "-n", "3", "-c", "send-recv"), "Give as peer a rank from 0 to 2 that is not the root"),
     ],
 )
 def test_wrong_words_are_refused(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], message: str) -> None:
