@@ -1,11 +1,12 @@
-"""Scripts as they run on a real GPU, beside which previews are put: `python benchmarks/preview_real.py SCRIPT [ARGS]`.
+"""Scripts as they run on a real GPU, beside which previews are put: `python research/preview/real.py OUT [NAME ...]`.
 
-Runs the script of one rank unmodified and marks its optimizer's steps. 30 steps to warm up, as they come; 30 timed from
-first to last, while the GPU's clock and power are read; 20 with the GPU awaited after each, and of each how long the
-host took; 3 under the profiler. One JSON line: these times, the most memory that was allocated, and what the GPU's
-kernels take in a step.
+Each script of `zoo.py`, or those named, runs unmodified as one rank while its optimizer's steps are marked: some to
+warm up, some timed from first to last while the GPU's clock and power are read, some with the GPU awaited after each (of
+which the host's part is kept), three under the profiler. OUT gets one JSON file: these times, the most memory that was
+allocated, and every operator that launched kernels with its shapes, types, strides, kernels and seconds in a step.
 """
 
+# mypy: ignore-errors
 from __future__ import annotations
 
 import itertools
@@ -15,30 +16,27 @@ import runpy
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
-from typing import Any
+import traceback
+from pathlib import Path
 
-WARM, TIMED, AWAITED, PROFILED = 30, 30, 20, 3
-METER = ["nvidia-smi", "--query-gpu=clocks.sm,power.draw.instant", "--format=csv,noheader,nounits", "--loop-ms=20"]
+WARM, TIMED, AWAITED, PROFILED = 12, 16, 8, 3
+LIMIT_S = 70.0  # a script is ended after so long
+METER = ["nvidia-smi", "--query-gpu=clocks.sm,power.draw.instant", "--format=csv,noheader,nounits", "--loop-ms=50"]
+ZOO = Path(__file__).with_name("zoo.py")
 
 
 class Watch:
-    """Counts the steps of a script and says what they took."""
+    """Counts the steps of a script and writes what they took."""
 
-    def __init__(self) -> None:
-        self.marks: list[float] = []
-        self.host: list[float] = []
-        self.found: dict[str, Any] = {}
-        self.profiler: Any = None
-        self.allocations = 0
-        self.meter: Any = None
+    def __init__(self, out: Path) -> None:
+        self.out, self.marks, self.host, self.record = out, [], [], {}
 
     def stepped(self, *_: object) -> None:
-        """A step is through."""
         import torch
 
-        number = len(self.marks) + 1
-        left = time.perf_counter()
+        number, left = len(self.marks) + 1, time.perf_counter()
         if number in (WARM, WARM + TIMED) or number > WARM + TIMED:
             torch.cuda.synchronize()
         self.marks.append(time.perf_counter())
@@ -48,16 +46,14 @@ class Watch:
             self.meter = subprocess.Popen(METER, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         elif number == WARM:
             torch.cuda.reset_peak_memory_stats()
-            self.allocations = torch.cuda.memory_stats()["num_device_alloc"]
-            self.marks[-1] = time.perf_counter()
         elif number == WARM + TIMED + AWAITED:
             self._timed()
-            self.profiler = torch.profiler.profile(acc_events=True)
+            self.profiler = torch.profiler.profile(record_shapes=True)
             self.profiler.__enter__()
         elif number == WARM + TIMED + AWAITED + PROFILED:
             self.profiler.__exit__(None, None, None)
-            self.found |= kernels(self.profiler) | {"host": host(self.profiler)}
-            finish(self.found)
+            self.out.write_text(json.dumps(self.record | operators(self.profiler)))
+            os._exit(0)
 
     def _timed(self) -> None:
         import torch
@@ -66,63 +62,108 @@ class Watch:
         free, awaited = self.marks[WARM - 1 : WARM + TIMED], self.marks[WARM + TIMED - 1 : WARM + TIMED + AWAITED]
         each = [b - a for a, b in itertools.pairwise(awaited)]
         read = [line.split(",") for line in self.meter.communicate()[0].splitlines() if line.count(",") == 1]
-        self.found = {
-            "script": os.path.basename(sys.argv[0]), "args": sys.argv[1:], "gpu": torch.cuda.get_device_name(),
-            "torch": torch.__version__, "step_s": (free[-1] - free[0]) / TIMED,
-            "awaited_step_s": statistics.median(each), "slowest_s": max(each),
-            "host_s": statistics.median(self.host[:AWAITED]), "clock_MHz_and_W": read,
-            "device_allocations": torch.cuda.memory_stats()["num_device_alloc"] - self.allocations,
-            "peak_bytes": torch.cuda.max_memory_allocated(),
+        self.record = {
+            "gpu": torch.cuda.get_device_name(), "torch": torch.__version__,
+            "step_s": (free[-1] - free[0]) / TIMED, "awaited_step_s": statistics.median(each),
+            "host_s": statistics.median(self.host[:AWAITED]),
+            "clock_MHz": statistics.median(float(mhz) for mhz, _ in read) if read else None,
+            "peak_bytes": torch.cuda.max_memory_allocated(), "reserved_bytes": torch.cuda.max_memory_reserved(),
         }  # fmt: skip
 
 
-def kernels(profiler: Any) -> dict[str, Any]:
-    """Return the time of a step in which the GPU computes, and its kernels, the longest first."""
-    spans, rows = [], dict[str, list[float]]()
-    for event in profiler.events():
-        if "CUDA" not in str(event.device_type) or getattr(event, "is_user_annotation", False):
+def operators(profiler) -> dict[str, object]:
+    """Return the operators that launched kernels, the longest first, and how long the GPU was busy in a step."""
+    with tempfile.TemporaryDirectory() as scratch:
+        path = Path(scratch) / "trace.json"
+        profiler.export_chrome_trace(str(path))
+        events = json.loads(path.read_text())["traceEvents"]
+    ops = {
+        e["args"]["External id"]: e for e in events if e.get("cat") == "cpu_op" and "External id" in e.get("args", {})
+    }
+    rows, spans = {}, []
+    for event in events:
+        if event.get("cat") not in ("kernel", "gpu_memcpy", "gpu_memset"):
             continue
-        spans.append((event.time_range.start, event.time_range.end))
-        row = rows.setdefault(event.name, [0, 0.0])
-        row[0] += 1 / PROFILED
-        row[1] += (event.time_range.end - event.time_range.start) * 1e-6 / PROFILED
+        spans.append((event["ts"], event["ts"] + event["dur"]))
+        op = ops.get(event["args"].get("External id"))
+        args = op["args"] if op else {}
+        shape = [args.get(key) for key in ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")]
+        name = op["name"] if op else "?"
+        key = json.dumps([name, *shape])
+        row = rows.setdefault(key, {"op": name, "dims": shape[0], "types": shape[1], "strides": shape[2], "values": shape[3],
+                                    "kernels": {}, "seconds": 0.0})  # fmt: skip
+        row["kernels"][event["name"][:70]] = row["kernels"].get(event["name"][:70], 0) + 1
+        row["seconds"] += event["dur"] * 1e-6 / PROFILED
+    calls = {}
+    for op in ops.values():
+        args = op["args"]
+        shape = [args.get(key) for key in ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")]
+        key = json.dumps([op["name"], *shape])
+        calls[key] = calls.get(key, 0) + 1
+    for key, row in rows.items():
+        row["calls"] = calls.get(key, 0) / PROFILED
     busy, until = 0.0, 0.0
     for begin, end in sorted(spans):
         busy += max(0.0, end - max(begin, until))
         until = max(until, end)
-    longest = sorted(rows.items(), key=lambda row: -row[1][1])[:60]
-    listed = [{"name": name[:120], "calls": round(n, 1), "seconds": s} for name, (n, s) in longest]
-    return {"gpu_busy_s": busy * 1e-6 / PROFILED, "gpu_kernels": round(len(spans) / PROFILED), "kernels": listed}
+    listed = sorted(rows.values(), key=lambda row: -row["seconds"])
+    return {"gpu_busy_s": busy * 1e-6 / PROFILED, "gpu_kernels": len(spans) / PROFILED, "operators": listed}
 
 
-def host(profiler: Any) -> list[dict[str, Any]]:
-    """Return what the host does in a step, by operator and call of the driver, the longest first."""
-    rows = sorted(profiler.key_averages(), key=lambda row: -row.self_cpu_time_total)[:60]
-    return [
-        {
-            "name": row.key[:90],
-            "calls": round(row.count / PROFILED, 1),
-            "self_s": row.self_cpu_time_total * 1e-6 / PROFILED,
-        }
-        for row in rows
-    ]
-
-
-def finish(found: dict[str, Any]) -> None:
-    """Print the result and end: what the script does afterwards is not wanted."""
-    print("RESULT " + json.dumps(found), flush=True)
-    os._exit(0)
-
-
-def main() -> None:
-    """Run the script in `sys.argv` and print what its steps took."""
+def run(command: list[str], out: Path) -> None:
+    """Run a script in this process and write what its steps took."""
     from torch.optim.optimizer import register_optimizer_step_post_hook
 
     alone = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}
     os.environ.update(alone, MASTER_ADDR="127.0.0.1", MASTER_PORT="29511")
-    register_optimizer_step_post_hook(Watch().stepped)
-    sys.argv = sys.argv[1:]
-    runpy.run_path(sys.argv[0], run_name="__main__")
+    register_optimizer_step_post_hook(Watch(out).stepped)
+    sys.argv = command
+    runpy.run_path(command[0], run_name="__main__")
+
+
+def forked(command: list[str]) -> dict[str, object]:
+    """Run a script in a child that has torch imported already; return what it wrote, or its last words."""
+    with tempfile.TemporaryDirectory() as scratch:
+        out, words = Path(scratch) / "out.json", Path(scratch) / "err"
+        child = os.fork()
+        if child == 0:
+            fd = os.open(words, os.O_CREAT | os.O_WRONLY)
+            os.dup2(fd, 1)
+            os.dup2(fd, 2)
+            try:
+                run(command, out)
+            except BaseException:
+                traceback.print_exc()
+            sys.stderr.flush()
+            os._exit(1)
+        ends = time.monotonic() + LIMIT_S
+        while time.monotonic() < ends and os.waitpid(child, os.WNOHANG)[0] == 0:
+            time.sleep(0.05)
+        if time.monotonic() >= ends:
+            os.kill(child, 9)
+            os.waitpid(child, 0)
+        return json.loads(out.read_text()) if out.exists() else {"error": words.read_text()[-1500:]}
+
+
+def main() -> None:
+    """Run the scripts, each in a child."""
+    import torch  # noqa: F401 - once for all children
+    import transformers  # noqa: F401
+
+    sys.path.insert(0, str(ZOO.parent))
+    import zoo
+
+    out, began = Path(sys.argv[1]), time.monotonic()
+    found = {}
+    for name in sys.argv[2:] or zoo.SCRIPTS:
+        found[name] = forked([str(ZOO), name])
+        out.write_text(json.dumps(found))
+        row = found[name]
+        said = (
+            row.get("error")
+            or f"{1e3 * row['step_s']:.2f} ms, busy {1e3 * row['gpu_busy_s']:.2f}, host {1e3 * row['host_s']:.2f}"
+        )
+        print(f"{time.monotonic() - began:.0f} s: {name}: {said}", flush=True)
 
 
 if __name__ == "__main__":
