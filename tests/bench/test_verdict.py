@@ -11,7 +11,7 @@ from syncline.bench.price import loss
 from syncline.bench.sizes import between, nccl_size, sizes_of
 from syncline.bench.sweep import program_of
 from syncline.bench.verdict import BenchVerdict, findings, judge
-from syncline.errors import BenchError, SimulationError, UsageError
+from syncline.errors import BenchError, UsageError
 from syncline.fabric import ClusterSpec, build, load
 from syncline.finding import Severity
 from syncline.program import packed
@@ -147,8 +147,8 @@ def test_the_model_of_nccl_judges_vendor_collectives_on_gpus() -> None:
     oracle = Oracle(fabric, packed(fabric, 16))
     (one,) = oracle.vendor(Kind.ALL_REDUCE, [1 << 30], backend="nccl")
     assert one.source.startswith("model of NCCL") and 0.003 < one.low_s < one.time_s < one.high_s < 0.007
-    with pytest.raises(SimulationError, match="whole hosts of 8 GPUs; 12 ranks do not fill whole hosts"):
-        Oracle(fabric, packed(fabric, 12)).nccl(Kind.ALL_REDUCE, [1 << 20])
+    (uneven,) = Oracle(fabric, packed(fabric, 12)).nccl(Kind.ALL_REDUCE, [1 << 30])
+    assert uneven.time_s > 1.5 * one.time_s  # four NICs of the second host, where the first has eight
 
 
 def test_gloo_is_predicted_as_a_ring_and_what_cannot_be_is_said() -> None:
@@ -158,7 +158,7 @@ def test_gloo_is_predicted_as_a_ring_and_what_cannot_be_is_said() -> None:
     assert found[0] is not None and not why
     assert expectations(None, None, Kind.ALL_REDUCE, [1], "gloo")[1].startswith("no cluster was given")
     nothing, why = expectations(oracle, None, Kind.GATHER, [1 << 20], "nccl")
-    assert nothing == [None] and "is not modelled" in why
+    assert nothing == [None] and "that is modelled" in why
 
 
 def test_hierarchical_uses_racks_where_hosts_have_one_rank() -> None:

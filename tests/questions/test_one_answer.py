@@ -55,7 +55,9 @@ def test_packets_are_posted_as_at_flow_level() -> None:
 def test_connections_that_share_a_port_repeat_nothing() -> None:
     """Once packets took 88 % longer over sockets: who waits for its own port has lost no tail."""
     fabric = leaf_spine("old-server-10gbe", 4, "10GbE")
-    flow, packets = (syncline.simulate(fabric, "alltoall", "4MiB", level=level) for level in ("flow", "packet"))
+    flow, packets = (
+        syncline.simulate(fabric, "alltoall", "4MiB", algorithm="best", level=level) for level in ("flow", "packet")
+    )
     assert packets.time_s == pytest.approx(flow.time_s, rel=0.1)
 
 
@@ -113,7 +115,9 @@ def test_packets_of_efa_are_sprayed_at_both_levels() -> None:
     """Once 41 to 56 % apart: one path a flow at flow level, all of them packet by packet."""
     fabric = build(ClusterSpec.model_validate(
         {"hosts": 4, "host": "p5", "network": {"topology": "leaf-spine", "link": "EFAv2"}}))  # fmt: skip
-    flow, packets = (syncline.simulate(fabric, "allgather", "4MiB", level=level) for level in ("flow", "packet"))
+    flow, packets = (
+        syncline.simulate(fabric, "allgather", "4MiB", algorithm="best", level=level) for level in ("flow", "packet")
+    )
     assert flow.routing == "spray" and packets.time_s == pytest.approx(flow.time_s, rel=0.08)
 
 
@@ -128,7 +132,7 @@ def test_auto_is_the_winner_where_switches_choose_paths() -> None:
     """Once 76.9 us, where `compare-algorithms` found 71.8: guesses that are too long for all hid the fastest."""
     network = {"topology": "leaf-spine", "link": "400GbE", "hosts_per_leaf": 2, "routing": "adaptive"}
     fabric = build(ClusterSpec.model_validate({"hosts": 4, "host": "dgx-h100", "network": network}))
-    told = syncline.simulate(fabric, "allgather", "16MiB")
+    told = syncline.simulate(fabric, "allgather", "16MiB", algorithm="best")
     assert told.contest is not None
     assert told.time_s == min(told.contest.one(name, 1 << 24).time_s for name in told.contest.wired)
 
@@ -137,7 +141,7 @@ def test_a_scenario_answers_like_simulate() -> None:
     """Once RDMA on EFA and a ring of 8 chunks, whatever `simulate` took."""
     fabric = leaf_spine("p5", 2, "EFAv2")
     for collective, size in (("allreduce", "16MiB"), ("alltoall", "1MiB")):
-        told = syncline.simulate(fabric, collective, size)
+        told = syncline.simulate(fabric, collective, size, algorithm="best")
         data = {"jobs": [{"name": "a", "collective": collective, "size": size}]}
         assert play(load_scenario(data), fabric).jobs[0].took_s == pytest.approx(told.time_s, rel=1e-6)
 
@@ -229,5 +233,8 @@ def test_packets_are_cut_over_the_nics_of_a_gpu() -> None:
 def test_packets_pass_a_nic_no_faster_than_its_way_into_the_host() -> None:
     """Polaris: 19.2 of a port's 25 GB/s reach the host; once packets had them all, 27 % too fast."""
     fabric = leaf_spine("polaris", 2, "HDR")
-    flow, packets = (syncline.simulate(fabric, "allgather", "4MiB", level=level).time_s for level in ("flow", "packet"))
+    flow, packets = (
+        syncline.simulate(fabric, "allgather", "4MiB", algorithm="best", level=level).time_s
+        for level in ("flow", "packet")
+    )
     assert packets == pytest.approx(flow, rel=0.1)

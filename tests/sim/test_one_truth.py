@@ -180,7 +180,7 @@ def test_an_uplink_that_costs_more_than_it_gives_is_named_by_every_verb() -> Non
     assert found is not None and found.names == ("leaf-03 <-> spine-00 (which: 1)",)
     assert (found.now_Bps * 8, found.without_Bps * 8) == pytest.approx((200e9, 1.2e12))
     job = load_job({"model": "llama3.2-1b", "batch": {"global": 32, "sequence": 2048}})
-    sprayed = simulate(fabric, "allgather", "1MiB", routing="spray")
+    sprayed = simulate(fabric, "allgather", "1MiB", routing="spray", algorithm="best")
     told = (sprayed.assumed, nccl(fabric).unverified, step(fabric, job).warnings)
     assert [sum("leaf-03 <-> spine-00 (which: 1) at 50 Gb/s costs more than leaving it out" in text for text in each)
             for each in told] == [1, 1, 1]  # fmt: skip

@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar
 
 from syncline.describe.model import Handle, handle
 from syncline.describe.progress import Progress
-from syncline.errors import UsageError
+from syncline.errors import SimulationError, UsageError
 from syncline.fabric import Fabric
 from syncline.program import Placement, place
 from syncline.program.program import ProgramStep
@@ -24,7 +24,7 @@ from syncline.questions.simulated.figures import PacketFigures
 from syncline.questions.simulated.flows import flows
 from syncline.questions.simulated.log_ranks import ranks_of
 from syncline.questions.simulated.packets import PacketArgument, PacketQuestion, run_progress
-from syncline.questions.simulated.rows import CollectiveRow, DifferencePart, row_of
+from syncline.questions.simulated.rows import CollectiveRow, DifferencePart, row_of, row_of_library
 from syncline.questions.simulated.slots import slots
 from syncline.questions.simulated.sweep import (
     ChunksOption,
@@ -42,6 +42,7 @@ from syncline.questions.simulated.traffic import PATTERNS, traffic
 from syncline.schedule import Kind, Schedule
 from syncline.schedule.formats.files import ending_of, write
 from syncline.sim.candidates import NAMES
+from syncline.sim.collective.price import CollectivePricer
 from syncline.sim.flow.estimate import Estimate, bus_factor, over_seeds
 from syncline.sim.flow.routing import FlowNetwork, NetworkOptions
 from syncline.sim.packet import Outcome, PacketJob
@@ -169,8 +170,8 @@ def simulate(
     algorithm: Annotated[
         str,
         Parameter(
-            "auto (the fastest), nccl (what NCCL would choose), a family, NAME-in-8-turns (channels that take turns "
-            "over a long line), or your own .xml or .json file."
+            "auto (what NCCL takes, and the best known schedule beside it), nccl (the first alone), best (the second "
+            "alone), a family, or your own .xml or .json file."
         ),
     ] = "auto",
     ranks: RanksOption = None,
@@ -201,8 +202,11 @@ def simulate(
 ) -> Simulation:
     """Say what a collective takes on a cluster, which link limits it, and what the answer ignores.
 
-    `algorithm` is auto (the fastest), nccl, a family, or a file of your own; `chunks` is how many follow each other
-    through its rounds (0: as suits the size).
+    A row is what the job's library takes (NCCL, RCCL; gloo where the cluster file says so) with its interval. Beside it
+    stand the best known schedule, which no library runs, and the bound that nothing beats.
+
+    `algorithm` is auto (both), nccl, best, a family, or a file of your own; `chunks` is how many follow each other
+    through a schedule's rounds (0: as suits the size).
 
     >>> answer = simulate("h100-64-rail", "allreduce", "1GiB", ranks=64)
     >>> answer.ranks, answer.time_s > 0, answer.limiting_link != ""
@@ -242,16 +246,26 @@ def simulate(
         how = (transport, routing, seed, "nvlink" if rails_apart(fabric) else cross_rail)
         return _packets(fabric, collective, sizes, placed, entry, how, asked, progress)
     options = NetworkOptions(routing=routing, seed=seed, transport=transport, cross_rail=cross_rail)  # type: ignore[arg-type]
-    network = FlowNetwork(fabric, options)
-    contest = entry.contest(kind, placed, network)
-    found = [contest.best(s, level) for s in sizes]
+    pricer = CollectivePricer(kind, placed, options=options, candidates=partial(entry.contest, kind, placed))
+    network, contest = pricer.network, pricer.contest
+    library = algorithm == "auto" and level == "flow" and not pricer.refused
+    if library:
+        prices = pricer.at(sizes)
+        rows = tuple(row_of_library(found, with_best=True) for found in prices)
+        found = [each.best for each in prices]
+    else:
+        found = [contest.best(s, level) for s in sizes]
+        rows = tuple(map(row_of, found))
+    refused = (f"{pricer.refused} These are times of the best known schedule.",) if algorithm == "auto" else ()
     return Simulation(
-        fabric.name, collective, placed.num_ranks, level, placed.name,
-        rows=tuple(map(row_of, found)),
-        ignores=tuple(dict.fromkeys(text for estimate in found for text in estimate.ignores)),
-        assumed=tuple(assumptions(fabric, transport, network.options.routing)),
+        fabric.name, collective, placed.num_ranks, level, placed.name, rows=rows,
+        ignores=pricer.ignores if library
+        else tuple(dict.fromkeys(text for estimate in found for text in estimate.ignores)),
+        assumed=(*(pricer.assumed if library else refused if pricer.refused else ()),
+                 *assumptions(fabric, transport, network.options.routing)),
         routing=network.options.routing, transport=options.transport, seed=options.seed,
         spread=_spread(contest, found[-1], network, seeds) if seeds else None,
+        interval_basis=pricer.basis(sizes) if library else (),
         fabric=fabric, contest=contest, largest=found[-1],
     )  # fmt: skip
 
@@ -327,33 +341,27 @@ def _nccl(
     collective: str, kind: Kind, sizes: list[int], placed: Placement, log: str | Path | None, profile: str | Path | None
 ) -> Simulation:
     from syncline.sim.nccl.calibrate import calibrate
-    from syncline.sim.nccl.describe import from_placement
     from syncline.sim.nccl.measured import read_log, read_text
-    from syncline.sim.nccl.predict import IGNORES, predict
-    from syncline.sim.nccl.wire import wires
     from syncline.sim.profile import load_profile
     from syncline.sim.step.machine import machine_from_fabric
 
     fabric = placed.fabric
     if log:
         ranks_of(Path(log), kind.value, placed.num_ranks, fabric)
-    system = from_placement(placed)
+    pricer = CollectivePricer(kind, placed)
+    if pricer.refused:
+        raise SimulationError(pricer.refused)
+    system = pricer.system
     fitted = calibrate(system, read_log(read_text(log), str(log), kind.value)) if log else None
     if profile:
         measured = load_profile(profile)
         measured.check(machine_from_fabric(fabric).gpu.name)
         fitted = measured.collective(kind.value, system.num_hosts)
-    prediction = predict(system, kind.value, sizes, calibration=fitted)
-    rows = tuple(
-        CollectiveRow(
-            **vars(row), wire_Bps=wire.rate_Bps, limiting_link=wire.link, utilisation=wire.utilisation, method="nccl",
-            exact=False,
-        )
-        for row, wire in zip(prediction.rows(), wires(prediction, fabric, placed.device), strict=True)
-    )  # fmt: skip
+    pricer = replace(pricer, calibration=fitted)
     return Simulation(
-        fabric.name, collective, system.num_ranks, "nccl", placed.name, rows, tuple(IGNORES), prediction.unverified,
-        interval_basis=prediction.basis, calibrated_on=str(log or profile) if fitted else None, fabric=fabric,
+        fabric.name, collective, placed.num_ranks, "nccl", placed.name,
+        tuple(row_of_library(found, with_best=False) for found in pricer.at(sizes)), pricer.ignores, pricer.assumed,
+        interval_basis=pricer.basis(sizes), calibrated_on=str(log or profile) if fitted else None, fabric=fabric,
     )  # fmt: skip
 
 

@@ -45,7 +45,9 @@ class AlgorithmChoice:
         if is_file(self.algorithm):
             own = {Path(self.algorithm).name: self._file(kind, placed)}
             return Contest.of(own, placed, network, chunks=self.chunks or 1)
-        return contest_of(self.algorithm, kind, placed, network, chunks=self.chunks)
+        return contest_of(
+            "auto" if self.algorithm == "best" else self.algorithm, kind, placed, network, chunks=self.chunks
+        )
 
     def _servers(self, kind: Kind, placed: Placement) -> tuple[str, Proved, Placement]:
         """Return name, schedule and placement: servers on GPUs that no rank uses, or with ranks where none is left."""

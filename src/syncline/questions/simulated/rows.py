@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from syncline.questions.simulated.figures import PacketFigures
+from syncline.sim.collective.price import Price
 from syncline.sim.flow.estimate import Estimate
 
 
@@ -14,6 +15,18 @@ class DifferencePart:
 
     s: float
     share: float
+
+
+@dataclass(frozen=True)
+class BestSchedule:
+    """The best known schedule of one size, executed at flow level. NCCL does not run it; `schedule` exports it."""
+
+    time_s: float
+    busbw_Bps: float
+    name: str
+    chunks: int
+    limiting_link: str
+    method: str
 
 
 @dataclass(frozen=True)
@@ -33,7 +46,7 @@ class CollectiveRow:
     utilisation: float | None = None
     bound_s: float | None = None
     low_s: float | None = None
-    """NCCL's model: the 90 % interval, then the 50 % interval."""
+    """The library's time: the 90 % interval, then the 50 % interval."""
     high_s: float | None = None
     low50_s: float | None = None
     high50_s: float | None = None
@@ -41,12 +54,36 @@ class CollectiveRow:
     """What NCCL's own tuner believes."""
     fastest: str | None = None
     fastest_s: float | None = None
+    library: str | None = None
+    """Whose time this is: NCCL, RCCL, gloo, mpi; None where a schedule was simulated."""
+    channels: int | None = None
+    best: BestSchedule | None = None
     flow_time_s: float | None = None
     """Packet level: the flow level's time, the ratio to it, and why they differ."""
     over_flow: float | None = None
     why: tuple[str, ...] = ()
     difference: dict[str, DifferencePart] | None = None
     packet: PacketFigures | None = None
+
+
+def row_of_library(found: Price, *, with_best: bool) -> CollectiveRow:
+    """Return the row of what the job's library takes, the best known schedule beside it where that is wanted."""
+    time = found.nccl
+    assert time is not None
+    return CollectiveRow(
+        found.size_bytes, time.time_s, time.algbw_Bps, time.busbw_Bps, time.algorithm, time.limiting_link, "nccl",
+        False, wire_Bps=time.wire_Bps, utilisation=time.utilisation,
+        bound_s=found.bound_s if with_best else time.bound_s, low_s=time.low_s,
+        high_s=time.high_s, low50_s=time.low50_s, high50_s=time.high50_s, believed_s=time.believed_s,
+        fastest=time.fastest, fastest_s=time.fastest_s, library=time.library, channels=time.channels,
+        best=_best(found.best) if with_best else None,
+    )  # fmt: skip
+
+
+def _best(found: Estimate) -> BestSchedule:
+    return BestSchedule(
+        found.time_s, found.busbw_Bps, found.algorithm, found.chunks, found.limiting_link_name, found.method
+    )
 
 
 def row_of(found: Estimate) -> CollectiveRow:

@@ -17,12 +17,14 @@ def sweep_table(rows: Sequence[CollectiveRow], width: int = 0) -> Table:
 
     On a screen of `width` columns the least telling ones are left out rather than any figure cut; names fold.
     """
-    sure = any(row.low_s is not None for row in rows)
+    sure, beside = any(row.low_s is not None for row in rows), any(row.best is not None for row in rows)
     cells = {
         "size": [units.show_given_size(row.size_bytes) for row in rows],
-        "time": [units.show_time(row.time_s) for row in rows],
+        rows[0].library or "time": [units.show_time(row.time_s) for row in rows],
         **({"90 % between": [_between(row.low_s, row.high_s) for row in rows]} if sure else {}),
         **({"50 % between": [_between(row.low50_s, row.high50_s) for row in rows]} if sure else {}),
+        **({"best known\nschedule": [_time(row.best.time_s if row.best else None) for row in rows]} if beside else {}),
+        **({"bound": [_time(row.bound_s) for row in rows]} if sure else {}),
         "algbw\nGB/s": [_gigabytes(row.algbw_Bps) for row in rows],
         "busbw\nGB/s": [_gigabytes(row.busbw_Bps) for row in rows],
         "wire\nGB/s": [_gigabytes(row.wire_Bps) for row in rows],
@@ -64,6 +66,10 @@ def _that_fit(cells: Mapping[str, Sequence[str]], width: int) -> list[str]:
     return shown
 
 
+def _time(time_s: float | None) -> str:
+    return "-" if time_s is None else units.show_time(time_s)
+
+
 def _between(low_s: float | None, high_s: float | None) -> str:
     if low_s is None or high_s is None:
         return "-"
@@ -82,7 +88,7 @@ METHODS = {
     "periodic": "repeated rounds simulated to their steady state, then extrapolated exactly",
     "barrier": "each different round solved once with a barrier after it: a bound",
     "bound": "lower bound: busiest link and longest chain of rounds",
-    "nccl": "NCCL's choice and its fitted cost",
+    "nccl": "the library's choice and its fitted cost",
     "packets": "every packet simulated",
 }
 
@@ -97,12 +103,28 @@ def method_lines(methods: Sequence[str]) -> list[str]:
     return lines
 
 
+def best_lines(answer: Simulation) -> Iterator[str]:
+    """Yield what the best known schedule is, and how to have it."""
+    row = answer.rows[-1]
+    if row.best is None:
+        return
+    pieces = f" in {row.best.chunks} chunks" if row.best.chunks > 1 else ""
+    yield f"best known schedule; {row.library} does not run it; export with --schedule"
+    yield (
+        f"  {units.show_given_size(row.size_bytes)}: {row.best.name}{pieces}, executed at flow level, limited by "
+        f"{row.best.limiting_link or 'latency'}"
+    )
+    if row.best.time_s > row.time_s:
+        yield f"  no schedule known here is faster than what {row.library} runs"
+
+
 def text(answer: Simulation, width: int) -> Iterator[str | Table]:
     """Yield a sweep of sizes."""
     how = ", ".join(filter(None, (answer.placement, answer.routing, answer.transport)))
     yield f"{answer.collective} on {answer.cluster}: {answer.ranks:,} ranks" + (f" ({how})" if how else "")
     yield sweep_table(answer.rows, width)
     yield ""
+    yield from best_lines(answer)
     if (spread := answer.spread) is not None:
         times = {"median": spread.median_s, "p10": spread.p10_s, "p90": spread.p90_s, "worst": spread.worst_s}
         shown = ", ".join(f"{name} {units.show_time(time_s)}" for name, time_s in times.items())
@@ -112,7 +134,8 @@ def text(answer: Simulation, width: int) -> Iterator[str | Table]:
             yield "\n  ".join(against_flow(row))
             if row.packet.background is not None:
                 yield f"  {background_line(row.packet.background)}"
-    yield f"{answer.level} level; ignores {', '.join(answer.ignores)}"
+    source = f"{answer.rows[-1].library}'s time" if answer.rows[-1].library else f"{answer.level} level;"
+    yield f"{source} ignores {', '.join(answer.ignores)}"
     yield from (f"  assumed: {line}" for line in answer.assumed)
     yield from (f"  intervals from {line}" for line in answer.interval_basis)
     yield from method_lines([row.method for row in answer.rows])

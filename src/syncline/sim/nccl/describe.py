@@ -3,7 +3,8 @@
     fabric = load("h100-64-rail")
     system = from_fabric(fabric, num_hosts=8, software={"nccl": "2.27", "env": {"NCCL_ALGO": "Ring"}})
 
-`software` says what runs on the hosts: `nccl` (release), `plugin` ("none" for kernel TCP), `env`, `network` (a kind of
+`software` says what runs on the hosts: `library` (nccl, gloo, mpi), `nccl` (release), `plugin` ("none" for kernel TCP),
+`env`, `network` (a kind of
 `nccl_networks.yaml`, where the link type does not tell), `tuner`, `sharp`, `ranks_per_process`, `timing` ("nccl-tests",
 or "torch" where each call is timed with its Python overhead).
 """
@@ -57,6 +58,7 @@ _VENDOR_ENV = {
 class NcclSoftware(TypedDict, total=False):
     """What runs on the hosts; YAML's own types are read by whoever needs the value."""
 
+    library: str
     nccl: str | float | None
     plugin: str
     env: Mapping[str, str] | None
@@ -83,22 +85,19 @@ def from_fabric(
 def from_placement(placed: Placement, software: NcclSoftware | None = None) -> NcclSystem:
     """Return what NCCL would find where ranks stand: their hosts, their GPUs and the NICs of those.
 
+    Where hosts have different numbers of them, all go by the fullest host's NVLink and the emptiest one's NICs.
+
     Raises:
-        DescriptionError: hosts have different numbers of ranks, or a GPU has several; NCCL's model knows neither.
+        DescriptionError: a GPU has several ranks, which NCCL refuses.
     """
     fabric = placed.fabric
     hosts, ranks = np.unique(placed.host, return_counts=True)
-    if ranks.min() < ranks.max():
-        raise DescriptionError(
-            f"NCCL is modelled with as many ranks on one host as on the next; {placed.num_ranks:,} ranks "
-            f"({placed.name}) are {ranks.max()} on some and {ranks.min()} on others.",
-            hint="Choose --ranks and --placement so that every host has as many, or another algorithm.",
-        )
     gpus = np.unique(placed.device)
     if len(gpus) < placed.num_ranks:
-        raise DescriptionError("NCCL is modelled with one rank a GPU; here some have several.")
+        raise DescriptionError("NCCL takes one rank a GPU; here some have several.")
     kinds = _kinds(fabric.spec, np.unique(group_of_host(fabric)[hosts]).tolist())
-    return on_fabric(_described(fabric.spec, kinds, len(ranks), int(ranks[0]), software), fabric, gpus)
+    system = _described(fabric.spec, kinds, len(ranks), int(ranks.max()), software)
+    return on_fabric(replace(system, ranks=placed.num_ranks if np.ptp(ranks) else 0), fabric, gpus)
 
 
 def from_spec(

@@ -88,7 +88,9 @@ def _own_ports(system: NcclSystem, fabric: Fabric, gpus: Longs, nics: Longs, ass
     name = fabric.host_names[int(devices.host[gpus[worst]])]
     if gpu_Bps[worst] <= 0:
         raise SimulationError(f"{name} has no network port that works.", hint="Repair it, or leave the host out.")
-    count = min(system.num_nics, int(np.bincount(devices.host[nics]).max()))  # several of a GPU are one to NCCL
+    per_host = np.unique(devices.host[nics], return_counts=True)[1]
+    # Of hosts with different numbers of ranks the emptiest counts; several NICs of a GPU are one to NCCL.
+    count = min(system.num_nics, int(per_host.min() if system.ranks else per_host.max()))
     share = min(1.0, float(gpu_Bps[worst]) * system.gpus_per_host / (count * system.nic_rate_Bps))
     if share < 1 - 1e-9:
         assumed.append(f"the slowest GPU of {name} has {share:.0%} of an even share of the NICs and paces all rings")

@@ -58,6 +58,7 @@ class NcclSystem:
     uplink_cards: int = 1  # that share one switch's way to host memory
     port_share: float = 1.0  # of its ports that the slowest host has left; `nic_rate_Bps` counts it
     limit: str = ""  # which level caps the two
+    ranks: int = 0  # of the whole job, where hosts have different numbers of them; 0: `gpus_per_host` on each
     bounds: Mapping[str, Bound] = field(default_factory=dict, hash=False)  # by operation: no run beats it
 
     def __post_init__(self) -> None:
@@ -74,7 +75,7 @@ class NcclSystem:
     @cached_property
     def num_ranks(self) -> int:
         """Ranks in the job."""
-        return self.num_hosts * self.gpus_per_host
+        return self.ranks or self.num_hosts * self.gpus_per_host
 
     @cached_property
     def hosts_per_island(self) -> int:
@@ -154,4 +155,4 @@ class NcclSystem:
 
     def scaled(self, num_hosts: int) -> NcclSystem:
         """Return the same machine with another number of hosts."""
-        return replace(self, num_hosts=num_hosts)
+        return replace(self, num_hosts=num_hosts, ranks=0)
