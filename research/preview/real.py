@@ -1,8 +1,8 @@
 """Scripts as they run on a real GPU, beside which previews are put: `python research/preview/real.py OUT [NAME ...]`.
 
 Each script of `zoo.py`, or those named, runs unmodified as one rank while its optimizer's steps are marked: some to
-warm up, some timed from first to last while the GPU's clock and power are read, some with the GPU awaited after each (of
-which the host's part is kept), three under the profiler. OUT gets one JSON file: these times, the most memory that was
+warm up, some timed from first to last while the GPU's clock is read, some with the GPU awaited after each (of which
+the host's part is kept), three under the profiler. OUT gets one JSON file: these times, the most memory that was
 allocated, and every operator that launched kernels with its shapes, types, strides, kernels and seconds in a step.
 """
 
@@ -90,8 +90,8 @@ def operators(profiler) -> dict[str, object]:
         shape = [args.get(key) for key in ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")]
         name = op["name"] if op else "?"
         key = json.dumps([name, *shape])
-        row = rows.setdefault(key, {"op": name, "dims": shape[0], "types": shape[1], "strides": shape[2], "values": shape[3],
-                                    "kernels": {}, "seconds": 0.0})  # fmt: skip
+        said = dict(zip(("dims", "types", "strides", "values"), shape, strict=True))
+        row = rows.setdefault(key, {"op": name, **said, "kernels": {}, "seconds": 0.0})
         row["kernels"][event["name"][:70]] = row["kernels"].get(event["name"][:70], 0) + 1
         row["seconds"] += event["dur"] * 1e-6 / PROFILED
     calls = {}

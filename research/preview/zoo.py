@@ -363,7 +363,9 @@ def bert_large():
 def t5_sgd():
     from transformers import T5Config, T5ForConditionalGeneration
 
-    config = T5Config(d_model=1024, d_ff=4096, num_layers=24, num_heads=16, d_kv=64)
+    config = T5Config(
+        d_model=1024, d_ff=4096, num_layers=24, num_heads=16, d_kv=64, decoder_start_token_id=0, pad_token_id=0
+    )
     model = T5ForConditionalGeneration(config).cuda().to(torch.bfloat16)
     sgd = torch.optim.SGD(model.parameters(), lr=1e-3)
     return trained(model, words(32128, 8, 512), language, optimizer=sgd)
@@ -626,6 +628,197 @@ def small_launches():
     return trained(
         model, (torch.randn(256, 256, device="cuda"), torch.randint(0, 10, (256,), device="cuda")), classified
     )
+
+
+# ---- predicted and measured after the constants were read from the scripts above
+
+
+@script
+def efficient_bf16_last():
+    class Squeezed(nn.Module):
+        def __init__(self, wide):
+            super().__init__()
+            self.down, self.up = nn.Conv2d(wide, wide // 16, 1), nn.Conv2d(wide // 16, wide, 1)
+
+        def forward(self, x):
+            return x * torch.sigmoid(self.up(F.silu(self.down(x.mean((2, 3), keepdim=True)))))
+
+    layers, inner = [nn.Conv2d(3, 48, 3, 2, 1, bias=False), nn.BatchNorm2d(48), nn.SiLU()], 48
+    for out, count, stride in ((64, 3, 2), (96, 3, 2), (192, 5, 2), (320, 4, 2)):
+        for block in range(count):
+            layers += [Inverted(inner, out, stride if not block else 1, 6), Squeezed(out)]
+            inner = out
+    model = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inner, 1000)).cuda()
+    model = model.to(memory_format=torch.channels_last)
+    return trained(model, pictures(128, 256, last=True), classified, amp=torch.bfloat16)
+
+
+@script
+def dense_fp16():
+    class Dense(nn.Module):
+        def __init__(self, inner, grow=32):
+            super().__init__()
+            self.a = nn.Sequential(nn.BatchNorm2d(inner), nn.ReLU(), nn.Conv2d(inner, 4 * grow, 1, bias=False))
+            self.b = nn.Sequential(
+                nn.BatchNorm2d(4 * grow), nn.ReLU(), nn.Conv2d(4 * grow, grow, 3, padding=1, bias=False)
+            )
+
+        def forward(self, x):
+            return torch.cat([x, self.b(self.a(x))], 1)
+
+    layers, inner = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(3, 2, 1)], 64
+    for stage, count in enumerate((6, 12, 24, 16)):
+        for _ in range(count):
+            layers.append(Dense(inner))
+            inner += 32
+        if stage < 3:
+            layers += [nn.BatchNorm2d(inner), nn.ReLU(), nn.Conv2d(inner, inner // 2, 1, bias=False), nn.AvgPool2d(2)]
+            inner //= 2
+    model = nn.Sequential(
+        *layers, nn.BatchNorm2d(inner), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inner, 1000)
+    ).cuda()
+    return trained(model, pictures(64, 224), classified, amp=torch.float16, scaler=True)
+
+
+@script
+def segment_bf16_last():
+    class Dilated(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body = nn.Sequential(*list(resnet((3, 4, 6, 3)).children())[:-3])
+            self.rates = nn.ModuleList(
+                nn.Conv2d(2048, 256, 3, padding=r, dilation=r, bias=False) for r in (1, 6, 12, 18)
+            )
+            self.head = nn.Sequential(
+                nn.BatchNorm2d(1024), nn.ReLU(), nn.Conv2d(1024, 256, 1), nn.ReLU(), nn.Conv2d(256, 21, 1)
+            )
+
+        def forward(self, x):
+            y = self.body(x)
+            y = self.head(torch.cat([rate(y) for rate in self.rates], 1))
+            return F.interpolate(y, x.shape[2:], mode="bilinear", align_corners=False)
+
+    model = Dilated().cuda().to(memory_format=torch.channels_last)
+    images, _ = pictures(16, 512, last=True)
+    batch = images, torch.randint(0, 21, (16, 512, 512), device="cuda")
+    sgd = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    return trained(model, batch, segmented, amp=torch.bfloat16, optimizer=sgd)
+
+
+@script
+def autoencoder_fp16():
+    class Around(nn.Module):
+        def __init__(self, inner, out):
+            super().__init__()
+            self.a = nn.Sequential(nn.GroupNorm(32, inner), nn.SiLU(), nn.Conv2d(inner, out, 3, padding=1))
+            self.b = nn.Sequential(nn.GroupNorm(32, out), nn.SiLU(), nn.Conv2d(out, out, 3, padding=1))
+            self.skip = nn.Identity() if inner == out else nn.Conv2d(inner, out, 1)
+
+        def forward(self, x):
+            return self.skip(x) + self.b(self.a(x))
+
+    down = [nn.Conv2d(3, 128, 3, padding=1), Around(128, 128), nn.Conv2d(128, 128, 3, 2, 1), Around(128, 256)]
+    down += [nn.Conv2d(256, 256, 3, 2, 1), Around(256, 512), nn.Conv2d(512, 8, 3, padding=1)]
+    up = [nn.Conv2d(8, 512, 3, padding=1), Around(512, 512), nn.Upsample(scale_factor=2), Around(512, 256)]
+    up += [
+        nn.Upsample(scale_factor=2),
+        Around(256, 128),
+        nn.GroupNorm(32, 128),
+        nn.SiLU(),
+        nn.Conv2d(128, 3, 3, padding=1),
+    ]
+    model, images = nn.Sequential(*down, *up).cuda(), pictures(8, 256)[0]
+    return trained(model, images, lambda m, x: F.l1_loss(m(x), x), amp=torch.float16, scaler=True)
+
+
+@script
+def roberta_fp16():
+    from transformers import RobertaConfig, RobertaForSequenceClassification
+
+    model = RobertaForSequenceClassification(RobertaConfig(num_labels=3)).cuda()
+    batch = words(50000, 128, 128), torch.ones(128, 128, dtype=torch.int64, device="cuda"), words(3, 128, 1).flatten()
+    loss = lambda m, b: m(input_ids=b[0], attention_mask=b[1], labels=b[2]).loss  # noqa: E731
+    return trained(model, batch, loss, amp=torch.float16, scaler=True, clip=1.0)
+
+
+@script
+def neox_fused():
+    from transformers import GPTNeoXConfig, GPTNeoXForCausalLM
+
+    config = GPTNeoXConfig(hidden_size=1024, num_hidden_layers=16, num_attention_heads=16, intermediate_size=4096)
+    model = GPTNeoXForCausalLM(config).cuda()
+    fused = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+    return trained(model, words(50000, 8, 2048), language, amp=torch.bfloat16, optimizer=fused)
+
+
+@script
+def vit_hf_tf32():
+    from transformers import ViTConfig, ViTForImageClassification
+
+    torch.backends.cuda.matmul.allow_tf32 = True
+    model = ViTForImageClassification(ViTConfig(num_labels=100)).cuda()
+    batch = pictures(64, 224, 100)
+    return trained(model, batch, lambda m, b: m(pixel_values=b[0], labels=b[1]).loss)
+
+
+@script
+def qwen_experts():
+    from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
+
+    config = Qwen3MoeConfig(
+        vocab_size=32000, hidden_size=1024, moe_intermediate_size=512, num_hidden_layers=8, num_attention_heads=16,
+        num_key_value_heads=4, head_dim=64, num_experts=32, num_experts_per_tok=4, intermediate_size=2048,
+    )  # fmt: skip
+    model = Qwen3MoeForCausalLM(config).cuda().to(torch.bfloat16)
+    return trained(model, words(32000, 4, 2048), language)
+
+
+@script
+def clip_bf16():
+    from transformers import CLIPConfig, CLIPModel
+
+    model = CLIPModel(CLIPConfig()).cuda()
+    batch = pictures(256, 224)[0], words(49000, 256, 77)
+    loss = lambda m, b: m(pixel_values=b[0], input_ids=b[1], return_loss=True).loss  # noqa: E731
+    return trained(model, batch, loss, amp=torch.bfloat16)
+
+
+@script
+def llama_compiled():
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(
+        vocab_size=64000, hidden_size=2048, intermediate_size=5632, num_hidden_layers=8, num_attention_heads=16,
+        num_key_value_heads=16,
+    )  # fmt: skip
+    model = torch.compile(LlamaForCausalLM(config).cuda().to(torch.bfloat16))
+    fused = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+    return trained(model, words(64000, 4, 4096), language, optimizer=fused, clip=1.0)
+
+
+@script
+def encoder_fp32():
+    layer = nn.TransformerEncoderLayer(512, 8, 2048, dropout=0.1, batch_first=True)
+    model = nn.Sequential(nn.Embedding(20000, 512), nn.TransformerEncoder(layer, 6), nn.Linear(512, 20000)).cuda()
+    return trained(model, words(20000, 32, 257), next_word)
+
+
+@script
+def temporal_bf16():
+    class Temporal(nn.Module):
+        def __init__(self, wide, dilation):
+            super().__init__()
+            self.a = nn.Conv1d(wide, wide, 3, padding=dilation, dilation=dilation)
+            self.b, self.norm = nn.Conv1d(wide, wide, 1), nn.BatchNorm1d(wide)
+
+        def forward(self, x):
+            return x + self.b(F.relu(self.norm(self.a(x))))
+
+    model = nn.Sequential(
+        nn.Conv1d(40, 512, 5, padding=2), *(Temporal(512, 1 << n % 6) for n in range(12)), nn.Conv1d(512, 48, 1)
+    ).cuda()
+    batch = torch.randn(32, 40, 2000, device="cuda"), torch.randint(0, 48, (32, 2000), device="cuda")
+    return trained(model, batch, segmented, amp=torch.bfloat16)
 
 
 if __name__ == "__main__":

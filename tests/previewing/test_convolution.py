@@ -1,22 +1,30 @@
-"""Convolutions are priced as the products they are; a step's launches are the host's."""
+"""Convolutions are priced as the products they are, attention by the keys that a query sees."""
 
 from __future__ import annotations
 
 import pytest
 
-from syncline.previewing import convolution
+from syncline.previewing import attention, convolution
 from syncline.previewing.record import KernelCall
 
 IMAGES, SIDE, TAPS = 256, 56, 9
+RATE, SMS, MEMORY, ISSUES = 700e12, 132, 4e12, 33e12
 
 
-def kernel(name: str, inner: int, out: int, mask: list[bool] | None = None) -> KernelCall:
-    given, weight, result = (IMAGES, inner, SIDE, SIDE), (out, inner, 3, 3), (IMAGES, out, SIDE, SIDE)
+def kernel(
+    name: str, inner: int, out: int, mask: list[bool] | None = None, taps: int = 3, last: bool = True
+) -> KernelCall:
+    given, weight, result = (IMAGES, inner, SIDE, SIDE), (out, inner, taps, taps), (IMAGES, out, SIDE, SIDE)
     shapes = (result, given, weight) if mask else (given, weight)
     ins = tuple((shape, "bfloat16", 0) for shape in shapes)
+    args: list[object] = [{"shape": list(shape), "stride": [1, 1 if last else SIDE**2, 1, 1]} for shape in shapes]
     return KernelCall(
-        f"aten.{name}.default", 0, ins, ((result, "bfloat16", 0),), [mask], {}, False, False, False, "aten"
+        f"aten.{name}.default", 0, ins, ((result, "bfloat16", 0),), [*args, mask], {}, False, False, False, "aten"
     )
+
+
+def seconds(call: KernelCall) -> float:
+    return convolution.seconds(call, RATE, SMS, MEMORY, ISSUES)
 
 
 def test_operations_are_counted_by_hand() -> None:
@@ -28,27 +36,53 @@ def test_operations_are_counted_by_hand() -> None:
 
 def test_narrow_layers_wait_for_what_they_gather() -> None:
     """Each element of the wide side is gathered once: two bytes beside 2 x 64, or 2 x 256, operations."""
-    sms, fast = 132, 700e12
-    cache = sms * convolution.CACHE_BPS_PER_SM
     for out in (64, 256):
-        layer = kernel("convolution", 64, out)
-        by_hand = 2 * out / fast + 2 / cache  # for an element that is gathered
+        by_hand = 2 * out / RATE + 2 / (SMS * convolution.GATHER_BPS_PER_SM)  # for an element that is gathered
         elements = IMAGES * SIDE * SIDE * 64 * TAPS
-        assert convolution.seconds(layer, fast, sms) == pytest.approx(elements * by_hand)
+        assert seconds(kernel("convolution", 64, out)) == pytest.approx(elements * by_hand + convolution.LAUNCHES_S)
 
 
-def test_a_pixel_of_few_channels_fills_an_eighth_of_a_line() -> None:
-    few = kernel("convolution", 8, 64)
-    elements, cache = IMAGES * SIDE * SIDE * 8 * TAPS, 132 * convolution.CACHE_BPS_PER_SM / 8
-    assert convolution.seconds(few, 700e12, 132) == pytest.approx(elements * (128 / 700e12 + 2 / cache))
+def test_images_with_channels_outermost_are_copied_both_ways_unless_there_is_one_tap() -> None:
+    moved = 2 * IMAGES * 64 * SIDE * SIDE
+    last, first = (seconds(kernel("convolution", 64, 64, last=last)) for last in (True, False))
+    assert first - last == pytest.approx(convolution.COPIED * 2 * moved * 2 / MEMORY)
+    assert seconds(kernel("convolution", 64, 64, taps=1, last=False)) == seconds(kernel("convolution", 64, 64, taps=1))
 
 
-def test_three_channels_cost_as_much_as_eight() -> None:
-    three, eight = (convolution.seconds(kernel("convolution", n, 64), 700e12, 132) for n in (3, 8))
-    assert three == eight
+def test_few_input_channels_leave_the_matrix_units() -> None:
+    call = kernel("convolution", 3, 64, last=False)
+    by_hand = convolution.flops(call) / (2 * ISSUES * convolution.FEW_CHANNELS)
+    assert seconds(call) == pytest.approx(by_hand + convolution.LAUNCHES_S)
 
 
-def test_a_gradient_of_the_weight_alone_is_no_copy() -> None:
-    alone = kernel("convolution_backward", 64, 64, [False, True, False])
-    assert convolution.is_convolution(alone)
-    assert convolution.seconds(alone, 700e12, 132) > 0
+def test_the_gradient_of_the_weight_takes_longer_than_that_of_the_input() -> None:
+    weight = seconds(kernel("convolution_backward", 256, 256, [False, True, False]))
+    image = seconds(kernel("convolution_backward", 256, 256, [True, False, False]))
+    assert weight - convolution.LAUNCHES_S == pytest.approx(convolution.OF_WEIGHT * (image - convolution.LAUNCHES_S))
+
+
+def attend(length: int, head: int, *switches: object, dtype: str = "bfloat16", name: str = "flash") -> KernelCall:
+    shape = (2, 4, length, head)
+    ins = tuple((shape, dtype, 0) for _ in range(3))
+    flops = 4 * 2 * 4 * length * length * head
+    operator = f"aten._scaled_dot_product_{name}_attention.default"
+    return KernelCall(operator, flops, ins, (), ["q", "k", "v", *switches], {}, False, False, False, "aten")
+
+
+def test_attention_rises_with_the_keys_that_a_query_sees() -> None:
+    call = attend(2048, 128, 0.0, True)  # causal: half of the keys
+    reached = attention.FORWARD * 1024 / (1024 + attention.RAMP_KEYS)
+    assert attention.seconds(call, RATE, 2 * ISSUES, 1.0) == pytest.approx(call.flops / 2 / (RATE * reached))
+
+
+def test_dropout_and_small_heads_slow_attention() -> None:
+    plain, dropped, small = (attend(1024, 64, 0.0), attend(1024, 64, 0.1), attend(1024, 24, 0.0))
+    took = [attention.seconds(call, RATE, 2 * ISSUES, 1.0) / call.flops for call in (plain, dropped, small)]
+    assert took[1] == pytest.approx(took[0] / attention.DROPPED[False])
+    assert took[2] > 2 * took[0]
+
+
+def test_attention_in_32_bits_leaves_the_matrix_units() -> None:
+    call = attend(1024, 64, None, True, 0.0, dtype="float32", name="efficient")
+    reached = attention.IN_32_BITS * 1024 / (1024 + attention.EFFICIENT_RAMP)
+    assert attention.seconds(call, RATE, 2 * ISSUES, 1.0) == pytest.approx(call.flops / (2 * ISSUES * reached))

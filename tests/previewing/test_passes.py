@@ -7,7 +7,21 @@ from typing import Any
 import pytest
 
 from syncline.previewing.holders import WORKSPACE_BYTES, peak_memory, workspaces
-from syncline.previewing.passes import CHUNKS, ISSUES, MIXED, OVER_ROWS, STRIDED, TURNED, GpuFigures, pass_s
+from syncline.previewing.passes import (
+    CHANNEL_PER_S,
+    CHUNKS,
+    ISSUES,
+    KEY_S,
+    MIXED,
+    NORMALISED,
+    OVER_ROWS,
+    SORT_S,
+    SORTED,
+    STRIDED,
+    TURNED,
+    GpuFigures,
+    pass_s,
+)
 from syncline.previewing.record import Capture, CapturedOp, KernelCall
 
 PART = GpuFigures(memory_Bps=1e12, cache_Bps=2e12, issues_per_s=1e13, num_sms=132)
@@ -66,7 +80,7 @@ def test_a_normalisation_without_a_scale_has_no_gradient_of_it() -> None:
     def backward(mask: list[bool]) -> float:
         return seconds("native_layer_norm_backward", [PLAIN, PLAIN, [1024], None, None, None, None, mask], 12.0 * N, 2)
 
-    both = 2 * 4 * N / (OVER_ROWS * 1e12)
+    both = 2 * 4 * N / (0.75 * OVER_ROWS * 1e12)
     assert backward([True, True, True]) - backward([True, False, False]) == pytest.approx(both)
 
 
@@ -83,3 +97,36 @@ def test_cublas_keeps_a_workspace_for_each_thread_and_for_biases() -> None:
     assert workspaces(captured, "Hopper") == 3 * WORKSPACE_BYTES
     assert workspaces(captured, "Ampere") == 3 * (8 << 20)
     assert peak_memory(captured, 1e11, 5).peak_bytes == 5
+
+
+@pytest.mark.parametrize(("backward", "passes"), [(False, 3), (True, 5)])
+def test_a_batch_normalisation_of_few_channels_waits_for_one_block_each(backward: bool, passes: int) -> None:
+    name = "native_batch_norm_backward" if backward else "native_batch_norm"
+
+    def took(channels: int, innermost: bool = False) -> float:
+        shape = (32, channels, 64, 64)
+        given = tensor(list(shape), [1, 1 if innermost else 4096, 64, 1])
+        call = KernelCall(
+            f"aten.{name}.default",
+            0,
+            ((shape, "float32", 32 * channels * 4096),),
+            (),
+            [given],
+            {},
+            False,
+            False,
+            False,
+            "aten",
+        )
+        return pass_s(call, name, 0.0, PART, WIDTH)
+
+    memory = passes * 32 * 8 * 4096 * 4 / (NORMALISED * 1e12)
+    assert took(8) == pytest.approx(32 * 4096 / CHANNEL_PER_S[backward])
+    assert took(8, innermost=True) == pytest.approx(memory)
+
+
+def test_rows_that_are_added_by_index_are_sorted_first() -> None:
+    table, keys, rows = ((1000, 64), "float32", 64000), ((5000,), "int64", 5000), ((5000, 64), "float32", 320000)
+    call = KernelCall("aten.index_put.default", 0, (table, keys, rows), (), [True], {}, False, False, False, "aten")
+    by_hand = SORT_S + 5000 * KEY_S + 5000 * 64 * 4 / (SORTED * 1e12)
+    assert pass_s(call, "index_put", 0.0, PART, WIDTH) == pytest.approx(by_hand)

@@ -1,20 +1,58 @@
 """A convolution as the matrix products that a GPU makes of it, and what they take.
 
 Forward, gradient of the input and gradient of the weight are products of (images x pixels), output channels and (input
-channels x taps), each in its own order. Input channels are padded to 8, channels to tiles of 64. The wide side of a
-product is gathered tap by tap through the multiprocessor's own cache, a line for each pixel, before it is multiplied:
-narrow layers have little work for each element gathered, and a pixel of few channels fills little of a line.
+channels x taps), each in its own order. Channels are padded to tiles of 64. With several taps the wide side of a
+product is gathered tap by tap through the multiprocessor's own cache. Matrix units want channels innermost: operands
+that lie otherwise are copied first and the result is copied back; with one tap and no stride nothing has to be. Few
+input channels leave the matrix units. Where each channel is convolved alone, vector units do the work tap by tap.
+
+Constants were read from profiles of 270 convolutions of torch 2.11 and cuDNN 9 on an H200: 2-D and 3-D, 16 and 32 bits,
+both layouts.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from syncline.previewing.record import KernelCall
 
-ALIGNED, TILE, WIDEST, LINE_BYTES = 8, 64, 256, 128
-CACHE_BPS_PER_SM = 136e9  # 80 bytes a clock: convolutions of 64 to 512 channels timed on an H200
+TILE, WIDEST, FEW = 64, 256, 8
+GATHER_BPS_PER_SM = 179e9  # 94 bytes a clock
+IN_TF32 = 0.75  # of the rate of TF32 products: kernels of the generation before
+OF_WEIGHT = 1.77  # times longer the gradient of the weight takes: it sums over all pixels
+COPIED = 1.57  # times longer a copy to another layout takes than reading and writing once
+PASSES = 0.94  # of the memory rate that a product reaches
+LAUNCHES_S = 15e-6  # of each product: cuDNN clears, scales and reduces around it
+FEW_CHANNELS = 0.37  # of the vector units' rate
+FEW_LAST = 1.8  # with channels innermost
+ALONE = {True: (24.0, 40.0), False: (6.3, 9.7)}
+"""Issues for a multiplication where each channel is convolved alone, forward and backward: torch's kernel for images
+whose channels are outermost, cuDNN's for innermost."""
+BIAS_ISSUES, BIAS_GRADIENT_ISSUES = 100, 60  # of an element: cuDNN leaves the bias to kernels of their own
 Product = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """What of a call counts: shapes as (rows, columns, depth) of its products, the last one the weight's gradient."""
+
+    products: tuple[Product, ...]
+    of_weight: bool  # whether the last product is the gradient of the weight
+    out_channels: int
+    in_channels: int  # of one group
+    groups: int
+    taps: int
+    strided: bool
+    channels_outermost: bool
+    width: int
+    moved: float  # elements of images that are read or written
+    bias: float  # elements that a bias is added to, or summed over
+
+    @property
+    def flops(self) -> float:
+        return float(sum(2 * m * n * depth * self.groups for m, n, depth in self.products))
 
 
 def is_convolution(kernel: KernelCall) -> bool:
@@ -23,55 +61,78 @@ def is_convolution(kernel: KernelCall) -> bool:
     return name in ("convolution", "convolution_backward", "_convolution", "cudnn_convolution") and len(kernel.ins) > 1
 
 
-def products(kernel: KernelCall, aligned: int = 1) -> tuple[Product, ...]:
-    """Return rows, columns and depth of each product of a convolution; of a gradient, those that are asked for.
-
-    Input channels are padded to a multiple of `aligned`.
-    """
+def read(kernel: KernelCall) -> Convolution:
+    """Return what counts of a convolution or of the gradient of one."""
     backward = "backward" in kernel.name
     shapes = [shape for shape, _, _ in kernel.ins if len(shape) >= 3]
-    grad, weight = (shapes[0], shapes[2]) if backward else (kernel.outs[0][0], shapes[1])
-    pixels = grad[0] * math.prod(grad[2:])
-    out, taps = weight[0], math.prod(weight[2:])
-    inner = math.ceil(weight[1] / aligned) * aligned  # input channels of one group
+    image, weight = (shapes[1], shapes[2]) if backward else (shapes[0], shapes[1])
+    out = shapes[0] if backward else kernel.outs[0][0]
+    transposed = len(kernel.args) > 6 and kernel.args[7 if backward else 6] is True
+    wide, narrow = (image, out) if transposed else (out, image)  # the side with the weight's first channels, the other
+    pixels, taps = wide[0] * math.prod(wide[2:]), math.prod(weight[2:])
+    groups = max(narrow[1] // weight[1], 1)
+    outs, inner = weight[0] // groups, weight[1]
+    forward, other = (pixels, outs, inner * taps), (pixels, inner, outs * taps)
+    mask = [True, True, False]
+    if backward and isinstance(kernel.args[-1], list):
+        mask = [bool(each) for each in kernel.args[-1]]
+    asked: list[Product] = []
     if not backward:
-        return ((pixels, out, inner * taps),)
-    mask = kernel.args[-1] if isinstance(kernel.args[-1], list) else [True, True, False]
-    found: list[Product] = []
-    if mask[0]:  # of the input: as many operations as the forward, to the channels that came in
-        found.append((pixels, inner, out * taps))
-    if len(mask) > 1 and mask[1]:
-        found.append((out, inner * taps, pixels))
-    return tuple(found)
+        asked.append(other if transposed else forward)
+    else:
+        if mask[0]:
+            asked.append(forward if transposed else other)
+        if mask[1]:
+            asked.append((outs, inner * taps, pixels))
+    images = [
+        arg for arg in kernel.args[: 2 if backward else 1] if isinstance(arg, dict) and len(arg.get("shape", ())) > 2
+    ]
+    with_bias = mask[2] if backward else len(kernel.args) > 2 and isinstance(kernel.args[2], dict)
+    return Convolution(
+        products=tuple(asked),
+        of_weight=backward and mask[1],
+        out_channels=outs,
+        in_channels=inner,
+        groups=groups,
+        taps=taps,
+        strided=math.prod(narrow[2:]) > 1.5 * math.prod(wide[2:]),
+        channels_outermost=any(_outermost(arg) for arg in images),
+        width=4 if kernel.ins[0][1] == "float32" else 2,
+        moved=float(math.prod(out) + math.prod(image) * (1 + (backward and mask[0]))),
+        bias=float(math.prod(out)) if with_bias else 0.0,
+    )
+
+
+def _outermost(image: Mapping[str, list[int]]) -> bool:
+    return image["shape"][1] > 1 and image["stride"][1] != 1
 
 
 def flops(kernel: KernelCall) -> float:
     """Return the operations of a convolution."""
-    return float(sum(2 * m * n * depth for m, n, depth in products(kernel)))
+    return read(kernel).flops
 
 
-def seconds(kernel: KernelCall, rate: float, num_sms: int) -> float:
-    """Return what the products of a convolution take at the best rate of the matrix units."""
-    weight = [shape for shape, _, _ in kernel.ins if len(shape) >= 3][2 if "backward" in kernel.name else 1]
-    line = min(1.0, 2 * math.ceil(weight[1] / ALIGNED) * ALIGNED / LINE_BYTES)
-    cache_Bps = CACHE_BPS_PER_SM * num_sms * line
-    return sum(_one(*product, rate, cache_Bps) for product in products(kernel, ALIGNED))
-
-
-def _one(m: int, n: int, depth: int, rate: float, cache_Bps: float) -> float:
-    narrow = min(m, n)
-    padded = math.ceil(m / TILE) * TILE * math.ceil(n / TILE) * TILE
-    gathered = 2.0 * (m * n / narrow) * depth * math.ceil(narrow / WIDEST)  # the wide side, once for each tile across
-    return 2.0 * padded * depth / rate + gathered / cache_Bps
-
-
-def turned_elements(kernel: KernelCall) -> float:
-    """Return the elements of operands whose channels are not innermost: matrix units want them so, and they are copied.
-
-    Operands of 32 bits are taken as they are.
-    """
-    given = kernel.args[: 2 if "backward" in kernel.name else 1]
-    images = [
-        a for a in given if isinstance(a, dict) and len(a.get("shape", ())) == 4 and "32" not in str(a.get("dtype"))
-    ]
-    return float(sum(math.prod(a["shape"]) for a in images if a["stride"][1] != 1 and a["shape"][1] > 1))
+def seconds(kernel: KernelCall, rate: float, num_sms: int, memory_Bps: float, issues_per_s: float) -> float:
+    """Return what a convolution takes at the best rate of the matrix units."""
+    conv = read(kernel)
+    bias = (BIAS_GRADIENT_ISSUES if conv.of_weight else BIAS_ISSUES) * conv.bias / issues_per_s
+    touched_s = conv.moved * conv.width / (memory_Bps * PASSES)
+    if conv.groups > 1 and conv.in_channels == 1:
+        issues = ALONE[conv.channels_outermost]["backward" in kernel.name]
+        return max(conv.flops / 2 * issues / issues_per_s, touched_s) + LAUNCHES_S
+    if min(conv.in_channels, conv.out_channels) < FEW:
+        reached = FEW_CHANNELS * (1.0 if conv.channels_outermost else FEW_LAST)
+        return max(conv.flops / (2 * issues_per_s * reached), touched_s) + bias + LAUNCHES_S
+    plain = conv.taps == 1 and not conv.strided
+    rate *= IN_TF32 if conv.width == 4 else 1.0
+    each_s = touched_s / len(conv.products) if conv.products else 0.0
+    spent = bias
+    for number, (m, n, depth) in enumerate(conv.products):
+        wide, narrow = max(m, n), min(m, n)
+        work = 2.0 * wide * math.ceil(narrow / TILE) * TILE * depth * conv.groups / rate
+        gathered = 0.0 if plain else conv.width * wide * depth * conv.groups * math.ceil(narrow / WIDEST)
+        slower = OF_WEIGHT if conv.of_weight and number == len(conv.products) - 1 else 1.0
+        spent += max((work + gathered / (GATHER_BPS_PER_SM * num_sms)) * slower, each_s) + LAUNCHES_S
+    if conv.channels_outermost and not plain:
+        spent += COPIED * 2 * conv.moved * conv.width / memory_Bps
+    return spent

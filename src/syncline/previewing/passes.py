@@ -23,19 +23,20 @@ CHUNKS = 320  # of 65,536 elements that one launch over a list of tensors takes
 ISSUES = {
     "gelu": 48, "gelu_backward": 63, "randn": 80, "rand": 60, "normal_": 80, "uniform_": 60, "native_dropout": 40,
     "bernoulli_": 60, "randn_like": 80, "rand_like": 60,
-    "_foreach_sqrt": 68, "_foreach_div_": 97, "_foreach_mul_": 50, "_foreach_add_": 50, "_foreach_lerp_": 61,
-    "_foreach_addcdiv_": 76, "_foreach_addcmul_": 74,
+    "_foreach_sqrt": 68, "_foreach_div_": 50, "_foreach_mul_": 50, "_foreach_add_": 50, "_foreach_lerp_": 61,
+    "_foreach_addcdiv_": 76, "_foreach_addcmul_": 50, "roll": 300, "index_add": 250, "index_add_": 250,
     "native_batch_norm": 184, "cudnn_batch_norm": 184,
     "native_batch_norm_backward": 143, "cudnn_batch_norm_backward": 143,
     "batch_norm_stats": 116, "batch_norm_elemt": 68, "batch_norm_backward_reduce": 60, "batch_norm_backward_elemt": 83,
-    "native_group_norm": 184, "native_group_norm_backward": 203, "_fused_adam_": 340, "_fused_adamw_": 340,
+    "native_group_norm": 184, "native_group_norm_backward": 203, "_fused_adam_": 175, "_fused_adamw_": 175,
 }  # fmt: skip
 """Lanes' issues for an element of the largest tensor. Group normalisation is taken as two of its parts: sums, then a
 pass whose scale and shift are looked up for each element."""
 STRIDED, MIXED, TURNED = 100, 108, 285
 """For an element of pointwise operators: an index that is worked out dimension by dimension; operands of two types, or
 a cast to a wider one; an operand whose innermost dimension is another's, of which a whole sector is read each time."""
-POOLED = {"max_pool2d_with_indices": 60, "max_pool2d_with_indices_backward": 132}  # for an output and each of its taps
+POOLED = {"max_pool2d_with_indices": 60, "max_pool2d_with_indices_backward": 340}
+"""For an output and each of its taps; of the backward, for an element of its result."""
 TWICE = {  # inputs that are read again, from the cache: sums must be known before the first element is written
     "native_layer_norm": 1, "_fused_rms_norm": 1, "native_layer_norm_backward": 2, "_fused_rms_norm_backward": 2,
     "_softmax": 2, "_log_softmax": 2, "_softmax_backward_data": 2, "_log_softmax_backward_data": 2,
@@ -43,10 +44,17 @@ TWICE = {  # inputs that are read again, from the cache: sums must be known befo
 ROWS = {"native_layer_norm": 1, "_fused_rms_norm": 1, "native_layer_norm_backward": 2, "_fused_rms_norm_backward": 2}
 """Kernels that want the rows of so many of their arguments side by side."""
 GRADIENT_OF_SCALE = ("native_layer_norm_backward", "_fused_rms_norm_backward")
-OVER_ROWS = 0.45  # of the memory rate that a reduction over rows reaches: a block for 32 columns
-SCATTERED = {"embedding_dense_backward": 0.033, "index_put": 0.2, "index_put_": 0.2, "_unsafe_index_put": 0.2}
-"""Of it that rows reach which are added where an index says: threads walk them one after another."""
-SORT_S = 80e-6  # the passes of a radix sort of few elements
+OVER_ROWS, COLUMN_BPS, REDUCED_S = 0.6, 2.5e9, 8e-6
+"""Of the memory rate that a reduction over rows reaches, bytes a second for each column (a block takes 32 of them, and
+few columns are few blocks), and what it takes to join the blocks of one column."""
+ROW_S = 0.264e-6  # of one multiprocessor for a row that is normalised
+SCATTERED = ("embedding_dense_backward", "_embedding_bag_backward", "_embedding_bag_dense_backward", "index_put",
+             "index_put_", "_unsafe_index_put")  # fmt: skip
+SORT_S, KEY_S, SORTED, EMBEDDED = 40e-6, 0.15e-9, 0.43, 480
+"""Rows that are added where an index says are sorted first: the passes of a radix sort, for each of its keys, of the
+memory rate that the sums reach; and issues for an element of an embedding's gradient, whose threads walk its rows."""
+CHANNEL_PER_S = {False: 1.7e9, True: 0.68e9}  # elements of one block of cuDNN's batch normalisation, forward, backward
+NORMALISED = 0.75  # of the memory rate that it reaches
 POINTWISE = (
     "mul", "add", "sub", "div", "clone", "copy", "_to_copy", "where", "maximum", "minimum", "masked_fill", "cat",
     "stack",
@@ -80,17 +88,53 @@ def pass_s(kernel: KernelCall, name: str, moved: float, part: GpuFigures, widths
         * (TWICE.get(name, 0) / (2 if "backward" in name else 1))
         / part.cache_Bps
     )
+    if name in ROWS:
+        memory = max(memory, math.prod(kernel.ins[0][0][:-1]) * ROW_S / part.num_sms)
     if name in GRADIENT_OF_SCALE and _asked(kernel, 1):
-        memory += sum(sizes[:2]) / (OVER_ROWS * part.memory_Bps)
+        memory += sum(sizes[:2]) / (0.75 * OVER_ROWS * part.memory_Bps)
+    elif "batch_norm" in name and _by_cudnn(kernel):
+        return _batch_norm_s(kernel, name, sizes[0], part)
     elif name == "sum" and _over_rows(kernel):
-        memory /= OVER_ROWS
+        columns = math.prod(kernel.outs[0][0]) if kernel.outs else 1
+        memory = max(memory / OVER_ROWS, sizes[0] / (columns * COLUMN_BPS)) + REDUCED_S
     elif name in SCATTERED and ("index" not in name or True in kernel.args):
-        values = max((n * widths.get(t, 1) for _, t, n in kernel.ins if t.startswith(("float", "bfloat"))), default=0)
-        memory += SORT_S + values / (SCATTERED[name] * part.memory_Bps)
+        memory += _scattered_s(kernel, name, part, widths)
     elif name in ("sort", "argsort", "topk"):
         memory += SORT_S + 16 * sum(sizes) / part.memory_Bps
     turned_s = TURNED * _turned(kernel, name) / part.issues_per_s
     return max(memory, _issues(kernel, name) / part.issues_per_s) + turned_s
+
+
+def _by_cudnn(kernel: KernelCall) -> bool:
+    """Whether cuDNN normalises a batch: images in types that it takes."""
+    shape, dtype, _ = kernel.ins[0]
+    return dtype != "bfloat16" and len(shape) > 2
+
+
+def _batch_norm_s(kernel: KernelCall, name: str, size_bytes: float, part: GpuFigures) -> float:
+    """Return what cuDNN's batch normalisation takes: passes over memory, or one block for each channel.
+
+    With channels innermost there are blocks enough.
+    """
+    shape, backward = kernel.ins[0][0], "backward" in name
+    memory = size_bytes * (5 if backward else 3) / (NORMALISED * part.memory_Bps)
+    first = kernel.args[0] if kernel.args and isinstance(kernel.args[0], dict) else {}
+    if first.get("stride", [0, 0])[1] == 1 and shape[1] > 1:
+        return memory
+    turns = max(1.0, shape[1] / (2 * part.num_sms))
+    return max(memory, math.prod(shape) / shape[1] * turns / CHANNEL_PER_S[backward])
+
+
+def _scattered_s(kernel: KernelCall, name: str, part: GpuFigures, widths: dict[str, int]) -> float:
+    """Return what it takes to sort rows by where they are added, and to add them."""
+    given = [(math.prod(shape), t) for shape, t, _ in kernel.ins]
+    keys = max((n for n, t in given if t in ("int64", "int32")), default=0)
+    table = 1 if "index" in name else 0  # the first is what is written to
+    values, dtype = max([(n, t) for n, t in given if t.startswith(("float", "bfloat"))][table:], default=(0, "float32"))
+    sorting = SORT_S + keys * KEY_S
+    if "index" in name:
+        return sorting + values * widths.get(dtype, 4) / (SORTED * part.memory_Bps)
+    return 2 * sorting + values * EMBEDDED / part.issues_per_s
 
 
 def _asked(kernel: KernelCall, number: int) -> bool:
@@ -110,11 +154,12 @@ def _turned(kernel: KernelCall, name: str) -> int:
 def _issues(kernel: KernelCall, name: str) -> float:
     """Return the lanes' issues of a kernel."""
     if name in POOLED:
-        outs = math.prod(kernel.ins[0][0] if "backward" in name else kernel.outs[0][0])
+        outs = math.prod(kernel.outs[0][0])
         window = next(
             (a for a in kernel.args if isinstance(a, list) and a and all(isinstance(n, int) for n in a)), [3, 3]
         )
-        return POOLED[name] * outs * math.prod(n for n in window if isinstance(n, int))
+        taps = 1 if "backward" in name else math.prod(n for n in window if isinstance(n, int))
+        return POOLED[name] * outs * taps
     lists = kernel.args and isinstance(kernel.args[0], list)
     whole = [math.prod(shape) for shape, _, _ in (*kernel.ins, *kernel.outs)]
     if lists:

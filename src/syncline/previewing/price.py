@@ -14,11 +14,11 @@ import numpy as np
 
 from syncline.errors import SimulationError
 from syncline.fabric.catalog import load_catalog
-from syncline.previewing import convolution
+from syncline.previewing import attention, convolution
 from syncline.previewing.measured import EagerCosts, GpuKernelTimes, OwnHost
-from syncline.previewing.passes import TURNED, GpuFigures, pass_s
+from syncline.previewing.passes import GpuFigures, pass_s
 from syncline.previewing.record import KernelCall
-from syncline.sim.step.arithmetic.kernels import ALIGNED, UNALIGNED, gemm_s, head_speed
+from syncline.sim.step.arithmetic.kernels import ALIGNED, UNALIGNED, gemm_s
 from syncline.sim.step.constants import Constants, default_constants
 from syncline.sim.step.machine import Machine, facts_of
 
@@ -37,6 +37,9 @@ WRITES_ONLY = {
 CUDNN_ATTENTION: tuple[str, ...] = ("Hopper", "Blackwell", "Blackwell Ultra")
 """Parts on which torch prefers cuDNN's attention to its flash kernel (as profiles of torch 2.11 on an H200 show)."""
 PACKED_S = 11.8e-9  # of the host for 1,024 elements whose place `chunk_cat` packs into an index (of two scripts)
+TF32_UNALIGNED, TF32_ACROSS = 0.33, 0.47
+"""Speed of TF32 products with an unaligned side, and of those neither of whose operands lies along the depth (gradients
+of weights): both run on kernels of the generation before. GPT-2's 50,257 words and its layers on an H200."""
 LEAST_S = 1.5e-6  # of a kernel that does next to nothing
 AGAIN = {"native_batch_norm": 1, "cudnn_batch_norm": 1, "native_batch_norm_backward": 2, "cudnn_batch_norm_backward": 2,
          "native_group_norm": 1, "native_group_norm_backward": 2}  # fmt: skip
@@ -106,11 +109,11 @@ class Pricer:
         if name in PRODUCTS:
             return KernelPrice(max(self._product_s(kernel, name), passes), "product", moved)
         if "attention" in name and kernel.flops:
-            return KernelPrice(max(self._attention_s(kernel, name), passes), "attention", moved)
+            return KernelPrice(max(self._attention_s(kernel), passes), "attention", moved)
         if convolution.is_convolution(kernel):
-            work = convolution.seconds(kernel, self.rate(kernel), self.machine.num_sms)
-            turned_s = TURNED * convolution.turned_elements(kernel) / self.part.issues_per_s
-            return KernelPrice(max(work, passes) + turned_s + gap_s, "convolution", moved)
+            part = self.part
+            seconds = convolution.seconds(kernel, self.rate(kernel), part.num_sms, part.memory_Bps, part.issues_per_s)
+            return KernelPrice(seconds + gap_s, "convolution", moved)
         known = kernel.namespace in ("aten", "prims", "c10d", "_c10d_functional", "prim", "fsdp")
         seconds = pass_s(kernel, name, moved, self.part, WIDTH) + gap_s
         return KernelPrice(seconds, "memory" if known else "unknown", moved)
@@ -153,25 +156,29 @@ class Pricer:
         batch = math.prod(out[:-2])
         depth = kernel.flops / max(2 * m * n * batch, 1)
         rate = self.rate(kernel)
-        if any(side % ALIGNED for side in (n, int(depth))) and name != "_scaled_mm":
+        if kernel.tf32 and kernel.ins[0][1] == "float32":
+            rate *= self._in_tf32(kernel, n, int(depth))
+        elif any(side % ALIGNED for side in (n, int(depth))) and name != "_scaled_mm":
             rate *= UNALIGNED
         width = WIDTH.get(kernel.outs[0][1], 2)
         one = np.asarray
         rows = one(m * batch)  # tiles of a batch fill the GPU together
         return float(gemm_s(self.machine, self.alone, rows, one(n), one(depth), float(width), one(rate)))
 
-    def _attention_s(self, kernel: KernelCall, name: str) -> float:
-        k, machine = self.constants, self.machine
-        backward = "backward" in name
-        query = next(shape for shape, _, _ in kernel.ins[1 if backward else 0 :] if len(shape) == 4)
-        flops = executed_flops(kernel)
-        own = query[2]
-        chosen = "cudnn" if machine.gpu.architecture in CUDNN_ATTENTION else "fa2"
-        speed = machine.attention.get(chosen, 0.6) * (1.0 if "flash" in name else 0.6)
-        rate = k.fitted.e_attn * self.rate(kernel) * speed * own / (own + k.held.attention_ramp)
-        rate *= float(head_speed(np.asarray(float(query[-1])), machine.head64.get(chosen, 0.75)))
-        slower = k.held.backward_attention if backward else 1.0
-        return slower * flops / rate + k.held.gap_s
+    @staticmethod
+    def _in_tf32(kernel: KernelCall, n: int, depth: int) -> float:
+        """Return the speed of a TF32 product: matrix units read it along the depth only, 16 bytes at a time."""
+        if any(side % (ALIGNED // 2) for side in (n, depth)):
+            return TF32_UNALIGNED
+        sides = [arg for arg in kernel.args if isinstance(arg, dict) and len(arg.get("shape", ())) == 2][-2:]
+        across = [side["stride"][place] != 1 for side, place in zip(sides, (1, 0), strict=False)]
+        return TF32_ACROSS if len(across) == 2 and all(across) else 1.0
+
+    def _attention_s(self, kernel: KernelCall) -> float:
+        chosen = "cudnn" if self.machine.gpu.architecture in CUDNN_ATTENTION else "fa2"
+        speed = self.machine.attention.get(chosen, 0.6)
+        vector_rate = 2 * self.part.issues_per_s
+        return attention.seconds(kernel, self.rate(kernel), vector_rate, speed) + self.constants.held.gap_s
 
 
 def useful_flops(kernel: KernelCall) -> float:
@@ -184,14 +191,7 @@ def executed_flops(kernel: KernelCall) -> float:
     """Return the operations of a kernel; of causal attention, those below the diagonal."""
     if convolution.is_convolution(kernel):
         return convolution.flops(kernel)
-    return kernel.flops * (0.5 if "attention" in kernel.name and _is_causal(kernel) else 1.0)
-
-
-def _is_causal(kernel: KernelCall) -> bool:
-    """Whether attention was asked for what lies below the diagonal: one of its switches, by its place."""
-    efficient = "efficient" in kernel.name and "backward" not in kernel.name
-    switches = kernel.args[6:] if efficient else kernel.args[3:]  # before them this one has whether to keep its sums
-    return any(arg is True for arg in switches) or kernel.kwargs.get("is_causal") is True
+    return attention.executed_flops(kernel) if "attention" in kernel.name else float(kernel.flops)
 
 
 def touched_bytes(kernel: KernelCall, name: str) -> float:

@@ -229,17 +229,27 @@ def every_head(func: Any, args: Any) -> Any:
     return (*args[: first + 1], *shapes, *args[first + 3 :])
 
 
+def _flops(func: Any, args: Any, kwargs: Any, outs: list[Any]) -> int:
+    """Return the operations of a kernel.
+
+    torch counts a grouped product as that of one group: each row meets one expert's matrix.
+    """
+    if func.overloadpacket.__name__ in ("_grouped_mm", "_scaled_grouped_mm"):
+        left, right = args[0], args[1]
+        return 2 * (right.numel() * left.shape[-2] if left.ndim > right.ndim else left.numel() * right.shape[-1])
+    counted = flop_registry.get(func.overloadpacket)
+    try:
+        given = every_head(func, args)
+        return int(counted(*given, **kwargs, out_val=outs[0] if len(outs) == 1 else tuple(outs))) if counted else 0
+    except Exception:
+        return 0
+
+
 def _spec(func: Any, args: Any, kwargs: Any, ins: list[Any], outs: list[Any], device: str) -> dict[str, object]:
     """Return what a kernel does, as plain data."""
-    counted = flop_registry.get(func.overloadpacket)
-    given = every_head(func, args)
-    try:
-        flops = int(counted(*given, **kwargs, out_val=outs[0] if len(outs) == 1 else tuple(outs))) if counted else 0
-    except Exception:
-        flops = 0
     return {
         "op": str(func),
-        "flops": flops,
+        "flops": _flops(func, args, kwargs, outs),
         "args": _plain(args),
         "kwargs": {k: _plain(v) for k, v in kwargs.items()},
         "ins": [_shape(t) for t in ins],

@@ -81,6 +81,7 @@ class StepCounter:
     def _root(self, module: Any) -> None:
         if id(module) not in self.roots:  # it may have been called before, to be evaluated
             self.roots.add(id(module))
+            untraced()
             for name, each in module.named_modules():
                 for wrapper in WRAPPERS:
                     name = name.replace(wrapper, "")
@@ -315,6 +316,16 @@ def compiled(recorder: Recorder, log: Log) -> None:
 
     torch.compile = compile  # type: ignore[assignment]
     torch.nn.Module.compile = lambda self, *_, **__: setattr(self, "forward", mark(self.forward))  # type: ignore[assignment, method-assign]
+
+
+def untraced() -> None:
+    """Let transformers read the masks of fake tensors as it reads those of real ones.
+
+    It takes them for tensors that are traced, whose values it must not read, and then builds every mask in full.
+    """
+    for name in ("transformers.utils.import_utils", "transformers.utils.generic"):
+        if hasattr(sys.modules.get(name), "is_fake_tensor"):
+            sys.modules[name].is_fake_tensor = lambda _: False  # type: ignore[attr-defined]
 
 
 def unprofiled() -> None:

@@ -18,6 +18,7 @@ _TRUE = {aten.isfinite, aten.eq, aten.isclose}
 _FALSE = {aten.isnan, aten.isinf, aten.ne}
 _INFINITE = (math.inf, -math.inf)
 _ZERO = {aten.zeros, aten.zeros_like, aten.new_zeros, aten.zero_}
+_ONE = {aten.ones, aten.ones_like, aten.new_ones}  # as masks of sequences without padding are
 _ARITHMETIC = ("add", "sub", "mul", "eq", "ne", "gt", "ge", "lt", "le")
 _IN_PLACE = ("add", "sub", "mul", "div", "logical_or")
 _OF_TWO: dict[Any, Callable[[Any, Any], Any]] = {
@@ -65,6 +66,8 @@ def hinted(func: Any, args: Any, out: Any) -> None:
         )  # nothing equals an infinity
     elif packet in _ZERO:
         value = 0 if out.numel() == 1 else None
+    elif packet in _ONE:
+        value = 1
     elif packet in (aten.bincount, aten.histc):
         value = args[0].numel() / max(out.numel(), 1)
     elif packet is aten.one_hot and out.ndim:

@@ -1,0 +1,51 @@
+"""What fused attention takes on a GPU: cuDNN's and flash kernels, the memory-efficient one, and that in 32 bits.
+
+A block of queries walks the keys it sees: short rows leave it little to do beside starting up, so the rate rises with
+the keys that a query sees on average. Small heads leave less arithmetic for each element of the softmax. The rates are
+those of profiles of torch 2.11 on an H200: heads of 24 to 128, rows of 49 to 8,192, causal and not, with dropout and
+without.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from syncline.previewing.record import KernelCall
+
+FORWARD, BACKWARD = 0.82, 0.71  # of the best rate of products that cuDNN's kernels reach on long rows, heads of 128
+RAMP_KEYS = 500.0  # keys a query sees at which half of that is reached
+HEADS, SPEED = (32.0, 64.0, 96.0, 128.0), (0.42, 0.87, 0.93, 1.0)  # heads are padded to a multiple of 16
+DROPPED = {False: 0.52, True: 0.88}  # forward and backward with dropout: a random number for each score
+EFFICIENT, EFFICIENT_RAMP = 0.35, 128.0  # the memory-efficient kernel beside cuDNN's, with smaller tiles
+IN_32_BITS = 0.45  # of the vector units' rate: it emulates 32-bit products
+
+
+def executed_flops(kernel: KernelCall) -> float:
+    """Return the operations of attention; of causal attention, those below the diagonal."""
+    return kernel.flops * (0.5 if is_causal(kernel) else 1.0)
+
+
+def is_causal(kernel: KernelCall) -> bool:
+    """Whether attention was asked for what lies below the diagonal: one of its switches, by its place."""
+    efficient = "efficient" in kernel.name and "backward" not in kernel.name
+    switches = kernel.args[6:] if efficient else kernel.args[3:]  # before them this one has whether to keep its sums
+    return any(arg is True for arg in switches) or kernel.kwargs.get("is_causal") is True
+
+
+def seconds(kernel: KernelCall, rate: float, vector_rate: float, speed: float) -> float:
+    """Return what attention takes at the best rate of products, `speed` of what cuDNN's kernels reach on a Hopper."""
+    backward = "backward" in kernel.name
+    query, key = [shape for shape, _, _ in kernel.ins if len(shape) == 4][1 if backward else 0 :][:2]
+    keys = key[2] * (0.5 if is_causal(kernel) else 1.0)
+    head = math.ceil(query[-1] / 16) * 16
+    efficient = "efficient" in kernel.name
+    reached = keys / (keys + (EFFICIENT_RAMP if efficient else RAMP_KEYS))
+    if kernel.ins[0][1] == "float32":
+        return executed_flops(kernel) / (vector_rate * IN_32_BITS * reached)
+    reached *= (BACKWARD if backward else FORWARD) * speed * (EFFICIENT if efficient else 1.0)
+    reached *= float(np.interp(head, HEADS, SPEED)) * query[-1] / head
+    if any(isinstance(arg, float) and 0 < arg < 1 for arg in kernel.args):
+        reached *= DROPPED[backward]
+    return executed_flops(kernel) / (rate * reached)
