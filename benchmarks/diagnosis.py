@@ -21,13 +21,13 @@ import yaml
 from tests.drill.measure import measure_logs
 
 from syncline.diagnosis import shipped_rules
-from syncline.diagnosis.causes import arrange
-from syncline.diagnosis.diagnose import Reading
 from syncline.diagnosis.examples import found_in
-from syncline.diagnosis.judge import judge
-from syncline.diagnosis.source import BLOCK_BYTES
+from syncline.logs.causes import arrange
+from syncline.logs.judge import judge
+from syncline.logs.reading import Reading
+from syncline.logs.source import BLOCK_BYTES
 
-KEPT = Path(__file__).resolve().parents[1] / "tests" / "diagnosis" / "logs.yaml"
+KEPT = Path(__file__).resolve().parents[1] / "tests" / "logs" / "logs.yaml"
 SIZE_BYTES = 1_000_000_000
 
 
@@ -103,7 +103,7 @@ def speed(lines: Iterator[str], size_bytes: int) -> dict[str, float]:
     reading = Reading(shipped_rules())
     start = time.process_time()
     reading.read("log", repeated(piece, size_bytes), [])
-    arrange(judge(reading.tallies, None))
+    arrange(judge(reading.tallies))
     seconds = time.process_time() - start
     done = max(1, size_bytes // (len(piece) * max(1, BLOCK_BYTES // len(piece)))) * len(piece)
     read = done * max(1, BLOCK_BYTES // len(piece))

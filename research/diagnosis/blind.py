@@ -23,7 +23,7 @@ import yaml
 from syncline.diagnosis import Diagnosis, diagnose, shipped_rules
 from syncline.finding import Severity
 
-FOLDER = Path(__file__).resolve().parents[2] / "tests" / "diagnosis" / "blind"
+FOLDER = Path(__file__).resolve().parents[2] / "tests" / "logs" / "blind"
 UNEXPLAINED = "log.unexplained"
 SYMPTOMS = {rule.id for rule in shipped_rules().values() if rule.symptom}
 

@@ -20,7 +20,7 @@ import yaml
 from syncline.diagnosis import diagnose, shipped_rules
 from syncline.finding import Severity
 
-FILE = Path(__file__).resolve().parents[2] / "tests" / "diagnosis" / "families.yaml"
+FILE = Path(__file__).resolve().parents[2] / "tests" / "logs" / "families.yaml"
 
 
 def answer(line: str, named: set[str], folder: Path) -> tuple[str, set[str]]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from syncline.diagnosis import diagnose, shipped_rules
-from syncline.diagnosis.context import context, plain
+from syncline.logs.context import context, plain
 from syncline.diagnosis.examples import found_in
 from syncline.finding import Severity
 from syncline.report.text.diagnose import diagnosis_lines

@@ -15,13 +15,13 @@ from importlib.resources import files
 from pathlib import Path
 
 from syncline.describe.plain import JsonObject
-from syncline.diagnosis.diagnose import read
-from syncline.diagnosis.read_rules import shipped_rules, with_rules
-from syncline.diagnosis.rule import LogRule
-from syncline.diagnosis.source import Sources, Unread
-from syncline.diagnosis.tally import MatchRow, Tallies, rows_of
-from syncline.diagnosis.verdict import some
 from syncline.fabric import Fabric
+from syncline.logs.read_rules import shipped_rules, with_rules
+from syncline.logs.reading import read
+from syncline.logs.rule import LogRule
+from syncline.logs.source import Sources, Unread
+from syncline.logs.tally import MatchRow, Tallies, rows_of
+from syncline.logs.verdict import some
 from syncline.sim.nccl.describe import from_fabric
 from syncline.sim.nccl.graph import search
 from syncline.sim.nccl.system import NcclSystem

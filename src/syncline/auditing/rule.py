@@ -15,7 +15,7 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from syncline.auditing.expect import Expect
 from syncline.finding import Action, Finding, Severity
@@ -40,7 +40,8 @@ class Sight:
     confidence: float = 1.0
 
 
-Check = Callable[[Host, Expect], Iterable[Sight]]
+Check = Callable[[Host, Expect], Iterable[Sight | Finding]]
+"""A check yields what it saw, or findings of another engine as they are."""
 
 
 @dataclass(frozen=True)
@@ -58,8 +59,10 @@ class AuditRule:
     severity: Severity = Severity.WARNING
     action: Action = Action.CONFIGURE
 
-    def finding(self, host: str, seen: Sight) -> Finding:
+    def finding(self, host: str, seen: Sight | Finding) -> Finding:
         """Return what was seen as a finding of a host."""
+        if isinstance(seen, Finding):
+            return replace(seen, place=f"{host} {seen.place.removeprefix(host)}".strip())
         severity, place = self.severity if seen.severity is None else seen.severity, f"{host} {seen.place}".rstrip()
         return Finding(
             self.id, severity, place, seen.observed, seen.expected, seen.evidence, self.meaning, seen.fix or self.fix,

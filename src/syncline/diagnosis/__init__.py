@@ -1,4 +1,4 @@
-"""From logs of any size to what went wrong first: rules as data, one pass, bounded memory.
+"""From logs of any size to what went wrong first: the engine of `syncline.logs`, NCCL's settings and the next command.
 
 diagnosis = diagnose(["job.log", "dmesg.txt.gz"])
 for cause in diagnosis.causes:
@@ -7,9 +7,9 @@ for cause in diagnosis.causes:
 
 from __future__ import annotations
 
-from syncline.diagnosis.causes import Cause
 from syncline.diagnosis.diagnose import Diagnosis, diagnose
-from syncline.diagnosis.read_rules import read_rules, shipped_rules
-from syncline.diagnosis.rule import LogRule
+from syncline.logs.causes import Cause
+from syncline.logs.read_rules import read_rules, shipped_rules
+from syncline.logs.rule import LogRule
 
 __all__ = ["Cause", "Diagnosis", "LogRule", "diagnose", "read_rules", "shipped_rules"]

@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from syncline.diagnosis.diagnose import diagnose
-from syncline.diagnosis.rule import LogRule
+from syncline.logs.rule import LogRule
 
 
 def found_in(text: str, book: Mapping[str, LogRule]) -> list[str]:

@@ -11,7 +11,7 @@ from syncline.advice import Bundle, Effect, bundle
 from syncline.advice import check_effect as look
 from syncline.describe.document import read_text
 from syncline.describe.plain import JsonObject
-from syncline.diagnosis.source import Unread
+from syncline.logs.source import Unread
 from syncline.questions.answer import Answer, Output
 from syncline.questions.inputs import ClusterArgument, ClusterOption, JobSource, built, job_of
 from syncline.questions.parameter import Parameter, question

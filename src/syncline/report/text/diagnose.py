@@ -19,6 +19,8 @@ _LINES_OF_CAUSE = 4
 _MAX_WRAPPED = 3
 """Lines of the screen for one line of a log: what matters often stands at its end."""
 _LINES_OF_EFFECT = 1
+_KEY = 120
+_OPEN_SHOWN = 6
 _COUNT = re.compile(r" \((?:more than )?[\d,]+ lines[^)]*\)$")
 _PATH = re.compile(r"^.*?:(\d+): ")
 
@@ -32,6 +34,7 @@ def diagnosis_lines(diagnosis: Diagnosis) -> list[str]:
         lines.append(f"next: syncline bench --read {diagnosis.table} --cluster CLUSTER  # what should it be?")
     for number, cause in enumerate(diagnosis.causes, start=1):
         lines += ["", *_cause(cause, number, is_one=diagnosis.num_files == 1)]
+    lines += _open_lines(diagnosis)
     if diagnosis.unread:
         lines += ["", "not read:", *(f"  {item.path}: {item.reason}" for item in diagnosis.unread)]
     if diagnosis.causes:
@@ -39,13 +42,42 @@ def diagnosis_lines(diagnosis: Diagnosis) -> list[str]:
     return lines
 
 
+def _open_lines(diagnosis: Diagnosis) -> Iterator[str]:
+    """Yield the lines that no rule explains, but for those that a finding shows already."""
+    shown = "\n".join(text for cause in diagnosis.causes for finding in cause.all() for text in finding.evidence)
+    rest = [line for line in diagnosis.unexplained if line.text[:_KEY] not in shown]
+    if not rest:
+        return
+    yield ""
+    yield "not explained by any rule, the most telling first:"
+    for line in rest[:_OPEN_SHOWN]:
+        times = f" (x{line.count:,})" if line.count > 1 else ""
+        where = f"{line.place}: " if line.place and line.place not in line.text else ""
+        yield from wrap(
+            f"{line.level}{times} {where}{line.path}:{line.line}: {line.text}",
+            WIDTH, initial_indent="  ", subsequent_indent="      ", break_on_hyphens=False,
+        )[:_MAX_WRAPPED]  # fmt: skip
+    if len(rest) > _OPEN_SHOWN:
+        yield f"  and {len(rest) - _OPEN_SHOWN} more (--json has them)"
+    yield "  write a rule for one: syncline diagnose --new-rule 'LINE'"
+
+
 def _answer(diagnosis: Diagnosis) -> str:
     if diagnosis.nothing_read:
         return "UNKNOWN: no log could be read."
     if not diagnosis.causes and diagnosis.unread:
         return f"UNKNOWN: nothing is wrong in what could be read, and not all could ({_read(diagnosis)})."
+    if not diagnosis.causes and not diagnosis.is_understood:
+        errors = sum(line.count for line in diagnosis.unexplained if line.level == "error")
+        strange = [path for path, form in diagnosis.forms.items() if not form]
+        why = f"{errors:,} line{'s' * (errors != 1)} at error level that no rule explains" if errors else (
+            f"the form of {strange[0]} is not known" + f" (and of {len(strange) - 1} more)" * (len(strange) > 1)
+            + "; no line of it looks like an error"
+        )  # fmt: skip
+        return f"NOT UNDERSTOOD: {why} ({_read(diagnosis)})."
     if not diagnosis.causes:
-        return f"OK: nothing known to be wrong, and no line looks like an error ({_read(diagnosis)})."
+        kinds = ", ".join(sorted(set(diagnosis.forms.values()))) or "no log"
+        return f"OK: {kinds}, and nothing in it at error level ({_read(diagnosis)})."
     first = diagnosis.causes[0].finding
     where = f" on {first.place}" if first.place else ""
     more = len(diagnosis.causes) - 1

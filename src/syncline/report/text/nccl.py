@@ -12,7 +12,7 @@ from syncline.questions.nccl import Advice, EffectCheck
 
 if TYPE_CHECKING:
     from syncline.advice import Bundle, Effect
-    from syncline.diagnosis.source import Unread
+    from syncline.logs.source import Unread
 
 
 def advice_lines(made: Bundle, written: Sequence[Path] = ()) -> list[str]:

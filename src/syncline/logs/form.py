@@ -1,0 +1,116 @@
+"""The form of a line: who writes like this, when, on which host, which part of it, and how grave by its own word.
+
+Sources are recognised by their form, before any rule is asked. What states no severity of its own (most of the
+kernel's lines, a program's prints) has none here: `emitter` says whether its words are those of a failure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cache
+from importlib.resources import files
+
+from syncline.describe.document import read_document
+
+RECOGNISED = 0.2
+"""The share of lines by which a log is recognised: the others go on with what a line began (traces, tables)."""
+
+
+class Level(IntEnum):
+    """How grave a line calls itself."""
+
+    DEBUG = 0
+    INFO = 1
+    WARNING = 2
+    ERROR = 3
+
+
+@dataclass(frozen=True)
+class LineForm:
+    """What the form of a line says of it; `part` is the daemon, kernel subsystem or library that wrote it."""
+
+    source: str
+    part: str = ""
+    level: Level | None = None
+
+
+_WORDS: Mapping[str, Level] = {
+    **dict.fromkeys(("debug", "trace", "verbose", "d", "dbg", "diag"), Level.DEBUG),
+    **dict.fromkeys(("info", "information", "notice", "i", "n", "note", "req", "async", "log"), Level.INFO),
+    **dict.fromkeys(("warn", "warning", "w"), Level.WARNING),
+    **dict.fromkeys(
+        ("err", "error", "crit", "critical", "alert", "emerg", "panic", "fatal", "severe", "e", "f", "c", "failure"),
+        Level.ERROR,
+    ),
+}
+_BY_NUMBER = (*[Level.ERROR] * 4, Level.WARNING, Level.INFO, Level.INFO, Level.DEBUG)
+"""Levels of syslog (and of the messages of EOS, IOS, NX-OS and Junos), by their number."""
+
+
+@cache
+def _forms() -> tuple[tuple[str, re.Pattern[str]], ...]:
+    data = read_document((files("syncline.logs") / "forms.yaml").read_text(encoding="utf-8"), "forms.yaml").data
+    words: dict[str, str] = {}
+    for name, pattern in data["words"].items():
+        words[name] = _spelled_out(pattern, words)
+    return tuple(
+        (source, re.compile(_spelled_out(pattern, words)))
+        for source, patterns in data["forms"].items()
+        for pattern in patterns
+    )
+
+
+def _spelled_out(pattern: str, words: Mapping[str, str]) -> str:
+    return re.sub(r"\\b|[A-Z]{3,}", lambda found: words.get(found[0], found[0]), pattern)
+
+
+def form_of(line: str) -> LineForm | None:
+    """Return the form of a line, or None where no source known here writes like this."""
+    head = line[:300]
+    for source, pattern in _forms():
+        if found := pattern.search(head):
+            groups = {name: value for name, value in found.groupdict().items() if value}
+            return LineForm(source, groups.get("part", ""), _level(source, groups, head))
+    return None
+
+
+def _level(source: str, groups: Mapping[str, str], head: str) -> Level | None:
+    if number := groups.get("pri") or groups.get("number"):
+        return _BY_NUMBER[int(number) & 7]
+    if source == "frr" and "level" not in groups:
+        return Level.ERROR if "[EC " in head else None
+    word = groups.get("level", "").lower()
+    if source == "opensm":
+        return Level.ERROR if "ERR" in head and word == "0x01" else Level.INFO
+    if source == "nccl" and word in ("version", "call", "abort", ""):
+        return Level.WARNING if word == "abort" else Level.INFO
+    if source == "kubernetes events":
+        return Level.WARNING if word == "warning" else Level.INFO
+    return _WORDS.get(word.rstrip("0123456789")) if word else None
+
+
+class FormCount:
+    """The forms of a log's lines, counted on a sample of every block as it goes by."""
+
+    def __init__(self) -> None:
+        self.forms: Counter[str] = Counter()
+        self.num_lines = 0
+
+    def count(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            if line.strip():
+                self.num_lines += 1
+                form = form_of(line)
+                self.forms[form.source if form else ""] += 1
+
+    @property
+    def source(self) -> str:
+        """The form that most of the lines have, or nothing where too few have any."""
+        known = Counter({name: count for name, count in self.forms.items() if name})
+        if not known or known.total() < RECOGNISED * self.num_lines:
+            return ""
+        return known.most_common(1)[0][0]
