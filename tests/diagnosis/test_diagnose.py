@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from syncline.diagnosis import diagnose, shipped_rules
-from syncline.logs.context import context, plain
 from syncline.diagnosis.examples import found_in
 from syncline.finding import Severity
+from syncline.logs.context import context, plain
 from syncline.report.text.diagnose import diagnosis_lines
 
 JOB = """\

@@ -11,8 +11,8 @@ import yaml
 
 from syncline.diagnosis import shipped_rules
 from syncline.logs import emitter
-from syncline.logs.reading import Reading
 from syncline.logs.guard import is_digit_blind
+from syncline.logs.reading import Reading
 
 BLIND = Path(__file__).parent / "blind"
 

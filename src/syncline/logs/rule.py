@@ -228,7 +228,10 @@ class LogRule(Strict):
             row.setdefault("meaning", cause)
         if "says" in row:
             asked = {"source": row.pop("source")} if "source" in row else {}
-            row["match"] = [{"says": one, **asked} for one in _listed(row.pop("says"))]  # type: ignore[union-attr]
+            templates = row.pop("says")
+            row["match"] = [
+                {"says": one, **asked} for one in ([templates] if isinstance(templates, str) else templates)
+            ]
         return row
 
     @model_validator(mode="after")

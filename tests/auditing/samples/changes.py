@@ -77,7 +77,9 @@ def command(name: str, text: str) -> Change:
 
 def log(line: str, times: int = 1) -> Change:
     """Return a change that adds lines to the kernel log."""
-    return lambda draft: draft.commands.__setitem__("dmesg", draft.commands["dmesg"] + f"[   99.100000] {line}\n" * times)
+    return lambda draft: draft.commands.__setitem__(
+        "dmesg", draft.commands["dmesg"] + f"[   99.100000] {line}\n" * times
+    )
 
 
 def limit(name: str, value: str) -> Change:
