@@ -23,12 +23,15 @@ _KERNEL_OPTIONS = re.compile(
     r"|nvidia\S*|mlx5_core\.\S+|nomodeset|skew_tick|swiotlb|cgroup_no_v1|systemd\.unified_cgroup_hierarchy)(=\S*)?"
 )
 _LOG_LINES = re.compile(
-    r"NVRM|SXid|nvidia|nvlink|nvswitch|amdgpu|mlx5|mlx4|bnxt|\bice\b|irdma|\befa\b|infiniband|\bib\d|lost carrier|[Ll]ink is (Down|Up)"
+    r"NVRM|SXid|nvidia|nvlink|nvswitch|amdgpu|mlx5|mlx4|bnxt|\bice\b|irdma|\befa\b|infiniband|\bib\d"
+    r"|lost carrier|[Ll]ink is (Down|Up)"
     r"|[Ll]ink (down|up)|insufficient power|limited PCIe bandwidth|available PCIe bandwidth|AER:|PCIe Bus Error"
     r"|High Temperature|[Oo]ut of memory|DMAR|AMD-Vi|iommu|peermem|nv_peer_mem|NETDEV WATCHDOG|MCE"
-    r"|[Hh]ardware [Ee]rror|segfault.*libnccl|blocked for more than|EDAC|lockup|rcu: .*stall|\bBUG:|Oops|panic|WARNING: CPU"
-    r"|Call Trace|throttled|critical temperature|hw csum|transmit queue|BAR \d+: |failed to assign|I/O error|nvme|cxi|hfi1"
-    r"|\bqed|i40e|ixgbe|\bena\b|\bgve\b|conntrack|oom-kill|oom_reaper|[Uu]ncorrect|page allocation failure"
+    r"|[Hh]ardware [Ee]rror|segfault.*libnccl|blocked for more than|EDAC|lockup|rcu: .*stall|\bBUG:|Oops|panic"
+    r"|WARNING: CPU|Call Trace|throttled|critical temperature"
+    r"|hw csum|transmit queue|BAR \d+: |failed to assign|I/O error"
+    r"|nvme|cxi|hfi1|\bqed|i40e|ixgbe|\bena\b|\bgve\b"
+    r"|conntrack|oom-kill|oom_reaper|[Uu]ncorrect|page allocation failure"
 )
 _SMI_PRIVATE = re.compile(r"^\s*(Serial Number|Chassis Serial Number|GPU UUID|GPU PDI|GPU Fabric GUID|Board Serial)\b")
 

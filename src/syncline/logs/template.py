@@ -18,7 +18,17 @@ from collections.abc import Iterator
 from syncline.logs.guard import MAX_LINE
 
 _HOLE = re.compile(r"\{(\w*)(?::(\w+))?\}|\.\.\.|[(|)]|\s+")
-_KINDS = {"": r"[^\s,;]{1,128}?", "number": r"-?\d+(?:\.\d+)?", "hex": r"(?:0x)?[0-9a-fA-F]+", "text": r".{1,80}?"}
+_KINDS = {
+    "": r"[^\s,;]{1,128}?",
+    "number": r"-?\d{1,20}(?:\.\d{1,9})?",
+    "hex": r"(?:0x)?[0-9a-fA-F]{1,40}",
+    "text": r".{1,80}?",
+}
+    "": r"[^\s,;]{1,128}?",
+    "number": r"-?\d{1,20}(?:\.\d{1,9})?",
+    "hex": r"(?:0x)?[0-9a-fA-F]{1,40}",
+    "text": r".{1,80}?",
+}
 _ANY = r".{0,160}?"
 _SHORTEST = 4
 

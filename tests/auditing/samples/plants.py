@@ -224,8 +224,8 @@ PLANTS: tuple[Plant, ...] = (
     _p("health compromised", "kernel.nic.stuck", ALL,
        log("mlx5_core 0000:18:00.0: poll_health:841:(pid 0): device's health compromised - reached miss count")),
     _p("firmware command", "kernel.nic.firmware", ALL,
-       log("mlx5_core 0000:18:00.0: wait_func:1172:(pid 81): QUERY_VPORT_COUNTER(0x770) timeout. Will cause a leak of a "
-           "command resource")),
+       log("mlx5_core 0000:18:00.0: wait_func:1172:(pid 81): QUERY_VPORT_COUNTER(0x770) timeout. Will cause a leak of "
+           "a command resource")),
     _p("transmit timeout", "kernel.nic.stuck", ALL, log("mlx5_core 0000:18:00.0 rdma0: TX timeout detected")),
     _p("watchdog of the network", "kernel.nic.stuck", ALL,
        log("NETDEV WATCHDOG: rdma0 (mlx5_core): transmit queue 3 timed out")),
