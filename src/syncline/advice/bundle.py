@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from syncline.advice import snippet
+from syncline.advice.host_names import HostNames
 from syncline.advice.setting import Setting, cloud_profile, nccl_system, recommend
 from syncline.advice.tuning import KeptChoice, TunerRow, judge, tuner_csv, why_no_tuner
 from syncline.describe.files import make_folder, write_text
@@ -15,7 +16,7 @@ from syncline.errors import SynclineError, UsageError
 from syncline.fabric import Fabric
 from syncline.fabric.bill import model_of_host
 from syncline.fabric.catalog import load_catalog
-from syncline.fabric.formats import export_text, nccl_topology, write_nccl
+from syncline.fabric.formats import export_text
 from syncline.sim.nccl.belief import CHOSEN_OPS
 from syncline.workload.job import Job
 from syncline.workload.volumes import volumes
@@ -57,9 +58,10 @@ class Bundle:
 
 
 def bundle(
-    fabric: Fabric, job: Job | None = None, *, nccl: str | None = None, ranks: int | None = None, tuner: bool = False
-) -> Bundle:
-    """Return what to set for NCCL on this cluster, for this job if one is given.
+    fabric: Fabric, job: Job | None = None, *, nccl: str | None = None, ranks: int | None = None, tuner: bool = False,
+    host: HostNames | None = None,
+) -> Bundle:  # fmt: skip
+    """Return what to set for NCCL on this cluster, for this job if one is given, with the names of a `host`.
 
     `tuner` asks for a tuner file too: what it says is a model's word that nobody has measured here, so it is never
     the default.
@@ -72,6 +74,7 @@ def bundle(
     job = job.on(fabric.num_gpus) if job else None
     if job is not None:
         ranks = job.parallel.model_ranks * (job.parallel.dp or 1)
+    nccl = nccl or (host.nccl if host else None) or None
     per_host = max(1, fabric.num_gpus // fabric.num_hosts)
     system = nccl_system(fabric, nccl, ranks)
     hosts = system.num_hosts
@@ -79,7 +82,7 @@ def bundle(
     ops = _ops(job)
     tuning = judge(fabric, ops=ops, nccl=nccl, ranks=ranks)
     tuned = tuner and bool(tuning.rows)
-    settings = recommend(fabric, nccl=nccl, ranks=ranks, tuned=tuned)
+    settings = recommend(fabric, nccl=nccl, ranks=ranks, tuned=tuned, host=host)
     cloud = cloud_profile(fabric, system)
     rdma = system.network in RDMA
     files = {
@@ -93,7 +96,6 @@ def bundle(
     }
     skipped: dict[str, str] = {}
     makers: dict[str, Callable[[], str]] = {
-        "nccl-topology.xml": lambda: write_nccl(nccl_topology(fabric)),
         "topology.conf": lambda: export_text(fabric, "slurm-conf"),
         "topology-labels.yaml": lambda: export_text(fabric, "topograph"),
     }
@@ -102,6 +104,13 @@ def bundle(
             files[name] = make()
         except SynclineError as error:
             skipped[name] = error.message
+    if host is not None and host.topology:
+        files["nccl-topology.xml"] = host.topology + "\n"
+    else:
+        skipped["nccl-topology.xml"] = (
+            "bus ids are a host's own: --host here (or a capture) writes it from the PCI tree, "
+            "NCCL_TOPO_DUMP_FILE from a run"
+        )
     if tuned:
         files["nccl-tuner.csv"] = tuner_csv(tuning, fabric)
     elif tuning.rows:
@@ -127,7 +136,9 @@ def settings_table(settings: Sequence[Setting]) -> list[str]:
     """Return the settings for people to read."""
     lines = []
     for setting in settings:
-        lines.append(f"{setting.line}{'   (optional)' if setting.optional else ''}")
+        note = "   (optional)" if setting.optional else "   (fill in: no host was read)" if setting.is_open else ""
+        lines.append(f"{setting.line}{note}")
         lines.append(f"    why: {setting.reason}")
         lines.append(f"    expected: {setting.changes}")
+        lines += [f"    read: {setting.seen}"] if setting.seen else []
     return lines

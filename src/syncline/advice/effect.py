@@ -8,12 +8,14 @@ Each effect is yes, no or unknown: a log with NCCL_DEBUG=WARN shows nothing of c
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
+from syncline.advice.host_names import HostNames
 from syncline.describe.plain import JsonObject
 from syncline.fabric import Fabric
 from syncline.logs.read_rules import shipped_rules, with_rules
@@ -51,16 +53,32 @@ class Effect:
 
 
 def check_effect(
-    logs: Sequence[str | Path], fabric: Fabric, env: Mapping[str, str] | None = None
+    logs: Sequence[str | Path], fabric: Fabric, env: Mapping[str, str] | None = None, host: HostNames | None = None
 ) -> tuple[list[Effect], list[Unread]]:
-    """Return what the logs show of what this cluster should give, and of what `env` was meant to set."""
+    """Return what the logs show of what this cluster should give, what `env` was meant to set and what `host` has."""
     sources = Sources(logs)
     tallies = read(sources, _book()).tallies
     hosts = len({row.host for row in rows_of(tallies, "signal.init")} - {""}) or fabric.num_hosts
     system = from_fabric(fabric, num_hosts=min(hosts, fabric.num_hosts))
     found = [check(tallies, system) for check in _CHECKS]
     effects = [effect for effect in found if effect is not None]
+    effects += _names(tallies, host) if host is not None else []
     return effects + _settings(tallies, env or {}), sources.unread
+
+
+def _names(tallies: Tallies, host: HostNames) -> list[Effect]:
+    """Return whether NCCL lists the NICs of a host, all of them and of the kind that they are."""
+    rows = rows_of(tallies, "signal.hca-list")
+    if not host.nics:
+        return []
+    listed = [[word.split(":")[0] for word in re.findall(r"\[\d+\](\S+)", row.get("list"))] for row in rows]
+    bad = [row for row, names in zip(rows, listed, strict=True) if set(names) != set(host.nics)]
+    seen = some({", ".join(names) for names in listed})
+    found = [_effect(f"NICs of {host.source}", ", ".join(host.nics), rows, bad, seen, "no `NET/IB : Using` line")]
+    kinds = {"IB" if layer == "InfiniBand" else layer for layer in host.layers}
+    odd = [row for row in rows if not set(re.findall(r"/(IB|RoCE)\b", row.get("list"))) <= kinds]
+    seen = some({kind for row in rows for kind in re.findall(r"/(IB|RoCE)\b", row.get("list"))})
+    return [*found, _effect("link layer", " and ".join(sorted(kinds)), rows, odd, seen, "no `NET/IB : Using` line")]
 
 
 @cache
@@ -85,7 +103,9 @@ def _effect(
 
 def _network(tallies: Tallies, system: NcclSystem) -> Effect | None:
     rows = rows_of(tallies, "signal.network")
-    expected = {"infiniband": "IB", "roce": "IB", "efa": "AWS Libfabric"}.get(system.network.split("-")[0], "")
+    expected = {
+        "infiniband": "IB", "roce": "IB", "efa": "AWS Libfabric", "tcpxo": "FasTrak", "tcpx": "GPUDirectTCPX",
+    }.get(system.network.split("-")[0], "")  # fmt: skip
     if not expected or system.num_islands < 2:
         return None
     wrong = [row for row in rows if row.get("network") in ("Socket", "")]

@@ -6,9 +6,10 @@ NICs, how rails are joined, the traffic class, how many paths the fabric has, a 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from syncline.advice.cloud import CloudProfile, cloud_of
+from syncline.advice.host_names import HostNames
 from syncline.describe.plain import JsonObject
 from syncline.fabric import Fabric
 from syncline.fabric.bill import model_of_host
@@ -33,6 +34,18 @@ class Setting:
     check: str = ""
     source: str = DOCS
     optional: bool = False
+    seen: str = ""
+    """Where the value was read on a host; what names a thing of the host and was read on none is left to be filled."""
+
+    @property
+    def is_open(self) -> bool:
+        """Say whether the value names a device, interface or file of the host, and no host was read."""
+        return names_host(self.name, self.value) and not self.seen
+
+    @property
+    def is_set(self) -> bool:
+        """Say whether the line is in force; others are comments."""
+        return not self.optional and not self.is_open
 
     @property
     def line(self) -> str:
@@ -41,14 +54,32 @@ class Setting:
     def to_json(self) -> JsonObject:
         return {
             "name": self.name, "value": self.value, "reason": self.reason, "changes": self.changes,
-            "check": self.check, "source": self.source, "optional": self.optional,
+            "check": self.check, "source": self.source, "optional": self.optional, "open": self.is_open,
+            "seen": self.seen,
         }  # fmt: skip
 
 
+_OF_HOST = frozenset({
+    "NCCL_IB_HCA", "NCCL_SOCKET_IFNAME", "NCCL_TOPO_FILE", "NCCL_IB_GID_INDEX", "UCX_NET_DEVICES",
+    "NCCL_FASTRAK_CTRL_DEV",
+    "NCCL_FASTRAK_IFNAME", "NCCL_FASTRAK_LLCM_DEVICE_DIRECTORY", "NCCL_GPUDIRECTTCPX_CTRL_DEV",
+    "NCCL_GPUDIRECTTCPX_SOCKET_IFNAME",
+})  # fmt: skip
+
+
+def names_host(name: str, value: str) -> bool:
+    """Say whether a variable's value is the name of something on the host; what only excludes names nothing."""
+    return name in _OF_HOST and not value.startswith("^")
+
+
 def recommend(
-    fabric: Fabric, *, nccl: str | None = None, ranks: int | None = None, tuned: bool = False
-) -> tuple[Setting, ...]:
-    """Return what to set on this cluster; `tuned` says that a tuner file goes with it."""
+    fabric: Fabric, *, nccl: str | None = None, ranks: int | None = None, tuned: bool = False,
+    host: HostNames | None = None,
+) -> tuple[Setting, ...]:  # fmt: skip
+    """Return what to set on this cluster; `tuned` says that a tuner file goes with it.
+
+    What names a device, an interface or a file is taken from `host`; without one it is left open.
+    """
     system = nccl_system(fabric, nccl, ranks)
     vendor = _vendor(fabric, system)
     named = {setting.name for setting in vendor}
@@ -56,7 +87,32 @@ def recommend(
     found = [*(setting for setting in own if setting.name not in named), *vendor]
     if tuned:
         found += _tuner(system)
+    if host is not None:
+        found = [_on_host(setting, host, system) for setting in found]
     return (*found, *_watching(system))
+
+
+def _on_host(setting: Setting, host: HostNames, system: NcclSystem) -> Setting:
+    """Return a setting with the names of a host that was read; one whose names are not there stays open."""
+    if not names_host(setting.name, setting.value):
+        return setting
+    rdma, here = f"sys/class/infiniband of {host.source}", host.source
+    if setting.name == "NCCL_IB_HCA" and host.nics:
+        why = f"{len(host.nics)} NICs of {here} carry the training, in the order of their GPUs."
+        return replace(setting, value=f"={','.join(host.nics)}", seen=rdma, reason=why)
+    if setting.name == "UCX_NET_DEVICES" and host.nics:
+        return replace(setting, value=",".join(f"{nic}:1" for nic in host.nics), seen=rdma)
+    if setting.name == "NCCL_IB_GID_INDEX" and host.gid_index is not None:
+        return replace(setting, value=str(host.gid_index), seen=f"the GID tables of {here}")
+    if setting.name == "NCCL_SOCKET_IFNAME" and host.bootstrap:
+        why = f"the bootstrap takes the first interface that is up; {host.bootstrap} carries {here}'s default route."
+        return replace(setting, value=f"={host.bootstrap}", seen=f"the default route of {here}", reason=why)
+    words = [word for word in setting.value.lstrip("=").split(",") if word]
+    there = host.files if setting.value.startswith("/") else frozenset(host.interfaces)
+    if set(words) <= there:
+        return replace(setting, seen=f"found on {host.source}")
+    lost = ", ".join(word for word in words if word not in there)
+    return replace(setting, reason=f"{setting.reason} {host.source} has no {lost}.")
 
 
 def nccl_system(fabric: Fabric, nccl: str | None, ranks: int | None) -> NcclSystem:
@@ -69,16 +125,14 @@ def nccl_system(fabric: Fabric, nccl: str | None, ranks: int | None) -> NcclSyst
 def _network(fabric: Fabric, system: NcclSystem) -> list[Setting]:
     if system.num_islands < 2 or system.network not in ("infiniband", "roce"):
         return []
-    names = ",".join(f"mlx5_{i}" for i in range(system.num_nics))
     found = [
-        Setting("NCCL_IB_HCA", f"={names}",
+        Setting("NCCL_IB_HCA", "=DEVICES",
                 f"{system.num_nics} NICs a host carry the training; a storage or management NIC among them would set "
-                f"the pace. The second = asks for exactly these names. Replace them by this cluster's (ibdev2netdev), "
-                f"in the order of the rails.",
+                f"the pace. The second = asks for exactly these names, in the order of the rails.",
                 f"every ring on the {system.num_nics} NICs, none on others", "NET/IB : Using lists exactly these"),
-        Setting("NCCL_SOCKET_IFNAME", "=eth0",
-                "the bootstrap takes the first interface that is up, which may be a bridge of a container. Replace "
-                "eth0 by the interface the hosts share; the second = asks for exactly that name.",
+        Setting("NCCL_SOCKET_IFNAME", "=INTERFACE",
+                "the bootstrap takes the first interface that is up, which may be a bridge of a container; the second "
+                "= asks for exactly the one that the hosts share.",
                 "no hang at start", "Bootstrap : Using names it"),
     ]  # fmt: skip
     if system.network == "roce":
@@ -138,8 +192,8 @@ def _host(fabric: Fabric, system: NcclSystem) -> list[Setting]:
     if any(model.name.lower().startswith(word) for word in _VIRTUAL) or "virtual" in model.name.lower():
         found.append(
             Setting("NCCL_TOPO_FILE", "/etc/nccl-topology.xml",
-                    f"{model.name} is a virtual machine: the guest may hide which NIC sits beside which GPU. The file "
-                    "written here says it; leave it out where the cloud's plugin brings its own.",
+                    f"{model.name} is a virtual machine: it may hide which NIC sits beside which GPU. The "
+                    "cloud's image or plugin brings the file; one made elsewhere has other bus ids.",
                     "GPUDirect on every channel, NICs used by their nearest GPU", "channel lines end in /GDRDMA",
                     "https://github.com/NVIDIA/nccl-tests/issues/256", optional=True)
         )  # fmt: skip
@@ -198,7 +252,9 @@ def _watching(system: NcclSystem) -> list[Setting]:
         Setting("NCCL_DEBUG", "WARN", "errors are said, and nothing else.", "a log that can be diagnosed"),
         Setting("NCCL_DEBUG_FILE", "/tmp/nccl.%h.%p", "one file a process, so that lines do not interleave.",  # noqa: S108
                 "`syncline diagnose` tells hosts apart"),
-        Setting("TORCH_NCCL_TRACE_BUFFER_SIZE", "2000", "the flight recorder keeps the last collectives of each rank.",
+        Setting("TORCH_FR_BUFFER_SIZE", "2000",
+                "the flight recorder keeps the last collectives of each rank (TORCH_NCCL_TRACE_BUFFER_SIZE before "
+                "PyTorch 2.8).",
                 "a time-out names the rank that is missing", "",
                 "https://docs.pytorch.org/tutorials/prototype/flight_recorder_tutorial.html"),
         Setting("TORCH_NCCL_DUMP_ON_TIMEOUT", "1", "and writes them when a collective times out.", "as above", "",

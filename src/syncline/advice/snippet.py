@@ -16,18 +16,32 @@ SHM = "16Gi"
 
 
 def env_file(settings: Sequence[Setting], cloud: CloudProfile | None = None) -> str:
-    """Return the variables as a shell file, each under its reason; optional ones are commented out.
+    """Return the variables as a shell file, each under its reason; optional and open ones are commented out.
 
     A cloud's own profile is sourced first, so that what the vendor changes with the plugin is not overruled by copies.
     """
-    lines = _profile(cloud) if cloud and cloud.profile else []
+    lines = list(_FILL) if any(setting.is_open for setting in settings) else []
+    lines += _profile(cloud) if cloud and cloud.profile else []
     for setting in settings:
         lines += [f"# {setting.reason}", f"# expected: {setting.changes}"]
         if setting.check:
             lines.append(f"# seen in the log as: {setting.check}")
         value = f"'{setting.value}'" if set(setting.value) & set(" =,%") else setting.value
-        lines += [f"{'# ' if setting.optional else ''}export {setting.name}={value}", ""]
+        if setting.seen:
+            lines.append(f"# read: {setting.seen}")
+        lines += [
+            f"{'' if setting.is_set else '# '}export {setting.name}={value}" + "  # FILL IN" * setting.is_open,
+            "",
+        ]
     return "\n".join(lines)
+
+
+_FILL = (
+    "# Lines marked FILL IN name devices, interfaces or files of the hosts, and no host was read: they are comments.",
+    "# On a host of the job: `syncline nccl CLUSTER --host here` writes them; or from a capture: --host HOST.tar.gz",
+    "# (syncline audit capture HOST.tar.gz). By hand: ibdev2netdev, ip -br addr, show_gids.",
+    "",
+)
 
 
 def _profile(cloud: CloudProfile) -> list[str]:
@@ -85,7 +99,7 @@ def _hosts_under_a_leaf(fabric: Fabric) -> int:
 
 
 def _variables(settings: Sequence[Setting]) -> list[dict[str, str]]:
-    return [{"name": s.name, "value": s.value} for s in settings if not s.optional]
+    return [{"name": s.name, "value": s.value} for s in settings if s.is_set]
 
 
 _IMAGE = "us-docker.pkg.dev/gce-ai-infra/gpudirect-{}/tcpgpudmarxd-dev:RELEASE"

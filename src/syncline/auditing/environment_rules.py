@@ -169,6 +169,20 @@ def _disabled_rdma(case: EnvironmentCase) -> str:
     return " ".join(settings)
 
 
+_RENAMED = {
+    "TORCH_NCCL_TRACE_BUFFER_SIZE": ("TORCH_FR_BUFFER_SIZE", "PyTorch 2.8"),
+    "TORCH_NCCL_TRACE_CPP_STACK": ("TORCH_FR_CPP_STACK", "PyTorch 2.8"),
+    "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": ("TORCH_FR_DUMP_TEMP_FILE", "PyTorch 2.8"),
+}
+"""Old names, the new ones, and since which release."""
+
+
+def _deprecated(case: EnvironmentCase) -> str:
+    found = [f"{old}={case.get(old)} is {new} since {since}" for old, (new, since) in _RENAMED.items()
+             if old in case.env and new not in case.env]  # fmt: skip
+    return "; ".join(found)
+
+
 _LEFT = "Left from debugging: it switches a fast path off for every run. "
 RULES: tuple[VariableRule, ...] = (
     VariableRule("nccl.env.rdma-off", _both(lambda c: c.rdma, _disabled_rdma),
@@ -207,6 +221,9 @@ RULES: tuple[VariableRule, ...] = (
                "NCCL_ASYNC_ERROR_HANDLING", "NCCL_DESYNC_DEBUG"),
           "Obsolete: today's NCCL (or PyTorch) ignores it or warns, and readers believe that it does something.",
           "Remove it; PyTorch's own variables begin with TORCH_NCCL_ since 2.2.", confidence=0.95),
+    VariableRule("nccl.env.deprecated", _deprecated,
+          "The library still reads the old name and warns; a later release will not.",
+          "Use the new name, or both where older releases run too.", confidence=0.9),
     VariableRule("nccl.env.gdr-level-number",
           _set("NCCL_NET_GDR_LEVEL", "NCCL_P2P_LEVEL", to=lambda v: v.isdigit() and v != "0"),
           "Numeric levels changed their meaning between releases.", "Write the path type: PIX, PXB, PHB or SYS.",

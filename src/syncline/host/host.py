@@ -164,6 +164,11 @@ class Host:
             named = tuple(port for port in self.ports if hca_matches(chosen, port))
             if named:
                 return named
+        return self.training_ports
+
+    @Fact
+    def training_ports(self) -> tuple[RdmaPort, ...]:
+        """RDMA ports of the kind beside GPUs, else all, whatever NCCL_IB_HCA says."""
         near = {self._kind(port) for port in self.ports if self.nearest_gpu_path(port.pci) in NEAR}
         return tuple(port for port in self.ports if self._kind(port) in near) or self.ports
 

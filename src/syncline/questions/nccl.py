@@ -9,8 +9,10 @@ from typing import Annotated, ClassVar
 
 from syncline.advice import Bundle, Effect, bundle
 from syncline.advice import check_effect as look
+from syncline.advice.host_names import read_names
 from syncline.describe.document import read_text
 from syncline.describe.plain import JsonObject
+from syncline.host.root import Root
 from syncline.logs.source import Unread
 from syncline.questions.answer import Answer, Output
 from syncline.questions.inputs import ClusterArgument, ClusterOption, JobSource, built, job_of
@@ -55,6 +57,7 @@ class EffectCheck(Answer):
 @question(
     "syncline nccl h100-64-rail",
     "syncline nccl cluster.yaml job.yaml --out nccl-files/",
+    "syncline nccl nd-h100-v5 --host here --out nccl-files/",
     "syncline nccl llama3-24k-roce --ranks 2048 --json",
     help="""Print variables and start files, or write them (--out).
 
@@ -72,13 +75,24 @@ def advise(
         int | None, Parameter("Ranks of the job (default: all, or the job's).", names=("--ranks", "-n"))
     ] = None,
     tuner: Annotated[bool, Parameter("Also write a tuner file: the model's choices, not measured here.")] = False,
+    host: Annotated[
+        str | None, Parameter("Names of devices from a host: `here`, or a capture.", metavar="HOST")
+    ] = None,
 ) -> Advice:
     """Say what to set for NCCL on a cluster, each line with its reason.
 
-    `tuner` adds a tuner file: choices of the model that nobody has measured there.
+    What names a device, an interface or a file is read on `host`, which is `here` or a capture of a host (`syncline
+    audit capture`); without one those lines are comments to be filled in. `tuner` adds a tuner file: choices of the
+    model that nobody has measured there.
     """
     chosen = job_of(job) if job is not None else None
-    return Advice(bundle(built(cluster), chosen, nccl=nccl, ranks=ranks, tuner=tuner))
+    names = read_names(host_root(host)) if host is not None else None
+    return Advice(bundle(built(cluster), chosen, nccl=nccl, ranks=ranks, tuner=tuner, host=names))
+
+
+def host_root(host: str) -> Root:
+    """Return this host, or a captured one."""
+    return Root.live() if host == "here" else Root.captured(Path(host))
 
 
 def read_env(path: Path | None) -> dict[str, str]:
@@ -106,13 +120,16 @@ def check_effect(
     ],
     cluster: ClusterOption,
     *,
+    host: Annotated[str | None, Parameter("A host of the job: `here`, or a capture.", metavar="HOST")] = None,
     wanted: Annotated[
         Mapping[str, str] | None,
         Parameter("The nccl.env that was meant to be in use.", names=("--env",), kind=Path, read=read_env),
     ] = None,
 ) -> EffectCheck:
     """Say from NCCL's logs whether network, GPUDirect, NICs, rails, NVLS, channels and variables are as meant."""
-    effects, unread = look([str(log) for log in logs], built(cluster), dict(wanted or {}))
+    effects, unread = look(
+        [str(log) for log in logs], built(cluster), dict(wanted or {}), read_names(host_root(host)) if host else None
+    )
     return EffectCheck(tuple(effects), tuple(unread))
 
 

@@ -54,6 +54,17 @@ def hca_missing(host: Host, expect: Expect) -> Iterator[Sight]:
         yield Sight("NCCL_IB_HCA", f"{', '.join(lost)} not found", f"among {known}", evidence)
 
 
+def few_nics(host: Host, expect: Expect) -> Iterator[Sight]:
+    value = host.environment.get("NCCL_IB_HCA", "")
+    named = {port.device for port in host.ports if value and hca_matches(value, port)}
+    near = {port.device for port in host.training_ports}
+    wanted = min(len(near), len(host.gpus)) if host.gpus else len(near)
+    if named and len(named & near) < wanted:
+        seen = f"NCCL_IB_HCA={value} takes {len(named & near)} of {len(near)} NICs beside the GPUs"
+        idle = ", ".join(sorted(near - named))
+        yield Sight("NCCL_IB_HCA", f"{seen}; idle: {idle}", f"{wanted} NICs", ("NCCL_IB_HCA", "sys/class/infiniband"))
+
+
 def file_missing(host: Host, expect: Expect) -> Iterator[Sight]:
     for name in ("NCCL_TOPO_FILE", "NCCL_GRAPH_FILE", "NCCL_TUNER_CONFIG_FILE"):
         value = host.environment.get(name, "")
@@ -86,6 +97,10 @@ RULES = (
     AuditRule("env.hca_missing", "NCCL_IB_HCA names devices that are there", hca_missing,
         "NCCL finds no device and falls back to sockets, or uses fewer rails.",
         "Name devices of ibv_devices; `=mlx5_1` is exact, `mlx5_1` also means mlx5_10.",
+        _GUIDE, needs="environment rdma", severity=Severity.CRITICAL),
+    AuditRule("env.few_nics", "NCCL_IB_HCA takes every NIC that the GPUs have", few_nics,
+        "The other NICs stay idle: between hosts the job has the named share of the bandwidth.",
+        "Name them all in the order of the rails (`syncline nccl CLUSTER --host here`), or unset it.",
         _GUIDE, needs="environment rdma", severity=Severity.CRITICAL),
     AuditRule("env.file_missing", "files that NCCL is told to read are there", file_missing,
         "NCCL goes on without the file, with the topology it finds itself.",
