@@ -107,7 +107,7 @@ def whole_agent(seconds: float) -> dict[str, float]:
 
     from syncline.watch.setup import WatchConfig, make_agent
 
-    agent = make_agent(WatchConfig(host="here", interfaces=".*", bursts="lo"))
+    agent = make_agent(WatchConfig(host="here", interfaces=".*"))
     stop = threading.Event()
     thread = threading.Thread(target=agent.run, args=(stop,))
     thread.start()

@@ -52,7 +52,7 @@ def agent(lab: Lab) -> Iterator[Agent]:
         source = NetdevSource(SourceTree(), pattern=r"eth\d+", netns=place, prefix=host)
     except WatchError as error:
         pytest.skip(f"the lab's namespaces cannot be read: {error}")
-    made = Agent(AgentOptions("lab", TICK_S, burst_pattern=".*"), [source])
+    made = Agent(AgentOptions("lab", TICK_S), [source])
     stop = threading.Event()
     looking = threading.Thread(target=made.run, args=(stop,))
     looking.start()

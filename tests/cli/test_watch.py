@@ -61,7 +61,7 @@ def test_json_is_one_object(capsys: pytest.CaptureFixture[str], tmp_path: Path) 
             ["--replay", "a", "--agent", "b"],
             "UsageError: --replay and --agent cannot be combined: each shows something other",
         ),
-        (["--replay", "a", "--bursts", "eth0"], "UsageError: --bursts is for watching this host; --replay shows"),
+        (["--replay", "a", "--ras", "here"], "UsageError: --ras is for watching this host; --replay shows"),
         (["--agent", "http://a:1", "--expect", "b"], "UsageError: --expect is for watching this host; --agent shows"),
         (["--replay", "/no/such/file"], "no/such/file"),
         (["--for", "soon"], 'UnitError: cannot read time "soon"'),

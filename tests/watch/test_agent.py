@@ -243,12 +243,12 @@ def test_expectations_from_a_table_a_plan_and_a_timeline(tmp_path: Path) -> None
 
 
 def test_an_agent_in_a_real_host_reads_its_interfaces() -> None:
-    agent = make_agent(WatchConfig(host="here", interfaces=".*", bursts="lo"))
+    agent = make_agent(WatchConfig(host="here", interfaces=".*"))
     agent.tick()
     frame = agent.tick()
     assert "here/lo tx" in frame.table.index
     assert np.isfinite(frame.load.rate_Bps[frame.table.index["here/lo tx"]])
-    assert frame.health["sampled"] == ["lo"]
+    assert "lo" in frame.health["sampled"]
     agent.close()
 
 

@@ -68,7 +68,7 @@ def test_a_slow_job_is_not_told_that_no_link_is_in_trouble() -> None:
         return of
 
     watch = warm().run(24, make, step={"comm_s": 0.3})
-    told = [f.meaning for f in watch.engine.alerts() if f.rule.startswith("job.slower")]
+    told = [f.meaning for f in watch.engine.findings if f.rule.startswith("job.slower")]
     assert told
     assert all(f"{LINKS.names[4]} at 40% of its past" in text or "link.degraded" in text for text in told)
 

@@ -66,7 +66,7 @@ RUNS_BARE = True
         "syncline watch --demo",
         "syncline watch --for 10s",
         "syncline watch --terminal",
-        "syncline watch --serve --bursts 'eth.*' --history watch.db",
+        "syncline watch --serve --history watch.db",
         "syncline watch --serve --links links.yaml --expect plan.json --spans-socket spans.sock",
         "syncline watch --serve --address 10.0.0.7 --token-file token",
         "syncline watch --serve --agent http://host-00:9750 --agent http://host-01:9750",
@@ -118,13 +118,15 @@ def watch(
 ) -> None:
     """Watch this host: links, collectives and steps, beside what was predicted.
 
-    Reads interfaces four times a second, other counters (InfiniBand, driver, TCP, GPUs) once, and chosen interfaces
-    every millisecond; takes spans from the job, and raises alerts that say where, since when, why and what it costs.
+    Reads interfaces four times a second and samples them every millisecond, other counters (InfiniBand, driver, TCP,
+    GPUs) once a second; takes spans from the job, and raises alerts that say where, since when, why and what it costs.
     With --serve there is a page, with --terminal a screen (q quit, space pause, s sort, / filter, d dark or light);
     without, a line for each alert. Changes nothing on the host.
     """
     if demo:
         as_root_of_its_own()
+    if bursts:
+        err().print("--bursts is no longer needed: every interface that is read is sampled.", soft_wrap=True)
     visit = visited(lab) if lab else None
     from syncline.cli.frames.run import until_stopped
     from syncline.describe import units
@@ -138,7 +140,7 @@ def watch(
         "--netns": netns,
     }  # fmt: skip
     of_job = {
-        "--bursts": bursts, "--spans-socket": spans_socket, "--spans-group": spans_group, "--spans-job": spans_job,
+        "--spans-socket": spans_socket, "--spans-group": spans_group, "--spans-job": spans_job,
         "--timelines": timelines, "--inspector": inspector, "--flight-recorder": flight_recorder,
         "--nccl-log": nccl_log, "--ras": ras, "--otel": otel, "--gpus": gpus, "--price": price,
     }  # fmt: skip
@@ -183,7 +185,6 @@ def watch(
             **{key: text for key, text in named.items() if text},
             **{key: str(path) for key, path in texts.items() if path},
             interfaces=interfaces or DEFAULT_INTERFACES,
-            bursts=bursts or (".*" if lab else ""),
             spans_group=spans_group,
             spans_job=spans_job,
             netns=netns or (),

@@ -7,7 +7,6 @@ agent.run(stop)                 # until the event is set
 
 from __future__ import annotations
 
-import re
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -24,11 +23,12 @@ from syncline.watch.incident import IncidentEvent
 from syncline.watch.job import JobView
 from syncline.watch.link_map import LinkMap
 from syncline.watch.link_reader import LinkReader
+from syncline.watch.links import Floats, LinkLoad
 from syncline.watch.metric import METRICS, Key
 from syncline.watch.prediction import Prediction
 from syncline.watch.rules.engine import RuleEngine
 from syncline.watch.rules.thresholds import Thresholds
-from syncline.watch.sampler import BurstSampler, InterfacePlace
+from syncline.watch.sampler import BurstSampler, InterfacePlace, SamplerPace
 from syncline.watch.serve.hub import Hub
 from syncline.watch.sources.host_load import HostLoad
 from syncline.watch.sources.netdev import NetdevSource
@@ -51,7 +51,6 @@ class AgentOptions:
 
     host: str
     tick_s: float = TICK_S
-    burst_pattern: str = ""
     links: LinkMap = field(default_factory=LinkMap)
     prediction: Prediction = field(default_factory=Prediction)
     thresholds: Thresholds = field(default_factory=Thresholds)
@@ -102,7 +101,7 @@ class Agent:
         self._reader = LinkReader(options.host, options.links)
         self._finder = BurstFinder()
         self._sampler: BurstSampler | None = None
-        self._burst_wanted = re.compile(options.burst_pattern) if options.burst_pattern else None
+        self._pace = SamplerPace()
         self._seq = 0
         self._before = self.clock.now()
         self._began_s = round(self._before.wall_s, 3)
@@ -116,7 +115,7 @@ class Agent:
     def tick(self) -> Frame:
         """Look once: read, compare, keep, tell."""
         reading, grown, now_s = self._read()
-        self._choose_bursts()
+        self._choose_sampled()
         peaks = self._peaks()
         stamp = self.clock.now()
         load = self._reader.update(reading, grown, peaks, now_s, self._owners())
@@ -127,8 +126,8 @@ class Agent:
         frame = Frame(self._seq, stamp.wall_s, stamp.mono_s, interval_s, self._reader.table, load, job)
         self._crowded = self._host_load.look(stamp.mono_s, interval_s) if self._host_load is not None else ""
         events = self.engine.update(
-            frame, bursts=self._named(peaks), busy=busy, tcp=_tcp(grown), speed_Bps=_speeds(reading),
-            is_crowded=bool(self._crowded),
+            frame, reach_Bps=self._reach(peaks, load), bursts=self._named(peaks), busy=busy, tcp=_tcp(grown),
+            speed_Bps=_speeds(reading), is_crowded=bool(self._crowded),
         )  # fmt: skip
         self._before = stamp
         return self._tell(replace(frame, alerts=self.engine.alerts(), health=self._health(interval_s)), events)
@@ -207,34 +206,39 @@ class Agent:
                 found.update(slow.source.owners)
         return found
 
-    def _choose_bursts(self) -> None:
-        """Follow the interfaces to be sampled as they come and go."""
-        if self._burst_wanted is None:
-            return
+    def _choose_sampled(self) -> None:
+        """Follow the interfaces as they come and go, at a period that keeps sampling below a hundredth of a core."""
         places = {
             device: InterfacePlace(source.netns, index)
             for source in self._interfaces
             for device, index in source.indices().items()
-            if self._burst_wanted.fullmatch(device)
         }
-        if self._sampler is not None and self._sampler.places == places:
-            return
         if self._sampler is not None:
+            if self._sampler.places == places and self._sampler.period_s == self._pace.period_s:
+                return
             self._sampler.close()
             self._sampler = None
-        if places:
+        if places and not self._problems.get("sampler"):
             try:
-                self._sampler = BurstSampler(places)
-                self._problems["sampler"] = ""
+                self._sampler = BurstSampler(places, self._pace.period_s)
             except WatchError as error:
                 self._problems["sampler"] = error.message
-        else:
-            self._problems["sampler"] = f'no interface matches --bursts "{self.options.burst_pattern}"'
 
     def _peaks(self) -> dict[tuple[str, str], Peaks]:
         if self._sampler is None:
             return {}
-        return self._finder.update(self._sampler.take(), self._reader.capacities())
+        rows = self._sampler.take()
+        self._pace.look(rows)
+        return self._finder.update(rows, self._reader.capacities())
+
+    def _reach(self, peaks: Mapping[tuple[str, str], Peaks], load: LinkLoad) -> Floats:
+        """Return the highest rate of each link: sampled, not known in this look, or the mean where nobody samples."""
+        sampled, table = set(self._sampler.devices) if self._sampler is not None else set(), self._reader.table
+        reach_Bps = load.rate_Bps.copy()
+        for i, place in enumerate(zip(table.devices, table.directions, strict=True)):
+            if place[0] in sampled:
+                reach_Bps[i] = peaks[place].reach_Bps if place in peaks else float("nan")
+        return reach_Bps
 
     def _named(self, peaks: Mapping[tuple[str, str], Peaks]) -> dict[str, tuple[Burst, ...]]:
         """Return bursts by link name, and count them."""

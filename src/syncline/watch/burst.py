@@ -1,13 +1,15 @@
-"""Microbursts: what 1 ms counters say about rates over short windows, links side by side in NumPy.
+"""Rates over short windows, out of counters read every millisecond, links side by side in NumPy.
 
-Bytes move a packet at a time, so a rate over one millisecond of a slow link is only noise: each link's window is the
-shortest that holds `MIN_PACKETS` packets at its capacity, and 1 ms at least.
+Bytes move a packet at a time and a shaper lets a few pass at once, so a rate over one millisecond of a slow link is
+only noise. What a link reaches is measured over the shortest window that holds `MIN_PACKETS` of the largest packets at
+the rate it has reached so far: nobody has to know its capacity. Bursts are counted over windows of frames, where the
+capacity is known.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,9 +17,12 @@ import numpy.typing as npt
 from syncline.watch.sampler import SampleRows
 
 MIN_PACKETS = 20
-PACKET_BYTES = 9018
+FRAME_BYTES, LARGEST_BYTES = 9018, 1 << 16
+"""A jumbo frame; and what a host hands to its NIC at once, which is what shapers let pass at once too."""
 MIN_WINDOW_S = 1e-3
 MAX_WINDOW_S = 0.1
+FORGET = 0.999
+"""Share of a link's highest rate that is left after a look without one as high: half of it in three minutes."""
 BURST_SHARE = 0.95
 BURST_END_SHARE = 0.5
 """A burst begins when the short-window rate passes the first share of the capacity, and ends when it falls below the
@@ -41,26 +46,19 @@ class Burst:
 
 @dataclass(frozen=True)
 class Peaks:
-    """What one direction of one device did since the last look."""
+    """What one direction of one device did since the last look; `reach_Bps` is its highest rate, noise left out."""
 
     peak_Bps: float
     saturated_share: float
     bursts: tuple[Burst, ...] = ()
+    reach_Bps: float = 0.0
 
 
-def window_s(capacity_Bps: float) -> float:
-    """Return the window that makes a rate meaningful on a link of this capacity."""
-    if not capacity_Bps > 0:
-        return MAX_WINDOW_S / 10
-    return float(min(max(MIN_WINDOW_S, MIN_PACKETS * PACKET_BYTES / capacity_Bps), MAX_WINDOW_S))
-
-
-class RowWindow(NamedTuple):
-    """Rows to look at, and for each the row that a window begins with."""
-
-    width_s: float
-    here: npt.NDArray[np.int64]
-    before: npt.NDArray[np.int64]
+def window_s(rate_Bps: Floats, packet_bytes: int) -> Floats:
+    """Return the windows that make rates meaningful on links that reach these: 1, 2, 4 ... 64 ms or a tenth."""
+    least_ms = MIN_PACKETS * packet_bytes / np.fmax(rate_Bps, 1e-3) * 1e3
+    width = 1e-3 * 2.0 ** np.ceil(np.log2(np.clip(least_ms, 1.0, 1e4)))
+    return np.where(rate_Bps > 0, np.minimum(width, MAX_WINDOW_S), MAX_WINDOW_S)
 
 
 class BurstFinder:
@@ -70,13 +68,15 @@ class BurstFinder:
         self._time_s: Floats = np.empty(0)
         self._counters: npt.NDArray[np.uint64] = np.empty((0, 0), np.uint64)
         self._devices: tuple[str, ...] = ()
-        self._open: dict[tuple[str, int], tuple[float, float]] = {}
+        self._open: dict[tuple[str, str], tuple[float, float]] = {}
+        self._reached: Floats = np.empty(0)
 
-    def update(self, rows: SampleRows, capacity_Bps: dict[tuple[str, str], float]) -> dict[tuple[str, str], Peaks]:
-        """Take rows; return the peaks of every (device, "rx" or "tx") in them."""
+    def update(self, rows: SampleRows, capacity_Bps: Mapping[tuple[str, str], float]) -> dict[tuple[str, str], Peaks]:
+        """Take rows; return the peaks of every (device, "rx" or "tx") in them; bursts where a capacity is known."""
         if rows.devices != self._devices:
             self._devices, self._open = rows.devices, {}
             self._time_s, self._counters = rows.time_s, rows.counters
+            self._reached = np.zeros(2 * len(rows.devices))
             first_new = min(1, len(rows.time_s))
         else:
             first_new = len(self._time_s)
@@ -84,47 +84,72 @@ class BurstFinder:
             self._counters = np.concatenate([self._counters, rows.counters])
         found = {}
         if len(self._time_s) > first_new >= 1:
-            windows: dict[float, RowWindow] = {}
-            for k, device in enumerate(self._devices):
-                for side, direction in enumerate(("rx", "tx")):
-                    capacity = capacity_Bps.get((device, direction), float("nan"))
-                    width = window_s(capacity)
-                    if width not in windows:
-                        windows[width] = self._window(width, first_new)
-                    found[device, direction] = self._look(2 * k + side, windows[width], (device, side), capacity)
+            found = self._look(np.arange(first_new, len(self._time_s)), capacity_Bps)
         self._keep_tail()
         return found
 
-    def _window(self, width: float, first_new: int) -> RowWindow:
-        """Return the rows to look at with the row a window before each; one for all links of a rate."""
-        time_s = self._time_s
-        here = np.arange(first_new, len(time_s))
-        before = np.searchsorted(time_s, time_s[here] - width + 1e-9, side="right") - 1
-        return RowWindow(width, here, np.minimum(np.maximum(before, 0), here - 1))
+    def _look(
+        self, here: npt.NDArray[np.int64], capacity_Bps: Mapping[tuple[str, str], float]
+    ) -> dict[tuple[str, str], Peaks]:
+        places = [(device, way) for device in self._devices for way in ("rx", "tx")]
+        capacity = np.array([capacity_Bps.get(place, np.nan) for place in places])
+        still = self._counters[0] == self._counters[-1]
+        reach = np.zeros(len(places))
+        for columns, _, rate in self._windows(here, window_s(self._reached, LARGEST_BYTES), ~still):
+            reach[columns] = rate.max(axis=0, initial=0.0)
+        self._reached = np.maximum(FORGET * self._reached, reach)
+        found = {
+            place: Peaks(top, 0.0, self._end(place), top) for place, top in zip(places, reach.tolist(), strict=True)
+        }
+        step = np.diff(self._time_s[here[0] - 1 :])
+        for columns, before, rate in self._windows(here, window_s(capacity, FRAME_BYTES), ~still & (capacity > 0)):
+            high, low = rate >= BURST_SHARE * capacity[columns], rate < BURST_END_SHARE * capacity[columns]
+            for k, column in enumerate(columns.tolist()):
+                place, share, bursts = places[column], 0.0, found[places[column]].bursts
+                if high[:, k].any() or place in self._open:
+                    held = _held(high[:, k], low[:, k], place in self._open)
+                    bursts = self._runs(place, here, before, held, self._counters[:, column])
+                    share = float(step[high[:, k]].sum() / step.sum()) if step.sum() > 0 else 0.0
+                found[place] = Peaks(float(rate[:, k].max(initial=0.0)), share, bursts, float(reach[column]))
+        return found
 
-    def _look(self, column: int, window: RowWindow, key: tuple[str, int], capacity_Bps: float) -> Peaks:
-        time_s, counter = self._time_s, self._counters[:, column]
-        width, here, before = window
-        if counter[0] == counter[-1] and key not in self._open:
-            return Peaks(0.0, 0.0)  # nothing moved
+    def _windows(
+        self, here: npt.NDArray[np.int64], widths: Floats, wanted: npt.NDArray[np.bool_]
+    ) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], Floats]]:
+        """Give the columns of each window, the row it begins with for each row, and the rates over it."""
+        for width in np.unique(widths[wanted]).tolist():
+            columns = np.flatnonzero((widths == width) & wanted)
+            before = np.searchsorted(self._time_s, self._time_s[here] - width + 1e-9, side="right") - 1
+            before = np.minimum(np.maximum(before, 0), here - 1)
+            yield columns, before, self._rates(columns, here, before, width)
+
+    def _rates(
+        self,
+        columns: npt.NDArray[np.int64],
+        here: npt.NDArray[np.int64],
+        before: npt.NDArray[np.int64],
+        width: float,
+    ) -> Floats:
+        counters = self._counters[:, columns]
         # Unsigned differences are right across a wrap of 64 bits; a reset shows as an absurd rate and is left out.
-        moved = (counter[here] - counter[before]).astype(np.float64)
-        span = time_s[here] - time_s[before]
-        moved = np.where(moved > 2.0**62, 0.0, moved)
+        moved = (counters[here] - counters[before]).astype(np.float64)
+        span = (self._time_s[here] - self._time_s[before])[:, None]
+        moved[moved > 2.0**62] = 0.0
         # A look that came late sees a longer window, never a shorter one: short ones would only show quantisation.
-        rate = np.where(span >= 0.5 * width, moved / np.maximum(span, 1e-9), 0.0)
-        if not capacity_Bps > 0:
-            return Peaks(float(rate.max(initial=0.0)), 0.0)
-        high = rate >= BURST_SHARE * capacity_Bps
-        held = _held(high, rate < BURST_END_SHARE * capacity_Bps, key in self._open)
-        bursts = self._runs(key, here, before, held, counter)
-        step = np.diff(time_s[here[0] - 1 :])
-        share = float(step[high].sum() / step.sum()) if step.sum() > 0 else 0.0
-        return Peaks(float(rate.max(initial=0.0)), share, bursts)
+        return np.where(span >= 0.5 * width, moved / np.maximum(span, 1e-9), 0.0)
+
+    def _end(self, place: tuple[str, str]) -> tuple[Burst, ...]:
+        """Return the burst of a link on which nothing moves any more."""
+        column = 2 * self._devices.index(place[0]) + (place[1] == "tx")
+        if place not in self._open or self._counters[0, column] != self._counters[-1, column]:
+            return ()
+        start_s, start_bytes = self._open.pop(place)
+        moved = max(0.0, float(self._counters[0, column]) - start_bytes)
+        return (Burst(start_s, float(self._time_s[0]), moved),)
 
     def _runs(
         self,
-        key: tuple[str, int],
+        key: tuple[str, str],
         here: npt.NDArray[np.int64],
         before: npt.NDArray[np.int64],
         high: npt.NDArray[np.bool_],

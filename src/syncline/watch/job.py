@@ -94,6 +94,8 @@ class RankStat:
     late_soon_s: Moment = 0.0
     late_twice_s: Moment = 0.0
     """The less of its lateness in the last two steps."""
+    least_compute_s: Seconds = 0.0
+    """The least it computed in one of the last steps: a rank that only waits for a core now and then has a low one."""
 
     @property
     def place(self) -> str:
@@ -338,7 +340,7 @@ class JobView:
         return tuple(
             RankStat(
                 rank, late_s.get(rank, 0.0), _median(self._compute.get(rank)), now_s.get(rank, 0.0),
-                soon_s.get(rank, 0.0), twice_s.get(rank, 0.0),
+                soon_s.get(rank, 0.0), twice_s.get(rank, 0.0), min(self._compute.get(rank) or (0.0,)),
             )
             for rank in sorted(self._reported_s)[:4096]
         )  # fmt: skip

@@ -39,12 +39,12 @@ class Prediction:
     link_rate_Bps: Mapping[str, float] = field(default_factory=dict)
     num_gpus: int | None = None
     usd_per_gpu_hour: float | None = None
+    link_reach_Bps: Mapping[str, float] = field(default_factory=dict)
+    """What links reached in an earlier run, over windows as short as those of this one."""
 
     def to_json(self) -> JsonObject:
         """Return what the page shows beside the step."""
-        price = (self.num_gpus or 0) * (self.usd_per_gpu_hour or 0.0)
-        figures: JsonObject = {"source": self.source, "step_s": self.step_s, "exposed_s": self.exposed_s}
-        return {**figures, "usd_per_hour": price or None}
+        return {"source": self.source, "step_s": self.step_s, "exposed_s": self.exposed_s}
 
     def rate_of(self, link: str) -> float | None:
         """Return the expected mean rate of a link: under its name, else under the first pattern that fits it."""

@@ -121,14 +121,17 @@ class Replay:
             wall_s=self.origin_s + frame.mono_s * self.slow,
             mono_s=frame.mono_s * self.slow,
             interval_s=frame.interval_s * self.slow,
-            alerts=tuple(replace(alert, since_s=self._page_s(alert.since_s)) for alert in alerts),
+            alerts=tuple(self._at_pace(alert) for alert in alerts),
             health={"host": self.timeline.source.label()},
         )
 
     def _paced(self, event: IncidentEvent) -> IncidentEvent:
         """Return what happened to an alert, at the page's pace."""
-        incident = replace(event.incident, since_s=self._page_s(event.incident.since_s))
-        return replace(event, wall_s=self._page_s(event.wall_s), incident=incident)
+        return replace(event, wall_s=self._page_s(event.wall_s), incident=self._at_pace(event.incident))
+
+    def _at_pace(self, incident: Incident) -> Incident:
+        since_s, last_s = self._page_s(incident.since_s), self._page_s(incident.last_s)
+        return replace(incident, since_s=since_s, last_s=last_s, effects=tuple(map(self._at_pace, incident.effects)))
 
     def _page_s(self, moment_s: float | None) -> float:
         return self.origin_s + ((moment_s or self.origin_s) - self.origin_s) * self.slow

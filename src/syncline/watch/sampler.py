@@ -18,6 +18,9 @@ from syncline.errors import WatchError
 from syncline.host.netlink import inside, open_route
 
 PERIOD_S = 1e-3
+MAX_PERIOD_S = 16e-3
+MAX_CPU, JUDGED_S = 0.008, 10.0
+"""Share of a core that sampling may take, and how long is measured before the period is changed."""
 NUM_ROWS = 16384
 """Rows kept until they are taken: 16 seconds at 1 ms."""
 
@@ -40,6 +43,26 @@ class SampleRows:
     num_late: int = 0
     num_failed: int = 0
     cpu_s: float = 0.0
+
+
+class SamplerPace:
+    """How often to sample: every millisecond, or as seldom as it takes to stay below a hundredth of a core."""
+
+    def __init__(self) -> None:
+        self.period_s = PERIOD_S
+        self._since: tuple[float, float] | None = None
+
+    def look(self, rows: SampleRows) -> None:
+        """Take rows with what they cost; a period twice as long where ten seconds of them cost too much."""
+        if not len(rows.time_s):
+            return
+        now_s = float(rows.time_s[-1])
+        if self._since is None or rows.cpu_s < self._since[1]:
+            self._since = (now_s, rows.cpu_s)
+        elif now_s - self._since[0] >= JUDGED_S:
+            if rows.cpu_s - self._since[1] > MAX_CPU * (now_s - self._since[0]):
+                self.period_s = min(2 * self.period_s, MAX_PERIOD_S)
+            self._since = (now_s, rows.cpu_s)
 
 
 class Loop(Protocol):
@@ -65,6 +88,7 @@ class BurstSampler:
         order = sorted(places.items(), key=lambda item: (item[1].netns or "", item[1].ifindex))
         self.devices = tuple(device for device, _ in order)
         self.places = dict(places)
+        self.period_s = period_s
         self._sockets: dict[str | None, socket.socket] = {}
         try:
             for _, place in order:

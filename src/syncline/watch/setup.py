@@ -45,7 +45,6 @@ class WatchConfig:
     host: str = field(default_factory=lambda: socket.gethostname().partition(".")[0])
     root: str = "/"
     interfaces: str = DEFAULT_INTERFACES
-    bursts: str = ""
     netns: Sequence[str] = ()
     links: str = ""
     cluster: str = ""
@@ -98,11 +97,11 @@ def make_lab_agent(config: WatchConfig, scene: LabScene) -> Agent:
 
 def _check(config: WatchConfig) -> None:
     """Raise a WatchError for the first option that is not valid."""
-    for what, pattern in (("--interfaces", config.interfaces), ("--bursts", config.bursts)):
-        try:
-            re.compile(pattern)
-        except re.error as error:
-            raise WatchError(f'{what} "{pattern}" is not a pattern: {error}.', hint='Write "eth[0-7]|ib.*".') from None
+    try:
+        re.compile(config.interfaces)
+    except re.error as error:
+        problem = f'--interfaces "{config.interfaces}" is not a pattern: {error}.'
+        raise WatchError(problem, hint='Write "eth[0-7]|ib.*".') from None
     if not 0.05 <= config.tick_s <= 60:
         raise WatchError(
             f"the time between two looks must be from 0.05 to 60 s, got {config.tick_s} s.", hint="Write --every 250ms."
@@ -121,7 +120,7 @@ def _options(config: WatchConfig, links: LinkMap) -> AgentOptions:
     prediction = Prediction.read(config.expect) if config.expect else Prediction()
     thresholds = read_thresholds(config.rules) if config.rules else Thresholds()
     money = (config.num_gpus, config.usd_per_gpu_hour)
-    return AgentOptions(config.host, config.tick_s, config.bursts, links, prediction, thresholds, *money)
+    return AgentOptions(config.host, config.tick_s, links, prediction, thresholds, *money)
 
 
 def _history(config: WatchConfig) -> History | None:

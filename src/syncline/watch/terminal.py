@@ -262,6 +262,8 @@ def alert_lines(frame: Frame) -> Text:
         text.append(f"  {alert.summary} ({since:.0f} s{price})\n")
         if alert.evidence:
             text.append(f"  {'; '.join(alert.evidence)}\n")
+        for effect in alert.effects[:5]:
+            text.append(f"  so {effect.rule} at {effect.place}: {effect.observed}\n")
         if alert.fix:
             text.append(f"  Fix: {alert.fix}\n", "bold")
         text.append(f"  {alert.meaning}\n", "dim")

@@ -92,7 +92,7 @@ class LabDemo:
         scene = self._opened.enter_context(LabScene(visit))
         clock = Clock()
         spans = SocketSpans(self.folder / "spans.sock", clock)
-        options = AgentOptions("demo: a lab on this machine", burst_pattern=".*", prediction=self._expected)
+        options = AgentOptions("demo: a lab on this machine", prediction=self._expected)
         agent = scene.agent(options, [spans], clock=clock, history=History(self.folder / "watch.db"))
         self._opened.callback(agent.close)
         self._job = self._train()

@@ -38,13 +38,24 @@ class ForeignAlert(Foreign):
     fix: Annotated[str, Field(max_length=2000)] = ""
     reference: Text = ""
     confidence: Annotated[float, Field(ge=0, le=1)] = 1.0
-    cost_usd_per_day: Moment | None = None
+    cost_usd_per_day: Annotated[float, Field(ge=0)] | None = None
     since_s: Moment | None = None
-    cause: Text = ""
+    last_s: Moment | None = None
+    times: Annotated[int, Field(ge=1, le=1 << 20)] = 1
 
     def incident(self) -> Incident:
         """Return the alert as an incident of our own."""
         return Incident(**dict(self))
+
+
+class ForeignIncident(ForeignAlert):
+    """An alert with its effects, which have none of their own."""
+
+    effects: Annotated[tuple[ForeignAlert, ...], Field(max_length=200)] = ()
+
+    def incident(self) -> Incident:
+        """Return it as an incident of our own."""
+        return Incident(**{**dict(self), "effects": tuple(effect.incident() for effect in self.effects)})
 
 
 class ForeignHealth(Foreign):
@@ -94,7 +105,7 @@ class ForeignFrame(Foreign):
     up: Sparse = ()
     health: ForeignHealth = ForeignHealth()
     job: ForeignJob = ForeignJob()
-    alerts: Annotated[tuple[ForeignAlert, ...], Field(max_length=1000)] = ()
+    alerts: Annotated[tuple[ForeignIncident, ...], Field(max_length=1000)] = ()
 
     def load(self) -> LinkLoad:
         """Return its columns; a ValueError names the one that does not fit the number of links."""

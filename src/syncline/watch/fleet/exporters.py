@@ -105,7 +105,7 @@ class ExporterTable:
         table, load = self._joined.join(parts)
         self._seq += 1
         self._engine.update(Frame(self._seq, wall_s, mono_s, 1.0, table, load))
-        alerts = [replace(alert, host=of_links.get(alert.place, "")) for alert in self._engine.alerts()]
+        alerts = [_at(alert, of_links) for alert in self._engine.alerts()]
         rows = tuple(
             {"host": host, "gpu": gpu, "use": use / 100, **{n: gpus[n].get((host, gpu)) for n in ("celsius", "watts")}}
             for (host, gpu), use in sorted(gpus["use"].items(), key=lambda item: (item[0][0], natural(item[0][1])))
@@ -128,6 +128,12 @@ class ExporterTable:
         if host not in self._readers or self._readers[host][0] != links:
             self._readers[host] = (links, LinkReader(host, links, gone_s=0.0))
         return self._readers[host][1]
+
+
+def _at(incident: Incident, hosts: Mapping[str, str]) -> Incident:
+    """Return an incident and its effects under the hosts of their links."""
+    effects = tuple(_at(effect, hosts) for effect in incident.effects)
+    return replace(incident, host=hosts.get(incident.place, ""), effects=effects)
 
 
 def fastest_nics(reading: Reading) -> list[str]:

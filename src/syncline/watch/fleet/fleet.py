@@ -9,18 +9,18 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
 
-from syncline.finding import Severity
 from syncline.watch.fleet.host_frame import HostFrame
 from syncline.watch.fleet.presence import Presence, silent_alerts
 from syncline.watch.frame import Frame, Health
 from syncline.watch.history import History
-from syncline.watch.incident import Incident, IncidentLog
+from syncline.watch.incident import Incident, IncidentLog, hung
 from syncline.watch.job import CollectiveStat, JobState, RankStat, StepStat
 from syncline.watch.links import JoinedLinks
 from syncline.watch.serve.hub import Hub
@@ -29,6 +29,8 @@ DEADLINE_S = 3.0
 """All that one answer may take, from the connection to its last byte."""
 MAX_ALERTS = 200
 MAX_GPUS = 4096
+MAX_HOST_GPUS, MOST_USD_PER_GPU_DAY = 72, 24 * 50.0
+"""No host has more GPUs (a rack that is one host has 72), and no GPU costs more a day."""
 
 
 class FrameReader(Protocol):
@@ -118,7 +120,12 @@ class Fleet:
     def _joined(self, parts: list[HostFrame], now_s: float) -> Frame:
         self._seq += 1
         table, load = self._links.join([(part.table, part.load) for part in parts])
-        alerts = [_at_host(alert, part) for part in parts for alert in part.alerts[:MAX_ALERTS]]
+        most_usd = MOST_USD_PER_GPU_DAY * sum(_num_gpus(part) for part in parts)
+        alerts = [
+            _plausible(_at_host(alert, part, name), most_usd)
+            for part, name in zip(parts, told_apart(parts), strict=True)
+            for alert in part.alerts[:MAX_ALERTS]
+        ]
         wall_s, silent, problems = time.time(), self._presence.silent(now_s), self._presence.problems(now_s)
         alerts += silent_alerts(silent, now_s, wall_s)
         self._silent = set(silent)
@@ -129,16 +136,39 @@ class Fleet:
         }  # fmt: skip
         if gpus:
             health["gpus"] = gpus
-        alerts.sort(key=lambda alert: (alert.severity is not Severity.CRITICAL, alert.since_s or 0.0))
         job = _joined_job([part.job for part in parts])
-        return Frame(self._seq, wall_s, now_s, self.every_s, table, load, job, tuple(alerts[:500]), health)
+        rail_of = dict(zip(table.names, table.rail.tolist(), strict=True))
+        return Frame(self._seq, wall_s, now_s, self.every_s, table, load, job, hung(alerts, rail_of), health)
 
 
-def _at_host(alert: Incident, part: HostFrame) -> Incident:
+def told_apart(parts: Sequence[HostFrame]) -> list[str]:
+    """Return what each host is called here: agents that give the same name are told apart by their addresses."""
+    names = Counter(part.host for part in parts)
+    return [f"{part.host} at {part.agent}" if names[part.host] > 1 and part.agent else part.host for part in parts]
+
+
+def _num_gpus(part: HostFrame) -> int:
+    """Return how many GPUs a host may stand for, whatever its agent says: a host has so many."""
+    return min(MAX_HOST_GPUS, max(8, len(part.job.ranks), len(part.gpus))) * max(1, part.num_hosts)
+
+
+def _plausible(incident: Incident, most_usd_per_day: float) -> Incident:
+    """Return an incident without a cost that the hosts of this fleet cannot have; it then ranks by its severity."""
+    effects = tuple(_plausible(effect, most_usd_per_day) for effect in incident.effects)
+    cost = incident.cost_usd_per_day
+    if cost is None or cost <= most_usd_per_day:
+        return replace(incident, effects=effects)
+    said = f"its agent says that it costs ${cost / 24:.3g} an hour, which these hosts cannot"
+    return replace(incident, cost_usd_per_day=None, effects=effects, evidence=(*incident.evidence, said))
+
+
+def _at_host(incident: Incident, part: HostFrame, name: str) -> Incident:
     """Return an incident under its host's name; hosts that only exporters speak for name themselves."""
-    host = alert.host or (part.host if part.num_hosts <= 1 else "")
+    host = incident.host or (name if part.num_hosts <= 1 else "")
     # Ranks, steps and rails are the job's; the host's own incidents carry its name.
-    return replace(alert, host=host, place=f"{host}: {alert.place}" if alert.place == "host" and host else alert.place)
+    place = f"{host}: {incident.place}" if incident.place == "host" and host else incident.place
+    effects = tuple(_at_host(effect, part, name) for effect in incident.effects)
+    return replace(incident, host=host, place=place, effects=effects)
 
 
 def _joined_job(jobs: list[JobState]) -> JobState:

@@ -26,6 +26,8 @@ class HostFrame:
     seq: int = 0
     began_s: float | None = None
     num_hosts: int = 1
+    agent: str = ""
+    """Address of the agent that gave the frame: its host's name is only what it says."""
 
     def is_same_look(self, before: HostFrame | None) -> bool:
         """Tell whether it is the look that was given before."""

@@ -1,28 +1,21 @@
 // The panels that are made of elements: cards, alerts, links, collectives, the gap, what is not here yet.
 const ROW = 26;
-const RANK = {critical: 0, warning: 1, unknown: 2, ok: 3};
 function drawCards() {
   const f = S.frame, known = [...S.use].filter(u => u >= 0), mean = known.length ? known.reduce((a, b) => a + b, 0) / known.length : NaN, down = S.sparse.up ? S.sparse.up.size : 0;
   const s = f.job.steps, last = s[s.length - 1], planned = (S.hello.expected || {}).step_s, cost = Math.max(0, ...f.alerts.filter(a => !noteOf(a)).map(a => a.cost_usd_per_hour || 0));
   const card = (name, value, bad) => el("span", {class: bad ? "bad" : ""}, name + " ", el("b", {}, value));
-  fill("cards", card("alerts", String(f.alerts.filter(a => !a.cause && !noteOf(a)).length), f.alerts.some(a => a.severity === "critical" && !noteOf(a))), cost > 0 ? card("losing", money(cost) + " an hour", true) : null,
+  fill("cards", card("alerts", String(f.alerts.filter(a => !noteOf(a)).length), f.alerts.some(a => a.severity === "critical" && !noteOf(a))), cost > 0 ? card("losing", money(cost) + " an hour", true) : null,
     f.health.num_silent >= 0 ? card("hosts", `${f.health.num_hosts} of ${f.health.num_hosts + f.health.num_silent} live`, f.health.num_silent > 0) : null, card("links", `${S.num - down} of ${S.num} up`, down > 0), isNaN(mean) ? null : card("average use", percent(mean)), last ? card("step", time(last.step_s) + (planned ? ` (predicted ${time(planned)})` : ""), planned && last.step_s > 1.25 * planned) : null,
     f.job.phase ? card("the job says", f.job.phase) : null);
 }
-// One cause, its effects beneath; the worst cause first and open, with its fix in view.
-function grouped(alerts) {
-  const byKey = new Map(alerts.map(a => [`${a.host || ""}|${a.rule}|${a.place}`, a])), effects = new Map(), roots = [];
-  for (const a of alerts) { const cause = a.cause ? byKey.get(`${a.host || ""}|${a.cause}`) : undefined; if (cause && cause !== a) { const k = alertKey(cause); if (!effects.has(k)) effects.set(k, []); effects.get(k).push(a); } else roots.push(a); }
-  const weight = a => Math.max(a.cost_usd_per_hour || 0, ...(effects.get(alertKey(a)) || []).map(e => e.cost_usd_per_hour || 0));
-  roots.sort((a, b) => Number(!!noteOf(a)) - Number(!!noteOf(b)) || (RANK[a.severity] ?? 2) - (RANK[b.severity] ?? 2) || weight(b) - weight(a) || (a.since_s || 0) - (b.since_s || 0));
-  return roots.map(a => ({alert: a, effects: effects.get(alertKey(a)) || [], cost: weight(a)}));
-}
+// Incidents come with their effects and their cost, the worst first; those with a note go to the end.
+const grouped = alerts => alerts.map(a => ({alert: a, effects: a.effects || [], cost: a.cost_usd_per_hour || 0})).sort((a, b) => Number(!!noteOf(a.alert)) - Number(!!noteOf(b.alert)));
 const severityClass = a => a.severity === "critical" ? "critical" : a.severity === "warning" ? "warning" : "unknown";
 function alertBody({alert: a, effects, cost}) {
   const note = noteOf(a), key = alertKey(a), seen = a.expected ? `${a.observed}; expected ${a.expected}` : a.observed;
   const act = (kind, text) => el("button", {type: "button", "data-act": kind, "data-key": key}, text);
   return [
-    el("p", {}, seen + ".", a.since_s ? ` Since ${clock(a.since_s)} (${ago(S.frame.wall_s - a.since_s)}).` : ""),
+    el("p", {}, seen + ".", a.since_s ? ` Since ${clock(a.since_s)} (${ago(S.frame.wall_s - a.since_s)}${a.times > 1 ? `, opened ${a.times} times` : ""}).` : ""),
     a.fix ? el("p", {class: "fix"}, el("b", {}, "Fix: "), a.fix) : null, a.meaning ? el("p", {}, a.meaning) : null,
     a.evidence && a.evidence.length ? el("p", {class: "evidence"}, "Evidence: " + a.evidence.join("; ")) : null,
     effects.length ? el("ul", {class: "effects"}, effects.slice(0, 6).map(e => el("li", {}, `${e.rule} at ${e.place}: ${e.observed}`)), effects.length > 6 ? el("li", {}, `and ${effects.length - 6} more effects`) : null) : null,
@@ -97,7 +90,7 @@ function drawCollectives() {
     return el("tr", {"data-coll": c.key, "aria-selected": c.key === S.collective}, el("td", {}, el("button", {type: "button", "data-coll": c.key}, c.key)), el("td", {}, time(c.p50_s)), el("td", {}, time(c.p99_s)), el("td", {title: c.is_told === false ? "of another size, in proportion" : ""}, c.predicted_s ? (c.is_told === false ? "≈ " : "") + time(c.predicted_s) : "not predicted"), el("td", {class: gap > .25 ? "slow" : gap <= .25 ? "fine" : ""}, difference(gap))); }))));
   if (held !== undefined) { const again = [...$("collectives").querySelectorAll("button")].find(b => b.dataset.coll === held); if (again) again.focus(); }
 }
-// Where the gap to the prediction is, and what it costs an hour.
+// Where the gap to the prediction is; what is lost is said where its cause is.
 function drawGap() {
   const x = S.hello.expected || {}, job = S.frame.job, steps = job.steps.slice(-5), middle = v => v.slice().sort((a, b) => a - b)[v.length >> 1], rows = [];
   if (!x.source) { $("panel-gap").hidden = true; document.querySelector("main").classList.remove("with-gap"); return; }
@@ -106,8 +99,8 @@ function drawGap() {
   const colls = job.collectives.filter(c => c.predicted_s).map(c => [c.key, c.transfer_s, c.predicted_s, c.num]); colls.sort((a, b) => b[3] * (b[1] - b[2]) - a[3] * (a[1] - a[2])); rows.push(...colls.slice(0, 5));
   const apart = i => Math.abs(S.mean[i] - S.planned[i]) / (S.capacity[i] > 0 ? S.capacity[i] : S.planned[i] || 1);
   const late = [...S.planned.keys()].filter(i => S.planned[i] >= 0 && S.mean[i] >= 0).sort((a, b) => apart(b) - apart(a)).slice(0, 3).map(i => [S.layout.names[i], S.mean[i], S.planned[i]]);
-  const lost = step > x.step_s ? 1 - x.step_s / step : 0, usd = x.usd_per_hour ? lost * x.usd_per_hour : 0, worst = rows.filter(r => r[0] !== "step").sort((a, b) => b[3] * (b[1] - b[2]) - a[3] * (a[1] - a[2]))[0];
-  const sum = !rows.length && !late.length ? "Nothing that was predicted has been seen yet." : lost > .02 ? `The step takes ${difference(step / x.step_s - 1)} against the plan${usd ? `, ${money(usd)} an hour` : ""}; most of it in ${worst ? worst[0] : "the step"}.` : step <= x.step_s * 1.02 ? "The step keeps to its prediction." : "Measured beside predicted:";
+  const lost = step > x.step_s ? 1 - x.step_s / step : 0, worst = rows.filter(r => r[0] !== "step").sort((a, b) => b[3] * (b[1] - b[2]) - a[3] * (a[1] - a[2]))[0];
+  const sum = !rows.length && !late.length ? "Nothing that was predicted has been seen yet." : lost > .02 ? `The step takes ${difference(step / x.step_s - 1)} against the plan; most of it in ${worst ? worst[0] : "the step"}.` : step <= x.step_s * 1.02 ? "The step keeps to its prediction." : "Measured beside predicted:";
   const line = (name, now, planned, show) => { const gap = now / planned - 1; return el("tr", {}, el("td", {}, name), el("td", {}, show(now)), el("td", {}, show(planned)), el("td", {class: gap > .25 ? "slow" : "fine"}, difference(gap))); };
   fill("gap", el("p", {class: "sum"}, sum), rows.length || late.length ? el("table", {}, el("thead", {}, el("tr", {}, ["", "measured", "predicted", "gap"].map(t => el("th", {scope: "col"}, t || el("span", {class: "sr"}, "what"))))), el("tbody", {}, rows.map(r => line(r[0], r[1], r[2], time)), late.map(r => el("tr", {}, el("td", {}, r[0]), el("td", {}, rate(r[1])), el("td", {}, rate(r[2])), el("td", {}, difference(r[1] / r[2] - 1)))))) : null);
   $("panel-gap").hidden = false; document.querySelector("main").classList.add("with-gap");
@@ -115,14 +108,14 @@ function drawGap() {
 // A panel without anything to show takes one line, which names the command that would fill it.
 const FILLS = {
   "panel-collectives": ["Collectives", "train with syncline.torch.synchronize, or --inspector FOLDER (NCCL), --flight-recorder FOLDER (PyTorch)"], "panel-steps": ["Steps", "train with syncline.torch.synchronize"],
-  "panel-heat": ["Rank to rank", "train with syncline.torch.synchronize"], gap: ["Beside what was predicted", "syncline plan CLUSTER JOB --save plan.json, then --expect plan.json"], bursts: ["Peaks within a millisecond", "--bursts 'eth.*'"], past: ["Time travel", "--history watch.db"], rate: ["Use in per cent", "--links links.yaml or --cluster cluster.yaml (capacities are not known)"],
+  "panel-heat": ["Rank to rank", "train with syncline.torch.synchronize"], gap: ["Beside what was predicted", "syncline plan CLUSTER JOB --save plan.json, then --expect plan.json"], past: ["Time travel", "--history watch.db"], rate: ["Use in per cent", "--links links.yaml or --cluster cluster.yaml (capacities are not known)"],
 };
 let emptyKey = "";
 function drawEmpties() {
   const job = S.frame.job; $("panel-steps").hidden = !job.steps.length; $("panel-heat").hidden = !job.pairs_Bps.length;
   const missing = ["panel-collectives", "panel-steps", "panel-heat"].filter(id => $(id).hidden && !S.hello.replay);
   if (!(S.hello.expected || {}).source && S.hello.mode === "live") missing.push("gap"); if (!S.hello.replay && !S.extent.first_s) missing.push("past");
-  if (S.num && ![...S.peakRate].some(p => p >= 0)) missing.push("bursts"); if (S.num && ![...S.capacity].some(c => c > 0)) missing.push("rate");
+  if (S.num && ![...S.capacity].some(c => c > 0)) missing.push("rate");
   const key = missing.join(); if (key === emptyKey) return; emptyKey = key; $("panel-empty").hidden = !missing.length;
   fill("empties", missing.map(id => el("li", {}, FILLS[id][0] + ": ", el("code", {}, FILLS[id][1]))));
 }

@@ -56,4 +56,4 @@ function ringOf(link, ring) {
 const isDown = i => S.sparse.up && S.sparse.up.get(i) === 0;
 const alertKey = a => [a.host || "", a.rule, a.place].join("\u0000");
 const noteOf = a => S.notes.get(alertKey(a));
-function alertLinks() { const found = new Map(); for (const a of S.frame ? S.frame.alerts : []) { const i = S.index.get(a.place); if (i !== undefined && !noteOf(a)) found.set(i, a.severity); } return found; }
+function alertLinks() { const found = new Map(); for (const a of S.frame ? S.frame.alerts.flatMap(one => [...(one.effects || []), one]) : []) { const i = S.index.get(a.place); if (i !== undefined && !noteOf(a)) found.set(i, a.severity); } return found; }

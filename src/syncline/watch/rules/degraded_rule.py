@@ -2,29 +2,39 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from statistics import median
 
 import numpy as np
 
+from syncline.describe.names import few
 from syncline.describe.units import show_rate
 from syncline.finding import Finding, Severity
 from syncline.watch.links import LinkTable
+from syncline.watch.rules.reach import LOW
 from syncline.watch.rules.rule import Context, Floats, Mask, RuleVerdict, WatchRule, verdict
 
 CHANCE_QUEUE_S = 3e-3
 """What a link sends in so long may wait by chance, a few packets that came together."""
 SHORT_QUEUE = 0.1
 """A queue below this share of the longest is chance beside it."""
+MANY, ALL = 3, "all links"
+"""So many links that fall together, without a queue, are told as one."""
+LATE_SHARE = 0.05
+"""A job that loses this share of its time is late, and a link below its past is no choice of its senders."""
+LEARN_S = 10.0
 SAME_PACE = 0.8
 """A link that reaches this share of another's rate, or more, goes at its pace."""
 
 
 class LinkDegraded(WatchRule):
-    """A link negotiated less than it had, or works but never gets near the rate it used to reach, however slow it is.
+    """A link negotiated less than it had, or has work and stays below what it always reached (`Reach`).
 
-    It has work when packets wait for it, when it carries a fair part of what it does in a busy second, or when the job
-    is overdue and it carries a steady trickle: the worse a link, the less it carries, so that carrying little excuses
-    nothing. A quiet moment (no queue, a job in time) says nothing of a link's rate.
+    It has work when packets wait for it, or when it is busy for a larger part of the time than it used to be: the same
+    bytes at a lower rate. A quiet moment says nothing of a link's rate, and neither does the return direction of
+    one-way traffic, which carries acknowledgements. Where nobody sees packets wait and no step is late, the senders may
+    have less to send: that is a warning.
     """
 
     id = "link.degraded"
@@ -33,55 +43,98 @@ class LinkDegraded(WatchRule):
     fix = "Compare the port's speed and lanes with the plan; reseat or replace the cable."
     confidence = 0.8
 
-    MOMENT_S, PATIENCE_S, QUEUE_S = 0.6, 3.0, 1.0
-    STEADY = 0.5
-    """A trickle is steady when its mean is this share of its own short peaks."""
+    QUEUE_S, NEVER_S, IDLE_S = 1.0, 3.0, 10.0
+    STEADY = 0.8
+    """Busy for this part of the time is all of it."""
+    TRICKLE = 0.001
+    """Less than this share of its top is no traffic of the job."""
+    RETURN = 0.1
+    """A direction that carries less than this share of the opposite one carries what that one sends back."""
 
     def look(self, context: Context) -> RuleVerdict:
-        table, t = context.frame.table, context.thresholds
+        table, reach = context.frame.table, context.reach
+        low, ceiling, floor = reach.fallen(expected_reach(context))
+        top, carried = np.fmax(reach.top_Bps, floor), context.mean("rate_Bps", self.QUEUE_S)
         backlog = context.mean("backlog_bytes", 2.0)  # seen by chance, when a look falls into a collective
-        # A short window catches a packet more than its share: peaks are compared with peaks, not with the capacity.
-        reached = context.past["peak"].quantile(0.5)
-        nominal = np.where(np.isnan(reached), table.capacity_Bps, reached)
-        now, lately = (context.highest("peak_Bps", over_s) for over_s in (self.MOMENT_S, self.PATIENCE_S))
-        held_up = (now < (1 + t.degraded_share) / 2 * nominal) | context.is_troubled(self.id, table.names)
-        carried = context.mean("rate_Bps", self.MOMENT_S)
         queued = context.share_of_looks("backlog_bytes", self.QUEUE_S) >= 0.5
-        heavy, held = carried > 0.25 * context.past["rate"].quantile(0.9), queued | self._trickles(context, nominal)
-        behind, full = _came(table, (heavy | held) & (now < t.degraded_share * nominal), held_up, now)
-        # Where packets wait, the link is what is slow, also where they come in faster than they leave; where none do,
-        # or nobody sees them, its senders may be.
-        ceiling = np.where((backlog > 0) | full, now, lately)
-        busy = (heavy & (ceiling > 0.02 * nominal) | held) & (context.frame.load.up > 0)
-        slow = busy & (ceiling < t.degraded_share * nominal)
-        between = busy & (ceiling < (1 + t.degraded_share) / 2 * nominal) | ~busy
-        slow &= ~(behind & (context.highest("backlog_bytes", 2.0) < CHANCE_QUEUE_S * nominal))
+        works = ((carried > self.TRICKLE * top) | queued) & (context.frame.load.up > 0)
+        held_up = (reach.now_Bps() < (1 + LOW) / 2 * floor) | context.is_troubled(self.id, table.names)
+        behind, full = _came(table, low & works, held_up, reach.now_Bps())
+        waits = queued | full
+        is_late = np.bool_(is_overdue(context) or context.lost_share() > LATE_SHARE)
+        usual = context.past["rate"].quantile(0.5) / top
+        flat = carried >= np.fmin(self.STEADY, np.nan_to_num(usual)) * reach.now_Bps()
+        # On a crowded host senders wait for a core; a rate that stands still is not theirs.
+        slow = low & works & (waits | (flat & (reach.is_steady() | np.bool_(not context.is_crowded))))
+        slow &= waits | ~_returns(table, context.past["rate"].quantile(0.9), self.RETURN)
+        slow &= ~(behind & (context.highest("backlog_bytes", 2.0) < CHANCE_QUEUE_S * top))
         slow &= ~_waits_less(slow, backlog)
         if context.active.get("link.down") or context.active.get("rail.dead"):
             slow &= backlog > 0  # flows take other ways and share them: a lower rate alone says nothing of a link
         negotiated = np.array([context.speed_Bps.get(device, np.nan) for device in table.devices])
         fell = negotiated < 0.99 * table.capacity_Bps
+        never = self._never(context, negotiated)
+        unsure = slow & ~waits & ~is_late & ~fell & ~never
+        all_alike = int(unsure.sum()) >= MANY and unsure.sum() > 0.5 * (works | unsure).sum()
+        named = (slow & ~(unsure & all_alike)) | fell | never
+        recently = context.highest("rate_Bps", self.IDLE_S) > self.TRICKLE * top
+        between = (low | (reach.now_Bps() < (1 + LOW) / 2 * floor)) & recently
 
         def tell(i: int) -> Finding:
-            share = ceiling[i] / nominal[i] if nominal[i] > 0 else float("nan")
+            waiting = f"{context.frame.load.backlog_bytes[i]:.0f} bytes waiting"
             if fell[i]:
                 observed, expected = show_rate(negotiated[i]), show_rate(table.capacity_Bps[i])
-                evidence = f"negotiated {observed}"
-            else:
-                usual = np.fmin(nominal[i], table.capacity_Bps[i])
-                observed, expected = f"at most {show_rate(share * usual)}", show_rate(usual)
-                evidence = f"highest rate of the last seconds {share:.0%} of what this link reached before"
-            waiting = f"{context.frame.load.backlog_bytes[i]:.0f} bytes waiting"
-            return self.finding(context, table.names[i], observed, expected, evidence, waiting)
+                return self.finding(context, table.names[i], observed, expected, f"negotiated {observed}", waiting)
+            if never[i]:
+                observed, expected = f"at most {show_rate(ceiling[i])}", f"{show_rate(table.capacity_Bps[i])} as stated"
+                seen = "never reached since the watch began, though packets wait"
+                return self.finding(context, table.names[i], observed, expected, seen, waiting)
+            lately = f"{ceiling[i] / floor[i]:.0%} of the least it reached before"
+            meaning, severity = self.meaning, self.severity
+            if unsure[i]:
+                severity = Severity.WARNING
+                meaning = "It is busy for longer at a lower rate: this link, one before it, or its sender is slower."
+            return replace(
+                self.finding(context, table.names[i], f"at most {show_rate(ceiling[i])}", show_rate(floor[i]), lately,
+                             waiting, meaning=meaning), severity=severity)  # fmt: skip
 
-        return verdict(context, slow | fell, between, tell)
+        found = verdict(context, named, between, tell)
+        lasts = reach.now_Bps(24) < LOW * floor
+        if not all_alike or context.has_spans or not (lasts | ~unsure).all():  # spans tell what the job does
+            return found
+        return RuleVerdict({**found.bad, ALL: partial(self._all, context, unsure, ceiling, floor)}, found.between)
 
-    def _trickles(self, context: Context, nominal: Floats) -> Mask:
-        """Tell which links carry a steady trickle while the job is overdue: held up, and nobody sees a queue."""
-        if not is_overdue(context):
-            return np.zeros(len(nominal), bool)
-        mean, peak = context.mean("rate_Bps", 2.0), context.highest("peak_Bps", 2.0)
-        return (mean > self.STEADY * peak) & (mean > 0.001 * nominal)
+    def _never(self, context: Context, negotiated: Floats) -> Mask:
+        """Tell which links have not come near the rate that the user states, though packets wait for them."""
+        table, reach = context.frame.table, context.reach
+        stated = ~(np.abs(negotiated - table.capacity_Bps) <= 0.01 * table.capacity_Bps)
+        waits = context.share_of_looks("backlog_bytes", self.NEVER_S) >= 0.8
+        below = np.fmax(context.highest("rate_Bps", self.NEVER_S), np.fmax(reach.top_Bps, reach.now_Bps(12)))
+        share = context.thresholds.degraded_share
+        return stated & waits & (below < share * table.capacity_Bps) & (context.seen_s() > LEARN_S)
+
+    def _all(self, context: Context, unsure: Mask, ceiling: Floats, floor: Floats) -> Finding:
+        share = float(np.median(ceiling[unsure] / floor[unsure]))
+        return replace(
+            self.finding(
+                context, ALL, f"{int(unsure.sum())} of {len(unsure)} links carry {share:.0%} of what they did",
+                "as before", f"{few([context.frame.table.names[i] for i in np.flatnonzero(unsure)], 3)}",
+                meaning="All fell together: the job is slower or does something else, or what they share is slow.",
+                fix="Look at the job first (its steps, its ranks), then at the switch these links share.",
+            ), severity=Severity.WARNING)  # fmt: skip
+
+
+def expected_reach(context: Context) -> Floats:
+    """Return what an earlier run reached on each link; NaN where nobody says."""
+    known = context.prediction.link_reach_Bps
+    return np.array([known.get(name, np.nan) for name in context.frame.table.names], np.float64)
+
+
+def _returns(table: LinkTable, carried: Floats, share: float) -> Mask:
+    """Tell which links only carry what the opposite direction of their cable sends back."""
+    ends = {(table.src[i], table.dst[i]): i for i in range(len(table))}
+    opposite = np.array([ends.get((table.dst[i], table.src[i]), i) for i in range(len(table))], np.int64)
+    return carried < share * carried[opposite] if len(table) else np.zeros(0, bool)
 
 
 def is_overdue(context: Context) -> bool:
@@ -95,11 +148,10 @@ def is_overdue(context: Context) -> bool:
 
 def far_below(context: Context) -> list[str]:
     """Return the links that for seconds have stayed under half of what they usually reach, with how far."""
-    peak, usual = context.highest("peak_Bps", 3.0), context.past["peak"].quantile(0.5)
-    rate, usual_rate = context.mean("rate_Bps", 3.0), context.past["rate"].quantile(0.5)
+    reach, usual = context.reach, context.past["rate"].quantile(0.5)
     with np.errstate(invalid="ignore", divide="ignore"):
-        share = np.where(np.isnan(usual), rate / usual_rate, peak / usual)
-    found = np.flatnonzero((share < 0.5) & (usual_rate > 0))
+        share = reach.now_Bps(12) / reach.top_Bps
+    found = np.flatnonzero((share < 0.5) & (usual > 0))
     names = context.frame.table.names
     return [f"{names[i]} at {share[i]:.0%} of its past" for i in found[np.argsort(share[found])]]
 

@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
-from syncline.finding import Finding
+from syncline.finding import Finding, Severity
 from syncline.watch.burst import Burst
 from syncline.watch.frame import Frame
-from syncline.watch.incident import Incident, IncidentEvent
+from syncline.watch.incident import Incident, IncidentBook, IncidentEvent, IncidentLog
 from syncline.watch.job import union
-from syncline.watch.links import LinkTable
+from syncline.watch.links import Floats, LinkTable
 from syncline.watch.prediction import Prediction
-from syncline.watch.rules.cause import causes
 from syncline.watch.rules.degraded_rule import LinkDegraded
 from syncline.watch.rules.hold import Change, Hold
 from syncline.watch.rules.job_rules import (
@@ -39,20 +37,22 @@ from syncline.watch.rules.link_rules import (
 )
 from syncline.watch.rules.past import Past
 from syncline.watch.rules.rail_rules import RailDead, RailImbalance, Retransmissions
+from syncline.watch.rules.reach import Reach
 from syncline.watch.rules.rule import Context, WatchRule
 from syncline.watch.rules.thresholds import Thresholds
 
 RECENT_S = 60.0
 EXPLAINED_S = 10.0
 """How long communication is remembered, counted back from the moment until which all ranks have reported."""
-MAX_ALERTS = 500
+ACCEPTED_LOOKS = 240
+"""After so many looks links that carry less, for no reason that is seen, are what is usual."""
 RULES: tuple[WatchRule, ...] = (
     LinkDown(), RailDead(), LinkDegraded(), LinkLoss(), LinkErrors(), LinkPause(), LinkMicroburst(), LinkAverage(),
     LinkPeak(), RailImbalance(), Retransmissions(), LateRank(), SlowerThanPlanned(), SlowerThanBefore(),
     CollectiveTail(), NetworkShare(), StalledJob(),
 )  # fmt: skip
 """In this order: rules about the job come last, so that they can name the link that explains them."""
-_LINK_PASTS = ("rate", "peak", "bursts", "drops", "pauses")
+_LINK_PASTS = ("rate", "bursts", "drops", "pauses")
 _PASTS = (*_LINK_PASTS, "step", "collective", "tail", "late", "retransmitted")
 
 
@@ -77,10 +77,16 @@ class RuleEngine:
             for rule in rules
         }
         self._alerts: dict[tuple[str, str], Finding] = {}
+        self._bad_s: dict[tuple[str, str], float] = {}
+        """When each alert was last seen bad, by the wall's clock."""
+        self._book, self._log = IncidentBook(), IncidentLog()
+        self._hurt_looks = 0
+        self._hurt: set[str] = set()
         self._recent: deque[Frame] = deque()
         self._bursts: dict[str, deque[Burst]] = {}
         self._explained: list[tuple[float, float]] = []
         self._past = {name: Past() for name in _PASTS}
+        self._reach = Reach()
         self._has_spans = False
         self._table: LinkTable | None = None
         self._rail_of: dict[str, int] = {}
@@ -92,60 +98,71 @@ class RuleEngine:
         self,
         frame: Frame,
         *,
+        reach_Bps: Floats | None = None,
         bursts: Mapping[str, Sequence[Burst]] | None = None,
         busy: Sequence[tuple[float, float]] = (),
         tcp: tuple[float, float] = (0.0, 0.0),
         speed_Bps: Mapping[str, float] | None = None,
         is_crowded: bool = False,
     ) -> list[IncidentEvent]:
-        """Take a frame (bursts, communication spans, TCP rates, whether cores are short); return what changed."""
+        """Take a frame (with what links reached, bursts, communication spans, TCP rates ...); return what changed.
+
+        Without `reach_Bps` the frame's peaks are what links reached, and their mean rates where there are none.
+        """
         self._remember(frame, bursts or {}, busy)
+        peak_Bps = frame.load.peak_Bps
+        usual = np.where(np.isnan(peak_Bps), frame.load.rate_Bps, peak_Bps)
+        self._reach.look(frame.table.names, usual if reach_Bps is None else reach_Bps)
         if frame.table is not self._table:
             self._table = frame.table
             self._rail_of = dict(zip(frame.table.names, frame.table.rail.tolist(), strict=True))
         context = replace(self._context(frame, tcp, speed_Bps or {}), is_crowded=is_crowded)
-        events: list[IncidentEvent] = []
         for rule in self._rules:
             try:
-                events += self._apply(rule, context)
+                self._apply(rule, context)
                 self.problems.pop(rule.id, None)
             except Exception as error:
                 self.problems[rule.id] = f"failed: {type(error).__name__}: {error}"[:300]
         self._learn(frame, tcp, context)
         self._recent.append(frame)
+        up = [Incident.of(finding, last_s=self._bad_s[key]) for key, finding in self._alerts.items()]
+        self._book.update(up, self._rail_of, frame.wall_s)
         while self._recent and frame.mono_s - self._recent[0].mono_s > RECENT_S:
             self._recent.popleft()
-        return events
+        return self._log.update(self._book.open, frame.wall_s)
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """All that rules have up, causes and effects."""
+        return tuple(self._alerts.values())
 
     def alerts(self) -> tuple[Incident, ...]:
-        """Return what is up now, the worst and oldest first, each with its cause."""
-        up = tuple(sorted(self._alerts.values(), key=lambda f: (-f.severity, f.since_s or 0.0)))[:MAX_ALERTS]
-        cause = causes(up, self._rail_of)
-        return tuple(Incident.of(finding, cause=cause.get((finding.rule, finding.place))) for finding in up)
+        """Return the incidents that are open, each with its effects, the worst first."""
+        return self._book.open
 
-    def _apply(self, rule: WatchRule, context: Context) -> list[IncidentEvent]:
+    def _apply(self, rule: WatchRule, context: Context) -> None:
         found, hold, frame = rule.look(context), self._holds[rule.id], context.frame
         context.suspected[rule.id] = set(found.bad)
-        events = []
         for place, change, since_s in hold.update(frame.mono_s, found.bad, found.between):
             if change is Change.RAISED:
                 since_wall_s = frame.wall_s - (frame.mono_s - since_s)
-                finding = replace(found.bad[place](), since_s=since_wall_s)
-                self._alerts[rule.id, place] = finding
+                self._alerts[rule.id, place] = replace(found.bad[place](), since_s=since_wall_s)
             else:
-                finding = self._alerts.pop((rule.id, place))
-            events.append(IncidentEvent(change, Incident.of(finding), frame.wall_s))
-        for place in hold.active() & found.bad.keys():
-            since = self._alerts[rule.id, place].since_s
-            self._alerts[rule.id, place] = replace(found.bad[place](), since_s=since)
+                self._alerts.pop((rule.id, place))
+                self._bad_s.pop((rule.id, place), None)
+        for place in hold.active():
+            key, tell = (rule.id, place), found.bad.get(place) or found.between.get(place)
+            if place in found.bad or key not in self._bad_s:
+                self._bad_s[key] = frame.wall_s
+            if tell is not None:  # what is shown is what is seen now, also while it is neither bad nor good
+                self._alerts[key] = replace(tell(), since_s=self._alerts[key].since_s)
         context.active[rule.id] = hold.active()
-        return events
 
     def _context(self, frame: Frame, tcp: tuple[float, float], speed_Bps: Mapping[str, float]) -> Context:
         return Context(
             self._thresholds, self._prediction, frame, self._recent, self._bursts, self._explained,
-            self._has_spans, self._past, {rule: hold.active() for rule, hold in self._holds.items()}, {}, tcp,
-            dict(speed_Bps), *self.money,
+            self._has_spans, self._past, self._reach, {rule: hold.active() for rule, hold in self._holds.items()}, {},
+            tcp, dict(speed_Bps), *self.money,
         )  # fmt: skip
 
     def _remember(
@@ -169,11 +186,18 @@ class RuleEngine:
         sick = bool(context.active.get("rail.dead") or context.active.get("job.stalled"))
         hurt |= sick
         columns = {
-            "rate": load.rate_Bps, "peak": _active(load.peak_Bps, frame.table.capacity_Bps),
-            "bursts": load.bursts / max(frame.interval_s, 1e-9), "drops": load.drops_per_s, "pauses": load.pauses_per_s,
+            "rate": load.rate_Bps, "bursts": load.bursts / max(frame.interval_s, 1e-9), "drops": load.drops_per_s,
+            "pauses": load.pauses_per_s,
         }  # fmt: skip
+        known = np.array([name in self._hurt for name in names], bool)
+        self._hurt = {name for name, is_hurt in zip(names, hurt, strict=True) if is_hurt}
         for key, column in columns.items():
             self._past[key].add(names, column, hurt)
+            if (hurt & ~known).any():
+                self._past[key].forget(hurt & ~known)
+        self._hurt_looks = self._hurt_looks + 1 if hurt.any() else 0
+        is_sure = any(f.severity is Severity.CRITICAL for f in self._alerts.values())
+        self._reach.learn(bool(hurt.any()) and (is_sure or self._hurt_looks < ACCEPTED_LOOKS))
         slow = context.active.get("job.slower-than-before", set()) | context.active.get("job.straggler", set())
         steps = frame.job.steps[-1:]
         if steps and steps[0].end_s > frame.mono_s - 2 * frame.interval_s - 1.0 and not sick:
@@ -194,9 +218,3 @@ class RuleEngine:
         sent, again = tcp
         if sent > 100:
             self._past["retransmitted"].add(("host",), np.array([again / sent]))
-
-
-def _active(peak_Bps: np.ndarray[Any, Any], capacity_Bps: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return peaks where the link worked at all: idle looks say nothing of what it can reach."""
-    floor = np.where(np.isnan(capacity_Bps), 0.0, 0.05 * capacity_Bps)
-    return np.where(peak_Bps > floor, peak_Bps, np.nan)

@@ -19,7 +19,7 @@ from syncline.watch.rules.thresholds import Thresholds
 from syncline.watch.spans.event import JobPhase
 
 RECENT = 5
-NONE = RuleVerdict({}, set())
+NONE = RuleVerdict({}, {})
 MIN_SLOW = 3
 """Slow runs that make a tail: one or two in ten seconds are an incident, not a distribution."""
 
@@ -43,7 +43,7 @@ def held(context: Context, verdict: RuleVerdict) -> RuleVerdict:
     """Return the verdict; on a crowded host with no link or rank in trouble, neither bad nor good."""
     if not context.is_crowded or likely_cause(context):
         return verdict
-    return RuleVerdict({}, verdict.between | verdict.bad.keys())
+    return RuleVerdict({}, {**verdict.between, **verdict.bad})
 
 
 def recent_step_s(context: Context) -> float | None:
@@ -70,21 +70,20 @@ class SlowerJob(WatchRule):
     def look(self, context: Context) -> RuleVerdict:
         t = context.thresholds
         bad: dict[str, Callable[[], Finding]] = {}
-        between: set[str] = set()
+        between: dict[str, Callable[[], Finding]] = {}
         for place, now, usual in self.cases(context):
             if not usual or np.isnan(usual):
                 continue
             if now > t.regression_ratio * usual and now - usual > t.regression_least_s:
                 bad[place] = partial(self._tell, context, place, now, usual)
             elif now > (1 + t.regression_ratio) / 2 * usual:
-                between.add(place)
+                between[place] = partial(self._tell, context, place, now, usual)
         return held(context, RuleVerdict(bad, between))
 
     def _tell(self, context: Context, place: str, now: float, usual: float) -> Finding:
         return self.finding(
             context, place, show_time(now), f"{show_time(usual)} ({self.basis(context)})",
             f"{now / usual - 1:+.0%} over the last {RECENT}", meaning=likely_cause(context) or suspects(context),
-            lost_share=1 - usual / now if place == "step" else None,
         )  # fmt: skip
 
 
@@ -135,7 +134,7 @@ class CollectiveTail(WatchRule):
     def look(self, context: Context) -> RuleVerdict:
         t = context.thresholds
         bad: dict[str, Callable[[], Finding]] = {}
-        between: set[str] = set()
+        between: dict[str, Callable[[], Finding]] = {}
         past = context.past["tail"]
         usual = dict(zip(past.names, past.quantile(0.5), strict=True))
         for c in context.frame.job.collectives:
@@ -144,7 +143,7 @@ class CollectiveTail(WatchRule):
             if c.num >= 20 and c.num_slow >= MIN_SLOW and ratio > limit and c.p99_s - c.p50_s > t.tail_least_s:
                 bad[c.key] = partial(self._tell, context, c, limit)
             elif ratio > 0.8 * limit:
-                between.add(c.key)
+                between[c.key] = partial(self._tell, context, c, limit)
         return held(context, RuleVerdict(bad, between))
 
     def _tell(self, context: Context, c: CollectiveStat, limit: float) -> Finding:
@@ -177,11 +176,11 @@ class NetworkShare(WatchRule):
             return self.finding(
                 context, "step", f"{share:.0%} of the step", f"under {limit:.0%}",
                 f"steps {steps[0].step} to {steps[-1].step}: {show_time(exposed_s)} exposed",
-                meaning=likely_cause(context), lost_share=max(0.0, share - limit),
+                meaning=likely_cause(context) or self.meaning,
             )  # fmt: skip
 
         bad: dict[str, Callable[[], Finding]] = {"step": tell} if share > limit else {}
-        return held(context, RuleVerdict(bad, {"step"} if share > 0.9 * limit else set()))
+        return held(context, RuleVerdict(bad, {"step": tell} if share > 0.9 * limit else {}))
 
 
 def _computes_longer(context: Context, i: int) -> bool:
@@ -204,7 +203,7 @@ class LateRank(WatchRule):
             return NONE  # what is usual between the ranks of this job must be known first
         step_s = median([s.step_s for s in steps]) if steps else 0.0
         bad: dict[str, Callable[[], Finding]] = {}
-        between: set[str] = set()
+        between: dict[str, Callable[[], Finding]] = {}
         usual = context.past["step"].quantile(0.5)
         usual_s = float(usual[0]) if len(usual) and not np.isnan(usual[0]) else step_s
         past_times = t.straggler_times_past
@@ -217,12 +216,11 @@ class LateRank(WatchRule):
             least = max(t.straggler_least_s, least_s)
             for i in np.flatnonzero(late > 0.6 * least).tolist():
                 limit = self._limit(context, i, late, least, times)
-                if late[i] > limit and self._is_excused(context, i):
-                    between.add(ranks[i].place)
-                elif late[i] > limit:
-                    bad[ranks[i].place] = partial(self._tell, context, i, float(late[i]), limit, step_s)
+                tell = partial(self._tell, context, i, float(late[i]), limit)
+                if late[i] > limit and not self._is_excused(context, i) and self._stands_out(context, i):
+                    bad[ranks[i].place] = tell
                 elif late[i] > 0.6 * limit:
-                    between.add(ranks[i].place)
+                    between[ranks[i].place] = tell
         return RuleVerdict(bad, between)
 
     def _limit(self, context: Context, i: int, late: Floats, least: float, times_past: float) -> float:
@@ -240,7 +238,17 @@ class LateRank(WatchRule):
         """Tell whether a link in trouble may be why a rank is late: one that computes no longer than the others."""
         return context.is_any_bad("rail.dead", *LINK_TROUBLES) and not _computes_longer(context, i)
 
-    def _tell(self, context: Context, i: int, late_s: float, limit: float, step_s: float) -> Finding:
+    def _stands_out(self, context: Context, i: int) -> bool:
+        """Tell whether a rank is slow by itself; on a crowded host only one whose best step is worse than the others'.
+
+        There ranks wait for a core in their turn: each is late now and then, and none of them is slow.
+        """
+        if not context.is_crowded:
+            return True
+        others = [rank.compute_s for k, rank in enumerate(context.frame.job.ranks) if k != i]
+        return context.frame.job.ranks[i].least_compute_s > 1.1 * max(others)
+
+    def _tell(self, context: Context, i: int, late_s: float, limit: float) -> Finding:
         rank = context.frame.job.ranks[i]
         others = float(np.median([r.compute_s for r in context.frame.job.ranks]))
         slow = "It computes longer than the others: a slow GPU (clocks, heat), a busy host, or more work."
@@ -248,7 +256,7 @@ class LateRank(WatchRule):
         return self.finding(
             context, rank.place, f"{show_time(late_s)} late in every step", f"under {show_time(limit)}",
             f"computes {show_time(rank.compute_s)} a step, the others {show_time(others)}",
-            meaning=slow if _computes_longer(context, i) else late, lost_share=late_s / step_s if step_s else 0.0,
+            meaning=slow if _computes_longer(context, i) else late,
         )  # fmt: skip
 
 
@@ -277,7 +285,7 @@ class StalledJob(WatchRule):
         now_s = context.frame.mono_s
         failed = sorted(rank for rank, event in job.phases.items() if event.phase is JobPhase.FAILED)
         if failed:
-            return RuleVerdict({"job": partial(self._failed, context, failed)}, set())
+            return RuleVerdict({"job": partial(self._failed, context, failed)}, {})
         known = {rank.rank for rank in job.ranks}
         ended = {rank for rank, event in job.phases.items() if event.phase is JobPhase.END}
         if known and known <= ended:
@@ -286,15 +294,15 @@ class StalledJob(WatchRule):
         if away:
             longest_s = now_s - min(away)
             if longest_s > t.phase_longest_s:
-                return RuleVerdict({"job": partial(self._away, context, job.phase, longest_s)}, set())
+                return RuleVerdict({"job": partial(self._away, context, job.phase, longest_s)}, {})
             return NONE
         silent_s = now_s - job.last_span_s
         if job.is_stuck and not silent_s <= silence_s(job, t):
-            return RuleVerdict({"job": partial(self._stuck, context)}, set())
+            return RuleVerdict({"job": partial(self._stuck, context)}, {})
         if not np.isfinite(silent_s) or silent_s <= silence_s(job, t):
             return NONE
         missing = sorted(known - ended) if ended else []
-        return RuleVerdict({"job": partial(self._silent, context, silent_s, missing)}, set())
+        return RuleVerdict({"job": partial(self._silent, context, silent_s, missing)}, {})
 
     def _silent(self, context: Context, silent_s: float, missing: list[int]) -> Finding:
         job = context.frame.job

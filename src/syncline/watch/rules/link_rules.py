@@ -63,7 +63,7 @@ class LinkAverage(WatchRule):
     def look(self, context: Context) -> RuleVerdict:
         table, t = context.frame.table, context.thresholds
         if context.seen_s() < LONG_S:
-            return RuleVerdict({}, set())
+            return RuleVerdict({}, {})
         use = context.mean("rate_Bps", t.average_over_s) / table.capacity_Bps
         planned = planned_use(context)
         high = np.maximum(t.average_high, 1.1 * planned)
@@ -91,7 +91,7 @@ class LinkPeak(WatchRule):
     def look(self, context: Context) -> RuleVerdict:
         table, t = context.frame.table, context.thresholds
         if context.seen_s() < LONG_S:
-            return RuleVerdict({}, set())
+            return RuleVerdict({}, {})
         share = context.mean("saturated", t.average_over_s)
         # A link that the plan keeps busy for most of the step is at its ceiling for as long, and should be.
         planned = planned_use(context)
@@ -145,7 +145,7 @@ class LinkMicroburst(WatchRule):
     def look(self, context: Context) -> RuleVerdict:
         table, t = context.frame.table, context.thresholds
         if context.seen_s() < 5.0:
-            return RuleVerdict({}, set())  # collectives under way when watching began are reported only now
+            return RuleVerdict({}, {})  # collectives under way when watching began are reported only now
         until = self._judged_until(context)
         foreign = {name: self._foreign(context, name, until) for name in context.bursts if name in table.index}
         counts = np.zeros(len(table))

@@ -37,6 +37,11 @@ class Past:
         self._looks.append(np.where(trouble, np.nan, values) if trouble is not None else values.copy())
         self._count += 1
 
+    def forget(self, trouble: npt.NDArray[np.bool_]) -> None:
+        """Forget the newest looks of some series: what led to an alert is not the past."""
+        for look in list(self._looks)[-self._lag :]:
+            look[trouble] = np.nan
+
     def quantile(self, share: float) -> Floats:
         """Return a quantile of every series' past; NaN where too little is known. Kept for a few looks."""
         known = self._cached.get(share)

@@ -25,7 +25,7 @@ class RailDead(WatchRule):
         table = context.frame.table
         rails = np.unique(table.rail[table.rail >= 0])
         if len(rails) < 2:
-            return RuleVerdict({}, set())
+            return RuleVerdict({}, {})
         rate = np.nan_to_num(context.mean("rate_Bps", 1.2))
         usual = np.nan_to_num(context.past["rate"].quantile(0.5))
         per = {int(r): (rate[table.rail == r].sum(), usual[table.rail == r].sum()) for r in rails}
@@ -40,9 +40,9 @@ class RailDead(WatchRule):
                 observed = "all links down" if num_down == len(members) else f"silent ({show_rate(now)})"
                 bad[f"rail {r}"] = partial(
                     self.finding, context, f"rail {r}", observed, f"{show_rate(before)}, as before",
-                    f"{num_down} of {len(members)} links down", lost_share=context.lost_share() or 1.0,
+                    f"{num_down} of {len(members)} links down",
                 )  # fmt: skip
-        return RuleVerdict(bad, set())
+        return RuleVerdict(bad, {})
 
 
 class RailImbalance(WatchRule):
@@ -58,13 +58,13 @@ class RailImbalance(WatchRule):
         table, t = context.frame.table, context.thresholds
         rails = np.unique(table.rail[table.rail >= 0])
         if len(rails) < 2:
-            return RuleVerdict({}, set())
+            return RuleVerdict({}, {})
         rate, usual = np.nan_to_num(context.mean("rate_Bps", 5.0)), np.nan_to_num(context.past["rate"].quantile(0.5))
         now = np.array([rate[table.rail == r].sum() for r in rails])
         before = np.array([usual[table.rail == r].sum() for r in rails])
         capacity = np.array([np.nansum(table.capacity_Bps[table.rail == r]) for r in rails])
         if now.max() < t.rail_least_share * capacity.max() or now.max() <= 0:
-            return RuleVerdict({}, set())
+            return RuleVerdict({}, {})
         ratio = now.max() / max(now.min(), 1e-9)
         always = before.max() / max(before.min(), 1e-9) if before.min() > 0 else 1.0
         limit = max(t.rail_ratio, 1.2 * always)
@@ -77,7 +77,7 @@ class RailImbalance(WatchRule):
             seen = f"{ratio:.2g} times over 5 s; as a rule {always:.2g} times"
             return self.finding(context, place, observed, f"within {limit:.2g} times", seen)
 
-        return RuleVerdict({place: tell} if ratio > limit else {}, {place} if ratio > 0.9 * limit else set())
+        return RuleVerdict({place: tell} if ratio > limit else {}, {place: tell} if ratio > 0.9 * limit else {})
 
 
 class Retransmissions(WatchRule):
@@ -101,4 +101,4 @@ class Retransmissions(WatchRule):
             return self.finding(context, "host", observed, f"under {limit:.2%}", seen)
 
         bad = share > limit and again > 5
-        return RuleVerdict({"host": tell} if bad else {}, {"host"} if share > 0.5 * limit else set())
+        return RuleVerdict({"host": tell} if bad else {}, {"host": tell} if share > 0.5 * limit else {})

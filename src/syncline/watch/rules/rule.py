@@ -18,6 +18,7 @@ from syncline.watch.burst import Burst
 from syncline.watch.frame import Frame
 from syncline.watch.prediction import Prediction
 from syncline.watch.rules.past import Past
+from syncline.watch.rules.reach import Reach
 from syncline.watch.rules.thresholds import Thresholds
 
 Floats = npt.NDArray[np.float64]
@@ -30,7 +31,7 @@ class RuleVerdict(NamedTuple):
     """Where a rule is bad now (with a way to tell of it), and where it is neither bad nor good."""
 
     bad: Mapping[str, Callable[[], Finding]]
-    between: set[str]
+    between: Mapping[str, Callable[[], Finding]]
 
 
 class WatchRule:
@@ -54,7 +55,7 @@ class WatchRule:
         self, context: Context, place: str, observed: str, expected: str, *evidence: str,
         meaning: str = "", fix: str = "", lost_share: float | None = None,
     ) -> Finding:  # fmt: skip
-        """Return what to tell of a place, with what the lost share of the job's time costs."""
+        """Return what to tell of a place, with what the share of its time that the job loses now costs."""
         lost = context.lost_share() if lost_share is None else lost_share
         return Finding(
             self.id, self.severity, place, observed, expected, evidence, meaning or self.meaning, fix or self.fix,
@@ -75,6 +76,7 @@ class Context:
     """When the job communicated: spans apart and in order."""
     has_spans: bool = False
     past: dict[str, Past] = field(default_factory=dict)
+    reach: Reach = field(default_factory=Reach)
     active: dict[str, set[str]] = field(default_factory=dict)
     suspected: dict[str, set[str]] = field(default_factory=dict)
     """Where rules that looked already are bad in this frame, whether for long enough or not."""
@@ -169,5 +171,5 @@ def verdict(context: Context, bad: Mask, between: Mask, tell: Callable[[int], Fi
     names = context.frame.table.names
     return RuleVerdict(
         {names[i]: partial(tell, int(i)) for i in np.flatnonzero(bad)},
-        {names[i] for i in np.flatnonzero(between & ~bad)},
+        {names[i]: partial(tell, int(i)) for i in np.flatnonzero(between & ~bad)},
     )

@@ -58,7 +58,7 @@ class Thresholds:
     stalled_without_steps_s: float = 60.0
     phase_longest_s: float = 1800.0
     raise_after_s: float = 0.5
-    clear_after_s: float = 5.0
+    clear_after_s: float = 2.0
 
     def __post_init__(self) -> None:
         for field in fields(self):

@@ -148,6 +148,7 @@ def posted(alert: Incident, host: str, page: str) -> JsonObject:
             "summary": f"{alert.place}: {alert.summary}",
             "description": " ".join(filter(None, (alert.meaning, alert.fix))),
             "evidence": "; ".join(alert.evidence),
+            "effects": "; ".join(f"{effect.rule} at {effect.place}: {effect.observed}" for effect in alert.effects),
         },
         "startsAt": began.isoformat(),
         **({"generatorURL": page} if page else {}),

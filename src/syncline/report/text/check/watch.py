@@ -12,7 +12,7 @@ from syncline.watch.frame import Frame
 from syncline.watch.prediction import Prediction
 
 MAX_LINKS, MAX_COLLECTIVES, MAX_STEPS = 12, 8, 5
-MAX_ALERTS = 20
+MAX_ALERTS, MAX_EFFECTS = 20, 5
 """Alerts told in full; a broken switch raises hundreds."""
 
 
@@ -69,17 +69,14 @@ def frame_lines(frame: Frame | None, prediction: Prediction | None = None) -> li
 
 
 def _step_lines(frame: Frame, expected: Prediction) -> list[str]:
-    """Return the last steps beside the plan, and what the gap costs an hour."""
+    """Return the last steps beside the plan; what is lost is said where its cause is."""
     steps = frame.job.steps[-MAX_STEPS:]
     if not steps:
         return []
     now = median(step.step_s for step in steps)
     if not expected.step_s:
         return [f"  step {show_time(now)}"]
-    line = f"  step {show_time(now)}, predicted {show_time(expected.step_s)} ({now / expected.step_s - 1:+.0%})"
-    price = (expected.num_gpus or 0) * (expected.usd_per_gpu_hour or 0.0)
-    lost = max(0.0, 1 - expected.step_s / now) * price
-    return [f"{line}, ${lost:.2f} an hour" if lost > 0 else line]
+    return [f"  step {show_time(now)}, predicted {show_time(expected.step_s)} ({now / expected.step_s - 1:+.0%})"]
 
 
 def _link_lines(frame: Frame, expected: Prediction) -> list[str]:
@@ -112,6 +109,7 @@ def _alert_lines(frame: Frame) -> list[str]:
         lines.append(f"  {a.severity.name:8} {a.rule} at {a.place} since {clock(since_s)}{price}")
         seen = "; ".join((a.summary, *a.evidence))
         lines.append(f"    {seen}. {a.meaning} {a.fix}")
+        lines += [f"    so {effect.rule} at {effect.place}: {effect.summary}" for effect in a.effects[:MAX_EFFECTS]]
     if more := frame.alerts[MAX_ALERTS:]:
         lines.append(f"  ... and {len(more)} more alerts (--json has all)")
     return lines
