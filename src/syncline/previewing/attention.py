@@ -3,7 +3,7 @@
 A block of queries walks the keys it sees: short rows leave it little to do beside starting up, so the rate rises with
 the keys that a query sees on average. Small heads leave less arithmetic for each element of the softmax. The rates are
 those of profiles of torch 2.11 on an H200: heads of 24 to 128, rows of 49 to 8,192, causal and not, with dropout and
-without.
+without, with a mask and without.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ FORWARD, BACKWARD = 0.82, 0.71  # of the best rate of products that cuDNN's kern
 RAMP_KEYS = 500.0  # keys a query sees at which half of that is reached
 HEADS, SPEED = (32.0, 64.0, 96.0, 128.0), (0.42, 0.87, 0.93, 1.0)  # heads are padded to a multiple of 16
 DROPPED = {False: 0.52, True: 0.88}  # forward and backward with dropout: a random number for each score
+MASKED = {False: 0.6, True: 0.53}  # with a mask, which is read score by score
 EFFICIENT, EFFICIENT_RAMP = 0.35, 128.0  # the memory-efficient kernel beside cuDNN's, with smaller tiles
 IN_32_BITS = 0.45  # of the vector units' rate: it emulates 32-bit products
 
@@ -48,4 +49,6 @@ def seconds(kernel: KernelCall, rate: float, vector_rate: float, speed: float) -
     reached *= float(np.interp(head, HEADS, SPEED)) * query[-1] / head
     if any(isinstance(arg, float) and 0 < arg < 1 for arg in kernel.args):
         reached *= DROPPED[backward]
+    if "cudnn" in kernel.name:  # torch takes it for what has a mask
+        reached *= MASKED[backward]
     return executed_flops(kernel) / (rate * reached)

@@ -26,6 +26,7 @@ COPIED = 1.57  # times longer a copy to another layout takes than reading and wr
 PASSES = 0.94  # of the memory rate that a product reaches
 LAUNCHES_S = 15e-6  # of each product: cuDNN clears, scales and reduces around it
 FEW_CHANNELS = 0.37  # of the vector units' rate
+WIDE_DILATION = 16  # from which on cuDNN's gradient of the weight leaves the matrix units
 FEW_LAST = 1.8  # with channels innermost
 ALONE = {True: (24.0, 40.0), False: (6.3, 9.7)}
 """Issues for a multiplication where each channel is convolved alone, forward and backward: torch's kernel for images
@@ -46,6 +47,7 @@ class Convolution:
     taps: int
     strided: bool
     channels_outermost: bool
+    dilation: int
     width: int
     moved: float  # elements of images that are read or written
     bias: float  # elements that a bias is added to, or summed over
@@ -97,9 +99,19 @@ def read(kernel: KernelCall) -> Convolution:
         taps=taps,
         strided=math.prod(narrow[2:]) > 1.5 * math.prod(wide[2:]),
         channels_outermost=any(_outermost(arg) for arg in images),
+        dilation=_most(kernel.args[6 if backward else 5 : 7 if backward else 6]),
         width=4 if kernel.ins[0][1] == "float32" else 2,
         moved=float(math.prod(out) + math.prod(image) * (1 + (backward and mask[0]))),
         bias=float(math.prod(out)) if with_bias else 0.0,
+    )
+
+
+def _most(given: list[object]) -> int:
+    """Return the largest of a list of sizes that is an argument."""
+    return (
+        max((int(each) for each in given[0] if isinstance(each, int)), default=1)
+        if given and isinstance(given[0], list)
+        else 1
     )
 
 
@@ -131,7 +143,11 @@ def seconds(kernel: KernelCall, rate: float, num_sms: int, memory_Bps: float, is
         wide, narrow = max(m, n), min(m, n)
         work = 2.0 * wide * math.ceil(narrow / TILE) * TILE * depth * conv.groups / rate
         gathered = 0.0 if plain else conv.width * wide * depth * conv.groups * math.ceil(narrow / WIDEST)
-        slower = OF_WEIGHT if conv.of_weight and number == len(conv.products) - 1 else 1.0
+        of_weight = conv.of_weight and number == len(conv.products) - 1
+        if of_weight and conv.dilation >= WIDE_DILATION:
+            spent += m * n * depth * conv.groups / (issues_per_s * FEW_CHANNELS)
+            continue
+        slower = OF_WEIGHT if of_weight else 1.0
         spent += max((work + gathered / (GATHER_BPS_PER_SM * num_sms)) * slower, each_s) + LAUNCHES_S
     if conv.channels_outermost and not plain:
         spent += COPIED * 2 * conv.moved * conv.width / memory_Bps

@@ -35,6 +35,9 @@ pass whose scale and shift are looked up for each element."""
 STRIDED, MIXED, TURNED = 100, 108, 285
 """For an element of pointwise operators: an index that is worked out dimension by dimension; operands of two types, or
 a cast to a wider one; an operand whose innermost dimension is another's, of which a whole sector is read each time."""
+UPSAMPLED = {True: 16000, False: 400}
+"""For an element that the backward of an interpolation adds to its neighbours: in 16 bits every addition is tried until
+no other thread was quicker."""
 POOLED = {"max_pool2d_with_indices": 60, "max_pool2d_with_indices_backward": 340}
 """For an output and each of its taps; of the backward, for an element of its result."""
 TWICE = {  # inputs that are read again, from the cache: sums must be known before the first element is written
@@ -160,6 +163,8 @@ def _issues(kernel: KernelCall, name: str) -> float:
         )
         taps = 1 if "backward" in name else math.prod(n for n in window if isinstance(n, int))
         return POOLED[name] * outs * taps
+    if name in ("upsample_bilinear2d_backward", "upsample_bicubic2d_backward", "upsample_trilinear3d_backward"):
+        return UPSAMPLED["16" in kernel.ins[0][1]] * math.prod(kernel.ins[0][0])
     lists = kernel.args and isinstance(kernel.args[0], list)
     whole = [math.prod(shape) for shape, _, _ in (*kernel.ins, *kernel.outs)]
     if lists:

@@ -236,7 +236,8 @@ def _flops(func: Any, args: Any, kwargs: Any, outs: list[Any]) -> int:
     """
     if func.overloadpacket.__name__ in ("_grouped_mm", "_scaled_grouped_mm"):
         left, right = args[0], args[1]
-        return 2 * (right.numel() * left.shape[-2] if left.ndim > right.ndim else left.numel() * right.shape[-1])
+        wide, narrow = (right, left.shape[-2]) if left.ndim > right.ndim else (left, right.shape[-1])
+        return 2 * int(wide.numel()) * int(narrow)
     counted = flop_registry.get(func.overloadpacket)
     try:
         given = every_head(func, args)

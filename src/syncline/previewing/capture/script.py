@@ -267,13 +267,20 @@ def _attention(
     if fused:  # these kernels read a group's keys and values where they are
         flash = torch.ops.aten._scaled_dot_product_flash_attention.default
         return flash(query, key, value, dropout_p, is_causal, False, scale=scale)[0]
+    plain = attn_mask is None or attn_mask.stride(-1) == 1 or attn_mask.shape[-1] == 1
+    if not plain:  # no kernel reads such a mask: products, softmax and dropout one by one, in 32 bits
+        return func(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+    wants: bool = any(t.requires_grad for t in (query, key, value))
+    if attn_mask is not None and attn_mask.dtype is torch.bool:
+        attn_mask = attn_mask.to(query.dtype)
+    half = query.dtype in (torch.float16, torch.bfloat16) and query.shape[-1] <= 128
+    if half and attn_mask is not None and not attn_mask.requires_grad and torch.cuda.get_device_capability()[0] >= 9:
+        cudnn = torch.ops.aten._scaled_dot_product_cudnn_attention.default
+        return cudnn(query, key, value, attn_mask, wants, dropout_p, is_causal, scale=scale)[0]
     if enable_gqa and key.shape[1] != query.shape[1]:
         repeat = query.shape[1] // key.shape[1]
         key, value = key.repeat_interleave(repeat, 1), value.repeat_interleave(repeat, 1)
     efficient = torch.ops.aten._scaled_dot_product_efficient_attention.default
-    wants: bool = any(t.requires_grad for t in (query, key, value))
-    if attn_mask is not None and attn_mask.dtype is torch.bool:
-        attn_mask = attn_mask.to(query.dtype)
     if attn_mask is not None:
         attn_mask = attn_mask.expand(query.shape[0], query.shape[1], query.shape[2], key.shape[2])
     return efficient(query, key, value, attn_mask, wants, dropout_p, is_causal, scale=scale)[0]
@@ -302,6 +309,11 @@ def _counted(recorder: Recorder, depth: str, fn: Any) -> Any:
 def compiled(recorder: Recorder, log: Log) -> None:
     """Let `torch.compile` mark what it was given; its pointwise operations are priced as fused."""
     mark = partial(_counted, recorder, "compiled")
+    names = ["is_compiling", "is_dynamo_compiling"]  # code that branches on it is compiled as it then runs
+    if torch.__version__ < "2.14":  # until then dynamo took what is compiled for what is exported
+        names.append("is_exporting")
+    for name in names:
+        setattr(torch.compiler, name, lambda: recorder.compiled > 0)
 
     def compile(model: Any = None, **_: Any) -> Any:
         log.note(
