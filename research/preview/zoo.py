@@ -821,6 +821,105 @@ def temporal_bf16():
     return trained(model, batch, segmented, amp=torch.bfloat16)
 
 
+# ---- predicted once, measured once
+
+
+@script
+def regnet_bf16_last():
+    class Grouped(nn.Module):
+        def __init__(self, inner, out, stride):
+            super().__init__()
+            self.body = nn.Sequential(
+                nn.Conv2d(inner, out, 1, bias=False), nn.BatchNorm2d(out), nn.ReLU(inplace=True),
+                nn.Conv2d(out, out, 3, stride, 1, groups=out // 56, bias=False), nn.BatchNorm2d(out), nn.ReLU(inplace=True),
+                nn.Conv2d(out, out, 1, bias=False), nn.BatchNorm2d(out),
+            )  # fmt: skip
+            same = inner == out and stride == 1
+            self.skip = nn.Identity() if same else nn.Conv2d(inner, out, 1, stride, bias=False)
+
+        def forward(self, x):
+            return F.relu(self.body(x) + self.skip(x), inplace=True)
+
+    layers, inner = [nn.Conv2d(3, 32, 3, 2, 1, bias=False), nn.BatchNorm2d(32), nn.ReLU(inplace=True)], 32
+    for out, count in ((224, 2), (448, 4), (896, 8), (1232, 1)):
+        for block in range(count):
+            layers.append(Grouped(inner, out, 1 if block else 2))
+            inner = out
+    model = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inner, 1000)).cuda()
+    model = model.to(memory_format=torch.channels_last)
+    return trained(model, pictures(128, 224, last=True), classified, amp=torch.bfloat16)
+
+
+@script
+def swin_bf16():
+    from transformers import SwinConfig, SwinForImageClassification
+
+    model = SwinForImageClassification(SwinConfig(num_labels=100)).cuda()
+    return trained(
+        model, pictures(64, 224, 100), lambda m, b: m(pixel_values=b[0], labels=b[1]).loss, amp=torch.bfloat16
+    )
+
+
+@script
+def phi_bf16():
+    from transformers import Phi3Config, Phi3ForCausalLM
+
+    config = Phi3Config(
+        vocab_size=32064, hidden_size=1536, intermediate_size=4096, num_hidden_layers=12, num_attention_heads=16,
+        num_key_value_heads=16, pad_token_id=0,
+    )  # fmt: skip
+    model = Phi3ForCausalLM(config).cuda().to(torch.bfloat16)
+    return trained(model, words(32000, 4, 2048), language, clip=1.0)
+
+
+@script
+def opt_fp16():
+    from transformers import OPTConfig, OPTForCausalLM
+
+    model = OPTForCausalLM(
+        OPTConfig(hidden_size=768, ffn_dim=3072, num_hidden_layers=12, num_attention_heads=12)
+    ).cuda()
+    batch = words(50000, 8, 1024), torch.ones(8, 1024, dtype=torch.int64, device="cuda")
+    loss = lambda m, b: m(input_ids=b[0], attention_mask=b[1], labels=b[0]).loss  # noqa: E731
+    return trained(model, batch, loss, amp=torch.float16, scaler=True)
+
+
+@script
+def segformer_bf16():
+    from transformers import SegformerConfig, SegformerForSemanticSegmentation
+
+    model = SegformerForSemanticSegmentation(SegformerConfig(num_labels=19)).cuda()
+    batch = pictures(8, 512)[0], torch.randint(0, 19, (8, 512, 512), device="cuda")
+    return trained(model, batch, lambda m, b: m(pixel_values=b[0], labels=b[1]).loss, amp=torch.bfloat16)
+
+
+@script
+def gpt_compiled_tf32():
+    torch.backends.cuda.matmul.allow_tf32 = True
+    model = torch.compile(Gpt(wide=768, layers=12, heads=12, vocab=32000).cuda())
+    return trained(model, words(32000, 8, 1025), next_word, accumulate=2)
+
+
+@script
+def cifar_fp32_last():
+    torch.backends.cuda.matmul.allow_tf32 = True
+    model = resnet((2, 2, 2, 2), 10).cuda().to(memory_format=torch.channels_last)
+    sgd = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, nesterov=True)
+    return trained(model, pictures(512, 64, 10, last=True), classified, optimizer=sgd)
+
+
+@script
+def video_bf16():
+    layers, inner = [nn.Conv3d(3, 64, (3, 7, 7), (1, 2, 2), (1, 3, 3), bias=False), nn.BatchNorm3d(64), nn.ReLU()], 64
+    for out, stride in ((64, 1), (128, 2), (256, 2), (512, 2)):
+        layers += [nn.Conv3d(inner, out, 3, stride, 1, bias=False), nn.BatchNorm3d(out), nn.ReLU()]
+        layers += [nn.Conv3d(out, out, 3, 1, 1, bias=False), nn.BatchNorm3d(out), nn.ReLU()]
+        inner = out
+    model = nn.Sequential(*layers, nn.AdaptiveAvgPool3d(1), nn.Flatten(), nn.Linear(inner, 400)).cuda()
+    batch = torch.randn(16, 3, 16, 112, 112, device="cuda"), torch.randint(0, 400, (16,), device="cuda")
+    return trained(model, batch, classified, amp=torch.bfloat16)
+
+
 if __name__ == "__main__":
     train = SCRIPTS[sys.argv[1]]()
     while True:
