@@ -1,0 +1,185 @@
+"""The best known schedule of a collective: one function, for every operation, size and fabric.
+
+    best = best_known(Kind.ALL_REDUCE, 1 << 30, place("auto", fabric))
+    best.time_s, best.name, best.chunks
+    best.schedule(), best.program()
+
+Plans with equal shares (`levels.py`) are priced first. Where something tells ranks apart (a slow or failed link, sites
+or hosts of different size) the shares come from a linear program (`shares.py`). What NCCL runs is a known schedule,
+too: where its model is the fastest, that is the answer. Nothing is simulated; tests execute what is found at small
+sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from syncline.errors import SimulationError
+from syncline.program import Placement, Program, lower
+from syncline.schedule.collective import Kind
+from syncline.schedule.family.families import build
+from syncline.schedule.proof.verify import verify
+from syncline.schedule.schedule import Schedule, pipelined
+from syncline.sim.best.cells import CellTree, cell_tree
+from syncline.sim.best.levels import EqualLoads, costs, plans, straight
+from syncline.sim.bound import bound_of
+from syncline.sim.flow.routing import FlowNetwork
+
+if TYPE_CHECKING:
+    from syncline.sim.best.shares import ShareSearch  # SciPy takes half a second to import
+
+NCCL = "nccl"
+
+_ROOTED = (Kind.BROADCAST, Kind.REDUCE)
+
+
+@dataclass(frozen=True, eq=False)
+class BestKnown:
+    """The fastest schedule that is known, priced by its pipeline; `make` builds it, uncut."""
+
+    kind: Kind
+    size_bytes: int
+    time_s: float
+    name: str
+    chunks: int
+    bound_s: float
+    placement: Placement
+    make: Callable[[], Schedule] | None = None
+
+    @property
+    def is_nccl(self) -> bool:
+        """Whether NCCL's own algorithm is the best that is known."""
+        return self.make is None
+
+    def schedule(self) -> Schedule:
+        """Return the schedule, cut in its chunks.
+
+        Raises:
+            SimulationError: NCCL runs it by itself, or it is too large to be written down.
+        """
+        if self.make is None:
+            raise SimulationError(
+                f"NCCL's own algorithm ({self.name}) is the best known one here: there is no schedule to write.",
+                hint="Run NCCL as it is, or name a family with `algorithm`.",
+            )
+        return pipelined(self.make(), self.chunks)
+
+    def program(self) -> Program:
+        """Return what each rank does, proved."""
+        return lower(verify(self.schedule()), self.placement)
+
+
+class BestSearch:
+    """The best known schedules of one collective on one placement, ready to be priced at any size."""
+
+    def __init__(self, kind: Kind, placement: Placement, network: FlowNetwork | None = None, *, root: int = 0) -> None:
+        self.kind, self.placement, self.root = kind, placement, root
+        self.network = network or FlowNetwork(placement.fabric)
+        self.alone = placement.num_ranks < 2 or len(np.unique(placement.device)) < placement.num_ranks
+        if not self.alone:
+            self.tree = cell_tree(placement, self.network)
+            self.loads = EqualLoads.of(self.tree)
+            self.plans = list(plans(self.tree, kind))
+            self.bound = bound_of(placement.fabric, kind, placement.device, to_next=kind is Kind.SEND_RECV)
+
+    @property
+    def alike(self) -> bool:
+        """Whether nothing tells ranks apart, so that equal shares, at all levels, are the best."""
+        kinds = len(self.tree.insides) == 1 or _same(self.tree)
+        every = any(len(plan.shape) == self.tree.depth for plan in self.plans)
+        return self.tree.shape is not None and kinds and every and self.tree.lines is None
+
+    def at(self, size_bytes: int, nccl_s: float | None = None, nccl_name: str = NCCL) -> BestKnown:
+        """Return the best known schedule for a buffer; `nccl_s` is what NCCL's model takes."""
+        if self.alone or size_bytes <= 0:
+            return BestKnown(self.kind, size_bytes, 0.0, NCCL, 1, 0.0, self.placement)
+        found = [self._equal(size_bytes), self._by_shares(size_bytes)]
+        bound_s = self.bound.at(size_bytes)
+        known = [replace(one, bound_s=bound_s) for one in found if one is not None]
+        if nccl_s is not None:
+            known.append(BestKnown(self.kind, size_bytes, nccl_s, nccl_name, 1, bound_s, self.placement))
+        if not known:
+            raise SimulationError(
+                f"no schedule is known for {self.kind} on {self.placement.num_ranks:,} ranks.",
+                hint="Ask for what NCCL takes.",
+            )
+        return min(known, key=lambda one: one.time_s)
+
+    def _equal(self, size_bytes: int) -> BestKnown | None:
+        """Return the best plan with equal shares; where every pair has data of its own, that sent straight, too."""
+        tree, kind, root = self.tree, self.kind, self.root
+        priced = [(costs(plan, self.loads, size_bytes).best(), plan.name, partial(plan.schedule, tree, root))
+                  for plan in self.plans]  # fmt: skip
+        if kind in (Kind.ALL_TO_ALL, Kind.SEND_RECV):
+            found = straight(tree, kind, size_bytes)
+            priced.append(((found.time_s(1), 1), "direct", partial(build, "direct", tree.num_ranks, kind=kind)))
+        if not priced:
+            return None
+        (time_s, chunks), name, make = min(priced, key=lambda entry: entry[0])
+        return BestKnown(kind, size_bytes, time_s, name, chunks, 0.0, self.placement, make)
+
+    @cached_property
+    def _shares(self) -> tuple[CellTree, ShareSearch]:
+        from syncline.sim.best.shares import ShareSearch
+
+        tree = cell_tree(self.placement, self.network, self.root if self.kind in _ROOTED else None)
+        return tree, ShareSearch(tree, self.kind, self.root)
+
+    def _by_shares(self, size_bytes: int) -> BestKnown | None:
+        if self.kind not in _SHARED or self.alike:
+            return None
+        tree, programs = self._shares
+        solution = programs.at(size_bytes)
+        if solution is None:
+            return None
+
+        def make() -> Schedule:
+            from syncline.sim.best.leaders import leaders_schedule
+
+            return leaders_schedule(tree, solution, self.kind, self.root)
+
+        return BestKnown(
+            self.kind, size_bytes, solution.time_s, "leaders by shares", solution.chunks, 0.0, self.placement, make
+        )
+
+
+_SHARED = (Kind.ALL_REDUCE, Kind.ALL_GATHER, Kind.REDUCE_SCATTER, *_ROOTED)
+
+
+def _same(tree: CellTree) -> bool:
+    first = tree.insides[0]
+    return all(np.array_equal(one.out, first.out) and np.array_equal(one.spread, first.spread) for one in tree.insides)
+
+
+def best_known(
+    kind: Kind,
+    size_bytes: int,
+    placement: Placement,
+    network: FlowNetwork | None = None,
+    *,
+    root: int = 0,
+    nccl_s: float | None = None,
+    nccl_name: str = NCCL,
+) -> BestKnown:
+    """Return the best known schedule of a collective on these ranks: seconds, name, and how to build its program.
+
+    Give `nccl_s`, what NCCL's model takes, to have it compete; without it, NCCL's model is asked.
+    """
+    search = BestSearch(kind, placement, network, root=root)
+    if nccl_s is None and not search.alone and size_bytes > 0:
+        nccl_s, nccl_name = nccl_time(kind, size_bytes, placement)
+    return search.at(size_bytes, nccl_s, nccl_name)
+
+
+def nccl_time(kind: Kind, size_bytes: int, placement: Placement) -> tuple[float, str]:
+    """Return what NCCL's model takes, and its algorithm."""
+    from syncline.sim.nccl.describe import from_placement
+    from syncline.sim.nccl.predict import predict
+
+    row = predict(from_placement(placement), kind.value, [size_bytes]).rows()[0]
+    return row.time_s, f"nccl {row.algorithm}"

@@ -1,0 +1,36 @@
+"""What a schedule takes whose buffer is cut in chunks that follow each other: filling it, then its steady pace.
+
+The first chunk goes through all stages alone. Then one comes out whenever the busiest link, or the busiest sender of
+messages, is done with one: senders have a window, and wait for no round of others.
+
+    time(c) = sum over stages of max(latency + load / c, posting) + (c - 1) max(busiest / c, posting of a chunk)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+CHUNKS = tuple(1 << k for k in range(9))
+"""Numbers of chunks that are tried."""
+
+
+@dataclass(frozen=True)
+class PipelineCosts:
+    """Stages as (latency, load, posting), the load of the busiest link, and posting a chunk at the busiest sender."""
+
+    stages: tuple[tuple[float, float, float], ...]
+    busiest_s: float
+    posting_s: float
+
+    def time_s(self, chunks: int) -> float:
+        """Return the time with so many chunks."""
+        fill = sum(max(latency + load / chunks, posting) for latency, load, posting in self.stages)
+        return fill + (chunks - 1) * max(self.busiest_s / chunks, self.posting_s)
+
+    def best(self) -> tuple[float, int]:
+        """Return the least time, and its number of chunks.
+
+        >>> PipelineCosts(((1.0, 8.0, 0.0), (1.0, 8.0, 0.0)), 8.0, 0.0).best()
+        (10.03125, 256)
+        """
+        return min((self.time_s(chunks), chunks) for chunks in CHUNKS)
