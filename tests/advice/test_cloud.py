@@ -50,12 +50,12 @@ def test_a_host_of_ones_own_has_no_cloud() -> None:
 def test_the_vendors_profile_is_sourced_and_its_absence_said(tmp_path: Path) -> None:
     bundle(load("a3-mega"), ranks=64).write(tmp_path)
     ran = subprocess.run(
-        ["/bin/bash", "-euc", f'source "{tmp_path}/nccl.env"; echo "$NCCL_FASTRAK_CTRL_DEV"'],
+        ["/bin/bash", "-euc", f'source "{tmp_path}/nccl.env"; echo "$NCCL_CROSS_NIC"'],
         capture_output=True,
         text=True,
         check=False,
     )
-    assert (ran.returncode, ran.stdout) == (0, "eth0\n")
+    assert (ran.returncode, ran.stdout) == (0, "0\n")
     assert "nccl-env-profile.sh is not here" in ran.stderr
 
 

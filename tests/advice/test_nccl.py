@@ -5,14 +5,17 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tests.auditing.samples import HOSTS
 
 from syncline.advice import bundle, check_effect
+from syncline.advice.host_names import read_names
 from syncline.advice.setting import recommend
 from syncline.advice.tuning import KeptChoice, TunerRow, judge, tuner_csv
 from syncline.auditing.environment import lint
 from syncline.errors import UsageError
 from syncline.fabric import load
 from syncline.fabric.formats import check_nccl_topology
+from syncline.host.root import Root
 from syncline.sim.nccl.belief import CHOSEN_OPS
 from syncline.workload.read_job import load_job
 
@@ -80,10 +83,10 @@ def test_the_bundle_is_whole_and_readable(tmp_path: Path) -> None:
     assert made.num_hosts == 8
     paths = made.write(tmp_path / "new" / "folder")
     assert {path.name for path in paths} >= {
-        "nccl.env", "job.sbatch", "mpijob.yaml", "pytorchjob.yaml", "kueue-topology.yaml", "nccl-topology.xml",
-        "topology.conf", "topology-labels.yaml",
+        "nccl.env", "job.sbatch", "mpijob.yaml", "pytorchjob.yaml", "kueue-topology.yaml", "topology.conf",
+        "topology-labels.yaml",
     }  # fmt: skip
-    assert check_nccl_topology(made.files["nccl-topology.xml"], "x") is not None
+    assert "a host's own" in made.skipped["nccl-topology.xml"]
     mpi = yaml.safe_load(made.files["mpijob.yaml"])
     assert mpi["spec"]["mpiReplicaSpecs"]["Worker"]["replicas"] == 8
     assert "&id" not in made.files["pytorchjob.yaml"]
@@ -92,6 +95,32 @@ def test_the_bundle_is_whole_and_readable(tmp_path: Path) -> None:
     assert set(levels[:-1]) <= set(labels)
     assert "--nodes=8" in made.files["job.sbatch"]
     assert made.files["nccl.env"].count("export ") == len(made.settings)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "host", "nics"),
+    [
+        (IB, "dgx-h100", "=mlx5_0,mlx5_3,mlx5_4,mlx5_5,mlx5_6,mlx5_9,mlx5_10,mlx5_11"),
+        ("nd-h100-v5", "cloud-vm", "=mlx5_ib0,mlx5_ib1,mlx5_ib2,mlx5_ib3,mlx5_ib4,mlx5_ib5,mlx5_ib6,mlx5_ib7"),
+    ],
+)
+def test_names_are_those_of_the_host_that_was_read(cluster: str, host: str, nics: str) -> None:
+    draft = HOSTS[host]()
+    names = read_names(Root.of(draft.tree(), draft.host))
+    made = bundle(load(cluster), ranks=64, host=names)
+    found = {setting.name: setting for setting in made.settings}
+    assert found["NCCL_IB_HCA"].value == nics
+    assert found["NCCL_IB_HCA"].is_set
+    assert f"export NCCL_IB_HCA='{nics}'" in made.files["nccl.env"].splitlines()
+    assert check_nccl_topology(made.files["nccl-topology.xml"], "x") is not None
+    assert not [device for device in names.nics if device not in made.files["nccl-topology.xml"]]
+
+
+def test_without_a_host_nothing_is_named() -> None:
+    made = bundle(load("nd-h100-v5"), ranks=64)
+    active = [line for line in made.files["nccl.env"].splitlines() if line.startswith("export ")]
+    assert not [line for line in active if "mlx5" in line or "eth0" in line or "topo" in line]
+    assert "FILL IN" in made.files["nccl.env"]
 
 
 def test_a_job_sets_ranks_and_collectives() -> None:
