@@ -13,7 +13,7 @@ from syncline.logs.checks_steps import SLOWER
 from syncline.logs.emitter import at_home
 from syncline.logs.rule import SYMPTOMS, LogRule
 from syncline.logs.scan import REST
-from syncline.logs.tally import Evidence, Tallies, Tally, rows_of
+from syncline.logs.tally import MAX_EVIDENCE, Evidence, Tallies, Tally, rows_of
 from syncline.logs.unexplained import num_open, unexplained
 from syncline.logs.verdict import CheckVerdict, some
 
@@ -69,8 +69,11 @@ def _verdicts(tally: Tally, tallies: Tallies) -> list[CheckVerdict]:
         return CHECKS[tally.rule.check](tallies)
     if not tally.holds():
         return []
-    places, sure = some(name for name in tally.places if name), None if not tally.is_weak else POSSIBLE
-    return [CheckVerdict(_observed(tally), places, tuple(tally.evidence), sure)]
+    places, sure = some(name for name in (tally.bursts or tally.places) if name), POSSIBLE if tally.is_weak else None
+    hosts = {line.context.host for line in tally.bursts.values()}
+    lines = [line for line in tally.evidence if not tally.bursts or line.context.host in hosts]
+    lines += [line for line in tally.bursts.values() if line not in lines][: max(0, MAX_EVIDENCE - len(lines))]
+    return [CheckVerdict(_observed(tally), places, tuple(lines), sure)]
 
 
 def _holds(
@@ -160,6 +163,8 @@ def _observed(tally: Tally) -> str:
     if tally.rule.distinct:
         values = tally.values.get(tally.rule.distinct.group, {})
         parts.append(f"({some(values)})")
+    elif tally.bursts:
+        parts.append(f"({sum(tally.places.get(name, 0) for name in tally.bursts):,} lines)")
     elif tally.count > 1:
         places = sum(1 for name in tally.places if name)
         count = f"{tally.count:,}" if tally.count < REST else f"more than {REST:,}"  # a flood is not counted to its end

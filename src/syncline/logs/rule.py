@@ -150,6 +150,7 @@ class Rate(Strict):
     """The rule holds only if so many matches of one place lie within so many seconds (where lines carry times).
 
     A line whose pattern has a group `echo` repeats what another says; it counts only `apart_s` after the last that did.
+    One with a group `after` counts only after another: a link comes up once at every boot.
     """
 
     count: int

@@ -66,8 +66,8 @@ class Tally:
     values: dict[str, dict[str, Evidence]] = field(default_factory=dict)
     by_host: dict[str, set[str]] = field(default_factory=dict)
     rows: dict[tuple[object, ...], MatchRow] = field(default_factory=dict)
-    burst: bool = False
-    first_time_s: float | None = None
+    bursts: dict[str, Evidence] = field(default_factory=dict)
+    """By place: the line with which enough had come at once."""
     went_on: Mapping[int, int] = field(default_factory=dict)
     """By file, in the order they were read: the line in front of which nothing stopped the job."""
     is_weak: bool = field(init=False)
@@ -104,11 +104,10 @@ class Tally:
         if fresh:
             self.evidence.append(seen)
         self._add_values(groups, where.host, seen)
-        self._add_time(
-            (name, 0 if where.host else order),
-            where.time_s if where.time_s is not None else uptime_s(text),
-            "echo" in groups,
-        )
+        time_s = where.time_s if where.time_s is not None else uptime_s(text)
+        is_burst = self._add_time((name, 0 if where.host else order), time_s, groups)
+        if is_burst and len(self.bursts) < MAX_PLACES:
+            self.bursts.setdefault(name, seen)
         if self.rule.check:
             self._add_row(match, where.host, path, line, text, order, host)
 
@@ -137,28 +136,28 @@ class Tally:
         if wanted and wanted.group in groups and len(self.by_host) < MAX_PLACES:
             self.by_host.setdefault(host, set()).add(groups[wanted.group])
 
-    def _add_time(self, place: tuple[str, int], time_s: float | None, echo: bool) -> None:
-        if self.rule.rate and len(self._in_file) < MAX_PLACES:
-            self._in_file[place] += 1
+    def _add_time(self, place: tuple[str, int], time_s: float | None, groups: Mapping[str, str]) -> bool:
+        """Note when a line of a place came, and say whether enough of its kind have come at once."""
+        if self.rule.rate is None:
+            return False
         if time_s is None:
-            return
-        self.first_time_s = time_s if self.first_time_s is None else min(self.first_time_s, time_s)
-        if self.rule.rate:
-            recent = self._recent.setdefault(place, deque(maxlen=self.rule.rate.count))
-            if echo and recent and 0 <= time_s - recent[-1] < self.rule.rate.apart_s:
-                return
-            recent.append(time_s)
-            full = len(recent) == self.rule.rate.count
-            self.burst |= full and recent[-1] - recent[0] <= self.rule.rate.within_s
+            if len(self._in_file) < MAX_PLACES and ("after" not in groups or self._in_file[place]):
+                self._in_file[place] += 1
+            return self._in_file[place] >= self.rule.rate.count
+        recent = self._recent.setdefault(place, deque(maxlen=self.rule.rate.count))
+        if "after" in groups and not recent:
+            return False
+        if "echo" in groups and recent and 0 <= time_s - recent[-1] < self.rule.rate.apart_s:
+            return False
+        recent.append(time_s)
+        return len(recent) == self.rule.rate.count and recent[-1] - recent[0] <= self.rule.rate.within_s
 
     def holds(self) -> bool:
         """Say whether the rule's own conditions are met, whatever other rules say."""
         if self.count < self.rule.min_count or (self.rule.setup and self.is_over()):
             return False
-        if self.rule.rate and not self.burst and self.first_time_s is not None:
+        if self.rule.rate and not self.bursts:
             return False
-        if self.rule.rate and self.first_time_s is None:
-            return max(self._in_file.values(), default=0) >= self.rule.rate.count
         wanted = self.rule.distinct
         if wanted is None:
             return True

@@ -33,6 +33,7 @@ GROUPS: dict[str, dict[str, str]] = {
     "Check": {
         "audit": "Check a host, or many, for what slows training.",
         "bench": "Measure collectives against what they should give.",
+        "doctor": "What is wrong, where, how likely: logs, tools and tables joined.",
         "diagnose": "Say what went wrong first, from logs of any size.",
         "discover": "Write a cluster description from what is there.",
     },
@@ -52,6 +53,7 @@ DERIVED = frozenset(
         "cost",
         "design",
         "diagnose",
+        "doctor",
         "fabric",
         "nccl",
         "place",

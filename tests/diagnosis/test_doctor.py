@@ -1,0 +1,91 @@
+"""The right host and part first, out of folders of whatever there is; nothing where nothing is wrong."""
+
+from __future__ import annotations
+
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.diagnosis.incidents import CLUSTER, incidents, write
+
+import syncline
+from syncline.diagnosis.bundle import without_secrets
+from syncline.diagnosis.doctor import examine
+from syncline.fabric import Fabric, load
+from syncline.questions.doctor import doctor
+
+
+@pytest.fixture(scope="module")
+def fabric() -> Fabric:
+    return load(CLUSTER)
+
+
+@pytest.mark.parametrize("incident", incidents(), ids=lambda incident: incident["name"])
+def test_the_right_host_and_part_come_first(incident: dict[str, Any], fabric: Fabric, tmp_path: Path) -> None:
+    found = examine([write(incident, tmp_path / "incident")], fabric)
+    if incident["first"] is None:
+        assert [one for one in found.suspects if one.probability >= 0.5] == []
+        return
+    host, part = incident["first"]
+    first = found.suspects[0]
+    assert (first.host, first.part if part else "") == (host, part)
+    assert first.evidence
+    assert first.next
+
+
+def test_a_suspect_is_a_fault_whose_price_is_the_measurement(fabric: Fabric, tmp_path: Path) -> None:
+    (incident,) = (one for one in incidents() if one["name"] == "pcie-x4")
+    answer = doctor(str(write(incident, tmp_path / "incident")), cluster=fabric)
+    first = answer.suspects[0]
+    assert first.fault == "{device: gpu11/nic-5, rate: 126Gbps}"
+    assert answer.measured is not None
+    assert answer.measured.is_slow
+    assert first.predicted_GBps == pytest.approx(answer.measured.busbw_GBps, rel=0.1)
+    assert first.probability > 0.9
+    text = str(answer).splitlines()
+    assert text[0].startswith("gpu11/nic-5: PCIe of 0000:c0:00.0 trained at 126 Gb/s of 504")
+    assert text[1].startswith("next: ssh gpu11")
+
+
+def test_pdsh_and_folders_name_the_hosts(tmp_path: Path) -> None:
+    lines = [f"gpu{n:02d}: [   30.5000{n:02d}] mlx5_core 0000:18:00.0 eth0: Link up" for n in range(8)]
+    lines += ["gpu05: [  900.100000] NVRM: Xid (PCI:0000:44:00): 79, pid=1234, GPU has fallen off the bus."]
+    (tmp_path / "all-dmesg.txt").write_text("\n".join(lines) + "\n")
+    assert examine([tmp_path]).suspects[0].host == "gpu05"
+    (tmp_path / "all-dmesg.txt").unlink()
+    (tmp_path / "gpu03").mkdir()
+    (tmp_path / "gpu03" / "dmesg.txt").write_text(lines[-1].removeprefix("gpu05: ") + "\n")
+    assert examine([tmp_path]).suspects[0].host == "gpu03"
+
+
+def test_a_bundle_holds_files_and_answer_and_no_secret(tmp_path: Path) -> None:
+    (tmp_path / "job.log").write_text(
+        "HF_TOKEN=hf_abcdefghijklmnopqrstuvwx\nloading https://me:pass1234@host/x\nERROR: boom\n"
+    )
+    answer = doctor(str(tmp_path / "job.log"))
+    answer.pack(tmp_path / "ticket.tar.gz")
+    with tarfile.open(tmp_path / "ticket.tar.gz") as archive:
+        names = archive.getnames()
+        texts = [file.read().decode() for name in names if (file := archive.extractfile(name))]
+    assert len(names) == 2
+    assert not [text for text in texts if "abcdefghij" in text or "pass1234" in text]
+    assert any("ERROR: boom" in text for text in texts)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "password: hunter22",
+        "Authorization: Bearer abc.def.ghi",
+        "aws_secret_access_key=abcdEFGH1234",
+        "key AKIAABCDEFGHIJKLMNOP",
+    ],
+)
+def test_secrets_of_many_forms_are_removed(line: str) -> None:
+    assert without_secrets(line).count("[removed]") == 1
+    assert not set(without_secrets(line).split()) & {"hunter22", "abc.def.ghi", "abcdEFGH1234", "AKIAABCDEFGHIJKLMNOP"}
+
+
+def test_it_is_public() -> None:
+    assert callable(syncline.doctor)
