@@ -71,10 +71,64 @@ def test_the_text_says_it_all(logs: Path) -> None:
 
 
 def test_nothing_wrong_is_said_in_one_line(tmp_path: Path) -> None:
-    (tmp_path / "a.log").write_text("all is well\n")
+    (tmp_path / "a.log").write_text("[   12.345678] mlx5_core 0000:18:00.0: firmware version: 28.39.3004\n")
     assert diagnosis_lines(diagnose([tmp_path])) == [
-        "OK: nothing known to be wrong, and no line looks like an error (1 file, 1 line, 12 B read)."
+        "OK: kernel, and nothing in it at error level (1 file, 1 line, 68 B read)."
     ]
+
+
+def test_a_form_that_is_not_known_is_not_ok(tmp_path: Path) -> None:
+    (tmp_path / "a.log").write_text("all is well\n")
+    found = diagnose([tmp_path])
+    assert found.severity is Severity.UNKNOWN
+    (line,) = diagnosis_lines(found)
+    assert line.startswith("NOT UNDERSTOOD: the form of ")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[    7.100000] [qed_probe:506()]init pci failed",
+        "Jun  2 18:43:39.938873 leaf-01 ERR teamd#teamd_PortChannel1[26]: Loop callback failed with: No buffer space",
+        "[    0.710033] pci 0000:04:00.0: BAR 7: failed to assign [mem size 0x01000000 64bit pref]",
+        "[21852.777689] eth1: hw csum failure",
+        "Jun  2 18:43:39.938873 leaf-01 ERR syncd#syncd: :- whatever: nobody has seen this before",
+        "Jun  2 18:43:39.938873 leaf-01 ERR swss#orchagent: :- storm: PFC_WD_QUEUE_STORM on Ethernet8 queue 3",
+        "2023/12/14 10:17:55 BFD: [SEY1D-NT8EQ] state-change: [mhop:no peer:10.0.0.16 local:0.0.0.0] up -> down "
+        "reason:neighbor-down",
+        "%LINK-2-NEVER_SEEN: module 3 did something",
+    ],
+)
+def test_no_error_is_passed_over(line: str, tmp_path: Path) -> None:
+    (tmp_path / "a.log").write_text(line + "\n")
+    found = diagnose([tmp_path])
+    assert found.causes or not found.is_understood
+    assert not diagnosis_lines(found)[0].startswith("OK")
+
+
+def test_one_link_up_a_port_at_boot_is_healthy_on_four_hosts(tmp_path: Path) -> None:
+    for host in range(4):
+        lines = [f"[   1{port}.500000] mlx5_core 0000:{port}8:00.0 eth{port}: Link up" for port in range(8)]
+        (tmp_path / f"dmesg-{host}.txt").write_text("\n".join(lines) + "\n")
+    assert diagnose([tmp_path]).causes == ()
+
+
+def test_hosts_come_from_file_names(tmp_path: Path) -> None:
+    line = "[ 1843.308145] NVRM: Xid (PCI:0000:44:00): 79, pid=1234, GPU has fallen off the bus.\n"
+    (tmp_path / "dmesg-gpu11.txt").write_text(line)
+    (finding,) = diagnose([tmp_path]).findings
+    assert finding.place.startswith("gpu11 ")
+
+
+def test_unexplained_lines_are_ranked_by_rarity_and_nearness_to_the_end(tmp_path: Path) -> None:
+    often = [
+        f"Jun  2 18:43:{i % 60:02d}.000000 leaf-01 ERR syncd#syncd: :- poll: nobody knows this one {i}"
+        for i in range(50)
+    ]
+    rare = "Jun  2 18:59:59.000000 leaf-01 ERR syncd#syncd: :- last: this came once, at the end"
+    (tmp_path / "a.log").write_text("\n".join([*often, rare]) + "\n")
+    lines = diagnose([tmp_path]).unexplained
+    assert [(line.count, line.part) for line in lines] == [(1, "syncd#syncd"), (50, "syncd#syncd")]
 
 
 def test_a_flood_is_counted_and_only_some_lines_kept(tmp_path: Path) -> None:

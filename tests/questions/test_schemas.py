@@ -123,6 +123,7 @@ def questions() -> dict[str, tuple[Ask, ...]]:
             lambda: syncline.design(SMALL_RUN, gpus=64, links=("NDR",), checked=0, later=512, storage=True),
         ),
         "nccl": (lambda: syncline.advise(CLUSTER, ranks=16),),
+        "doctor": (lambda: syncline.doctor(str(ROOT / "tests" / "diagnosis" / "incidents.yaml"), cluster=CLUSTER),),
     }  # fmt: skip
 
 

@@ -36,6 +36,8 @@ class LineForm:
     source: str
     part: str = ""
     level: Level | None = None
+    begins: int = 0
+    """Where the message begins, behind time, host and part."""
 
 
 _WORDS: Mapping[str, Level] = {
@@ -74,7 +76,8 @@ def form_of(line: str) -> LineForm | None:
     for source, pattern in _forms():
         if found := pattern.search(head):
             groups = {name: value for name, value in found.groupdict().items() if value}
-            return LineForm(source, groups.get("part", ""), _level(source, groups, head))
+            at = found.start("part") if source == "kernel" and groups.get("part") else found.end()
+            return LineForm(source, groups.get("part", ""), _level(source, groups, head), at)
     return None
 
 

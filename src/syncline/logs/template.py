@@ -67,7 +67,9 @@ def compile_template(template: str) -> tuple[tuple[str, ...], str]:
     texts = [piece for piece in bare.split("\0") if len(piece.encode()) >= _SHORTEST]
     if not texts:
         raise ValueError(f"has no fixed text of {_SHORTEST} characters outside of holes and brackets to look for")
-    if pattern.endswith(("?", "?)")):
+    if pattern.endswith(f"{_KINDS['text']})"):
+        pattern = pattern[:-2] + ")"  # a text at the end goes to the end
+    elif pattern.endswith(("?", "?)")):
         pattern += r"(?=[\s,;.:)\]]|$)"
     return (max(texts, key=len),), pattern
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,9 +14,11 @@ from syncline.describe.plain import JsonObject
 from syncline.describe.progress import Meter, Progress
 from syncline.diagnosis import Cause, Diagnosis, LogRule, read_rules, shipped_rules
 from syncline.diagnosis import diagnose as run
-from syncline.diagnosis.examples import failing_examples
+from syncline.diagnosis.examples import failing_examples, found_in
 from syncline.errors import FileError, RuleError, UsageError
 from syncline.finding import Severity
+from syncline.logs.form import form_of
+from syncline.logs.template import compile_template, template_of
 from syncline.questions.answer import Answer
 from syncline.questions.inputs import Cluster, built
 from syncline.questions.parameter import Parameter, question
@@ -70,6 +73,20 @@ class RuleList(Answer):
 
 
 @dataclass(frozen=True)
+class NewRule(Answer):
+    """A rule for one line of a log: what can be read off the line, and what only its author knows."""
+
+    schema_name: ClassVar[str] = "diagnose-new-rule"
+
+    id: str
+    source: str
+    says: str
+    example: str
+    known: tuple[str, ...]
+    """Rules that match the line already."""
+
+
+@dataclass(frozen=True)
 class RuleCheck(Answer):
     """How many rules were tried on their own example."""
 
@@ -116,8 +133,11 @@ def diagnose_or_list(
     ] = "none",
     list_rules: Annotated[bool, Parameter("List the rules instead.", names=("--list",), rare=True)] = False,
     check_rules: Annotated[bool, Parameter("Try every rule on its own example instead.", rare=True)] = False,
+    new_rule: Annotated[
+        str, Parameter("Write a rule for this line of a log, to be completed.", metavar="LINE", rare=True)
+    ] = "",
     progress: Progress | None = None,
-) -> DiagnosisAnswer | RuleList | RuleCheck:
+) -> DiagnosisAnswer | RuleList | RuleCheck | NewRule:
     """Say what went wrong first in NCCL, PyTorch, verbs and kernel logs of any size.
 
     Each cause comes with the lines that show it, what it means, what to do and how sure that is; what it led to stands
@@ -125,6 +145,8 @@ def diagnose_or_list(
     """
     if exit_style not in ("none", "nagios"):
         raise UsageError(f'no exit style is called "{exit_style}".', hint="One of: none, nagios.")
+    if new_rule:
+        return draft_rule(new_rule)
     if list_rules:
         listed = [rule for rule in _book(rules).values() if not rule.signal]
         return RuleList(
@@ -145,6 +167,29 @@ def diagnose_or_list(
             f"no log could be read: {why}.", hint="Name files or folders that you may read, or - for stdin."
         )
     return answer
+
+
+def draft_rule(line: str) -> NewRule:
+    """Return a rule that matches a line: its source by its form, its varying words as holes."""
+    line = line.strip()
+    form = form_of(line)
+    message = line[form.begins :].strip() if form else line
+    says = template_of(message)
+    try:
+        compile_template(says)
+    except ValueError as error:
+        raise RuleError(
+            f"no rule can be made of this line: its template {error}.", hint="Give a longer line."
+        ) from None
+    words = re.findall(r"[a-z]{3,}", re.sub(r"\{\w*(?::\w+)?\}", " ", says).lower())[:3]
+    part = (form.part or form.source).split("#")[-1].lower() if form else "our"
+    return NewRule(
+        f"site.{re.sub(r'[^a-z0-9]+', '-', part).strip('-') or 'log'}.{'-'.join(words) or 'rule'}",
+        form.source if form else "",
+        says,
+        line,
+        tuple(rule for rule in found_in(line + "\n", shipped_rules()) if rule != "log.unexplained"),
+    )
 
 
 def _book(rules: Sequence[str | Path]) -> Mapping[str, LogRule]:

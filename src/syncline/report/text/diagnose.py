@@ -12,7 +12,7 @@ from syncline.describe import units
 from syncline.diagnosis import Cause, Diagnosis
 from syncline.diagnosis.following import next_command
 from syncline.finding import Finding
-from syncline.questions.diagnose import DiagnosisAnswer, RuleCheck, RuleList
+from syncline.questions.diagnose import DiagnosisAnswer, NewRule, RuleCheck, RuleList
 
 WIDTH = 116
 _LINES_OF_CAUSE = 4
@@ -166,6 +166,28 @@ def _diagnosis(answer: DiagnosisAnswer, width: int) -> Iterable[str]:
 def _rules(answer: RuleList, width: int) -> Iterable[str]:
     yield from (f"{rule.id:32} {rule.severity:9} {rule.title}" for rule in answer.rules)
     yield f"and {len(answer.environment)} of the environment (nccl.env.*)"
+
+
+@text.register
+def _new_rule(answer: NewRule, width: int) -> Iterable[str]:
+    if answer.known:
+        yield f"# {', '.join(answer.known)} match this line already: does it need a rule of its own?"
+    yield f"- id: {answer.id}"
+    if answer.source:
+        yield f"  source: {answer.source}"
+    yield "  # name what varies, as in {port}, {count:number} or {why:text}, and drop what does not matter"
+    yield f"  says: {_quoted(answer.says)}"
+    yield "  cause: WHAT IS WRONG WHEN THIS LINE IS WRITTEN"
+    yield "  severity: warning  # or critical"
+    yield "  effect_of: []  # rules that lead to this one (syncline diagnose --list)"
+    yield "  fix: WHAT TO DO"
+    yield "  reference: https://"
+    yield f"  example: {_quoted(answer.example)}"
+    yield "# Save it as our-rules/NAME.yaml; syncline diagnose --rules our-rules/ --check-rules tries it."
+
+
+def _quoted(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
 
 
 @text.register
