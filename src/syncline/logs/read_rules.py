@@ -8,7 +8,11 @@ A file is a list of rules, or `rules:` with one below it. `docs/guides/diagnose.
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -17,6 +21,7 @@ import yaml
 from pydantic import ValidationError
 
 from syncline.describe.document import Document, Path_, read_document, read_text
+from syncline.describe.files import write_text
 from syncline.describe.guide import cite
 from syncline.describe.mistakes import problem
 from syncline.errors import DescriptionError, FileError, RuleError
@@ -32,12 +37,31 @@ _HINT = f"See {cite('diagnose')} for the keys of a rule."
 def shipped_rules() -> Book:
     """Return the rules that come with syncline, by id."""
     book: dict[str, LogRule] = {}
-    folder = files("syncline.logs") / "rules"
-    for entry in sorted(folder.iterdir(), key=lambda item: item.name):
-        if entry.name.endswith(".yaml"):
-            data = yaml.load(entry.read_text(encoding="utf-8"), Loader=_Loader)  # noqa: S506 (a safe loader)
-            _add(book, Document(data, {}, entry.name), trusted=True)
+    for name, rows in _shipped_rows().items():
+        _add(book, Document(rows, {}, name), trusted=True)
     return _with_effects(book)
+
+
+def _shipped_rows() -> dict[str, object]:
+    """Return the rows of every file that ships; parsed YAML is kept as JSON in the user's cache, by what it holds."""
+    texts = {
+        entry.name: entry.read_text(encoding="utf-8")
+        for entry in sorted((files("syncline.logs") / "rules").iterdir(), key=lambda item: item.name)
+        if entry.name.endswith(".yaml")
+    }
+    digest = hashlib.sha256("".join(texts.values()).encode()).hexdigest()[:16]
+    cached = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "syncline" / f"log-rules-{digest}.json"
+    try:
+        found = json.loads(cached.read_text(encoding="utf-8"))
+        if isinstance(found, dict) and list(found) == list(texts):
+            return found
+    except (OSError, ValueError):
+        pass
+    rows = {name: yaml.load(text, Loader=_Loader) for name, text in texts.items()}  # noqa: S506 (a safe loader)
+    with suppress(OSError, FileError):
+        cached.parent.mkdir(parents=True, exist_ok=True)
+        write_text(cached, json.dumps(rows))
+    return rows
 
 
 def read_rules(path: Path, book: Book | None = None) -> Book:

@@ -7,9 +7,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
-from syncline.auditing.environment import rule_ids
 from syncline.describe.plain import JsonObject
 from syncline.describe.progress import Meter, Progress
 from syncline.diagnosis import Cause, Diagnosis, LogRule, read_rules, shipped_rules
@@ -20,8 +19,11 @@ from syncline.finding import Severity
 from syncline.logs.form import form_of
 from syncline.logs.template import compile_template, template_of
 from syncline.questions.answer import Answer
-from syncline.questions.inputs import Cluster, built
 from syncline.questions.parameter import Parameter, question
+
+if TYPE_CHECKING:
+    from syncline.fabric import Fabric
+    from syncline.questions.inputs import Cluster
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,8 +108,7 @@ def diagnose(
     named = [str(logs)] if isinstance(logs, (str, Path)) else [str(log) for log in logs]
     meter = Meter(progress)
     meter.expect(sum(Path(log).stat().st_size for log in named if Path(log).is_file()))
-    fabric = built(cluster) if cluster is not None else None
-    return DiagnosisAnswer(run(named, rules=_book(rules), cluster=fabric, on_bytes=meter.advance))
+    return DiagnosisAnswer(run(named, rules=_book(rules), cluster=_built(cluster), on_bytes=meter.advance))
 
 
 @question(
@@ -124,8 +125,8 @@ def diagnose_or_list(
     *,
     rules: Annotated[Sequence[str], Parameter("Rules of your own, added to those that ship.", metavar="DIR")] = (),
     cluster: Annotated[
-        Cluster | None,
-        Parameter("The cluster, if known.", names=("--cluster", "-c"), metavar="FILE|PRESET", kind=str),
+        str | None,
+        Parameter("The cluster, if known.", names=("--cluster", "-c"), metavar="FILE|PRESET"),
     ] = None,
     exit_style: Annotated[
         str,
@@ -148,6 +149,8 @@ def diagnose_or_list(
     if new_rule:
         return draft_rule(new_rule)
     if list_rules:
+        from syncline.auditing.environment import rule_ids
+
         listed = [rule for rule in _book(rules).values() if not rule.signal]
         return RuleList(
             tuple(ListedRule(rule.id, rule.severity.label, rule.title, rule.fix) for rule in listed), rule_ids()
@@ -190,6 +193,15 @@ def draft_rule(line: str) -> NewRule:
         line,
         tuple(rule for rule in found_in(line + "\n", shipped_rules()) if rule != "log.unexplained"),
     )
+
+
+def _built(cluster: Cluster | None) -> Fabric | None:
+    """Return the cluster as it is built; a log without one does not wait for what builds it."""
+    if cluster is None:
+        return None
+    from syncline.questions.inputs import built
+
+    return built(cluster)
 
 
 def _book(rules: Sequence[str | Path]) -> Mapping[str, LogRule]:
