@@ -13,7 +13,8 @@ PUBLIC = {
     "Answer", "DescriptionError", "Fabric", "Finding", "Job", "PacketQuestion",
     "SynclineError", "Timeline", "UsageError", "__version__", "advise",
     "audit", "audit_matrix", "buffers", "calibrate_collective", "calibrate_step", "check_effect", "compare",
-    "compare_algorithms", "cost", "design", "diagnose", "doctor", "fabric_build", "inventory", "load", "load_job",
+    "compare_algorithms", "cost", "design", "diagnose", "doctor", "explain", "fabric_build", "inventory", "load",
+    "load_job",
     "load_timeline", "place", "plan", "preview", "rehearse", "scenario", "serve", "share", "simulate", "slots",
     "step", "traffic", "transfer", "validate", "volumes",
 }  # fmt: skip

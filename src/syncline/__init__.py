@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from syncline.questions.design import design
     from syncline.questions.diagnose import diagnose
     from syncline.questions.doctor import doctor
+    from syncline.questions.explain import explain
     from syncline.questions.fabric import inventory
     from syncline.questions.nccl import advise, check_effect
     from syncline.questions.place import place
@@ -64,7 +65,7 @@ _WHERE = {
     "check_effect": "questions.nccl", "compare": "questions.plan",
     "compare_algorithms": "questions.simulated.compare_algorithms", "cost": "questions.cost",
     "design": "questions.design", "diagnose": "questions.diagnose", "doctor": "questions.doctor",
-    "fabric_build": "questions.clusters.build",
+    "explain": "questions.explain", "fabric_build": "questions.clusters.build",
     "inventory": "questions.fabric", "load": "fabric",
     "load_job": "workload.read_job", "load_timeline": "timeline.export",
     "place": "questions.place", "plan": "questions.plan", "preview": "questions.preview",
@@ -78,7 +79,8 @@ __all__ = [
     "Answer", "DescriptionError", "Fabric", "Finding", "Job", "PacketQuestion",
     "SynclineError", "Timeline", "UsageError", "__version__", "advise",
     "audit", "audit_matrix", "buffers", "calibrate_collective", "calibrate_step", "check_effect", "compare",
-    "compare_algorithms", "cost", "design", "diagnose", "doctor", "fabric_build", "inventory", "load", "load_job",
+    "compare_algorithms", "cost", "design", "diagnose", "doctor", "explain", "fabric_build", "inventory", "load",
+    "load_job",
     "load_timeline", "place", "plan", "preview", "rehearse", "scenario", "serve", "share", "simulate", "slots",
     "step", "traffic", "transfer", "validate", "volumes",
 ]  # fmt: skip

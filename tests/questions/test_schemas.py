@@ -92,6 +92,7 @@ def questions() -> dict[str, tuple[Ask, ...]]:
             lambda: syncline.step(ETHERNET, TINY, level="packet"),
             _profiled,
         ),
+        "explain": (_explained,),
         "calibrate-step": (lambda: syncline.calibrate_step(CLUSTER, DENSE, measured="14s"),),
         "preview": (lambda: syncline.preview(CLUSTER, PREVIEWED, captured=EXAMPLES / "preview" / "captured"),),
         "step-decode": (lambda: syncline.step(CLUSTER, DECODE),),
@@ -125,6 +126,16 @@ def questions() -> dict[str, tuple[Ask, ...]]:
         "nccl": (lambda: syncline.advise(CLUSTER, ranks=16),),
         "doctor": (lambda: syncline.doctor(str(ROOT / "tests" / "diagnosis" / "incidents.yaml"), cluster=CLUSTER),),
     }  # fmt: skip
+
+
+def _explained() -> Answer:
+    """Return a traced step on a cluster."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "trace.json"
+        args = {"Collective name": "allreduce", "In msg nelems": 1 << 20, "dtype": "Float", "Group size": 8}
+        kernel = {"ph": "X", "cat": "kernel", "name": "gemm", "ts": 0, "dur": 90}
+        path.write_text(json.dumps([kernel, kernel | {"name": "ncclDevKernel_AllReduce", "ts": 90, "args": args}]))
+        return syncline.explain([path], cluster=CLUSTER)
 
 
 def _phased() -> Answer:

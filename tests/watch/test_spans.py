@@ -25,7 +25,7 @@ from syncline.watch.clock import Clock
 from syncline.watch.spans.event import PendingEvent, SpanEvent, event_of
 from syncline.watch.spans.flight_recorder import FlightRecorderSpans
 from syncline.watch.spans.nccl_inspector import InspectorSpans
-from syncline.watch.spans.plain_pickle import read_plain_pickle
+from syncline.describe.plain_pickle import read_plain_pickle
 from syncline.watch.spans.timelines import TimelineSpans
 from syncline.watch.spans.unix_socket import MAX_DATAGRAMS, SocketSpans, free_socket
 

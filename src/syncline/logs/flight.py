@@ -5,13 +5,13 @@ JSON and the recorder's own files are read; those are pickles, of which only pla
 
 from __future__ import annotations
 
-import io
 import json
-import pickle
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
+from syncline.describe.plain_pickle import read_plain_pickle
+from syncline.errors import FileError
 from syncline.logs.context import LineContext
 from syncline.logs.tally import Evidence, MatchRow
 
@@ -32,21 +32,12 @@ def is_pickle(head: bytes) -> bool:
     return head[:1] == b"\x80" and head[1:2] in b"\x02\x03\x04\x05" and b"collective_seq_id" in head[: 1 << 20]
 
 
-class _PlainValues(pickle._Unpickler):
-    """Python's own unpickler, which allocates no more than a damaged file holds, without a way to name a function."""
-
-    def find_class(self, module: str, name: str) -> NoReturn:
-        raise ValueError("a pickle of more than plain values, which could run code")
-
-
 def plain_values(content: bytes) -> object:
     """Return what a pickle of plain values holds, or raise ValueError where it holds anything else."""
     try:
-        return _PlainValues(io.BytesIO(content)).load()
-    except ValueError:
-        raise
-    except Exception as error:
-        raise ValueError(f"a pickle that is cut off or damaged ({type(error).__name__})") from None
+        return read_plain_pickle(content)
+    except FileError as error:
+        raise ValueError(str(error)) from None
 
 
 def rows(path: str, order: int, content: bytes) -> Iterator[MatchRow]:

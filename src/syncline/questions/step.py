@@ -24,22 +24,17 @@ from syncline.sim.profile import SystemProfile, load_profile
 from syncline.sim.step.calibrate import Multipliers
 from syncline.sim.step.decode import DecodeResult, decode_step
 from syncline.sim.step.executed.execute import StepRun, execute
-from syncline.sim.step.executed.execute_trace import IGNORES as EXECUTED_IGNORES
-from syncline.sim.step.executed.execute_trace import ExecutedTrace, TracedCollective, execute_trace
 from syncline.sim.step.executed.gap import causes
-from syncline.sim.step.executed.packets import PacketCounts
 from syncline.sim.step.limit import Limit
-from syncline.sim.step.replay import OWN_WORK, replay, unpriced
 from syncline.sim.step.step import IGNORES, StepResult
 from syncline.sim.step.step import step as price
 from syncline.sim.step.storage import Storage
 from syncline.sim.uncertainty import Interval
 from syncline.timeline import Timeline, save
-from syncline.workload.graph import Workload
 from syncline.workload.layer_list import LayerList
 from syncline.workload.parallel import Parallel
 from syncline.workload.software import Assumed
-from syncline.workload.trace import is_trace, read_trace
+from syncline.workload.trace import is_trace
 
 LEVELS = ("analytic", "flow", "packet")
 
@@ -223,88 +218,29 @@ class DecodePrediction(Answer):
         return self.result.token_time_s
 
 
-@dataclass(frozen=True)
-class TracePrediction(Answer):
-    """A traced step with its communication priced on another cluster, beside what was recorded."""
-
-    schema_name: ClassVar[str] = "step-trace"
-    outputs: ClassVar[Mapping[str, Output]] = {"trace": TRACE}
-
-    cluster: str
-    trace: str
-    operations: int
-    ranks: int
-    comm_bytes: float
-    recorded_s: float
-    step_time_s: float
-    bound_s: float
-    recorded_exposed_comm_s: float
-    exposed_comm_s: float
-    kept_as_recorded: int
-    """Transfers whose size the trace does not have."""
-    level: str
-    packets: PacketCounts | None
-    collectives: tuple[TracedCollective, ...]
-    ignores: tuple[str, ...]
-    recorded: Handle[Timeline] = handle()
-    timeline: Handle[Timeline] = handle()
-    executed: Handle[ExecutedTrace | None] = handle()
-
-
-def _traced(cluster: str, trace: str, workload: Workload, on: Fabric, ran: ExecutedTrace | None) -> TracePrediction:
-    """Return a trace on a fabric beside what was recorded; `ran` is None where closed forms price it."""
-    recorded = replay(workload)
-    timeline = replay(workload, on, times=(ran.start_s, ran.end_s) if ran else None)
-    return TracePrediction(
-        cluster=cluster,
-        trace=trace,
-        operations=len(workload),
-        ranks=workload.num_ranks,
-        comm_bytes=workload.total_bytes(),
-        recorded_s=recorded.makespan_s,
-        step_time_s=timeline.makespan_s,
-        bound_s=ran.floor_s if ran else 0.0,
-        recorded_exposed_comm_s=float(recorded.exposed_s(compute=OWN_WORK).max()),
-        exposed_comm_s=float(timeline.exposed_s(compute=OWN_WORK).max()),
-        kept_as_recorded=int(unpriced(workload).sum()),
-        level=ran.level if ran else "analytic",
-        packets=ran.packets if ran else None,
-        collectives=ran.collectives if ran else (),
-        ignores=tuple(EXECUTED_IGNORES if ran else timeline.source.ignores),
-        recorded=recorded,
-        timeline=timeline,
-        executed=ran,
-    )
-
-
 @question(
     "syncline step h100-64-rail job.yaml",
     "syncline step cluster.yaml job.yaml --json",
     "syncline step h100-64-rail job.yaml --trace step.json --html step.html",
-    "syncline step h100-64-rail profile.json.gz",
-    "syncline step h100-64-rail traces/",
     "syncline step h100-64-rail job.yaml --level flow --json",
     "syncline step h100-64-rail job.yaml --profile profile.yaml",
     help="""Predict one training step of a job on a cluster: time, MFU, memory, traffic, and what limits it.
 
     The job file fixes the parallelism; everything it does not say is a default that depends on the software's year and
     is listed with the answer. A job of `kind: decode` gives the time of one generated token instead. A trace of a real
-    step (.et, .json, .json.gz; a folder, or the part of their names before `.0.et`, for one file a rank) keeps its
-    compute as measured and gets its communication priced on this cluster.
+    step is explained: `syncline explain TRACE --cluster CLUSTER`.
     """,
 )
 def step(
     cluster: ClusterArgument,
     job: Annotated[
         JobSource,
-        Parameter(f"A job file ({cite('job-file')}), or a Chakra or PyTorch profiler trace.", kind=str),
+        Parameter(f"A job file ({cite('job-file')}).", kind=str),
     ],
     *,
     level: Annotated[
         str | None,
-        Parameter(
-            "analytic (closed forms, a job's default), flow (executed on the fabric, a trace's default) or packet."
-        ),
+        Parameter("analytic (closed forms, the default), flow (executed on the fabric) or packet."),
     ] = None,
     routing: Annotated[
         str, Parameter("With flow: spray (balanced), ecmp (hashed) or static; with packet: spray or ecmp.")
@@ -313,10 +249,10 @@ def step(
     max_packets: Annotated[
         int | None, Parameter("With packet: refuse a step of more (50,000,000).", min=1, rare=True)
     ] = None,
-) -> StepPrediction | DecodePrediction | TracePrediction:
-    """Predict one training step of a job on a cluster, one token of a decode job, or a traced step.
+) -> StepPrediction | DecodePrediction:
+    """Predict one training step of a job on a cluster, or one token of a decode job.
 
-    `level` is "analytic" (closed forms, a job's default), "flow" (executed on the fabric, a trace's default) or
+    `level` is "analytic" (closed forms, the default), "flow" (executed on the fabric) or
     "packet" (executed packet by packet, up to `max_packets`); `profile` is a file of what was measured on this system
     (`calibrate_step`).
 
@@ -327,15 +263,10 @@ def step(
     if routing not in ROUTINGS:
         raise UsageError(f'no routing is called "{routing}".', hint=f"One of: {', '.join(ROUTINGS)}.")
     if isinstance(job, (str, Path)) and is_trace(Path(job)):
-        if profile is not None:
-            raise UsageError("a trace keeps its compute as measured: `profile` is for a job file.",
-                             hint="Leave `profile` out.")  # fmt: skip
-        workload = read_trace(Path(job))
-        name = cluster if isinstance(cluster, str) else built(cluster).name
-        on, ran = built(cluster), None
-        if (level := _level(level or "flow")) != "analytic":
-            ran = execute_trace(workload, on, routing=routing, level=level, max_packets=max_packets)  # type: ignore[arg-type]
-        return _traced(str(name), str(job), workload, on, ran)
+        named = cluster if isinstance(cluster, str) else "CLUSTER"
+        raise UsageError(
+            f'"{job}" is a trace, which `step` does not predict.', hint=f"syncline explain {job} --cluster {named}"
+        )
     level = _level(level or "analytic")
     described = job_of(job)
     fabric = built(cluster)

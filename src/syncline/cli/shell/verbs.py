@@ -31,6 +31,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "nccl": "What to set for NCCL, and whether it took effect.",
     },
     "Check": {
+        "explain": "Explain a traced step: where it goes and what to change.",
         "audit": "Check a host, or many, for what slows training.",
         "bench": "Measure collectives against what they should give.",
         "doctor": "What is wrong, where, how likely: logs, tools and tables joined.",
@@ -54,6 +55,7 @@ DERIVED = frozenset(
         "design",
         "diagnose",
         "doctor",
+        "explain",
         "fabric",
         "nccl",
         "place",

@@ -15,7 +15,6 @@ from syncline.questions.step import (
     MemoryUse,
     ProfileUse,
     StepPrediction,
-    TracePrediction,
     UsedSplit,
     WarmUp,
 )
@@ -65,8 +64,8 @@ def step_lines(answer: StepPrediction) -> list[str]:
         if seconds / total > 5e-4:
             lines.append(f"    {PART_WORDS[name]:28} {units.show_time(seconds):>10}  {seconds / total:6.1%}")
     if executed is not None:
-        lines += _executed(executed.collectives)
-        lines += _packets(executed.packets)
+        lines += executed_lines(executed.collectives)
+        lines += packet_lines(executed.packets)
     lines += _sent(answer.comm_bytes)
     lines += _storage(answer.storage)
     lines += [f"  warning: {text}" for text in answer.warnings]
@@ -127,7 +126,7 @@ def _how(answer: StepPrediction) -> str:
     return f"executed at {answer.level} level; closed form {units.show_time(closed)}, {gap:+.1%}"
 
 
-def _executed(collectives: Sequence[CollectiveTime | TracedCollective]) -> list[str]:
+def executed_lines(collectives: Sequence[CollectiveTime | TracedCollective]) -> list[str]:
     """Return what each kind of communication took on the wire, hidden or not, and the link that limits it."""
     if not collectives:
         return []
@@ -138,7 +137,7 @@ def _executed(collectives: Sequence[CollectiveTime | TracedCollective]) -> list[
     )]  # fmt: skip
 
 
-def _packets(packets: PacketCounts | None) -> list[str]:
+def packet_lines(packets: PacketCounts | None) -> list[str]:
     """Return what befell the packets of an executed step."""
     if packets is None:
         return []
@@ -235,34 +234,6 @@ def decode_lines(answer: DecodeResult) -> list[str]:
     return [*lines, "", f"  ignores: {', '.join(answer.ignores)}"]
 
 
-def replay_lines(answer: TracePrediction) -> list[str]:
-    """Return a traced step on another cluster for people."""
-    before, after = answer.recorded_s, answer.step_time_s
-    exposed = units.show_time(answer.recorded_exposed_comm_s)
-    recorded = f"{units.show_time(before)}, {exposed} of it exposed communication" if before else "no times"
-    wide = max(11, len(answer.cluster))
-    return [
-        f"{answer.trace}: {answer.operations:,} operations of {answer.ranks} rank(s), "
-        f"{units.show_size(answer.comm_bytes)} communicated",
-        "",
-        f"  {'recorded':{wide}} {recorded}",
-        f"  {answer.cluster:{wide}} {units.show_time(after)}, {units.show_time(answer.exposed_comm_s)} exposed"
-        f"{f' ({after / before - 1:+.1%})' if before else ''}",
-        "",
-        *_executed(answer.collectives)[1:],
-        *_packets(answer.packets),
-        *([""] if answer.collectives else []),
-        *_kept_lines(answer.kept_as_recorded),
-        f"  ignores: {', '.join(answer.ignores)}",
-    ]
-
-
-def _kept_lines(kept: int) -> list[str]:
-    if not kept:
-        return []
-    return [f"  {kept:,} transfers whose size the trace does not tell keep the time that was recorded", ""]
-
-
 @singledispatch
 def text(answer: Any, width: int) -> Iterable[str]:
     """Return one step."""
@@ -277,8 +248,3 @@ def _step_prediction(answer: StepPrediction, width: int) -> Iterable[str]:
 @text.register
 def _decode_prediction(answer: DecodePrediction, width: int) -> Iterable[str]:
     return decode_lines(answer.result)
-
-
-@text.register
-def _trace_prediction(answer: TracePrediction, width: int) -> Iterable[str]:
-    return replay_lines(answer)

@@ -14,12 +14,12 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, ValidationError
 
+from syncline.describe.plain_pickle import read_plain_pickle
 from syncline.errors import FileError
 from syncline.timeline import SpanKind
 from syncline.watch.clock import Clock
 from syncline.watch.foreign import MAX_RANK, Foreign
 from syncline.watch.spans.event import AHEAD_S, MAX_MOMENT_S, Name, PendingEvent, SpanEvent, SpanSource
-from syncline.watch.spans.plain_pickle import read_plain_pickle
 from syncline.watch.spans.tail import Tail
 
 MAX_BYTES = 256 << 20

@@ -1,0 +1,235 @@
+"""One step of one rank run again, with something changed: host, streams and blocking calls in their recorded order.
+
+A launch follows the launch before it after the host's own time in between; an activity of the device follows its
+launch, its stream, and the other stream's activity that it was seen to wait for; a call that returns when an activity
+ends waits for it. What of a start nothing of that explains stays as a lag, so that the unchanged replay is the
+recording.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from syncline.explaining.attribution import Attribution
+from syncline.explaining.steps import step_of
+from syncline.timeline.columns import Floats, Ints
+from syncline.timeline.recording.recording import Bools, Calling, Doing
+
+RETURNS_S = 5e-5
+"""A call that returns within this time of an activity's end waited for it."""
+LEAST_BLOCK_S = 1e-5
+"""A shorter call launches, it does not wait."""
+
+
+@dataclass(frozen=True, eq=False)
+class ReplayGraph:
+    """Device activities of a step in order of launch. Row i waits for its launch, `before` (its stream) and `other`.
+
+    Between launch i - 1 and launch i the host works for `until_s`, waits for activity `blocks` (-1: for none), is back
+    after `back_s`, and works for `work_s`.
+    """
+
+    row: Ints
+    """Of the recording."""
+    length_s: Floats
+    lag_s: Floats
+    before: Ints
+    other: Ints
+    until_s: Floats
+    blocks: Ints
+    back_s: Floats
+    work_s: Floats
+    input_s: Floats
+    """Of the host's work, waiting for the data loader."""
+    offset_s: float
+    """Where the host is when the step begins: below 0 where it is ahead of its device."""
+    tail_s: float = 0.0
+    """From the last end to the step's end."""
+
+    def step_s(self) -> float:
+        """Return the length of the step."""
+        host, latest = self.offset_s, 0.0
+        end = [0.0] * len(self.row)
+        columns = (
+            self.length_s,
+            self.lag_s,
+            self.before,
+            self.other,
+            self.until_s,
+            self.blocks,
+            self.back_s,
+            self.work_s,
+        )
+        rows = zip(*(column.tolist() for column in columns), strict=True)
+        for i, (length, lag, before, other, until, blocks, back, work) in enumerate(rows):
+            host += until
+            if blocks >= 0:
+                host = max(host, end[blocks]) + back
+            host += work
+            at = max(host, 0.0)
+            if before >= 0 and end[before] > at:
+                at = end[before]
+            if other >= 0 and end[other] > at:
+                at = end[other]
+            end[i] = at + lag + length
+            if end[i] > latest:
+                latest = end[i]
+        return max(latest, host) + self.tail_s
+
+    def with_lengths(self, length_s: Floats) -> ReplayGraph:
+        """Return the graph with other times of its activities."""
+        return replace(self, length_s=length_s)
+
+    def changed(self, rows: Bools, factor: float) -> ReplayGraph:
+        """Return the graph with some activities' times multiplied."""
+        return self.with_lengths(np.where(rows, self.length_s * factor, self.length_s))
+
+    def without_blocks(self) -> ReplayGraph:
+        """Return the graph with no call that waits for the device."""
+        return replace(self, blocks=np.full(len(self.blocks), -1), back_s=np.zeros(len(self.back_s)))
+
+    def without_input(self) -> ReplayGraph:
+        """Return the graph with input that is always there."""
+        early = np.minimum(self.input_s, self.until_s)
+        return replace(
+            self, until_s=self.until_s - early, work_s=np.maximum(self.work_s - (self.input_s - early), 0.0),
+            input_s=np.zeros(len(self.input_s)),
+        )  # fmt: skip
+
+    def without_host(self) -> ReplayGraph:
+        """Return the graph with a host that launches in no time; input still comes when it comes."""
+        free = self.without_blocks()
+        return replace(
+            free, until_s=np.zeros(len(self.until_s)), work_s=self.input_s, tail_s=0.0,
+            lag_s=np.where((self.other >= 0) | (self.before < 0), self.lag_s, np.minimum(self.lag_s, 0.0)),
+        )  # fmt: skip
+
+
+def replay_graph(mine: Attribution, step: int) -> ReplayGraph | None:
+    """Return a step to run again; None where the trace does not say what was launched when."""
+    recording, windows = mine.recording, mine.windows
+    device = recording.device
+    if recording.steps:
+        starts = np.array([mark.start_s for mark in recording.steps])
+        chosen = np.flatnonzero(step_of(recording, starts) == step)
+    else:
+        chosen = np.arange(len(device))
+    if not len(chosen) or (device.call[chosen] < 0).mean() > 0.5:
+        return None
+    launched = _launched(mine, chosen)
+    order = np.lexsort((device.start_s[chosen], launched))
+    rows, launched = chosen[order], launched[order]
+    begin_s = float(windows.begin_s[step])
+    start, end = device.start_s[rows], device.end_s[rows]
+    before = _before(device.stream[rows])
+    other = _other(start, end, device.stream[rows], launched, before)
+    host = _host(mine, rows, launched, begin_s)
+    ready = np.maximum(np.maximum(launched, begin_s), np.where(before >= 0, end[before], -np.inf))
+    ready = np.maximum(ready, np.where(other >= 0, end[other], -np.inf))
+    graph = ReplayGraph(
+        rows, end - start, start - ready, before, other, *host,
+        offset_s=min(float(launched[0]) - begin_s, 0.0),
+    )  # fmt: skip
+    return replace(graph, tail_s=float(windows.length_s[step]) - graph.step_s())
+
+
+def _launched(mine: Attribution, rows: Ints) -> Floats:
+    """Return when each activity was launched; what a trace has no launch of came with what ran before it.
+
+    A stream keeps its order: what ran first was launched first, whatever clocks say.
+    """
+    device, host = mine.recording.device, mine.recording.host
+    call = device.call[rows]
+    moment = np.where(call >= 0, np.minimum(host.end_s[np.maximum(call, 0)], device.start_s[rows]), np.nan)
+    last = float(device.start_s[rows[0]])
+    found = moment.tolist()
+    for i, value in enumerate(found):
+        last = found[i] = last if value != value else value
+    moment = np.array(found)
+    for stream in np.unique(device.stream[rows]).tolist():
+        mine_too = np.flatnonzero(device.stream[rows] == stream)  # in order of start
+        moment[mine_too] = np.minimum.accumulate(moment[mine_too][::-1])[::-1]
+    return moment
+
+
+def _before(stream: Ints) -> Ints:
+    found = np.full(len(stream), -1, np.int64)
+    last: dict[int, int] = {}
+    for i, one in enumerate(stream.tolist()):
+        found[i] = last.get(one, -1)
+        last[one] = i
+    return found
+
+
+def _other(start: Floats, end: Floats, stream: Ints, launched: Floats, before: Ints) -> Ints:
+    """Return the other stream's activity that let one start: the last to end before it, if nothing else explains it."""
+    found = np.full(len(start), -1, np.int64)
+    by_end = np.argsort(end, kind="stable")
+    ends = end[by_end]
+    own = np.maximum(launched, np.where(before >= 0, end[before], -np.inf))
+    for i in np.flatnonzero(start > own).tolist():
+        at = int(np.searchsorted(ends, start[i] + 5e-7, side="right")) - 1
+        while at >= 0 and ends[at] > own[i]:
+            j = int(by_end[at])
+            if stream[j] != stream[i] and j < i:
+                found[i] = j
+                break
+            at -= 1
+    return found
+
+
+def _host(
+    mine: Attribution, rows: Ints, launched: Floats, begin_s: float
+) -> tuple[Floats, Ints, Floats, Floats, Floats]:
+    """Return what the host does before each launch: work, the activity it waits for, its way back, work, input."""
+    recording = mine.recording
+    host, device = recording.host, recording.device
+    calls = device.call[rows]
+    threads = np.unique(host.thread[calls[calls >= 0]])
+    near = (
+        np.isin(host.thread, threads) & (host.end_s > min(begin_s, float(launched[0]))) & (host.start_s < launched[-1])
+    )
+    earlier = np.concatenate([[min(begin_s, float(launched[0]))], launched[:-1]])
+    gap = launched - earlier
+    inputs = np.minimum(
+        _within(host.start_s, host.end_s, near & (host.calling == Calling.INPUT), earlier, launched), gap
+    )
+    until, blocks, back, work = np.zeros(len(gap)), np.full(len(gap), -1, np.int64), np.zeros(len(gap)), gap.copy()
+    ends = device.end_s[rows]
+    by_end = np.argsort(ends, kind="stable")
+    runtime = (
+        near & np.isin(host.calling, (Calling.LAUNCH, Calling.BLOCK)) & (host.end_s - host.start_s > LEAST_BLOCK_S)
+    )
+    for call in np.flatnonzero(runtime).tolist():
+        a, b = float(host.start_s[call]), float(host.end_s[call])
+        i = int(np.searchsorted(launched, b, side="left"))  # the first launch after the call
+        at = int(np.searchsorted(ends[by_end], b, side="right")) - 1
+        while at >= 0 and by_end[at] >= i:
+            at -= 1
+        if not 0 < i < len(gap) or at < 0:
+            continue
+        done = float(ends[by_end[at]])
+        if done <= a or b - done > RETURNS_S:
+            continue
+        blocks[i], back[i] = by_end[at], b - done
+        until[i] = max(a - earlier[i], 0.0)
+        work[i] = max(float(launched[i]) - b, 0.0)
+    return until, blocks, back, work, inputs
+
+
+def _within(start: Floats, end: Floats, chosen: Bools, begin: Floats, until: Floats) -> Floats:
+    """Return how much of some calls lies in each stretch."""
+    found = np.zeros(len(begin))
+    for a, b in zip(start[chosen].tolist(), end[chosen].tolist(), strict=True):
+        i = int(np.searchsorted(until, a, side="right"))
+        while i < len(begin) and begin[i] < b:
+            found[i] += max(min(b, float(until[i])) - max(a, float(begin[i])), 0.0)
+            i += 1
+    return found
+
+
+def collective_rows(mine: Attribution, graph: ReplayGraph) -> Bools:
+    """Return which activities of a replay are collectives."""
+    return np.asarray(mine.recording.device.doing[graph.row] == Doing.COLLECTIVE)

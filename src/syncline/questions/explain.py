@@ -1,0 +1,137 @@
+"""Where does the time of a traced step go, which rank and which collective is to blame, and what would change it?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+from syncline.describe.progress import Meter, Progress
+from syncline.errors import UsageError
+from syncline.explaining.against import Difference, difference, predicted_account
+from syncline.explaining.explain import Explanation, explain_recordings
+from syncline.explaining.on_cluster import on_cluster
+from syncline.explaining.reading import read_recordings
+from syncline.explaining.tools import is_graph, is_profiler, start_of
+from syncline.questions.answer import Answer, Output, page_output
+from syncline.questions.inputs import Cluster, built
+from syncline.questions.parameter import Parameter, question
+from syncline.sim.flow.routing import ROUTINGS
+from syncline.timeline import Timeline, save
+from syncline.workload.graph import Workload
+from syncline.workload.trace import read_trace, trace_files
+from syncline.workload.traces.kineto import read_kineto
+
+LEVELS = ("analytic", "flow", "packet")
+
+
+@dataclass(frozen=True)
+class ExplainAnswer(Answer):
+    """A traced step: its account, its collectives, its late ranks, the overlap it lost and what would change it."""
+
+    schema_name: ClassVar[str] = "explain"
+    content: ClassVar[str] = "result"
+    outputs: ClassVar[Mapping[str, Output]] = {
+        "trace": Output("Write the step on the cluster as a timeline (.json for Perfetto, .parquet).",
+                        lambda answer, path: save(answer.timeline, path)),
+        **page_output("Write a page: the account, ranks, collectives and changes."),
+    }  # fmt: skip
+
+    result: Explanation
+
+    @property
+    def timeline(self) -> Timeline:
+        """The whole trace on the cluster."""
+        if self.result.on_cluster is None:
+            raise UsageError("there is no timeline without a cluster.", hint="Give `cluster`.")
+        return self.result.on_cluster.timeline
+
+
+@dataclass(frozen=True)
+class DifferenceAnswer(Answer):
+    """Two steps, subtracted line by line, down to the kernels and collectives that changed."""
+
+    schema_name: ClassVar[str] = "explain-against"
+    content: ClassVar[str] = "result"
+    outputs: ClassVar[Mapping[str, Output]] = page_output("Write a page: both accounts and what changed.")
+
+    result: Difference
+
+
+@question(
+    "syncline explain trace.json.gz",
+    "syncline explain traces/ --cluster h100-64-rail",
+    "syncline explain rank*.json.gz --html explain.html",
+    "syncline explain this-week/ --against last-week/",
+    "syncline explain trace.json.gz --against predicted.json",
+)
+def explain(
+    traces: Annotated[
+        Sequence[str | Path],
+        Parameter(
+            "Traces of one job, a rank each, or folders of them; with `against` also the JSON of a prediction.",
+            metavar="TRACE", kind=list[str],
+        ),
+    ],
+    *,
+    cluster: Annotated[
+        Cluster | None,
+        Parameter("The cluster, for what its network should give.", names=("--cluster", "-c"), metavar="FILE|PRESET",
+                  kind=str),
+    ] = None,
+    against: Annotated[
+        Sequence[str | Path],
+        Parameter("What to compare with: traces, a folder, or the JSON of step, preview or explain.",
+                  metavar="TRACE", kind=list[str]),
+    ] = (),
+    level: Annotated[
+        str, Parameter("With a cluster: flow (executed on it), packet, or analytic (closed forms).", rare=True)
+    ] = "flow",
+    routing: Annotated[str, Parameter("With a cluster: spray, ecmp or static.", rare=True)] = "spray",
+    max_packets: Annotated[
+        int | None, Parameter("With packet: refuse a trace of more (50,000,000).", min=1, rare=True)
+    ] = None,
+    progress: Progress | None = None,
+) -> ExplainAnswer | DifferenceAnswer:  # fmt: skip
+    """Explain a measured step: where its time goes, who is late, what overlap is lost and what each change would save.
+
+    Reads traces of the PyTorch profiler, one rank or many, flight recorder dumps, NCCL Inspector files, Nsight Systems
+    exports (SQLite) and Chakra traces. The account of a step adds up to the step. With traces of
+    several ranks, waiting for a late rank and slow transfers are told apart; with `cluster`, transfers are compared
+    with what the network should give. Changes are replayed on the recorded step. What a trace lacks is listed with
+    what records it.
+    """
+    files = [traces] if isinstance(traces, (str, Path)) else list(traces)
+    others = [against] if isinstance(against, (str, Path)) else list(against)
+    if not files:
+        raise UsageError("no trace is named.", hint="Name a PyTorch profiler trace, or a folder of them.")
+    if level not in LEVELS or routing not in ROUTINGS:
+        raise UsageError(
+            f'no level is called "{level}", or no routing "{routing}".',
+            hint=f"Levels: {', '.join(LEVELS)}; routings: {', '.join(ROUTINGS)}.",
+        )
+    meter = Meter(progress)
+    fabric = built(cluster) if cluster is not None else None
+    predicted = predicted_account(files) if others else None
+    mine = None if predicted else explain_recordings(read_recordings(files, meter), fabric)
+    if not others:
+        assert mine is not None
+        if fabric is not None and (workload := _workload(files)) is not None:
+            there = on_cluster(workload, fabric, level=level, routing=routing, max_packets=max_packets)
+            mine = replace(mine, on_cluster=there)
+        return ExplainAnswer(mine)
+    before = predicted_account(others) or explain_recordings(read_recordings(others, meter), fabric)
+    return DifferenceAnswer(difference(before, predicted or mine))
+
+
+def _workload(files: Sequence[str | Path]) -> Workload | None:
+    """Return the graph of traces that have one: the profiler's and Chakra's."""
+    path = Path(files[0])
+    if len(files) > 1:
+        return read_kineto(files) if is_profiler(start_of(path)) else None
+    first = trace_files(path)[0]
+    return read_trace(path) if is_profiler(start_of(first)) or is_graph(start_of(first)) else None
+
+
+COMMANDS = {"": explain}
