@@ -18,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.watch.scenes import come
 
+from syncline.describe.plain_pickle import read_plain_pickle
 from syncline.errors import FileError, WatchError
 from syncline.runtime.span_writer import MAX_SPANS, PER_DATAGRAM, SpanWriter, socket_path
 from syncline.timeline import Source, SourceKind, SpanKind, TimelineBuilder, save
@@ -25,7 +26,6 @@ from syncline.watch.clock import Clock
 from syncline.watch.spans.event import PendingEvent, SpanEvent, event_of
 from syncline.watch.spans.flight_recorder import FlightRecorderSpans
 from syncline.watch.spans.nccl_inspector import InspectorSpans
-from syncline.describe.plain_pickle import read_plain_pickle
 from syncline.watch.spans.timelines import TimelineSpans
 from syncline.watch.spans.unix_socket import MAX_DATAGRAMS, SocketSpans, free_socket
 
