@@ -107,6 +107,11 @@ def from_spec(
     return _described(spec, _kinds(spec, range(len(spec.groups()))), num_hosts, gpus_per_host, software)
 
 
+def host_system(model: HostModel, link: LinkType | None, catalog: Catalog, num_hosts: int) -> NcclSystem:
+    """Return what NCCL would find on alike hosts of a model, with nothing stated of their software."""
+    return _system(model, link, catalog, NcclSoftware(), num_hosts if link is not None else 1, model.num_gpus)
+
+
 def _kinds(spec: ClusterSpec, groups: Iterable[int]) -> list[HostKind]:
     """Return the kinds of hosts of these groups, each once."""
     catalog = spec.catalog

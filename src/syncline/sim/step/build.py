@@ -9,6 +9,7 @@ from functools import cache
 from syncline.codec.names import PLAIN
 from syncline.describe.own_data import own_data
 from syncline.errors import SimulationError
+from syncline.sim.collective.columns import number_of
 from syncline.sim.step.case import Case, case_of
 from syncline.sim.step.exchange import ALGORITHMS
 from syncline.sim.step.machine import Machine
@@ -247,6 +248,7 @@ def machine_columns(job: Job, machine: Machine, facts: Facts) -> dict[str, float
         "hbm_Bps": machine.hbm_Bps, "num_sms": machine.num_sms,
         "nvlink_Bps": machine.nvlink_Bps, "mesh_peers": machine.mesh_peers, "nic_Bps": max(machine.nic_Bps, 1.0),
         "host_Bps": max(machine.host_Bps, 1.0),
+        "library": number_of(machine.library),
         "domain": machine.domain, "hop_s": machine.hop_s, **machine.reach.columns(),
         "served_ports": job.sync.servers * machine.gpus_per_host if job.sync.method == "parameter-server" else 0,
         "memory_bytes": machine.gpu.memory_bytes / max(machine.gpu.num_dies, 1),

@@ -160,6 +160,7 @@ class Case:
     host_Bps: Floats  # to the memory of the host, one way
     domain: Floats
     hop_s: Floats  # latency of one exchange beyond the domain
+    library: Floats  # number of what collectives are calls of (`sim/collective/columns.py`); 0: laid out by a compiler
     rack_gpus: Floats  # ranks that a rack, pod or site holds, and what leaves it; infinite: no limit
     rack_Bps: Floats
     pod_gpus: Floats

@@ -27,6 +27,8 @@ from syncline.sim.step.exchange import Buffer, Windows, extra_s
 from syncline.sim.step.experts import ExpertTime, expert_params, expert_part
 from syncline.sim.step.memory import kept_per_token
 from syncline.sim.step.network import (
+    Bools,
+    GroupNetwork,
     head_exchange_s,
     inside,
     laid_or,
@@ -275,7 +277,7 @@ def _sharded(c: Case, k: Constants, hiding: LayerTime, head: Floats) -> tuple[Fl
     ring = ring_of(c, k, ranks, stride, c.laid_data_Bps)
     gather = ring.gather_s(c.param_bytes * size)
     shrunk = c.wire_share * pick(ring.inside < ranks, c.nic_share, 1.0)
-    scatter = ring.gather_s(c.grad_bytes * shrunk * size)
+    scatter = ring.scatter_s(c.grad_bytes * shrunk * size)
     # Routed experts that several ranks hold alike are sharded over those, a mean layer's part of them at a time.
     holders, routed = expert_holders(c), expert_params(c) * c.moe_layers / c.layers
     spread = (holders > 1) & (routed > 0)
@@ -283,23 +285,22 @@ def _sharded(c: Case, k: Constants, hiding: LayerTime, head: Floats) -> tuple[Fl
     if anywhere(routed > 0):
         experts = ring_of(c, k, holders, c.ep, c.laid_holders_Bps)
         gather = gather + pick(spread, experts.gather_s(c.param_bytes * routed), 0.0)
-        scatter = scatter + pick(spread, experts.gather_s(c.grad_bytes * shrunk * routed), 0.0)
+        scatter = scatter + pick(spread, experts.scatter_s(c.grad_bytes * shrunk * routed), 0.0)
         among = pick(routed > 0, holders - experts.inside, 0.0)
     behind = gather * c.reshard + scatter
     exposed = np.maximum(gather - hiding.forward, 0.0) + np.maximum(behind - hiding.behind, 0.0)
     wire = gather + behind
     slowed = k.held.c_sm * (wire - exposed)
-    # Every gather and scatter waits for the slowest of its ring; that skew grows with the ranks beyond one domain.
-    calls = 2 + c.reshard
-    slowed = slowed + calls * k.held.ring_hop_s * (ranks - ring.inside)
-    slowed = slowed + calls * k.held.ring_hop_s * among
+    # A compiler's ring waits for the slowest of its ranks beyond one domain; a library's price counts its hops itself.
+    hops = pick(c.library > 0, 0.0, (2 + c.reshard) * k.held.ring_hop_s)
+    slowed = slowed + hops * (ranks - ring.inside + among)
     ends = ring.gather_s((c.param_bytes + c.grad_bytes) * (c.embedding_params + c.head_params) / c.tp)
     first_and_last = gather + scatter + np.maximum(ends - head, 0.0)
     per_micro = c.layers * (exposed + slowed) + first_and_last
     replicas = c.dp * c.cp / ranks
     local = size * c.layers / ranks
     apart = ring_of(c, k, replicas, c.tp * ranks, c.laid_replicas_Bps, sums=c.fsdp > 0)
-    between = 2 * apart.gather_s(c.grad_bytes * c.wire_share * c.nic_share * local)
+    between = apart.sum_s(c.grad_bytes * c.wire_share * c.nic_share * local)
     hybrid = pick(replicas > 1, np.maximum(k.held.least_exposed * between, between - c.layers * hiding.behind), 0.0)
     hybrid, between = hybrid / c.sync_every, between / c.sync_every
     on = c.fsdp > 0
@@ -316,11 +317,12 @@ def _replicated(c: Case, k: Constants, hiding: LayerTime, per_stage: Floats) -> 
     sums = c.sharded_state == 0
     ring = ring_of(c, k, n, c.tp, c.laid_data_Bps, sums=sums)
     wire = c.grad_bytes * c.wire_share * pick(ring.inside < n, c.nic_share, 1.0)
-    once, back = ring.gather_s(wire * dense), ring.gather_s(c.param_bytes * dense)
+    once, back = _halves(c, ring, sums, wire * dense, c.param_bytes * dense)
     if anywhere(routed > 0):
         experts = ring_of(c, k, m, c.ep, c.laid_holders_Bps, sums=sums)
-        once = once + experts.gather_s(wire * routed) * (routed > 0)
-        back = back + experts.gather_s(c.param_bytes * routed) * (routed > 0)
+        scattered, gathered = _halves(c, experts, sums, wire * routed, c.param_bytes * routed)
+        once = once + scattered * (routed > 0)
+        back = back + gathered * (routed > 0)
     back = pick(c.sharded_state > 0, back, once)
     least = k.held.least_exposed
     hidden = _hidden(c, k, once, per_stage * hiding.behind)
@@ -347,10 +349,20 @@ def _replicated(c: Case, k: Constants, hiding: LayerTime, per_stage: Floats) -> 
     extra = times * extra_s(c, k, exchanged(c), windows_of(c, hiding)) / c.sync_every
     whole = whole / c.sync_every + extra
     if anywhere((c.sync_every > 1) & (c.cp > 1)):  # the ranks of one sequence never part
-        near = pick(c.sync_every > 1, 2 * ring_of(c, k, c.cp, c.tp, np.zeros(())).gather_s(wire * dense), 0.0)
+        near = pick(c.sync_every > 1, ring_of(c, k, c.cp, c.tp, np.zeros(())).sum_s(wire * dense), 0.0)
         exposed = exposed + np.maximum(least * near, near - per_stage * hiding.behind)
         whole = whole + near
     return pick(on, exposed + each + extra, 0.0), pick(on, whole, 0.0)
+
+
+def _halves(c: Case, ring: GroupNetwork, sums: Bools, grad: Floats, param: Floats) -> tuple[Floats, Floats]:
+    """Return the two halves of replicas' exchange: scatter and gather, or those of an all-reduce where `sums`."""
+    if not anywhere(sums):
+        return ring.scatter_s(grad), ring.gather_s(param)
+    half = ring.sum_s(grad) / 2
+    if np.all(sums):
+        return half, half
+    return pick(sums, half, ring.scatter_s(grad)), pick(sums, half, ring.gather_s(param))
 
 
 def _hidden(c: Case, k: Constants, exchange: Floats, stage: Floats) -> Floats:

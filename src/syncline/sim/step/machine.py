@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from syncline.describe.own_data import own_data
-from syncline.errors import SimulationError
+from syncline.errors import DescriptionError, SimulationError
 from syncline.fabric.catalog import Catalog, Gpu, HostModel, LinkType, load_catalog
 from syncline.fabric.fabric import Fabric
 from syncline.fabric.spec import ClusterSpec
+from syncline.sim.collective.columns import Library
+from syncline.sim.nccl.describe import from_fabric, host_system
+from syncline.sim.nccl.system import NcclSystem
 from syncline.sim.reach import fabric_reach
 from syncline.sim.step.reach import Reach, layout_reach
 from syncline.workload.parallel import Parallel
@@ -52,6 +56,7 @@ class Machine:
     mesh_peers: int = 0  # GPUs that each has a link of its own to, where no switch joins them; 0: one does
     derate: float = 1.0  # of this part against others of its architecture, because of a lower power limit
     reach: Reach = field(default_factory=lambda: Reach(1.0, 0.0, 1))  # what ranks get beyond their ports
+    library: Library | None = None  # what its collectives are calls of; None: a compiler lays them out
 
     def rate(self, precision: str) -> float:
         """Return the sustained rate of matrix products in a precision, or raise where the part has no such unit."""
@@ -98,6 +103,8 @@ def machine_of(
     nic_Bps = network_Bps(model, link) / model.num_gpus / dies
     up_Bps, domain = scale_up(model, gpu, catalog)
     hop_s = HOP_S.get(link.transport, 10e-6) if link else 10e-6
+    hosts = max(1, -(-num_gpus // model.num_gpus))
+    system = _library(lambda: host_system(model, link, catalog, hosts))
     return Machine(
         gpu=gpu, sustained=sustained, num_sms=int(facts["sms"]) // dies,
         hbm_Bps=gpu.memory_Bps * own_data("sim", "data/gpu_sustained.yaml")["hbm_share"] / dies,
@@ -107,7 +114,16 @@ def machine_of(
         mesh_peers=model.num_gpus - 1 if model.scale_up_topology == "mesh" and dies == 1 else 0,
         derate=min(facts["power"] / facts["base_power"], 1.0), head64=facts.get("head64", {}),
         matures=int(facts.get("matures", 9999)), reach=Reach(nic_Bps, hop_s, domain * dies),
+        library=Library(system, model.num_gpus * dies, nic_Bps, up_Bps / dies) if system else None,
     )  # fmt: skip
+
+
+def _library(describe: Callable[[], NcclSystem]) -> NcclSystem | None:
+    """Return a machine as NCCL meets it; None where NCCL does not run."""
+    try:
+        return describe()
+    except (DescriptionError, SimulationError):
+        return None
 
 
 #: Grace and its GPUs share NVLink-C2C, 450 GB/s each way for one or two of them; copies reach about nine tenths.
@@ -165,7 +181,9 @@ def machine_from_fabric(fabric: Fabric) -> Machine:
         found.even_hosts_Bps()  # says so where a host is cut off
         nic = min(nic, float((found.hosts.even_Bps / np.maximum(found.hosts.gpus, 1)).min()) / dies)
     reach = layout_reach(fabric, nic, machine.hop_s, machine.domain, dies)
-    return replace(machine, nic_Bps=nic, upper_Bps=nic, reach=reach)
+    system = _library(lambda: from_fabric(fabric)) if machine.library else None
+    library = Library(system, machine.gpus_per_host, nic, machine.nvlink_Bps) if system else None
+    return replace(machine, nic_Bps=nic, upper_Bps=nic, reach=reach, library=library)
 
 
 def reached(machine: Machine, fabric: Fabric, split: Parallel) -> Machine:

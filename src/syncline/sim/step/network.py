@@ -15,6 +15,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
+from syncline.sim.collective.columns import Groups, collective_s
 from syncline.sim.double_tree import tree_share
 from syncline.sim.step.case import Case, Floats, anywhere, pick, remembered
 from syncline.sim.step.constants import Constants
@@ -216,16 +217,43 @@ def _call_s(c: Case, k: Constants, ranks: Floats, stride: Floats, near: Floats) 
 
 @dataclass(frozen=True, eq=False)
 class GroupNetwork:
-    """What a group's gathers and scatters need to know of the network, whatever their size."""
+    """What the collectives of a group need to know of the network, whatever their size.
 
-    ranks: Floats
-    inside: Floats  # ranks that share a scale-up domain
+    A library prices them (`sim/collective`). Where a compiler lays them out, they are rings at a rate.
+    """
+
+    groups: Groups
     rate_Bps: Floats
     call_s: Floats
 
+    @property
+    def ranks(self) -> Floats:
+        return self.groups.ranks
+
+    @property
+    def inside(self) -> Floats:
+        """Ranks that share a scale-up domain."""
+        return self.groups.near
+
     def gather_s(self, size_bytes: Floats) -> Floats:
-        """Return the time to gather (or reduce-scatter) a buffer of `size_bytes`."""
-        return (self.ranks - 1) / self.ranks * size_bytes / self.rate_Bps + self.call_s
+        """Return the time to gather a buffer of `size_bytes`."""
+        return self._priced_s("all_gather", size_bytes, 1.0)
+
+    def scatter_s(self, size_bytes: Floats) -> Floats:
+        """Return the time to reduce and scatter a buffer of `size_bytes`."""
+        return self._priced_s("reduce_scatter", size_bytes, 1.0)
+
+    def sum_s(self, size_bytes: Floats) -> Floats:
+        """Return the time to all-reduce a buffer of `size_bytes`."""
+        return self._priced_s("all_reduce", size_bytes, 2.0)
+
+    def _priced_s(self, operation: str, size_bytes: Floats, passes: float) -> Floats:
+        library = self.groups.library
+        priced = collective_s(operation, self.groups, size_bytes) if anywhere(library > 0) else np.zeros(())
+        if not anywhere(library == 0):
+            return priced
+        ring = passes * ((self.ranks - 1) / self.ranks * size_bytes / self.rate_Bps + self.call_s)
+        return pick(library > 0, priced, ring)
 
 
 def ring_of(
@@ -237,7 +265,10 @@ def ring_of(
     """
     near = inside(c, ranks, stride)
     rate = laid_or(laid_Bps, _rate_Bps(c, k, ranks, stride, near, sums))
-    return GroupNetwork(ranks, near, rate, _call_s(c, k, ranks, stride, near))
+    cap = laid_or(laid_Bps / k.fitted.e_net, out_Bps(c, ranks, stride))
+    up = up_Bps(c, k, near) / k.fitted.e_nvl
+    groups = Groups(c.library, ranks, near, c.nic_Bps, up, cap, long_s(c, ranks, stride))
+    return GroupNetwork(groups, rate, _call_s(c, k, ranks, stride, near))
 
 
 #: Times one exchange beyond a domain: up the tree of switches and down again.
@@ -260,10 +291,12 @@ def switch_sum_s(c: Case, k: Constants, size_bytes: Floats, ring: GroupNetwork) 
 
 def tp_exchange_s(c: Case, k: Constants) -> Floats:
     """Return the time of one all-reduce (or gather and scatter) of a micro-batch's activations over the TP group."""
+    if not anywhere(c.tp > 1):
+        return np.zeros(())
     size = 2 * c.tokens * c.hidden
-    one = np.ones(())
-    rate = laid_or(c.laid_tensor_Bps, rate_Bps(c, k, c.tp, one))
-    exchange = 2 * (c.tp - 1) / c.tp * size / rate + call_s(c, k, c.tp, one)
+    ring = ring_of(c, k, c.tp, np.ones(()), c.laid_tensor_Bps)
+    halves = ring.gather_s(size) + ring.scatter_s(size) if anywhere(c.sequence_parallel > 0) else np.zeros(())
+    exchange = pick(c.sequence_parallel > 0, halves, ring.sum_s(size))
     return pick(c.tp > 1, exchange, 0.0)
 
 

@@ -1,0 +1,139 @@
+"""Prices of groups in columns: a step asks for thousands of groups at once, and each shape and size is priced once.
+
+A group is `ranks` ranks, `near` of them in each scale-up domain. What is left of its ports, of its scale-up links and
+of thin cells are columns too, so that a search, a what-if and one step ask the same model of NCCL (`sim/nccl`) that
+`sim/collective/price.py` asks. Rows are priced exactly, not interpolated.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from syncline.sim.bound import Bound
+from syncline.sim.nccl.job import NcclOperation
+from syncline.sim.nccl.predict import chosen_pairs, times_us
+from syncline.sim.nccl.system import NcclSystem
+
+Floats = NDArray[np.float64]
+MOST_KEPT = 1 << 20
+"""Prices that are remembered before all are forgotten."""
+
+
+@dataclass(frozen=True)
+class Library:
+    """What collectives of a machine are calls of: the system as NCCL meets it, and what one rank has of it."""
+
+    system: NcclSystem
+    ranks_per_host: int
+    nic_Bps: float
+    up_Bps: float
+
+
+class Groups(NamedTuple):
+    """Groups of ranks in columns."""
+
+    library: Floats  # number of the `Library`; 0: a compiler lays out collectives itself
+    ranks: Floats
+    near: Floats  # ranks that share a scale-up domain
+    nic_Bps: Floats  # port of one rank
+    up_Bps: Floats  # scale-up links of one rank towards those near it
+    cap_Bps: Floats  # what a ring gets where cells are thin
+    long_s: Floats  # one way over lines between sites
+
+
+_LIBRARIES: list[Library] = []
+_NUMBERS: dict[Library, int] = {}
+_PRICES: dict[tuple[float | str, ...], float] = {}
+
+
+def number_of(library: Library | None) -> int:
+    """Return the number by which columns name a library; 0 where there is none."""
+    if library is None:
+        return 0
+    if library not in _NUMBERS:
+        _LIBRARIES.append(library)
+        _NUMBERS[library] = len(_LIBRARIES)
+    return _NUMBERS[library]
+
+
+def collective_s(operation: str, groups: Groups, size_bytes: Floats) -> Floats:
+    """Return what the library takes for an operation of every group; 0 for a group of one, or without a library."""
+    columns = [np.asarray(column, dtype=np.float64) for column in (*groups, size_bytes)]
+    if all(column.ndim == 0 for column in columns):
+        return np.asarray(_rows_s(operation, np.array([columns]))[0])
+    shape = np.broadcast_shapes(*(column.shape for column in columns))
+    # Rows that repeat have one price: most columns are one number, and the others have few values.
+    mixed = np.zeros((), np.uint64)
+    for number, column in enumerate(columns):
+        mixed = (mixed * np.uint64(0x9E3779B97F4A7C15)) ^ (
+            np.ascontiguousarray(column).view(np.uint64) + np.uint64(number)
+        )
+        mixed = mixed ^ (mixed >> np.uint64(29))
+    _, first, at = np.unique(np.broadcast_to(mixed, shape), return_index=True, return_inverse=True)
+    rows = np.stack([np.broadcast_to(column, shape)[first] for column in columns], axis=1)
+    return np.asarray(_rows_s(operation, rows)[at.ravel()])
+
+
+def _rows_s(operation: str, rows: Floats) -> Floats:
+    out = np.zeros(len(rows))
+    wanted: dict[tuple[float, ...], list[int]] = {}
+    for index, row in enumerate(rows.tolist()):
+        if row[0] < 1 or row[1] < 2 or row[-1] <= 0:
+            continue
+        known = _PRICES.get((operation, *row))
+        if known is None:
+            wanted.setdefault(tuple(row[:-1]), []).append(index)
+        else:
+            out[index] = known
+    if len(_PRICES) > MOST_KEPT:
+        _PRICES.clear()
+    for key, members in wanted.items():
+        sizes = rows[members, -1]
+        found = _priced_s(_operation(operation, key), sizes)
+        out[members] = found
+        _PRICES.update(
+            {(operation, *key, size): time for size, time in zip(sizes.tolist(), found.tolist(), strict=True)}
+        )
+    return out
+
+
+def _priced_s(job: NcclOperation, sizes: Floats) -> Floats:
+    pairs, _ = chosen_pairs(job.system, job.op, sizes)
+    floor = 1e6 * job.system.bounds.get(job.op, Bound()).at(sizes)
+    return np.asarray(np.maximum(times_us(job, pairs, sizes), floor) / 1e6)
+
+
+@lru_cache(maxsize=4096)
+def _operation(operation: str, key: tuple[float, ...]) -> NcclOperation:
+    return NcclOperation(group_system(*key), operation)
+
+
+def group_system(
+    library: float, ranks: float, near: float, nic_Bps: float, up_Bps: float, cap_Bps: float, long_s: float
+) -> NcclSystem:
+    """Return the system of one group: the machine's own, with the ranks, ports and links that the group has."""
+    whole = _LIBRARIES[int(library) - 1]
+    system, inside = whole.system, max(1, int(near))
+    num_hosts = max(1, -(-int(ranks) // inside))
+    ports = nic_Bps / whole.nic_Bps if whole.nic_Bps > 0 else 1.0
+    up = up_Bps / whole.up_Bps if whole.up_Bps > 0 else 1.0
+    nics = system.num_nics * inside / whole.ranks_per_host
+    count = max(1, round(nics))
+    own_Bps = inside * nic_Bps
+    share = ports * nics / count
+    found = replace(
+        system, num_hosts=num_hosts, gpus_per_host=inside, ranks=0 if num_hosts * inside == int(ranks) else int(ranks),
+        nvlink_domain=inside, num_nics=count if num_hosts > 1 else system.num_nics,
+        nic_rate_Bps=system.nic_rate_Bps * share, port_share=min(1.0, system.port_share * share),
+        nvlink_Bps=system.nvlink_GBps * 1e9 * up,
+        ring_cap_Bps=cap_Bps if cap_Bps < own_Bps * (1 - 1e-9) else np.inf,
+        long_us=1e6 * long_s, far_us=1e6 * long_s, tree_lines=max(1, system.tree_lines) if long_s > 0 else 0, bounds={},
+    )  # fmt: skip
+    alike = (found.num_ranks, found.num_islands, found.ranks_per_island) == (
+        system.num_ranks, system.num_islands, system.ranks_per_island)  # fmt: skip
+    return system if alike and abs(share - 1) < 1e-9 and abs(up - 1) < 1e-9 else found
