@@ -12,12 +12,14 @@ from syncline.bench.step_log import StepLog, read_step_log
 from syncline.describe import units
 from syncline.describe.model import Handle, handle
 from syncline.errors import UsageError
+from syncline.program import place
 from syncline.questions.answer import Answer, Output
 from syncline.questions.inputs import Cluster, ClusterArgument, JobSource, built, job_of
 from syncline.questions.parameter import Parameter, question
 from syncline.questions.simulated.log_ranks import ranks_of
+from syncline.schedule import Kind
+from syncline.sim.collective.price import CollectivePricer
 from syncline.sim.nccl.calibrate import calibrate as fit_collective
-from syncline.sim.nccl.describe import from_fabric
 from syncline.sim.nccl.job import Scale
 from syncline.sim.nccl.measured import read_log, read_text
 from syncline.sim.nccl.predict import predict
@@ -209,13 +211,8 @@ def calibrate_collective(
 ) -> CollectiveProfile:
     """Fit NCCL's model to one nccl-tests log of this cluster, on so many ranks (default: those of the log, or all)."""
     fabric = built(cluster)
-    per_host = fabric.num_gpus // fabric.num_hosts
     ranks = ranks_of(Path(log), op, ranks, fabric)
-    if ranks is not None and (ranks % per_host or not 0 < ranks <= fabric.num_gpus):
-        raise UsageError(
-            f"NCCL is modelled on whole hosts of {per_host} GPUs, up to {fabric.num_gpus}; {ranks} is not."
-        )
-    system = from_fabric(fabric, num_hosts=(ranks or fabric.num_gpus) // per_host)
+    system = CollectivePricer(Kind.ALL_REDUCE, place("packed", fabric, ranks)).system
     series = read_log(read_text(log), str(log), op)
     found = fit_collective(system, series)
     gpu = price_gpu(fabric)

@@ -46,7 +46,7 @@ def test_each_multiplier_changes_its_own_constants_by_its_own_factor() -> None:
         "products": {"e_gemm": 1 / 2, "c_att": 2},
         "attention": {"e_attn": 1 / 2, "c_att": 1 / 2},
         "memory": {"c_mem": 2},
-        "exchange": {"e_nvl": 1 / 2, "e_net": 1 / 2, "tp_call_s": 2, "ring_hop_s": 2, "per_doubling": 2},
+        "exchange": {"e_nvl": 1 / 2, "e_net": 1 / 2, "tp_call_s": 2, "library": 2, "ring_hop_s": 2, "per_doubling": 2},
         "host": {"t_host": 2, "launch_eager_s": 2, "launch_fused_s": 2, "step_s": 2, "pause_s": 2},
     }
     for name, changed in factors.items():

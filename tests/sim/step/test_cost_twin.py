@@ -218,9 +218,11 @@ def between_stages(c: Case, paced: float, stage: float, behind: float) -> tuple[
     return o.p2p_exposed * sends * each, sends * each
 
 
-def ring(c: Case, ranks: float, stride: float, laid_Bps: float, *, sums: bool = False) -> Any:
-    made = ring_of(c, K, np.array(ranks), np.array(stride), np.array(laid_Bps), sums=np.array(sums))
-    return SimpleNamespace(inside=float(made.inside), gather=lambda size: float(made.gather_s(np.array(size))), of=made)
+def ring(c: Case, ranks: float, stride: float, laid_Bps: float) -> Any:
+    made = ring_of(c, K, np.array(ranks), np.array(stride), np.array(laid_Bps))
+    priced = {"gather": made.gather_s, "scatter": made.scatter_s, "sum": made.sum_s}
+    calls = {name: lambda size, take=take: float(take(np.array(size))) for name, take in priced.items()}
+    return SimpleNamespace(inside=float(made.inside), of=made, **calls)
 
 
 def sharded_twin(c: Case, layer: LayerTime, head: float) -> tuple[float, float]:
@@ -231,25 +233,26 @@ def sharded_twin(c: Case, layer: LayerTime, head: float) -> tuple[float, float]:
     around = ring(c, o.shard_ranks, o.tp, o.laid_data_Bps)
     shrunk = o.wire_share * (o.nic_share if around.inside < o.shard_ranks else 1.0)
     gather = around.gather(o.param_bytes * held["layer"])
-    scatter = around.gather(o.grad_bytes * shrunk * held["layer"])
+    scatter = around.scatter(o.grad_bytes * shrunk * held["layer"])
     routed, beyond = float(expert_params(c)) * o.moe_layers / o.layers, o.shard_ranks - around.inside
     if routed:
         alike = ring(c, held["holders"], o.ep, o.laid_holders_Bps)
         beyond += held["holders"] - alike.inside
         if held["holders"] > 1:
             gather += alike.gather(o.param_bytes * routed)
-            scatter += alike.gather(o.grad_bytes * shrunk * routed)
+            scatter += alike.scatter(o.grad_bytes * shrunk * routed)
     back = (gather if o.reshard else 0.0) + scatter
     exposed = max(gather - float(layer.forward), 0.0) + max(back - float(layer.behind), 0.0)
-    slowed = HELD.c_sm * (gather + back - exposed) + (3 if o.reshard else 2) * HELD.ring_hop_s * beyond
+    hops = 0 if o.library else 3 if o.reshard else 2
+    slowed = HELD.c_sm * (gather + back - exposed) + hops * HELD.ring_hop_s * beyond
     ends = around.gather((o.param_bytes + o.grad_bytes) * (o.embedding_params + o.head_params) / o.tp)
     step = o.num_micro * (o.layers * (exposed + slowed) + gather + scatter + max(ends - head, 0.0))
     wire = o.num_micro * (o.layers * (gather + back) + ends)
     replicas = o.dp * o.cp / o.shard_ranks
     if replicas > 1:
         own = held["layer"] * o.layers / o.shard_ranks
-        between = ring(c, replicas, o.tp * o.shard_ranks, o.laid_replicas_Bps, sums=True)
-        sums = 2 * between.gather(o.grad_bytes * o.wire_share * o.nic_share * own)
+        between = ring(c, replicas, o.tp * o.shard_ranks, o.laid_replicas_Bps)
+        sums = between.sum(o.grad_bytes * o.wire_share * o.nic_share * own)
         step += max(HELD.least_exposed * sums, sums - o.layers * float(layer.behind)) / o.sync_every
         wire += sums / o.sync_every
     return step, wire
@@ -276,12 +279,13 @@ def replicas_twin(c: Case, layer: LayerTime) -> tuple[float, float]:
     if o.fsdp or n == 1:
         return 0.0, 0.0
     sums, backward, least = not o.sharded_state, stage * float(layer.behind), HELD.least_exposed
-    around = ring(c, n, o.tp, o.laid_data_Bps, sums=sums)
+    around = ring(c, n, o.tp, o.laid_data_Bps)
     wire = o.grad_bytes * o.wire_share * (o.nic_share if around.inside < n else 1.0)
-    once, parameters = around.gather(wire * held["stage"]), around.gather(o.param_bytes * held["stage"])
+    once = around.sum(wire * held["stage"]) / 2 if sums else around.scatter(wire * held["stage"])
+    parameters = around.gather(o.param_bytes * held["stage"])
     if held["experts"]:
-        alike = ring(c, held["holders"], o.ep, o.laid_holders_Bps, sums=sums)
-        once += alike.gather(wire * held["experts"])
+        alike = ring(c, held["holders"], o.ep, o.laid_holders_Bps)
+        once += alike.sum(wire * held["experts"]) / 2 if sums else alike.scatter(wire * held["experts"])
         parameters += alike.gather(o.param_bytes * held["experts"])
     if o.sharded_state:
         back = parameters
@@ -290,8 +294,7 @@ def replicas_twin(c: Case, layer: LayerTime) -> tuple[float, float]:
         both = 2 * once
         if o.reduce_bytes:
             whole = np.array(wire * (held["stage"] + held["experts"]))
-            plain = ring(c, n, o.tp, 0.0 if n == 2 * around.inside else o.laid_data_Bps)
-            both = min(both, float(switch_sum_s(c, K, whole, plain.of)))
+            both = min(both, float(switch_sum_s(c, K, whole, around.of)))
             once = both / 2
         back, hidden = once, hidden_twin(o, both, backward)
     exposed = (hidden if o.dp_overlap else once + back) / o.sync_every
@@ -313,7 +316,7 @@ def replicas_twin(c: Case, layer: LayerTime) -> tuple[float, float]:
     extra = rounds * float(extra_s(c, K, tuple(buffers), windows)) / o.sync_every
     whole_s = (rounds * once + back) / o.sync_every + extra
     if o.sync_every > 1 and o.cp > 1:
-        near = 2 * ring(c, o.cp, o.tp, 0.0).gather(wire * held["stage"])
+        near = ring(c, o.cp, o.tp, 0.0).sum(wire * held["stage"])
         exposed += max(least * near, near - backward)
         whole_s += near
     return exposed + extra, whole_s

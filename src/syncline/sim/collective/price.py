@@ -218,6 +218,18 @@ class CollectivePricer:
         return found
 
 
+def library_s(kind: Kind, size_bytes: int, placed: Placement) -> float:
+    """Return what the job's library takes for a collective on placed ranks.
+
+    Raises:
+        SimulationError: no library runs there.
+    """
+    found = price(kind, size_bytes, placed)
+    if found.nccl is None:
+        raise SimulationError(found.refused)
+    return found.nccl.time_s
+
+
 def price(
     kind: Kind, size_bytes: int, placed: Placement, software: NcclSoftware | None = None,
     options: NetworkOptions | None = None,

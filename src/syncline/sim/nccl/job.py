@@ -21,6 +21,8 @@ Floats = npt.NDArray[np.float64]
 RING_OPS = ("all_reduce", "all_gather", "reduce_scatter")
 #: Cards that boards with two sockets have at each.
 CARDS_OF_A_SOCKET = 4
+#: What a port carries past two hosts whatever the others do; beyond it ports lose among themselves.
+ROOMY_GBps = 40.0
 
 
 @dataclass(frozen=True)
@@ -128,11 +130,11 @@ class NcclOperation:
     @cached_property
     def nic_GBps(self) -> float:
         # A port of 200 Gb/s leaves the switches room; three of four public clusters with 400 Gb/s lose a tenth.
-        many = (
-            self.net.many_hosts if self.hosts > 2 and self.system.nic_rate_Bps / self.system.port_share > 40e9 else 1.0
-        )
-        share = min(1.0, self.net.efficiency * many * self.scale.efficiency) * self.crowd_share
-        return min(self.wire_GBps, self.system.ring_cap_Bps / 1e9) * share
+        port = self.system.nic_GBps
+        many = max(min(port, ROOMY_GBps), self.net.many_hosts * port) / port if self.hosts > 2 else 1.0
+        # What fast ports lose among themselves does not come off a cell's way out that is thinner than they are.
+        share = min(1.0, self.net.efficiency * self.scale.efficiency) * self.crowd_share
+        return min(self.wire_GBps * many, self.system.ring_cap_Bps / 1e9) * share
 
     @property
     def crowd_share(self) -> float:

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 from syncline.errors import DescriptionError
 from syncline.fabric.fabric import Fabric
-from syncline.sim.nccl.describe import from_fabric
-from syncline.sim.nccl.predict import predict
+from syncline.program import packed
+from syncline.schedule import Kind
+from syncline.sim.collective.price import library_s
 from syncline.sim.step.constants import Constants, default_constants
 from syncline.sim.step.decode import cache_bytes_per_token, state_bytes
 from syncline.sim.step.machine import Machine, machine_from_fabric
@@ -268,8 +269,5 @@ class Engine:
     def _nccl_s(self, size: int) -> float:
         """Return NCCL's all-reduce over the ranks of several hosts."""
         if size not in self._reduced:
-            t, m = self.split.tp, self.machine
-            hosts = -(-t // m.gpus_per_host)
-            system = from_fabric(self._fabric, num_hosts=hosts, gpus_per_host=t // hosts)
-            self._reduced[size] = float(predict(system, "all_reduce", [size]).time_us[0]) / 1e6
+            self._reduced[size] = library_s(Kind.ALL_REDUCE, size, packed(self._fabric, self.split.tp))
         return self._reduced[size]

@@ -59,7 +59,7 @@ class Multipliers:
             held=replace(
                 held, launch_eager_s=held.launch_eager_s * self.host, launch_fused_s=held.launch_fused_s * self.host,
                 step_s=held.step_s * self.host, pause_s=held.pause_s * self.host,
-                tp_call_s=held.tp_call_s * self.exchange,
+                tp_call_s=held.tp_call_s * self.exchange, library=held.library * self.exchange,
                 ring_hop_s=held.ring_hop_s * self.exchange, per_doubling=held.per_doubling * self.exchange,
             ),
         )  # fmt: skip

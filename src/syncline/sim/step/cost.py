@@ -299,7 +299,7 @@ def _sharded(c: Case, k: Constants, hiding: LayerTime, head: Floats) -> tuple[Fl
     per_micro = c.layers * (exposed + slowed) + first_and_last
     replicas = c.dp * c.cp / ranks
     local = size * c.layers / ranks
-    apart = ring_of(c, k, replicas, c.tp * ranks, c.laid_replicas_Bps, sums=c.fsdp > 0)
+    apart = ring_of(c, k, replicas, c.tp * ranks, c.laid_replicas_Bps)
     between = apart.sum_s(c.grad_bytes * c.wire_share * c.nic_share * local)
     hybrid = pick(replicas > 1, np.maximum(k.held.least_exposed * between, between - c.layers * hiding.behind), 0.0)
     hybrid, between = hybrid / c.sync_every, between / c.sync_every
@@ -315,11 +315,11 @@ def _replicated(c: Case, k: Constants, hiding: LayerTime, per_stage: Floats) -> 
     n, dense = c.dp * c.cp, stage_params(c)
     m, routed = expert_holders(c), stage_expert_params(c)
     sums = c.sharded_state == 0
-    ring = ring_of(c, k, n, c.tp, c.laid_data_Bps, sums=sums)
+    ring = ring_of(c, k, n, c.tp, c.laid_data_Bps)
     wire = c.grad_bytes * c.wire_share * pick(ring.inside < n, c.nic_share, 1.0)
     once, back = _halves(c, ring, sums, wire * dense, c.param_bytes * dense)
     if anywhere(routed > 0):
-        experts = ring_of(c, k, m, c.ep, c.laid_holders_Bps, sums=sums)
+        experts = ring_of(c, k, m, c.ep, c.laid_holders_Bps)
         scattered, gathered = _halves(c, experts, sums, wire * routed, c.param_bytes * routed)
         once = once + scattered * (routed > 0)
         back = back + gathered * (routed > 0)
@@ -330,9 +330,7 @@ def _replicated(c: Case, k: Constants, hiding: LayerTime, per_stage: Floats) -> 
     hidden = hidden + _hidden(c, k, back, pick(c.sharded_state > 0, hiding.forward, 0.0) * per_stage)
     both = 2 * once
     if anywhere(c.reduce_bytes > 0):
-        # What was laid of two domains is a tree's; switches get every rank's buffer, as a ring's ports carry it.
-        plain = ring_of(c, k, n, c.tp, pick(n == 2 * ring.inside, 0.0, c.laid_data_Bps))
-        both = np.minimum(both, switch_sum_s(c, k, wire * (dense + routed), plain))
+        both = np.minimum(both, switch_sum_s(c, k, wire * (dense + routed), ring))
         once = pick((c.sharded_state > 0) | (c.reduce_bytes == 0), once, both / 2)
         back = pick(c.sharded_state > 0, back, once)
     all_reduce = _hidden(c, k, both, per_stage * hiding.behind)

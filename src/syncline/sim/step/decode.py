@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from syncline.describe.model import reported
 from syncline.errors import DescriptionError, SimulationError
 from syncline.fabric.fabric import Fabric
-from syncline.sim.nccl.describe import from_fabric
-from syncline.sim.nccl.predict import predict
+from syncline.program import packed
+from syncline.schedule import Kind
+from syncline.sim.collective.price import library_s
 from syncline.sim.step.constants import Constants, default_constants
-from syncline.sim.step.machine import Machine, machine_from_fabric
+from syncline.sim.step.machine import machine_from_fabric
 from syncline.workload.job import Job
 from syncline.workload.parallel import check_split
 from syncline.workload.shape import Shape
@@ -84,7 +85,7 @@ def decode_step(fabric: Fabric, job: Job, constants: Constants | None = None) ->
     arithmetic = flops / (k.fitted.e_gemm * machine.rate(job.precision))
     hosts = -(-split.tp // machine.gpus_per_host)
     size = int(batch * shape.hidden * 2)
-    each = _all_reduce_s(fabric, machine, split.tp, hosts, size, k)
+    each = _all_reduce_s(fabric, split.tp, hosts, size)
     parts = {
         "weights": max(weights / machine.hbm_Bps, arithmetic),
         "cache": cache / machine.hbm_Bps,
@@ -111,16 +112,12 @@ def state_bytes(shape: Shape, tp: int) -> float:
     return 2.0 * sum(mixer.layers * mixer.state for mixer in shape.mixers) / tp
 
 
-def _all_reduce_s(fabric: Fabric, machine: Machine, tp: int, hosts: int, size: int, k: Constants) -> float:
+def _all_reduce_s(fabric: Fabric, tp: int, hosts: int, size: int) -> float:
     """Return the time of one all-reduce over the TP ranks."""
     if tp == 1:
         return 0.0
-    if tp <= machine.domain and hosts > 1:  # a scale-up domain of several hosts: one crossbar
-        return 12e-6 + 2 * (tp - 1) / tp * size / (k.fitted.e_nvl * machine.nvlink_Bps)
-    per_host = tp // hosts
     if hosts > fabric.num_hosts:
         raise DescriptionError(
             f"tp {tp} needs {hosts} hosts, but the cluster has {fabric.num_hosts}.", hint="Lower tp."
         )
-    system = from_fabric(fabric, num_hosts=hosts, gpus_per_host=per_host)
-    return float(predict(system, "all_reduce", [size]).time_us[0]) / 1e6
+    return library_s(Kind.ALL_REDUCE, size, packed(fabric, tp))

@@ -32,7 +32,10 @@ def laid_case(fabric: Fabric, placed: PlacedJob, k: Constants) -> Case:
         return case
     stages = Stages(fabric, placed, k)
     needs = {name: stages.together_s(kind) for name, kind in _kinds(case).items()} | {"send": _sent_s(stages)}
-    return replace(case, **{f"laid_{name}_Bps": np.asarray(1 / need) for name, need in needs.items() if need > 0})
+    kinds = _kinds(case)
+    laid = {name: stages.ring_Bps(kinds[name], need) if name in kinds else np.asarray(1 / need)
+            for name, need in needs.items() if need > 0}  # fmt: skip
+    return replace(case, **{f"laid_{name}_Bps": rate for name, rate in laid.items()})
 
 
 def is_laid(case: Case | None) -> bool:

@@ -15,8 +15,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from syncline.sim.collective.columns import Groups, collective_s
-from syncline.sim.double_tree import tree_share
+from syncline.sim.collective.columns import Groups, collective_s, number_of
 from syncline.sim.step.case import Case, Floats, anywhere, pick, remembered
 from syncline.sim.step.constants import Constants
 from syncline.sim.step.machine import Machine
@@ -162,27 +161,24 @@ def long_s(c: Case, ranks: Floats, stride: Floats) -> Floats:
     return pick(crosses_site(c, ranks, stride), c.site_s, 0.0)
 
 
-def group_Bps(machine: Machine, ranks: Floats, total: float) -> Floats:
-    """Return what one ring of consecutive ranks gets of the network, in a job of `total` ranks on a machine."""
-    columns = {"tp": 1.0, "pp": 1.0, "cp": 1.0, "dp": total, "domain": machine.domain, "nic_Bps": machine.nic_Bps}
+def group_of(machine: Machine, k: Constants, ranks: Floats, total: float) -> GroupNetwork:
+    """Return the collectives of consecutive ranks, in a job of `total` ranks on a machine."""
+    columns = {
+        "tp": 1.0, "pp": 1.0, "cp": 1.0, "dp": total, "domain": machine.domain, "nic_Bps": max(machine.nic_Bps, 1.0),
+        "nvlink_Bps": machine.nvlink_Bps, "mesh_peers": machine.mesh_peers, "hop_s": machine.hop_s, "ep": 1.0,
+        "library": number_of(machine.library),
+    }  # fmt: skip
     layout = SimpleNamespace(**{name: np.asarray(value) for name, value in (columns | machine.reach.columns()).items()})
-    return out_Bps(cast(Case, layout), ranks, np.ones(()))
+    return ring_of(cast(Case, layout), k, ranks, np.ones(()), np.zeros(()))
 
 
-def rate_Bps(c: Case, k: Constants, ranks: Floats, stride: Floats) -> Floats:
-    """Return at what rate a rank of the group gathers or scatters.
+def _rate_Bps(c: Case, k: Constants, ranks: Floats, stride: Floats, near: Floats) -> Floats:
+    """Return at what rate a rank of a group gathers or scatters where a compiler lays its ring out.
 
     Inside a domain: its scale-up links. Beyond, the ranks of the group in one domain carry its ring together, but never
     at more than the scale-up links behind them, nor more than cells let out.
     """
-    return _rate_Bps(c, k, ranks, stride, inside(c, ranks, stride))
-
-
-def _rate_Bps(c: Case, k: Constants, ranks: Floats, stride: Floats, near: Floats, sums: Bools | None = None) -> Floats:
     up, out = up_Bps(c, k, near), k.fitted.e_net * out_Bps(c, ranks, stride)
-    two = ranks == 2 * near
-    if sums is not None and anywhere(sums & two):
-        out = out * pick(sums & two, 2 * (ranks - 1) / ranks / tree_share(2), 1.0)
     return pick(near >= ranks, up, np.minimum(up, out))
 
 
@@ -225,6 +221,7 @@ class GroupNetwork:
     groups: Groups
     rate_Bps: Floats
     call_s: Floats
+    residual: float  # times the library's price
 
     @property
     def ranks(self) -> Floats:
@@ -249,26 +246,23 @@ class GroupNetwork:
 
     def _priced_s(self, operation: str, size_bytes: Floats, passes: float) -> Floats:
         library = self.groups.library
-        priced = collective_s(operation, self.groups, size_bytes) if anywhere(library > 0) else np.zeros(())
+        priced: Floats = np.zeros(())
+        if anywhere(library > 0):
+            priced = self.residual * collective_s(operation, self.groups, size_bytes)
         if not anywhere(library == 0):
             return priced
         ring = passes * ((self.ranks - 1) / self.ranks * size_bytes / self.rate_Bps + self.call_s)
         return pick(library > 0, priced, ring)
 
 
-def ring_of(
-    c: Case, k: Constants, ranks: Floats, stride: Floats, laid_Bps: Floats, *, sums: Bools | None = None
-) -> GroupNetwork:
-    """Return the ring of a group, every `stride`-th rank; `laid_Bps` is its column of the case.
-
-    Where `sums`, it is an all-reduce: NCCL's trees send less out of two domains than its ring (`sim/double_tree.py`).
-    """
+def ring_of(c: Case, k: Constants, ranks: Floats, stride: Floats, laid_Bps: Floats) -> GroupNetwork:
+    """Return the collectives of a group, every `stride`-th rank; `laid_Bps` is its column of the case."""
     near = inside(c, ranks, stride)
-    rate = laid_or(laid_Bps, _rate_Bps(c, k, ranks, stride, near, sums))
+    rate = laid_or(laid_Bps, _rate_Bps(c, k, ranks, stride, near))
     cap = laid_or(laid_Bps / k.fitted.e_net, out_Bps(c, ranks, stride))
     up = up_Bps(c, k, near) / k.fitted.e_nvl
     groups = Groups(c.library, ranks, near, c.nic_Bps, up, cap, long_s(c, ranks, stride))
-    return GroupNetwork(groups, rate, _call_s(c, k, ranks, stride, near))
+    return GroupNetwork(groups, rate, _call_s(c, k, ranks, stride, near), k.held.library)
 
 
 #: Times one exchange beyond a domain: up the tree of switches and down again.

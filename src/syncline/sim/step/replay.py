@@ -6,11 +6,10 @@ import numpy as np
 import numpy.typing as npt
 
 from syncline.fabric.fabric import Fabric
-from syncline.sim.double_tree import sum_share
 from syncline.sim.step.constants import Constants, default_constants
 from syncline.sim.step.executed.run_graph import run_graph
 from syncline.sim.step.machine import Machine, machine_from_fabric
-from syncline.sim.step.network import group_Bps
+from syncline.sim.step.network import group_of
 from syncline.timeline import Source, SourceKind, SpanKind, Timeline, TimelineBuilder
 from syncline.version import __version__
 from syncline.workload.graph import Floats, Ints, Op, Workload
@@ -60,17 +59,13 @@ def priced(workload: Workload, machine: Machine, k: Constants) -> Floats:
     estimate = workload.flops / (k.fitted.e_gemm * machine.rate("bf16")) + k.held.gap_s
     compute = np.where(np.isnan(measured), estimate, measured)
     ranks = np.maximum(workload.ranks, 1).astype(np.float64)
-    up = k.fitted.e_nvl * machine.nvlink_Bps
-    out = np.maximum(k.fitted.e_net * group_Bps(machine, ranks, float(max(workload.num_ranks, 1))), 1.0)
-    rate = np.where(ranks <= machine.domain, up, np.minimum(up, out))
-    fixed = k.held.tp_call_s + np.where(ranks > machine.domain, machine.hop_s * np.log2(np.maximum(ranks, 2)), 0.0)
-    moves = np.isin(workload.kind, MOVES)
+    group = group_of(machine, k, ranks, float(max(workload.num_ranks, 1)))
+    moves, size = np.isin(workload.kind, MOVES), workload.size_bytes.astype(np.float64)
     factor = np.array([_factor(name) for name in workload.names] or [1.0])[workload.label]
-    summed = (factor > 1) & (workload.kind == Op.COLLECTIVE) & (ranks > machine.domain)
-    # A double tree sends less out of two domains than a ring does.
-    less = np.where(summed, sum_share(ranks, ranks / machine.domain) * ranks / (2 * np.maximum(ranks - 1, 1)), 1.0)
-    bytes_s = sent_bytes(workload) * np.maximum(less / rate, 1 / up)
-    sent = np.where(ranks > 1, bytes_s + fixed, 0.0)
+    summed, collective = factor > 1, workload.kind == Op.COLLECTIVE
+    alone = size / group.rate_Bps + group.call_s  # a send has one peer
+    sent = np.where(collective, np.where(summed, group.sum_s(size), group.gather_s(size)), alone)
+    sent = np.where(ranks > 1, sent, 0.0)
     sent[_received(workload)] = 0.0
     return np.where(moves & ~unpriced(workload), sent, compute)
 

@@ -10,7 +10,7 @@ from syncline.codec.names import PLAIN
 from syncline.errors import SimulationError
 from syncline.sim.step.constants import Constants
 from syncline.sim.step.machine import Machine
-from syncline.sim.step.network import group_Bps
+from syncline.sim.step.network import group_of
 from syncline.workload.job import Job
 from syncline.workload.layer_list import LayerList
 from syncline.workload.volumes import wire_share
@@ -55,10 +55,9 @@ def layers_cost(
     compute = samples * (model.flops_per_sample / rate + _traffic_s(model, machine, k))
     group = min(ranks, machine.domain)
     up, out = k.fitted.e_nvl * machine.nvlink_Bps, k.fitted.e_net * max(machine.nic_Bps, 1.0)
-    ring = k.fitted.e_net * float(group_Bps(machine, np.asarray(float(ranks)), float(ranks)))
-    one_way = up if ranks <= machine.domain else min(up, max(ring, 1.0))
+    group_network = group_of(machine, k, np.asarray(float(ranks)), float(ranks))
     wire = gradient_bytes * wire_share(job.sync.codec, gradient_bytes)
-    reduce_s = 2 * (ranks - 1) / ranks * wire * model.replicated_params / one_way if ranks > 1 else 0.0
+    reduce_s = float(group_network.sum_s(np.asarray(wire * model.replicated_params))) if ranks > 1 else 0.0
     if job.sync.method == "parameter-server" and ranks > 1:  # the servers' ports carry what all push and pull
         reduce_s = ranks * (wire + gradient_bytes) * model.replicated_params
         reduce_s /= job.sync.servers * machine.gpus_per_host * out
@@ -66,8 +65,9 @@ def layers_cost(
     if (
         split.sharded_params and ranks > 1
     ):  # parameters are gathered twice, gradients scattered, beside all of the compute
-        moved = 2 * parameter_bytes + wire
-        reduce_s, behind = (ranks - 1) / ranks * moved * model.replicated_params / one_way, compute
+        gathered, scattered = (np.asarray(width * model.replicated_params) for width in (parameter_bytes, wire))
+        reduce_s = float(2 * group_network.gather_s(gathered) + group_network.scatter_s(scattered))
+        behind = compute
     hidden = max(k.held.least_exposed * reduce_s, reduce_s - behind)
     away = 1 - group / ranks  # of the rows that a rank fetches, this share comes from other domains
     size = 2 * 2.0 * samples * model.exchanged_elements

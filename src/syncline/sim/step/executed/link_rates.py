@@ -34,7 +34,7 @@ def link_rates(fabric: Fabric, result: StepResult, constants: Constants | None =
         table = built.footprints()
     except SynclineError:
         return {}
-    path, size = np.array(built.draft.path, np.int64), np.array(built.draft.size)
+    path, size = np.array(built.draft.path, np.int64), np.array(built.draft.sent_bytes)
     sent = np.bincount(path[path >= 0], size[path >= 0], minlength=len(table))
     carried = sent @ table if len(table) else np.zeros(len(fabric.links))
     network = np.flatnonzero(fabric.links.tier >= Tier.ACCESS)

@@ -24,9 +24,12 @@ from syncline.sim.step.executed.footprint import (
     pass_flows,
 )
 from syncline.sim.step.machine import Machine
-from syncline.sim.step.network import call_s, long_s
+from syncline.sim.step.network import call_s, inside, long_s, ring_of
 from syncline.workload.grid import Grid, grid_of
 from syncline.workload.job import Job
+
+LIBRARY_KINDS = ("tensor", "data", "data (experts)", "data (replicas)")
+"""Traffic that is calls of the library."""
 
 
 def is_mesh(fabric: Fabric) -> bool:
@@ -68,8 +71,8 @@ class Stages:
         self.devices = devices_of(fabric, split, reach, dies) if devices is None else devices
         hosts = fabric_reach(fabric).hosts
         self.domain_of = np.full(len(fabric.devices), -1, np.int64)
-        inside = fabric.devices.host >= 0
-        self.domain_of[inside] = hosts.of_host[fabric.devices.host[inside]]
+        placed = fabric.devices.host >= 0
+        self.domain_of[placed] = hosts.of_host[fabric.devices.host[placed]]
         self.grid: Grid = grid_of(split.model_copy(update={"order": ("tp", "cp", "dp", "pp")}))
         self.size = split.tp * split.cp * (split.dp or 1)
         self.mesh = is_mesh(fabric)
@@ -163,17 +166,54 @@ class Stages:
             self._fixed_s[kind, calls] = self._calls_s(kind, calls)
         return self._fixed_s[kind, calls]
 
-    def _calls_s(self, kind: str, calls: float) -> float:
-        c, k = self.case, self.k
-        assert c is not None
+    def _members(self, c: Case, kind: str) -> tuple[Floats, Floats]:
+        """Return the ranks of a kind's groups, and how far apart they are."""
         one = np.ones(())
-        if kind.startswith("send"):
-            return calls * k.held.tp_call_s
-        ranks, stride = {
+        return {
             "tensor": (c.tp, one), "context": (c.cp, c.tp), "expert": (c.ep, one),
             "data (experts)": (np.maximum(c.dp * c.cp * c.tp / c.ep, 1.0), c.ep),
             "data (replicas)": (c.dp * c.cp / c.shard_ranks, c.tp * c.shard_ranks),
         }.get(kind, (c.shard_ranks if c.fsdp else c.dp * c.cp, c.tp))  # fmt: skip
+
+    def ring_Bps(self, kind: str, need_s: float) -> Floats:
+        """Return the rate of a ring on the links of a kind, of which a byte needs so long there.
+
+        Of two domains the links carry a double tree's bytes, which are fewer (`sim/double_tree.py`).
+        """
+        c = self.case
+        assert c is not None
+        if need_s <= 0:
+            return np.zeros(())
+        ranks, stride = self._members(c, kind)
+        two = self._sums(kind) and bool(ranks == 2 * inside(c, ranks, stride))
+        return np.asarray((float(ranks / (2 * (ranks - 1))) if two else 1.0) / need_s)
+
+    def library_s(self, kind: str, stage: int, word: str, sent_bytes: float, calls: float) -> float | None:
+        """Return what the library takes for calls in which a rank sends so much; None where it is not asked.
+
+        Groups of the stage share its links; what other stages send at the same time is for the execution to see.
+        """
+        c = self.case
+        if c is None or not float(c.library) or kind not in LIBRARY_KINDS or sent_bytes <= 0:
+            return None
+        ranks, stride = self._members(c, kind)
+        n = float(ranks)
+        if n < 2:
+            return None
+        ring = ring_of(c, self.k, ranks, stride, self.ring_Bps(kind, self.per_byte_s(kind, stage)))
+        buffer = np.asarray(sent_bytes / calls * n / (n - 1))
+        if word == "tensor" and float(c.sequence_parallel):
+            return calls * float(ring.gather_s(buffer / 2) + ring.scatter_s(buffer / 2))
+        if word == "tensor" or (word == "gradients" and self._sums(kind)):
+            return calls * float(ring.sum_s(buffer / 2))
+        return calls * float(ring.scatter_s(buffer) if word == "gradients" else ring.gather_s(buffer))
+
+    def _calls_s(self, kind: str, calls: float) -> float:
+        c, k = self.case, self.k
+        assert c is not None
+        if kind.startswith("send"):
+            return calls * k.held.tp_call_s
+        ranks, stride = self._members(c, kind)
         if kind == "expert":
             return calls * (k.held.tp_call_s + float(long_s(c, ranks, stride)))
         return calls * float(call_s(c, k, ranks, stride))

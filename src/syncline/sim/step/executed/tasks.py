@@ -27,12 +27,16 @@ class TaskDraft:
     """Tasks under construction."""
 
     delay: list[float] = field(default_factory=list)
-    size: list[float] = field(default_factory=list)
+    size: list[float] = field(default_factory=list)  # stretched, so that alone a task takes what the library takes
+    sent_bytes: list[float] = field(default_factory=list)
     path: list[int] = field(default_factory=list)
     waits: list[list[int]] = field(default_factory=list)
 
-    def add(self, waits: list[int], delay: float = 0.0, size: float = 0.0, path: int = -1) -> int:
+    def add(
+        self, waits: list[int], delay: float = 0.0, size: float = 0.0, path: int = -1, sent_bytes: float = 0.0
+    ) -> int:
         self.delay.append(max(delay, 0.0))
+        self.sent_bytes.append(sent_bytes if path >= 0 else 0.0)
         self.size.append(size if path >= 0 else 0.0)
         self.path.append(path)
         self.waits.append(waits)
@@ -61,6 +65,9 @@ class StepTasks:
         self.label: dict[int, str] = {}
         self.alone: dict[int, float] = {}
         self.traffic: dict[tuple[str, int], TrafficKind] = {}
+        self.priced_s: dict[tuple[str, int, float], float | None] = {}  # what the library takes: name, path, bytes
+        self.stage_of: dict[int, int] = {}  # by path
+        self.stretch = 1.0  # of the operation at hand: how much longer than its bytes on the links the library takes
         self.compute_s: list[float] = durations(result, workload)[0].tolist()
         self.head_s: list[float] = head_s(result, workload).tolist()
         self.size_bytes: list[float] = workload.size_bytes.tolist()
@@ -133,8 +140,14 @@ class StepTasks:
         if t is None:
             t = self.traffic[name, stage] = self._traffic(name, stage)
         kind, word, path, fixed = t.kind, t.word, t.path, t.fixed_s
-        size = self.size_bytes[op]
+        size, self.stretch = self.size_bytes[op], 1.0
         alone = size * t.per_byte_s + fixed
+        priced = self._library_s(t, name, size)
+        if (
+            priced is not None and t.per_byte_s > 0
+        ):  # alone it takes what the library takes; links are shared with others
+            self.stretch = priced / (size * t.per_byte_s)
+            size, fixed, alone = priced / t.per_byte_s, 0.0, priced
         producer = -1
         for d in named:
             if d in self.begin:
@@ -167,9 +180,17 @@ class StepTasks:
                 joined = [self.end[op], *named_ends, *([self.end[before]] if before in self.end else [])]
                 self.end[op] = self.draft.add(joined, self._slowed(producer, kind) if producer >= 0 else 0.0)
 
+    def _library_s(self, t: TrafficKind, name: str, size: float) -> float | None:
+        key = (name, t.path, size)
+        if key not in self.priced_s:
+            stage = self.stage_of[t.path]
+            self.priced_s[key] = self.stages.library_s(t.kind, stage, t.word, size, self._calls(t.kind, name))
+        return self.priced_s[key]
+
     def _traffic(self, name: str, stage: int) -> TrafficKind:
         kind, word = self._kind(name), name.split(" ")[0]
         path = self.kinds.setdefault((kind, stage), len(self.kinds))
+        self.stage_of[path] = stage
         line_s = self._line_s(stage, kind) if word == "send" else 0.0
         fixed_s = self.stages.fixed_s(kind, self._calls(kind, name))
         return TrafficKind(kind, word, path, fixed_s, self.stages.per_byte_s(kind, stage), line_s)
@@ -193,7 +214,7 @@ class StepTasks:
         self.end[op] = self._task([*deps, early], 0.0, least * size, path, name, 0.0)
 
     def _task(self, deps: list[int], fixed: float, size: float, path: int, name: str, alone: float) -> int:
-        task = self.draft.add(deps, fixed, size, path)
+        task = self.draft.add(deps, fixed, size, path, size / self.stretch)
         self.label[task] = name
         self.alone[task] = alone
         return task

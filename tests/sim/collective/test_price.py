@@ -1,0 +1,30 @@
+"""The one price of a collective: what holds on random clusters, whichever verb is asked."""
+
+from __future__ import annotations
+
+import pytest
+from tests.sim.collective.clusters import broken_rules
+
+from syncline.fabric import load
+from syncline.program import place
+from syncline.schedule import Kind
+from syncline.sim.collective.price import CollectivePricer, price
+
+
+@pytest.mark.parametrize("first", range(0, 60, 10))
+def test_bound_order_monotony_and_verbs_on_random_clusters(first: int) -> None:
+    assert [line for seed in range(first, first + 10) for line in broken_rules(seed)] == []
+
+
+def test_gloo_runs_the_ring_that_it_most_resembles() -> None:
+    fabric = load({"hosts": 2, "host": "dgx-h100", "network": "rail-optimized NDR", "software": {"library": "gloo"}})
+    found = price(Kind.ALL_REDUCE, 1 << 20, place("packed", fabric))
+    assert found.nccl is not None and (found.nccl.library, found.nccl.algorithm) == ("gloo", "as ring")
+    assert found.bound_s < found.nccl.low_s < found.nccl.time_s < found.nccl.high_s
+
+
+def test_a_compiler_that_lays_out_collectives_has_no_library() -> None:
+    pricer = CollectivePricer(Kind.ALL_REDUCE, place("packed", load("tpu-v4-pod"), 8))
+    (found,) = pricer.at([1 << 20])
+    assert found.nccl is None and found.refused == "TPU-v4 does not run NCCL."
+    assert found.best.time_s >= found.bound_s > 0
