@@ -136,9 +136,5 @@ def group_system(
     )  # fmt: skip
     alike = (found.num_ranks, found.num_islands, found.ranks_per_island) == (
         system.num_ranks, system.num_islands, system.ranks_per_island)  # fmt: skip
-    own = (
-        (share, up, min(found.ring_cap_Bps, own_Bps) / min(system.ring_cap_Bps, own_Bps))
-        if own_Bps > 0
-        else (share, up)
-    )
-    return system if alike and np.allclose(own, 1.0, rtol=0, atol=1e-9) else found
+    caps = (min(found.ring_cap_Bps, own_Bps), min(system.ring_cap_Bps, own_Bps))
+    return system if alike and np.allclose((share, up, caps[0]), (1.0, 1.0, caps[1]), rtol=1e-9) else found

@@ -68,8 +68,9 @@ class FixedConstants:
     launch_eager_s: float = 1.0e-3  # to launch one layer, forward and backward: some 180 kernels of 5 to 6 us
     launch_fused_s: float = 0.4e-3  # the same compiled, or with fused kernels as in Megatron
     ring_hop_s: float = 2e-6  # skew that each rank beyond the domain adds to a layer's gather or scatter
-    # Times what the library takes by itself (`sim/collective`): the residual of a step's exchanges. Published runs leave
-    # none: their mean error is 5.73 % with 1.0, 5.80 % with 0.9, 5.72 % with 1.1 and 5.76 % with 1.2. A profile moves it.
+    # Times what the library takes by itself (`sim/collective`): the residual of a step's exchanges. Published runs
+    # leave none: their mean error is 5.80 % with 0.9, 5.73 % with 1.0, 5.72 % with 1.1 and 5.76 % with 1.2. A profile
+    # moves it.
     library: float = 1.0
 
 
