@@ -22,6 +22,7 @@ from syncline.questions.volumes import traffic
 from syncline.sim.flow.routing import ROUTINGS
 from syncline.sim.profile import SystemProfile, load_profile
 from syncline.sim.step.calibrate import Multipliers
+from syncline.sim.step.constants import default_constants
 from syncline.sim.step.decode import DecodeResult, decode_step
 from syncline.sim.step.executed.execute import StepRun, execute
 from syncline.sim.step.executed.gap import causes
@@ -88,6 +89,14 @@ class ProfileUse:
 
 
 @dataclass(frozen=True)
+class ExchangePrice:
+    """Whose price a step's gathers, scatters and sums have: that of `simulate`, times a residual."""
+
+    library: str
+    residual: float
+
+
+@dataclass(frozen=True)
 class StepPrediction(Answer):
     """One training step: its time, what it waits for, its memory and what limits it."""
 
@@ -122,6 +131,9 @@ class StepPrediction(Answer):
     parallel: UsedSplit
     exposed_comm_s: float
     parts_s: dict[str, float]
+    """Where the time goes, without remainder; `execution` is what an executed step adds to closed forms, or spares."""
+    exchanges: ExchangePrice | None
+    """Whose price collectives have; None where a compiler lays them out."""
     comm_bytes: dict[str, dict[str, float]]
     limit: Limit
     storage: Storage
@@ -182,7 +194,8 @@ def prediction(
         ),
         parallel=UsedSplit.model_validate(split.model_dump() | filled),
         exposed_comm_s=result.exposed_comm_s,
-        parts_s=result.parts_s,
+        parts_s=_parts(result, executed),
+        exchanges=_exchanges(result, profile),
         comm_bytes=result.comm_bytes,
         limit=result.limit,
         storage=result.storage,
@@ -196,6 +209,20 @@ def prediction(
         executed=executed and replace(executed, differs=causes(result, executed)),
         result=result,
     )
+
+
+def _parts(result: StepResult, executed: StepRun | None) -> dict[str, float]:
+    if executed is None:
+        return result.parts_s
+    return result.parts_s | {"execution": executed.step_time_s - sum(result.parts_s.values())}
+
+
+def _exchanges(result: StepResult, profile: SystemProfile | None) -> ExchangePrice | None:
+    found = result.machine.library
+    if found is None:
+        return None
+    constants = default_constants() if profile is None else profile.steps.constants()
+    return ExchangePrice(found.name, constants.held.library)
 
 
 def _profile_use(profile: SystemProfile, result: StepResult) -> ProfileUse:

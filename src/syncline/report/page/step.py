@@ -17,12 +17,16 @@ if TYPE_CHECKING:
 def page(answer: StepPrediction) -> str:
     """Return the page of a predicted step."""
     timeline, parts = answer.timeline, answer.parts_s
-    shown = [BarPart(f"{PART_WORDS[name]} {units.show_time(s)}", s, PART_COLOURS[name]) for name, s in parts.items()]
+    shown = [
+        BarPart(f"{PART_WORDS[name]} {units.show_time(s)}", s, PART_COLOURS[name])
+        for name, s in parts.items()
+        if s >= 0
+    ]
     return render(
         "step",
         title=f"{answer.job}: {answer.model}, {units.show_time(answer.step_time_s)} a step",
         split=f"{answer.gpus:,} x {answer.gpu} on {answer.cluster}",
-        bar=stacked(shown, sum(parts.values()) or 1.0),
+        bar=stacked(shown, sum(part.value for part in shown) or 1.0),
         heading="One rank of every pipeline stage",
         source=timeline.source.label(),
         timeline=timeline_lanes(timeline),

@@ -32,6 +32,7 @@ PART_WORDS = {
     "ep": "expert all-to-all", "host": "waiting for the host", "fsdp": "FSDP gathers and scatters",
     "dp": "gradient exchange", "p2p": "between stages", "bubble": "pipeline bubble", "optimizer": "optimizer",
     "fixed": "once a step, stragglers", "codec": "encoding", "storage": "waiting for storage",
+    "execution": "shared links and waits, executed",
 }  # fmt: skip
 
 
@@ -61,8 +62,12 @@ def step_lines(answer: StepPrediction) -> list[str]:
     ]
     total = answer.step_time_s
     for name, seconds in answer.parts_s.items():
-        if seconds / total > 5e-4:
+        if abs(seconds) / total > 5e-4:
             lines.append(f"    {PART_WORDS[name]:28} {units.show_time(seconds):>10}  {seconds / total:6.1%}")
+    if (priced := answer.exchanges) is not None and answer.comm_bytes:
+        lines.append(
+            f"  exchanges   at {priced.library}'s price, as simulate gives it, times {priced.residual:.2f} (residual)"
+        )
     if executed is not None:
         lines += executed_lines(executed.collectives)
         lines += packet_lines(executed.packets)

@@ -33,6 +33,11 @@ class Library:
     nic_Bps: float
     up_Bps: float
 
+    @property
+    def name(self) -> str:
+        """The library and its release."""
+        return "RCCL" if self.system.facts.unverified else "NCCL {}.{}".format(*self.system.nccl)
+
 
 class Groups(NamedTuple):
     """Groups of ranks in columns."""
