@@ -195,7 +195,7 @@ def _system(
         settings = " ".join(f"{name}={value}" for name, value in _VENDOR_ENV[kind].items())
         assumed.append(f"environment of the vendor's guide ({settings})")
     peers = env.get("NCCL_P2P_DISABLE") != "1"
-    num_nics, rate_Bps, grouped = _nics(model, link, gpus, env)
+    num_nics, rate_Bps, grouped = _nics(model, link, catalog, gpus, env)
     cap = stack.get("nic_path_cap")
     return NcclSystem(
         gpu=gpu,
@@ -283,7 +283,9 @@ def _domain(model: HostModel, gpus: int, env: Mapping[str, str]) -> int:
     return model.scale_up_domain_gpus * gpus // model.num_gpus if model.scale_up_domain_gpus else gpus
 
 
-def _nics(model: HostModel, link: LinkType | None, gpus: int, env: Mapping[str, str]) -> tuple[int, float, int]:
+def _nics(
+    model: HostModel, link: LinkType | None, catalog: Catalog, gpus: int, env: Mapping[str, str]
+) -> tuple[int, float, int]:
     """Count NICs as NCCL sees them (ports of one card are one, several EFA devices of one GPU are grouped into one).
 
     Returns how many, the rate of each, and how many devices are in a group.
@@ -291,6 +293,8 @@ def _nics(model: HostModel, link: LinkType | None, gpus: int, env: Mapping[str, 
     if link is None or model.num_nics == 0:
         return 0, 0.0, 1
     count, rate = model.num_nics, link.rate_Bps * model.ports_per_nic
+    if model.nic is not None:  # a port runs at what its card knows
+        rate = min(rate, catalog.nic(model.nic).max_Bps)
     chosen = env.get("NCCL_IB_HCA", "")
     if chosen and not chosen.startswith("^"):
         count = min(count, len(chosen.lstrip("=").split(",")))
