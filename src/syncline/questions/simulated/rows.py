@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from syncline.questions.simulated.figures import PacketFigures
-from syncline.sim.collective.price import Price
+from syncline.sim.collective.price import CollectivePrice
 from syncline.sim.flow.estimate import Estimate
 
 
@@ -66,7 +66,7 @@ class CollectiveRow:
     packet: PacketFigures | None = None
 
 
-def row_of_library(found: Price, *, with_best: bool) -> CollectiveRow:
+def row_of_library(found: CollectivePrice, *, with_best: bool) -> CollectiveRow:
     """Return the row of what the job's library takes, the best known schedule beside it where that is wanted."""
     time = found.nccl
     assert time is not None

@@ -1,4 +1,4 @@
-"""The price of a collective: (operation, bytes, placed ranks, fabric with its faults, software) -> `Price`.
+"""The price of a collective: (operation, bytes, placed ranks, fabric with its faults, software) -> `CollectivePrice`.
 
     found = price(Kind.ALL_REDUCE, 2**30, place("auto", fabric))
     found.nccl.time_s, found.nccl.low_s, found.nccl.algorithm      # what the job's library takes
@@ -67,7 +67,7 @@ class LibraryTime:
 
 
 @dataclass(frozen=True, eq=False)
-class Price:
+class CollectivePrice:
     """One collective of one size: what the library takes, the best known schedule, and what nothing beats."""
 
     kind: Kind
@@ -174,7 +174,7 @@ class CollectivePricer:
         """What the library's time leaves out."""
         return IGNORES
 
-    def at(self, sizes: Sequence[int]) -> tuple[Price, ...]:
+    def at(self, sizes: Sequence[int]) -> tuple[CollectivePrice, ...]:
         """Return the price of each size."""
         bounds = self.bound.at(np.asarray(sizes, dtype=np.float64))
         if self.library in AS_RING:
@@ -184,7 +184,7 @@ class CollectivePricer:
         else:
             times = self._nccl(sizes)
         return tuple(
-            Price(self.kind, size, self.placed.num_ranks, time, float(bound), self.refused, self._best)
+            CollectivePrice(self.kind, size, self.placed.num_ranks, time, float(bound), self.refused, self._best)
             for size, time, bound in zip(sizes, times, bounds.tolist(), strict=True)
         )
 
@@ -233,6 +233,6 @@ def library_s(kind: Kind, size_bytes: int, placed: Placement) -> float:
 def price(
     kind: Kind, size_bytes: int, placed: Placement, software: NcclSoftware | None = None,
     options: NetworkOptions | None = None,
-) -> Price:  # fmt: skip
+) -> CollectivePrice:  # fmt: skip
     """Return what a collective takes on placed ranks: the library's time, the best known schedule, the bound."""
     return CollectivePricer(kind, placed, software, options or NetworkOptions()).at([size_bytes])[0]
