@@ -140,7 +140,16 @@ class AgreementError(SynchronizationError):
 
 
 class LostRankError(SynchronizationError):
-    """A rank is dead, hung or cut off; the text names it and its host, and is the same on every rank that is left."""
+    """A rank is dead, hung or cut off, or gave up; the text names it and its host, on every rank that is left.
+
+    `rank` and `host` are those of the lost rank, None and "" where no single one is known; `step` and `phase` say where
+    the rank that raises this was: "start", "forward", "backward", "optimizer", "checkpoint" or "close".
+    """
+
+    rank: int | None = None
+    host: str = ""
+    step: int = -1
+    phase: str = ""
 
 
 class CrewFinishedError(SynchronizationError):

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cached_property
+from itertools import pairwise
 
 from syncline.codec.low_rank import LowRank
 from syncline.codec.names import scheme as scheme_named
@@ -185,6 +186,8 @@ class BucketProgram:
     scatter_only: bool = False
     shapes: tuple[tuple[int, ...], ...] = field(default=())
     """Of the parameters, where the codec factors them."""
+    borders: tuple[int, ...] = ()
+    """Elements at which a stretch begins that is encoded apart from the one before."""
 
     def __post_init__(self) -> None:
         if self.elements < 0 or not self.shape or min(self.shape) < 1:
@@ -204,9 +207,16 @@ class BucketProgram:
 
     @cached_property
     def cuts(self) -> list[int]:
-        """Where the bucket is cut; one in factors, or one that is only scattered, stays whole."""
-        whole = isinstance(self.scheme, LowRank) or self.scatter_only
-        return [0, self.elements] if whole else piece_cuts(self.elements, self.piece_bytes)
+        """Where the bucket is cut: at its borders, and into pieces; one in factors stays whole."""
+        if isinstance(self.scheme, LowRank):
+            return [0, self.elements]
+        edges = [0, *self.borders, self.elements]
+        if self.scatter_only:
+            return edges
+        return [
+            0,
+            *(low + cut for low, high in pairwise(edges) for cut in piece_cuts(high - low, self.piece_bytes)[1:]),
+        ]
 
     @cached_property
     def pieces(self) -> tuple[PieceProgram, ...]:

@@ -13,8 +13,15 @@ from syncline.runtime.alive.verdict import BeatRecord, Member, RankVerdict, judg
 from syncline.runtime.sync.settings import Settings
 
 MEMBERS = tuple(Member(rank, host) for rank, host in enumerate("abcd"))
-USUAL = Beat(0, step=5, mark=7, step_s=0.1, compute_s=0.08, waits=(0.0,) * 4, ages=(0.1,) * 4)
+USUAL = Beat(
+    0, step=5, mark=7, step_s=0.1, compute_s=0.08,
+    waits=dict.fromkeys(range(4), 0.0), ages=dict.fromkeys(range(4), 0.1),
+)  # fmt: skip
 WAITS = replace(USUAL, state=WAITING, still_s=7.0)
+
+
+def by_rank(*values: float) -> dict[int, float]:
+    return dict(enumerate(values))
 
 
 def peers(**changes: BeatRecord) -> dict[int, BeatRecord]:
@@ -39,7 +46,7 @@ def test_a_process_that_its_host_disowns_is_dead_at_once() -> None:
 
 
 def test_silence_that_all_hear_is_death() -> None:
-    deaf = replace(USUAL, ages=(0.1, 0.1, 7.0, 0.1))
+    deaf = replace(USUAL, ages=by_rank(0.1, 0.1, 7.0, 0.1))
     others = {f"r{rank}": BeatRecord(replace(deaf, rank=rank), 0.2) for rank in (1, 3)}
     found = verdict(USUAL, r2=BeatRecord(replace(USUAL, rank=2), 6.5), **others)
     assert found == ("silent", 2, "rank 2 on c is lost: nobody has heard it for 6.5 s.")
@@ -102,7 +109,7 @@ def test_all_waiting_is_the_network_and_who_left_is_named() -> None:
 def test_half_the_limit_is_still_hearing() -> None:
     silent = BeatRecord(replace(USUAL, rank=2), 6.5)
     for age_s, kind in ((3.0, "network"), (3.1, "silent")):  # of a limit of 6 s
-        others = {f"r{r}": BeatRecord(replace(USUAL, rank=r, ages=(0.1, 0.1, age_s, 0.1)), 0.2) for r in (1, 3)}
+        others = {f"r{r}": BeatRecord(replace(USUAL, rank=r, ages=by_rank(0.1, 0.1, age_s, 0.1)), 0.2) for r in (1, 3)}
         found = verdict(r2=silent, **others)
         assert found is not None and found[0] == kind
 
@@ -142,12 +149,12 @@ def test_lost_heartbeats_name_a_link_from_two_others_on() -> None:
 
 
 def test_who_is_slow_is_measured_against_the_others() -> None:
-    even = {rank: replace(USUAL, rank=rank, step_s=1.0, compute_s=0.0, waits=(0.5,) * 4) for rank in range(4)}
+    even = {rank: replace(USUAL, rank=rank, step_s=1.0, compute_s=0.0, waits=by_rank(*[0.5] * 4)) for rank in range(4)}
     assert stragglers(even, MEMBERS) == []  # all wait for all: nobody is late
     assert stragglers({**even, 2: replace(even[2], compute_s=0.2)}, MEMBERS) == []  # a fifth of a step, and not more
     (slow,) = stragglers({**even, 2: replace(even[2], compute_s=0.21)}, MEMBERS)
     assert (slow.rank, slow.reason, slow.late_s, slow.step_s) == (2, "compute", 0.21, 1.0)
-    three = {**even, 2: replace(even[2], compute_s=0.5), 3: replace(even[3], waits=())}
+    three = {**even, 2: replace(even[2], compute_s=0.5), 3: replace(even[3], waits={})}
     assert [found.rank for found in stragglers(three, MEMBERS)] == [2]  # rank 3 has told nothing of waits
     assert stragglers({**three, 1: replace(even[1], step_s=0.0)}, MEMBERS) == []  # two are too few
 
@@ -155,6 +162,8 @@ def test_who_is_slow_is_measured_against_the_others() -> None:
 def test_what_one_rank_found_all_say() -> None:
     told = BeatRecord(replace(USUAL, rank=3, cause="rank 1 on b is dead."), 0.2)
     assert verdict(r3=told) == ("reported", 3, "rank 1 on b is dead.")
+    named = BeatRecord(replace(told.beat, lost=1), 0.2)
+    assert verdict(r3=named) == ("reported", 1, "rank 1 on b is dead.")
 
 
 @pytest.mark.parametrize(
@@ -162,8 +171,8 @@ def test_what_one_rank_found_all_say() -> None:
 )
 def test_a_straggler_has_a_reason(compute_s: float, wait_s: float, reason: str) -> None:
     usual = replace(USUAL, step_s=0.25)
-    beats = {rank: replace(usual, rank=rank, waits=(0.0, 0.0, wait_s, 0.0)) for rank in (0, 1, 3)}
-    beats[2] = replace(usual, rank=2, compute_s=compute_s, waits=(0.01, 0.0, 0.0, 0.01))
+    beats = {rank: replace(usual, rank=rank, waits=by_rank(0.0, 0.0, wait_s, 0.0)) for rank in (0, 1, 3)}
+    beats[2] = replace(usual, rank=2, compute_s=compute_s, waits=by_rank(0.01, 0.0, 0.0, 0.01))
     (found,) = stragglers(beats, MEMBERS)
     assert (found.rank, found.host, found.reason) == (2, "c", reason)
     assert found.line().startswith("rank 2 on c")
@@ -175,7 +184,7 @@ def test_beats_of_others_are_not_read() -> None:
     data = USUAL.to_bytes("x")
     assert read_beat(data, "x", 4) == USUAL
     assert read_beat(data, "y", 4) is None
-    assert read_beat(data, "x", 5) is None
+    assert read_beat(data, "x", 3) is None, "it tells of a rank that there is not"
     for bad in (b"", b"[]", b"{}", b"\xff\xff", data[:-9], b'{"token": "x"}'):
         assert read_beat(bad, "x", 4) is None
 

@@ -55,7 +55,7 @@ class Handle:
 @pytest.mark.parametrize(
     "failure",
     [
-        RuntimeError("[pair.cc:553] Connection closed by peer [127.0.0.1]:17304"),
+        RuntimeError("words that this version of a backend happens to use"),
         ConnectionResetError("Connection reset by peer"),
         SynchronizationError("a collective of FSDP2 did not finish."),
     ],
@@ -79,7 +79,7 @@ def test_a_rank_that_ends_of_a_broken_connection_tells_who_was_lost() -> None:
     losing = threading.Timer(0.1, post.lose, (1,))
     losing.start()
     try:
-        raise RuntimeError("Connection closed by peer")
+        exec("raise RuntimeError('some words of a backend')", {"__name__": "torch.distributed.distributed_c10d"})
     except RuntimeError:
         watchdog.close()
     losing.join()
@@ -102,7 +102,7 @@ def test_a_goodbye_that_was_lost_is_heard_from_another() -> None:
         def hear(self, wait_s: float) -> list[bytes]:
             self._gone.wait(max(0.0, wait_s))
             self.refused[2] = 5
-            return [Beat(1, ages=(0.1, 0.0, LEFT)).to_bytes("t")]
+            return [Beat(1, ages={0: 0.1, 2: LEFT}).to_bytes("t")]
 
     post, handle = Lossy(), Handle()
     watchdog = Watchdog(handle, Roll(0, MEMBERS, "t", post), watch_s=1.0)

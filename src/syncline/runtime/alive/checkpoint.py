@@ -99,6 +99,7 @@ class Checkpoints:
         self._group: Any = None
         self._thread: threading.Thread | None = None
         self._failure: BaseException | None = None
+        self._written: Path | None = None
         atexit.register(self._at_exit)
 
     def save(
@@ -112,7 +113,8 @@ class Checkpoints:
     ) -> Path | None:
         """Write the state after `step` steps and return its folder; every rank calls it.
 
-        None where the disk is full, also without the oldest checkpoints: that is logged, and training goes on.
+        None where the disk is full, also without the oldest checkpoints: that is logged, and training goes on. None in
+        the background too, where nothing is written yet: `wait` returns the folder.
         """
         self.wait()
         rank, _ = _place()
@@ -145,16 +147,21 @@ class Checkpoints:
             daemon=True,
         )
         self._thread.start()
-        return self._kept.place(step)
+        return None
 
-    def wait(self) -> None:
-        """Wait until what is written in the background is there, and raise what went wrong with it."""
+    def wait(self) -> Path | None:
+        """Wait until what is written in the background is there; return its folder, or raise what went wrong with it.
+
+        None where nothing was, or the disk was full.
+        """
         if self._thread is not None:
             self._thread.join()
             self._thread = None
         failure, self._failure = self._failure, None
+        written, self._written = self._written, None
         if failure is not None:
             raise failure
+        return written
 
     def latest(self) -> Path | None:
         """Return the folder of the newest whole checkpoint, or None; this process alone looks."""
@@ -201,7 +208,7 @@ class Checkpoints:
 
     def _write_aside(self, content: _Content) -> None:
         try:
-            self._write(content)
+            self._written = self._write(content)
         except BaseException as failure:
             self._failure = failure
 

@@ -17,7 +17,7 @@ from torch.distributed import distributed_c10d
 
 from syncline.errors import CheckpointError, SynchronizationError
 from syncline.runtime.alive.agreement import gathered
-from syncline.runtime.alive.watchdog import is_broken_connection
+from syncline.runtime.alive.watchdog import from_transport
 
 SHORTEST_S, LONGEST_S = 0.0005, 0.1
 """Between two looks whether all have come."""
@@ -32,7 +32,7 @@ def naming_the_lost(handle: Any) -> Iterator[None]:
         yield
     except Exception as error:
         explain = getattr(handle, "failure_of", None)
-        if explain is None or not is_broken_connection(error):
+        if explain is None or not from_transport(error):
             raise
         vague = SynchronizationError("a checkpoint was interrupted.", detail=str(error).split("\n", 1)[0])
         raise explain(vague) from error

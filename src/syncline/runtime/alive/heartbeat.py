@@ -1,8 +1,8 @@
 """Heartbeats: small messages that ranks send each other all the time, apart from training and from its connections.
 
-A beat says how far its rank is, what it does, and whom it hears. Datagrams carry it from each rank to each other, so
-that a path that is broken between two ranks shows; where datagrams do not pass, the store of the job carries it, and
-only who is silent can be seen.
+A beat says how far its rank is, what it does, and whom it hears. Datagrams carry it to a few neighbours, however many
+ranks there are. What one of them finds out about a lost or slow rank each passes on at once, so that all know it after
+a few hops. Where datagrams do not pass, the store of the job carries beats, and only who is silent can be seen.
 """
 
 from __future__ import annotations
@@ -13,14 +13,16 @@ import os
 import select
 import socket
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Protocol
 
 COMPUTING, WAITING, BUSY, CLOSED = "computing", "waiting", "busy", "closed"
 LEFT = -1.0
 """In place of an age: this rank was heard to end as it should, which is passed on to those who did not hear it."""
 MAX_BYTES = 60_000
+NEAR, FAR = 2, 2
+"""Neighbours on each side: the next ones, which have neighbours in common, and far ones, by which news travels."""
 STORE_TIMEOUT_S = 1.0
 
 Address = tuple[str, int]
@@ -34,10 +36,12 @@ class Beat:
     still_s    time since the last progress
     step_s     the usual time of a step; 0: none is over yet
     compute_s  of it, without waiting for others
-    waits      seconds a step waits for each rank
-    ages       seconds since each rank was last heard; LEFT: it has left
+    waits      seconds a step waits for each neighbour, by rank
+    ages       seconds since each neighbour was last heard, by rank; LEFT: it has left
+    slow       the ranks that hold the others up, as far as this one has heard: rank, reason, seconds, seconds of a step
     at         the line its training thread is in, where that has not moved for long
     cause      why it has given up; "": it has not
+    lost       the rank that it has given up for; -1: none, or itself
     """
 
     rank: int
@@ -47,10 +51,12 @@ class Beat:
     still_s: float = 0.0
     step_s: float = 0.0
     compute_s: float = 0.0
-    waits: tuple[float, ...] = ()
-    ages: tuple[float, ...] = ()
+    waits: Mapping[int, float] = field(default_factory=dict)
+    ages: Mapping[int, float] = field(default_factory=dict)
+    slow: tuple[tuple[int, str, float, float], ...] = ()
     at: str = ""
     cause: str = ""
+    lost: int = -1
 
     def to_bytes(self, token: str) -> bytes:
         """Return the beat as it travels; the token tells the beats of one run from those of another."""
@@ -61,16 +67,32 @@ def read_beat(data: bytes, token: str, num_ranks: int) -> Beat | None:
     """Return the beat that arrived, or None for anything else: whoever can reach the port can send to it."""
     try:
         row: dict[str, Any] = json.loads(data)
-        if row.pop("token") != token or set(row) != {field.name for field in fields(Beat)}:
+        if row.pop("token") != token or set(row) != {one.name for one in fields(Beat)}:
             return None
         texts = {key: str(row[key])[:1000] for key in ("state", "at", "cause")}
         numbers = {key: float(row[key]) for key in ("still_s", "step_s", "compute_s")}
-        rows = {key: tuple(float(x) for x in row[key]) for key in ("waits", "ages")}
-        found: dict[str, Any] = {**texts, **numbers, **rows}
-        beat = Beat(int(row["rank"]), int(row["step"]), int(row["mark"]), **found)
+        rows = {key: {int(rank): float(x) for rank, x in row[key].items()} for key in ("waits", "ages")}
+        slow = tuple((int(rank), str(why)[:20], float(late), float(step)) for rank, why, late, step in row["slow"])
+        found: dict[str, Any] = {**texts, **numbers, **rows, "slow": slow}
+        beat = Beat(int(row["rank"]), int(row["step"]), int(row["mark"]), lost=int(row["lost"]), **found)
     except (ValueError, TypeError, KeyError, AttributeError):
         return None
-    return beat if 0 <= beat.rank < num_ranks and len(beat.ages) in (0, num_ranks) else None
+    named = [beat.rank, *beat.ages, *beat.waits, *(one[0] for one in beat.slow)]
+    return beat if all(0 <= rank < num_ranks for rank in named) and beat.lost < num_ranks else None
+
+
+def neighbours(rank: int, num_ranks: int) -> list[int]:
+    """Return the ranks with which one exchanges beats: all of a few, else as many whatever the number of ranks.
+
+    Each is its neighbour's neighbour. The far ones lie at steps of the third root and of its square, times two, so that
+    10,000 ranks are a few dozen hops apart at most.
+    """
+    root = round(num_ranks ** (1 / 3))
+    steps = [*range(1, NEAR + 1), *(2 * root**power + 1 for power in range(1, FAR + 1))]
+    if num_ranks <= 2 * len(steps) + 1:
+        steps = list(range(1, num_ranks))
+    offsets = {sign * step for step in steps for sign in (1, -1)}
+    return sorted({(rank + offset) % num_ranks for offset in offsets} - {rank})
 
 
 class BeatCarrier(Protocol):
@@ -86,7 +108,7 @@ class BeatCarrier(Protocol):
 
 
 class Datagrams:
-    """Beats from each rank to each other; a host answers for a process that is gone, and that answer is heard."""
+    """Beats between neighbours; a host answers for a process that is gone, and that answer is heard."""
 
     def __init__(self, rank: int) -> None:
         self.rank = rank
@@ -102,16 +124,15 @@ class Datagrams:
         self._out: dict[int, socket.socket] = {}
 
     def connect(self, addresses: Sequence[Address]) -> None:
-        """Make a way to every other rank."""
-        for peer, address in enumerate(addresses):
-            if peer == self.rank:
-                continue
+        """Make a way to every neighbour."""
+        for peer in neighbours(self.rank, len(addresses)):
+            address = addresses[peer]
             out = self._out[peer] = socket.socket(self._family, socket.SOCK_DGRAM)
             out.setblocking(False)
             out.connect(tuple(address))
 
     def say(self, data: bytes) -> None:
-        """Send to every other rank; what cannot be sent now is not kept."""
+        """Send to every neighbour; what cannot be sent now is not kept."""
         for peer, out in self._out.items():
             try:
                 out.send(data)
@@ -145,7 +166,7 @@ class StoreBeats:
         self._store = store.clone()
         self._store.set_timeout(datetime.timedelta(seconds=STORE_TIMEOUT_S))
         self._own = f"syncline/beats/{token}/{rank}"
-        self._others = [f"syncline/beats/{token}/{peer}" for peer in range(num_ranks) if peer != rank]
+        self._others = [f"syncline/beats/{token}/{peer}" for peer in neighbours(rank, num_ranks)]
         self._last: dict[str, bytes] = {}
 
     def say(self, data: bytes) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import socket
 import time
 from dataclasses import dataclass
 
 from syncline.runtime.alive.agreement import exchange_json
-from syncline.runtime.alive.heartbeat import Beat, BeatCarrier, Datagrams, StoreBeats, read_beat
+from syncline.runtime.alive.arrival import host_name
+from syncline.runtime.alive.heartbeat import Beat, BeatCarrier, Datagrams, StoreBeats, neighbours, read_beat
 from syncline.runtime.alive.verdict import Member
 from syncline.runtime.wire.team import Team
 
@@ -26,7 +26,7 @@ class Roll:
 
 
 def meet(team: Team) -> Roll:
-    """Exchange names and addresses, and see whether datagrams pass between all ranks."""
+    """Exchange names and addresses, and see whether datagrams pass between neighbours."""
     post = Datagrams(team.rank)
     try:
         return _introduce(post, team)
@@ -36,7 +36,7 @@ def meet(team: Team) -> Roll:
 
 
 def _introduce(post: Datagrams, team: Team) -> Roll:
-    own = {"host": os.environ.get("SYNCLINE_LAB_HOST") or socket.gethostname(), "address": post.address}
+    own = {"host": host_name(), "address": post.address}
     everyone = exchange_json({**own, "token": os.urandom(8).hex()}, team)
     members = tuple(Member(rank, str(one["host"])) for rank, one in zip(team.names, everyone, strict=True))
     token = str(everyone[0]["token"])
@@ -49,8 +49,8 @@ def _introduce(post: Datagrams, team: Team) -> Roll:
 
 
 def _hello(post: Datagrams, team: Team, token: str) -> bool:
-    """Greet until every other rank was heard; whether that happened."""
-    missing = set(range(team.size)) - {team.rank}
+    """Greet until every neighbour was heard; whether that happened."""
+    missing = set(neighbours(team.rank, team.size))
     end_s = time.monotonic() + HELLO_S
     beat = Beat(team.rank).to_bytes(token)
     post.say(beat)

@@ -88,7 +88,7 @@ def judge(
     limit = SILENCE_SHARE * watch_s
     reported = next((h.beat for h in heard.values() if h.beat.cause), None)
     if reported is not None:
-        return RankVerdict("reported", reported.rank, reported.cause)
+        return RankVerdict("reported", reported.lost if reported.lost >= 0 else reported.rank, reported.cause)
     found = _gone(heard, members) or _silent(own, heard, members, limit) or _still(own, heard, members, limit)
     if found is None or found.kind in ("dead", "closed"):
         return found
@@ -131,7 +131,7 @@ def _silent(
 
 
 def _hears(beat: Beat, rank: int, limit_s: float) -> bool:
-    return len(beat.ages) > rank and beat.ages[rank] <= limit_s / 2
+    return 0 <= beat.ages.get(rank, limit_s) <= limit_s / 2
 
 
 def _still(own: Beat, heard: Mapping[int, BeatRecord], members: Sequence[Member], limit_s: float) -> RankVerdict | None:
@@ -205,11 +205,14 @@ def lossy(stuck: RankVerdict, counts: Mapping[int, int], expected: float, member
 
 def stragglers(beats: Mapping[int, Beat], members: Sequence[Member]) -> list[Straggler]:
     """Return the ranks that hold the others up, the worst first, from the beats of at least three ranks."""
-    timed = {rank: beat for rank, beat in beats.items() if beat.step_s > 0 and len(beat.waits) == len(members)}
+    timed = {rank: beat for rank, beat in beats.items() if beat.step_s > 0 and beat.waits}
     if len(timed) < 3:
         return []
     step_s = median(beat.step_s for beat in timed.values())
-    waited = {rank: median(beat.waits[rank] for r, beat in timed.items() if r != rank) for rank in timed}
+    heard = {rank: [b.waits[rank] for r, b in timed.items() if rank in b.waits and r != rank] for rank in timed}
+    if not all(heard.values()):
+        return []
+    waited = {rank: median(waits) for rank, waits in heard.items()}
     found = []
     for rank, beat in timed.items():
         others = [other for other in timed if other != rank]

@@ -31,6 +31,7 @@ from syncline.runtime.alive.heartbeat import (
     LEFT,
     WAITING,
     Beat,
+    neighbours,
     read_beat,
 )
 from syncline.runtime.alive.roll import Roll, meet
@@ -55,12 +56,14 @@ GOODBYES = 3
 RECENT = 8
 SLOW_LOOKS = 3
 """Looks, `watch_s` apart, at which a rank must hold the others up before it is called slow."""
+MAX_SLOW = 3
+"""Slow ranks that a beat tells of."""
 VAGUE_LOOKS = 4
 """Looks at the beats of the others before a failure that may be theirs is reported as this rank's own."""
 STILL_TIMES = 10.0
 """How many times `watch_s` may pass until those looks are made: this process may stand still itself."""
-BROKEN = ("closed by peer", "connection reset", "broken pipe", "connection refused", "remote process exited")
-"""Words of backends for a connection whose other end is gone."""
+TALKING = ("torch.distributed", "torch.nn.parallel.distributed", "torch.autograd", "syncline.runtime")
+"""Modules whose calls wait for other ranks; a wait in C++ is raised in the Python frame that called it."""
 
 log = logging.getLogger("syncline.watchdog")
 
@@ -90,16 +93,19 @@ class Watchdog:
         """Who was silent last, and when that was last so."""
         self._looks = 0
         self._slow: dict[int, int] = {}
+        self._slow_now: list[Straggler] = []
         # Whoever forgets a handle must not have it kept by its watchdog.
         self._watched = weakref.ref(watched)
-        self._heard = {rank: Beat(rank) for rank in range(len(roll.members)) if rank != roll.rank}
+        self._heard = {rank: Beat(rank) for rank in neighbours(roll.rank, len(roll.members))}
+        self._told_slow: dict[int, tuple[float, Straggler]] = {}
+        """Ranks that others call slow, and when that was last heard."""
         now = time.monotonic()
         self._heard_s = dict.fromkeys(self._heard, now)
         self._arrivals = {rank: deque[float](maxlen=KEPT_BEATS) for rank in self._heard}
         self._sent = deque[float](maxlen=KEPT_BEATS)
         self._mark, self._moved_s = -1, now
         self._busy = 0
-        self._state, self._cause = "", ""
+        self._state, self._cause, self._lost = "", "", -1
         self._found, self._stop = threading.Event(), threading.Event()
         self._trainer = threading.get_ident()
         self._thread = threading.Thread(target=self._run, name="syncline-watchdog", daemon=True)
@@ -128,27 +134,37 @@ class Watchdog:
             self._say()
 
     def stragglers(self) -> list[Straggler]:
-        """Return the ranks that hold the others up, with the reason."""
+        """Return the ranks that hold the others up, with the reason: as seen here, or as heard from others."""
+        found = {one.rank: one for one in self._own_stragglers()}
+        oldest_s = time.monotonic() - self.watch_s
+        told = {one.rank: one for heard_s, one in self._told_slow.values() if heard_s > oldest_s}
+        return sorted({**told, **found}.values(), key=lambda straggler: -straggler.late_s)
+
+    def _own_stragglers(self) -> list[Straggler]:
         return stragglers({self.roll.rank: self.own(), **self._heard}, self.roll.members)
 
     def explain(self, failure: BaseException) -> BaseException:
         """Return the failure, or what lies behind it where that is a lost rank; the other ranks are notified."""
         if isinstance(failure, LostRankError):
             return failure
-        is_vague = self._hear_first(failure)
+        # Whoever asks has waited for others: what a backend raised there says nothing of whose fault it was.
+        is_vague = type(failure) is SynchronizationError or isinstance(failure, (RuntimeError, ConnectionError))
+        if is_vague:
+            self._hear_first()
         if self.verdict is not None and (is_vague or self.verdict.kind != "reported"):
-            return _error(self.verdict)
+            return self._error(self.verdict)
         silent = self._silent_now() if is_vague else None
         if silent is not None:
             # A connection broke and a rank is not heard: that one is meant, though patience with it is not over.
-            self._tell(silent.text)
-            return _error(silent)
+            self._tell(silent.text, silent.rank)
+            return self._error(silent)
         left = [beat for beat in self._heard.values() if beat.state == CLOSED]
         if is_vague and left:
             who, own = self.roll.members[left[0].rank], self.roll.members[self.roll.rank]
             text = f"{who} has ended at step {left[0].step} while rank {own.rank} still waits for it."
-            self._tell(text)
-            return LostRankError(text, hint="Give every rank the same number of steps, or use model.join().")
+            self._tell(text, left[0].rank)
+            hint = "Give every rank the same number of steps, or use model.join()."
+            return self._error(RankVerdict("closed", left[0].rank, text, hint))
         self._tell(self._own_words(failure, is_vague))
         return failure
 
@@ -156,29 +172,23 @@ class Watchdog:
         """Return what to tell the others: of a connection that broke this rank is the witness, not the cause."""
         return f"{self.roll.members[self.roll.rank]} {'reports' if is_vague else 'failed'}: {_first_line(failure)}"
 
-    def _hear_first(self, failure: BaseException) -> bool:
-        """Tell whether a failure is vague, after listening for what lies behind it.
+    def _hear_first(self) -> None:
+        """Listen for what lies behind a failure of a connection.
 
         A broken connection says less than the heartbeats will in a moment: whose process is gone, or why it ended. To
         blame the rank that noticed first would be wrong, so nothing is reported before all others were heard again, or
-        one of them has been silent for long enough to be named. A rank whose connection closed is gone rather than
-        silent: the answer of its host is waited for, though others are not heard on a busy network.
+        one of them has been silent for longer than `watch_s`.
         """
-        is_closed = is_broken_connection(failure)
-        is_vague = type(failure) is SynchronizationError or is_closed
-        if is_vague:
-            began_s, enough = time.monotonic(), self._looks + VAGUE_LOOKS
-            while not self._stop.is_set():
-                waited_s = time.monotonic() - began_s
-                # Where this process stands still nobody looks, and time that passes says nothing of the others.
-                if waited_s > (self.watch_s if self._looks >= enough else STILL_TIMES * self.watch_s):
-                    break
-                silent = self._silent_now() is not None and not is_closed
-                if silent or (self._looks >= enough and self._heard_all_since(began_s)):
-                    break
-                if self._found.wait(self.interval_s / 2):
-                    break
-        return is_vague
+        began_s, enough = time.monotonic(), self._looks + VAGUE_LOOKS
+        while not self._stop.is_set():
+            waited_s = time.monotonic() - began_s
+            # Where this process stands still nobody looks, and time that passes says nothing of the others.
+            if waited_s > (self.watch_s if self._looks >= enough else STILL_TIMES * self.watch_s):
+                break
+            if self._looks >= enough and self._heard_all_since(began_s):
+                break
+            if self._found.wait(self.interval_s / 2):
+                break
 
     def _silent_now(self) -> RankVerdict | None:
         """Return who is silent and still waited for."""
@@ -212,10 +222,15 @@ class Watchdog:
         """Tell the others what this rank's own code raised; a failure that all know is not sent again."""
         if error is None:
             return
-        is_vague = self._hear_first(error)
+        is_vague = from_transport(error)
+        if is_vague:
+            self._hear_first()
         if self.verdict is None:
             silent = self._silent_now() if is_vague else None
-            self._tell(self._own_words(error, is_vague) if silent is None else silent.text)
+            if silent is None:
+                self._tell(self._own_words(error, is_vague))
+            else:
+                self._tell(silent.text, silent.rank)
 
     # The thread
 
@@ -242,22 +257,26 @@ class Watchdog:
     def _take(self, messages: list[bytes]) -> None:
         for data in messages:
             beat = read_beat(data, self.roll.token, len(self.roll.members))
-            if beat is not None and beat.rank != self.roll.rank:
+            if beat is not None and beat.rank in self._heard:
                 self._heard[beat.rank] = beat
                 now = self._heard_s[beat.rank] = time.monotonic()
                 self._arrivals[beat.rank].append(now)
                 self.roll.post.refused.pop(beat.rank, None)
-                self._take_goodbyes(beat)
+                self._take_news(beat)
 
-    def _take_goodbyes(self, beat: Beat) -> None:
-        """Accept from another rank that a rank has left: datagrams get lost, and a rank that left is not dead."""
-        for rank, age in enumerate(beat.ages):
-            if age == LEFT and rank != self.roll.rank and self._heard[rank].state != CLOSED:
+    def _take_news(self, beat: Beat) -> None:
+        """Accept from another rank who has left, for datagrams get lost, who is slow, and that all is over."""
+        for rank, age in beat.ages.items():
+            if age == LEFT and rank in self._heard and self._heard[rank].state != CLOSED:
                 self._heard[rank] = replace(self._heard[rank], state=CLOSED)
+        for rank, reason, late_s, step_s in beat.slow:
+            who = self.roll.members[rank]
+            self._told_slow[rank] = time.monotonic(), Straggler(who.rank, who.host, reason, late_s, step_s)
+        if beat.cause and self.verdict is None and not self._state:
+            # News of a loss is passed on at once: with many ranks it goes over many of them.
+            self._conclude(judge(self.own(), self._views(time.monotonic()), self.roll.members, self.watch_s))
 
     def _age(self, rank: int, now: float) -> float:
-        if rank == self.roll.rank:
-            return 0.0
         return LEFT if self._heard[rank].state == CLOSED else round(now - self._heard_s[rank], 3)
 
     def _views(self, now: float) -> dict[int, BeatRecord]:
@@ -271,7 +290,7 @@ class Watchdog:
             self._wait_for(verdict)
             return
         self.verdict, self.waits_for = verdict, None
-        self._tell(verdict.text)
+        self._tell(verdict.text, verdict.rank)
         self._found.set()
         log.error("%s", verdict.text)
         if verdict.kind == "reported":
@@ -279,7 +298,7 @@ class Watchdog:
             self._stop.wait(2 * self.interval_s)
         watched = self._watched()
         if watched is not None:
-            watched.break_off(_error(verdict))
+            watched.break_off(self._error(verdict))
 
     def _why_stuck(self, verdict: RankVerdict) -> RankVerdict:
         """Return whose link lets nothing through, where that is known."""
@@ -318,14 +337,23 @@ class Watchdog:
 
     def _look_for_slow(self) -> None:
         """Name a rank that holds the others up, once, when it has done so for a while."""
-        found = {one.rank: one for one in self.stragglers()}
+        found = {one.rank: one for one in self._own_stragglers()}
         self._slow = {rank: self._slow.get(rank, 0) + 1 for rank in found}
+        self._slow_now = list(found.values())
         for rank, count in self._slow.items():
             if count == SLOW_LOOKS:
                 log.warning("%s", found[rank].line())
 
-    def _tell(self, cause: str) -> None:
-        self._cause = self._cause or cause
+    def _error(self, verdict: RankVerdict) -> LostRankError:
+        error = LostRankError(verdict.text, hint=verdict.hint)
+        if verdict.kind != "stuck":
+            lost = self.roll.members[verdict.rank]
+            error.rank, error.host = lost.rank, lost.host
+        return error
+
+    def _tell(self, cause: str, lost: int = -1) -> None:
+        if not self._cause:
+            self._cause, self._lost = cause, lost
         for _ in range(GOODBYES):
             self._say()
 
@@ -346,12 +374,28 @@ class Watchdog:
         state = self._state or (BUSY if self._busy else WAITING if waiting else COMPUTING)
         still_s = now - self._moved_s
         over = [step for step in steps if step.ended_s and step.number > 0][-RECENT:]
-        beat = Beat(self.roll.rank, -1 if last is None else last.number, mark, state, still_s, cause=self._cause[:600])
+        beat = Beat(
+            self.roll.rank,
+            -1 if last is None else last.number,
+            mark,
+            state,
+            still_s,
+            cause=self._cause[:600],
+            lost=self._lost,
+        )
         if over:
-            beat = replace(beat, **_usual(over, len(self.roll.members)))
+            beat = replace(beat, **_usual(over, list(self._heard)))
         if state == COMPUTING and still_s > SILENCE_SHARE * self.watch_s / 2:
             beat = replace(beat, at=_where(self._trainer))
-        return replace(beat, ages=tuple(self._age(rank, now) for rank in range(len(self.roll.members))))
+        return replace(beat, ages={rank: self._age(rank, now) for rank in self._heard}, slow=self._news_of_slow(now))
+
+    def _news_of_slow(self, now: float) -> tuple[tuple[int, str, float, float], ...]:
+        """Return whom this rank has seen to be slow for long enough, and whom it has just heard of."""
+        places = {member.rank: place for place, member in enumerate(self.roll.members)}
+        seen = [one for one in self._slow_now if self._slow.get(one.rank, 0) >= SLOW_LOOKS]
+        told = [one for heard_s, one in self._told_slow.values() if now - heard_s < 2 * self.interval_s]
+        news = {places[one.rank]: one for one in (*told, *seen)}
+        return tuple((rank, one.reason, one.late_s, one.step_s) for rank, one in list(news.items())[:MAX_SLOW])
 
 
 def start_watchdog(watched: WatchedHandle, team: Team, watch_s: float, patience_s: float = 0.0) -> Watchdog | None:
@@ -361,13 +405,13 @@ def start_watchdog(watched: WatchedHandle, team: Team, watch_s: float, patience_
     return Watchdog(watched, meet(team), watch_s, patience_s)
 
 
-def _usual(steps: list[Step], num_ranks: int) -> dict[str, Any]:
+def _usual(steps: list[Step], ranks: list[int]) -> dict[str, Any]:
     reports = [step.report(1.0) for step in steps]
-    waits = tuple(median(step.waits.get(rank, 0.0) for step in steps) for rank in range(num_ranks))
+    waits = {rank: median(step.waits.get(rank, 0.0) for step in steps) for rank in ranks}
     return {
         "step_s": median(report.step_s for report in reports),
         "compute_s": median(report.compute_s for report in reports),
-        "waits": tuple(round(wait, 6) for wait in waits),
+        "waits": {rank: round(wait, 6) for rank, wait in waits.items()},
     }
 
 
@@ -381,10 +425,6 @@ def _where(thread: int) -> str:
     return f"{os.path.basename(frame.f_code.co_filename)} line {frame.f_lineno} ({frame.f_code.co_name})"
 
 
-def _error(verdict: RankVerdict) -> LostRankError:
-    return LostRankError(verdict.text, hint=verdict.hint)
-
-
 def _first_line(failure: BaseException) -> str:
     if isinstance(failure, SynclineError):
         return failure.message.split("\n", 1)[0]
@@ -392,13 +432,20 @@ def _first_line(failure: BaseException) -> str:
     return f"{type(failure).__name__}: {text}" if text else type(failure).__name__
 
 
-def is_broken_connection(failure: BaseException) -> bool:
-    """Tell whether a failure only says that somebody else could not be reached any more, as gloo's and NCCL's do."""
-    if isinstance(failure, ConnectionError):
+def from_transport(failure: BaseException) -> bool:
+    """Tell whether a failure comes out of a call that talks to other ranks, and so may be another rank's.
+
+    Where it was raised tells that: what backends say of a broken connection differs between them and between versions.
+    """
+    if type(failure) is SynchronizationError or isinstance(failure, ConnectionError):
         return True
-    text = str(failure).lower()
-    is_told = isinstance(failure, RuntimeError) or type(failure) is SynchronizationError
-    return is_told and any(sign in text for sign in BROKEN)
+    if not isinstance(failure, RuntimeError):
+        return False
+    trace = failure.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    home = "" if trace is None else str(trace.tb_frame.f_globals.get("__name__", ""))
+    return home.startswith(TALKING)
 
 
 def _in_flight() -> BaseException | None:

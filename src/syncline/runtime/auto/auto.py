@@ -2,7 +2,7 @@
 
 The pilot (`pilot.py`) decides from numbers that all ranks have gathered; this file takes the numbers and carries the
 decision out. Between decisions a step is that of `DdpSynchronizer`, or the backend's own all-reduce where gradients
-travel plain. Where plain is held the step is DDP's own (`native.py`).
+travel plain.
 """
 
 from __future__ import annotations
@@ -26,16 +26,18 @@ from syncline.program.choice import CLASSES, decide
 from syncline.program.overlap import Work
 from syncline.runtime.alive.agreement import Gathering, exchange_json
 from syncline.runtime.auto.guard import Guard
-from syncline.runtime.auto.native import Native, average_plain, check_finite
 from syncline.runtime.auto.pilot import STRICTNESS, Pilot, best_s, typical_s
 from syncline.runtime.auto.probe import basis_of, gathered_costs, guessed_work, probe_link
 from syncline.runtime.auto.worklog import Lengths, WorkLog, mean_work
+from syncline.runtime.sync.axes import MeshAxes
 from syncline.runtime.sync.bucket import Order
 from syncline.runtime.sync.ddp import DdpSynchronizer, Future, GradBucket, joining
 from syncline.runtime.sync.optimizer_hooks import Scaler
 from syncline.runtime.sync.settings import Settings
 from syncline.runtime.sync.step import Step
+from syncline.runtime.sync.vendor import AllReduce, check_finite
 from syncline.runtime.wire.links import GroupLinks
+from syncline.runtime.wire.team import Team
 
 TUNE_VARIABLE = "SYNCLINE_TUNE"
 """Names the file into which rank 0 writes what was learned, after every decision."""
@@ -56,6 +58,8 @@ class AutoSynchronizer(DdpSynchronizer):
         links: GroupLinks,
         scaler: Scaler | None = None,
         *,
+        axes: MeshAxes,
+        everyone: Team | None = None,
         accuracy: str = "safe",
         fixed: str = "",
     ) -> None:
@@ -63,12 +67,8 @@ class AutoSynchronizer(DdpSynchronizer):
         # Steps read the codec while the base class is being made.
         self._pilot = Pilot(accuracy, fixed or PLAIN)
         self._fixed = bool(fixed)
-        super().__init__(model, settings, links, scaler)
+        super().__init__(model, settings, links, scaler, axes=axes, everyone=everyone)
         self._owing: set[str] = set()
-        self._native = Native(self)
-        # DDP's own reducer tells nobody of its buckets. All ranks keep or leave the hook together, so all agree once.
-        heard = exchange_json({"heard": self._writer.is_heard()}, links.team)
-        self._is_watched = any(row["heard"] for row in heard)
         self._spent_s = 0.0
         self._announced = ""
         self._lengths = Lengths(KEPT)
@@ -93,8 +93,7 @@ class AutoSynchronizer(DdpSynchronizer):
     def why(self) -> str:
         """Return on one line what is used and why."""
         text = f"{self._pilot.codec}: {self.reason}" if self._fixed else self._pilot.why()
-        text = "; ".join(filter(None, (text, self.links.note)))
-        return f"{text}; DDP's own reducer runs" if self._native.is_on else text
+        return "; ".join(filter(None, (text, self.links.note)))
 
     def observe(self, loss: torch.Tensor | float) -> None:
         """Take this step's loss, on every rank or some: a codec under which it rises is left, and `why()` says so."""
@@ -118,8 +117,7 @@ class AutoSynchronizer(DdpSynchronizer):
     def state_dict(self, *, local: bool = False) -> dict[str, Any]:
         """Return residuals, factors, the step, and what was learned."""
         auto = {**self._pilot.to_json(), "fixed": self._fixed}
-        step = self._num_steps + self._native.num_pending
-        return {**super().state_dict(local=local), "step": step, "codec": "auto", "auto": json.dumps(auto)}
+        return {**super().state_dict(local=local), "codec": "auto", "auto": json.dumps(auto)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over residuals and begin with the codecs that were in use; the network is measured anew."""
@@ -146,14 +144,13 @@ class AutoSynchronizer(DdpSynchronizer):
         elif self._owing and not self._guard.dense:
             self._pay(order)
         if codec == PLAIN or self._guard.dense:
-            average_plain(order, self._group, self.num_ranks, self.settings.nan, self.failure_of)
+            if self.failure is not None:
+                raise self.failure_of(self.failure)
+            piece = AllReduce(order.buffer, order.step, self.settings.nan, self._group)
+            order.step.wire_bytes += 2 * (self.num_ranks - 1) * order.buffer.nbytes // self.num_ranks
+            self._submit(order, [piece])
         else:
             super().average(order)
-
-    def close(self) -> None:
-        """Turn synchronisation off: the model goes on as plain DDP."""
-        self._native.is_on = False
-        super().close()
 
     def bucket(self, bucket: GradBucket) -> Future:
         """Enqueue a bucket and return the future of its average."""
@@ -171,50 +168,17 @@ class AutoSynchronizer(DdpSynchronizer):
         if torch.is_grad_enabled() and not self._next_began_s and not joins:
             self._came_s = time.perf_counter()
             self.begin()
-            self._steer()
+            with self.talking("forward"):
+                self._steer()
             self._next_began_s = time.perf_counter()
             self._works.begin()
-            if self._is_plain() and not joins:
-                self._native.turn_on(module)
-                return
         super()._forward(module, inputs)
 
-    def break_off(self, failure: BaseException) -> None:
-        """End every wait with this failure; one inside DDP's own all-reduce ends with the process."""
-        super().break_off(failure)
-        self._native.end_soon(failure)
-
-    # Steps that are DDP's own
-
-    def _is_plain(self) -> bool:
-        """Whether nothing is left for this handle to do in a step."""
-        held = self._fixed or (self._pilot.phase == "hold" and self._gathering is None)
-        return (
-            held
-            and self._pilot.codec == PLAIN
-            and not (self._is_watched or self._owing or self._guard.dense)
-            and self._num_steps >= self.settings.warmup
-            and (self.settings.nan != "skip" or self._follower is not None)  # a scaler looks itself
-            and self.settings.accumulate == 1
-        )
-
-    def native_turn(self, num_steps: int, length_s: float) -> bool:
-        """Look at the last steps that were DDP's own; return whether a codec is to be tried again."""
-        self._num_steps += num_steps
-        every = self.settings.check_every
-        if every and self._num_steps // every != (self._num_steps - num_steps) // every:
-            self.check_replicas()
-            if self.settings.nan == "raise":
-                check_finite(self._trained(), self._num_steps)
-        if self._fixed:
-            return False
-        rows = Gathering([length_s], self.links.team).rows()
-        if not self._pilot.is_slower(typical_s(rows), num_steps):
-            return False
-        with self.busy():
-            self._look()
-        self._seen = self._num_steps
-        return self._pilot.phase != "hold" or self._pilot.codec != PLAIN
+    def check_replicas(self) -> None:
+        """Compare the parameters of all ranks; of what travelled plain on a device, look whether they are finite."""
+        super().check_replicas()
+        if self._pilot.codec == PLAIN and self.settings.nan == "raise" and self.links.device.type != "cpu":
+            check_finite(self._trained(), self._num_steps)
 
     def _look(self) -> None:
         began = time.perf_counter()
@@ -276,7 +240,7 @@ class AutoSynchronizer(DdpSynchronizer):
     def _pay(self, order: Order) -> None:
         """Add what these parameters still owe from a codec that kept its error: it counts as their gradient does."""
         if not self._owing.isdisjoint(order.layout.names):
-            self._averagers.residuals.pay(order.layout.names, order.layout.sizes, order.buffer)
+            self._averagers.residuals.pay(order.layout.names, order.layout.parts(order.buffer))
             self._owing.difference_update(order.layout.names)
 
     def _can_be(self, name: str) -> bool:

@@ -31,7 +31,9 @@ TOO_NEAR = 0.88
 HOPELESS = 0.5
 """Plain is not tried where the wire alone needs so much longer for it: the measured step over that time."""
 CHECK_STEPS, CHECKED = 5, 3
-"""While a choice is held ranks compare how long steps take, so often, and by the median of so many."""
+"""While a codec is held ranks compare how long steps take, so often, and by the median of so many."""
+PLAIN_CHECK_STEPS = 50
+"""The same while plain is held: there only a network that has become slower matters."""
 SLOWER, FASTER = 1.3, 0.75
 FAR_SLOWER = 2.0
 """Steps that take so much longer are looked into after `FIRST_PATIENCE` steps at the latest."""
@@ -58,6 +60,8 @@ class Pilot:
     measured: ChoiceBasis | None = None
     choice: Choice | None = None
     trials: dict[str, float] = field(default_factory=dict)
+    untried: dict[str, str] = field(default_factory=dict)
+    """Contenders of the last trial that were left out, and why."""
     notes: list[str] = field(default_factory=list)
     num_decisions: int = 0
     allowed: str = ""
@@ -84,7 +88,7 @@ class Pilot:
             return self._since >= MEASURE_STEPS
         if self.phase == "try":
             return self._since >= self._try_steps()
-        if self._since < CHECK_STEPS:
+        if self._since < (PLAIN_CHECK_STEPS if self.codec == PLAIN else CHECK_STEPS):
             return False
         self._since = 0  # ranks go on while their numbers are under way
         return True
@@ -105,7 +109,11 @@ class Pilot:
         self.measured = measured
         self.choice = decide(measured, self.accuracy, current)
         self.num_decisions += 1
-        self._try(self._fielded(self.choice))
+        if self.choice.codec == PLAIN:  # it costs nothing, loses nothing, and no trial of a few steps would tell more
+            self._try([])
+            self._hold_plain()
+        else:
+            self._try(self._fielded(self.choice))
 
     def tried(self, step_s: float) -> None:
         """Take a contender's measured step; after the last one hold the best."""
@@ -128,24 +136,14 @@ class Pilot:
         if self._is_baseline_best and ratio < FAR_SLOWER:
             self._baseline_s, ratio = step_s, 1.0
         self._is_baseline_best = False
+        if self.codec == PLAIN and ratio < FASTER:
+            self._baseline_s, ratio = step_s, 1.0  # plain gains as much by a faster link as any codec
         self._changed = not FASTER <= ratio <= SLOWER
         self._checked_s = step_s
         if ratio > FAR_SLOWER:
             self._patience = min(self._patience, FIRST_PATIENCE)
-        usual = max(LOOK_STEPS, self._look_s / LOOK_SHARE / max(step_s, 1e-9))
+        usual = math.inf if self.codec == PLAIN else max(LOOK_STEPS, self._look_s / LOOK_SHARE / max(step_s, 1e-9))
         return self._held >= (self._patience if self._changed else usual)
-
-    def is_slower(self, step_s: float, num_steps: int) -> bool:
-        """Take the mean of steps that were plain DDP's own; return whether the link must be looked at.
-
-        A link that became faster changes nothing there: plain gains by it as much as any codec.
-        """
-        self._held += num_steps
-        ratio = step_s / max(self._baseline_s, 1e-9)
-        if self._is_baseline_best or ratio < FASTER:
-            self._baseline_s, ratio, self._is_baseline_best = step_s, 1.0, False
-        self._changed, self._checked_s = ratio > SLOWER, step_s
-        return self._changed and self._held >= self._patience
 
     def looked(self, rate_Bps: float, look_s: float = 0.0) -> None:
         """Take the link's rate as it is now: decide anew if it has changed, else try plain again."""
@@ -194,13 +192,14 @@ class Pilot:
         if self.choice is None or self.measured is None:
             return f"{self.codec}: still measuring"
         parts = [self.choice.why]
-        if self.trials:
-            shown = ", ".join(f"{name} {show_time(took)}" for name, took in self.trials.items())
-            parts.append(f"measured: {shown}")
+        tried = [f"{name} {show_time(took)}" for name, took in self.trials.items()]
+        tried += [f"{name} not tried ({reason})" for name, reason in self.untried.items()]
+        if tried:
+            parts.append(f"measured: {', '.join(tried)}")
         if self.phase == "hold" and self.codec != self.choice.codec:
             parts.append(self._instead())
         for method, took in self.periodic.items():
-            if self.phase == "hold" and took * PERIODIC_WORTH < self._baseline_s:
+            if self.phase == "hold" and took * PERIODIC_WORTH < self._baseline_s < math.inf:
                 parts.append(f"{method} would take {show_time(took)}, and is another optimizer")
         return "; ".join([*parts, *self.notes[-2:]])
 
@@ -237,8 +236,8 @@ class Pilot:
     def _try(self, contenders: list[str]) -> None:
         """Begin to try these, one after the other."""
         self._contenders = contenders
-        self.codec, self.phase = contenders[0], "try"
-        self.trials, self._since, self._tried_twice = {}, 0, False
+        self.codec, self.phase = (contenders or [PLAIN])[0], "try"
+        self.trials, self.untried, self._since, self._tried_twice = {}, {}, 0, False
 
     def _try_again(self) -> None:
         """Try what is held, or was chosen, against plain once more: steps have changed and the link is not why."""
@@ -257,7 +256,7 @@ class Pilot:
         """Return who is tried: the choice, the next best where it is close, and plain; never what is not allowed."""
         others = sorted((took, codec) for codec, took in choice.table.items() if codec not in (choice.codec, PLAIN))
         close = [codec for took, codec in others if took <= CLOSE * choice.predicted_s][:1]
-        return [*dict.fromkeys([choice.codec, *close, *([PLAIN] if choice.codec != PLAIN else [])])]
+        return [*dict.fromkeys([choice.codec, *close, PLAIN])]
 
     def _drop_hopeless(self) -> None:
         """Leave plain out where the wire alone needs at least twice the step that was measured: it cannot be faster."""
@@ -265,9 +264,7 @@ class Pilot:
         if self._contenders and self._contenders[0] == PLAIN:
             wire_s = self.measured.sent_s(PLAIN)
             if min(self.trials.values()) < HOPELESS * wire_s:
-                self._contenders.pop(0)
-                note = f"plain DDP was not tried: its bytes alone take {show_time(wire_s)}"
-                self.notes = [*(kept for kept in self.notes if kept != note), note]
+                self.untried[self._contenders.pop(0)] = f"its bytes alone take {show_time(wire_s)}"
 
     def _too_near(self) -> list[str]:
         """Return plain and the best of the others, where the steps measured so far cannot tell them apart."""
@@ -276,6 +273,11 @@ class Pilot:
         plain_s = self.trials.get(PLAIN, 0.0)
         near = best and TOO_NEAR * plain_s <= coded[best] <= plain_s / TOO_NEAR
         return [best, PLAIN] if near else []
+
+    def _hold_plain(self) -> None:
+        """Hold plain without a trial: how long its steps take, the first check will say."""
+        self.codec, self.phase, self._since, self._held = PLAIN, "hold", 0, 0
+        self._baseline_s, self._is_baseline_best = math.inf, True
 
     def _hold(self) -> None:
         """Hold the fastest: the model's choice unless it is beaten clearly, plain unless that is."""

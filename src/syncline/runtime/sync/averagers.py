@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping
 from itertools import accumulate
 from typing import Any
@@ -23,6 +24,8 @@ from syncline.runtime.wire.links import GroupLinks
 from syncline.runtime.wire.team import Team
 
 MAX_PIECES = 1 << 16
+"""Tags of a bucket, and of a stretch of it that is encoded apart."""
+MAX_APART = 1 << 12
 
 
 class Averagers:
@@ -44,17 +47,24 @@ class Averagers:
         With `scatter_only` its equal shards are summed, each on its own rank. Tags follow from the index: where one
         rank makes its bucket anew and another does not, their messages still meet, and are found to differ.
         """
-        self._tag = index * MAX_PIECES
         chosen = scheme(codec)
         shape = tuple(wire.size for wire in self._links.wires)
         piece_bytes = self._settings.piece_bytes_on(self._links.device.type)
         shapes = layout.shapes if isinstance(chosen, LowRank) else ()
-        program = BucketProgram(buffer.numel(), chosen, shape, piece_bytes, scatter_only=scatter_only, shapes=shapes)
+        program = BucketProgram(
+            buffer.numel(), chosen, shape, piece_bytes, scatter_only=scatter_only, shapes=shapes, borders=layout.borders
+        )
         bucket = Bucket(layout, buffer, self._settings.nan, self._links.team, program)
         residual = None
         if self._settings.keeps_error(codec):
             residual = self.residuals.flat(layout.names, layout.sizes, buffer.device)
-        bucket.pieces = [self._piece(bucket, piece, residual) for piece in program.pieces]
+        # Tags seed what codecs draw: what ranks of another mesh axis encode alike must have the same ones there.
+        apart = -1
+        for piece in program.pieces:
+            found = bisect_right(layout.borders, piece.low)
+            if found != apart:
+                apart, self._tag = found, index * MAX_PIECES + found * MAX_APART
+            bucket.pieces.append(self._piece(bucket, piece, residual))
         return bucket
 
     def load(self, residuals: Mapping[str, torch.Tensor], factors: Mapping[str, torch.Tensor]) -> None:

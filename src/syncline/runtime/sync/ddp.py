@@ -5,6 +5,8 @@ Sparse gradients (of embeddings) are averaged as DDP does: no codec knows them. 
 
 from __future__ import annotations
 
+import contextlib
+import sys
 import time
 import weakref
 from collections.abc import Callable
@@ -15,8 +17,8 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from syncline.codec.low_rank import LowRank
-from syncline.runtime.alive.replicas import compare, fingerprints
-from syncline.runtime.alive.watchdog import is_broken_connection
+from syncline.runtime.alive.replicas import compare, compare_at_end, compare_settings, fingerprints
+from syncline.runtime.sync.axes import MeshAxes
 from syncline.runtime.sync.bucket import Layout, Order
 from syncline.runtime.sync.early import EarlyUpdates
 from syncline.runtime.sync.optimizer_hooks import OptimizerSteps, ScaleFollower, Scaler
@@ -26,6 +28,7 @@ from syncline.runtime.sync.step import Step
 from syncline.runtime.sync.streams import future_of, refuse_capture
 from syncline.runtime.sync.synchronizer import Synchronizer
 from syncline.runtime.wire.links import GroupLinks
+from syncline.runtime.wire.team import Team
 
 Future = torch.futures.Future[torch.Tensor]
 
@@ -57,9 +60,13 @@ class DdpSynchronizer(Synchronizer):
         links: GroupLinks,
         scaler: Scaler | None = None,
         updates: EarlyUpdates | None = None,
+        *,
+        axes: MeshAxes,
+        everyone: Team | None = None,
     ) -> None:
         check_free(model)
-        super().__init__(settings, links, "ddp", in_order=updates is not None)
+        super().__init__(settings, links, "ddp", everyone, in_order=updates is not None)
+        self._axes = axes
         # DDP holds this handle where the garbage collector does not look: a strong way back would keep both for ever.
         self._weak_model = weakref.ref(model)
         self._group = model.process_group
@@ -88,8 +95,10 @@ class DdpSynchronizer(Synchronizer):
         self._is_on = True
         self._before_forward = model.register_forward_pre_hook(outside_graphs(self._forward))
         model.register_comm_hook(self, _hook)
-        # Before forward DDP talks to all ranks itself, of buckets and buffers: where that fails, a rank may be lost.
-        cast("Any", model)._pre_forward = outside_graphs(_explained(model._pre_forward, weakref.ref(self)))
+        # Before forward DDP talks to all ranks itself, of buckets and buffers, and has no hook around that. The private
+        # call is there in torch 2.1 to 2.13; where it is not, only a loss in this phase goes unnamed.
+        if hasattr(model, "_pre_forward"):
+            cast("Any", model)._pre_forward = outside_graphs(_explained(model._pre_forward, weakref.ref(self)))
 
     def turn_off(self, model: DistributedDataParallel) -> None:
         """Let DDP average from the next backward on."""
@@ -109,6 +118,7 @@ class DdpSynchronizer(Synchronizer):
         if self._closed:
             return _plain(bucket, self._group)
         refuse_capture()
+        self.phase = "backward"
         if bucket.index() == 0 or self._step is None:
             self._step = self.open_step()
             self._awaited = []
@@ -148,7 +158,9 @@ class DdpSynchronizer(Synchronizer):
         if self._closed:
             return
         self._closed = True
+        self.phase = "close"
         model = self._weak_model()
+        prints = self._prints() if self._is_to_compare() else {}
         for hook in self._hooks:
             hook.remove()
         super().close()
@@ -156,6 +168,15 @@ class DdpSynchronizer(Synchronizer):
             model.require_backward_grad_sync = True
             if self._is_on:
                 self.turn_off(model)
+        if prints:
+            own = torch.tensor(list(prints.values()))
+            compare_at_end(own, list(prints), self.links.team, self._num_steps, self.settings.watch_s)
+
+    def _is_to_compare(self) -> bool:
+        """Whether ranks that close have anything to compare: steps since the last time, and nothing that went wrong."""
+        every, since = self.settings.check_every, self._num_steps - max(0, self._checked)
+        ends_well = self.failure is None and sys.exc_info()[1] is None
+        return bool(every and since and ends_well and self.num_ranks > 1 and not joining(self._weak_model()))
 
     def open_step(self) -> Step:
         """Return a new step; it knows how many optimizer steps went before, unless ranks may differ in that."""
@@ -169,10 +190,16 @@ class DdpSynchronizer(Synchronizer):
 
     def check_replicas(self) -> None:
         """Compare the parameters of all ranks and raise on every rank if any differ; every rank calls it."""
+        prints = self._prints()
+        compare_settings(self._turns.optimizers, self.links.team, self._num_steps)
+        compare(torch.tensor(list(prints.values())), list(prints), self.links.team, self._num_steps)
+        self._axes.compare(self._num_steps)
+
+    def _prints(self) -> dict[str, int]:
+        """Return a number for each parameter, which must be alike on every rank."""
         model = self._weak_model()
-        if model is not None:
-            trained = {name: p for name, p in model.module.named_parameters() if p.requires_grad}
-            compare(fingerprints(list(trained.values())), list(trained), self.links.team, self._num_steps)
+        held = {} if model is None else {n: p for n, p in model.module.named_parameters() if p.requires_grad}
+        return dict(zip(held, fingerprints(list(held.values())).tolist(), strict=True))
 
     def _forward(self, module: Any, inputs: Any) -> None:
         """Before each forward: count accumulation, follow the scaler, compare replicas now and then."""
@@ -186,9 +213,11 @@ class DdpSynchronizer(Synchronizer):
         if self._follower is not None:
             self._follower.look()
         every = 0 if joining(module) else self.settings.check_every
-        if every and self._num_steps and self._num_steps % every == 0 and self._checked != self._num_steps:
+        due = self._num_steps == 1 or (self._num_steps and every and self._num_steps % every == 0)
+        if every and due and self._checked != self._num_steps:
             self._checked = self._num_steps
-            self.check_replicas()
+            with self.talking("forward"):
+                self.check_replicas()
 
     def _at_end_of_backward(self, step: Step) -> None:
         engine: Any = torch.autograd.Variable._execution_engine
@@ -205,7 +234,8 @@ class DdpSynchronizer(Synchronizer):
         if layout is None:
             names = tuple(self._names[i] for i in key)
             shapes = [(*p.shape, 2) if p.is_complex() else tuple(p.shape) for p in parameters]
-            layout = self._layouts[key] = Layout(names, tuple(shapes))
+            cut = [self._axes.cut(name) for name in names]
+            layout = self._layouts[key] = Layout.apart(names, shapes, cut)
         return layout
 
 
@@ -227,16 +257,9 @@ def _explained(call: Callable[..., Any], known: weakref.ref[DdpSynchronizer]) ->
     """Return a call of DDP's own that names the lost rank where a connection breaks."""
 
     def explained(*inputs: Any, **named: Any) -> Any:
-        try:
+        handle = known()
+        with contextlib.nullcontext() if handle is None else handle.talking("forward"):
             return call(*inputs, **named)
-        except RuntimeError as error:
-            handle = known()
-            if handle is None or not is_broken_connection(error):
-                raise
-            found = handle.failure_of(error)
-            if found is error:
-                raise
-            raise found from error
 
     return explained
 

@@ -20,7 +20,9 @@ from torch import nn
 from syncline.codec.low_rank import LowRank
 from syncline.codec.names import scheme
 from syncline.errors import SynchronizationError
+from syncline.runtime.alive.replicas import compare, compare_settings, fingerprints
 from syncline.runtime.sync.averagers import Averagers
+from syncline.runtime.sync.axes import MeshAxes, local
 from syncline.runtime.sync.bucket import Bucket
 from syncline.runtime.sync.conveyor import BucketJob, Piece
 from syncline.runtime.sync.finite import finite_flag
@@ -53,9 +55,14 @@ class FsdpSynchronizer(Synchronizer):
         across: GroupLinks | None = None,
         scaler: Scaler | None = None,
         everyone: Team | None = None,
+        *,
+        axes: MeshAxes,
     ) -> None:
         super().__init__(settings, links, "fsdp", everyone)
         self._model = model
+        self._axes = axes
+        self._everyone = everyone
+        self._checked = 0
         self._across = across
         self._replicated = across is not None
         if across is not None:
@@ -77,6 +84,7 @@ class FsdpSynchronizer(Synchronizer):
 
     def step(self) -> Step:
         """Return the step that is under way."""
+        self.phase = "backward"
         if self._step is None:
             self._step = self.open_step()
             self._step.turn = self._turns.count
@@ -173,6 +181,7 @@ class FsdpSynchronizer(Synchronizer):
         if not torch.is_grad_enabled():
             return
         refuse_capture()
+        self.phase = "forward"
         if self.settings.accumulate > 1:
             self._num_backwards += 1
             self._model.set_requires_gradient_sync(self._num_backwards % self.settings.accumulate == 0)
@@ -180,11 +189,24 @@ class FsdpSynchronizer(Synchronizer):
         if self._follower is not None:
             self._follower.look()
         self._step = None
+        every = self.settings.check_every
+        if every and (self._num_steps // every > self._checked // every or self._num_steps == 1 > self._checked):
+            self._checked = self._num_steps
+            with self.talking("forward"):
+                self.check_replicas()
+
+    def check_replicas(self) -> None:
+        """Compare what several ranks hold whole, on every axis of the mesh, and raise where any differ."""
+        compare_settings(self._turns.optimizers, self._everyone or self.links.team, self._num_steps)
+        if self._across is not None:
+            held = [local(parameter) for parameter in self._axes.parameters.values()]
+            compare(fingerprints(held), list(self._axes.parameters), self._across.team, self._num_steps, "replicas")
+        self._axes.compare(self._num_steps)
 
     def _bucket(self, part: ShardPart, values: torch.Tensor, step: Step, scale: float = 1.0) -> Bucket:
         """Return the bucket of a module's gradients, at work on these values; a sum that is scattered is scaled."""
         scatters = not (self._replicated or isinstance(scheme(step.codec), LowRank))
-        layout = part.layout(values.numel(), self.geometry)
+        layout = part.layout(values.numel(), self.geometry, self._axes)
         bucket = self._buckets.get(part.index)
         if bucket is None or bucket.layout != layout or bucket.buffer.dtype != values.dtype:
             bucket = self._averagers.bucket(part.index, layout, values, step.codec, scatter_only=scatters)
@@ -226,14 +248,14 @@ class FsdpSynchronizer(Synchronizer):
         return columns
 
     def _is_skipped(self) -> bool:
-        """Tell whether the step is skipped on any rank; of trouble across replicas only those of one shard heard."""
+        """Tell whether the step is skipped on any rank; of trouble only those heard who average with the one."""
         step = self._step
         if step is None:
             return False
-        if self._replicated and self._agreed != step.number:
+        if self._everyone is not None and self._agreed != step.number:
             self._agreed = step.number
-            flag = torch.tensor([float(step.skipped)], device=self.links.team.device)
-            self.links.team.all_reduce(flag)
+            flag = torch.tensor([float(step.skipped)], device=self._everyone.device)
+            self._everyone.all_reduce(flag)
             step.skipped = bool(flag.item())
         return step.skipped
 

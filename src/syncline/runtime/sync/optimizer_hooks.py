@@ -34,13 +34,12 @@ class ScaleFollower:
 class OptimizerSteps:
     """The steps of all optimizers that hold any of these parameters: how many there were, and which are left out.
 
-    Where `is_skipped` says so before a step, its gradients are taken away, so that the parameters stay; `after` is
-    called after each. With the number of backwards the count shows whether ranks do the same.
+    Where `is_skipped` says so before a step, its gradients are taken away, so that the parameters stay. With the number
+    of backwards the count shows whether ranks do the same.
     """
 
     def __init__(self, parameters: Iterable[torch.Tensor], is_skipped: Callable[[], bool] | None = None) -> None:
         self.count = 0
-        self.after: Callable[[], None] | None = None
         self._own = {id(parameter) for parameter in parameters}
         self._is_skipped = is_skipped
         self._known: weakref.WeakKeyDictionary[torch.optim.Optimizer, bool] = weakref.WeakKeyDictionary()
@@ -56,6 +55,11 @@ class OptimizerSteps:
                 steps._stepped(optimizer)
 
         self._hooks = [register_optimizer_step_pre_hook(before), register_optimizer_step_post_hook(stepped)]
+
+    @property
+    def optimizers(self) -> list[torch.optim.Optimizer]:
+        """Those that have made a step."""
+        return [optimizer for optimizer, is_own in self._known.items() if is_own]
 
     def remove(self) -> None:
         """Look at no more steps."""
@@ -73,8 +77,6 @@ class OptimizerSteps:
     def _stepped(self, optimizer: torch.optim.Optimizer) -> None:
         if self._is_own(optimizer):
             self.count += 1
-            if self.after is not None:
-                self.after()
 
     def _is_own(self, optimizer: torch.optim.Optimizer) -> bool:
         is_own = self._known.get(optimizer)

@@ -62,9 +62,8 @@ class BucketPiece:
 
     def prepare(self) -> None:
         """Begin what `send` ends: give the device its work where gradients are on one."""
-        bucket, here = self._bucket, slice(self._program.low, self._program.high)
-        if bucket.staging is not None:
-            bucket.staging[here].copy_(bucket.buffer[here])
+        bucket = self._bucket
+        bucket.bring(self._program.low, self._program.high)
         self._trouble = None
         number = bucket.step.next_piece()
         for part in (*self._exchanges.values(), *([] if self._factors is None else [self._factors])):
@@ -103,13 +102,11 @@ class BucketPiece:
 
     def collect(self) -> None:
         """Run the stages that wait for the sums of others, and wait until nothing is under way."""
-        bucket, part = self._bucket, slice(self._program.low, self._program.high)
         if self._trouble is None:
             self._walk(StagePhase.COLLECT)
         for exchange in self._exchanges.values():
             exchange.finish()
-        if bucket.staging is not None:
-            bucket.buffer[part].copy_(bucket.staging[part])
+        self._bucket.take_back(self._program.low, self._program.high)
 
     # Stages
 

@@ -36,9 +36,9 @@ class Residuals:
         for part in (*self._parts.values(), *self._loaded.values()):
             part.mul_(factor)
 
-    def pay(self, names: Sequence[str], sizes: Sequence[int], buffer: torch.Tensor) -> None:
+    def pay(self, names: Sequence[str], parts: Sequence[torch.Tensor]) -> None:
         """Add what parameters owe to what is to be averaged, and owe nothing."""
-        for name, part in zip(names, torch.split(buffer, list(sizes)), strict=True):
+        for name, part in zip(names, parts, strict=True):
             owed = self._loaded.get(name, self._parts.get(name))
             if owed is not None:
                 part.add_(owed.reshape(-1).to(part.dtype))

@@ -18,6 +18,7 @@ import torch.distributed as dist
 from torch import nn
 
 from syncline.errors import SynchronizationError
+from syncline.runtime.sync.axes import MeshAxes
 from syncline.runtime.sync.bucket import Layout
 from syncline.runtime.sync.geometry import Geometry, Sharding
 
@@ -155,14 +156,21 @@ class ShardPart:
             setattr(self._group, name, value)
         self._old.clear()
 
-    def layout(self, num_elements: int, geometry: Geometry) -> Layout:
+    def layout(self, num_elements: int, geometry: Geometry, axes: MeshAxes) -> Layout:
         """Return each rank's rows of each parameter as a matrix; one vector where a parameter had no gradient."""
         a_shard = sum(math.prod(one.padded) for one in self.shardings.values())
         count = num_elements // a_shard if a_shard else 0
         if count * a_shard != num_elements:
+            if axes.groups:
+                raise SynchronizationError(
+                    f'a parameter of "{self.name}" got no gradient, and with the axis "{next(iter(axes.groups))}" of '
+                    "its mesh it is not known which: those that the axis cuts are encoded apart.",
+                    hint="Use every parameter in each step, or set requires_grad=False on those that are not trained.",
+                )
             return Layout((f"{self.name} ({geometry.held})",), ((num_elements,),))
         names = tuple(geometry.name(name, k) for k in range(count) for name in self.shardings)
-        return Layout(names, tuple(one.padded for one in self.shardings.values()) * count)
+        cut = tuple(axes.cut(name) for name in self.shardings)
+        return Layout.apart(names, tuple(one.padded for one in self.shardings.values()) * count, cut * count)
 
     def allocate(self, size: Any, *, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
         """Return room for a reduce-scatter's input or output."""

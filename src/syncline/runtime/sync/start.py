@@ -15,7 +15,9 @@ from torch.nn.parallel import DistributedDataParallel
 from syncline.codec.names import PLAIN
 from syncline.errors import SynchronizationError
 from syncline.runtime.alive.agreement import agree, exchange_json
+from syncline.runtime.alive.arrival import meet_to_start
 from syncline.runtime.auto.auto import AutoSynchronizer
+from syncline.runtime.sync.axes import MeshAxes
 from syncline.runtime.sync.ddp import DdpSynchronizer
 from syncline.runtime.sync.early import EarlyUpdates
 from syncline.runtime.sync.optimizer_hooks import Scaler
@@ -80,6 +82,7 @@ def synchronize(
         for what, given in (("levels", nested), ("send_Bps", options.get("send_Bps")), ("optimizer", optimizer)):
             wanted = wanted.by_name(what) if given else wanted
         chosen = Settings.given(options, codec=wanted.base, levels=nested)
+        meet_to_start(module.process_group, chosen.timeout_s)
         handle: Synchronizer = _ddp(module, chosen, scaler, wanted, optimizer)
     elif is_sharded(module):
         wanted = wanted.by_name("FSDP2")
@@ -120,11 +123,16 @@ def _ddp(
     parameters = [[n, list(p.shape)] for n, p in model.module.named_parameters() if p.requires_grad]
     early = type(optimizer).__name__ if optimizer is not None else ""
     agree({**settings.agreed(), **wanted.agreed(), "optimizer": early, "parameters": parameters}, links.team)
+    axes = MeshAxes({n: p for n, p in model.module.named_parameters() if p.requires_grad}, [model.process_group])
+    everyone = _everyone(model.process_group, None, axes, links, settings)
+    if everyone is not None:
+        axes.agree(everyone, settings, equal_parts=True)
     if wanted.chooses:
         return AutoSynchronizer(
-            model, settings, links, scaler, accuracy=wanted.accuracy, fixed=PLAIN if wanted.is_plain else ""
-        )
-    return DdpSynchronizer(model, settings, links, scaler, updates)
+            model, settings, links, scaler, axes=axes, everyone=everyone,
+            accuracy=wanted.accuracy, fixed=PLAIN if wanted.is_plain else "",
+        )  # fmt: skip
+    return DdpSynchronizer(model, settings, links, scaler, updates, axes=axes, everyone=everyone)
 
 
 def _replicas(levels: object, shard_group: dist.ProcessGroup) -> tuple[dist.ProcessGroup | None, tuple[int, ...]]:
@@ -154,6 +162,7 @@ def _fsdp(
     check_replaceable(model)
     parameters = [[name, list(p.shape)] for name, p in model.named_parameters() if p.requires_grad]
     mesh = shard_mesh(model)
+    meet_to_start(mesh.shards, settings.timeout_s)
     if mesh.replicas is not None and (levels is not None or replicas is not None):
         raise SynchronizationError(
             "this model's mesh has replicas already, and they are averaged in the codec.",
@@ -168,26 +177,41 @@ def _fsdp(
     device = torch.device(param_groups(sharded_modules(model)[0][1])[0].device.type)
     links = GroupLinks(mesh.shards, dataclasses.replace(settings, levels=()), device)
     agree({**settings.agreed(), "parameters": parameters}, links.team)
-    if replicas is None:
-        return FsdpSynchronizer(model, settings, links, None, scaler)
-    across = GroupLinks(replicas, settings, device)
-    return FsdpSynchronizer(model, settings, links, across, scaler, _everyone(mesh.shards, replicas, across, settings))
+    across = None if replicas is None else GroupLinks(replicas, settings, device)
+    trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    axes = MeshAxes(trained, [mesh.shards, *([] if replicas is None else [replicas])])
+    everyone = _everyone(mesh.shards, replicas, axes, across or links, settings)
+    if everyone is not None:
+        axes.agree(everyone, settings, equal_parts=False)
+    return FsdpSynchronizer(model, settings, links, across, scaler, everyone, axes=axes)
 
 
-def _everyone(shards: dist.ProcessGroup, replicas: dist.ProcessGroup, across: GroupLinks, settings: Settings) -> Team:
-    """Return the ranks of all replicas together: when one of them is lost, all must hear of it."""
-    device = across.team.device
-    token = torch.tensor(list(bytes.fromhex(agreed_name(shards, device))), dtype=torch.uint8, device=device)
-    dist.broadcast(token, dist.get_global_rank(replicas, 0), replicas)
-    rows = exchange_json({"ranks": dist.get_process_group_ranks(shards)}, across.team)
-    # A gradient across has been summed over the ranks of a replica: which of them it came from they say in the store.
-    noted = distributed_c10d.PrefixStore(f"syncline/{bytes(token.tolist()).hex()}/finite", across.team.store)
-    across.team.sources = GradientSources(
-        [[int(rank) for rank in row["ranks"]] for row in rows],
-        dist.get_rank(),
-        noted,
-        wait_s=0.0 if across.device.type == "cpu" else NOTE_S,
-    )
-    ranks = sorted({int(rank) for row in rows for rank in row["ranks"]})
-    name = f"{bytes(token.tolist()).hex()}/everyone"
-    return Team(name, ranks, dist.get_rank(), device, settings.wire_timeout_s)
+def _everyone(
+    data: dist.ProcessGroup,
+    replicas: dist.ProcessGroup | None,
+    axes: MeshAxes,
+    links: GroupLinks,
+    settings: Settings,
+) -> Team | None:
+    """Return the ranks of the whole mesh: when one of them is lost, all must hear of it. None: it has no other axis."""
+    groups = [*([] if replicas is None else [replicas]), *axes.groups.values()]
+    if not groups:
+        return None
+    device = links.team.device
+    token = torch.tensor(list(bytes.fromhex(agreed_name(data, device))), dtype=torch.uint8, device=device)
+    for group in groups:
+        dist.broadcast(token, dist.get_global_rank(group, 0), group)
+    name = bytes(token.tolist()).hex()
+    axes.connect(name, device, settings)
+    ranks = dist.get_process_group_ranks(data)
+    if replicas is not None:
+        rows = [[int(rank) for rank in row["ranks"]] for row in exchange_json({"ranks": ranks}, links.team)]
+        # A gradient across has been summed over the ranks of a replica: which of them it came from they say in the
+        # store.
+        noted = distributed_c10d.PrefixStore(f"syncline/{name}/finite", links.team.store)
+        wait_s = 0.0 if links.device.type == "cpu" else NOTE_S
+        links.team.sources = GradientSources(rows, dist.get_rank(), noted, wait_s=wait_s)
+        ranks = [rank for row in rows for rank in row]
+    for team in axes.lines:
+        ranks = [int(rank) for row in exchange_json({"ranks": ranks}, team) for rank in row["ranks"]]
+    return Team(f"{name}/everyone", sorted(set(ranks)), dist.get_rank(), device, settings.wire_timeout_s)

@@ -6,23 +6,23 @@ import contextlib
 import dataclasses
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn, overload
 
 import torch
 
-from syncline.errors import SynchronizationError
+from syncline.errors import LostRankError, SynchronizationError
 from syncline.fabric import Fabric
 from syncline.program import Program, packed
 from syncline.program.bucket import bucket_program
 from syncline.program.pieces import AHEAD
 from syncline.program.stages import BucketProgram
 from syncline.runtime.alive.verdict import Straggler
-from syncline.runtime.alive.watchdog import start_watchdog
+from syncline.runtime.alive.watchdog import from_transport, start_watchdog
 from syncline.runtime.span_writer import SpanWriter, follow
 from syncline.runtime.sync.averagers import Averagers
 from syncline.runtime.sync.bucket import Bucket, Order
-from syncline.runtime.sync.conveyor import BucketJob, Conveyor
+from syncline.runtime.sync.conveyor import BucketJob, Conveyor, Piece
 from syncline.runtime.sync.settings import Settings
 from syncline.runtime.sync.step import Step, StepReport
 from syncline.runtime.sync.streams import SideStreams
@@ -56,6 +56,8 @@ class Synchronizer:
         self._buckets: dict[int, Bucket] = {}
         self._programs: dict[int, BucketProgram] = {}
         self._codec = settings.codec
+        self.phase = "start"
+        """What the training thread is at: "start", "forward", "backward", "optimizer", "checkpoint" or "close"."""
         self._num_steps = 0
         self._next_began_s = 0.0
         self._rate_Bps = 0.0
@@ -114,14 +116,19 @@ class Synchronizer:
             self._programs[index] = bucket.program
         bucket.begin(buffer, step)
         self._streams.follow()
-        step.bucket_in(index, buffer.nbytes, order.last)
-        step.dense_bytes += 2 * (self.num_ranks - 1) * buffer.nbytes // self.num_ranks
+        self._submit(order, bucket.pieces)
+
+    def _submit(self, order: Order, pieces: Sequence[Piece]) -> None:
+        """Put a bucket's pieces on the conveyor, and say when they are averaged, or why they are not."""
+        step, size = order.step, order.buffer.nbytes
+        step.bucket_in(order.index, size, order.last)
+        step.dense_bytes += 2 * (self.num_ranks - 1) * size // self.num_ranks
 
         def finished(failure: BaseException | None) -> None:
             step.bucket_out()
             order.done(None if failure is None else self.failure_of(failure))
 
-        self._conveyor.submit(BucketJob(list(bucket.pieces), finished))
+        self._conveyor.submit(BucketJob(list(pieces), finished))
 
     def settle(self, step: Step) -> None:
         """Wait for a step's buckets and raise what went wrong with any."""
@@ -130,6 +137,7 @@ class Synchronizer:
         step.wait()
         if self._conveyor.failure is not None:
             raise self.failure_of(self._conveyor.failure)
+        self.phase = "optimizer"
 
     def _meanwhile(self, step: Step) -> None:
         """Do what can be done before the last bucket has come."""
@@ -138,9 +146,26 @@ class Synchronizer:
         """Return the failure with rank and step; a lost rank behind it is named, and the other ranks are notified."""
         if self._watchdog is not None:
             failure = self._watchdog.explain(failure)
+        step = max(0, self._num_steps - 1)
+        if isinstance(failure, LostRankError) and failure.step < 0:
+            failure.step, failure.phase = step, self.phase
         if isinstance(failure, SynchronizationError) and not failure.where:
-            failure.where = f"rank {self.rank}, step {max(0, self._num_steps - 1)}"
+            phase = f", {self.phase}" if isinstance(failure, LostRankError) else ""
+            failure.where = f"rank {self.rank}, step {step}{phase}"
         return failure
+
+    @contextlib.contextmanager
+    def talking(self, phase: str) -> Iterator[None]:
+        """Enter a phase in which this thread talks to other ranks: what a backend raises there is explained."""
+        self.phase = phase
+        if self._conveyor.failure is not None:
+            raise self.failure_of(self._conveyor.failure)
+        try:
+            yield
+        except RuntimeError as error:
+            vague = SynchronizationError(f"ranks could not talk in {phase}.", detail=str(error).split("\n")[0])
+            found = self.failure_of(vague)
+            raise error if found is vague and not from_transport(error) else found from error
 
     def break_off(self, failure: BaseException) -> None:
         """End every wait with this failure, as the watchdog does when a rank is lost."""

@@ -1,0 +1,126 @@
+"""Ranks killed, stopped and let go at random moments of ordinary scripts: what every survivor raises, and how soon.
+
+    KILLS=400 python benchmarks/run.py kills --keep
+
+Half of the kills hit the default (`auto`), half of those while it tries codecs; the others hit plain, int8, FSDP2 and
+FSDP2 beside tensor parallelism. A survivor counts as right where it raises a `LostRankError` that names the killed rank
+within three seconds. Ranks that stand still (SIGSTOP) for less than patience lasts must not be called lost.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+import signal
+import statistics
+import time
+from collections import Counter
+from typing import Any
+
+from rig import kill_rank
+from syncline.host.ports import meeting_port
+
+KILLS = int(os.environ.get("KILLS", "40"))
+STOPS_S = tuple(float(text) for text in os.environ.get("STOPS_S", "3,15,60").split(",") if text)
+SHARES = {"auto": 0.25, "auto trial": 0.25, "plain": 0.125, "int8": 0.125, "fsdp2": 0.125, "fsdp2 tp": 0.125}
+"""Of all kills: which kind of script they hit."""
+SOON_S = 3.0
+LONGEST_S = 90.0
+
+
+class Script:
+    """One training script on a few ranks, each a process."""
+
+    def __init__(self, kind: str, **options: Any) -> None:
+        self.kind, self.num_ranks = kind, 4 if kind == "fsdp2 tp" else 3
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(["rig.kill_rank", "torch._dynamo", "torch.distributed.fsdp"])
+        port = meeting_port()
+        self.pipes, self.ranks = [], []
+        for rank in range(self.num_ranks):
+            here, there = context.Pipe(duplex=False)
+            process = context.Process(target=kill_rank.train, args=(rank, self.num_ranks, port, kind, there, options))
+            process.start()
+            self.pipes.append(here)
+            self.ranks.append(process)
+        for pipe in self.pipes:
+            if not pipe.poll(LONGEST_S) or pipe.recv() != "ready":
+                raise TimeoutError(f"a rank of {kind} did not start")
+
+    def answers(self, ranks: list[int], timeout_s: float) -> dict[int, dict[str, Any] | None]:
+        """Return what these ranks raised, None where one says nothing."""
+        end_s = time.monotonic() + timeout_s
+        found: dict[int, dict[str, Any] | None] = {}
+        for rank in ranks:
+            try:
+                heard = self.pipes[rank].poll(max(0.0, end_s - time.monotonic()))
+                found[rank] = self.pipes[rank].recv() if heard else None
+            except EOFError:
+                found[rank] = {"class": "the process ended", "rank": None, "at_s": time.monotonic()}
+        return found
+
+    def end(self) -> None:
+        """End what is left of it."""
+        for process in self.ranks:
+            process.kill()
+            process.join(10)
+
+
+def kill(kind: str, draws: random.Random) -> dict[str, Any]:
+    """Kill a rank at a random moment; return what each survivor raised, and when."""
+    script = Script(kind)
+    try:
+        time.sleep(draws.uniform(0.0, 0.25 if kind == "auto trial" else 3.0))
+        lost = draws.randrange(script.num_ranks)
+        killed_s = time.monotonic()
+        script.ranks[lost].kill()
+        heard = script.answers([rank for rank in range(script.num_ranks) if rank != lost], 30.0)
+    finally:
+        script.end()
+    rows = [
+        {"after_s": None, "class": "hangs", "names": None, "phase": ""} if row is None
+        else {"after_s": round(row["at_s"] - killed_s, 2), "class": row["class"], "names": row["rank"],
+              "phase": row.get("phase", ""), "text": row.get("text", "")[:200]}
+        for row in heard.values()
+    ]  # fmt: skip
+    right = all(row["class"] == "LostRankError" and row["names"] == lost for row in rows)
+    soon = all(row["after_s"] is not None and row["after_s"] <= SOON_S for row in rows)
+    return {"kind": kind, "lost": lost, "right": right, "soon": soon, "survivors": rows}
+
+
+def stop(kind: str, stopped_s: float) -> dict[str, Any]:
+    """Stop a rank for a while; return whether training went on afterwards, or what was raised."""
+    script = Script(kind, steps=400)
+    try:
+        time.sleep(0.5)
+        os.kill(script.ranks[1].pid, signal.SIGSTOP)
+        time.sleep(stopped_s)
+        os.kill(script.ranks[1].pid, signal.SIGCONT)
+        heard = script.answers(list(range(script.num_ranks)), LONGEST_S)
+    finally:
+        script.end()
+    ends = [("hangs" if row is None else row["class"]) for row in heard.values()]
+    return {"kind": kind, "stopped_s": stopped_s, "ends": ends, "went_on": ends == ["finished"] * script.num_ranks}
+
+
+def run() -> dict[str, Any]:
+    """Return every kill and stop, and how many ended as they should."""
+    draws = random.Random(11)  # noqa: S311
+    kinds = [kind for kind, share in SHARES.items() for _ in range(max(1, round(share * KILLS)))]
+    draws.shuffle(kinds)
+    kills = []
+    for number, kind in enumerate(kinds):
+        kills.append(kill(kind, draws))
+        print(f"kill {number + 1} of {len(kinds)}: {kills[-1]}", flush=True)
+    stops = [stop(kind, stopped_s) for stopped_s in STOPS_S for kind in ("auto", "int8")]
+    times = [row["after_s"] for one in kills for row in one["survivors"] if row["after_s"] is not None]
+    wrong = [one for one in kills if not (one["right"] and one["soon"])]
+    return {
+        "kills": len(kills), "right": sum(one["right"] for one in kills), "soon": sum(one["soon"] for one in kills),
+        "by_kind": {k: [sum(one["right"] for one in kills if one["kind"] == k), kinds.count(k)] for k in SHARES},
+        "classes": Counter(row["class"] for one in kills for row in one["survivors"]),
+        "phases": Counter(row["phase"] for one in kills for row in one["survivors"]),
+        "after_s": {"median": statistics.median(times), "longest": max(times)} if times else None,
+        "wrong": wrong, "stops": stops,
+    }  # fmt: skip
