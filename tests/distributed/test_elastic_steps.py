@@ -34,7 +34,7 @@ def run(work: Callable[..., Any], num_ranks: int, killed: list[int], *more: Any)
     return [take(pipe, rank, 240.0) for rank, (_, pipe) in enumerate(ranks)]
 
 
-def test_a_killed_rank_is_gone_on_without_and_takes_its_state_from_a_peer() -> None:
+def test_every_step_is_the_mean_of_its_whole_batch_through_a_loss_and_a_return() -> None:
     results = run(cases.train, cases.NUM_RANKS, [cases.KILLED])
     stayed, other, back = results
     assert stayed["start"] == other["start"], "the crew starts from one rank's weights"
@@ -52,6 +52,7 @@ def test_a_killed_rank_is_gone_on_without_and_takes_its_state_from_a_peer() -> N
         assert got["weights"] == stayed["weights"], "all end with the same weights, to the bit"
         assert got["rate"] == stayed["rate"], "the scheduler is carried along"
         assert got["summary"].endswith("3 of 3 ranks")
+    torch.testing.assert_close(torch.tensor(stayed["weights"]), torch.tensor(stayed["alone"]), rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.skipif(not HAS_FSDP2, reason=WHY_NOT)

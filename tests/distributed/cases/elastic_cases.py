@@ -22,14 +22,16 @@ OPTIONS: dict[str, Any] = {"watch_s": 30.0, "timeout_s": 120.0, "door_every": DO
 
 
 def train(rank: int, port: int, is_back: bool) -> dict[str, Any]:
-    """Rank 2 is killed within step 5 and comes back with other weights; rank 1 waits until it knocks."""
+    """Rank 2 is killed within step 5 and comes back with other weights; rank 1 waits until it knocks.
+
+    Those who are there share a batch that no number of ranks divides.
+    """
     torch.manual_seed(7)
     store = _store(port)
     crew = syncline.torch.Crew(store, rank, NUM_RANKS, patience_s=120.0, wait_s=240.0)
     model = network(seed=rank + 10 * is_back)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
-    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.9)
-    handle = syncline.torch.elastic(model, optimizer, crew, "int4", carry={"scheduler": scheduler}, **OPTIONS)
+    optimizer, scheduler = trainer(model)
+    handle = syncline.torch.elastic(model, optimizer, crew, "fp32", carry={"scheduler": scheduler}, **OPTIONS)
     start_weights = flat(model)
     steps, counts = [], []
     while handle.step < STEPS:
@@ -37,21 +39,46 @@ def train(rank: int, port: int, is_back: bool) -> dict[str, Any]:
         if (rank, step) == (1, KNOCK_AT):
             with handle.busy():
                 await_knock(store, KILLED)
-        loss = model(batch(rank, step)).square().mean()
+        place, count = handle.place
+        loss = model(whole(step).tensor_split(count)[place]).square().mean()
         if (rank, step, is_back) == (KILLED, KILLED_AT, False):
             os.kill(os.getpid(), signal.SIGKILL)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
         scheduler.step()
-        steps.append(step)
-        counts.append(handle.place[1])
+        if handle.step > step:
+            steps.append(step)
+            counts.append(count)
     summary = handle.summary()
     handle.close()
     return {
         "weights": flat(model), "start": start_weights, "steps": steps, "counts": counts, "history": handle.history,
-        "rate": optimizer.param_groups[0]["lr"], "summary": summary,
+        "rate": optimizer.param_groups[0]["lr"], "summary": summary, "alone": flat(alone(start_weights)),
     }  # fmt: skip
+
+
+def whole(step: int) -> torch.Tensor:
+    """Return the batch of a step, whoever shares it."""
+    return torch.cat([batch(part, step) for part in range(3)])[:23]
+
+
+def trainer(model: torch.nn.Module) -> tuple[torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler]:
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    return optimizer, torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.9)
+
+
+def alone(weights: list[float]) -> torch.nn.Module:
+    """Return the model that one rank trains on whole batches from these weights."""
+    model = network()
+    torch.nn.utils.vector_to_parameters(torch.tensor(weights), model.parameters())
+    optimizer, scheduler = trainer(model)
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        model(whole(step)).square().mean().backward()
+        optimizer.step()
+        scheduler.step()
+    return model
 
 
 def replicas(process: int, port: int, ports: tuple[int, int, int], is_back: bool) -> dict[str, Any]:
@@ -77,7 +104,8 @@ def replicas(process: int, port: int, ports: tuple[int, int, int], is_back: bool
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        steps.append(step)
+        if handle.step > step:
+            steps.append(step)
     handle.close()
     dist.destroy_process_group()
     local = torch.cat([p.detach().to_local().flatten() for p in model.parameters()])

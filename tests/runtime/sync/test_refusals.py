@@ -15,6 +15,7 @@ import torch
 from syncline.errors import SynchronizationError
 from syncline.runtime.auto.auto import AutoSynchronizer
 from syncline.runtime.sync import sharded
+from syncline.runtime.sync.bucket import Layout
 from syncline.runtime.sync.ddp import DdpSynchronizer
 from syncline.runtime.sync.fsdp import FsdpSynchronizer
 from syncline.runtime.sync.synchronizer import Synchronizer
@@ -96,7 +97,20 @@ def test_gradients_are_laid_out_as_each_ranks_rows(padded: Any, num_elements: in
     shardings = {f"p{k}": SimpleNamespace(padded=shape) for k, shape in enumerate(padded)}
     geometry = SimpleNamespace(held="rows", name=lambda name, k: f"{name} of {k}")
     part: Any = SimpleNamespace(shardings=shardings, name="layer")
-    assert sharded.ShardPart.layout(part, num_elements, geometry).shapes == shapes  # type: ignore[arg-type]
+    axes = SimpleNamespace(groups={}, cut=lambda name: ())
+    assert sharded.ShardPart.layout(part, num_elements, geometry, axes).shapes == shapes  # type: ignore[arg-type]
+
+
+def test_what_an_axis_cuts_is_laid_out_apart_from_what_is_whole_on_it() -> None:
+    layout = Layout.apart("abcd", [(2,), (3,), (1,), (4,)], [("tp",), (), ("tp",), ()])
+    assert (layout.names, layout.borders) == (("b", "d", "a", "c"), (7,))
+    assert [part.tolist() for part in layout.parts(torch.arange(10))] == [[2, 3, 4], [6, 7, 8, 9], [0, 1], [5]]
+    assert layout.runs == ((0, 2, 3), (3, 6, 4), (7, 0, 2), (9, 5, 1))
+    assert Layout.apart("ab", [(2,), (3,)], [("tp",), ("tp",)]) == Layout(("a", "b"), ((2,), (3,)))
+    axes: Any = SimpleNamespace(groups={"tp": None}, cut=lambda name: ())
+    part: Any = SimpleNamespace(shardings={"p": SimpleNamespace(padded=(2,))}, name="layer")
+    with pytest.raises(SynchronizationError, match=r'a parameter of "layer" got no gradient, and with the axis "tp"'):
+        sharded.ShardPart.layout(part, 3, SimpleNamespace(), axes)  # type: ignore[arg-type]
 
 
 def test_a_given_rate_stands_and_a_measured_one_only_grows() -> None:

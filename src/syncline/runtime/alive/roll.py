@@ -10,6 +10,7 @@ from syncline.runtime.alive.agreement import exchange_json
 from syncline.runtime.alive.arrival import host_name
 from syncline.runtime.alive.heartbeat import Beat, BeatCarrier, Datagrams, StoreBeats, neighbours, read_beat
 from syncline.runtime.alive.verdict import Member
+from syncline.runtime.wire.resend import resend_soon
 from syncline.runtime.wire.team import Team
 
 HELLO_S = 3.0
@@ -41,6 +42,7 @@ def _introduce(post: Datagrams, team: Team) -> Roll:
     members = tuple(Member(rank, str(one["host"])) for rank, one in zip(team.names, everyone, strict=True))
     token = str(everyone[0]["token"])
     post.connect([(str(one["address"][0]), int(one["address"][1])) for one in everyone])
+    resend_soon({str(one["address"][0]) for one in everyone})
     passed = _hello(post, team, token)
     if all(bool(one["passed"]) for one in exchange_json({"passed": passed}, team)):
         return Roll(team.rank, members, token, post)

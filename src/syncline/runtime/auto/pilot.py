@@ -33,7 +33,7 @@ HOPELESS = 0.5
 CHECK_STEPS, CHECKED = 5, 3
 """While a codec is held ranks compare how long steps take, so often, and by the median of so many."""
 PLAIN_CHECK_STEPS = 50
-"""The same while plain is held: there only a network that has become slower matters."""
+"""The same while plain is held because the model chose it: there only a network that has become slower matters."""
 SLOWER, FASTER = 1.3, 0.75
 FAR_SLOWER = 2.0
 """Steps that take so much longer are looked into after `FIRST_PATIENCE` steps at the latest."""
@@ -88,10 +88,15 @@ class Pilot:
             return self._since >= MEASURE_STEPS
         if self.phase == "try":
             return self._since >= self._try_steps()
-        if self._since < (PLAIN_CHECK_STEPS if self.codec == PLAIN else CHECK_STEPS):
+        if self._since < (PLAIN_CHECK_STEPS if self.is_content else CHECK_STEPS):
             return False
         self._since = 0  # ranks go on while their numbers are under way
         return True
+
+    @property
+    def is_content(self) -> bool:
+        """Whether plain is held because nothing should be faster, not because a codec disappointed."""
+        return self.codec == PLAIN and self.choice is not None and self.choice.codec == PLAIN
 
     @property
     def num_scored(self) -> int:
@@ -136,13 +141,13 @@ class Pilot:
         if self._is_baseline_best and ratio < FAR_SLOWER:
             self._baseline_s, ratio = step_s, 1.0
         self._is_baseline_best = False
-        if self.codec == PLAIN and ratio < FASTER:
+        if self.is_content and ratio < FASTER:
             self._baseline_s, ratio = step_s, 1.0  # plain gains as much by a faster link as any codec
         self._changed = not FASTER <= ratio <= SLOWER
         self._checked_s = step_s
         if ratio > FAR_SLOWER:
             self._patience = min(self._patience, FIRST_PATIENCE)
-        usual = math.inf if self.codec == PLAIN else max(LOOK_STEPS, self._look_s / LOOK_SHARE / max(step_s, 1e-9))
+        usual = math.inf if self.is_content else max(LOOK_STEPS, self._look_s / LOOK_SHARE / max(step_s, 1e-9))
         return self._held >= (self._patience if self._changed else usual)
 
     def looked(self, rate_Bps: float, look_s: float = 0.0) -> None:

@@ -1,10 +1,11 @@
 """Per-step averaging over a crew: the handle that `elastic(model, optimizer, crew)` returns.
 
-A step's gradients are averaged in the background while backward runs, over whoever is in the crew. Where a rank is lost
-those who are left connect anew at the end of backward and average the same gradients again, over themselves: no step
-and no gradient of theirs is lost. One of them may have made a step that the others have not, with the lost rank's help;
-they take its state and go on from there. A rank that comes back is let in before a forward pass: a peer sends it
-weights and state while all others compute that step, and it takes part in it.
+Who takes part in a step, and with which place, is fixed before its batch is read. Gradients are averaged in the
+background while backward runs, weighted by the samples behind them, so that the average is that of the whole batch.
+Where a rank is lost those who are left connect anew at the end of backward, leave the step out and make it again from
+its batch, which they now share among themselves. One of them may have made a step that the others have not, with the
+lost rank's help; they take its state and go on from there. A rank that comes back is let in before a batch is read: a
+peer sends it weights and state while all others compute that step, and it takes part in it.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ import torch
 from torch import nn
 
 from syncline.errors import SynchronizationError, SynclineError
+from syncline.program.stages import DENSE
 from syncline.runtime.alive.agreement import exchange_json
-from syncline.runtime.elastic.gradients import BUCKET_BYTES, GradientBucket, buckets
+from syncline.runtime.elastic.gradients import BUCKET_BYTES, buckets
 from syncline.runtime.elastic.hooks import BackwardWatch
 from syncline.runtime.elastic.inheritance import Estate, Handover, inherit
 from syncline.runtime.elastic.replica import Alone
@@ -32,6 +34,7 @@ from syncline.runtime.periodic.averaging import Flight
 from syncline.runtime.periodic.crew import Crew, Formation, Ticket
 from syncline.runtime.periodic.crew_averaging import CrewAveraging, check_crew
 from syncline.runtime.periodic.target import Target
+from syncline.runtime.sync.bucket import Layout
 from syncline.runtime.sync.optimizer_hooks import OptimizerSteps
 from syncline.runtime.sync.settings import Settings, at_least
 from syncline.runtime.sync.step import Step, StepReport
@@ -40,6 +43,7 @@ from syncline.runtime.wire.links import GroupLinks
 ATTEMPTS = 5
 """How often those who are left try to connect anew, where one more is lost each time."""
 POLL_S = 0.2
+SAMPLES = Layout(("samples",), ((1,),))
 
 log = logging.getLogger("syncline.crew")
 
@@ -114,6 +118,9 @@ class ElasticSynchronizer:
         self._handover: Handover | None = None
         self._skips, self._is_fresh, self._closed = False, True, False
         self._num_backwards, self._paused = 0, False
+        self._samples, self._seen = 0, 0
+        self._weight = torch.zeros(1)
+        self._put_back: Callable[[], None] | None = None
         meaning = {"method": "every step", "contributors": rules.contributors, "door_every": rules.door_every}
         self._averaging = StepAveraging(target, settings, meaning, crew)
         with self._timed():
@@ -137,11 +144,28 @@ class ElasticSynchronizer:
     def place(self) -> tuple[int, int]:
         """This rank's place among those whose gradients count, and their number: its part of a batch to be shared.
 
-        A spare has no place: -1.
+        A spare has no place: -1. Who asks begins the step: nobody is let in between this and the next.
         """
+        self._begin()
+        return self._place
+
+    @property
+    def _place(self) -> tuple[int, int]:
         count = self._num_contributors
         own = self.members.index(self.crew.rank)
         return (own if own < count else -1), count
+
+    @property
+    def samples(self) -> int:
+        """The samples behind this step's gradient on this rank, by which it counts in the average.
+
+        Without being set it is the first dimension of the model's first tensor, over all forward passes of the step.
+        """
+        return self._samples or self._seen or 1
+
+    @samples.setter
+    def samples(self, count: int) -> None:
+        self._samples = at_least("samples", count, 0)
 
     @property
     def history(self) -> list[str]:
@@ -203,16 +227,28 @@ class ElasticSynchronizer:
         wanted = self.rules.contributors
         return len(self.members) if wanted is None else min(wanted, len(self.members))
 
+    def _begin(self) -> None:
+        """Begin a step, if it has not begun: let those in who wait, so that all share its batch."""
+        if not self._is_fresh or self._closed:
+            return
+        self._is_fresh, self._skips = False, False
+        self._samples, self._seen = 0, 0
+        if self._put_back is not None:
+            # A script moves its schedule on after every step, also after one that was left out or taken over.
+            self._put_back()
+            self._put_back = None
+        if self.step and self.step % self.rules.door_every == 0:
+            with self._timed():
+                self._open_door()
+        self._averaging.begin()
+
     def _forward(self, module: nn.Module, inputs: Any) -> None:
-        """Before the first forward of a step: let those in who wait."""
+        """Before each forward of a step: begin it, and count its samples."""
         if not torch.is_grad_enabled() or self._closed:
             return
-        if self._is_fresh:
-            self._is_fresh, self._skips = False, False
-            if self.step and self.step % self.rules.door_every == 0:
-                with self._timed():
-                    self._open_door()
-            self._averaging.begin()
+        self._begin()
+        first = next((one for one in inputs if isinstance(one, torch.Tensor) and one.ndim), None)
+        self._seen += 0 if first is None else int(first.shape[0])
 
     def _is_last_backward(self) -> bool:
         """Tell whether the backward that begins is the one whose gradients are averaged."""
@@ -223,35 +259,24 @@ class ElasticSynchronizer:
 
     def _ready(self, number: int) -> None:
         """Launch the first buckets, as many as have all their gradients."""
-        while len(self._flights) < number and self._failure is None:
-            self._launch(self._buckets[len(self._flights)])
+        while len(self._flights) <= number and self._failure is None:
+            try:
+                self._flights.append(self._launch(len(self._flights)))
+            except (SynchronizationError, RuntimeError) as failure:
+                self._failure = failure
 
-    def _launch(self, bucket: GradientBucket) -> None:
-        own, count = self.place
-        bucket.pack(0.0 if own < 0 else len(self.members) / count)
-        try:
-            self._flights.append(self._averaging.launch(bucket.index, bucket.buffer, bucket.layout, self.step))
-        except (SynchronizationError, RuntimeError) as failure:
-            self._failure = failure
+    def _launch(self, number: int) -> Flight:
+        """Launch how many samples this rank has, which loses no bit on its way, and then one bucket after the other."""
+        own = 0 if self._place[0] < 0 else self.samples
+        if number == 0:
+            self._weight.fill_(own)
+            return self._averaging.launch(len(self._buckets), self._weight, SAMPLES, self.step, DENSE)
+        bucket = self._buckets[number - 1]
+        bucket.pack(float(own))
+        return self._averaging.launch(bucket.index, bucket.buffer, bucket.layout, self.step)
 
     def _settle(self) -> None:
-        """At the end of backward: wait for every average, over those who are left if need be, and take it."""
-        number = self.step
-        self._exchange()
-        while self._replica.any(self._failure is not None):
-            self._replica.check(self._failure)
-            with self._timed():
-                self._go_on()
-            if self.step != number:
-                break
-            self._exchange()
-        if self.step == number:
-            self._take_averages()
-            self.step += 1
-        self._flights.clear()
-        self._is_fresh = True
-
-    def _exchange(self) -> None:
+        """At the end of backward: wait for every average and take it, or leave the step out where a rank was lost."""
         self._ready(len(self._buckets))
         for flight in self._flights:
             try:
@@ -259,20 +284,32 @@ class ElasticSynchronizer:
                     flight.wait()
             except (SynchronizationError, RuntimeError) as failure:
                 self._failure = failure
+        if self._replica.any(self._failure is not None):
+            self._replica.check(self._failure)
+            with self._timed():
+                self._go_on()
+            self._skips, self._put_back = True, self._estate.settings()
+        else:
+            self._take_averages()
+            self.step += 1
+        self._flights.clear()
+        self._is_fresh = True
 
     def _take_averages(self) -> None:
-        if self.settings.nan == "skip" and not all(bucket.buffer.isfinite().all() for bucket in self._buckets):
+        finite = all(bool(bucket.buffer.isfinite().all()) for bucket in self._buckets)
+        if self.settings.nan == "skip" and not finite:
             self._skips = True
             return
+        weight = float(self._weight)
         for bucket in self._buckets:
-            bucket.unpack()
+            bucket.unpack(1.0 / weight if weight else 1.0)
 
     # Ranks that come and go
 
     def _go_on(self) -> None:
-        """Connect those who are left; afterwards this step is to be averaged again, or another has been taken over."""
+        """Connect those who are left; afterwards this step is to be made again, or another has been taken over."""
         failure = self._failure or SynchronizationError("another rank of this replica lost its peers.")
-        log.warning("step %d: %s Continuing with the surviving ranks.", self.step, _text(failure))
+        log.warning("step %d: %s The ranks that are left make this step again.", self.step, _text(failure))
         self._averaging.break_off(failure)
         self._handover = None
         self._holds(lambda: self._take_place(self._averaging.form_anew()))
@@ -312,8 +349,11 @@ class ElasticSynchronizer:
             self._handover = Handover(data, averaging.team, heirs)
         if averaging.team.rank in heirs:
             self.step = self._estate.take(inherit(averaging.team, source))
-            self._skips = True
-        averaging.hand_on([] if averaging.team.rank in heirs else range(len(self._flights)))
+            self._skips, self._put_back = True, self._estate.settings()
+        launched = (
+            range(len(self._flights) - 1) if self._flights else ()
+        )  # the first one told of samples, and owes nothing
+        averaging.hand_on([] if averaging.team.rank in heirs else launched)
         self._flights.clear()
         self._failure = None
         self._await_quorum()

@@ -1,7 +1,6 @@
 """The gradients of a model as flat buckets: packed when they are there, averaged, and put back when all are whole.
 
-Gradients stay as this rank computed them until every bucket of a step has its average, so that a step in which a rank
-is lost can be averaged again over those who are left.
+Gradients stay as this rank computed them until every bucket of a step has its average. Each counts by its samples.
 """
 
 from __future__ import annotations
@@ -45,8 +44,9 @@ class GradientBucket:
                 part.mul_(scale)
 
     @torch.no_grad()
-    def unpack(self) -> None:
-        """Make the averages the gradients."""
+    def unpack(self, scale: float) -> None:
+        """Make the averages, times `scale`, the gradients."""
+        self.buffer.mul_(scale)
         for parameter, part in zip(self.parameters, self._parts, strict=True):
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)

@@ -6,6 +6,7 @@ sharded replica takes its own shard from the rank of another replica that holds 
 
 from __future__ import annotations
 
+import copy
 import io
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -58,6 +59,19 @@ class Estate:
         }  # fmt: skip
         torch.save(mapped(state, lambda tensor: tensor.detach().cpu()), room)
         return torch.frombuffer(bytearray(room.getbuffer()), dtype=torch.uint8)
+
+    def settings(self) -> Callable[[], None]:
+        """Return a call that puts schedules and the optimizer's settings back to what they are now."""
+        groups = [{key: value for key, value in g.items() if key != "params"} for g in self.optimizer.param_groups]
+        extra = {name: copy.deepcopy(one.state_dict()) for name, one in self.extra.items()}
+
+        def put_back() -> None:
+            for group, kept in zip(self.optimizer.param_groups, groups, strict=True):
+                group.update(kept)
+            for name, one in self.extra.items():
+                one.load_state_dict(extra[name])
+
+        return put_back
 
     @torch.no_grad()
     def take(self, data: torch.Tensor) -> int:

@@ -45,7 +45,7 @@ class Flight:
         """Whether the average is there."""
         return self.landed and self._failure is None
 
-    def order(self, index: int, buffer: torch.Tensor, layout: Layout, record: Step) -> Order:
+    def order(self, index: int, buffer: torch.Tensor, layout: Layout, record: Step, codec: str = "") -> Order:
         """Return the order with which this flight begins; its average is whole, on a device too, when it has landed."""
         _wait_for_device(buffer)
 
@@ -56,7 +56,7 @@ class Flight:
             self._failure = failure
             self._event.set()
 
-        return Order(index, buffer, layout, record, done, last=True)
+        return Order(index, buffer, layout, record, done, last=True, codec=codec)
 
     def wait(self) -> float:
         """Wait until it has landed, raise what went wrong, and return the seconds it took."""
@@ -85,11 +85,11 @@ class Averaging:
         self.rank, self.num_ranks = links.rank, links.num_ranks
         self.team = links.team
 
-    def launch(self, index: int, buffer: torch.Tensor, layout: Layout, step: int) -> Flight:
+    def launch(self, index: int, buffer: torch.Tensor, layout: Layout, step: int, codec: str = "") -> Flight:
         """Begin to average a buffer in place; every rank launches the same ones in the same order."""
         record = self._record()
         flight = Flight(step, arrived=lambda: self._count(record))
-        self.synchronizer.average(flight.order(index, buffer, layout, record))
+        self.synchronizer.average(flight.order(index, buffer, layout, record, codec))
         return flight
 
     def _count(self, record: Step) -> None:

@@ -35,12 +35,12 @@ class CrewAveraging(Averaging):
         """What ended the exchange; None: nothing has."""
         return self.synchronizer.failure
 
-    def launch(self, index: int, buffer: torch.Tensor, layout: Layout, step: int) -> Flight:
+    def launch(self, index: int, buffer: torch.Tensor, layout: Layout, step: int, codec: str = "") -> Flight:
         """Begin to average a buffer in place, and remember what was owed before."""
         if self.num_ranks == 1:
             return Flight(step, landed=True)
         self.remember(index, layout)
-        return super().launch(index, buffer, layout, step)
+        return super().launch(index, buffer, layout, step, codec)
 
     def remember(self, index: int, layout: Layout) -> None:
         """Keep what is owed before a buffer is launched, for the case that it must be launched again."""

@@ -96,6 +96,8 @@ class Order:
     step: Step
     done: Callable[[BaseException | None], None]
     last: bool = False
+    codec: str = ""
+    """In place of the step's, for what must not lose a bit."""
 
 
 class BoundPiece(Piece, Protocol):

@@ -112,7 +112,7 @@ class Synchronizer:
         index, buffer, layout, step = order.index, order.buffer, order.layout, order.step
         bucket = self._buckets.get(index)
         if bucket is None or bucket.layout != layout or bucket.buffer.dtype != buffer.dtype:
-            bucket = self._buckets[index] = self._averagers.bucket(index, layout, buffer, step.codec)
+            bucket = self._buckets[index] = self._averagers.bucket(index, layout, buffer, order.codec or step.codec)
             self._programs[index] = bucket.program
         bucket.begin(buffer, step)
         self._streams.follow()

@@ -1,10 +1,13 @@
-"""Ranks killed, stopped and let go at random moments of ordinary scripts: what every survivor raises, and how soon.
+"""Who is lost, and how soon everybody knows: ranks killed and stopped at random moments, and 10,000 ranks' heartbeats.
 
-    KILLS=400 python benchmarks/run.py kills --keep
+    KILLS=400 python benchmarks/run.py detection --keep
+    KILLS=0 STOPS_S= python benchmarks/run.py detection        the heartbeats of 10,000 ranks alone
 
 Half of the kills hit the default (`auto`), half of those while it tries codecs; the others hit plain, int8, FSDP2 and
 FSDP2 beside tensor parallelism. A survivor counts as right where it raises a `LostRankError` that names the killed rank
-within three seconds. Ranks that stand still (SIGSTOP) for less than patience lasts must not be called lost.
+within three seconds. Ranks that stand still (SIGSTOP) for less than patience lasts must not be called lost. The
+heartbeats of many ranks are simulated (`rig/beat_swarm.py`), with 1 % of messages lost and 50 processes that pause for
+5 s. The bound is what all pairs would send.
 """
 
 from __future__ import annotations
@@ -16,10 +19,12 @@ import signal
 import statistics
 import time
 from collections import Counter
+from dataclasses import asdict
 from typing import Any
 
-from rig import kill_rank
+from rig import beat_swarm, kill_rank
 from syncline.host.ports import meeting_port
+from syncline.runtime.alive.watchdog import BEATS
 
 KILLS = int(os.environ.get("KILLS", "40"))
 STOPS_S = tuple(float(text) for text in os.environ.get("STOPS_S", "3,15,60").split(",") if text)
@@ -27,6 +32,8 @@ SHARES = {"auto": 0.25, "auto trial": 0.25, "plain": 0.125, "int8": 0.125, "fsdp
 """Of all kills: which kind of script they hit."""
 SOON_S = 3.0
 LONGEST_S = 90.0
+SWARMS = (100, 1_000, 10_000)
+WATCH_S = 10.0
 
 
 class Script:
@@ -107,12 +114,14 @@ def stop(kind: str, stopped_s: float) -> dict[str, Any]:
 def run() -> dict[str, Any]:
     """Return every kill and stop, and how many ended as they should."""
     draws = random.Random(11)  # noqa: S311
-    kinds = [kind for kind, share in SHARES.items() for _ in range(max(1, round(share * KILLS)))]
+    kinds = [kind for kind, share in SHARES.items() for _ in range(round(share * KILLS))]
     draws.shuffle(kinds)
     kills = []
     for number, kind in enumerate(kinds):
         kills.append(kill(kind, draws))
         print(f"kill {number + 1} of {len(kinds)}: {kills[-1]}", flush=True)
+    swarms = {str(n): asdict(beat_swarm.watch(n)) for n in SWARMS}
+    swarms["10000, its host gone"] = asdict(beat_swarm.watch(10_000, host_is_gone=True))
     stops = [stop(kind, stopped_s) for stopped_s in STOPS_S for kind in ("auto", "int8")]
     times = [row["after_s"] for one in kills for row in one["survivors"] if row["after_s"] is not None]
     wrong = [one for one in kills if not (one["right"] and one["soon"])]
@@ -122,5 +131,6 @@ def run() -> dict[str, Any]:
         "classes": Counter(row["class"] for one in kills for row in one["survivors"]),
         "phases": Counter(row["phase"] for one in kills for row in one["survivors"]),
         "after_s": {"median": statistics.median(times), "longest": max(times)} if times else None,
-        "wrong": wrong, "stops": stops,
+        "wrong": wrong, "stops": stops, "swarms": swarms,
+        "all_pairs_messages_a_second": {str(n): BEATS / WATCH_S * (n - 1) for n in SWARMS},
     }  # fmt: skip
