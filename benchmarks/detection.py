@@ -92,7 +92,7 @@ def kill(kind: str, draws: random.Random) -> dict[str, Any]:
         for row in heard.values()
     ]  # fmt: skip
     right = all(row["class"] == "LostRankError" and row["names"] == lost for row in rows)
-    soon = all(row["after_s"] is not None and row["after_s"] <= SOON_S for row in rows)
+    soon = all(isinstance(row["after_s"], float) and row["after_s"] <= SOON_S for row in rows)
     return {"kind": kind, "lost": lost, "right": right, "soon": soon, "survivors": rows}
 
 
@@ -101,9 +101,10 @@ def stop(kind: str, stopped_s: float) -> dict[str, Any]:
     script = Script(kind, steps=400)
     try:
         time.sleep(0.5)
-        os.kill(script.ranks[1].pid, signal.SIGSTOP)
+        stopped = int(script.ranks[1].pid or 0)
+        os.kill(stopped, signal.SIGSTOP)
         time.sleep(stopped_s)
-        os.kill(script.ranks[1].pid, signal.SIGCONT)
+        os.kill(stopped, signal.SIGCONT)
         heard = script.answers(list(range(script.num_ranks)), LONGEST_S)
     finally:
         script.end()

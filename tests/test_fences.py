@@ -24,7 +24,6 @@ def calls(path: Path) -> list[tuple[str, int]]:
     return found + [(ast.unparse(node.exc), node.lineno) for node in raised if node.exc is not None]
 
 
-#: Where a process must end itself: its thread waits in an all-reduce that cannot be left (docs/guides/faults.md).
 #: A captured script is left where its last step ends: nothing of its own ending (an upload, a checkpoint) is wanted.
 #: GPUs are loaded by a program of its own, which can hang alone; its rows are read by the audit that started it.
 #: Kernels are timed by a program that runs where there is a GPU, with nothing of syncline installed; its lines say how
@@ -32,7 +31,6 @@ def calls(path: Path) -> list[tuple[str, int]]:
 #: A rehearsal's rank ends while threads of gloo may still need the interpreter, which would abort while torn down.
 ALLOWED = {
     ("rehearsal/worker.py", "os._exit"),
-    ("runtime/auto/native.py", "os._exit"),
     ("previewing/capture/__main__.py", "os._exit"),
     ("previewing/capture/measure.py", "sys.exit"),
     ("previewing/capture/measure.py", "sys.stdout.write"),

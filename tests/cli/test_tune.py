@@ -49,7 +49,7 @@ def test_a_tiny_script_is_measured_and_its_settings_are_read_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("torch", reason="the runtime needs torch")
-    from syncline.runtime.sync.tuned import asked
+    from syncline.runtime.auto.request import asked
 
     monkeypatch.chdir(tmp_path)
     for name, value in (("OMP_NUM_THREADS", "1"), ("GLOO_SOCKET_IFNAME", "lo")):
@@ -68,7 +68,7 @@ def test_a_tiny_script_is_measured_and_its_settings_are_read_back(
 
 def test_settings_files_are_read_back_and_bad_ones_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch", reason="the runtime needs torch")
-    from syncline.runtime.sync.tuned import CodecRequest, asked
+    from syncline.runtime.auto.request import CodecRequest, asked
 
     path = tmp_path / "tuned.yaml"
     path.write_text(settings_text(FOUND), "utf-8")

@@ -32,7 +32,8 @@ def test_it_settles_alike_on_every_rank_and_says_why() -> None:
         assert result["why"] in result["summary"]
         assert "\n" not in result["summary"]
         assert result["predicted"] == ["bf16", "fp32", "int8", "plain"]
-        assert set(result["tried"]) & {"plain"} or "plain DDP was not tried" in result["why"]
+        if result["codec"] != "plain":
+            assert "plain" in result["tried"] or "plain not tried (" in result["why"]
         assert result["resumed"] == result["codec"]
         assert result["step"] == len(result["errors"])
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -41,3 +44,17 @@ def test_what_is_measured_at_the_outermost_level_is_what_is_priced_there() -> No
     measured = {shard: StageCosts(1.0, 2.0, 4.0)}
     how = ExchangeCosts("int8", scheme("int8"), 0.0, 0.0, measured=measured, levels=(2, 2))
     assert step_s(work, [how], 8, RankLink(1e12, 0.0), SharedMachine(64.0, 0.0, 0.0)) == pytest.approx(7.0, rel=1e-3)
+
+
+def test_a_rehearsal_that_is_killed_leaves_no_folder_behind() -> None:
+    script = "\n".join([
+        "import time", "from syncline.rehearsal.stage import _folder", "with _folder() as made:",
+        "    print(made, flush=True)", "    time.sleep(600)",
+    ])  # fmt: skip
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        folder = Path(process.stdout.readline().strip())
+        assert folder.is_dir()
+        process.kill()
+    while folder.exists():
+        time.sleep(0.05)

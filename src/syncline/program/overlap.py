@@ -127,13 +127,18 @@ class ExchangeCosts:
             if program.factors is not None:
                 cost = self.stages(program.elements, program.shape[-1])
                 return {FIRST: cost.send_s, MIDDLE: cost.reduce_s, LAST: cost.collect_s}.get(stage.name, 0.0)
-            whole, own = bounds[-1][1], bounds[0][1]
-            if stage.level == len(program.shape) - 1:
-                cost = self.stages(whole, program.shape[-1])
-                return {ENCODE: cost.send_s, SUM: cost.reduce_s, DECODE: cost.collect_s}[stage.name]
-            peers = program.num_peers(index)
-            counted = {ENCODE: whole - own, ADD: peers * own, SUM: own, DECODE: whole - own}
-            return self.dense_s * counted[stage.name]
+            whole, own, came = bounds[-1][1], bounds[0][1], program.num_peers(index) * bounds[0][1]
+            if stage.level < len(program.shape) - 1:
+                return self.dense_s * {ENCODE: whole - own, ADD: came, SUM: own, DECODE: whole - own}[stage.name]
+            cost = self.stages(whole, program.shape[-1])
+            if stage.name in (ENCODE, DECODE):
+                return cost.send_s if stage.name == ENCODE else cost.collect_s
+            # A sum is decoding what came and encoding the own shard; a program may have the two as stages of their own.
+            decoded, encoded = self.decode_s * came, self.encode_s * own
+            share = decoded / (decoded + encoded) if decoded + encoded else 0.5
+            if stage.name == SUM and stage.awaits >= 0:
+                return cost.reduce_s
+            return cost.reduce_s * (share if stage.name == ADD else 1.0 - share)
 
         return price
 

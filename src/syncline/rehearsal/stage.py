@@ -7,6 +7,7 @@ with open_lab("cluster.yaml") as stage:                  # or open_loopback
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 import tempfile
 import threading
@@ -138,7 +139,7 @@ def open_lab(
 ) -> Iterator[LabStage]:
     """Build the lab of a cluster, with a folder for orders and answers; both are gone afterwards."""
     fabric = load(cluster)
-    with tempfile.TemporaryDirectory() as folder, Lab(fabric, scale=scale, hosts=hosts, profile=profile) as lab:
+    with _folder() as folder, Lab(fabric, scale=scale, hosts=hosts, profile=profile) as lab:
         seats = _seats(fabric, len(lab.host_names))
         yield LabStage(_absolute(cluster), seats, wiring_of(lab), lab.blueprint.scale, lab.notes, Path(folder), lab)
 
@@ -154,11 +155,24 @@ def open_loopback(
     limit = units.show_rate(min(rates.values()))
     notes = (*([f"no lab can be made here: {why.rstrip('.')}"] if why else []),
              f"ranks talk over loopback, each held to {limit} by the runtime itself; {LOOPBACK_IGNORES}")  # fmt: skip
-    with tempfile.TemporaryDirectory() as folder:
+    with _folder() as folder:
         seats = _seats(fabric, len(rates))
         yield LoopbackStage(
             _absolute(cluster), seats, wiring_of_rates(rates), blueprint.scale, notes, Path(folder)
         )  # fmt: skip
+
+
+@contextmanager
+def _folder() -> Iterator[str]:
+    """Make a folder that is gone afterwards, also where this process is killed: a shell waits for its end to do so."""
+    with tempfile.TemporaryDirectory(prefix="syncline-rehearsal-") as folder:
+        guard = subprocess.Popen(  # noqa: S603  (the words are ours)
+            ["/bin/sh", "-c", 'read _; rm -rf -- "$0"', folder], stdin=subprocess.PIPE, start_new_session=True
+        )
+        try:
+            yield folder
+        finally:
+            guard.communicate()
 
 
 def _absolute(cluster: str) -> str:

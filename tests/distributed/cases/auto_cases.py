@@ -126,16 +126,12 @@ def guards(rank: int) -> dict[str, Any]:
     model = distributed(network())
     handle: Any = syncline.torch.synchronize(model, codec="auto", accuracy="aggressive", **OPTIONS)
     steps(model, rank, range(24))
-    was_native = handle._native.is_on  # plain is held, and its steps are DDP's own
-    if was_native:
-        handle._native.turn_off()
     kept = guard.GUARD_STEPS, guard.ERROR_LIMIT_OWING, guard.DENSE_SHARE
     guard.GUARD_STEPS, guard.ERROR_LIMIT_OWING, guard.DENSE_SHARE = 10, 1e-12, 1e9
     handle.pilot.codec = "sign"
     handle.pilot.phase, handle.pilot.checked = "hold", lambda step_s: False
     handle._buckets.clear()
-    if was_native:
-        steps(model, rank, range(1))  # one that the handle has seen, which the next forward counts
+    steps(model, rank, range(1))  # the next forward counts it
     handle._guard.rest()
     used = []
     try:

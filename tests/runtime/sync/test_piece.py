@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 pytest.importorskip("torch", reason="the runtime needs torch")
+import numpy as np
 import torch
 
 from syncline.codec.names import scheme
 from syncline.program import overlap, stages
-from syncline.program.stages import DECODE, StagePhase
+from syncline.program.stages import ADD, DECODE, StagePhase
 from syncline.runtime.sync.averagers import Averagers
 from syncline.runtime.sync.bucket import Layout
 from syncline.runtime.sync.settings import Settings
 from syncline.runtime.sync.step import Step
 from syncline.runtime.wire.levels import members
 from syncline.runtime.wire.memory_wire import wires
+from syncline.sim.emulate.emulated_step import predict_step
+from syncline.sim.emulate.emulation import HostCosts, HostLinks
 
 SHAPES = ((40, 30), (30,), (8, 4, 3, 3), (2, 2), (100, 7))
 LAYOUT = Layout(tuple(f"p{k}" for k in range(len(SHAPES))), SHAPES)
@@ -131,6 +135,41 @@ def test_a_stage_that_is_left_out_of_the_program_is_neither_run_nor_priced(monke
     assert torch.equal(own[high:], given[0][high:])
     assert not torch.equal(own[high:], whole[high:])
     assert shorter_s < 0.9 * whole_s
+
+
+@pytest.mark.parametrize("codec", ["int8", "int4"])
+def test_a_sum_in_two_stages_runs_to_the_same_bits_and_both_pricers_follow(
+    monkeypatch: pytest.MonkeyPatch, codec: str
+) -> None:
+    work, machine = overlap.Work(0.0, (0.0,), (SIZE,), 0.0), overlap.SharedMachine(8.0, 0.0, 0.0)
+    paths = {(a, b): (2 * a, 2 * b + 1) for a in range(3) for b in range(3) if a != b}
+    links = HostLinks.of(np.full(6, 1e12), paths, range(3))
+
+    def priced(encode_s: float) -> tuple[float, float]:
+        costs = overlap.ExchangeCosts(codec, scheme(codec), encode_s, 1e-8)
+        one = overlap.step_s(work, [costs], 3, overlap.RankLink(1e12, 0.0), machine)
+        return one, predict_step(work, costs, links, machine, HostCosts(0.0, 0.0, 0.0, 0.0, 1.0))
+
+    def split(*args: Any, **named: Any) -> tuple[Any, ...]:
+        encode, total, decode = usual(*args, **named)
+        add = replace(total, name=ADD, posts=stages.Posts.NOTHING)
+        return encode, add, replace(total, awaits=-1), replace(decode, awaits=2)
+
+    given, usual = gradients(3, 0), stages.exchange_stages
+    before, whole = priced(1e-8), Ranks((3,), codec)
+    together = whole.step(given)
+    monkeypatch.setattr(stages, "exchange_stages", split)
+    after, parted = priced(1e-8), Ranks((3,), codec)
+    assert all(torch.equal(*pair) for pair in zip(together, parted.step(given), strict=True))
+    ran = [[span[4] for span in ranks.buckets[0].step.spans] for ranks in (whole, parted)]
+    assert ADD not in ran[0] and ran[1].index(ADD) < ran[1].index(stages.SUM)
+    assert after == pytest.approx(before), "the same work in two stages"
+
+    def unheard(*args: Any, **named: Any) -> tuple[Any, ...]:
+        return tuple(replace(s, awaits=-1) if s.name == stages.SUM else s for s in usual(*args, **named))
+
+    monkeypatch.setattr(stages, "exchange_stages", unheard)
+    assert all(less < 0.95 * usual_s for less, usual_s in zip(priced(1e-8), before, strict=True)), "nothing is decoded"
 
 
 @pytest.mark.parametrize("codec", ["fp32", "int8", "int4", "powersgd:rank=4"])

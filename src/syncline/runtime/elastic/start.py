@@ -11,6 +11,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from syncline.errors import SynchronizationError
+from syncline.runtime.auto.request import BASE, asked
 from syncline.runtime.elastic.elastic import CrewRules, ElasticSynchronizer
 from syncline.runtime.elastic.inheritance import Estate, Stateful
 from syncline.runtime.elastic.replica import Alone, Replica, ReplicaCrew
@@ -18,7 +19,6 @@ from syncline.runtime.periodic.crew import Crew
 from syncline.runtime.periodic.target import Target, alone, trained
 from syncline.runtime.sync.settings import Settings
 from syncline.runtime.sync.sharded import is_sharded, shard_mesh
-from syncline.runtime.sync.tuned import BASE, asked
 
 USUAL = {"wait_s": 0.0, "timeout_s": 60.0, "warmup": 0, "check_every": 0}
 """Those who are left go on at once, and one that was only slow is let in again."""

@@ -23,10 +23,9 @@ from syncline.codec.scheme import Scheme
 from syncline.errors import AgreementError, SynchronizationError
 from syncline.program.pieces import shard_bounds
 from syncline.program.stages import ADD, DECODE, ENCODE, ON_THE_WIRE, SUM, Posts
-from syncline.runtime.sync.finite import finite_flag
 from syncline.runtime.sync.step import Step
 from syncline.runtime.sync.streams import Landing
-from syncline.runtime.sync.tensors import take_back, tensor_codec
+from syncline.runtime.sync.tensors import finite_flag, take_back, tensor_codec
 from syncline.runtime.wire.message import EVERYONE, FAILED, NONFINITE, Box, OtherStepError, Stamp
 from syncline.runtime.wire.wire import Wire
 from syncline.timeline import SpanKind
@@ -78,9 +77,9 @@ class Exchange:
         self.codec = tensor_codec(scheme, values.device)
         self._bounds = bounds = bounds or shard_bounds(values.numel(), wire.size)
         self._shards = [values[low:high] for low, high in bounds]
-        self.scale = 1.0 / wire.size
-        """What a sum that is not encoded is multiplied by."""
         self._residuals = [None if residual is None else residual[low:high] for low, high in bounds]
+        self.scale = self._scales()[0]
+        """What a sum is multiplied by that is not encoded in the same stage."""
         # Streams differ by tag and by rank, so that random rounding is independent everywhere.
         seed = (place.tag * wire.size + wire.rank) * wire.size
         self._states = [self.codec.new_state(high - low, seed=seed + k) for k, (low, high) in enumerate(bounds)]

@@ -25,7 +25,6 @@ from syncline.runtime.sync.averagers import Averagers
 from syncline.runtime.sync.axes import MeshAxes, local
 from syncline.runtime.sync.bucket import Bucket
 from syncline.runtime.sync.conveyor import BucketJob, Piece
-from syncline.runtime.sync.finite import finite_flag
 from syncline.runtime.sync.geometry import Geometry, owed_by_all
 from syncline.runtime.sync.optimizer_hooks import OptimizerSteps, ScaleFollower, Scaler
 from syncline.runtime.sync.settings import Settings
@@ -33,6 +32,7 @@ from syncline.runtime.sync.sharded import ShardPart, shard_parts
 from syncline.runtime.sync.step import Step
 from syncline.runtime.sync.streams import refuse_capture
 from syncline.runtime.sync.synchronizer import Synchronizer
+from syncline.runtime.sync.tensors import finite_flag
 from syncline.runtime.wire.links import GroupLinks
 from syncline.runtime.wire.team import Team
 

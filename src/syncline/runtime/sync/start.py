@@ -17,6 +17,7 @@ from syncline.errors import SynchronizationError
 from syncline.runtime.alive.agreement import agree, exchange_json
 from syncline.runtime.alive.arrival import meet_to_start
 from syncline.runtime.auto.auto import AutoSynchronizer
+from syncline.runtime.auto.request import AUTO, CodecRequest, asked
 from syncline.runtime.sync.axes import MeshAxes
 from syncline.runtime.sync.ddp import DdpSynchronizer
 from syncline.runtime.sync.early import EarlyUpdates
@@ -24,7 +25,6 @@ from syncline.runtime.sync.optimizer_hooks import Scaler
 from syncline.runtime.sync.settings import Settings
 from syncline.runtime.sync.sharded import check_replaceable, is_sharded, param_groups, shard_mesh, sharded_modules
 from syncline.runtime.sync.synchronizer import Synchronizer
-from syncline.runtime.sync.tuned import AUTO, CodecRequest, asked
 from syncline.runtime.wire.levels import members, resolve
 from syncline.runtime.wire.links import GroupLinks
 from syncline.runtime.wire.sources import GradientSources
