@@ -58,7 +58,7 @@ std::int64_t scale_bytes(std::int64_t n, std::int64_t block) { return 4 * ((num_
 
 codec::Quantiser quantiser(int bits, std::int64_t block, bool stochastic, std::uint32_t key, std::int64_t n,
                            std::int64_t num_bytes) {
-    require(bits == 8 || bits == 4 || bits == 2, "bits must be 8, 4 or 2");
+    require(bits == 8 || bits == 4, "bits must be 8 or 4");
     require(num_bytes == scale_bytes(n, block) + (n * bits + 7) / 8, "payload has the wrong length");
     return {bits, block, stochastic, key};
 }
@@ -239,60 +239,6 @@ void scatter(const Bytes& index, const Bytes& value, std::int64_t count, const F
     require(inside, "an index lies outside the array");
 }
 
-void check_random(std::int64_t n, std::int64_t num_bytes) {
-    require(num_bytes % 4 == 0 && num_bytes / 4 <= n && (n == 0 || num_bytes > 0), "kept has the wrong length");
-    require(n <= INT32_MAX, "sparse codecs take at most 2^31 - 1 elements");
-}
-
-bool random_encode(const Values& values, const Payload& kept, const Residual& residual, std::uint32_t key,
-                   int variant) {
-    const auto& run = chosen(variant);
-    const auto in = input(values, residual);
-    check_random(in.size, size_of(kept));
-    nb::gil_scoped_release release;
-    return run.random_encode(in, key, kept.data(), size_of(kept) / 4);
-}
-
-void random_decode(const Bytes& kept, const Floats& out, std::uint32_t key, bool add, float scale, int variant) {
-    const auto& run = chosen(variant);
-    check_random(size_of(out), size_of(kept));
-    nb::gil_scoped_release release;
-    run.random_decode(kept.data(), size_of(kept) / 4, key, output(out, add, scale));
-}
-
-codec::Shape shape_of(std::int64_t rows, std::int64_t cols, std::int64_t rank, std::int64_t matrix, std::int64_t p,
-                      std::int64_t q) {
-    require(rows > 0 && cols > 0 && rank > 0, "a matrix needs rows, columns and a rank above 0");
-    require(matrix == rows * cols && p == rows * rank && q == cols * rank, "matrix or factors have the wrong length");
-    return {rows, cols, rank};
-}
-
-void low_rank_begin(const Values& values, const Floats& residual, std::int64_t rows, std::int64_t cols,
-                    std::int64_t rank, const Values& q, const Floats& p, int variant) {
-    const auto& run = chosen(variant);
-    const auto shape = shape_of(rows, cols, rank, size_of(values), size_of(p), size_of(q));
-    require(residual.size() == values.size(), "residual and values differ in length");
-    nb::gil_scoped_release release;
-    run.low_rank_begin({values.data(), residual.data(), size_of(values)}, shape, q.data(), p.data());
-}
-
-void low_rank_middle(const Values& matrix, std::int64_t rows, std::int64_t cols, std::int64_t rank, const Values& p,
-                     const Floats& q, int variant) {
-    const auto& run = chosen(variant);
-    const auto shape = shape_of(rows, cols, rank, size_of(matrix), size_of(p), size_of(q));
-    nb::gil_scoped_release release;
-    run.low_rank_middle(matrix.data(), shape, p.data(), q.data());
-}
-
-void low_rank_finish(const Floats& matrix, std::int64_t rows, std::int64_t cols, std::int64_t rank, const Values& p,
-                     const Values& own, const Values& q, const Floats& out, int variant) {
-    const auto& run = chosen(variant);
-    const auto shape = shape_of(rows, cols, rank, size_of(matrix), size_of(p), size_of(q));
-    require(own.size() == q.size() && out.size() == matrix.size(), "own or out has the wrong length");
-    nb::gil_scoped_release release;
-    run.low_rank_finish(matrix.data(), shape, p.data(), own.data(), q.data(), out.data());
-}
-
 std::vector<int> variants() {
     std::vector<int> found;
     for (const int number : {0, 1, 2}) {
@@ -308,7 +254,7 @@ NB_MODULE(codecs, m) {
     m.def("variants", &variants, "Return the variants this machine runs: 0 portable, 1 AVX2, 2 AVX-512.");
     m.def("block_encode", &block_encode, "values"_a.noconvert(), "payload"_a.noconvert(),
           "residual"_a.noconvert().none(), "bits"_a, "block"_a, "stochastic"_a, "key"_a, "variant"_a = -1,
-          "Quantise by block to codes of 8, 4 or 2 bits; return whether all was finite.");
+          "Quantise by block to codes of 8 or 4 bits; return whether all was finite.");
     m.def("block_decode", &block_decode, "payload"_a.noconvert(), "out"_a.noconvert(), "bits"_a, "block"_a, "add"_a,
           "scale"_a, "variant"_a = -1, "Read what block_encode wrote.");
     m.def("block_reduce", &block_reduce, "payloads"_a.noconvert(), "own"_a.noconvert(), "payload"_a.noconvert().none(),
@@ -343,15 +289,4 @@ NB_MODULE(codecs, m) {
           "Keep what reaches the threshold; return (count, poisoned).");
     m.def("scatter", &scatter, "index"_a.noconvert(), "value"_a.noconvert(), "count"_a, "out"_a.noconvert(), "add"_a,
           "scale"_a, "Put kept values at their places; ValueError, and nothing written, when one lies outside.");
-    m.def("random_encode", &random_encode, "values"_a.noconvert(), "kept"_a.noconvert(),
-          "residual"_a.noconvert().none(), "key"_a, "variant"_a = -1, "Keep the values at the places of a key; return whether all was finite.");
-    m.def("random_decode", &random_decode, "kept"_a.noconvert(), "out"_a.noconvert(), "key"_a, "add"_a, "scale"_a,
-          "variant"_a = -1, "Read what random_encode wrote.");
-    m.def("low_rank_begin", &low_rank_begin, "values"_a.noconvert(), "residual"_a.noconvert(), "rows"_a, "cols"_a,
-          "rank"_a, "q"_a.noconvert(), "p"_a.noconvert(), "variant"_a = -1, "residual += values; p = residual q.");
-    m.def("low_rank_middle", &low_rank_middle, "matrix"_a.noconvert(), "rows"_a, "cols"_a, "rank"_a,
-          "p"_a.noconvert(), "q"_a.noconvert(), "variant"_a = -1, "q = matrix^T p.");
-    m.def("low_rank_finish", &low_rank_finish, "matrix"_a.noconvert(), "rows"_a, "cols"_a, "rank"_a,
-          "p"_a.noconvert(), "own"_a.noconvert(), "q"_a.noconvert(), "out"_a.noconvert(), "variant"_a = -1,
-          "matrix -= p own^T; out = p q^T.");
 }

@@ -31,20 +31,12 @@ void codes_of(const float* __restrict values, float* __restrict residual, std::i
     }
 }
 
-// Element i of a byte in its low bits first. Wider words hold the codes of one byte, so each loop is a plain map.
+// Element i of a byte in its low bits first. A wider word holds the codes of one byte, so the loop is a plain map.
 inline void pack4(const std::int8_t* codes, std::int64_t num_bytes, std::uint8_t* __restrict packed) {
     for (std::int64_t i = 0; i < num_bytes; ++i) {
         std::uint16_t pair;
         std::memcpy(&pair, codes + 2 * i, sizeof pair);
         packed[i] = static_cast<std::uint8_t>((pair & 0x0f) | ((pair >> 4) & 0xf0));
-    }
-}
-inline void pack2(const std::int8_t* codes, std::int64_t num_bytes, std::uint8_t* __restrict packed) {
-    for (std::int64_t i = 0; i < num_bytes; ++i) {
-        std::uint32_t four;
-        std::memcpy(&four, codes + 4 * i, sizeof four);
-        packed[i] = static_cast<std::uint8_t>((four & 0x03) | ((four >> 6) & 0x0c) | ((four >> 12) & 0x30) |
-                                              ((four >> 18) & 0xc0));
     }
 }
 
@@ -81,11 +73,7 @@ bool block_encode_all(Input in, Quantiser how, std::uint8_t* payload, Span part)
                                              static_cast<std::uint32_t>(start + at), how.key, piece);
             for (std::int64_t i = m; i % per_byte; ++i) piece[i] = 0;
             const std::int64_t num_bytes = (m + per_byte - 1) / per_byte;
-            if (how.bits == 4) {
-                pack4(piece, num_bytes, target + at / 2);
-            } else {
-                pack2(piece, num_bytes, target + at / 4);
-            }
+            pack4(piece, num_bytes, target + at / 2);
         }
     }
     return finite;
@@ -113,15 +101,6 @@ inline void unpack4(const std::uint8_t* packed, std::int64_t num_bytes, std::int
     // Two's complement of 4 bits: flip the sign bit, then take it away.
     for (std::int64_t i = 0; i < 2 * num_bytes; ++i) codes[i] = static_cast<std::int8_t>((codes[i] ^ 8) - 8);
 }
-inline void unpack2(const std::uint8_t* packed, std::int64_t num_bytes, std::int8_t* __restrict codes) {
-    for (std::int64_t i = 0; i < num_bytes; ++i) {
-        const std::uint32_t byte = packed[i];
-        const std::uint32_t four =
-            (byte & 0x03) | ((byte & 0x0c) << 6) | ((byte & 0x30) << 12) | ((byte & 0xc0) << 18);
-        std::memcpy(codes + 4 * i, &four, sizeof four);
-    }
-    for (std::int64_t i = 0; i < 4 * num_bytes; ++i) codes[i] = static_cast<std::int8_t>((codes[i] ^ 2) - 2);
-}
 
 template <bool kAdd>
 void block_decode_all(const std::uint8_t* payload, Quantiser how, Output out, Span part) {
@@ -138,10 +117,8 @@ void block_decode_all(const std::uint8_t* payload, Quantiser how, Output out, Sp
             const std::int8_t* code = piece;
             if (how.bits == 8) {
                 code = reinterpret_cast<const std::int8_t*>(source);
-            } else if (how.bits == 4) {
-                unpack4(source, (m + 1) / 2, piece);
             } else {
-                unpack2(source, (m + 3) / 4, piece);
+                unpack4(source, (m + 1) / 2, piece);
             }
             float* __restrict target = out.values + at;
             for (std::int64_t i = 0; i < m; ++i) {

@@ -3,7 +3,6 @@
 
 #include "codec_block.hpp"
 #include "codec_cast.hpp"
-#include "codec_low_rank.hpp"
 #include "codec_sign.hpp"
 #include "codec_sparse.hpp"
 
@@ -12,8 +11,7 @@ namespace {
 
 constexpr Kernels kKernels{block_encode,   block_decode,    block_reduce,   sign_encode, sign_decode, sign_reduce,
                            cast_encode,    cast_decode,     cast_reduce,    fp8_encode,  fp8_decode,  fp8_reduce,
-                           threshold,      select,          random_encode,  random_decode,
-                           low_rank_begin, low_rank_middle, low_rank_finish, is_finite};
+                           threshold,      select,          is_finite};
 
 }  // namespace
 }  // namespace syncline::codec

@@ -191,45 +191,5 @@ Kept select(Input in, Threshold edge, Places to) {
     return in.residual ? select_all<true>(in, edge, to) : select_all<false>(in, edge, to);
 }
 
-inline std::int64_t random_place(std::int64_t cell, std::int64_t num_kept, std::int64_t size, std::uint32_t key) {
-    const auto n = static_cast<std::uint64_t>(size), k = static_cast<std::uint64_t>(num_kept);
-    const auto j = static_cast<std::uint64_t>(cell);
-    const std::uint64_t start = j * n / k, length = (j + 1) * n / k - start;
-    return static_cast<std::int64_t>(start + ((draw(static_cast<std::uint32_t>(j), key) * length) >> 32));
-}
-
-template <bool kResidual>
-bool random_encode_all(Input in, std::uint32_t key, std::uint8_t* kept, std::int64_t num_kept) {
-    std::int32_t top = 0;
-    for (std::int64_t i = 0; i < in.size; ++i) {
-        const float a = input<kResidual>(in.values, in.residual, i);
-        const auto size = static_cast<std::int32_t>(bits_of(a) & kMagnitude);
-        top = size > top ? size : top;
-        if (kResidual) in.residual[i] = a;
-    }
-    const bool poisoned = static_cast<std::uint32_t>(top) >= kInfBits;
-    if (poisoned && kResidual) heal(in.residual, in.size);
-    for (std::int64_t j = 0; j < num_kept; ++j) {
-        const std::int64_t place = random_place(j, num_kept, in.size, key);
-        store_float(kept + 4 * j, poisoned ? float_of(kNanBits) : (kResidual ? in.residual : in.values)[place]);
-        if (kResidual && !poisoned) in.residual[place] = 0.0f;
-    }
-    return !poisoned;
-}
-
-bool random_encode(Input in, std::uint32_t key, std::uint8_t* kept, std::int64_t num_kept) {
-    return in.residual ? random_encode_all<true>(in, key, kept, num_kept)
-                       : random_encode_all<false>(in, key, kept, num_kept);
-}
-
-void random_decode(const std::uint8_t* kept, std::int64_t num_kept, std::uint32_t key, Output out) {
-    if (!out.add) clear(out.values, 4 * out.size);
-    for (std::int64_t j = 0; j < num_kept; ++j) {
-        const std::int64_t place = random_place(j, num_kept, out.size, key);
-        const float scaled = load_float(kept + 4 * j) * out.scale;
-        out.values[place] = out.add ? out.values[place] + scaled : scaled;
-    }
-}
-
 }  // namespace
 }  // namespace syncline::codec

@@ -106,7 +106,7 @@ def _give(decoded: F32, out: F32, add: bool, scale: float) -> None:
 def block_encode(
     values: F32, payload: U8, residual: F32 | None, bits: int, block: int, stochastic: bool, key: int
 ) -> bool:
-    """Quantise by block to signed codes of 8, 4 or 2 bits."""
+    """Quantise by block to signed codes of 8 or 4 bits."""
     a = _input(values, residual)
     rows = _rows(a, block)
     scale, inverse = _scales(_top_bits(rows), LEVELS[bits])

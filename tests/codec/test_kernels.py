@@ -253,7 +253,7 @@ def test_selection(case: dict[str, Any], threshold: int, ties: int, room: int) -
     [
         (lambda v, p, o: native.block_encode(v, p[:-1], None, 8, 256, False, 0), "payload has the wrong length"),
         (lambda v, p, o: native.block_encode(v, p, o[:5], 8, 256, False, 0), "residual and values differ in length"),
-        (lambda v, p, o: native.block_encode(v, p, None, 3, 256, False, 0), "bits must be 8, 4 or 2"),
+        (lambda v, p, o: native.block_encode(v, p, None, 3, 256, False, 0), "bits must be 8"),
         (lambda v, p, o: native.block_decode(p, o, 8, 48, False, 1.0), "block must be a power of two, 32 to 65536"),
         (lambda v, p, o: native.block_decode(p, o, 8, 256, False, 1.0, 9), "variant is -1"),
         (lambda v, p, o: native.sign_decode(p, o, 256, False, 1.0), "payload has the wrong length"),

@@ -22,7 +22,7 @@ struct Output {
     float scale;
 };
 
-// Codes of 8, 4 or 2 bits; a block is a power of two of at least 32 elements and shares a scale.
+// Codes of 8 or 4 bits; a block is a power of two of at least 32 elements and shares a scale.
 struct Quantiser {
     int bits;
     std::int64_t block;
@@ -81,13 +81,6 @@ struct Kept {
     bool poisoned;  // a NaN or Inf was there; nothing is kept then
 };
 
-// A row-major matrix and thin factors of `rank` columns, row-major as well.
-struct Shape {
-    std::int64_t rows;
-    std::int64_t cols;
-    std::int64_t rank;
-};
-
 // The kernels trust their arguments: sizes are checked by the caller (native/bindings/codecs.cpp).
 // What encodes or reduces returns whether everything was finite: every value, and every value plus residual.
 struct Kernels {
@@ -105,14 +98,6 @@ struct Kernels {
     bool (*fp8_reduce)(const Reduction&, const Float8&);
     Threshold (*threshold)(Input, Sample);
     Kept (*select)(Input, Threshold, Places);
-    bool (*random_encode)(Input, std::uint32_t key, std::uint8_t* kept, std::int64_t num_kept);
-    void (*random_decode)(const std::uint8_t* kept, std::int64_t num_kept, std::uint32_t key, Output);
-    // residual += values, p = residual q
-    void (*low_rank_begin)(Input, Shape, const float* q, float* p);
-    // q = matrix^T p
-    void (*low_rank_middle)(const float* matrix, Shape, const float* p, float* q);
-    // matrix -= p own^T, out = p q^T
-    void (*low_rank_finish)(float* matrix, Shape, const float* p, const float* own, const float* q, float* out);
     bool (*is_finite)(const float* values, std::int64_t size);
 };
 

@@ -22,7 +22,7 @@ def block_encode(
     variant: int = -1,
 ) -> bool:
     """
-    Quantise by block to codes of 8, 4 or 2 bits; return whether all was finite.
+    Quantise by block to codes of 8 or 4 bits; return whether all was finite.
     """
 
 def block_decode(
@@ -184,58 +184,3 @@ def scatter(
     """
     Put kept values at their places; ValueError, and nothing written, when one lies outside.
     """
-
-def random_encode(
-    values: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)],
-    kept: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu")],
-    residual: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu")] | None,
-    key: int,
-    variant: int = -1,
-) -> bool:
-    """Keep the values at the places of a key; return whether all was finite."""
-
-def random_decode(
-    kept: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)],
-    out: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu")],
-    key: int,
-    add: bool,
-    scale: float,
-    variant: int = -1,
-) -> None:
-    """Read what random_encode wrote."""
-
-def low_rank_begin(
-    values: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)],
-    residual: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu")],
-    rows: int,
-    cols: int,
-    rank: int,
-    q: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)],
-    p: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu")],
-    variant: int = -1,
-) -> None:
-    """residual += values; p = residual q."""
-
-def low_rank_middle(
-    matrix: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)],
-    rows: int,
-    cols: int,
-    rank: int,
-    p: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)],
-    q: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu")],
-    variant: int = -1,
-) -> None:
-    """q = matrix^T p."""
-
-def low_rank_finish(
-    matrix: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu")],
-    rows: int,
-    cols: int,
-    rank: int,
-    p: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)],
-    own: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)],
-    q: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)],
-    out: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu")],
-    variant: int = -1,
-) -> None:
-    """matrix -= p own^T; out = p q^T."""
