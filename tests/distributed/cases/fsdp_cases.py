@@ -54,17 +54,15 @@ def do_all(rank: int, port: int) -> dict[str, Any]:
         handle.close()
         result[f"{codec} off"] = error(train(model, rank, range(3, 4)), 3, range(4))
     planes = init_device_mesh("cpu", (2, 2), mesh_dim_names=("across", "inside"))
-    across = planes["across"].get_group()
     result["native"] = {codec: _as_lanes(mesh, rank, codec) for codec in ("fp32", "int8", "sign")}
     result["owes"] = _conserves(mesh, rank, "sign")
     result["owes low rank"] = _conserves(mesh, rank, "powersgd:rank=2")
-    result["replicas"] = _replicas(planes, rank, replicas=across)
-    result["levels"] = _replicas(planes, rank, levels=(2,))
-    result["low rank"] = _replicas(planes, rank, replicas=across, codec="powersgd:rank=2")
+    result["replicas"] = _replicas(planes, rank)
+    result["low rank"] = _replicas(planes, rank, codec="powersgd:rank=2")
     result["accumulate"] = _accumulates(mesh, rank)
     result["warm up"] = _warms_up(mesh, rank)
     result["skip"] = _skips(mesh, rank, 3)
-    result["skip across"] = _skips(planes["inside"], rank, 3, replicas=across)
+    result["skip across"] = _skips(planes, rank, 3)
     result["scaler"] = _scales(mesh, rank)
     result["refused"] = _refused(mesh, planes)
     handle = syncline.torch.synchronize(sharded(mesh))
@@ -112,10 +110,10 @@ def _weights(model: Any) -> torch.Tensor:
     return torch.cat([p.detach().full_tensor().flatten() for p in model.parameters()])
 
 
-def _skips(mesh: Any, rank: int, bad_rank: int, **options: Any) -> list[bool]:
+def _skips(mesh: Any, rank: int, bad_rank: int) -> list[bool]:
     """Return whether weights changed at a step with an overflow on one rank, and at the next without one."""
     model = sharded(mesh)
-    handle = syncline.torch.synchronize(model, codec="int4", nan="skip", **options, **OPTIONS)
+    handle = syncline.torch.synchronize(model, codec="int4", nan="skip", **OPTIONS)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     changed = []
     for step in range(2):
@@ -157,11 +155,9 @@ def _scales(mesh: Any, rank: int) -> tuple[list[float], float, float]:
 
 
 def _refused(mesh: Any, planes: Any) -> list[str]:
-    across = planes["across"].get_group()
     asked: list[tuple[Any, dict[str, Any]]] = [
-        (planes, {"replicas": across}),
+        (planes["inside"], {"replicas": planes["across"].get_group()}),
         (mesh, {"levels": (2,)}),
-        (planes["inside"], {"levels": (2,), "replicas": across}),
     ]
     said = []
     for over, options in asked:
@@ -189,10 +185,10 @@ def _conserves(mesh: Any, rank: int, codec: str) -> float:
     return abs(float(got.sum()) + owing - float(expected.sum())) / float(expected.abs().sum())
 
 
-def _replicas(planes: Any, rank: int, codec: str = "int8", **options: Any) -> tuple[float, bool]:
+def _replicas(planes: Any, rank: int, codec: str = "int8") -> tuple[float, bool]:
     """Two hosts of two: shards inside a host, encoded averages across; also whether what is owed can be saved."""
-    model = sharded(planes["inside"])
-    handle = syncline.torch.synchronize(model, codec=codec, **options, **OPTIONS)
+    model = sharded(planes)
+    handle = syncline.torch.synchronize(model, codec=codec, **OPTIONS)
     got = train(model, rank, range(3))
     owes = any(float(part.abs().sum()) > 0 for part in handle.state_dict()["residuals"].values())
     handle.close()

@@ -26,6 +26,10 @@ NO_FEEDBACK = ("fp32", "fp16", "bf16", "fp8", "int8")
 WARMED_UP = ("sign", "topk", "powersgd")
 WARM_UP_STEPS = 100
 AS_NEEDED = -1
+REMOVED = {
+    "replicas": "Give fully_shard a mesh of two dimensions (replicas, shards): codec= averages over the first.",
+}
+"""Options of earlier versions, and what to do instead."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +107,8 @@ class Settings:
         """Return the settings that a user's options ask for; one that is not known is named, with what was meant."""
         known = [field.name for field in fields(cls)]
         for name in options:
+            if name in REMOVED:
+                raise SynchronizationError(f"{name}= was removed.", hint=REMOVED[name])
             if name not in known:
                 near = difflib.get_close_matches(name, known, n=1)
                 meant = f'Did you mean "{near[0]}"? ' if near else ""

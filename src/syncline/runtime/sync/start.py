@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from typing import Any
 
@@ -22,10 +21,10 @@ from syncline.runtime.sync.axes import MeshAxes
 from syncline.runtime.sync.ddp import DdpSynchronizer
 from syncline.runtime.sync.early import EarlyUpdates
 from syncline.runtime.sync.optimizer_hooks import Scaler
-from syncline.runtime.sync.settings import Settings
+from syncline.runtime.sync.settings import REMOVED, Settings
 from syncline.runtime.sync.sharded import check_replaceable, is_sharded, param_groups, shard_mesh, sharded_modules
 from syncline.runtime.sync.synchronizer import Synchronizer
-from syncline.runtime.wire.levels import members, resolve
+from syncline.runtime.wire.levels import resolve
 from syncline.runtime.wire.links import GroupLinks
 from syncline.runtime.wire.sources import GradientSources
 from syncline.runtime.wire.team import Team, agreed_name
@@ -40,7 +39,6 @@ def synchronize(
     *,
     levels: object = None,
     scaler: Scaler | None = None,
-    replicas: dist.ProcessGroup | None = None,
     optimizer: torch.optim.Optimizer | None = None,
     accuracy: str = "safe",
     settings: str | os.PathLike[str] | None = None,
@@ -56,11 +54,10 @@ def synchronize(
     codec      what gradients travel in; by default it is measured, within what `accuracy` allows
     accuracy   "exact", "safe" or "aggressive"
     settings   the file that `syncline calibrate tune` wrote; it takes precedence over `codec`
-    levels     ranks inside each level of a hierarchy: (8,), "host" or a Fabric; only the outermost level is compressed
+    levels     DDP only: ranks inside each level, as (8,), "host" or a Fabric; the outermost level alone is compressed
     scaler     the GradScaler, if there is one: an overflow then skips the step on every rank
     optimizer  DDP only: updates each bucket's parameters inside backward as soon as the bucket is averaged, while
                later buckets travel. Call `optimizer.step()` as usual; do not change gradients in between (clipping).
-    replicas   FSDP2 only: the ranks that hold the same shard. `codec` averages over them, and FSDP2 reduces shards.
     The other options are those of `Settings`.
 
     With FSDP2, `levels`, `optimizer` or `send_Bps` nothing is measured: the codec is int8, or fp32 if accuracy is
@@ -76,8 +73,6 @@ def synchronize(
         options.setdefault("nan", "skip")
     if isinstance(module, DistributedDataParallel):
         num_ranks = dist.get_world_size(module.process_group)
-        if replicas is not None:
-            raise SynchronizationError("replicas= belongs to FSDP2.", hint="Give levels= to average DDP in levels.")
         nested = resolve(levels, num_ranks)
         for what, given in (("levels", nested), ("send_Bps", options.get("send_Bps")), ("optimizer", optimizer)):
             wanted = wanted.by_name(what) if given else wanted
@@ -88,7 +83,9 @@ def synchronize(
         wanted = wanted.by_name("FSDP2")
         if optimizer is not None:
             raise SynchronizationError("optimizer= belongs to DDP.", hint="With FSDP2 leave it out.")
-        handle = _fsdp(module, Settings.given(options, codec=wanted.base), levels, replicas, scaler)
+        if levels is not None:
+            raise SynchronizationError("levels= belongs to DDP.", hint=REMOVED["replicas"])
+        handle = _fsdp(module, Settings.given(options, codec=wanted.base), scaler)
     else:
         raise SynchronizationError(
             f"{type(module).__name__} is not a model syncline can synchronise.",
@@ -135,26 +132,7 @@ def _ddp(
     return DdpSynchronizer(model, settings, links, scaler, updates, axes=axes, everyone=everyone)
 
 
-def _replicas(levels: object, shard_group: dist.ProcessGroup) -> tuple[dist.ProcessGroup | None, tuple[int, ...]]:
-    """Return the ranks with this rank's shard, and the levels among them: the innermost level holds the shards."""
-    num_ranks = dist.get_world_size()
-    sizes = resolve(levels, num_ranks)
-    if not sizes:
-        return None, ()
-    inside, across = members(dist.get_rank(), num_ranks, sizes[:1])
-    sharded = dist.get_process_group_ranks(shard_group)
-    if sharded != inside or len(across) == 1:
-        raise SynchronizationError(
-            f"levels={levels!r} puts ranks {inside[0]} to {inside[-1]} of {num_ranks} inside, and this model is "
-            f"sharded over ranks {', '.join(map(str, sharded))}.",
-            hint="With FSDP2 shards lie inside the innermost level and replicas across: shard over one host's ranks.",
-        )
-    return dist.new_group(across, use_local_synchronization=True), sizes[1:]
-
-
-def _fsdp(
-    model: Any, settings: Settings, levels: object, replicas: dist.ProcessGroup | None, scaler: Scaler | None
-) -> Synchronizer:
+def _fsdp(model: Any, settings: Settings, scaler: Scaler | None) -> Synchronizer:
     from syncline.runtime.sync.fsdp import FsdpSynchronizer
 
     if settings.send_Bps is not None:
@@ -163,20 +141,10 @@ def _fsdp(
     parameters = [[name, list(p.shape)] for name, p in model.named_parameters() if p.requires_grad]
     mesh = shard_mesh(model)
     meet_to_start(mesh.shards, settings.timeout_s)
-    if mesh.replicas is not None and (levels is not None or replicas is not None):
-        raise SynchronizationError(
-            "this model's mesh has replicas already, and they are averaged in the codec.",
-            hint="Leave levels= and replicas= out.",
-        )
-    replicas = replicas or mesh.replicas
-    if levels is not None:
-        if replicas is not None:
-            raise SynchronizationError("levels and replicas say the same thing.", hint="Give one of them.")
-        replicas, outer = _replicas(levels, mesh.shards)
-        settings = dataclasses.replace(settings, levels=outer)
     device = torch.device(param_groups(sharded_modules(model)[0][1])[0].device.type)
-    links = GroupLinks(mesh.shards, dataclasses.replace(settings, levels=()), device)
+    links = GroupLinks(mesh.shards, settings, device)
     agree({**settings.agreed(), "parameters": parameters}, links.team)
+    replicas = mesh.replicas
     across = None if replicas is None else GroupLinks(replicas, settings, device)
     trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
     axes = MeshAxes(trained, [mesh.shards, *([] if replicas is None else [replicas])])
