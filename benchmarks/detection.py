@@ -17,6 +17,7 @@ import os
 import random
 import signal
 import statistics
+import sys
 import time
 from collections import Counter
 from dataclasses import asdict
@@ -120,7 +121,7 @@ def run() -> dict[str, Any]:
     kills = []
     for number, kind in enumerate(kinds):
         kills.append(kill(kind, draws))
-        print(f"kill {number + 1} of {len(kinds)}: {kills[-1]}", flush=True)
+        print(f"kill {number + 1} of {len(kinds)}: {kills[-1]}", file=sys.stderr, flush=True)
     swarms = {str(n): asdict(beat_swarm.watch(n)) for n in SWARMS}
     swarms["10000, its host gone"] = asdict(beat_swarm.watch(10_000, host_is_gone=True))
     stops = [stop(kind, stopped_s) for stopped_s in STOPS_S for kind in ("auto", "int8")]

@@ -16,7 +16,7 @@ from rig.predicted import Method
 from syncline.program.overlap import StageCosts
 from syncline.program.pieces import piece_bytes_on, piece_cuts
 from syncline.runtime.rehearsal import stage_times
-from syncline.runtime.sync.reducer import fit_buckets
+from syncline.runtime.sync.ddp import fit_buckets
 from syncline.torch import synchronize
 
 

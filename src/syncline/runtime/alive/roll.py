@@ -10,7 +10,7 @@ from syncline.runtime.alive.agreement import exchange_json
 from syncline.runtime.alive.arrival import host_name
 from syncline.runtime.alive.heartbeat import Beat, BeatCarrier, Datagrams, StoreBeats, neighbours, read_beat
 from syncline.runtime.alive.verdict import Member
-from syncline.runtime.wire.resend import resend_soon
+from syncline.runtime.wire.connections import resend_soon
 from syncline.runtime.wire.team import Team
 
 HELLO_S = 3.0
@@ -24,6 +24,8 @@ class Roll:
     members: tuple[Member, ...]
     token: str
     post: BeatCarrier
+    addresses: frozenset[str] = frozenset()
+    """Of all hosts that take part."""
 
 
 def meet(team: Team) -> Roll:
@@ -42,12 +44,13 @@ def _introduce(post: Datagrams, team: Team) -> Roll:
     members = tuple(Member(rank, str(one["host"])) for rank, one in zip(team.names, everyone, strict=True))
     token = str(everyone[0]["token"])
     post.connect([(str(one["address"][0]), int(one["address"][1])) for one in everyone])
-    resend_soon({str(one["address"][0]) for one in everyone})
+    addresses = frozenset(str(one["address"][0]) for one in everyone)
+    resend_soon(addresses)
     passed = _hello(post, team, token)
     if all(bool(one["passed"]) for one in exchange_json({"passed": passed}, team)):
-        return Roll(team.rank, members, token, post)
+        return Roll(team.rank, members, token, post, addresses)
     post.close()
-    return Roll(team.rank, members, token, StoreBeats(team.store, team.rank, team.size, token))
+    return Roll(team.rank, members, token, StoreBeats(team.store, team.rank, team.size, token), addresses)
 
 
 def _hello(post: Datagrams, team: Team, token: str) -> bool:

@@ -113,6 +113,8 @@ class Watchdog:
         # Processes of multiprocessing do not come to atexit; both may be called, and the second does nothing.
         self._finalizer = multiprocessing.util.Finalize(self, _at_exit_of(self), exitpriority=100)
         atexit.register(self._at_exit)
+        self._hook_before = sys.excepthook
+        sys.excepthook = self._hook = _naming_hook(self)
 
     @property
     def interval_s(self) -> float:
@@ -204,6 +206,8 @@ class Watchdog:
             return
         atexit.unregister(self._at_exit)
         self._finalizer.cancel()
+        if sys.excepthook is self._hook:
+            sys.excepthook = self._hook_before
         if tells:
             self._tell_why(_in_flight())
         self._state = CLOSED
@@ -454,6 +458,22 @@ def _in_flight() -> BaseException | None:
     if isinstance(error, SystemExit):
         error = error.__context__ if error.code else None
     return error
+
+
+def _naming_hook(watchdog: Watchdog) -> Callable[..., None]:
+    """Return what shows an exception that ends the process: of a wait that broke, the lost rank comes first."""
+    known, before = weakref.ref(watchdog), sys.excepthook
+
+    def show(kind: type[BaseException], error: BaseException, trace: Any) -> None:
+        found = known()
+        if found is not None and from_transport(error):
+            explained = found.explain(error)
+            if isinstance(explained, LostRankError) and explained is not error:
+                explained.__cause__ = error
+                kind, error, trace = type(explained), explained, None
+        before(kind, error, trace)
+
+    return show
 
 
 def _at_exit_of(watchdog: Watchdog) -> Callable[[], None]:

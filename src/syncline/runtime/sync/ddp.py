@@ -5,11 +5,9 @@ Sparse gradients (of embeddings) are averaged as DDP does: no codec knows them. 
 
 from __future__ import annotations
 
-import contextlib
 import sys
 import time
 import weakref
-from collections.abc import Callable
 from typing import Any, Protocol, cast
 
 import torch
@@ -17,16 +15,16 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from syncline.codec.low_rank import LowRank
+from syncline.errors import SynchronizationError
 from syncline.runtime.alive.replicas import compare, compare_at_end, compare_settings, fingerprints
 from syncline.runtime.sync.axes import MeshAxes
 from syncline.runtime.sync.bucket import Layout, Order
 from syncline.runtime.sync.early import EarlyUpdates
 from syncline.runtime.sync.optimizer_hooks import OptimizerSteps, ScaleFollower, Scaler
-from syncline.runtime.sync.reducer import check_free, fit_buckets, renew
 from syncline.runtime.sync.settings import Settings
 from syncline.runtime.sync.step import Step
 from syncline.runtime.sync.streams import future_of, refuse_capture
-from syncline.runtime.sync.synchronizer import Synchronizer
+from syncline.runtime.sync.synchronizer import Synchronizer, explained
 from syncline.runtime.wire.links import GroupLinks
 from syncline.runtime.wire.team import Team
 
@@ -50,6 +48,7 @@ class GradBucket(Protocol):
 class DdpSynchronizer(Synchronizer):
     """Synchronises a DDP model until it is closed; afterwards the model averages as plain DDP does."""
 
+    ends_all_waits = True
     fits_buckets = True
     """Whether buckets that DDP chose itself become as large as pieces; on a GPU pieces are larger than those."""
 
@@ -98,7 +97,7 @@ class DdpSynchronizer(Synchronizer):
         # Before forward DDP talks to all ranks itself, of buckets and buffers, and has no hook around that. The private
         # call is there in torch 2.1 to 2.13; where it is not, only a loss in this phase goes unnamed.
         if hasattr(model, "_pre_forward"):
-            cast("Any", model)._pre_forward = outside_graphs(_explained(model._pre_forward, weakref.ref(self)))
+            cast("Any", model)._pre_forward = outside_graphs(explained(model._pre_forward, weakref.ref(self)))
 
     def turn_off(self, model: DistributedDataParallel) -> None:
         """Let DDP average from the next backward on."""
@@ -253,21 +252,60 @@ def _plain(bucket: GradBucket, group: dist.ProcessGroup) -> Future:
     return future
 
 
-def _explained(call: Callable[..., Any], known: weakref.ref[DdpSynchronizer]) -> Callable[..., Any]:
-    """Return a call of DDP's own that names the lost rank where a connection breaks."""
-
-    def explained(*inputs: Any, **named: Any) -> Any:
-        handle = known()
-        with contextlib.nullcontext() if handle is None else handle.talking("forward"):
-            return call(*inputs, **named)
-
-    return explained
-
-
 def outside_graphs(call: Any) -> Any:
     """Return a call that a compiler leaves out of its graphs."""
     disable: Any = torch.compiler.disable
     return disable(call)
+
+
+def check_free(model: DistributedDataParallel) -> None:
+    """Refuse a model whose gradients somebody else already averages."""
+    hooks = getattr(model, "_comm_hooks", [])
+    if hooks:
+        hook, state = hooks[0]
+        if hasattr(state, "settings"):
+            raise SynchronizationError(
+                "this model is synchronised already.", hint="Call close() on its handle before you make another."
+            )
+        name = getattr(hook, "__qualname__", str(hook))
+        raise SynchronizationError(
+            f'this DDP model has the communication hook "{name}" already.',
+            hint="Leave it out (mixed_precision= of DDP registers one too; torch.autocast does not).",
+        )
+
+
+def renew(model: DistributedDataParallel) -> None:
+    """Make the reducer anew, without a hook: gradients are averaged as plain DDP averages them.
+
+    torch lets a reducer have one communication hook, once, and never takes it back; nor are its buckets cut anew. These
+    calls are private and were tested with torch 2.4 to 2.13. They are made between two steps, on every rank at the same
+    one; gradients that are there stay where they are.
+    """
+    owner: Any = model
+    parameters, expect_sparse = owner._build_params_for_reducer()
+    names = owner._build_debug_param_to_name_mapping(parameters)
+    owner._ddp_init_helper(parameters, expect_sparse, names, owner.static_graph)
+    if owner.static_graph:
+        owner.reducer._set_static_graph()
+        owner.logger._set_static_graph()
+        owner._static_graph_delay_allreduce_enqueued = False
+    owner._has_rebuilt_buckets = False
+    owner._comm_hooks.clear()
+
+
+def fit_buckets(model: DistributedDataParallel, bucket_bytes: int) -> None:
+    """Make buckets of this size where the user has not set a size and DDP would make larger ones.
+
+    A bucket is sent when its last gradient is there: while a large one fills, the network is idle, and the last one is
+    whole when the backward pass is over. DDP's default suits collectives, each of which costs; here pieces are sent.
+    """
+    owner, torch_distributed = cast("Any", model), cast("Any", dist)
+    if bucket_bytes < torch_distributed._DEFAULT_FIRST_BUCKET_BYTES:  # compilers want the first to be the smallest
+        return
+    held = sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad)
+    if getattr(owner, "bucket_bytes_cap_default", False) and bucket_bytes < min(held, owner.bucket_bytes_cap):
+        owner.bucket_bytes_cap = bucket_bytes
+        renew(model)
 
 
 def _hook(state: DdpSynchronizer, bucket: Any) -> Future:

@@ -23,9 +23,10 @@ from syncline.codec.scheme import Scheme
 from syncline.errors import AgreementError, SynchronizationError
 from syncline.program.pieces import shard_bounds
 from syncline.program.stages import ADD, DECODE, ENCODE, ON_THE_WIRE, SUM, Posts
+from syncline.runtime.sync.finite import finite_flag
 from syncline.runtime.sync.step import Step
 from syncline.runtime.sync.streams import Landing
-from syncline.runtime.sync.tensors import finite_flag, take_back, tensor_codec
+from syncline.runtime.sync.tensors import take_back, tensor_codec
 from syncline.runtime.wire.message import EVERYONE, FAILED, NONFINITE, Box, OtherStepError, Stamp
 from syncline.runtime.wire.wire import Wire
 from syncline.timeline import SpanKind

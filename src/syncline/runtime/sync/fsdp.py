@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -25,14 +26,14 @@ from syncline.runtime.sync.averagers import Averagers
 from syncline.runtime.sync.axes import MeshAxes, local
 from syncline.runtime.sync.bucket import Bucket
 from syncline.runtime.sync.conveyor import BucketJob, Piece
+from syncline.runtime.sync.finite import finite_flag
 from syncline.runtime.sync.geometry import Geometry, owed_by_all
 from syncline.runtime.sync.optimizer_hooks import OptimizerSteps, ScaleFollower, Scaler
 from syncline.runtime.sync.settings import Settings
 from syncline.runtime.sync.sharded import ShardPart, shard_parts
 from syncline.runtime.sync.step import Step
 from syncline.runtime.sync.streams import refuse_capture
-from syncline.runtime.sync.synchronizer import Synchronizer
-from syncline.runtime.sync.tensors import finite_flag
+from syncline.runtime.sync.synchronizer import Synchronizer, explained
 from syncline.runtime.wire.links import GroupLinks
 from syncline.runtime.wire.team import Team
 
@@ -46,6 +47,8 @@ class FsdpSynchronizer(Synchronizer):
     Without `across`, the reduce-scatter of shards is encoded; with it FSDP2 reduces shards as ever, and their average
     over the replicas, the ranks of `across`, is encoded. `everyone` are the ranks of all replicas.
     """
+
+    ends_all_waits = True
 
     def __init__(
         self,
@@ -81,6 +84,8 @@ class FsdpSynchronizer(Synchronizer):
         )
         for part in self._parts:
             part.turn_on(self._replicated)
+        if axes.groups:  # tensor parallelism talks in forward too, and has no hook around that
+            model.forward = explained(model.forward, weakref.ref(self))
 
     def step(self) -> Step:
         """Return the step that is under way."""
@@ -160,6 +165,7 @@ class FsdpSynchronizer(Synchronizer):
         """Turn synchronisation off: the model goes on as FSDP2 does."""
         for part in self._parts:
             part.turn_off()
+        self._model.__dict__.pop("forward", None)
         self._parts.clear()
         if self.settings.accumulate > 1:
             self._model.set_requires_gradient_sync(True)

@@ -16,8 +16,8 @@ import torch
 from syncline.codec.low_rank import FactorLayout
 from syncline.program.stages import FIRST, LAST, MIDDLE
 from syncline.runtime.sync.exchange import Trouble
+from syncline.runtime.sync.finite import is_finite
 from syncline.runtime.sync.step import Step
-from syncline.runtime.sync.tensors import is_finite
 from syncline.timeline import SpanKind
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import logging
+import threading
 import time
+import weakref
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn, overload
 
 import torch
@@ -26,17 +29,28 @@ from syncline.runtime.sync.conveyor import BucketJob, Conveyor, Piece
 from syncline.runtime.sync.settings import Settings
 from syncline.runtime.sync.step import Step, StepReport
 from syncline.runtime.sync.streams import SideStreams
+from syncline.runtime.wire.connections import cut_off
 from syncline.runtime.wire.links import GroupLinks
 from syncline.runtime.wire.native_wire import LineReport, wire_summary
-from syncline.runtime.wire.team import Team
+from syncline.runtime.wire.team import Team, store_port
 from syncline.timeline import Timeline
 
 STATE_VERSION = 1
 WARM_UP_CODEC = "int8"
 
 
+GRACE_S = 0.5
+"""How long the training thread has to hear of a lost rank before waits elsewhere are ended."""
+ENDED = "ended"
+
+log = logging.getLogger("syncline.watchdog")
+
+
 class Synchronizer:
     """Averages buckets of gradients over the ranks of a group, in order, on threads of its own."""
+
+    ends_all_waits = False
+    """Whether a lost rank ends every wait of this process: nothing in it goes on without that rank."""
 
     def __init__(
         self, settings: Settings, links: GroupLinks, label: str, watched: Team | None = None, *, in_order: bool = False
@@ -56,6 +70,7 @@ class Synchronizer:
         self._buckets: dict[int, Bucket] = {}
         self._programs: dict[int, BucketProgram] = {}
         self._codec = settings.codec
+        self._trainer = threading.get_ident()
         self.phase = "start"
         """What the training thread is at: "start", "forward", "backward", "optimizer", "checkpoint" or "close"."""
         self._num_steps = 0
@@ -149,9 +164,12 @@ class Synchronizer:
         step = max(0, self._num_steps - 1)
         if isinstance(failure, LostRankError) and failure.step < 0:
             failure.step, failure.phase = step, self.phase
+        is_heard = threading.get_ident() == self._trainer
         if isinstance(failure, SynchronizationError) and not failure.where:
             phase = f", {self.phase}" if isinstance(failure, LostRankError) else ""
-            failure.where = f"rank {self.rank}, step {step}{phase}"
+            failure.where = f"rank {self.links.team.names[self.rank]}, step {step}{phase}"
+        if is_heard:
+            self.phase = ENDED
         return failure
 
     @contextlib.contextmanager
@@ -171,6 +189,16 @@ class Synchronizer:
         """End every wait with this failure, as the watchdog does when a rank is lost."""
         self._conveyor.break_off(failure)
         self.links.break_off(str(failure))
+        if self.ends_all_waits:
+            timer = threading.Timer(GRACE_S, self._end_other_waits)
+            timer.daemon = True
+            timer.start()
+
+    def _end_other_waits(self) -> None:
+        """End a wait of the training thread that is not this handle's: in a collective of torch or of the script."""
+        if self.phase != ENDED and self._watchdog is not None:
+            count = cut_off(self._watchdog.roll.addresses, store_port(self.links.team.store))
+            log.warning("the training thread waits elsewhere: %d connections to other ranks were shut down.", count)
 
     @property
     def failure(self) -> BaseException | None:
@@ -339,3 +367,14 @@ class Synchronizer:
             self._codec = codec
             self._buckets.clear()
         return codec
+
+
+def explained(call: Callable[..., Any], known: weakref.ref[Any]) -> Callable[..., Any]:
+    """Return a call of a model's own that names the lost rank where a wait of its breaks; `known` is the handle."""
+
+    def named(*inputs: Any, **options: Any) -> Any:
+        handle = known()
+        with contextlib.nullcontext() if handle is None else handle.talking("forward"):
+            return call(*inputs, **options)
+
+    return named

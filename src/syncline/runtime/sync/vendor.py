@@ -8,8 +8,8 @@ import torch
 import torch.distributed as dist
 
 from syncline.errors import NonFiniteError, SynchronizationError
+from syncline.runtime.sync.finite import is_finite
 from syncline.runtime.sync.step import Step
-from syncline.runtime.sync.tensors import is_finite
 
 
 class AllReduce:

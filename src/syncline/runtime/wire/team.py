@@ -83,6 +83,13 @@ class Team:
         self._backend.allreduce([tensor]).wait()
 
 
+def store_port(store: Any) -> int:
+    """Return the port of the job's store; 0 where it has none, as a store in a file."""
+    while hasattr(store, "underlying_store"):
+        store = store.underlying_store
+    return int(getattr(store, "port", 0))
+
+
 def agreed_name(parent: dist.ProcessGroup, device: torch.device) -> str:
     """Return a name that nobody has used, the same on every rank of the parent group."""
     token = torch.tensor(list(uuid.uuid4().bytes), dtype=torch.uint8, device=device)

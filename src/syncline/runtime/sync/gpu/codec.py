@@ -16,8 +16,8 @@ from syncline.codec.dense import Block, Dense, Fp8, Sign
 from syncline.codec.scheme import EncodeState, Scheme
 from syncline.codec.sparse import HEADER_BYTES, TopK
 from syncline.errors import CodecError, SynchronizationError
+from syncline.runtime.sync.finite import finite_flag
 from syncline.runtime.sync.gpu import block, sign, sparse
-from syncline.runtime.sync.tensors import finite_flag
 
 KERNELS: dict[str, tuple[Callable[..., None], Callable[..., None]]] = {
     "block": (block.encode_block, block.decode_block),

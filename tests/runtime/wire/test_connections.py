@@ -1,14 +1,15 @@
-"""Connections to other ranks try again every second; others stay as they are."""
+"""Connections to other ranks try again every second, and end where a rank is lost; others stay as they are."""
 
 from __future__ import annotations
 
 import os
+import select
 import socket
 
 import pytest
 
 pytest.importorskip("torch", reason="the runtime needs torch")
-from syncline.runtime.wire.resend import LONGEST_MS, TCP_RTO_MAX_MS, resend_soon
+from syncline.runtime.wire.connections import LONGEST_MS, TCP_RTO_MAX_MS, cut_off, resend_soon
 
 
 def test_only_connections_to_ranks_are_told_to_try_again_soon() -> None:
@@ -22,3 +23,18 @@ def test_only_connections_to_ranks_are_told_to_try_again_soon() -> None:
         assert resend_soon(["127.0.0.1"]) >= 1
         assert connection.getsockopt(socket.IPPROTO_TCP, TCP_RTO_MAX_MS) == LONGEST_MS
         assert server.getsockopt(socket.IPPROTO_TCP, TCP_RTO_MAX_MS) == usual, "it is connected to nobody"
+
+
+def test_only_what_an_event_loop_serves_is_cut_and_the_store_is_spared() -> None:
+    with socket.create_server(("127.0.0.5", 0)) as server, select.epoll() as loop:
+        port = server.getsockname()[1]
+        with (
+            socket.create_connection(("127.0.0.5", port)) as ours,
+            socket.create_connection(("127.0.0.5", port)) as other,
+        ):
+            loop.register(ours.fileno())
+            assert cut_off(["192.0.2.1"], 0) == 0
+            assert cut_off(["127.0.0.5"], port) == 0
+            assert cut_off(["127.0.0.5"], 0) == 1
+            assert ours.recv(1) == b"", "whoever waits for it is woken"
+            other.send(b"still there")
