@@ -15,6 +15,8 @@ from syncline.runtime.alive.agreement import exchange_json
 from syncline.runtime.alive.arrival import Arrival
 from syncline.runtime.wire.team import Team
 
+PART_BYTES = 1 << 24
+
 
 def fingerprints(parameters: list[torch.Tensor]) -> torch.Tensor:
     """Return a number for each parameter that changes with any of its bits."""
@@ -98,6 +100,8 @@ def _fingerprint(tensor: torch.Tensor) -> int:
         flat = tensor.contiguous().view(-1).view(torch.uint8)
         bits: Any = flat.numpy()
         return zlib.crc32(bits)
-    words = tensor.contiguous().view(-1).view(torch.uint8).to(torch.int64)
-    weights = torch.arange(1, words.numel() + 1, device=tensor.device)
-    return int((words * weights).sum())
+    total = torch.zeros((), dtype=torch.int64, device=tensor.device)
+    for part in tensor.contiguous().view(-1).view(torch.uint8).split(PART_BYTES):  # a word for each byte takes room
+        words = part.to(torch.int64)
+        total = 31 * total + (words * torch.arange(1, words.numel() + 1, device=tensor.device)).sum()
+    return int(total)
