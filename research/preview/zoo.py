@@ -831,7 +831,8 @@ def regnet_bf16_last():
             super().__init__()
             self.body = nn.Sequential(
                 nn.Conv2d(inner, out, 1, bias=False), nn.BatchNorm2d(out), nn.ReLU(inplace=True),
-                nn.Conv2d(out, out, 3, stride, 1, groups=out // 56, bias=False), nn.BatchNorm2d(out), nn.ReLU(inplace=True),
+                nn.Conv2d(out, out, 3, stride, 1, groups=out // 56, bias=False),
+                nn.BatchNorm2d(out), nn.ReLU(inplace=True),
                 nn.Conv2d(out, out, 1, bias=False), nn.BatchNorm2d(out),
             )  # fmt: skip
             same = inner == out and stride == 1

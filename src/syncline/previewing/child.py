@@ -38,11 +38,24 @@ CAPABILITY = {
 MARK = "SYNCLINE_PREVIEW_FOLDER"
 """Of all that a rank starts: also a process that has left its session is found by it and ended; one that has cleared
 its environment is found by the rank's network, which it cannot leave."""
+HINTS = {
+    "missing": "Install what the script imports into the Python that runs syncline.",
+    "own": "The script raised this itself. Values read from tensors are stand-ins here; run it alone to compare.",
+    "crashed": "Where the script is right, the preview lacks something: report it with this line.",
+}
 TRIES, TRY_S = 100, 0.02
 
 
 class PreviewError(SimulationError):
     """A script that could not be captured: it crashed, hung, or trained no step."""
+
+
+class OtherWorldError(PreviewError):
+    """A script that python started alone makes a world of its own: it is to be run again as one rank of that."""
+
+    def __init__(self, world: int) -> None:
+        super().__init__(f"the script makes a world of {world:,} ranks.")
+        self.world = world
 
 
 class RankProcess:
@@ -81,6 +94,8 @@ class RankProcess:
                     "stages": stages or {},
                     "bucket_bytes": bucket_bytes,
                     "device": device,
+                    "gpus": max(launch.gpus, launch.per_host),
+                    "alone": launch.launcher == "python" and launch.world == 1,
                 }
             )
         )
@@ -134,19 +149,27 @@ class RankProcess:
                 hint="Run the script by itself to see what it prints.",
             )
         status = json.loads(self._out.read_text())
-        if status["status"] == "crashed":
+        if status["status"] == "world":
+            raise OtherWorldError(int(status["error"]))
+        if status["status"] in HINTS:
             error, _, place = status["error"].partition("\n")
             raise PreviewError(
                 f"rank {self.rank} of {self._script} crashed: {error}",
                 where=place,
                 detail=_last(output) if "the script exited" in error else "",
-                hint="Where the script is right, the preview lacks something: report it with this line.",
+                hint=HINTS[status["status"]],
             )
         if keep is not None:
             make_folder(keep)
             (keep / self._out.name).write_bytes(self._out.read_bytes())
         found = read_capture(self._out)
-        if not any(op.phase == "optimizer" for op in found.ops):
+        trained = any(op.phase == "optimizer" for op in found.ops)
+        if not trained and "optimizer" in found.facts:
+            raise PreviewError(
+                f"{self._script} trains on the processor: its parameters are on no GPU.",
+                hint="Preview it there with --cpu --measure, or move the model: model.cuda().",
+            )
+        if not trained:
             raise PreviewError(
                 f"rank {self.rank} of {self._script} ended before an optimizer stepped.",
                 detail=_last(output),

@@ -27,6 +27,7 @@ PASSES = 0.94  # of the memory rate that a product reaches
 LAUNCHES_S = 15e-6  # of each product: cuDNN clears, scales and reduces around it
 FEW_CHANNELS = 0.37  # of the vector units' rate
 WIDE_DILATION = 16  # from which on cuDNN's gradient of the weight leaves the matrix units
+GROUPED = 0.075  # of the rate of products where channels come in groups, which run one after the other
 FEW_LAST = 1.8  # with channels innermost
 ALONE = {True: (24.0, 40.0), False: (6.3, 9.7)}
 """Issues for a multiplication where each channel is convolved alone, forward and backward: torch's kernel for images
@@ -135,6 +136,9 @@ def seconds(kernel: KernelCall, rate: float, num_sms: int, memory_Bps: float, is
     if min(conv.in_channels, conv.out_channels) < FEW:
         reached = FEW_CHANNELS * (1.0 if conv.channels_outermost else FEW_LAST)
         return max(conv.flops / (2 * issues_per_s * reached), touched_s) + bias + LAUNCHES_S
+    if conv.groups > 1:
+        one = sum(2.0 * m * n * depth / (rate * GROUPED) + LAUNCHES_S for m, n, depth in conv.products)
+        return max(one * conv.groups, touched_s) + bias
     plain = conv.taps == 1 and not conv.strided
     rate *= IN_TF32 if conv.width == 4 else 1.0
     each_s = touched_s / len(conv.products) if conv.products else 0.0

@@ -37,6 +37,7 @@ class ScriptLaunch:
     per_host: int
     module: bool = False
     environment: dict[str, str] = field(default_factory=dict)
+    gpus: int = 0  # that a host has, whether or not every one of them has a rank
 
     def of_rank(self, rank: int) -> dict[str, str]:
         """Return the variables that the launcher would set for a rank."""
@@ -56,7 +57,8 @@ class ScriptLaunch:
 
     def resized(self, world: int) -> ScriptLaunch:
         """Return the same script in a world of another size."""
-        return replace(self, world=world, per_host=min(self.per_host, world))
+        per_host = max(self.gpus, 1) if self.launcher == "python" else self.per_host
+        return replace(self, world=world, per_host=min(per_host, world))
 
 
 def read_launch(command: Sequence[str], gpus_per_host: int, world: int = 0) -> ScriptLaunch:
@@ -72,7 +74,7 @@ def read_launch(command: Sequence[str], gpus_per_host: int, world: int = 0) -> S
             hint="Put it after `--`: syncline preview CLUSTER -- torchrun ... train.py",
         )
     found = _read(words, gpus_per_host)
-    found = replace(found, environment={**environment, **found.environment})
+    found = replace(found, environment={**environment, **found.environment}, gpus=gpus_per_host)
     if world:
         found = replace(found, world=world, per_host=min(found.per_host if found.world > 1 else gpus_per_host, world))
     if not found.module and not Path(found.script).is_file():

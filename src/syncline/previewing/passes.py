@@ -35,9 +35,9 @@ pass whose scale and shift are looked up for each element."""
 STRIDED, MIXED, TURNED = 100, 108, 285
 """For an element of pointwise operators: an index that is worked out dimension by dimension; operands of two types, or
 a cast to a wider one; an operand whose innermost dimension is another's, of which a whole sector is read each time."""
-UPSAMPLED = {True: 16000, False: 400}
-"""For an element that the backward of an interpolation adds to its neighbours: in 16 bits every addition is tried until
-no other thread was quicker."""
+UPSAMPLED = 16
+"""For an element of the gradient of an interpolation and each that is added to the same place: the more are, the longer
+they wait for each other."""
 POOLED = {"max_pool2d_with_indices": 60, "max_pool2d_with_indices_backward": 340}
 """For an output and each of its taps; of the backward, for an element of its result."""
 TWICE = {  # inputs that are read again, from the cache: sums must be known before the first element is written
@@ -57,6 +57,7 @@ SORT_S, KEY_S, SORTED, EMBEDDED = 40e-6, 0.15e-9, 0.43, 480
 """Rows that are added where an index says are sorted first: the passes of a radix sort, for each of its keys, of the
 memory rate that the sums reach; and issues for an element of an embedding's gradient, whose threads walk its rows."""
 CHANNEL_PER_S = {False: 1.7e9, True: 0.68e9}  # elements of one block of cuDNN's batch normalisation, forward, backward
+OWN_CHANNEL_PER_S = {False: 1.05e9, True: 0.565e9}  # and of torch's own, which takes 16-bit brain floats
 NORMALISED = 0.75  # of the memory rate that it reaches
 POINTWISE = (
     "mul", "add", "sub", "div", "clone", "copy", "_to_copy", "where", "maximum", "minimum", "masked_fill", "cat",
@@ -95,7 +96,7 @@ def pass_s(kernel: KernelCall, name: str, moved: float, part: GpuFigures, widths
         memory = max(memory, math.prod(kernel.ins[0][0][:-1]) * ROW_S / part.num_sms)
     if name in GRADIENT_OF_SCALE and _asked(kernel, 1):
         memory += sum(sizes[:2]) / (0.75 * OVER_ROWS * part.memory_Bps)
-    elif "batch_norm" in name and _by_cudnn(kernel):
+    elif "batch_norm" in name and len(kernel.ins[0][0]) > 2 and (_by_cudnn(kernel) or not _innermost_channels(kernel)):
         return _batch_norm_s(kernel, name, sizes[0], part)
     elif name == "sum" and _over_rows(kernel):
         columns = math.prod(kernel.outs[0][0]) if kernel.outs else 1
@@ -110,22 +111,26 @@ def pass_s(kernel: KernelCall, name: str, moved: float, part: GpuFigures, widths
 
 def _by_cudnn(kernel: KernelCall) -> bool:
     """Whether cuDNN normalises a batch: images in types that it takes."""
-    shape, dtype, _ = kernel.ins[0]
-    return dtype != "bfloat16" and len(shape) > 2
+    return kernel.ins[0][1] != "bfloat16"
+
+
+def _innermost_channels(kernel: KernelCall) -> bool:
+    first = kernel.args[0] if kernel.args and isinstance(kernel.args[0], dict) else {}
+    return bool(first) and first["stride"][1] == 1 and first["shape"][1] > 1
 
 
 def _batch_norm_s(kernel: KernelCall, name: str, size_bytes: float, part: GpuFigures) -> float:
-    """Return what cuDNN's batch normalisation takes: passes over memory, or one block for each channel.
+    """Return what a batch normalisation takes: passes over memory, or one block for each channel.
 
-    With channels innermost there are blocks enough.
+    With channels innermost cuDNN has blocks enough.
     """
     shape, backward = kernel.ins[0][0], "backward" in name
     memory = size_bytes * (5 if backward else 3) / (NORMALISED * part.memory_Bps)
-    first = kernel.args[0] if kernel.args and isinstance(kernel.args[0], dict) else {}
-    if first.get("stride", [0, 0])[1] == 1 and shape[1] > 1:
+    if _innermost_channels(kernel):
         return memory
     turns = max(1.0, shape[1] / (2 * part.num_sms))
-    return max(memory, math.prod(shape) / shape[1] * turns / CHANNEL_PER_S[backward])
+    block = (CHANNEL_PER_S if _by_cudnn(kernel) else OWN_CHANNEL_PER_S)[backward]
+    return max(memory, math.prod(shape) / shape[1] * turns / block)
 
 
 def _scattered_s(kernel: KernelCall, name: str, part: GpuFigures, widths: dict[str, int]) -> float:
@@ -164,7 +169,8 @@ def _issues(kernel: KernelCall, name: str) -> float:
         taps = 1 if "backward" in name else math.prod(n for n in window if isinstance(n, int))
         return POOLED[name] * outs * taps
     if name in ("upsample_bilinear2d_backward", "upsample_bicubic2d_backward", "upsample_trilinear3d_backward"):
-        return UPSAMPLED["16" in kernel.ins[0][1]] * math.prod(kernel.ins[0][0])
+        given = math.prod(kernel.ins[0][0])
+        return UPSAMPLED * given * given / math.prod(kernel.outs[0][0])
     lists = kernel.args and isinstance(kernel.args[0], list)
     whole = [math.prod(shape) for shape, _, _ in (*kernel.ins, *kernel.outs)]
     if lists:

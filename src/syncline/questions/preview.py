@@ -15,7 +15,7 @@ from syncline.errors import UsageError
 from syncline.fabric import Fabric
 from syncline.previewing import cpus
 from syncline.previewing.beside import BesideStep, SeenStep, beside_step
-from syncline.previewing.child import time_kernels
+from syncline.previewing.child import OtherWorldError, time_kernels
 from syncline.previewing.compiled import without_fused
 from syncline.previewing.execute import IGNORES, GraphRun, execute
 from syncline.previewing.export import save_chakra
@@ -41,6 +41,7 @@ from syncline.timeline import Source, SourceKind, SpanKind, Timeline, TimelineBu
 from syncline.workload.graph import Op, save_workload
 from syncline.workload.read_job import load_job
 
+CONVOLVED = 0.1  # of the time of kernels from which on convolutions decide how far off it may be
 LAUNCH_BOUND = 1.2
 """A step that takes less than so many times what the host does in it is the host's, which may wait for the GPU."""
 HOST_LOW, HOST_HIGH = 0.35, 1.91
@@ -193,7 +194,8 @@ class PreviewAnswer(Answer):
         if self.captures[0].on_cpu:
             return cpus.cpu_spread(own, (HOST_LOW, HOST_HIGH))
         generation = generation_of(machine.gpu.architecture, machine.gpu.vendor)
-        kernels = preview_spread(generation, self.launch.world)
+        convolved = self.graph.prices.get("convolution", 0.0) > CONVOLVED * self.kernels_s
+        kernels = preview_spread(generation, self.launch.world, "convolutions" if convolved else "products")
         found = talking(kernels, self.step_time_s, self.exposed_s, self.collectives, machine)
         if self.step_time_s > LAUNCH_BOUND * self.host_s:
             return found
@@ -352,17 +354,18 @@ def preview(
     fabric = built(cluster)
     machine = machine_from_fabric(fabric)
     launch = read_launch(command, machine.gpus_per_host, world)
-    if launch.world > fabric.num_gpus * max(machine.gpu.num_dies, 1):
-        raise UsageError(
-            f"the command starts {launch.world:,} ranks, but {fabric.name} has {fabric.num_gpus:,} GPUs.",
-            hint="Name a larger cluster, or start fewer ranks.",
-        )
+    _check_size(launch, fabric, machine)
     if cpu:
         cpus.check_question(measure or measured is not None, beside, what_if or ())
     runner = Runner(machine.gpu, units.time(timeout), int(units.size(memory)), tell, device="cpu" if cpu else "cuda")
     with tempfile.TemporaryDirectory(prefix="syncline-kernels-") as scratch:
         folder = captured or keep or (Path(scratch) if measure else None)
-        captures = _kept(captured, launch) if captured is not None else runner.stages(launch, folder)
+        try:
+            captures = _kept(captured, launch) if captured is not None else runner.stages(launch, folder)
+        except OtherWorldError as other:
+            launch = launch.resized(other.world)
+            _check_size(launch, fabric, machine)
+            captures = runner.stages(launch, folder)
         if measure and folder is not None:
             measured = measured or folder / "kernel-times.json"
             tell(f"timing the kernels on this machine's {'CPU' if cpu else 'GPU'}")
@@ -406,6 +409,14 @@ def preview(
         times=times,
         asks_step=beside,
     )
+
+
+def _check_size(launch: ScriptLaunch, fabric: Fabric, machine: Machine) -> None:
+    if launch.world > fabric.num_gpus * max(machine.gpu.num_dies, 1):
+        raise UsageError(
+            f"the command starts {launch.world:,} ranks, but {fabric.name} has {fabric.num_gpus:,} GPUs.",
+            hint="Name a larger cluster, or start fewer ranks.",
+        )
 
 
 def _pricer(machine: Machine, times: GpuKernelTimes | None, cpu: bool = False) -> Pricer:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean, pvariance, variance
+from statistics import fmean, pvariance, quantiles, variance
 from typing import Any
 
 from syncline.describe.own_data import own_data
@@ -203,20 +203,18 @@ def next_table(tables: Sequence[Sequence[float]]) -> tuple[float, float]:
     return fmean(means), STUDENT[min(len(means) - 1, max(STUDENT))] * math.sqrt(apart)
 
 
-def preview_spread(generation: str, num_ranks: int) -> Spread:
-    """Return how far off the kernels of a previewed step may be: as those that were measured afterwards were.
+def preview_spread(generation: str, num_ranks: int, kernels: str = "products") -> Spread:
+    """Return how far off the kernels of a previewed step may be: as those of scripts that were then measured.
 
-    Each script of `data/previews.yaml` is a table of its own.
+    `kernels` is what takes the time: convolutions have many more kernels than products, and new ones more surprises.
     """
-    scored = [each for each in own_data("sim", "data/previews.yaml")["previews"] if each["decides"] == "kernels"]
-    tables = [[-math.log1p(percent / 100) for percent in each["off_percent"]] for each in scored]
-    middle, reach = next_table(tables)
-    worst = [value for table in tables for value in table]
-    below, above = max(reach, middle - min(worst)), max(reach, max(worst) - middle)
-    outer, inner = (middle - below, middle + above), (middle - INNER * below, middle + INNER * above)
-    ends = (min(outer[0], 0.0), min(inner[0], 0.0), max(inner[1], 0.0), max(outer[1], 0.0))
+    scored = own_data("sim", "data/previews.yaml")["previews"]
+    alike = [each for each in scored if each["decides"] == "kernels" and each["kernels"] == kernels]
+    logs = [-math.log1p(each["off_percent"] / 100) for each in alike]
+    outer, middle = quantiles(logs, n=20, method="inclusive"), quantiles(logs, n=4, method="inclusive")
+    ends = (min(outer[0], 0.0), min(middle[0], 0.0), max(middle[2], 0.0), max(outer[-1], 0.0))
     low_90, low_50, high_50, high_90 = map(math.exp, ends)
-    found = Spread(low_90, low_50, high_50, high_90, len(worst), len(tables), "on H200 and H100",
+    found = Spread(low_90, low_50, high_50, high_90, len(logs), len(logs), f"of {kernels}, on an H200",
                    counted="{rows} previewed steps of {sources} scripts that were then measured")  # fmt: skip
     if generation != PREVIEWED:
         where = "such a part, and what it sustains is assumed" if generation == ASSUMED else generation

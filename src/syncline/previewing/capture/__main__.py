@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from syncline.previewing.capture import apart
+from syncline.previewing.capture.log import is_own
 
 
 def main() -> None:
@@ -47,12 +48,19 @@ def main() -> None:
 
     if spec["device"] == "cuda":
         device.prepare()
-        cuda.prepare(log, spec["gpu"], int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"]), memory)
+        cuda.prepare(log, spec["gpu"], int(os.environ["LOCAL_RANK"]), int(spec["gpus"]), memory)
     else:
         cuda.absent(log)
     quick.prepare()
     collectives = world.Collectives(log)
-    world.prepare(collectives, "nccl" if spec["device"] == "cuda" else "gloo", int(spec.get("bucket_bytes", 0)))
+
+    def sized(ranks: int) -> None:
+        if spec["alone"] and ranks > 1:
+            done("world", str(ranks))
+
+    backend = "nccl" if spec["device"] == "cuda" else "gloo"
+    world.prepare(collectives, backend, int(spec.get("bucket_bytes", 0)), sized)
+    script.spawned(sized)
     follow(memory)
     if not cut_off:
         log.note("the kernel gives this user no network of its own: connections are refused in Python only")
@@ -88,20 +96,23 @@ def main() -> None:
         if stopped.code not in (None, 0) and not steps.stepped:
             done("crashed", f"the script exited with {stopped.code!r}")
     except BaseException as error:
-        done("crashed", _words(error))
+        done(*_words(error))
     done()
 
 
-def _words(error: BaseException) -> str:
-    """Return the last line of a traceback and where in the script it was."""
+def _words(error: BaseException) -> tuple[str, str]:
+    """Return what kind of error it is, the last line of its traceback and where in the script it was."""
     traceback.print_exception(error)
     lines = "".join(traceback.format_exception_only(error)).strip().splitlines()
     last = " ".join(map(str.strip, lines[: 2 if lines[0].endswith(":") else 1]))  # a colon says that the reason follows
     here = str(Path(__file__).parent)
     frames: list[Any] = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith((here, "<"))]
-    own = [f for f in frames if "site-packages" not in f.filename and "/lib/python" not in f.filename]
+    own = [f for f in frames if is_own(f.filename)]
     place = own[-1] if own else frames[-1] if frames else None
-    return f"{last[:300]}\n{place.filename}:{place.lineno}" if place else last[:300]
+    kind = (
+        "missing" if isinstance(error, ModuleNotFoundError) else "own" if own and own[-1] is frames[-1] else "crashed"
+    )
+    return kind, f"{last[:300]}\n{place.filename}:{place.lineno}" if place else last[:300]
 
 
 if __name__ == "__main__":

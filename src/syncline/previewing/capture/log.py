@@ -5,13 +5,25 @@ from __future__ import annotations
 import json
 import sys
 import sysconfig
+from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 KERNEL, COLLECTIVE, SEND, RECV, SYNC = "kernel", "collective", "send", "recv", "sync"
+
+
+def _torch_folders() -> tuple[str, ...]:
+    """Return where torch lies: it may be outside the environment."""
+    found = find_spec("torch")
+    return tuple(found.submodule_search_locations or ()) if found is not None else ()
+
+
 _FOREIGN = tuple(
-    {str(Path(path).resolve()) for path in (*sysconfig.get_paths().values(), sys.prefix, Path(__file__).parent)}
+    {
+        str(Path(path).resolve())
+        for path in (*sysconfig.get_paths().values(), sys.prefix, Path(__file__).parent, *_torch_folders())
+    }
 )
 
 
@@ -72,7 +84,7 @@ class Log:
             own = self._own.get(code)
             if own is None:
                 name = code.co_filename
-                own = self._own[code] = Path(name).name if _is_own(name) else ""
+                own = self._own[code] = Path(name).name if is_own(name) else ""
             if own:
                 return f"{own}:{frame.f_lineno}"
             frame = frame.f_back
@@ -111,6 +123,7 @@ def _write(path: Path, data: dict[str, object]) -> None:
     partial.replace(path)
 
 
-def _is_own(filename: str) -> bool:
+def is_own(filename: str) -> bool:
+    """Whether a file is the user's, and not a library's."""
     path = str(Path(filename).resolve())
     return not (filename.startswith("<") or path.startswith(_FOREIGN) or "/site-packages/" in path)

@@ -53,6 +53,11 @@ class Recorder(TorchDispatchMode):
             return func(*args, **(kwargs or {}))
         kwargs = renamed(kwargs or {})
         packet = func.overloadpacket
+        if torch.is_inference_mode_enabled():  # composite operators arrive whole there
+            with self:
+                parts = func.decompose(*args, **kwargs)
+            if parts is not NotImplemented:
+                return parts
         if packet is aten._local_scalar_dense:
             return self._read(args[0])
         if packet in (aten.nonzero, aten.masked_select, aten.index, aten.unique_consecutive, aten._unique2):

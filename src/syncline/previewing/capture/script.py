@@ -50,6 +50,7 @@ class StepCounter:
         self.log, self.recorder, self.memory, self.wanted = log, recorder, memory, wanted
         self.begun, self.done = begun, done  # with every step that begins, and after the last
         self.stepped = False
+        self.most = 0  # parameters of the largest model
         self.began = -1  # the first message for the next step, which comes before its model is called
         self.names: dict[int, str] = {}
         self.roots: set[int] = set()
@@ -67,7 +68,8 @@ class StepCounter:
         optimizers.register_optimizer_step_post_hook(self._after)
 
     def _enter(self, module: Any, _: Any) -> None:
-        if not self.recorder.modules and torch.is_grad_enabled() and torch._C._current_autograd_node() is None:
+        outermost = not self.recorder.modules and torch.is_grad_enabled() and torch._C._current_autograd_node() is None
+        if outermost and any(True for _ in module.parameters()):  # else it is no model: a transform of images, say
             self._root(module)
         name = self.names.get(id(module))
         if name is None:
@@ -86,7 +88,9 @@ class StepCounter:
                 for wrapper in WRAPPERS:
                     name = name.replace(wrapper, "")
                 self.names[id(each)] = name or type(module).__name__
-            self.log.facts.setdefault("model", _described(module))
+            described = _described(module)
+            if int(str(described["parameters"])) > self.most:  # the largest of several is the model
+                self.log.facts["model"], self.most = described, int(str(described["parameters"]))
             self.log.facts.setdefault("frameworks", [name for name in FRAMEWORKS if name in sys.modules])
             if any(isinstance(each, torch.nn.RNNBase) for each in module.modules()):
                 self.log.note(RECURRENT)
@@ -259,7 +263,8 @@ def _attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Any:
-    if type(query) is not FakeTensor or not (query.is_cuda and query.ndim == 4):
+    placed = hasattr(query, "placements")  # of DTensor, which has rules for fused kernels
+    if not (placed or type(query) is FakeTensor) or not (query.is_cuda and query.ndim == 4):
         return func(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
     if torch.is_autocast_enabled("cuda"):
         query, key, value, attn_mask = map(_autocast, (query, key, value, attn_mask))
@@ -338,6 +343,17 @@ def untraced() -> None:
     for name in ("transformers.utils.import_utils", "transformers.utils.generic"):
         if hasattr(sys.modules.get(name), "is_fake_tensor"):
             sys.modules[name].is_fake_tensor = lambda _: False  # type: ignore[attr-defined]
+
+
+def spawned(sized: Callable[[int], None]) -> None:
+    """Let a script that starts its ranks itself be one of them; `sized` hears how many there are."""
+
+    def spawn(fn: Any, args: Any = (), nprocs: int = 1, *_: Any, **__: Any) -> None:
+        sized(int(nprocs))
+        fn(int(os.environ["LOCAL_RANK"]), *args)
+
+    starts: Any = torch.multiprocessing
+    starts.spawn = spawn
 
 
 def unprofiled() -> None:

@@ -274,12 +274,16 @@ def _nothing(*_: Any, **__: Any) -> None: ...
 
 
 def open_world(
-    name: str, group: type[CapturedGroup], usual: str, is_enough: Callable[[Any, str], bool] = lambda *_: False
+    name: str,
+    group: type[CapturedGroup],
+    usual: str,
+    is_enough: Callable[[Any, str], bool] = lambda *_: False,
+    sized: Callable[[int], None] = lambda _: None,
 ) -> None:
     """Give `torch.distributed` the world that the launcher described, made of groups of which one rank exists.
 
     `usual` is the backend of scripts that name none. Where `is_enough`, called with the real `init_process_group` and
-    the backend that was asked for, has made a world itself, that is taken.
+    the backend that was asked for, has made a world itself, that is taken. `sized` hears what size a script asks for.
     """
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     dist.Backend.register_backend(name, lambda store, at, size, timeout: group(at, size), devices=["cpu", "cuda"])
@@ -288,6 +292,7 @@ def open_world(
 
     def init(named: Any = None, *_: Any, **given: Any) -> None:
         asked["name"] = str(named or given.get("backend") or usual).split(":")[-1]
+        sized(int(given.get("world_size") or world))
         with _disable_current_modes():
             if not is_enough(start, asked["name"]):
                 start(name, store=dist.HashStore(), rank=rank, world_size=world)
@@ -308,10 +313,12 @@ def open_world(
         home._verify_param_shape_across_processes = _nothing  # type: ignore[attr-defined]
 
 
-def prepare(collectives: Collectives, backend: str, bucket_bytes: int = 0) -> None:
+def prepare(
+    collectives: Collectives, backend: str, bucket_bytes: int = 0, sized: Callable[[int], None] = lambda _: None
+) -> None:
     """Record the collectives of a script, whose usual backend this is; DDP's buckets may be another size."""
     CapturedGroup.collectives = collectives
-    open_world(NAME, CapturedGroup, backend)
+    open_world(NAME, CapturedGroup, backend, sized=sized)
     for module in _HOMES:
         put: Any = module
         put.is_nccl_available = lambda: True
