@@ -1,14 +1,14 @@
 """First scores: how far off predictions of sources were when they were scored before anybody had looked at them.
 
     firsts = first_scores()                    # data/first-scores.csv: blind sets, row by row
-    unseen(all_residuals(), firsts)         # what they add to each end of an interval, by group
-    in_turn(all_residuals(), firsts)        # how often later sets lie inside with what earlier ones add
+    blind(all_residuals(), firsts)             # residuals with the first scores in the place of today's
+    stretched(), in_turn()                     # by how much, and how often later sets lie inside intervals made before
 
 Residuals that are made anew are of a model that was looked over with their source in view; those of the next source
-are larger. So the ends of an interval are moved out by as much as nine of ten (half of the) rows on their side lay
-outside of what was made from sources before their set: the 90th percentile, not a factor, because a source that is
-misread is off by as much where the model is sure as where it is not. A publication's rows count by the root of their
-number. Rows that their own source calls too slow are kept and not counted: what a fault costs is no error of a model.
+are larger. So an interval is made from what the sources of the last blind sets were off by when they were first scored;
+older first scores are of a model that is no more. What is left is found in turn: each set judged by what was known
+before it, and intervals stretched until nine of ten of those rows lie inside (`stretched`), by at most half. Rows that
+their own source calls too slow are kept and not counted: what a fault costs is no error of a model.
 """
 
 from __future__ import annotations
@@ -16,20 +16,27 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
 
 import numpy as np
-from research.intervals.intervals import HELD, judged, make_table, weighted_quantiles
-from research.intervals.residuals import Residual, read_table
+from research.intervals.intervals import judged, make_table
+from research.intervals.residuals import Residual, all_residuals, read_table
 from research.published import DATA
 
 from syncline.describe.plain import JsonObject
-from syncline.sim.uncertainty import ORDERS, unseen_group
+from syncline.sim.uncertainty import Spread, unseen_group
 
-#: The first set that is judged, by what the sets before it add; every later one the same way.
-FIRST_JUDGED = 6
+#: The first set that is judged, by intervals made from the sets before it; every later one the same way.
+FIRST_JUDGED = 8
+#: So many sets back a first score still speaks of the model as it is.
+RECENT = 5
+#: Intervals are stretched by one of these factors in log units, and no more.
+STRETCHES = (1.0, 1.1, 1.2, 1.3, 1.4, 1.5)
+HELD = 0.9
 _COLUMNS = ("set", "fault", "subject", "publication", "facets", "size", "residual", "line", "num_bytes")
 
 
@@ -45,36 +52,6 @@ class FirstScore:
         """Return the row as the stored table has it."""
         kept = {name: text for name, text in self.row.cells().items() if name in _COLUMNS}
         return {"set": str(self.number), "fault": "yes" if self.fault else "", **kept}
-
-
-@dataclass(frozen=True)
-class _Judgement:
-    """A first score with the ends of its interval by what was known before its set, in log units."""
-
-    score: FirstScore
-    ends: tuple[float, float, float, float]
-
-    @property
-    def group(self) -> str:
-        return unseen_group(self.score.row.subject, self.score.row.facets)
-
-    def outside(self, inner: bool) -> float:
-        """How far the measurement lies past its interval's end; negative inside."""
-        low, high = (self.ends[1], self.ends[2]) if inner else (self.ends[0], self.ends[3])
-        value = self.score.row.residual
-        return value - high if value > 0 else low - value
-
-    def holds(self, by: Sequence[float]) -> tuple[bool, bool]:
-        """Say whether the measurement lies in its 90 and 50 % intervals with their ends further out by so much."""
-        low_90, low_50, high_50, high_90 = (
-            end + way * more for end, way, more in zip(self.ends, _WAYS, by, strict=True)
-        )
-        value = self.score.row.residual
-        return low_90 <= value <= high_90, low_50 <= value <= high_50
-
-
-_WAYS = (-1, -1, 1, 1)
-_NOTHING = (0.0, 0.0, 0.0, 0.0)
 
 
 def first_scores() -> list[FirstScore]:
@@ -96,83 +73,77 @@ def scores_text(scores: Iterable[FirstScore]) -> str:
     return out.getvalue()
 
 
-def unseen(rows: Sequence[Residual], scores: Sequence[FirstScore]) -> dict[str, JsonObject]:
-    """Return by subject and group what first scores add to the ends of an interval."""
-    found: dict[str, JsonObject] = defaultdict(dict)
-    judgements = _judgements(rows, scores)
-    for subject in ORDERS:
-        mine = [one for one in judgements if one.score.row.subject == subject and one.group]
-        for group in sorted({one.group for one in mine}):
-            found[subject][group] = _addition([one for one in mine if one.group == group])
+def blind(rows: Sequence[Residual], scores: Sequence[FirstScore], before: int | None = None) -> list[Residual]:
+    """Return the residuals with first scores in the place of those made today; what is known to be a fault is left out.
+
+    A run has several residuals, with more and less of its software stated: all are moved by what the first score of the
+    one that was kept differs by. A measured run is no new source: what is left after calibrating stays. `before` a set:
+    as it was known when that set came.
+    """
+    last = max(one.number for one in scores) + 1 if before is None else before
+    scores = [one for one in scores if one.fault or last - RECENT <= one.number < last]
+    rows = rows if before is None else [row for row in rows if max(row.blind_set, 2) < before]
+    first = {(one.row.subject, one.row.line, one.row.facets.get("stated", "")): one for one in scores}
+    moved: dict[tuple[str, str], float] = {}
+    for row in rows:
+        if (one := first.get((row.subject, row.line, row.facets.get("stated", "")))) is not None:
+            moved[row.subject, row.line] = math.inf if one.fault else one.row.residual - row.residual
+    found = []
+    for row in rows:
+        by = 0.0 if row.facets.get("stated") == "calibrated" else moved.get((row.subject, row.line), 0.0)
+        if math.isfinite(by):
+            found.append(replace(row, residual=round(row.residual + by, 4)))
+    return found
+
+
+Judged = tuple[Residual, Spread]
+
+
+@cache
+def _judged() -> dict[str, list[Judged]]:
+    """Return by group every row of the later blind sets with its interval by what was known before its set."""
+    rows, scores = all_residuals(), first_scores()
+    groups: dict[str, list[Judged]] = defaultdict(list)
+    for number in sorted({one.number for one in scores if one.number >= FIRST_JUDGED}):
+        table = make_table(blind(rows, scores, number))
+        for one in (one for one in scores if one.number == number and not one.fault):
+            if group := unseen_group(one.row.subject, one.row.facets):
+                groups[f"{one.row.subject}, {group}"].append((one.row, judged(one.row, table[one.row.subject])))  # type: ignore[arg-type]
+    return groups
+
+
+def stretched() -> dict[str, dict[str, float]]:
+    """Return by subject and group the least factor that holds enough of the later blind sets."""
+    found: dict[str, dict[str, float]] = defaultdict(dict)
+    for name, mine in _judged().items():
+        subject, _, group = name.partition(", ")
+        enough = (by for by in STRETCHES if _inside(mine, by, 90).mean() >= HELD)
+        found[subject][group] = next(enough, STRETCHES[-1])
     return dict(found)
 
 
-def in_turn(rows: Sequence[Residual], scores: Sequence[FirstScore]) -> dict[str, JsonObject]:
-    """Return by group how many rows of later sets lie inside with what the sets before them add, and without."""
-    judgements = _judgements(rows, scores)
-    groups: dict[str, list[_Judgement]] = defaultdict(list)
-    for one in judgements:
-        if one.group:
-            groups[f"{one.score.row.subject}, {one.group}"].append(one)
+def in_turn() -> dict[str, JsonObject]:
+    """Return by group how many rows of later sets lie inside intervals made from the sets before, and their width.
+
+    `width` is the high end of a 90 % interval over its low end, the median over the rows.
+    """
     found: dict[str, JsonObject] = {}
-    for name, mine in sorted(groups.items()):
-        told = min((one.score.number for one in mine if not one.score.fault), default=FIRST_JUDGED)
-        first = max(FIRST_JUDGED, told + 1)  # nothing is promised of a group before a set has told of it
-        later = [one for one in mine if one.score.number >= first and not one.score.fault]
-        if not later:
-            continue
-        by = {number: _before(mine, number) for number in {one.score.number for one in later}}
-        with_it = [one.holds(by[one.score.number]) for one in later]
-        without = [one.holds(_NOTHING) for one in later]
-        widths = [(one.ends[3] - one.ends[0], by[one.score.number]) for one in later]
+    factors = stretched()
+    for name, mine in sorted(_judged().items()):
+        subject, _, group = name.partition(", ")
+        by = factors[subject][group]
+        error = np.abs(np.expm1([-row.residual for row, _ in mine]))
         found[name] = {
-            "rows": len(later), "publications": len({one.score.row.publication for one in later}),
-            "in_90": _share(outer for outer, _ in with_it), "in_50": _share(inner for _, inner in with_it),
-            "in_90_without": _share(outer for outer, _ in without),
-            "factor": math.exp(float(np.median([width + more[0] + more[3] for width, more in widths])) / 2),
-            "factor_without": math.exp(float(np.median([width for width, _ in widths])) / 2),
+            "rows": len(mine), "publications": len({row.publication for row, _ in mine}),
+            "in_90": float(_inside(mine, by, 90).mean()), "in_50": float(_inside(mine, by, 50).mean()),
+            "width": float(np.median([(spread.high_90 / spread.low_90) ** by for _, spread in mine])),
+            "median_error": float(np.median(error)), "p90_error": float(np.quantile(error, 0.9)),
         }  # fmt: skip
     return found
 
 
-def _before(judgements: Sequence[_Judgement], number: int) -> list[float]:
-    """Return what the sets before one add to the ends of a group's intervals."""
-    added = _addition([one for one in judgements if one.score.number < number])["log"]
-    return [float(x) for x in added]  # type: ignore[union-attr, arg-type]
-
-
-def _share(inside: Iterable[bool]) -> float:
-    listed = list(inside)
-    return sum(listed) / len(listed)
-
-
-def _judgements(rows: Sequence[Residual], scores: Sequence[FirstScore]) -> list[_Judgement]:
-    """Return every first score with the interval that rows of the sets before its own make."""
-    found = []
-    for number in sorted({score.number for score in scores}):
-        table = make_table([row for row in rows if max(row.blind_set, 2) < number])
-        for score in (score for score in scores if score.number == number):
-            spread = judged(score.row, table[score.row.subject])  # type: ignore[arg-type]
-            low_90, low_50, high_50, high_90 = (
-                math.log(end) for end in (spread.low_90, spread.low_50, spread.high_50, spread.high_90)
-            )
-            found.append(_Judgement(score, (low_90, low_50, high_50, high_90)))
-    return found
-
-
-def _addition(judgements: Sequence[_Judgement]) -> JsonObject:
-    counted = [one for one in judgements if not one.score.fault]
-    ends = [_end(counted, side, inner) for side, inner in ((-1, False), (-1, True), (1, True), (1, False))]
-    sources = {one.score.row.publication for one in counted}
-    return {"rows": len(counted), "sources": len(sources), "log": [round(end, 4) for end in ends]}
-
-
-def _end(judgements: Sequence[_Judgement], side: int, inner: bool) -> float:
-    """Return how much further one end must reach to hold enough of the rows on its side."""
-    mine = [one for one in judgements if np.sign(one.score.row.residual) == side]
-    if not mine:
-        return 0.0
-    counts = Counter(one.score.row.publication for one in mine)
-    weight = np.array([1 / math.sqrt(counts[one.score.row.publication]) for one in mine])
-    outside = np.array([one.outside(inner) for one in mine])
-    return max(0.0, weighted_quantiles(outside, weight, [HELD[1 if inner else 0]])[0])
+def _inside(rows: Sequence[Judged], by: float, percent: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Return which rows lie in their interval with its ends stretched in log units."""
+    low, high = (np.log([getattr(spread, f"{end}_{percent}") for _, spread in rows]) * by for end in ("low", "high"))
+    value = np.array([row.residual for row, _ in rows])
+    return np.asarray((low <= value) & (value <= high))

@@ -270,20 +270,24 @@ def crossed(rows: Sequence[Residual]) -> dict[str, JsonObject]:
     Only rows of publications that no constant of the step model was fitted to are counted.
     """
     groups: dict[str, list[tuple[Residual, bool, bool]]] = defaultdict(list)
+    widths: dict[str, list[float]] = defaultdict(list)
     for part in sorted({row.part for row in rows}):
         table = make_table([row for row in rows if row.part != part])
         for row in (row for row in rows if row.part == part and row.subject in table and not row.fitted):
             groups[group_of(row)].append((row, *holds(row, table)))
+            spread = judged(row, table[row.subject])  # type: ignore[arg-type]
+            widths[group_of(row)].append(spread.high_90 / spread.low_90)
     found: dict[str, JsonObject] = {}
-    for name, judged in sorted(groups.items()):
-        error = np.abs(np.expm1(-np.array([row.residual for row, _, _ in judged])))
+    for name, inside in sorted(groups.items()):
+        error = np.abs(np.expm1(-np.array([row.residual for row, _, _ in inside])))
         found[name] = {
-            "rows": len(judged), "publications": len({row.publication for row, _, _ in judged}),
-            "in_90": sum(outer for _, outer, _ in judged) / len(judged),
-            "in_50": sum(inner for _, _, inner in judged) / len(judged),
-            "by_part": {str(part): _share([outer for row, outer, _ in judged if row.part == part])
-                        for part in sorted({row.part for row, _, _ in judged})},
-            "median_error": float(np.median(error)), "p90_error": float(np.quantile(error, 0.9)),
+            "rows": len(inside), "publications": len({row.publication for row, _, _ in inside}),
+            "in_90": sum(outer for _, outer, _ in inside) / len(inside),
+            "in_50": sum(inner for _, _, inner in inside) / len(inside),
+            "by_part": {str(part): _share([outer for row, outer, _ in inside if row.part == part])
+                        for part in sorted({row.part for row, _, _ in inside})},
+            "width": float(np.median(widths[name])), "median_error": float(np.median(error)),
+            "p90_error": float(np.quantile(error, 0.9)),
         }  # fmt: skip
     return found
 

@@ -29,10 +29,11 @@ from research.training.systems import load_systems
 from syncline.errors import SynclineError
 from syncline.planning.cost.prices import load_prices
 from syncline.sim.nccl.interval import BANDS, band
+from syncline.sim.profile import thing_of
+from syncline.sim.shared import Seen, learnt, levels_of
 from syncline.sim.step.build import build_case
-from syncline.sim.step.calibrate import Observation, StepCalibration, calibrate
 from syncline.sim.step.constants import Constants, default_constants, document, left_out_constants
-from syncline.sim.step.memory import memory
+from syncline.sim.step.memory import COUNTED, memory, outside
 from syncline.sim.step.step import kind_of
 from syncline.sim.uncertainty import ORDERS, StepFacets, generation_of
 from syncline.validation.collectives import validate_rows
@@ -149,13 +150,15 @@ def _of_sweep(runs: Sequence[ObservedRun], blind_set: int) -> list[Residual]:
     if len(runs) < 2 or runs[0].case is None:
         return []
     base = _constants(runs[0].source)
-    calibrated = calibrate(StepCalibration(), runs[0].case, Observation(runs[0].measured_s), base).constants(base)
-    found = []
-    for run in runs[1:]:
-        assert run.case is not None
-        value = math.log(run.measured_s / float(predicted_s(run.case, calibrated)))
-        found.append(_of_step(run, "calibrated", value, blind_set))
-    return found
+    first = runs[0]
+    off = [math.log(run.measured_s / float(predicted_s(run.case, base))) for run in runs if run.case is not None]
+    things = [thing_of(run.described.job, run.described.num_gpus) for run in runs]
+    levels = levels_of("experts" if first.has_experts else "step")
+    mean = learnt(levels, [Seen(things[0], off[0])], things[1:]).mean
+    return [
+        _of_step(run, "calibrated", one - float(shared), blind_set)
+        for run, one, shared in zip(runs[1:], off[1:], mean, strict=True)
+    ]
 
 
 def _is_open(run: ObservedRun) -> bool:
@@ -200,11 +203,17 @@ def _of_step(run: ObservedRun, stated: str, value: float, blind_set: int) -> Res
 
 
 def _of_memory(run: ObservedRun, blind_set: int) -> list[Residual]:
-    """Return the residual of a run's peak memory where its notes state one: "peak memory 77.1 GiB"."""
+    """Return the residual of a run's peak memory where its notes state one: "peak memory 77.1 GiB".
+
+    Frameworks report what their allocator holds. The residual is that of the part which is not counted exactly.
+    """
     stated = re.search(r"peak memory (\d+(?:\.\d+)?) ?GiB", run.run.best.text("notes"))
     if stated is None or run.case is None:
         return []
-    value = math.log(float(stated.group(1)) * 2**30 / float(memory(run.case).total))
+    held = memory(run.case).as_dict()
+    counted = sum(held[name] for name in COUNTED)
+    reported = float(stated.group(1)) * 2**30 + float(outside(run.case))
+    value = math.log(max(reported - counted, 0.01 * held["total"]) / (held["total"] - counted))
     line = f"{TRAINING}:{run.rows[0][0].line}"
     facets = {"framework": str(run.described.job.software.framework)}
     return [Residual("memory", run.run.source, facets, run.described.num_gpus, value, line, blind_set=blind_set)]

@@ -288,8 +288,9 @@ class _Reader:
         }  # fmt: skip
         if kernel := guess.attention_of(self.row):
             fields["attention"] = kernel
-        late = {"dp": False} if late_sums(self.row, self.framework, self.year) else {}
-        fields["overlap"] = late | ({"reshard": False} if keeps_gathered(self.row) else {})
+        # Megatron overlaps nothing unless told to; publications since 2024 tell it to.
+        summed = {"dp": not late_sums(self.row, self.framework, self.year)} if self.framework == "megatron" else {}
+        fields["overlap"] = summed | ({"reshard": False} if keeps_gathered(self.row) else {})
         said = {k: v for k, v in self.given.items() if k not in _PLACED}
         try:
             return Job.model_validate(merged(merged(fields, said), self._remarked()))

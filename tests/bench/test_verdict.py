@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -48,13 +50,31 @@ def test_without_a_prediction_nothing_is_said() -> None:
     assert findings([row]) == []
 
 
-def test_a_slow_row_names_the_link_and_what_it_would_carry() -> None:
+def test_a_slow_row_names_no_link_without_evidence_and_asks_for_the_measurement_that_decides() -> None:
     rows = [judge(measured(0.03, 0.03, 0.03), EXPECTED)]
     (finding,) = findings(rows)
     assert finding.rule == "bench.collective.slow" and finding.severity is Severity.CRITICAL
-    assert finding.place == "leaf-0 -> spine-1 or one like it"
+    assert finding.place == "the collective as a whole" and "nothing here tells which" in finding.meaning
     assert "3 times the predicted time" in finding.observed
-    assert "if it carried 266.7 Mb/s at most, of 800 Mb/s" in finding.meaning
+    assert "syncline bench tournament" in finding.fix and "a pair below 640 Mb/s has the fault" in finding.fix
+
+
+def test_what_the_model_cannot_tell_from_its_own_error_is_no_accusation() -> None:
+    unsure = replace(EXPECTED, high_s=0.05, healthy_s=0.015)
+    (finding,) = findings([judge(measured(0.03, 0.03, 0.03), unsure)])
+    assert finding.rule == "bench.collective.slower-than-usual" and finding.severity is Severity.UNKNOWN
+    assert finding.confidence is not None and finding.confidence <= 0.5
+    assert judge(measured(0.014, 0.014, 0.014), unsure).verdict is BenchVerdict.OK
+
+
+def test_in_place_and_out_of_place_are_both_compared() -> None:
+    row = measured(0.009, 0.009, 0.009)
+    apart = judge(replace(row, size_bytes=4 << 30, other_s=0.009 / 1.42), EXPECTED)
+    assert apart.verdict is BenchVerdict.UNSTEADY
+    (finding,) = findings([apart])
+    assert finding.rule == "bench.collective.unsteady" and "42% longer" in finding.observed
+    both = judge(replace(row, timing=Timing.single(0.03), other_s=0.009), EXPECTED)
+    assert both.verdict is BenchVerdict.MAYBE_SLOW, "one of two places was in time"
 
 
 def test_wrong_data_is_critical() -> None:

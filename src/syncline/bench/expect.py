@@ -45,6 +45,13 @@ class Expectation:
     chosen: str = ""
     """The algorithm and protocol that the library is predicted to choose at this size."""
     note: str = ""
+    healthy_s: float = 0.0
+    """What a system in order usually stays below, where the interval is wider than that; 0: its upper end."""
+
+    @property
+    def usual_s(self) -> float:
+        """The longest that a system in order usually takes."""
+        return min(self.healthy_s or self.high_s, self.high_s)
 
     @property
     def origin(self) -> str:
@@ -58,7 +65,8 @@ class Expectation:
     def to_json(self) -> JsonObject:
         """Return the expectation as plain values."""
         return {
-            "time_s": self.time_s, "low_s": self.low_s, "high_s": self.high_s, "limiting_link": self.link,
+            "time_s": self.time_s, "low_s": self.low_s, "high_s": self.high_s, "usual_s": self.usual_s,
+            "limiting_link": self.link,
             "link_line_Bps": self.line_Bps, "source": self.origin, "ignores": list(self.ignores),
         }  # fmt: skip
 
@@ -94,17 +102,17 @@ class Oracle:
 
 def _expected(time: LibraryTime, ignores: tuple[str, ...], note: str) -> Expectation:
     return Expectation(
-        time.size_bytes, time.time_s, time.low_s, _healthy_s(time), time.limiting_link, time.wire_Bps * time.time_s,
-        time.line_Bps, f"model of {time.library}", ignores, time.algorithm, note,
+        time.size_bytes, time.time_s, time.low_s, time.high_s, time.limiting_link, time.wire_Bps * time.time_s,
+        time.line_Bps, f"model of {time.library}", ignores, time.algorithm, note, _healthy_s(time),
     )  # fmt: skip
 
 
 def _healthy_s(row: LibraryTime) -> float:
-    """Return the longest that a system in order takes.
+    """Return what a system in order usually stays below.
 
-    Nine of ten published systems lie below `high_s`, and among them some that stall, which is what a verdict looks for.
-    The middle half does not know those: its upper end, carried on as a normal distribution's 95th percentile (but no
-    less than `STALLED`), is used where that is less.
+    Nine of ten published systems lie below `high_s`, some that stall among them. The middle half does not know those:
+    its upper end, carried on as a normal distribution's 95th percentile (but no less than `STALLED`), is a reason to
+    look further where that is less. It is no verdict: the model is not that sure.
     """
     if row.high50_s is None:
         return row.high_s

@@ -76,6 +76,16 @@ class Measurement:
     num_wrong: int | None = None
     error: float | None = None
     in_place: bool = True
+    other_s: float | None = None
+    """The same size measured in the other place (in place or out of place), where a log has both."""
+
+    @property
+    def apart(self) -> float:
+        """How far in place and out of place lie apart, over the shorter; 0 where only one was measured."""
+        if not self.other_s:
+            return 0.0
+        short, long = sorted((self.timing.median_s, self.other_s))
+        return long / short - 1
 
     @property
     def algbw_Bps(self) -> float:

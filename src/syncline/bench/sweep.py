@@ -56,8 +56,8 @@ class SweepAnswer:
 
 
 def goal_of(kind: Kind, num_ranks: int) -> Collective:
-    """Return the collective as it is measured: from rank 0, and send/recv to rank 1."""
-    return Collective(kind, num_ranks, peer=1 if kind is Kind.SEND_RECV else -1)
+    """Return the collective as it is measured: from rank 0, and send/recv from every rank to the next."""
+    return Collective(kind, num_ranks)
 
 
 def program_of(algorithm: str, kind: Kind, placement: Placement, backend: str, codec: str = RAW.name) -> Program:
@@ -69,8 +69,7 @@ def program_of(algorithm: str, kind: Kind, placement: Placement, backend: str, c
     if algorithm == "hierarchical":
         proved = verify(build(algorithm, goal.num_ranks, kind=kind, shape=_levels(placement)))
     elif algorithm in FAMILIES:
-        options = {"peer": goal.peer} if kind is Kind.SEND_RECV else {}
-        proved = verify(build(algorithm, goal.num_ranks, kind=kind, **options))
+        proved = verify(build(algorithm, goal.num_ranks, kind=kind))
     else:
         proved = find(placement.fabric, kind, goal.num_ranks, algorithm)
     return lower(proved, placement, price)

@@ -1,7 +1,10 @@
 """Is that what this topology should give? A measurement against its expectation, and what explains the gap.
 
 The threshold is the prediction's own interval, and the measurement has its own spread: "slow" is said when the fastest
-tenth of the repetitions is still slower than the interval allows, "slow?" when only the median is.
+tenth of the repetitions is still slower than the interval allows, in place and out of place; "slow?" when only the
+median is, or when systems in order are usually faster; "unsteady" when in place and out of place, which move the same
+bytes over the same links, lie far apart. A link is named only where measurements of messages over it point to it;
+otherwise the finding asks for the measurement that decides.
 """
 
 from __future__ import annotations
@@ -19,6 +22,9 @@ from syncline.describe.guide import cite
 from syncline.describe.plain import JsonObject
 from syncline.finding import Action, Finding, Severity
 
+#: In place and out of place differ by a few per cent where nothing disturbs them.
+APART = 0.2
+
 
 class BenchVerdict(StrEnum):
     """What a measurement says about the cluster."""
@@ -26,6 +32,7 @@ class BenchVerdict(StrEnum):
     OK = "ok"
     SLOW = "slow"
     MAYBE_SLOW = "slow?"
+    UNSTEADY = "unsteady"
     FAST = "fast"
     WRONG = "wrong"
     UNKNOWN = "-"
@@ -99,10 +106,12 @@ def _verdict(measured: Measurement, expected: Expectation | None) -> BenchVerdic
     if expected is None:
         return BenchVerdict.UNKNOWN
     timing = measured.timing
-    if timing.p10_s > expected.high_s:
+    if min(timing.p10_s, measured.other_s or timing.p10_s) > expected.high_s:
         return BenchVerdict.SLOW
-    if timing.median_s > expected.high_s:
+    if max(timing.median_s, measured.other_s or 0.0) > expected.usual_s:
         return BenchVerdict.MAYBE_SLOW
+    if measured.size_bytes >= SMALL and measured.apart > APART:
+        return BenchVerdict.UNSTEADY
     return BenchVerdict.FAST if timing.p90_s < expected.low_s else BenchVerdict.OK
 
 
@@ -121,6 +130,12 @@ def findings(rows: Sequence[Judgement], blamed: Mapping[str, Sequence[Suspect]] 
         slow = [row for row in mine if row.verdict is BenchVerdict.SLOW]
         if slow:
             found.append(_slow(slow, mine, list((blamed or {}).get(algorithm, ()))))
+        unsure = [row for row in mine if row.verdict is BenchVerdict.MAYBE_SLOW and row.measured.size_bytes >= SMALL]
+        if unsure and not slow:
+            found.append(_maybe_slow(unsure))
+        apart = [row for row in mine if row.measured.size_bytes >= SMALL and row.measured.apart > APART]
+        if apart:
+            found.append(_unsteady(apart))
         fast = [row for row in mine if row.verdict is BenchVerdict.FAST]
         if fast and not slow:
             found.append(_fast(fast))
@@ -153,7 +168,6 @@ def _slow(slow: list[Judgement], mine: list[Judgement], suspects: list[Suspect])
     assert expected is not None and factor is not None
     small = all(row.measured.size_bytes < SMALL for row in slow)
     sure = certainty(_pairs(slow), _pairs(mine))
-    wire = worst.wire_Bps or 0.0
     observed = (
         f"{_name(worst)} of {units.show_size(worst.measured.size_bytes)} takes "
         f"{units.show_time(worst.measured.timing.median_s)}, {factor:.2g} times the predicted time"
@@ -161,10 +175,9 @@ def _slow(slow: list[Judgement], mine: list[Judgement], suspects: list[Suspect])
     meaning = (
         "only small sizes are slow: latency or the host's own work, not a link's rate"
         if small
-        else f"{expected.link} would explain it if it carried {units.show_rate(wire)} at most, "
-        f"of {units.show_rate(expected.line_Bps)}"
+        else f"any link that all ranks wait for would explain it, {expected.link} among them; nothing here tells which"
     )
-    place = f"{expected.link} or one like it"
+    place = "the collective as a whole"
     evidence = [*(_line(row) for row in slow[-4:]), sure.line()]
     if suspects:
         place, others = _place(suspects)
@@ -173,13 +186,56 @@ def _slow(slow: list[Judgement], mine: list[Judgement], suspects: list[Suspect])
     fix = (
         "Look at the hosts: CPU frequency, interrupts, other load; then calibrate the description."
         if small
-        else "Measure the links: syncline bench tournament names the host, leaf or link; look at its counters."
+        else _deciding(worst)
     )
     return Finding(
         "bench.collective.slow", Severity.CRITICAL if factor >= 2 else Severity.WARNING,
         place, observed, f"at most {units.show_time(expected.high_s)} ({expected.origin})",
         tuple(evidence), meaning, fix, cite("method/bench"), Action.INSPECT,
         suspects[0].confidence if suspects else sure.confidence,
+    )  # fmt: skip
+
+
+def _deciding(row: Judgement) -> str:
+    """Return the measurement that tells a slow link from a model that does not know this system."""
+    expected = row.expected
+    line = (
+        f" below {units.show_rate(0.8 * expected.line_Bps)}" if expected and expected.line_Bps else " well below line"
+    )
+    return (
+        "Decide by measuring links: `syncline bench tournament` names the host, leaf or link; or run sendrecv_perf "
+        f"between two hosts at a time: a pair{line} has the fault, and if none has, calibrate the description with "
+        "this log (`syncline calibrate collective`)."
+    )
+
+
+def _maybe_slow(rows: list[Judgement]) -> Finding:
+    row = max(rows, key=lambda row: row.measured.size_bytes)
+    assert row.expected is not None and row.factor is not None
+    sure = certainty(_pairs(rows), _pairs(rows))
+    return Finding(
+        "bench.collective.slower-than-usual", Severity.UNKNOWN, "the collective as a whole",
+        f"{_name(row)} of {units.show_size(row.measured.size_bytes)} takes {row.factor:.2g} times the predicted time",
+        f"usually below {units.show_time(row.expected.usual_s)}; up to {units.show_time(row.expected.high_s)} is "
+        f"within the model's own error ({row.expected.origin})",
+        tuple(_line(r) for r in rows[-4:]),
+        "a fault, or a system that the model does not know well: this measurement cannot tell them apart",
+        _deciding(row), cite("method/bench"), Action.INSPECT, min(sure.confidence, 0.5),
+    )  # fmt: skip
+
+
+def _unsteady(rows: list[Judgement]) -> Finding:
+    row = max(rows, key=lambda row: row.measured.apart)
+    short, long = sorted((row.measured.timing.median_s, row.measured.other_s or 0.0))
+    return Finding(
+        "bench.collective.unsteady", Severity.WARNING, "the collective as a whole",
+        f"{_name(row)} of {units.show_size(row.measured.size_bytes)} takes {units.show_time(short)} in one place and "
+        f"{units.show_time(long)} in the other, {row.measured.apart:.0%} longer",
+        f"at most {APART:.0%} apart", tuple(f"{units.show_size(r.measured.size_bytes)}: {r.measured.apart:.0%} apart"
+                                            for r in rows[-4:]),
+        "both move the same bytes over the same links: something else used the links, the GPUs or the host meanwhile",
+        "Repeat the slower of the two with more iterations (-n 100) on an idle cluster.",
+        cite("method/bench"), Action.INSPECT,
     )  # fmt: skip
 
 

@@ -244,8 +244,8 @@ def make_plan(
     if spares and _memory_decides(looked, fix, axes):
         spare = how | {"axes": replace(axes, offload=spares), "fix": fix}
         question, looked, order = _better((question, looked, order), _fewer(question, num_gpus, spare, job))
-    if not looked.best and looked.complete and headroom > 0:
-        question, looked, order = _fewer(replace(question, headroom=0.0), num_gpus, how, job)
+    if not looked.best and looked.complete:  # nothing is likely to fit: what may, and says how likely that is
+        question, looked, order = _fewer(replace(question, headroom=0.0, least_chance=0.5), num_gpus, how, job)
     points: list[SizePlan] = []
     if objective != "time":
         looked, points = _counts(question, num_gpus, axes, fix, money, looked, objective)

@@ -18,7 +18,7 @@ from syncline.sim.step.case import Case, join, take
 from syncline.sim.step.constants import Constants
 from syncline.sim.step.cost import step_cost
 from syncline.sim.step.machine import Machine
-from syncline.sim.step.memory import memory
+from syncline.sim.step.memory import LIKELY, fit_chance, memory
 from syncline.sim.step.reach import Reach
 from syncline.workload.job import Job, Overlap
 from syncline.workload.parallel import Parallel
@@ -38,6 +38,7 @@ class PlanQuestion:
     constants: Constants
     headroom: float = 0.0  # share of a GPU's memory that stays free beyond what the driver takes
     framework: str = ""  # whose rules every split must obey; empty: those that all have
+    least_chance: float = LIKELY  # how likely what is kept must fit in memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,7 +146,8 @@ def price(question: PlanQuestion, blocks: Sequence[RowBlock]) -> PricedBlocks:
     which = np.repeat(np.arange(len(blocks)), lengths)
     held = memory(case)
     total = np.broadcast_to(held.total, len(rows))
-    fits = np.broadcast_to((held.fits > 0) & (held.total <= (1 - question.headroom) * case.memory_bytes), len(rows))
+    likely = fit_chance(case, held) >= question.least_chance
+    fits = np.broadcast_to(likely & (held.total <= (1 - question.headroom) * case.memory_bytes), len(rows))
     worst = int(np.argmin(np.where(fits, np.inf, total))) if not fits.all() else -1
     kept = np.flatnonzero(fits)
     least = float(total[worst]) if worst >= 0 else np.inf

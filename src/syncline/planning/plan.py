@@ -38,6 +38,7 @@ class PlanPrediction:
     memory_available_bytes: float
     interval: Interval  # of the step time
     memory_interval: Interval
+    fit_chance: float  # how likely the fullest GPU's memory suffices
     warnings: tuple[str, ...]
     executed_s: float | None = None  # the step executed at flow level; None: it was not
     closed_form_s: float | None = None  # the closed form's time, where the plan was executed
@@ -91,6 +92,7 @@ class Plan:
             interval=p.interval,
             memory_bytes=p.memory_bytes,
             memory_interval=p.memory_interval,
+            fit_chance=p.fit_chance,
             parallel=d.parallel(),
             exposed_comm_s=p.exposed_comm_s,
             cost_per_token_usd=c.cost_per_token_usd if c else None,
@@ -121,6 +123,8 @@ class BestPlan:
     interval: Interval
     memory_bytes: float
     memory_interval: Interval
+    fit_chance: float
+    """How likely the fullest GPU's memory suffices."""
     parallel: Split
     exposed_comm_s: float
     cost_per_token_usd: float | None
@@ -151,8 +155,9 @@ def predicted_of(result: StepResult) -> PlanPrediction:
         memory_by=parts,
         comm_bytes=result.comm_bytes,
         memory_available_bytes=float(result.case.memory_bytes) if result.case else 0.0,
-        interval=result.spread.of(result.step_time_s),
-        memory_interval=result.memory_spread.of(result.memory_bytes["total"]),
+        interval=result.interval(),
+        memory_interval=result.memory_interval,
+        fit_chance=result.fit_chance,
         warnings=tuple(result.warnings),
         bound_s=result.floor_s,
     )

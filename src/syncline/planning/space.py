@@ -21,7 +21,7 @@ from syncline.errors import PlanError
 from syncline.workload.job import PERIODIC, Job
 from syncline.workload.parallel import SHARDED, divisors
 from syncline.workload.shape import Shape
-from syncline.workload.software import facts_of
+from syncline.workload.software import MEGATRON_LIKE, facts_of
 
 Ints = npt.NDArray[np.int64]
 #: A slice of a sequence shorter than this is not worth a rank of its own.
@@ -161,9 +161,13 @@ def switches_of(job: Job, axes: Axes) -> list[Switches]:
     for kind in sharding:
         split = job.parallel.model_copy(update={"zero": kind, "tp": 2})
         usual = facts_of(job.model_copy(update={"parallel": split}))
+        if kind == "2" and usual.framework in MEGATRON_LIKE:  # it shards no gradients
+            continue
+        # A plan writes the flag that overlaps gradients, whatever the framework does by itself.
+        late = job.overlap.dp is False
         combinations: Iterator[Any] = product(
             (kind,), axes.schedule, recompute or ["none"], axes.sp or (usual.sequence_parallel,),
-            axes.tp_overlap or (usual.tp_overlap,), axes.dp_overlap or (usual.dp_overlap,), axes.reshard, widths,
+            axes.tp_overlap or (usual.tp_overlap,), axes.dp_overlap or (not late,), axes.reshard, widths,
             codecs, axes.algorithm, axes.bucket_bytes, axes.offload, both, both,
         )  # fmt: skip
         found |= dict.fromkeys(_plain(Switches(*words)) for words in combinations)

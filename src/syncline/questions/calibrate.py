@@ -19,8 +19,6 @@ from syncline.questions.parameter import Parameter, question
 from syncline.questions.simulated.log_ranks import ranks_of
 from syncline.schedule import Kind
 from syncline.sim.collective.price import CollectivePricer
-from syncline.sim.nccl.calibrate import calibrate as fit_collective
-from syncline.sim.nccl.job import Scale
 from syncline.sim.nccl.measured import read_log, read_text
 from syncline.sim.nccl.predict import predict
 from syncline.sim.profile import (
@@ -31,10 +29,12 @@ from syncline.sim.profile import (
     save_profile,
     split_words,
 )
-from syncline.sim.step.calibrate import Observation, StepCalibration, calibrate, check_plausible
-from syncline.sim.step.step import StepResult
+from syncline.sim.shared import levels_of
+from syncline.sim.step.calibrate import Observation, calibrate, check_plausible
+from syncline.sim.step.step import StepResult, kind_of
 from syncline.sim.step.step import step as price
 from syncline.sim.step.traced import observed_trace
+from syncline.sim.swept import seen_in
 
 PROFILE_OUTPUT = Output("Write the profile.", lambda answer, path: answer.save(path), names=("--out", "-o"))
 
@@ -100,7 +100,6 @@ class CollectiveProfile(SavedProfile):
     ranks: int
     hosts: int
     log: str
-    scale: Scale
     rows: tuple[SweptSize, ...]
     profile: Handle[SystemProfile] = handle()
 
@@ -116,8 +115,8 @@ ProfileOption = Annotated[str | Path | None, Parameter("A profile to add this ru
     "syncline step cluster.yaml other-job.yaml --profile profile.yaml",
     help="""Fit the model to one measured step of a job, for predictions of its other splits, sizes and scales.
 
-    Five multipliers are fitted: matrix products, attention, passes over memory, exchanges and the host. What one time
-    cannot tell apart keeps its prior; a trace tells more.
+    One time says how far off the whole step is: other splits of the job share nearly all of that, other models less. A
+    trace tells matrix products, attention, passes over memory, exchanges and the host apart.
     """,
 )
 def calibrate_step(
@@ -130,13 +129,13 @@ def calibrate_step(
     steps: Annotated[int | None, Parameter("Steps that the trace holds, if it does not say.", min=1)] = None,
     profile: ProfileOption = None,
 ) -> StepProfile:
-    """Fit five multipliers to one measured step of a job on a cluster.
+    """Fit the model to one measured step of a job on a cluster.
 
     Exactly one of `measured` ("4.6s"), `trace` and `log` is given; `profile` is one to add to.
 
     >>> found = calibrate_step("h100-64-rail", "llama3-70b", measured="30s")
-    >>> found.profile.steps.multipliers.products > 1
-    True
+    >>> round(found.calibrated_s, 1)
+    30.0
     """
     if sum(value is not None for value in (measured, trace, log)) != 1:
         raise UsageError("give one measurement: `measured`, `trace` or `log`.", hint="For example `measured` 4.6s.")
@@ -160,6 +159,7 @@ def calibrate_step(
     found = calibrate(before.steps, shipped.case, seen)
     run = MeasuredStep(
         job=described.name,
+        model=described.model.name,
         gpus=shipped.num_gpus,
         precision=described.precision,
         split=split_words(shipped.job),
@@ -178,7 +178,7 @@ def calibrate_step(
         measured_parts_s=seen.parts_s,
         read=str(read) if read else None,
         shipped_s=shipped.step_time_s,
-        calibrated_s=price(fabric, described, found.constants(own=found.own)).step_time_s,
+        calibrated_s=price(fabric, described, after.constants(shipped.job, shipped.num_gpus)).step_time_s,
         multipliers={name: Multiplier(value, sigma[name]) for name, value in asdict(found.multipliers).items()},
         measured_runs=len(after.measured),
         remarks=_remarks(seen.step_s, shipped),
@@ -187,8 +187,8 @@ def calibrate_step(
 
 
 def _remarks(measured_s: float, shipped: StepResult) -> tuple[str, ...]:
-    assert shipped.case is not None
-    if abs(math.log(measured_s / shipped.step_time_s)) < 3 * StepCalibration().log_sigma(shipped.case):
+    levels = levels_of("experts" if kind_of(shipped.job) == "experts" else "step")
+    if abs(math.log(measured_s / shipped.step_time_s)) < 3 * levels.prior:
         return ()
     return ("further from the shipped model than systems of one description differ: check that the job file is "
             "the job that ran",)  # fmt: skip
@@ -214,11 +214,10 @@ def calibrate_collective(
     ranks = ranks_of(Path(log), op, ranks, fabric)
     system = CollectivePricer(Kind.ALL_REDUCE, place("packed", fabric, ranks)).system
     series = read_log(read_text(log), str(log), op)
-    found = fit_collective(system, series)
     gpu = price_gpu(fabric)
     before = load_profile(profile) if profile is not None else SystemProfile(fabric.name, gpu)
     before.check(gpu)
-    added = MeasuredCollective(series.op, system.num_ranks, system.num_hosts, str(log), found)
+    added = MeasuredCollective(series.op, system.num_ranks, system.num_hosts, str(log), seen_in(system, series))
     plain = predict(system, series.op, series.sizes)
     rows = tuple(
         SweptSize(int(size), float(seen / 1e6), float(was / 1e6))
@@ -231,7 +230,6 @@ def calibrate_collective(
         ranks=added.ranks,
         hosts=added.hosts,
         log=added.source,
-        scale=found.scale,
         rows=rows,
         profile=before.with_collective(added),
     )

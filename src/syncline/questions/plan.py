@@ -188,7 +188,7 @@ def plan(
     if profile is not None:
         measured = load_profile(profile)
         measured.check(machine_from_fabric(fabric).gpu.name)
-        constants = measured.steps.constants()
+        constants = measured.constants(described)
     answer = make_plan(
         fabric,
         described,
@@ -319,29 +319,29 @@ def _side_by_side(
     meter: Meter,
 ) -> ClusterComparison:
     if sweep is None:
-        made = _measured([_candidate(name) for name in clusters], measured)
+        made = _measured([_candidate(name) for name in clusters], measured, job)
         return _noted(side_by_side(job, made, assumptions=assumed, prices=prices, meter=meter), made, measured)
     if len(clusters) != 1:
         raise UsageError(f"a sweep takes one cluster, got {len(clusters)}.", hint="Name one, and one job.")
     key, values = sweep
     if key.startswith("job."):
-        candidate = _measured([_candidate(clusters[0])], measured)[0]
+        candidate = _measured([_candidate(clusters[0])], measured, job)[0]
         return swept_job(job, candidate, key, values, assumed, prices, meter)
     name, _, cloud = clusters[0].partition("@")
     made = [
         Candidate(f"{key} {value}", changed(name, key, value), cloud or None, value=_plain(value)) for value in values
     ]
-    return side_by_side(job, _measured(made, measured), assumptions=assumed, prices=prices, swept=key, meter=meter)
+    return side_by_side(job, _measured(made, measured, job), assumptions=assumed, prices=prices, swept=key, meter=meter)
 
 
-def _measured(candidates: list[Candidate], measured: SystemProfile | None) -> list[Candidate]:
+def _measured(candidates: list[Candidate], measured: SystemProfile | None, job: Job) -> list[Candidate]:
     """Return the candidates with what was measured on their part; an error where that is none of theirs."""
     if measured is None:
         return candidates
     parts = [machine_from_fabric(one.fabric).gpu.name for one in candidates]
     if measured.gpu not in parts:
         measured.check(parts[0])
-    constants = measured.steps.constants()
+    constants = measured.constants(job)
     return [
         replace(one, constants=constants) if part == measured.gpu else one
         for one, part in zip(candidates, parts, strict=True)

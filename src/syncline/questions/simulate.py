@@ -340,10 +340,10 @@ def _packets(
 def _nccl(
     collective: str, kind: Kind, sizes: list[int], placed: Placement, log: str | Path | None, profile: str | Path | None
 ) -> Simulation:
-    from syncline.sim.nccl.calibrate import calibrate
     from syncline.sim.nccl.measured import read_log, read_text
     from syncline.sim.profile import load_profile
     from syncline.sim.step.machine import machine_from_fabric
+    from syncline.sim.swept import calibration_of, seen_in
 
     fabric = placed.fabric
     if log:
@@ -352,7 +352,10 @@ def _nccl(
     if pricer.refused:
         raise SimulationError(pricer.refused)
     system = pricer.system
-    fitted = calibrate(system, read_log(read_text(log), str(log), kind.value)) if log else None
+    fitted = None
+    if log:
+        seen = seen_in(system, read_log(read_text(log), str(log), kind.value))
+        fitted = calibration_of(seen, kind.value, system.num_hosts)
     if profile:
         measured = load_profile(profile)
         measured.check(machine_from_fabric(fabric).gpu.name)

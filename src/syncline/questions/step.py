@@ -82,7 +82,7 @@ class ProfileUse:
 
     file: str
     measured_runs: int
-    log_sigma: float | None
+    log_sigma: float
     """One standard deviation of the logarithm of the step time."""
     multipliers: Multipliers
     remarks: tuple[str, ...]
@@ -140,6 +140,8 @@ class StepPrediction(Answer):
     assumed: dict[str, Assumed]
     interval: Interval
     memory_interval: Interval
+    fit_chance: float
+    """How likely the fullest GPU's memory suffices."""
     ignores: tuple[str, ...]
     warnings: tuple[str, ...]
     profile: ProfileUse | None
@@ -171,7 +173,6 @@ def prediction(
     job, split, took_s = result.job, result.job.parallel, executed.step_time_s if executed else result.step_time_s
     faster = result.step_time_s / took_s
     filled = {"sp": result.facts.sequence_parallel and split.tp > 1, "micro_batches": job.num_micro}
-    spread = result.spread if profile is None else result.calibrated_spread
     return StepPrediction(
         cluster=fabric.name,
         assumed_of_cluster=tuple(assumed_of(fabric.spec)),
@@ -200,8 +201,9 @@ def prediction(
         limit=result.limit,
         storage=result.storage,
         assumed=result.facts.assumed,
-        interval=spread.of(took_s),
-        memory_interval=result.memory_spread.of(result.memory_bytes["total"]),
+        interval=result.interval(took_s, calibrated=profile is not None),
+        memory_interval=result.memory_interval,
+        fit_chance=result.fit_chance,
         ignores=IGNORES,
         warnings=result.warnings,
         profile=None if profile is None else _profile_use(profile, result),
@@ -226,7 +228,7 @@ def _exchanges(result: StepResult, profile: SystemProfile | None) -> ExchangePri
 
 
 def _profile_use(profile: SystemProfile, result: StepResult) -> ProfileUse:
-    sigma = None if result.case is None else profile.steps.log_sigma(result.case)
+    sigma = profile.learnt(result.job, result.num_gpus)[1]
     remarks = profile.remarks(result.job.precision)
     return ProfileUse(profile.path, len(profile.measured), sigma, profile.steps.multipliers, remarks)
 
@@ -305,13 +307,12 @@ def step(
                 raise UsageError("`profile` calibrates training steps, not decode.", hint="Leave `profile` out.")
             return DecodePrediction(decode_step(fabric, described))
         measured = load_profile(profile) if profile is not None else None
-        constants = measured.steps.constants() if measured is not None else None
-        found = price(fabric, described, constants)
+        constants = None
+        found = price(fabric, described)
         if measured is not None:
             measured.check(found.machine.gpu.name)
-            own = measured.constants(found.job, found.num_gpus)
-            if own != constants:  # this very job was measured
-                constants, found = own, price(fabric, described, own)
+            constants = measured.constants(found.job, found.num_gpus)
+            found = price(fabric, described, constants)
         if level == "analytic":
             better = unstated(described, found, constants)
             return prediction(fabric, found, profile=measured, unstated=better)

@@ -1,7 +1,7 @@
 """The profile of a system: what was measured on it, in one file that predictions of steps and collectives read.
 
     profile = load_profile("profile.yaml")
-    profile.steps.constants()                      # for step_cost, plan and step
+    profile.constants(job)                         # for step_cost, plan and step
     profile.collective("all_reduce", num_hosts=8)  # for NCCL's model
     save_profile(profile, "profile.yaml")
 
@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,12 +23,15 @@ from syncline.describe.guide import cite
 from syncline.describe.mistakes import problem, read_described
 from syncline.describe.plain import JsonObject
 from syncline.errors import DescriptionError, UsageError
-from syncline.sim.nccl.job import NcclCalibration, Scale
+from syncline.sim.nccl.job import NcclCalibration
+from syncline.sim.shared import Seen, Thing, learnt, levels_of
 from syncline.sim.step.calibrate import NAMES, Multipliers, StepCalibration
 from syncline.sim.step.constants import Constants
+from syncline.sim.swept import calibration_of
 from syncline.workload.job import Job
+from syncline.workload.shape import Shape
 
-FORMAT = "syncline profile 1"
+FORMAT = "syncline profile 2"
 GUIDE = cite("calibrate")
 Factor = Annotated[float, Field(gt=0.01, lt=100, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -48,24 +51,38 @@ class MeasuredStep(_Strict):
     """One run that a profile was made from."""
 
     job: str
+    model: str = ""
     gpus: Annotated[int, Field(ge=1)]
     precision: str
     split: str
     measured_s: Positive
     predicted_s: Positive  # by the model as it ships
     source: str
-    own: float = 0.0  # log of what this run is off by on its own, beside the multipliers
+    own: float = 0.0  # log of what this run is off by beside the multipliers
+
+    @property
+    def seen(self) -> Seen:
+        """The run as a measurement that others share something with."""
+        keys = {"model": self.model or self.job, "precision": self.precision, "job": self.split, "gpus": str(self.gpus)}
+        return Seen(Thing(keys), self.own)
+
+
+def thing_of(job: Job, num_gpus: int = 0) -> Thing:
+    """Return a job as what a measurement may say something of; without a number of GPUs any split of it."""
+    split = split_words(job) if num_gpus else ""
+    keys = {"model": job.model.name, "precision": job.precision, "job": split, "gpus": str(num_gpus)}
+    return Thing(keys)
 
 
 @dataclass(frozen=True, eq=False)
 class MeasuredCollective:
-    """One sweep of nccl-tests that a profile was made from."""
+    """One sweep of nccl-tests that a profile was made from: what the model was off by at each size."""
 
     op: str
     ranks: int
     hosts: int
     source: str
-    calibration: NcclCalibration
+    seen: tuple[Seen, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,11 +96,17 @@ class SystemProfile:
     collectives: tuple[MeasuredCollective, ...] = ()
     path: str = ""
 
-    def constants(self, job: Job, num_gpus: int) -> Constants:
-        """Return the constants of a job on this system; a run that was measured keeps what was its own."""
-        same = (job.name, num_gpus, job.precision, split_words(job))
-        runs = [run.own for run in self.measured if (run.job, run.gpus, run.precision, run.split) == same]
-        return self.steps.constants(own=runs[-1] if runs else 0.0)
+    def learnt(self, job: Job, num_gpus: int = 0) -> tuple[float, float]:
+        """Return the log of what a job is off by here, and how sure that is: one standard deviation."""
+        experts = isinstance(job.model, Shape) and job.model.moe is not None
+        found = learnt(
+            levels_of("experts" if experts else "step"), [run.seen for run in self.measured], [thing_of(job, num_gpus)]
+        )
+        return float(found.mean[0]), float(found.sigma[0])
+
+    def constants(self, job: Job, num_gpus: int = 0) -> Constants:
+        """Return the constants of a job on this system; a run that was measured is reproduced."""
+        return self.steps.constants(own=self.learnt(job, num_gpus)[0])
 
     def check(self, gpu: str) -> None:
         """Raise where the profile is of another part: its multipliers mean nothing there."""
@@ -106,15 +129,14 @@ class SystemProfile:
         return replace(self, collectives=(*kept, added))
 
     def collective(self, op: str, num_hosts: int) -> NcclCalibration:
-        """Return the calibration of an operation on so many hosts; switch points move with scale, so no other."""
-        for found in self.collectives:
-            if (found.op, found.hosts) == (op, num_hosts):
-                return found.calibration
-        has = ", ".join(f"{c.op} on {c.hosts} hosts" for c in self.collectives) or "no collective"
-        raise UsageError(
-            f"the profile has no measured {op} on {num_hosts} hosts.", where=self.path, detail=f"It has {has}.",
-            hint="Add it: syncline calibrate collective CLUSTER LOG --out PROFILE.",
-        )  # fmt: skip
+        """Return the calibration of an operation on so many hosts, from all sweeps."""
+        seen = [one for sweep in self.collectives for one in sweep.seen]
+        if not seen:
+            raise UsageError(
+                "the profile has no measured collective.", where=self.path,
+                hint="Add one: syncline calibrate collective CLUSTER LOG --out PROFILE.",
+            )  # fmt: skip
+        return calibration_of(seen, op, num_hosts)
 
     def to_json(self) -> JsonObject:
         """Return the profile as its file has it."""
@@ -128,9 +150,8 @@ class SystemProfile:
         if self.collectives:
             found["collectives"] = [
                 {"op": c.op, "ranks": c.ranks, "hosts": c.hosts, "source": c.source,
-                 "scale": {name: float(f"{v:.5g}") for name, v in asdict(c.calibration.scale).items()},
-                 "sizes_bytes": np.exp(c.calibration.knots).round().astype(int).tolist(),
-                 "left": [float(f"{v:.4g}") for v in c.calibration.left.tolist()]}
+                 "sizes_bytes": [round(one.thing.size) for one in c.seen],
+                 "off": [float(f"{one.off:.4g}") for one in c.seen]}
                 for c in self.collectives
             ]  # fmt: skip
         return found
@@ -192,9 +213,8 @@ class _Sweep(_Strict):
     ranks: Annotated[int, Field(ge=1)]
     hosts: Annotated[int, Field(ge=1)]
     source: str = ""
-    scale: dict[str, Factor]
     sizes_bytes: list[Positive]
-    left: list[float]
+    off: list[float]
 
 
 class _File(_Strict):
@@ -206,11 +226,11 @@ class _File(_Strict):
 
 
 def _sweep(read: _Sweep, where: str) -> MeasuredCollective:
-    names = [f.name for f in fields(Scale)]
-    if sorted(read.scale) != sorted(names) or len(read.sizes_bytes) != len(read.left) or not read.left:
+    if len(read.sizes_bytes) != len(read.off) or not read.off:
         raise DescriptionError(
-            f"a collective has one `left` for each of its sizes and a scale of {', '.join(names)}.",
-            where=where, hint="Do not edit it by hand: calibrate again.",
+            "a collective has one `off` for each of its sizes.", where=where,
+            hint="Do not edit it by hand: calibrate again.",
         )  # fmt: skip
-    calibration = NcclCalibration(Scale(**read.scale), np.log(np.array(read.sizes_bytes)), np.array(read.left))
-    return MeasuredCollective(read.op, read.ranks, read.hosts, read.source, calibration)
+    keys = {"op": read.op, "hosts": str(read.hosts)}
+    seen = tuple(Seen(Thing(keys, size), off) for size, off in zip(read.sizes_bytes, read.off, strict=True))
+    return MeasuredCollective(read.op, read.ranks, read.hosts, read.source, seen)

@@ -8,7 +8,8 @@
 constants never saw, by what is known of a case. `research/intervals` makes it anew from residuals, so
 it follows the model. A case is looked up by all its facets; while fewer than three publications were measured, the last
 facet is dropped. A facet that nobody ever measured makes the interval wider, and says so. Sources that were looked over
-err less than those that were not: what new ones were off by when first scored is added to both ends (`unseen`).
+err less than those that were not: those of the last blind sets count as they were first scored, and ends are moved out
+(`stretched`) until nine of ten rows of blind sets lie inside what was known before them.
 """
 
 from __future__ import annotations
@@ -19,7 +20,12 @@ from dataclasses import dataclass, replace
 from statistics import fmean, pvariance, quantiles, variance
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from syncline.describe.own_data import own_data
+
+Floats = npt.NDArray[np.float64]
 
 #: How much wider, in log units, an interval is for each facet that nobody measured.
 UNMEASURED = 1.5
@@ -29,6 +35,8 @@ DOUBLING = 0.15
 STUDENT = {1: 6.31, 2: 2.92, 3: 2.35, 4: 2.13, 5: 2.02, 6: 1.94, 7: 1.90, 8: 1.86}
 #: Of what holds nine of ten of them, the part that holds half: t at 75 % over t at 95 %, seven degrees or so.
 INNER = 0.38
+#: Standard deviations that hold half and nine tenths of a normal distribution, and those past which all of it lies.
+Z_50, Z_90, CERTAIN = 0.6745, 1.6449, 9.0
 #: The part and the most ranks that previews were measured on.
 PREVIEWED, PREVIEWED_RANKS = "Hopper", 128
 ORDERS: Mapping[str, tuple[str, ...]] = {
@@ -54,6 +62,34 @@ _WORDS = {
 }  # fmt: skip
 
 
+def chance_between(ends: Sequence[Floats | float], limit: Floats | float) -> Floats:
+    """Return how likely values with these 5, 25, 75 and 95 % quantiles are at most `limit`, in columns."""
+    at = np.asarray(limit, np.float64)
+    first, second, third, fourth = (np.asarray(end, np.float64) for end in ends)
+
+    def along(low: Floats, high: Floats, z_low: float, z_high: float) -> Floats:
+        """Standard deviations at the limit on the line through two quantiles; past an interval of no width: a step."""
+        width = high - low
+        inside = z_low + (at - low) / np.where(width > 0, width, 1.0) * (z_high - z_low)
+        return np.where(width > 0, inside, np.where(at >= high, CERTAIN, -CERTAIN))
+
+    below, above = along(first, second, -Z_90, -Z_50), along(third, fourth, Z_50, Z_90)
+    z = np.where(at < second, below, np.where(at > third, above, along(second, third, -Z_50, Z_50)))
+    # Where the lower ends meet at a bound, nothing lies below it.
+    z = np.where((at < first) & (first == second), -CERTAIN, z)
+    return 0.5 * (1 + np.vectorize(math.erf)(z / math.sqrt(2)))
+
+
+@dataclass(frozen=True)
+class Narrowing:
+    """The measurement that would narrow an interval most."""
+
+    measure: str
+    command: str
+    width: float
+    """The high end of the 90 % interval over its low end afterwards."""
+
+
 @dataclass(frozen=True)
 class Interval:
     """Between which values half and nine tenths of measurements lie, and what that rests on."""
@@ -66,11 +102,30 @@ class Interval:
     publications: int | None = None
     unmeasured: tuple[str, ...] = ()
     """What of this case was never measured, each of which makes the interval wider."""
+    narrower: Narrowing | None = None
+    """What to measure; None: nothing is known that would narrow it."""
 
     def scaled(self, factor: float) -> Interval:
         """Return the interval of a multiple of the value."""
         half, most = ((low * factor, high * factor) for low, high in (self.p50, self.p90))
         return replace(self, p50=half, p90=most)
+
+    def above(self, bound: float) -> Interval:
+        """Return the interval without what lies below a bound that nothing can beat.
+
+        >>> Interval((0.8, 1.1), (0.5, 2.0), "").above(0.9).p90
+        (0.9, 2.0)
+        """
+        half, most = ((max(low, bound), max(high, bound)) for low, high in (self.p50, self.p90))
+        return replace(self, p50=half, p90=most)
+
+    def chance_below(self, limit: float) -> float:
+        """Return how likely the value is at most `limit`: normal between the ends, in straight lines from end to end.
+
+        >>> [round(Interval((8.0, 12.0), (6.0, 16.0), "").chance_below(x), 2) for x in (6.0, 10.0, 12.0, 16.0, 40.0)]
+        [0.05, 0.5, 0.75, 0.95, 1.0]
+        """
+        return float(chance_between((self.p90[0], *self.p50, self.p90[1]), limit))
 
 
 @dataclass(frozen=True)
@@ -85,8 +140,6 @@ class Spread:
     num_sources: int
     of_what: str
     unmeasured: tuple[str, ...] = ()
-    #: How many sources were off when first scored, which both ends allow for; 0 where they do not.
-    num_unseen: int = 0
     counted: str = "{rows:,} measurements of {sources} publications"
 
     @property
@@ -94,8 +147,7 @@ class Spread:
         """What was measured, in words."""
         rows = self.counted.format(rows=self.num_rows, sources=self.num_sources)
         wider = f"; wider because {' and '.join(self.unmeasured)}" if self.unmeasured else ""
-        new = f"; widened by the first blind scores of {self.num_unseen} sources" if self.num_unseen else ""
-        return f"{rows} ({self.of_what}){new}{wider}"
+        return f"{rows} ({self.of_what}){wider}"
 
     def of(self, value: float) -> Interval:
         """Return the intervals of a predicted value."""
@@ -104,18 +156,18 @@ class Spread:
             self.num_rows, self.num_sources, self.unmeasured,
         )  # fmt: skip
 
+    def of_part(self, total: float, part: float) -> Interval:
+        """Return the intervals of a total of which only a part is uncertain: the rest is there in any case."""
+        spread = self.of(part)
+        half, most = ((total - part + low, total - part + high) for low, high in (spread.p50, spread.p90))
+        return replace(spread, p50=half, p90=most)
+
     def wider(self, factor: float, why: str = "") -> Spread:
         """Return the spread `factor` times as wide in log units."""
         logs = (factor * math.log(x) for x in (self.low_90, self.low_50, self.high_50, self.high_90))
         low_90, low_50, high_50, high_90 = map(math.exp, logs)
         reasons = (*self.unmeasured, why) if why else self.unmeasured
         return replace(self, low_90=low_90, low_50=low_50, high_50=high_50, high_90=high_90, unmeasured=reasons)
-
-    def further(self, by: Sequence[float], num_sources: int) -> Spread:
-        """Return the spread with its ends (90 % low, 50 % low, 50 % high, 90 % high) so much further out, in logs."""
-        low_90, low_50, high_50, high_90 = map(math.exp, by)
-        return replace(self, low_90=self.low_90 / low_90, low_50=self.low_50 / low_50, high_50=self.high_50 * high_50,
-                       high_90=self.high_90 * high_90, num_unseen=num_sources)  # fmt: skip
 
     def wider_inside(self, factor: float, why: str) -> Spread:
         """Return the spread whose inner half is `factor` times as wide in log units, within the outer ends."""
@@ -185,7 +237,7 @@ def between_bands(by_band: Mapping[str, Spread], size_bytes: float) -> Spread:
 
 
 def memory_spread(framework: str) -> Spread:
-    """Return how far off the memory of the fullest GPU may be."""
+    """Return how far off that part of the fullest GPU's memory may be which is not counted exactly."""
     return spread_in(own_data("sim", "data/uncertainty.yaml")["memory"], "memory", {"framework": framework}, 1)
 
 
@@ -250,8 +302,8 @@ def spread_in(table: Mapping[str, Any], subject: str, facets: Mapping[str, str],
         known = scale is None or any(scale in table["measured"].get(name, ()) for name in ("reach", "scale"))
         # A scale of which nothing was measured has widened it already: what is common moves on, the tails do not.
         found = found.wider(factor, why) if known else found.wider_inside(factor, why)
-    if (new := table.get("unseen", {}).get(unseen_group(subject, facets))) is not None:
-        found = found.further([float(x) for x in new["log"]], int(new["sources"]))
+    stretch = float(table.get("stretched", {}).get(unseen_group(subject, facets), 1.0))
+    found = found.wider(stretch) if stretch > 1 else found
     if facets.get("generation") == ASSUMED:
         found = replace(found, unmeasured=(*found.unmeasured, "what this part sustains is assumed"))
     return found

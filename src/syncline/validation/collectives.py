@@ -21,12 +21,12 @@ import numpy.typing as npt
 
 from syncline.describe.plain import JsonObject
 from syncline.errors import SynclineError
-from syncline.sim.nccl.calibrate import calibrate, pick_six
 from syncline.sim.nccl.constants import NcclConstants, default_constants, left_out_constants
 from syncline.sim.nccl.interval import BANDS, band, generation_of, reach_of
 from syncline.sim.nccl.measured import OPS, MeasuredRow, Series, read_rows, read_text
 from syncline.sim.nccl.predict import predict
 from syncline.sim.nccl.system import MAX_POINT_HOSTS
+from syncline.sim.swept import calibration_of, pick_six, seen_in
 from syncline.validation.systems import SystemReading, Systems, load_systems, shipped
 
 Floats = npt.NDArray[np.float64]
@@ -260,7 +260,8 @@ def _compare(
 
 
 def _calibrated(described: SystemReading, six: Series, sizes: Floats, constants: NcclConstants) -> Floats:
-    calibration = calibrate(described.system, six, constants)
+    seen = seen_in(described.system, six, constants)
+    calibration = calibration_of(seen, six.op, described.system.num_hosts)
     return predict(described.system, six.op, sizes, constants=constants, calibration=calibration).time_us
 
 

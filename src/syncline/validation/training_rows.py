@@ -73,7 +73,7 @@ _NUMBER = re.compile(r"[~<>=]*\s*(\d+(?:\.\d+)?(?:e[+-]?\d+)?)\s*([kmb]?)\s*(?:%
 UNLISTED = SystemEntry.model_construct(system="")
 
 _NETWORK = re.compile(
-    r"(?:(?P<count>\d+)\s*x\s*)?(?P<rate>\d+(?:\.\d+)?)\s*(?P<scale>[GTgt])(?P<unit>[Bb])(?:it)?(?:/s|ps)"
+    r"(?:(?P<count>\d+)\s*x\s*(?:[a-z][\w.-]*\s+){0,5})?(?P<rate>\d+(?:\.\d+)?)\s*(?P<scale>[GTgt])(?P<unit>[Bb])(?:it)?(?:/s|ps)"
     r"(?:\s*(?:per|a|/)\s*(?P<whose>gpu|accelerator|chip|host|node|server))?",
     re.IGNORECASE,
 )
@@ -206,10 +206,11 @@ def _machine(cells: Cells, entry: SystemEntry, num_gpus: int) -> tuple[Machine, 
 
 def _network_Bps(text: str, host: HostModel) -> float:
     """Return the network rate of one GPU that a text states: "400 Gb/s per GPU", "8x400Gb/s" (a host); 0 for none."""
-    rate = _NETWORK.search(text)
-    if rate is None:
+    stated = list(_NETWORK.finditer(text.partition("Compute:")[2] or text))
+    if not stated:
         return 0.0
-    if not rate["count"] and not rate["whose"]:
+    rate = next((one for one in stated if one["count"] or one["whose"]), None)
+    if rate is None:
         raise DescriptionError(f'the network "{text}" does not say whose rate it is: add "per GPU" or "per host"')
     per_host = not rate["whose"] or rate["whose"].lower() not in ("gpu", "accelerator", "chip")
     bits = float(rate["rate"]) * int(rate["count"] or 1) * {"G": 1e9, "T": 1e12}[rate["scale"].upper()]
@@ -219,7 +220,9 @@ def _network_Bps(text: str, host: HostModel) -> float:
 def _host(text: str, num_gpus: int) -> HostModel:
     """Return the host that a row names: one of the catalogue, "8 x H100", or a GPU, of which a host has eight."""
     catalog, bare = load_catalog(), re.sub(r"(?i)\b(?:nvidia|amd|intel)\b|_", " ", text).strip()
-    for described in (text, f"{min(num_gpus, 8)} x {bare}"):
+    # "DGX-GB200", "A100 DGX", "V100-32GB DGX-2", "H100-80GB-700W": the part in it.
+    part = re.sub(r"(?i)\b[dh]gx(?:-\d+\b)?|-\d+W\b", " ", bare).strip(" -")
+    for described in (text, f"{min(num_gpus, 8)} x {bare}", part, f"{min(num_gpus, 8)} x {part}"):
         try:
             return HostSpec.model_validate(host_from_text(described)).resolve(catalog)
         except (CatalogError, ValidationError):
@@ -283,7 +286,7 @@ def _model(cells: Cells) -> Any:
     """Return a model that ships where its name is known and its columns do not contradict it, else their shape."""
     layers, hidden = _whole(cells, "layers"), _whole(cells, "hidden")
     try:
-        known = zoo_model(cells.get("model", ""))
+        known = zoo_model(re.sub(r"\s*\([^)]*\)", "", cells.get("model", "")))
     except SynclineError:
         known = None
     if known is not None and (not isinstance(known, Shape) or layers in (None, known.layers)):

@@ -30,7 +30,7 @@ Offload = Literal["none", "optimizer", "activations", "both"]
 Allocator = Literal["auto", "caching", "expandable", "planned"]
 Recipe = Literal["tensorwise", "rowwise", "block", "mx", "nvfp4"]
 Kernel = Literal["auto", "cudnn", "fa3", "fa2", "triton", "unfused"]
-Framework = Literal["auto", "megatron", "deepspeed", "pytorch", "nemo", "automodel"]
+Framework = Literal["auto", "megatron", "deepspeed", "pytorch", "torchtitan", "nemo", "automodel"]
 Algorithm = Literal["ring", "tree", "hierarchical"]
 Method = Literal["allreduce", "parameter-server", "local-sgd", "diloco", "bounded-staleness", "one-bit-adam"]
 

@@ -15,7 +15,9 @@ from syncline.workload.releases import release_of
 #: DualPipe hides all but its first and last (arXiv 2412.19437 section 3.2.1); a quarter is left to imbalance.
 EP_HIDDEN = 0.25
 #: Frameworks that train by PyTorch's own FSDP and pipelines.
-TORCH_LIKE = ("pytorch", "automodel")
+TORCH_LIKE = ("pytorch", "torchtitan", "automodel")
+#: Frameworks whose gradient buffer is both what is summed into and what is sent.
+MEGATRON_LIKE = ("megatron", "nemo")
 Assumed = bool | int | float | str | None
 """What a job leaves open and its software's release decides."""
 
@@ -70,26 +72,33 @@ def facts_of(job: Job) -> Facts:
 
     year, split = job.software.year, job.parallel
     sharded = split.sharded_params
-    named = str(take("framework", job.software.framework, "pytorch" if sharded else "megatron"))
+    # Megatron has no ZeRO 2: its distributed optimizer shards state alone.
+    usual = "pytorch" if sharded else "deepspeed" if split.zero == "2" else "megatron"
+    named = str(take("framework", job.software.framework, usual))
     framework = "pytorch" if named in TORCH_LIKE else named
     torch_like = framework == "pytorch"
     # A step that is captured cannot wait for the counts of tokens, as an all-to-all of PyTorch does.
     dispatcher = job.dispatcher or ("deepep" if torch_like and job.cuda_graphs else None)
     # AutoModel with another dispatcher than its own moves tokens as PyTorch does.
     plain = named == "automodel" and dispatcher == "alltoall"
-    does = release_of("pytorch" if plain else named, year, job.software.month, dispatcher or "alltoall")
+    does = release_of("automodel" if named == "automodel" and not plain else framework, year, job.software.month,
+                      dispatcher or "alltoall")  # fmt: skip
     narrow = job.precision in ("fp8", "fp4") and torch_like and year >= 2024
     # Megatron accumulates weight gradients of bf16 into fp32 and keeps fp16; FSDP reduces every micro-batch.
     accumulate = 2.0 if torch_like or sharded else (4.0 if job.precision == "fp16" else 8.0)
     wide = job.precision in ("fp32", "tf32")
     compiled = bool(take("compiled", job.compiled, does.compiled))
-    gradient_bytes = width("gradient_bytes", job.gradient_bytes, 4 if wide else 2)
+    # Megatron reduces bf16 gradients in fp32 unless told `--grad-reduce-in-bf16`, which NeMo's recipes tell it.
+    summed_wide = wide or (framework == "megatron" and job.precision != "fp16")
+    gradient_bytes = width("gradient_bytes", job.gradient_bytes, 4 if summed_wide else 2)
+    # A job that names no framework is priced as a plan would start it: with Megatron's overlap switched on.
+    dp_overlap = does.dp_overlap or (job.software.framework == "auto" and year >= 2022)
     return Facts(
         framework=framework,
         attention=str(take("attention", job.attention, does.attention)),
         compiled=compiled,
         tp_overlap=bool(take("overlap.tp", job.overlap.tp, does.tp_overlap)),
-        dp_overlap=bool(take("overlap.dp", job.overlap.dp, does.dp_overlap)),
+        dp_overlap=bool(take("overlap.dp", job.overlap.dp, dp_overlap)),
         reshard=bool(take("overlap.reshard", job.overlap.reshard, split.zero != "2")),
         fused_optimizer=take("optimizer", job.optimizer, "adam-unfused" if torch_like and year < 2024 else "adam")
         != "adam-unfused",
@@ -135,14 +144,15 @@ def _logit_bytes(fused: bool, tp: int) -> float:
 def _main_grad_bytes(job: Job, framework: str, wire: float) -> float:
     """Return the width in which gradients of micro-batches are summed.
 
-    Megatron with `--bf16` and DeepSpeed's BF16 optimizer sum in fp32 whatever goes over the wire; NeMo's tuned recipes
-    set `grad_reduce_in_fp32: false`, and then one bf16 buffer is both; FSDP shards fp32 parameters with fp32 gradients.
+    Megatron's buffer is both what is summed and what is sent: fp32, or bf16 where NeMo's tuned recipes set
+    `grad_reduce_in_fp32: false`. DeepSpeed's BF16 optimizer sums in fp32 whatever goes over the wire; FSDP shards fp32
+    parameters with fp32 gradients.
     """
     zero = job.parallel.zero
     if job.precision in ("fp32", "tf32") or job.parallel.sharded_params:
         return 4.0
     if job.precision == "fp16":
         return wire
-    if framework == "nemo" or (framework == "deepspeed" and zero == "2"):
+    if framework in MEGATRON_LIKE or (framework == "deepspeed" and zero == "2"):
         return wire
     return 4.0

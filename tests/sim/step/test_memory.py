@@ -123,7 +123,7 @@ def test_published_runs_fit(published: TrainingValidation) -> None:
 
 
 @pytest.mark.parametrize(
-    ("zero", "expected"), [("none", 18.0), ("1", 2 + 4 + 12 / 8), ("2", 2 + 4 / 8 + 12 / 8 + 0.06)]
+    ("zero", "expected"), [("none", 18.0), ("1", 2 + 4 + 12 / 8), ("2", 2 + 2 / 8 + 12 / 8 + 0.06)]
 )
 def test_sharding_of_the_state(zero: str, expected: float) -> None:
     one = held(parallel={"dp": 8, "zero": zero})

@@ -35,6 +35,12 @@ CASES = {
     "one rank's model, replicas": lambda: case("llama3-8b", parallel={"dp": 8, "zero": "none"}),
     "nothing to synchronise": lambda: case("llama3-8b", parallel={"tp": 8, "dp": 1}),
     "gradients sharded": lambda: case("llama3-8b", parallel={"dp": 8, "zero": "2"}),
+    "parameters stay gathered": lambda: case(
+        "llama3-8b", parallel={"dp": 64, "zero": "fsdp"}, overlap={"reshard": False}
+    ),
+    "PyTorch, parameters stay gathered": lambda: case(
+        "llama3-70b", software=TORCH, parallel={"dp": 64, "zero": "fsdp"}, overlap={"reshard": False}, recompute="full"
+    ),
     "parameters sharded": lambda: case("llama3-8b", parallel={"dp": 64, "zero": "fsdp"}),
     "context parallel": lambda: case("llama3-8b", parallel={"tp": 2, "cp": 4, "dp": 1}),
     "pipeline of two": lambda: case(parallel={"tp": 8, "pp": 2, "dp": 1, "zero": "1"}),
@@ -72,6 +78,16 @@ CASES = {
 }
 
 
+def routed_layers(c: Any, number: int, layers: float) -> float:
+    """Return how many of a stage's layers have experts: those without come first, unless every second is one."""
+    plain = float(c.ffn_share * c.layers - c.moe_layers)
+    if c.pp == 1:
+        return float(c.moe_layers)
+    if c.ffn_share < 1 or 2 * plain >= c.layers:
+        return layers * float(c.moe_layers / c.layers)
+    return max(layers - plain, 0.0) if number == 0 else layers
+
+
 def stage_twin(c: Any, number: int) -> tuple[float, float, float, float, float]:
     """Return layers, end parameters, layers in flight, embeddings in flight and 1 for the head of stage `number`."""
     pp, m, v = int(c.pp), float(c.num_micro), float(c.virtual)
@@ -99,7 +115,11 @@ def twin(c: Any) -> dict[str, float]:
     """Return the memory of the fullest of the first, second and last stage."""
     pp = int(c.pp)
     numbers = [0] if pp == 1 else [0, *([1] if pp > 2 else []), pp - 1]
-    parts = max((held_twin(c, stage_twin(c, number)) for number in numbers), key=lambda found: sum(found.values()))
+    found = [(number, stage_twin(c, number)) for number in numbers]
+    parts = max(
+        (held_twin(c, stage, routed_layers(c, number, stage[0])) for number, stage in found),
+        key=lambda held: sum(held.values()),
+    )
     replicas = c.dp * c.cp
     groups = 1 + sum(bool(x > 1) for x in (c.tp, c.pp, replicas, c.cp, c.ep))
     layer = float(layer_params(c) + expert_params(c) * c.moe_layers / c.layers)
@@ -109,17 +129,18 @@ def twin(c: Any) -> dict[str, float]:
     return {**parts, "total": sum(parts.values())}
 
 
-def held_twin(c: Any, stage: tuple[float, float, float, float, float]) -> dict[str, float]:
+def held_twin(c: Any, stage: tuple[float, float, float, float, float], expert_layers: float) -> dict[str, float]:
     layers, ends, in_flight, embedded, head = stage
     per_layer, routed = float(layer_params(c)), float(expert_params(c) * c.moe_layers / c.layers)
     further = head * float(c.predict_layers)
     dense = layers * per_layer + ends + further * float(predict_params(c))
-    experts = layers * routed + further * float(expert_params(c))
+    experts = (expert_layers + further) * float(expert_params(c))
     holders = max(float(c.dp * c.cp * c.tp / c.ep), 1.0)
     whole, sharded = dense + experts, dense / float(c.shard_ranks) + experts / holders
     layer = per_layer + (routed if holders > 1 else 0.0)
     if c.shard_params:
-        fetched = whole if c.pp > 1 else 2 * layer + ends
+        whole_layers = dense + (experts if holders > 1 else 0.0)
+        fetched = whole if c.pp > 1 else 2 * layer + ends if c.reshard else whole_layers
         parameters, reduced = sharded + fetched, dense if c.pp > 1 else layer
     else:
         parameters, reduced = whole, layer if c.shard_grads else 0.0
@@ -145,16 +166,21 @@ def held_twin(c: Any, stage: tuple[float, float, float, float, float]) -> dict[s
     if c.torch_state and c.pp == 1:
         own, kept_bytes = float(c.weight_bytes) * (sharded if c.shard_params else whole), float(c.tokens) * stored
         once = float(c.tokens) * remade + working
-        moment = torch_twin(c, ends, own, (gradients, passing), layer, kept_bytes, once, head)
+        stays = float(c.weight_bytes) * whole_layers if c.shard_params and not c.reshard else 0.0
+        moment = torch_twin(c, ends, own, (gradients, passing), layer, kept_bytes, once, head, stays)
         moment["activations"] += float(c.tokens) * embeddings
         found |= moment
     return found
 
 
 def torch_twin(
-    c: Any, ends: float, own: float, sums: tuple[float, float], layer: float, kept: float, once: float, head: float
-) -> dict[str, float]:
-    """Return the fullest of three moments of PyTorch's step: the loss, the last layers' backward, its end."""
+    c: Any, ends: float, own: float, sums: tuple[float, float], layer: float, kept: float, once: float, head: float,
+    stays: float,
+) -> dict[str, float]:  # fmt: skip
+    """Return the fullest of three moments of PyTorch's step: the loss, the last layers' backward, its end.
+
+    `stays` is what the forward gathered and did not free.
+    """
     weight, main, (gradients, passing) = float(c.weight_bytes), float(c.main_grad_bytes), sums
     root = output = fetched = released = 0.0
     if c.shard_params:
@@ -167,8 +193,8 @@ def torch_twin(
     begun = buckets + earlier + weight * (output + fetched / 4) + passing
     ended = buckets + gradients + weight * root + passing
     moments = [
-        (own + weight * root, buckets + earlier, kept, float(c.logit_bytes) * words),
-        (two, begun, kept - released + once, 2 * words),
+        (own + max(weight * root, stays), buckets + earlier, kept, float(c.logit_bytes) * words),
+        (max(two, own + stays), begun, kept - released + once, 2 * words),
         (two, ended, kept / float(c.layers) + once, 2 * words),
     ]
     return dict(zip(("parameters", "gradients", "activations", "logits"), max(moments, key=sum), strict=True))
@@ -184,7 +210,11 @@ def test_columns_say_what_the_twin_says(name: str) -> None:
 def test_every_stage_is_that_of_the_twin(name: str) -> None:
     one = CASES[name]()
     pp = int(one.pp)
-    found = [tuple(float(x) for x in vars(stage).values()) for stage in stages(one)]
+    *found, routed = zip(*[tuple(float(x) for x in vars(stage).values()) for stage in stages(one)], strict=True)
+    found = list(zip(*found, strict=True))
+    numbers = [0] if pp == 1 else [0, 1, pp - 1]
+    held = [routed_layers(one, number, layers[0]) for number, layers in zip(numbers, found, strict=True)]
+    assert list(routed) == pytest.approx(held, rel=1e-13)
     if pp == 1:
         assert found == [pytest.approx(stage_twin(one, 0), rel=1e-13)]
         return
@@ -197,7 +227,8 @@ def test_every_stage_is_that_of_the_twin(name: str) -> None:
 def test_a_column_without_a_pipeline_is_one_stage_beside_those_with(make: Callable[[], Case]) -> None:
     first, *others = stages(stack([make(), CASES["pipeline of four"]()]))
     alone = stage_twin(make(), 0)
-    assert tuple(float(np.broadcast_to(x, 2)[0]) for x in vars(first).values()) == pytest.approx(alone, rel=1e-13)
+    found = [float(np.broadcast_to(x, 2)[0]) for x in vars(first).values()]
+    assert found[:-1] == pytest.approx(alone, rel=1e-13)
     for stage in others:
         assert [float(np.broadcast_to(getattr(stage, name), 2)[0]) for name in ("ends", "in_flight", "head")] == [0] * 3
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -107,26 +108,31 @@ def bench(
     if collective is not None and collective not in NAMES:
         raise UsageError(f'no collective is called "{collective}".', hint=f"One of: {', '.join(NAMES)}.")
     log = read_log(read, kind=NAMES[collective] if collective else None, num_ranks=ranks)
+    _check_gpu(log, cluster)
     rows, note = _judge_log(log, cluster)
     payload = answer_of(rows, {"vendor": note} if note else {}, cluster, log.num_ranks, log.library)
-    notes = [*log.notes, *_other_gpu(log, cluster)]
-    payload |= {"log": str(read), "hosts": log.num_hosts, "version": log.version, "notes": notes}
+    payload |= {"log": str(read), "hosts": log.num_hosts, "version": log.version, "notes": list(log.notes)}
     payload["devices"] = [{"rank": d.rank, "hostname": d.host, "device_info": d.name} for d in log.devices]
     finish(payload, rows, cluster, log.num_ranks, cost, exposed, gpu_hour, check, json, html=html)
 
 
-def _other_gpu(log: Any, cluster: str | None) -> list[str]:
-    """Return a note when the log's GPUs are not the cluster's."""
-    if cluster is None or not log.devices:
-        return []
+def _check_gpu(log: Any, cluster: str | None) -> None:
+    """Refuse a log of other GPUs than the cluster's: what is predicted would be for those."""
+    if cluster is None:
+        return
+    from syncline.errors import UsageError
     from syncline.fabric import load
     from syncline.planning.cost.renting import gpu_models
 
     models = list(gpu_models(load(cluster)))
     names = {device.name for device in log.devices if device.name}
-    if not names or any(model.split("-")[0].lower() in name.lower() for model in models for name in names):
-        return []
-    return [f"the log is of {min(names)}, the cluster has {' and '.join(models)}: the prediction is for the latter"]
+    words = [model.split("-")[0] for model in models]
+    if not names or any(re.search(rf"(?<![a-z0-9]){word}(?![a-z0-9])", min(names), re.IGNORECASE) for word in words):
+        return
+    raise UsageError(
+        f"the log is of {min(names)}, and {cluster} has {' and '.join(models)}.",
+        hint="Give the cluster that the log was taken on with --cluster, or none to read the log alone.",
+    )
 
 
 def _judge_log(log: Any, cluster: str | None) -> tuple[list[Judgement], str]:
@@ -136,7 +142,9 @@ def _judge_log(log: Any, cluster: str | None) -> tuple[list[Judgement], str]:
     from syncline.fabric import load
     from syncline.program import packed
 
-    rows = [row for row in log.rows if not row.in_place] or list(log.rows)
+    inside = {row.size_bytes: row.timing.median_s for row in log.rows if row.in_place}
+    outside = [replace(row, other_s=inside.get(row.size_bytes)) for row in log.rows if not row.in_place]
+    rows = outside or list(log.rows)
     if cluster is None:
         return [judge(row, None) for row in rows], "no cluster was given (--cluster), so nothing is predicted"
     fabric = load(cluster)

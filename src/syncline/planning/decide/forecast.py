@@ -50,6 +50,8 @@ class ForecastReport:
     days: float
     days_50: Ends
     days_90: Ends
+    least_days: float
+    """What the run takes at the least: every step at what the hardware allows, and nothing ever fails."""
     work_days: float
     goodput: float
     interruptions: float
@@ -76,6 +78,7 @@ class Forecast:
     num_gpus: int
     usd_per_gpu_hour: float
     work_days: float  # if nothing ever failed
+    least_days: float  # at the hardware's peak, if nothing ever failed
     goodput: float
     interruptions: float
     days_50: Ends
@@ -90,6 +93,11 @@ class Forecast:
     @property
     def days(self) -> float:
         return self.work_days / self.goodput
+
+    @property
+    def least_usd(self) -> float:
+        """What the run costs at the least at its price of a GPU-hour."""
+        return self.least_days * 24 * self.num_gpus * self.usd_per_gpu_hour
 
     @property
     def usd(self) -> float:
@@ -113,6 +121,7 @@ class Forecast:
             days=self.days,
             days_50=self.days_50,
             days_90=self.days_90,
+            least_days=self.least_days,
             work_days=self.work_days,
             goodput=self.goodput,
             interruptions=self.interruptions,
@@ -140,9 +149,11 @@ def forecast(
     usd_per_gpu_hour: float,
     inputs: tuple[Uncertain, ...],
     with_swings: bool = True,
+    least_s: float = 0.0,
 ) -> Forecast:
-    """Return the end and the cost of a run that needs `work_s` of undisturbed training."""
+    """Return the end and the cost of a run that needs `work_s` of undisturbed training, and never below `least_s`."""
     drawn = _drawn(inputs)
+    drawn["step"] = np.maximum(drawn["step"], least_s / work_s)
     days = _days(work_s, found, drawn)
     usd = days * 24 * num_gpus * usd_per_gpu_hour * drawn["price"]
     # Which failures happen is luck too: their number is random about its mean.
@@ -155,7 +166,7 @@ def forecast(
     in_time = days <= allowed if allowed is not None else np.ones(DRAWS, bool)
     in_money = usd <= budget if budget is not None else np.ones(DRAWS, bool)
     return Forecast(
-        goal, num_gpus, usd_per_gpu_hour, work_s / 86400, found.goodput,
+        goal, num_gpus, usd_per_gpu_hour, work_s / 86400, least_s / 86400, found.goodput,
         found.interruptions_in(work_s / 86400 / found.goodput),
         _interval(days, 50), _interval(days, 90), _interval(usd, 50), _interval(usd, 90),
         float(in_time.mean()) if allowed is not None else None, float(in_money.mean()) if budget is not None else None,

@@ -23,6 +23,7 @@ from syncline.planning.plan import Plan
 from syncline.planning.search import search
 from syncline.planning.sensitivity import Improvement
 from syncline.planning.space import Axes
+from syncline.sim.step.floor import roof_s
 
 #: An option meets a goal if it is at least this likely to keep both deadline and budget.
 LIKELY = 0.8
@@ -296,10 +297,12 @@ def _option(
     question: PlanQuestion, best: Plan, money: Money, num_gpus: int, step_s: float, label: str, swings: bool = False
 ) -> Option:
     job = question.job
-    work_s = (job.tokens or ENDLESS_TOKENS) / best.tokens_per_step * step_s
+    steps = (job.tokens or ENDLESS_TOKENS) / best.tokens_per_step
+    work_s = steps * step_s
+    least_s = steps * min(roof_s(job, question.machine, num_gpus), step_s)
     found = money.recovery(step_s, num_gpus)
     inputs = inputs_of(money, best.predicted)
-    seen = forecast(job, work_s, found, num_gpus, money.usd_per_gpu_hour, inputs, swings)
+    seen = forecast(job, work_s, found, num_gpus, money.usd_per_gpu_hour, inputs, swings, least_s)
     return Option(num_gpus, money.basis, step_s, label, seen, _capital(money, num_gpus))
 
 

@@ -101,7 +101,7 @@ def _memory(job: Job, shape: Shape) -> Flags:
         method, layers = "block", max(1, round(share * shape.layers / split.pp / split.virtual))
     offloaded = job.offload in ("optimizer", "both")
     return {
-        "--grad-reduce-in-bf16": job.gradient_bytes == 2 and job.software.framework == "nemo",
+        "--grad-reduce-in-bf16": facts_of(job).gradient_bytes == 2 and job.precision != "fp16",
         "--recompute-granularity": "full" if method else "selective" if job.recompute == "selective" else None,
         "--recompute-method": method, "--recompute-num-layers": layers, "--optimizer-cpu-offload": offloaded,
         "--use-precision-aware-optimizer": offloaded,

@@ -12,7 +12,8 @@ from syncline.planning.answer import PlanResult
 from syncline.planning.decide.forecast import Forecast, Swing
 from syncline.planning.decide.prospects import LIKELY, Option, Prospects
 from syncline.report.chart.plot import tornado
-from syncline.report.text.check.run import SHORT_DAYS, advice, cost_words, days_words, end_words, sure, verdict
+from syncline.report.text.check.run import SHORT_DAYS, advice, cost_words, days_words, end_words, verdict
+from syncline.report.text.interval import chance_words
 from syncline.report.text.plan import do_first
 
 MOST_OPTIONS, MOST_BARS = 7, 9
@@ -74,7 +75,7 @@ def _cards(f: Forecast) -> list[tuple[str, str]]:
         ("budget", f.chance_budget, units.show_money(f.goal.budget or 0.0)),
     ):
         if chance is not None:
-            cards.append((sure(chance), f"{name} {goal}: {verdict(chance).partition(' (')[0]}"))
+            cards.append((chance_words(chance), f"{name} {goal}: {verdict(chance).partition(' (')[0]}"))
     return [*cards, (f"{f.goodput:.1%}", f"goodput: {f.interruptions:,.0f} interruptions expected")]
 
 
@@ -82,9 +83,9 @@ def _columns(run: Prospects, shown: Sequence[Option]) -> dict[str, Callable[[Opt
     """Return the columns that the options need next to days and cost."""
     goal, columns = run.now.forecast.goal, dict[str, Callable[[Option], str]]()
     if goal.deadline is not None:
-        columns["deadline"] = lambda option: sure(option.forecast.chance_deadline or 0.0)
+        columns["deadline"] = lambda option: chance_words(option.forecast.chance_deadline or 0.0)
     if goal.budget is not None:
-        columns["budget"] = lambda option: sure(option.chance_budget or 0.0)
+        columns["budget"] = lambda option: chance_words(option.chance_budget or 0.0)
     if any(option.capital_usd for option in shown):
         columns["buy first"] = lambda option: units.show_money(option.capital_usd) if option.capital_usd else ""
     return columns

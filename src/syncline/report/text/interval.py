@@ -13,6 +13,20 @@ def between(interval: Interval, show: Callable[[float], str]) -> str:
     return f"90 %: {outer}, 50 %: {inner}"
 
 
+def chance_words(chance: float) -> str:
+    """Return a chance as a number that claims no more than is known.
+
+    >>> chance_words(0.999), chance_words(0.634), chance_words(0.0)
+    ('over 99 %', '63 %', 'under 1 %')
+    """
+    return "over 99 %" if chance > 0.99 else "under 1 %" if chance < 0.01 else f"{100 * chance:.0f} %"
+
+
 def interval_lines(interval: Interval, show: Callable[[float], str]) -> list[str]:
-    """Return the interval, and under it what it was made from."""
-    return [between(interval, show), f"from {interval.basis}"]
+    """Return the interval, under it what it was made from, and what would narrow it most."""
+    lines = [between(interval, show), f"from {interval.basis}"]
+    if interval.narrower is not None:
+        n = interval.narrower
+        now = interval.p90[1] / interval.p90[0] if interval.p90[0] else 0.0
+        lines.append(f"x{now:.1f} from end to end; {n.measure} makes it x{n.width:.1f}: {n.command}")
+    return lines

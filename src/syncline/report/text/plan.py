@@ -15,7 +15,7 @@ from syncline.planning.plan import Plan
 from syncline.planning.sensitivity import Improvement
 from syncline.questions.plan import ClusterAnswer, FabricComparison, PlanAnswer
 from syncline.report.text.check.run import option_table, recovery_line, run_lines
-from syncline.report.text.interval import between, interval_lines
+from syncline.report.text.interval import between, chance_words, interval_lines
 from syncline.report.text.lines import folded, per_million
 from syncline.report.text.side_by_side import cluster_lines
 from syncline.sim.step.step import IGNORES
@@ -151,9 +151,8 @@ def memory_line(plan: Plan) -> str:
     largest = ", ".join(f"{name} {value / GIB:.0f}" for value, name in ranked)
     share = p.memory_bytes / p.memory_available_bytes if p.memory_available_bytes else 0.0
     sure = between(p.memory_interval, units.show_size)
-    return (
-        f"{p.memory_bytes / GIB:.1f} of {p.memory_available_bytes / GIB:.0f} GiB a GPU ({share:.0%}): {largest}; {sure}"
-    )
+    held = f"{p.memory_bytes / GIB:.1f} of {p.memory_available_bytes / GIB:.0f} GiB a GPU ({share:.0%})"
+    return f"{held}, fits with {chance_words(p.fit_chance)}: {largest}; {sure}"
 
 
 def cost_line(answer: PlanResult) -> str:

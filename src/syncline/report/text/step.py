@@ -18,7 +18,7 @@ from syncline.questions.step import (
     UsedSplit,
     WarmUp,
 )
-from syncline.report.text.interval import between, interval_lines
+from syncline.report.text.interval import between, chance_words, interval_lines
 from syncline.sim.step.decode import DecodeResult
 from syncline.sim.step.executed.execute import CollectiveTime
 from syncline.sim.step.executed.execute_trace import TracedCollective
@@ -47,12 +47,12 @@ def step_lines(answer: StepPrediction) -> list[str]:
         f"  step        {units.show_time(answer.step_time_s)}  ({_how(answer)})",
         *(f"  differs     {cause}" for cause in (executed.differs if executed else ())),
         f"  interval    {sure[0]}",
-        f"              {sure[1]}",
+        *(f"              {line}" for line in sure[1:]),
         *_profile(answer.profile),
         *_warm_up(answer.warm_up),
         f"  throughput  {answer.tokens_per_s:,.0f} {answer.token}s/s, {answer.tokens_per_s_per_gpu:,.1f} a GPU, "
         f"MFU {answer.mfu:.1%} of {answer.mfu_peak_flops / 1e12:,.0f} TFLOP/s",
-        f"  memory      {_memory(answer.memory_bytes)}",
+        f"  memory      {_memory(answer.memory_bytes, answer.fit_chance)}",
         f"              {between(answer.memory_interval, units.show_size)}; {_memory_basis(answer.memory_interval)}",
         *_unstated(answer.unstated),
         f"  limit       {_limit(answer.limit)}",
@@ -172,7 +172,7 @@ def split_words(split: UsedSplit) -> str:
     return ", ".join([*words, f"{count} micro-batch{'es' if count != 1 else ''}"])
 
 
-def _memory(held: MemoryUse) -> str:
+def _memory(held: MemoryUse, chance: float) -> str:
     parts = [
         f"{'lost between blocks' if name == 'fragmentation' else name} {units.show_size(getattr(held, name))}"
         for name in ("parameters", "gradients", "optimizer", "activations", "logits", "buffers", "fragmentation")
@@ -180,7 +180,7 @@ def _memory(held: MemoryUse) -> str:
     ]
     verdict = "fits" if held.fits else "does NOT fit"
     used = f"{units.show_size(held.total)} of {units.show_size(held.available)} a GPU"
-    return f"{used}, {verdict} ({', '.join(parts)})"
+    return f"{used}, {verdict}, {chance_words(chance)} likely to fit ({', '.join(parts)})"
 
 
 def _limit(limit: Limit) -> str:

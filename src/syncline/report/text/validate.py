@@ -9,7 +9,14 @@ from typing import Any
 
 from rich.table import Table
 
-from syncline.questions.validate import CollectiveErrors, IntervalErrors, TrainingErrors, UnseenCoverage
+from syncline.questions.validate import (
+    WIDTHS,
+    CollectiveErrors,
+    GroupCoverage,
+    IntervalErrors,
+    TrainingErrors,
+    UnseenCoverage,
+)
 
 
 @singledispatch
@@ -67,12 +74,9 @@ def coverage_lines(answer: IntervalErrors) -> list[str]:
     lines = [
         f"{answer.residuals:,} residuals; {answer.judged}",
         "",
-        f"{'':42} {'rows':>6} {'sources':>8} {'in 90 %':>8} {'in 50 %':>8} {'error, median / p90 in %':>25}",
+        COVERAGE_HEAD,
+        *(_coverage_line(name, name, row) for name, row in answer.groups.items()),
     ]
-    for name, row in answer.groups.items():
-        error = f"{100 * row.median_error:.1f} / {100 * row.p90_error:.0f}"
-        shares = f"{row.in_90:>8.1%} {row.in_50:>8.1%}"
-        lines.append(f"{name:42} {row.rows:>6,} {row.publications:>8} {shares} {error:>25}")
     if answer.unseen:
         lines += ["", *_unseen_lines(answer.unseen)]
     return lines
@@ -82,18 +86,26 @@ _GROUPS = {"collective, one": "collective, one scale-up domain", "collective, fe
            "collective, cards": "collective, cards without NVLink"}  # fmt: skip
 
 
+COVERAGE_HEAD = (
+    f"{'':42} {'rows':>6} {'sources':>8} {'in 90 %':>8} {'in 50 %':>8} {'width':>7} {'wanted':>7} "
+    f"{'error, median / p90 in %':>25}"
+)
+
+
+def _coverage_line(name: str, group: str, row: GroupCoverage | UnseenCoverage) -> str:
+    error = f"{100 * row.median_error:.1f} / {100 * row.p90_error:.0f}"
+    wanted = f"x{WIDTHS[group]:.1f}" if group in WIDTHS else ""
+    shares = f"{row.in_90:>8.1%} {row.in_50:>8.1%} {f'x{row.width:.2f}':>7} {wanted:>7}"
+    return f"{name:42} {row.rows:>6,} {row.publications:>8} {shares} {error:>25}"
+
+
 def _unseen_lines(groups: Mapping[str, UnseenCoverage]) -> list[str]:
-    lines = [
-        "Blind sets from the sixth on as first scored, each in intervals made from what was known before it and what",
-        "the sets before it were off by; a factor is the root of the 90 % interval's high end over its low one",
-        f"{'':42} {'rows':>6} {'sources':>8} {'in 90 %':>8} {'in 50 %':>8} {'factor':>7} {'without: 90 %, factor':>22}",
+    return [
+        "Blind sets from the sixth on as first scored, each in intervals made from what was known before it;",
+        "a width is the high end of the 90 % interval over its low one",
+        COVERAGE_HEAD,
+        *(_coverage_line(_GROUPS.get(group, group), group, row) for group, row in groups.items()),
     ]
-    for group, row in groups.items():
-        name = _GROUPS.get(group, group)
-        shares = f"{row.in_90:>8.1%} {row.in_50:>8.1%} {row.factor:>7.2f}"
-        without = f"{row.in_90_without:.1%}, {row.factor_without:.2f}"
-        lines.append(f"{name:42} {row.rows:>6,} {row.publications:>8} {shares} {without:>22}")
-    return lines
 
 
 NAME_WIDTH = 58

@@ -119,6 +119,8 @@ class VendorCall:
         return self._pairs([(self.collective.root, rank, rank) for rank in range(self.group.size)])
 
     def _send_recv(self) -> list[Finish]:
+        if self.collective.to_next:
+            return self._pairs([(rank, (rank + 1) % self.group.size, rank) for rank in range(self.group.size)])
         return self._pairs([(self.collective.root, self.collective.peer, 0)])
 
     def _pairs(self, moves: list[tuple[int, int, int]]) -> list[Finish]:

@@ -1,12 +1,11 @@
 """A step model moved to one system by what was measured there: multipliers with their uncertainty.
 
     found = calibrate(StepCalibration(), case, Observation(step_s=4.6))
-    found.multipliers, found.constants()
-    found.log_sigma(other_case)             # how sure the step of another split, size or scale is
+    found.multipliers, found.own, found.constants(own=found.own)
 
-The most probable multipliers under Gaussian priors on their logarithms (MAP), found by Gauss-Newton; what one run
-leaves open stays as wide as its prior. A second run starts from what the first left. Part of what a run is off by is
-its own: `found.constants(own=found.own)` explains the run that was measured, `found.constants()` prices all others.
+A trace tells parts of a step apart: the most probable multipliers under Gaussian priors on their logarithms (MAP), by
+Gauss-Newton. One time tells only that the whole is off: it is `own`, the log of what is left beside the multipliers.
+What of it other jobs share is `sim/profile.py`'s to say. A second run starts from what the first left.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from syncline.errors import SimulationError
-from syncline.sim.step.case import Case, anywhere
+from syncline.sim.step.case import Case
 from syncline.sim.step.constants import Constants, default_constants
 from syncline.sim.step.cost import StepCost, step_cost
 
@@ -72,15 +71,8 @@ SIGMA = Multipliers(products=0.08, attention=0.20, memory=0.20, exchange=0.30, h
 
 #: How well a step repeats, in log units.
 STEP_NOISE = 0.03
-#: What a run is off by that its neighbours do not share (its model, layout, recipe): it explains the run and carries to
-#: no other. By how much residuals of two runs of one published sweep differ, pooled over the publications that the
-#: constants are fitted to (as a sigma). It lets about half of a run's residual carry to the next: in sweeps that are
-#: off by less than 15 % it was 0.3 to 0.45, in others nearly all.
-OWN = 0.06
 #: The same of a part of a step that a trace tells; kernels are sorted by name, and a trace slows the host.
 PART_NOISE = {"products": 0.06, "attention": 0.10, "memory": 0.15, "exchange": 0.20}
-#: Median error of other runs of a sweep after one was given (research/training/calibrate.py), as a sigma.
-LEFT = {"dense": 0.045, "experts": 0.12}
 #: A measured step that is so many times the predicted one is another job or another unit.
 PLAUSIBLE = 4.0
 _STEP = 0.02
@@ -100,7 +92,7 @@ class StepCalibration:
 
     multipliers: Multipliers = field(default_factory=Multipliers)
     covariance: Floats = field(default_factory=lambda: np.diag(np.array(list(asdict(SIGMA).values())) ** 2))
-    own: float = 0.0  # log of what the run measured last is off by on its own
+    own: float = 0.0  # log of what the run measured last is off by beside the multipliers
 
     def constants(self, base: Constants | None = None, own: float = 0.0) -> Constants:
         """Return the constants of this system; `own` is what one run's whole step is off by beside them."""
@@ -110,11 +102,6 @@ class StepCalibration:
         """Return how sure each multiplier is: one standard deviation of its logarithm."""
         return dict(zip(NAMES, np.sqrt(np.diag(self.covariance)).tolist(), strict=True))
 
-    def log_sigma(self, case: Case, base: Constants | None = None) -> float:
-        """Return one standard deviation of the logarithm of another job's step, as far as multipliers make it."""
-        slope = _jacobian(case, self.multipliers.logs, base or default_constants(), ())[0]
-        return float(np.sqrt(slope @ self.covariance @ slope + LEFT[_kind(case)] ** 2))
-
 
 def calibrate(
     before: StepCalibration, case: Case, seen: Observation, constants: Constants | None = None
@@ -122,7 +109,10 @@ def calibrate(
     """Return the calibration that a measured step adds to one before it."""
     base = constants or default_constants()
     names = tuple(name for name in PART_NOISE if seen.parts_s.get(name, 0.0) > 0)
-    noise = np.array([np.hypot(STEP_NOISE, OWN), *(PART_NOISE[name] for name in names)])
+    if not names:
+        left = float(np.log(seen.step_s) - _logs(case, before.multipliers.logs, base, ())[0])
+        return replace(before, own=left)
+    noise = np.array([STEP_NOISE, *(PART_NOISE[name] for name in names)])
     wanted = np.log([seen.step_s, *(seen.parts_s[name] for name in names)])
     start = before.multipliers.logs
     prior = np.linalg.inv(before.covariance)
@@ -136,12 +126,7 @@ def calibrate(
             break
     slopes = _jacobian(case, x, base, names) / noise[:, None]
     left = float(wanted[0] - _logs(case, x, base, names)[0])
-    own = left * OWN**2 / (OWN**2 + STEP_NOISE**2)
-    return StepCalibration(Multipliers.of_logs(x), np.linalg.inv(slopes.T @ slopes + prior), own)
-
-
-def _kind(case: Case) -> str:
-    return "experts" if anywhere(case.experts > 0) else "dense"
+    return StepCalibration(Multipliers.of_logs(x), np.linalg.inv(slopes.T @ slopes + prior), left)
 
 
 def check_plausible(measured_s: float, predicted_s: float) -> None:

@@ -1,4 +1,4 @@
-"""What no run of a step can beat: arithmetic at the datasheet's rate, and what exchanges must carry over the fabric.
+"""What no run of a step can beat: arithmetic at the datasheet's rate, state through memory, exchanges over the fabric.
 
 Every exchange of a step has to pass before the next step's, so what all of them must send out of (or into) a cell of
 the fabric (`sim/reach.py`) over the sum of its links is a bound, however they are done and whatever hides them:
@@ -22,7 +22,7 @@ from syncline.schedule.collective import Kind
 from syncline.sim.reach import Cells, Floats, Longs, fabric_reach
 from syncline.sim.step.executed.footprint import devices_of
 from syncline.sim.step.machine import Machine
-from syncline.workload.job import Job
+from syncline.workload.job import Job, Precision
 from syncline.workload.shape import Shape
 from syncline.workload.software import facts_of
 from syncline.workload.volumes import stage_parameters, volumes, wire_share
@@ -38,18 +38,33 @@ class GroupExchange:
     top_k: int = 0  # of an all-to-all of experts: how many of them a token visits
 
 
-def floor_s(fabric: Fabric, job: Job, machine: Machine, num_gpus: int) -> float:
-    """Return a time below which a step of a job on a fabric cannot be."""
+#: Formats that products of a job in one precision may run in: the fastest of them is its roof.
+_UNITS: dict[str, tuple[Precision, ...]] = {
+    "fp32": ("tf32", "fp32"), "tf32": ("tf32", "fp32"), "fp16": ("fp16", "bf16"), "bf16": ("bf16", "fp16"),
+    "fp8": ("fp8", "fp16", "bf16"), "fp4": ("fp4", "fp8", "fp16", "bf16"),
+}  # fmt: skip
+
+
+def roof_s(job: Job, machine: Machine, num_gpus: int, state_bytes: float = 0.0) -> float:
+    """Return a time below which no fabric lets a step be: its arithmetic at the datasheet's rate, its state moved once.
+
+    `state_bytes` is what the optimizer of the fullest rank holds: it is read and written in every step.
+    """
     if not isinstance(job.model, Shape):
         return 0.0
     dies = max(machine.gpu.num_dies, 1)
-    peak = max(filter(None, (machine.gpu.flops_at(name) for name in ("bf16", "fp16", "tf32", "fp8", "fp4"))), default=0)
+    peak = max((machine.gpu.flops_at(name) or 0.0 for name in _UNITS[job.precision]), default=0.0)
     flops = job.model.flops_per_token(job.batch.sequence) * job.batch.global_ * job.batch.sequence
     share = 1 / 3 if job.frozen else 1.0
     arithmetic = share * flops / (num_gpus * peak / dies) if peak else 0.0
-    if dies > 1:  # ranks share a port there
-        return arithmetic
-    return max(arithmetic, exchanges_s(fabric, exchanges(fabric, job, machine)))
+    return max(arithmetic, 2 * state_bytes / (machine.gpu.memory_Bps / dies))
+
+
+def floor_s(fabric: Fabric, job: Job, machine: Machine) -> float:
+    """Return the time that the exchanges of a step need at least on a fabric."""
+    if not isinstance(job.model, Shape) or machine.gpu.num_dies > 1:  # ranks share a port there
+        return 0.0
+    return exchanges_s(fabric, exchanges(fabric, job, machine))
 
 
 def exchanges(fabric: Fabric, job: Job, machine: Machine) -> list[GroupExchange]:

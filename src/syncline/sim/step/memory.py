@@ -14,6 +14,7 @@ import numpy as np
 from syncline.sim.step.arithmetic.params import expert_holders, layer_params, predict_params
 from syncline.sim.step.case import Case, Floats, anywhere, pick
 from syncline.sim.step.experts import expert_params
+from syncline.sim.uncertainty import chance_between, memory_spread
 
 #: CUDA context and loaded kernels (0.5 GiB on Hopper), cuBLAS and cuDNN workspaces (32 MiB a stream and more).
 CONTEXT_BYTES = 0.7 * 2**30
@@ -22,6 +23,10 @@ COMMUNICATOR_BYTES = 0.3 * 2**30
 #: What of a part's memory the driver leaves to processes: 79.1 GiB of an "80 GB" H100, as PyTorch's errors print it.
 USABLE = 0.9885
 
+#: Parts that follow from parameters and split alone; the others are known as well as published peaks agree with them.
+COUNTED = ("parameters", "gradients", "optimizer", "buffers")
+#: How likely a recommended layout must fit: the half of all peaks around the model's lies below the GPU's memory.
+LIKELY = 0.75
 #: Parameters of one bucket that Megatron reduces at once: at least 40 million.
 BUCKET = 40e6
 
@@ -54,6 +59,7 @@ class StageShare:
     in_flight: Floats
     embedded: Floats  # micro-batches whose embedding output is in flight too
     head: Floats  # 1 where it has the output layer
+    routed: Floats  # of its layers, those with experts
 
 
 def memory(c: Case) -> Memory:
@@ -78,6 +84,22 @@ def memory(c: Case) -> Memory:
     return Memory(parameters, gradients, optimizer, activations, logits, buffers, fragmentation, total, fits)
 
 
+def fit_chance(c: Case, held: Memory) -> Floats:
+    """Return how likely the memory of the fullest rank suffices in every column: published peaks around the model's.
+
+    A search keeps what is likely to fit (`LIKELY`); `StepResult.fit_chance` says the same of one step.
+    """
+    counted = sum((getattr(held, name) for name in COUNTED), np.zeros(()))
+    ends = [memory_spread("megatron"), memory_spread("pytorch")]
+    of_torch = c.torch_state > 0
+    factors = [
+        pick(of_torch, getattr(ends[1], name), getattr(ends[0], name))
+        for name in ("low_90", "low_50", "high_50", "high_90")
+    ]
+    quantiles = [counted + factor * (held.total - counted) for factor in factors]
+    return chance_between(quantiles, USABLE * c.memory_bytes)
+
+
 Parts = tuple[Floats, Floats, Floats, Floats, Floats]
 
 
@@ -85,7 +107,7 @@ def _held(
     c: Case, stage: StageShare, per_layer: Floats, routed: Floats, kept: Floats, remade: Floats, working: Floats
 ) -> Parts:
     """Return parameters, gradients, optimizer state, activations and logits of one stage."""
-    dense, experts = stage.layers * per_layer + stage.ends, stage.layers * routed
+    dense, experts = stage.layers * per_layer + stage.ends, stage.routed * expert_params(c)
     if anywhere(c.predict_layers > 0):
         further = stage.head * c.predict_layers
         dense, experts = dense + further * predict_params(c), experts + further * expert_params(c)
@@ -93,8 +115,11 @@ def _held(
     sharded = dense / ranks + experts / expert_ranks
     whole = dense + experts
     layer = per_layer + pick(expert_ranks > 1, routed, 0.0)  # experts that every rank holds whole are not fetched
-    # FSDP holds the layer in use and the one being fetched; with a pipeline the stage stays gathered.
-    gathered = pick(c.pp > 1, whole, 2 * layer + stage.ends)
+    # FSDP holds the layer in use and the one being fetched; with a pipeline, or where nothing is freed after the
+    # forward, all that was gathered stays.
+    stays = (c.pp > 1) | (c.reshard == 0)
+    fetched = dense + pick(expert_ranks > 1, experts, 0.0)
+    gathered = pick(c.pp > 1, whole, pick(stays, fetched, 2 * layer + stage.ends))
     split = c.shard_params > 0
     parameters = c.weight_bytes * pick(split, sharded + gathered, whole)
     gradients = c.main_grad_bytes * pick(c.shard_grads > 0, sharded, whole)
@@ -118,7 +143,11 @@ def _held(
     if not anywhere((c.torch_state > 0) & (c.pp == 1)):
         return plain
     own = c.weight_bytes * pick(split, sharded, whole)
-    held = _Held(own, gradients, passing, pick(split, layer, 0.0), c.tokens * stored, c.tokens * remade, working, words)
+    kept_whole = pick(split & (c.reshard == 0), fetched, 0.0)
+    held = _Held(
+        own, gradients, passing, pick(split, layer, 0.0), kept_whole, c.tokens * stored, c.tokens * remade, working,
+        words,
+    )  # fmt: skip
     fullest = _torch_moment(c, stage, held)
     mine = (fullest[0], fullest[1], optimizer, fullest[2] + c.tokens * (once - remade), fullest[3])
     on = (c.torch_state > 0) & (c.pp == 1)
@@ -133,6 +162,7 @@ class _Held:
     gradients: Floats  # all of them
     passing: Floats  # what is being reduced
     layer: Floats  # of FSDP
+    fetched: Floats  # parameters that stay gathered from the forward to their own backward
     stored: Floats  # activations of all layers
     remade: Floats
     working: Floats
@@ -143,8 +173,9 @@ def _torch_moment(c: Case, stage: StageShare, h: _Held) -> tuple[Floats, Floats,
     """Return parameters, gradients, activations and logits of the fullest moment of a step without a pipeline.
 
     Three can be it: the loss, whose own gradients come before any other; the backward of the last layers, with FSDP's
-    root and two layers gathered, the output layer's gradient, a layer's on its way and a quarter of the next one's; and
-    the end of the backward, when all gradients are there and no activations. The script still holds its logits then.
+    root and two layers gathered (or all of them, where the forward freed none), the output layer's gradient, a layer's
+    on its way and a quarter of the next one's; and the end of the backward, when all gradients are there and no
+    activations. The script still holds its logits then.
     """
     split = c.shard_params > 0
     root = pick(split, stage.ends, 0.0)
@@ -153,10 +184,12 @@ def _torch_moment(c: Case, stage: StageShare, h: _Held) -> tuple[Floats, Floats,
     before = buckets + pick(c.num_micro > 1, h.gradients, 0.0)
     last = h.stored / np.maximum(c.layers, 1.0)
     two = h.own + c.weight_bytes * (root + 2 * h.layer)
+    all_of_it = h.own + c.weight_bytes * np.maximum(h.fetched, root)
+    most = np.maximum(two, all_of_it)
     begun = before + c.weight_bytes * (head + h.layer / 4) + h.passing
     moments = (
-        (h.own + c.weight_bytes * root, before, h.stored, c.logit_bytes * h.words),
-        (two, begun, h.stored - pick(split, last, 0.0) + h.remade + h.working, 2.0 * h.words),
+        (all_of_it, before, h.stored, c.logit_bytes * h.words),
+        (most, begun, h.stored - pick(split, last, 0.0) + h.remade + h.working, 2.0 * h.words),
         (two, buckets + h.gradients + c.weight_bytes * root + h.passing, last + h.remade + h.working, 2.0 * h.words),
     )
     totals = [sum(each) for each in moments]
@@ -172,7 +205,7 @@ def stages(c: Case) -> tuple[StageShare, ...]:
     ends = (c.embedding_params + c.head_params) / c.tp
     one = np.ones(())
     if not anywhere(c.pp > 1):
-        return (StageShare(c.layers, ends, c.layers, one, one),)
+        return (StageShare(c.layers, ends, c.layers, one, one, c.moe_layers),)
     first, middle, last = stage_layers(c.layers, c.pp, c.even_head)
     m, v, pp = c.num_micro, c.virtual, c.pp
     gpipe, chunked = c.gpipe > 0, c.virtual > 1
@@ -187,17 +220,24 @@ def stages(c: Case) -> tuple[StageShare, ...]:
 
     alone = c.pp == 1
     zero = np.zeros(())
+    # Layers without experts come first (DeepSeek, Kimi, GLM) unless every second one is: then stages are alike.
+    plain = c.ffn_share * c.layers - c.moe_layers
+    leading = (c.ffn_share == 1) & (2 * plain < c.layers)
+    share = c.moe_layers / c.layers
+    begins = pick(alone, c.moe_layers, pick(leading, np.maximum(first - plain, 0.0), first * share))
+    goes_on, ends_with = (pick(leading, layers, layers * share) for layers in (middle, last))
     head = pick(c.head_params > 0, c.head_params, c.embedding_params) / c.tp
     begun = pick(gpipe, m, np.minimum(m, pick(chunked, 2 * pp - 1, pp)))
     return (
         StageShare(
             pick(alone, c.layers, first), pick(alone, ends, c.embedding_params / c.tp),
             pick(alone, c.layers, held(first, zero, c.even_head)), pick(alone, 1.0, begun),
-            alone.astype(np.float64),
+            alone.astype(np.float64), begins,
         ),
-        StageShare(pick(pp > 2, middle, 0.0), zero, pick(pp > 2, held(middle, one, zero), 0.0), zero, zero),
+        StageShare(pick(pp > 2, middle, 0.0), zero, pick(pp > 2, held(middle, one, zero), 0.0), zero, zero,
+              pick(pp > 2, goes_on, 0.0)),
         StageShare(pick(alone, 0.0, last), pick(alone, 0.0, head),
-              pick(alone, 0.0, held(last, pp - 1, zero)), zero, pick(alone, 0.0, 1.0)),
+              pick(alone, 0.0, held(last, pp - 1, zero)), zero, pick(alone, 0.0, 1.0), pick(alone, 0.0, ends_with)),
     )  # fmt: skip
 
 
@@ -214,12 +254,16 @@ def stage_layers(layers: Floats, pp: Floats, even_head: Floats) -> tuple[Floats,
     return pick(even, slots - 1, first), pick(even, slots, middle), pick(even, slots - 1, last)
 
 
+def outside(c: Case) -> Floats:
+    """Return what no allocator of a framework reports: the context, workspaces and communicators."""
+    groups = 1.0 + (c.tp > 1) + (c.pp > 1) + (c.dp * c.cp > 1) + (c.cp > 1) + (c.ep > 1)
+    return CONTEXT_BYTES + COMMUNICATOR_BYTES * groups
+
+
 def _buffers(c: Case, layer: Floats) -> Floats:
-    """Return context, workspaces, communicators, and buckets of gradients on their way."""
-    replicas = c.dp * c.cp
-    groups = 1.0 + (c.tp > 1) + (c.pp > 1) + (replicas > 1) + (c.cp > 1) + (c.ep > 1)
-    buckets = pick((replicas > 1) & (c.shard_params == 0), c.main_grad_bytes * np.minimum(layer, BUCKET), 0.0)
-    return CONTEXT_BYTES + COMMUNICATOR_BYTES * groups + buckets
+    """Return what lies outside of a framework's allocator, and buckets of gradients on their way."""
+    sent = (c.dp * c.cp > 1) & (c.shard_params == 0)
+    return outside(c) + pick(sent, c.main_grad_bytes * np.minimum(layer, BUCKET), 0.0)
 
 
 def kept_per_token(c: Case) -> tuple[Floats, Floats]:

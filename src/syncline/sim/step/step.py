@@ -20,14 +20,14 @@ from syncline.sim.step.build import build_case
 from syncline.sim.step.case import Case
 from syncline.sim.step.constants import Constants, default_constants
 from syncline.sim.step.cost import StepCost, step_cost
-from syncline.sim.step.floor import check_floor, floor_s
+from syncline.sim.step.floor import check_floor, floor_s, roof_s
 from syncline.sim.step.laid import laid_case
 from syncline.sim.step.limit import Limit, limit_of
 from syncline.sim.step.machine import Machine, machine_from_fabric, reached
-from syncline.sim.step.memory import memory
+from syncline.sim.step.memory import COUNTED, USABLE, memory
 from syncline.sim.step.storage import Storage, storage_of
 from syncline.sim.step.tiers import comm_bytes
-from syncline.sim.uncertainty import Spread, StepFacets, generation_of, memory_spread, step_spread
+from syncline.sim.uncertainty import Interval, Narrowing, Spread, StepFacets, generation_of, memory_spread, step_spread
 from syncline.workload.grid import grid_of
 from syncline.workload.job import Job
 from syncline.workload.layer_list import LayerList
@@ -36,6 +36,9 @@ from syncline.workload.shape import Shape
 from syncline.workload.software import Facts, facts_of
 from syncline.workload.volumes import volumes
 
+MEASURED_STEP = Narrowing(
+    "one measured step of this job", "syncline calibrate step CLUSTER JOB --log train.log --out profile.yaml", 1.0
+)
 #: What this model cannot see; printed with its numbers.
 IGNORES = (
     "other jobs",
@@ -63,7 +66,7 @@ class StepResult:
     storage: Storage
     warnings: tuple[str, ...] = ()
     warm_up_s: float | None = None
-    floor_s: float = 0.0  # no run of this step can beat it; 0 where no fabric was given
+    floor_s: float = 0.0  # no run of this step can beat it
     case: Case | None = field(default=None, repr=False)
     cost: StepCost | None = field(default=None, repr=False)
 
@@ -115,10 +118,24 @@ class StepResult:
         generation = generation_of(gpu.architecture, gpu.vendor)
         return step_spread(StepFacets(kind_of(self.job), stated, generation, self.job.precision, self.num_gpus))
 
+    def interval(self, took_s: float | None = None, *, calibrated: bool = False) -> Interval:
+        """Return where the step time lies, or that of an execution: never below what the hardware allows."""
+        spread, after = self.calibrated_spread if calibrated else self.spread, self.calibrated_spread
+        narrower = None if calibrated else replace(MEASURED_STEP, width=after.high_90 / after.low_90)
+        found = spread.of(self.step_time_s if took_s is None else took_s).above(self.floor_s)
+        return replace(found, narrower=narrower)
+
     @property
-    def memory_spread(self) -> Spread:
-        """How far off the memory of the fullest GPU may be."""
-        return memory_spread(self.facts.framework)
+    def memory_interval(self) -> Interval:
+        """Where the memory of the fullest GPU lies: what is counted exactly is there in any case."""
+        total = self.memory_bytes["total"]
+        counted = sum(self.memory_bytes.get(name, 0.0) for name in COUNTED)
+        return memory_spread(self.facts.framework).of_part(total, total - counted)
+
+    @property
+    def fit_chance(self) -> float:
+        """How likely the fullest GPU's memory suffices."""
+        return self.memory_interval.chance_below(USABLE * float(self.machine.gpu.memory_bytes))
 
 
 def kind_of(job: Job) -> str:
@@ -182,7 +199,8 @@ def _step(fabric: Fabric | Machine, job: Job, constants: Constants | None) -> St
     total += storage.stall_s_per_step
     fits = bool(held.fits)
     sent = comm_bytes(volumes(job), grid_of(job.parallel), machine)
-    floor = check_floor(total, floor_s(built, job, machine, num_gpus), job.name) if built is not None else 0.0
+    floor = roof_s(job, machine, num_gpus, float(held.optimizer))
+    floor = check_floor(total, max(floor, floor_s(built, job, machine)) if built is not None else floor, job.name)
     slow = slow_links(built) if built is not None and num_gpus > machine.domain else ()
     return StepResult(
         floor_s=floor, job=job, machine=machine, facts=facts, num_gpus=num_gpus, step_time_s=total, parts_s=parts,

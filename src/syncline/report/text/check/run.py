@@ -6,8 +6,11 @@ from syncline.describe import units
 from syncline.planning.cost.recovery import Recovery
 from syncline.planning.decide.forecast import Ends, Forecast
 from syncline.planning.decide.prospects import LIKELY, Option, Prospects
+from syncline.report.text.interval import chance_words
 
 _MOST_OPTIONS = 6
+#: A budget below the least cost is out of reach, unless the price of a GPU-hour may well be lower.
+IMPOSSIBLE = 0.01
 #: What must be bought first is told apart where another option asks for less than this part of it.
 LESS_TO_BUY = 0.7
 SHORT_DAYS = 3.0
@@ -56,13 +59,22 @@ def goal_lines(f: Forecast) -> list[str]:
         spare = f.goal.days_allowed - f.days
         left = f"{abs(spare):,.0f} day{'' if round(abs(spare)) == 1 else 's'}" if abs(spare) >= 0.5 else "hours"
         room = f"{left} to spare" if spare >= 0 else f"{left} late"
-        lines.append(f"deadline {f.goal.days_allowed:,.0f} days{last}: {verdict(f.chance_deadline)}, {room}")
+        over = f.goal.days_allowed < f.least_days
+        least = f"; at the GPUs' peak it takes {days_words(f.least_days)}" if over else ""
+        words = _verdict(f.chance_deadline, over)
+        lines.append(f"deadline {f.goal.days_allowed:,.0f} days{last}: {words}, {room}{least}")
     if f.chance_budget is not None and f.goal.budget is not None:
         spare = f.goal.budget - f.usd
         room = f"{units.show_money(abs(spare))} {'to spare' if spare >= 0 else 'short'}"
-        lines.append(f"budget {units.show_money(f.goal.budget)}: {verdict(f.chance_budget)}, {room}")
+        over = f.goal.budget < f.least_usd and f.chance_budget < IMPOSSIBLE
+        least = f"; at the GPUs' peak it costs {units.show_money(f.least_usd)}" if over else ""
+        lines.append(f"budget {units.show_money(f.goal.budget)}: {_verdict(f.chance_budget, over)}, {room}{least}")
     lines.append("intervals in brackets hold 9 of 10 cases, as far as the ranges of the assumptions do")
     return lines
+
+
+def _verdict(chance: float, impossible: bool) -> str:
+    return "impossible" if impossible else verdict(chance)
 
 
 def verdict(chance: float) -> str:
@@ -72,12 +84,7 @@ def verdict(chance: float) -> str:
     ('holds (97 %)', 'uncertain (50 %)', 'does not hold (under 1 %)')
     """
     words = "holds" if chance >= LIKELY else "does not hold" if chance <= 1 - LIKELY else "uncertain"
-    return f"{words} ({sure(chance)})"
-
-
-def sure(chance: float) -> str:
-    """Return a chance as a number that claims no more than is known."""
-    return "over 99 %" if chance > 0.99 else "under 1 %" if chance < 0.01 else f"{100 * chance:.0f} %"
+    return f"{words} ({chance_words(chance)})"
 
 
 def advice(run: Prospects) -> str:
@@ -102,7 +109,7 @@ def advice(run: Prospects) -> str:
             words += f"; the least to buy: {_get(least).removeprefix('buy ')}"
         return words
     nearest = run.nearest
-    likely = sure(nearest.chance)
+    likely = chance_words(nearest.chance)
     free = _free(run)
     words = f"nothing that was tried meets the goal{free or _why(run)}"
     return f"{words}; nearest{' without it' if free else ''}: {option_words(nearest)}, {likely} likely"
@@ -115,7 +122,9 @@ def _free(run: Prospects) -> str:
         return ""
     note = f"; {option.change.note}" if option.change.note else ""
     works = f"{option.change.chance:.0%} likely to work{note}"
-    return f" as it is; {option.change.words} would ({works}): {_ends(option)}, {sure(option.chance)} likely then"
+    return (
+        f" as it is; {option.change.words} would ({works}): {_ends(option)}, {chance_words(option.chance)} likely then"
+    )
 
 
 def _why(run: Prospects) -> str:
@@ -196,7 +205,7 @@ def _length(days: float, short: bool) -> str:
 
 def _get(option: Option) -> str:
     verb = f"buy {units.show_money(option.capital_usd)} of hosts and network:" if option.capital_usd else "rent:"
-    return f"{verb} {_ends(option)}, {sure(option.chance)} likely"
+    return f"{verb} {_ends(option)}, {chance_words(option.chance)} likely"
 
 
 def _by_basis(options: tuple[Option, ...]) -> list[list[Option]]:
@@ -206,7 +215,7 @@ def _by_basis(options: tuple[Option, ...]) -> list[list[Option]]:
 
 
 def _chance(chance: float | None) -> str:
-    return "" if chance is None else sure(chance).replace("over ", ">").replace("under ", "<")
+    return "" if chance is None else chance_words(chance).replace("over ", ">").replace("under ", "<")
 
 
 def _money(interval: Ends) -> str:
