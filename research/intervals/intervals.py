@@ -42,7 +42,7 @@ LEAST = 0.01
 STRETCH = (1.0, 3.0)
 HELD = (0.90, 0.50)
 #: The facet whose values are stretched apart: their errors have different tails.
-STRETCHED = {"step": "stated", "collective": "reach", "memory": None, "price": None}
+STRETCHED = {"step": "stated", "collective": "reach", "memory": None, "serve": None, "price": None}
 
 
 @dataclass(frozen=True)

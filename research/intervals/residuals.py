@@ -23,6 +23,7 @@ from functools import cache
 
 import numpy as np
 from research.published import BLIND_SETS, COLLECTIVES, TRAINING, collective_rows, table, training_rows
+from research.serving.throughput import run as throughput
 from research.training.observed import ObservedRun, observe, predicted_s
 from research.training.systems import load_systems
 
@@ -117,7 +118,9 @@ def all_residuals() -> tuple[Residual, ...]:
         found += step_residuals(blind_set)
     for blind_set in BLIND_SETS:
         found += collective_residuals(blind_set)
-    return tuple(replace(row, residual=round(row.residual, 4)) for row in (*found, *price_residuals()))
+    return tuple(
+        replace(row, residual=round(row.residual, 4)) for row in (*found, *serving_residuals(), *price_residuals())
+    )
 
 
 def step_residuals(blind_set: int, only: Sequence[str] | None = None) -> list[Residual]:
@@ -247,6 +250,17 @@ def collective_residuals(blind_set: int, only: Sequence[str] | None = None) -> l
                     blind_set,
                 )
             )
+    return found
+
+
+def serving_residuals() -> list[Residual]:
+    """Return how far published rates of tuned engines lie from the predicted ones."""
+    found = []
+    for row in throughput()["rows"]:
+        kind = "dense" if "llama3" in row["model"] else "experts"
+        line = f"throughput.py {row['prompt']}/{row['answer']}"
+        served = f"{row['model']} on {row['host']}"
+        found.append(Residual("serve", served, {"kind": kind}, 1, -math.log(row["ratio"]), line))
     return found
 
 

@@ -9,7 +9,7 @@ A replica gets as much of the load as it answers within the job's limits; the GP
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 from syncline.describe.plain import JsonObject
 from syncline.describe.progress import Meter, metered
@@ -21,6 +21,7 @@ from syncline.planning.money import money_of
 from syncline.sim.serve.engine import Engine, Split
 from syncline.sim.serve.steady import BUSIEST, Steady, most_batch, most_rate, steady
 from syncline.sim.step.machine import Machine, machine_from_fabric
+from syncline.sim.uncertainty import Interval, Narrowing, serve_spread
 from syncline.workload.job import Job
 from syncline.workload.load import Load
 from syncline.workload.parallel import divisors
@@ -103,6 +104,10 @@ class ServingOption:
         }  # fmt: skip
 
 
+#: `docs/method/serve.md`: what published default settings lose.
+UNTUNED = "engines with their default settings are 1.7 to 2 times slower"
+
+
 @dataclass(frozen=True)
 class Serving:
     """The best way to serve a load, and the runners-up."""
@@ -128,6 +133,19 @@ class Serving:
         )
 
     @property
+    def cost_interval(self) -> Interval | None:
+        """Where the dollars per million tokens lie if the engine is tuned: published rates around the model's."""
+        usd = self.best.usd_per_million
+        if usd is None or not isinstance(self.job.model, Shape):
+            return None
+        spread = serve_spread("dense" if self.job.model.moe is None else "experts")
+        half, most = ((usd / high, usd / low) for low, high in (
+            (spread.low_50, spread.high_50), (spread.low_90, spread.high_90)
+        ))  # fmt: skip
+        measure = Narrowing("one run of the engine at this load", "`vllm bench serve`, trtllm-bench or their like", 1.1)
+        return Interval(half, most, f"{spread.basis}; {UNTUNED}", spread.num_rows, spread.num_sources, narrower=measure)
+
+    @property
     def network_usd_share(self) -> float:
         """The part of the GPUs that a network without limits would save."""
         return 0.0 if self.unlimited is None else 1 - self.unlimited.num_gpus / self.best.num_gpus
@@ -139,6 +157,7 @@ class Serving:
         return {
             "kind": "serve", "cluster": self.cluster, "job": self.job.name, "model": self.job.model.name,
             "gpu": self.gpu, "load": load.model_dump(), "slo": slo.model_dump(), "best": self.best.to_json(),
+            "usd_per_million_tokens_interval": None if self.cost_interval is None else asdict(self.cost_interval),
             "others": [other.to_json() for other in self.others], "network_usd_share": self.network_usd_share,
             "note": self.note, "assumed": self.assumed, "ignores": list(IGNORES),
         }  # fmt: skip

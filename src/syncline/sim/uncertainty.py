@@ -43,6 +43,7 @@ ORDERS: Mapping[str, tuple[str, ...]] = {
     "step": ("kind", "stated", "generation", "precision", "scale"),
     "collective": ("stated", "reach", "band", "op", "generation"),
     "memory": ("framework",),
+    "serve": ("kind",),
     "price": (),
 }
 #: The size in the middle of each band of collectives: an interval passes from one band's to the next between them, in
@@ -241,6 +242,11 @@ def memory_spread(framework: str) -> Spread:
     return spread_in(own_data("sim", "data/uncertainty.yaml")["memory"], "memory", {"framework": framework}, 1)
 
 
+def serve_spread(kind: str) -> Spread:
+    """Return how far off the tokens a second of a replica may be that a tuned engine serves."""
+    return spread_in(own_data("sim", "data/uncertainty.yaml")["serve"], "serve", {"kind": kind}, 1)
+
+
 def next_table(tables: Sequence[Sequence[float]]) -> tuple[float, float]:
     """Return the mean of tables of errors, and how far from it nine of ten further values lie, were they normal.
 
@@ -324,10 +330,13 @@ def unseen_group(subject: str, facets: Mapping[str, str]) -> str:
 _COUNTED = {
     "step": "{rows:,} runs of {sources} publications, none used in the fit",
     "collective": "{rows:,} rows of {sources} systems, none used in the fit",
-    "memory": "{rows:,} measured peaks in {sources} tables", "price": "{rows:,} list prices of {sources} sellers",
+    "memory": "{rows:,} measured peaks in {sources} tables",
+    "serve": "{rows:,} published rates of {sources} models on a host",
+    "price": "{rows:,} list prices of {sources} sellers",
 }  # fmt: skip
 _SYSTEMS = {"described": "systems described in full", "guessed": "systems known by their label"}
-_ALL = {"step": "all steps", "collective": "all collectives", "memory": "peak memory of PyTorch runs",
+_ALL = {"step": "all steps", "collective": "all collectives", "memory": "peak memory",
+        "serve": "engines that their vendor tuned",
         "price": "list prices of a GPU-hour against the median of their sellers"}  # fmt: skip
 _NOUNS = {"kind": "run of", "stated": "run of", "generation": "run on", "precision": "run in", "scale": "run on",
           "reach": "row of", "band": "row of", "op": "row of", "framework": "peak memory of"}  # fmt: skip

@@ -12,6 +12,7 @@ from syncline.planning.cost.owning import own
 from syncline.planning.cost.recovery import Parts, recovery
 from syncline.planning.decide.forecast import Forecast, forecast, owned_interval
 from syncline.planning.decide.uncertain import Uncertain, owned_prices
+from syncline.report.text.check.run import goal_lines
 from syncline.workload.job import Job
 from syncline.workload.read_job import load_job
 
@@ -80,3 +81,14 @@ def test_an_owned_gpu_hour_has_one_interval_in_cost_and_in_a_run() -> None:
     for share, ends in ((known.p50, seen.usd_50), (known.p90, seen.usd_90)):
         hours = [end / (seen.days * 24 * 256) for end in ends]
         assert share == pytest.approx(hours, rel=0.005)  # luck with failures is the rest
+
+
+def test_a_deadline_or_budget_below_the_floor_is_impossible_whatever_is_uncertain() -> None:
+    job = load_job(BASE | {"deadline": "12 days", "budget": "$100k"})
+    found = recovery(job, 5.0, Parts(256, 32, 256), Assumptions())
+    seen = forecast(job, 40 * 86400.0, found, 256, 2.5, (_step(5.0),), least_s=14 * 86400.0)
+    assert seen.chance_deadline == 0.0 and seen.days_90[0] >= seen.least_days == 14
+    assert seen.usd_90[0] >= seen.least_usd == pytest.approx(14 * 24 * 256 * 2.5)
+    deadline, budget, _ = goal_lines(seen)
+    assert "12 days: impossible" in deadline and "at the GPUs' peak it takes 14 days" in deadline
+    assert "impossible" in budget and "it costs $215 k" in budget

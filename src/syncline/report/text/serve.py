@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from syncline.describe import units
 from syncline.planning.serve import IGNORES, Serving, ServingOption
 from syncline.questions.serve import ServeAnswer
+from syncline.report.text.interval import interval_lines
 from syncline.report.text.lines import folded
 
 
@@ -37,6 +38,8 @@ def serve_lines(found: Serving) -> list[str]:
     sent = f"; the cache of a prompt is sent in {units.show_time(_r(a.cache_sent_s))}" if best.apart else ""
     lines.append(f"  network    {a.network_share:.0%} of a replica's time; {saved}{sent}")
     lines.append(f"  cost       {cost_words(best)}{f' ({found.note})' if found.note else ''}")
+    if (sure := found.cost_interval) is not None:
+        lines += [f"             {line}" for line in interval_lines(sure, lambda usd: f"${usd:.3f}")]
     lines += ["", *other_lines(found)]
     lines += ["", f"  assumes    {found.assumed}"] if found.assumed else [""]
     lines += [f"  ignores    {', '.join(IGNORES)}"]

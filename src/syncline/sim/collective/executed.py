@@ -59,8 +59,7 @@ class ProgramPricer:
     def ring_like(self, kind: Kind) -> Program:
         """Return the program that gloo's or MPI's own collective most resembles."""
         name = "ring" if kind in FAMILIES["ring"].kinds else "direct"
-        options = {"peer": 1} if kind is Kind.SEND_RECV else {}
-        schedule = build(name, self.placement.num_ranks, kind=kind, **options)
+        schedule = build(name, self.placement.num_ranks, kind=kind)
         return replace(lower(verify(schedule), self.placement), name=f"as {name}")
 
     def at(self, wired: WiredProgram, size: int, *, widen: float = 1.0) -> ProgramTime:
