@@ -23,7 +23,7 @@ from syncline.sim.uncertainty import (
 from syncline.workload.read_job import load_job
 
 #: Too few to be held to 85 to 95 %: 18 peaks of one publication, 20 prices of six sellers, 73 rows of 20 systems.
-SMALL = ("memory", "price", "collective, cards without NVLink")
+SMALL = ("memory", "price", "serve", "collective, cards without NVLink")
 AGAIN = "the model has moved: run `python -m research.intervals.tables --write`"
 
 

@@ -22,7 +22,7 @@ from syncline.sim.uncertainty import (
 )
 
 #: Too few to be held to 85 to 95 %: 18 peaks of one publication, 20 prices of six sellers, 73 rows of 20 systems.
-SMALL = ("memory", "price", "collective, cards without NVLink")
+SMALL = ("memory", "price", "serve", "collective, cards without NVLink")
 
 
 @pytest.fixture(scope="module")

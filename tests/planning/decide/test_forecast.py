@@ -90,5 +90,5 @@ def test_a_deadline_or_budget_below_the_floor_is_impossible_whatever_is_uncertai
     assert seen.chance_deadline == 0.0 and seen.days_90[0] >= seen.least_days == 14
     assert seen.usd_90[0] >= seen.least_usd == pytest.approx(14 * 24 * 256 * 2.5)
     deadline, budget, _ = goal_lines(seen)
-    assert "12 days: impossible" in deadline and "at the GPUs' peak it takes 14 days" in deadline
+    assert "12 days (2027-01-26): impossible" in deadline and "at the GPUs' peak it takes 14 days" in deadline
     assert "impossible" in budget and "it costs $215 k" in budget
