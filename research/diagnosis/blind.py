@@ -54,18 +54,23 @@ def score(name: str) -> dict[str, Any]:
     counts: dict[str, Counter[str]] = {"faults": Counter(), "healthy": Counter()}
     bins: dict[str, list[bool]] = defaultdict(list)
     misses = []
+    shown = 0
     for log in logs:
         with TemporaryDirectory() as folder:
             path = Path(folder) / "excerpt.log"
             path.write_text(log["log"], "utf-8")
             found = diagnose([path], rules=book)
-        told = verdict(log["kind"], found, kinds)
-        counts["healthy" if log["kind"] == "healthy" else "faults"][told] += 1
-        if told not in ("named", "silent") or (told == "silent" and log["kind"] != "healthy"):
-            misses.append(f"{told}: {log['kind']} {log['source']} ({', '.join(f.rule for f in found.findings)})")
+        own = {log["source"]: {"named": log["named"], "related": []}} if "named" in log else {}
+        kind = log.get("kind", log["source"])
+        told = verdict(kind, found, {**kinds, **own})
+        is_shown = told == "named" or any(log.get("line", "\0") in line for one in found.findings for line in one.evidence)
+        shown += is_shown
+        counts["healthy" if kind == "healthy" else "faults"][told] += 1
+        if told not in ("named", "silent") or (told == "silent" and kind != "healthy"):
+            misses.append(f"{told}: {kind} {log['source']} ({', '.join(f.rule for f in found.findings)})")
         for cause in found.causes[:1]:
             if cause.finding.rule != UNEXPLAINED and cause.finding.severity is not Severity.OK:
-                right = log["kind"] != "healthy" and cause.finding.rule in kinds[log["kind"]]["named"]
+                right = kind != "healthy" and cause.finding.rule in {**kinds, **own}[kind]["named"]
                 bins[f"{cause.finding.confidence or 0.9:.1f}"].append(right)
     total = sum(counts["faults"].values())
     return {
@@ -74,6 +79,7 @@ def score(name: str) -> dict[str, Any]:
             f"{key}_percent": 100 * counts["faults"][key] / total
             for key in ("named", "related", "wrong", "open", "silent")
         },
+        "named_or_shown": shown,
         "healthy": sum(counts["healthy"].values()),
         "healthy_silent": counts["healthy"]["silent"],
         "said_with_confidence": {key: {"said": len(hits), "right": sum(hits)} for key, hits in sorted(bins.items())},

@@ -144,8 +144,9 @@ class Tally:
             if len(self._in_file) < MAX_PLACES and ("after" not in groups or self._in_file[place]):
                 self._in_file[place] += 1
             return self._in_file[place] >= self.rule.rate.count
+        is_first = place not in self._recent
         recent = self._recent.setdefault(place, deque(maxlen=self.rule.rate.count))
-        if "after" in groups and not recent:
+        if "after" in groups and is_first:
             return False
         if "echo" in groups and recent and 0 <= time_s - recent[-1] < self.rule.rate.apart_s:
             return False

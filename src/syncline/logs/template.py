@@ -19,7 +19,7 @@ from syncline.logs.guard import MAX_LINE
 
 _HOLE = re.compile(r"\{(\w*)(?::(\w+))?\}|\.\.\.|[(|)]|\s+")
 _KINDS = {
-    "": r"[^\s,;]{1,128}?",
+    "": r"[^\s,;]{1,60}?",
     "number": r"-?\d{1,20}(?:\.\d{1,9})?",
     "hex": r"(?:0x)?[0-9a-fA-F]{1,40}",
     "text": r".{1,80}?",
@@ -47,7 +47,7 @@ def compile_template(template: str) -> tuple[tuple[str, ...], str]:
                 raise ValueError(f'has a "{mark}" outside of brackets; write \\{mark} as {{}}')
             pattern += "(?:" if mark == "(" else mark
         elif mark.isspace():
-            pattern += r"\s+"
+            pattern += r"\s{1,16}"
             bare += mark if depth == 0 and mark == " " else "\0"
             continue
         elif mark == "...":
