@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, cast
 
 from syncline.errors import WatchError
+from syncline.logs.follow import KernelFollower
 from syncline.watch.burst import Burst, BurstFinder, Peaks
 from syncline.watch.clock import Clock
 from syncline.watch.counter import CounterBank, Growth
@@ -26,7 +27,8 @@ from syncline.watch.link_reader import LinkReader
 from syncline.watch.links import Floats, LinkLoad
 from syncline.watch.metric import METRICS, Key
 from syncline.watch.prediction import Prediction
-from syncline.watch.rules.engine import RuleEngine
+from syncline.watch.rules.engine import RULES, RuleEngine
+from syncline.watch.rules.kernel_rule import KernelLog
 from syncline.watch.rules.thresholds import Thresholds
 from syncline.watch.sampler import BurstSampler, InterfacePlace, SamplerPace
 from syncline.watch.serve.hub import Hub
@@ -82,6 +84,7 @@ class Agent:
         history: History | None = None,
         hub: Hub | None = None,
         host_load: HostLoad | None = None,
+        kernel: KernelFollower | None = None,
     ) -> None:
         self.options = options
         self.hub = hub or Hub()
@@ -89,7 +92,8 @@ class Agent:
         self.clock = clock or Clock()
         self.bank = CounterBank()
         self.job = JobView(options.prediction)
-        self.engine = RuleEngine(options.thresholds, options.prediction)
+        rules = RULES if kernel is None else (KernelLog(kernel.lines), *RULES)
+        self.engine = RuleEngine(options.thresholds, options.prediction, rules)
         if options.num_gpus or options.usd_per_gpu_hour:
             known = self.engine.money
             self.engine.money = (options.num_gpus or known[0], options.usd_per_gpu_hour or known[1])
@@ -108,6 +112,7 @@ class Agent:
         self._cpu_s = time.process_time()
         self._problems: dict[str, str] = {}
         self._host_load = host_load
+        self._kernel = kernel
         self._crowded = ""
         self._late_s = 0.0
         self.num_failures = 0
@@ -161,6 +166,8 @@ class Agent:
             source.close()
         for spans in self._spans:
             spans.close()
+        if self._kernel is not None:
+            self._kernel.close()
         if self.history is not None:
             self.history.close()
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from syncline.errors import WatchError
+from syncline.logs.follow import KernelFollower
 from syncline.watch.agent import TICK_S, Agent, AgentOptions
 from syncline.watch.clock import Clock
 from syncline.watch.history import MAX_BYTES, History
@@ -82,7 +83,10 @@ def make_agent(config: WatchConfig) -> Agent:
         sources += [EthtoolSource(devices), GpuSource(), *_paths(config)]
     clock = Clock()
     spans, history, load = _spans(config, clock), _history(config), HostLoad(root)
-    return Agent(options, interfaces, sources, spans, clock=clock, history=history, host_load=load)
+    kernel = KernelFollower() if root.is_host else None
+    if kernel is not None and kernel.problem:  # most containers may not read it
+        kernel = None
+    return Agent(options, interfaces, sources, spans, clock=clock, history=history, host_load=load, kernel=kernel)
 
 
 def make_lab_agent(config: WatchConfig, scene: LabScene) -> Agent:
