@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from syncline.diagnosis import diagnose
-from syncline.logs.checks_steps import MAX_STEPS, risen
+from syncline.logs.checks.steps import MAX_STEPS, risen
 
 RULE = "train.steps.slower"
 

@@ -8,7 +8,7 @@ import pytest
 
 from syncline.diagnosis import shipped_rules
 from syncline.diagnosis.examples import found_in
-from syncline.logs.checks_steps import TAIL_BYTES, LogEnd
+from syncline.logs.checks.steps import TAIL_BYTES, LogEnd
 
 SKIPPED = (
     "transport.cpp:nvshmemi_transport_init:282: init failed for transport: IBGDA\n"

@@ -101,7 +101,7 @@ def test_the_rule_of_the_guide_works(tmp_path: Path) -> None:
         (("No space left on (?P<device>\\S+)", "(?P<device>[unclosed"), "is not a regular expression"),
         (("No space left on (?P<device>\\S+)", "(?P<device>.*)"), "matches an empty line"),
         (("place: device", "place: host"), 'no pattern has a group "(?P<host>...)".'),
-        (('text: "No space left"', 'text: "No"'), "a match needs `text`: 4 or more characters"),
+        (('text: "No space left"', 'text: "No"'), "a match needs `says`, or `text`: 4 or more characters"),
         (("explains: [nccl.abort]", "explains: [nccl.abrot]"), 'explains names "nccl.abrot", which is not a rule.'),
         (("explains: [nccl.abort]", "severity: bad"), "severity: must be one of ok, warning, critical, not 'bad'"),
         (("explains: [nccl.abort]", "confidence: 3"), "confidence: must be at most 1, not 3."),

@@ -34,7 +34,7 @@ from syncline.diagnosis.readings import (
     nic_addresses,
     read,
 )
-from syncline.diagnosis.suspect import Suspect, fault_line
+from syncline.diagnosis.suspect import IncidentSuspect, fault_line
 from syncline.errors import SynclineError
 from syncline.fabric import Fabric
 from syncline.fabric.faults import FailedPart, apply_faults
@@ -84,7 +84,7 @@ class Measured:
 class Examination:
     """Suspects, the likeliest first, what was measured, and what was not understood."""
 
-    suspects: tuple[Suspect, ...]
+    suspects: tuple[IncidentSuspect, ...]
     measured: Measured | None
     unexplained: tuple[OpenLine, ...]
     unread: tuple[Unread, ...]
@@ -230,7 +230,7 @@ def _usual(values: Iterable[float | None]) -> float | None:
     return counted.most_common(1)[0][0] if counted else None
 
 
-def _port_suspects(folder: _Folder, nics: _Nics) -> Iterable[Suspect]:
+def _port_suspects(folder: _Folder, nics: _Nics) -> Iterable[IncidentSuspect]:
     """Yield ports that are down or slower than the same port of other hosts, or than the others of their own."""
     ports = [one for one in folder.readings if isinstance(one, PortReading)]
     by_name: dict[str, list[PortReading]] = defaultdict(list)
@@ -244,7 +244,7 @@ def _port_suspects(folder: _Folder, nics: _Nics) -> Iterable[Suspect]:
         part = nics.part(port.host, port.name)
         if port.is_up is False and ups > len(peers) / 2:
             failed = nics.failed(port.host, part)
-            yield Suspect(
+            yield IncidentSuspect(
                 "port.down", port.host, part, f"{port.name} is down ({ups} of {len(peers)} others are up)", 0.9,
                 (port.line,), f'ssh {port.host or "HOST"} "ip -br link; ibstat {port.name}; mlxlink -d {port.name} -m"',
                 fault_line(failed) if failed else "", stops=True, failed=failed,
@@ -253,7 +253,7 @@ def _port_suspects(folder: _Folder, nics: _Nics) -> Iterable[Suspect]:
         usual = _usual(one.rate_Bps for one in peers)
         if port.rate_Bps and usual and port.rate_Bps < 0.95 * usual and port.is_up is not False:
             failed = nics.failed(port.host, part, port.rate_Bps)
-            yield Suspect(
+            yield IncidentSuspect(
                 "port.slow", port.host, part,
                 f"{port.name} runs at {port.rate_Bps * 8 / 1e9:.0f} Gb/s, others at {usual * 8 / 1e9:.0f}", 0.8,
                 (port.line,), f'ssh {port.host or "HOST"} "mlxlink -d {port.name} -m -c; ethtool {port.name}"',
@@ -261,7 +261,7 @@ def _port_suspects(folder: _Folder, nics: _Nics) -> Iterable[Suspect]:
             )  # fmt: skip
 
 
-def _pcie_suspects(folder: _Folder, nics: _Nics) -> Iterable[Suspect]:
+def _pcie_suspects(folder: _Folder, nics: _Nics) -> Iterable[IncidentSuspect]:
     """Yield NICs whose PCIe link is narrower than it could be, unless all of their kind are."""
     links = [one for one in folder.readings if isinstance(one, PcieReading)]
     hosts = max(len({*folder.addresses, *(one.host for one in links)}), 1)
@@ -270,7 +270,7 @@ def _pcie_suspects(folder: _Folder, nics: _Nics) -> Iterable[Suspect]:
         by_design = hosts > 1 and alike > hosts / 2
         part = nics.part(link.host, link.pci)
         failed = nics.failed(link.host, part, link.rate_Bps) if part.startswith("nic-") else None
-        yield Suspect(
+        yield IncidentSuspect(
             "pcie.narrow", link.host, part,
             f"PCIe of {link.pci} trained at {link.rate_Bps * 8 / 1e9:.0f} Gb/s of {link.best_Bps * 8 / 1e9:.0f}",
             0.1 if by_design else 0.8, (link.line,),
@@ -279,7 +279,7 @@ def _pcie_suspects(folder: _Folder, nics: _Nics) -> Iterable[Suspect]:
         )  # fmt: skip
 
 
-def _counter_suspects(folder: _Folder, nics: _Nics) -> Iterable[Suspect]:
+def _counter_suspects(folder: _Folder, nics: _Nics) -> Iterable[IncidentSuspect]:
     """Yield ports whose error counters stand far above those of the others."""
     counters = [one for one in folder.readings if isinstance(one, CounterReading)]
     by_name: dict[str, list[CounterReading]] = defaultdict(list)
@@ -292,7 +292,7 @@ def _counter_suspects(folder: _Folder, nics: _Nics) -> Iterable[Suspect]:
         usual = values[len(values) // 2] if len(values) > 2 else 0
         worst = max(rows, key=lambda one: one.value)
         if worst.value > max(20 * usual, 100):
-            yield Suspect(
+            yield IncidentSuspect(
                 "port.errors", worst.host, nics.part(worst.host, worst.name) if worst.name else "",
                 f"{name} is {worst.value:,}" + (f" (the others have {usual:,})" if usual else " (no other has any)"),
                 0.6, (worst.line,),
@@ -300,22 +300,22 @@ def _counter_suspects(folder: _Folder, nics: _Nics) -> Iterable[Suspect]:
             )  # fmt: skip
 
 
-def _gpu_suspects(folder: _Folder) -> Iterable[Suspect]:
+def _gpu_suspects(folder: _Folder) -> Iterable[IncidentSuspect]:
     lists = [one for one in folder.readings if isinstance(one, GpuReading)]
     usual = _usual(float(one.count) for one in lists)
     for one in lists:
         for part, what, line in one.faults:
-            yield Suspect("gpu.fault", one.host, part, f"{part} {what}", 0.85, (line,),
+            yield IncidentSuspect("gpu.fault", one.host, part, f"{part} {what}", 0.85, (line,),
                           f'ssh {one.host or "HOST"} "nvidia-smi -q -d ECC,PERFORMANCE; dmesg -T | grep -i xid | tail"',
                           stops=True)  # fmt: skip
         if usual and 0 < one.count < usual and len(lists) > 1:
-            yield Suspect("gpu.missing", one.host, "", f"{one.count} GPUs, others have {usual:.0f}", 0.9,
+            yield IncidentSuspect("gpu.missing", one.host, "", f"{one.count} GPUs, others have {usual:.0f}", 0.9,
                           (f"nvidia-smi lists {one.count}",),
                           f'ssh {one.host or "HOST"} "nvidia-smi -L; lspci | grep -i nvidia; dmesg -T | grep -i xid"',
                           stops=True)  # fmt: skip
 
 
-def _log_suspects(diagnosis: Diagnosis, nics: _Nics, known: set[tuple[str, str]]) -> Iterable[Suspect]:
+def _log_suspects(diagnosis: Diagnosis, nics: _Nics, known: set[tuple[str, str]]) -> Iterable[IncidentSuspect]:
     """Yield the first causes that logs name, but for what a tool's output says more exactly."""
     for cause in diagnosis.causes:
         finding = cause.finding
@@ -335,18 +335,18 @@ def _where(text: str, nics: _Nics) -> tuple[str, str]:
     return host, nics.part(host, rest) if is_nic else rest
 
 
-def _of_finding(finding: Finding, host: str, part: str, prior: float, nics: _Nics) -> Suspect:
+def _of_finding(finding: Finding, host: str, part: str, prior: float, nics: _Nics) -> IncidentSuspect:
     down = finding.rule in ("kernel.link.down", "kernel.nic.stuck", "kernel.nic.probe", "switch.link.down")
     failed = nics.failed(host, part) if down and part.startswith("nic-") else None
-    return Suspect(
+    return IncidentSuspect(
         finding.rule, host, part, finding.observed, min(prior, 0.95), finding.evidence[:3], next_command(finding),
         fault_line(failed) if failed else "", stops=finding.rule.startswith(_STOPS), failed=failed,
     )  # fmt: skip
 
 
-def _merged(found: Iterable[Suspect]) -> list[Suspect]:
+def _merged(found: Iterable[IncidentSuspect]) -> list[IncidentSuspect]:
     """Return one suspect a place and kind of fault; evidence of the others is kept with the likeliest."""
-    best: dict[tuple[str, str, str], Suspect] = {}
+    best: dict[tuple[str, str, str], IncidentSuspect] = {}
     for one in found:
         key = one.host, one.part, "" if one.part.startswith("nic-") else one.rule
         other = best.get(key)
@@ -397,8 +397,8 @@ def _likelihood(found: LibraryTime | None, measured: Measured) -> float:
 
 
 def _ranked(
-    suspects: Sequence[Suspect], measured: Measured | None, fabric: Fabric | None, nics: _Nics
-) -> tuple[Suspect, ...]:
+    suspects: Sequence[IncidentSuspect], measured: Measured | None, fabric: Fabric | None, nics: _Nics
+) -> tuple[IncidentSuspect, ...]:
     """Return the suspects, the likeliest and costliest first.
 
     Those that are faults of the cluster are weighed together: every one alone, every two at once, and none, each by its
@@ -411,13 +411,13 @@ def _ranked(
     return tuple(sorted(suspects, key=lambda one: -one.probability * _weight(one)))
 
 
-def _weight(one: Suspect) -> float:
+def _weight(one: IncidentSuspect) -> float:
     if one.stops:
         return 1.0
     return 0.5 if one.loss is None else 0.4 + 0.6 * min(max(one.loss, 0.0) * 1.5, 1.0)
 
 
-def _weighed(suspects: Sequence[Suspect], fabric: Fabric, measured: Measured) -> list[Suspect]:
+def _weighed(suspects: Sequence[IncidentSuspect], fabric: Fabric, measured: Measured) -> list[IncidentSuspect]:
     odds = {number: one.probability / (1 - one.probability) for number, one in enumerate(suspects)}
     sets = [(), *((number,) for number in odds), *combinations(odds, 2)]
     prices = {

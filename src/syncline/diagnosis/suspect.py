@@ -9,7 +9,7 @@ from syncline.fabric.faults import FailedPart
 
 
 @dataclass(frozen=True)
-class Suspect:
+class IncidentSuspect:
     """One hypothesis. `part` is a NIC (`nic-5`), a GPU, a switch's port or nothing; `rate_Bps` what is left of it."""
 
     rule: str
@@ -33,7 +33,7 @@ class Suspect:
     def place(self) -> str:
         return "/".join(part for part in (self.host, self.part) if part)
 
-    def priced(self, predicted_GBps: float, loss: float, probability: float) -> Suspect:
+    def priced(self, predicted_GBps: float, loss: float, probability: float) -> IncidentSuspect:
         """Return the suspect with what it would cost and how well that fits what was measured."""
         return replace(self, predicted_GBps=predicted_GBps, loss=loss, probability=probability)
 

@@ -99,7 +99,7 @@ def is_grave(line: str) -> bool:
 _KERNEL = re.compile(r"(?:^|\bkernel: ?|^<\d+>)\[ *\d{1,8}\.\d{3,6}\] ")
 # The parts of a kernel on which training stands. All others (USB, sound, desktops, firmware tables) are background.
 _CONCERNS = re.compile(
-    r"csum|\bBAR \d|usercopy|SLUB|\bqed\w*|\br8\d\d\d|e1000e|\btg3|\big[bc]\b|be2net|cxgb|\bhns|hinic|ionic|\bsfc\b"
+    r"csum|\bBAR \d|usercopy|SLUB|\bqed\w*|\br\d{4}|\be\d{4}e|\btg\d|\big[bc]\b|be\dnet|cxgb|\bhns|hinic|ionic|\bsfc\b"
     r"|atlantic|\bEDAC|mlx|nvidia|NVRM"
     r"|nvlink|nvswitch|amdgpu|kfd|habana|i\d{3}\b|\bxe \d|irdma|bnxt|\bib_|infiniband|rdma|RDMA|\befa\b"
     r"|\bena\b|\bgve\b|ixgbe|i\d\de|\bice \d|\bbond|\beth\d|\ben[ospx]\w+|nvme|\bsd [0-9]|\bata\d|EXT\d|XFS|BTRFS"

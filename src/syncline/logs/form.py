@@ -20,7 +20,7 @@ RECOGNISED = 0.2
 """The share of lines by which a log is recognised: the others go on with what a line began (traces, tables)."""
 
 
-class Level(IntEnum):
+class LogLevel(IntEnum):
     """How grave a line calls itself."""
 
     DEBUG = 0
@@ -35,21 +35,21 @@ class LineForm:
 
     source: str
     part: str = ""
-    level: Level | None = None
+    level: LogLevel | None = None
     begins: int = 0
     """Where the message begins, behind time, host and part."""
 
 
-_WORDS: Mapping[str, Level] = {
-    **dict.fromkeys(("debug", "trace", "verbose", "d", "dbg", "diag"), Level.DEBUG),
-    **dict.fromkeys(("info", "information", "notice", "i", "n", "note", "req", "async", "log"), Level.INFO),
-    **dict.fromkeys(("warn", "warning", "w"), Level.WARNING),
+_WORDS: Mapping[str, LogLevel] = {
+    **dict.fromkeys(("debug", "trace", "verbose", "d", "dbg", "diag"), LogLevel.DEBUG),
+    **dict.fromkeys(("info", "information", "notice", "i", "n", "note", "req", "async", "log"), LogLevel.INFO),
+    **dict.fromkeys(("warn", "warning", "w"), LogLevel.WARNING),
     **dict.fromkeys(
         ("err", "error", "crit", "critical", "alert", "emerg", "panic", "fatal", "severe", "e", "f", "c", "failure"),
-        Level.ERROR,
+        LogLevel.ERROR,
     ),
 }
-_BY_NUMBER = (*[Level.ERROR] * 4, Level.WARNING, Level.INFO, Level.INFO, Level.DEBUG)
+_BY_NUMBER = (*[LogLevel.ERROR] * 4, LogLevel.WARNING, LogLevel.INFO, LogLevel.INFO, LogLevel.DEBUG)
 """Levels of syslog (and of the messages of EOS, IOS, NX-OS and Junos), by their number."""
 
 
@@ -81,18 +81,18 @@ def form_of(line: str) -> LineForm | None:
     return None
 
 
-def _level(source: str, groups: Mapping[str, str], head: str) -> Level | None:
+def _level(source: str, groups: Mapping[str, str], head: str) -> LogLevel | None:
     if number := groups.get("pri") or groups.get("number"):
         return _BY_NUMBER[int(number) & 7]
     if source == "frr" and "level" not in groups:
-        return Level.ERROR if "[EC " in head else None
+        return LogLevel.ERROR if "[EC " in head else None
     word = groups.get("level", "").lower()
     if source == "opensm":
-        return Level.ERROR if "ERR" in head and word == "0x01" else Level.INFO
+        return LogLevel.ERROR if "ERR" in head and word == "0x01" else LogLevel.INFO
     if source == "nccl" and word in ("version", "call", "abort", ""):
-        return Level.WARNING if word == "abort" else Level.INFO
+        return LogLevel.WARNING if word == "abort" else LogLevel.INFO
     if source == "kubernetes events":
-        return Level.WARNING if word == "warning" else Level.INFO
+        return LogLevel.WARNING if word == "warning" else LogLevel.INFO
     return _WORDS.get(word.rstrip("0123456789")) if word else None
 
 

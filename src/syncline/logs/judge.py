@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from syncline.finding import Finding, Severity
 from syncline.logs.causes import RankedFinding
-from syncline.logs.checks import CHECKS
-from syncline.logs.checks_steps import SLOWER
+from syncline.logs.checks.book import CHECKS
+from syncline.logs.checks.steps import SLOWER
 from syncline.logs.emitter import at_home
 from syncline.logs.rule import SYMPTOMS, LogRule
 from syncline.logs.scan import REST

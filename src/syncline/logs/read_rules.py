@@ -25,7 +25,7 @@ from syncline.describe.files import write_text
 from syncline.describe.guide import cite
 from syncline.describe.mistakes import problem
 from syncline.errors import DescriptionError, FileError, RuleError
-from syncline.logs.checks import CHECKS
+from syncline.logs.checks.book import CHECKS
 from syncline.logs.rule import SYMPTOMS, LogRule
 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # lines are for those who write rules, not for those that ship

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
 from syncline.logs import flight
-from syncline.logs.checks_steps import SIGNAL, LogEnd, StepTally
+from syncline.logs.checks.steps import SIGNAL, LogEnd, StepTally
 from syncline.logs.context import plain
 from syncline.logs.emitter import heeds
 from syncline.logs.form import FormCount

@@ -24,7 +24,7 @@ from pydantic import (
 
 from syncline.describe.quantity import Strict
 from syncline.finding import Action, Severity
-from syncline.logs.form import Level, form_of
+from syncline.logs.form import LogLevel, form_of
 from syncline.logs.guard import compile_pattern
 from syncline.logs.template import compile_template
 
@@ -61,7 +61,7 @@ class Matcher(Strict):
     says: str = ""
     regex: str | None = None
     source: Names = ()
-    level: Level | None = None
+    level: LogLevel | None = None
     limit: dict[str, tuple[float | None, float | None]] = Field(default_factory=dict)
     weak: bool = False
     _trusted: bool = PrivateAttr(default=False)
@@ -69,9 +69,9 @@ class Matcher(Strict):
     @field_validator("level", mode="before")
     @classmethod
     def _named_level(cls, value: object) -> object:
-        if isinstance(value, str) and value.upper() in Level.__members__:
-            return Level[value.upper()]
-        raise ValueError(f"must be one of {', '.join(level.name.lower() for level in Level)}, not {value!r}")
+        if isinstance(value, str) and value.upper() in LogLevel.__members__:
+            return LogLevel[value.upper()]
+        raise ValueError(f"must be one of {', '.join(level.name.lower() for level in LogLevel)}, not {value!r}")
 
     @model_validator(mode="before")
     @classmethod

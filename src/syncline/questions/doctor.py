@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar
 from syncline.describe.model import Handle, handle
 from syncline.diagnosis.bundle import pack
 from syncline.diagnosis.doctor import Examination, Measured, examine, examine_host
-from syncline.diagnosis.suspect import Suspect
+from syncline.diagnosis.suspect import IncidentSuspect
 from syncline.errors import FileError
 from syncline.finding import Severity
 from syncline.logs.unexplained import OpenLine
@@ -36,7 +36,7 @@ class DoctorAnswer(Answer):
         "bundle": Output("Pack files and answer for a ticket, secrets removed.", lambda answer, path: answer.pack(path))
     }
 
-    suspects: tuple[Suspect, ...]
+    suspects: tuple[IncidentSuspect, ...]
     measured: Measured | None
     unexplained: tuple[OpenLine, ...]
     unread: tuple[UnreadFile, ...]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from textwrap import wrap
 
 from syncline.describe import units
-from syncline.diagnosis.suspect import Suspect
+from syncline.diagnosis.suspect import IncidentSuspect
 from syncline.questions.doctor import DoctorAnswer
 
 SHOWN = 6
@@ -39,7 +39,7 @@ def text(answer: DoctorAnswer, width: int) -> Iterator[str]:
     yield f"{len(answer.files)} files of {len(answer.hosts)} hosts read; nothing was changed."
 
 
-def _headline(answer: DoctorAnswer, likely: list[Suspect]) -> str:
+def _headline(answer: DoctorAnswer, likely: list[IncidentSuspect]) -> str:
     if not likely:
         slow = answer.measured is not None and answer.measured.is_slow
         return (
@@ -63,7 +63,7 @@ def _measured(answer: DoctorAnswer) -> str:
     return f"{said}; the healthy cluster gives {found.healthy_GBps:.0f} ({found.low_GBps:.0f} to {found.high_GBps:.0f})"
 
 
-def _suspect(one: Suspect, number: int, width: int) -> Iterator[str]:
+def _suspect(one: IncidentSuspect, number: int, width: int) -> Iterator[str]:
     yield f"{number}. {one.probability:4.0%}  {one.place or '(no host named)'}  {one.cause}  [{one.rule}]"
     if one.predicted_GBps is not None and one.loss is not None:
         price = f"{one.predicted_GBps:.0f} GB/s predicted, {one.loss:.0%} lost"

@@ -11,11 +11,11 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from statistics import median
 
-from syncline.logs.checks_flight import flight_mismatch, flight_missing
-from syncline.logs.checks_groups import diverged, watchdog
-from syncline.logs.checks_steps import steps_slower
-from syncline.logs.checks_xid import XID_CHECKS
-from syncline.logs.runs import HostTable, runs
+from syncline.logs.checks.flight import flight_mismatch, flight_missing
+from syncline.logs.checks.groups import diverged, watchdog
+from syncline.logs.checks.runs import HostTable, runs
+from syncline.logs.checks.steps import steps_slower
+from syncline.logs.checks.xid import XID_CHECKS
 from syncline.logs.tally import MatchRow, Tallies, rows_of
 from syncline.logs.verdict import CheckVerdict, some
 

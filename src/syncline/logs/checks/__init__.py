@@ -1,0 +1,1 @@
+"""What lines alone cannot say: checks in code that compare what several rules have seen."""
