@@ -46,12 +46,14 @@ def train_from_env(folder: Path, steps: int, pause_s: float) -> None:
     handle = syncline.torch.elastic(model, optimizer, member, "int8", door_every=5)
     with (folder / f"{member.rank}.jsonl").open("a") as out:
         while handle.step < steps:
-            step, members = handle.step, len(handle.members)
-            x = batch(step, *handle.place)
+            step, place = handle.step, handle.place  # who shares this step is fixed here
+            members, x = len(handle.members), batch(step, *place)
             loss: torch.Tensor = (model(x) - x[:, :4].sum(1, keepdim=True)).square().mean()
             optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
+            if handle.step == step:
+                continue  # a rank was lost, and those who are left make the step again
             row = {"step": step, "loss": loss.item(), "at_s": time.monotonic(), "members": members}
             print(json.dumps(row), file=out, flush=True)
             time.sleep(pause_s)

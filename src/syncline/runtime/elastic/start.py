@@ -42,6 +42,7 @@ def elastic(
     crew = syncline.torch.Crew.from_env()
     handle = syncline.torch.elastic(model, optimizer, crew)
     while handle.step < 10_000:
+        x = batch(handle.step, *handle.place) # who shares this step is fixed here
         ...                                   # forward, backward, optimizer.step(), as usual
 
     The model is a plain module, or one that FSDP2 shards over the ranks of one replica: each replica is then a job of
