@@ -194,6 +194,12 @@ def wrong(rank: int, port: int) -> dict[str, Any]:
             return str(error)
         return ""
 
+    model, *_ = made("FSDP2 TP", mesh)
+    try:
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        syncline.torch.DiLoCo(optimizer, model, every=2, group=mesh.get_group("dp"))
+    except SynclineError as error:
+        result["periodic"] = str(error)
     result["skip"] = attempt("sign", False, nan="skip")
     result["lr"] = attempt("int8", False)
     result["drift"] = attempt("int8", True)

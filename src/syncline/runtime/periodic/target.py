@@ -11,7 +11,8 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from syncline.errors import SynchronizationError
-from syncline.runtime.sync.sharded import is_sharded
+from syncline.runtime.sync.axes import MeshAxes
+from syncline.runtime.sync.sharded import is_sharded, shard_mesh
 from syncline.runtime.wire.levels import resolve
 
 
@@ -66,10 +67,27 @@ def target(model: nn.Module, group: Any = None, levels: object = None) -> Target
         replaces, inside = _ddp(module, group, levels)
         module = module.module
     names, parameters = trained(module)
+    _refuse_axes(wrapped, dict(zip(names, parameters, strict=True)), group)
     site = None
     if isinstance(wrapped, DistributedDataParallel) and replaces is None:
         site = wrapped.process_group if dist.get_world_size(wrapped.process_group) > 1 else None
     return Target(names, parameters, group, resolve(inside, dist.get_world_size(group)), replaces, site)
+
+
+def _refuse_axes(model: nn.Module, parameters: dict[str, torch.Tensor], group: Any) -> None:
+    """Raise where a mesh has an axis that nobody averages over: replicas on it would part under a codec."""
+    averaged = [group]
+    if isinstance(model, DistributedDataParallel):
+        averaged.append(model.process_group)
+    elif is_sharded(model):
+        mesh = shard_mesh(model)
+        averaged += [one for one in (mesh.shards, mesh.replicas) if one is not None]
+    for axis in MeshAxes(parameters, averaged).groups:
+        raise SynchronizationError(
+            f'DiLoCo does not work with the axis "{axis}" of this model\'s mesh yet: parameters that are whole on it '
+            "would part under a codec.",
+            hint="Use synchronize(), which keeps them equal, or a mesh without that axis.",
+        )
 
 
 def alone(model: nn.Module) -> Target:
