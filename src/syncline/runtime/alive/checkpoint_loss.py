@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import math
 import threading
 import time
@@ -13,16 +12,14 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.distributed import distributed_c10d
 
 from syncline.errors import CheckpointError, SynchronizationError
 from syncline.runtime.alive.agreement import gathered
+from syncline.runtime.alive.arrival import Arrival
 from syncline.runtime.alive.watchdog import from_transport
 
 SHORTEST_S, LONGEST_S = 0.0005, 0.1
 """Between two looks whether all have come."""
-_groups = itertools.count()
-"""Numbers the groups of this process, as those of the others are numbered."""
 
 
 @contextlib.contextmanager
@@ -44,8 +41,7 @@ def group_of_all(handle: Any, wait_s: float) -> Any:
     A handle hears which rank is lost; without one, ranks that are not there within `wait_s` are named.
     """
     made: Future[Any] = Future()
-    here = distributed_c10d.PrefixStore(f"syncline/checkpoint/{next(_groups)}", distributed_c10d._get_default_store())
-    here.set(str(dist.get_rank()), "here")
+    arrival = Arrival("checkpoint", range(dist.get_world_size()))
 
     def make() -> None:
         try:
@@ -55,7 +51,7 @@ def group_of_all(handle: Any, wait_s: float) -> Any:
 
     threading.Thread(target=make, name="syncline-checkpoint-group", daemon=True).start()
     if not _until(made.done, handle, math.inf if handle is not None else wait_s):
-        raise _missing(here, wait_s)
+        raise _missing(arrival.missing, wait_s)
     return made.result()
 
 
@@ -67,9 +63,8 @@ def gather_json(value: Mapping[str, object], group: Any) -> list[dict[str, Any]]
     return gathered(value, size, torch.device("cpu"), lambda rooms, own: dist.all_gather(rooms, own, group=group))
 
 
-def _missing(here: Any, wait_s: float) -> CheckpointError:
+def _missing(ranks: list[int], wait_s: float) -> CheckpointError:
     """Return the error that names who did not come."""
-    ranks = [rank for rank in range(dist.get_world_size()) if not here.check([str(rank)])]
     who = f"rank {', '.join(map(str, ranks))} did not come" if ranks else "not every rank could be reached"
     return CheckpointError(
         f"{who} to the checkpoint within {wait_s:g} s.",

@@ -101,7 +101,8 @@ def _fingerprint(tensor: torch.Tensor) -> int:
         bits: Any = flat.numpy()
         return zlib.crc32(bits)
     total = torch.zeros((), dtype=torch.int64, device=tensor.device)
-    for part in tensor.contiguous().view(-1).view(torch.uint8).split(PART_BYTES):  # a word for each byte takes room
+    flat = tensor.contiguous().view(-1).view(torch.uint8)
+    for part in torch.split(flat, PART_BYTES):  # a word for each byte takes room
         words = part.to(torch.int64)
         total = 31 * total + (words * torch.arange(1, words.numel() + 1, device=tensor.device)).sum()
     return int(total)
