@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from syncline.describe.model import Handle, handle
 from syncline.timeline.account import Cause
 from syncline.timeline.account.sweep import covered
 from syncline.timeline.columns import Floats, Ints
@@ -31,6 +32,7 @@ class Stall:
     where: str
     times: int
     seconds: float
+    moments_s: Handle[tuple[tuple[float, float], ...]] = handle()
 
 
 def labels_of(
@@ -119,12 +121,15 @@ def named_stalls(recording: Recording, gaps: Intervals, queued: Bools, mine: Boo
     rows = np.flatnonzero(~queued & (length >= LEAST_STALL_S))
     rows = rows[np.argsort(-length[rows], kind="stable")[:MOST_STALLS]]
     threads = np.unique(host.thread[mine])
-    found: dict[tuple[str, str], list[float]] = defaultdict(list)
+    found: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
     for gap in rows.tolist():
         begin, end = float(gaps.start_s[gap]), float(gaps.end_s[gap])
         what, thread, moment = _main_call(recording, begin, end, threads)
-        found[what, python_line(recording, moment, thread)].append(end - begin)
-    stalls = [Stall(what, where, len(spent), sum(spent)) for (what, where), spent in found.items()]
+        found[what, python_line(recording, moment, thread)].append((begin, end))
+    stalls = [
+        Stall(what, where, len(spent), sum(end - begin for begin, end in spent), moments_s=tuple(spent))
+        for (what, where), spent in found.items()
+    ]
     return tuple(sorted(stalls, key=lambda stall: -stall.seconds))
 
 

@@ -14,7 +14,7 @@ from syncline.timeline.account import Account, Cause
 from syncline.timeline.account.account import with_removals
 from syncline.timeline.columns import Floats
 from syncline.timeline.recording.kernel_kind import kind_of
-from syncline.timeline.recording.recording import Bools
+from syncline.timeline.recording.recording import Bools, Doing
 
 LEAST_SAVING = 0.005
 """Share of the step below which a change is not listed."""
@@ -96,6 +96,14 @@ class Replays:
                 "no blocking calls (.item(), synchronize, pageable copies)", graph.without_blocks().step_s(),
                 "the host must not need the value it waited for",
             )  # fmt: skip
+        yield from self._stalls()
+        copies = np.asarray(self.mine.recording.device.doing[graph.row] == Doing.COPY)
+        if copies.any():
+            yield (
+                "copies hidden behind kernels (a stream of their own, pinned memory)",
+                graph.changed(copies, 0).step_s(),
+                ("needs work that does not depend on them; the link to the host is shared"),
+            )
         if graph.input_s.any():
             yield (
                 "input ready in time (more loader workers, prefetch, pinned memory)",
@@ -112,6 +120,26 @@ class Replays:
                 graph.changed(products, 1 / 1.6).step_s(),
                 ("large products only; casts cost, and the loss must be checked"),
             )
+
+    def _stalls(self) -> Iterator[tuple[str, float, str]]:
+        """Yield the step without each of the host's longest stalls."""
+        begin = float(self.mine.windows.begin_s[self.step])
+        end = begin + float(self.mine.windows.length_s[self.step])
+        start = self.mine.recording.device.start_s[self.graph.row]
+        for stall in self.mine.stalls[:3]:
+            if stall.what.startswith("enumerate(DataLoader)"):
+                continue
+            moments = [(a, b) for a, b in stall.moments_s if a >= begin and b <= end]
+            after = [np.flatnonzero(start >= b - 1e-9) for _, b in moments]
+            kept = [(int(rows[0]), b - a) for rows, (a, b) in zip(after, moments, strict=True) if len(rows)]
+            if kept:
+                rows, seconds = np.array([row for row, _ in kept]), np.array([took for _, took in kept])
+                where = f" at {stall.where}" if stall.where else ""
+                yield (
+                    f"no stall in {stall.what}{where}",
+                    self.graph.without_work(rows, seconds).step_s(),
+                    ("what the host did there must go, or move to another thread"),
+                )
 
     def _network(self, moves: Bools) -> Iterator[tuple[str, float, str]]:
         now = float(self.mine.windows.length_s[self.step])

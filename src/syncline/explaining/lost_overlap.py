@@ -32,10 +32,9 @@ def lost_overlap(mine: Attribution) -> tuple[LostOverlap, ...]:
     """Return why communication is not hidden on one rank, the largest loss first; seconds are of one step."""
     recording, steps = mine.recording, max(len(mine.windows), 1)
     rows = rows_of(recording)
-    if not len(rows):
-        return ()
-    bare = exposed_s(mine, rows)
+    bare = exposed_s(mine, rows) if len(rows) else np.empty(0)
     reasons: dict[tuple[str, str], float] = defaultdict(float)
+    _add_copies(mine, reasons, steps)
     shared = _shares_stream(mine, rows)
     last = _last_work(mine)
     for at, row in enumerate(rows.tolist()):
@@ -51,6 +50,23 @@ def lost_overlap(mine: Attribution) -> tuple[LostOverlap, ...]:
         ))  # fmt: skip
     least = LEAST_SHARE * float(np.median(mine.windows.length_s))
     return tuple(sorted((one for one in found if one.seconds >= least), key=lambda one: -one.seconds))
+
+
+def _add_copies(mine: Attribution, reasons: dict[tuple[str, str], float], steps: int) -> None:
+    """Add copies that no kernel hides because they run on the stream that computes."""
+    device = mine.recording.device
+    rows = np.flatnonzero(device.doing == Doing.COPY)
+    if not len(rows):
+        return
+    work = device.doing == Doing.COMPUTE
+    hidden = overlap(covered(device.start_s[work], device.end_s[work]), device.start_s[rows], device.end_s[rows])
+    bare = device.end_s[rows] - device.start_s[rows] - hidden
+    inside = (device.start_s[rows] >= mine.windows.begin_s[0]) & (device.end_s[rows] <= mine.windows.end_s[-1])
+    chosen = _shares_stream(mine, rows) & inside
+    if chosen.any():
+        key = ("copies run on the stream that computes, so nothing can run beside them",
+               "copy on a stream of its own, from pinned memory, with non_blocking=True")  # fmt: skip
+        reasons[key] += float(bare[chosen].sum()) / steps
 
 
 def _reason(mine: Attribution, row: int, shared: bool, last: Floats) -> tuple[str, str]:

@@ -43,6 +43,10 @@ class ReplayGraph:
     work_s: Floats
     input_s: Floats
     """Of the host's work, waiting for the data loader."""
+    blocking_s: Floats
+    """Of the time between launches, all of the operators that wait for the device."""
+    gap_s: Floats
+    """Between launches, waiting for the device included."""
     offset_s: float
     """Where the host is when the step begins: below 0 where it is ahead of its device."""
     tail_s: float = 0.0
@@ -87,8 +91,19 @@ class ReplayGraph:
         return self.with_lengths(np.where(rows, self.length_s * factor, self.length_s))
 
     def without_blocks(self) -> ReplayGraph:
-        """Return the graph with no call that waits for the device."""
-        return replace(self, blocks=np.full(len(self.blocks), -1), back_s=np.zeros(len(self.back_s)))
+        """Return the graph without the operators that wait for the device."""
+        work = np.maximum(self.gap_s - self.blocking_s, 0.0)
+        return replace(
+            self, blocks=np.full(len(self.blocks), -1), back_s=np.zeros(len(self.back_s)), work_s=work,
+            until_s=np.zeros(len(work)), input_s=np.minimum(self.input_s, work),
+        )  # fmt: skip
+
+    def without_work(self, launched_after: Ints, seconds: Floats) -> ReplayGraph:
+        """Return the graph with some of the host's work before some launches gone."""
+        gone = np.zeros(len(self.work_s))
+        np.add.at(gone, launched_after, seconds)
+        early = np.minimum(gone, self.work_s)
+        return replace(self, work_s=self.work_s - early, until_s=np.maximum(self.until_s - (gone - early), 0.0))
 
     def without_input(self) -> ReplayGraph:
         """Return the graph with input that is always there."""
@@ -182,7 +197,7 @@ def _other(start: Floats, end: Floats, stream: Ints, launched: Floats, before: I
 
 def _host(
     mine: Attribution, rows: Ints, launched: Floats, begin_s: float
-) -> tuple[Floats, Ints, Floats, Floats, Floats]:
+) -> tuple[Floats, Ints, Floats, Floats, Floats, Floats, Floats]:
     """Return what the host does before each launch: work, the activity it waits for, its way back, work, input."""
     recording = mine.recording
     host, device = recording.host, recording.device
@@ -202,9 +217,16 @@ def _host(
     runtime = (
         near & np.isin(host.calling, (Calling.LAUNCH, Calling.BLOCK)) & (host.end_s - host.start_s > LEAST_BLOCK_S)
     )
+    own = {int(call): place for place, call in enumerate(calls.tolist()) if call >= 0}
     for call in np.flatnonzero(runtime).tolist():
         a, b = float(host.start_s[call]), float(host.end_s[call])
         i = int(np.searchsorted(launched, b, side="left"))  # the first launch after the call
+        place = own.get(call, -1)
+        if 0 <= place < i < len(gap) and min(b, float(ends[place])) - float(device.start_s[rows[place]]) > (b - a) / 2:
+            # A copy of pageable memory runs while its call does.
+            blocks[i], back[i], until[i] = place, b - float(ends[place]), max(a - float(earlier[i]), 0.0)
+            work[i] = max(float(launched[i]) - b, 0.0)
+            continue
         at = int(np.searchsorted(ends[by_end], b, side="right")) - 1
         while at >= 0 and by_end[at] >= i:
             at -= 1
@@ -216,7 +238,26 @@ def _host(
         blocks[i], back[i] = by_end[at], b - done
         until[i] = max(a - earlier[i], 0.0)
         work[i] = max(float(launched[i]) - b, 0.0)
-    return until, blocks, back, work, inputs
+    blocking = _blocking_operators(mine, np.flatnonzero(near & (host.calling == Calling.BLOCK)))
+    inside = np.minimum(_within(*blocking, np.ones(len(blocking[0]), bool), earlier, launched), gap)
+    return until, blocks, back, work, inputs, inside, gap
+
+
+def _blocking_operators(mine: Attribution, calls: Ints) -> tuple[Floats, Floats]:
+    """Return begin and end of the outermost operators that blocking calls are in; of the calls that are in none."""
+    host = mine.recording.host
+    operators = np.flatnonzero(host.calling == Calling.OPERATOR)
+    found: dict[float, float] = {}
+    for thread in np.unique(host.thread[calls]).tolist():
+        own = operators[host.thread[operators] == thread]
+        reach = np.maximum.accumulate(np.concatenate([[-np.inf], host.end_s[own]]))[:-1]
+        outer = own[host.start_s[own] >= reach] if len(own) else own
+        for call in calls[host.thread[calls] == thread].tolist():
+            at = int(np.searchsorted(host.start_s[outer], host.start_s[call], side="right")) - 1
+            holds = at >= 0 and host.end_s[outer[at]] >= host.end_s[call]
+            row = int(outer[at]) if holds else call
+            found[float(host.start_s[row])] = float(host.end_s[row])
+    return np.array(sorted(found)), np.array([found[begin] for begin in sorted(found)])
 
 
 def _within(start: Floats, end: Floats, chosen: Bools, begin: Floats, until: Floats) -> Floats:

@@ -14,6 +14,7 @@ from syncline.describe.model import Handle, handle
 from syncline.errors import UsageError
 from syncline.fabric import Fabric
 from syncline.previewing import cpus
+from syncline.previewing.account import account_of_run
 from syncline.previewing.beside import BesideStep, SeenStep, beside_step
 from syncline.previewing.child import OtherWorldError, time_kernels
 from syncline.previewing.compiled import without_fused
@@ -38,6 +39,7 @@ from syncline.sim.step.machine import Machine, machine_from_fabric
 from syncline.sim.step.step import step as price_step
 from syncline.sim.uncertainty import Interval, Spread, generation_of, preview_spread
 from syncline.timeline import Source, SourceKind, SpanKind, Timeline, TimelineBuilder, save
+from syncline.timeline.account import Account, Cause
 from syncline.workload.graph import Op, save_workload
 from syncline.workload.read_job import load_job
 
@@ -115,6 +117,8 @@ class PreviewReport:
     interval_s: tuple[float, float]
     interval: Interval
     flops_per_rank: float
+    account: Account
+    """Where the step goes on the rank that waits most for the network."""
     exposed_s: float
     kernels_s: dict[str, float]
     measured: MeasuredKernels
@@ -230,6 +234,13 @@ class PreviewAnswer(Answer):
         return max(exposed_s(self.executed, rank) for rank in range(len(self.captures)))
 
     @property
+    def account(self) -> Account:
+        """Where the last step goes, and what a network that takes no time would save."""
+        rank = max(range(len(self.captures)), key=lambda rank: exposed_s(self.executed, rank))
+        free = next((row.step_time_s for row in self.alternatives if row.change == "network=free"), None)
+        return account_of_run(self.executed, rank, without={} if free is None else {Cause.NETWORK: free})
+
+    @property
     def fits(self) -> bool:
         """Whether the fullest captured rank's memory suffices."""
         return self.memory.fits
@@ -287,6 +298,7 @@ class PreviewAnswer(Answer):
             interval_s=self.interval_s,
             interval=self.spread.of(self.step_time_s),
             flops_per_rank=graph.flops,
+            account=self.account,
             exposed_s=self.exposed_s,
             kernels_s=graph.prices,
             measured=self._measured(),

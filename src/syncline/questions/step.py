@@ -21,6 +21,7 @@ from syncline.questions.parameter import Parameter, question
 from syncline.questions.volumes import traffic
 from syncline.sim.flow.routing import ROUTINGS
 from syncline.sim.profile import SystemProfile, load_profile
+from syncline.sim.step.account import executed_account
 from syncline.sim.step.calibrate import Multipliers
 from syncline.sim.step.constants import default_constants
 from syncline.sim.step.decode import DecodeResult, decode_step
@@ -32,6 +33,7 @@ from syncline.sim.step.step import step as price
 from syncline.sim.step.storage import Storage
 from syncline.sim.uncertainty import Interval
 from syncline.timeline import Timeline, save
+from syncline.timeline.account import Account, Cause
 from syncline.workload.layer_list import LayerList
 from syncline.workload.parallel import Parallel
 from syncline.workload.software import Assumed
@@ -129,6 +131,8 @@ class StepPrediction(Answer):
     mfu_peak_flops: float
     memory_bytes: MemoryUse
     parallel: UsedSplit
+    account: Account
+    """Where the step goes, and what a network without limits would save."""
     exposed_comm_s: float
     parts_s: dict[str, float]
     """Where the time goes, without remainder; `execution` is what an executed step adds to closed forms, or spares."""
@@ -173,6 +177,7 @@ def prediction(
     job, split, took_s = result.job, result.job.parallel, executed.step_time_s if executed else result.step_time_s
     faster = result.step_time_s / took_s
     filled = {"sp": result.facts.sequence_parallel and split.tp > 1, "micro_batches": job.num_micro}
+    account = executed_account(result.account, took_s) if executed else result.account
     return StepPrediction(
         cluster=fabric.name,
         assumed_of_cluster=tuple(assumed_of(fabric.spec)),
@@ -194,7 +199,8 @@ def prediction(
             **result.memory_bytes, available=float(result.machine.gpu.memory_bytes), fits=result.fits
         ),
         parallel=UsedSplit.model_validate(split.model_dump() | filled),
-        exposed_comm_s=result.exposed_comm_s,
+        account=account,
+        exposed_comm_s=account.seconds(Cause.NETWORK),
         parts_s=_parts(result, executed),
         exchanges=_exchanges(result, profile),
         comm_bytes=result.comm_bytes,

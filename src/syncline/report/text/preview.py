@@ -10,6 +10,7 @@ from syncline.previewing.exposed import CollectiveUse
 from syncline.previewing.holders import Holder, PeakMemory
 from syncline.previewing.what_if import Alternative
 from syncline.questions.preview import MeasuredKernels, PreviewAnswer, PreviewedModel, PreviewReport
+from syncline.report.text.account import account_lines
 
 MOST_ROWS = 12
 
@@ -26,8 +27,10 @@ def preview_lines(data: PreviewReport) -> list[str]:
         f"{data.flops_per_rank / 1e12:,.1f} TFLOP a rank)",
         *_basis(data.interval.basis),
         *(f"              wide because {each}" for each in wider),
-        *_exposed(data.exposed_s, data.step_time_s, data.what_if),
         f"  memory      {_held(memory)} allocated at the peak{_at(memory)}{_fits(memory)}",
+        "",
+        "  where the time goes",
+        *account_lines(data.account, "    "),
         *_collectives(data.collectives),
         *_memory(memory),
         *_kernels(data.kernels_s, data.measured, data.operations),
@@ -40,18 +43,6 @@ def preview_lines(data: PreviewReport) -> list[str]:
 def _basis(basis: str) -> list[str]:
     """Return what the range rests on, without why it is wider than that."""
     return [f"              by {basis.partition('; wider because ')[0]}"]
-
-
-def _exposed(exposed_s: float, step_s: float, changes: Sequence[Alternative]) -> list[str]:
-    """Return what no kernel hides, and how little of it the step would get back where something else is the limit."""
-    share = exposed_s / max(step_s, 1e-12)
-    said = [f"  exposed     {units.show_time(exposed_s)} ({share:.1%}) of communication hides behind no kernel"]
-    for change in changes:
-        saved_s = max(0.0, step_s - change.step_time_s)
-        if change.change == "network=free" and saved_s < 0.5 * exposed_s:
-            saved = f"only {units.show_time(saved_s)}" if saved_s > 0.01 * exposed_s else "nothing"
-            said.append(f"              a network without limits would save {saved}: the host or another rank is later")
-    return said
 
 
 def _gib(size: float) -> str:

@@ -18,6 +18,7 @@ from syncline.questions.step import (
     UsedSplit,
     WarmUp,
 )
+from syncline.report.text.account import account_lines
 from syncline.report.text.interval import between, chance_words, interval_lines
 from syncline.sim.step.decode import DecodeResult
 from syncline.sim.step.executed.execute import CollectiveTime
@@ -56,14 +57,10 @@ def step_lines(answer: StepPrediction) -> list[str]:
         f"              {between(answer.memory_interval, units.show_size)}; {_memory_basis(answer.memory_interval)}",
         *_unstated(answer.unstated),
         f"  limit       {_limit(answer.limit)}",
-        f"  exposed     {units.show_time(answer.exposed_comm_s)} of communication hides behind nothing",
         "",
-        "  where the time goes (exposed)",
+        "  where the time goes",
+        *account_lines(answer.account, "    "),
     ]
-    total = answer.step_time_s
-    for name, seconds in answer.parts_s.items():
-        if abs(seconds) / total > 5e-4:
-            lines.append(f"    {PART_WORDS[name]:28} {units.show_time(seconds):>10}  {seconds / total:6.1%}")
     if (priced := answer.exchanges) is not None and answer.comm_bytes:
         lines.append(
             f"  exchanges   at {priced.library}'s price, as simulate gives it, times {priced.residual:.2f} (residual)"

@@ -15,6 +15,7 @@ import numpy as np
 from syncline.codec.names import PLAIN
 from syncline.fabric.fabric import Fabric
 from syncline.sim.slow_port import slow_links
+from syncline.sim.step.account import free_network_s, predicted_account
 from syncline.sim.step.arithmetic.layers_cost import layers_cost
 from syncline.sim.step.build import build_case
 from syncline.sim.step.case import Case
@@ -28,6 +29,7 @@ from syncline.sim.step.memory import COUNTED, USABLE, memory
 from syncline.sim.step.storage import Storage, storage_of
 from syncline.sim.step.tiers import comm_bytes
 from syncline.sim.uncertainty import Interval, Narrowing, Spread, StepFacets, generation_of, memory_spread, step_spread
+from syncline.timeline.account import Account, Cause
 from syncline.workload.grid import grid_of
 from syncline.workload.job import Job
 from syncline.workload.layer_list import LayerList
@@ -64,6 +66,7 @@ class StepResult:
     fits: bool
     limit: Limit
     storage: Storage
+    account: Account
     warnings: tuple[str, ...] = ()
     warm_up_s: float | None = None
     floor_s: float = 0.0  # no run of this step can beat it
@@ -83,7 +86,7 @@ class StepResult:
     @property
     def exposed_comm_s(self) -> float:
         """Communication that nothing hides, pipeline bubbles not among it."""
-        return sum(self.parts_s.get(name, 0.0) for name in ("tp", "cp", "ep", "fsdp", "dp", "p2p"))
+        return self.account.seconds(Cause.NETWORK)
 
     @property
     def peak_flops(self) -> float:
@@ -202,7 +205,10 @@ def _step(fabric: Fabric | Machine, job: Job, constants: Constants | None) -> St
     floor = roof_s(job, machine, num_gpus, float(held.optimizer))
     floor = check_floor(total, max(floor, floor_s(built, job, machine)) if built is not None else floor, job.name)
     slow = slow_links(built) if built is not None and num_gpus > machine.domain else ()
+    whole = {"fsdp": float(cost.fsdp_wire), "dp": float(cost.dp_wire), "p2p": float(cost.p2p_wire)}
+    free_s = free_network_s(case, k) + storage.stall_s_per_step
     return StepResult(
+        account=predicted_account(job.name, parts, total, free_s, whole),
         floor_s=floor, job=job, machine=machine, facts=facts, num_gpus=num_gpus, step_time_s=total, parts_s=parts,
         comm_bytes=sent,
         memory_bytes=held.as_dict(), fits=fits, limit=limit_of(parts, total, machine, case, fits, k), storage=storage,
@@ -248,7 +254,9 @@ def _layers_step(job: Job, machine: Machine, k: Constants, num_gpus: int) -> Ste
     total = cost.total + storage.stall_s_per_step
     sent = comm_bytes(volumes(job), grid_of(job.parallel), machine)
     limit = limit_of(parts, total, machine, None, fits)
-    return StepResult(job, machine, facts, num_gpus, total, parts, sent, held, fits, limit, storage)
+    parts["storage"] = storage.stall_s_per_step
+    account = predicted_account(job.name, parts, total, total - cost.exchange - cost.dp)
+    return StepResult(job, machine, facts, num_gpus, total, parts, sent, held, fits, limit, storage, account)
 
 
 def _warnings(job: Job, machine: Machine, case: Case, held: Any) -> tuple[str, ...]:
