@@ -19,6 +19,7 @@ from syncline.sim.step.collectives import PricedCollective
 from syncline.sim.step.limit import Limit
 from syncline.sim.step.step import StepResult
 from syncline.sim.uncertainty import Interval
+from syncline.timeline.account import Account, Cause
 
 FORMAT = "syncline plan 1"
 
@@ -31,7 +32,7 @@ class PlanPrediction:
     tokens_per_s: float
     mfu: float
     memory_bytes: float
-    exposed_comm_s: float
+    account: Account
     parts_s: Mapping[str, float]
     memory_by: Mapping[str, float]
     comm_bytes: Mapping[str, Mapping[str, float]]
@@ -43,6 +44,11 @@ class PlanPrediction:
     executed_s: float | None = None  # the step executed at flow level; None: it was not
     closed_form_s: float | None = None  # the closed form's time, where the plan was executed
     bound_s: float = 0.0  # no run of this plan on its fabric can beat it
+
+    @property
+    def exposed_comm_s(self) -> float:
+        """Communication that nothing hides."""
+        return self.account.seconds(Cause.NETWORK)
 
 
 @dataclass(frozen=True)
@@ -94,6 +100,7 @@ class Plan:
             memory_interval=p.memory_interval,
             fit_chance=p.fit_chance,
             parallel=d.parallel(),
+            account=p.account,
             exposed_comm_s=p.exposed_comm_s,
             cost_per_token_usd=c.cost_per_token_usd if c else None,
             gpus_used=d.num_gpus,
@@ -126,6 +133,8 @@ class BestPlan:
     fit_chance: float
     """How likely the fullest GPU's memory suffices."""
     parallel: Split
+    account: Account
+    """Where the step goes, and what a network without limits would save with this split."""
     exposed_comm_s: float
     cost_per_token_usd: float | None
     gpus_used: int
@@ -150,7 +159,7 @@ def predicted_of(result: StepResult) -> PlanPrediction:
         tokens_per_s=result.tokens_per_s,
         mfu=result.mfu,
         memory_bytes=result.memory_bytes["total"],
-        exposed_comm_s=result.exposed_comm_s,
+        account=result.account,
         parts_s=dict(result.parts_s),
         memory_by=parts,
         comm_bytes=result.comm_bytes,

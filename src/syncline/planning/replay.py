@@ -17,6 +17,7 @@ from syncline.errors import BelowBoundError, SynclineError
 from syncline.fabric.fabric import Fabric
 from syncline.planning.money import Money
 from syncline.planning.plan import Plan
+from syncline.sim.step.account import executed_account
 from syncline.sim.step.constants import Constants
 from syncline.sim.step.executed.execute import execute
 from syncline.sim.step.step import StepResult
@@ -98,7 +99,7 @@ def _by_execution(pair: Pair, money: Money | None) -> Pair:
     faster = p.step_time_s / executed_s
     predicted = replace(
         p, step_time_s=executed_s, tokens_per_s=p.tokens_per_s * faster, mfu=p.mfu * faster,
-        exposed_comm_s=max(0.0, p.exposed_comm_s + executed_s - p.step_time_s), interval=p.interval.scaled(1 / faster),
+        account=executed_account(p.account, executed_s), interval=p.interval.scaled(1 / faster),
     )  # fmt: skip
     cost = money.cost(executed_s, plan.tokens_per_step, plan.cost.num_gpus) if money and plan.cost else plan.cost
     limit = replace(plan.limit, share=plan.limit.share * faster, then_share=plan.limit.then_share * faster)

@@ -23,7 +23,11 @@ def random_steps(count: int, seed: int) -> list[StepResult]:
     found: list[StepResult] = []
     while len(found) < count:
         model = draw.choice(MODELS)
-        split = {"tp": draw.choice([1, 2, 4, 8]), "pp": draw.choice([1, 2, 4]), "zero": draw.choice(["none", 1, "fsdp"])}
+        split = {
+            "tp": draw.choice([1, 2, 4, 8]),
+            "pp": draw.choice([1, 2, 4]),
+            "zero": draw.choice(["none", 1, "fsdp"]),
+        }
         if model.startswith("mixtral"):
             split["ep"] = draw.choice([1, 2, 4, 8])
         if draw.random() < 0.2:

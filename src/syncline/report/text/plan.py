@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import singledispatch
 from typing import Any
 
@@ -19,6 +19,7 @@ from syncline.report.text.interval import between, chance_words, interval_lines
 from syncline.report.text.lines import folded, per_million
 from syncline.report.text.side_by_side import cluster_lines
 from syncline.sim.step.step import IGNORES
+from syncline.timeline.account import Account, Cause
 
 GIB = 2**30
 YEAR_DAYS = 365.0
@@ -49,7 +50,7 @@ def plan_lines(answer: PlanResult) -> list[str]:
     lines += [f"  answer     {text}" for text in answer_lines(plan)[:1]]
     lines += [f"             {text}" for text in answer_lines(plan)[1:]]
     lines.append(f"  limit      {limit_line(plan)}")
-    lines.append(f"  time       {time_line(plan.predicted.parts_s, plan.predicted.step_time_s)}")
+    lines.append(f"  time       {time_line(plan.predicted.account)}")
     lines.append(f"  memory     {memory_line(plan)}")
     lines.append(f"  cost       {cost_line(answer)}")
     if answer.money is not None:
@@ -136,12 +137,16 @@ def limit_line(plan: Plan) -> str:
     return words
 
 
-def time_line(parts: Mapping[str, float], total: float, most: int = 4) -> str:
-    """Return the largest parts of the step."""
-    ranked = sorted(((v, k) for k, v in parts.items() if v / total > 0.0005), reverse=True)
-    words = [f"{part_name(name)} {value / total:.1%}" for value, name in ranked[:most]]
-    beyond = 1 - sum(parts.values()) / total  # where the executed time is the answer
-    return ", ".join([*words, *([f"waits that only executing shows {beyond:.1%}"] if beyond > 0.02 else [])])
+def time_line(account: Account, most: int = 4) -> str:
+    """Return the largest lines of a step's account, and what a network without limits saves with this split."""
+    ranked = sorted(account.lines, key=lambda line: -line.seconds)[:most]
+    words = [
+        f"{line.what} {line.seconds / account.step_s:.1%}" for line in ranked if line.seconds > 5e-4 * account.step_s
+    ]
+    removal = account.removal(Cause.NETWORK)
+    if removal is not None and removal.saves_s > 0.005 * step_s:
+        words.append(f"all of the network's waits {removal.saves_s / step_s:.1%}")
+    return ", ".join(words)
 
 
 def memory_line(plan: Plan) -> str:

@@ -51,7 +51,7 @@ def free_network_s(case: Case, k: Constants) -> float:
     fast = {name: np.asarray(_FAST_Bps) for name in ("nvlink_Bps", "nic_Bps")}
     fast |= {name: np.asarray(np.inf) for name in ("rack_Bps", "pod_Bps", "site_Bps")}
     laid = {name: np.zeros(()) for name in case.__dataclass_fields__ if name.startswith("laid_")}
-    free = replace(case, **fast, **laid, hop_s=np.zeros(()), site_s=np.zeros(()))
+    free = replace(case, **fast, **laid, hop_s=np.zeros(()), site_s=np.zeros(()), library=np.zeros(()))
     return float(step_cost(free, replace(k, held=replace(k.held, tp_call_s=0.0, ring_hop_s=0.0))).total)
 
 
