@@ -139,6 +139,7 @@ def limit_line(plan: Plan) -> str:
 
 def time_line(account: Account, most: int = 4) -> str:
     """Return the largest lines of a step's account, and what a network without limits saves with this split."""
+    step_s = account.step_s
     ranked = sorted(account.lines, key=lambda line: -line.seconds)[:most]
     words = [
         f"{line.what} {line.seconds / account.step_s:.1%}" for line in ranked if line.seconds > 5e-4 * account.step_s
