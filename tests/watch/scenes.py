@@ -12,7 +12,7 @@ from syncline.watch.frame import Frame
 from syncline.watch.job import JobState, JobView
 from syncline.watch.links import LinkLoad, LinkTable
 from syncline.watch.prediction import Prediction
-from syncline.watch.rules.reach import Reach
+from syncline.watch.rules.reach import LinkReach
 from syncline.watch.spans.event import SpanEvent
 from syncline.watch.spans.unix_socket import SocketSpans
 
@@ -45,9 +45,9 @@ def frame(number: int, links: LinkTable, of: LinkLoad, job: JobState | None = No
     return Frame(number, 1.7e9 + now, now, tick_s, links, of, job or JobState())
 
 
-def reached(links: LinkTable, usual_Bps: np.ndarray | float, now_Bps: np.ndarray, looks: int = 6) -> Reach:
+def reached(links: LinkTable, usual_Bps: np.ndarray | float, now_Bps: np.ndarray, looks: int = 6) -> LinkReach:
     """Return what links reach: for twenty seconds one rate, and another in the last looks."""
-    reach = Reach()
+    reach = LinkReach()
     for _ in range(80):
         reach.look(links.names, np.broadcast_to(usual_Bps, len(links)).astype(float))
         reach.learn(False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -49,7 +49,7 @@ from syncline.cli.frames.options import (
     TlsKey,
     TokenFile,
 )
-from syncline.cli.shell.output import JsonOption, emit, err, examples
+from syncline.cli.shell.output import JsonOption, emit, err, examples, tell
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -61,7 +61,8 @@ app = typer.Typer()
 RUNS_BARE = True
 
 
-@app.command(
+@app.callback(
+    invoke_without_command=True,
     epilog=examples(
         "syncline watch --demo",
         "syncline watch --for 10s",
@@ -72,9 +73,12 @@ RUNS_BARE = True
         "syncline watch --serve --agent http://host-00:9750 --agent http://host-01:9750",
         "syncline watch --serve --lab any --expect plan.json",
         "syncline watch --serve --replay run.timeline --expect simulated.timeline",
+        "syncline watch --serve --replay watch.db",
+        "syncline watch report watch.db --html incident.html",
     ),
 )
 def watch(
+    context: typer.Context,
     serve: Serve = False,
     terminal: Terminal = False,
     interfaces: Interfaces = None,
@@ -106,7 +110,7 @@ def watch(
     lab: LabName = None,
     replay: Replay = None,
     demo: DemoOption = False,
-    speed: Speed = 1.0,
+    speed: Speed = None,
     otel: Otel = None,
     alertmanager: Alertmanager = None,
     gpus: Gpus = None,
@@ -123,6 +127,8 @@ def watch(
     With --serve there is a page, with --terminal a screen (q quit, space pause, s sort, / filter, d dark or light);
     without, a line for each alert. Changes nothing on the host.
     """
+    if context.invoked_subcommand is not None:
+        return
     if demo:
         as_root_of_its_own()
     if bursts:
@@ -204,6 +210,26 @@ def watch(
         frame = until_stopped(feed, door, seconds, json, otel=otel, alertmanager=alertmanager)
     lines = frame_lines(frame, expected)
     emit(frame_json(frame, expected), json, lambda console: console.print("\n".join(lines), soft_wrap=True))
+
+
+@app.command(
+    epilog=examples("syncline watch report watch.db", "syncline watch report watch.db --number 3 --html i.html")
+)
+def report(
+    history: Annotated[Path, typer.Argument(help="A history that --history wrote.")],
+    number: Annotated[
+        int | None, typer.Option(help="Which incident, by its number in the list; else the worst.")
+    ] = None,
+    html: Annotated[Path | None, typer.Option(help="Write the incident as a page to attach to a ticket.")] = None,
+    json: JsonOption = False,
+) -> None:
+    """List the incidents of the last day of a history, and tell one of them whole."""
+    from syncline.questions.incident import watch_report
+
+    answer = watch_report(history, number=number)
+    if html is not None:
+        answer.page(html)
+    tell(answer, json, html)
 
 
 def on_screen(feed: Feed) -> None:

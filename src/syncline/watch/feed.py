@@ -28,6 +28,7 @@ from syncline.watch.foreign import admit
 from syncline.watch.history import History
 from syncline.watch.lab_scene import LabScene
 from syncline.watch.prediction import Prediction
+from syncline.watch.recorded import Recorded, is_history
 from syncline.watch.replay import Replay
 from syncline.watch.rules.thresholds import read_thresholds
 from syncline.watch.serve.alertmanager import Inbox
@@ -93,13 +94,19 @@ def lab_feed(visit: Visit, config: WatchConfig) -> Iterator[Feed]:
 
 @contextmanager
 def replay_feed(
-    path: Path, *, speed: float = 1.0, expect: Path | None = None, rules: Path | None = None,
+    path: Path, *, speed: float | None = None, expect: Path | None = None, rules: Path | None = None,
     history: Path | None = None, hold: bool = True,
 ) -> Iterator[Feed]:  # fmt: skip
-    """Give a timeline that is played once; with `hold` its last frame stays until it is stopped."""
+    """Give a timeline, or the last day of a history, played once; with `hold` its last frame stays until stopped."""
+    if is_history(path):
+        with closing(Recorded(path, speed=speed)) as recorded:
+            run = recorded.run if hold else recorded.play
+            yield Feed(recorded.hub, recorded.history, recorded.title, "replay", run=run)
+        return
     prediction = Prediction.read(expect) if expect else Prediction()
     player = Replay(
-        load_timeline(path), speed=speed, history=History(history) if history else None, prediction=prediction,
+        load_timeline(path), speed=1.0 if speed is None else speed, prediction=prediction,
+        history=History(history) if history else None,
         thresholds=read_thresholds(rules) if rules else None, title=path.name,
     )  # fmt: skip
     run = player.run if hold else player.play

@@ -107,6 +107,12 @@ class History:
             layout = row and self._base.execute("SELECT body FROM layout WHERE id = ?", (row[1],)).fetchone()
         return {"frame": unpack(row[2]), "layout": json.loads(layout[0])} if row and layout else None
 
+    def moments(self, start_s: float, end_s: float) -> list[float]:
+        """Return when there are frames in a time."""
+        look = "SELECT wall_s FROM frame WHERE wall_s BETWEEN ? AND ? ORDER BY wall_s"
+        with self._lock:
+            return [float(row[0]) for row in self._base.execute(look, (start_s, end_s))]
+
     def series(self, link: str, start_s: float, end_s: float, max_points: int = 600) -> LinkHistory:
         """Return one link over time in at most `max_points` bins: mean rate and highest peak of each."""
         with self._lock:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from syncline.watch.history import MAX_BYTES, History
 from syncline.watch.lab_scene import LabScene
 from syncline.watch.link_map import LinkMap, map_of_fabric, read_link_map
 from syncline.watch.prediction import Prediction
+from syncline.watch.recorded import Recorded, is_history
 from syncline.watch.rules.thresholds import Thresholds, read_thresholds
 from syncline.watch.sources.ethtool import EthtoolSource
 from syncline.watch.sources.gpu import GpuSource
@@ -121,10 +123,18 @@ def _check(config: WatchConfig) -> None:
 
 
 def _options(config: WatchConfig, links: LinkMap) -> AgentOptions:
-    prediction = Prediction.read(config.expect) if config.expect else Prediction()
+    prediction = _expected(config.expect) if config.expect else Prediction()
     thresholds = read_thresholds(config.rules) if config.rules else Thresholds()
     money = (config.num_gpus, config.usd_per_gpu_hour)
     return AgentOptions(config.host, config.tick_s, links, prediction, thresholds, *money)
+
+
+def _expected(path: str) -> Prediction:
+    """Return what a plan, a timeline or a table predicts, or what links reached in an earlier run."""
+    if not is_history(path):
+        return Prediction.read(path)
+    with closing(Recorded(path)) as recorded:
+        return Prediction(f"{path}: an earlier run", link_reach_Bps=recorded.reached_Bps())
 
 
 def _history(config: WatchConfig) -> History | None:

@@ -13,7 +13,7 @@ from syncline.watch.links import KnownLink, LinkLoad, LinkTable
 from syncline.watch.prediction import Prediction
 from syncline.watch.rules.degraded_rule import LinkDegraded
 from syncline.watch.rules.past import Past
-from syncline.watch.rules.reach import Reach
+from syncline.watch.rules.reach import LinkReach
 from syncline.watch.rules.rule import Context
 from syncline.watch.rules.thresholds import Thresholds
 
@@ -130,7 +130,7 @@ def test_another_run_says_what_a_link_reaches_before_this_one_has_seen_anything(
     one = LinkTable.named([UP], np.full(1, np.nan), 1)
     for share, expected in ((0.5, {UP}), (0.97, set())):
         now = replace(LinkLoad.empty(1), rate_Bps=np.array([share * CAPACITY]))
-        reach = Reach()
+        reach = LinkReach()
         reach.look(one.names, now.rate_Bps)
         context = Context(Thresholds(), Prediction(link_reach_Bps={UP: CAPACITY}), frame(0, one, now), reach=reach,
                           past={"rate": Past(lag=0)})  # fmt: skip

@@ -18,7 +18,12 @@ Nics = Annotated[
     str | None, typer.Option(help="With --cluster: this host's interfaces in the order of its NICs: eth0,eth1.")
 ]
 Host = Annotated[str | None, typer.Option(help="What this host is called (default: its host name).")]
-Expect = Annotated[Path | None, typer.Option(help="What was predicted: a plan, a simulated timeline, or a YAML table.")]
+Expect = Annotated[
+    Path | None,
+    typer.Option(
+        help="What is expected: a plan, a simulated timeline, a YAML table, or the history of an earlier run."
+    ),
+]
 Rules = Annotated[Path | None, typer.Option(help="YAML of thresholds that differ from the defaults.")]
 History = Annotated[Path | None, typer.Option(help="Keep the past in this file.")]
 HistorySize = Annotated[str, typer.Option(help="Most that the past may take.")]
@@ -55,15 +60,20 @@ Alertmanager = Annotated[str | None, typer.Option(help="Also send alerts to this
 DemoOption = Annotated[
     bool,
     typer.Option(
-        "--demo", help="Show the page with a small training in a lab on this machine, and a fault every half minute."
+        "--demo", help="Show the page with a small training in a lab on this machine, and four faults a minute."
     ),
 ]
 LabName = Annotated[
     str | None,
     typer.Option("--lab", help='Watch a running lab instead: its name, or "any" for the only one (`lab list`).'),
 ]
-Replay = Annotated[Path | None, typer.Option(help="Play a timeline instead of watching this host.")]
-Speed = Annotated[float, typer.Option(help="With --replay: seconds of the timeline in a second.")]
+Replay = Annotated[
+    Path | None, typer.Option(help="Play a timeline, or the last day of a history, instead of watching this host.")
+]
+Speed = Annotated[
+    float | None,
+    typer.Option(help="With --replay: seconds of the run in a second (a history: what takes two minutes)."),
+]
 Otel = Annotated[
     str | None, typer.Option(help="Also send metrics to this OpenTelemetry collector: URL (OTLP over HTTP).")
 ]

@@ -43,13 +43,13 @@ CLUSTER = {
 }
 NUM_GPUS, USD_PER_GPU_HOUR = 8, 2.5
 TIMETABLE = (
-    (15, 12, "host-01:eth1 rate 20%"),
-    (40, 12, "host-03:eth0 loss 3%"),
-    (65, 12, "rank 2 slow"),
-    (90, 10, "host-02:eth1 down"),
+    (14, 8, "host-01:eth1 rate 20%"),
+    (27, 8, "host-03:eth0 loss 3%"),
+    (40, 8, "rank 2 slow"),
+    (52, 7, "host-02:eth1 down"),
 )
 """When in a round, for how long, and what."""
-ROUND_S = 120.0
+ROUND_S = 66.0
 
 
 def prediction() -> Prediction:

@@ -29,7 +29,7 @@ SAME_PACE = 0.8
 
 
 class LinkDegraded(WatchRule):
-    """A link negotiated less than it had, or has work and stays below what it always reached (`Reach`).
+    """A link negotiated less than it had, or has work and stays below what it always reached (`LinkReach`).
 
     It has work when packets wait for it, or when it is busy for a larger part of the time than it used to be: the same
     bytes at a lower rate. A quiet moment says nothing of a link's rate, and neither does the return direction of
@@ -66,7 +66,8 @@ class LinkDegraded(WatchRule):
         flat = carried >= np.fmin(self.STEADY, np.nan_to_num(usual)) * reach.now_Bps()
         # On a crowded host senders wait for a core; a rate that stands still is not theirs.
         slow = low & works & (waits | (flat & (reach.is_steady() | np.bool_(not context.is_crowded))))
-        slow &= waits | ~_returns(table, context.past["rate"].quantile(0.9), self.RETURN)
+        back = _returns(table, context.past["rate"].quantile(0.9), self.RETURN) | _returns(table, carried, self.RETURN)
+        slow &= waits | ~back
         slow &= ~(behind & (context.highest("backlog_bytes", 2.0) < CHANCE_QUEUE_S * top))
         slow &= ~_waits_less(slow, backlog)
         if context.active.get("link.down") or context.active.get("rail.dead"):
@@ -74,11 +75,13 @@ class LinkDegraded(WatchRule):
         negotiated = np.array([context.speed_Bps.get(device, np.nan) for device in table.devices])
         fell = negotiated < 0.99 * table.capacity_Bps
         never = self._never(context, negotiated)
-        unsure = slow & ~waits & ~is_late & ~fell & ~never
+        doubtful = ~(waits | is_late | fell | never)
+        unsure = slow & doubtful
         all_alike = int(unsure.sum()) >= MANY and unsure.sum() > 0.5 * (works | unsure).sum()
         named = (slow & ~(unsure & all_alike)) | fell | never
         recently = context.highest("rate_Bps", self.IDLE_S) > self.TRICKLE * top
-        between = (low | (reach.now_Bps() < (1 + LOW) / 2 * floor)) & recently
+        sends = queued | (context.frame.load.rate_Bps > self.TRICKLE * top)
+        between = reach.was_low(low | (reach.now_Bps() < (1 + LOW) / 2 * floor), sends) & recently
 
         def tell(i: int) -> Finding:
             waiting = f"{context.frame.load.backlog_bytes[i]:.0f} bytes waiting"
@@ -91,7 +94,7 @@ class LinkDegraded(WatchRule):
                 return self.finding(context, table.names[i], observed, expected, seen, waiting)
             lately = f"{ceiling[i] / floor[i]:.0%} of the least it reached before"
             meaning, severity = self.meaning, self.severity
-            if unsure[i]:
+            if doubtful[i]:
                 severity = Severity.WARNING
                 meaning = "It is busy for longer at a lower rate: this link, one before it, or its sender is slower."
             return replace(

@@ -37,7 +37,7 @@ from syncline.watch.rules.link_rules import (
 )
 from syncline.watch.rules.past import Past
 from syncline.watch.rules.rail_rules import RailDead, RailImbalance, Retransmissions
-from syncline.watch.rules.reach import Reach
+from syncline.watch.rules.reach import LinkReach
 from syncline.watch.rules.rule import Context, WatchRule
 from syncline.watch.rules.thresholds import Thresholds
 
@@ -86,7 +86,7 @@ class RuleEngine:
         self._bursts: dict[str, deque[Burst]] = {}
         self._explained: list[tuple[float, float]] = []
         self._past = {name: Past() for name in _PASTS}
-        self._reach = Reach()
+        self._reach = LinkReach()
         self._has_spans = False
         self._table: LinkTable | None = None
         self._rail_of: dict[str, int] = {}

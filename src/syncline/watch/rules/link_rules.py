@@ -14,6 +14,8 @@ from syncline.watch.links import LinkTable
 from syncline.watch.rules.rule import LINK_TROUBLES, Context, Floats, Mask, RuleVerdict, WatchRule, verdict
 
 FULL_PACKET_BYTES = 1500.0
+STILL_S = 2.0
+"""A link that lost nothing for so long does not lose now."""
 LONG_S = 10.0
 """How long must have been seen before an average over half a minute says anything."""
 
@@ -217,6 +219,7 @@ class LinkLoss(WatchRule):
         carried = np.nansum([f.load.rate_Bps * f.interval_s for f in frames], axis=0) / FULL_PACKET_BYTES
         # Looks are not quite as long as their interval: a packet may count as 0.9.
         lost = count > np.maximum(t.loss_packets - 0.5, t.loss_share * carried)
+        lost &= context.highest("drops_per_s", STILL_S) > 0
 
         def tell(i: int) -> Finding:
             observed = f"{drops[i]:.1f} packets dropped a second"
@@ -245,7 +248,8 @@ class LinkErrors(WatchRule):
             observed = f"{count[i]:.0f} errors in {t.errors_over_s:.0f} s"
             return self.finding(context, table.names[i], observed, "none", f"device {table.devices[i]}")
 
-        return verdict(context, count >= 1.0, np.zeros(len(table), bool), tell)
+        still = context.highest("errors_per_s", STILL_S) > 0
+        return verdict(context, (count >= 1.0) & still, np.zeros(len(table), bool), tell)
 
 
 class LinkPause(WatchRule):

@@ -21,6 +21,8 @@ SCALES = (3, 6, 12, 24, 48)
 BLOCK = 12
 NUM_BLOCKS = 20
 LEAST_BLOCKS = 2
+KEPT = 0.15
+"""Share of blocks that may be lower: those in which the job went from one phase to another."""
 LOW = 0.93
 """A ceiling below this share of its floor has fallen; counters and queues make the rest of the difference."""
 STEADY = 0.85
@@ -55,16 +57,14 @@ class _Scale:
             self.least = np.full(len(now), np.nan)
 
     def floor(self) -> Floats:
-        """Return the least ceiling of the past, the newest block left out; NaN where too little is known."""
+        """Return the ceiling that six of seven blocks of the past kept, the newest left out; NaN where unknown."""
         blocks = list(self.blocks)[:-1]
         if len(blocks) < LEAST_BLOCKS:
             return np.full(len(self.least), np.nan)
-        table = np.array(blocks)
-        enough = (~np.isnan(table)).sum(axis=0) >= LEAST_BLOCKS
-        return np.where(enough, np.fmin.reduce(table), np.nan)
+        return _ranked(np.array(blocks), KEPT, LEAST_BLOCKS)
 
 
-class Reach:
+class LinkReach:
     """Follows the ceilings of all links of a table; `look`, then `learn` unless there is trouble."""
 
     def __init__(self) -> None:
@@ -77,6 +77,7 @@ class Reach:
         self._looks: deque[Floats] = deque(maxlen=SCALES[0])
         self._tops: deque[Floats] = deque(maxlen=NUM_BLOCKS)
         self._hurt = False
+        self._was_low = np.zeros(len(names), bool)
         self._floors: list[Floats] = [np.full(len(names), np.nan)] * len(SCALES)
         self._top = np.full(len(names), np.nan)
 
@@ -104,7 +105,7 @@ class Reach:
                 scale.learn(IDLE * np.nan_to_num(self._top))
         if not is_hurt and self._scales[0].num % BLOCK == 0:
             self._tops.append(self._scales[2].recent[-1])
-            self._top = _middle(np.array(self._tops))
+            self._top = _ranked(np.array(self._tops), 0.5)
             self._floors = [scale.floor() for scale in self._scales]
 
     @property
@@ -115,6 +116,11 @@ class Reach:
     def now_Bps(self, looks: int = SCALES[0]) -> Floats:
         """Return the ceiling over a window."""
         return self._scales[SCALES.index(looks)].recent[-1]
+
+    def was_low(self, low: Mask, works: Mask) -> Mask:
+        """Tell which links were low when they last worked; a link that rests has not recovered, nor got worse."""
+        self._was_low = np.where(works, low, self._was_low)
+        return self._was_low
 
     def is_steady(self) -> Mask:
         """Tell which links were held to one rate in the last looks: something lets just so much pass."""
@@ -156,9 +162,9 @@ class Reach:
             new.least, new.num = moved(scale.least), scale.num
 
 
-def _middle(table: Floats) -> Floats:
-    """Return the median of each column's known values; NaN where there are none."""
+def _ranked(table: Floats, share: float, least: int = 1) -> Floats:
+    """Return the value of each column below which this share of its known values lie; NaN where there are too few."""
     ordered = np.sort(table, axis=0)  # NaN last
-    row = np.maximum((~np.isnan(table)).sum(axis=0) - 1, 0) // 2
-    found: Floats = ordered[row, np.arange(table.shape[1])]
-    return found
+    count = (~np.isnan(table)).sum(axis=0)
+    row = (share * np.maximum(count - 1, 0)).astype(np.int64)
+    return np.where(count >= least, ordered[row, np.arange(table.shape[1])], np.nan)

@@ -18,7 +18,7 @@ from syncline.watch.burst import Burst
 from syncline.watch.frame import Frame
 from syncline.watch.prediction import Prediction
 from syncline.watch.rules.past import Past
-from syncline.watch.rules.reach import Reach
+from syncline.watch.rules.reach import LinkReach
 from syncline.watch.rules.thresholds import Thresholds
 
 Floats = npt.NDArray[np.float64]
@@ -76,7 +76,7 @@ class Context:
     """When the job communicated: spans apart and in order."""
     has_spans: bool = False
     past: dict[str, Past] = field(default_factory=dict)
-    reach: Reach = field(default_factory=Reach)
+    reach: LinkReach = field(default_factory=LinkReach)
     active: dict[str, set[str]] = field(default_factory=dict)
     suspected: dict[str, set[str]] = field(default_factory=dict)
     """Where rules that looked already are bad in this frame, whether for long enough or not."""

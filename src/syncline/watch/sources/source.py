@@ -23,12 +23,26 @@ class CounterSource(ABC):
         """Let go of sockets and libraries."""
 
 
+ALIVE_S = 5.0
+
+
 class SourceTree:
     """The file tree that sources read: `/` on a host, a captured or invented tree elsewhere."""
 
     def __init__(self, path: str | os.PathLike[str] = "/") -> None:
         self.path = Path(path)
-        self.is_host = self.path == Path("/")
+        self.is_host = self.path == Path("/") or self._is_alive()
+
+    def _is_alive(self) -> bool:
+        """Tell whether this is the root of the running host, seen from a container in its network: not a capture."""
+        if self.path == Path("/"):
+            return True
+        here = SourceTree()
+        boot, uptime = ("proc/sys/kernel/random/boot_id", "proc/uptime")
+        if not self.text(boot) or self.text(boot) != here.text(boot):
+            return False
+        own, other = ((tree.text(uptime) or "0").split()[0] for tree in (here, self))
+        return abs(float(own) - float(other)) < ALIVE_S and self.names("sys/class/net") == here.names("sys/class/net")
 
     def at(self, *parts: str) -> Path:
         return self.path.joinpath(*parts)
