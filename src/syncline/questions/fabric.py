@@ -262,7 +262,7 @@ def export_fabric(
     "syncline fabric import nccl-dump.xml cluster.yaml",
     "syncline fabric import ndv4-topo.xml cluster.yaml --gpu A100 --network 'fat-tree HDR' --count 16",
     "syncline fabric import topology.conf cluster.yaml --host dgx-h100",
-    "syncline fabric import ibnetdiscover.out cluster.yaml --host dgx-h100",
+    "syncline fabric import ibnetdiscover.out cluster.yaml --host 'gpu*=dgx-h100'",
     "syncline fabric import lldp/ cluster.yaml --host '8 x H100' --link 400GbE",
     "syncline fabric import topo.txt cluster.yaml --gpu H100 --link NDR --network 'rail-optimized NDR' --count 32",
     "syncline fabric import describe-instance-topology.json cluster.yaml --host p5",
@@ -278,7 +278,9 @@ def import_cluster(
     target: Annotated[Path, Parameter("The cluster file to write.")],
     *,
     format: Annotated[str | None, Parameter("Name the format instead of guessing it.")] = None,
-    host: Annotated[str | None, Parameter("What the hosts are, for formats that do not say.")] = None,
+    host: Annotated[
+        str | None, Parameter("What the hosts are, for formats that do not say; 'gpu*=8 x H100' takes those so called.")
+    ] = None,
     gpu: Annotated[str | None, Parameter("The GPU, where an NCCL topology does not name it.")] = None,
     link: Annotated[str | None, Parameter("What ports run, where the file does not say: NDR, 400GbE.")] = None,
     network: Annotated[str | None, Parameter('Join the hosts by this network: "rail-optimized NDR".')] = None,

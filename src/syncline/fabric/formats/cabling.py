@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from typing import TypeVar
 
 from syncline.describe.plain import JsonObject
@@ -68,6 +69,8 @@ def cabling_cluster(
         raise DescriptionError("no host is among the devices found, only switches.", where=cabling.source)
     if len(cabling.cables) > _MOST_CABLES:
         raise DescriptionError(f"{len(cabling.cables):,} cables are more than are read.", where=cabling.source)
+    odd = odd_links(cabling)
+    cabling, host, asked = _chosen_hosts(cabling, host)
     catalog = load_catalog()
     base = HostSpec.model_validate(host_from_text(host))
     nics, remarks = _nics(cabling, base, catalog)
@@ -98,9 +101,57 @@ def cabling_cluster(
             "cables": _rows(cabling, nics),
         },
         "source": f"cables found: {cabling.source}",
-        "notes": "; ".join((*cabling.remarks, *remarks)),
+        "notes": "; ".join((*cabling.remarks, *asked, *odd, *remarks)),
     }
     return ClusterSpec.model_validate(rows)
+
+
+def _chosen_hosts(
+    cabling: Cabling, host: str | JsonObject
+) -> tuple[Cabling, str | JsonObject, tuple[str, ...]]:  # fmt: skip
+    """Return the cabling of the hosts that `host` speaks of ("gpu*=8 x H100"), the model, and what is to be said."""
+    families = Counter(re.split(r"[-_.]?\d", name)[0] for name in cabling.hosts)
+    if not (isinstance(host, str) and "=" in host):
+        if len(families) < 2:
+            return cabling, host, ()
+        kinds = ", ".join(f"{count} {name}" for name, count in families.most_common(4))
+        some = f"--host '{min(families)}*=MODEL' takes one"
+        asked = f"hosts of several kinds by name ({kinds}) are all taken as {host}: {some}"
+        return cabling, host, (asked,)
+    patterns, _, model = host.partition("=")
+    kept = [name for name in cabling.hosts if any(fnmatchcase(name, one.strip()) for one in patterns.split(","))]
+    if not kept:
+        raise UsageError(f'no host is called like "{patterns}".', where=cabling.source,
+                         hint=f"Hosts are called {', '.join(cabling.hosts[:4])} ...")  # fmt: skip
+    lost = set(cabling.hosts) - set(kept)
+    cables = tuple(one for one in cabling.cables if not {one.a.device, one.b.device} & lost)
+    asked_of = (f"{len(lost)} hosts that are not called {patterns} are left out",) if lost else ()
+    return replace(cabling, hosts=tuple(kept), cables=cables), model.strip(), asked_of
+
+
+def odd_links(cabling: Cabling) -> tuple[str, ...]:
+    """Return cables that run otherwise than nearly all of their kind: to hosts, and between switches."""
+    kinds: dict[str, list[FoundCable]] = defaultdict(list)
+    for cable in cabling.cables:
+        to_host = {cable.a.device, cable.b.device} & set(cabling.hosts)
+        kinds["to hosts" if to_host else "between switches"].append(cable)
+    found = []
+    for kind, cables in kinds.items():
+        counted = Counter(_runs_at(cable) for cable in cables if _runs_at(cable))
+        if len(counted) < 2:
+            continue
+        usual = counted.most_common(1)[0][0]
+        odd = [cable for cable in cables if _runs_at(cable) not in ("", usual)]
+        if len(odd) <= max(1, len(cables) // 8):
+            ends = ", ".join(
+                f"{one.a.device}:{one.a.port} - {one.b.device}:{one.b.port} ({_runs_at(one)})" for one in odd[:3]
+            )
+            found.append(f"odd link: {len(odd)} of {len(cables)} cables {kind} run otherwise than {usual}: {ends}")
+    return tuple(found)
+
+
+def _runs_at(cable: FoundCable) -> str:
+    return cable.link or (f"{cable.rate_Bps * 8 / 1e9:g} Gb/s" if cable.rate_Bps else "")
 
 
 def levels_from_hosts(ends: Iterable[tuple[D, D]], hosts: Iterable[D]) -> dict[D, int]:
