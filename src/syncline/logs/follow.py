@@ -25,7 +25,7 @@ class KernelFollower:
 
     def lines(self) -> list[str]:
         """Return the messages since the last look, in the form of dmesg."""
-        found = []
+        found: list[str] = []
         while self._file >= 0 and len(found) < _MOST:
             try:
                 record = os.read(self._file, 8192)
