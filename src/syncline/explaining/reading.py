@@ -7,36 +7,48 @@ from pathlib import Path
 
 from syncline.describe.progress import Meter
 from syncline.errors import DescriptionError, FileError
-from syncline.explaining.tools import TOOLS, start_of
+from syncline.explaining.graph_trace import read_graph
+from syncline.explaining.tools import GRAPH, TOOLS, start_of
 from syncline.timeline.recording.recording import Recording
+from syncline.workload.trace import is_prefix
 
 
 def read_recordings(paths: Sequence[str | Path], meter: Meter | None = None) -> tuple[Recording, ...]:
     """Return the recordings of files and of all traces in folders; one that holds several ranks gives several."""
     files = [file for path in paths for file in _files(Path(path))]
     meter = meter or Meter()
-    meter.expect(sum(file.stat().st_size for file in files))
+    meter.expect(sum(file.stat().st_size for file in files if file.is_file()))
     return tuple(one for file in files for one in _read(file, meter))
 
 
 def _files(path: Path) -> list[Path]:
     if path.is_dir():
-        found = sorted(file for file in path.iterdir() if file.is_file() and _tool(file) is not None)
+        found = sorted(file for file in path.iterdir() if file.is_file() and tool_of(file) is not None)
         if not found:
             raise FileError(f'"{path}" has no traces.', hint=f"Known are: {', '.join(TOOLS)}.")
-        return found
+        # Ranks of a graph wait for each other: they are read together.
+        return [path] if tool_of(found[0]) == GRAPH else found
+    if is_prefix(path):
+        return [path]
     if not path.is_file():
         raise FileError(f'there is no file "{path}".', hint="Name traces, or a folder of them.")
     return [path]
 
 
-def _tool(path: Path) -> str | None:
+def tool_of(path: Path) -> str | None:
+    """Return the tool that wrote a file; None where it is not known."""
     start = start_of(path)
-    return next((name for name, tool in TOOLS.items() if tool.wrote(start)), None)
+    found = next((name for name, tool in TOOLS.items() if tool.wrote(start)), None)
+    # Protobuf has no mark of its own: Chakra's files are known by their names.
+    return GRAPH if found is None and path.name.lower().endswith((".et", ".et.gz")) else found
 
 
 def _read(path: Path, meter: Meter) -> tuple[Recording, ...]:
-    name = _tool(path)
+    if path.is_dir() or is_prefix(path):
+        return read_graph(path)
+    if path.stat().st_size == 0:
+        raise DescriptionError("the trace is empty.", where=str(path), hint="Profile one step and export it again.")
+    name = tool_of(path)
     if name is None:
         raise DescriptionError(
             "not a trace that is known.", where=str(path), detail=f"Known are: {', '.join(TOOLS)}.",

@@ -12,7 +12,7 @@ from syncline.describe.progress import Meter
 from syncline.explaining.graph_trace import read_graph
 from syncline.timeline.recording.collective_log import is_flight, is_inspector, read_flight, read_inspector
 from syncline.timeline.recording.kineto import read_kineto
-from syncline.timeline.recording.nsight import is_nsight, read_nsight
+from syncline.timeline.recording.nsight import is_csv, is_nsight, read_csv, read_nsight
 from syncline.timeline.recording.recording import Recording
 
 
@@ -49,17 +49,20 @@ def is_profiler(start: bytes) -> bool:
 
 
 def is_graph(start: bytes) -> bool:
-    """Say whether a file is Chakra's (protobuf or JSON), or PyTorch's execution trace."""
+    """Say whether a file is Chakra's in JSON, or PyTorch's execution trace."""
     plain = start.lstrip()
-    if plain.startswith(b"{"):
-        return b"-chakra" in plain[:1000] or b'"ctrl_deps"' in plain or b'"workload 1"' in plain[:200]
-    return b"schema" in start[:64] or start[1:2] == b"\n"
+    return plain.startswith(b"{") and (
+        b"-chakra" in plain[:1000] or b'"ctrl_deps"' in plain or b'"workload 1"' in plain[:200]
+    )
 
 
+PROFILER = "PyTorch profiler traces (.json, .json.gz)"
+GRAPH = "Chakra and PyTorch execution traces (.et, .json)"
 TOOLS = {
-    "PyTorch profiler traces (.json, .json.gz)": Tool(is_profiler, lambda path, meter: (read_kineto(path, meter),)),
+    PROFILER: Tool(is_profiler, lambda path, meter: (read_kineto(path, meter),)),
     "flight recorder dumps": Tool(is_flight, lambda path, _: (read_flight(path),)),
     "NCCL Inspector files": Tool(is_inspector, lambda path, _: read_inspector(path)),
     "Nsight Systems exports (.sqlite)": Tool(is_nsight, lambda path, _: (read_nsight(path),)),
-    "Chakra and PyTorch execution traces (.et, .json)": Tool(is_graph, lambda path, _: read_graph(path)),
+    "Nsight Systems reports (.csv)": Tool(is_csv, lambda path, _: (read_csv(path),)),
+    GRAPH: Tool(is_graph, lambda path, _: read_graph(path)),
 }

@@ -12,6 +12,7 @@ from syncline.bench.step_log import StepLog, read_step_log
 from syncline.describe import units
 from syncline.describe.model import Handle, handle
 from syncline.errors import UsageError
+from syncline.explaining.observed import observed_trace
 from syncline.program import place
 from syncline.questions.answer import Answer, Output
 from syncline.questions.inputs import Cluster, ClusterArgument, JobSource, built, job_of
@@ -33,7 +34,6 @@ from syncline.sim.shared import levels_of
 from syncline.sim.step.calibrate import Observation, calibrate, check_plausible
 from syncline.sim.step.step import StepResult, kind_of
 from syncline.sim.step.step import step as price
-from syncline.sim.step.traced import observed_trace
 from syncline.sim.swept import seen_in
 
 PROFILE_OUTPUT = Output("Write the profile.", lambda answer, path: answer.save(path), names=("--out", "-o"))

@@ -12,8 +12,8 @@ from syncline.errors import UsageError
 from syncline.explaining.against import Difference, difference, predicted_account
 from syncline.explaining.explain import Explanation, explain_recordings
 from syncline.explaining.on_cluster import on_cluster
-from syncline.explaining.reading import read_recordings
-from syncline.explaining.tools import is_graph, is_profiler, start_of
+from syncline.explaining.reading import read_recordings, tool_of
+from syncline.explaining.tools import GRAPH, PROFILER
 from syncline.questions.answer import Answer, Output, page_output
 from syncline.questions.inputs import Cluster, built
 from syncline.questions.parameter import Parameter, question
@@ -128,10 +128,10 @@ def explain(
 def _workload(files: Sequence[str | Path]) -> Workload | None:
     """Return the graph of traces that have one: the profiler's and Chakra's."""
     path = Path(files[0])
-    if len(files) > 1:
-        return read_kineto(files) if is_profiler(start_of(path)) else None
-    first = trace_files(path)[0]
-    return read_trace(path) if is_profiler(start_of(first)) or is_graph(start_of(first)) else None
+    tool = tool_of(trace_files(path)[0])
+    if tool not in (PROFILER, GRAPH) or (tool == GRAPH and len(files) > 1):
+        return None
+    return read_kineto(files) if len(files) > 1 else read_trace(path)
 
 
 COMMANDS = {"": explain}

@@ -1,9 +1,8 @@
-"""When: what happened, or would happen, on which rank and link; who says so; and where two accounts part."""
+"""When: what happened, or would happen, on which rank and link; who says so."""
 
 from __future__ import annotations
 
 from syncline.timeline.builder import TimelineBuilder, merge
-from syncline.timeline.compare import ClockAlignment, Comparison, Parting, compare
 from syncline.timeline.export import load, save
 from syncline.timeline.links import LinkSamples, NamedLinks
 from syncline.timeline.source import Source, SourceKind
@@ -13,12 +12,9 @@ from syncline.timeline.timeline import LinkUse, Timeline
 
 __all__ = [
     "COMMUNICATION",
-    "ClockAlignment",
-    "Comparison",
     "LinkSamples",
     "LinkUse",
     "NamedLinks",
-    "Parting",
     "Source",
     "SourceKind",
     "SpanKind",
@@ -26,7 +22,6 @@ __all__ = [
     "Summary",
     "Timeline",
     "TimelineBuilder",
-    "compare",
     "load",
     "merge",
     "save",

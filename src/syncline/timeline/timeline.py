@@ -2,7 +2,7 @@
 
 timeline = simulate(program, fabric)          # or lab, runtime, watch: all return this type
 timeline.makespan_s, timeline.exposed_s(), timeline.link_use().mean_utilisation
-summarise(timeline).lines()                   # the numbers people ask first; compare(predicted, measured).lines
+summarise(timeline).lines()                   # the numbers people ask first
 save(timeline, "run.json.gz")                 # for ui.perfetto.dev
 """
 

@@ -23,6 +23,11 @@ def is_trace(path: str | Path) -> bool:
     return str(path).lower().endswith(SUFFIXES) or Path(path).is_dir() or _numbered(Path(path)).is_file()
 
 
+def is_prefix(path: Path) -> bool:
+    """Say whether a name is the part before `.0.et` of numbered traces, as ASTRA-sim takes it."""
+    return not path.is_file() and _numbered(path).is_file()
+
+
 def read_trace(path: str | Path) -> Workload:
     """Return the workload of a Chakra trace, of PyTorch's profiler or execution trace, or one that syncline wrote.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -56,6 +57,25 @@ def read_nsight(path: Path) -> Recording:
     finally:
         connection.close()
     return _recording(path, kernels, copies, calls, ranges, str(gpu[0]))
+
+
+def is_csv(start: bytes) -> bool:
+    """Say whether a file is `nsys stats --report cuda_gpu_trace --format csv`."""
+    return b"Start (ns)" in start and b"Duration (ns)" in start
+
+
+def read_csv(path: Path) -> Recording:
+    """Return the kernels and copies of a report; it has no calls of the host."""
+    with path.open(newline="", encoding="utf-8", errors="replace") as file:
+        lines = iter(file)
+        head = next(line for line in lines if "Duration (ns)" in line and "Start (ns)" in line)
+        rows = [row for row in csv.DictReader([head, *lines]) if (row.get("Start (ns)") or "").strip().isdigit()]
+    found: list[Row] = [
+        (int(row["Start (ns)"]), int(row["Start (ns)"]) + int(row["Duration (ns)"]), int(row.get("Strm") or 0), -1,
+         str(row.get("Name") or "")) for row in rows
+    ]  # fmt: skip
+    copies = [row for row in found if row[4].startswith("[CUDA mem")]
+    return _recording(path, [row for row in found if row not in copies], copies, [], [], "")
 
 
 def _refused(path: Path, error: sqlite3.Error) -> DescriptionError:

@@ -9,7 +9,7 @@ import pytest
 from tests.workload.chakra_schema import Schema, stream
 
 from syncline.errors import DescriptionError
-from syncline.sim.step.traced import observed_trace
+from syncline.explaining.observed import observed_trace
 
 SCHEMA = Schema("1.0")
 
