@@ -14,9 +14,9 @@ import numpy as np
 
 from syncline.errors import SimulationError
 from syncline.fabric.catalog import load_catalog
-from syncline.previewing import attention, convolution
+from syncline.previewing.kernels import attention, convolution
+from syncline.previewing.kernels.passes import GpuFigures, pass_s
 from syncline.previewing.measured import EagerCosts, GpuKernelTimes, OwnHost
-from syncline.previewing.passes import GpuFigures, pass_s
 from syncline.previewing.record import KernelCall
 from syncline.sim.step.arithmetic.kernels import ALIGNED, UNALIGNED, gemm_s
 from syncline.sim.step.constants import Constants, default_constants

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from syncline.previewing.holders import WORKSPACE_BYTES, peak_memory, workspaces
-from syncline.previewing.passes import (
+from syncline.previewing.kernels.passes import (
     CHANNEL_PER_S,
     CHUNKS,
     ISSUES,

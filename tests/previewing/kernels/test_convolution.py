@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from syncline.previewing import attention, convolution
+from syncline.previewing.kernels import attention, convolution
 from syncline.previewing.record import KernelCall
 
 IMAGES, SIDE, TAPS = 256, 56, 9
