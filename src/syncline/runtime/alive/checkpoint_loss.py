@@ -25,6 +25,8 @@ SHORTEST_S, LONGEST_S = 0.0005, 0.1
 @contextlib.contextmanager
 def naming_the_lost(handle: Any) -> Iterator[None]:
     """Raise what lies behind a broken connection, where the handle's heartbeats say it."""
+    if hasattr(handle, "phase"):
+        handle.phase = "checkpoint"
     try:
         yield
     except Exception as error:

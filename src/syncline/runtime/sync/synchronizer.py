@@ -41,7 +41,6 @@ WARM_UP_CODEC = "int8"
 
 GRACE_S = 0.5
 """How long the training thread has to hear of a lost rank before waits elsewhere are ended."""
-ENDED = "ended"
 
 log = logging.getLogger("syncline.watchdog")
 
@@ -70,7 +69,7 @@ class Synchronizer:
         self._buckets: dict[int, Bucket] = {}
         self._programs: dict[int, BucketProgram] = {}
         self._codec = settings.codec
-        self._trainer = threading.get_ident()
+        self._trainer, self._is_heard = threading.get_ident(), False
         self.phase = "start"
         """What the training thread is at: "start", "forward", "backward", "optimizer", "checkpoint" or "close"."""
         self._num_steps = 0
@@ -164,12 +163,10 @@ class Synchronizer:
         step = max(0, self._num_steps - 1)
         if isinstance(failure, LostRankError) and failure.step < 0:
             failure.step, failure.phase = step, self.phase
-        is_heard = threading.get_ident() == self._trainer
+        self._is_heard = self._is_heard or threading.get_ident() == self._trainer
         if isinstance(failure, SynchronizationError) and not failure.where:
             phase = f", {self.phase}" if isinstance(failure, LostRankError) else ""
             failure.where = f"rank {self.links.team.names[self.rank]}, step {step}{phase}"
-        if is_heard:
-            self.phase = ENDED
         return failure
 
     @contextlib.contextmanager
@@ -196,7 +193,7 @@ class Synchronizer:
 
     def _end_other_waits(self) -> None:
         """End a wait of the training thread that is not this handle's: in a collective of torch or of the script."""
-        if self.phase != ENDED and self._watchdog is not None:
+        if not self._is_heard and self._watchdog is not None:
             count = cut_off(self._watchdog.roll.addresses, store_port(self.links.team.store))
             log.warning("the training thread waits elsewhere: %d connections to other ranks were shut down.", count)
 
@@ -223,6 +220,7 @@ class Synchronizer:
 
     def abandon(self) -> None:
         """Leave the connections as they are: threads that wait for a lost rank end with its time-out."""
+        self._is_heard = True
         if self._watchdog is not None:
             self._watchdog.close(tells=False)
         self._conveyor.abandon()
@@ -352,6 +350,7 @@ class Synchronizer:
 
     def close(self) -> None:
         """Finish what is under way, end the threads and give the buffers back; what was measured stays."""
+        self._is_heard = True
         if self._watchdog is not None:
             self._watchdog.close()
         self._conveyor.close()
