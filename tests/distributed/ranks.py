@@ -29,7 +29,6 @@ PRELOAD = [
     "syncline.runtime.sync.fsdp",
     "syncline.runtime.alive.checkpoint",
     "syncline.runtime.periodic.diloco",
-    "syncline.runtime.periodic.one_bit",
 ]
 
 

@@ -14,6 +14,7 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
 from syncline.errors import LostRankError
+from syncline.runtime.wire.team import name_of
 
 WARN_S = 10.0
 """How long ranks wait before they say for whom, and again each time that has lasted twice as long."""
@@ -32,7 +33,7 @@ class Arrival:
     """One meeting of some ranks: each of them makes one under the same name, as often as the others."""
 
     def __init__(self, purpose: str, ranks: Sequence[int]) -> None:
-        name = f"{purpose}/{'-'.join(map(str, ranks))}"
+        name = f"{purpose}/{name_of(ranks)}"
         _calls[name] += 1
         self._ranks = ranks
         self._store: Any = distributed_c10d.PrefixStore(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime
 import uuid
+import zlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -47,8 +48,7 @@ class Team:
         self.rank = self.members.index(rank)
         self.size = len(members)
         self.device = device
-        parts = "-".join(map(str, members))
-        self.meeting: Any = distributed_c10d.PrefixStore(f"syncline/{name}/{parts}", self.store)
+        self.meeting: Any = distributed_c10d.PrefixStore(f"syncline/{name}/{name_of(members)}", self.store)
         self._backend = _backend(self.meeting, self.rank, self.size, device, datetime.timedelta(seconds=timeout_s))
 
     @property
@@ -81,6 +81,11 @@ class Team:
     def all_reduce(self, tensor: torch.Tensor) -> None:
         """Sum in place and wait."""
         self._backend.allreduce([tensor]).wait()
+
+
+def name_of(ranks: Sequence[int]) -> str:
+    """Return a short name of some ranks, however many: keys of the store begin with it."""
+    return f"{len(ranks)}-{zlib.crc32(repr(list(ranks)).encode()):08x}"
 
 
 def store_port(store: Any) -> int:
