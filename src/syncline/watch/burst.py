@@ -17,8 +17,8 @@ import numpy.typing as npt
 from syncline.watch.sampler import SampleRows
 
 MIN_PACKETS = 20
-FRAME_BYTES, LARGEST_BYTES = 9018, 1 << 16
-"""A jumbo frame; and what a host hands to its NIC at once, which is what shapers let pass at once too."""
+FRAME_BYTES, LARGEST_BYTES = 9018, 1 << 14
+"""A jumbo frame; and what is handed to a NIC at once, between a frame and the 64 KiB that it may cut by itself."""
 MIN_WINDOW_S = 1e-3
 MAX_WINDOW_S = 0.1
 FORGET = 0.999

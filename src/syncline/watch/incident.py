@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields, replace
 
 from syncline.describe.plain import JsonObject
 from syncline.finding import Finding, Severity
-from syncline.watch.rules.cause import causes
+from syncline.watch.rules.cause import ROOTS, causes, is_of_job
 from syncline.watch.rules.hold import Change
 
 IncidentKey = tuple[str, str, str]
@@ -124,6 +124,11 @@ class IncidentBook:
     def _echoes(self, effect: _Place, there: set[_Place], wall_s: float) -> bool:
         """Tell whether the cause of an effect has just ended."""
         cause = self._under.get(effect)
+        if cause is None and is_of_job(effect[0]):  # noticed only after the end of what it comes of
+            return effect not in self._known and any(
+                rule in ROOTS and (rule, place) not in there and wall_s - last_s <= ECHO_S
+                for (rule, place), (_, last_s, _) in self._known.items()
+            )
         if cause is None or cause in there or cause not in self._known:
             return False
         return wall_s - self._known[cause][1] <= ECHO_S

@@ -49,14 +49,39 @@ def _cause(effect: Finding, findings: Sequence[Finding], rail_of: Mapping[str, i
             return other
     if effect.rule in _SIDE_EFFECTS:
         return _surest([f for f in others if f.rule in _SIDE_EFFECTS[effect.rule]])
-    if effect.rule.startswith(_OF_THE_JOB) and effect.rule != "job.straggler":
+    if is_of_job(effect.rule) or effect.rule == "job.stalled":
         return _surest([f for f in others if (f.since_s or 0.0) <= (effect.since_s or 0.0) + SLACK_S])
+    if effect.rule == "link.degraded":  # flows of a link that is down take other ways and share them
+        down = _surest([f for f in others if f.rule == "link.down" and _began(f) <= _began(effect) + SLACK_S])
+        if down is not None:
+            return down
+    back = [f for f in others if f.rule == effect.rule and f.place == opposite(effect.place)]
+    if back and (_began(back[0]), back[0].place) < (_began(effect), effect.place):
+        return back[0]  # both ways of one cable
     if effect.rule in ("link.degraded", "link.loss"):
         # Loss makes a link slow, and a slow link overflows: what was there first is the cause.
         pair = {"link.degraded": "link.loss", "link.loss": "link.degraded"}[effect.rule]
         same = [f for f in others if f.rule == pair and f.place == effect.place]
         return same[0] if same and (same[0].since_s or 0.0, pair) < (effect.since_s or 0.0, effect.rule) else None
     return None
+
+
+def is_of_job(rule: str) -> bool:
+    """Tell whether a rule says what the job feels of something else; a job that hangs is more than that."""
+    return rule.startswith(_OF_THE_JOB) and rule not in ("job.straggler", "job.stalled")
+
+
+def opposite(place: str) -> str:
+    """Return the other direction of a link's cable, by its name."""
+    src, arrow, dst = place.partition(" -> ")
+    if arrow:
+        return f"{dst} -> {src}"
+    name, _, way = place.rpartition(" ")
+    return f"{name} {({'tx': 'rx', 'rx': 'tx'}).get(way, way)}"
+
+
+def _began(finding: Finding) -> float:
+    return finding.since_s or 0.0
 
 
 def _surest(found: list[Finding]) -> Finding | None:

@@ -62,7 +62,7 @@ class LinkDegraded(WatchRule):
         behind, full = _came(table, low & works, held_up, reach.now_Bps())
         waits = queued | full
         is_late = np.bool_(is_overdue(context) or context.lost_share() > LATE_SHARE)
-        usual = context.past["rate"].quantile(0.5) / top
+        usual = np.divide(context.past["rate"].quantile(0.5), top, out=np.zeros(len(table)), where=top > 0)
         flat = carried >= np.fmin(self.STEADY, np.nan_to_num(usual)) * reach.now_Bps()
         # On a crowded host senders wait for a core; a rate that stands still is not theirs.
         slow = low & works & (waits | (flat & (reach.is_steady() | np.bool_(not context.is_crowded))))
@@ -70,8 +70,9 @@ class LinkDegraded(WatchRule):
         slow &= waits | ~back
         slow &= ~(behind & (context.highest("backlog_bytes", 2.0) < CHANCE_QUEUE_S * top))
         slow &= ~_waits_less(slow, backlog)
-        if context.active.get("link.down") or context.active.get("rail.dead"):
-            slow &= backlog > 0  # flows take other ways and share them: a lower rate alone says nothing of a link
+        if context.active.get("link.down") or context.active.get("rail.dead") or is_any_late(context):
+            # Flows take other ways and share them, or wait for a rank: a lower rate alone says nothing of a link.
+            slow &= queued & (backlog > 0)
         negotiated = np.array([context.speed_Bps.get(device, np.nan) for device in table.devices])
         fell = negotiated < 0.99 * table.capacity_Bps
         never = self._never(context, negotiated)
@@ -147,6 +148,13 @@ def is_overdue(context: Context) -> bool:
         return False
     usual_s = median([step.step_s for step in job.steps])
     return context.frame.mono_s - job.last_span_s > 1.5 * usual_s + 0.5
+
+
+def is_any_late(context: Context) -> bool:
+    """Return whether the others waited for a rank in the last two steps: then links rest in mid-collective."""
+    steps = context.frame.job.steps[-5:]
+    least_s = context.thresholds.straggler_share_now * median([s.step_s for s in steps]) if steps else float("inf")
+    return any(rank.late_twice_s > least_s for rank in context.frame.job.ranks)
 
 
 def far_below(context: Context) -> list[str]:

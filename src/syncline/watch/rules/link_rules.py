@@ -14,7 +14,7 @@ from syncline.watch.links import LinkTable
 from syncline.watch.rules.rule import LINK_TROUBLES, Context, Floats, Mask, RuleVerdict, WatchRule, verdict
 
 FULL_PACKET_BYTES = 1500.0
-STILL_S = 2.0
+STILL_S, DOWN_S = 2.0, 5.0
 """A link that lost nothing for so long does not lose now."""
 LONG_S = 10.0
 """How long must have been seen before an average over half a minute says anything."""
@@ -220,6 +220,8 @@ class LinkLoss(WatchRule):
         # Looks are not quite as long as their interval: a packet may count as 0.9.
         lost = count > np.maximum(t.loss_packets - 0.5, t.loss_share * carried)
         lost &= context.highest("drops_per_s", STILL_S) > 0
+        # What was on its way when a link went down was not lost by it.
+        lost &= np.array([f.load.up for f in context.window(DOWN_S)]).min(axis=0) > 0
 
         def tell(i: int) -> Finding:
             observed = f"{drops[i]:.1f} packets dropped a second"
