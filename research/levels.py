@@ -27,7 +27,7 @@ from research.training.observed import observed_runs, predictions
 
 from syncline.describe.files import write_text
 from syncline.sim.profile import split_words
-from syncline.sim.shared import Level, Levels, Seen, Thing, learnt
+from syncline.sim.shared import ErrorKey, ErrorLevels, ErrorPart, KnownError, learnt
 from syncline.sim.step.constants import default_constants
 
 TARGET = PACKAGE / "sim/data/levels.yaml"
@@ -55,7 +55,7 @@ class Error:
     """A measured thing of one system, and what its prediction is off by."""
 
     system: str
-    thing: Thing
+    thing: ErrorKey
     off: float
 
 
@@ -71,7 +71,7 @@ def step_errors() -> dict[str, tuple[Error, ...]]:
                     "gpus": str(run.described.num_gpus)}  # fmt: skip
             system = f"{publication(run.run.source)} {run.described.machine.gpu.name}"
             off = math.log(run.measured_s / float(predicted))
-            found["experts" if run.has_experts else "step"].append(Error(system, Thing(keys), off))
+            found["experts" if run.has_experts else "step"].append(Error(system, ErrorKey(keys), off))
     return {kind: tuple(errors) for kind, errors in found.items()}
 
 
@@ -80,7 +80,7 @@ def collective_errors() -> tuple[Error, ...]:
     """Return the errors of published nccl-tests rows, uncalibrated."""
     rows = [row for row in all_residuals() if row.subject == "collective" and row.facets["stated"] != "calibrated"]
     return tuple(
-        Error(row.publication, Thing({"op": row.facets["op"], "hosts": str(row.size)}, float(max(row.num_bytes, 1))),
+        Error(row.publication, ErrorKey({"op": row.facets["op"], "hosts": str(row.size)}, float(max(row.num_bytes, 1))),
               row.residual) for row in rows
     )  # fmt: skip
 
@@ -103,16 +103,16 @@ def _of_model(error: Error) -> tuple[str, ...]:
     return error.system, error.thing.keys["model"]
 
 
-def levels_in(data: dict[str, Any]) -> Levels:
+def levels_in(data: dict[str, Any]) -> ErrorLevels:
     """Return levels from their table."""
-    parts = [Level(p["sigma"], tuple(p.get("keys", ())), float(p.get("reach", 0.0))) for p in data["parts"]]
-    return Levels(tuple(parts), data["alone"], data["noise"])
+    parts = [ErrorPart(p["sigma"], tuple(p.get("keys", ())), float(p.get("reach", 0.0))) for p in data["parts"]]
+    return ErrorLevels(tuple(parts), data["alone"], data["noise"])
 
 
 Scores = dict[str, tuple[float, float]]
 
 
-def won(errors: Sequence[Error], levels: Levels, sweep: Callable[[Error], tuple[str, ...]]) -> dict[str, Any]:
+def won(errors: Sequence[Error], levels: ErrorLevels, sweep: Callable[[Error], tuple[str, ...]]) -> dict[str, Any]:
     """Return median and 90th percentile of the error of other runs of a sweep after one: as it ships, ratio, levels.
 
     `worst` is by how much the levels' median error exceeds that of the plain ratio in the sweep where it does most.
@@ -128,7 +128,7 @@ def won(errors: Sequence[Error], levels: Levels, sweep: Callable[[Error], tuple[
         here: list[tuple[float, float, float]] = []
         for given in mine:
             others = [one for one in mine if one is not given]
-            mean = learnt(levels, [Seen(given.thing, given.off)], [one.thing for one in others]).mean
+            mean = learnt(levels, [KnownError(given.thing, given.off)], [one.thing for one in others]).mean
             here += [(one.off, one.off - given.off, one.off - float(m)) for one, m in zip(others, mean, strict=True)]
         size = [np.abs(np.expm1([row[column] for row in here])) for column in range(3)]
         rows += [(a, b, c, 1 / (len(mine) - 1)) for a, b, c in zip(*size, strict=True)]
@@ -173,11 +173,16 @@ def across() -> dict[str, list[float]]:
 
 
 def _left(
-    found: dict[str, list[float]], name: str, levels: Levels, series: Any, given: Sequence[Any], wanted: Sequence[Any]
+    found: dict[str, list[float]],
+    name: str,
+    levels: ErrorLevels,
+    series: Any,
+    given: Sequence[Any],
+    wanted: Sequence[Any],
 ) -> None:
     """Add the errors of wanted rows as they ship, and what is left of them after given ones."""
-    seen = [Seen(Thing(dict(key), size), series[key][size]) for key, size in given]
-    mean = learnt(levels, seen, [Thing(dict(key), size) for key, size in wanted]).mean
+    seen = [KnownError(ErrorKey(dict(key), size), series[key][size]) for key, size in given]
+    mean = learnt(levels, seen, [ErrorKey(dict(key), size) for key, size in wanted]).mean
     off = np.array([series[key][size] for key, size in wanted])
     found[f"{name}, ships"] += np.abs(np.expm1(off)).tolist()
     found[name] += np.abs(np.expm1(off - mean)).tolist()

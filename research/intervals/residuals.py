@@ -31,7 +31,7 @@ from syncline.errors import SynclineError
 from syncline.planning.cost.prices import load_prices
 from syncline.sim.nccl.interval import BANDS, band
 from syncline.sim.profile import thing_of
-from syncline.sim.shared import Seen, learnt, levels_of
+from syncline.sim.shared import KnownError, learnt, levels_of
 from syncline.sim.step.build import build_case
 from syncline.sim.step.constants import Constants, default_constants, document, left_out_constants
 from syncline.sim.step.memory import COUNTED, memory, outside
@@ -157,7 +157,7 @@ def _of_sweep(runs: Sequence[ObservedRun], blind_set: int) -> list[Residual]:
     off = [math.log(run.measured_s / float(predicted_s(run.case, base))) for run in runs if run.case is not None]
     things = [thing_of(run.described.job, run.described.num_gpus) for run in runs]
     levels = levels_of("experts" if first.has_experts else "step")
-    mean = learnt(levels, [Seen(things[0], off[0])], things[1:]).mean
+    mean = learnt(levels, [KnownError(things[0], off[0])], things[1:]).mean
     return [
         _of_step(run, "calibrated", one - float(shared), blind_set)
         for run, one, shared in zip(runs[1:], off[1:], mean, strict=True)

@@ -24,7 +24,7 @@ from syncline.describe.mistakes import problem, read_described
 from syncline.describe.plain import JsonObject
 from syncline.errors import DescriptionError, UsageError
 from syncline.sim.nccl.job import NcclCalibration
-from syncline.sim.shared import Seen, Thing, learnt, levels_of
+from syncline.sim.shared import ErrorKey, KnownError, learnt, levels_of
 from syncline.sim.step.calibrate import NAMES, Multipliers, StepCalibration
 from syncline.sim.step.constants import Constants
 from syncline.sim.swept import calibration_of
@@ -61,17 +61,17 @@ class MeasuredStep(_Strict):
     own: float = 0.0  # log of what this run is off by beside the multipliers
 
     @property
-    def seen(self) -> Seen:
+    def seen(self) -> KnownError:
         """The run as a measurement that others share something with."""
         keys = {"model": self.model or self.job, "precision": self.precision, "job": self.split, "gpus": str(self.gpus)}
-        return Seen(Thing(keys), self.own)
+        return KnownError(ErrorKey(keys), self.own)
 
 
-def thing_of(job: Job, num_gpus: int = 0) -> Thing:
+def thing_of(job: Job, num_gpus: int = 0) -> ErrorKey:
     """Return a job as what a measurement may say something of; without a number of GPUs any split of it."""
     split = split_words(job) if num_gpus else ""
     keys = {"model": job.model.name, "precision": job.precision, "job": split, "gpus": str(num_gpus)}
-    return Thing(keys)
+    return ErrorKey(keys)
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +82,7 @@ class MeasuredCollective:
     ranks: int
     hosts: int
     source: str
-    seen: tuple[Seen, ...]
+    seen: tuple[KnownError, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -232,5 +232,5 @@ def _sweep(read: _Sweep, where: str) -> MeasuredCollective:
             hint="Do not edit it by hand: calibrate again.",
         )  # fmt: skip
     keys = {"op": read.op, "hosts": str(read.hosts)}
-    seen = tuple(Seen(Thing(keys, size), off) for size, off in zip(read.sizes_bytes, read.off, strict=True))
+    seen = tuple(KnownError(ErrorKey(keys, size), off) for size, off in zip(read.sizes_bytes, read.off, strict=True))
     return MeasuredCollective(read.op, read.ranks, read.hosts, read.source, seen)

@@ -26,7 +26,7 @@ Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Level:
+class ErrorPart:
     """A part of an error that things share which agree in some keys."""
 
     sigma: float
@@ -35,10 +35,10 @@ class Level:
 
 
 @dataclass(frozen=True)
-class Levels:
+class ErrorLevels:
     """All parts of an error; `noise` is what repeating a measurement gives, `alone` what a thing shares with none."""
 
-    parts: tuple[Level, ...]
+    parts: tuple[ErrorPart, ...]
     alone: float
     noise: float
 
@@ -49,7 +49,7 @@ class Levels:
 
 
 @dataclass(frozen=True)
-class Thing:
+class ErrorKey:
     """What was measured or is wanted: its keys, and its size where there is one."""
 
     keys: Mapping[str, str]
@@ -57,52 +57,52 @@ class Thing:
 
 
 @dataclass(frozen=True)
-class Seen:
+class KnownError:
     """One measurement: log(measured / predicted)."""
 
-    thing: Thing
+    thing: ErrorKey
     off: float
 
 
 @dataclass(frozen=True, eq=False)
-class Learnt:
+class ExpectedErrors:
     """Mean and standard deviation of the error of every wanted thing."""
 
     mean: Floats = field(default_factory=lambda: np.zeros(0))
     sigma: Floats = field(default_factory=lambda: np.zeros(0))
 
 
-def levels_of(subject: str) -> Levels:
+def levels_of(subject: str) -> ErrorLevels:
     """Return the levels of a subject: step, experts or collective."""
     data = own_data("sim", "data/levels.yaml")[subject]
     parts = tuple(
-        Level(float(part["sigma"]), tuple(part.get("keys", ())), float(part.get("reach", 0.0)))
+        ErrorPart(float(part["sigma"]), tuple(part.get("keys", ())), float(part.get("reach", 0.0)))
         for part in data["parts"]
     )
-    return Levels(parts, float(data["alone"]), float(data["noise"]))
+    return ErrorLevels(parts, float(data["alone"]), float(data["noise"]))
 
 
-def learnt(levels: Levels, measured: Sequence[Seen], wanted: Sequence[Thing]) -> Learnt:
+def learnt(levels: ErrorLevels, measured: Sequence[KnownError], wanted: Sequence[ErrorKey]) -> ExpectedErrors:
     """Return what is known of wanted things after measurements; what was itself measured is reproduced.
 
-    >>> levels = Levels((Level(0.3), Level(0.1, ("model",))), alone=0.05, noise=0.01)
-    >>> seen = [Seen(Thing({"model": "a", "job": "1"}), 0.2)]
-    >>> things = [Thing({"model": "a", "job": "1"}), Thing({"model": "a", "job": "2"}), Thing({"model": "b"})]
+    >>> levels = ErrorLevels((ErrorPart(0.3), ErrorPart(0.1, ("model",))), alone=0.05, noise=0.01)
+    >>> seen = [KnownError(ErrorKey({"model": "a", "job": "1"}), 0.2)]
+    >>> things = [ErrorKey({"model": "a", "job": "1"}), ErrorKey({"model": "a", "job": "2"}), ErrorKey({"model": "b"})]
     >>> [round(float(x), 3) for x in learnt(levels, seen, things).mean]
     [0.2, 0.195, 0.175]
     """
     if not measured:
-        return Learnt(np.zeros(len(wanted)), np.full(len(wanted), levels.prior))
+        return ExpectedErrors(np.zeros(len(wanted)), np.full(len(wanted), levels.prior))
     things = [one.thing for one in measured]
     known = _covariance(levels, things, things) + levels.noise**2 * np.eye(len(things))
     across = _covariance(levels, list(wanted), things)
     weights = np.linalg.solve(known, across.T).T
     mean = weights @ np.array([one.off for one in measured])
     left = levels.prior**2 - (weights * across).sum(axis=1)
-    return Learnt(mean, np.sqrt(np.maximum(left, levels.noise**2)))
+    return ExpectedErrors(mean, np.sqrt(np.maximum(left, levels.noise**2)))
 
 
-def _covariance(levels: Levels, rows: Sequence[Thing], columns: Sequence[Thing]) -> Floats:
+def _covariance(levels: ErrorLevels, rows: Sequence[ErrorKey], columns: Sequence[ErrorKey]) -> Floats:
     found = np.zeros((len(rows), len(columns)))
     apart = np.log2(np.array([r.size for r in rows]))[:, None] - np.log2(np.array([c.size for c in columns]))[None, :]
     for part in levels.parts:
@@ -110,14 +110,14 @@ def _covariance(levels: Levels, rows: Sequence[Thing], columns: Sequence[Thing])
         near = np.exp(-0.5 * (apart / part.reach) ** 2) if part.reach else 1.0
         found += part.sigma**2 * same * near
     names = sorted({name for thing in (*rows, *columns) for name in thing.keys})
-    return found + levels.alone**2 * _agree(rows, columns, tuple(names)) * (apart == 0)
+    return np.asarray(found + levels.alone**2 * _agree(rows, columns, tuple(names)) * (apart == 0))
 
 
-def _agree(rows: Sequence[Thing], columns: Sequence[Thing], names: tuple[str, ...]) -> Floats:
+def _agree(rows: Sequence[ErrorKey], columns: Sequence[ErrorKey], names: tuple[str, ...]) -> Floats:
     """Return 1 where a row and a column have the same keys of these names."""
     left, right = (
         [tuple(thing.keys.get(name, "") for name in names) for thing in things] for things in (rows, columns)
     )
     numbers = {words: number for number, words in enumerate(dict.fromkeys([*left, *right]))}
     a, b = (np.array([numbers[words] for words in found]) for found in (left, right))
-    return (a[:, None] == b[None, :]).astype(np.float64)
+    return np.asarray(a[:, None] == b[None, :], np.float64)

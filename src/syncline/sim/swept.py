@@ -21,7 +21,7 @@ from syncline.sim.nccl.job import NcclCalibration, Scale
 from syncline.sim.nccl.measured import Series
 from syncline.sim.nccl.predict import predict
 from syncline.sim.nccl.system import NcclSystem
-from syncline.sim.shared import Seen, Thing, learnt, levels_of
+from syncline.sim.shared import ErrorKey, KnownError, learnt, levels_of
 
 Floats = npt.NDArray[np.float64]
 #: Sizes worth measuring: 256 B, 32 KiB, 256 KiB, 2 MiB, 16 MiB, 256 MiB.
@@ -36,7 +36,7 @@ def pick_six(sizes: Floats) -> Floats:
     return np.unique([sizes[np.argmin(np.abs(logs - np.log(wanted)))] for wanted in SIX_SIZES])
 
 
-def seen_in(system: NcclSystem, series: Series, constants: NcclConstants | None = None) -> tuple[Seen, ...]:
+def seen_in(system: NcclSystem, series: Series, constants: NcclConstants | None = None) -> tuple[KnownError, ...]:
     """Return how far off the model is at every size of a sweep; hiccups are left out."""
     if len(series.sizes) == 0:
         raise SimulationError("a calibration needs at least one measured size.")
@@ -45,18 +45,18 @@ def seen_in(system: NcclSystem, series: Series, constants: NcclConstants | None 
     off = np.log(series.time_us / modelled)
     keys = {"op": series.op, "hosts": str(system.num_hosts)}
     return tuple(
-        Seen(Thing(keys, float(size)), float(ratio))
+        KnownError(ErrorKey(keys, float(size)), float(ratio))
         for size, ratio, kept in zip(series.sizes, off, keep, strict=True)
         if kept
     )
 
 
-def calibration_of(seen: Sequence[Seen], op: str, num_hosts: int) -> NcclCalibration:
+def calibration_of(seen: Sequence[KnownError], op: str, num_hosts: int) -> NcclCalibration:
     """Return the correction of an operation on so many hosts."""
     keys = {"op": op, "hosts": str(num_hosts)}
     own = {one.thing.size for one in seen if dict(one.thing.keys) == keys}
     sizes = np.array(sorted(own | set(DOUBLINGS)))
-    found = learnt(levels_of("collective"), seen, [Thing(keys, float(size)) for size in sizes])
+    found = learnt(levels_of("collective"), seen, [ErrorKey(keys, float(size)) for size in sizes])
     return NcclCalibration(Scale(), np.log(sizes), found.mean)
 
 

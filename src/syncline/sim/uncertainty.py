@@ -78,7 +78,7 @@ def chance_between(ends: Sequence[Floats | float], limit: Floats | float) -> Flo
     z = np.where(at < second, below, np.where(at > third, above, along(second, third, -Z_50, Z_50)))
     # Where the lower ends meet at a bound, nothing lies below it.
     z = np.where((at < first) & (first == second), -CERTAIN, z)
-    return 0.5 * (1 + np.vectorize(math.erf)(z / math.sqrt(2)))
+    return np.asarray(0.5 * (1 + np.vectorize(math.erf)(z / math.sqrt(2))), np.float64)
 
 
 @dataclass(frozen=True)
