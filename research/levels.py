@@ -35,7 +35,7 @@ HEAD = """# How much of an error, log(measured / predicted), things share that a
 # and the doublings of size over which a part changes (`reach`). Written by `python -m research.levels --write`.
 """
 #: What repeating a measurement gives: steps of one run, and nccl-tests in place against out of place.
-NOISE = {"step": 0.01, "experts": 0.01, "collective": 0.02}
+NOISE = {"step": 0.01, "experts": 0.01, "collective": 0.01}
 #: By how much the median error of a sweep may exceed that of the plain ratio.
 LOST = 0.012
 #: Standard deviations that are tried: of a system, a model's runs, a precision's, and of a run alone.
@@ -43,10 +43,10 @@ TRIED = ((0.12, 0.16, 0.25), (0.06, 0.1, 0.15), (0.03, 0.08), (0.03, 0.06))
 #: The same of collectives: sizes share a part of each over so many doublings.
 COLLECTIVES = {
     "parts": [
-        {"sigma": 0.2, "reach": 12.0}, {"sigma": 0.15, "keys": ["op"], "reach": 10.0},
-        {"sigma": 0.15, "keys": ["hosts"], "reach": 10.0}, {"sigma": 0.1, "keys": ["op", "hosts"], "reach": 3.0},
+        {"sigma": 0.2, "reach": 30.0}, {"sigma": 0.15, "keys": ["op"], "reach": 25.0},
+        {"sigma": 0.15, "keys": ["hosts"], "reach": 25.0}, {"sigma": 0.15, "keys": ["op", "hosts"], "reach": 10.0},
     ],
-    "alone": 0.03, "noise": NOISE["collective"],
+    "alone": 0.02, "noise": NOISE["collective"],
 }  # fmt: skip
 
 

@@ -34,7 +34,7 @@ from syncline.sim.profile import thing_of
 from syncline.sim.shared import KnownError, learnt, levels_of
 from syncline.sim.step.build import build_case
 from syncline.sim.step.constants import Constants, default_constants, document, left_out_constants
-from syncline.sim.step.memory import COUNTED, memory, outside
+from syncline.sim.step.memory import memory, outside
 from syncline.sim.step.step import kind_of
 from syncline.sim.uncertainty import ORDERS, StepFacets, generation_of
 from syncline.validation.collectives import validate_rows
@@ -208,15 +208,13 @@ def _of_step(run: ObservedRun, stated: str, value: float, blind_set: int) -> Res
 def _of_memory(run: ObservedRun, blind_set: int) -> list[Residual]:
     """Return the residual of a run's peak memory where its notes state one: "peak memory 77.1 GiB".
 
-    Frameworks report what their allocator holds. The residual is that of the part which is not counted exactly.
+    Frameworks report what their allocator holds; context and communicators lie outside of it.
     """
     stated = re.search(r"peak memory (\d+(?:\.\d+)?) ?GiB", run.run.best.text("notes"))
     if stated is None or run.case is None:
         return []
-    held = memory(run.case).as_dict()
-    counted = sum(held[name] for name in COUNTED)
     reported = float(stated.group(1)) * 2**30 + float(outside(run.case))
-    value = math.log(max(reported - counted, 0.01 * held["total"]) / (held["total"] - counted))
+    value = math.log(reported / float(memory(run.case).total))
     line = f"{TRAINING}:{run.rows[0][0].line}"
     facets = {"framework": str(run.described.job.software.framework)}
     return [Residual("memory", run.run.source, facets, run.described.num_gpus, value, line, blind_set=blind_set)]

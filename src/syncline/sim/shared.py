@@ -6,7 +6,7 @@
 
 An error, log(measured / predicted), is taken as a sum of normal parts, one a level: what every run on a system shares,
 what runs of one model share, and so on to what a run has alone. Two things share the parts of the levels in whose keys
-they agree. A level with a `reach` changes with size: sizes so many doublings apart share e^-1/2 of it. What a new
+they agree. A level with a `reach` changes with size: sizes so many doublings apart share 1/e of it. What a new
 thing is off by, given what was measured, is then a normal distribution (kriging). `research/levels.py` finds the
 levels' sizes from published sweeps.
 """
@@ -107,7 +107,7 @@ def _covariance(levels: ErrorLevels, rows: Sequence[ErrorKey], columns: Sequence
     apart = np.log2(np.array([r.size for r in rows]))[:, None] - np.log2(np.array([c.size for c in columns]))[None, :]
     for part in levels.parts:
         same = _agree(rows, columns, part.keys)
-        near = np.exp(-0.5 * (apart / part.reach) ** 2) if part.reach else 1.0
+        near = np.exp(-np.abs(apart) / part.reach) if part.reach else 1.0
         found += part.sigma**2 * same * near
     names = sorted({name for thing in (*rows, *columns) for name in thing.keys})
     return np.asarray(found + levels.alone**2 * _agree(rows, columns, tuple(names)) * (apart == 0))

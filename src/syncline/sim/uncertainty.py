@@ -157,12 +157,6 @@ class Spread:
             self.num_rows, self.num_sources, self.unmeasured,
         )  # fmt: skip
 
-    def of_part(self, total: float, part: float) -> Interval:
-        """Return the intervals of a total of which only a part is uncertain: the rest is there in any case."""
-        spread = self.of(part)
-        half, most = ((total - part + low, total - part + high) for low, high in (spread.p50, spread.p90))
-        return replace(spread, p50=half, p90=most)
-
     def wider(self, factor: float, why: str = "") -> Spread:
         """Return the spread `factor` times as wide in log units."""
         logs = (factor * math.log(x) for x in (self.low_90, self.low_50, self.high_50, self.high_90))
@@ -238,7 +232,7 @@ def between_bands(by_band: Mapping[str, Spread], size_bytes: float) -> Spread:
 
 
 def memory_spread(framework: str) -> Spread:
-    """Return how far off that part of the fullest GPU's memory may be which is not counted exactly."""
+    """Return how far off the memory of the fullest GPU may be."""
     return spread_in(own_data("sim", "data/uncertainty.yaml")["memory"], "memory", {"framework": framework}, 1)
 
 

@@ -96,7 +96,7 @@ def fit_chance(c: Case, held: Memory) -> Floats:
         pick(of_torch, getattr(ends[1], name), getattr(ends[0], name))
         for name in ("low_90", "low_50", "high_50", "high_90")
     ]
-    quantiles = [counted + factor * (held.total - counted) for factor in factors]
+    quantiles = [np.maximum(factor * held.total, counted) for factor in factors]
     return chance_between(quantiles, USABLE * c.memory_bytes)
 
 

@@ -133,7 +133,7 @@ class StepResult:
         """Where the memory of the fullest GPU lies: what is counted exactly is there in any case."""
         total = self.memory_bytes["total"]
         counted = sum(self.memory_bytes.get(name, 0.0) for name in COUNTED)
-        return memory_spread(self.facts.framework).of_part(total, total - counted)
+        return memory_spread(self.facts.framework).of(total).above(counted)
 
     @property
     def fit_chance(self) -> float:
