@@ -36,6 +36,9 @@ from syncline.diagnosis.readings import (
 )
 from syncline.diagnosis.suspect import IncidentSuspect, fault_line
 from syncline.errors import SynclineError
+from syncline.explaining.explain import explain_recordings
+from syncline.explaining.reading import read_recordings
+from syncline.explaining.tools import is_profiler, start_of
 from syncline.fabric import Fabric
 from syncline.fabric.faults import FailedPart, apply_faults
 from syncline.finding import Finding, Severity
@@ -102,6 +105,7 @@ class _Folder:
     interfaces: dict[str, dict[str, str]] = field(default_factory=dict)
     runs: list[tuple[str, NcclTestRun]] = field(default_factory=list)
     files: dict[str, str] = field(default_factory=dict)
+    traces: list[str] = field(default_factory=list)
 
     def take(self, name: str, text: str) -> None:
         """Take in one file: its lines by host, and a table of nccl-tests if it holds one."""
@@ -138,15 +142,23 @@ def examine(paths: Sequence[str | Path], fabric: Fabric | None = None) -> Examin
     sources = Sources(paths)
     folder = _Folder()
     for name, blocks in sources:
+        if is_profiler(start_of(Path(name))):
+            folder.traces.append(name)
+            folder.files[name] = host_of_file(name)
+            continue
         data = b""
         for block in blocks:
             data = data + block if len(data) < MAX_BYTES else data
         folder.take(name, data.decode("utf-8", "replace"))
-    diagnosis = diagnose(paths, cluster=fabric)
+    diagnosis = diagnose([name for name in folder.files if name not in folder.traces], cluster=fabric)
     hosts = _hosts(folder, diagnosis)
     nics = _Nics(folder, fabric, hosts)
     found = [*_port_suspects(folder, nics), *_pcie_suspects(folder, nics), *_counter_suspects(folder, nics)]
-    found += [*_gpu_suspects(folder), *_log_suspects(diagnosis, nics, {(one.host, one.part) for one in found})]
+    found += [
+        *_gpu_suspects(folder),
+        *_late_suspects(folder),
+        *_log_suspects(diagnosis, nics, {(one.host, one.part) for one in found}),
+    ]
     measured = _measured(folder, fabric)
     suspects = _ranked(_merged(found), measured, fabric, nics)
     measured = _with_healthy(measured, fabric)
@@ -313,6 +325,26 @@ def _gpu_suspects(folder: _Folder) -> Iterable[IncidentSuspect]:
                           (f"nvidia-smi lists {one.count}",),
                           f'ssh {one.host or "HOST"} "nvidia-smi -L; lspci | grep -i nvidia; dmesg -T | grep -i xid"',
                           stops=True)  # fmt: skip
+
+
+def _late_suspects(folder: _Folder) -> Iterable[IncidentSuspect]:
+    """Yield ranks that others wait for, by the traces of a profiler."""
+    if len(folder.traces) < 2:
+        return
+    try:
+        late = explain_recordings(read_recordings(folder.traces)).late
+    except SynclineError:
+        return
+    host_of_rank = {device.rank: device.host for _, run in folder.runs for device in run.devices}
+    for one in late:
+        named = [name for name in folder.traces if re.search(rf"(?:rank|_|-){one.rank}(?!\d)", Path(name).name)]
+        host = host_of_rank.get(one.rank) or next((folder.files[name] for name in named), "")
+        yield IncidentSuspect(
+            "rank.late", host, f"rank {one.rank}",
+            f"rank {one.rank} is late: others wait {one.share:.0%} of a step for it; its {one.longer} takes longer",
+            min(0.85, 0.3 + 2 * one.share), tuple(named[:2]),
+            f"syncline explain {' '.join(folder.traces[:2])} ...",
+        )  # fmt: skip
 
 
 def _log_suspects(diagnosis: Diagnosis, nics: _Nics, known: set[tuple[str, str]]) -> Iterable[IncidentSuspect]:
