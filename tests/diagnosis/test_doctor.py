@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 from tests.diagnosis.incidents import CLUSTER, incidents, write
+from tests.explaining.conftest import Written
+from tests.explaining.test_explain import ranks
 
 import syncline
 from syncline.diagnosis.bundle import without_secrets
@@ -57,6 +59,13 @@ def test_pdsh_and_folders_name_the_hosts(tmp_path: Path) -> None:
     (tmp_path / "gpu03").mkdir()
     (tmp_path / "gpu03" / "dmesg.txt").write_text(lines[-1].removeprefix("gpu05: ") + "\n")
     assert examine([tmp_path]).suspects[0].host == "gpu03"
+
+
+def test_a_rank_that_others_wait_for_in_traces_is_a_suspect(tmp_path: Path) -> None:
+    ranks(tmp_path, Written, [400, 400, 900, 400])
+    first = examine([tmp_path]).suspects[0]
+    assert (first.rule, first.part) == ("rank.late", "rank 2")
+    assert "others wait" in first.cause
 
 
 def test_a_bundle_holds_files_and_answer_and_no_secret(tmp_path: Path) -> None:
