@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from math import prod
 
 import numpy as np
@@ -24,7 +23,7 @@ from syncline.schedule.formats.json_file import dumps, loads
 from syncline.schedule.kernel import Kernel, whole
 from syncline.schedule.moves import MoveOp, moves_round
 from syncline.schedule.proof.flatten import flatten
-from syncline.schedule.schedule import Strand, in_turns, pipelined, reordered
+from syncline.schedule.schedule import Strand, pipelined, reordered
 
 
 def schedules() -> list[Schedule]:
@@ -47,16 +46,6 @@ def test_every_move_of_a_pipeline_is_right(schedule: Schedule, pieces: int) -> N
     assert cut.num_rounds == schedule.num_rounds + pieces - 1
     assert cut.num_moves == pieces * schedule.num_moves == sum(len(m) for s in cut.strands for m in s.steps())
     assert sent_bytes(cut, 9999 * pieces).sum() == traffic(cut, 9999 * pieces).nbytes.sum()
-
-
-@pytest.mark.parametrize("schedule", schedules(), ids=lambda s: s.name)
-def test_turns_have_falling_shares_and_are_proved(schedule: Schedule) -> None:
-    turned = pipelined(in_turns(schedule, 4), 2)
-    verify(turned, method="flat")
-    assert [strand.share for strand in turned.strands] == [Fraction(k, 10) for k in (4, 3, 2, 1)]
-    assert len({strand.channel for strand in turned.strands}) == 4 and turned.name.startswith(f"{schedule.name} in 4")
-    assert sum(sent_bytes(turned, 7200)) == sum(sent_bytes(schedule, 7200))
-    assert in_turns(schedule, 1) is schedule
 
 
 def test_pieces_are_in_flight_together() -> None:

@@ -32,7 +32,6 @@ class Nest:
 
     levels: tuple[Level, ...]
     order: Longs
-    sites: tuple[int, ...] = ()  # ranks of each site, where these differ: sites are no level then
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -48,12 +47,6 @@ class Nest:
         """All innermost groups (hosts or domains) and the ranks of each, if there are several of both."""
         outer, inner = prod(self.shape[:-1]), self.shape[-1]
         return (outer, inner) if outer > 1 and inner > 1 else None
-
-    @property
-    def uneven(self) -> tuple[int, ...]:
-        """Innermost groups (hosts or domains) of each site, where sites differ and none shares one with another."""
-        inner = self.shape[-1]
-        return tuple(ranks // inner for ranks in self.sites) if all(n % inner == 0 for n in self.sites) else ()
 
     def __str__(self) -> str:
         return " x ".join(f"{level.size} {level.name}{'s' if level.size > 1 else ''}" for level in self.levels)
@@ -76,13 +69,7 @@ def nest(placement: Placement) -> Nest:
             inner = block
     if inner > 1 or not found:
         found.append(Level("rank", inner))
-    return Nest(tuple(found), order, _sites(dict(labels)["site"][order]))
-
-
-def _sites(label: Longs) -> tuple[int, ...]:
-    """Return the ranks of each site, in their order, if they are not equally many."""
-    counts = np.bincount(label)
-    return () if (counts == counts[0]).all() else tuple(counts.tolist())
+    return Nest(tuple(found), order)
 
 
 def _block(label: Longs) -> int | None:

@@ -303,11 +303,11 @@ def _packets(
     # The flow level beside the packets is that of level flow; the plain one explains the rest.
     near = FlowNetwork(fabric, shown_options(options, transport, routing))
     options = with_posting(options, near.carrier)
-    chosen = entry.contest(NAMES[collective], placed, near)
-    answers = [chosen.best(size, "flow") for size in sizes]
+    chosen = replace(entry.contest(NAMES[collective], placed, near), windows=False)
+    answers = [chosen.executed(chosen.best(size, "flow")) for size in sizes]
     plain = plain_network(fabric, options)
     names = dict.fromkeys(answer.algorithm for answer in answers)
-    contest = Contest(plain, {name: wire(chosen.wired[name].program, plain) for name in names}, 0)
+    contest = Contest(plain, {name: wire(chosen.wired[name].program, plain) for name in names}, 0, windows=False)
     changes, load = asked.changes(network), asked.beside()
     rows = []
     for answer in answers:

@@ -280,27 +280,6 @@ def pipelined(schedule: Schedule, pieces: int) -> Schedule:
     return replace(schedule, strands=tuple(replace(strand, pieces=pieces) for strand in schedule.strands))
 
 
-def in_turns(schedule: Schedule, turns: int) -> Schedule:
-    """Return the schedule on `turns` channels whose shares of the buffer fall evenly: 4, 3, 2 and 1 tenths for four.
-
-    Channels do not wait for each other, and as none is as long as another, one sends while the next waits for what is
-    on its way. Equal channels would all wait at once. The proof of the schedule is the proof of every channel.
-    """
-    whole, width = turns * (turns + 1) // 2, len(schedule.strands)
-    if not 1 <= width * turns <= MAX_CHANNELS:
-        raise ScheduleError(
-            f"{schedule.name} in {turns} turns has {width * turns:,} channels, not 1 to {MAX_CHANNELS:,}."
-        )
-    if turns == 1:
-        return schedule
-    strands = [
-        replace(strand, share=strand.share * Fraction(turns - turn, whole), channel=turn * width + place)
-        for turn in range(turns)
-        for place, strand in enumerate(schedule.strands)
-    ]
-    return replace(schedule, name=f"{schedule.name} in {turns} turns", strands=tuple(strands))
-
-
 def reordered(schedule: Schedule, order: Ints, root: int = 0) -> Schedule:
     """Return the schedule with rank `order[r]` for rank r; for collectives in which no rank owns a block."""
     goal = schedule.collective

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
-from math import isqrt, prod
+from math import prod
 
 import numpy as np
 
@@ -24,7 +24,6 @@ from syncline.schedule.family.families import FAMILIES, Options, build
 from syncline.schedule.family.hierarchical import KINDS as LEVELLED
 from syncline.schedule.family.hierarchical import hierarchical
 from syncline.schedule.family.ring import ring
-from syncline.schedule.family.uneven import uneven
 from syncline.schedule.proof.verify import Proved, verify
 from syncline.schedule.schedule import Schedule, Strand, reordered
 
@@ -47,12 +46,6 @@ MAX_ALL_PAIRS = 128
 
 MAX_ROUND_FLOWS = 1 << 18
 """Flows of one round of a level in which all pairs exchange; beyond, the level halves and doubles."""
-
-MAX_LEADERS_DIRECT = 64
-"""Leaders of hosts that all exchange with each other on a fabric whose paths are many or uneven."""
-
-PAIR = 2
-"""Two that all-reduce hand each other all they have in one round: as many bytes as in two rounds of halves."""
 
 Makers = dict[str, Callable[[], Schedule]]
 
@@ -89,13 +82,7 @@ def candidates(fabric: Fabric, kind: Kind, num_ranks: int, *, chunks: int = 0, n
         if fabric.facts.get(fact) and kind in FAMILIES[name].kinds and num_ranks == fabric.num_gpus:
             found[name] = _fitted(name, fabric, kind)
     if levels.two_levels and (levels.in_order or kind not in OWNED | PAIRED):
-        # On a large torus paths are long and many: there only what a fault would have `synthesis` make is tried.
-        found |= _levelled(levels, kind, deep=not fabric.facts.get("torus_shape") or num_ranks <= MAX_ALL_PAIRS)
-    if (fabric.facts.get("torus_shape") or not levels.two_levels) and num_ranks <= MAX_ALL_PAIRS:
-        # Where there are no levels (one GPU a host, a part of a torus) two even ones have fewer messages all the same.
-        for name in ("dragonfly", "all-rails"):
-            if kind in FAMILIES[name].kinds and name not in found:
-                found[name] = _maker(name, num_ranks, kind, chunks)
+        found |= _levelled(levels, kind)
     if kind is Kind.ALL_REDUCE and len(fabric.switches):
         found["in-network"] = _maker("in-network", num_ranks, kind, chunks)
     return found
@@ -110,57 +97,30 @@ def _flat(kind: Kind, num_ranks: int, chunks: int) -> Makers:
     elif num_ranks <= MAX_ALL_PAIRS:
         names += ["direct", "one-shot", "scatter-allgather"]
     found: Makers = {name: _maker(name, num_ranks, kind, chunks) for name in names if kind in FAMILIES[name].kinds}
-    side = next(k for k in range(isqrt(num_ranks), 0, -1) if num_ranks % k == 0)
-    if kind is Kind.ALL_TO_ALL and side > 1 and num_ranks <= MAX_RANKS_DIRECT:
-        # Fewest messages: sides as even as the ranks allow, whatever the hosts are.
-        found["hierarchical-even"] = lambda: hierarchical((num_ranks // side, side), kind)
     return found
 
 
-def _levelled(levels: Nest, kind: Kind, *, deep: bool) -> Makers:
-    """Return the schedules that work level by level: hosts (or domains) and all else as two levels, and all levels."""
+def _levelled(levels: Nest, kind: Kind) -> Makers:
+    """Return the schedules that work level by level: hosts (or domains), and all of them."""
     assert levels.two_levels is not None
     two, found = levels.two_levels, Makers()
     if kind is Kind.ALL_TO_ALL:
-        found["hierarchical"] = _on(levels, kind, two, ("direct", "direct"))
-        found["hierarchical-pairwise"] = _on(levels, kind, two, ("pairwise", "direct"))
-        if levels.shape != two:
-            found["hierarchical-levels"] = _on(levels, kind, levels.shape, ("direct",) * len(levels.shape))
-        return found if prod(two) <= MAX_RANKS_DIRECT else Makers()
+        return (
+            {"hierarchical": _on(levels, kind, two, ("direct", "direct"))} if prod(two) <= MAX_RANKS_DIRECT else found
+        )
     if kind in LEVELLED:
         found["hierarchical"] = _on(levels, kind, two, ("ring", "ring"))
+        if _few(two, 0):
+            found["hierarchical-direct"] = _on(levels, kind, two, ("direct", "direct"))
     if kind in (Kind.ALL_REDUCE, Kind.ALL_GATHER, Kind.REDUCE_SCATTER):
         found["hierarchical-halving"] = _on(levels, kind, two, ("halving-doubling", "ring"))
     if kind is Kind.ALL_REDUCE and levels.in_order and prod(two) <= MAX_RANKS_DIRECT * 4:
         found["rail-rings"] = lambda: rail_rings(*two)
-    if kind is Kind.ALL_REDUCE and levels.uneven:
-        found["hierarchical-uneven"] = lambda: _in_place(levels, uneven(levels.uneven, levels.shape[-1]))
-    if not deep:
-        if kind is Kind.ALL_REDUCE:
-            found["hierarchical-direct"] = _on(levels, kind, two, (across(two[0]), "direct"))
-        return found
-    for ending, shape in (("", two), ("-levels", levels.shape)):
-        if ending and shape == two:
-            continue
-        if kind in LEVELLED:
-            found["hierarchical-direct" + ending] = _on(levels, kind, shape, _exchanges(shape, kind))
-            if kind not in ALL_RAILS:
-                found["hierarchical-mixed" + ending] = _on(levels, kind, shape, _mixed(shape, kind))
-        if kind is Kind.ALL_REDUCE:
-            found["hierarchical-one-shot" + ending] = _on(levels, kind, shape, _shots(shape))
-            if ending:
-                found["hierarchical-levels"] = _on(levels, kind, shape, ("ring",) * len(shape))
-        if kind in ALL_RAILS:
-            found["all-rails" + ending] = _all_rails(levels, kind, shape, _spreads(shape))
-            found["all-rails-tree" + ending] = _all_rails(levels, kind, shape, ("tree", *_spreads(shape)[1:]))
+    if kind in ALL_RAILS:
+        found["all-rails"] = _all_rails(
+            levels, kind, two, ("scatter-allgather" if _few(two, 0) else "tree", "scatter-allgather")
+        )
     return found
-
-
-def across(num_hosts: int) -> str:
-    """Return the family by which the leaders of hosts all-reduce on a torus or an irregular fabric."""
-    if num_hosts == PAIR:
-        return "one-shot"
-    return "direct" if num_hosts <= MAX_LEADERS_DIRECT else "halving-doubling"
 
 
 def _few(shape: tuple[int, ...], axis: int) -> bool:
@@ -168,30 +128,8 @@ def _few(shape: tuple[int, ...], axis: int) -> bool:
     return prod(shape) * (shape[axis] - 1) <= MAX_ROUND_FLOWS
 
 
-def _exchanges(shape: tuple[int, ...], kind: Kind) -> tuple[str, ...]:
-    found = ["direct" if _few(shape, axis) else "halving-doubling" for axis in range(len(shape))]
-    if kind is Kind.ALL_REDUCE and shape[0] == PAIR:
-        found[0] = "one-shot"
-    return tuple(found)
-
-
-def _mixed(shape: tuple[int, ...], kind: Kind) -> tuple[str, ...]:
-    return ("halving-doubling", *_exchanges(shape, kind)[1:])
-
-
-def _shots(shape: tuple[int, ...]) -> tuple[str, ...]:
-    return ("one-shot" if _few(shape, 0) else "recursive-doubling", *("one-shot",) * (len(shape) - 1))
-
-
-def _spreads(shape: tuple[int, ...]) -> tuple[str, ...]:
-    return tuple("scatter-allgather" if _few(shape, axis) else "tree" for axis in range(len(shape)))
-
-
 def _on(levels: Nest, kind: Kind, shape: tuple[int, ...], families: tuple[str, ...]) -> Callable[[], Schedule]:
     def make() -> Schedule:
-        for axis, name in enumerate(families):
-            if name == "one-shot" and not _few(shape, axis):
-                raise ScheduleError(f"one-shot over {shape[axis]:,} ranks has too many flows.")
         root = _first_rank(levels) if kind in ALL_RAILS else 0
         return _in_place(levels, hierarchical(shape, kind, families=families, root=root, chunks=1))
 
@@ -243,7 +181,7 @@ def find(
         raise SimulationError(f"{algorithm} does not do {kind.value}.", hint=f"One of: {', '.join(known)}.")
     raise SimulationError(f'no algorithm is called "{algorithm}".',
                           hint=f"One of: {', '.join(dict.fromkeys((*known, *FAMILIES)))}; "
-                               "simulate also takes auto, nccl, synthesized, files and NAME-in-8-turns.")  # fmt: skip
+                               "simulate also takes auto, nccl and files.")  # fmt: skip
 
 
 def proved(

@@ -19,11 +19,11 @@ import numpy as np
 
 from syncline.errors import SimulationError
 from syncline.program.program import ProgramStep
-from syncline.schedule.schedule import in_turns, pipelined
+from syncline.schedule.schedule import pipelined
 from syncline.sim.analytic import link_need_s
 from syncline.sim.flow.fold import barrier_s
 from syncline.sim.flow.rounds import FlowLane, FlowPhase, in_pieces
-from syncline.sim.flow.wired import Longs, WiredProgram, wire, with_posting
+from syncline.sim.flow.wired import Longs, WiredProgram, with_posting
 
 MAX_CHUNKS = 128
 MAX_FLOWS = 1_000_000
@@ -82,10 +82,6 @@ class ChunkCosts:
         first = through + self.alone_s_per_byte * size_bytes / chunks
         each = self.busiest_s_per_byte * size_bytes / chunks + self.round_latency_s
         return max(first + (chunks - 1) * max(each, self.posting_s), self.lower_s(size_bytes, chunks))
-
-    def in_turns_s(self, size_bytes: int) -> float:
-        """Return a guess of what many turns come near: the busiest link, and the latencies where none overlaps it."""
-        return self.bandwidth_s(size_bytes) + self.latency_s
 
     def lower_s(self, size_bytes: int, chunks: int) -> float:
         """Return what no pipeline of so many chunks beats: its busiest link, a round, and its busiest sender."""
@@ -163,16 +159,12 @@ def wired_in_pieces(wired: WiredProgram, chunks: int) -> WiredProgram:
         lanes.append(FlowLane(lane.channel, lane.rail, phases))
         connection.append(_connections(wired, lane, known, phases))
     program = replace(wired.program, steps=(cut,))
-    return with_posting(replace(wired, program=program, lanes=tuple(lanes), connection=tuple(connection)))
-
-
-def wired_in_turns(wired: WiredProgram, turns: int) -> WiredProgram:
-    """Return the program on `turns` channels that take turns, each with connections of its own."""
-    step = wired.program.steps[0]
-    if not isinstance(step, ProgramStep):
-        raise SimulationError(f"{wired.program.name} cannot be done in turns.")
-    turned = replace(step, proved=replace(step.proved, schedule=in_turns(step.proved.schedule, turns)))
-    return wire(replace(wired.program, steps=(turned,)), wired.network)
+    if chunks == 1:
+        return wired
+    unit = with_posting(wired, every=True)
+    return with_posting(
+        replace(wired, program=program, lanes=tuple(lanes), connection=tuple(connection), unit=unit, pieces=chunks)
+    )
 
 
 def _connections(

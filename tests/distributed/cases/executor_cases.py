@@ -16,7 +16,7 @@ from syncline.program import Program, lower, packed, vendor
 from syncline.schedule import FAMILIES, Collective, Kind, verify
 from syncline.schedule import build as family
 from syncline.schedule.collective import PAIRED
-from syncline.schedule.schedule import in_turns
+from syncline.schedule.schedule import pipelined
 from syncline.timeline import SpanKind
 
 GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "executor.md"
@@ -40,7 +40,7 @@ class Case:
     codec: str = RAW.name
     lockstep: bool = False
     spare: int = 0
-    turns: int = 1
+    pieces: int = 1
 
     def __str__(self) -> str:
         extra = "-".join(str(value) for _, value in self.options)
@@ -56,7 +56,7 @@ class Case:
             part
             for part in (
                 *parts,
-                f"{self.turns}-turns" if self.turns > 1 else "",
+                f"{self.pieces}-pieces" if self.pieces > 1 else "",
                 "lockstep" if self.lockstep else "",
                 "spare" * self.spare,
                 self.dtype,
@@ -69,7 +69,7 @@ class Case:
         if self.name == "vendor":
             options = dict(self.options)
             return vendor(Collective(self.kind, self.ranks, **options), packed(FABRIC, self.ranks), "gloo")
-        schedule = in_turns(family(self.name, self.ranks, kind=self.kind, **dict(self.options)), self.turns)
+        schedule = pipelined(family(self.name, self.ranks, kind=self.kind, **dict(self.options)), self.pieces)
         return lower(verify(schedule), packed(FABRIC, self.ranks), Codec(self.codec))
 
     def buffer(self, rank: int) -> NDArray[Any]:
@@ -120,7 +120,7 @@ def others() -> list[Case]:
     ]  # on a process of its own
     found += [Case(name, Kind.ALL_REDUCE, 8, size=size) for name in ("ring", "halving-doubling") for size in (1, 3)]
     found += [
-        Case("hierarchical", kind, 8, size=1000, options=(("shape", (2, 4)),), turns=8)
+        Case("hierarchical", kind, 8, size=1000, options=(("shape", (2, 4)),), pieces=8)
         for kind in (Kind.ALL_REDUCE, Kind.BROADCAST, Kind.REDUCE_SCATTER)
     ]
     for name in ("ring", "direct", "hierarchical", "parameter-server", "in-network", "tree"):

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from dataclasses import replace
+from fractions import Fraction
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,7 +14,6 @@ from syncline.schedule.counts import counted_cost
 from syncline.schedule.family.families import FAMILIES, Options
 from syncline.schedule.formats.msccl_read import read_msccl
 from syncline.schedule.formats.msccl_write import write_msccl
-from syncline.schedule.schedule import in_turns
 
 
 @pytest.mark.parametrize("n", [2, 3, 4, 8])
@@ -140,7 +142,9 @@ def test_what_is_written_is_read_back_proved_and_costs_the_same(name: str, n: in
 
 
 def test_channels_that_share_no_chunk_do_not_wait_for_each_other() -> None:
-    schedule = in_turns(ring(4), 3)
+    (strand,) = ring(4).strands
+    falling = tuple(replace(strand, share=Fraction(3 - k, 6), channel=k) for k in range(3))
+    schedule = replace(ring(4), strands=falling)
     read = read_msccl(write_msccl(schedule))
     assert [strand.share for strand in verify(read).schedule.strands] == [strand.share for strand in schedule.strands]
     assert [strand.channel for strand in read.strands] == [0, 1, 2]

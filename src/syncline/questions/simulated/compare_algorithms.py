@@ -28,7 +28,7 @@ from syncline.questions.simulated.sweep import (
 )
 from syncline.sim.candidates import NAMES
 from syncline.sim.flow.routing import FlowNetwork, NetworkOptions
-from syncline.sim.sweep import crossovers
+from syncline.sim.sweep import crossovers, families
 from syncline.sim.transport import transport_on
 
 
@@ -113,7 +113,7 @@ def compare_algorithms(
     options = NetworkOptions(routing=routing, seed=seed, transport=transport, cross_rail=cross_rail)  # type: ignore[arg-type]
     network = FlowNetwork(fabric, options)
     placed = place(placement, fabric, ranks)
-    contest = entry.contest(NAMES[collective], placed, network)
+    contest = families(NAMES[collective], placed, network, chunks=chunks)
     sizes = read_sizes(size)
     meter = Meter(progress)
     meter.expect(len(sizes))

@@ -19,7 +19,7 @@ class DifferencePart:
 
 @dataclass(frozen=True)
 class BestSchedule:
-    """The best known schedule of one size, executed at flow level. NCCL does not run it; `schedule` exports it."""
+    """The best known schedule of one size, priced by its pipeline. NCCL does not run it; `schedule` exports it."""
 
     time_s: float
     busbw_Bps: float

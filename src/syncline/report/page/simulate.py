@@ -28,10 +28,10 @@ def page(answer: Simulation) -> str:
     if answer.outcome is not None:
         return watched_page(title, answer.outcome, against_flow(answer.rows[-1]))
     values: dict[str, object] = {"largest": ""}
-    if answer.contest is not None and answer.largest is not None:
+    if answer.contest is not None and answer.largest is not None and answer.largest.method != "nccl":
         last = answer.largest
-        load = last.link_utilisation(answer.contest.network)
-        traffic, names = traffic_matrix(answer.contest.wired[last.algorithm], last.size_bytes)
+        load = answer.contest.utilisation(last)
+        traffic, names = traffic_matrix(answer.contest.uncut(last), last.size_bytes)
         values = {
             "largest": units.show_size(answer.rows[-1].size_bytes),
             "busiest": _busiest(answer.fabric, load),

@@ -108,14 +108,15 @@ def best_lines(answer: Simulation) -> Iterator[str]:
     row = answer.rows[-1]
     if row.best is None:
         return
+    if row.best.method == "nccl":
+        yield f"no schedule known here is faster than what {row.library} runs"
+        return
     pieces = f" in {row.best.chunks} chunks" if row.best.chunks > 1 else ""
     yield f"best known schedule; {row.library} does not run it; export with --schedule"
     yield (
-        f"  {units.show_given_size(row.size_bytes)}: {row.best.name}{pieces}, executed at flow level, limited by "
+        f"  {units.show_given_size(row.size_bytes)}: {row.best.name}{pieces}, priced by its pipeline, limited by "
         f"{row.best.limiting_link or 'latency'}"
     )
-    if row.best.time_s > row.time_s:
-        yield f"  no schedule known here is faster than what {row.library} runs"
 
 
 def text(answer: Simulation, width: int) -> Iterator[str | Table]:

@@ -21,19 +21,27 @@ import numpy as np
 
 from syncline.errors import SimulationError
 from syncline.program import Placement, Program, lower
+from syncline.program.levels import nest
 from syncline.schedule.collective import Kind
 from syncline.schedule.family.families import build
-from syncline.schedule.proof.verify import verify
+from syncline.schedule.proof.verify import Proved, verify
 from syncline.schedule.schedule import Schedule, pipelined
 from syncline.sim.best.cells import CellTree, cell_tree
 from syncline.sim.best.levels import EqualLoads, costs, plans, straight
+from syncline.sim.best.pipeline import PipelineCosts
 from syncline.sim.bound import bound_of
+from syncline.sim.candidates import proved
 from syncline.sim.flow.routing import FlowNetwork
+from syncline.sim.flow.wired import wire
+from syncline.sim.pipeline import ChunkCosts, pace
 
 if TYPE_CHECKING:
     from syncline.sim.best.shares import ShareSearch  # SciPy takes half a second to import
 
 NCCL = "nccl"
+
+MAX_MESHED = 256
+"""Ranks on a torus or dragonfly up to which plans with equal shares are laid on its links."""
 
 _ROOTED = (Kind.BROADCAST, Kind.REDUCE)
 
@@ -49,6 +57,9 @@ class BestKnown:
     chunks: int
     bound_s: float
     placement: Placement
+    link: int = -1
+    """The busiest link, and how long it is busy."""
+    busiest_s: float = 0.0
     make: Callable[[], Schedule] | None = None
 
     @property
@@ -94,11 +105,17 @@ class BestSearch:
         every = any(len(plan.shape) == self.tree.depth for plan in self.plans)
         return self.tree.shape is not None and kinds and every and self.tree.lines is None
 
+    @property
+    def meshed(self) -> bool:
+        """Whether switches are joined in a mesh (torus, dragonfly): there what leaves a cell does not limit alone."""
+        facts = self.placement.fabric.facts
+        return bool(facts.get("torus_shape") or facts.get("dragonfly_groups"))
+
     def at(self, size_bytes: int, nccl_s: float | None = None, nccl_name: str = NCCL) -> BestKnown:
         """Return the best known schedule for a buffer; `nccl_s` is what NCCL's model takes."""
         if self.alone or size_bytes <= 0:
             return BestKnown(self.kind, size_bytes, 0.0, NCCL, 1, 0.0, self.placement)
-        found = [self._equal(size_bytes), self._by_shares(size_bytes)]
+        found = [self._on_links(size_bytes)] if self.meshed else [self._equal(size_bytes), self._by_shares(size_bytes)]
         bound_s = self.bound.at(size_bytes)
         known = [replace(one, bound_s=bound_s) for one in found if one is not None]
         if nccl_s is not None:
@@ -113,15 +130,41 @@ class BestSearch:
     def _equal(self, size_bytes: int) -> BestKnown | None:
         """Return the best plan with equal shares; where every pair has data of its own, that sent straight, too."""
         tree, kind, root = self.tree, self.kind, self.root
-        priced = [(costs(plan, self.loads, size_bytes).best(), plan.name, partial(plan.schedule, tree, root))
-                  for plan in self.plans]  # fmt: skip
+        priced = [(found := costs(plan, self.loads, size_bytes), found.best(), plan.name,
+                   partial(plan.schedule, tree, root)) for plan in self.plans]  # fmt: skip
         if kind in (Kind.ALL_TO_ALL, Kind.SEND_RECV):
             found = straight(tree, kind, size_bytes)
-            priced.append(((found.time_s(1), 1), "direct", partial(build, "direct", tree.num_ranks, kind=kind)))
+            priced.append((found, (found.time_s(1), 1), "direct", partial(build, "direct", tree.num_ranks, kind=kind)))
         if not priced:
             return None
-        (time_s, chunks), name, make = min(priced, key=lambda entry: entry[0])
-        return BestKnown(kind, size_bytes, time_s, name, chunks, 0.0, self.placement, make)
+        used, (time_s, chunks), name, make = min(priced, key=lambda entry: entry[1])
+        return BestKnown(kind, size_bytes, time_s, name, chunks, 0.0, self.placement, used.link, used.busiest_s, make)
+
+    @cached_property
+    def _laid(self) -> list[tuple[str, ChunkCosts, Callable[[], Schedule]]]:
+        """Families and plans laid on the real links of a mesh."""
+        makers = {
+            name: partial(_schedule_of, one)
+            for name, one in proved(
+                self.placement.fabric, self.kind, self.placement.num_ranks, chunks=1, nested=nest(self.placement)
+            ).items()
+        }
+        if self.placement.num_ranks <= MAX_MESHED:
+            makers |= {plan.name: partial(plan.schedule, self.tree, self.root) for plan in self.plans}
+        network = self.network.sprayed()
+        return [(name, pace(wire(lower(verify(make()), self.placement), network)), make)
+                for name, make in makers.items()]  # fmt: skip
+
+    def _on_links(self, size_bytes: int) -> BestKnown | None:
+        best = None
+        for name, found, make in self._laid:
+            stages = ((found.latency_s, size_bytes * found.alone_s_per_byte, 0.0),)
+            used = PipelineCosts(stages, size_bytes * found.busiest_s_per_byte, found.posting_s)
+            time_s, chunks = used.best() if found.overlaps else (used.time_s(1), 1)
+            if best is None or time_s < best.time_s:
+                best = BestKnown(self.kind, size_bytes, time_s, name, chunks, 0.0, self.placement, -1, used.busiest_s,
+                                 make)  # fmt: skip
+        return best
 
     @cached_property
     def _shares(self) -> tuple[CellTree, ShareSearch]:
@@ -144,8 +187,21 @@ class BestSearch:
             return leaders_schedule(tree, solution, self.kind, self.root)
 
         return BestKnown(
-            self.kind, size_bytes, solution.time_s, "leaders by shares", solution.chunks, 0.0, self.placement, make
+            self.kind,
+            size_bytes,
+            solution.time_s,
+            "leaders by shares",
+            solution.chunks,
+            0.0,
+            self.placement,
+            solution.link,
+            solution.busiest_s,
+            make,
         )
+
+
+def _schedule_of(one: Proved) -> Schedule:
+    return one.schedule
 
 
 _SHARED = (Kind.ALL_REDUCE, Kind.ALL_GATHER, Kind.REDUCE_SCATTER, *_ROOTED)

@@ -8,7 +8,7 @@ exchanges with the other ranks of its host.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -36,6 +36,7 @@ class Inside:
     to every other, `moved_out` and `moved_in` for one that it sends to or gets from any one of them.
     """
 
+    link: Longs
     out: Floats
     into: Floats
     gathered: Floats
@@ -46,7 +47,7 @@ class Inside:
     @property
     def turned(self) -> Inside:
         """The same with every direction turned round."""
-        return Inside(self.into, self.out, self.spread, self.gathered, self.moved_in, self.moved_out)
+        return Inside(self.link, self.into, self.out, self.spread, self.gathered, self.moved_in, self.moved_out)
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +57,7 @@ class CellLevel:
     name: str
     of_rank: Longs
     exit_Bps: Floats
+    exit_link: Longs  # one of the links that leave each cell
     latency_s: float = 0.0
 
     @property
@@ -73,6 +75,7 @@ class Lines:
     latency_s: Floats
     site: Longs
     way_s: Floats
+    link: Longs
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,20 +128,24 @@ def cell_tree(placement: Placement, network: FlowNetwork, root: int | None = Non
     host = placement.host.astype(np.int64)
     efficiency = network.carrier.efficiency
     reach = fabric_reach(fabric)
-    levels = [CellLevel("rank", np.arange(n, dtype=np.int64), np.full(n, np.inf))]
+    levels = [CellLevel("rank", np.arange(n, dtype=np.int64), np.full(n, np.inf), np.zeros(n, np.int64))]
     for cells in reach.cells:
         used, label = np.unique(cells.of_host[host], return_inverse=True)
         exits = cells.exit_Bps if dragonfly_routing(fabric) is None else reach.pairs_Bps(cells)
         exits = exits[used] * efficiency
+        leaving = np.zeros(cells.num, np.int64)
+        leaving[cells.out_cell[::-1]] = cells.out_link[::-1]
+        leaving = leaving[used]
         if len(used) == 1:
             break
         if len(used) == levels[-1].num and len(levels) > 1:  # the same cells: what leaves the outer ones counts too
+            leaving = np.where(exits < levels[-1].exit_Bps, leaving, levels[-1].exit_link)
             exits = np.minimum(exits, levels[-1].exit_Bps)
-            levels[-1] = CellLevel(cells.name, levels[-1].of_rank, exits)
+            levels[-1] = CellLevel(cells.name, levels[-1].of_rank, exits, leaving)
         else:
-            levels.append(CellLevel(cells.name, label.astype(np.int64), exits))
+            levels.append(CellLevel(cells.name, label.astype(np.int64), exits, leaving))
     if levels[-1].num > 1:
-        levels.append(CellLevel("all", np.zeros(n, np.int64), np.full(1, np.inf)))
+        levels.append(CellLevel("all", np.zeros(n, np.int64), np.full(1, np.inf), np.zeros(1, np.int64)))
     levels = [_with_latency(level, levels[at - 1], placement, network) if at else level
               for at, level in enumerate(levels)]  # fmt: skip
     hosts = levels[1]
@@ -175,7 +182,7 @@ def _with_latency(level: CellLevel, inner: CellLevel, placement: Placement, netw
         return level
     device = placement.device.astype(np.int64)
     wires = network.wire(device[a[keep]], device[b[keep]], np.zeros(int(keep.sum()), np.int64))
-    return CellLevel(level.name, level.of_rank, level.exit_Bps, float(wires.latency_s[wires.first].max()))
+    return replace(level, latency_s=float(wires.latency_s[wires.first].max()))
 
 
 def _kinds(fabric: Fabric, placement: Placement, levels: list[CellLevel], root: int | None) -> tuple[Longs, Longs]:
@@ -198,6 +205,8 @@ def _kinds(fabric: Fabric, placement: Placement, levels: list[CellLevel], root: 
     np.add.at(mark, hosts.of_rank, _mix(place[placement.device], np.full(placement.num_ranks, 77, np.uint64)))
     if root is not None:
         mark[hosts.of_rank[root]] ^= np.uint64(0x5555)
+    if hosts.name == "site":
+        mark += np.arange(hosts.num, dtype=np.uint64)  # lines differ
     # Outwards: a cell is what its exit and its children are; then inwards: it is also what its parent is.
     marks = [mark]
     for at in range(2, len(levels)):
@@ -264,8 +273,9 @@ def _inside(placement: Placement, network: FlowNetwork, mine: Longs, levels: lis
     out_any = np.where(eye, np.inf, near).min(axis=2) if p > 1 else np.zeros((len(links), p))
     in_any = np.where(eye, np.inf, near).min(axis=1) if p > 1 else np.zeros((len(links), p))
     parts = [found["out"], found["into"], near.sum(axis=1), near.sum(axis=2), out_any, in_any]
-    table = np.unique(np.round(np.concatenate([part * need[:, None] for part in parts], axis=1), 20), axis=0)
-    return Inside(*(table[:, k * p : (k + 1) * p] for k in range(6)))
+    rows = np.round(np.concatenate([part * need[:, None] for part in parts], axis=1), 20)
+    table, first = np.unique(rows, axis=0, return_index=True)
+    return Inside(links[first], *(table[:, k * p : (k + 1) * p] for k in range(6)))
 
 
 def _crossings(network: FlowNetwork, src: Longs, dst: Longs) -> tuple[Longs, Longs, Floats]:
@@ -304,4 +314,4 @@ def _lines(placement: Placement, network: FlowNetwork, levels: list[CellLevel]) 
     wires = network.wire(device[first[x]], device[first[y]], np.zeros(len(x), np.int64))
     way[x, y] = wires.latency_s[wires.first]
     where = fabric.site_of_host[placement.host[first]].astype(np.int64)
-    return Lines(pair // num, pair % num, rate, latency, where, way)
+    return Lines(pair // num, pair % num, rate, latency, where, way, rows[np.unique(at.ravel(), return_index=True)[1]])

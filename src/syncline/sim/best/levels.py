@@ -86,6 +86,9 @@ class LevelPlan:
             depth = size.bit_length() - 1
             if family == "tree":
                 sends, gets = Exchange(inner, outer, 2 * share, depth, 2), Exchange(inner, outer, 2 * share, depth, 2)
+            elif family == "direct":
+                sends = Exchange(inner, outer, share * (size - 1), 1, size - 1)
+                gets = Exchange(inner, outer, 0.0, 1, 0)
             else:
                 sends = Exchange(inner, outer, share, 1 if size == 2 else 2, size - 1)
                 gets = Exchange(inner, outer, share * (size - 2) / (size - 1), 1 if size == 2 else 2, size - 2)
@@ -150,7 +153,7 @@ def _families(kind: Kind, sizes: Sequence[int]) -> Iterator[tuple[str, ...]]:
             yield ("direct",) * len(sizes)
         return
     if kind in _ROOTED:
-        yield from product(*[[*(["scatter-allgather"] if ok else []), "tree"] for ok in few])
+        yield from product(*[[*(["scatter-allgather", "direct"] if ok else []), "tree"] for ok in few])
         return
     scattering = [[*(["direct"] if ok else []), *(["halving-doubling"] if even else [])]
                   for ok, even in zip(few, power, strict=True)]  # fmt: skip
@@ -172,7 +175,7 @@ class EqualLoads:
     outside_s: tuple[Floats, ...]
     members: tuple[int, ...]  # ranks of a cell, by level
     exit_s: tuple[float, ...]
-    line_s: float
+    line_s: tuple[float, int]
 
     @classmethod
     def of(cls, tree: CellTree) -> EqualLoads:
@@ -184,17 +187,27 @@ class EqualLoads:
 
     def loads(self, exchanges: Sequence[Exchange]) -> float:
         """Return what the busiest of them needs for a byte of the buffer."""
+        return self.busiest(exchanges)[0]
+
+    def busiest(self, exchanges: Sequence[Exchange]) -> tuple[float, int]:
+        """Return what the busiest of them needs for a byte of the buffer, and its link."""
         far = sum(one.sent * self._part_leaving(one, 1) for one in exchanges)
         near = sum(one.sent for one in exchanges) - far
-        most = max(float(np.max(near * inside + far * outside, initial=0.0))
-                   for inside, outside in zip(self.inside_s, self.outside_s, strict=True))  # fmt: skip
+        most = (0.0, -1)
+        for number, (inside, outside) in enumerate(zip(self.inside_s, self.outside_s, strict=True)):
+            need = near * inside + far * outside
+            if len(need):
+                most = max(most, (float(need.max()), int(self.tree.insides[number].link[need.argmax()])))
         for level in range(1, len(self.members) - 1):
             leaving = sum(one.sent * self._part_leaving(one, level) for one in exchanges)
-            most = max(most, leaving * self.members[level] * self.exit_s[level])
+            cells = self.tree.levels[level]
+            link = int(cells.exit_link[cells.exit_Bps.argmin()])
+            most = max(most, (leaving * self.members[level] * self.exit_s[level], link))
         top = len(self.members) - 1
         if self.tree.lines is not None:
             crossing = sum(one.sent * self._part_leaving(one, top - 1) for one in exchanges)
-            most = max(most, crossing * self.members[top - 1] * self.line_s)
+            need_s, line = self.line_s
+            most = max(most, (crossing * self.members[top - 1] * need_s, line))
         return most
 
     def _part_leaving(self, one: Exchange, level: int) -> float:
@@ -210,23 +223,24 @@ class EqualLoads:
         return (joined - here) / (joined - 1)
 
 
-def _line_s(tree: CellTree) -> float:
-    """Return what the busiest line needs of a byte that each site sends to the others in equal parts."""
+def _line_s(tree: CellTree) -> tuple[float, int]:
+    """Return what the busiest line needs of a byte that each site sends to the others in equal parts, and its link."""
     lines = tree.lines
     if lines is None:
-        return 0.0
+        return 0.0, -1
     crossed = np.zeros(len(lines.a))
     for goal in range(len(lines.site)):
         ways = ways_from(lines, goal)
         for site in lines.site.tolist():
             crossed[ways.get(site, [])] += 1.0 / (len(lines.site) - 1)
-    return float((crossed / lines.rate_Bps).max(initial=0.0))
+    need = crossed / lines.rate_Bps
+    return float(need.max()), int(lines.link[need.argmax()])
 
 
 def straight(tree: CellTree, kind: Kind, size_bytes: float) -> PipelineCosts:
     """Return the costs of one message for every pair: an all-to-all, or every rank to the next."""
     n = tree.num_ranks
-    most = 0.0
+    most, link = 0.0, -1
     for inside, members in zip(tree.insides, tree.members, strict=True):
         p = len(members)
         if kind is Kind.SEND_RECV:  # the last rank of a host sends out, and the first receives
@@ -234,21 +248,23 @@ def straight(tree: CellTree, kind: Kind, size_bytes: float) -> PipelineCosts:
             rows = np.maximum(near, np.maximum(inside.out, inside.into).max(axis=1, initial=0.0))
         else:
             rows = inside.spread.sum(axis=1) / n + (inside.out + inside.into).sum(axis=1) * (n - p) / n
-        most = max(most, float(rows.max(initial=0.0)))
+        if len(rows):
+            most, link = max((most, link), (float(rows.max()), int(inside.link[rows.argmax()])))
     for level in tree.levels[1:-1]:
         held = np.bincount(level.of_rank).astype(np.float64)
         each = np.ones(level.num) if kind is Kind.SEND_RECV else held * (n - held) / n
-        most = max(most, float((each / level.exit_Bps).max()))
+        need = each / level.exit_Bps
+        most, link = max((most, link), (float(need.max()), int(level.exit_link[need.argmax()])))
     if tree.lines is not None:
-        most = max(most, _pairs_over_lines(tree, kind))
+        most, link = max((most, link), _pairs_over_lines(tree, kind))
     hosts = np.bincount(tree.levels[1].of_rank)
     messages = n - int(hosts.min()) if kind is not Kind.SEND_RECV and tree.depth > 1 else 0
     posting = tree.overhead_s * messages if messages > 1 else 0.0
     latency = max(level.latency_s for level in tree.levels)
-    return PipelineCosts(((latency, size_bytes * most, posting),), size_bytes * most, posting)
+    return PipelineCosts(((latency, size_bytes * most, posting),), size_bytes * most, posting, link)
 
 
-def _pairs_over_lines(tree: CellTree, kind: Kind) -> float:
+def _pairs_over_lines(tree: CellTree, kind: Kind) -> tuple[float, int]:
     """Return what the busiest line needs where all pairs of ranks exchange, or each sends to the next."""
     lines = tree.lines
     assert lines is not None
@@ -261,7 +277,8 @@ def _pairs_over_lines(tree: CellTree, kind: Kind) -> float:
             if kind is Kind.SEND_RECV:
                 amount = float((cell + 1) % len(lines.site) == goal)
             crossed[ways.get(site, [])] += amount
-    return float((crossed / lines.rate_Bps).max(initial=0.0))
+    need = crossed / lines.rate_Bps
+    return float(need.max()), int(lines.link[need.argmax()])
 
 
 def costs(plan: LevelPlan, loads: EqualLoads, size_bytes: float) -> PipelineCosts:
@@ -273,8 +290,5 @@ def costs(plan: LevelPlan, loads: EqualLoads, size_bytes: float) -> PipelineCost
         posting = tree.overhead_s * one.messages if one.outer > 1 and one.messages > 1 else 0.0
         stages.append((latency * one.rounds, size_bytes * loads.loads([one]), posting))
     posted = max(sum(one.messages for one in role if one.outer > 1) for role in roles)
-    return PipelineCosts(
-        tuple(stages),
-        size_bytes * max(loads.loads(role) for role in roles),
-        tree.overhead_s * posted if posted > 1 else 0.0,
-    )
+    need_s, link = max(loads.busiest(role) for role in roles)
+    return PipelineCosts(tuple(stages), size_bytes * need_s, tree.overhead_s * posted if posted > 1 else 0.0, link)

@@ -51,6 +51,8 @@ class Solution:
     own: Floats
     out: Floats
     into: Floats
+    link: int
+    busiest_s: float
 
 
 class ShareSearch:
@@ -125,14 +127,14 @@ class _Shares:
         self.num += count
         return np.arange(self.num - count, self.num)
 
-    def _compositions(self, level: CellLevel) -> tuple[Floats, Floats]:
-        """Return how many hosts of each kind each kind of cell has, and what leaves it."""
+    def _compositions(self, level: CellLevel) -> tuple[Floats, Floats, Longs]:
+        """Return how many hosts of each kind each kind of cell has, what leaves it, and one of the links that do."""
         hosts = self.tree.levels[1]
         first = np.unique(hosts.of_rank, return_index=True)[1]
         table = np.zeros((level.num, len(self.tree.members)))
         np.add.at(table, (level.of_rank[first], self.tree.kind_of_host), 1.0)
-        both = np.unique(np.column_stack((table, level.exit_Bps)), axis=0)
-        return both[:, :-1], both[:, -1]
+        both, at = np.unique(np.column_stack((table, level.exit_Bps)), axis=0, return_index=True)
+        return both[:, :-1], both[:, -1], level.exit_link[at]
 
     def _pick(self, columns: Longs, value: Floats | None = None) -> Floats:
         """Return one variable for every rank, times a value."""
@@ -189,7 +191,7 @@ class _Shares:
         """Return a stage that stays inside hosts; the exits and lines are idle."""
         rows = [_sum([parts[kind][0] @ parts[kind][1][self.kind_of == kind] for parts in uses])
                 for kind in range(len(self.insides))]  # fmt: skip
-        idle = 2 * sum(len(exits) for _, exits in self.cells[:-1]) + self._num_lines
+        idle = 2 * sum(len(exits) for _, exits, _ in self.cells[:-1]) + self._num_lines
         return np.vstack([*rows, np.zeros((idle, self.num))])
 
     def _load(self, level: int, sent: Floats, got: Floats, lines: Floats | None = None) -> Floats:
@@ -198,7 +200,7 @@ class _Shares:
         for kind, inside in enumerate(self.insides):
             mine = self.kind_of == kind
             rows.append(inside.out @ sent[mine] + inside.into @ got[mine])
-        for at, (counts, exits) in enumerate(self.cells[:-1], start=1):
+        for at, (counts, exits, _) in enumerate(self.cells[:-1], start=1):
             each = (counts / exits[:, None])[:, self.kind_of] * float(at < level)
             rows += [each @ sent, each @ got]
         rows.append(np.zeros((self._num_lines, self.num)) if lines is None else lines)
@@ -232,9 +234,9 @@ class _Shares:
     def _equations(self) -> tuple[Floats, Floats]:
         """Return what must hold: a cell's shares add up to one, moves keep what there is, owners end with theirs."""
         rows: list[tuple[Floats, Floats | float]] = []
-        kinds = [np.unique(counts, axis=0)[:, self.kind_of] for counts, _ in self.cells]
+        kinds = [np.unique(counts, axis=0)[:, self.kind_of] for counts, _, _ in self.cells]
         rows += [(kinds[k] @ self._pick(self.h[k]), 1.0) for k in range(self.plain)]
-        member = np.zeros((int(self.site.max()) + 1, len(self.ranks)))
+        member = np.zeros((self.tree.levels[-2].num if self.trees else 1, len(self.ranks)))
         member[self.site, np.arange(len(self.ranks))] = self.stands_for
         sites = member
         rows += self._aligned(kinds, sites)
@@ -339,14 +341,20 @@ class _Shares:
         )  # fmt: skip
         if not answer.success or answer.x is None or answer.fun is None:
             return None
-        return self._read(np.asarray(answer.x), float(answer.fun) * unit, chunks)
+        return self._read(np.asarray(answer.x), float(answer.fun) * unit, chunks, size_bytes)
 
-    def _read(self, x: Floats, time_s: float, chunks: int) -> Solution:
+    def _read(self, x: Floats, time_s: float, chunks: int, size_bytes: float) -> Solution:
         lead, top, out, into = (np.stack([x[each] for each in columns], axis=1) if columns
                                 else np.zeros((len(self.ranks), 0))
                                 for columns in (self.h, self.z, self.out, self.into))  # fmt: skip
         own = np.asarray(self._owned() @ x[: self.num]).ravel()
-        return Solution(time_s, chunks, tuple(self.trees), lead, top, own, out, into)
+        need = _sum([stage.load for stage in self.stages]) @ x[: self.num]
+        lines = [self.tree.lines.link] if self.tree.lines is not None else []
+        exits = [links for _, _, links in self.cells[:-1] for _ in range(2)]
+        links = np.concatenate([*(inside.link for inside in self.insides), *exits, *lines])
+        busiest = int(need.argmax())
+        return Solution(time_s, chunks, tuple(self.trees), lead, top, own, out, into, int(links[busiest]),
+                        float(need[busiest]) * size_bytes)  # fmt: skip
 
 
 def _sum(parts: list[Floats]) -> Floats:

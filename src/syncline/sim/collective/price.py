@@ -12,7 +12,7 @@ resemble, at flow level. Accelerators whose compiler lays out collectives itself
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -81,8 +81,15 @@ class CollectivePrice:
 
     @cached_property
     def best(self) -> Estimate:
-        """The best known schedule, executed at flow level; NCCL does not run it."""
-        return self.search(self.size_bytes)
+        """The best known schedule, priced by its pipeline: one that NCCL does not run, or NCCL's own where it wins."""
+        found, own = self.search(self.size_bytes), self.nccl
+        if own is None or own.library in AS_RING or own.time_s >= found.time_s:
+            return found
+        name = f"{own.library} {own.algorithm}"
+        return replace(
+            found, time_s=own.time_s, algorithm=name, chunks=1, method="nccl", limiting_link_name=own.limiting_link,
+            wire_Bps=own.wire_Bps, utilisation=own.utilisation,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,7 +1,8 @@
 """Programs as tasks of the flow engine: one task a transfer, one a (vertex, round) that joins the round.
 
-The rules are the executor's: a vertex posts all transfers of a round, waits for them, and goes on; a transfer starts
-when both ends have posted it; lanes do not wait for each other.
+A vertex posts all transfers of a round, waits for them, and goes on; a transfer starts when both ends have posted it;
+lanes do not wait for each other. Where chunks follow each other, every chunk does so by itself: a sender has a window,
+in which the chunks of a connection are sent one after the other, and none waits until the one before it has arrived.
 """
 
 from __future__ import annotations
@@ -117,8 +118,10 @@ def expand(
     `start` is the task each vertex waits for first. With `most`, a round that repeats is done at most so often. `slow`
     divides the rate of everything a vertex sends or receives, `pause_s` is its own work after each round.
     """
-    done = []
     share = share or Share()
+    if wired.unit is not None:
+        return _in_window(into, wired.unit, wired.pieces, size_bytes, start, share, first_path, slow, pause_s)
+    done = []
     for i, lane in enumerate(wired.lanes):
         last, round_ = start.astype(np.int64).copy(), 0
         for j, phase in enumerate(lane.phases):
@@ -145,6 +148,51 @@ def expand(
                 round_ += 1
         done.append(last)
     return done
+
+
+def _in_window(
+    into: Expansion, unit: WiredProgram, pieces: int, size_bytes: float, start: Longs, share: Share, first_path: int,
+    slow: Floats | None, pause_s: Floats | None,
+) -> list[Longs]:  # fmt: skip
+    """Append the tasks of chunks that follow each other, wave after wave: chunk p does round t - p in wave t."""
+    done = []
+    for i, lane in enumerate(unit.lanes):
+        order = [j for j, phase in enumerate(lane.phases) for _ in range(phase.repeat) if len(phase)]
+        last = np.tile(start.astype(np.int64), (pieces, 1))
+        sent: list[int | None] = [None] * len(order)
+        posts = start.astype(np.int64).copy()
+        each = size_bytes / pieces
+        known = {j: (participants(lane.phases[j]), _flow_columns(unit, i, j, each, share, first_path, slow))
+                 for j in set(order)}  # fmt: skip
+        for wave in range(len(order) + pieces - 1):
+            for piece in range(max(0, wave - len(order) + 1), min(pieces, wave + 1)):
+                at = wave - piece
+                phase, ((vertices, ends), columns) = lane.phases[order[at]], known[order[at]]
+                ready, before, num = last[piece], sent[at], len(phase)
+                waits = [ready[phase.src], ready[phase.dst]]
+                waits += [before + np.arange(num)] if before is not None else []
+                moving = columns | {"delay_s": 0.0, "tenant": into.tenant(share)}
+                first = into.add((np.full(num, len(waits)), np.stack(waits, axis=1).ravel()), **moving)
+                arrived = into.add((np.ones(num, np.int64), first + np.arange(num)), delay_s=columns["delay_s"])
+                sent[at] = first
+                count = np.bincount(np.searchsorted(vertices, ends[0]), minlength=len(vertices))
+                flows = arrived + ends[1]
+                posting = unit.posting_s(i, order[at])
+                if posting is not None:  # a vertex posts all its messages one after the other, whatever it waits for
+                    posted = into.add((np.ones_like(count), posts[vertices]), delay_s=posting[vertices])
+                    posts[vertices] = posted + np.arange(len(vertices))
+                    flows, count = np.insert(flows, np.cumsum(count), posts[vertices]), count + 1
+                joins = into.add((count, flows), delay_s=0.0 if pause_s is None else pause_s[vertices])
+                last[piece, vertices] = joins + np.arange(len(vertices))
+                into.blocks.append(TransferRows(i, order[at], piece, wave, first, joins, vertices))
+        done.append(_all_of(into, last))
+    return done
+
+
+def _all_of(into: Expansion, last: Longs) -> Longs:
+    """Return the tasks at whose end each vertex is done with all its chunks."""
+    pieces, num = last.shape
+    return into.add((np.full(num, pieces), last.T.ravel())) + np.arange(num)
 
 
 def participants(phase: FlowPhase) -> tuple[Longs, tuple[Longs, Longs]]:

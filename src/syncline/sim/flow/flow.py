@@ -136,7 +136,7 @@ def simulate(
     placed: list[JobTasks] = []
     for job, part in zip(jobs, wired, strict=True):
         placed.append(_place(work, job, part, placed, len(paths)))
-        paths = paths.then(part.wires.paths)
+        paths = paths.then(placed[-1].wired.wires.paths)
     paths = _add_background(work, network, background, paths)
     tasks = work.tasks(paths)
     tasks, reroutes = _reroutes(tasks, placed, network, events)
@@ -195,7 +195,7 @@ def _place(work: Expansion, job: FlowJob, part: WiredProgram, before: list[JobTa
             slow[rank] = factor
     pause = np.full(part.num_vertices, job.pause_s) if job.pause_s else None
     done = expand(work, part, job.size_bytes, start, share=job.share, first_path=first_path, slow=slow, pause_s=pause)
-    return JobTasks(job, part, tuple(work.blocks[first_block:]), start, tuple(done))
+    return JobTasks(job, part.unit or part, tuple(work.blocks[first_block:]), start, tuple(done))
 
 
 def _start_tasks(work: Expansion, job: FlowJob, part: WiredProgram, before: list[JobTasks]) -> Longs:
@@ -276,6 +276,7 @@ def _reroutes(
 def _move(tasks: Tasks, placed: JobTasks, detour: FlowNetwork, down: set[int]) -> tuple[Tasks, list[tuple[int, int]]]:
     """Return the tasks of a job that cross a failed link, with its new path, and the tasks with that path added."""
     again = wire(placed.job.program, detour).on_all_links
+    again = again.unit or again
     old = placed.wired.wires.paths
     hit = np.zeros(len(old), dtype=bool)
     hit[old.row_of_crossing()[np.isin(old.link, list(down))]] = True

@@ -11,7 +11,7 @@ In this order:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -51,6 +51,8 @@ class FoldedPrice:
 
 def price(wired: WiredProgram, size_bytes: float, method: str = "auto") -> FoldedPrice:
     """Return the time of a program for a buffer of `size_bytes`."""
+    if wired.unit is not None and method == "auto" and (found := _windowed(wired, wired.unit, size_bytes)) is not None:
+        return found
     if method in ("auto", "recurrence") and _is_free(wired):
         return FoldedPrice(float(max_plus_end_s(wired, size_bytes).max(initial=0.0)), "recurrence", True)
     if method == "flows" or (method == "auto" and wired.num_flows <= FEW_FLOWS):
@@ -69,6 +71,21 @@ def price(wired: WiredProgram, size_bytes: float, method: str = "auto") -> Folde
         if wired.num_flows <= MAX_PERIODIC_FLOWS:
             return FoldedPrice(_run(wired, size_bytes, None)[0], "flows", True)
     return FoldedPrice(barrier_s(wired, size_bytes), "barrier", False)
+
+
+def _windowed(wired: WiredProgram, unit: WiredProgram, size_bytes: float) -> FoldedPrice | None:
+    """Return the time of chunks that follow each other in windows of their senders; None where they are too many."""
+    flows = unit.num_flows * wired.pieces
+    small = _folded(unit) if flows > FEW_FLOWS else None
+    if small is not None:
+        if small.num_flows * wired.pieces > MAX_FLOWS:
+            return None
+        return FoldedPrice(
+            _run(replace(wired, unit=small, network=small.network), size_bytes, None)[0], "folded flows", True
+        )
+    if flows > MAX_FLOWS or most_together(unit) * wired.pieces > MAX_TOGETHER:
+        return None
+    return FoldedPrice(_run(wired, size_bytes, None)[0], "flows", True)
 
 
 def most_together(wired: WiredProgram) -> int:
@@ -92,10 +109,10 @@ def _folded(wired: WiredProgram) -> WiredProgram | None:
 
 
 def _run(wired: WiredProgram, size_bytes: float, most: int | None) -> tuple[float, Expansion, Floats]:
-    work = Expansion()
-    start = work.add(no_waits(wired.num_vertices)) + np.arange(wired.num_vertices)
+    work, laid = Expansion(), wired.unit or wired
+    start = work.add(no_waits(laid.num_vertices)) + np.arange(laid.num_vertices)
     expand(work, wired, size_bytes, start, share=Share(), most=most)
-    course = run(wired.network.capacity_Bps, work.tasks(wired.wires.paths))
+    course = run(laid.network.capacity_Bps, work.tasks(laid.wires.paths))
     return course.makespan_s, work, course.end_s
 
 

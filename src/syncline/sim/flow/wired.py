@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,7 @@ from syncline.codec.codec import Codec
 from syncline.errors import SimulationError
 from syncline.fabric.fabric import NETWORK_TIERS, DeviceKind, Tier
 from syncline.program import Program, VendorStep
+from syncline.program.program import ProgramStep
 from syncline.sim.flow.engine import Paths
 from syncline.sim.flow.rounds import FlowLane, lanes
 from syncline.sim.flow.routing import Floats, FlowNetwork, SentTogether, Wires
@@ -33,6 +35,8 @@ class WiredProgram:
     num_vertices: int
     codec: Codec
     busy_s: tuple[tuple[Floats | None, ...], ...] = ()  # each vertex's own time to post a round; None: one message each
+    unit: WiredProgram | None = None  # what one of its chunks does, where several follow each other
+    pieces: int = 1
 
     @property
     def num_flows(self) -> int:
@@ -44,7 +48,8 @@ class WiredProgram:
         """The program with links that nothing is slowed by, alone and undisturbed, put back into its paths."""
         if self.wires.whole is None:
             return self
-        return replace(self, wires=replace(self.wires, paths=self.wires.whole, whole=None))
+        unit = None if self.unit is None else self.unit.on_all_links
+        return replace(self, wires=replace(self.wires, paths=self.wires.whole, whole=None), unit=unit)
 
     @property
     def single_path(self) -> bool:
@@ -129,7 +134,19 @@ def wire(program: Program, network: FlowNetwork) -> WiredProgram:
     parts = iter(index)
     connection = tuple(tuple(next(parts) for _ in lane) for lane in keys)
     wired = WiredProgram(program, network, found, wires, connection, schedule.num_vertices, step.codec)
-    return with_posting(wired)
+    return replace(with_posting(wired), **_unit(program, step, network))
+
+
+def _unit(program: Program, step: ProgramStep, network: FlowNetwork) -> dict[str, Any]:
+    """Return the program of one chunk, where all strands are cut in equally many."""
+    schedule = step.proved.schedule
+    pieces = {strand.pieces for strand in schedule.strands}
+    if pieces == {1} or len(pieces) > 1:
+        return {}
+    whole = replace(schedule, strands=tuple(strand.whole() for strand in schedule.strands))
+    uncut = replace(step, proved=replace(step.proved, schedule=whole))
+    unit = with_posting(wire(replace(program, steps=(uncut,)), network), every=True)
+    return {"unit": unit, "pieces": pieces.pop()}
 
 
 def _moments(found: tuple[FlowLane, ...], keys: list[list[Longs]]) -> tuple[int, ...]:
@@ -172,12 +189,15 @@ def fingerprint(wired: WiredProgram) -> bytes:
     return found
 
 
-def with_posting(wired: WiredProgram) -> WiredProgram:
-    """Return the program with the time that posting its messages takes each vertex, where that costs anything."""
-    return replace(wired, busy_s=_busy_s(wired) if wired.network.messages.any else ())
+def with_posting(wired: WiredProgram, *, every: bool = False) -> WiredProgram:
+    """Return the program with the time that posting its messages takes each vertex, where that costs anything.
+
+    With `every`, a single message counts, too: there the next chunk's is posted after it.
+    """
+    return replace(wired, busy_s=_busy_s(wired, every) if wired.network.messages.any else ())
 
 
-def _busy_s(wired: WiredProgram) -> tuple[tuple[Floats | None, ...], ...]:
+def _busy_s(wired: WiredProgram, every: bool) -> tuple[tuple[Floats | None, ...], ...]:
     """Return how long every vertex posts the messages of each phase that leave its host, one after the other."""
     leaving = _Leaving.of(wired)
     known: dict[int, Floats | None] = {}
@@ -185,7 +205,7 @@ def _busy_s(wired: WiredProgram) -> tuple[tuple[Floats | None, ...], ...]:
     for lane, connections in zip(wired.lanes, wired.connection, strict=True):
         for phase, connection in zip(lane.phases, connections, strict=True):
             if id(phase) not in known:
-                known[id(phase)] = leaving.busy_s(phase.src, connection, wired.num_vertices)
+                known[id(phase)] = leaving.busy_s(phase.src, connection, wired.num_vertices, every)
         found.append(tuple(known[id(phase)] for phase in lane.phases))
     return tuple(found)
 
@@ -219,11 +239,11 @@ class _Leaving:
         slow = (costs.gap_s * sharing > costs.overhead_s).any()
         return _Leaving(outside, overhead, row[card], src[card].astype(np.int64), costs.gap_s if slow else _NONE)
 
-    def busy_s(self, src: Longs, connection: Longs, num_vertices: int) -> Floats | None:
+    def busy_s(self, src: Longs, connection: Longs, num_vertices: int, every: bool) -> Floats | None:
         out = self.outside[connection]
         sender, used = src[out], connection[out]
         cards = self._cards_s(sender, used, num_vertices) if len(self.gap_s) else None
-        if np.bincount(sender, minlength=num_vertices).max(initial=0) <= 1:
+        if np.bincount(sender, minlength=num_vertices).max(initial=0) <= (0 if every else 1):
             return cards
         busy = sum_by(sender, self.overhead_s[used], num_vertices)
         return busy if cards is None else np.maximum(busy, cards)
