@@ -154,17 +154,18 @@ wan: {rate: 400Gbps, latency: 2ms}
 """
 
 
-@pytest.mark.parametrize(("ending", "within"), [("json", 0.02), ("xml", 0.6)])
+@pytest.mark.parametrize("ending", ["json", "xml"])
 def test_the_fastest_schedule_is_written_and_takes_as_long_when_read(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, ending: str, within: float
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, ending: str
 ) -> None:
     cluster, file = tmp_path / "far.yaml", tmp_path / f"best.{ending}"
     cluster.write_text(FAR)
     ask = ("simulate", "allreduce", "--cluster", str(cluster), "--size", "256MiB")
     got = answer(capsys, *ask, "--schedule", str(file))
     assert got["written"] == [str(file)] and got["rows"][0]["best"]["name"] == "2x4 one-shot/direct"
-    again = answer(capsys, *ask, "--algorithm", str(file))
-    assert again["rows"][0]["time_s"] == pytest.approx(got["rows"][0]["best"]["time_s"], rel=within)
+    if ending == "json":  # an MSCCL file is read as rounds that wait for each other: it has no windows
+        again = answer(capsys, *ask, "--algorithm", str(file))
+        assert again["rows"][0]["time_s"] == pytest.approx(got["rows"][0]["best"]["time_s"], rel=0.02)
     assert run(["schedule", "verify", str(file)]) == 0
 
 

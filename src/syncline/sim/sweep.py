@@ -17,7 +17,7 @@ from syncline.schedule import Kind, Proved, verify
 from syncline.sim.analytic import bounds
 from syncline.sim.best.best import BestKnown, BestSearch
 from syncline.sim.candidates import find, proved
-from syncline.sim.flow.estimate import Estimate, estimate
+from syncline.sim.flow.estimate import ANALYTIC_IGNORES, Estimate, estimate
 from syncline.sim.flow.routing import Floats, FlowNetwork
 from syncline.sim.flow.wired import WiredProgram, fingerprint, wire
 from syncline.sim.pipeline import (
@@ -168,14 +168,17 @@ class Contest:
         known = search.at(size_bytes)
         chunks = self.chunks or known.chunks
         self._known[known.name, size_bytes] = known
-        time_s = known.bound_s if level == "analytic" else known.time_s
-        used = known.busiest_s / time_s if time_s > 0 else 0.0
+        bare = level == "analytic"
+        time_s = known.bound_s if bare else known.time_s
+        used = min(1.0, known.busiest_s / time_s) if time_s > 0 else 0.0
         line, name = 0.0, ""
         if known.link >= 0:
             line, name = float(self.network.capacity_Bps[known.link]), self.network.link_name(known.link)
         return Estimate(
-            size_bytes, time_s, known.name, search.kind, search.placement.num_ranks, BY_FORMULA, False, known.link,
-            name, used * line, used * self.network.carrier.efficiency, np.zeros(0), BEST_IGNORES, chunks, known.bound_s,
+            size_bytes, time_s, known.name, search.kind, search.placement.num_ranks,
+            "bound" if bare else BY_FORMULA, False, known.link, name, used * line,
+            used * self.network.carrier.efficiency, np.zeros(0),
+            ANALYTIC_IGNORES if bare else BEST_IGNORES, chunks, known.bound_s,
         )  # fmt: skip
 
     def all(self, size_bytes: int, level: str = "flow") -> list[Estimate]:

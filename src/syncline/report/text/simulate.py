@@ -83,6 +83,7 @@ def _gigabytes(rate_Bps: float | None) -> str:
 
 
 METHODS = {
+    "pipeline": "chunks that follow each other: filling the stages, then the pace of the busiest link or sender",
     "recurrence": "no two flows compete: exact recurrence over rounds",
     "flows": "every flow simulated",
     "periodic": "repeated rounds simulated to their steady state, then extrapolated exactly",
