@@ -121,7 +121,7 @@ def trained(fabric: Fabric) -> dict[str, Answers]:
     job = load_job(described)
     found = step(fabric, job)
     fix = {"tp": tp, "pp": 1, "cp": 1, "dp": dp, "zero": "1", "micro": 1, "recompute": found.job.recompute}
-    planned = make_plan(fabric, job, fix=fix, with_actions=False, with_run=False, execute=True)
+    planned = make_plan(fabric, job, fix=fix, with_actions=False, with_run=False)
     best = planned.best
     twin = step(fabric, planned.result.job)
     assert twin.cost is not None
@@ -163,26 +163,18 @@ def designed(name: str) -> list[dict[str, Any]]:
     """Return what `design` says of the fabric it chooses, and other verbs of the description that it writes."""
     asked = dict(DESIGNS[name])
     job = load_job({"model": asked.pop("job"), "batch": {"global": asked.pop("global"), "sequence": 4096}})
-    answer = syncline.design(job, **asked, checked=1)
+    answer = syncline.design(job, **asked)
     written = json.loads(json.dumps(answer.cluster()))
     fabric = build(ClusterSpec.model_validate({"name": f"design: {name}", **written}))
-    quick = make_plan(fabric, job, with_actions=False, with_run=False)
-    checked = make_plan(fabric, job, with_actions=False, with_run=False, execute=True)
-    laid_s = execute(fabric, step(fabric, checked.result.job)).step_time_s
+    planned = make_plan(fabric, job, with_actions=False, with_run=False)
     found: dict[str, Answers] = {
         "a step on design's fabric": {
             "design": answer.best.step_s[0],
-            "plan --no-execute": quick.best.predicted.step_time_s,
-            "step": step(fabric, quick.result.job).step_time_s,
+            "plan": planned.best.predicted.step_time_s,
+            "step --level flow": execute(fabric, step(fabric, planned.result.job)).step_time_s,
         },
         "what design's fabric costs": {"design": answer.best.capital_usd, "cost": _capital(fabric)},
     }
-    if answer.best.executed_s and answer.best.executed_s[0] is not None:
-        found["the step executed there"] = {
-            "design": answer.best.executed_s[0],
-            "plan": checked.best.predicted.executed_s or checked.best.predicted.step_time_s,
-            "step --level flow": laid_s,
-        }
     about = {"cluster": f"design: {name}: {answer.best.choice.label}"}
     rows = [about | {"question": question, **_apart(answers)} for question, answers in found.items()]
     try:

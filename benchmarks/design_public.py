@@ -54,29 +54,29 @@ def _row(preset: str, host: str, links: tuple[str, ...], model: str) -> dict[str
     left = remains(published)
     designer = Designer([(job, 1.0)], Limits(after_one=left.after_one * 0.999))
     found = designer.run(space((host,), (published.num_gpus,), links))
-    theirs = make_plan(published, job, with_actions=False, execute=True).best.predicted
+    theirs = make_plan(published, job, with_actions=False).best.predicted
     place = 0
     for best in found.front()[:LOOKED_AT]:
         place += 1
-        ours = make_plan(best.choice.build(), job, with_actions=False, execute=True).best.predicted
-        slower = (ours.executed_s or ours.step_time_s) / (theirs.executed_s or theirs.step_time_s) - 1
+        ours = make_plan(best.choice.build(), job, with_actions=False).best.predicted
+        slower = ours.step_time_s / theirs.step_time_s - 1
         if slower < DEFENDED:
             break
     price = own(published)
     tokens = job.batch.global_ * job.batch.sequence
     year = 365.25 * 86_400
-    token = price.usd_per_year / year * (theirs.executed_s or theirs.step_time_s) / tokens
-    found_token = best.usd_per_year / year * (ours.executed_s or ours.step_time_s) / tokens
+    token = price.usd_per_year / year * theirs.step_time_s / tokens
+    found_token = best.usd_per_year / year * ours.step_time_s / tokens
     network = published.spec.network
     same = network is not None and network.topology == best.choice.topology
     return {
         "system": preset, "gpus": published.num_gpus, "model": model, "fabrics": found.num_choices,
         "planned": found.num_planned, "bounded": found.num_bounded, "cpu_s": round(time.process_time() - began, 1),
         "published": network.topology if network else "", "published_network_usd": price.network_usd,
-        "published_step_s": theirs.step_time_s, "published_flow_s": theirs.executed_s,
+        "published_step_s": theirs.step_time_s,
         "published_after_one": left.after_one, "published_usd_per_million_tokens": token * 1e6,
         "of_the_front": place, "found": best.choice.label, "found_network_usd": best.network_usd,
-        "found_step_s": ours.step_time_s, "found_flow_s": ours.executed_s, "found_after_one": best.after_one,
+        "found_step_s": ours.step_time_s, "found_after_one": best.after_one,
         "found_usd_per_million_tokens": found_token * 1e6, "flow_slower": slower, "same_topology": same,
         "agrees": same or (found_token <= token * 1.0001),
         "verdict": verdict(same, found_token / token - 1, slower),

@@ -76,7 +76,7 @@ def test_a_plan_moves_with_the_profile(job: Path, tmp_path: Path) -> None:
 
     def planned(path: Path | None) -> float:
         fix = "tp=8,pp=4,micro=1,recompute=none"
-        return syncline.plan(CLUSTER, job, fix=fix, workers=1, execute=False, profile=path).step_time_s
+        return syncline.plan(CLUSTER, job, fix=fix, workers=1, profile=path).step_time_s
 
     assert planned(profile) > 1.1 * planned(None)
 

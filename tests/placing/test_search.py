@@ -65,8 +65,8 @@ def test_an_interrupted_search_keeps_the_best_so_far(
         raise KeyboardInterrupt
 
     found = search(judge, meter=Meter(stop))
-    # Packed order is judged first, and is better than the scheduler's; 6 arrangements of two pairs were to come.
-    assert seen == [(1, 7)] and not found.proved
+    # Packed order is judged first, and is better than the scheduler's; then the first of 6 arrangements of two pairs.
+    assert seen == [(1, 6)]
     assert found.order == judge.seats.packed_order()
 
 
@@ -165,3 +165,53 @@ def test_gpus_inside_hosts_stand_in_the_order_of_rails() -> None:
     assert fabric.devices.local[aligned.gpus].tolist() == [[0, 1, 2, 3], [4, 1, 2, 3]] * 2
     assert rail_aligned(aligned) is None
     assert search(judge.seated(aligned)).step_time_s < search(judge).step_time_s * 0.99
+
+
+@pytest.fixture(scope="module")
+def experts() -> Job:
+    """Two stages with experts inside hosts: gradients of a stage cross racks unless its racks add up to it."""
+    split = {"tp": 1, "pp": 2, "ep": 8}
+    return load_job({"model": "mixtral-8x7b", "batch": {"global": 96, "sequence": 2048}, "parallel": split})
+
+
+def test_racks_of_2_3_3_and_4_make_two_stages_of_6_whatever_the_order_of_the_list(fabric: Fabric, experts: Job) -> None:
+    hosts = [0, 1, 4, 5, 6, 8, 9, 10, 12, 13, 14, 15]
+    steps = []
+    for seed in range(3):
+        listed = np.random.default_rng(seed).permutation(hosts) if seed else hosts
+        judge = Judge(fabric, from_list(fabric, ",".join(map(str, listed))), experts)
+        found = search(judge)
+        racks = np.array(_hosts(judge, found)) // 4
+        assert {tuple(sorted(np.bincount(half, minlength=4).tolist())) for half in (racks[:6], racks[6:])} == {
+            (0, 0, 2, 4), (0, 0, 3, 3)
+        }  # fmt: skip
+        assert found.bound_s <= found.step_time_s <= judge.time_s(judge.seats.packed_order())
+        steps.append(found.step_time_s)
+    assert steps == [pytest.approx(steps[0], rel=1e-9)] * 3
+
+
+def hill_climb(judge: Judge, seed: int, most: int = 60) -> float:
+    """Return the best step of swaps that are executed one after the other, from random orders, with the same judge."""
+    chance, best_s = np.random.default_rng(seed), np.inf
+    executed = judge.num_executed
+    while judge.num_executed < executed + most:
+        here = chance.permutation(judge.seats.num_units)
+        here_s = judge.time_s(tuple(here.tolist()))
+        for _ in range(30):
+            a, b = chance.integers(len(here), size=2)
+            there = here.copy()
+            there[[a, b]] = there[[b, a]]
+            if (there_s := judge.time_s(tuple(there.tolist()))) < here_s:
+                here, here_s = there, there_s
+        best_s = min(best_s, here_s)
+    return best_s
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_hill_climb_with_restarts_is_better(fabric: Fabric, experts: Job, staged: Job, seed: int) -> None:
+    """`benchmarks/placement.py` does the same on hundreds of allocations."""
+    chance = np.random.default_rng(seed)
+    hosts = ",".join(map(str, chance.choice(16, 8, replace=False)))
+    judge = Judge(fabric, from_list(fabric, hosts), (experts, staged)[seed % 2])
+    found = search(judge)
+    assert found.step_time_s <= hill_climb(judge, seed) * (1 + 1e-3)

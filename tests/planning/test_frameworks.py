@@ -187,8 +187,7 @@ def test_deepspeed_batches_multiply_out(planned: dict[str, Job]) -> None:
 def test_the_question_writes_them(tmp_path: Path) -> None:
     from syncline.questions.plan import plan
 
-    answer = plan("h100-64-rail", "llama3-70b", fix="tp=8,pp=4,micro=1,virtual=1", framework="nemo", workers=1,
-                  execute=False)  # fmt: skip
+    answer = plan("h100-64-rail", "llama3-70b", fix="tp=8,pp=4,micro=1,virtual=1", framework="nemo")
     written = answer.write_launch(tmp_path / "start")
     text = (tmp_path / "start" / "arguments.txt").read_text()
     assert "model.tensor_model_parallel_size=8" in text and all(path.exists() for path in written)

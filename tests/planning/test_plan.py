@@ -5,18 +5,14 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from syncline.describe.plain import plain
 from syncline.errors import PlanError
 from syncline.fabric import load
-from syncline.planning import replay
 from syncline.planning.answer import PlanResult, make_plan
 from syncline.planning.plan import Plan, save_plan
-from syncline.report.text.plan import time_line
-from syncline.sim.step.account import predicted_account
 from syncline.workload.read_job import load_job
 
 
@@ -97,26 +93,6 @@ def test_gpus_that_do_not_divide_stay_idle() -> None:
     assert answer.best.decision.num_gpus == 512
     assert answer.best.cost is not None
     assert answer.best.cost.num_gpus == 520, "idle GPUs are paid for"
-
-
-def test_where_closed_forms_are_far_off_plans_are_compared_as_executed(
-    answer: PlanResult, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    base = replace(answer.best.predicted, executed_s=None, closed_form_s=None, parts_s={"compute": 1.0},
-                   account=predicted_account("a", {"compute": 1.0}, 1.0))  # fmt: skip
-    closed = [1.0, 1.01, 1.02, 1.03, 1.04, 1.05, 1.06, 1.07, 1.08, 1.4]
-    pairs = [(replace(answer.best, predicted=replace(base, step_time_s=s)), answer.result) for s in closed]
-    takes = iter([1.5, 1.45, 1.46, 1.2, 1.6, 1.6, 1.6, 1.6])  # the fourth is the best, and closed forms hide that
-    monkeypatch.setattr(replay, "execute", lambda *_: SimpleNamespace(step_time_s=next(takes)))
-    ranked, notes = replay.checked(load("h100-64-rail"), pairs, answer.question.constants, None)
-    times = [plan.predicted.step_time_s for plan, _ in ranked]
-    assert times == [1.2, 1.45, 1.46, 1.5, 1.6, 1.6, 1.6, 1.6, 1.4] and "executed times rank them" in notes[0]
-    best = ranked[0][0]
-    assert best.limit.share == pytest.approx(answer.best.limit.share * 1.03 / 1.2)
-    assert best.predicted.tokens_per_s == pytest.approx(base.tokens_per_s * 1.03 / 1.2)
-    account = best.predicted.account
-    assert account.step_s == 1.2 and sum(line.seconds for line in account.lines) == pytest.approx(1.2)
-    assert "waits that only executing shows 16.7%" in time_line(account)
 
 
 def test_a_label_names_the_virtual_stages_only_where_there_are_several(plan: Plan) -> None:

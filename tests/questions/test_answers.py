@@ -97,8 +97,11 @@ def test_an_answer_at_the_prompt_is_one_line_and_a_page_is_whole(tmp_path: Path)
 def test_what_would_change_nothing_is_refused() -> None:
     with pytest.raises(syncline.UsageError, match=r"`gpus` is for fabrics"):
         syncline.compare("llama3-70b", clusters=["h100-64-rail"], gpus=64)
-    with pytest.raises(syncline.SynclineError, match=r'"llama3-8b" is a model; a job also says'):
-        syncline.plan("h100-64-rail", "llama3-8b")
+
+
+def test_a_models_name_is_a_job_with_its_assumptions_stated() -> None:
+    answer = syncline.plan("h100-64-rail", "llama3-8b", fix="tp=1,pp=1,micro=1,zero=1", workers=1)
+    assert '"llama3-8b" is a model: 512 sequences of 8,192 tokens a step' in answer.report.assumed_of_cluster[0]
 
 
 def test_what_is_no_cluster_no_job_and_no_size_is_refused() -> None:

@@ -54,6 +54,8 @@ class FabricChoice:
     """Switches sum gradients on their way."""
     pods: int = 0
     """Optical: so many pods, joined by circuits that are laid anew for each job."""
+    rails_per_leaf: int = 1
+    """Rail-only: rails that share a switch."""
     circuits: str = ""
     """Optical: how circuits lie, `ring` or `mesh`; empty: whichever a job runs best on."""
 
@@ -73,6 +75,7 @@ class FabricChoice:
         if self.pods:
             spread += f", {self.pods} pods joined by circuits" + (f" ({self.circuits})" if self.circuits else "")
         spread += ", switches sum" * self.reduction
+        spread += f", {self.rails_per_leaf} rails a switch" * (self.rails_per_leaf > 1)
         card = f" ({self.nic})" if load_catalog().nic(self.nic).compresses > 1 else ""
         return (
             f"{self.topology}{ratio}, {self.nics} x {self.link}{card} a host, {self.switch}{plane}{up}{copper}{spread}"
@@ -97,6 +100,8 @@ class FabricChoice:
             network["spread_nics"] = True
         if self.reduction:
             network["reduction"] = True
+        if self.rails_per_leaf > 1:
+            network["rails_per_leaf"] = self.rails_per_leaf
         if self.pods:
             network |= {"hosts_per_pod": num_hosts // self.pods, "pattern": self.circuits or "ring"}
         if self.uplink:
@@ -197,6 +202,8 @@ def _of_link(catalog: Catalog, host: HostModel, num_hosts: int, link: LinkType, 
                 if by:
                     yield from _coming(catalog, base, switch, by)
                 yield FabricChoice(*base, "rail-only", 1.0, switch.name)
+                if nics % 2 == 0 and 2 * num_hosts <= catalog.num_ports(switch, link):
+                    yield FabricChoice(*base, "rail-only", 1.0, switch.name, rails_per_leaf=2)
                 yield FabricChoice(*base, "dragonfly", 1.0, switch.name)
                 yield FabricChoice(*base, "dragonfly", 1.0, switch.name, spread=True)
                 if min(torus_shape(num_hosts)) > 1:
@@ -228,6 +235,36 @@ def _coming(catalog: Catalog, base: tuple[str, int, str, int, str], switch: Swit
         for tree in TREES:
             for ratio in RATIOS:
                 yield FabricChoice(*mine, tree, ratio, switch.name, reduction=sums)
+
+
+def grid(
+    hosts: Sequence[str], num_gpus: Sequence[int], links: Sequence[str], topologies: Sequence[str],
+    ratios: Sequence[float], by: str = "",
+) -> Iterator[FabricChoice]:  # fmt: skip
+    """Lay out the alternatives that were asked for: rate by topology by oversubscription, on every switch for them.
+
+    Hosts have a card for each GPU. A topology without uplinks in proportion to its ports has one ratio.
+    """
+    catalog = load_catalog()
+    known = (*TREES, "rail-only", "dragonfly", "torus")
+    for name in topologies:
+        if name not in known:
+            raise UsageError(f'no topology "{name}" is designed.', hint=f"One of: {', '.join(known)}.")
+    for host in map(catalog.host, hosts):
+        named = [catalog.link(name) for name in links] or [catalog.link(str(host.link))]
+        for total in num_gpus:
+            for link in named:
+                nic = _nic(catalog, host, link, 1, by)
+                switches = _switches(catalog, link, by)
+                if nic is None or not switches:
+                    raise UsageError(
+                        f"no card or no switch of the catalogue has {link.name}.", hint="Name other links."
+                    )
+                for topology in topologies or TREES:
+                    for ratio in (ratios or RATIOS[:1]) if topology in TREES else (1.0,):
+                        for switch in switches:
+                            base = (host.name, total // host.num_gpus, nic.name, host.num_gpus, link.name)
+                            yield FabricChoice(*base, topology, ratio, switch.name)
 
 
 def _on_sale(part: Part, by: str) -> bool:
@@ -275,6 +312,24 @@ def _links(catalog: Catalog, host: HostModel, names: Sequence[str], by: str) -> 
         if plain and near and _on_sale(part, by):
             found.append(part)
     return found
+
+
+def skipped_links(hosts: Sequence[str], links: Sequence[str], by: str) -> str:
+    """Say which faster links are not looked at, and how to ask for them; empty: none, or they were named."""
+    catalog = load_catalog()
+    if links:
+        return ""
+    words = []
+    for host in map(catalog.host, hosts):
+        own = catalog.link(host.link) if host.link else None
+        looked = {link.name for link in _links(catalog, host, (), by)}
+        faster = [part.name for part in catalog.parts("link")
+                  if isinstance(part, LinkType) and own is not None and part.rate_Bps > own.rate_Bps * 1.001
+                  and part.name not in looked and part.rdma and part.wire is None and _on_sale(part, by)
+                  and _nic(catalog, host, part, 1, by) is not None and _switches(catalog, part, by)]  # fmt: skip
+        if faster:
+            words.append(f"links faster than {host.name}'s own cards ({', '.join(faster)})")
+    return f"{'; '.join(words)}: name them as `link` to have new cards priced too" if words else ""
 
 
 def _nic(catalog: Catalog, host: HostModel, link: LinkType, ports: int, by: str) -> Nic | None:

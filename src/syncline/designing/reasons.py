@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from syncline.designing.search import DesignPoint
+from syncline.planning.evaluate import RESOLUTION
 
 FACTORS = (0.1, 0.25, 0.5, 0.75, 1.5, 2.0, 3.0, 5.0, 10.0)
 MILLION = 1e6
@@ -16,6 +17,8 @@ class Million:
     """What the next dearer point of the front buys."""
 
     label: str
+    baseline: str
+    """The cheaper point that it is compared with."""
     extra_usd: float
     faster: float
     """Share of the time a token that it saves."""
@@ -31,6 +34,33 @@ class Flip:
 
     factor: float
     label: str
+
+
+def tied(best: DesignPoint, other: DesignPoint) -> bool:
+    """Whether executing cannot tell which of two has the cheaper token."""
+    return abs(other.usd_per_token / best.usd_per_token - 1) <= RESOLUTION
+
+
+def recommended(points: Sequence[DesignPoint]) -> DesignPoint:
+    """Return the cheapest token; of those that tie with it what keeps most after a failure, then the least capital."""
+    cheapest = min(points, key=lambda point: point.usd_per_token)
+    ties = [point for point in points if tied(cheapest, point)]
+    return min(ties, key=lambda point: (-round(point.after_one, 2), point.capital_usd))
+
+
+def why_recommended(points: Sequence[DesignPoint]) -> str:
+    """Return why the recommended point is recommended, against the cheapest token and against the fastest step."""
+    best = recommended(points)
+    cheapest, fastest = min(points, key=lambda p: p.usd_per_token), min(points, key=lambda p: p.s_per_token)
+    ties = [point for point in points if point is not best and tied(cheapest, point)]
+    words = ["the cheapest token" if best is cheapest else "a token within what executing resolves of the cheapest"]
+    if ties:
+        words.append(f"of {len(ties) + 1} that tie it keeps most after a failed switch, or costs least")
+    if fastest is not best and best.s_per_token > fastest.s_per_token * (1 + RESOLUTION):
+        extra = (fastest.capital_usd - best.capital_usd) / MILLION
+        faster = 1 - fastest.s_per_token / best.s_per_token
+        words.append(f"the fastest ({fastest.choice.label}) is {faster:.1%} faster for ${extra:,.2f} M more")
+    return "; ".join(words)
 
 
 def why_lost(best: DesignPoint, other: DesignPoint) -> str:
@@ -56,8 +86,8 @@ def millions(front: Sequence[DesignPoint]) -> list[Million]:
     for point in rising[1:]:
         assert last is not None
         if point.s_per_token < last.s_per_token * (1 - 1e-4) and point.capital_usd > last.capital_usd:
-            found.append(Million(point.choice.label, point.capital_usd - last.capital_usd,
-                                 1 - point.s_per_token / last.s_per_token))  # fmt: skip
+            extra_usd, faster = point.capital_usd - last.capital_usd, 1 - point.s_per_token / last.s_per_token
+            found.append(Million(point.choice.label, last.choice.label, extra_usd, faster))
             last = point
     return found
 

@@ -1,9 +1,9 @@
 """Search: price every choice, plan the jobs on those that may win, and keep what nothing else beats.
 
-Building and pricing a fabric takes milliseconds, planning a job on it most of a second. So a choice is built and
-priced first; its step cannot be shorter than on a network of the same cards without oversubscription, which is
-planned once for each kind of card. A choice that loses to another with that bound is never planned. Fabrics on which
-the model sees the same network share one plan.
+Building and pricing a fabric takes milliseconds, planning a job on it a second. So a choice is built and priced first;
+its step cannot be shorter than on a fat tree of the same cards without oversubscription, which is planned once for each
+kind of card. A choice that loses to another with that bound is never planned. What is planned is what `syncline plan`
+says of the cluster, executed; fabrics on which a step crosses the same links share one plan.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from hashlib import sha256
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import TypedDict
 
 import numpy as np
 
@@ -21,23 +22,24 @@ from syncline.describe.document import read_text
 from syncline.describe.files import write_text
 from syncline.describe.plain import JsonObject
 from syncline.describe.progress import Meter
-from syncline.designing.choice import FabricChoice
+from syncline.designing.choice import TREES, FabricChoice
 from syncline.designing.growth import cables_usd
 from syncline.designing.resilience import remains
 from syncline.errors import PlanError, SynclineError, UsageError
 from syncline.fabric import Fabric
 from syncline.fabric.catalog import load_catalog
 from syncline.install.rack import shares_racks
-from syncline.planning.answer import ask
-from syncline.planning.block import PlanQuestion
+from syncline.planning.answer import HEADROOM, ask, make_plan
 from syncline.planning.cost.assumptions import Assumptions
 from syncline.planning.cost.owning import HOURS_PER_YEAR, own
 from syncline.planning.cost.recovery import LEAST_GOODPUT, parts_of, recovery
-from syncline.planning.search import search as plan_search
+from syncline.planning.search import search
 from syncline.planning.space import USUAL
+from syncline.sim.reach import fabric_reach
+from syncline.sim.step.machine import machine_from_fabric
 from syncline.workload.job import Job
 
-FORMAT = "syncline design 2"
+FORMAT = "syncline design 3"
 OPTICAL = ("multimode", "single_mode", "aoc")
 SAVE_EVERY = 50
 
@@ -130,17 +132,15 @@ class DesignPoint:
     """The same with the time that failures take."""
     plans: tuple[str, ...] = ()
     step_s: tuple[float, ...] = ()
-    executed_s: tuple[float | None, ...] = ()
+    idle_gpus: int = 0
+    """GPUs that the best plan of a job leaves idle, the most of all jobs."""
+    executed: bool = True
+    """Whether the steps were executed at flow level; it knows neither sums in switches nor cards that compress."""
 
     @property
     def usd_per_token(self) -> float:
         """What a token costs, as `plan` prices it: idle time and the time that failures take are paid for."""
         return self.usd_per_year / (HOURS_PER_YEAR * 3600 * self.utilisation) * self.paid_s_per_token
-
-    @property
-    def executable(self) -> bool:
-        """Whether the flow level can run it: it knows neither sums in switches nor cards that compress."""
-        return not self.choice.reduction and load_catalog().nic(self.choice.nic).compresses <= 1
 
     def beats(self, other: DesignPoint) -> bool:
         """Whether this is at least as good in everything and better in something."""
@@ -154,9 +154,7 @@ class DesignPoint:
         return self.s_per_token, self.usd_per_year, self.power_w, -self.after_one
 
     def to_json(self) -> JsonObject:
-        return asdict(self) | {
-            "label": self.choice.label, "usd_per_token": self.usd_per_token, "executable": self.executable,
-        }  # fmt: skip
+        return asdict(self) | {"label": self.choice.label, "usd_per_token": self.usd_per_token}
 
 
 Card = tuple[str, int, int, str, str, int, bool]
@@ -168,12 +166,12 @@ def card_of(point: DesignPoint) -> Card:
     return c.host, point.num_gpus, c.nics, c.nic, c.link, c.planes, c.reduction
 
 
-class PlannedPoint(TypedDict):
-    """What a search keeps of a choice between runs."""
+class PlannedJob(TypedDict):
+    """What a search keeps of the plan of one job between runs."""
 
-    s_per_token: float
-    plans: list[str]
-    step_s: list[float]
+    plan: str
+    step_s: float
+    num_gpus: int
 
 
 @dataclass
@@ -196,9 +194,13 @@ class DesignSearch:
         self.nearest[one.limit] = min(self.nearest.get(one.limit, one), one, key=lambda each: each.by)
 
     def front(self) -> list[DesignPoint]:
-        """Return the points that no other beats, cheapest token first."""
+        """Return the points that no other beats, cheapest token first; of those that differ in brand alone, one."""
         kept = [p for p in self.points if not any(other.beats(p) for other in self.points)]
-        return sorted(kept, key=lambda p: (p.usd_per_token, p.choice))
+        ranked = sorted(kept, key=lambda p: (not p.executed, p.usd_per_token, p.choice))
+        alike: dict[tuple[object, ...], DesignPoint] = {}
+        for point in ranked:
+            alike.setdefault((replace(point.choice, switch=""), round(point.after_one, 2), point.executed), point)
+        return list(alike.values())
 
 
 @dataclass
@@ -209,9 +211,11 @@ class Designer:
     limits: Limits = field(default_factory=Limits)
     assumptions: Assumptions | None = None
     state: Path | None = None
-    _planned: dict[Any, tuple[float, str, float]] = field(default_factory=dict)
     ideals: dict[Card, float] = field(default_factory=dict)
-    kept: dict[str, PlannedPoint] = field(default_factory=dict)
+    kept: dict[str, list[PlannedJob]] = field(default_factory=dict)
+    """The jobs' plans by the network that a step sees."""
+    read_keys: frozenset[str] = frozenset()
+    """Networks that were planned by a search before this one."""
 
     def run(self, choices: Iterable[FabricChoice], meter: Meter | None = None) -> DesignSearch:
         """Consider every choice, going on from a kept state; an interrupt ends the search with what there is."""
@@ -245,6 +249,26 @@ class Designer:
             found.complete = False
         return found
 
+    def every(self, choices: Iterable[FabricChoice], found: DesignSearch, meter: Meter | None = None) -> None:
+        """Plan every alternative that was asked for, by its cheapest switch: nothing is bounded away."""
+        cheapest: dict[FabricChoice, tuple[DesignPoint, Fabric]] = {}
+        for choice in choices:
+            found.num_choices += 1
+            pair = self._priced(choice, found)
+            kind = replace(choice, switch="")
+            if pair is not None and (kind not in cheapest or pair[0].usd_per_year < cheapest[kind][0].usd_per_year):
+                cheapest[kind] = pair
+        meter = meter or Meter()
+        meter.expect(len(cheapest))
+        for point, fabric in cheapest.values():
+            try:
+                plans = self._planned(point.choice, fabric)
+                found.num_planned += 1
+                found.points.append(self._with_failures(self._with_plans(point, plans), fabric))
+            except PlanError as error:
+                found.impossible[point.choice.label] = error.message
+            meter.advance()
+
     def _priced(self, choice: FabricChoice, found: DesignSearch) -> tuple[DesignPoint, Fabric] | None:
         try:
             fabric = choice.build()
@@ -267,29 +291,10 @@ class Designer:
         return point, fabric
 
     def _look(self, point: DesignPoint, fabric: Fabric, found: DesignSearch) -> None:
-        kept = self.kept.get(point.choice.key)
-        if kept is None:
-            card = card_of(point)
-            if card in self.ideals and self._loses(replace(point, s_per_token=self.ideals[card]), found):
-                return
-            jobs = [job.model_copy(update={"gpus": None}) for job, _ in self.jobs]
-            asked = [ask(fabric, job) for job in jobs]
-            if card not in self.ideals:
-                self.ideals[card] = self._mean([self._ideal(*one) for one in asked])
-                if self._loses(replace(point, s_per_token=self.ideals[card]), found):
-                    return
-            best = [self._best(*one) for one in asked]
-            if point.choice.pods and not point.choice.circuits:  # circuits are laid for each job as it runs best
-                mesh = replace(point.choice, circuits="mesh").build()
-                best = [min(one, self._best(*ask(mesh, job))) for one, job in zip(best, jobs, strict=True)]
-            per_token, plans, step_s = zip(*best, strict=True)
-            kept = PlannedPoint(s_per_token=self._mean(per_token), plans=list(plans), step_s=list(step_s))
-            self.kept[point.choice.key] = kept
-            found.num_planned += 1
-        whole = replace(
-            point, s_per_token=kept["s_per_token"], plans=tuple(kept["plans"]), step_s=tuple(kept["step_s"])
-        )
-        whole = self._with_failures(whole, fabric)
+        if self._loses(replace(point, s_per_token=self._ideal(point)), found):
+            return
+        found.num_planned += network_key(point.choice, fabric) not in self.read_keys
+        whole = self._with_failures(self._with_plans(point, self._planned(point.choice, fabric)), fabric)
         broken = self.limits.broken(whole)
         if broken:
             found.miss(broken)
@@ -297,9 +302,37 @@ class Designer:
         if not any(other.at_least(whole) for other in found.points):
             found.points.append(whole)
 
+    def _with_plans(self, point: DesignPoint, plans: Sequence[PlannedJob]) -> DesignPoint:
+        tokens = [job.batch.global_ * job.batch.sequence for job, _ in self.jobs]
+        step_s = tuple(plan["step_s"] for plan in plans)
+        return replace(
+            point, s_per_token=self._mean([s / n for s, n in zip(step_s, tokens, strict=True)]), step_s=step_s,
+            plans=tuple(plan["plan"] for plan in plans), executed=executable(point.choice),
+            idle_gpus=max(point.num_gpus - plan["num_gpus"] for plan in plans),
+        )  # fmt: skip
+
     def ideal_s(self, point: DesignPoint) -> float:
         """Return the seconds a token on a network of a point's cards that is nowhere narrower than they are."""
         return self.ideals.get(card_of(point), point.s_per_token)
+
+    def _ideal(self, point: DesignPoint) -> float:
+        """Return the seconds a token on a network of a point's cards that is nowhere narrower than they are.
+
+        It is executed, so it is a bound within what executing resolves; 0 where no such network can be built.
+        """
+        card = card_of(point)
+        if card not in self.ideals:
+            c = point.choice
+            plain = FabricChoice(
+                c.host, c.num_hosts, c.nic, c.nics, c.link, "fat-tree", 1.0, c.switch, sites=c.sites, wan=c.wan,
+                reduction=c.reduction,
+            )  # fmt: skip
+            try:
+                plans = self._planned(plain, plain.build())
+                self.ideals[card] = self._with_plans(point, plans).s_per_token
+            except SynclineError:
+                self.ideals[card] = 0.0
+        return self.ideals[card]
 
     def _loses(self, bound: DesignPoint, found: DesignSearch) -> bool:
         """Whether a point is beaten even if it ran as fast as its cards allow."""
@@ -321,26 +354,18 @@ class Designer:
         weights = [weight for _, weight in self.jobs]
         return sum(v * w for v, w in zip(values, weights, strict=True)) / sum(weights)
 
-    def _ideal(self, question: PlanQuestion, num_gpus: int) -> float:
-        """Return the seconds a token on a network of these cards that is nowhere narrower than they are."""
-        return self._best(_unlimited(question), num_gpus)[0]
-
-    def _best(self, question: PlanQuestion, num_gpus: int) -> tuple[float, str, float]:
-        """Return seconds a token, the split and the step of the best plan; equal networks are planned once."""
-        if not question.reach.oversubscribed:
-            question = _unlimited(question)
-        key = (question.job.name, question.job.model.name, question.machine.gpu.name, question.reach, num_gpus)
-        if key not in self._planned:
-            looked = plan_search(question, num_gpus, axes=USUAL, keep=1)
-            if not looked.best:
-                raise PlanError(
-                    f"{question.job.model.name} fits on none of {num_gpus:,} {question.machine.gpu.name}.",
-                    hint="Ask for more GPUs, or name a host with more memory.",
-                )
-            best = looked.best[0]
-            tokens = question.job.batch.global_ * question.job.batch.sequence
-            self._planned[key] = (best.step_s / tokens, best.decision.label.split(";")[0], best.step_s)
-        return self._planned[key]
+    def _planned(self, choice: FabricChoice, fabric: Fabric) -> list[PlannedJob]:
+        """Return what `plan` says of every job on a fabric; networks that a step cannot tell apart are planned once."""
+        key = network_key(choice, fabric)
+        if key not in self.kept:
+            jobs = [job.model_copy(update={"gpus": None}) for job, _ in self.jobs]
+            plans = [_plan(fabric, job, executable(choice)) for job in jobs]
+            if choice.pods and not choice.circuits:  # circuits are laid for each job as it runs best
+                mesh = replace(choice, circuits="mesh").build()
+                both = [(one, _plan(mesh, job, executable(choice))) for one, job in zip(plans, jobs, strict=True)]
+                plans = [min(pair, key=lambda plan: plan["step_s"]) for pair in both]
+            self.kept[key] = plans
+        return self.kept[key]
 
     def read(self) -> None:
         """Go on from what a search before this one kept."""
@@ -358,6 +383,7 @@ class Designer:
                 hint="Name another file, or remove it.",
             )  # fmt: skip
         self.kept = dict(data["points"])
+        self.read_keys = frozenset(self.kept)
 
     def write(self) -> None:
         """Keep what was planned, where a file was named."""
@@ -369,8 +395,39 @@ class Designer:
         return [f"{job.name} {job.model.name} {job.batch.global_}x{job.batch.sequence} {w:g}" for job, w in self.jobs]
 
 
-def _unlimited(question: PlanQuestion) -> PlanQuestion:
-    """Return the question on a network that is nowhere narrower than the cards."""
-    free = float("inf")
-    reach = replace(question.reach, rack_gpus=free, rack_Bps=free, pod_gpus=free, pod_Bps=free)
-    return replace(question, reach=reach)
+def executable(choice: FabricChoice) -> bool:
+    """Whether the flow level can run it: it knows neither sums in switches nor cards that compress."""
+    return not choice.reduction and load_catalog().nic(choice.nic).compresses <= 1
+
+
+def _plan(fabric: Fabric, job: Job, executed: bool) -> PlannedJob:
+    """Return the best plan of a job on a fabric: that of `syncline plan`, or the closed forms' if it cannot execute."""
+    if not executed:
+        question, num_gpus = ask(fabric, job, headroom=HEADROOM)
+        looked = search(question, num_gpus, axes=USUAL, keep=1)
+        if not looked.best:
+            raise PlanError(f"{job.model.name} fits on none of {num_gpus:,} {question.machine.gpu.name}.")
+        best = looked.best[0]
+        return PlannedJob(plan=best.decision.label, step_s=best.step_s, num_gpus=best.decision.num_gpus)
+    plan = make_plan(fabric, job, with_actions=False, with_run=False).best
+    return PlannedJob(plan=plan.decision.label, step_s=plan.predicted.step_time_s, num_gpus=plan.decision.num_gpus)
+
+
+def network_key(choice: FabricChoice, fabric: Fabric) -> str:
+    """Return what tells the networks of two fabrics apart for a step: cards, and cells that are narrower than them.
+
+    Brands of switches, and cells with as much as their cards, make no difference. Where flows keep their own links
+    (a torus, a dragonfly, circuits) every wire does.
+    """
+    machine = machine_from_fabric(fabric)
+    reach, digest = machine.reach, sha256()
+    for cells in fabric_reach(fabric).outer:
+        if reach.oversubscribed or cells.name == "site":
+            digest.update(cells.of_host.tobytes() + np.round(cells.even_Bps, 3).tobytes())
+    if choice.topology not in (*TREES, "rail-only"):
+        for column in (fabric.links.src, fabric.links.dst, fabric.links.rate_Bps):
+            digest.update(np.ascontiguousarray(column).tobytes())
+    seen = replace(reach, rack_gpus=0.0, pod_gpus=0.0) if not reach.oversubscribed else reach
+    card = (choice.host, choice.num_hosts, choice.nic, choice.nics, choice.link, choice.planes, choice.reduction)
+    digest.update(repr((card, machine.nic_Bps, seen, choice.pods, choice.circuits)).encode())
+    return digest.hexdigest()[:24]

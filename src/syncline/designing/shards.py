@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from syncline.describe.progress import Meter
 from syncline.designing.choice import FabricChoice
-from syncline.designing.search import Card, Designer, DesignPoint, DesignSearch, Limits, PlannedPoint
+from syncline.designing.search import Card, Designer, DesignPoint, DesignSearch, Limits, PlannedJob
 from syncline.errors import UsageError
 from syncline.planning.cost.assumptions import Assumptions
 from syncline.planning.rayrun import imported, ray_tasks
@@ -22,7 +22,7 @@ class Shard:
     limits: Limits
     assumptions: Assumptions | None
     choices: tuple[FabricChoice, ...]
-    kept: dict[str, PlannedPoint]
+    kept: dict[str, list[PlannedJob]]
     rivals: tuple[DesignPoint, ...]
 
 
@@ -32,7 +32,7 @@ class ShardResult:
 
     num_choices: int
     found: DesignSearch
-    kept: dict[str, PlannedPoint]
+    kept: dict[str, list[PlannedJob]]
     ideals: dict[Card, float]
 
 
@@ -71,8 +71,8 @@ def run_spread(
 
     def shards() -> Iterator[Shard]:
         for group in groups.values():
-            kept = {choice.key: designer.kept[choice.key] for choice in group if choice.key in designer.kept}
-            yield Shard(designer.jobs, designer.limits, designer.assumptions, tuple(group), kept, tuple(whole.points))
+            known = dict(designer.kept)
+            yield Shard(designer.jobs, designer.limits, designer.assumptions, tuple(group), known, tuple(whole.points))
 
     meter = meter or Meter()
     meter.expect(whole.num_choices)

@@ -94,7 +94,7 @@ def _slowdown(point: DesignPoint, job: Job, sized: StorageDesign, priority: int)
     whole = job.model_copy(update={"gpus": None})
     k = default_constants()
     rails = Rails.of(fabric, k.fitted.e_net, k.fitted.e_nvl)
-    plan = make_plan(point.choice.build(), whole, with_actions=False, execute=False).best
+    plan = make_plan(point.choice.build(), whole, with_actions=False).best
     domain = machine_from_spec(fabric.spec, point.num_gpus).domain
     pattern = training_pattern(fabric, rails, from_list(fabric, f"0-{hosts - 1}"), plan.decision.job(whole, domain), k)
     source = np.array([fabric.gpu(host) for host in range(hosts)], np.int64)

@@ -1,4 +1,4 @@
-"""A design study: the front of fabrics, its best points executed, how they grow, and storage beside them."""
+"""A design study: the front of fabrics, how they grow, and storage beside them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from syncline.describe.plain import JsonObject
 from syncline.describe.progress import Meter
 from syncline.designing.choice import FabricChoice
 from syncline.designing.growth import FabricGrowth, growths_like
+from syncline.designing.reasons import recommended
 from syncline.designing.search import Designer, DesignPoint, DesignSearch
 from syncline.designing.shards import Spread, run_spread
 from syncline.designing.storage import StorageDesign, storage_beside
 from syncline.errors import PlanError
-from syncline.planning.answer import make_plan
-from syncline.workload.job import Job
 
 
 @dataclass(frozen=True)
@@ -49,13 +48,13 @@ class DesignStudy:
 
 
 def study(
-    designer: Designer, choices: Iterable[FabricChoice], *, checked: int = 2, later: Sequence[int] = (),
+    designer: Designer, choices: Iterable[FabricChoice], *, later: Sequence[int] = (),
     with_storage: bool = False, spread: Spread | None = None, meter: Meter | None = None,
 ) -> DesignStudy:  # fmt: skip
     """Search fabrics and judge the best of them; an interrupt ends it with what there is.
 
-    `checked` points of the front are executed at flow level. `later` are numbers of GPUs to which the fabric shall
-    grow without recabling. `spread` runs shards of the search elsewhere.
+    `later` are numbers of GPUs to which the fabric shall grow without recabling. `spread` runs shards of the search
+    elsewhere.
     """
     meter = meter or Meter()
     search = run_spread(designer, choices, spread, meter) if spread else designer.run(choices, meter)
@@ -63,12 +62,8 @@ def study(
     if not front:
         raise _nothing_left(search)
     result = DesignStudy(tuple(front), search, switching=_switching(front, designer))
-    meter.expect(min(checked, len(front)) + with_storage)
+    meter.expect(int(with_storage))
     try:
-        for number, point in enumerate(front[:checked]):
-            front[number] = _executed(point, designer.jobs)
-            result = replace(result, front=tuple(front))
-            meter.advance()
         if later:
             growth, cannot = growths_like(front[0].choice, front[0].num_gpus, later, meter)
             result = replace(result, growth=growth, cannot_grow=cannot)
@@ -78,6 +73,20 @@ def study(
     except KeyboardInterrupt:
         search.complete = False
     return result
+
+
+def grid_study(designer: Designer, choices: Iterable[FabricChoice], meter: Meter | None = None) -> DesignStudy:
+    """Plan and execute every alternative that was asked for; the recommended one first, the others by their tokens."""
+    search = DesignSearch()
+    try:
+        designer.every(choices, search, meter)
+    except KeyboardInterrupt:
+        search.complete = False
+    if not search.points:
+        raise _nothing_left(search)
+    rows = sorted(search.points, key=lambda point: (point.usd_per_token, point.choice))
+    first = recommended(rows)
+    return DesignStudy((first, *(point for point in rows if point is not first)), search)
 
 
 def _nothing_left(search: DesignSearch) -> PlanError:
@@ -109,15 +118,3 @@ def _switching(front: Sequence[DesignPoint], designer: Designer) -> tuple[Switch
             moved_s = float(point.choice.build().facts["reconfiguration_s"])
             rows.append(Switching(point.choice.label, moved_s, step_s, max(most_s, 0.0)))
     return tuple(rows)
-
-
-def _executed(point: DesignPoint, jobs: Sequence[tuple[Job, float]]) -> DesignPoint:
-    """Return a point with its jobs' best plans executed at flow level."""
-    if not point.executable:
-        return point
-    fabric = point.choice.build()
-    times = []
-    for job, _ in jobs:
-        whole = job.model_copy(update={"gpus": None})
-        times.append(make_plan(fabric, whole, with_actions=False, execute=True).best.predicted.executed_s)
-    return replace(point, executed_s=tuple(times))

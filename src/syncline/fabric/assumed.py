@@ -67,7 +67,11 @@ def _switches(network: NetworkSpec, catalog: Catalog) -> list[str]:
     if "oversubscription" in type(network).model_fields and "oversubscription" not in given:
         lines.append("no oversubscription: every leaf has as much up as down")
     if "lengths" not in given and network.topology not in ("torus", "explicit", "multi-plane"):
-        between = f"{network.lengths.access:g} m to hosts, {network.lengths.leaf_spine:g} m between switches"
+        lengths = network.lengths
+        between = f"{lengths.access:g} m to hosts, {lengths.leaf_spine:g} m between switches"
+        if network.topology == "dragonfly":
+            between = f"{lengths.access:g} m to hosts, {lengths.group_local:g} m in a group"
+            between += f", {lengths.group_global:g} m between groups"
         lines.append(f"cables of {between}")
     return lines
 

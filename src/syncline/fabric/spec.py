@@ -278,6 +278,8 @@ def network_from_text(text: str) -> JsonObject:
             link.append(word)
     if "topology" not in network:
         raise ValueError(f'network "{text}" names no topology; known: {", ".join(TOPOLOGIES)}')
+    if "oversubscription" in network and "oversubscription" not in TOPOLOGIES[str(network["topology"])].model_fields:
+        raise ValueError(f'network "{text}": a {network["topology"]} has no oversubscription; leave the ratio out')
     return network | ({"link": " ".join(link)} if link else {})
 
 

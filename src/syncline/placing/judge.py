@@ -15,13 +15,14 @@ from syncline.sim.flow.routing import Routing
 from syncline.sim.reach import fabric_reach
 from syncline.sim.step.constants import Constants, default_constants
 from syncline.sim.step.executed.execute import StepRun, check_executable, execute_stages
-from syncline.sim.step.executed.footprint import Rails
+from syncline.sim.step.executed.footprint import BETWEEN, Rails
 from syncline.sim.step.executed.stages import Stages
 from syncline.sim.step.machine import Machine, machine_from_spec
 from syncline.sim.step.reach import layout_reach
 from syncline.sim.step.step import StepResult, step
 from syncline.workload.job import Job
 
+ENDLESS_Bps = 1e18
 PROBE = 0.25
 """How much slower a kind of traffic is made to see what that costs the step."""
 
@@ -57,6 +58,7 @@ class Judge:
         self.known: dict[tuple[int, ...], StepRun] = {}
         self._base: tuple[Order, Stages] | None = None
         self._rails = rails
+        self._bound_s: float | None = None
 
     def seated(self, seats: Seats) -> Judge:
         """Return a judge of the same job on other seats."""
@@ -89,6 +91,24 @@ class Judge:
     def time_s(self, order: Order) -> float:
         """Return how long the step takes."""
         return self.executed(order).step_time_s
+
+    def bound_s(self) -> float:
+        """Return a step that no order of these hosts beats: racks, pods and sites let everything out.
+
+        Links of a tier are as fast as the fastest of it, so that it does not matter either which hosts stay idle.
+        """
+        if self._bound_s is None:
+            rails, links = self.rails, self.fabric.links
+            capacity = rails.capacity_Bps.copy()
+            capacity[len(links) :] = np.inf
+            for tier in np.unique(links.tier):
+                here = np.flatnonzero(links.tier == tier)
+                capacity[here] = np.inf if int(tier) in [int(t) for t in BETWEEN] else capacity[here].max()
+            free = replace(rails, capacity_Bps=np.minimum(capacity, ENDLESS_Bps))
+            devices = self.seats.devices(self.seats.packed_order())
+            stages = Stages(self.fabric, self.result, self.constants, self.routing, devices=devices, rails=free)
+            self._bound_s = execute_stages(stages, self.result).step_time_s
+        return self._bound_s
 
     def worth(self, order: Order, kind: str) -> float:
         """Return how much longer the step is for each second that a kind of traffic takes longer alone."""

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from syncline.describe.progress import Meter
 from syncline.placing.judge import Judge
-from syncline.placing.search import BestOrder, search
+from syncline.placing.search import BestOrder, search, swapped
 from syncline.placing.seats import Order
 from syncline.placing.traffic import seat_traffic
 
@@ -46,7 +44,8 @@ def remap(judge: Judge, kept: Order, slack: float = SLACK, meter: Meter | None =
     for _ in range(MOST_SWAPS):
         if at <= target:
             break
-        order = min(_neighbours(judge, here), key=judge.time_s, default=here)
+        near = swapped(judge.seats, seat_traffic(judge, here), here)[:TRIED]
+        order = min(near, key=judge.time_s, default=here)
         if judge.time_s(order) >= at * (1 - 1e-6):
             break
         here, at = order, judge.time_s(order)
@@ -59,18 +58,3 @@ def moved(judge: Judge, before: Order, after: Order) -> int:
     """Return how many units get other ranks."""
     num = judge.seats.num_seats
     return sum(a != b for a, b in zip(before[:num], after[:num], strict=True))
-
-
-def _neighbours(judge: Judge, order: Order) -> list[Order]:
-    """Return the swaps of two units that the quick judgement likes best."""
-    traffic, seats = seat_traffic(judge, order), judge.seats
-    here = np.array(order, dtype=np.int64)
-    a, b = np.triu_indices(len(here), 1)
-    apart = (seats.kind[here[a]] != seats.kind[here[b]]) & (a < seats.num_seats)
-    a, b = a[apart], b[apart]
-    if not len(a) or not len(traffic.src):
-        return []
-    tried = np.repeat(here[None], len(a), axis=0)
-    rows = np.arange(len(a))
-    tried[rows, a], tried[rows, b] = here[b], here[a]
-    return [tuple(tried[i].tolist()) for i in np.argsort(traffic.cost(tried), kind="stable")[:TRIED]]

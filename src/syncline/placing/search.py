@@ -1,14 +1,16 @@
 """Looking for the order of units with the shortest step.
 
-Few arrangements are all executed, and the best is then proved. Otherwise orders are built that keep the parts of a job
-that talk most inside one rack, improved by swaps on the quick judgement of `traffic.py`, and the best of them executed;
-so are the scheduler's own order and the packed one, which makes the answer never worse than either.
+Few arrangements are all executed, and the best is then proved. Otherwise the blocks of a job (stages, and what lies
+inside them) are packed into racks and pods by subset sums, such orders are improved by swaps on the quick judgement of
+`traffic.py`, and the best of them by swaps that are executed, until a bound that no order can beat, until no swap
+helps, or until the budget is used. The order in which hosts were listed decides nothing but ties.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from math import factorial
 
 import numpy as np
@@ -21,10 +23,14 @@ from syncline.sim.reach import fabric_reach
 
 MOST_ENUMERATED = 120
 """Arrangements that are all executed."""
-MOST_EXECUTED = 10
-"""Orders that are executed of those the quick judgement likes best."""
-SWEEPS, SWAPS, STARTS = 40, 192, 3
-"""Rounds of swaps, swaps tried in each, and orders that are improved so."""
+TASKS, LEAST_EXECUTED, MOST_EXECUTED = 1_000_000, 24, 240
+"""Tasks of the flow engine that a search may run, and the fewest and most orders that it executes for them."""
+STARTS = 4
+"""Orders that executed swaps begin from."""
+SWEEPS, SWAPS = 40, 192
+"""Rounds of swaps by the quick judgement, and swaps tried in each."""
+LITTLE = 1e-3
+"""A search ends where so little of the step is left to gain."""
 ALIKE = 1e-6
 """A shorter step than this part is no reason to move ranks."""
 
@@ -37,7 +43,9 @@ class BestOrder:
     step_time_s: float
     num_executed: int
     proved: bool
-    """Every arrangement was executed."""
+    """Every arrangement was executed, or the step is as short as its bound."""
+    bound_s: float = 0.0
+    """No order of these hosts has a shorter step."""
 
 
 def search(
@@ -50,17 +58,102 @@ def search(
     seats, meter = judge.seats, meter or Meter()
     given = [seats.scheduler_order(), seats.packed_order()]
     every = arrangements(seats) <= most_enumerated
-    best, best_s = given[0], judge.time_s(given[0])
+    best = _Best(given[0], judge.time_s(given[0]))
     try:
-        others = list(enumerated(seats)) if every else proposed(judge, given, np.random.default_rng(seed))
-        meter.expect(1 + len(others))
-        for order in (*given[1:], *others):
-            if judge.time_s(order) < best_s * (1 - ALIKE):
-                best, best_s = order, judge.time_s(order)
-            meter.advance()
+        best.take(judge, given[1])
+        if every:
+            for order in _counted(list(enumerated(seats)), meter):
+                best.take(judge, order)
+        else:
+            _climbed(judge, best, given, np.random.default_rng(seed), meter)
     except KeyboardInterrupt:
         every = False
-    return BestOrder(best, best_s, judge.num_executed, every)
+    bound_s = min(judge.bound_s(), best.step_s)
+    proved = every or best.step_s <= bound_s * (1 + ALIKE)
+    return BestOrder(best.order, best.step_s, judge.num_executed, proved, best.step_s if every else bound_s)
+
+
+@dataclass
+class _Best:
+    order: Order
+    step_s: float
+
+    def take(self, judge: Judge, order: Order) -> bool:
+        """Keep an order if its step is shorter."""
+        step_s = judge.time_s(order)
+        better = step_s < self.step_s * (1 - ALIKE)
+        if better:
+            self.order, self.step_s = order, step_s
+        return better
+
+
+def _counted(orders: Sequence[Order], meter: Meter) -> Iterator[Order]:
+    meter.expect(len(orders))
+    for order in orders:
+        yield order
+        meter.advance()
+
+
+def _climbed(judge: Judge, best: _Best, given: list[Order], chance: np.random.Generator, meter: Meter) -> None:
+    """Execute the best proposals, then swaps around the best of them, until nothing helps or the budget is used."""
+    traffic = seat_traffic(judge, given[1])
+    if not len(traffic.src) or not traffic.levels:
+        return
+    budget = max(LEAST_EXECUTED, min(MOST_EXECUTED, TASKS // max(judge.executed(best.order).tasks, 1)))
+    meter.expect(budget)
+    bound_s = judge.bound_s()
+
+    def spent() -> bool:
+        return judge.num_executed >= budget or best.step_s <= bound_s * (1 + LITTLE)
+
+    pool = proposed(judge, traffic, given, chance)
+    for order in pool[: budget // 2]:
+        before = judge.num_executed
+        best.take(judge, order)
+        meter.advance(judge.num_executed - before)
+        if spent():
+            return
+    starts = sorted({judge.seats.signature(o): o for o in (*pool[: budget // 2], *given)}.values(), key=judge.time_s)
+    for start in starts[:STARTS]:
+        here, here_s = start, judge.time_s(start)
+        while True:
+            found = next((o for o in _neighbours(judge, traffic, here, spent, meter)
+                          if judge.time_s(o) < here_s * (1 - ALIKE)), None)  # fmt: skip
+            if found is None or spent():
+                break
+            here, here_s = found, judge.time_s(found)
+            best.take(judge, here)
+        best.take(judge, here)
+        if spent():
+            return
+
+
+def _neighbours(
+    judge: Judge, traffic: SeatTraffic, here: Order, spent: Callable[[], bool], meter: Meter
+) -> Iterator[Order]:
+    """Yield the arrangements one swap away, those that the quick judgement likes best first, while there is budget."""
+    for order in swapped(judge.seats, traffic, here):
+        if spent():
+            return
+        before = judge.num_executed
+        judge.time_s(order)
+        meter.advance(judge.num_executed - before)
+        yield order
+
+
+def swapped(seats: Seats, traffic: SeatTraffic, here: Order) -> list[Order]:
+    """Return the arrangements one swap of two units away, those that the quick judgement likes best first."""
+    at = np.array(here, dtype=np.int64)
+    a, b = np.triu_indices(len(at), 1)
+    apart = (seats.kind[at[a]] != seats.kind[at[b]]) & (a < seats.num_seats)
+    a, b = a[apart], b[apart]
+    if not len(a):
+        return []
+    tried = np.repeat(at[None], len(a), axis=0)
+    rows = np.arange(len(a))
+    tried[rows, a], tried[rows, b] = at[b], at[a]
+    ranked = (tuple(tried[i].tolist()) for i in np.argsort(traffic.cost(tried), kind="stable"))
+    return list({seats.signature(order): order for order in ranked}.values())
 
 
 def arrangements(seats: Seats) -> int:
@@ -91,19 +184,15 @@ def enumerated(seats: Seats) -> Iterator[Order]:
     yield from fill([])
 
 
-def proposed(judge: Judge, given: list[Order], chance: np.random.Generator) -> list[Order]:
-    """Return the orders that the quick judgement likes best, each of its own arrangement."""
+def proposed(judge: Judge, traffic: SeatTraffic, given: list[Order], chance: np.random.Generator) -> list[Order]:
+    """Return orders of different arrangements, those that the quick judgement likes best first."""
     seats = judge.seats
-    traffic = seat_traffic(judge, given[1])
-    if not len(traffic.src) or not traffic.levels:
-        return []
-    built = [*given, *_aligned_orders(seats)]
-    built.sort(key=traffic.of)
+    built = sorted((given[1], *packings(seats)), key=traffic.of)
     pool = {seats.signature(order): order for order in reversed(built)}
     for start in list(pool.values())[-STARTS:]:
         for order in improved(traffic, seats, start, chance):
             pool.setdefault(seats.signature(order), order)
-    return sorted(pool.values(), key=traffic.of)[:MOST_EXECUTED]
+    return sorted(pool.values(), key=traffic.of)
 
 
 def improved(traffic: SeatTraffic, seats: Seats, start: Order, chance: np.random.Generator) -> list[Order]:
@@ -140,15 +229,18 @@ def _swaps(seats: Seats, here: Longs, chance: np.random.Generator) -> Longs:
     return np.stack((a[apart], b[apart]), axis=1)[: 2 * SWAPS]
 
 
-def _aligned_orders(seats: Seats) -> Iterator[Order]:
-    """Yield orders in which whole blocks of seats sit in one cell, for the blocks a job is made of."""
+def packings(seats: Seats) -> Iterator[Order]:
+    """Yield orders in which blocks of a job fill whole cells: blocks inside blocks, and blocks of each size alone."""
     reach = fabric_reach(seats.fabric)
-    cells = [level.of_host[seats.host] for level in reach.outer] or [seats.kind]
+    levels = [level.of_host[seats.host] for level in reach.outer] or [seats.kind]
     rates = reach.hosts.even_Bps[reach.hosts.of_host[seats.host]]
-    for block in block_sizes(seats):
-        for level in cells:
+    # The slowest hosts of a cell come last, so that they are its odd ones.
+    units = np.lexsort((seats.gpus[:, 0], -rates)).tolist()
+    sizes = sorted(block_sizes(seats), reverse=True)
+    for cell in levels:
+        for blocks in (sizes, *([size] for size in sizes)):
             for large_first in (True, False):
-                yield aligned(level, rates, block, large_first)
+                yield tuple(packed(units, cell, blocks, large_first))
 
 
 def block_sizes(seats: Seats) -> list[int]:
@@ -161,20 +253,50 @@ def block_sizes(seats: Seats) -> list[int]:
     return sorted({1, *sizes})
 
 
-def aligned(cell: Longs, rate_Bps: np.ndarray, block: int, large_first: bool = True) -> Order:
-    """Return units with as many whole blocks as possible inside one cell, the rest after them cell by cell.
+def packed(units: Sequence[int], cell: Longs, blocks: Sequence[int], large_first: bool = True) -> list[int]:
+    """Return units with whole cells in each block of seats where their sizes add up to it, and inside it likewise.
 
-    >>> aligned(np.array([0, 0, 0, 1, 1, 1, 1]), np.ones(7), 2)
-    (3, 4, 5, 6, 0, 1, 2)
+    Racks of 2, 3, 3 and 4 hosts are two stages of 6: 3 with 3, and 4 with 2.
+
+    >>> packed(range(12), np.repeat([0, 1, 2, 3], [2, 3, 3, 4]), [6])
+    [2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 0, 1]
     """
-    count = np.bincount(cell)
-    cells = sorted(np.unique(cell).tolist(), key=lambda c: (-count[c] if large_first else count[c], c))
-    whole: list[int] = []
-    rest: list[int] = []
-    for number in cells:
-        units = np.flatnonzero(cell == number)
-        units = units[np.argsort(-rate_Bps[units], kind="stable")].tolist()  # the slowest of a cell are its odd ones
-        full = len(units) // block * block
-        whole += units[:full]
-        rest += units[full:]
-    return (*whole, *rest)
+    left: dict[int, list[int]] = {}
+    for unit in units:
+        left.setdefault(int(cell[unit]), []).append(unit)
+    sign = -1 if large_first else 1
+    left = dict(sorted(left.items(), key=lambda item: (sign * len(item[1]), item[0])))
+    if not blocks or len(left) < 2:
+        return list(chain.from_iterable(left.values()))
+    block, *inner = blocks
+    found: list[int] = []
+    while sum(map(len, left.values())) >= block:
+        part: list[int] = []
+        for name in subset({name: len(members) for name, members in left.items()}, block):
+            part += left.pop(name)
+        missing = block - len(part)
+        if missing:  # cut the smallest cell that has enough of them, or the largest
+            enough = [name for name, members in left.items() if len(members) >= missing]
+            name = min(enough or left, key=lambda n: len(left[n]) if enough else -len(left[n]))
+            part += left[name][:missing]
+            left[name] = left[name][missing:]
+            left = {n: members for n, members in left.items() if members}
+        found += packed(part, cell, inner, large_first)
+        if len(part) < block:
+            break
+    return found + packed(list(chain.from_iterable(left.values())), cell, inner, large_first)
+
+
+def subset(sizes: dict[int, int], total: int) -> list[int]:
+    """Return the cells whose sizes come nearest to a total without going over it, the fewest of them.
+
+    >>> subset({0: 2, 1: 3, 2: 3, 3: 4}, 6), subset({0: 4, 1: 4, 2: 3}, 6)
+    ([1, 2], [0])
+    """
+    ways: dict[int, list[int]] = {0: []}
+    for name, size in sizes.items():
+        for reached, names in sorted(ways.items(), reverse=True):
+            new = reached + size
+            if new <= total and (new not in ways or len(names) + 1 < len(ways[new])):
+                ways[new] = [*names, name]
+    return ways[max(ways)]

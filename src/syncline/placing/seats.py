@@ -140,7 +140,7 @@ def _health(fabric: Fabric, host: Longs) -> Longs:
     """Number hosts by the rates of all their links: a slow or failed port makes a host one of its own kind."""
     links, devices = fabric.links, fabric.devices
     rate = np.where(links.up, links.rate_Bps, 0.0)
-    seen: dict[tuple[float, ...], int] = {}
     of_link = devices.host[links.src]
-    rates = (tuple(rate[of_link == number].tolist()) for number in host.tolist())
-    return np.array([seen.setdefault(each, len(seen)) for each in rates], dtype=np.int64)
+    rates = [tuple(rate[of_link == number].tolist()) for number in host.tolist()]
+    number_of = {each: number for number, each in enumerate(sorted(set(rates)))}
+    return np.array([number_of[each] for each in rates], dtype=np.int64)

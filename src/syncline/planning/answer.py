@@ -6,7 +6,8 @@ answer.best.predicted.step_time_s, answer.actions[0].words
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,19 +24,17 @@ from syncline.planning.cost.prices import Prices
 from syncline.planning.cost.recovery import RecoveryReport
 from syncline.planning.decide.prospects import Prospects, RunReport, prospects, run_option
 from syncline.planning.decision import Decision, Split
-from syncline.planning.exchange import exchange_of
+from syncline.planning.evaluate import RESOLUTION, Evaluator
 from syncline.planning.frameworks.framework import named_framework
 from syncline.planning.money import Money, money_of
-from syncline.planning.plan import BestPlan, Plan, PlanCost, predicted_of
+from syncline.planning.named_job import assumed_batch
+from syncline.planning.plan import BestPlan, Plan, PlanCost
 from syncline.planning.prune import nothing_fits
-from syncline.planning.replay import Pair, checked
-from syncline.planning.search import SearchResult, SearchTask, search
-from syncline.planning.sensitivity import LIKELY, Improvement, actions_of, network_bound, worthwhile
+from syncline.planning.search import KEEP, SearchCandidate, SearchResult, SearchTask, search
+from syncline.planning.sensitivity import LIKELY, Improvement, actions_of, worthwhile
 from syncline.planning.sizes import SizePlan, front, gpu_counts, size_plan
-from syncline.planning.space import OFFLOADS, USUAL, Axes, rows_of
-from syncline.sim.step.collectives import nic_rates, priced_collectives
+from syncline.planning.space import OFFLOADS, USUAL, Axes
 from syncline.sim.step.constants import Constants, default_constants
-from syncline.sim.step.laid import is_laid
 from syncline.sim.step.limit import Limit
 from syncline.sim.step.machine import machine_from_fabric, reach_of
 from syncline.sim.step.step import IGNORES, StepResult, step
@@ -45,6 +44,8 @@ from syncline.workload.software import Assumed
 
 OBJECTIVES = ("time", "cost", "pareto")
 INTERRUPTED = "interrupted: the best of what was looked at"
+SHOWN = 3
+"""Plans that are printed, and so are executed whether or not they could win."""
 #: Published runs whose memory was more than about 90 % full were 7 to 22 % slower than predicted: allocators retry.
 HEADROOM = 0.08
 
@@ -64,16 +65,30 @@ class PlanResult:
     points: tuple[SizePlan, ...]
     money: Money | None
     notes: tuple[str, ...]
-    question: PlanQuestion
+    evaluator: Evaluator
     run: Prospects | None = None  # what the job is for, where it says so
     network_bound: float | None = None  # part of the time that a network without limits would save
     assumed: tuple[str, ...] = ()  # what the cluster's file does not say
     faults: str = ""  # what it says is broken
 
     @property
+    def question(self) -> PlanQuestion:
+        return self.evaluator.question
+
+    def among(self, decisions: Collection[Decision]) -> PlanResult:
+        """Return the answer with further decisions as candidates: those that won on clusters it is compared with."""
+        known = [d for d in decisions if d != self.best.decision and d.num_gpus <= self.best.num_gpus]
+        most = (1 - self.question.headroom) * self.best.predicted.memory_available_bytes
+        fits = [d for d in known if self.evaluator.closed(d).memory_bytes["total"] <= most]
+        won = self.evaluator.ranked((), [self.best.decision, *fits])[0]
+        if won.plan.predicted.step_time_s >= (1 - RESOLUTION) * self.best.predicted.step_time_s:
+            return self
+        return replace(self, best=won.plan, result=won.result, others=(self.best, *self.others))
+
+    @property
     def worthwhile(self) -> tuple[Improvement, ...]:
-        """What is worth doing, most money after price and risk first."""
-        return worthwhile(self.actions, self.money)
+        """What is worth doing and was tried, most money after price and risk first."""
+        return tuple(action for action in worthwhile(self.actions, self.money) if action.tried)
 
     @property
     def tie_within(self) -> float:
@@ -218,11 +233,12 @@ def make_plan(
     spread: Callable[[list[SearchTask]], Iterator[SearchResult]] | None = None,
     with_actions: bool = True,
     with_run: bool = True,
-    execute: bool = False,
+    also: Sequence[Decision] = (),
 ) -> PlanResult:
     """Return the best plan for a job on a fabric, with alternatives, sensitivities and prices.
 
-    `execute` runs the best plans at flow level and ranks them by that where it disagrees (`plan/replay.py`).
+    What is ranked and printed is executed at flow level (`planning/evaluate.py`). `also` are decisions that won on
+    clusters that this one is compared with.
     """
     fix = dict(fix or {})
     if objective not in OBJECTIVES:
@@ -240,24 +256,27 @@ def make_plan(
     if objective != "time" and money is None:
         raise PlanError(f"the cheapest plan needs prices, and this cluster is {note}", hint="Set host_price_usd.")
     how: dict[str, Any] = {"axes": axes, "fix": fix, "workers": workers, "meter": Meter(progress), "spread": spread}
-    question, looked, order = _fewer(question, num_gpus, how, job)
+    looked = _candidates(question, num_gpus, how, job)
     if spares and _memory_decides(looked, fix, axes):
-        spare = how | {"axes": replace(axes, offload=spares), "fix": fix}
-        question, looked, order = _better((question, looked, order), _fewer(question, num_gpus, spare, job))
+        looked = looked.then(_candidates(question, num_gpus, how | {"axes": replace(axes, offload=spares)}, job))
     if not looked.best and looked.complete:  # nothing is likely to fit: what may, and says how likely that is
-        question, looked, order = _fewer(replace(question, headroom=0.0, least_chance=0.5), num_gpus, how, job)
+        question = replace(question, headroom=0.0, least_chance=0.5)
+        looked = _candidates(question, num_gpus, how, job)
+    if not looked.best and objective == "time":
+        raise nothing_fits(question, looked, num_gpus, axes, bool(fix))
+    evaluator = Evaluator(fabric, question, money, num_gpus)
     points: list[SizePlan] = []
     if objective != "time":
-        looked, points = _counts(question, num_gpus, axes, fix, money, looked, objective)
-    if not looked.best:
-        raise nothing_fits(question, looked, num_gpus, axes, bool(fix))
-    pairs, replayed = _plans(fabric, question, looked, money), ()  # type: tuple[tuple[Pair, ...], tuple[str, ...]]
-    if execute:
-        pairs, replayed = checked(
-            fabric, pairs, question.constants, money, lambda: _depths(fabric, question, pairs, how, money)
-        )
-    plans, result = tuple(plan for plan, _ in pairs), pairs[0][1]
-    given, problem = _given(question, job, fabric)
+        evaluator.rents_fewer = True
+        looked, points = _counts(evaluator, num_gpus, axes, fix, looked, objective)
+        if not looked.best:
+            raise nothing_fits(question, looked, num_gpus, axes, bool(fix))
+    ranked = evaluator.ranked(looked.best, [d for d in also if d.num_gpus <= num_gpus], SHOWN)
+    plans, result = tuple(plan for plan, _ in ranked), ranked[0].result
+    order = _order_note(evaluator, plans[0], looked.best)
+    question = replace(question, reach=replace(question.reach, placement=plans[0].decision.placement))
+    evaluator.question = question
+    given, problem = _given(evaluator, job)
     best = plans[0]
     actions: tuple[Improvement, ...] = ()
     bound: float | None = None
@@ -265,25 +284,22 @@ def make_plan(
     meter: Meter = how["meter"]
     try:
         if with_actions:
-            actions = actions_of(question, best, fabric, money, axes, fix, meter)
-            bound = network_bound(question, best, axes, fix, meter)
+            actions, bound = actions_of(evaluator, best, axes, fix, meter)
         if money is not None and job.tokens and with_run:
-            run = prospects(question, best, money, axes, _tie_within(result), actions, meter)
+            run = prospects(evaluator, best, money, axes, _tie_within(result), actions, meter)
     except KeyboardInterrupt:
         looked = replace(looked, complete=False)
     if given is not None and given.step_time_s > 1.01 * best.predicted.step_time_s and given.fits:
         actions = (_own_layout(given, best, money), *actions)
+    taken = (*filter(None, [assumed_batch(job)]), *assumed_of(fabric.spec))
     began = run.now.forecast.goal.began(today()) if run is not None else ""
     return PlanResult(
         best=best, result=result, others=plans[1:], actions=tuple(sorted(actions, key=lambda a: -a.saving)),
         found=looked, objective=objective, given=given, given_problem=problem, points=tuple(points), money=money,
-        notes=tuple(filter(None, (note, stated, order, *replayed, began, "" if looked.complete else INTERRUPTED))),
-        question=question, run=run, network_bound=bound, assumed=assumed_of(fabric.spec),
+        notes=tuple(filter(None, (note, stated, order, *evaluator.notes, began, INTERRUPTED * (not looked.complete)))),
+        evaluator=evaluator, run=run, network_bound=bound, assumed=taken,
         faults=fault_words(fabric, fabric.spec.faults),
     )  # fmt: skip
-
-
-Looked = tuple[PlanQuestion, SearchResult, str]
 
 
 def _memory_decides(looked: SearchResult, fix: Mapping[str, Any], axes: Axes) -> bool:
@@ -291,56 +307,41 @@ def _memory_decides(looked: SearchResult, fix: Mapping[str, Any], axes: Axes) ->
     return not looked.best and looked.complete and "offload" not in fix and axes.offload == ("none",)
 
 
-def _better(first: Looked, second: Looked) -> Looked:
-    """Return the better of two searches, with what both looked at."""
-    joined = replace(first[1].joined(second[1]), wall_s=first[1].wall_s + second[1].wall_s)
-    wins = second[1].best and (not first[1].best or second[1].best[0].step_s < first[1].best[0].step_s)
-    question, _, note = second if wins else first
-    return question, joined, note
+def _candidates(question: PlanQuestion, num_gpus: int, how: Mapping[str, Any], job: Job) -> SearchResult:
+    """Return the best of every split: on all GPUs, and inside one site, pod or rack where lines out of it are thin."""
+    looked = SearchResult()
+    for count in (num_gpus, *(() if job.gpus is not None else (n for n, _ in question.reach.parts(num_gpus)))):
+        placements = (question.reach.placement,) if "placement" in how["fix"] else question.reach.placements(count)
+        for placement in placements:
+            asked = replace(question, reach=replace(question.reach, placement=placement))
+            try:
+                looked = looked.then(search(asked, count, keep=KEEP, **how))
+            except SynclineError:
+                if count == num_gpus:
+                    raise
+                continue  # what is fixed does not divide there
+            if not looked.complete:
+                return looked
+    return looked
 
 
-def _fewer(
-    question: PlanQuestion, num_gpus: int, how: Mapping[str, Any], job: Job
-) -> tuple[PlanQuestion, SearchResult, str]:
-    """Return the best on all GPUs or, where lines out of sites, pods or racks are thin, inside one of those."""
-    chosen, looked, note = _placed(question, num_gpus, how)
-    for count, name in () if job.gpus is not None else question.reach.parts(num_gpus):
-        try:
-            other, found, order = _placed(question, count, how)
-        except SynclineError:  # what is fixed does not divide there
-            continue
-        if not looked.best and not found.best:
-            continue
-        faster = not looked.best or (found.best and found.best[0].step_s < looked.best[0].step_s)
-        if faster:
-            chosen = other
-            note = f"{name} alone, {count:,} of {num_gpus:,} GPUs"
-            if looked.best:
-                note += f", is faster than all of them ({units.show_time(looked.best[0].step_s)})"
-            note += f"; {order}" * bool(order)
-        looked = replace(looked.joined(found), wall_s=looked.wall_s + found.wall_s)
-    return chosen, looked, note
-
-
-def _placed(question: PlanQuestion, num_gpus: int, how: Mapping[str, Any]) -> tuple[PlanQuestion, SearchResult, str]:
-    """Return the question with the placement that wins, what was found in all, and a note where it is not `packed`."""
-    if "placement" in how["fix"]:
-        return question, search(question, num_gpus, **how), ""
-    looked, usual_s = SearchResult(), 0.0
-    for placement in question.reach.placements(num_gpus):
-        asked = replace(question, reach=replace(question.reach, placement=placement))
-        found = search(asked, num_gpus, **how)
-        usual_s = usual_s or (found.best[0].step_s if found.best else 0.0)
-        looked = replace(looked.joined(found), wall_s=looked.wall_s + found.wall_s)
-        if not found.complete:
-            break
-    if not looked.best:
-        return question, looked, ""
-    best = looked.best[0]
-    chosen = replace(question, reach=replace(question.reach, placement=best.decision.placement))
-    saved = 1 - best.step_s / usual_s
-    note = f"ranks placed as {best.decision.placement} save {saved:.1%} of the step against packed" if saved > 0 else ""
-    return chosen, looked, note
+def _order_note(evaluator: Evaluator, best: Plan, candidates: Sequence[SearchCandidate]) -> str:
+    """Say why the best plan is not packed, or leaves GPUs of a cluster with thin lines idle."""
+    d, reach, num_gpus = best.decision, evaluator.question.reach, evaluator.num_gpus
+    names = dict(reach.parts(num_gpus))
+    part = next((name for count, name in sorted(names.items()) if d.num_gpus <= count), "")
+    found = []
+    if part:
+        words = f"{part} alone, {d.num_gpus:,} of {num_gpus:,} GPUs"
+        whole = next((c.decision for c in candidates if c.decision.num_gpus > max(names)), None)
+        if whole is not None:
+            words += f", is faster than all of them ({units.show_time(evaluator.seconds(whole))})"
+        found.append(words)
+    usual = next((c.decision for c in candidates if c.decision.placement == reach.placement), None)
+    if d.placement != reach.placement and usual is not None:
+        saved = 1 - best.predicted.step_time_s / evaluator.seconds(usual)
+        found.append(f"ranks placed as {d.placement} save {saved:.1%} of the step against {reach.placement}")
+    return "; ".join(found)
 
 
 def ask(
@@ -361,103 +362,34 @@ def ask(
     return PlanQuestion(job, machine, reach, constants or default_constants(), headroom), job.gpus or total
 
 
-def plan_of(
-    fabric: Fabric, question: PlanQuestion, decision: Decision, money: Money | None, num_gpus: int
-) -> tuple[Plan, StepResult]:
-    """Return one decision as a plan: priced on the fabric, as `step` prices it."""
-    result = step(fabric, decision.job(question.job, question.machine.domain), question.constants)
-    way = exchange_of(result, question.constants)
-    if way is not None:
-        decision = replace(decision, algorithm=way.algorithm, bucket_bytes=way.bucket_bytes)
-    tokens = question.job.batch.global_ * question.job.batch.sequence
-    cost = money.cost(result.step_time_s, tokens, num_gpus) if money else None
-    plan = Plan(
-        cluster=fabric.name, job=question.job.name, model=question.job.model.name, gpu=question.machine.gpu.name,
-        num_gpus=num_gpus, tokens_per_step=tokens, decision=decision, predicted=predicted_of(result),
-        limit=result.limit, cost=cost, exchange=way,
-        collectives=priced_collectives(result, decision.bucket_bytes),
-        links=nic_rates(result),
-    )  # fmt: skip
-    return plan, result
-
-
-def _depths(
-    fabric: Fabric, question: PlanQuestion, pairs: tuple[Pair, ...], how: Mapping[str, Any], money: Money | None
-) -> Iterator[Pair]:
-    """Yield the best plan of every pipeline depth that no plan has, on as many GPUs as the first."""
-    first, fix = pairs[0][0], how["fix"]
-    num_gpus = first.decision.num_gpus
-    known = {plan.decision.pp for plan, _ in pairs}
-    depths = rows_of(question.job, num_gpus, question.machine.domain).pp
-    for depth in () if "pp" in fix else sorted(set(depths.tolist()) - known):
-        try:
-            found = search(question, num_gpus, **{**how, "fix": {**fix, "pp": depth}}, keep=1)
-        except SynclineError:  # what is fixed does not go with this depth
-            continue
-        if found.best:
-            yield plan_of(fabric, question, found.best[0].decision, money, first.num_gpus)
-
-
-def _plans(fabric: Fabric, question: PlanQuestion, found: SearchResult, money: Money | None) -> tuple[Pair, ...]:
-    """Return the best candidate and the best of other splits as plans."""
-    chosen: dict[tuple[Any, ...], Decision] = {}
-    for candidate in found.best:
-        d = candidate.decision
-        chosen.setdefault((d.tp, d.pp, d.cp, d.ep, d.zero), d)
-    total = question.job.gpus or question.machine.num_gpus * max(question.machine.gpu.num_dies, 1)
-    pairs = [
-        plan_of(fabric, question, d, money, paid_gpus(money, d.num_gpus, total, found.rents_fewer))
-        for d in list(chosen.values())[:6]
-    ]
-    # Where hosts differ, groups laid on their links may rank otherwise than the formulas of the search.
-    if any(is_laid(result.case) for _, result in pairs) and len({plan.decision.num_gpus for plan, _ in pairs}) == 1:
-        pairs.sort(key=lambda pair: pair[1].step_time_s)
-    return tuple(pairs)
-
-
-def paid_gpus(money: Money | None, used: int, total: int, free_to_rent_fewer: bool = True) -> int:
-    """Return the GPUs that are paid for: an owned cluster whole, of a rented one what is used where it may be less."""
-    rented = money is not None and money.basis != "owned"
-    return used if rented and free_to_rent_fewer else max(used, total)
-
-
 def _counts(
-    question: PlanQuestion,
-    num_gpus: int,
-    axes: Axes,
-    fix: Mapping[str, Any],
-    money: Money | None,
-    first: SearchResult,
-    objective: str,
+    evaluator: Evaluator, num_gpus: int, axes: Axes, fix: Mapping[str, Any], first: SearchResult, objective: str
 ) -> tuple[SearchResult, list[SizePlan]]:
     """Return the best over numbers of GPUs, and the points that it was chosen from."""
-    by_count = {num_gpus: first}
+    question, by_count = evaluator.question, {num_gpus: first}
     for count in gpu_counts(num_gpus, question.machine.gpus_per_host):
         if count not in by_count:
-            try:
-                by_count[count] = search(question, count, axes=axes, fix=fix, keep=10)
-            except PlanError:
-                continue
-    tokens = question.job.batch.global_ * question.job.batch.sequence
-    kept = {count: found.best[0] for count, found in sorted(by_count.items()) if found.best}
-    points = [size_plan(n, best, tokens, money, paid_gpus(money, n, num_gpus)) for n, best in kept.items()]
-    if not points:
-        return first, points
+            with suppress(PlanError):
+                by_count[count] = search(question, count, axes=axes, fix=fix, keep=KEEP)
+    kept = {n: size_plan(evaluator.ranked(by_count[n].best)[0].plan, n) for n in sorted(by_count) if by_count[n].best}
+    if not kept:
+        return first, []
+    points = list(kept.values())
     shown = front(points) if objective == "pareto" else points
     chosen = min(points, key=lambda p: p.cost_per_token_usd) if objective == "cost" else points[-1]
     merged = by_count[chosen.num_gpus]
     considered = sum(found.num_considered for found in by_count.values())
     fitting = sum(found.num_fitting for found in by_count.values())
     spent = sum(found.cpu_s for found in by_count.values())
-    return replace(merged, num_considered=considered, num_fitting=fitting, cpu_s=spent, rents_fewer=True), list(shown)
+    return replace(merged, num_considered=considered, num_fitting=fitting, cpu_s=spent), list(shown)
 
 
-def _given(question: PlanQuestion, job: Job, fabric: Fabric) -> tuple[StepResult | None, str]:
-    """Return the job as its file splits it, where the file says so."""
+def _given(evaluator: Evaluator, job: Job) -> tuple[StepResult | None, str]:
+    """Return the job as its file splits it, executed, where the file says so."""
     if not (job.parallel.model_fields_set - {"dp", "zero"}):
         return None, ""
     try:
-        return step(fabric, job, question.constants), ""
+        return evaluator.executed(step(evaluator.fabric, job, evaluator.question.constants)), ""
     except SynclineError as error:
         return None, error.message
 
@@ -467,5 +399,5 @@ def _own_layout(given: StepResult, best: Plan, money: Money | None) -> Improveme
     worth = saving * money.usd_per_year(best.num_gpus) if money else None
     return Improvement(
         "layout", "split the job as planned instead of as its file says", best.predicted.step_time_s, saving, worth,
-        0.0, best.decision.label, "free", "", LIKELY["free"],
+        0.0, best.decision.label, "free", "", LIKELY["free"], tried=True,
     )  # fmt: skip

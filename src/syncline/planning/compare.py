@@ -24,12 +24,11 @@ from syncline.fabric.build import build
 from syncline.fabric.fabric import Fabric
 from syncline.fabric.load import parse_cluster
 from syncline.fabric.route import Routes
-from syncline.planning.answer import make_plan
+from syncline.planning.answer import PlanResult, make_plan
 from syncline.planning.block import PlanQuestion
 from syncline.planning.cost.assumptions import Assumptions
 from syncline.planning.cost.owning import own
 from syncline.planning.decision import Split
-from syncline.planning.plan import Plan
 from syncline.planning.search import search
 from syncline.planning.space import USUAL, Axes
 from syncline.sim.step.reach import Reach
@@ -138,7 +137,8 @@ def compare_fabrics(
             detail=f"One {host} and its part of the network cost {units.show_money(least)}.",
             hint="Raise the budget.",
         )
-    rows, left_out = [], []
+    planned: dict[str, tuple[PlanResult, Fabric]] = {}
+    left_out = []
     num_hosts = _hosts(host, num_gpus) if num_gpus is not None else 0
     for name in metered(fabrics, meter):
         try:
@@ -147,12 +147,16 @@ def compare_fabrics(
                 if num_gpus is not None
                 else _affordable(host, link, name, budget_usd or 0.0, assumptions)
             )
-            fed = job if num_gpus is not None else _fed(job, fabric)
-            rows.append(_row(name, fabric, fed, assumptions, axes))
+            fed = (job if num_gpus is not None else _fed(job, fabric)).model_copy(update={"gpus": None})
+            answer = make_plan(fabric, fed, assumptions=assumptions, axes=axes, with_actions=False, with_run=False)
+            planned[name] = answer, fabric
         except SynclineError as error:
             if isinstance(error, CostError) and budget_usd is not None:
                 raise
             left_out.append(LeftOutFabric(name, error.message))
+    # What is best on one is a candidate on all, so that a better fabric is never slower; a budget buys other sizes.
+    won = {answer.best.decision for answer, _ in planned.values()} if num_gpus is not None else set()
+    rows = [_row(name, fabric, answer.among(won), assumptions, axes) for name, (answer, fabric) in planned.items()]
     if not rows:
         raise PlanError("no fabric was left to compare.", detail=f"{left_out[0].fabric}: {left_out[0].reason}")
     at = (
@@ -164,15 +168,13 @@ def compare_fabrics(
     )  # fmt: skip
 
 
-def _row(name: str, fabric: Fabric, job: Job, assumptions: Assumptions | None, axes: Axes) -> ComparedFabric:
-    whole = job.model_copy(update={"gpus": None})
-    answer = make_plan(fabric, whole, assumptions=assumptions, axes=axes, with_actions=False)
+def _row(name: str, fabric: Fabric, answer: PlanResult, assumptions: Assumptions | None, axes: Axes) -> ComparedFabric:
     plan, owned = answer.best, own(fabric, assumptions)
     question, reach = answer.question, answer.question.reach
     near = replace(axes, zero=(plan.decision.zero, *(z for z in ("1", "3") if z != plan.decision.zero)))
-    scattered = _best_s(replace(question, reach=replace(reach, placement="scattered")), plan, near)
+    scattered = _slower(replace(question, reach=replace(reach, placement="scattered")), answer, near)
     share = hashed_share(fabric, reach)
-    hashed = _best_s(replace(question, reach=replace(reach, hashed_share=share)), plan, near)
+    hashed = _slower(replace(question, reach=replace(reach, hashed_share=share)), answer, near)
     return ComparedFabric(
         name, plan.num_gpus, plan.predicted.step_time_s, plan.predicted.tokens_per_s, plan.predicted.mfu,
         owned.capital_usd, owned.network_usd, owned.usd_per_gpu_hour,
@@ -181,13 +183,17 @@ def _row(name: str, fabric: Fabric, job: Job, assumptions: Assumptions | None, a
     )  # fmt: skip
 
 
-def _best_s(question: PlanQuestion, plan: Plan, axes: Axes) -> float:
-    """Return the step time of the best plan under another condition; the question's own reach gives the plan's."""
-    r = question.reach
+def _slower(question: PlanQuestion, answer: PlanResult, axes: Axes) -> float:
+    """Return the step time of the best plan under a condition that the flow level has no word for.
+
+    It is the executed step times what the closed form of the best plan under the condition adds to that of the plan.
+    """
+    r, p = question.reach, answer.best.predicted
     if r.hashed_share >= 1 and (r.placement == "packed" or not r.oversubscribed):
-        return plan.predicted.step_time_s
-    found = search(question, plan.num_gpus, axes=axes, keep=1)
-    return found.best[0].step_s if found.best else math.nan
+        return p.step_time_s
+    found = search(question, answer.best.num_gpus, axes=axes, keep=1)
+    closed_s = p.closed_form_s or p.step_time_s
+    return p.step_time_s * max(1.0, found.best[0].step_s / closed_s) if found.best else math.nan
 
 
 def _fed(job: Job, fabric: Fabric) -> Job:

@@ -14,6 +14,7 @@ from syncline.workload.parallel import SHARDED
 
 Split = dict[str, bool | int | float | str | tuple[str, ...] | None]
 """How a job is split, by the keys of a job file."""
+SPLIT_NUMBERS = ("tp", "pp", "dp", "cp", "ep")
 
 
 @dataclass(frozen=True, order=True)
@@ -45,6 +46,11 @@ class Decision:
     @property
     def num_gpus(self) -> int:
         return self.tp * self.pp * self.dp * self.cp
+
+    @property
+    def split(self) -> tuple[int | str, ...]:
+        """What tells splits apart: the sizes of the groups, how state is sharded, and how ranks are placed."""
+        return (*(getattr(self, name) for name in SPLIT_NUMBERS), self.zero, self.placement)
 
     @property
     def words(self) -> Switches:

@@ -10,13 +10,16 @@ from pathlib import Path
 import yaml
 
 from syncline.describe.document import read_document
-from syncline.errors import FileError
+from syncline.errors import FileError, SynclineError
 from syncline.workload.job import Job
 from syncline.workload.read_job import load_job, parse_job
+from syncline.workload.shape import Shape
 from syncline.workload.zoo import names
 
 _FOLDER = resources.files("syncline.planning") / "jobs"
 DEFAULT_JOB = "llama3-70b"
+#: Of a job that is a model's name: 4 M tokens a step, as most published runs of 2024 and after, in sequences of 8,192.
+TOKENS, SEQUENCE, SAMPLES = 2**22, 8192, 4096
 
 
 @cache
@@ -36,15 +39,33 @@ def named_job(name: str) -> Job:
     if path.exists() or path.suffix in (".yaml", ".yml", ".json"):
         return load_job(path)
     if name in names():
-        raise FileError(
-            f'"{name}" is a model; a job also says how much of it is trained at once.',
-            hint=f"Write job.yaml with `model: {name}` and `batch: {{global: 512, sequence: 8192}}`, and name that.",
-        )
+        return _model_job(name)
     close = difflib.get_close_matches(name, job_names(), n=3, cutoff=0.3)
     raise FileError(
         f'there is no job file "{name[:200]}".',
         detail=f"Jobs that ship: {', '.join(close or job_names())}.",
         hint="Two lines make one: `model: llama3-70b` and `batch: {global: 1024, sequence: 8192}`.",
+    )
+
+
+def _model_job(name: str) -> Job:
+    """Return a job that trains a model by its name, with a batch that is assumed and said so."""
+    length = SEQUENCE
+    try:
+        job = load_job({"model": name, "batch": {"global": TOKENS // length, "sequence": length}})
+    except SynclineError:  # a list of layers has samples, not tokens
+        return load_job({"model": name, "batch": {"global": SAMPLES}}).model_copy(update={"name": name})
+    return job.model_copy(update={"name": name})
+
+
+def assumed_batch(job: Job) -> str:
+    """Say what a job that was asked for by the name of a model takes for granted; empty: it was described."""
+    if job.name not in names() or job.name in job_names():
+        return ""
+    batch = job.batch
+    of = f" of {batch.sequence:,} tokens" if isinstance(job.model, Shape) else ""
+    return (
+        f'"{job.name}" is a model: {batch.global_:,} sequences{of} a step, {job.precision} (a job file says otherwise)'
     )
 
 

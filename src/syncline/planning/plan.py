@@ -41,7 +41,7 @@ class PlanPrediction:
     memory_interval: Interval
     fit_chance: float  # how likely the fullest GPU's memory suffices
     warnings: tuple[str, ...]
-    executed_s: float | None = None  # the step executed at flow level; None: it was not
+    level: str = "analytic"  # what the step time is: executed at flow level, or the closed form's
     closed_form_s: float | None = None  # the closed form's time, where the plan was executed
     bound_s: float = 0.0  # no run of this plan on its fabric can beat it
 
@@ -90,7 +90,7 @@ class Plan:
         p, c, d = self.predicted, self.cost, self.decision
         return BestPlan(
             step_time_s=p.step_time_s,
-            executed_step_time_s=p.executed_s,
+            level=p.level,
             closed_form_step_time_s=p.closed_form_s,
             bound_s=p.bound_s,
             tokens_per_s=p.tokens_per_s,
@@ -122,7 +122,8 @@ class BestPlan:
     """The figures of the best plan: its fields are the JSON."""
 
     step_time_s: float
-    executed_step_time_s: float | None
+    level: str
+    """How the step time was found: executed at flow level ("flow"), or by closed forms ("analytic")."""
     closed_form_step_time_s: float | None
     bound_s: float
     tokens_per_s: float

@@ -1,10 +1,11 @@
-"""Search: price every configuration of a space and keep the best.
+"""Search: price every configuration of a space and keep the best of every split.
 
     found = search(Question(job, machine, reach, constants), num_gpus=512)
     found.best[0].decision, found.best[0].step_s, found.num_evaluated
 
-Every configuration is counted: those whose memory does not fit are dropped by the exact memory model, all others are
-priced by the step model. Interrupting it keeps what was found so far.
+A split is the sizes of the groups and how state is sharded; micro-batches, schedules and recomputation are the closed
+form's choice. Every configuration is counted: those whose memory does not fit are dropped by the exact memory model,
+all others are priced by the step model. Interrupting it keeps what was found so far.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from typing import Any
 import numpy as np
 
 from syncline.describe.progress import Meter
-from syncline.planning.block import Floats, PlanQuestion, RowBlock, possible, price
-from syncline.planning.decision import Decision, decision_of
+from syncline.planning.block import Floats, Ints, PlanQuestion, RowBlock, possible, price
+from syncline.planning.decision import SPLIT_NUMBERS, Decision, decision_of
 from syncline.planning.fix import fixed_axes, fixed_rows
 from syncline.planning.frameworks.framework import named_framework
 from syncline.planning.space import USUAL, Axes, Rows, Switches, chunks, rows_for, rows_of, switches_of
@@ -45,7 +46,7 @@ class SearchCandidate:
 
 @dataclass(frozen=True)
 class SearchResult:
-    """What a search found: the best candidates, best first, and how much was looked at."""
+    """What a search found: the best candidate of each split, best first, and how much was looked at."""
 
     best: tuple[SearchCandidate, ...] = ()
     num_considered: int = 0
@@ -55,13 +56,16 @@ class SearchResult:
     cpu_s: float = 0.0
     wall_s: float = 0.0
     complete: bool = True
-    rents_fewer: bool = False  # the number of GPUs was chosen too, and only those need be paid for
+
+    def then(self, other: SearchResult) -> SearchResult:
+        """Return a search and the one after it as one."""
+        return replace(self.joined(other), wall_s=self.wall_s + other.wall_s)
 
     def joined(self, other: SearchResult) -> SearchResult:
         """Return two parts of a search as one."""
         nearer = self if self.least_bytes <= other.least_bytes else other
         return SearchResult(
-            best=tuple(sorted((*self.best, *other.best), key=_order)[:KEEP]) if other.best else self.best,
+            best=_best_by_split((*self.best, *other.best)) if other.best else self.best,
             num_considered=self.num_considered + other.num_considered,
             num_fitting=self.num_fitting + other.num_fitting,
             least_bytes=nearer.least_bytes,
@@ -70,6 +74,14 @@ class SearchResult:
             wall_s=max(self.wall_s, other.wall_s),
             complete=self.complete and other.complete,
         )
+
+
+def _best_by_split(candidates: Sequence[SearchCandidate]) -> tuple[SearchCandidate, ...]:
+    """Return the best candidate of every split, best first."""
+    found: dict[tuple[int | str, ...], SearchCandidate] = {}
+    for candidate in sorted(candidates, key=_order):
+        found.setdefault(candidate.decision.split, candidate)
+    return tuple(found.values())[:KEEP]
 
 
 def search(
@@ -137,10 +149,13 @@ def run_task(task: SearchTask) -> SearchResult:
 
 def _batch_results(task: SearchTask) -> Iterator[SearchResult]:
     """Yield the best of each batch of a task; what is slower than the best so far is only counted."""
-    best: list[float] = []
+    best: dict[tuple[int | str, ...], float] = {}
     for blocks in _batches(task):
-        part = _best_of(task, blocks, best[task.keep - 1] if len(best) >= task.keep else np.inf)
-        best = sorted([*best, *(candidate.step_s for candidate in part.best)])[: task.keep]
+        cut_s = sorted(best.values())[task.keep - 1] if len(best) >= task.keep else np.inf
+        part = _best_of(task, blocks, cut_s)
+        for candidate in part.best:
+            split = candidate.decision.split
+            best[split] = min(candidate.step_s, best.get(split, np.inf))
         yield part
 
 
@@ -167,9 +182,12 @@ def _best_of(task: SearchTask, blocks: list[RowBlock], cut_s: float) -> SearchRe
     def decided(row: int) -> Decision:
         return decision_of(blocks[priced.block[row]].words, priced.rows, row, placement)
 
+    words = {word: number for number, word in enumerate(dict.fromkeys(block.words.zero for block in blocks))}
+    zero = np.array([words[block.words.zero] for block in blocks])[priced.block[priced.kept]]
+    chosen = (getattr(priced.rows, name)[priced.kept] for name in SPLIT_NUMBERS)
     best = tuple(
         SearchCandidate(float(priced.step_s[i]), float(priced.memory_bytes[i]), decided(int(priced.kept[i])))
-        for i in _smallest(priced.step_s, task.keep, cut_s)
+        for i in _smallest(priced.step_s, np.stack([*chosen, zero]), task.keep, cut_s)
     )
     least = decided(priced.least) if priced.least >= 0 else None
     return SearchResult(best, len(priced.rows), len(priced.kept), priced.least_bytes, least)
@@ -179,12 +197,16 @@ def _order(candidate: SearchCandidate) -> tuple[float, float, Decision]:
     return candidate.step_s, candidate.memory_bytes, candidate.decision
 
 
-def _smallest(values: Floats, count: int, cut: float) -> list[int]:
-    # Ties at the cut are all kept, so that the order of work cannot decide between them.
-    if len(values) > count:
-        cut = min(cut, float(np.partition(values, count - 1)[count - 1]))
+def _smallest(values: Floats, split: Ints, count: int, cut: float) -> list[int]:
+    """Return the rows that are the smallest of their split, ties with it included, and not above the cut."""
     near = np.nonzero(values <= cut)[0]
-    return [int(i) for i in near[np.argsort(values[near], kind="stable")][: 4 * count]]
+    near = near[np.argsort(values[near], kind="stable")]
+    _, first, of = np.unique(split[:, near], axis=1, return_index=True, return_inverse=True)
+    if len(first) > count:
+        cut = np.partition(values[near[first]], count - 1)[count - 1]
+    # Ties are all kept, so that the order of work cannot decide between them.
+    kept = (values[near] <= values[near[first]][of.ravel()]) & (values[near] <= cut)
+    return [int(i) for i in near[kept]]
 
 
 def _rows(question: PlanQuestion, rows: Rows, words: Switches) -> Rows:

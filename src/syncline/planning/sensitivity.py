@@ -1,7 +1,8 @@
 """Sensitivity: one change at a time, what it saves in time and money, best first.
 
-Each change is planned anew, so a faster network may also lead to another split. What is compared is time per token:
-a change of the batch changes the tokens of a step too.
+Each change is planned anew, so a faster network may also lead to another split. Closed forms say which changes are
+worth trying; those are planned and executed on the changed cluster, as the plan itself was, before anybody is advised
+to make them. What is compared is time per token: a change of the batch changes the tokens of a step too.
 """
 
 from __future__ import annotations
@@ -22,12 +23,24 @@ from syncline.fabric.fabric import Fabric
 from syncline.planning.block import PlanQuestion
 from syncline.planning.cost.recovery import faster_recoveries
 from syncline.planning.decision import Decision
+from syncline.planning.evaluate import Evaluator
 from syncline.planning.frameworks.framework import named_framework
 from syncline.planning.money import Money
 from syncline.planning.plan import Plan
 from syncline.planning.search import SearchResult, search
 from syncline.planning.space import USUAL, Axes
-from syncline.planning.upgrade import Price, domain_price, double_price, level_price, upgrade_price, wan_price
+from syncline.planning.upgrade import (
+    WAN,
+    Price,
+    domain_price,
+    double_price,
+    faster_links,
+    level_fabric,
+    level_price,
+    upgrade_price,
+    wan_price,
+    wide_hosts,
+)
 from syncline.sim.flow.flow import without
 from syncline.sim.slow_port import slow_cables, slow_ports
 from syncline.sim.step.machine import machine_from_fabric, reach_of
@@ -54,6 +67,8 @@ LIKELY = {"free": 0.9, "hardware": 0.9, "numerics": 0.5, "zero-bubble": 0.7, "fp
 NEAR_BATCH = 0.13
 #: Savings below this part of the time are smaller than what the step model can tell apart.
 LEAST_SAVING = 0.005
+#: Changes that are tried at most: as many as are printed.
+ADVISED = 3
 ORDERS = {"packed": "ranks ordered by rack", "scattered": "anywhere", "spread": "hosts spread over racks",
           "stages": "pipeline stages on different sites"}  # fmt: skip
 
@@ -72,6 +87,7 @@ class Improvement:
     kind: str  # free (a setting), numerics (changes what training sees), hardware
     note: str
     chance: float = 1.0  # that it brings what is predicted
+    tried: bool = False  # planned and executed on the changed cluster; else by closed forms, and never advised
 
     def net_usd_per_year(self, years: float) -> float | None:
         """Return dollars a year after risk and after its price over so many years; None where either is not known."""
@@ -89,12 +105,13 @@ class Improvement:
 
 @dataclass(frozen=True)
 class QuestionChange:
-    """A change of the question; `tokens` is by how much it multiplies the tokens of a step."""
+    """A change of the question, and of the fabric; `tokens` is by how much it multiplies the tokens of a step."""
 
     name: str
     words: str
     kind: str
     apply: Callable[[PlanQuestion], PlanQuestion] = lambda question: question
+    rebuilt: Callable[[Fabric], Fabric] = lambda fabric: fabric
     axes: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     tokens: float = 1.0
     price: tuple[float | None, str] = (0.0, "")
@@ -102,72 +119,118 @@ class QuestionChange:
 
 
 def actions_of(
-    question: PlanQuestion, best: Plan, fabric: Fabric, money: Money | None, axes: Axes, fix: Mapping[str, Any],
-    meter: Meter | None = None,
-) -> tuple[Improvement, ...]:  # fmt: skip
-    """Return every change that applies, largest saving first."""
+    evaluator: Evaluator, best: Plan, axes: Axes, fix: Mapping[str, Any], meter: Meter | None = None
+) -> tuple[tuple[Improvement, ...], float | None]:
+    """Return every change that applies, largest saving first, and what a network without limits would save."""
+    question, money = evaluator.question, evaluator.money
     # Near the best plan: the way its state is sharded stays, and what never wins is not tried again.
     schedule = tuple(s for s in axes.schedule if s != "gpipe")
     near = replace(axes.near(), zero=(best.decision.zero,), schedule=schedule)
-    tried = [_worth(change, question, best, money, near, fix, meter)
-             for change in changes(question, best, fabric, fix, money)]  # fmt: skip
-    actions = [action for action in tried if action is not None]
+    trials = [
+        ChangeTrial(evaluator, best, change, axes, fix)
+        for change in changes(question, best, evaluator.fabric, fix, money)
+    ]
+    found = {trial.change.name: trial for trial in trials if trial.look(near, meter)}
+    actions = {name: trial.expected() for name, trial in found.items()}
     if money is not None:
-        actions += recovery_actions(best, money)
-    return tuple(sorted(actions, key=lambda action: -action.saving))
+        actions |= {action.name: action for action in recovery_actions(best, money)}
+    # Most worth first; what is tried may fall back, and the next is tried then.
+    untried = [action.name for action in worthwhile(tuple(actions.values()), money)]
+    for name in [*(["repair"] if "repair" in found else []), *untried]:
+        if len([a for a in worthwhile(tuple(actions.values()), money) if a.tried]) >= ADVISED and name != "repair":
+            break
+        if name in found and not actions[name].tried:
+            actions[name] = found[name].tried(meter)
+    bought = [trial.best for trial in trials if trial.best and trial.change.kind == "hardware"]
+    bound = _network_bound(evaluator, best, axes, fix, bought, meter)
+    return tuple(sorted(actions.values(), key=lambda action: -action.saving)), bound
 
 
-def _worth(
-    change: QuestionChange, question: PlanQuestion, best: Plan, money: Money | None, axes: Axes, fix: Mapping[str, Any],
-    meter: Meter | None,
-) -> Improvement | None:  # fmt: skip
-    changed = change.apply(question)
-    freed = {*change.axes, *(["num_micro"] if change.tokens != 1.0 else [])}
-    fixed = {name: value for name, value in fix.items() if name not in freed}
-    decision = _best(changed, best, replace(axes, **dict(change.axes)), fixed, meter)
-    if decision is None:
-        return None
-    p = best.predicted
-    # Closed form against closed form: what executing the best plan adds is taken to stay the same part of a step.
-    beyond = p.step_time_s / (p.closed_form_s or p.step_time_s)
-    step_s = beyond * evaluate(changed, decision).step_time_s  # with what encoding gradients costs
-    saving = 1 - step_s / change.tokens / p.step_time_s
-    worth = saving * money.usd_per_year(best.num_gpus) if money else None
-    return Improvement(
-        change.name, change.words, step_s, saving, worth, change.price[0], decision.label, change.kind,
-        change.price[1], LIKELY.get(change.name, LIKELY[change.kind]),
-    )  # fmt: skip
+@dataclass(eq=False)
+class ChangeTrial:
+    """A change that is looked at by closed forms, and tried where they promise something."""
+
+    evaluator: Evaluator
+    plan: Plan
+    change: QuestionChange
+    axes: Axes
+    fix: Mapping[str, Any]
+    looked: SearchResult = field(default_factory=SearchResult)
+    best: Decision | None = None
+    """What won when the change was tried."""
+
+    @property
+    def question(self) -> PlanQuestion:
+        return self.change.apply(self.evaluator.question)
+
+    def look(self, axes: Axes, meter: Meter | None) -> bool:
+        """Search the changed question, on the GPUs of the plan and on all: a thin line may have left some idle."""
+        freed = {*self.change.axes, *(["num_micro"] if self.change.tokens != 1.0 else [])}
+        fixed = {name: value for name, value in self.fix.items() if name not in freed}
+        self.looked = _looked(self.question, self.plan, replace(axes, **dict(self.change.axes)), fixed, meter)
+        return bool(self.looked.best)
+
+    def expected(self) -> Improvement:
+        """Return the closed form's opinion: what executing the plan adds is taken to stay the same part of a step."""
+        p, decision = self.plan.predicted, self.looked.best[0].decision
+        beyond = p.step_time_s / (p.closed_form_s or p.step_time_s)
+        return self._improvement(beyond * evaluate(self.question, decision).step_time_s, decision)
+
+    def tried(self, meter: Meter | None) -> Improvement:
+        """Return the change planned and executed on the changed cluster; the plan as it is stays a candidate."""
+        try:
+            fabric = self.change.rebuilt(self.evaluator.fabric)
+        except SynclineError as error:
+            return replace(self.expected(), saving=0.0, usd_per_year=0.0, note=f"cannot be built: {error.message}")
+        self.look(self.axes, meter)  # as `plan` would look on the changed cluster
+        changed = Evaluator(fabric, self.question, None, self.plan.num_gpus)
+        same = [self.plan.decision] if not self.change.axes and self.change.tokens == 1.0 else []
+        found = changed.ranked(self.looked.best, same)[0].plan
+        self.best = found.decision
+        return replace(self._improvement(found.predicted.step_time_s, found.decision), tried=True)
+
+    def _improvement(self, step_s: float, decision: Decision) -> Improvement:
+        change, money = self.change, self.evaluator.money
+        saving = 1 - step_s / change.tokens / self.plan.predicted.step_time_s
+        worth = saving * money.usd_per_year(self.plan.num_gpus) if money else None
+        return Improvement(
+            change.name, change.words, step_s, saving, worth, change.price[0], decision.label, change.kind,
+            change.price[1], LIKELY.get(change.name, LIKELY[change.kind]),
+        )  # fmt: skip
 
 
-def _best(
+def _looked(
     question: PlanQuestion, best: Plan, axes: Axes, fix: Mapping[str, Any], meter: Meter | None
-) -> Decision | None:
-    """Return the fastest decision on the GPUs of a plan, or on all: a thin line may have left some of them idle."""
+) -> SearchResult:
+    """Return the best splits on the GPUs of a plan, and on all."""
     looked = SearchResult()
     for count in {best.decision.num_gpus, question.job.gpus or best.num_gpus}:
         with suppress(SynclineError):
-            looked = looked.joined(search(question, count, axes=axes, fix=fix, keep=1, meter=meter))
+            looked = looked.joined(search(question, count, axes=axes, fix=fix, keep=20, meter=meter))
     if not looked.complete:
         raise KeyboardInterrupt
-    return looked.best[0].decision if looked.best else None
+    return looked
 
 
 def evaluate(question: PlanQuestion, decision: Decision) -> StepResult:
-    """Return the whole price of one configuration by itself."""
+    """Return the closed form's price of one configuration by itself, of no fabric in particular."""
     machine = replace(question.machine, reach=replace(question.reach, placement=decision.placement))
     return step(machine, decision.job(question.job, machine.domain), question.constants)
 
 
-def network_bound(
-    question: PlanQuestion, best: Plan, axes: Axes, fix: Mapping[str, Any], meter: Meter | None = None
+def _network_bound(
+    evaluator: Evaluator, best: Plan, axes: Axes, fix: Mapping[str, Any], known: Sequence[Decision], meter: Meter | None
 ) -> float | None:
     """Return the part of the time that a network without limits would save: no purchase of network saves more."""
-    unlimited = more_lines(half_latency(faster_network(question, 1e4)), 1e4)
+    endless = 1e4
+    unlimited = more_lines(half_latency(faster_network(evaluator.question, endless)), endless)
     unlimited = _level(replace(unlimited, reach=replace(unlimited.reach, site_s=0.0)))
-    decision = _best(unlimited, best, axes.near(), fix, meter)
-    if decision is None:
+    looked = _looked(unlimited, best, axes, fix, meter)
+    if not looked.best:
         return None
-    return max(0.0, 1 - evaluate(unlimited, decision).step_time_s / best.predicted.step_time_s)
+    free = Evaluator(faster_links(evaluator.fabric, endless), unlimited, None, best.num_gpus)
+    least_s = free.ranked(looked.best, [best.decision, *known])[0].plan.predicted.step_time_s
+    return max(0.0, 1 - least_s / best.predicted.step_time_s)
 
 
 def recovery_actions(best: Plan, money: Money) -> list[Improvement]:
@@ -181,7 +244,9 @@ def recovery_actions(best: Plan, money: Money) -> list[Improvement]:
         note = f"goodput {then.goodput:.1%} instead of {now.goodput:.1%}"
         worth = saving * money.usd_per_year(best.num_gpus)
         chance = LIKELY.get(name, LIKELY[kind])
-        actions.append(Improvement(name, words, step_s, saving, worth, price, best.decision.label, kind, note, chance))
+        actions.append(
+            Improvement(name, words, step_s, saving, worth, price, best.decision.label, kind, note, chance, tried=True)
+        )
     return actions
 
 
@@ -218,33 +283,39 @@ def wider_domain(question: PlanQuestion, domain: int) -> PlanQuestion:
 
 
 def _network_changes(question: PlanQuestion, fabric: Fabric, money: Money | None) -> list[QuestionChange]:
-    def bought(name: str, words: str, apply: Callable[[PlanQuestion], PlanQuestion], price: Price) -> QuestionChange:
-        return QuestionChange(name, words, "hardware", apply, price=price)
+    def bought(
+        name: str, words: str, apply: Callable[[PlanQuestion], PlanQuestion], price: Price,
+        rebuilt: Callable[[Fabric], Fabric] = lambda fabric: fabric,
+    ) -> QuestionChange:  # fmt: skip
+        return QuestionChange(name, words, "hardware", apply, rebuilt, price=price)
+
+    def faster(name: str, words: str, factor: float, price: Price) -> QuestionChange:
+        return bought(name, words, lambda q: faster_network(q, factor), price, lambda f: faster_links(f, factor))
 
     found = [
-        bought("bandwidth", "10 % more network bandwidth", lambda q: faster_network(q, 1.1), (None, "")),
+        faster("bandwidth", "10 % more network bandwidth", 1.1, (None, "")),
         bought("latency", "half the latency", half_latency, (None, "")),
     ]
     if question.machine.domain < WIDE_DOMAIN:
         words = f"scale-up domains of {WIDE_DOMAIN} GPUs instead of {question.machine.domain}"
         price = domain_price(question.machine.num_gpus, WIDE_DOMAIN)
-        found.append(bought("domain", words, lambda q: wider_domain(q, WIDE_DOMAIN), price))
-    twice = "twice the network ports of every host"
-    found.append(bought("ports", twice, lambda q: faster_network(q, 2.0), double_price(fabric)))
+        found.append(bought("domain", words, lambda q: wider_domain(q, WIDE_DOMAIN), price,
+                            lambda f: wide_hosts(f, WIDE_DOMAIN)))  # fmt: skip
+    found.append(faster("ports", "twice the network ports of every host", 2.0, double_price(fabric)))
     link = _link(fabric)
     if link in NEXT_LINK:
         catalog = load_catalog()
         factor = catalog.link(NEXT_LINK[link]).rate_Bps / catalog.link(link).rate_Bps
         words = f"the next links: {NEXT_LINK[link]} instead of {link}, x {factor:g}"
-        price = upgrade_price(fabric, NEXT_LINK[link])
-        found.append(bought("link", words, lambda q: faster_network(q, factor), price))
+        found.append(faster("link", words, factor, upgrade_price(fabric, NEXT_LINK[link])))
     found += _fault_changes(fabric)
     if question.reach.oversubscribed:
         words = "no oversubscription above the leaf switches"
-        found.append(bought("oversubscription", words, _level, level_price(fabric)))
+        found.append(bought("oversubscription", words, _level, level_price(fabric), level_fabric))
     if not math.isinf(question.reach.site_gpus):
         price = wan_price(money.account.owned) if money else (None, "not priced")
-        found.append(bought("wan", "twice the lines between the sites", lambda q: more_lines(q, 2.0), price))
+        words = "twice the lines between the sites"
+        found.append(bought("wan", words, lambda q: more_lines(q, 2.0), price, lambda f: faster_links(f, 2.0, WAN)))
     return found
 
 
@@ -256,27 +327,24 @@ def _fault_changes(fabric: Fabric) -> list[QuestionChange]:
         ("slow-cable", slow_cables(fabric), "{} shut, as it slows the others"),
     ):
         if slow is not None:
-            change = _on(without(fabric, set(slow.links)))
-            found.append(QuestionChange(name, words.format(slow.named), "free", change))
+            found.append(_other(name, words.format(slow.named), without(fabric, set(slow.links))))
     if fabric.spec.faults:
         first, more = fabric.spec.faults[0], len(fabric.spec.faults) - 1
         named = first.link or first.device or ""
         words = f"{f'{named} and {more:,} more faults' if more else named} repaired"
         healthy = build(fabric.spec.model_copy(update={"faults": ()}))
-        found.append(
-            QuestionChange("repair", words, "free", _on(healthy), price=(0.0, "parts and work are not counted"))
-        )
+        found.append(replace(_other("repair", words, healthy), price=(0.0, "parts and work are not counted")))
     return found
 
 
-def _on(fabric: Fabric) -> Callable[[PlanQuestion], PlanQuestion]:
+def _other(name: str, words: str, fabric: Fabric) -> QuestionChange:
     """Return the change to the same question on another fabric of the same hosts."""
 
     def apply(question: PlanQuestion) -> PlanQuestion:
         machine = machine_from_fabric(fabric)
         return replace(question, machine=machine, reach=reach_of(fabric, machine, question.reach.placement))
 
-    return apply
+    return QuestionChange(name, words, "free", apply, lambda _: fabric)
 
 
 def more_lines(question: PlanQuestion, factor: float) -> PlanQuestion:
@@ -311,7 +379,7 @@ def _order(question: PlanQuestion, placement: str, fix: Mapping[str, Any]) -> Qu
     kinds = named_framework(question.framework).zero if question.framework else USUAL.zero
     axes = {} if "zero" in fix else {"zero": kinds}
     return QuestionChange(
-        "order", words, "free", lambda q: replace(q, reach=replace(q.reach, placement=placement)), axes
+        "order", words, "free", lambda q: replace(q, reach=replace(q.reach, placement=placement)), axes=axes
     )
 
 
@@ -326,7 +394,7 @@ def _periodic(question: PlanQuestion, method: str, every: int) -> QuestionChange
     words = f"replicas that meet every {every} steps ({TITLES[method]})"
     note = f"changes what training sees: {TITLES[method]} needs its own learning rates; check convergence"
     axes = {"zero": ("none", "hsdp")}
-    return QuestionChange(method, words, "numerics", _with_job(sync=sync), axes, price=(0.0, note))
+    return QuestionChange(method, words, "numerics", _with_job(sync=sync), axes=axes, price=(0.0, note))
 
 
 def _numeric_changes(question: PlanQuestion, best: Plan, fix: Mapping[str, Any]) -> list[QuestionChange]:
@@ -377,7 +445,7 @@ def _link(fabric: Fabric) -> str:
 
 
 def worthwhile(actions: Sequence[Improvement], money: Money | None) -> tuple[Improvement, ...]:
-    """Return the actions worth doing, most money first; nobody rewires a cluster that is rented.
+    """Return the actions worth doing, most money first, tried or not; nobody rewires a cluster that is rented.
 
     Without prices they are those that cost nothing, the largest saving after risk first.
     """

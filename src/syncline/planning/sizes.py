@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from syncline.describe.progress import Meter
 from syncline.errors import SynclineError
-from syncline.planning.block import PlanQuestion
-from syncline.planning.money import Money
+from syncline.planning.evaluate import Evaluator
 from syncline.planning.plan import Plan
-from syncline.planning.search import SearchCandidate, search
+from syncline.planning.search import search
 from syncline.planning.space import Axes
 
 FACTORS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1, 2, 4, 8)
@@ -28,12 +28,10 @@ class SizePlan:
     label: str
 
 
-def size_plan(
-    count: int, best: SearchCandidate, tokens_per_step: int, money: Money | None, num_paid: int | None = None
-) -> SizePlan:
-    """Return the best candidate on so many GPUs; more of them may be paid for."""
-    usd = money.cost(best.step_s, tokens_per_step, num_paid or count).cost_per_token_usd if money else 0.0
-    return SizePlan(count, best.step_s, tokens_per_step / best.step_s, usd, best.decision.label)
+def size_plan(plan: Plan, num_gpus: int) -> SizePlan:
+    """Return a plan as the best on so many GPUs."""
+    p, usd = plan.predicted, plan.cost.cost_per_token_usd if plan.cost else 0.0
+    return SizePlan(num_gpus, p.step_time_s, p.tokens_per_s, usd, plan.decision.label)
 
 
 def front(points: Sequence[SizePlan]) -> list[SizePlan]:
@@ -56,19 +54,27 @@ def gpu_counts(num_gpus: int, per_host: int, smallest: float = 1 / 16) -> list[i
     return sorted(n for n in whole if n <= num_gpus)
 
 
-def scaling(
-    question: PlanQuestion, best: Plan, money: Money | None, axes: Axes, fix: Mapping[str, Any] | None = None
-) -> tuple[SizePlan, ...]:
+def scaling(evaluator: Evaluator, best: Plan, axes: Axes, fix: Mapping[str, Any] | None = None) -> tuple[SizePlan, ...]:
     """Return the best plan on fractions and multiples of a plan's GPUs, where the job fits and divides."""
     words = {name: value for name, value in (fix or {}).items() if name not in ("dp", "num_micro")}
-    per_host = question.machine.gpus_per_host
-    asked = replace(question, job=question.job.model_copy(update={"gpus": None}))
-    curve = []
-    for count in sorted({max(1, round(best.num_gpus * f / per_host)) * per_host for f in FACTORS}):
-        try:
-            looked = search(asked, count, axes=axes, fix=words, keep=1)
-        except SynclineError:
-            continue
-        if looked.best:
-            curve.append(size_plan(count, looked.best[0], best.tokens_per_step, money))
-    return tuple(curve)
+    per_host = evaluator.question.machine.gpus_per_host
+    counts = sorted({max(1, round(best.num_gpus * factor / per_host)) * per_host for factor in FACTORS})
+    found = ((count, best_on(evaluator, count, axes, words)) for count in counts)
+    return tuple(size_plan(plan, count) for count, plan in found if plan is not None)
+
+
+def best_on(
+    evaluator: Evaluator, count: int, axes: Axes, fix: Mapping[str, Any] | None = None, meter: Meter | None = None
+) -> Plan | None:
+    """Return the best plan on so many GPUs of a cluster's kind; None where the job does not divide or fit there."""
+    there = evaluator.at(count)
+    if there is None:
+        return None
+    asked = replace(there.question, job=there.question.job.model_copy(update={"gpus": None}))
+    try:
+        looked = search(asked, count, axes=axes, fix=fix, meter=meter)
+    except SynclineError:  # the batch does not divide
+        return None
+    if not looked.complete:
+        raise KeyboardInterrupt
+    return there.ranked(looked.best)[0].plan if looked.best else None

@@ -1,15 +1,48 @@
-"""What changes of the hardware cost: the same fabric built otherwise, or as many GPUs in other hosts."""
+"""Changes of the hardware: the fabric as it would be then, and what that costs."""
 
 from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+import numpy as np
 
 from syncline.describe.plain import JsonObject
 from syncline.errors import SynclineError
 from syncline.fabric.build import build
 from syncline.fabric.catalog import HostModel, load_catalog
-from syncline.fabric.fabric import Fabric
+from syncline.fabric.fabric import NETWORK_TIERS, DeviceKind, Fabric, Tier
+from syncline.fabric.spec import HostGroup
 from syncline.planning.cost.owning import Owning, own
 
 Price = tuple[float | None, str]
+WAN = (Tier.WAN,)
+
+
+def faster_links(fabric: Fabric, factor: float, tiers: Collection[Tier] = NETWORK_TIERS) -> Fabric:
+    """Return the fabric with all links of these tiers faster, and the way of a NIC into its host with its ports."""
+    links, kind = fabric.links, fabric.devices.kind
+    wide = np.isin(links.tier, [int(tier) for tier in tiers])
+    if Tier.ACCESS in tiers:
+        nic = (kind[links.src] == DeviceKind.NIC) | (kind[links.dst] == DeviceKind.NIC)
+        wide |= (links.tier == Tier.PCIE) & nic
+    return replace(fabric, links=replace(links, rate_Bps=np.where(wide, links.rate_Bps * factor, links.rate_Bps)))
+
+
+def wide_hosts(fabric: Fabric, domain: int) -> Fabric:
+    """Return the fabric with so many GPUs in one scale-up domain."""
+
+    def widened(groups: tuple[HostGroup, ...]) -> tuple[HostGroup, ...]:
+        hosts = (group.host.model_copy(update={"domain_gpus": domain}) for group in groups)
+        return tuple(group.model_copy(update={"host": host}) for group, host in zip(groups, hosts, strict=True))
+
+    sites = tuple(site.model_copy(update={"hosts": widened(site.hosts)}) for site in fabric.spec.sites)
+    return build(fabric.spec.model_copy(update={"hosts": widened(fabric.spec.hosts), "sites": sites}))
+
+
+def level_fabric(fabric: Fabric) -> Fabric:
+    """Return the fabric without oversubscription; an error where its network has none to take away."""
+    return _built(fabric, {"oversubscription": 1.0})
 
 
 def upgrade_price(fabric: Fabric, link: str) -> Price:
@@ -58,11 +91,18 @@ def wan_price(owned: Owning) -> Price:
 
 def _rebuilt(fabric: Fabric, update: JsonObject) -> Price:
     """Return the price of the network of a fabric that is built with other settings."""
-    spec = fabric.spec
-    if spec.network is None:
+    if fabric.spec.network is None:
         return None, "several sites: not priced"
     try:
-        renewed = build(spec.model_copy(update={"network": spec.network.model_copy(update=update)}))
-        return own(renewed).network_usd, ""
+        return own(_built(fabric, update)).network_usd, ""
     except SynclineError as error:
         return None, f"not priced: {error.message}"
+
+
+def _built(fabric: Fabric, update: JsonObject) -> Fabric:
+    """Return the fabric with other settings of its network, at every site."""
+    spec = fabric.spec
+    if spec.network is not None:
+        return build(spec.model_copy(update={"network": spec.network.model_copy(update=update)}))
+    sites = tuple(site.model_copy(update={"network": site.network.model_copy(update=update)}) for site in spec.sites)
+    return build(spec.model_copy(update={"sites": sites}))

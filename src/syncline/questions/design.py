@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, ClassVar
 
 from syncline.describe.document import Document
 from syncline.describe.plain import JsonObject
 from syncline.describe.progress import Meter, Progress
-from syncline.designing.choice import check_sites, gpu_counts, space
+from syncline.designing.choice import check_sites, gpu_counts, grid, skipped_links, space
 from syncline.designing.growth import FabricGrowth
-from syncline.designing.reasons import flips, millions, why_lost
+from syncline.designing.reasons import flips, millions, why_lost, why_recommended
 from syncline.designing.search import Designer, DesignPoint, DesignSearch, Limits
 from syncline.designing.shards import spread_on
 from syncline.designing.storage import StorageDesign
-from syncline.designing.study import Switching, study
+from syncline.designing.study import Switching, grid_study, study
 from syncline.errors import UsageError
 from syncline.fabric import save
 from syncline.fabric.load import parse_cluster
@@ -34,7 +34,7 @@ MONTH = re.compile(r"^20\d\d-(0[1-9]|1[0-2])$")
 
 @dataclass(frozen=True, eq=False)
 class DesignAnswer(Answer):
-    """The front of fabrics for the jobs: the cheapest token first, with what was executed at flow level."""
+    """The front of fabrics for the jobs, each planned and executed as `plan` does: the cheapest token first."""
 
     schema_name: ClassVar[str] = "design"
     outputs: ClassVar[Mapping[str, Output]] = {
@@ -51,6 +51,10 @@ class DesignAnswer(Answer):
     cannot_grow: Mapping[str, str] = field(default_factory=dict, repr=False)
     storage: StorageDesign | None = field(default=None, repr=False)
     switching: tuple[Switching, ...] = field(default=(), repr=False)
+    grid: bool = False
+    """Whether the alternatives were asked for: all of them are in the front, the recommended one first."""
+    left_out: str = ""
+    """Links that were not looked at, and how to ask for them; empty: none."""
 
     @property
     def best(self) -> DesignPoint:
@@ -78,7 +82,8 @@ class DesignAnswer(Answer):
             "growth": None if self.growth is None else [one.to_json() for one in self.growth[:SHOWN]],
             "switching": [one.to_json() for one in self.switching[:SHOWN]],
             "storage": None if self.storage is None else self.storage.to_json(),
-            "cluster": self.cluster(),
+            "grid": self.grid, "recommended": why_recommended(self.front) if self.grid else None,
+            "left_out": self.left_out, "cluster": self.cluster(),
         }  # fmt: skip
 
 
@@ -86,6 +91,8 @@ class DesignAnswer(Answer):
     "syncline design llama3-70b --gpus 1024",
     "syncline design llama3-70b --budget 40M --link NDR --link 400GbE --html design.html",
     "syncline design llama3-70b gpt3-175b --weight 3 --weight 1 --gpus 2048 --state design.json",
+    "syncline design llama3-70b --gpus 1024 --link 400GbE --link 800GbE --topology fat-tree --topology rail-optimized"
+    " --ratio 1 --ratio 2 --html page.html",
     "syncline design llama3-70b --gpus 1024 --days 60 --tokens 1T --out cluster.yaml",
     "syncline design llama3-70b --gpus 1024 --later 8192 --storage",
     "syncline design llama3-70b --gpus 1024 --by 2027-06",
@@ -109,12 +116,15 @@ def design(
     links: Annotated[
         Sequence[str], Parameter("Links to look at; default: all the host's cards have.", names=("--link",))
     ] = (),
+    topologies: Annotated[
+        Sequence[str], Parameter("Compare these alone, with `link` and `ratio` as a grid.", names=("--topology",))
+    ] = (),
+    ratios: Annotated[Sequence[float], Parameter("Oversubscriptions of that grid: 1, 2.", names=("--ratio",))] = (),
     weights: Annotated[
         Sequence[float], Parameter("Weight of each job, in their order.", names=("--weight",), rare=True)
     ] = (),
     assume: AssumeOption = None,
     state: Annotated[str | Path | None, Parameter("Keep what was planned here, and go on from it.")] = None,
-    checked: Annotated[int, Parameter("How many points are executed at flow level.", min=0, max=50, rare=True)] = 2,
     later: Annotated[
         int | Sequence[int] | None,
         Parameter("GPUs to which it shall grow without recabling; again for each step.", kind=list[int]),
@@ -131,11 +141,12 @@ def design(
     """Search fabrics for one or several jobs and return those that nothing else beats.
 
     Give a number of GPUs, or a budget from which it follows. `survive` is the least share of the training that must
-    remain after the worst failure of one switch. `checked` points of the front are executed at flow level. `later` is a
-    number of GPUs to which the fabric shall grow without recabling, or several, one a step; `storage` sizes storage and
-    a front end beside it. `by` is a month ("2027-06"): parts that can be bought by then are looked at too. `sites` cuts
-    the hosts into as many sites, joined by a line of `wan` ("400Gbps,6ms"). `on="ray"` spreads the search over a Ray
-    cluster; an interrupt leaves what was found, and `state` is where the next run goes on.
+    remain after the worst failure of one switch. `later` is a number of GPUs to which the fabric shall grow without
+    recabling, or several, one a step; `storage` sizes storage and a front end beside it. `by` is a month
+    ("2027-06"): parts that can be bought by then are looked at too. `sites` cuts the hosts into as many sites,
+    joined by a line of `wan` ("400Gbps,6ms"). `topologies` and `ratios` ask for a grid of alternatives with
+    `links`: each is planned and executed, and one is recommended. `on="ray"` spreads the search over a Ray cluster;
+    an interrupt leaves what was found, and `state` is where the next run goes on.
     """
     many = [jobs] if isinstance(jobs, (str, Path, Mapping, Job)) else list(jobs)
     if not many:
@@ -150,13 +161,23 @@ def design(
     check_sites(sites, wan, bool(grown) or storage)
     if by and not MONTH.match(by):
         raise UsageError(f'`by` "{by}" is not a month.', hint="Write it as 2027-06.")
+    if topologies or ratios:
+        if sites > 1 or grown or storage or on:
+            raise UsageError(
+                "a grid of alternatives is one site, of one size.", hint="Leave out `sites`, `later`, `storage`."
+            )
+        asked = grid(hosts, gpu_counts(hosts, gpus, spend), links, topologies, [float(r) for r in ratios], by)
+        planner = Designer(described, replace(limits, after_one=0.0), assumed, Path(state) if state else None)
+        laid = grid_study(planner, asked, Meter(progress))
+        return DesignAnswer(described, laid.front, laid.search, limits, grid=True)
     choices = space(hosts, gpu_counts(hosts, gpus, spend), links, sites, wan, by)
     designer = Designer(described, limits, assumed, Path(state) if state else None)
-    seen = study(designer, choices, checked=checked, later=grown, with_storage=storage, spread=spread_on(on),
+    seen = study(designer, choices, later=grown, with_storage=storage, spread=spread_on(on),
                  meter=Meter(progress))  # fmt: skip
     return DesignAnswer(
-        described, seen.front, seen.search, limits, seen.growth, seen.cannot_grow, seen.storage, seen.switching
-    )
+        described, seen.front, seen.search, limits, seen.growth, seen.cannot_grow, seen.storage, seen.switching,
+        left_out=skipped_links(hosts, links, by),
+    )  # fmt: skip
 
 
 def _weights(given: Sequence[float], count: int) -> list[float]:

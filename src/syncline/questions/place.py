@@ -77,7 +77,10 @@ class PlaceAnswer(Answer):
     """The step in the order in which the scheduler listed the hosts."""
     packed_s: float
     """The step with hosts in the order of the fabric, rack after rack."""
+    bound_s: float
+    """No order of these hosts has a shorter step: racks, pods and sites would let everything out."""
     proved: bool
+    """Whether no order is better: all were executed, or the step is as short as its bound."""
     executed_orders: int
     collectives: tuple[CollectiveGain, ...]
     remap: Replacement | None
@@ -103,6 +106,11 @@ class PlaceAnswer(Answer):
         """The part of the packed step that is saved."""
         return 1 - self.step_time_s / self.packed_s
 
+    @reported
+    def gap(self) -> float:
+        """The part by which the step is longer than its bound."""
+        return self.step_time_s / self.bound_s - 1
+
     @property
     def rank_map(self) -> RankMap:
         return RankMap(self.job, self.ranks)
@@ -116,7 +124,7 @@ def _answer(
     judge: Judge,
     order: Order,
     *,
-    proved: bool = False,
+    found: BestOrder | None = None,
     remapped: Remap | None = None,
     kept: Order | None = None,
     given: Judge | None = None,
@@ -139,7 +147,8 @@ def _answer(
         step_time_s=placed.step_time_s,
         scheduler_s=scheduled.time_s(scheduled.seats.scheduler_order()),
         packed_s=scheduled.time_s(scheduled.seats.packed_order()),
-        proved=proved,
+        bound_s=min(found.bound_s if found else judge.bound_s(), placed.step_time_s),
+        proved=found is not None and found.proved,
         executed_orders=judge.num_executed,
         collectives=tuple(gains),
         remap=None if remapped is None else Replacement(remapped.in_place_s, remapped.best_s, remapped.num_moved),
@@ -224,8 +233,8 @@ def place(
                 other = judge.seated(aligned)
                 better = search(other, seed, meter=meter)
                 if better.step_time_s < found.step_time_s * (1 - ALIKE):
-                    return _answer(other, better.order, proved=better.proved, given=judge)
-        return _answer(judge, found.order, proved=found.proved)
+                    return _answer(other, better.order, found=better, given=judge)
+        return _answer(judge, found.order, found=found)
     old, equals, new = replace.partition("=")
     if not equals or not old or not new:
         raise UsageError(f'"{replace}" does not say which host replaces which.', hint="Write `replace` as OLD=NEW.")

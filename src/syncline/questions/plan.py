@@ -49,6 +49,7 @@ from syncline.sim.profile import SystemProfile, load_profile
 from syncline.sim.step.executed.link_rates import link_rates
 from syncline.sim.step.machine import machine_from_fabric
 from syncline.workload.job import Job
+from syncline.workload.zoo import names as models
 
 DEFAULT_HOST, DEFAULT_LINK = "dgx-h100", "NDR"
 
@@ -165,14 +166,13 @@ def plan(
     assume: Mapping[str, object] | None = None,
     workers: int = 0,
     on: str | None = None,
-    execute: bool = True,
     profile: str | Path | None = None,
     progress: Progress | None = None,
 ) -> PlanAnswer:
     """Find the best way to run a job on a cluster.
 
-    Tries every split, micro-batch, schedule and recomputation that divides and fits in memory; the best few are
-    executed at flow level (`execute`), and ranked by that where it disagrees.
+    Tries every split, micro-batch, schedule and recomputation that divides and fits in memory; the best are executed at
+    flow level until none that is left could win, and ranked by that.
 
     >>> answer = plan("h100-64-rail", "llama3-70b", fix="tp=8,pp=4,micro=1", workers=1)
     >>> answer.step_time_s > 0
@@ -202,7 +202,6 @@ def plan(
         prices=load_prices(Path(prices)) if prices else None,
         workers=workers,
         spread=_spread(on),
-        execute=execute,
         progress=progress,
     )
     return PlanAnswer(answer.report(), framework, fabric=fabric, result=answer)
@@ -368,7 +367,7 @@ def _plain(value: object) -> float | str:
 
 def is_job(name: str) -> bool:
     """Say whether a name is that of a job: one that ships, or a file with a model."""
-    if name in job_names():
+    if name in job_names() or name in models():
         return True
     path = Path(name)
     if not path.is_file():

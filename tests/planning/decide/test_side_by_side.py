@@ -37,7 +37,7 @@ FOUR = {"hosts": 4, "host": "dgx-h100", "network": "rail-optimized NDR"}
 
 @pytest.fixture(scope="module")
 def planned() -> PlanAnswer:
-    return plan(FOUR, load_job(JOB), workers=1, execute=False)
+    return plan(FOUR, load_job(JOB), workers=1)
 
 
 def test_the_run_is_what_a_spreadsheet_says(planned: PlanAnswer) -> None:
@@ -57,8 +57,8 @@ def test_what_nothing_meets_is_rented_or_bought(planned: PlanAnswer) -> None:
     hurried = load_job(JOB | {"deadline": "2 days", "budget": "$200k"})
     found = planned.result
     assert found.money is not None
-    question = replace(found.question, job=hurried)
-    run = prospects(question, found.best, replace(found.money, job=hurried), USUAL, found.tie_within)
+    asked = replace(found.evaluator, question=replace(found.question, job=hurried))
+    run = prospects(asked, found.best, replace(found.money, job=hurried), USUAL, found.tie_within)
     assert run.cheapest is None and run.fastest is None
     assert run.needed and all(option.num_gpus > 32 and option.basis != "owned" for option in run.needed)
     assert any(option.capital_usd > 200e3 for option in run.larger)  # to buy would not be within the budget

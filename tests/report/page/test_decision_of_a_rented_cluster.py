@@ -16,8 +16,8 @@ JOB = {"model": "llama3-8b", "batch": {"global": 64, "sequence": 4096}, "tokens"
 
 def test_faults_a_fixed_price_and_a_short_run() -> None:
     fabric = build(ClusterSpec.model_validate(CLUSTER))
-    answer = make_plan(fabric, job_of(JOB), assumptions=Assumptions(gpu_hour_usd=2.4), workers=1,
-                       execute=False, fix=read_fix("tp=8,pp=1,micro=1"))  # fmt: skip
+    fixed, rent = read_fix("tp=8,pp=1,micro=1"), Assumptions(gpu_hour_usd=2.4)
+    answer = make_plan(fabric, job_of(JOB), assumptions=rent, workers=1, fix=fixed)
     text = " ".join(" ".join(plan_lines(answer)).split())
     assert "faults 2 NICs down" in text and "taken as fixed" in text and " a year" not in text
     shown = decision(answer)

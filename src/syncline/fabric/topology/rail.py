@@ -50,8 +50,11 @@ class RailOptimized(clos.Clos):
         ):
             upper, per_rail = self.upper(draft.catalog), ports.per_host // num_rails
             down, uplinks = clos.even_leaves(parts, upper, self.oversubscription, used, per_rail, num_rails=num_rails)
-        if used < down and uplinks:  # one unit that is not full: buy the uplinks its hosts need, not the switch's all
-            uplinks = clos.leaf_uplinks(parts, used, self.oversubscription)
+        if uplinks and self.hosts_per_unit is None:
+            # Units of equal size, so that none is left nearly empty, with the uplinks that their hosts need.
+            even = ceil_div(ceil_div(used, ceil_div(used, down)), ports.per_host // num_rails)
+            down = min(down, even * (ports.per_host // num_rails))
+            uplinks = min(uplinks, clos.leaf_uplinks(parts, down, self.oversubscription))
         leaves = add_rail_leaves(self, draft, ports, parts, down, "")
         draft.facts["max_endpoints"] = self.max_endpoints(draft.catalog, ports.per_host)
         if self.tiers == 1:
@@ -96,24 +99,26 @@ class RailOptimized(clos.Clos):
 
 
 def add_rail_leaves(
-    network: NetworkSpec, draft: Draft, ports: Ports, parts: NetworkParts, down: int, prefix: str
+    network: NetworkSpec, draft: Draft, ports: Ports, parts: NetworkParts, down: int, prefix: str, together: int = 1
 ) -> IntArray:
-    """Add a leaf of `down` access ports per unit and rail, by unit, and cable the hosts; returns the leaves."""
+    """Add a leaf of `down` access ports per unit and `together` rails, by unit, and cable the hosts; returns leaves."""
     rails = np.unique(ports.rail)
-    hosts_per_unit = max(1, down // (ports.per_host // len(rails)))  # a NIC's ports all go to its rail's leaf
+    of_leaf = rails[::together]
+    # A NIC's ports all go to its rail's leaf.
+    hosts_per_unit = max(1, down // (ports.per_host // len(rails) * together))
     num_units = ceil_div(ports.num_hosts, hosts_per_unit)
-    unit_of_leaf = np.repeat(np.arange(num_units), len(rails))
+    unit_of_leaf = np.repeat(np.arange(num_units), len(of_leaf))
     leaves = draft.add_switches(
-        numbered(f"{prefix}leaf", num_units * len(rails)),
+        numbered(f"{prefix}leaf", num_units * len(of_leaf)),
         parts.switch,
         level=1,
         group=unit_of_leaf,
-        rail=np.tile(rails, num_units),
+        rail=np.tile(of_leaf, num_units),
         site=ports.site,
     )
     unit = (np.arange(ports.num_hosts) // hosts_per_unit).astype(np.int32)
-    rail_index = np.searchsorted(rails, ports.rail)
-    leaf = leaves[unit[:, None] * len(rails) + rail_index[None, :]]
+    rail_index = np.searchsorted(rails, ports.rail) // together
+    leaf = leaves[unit[:, None] * len(of_leaf) + rail_index[None, :]]
     attach(draft, network, ports, leaf, parts)
     ports.set_racks(draft, unit)
     return leaves

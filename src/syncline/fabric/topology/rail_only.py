@@ -7,6 +7,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
+from syncline.errors import FabricError
 from syncline.fabric.catalog import Catalog
 from syncline.fabric.draft import Draft
 from syncline.fabric.topology import clos
@@ -22,16 +23,25 @@ class RailOnly(clos.Clos):
     oversubscription: Ratio = 1.0
     spine_oversubscription: Ratio = 1.0
     tiers: int | None = Field(default=None, ge=1, le=3)
+    rails_per_leaf: int = Field(default=1, ge=1)
+    """Rails that share a switch, where one switch has the ports of all their hosts."""
 
     def build(self, draft: Draft, ports: Ports) -> None:
         parts = self.parts(draft.catalog)
         ports_per_rail = ports.num_endpoints // len(np.unique(ports.rail))
         single = self.tiers == 1 or (self.tiers is None and ports_per_rail <= parts.radix)
         down, uplinks = (parts.radix, 1) if single else clos.leaf_split(parts, self.oversubscription)
-        for rail in np.unique(ports.rail):
-            mine = ports.select(np.flatnonzero(ports.rail == rail).astype(np.int32))
+        rails, together = np.unique(ports.rail), self.rails_per_leaf
+        if together > 1 and (ports_per_rail * together > parts.radix or len(rails) % together):
+            raise FabricError(
+                f"{together} rails of {ports_per_rail} ports do not share a {parts.switch.name} of {parts.radix}.",
+                hint="Lower rails_per_leaf to a divisor of the rails that fits, or choose a larger switch.",
+            )
+        for rail in rails[::together]:
+            shared = (ports.rail >= rail) & (ports.rail < rail + together)
+            mine = ports.select(np.flatnonzero(shared).astype(np.int32))
             prefix = f"rail-{rail}/"
-            leaves = add_rail_leaves(self, draft, mine, parts, down, prefix)
+            leaves = add_rail_leaves(self, draft, mine, parts, down, prefix, together)
             plan = clos_plan(
                 len(leaves), uplinks, self.upper(draft.catalog), self.tiers, self.spine_oversubscription, None
             )

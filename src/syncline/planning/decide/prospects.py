@@ -1,6 +1,6 @@
 """Does a run keep its deadline and its budget, what is the cheapest and the fastest that does, and what if none does?
 
-    seen = prospects(question, best, money, axes, tie_within)
+    seen = prospects(evaluator, best, money, axes, tie_within)
     seen.now.forecast.end, seen.cheapest, seen.fastest, seen.needed
 
 Options are the cluster's GPUs or a part of them, at the price of owning and of every cloud that rents them. Where none
@@ -14,14 +14,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from syncline.describe.progress import Meter
-from syncline.errors import SynclineError
 from syncline.planning.block import PlanQuestion
 from syncline.planning.decide.forecast import Ends, Forecast, ForecastReport, forecast
 from syncline.planning.decide.uncertain import inputs_of
+from syncline.planning.evaluate import Evaluator
 from syncline.planning.money import Money
 from syncline.planning.plan import Plan
-from syncline.planning.search import search
 from syncline.planning.sensitivity import Improvement
+from syncline.planning.sizes import best_on
 from syncline.planning.space import Axes
 from syncline.sim.step.floor import roof_s
 
@@ -217,10 +217,11 @@ def _distance(option: Option) -> tuple[float, float, float]:
 
 
 def prospects(
-    question: PlanQuestion, best: Plan, money: Money, axes: Axes, tie_within: float,
+    evaluator: Evaluator, best: Plan, money: Money, axes: Axes, tie_within: float,
     actions: Sequence[Improvement] = (), meter: Meter | None = None,
 ) -> Prospects:  # fmt: skip
     """Return the prospects of the run that a job is for."""
+    question = evaluator.question
     now = run_option(question, best, money)
     near = replace(axes.near(), zero=(best.decision.zero,), gradient_bytes=axes.gradient_bytes)
     purses = _purses(money)
@@ -232,13 +233,13 @@ def prospects(
         if purse.basis != money.basis or used < best.num_gpus  # the plan leaves some idle, and pays for them
     ]
     for count in _counts(question, used, FEWER):
-        options += _priced(question, best, purses, count, near, meter)
+        options += _priced(evaluator, best, purses, count, near, meter)
     larger: list[Option] = []
     changed: list[Option] = []
     if not any(option.meets for option in options):
         changed = [_changed(question, best, money, action) for action in actions if _costs_nothing(action)]
         for count in _counts(question, best.num_gpus, MORE):
-            larger += _priced(question, best, purses, count, near, meter)
+            larger += _priced(evaluator, best, purses, count, near, meter)
             if len({option.num_gpus for option in larger if option.meets}) >= LARGER_TRIED:
                 break
     return Prospects(now, tuple(options), tuple(larger), tie_within, tuple(changed))
@@ -278,19 +279,13 @@ def _counts(question: PlanQuestion, num_gpus: int, factors: Sequence[float]) -> 
 
 
 def _priced(
-    question: PlanQuestion, best: Plan, purses: Sequence[Money], count: int, axes: Axes, meter: Meter | None
+    evaluator: Evaluator, best: Plan, purses: Sequence[Money], count: int, axes: Axes, meter: Meter | None
 ) -> list[Option]:
-    asked = replace(question, job=question.job.model_copy(update={"gpus": None}))
-    try:
-        looked = search(asked, count, axes=axes, keep=1, meter=meter)
-    except SynclineError:  # the batch does not divide
+    found = best_on(evaluator, count, axes, meter=meter)
+    if found is None:
         return []
-    if not looked.complete:
-        raise KeyboardInterrupt
-    if not looked.best:
-        return []
-    top = looked.best[0]
-    return [_option(question, best, purse, count, top.step_s, top.decision.label) for purse in purses]
+    step_s, label = found.predicted.step_time_s, found.decision.label
+    return [_option(evaluator.question, best, purse, count, step_s, label) for purse in purses]
 
 
 def _option(

@@ -27,6 +27,7 @@ from syncline.planning.decide.apart import Doubt, doubt, ratio_sigma
 from syncline.planning.decide.forecast import ForecastReport
 from syncline.planning.decide.prospects import run_option
 from syncline.planning.decide.uncertain import prices_of
+from syncline.planning.named_job import assumed_batch
 from syncline.sim.step.constants import Constants
 from syncline.sim.step.step import kind_of
 from syncline.workload.job import Job
@@ -118,19 +119,23 @@ def side_by_side(
     meter: Meter | None = None,
 ) -> ClusterComparison:
     """Return the best plan on every cluster, with ties marked."""
-    rows, left_out, notes = [], [], []
+    planned: dict[str, PlanResult] = {}
+    left_out, notes = [], []
     for candidate in metered(candidates, meter):
         try:
-            rows.append(_row(job, candidate, assumptions or Assumptions(), prices))
+            planned[candidate.name] = _planned(job, candidate, assumptions or Assumptions(), prices)
         except SynclineError as error:
             left_out.append(LeftOutCluster(candidate.name, error.message))
         notes += [f"{candidate.name}: {text}" for text in assumed_of(candidate.fabric.spec)]
+    # What is best on one is a candidate on all, so that a better cluster is never slower.
+    won = {answer.best.decision for answer in planned.values()}
+    rows = [_compared(one, planned[one.name].among(won), job) for one in candidates if one.name in planned]
     if not rows:
         raise PlanError("no cluster was left to compare.", detail=f"{left_out[0].cluster}: {left_out[0].reason}")
     ordered = rows if swept else sorted(rows, key=_price)
     first = min(rows, key=_price)
     marked = tuple(_marked(row, first) for row in ordered)
-    notes += filter(None, [job.began(today())])
+    notes += filter(None, [job.began(today()), assumed_batch(job)])
     return ClusterComparison(_question(job, swept), marked, tuple(left_out), tuple(dict.fromkeys(notes)), swept)
 
 
@@ -172,7 +177,7 @@ def _question(job: Job, swept: str) -> str:
     return f"{job.model.name}, {whole}{tokens}" + (f", by {swept}" if swept else "")
 
 
-def _row(job: Job, candidate: Candidate, assumptions: Assumptions, prices: Prices | None) -> ComparedCluster:
+def _planned(job: Job, candidate: Candidate, assumptions: Assumptions, prices: Prices | None) -> PlanResult:
     cloud = candidate.cloud
     assumed = assumptions.model_copy(update={"cloud": cloud}) if cloud and cloud != "rent" else assumptions
     whole = job.model_copy(update={"gpus": None})
@@ -184,8 +189,8 @@ def _row(job: Job, candidate: Candidate, assumptions: Assumptions, prices: Price
                 f"nobody in the price table rents {answer.best.gpu}.", hint="Give `prices`, a table of your own."
             )
         cheapest = answer.money.account.quotes[0].cloud
-        return _row(job, replace(candidate, cloud=cheapest), assumptions, prices)
-    return _compared(candidate, answer, job)
+        return _planned(job, replace(candidate, cloud=cheapest), assumptions, prices)
+    return answer
 
 
 def _compared(candidate: Candidate, answer: PlanResult, job: Job) -> ComparedCluster:

@@ -64,7 +64,7 @@ def _clusters(answer: ClusterAnswer) -> str:
 @page.register
 def _plan(answer: PlanAnswer) -> str:
     found = answer.result
-    return plan_page(found, answer.fabric, scaling(found.question, found.best, found.money, USUAL))
+    return plan_page(found, answer.fabric, scaling(found.evaluator, found.best, USUAL))
 
 
 def plan_page(answer: PlanResult, fabric: Fabric, curve: Sequence[SizePlan] = ()) -> str:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from syncline.describe import units
-from syncline.designing.reasons import flips, millions, why_lost
+from syncline.designing.reasons import flips, millions, tied, why_lost, why_recommended
 from syncline.designing.search import DesignPoint
+from syncline.fabric.catalog import load_catalog
+from syncline.planning.evaluate import RESOLUTION
+from syncline.planning.named_job import assumed_batch
 from syncline.questions.design import SHOWN, DesignAnswer
 
 IGNORES = (
@@ -17,14 +20,47 @@ IGNORES = (
 
 #: Heads of the front's table and how wide each column is in text at least.
 HEADS = {
-    "step": 11, "flow level": 11, "$/M tokens": 11, "capital": 9, "network": 9, "power": 9, "after 1, 2 failed": 18,
+    "step": 11, "$/M tokens": 11, "capital": 9, "network": 9, "power": 9, "after 1, 2 failed": 18, "idle": 5,
     "fabric": 0,
 }  # fmt: skip
 
 
 def design_lines(answer: DesignAnswer) -> list[str]:
-    """Return the best fabric, the front, and the reasons."""
+    """Return the best fabric, the front, and the reasons; or the grid that was asked for."""
+    if answer.grid:
+        return grid_lines(answer)
     return [*answer_lines(answer), "", *front_table(answer.front[:SHOWN]), *reason_lines(answer)]
+
+
+def grid_lines(answer: DesignAnswer) -> list[str]:
+    """Return every alternative that was asked for, the recommended one first, with its bill and what failures cost."""
+    best = answer.best
+    jobs = ", ".join(job.model.name for job, _ in answer.jobs)
+    lines = [
+        f"{jobs} on {best.num_gpus:,} GPUs ({best.choice.host}): {best.choice.label}",
+        *(f"  assumed: {text}" for text in (assumed_batch(job) for job, _ in answer.jobs) if text),
+        f"  recommended: {why_recommended(answer.front)}", "",
+        *front_table(answer.front),
+        *(f"  {label}: {why}" for label, why in answer.found.impossible.items()), "",
+    ]  # fmt: skip
+    for point in answer.front:
+        mark = "=" if point is not best and tied(best, point) else " "
+        lines.append(f" {mark}{point.choice.label}: {bill_words(point)}")
+    return [*lines, "", f"  =: a tie with the first, within {RESOLUTION:.0%}", *IGNORES]
+
+
+def bill_words(point: DesignPoint) -> str:
+    """Return the bill of a fabric, its spares and what a failed switch costs an hour."""
+    money = units.show_money
+    hour_usd = point.usd_per_year / 8760
+    spare = load_catalog().switch(point.choice.switch).price_usd or 0.0
+    hosts = point.capital_usd - point.network_usd
+    return (
+        f"hosts {money(hosts)}, switches and cables {money(point.network_usd)} (optics {money(point.optics_usd)}); "
+        f"{point.racks:,} racks; a spare switch {money(spare)}, a spare host {money(hosts / point.choice.num_hosts)}; "
+        f"until a failed {point.worst} is replaced {1 - point.after_one:.0%} is lost, "
+        f"{money((1 - point.after_one) * hour_usd)} an hour"
+    )
 
 
 def front_table(points: Sequence[DesignPoint]) -> list[str]:
@@ -45,6 +81,7 @@ def answer_lines(answer: DesignAnswer) -> list[str]:
     )
     return [
         f"{jobs} on {best.num_gpus:,} GPUs ({best.choice.host}): {best.choice.label}",
+        *(f"  assumed: {text}" for text in (assumed_batch(job) for job, _ in answer.jobs) if text),
         "",
         f"  {found.num_choices:,} fabrics: {len(found.impossible):,} cannot be built, "
         f"{kept}{sum(found.over.values()) - frail:,} over a limit, {found.num_bounded:,} lost by their bound, "
@@ -55,13 +92,13 @@ def answer_lines(answer: DesignAnswer) -> list[str]:
 
 def reason_lines(answer: DesignAnswer) -> list[str]:
     """Return what stands below the front: what ran, why the runner-up lost, what more money buys, where it flips."""
-    best, lines = answer.best, _executed(answer)
+    best, lines = answer.best, _below(answer)
     if len(answer.front) > 1:
         other = answer.front[1]
         lines += ["", f"why not {other.choice.label}?", f"  {why_lost(best, other)}"]
     for one in millions(answer.front)[:4]:
         lines.append(
-            f"  {units.show_money(one.extra_usd)} more buys {one.faster:.2%} shorter steps "
+            f"  {units.show_money(one.extra_usd)} more than {one.baseline} buys {one.faster:.2%} shorter steps "
             f"({one.faster_per_million:.2%} a million): {one.label}"
         )
     turned = flips(answer.front)
@@ -72,17 +109,17 @@ def reason_lines(answer: DesignAnswer) -> list[str]:
     return [*lines, *_switching(answer), *_growth(answer), *_storage(answer), "", *IGNORES]
 
 
-def _executed(answer: DesignAnswer) -> list[str]:
-    """Return which of the shown points ran at flow level, and why others did not."""
+def _below(answer: DesignAnswer) -> list[str]:
+    """Return which of the shown points tie with the best, and which could not be executed."""
     shown = answer.front[:SHOWN]
-    ran = sum(bool(point.executed_s) for point in shown)
-    cannot = sum(not point.executable for point in shown)
-    lines = [
-        f"  {ran} of {len(shown)} were executed at flow level (--checked); the times of the others are closed forms"
-    ]
+    tied = [p for p in shown[1:] if p.usd_per_token <= (1 + RESOLUTION) * answer.best.usd_per_token]
+    cannot = sum(not point.executed for point in shown)
+    lines = [f"  {len(tied)} cost a token within {RESOLUTION:.0%} of the first: a tie"] if tied else []
     if cannot:
-        lines.append(f"  {cannot} cannot be: the flow level has no sums in switches and no cards that compress")
-    return lines
+        lines.append(
+            f"  {cannot} cannot be executed: the flow level has no sums in switches and no cards that compress"
+        )
+    return [*lines, f"  left out    {answer.left_out}"] if answer.left_out else lines
 
 
 def _switching(answer: DesignAnswer) -> list[str]:
@@ -147,11 +184,11 @@ def _storage(answer: DesignAnswer) -> list[str]:
 
 def front_row(point: DesignPoint) -> list[str]:
     """Return a point of the front by the heads of its table."""
-    done = [units.show_time(one) for one in point.executed_s if one is not None]
     return [
-        " + ".join(units.show_time(one) for one in point.step_s), " + ".join(done) or "-",
-        f"{point.usd_per_token * 1e6:.4f}", units.show_money(point.capital_usd), units.show_money(point.network_usd),
-        units.show_power(point.power_w), f"{point.after_one:.0%}, {point.after_two:.0%}", point.choice.label,
+        " + ".join(units.show_time(one) for one in point.step_s), f"{point.usd_per_token * 1e6:.4f}",
+        units.show_money(point.capital_usd), units.show_money(point.network_usd), units.show_power(point.power_w),
+        f"{point.after_one:.0%}, {point.after_two:.0%}", f"{point.idle_gpus:,}" if point.idle_gpus else "-",
+        point.choice.label + ("" if point.executed else " (closed form)"),
     ]  # fmt: skip
 
 

@@ -179,7 +179,8 @@ def _paths(inventory: Inventory) -> str:
 def _bandwidth(inventory: Inventory) -> str:
     ratios = ", ".join(f"{tier} {ratio:.3g}:1" for tier, ratio in inventory.oversubscription.items())
     rate = units.show_bandwidth(inventory.bisection_Bps)
-    return f"bisection {rate} (halves: {inventory.bisection_split}); oversubscription {ratios or 'none'}"
+    ratios = ratios or "not defined for this topology"
+    return f"bisection {rate} (halves: {inventory.bisection_split}); oversubscription {ratios}"
 
 
 def _scale_up(inventory: Inventory) -> str:

@@ -18,6 +18,8 @@ def text(answer: PlaceAnswer, width: int) -> Iterator[str]:
     yield f"{answer.job} on {answer.gpus:,} GPUs of {answer.cluster}, {len(given)} hosts given: {compress(given)}"
     yield ""
     yield f"  step, placed           {time(answer.step_time_s)}  ({_known(answer)})"
+    if not answer.proved:
+        yield f"  no order can beat      {time(answer.bound_s)}  (at most {answer.gap:.1%} is left to gain)"
     yield f"  step, scheduler order  {time(answer.scheduler_s)}  {_gain(answer.gain)}"
     yield f"  step, packed order     {time(answer.packed_s)}  {_gain(answer.gain_over_packed)}"
     if answer.remap is not None:
@@ -34,6 +36,8 @@ def text(answer: PlaceAnswer, width: int) -> Iterator[str]:
 
 def _known(answer: PlaceAnswer) -> str:
     tried = answer.executed_orders
+    if answer.proved and answer.step_time_s <= answer.bound_s and tried > 1:
+        return f"the best: {tried} orders executed, and none can beat it"
     if answer.proved:
         return "there is no other arrangement" if tried == 1 else f"best of all {tried} arrangements"
     return "no swap of hosts promises more" if tried == 1 else f"best of {tried} orders executed"

@@ -165,21 +165,25 @@ class _Placed:
     case: Case
 
 
-def step(fabric: Fabric | Machine, job: Job, constants: Constants | None = None) -> StepResult:
+def step(
+    fabric: Fabric | Machine, job: Job, constants: Constants | None = None, machine: Machine | None = None
+) -> StepResult:
     """Return the price of one step of a job on a fabric (or on a machine already read from one).
 
-    Of 1-bit Adam it is that of the steps after the warm-up, whose own, dense steps stand beside it.
+    `machine` is what a rank of the fabric can do where that has been read, or changed. Of 1-bit Adam it is the price of
+    the steps after the warm-up, whose own, dense steps stand beside it.
     """
-    result = _step(fabric, job, constants)
+    result = _step(fabric, job, constants, machine)
     if job.sync.method != "one-bit-adam":
         return result
     dense = job.sync.model_copy(update={"method": "allreduce", "codec": PLAIN})
-    return replace(result, warm_up_s=_step(fabric, job.model_copy(update={"sync": dense}), constants).step_time_s)
+    first = _step(fabric, job.model_copy(update={"sync": dense}), constants, machine)
+    return replace(result, warm_up_s=first.step_time_s)
 
 
-def _step(fabric: Fabric | Machine, job: Job, constants: Constants | None) -> StepResult:
+def _step(fabric: Fabric | Machine, job: Job, constants: Constants | None, machine: Machine | None) -> StepResult:
     k, built = constants or default_constants(), fabric if isinstance(fabric, Fabric) else None
-    machine = fabric if isinstance(fabric, Machine) else machine_from_fabric(fabric)
+    machine = fabric if isinstance(fabric, Machine) else machine or machine_from_fabric(fabric)
     dies = max(machine.gpu.num_dies, 1)
     job = job.on(machine.num_gpus * dies)
     num_gpus = job.parallel.model_ranks * (job.parallel.dp or 1)

@@ -11,7 +11,7 @@ others less is left for it. What hides behind compute begins before that ends, a
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -31,8 +31,10 @@ from syncline.sim.step.step import StepResult
 from syncline.workload.step_graph import step_graph
 
 IGNORES = ("queues and packet loss", "stragglers", "other jobs", "drift between the ranks of a stage")
-MOST_MICRO = 48
-"""Micro-batches that are executed; past twice as many the rest is what each one more took."""
+ROUNDS = 2
+"""Rounds of the pipeline (micro-batches over stages) after which each further round takes as long as the one before."""
+LEAST_MICRO = 4
+"""Micro-batches that make a round of a short pipeline: one alone may hide behind what begins or ends a step."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,7 @@ def execute(
     check_executable(result)
     stages = Stages(fabric, result, constants or default_constants(), routing, devices=devices, rails=rails)
     found = execute_stages(stages, result) if level == "flow" else _packets(stages, result, routing, max_packets)
+    found = replace(found, step_time_s=found.step_time_s + result.storage.stall_s_per_step)
     if devices is None:  # the floor is that of the job's own placement
         check_floor(found.step_time_s, result.floor_s, f"{result.job.name}, executed")
     return found
@@ -100,19 +103,19 @@ def check_executable(result: StepResult) -> None:
 
 def execute_stages(stage: Stages, result: StepResult) -> StepRun:
     """Return a step whose ranks have their devices as the flow engine runs it."""
-    k = stage.k
-    m, pp = result.job.num_micro, result.job.parallel.pp
-    most = -(-MOST_MICRO // pp) * pp
-    if m <= 2 * most:
+    k, m = stage.k, result.job.num_micro
+    one = max(result.job.parallel.pp, -(-LEAST_MICRO // result.job.parallel.pp) * result.job.parallel.pp)
+    few, more = ROUNDS * one, (ROUNDS + 1) * one
+    if m <= few + more:
         return _run(stage, result, k, m)
-    few, more = _run(stage, result, k, most), _run(stage, result, k, 2 * most)
-    each = (more.step_time_s - few.step_time_s) / most
-    scale = m / (2 * most)
+    shorter, longer = _run(stage, result, k, few), _run(stage, result, k, more)
+    each = (longer.step_time_s - shorter.step_time_s) / one
+    scale = m / more
     scaled = tuple(
         CollectiveTime(c.name, round(c.calls * scale), c.total_s * scale, c.alone_s * scale, c.limiting_link)
-        for c in more.collectives
+        for c in longer.collectives
     )
-    return StepRun(more.step_time_s + each * (m - 2 * most), scaled, more.tasks, stage.rails.network.options.routing)
+    return StepRun(longer.step_time_s + each * (m - more), scaled, longer.tasks, stage.rails.network.options.routing)
 
 
 def _run(stages: Stages, result: StepResult, k: Constants, num_micro: int) -> StepRun:

@@ -13,18 +13,19 @@ import numpy as np
 from syncline.errors import SynclineError
 from syncline.fabric.fabric import Fabric, Tier
 from syncline.sim.step.constants import Constants, default_constants
-from syncline.sim.step.executed.execute import MOST_MICRO, check_executable
+from syncline.sim.step.executed.execute import check_executable
 from syncline.sim.step.executed.stages import Stages
 from syncline.sim.step.executed.tasks import StepTasks
 from syncline.sim.step.step import StepResult
 from syncline.workload.step_graph import step_graph
 
 MOST_LINKS = 200_000
+MOST_MICRO = 96
 
 
 def link_rates(fabric: Fabric, result: StepResult, constants: Constants | None = None) -> dict[str, float]:
     """Return the mean rate in bytes a second of the links of each pattern; {} where the step cannot be executed."""
-    if len(fabric.links) > MOST_LINKS or result.job.num_micro > 2 * MOST_MICRO:
+    if len(fabric.links) > MOST_LINKS or result.job.num_micro > MOST_MICRO:
         return {}
     k = constants or default_constants()
     try:

@@ -1,0 +1,212 @@
+"""The one evaluator: what a plan takes on a fabric, executed at flow level, and which of many plans is best.
+
+    evaluator = Evaluator(fabric, question, money, num_gpus=512)
+    ranked = evaluator.ranked(search(question, 512).best)
+    ranked[0].plan.predicted.step_time_s, ranked[0].result
+
+Closed forms price hundreds of thousands of configurations and shorten the list to the best of every split. What is
+ranked, compared, advised and printed is executed (`sim/step/executed/`), where collectives share links. The gap between
+executed and closed form is much alike for splits of one pipeline depth, so a split that is left may win if its closed
+form with the least gap of its depth (`UNSEEN` where its depth has not been executed) is below the best by more than
+`RESOLUTION`. Such splits are executed, the most promising first, until there is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from syncline.errors import BelowBoundError, PlanError, SynclineError
+from syncline.fabric.build import build
+from syncline.fabric.fabric import Fabric
+from syncline.planning.block import PlanQuestion
+from syncline.planning.decision import Decision
+from syncline.planning.exchange import exchange_of
+from syncline.planning.money import Money
+from syncline.planning.plan import Plan, predicted_of
+from syncline.planning.search import SearchCandidate
+from syncline.sim.step.account import executed_account
+from syncline.sim.step.collectives import nic_rates, priced_collectives
+from syncline.sim.step.executed.execute import check_executable, execute
+from syncline.sim.step.executed.footprint import Rails
+from syncline.sim.step.machine import machine_from_fabric, reach_of
+from syncline.sim.step.step import StepResult, step
+
+RESOLUTION = 0.01
+"""A plan that could win by less than this part of the step is not executed."""
+UNSEEN = 0.93
+"""The least part of its closed form that a split of a depth which has not been executed may take."""
+MOST_GPUS = 32_768
+"""A step on more is the closed form's."""
+
+
+class Evaluated(NamedTuple):
+    """A plan, and the priced step behind it."""
+
+    plan: Plan
+    result: StepResult
+
+
+@dataclass(eq=False)
+class Evaluator:
+    """Plans of one question on one fabric; each decision is executed once."""
+
+    fabric: Fabric
+    question: PlanQuestion
+    money: Money | None
+    num_gpus: int
+    """GPUs that are paid for where a plan does not say otherwise: the whole of an owned cluster."""
+    rents_fewer: bool = False
+    notes: list[str] = field(default_factory=list)
+    _known: dict[Decision, Evaluated] = field(default_factory=dict)
+    _times: dict[Decision, tuple[StepResult, float | None]] = field(default_factory=dict)
+    _rails: Rails | None = None
+
+    def ranked(
+        self, candidates: Iterable[SearchCandidate], also: Iterable[Decision] = (), shown: int = 1
+    ) -> tuple[Evaluated, ...]:
+        """Return the best plans, best first, at most `shown`: all that could win are executed, and at least so many.
+
+        `also` are decisions that won elsewhere, on a cluster that this one is compared with.
+        """
+        waiting = {candidate.decision: candidate.step_s for candidate in candidates}
+        done: dict[Decision, float] = {}
+        for won in also:
+            decision = replace(won, algorithm="", bucket_bytes=0)  # both are the cluster's own choice
+            done[decision] = self.closed(decision).step_time_s
+            waiting.pop(decision, None)
+        gaps = [(decision, self.seconds(decision) / closed_s) for decision, closed_s in done.items()]
+        while waiting:
+            hopes = {d: closed_s * _least_gap(d, gaps) for d, closed_s in waiting.items()}
+            chosen = min(hopes, key=hopes.__getitem__)
+            best_s = min(map(self.seconds, done), default=float("inf"))
+            if hopes[chosen] >= (1 - RESOLUTION) * best_s and len(done) >= shown:
+                break
+            done[chosen] = waiting.pop(chosen)
+            gaps.append((chosen, self.seconds(chosen) / done[chosen]))
+        # Where some can be executed, the others have no way over the fabric.
+        executed = [decision for decision in done if self._timed(decision)[1] is not None]
+        best = sorted(executed or done, key=self.seconds)[:shown]
+        return tuple(self.evaluated(decision) for decision in best)
+
+    def seconds(self, decision: Decision) -> float:
+        """Return how long a step of a decision takes."""
+        result, executed_s = self._timed(decision)
+        return result.step_time_s if executed_s is None else executed_s
+
+    def evaluated(self, decision: Decision) -> Evaluated:
+        """Return a decision as a plan: priced on the fabric as `step` prices it, and executed."""
+        if decision not in self._known:
+            self._known[decision] = self._evaluated(decision)
+        return self._known[decision]
+
+    def closed(self, decision: Decision) -> StepResult:
+        """Return the closed form's price of a decision."""
+        q = self.question
+        machine = replace(q.machine, reach=replace(q.reach, placement=decision.placement))
+        return step(self.fabric, decision.job(q.job, machine.domain), q.constants, machine)
+
+    def executed(self, result: StepResult) -> StepResult:
+        """Return a priced step with the time of executing it, where it can be."""
+        executed_s = self._executed_s(result)
+        return result if executed_s is None else replace(result, step_time_s=executed_s)
+
+    def at(self, num_gpus: int) -> Evaluator | None:
+        """Return the evaluator of so many GPUs of this kind: of a larger cluster where these are not enough, or None.
+
+        A larger cluster has more hosts of the first group and is otherwise described alike.
+        """
+        if num_gpus <= self.fabric.num_gpus * max(self.question.machine.gpu.num_dies, 1):
+            return replace(self, num_gpus=num_gpus, _known={})  # what is paid for is another price
+        try:
+            fabric = _with_gpus(self.fabric, num_gpus)
+            machine = machine_from_fabric(fabric)
+        except SynclineError:
+            return None
+        question = replace(
+            self.question, machine=machine, reach=reach_of(fabric, machine, self.question.reach.placement)
+        )
+        return Evaluator(fabric, question, self.money, num_gpus)
+
+    def _evaluated(self, decision: Decision) -> Evaluated:
+        result, executed_s = self._timed(decision)
+        way = exchange_of(result, self.question.constants)
+        chosen = decision
+        if way is not None:
+            chosen = replace(decision, algorithm=way.algorithm, bucket_bytes=way.bucket_bytes)
+        job = self.question.job
+        plan = Plan(
+            cluster=self.fabric.name, job=job.name, model=job.model.name, gpu=self.question.machine.gpu.name,
+            num_gpus=self._paid(decision.num_gpus), tokens_per_step=job.batch.global_ * job.batch.sequence,
+            decision=chosen, predicted=predicted_of(result), limit=result.limit, exchange=way,
+            collectives=priced_collectives(result, chosen.bucket_bytes), links=nic_rates(result),
+        )  # fmt: skip
+        if executed_s is not None:
+            plan = _as_executed(plan, executed_s)
+        if self.money is not None:
+            cost = self.money.cost(plan.predicted.step_time_s, plan.tokens_per_step, plan.num_gpus)
+            plan = replace(plan, cost=cost)
+        return Evaluated(plan, result)
+
+    def _timed(self, decision: Decision) -> tuple[StepResult, float | None]:
+        """Return the closed form's price of a decision, and what executing it takes."""
+        if decision not in self._times:
+            result = self.closed(decision)
+            self._times[decision] = result, self._executed_s(result)
+        return self._times[decision]
+
+    def _executed_s(self, result: StepResult) -> float | None:
+        """Return what executing a step takes; None, and a note, where that cannot be done for any plan of this."""
+        try:
+            if self.fabric.num_gpus > MOST_GPUS:
+                raise PlanError(f"more than {MOST_GPUS:,} GPUs")
+            check_executable(result)
+            fitted, k = self.question.constants.fitted, self.question.constants
+            self._rails = self._rails or Rails.of(self.fabric, fitted.e_net, fitted.e_nvl)
+            return execute(self.fabric, result, k, rails=self._rails).step_time_s
+        except BelowBoundError:
+            raise
+        except SynclineError as error:
+            note = f"not executed at flow level: {error.message}"
+            self.notes += [] if note in self.notes else [note]
+            return None
+
+    def _paid(self, used: int) -> int:
+        """Return the GPUs that are paid for: an owned cluster whole, of a rented one what is used if it may be less."""
+        rented = self.money is not None and self.money.basis != "owned"
+        return used if rented and self.rents_fewer else max(used, self.num_gpus)
+
+
+def _least_gap(decision: Decision, gaps: Sequence[tuple[Decision, float]]) -> float:
+    """Return the least gap between executed and closed form that a decision may have, by those of its own depth."""
+    family = (decision.pp, decision.num_gpus, decision.placement)
+    alike = [gap for other, gap in gaps if (other.pp, other.num_gpus, other.placement) == family]
+    return min(alike or [UNSEEN, *(gap for _, gap in gaps)])
+
+
+def _as_executed(plan: Plan, executed_s: float) -> Plan:
+    """Return a plan whose time is that of executing it, with what follows from it."""
+    p = plan.predicted
+    faster = p.step_time_s / executed_s
+    predicted = replace(
+        p, step_time_s=executed_s, tokens_per_s=p.tokens_per_s * faster, mfu=p.mfu * faster, level="flow",
+        closed_form_s=p.step_time_s, interval=p.interval.scaled(1 / faster),
+        account=executed_account(p.account, executed_s),
+        parts_s={**p.parts_s, "execution": executed_s - p.step_time_s},
+    )  # fmt: skip
+    limit = replace(plan.limit, share=plan.limit.share * faster, then_share=plan.limit.then_share * faster)
+    return replace(plan, predicted=predicted, limit=limit)
+
+
+def _with_gpus(fabric: Fabric, num_gpus: int) -> Fabric:
+    """Return the fabric with more hosts of its first group, all else alike."""
+    spec = fabric.spec
+    per_host = fabric.num_gpus // fabric.num_hosts
+    if not spec.hosts or fabric.num_gpus % fabric.num_hosts or spec.hosts[0].names:
+        raise PlanError("hosts differ, or are named, so there is no larger cluster of the same kind.")
+    first, *rest = spec.hosts
+    more = num_gpus // per_host - fabric.num_hosts
+    own = fabric.num_hosts - sum(group.count for group in rest if isinstance(group.count, int))
+    grown = first.model_copy(update={"count": own + more})
+    return build(spec.model_copy(update={"hosts": (grown, *rest)}))
