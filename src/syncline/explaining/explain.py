@@ -44,7 +44,7 @@ class LateRank:
 
     rank: int
     waited_s: float
-    """A step, the longest wait in each collective."""
+    """A step, of the rank that waited longest."""
     share: float
     """Of the median step."""
     longer: str

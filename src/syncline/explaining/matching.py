@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from syncline.explaining.steps import StepWindows, step_of
+from syncline.timeline.account.sweep import covered
 from syncline.timeline.columns import Floats, Ints
 from syncline.timeline.recording.recording import CollectiveCall, Doing, Recording
 
@@ -28,7 +29,7 @@ class Matches:
     last: dict[Instance, int] = field(default_factory=dict)
     """The rank that came last to a collective that ranks waited for."""
     late_s: dict[int, float] = field(default_factory=dict)
-    """By rank: what the others waited for it, the longest of them in each collective, in all."""
+    """By rank: what the others waited for it in all, the one that waited longest."""
     matched: int = 0
     unmatched: int = 0
 
@@ -48,7 +49,7 @@ def match(recordings: Sequence[Recording], windows: Sequence[StepWindows]) -> Ma
         for instance, row in _instances(recording):
             seen[instance].append((place, row))
     last: dict[Instance, int] = {}
-    late: dict[int, float] = defaultdict(float)
+    waits: dict[int, dict[int, list[tuple[float, float]]]] = defaultdict(lambda: defaultdict(list))
     matched = 0
     for instance, found in seen.items():
         if len(found) < 2 or len({place for place, _ in found}) < len(found):
@@ -59,10 +60,19 @@ def match(recordings: Sequence[Recording], windows: Sequence[StepWindows]) -> Ma
         for place, row in found:
             transfer[place][row] = shortest
         who = recordings[found[lengths.index(shortest)][0]].rank
-        waited = max(lengths) - shortest
         last[instance] = who
-        late[who] += waited
-    return Matches(transfer, last, dict(late), matched, len(seen) - matched)
+        for (place, row), length in zip(found, lengths, strict=True):
+            begin = float(recordings[place].device.start_s[row])
+            waits[who][place].append((begin, begin + length - shortest))
+    late = {who: max(_covered_s(spans) for spans in by_waiter.values()) for who, by_waiter in waits.items()}
+    return Matches(transfer, last, late, matched, len(seen) - matched)
+
+
+def _covered_s(spans: list[tuple[float, float]]) -> float:
+    """Return how long some waits last together: collectives beside each other wait for a rank at the same time."""
+    table = np.array(spans, np.float64)
+    parts = covered(table[:, 0], table[:, 1])
+    return float((parts.end_s - parts.start_s).sum())
 
 
 def _instances(recording: Recording) -> list[tuple[Instance, int]]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from syncline.previewing.execute import GraphRun
+from syncline.previewing.execute import Bools, GraphRun
 from syncline.timeline.account import Account, Cause, account_of
 from syncline.timeline.account.sweep import covered, overlap, sweep
 from syncline.workload.graph import Op
@@ -23,7 +23,7 @@ def account_of_run(run: GraphRun, rank: int = 0, *, without: Mapping[Cause, floa
     last = float(run.end_s[graph.step == graph.num_steps - 1].max(initial=0.0))
     begin, end = np.array([last - run.step_time_s]), np.array([last])
     mine = work.rank == rank
-    labels: dict[tuple[Cause, str], np.ndarray] = {}  # type: ignore[type-arg]
+    labels: dict[tuple[Cause, str], Bools] = {}
     for kind, cause in _CAUSES:
         rows = mine & (work.kind == kind) & (graph.source >= 0)
         for label in np.unique(work.label[rows]).tolist():

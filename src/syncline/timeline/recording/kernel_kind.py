@@ -21,7 +21,7 @@ _PATTERNS = (
         "products",
         re.compile(
             r"gemm|nvjet|cublas|xmma|matmul|cijk_|wgmma|_tn_|_nt_|_nn_|splitk|scaled_mm|cutlass|convolve|conv2d|"
-            r"_mm_|gemv|implicit_con|winograd|miopen.*conv|igemm",
+            r"_mm_|gemv|implicit_con|winograd|addmm|aten::b?mm|aten::linear|convolution|miopen.*conv|igemm",
             re.IGNORECASE,
         ),
     ),
