@@ -63,8 +63,8 @@ def score(name: str) -> dict[str, Any]:
         own = {log["source"]: {"named": log["named"], "related": []}} if "named" in log else {}
         kind = log.get("kind", log["source"])
         told = verdict(kind, found, {**kinds, **own})
-        is_shown = told == "named" or any(log.get("line", "\0") in line for one in found.findings for line in one.evidence)
-        shown += is_shown
+        lines = [line for one in found.findings for line in one.evidence]
+        shown += told == "named" or any(log.get("line", "\0") in line for line in lines)
         counts["healthy" if kind == "healthy" else "faults"][told] += 1
         if told not in ("named", "silent") or (told == "silent" and kind != "healthy"):
             misses.append(f"{told}: {kind} {log['source']} ({', '.join(f.rule for f in found.findings)})")
