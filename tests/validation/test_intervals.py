@@ -84,7 +84,7 @@ def test_widths_are_judged_where_coverage_is() -> None:
     found = intervals().unseen
     assert found["step, experts"].width <= WIDTHS["step, experts"] * 1.1 and found["step, experts"].in_90 >= 0.88
     assert found["step, dense"].width <= 3.0 and found["step, dense"].in_90 >= 0.85
-    assert found["collective, few"].width <= 6.0 and found["collective, few"].in_90 >= 0.88
+    assert found["collective, few"].width <= 6.5 and found["collective, few"].in_90 >= 0.88
 
 
 def test_the_page_has_the_figures_that_are_printed(groups: dict[str, Any]) -> None:
