@@ -72,12 +72,9 @@ def is_of_job(rule: str) -> bool:
 
 
 def opposite(place: str) -> str:
-    """Return the other direction of a link's cable, by its name."""
+    """Return the other direction of a cable whose ends are named; nothing where they are not."""
     src, arrow, dst = place.partition(" -> ")
-    if arrow:
-        return f"{dst} -> {src}"
-    name, _, way = place.rpartition(" ")
-    return f"{name} {({'tx': 'rx', 'rx': 'tx'}).get(way, way)}"
+    return f"{dst} -> {src}" if arrow else ""
 
 
 def _began(finding: Finding) -> float:
