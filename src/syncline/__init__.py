@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from syncline.questions.simulated.traffic import traffic
     from syncline.questions.step import step
     from syncline.questions.validate import validate
-    from syncline.questions.volumes import transfer, volumes
+    from syncline.questions.within.volumes import transfer, volumes
     from syncline.timeline import Timeline
     from syncline.timeline.export import load as load_timeline
     from syncline.workload.job import Job
@@ -72,8 +72,8 @@ _WHERE = {
     "rehearse": "questions.rehearse", "scenario": "questions.scenario", "serve": "questions.serve",
     "share": "questions.share",
     "simulate": "questions.simulate", "slots": "questions.simulated.slots",
-    "step": "questions.step", "traffic": "questions.simulated.traffic", "transfer": "questions.volumes",
-    "validate": "questions.validate", "volumes": "questions.volumes",
+    "step": "questions.step", "traffic": "questions.simulated.traffic", "transfer": "questions.within.volumes",
+    "validate": "questions.validate", "volumes": "questions.within.volumes",
 }  # fmt: skip
 __all__ = [
     "Answer", "DescriptionError", "Fabric", "Finding", "Job", "PacketQuestion",

@@ -10,14 +10,14 @@ import pytest
 from syncline.explaining import explain_recordings, late_ranks
 from syncline.explaining.explain import Explanation
 from syncline.explaining.reading import read_recordings
-from syncline.timeline.account import Cause
+from syncline.timeline.account import StepCause
 
 
 def explained(*paths: Path) -> Explanation:
     return explain_recordings(read_recordings(paths))
 
 
-def us(account: Any, cause: Cause, what: str = "") -> float:
+def us(account: Any, cause: StepCause, what: str = "") -> float:
     rows = [line.seconds for line in account.lines if line.cause is cause and what in line.what]
     return round(sum(rows) * 1e6, 3)
 
@@ -37,13 +37,13 @@ def test_the_account_is_what_a_person_works_out(tmp_path: Path, written: Any) ->
     found = explained(trace.save(tmp_path / "t.json.gz"))
     account = found.account
     assert account.step_s == pytest.approx(500e-6)
-    assert us(account, Cause.KERNELS, "matrix products") == 130
-    assert us(account, Cause.KERNELS, "memory-bound") == 50
-    assert us(account, Cause.NETWORK) == 70 and us(account, Cause.COPIES) == 20
-    assert round(account.hidden_s(Cause.NETWORK) * 1e6) == 30
+    assert us(account, StepCause.KERNELS, "matrix products") == 130
+    assert us(account, StepCause.KERNELS, "memory-bound") == 50
+    assert us(account, StepCause.NETWORK) == 70 and us(account, StepCause.COPIES) == 20
+    assert round(account.hidden_s(StepCause.NETWORK) * 1e6) == 30
     # Idle 0-50: launching until 30 and 20 of latency; 270-450: Python until 400, then an operator and the launch.
-    assert us(account, Cause.HOST, "launching") == 50 + 50
-    assert us(account, Cause.HOST, "Python") == 130
+    assert us(account, StepCause.HOST, "launching") == 50 + 50
+    assert us(account, StepCause.HOST, "Python") == 130
     assert sum(line.seconds for line in account.lines) == pytest.approx(account.step_s, rel=1e-9)
 
 
@@ -87,7 +87,7 @@ def test_a_blocking_call_is_named_and_its_removal_replayed(tmp_path: Path, writt
     trace.host("cpu_op", "aten::mm", 510, 290)
     trace.kernel("gemm_b", 800, 805, 695)
     found = explained(trace.save(tmp_path / "t.json"))
-    assert us(found.account, Cause.HOST, "aten::item") == pytest.approx(292, abs=5)
+    assert us(found.account, StepCause.HOST, "aten::item") == pytest.approx(292, abs=5)
     freed = next(change for change in found.changes if "blocking" in change.change)
     # Launched 300 us after the host went on at 40: long before the first product ends at 500.
     assert freed.step_s == pytest.approx(1200e-6, rel=0.02)
@@ -100,7 +100,7 @@ def test_a_late_loader_is_input(tmp_path: Path, written: Any) -> None:
     trace.host("cpu_op", "aten::mm", 610, 10)
     trace.kernel("gemm", 620, 630, 370)
     found = explained(trace.save(tmp_path / "t.json"))
-    assert us(found.account, Cause.INPUT) == pytest.approx(600, abs=6)
+    assert us(found.account, StepCause.INPUT) == pytest.approx(600, abs=6)
     assert found.changes[0].change.startswith("input ready") and found.changes[0].saves_s == pytest.approx(
         600e-6, rel=0.03
     )
@@ -127,12 +127,12 @@ def test_a_late_rank_is_told_from_a_slow_transfer(tmp_path: Path, written: Any) 
     assert found.late[0].rank == 2 and found.late[0].waited_s == pytest.approx(500e-6)
     assert "matrix products" in found.late[0].longer and found.late[0].longer_s == pytest.approx(500e-6)
     on_time = found.attributions[0].account(1)
-    assert us(on_time, Cause.LATE) == 500 and us(on_time, Cause.NETWORK) == 100
-    assert us(found.attributions[2].account(1), Cause.LATE) == 0
+    assert us(on_time, StepCause.LATE) == 500 and us(on_time, StepCause.NETWORK) == 100
+    assert us(found.attributions[2].account(1), StepCause.LATE) == 0
     assert [one.rank for one in late_ranks(read_recordings(ranks(tmp_path, written, [400, 400, 900, 400])))] == [2]
 
     slow = explained(*ranks(tmp_path, written, [400, 400, 400, 400]))
-    assert not slow.late and us(slow.account, Cause.NETWORK) == 600 and us(slow.account, Cause.LATE) == 0
+    assert not slow.late and us(slow.account, StepCause.NETWORK) == 600 and us(slow.account, StepCause.LATE) == 0
 
 
 def test_collectives_have_their_bandwidth_and_what_the_cluster_should_give(tmp_path: Path, written: Any) -> None:
@@ -158,6 +158,6 @@ def test_the_unchanged_replay_is_the_recording(tmp_path: Path, written: Any) -> 
 
 def test_without_the_network_the_step_is_its_account_less_what_hid_behind_it(tmp_path: Path, written: Any) -> None:
     found = explained(*ranks(tmp_path, written, [400, 400]))
-    removal = found.account.removal(Cause.NETWORK)
+    removal = found.account.removal(StepCause.NETWORK)
     assert removal is not None and removal.saves_s == pytest.approx(600e-6, rel=0.02)
-    assert removal.saves_s + removal.behind_s == pytest.approx(found.account.seconds(Cause.NETWORK))
+    assert removal.saves_s + removal.behind_s == pytest.approx(found.account.seconds(StepCause.NETWORK))

@@ -15,7 +15,7 @@ from syncline.errors import FaultError
 from syncline.fault.fault import parse_fault
 from syncline.lab import Lab, Process
 from syncline.lab.check import check
-from syncline.lab.recording import Recording
+from syncline.lab.recording import LabRecording
 from syncline.lab.trouble import trouble
 
 ATTEMPTS = 8
@@ -41,7 +41,7 @@ def wait_for_event(lab: Lab, number: int, what: str) -> float:
     raise AssertionError(f"fault {number} was not {what}: {lab.events}")
 
 
-def wait_for_bytes(recording: Recording, link: str, size_bytes: float) -> None:
+def wait_for_bytes(recording: LabRecording, link: str, size_bytes: float) -> None:
     """Wait until a link has carried so much."""
     until = time.monotonic() + 120
     while recording.counters.carried_bytes()[link] < size_bytes:

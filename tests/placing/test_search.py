@@ -209,7 +209,7 @@ def hill_climb(judge: Judge, seed: int, most: int = 60) -> float:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_no_hill_climb_with_restarts_is_better(fabric: Fabric, experts: Job, staged: Job, seed: int) -> None:
-    """`benchmarks/placement.py` does the same on hundreds of allocations."""
+    """`research/placement.py` does the same on hundreds of allocations."""
     chance = np.random.default_rng(seed)
     hosts = ",".join(map(str, chance.choice(16, 8, replace=False)))
     judge = Judge(fabric, from_list(fabric, hosts), (experts, staged)[seed % 2])

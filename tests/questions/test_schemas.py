@@ -18,7 +18,7 @@ import pytest
 import syncline
 from syncline.describe.plain import json_text
 from syncline.questions.answer import Answer
-from syncline.questions.phases import plan_phases
+from syncline.questions.within.phases import plan_phases
 
 ROOT = Path(__file__).resolve().parents[2]
 CLUSTER = "h100-64-rail"

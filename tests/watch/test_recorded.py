@@ -12,7 +12,7 @@ from tests.watch.scenes import CAPACITY, frame, load, table
 
 from syncline.errors import WatchError
 from syncline.finding import Severity
-from syncline.questions.incident import IncidentReport, watch_report
+from syncline.questions.within.incident import IncidentReport, watch_report
 from syncline.watch.frame import Frame
 from syncline.watch.history import History
 from syncline.watch.incident import Incident, IncidentLog

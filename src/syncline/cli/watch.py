@@ -224,7 +224,7 @@ def report(
     json: JsonOption = False,
 ) -> None:
     """List the incidents of the last day of a history, and tell one of them whole."""
-    from syncline.questions.incident import watch_report
+    from syncline.questions.within.incident import watch_report
 
     answer = watch_report(history, number=number)
     if html is not None:

@@ -48,7 +48,7 @@ class CollectiveDifference:
 
 
 @dataclass(frozen=True)
-class Difference:
+class TraceDifference:
     """What changed from one step to the other; positive is slower."""
 
     why: str
@@ -74,7 +74,7 @@ def predicted_account(paths: Sequence[str | Path]) -> Account | None:
         return None
 
 
-def difference(before: Explanation | Account, after: Explanation | Account | None) -> Difference:
+def difference(before: Explanation | Account, after: Explanation | Account | None) -> TraceDifference:
     """Return what changed; kernels and collectives where both sides were traced."""
     assert after is not None
     old, new = _account(before), _account(after)
@@ -83,7 +83,7 @@ def difference(before: Explanation | Account, after: Explanation | Account | Non
     collectives: tuple[CollectiveDifference, ...] = ()
     if isinstance(before, Explanation) and isinstance(after, Explanation):
         kernels, collectives = _kernels(before, after), _collectives(before, after)
-    return Difference(_why(account, before, after), account, kernels, collectives)
+    return TraceDifference(_why(account, before, after), account, kernels, collectives)
 
 
 def _account(of: Explanation | Account) -> Account:

@@ -15,25 +15,25 @@ import numpy as np
 from syncline.explaining.blocking import Stall, labels_of, named_stalls
 from syncline.explaining.matching import Matches, call_of
 from syncline.explaining.steps import StepWindows
-from syncline.timeline.account import Account, Cause, account_of
+from syncline.timeline.account import Account, StepCause, account_of
 from syncline.timeline.account.sweep import covered, overlap, remainder, sweep
 from syncline.timeline.columns import Floats, Ints
 from syncline.timeline.intervals import Intervals
 from syncline.timeline.recording.kernel_kind import kind_of, optimizes
 from syncline.timeline.recording.recording import Bools, Calling, Doing, Recording
 
-Label = tuple[Cause, str]
+Label = tuple[StepCause, str]
 KIND_WORDS = {"products": "matrix products", "attention": "attention", "memory": "memory-bound kernels",
               "optimizer": "optimizer", "exchange": "exchange"}  # fmt: skip
-QUEUED = (Cause.IDLE, "between kernels that were already queued")
-INPUT = (Cause.INPUT, "data loader")
-LAUNCHING = (Cause.HOST, "launching kernels")
-PYTHON = (Cause.HOST, "Python between operators")
-UNKNOWN = (Cause.IDLE, "nothing recorded")
+QUEUED = (StepCause.IDLE, "between kernels that were already queued")
+INPUT = (StepCause.INPUT, "data loader")
+LAUNCHING = (StepCause.HOST, "launching kernels")
+PYTHON = (StepCause.HOST, "Python between operators")
+UNKNOWN = (StepCause.IDLE, "nothing recorded")
 
 
 @dataclass(frozen=True, eq=False)
-class Attribution:
+class StepAttribution:
     """One rank's steps: seconds by label and step, and the idle moments of the device with their causes."""
 
     recording: Recording
@@ -58,7 +58,7 @@ class Attribution:
         return account_of("measured", float(self.windows.length_s.sum()), parts, name="all recorded steps")
 
 
-def attribute(recording: Recording, windows: StepWindows, transfer_s: Floats) -> Attribution:
+def attribute(recording: Recording, windows: StepWindows, transfer_s: Floats) -> StepAttribution:
     """Return the accounts of a recording's steps; `transfer_s` is a collective's own time where ranks were matched."""
     begin, end = windows.begin_s, windows.end_s
     device = _device_layers(recording, transfer_s)
@@ -67,14 +67,14 @@ def attribute(recording: Recording, windows: StepWindows, transfer_s: Floats) ->
     idle, stalls = _idle_layers(recording, gaps)
     for label, part in idle.items():
         layers[label] = _joined(layers[label], part) if label in layers else part
-    ordered = sorted(layers, key=lambda label: list(Cause).index(label[0])) if not idle else [*device, *idle]
+    ordered = sorted(layers, key=lambda label: list(StepCause).index(label[0])) if not idle else [*device, *idle]
     ordered = list(dict.fromkeys(ordered))
     bare = sweep([layers[label] for label in ordered])
     seconds = np.array([overlap(part, begin, end) for part in bare]).reshape(len(ordered), len(windows))
     whole = np.array([overlap(layers[label], begin, end) for label in ordered]).reshape(seconds.shape)
     rest = windows.length_s - seconds.sum(axis=0)
     labels = (*ordered, UNKNOWN)
-    return Attribution(
+    return StepAttribution(
         recording, windows, labels, np.vstack([seconds, np.maximum(rest, 0.0)]),
         np.vstack([np.maximum(whole - seconds, 0.0), np.zeros(len(windows))]), stalls,
     )  # fmt: skip
@@ -92,9 +92,9 @@ def _device_layers(recording: Recording, transfer_s: Floats) -> dict[Label, Inte
     for kind, words in KIND_WORDS.items():
         mine = (device.doing == Doing.COMPUTE) & (kinds == kind)
         if mine.any():
-            labels[Cause.KERNELS, words] = mine
+            labels[StepCause.KERNELS, words] = mine
     if (device.doing == Doing.COPY).any():
-        labels[Cause.COPIES, "copies and fills"] = device.doing == Doing.COPY
+        labels[StepCause.COPIES, "copies and fills"] = device.doing == Doing.COPY
     found = {label: covered(device.start_s[mine], device.end_s[mine]) for label, mine in labels.items()}
     moved, waited = _communication(recording, transfer_s)
     return {**found, **moved, **waited}
@@ -115,11 +115,11 @@ def _communication(recording: Recording, transfer_s: Floats) -> tuple[dict[Label
         begin, end = float(device.start_s[row]), float(device.end_s[row])
         own = transfer_s[row]
         what = f"{call.operation}{f' ({call.group})' if call.group and call.group != 'default_pg' else ''}"
-        late: Label = (Cause.LATE, what)
+        late: Label = (StepCause.LATE, what)
         if call.operation == "send-receive":
-            own, late = fastest[call.size_bytes], (Cause.STAGE, what)
+            own, late = fastest[call.size_bytes], (StepCause.STAGE, what)
         from_s = begin if np.isnan(own) else max(begin, end - own)
-        moved[Cause.NETWORK, what].append((from_s, end))
+        moved[StepCause.NETWORK, what].append((from_s, end))
         if from_s > begin:
             waited[late].append((begin, from_s))
     return {key: _spans(rows) for key, rows in moved.items()}, {key: _spans(rows) for key, rows in waited.items()}
@@ -203,7 +203,7 @@ def _inside(start: Floats, end: Floats, moment: Floats) -> Bools:
 
 def attribute_all(
     recordings: tuple[Recording, ...], windows: tuple[StepWindows, ...], matches: Matches
-) -> tuple[Attribution, ...]:
+) -> tuple[StepAttribution, ...]:
     """Return the accounts of all ranks."""
     return tuple(attribute(one, mine, matches.transfer_s[place])
                  for place, (one, mine) in enumerate(zip(recordings, windows, strict=True)))  # fmt: skip

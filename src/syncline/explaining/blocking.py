@@ -9,13 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from syncline.describe.model import Handle, handle
-from syncline.timeline.account import Cause
+from syncline.timeline.account import StepCause
 from syncline.timeline.account.sweep import covered
 from syncline.timeline.columns import Floats, Ints
 from syncline.timeline.intervals import Intervals
 from syncline.timeline.recording.recording import Bools, Calling, HostCalls, Recording
 
-Label = tuple[Cause, str]
+Label = tuple[StepCause, str]
 LEAST_STALL_S = 1e-4
 """An idle moment of the device that is worth a name: longer than launching any kernel takes."""
 MOST_STALLS = 200
@@ -55,10 +55,10 @@ def labels_of(
     layers: dict[Label, Intervals] = {}
     for name in named:
         rows = np.array(found[name])
-        layers[Cause.HOST, f"after {name}"] = _meeting(gaps, rows, blocks, working)
+        layers[StepCause.HOST, f"after {name}"] = _meeting(gaps, rows, blocks, working)
     rest = [gap for name, rows in found.items() if name not in named for gap in rows]
     if rest:
-        layers[Cause.HOST, "after other blocking calls"] = _meeting(gaps, np.array(rest), blocks, working)
+        layers[StepCause.HOST, "after other blocking calls"] = _meeting(gaps, np.array(rest), blocks, working)
     return layers
 
 

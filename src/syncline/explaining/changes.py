@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from syncline.explaining.attribution import Attribution
+from syncline.explaining.attribution import StepAttribution
 from syncline.explaining.matching import call_of
 from syncline.explaining.replay import ReplayGraph, collective_rows
-from syncline.timeline.account import Account, Cause
+from syncline.timeline.account import Account, StepCause
 from syncline.timeline.account.account import with_removals
 from syncline.timeline.columns import Floats
 from syncline.timeline.recording.kernel_kind import kind_of
@@ -22,7 +22,7 @@ GRADIENTS = ("all-reduce", "reduce-scatter")
 
 
 @dataclass(frozen=True)
-class Change:
+class TraceChange:
     """One change, the step with it, and what it may not promise."""
 
     change: str
@@ -35,7 +35,7 @@ class Change:
 class Replays:
     """One step with its parts that can be changed."""
 
-    mine: Attribution
+    mine: StepAttribution
     step: int
     graph: ReplayGraph
     transfer_s: Floats
@@ -49,16 +49,16 @@ class Replays:
         own = self.transfer_s[self.graph.row]
         return np.where(np.isnan(own), self.graph.length_s, np.minimum(own, self.graph.length_s))
 
-    def without(self, cause: Cause) -> float:
+    def without(self, cause: StepCause) -> float:
         """Return the step without a cause."""
         graph, moves = self.graph, self._collectives()
-        if cause is Cause.NETWORK:
+        if cause is StepCause.NETWORK:
             return graph.with_lengths(np.where(moves, graph.length_s - self._own(), graph.length_s)).step_s()
-        if cause is Cause.LATE:
+        if cause is StepCause.LATE:
             return graph.with_lengths(np.where(moves, self._own(), graph.length_s)).step_s()
-        if cause is Cause.INPUT:
+        if cause is StepCause.INPUT:
             return graph.without_input().step_s()
-        if cause is Cause.HOST:
+        if cause is StepCause.HOST:
             return graph.without_host().step_s()
         return float(self.mine.windows.length_s[self.step])
 
@@ -78,17 +78,17 @@ class Replays:
         kinds = np.array([kind_of(name) == "products" for name in names] or [False])
         return np.asarray(kinds[self.mine.recording.device.name[self.graph.row]] & ~self._collectives())
 
-    def changes(self) -> tuple[Change, ...]:
+    def changes(self) -> tuple[TraceChange, ...]:
         """Return what would save something, the largest saving first."""
         now = float(self.mine.windows.length_s[self.step])
-        found = [Change(words, step, now - step, caveat) for words, step, caveat in self._tried()]
+        found = [TraceChange(words, step, now - step, caveat) for words, step, caveat in self._tried()]
         kept = [change for change in found if change.saves_s >= LEAST_SAVING * now]
         return tuple(sorted(kept, key=lambda change: -change.saves_s))
 
     def _tried(self) -> Iterator[tuple[str, float, str]]:
         graph = self.graph
         yield (
-            "no waiting for the host (CUDA graphs, torch.compile, larger batches)", self.without(Cause.HOST),
+            "no waiting for the host (CUDA graphs, torch.compile, larger batches)", self.without(StepCause.HOST),
             "kernels keep their recorded times; what a loader delays stays",
         )  # fmt: skip
         if (graph.blocks >= 0).any():
@@ -107,7 +107,7 @@ class Replays:
         if graph.input_s.any():
             yield (
                 "input ready in time (more loader workers, prefetch, pinned memory)",
-                self.without(Cause.INPUT),
+                self.without(StepCause.INPUT),
                 ("loaders then compete with the job for cores and storage"),
             )
         moves = self._collectives()
@@ -143,7 +143,7 @@ class Replays:
 
     def _network(self, moves: Bools) -> Iterator[tuple[str, float, str]]:
         now = float(self.mine.windows.length_s[self.step])
-        free = self.without(Cause.NETWORK)
+        free = self.without(StepCause.NETWORK)
         yield "a network twice as fast", self._scaled(moves, 0.5), "latencies halve too, which no network does"
         yield "a network without limits", free, "no network is: the most that any can save"
         busy = float(self.graph.length_s[moves].sum())
@@ -160,7 +160,11 @@ class Replays:
                 ("encoding is not counted; the loss must be checked"),
             )
         if not np.isnan(self.transfer_s[self.graph.row][moves]).all():
-            yield "no rank late to collectives", self.without(Cause.LATE), "the late rank's own cause must be removed"
+            yield (
+                "no rank late to collectives",
+                self.without(StepCause.LATE),
+                "the late rank's own cause must be removed",
+            )
         merged = self._merged(moves)
         if merged is not None:
             yield merged
@@ -190,5 +194,9 @@ class Replays:
 
 def with_what_hid(account: Account, replays: Replays) -> Account:
     """Return an account with what removing each cause saves."""
-    causes = [cause for cause in (Cause.NETWORK, Cause.LATE, Cause.INPUT, Cause.HOST) if account.seconds(cause) > 0]
+    causes = [
+        cause
+        for cause in (StepCause.NETWORK, StepCause.LATE, StepCause.INPUT, StepCause.HOST)
+        if account.seconds(cause) > 0
+    ]
     return with_removals(account, {cause: replays.without(cause) for cause in causes})

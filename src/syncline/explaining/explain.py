@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from syncline.describe.model import Handle, handle
-from syncline.explaining.attribution import Attribution, attribute_all
+from syncline.explaining.attribution import StepAttribution, attribute_all
 from syncline.explaining.blocking import Stall
-from syncline.explaining.changes import Change, Replays, with_what_hid
+from syncline.explaining.changes import Replays, TraceChange, with_what_hid
 from syncline.explaining.groups import CollectiveGroup, groups_of
 from syncline.explaining.lost_overlap import LostOverlap, lost_overlap
 from syncline.explaining.matching import Matches, match
@@ -18,7 +18,7 @@ from syncline.explaining.on_cluster import OnCluster
 from syncline.explaining.replay import replay_graph
 from syncline.explaining.steps import windows_of
 from syncline.fabric.fabric import Fabric
-from syncline.timeline.account import Account, Cause
+from syncline.timeline.account import Account, StepCause
 from syncline.timeline.recording.recording import Recording
 
 
@@ -39,7 +39,7 @@ class RankSteps:
 
 
 @dataclass(frozen=True)
-class LateRank:
+class LateArrival:
     """A rank that others wait for in collectives, and what it does longer than they."""
 
     rank: int
@@ -69,15 +69,15 @@ class Explanation:
     shown_rank: int
     """The rank whose median step is longest; of those alike the one that waits least for others."""
     by_rank: tuple[RankSteps, ...]
-    late: tuple[LateRank, ...]
+    late: tuple[LateArrival, ...]
     collectives: tuple[CollectiveGroup, ...]
     lost_overlap: tuple[LostOverlap, ...]
     stalls: tuple[Stall, ...]
-    changes: tuple[Change, ...]
+    changes: tuple[TraceChange, ...]
     lacks: tuple[str, ...]
     on_cluster: OnCluster | None = None
     """The whole trace with the communication of a cluster; None without one."""
-    attributions: Handle[tuple[Attribution, ...]] = handle()
+    attributions: Handle[tuple[StepAttribution, ...]] = handle()
     matches: Handle[Matches] = handle()
     shown: Handle[int] = handle()
 
@@ -91,7 +91,7 @@ def explain_recordings(recordings: Sequence[Recording], fabric: Fabric | None = 
     shown = _shown(every)
     mine = every[shown]
     step = mine.windows.median
-    account, changes = mine.account(step), ()  # type: tuple[Account, tuple[Change, ...]]
+    account, changes = mine.account(step), ()  # type: tuple[Account, tuple[TraceChange, ...]]
     graph = replay_graph(mine, step)
     if graph is not None:
         replays = Replays(mine, step, graph, matches.transfer_s[shown])
@@ -108,7 +108,7 @@ def explain_recordings(recordings: Sequence[Recording], fabric: Fabric | None = 
     )  # fmt: skip
 
 
-def late_ranks(recordings: Sequence[Recording]) -> tuple[LateRank, ...]:
+def late_ranks(recordings: Sequence[Recording]) -> tuple[LateArrival, ...]:
     """Return the ranks that others wait for in collectives, the one that costs most first."""
     ordered = numbered(recordings)
     windows = tuple(windows_of(one) for one in ordered)
@@ -124,15 +124,15 @@ def numbered(recordings: Sequence[Recording]) -> tuple[Recording, ...]:
     return tuple(sorted(recordings, key=lambda one: one.rank))
 
 
-def _shown(every: Sequence[Attribution]) -> int:
+def _shown(every: Sequence[StepAttribution]) -> int:
     """Return the rank to show: of the slowest ones (within 2 %) the one that waits least for others."""
     medians = np.array([float(np.median(one.windows.length_s)) for one in every])
     near = np.flatnonzero(medians >= 0.98 * medians.max())
-    waits = [every[place].total.share(Cause.LATE) for place in near.tolist()]
+    waits = [every[place].total.share(StepCause.LATE) for place in near.tolist()]
     return int(near[int(np.argmin(waits))])
 
 
-def _rank_steps(mine: Attribution, matches: Matches) -> RankSteps:
+def _rank_steps(mine: StepAttribution, matches: Matches) -> RankSteps:
     windows, total = mine.windows, mine.total
     late = matches.late_s.get(mine.recording.rank, 0.0) / len(windows) if matches.matched else None
     return RankSteps(
@@ -142,7 +142,7 @@ def _rank_steps(mine: Attribution, matches: Matches) -> RankSteps:
     )  # fmt: skip
 
 
-def _late(every: Sequence[Attribution], matches: Matches) -> tuple[LateRank, ...]:
+def _late(every: Sequence[StepAttribution], matches: Matches) -> tuple[LateArrival, ...]:
     if not matches.matched:
         return ()
     steps = len(every[0].windows)
@@ -153,15 +153,17 @@ def _late(every: Sequence[Attribution], matches: Matches) -> tuple[LateRank, ...
         if waited < 0.01 * median_s:
             continue
         longer, seconds = _longer(mine, every)
-        found.append(LateRank(mine.recording.rank, waited, waited / median_s, longer, seconds))
+        found.append(LateArrival(mine.recording.rank, waited, waited / median_s, longer, seconds))
     return tuple(sorted(found, key=lambda one: -one.waited_s))
 
 
-def _longer(mine: Attribution, every: Sequence[Attribution]) -> tuple[str, float]:
+def _longer(mine: StepAttribution, every: Sequence[StepAttribution]) -> tuple[str, float]:
     """Return the line of a rank's account, waits for others apart, that exceeds the others' median most."""
 
-    def lines(one: Attribution) -> dict[str, float]:
-        kept = (line for line in one.total.lines if line.cause not in (Cause.LATE, Cause.NETWORK, Cause.STAGE))
+    def lines(one: StepAttribution) -> dict[str, float]:
+        kept = (
+            line for line in one.total.lines if line.cause not in (StepCause.LATE, StepCause.NETWORK, StepCause.STAGE)
+        )
         return {f"{line.cause}: {line.what}": line.seconds / len(one.windows) for line in kept}
 
     others = [lines(one) for one in every if one is not mine]
@@ -172,7 +174,7 @@ def _longer(mine: Attribution, every: Sequence[Attribution]) -> tuple[str, float
     return what, beyond.get(what, 0.0)
 
 
-def _in_a_step(mine: Attribution) -> tuple[Stall, ...]:
+def _in_a_step(mine: StepAttribution) -> tuple[Stall, ...]:
     steps = len(mine.windows)
     rows = [Stall(one.what, one.where, one.times, one.seconds / steps) for one in mine.stalls]
     return tuple(one for one in rows if one.seconds > 0.002 * float(np.median(mine.windows.length_s)))

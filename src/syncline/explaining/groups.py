@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from syncline.errors import SynclineError
-from syncline.explaining.attribution import Attribution
+from syncline.explaining.attribution import StepAttribution
 from syncline.explaining.matching import Matches, call_of, rows_of
 from syncline.fabric.fabric import Fabric
 from syncline.program import placement
@@ -57,7 +57,9 @@ class CollectiveGroup:
     """The ranks that came last most often."""
 
 
-def groups_of(mine: Attribution, matches: Matches, place: int, fabric: Fabric | None) -> tuple[CollectiveGroup, ...]:
+def groups_of(
+    mine: StepAttribution, matches: Matches, place: int, fabric: Fabric | None
+) -> tuple[CollectiveGroup, ...]:
     """Return the collectives of one rank by kind, those first whose time nothing hides."""
     recording, windows = mine.recording, mine.windows
     device, steps = recording.device, max(len(windows), 1)
@@ -96,11 +98,11 @@ def groups_of(mine: Attribution, matches: Matches, place: int, fabric: Fabric | 
     return tuple(sorted(found, key=lambda one: (-one.exposed_s, -one.total_s)))
 
 
-def _world(mine: Attribution) -> int:
+def _world(mine: StepAttribution) -> int:
     return mine.recording.world
 
 
-def exposed_s(mine: Attribution, rows: Ints) -> Floats:
+def exposed_s(mine: StepAttribution, rows: Ints) -> Floats:
     """Return how much of each collective no kernel and no copy of its rank hides; what two share, the first has."""
     device = mine.recording.device
     work = device.doing != Doing.COLLECTIVE

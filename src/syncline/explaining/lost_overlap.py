@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from syncline.describe import units
-from syncline.explaining.attribution import Attribution
+from syncline.explaining.attribution import StepAttribution
 from syncline.explaining.groups import exposed_s
 from syncline.explaining.matching import call_of, rows_of
 from syncline.timeline.account.sweep import covered, overlap
@@ -28,7 +28,7 @@ class LostOverlap:
     advice: str
 
 
-def lost_overlap(mine: Attribution) -> tuple[LostOverlap, ...]:
+def lost_overlap(mine: StepAttribution) -> tuple[LostOverlap, ...]:
     """Return why communication is not hidden on one rank, the largest loss first; seconds are of one step."""
     recording, steps = mine.recording, max(len(mine.windows), 1)
     rows = rows_of(recording)
@@ -52,7 +52,7 @@ def lost_overlap(mine: Attribution) -> tuple[LostOverlap, ...]:
     return tuple(sorted((one for one in found if one.seconds >= least), key=lambda one: -one.seconds))
 
 
-def _add_copies(mine: Attribution, reasons: dict[tuple[str, str], float], steps: int) -> None:
+def _add_copies(mine: StepAttribution, reasons: dict[tuple[str, str], float], steps: int) -> None:
     """Add copies that no kernel hides because they run on the stream that computes."""
     device = mine.recording.device
     rows = np.flatnonzero(device.doing == Doing.COPY)
@@ -69,7 +69,7 @@ def _add_copies(mine: Attribution, reasons: dict[tuple[str, str], float], steps:
         reasons[key] += float(bare[chosen].sum()) / steps
 
 
-def _reason(mine: Attribution, row: int, shared: bool, last: Floats) -> tuple[str, str]:
+def _reason(mine: StepAttribution, row: int, shared: bool, last: Floats) -> tuple[str, str]:
     recording = mine.recording
     call, device = call_of(recording, row), recording.device
     if shared:
@@ -94,14 +94,14 @@ def _reason(mine: Attribution, row: int, shared: bool, last: Floats) -> tuple[st
     )
 
 
-def _shares_stream(mine: Attribution, rows: Ints) -> Bools:
+def _shares_stream(mine: StepAttribution, rows: Ints) -> Bools:
     """Tell which collectives run on a stream that mostly computes."""
     device = mine.recording.device
     busy = np.bincount(device.stream, weights=(device.end_s - device.start_s) * (device.doing == Doing.COMPUTE))
     return np.asarray(busy[device.stream[rows]] > 0.5 * busy.sum()) if busy.sum() > 0 else np.zeros(len(rows), bool)
 
 
-def _last_work(mine: Attribution) -> Floats:
+def _last_work(mine: StepAttribution) -> Floats:
     """Return when the last long stretch of kernels of each step ends: the optimizer comes after it."""
     device, windows = mine.recording.device, mine.windows
     work = device.doing == Doing.COMPUTE
@@ -115,7 +115,7 @@ def _last_work(mine: Attribution) -> Floats:
     return found
 
 
-def slowed_kernels_s(mine: Attribution) -> float:
+def slowed_kernels_s(mine: StepAttribution) -> float:
     """Return how much longer kernels take beside collectives than the same kernels alone, in all."""
     device = mine.recording.device
     work = np.flatnonzero(device.doing == Doing.COMPUTE)

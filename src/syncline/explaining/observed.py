@@ -11,7 +11,7 @@ from syncline.explaining.attribution import attribute
 from syncline.explaining.reading import read_recordings
 from syncline.explaining.steps import windows_of
 from syncline.sim.step.calibrate import Observation
-from syncline.timeline.account import Cause
+from syncline.timeline.account import StepCause
 from syncline.timeline.recording.kernel_kind import EXCHANGE, KINDS, kind_of
 from syncline.timeline.recording.recording import Doing
 
@@ -44,5 +44,5 @@ def observed_trace(path: str | Path, *, steps: int | None, pipelined: bool) -> O
     sums = np.bincount(kinds[work], weights=(device.end_s - device.start_s)[work], minlength=len(KINDS)) / count
     parts = {name: float(sums[place]) for place, name in enumerate(KINDS) if name != EXCHANGE and sums[place] > 0}
     if not pipelined:
-        parts[EXCHANGE] = mine.total.seconds(Cause.NETWORK, Cause.LATE, Cause.STAGE) / count
+        parts[EXCHANGE] = mine.total.seconds(StepCause.NETWORK, StepCause.LATE, StepCause.STAGE) / count
     return Observation(step_s, parts)

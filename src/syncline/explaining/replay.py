@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from syncline.explaining.attribution import Attribution
+from syncline.explaining.attribution import StepAttribution
 from syncline.explaining.steps import step_of
 from syncline.timeline.columns import Floats, Ints
 from syncline.timeline.recording.recording import Bools, Calling, Doing
@@ -122,7 +122,7 @@ class ReplayGraph:
         )  # fmt: skip
 
 
-def replay_graph(mine: Attribution, step: int) -> ReplayGraph | None:
+def replay_graph(mine: StepAttribution, step: int) -> ReplayGraph | None:
     """Return a step to run again; None where the trace does not say what was launched when."""
     recording, windows = mine.recording, mine.windows
     device = recording.device
@@ -150,7 +150,7 @@ def replay_graph(mine: Attribution, step: int) -> ReplayGraph | None:
     return replace(graph, tail_s=float(windows.length_s[step]) - graph.step_s())
 
 
-def _launched(mine: Attribution, rows: Ints) -> Floats:
+def _launched(mine: StepAttribution, rows: Ints) -> Floats:
     """Return when each activity was launched; what a trace has no launch of came with what ran before it.
 
     A stream keeps its order: what ran first was launched first, whatever clocks say.
@@ -196,7 +196,7 @@ def _other(start: Floats, end: Floats, stream: Ints, launched: Floats, before: I
 
 
 def _host(
-    mine: Attribution, rows: Ints, launched: Floats, begin_s: float
+    mine: StepAttribution, rows: Ints, launched: Floats, begin_s: float
 ) -> tuple[Floats, Ints, Floats, Floats, Floats, Floats, Floats]:
     """Return what the host does before each launch: work, the activity it waits for, its way back, work, input."""
     recording = mine.recording
@@ -243,7 +243,7 @@ def _host(
     return until, blocks, back, work, inputs, inside, gap
 
 
-def _blocking_operators(mine: Attribution, calls: Ints) -> tuple[Floats, Floats]:
+def _blocking_operators(mine: StepAttribution, calls: Ints) -> tuple[Floats, Floats]:
     """Return begin and end of the outermost operators that blocking calls are in; of the calls that are in none."""
     host = mine.recording.host
     operators = np.flatnonzero(host.calling == Calling.OPERATOR)
@@ -271,6 +271,6 @@ def _within(start: Floats, end: Floats, chosen: Bools, begin: Floats, until: Flo
     return found
 
 
-def collective_rows(mine: Attribution, graph: ReplayGraph) -> Bools:
+def collective_rows(mine: StepAttribution, graph: ReplayGraph) -> Bools:
     """Return which activities of a replay are collectives."""
     return np.asarray(mine.recording.device.doing[graph.row] == Doing.COLLECTIVE)

@@ -19,16 +19,29 @@ if TYPE_CHECKING:
     from syncline.lab.paths import PathTable
     from syncline.lab.process import LabJob, Process, RankResult, RunResult
     from syncline.lab.profile import Profile
-    from syncline.lab.recording import Recording
+    from syncline.lab.recording import LabRecording
     from syncline.lab.trouble import FaultEvent
 
 _MODULES = {
     "Blueprint": "blueprint", "FaultEvent": "trouble", "Lab": "lab", "LabJob": "process", "LinkBurst": "counters",
     "LinkCounters": "counters", "PathTable": "paths", "Process": "process", "Profile": "profile",
-    "RankResult": "process", "Recording": "recording", "RunResult": "process", "draft": "drafting",
+    "RankResult": "process", "LabRecording": "recording", "RunResult": "process", "draft": "drafting",
 }  # fmt: skip
-__all__ = ["Blueprint", "FaultEvent", "Lab", "LabJob", "LinkBurst", "LinkCounters", "PathTable", "Process", "Profile",
-           "RankResult", "Recording", "RunResult", "draft"]  # fmt: skip
+__all__ = [
+    "Blueprint",
+    "FaultEvent",
+    "Lab",
+    "LabJob",
+    "LabRecording",
+    "LinkBurst",
+    "LinkCounters",
+    "PathTable",
+    "Process",
+    "Profile",
+    "RankResult",
+    "RunResult",
+    "draft",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -32,7 +32,7 @@ from syncline.lab.link import LabControl
 from syncline.lab.paths import PathTable
 from syncline.lab.process import LabJob, OnLine, Process, RankResult, RunResult
 from syncline.lab.profile import DEFAULT, Profile
-from syncline.lab.recording import Recording
+from syncline.lab.recording import LabRecording
 from syncline.lab.refusal import refusal
 from syncline.lab.trouble import FaultEvent, trouble
 
@@ -163,11 +163,11 @@ class Lab:
         )
         self.blueprint = replace(self.blueprint, cables=cables)
 
-    def counters(self, *, interval_s: float = 0.001, queue_interval_s: float = 0.01) -> Recording:
+    def counters(self, *, interval_s: float = 0.001, queue_interval_s: float = 0.01) -> LabRecording:
         """Return a recording of every link's counters: `with lab.counters() as recording: ...`."""
         if not 1e-4 <= interval_s <= 10 or queue_interval_s < interval_s:
             raise LabError("counters are read every 0.1 ms to 10 s, and queues not more often.")
-        return Recording(self._open_link, self.blueprint, interval_s, queue_interval_s, self.helper)
+        return LabRecording(self._open_link, self.blueprint, interval_s, queue_interval_s, self.helper)
 
     def helper(self, do: str, **request: Any) -> tuple[int, threading.Event]:
         """Start one of the lab's own helpers; returns its number and an event that is set when it has ended."""

@@ -16,7 +16,7 @@ from syncline.lab.link import LabControl
 _PATIENCE_S = 10.0
 
 
-class Recording:
+class LabRecording:
     """Samples the counters of a lab while its block runs; `counters` is what it has so far, or in the end."""
 
     def __init__(
@@ -35,13 +35,13 @@ class Recording:
         self._counters: LinkCounters | None = None
         self._origin_s = 0.0
 
-    def __enter__(self) -> Recording:
+    def __enter__(self) -> LabRecording:
         return self.start()
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, at: TracebackType | None) -> None:
         self.stop()
 
-    def start(self) -> Recording:
+    def start(self) -> LabRecording:
         """Begin."""
         self._files = (os.memfd_create("samples"), os.memfd_create("queues"))
         self.number, self._ended = self._start(

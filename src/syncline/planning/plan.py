@@ -19,7 +19,7 @@ from syncline.sim.step.collectives import PricedCollective
 from syncline.sim.step.limit import Limit
 from syncline.sim.step.step import StepResult
 from syncline.sim.uncertainty import Interval
-from syncline.timeline.account import Account, Cause
+from syncline.timeline.account import Account, StepCause
 
 FORMAT = "syncline plan 1"
 
@@ -48,7 +48,7 @@ class PlanPrediction:
     @property
     def exposed_comm_s(self) -> float:
         """Communication that nothing hides."""
-        return self.account.seconds(Cause.NETWORK)
+        return self.account.seconds(StepCause.NETWORK)
 
 
 @dataclass(frozen=True)

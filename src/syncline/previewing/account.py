@@ -7,23 +7,23 @@ from collections.abc import Mapping
 import numpy as np
 
 from syncline.previewing.execute import Bools, GraphRun
-from syncline.timeline.account import Account, Cause, account_of
+from syncline.timeline.account import Account, StepCause, account_of
 from syncline.timeline.account.sweep import covered, overlap, sweep
 from syncline.workload.graph import Op
 
 #: What a kind of operation is in the account, in the order in which causes count; the host's rows are laid apart.
-_CAUSES = ((Op.COMPUTE, Cause.KERNELS), (Op.MEMORY, Cause.COPIES), (Op.COLLECTIVE, Cause.NETWORK),
-           (Op.SEND, Cause.NETWORK), (Op.RECV, Cause.STAGE))  # fmt: skip
-WAITS = (Cause.LATE, "other ranks")
+_CAUSES = ((Op.COMPUTE, StepCause.KERNELS), (Op.MEMORY, StepCause.COPIES), (Op.COLLECTIVE, StepCause.NETWORK),
+           (Op.SEND, StepCause.NETWORK), (Op.RECV, StepCause.STAGE))  # fmt: skip
+WAITS = (StepCause.LATE, "other ranks")
 
 
-def account_of_run(run: GraphRun, rank: int = 0, *, without: Mapping[Cause, float] | None = None) -> Account:
+def account_of_run(run: GraphRun, rank: int = 0, *, without: Mapping[StepCause, float] | None = None) -> Account:
     """Return the account of the last step of a rank: from the end of the step before it to its own."""
     graph, work = run.graph, run.graph.workload
     last = float(run.end_s[graph.step == graph.num_steps - 1].max(initial=0.0))
     begin, end = np.array([last - run.step_time_s]), np.array([last])
     mine = work.rank == rank
-    labels: dict[tuple[Cause, str], Bools] = {}
+    labels: dict[tuple[StepCause, str], Bools] = {}
     for kind, cause in _CAUSES:
         rows = mine & (work.kind == kind) & (graph.source >= 0)
         for label in np.unique(work.label[rows]).tolist():
@@ -31,12 +31,12 @@ def account_of_run(run: GraphRun, rank: int = 0, *, without: Mapping[Cause, floa
             chosen = rows & (work.label == label)
             labels[key] = labels[key] | chosen if key in labels else chosen
     host = mine & (graph.source < 0)
-    labels[Cause.HOST, "launching kernels"] = host
+    labels[StepCause.HOST, "launching kernels"] = host
     layers = [covered(run.begin_s[rows], run.end_s[rows]) for rows in labels.values()]
     seconds = [float(overlap(part, begin, end)[0]) for part in sweep(layers)]
     whole = [float(overlap(layer, begin, end)[0]) for layer in layers]
     parts = dict(zip(labels, seconds, strict=True))
     parts[WAITS] = max(run.step_time_s - sum(seconds), 0.0)
-    moved = (Cause.NETWORK, Cause.STAGE, Cause.COPIES)
+    moved = (StepCause.NETWORK, StepCause.STAGE, StepCause.COPIES)
     hidden = {key: took - own for key, took, own in zip(labels, whole, seconds, strict=True) if key[0] in moved}
     return account_of("previewed", run.step_time_s, parts, name="previewed step", hidden=hidden, without=without)

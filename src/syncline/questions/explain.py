@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 
 from syncline.describe.progress import Meter, Progress
 from syncline.errors import UsageError
-from syncline.explaining.against import Difference, difference, predicted_account
+from syncline.explaining.against import TraceDifference, difference, predicted_account
 from syncline.explaining.explain import Explanation, explain_recordings
 from syncline.explaining.on_cluster import on_cluster
 from syncline.explaining.reading import read_recordings, tool_of
@@ -56,7 +56,7 @@ class DifferenceAnswer(Answer):
     content: ClassVar[str] = "result"
     outputs: ClassVar[Mapping[str, Output]] = page_output("Write a page: both accounts and what changed.")
 
-    result: Difference
+    result: TraceDifference
 
 
 @question(

@@ -43,8 +43,8 @@ from syncline.questions.inputs import (
     read_set,
 )
 from syncline.questions.parameter import Parameter, question
-from syncline.questions.phases import RunAnswer, has_phases, plan_phases
 from syncline.questions.serve import ServeAnswer, is_serving, serve
+from syncline.questions.within.phases import RunAnswer, has_phases, plan_phases
 from syncline.sim.profile import SystemProfile, load_profile
 from syncline.sim.step.executed.link_rates import link_rates
 from syncline.sim.step.machine import machine_from_fabric

@@ -39,7 +39,7 @@ from syncline.sim.step.machine import Machine, machine_from_fabric
 from syncline.sim.step.step import step as price_step
 from syncline.sim.uncertainty import Interval, Spread, generation_of, preview_spread
 from syncline.timeline import Source, SourceKind, SpanKind, Timeline, TimelineBuilder, save
-from syncline.timeline.account import Account, Cause
+from syncline.timeline.account import Account, StepCause
 from syncline.workload.graph import Op, save_workload
 from syncline.workload.read_job import load_job
 
@@ -238,7 +238,7 @@ class PreviewAnswer(Answer):
         """Where the last step goes, and what a network that takes no time would save."""
         rank = max(range(len(self.captures)), key=lambda rank: exposed_s(self.executed, rank))
         free = next((row.step_time_s for row in self.alternatives if row.change == "network=free"), None)
-        return account_of_run(self.executed, rank, without={} if free is None else {Cause.NETWORK: free})
+        return account_of_run(self.executed, rank, without={} if free is None else {StepCause.NETWORK: free})
 
     @property
     def fits(self) -> bool:

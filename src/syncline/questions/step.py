@@ -18,7 +18,7 @@ from syncline.planning.unstated import UnstatedKeys, unstated
 from syncline.questions.answer import Answer, Output, page_output
 from syncline.questions.inputs import ClusterArgument, JobSource, built, job_of
 from syncline.questions.parameter import Parameter, question
-from syncline.questions.volumes import traffic
+from syncline.questions.within.volumes import traffic
 from syncline.sim.flow.routing import ROUTINGS
 from syncline.sim.profile import SystemProfile, load_profile
 from syncline.sim.step.account import executed_account
@@ -33,7 +33,7 @@ from syncline.sim.step.step import step as price
 from syncline.sim.step.storage import Storage
 from syncline.sim.uncertainty import Interval
 from syncline.timeline import Timeline, save
-from syncline.timeline.account import Account, Cause
+from syncline.timeline.account import Account, StepCause
 from syncline.workload.layer_list import LayerList
 from syncline.workload.parallel import Parallel
 from syncline.workload.software import Assumed
@@ -200,7 +200,7 @@ def prediction(
         ),
         parallel=UsedSplit.model_validate(split.model_dump() | filled),
         account=account,
-        exposed_comm_s=account.seconds(Cause.NETWORK),
+        exposed_comm_s=account.seconds(StepCause.NETWORK),
         parts_s=_parts(result, executed),
         exchanges=_exchanges(result, profile),
         comm_bytes=result.comm_bytes,

@@ -22,7 +22,7 @@ from syncline.bench.local import RankFailure, run_ranks
 from syncline.describe import units
 from syncline.errors import BenchError
 from syncline.fabric import Fabric, load
-from syncline.lab import Lab, Profile, Recording, draft
+from syncline.lab import Lab, LabRecording, Profile, draft
 from syncline.lab.profile import DEFAULT
 from syncline.program import Placement, place
 from syncline.rehearsal.order import PROGRESS
@@ -69,7 +69,7 @@ class RankStage(ABC):
         """Return the rate to which each rank must hold itself; None where the network does it."""
         return None
 
-    def counters(self) -> AbstractContextManager[Recording | None]:
+    def counters(self) -> AbstractContextManager[LabRecording | None]:
         """Return a recording of what links carry; nothing is recorded where nobody counts."""
         return nullcontext()
 
@@ -84,7 +84,7 @@ class LabStage(RankStage):
 
     lab: Lab
 
-    def counters(self) -> AbstractContextManager[Recording | None]:
+    def counters(self) -> AbstractContextManager[LabRecording | None]:
         """Return a recording of every link of the lab."""
         return self.lab.counters()
 

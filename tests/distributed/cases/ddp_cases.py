@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from syncline.timeline.align import align
 from tests.distributed.cases.early_cases import early, fitted
 from tests.distributed.cases.training import (
     SMALL,
@@ -33,7 +34,6 @@ from syncline.program.overlap import ExchangeCosts, SharedMachine, Work
 from syncline.sim.emulate.emulated_step import step_timeline
 from syncline.sim.emulate.emulation import HostCosts, HostLinks
 from syncline.timeline import SpanKind, load, save, summarise
-from syncline.timeline.align import align
 
 CODECS = ("fp32", "bf16", "fp16", "int8", "int8:round=stochastic", "int4", "sign", "topk:keep=0.05",
           "topk:keep=0.05+int8", "powersgd:rank=1", "powersgd:rank=4")  # fmt: skip

@@ -11,7 +11,7 @@ from syncline.errors import DescriptionError
 from syncline.fabric import load
 from syncline.planning.phase.phases import PlannedRun, plan_run
 from syncline.planning.phase.reinforce import _fastest
-from syncline.questions.phases import plan_phases
+from syncline.questions.within.phases import plan_phases
 from syncline.sim.serve.engine import Engine, Split
 from syncline.sim.serve.steady import rollout_s
 from syncline.workload.load import Length

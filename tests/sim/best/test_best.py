@@ -130,7 +130,7 @@ def test_a_rank_alone_takes_no_time() -> None:
 
 
 def draws() -> ModuleType:
-    path = Path(__file__).parents[3] / "benchmarks" / "best_known.py"
+    path = Path(__file__).parents[3] / "research" / "collectives" / "best_known.py"
     spec = importlib.util.spec_from_file_location("best_known", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

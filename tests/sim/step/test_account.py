@@ -10,7 +10,7 @@ from syncline.errors import SynclineError
 from syncline.fabric import load
 from syncline.sim.step.account import executed_account
 from syncline.sim.step.step import StepResult, step
-from syncline.timeline.account import Cause
+from syncline.timeline.account import StepCause
 from syncline.workload.read_job import load_job
 
 MODELS = ("llama3-8b", "llama3-70b", "mixtral-8x7b", "gpt3-175b", "llama2-7b")
@@ -44,12 +44,12 @@ def test_parts_add_up_and_a_free_network_saves_its_part_less_what_hid_behind_it(
     for result in random_steps(30, seed=7):
         account = result.account
         assert sum(line.seconds for line in account.lines) == pytest.approx(result.step_time_s, rel=1e-9)
-        removal = account.removal(Cause.NETWORK)
+        removal = account.removal(StepCause.NETWORK)
         assert removal is not None
-        assert removal.saves_s + removal.behind_s == pytest.approx(account.seconds(Cause.NETWORK), abs=1e-12)
+        assert removal.saves_s + removal.behind_s == pytest.approx(account.seconds(StepCause.NETWORK), abs=1e-12)
         # Nothing hides behind exchanges in closed forms; bubbles and stragglers grow with them.
         assert -0.2 * result.step_time_s < removal.behind_s < 1e-6 * result.step_time_s
-        assert result.exposed_comm_s == account.seconds(Cause.NETWORK)
+        assert result.exposed_comm_s == account.seconds(StepCause.NETWORK)
 
 
 @pytest.mark.parametrize("factor", [0.8, 1.0, 1.3])

@@ -8,21 +8,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncline.errors import TimelineError
-from syncline.timeline.account import Cause, account_of, subtract
+from syncline.timeline.account import StepCause, account_of, subtract
 from syncline.timeline.account.sweep import covered, overlap, remainder, sweep
 
 PARTS = st.dictionaries(
-    st.tuples(st.sampled_from(list(Cause)), st.sampled_from(["a", "b", "c"])), st.floats(0, 10), min_size=1
+    st.tuples(st.sampled_from(list(StepCause)), st.sampled_from(["a", "b", "c"])), st.floats(0, 10), min_size=1
 )
 
 
 def test_parts_that_miss_the_step_are_refused() -> None:
     with pytest.raises(TimelineError, match=r"miss its step of 2 s by 0\.5 s"):
-        account_of("measured", 2.0, {(Cause.KERNELS, "products"): 1.5})
+        account_of("measured", 2.0, {(StepCause.KERNELS, "products"): 1.5})
 
 
 @given(PARTS, PARTS)
-def test_changes_add_up(before: dict[tuple[Cause, str], float], after: dict[tuple[Cause, str], float]) -> None:
+def test_changes_add_up(before: dict[tuple[StepCause, str], float], after: dict[tuple[StepCause, str], float]) -> None:
     one = account_of("predicted", sum(before.values()), before)
     other = account_of("measured", sum(after.values()), after)
     found = subtract(one, other)

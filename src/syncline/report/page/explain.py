@@ -10,7 +10,7 @@ from syncline.questions.explain import DifferenceAnswer, ExplainAnswer
 from syncline.report.page.page import render
 from syncline.report.text.explain import head
 from syncline.timeline.account import Account
-from syncline.timeline.account.account import COMMUNICATION, WORDS, Cause
+from syncline.timeline.account.account import COMMUNICATION, WORDS, StepCause
 
 Rows = list[tuple[str, ...]]
 Tables = list[tuple[str, tuple[str, ...], Rows]]
@@ -50,16 +50,16 @@ def _explained(answer: ExplainAnswer) -> str:
          [(one.reason, time(one.seconds), one.advice) for one in found.lost_overlap]),
         ("The device idles while the host is in", ("<call", "<line", "times", "a step"),
          [(one.what, one.where, str(one.times), time(one.seconds)) for one in found.stalls]),
-        ("Ranks", ("rank", "median", "worst", "others wait for it", *(f"{cause}" for cause in Cause)),
+        ("Ranks", ("rank", "median", "worst", "others wait for it", *(f"{cause}" for cause in StepCause)),
          [(str(one.rank), time(one.median_s), time(one.worst_s), _time(one.late_s),
-           *(f"{one.causes.get(str(cause), 0.0):.1%}" for cause in Cause)) for one in found.by_rank]),
+           *(f"{one.causes.get(str(cause), 0.0):.1%}" for cause in StepCause)) for one in found.by_rank]),
     ]  # fmt: skip
     return render(
         "figures", title=head(found),
         figures=[(time(account.step_s), f"{account.name}, the median"), (time(found.worst.step_s), found.worst.name),
-                 (f"{account.share(Cause.KERNELS):.1%}", "the device computes"),
+                 (f"{account.share(StepCause.KERNELS):.1%}", "the device computes"),
                  (f"{account.share(*COMMUNICATION):.1%}", "waits for communication"),
-                 (f"{account.share(Cause.HOST, Cause.INPUT):.1%}", "waits for host and input")],
+                 (f"{account.share(StepCause.HOST, StepCause.INPUT):.1%}", "waits for host and input")],
         lead="", tables=[row for row in tables if row[2]], splits=[],
         notes=[f"The trace does not have {text}." for text in found.lacks],
     )  # fmt: skip

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from syncline.describe import units
-from syncline.timeline.account import Account, Cause
+from syncline.timeline.account import Account, StepCause
 from syncline.timeline.account.account import WORDS
 
 LEAST_SHARE = 5e-4
-HIDING = (Cause.COPIES, Cause.NETWORK, Cause.LATE, Cause.STAGE)
+HIDING = (StepCause.COPIES, StepCause.NETWORK, StepCause.LATE, StepCause.STAGE)
 """Causes of which it matters how much ran behind kernels."""
 
 
 def account_lines(account: Account, indent: str = "  ") -> Iterator[str]:
     """Yield a step's account; parts below a twentieth of a percent are left out."""
     step = max(account.step_s, 1e-12)
-    for cause in Cause:
+    for cause in StepCause:
         seconds = account.seconds(cause)
         lines = [line for line in account.lines if line.cause is cause]
         hides = cause in HIDING
@@ -33,7 +33,7 @@ def account_lines(account: Account, indent: str = "  ") -> Iterator[str]:
             yield f"{indent}  {name:44} {units.show_time(line.seconds):>10} {line.seconds / step:7.1%}{hidden}"
 
 
-def _removal(account: Account, cause: Cause) -> str:
+def _removal(account: Account, cause: StepCause) -> str:
     """Return what removing a cause saves, where that is not its part."""
     removal = account.removal(cause)
     if removal is None or abs(removal.behind_s) < 0.01 * account.step_s:

@@ -9,7 +9,7 @@ from typing import Any
 from rich.table import Table
 
 from syncline.describe import units
-from syncline.explaining.against import Difference
+from syncline.explaining.against import TraceDifference
 from syncline.explaining.explain import Explanation
 from syncline.explaining.groups import CollectiveGroup
 from syncline.explaining.on_cluster import OnCluster
@@ -156,7 +156,7 @@ def _different(answer: DifferenceAnswer, width: int) -> Iterator[str | Table]:
     yield from difference_lines(found)
 
 
-def difference_lines(found: Difference) -> Iterator[str | Table]:
+def difference_lines(found: TraceDifference) -> Iterator[str | Table]:
     """Yield two accounts side by side, then the kernels and collectives that changed."""
     account, time = found.account, units.show_time
     yield f"  {'':46} {'before':>10} {'after':>10} {'change':>11}"

@@ -19,7 +19,7 @@ from syncline.report.text.interval import between, chance_words, interval_lines
 from syncline.report.text.lines import folded, per_million
 from syncline.report.text.side_by_side import cluster_lines
 from syncline.sim.step.step import IGNORES
-from syncline.timeline.account import Account, Cause
+from syncline.timeline.account import Account, StepCause
 
 GIB = 2**30
 YEAR_DAYS = 365.0
@@ -142,7 +142,7 @@ def time_line(account: Account, most: int = 4) -> str:
     words = [
         f"{line.what} {line.seconds / account.step_s:.1%}" for line in ranked if line.seconds > 5e-4 * account.step_s
     ]
-    removal = account.removal(Cause.NETWORK)
+    removal = account.removal(StepCause.NETWORK)
     if removal is not None and removal.saves_s > 0.005 * step_s:
         words.append(f"all of the network's waits {removal.saves_s / step_s:.1%}")
     return ", ".join(words)

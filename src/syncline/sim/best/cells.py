@@ -2,8 +2,8 @@
 
 A cell is what traffic must leave: a rank, a host (or NVLink domain), the hosts behind the same leaves, a pod, a site.
 Hosts that nothing tells apart are one kind, so that a fabric of 131,072 GPUs is a few kinds. Of one host of a kind the
-real links are kept: `Inside` says how much of each link a byte takes that a rank sends out, receives from outside, or
-exchanges with the other ranks of its host.
+real links are kept: `CellInside` says how much of each link a byte takes that a rank sends out, receives from outside,
+or exchanges with the other ranks of its host.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SAMPLE = 64
 
 
 @dataclass(frozen=True, eq=False)
-class Inside:
+class CellInside:
     """Seconds that each link of one host needs a byte, by rank: sent out, received, and exchanged inside.
 
     `gathered` is for a byte that every other rank of the host sends to this one, `spread` for one that this one sends
@@ -45,13 +45,13 @@ class Inside:
     moved_in: Floats
 
     @property
-    def turned(self) -> Inside:
+    def turned(self) -> CellInside:
         """The same with every direction turned round."""
-        return Inside(self.link, self.into, self.out, self.spread, self.gathered, self.moved_in, self.moved_out)
+        return CellInside(self.link, self.into, self.out, self.spread, self.gathered, self.moved_in, self.moved_out)
 
 
 @dataclass(frozen=True, eq=False)
-class CellLevel:
+class BestLevel:
     """One level of cells: the cell of every rank, what leaves each cell, and the latency between those of a parent."""
 
     name: str
@@ -66,7 +66,7 @@ class CellLevel:
 
 
 @dataclass(frozen=True, eq=False)
-class Lines:
+class CellLines:
     """The lines between sites: ends, rate and latency of each, the site of every cell, and latencies between cells."""
 
     a: Longs
@@ -83,11 +83,11 @@ class CellTree:
     """Nested cells, ranks first and the whole last (one cell); kinds of hosts with one host of each."""
 
     placement: Placement
-    levels: tuple[CellLevel, ...]
+    levels: tuple[BestLevel, ...]
     kind_of_host: Longs  # by cell of level 1
-    insides: tuple[Inside, ...]
+    insides: tuple[CellInside, ...]
     members: tuple[Longs, ...]  # the ranks of the host that stands for each kind
-    lines: Lines | None
+    lines: CellLines | None
     overhead_s: float
 
     @property
@@ -128,7 +128,7 @@ def cell_tree(placement: Placement, network: FlowNetwork, root: int | None = Non
     host = placement.host.astype(np.int64)
     efficiency = network.carrier.efficiency
     reach = fabric_reach(fabric)
-    levels = [CellLevel("rank", np.arange(n, dtype=np.int64), np.full(n, np.inf), np.zeros(n, np.int64))]
+    levels = [BestLevel("rank", np.arange(n, dtype=np.int64), np.full(n, np.inf), np.zeros(n, np.int64))]
     for cells in reach.cells:
         used, label = np.unique(cells.of_host[host], return_inverse=True)
         exits = cells.exit_Bps if dragonfly_routing(fabric) is None else reach.pairs_Bps(cells)
@@ -141,11 +141,11 @@ def cell_tree(placement: Placement, network: FlowNetwork, root: int | None = Non
         if len(used) == levels[-1].num and len(levels) > 1:  # the same cells: what leaves the outer ones counts too
             leaving = np.where(exits < levels[-1].exit_Bps, leaving, levels[-1].exit_link)
             exits = np.minimum(exits, levels[-1].exit_Bps)
-            levels[-1] = CellLevel(cells.name, levels[-1].of_rank, exits, leaving)
+            levels[-1] = BestLevel(cells.name, levels[-1].of_rank, exits, leaving)
         else:
-            levels.append(CellLevel(cells.name, label.astype(np.int64), exits, leaving))
+            levels.append(BestLevel(cells.name, label.astype(np.int64), exits, leaving))
     if levels[-1].num > 1:
-        levels.append(CellLevel("all", np.zeros(n, np.int64), np.full(1, np.inf), np.zeros(1, np.int64)))
+        levels.append(BestLevel("all", np.zeros(n, np.int64), np.full(1, np.inf), np.zeros(1, np.int64)))
     levels = [_with_latency(level, levels[at - 1], placement, network) if at else level
               for at, level in enumerate(levels)]  # fmt: skip
     hosts = levels[1]
@@ -168,7 +168,7 @@ def rails_of(tree: CellTree) -> Longs:
     return rail
 
 
-def _with_latency(level: CellLevel, inner: CellLevel, placement: Placement, network: FlowNetwork) -> CellLevel:
+def _with_latency(level: BestLevel, inner: BestLevel, placement: Placement, network: FlowNetwork) -> BestLevel:
     """Return the level with the longest of the ways between cells of its first cell (of sites, of all of them)."""
     at = np.unique(inner.of_rank, return_index=True)[1]
     parent = level.of_rank[at]
@@ -185,7 +185,7 @@ def _with_latency(level: CellLevel, inner: CellLevel, placement: Placement, netw
     return replace(level, latency_s=float(wires.latency_s[wires.first].max()))
 
 
-def _kinds(fabric: Fabric, placement: Placement, levels: list[CellLevel], root: int | None) -> tuple[Longs, Longs]:
+def _kinds(fabric: Fabric, placement: Placement, levels: list[BestLevel], root: int | None) -> tuple[Longs, Longs]:
     """Return the kind of every host with ranks, and the first host of each kind."""
     hosts = levels[1]
     links, devices = fabric.links, fabric.devices
@@ -225,7 +225,7 @@ def _kinds(fabric: Fabric, placement: Placement, levels: list[CellLevel], root: 
     return np.argsort(rank)[kinds.ravel()].astype(np.int64), first[rank].astype(np.int64)
 
 
-def _first_rank(level: CellLevel) -> Longs:
+def _first_rank(level: BestLevel) -> Longs:
     return np.unique(level.of_rank, return_index=True)[1]
 
 
@@ -236,7 +236,7 @@ def _mix(a: NDArray[np.uint64], b: NDArray[np.uint64]) -> NDArray[np.uint64]:
         return np.asarray(x ^ (x >> np.uint64(29)))
 
 
-def _inside(placement: Placement, network: FlowNetwork, mine: Longs, levels: list[CellLevel]) -> Inside:
+def _inside(placement: Placement, network: FlowNetwork, mine: Longs, levels: list[BestLevel]) -> CellInside:
     """Return what the links of one host need of what its ranks send, receive and exchange."""
     p, device = len(mine), placement.device.astype(np.int64)
     hosts = levels[1].of_rank
@@ -275,7 +275,7 @@ def _inside(placement: Placement, network: FlowNetwork, mine: Longs, levels: lis
     parts = [found["out"], found["into"], near.sum(axis=1), near.sum(axis=2), out_any, in_any]
     rows = np.round(np.concatenate([part * need[:, None] for part in parts], axis=1), 20)
     table, first = np.unique(rows, axis=0, return_index=True)
-    return Inside(links[first], *(table[:, k * p : (k + 1) * p] for k in range(6)))
+    return CellInside(links[first], *(table[:, k * p : (k + 1) * p] for k in range(6)))
 
 
 def _crossings(network: FlowNetwork, src: Longs, dst: Longs) -> tuple[Longs, Longs, Floats]:
@@ -295,7 +295,7 @@ def _belongs(network: FlowNetwork, link: Longs, hosts: NDArray[np.integer]) -> N
     return np.where(real, np.isin(ends[0], hosts) | np.isin(ends[1], hosts), np.isin(card, hosts))
 
 
-def _lines(placement: Placement, network: FlowNetwork, levels: list[CellLevel]) -> Lines | None:
+def _lines(placement: Placement, network: FlowNetwork, levels: list[BestLevel]) -> CellLines | None:
     """Return the lines between sites, parallel ones as one, and the latencies between sites with ranks."""
     if len(levels) < 2 or levels[-2].name != "site":
         return None
@@ -314,4 +314,6 @@ def _lines(placement: Placement, network: FlowNetwork, levels: list[CellLevel]) 
     wires = network.wire(device[first[x]], device[first[y]], np.zeros(len(x), np.int64))
     way[x, y] = wires.latency_s[wires.first]
     where = fabric.site_of_host[placement.host[first]].astype(np.int64)
-    return Lines(pair // num, pair % num, rate, latency, where, way, rows[np.unique(at.ravel(), return_index=True)[1]])
+    return CellLines(
+        pair // num, pair % num, rate, latency, where, way, rows[np.unique(at.ravel(), return_index=True)[1]]
+    )

@@ -32,7 +32,7 @@ _ROOTED = (Kind.BROADCAST, Kind.REDUCE)
 
 
 @dataclass(frozen=True)
-class Exchange:
+class LevelExchange:
     """One stage as a rank takes part in it: between levels, bytes a rank sends of a byte, rounds, messages."""
 
     inner: int
@@ -57,7 +57,7 @@ class LevelPlan:
         words = self.families[:1] if len(set(self.families)) == 1 else self.families
         return f"{'x'.join(map(str, self.shape))} {'/'.join(words)}"
 
-    def roles(self) -> Iterator[list[Exchange]]:
+    def roles(self) -> Iterator[list[LevelExchange]]:
         """Yield what ranks take part in, one list for every part they may have."""
         inside_out = list(zip(self.bounds, self.shape, self.families, strict=True))[::-1]
         if self.kind in _ROOTED:
@@ -68,38 +68,41 @@ class LevelPlan:
             log = (size - 1).bit_length()
             ways = 2 if self.kind is Kind.ALL_REDUCE else 1
             if self.kind in PAIRED:
-                found.append(Exchange(inner, outer, (size - 1) / size, 1, size - 1))
+                found.append(LevelExchange(inner, outer, (size - 1) / size, 1, size - 1))
             elif family == "one-shot":
-                found.append(Exchange(inner, outer, share * (size - 1), 1, size - 1))
+                found.append(LevelExchange(inner, outer, share * (size - 1), 1, size - 1))
             elif family == "recursive-doubling":
-                found.append(Exchange(inner, outer, share * log, log, log))
+                found.append(LevelExchange(inner, outer, share * log, log, log))
             else:
                 rounds, messages = (1, size - 1) if family == "direct" else (log, log)
-                found += [Exchange(inner, outer, share * (size - 1) / size, rounds, messages)] * ways
+                found += [LevelExchange(inner, outer, share * (size - 1) / size, rounds, messages)] * ways
                 share /= size
         yield found
 
-    def _rooted(self, inside_out: list[tuple[tuple[int, int], int, str]]) -> Iterator[list[Exchange]]:
+    def _rooted(self, inside_out: list[tuple[tuple[int, int], int, str]]) -> Iterator[list[LevelExchange]]:
         """Yield the part of the root's cell at each level, and of the cells that it serves."""
-        share, root, gathers = 1.0, list[Exchange](), list[Exchange]()
+        share, root, gathers = 1.0, list[LevelExchange](), list[LevelExchange]()
         for (inner, outer), size, family in inside_out:
             depth = size.bit_length() - 1
             if family == "tree":
-                sends, gets = Exchange(inner, outer, 2 * share, depth, 2), Exchange(inner, outer, 2 * share, depth, 2)
+                sends, gets = (
+                    LevelExchange(inner, outer, 2 * share, depth, 2),
+                    LevelExchange(inner, outer, 2 * share, depth, 2),
+                )
             elif family == "direct":
-                sends = Exchange(inner, outer, share * (size - 1), 1, size - 1)
-                gets = Exchange(inner, outer, 0.0, 1, 0)
+                sends = LevelExchange(inner, outer, share * (size - 1), 1, size - 1)
+                gets = LevelExchange(inner, outer, 0.0, 1, 0)
             else:
-                sends = Exchange(inner, outer, share, 1 if size == 2 else 2, size - 1)
-                gets = Exchange(inner, outer, share * (size - 2) / (size - 1), 1 if size == 2 else 2, size - 2)
+                sends = LevelExchange(inner, outer, share, 1 if size == 2 else 2, size - 1)
+                gets = LevelExchange(inner, outer, share * (size - 2) / (size - 1), 1 if size == 2 else 2, size - 2)
             yield [*root, sends]
             yield [gets, *gathers]
             root.append(sends)
-            gathers = [Exchange(inner, outer, share * (size - 1) / size, 1, size - 1), *gathers]
+            gathers = [LevelExchange(inner, outer, share * (size - 1) / size, 1, size - 1), *gathers]
             share /= size
 
     @property
-    def chain(self) -> list[Exchange]:
+    def chain(self) -> list[LevelExchange]:
         """The exchanges that a chunk goes through, one after the other."""
         if self.kind not in _ROOTED:
             return next(self.roles())
@@ -185,11 +188,11 @@ class EqualLoads:
         return cls(tree, inside, outside, members, tuple(1.0 / float(level.exit_Bps.min()) for level in tree.levels),
                    _line_s(tree))  # fmt: skip
 
-    def loads(self, exchanges: Sequence[Exchange]) -> float:
+    def loads(self, exchanges: Sequence[LevelExchange]) -> float:
         """Return what the busiest of them needs for a byte of the buffer."""
         return self.busiest(exchanges)[0]
 
-    def busiest(self, exchanges: Sequence[Exchange]) -> tuple[float, int]:
+    def busiest(self, exchanges: Sequence[LevelExchange]) -> tuple[float, int]:
         """Return what the busiest of them needs for a byte of the buffer, and its link."""
         far = sum(one.sent * self._part_leaving(one, 1) for one in exchanges)
         near = sum(one.sent for one in exchanges) - far
@@ -210,7 +213,7 @@ class EqualLoads:
             most = max(most, (crossing * self.members[top - 1] * need_s, line))
         return most
 
-    def _part_leaving(self, one: Exchange, level: int) -> float:
+    def _part_leaving(self, one: LevelExchange, level: int) -> float:
         """Return the part of an exchange that leaves the cells of a level, where all pairs exchange alike."""
         if level <= one.inner:
             return 1.0

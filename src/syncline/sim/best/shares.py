@@ -27,7 +27,7 @@ import numpy as np
 from scipy.optimize import linprog
 
 from syncline.schedule.collective import Kind
-from syncline.sim.best.cells import CellLevel, CellTree, Floats, Longs, rails_of
+from syncline.sim.best.cells import BestLevel, CellTree, Floats, Longs, rails_of
 from syncline.sim.best.pipeline import CHUNKS
 from syncline.sim.best.trees import SiteTree, site_trees, ways_from
 
@@ -127,7 +127,7 @@ class _Shares:
         self.num += count
         return np.arange(self.num - count, self.num)
 
-    def _compositions(self, level: CellLevel) -> tuple[Floats, Floats, Longs]:
+    def _compositions(self, level: BestLevel) -> tuple[Floats, Floats, Longs]:
         """Return how many hosts of each kind each kind of cell has, what leaves it, and one of the links that do."""
         hosts = self.tree.levels[1]
         first = np.unique(hosts.of_rank, return_index=True)[1]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from syncline.sim.best.cells import Floats, Lines, Longs
+from syncline.sim.best.cells import CellLines, Floats, Longs
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +42,7 @@ class SiteTree:
         return [[s for s, d in enumerate(depth) if d == level] for level in range(max(depth), 0, -1)]
 
 
-def site_trees(lines: Lines, *, relay: bool) -> list[SiteTree]:
+def site_trees(lines: CellLines, *, relay: bool) -> list[SiteTree]:
     """Return the trees that are shared out: one or two for every root, by shortest ways with ties broken both ways."""
     found: dict[tuple[int, ...], SiteTree] = {}
     for root in range(len(lines.site)):
@@ -53,7 +53,7 @@ def site_trees(lines: Lines, *, relay: bool) -> list[SiteTree]:
     return list(found.values())
 
 
-def ways_from(lines: Lines, root: int, *, last: bool = False) -> dict[int, list[int]]:
+def ways_from(lines: CellLines, root: int, *, last: bool = False) -> dict[int, list[int]]:
     """Return the lines of a shortest way from every site (by number) to the root; `last` breaks ties the other way."""
     into: dict[int, list[tuple[int, int]]] = {}
     for line, (a, b) in enumerate(zip(lines.a.tolist(), lines.b.tolist(), strict=True)):
@@ -70,7 +70,7 @@ def ways_from(lines: Lines, root: int, *, last: bool = False) -> dict[int, list[
     return ways
 
 
-def _tree(lines: Lines, root: int, relay: bool, last: bool) -> SiteTree | None:
+def _tree(lines: CellLines, root: int, relay: bool, last: bool) -> SiteTree | None:
     ways = ways_from(lines, root, last=last)
     number = {int(site): cell for cell, site in enumerate(lines.site.tolist())}
     back = {(a, b): line for line, (a, b) in enumerate(zip(lines.a.tolist(), lines.b.tolist(), strict=True))}

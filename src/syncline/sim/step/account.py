@@ -10,25 +10,25 @@ import numpy as np
 from syncline.sim.step.case import Case
 from syncline.sim.step.constants import Constants
 from syncline.sim.step.cost import step_cost
-from syncline.timeline.account import Account, Cause, account_of
+from syncline.timeline.account import Account, StepCause, account_of
 
 LINES = {
-    "compute": (Cause.KERNELS, "layers and head"),
-    "optimizer": (Cause.KERNELS, "optimizer"),
-    "codec": (Cause.KERNELS, "encoding gradients"),
-    "tp": (Cause.NETWORK, "tensor-parallel exchange"),
-    "cp": (Cause.NETWORK, "context-parallel exchange"),
-    "ep": (Cause.NETWORK, "expert all-to-all"),
-    "fsdp": (Cause.NETWORK, "FSDP gathers and scatters"),
-    "dp": (Cause.NETWORK, "gradient exchange"),
-    "p2p": (Cause.NETWORK, "activations between stages"),
-    "fixed": (Cause.LATE, "once a step, stragglers"),
-    "bubble": (Cause.STAGE, "pipeline bubble"),
-    "storage": (Cause.INPUT, "storage"),
-    "host": (Cause.HOST, "routing tokens, offloading"),
+    "compute": (StepCause.KERNELS, "layers and head"),
+    "optimizer": (StepCause.KERNELS, "optimizer"),
+    "codec": (StepCause.KERNELS, "encoding gradients"),
+    "tp": (StepCause.NETWORK, "tensor-parallel exchange"),
+    "cp": (StepCause.NETWORK, "context-parallel exchange"),
+    "ep": (StepCause.NETWORK, "expert all-to-all"),
+    "fsdp": (StepCause.NETWORK, "FSDP gathers and scatters"),
+    "dp": (StepCause.NETWORK, "gradient exchange"),
+    "p2p": (StepCause.NETWORK, "activations between stages"),
+    "fixed": (StepCause.LATE, "once a step, stragglers"),
+    "bubble": (StepCause.STAGE, "pipeline bubble"),
+    "storage": (StepCause.INPUT, "storage"),
+    "host": (StepCause.HOST, "routing tokens, offloading"),
 }
 """The line of each part of a step's price."""
-EXECUTED = (Cause.NETWORK, "waits that only executing shows")
+EXECUTED = (StepCause.NETWORK, "waits that only executing shows")
 _FAST_Bps = 1e18
 
 
@@ -41,7 +41,7 @@ def predicted_account(
     `whole` is what exchanges take, hidden or not, by part; `without_network_s` the step on a network without limits.
     """
     hidden = {LINES[part]: max(took - parts.get(part, 0.0), 0.0) for part, took in (whole or {}).items()}
-    without = {} if without_network_s is None else {Cause.NETWORK: without_network_s}
+    without = {} if without_network_s is None else {StepCause.NETWORK: without_network_s}
     lines = {LINES[part]: seconds for part, seconds in parts.items()}
     return account_of("predicted", step_s, lines, name=name, hidden=hidden, without=without)
 
@@ -62,7 +62,7 @@ def executed_account(account: Account, step_s: float) -> Account:
     if beyond >= 0:
         parts[EXECUTED] = beyond
     else:
-        waits = {key: value for key, value in parts.items() if key[0] is not Cause.KERNELS}
+        waits = {key: value for key, value in parts.items() if key[0] is not StepCause.KERNELS}
         left = max(sum(waits.values()) + beyond, 0.0) / max(sum(waits.values()), 1e-30)
         parts |= {key: value * left for key, value in waits.items()}
         short = step_s / max(sum(parts.values()), 1e-30)

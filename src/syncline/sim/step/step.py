@@ -29,7 +29,7 @@ from syncline.sim.step.memory import COUNTED, USABLE, memory
 from syncline.sim.step.storage import Storage, storage_of
 from syncline.sim.step.tiers import comm_bytes
 from syncline.sim.uncertainty import Interval, Narrowing, Spread, StepFacets, generation_of, memory_spread, step_spread
-from syncline.timeline.account import Account, Cause
+from syncline.timeline.account import Account, StepCause
 from syncline.workload.grid import grid_of
 from syncline.workload.job import Job
 from syncline.workload.layer_list import LayerList
@@ -86,7 +86,7 @@ class StepResult:
     @property
     def exposed_comm_s(self) -> float:
         """Communication that nothing hides, pipeline bubbles not among it."""
-        return self.account.seconds(Cause.NETWORK)
+        return self.account.seconds(StepCause.NETWORK)
 
     @property
     def peak_flops(self) -> float:

@@ -1,15 +1,15 @@
 """Where a step's time goes: one type for steps that were predicted, executed, previewed, watched or measured."""
 
-from syncline.timeline.account.account import Account, AccountLine, Cause, Removal, account_of
+from syncline.timeline.account.account import Account, AccountLine, Removal, StepCause, account_of
 from syncline.timeline.account.difference import AccountDifference, LineDifference, subtract
 
 __all__ = [
     "Account",
     "AccountDifference",
     "AccountLine",
-    "Cause",
     "LineDifference",
     "Removal",
+    "StepCause",
     "account_of",
     "subtract",
 ]

@@ -1,7 +1,8 @@
 """The account of a step: every second of it has one cause, and the causes add up to the step.
 
-    account = account_of("measured", 0.4, {(Cause.KERNELS, "matrix products"): 0.3, (Cause.NETWORK, "all-reduce"): 0.1})
-    account.seconds(Cause.NETWORK), account.share(Cause.NETWORK)
+    seconds = {(StepCause.KERNELS, "matrix products"): 0.3, (StepCause.NETWORK, "all-reduce"): 0.1}
+    account = account_of("measured", 0.4, seconds)
+    account.seconds(StepCause.NETWORK), account.share(StepCause.NETWORK)
 
 At each moment the device's own work counts first, then copies, then communication, then what the host did while the
 device was idle. What a cause hides behind is therefore not on its line; `hidden_s` says how much of it ran behind
@@ -21,7 +22,7 @@ LEAST_REMAINDER = 1e-3
 """Share of a step by which its parts may miss it: rounding of the clocks that traces are written with."""
 
 
-class Cause(StrEnum):
+class StepCause(StrEnum):
     """What a moment of a step is spent on; where several apply, the first in this order counts."""
 
     KERNELS = "kernels"
@@ -35,23 +36,23 @@ class Cause(StrEnum):
 
 
 WORDS = {
-    Cause.KERNELS: "the device computes",
-    Cause.COPIES: "the device copies memory",
-    Cause.NETWORK: "waiting for a collective's data",
-    Cause.LATE: "waiting for the slowest rank of a collective",
-    Cause.STAGE: "waiting for another pipeline stage",
-    Cause.INPUT: "waiting for input or storage",
-    Cause.HOST: "waiting for the host",
-    Cause.IDLE: "idle, and nothing recorded says why",
+    StepCause.KERNELS: "the device computes",
+    StepCause.COPIES: "the device copies memory",
+    StepCause.NETWORK: "waiting for a collective's data",
+    StepCause.LATE: "waiting for the slowest rank of a collective",
+    StepCause.STAGE: "waiting for another pipeline stage",
+    StepCause.INPUT: "waiting for input or storage",
+    StepCause.HOST: "waiting for the host",
+    StepCause.IDLE: "idle, and nothing recorded says why",
 }
-COMMUNICATION = (Cause.NETWORK, Cause.LATE, Cause.STAGE)
+COMMUNICATION = (StepCause.NETWORK, StepCause.LATE, StepCause.STAGE)
 
 
 @dataclass(frozen=True)
 class AccountLine:
     """One part of a step: its cause, what exactly, and how much more of it ran behind other work."""
 
-    cause: Cause
+    cause: StepCause
     what: str
     seconds: float
     hidden_s: float = 0.0
@@ -61,7 +62,7 @@ class AccountLine:
 class Removal:
     """What a step takes without a cause, priced or replayed again."""
 
-    cause: Cause
+    cause: StepCause
     step_s: float
     saves_s: float
     behind_s: float
@@ -89,31 +90,31 @@ class Account:
     @reported
     def causes_s(self) -> dict[str, float]:
         """Seconds by cause, in the order in which causes count."""
-        return {str(cause): self.seconds(cause) for cause in Cause if self.seconds(cause) > 0}
+        return {str(cause): self.seconds(cause) for cause in StepCause if self.seconds(cause) > 0}
 
-    def seconds(self, *causes: Cause) -> float:
+    def seconds(self, *causes: StepCause) -> float:
         """Return the part of the step that some causes take."""
         return sum(line.seconds for line in self.lines if line.cause in causes)
 
-    def share(self, *causes: Cause) -> float:
+    def share(self, *causes: StepCause) -> float:
         """Return that part as a share of the step."""
         return self.seconds(*causes) / self.step_s if self.step_s > 0 else 0.0
 
-    def hidden_s(self, *causes: Cause) -> float:
+    def hidden_s(self, *causes: StepCause) -> float:
         """Return how much of some causes ran behind other work."""
         return sum(line.hidden_s for line in self.lines if line.cause in causes)
 
-    def removal(self, cause: Cause) -> Removal | None:
+    def removal(self, cause: StepCause) -> Removal | None:
         """Return what the step takes without a cause, where that was priced."""
         return next((row for row in self.without if row.cause is cause), None)
 
 
-Parts = Mapping[tuple[Cause, str], float]
+Parts = Mapping[tuple[StepCause, str], float]
 
 
 def account_of(
     source: str, step_s: float, parts: Parts, *, name: str = "step", hidden: Parts | None = None,
-    without: Mapping[Cause, float] | None = None,
+    without: Mapping[StepCause, float] | None = None,
 ) -> Account:  # fmt: skip
     """Return the account of a step from its parts; `without` is the step's time without some causes."""
     behind = hidden or {}
@@ -125,19 +126,19 @@ def account_of(
     return with_removals(account, without or {})
 
 
-def with_removals(account: Account, without: Mapping[Cause, float]) -> Account:
+def with_removals(account: Account, without: Mapping[StepCause, float]) -> Account:
     """Return an account that also says what the step takes without some causes."""
     rows = tuple(_removal(account, cause, step_s) for cause, step_s in without.items())
     return Account(account.source, account.name, account.step_s, account.lines, rows)
 
 
-def _removal(account: Account, cause: Cause, step_s: float) -> Removal:
+def _removal(account: Account, cause: StepCause, step_s: float) -> Removal:
     saves = account.step_s - step_s
     return Removal(cause, step_s, saves, account.seconds(cause) - saves)
 
 
 def _order(line: AccountLine) -> tuple[int, float]:
-    return list(Cause).index(line.cause), -line.seconds
+    return list(StepCause).index(line.cause), -line.seconds
 
 
 def total(lines: Iterable[AccountLine]) -> float:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from syncline.describe.model import reported
-from syncline.timeline.account.account import Account, Cause
+from syncline.timeline.account.account import Account, StepCause
 
 
 @dataclass(frozen=True)
 class LineDifference:
     """One line of two accounts."""
 
-    cause: Cause
+    cause: StepCause
     what: str
     before_s: float
     after_s: float
@@ -47,7 +47,7 @@ def subtract(before: Account, after: Account) -> AccountDifference:
     keys = list(dict.fromkeys([*old, *new]))
     lines = [LineDifference(cause, what, old.get((cause, what), 0.0), new.get((cause, what), 0.0))
              for cause, what in keys]  # fmt: skip
-    causes = [LineDifference(cause, "", before.seconds(cause), after.seconds(cause)) for cause in Cause]
+    causes = [LineDifference(cause, "", before.seconds(cause), after.seconds(cause)) for cause in StepCause]
     return AccountDifference(
         before, after, tuple(row for row in causes if row.before_s or row.after_s),
         tuple(sorted((row for row in lines if row.before_s or row.after_s), key=lambda row: -abs(row.change_s))),

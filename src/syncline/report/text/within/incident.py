@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from rich.table import Table
 
 from syncline.describe.units import show_time
-from syncline.questions.incident import IncidentReport, PastIncident
+from syncline.questions.within.incident import IncidentReport, PastIncident
 from syncline.report.table import table
 
 

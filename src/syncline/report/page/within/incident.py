@@ -11,10 +11,10 @@ from markupsafe import Markup
 from syncline.describe.units import show_rate
 from syncline.report.chart.plot import Axis, Line, plot
 from syncline.report.page.page import render
-from syncline.report.text.incident import cost, lasted, moment
+from syncline.report.text.within.incident import cost, lasted, moment
 
 if TYPE_CHECKING:
-    from syncline.questions.incident import IncidentReport, PastIncident
+    from syncline.questions.within.incident import IncidentReport, PastIncident
 
 
 def page(answer: IncidentReport) -> str:

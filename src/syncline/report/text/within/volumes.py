@@ -7,7 +7,7 @@ from functools import singledispatch
 from typing import Any
 
 from syncline.describe import units
-from syncline.questions.volumes import ModelList, Transfer, Volumes
+from syncline.questions.within.volumes import ModelList, Transfer, Volumes
 
 
 @singledispatch

@@ -1,6 +1,6 @@
 """Best known schedules on random clusters: never below the bound, never behind NCCL's model, never slower when better.
 
-    python benchmarks/best_known.py 2000        as many clusters, one line for each that breaks a rule
+    python research/collectives/best_known.py 2000        as many clusters, one line for each that breaks a rule
 
 Every cluster is drawn from its number: hosts, GPUs, networks, sites of different size, slow and failed ports.
 """
@@ -28,7 +28,7 @@ RUNS = 100
 
 def drawn(seed: int) -> dict[str, Any]:
     """Return the description of one cluster."""
-    draw = random.Random(seed)  # noqa: S311
+    draw = random.Random(seed)
     gpus = draw.choice([1, 2, 4, 8])
     host = {"model": draw.choice(["dgx-h100", "dgx-a100"]), "gpus": gpus, "nics": gpus}
     link = draw.choice(["HDR", "NDR", "EDR"])
@@ -49,7 +49,7 @@ def drawn(seed: int) -> dict[str, Any]:
 
 def faulty(description: dict[str, Any], seed: int) -> tuple[dict[str, Any], dict[str, Any]] | None:
     """Return the cluster with a slow port, and with the same port slower still."""
-    draw = random.Random(seed + 1_000_003)  # noqa: S311
+    draw = random.Random(seed + 1_000_003)
     fabric = built(description)
     ports = [fabric.link_name(int(link)) for nic in fabric.nics for link in fabric.out_links(nic)
              if fabric.links.tier[link] == Tier.ACCESS]  # fmt: skip

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from syncline.describe import units
 from syncline.planning.phase.phases import PlannedPhase, PlannedRun
-from syncline.questions.phases import RunAnswer
+from syncline.questions.within.phases import RunAnswer
 from syncline.report.text.lines import folded
 
 

@@ -3,7 +3,7 @@
 `syncline watch` runs with no option but its interfaces in one namespace, traffic of one kind crosses the cable, and
 the cable is cut to a share of its rate (or loses packets) for some seconds, on the way out or on the way in.
 
-    python benchmarks/watch_default.py [two-way] [one-way] [bursty] [idle] [clean:60]
+    python research/watch_default.py [two-way] [one-way] [bursty] [idle] [clean:60]
 
 Needs root, `ip` and `tc`. `clean:60` is so many seconds without a fault; alerts in them are false.
 """

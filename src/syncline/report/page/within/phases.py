@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from syncline.describe import units
-from syncline.questions.phases import RunAnswer
+from syncline.questions.within.phases import RunAnswer
 from syncline.report.page.page import render
-from syncline.report.text.phases import chances, phase_lines
+from syncline.report.text.within.phases import chances, phase_lines
 
 
 def page(run: RunAnswer) -> str:

@@ -1,0 +1,1 @@
+"""Pages of questions that are part of a verb."""

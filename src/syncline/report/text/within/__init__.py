@@ -1,0 +1,1 @@
+"""Texts of questions that are part of a verb."""
