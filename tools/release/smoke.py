@@ -5,6 +5,7 @@ python tools/release/smoke.py         a verb whose extra is missing must name it
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import tempfile
@@ -24,6 +25,23 @@ FILES = {
         for size in (1 << 24, 1 << 26, 1 << 28)
     ),
     "train.py": "print('a script')\n",
+    "trace.json": json.dumps(
+        {
+            "traceEvents": [
+                {
+                    "ph": "X",
+                    "cat": "kernel",
+                    "name": "gemm",
+                    "pid": 0,
+                    "tid": 7,
+                    "ts": 10 * n,
+                    "dur": 8,
+                    "args": {"stream": 7},
+                }
+                for n in range(50)
+            ]
+        }
+    ),
     "two.yaml": "hosts: 2\nhost: {gpu: T4, gpus: 1, nics: 1, nic: i350, link: 1GbE}\nnetwork: fat-tree 1GbE\n",
     "r.yaml": "algorithms: [ring, direct]\nsizes: [1MiB]\ncalibrate_on: [256KiB, 512KiB, 2MiB]\nrepeats: 3\n"
     "steps: 2\ntrain_steps: 0\nmodel: {width: 64, depth: 1, batch: 1, length: 16}\nsynchronisations: [ddp, int8]\n",
@@ -33,6 +51,8 @@ TORCH = find_spec("torch") is not None
 ASKS: dict[str, tuple[str, tuple[int, ...]]] = {
     "fabric": ("fabric show c.yaml --svg c.svg --html c.html", (0,)),
     "schedule": ("schedule verify ring --ranks 8", (0,)),
+    "explain": ("explain trace.json", (0,)),
+    "doctor": ("doctor . --cluster c.yaml", (0, 1)),
     "simulate": ("simulate allreduce --cluster c.yaml --size 1MiB", (0,)),
     "rehearse": ("rehearse two.yaml r.yaml --scale 0.1", (0,)),
     "calibrate": ("calibrate step c.yaml j.yaml --measured 400ms --out profile.yaml", (0,)),

@@ -113,7 +113,7 @@ def _profile(profile: ProfileUse | None) -> list[str]:
         return []
     runs = profile.measured_runs
     moved = ", ".join(f"{name} {value:.2f}" for name, value in asdict(profile.multipliers).items())
-    sure = f"; one sigma {profile.log_sigma:.1%}" if profile.log_sigma is not None else ""
+    sure = f"; one sigma {profile.log_sigma:.1%}"
     return [
         f"  profile     {profile.file}, {runs} measured run{'s' if runs != 1 else ''}{sure} (times {moved})",
         *(f"              {remark}" for remark in profile.remarks),

@@ -256,7 +256,7 @@ def stage_layers(layers: Floats, pp: Floats, even_head: Floats) -> tuple[Floats,
 
 def outside(c: Case) -> Floats:
     """Return what no allocator of a framework reports: the context, workspaces and communicators."""
-    groups = 1.0 + (c.tp > 1) + (c.pp > 1) + (c.dp * c.cp > 1) + (c.cp > 1) + (c.ep > 1)
+    groups: Floats = np.float64(1.0) + (c.tp > 1) + (c.pp > 1) + (c.dp * c.cp > 1) + (c.cp > 1) + (c.ep > 1)
     return CONTEXT_BYTES + COMMUNICATOR_BYTES * groups
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from pydantic_core import from_json
 from syncline.describe.plain_pickle import read_plain_pickle
 from syncline.errors import DescriptionError
 from syncline.timeline.collective import operation_of
+from syncline.timeline.recording.events import Event
 from syncline.timeline.recording.recording import CollectiveCall, DeviceActivities, Doing, HostCalls, Recording
 
 MAX_BYTES = 1 << 30
@@ -139,7 +140,7 @@ def read_inspector(path: Path) -> tuple[Recording, ...]:
     return tuple(draft.build(rank, worlds[rank], str(path), "NCCL Inspector", lacks) for rank, draft in drafts.items())
 
 
-def _line(line: bytes) -> Mapping[str, Any] | None:
+def _line(line: bytes) -> Event | None:
     try:
         record = from_json(line)
     except ValueError:
@@ -157,7 +158,7 @@ def _content(path: Path) -> Any:
         raise DescriptionError(f"not a whole dump: {error}.", where=str(path)) from None
 
 
-def _moments(entry: Mapping[str, Any]) -> tuple[float, float] | None:
+def _moments(entry: Event) -> tuple[float, float] | None:
     end, begin = entry.get("time_discovered_completed_ns"), entry.get("time_discovered_started_ns")
     begin = begin or entry.get("time_created_ns")
     if not isinstance(end, int) or not isinstance(begin, int):
@@ -167,19 +168,19 @@ def _moments(entry: Mapping[str, Any]) -> tuple[float, float] | None:
     return min(start, end / 1e9), end / 1e9
 
 
-def _pg_name(entry: Mapping[str, Any]) -> str:
+def _pg_name(entry: Event) -> str:
     value = entry.get("process_group", entry.get("pg_name", ""))
     return str(value[0]) if isinstance(value, (list, tuple)) and value else str(value)
 
 
-def _group(entry: Mapping[str, Any]) -> str:
+def _group(entry: Event) -> str:
     value = entry.get("process_group", entry.get("pg_name", ""))
     parts = value if isinstance(value, (list, tuple)) else [value]
     named = [str(part) for part in parts if part and part != "undefined"]
     return named[-1][:60] if named else ""
 
 
-def _group_sizes(data: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+def _group_sizes(data: Event) -> dict[str, tuple[int, ...]]:
     config = data.get("pg_config")
     found = {}
     for name, one in config.items() if isinstance(config, dict) else ():

@@ -13,7 +13,7 @@ import gc
 import math
 import re
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -113,10 +113,10 @@ class _Draft:
         self.device = _Columns(("name", "doing", "stream", "correlation", "collective", "place"))
         self.host = _Columns(("name", "calling", "thread", "correlation"))
         self.collectives: dict[CollectiveCall, int] = {}
-        self.records: dict[int, Mapping[str, Any]] = {}
+        self.records: dict[int, Event] = {}
         self.unnamed: list[tuple[int, int, str]] = []  # device row, external id, kernel: their record may come later
         self.steps: dict[str, tuple[float, float]] = {}
-        self.gloo: list[tuple[float, float, object, str, Mapping[str, Any]]] = []
+        self.gloo: list[tuple[float, float, object, str, Event]] = []
         self.stacks = False
 
     def name(self, text: object) -> int:
@@ -192,7 +192,7 @@ class _Draft:
         rows.real["start"].append(begin)
         rows.real["end"].append(end)
 
-    def collective(self, record: Mapping[str, Any], kernel: str) -> int:
+    def collective(self, record: Event, kernel: str) -> int:
         """Return the number of a collective that a record describes, or a kernel's name alone."""
         found = _described(record, kernel)
         return self.collectives.setdefault(found, len(self.collectives))
@@ -300,12 +300,12 @@ class _Draft:
         rows.real["end"].append(end)
 
 
-def _args(event: Mapping[str, Any]) -> Mapping[str, Any]:
+def _args(event: Event) -> Event:
     args = event.get("args")
     return args if isinstance(args, dict) else {}
 
 
-def _number(event: Mapping[str, Any], key: str) -> int:
+def _number(event: Event, key: str) -> int:
     return _whole(_args(event).get(key), -1)
 
 
@@ -316,7 +316,7 @@ def _whole(value: object, otherwise: int) -> int:
         return otherwise
 
 
-def _described(record: Mapping[str, Any], kernel: str) -> CollectiveCall:
+def _described(record: Event, kernel: str) -> CollectiveCall:
     """Return a collective from the host's record of it, or as far as its kernel's name tells."""
     named = str(record.get("Collective name") or "")
     operation = (
@@ -343,7 +343,7 @@ def _members(text: object) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"[0-9]+", str(text)))
 
 
-def _input_bytes(args: Mapping[str, Any]) -> float:
+def _input_bytes(args: Event) -> float:
     """Return the bytes of a call's inputs, which a trace has with `record_shapes=True`; 0 without."""
     dims, types = args.get("Input Dims"), args.get("Input type")
     if not isinstance(dims, list) or not isinstance(types, list):
