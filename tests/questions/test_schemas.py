@@ -120,8 +120,8 @@ def questions() -> dict[str, tuple[Ask, ...]]:
         "fabric-show": (lambda: syncline.inventory(CLUSTER), lambda: syncline.inventory("tpu-v4-pod")),
         "fabric-build": (lambda: syncline.fabric_build(CLUSTER), lambda: syncline.fabric_build(ETHERNET)),
         "design": (
-            lambda: syncline.design(SMALL_RUN, gpus=64, links=("NDR",), checked=0),
-            lambda: syncline.design(SMALL_RUN, gpus=64, links=("NDR",), checked=0, later=512, storage=True),
+            lambda: syncline.design(SMALL_RUN, gpus=64, links=("NDR",)),
+            lambda: syncline.design(SMALL_RUN, gpus=64, links=("NDR",), later=512, storage=True),
         ),
         "nccl": (lambda: syncline.advise(CLUSTER, ranks=16),),
         "doctor": (lambda: syncline.doctor(str(ROOT / "tests" / "diagnosis" / "incidents.yaml"), cluster=CLUSTER),),

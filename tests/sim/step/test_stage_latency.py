@@ -85,7 +85,7 @@ def test_a_faster_or_shorter_line_never_makes_a_plan_slower() -> None:
     asked = load_job({"model": "llama3-8b", "batch": {"global": 128, "sequence": 4096}})
 
     def best_s(rate: str, latency_ms: float) -> float:
-        found = make_plan(sites((4, 4), latency_ms, rate), asked, with_actions=False, with_run=False, execute=True)
+        found = make_plan(sites((4, 4), latency_ms, rate), asked, with_actions=False, with_run=False)
         return found.best.predicted.step_time_s
 
     by_rate = [best_s(rate, 6) for rate in ("50Gbps", "100Gbps", "200Gbps", "400Gbps", "800Gbps")]

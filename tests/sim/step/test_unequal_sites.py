@@ -78,13 +78,13 @@ def test_a_job_that_fits_into_one_site_is_there() -> None:
 @pytest.mark.parametrize("hosts", [(8, 1), (8, 4), (4, 2)])
 def test_a_plan_does_not_depend_on_the_order_of_sites(hosts: tuple[int, int]) -> None:
     asked = load_job({"model": "llama3-8b", "batch": {"global": 128, "sequence": 4096}})
-    found = [make_plan(sites(*order), asked, with_actions=False, with_run=False, execute=True)
+    found = [make_plan(sites(*order), asked, with_actions=False, with_run=False)
              for order in (hosts, hosts[::-1])]  # fmt: skip
     assert found[0].best.decision == found[1].best.decision
     times = [each.best.predicted.step_time_s for each in found]
     assert times[0] == pytest.approx(times[1], rel=1e-9)
     if hosts == (8, 1):
         alone = load({"hosts": 8, "host": "dgx-h100", "network": "rail-optimized NDR"})
-        one = make_plan(alone, asked, with_actions=False, with_run=False, execute=True)
+        one = make_plan(alone, asked, with_actions=False, with_run=False)
         assert times[0] == pytest.approx(one.best.predicted.step_time_s, rel=1e-9)
         assert [note.split(",")[0] for each in found for note in each.notes] == ["site s0 alone", "site s1 alone"]
