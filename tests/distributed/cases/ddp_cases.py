@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from syncline.timeline.align import align
 from tests.distributed.cases.early_cases import early, fitted
 from tests.distributed.cases.training import (
     SMALL,
@@ -33,7 +33,7 @@ from syncline.errors import SynchronizationError
 from syncline.program.overlap import ExchangeCosts, SharedMachine, Work
 from syncline.sim.emulate.emulated_step import step_timeline
 from syncline.sim.emulate.emulation import HostCosts, HostLinks
-from syncline.timeline import SpanKind, load, save, summarise
+from syncline.timeline import SpanKind, Timeline, load, save, summarise
 
 CODECS = ("fp32", "bf16", "fp16", "int8", "int8:round=stochastic", "int4", "sign", "topk:keep=0.05",
           "topk:keep=0.05+int8", "powersgd:rank=1", "powersgd:rank=4")  # fmt: skip
@@ -325,6 +325,17 @@ def measured(rank: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def work_of(timeline: Timeline, rank: int, keys: list[str]) -> Counter[tuple[str | int, ...]]:
+    """Count this rank's spans of one name, kind and `keys`."""
+    kinds = (SpanKind.ENCODE, SpanKind.REDUCE, SpanKind.DECODE, SpanKind.RECV)
+    spans = timeline.spans
+    rows = [row for row in range(len(spans)) if spans.rank[row] == rank and spans.kind[row] in kinds]
+    return Counter(
+        (timeline.names[spans.name[row]], int(spans.kind[row]), *(int(spans.column(key)[row]) for key in keys))
+        for row in rows
+    )
+
+
 def as_programmed(rank: int) -> dict[str, Any]:
     """What ran, beside the predicted Timeline of the same program: which spans have no partner in the other."""
     result = {}
@@ -344,17 +355,12 @@ def as_programmed(rank: int) -> dict[str, Any]:
         paths = {(a, b): (2 * a, 2 * b + 1) for a in range(4) for b in range(4) if a != b}
         wiring = HostLinks.of([1e9] * 8, paths, range(4))
         predicted = step_timeline(work, how, wiring, SharedMachine(4.0, 0.0, 1e-5), HostCosts())
-        pairs = align(predicted, measured)
-        kinds = [SpanKind.ENCODE, SpanKind.REDUCE, SpanKind.DECODE, SpanKind.RECV]
-        both = ((predicted, pairs.only_first), (measured, pairs.only_second))
-        alone = [
-            timeline.names[timeline.spans.name[row]]
-            for timeline, rows in both
-            for row in rows
-            if timeline.spans.rank[row] == rank and timeline.spans.kind[row] in kinds
-        ]
+        keys = [key for key in ("step", "round", "peer")
+                if all((timeline.spans.column(key) >= 0).any() for timeline in (predicted, measured))]  # fmt: skip
+        first, second = (work_of(timeline, rank, keys) for timeline in (predicted, measured))
+        alone = (first - second) + (second - first)
         sent = sum(program.sent_bytes(rank) for program in programs)
-        result[name] = {"alone": sorted(set(alone)), "pairs": len(pairs.first), "keys": pairs.keys,
+        result[name] = {"alone": sorted({key[0] for key in alone}), "pairs": (first & second).total(), "keys": keys,
                         "more_bytes": (report.wire_bytes + report.inside_bytes) / sent - 1}  # fmt: skip
     return result
 
