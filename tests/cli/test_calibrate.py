@@ -90,7 +90,7 @@ def test_a_plan_moves_with_the_profile(job: Path, tmp_path: Path) -> None:
         (("--measured", "14ms"), "Check the unit"),
         (("--measured", "14s", "--log", "a.log"), "give one measurement"),
         (("--log", "/no/such/file"), 'cannot read "/no/such/file"'),
-        (("--trace", "/no/such/file.json"), 'cannot read "/no/such/file.json"'),
+        (("--trace", "/no/such/file.json"), 'there is no file "/no/such/file.json"'),
         (("--measured", "14s", "--profile", "/no/such.yaml"), "/no/such.yaml"),
     ],
 )

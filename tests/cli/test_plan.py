@@ -44,7 +44,7 @@ def test_one_screen_with_answer_limit_and_what_is_worth_doing(capsys: pytest.Cap
         assert words in out
     assert "    4. " not in out
     assert "10 % more network" not in out  # nobody sells it, and it is worth nothing here
-    assert "buy nothing: no network that was tried earns its price (one without limits would save " in out
+    assert "buy nothing: the network is not your limit (one without limits would save " in out
 
 
 def test_json_has_what_was_promised(capsys: pytest.CaptureFixture[str]) -> None:

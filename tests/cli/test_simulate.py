@@ -139,7 +139,7 @@ def test_trace_and_page_are_written(capsys: pytest.CaptureFixture[str], cluster:
         capsys, "simulate", "allreduce", "--cluster", cluster, "--size", "1MiB..16MiB", "--algorithm", "hierarchical",
         "--trace", str(trace), "--html", str(page),
     )  # fmt: skip
-    assert load(trace).makespan_s == pytest.approx(got["rows"][-1]["time_s"], rel=1e-6)
+    assert load(trace).makespan_s == pytest.approx(got["rows"][-1]["time_s"], rel=0.02)  # priced by its pipeline
     text = page.read_text()
     assert text.count("<svg") == 3
     assert "http://" not in text.replace("http://www.w3.org", "") and "https://" not in text

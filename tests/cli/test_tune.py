@@ -60,7 +60,9 @@ def test_a_tiny_script_is_measured_and_its_settings_are_read_back(
     assert found["phase"] == "hold"
     assert found["num_ranks"] == 2
     assert set(found["predicted_s"]) == {"plain", "fp32", "bf16", "int8"}
-    assert found["tried_s"]
+    assert set(found["tried_s"]) <= set(
+        found["predicted_s"]
+    )  # plain is held without a trial where it is predicted best
     assert found["measured"]["rate_Bps"] > 0
     back = asked("int8", "safe", found["written"])
     assert ("plain" if back.is_plain else back.base) == found["codec"]

@@ -6,7 +6,7 @@ Where others fit the memory, or are clearly faster, the answer names them instea
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import product
 
@@ -47,10 +47,16 @@ class UnstatedKeys:
     memory_bytes: float
 
 
-def unstated(job: Job, result: StepResult, constants: Constants | None = None) -> UnstatedKeys | None:
+def unstated(
+    job: Job,
+    result: StepResult,
+    constants: Constants | None = None,
+    executed: Callable[[StepResult], StepResult] = lambda priced: priced,
+) -> UnstatedKeys | None:
     """Return the unstated keys that make a job fit, or faster by 3 % and fit; None where there are none.
 
-    `job` is as its file states it, `result` its price: that one has its gaps filled.
+    `job` is as its file states it, `result` its price: that one has its gaps filled. `executed` turns a price into the
+    step as it is executed.
     """
     if not isinstance(job.model, Shape) or job.kind != "train":
         return None
@@ -69,6 +75,7 @@ def unstated(job: Job, result: StepResult, constants: Constants | None = None) -
     if result.fits and then.step_time_s > result.step_time_s * (1 - WORTH):
         return None
     named = tuple(UnstatedKey(key, _written(value), _written(_taken(result, key))) for key, value in keys.items())
+    then = executed(then)
     return UnstatedKeys(named, then.step_time_s, then.mfu, then.memory_bytes["total"])
 
 

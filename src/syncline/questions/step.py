@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar
 from syncline.describe.guide import cite
 from syncline.describe.mistakes import blamed_on
 from syncline.describe.model import Handle, handle
-from syncline.errors import UsageError
+from syncline.errors import SimulationError, UsageError
 from syncline.fabric import Fabric
 from syncline.fabric.assumed import assumed_of
 from syncline.planning.unstated import UnstatedKeys, unstated
@@ -275,7 +275,7 @@ def step(
     *,
     level: Annotated[
         str | None,
-        Parameter("analytic (closed forms, the default), flow (executed on the fabric) or packet."),
+        Parameter("flow (executed on the fabric, the default), analytic (closed forms) or packet."),
     ] = None,
     routing: Annotated[
         str, Parameter("With flow: spray (balanced), ecmp (hashed) or static; with packet: spray or ecmp.")
@@ -287,9 +287,9 @@ def step(
 ) -> StepPrediction | DecodePrediction:
     """Predict one training step of a job on a cluster, or one token of a decode job.
 
-    `level` is "analytic" (closed forms, the default), "flow" (executed on the fabric) or
-    "packet" (executed packet by packet, up to `max_packets`); `profile` is a file of what was measured on this system
-    (`calibrate_step`).
+    `level` is "flow" (executed on the fabric, the default; closed forms where that cannot be done), "analytic"
+    (closed forms) or "packet" (executed packet by packet, up to `max_packets`); `profile` is a file of what was
+    measured on this system (`calibrate_step`).
 
     >>> answer = step("h100-64-rail", "llama3-70b")
     >>> answer.step_time_s > 0, answer.fits
@@ -302,7 +302,7 @@ def step(
         raise UsageError(
             f'"{job}" is a trace, which `step` does not predict.', hint=f"syncline explain {job} --cluster {named}"
         )
-    level = _level(level or "analytic")
+    asked, level = level, _level(level or "flow")
     described = job_of(job)
     fabric = built(cluster)
     with blamed_on(job if isinstance(job, (str, Path)) else described.name):
@@ -319,13 +319,23 @@ def step(
             measured.check(found.machine.gpu.name)
             constants = measured.constants(found.job, found.num_gpus)
             found = price(fabric, described, constants)
-        if level == "analytic":
-            better = unstated(described, found, constants)
-            return prediction(fabric, found, profile=measured, unstated=better)
-        executed = execute(
-            fabric, found, constants, routing=routing, level=level, max_packets=max_packets  # type: ignore[arg-type]
-        )  # fmt: skip
-        return prediction(fabric, found, executed, measured)
+        executed = None
+        if level != "analytic":
+            try:
+                executed = execute(
+                    fabric, found, constants, routing=routing, level=level, max_packets=max_packets  # type: ignore[arg-type]
+                )  # fmt: skip
+            except SimulationError:
+                if asked is not None:
+                    raise
+
+        def as_executed(priced: StepResult) -> StepResult:
+            if executed is None:
+                return priced
+            return replace(priced, step_time_s=execute(fabric, priced, constants).step_time_s)
+
+        better = unstated(described, found, constants, as_executed) if level != "packet" else None
+        return prediction(fabric, found, executed, measured, better)
 
 
 def _level(name: str) -> str:

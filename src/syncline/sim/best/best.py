@@ -114,7 +114,8 @@ class BestSearch:
     def at(self, size_bytes: int, nccl_s: float | None = None, nccl_name: str = NCCL) -> BestKnown:
         """Return the best known schedule for a buffer; `nccl_s` is what NCCL's model takes."""
         if self.alone or size_bytes <= 0:
-            return BestKnown(self.kind, size_bytes, 0.0, NCCL, 1, 0.0, self.placement)
+            make = partial(build, "direct", self.placement.num_ranks, kind=self.kind)
+            return BestKnown(self.kind, size_bytes, 0.0, "direct", 1, 0.0, self.placement, make=make)
         found = [self._on_links(size_bytes)] if self.meshed else [self._equal(size_bytes), self._by_shares(size_bytes)]
         bound_s = self.bound.at(size_bytes)
         known = [replace(one, bound_s=bound_s) for one in found if one is not None]
