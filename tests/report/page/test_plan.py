@@ -10,7 +10,7 @@ import pytest
 
 from syncline.fabric import load
 from syncline.planning.answer import PlanResult, make_plan
-from syncline.planning.sizes import scaling
+from syncline.planning.sizes import SizePlan, scaling
 from syncline.planning.space import USUAL
 from syncline.report.page.page import unbroken
 from syncline.report.page.plan import between, plan_page
@@ -50,8 +50,12 @@ def answer() -> PlanResult:
 
 
 @pytest.fixture(scope="module")
-def page(answer: PlanResult) -> str:
-    curve = scaling(answer.question, answer.best, answer.money, USUAL)
+def curve(answer: PlanResult) -> tuple[SizePlan, ...]:
+    return scaling(answer.evaluator, answer.best, USUAL)
+
+
+@pytest.fixture(scope="module")
+def page(answer: PlanResult, curve: tuple[SizePlan, ...]) -> str:
     return plan_page(answer, load("h100-64-rail"), curve)
 
 
@@ -106,8 +110,7 @@ def test_it_is_light_enough_for_mail(page: str) -> None:
     assert len(page) < 300_000
 
 
-def test_the_curve_is_planned_anew(answer: PlanResult) -> None:
-    curve = scaling(answer.question, answer.best, answer.money, USUAL)
+def test_the_curve_is_planned_anew(answer: PlanResult, curve: tuple[SizePlan, ...]) -> None:
     assert [p.num_gpus for p in curve] == sorted(p.num_gpus for p in curve)
     here = next(p for p in curve if p.num_gpus == 64)
     assert here.step_time_s == answer.best.predicted.step_time_s
