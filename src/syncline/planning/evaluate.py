@@ -143,7 +143,7 @@ class Evaluator:
             collectives=priced_collectives(result, chosen.bucket_bytes), links=nic_rates(result),
         )  # fmt: skip
         if executed_s is not None:
-            plan = _as_executed(plan, executed_s)
+            plan = _as_executed(plan, result, executed_s)
         if self.money is not None:
             cost = self.money.cost(plan.predicted.step_time_s, plan.tokens_per_step, plan.num_gpus)
             plan = replace(plan, cost=cost)
@@ -185,13 +185,13 @@ def _least_gap(decision: Decision, gaps: Sequence[tuple[Decision, float]]) -> fl
     return min(alike or [UNSEEN, *(gap for _, gap in gaps)])
 
 
-def _as_executed(plan: Plan, executed_s: float) -> Plan:
+def _as_executed(plan: Plan, result: StepResult, executed_s: float) -> Plan:
     """Return a plan whose time is that of executing it, with what follows from it."""
     p = plan.predicted
     faster = p.step_time_s / executed_s
     predicted = replace(
         p, step_time_s=executed_s, tokens_per_s=p.tokens_per_s * faster, mfu=p.mfu * faster, level="flow",
-        closed_form_s=p.step_time_s, interval=p.interval.scaled(1 / faster),
+        closed_form_s=p.step_time_s, interval=result.interval(executed_s),
         account=executed_account(p.account, executed_s),
         parts_s={**p.parts_s, "execution": executed_s - p.step_time_s},
     )  # fmt: skip
