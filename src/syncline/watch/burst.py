@@ -19,7 +19,6 @@ from syncline.watch.sampler import SampleRows
 MIN_PACKETS = 20
 FRAME_BYTES, LARGEST_BYTES = 9018, 1 << 14
 """A jumbo frame; and what is handed to a NIC at once, between a frame and the 64 KiB that it may cut by itself."""
-MIN_WINDOW_S = 1e-3
 MAX_WINDOW_S = 0.1
 FORGET = 0.999
 """Share of a link's highest rate that is left after a look without one as high: half of it in three minutes."""
