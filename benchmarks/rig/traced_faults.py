@@ -7,6 +7,7 @@ middle of the step, a loader that is late, copies on the stream that computes, a
 from pageable memory.
 """
 
+# mypy: disable-error-code="no-untyped-call"
 from __future__ import annotations
 
 import json

@@ -63,7 +63,7 @@ def test_what_the_model_cannot_tell_from_its_own_error_is_no_accusation() -> Non
     unsure = replace(EXPECTED, high_s=0.05, healthy_s=0.015)
     (finding,) = findings([judge(measured(0.03, 0.03, 0.03), unsure)])
     assert finding.rule == "bench.collective.slower-than-usual" and finding.severity is Severity.UNKNOWN
-    assert finding.confidence is not None and finding.confidence <= 0.5
+    assert finding.confidence <= 0.5
     assert judge(measured(0.014, 0.014, 0.014), unsure).verdict is BenchVerdict.OK
 
 

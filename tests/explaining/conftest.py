@@ -39,7 +39,7 @@ class Written:
     def collective(
         self, launched: float, ts: float, dur: float, size: int = 1 << 20, ranks: int = 8, stream: int = 20
     ) -> None:
-        self.kernel(NCCL, launched, ts, dur, stream, **{
+        self.kernel(NCCL, launched, ts, dur, stream, "kernel", **{
             "Collective name": "allreduce", "In msg nelems": size // 2, "Out msg nelems": size // 2,
             "dtype": "BFloat16", "Group size": ranks, "Process Group Name": "0",
             "Process Group Description": "default_pg"})  # fmt: skip

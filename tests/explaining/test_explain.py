@@ -10,14 +10,14 @@ import pytest
 from syncline.explaining import explain_recordings, late_ranks
 from syncline.explaining.explain import Explanation
 from syncline.explaining.reading import read_recordings
-from syncline.timeline.account import StepCause
+from syncline.timeline.account import Account, StepCause
 
 
 def explained(*paths: Path) -> Explanation:
     return explain_recordings(read_recordings(paths))
 
 
-def us(account: Any, cause: StepCause, what: str = "") -> float:
+def us(account: Account, cause: StepCause, what: str = "") -> float:
     rows = [line.seconds for line in account.lines if line.cause is cause and what in line.what]
     return round(sum(rows) * 1e6, 3)
 

@@ -59,7 +59,7 @@ def test_chances_are_those_of_the_ends_and_a_bound_is_certain() -> None:
 
 def test_memory_never_lies_below_what_is_counted_and_gathered_parameters_cost_what_they_are() -> None:
     kept = {"gpus": 128, "parallel": {"zero": "fsdp"}, "software": {"framework": "torchtitan"}, "recompute": "full"}
-    freed, stays = (priced(overlap={"reshard": reshard}, **kept) for reshard in (True, False))
+    freed, stays = (priced("llama3-70b", "bf16", overlap={"reshard": reshard}, **kept) for reshard in (True, False))
     parameters = 2 * 70.55e9
     assert stays.memory_bytes["parameters"] > parameters > 10 * freed.memory_bytes["parameters"]
     assert stays.fit_chance == 0.0 and freed.fit_chance > 0.9

@@ -35,8 +35,9 @@ def released() -> dict[str, object] | None:
     fields: dict[str, object] = {}
     for name in FILES:
         for node in ast.walk(ast.parse((core / name).read_text(encoding="utf-8"))):
-            named = isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
-            if named and isinstance(node.value, ast.Constant):
+            if not isinstance(node, ast.AnnAssign) or not isinstance(node.target, ast.Name):
+                continue
+            if isinstance(node.value, ast.Constant):
                 fields[node.target.id] = node.value.value
     return fields
 
