@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -138,9 +139,9 @@ def kernels(hidden: int, width: int, experts: int, top_k: int, held: int, tokens
         return
     for name, cast in (("tensorwise", tensorwise), ("rowwise", rowwise), ("blockwise", blockwise)):
         if hidden % 128 == 0:
-            yield f"cast {name} eager", lambda cast=cast: cast(x), 0.0, 3.0 * x.numel()
+            yield f"cast {name} eager", partial(cast, x), 0.0, 3.0 * x.numel()
             compiled = torch.compile(cast, dynamic=False)
-            yield f"cast {name} compiled", lambda compiled=compiled: compiled(x), 0.0, 3.0 * x.numel()
+            yield f"cast {name} compiled", partial(compiled, x), 0.0, 3.0 * x.numel()
     yield "activation eager", lambda: swiglu(wide), 0.0, 6.0 * inner.numel()
     fused = torch.compile(swiglu, dynamic=False)
     yield "activation compiled", lambda: fused(wide), 0.0, 6.0 * inner.numel()
