@@ -280,7 +280,8 @@ def test_experts_stay_at_one_site_or_pay_for_the_line() -> None:
     batch = {"global": 64, "sequence": 4096, "micro": 1}
     split = {"tp": 1, "pp": 4, "zero": "1", "ep": 8}
     together = step(fabric, load_job({"model": "mixtral-8x7b", "parallel": split, "batch": batch}))
-    assert together.floor_s < 0.5 and together.step_time_s < 2.5
+    # Arithmetic bounds it, at the datasheet's rate; the line needs 0.17 s each way for activations.
+    assert together.floor_s == pytest.approx(0.66, rel=0.02) and together.step_time_s < 2.5
     assert execute(fabric, together).step_time_s == pytest.approx(together.step_time_s, rel=0.05)
     over = step(fabric, load_job({"model": "qwen3-30b-a3b", "parallel": {"ep": 32, "zero": "1"}, "batch": batch}))
     assert over.step_time_s > over.floor_s > 5
