@@ -201,7 +201,8 @@ def test_pcie_doubles_each_generation(generation: int) -> None:
 def test_dense_rates_rise_as_precision_falls(gpu: Gpu) -> None:
     ladder = [gpu.flops_at(precision) for precision in ("tf32", "bf16", "fp8", "fp4")]
     known = [rate for rate in ladder if rate is not None]
-    assert all(2 * low * 0.98 <= high <= 3.1 * low for low, high in pairwise(known))
+    most = 4.5 if gpu.architecture == "Rubin" else 3.1  # Rubin has few FP16 units for its FP8 ones
+    assert all(2 * low * 0.98 <= high <= most * low for low, high in pairwise(known))
     assert gpu.flops.fp16 is None or gpu.flops.bf16 in (None, gpu.flops.fp16)
 
 

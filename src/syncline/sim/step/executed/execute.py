@@ -35,6 +35,8 @@ ROUNDS = 2
 """Rounds of the pipeline (micro-batches over stages) after which each further round takes as long as the one before."""
 LEAST_MICRO = 4
 """Micro-batches that make a round of a short pipeline: one alone may hide behind what begins or ends a step."""
+BETWEEN_SITES = 48
+"""And of one whose stages may stand at several sites: a line holds many micro-batches on their way."""
 
 
 @dataclass(frozen=True)
@@ -104,8 +106,10 @@ def check_executable(result: StepResult) -> None:
 def execute_stages(stage: Stages, result: StepResult) -> StepRun:
     """Return a step whose ranks have their devices as the flow engine runs it."""
     k, m = stage.k, result.job.num_micro
-    one = max(result.job.parallel.pp, -(-LEAST_MICRO // result.job.parallel.pp) * result.job.parallel.pp)
-    few, more = ROUNDS * one, (ROUNDS + 1) * one
+    pp, sites = result.job.parallel.pp, np.unique(stage.fabric.site_of_host).size
+    one = -(-(LEAST_MICRO if sites < 2 else BETWEEN_SITES) // pp) * pp
+    few = one * (ROUNDS if sites < 2 else 1)
+    more = few + one
     if m <= few + more:
         return _run(stage, result, k, m)
     shorter, longer = _run(stage, result, k, few), _run(stage, result, k, more)
