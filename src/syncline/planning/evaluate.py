@@ -179,10 +179,13 @@ class Evaluator:
 
 
 def _least_gap(decision: Decision, gaps: Sequence[tuple[Decision, float]]) -> float:
-    """Return the least gap between executed and closed form that a decision may have, by those of its own depth."""
+    """Return the least gap between executed and closed form that a decision may have, by those of its own depth.
+
+    Others of a depth that took longer than their closed form say nothing of this one: it may take what that says.
+    """
     family = (decision.pp, decision.num_gpus, decision.placement)
     alike = [gap for other, gap in gaps if (other.pp, other.num_gpus, other.placement) == family]
-    return min(alike or [UNSEEN, *(gap for _, gap in gaps)])
+    return min(1.0, *(alike or [UNSEEN, *(gap for _, gap in gaps)]))
 
 
 def _as_executed(plan: Plan, result: StepResult, executed_s: float) -> Plan:
