@@ -153,7 +153,10 @@ def staged_of_three(job: Job) -> Job:
 
 
 def test_gpus_inside_hosts_stand_in_the_order_of_rails() -> None:
-    """Without NVLink, ranks that talk across hosts should share a rail where their hosts gave other GPUs."""
+    """Ranks that talk across hosts can share a rail where their hosts gave other GPUs.
+
+    At the library's price that is worth nothing here: groups of two hosts also cross rails through PCIe.
+    """
     host = {"gpu": "L40S", "gpus": 8, "nics": 8, "nic": "cx6", "link": "100GbE"}
     fabric = load({"hosts": 4, "host": host, "network": {"topology": "rail-only", "link": "100GbE"}})
     parts = [(0, 1, 2, 3), (1, 2, 3, 4), (0, 1, 2, 3), (1, 2, 3, 4)]
@@ -164,7 +167,7 @@ def test_gpus_inside_hosts_stand_in_the_order_of_rails() -> None:
     assert aligned is not None
     assert fabric.devices.local[aligned.gpus].tolist() == [[0, 1, 2, 3], [4, 1, 2, 3]] * 2
     assert rail_aligned(aligned) is None
-    assert search(judge.seated(aligned)).step_time_s < search(judge).step_time_s * 0.99
+    assert search(judge.seated(aligned)).step_time_s == pytest.approx(search(judge).step_time_s, rel=0.01)
 
 
 @pytest.fixture(scope="module")
