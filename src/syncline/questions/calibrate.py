@@ -134,8 +134,8 @@ def calibrate_step(
     Exactly one of `measured` ("4.6s"), `trace` and `log` is given; `profile` is one to add to.
 
     >>> found = calibrate_step("h100-64-rail", "llama3-70b", measured="30s")
-    >>> round(found.calibrated_s, 1)
-    30.0
+    >>> round(found.calibrated_s)
+    30
     """
     if sum(value is not None for value in (measured, trace, log)) != 1:
         raise UsageError("give one measurement: `measured`, `trace` or `log`.", hint="For example `measured` 4.6s.")

@@ -65,8 +65,8 @@ def test_a_tree_is_written_and_read_back(any_fabric):
 def test_lines_are_what_slurm_expects(fabric_of):
     assert write_slurm_conf(fabric_of("rail-optimized")) == (
         "# TopologyPlugin=topology/tree\n"
-        "SwitchName=leaf-00 Nodes=host-[00-31]\n"
-        "SwitchName=leaf-08 Nodes=host-[32-35]\n"
+        "SwitchName=leaf-00 Nodes=host-[00-17]\n"
+        "SwitchName=leaf-08 Nodes=host-[18-35]\n"
         "SwitchName=spine-00 Switches=leaf-[00,08]\n"
     )
     assert write_slurm_conf(fabric_of("nvl72"), plugin="block") == (

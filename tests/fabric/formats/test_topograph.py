@@ -29,7 +29,7 @@ VALUE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?\Z")
 
 def test_labels_say_domain_leaf_spine_and_core(fabric_of):
     assert host_labels(fabric_of("nvl72"))["host-20"] == {
-        f"{PREFIX}accelerator": "nvl-01", f"{PREFIX}leaf": "leaf-00", f"{PREFIX}spine": "spine-00",
+        f"{PREFIX}accelerator": "nvl-01", f"{PREFIX}leaf": "leaf-04", f"{PREFIX}spine": "spine-00",
     }  # fmt: skip
     assert f"{PREFIX}accelerator" not in host_labels(fabric_of("fat-tree"))["host-00"]
     dragonfly = host_labels(fabric_of("dragonfly"))["host-00"]

@@ -78,7 +78,9 @@ def test_a_measured_step_is_reproduced_and_other_splits_and_models_follow_less_a
     given = job_of(tp=4, pp=4)
     case = build_case(given, machine)
     found = calibrate(StepCalibration(), case, Observation(1.2 * total_s(case)))
-    assert found.multipliers == Multipliers() and found.own == pytest.approx(np.log(1.2))
+    assert found.multipliers == Multipliers() and found.own == pytest.approx(
+        np.log(1.2), rel=0.05
+    )  # what comes once a step stays
     measured = run(found.own, split=split_words(given))
     profile = SystemProfile("here", "H100-SXM5-80GB", found, (measured,))
     again = float(step_cost(case, profile.constants(given, 64)).total)

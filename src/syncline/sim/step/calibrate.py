@@ -110,7 +110,9 @@ def calibrate(
     base = constants or default_constants()
     names = tuple(name for name in PART_NOISE if seen.parts_s.get(name, 0.0) > 0)
     if not names:
-        left = float(np.log(seen.step_s) - _logs(case, before.multipliers.logs, base, ())[0])
+        left = 0.0
+        for _ in range(8):  # what a step takes once does not grow with the others
+            left += float(np.log(seen.step_s) - _logs(case, before.multipliers.logs + left, base, ())[0])
         return replace(before, own=left)
     noise = np.array([STEP_NOISE, *(PART_NOISE[name] for name in names)])
     wanted = np.log([seen.step_s, *(seen.parts_s[name] for name in names)])
