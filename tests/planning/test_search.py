@@ -54,15 +54,16 @@ def test_a_block_gives_the_answers_of_one_by_one(asked, cluster: str, model: str
 
 
 def brute_force(question: PlanQuestion, num_gpus: int, axes: Axes) -> tuple[float, int, int]:
-    """Return best time, configurations and how many fit, with plain loops over whole jobs."""
+    """Return best time, configurations and how many are likely to fit, with plain loops over whole jobs."""
     rows, best, count, fitting = rows_of(question.job, num_gpus, question.machine.domain), np.inf, 0, 0
     for words in switches_of(question.job, axes):
         mine = possible(rows_for(rows, words), words, question.machine.domain)
         for i in range(len(mine)):
             result = evaluate(question, decision_of(words, mine, i))
             count += 1
-            fitting += result.fits
-            if result.fits:
+            likely = result.fits and result.fit_chance >= question.least_chance
+            fitting += likely
+            if likely:
                 best = min(best, result.step_time_s)
     return best, count, fitting
 

@@ -172,13 +172,13 @@ def test_one_site_alone_and_meeting_rarely_are_offered() -> None:
     assert any(action["name"] == "diloco" for action in found["actions"])
 
 
-def test_a_thin_fabric_is_never_listed_first(tmp_path: Path) -> None:
-    """Once 32:1 came first: it costs less and took as long."""
+def test_a_thin_fabric_is_never_advised_for_less_than_prices_tell_apart(tmp_path: Path) -> None:
+    """A pipeline hardly uses the network: 32:1 costs 0.6 % less a token, which nobody can tell, and is no faster."""
     file = tmp_path / "c.yaml"
     file.write_text("hosts: 4\nhost: dgx-h100\nnetwork: {topology: leaf-spine, link: 100GbE, hosts_per_leaf: 2}\n")
     job = {"model": "llama3-70b", "batch": {"global": 64, "sequence": 4096}}
     found: Any = compare(job, clusters=(str(file),), sweep=("network.oversubscription", ("32:1", "1:1"))).to_json()
-    assert found["fastest"] == found["cheapest"] == "network.oversubscription 1:1"
+    assert found["fastest"] == found["advised"] == "network.oversubscription 1:1"
 
 
 @pytest.mark.parametrize(("host", "link"), [("p5", "EFAv2"), ("p5en", "EFAv3")])

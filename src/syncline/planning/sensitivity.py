@@ -67,6 +67,8 @@ LIKELY = {"free": 0.9, "hardware": 0.9, "numerics": 0.5, "zero-bubble": 0.7, "fp
 NEAR_BATCH = 0.13
 #: Savings below this part of the time are smaller than what the step model can tell apart.
 LEAST_SAVING = 0.005
+#: Changes of the network: none saves more than a network without limits would.
+NETWORK = frozenset({"bandwidth", "latency", "ports", "link", "oversubscription", "wan"})
 #: Changes that are tried at most: as many as are printed.
 ADVISED = 3
 ORDERS = {"packed": "ranks ordered by rack", "scattered": "anywhere", "spread": "hosts spread over racks",
@@ -126,12 +128,14 @@ def actions_of(
     # Near the best plan: the way its state is sharded stays, and what never wins is not tried again.
     schedule = tuple(s for s in axes.schedule if s != "gpipe")
     near = replace(axes.near(), zero=(best.decision.zero,), schedule=schedule)
+    bound = _network_bound(evaluator, best, axes, fix, meter)
+    unchanged = _looked(question, best, near, fix, meter).best
     trials = [
-        ChangeTrial(evaluator, best, change, axes, fix)
+        ChangeTrial(evaluator, best, change, axes, fix, unchanged[0].step_s if unchanged else 0.0)
         for change in changes(question, best, evaluator.fabric, fix, money)
     ]
     found = {trial.change.name: trial for trial in trials if trial.look(near, meter)}
-    actions = {name: trial.expected() for name, trial in found.items()}
+    actions = {name: trial.expected(bound if name in NETWORK else None) for name, trial in found.items()}
     if money is not None:
         actions |= {action.name: action for action in recovery_actions(best, money)}
     # Most worth first; what is tried may fall back, and the next is tried then.
@@ -141,8 +145,8 @@ def actions_of(
             break
         if name in found and not actions[name].tried:
             actions[name] = found[name].tried(meter)
-    bought = [trial.best for trial in trials if trial.best and trial.change.kind == "hardware"]
-    bound = _network_bound(evaluator, best, axes, fix, bought, meter)
+    if bound is not None:  # a split that wins on a faster network wins on one without limits too
+        bound = max([bound, *(action.saving for name, action in actions.items() if name in NETWORK and action.tried)])
     return tuple(sorted(actions.values(), key=lambda action: -action.saving)), bound
 
 
@@ -155,9 +159,9 @@ class ChangeTrial:
     change: QuestionChange
     axes: Axes
     fix: Mapping[str, Any]
+    unchanged_s: float
+    """The closed form's best without the change."""
     looked: SearchResult = field(default_factory=SearchResult)
-    best: Decision | None = None
-    """What won when the change was tried."""
 
     @property
     def question(self) -> PlanQuestion:
@@ -170,11 +174,11 @@ class ChangeTrial:
         self.looked = _looked(self.question, self.plan, replace(axes, **dict(self.change.axes)), fixed, meter)
         return bool(self.looked.best)
 
-    def expected(self) -> Improvement:
-        """Return the closed form's opinion: what executing the plan adds is taken to stay the same part of a step."""
-        p, decision = self.plan.predicted, self.looked.best[0].decision
-        beyond = p.step_time_s / (p.closed_form_s or p.step_time_s)
-        return self._improvement(beyond * evaluate(self.question, decision).step_time_s, decision)
+    def expected(self, bound: float | None = None) -> Improvement:
+        """Return the closed form's opinion: its best with the change over its best without, and at most `bound`."""
+        looked, now_s = self.looked.best[0], self.plan.predicted.step_time_s
+        step_s = now_s * looked.step_s / (self.unchanged_s or looked.step_s)
+        return self._improvement(max(step_s, 0.0 if bound is None else (1 - bound) * now_s), looked.decision)
 
     def tried(self, meter: Meter | None) -> Improvement:
         """Return the change planned and executed on the changed cluster; the plan as it is stays a candidate."""
@@ -186,7 +190,6 @@ class ChangeTrial:
         changed = Evaluator(fabric, self.question, None, self.plan.num_gpus)
         same = [self.plan.decision] if not self.change.axes and self.change.tokens == 1.0 else []
         found = changed.ranked(self.looked.best, same)[0].plan
-        self.best = found.decision
         return replace(self._improvement(found.predicted.step_time_s, found.decision), tried=True)
 
     def _improvement(self, step_s: float, decision: Decision) -> Improvement:
@@ -219,7 +222,7 @@ def evaluate(question: PlanQuestion, decision: Decision) -> StepResult:
 
 
 def _network_bound(
-    evaluator: Evaluator, best: Plan, axes: Axes, fix: Mapping[str, Any], known: Sequence[Decision], meter: Meter | None
+    evaluator: Evaluator, best: Plan, axes: Axes, fix: Mapping[str, Any], meter: Meter | None
 ) -> float | None:
     """Return the part of the time that a network without limits would save: no purchase of network saves more."""
     endless = 1e4
@@ -229,7 +232,7 @@ def _network_bound(
     if not looked.best:
         return None
     free = Evaluator(faster_links(evaluator.fabric, endless), unlimited, None, best.num_gpus)
-    least_s = free.ranked(looked.best, [best.decision, *known])[0].plan.predicted.step_time_s
+    least_s = free.ranked(looked.best, [best.decision])[0].plan.predicted.step_time_s
     return max(0.0, 1 - least_s / best.predicted.step_time_s)
 
 

@@ -83,7 +83,7 @@ def test_the_page_says_what_colours_mean() -> None:
 
 def test_shares_in_the_text_add_up() -> None:
     lines = step_lines(prediction(FABRIC, result()))
-    shares = [float(found.group(1)) for line in lines if (found := re.match(r"    \w.*?([\d.]+)%$", line))]
+    shares = [float(found.group(1)) for line in lines if (found := re.match(r"    \w.*?([\d.]+)%(?:  \(|$)", line))]
     assert sum(shares) == pytest.approx(100, abs=0.6)
 
 

@@ -109,8 +109,8 @@ def test_an_all_reduce_crosses_ports_as_nccls_tree_or_ring_does_by_every_verb(ho
 def test_replicas_exchange_while_layers_wait_for_scale_up_links(network: dict[str, str]) -> None:
     """Ports are free during exchanges over NVLink; the head's gradients come first, its parameters last.
 
-    By hand: of one half of the exchange, what is longer than the layers of a micro-batch and their waits, and never
-    less than what nothing hides.
+    By hand: gradients are summed in fp32, two thirds of the bytes, and parameters gathered in bf16. Of each, what is
+    longer than the layers of a micro-batch and their waits is exposed, and never less than what nothing hides.
     """
     rack = {"topology": "leaf-spine", "link": "NDR", "hosts_per_leaf": 2, **network}
     fabric = build(ClusterSpec.model_validate({"hosts": 4, "host": "dgx-h100", "network": rack}))
@@ -120,10 +120,10 @@ def test_replicas_exchange_while_layers_wait_for_scale_up_links(network: dict[st
     case, cost = found.case, found.cost
     assert case is not None and cost is not None
     layers, waits = float(case.layers), found.parts_s["tp"] / 2
-    half = float(cost.dp_wire) / 2
-    least = default_constants().held.least_exposed * half
+    third, least = float(cost.dp_wire) / 3, default_constants().held.least_exposed
     by_hand = sum(
-        max(least, half - layers * float(compute) - waits / 2) for compute in (cost.layer.forward, cost.layer.behind)
+        max(least * wire, wire - layers * float(compute) - waits / 2)
+        for wire, compute in ((third, cost.layer.forward), (2 * third, cost.layer.behind))
     )
     assert found.parts_s["dp"] == pytest.approx(by_hand, rel=1e-9)
     assert execute(fabric, found).step_time_s == pytest.approx(found.step_time_s, rel=0.01)

@@ -12,7 +12,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from syncline.planning.decide.uncertain import Z90, Uncertain
+from syncline.planning.decide.uncertain import Uncertain
+from syncline.sim.uncertainty import Z_90
 
 #: Standard deviation of the logarithm of the ratio of two steps, on one GPU and on two: eight of ten pairs lie within
 #: 1.28 of them. With experts on one GPU nine of ten ask for more (0.21) than eight do (0.16). All pairs with experts on
@@ -35,7 +36,7 @@ class Doubt:
 
 def doubt(kind: str, gpu: str, split: str, p90: tuple[float, float], prices: list[Uncertain]) -> Doubt:
     """Return a cluster's doubt from the 90 % interval of its step and what its price depends on."""
-    return Doubt(kind, gpu, split, math.log(p90[1] / p90[0]) / 2 / Z90, {price.name: price for price in prices})
+    return Doubt(kind, gpu, split, math.log(p90[1] / p90[0]) / 2 / Z_90, {price.name: price for price in prices})
 
 
 def ratio_sigma(a: Doubt, b: Doubt) -> float:

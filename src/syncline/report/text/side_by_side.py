@@ -36,11 +36,12 @@ def cluster_lines(found: ClusterComparison) -> list[str]:
 
 
 def verdict(found: ClusterComparison) -> str:
-    """Return which is cheapest, which is fastest, and which are ties."""
+    """Return which is cheapest, which are ties, which of them to take, and which is fastest."""
     cheap, fast = found.cheapest_cluster, found.fastest_cluster
     words = f"cheapest: {cheap.name} ({cheap.basis})"
     tied = [row.name for row in found.clusters if row.tied]
     words += f", tied with {', '.join(tied)}" if tied else ""
+    words += f"; take {found.advised}, the fastest of them" if found.advised != cheap.name else ""
     apart = min(
         (row for row in found.clusters if row.sure and not row.tied), key=lambda row: row.sure or 0, default=None
     )
