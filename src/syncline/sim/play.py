@@ -7,7 +7,7 @@ report.jobs[0].slowdown        # against the same job with the cluster to itself
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeVar
 
@@ -21,6 +21,7 @@ from syncline.fabric.faults import FailedPart, links_of_fault
 from syncline.program import Placement, Program, place
 from syncline.program.placement import given
 from syncline.sim.candidates import NAMES
+from syncline.sim.collective.price import price
 from syncline.sim.flow.flow import Background, FlowJob, FlowOutcome, LinkEvent, simulate
 from syncline.sim.flow.routing import FlowNetwork, NetworkOptions
 from syncline.sim.scenario import Event, JobPart, Scenario, SteadyTraffic
@@ -37,6 +38,8 @@ class JobReport:
     start_s: float
     end_s: float
     alone_s: float
+    library_s: float | None = field(default=None, kw_only=True)
+    """What NCCL, or the library that the cluster names, takes for one of its collectives alone: it has no flows."""
 
     @reported
     def took_s(self) -> float:
@@ -92,7 +95,8 @@ def play(scenario: Scenario, fabric: Fabric, *, record: bool = False, options: N
         first, end = numbers[part.name][0], numbers[part.name][-1]
         begin = max([part.start, *(ends[numbers[other][-1]] for other in part.after)])
         alone = simulate([_alone(job, first) for job in jobs[first : end + 1]], network).makespan_s
-        reports.append(JobReport(part.name, part.tenant, jobs[end].program.num_ranks, begin, ends[end], alone))
+        reports.append(JobReport(part.name, part.tenant, jobs[end].program.num_ranks, begin, ends[end], alone,
+                                 library_s=_library_s(part, network)))  # fmt: skip
     return Report(outcome, tuple(reports))
 
 
@@ -124,10 +128,17 @@ def _alone(job: FlowJob, first: int) -> FlowJob:
 
 
 def program_of(network: FlowNetwork, part: JobPart) -> Program:
-    """Return the program of a job on the GPUs it names: the one that `simulate` would take, alone on the cluster."""
+    """Return the program of a job on the GPUs it names: the best known schedule, in chunks that suit it alone."""
     placed = _placement(network.fabric, part)
     contest = contest_of(part.algorithm, NAMES[part.collective], placed, network)
-    return contest.at(contest.best(part.size)).program
+    return contest.at(contest.executed(contest.best(part.size))).program
+
+
+def _library_s(part: JobPart, network: FlowNetwork) -> float | None:
+    if part.algorithm != "auto":
+        return None
+    found = price(NAMES[part.collective], int(part.size), _placement(network.fabric, part), options=network.options)
+    return None if found.nccl is None else found.nccl.time_s
 
 
 def _placement(fabric: Fabric, part: JobPart) -> Placement:

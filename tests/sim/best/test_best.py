@@ -97,7 +97,7 @@ def test_more_chunks_fill_sooner_until_posting_takes_longer() -> None:
     free = PipelineCosts(((0.0, 1.0, 0.0), (0.0, 1.0, 0.0)), 1.0, 0.0)
     assert free.best()[1] == 256 and free.time_s(1) == 2.0
     posted = PipelineCosts(((0.0, 1.0, 0.0), (0.0, 1.0, 0.0)), 1.0, 0.1)
-    assert posted.best()[1] == 8 and posted.time_s(256) > 25
+    assert posted.best()[1] == 10 and posted.time_s(256) > 25
 
 
 def test_hosts_that_nothing_tells_apart_are_one_kind() -> None:

@@ -83,7 +83,7 @@ def test_one_message_is_its_own_chain() -> None:
 def test_the_parts_add_up(transport: str) -> None:
     outcome, found = both(leaf_spine(16, 4), 16, 4 << 20, PacketOptions(transport=transport))
     assert sum(found.parts.values()) == pytest.approx(outcome.job_end_s(0) - found.flow_s)
-    assert abs(found.parts["unexplained"]) < 0.03 * found.flow_s
+    assert abs(found.parts["chain"]) < 0.03 * found.flow_s
     assert 0 < found.parts["headers"] <= (WIRE / PAYLOAD - 1) * found.flow_s
     assert found.parts["hops"] > 0
 
@@ -94,7 +94,7 @@ def test_messages_that_queue_come_to_take_turns() -> None:
         _, found = both(rails(8), 64, 4 << 20, PacketOptions(transport="line-rate", seed=seed))
         assert found.packet_s < 0.95 * found.flow_s
         assert 0 < found.parts["queues"] + found.parts["senders"] < -0.5 * found.parts["sharing"]
-        assert abs(found.parts["unexplained"]) < 0.01 * found.flow_s
+        assert abs(found.parts["chain"]) < 0.01 * found.flow_s
 
 
 def test_the_parts_are_told() -> None:
@@ -103,7 +103,7 @@ def test_the_parts_are_told() -> None:
     assert "at flow level" in text
     assert "headers: +" in text
     assert "connections and is sending" in text
-    assert set(found.to_json()) == {"headers", "hops", "queues", "rates", "senders", "sharing", "unexplained"}
+    assert set(found.to_json()) == {"headers", "hops", "queues", "rates", "senders", "sharing", "chain"}
 
 
 def test_a_hierarchical_program_on_rails_agrees() -> None:
@@ -115,7 +115,7 @@ def test_a_hierarchical_program_on_rails_agrees() -> None:
     outcome = simulate(network, [PacketJob(program, 64 << 20)], options)
     found = difference(outcome, estimate(wired, fluid, 64 << 20), wired)
     assert outcome.job_end_s(0) == pytest.approx(found.flow_s, rel=0.05)
-    assert abs(found.parts["unexplained"]) < 0.01 * found.flow_s
+    assert abs(found.parts["chain"]) < 0.01 * found.flow_s
 
 
 @pytest.mark.parametrize(("credit_bytes", "share"), [(None, 0.25), (64 << 20, 0.5)])

@@ -71,13 +71,13 @@ def test_a_trace_is_recognised_and_priced_on_other_networks(path: Path) -> None:
     assert slow.makespan_s > fast.makespan_s > 0
 
 
-def test_the_answer_says_that_an_execution_trace_has_no_times(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_trace_without_times_is_refused_with_the_next_step(capsys: pytest.CaptureFixture[str]) -> None:
     from syncline.cli.shell import app
 
-    assert app.run(["step", "h100-64-rail", str(EXECUTION[0])]) == 0
-    shown = capsys.readouterr().out
-    assert "recorded     no times" in shown
-    assert "41.73 KiB communicated" in shown  # the reduced gradients, what was gathered and what was broadcast
+    assert app.run(["step", "h100-64-rail", str(EXECUTION[0])]) == 2
+    assert f"syncline explain {EXECUTION[0]}" in capsys.readouterr().err
+    assert app.run(["explain", str(EXECUTION[0])]) == 2
+    assert "the trace has no durations" in capsys.readouterr().err
 
 
 def call(number: int, name: str, parent: int, **attributes: Any) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import singledispatch
 from typing import Any
 
@@ -42,6 +42,7 @@ def _flow(answer: ScenarioReport, width: int) -> Iterator[str | Table]:
             "took": lambda job: time(job.took_s),
             "alone": lambda job: time(job.alone_s),
             "slowdown": _slowdown,
+            **_library_column(answer.jobs),
         },
         words=("job", "tenant"),
     )
@@ -93,6 +94,12 @@ def _packet(answer: PacketScenarioReport, width: int) -> Iterator[str | Table]:
             yield f"class {number}: {words}"
     yield f"busiest link: {answer.busiest_link}, sending {answer.busiest_utilisation:.0%} of the time"
     yield f"packet level; ignores {', '.join(answer.ignores)}"
+
+
+def _library_column(jobs: Sequence[JobReport]) -> dict[str, Callable[[JobReport], str]]:
+    if all(job.library_s is None for job in jobs):
+        return {}
+    return {"NCCL, one alone": lambda job: "-" if job.library_s is None else units.show_time(job.library_s)}
 
 
 def _slowdown(job: JobReport) -> str:

@@ -262,7 +262,7 @@ def straight(tree: CellTree, kind: Kind, size_bytes: float) -> PipelineCosts:
         most, link = max((most, link), _pairs_over_lines(tree, kind))
     hosts = np.bincount(tree.levels[1].of_rank)
     messages = n - int(hosts.min()) if kind is not Kind.SEND_RECV and tree.depth > 1 else 0
-    posting = tree.overhead_s * messages if messages > 1 else 0.0
+    posting = tree.overhead_s * messages
     latency = max(level.latency_s for level in tree.levels)
     return PipelineCosts(((latency, size_bytes * most, posting),), size_bytes * most, posting, link)
 
@@ -290,8 +290,8 @@ def costs(plan: LevelPlan, loads: EqualLoads, size_bytes: float) -> PipelineCost
     stages = []
     for one in plan.chain:
         latency = max(tree.levels[level].latency_s for level in range(one.inner + 1, one.outer + 1))
-        posting = tree.overhead_s * one.messages if one.outer > 1 and one.messages > 1 else 0.0
+        posting = tree.overhead_s * one.messages if one.outer > 1 else 0.0
         stages.append((latency * one.rounds, size_bytes * loads.loads([one]), posting))
     posted = max(sum(one.messages for one in role if one.outer > 1) for role in roles)
     need_s, link = max(loads.busiest(role) for role in roles)
-    return PipelineCosts(tuple(stages), size_bytes * need_s, tree.overhead_s * posted if posted > 1 else 0.0, link)
+    return PipelineCosts(tuple(stages), size_bytes * need_s, tree.overhead_s * posted, link)

@@ -185,7 +185,7 @@ class _Shares:
     def _posting(self, level: int) -> float:
         """Return how long the leader of the most cells posts its messages; those inside a host cost nothing."""
         most = int(self.width[level - 1].max()) - 1
-        return self.tree.overhead_s * most if level > 1 and most > 1 else 0.0
+        return self.tree.overhead_s * most if level > 1 else 0.0
 
     def _load_inside(self, *uses: list[tuple[Floats, Floats]]) -> Floats:
         """Return a stage that stays inside hosts; the exits and lines are idle."""

@@ -6,8 +6,9 @@
 * rates        what their senders waited for the rate or the window that the transport allowed: rate cuts, pulls
 * senders      what they waited for another reason: their port sent other messages or was paused, a loss was found late
 * sharing      what messages of the flow level lost by sharing links, which packets do not: they queue
+* chain        what the messages of the deciding chain take by themselves, beyond the longest chain without waiting
 * transport    what the flow level counts for hosts, and packets do not have: payload share
-* unexplained  what is left. The chain that decides the end may go over other messages than the flow level's
+* rounds       what senders lose that begin a round when the last one has come; the flow level's have a window
 """
 
 from __future__ import annotations
@@ -44,15 +45,17 @@ class Difference:
     def lines(self) -> list[str]:
         """Return the parts in words, the largest first, then the evidence."""
         part, flow_s = self.parts, self.flow_s
-        waits = sum(part[name] for name in ("queues", "rates", "senders", "sharing"))
+        waits = sum(part[name] for name in ("queues", "rates", "senders", "sharing", "chain"))
+        by_itself = "shorter" if part["chain"] < 0 else "longer"
         show = units.show_time
         shares = {
             f"messages wait {show(part['queues'])} in queues, {show(part['rates'])} for their rate or window and "
-            f"{show(part['senders'])} for their port, at flow level {show(-part['sharing'])} by sharing links": waits,
+            f"{show(part['senders'])} for their port, in a chain {show(abs(part['chain']))} {by_itself} than the "
+            f"longest; at flow level {show(-part['sharing'])} by sharing links": waits,
             "a packet's time at every hop": part["hops"],
             "headers": part["headers"],
             "the flow level's own allowance for hosts (payload share)": part.get("transport", 0.0),
-            "not explained": part["unexplained"],
+            "packets go round by round; the flow level's senders have a window": part.get("rounds", 0.0),
         }
         shown = sorted(shares.items(), key=lambda row: -abs(row[1]))
         large = [(words, 100 * seconds / flow_s) for words, seconds in shown if abs(seconds) >= 5e-4 * flow_s]
@@ -62,9 +65,9 @@ class Difference:
         return [*lines, *self.evidence]
 
 
-def beside(found: Difference, shown_s: float) -> Difference:
-    """Return a difference against the flow level as it is shown, which counts a transport's cost for hosts too."""
-    parts = found.parts | {"transport": found.flow_s - shown_s}
+def beside(found: Difference, by_rounds_s: float, shown_s: float) -> Difference:
+    """Return a difference against the flow level as it is shown: with a transport's cost for hosts, and windows."""
+    parts = found.parts | {"transport": found.flow_s - by_rounds_s, "rounds": by_rounds_s - shown_s}
     return Difference(shown_s, found.packet_s, parts, found.evidence)
 
 
@@ -126,7 +129,7 @@ def difference(outcome: Outcome, flow: Estimate, wired: WiredProgram) -> Differe
         "senders": decided.held_s,
         "sharing": -shared_s * wire / payload,
     }
-    parts["unexplained"] = packet_s - flow.time_s - sum(parts.values())
+    parts["chain"] = packet_s - flow.time_s - sum(parts.values())
     return Difference(flow.time_s, packet_s, parts, _evidence(outcome, flow, wired))
 
 
