@@ -46,12 +46,15 @@ class Difference:
         """Return the parts in words, the largest first, then the evidence."""
         part, flow_s = self.parts, self.flow_s
         waits = sum(part[name] for name in ("queues", "rates", "senders", "sharing", "chain"))
-        by_itself = "shorter" if part["chain"] < 0 else "longer"
+        other = ""
+        if abs(part["chain"]) >= 5e-4 * flow_s:
+            by_itself = "shorter" if part["chain"] < 0 else "longer"
+            other = f" in a chain {units.show_time(abs(part['chain']))} {by_itself} than the longest,"
         show = units.show_time
         shares = {
             f"messages wait {show(part['queues'])} in queues, {show(part['rates'])} for their rate or window and "
-            f"{show(part['senders'])} for their port, in a chain {show(abs(part['chain']))} {by_itself} than the "
-            f"longest; at flow level {show(-part['sharing'])} by sharing links": waits,
+            f"{show(part['senders'])} for their port,{other} at flow level "
+            f"{show(-part['sharing'])} by sharing links": waits,
             "a packet's time at every hop": part["hops"],
             "headers": part["headers"],
             "the flow level's own allowance for hosts (payload share)": part.get("transport", 0.0),
