@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
+import os
 from functools import cache, partial
 from typing import Any
 
 import pytest
 
 pytest.importorskip("torch", reason="the runtime needs torch")
+import torch
 from tests.distributed.cases import mesh_cases as cases
 from tests.distributed.cases.fsdp2 import HAS_FSDP2, WHY_NOT
 from tests.distributed.ranks import run_ranks
 
 pytestmark = pytest.mark.skipif(not HAS_FSDP2, reason=WHY_NOT)
+ON_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+DEVICES = ("cpu", pytest.param("cuda", marks=[pytest.mark.gpu, ON_GPU]))
 
 
 @cache
-def ran() -> list[dict[str, Any]]:
-    return run_ranks(4, cases.run)
+def ran(device: str) -> list[dict[str, Any]]:
+    return run_ranks(4, partial(cases.run, device=device, out=os.environ.get("SYNCLINE_GRID_FILE", "")))
 
 
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize(
     ("cell", "codec"),
     [(cell, codec) for cell in cases.CELLS for codec in (cases.FEW if "PP" in cell else cases.CODECS)],
 )
-def test_what_is_whole_on_an_axis_stays_equal_there(cell: str, codec: str) -> None:
-    for got in ran():
+def test_what_is_whole_on_an_axis_stays_equal_there(cell: str, codec: str, device: str) -> None:
+    for got in ran(device):
         found = got[f"{cell} {codec}"]
         assert found["error"] == ""
         assert found["differ"] == []

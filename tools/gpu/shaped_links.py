@@ -4,7 +4,8 @@
     PYTHONPATH=src python tools/gpu/shaped_links.py --device cpu --layers 4 --width 256
 
 Each rank is a host of a lab (namespaces and links made with pyroute2; no `ip` or `tc` is needed). Methods run in turn
-in one process a rank, plain DDP first and last, so that its two rows are an A/A control.
+in one process a rank, plain DDP first and last, so that its two rows are an A/A control. A row is printed and written
+to shaped_links.jsonl when its method is done. `--layers 2,4,8` and `--width` may differ by rate.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,45 +31,70 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--out", type=Path, default=Path("."))
-    parser.add_argument("--layers", type=int, default=24)
-    parser.add_argument("--width", type=int, default=1024)
+    parser.add_argument("--layers", default="24")
+    parser.add_argument("--width", default="1024")
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--rates", default=",".join(map(str, RATES_Gbps)))
     parser.add_argument("--methods", default=",".join(METHODS))
+    parser.add_argument("--limit", type=float, default=540.0, help="seconds that one rate may take")
     chosen = parser.parse_args()
-    task = {key: value for key, value in vars(chosen).items() if key not in ("out", "rates")}
-    rows: list[dict[str, Any]] = []
-    for rate in chosen.rates.split(","):
-        found = _at(float(rate), task)
-        plain_s = statistics.fmean(row["median_s"] for row in found if row["method"] == "ddp")
-        rows += [{"rate_Gbps": float(rate), **row, "times_ddp": round(plain_s / row["median_s"], 2)} for row in found]
-        for row in rows[-len(found) :]:
-            print(json.dumps(row), flush=True)
     chosen.out.mkdir(parents=True, exist_ok=True)
-    report = {"command": " ".join(["python", *sys.argv]), "ranks": 4, "cores": os.cpu_count(), **task, "rows": rows}
-    (chosen.out / "shaped_links.json").write_text(json.dumps(report, indent=1) + "\n")
+    rates = [float(rate) for rate in chosen.rates.split(",")]
+    layers, widths = (_each(text, len(rates)) for text in (chosen.layers, chosen.width))
+    with (chosen.out / "shaped_links.jsonl").open("a") as file:
+        for rate, num_layers, width in zip(rates, layers, widths, strict=True):
+            task = {"device": chosen.device, "layers": num_layers, "width": width, "batch": chosen.batch,
+                    "steps": chosen.steps, "methods": chosen.methods}  # fmt: skip
+            head = {"rate_Gbps": rate, "ranks": 4, "cores": os.cpu_count(), **task}
+            _at(rate, task, chosen.limit, lambda row, head=head: _write(file, {**head, **row}))
     return 0
 
 
-def _at(rate_Gbps: float, task: dict[str, Any]) -> list[dict[str, Any]]:
+def _each(text: str, count: int) -> list[int]:
+    """Return one number for every rate."""
+    numbers = [int(part) for part in text.split(",")]
+    return numbers * count if len(numbers) == 1 else numbers
+
+
+def _write(file: Any, row: dict[str, Any]) -> None:
+    line = json.dumps(row)
+    print(line, flush=True)
+    file.write(line + "\n")
+    file.flush()
+
+
+def _at(rate_Gbps: float, task: dict[str, Any], limit_s: float, write: Callable[[dict[str, Any]], None]) -> None:
+    """Run every method at a rate; `write` gets each row, with how many times faster than the first DDP it is."""
     from syncline.fabric import load
     from syncline.lab import Lab
 
     kind = {1.0: "1GbE", 10.0: "10GbE", 25.0: "25GbE"}.get(rate_Gbps, f"{rate_Gbps:g}Gbps")
     text = f"hosts: 4\nhost: {{gpu: H200, gpus: 1, nics: 1, link: {kind}}}\nnetwork: fat-tree {kind}\n"
-    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
-        file.write(text)
-        file.flush()
-        fabric = load(Path(file.name))
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as described:
+        described.write(text)
+        described.flush()
+        fabric = load(Path(described.name))
     lines: list[str] = []
+    plain_s: list[float] = []
+
+    def hear(_process: Any, _stream: Any, line: str) -> None:
+        lines.append(line)
+        if line.startswith('{"method"'):
+            row = json.loads(line)
+            if row["method"] == "ddp":
+                plain_s.append(row["median_s"])
+            write({**row, "times_ddp": round(plain_s[0] / row["median_s"], 2) if plain_s else None})
+
     with Lab(fabric) as lab:
         command = [sys.executable, str(Path(__file__).resolve()), "--rank", json.dumps(task)]
-        ended = lab.run(command, timeout_s=540.0, on_line=lambda process, stream, line: lines.append(line))
-    found = [json.loads(line) for line in lines if line.startswith('{"method"')]
-    if not found:
+        try:
+            ended = lab.run(command, timeout_s=limit_s, on_line=hear)
+        except TimeoutError as error:
+            write({"error": f"the limit of {limit_s:g} s: {error}"})
+            return
+    if not plain_s:
         raise RuntimeError(f"the ranks printed no row: {ended}\n" + "\n".join(lines[-20:]))
-    return found
 
 
 def rank(task: dict[str, Any]) -> None:

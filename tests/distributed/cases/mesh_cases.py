@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
+import torch.distributed._functional_collectives as functional
 from tests.distributed.cases.fsdp2 import fully_shard
 from tests.distributed.cases.training import start
 from torch import nn
@@ -79,7 +82,7 @@ def differing(model: nn.Module, groups: list[Any]) -> list[str]:
         for group, is_cut in groups:
             if is_cut(name):
                 continue
-            own = (value.to_local() if hasattr(value, "to_local") else value).contiguous()
+            own = (value.to_local() if hasattr(value, "to_local") else value).cpu().contiguous()
             rooms = [torch.empty_like(own) for _ in range(dist.get_world_size(group))]
             dist.all_gather(rooms, own, group=group)
             if not all(torch.equal(rooms[0], room) for room in rooms):
@@ -103,7 +106,7 @@ def train(model: nn.Module, codec: str, place: int, sequence: Any = None) -> tup
     try:
         for step in range(STEPS):
             optimizer.zero_grad()
-            x = batch(place, step)
+            x = batch(place, step).to(next(model.parameters()).device)
             if sequence is not None:
                 x = x.chunk(sequence.size(), dim=1)[sequence.get_local_rank()]
             y: Any = model(x)
@@ -118,20 +121,20 @@ def train(model: nn.Module, codec: str, place: int, sequence: Any = None) -> tup
     return torch.tensor(losses), ""
 
 
-def cells(num_ranks: int) -> Iterator[tuple[str, Any]]:
+def cells(num_ranks: int, device: str = "cpu") -> Iterator[tuple[str, Any]]:
     """Yield the meshes that so many ranks can make."""
     if num_ranks == 8:
-        yield "HSDP TP", init_device_mesh("cpu", (2, 2, 2), mesh_dim_names=("replicas", "shards", "tp"))
+        yield "HSDP TP", init_device_mesh(device, (2, 2, 2), mesh_dim_names=("replicas", "shards", "tp"))
         return
     names = {"TP": ("dp", "tp"), "SP": ("dp", "tp"), "PP": ("pp", "dp"), "": ("replicas", "shards")}
     for cell in CELLS:
-        yield cell, init_device_mesh("cpu", (2, 2), mesh_dim_names=names[cell.partition(" ")[2]])
+        yield cell, init_device_mesh(device, (2, 2), mesh_dim_names=names[cell.partition(" ")[2]])
 
 
 def made(cell: str, mesh: DeviceMesh) -> tuple[nn.Module, list[Any], int, Any]:
     """Return a cell's model, the groups whose members hold equal parameters, this rank's batch and how it is cut."""
     way, _, axis = cell.partition(" ")
-    model = network()
+    model = network().to(mesh.device_type)
     if axis == "PP":  # the stages of a pipeline are models of their own
         data = mesh["dp"]
         torch.manual_seed(mesh.get_local_rank("pp"))
@@ -154,16 +157,52 @@ def made(cell: str, mesh: DeviceMesh) -> tuple[nn.Module, list[Any], int, Any]:
     return model, groups, place, mesh["tp"] if axis == "SP" else None
 
 
-def run(rank: int, port: int, num_ranks: int = 4, codecs: tuple[str, ...] = CODECS) -> dict[str, Any]:
-    """Return, for every mesh and codec, the losses, which replicas differ at the end, and the error."""
+def through_host() -> None:
+    """Let DTensor's and FSDP2's collectives work on copies in host memory: gloo has them for tensors of the host."""
+
+    def copied(collective: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+        def perform(tensor: torch.Tensor, *rest: Any, **options: Any) -> torch.Tensor:
+            return functional.wait_tensor(collective(tensor.cpu(), *rest, **options)).to(tensor.device)
+
+        return perform
+
+    def scatter(output: torch.Tensor, input: torch.Tensor, op: Any, group: Any = None, async_op: bool = False) -> Any:
+        sums = torch.empty(output.shape, dtype=output.dtype)
+        reduce_scatter(sums, input.cpu(), op=dist.ReduceOp.SUM, group=group)
+        output.copy_(sums / dist.get_world_size(group) if op == dist.ReduceOp.AVG else sums)
+
+    reduce_scatter: Any = dist.reduce_scatter_tensor
+    vars(dist)["reduce_scatter_tensor"] = scatter
+    names = ("all_reduce", "all_gather_tensor", "reduce_scatter_tensor", "all_gather_single", "reduce_scatter_single")
+    for name in names:  # "single" since torch 2.12
+        if hasattr(functional, name):
+            vars(functional)[name] = copied(getattr(functional, name))
+
+
+def run(
+    rank: int, port: int, num_ranks: int = 4, codecs: tuple[str, ...] = CODECS, device: str = "cpu", out: str = ""
+) -> dict[str, Any]:
+    """Return, for every mesh and codec, the losses, which replicas differ at the end, and the error.
+
+    Rank 0 writes each cell to the file `out` when it is done.
+    """
     start(rank, num_ranks, port)
+    if device == "cuda":
+        torch.cuda.set_device(0)
+        through_host()
     result: dict[str, Any] = {}
-    for cell, mesh in cells(num_ranks):
+    for cell, mesh in cells(num_ranks, device):
         for codec in codecs if "PP" not in cell else FEW:
             model, groups, place, sequence = made(cell, mesh)
-            losses, error = train(model, codec, place, sequence)
+            try:
+                losses, error = train(model, codec, place, sequence)
+            except RuntimeError as wrong:
+                losses, error = torch.zeros(0), str(wrong)
             differ = [] if error else differing(model, groups)
             result[f"{cell} {codec}"] = {"losses": losses.tolist(), "error": error, "differ": differ}
+            if out and rank == 0:
+                with Path(out).open("a") as file:
+                    file.write(json.dumps({"cell": cell, "codec": codec, **result[f"{cell} {codec}"]}) + "\n")
     return result
 
 
