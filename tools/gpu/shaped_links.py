@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -46,8 +47,8 @@ def main() -> int:
         for rate, num_layers, width in zip(rates, layers, widths, strict=True):
             task = {"device": chosen.device, "layers": num_layers, "width": width, "batch": chosen.batch,
                     "steps": chosen.steps, "methods": chosen.methods}  # fmt: skip
-            head = {"rate_Gbps": rate, "ranks": 4, "cores": os.cpu_count(), **task}
-            _at(rate, task, chosen.limit, lambda row, head=head: _write(file, {**head, **row}))
+            head: dict[str, Any] = {"rate_Gbps": rate, "ranks": 4, "cores": os.cpu_count(), **task}
+            _at(rate, task, chosen.limit, partial(_write, file, head))
     return 0
 
 
@@ -57,8 +58,8 @@ def _each(text: str, count: int) -> list[int]:
     return numbers * count if len(numbers) == 1 else numbers
 
 
-def _write(file: Any, row: dict[str, Any]) -> None:
-    line = json.dumps(row)
+def _write(file: Any, head: dict[str, Any], row: dict[str, Any]) -> None:
+    line = json.dumps({**head, **row})
     print(line, flush=True)
     file.write(line + "\n")
     file.flush()
