@@ -4,10 +4,11 @@
     KILLS=0 STOPS_S= python benchmarks/run.py detection        the heartbeats of 10,000 ranks alone
 
 Half of the kills hit the default (`auto`), half of those while it tries codecs; the others hit plain, int8, FSDP2 and
-FSDP2 beside tensor parallelism. A survivor counts as right where it raises a `LostRankError` that names the killed rank
-within three seconds. Ranks that stand still (SIGSTOP) for less than patience lasts must not be called lost. The
-heartbeats of many ranks are simulated (`rig/beat_swarm.py`), with 1 % of messages lost and 50 processes that pause for
-5 s. The bound is what all pairs would send.
+FSDP2 beside tensor parallelism.
+A survivor counts as right where it raises a `LostRankError` that names the killed rank and its host, with the step and
+the phase; as soon, within three seconds. Ranks that stand still (SIGSTOP) for less than patience lasts must not be
+called lost. The heartbeats of many ranks are simulated (`rig/beat_swarm.py`), with 1 % of messages lost and 50
+processes that pause for 5 s. The bound is what all pairs would send.
 """
 
 from __future__ import annotations
@@ -89,10 +90,14 @@ def kill(kind: str, draws: random.Random) -> dict[str, Any]:
     rows = [
         {"after_s": None, "class": "hangs", "names": None, "phase": ""} if row is None
         else {"after_s": round(row["at_s"] - killed_s, 2), "class": row["class"], "names": row["rank"],
-              "phase": row.get("phase", ""), "text": row.get("text", "")[:200]}
+              "host": row.get("host", ""), "step": row.get("step", -1), "phase": row.get("phase", ""),
+              "text": row.get("text", "")[:200]}
         for row in heard.values()
     ]  # fmt: skip
-    right = all(row["class"] == "LostRankError" and row["names"] == lost for row in rows)
+    right = all(
+        row["class"] == "LostRankError" and row["names"] == lost and row["host"] and row["step"] >= 0 and row["phase"]
+        for row in rows
+    )
     soon = all(isinstance(row["after_s"], float) and row["after_s"] <= SOON_S for row in rows)
     return {"kind": kind, "lost": lost, "right": right, "soon": soon, "survivors": rows}
 

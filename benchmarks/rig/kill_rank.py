@@ -26,8 +26,8 @@ def train(rank: int, num_ranks: int, port: int, kind: str, pipe: Any, options: d
         answer = _train(rank, num_ranks, kind, pipe, int(options.get("steps", 1_000_000)))
     except BaseException as error:
         answer = {
-            "class": type(error).__name__, "rank": getattr(error, "rank", None), "phase": getattr(error, "phase", ""),
-            "text": str(error),
+            "class": type(error).__name__, "rank": getattr(error, "rank", None), "host": getattr(error, "host", ""),
+            "step": getattr(error, "step", -1), "phase": getattr(error, "phase", ""), "text": str(error),
         }  # fmt: skip
     pipe.send({**answer, "at_s": time.monotonic()})
     pipe.close()
