@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -48,7 +49,7 @@ def test_levels_are_dense_inside_and_encoded_at_the_outermost() -> None:
 
 
 def test_factors_are_averaged_twice_and_the_second_time_while_the_first_is_collected() -> None:
-    program = BucketProgram(400 * 300, scheme("powersgd:rank=2"), (4,), shapes=((400, 300),))
+    program = BucketProgram(400 * 300, scheme("powersgd:rank=2"), (4,), factors=(800, 600))
     assert [stage.phase for stage in program.stages] == [StagePhase.SEND] * 2 + [StagePhase.REDUCE] + [
         StagePhase.COLLECT
     ] * 6
@@ -69,3 +70,30 @@ def test_it_can_be_read() -> None:
     assert stages[1] == {"name": "sum and encode", "phase": "reduce", "level": 0, "awaits": 0, "posts": "sums"}
     with pytest.raises(ProgramError, match="is impossible"):
         BucketProgram(10, scheme("int8"), ())
+
+
+def test_a_lane_of_the_runtime_sends_the_programs_bytes_and_its_prefixes() -> None:
+    pytest.importorskip("torch", reason="the runtime needs torch")
+    import torch
+    from tests.runtime.wire import test_native_wire as wires
+
+    from syncline.runtime.sync.native_exchange import NativeExchange
+
+    elements = 256 * 4 * 3
+    with wires.team(4) as made:
+        lane = NativeExchange(torch.zeros(elements), None, scheme("fp32"), made[0], wires.place(0))
+        assert lane.sent_bytes - 2 * 3 * 32 == BucketProgram(elements, scheme("fp32"), (4,)).sent_bytes(0)
+
+
+def test_stages_that_cannot_be_carried_out_are_refused() -> None:
+    program = BucketProgram(1_000_000, scheme("int8"), (4,))
+    encode, total, decode = program.stages
+    for wrong in (
+        (encode, total, replace(decode, awaits=0)),  # sums that nobody has posted
+        (encode, replace(total, posts=Posts.NOTHING), decode),
+        (encode, replace(total, awaits=2), decode),  # a stage after it
+        (encode, replace(total, name="sum twice"), decode),
+    ):
+        with pytest.raises(ProgramError, match="cannot be carried out"):
+            replace(program, stages=wrong)
+    assert replace(program, stages=(encode, total)).stages == (encode, total)

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
 
+from syncline.codec.names import scheme
 from syncline.codec.scheme import Scheme
 from syncline.program.laying import COMPUTED, OPTIMIZED, Ledger, LedgerWriter, PricedPiece, RingLayer
 from syncline.program.pieces import DEPTH, PIECE_BYTES, shard_sizes
@@ -37,7 +38,6 @@ from syncline.program.stages import (
     BucketProgram,
     BucketStage,
     PieceProgram,
-    low_rank_stages,
 )
 
 NS = 1e-9
@@ -176,9 +176,10 @@ class LowRankCosts:
     def pieces(self, elements: int, num_ranks: int, bucket: int) -> list[PricedPiece]:
         """Return the bucket as one piece; P and Q are about equally large, and their sums cost next to nothing."""
         factor = max(1, round(self.ratio * elements / 2))
-        program = PieceProgram(0, elements, low_rank_stages(), (num_ranks,), lambda n: 4 * n, (factor, factor))
+        program = BucketProgram(elements, scheme(self.name), (num_ranks,), factors=(factor, factor))
         cost = {FIRST: self.encode_s, MIDDLE: self.middle_s, LAST: self.decode_s}
-        return [PricedPiece(program, bucket, lambda k: cost.get(program.stages[k].name, 0.0) * elements, None)]
+        price = [cost.get(stage.name, 0.0) * elements for stage in program.stages]
+        return [PricedPiece(piece, bucket, price.__getitem__, None) for piece in program.pieces]
 
 
 How = ExchangeCosts | RingCosts | LowRankCosts

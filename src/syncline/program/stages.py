@@ -4,7 +4,8 @@ A piece passes three phases: it is sent (the front thread encodes and posts), re
 and posts the sum) and collected (the back thread takes the sums of others). With levels all of what is outside the
 innermost happens between; in factors the second average happens while the first is collected. `runtime.sync` carries
 these stages out and records a span under each one's name; `program.laying` lays them down as tasks, which
-`program.overlap` prices for ranks that are alike and `sim.emulate` for every rank on any wiring.
+`program.overlap` prices for ranks that are alike and `sim.emulate` for every rank on any wiring. Other `stages` run,
+and are priced, as they stand there; a list that cannot be carried out is refused.
 
     exchange = BucketProgram(7_000_000, scheme("int8"), (4,))
     exchange.stages                        # encode shard, sum and encode, decode sum
@@ -14,8 +15,8 @@ these stages out and records a span under each one's name; `program.laying` lays
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
 from itertools import pairwise
@@ -71,6 +72,17 @@ ON_THE_WIRE = {Posts.SHARDS: "shards on the wire", Posts.SUMS: "sums on the wire
 """What the time is called from a rank's own posting until the messages of all peers are there."""
 ENCODE, SUM, ADD, DECODE = "encode shard", "sum and encode", "decode and sum", "decode sum"
 FIRST, MIDDLE, LAST = "P = M Q", "Q = M^T P", "P Q^T"
+OPERATIONS: Mapping[str, tuple[Posts, tuple[str, ...]]] = {
+    ENCODE: (Posts.SHARDS, ("",)), ADD: (Posts.NOTHING, (ENCODE,)), SUM: (Posts.SUMS, (ENCODE, "")),
+    DECODE: (Posts.NOTHING, (SUM,)),
+    FIRST: (Posts.NOTHING, ("",)), MIDDLE: (Posts.NOTHING, ("",)), LAST: (Posts.NOTHING, ("",)),
+}  # fmt: skip
+"""What can be done in a stage: what it posts, and the stage of its level whose messages it awaits ("": none)."""
+
+
+def awaited(stages: Sequence[BucketStage], stage: BucketStage) -> str:
+    """Return the name of the stage whose messages a stage awaits; "": it awaits none."""
+    return stages[stage.awaits].name if stage.awaits >= 0 else ""
 
 
 def exchange_stages(num_levels: int = 1, *, scatter_only: bool = False) -> tuple[BucketStage, ...]:
@@ -108,19 +120,26 @@ def _level(
 
 @dataclass(frozen=True)
 class PieceProgram:
-    """One piece of a bucket: its elements, its stages, and for every rank and stage the messages that it posts.
+    """A stretch of a bucket under its program: for every rank and stage the messages that it posts."""
 
-    `shape` are the ranks of each level, innermost first. `wire_bytes` says what a shard of so many elements takes at
-    the outermost level; `factors` the elements of P and of Q, where these travel in place of the piece.
-    """
-
+    program: BucketProgram
     low: int
     high: int
-    stages: tuple[BucketStage, ...]
-    shape: tuple[int, ...]
-    wire_bytes: Callable[[int], int]
-    factors: tuple[int, int] | None = None
-    equal_shards: bool = False
+
+    @property
+    def stages(self) -> tuple[BucketStage, ...]:
+        """What is done with it."""
+        return self.program.stages
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The ranks of each level, innermost first."""
+        return self.program.shape
+
+    @property
+    def factors(self) -> tuple[int, int] | None:
+        """The elements of P and of Q, where these travel in place of the piece."""
+        return self.program.factors
 
     @property
     def elements(self) -> int:
@@ -143,7 +162,7 @@ class PieceProgram:
     def bounds(self, stage: int, rank: int) -> list[tuple[int, int]]:
         """Return the shards that a rank knows at a stage's level, in elements of what is exchanged there."""
         kind, elements = self.stages[stage], self.elements
-        if self.equal_shards:
+        if self.program.scatter_only:
             return equal_bounds(elements, self.shape[-1])
         if self.factors is not None and kind.part:
             elements = self.factors[kind.part - 1]
@@ -159,7 +178,7 @@ class PieceProgram:
             return []
         sizes = [high - low for low, high in self.bounds(stage, rank)]
         outermost = kind.level == len(self.shape) - 1 and self.factors is None
-        bytes_of = self.wire_bytes if outermost else scheme_named(DENSE).wire_bytes
+        bytes_of = (self.program.scheme if outermost else scheme_named(DENSE)).wire_bytes
         own, size, stride = self._place(rank, kind.level), self.shape[kind.level], math.prod(self.shape[: kind.level])
         found = []
         for k in range(1, size):
@@ -184,26 +203,35 @@ class BucketProgram:
     piece_bytes: int = PIECE_BYTES
     depth: int = DEPTH
     scatter_only: bool = False
-    shapes: tuple[tuple[int, ...], ...] = field(default=())
-    """Of the parameters, where the codec factors them."""
+    factors: tuple[int, int] | None = None
+    """The elements of P and of Q, where the codec factors the bucket."""
     borders: tuple[int, ...] = ()
     """Elements at which a stretch begins that is encoded apart from the one before."""
+    stages: tuple[BucketStage, ...] = ()
+    """What is done with each piece, in order; left out: as the codec and the levels want it."""
 
     def __post_init__(self) -> None:
         if self.elements < 0 or not self.shape or min(self.shape) < 1:
             raise ProgramError(f"a bucket of {self.elements} elements on levels of {self.shape} ranks is impossible.")
+        in_factors, num_levels = isinstance(self.scheme, LowRank), len(self.shape)
+        if in_factors and self.factors is None:  # vectors go along as they are, with P
+            object.__setattr__(self, "factors", (self.elements, 0))
+        if not self.stages:
+            usual = exchange_stages(num_levels, scatter_only=self.scatter_only)
+            object.__setattr__(self, "stages", low_rank_stages(num_levels) if in_factors else usual)
+        for number, stage in enumerate(self.stages):
+            posts, awaits = OPERATIONS.get(stage.name, (None, ()))
+            if stage.posts is not posts or stage.awaits >= number or awaited(self.stages, stage) not in awaits:
+                raise ProgramError(
+                    f'stage {number} ("{stage.name}") cannot be carried out: it posts {stage.posts.name.lower()} and '
+                    f"awaits stage {stage.awaits}.",
+                    hint=f"Stages are those of program/stages.py: {', '.join(OPERATIONS)}.",
+                )
 
     @property
     def num_ranks(self) -> int:
         """All ranks."""
         return math.prod(self.shape)
-
-    @cached_property
-    def stages(self) -> tuple[BucketStage, ...]:
-        """What is done with each piece."""
-        if isinstance(self.scheme, LowRank):
-            return low_rank_stages(len(self.shape))
-        return exchange_stages(len(self.shape), scatter_only=self.scatter_only)
 
     @cached_property
     def cuts(self) -> list[int]:
@@ -221,15 +249,7 @@ class BucketProgram:
     @cached_property
     def pieces(self) -> tuple[PieceProgram, ...]:
         """The pieces in order."""
-        factors = None
-        if isinstance(self.scheme, LowRank):
-            layout = self.scheme.exchange(self.shapes or ((self.elements,),))
-            factors = (layout.num_first, layout.num_second)
-        bytes_of = scheme_named(DENSE).wire_bytes if factors else self.scheme.wire_bytes
-        return tuple(
-            PieceProgram(low, high, self.stages, self.shape, bytes_of, factors, self.scatter_only)
-            for low, high in zip(self.cuts, self.cuts[1:], strict=False)
-        )
+        return tuple(PieceProgram(self, low, high) for low, high in pairwise(self.cuts))
 
     def sent_bytes(self, rank: int, level: int | None = None) -> int:
         """Return what a rank posts for the whole bucket, of one level or of all."""

@@ -12,12 +12,14 @@ import pytest
 pytest.importorskip("torch", reason="the runtime needs torch")
 import numpy as np
 import torch
+from tests.runtime.wire.test_native_wire import team as native_team
 
 from syncline.codec.names import scheme
 from syncline.program import overlap, stages
 from syncline.program.stages import ADD, DECODE, StagePhase
 from syncline.runtime.sync.averagers import Averagers
 from syncline.runtime.sync.bucket import Layout
+from syncline.runtime.sync.native_exchange import runs_natively
 from syncline.runtime.sync.settings import Settings
 from syncline.runtime.sync.step import Step
 from syncline.runtime.wire.levels import members
@@ -169,6 +171,8 @@ def test_a_sum_in_two_stages_runs_to_the_same_bits_and_both_pricers_follow(
         return tuple(replace(s, awaits=-1) if s.name == stages.SUM else s for s in usual(*args, **named))
 
     monkeypatch.setattr(stages, "exchange_stages", unheard)
+    heard_nobody = Ranks((3,), codec).step(given)
+    assert not torch.equal(heard_nobody[0], together[0]), "each rank sums its own shard alone"
     assert all(less < 0.95 * usual_s for less, usual_s in zip(priced(1e-8), before, strict=True)), "nothing is decoded"
 
 
@@ -220,3 +224,15 @@ def test_a_piece_is_collected_at_once_only_where_reducing_and_collecting_both_wa
     assert [bucket.pieces[0].ordered for bucket in ranks.buckets] == [ordered] * math.prod(shape)
     ranks.step(gradients(math.prod(shape), 0))
     assert {span[-1] for span in ranks.buckets[0].step.spans} == {0}, "every span names its piece"
+
+
+def test_a_lane_of_the_native_wire_walks_the_usual_stages_and_python_any_other() -> None:
+    usual = stages.BucketProgram(SIZE, scheme("int8"), (2,)).stages
+    encode, total, decode = usual
+    split = (encode, replace(total, name=ADD, posts=stages.Posts.NOTHING), replace(total, awaits=-1),
+             replace(decode, awaits=2))  # fmt: skip
+    unheard = (encode, replace(total, awaits=-1), decode)
+    with native_team(2) as made:
+        for walked, native in ((usual, True), (split, False), (unheard, False)):
+            course = tuple((stage.name, stages.awaited(walked, stage)) for stage in walked)
+            assert runs_natively(course, scheme("int8"), made[0], torch.device("cpu")) is native

@@ -12,7 +12,7 @@ import torch
 from syncline.codec.low_rank import LowRank
 from syncline.codec.names import scheme
 from syncline.codec.scheme import Scheme
-from syncline.program.stages import DENSE, ENCODE, BucketProgram, PieceProgram
+from syncline.program.stages import DENSE, ENCODE, BucketProgram, PieceProgram, awaited
 from syncline.runtime.sync.bucket import Bucket, Layout
 from syncline.runtime.sync.exchange import Exchange, ExchangePlace, Trouble
 from syncline.runtime.sync.low_rank import Factors
@@ -50,10 +50,14 @@ class Averagers:
         chosen = scheme(codec)
         shape = tuple(wire.size for wire in self._links.wires)
         piece_bytes = self._settings.piece_bytes_on(self._links.device.type)
-        shapes = layout.shapes if isinstance(chosen, LowRank) else ()
+        factors = None
+        if isinstance(chosen, LowRank):
+            parts = chosen.exchange(layout.shapes)
+            factors = parts.num_first, parts.num_second
         program = BucketProgram(
-            buffer.numel(), chosen, shape, piece_bytes, scatter_only=scatter_only, shapes=shapes, borders=layout.borders
-        )
+            buffer.numel(), chosen, shape, piece_bytes, scatter_only=scatter_only, factors=factors,
+            borders=layout.borders,
+        )  # fmt: skip
         bucket = Bucket(layout, buffer, self._settings.nan, self._links.team, program)
         residual = None
         if self._settings.keeps_error(codec):
@@ -99,12 +103,13 @@ class Averagers:
             wire, is_outermost = self._links.wires[stage.level], stage.level == len(self._links.wires) - 1
             here, owed = values[stage.part]
             known = codec if is_outermost else scheme(DENSE)
-            names = tuple(s.name for s in program.stages if (s.part, s.level) == (stage.part, stage.level))
+            course = [s for s in program.stages if (s.part, s.level) == (stage.part, stage.level)]
+            walked = tuple((s.name, awaited(program.stages, s)) for s in course)
             place, bounds = self._place(bucket, known, here), program.bounds(number, self._links.rank)
             kept = owed if is_outermost else None
-            is_lane = is_outermost and runs_natively(names, known, wire, here.device)
+            is_lane = is_outermost and runs_natively(walked, known, wire, here.device)
             make: Any = NativeExchange if is_lane else Exchange
-            exchange = make(here, kept, known, wire, place, bounds, scatter_only=program.equal_shards)
+            exchange = make(here, kept, known, wire, place, bounds, scatter_only=program.program.scatter_only)
             exchanges[stage.part, stage.level] = exchange
             low, high = bounds[wire.rank]
             values[stage.part] = exchange.own, None if owed is None else owed[low:high]

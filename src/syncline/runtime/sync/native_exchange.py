@@ -28,9 +28,13 @@ _SPANS = {
 }
 
 
-def runs_natively(stages: tuple[str, ...], scheme: Scheme, wire: Wire, device: torch.device) -> bool:
-    """Whether these stages of a level, in this scheme, are a lane of this wire."""
-    is_lane = stages in ((ENCODE, SUM, DECODE), (ENCODE, ADD))
+LANES = (((ENCODE, ""), (SUM, ENCODE), (DECODE, SUM)), ((ENCODE, ""), (ADD, ENCODE)))
+"""What the wire's threads walk by themselves: the stages of a level, and which of them each awaits."""
+
+
+def runs_natively(stages: tuple[tuple[str, str], ...], scheme: Scheme, wire: Wire, device: torch.device) -> bool:
+    """Whether these stages of a level with what they await, in this scheme, are a lane of this wire."""
+    is_lane = stages in LANES
     on_wire = isinstance(wire, NativeWire) and wire.size > 1 and device.type == "cpu"
     return is_lane and on_wire and isinstance(scheme, Dense)
 

@@ -10,14 +10,11 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NoReturn, overload
+from typing import Any, NoReturn
 
 import torch
 
 from syncline.errors import LostRankError, SynchronizationError
-from syncline.fabric import Fabric
-from syncline.program import Program, packed
-from syncline.program.bucket import bucket_program
 from syncline.program.pieces import AHEAD
 from syncline.program.stages import BucketProgram
 from syncline.runtime.alive.verdict import Straggler
@@ -260,19 +257,8 @@ class Synchronizer:
         step = self._last()
         return step.timeline(self._rate(step))
 
-    @overload
-    def program(self) -> tuple[BucketProgram, ...]: ...
-
-    @overload
-    def program(self, fabric: Fabric) -> Program: ...
-
-    def program(self, fabric: Fabric | None = None) -> tuple[BucketProgram, ...] | Program:
-        """Return what is done with each bucket: pieces, stages, messages; it is what runs, and what is priced.
-
-        On the devices of a fabric that ranks fill in order: the collective that each piece is, for `syncline.sim`.
-        """
-        if fabric is not None:
-            return bucket_program(packed(fabric, self.num_ranks), self.settings.scheme.price(), self.settings.levels)
+    def program(self) -> tuple[BucketProgram, ...]:
+        """Return what is done with each bucket: pieces, stages, messages; it is what runs, and what is priced."""
         if not self._programs:
             raise SynchronizationError("no bucket has been synchronised yet.", hint="Call it after the first backward.")
         return tuple(self._programs[index] for index in sorted(self._programs))
