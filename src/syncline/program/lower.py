@@ -9,17 +9,15 @@ from syncline.program.program import Program, ProgramStep, VendorStep
 from syncline.schedule import Collective, Proved
 
 
-def lower(
-    schedule: Proved, placement: Placement, codec: Codec = RAW, plain_stages: frozenset[int] = frozenset()
-) -> Program:
-    """Return the program that performs a proved schedule on these devices; `plain_stages` are not in the codec.
+def lower(schedule: Proved, placement: Placement, codec: Codec = RAW) -> Program:
+    """Return the program that performs a proved schedule on these devices.
 
     Nothing is expanded: the program keeps the schedule's factors. Message order at a rank is by strand, round, peer and
     chunk, the same at both ends, so that messages of one pair match without tags.
     """
     if not isinstance(schedule, Proved):
         raise ProgramError("only a proved schedule can be lowered.", hint="Call verify(schedule) first.")
-    return Program(schedule.schedule.name, (ProgramStep(schedule, codec, plain_stages),), placement)
+    return Program(schedule.schedule.name, (ProgramStep(schedule, codec),), placement)
 
 
 def vendor(collective: Collective, placement: Placement, library: str = "nccl") -> Program:

@@ -26,11 +26,10 @@ from syncline.schedule.schedule import NO_HOME
 
 @dataclass(frozen=True, eq=False)
 class ProgramStep:
-    """One schedule, proved, with the codec its bytes travel in; those of its `plain_stages` are not coded."""
+    """One schedule, proved, with the codec its bytes travel in."""
 
     proved: Proved
     codec: Codec = RAW
-    plain_stages: frozenset[int] = frozenset()
 
     @property
     def collective(self) -> Collective:
@@ -145,11 +144,6 @@ class Program:
                     "name": s.name,
                     "collective": s.collective.to_json(),
                     **({"codec": s.codec.name} if isinstance(s, ProgramStep) else {"library": s.library}),
-                    **(
-                        {"plain_stages": sorted(s.plain_stages)}
-                        if isinstance(s, ProgramStep) and s.plain_stages
-                        else {}
-                    ),
                 }
                 for s in self.steps
             ],

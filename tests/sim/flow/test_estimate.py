@@ -163,14 +163,3 @@ def test_a_dear_codec_makes_a_ring_alone_slower_by_its_coding() -> None:
     )
     assert dear - plain == pytest.approx(14 * size / 8 * Codec("dear", 0.5, 5e9, 5e9).host_s_per_byte(), rel=1e-6)
     assert dear - plain > 14 * size / 8 / 5e9
-
-
-def test_stages_that_are_not_coded_send_every_byte(fabric: Fabric, network: FlowNetwork) -> None:
-    """With the first stage left plain, its flows are those of a program without a codec, and twice the coded ones."""
-    schedule, half = verify(hierarchical((8, 8))), Codec("half", 0.5)
-    coded, mixed, plain = (
-        wire(lower(schedule, packed(fabric), codec, stages), network).flow_bytes(0, 0, 1000)
-        for codec, stages in ((half, frozenset()), (half, frozenset({0})), (Codec("raw"), frozenset()))
-    )
-    assert mixed == pytest.approx(plain)
-    assert 2 * coded == pytest.approx(plain)

@@ -191,11 +191,6 @@ class _Prepared:
         tags = Tags(len(schedule.strands), schedule.num_vertices)
         single = Program(bound.program.name, (step,), bound.program.placement)
         width = step.collective.total_bytes(bound.size)
-        if step.plain_stages:
-            raise ExecutionError(
-                f"{step.name} has stages in {step.codec.name} and plain ones; the executor encodes all or none.",
-                hint="syncline.torch.synchronize(levels=...) carries such a program out.",
-            )
         codec = codec_of(step.codec, bound.buffer)
         self.helpers: dict[int, torch.Tensor] = {}
         lanes: list[Lane] = []

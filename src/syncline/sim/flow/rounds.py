@@ -31,7 +31,7 @@ MAX_FLOWS = 40_000_000
 class FlowPhase:
     """The same round `repeat` times: flow i carries `share[i]` of the buffer from `src[i]` to `dst[i]`.
 
-    `groups` lists the vertices that take part, one independent group a row. Bytes are in the step's codec if `coded`.
+    `groups` lists the vertices that take part, one independent group a row.
     """
 
     src: Ints
@@ -39,7 +39,6 @@ class FlowPhase:
     share: Floats
     repeat: int
     groups: Ints
-    coded: bool = True
 
     def __len__(self) -> int:
         return len(self.src)
@@ -68,15 +67,15 @@ class FlowLane(NamedTuple):
         return sum(phase.repeat for phase in self.phases)
 
 
-def lanes(schedule: Schedule, plain_stages: frozenset[int] = frozenset()) -> tuple[FlowLane, ...]:
-    """Return every strand of a schedule as phases; those of `plain_stages` are not coded."""
+def lanes(schedule: Schedule) -> tuple[FlowLane, ...]:
+    """Return every strand of a schedule as phases."""
     found: list[FlowLane] = []
     known: dict[tuple[object, ...], tuple[FlowPhase, ...]] = {}
     for number, strand in enumerate(schedule.strands):
         same = (strand.share, strand.pieces, *(id(stage) for stage in strand.stages))
         key = same if _is_even(schedule, strand) else (number,)
         if key not in known:
-            known[key] = in_pieces(tuple(_phases(schedule, number, plain_stages)), strand.pieces)
+            known[key] = in_pieces(tuple(_phases(schedule, number)), strand.pieces)
         found.append(FlowLane(strand.channel, strand.rail, known[key]))
     total = sum(len(phase) for lane in found for phase in lane.phases)
     if total > MAX_FLOWS:
@@ -89,15 +88,14 @@ def _is_even(schedule: Schedule, strand: Strand) -> bool:
     return not schedule.collective.sizes and not strand.weights
 
 
-def _phases(schedule: Schedule, number: int, plain_stages: frozenset[int]) -> Iterator[FlowPhase]:
+def _phases(schedule: Schedule, number: int) -> Iterator[FlowPhase]:
     strand = schedule.strands[number]
     many = schedule.collective.buffers
     even = float(strand.share) * many / strand.num_chunks if _is_even(schedule, strand) else None
     shares = _chunk_shares(schedule, number) if even is None else np.empty(0)
-    for place, stage in enumerate(strand.stages):
+    for stage in strand.stages:
         for entry in stage.kernel.rounds:
-            for phase in _of_entry(stage, entry, even, shares):
-                yield replace(phase, coded=False) if place in plain_stages else phase
+            yield from _of_entry(stage, entry, even, shares)
 
 
 def _chunk_shares(schedule: Schedule, number: int) -> Floats:
@@ -110,8 +108,6 @@ def in_pieces(phases: tuple[FlowPhase, ...], pieces: int) -> tuple[FlowPhase, ..
     """Return the rounds in which one piece of the buffer after the other goes through `phases`, one round apart."""
     if pieces == 1 or not phases:
         return phases
-    if len({phase.coded for phase in phases}) > 1:
-        raise SimulationError("stages in a codec and plain ones cannot be cut in pieces that follow each other.")
     of_round = np.repeat(np.arange(len(phases)), [phase.repeat for phase in phases])
     found: list[FlowPhase] = []
     before: tuple[int, ...] = ()
@@ -130,11 +126,11 @@ def _together(parts: list[tuple[FlowPhase, float]]) -> FlowPhase:
     """Return several rounds as one, each with a part of its bytes; messages of one pair travel as one."""
     if len(parts) == 1:
         phase, part = parts[0]
-        return FlowPhase(phase.src, phase.dst, phase.share * part, 1, phase.groups, phase.coded)
+        return FlowPhase(phase.src, phase.dst, phase.share * part, 1, phase.groups)
     src, dst = (np.concatenate([getattr(phase, end) for phase, _ in parts]) for end in ("src", "dst"))
     share = np.concatenate([phase.share * part for phase, part in parts])
     members = np.unique(np.concatenate([phase.groups.ravel() for phase, _ in parts]))
-    return replace(_merged(src, dst, share, 1, members[None, :]), coded=parts[0][0].coded)
+    return _merged(src, dst, share, 1, members[None, :])
 
 
 def _of_entry(stage: Stage, entry: Round, even: float | None, shares: Floats) -> Iterator[FlowPhase]:

@@ -155,9 +155,7 @@ def _folded(
     num = int(agent_of.max()) + 1
     groups = np.arange(num)[None, :]
     lane = wired.lanes[0]
-    phases = tuple(
-        FlowPhase(*folded[k][:3], lane.phases[j].repeat, groups, lane.phases[j].coded) for j, k in enumerate(which)
-    )
+    phases = tuple(FlowPhase(*folded[k][:3], lane.phases[j].repeat, groups) for j, k in enumerate(which))
     wires = Wires(paths, np.arange(len(paths), dtype=np.int32), np.ones(len(paths), np.int32), np.concatenate(latency))
     network = _with_capacity(wired.network, wired.network.capacity_Bps[touched[first_link]])
     connection = (tuple(folded[k][3] for k in which),)

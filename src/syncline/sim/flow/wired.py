@@ -73,12 +73,12 @@ class WiredProgram:
     def flow_bytes(self, lane: int, phase: int, size_bytes: float) -> Floats:
         """Return the wire bytes of each flow of a phase."""
         one = self.lanes[lane].phases[phase]
-        return one.share * (size_bytes * (self.codec.wire_ratio if one.coded else 1.0))
+        return one.share * (size_bytes * self.codec.wire_ratio)
 
     def coding_s(self, lane: int, phase: int, size_bytes: float) -> Floats:
         """Return the time that encoding and decoding each flow costs."""
         one = self.lanes[lane].phases[phase]
-        return one.share * (size_bytes * (self.codec.host_s_per_byte() if one.coded else 0.0))
+        return one.share * (size_bytes * self.codec.host_s_per_byte())
 
     def posting_s(self, lane: int, phase: int) -> Floats | None:
         """Return how long each vertex is busy posting a phase's messages; None where each has one at most."""
@@ -115,7 +115,7 @@ def wire(program: Program, network: FlowNetwork) -> WiredProgram:
             f"{step.name} is left to its library; flows cannot be seen.", hint="Use --algorithm nccl."
         )
     schedule = step.proved.schedule
-    found = lanes(schedule, step.plain_stages)
+    found = lanes(schedule)
     device = _place_helpers(program, network, found)
     width = len(network.fabric.devices)
     keys = [
@@ -180,7 +180,7 @@ def fingerprint(wired: WiredProgram) -> bytes:
         columns = [paths.start, paths.link, paths.share, wires.first, wires.count, wires.latency_s]
         for lane, connections in zip(wired.lanes, wired.connection, strict=True):
             for phase, connection in zip(lane.phases, connections, strict=True):
-                digest.update(f"{lane.rail} {phase.repeat} {phase.groups.shape} {phase.coded}".encode())
+                digest.update(f"{lane.rail} {phase.repeat} {phase.groups.shape}".encode())
                 columns += [phase.src, phase.dst, phase.share, phase.groups, connection]
         for column in columns:
             digest.update(np.ascontiguousarray(column).data)
