@@ -11,7 +11,7 @@ from syncline.codec.codec import Codec
 from syncline.errors import SimulationError
 from syncline.fabric import ClusterSpec, Fabric, build
 from syncline.program import lower, packed
-from syncline.schedule import Kind, hierarchical, ring, verify
+from syncline.schedule import Kind, ring, verify
 from syncline.schedule import build as family
 from syncline.sim.analytic import bounds
 from syncline.sim.candidates import candidates, find, proved, rail_rings
