@@ -18,6 +18,7 @@ import pytest
 import syncline
 from syncline.describe.plain import json_text
 from syncline.questions.answer import Answer
+from syncline.questions.simulate import alltoallv
 from syncline.questions.within.phases import plan_phases
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -74,6 +75,7 @@ def questions() -> dict[str, tuple[Ask, ...]]:
             lambda: syncline.simulate(CLUSTER, "allreduce", "1MiB..2MiB", seeds=2, **small),
             lambda: syncline.simulate(CLUSTER, "alltoall", "1MiB", level="analytic", **small),
             lambda: syncline.simulate(CLUSTER, "allreduce", "1MiB", algorithm="nccl"),
+            lambda: alltoallv(CLUSTER, [[0, "1MiB"], [0, 0]]),
             lambda: syncline.simulate(CLUSTER, "allreduce", "64KiB", level="packet", **small),
         ),
         "simulate-buffers": (

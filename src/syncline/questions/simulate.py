@@ -8,6 +8,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Annotated, ClassVar
 
+from syncline.describe import units
 from syncline.describe.model import Handle, handle
 from syncline.describe.progress import Progress
 from syncline.errors import SimulationError, UsageError
@@ -23,8 +24,9 @@ from syncline.questions.simulated.compare_algorithms import compare_algorithms
 from syncline.questions.simulated.figures import PacketFigures
 from syncline.questions.simulated.flows import flows
 from syncline.questions.simulated.log_ranks import ranks_of
+from syncline.questions.simulated.matrix import Matrix, read_matrix
 from syncline.questions.simulated.packets import PacketArgument, PacketQuestion, run_progress
-from syncline.questions.simulated.rows import CollectiveRow, DifferencePart, row_of, row_of_library
+from syncline.questions.simulated.rows import CollectiveRow, DifferencePart, best_of, row_of, row_of_library
 from syncline.questions.simulated.slots import slots
 from syncline.questions.simulated.sweep import (
     ChunksOption,
@@ -43,6 +45,7 @@ from syncline.schedule import Kind, Schedule
 from syncline.schedule.formats.files import ending_of, write
 from syncline.sim.candidates import NAMES
 from syncline.sim.collective.price import CollectivePricer
+from syncline.sim.collective.uneven import price_uneven
 from syncline.sim.flow.estimate import Estimate, bus_factor, over_seeds
 from syncline.sim.flow.routing import FlowNetwork, NetworkOptions
 from syncline.sim.packet import Outcome, PacketJob
@@ -370,8 +373,64 @@ def _nccl(
     )  # fmt: skip
 
 
+@question(
+    "syncline simulate alltoallv sent.csv --cluster h100-64-rail",
+    "syncline simulate alltoallv sent.json --cluster cluster.yaml --placement spread --json",
+    line="Simulate an all-to-all of uneven sizes (MoE layers, recommenders).",
+)
+def alltoallv(
+    cluster: ClusterOption,
+    matrix: Annotated[
+        Matrix,
+        Parameter(
+            "CSV, or a JSON list of rows: what rank i sends to rank j, in bytes (or 1MiB).", kind=str, metavar="FILE"
+        ),
+    ],
+    *,
+    routing: RoutingOption = "auto",
+    transport: TransportOption = "auto",
+    placement: PlacementOption = "auto",
+    seed: SeedOption = 0,
+    cross_rail: CrossRailOption = "fabric",
+) -> Simulation:
+    """Say what an all-to-all takes whose pairs exchange different amounts.
+
+    The row is what the job's library takes; beside it stand every message sent straight, at flow level, and the bound.
+    Sizes and bandwidths are of the mean send buffer.
+
+    >>> alltoallv("h100-64-rail", [["0", "1MiB"], ["64MiB", "0"]]).ranks
+    2
+    """
+    sent = read_matrix(matrix)
+    fabric = built(cluster)
+    transport = transport_on(transport, fabric)
+    options = NetworkOptions(routing=routing, seed=seed, transport=transport, cross_rail=cross_rail)  # type: ignore[arg-type]
+    placed = place(placement, fabric, len(sent))
+    found = price_uneven(sent, placed, options)
+    row, straight, time = row_of(found.straight), found.straight, found.library
+    if time is not None:
+        scale = found.mean_bytes / time.time_s
+        row = CollectiveRow(
+            found.mean_bytes, time.time_s, scale, scale * bus_factor(Kind.ALL_TO_ALL, len(sent)), time.algorithm,
+            straight.limiting_link_name, "nccl", False, bound_s=found.bound_s, low_s=time.low_s, high_s=time.high_s,
+            low50_s=time.low50_s, high50_s=time.high50_s, library=time.library, channels=time.channels,
+            best=best_of(min(straight, replace(straight, time_s=time.time_s, algorithm=time.algorithm, method="nccl"),
+                             key=lambda each: each.time_s)),
+        )  # fmt: skip
+    equal = f"priced as the equal all-to-all of {units.show_given_size(found.equal_bytes)} a rank, which the fabric " \
+            f"can finish as soon; the mean send buffer is {units.show_given_size(found.mean_bytes)}"  # fmt: skip
+    return Simulation(
+        fabric.name, "alltoallv", placed.num_ranks, "flow", placed.name, rows=(row,), ignores=straight.ignores,
+        assumed=(equal if time is not None else found.refused,
+                 *assumptions(fabric, transport, found.contest.network.options.routing)),
+        routing=found.contest.network.options.routing, transport=transport, seed=seed, fabric=fabric,
+        contest=found.contest, largest=straight,
+    )  # fmt: skip
+
+
 COMMANDS = {
     **{name: partial(simulate, collective=name) for name in NAMES},
+    "alltoallv": alltoallv,
     "compare": compare_algorithms,
     **{name: partial(traffic, pattern=name) for name in PATTERNS},
     "flows": flows,

@@ -91,6 +91,29 @@ def bound_of(
     return Bound(tuple(terms))
 
 
+def uneven_bound(fabric: Fabric, sent_bytes: Floats, devices: Sequence[int] | NDArray[np.integer[Any]]) -> Bound:
+    """Return what no exchange of these bytes between pairs of GPUs can beat, by the mean send buffer.
+
+    `sent_bytes` has a row for each giver and a column for each taker; what a GPU keeps counts for nothing.
+    """
+    reach, position = fabric_reach(fabric), np.searchsorted(fabric.gpus, np.asarray(devices, dtype=np.int64))
+    host, moved = fabric.gpu_host[position].astype(np.int64), sent_bytes - np.diag(np.diag(sent_bytes))
+    mean = float(sent_bytes.sum()) / len(sent_bytes)
+    lines = SiteLines.of(fabric, host)
+    terms = [(0.0, float((np.maximum(moved.sum(axis=0), moved.sum(axis=1)) / reach.sent_Bps[position]).max()) / mean)]
+    for cells in reach.cells:
+        cell = cells.of_host[host].astype(np.int64)
+        between = np.zeros((cells.num, cells.num))
+        np.add.at(between, (cell[:, None], cell[None, :]), moved)
+        np.fill_diagonal(between, 0.0)
+        load = np.maximum(between.sum(axis=0), between.sum(axis=1))
+        if load.any():
+            used = load > 0
+            latency = lines.shortest_s if cells.name == "site" else 0.0
+            terms.append((latency, float((load[used] / cells.exit_Bps[used]).max()) / mean))
+    return Bound(tuple(terms))
+
+
 def _s_per_byte(kind: Kind, members: Longs, exit_Bps: Floats, in_network: bool, to_next: bool) -> float:
     """Return the time a byte of the buffer takes at least where cells with so many of the ranks exchange."""
     n, num = int(members.sum()), len(members)

@@ -76,11 +76,12 @@ def row_of_library(found: CollectivePrice, *, with_best: bool) -> CollectiveRow:
         bound_s=found.bound_s if with_best else time.bound_s, low_s=time.low_s,
         high_s=time.high_s, low50_s=time.low50_s, high50_s=time.high50_s, believed_s=time.believed_s,
         fastest=time.fastest, fastest_s=time.fastest_s, library=time.library, channels=time.channels,
-        best=_best(found.best) if with_best else None,
+        best=best_of(found.best) if with_best else None,
     )  # fmt: skip
 
 
-def _best(found: Estimate) -> BestSchedule:
+def best_of(found: Estimate) -> BestSchedule:
+    """Return the best known schedule as a row has it."""
     return BestSchedule(
         found.time_s, found.busbw_Bps, found.algorithm, found.chunks, found.limiting_link_name, found.method
     )

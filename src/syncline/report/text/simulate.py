@@ -120,9 +120,10 @@ def best_lines(answer: Simulation) -> Iterator[str]:
         yield f"no schedule known here is faster than what {row.library} runs"
         return
     pieces = f" in {row.best.chunks} chunks" if row.best.chunks > 1 else ""
+    how = "priced by its pipeline" if row.best.method == "pipeline" else "executed at flow level"
     yield f"best known schedule; {row.library} does not run it; export with --schedule"
     yield (
-        f"  {units.show_given_size(row.size_bytes)}: {row.best.name}{pieces}, priced by its pipeline, limited by "
+        f"  {units.show_given_size(row.size_bytes)}: {row.best.name}{pieces}, {how}, limited by "
         f"{row.best.limiting_link or 'latency'}"
     )
 
