@@ -11,7 +11,7 @@ import syncline
 from syncline.fabric import ClusterSpec, Fabric, build, load
 from syncline.fabric.bill import bill
 from syncline.fabric.catalog import load_catalog
-from syncline.fabric.inventory import inventory
+from syncline.fabric.inventory import built_otherwise, inventory
 from syncline.fabric.link_rows import links_by_tier, links_of
 from syncline.report.text.fabric import inventory_lines, part_rows
 
@@ -140,3 +140,14 @@ def test_hosts_without_a_switch_or_a_price_are_described_as_such() -> None:
     assert "from NIC to NIC, without a switch" in lines
     chips = make(8, "torus 2x2x2", {"gpu": "TPU-v5p", "gpus": 1})
     assert "price      not known: tpu-v5p-host" in "\n".join(inventory_lines(inventory(chips)))
+
+
+def test_another_ratio_than_was_asked_for_is_stated() -> None:
+    """Four hosts of 8 ports a leaf, 3:1: eleven uplinks are the fewest that reach it, which is 2.91:1."""
+    network = {"topology": "leaf-spine", "link": "NDR", "hosts_per_leaf": 4}
+    asked, met = (build(ClusterSpec.model_validate({"hosts": 16, "host": "dgx-h100", "network": {
+        **network, "oversubscription": ratio}})) for ratio in ("3:1", "2:1"))  # fmt: skip
+    assert built_otherwise(met) == ()
+    assert built_otherwise(asked) == (
+        "3:1 was asked for and 2.91:1 is built at the leaves: ports and switches are whole",
+    )

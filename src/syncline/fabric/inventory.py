@@ -128,6 +128,15 @@ def oversubscription(fabric: Fabric) -> dict[str, float]:
     return ratios
 
 
+def built_otherwise(fabric: Fabric) -> tuple[str, ...]:
+    """Return in words where whole ports and whole switches gave another oversubscription than the description asks."""
+    asked = getattr(fabric.spec.network, "oversubscription", None)
+    built = oversubscription(fabric).get("leaf")
+    if asked is None or built is None or fabric.spec.faults or abs(built / asked - 1) < 0.01:
+        return ()
+    return (f"{asked:g}:1 was asked for and {built:.3g}:1 is built at the leaves: ports and switches are whole",)
+
+
 def _add_group_ratio(fabric: Fabric, ratios: dict[str, float], up: np.ndarray) -> None:
     devices, links = fabric.devices, fabric.links
     for tier, name in ((Tier.GROUP_GLOBAL, "global"), (Tier.OPTICAL, "optical")):

@@ -15,7 +15,7 @@ from syncline.fabric import Fabric, build, save
 from syncline.fabric.assumed import assumed_of, assumed_of_network
 from syncline.fabric.catalog import KINDS, load_catalog
 from syncline.fabric.formats import export, import_fabric
-from syncline.fabric.inventory import Inventory
+from syncline.fabric.inventory import Inventory, built_otherwise
 from syncline.fabric.inventory import inventory as count
 from syncline.fabric.link_rows import LinkRow, links_by_tier, links_of
 from syncline.fabric.load import parse_cluster, presets, read_cluster
@@ -166,7 +166,7 @@ def inventory(cluster: ClusterArgument = DEFAULT) -> InventoryAnswer:
     fabric = built(cluster)
     spec = fabric.spec
     messages = message_lines(fabric, transport_on(AUTO, fabric))
-    assumed = (*assumed_of(spec), *assumed_of_network(spec), *messages)
+    assumed = (*assumed_of(spec), *assumed_of_network(spec), *built_otherwise(fabric), *messages)
     return InventoryAnswer(replace(count(fabric), assumed=assumed), fabric=fabric)
 
 

@@ -48,6 +48,7 @@ from syncline.sim.collective.price import CollectivePricer
 from syncline.sim.collective.uneven import price_uneven
 from syncline.sim.flow.estimate import Estimate, bus_factor, over_seeds
 from syncline.sim.flow.routing import FlowNetwork, NetworkOptions
+from syncline.sim.flow.wired import WiredProgram
 from syncline.sim.packet import Outcome, PacketJob
 from syncline.sim.sweep import Contest
 from syncline.sim.transport import rails_apart, transport_on
@@ -82,8 +83,8 @@ class Simulation(Answer):
             lambda answer, path: save(answer.timeline, path),
         ),
         "schedule": Output(
-            "Write the schedule of the largest size, proved (.json, or .xml for MSCCL).",
-            lambda answer, path: write(answer.best_schedule, path),
+            "Write the schedule of the largest size, proved (.json, or .xml for MSCCL, which cuts it itself).",
+            lambda answer, path: write(answer.schedule_for(path), path),
             check=ending_of,
         ),
         **page_output("Write a page: bandwidth curve, link load, traffic matrix."),
@@ -148,9 +149,16 @@ class Simulation(Answer):
     def best_schedule(self) -> Schedule:
         """The schedule of the largest size, proved: `syncline.schedule.formats` writes it for others to run."""
         contest, largest = self._flows("schedule")
-        step = contest.at(largest).program.steps[0]
-        assert isinstance(step, ProgramStep)
-        return step.proved.schedule
+        return _schedule_of(contest.at(largest))
+
+    def schedule_for(self, path: Path) -> Schedule:
+        """Return the schedule as a file's reader wants it: MSCCL's runtime loops over the buffer in chunks of its own.
+
+        A number of chunks that was asked for is kept.
+        """
+        contest, largest = self._flows("schedule")
+        own = ending_of(path) == ".xml" and not contest.chunks
+        return _schedule_of(contest.uncut(largest)) if own else self.best_schedule
 
     def _flows(self, what: str) -> tuple[Contest, Estimate]:
         if self.contest is None or self.largest is None:
@@ -271,6 +279,12 @@ def simulate(
         interval_basis=pricer.basis(sizes) if library else (),
         fabric=fabric, contest=contest, largest=found[-1],
     )  # fmt: skip
+
+
+def _schedule_of(wired: WiredProgram) -> Schedule:
+    step = wired.program.steps[0]
+    assert isinstance(step, ProgramStep)
+    return step.proved.schedule
 
 
 def _kind(collective: str) -> Kind:

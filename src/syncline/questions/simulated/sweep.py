@@ -11,6 +11,7 @@ from syncline.describe import units
 from syncline.errors import UsageError
 from syncline.fabric import Fabric
 from syncline.fabric.assumed import assumed_of
+from syncline.fabric.inventory import built_otherwise
 from syncline.questions.parameter import Parameter
 from syncline.sim.slow_port import slow_cables, slow_ports
 from syncline.sim.sweep import sizes_between
@@ -47,6 +48,7 @@ def assumptions(fabric: Fabric, transport: str, routing: str = "") -> list[str]:
     slow, cables = slow_ports(fabric), slow_cables(fabric) if routing in ("ecmp", "spray", "static") else None
     return [
         *assumed_of(fabric.spec),
+        *built_otherwise(fabric),
         *rails,
         *message_lines(fabric, transport),
         *([slow.on_the_links()] if slow else []),
