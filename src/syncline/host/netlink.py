@@ -29,6 +29,7 @@ SOCK_DIAG_BY_FAMILY, NETLINK_SOCK_DIAG = 20, 4
 NLM_F_REQUEST, NLM_F_DUMP = 0x1, 0x300
 NLMSG_ERROR, NLMSG_DONE = 2, 3
 CLONE_NEWNET = 0x40000000
+RTMGRP_LINK = 1
 IFLA_IFNAME, IFLA_MTU, IFLA_OPERSTATE, IFLA_CARRIER = 3, 4, 16, 33
 IFLA_EXT_MASK, SKIP_STATS = 29, 1 << 3
 TCA_KIND, TCA_STATS2, TCA_STATS_QUEUE = 1, 7, 3
@@ -89,15 +90,16 @@ class Connection(NamedTuple):
 class Netlink:
     """A netlink socket, optionally of another network namespace (a path such as /run/netns/sw0)."""
 
-    def __init__(self, netns: str | None = None, protocol: int = socket.NETLINK_ROUTE) -> None:
+    def __init__(self, netns: str | None = None, protocol: int = socket.NETLINK_ROUTE, groups: int = 0) -> None:
         try:
-            self._socket = inside(netns, lambda: open_route(protocol)) if netns else open_route(protocol)
+            opened = inside(netns, lambda: open_route(protocol, groups)) if netns else open_route(protocol, groups)
         except OSError as error:
             raise WatchError(
                 f"no netlink socket: {error.strerror}.",
                 where=netns or "",
                 hint="Linux is needed; is the namespace there?",
             ) from None
+        self._socket = opened
         self._buffer = bytearray(BUFFER_BYTES)
         self._view = memoryview(self._buffer)
 
@@ -167,6 +169,18 @@ class Netlink:
                     twice = struct.unpack_from("=I", self._buffer, at + _DUPLICATES_AT)[0] if known else 0
                     found.append(Connection(local, remote, cookie, sent, max(0, again - twice)))
         return found
+
+    def has_news(self) -> bool:
+        """Tell whether the kernel has announced a change since the last call, on a socket opened with `groups`."""
+        found = False
+        while True:
+            try:
+                self._socket.recv_into(self._view)
+            except BlockingIOError:
+                return found
+            except OSError:
+                return True  # more than the socket holds
+            found = True
 
     def close(self) -> None:
         self._socket.close()
@@ -261,11 +275,11 @@ def _address(data: bytes) -> str:
     return socket.inet_ntop(socket.AF_INET if len(data) == 4 else socket.AF_INET6, data) if len(data) in (4, 16) else ""
 
 
-def open_route(protocol: int = socket.NETLINK_ROUTE) -> socket.socket:
-    """Return a netlink socket of the namespace this thread is in."""
+def open_route(protocol: int = socket.NETLINK_ROUTE, groups: int = 0) -> socket.socket:
+    """Return a netlink socket of the namespace this thread is in, which hears what is told to these groups."""
     handle = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol)
     with contextlib.suppress(OSError):
         handle.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
-    handle.bind((0, 0))
-    handle.settimeout(2.0)
+    handle.bind((0, groups))
+    handle.settimeout(0.0 if groups else 2.0)
     return handle

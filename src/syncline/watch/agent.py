@@ -97,7 +97,7 @@ class Agent:
         if options.num_gpus or options.usd_per_gpu_hour:
             known = self.engine.money
             self.engine.money = (options.num_gpus or known[0], options.usd_per_gpu_hour or known[1])
-        self.gauges: dict[Key, float] = {}
+        self._reading: dict[Key, float] = {}
         self.bursts_total: dict[str, int] = {}
         self._interfaces = list(interfaces)
         self._slow = [_Slow(source) for source in sources]
@@ -173,6 +173,11 @@ class Agent:
 
     # Reading
 
+    @property
+    def gauges(self) -> dict[Key, float]:
+        """What the last look read that is no counter."""
+        return {key: value for key, value in self._reading.items() if not METRICS[key.metric].is_counter}
+
     def _take(self, source: CounterSource | SpanSource, instead: Answer) -> Answer:
         """Return what a source gives; whatever goes wrong in it is shown on the page as its problem."""
         try:
@@ -202,7 +207,7 @@ class Agent:
                 slow.grown = self.bank.update(slow.reading, slow.read_s)
             reading.update(slow.reading)
             grown.update(slow.grown)
-        self.gauges = {key: value for key, value in reading.items() if not METRICS[key.metric].is_counter}
+        self._reading = reading
         return reading, grown, now_s
 
     def _owners(self) -> dict[str, str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from syncline.watch.metric import METRICS, Key, Reading
 
@@ -18,15 +19,15 @@ FORGET_AFTER = 600.0
 """Seconds after which a counter that vanished is forgotten; the number of remembered counters stays bounded."""
 
 
-@dataclass
+@dataclass(slots=True)
 class _Track:
     raw: int
     total: int
     seen_s: float
+    bits: int
 
 
-@dataclass(frozen=True)
-class Growth:
+class Growth(NamedTuple):
     """What one counter did since it was last read."""
 
     delta: float
@@ -56,24 +57,31 @@ class CounterBank:
     def __init__(self) -> None:
         self._tracks: dict[Key, _Track] = {}
         self.num_resets = 0
+        self._forgot_s = float("-inf")
 
     def update(self, reading: Reading, now_s: float) -> dict[Key, Growth]:
         """Take a reading; return the growth of every counter seen at least once before."""
         grown: dict[Key, Growth] = {}
+        tracks, still = self._tracks, Growth(0, 0.0)
         for key, value in reading.items():
-            metric = METRICS[key.metric]
-            if metric.bits is None:
-                continue
-            raw = int(value)
-            track = self._tracks.get(key)
+            track = tracks.get(key)
             if track is None:
-                self._tracks[key] = _Track(raw, raw, now_s)
+                bits = METRICS[key.metric].bits
+                if bits is not None:
+                    tracks[key] = _Track(int(value), int(value), now_s, bits)
                 continue
-            delta, reset = growth(track.raw, raw, metric.bits)
+            since_s = track.seen_s
+            if value == track.raw:  # as most are, most of the time
+                if since_s < now_s:
+                    if still.interval_s != now_s - since_s:
+                        still = Growth(0, now_s - since_s)
+                    grown[key], track.seen_s = still, now_s
+                continue
+            delta, reset = growth(track.raw, int(value), track.bits)
             self.num_resets += reset
-            if now_s > track.seen_s:
-                grown[key] = Growth(delta, now_s - track.seen_s, reset)
-            track.raw, track.total, track.seen_s = raw, track.total + delta, max(now_s, track.seen_s)
+            if now_s > since_s:
+                grown[key], track.seen_s = Growth(delta, now_s - since_s, reset), now_s
+            track.raw, track.total = int(value), track.total + delta
         self._forget(now_s)
         return grown
 
@@ -85,6 +93,9 @@ class CounterBank:
         return len(self._tracks)
 
     def _forget(self, now_s: float) -> None:
+        if now_s - self._forgot_s < 0.1 * FORGET_AFTER:
+            return
+        self._forgot_s = now_s
         old = [key for key, track in self._tracks.items() if now_s - track.seen_s > FORGET_AFTER]
         for key in old:
             del self._tracks[key]

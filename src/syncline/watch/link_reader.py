@@ -48,6 +48,8 @@ _RULES: dict[str, dict[str, _Rule]] = {
     },
 }  # fmt: skip
 _FIRST = {rules["tx"].size: kind for kind, rules in _RULES.items()}
+_SIZES = frozenset(rule.size for rules in _RULES.values() for rule in rules.values())
+_SPEEDS = {"net.speed_Bps": "net", "ib.rate_Bps": "ib", "gpu.nvlink_rate_Bps": "gpu"}
 
 
 class LinkReader:
@@ -60,6 +62,7 @@ class LinkReader:
         self._seen: dict[tuple[str, str], float] = {}
         self._capacity: dict[tuple[str, str, str], float] = {}
         self.table = _table((), host, links, {}, 0)
+        self._filled = _filled(())
         self._far: dict[tuple[str, str], tuple[str, str]] = _far_ends(links)
         self._lost = LostPackets(links)
 
@@ -82,7 +85,9 @@ class LinkReader:
         if present.keys() != self._seen.keys() or fell or len(rows) != len(self.table):
             self._seen = present
             self.table = _table(rows, self._host, self._map, self._capacity, self.table.version + 1)
-        return self._load(reading, _sums(grown), peaks, now_s, self._lost.update(reading, grown, now_s, owner or {}))
+            self._filled = _filled(rows)
+        lost = self._lost.update(reading, grown, now_s, owner or {})
+        return self._load(reading, _sums(grown), peaks, now_s, lost, rows)
 
     def capacities(self) -> dict[tuple[str, str], float]:
         """Return the capacity of every (device, direction), as the burst finder wants it."""
@@ -103,7 +108,7 @@ class LinkReader:
         """Keep the highest rate a device ever negotiated: a later fall is a fault, not a new normal."""
         changed = False
         for key, value in reading.items():
-            kind = {"net.speed_Bps": "net", "ib.rate_Bps": "ib", "gpu.nvlink_rate_Bps": "gpu"}.get(key.metric)
+            kind = _SPEEDS.get(key.metric)
             if kind is None:
                 continue
             for direction in ("tx", "rx"):
@@ -120,6 +125,7 @@ class LinkReader:
         peaks: Mapping[tuple[str, str], Peaks],
         now_s: float,
         lost: Mapping[tuple[str, str], float],
+        rows: tuple[tuple[str, str, str], ...],
     ) -> LinkLoad:
         load = LinkLoad.empty(len(self.table))
         columns = {name: getattr(load, name) for name in LOAD_COLUMNS}
@@ -127,17 +133,15 @@ class LinkReader:
         for far, near in self._far.items():
             if lost.get(far, 0.0) > lost.get(near, 0.0):
                 lost = {**lost, near: lost[far]}
-        for row, (kind, device, direction) in enumerate(self._rows(self._seen)):
-            rule = _RULES[kind][direction]
-            if (rule.size, device) in sums:
-                columns["rate_Bps"][row] = sums[rule.size, device]
-            dropped = sum(sums.get((m, device), 0.0) for m in rule.drops)
-            columns["drops_per_s"][row] = max(dropped, lost.get((device, direction), 0.0) if kind == "net" else 0.0)
-            columns["errors_per_s"][row] = sum(sums.get((m, device), 0.0) for m in rule.errors)
-            columns["pauses_per_s"][row] = sum(sums.get((m, device), 0.0) for m in rule.pauses)
+        for place, rate in sums.items():
+            for name, row in self._filled.get(place, ()):
+                columns[name][row] = rate if name == "rate_Bps" else columns[name][row] + rate
+        for row, (kind, device, direction) in enumerate(rows):
+            if kind == "net" and (device, direction) in lost:
+                columns["drops_per_s"][row] = max(columns["drops_per_s"][row], lost[device, direction])
             if kind == "net" and direction == "tx":
                 columns["backlog_bytes"][row] = reading.get(Key("net.backlog_bytes", device), 0.0)
-            columns["up"][row] = float(self._is_up(reading, kind, device) and self._seen[kind, device] == now_s)
+            columns["up"][row] = self._seen[kind, device] == now_s and self._is_up(reading, kind, device)
             seen = peaks.get((device, direction)) if kind == "net" else None
             if seen is not None:
                 columns["peak_Bps"][row] = seen.peak_Bps
@@ -160,12 +164,27 @@ def _device(key: Key) -> str:
 
 
 def _sums(grown: Mapping[Key, Growth]) -> dict[tuple[str, str], float]:
-    """Return rates by (metric, device), summed over priorities and the like."""
+    """Return rates by (metric, device), summed over priorities and the like: of bytes, and of what else has grown."""
     sums: dict[tuple[str, str], float] = {}
     for key, growth in grown.items():
-        place = (key.metric, _device(key))
-        sums[place] = sums.get(place, 0.0) + growth.rate
+        if growth.delta or key.metric in _SIZES:
+            place = (key.metric, _device(key))
+            sums[place] = sums.get(place, 0.0) + growth.rate
     return sums
+
+
+def _filled(rows: tuple[tuple[str, str, str], ...]) -> dict[tuple[str, str], list[tuple[str, int]]]:
+    """Return by (metric, device) the columns that it fills, with their rows."""
+    found: dict[tuple[str, str], list[tuple[str, int]]] = {}
+    for row, (kind, device, direction) in enumerate(rows):
+        rule = _RULES[kind][direction]
+        found.setdefault((rule.size, device), []).append(("rate_Bps", row))
+        for column, metrics in (
+            ("drops_per_s", rule.drops), ("errors_per_s", rule.errors), ("pauses_per_s", rule.pauses)
+        ):  # fmt: skip
+            for metric in metrics:
+                found.setdefault((metric, device), []).append((column, row))
+    return found
 
 
 def _far_ends(links: LinkMap) -> dict[tuple[str, str], tuple[str, str]]:

@@ -69,7 +69,7 @@ class LostPackets:
         for path, count in fresh.items():
             since_s, waiting = self._held.get(path, (now_s, 0.0))
             self._held[path] = (since_s, waiting + count)
-        counted = any(key.metric in _COUNTED and growth.delta > 0 for key, growth in grown.items())
+        counted = any(growth.delta > 0 and key.metric in _COUNTED for key, growth in grown.items())
         ends = Counter(end for device, peer in lossy for end in (device, owner.get(peer, "")))
         together = culprits(lossy, owner)
         interval_s = now_s - self._before_s if self._before_s is not None else 0.0
@@ -98,8 +98,8 @@ class LostPackets:
         """
         totals = {(key.device, key.part): value for key, value in reading.items() if key.metric == RESENT}
         fresh = {path: total - self._totals.get(path, total) for path, total in totals.items()}
-        devices = {key.device for key in reading if key.metric in ("net.up", "net.backlog_bytes")}
-        before, self._waiting = self._waiting, {device for device in devices if _waits(device, reading, grown)}
+        before = self._waiting
+        self._waiting = {key.device for key, value in reading.items() if _waits(key, value, grown)}
         self._totals = totals
         return {
             path: count
@@ -127,10 +127,11 @@ class LostPackets:
         return (owner[peer], "rx") if is_alone and is_late else None
 
 
-def _waits(device: str, reading: Reading, grown: Mapping[Key, Growth]) -> bool:
+def _waits(key: Key, value: float, grown: Mapping[Key, Growth]) -> bool:
     """Tell whether packets wait so long to leave a device that their senders lose patience, or cannot leave it."""
-    if not reading.get(Key("net.up", device), 1.0):
-        return True
-    backlog = reading.get(Key("net.backlog_bytes", device), 0.0)
-    sent = grown.get(Key("net.tx_bytes", device))
-    return backlog > 0 and sent is not None and backlog > IMPATIENT_S * sent.rate
+    if key.metric == "net.up":
+        return not value
+    if key.metric != "net.backlog_bytes" or not value > 0:
+        return False
+    sent = grown.get(Key("net.tx_bytes", key.device))
+    return sent is not None and value > IMPATIENT_S * sent.rate

@@ -13,7 +13,7 @@ from syncline.describe.units import show_rate
 from syncline.finding import Finding, Severity
 from syncline.watch.links import LinkTable
 from syncline.watch.rules.reach import LOW
-from syncline.watch.rules.rule import Context, Floats, Mask, RuleVerdict, WatchRule, verdict
+from syncline.watch.rules.rule import NONE, Context, Floats, Mask, RuleVerdict, WatchRule, verdict
 
 CHANCE_QUEUE_S = 3e-3
 """What a link sends in so long may wait by chance, a few packets that came together."""
@@ -54,9 +54,16 @@ class LinkDegraded(WatchRule):
     def look(self, context: Context) -> RuleVerdict:
         table, reach = context.frame.table, context.reach
         low, ceiling, floor = reach.fallen(expected_reach(context))
-        top, carried = np.fmax(reach.top_Bps, floor), context.mean("rate_Bps", self.QUEUE_S)
-        backlog = context.mean("backlog_bytes", 2.0)  # seen by chance, when a look falls into a collective
+        top, near = np.fmax(reach.top_Bps, floor), low | (reach.now_Bps() < (1 + LOW) / 2 * floor)
         queued = context.share_of_looks("backlog_bytes", self.QUEUE_S) >= 0.5
+        between = reach.was_low(near, queued | (context.frame.load.rate_Bps > self.TRICKLE * top))
+        negotiated = np.array([context.speed_Bps.get(device, np.nan) for device in table.devices])
+        fell = negotiated < 0.99 * table.capacity_Bps
+        if not (low | fell | queued | between).any():
+            return NONE
+        between = between & (context.highest("rate_Bps", self.IDLE_S) > self.TRICKLE * top)
+        carried = context.mean("rate_Bps", self.QUEUE_S)
+        backlog = context.mean("backlog_bytes", 2.0)  # seen by chance, when a look falls into a collective
         works = ((carried > self.TRICKLE * top) | queued) & (context.frame.load.up > 0)
         held_up = (reach.now_Bps() < (1 + LOW) / 2 * floor) | context.is_troubled(self.id, table.names)
         behind, full = _came(table, low & works, held_up, reach.now_Bps())
@@ -73,16 +80,11 @@ class LinkDegraded(WatchRule):
         if context.active.get("link.down") or context.active.get("rail.dead") or is_any_late(context):
             # Flows take other ways and share them, or wait for a rank: a lower rate alone says nothing of a link.
             slow &= queued & (backlog > 0)
-        negotiated = np.array([context.speed_Bps.get(device, np.nan) for device in table.devices])
-        fell = negotiated < 0.99 * table.capacity_Bps
         never = self._never(context, negotiated)
         doubtful = ~(waits | is_late | fell | never)
         unsure = slow & doubtful
         all_alike = int(unsure.sum()) >= MANY and unsure.sum() > 0.5 * (works | unsure).sum()
         named = (slow & ~(unsure & all_alike)) | fell | never
-        recently = context.highest("rate_Bps", self.IDLE_S) > self.TRICKLE * top
-        sends = queued | (context.frame.load.rate_Bps > self.TRICKLE * top)
-        between = reach.was_low(low | (reach.now_Bps() < (1 + LOW) / 2 * floor), sends) & recently
 
         def tell(i: int) -> Finding:
             waiting = f"{context.frame.load.backlog_bytes[i]:.0f} bytes waiting"

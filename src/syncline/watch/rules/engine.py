@@ -44,6 +44,7 @@ from syncline.watch.rules.thresholds import Thresholds
 RECENT_S = 60.0
 EXPLAINED_S = 10.0
 """How long communication is remembered, counted back from the moment until which all ranks have reported."""
+LOOKS = 4
 ACCEPTED_LOOKS = 240
 """After so many looks links that carry less, for no reason that is seen, are what is usual."""
 RULES: tuple[WatchRule, ...] = (
@@ -77,6 +78,7 @@ class RuleEngine:
             for rule in rules
         }
         self._alerts: dict[tuple[str, str], Finding] = {}
+        self._looked_s: dict[str, float] = {}
         self._bad_s: dict[tuple[str, str], float] = {}
         """When each alert was last seen bad, by the wall's clock."""
         self._book, self._log = IncidentBook(), IncidentLog()
@@ -118,6 +120,8 @@ class RuleEngine:
             self._rail_of = dict(zip(frame.table.names, frame.table.rail.tolist(), strict=True))
         context = replace(self._context(frame, tcp, speed_Bps or {}), is_crowded=is_crowded)
         for rule in self._rules:
+            if not self._is_due(rule.id, frame.mono_s):
+                continue
             try:
                 self._apply(rule, context)
                 self.problems.pop(rule.id, None)
@@ -139,6 +143,13 @@ class RuleEngine:
     def alerts(self) -> tuple[Incident, ...]:
         """Return the incidents that are open, each with its effects, the worst first."""
         return self._book.open
+
+    def _is_due(self, rule: str, now_s: float) -> bool:
+        """Tell whether a rule is to look: four times in the time for which a place must be bad to be named."""
+        if 0.0 <= now_s - self._looked_s.get(rule, float("-inf")) < self._holds[rule].raise_after_s / LOOKS:
+            return False
+        self._looked_s[rule] = now_s
+        return True
 
     def _apply(self, rule: WatchRule, context: Context) -> None:
         found, hold, frame = rule.look(context), self._holds[rule.id], context.frame

@@ -14,12 +14,11 @@ from syncline.describe.units import show_time
 from syncline.finding import Action, Finding, Severity
 from syncline.watch.job import CollectiveStat, JobState
 from syncline.watch.rules.degraded_rule import far_below
-from syncline.watch.rules.rule import LINK_TROUBLES, Context, Floats, RuleVerdict, WatchRule
+from syncline.watch.rules.rule import LINK_TROUBLES, NONE, Context, Floats, RuleVerdict, WatchRule
 from syncline.watch.rules.thresholds import Thresholds
 from syncline.watch.spans.event import JobPhase
 
 RECENT = 5
-NONE = RuleVerdict({}, {})
 MIN_SLOW = 3
 """Slow runs that make a tail: one or two in ten seconds are an incident, not a distribution."""
 

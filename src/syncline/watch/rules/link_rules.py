@@ -11,7 +11,7 @@ from syncline.describe.units import show_rate, show_time
 from syncline.finding import Action, Finding, Severity
 from syncline.watch.burst import Burst
 from syncline.watch.links import LinkTable
-from syncline.watch.rules.rule import LINK_TROUBLES, Context, Floats, Mask, RuleVerdict, WatchRule, verdict
+from syncline.watch.rules.rule import LINK_TROUBLES, NONE, Context, Floats, Mask, RuleVerdict, WatchRule, verdict
 
 FULL_PACKET_BYTES = 1500.0
 STILL_S, DOWN_S = 2.0, 5.0
@@ -65,7 +65,7 @@ class LinkAverage(WatchRule):
     def look(self, context: Context) -> RuleVerdict:
         table, t = context.frame.table, context.thresholds
         if context.seen_s() < LONG_S:
-            return RuleVerdict({}, {})
+            return NONE
         use = context.mean("rate_Bps", t.average_over_s) / table.capacity_Bps
         planned = planned_use(context)
         high = np.maximum(t.average_high, 1.1 * planned)
@@ -93,7 +93,7 @@ class LinkPeak(WatchRule):
     def look(self, context: Context) -> RuleVerdict:
         table, t = context.frame.table, context.thresholds
         if context.seen_s() < LONG_S:
-            return RuleVerdict({}, {})
+            return NONE
         share = context.mean("saturated", t.average_over_s)
         # A link that the plan keeps busy for most of the step is at its ceiling for as long, and should be.
         planned = planned_use(context)
@@ -147,9 +147,11 @@ class LinkMicroburst(WatchRule):
     def look(self, context: Context) -> RuleVerdict:
         table, t = context.frame.table, context.thresholds
         if context.seen_s() < 5.0:
-            return RuleVerdict({}, {})  # collectives under way when watching began are reported only now
+            return NONE  # collectives under way when watching began are reported only now
         until = self._judged_until(context)
         foreign = {name: self._foreign(context, name, until) for name in context.bursts if name in table.index}
+        if not any(foreign.values()):
+            return NONE
         counts = np.zeros(len(table))
         for name, found in foreign.items():
             counts[table.index[name]] = len(found)
@@ -209,6 +211,9 @@ class LinkLoss(WatchRule):
 
     def look(self, context: Context) -> RuleVerdict:
         table, t = context.frame.table, context.thresholds
+        lost = context.highest("drops_per_s", STILL_S) > 0
+        if not lost.any():
+            return NONE
         now, lately = context.mean("drops_per_s", 0.8), context.mean("drops_per_s", t.loss_over_s)
         frames = context.window(t.loss_over_s)
         count = np.nansum([f.load.drops_per_s * f.interval_s for f in frames], axis=0)
@@ -218,8 +223,7 @@ class LinkLoss(WatchRule):
         beyond = drops > limit
         carried = np.nansum([f.load.rate_Bps * f.interval_s for f in frames], axis=0) / FULL_PACKET_BYTES
         # Looks are not quite as long as their interval: a packet may count as 0.9.
-        lost = count > np.maximum(t.loss_packets - 0.5, t.loss_share * carried)
-        lost &= context.highest("drops_per_s", STILL_S) > 0
+        lost &= count > np.maximum(t.loss_packets - 0.5, t.loss_share * carried)
         # What was on its way when a link went down was not lost by it.
         lost &= np.array([f.load.up for f in context.window(DOWN_S)]).min(axis=0) > 0
 
@@ -243,6 +247,9 @@ class LinkErrors(WatchRule):
 
     def look(self, context: Context) -> RuleVerdict:
         table, t = context.frame.table, context.thresholds
+        still = context.highest("errors_per_s", STILL_S) > 0
+        if not still.any():
+            return NONE
         frames = context.window(t.errors_over_s)
         count = np.array([f.load.errors_per_s * f.interval_s for f in frames]).sum(axis=0)
 
@@ -250,7 +257,6 @@ class LinkErrors(WatchRule):
             observed = f"{count[i]:.0f} errors in {t.errors_over_s:.0f} s"
             return self.finding(context, table.names[i], observed, "none", f"device {table.devices[i]}")
 
-        still = context.highest("errors_per_s", STILL_S) > 0
         return verdict(context, (count >= 1.0) & still, np.zeros(len(table), bool), tell)
 
 
@@ -265,7 +271,10 @@ class LinkPause(WatchRule):
 
     def look(self, context: Context) -> RuleVerdict:
         table, t = context.frame.table, context.thresholds
-        pauses, rate = context.mean("pauses_per_s", 5.0), np.nan_to_num(context.mean("rate_Bps", 5.0))
+        pauses = context.mean("pauses_per_s", 5.0)
+        if not (pauses > 0).any():
+            return NONE
+        rate = np.nan_to_num(context.mean("rate_Bps", 5.0))
         is_port = np.array([":" in device for device in table.devices], bool)
         # InfiniBand counts ticks of waiting, one for each word that could have gone; Ethernet counts frames.
         share = np.divide(pauses, pauses + rate / 4, out=np.zeros(len(table)), where=pauses > 0)

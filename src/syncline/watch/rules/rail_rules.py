@@ -8,7 +8,7 @@ import numpy as np
 
 from syncline.describe.units import show_rate
 from syncline.finding import Action, Finding, Severity
-from syncline.watch.rules.rule import Context, RuleVerdict, WatchRule
+from syncline.watch.rules.rule import NONE, Context, RuleVerdict, WatchRule
 
 
 class RailDead(WatchRule):
@@ -25,7 +25,7 @@ class RailDead(WatchRule):
         table = context.frame.table
         rails = np.unique(table.rail[table.rail >= 0])
         if len(rails) < 2:
-            return RuleVerdict({}, {})
+            return NONE
         rate = np.nan_to_num(context.mean("rate_Bps", 1.2))
         usual = np.nan_to_num(context.past["rate"].quantile(0.5))
         per = {int(r): (rate[table.rail == r].sum(), usual[table.rail == r].sum()) for r in rails}
@@ -58,13 +58,13 @@ class RailImbalance(WatchRule):
         table, t = context.frame.table, context.thresholds
         rails = np.unique(table.rail[table.rail >= 0])
         if len(rails) < 2:
-            return RuleVerdict({}, {})
+            return NONE
         rate, usual = np.nan_to_num(context.mean("rate_Bps", 5.0)), np.nan_to_num(context.past["rate"].quantile(0.5))
         now = np.array([rate[table.rail == r].sum() for r in rails])
         before = np.array([usual[table.rail == r].sum() for r in rails])
         capacity = np.array([np.nansum(table.capacity_Bps[table.rail == r]) for r in rails])
         if now.max() < t.rail_least_share * capacity.max() or now.max() <= 0:
-            return RuleVerdict({}, {})
+            return NONE
         ratio = now.max() / max(now.min(), 1e-9)
         always = before.max() / max(before.min(), 1e-9) if before.min() > 0 else 1.0
         limit = max(t.rail_ratio, 1.2 * always)

@@ -34,6 +34,10 @@ class RuleVerdict(NamedTuple):
     between: Mapping[str, Callable[[], Finding]]
 
 
+NONE = RuleVerdict({}, {})
+"""Nothing is bad."""
+
+
 class WatchRule:
     """One rule: its words and how long it holds, as class attributes. Stateless but for what the context keeps."""
 

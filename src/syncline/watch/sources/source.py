@@ -31,6 +31,7 @@ class SourceTree:
 
     def __init__(self, path: str | os.PathLike[str] = "/") -> None:
         self.path = Path(path)
+        self._name = os.fspath(self.path)
         self.is_host = self.path == Path("/") or self._is_alive()
 
     def _is_alive(self) -> bool:
@@ -50,8 +51,8 @@ class SourceTree:
     def text(self, *parts: str) -> str | None:
         """Return a small file's text; None where it cannot be read (it may vanish between a listing and a look)."""
         try:
-            with self.at(*parts).open("rb") as file:
-                return file.read(1 << 20).decode("utf-8", "replace").strip()
+            with open("/".join((self._name, *parts)), "rb", buffering=0) as file:
+                return (file.read(1 << 20) or b"").decode("utf-8", "replace").strip()
         except OSError:
             return None
 
