@@ -132,7 +132,7 @@ class Agent:
         self._crowded = self._host_load.look(stamp.mono_s, interval_s) if self._host_load is not None else ""
         events = self.engine.update(
             frame, reach_Bps=self._reach(peaks, load), bursts=self._named(peaks), busy=busy, tcp=_tcp(grown),
-            speed_Bps=_speeds(reading), is_crowded=bool(self._crowded),
+            speed_Bps=self._reader.speed_Bps, is_crowded=bool(self._crowded),
         )  # fmt: skip
         self._before = stamp
         return self._tell(replace(frame, alerts=self.engine.alerts(), health=self._health(interval_s)), events)
@@ -325,12 +325,3 @@ def look_due(number: int) -> float:
 def _tcp(grown: Mapping[Key, Growth]) -> tuple[float, float]:
     sent, again = (grown.get(Key(f"tcp.{name}", "host")) for name in ("out_segments", "retransmitted"))
     return (sent.rate if sent else 0.0, again.rate if again else 0.0)
-
-
-def _speeds(reading: Mapping[Key, float]) -> dict[str, float]:
-    """Return the rate each device has negotiated now."""
-    return {
-        key.device if key.metric == "net.speed_Bps" else f"{key.device}:{key.part}": value
-        for key, value in reading.items()
-        if key.metric in ("net.speed_Bps", "ib.rate_Bps")
-    }

@@ -50,6 +50,7 @@ _RULES: dict[str, dict[str, _Rule]] = {
 _FIRST = {rules["tx"].size: kind for kind, rules in _RULES.items()}
 _SIZES = frozenset(rule.size for rules in _RULES.values() for rule in rules.values())
 _SPEEDS = {"net.speed_Bps": "net", "ib.rate_Bps": "ib", "gpu.nvlink_rate_Bps": "gpu"}
+_TELLING = {**_FIRST, **_SPEEDS}
 
 
 class LinkReader:
@@ -60,7 +61,10 @@ class LinkReader:
         self._map = links
         self._gone_s = gone_s
         self._seen: dict[tuple[str, str], float] = {}
-        self._capacity: dict[tuple[str, str, str], float] = {}
+        self._capacity: dict[tuple[str, str], float] = {}
+        """The highest rate that each device ever negotiated."""
+        self.speed_Bps: dict[str, float] = {}
+        """What each device has negotiated now."""
         self.table = _table((), host, links, {}, 0)
         self._filled = _filled(())
         self._far: dict[tuple[str, str], tuple[str, str]] = _far_ends(links)
@@ -75,14 +79,21 @@ class LinkReader:
         owner: Mapping[str, str] | None = None,
     ) -> LinkLoad:
         """Return what every link did; `table` is then the one the columns belong to."""
-        for key in reading:
-            kind = _FIRST.get(key.metric)
-            if kind is not None:
+        self.speed_Bps = {}
+        rose = False
+        for key, value in reading.items():
+            kind = _TELLING.get(key.metric)
+            if kind is None:
+                continue
+            if key.metric not in _SPEEDS:
                 self._seen[kind, _device(key)] = now_s
+                continue
+            self.speed_Bps[_device(key)] = value
+            if value > self._capacity.get((kind, _device(key)), 0.0):  # a later fall is a fault, not a new normal
+                self._capacity[kind, _device(key)], rose = value, True
         present = {place: seen for place, seen in self._seen.items() if now_s - seen <= self._gone_s}
-        fell = self._learn_capacity(reading)
         rows = self._rows(present)
-        if present.keys() != self._seen.keys() or fell or len(rows) != len(self.table):
+        if present.keys() != self._seen.keys() or rose or len(rows) != len(self.table):
             self._seen = present
             self.table = _table(rows, self._host, self._map, self._capacity, self.table.version + 1)
             self._filled = _filled(rows)
@@ -103,20 +114,6 @@ class LinkReader:
             for direction in ("tx", "rx")
             if self._far.get((device, direction), ("", ""))[0] not in seen
         )
-
-    def _learn_capacity(self, reading: Reading) -> bool:
-        """Keep the highest rate a device ever negotiated: a later fall is a fault, not a new normal."""
-        changed = False
-        for key, value in reading.items():
-            kind = _SPEEDS.get(key.metric)
-            if kind is None:
-                continue
-            for direction in ("tx", "rx"):
-                place = (kind, _device(key), direction)
-                if value > self._capacity.get(place, 0.0):
-                    self._capacity[place] = value
-                    changed = True
-        return changed
 
     def _load(
         self,
@@ -197,12 +194,12 @@ def _table(
     rows: tuple[tuple[str, str, str], ...],
     host: str,
     links: LinkMap,
-    capacity: Mapping[tuple[str, str, str], float],
+    capacity: Mapping[tuple[str, str], float],
     version: int,
 ) -> LinkTable:
     wires = []
     for kind, device, direction in rows:
         wire = links.wire(host, f"gpu-{device}/nvlink" if kind == "gpu" else device, direction)
-        known = wire.capacity_Bps if wire.capacity_Bps > 0 else capacity.get((kind, device, direction), np.nan)
+        known = wire.capacity_Bps if wire.capacity_Bps > 0 else capacity.get((kind, device), np.nan)
         wires.append(wire._replace(capacity_Bps=known))
     return LinkTable.of(wires, [row[1] for row in rows], [row[2] for row in rows], version)

@@ -96,10 +96,13 @@ class LostPackets:
 
         An acknowledgement that waits makes its sender send again as a packet that waits does: both ways count.
         """
-        totals = {(key.device, key.part): value for key, value in reading.items() if key.metric == RESENT}
+        before, totals, self._waiting = self._waiting, {}, set()
+        for key, value in reading.items():
+            if key.metric == RESENT:
+                totals[key.device, key.part] = value
+            elif key.metric in ("net.up", "net.backlog_bytes") and _waits(key, value, grown):
+                self._waiting.add(key.device)
         fresh = {path: total - self._totals.get(path, total) for path, total in totals.items()}
-        before = self._waiting
-        self._waiting = {key.device for key, value in reading.items() if _waits(key, value, grown)}
         self._totals = totals
         return {
             path: count
@@ -129,9 +132,7 @@ class LostPackets:
 
 def _waits(key: Key, value: float, grown: Mapping[Key, Growth]) -> bool:
     """Tell whether packets wait so long to leave a device that their senders lose patience, or cannot leave it."""
-    if key.metric == "net.up":
-        return not value
-    if key.metric != "net.backlog_bytes" or not value > 0:
-        return False
+    if key.metric == "net.up" or value <= 0:
+        return not value and key.metric == "net.up"
     sent = grown.get(Key("net.tx_bytes", key.device))
     return sent is not None and value > IMPATIENT_S * sent.rate

@@ -30,6 +30,8 @@ IDLE = 0.02
 """A link whose ceiling is below this share of its top rests."""
 RHYTHM = 0.5
 """A floor is one only above this share of the link's top: below, the link rests longer than the window."""
+LEAST_Bps = 3e5
+"""Twenty packets of 1,500 bytes in a tenth of a second: below, a rate is the chance of a few packets."""
 
 
 class _Scale:
@@ -137,7 +139,8 @@ class LinkReach:
         is_new = np.isnan(self._floors[0])
         for k, scale in enumerate(self._scales):
             known = np.where(is_new, expected_Bps, self._floors[k])
-            fell = ~low & (known >= RHYTHM * np.fmax(self._top, known)) & (scale.recent[-1] < LOW * known)
+            least_Bps = np.fmax(LEAST_Bps, RHYTHM * np.fmax(self._top, known))
+            fell = ~low & (known >= least_Bps) & (scale.recent[-1] < LOW * known)
             low |= fell
             ceiling, floor = np.where(fell, scale.recent[-1], ceiling), np.where(fell | (k == 0), known, floor)
         return low, ceiling, floor

@@ -29,9 +29,11 @@ class MetricsSource(Protocol):
     """What is exported: an agent, or something that answers like one."""
 
     bank: CounterBank
-    gauges: dict[Key, float]
     bursts_total: dict[str, int]
     hub: Hub
+
+    @property
+    def gauges(self) -> dict[Key, float]: ...
 
 
 def registry(agent: MetricsSource) -> CollectorRegistry:

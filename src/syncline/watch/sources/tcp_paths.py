@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 
 from syncline.errors import WatchError
-from syncline.host.netlink import NETLINK_SOCK_DIAG, Netlink
+from syncline.host.netlink import NETLINK_SOCK_DIAG, Netlink, inside
+from syncline.host.resent import tcp_resent
 from syncline.watch.metric import Key, Reading
 from syncline.watch.sources.source import CounterSource
 
@@ -14,8 +16,9 @@ MAX_PEERS = 256
 MAX_CONNECTIONS = 20_000
 FEW = 256
 """So many connections are read at every look; more of them once a second."""
-ADDRESSES_EVERY = 10
-"""Readings after which addresses are asked for again: they hardly ever change, and asking costs as much as the rest."""
+EVERY = 40
+"""Readings after which connections are read though nothing was sent again: the kernel walks all its tables for it."""
+SNMP = "/proc/thread-self/net/snmp"
 
 
 class TcpPathSource(CounterSource):
@@ -30,6 +33,8 @@ class TcpPathSource(CounterSource):
         """Device of every address of this namespace."""
         self._prefix = f"{prefix}/" if prefix else ""
         self._num_reads = 0
+        self._resent: int | None = None
+        self._snmp: int | None = None
         self.is_quick = True
         """Whether there are so few connections that reading them at every look costs next to nothing."""
         self._last: dict[bytes, int] = {}
@@ -39,6 +44,8 @@ class TcpPathSource(CounterSource):
         with contextlib.suppress(WatchError):
             self._route = Netlink(netns)
             self._diag = Netlink(netns, NETLINK_SOCK_DIAG)
+        with contextlib.suppress(OSError):  # the file shows the namespace in which it was opened, whoever reads it
+            self._snmp = inside(netns, _open_snmp) if netns else _open_snmp()
         if self._diag is None:
             self.problem = "the kernel does not tell of its connections"
 
@@ -46,10 +53,12 @@ class TcpPathSource(CounterSource):
         """Return segments sent again since this source began, by interface and peer."""
         if self._route is None or self._diag is None:
             return {}
+        before, self._resent = self._resent, self._read_resent()
+        self._num_reads += 1
+        if self._num_reads % EVERY != 1 and self._resent is not None and before == self._resent:
+            return self._reading()
         try:
-            if self._num_reads % ADDRESSES_EVERY == 0:
-                self._learn_addresses(self._route)
-            self._num_reads += 1
+            self._learn_addresses(self._route)
             connections = [c for f in (socket.AF_INET, socket.AF_INET6) for c in self._diag.connections(f)]
             self.is_quick = len(connections) <= FEW
             self.problem = ""
@@ -68,15 +77,32 @@ class TcpPathSource(CounterSource):
             if path in self._totals or len(self._totals) < MAX_PEERS:
                 self._totals[path] = self._totals.get(path, 0) + max(0, connection.lost - before)
         self._last = seen
+        return self._reading()
+
+    def _reading(self) -> Reading:
         return {Key("tcp.path_retransmitted", device, peer): total for (device, peer), total in self._totals.items()}
+
+    def _read_resent(self) -> int | None:
+        """Return what the namespace has sent again; None where the kernel does not tell."""
+        if self._snmp is None:
+            return None
+        found = tcp_resent(os.pread(self._snmp, 1 << 14, 0).decode("ascii", "replace"))
+        return found.again if found is not None else None
 
     def close(self) -> None:
         for handle in (self._route, self._diag):
             if handle is not None:
                 handle.close()
+        if self._snmp is not None:
+            os.close(self._snmp)
+            self._snmp = None
 
     def _learn_addresses(self, route: Netlink) -> None:
         names = {interface.number: interface.name for interface in route.interfaces()}
         self.owners = {
             address: self._prefix + names[index] for address, index in route.addresses().items() if index in names
         }
+
+
+def _open_snmp() -> int:
+    return os.open(SNMP, os.O_RDONLY | os.O_CLOEXEC)
