@@ -299,6 +299,9 @@ class Agent:
         }
         if self._crowded:
             health["crowded"] = self._crowded
+        num_gpus, usd_per_gpu_hour = self.engine.money
+        if num_gpus is not None and usd_per_gpu_hour is not None:
+            health["usd_per_day"] = 24 * num_gpus * usd_per_gpu_hour
         if self._sampler is not None:
             health["sampled"] = list(self._sampler.devices)
             health["sampler"] = "native"

@@ -43,6 +43,7 @@ class Health(TypedDict, total=False):
     history: HistoryHealth
     num_hosts: int
     num_silent: int
+    usd_per_day: float
     gpus: list[dict[str, float | str | None]]
 
 

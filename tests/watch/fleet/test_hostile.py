@@ -19,6 +19,7 @@ from syncline.watch.agent import MAX_FAILURES, Agent, AgentOptions
 from syncline.watch.clock import Clock
 from syncline.watch.fleet.door import ForeignFrame, ForeignLayout
 from syncline.watch.fleet.fleet import Fleet
+from syncline.watch.fleet.host_frame import HostFrame
 from syncline.watch.fleet.sources import AgentReader
 from syncline.watch.foreign import admit
 from syncline.watch.frame import Frame
@@ -311,3 +312,29 @@ def test_a_token_is_not_carried_to_where_a_redirect_points(strangers: Strangers)
 def test_layouts_whose_columns_differ_are_refused() -> None:
     with pytest.raises(ValueError, match="rows"):
         admit(ForeignLayout, json.dumps({**LINKS.to_json(), "rail": [0]})).table()
+
+
+def test_one_agent_with_absurd_values_owns_neither_the_headline_nor_the_job() -> None:
+    """Its figures are within every bound of a record, and no host of the fleet confirms them."""
+    alert = {"rule": "link.loss", "place": "x", "severity": "critical"}
+    step = {"step": 41, "end_s": 1.0, "step_s": 0.5, "compute_s": 0.4, "exposed_s": 0.1, "num_ranks": 8}
+    rank = {"rank": 3, "lateness_s": 0.01, "compute_s": 0.4}
+    honest = body(health={"host": "h", "usd_per_day": 4800.0}, alerts=[{**alert, "cost_usd_per_day": 480.0}],
+                  job={"steps": [step], "ranks": [rank]})  # fmt: skip
+    lie = body(
+        health={"host": "liar", "usd_per_day": 1e15}, alerts=[{**alert, "cost_usd_per_day": 10_000.0}],
+        job={"steps": [{**step, "step_s": 1e11}, {**step, "step": (1 << 53) - 1}],
+             "ranks": [{**rank, "lateness_s": 1e11}, {**rank, "rank": 7, "lateness_s": 0.02}]},
+    )  # fmt: skip
+    frames = [
+        HostFrame(one.health.host, one.wall_s, LINKS, one.load(), one.job.state(),
+                  tuple(each.incident() for each in one.alerts), usd_per_day=one.health.usd_per_day)
+        for one in (admit(ForeignFrame, json.dumps(each)) for each in (honest, lie, honest, honest))
+    ]  # fmt: skip
+    joined = Fleet([])._joined(frames, 1.0)
+    assert [step.step_s for step in joined.job.steps] == [0.5]
+    assert [(rank.rank, rank.lateness_s) for rank in joined.job.ranks] == [(3, 0.01), (7, 0.02)]
+    assert joined.alerts[0].host != "liar"
+    assert max(alert.cost_usd_per_day or 0.0 for alert in joined.alerts) == 480.0
+    [refused] = [alert for alert in joined.alerts if alert.host == "liar"]
+    assert "which these hosts cannot" in refused.evidence[-1]

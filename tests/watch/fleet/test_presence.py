@@ -51,6 +51,16 @@ def test_an_agent_that_repeats_its_last_look_is_silent() -> None:
     assert presence.problems(6.0) == {"a": "it answers, but with nothing new for 6 s"}
 
 
+def test_an_agent_that_looked_four_times_a_second_is_silent_after_a_second_and_a_half() -> None:
+    presence = Presence(["a"], 0.0)
+    for k in range(80):
+        presence.answered("a", [look(k)], 0.25 * k, WALL_S + 0.25 * k)
+    assert len(presence.live(19.75 + 1.4)) == 1
+    assert list(presence.silent(19.75 + 1.6)) == ["gpu-07"]
+    presence.answered("a", [look(99)], 23.0, WALL_S)  # a crowded host comes late, and is given more time
+    assert len(presence.live(23.0 + 4.9)) == 1
+
+
 def test_a_host_that_does_not_answer_is_silent_and_one_that_never_did_too() -> None:
     presence = seen(look(1))
     presence.failed("a", "ConnectError: refused")

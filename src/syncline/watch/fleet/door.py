@@ -59,10 +59,11 @@ class ForeignIncident(ForeignAlert):
 
 
 class ForeignHealth(Foreign):
-    """Of an agent's own state only its host's name is used, and when it began."""
+    """Of an agent's own state only its host's name is used, when it began, and what its job costs."""
 
     host: Text = ""
     began_s: Moment | None = None
+    usd_per_day: Annotated[float, Field(ge=0)] | None = None
 
 
 class ForeignJob(Foreign):

@@ -10,9 +10,10 @@ import asyncio
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Protocol
+from statistics import median_low
+from typing import Protocol, TypeVar
 
 import numpy as np
 
@@ -31,6 +32,9 @@ MAX_ALERTS = 200
 MAX_GPUS = 4096
 MAX_HOST_GPUS, MOST_USD_PER_GPU_DAY = 72, 24 * 50.0
 """No host has more GPUs (a rack that is one host has 72), and no GPU costs more a day."""
+
+
+Stat = TypeVar("Stat")
 
 
 class FrameReader(Protocol):
@@ -120,7 +124,7 @@ class Fleet:
     def _joined(self, parts: list[HostFrame], now_s: float) -> Frame:
         self._seq += 1
         table, load = self._links.join([(part.table, part.load) for part in parts])
-        most_usd = MOST_USD_PER_GPU_DAY * sum(_num_gpus(part) for part in parts)
+        most_usd = most_usd_per_day(parts)
         alerts = [
             _plausible(_at_host(alert, part, name), most_usd)
             for part, name in zip(parts, told_apart(parts), strict=True)
@@ -145,6 +149,13 @@ def told_apart(parts: Sequence[HostFrame]) -> list[str]:
     """Return what each host is called here: agents that give the same name are told apart by their addresses."""
     names = Counter(part.host for part in parts)
     return [f"{part.host} at {part.agent}" if names[part.host] > 1 and part.agent else part.host for part in parts]
+
+
+def most_usd_per_day(parts: Sequence[HostFrame]) -> float:
+    """Return the most that an incident of these hosts can cost: all of their job, as most agents state its price."""
+    stated = [part.usd_per_day for part in parts if part.usd_per_day is not None]
+    most_usd = MOST_USD_PER_GPU_DAY * sum(_num_gpus(part) for part in parts)
+    return min(most_usd, median_low(stated)) if stated else most_usd
 
 
 def _num_gpus(part: HostFrame) -> int:
@@ -172,25 +183,36 @@ def _at_host(incident: Incident, part: HostFrame, name: str) -> Incident:
 
 
 def _joined_job(jobs: list[JobState]) -> JobState:
-    """Return one job of what the hosts tell: their collectives and steps by the slowest, their ranks together."""
-    collectives: dict[str, CollectiveStat] = {}
-    steps: dict[int, StepStat] = {}
-    ranks: dict[int, RankStat] = {}
+    """Return one job of what the hosts tell, each thing as the middle one of those who tell of it does.
+
+    Ranks wait for each other: hosts differ little in how long a step took, and one that differs much is wrong. A step
+    that fewer than half of the hosts know is not the job's yet.
+    """
+    collectives: dict[str, list[CollectiveStat]] = {}
+    steps: dict[int, list[StepStat]] = {}
+    ranks: dict[int, list[RankStat]] = {}
     size = max((len(job.pairs_Bps) for job in jobs), default=0)
     pairs = np.zeros((size, size))
     for job in jobs:
         for stat in job.collectives:
-            if stat.key not in collectives or stat.p99_s > collectives[stat.key].p99_s:
-                collectives[stat.key] = stat
+            collectives.setdefault(stat.key, []).append(stat)
         for step in job.steps:
-            if step.step not in steps or step.step_s > steps[step.step].step_s:
-                steps[step.step] = step
-        ranks.update({rank.rank: rank for rank in job.ranks})
+            steps.setdefault(step.step, []).append(step)
+        for rank in job.ranks:
+            ranks.setdefault(rank.rank, []).append(rank)
         pairs[: len(job.pairs_Bps), : len(job.pairs_Bps)] += job.pairs_Bps
+    least = sum(bool(job.steps) for job in jobs) / 2
+    known = sorted(number for number, stats in steps.items() if len(stats) >= least)[-120:]
+    middle = (_middle(stats, lambda c: c.p99_s) for stats in collectives.values())
     return JobState(
-        tuple(sorted(collectives.values(), key=lambda c: -c.num * c.p50_s)),
-        tuple(steps[k] for k in sorted(steps)[-120:]),
-        tuple(ranks[k] for k in sorted(ranks)),
+        tuple(sorted(middle, key=lambda c: -c.num * c.p50_s)),
+        tuple(_middle(steps[k], lambda s: s.step_s) for k in known),
+        tuple(_middle(ranks[k], lambda r: r.lateness_s) for k in sorted(ranks)),
         pairs,
         max((job.ranks_per_cell for job in jobs), default=1),
     )
+
+
+def _middle(stats: list[Stat], by: Callable[[Stat], float]) -> Stat:
+    """Return the middle one, the higher of two."""
+    return sorted(stats, key=by)[len(stats) // 2]

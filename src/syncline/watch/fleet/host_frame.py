@@ -26,6 +26,8 @@ class HostFrame:
     seq: int = 0
     began_s: float | None = None
     num_hosts: int = 1
+    usd_per_day: float | None = None
+    """What the job costs, as this agent was told."""
     agent: str = ""
     """Address of the agent that gave the frame: its host's name is only what it says."""
 

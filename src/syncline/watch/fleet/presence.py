@@ -14,7 +14,10 @@ from syncline.finding import Action, Finding, Severity
 from syncline.watch.fleet.host_frame import HostFrame
 from syncline.watch.incident import Incident
 
-STALE_S = 5.0
+STALE_S, QUIET_S, GAPS = 5.0, 1.5, 3.0
+"""An agent is silent after three times its longest usual gap, within these bounds: a crowded one often comes late."""
+FADE = 0.9
+"""Share of the longest gap that is left after a look that came sooner."""
 CLOCK_S = 2.0
 """A clock that is further off than this is reported; times of that host are then shown by the fleet's clock."""
 LEARNING_S = 15.0
@@ -28,6 +31,8 @@ class _Known:
     since_s: float
     frames: list[HostFrame] = field(default_factory=list)
     new_s: float | None = None
+    gap_s: float = STALE_S
+    """The longest time between new looks lately."""
     ahead_s: float = 0.0
     again_s: float | None = None
     problem: str = ""
@@ -50,6 +55,8 @@ class Presence:
             return
         if any(frame.is_later_life(before.get(frame.host)) for frame in frames):
             known.again_s = now_s
+        if known.new_s is not None:
+            known.gap_s = max(FADE * known.gap_s, now_s - known.new_s)
         known.frames, known.new_s = frames, now_s
         known.ahead_s = max((frame.wall_s - wall_s for frame in frames), key=abs, default=0.0)
 
@@ -95,7 +102,7 @@ class Presence:
         return found
 
     def _is_live(self, known: _Known, now_s: float) -> bool:
-        return known.new_s is not None and now_s - known.new_s < STALE_S
+        return known.new_s is not None and now_s - known.new_s < min(STALE_S, max(QUIET_S, GAPS * known.gap_s))
 
 
 def silent_alerts(silent: Mapping[str, Finding], now_s: float, wall_s: float) -> list[Incident]:

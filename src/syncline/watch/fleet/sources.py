@@ -42,7 +42,7 @@ class AgentReader:
         alerts = tuple(alert.incident() for alert in frame.alerts)
         self._last = HostFrame(
             frame.health.host, frame.wall_s, self._table, frame.load(), frame.job.state(), alerts,
-            seq=frame.seq, began_s=began_s, agent=self.name,
+            seq=frame.seq, began_s=began_s, agent=self.name, usd_per_day=frame.health.usd_per_day,
         )  # fmt: skip
         return [self._last]
 

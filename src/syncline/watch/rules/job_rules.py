@@ -19,6 +19,8 @@ from syncline.watch.rules.thresholds import Thresholds
 from syncline.watch.spans.event import JobPhase
 
 RECENT = 5
+LONGEST = 2.0
+"""A job that is silent for less than so many times the longest of its last steps may be in one like it."""
 MIN_SLOW = 3
 """Slow runs that make a tail: one or two in ten seconds are an incident, not a distribution."""
 
@@ -39,10 +41,8 @@ def suspects(context: Context) -> str:
 
 
 def held(context: Context, verdict: RuleVerdict) -> RuleVerdict:
-    """Return the verdict; on a crowded host with no link or rank in trouble, neither bad nor good."""
-    if not context.is_crowded or likely_cause(context):
-        return verdict
-    return RuleVerdict({}, {**verdict.between, **verdict.bad})
+    """Return the verdict; on a crowded host with no link or rank in trouble, none: the job waits for cores."""
+    return verdict if not context.is_crowded or likely_cause(context) else NONE
 
 
 def recent_step_s(context: Context) -> float | None:
@@ -128,7 +128,6 @@ class CollectiveTail(WatchRule):
     meaning = "Some runs wait: retries, a straggler now and then, or a shared link."
     fix = "See whether the slow runs share a rank (straggler) or a moment (another job, a checkpoint)."
     raise_after_s = 3.0
-    clear_after_s = 10.0
 
     def look(self, context: Context) -> RuleVerdict:
         t = context.thresholds
@@ -159,7 +158,6 @@ class NetworkShare(WatchRule):
     meaning = "The network, not the arithmetic, sets the pace of this job."
     fix = "Ask `syncline plan` what overlap, compression, another split or a faster link is worth."
     raise_after_s = 3.0
-    clear_after_s = 10.0
 
     def look(self, context: Context) -> RuleVerdict:
         t, prediction = context.thresholds, context.prediction
@@ -264,8 +262,8 @@ def silence_s(job: JobState, thresholds: Thresholds) -> float:
     if len(job.steps) < 3:
         longest = max((c.p99_s for c in job.collectives), default=0.0)
         return max(thresholds.stalled_without_steps_s, thresholds.stalled_steps * longest)
-    usual = median([step.step_s for step in job.steps])
-    return max(thresholds.stalled_least_s, thresholds.stalled_steps * usual)
+    times = [step.step_s for step in job.steps]
+    return max(thresholds.stalled_least_s, thresholds.stalled_steps * median(times), LONGEST * max(times))
 
 
 class StalledJob(WatchRule):

@@ -208,6 +208,7 @@ class LinkLoss(WatchRule):
     severity = Severity.CRITICAL
     meaning = "A bad cable or optic, or a queue that overflows (PFC or ECN off, incast)."
     fix = "Errors beside it: change the cable. None: look at pause and ECN, and at who bursts."
+    clear_after_s = 1.0  # and it has lost nothing for some seconds by then
 
     def look(self, context: Context) -> RuleVerdict:
         table, t = context.frame.table, context.thresholds

@@ -54,7 +54,7 @@ class Thresholds:
     regression_ratio: float = 1.25
     regression_least_s: float = 1e-3
     stalled_steps: float = 8.0
-    stalled_least_s: float = 3.0
+    stalled_least_s: float = 1.5
     stalled_without_steps_s: float = 60.0
     phase_longest_s: float = 1800.0
     raise_after_s: float = 0.5
