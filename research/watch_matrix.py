@@ -167,6 +167,10 @@ class Stand:
         sockets = [str(self.folder / f"{name}.sock") for name in ("default", "container")]
         for configuration in self.configurations:
             self._watch(configuration)
+        listening = [Path(path) for path in sockets if Path(path).stem in self.configurations]
+        until = time.monotonic() + 120.0  # on a crowded machine an agent takes its time to begin
+        while not all(path.exists() for path in listening) and time.monotonic() < until:
+            time.sleep(0.2)
         for name, role in ((self.there, "listen"), (self.here, "dial")):
             heard = sockets if role == "dial" else []
             self._start(name, sys.executable, "-c", PEER, self.traffic, role, "10.9.9.2", str(self.folder), *heard)

@@ -18,15 +18,15 @@ from tests.watch.scenes import CAPACITY, TICK_S, Job, frame, load, table
 from syncline.errors import WatchError
 from syncline.finding import Severity
 from syncline.watch.burst import Burst
-from syncline.watch.job import JobState, RankStat
+from syncline.watch.job import JobState, RankStat, StepStat
 from syncline.watch.links import LinkLoad, LinkTable
 from syncline.watch.prediction import Prediction
 from syncline.watch.rules.engine import RuleEngine
 from syncline.watch.rules.hold import Change, Hold
-from syncline.watch.rules.job_rules import LateRank
+from syncline.watch.rules.job_rules import LateRank, silence_s
 from syncline.watch.rules.rule import Context
 from syncline.watch.rules.thresholds import Thresholds, read_thresholds
-from syncline.watch.spans.event import SpanEvent
+from syncline.watch.spans.event import JobPhase, PhaseEvent, SpanEvent
 
 LINKS = table(8)
 PLAN = Prediction(
@@ -199,6 +199,15 @@ def test_a_link_without_a_queue_is_a_warning_while_the_job_is_in_time() -> None:
     assert {effect.rule for effect in watch.engine.alerts()[0].effects} >= {"job.slower-than-before"}
 
 
+def test_a_job_that_saves_sends_as_it_likes() -> None:
+    """A checkpoint takes its own path at its own rate; a queue would still say that the link is slow."""
+    slow = one(3, peak_Bps=0.4 * CAPACITY, rate_Bps=0.3 * CAPACITY)
+    watch = warm()
+    watch.job.view.add([PhaseEvent(rank, JobPhase.CHECKPOINT, watch.onset) for rank in range(4)])
+    assert watch.run(20, slow, quiet=True).raised("link.degraded") == []
+    assert watch.run(8, **CASES["link.degraded"], quiet=True).raised("link.degraded") != []
+
+
 def test_a_quiet_moment_is_not_a_degraded_link() -> None:
     """A long compute phase with only a little traffic says nothing about what the link can do."""
     watch = warm().run(40, lambda _: load(LINKS, 0.03, peak_Bps=np.full(8, 0.05 * CAPACITY)))
@@ -346,8 +355,16 @@ def test_tails_are_told() -> None:
 
 def test_a_job_that_falls_silent_is_stalled() -> None:
     watch = warm()
+    onset = watch.onset
     watch.run(20, quiet=True)
-    assert [place for _, place in watch.raised("job.stalled")] == ["job"]
+    assert [(at - onset <= 2.5, place) for at, place in watch.raised("job.stalled")] == [(True, "job")]
+
+
+def test_how_long_a_job_may_be_silent_follows_its_steps_and_not_its_checkpoints() -> None:
+    usual, slow, saving = (StepStat(0, 0.0, step_s, 0.1, 0.0, 4) for step_s in (0.15, 2.0, 9.0))
+    limits = Thresholds()
+    assert silence_s(JobState(steps=(*(usual,) * 59, saving)), limits) == limits.stalled_least_s
+    assert silence_s(JobState(steps=(*(usual,) * 40, *(slow,) * 20)), limits) == 4.0
 
 
 def test_pause_frames_and_missing_credits() -> None:

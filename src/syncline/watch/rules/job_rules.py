@@ -20,7 +20,7 @@ from syncline.watch.spans.event import JobPhase
 
 RECENT = 5
 LONGEST = 2.0
-"""A job that is silent for less than so many times the longest of its last steps may be in one like it."""
+"""A job that is silent for less than so many times the longest of its usual steps may be in one like it."""
 MIN_SLOW = 3
 """Slow runs that make a tail: one or two in ten seconds are an incident, not a distribution."""
 
@@ -263,7 +263,8 @@ def silence_s(job: JobState, thresholds: Thresholds) -> float:
         longest = max((c.p99_s for c in job.collectives), default=0.0)
         return max(thresholds.stalled_without_steps_s, thresholds.stalled_steps * longest)
     times = [step.step_s for step in job.steps]
-    return max(thresholds.stalled_least_s, thresholds.stalled_steps * median(times), LONGEST * max(times))
+    longest_s = sorted(times)[int(0.95 * len(times))]  # but for those with a checkpoint in them
+    return max(thresholds.stalled_least_s, thresholds.stalled_steps * median(times), LONGEST * longest_s)
 
 
 class StalledJob(WatchRule):
