@@ -152,7 +152,6 @@ class Stand:
         self._stop = threading.Event()
 
     def __enter__(self) -> Stand:
-        self._opened.callback(self._stop.set)
         self.folder = Path(self._opened.enter_context(tempfile.TemporaryDirectory()))
         for name in (self.here, self.there):
             self._run("ip", "netns", "add", name)
@@ -218,7 +217,10 @@ class Stand:
         if configuration == "default":
             words += ["--serve"] if {"fleet", "prometheus"} & set(self.configurations) else []
         elif configuration == "tree":
-            threading.Thread(target=self._follow, args=(self.folder / "captured",), daemon=True).start()
+            follower = threading.Thread(target=self._follow, args=(self.folder / "captured",))
+            follower.start()
+            self._opened.callback(follower.join)
+            self._opened.callback(self._stop.set)
             time.sleep(0.5)
             words = ["--interfaces", ".*", "--root", str(self.folder / "captured")]
         elif configuration == "fleet":

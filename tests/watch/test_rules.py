@@ -199,6 +199,14 @@ def test_a_link_without_a_queue_is_a_warning_while_the_job_is_in_time() -> None:
     assert {effect.rule for effect in watch.engine.alerts()[0].effects} >= {"job.slower-than-before"}
 
 
+def test_a_small_fall_that_no_step_feels_is_a_warning() -> None:
+    """A shaped link passes what its bucket holds at once after a pause: nine tenths of that are no fault."""
+    ways = {share: warm().run(12, one(3, peak_Bps=share * CAPACITY, rate_Bps=0.6 * CAPACITY, backlog_bytes=1e5))
+            for share in (0.9, 0.7)}  # fmt: skip
+    found = {share: [alert.severity for alert in watch.engine.alerts()] for share, watch in ways.items()}
+    assert found == {0.9: [Severity.WARNING], 0.7: [Severity.CRITICAL]}
+
+
 def test_a_job_that_saves_sends_as_it_likes() -> None:
     """A checkpoint takes its own path at its own rate; a queue would still say that the link is slow."""
     slow = one(3, peak_Bps=0.4 * CAPACITY, rate_Bps=0.3 * CAPACITY)

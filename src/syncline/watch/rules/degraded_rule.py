@@ -34,7 +34,7 @@ class LinkDegraded(WatchRule):
     It has work when packets wait for it, or when it is busy for a larger part of the time than it used to be: the same
     bytes at a lower rate. A quiet moment says nothing of a link's rate, and neither does the return direction of
     one-way traffic, which carries acknowledgements. Where nobody sees packets wait and no step is late, the senders may
-    have less to send: that is a warning.
+    have less to send: that is a warning, and so is a small fall of which no step is late.
     """
 
     id = "link.degraded"
@@ -82,6 +82,8 @@ class LinkDegraded(WatchRule):
             slow &= queued & (backlog > 0)
         never = self._never(context, negotiated)
         doubtful = ~(waits | is_late | fell | never)
+        # What a shaper lets pass at once, after a pause, makes a tenth of the difference between two rates.
+        shallow = ~(is_late | fell | never) & (ceiling >= context.thresholds.degraded_share * floor)
         unsure = slow & doubtful
         all_alike = int(unsure.sum()) >= MANY and unsure.sum() > 0.5 * (works | unsure).sum()
         named = (slow & ~(unsure & all_alike)) | fell | never
@@ -96,9 +98,8 @@ class LinkDegraded(WatchRule):
                 seen = "never reached since the watch began, though packets wait"
                 return self.finding(context, table.names[i], observed, expected, seen, waiting)
             lately = f"{ceiling[i] / floor[i]:.0%} of the least it reached before"
-            meaning, severity = self.meaning, self.severity
+            meaning, severity = self.meaning, Severity.WARNING if doubtful[i] or shallow[i] else self.severity
             if doubtful[i]:
-                severity = Severity.WARNING
                 meaning = "It is busy for longer at a lower rate: this link, one before it, or its sender is slower."
             return replace(
                 self.finding(context, table.names[i], f"at most {show_rate(ceiling[i])}", show_rate(floor[i]), lately,
