@@ -161,3 +161,39 @@ def test_without_the_network_the_step_is_its_account_less_what_hid_behind_it(tmp
     removal = found.account.removal(StepCause.NETWORK)
     assert removal is not None and removal.saves_s == pytest.approx(600e-6, rel=0.02)
     assert removal.saves_s + removal.behind_s == pytest.approx(found.account.seconds(StepCause.NETWORK))
+
+
+def test_a_mark_that_launches_nothing_is_no_step(tmp_path: Path, written: Any) -> None:
+    trace = written()
+    trace.step(1, 0, 500)
+    trace.kernel("gemm", 20, 50, 400)
+    trace.step(2, 500, 30)
+    found = explained(trace.save(tmp_path / "t.json"))
+    assert found.steps == 1 and found.account.name == "step 1"
+
+
+def test_what_a_trace_measures_is_a_profile_that_step_reads(tmp_path: Path, written: Any) -> None:
+    from syncline import explain, step
+    from syncline.errors import UsageError
+    from syncline.sim.profile import load_profile, save_profile
+
+    shipped = step("h100-64-rail", "llama3-70b").result.step_time_s
+    paths = ranks(tmp_path, written, [400, 400, 400, 900], ends=1000)
+    whole = written()
+    whole.step(1, 0, shipped * 1.2e6)
+    whole.host("cpu_op", "aten::mm", 0, 20)
+    whole.kernel("gemm", 10, 20, shipped * 1.2e6 - 20)
+    trace = whole.save(tmp_path / "whole.json")
+    found = explain([trace], cluster="h100-64-rail", job="llama3-70b")
+    assert found.result.predicted is not None and found.result.multipliers is not None
+    assert found.result.predicted.change_s == pytest.approx(0.2 * shipped, rel=0.01)
+    save_profile(found.profile, tmp_path / "profile.yaml")
+    again = step("h100-64-rail", "llama3-70b", profile=tmp_path / "profile.yaml", level="analytic")
+    assert again.result.step_time_s == pytest.approx(1.2 * shipped, rel=0.03)
+
+    # Four ranks tell the transfer (100 us) from the wait; one rank's trace measures no collective.
+    several = explain(paths, cluster="h100-64-rail")
+    save_profile(several.profile, tmp_path / "collectives.yaml")
+    assert [one.op for one in load_profile(tmp_path / "collectives.yaml").collectives] == ["all_reduce"]
+    with pytest.raises(UsageError, match="measures nothing"):
+        _ = explain(paths[:1], cluster="h100-64-rail").profile

@@ -38,7 +38,6 @@ from syncline.diagnosis.suspect import IncidentSuspect, fault_line
 from syncline.errors import SynclineError
 from syncline.explaining.explain import explain_recordings
 from syncline.explaining.reading import read_recordings
-from syncline.explaining.tools import is_profiler, start_of
 from syncline.fabric import Fabric
 from syncline.fabric.faults import FailedPart, apply_faults
 from syncline.finding import Finding, Severity
@@ -50,6 +49,7 @@ from syncline.logs.unexplained import OpenLine
 from syncline.program import place
 from syncline.schedule import Kind
 from syncline.sim.collective.price import LibraryTime, price
+from syncline.workload.trace import is_profiler, start_of
 
 MOST = 6
 """Suspects that are priced together, two at a time."""

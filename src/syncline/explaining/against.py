@@ -12,10 +12,10 @@ from pydantic_core import from_json
 
 from syncline.describe import units
 from syncline.explaining.explain import Explanation
-from syncline.explaining.tools import start_of
 from syncline.timeline.account import Account, AccountDifference, subtract
 from syncline.timeline.account.account import COMMUNICATION, WORDS
 from syncline.timeline.recording.recording import Doing
+from syncline.workload.trace import start_of
 
 MOST_KERNELS = 12
 

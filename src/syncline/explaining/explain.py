@@ -18,7 +18,8 @@ from syncline.explaining.on_cluster import OnCluster
 from syncline.explaining.replay import replay_graph
 from syncline.explaining.steps import windows_of
 from syncline.fabric.fabric import Fabric
-from syncline.timeline.account import Account, StepCause
+from syncline.sim.profile import SystemProfile
+from syncline.timeline.account import Account, AccountDifference, StepCause
 from syncline.timeline.recording.recording import Recording
 
 
@@ -77,9 +78,14 @@ class Explanation:
     lacks: tuple[str, ...]
     on_cluster: OnCluster | None = None
     """The whole trace with the communication of a cluster; None without one."""
+    predicted: AccountDifference | None = None
+    """From the step that the model as shipped predicts of the job to the measured one; None without a job."""
+    multipliers: dict[str, float] | None = None
+    """How many times as long as that model says, by kind of work; None without a job."""
     attributions: Handle[tuple[StepAttribution, ...]] = handle()
     matches: Handle[Matches] = handle()
     shown: Handle[int] = handle()
+    profile: Handle[SystemProfile | None] = handle()
 
 
 def explain_recordings(recordings: Sequence[Recording], fabric: Fabric | None = None) -> Explanation:

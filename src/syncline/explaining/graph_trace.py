@@ -22,7 +22,7 @@ def read_graph(path: Path) -> tuple[Recording, ...]:
     duration = np.nan_to_num(workload.duration_s, nan=0.0)
     if not duration.any():
         raise DescriptionError(
-            "the trace has no durations.", where=str(path), hint="Give a trace of a run, not of a generator."
+            "the trace has no durations.", where=str(path), hint="Give the torch.profiler trace of the run."
         )
     start, end = run_graph(workload, duration)
     return tuple(_of_rank(workload, rank, start, end, str(path)) for rank in np.unique(workload.rank).tolist())

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from syncline.describe.model import Handle, handle
 from syncline.errors import SynclineError
 from syncline.explaining.attribution import StepAttribution
 from syncline.explaining.matching import Matches, call_of, rows_of
 from syncline.fabric.fabric import Fabric
 from syncline.program import placement
 from syncline.sim.nccl.describe import from_placement
-from syncline.sim.nccl.measured import OPS, bus_factor, op_name
+from syncline.sim.nccl.measured import OPS, Series, bus_factor, op_name
 from syncline.sim.nccl.predict import predict
+from syncline.sim.nccl.system import NcclSystem
+from syncline.sim.profile import MeasuredCollective
+from syncline.sim.swept import seen_in
 from syncline.timeline.account.sweep import covered
 from syncline.timeline.columns import Floats, Ints
 from syncline.timeline.intervals import subtract
@@ -55,6 +59,7 @@ class CollectiveGroup:
     """Transfers beyond what the cluster should give, in all calls of a step."""
     waited_for: tuple[int, ...]
     """The ranks that came last most often."""
+    members: Handle[tuple[int, ...]] = handle()
 
 
 def groups_of(
@@ -80,7 +85,7 @@ def groups_of(
         known = own[~np.isnan(own)]
         transfer = float(np.median(known)) if len(known) else None
         late = float(np.nansum(took - own)) / steps if len(known) else None
-        count = ranks or _world(mine)
+        count = ranks or recording.world
         expected, link = expected_s(fabric, call, count) if fabric is not None else (None, "")
         one = transfer if transfer is not None else float(np.median(took))
         slow = None
@@ -93,13 +98,9 @@ def groups_of(
             float(took.sum()) / steps, float(bare[places].sum()) / steps, float(np.median(took)), transfer,
             _busbw(operation, size, count, one), expected,
             _busbw(operation, size, count, expected) if expected else None, link, late, slow,
-            _most_late(last, call, operation),
+            _most_late(last, call, operation), members=call.members,
         ))  # fmt: skip
     return tuple(sorted(found, key=lambda one: (-one.exposed_s, -one.total_s)))
-
-
-def _world(mine: StepAttribution) -> int:
-    return mine.recording.world
 
 
 def exposed_s(mine: StepAttribution, rows: Ints) -> Floats:
@@ -129,15 +130,36 @@ def expected_s(fabric: Fabric, call: CollectiveCall, ranks: int) -> tuple[float 
     name = op_name(call.operation)
     if name not in OPS or not call.size_bytes or ranks < 2:
         return None, ""
-    members = call.members or tuple(range(ranks))
-    if max(members) >= fabric.num_gpus:
-        members = tuple(range(len(members)))
     try:
-        placed = placement.given(fabric, [int(fabric.gpus[rank]) for rank in members])
-        row = predict(from_placement(placed), name, [call.size_bytes]).rows()[0]
+        row = predict(_system(fabric, call.members or tuple(range(ranks))), name, [call.size_bytes]).rows()[0]
     except (SynclineError, IndexError):
         return None, ""
     return row.time_s, row.algorithm
+
+
+def _system(fabric: Fabric, members: tuple[int, ...]) -> NcclSystem:
+    """Return ranks on the GPUs of their numbers; on the first GPUs where the fabric is smaller."""
+    if max(members) >= fabric.num_gpus:
+        members = tuple(range(len(members)))
+    return from_placement(placement.given(fabric, [int(fabric.gpus[rank]) for rank in members]))
+
+
+def measured_sweeps(groups: Sequence[CollectiveGroup], fabric: Fabric, source: str) -> tuple[MeasuredCollective, ...]:
+    """Return what the transfers of a step say of a fabric's collectives, for a profile.
+
+    One rank's trace says nothing: it does not tell a transfer from waiting for the last rank.
+    """
+    points: dict[tuple[str, tuple[int, ...]], list[tuple[float, float]]] = defaultdict(list)
+    for one in groups:
+        name = op_name(one.operation)
+        if one.expected_s is not None and one.transfer_s:
+            points[name, one.members or tuple(range(one.ranks))].append((one.size_bytes, one.transfer_s * 1e6))
+    found = []
+    for (name, members), sizes in points.items():
+        system = _system(fabric, members)
+        seen = seen_in(system, Series.of(name, sizes))
+        found.append(MeasuredCollective(name, system.num_ranks, system.num_hosts, source, seen))
+    return tuple(found)
 
 
 def _last_of(matches: Matches) -> Mapping[tuple[object, str], Counter[int]]:

@@ -8,9 +8,10 @@ from pathlib import Path
 from syncline.describe.progress import Meter
 from syncline.errors import DescriptionError, FileError
 from syncline.explaining.graph_trace import read_graph
-from syncline.explaining.tools import GRAPH, TOOLS, start_of
+from syncline.explaining.steps import launched_steps
+from syncline.explaining.tools import GRAPH, TOOLS
 from syncline.timeline.recording.recording import Recording
-from syncline.workload.trace import is_prefix
+from syncline.workload.trace import is_prefix, start_of
 
 
 def read_recordings(paths: Sequence[str | Path], meter: Meter | None = None) -> tuple[Recording, ...]:
@@ -55,6 +56,6 @@ def _read(path: Path, meter: Meter) -> tuple[Recording, ...]:
             hint="An .nsys-rep is exported with: nsys export --type sqlite FILE.",
         )  # fmt: skip
     done = meter.done
-    found = TOOLS[name].read(path, meter)
+    found = tuple(launched_steps(one) for one in TOOLS[name].read(path, meter))
     meter.reach(done + path.stat().st_size)
     return found

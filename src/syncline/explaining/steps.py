@@ -6,7 +6,7 @@ is done, and ends when the next one begins. Steps leave no gap between them, so 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -60,6 +60,15 @@ def windows_of(recording: Recording) -> StepWindows:
     last = max(float(ends[-1]), float(done[-1]), float(begin_s[-1]))
     names = tuple(mark.name.removeprefix("ProfilerStep#") for mark in recording.steps)
     return StepWindows(names, begin_s, np.append(begin_s[1:], last), ends - starts)
+
+
+def launched_steps(recording: Recording) -> Recording:
+    """Return a recording without marks of steps that launched nothing: a profiler may end with one."""
+    starts = np.array([mark.start_s for mark in recording.steps])
+    launched = np.bincount(step_of(recording, starts) + 1, minlength=len(starts) + 1)[1:] > 0
+    if launched.all() or not launched.any():
+        return recording
+    return replace(recording, steps=tuple(np.array(recording.steps, object)[launched].tolist()))
 
 
 def step_of(recording: Recording, starts: Floats) -> Ints:

@@ -7,7 +7,7 @@ model's own prices for the two are.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -19,6 +19,7 @@ from syncline.previewing.kernels.passes import GpuFigures, pass_s
 from syncline.previewing.measured import EagerCosts, GpuKernelTimes, OwnHost
 from syncline.previewing.record import KernelCall
 from syncline.sim.step.arithmetic.kernels import ALIGNED, UNALIGNED, gemm_s
+from syncline.sim.step.calibrate import Multipliers
 from syncline.sim.step.constants import Constants, default_constants
 from syncline.sim.step.machine import Machine, facts_of
 
@@ -179,6 +180,16 @@ class Pricer:
         speed = self.machine.attention.get(chosen, 0.6)
         vector_rate = 2 * self.part.issues_per_s
         return attention.seconds(kernel, self.rate(kernel), vector_rate, speed) + self.constants.held.gap_s
+
+
+def calibrated(pricer: Pricer, found: Multipliers) -> Pricer:
+    """Return prices with the network and the host of a system that a step was measured on.
+
+    Kernels keep the prices of kernels: what a whole step's products were off by is not what a kernel is off by.
+    """
+    host = EagerCosts(**{name: seconds * found.host for name, seconds in asdict(pricer.host).items()})
+    constants = Multipliers(exchange=found.exchange).on(pricer.constants)
+    return replace(pricer, host=host, constants=constants)
 
 
 def useful_flops(kernel: KernelCall) -> float:

@@ -75,7 +75,7 @@ class WhatIfSetting:
         else:
             raise UsageError(f'nothing called "{what}" can be changed.', hint=f"Known: {KNOWN}.")
         graph = self.graph if pricer is self.pricer else step_graph(self.captures, pricer)
-        ran = execute(graph, fabric, pricer.machine, network, self.routing)
+        ran = execute(graph, fabric, pricer.machine, network, self.routing, pricer.constants)
         return Alternative(change, ran.step_time_s, exposed_s(ran))
 
     def table(self, changes: Sequence[str]) -> tuple[Alternative, ...]:

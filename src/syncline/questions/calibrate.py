@@ -13,6 +13,7 @@ from syncline.describe import units
 from syncline.describe.model import Handle, handle
 from syncline.errors import UsageError
 from syncline.explaining.observed import observed_trace
+from syncline.fabric import Fabric
 from syncline.program import place
 from syncline.questions.answer import Answer, Output
 from syncline.questions.inputs import Cluster, ClusterArgument, JobSource, built, job_of
@@ -35,6 +36,7 @@ from syncline.sim.step.calibrate import Observation, calibrate, check_plausible
 from syncline.sim.step.step import StepResult, kind_of
 from syncline.sim.step.step import step as price
 from syncline.sim.swept import seen_in
+from syncline.workload.job import Job
 
 PROFILE_OUTPUT = Output("Write the profile.", lambda answer, path: answer.save(path), names=("--out", "-o"))
 
@@ -140,13 +142,7 @@ def calibrate_step(
     if sum(value is not None for value in (measured, trace, log)) != 1:
         raise UsageError("give one measurement: `measured`, `trace` or `log`.", hint="For example `measured` 4.6s.")
     described, fabric = job_of(job), built(cluster)
-    if described.kind == "decode":
-        raise UsageError("a decode job has no training step to calibrate.", hint="Give a job of kind: train.")
-    shipped = price(fabric, described)
-    if shipped.case is None:
-        raise UsageError(f"{described.model.name} is a list of layers; multipliers are those of a transformer.")
-    before = load_profile(profile) if profile is not None else SystemProfile(fabric.name, shipped.machine.gpu.name)
-    before.check(shipped.machine.gpu.name)
+    shipped = shipped_step(fabric, described)
     read: StepLog | None = None
     if log is not None:
         read = read_step_log(read_text(log), str(log), described, shipped.num_gpus)
@@ -155,17 +151,39 @@ def calibrate_step(
         seen = observed_trace(trace, steps=steps, pipelined=shipped.job.parallel.pp > 1)
     else:
         seen = Observation(_seconds(measured))
+    before = load_profile(profile) if profile is not None else None
+    return fitted_step(fabric, described, shipped, seen, str(log or trace or "stated"), before, read)
+
+
+def shipped_step(fabric: Fabric, job: Job) -> StepResult:
+    """Return the step of a job as the model ships, where it has multipliers."""
+    if job.kind == "decode":
+        raise UsageError("a decode job has no training step to calibrate.", hint="Give a job of kind: train.")
+    shipped = price(fabric, job)
+    if shipped.case is None:
+        raise UsageError(f"{job.model.name} is a list of layers; multipliers are those of a transformer.")
+    return shipped
+
+
+def fitted_step(
+    fabric: Fabric, job: Job, shipped: StepResult, seen: Observation, source: str,
+    before: SystemProfile | None = None, read: StepLog | None = None,
+) -> StepProfile:  # fmt: skip
+    """Return a profile with one measured step more."""
+    assert shipped.case is not None
+    before = before or SystemProfile(fabric.name, shipped.machine.gpu.name)
+    before.check(shipped.machine.gpu.name)
     check_plausible(seen.step_s, shipped.step_time_s)
     found = calibrate(before.steps, shipped.case, seen)
     run = MeasuredStep(
-        job=described.name,
-        model=described.model.name,
+        job=job.name,
+        model=job.model.name,
         gpus=shipped.num_gpus,
-        precision=described.precision,
+        precision=job.precision,
         split=split_words(shipped.job),
         measured_s=seen.step_s,
         predicted_s=shipped.step_time_s,
-        source=str(log or trace or "stated"),
+        source=source,
         own=round(found.own, 5),
     )
     after = replace(before, steps=found, measured=(*before.measured, run))
@@ -173,12 +191,12 @@ def calibrate_step(
     return StepProfile(
         cluster=after.cluster,
         gpu=after.gpu,
-        job=described.name,
+        job=job.name,
         measured_s=seen.step_s,
         measured_parts_s=seen.parts_s,
         read=str(read) if read else None,
         shipped_s=shipped.step_time_s,
-        calibrated_s=price(fabric, described, after.constants(shipped.job, shipped.num_gpus)).step_time_s,
+        calibrated_s=price(fabric, job, after.constants(shipped.job, shipped.num_gpus)).step_time_s,
         multipliers={name: Multiplier(value, sigma[name]) for name, value in asdict(found.multipliers).items()},
         measured_runs=len(after.measured),
         remarks=_remarks(seen.step_s, shipped),

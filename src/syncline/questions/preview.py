@@ -26,7 +26,7 @@ from syncline.previewing.holders import PeakMemory, peak_memory, workspaces
 from syncline.previewing.job_of import CapturedJob, job_of, reaching
 from syncline.previewing.launch import ScriptLaunch, read_launch
 from syncline.previewing.measured import GpuKernelTimes, read_kernel_times
-from syncline.previewing.price import Pricer
+from syncline.previewing.price import Pricer, calibrated
 from syncline.previewing.ranks import Runner
 from syncline.previewing.record import Capture, read_capture
 from syncline.previewing.same import differences
@@ -35,6 +35,7 @@ from syncline.questions.answer import Answer, Output, page_output
 from syncline.questions.inputs import ClusterArgument, built
 from syncline.questions.parameter import Parameter, question
 from syncline.sim.flow.routing import Routing
+from syncline.sim.profile import SystemProfile, load_profile
 from syncline.sim.step.machine import Machine, machine_from_fabric
 from syncline.sim.step.step import step as price_step
 from syncline.sim.uncertainty import Interval, Spread, generation_of, preview_spread
@@ -349,6 +350,10 @@ def preview(
     measured: Annotated[
         Path | None, Parameter("Use kernel times of this file, as `measure` with `keep` leaves it.")
     ] = None,
+    profile: Annotated[
+        Path | None,
+        Parameter("What was measured here (`syncline explain`): its network and host; for kernels, `measure`."),
+    ] = None,
     cpu: Annotated[bool, Parameter("The script computes on the hosts' processors, and talks through gloo.")] = False,
     keep: Annotated[Path | None, Parameter("Keep what was captured in this folder.")] = None,
     captured: Annotated[Path | None, Parameter("Price what `keep` left in this folder; the script is not run.")] = None,
@@ -386,9 +391,9 @@ def preview(
     others = _others(launch, captures, check)
     found = [text for each in runner.others(launch, others, captures) for text in differences(captures, each)]
     cpus.check_device(captures[0], cpu)
-    pricer = _pricer(machine, times, cpu)
+    pricer = _pricer(machine, times, cpu, load_profile(profile) if profile is not None else None)
     setting = WhatIfSetting(captures, fabric, pricer, routing)
-    executed = execute(setting.graph, fabric, machine, routing=routing)
+    executed = execute(setting.graph, fabric, machine, routing=routing, constants=pricer.constants)
     fullest = max(
         (
             peak_memory(
@@ -431,23 +436,31 @@ def _check_size(launch: ScriptLaunch, fabric: Fabric, machine: Machine) -> None:
         )
 
 
-def _pricer(machine: Machine, times: GpuKernelTimes | None, cpu: bool = False) -> Pricer:
+def _pricer(
+    machine: Machine, times: GpuKernelTimes | None, cpu: bool = False, profile: SystemProfile | None = None
+) -> Pricer:
     """Return the prices on a machine, with times that were taken on its GPU or another, or on a CPU."""
+    plain = Pricer(machine)
+    if profile is not None:
+        if cpu:
+            raise UsageError("`profile` is of GPUs and NCCL.", hint="Scripts on processors are measured: `measure`.")
+        profile.check(machine.gpu.name)
+        plain = calibrated(plain, profile.steps.multipliers)
     if times is None:
-        return Pricer(machine)
+        return plain
     if times.on_cpu != cpu:
         raise UsageError(
             f'kernels were timed on "{times.device}".', hint="Times of a CPU go with --cpu, those of a GPU without."
         )
     if cpu:
-        return Pricer(machine, times=times)
+        return replace(plain, times=times)
     if times.gpu is None:
         raise UsageError(
             f'kernels were timed on "{times.device}", which is not in the catalogue.',
             hint="Times are scaled by the rates of known GPUs: `syncline fabric parts gpu` lists them.",
         )
     same = times.gpu.name == machine.gpu.name
-    return Pricer(machine, times=times, timed_on=None if same else other_gpu(machine, times.gpu.name))
+    return replace(plain, times=times, timed_on=None if same else other_gpu(machine, times.gpu.name))
 
 
 def _kept(folder: Path, launch: ScriptLaunch) -> tuple[Capture, ...]:
@@ -484,7 +497,7 @@ def _again(
         )
     else:
         captures = runner.stages(launch.resized(int(size)))
-    ran = execute(step_graph(captures, pricer), fabric, pricer.machine, routing=routing)
+    ran = execute(step_graph(captures, pricer), fabric, pricer.machine, routing=routing, constants=pricer.constants)
     return Alternative(change, ran.step_time_s, exposed_s(ran))
 
 

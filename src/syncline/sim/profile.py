@@ -160,7 +160,7 @@ class SystemProfile:
 def save_profile(profile: SystemProfile, path: str | Path) -> None:
     """Write a profile; the old file stays whole until the new one is complete."""
     text = yaml.safe_dump(profile.to_json(), sort_keys=False, width=120, default_flow_style=None)
-    write_text(Path(path), f"# What was measured on this system; written by `syncline calibrate`, see {GUIDE}.\n{text}")
+    write_text(Path(path), f"# What was measured on this system, see {GUIDE}.\n{text}")
 
 
 def load_profile(path: str | Path) -> SystemProfile:

@@ -35,12 +35,12 @@ def read_trace(path: str | Path) -> Workload:
     `traces/job` for `traces/job.0.et`, `traces/job.1.et` and so on.
     """
     files = trace_files(Path(path))
-    start = _start(files[0])
+    start = start_of(files[0])
     if len(files) == 1 and start.startswith(f'{{"syncline": "{FORMAT}"'.encode()):
         return load_workload(files[0])
-    if _is_execution(start):
+    if is_execution(start):
         return read_execution(files)
-    workload = read_kineto(files) if _is_profiler(start) else read_chakra(files)
+    workload = read_kineto(files) if is_profiler(start) else read_chakra(files)
     if not len(workload):
         raise DescriptionError(
             "the trace has no operations.",
@@ -70,7 +70,7 @@ def _by_numbers(path: Path) -> tuple[list[int], str]:
     return [int(number) for number in re.findall(r"[0-9]+", path.name)], path.name
 
 
-def _start(path: Path) -> bytes:
+def start_of(path: Path) -> bytes:
     """Return how a file starts, unpacked; nothing where it cannot be read, as the reader then says why."""
     try:
         with path.open("rb") as file:
@@ -82,13 +82,13 @@ def _start(path: Path) -> bytes:
     return start
 
 
-def _is_execution(start: bytes) -> bool:
-    """Say whether a file is PyTorch's own: calls with their `inputs`, in a schema named after Chakra."""
-    return start.lstrip().startswith(b"{") and b"-chakra" in start[:1000] and b'"inputs"' in start
+def is_execution(start: bytes) -> bool:
+    """Say whether a file is PyTorch's own: calls with their `inputs`, and operators with their schema."""
+    return start.lstrip().startswith(b"{") and b'"schema"' in start[:1000] and b'"inputs"' in start
 
 
-def _is_profiler(start: bytes) -> bool:
-    """Say whether a file is a profiler's: one JSON object with `traceEvents`."""
+def is_profiler(start: bytes) -> bool:
+    """Say whether a file is a profiler's: one JSON object with `traceEvents`, or a list of events."""
     if not start.lstrip().startswith((b"{", b"[")):
         return False
     if b'"traceEvents"' in start:

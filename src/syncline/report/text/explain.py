@@ -17,6 +17,7 @@ from syncline.questions.explain import DifferenceAnswer, ExplainAnswer
 from syncline.report.table import table
 from syncline.report.text.account import account_lines
 from syncline.report.text.step import executed_lines, packet_lines
+from syncline.timeline.account import AccountDifference
 from syncline.timeline.account.account import WORDS
 
 MOST = 8
@@ -42,6 +43,7 @@ def _explained(answer: ExplainAnswer, width: int) -> Iterator[str | Table]:
     yield from _ranks(found)
     yield from _collectives(found.collectives)
     yield from _on_cluster(found.on_cluster)
+    yield from _predicted(found)
     yield from _listed("  overlap lost in a step", [
         f"{units.show_time(one.seconds):>10}  {one.reason}: {one.advice}" for one in found.lost_overlap])  # fmt: skip
     yield from _listed("  the device idles in a step while the host is in", [
@@ -136,6 +138,16 @@ def _on_cluster(found: OnCluster | None) -> Iterator[str]:
         yield f"    {found.kept_as_recorded:,} transfers whose size the trace does not tell keep their recorded time"
 
 
+def _predicted(found: Explanation) -> Iterator[str]:
+    """Yield the predicted step beside the measured one, and how far off each kind of work is."""
+    if found.predicted is None or found.multipliers is None:
+        return
+    yield ""
+    yield from _causes(found.predicted, "predicted", "measured")
+    factors = ", ".join(f"{name} x{value:.2f}" for name, value in found.multipliers.items())
+    yield f"  as measured, beside the model as it ships: {factors}"
+
+
 def _late(one: CollectiveGroup) -> str:
     who = f" (rank {', '.join(map(str, one.waited_for))})" if one.waited_for and one.late_s else ""
     return f"{units.show_time(one.late_s)}{who}" if one.late_s else "-"
@@ -159,11 +171,7 @@ def _different(answer: DifferenceAnswer, width: int) -> Iterator[str | Table]:
 def difference_lines(found: TraceDifference) -> Iterator[str | Table]:
     """Yield two accounts side by side, then the kernels and collectives that changed."""
     account, time = found.account, units.show_time
-    yield f"  {'':46} {'before':>10} {'after':>10} {'change':>11}"
-    steps = f"{time(account.before.step_s):>10} {time(account.after.step_s):>10} {_signed(account.change_s):>11}"
-    yield f"  {'step':46} {steps}"
-    for row in account.causes:
-        yield f"  {WORDS[row.cause]:46} {time(row.before_s):>10} {time(row.after_s):>10} {_signed(row.change_s):>11}"
+    yield from _causes(account, "before", "after")
     least = 0.002 * account.before.step_s
     rows = [row for row in account.lines if abs(row.change_s) > least][:MOST]
     yield from _listed("  by line", [f"{_signed(row.change_s):>11}  {row.cause}: {row.what}" for row in rows])
@@ -174,6 +182,16 @@ def difference_lines(found: TraceDifference) -> Iterator[str | Table]:
         f"{_signed(row.after_exposed_s - row.before_exposed_s):>11}  {row.name}: {time(row.before_s)} -> "
         f"{time(row.after_s)} in all, {row.before_ranks} -> {row.after_ranks} ranks"
         for row in found.collectives])  # fmt: skip
+
+
+def _causes(account: AccountDifference, before: str, after: str) -> Iterator[str]:
+    """Yield two accounts by cause."""
+    time = units.show_time
+    yield f"  {'':46} {before:>10} {after:>10} {'change':>11}"
+    steps = f"{time(account.before.step_s):>10} {time(account.after.step_s):>10} {_signed(account.change_s):>11}"
+    yield f"  {'step':46} {steps}"
+    for row in account.causes:
+        yield f"  {WORDS[row.cause]:46} {time(row.before_s):>10} {time(row.after_s):>10} {_signed(row.change_s):>11}"
 
 
 def _signed(seconds: float) -> str:
