@@ -26,9 +26,11 @@ from syncline.fabric import Fabric, build
 from syncline.fabric.spec import ClusterSpec
 from syncline.sim.nccl.describe import from_fabric
 from syncline.sim.nccl.predict import predict
+from syncline.sim.step.account import executed_account
 from syncline.sim.step.executed.execute import execute
 from syncline.sim.step.executed.gap import causes
 from syncline.sim.step.step import step
+from syncline.timeline.account import Account, StepCause
 from syncline.workload.read_job import load_job
 
 NUM_CASES = int(os.environ.get("NUM_CASES", "2000"))
@@ -124,6 +126,19 @@ def better(data: dict[str, Any]) -> dict[str, Any]:
     return {**data, "faults": [], **({"network": plain} if plain is not None else {})}
 
 
+def account_off(account: Account) -> dict[str, float]:
+    """Return by how much of the step an account's parts miss it, and its network part what a free network saves.
+
+    Nothing else of a predicted step hides behind the network, so its part and the saving differ by what exchanges
+    delay beside themselves (bubbles, stragglers), never by work that hid behind them.
+    """
+    free = account.removal(StepCause.NETWORK)
+    assert free is not None
+    miss = abs(sum(line.seconds for line in account.lines) / account.step_s - 1)
+    behind = free.behind_s / account.step_s
+    return {"sum": miss, "hid": max(behind, 0.0), "delays": max(-behind, 0.0)}
+
+
 def one(seed: int) -> dict[str, Any] | None:
     """Return what one case showed; None where the description or the job is refused."""
     rng = np.random.default_rng(seed)
@@ -148,6 +163,7 @@ def one(seed: int) -> dict[str, Any] | None:
         "gap": ran.step_time_s / found.step_time_s - 1,
         "below": bool(min(ran.step_time_s, found.step_time_s) < found.floor_s * (1 - 1e-9)),
         "causes": list(causes(found, ran)),
+        "accounts": [account_off(found.account), account_off(executed_account(found.account, ran.step_time_s))],
         "slower_when_better": bool(ideal.step_time_s > SLOWER * found.step_time_s or nccl[1] > SLOWER * nccl[0]),
         "topology": data["network"]["topology"]
         if isinstance(data.get("network"), dict)
@@ -183,5 +199,12 @@ def told(num: int, seeds: range) -> dict[str, Any]:
         "gaps_over_30_percent": dict(Counter(f"{row['topology']}: {row['largest']}" for row in large)),
         "gap_p99": float(np.quantile(gaps, 0.99)),
         "over_30_percent_without_cause": [row["seed"] for row in large if not row["causes"]],
+        "account": {
+            key: {
+                "median": float(np.median([each[key] for row in rows for each in row["accounts"]])),
+                "worst": max(each[key] for row in rows for each in row["accounts"]),
+            }
+            for key in ("sum", "hid", "delays")
+        },
         "worst": sorted(rows, key=lambda row: -abs(row["gap"]))[:20],
     }

@@ -27,6 +27,8 @@ from syncline.sim.emulate.emulated_step import predict_step, step_timeline
 from syncline.sim.emulate.emulation import HostCosts, Script, chronicle, predict, script_of
 from syncline.sim.emulate.host_fit import Fit, TimedOperation, fit
 from syncline.timeline import Timeline
+from syncline.timeline.account import AccountDifference, subtract
+from syncline.timeline.account.of_timeline import timeline_account
 
 SCORED_FROM_S = 0.02
 """Shorter operations are shown but not scored: a busy machine's scheduler moves them by as much as they last."""
@@ -100,6 +102,15 @@ class Rehearsal:
         sound = [row for row in self.steps if plain is None or row.loss <= plain * 1.05 + 0.02]
         return min(sound or self.steps, key=lambda row: row.measured_s)
 
+    @property
+    def account(self) -> AccountDifference | None:
+        """From the predicted step to the one that is shown beside it, by cause; None where none was trained."""
+        if not self.shown:
+            return None
+        pair = self.shown[-1]
+        before = timeline_account(pair.predicted, "predicted", pair.name)
+        return subtract(before, timeline_account(pair.measured, "executed", pair.name))
+
     def largest(self) -> OperationRow | StepRow | None:
         """Return the scored row with the largest gap."""
         rows: list[OperationRow | StepRow] = [*(row for row in self.operations if row.scored), *self.steps]
@@ -122,6 +133,9 @@ class Rehearsal:
             "steps": [_row(row) | {"synchronisation": row.synchronisation, "wire_bytes": row.wire_bytes,
                                    "loss": row.loss} for row in self.steps],
             "recommended": self.recommended.synchronisation if self.steps else None,
+            "account": None if (found := self.account) is None else {
+                one.source: {"name": one.name, "step_s": one.step_s, "causes_s": dict(one.causes_s)}
+                for one in (found.before, found.after)},
             "trained": self.trained, "notes": list(self.notes),
         }  # fmt: skip
 

@@ -16,7 +16,10 @@ import numpy.typing as npt
 
 from syncline.describe.plain import JsonObject
 from syncline.timeline import COMMUNICATION, SpanKind
+from syncline.timeline.account import Account, StepCause, reported_account
+from syncline.timeline.account.sweep import covered, sweep
 from syncline.timeline.collective import CollectiveName, canonical, size_bucket
+from syncline.timeline.intervals import Intervals
 from syncline.watch.foreign import Count, Moment, Rank, Seconds, StepNumber, Text
 from syncline.watch.hang import Pending
 from syncline.watch.lateness import Lateness
@@ -72,15 +75,21 @@ class StepStat:
     num_ranks: Count
 
     @property
+    def account(self) -> Account:
+        """Where the step went, by what ranks report of it."""
+        return reported_account("live", f"step {self.step}", self.step_s, self.compute_s, self.exposed_s)
+
+    @property
     def other_s(self) -> float:
-        return max(0.0, self.step_s - self.compute_s - self.exposed_s)
+        return self.account.seconds(StepCause.IDLE)
 
     @property
     def network_share(self) -> float:
-        return min(1.0, self.exposed_s / self.step_s) if self.step_s > 0 else 0.0
+        return self.account.share(StepCause.NETWORK)
 
     def to_json(self) -> JsonObject:
-        return {**vars(self), "other_s": self.other_s, "network_share": self.network_share}
+        causes = dict(self.account.causes_s)
+        return {**vars(self), "other_s": self.other_s, "network_share": self.network_share, "causes_s": causes}
 
 
 @dataclass(frozen=True)
@@ -314,10 +323,8 @@ class JobView:
         start_s = min(e.start_s for e in events)
         # From start to start, so that what no span covers (data loading, the optimiser) is part of the step.
         end_s = following.start_s if following.step == step + 1 else max(e.end_s for e in events)
-        compute = union([(e.start_s, e.end_s) for e in events if e.kind is SpanKind.COMPUTE])
-        comm = [(e.start_s, e.end_s) for e in events if e.kind in COMMUNICATION]
-        computed = length(compute)
-        exposed = length(union([*comm, *compute])) - computed
+        layers = sweep([_covered(events, (SpanKind.COMPUTE,)), _covered(events, COMMUNICATION)])
+        computed, exposed = (float((part.end_s - part.start_s).sum()) for part in layers)
         self._compute.setdefault(rank, deque(maxlen=RECENT)).append(computed)
         rows = self._step_rows.setdefault(step, [])
         rows.append((rank, end_s, max(end_s - start_s, 1e-9), computed, exposed))
@@ -374,9 +381,11 @@ def union(spans: list[tuple[float, float]]) -> list[tuple[float, float]]:
     return merged
 
 
-def length(spans: list[tuple[float, float]]) -> float:
-    """Return the total length of spans that are apart."""
-    return sum(end - start for start, end in spans)
+def _covered(events: list[SpanEvent], kinds: tuple[SpanKind, ...]) -> Intervals:
+    """Return when a rank was in any of some kinds of span."""
+    chosen = [(event.start_s, event.end_s) for event in events if event.kind in kinds]
+    table = np.array(chosen, np.float64).reshape(len(chosen), 2)
+    return covered(table[:, 0], table[:, 1])
 
 
 def _median(values: deque[float] | None) -> float:

@@ -22,6 +22,7 @@ from syncline.describe.document import read_document, read_text
 from syncline.describe.plain import JsonObject
 from syncline.errors import SynclineError, UnitError, WatchError
 from syncline.timeline import SpanKind, Timeline, load
+from syncline.timeline.account import Account, reported_account
 from syncline.timeline.collective import CollectiveName, canonical, expected, expected_by_size
 
 PLAN = "syncline plan 1"
@@ -45,6 +46,13 @@ class Prediction:
     def to_json(self) -> JsonObject:
         """Return what the page shows beside the step."""
         return {"source": self.source, "step_s": self.step_s, "exposed_s": self.exposed_s}
+
+    @property
+    def account(self) -> Account | None:
+        """The predicted step's account; None where its time or its exposed communication is not known."""
+        if not self.step_s or self.exposed_s is None:
+            return None
+        return reported_account("predicted", self.source, self.step_s, self.step_s - self.exposed_s, self.exposed_s)
 
     def rate_of(self, link: str) -> float | None:
         """Return the expected mean rate of a link: under its name, else under the first pattern that fits it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from syncline.describe import units
-from syncline.timeline.account import Account, StepCause
+from syncline.timeline.account import Account, AccountDifference, StepCause
 from syncline.timeline.account.account import WORDS
 
 LEAST_SHARE = 5e-4
@@ -40,3 +40,18 @@ def _removal(account: Account, cause: StepCause) -> str:
         return ""
     why = "other work hid behind it" if removal.behind_s > 0 else "it also delays what follows"
     return f"  (removing it saves {units.show_time(max(removal.saves_s, 0.0))}: {why})"
+
+
+def cause_lines(account: AccountDifference, before: str, after: str) -> Iterator[str]:
+    """Yield two accounts by cause."""
+    time = units.show_time
+    yield f"  {'':46} {before:>10} {after:>10} {'change':>11}"
+    steps = f"{time(account.before.step_s):>10} {time(account.after.step_s):>10} {signed(account.change_s):>11}"
+    yield f"  {'step':46} {steps}"
+    for row in account.causes:
+        yield f"  {WORDS[row.cause]:46} {time(row.before_s):>10} {time(row.after_s):>10} {signed(row.change_s):>11}"
+
+
+def signed(seconds: float) -> str:
+    """Return a time with its sign."""
+    return f"{'-' if seconds < 0 else '+'}{units.show_time(abs(seconds))}"

@@ -15,10 +15,8 @@ from syncline.explaining.groups import CollectiveGroup
 from syncline.explaining.on_cluster import OnCluster
 from syncline.questions.explain import DifferenceAnswer, ExplainAnswer
 from syncline.report.table import table
-from syncline.report.text.account import account_lines
+from syncline.report.text.account import account_lines, cause_lines, signed
 from syncline.report.text.step import executed_lines, packet_lines
-from syncline.timeline.account import AccountDifference
-from syncline.timeline.account.account import WORDS
 
 MOST = 8
 
@@ -143,7 +141,7 @@ def _predicted(found: Explanation) -> Iterator[str]:
     if found.predicted is None or found.multipliers is None:
         return
     yield ""
-    yield from _causes(found.predicted, "predicted", "measured")
+    yield from cause_lines(found.predicted, "predicted", "measured")
     factors = ", ".join(f"{name} x{value:.2f}" for name, value in found.multipliers.items())
     yield f"  as measured, beside the model as it ships: {factors}"
 
@@ -171,28 +169,14 @@ def _different(answer: DifferenceAnswer, width: int) -> Iterator[str | Table]:
 def difference_lines(found: TraceDifference) -> Iterator[str | Table]:
     """Yield two accounts side by side, then the kernels and collectives that changed."""
     account, time = found.account, units.show_time
-    yield from _causes(account, "before", "after")
+    yield from cause_lines(account, "before", "after")
     least = 0.002 * account.before.step_s
     rows = [row for row in account.lines if abs(row.change_s) > least][:MOST]
-    yield from _listed("  by line", [f"{_signed(row.change_s):>11}  {row.cause}: {row.what}" for row in rows])
+    yield from _listed("  by line", [f"{signed(row.change_s):>11}  {row.cause}: {row.what}" for row in rows])
     yield from _listed("  kernels that changed", [
-        f"{_signed(row.change_s):>11}  {row.before_calls:.4g} -> {row.after_calls:.4g} calls  {row.name[:80]}"
+        f"{signed(row.change_s):>11}  {row.before_calls:.4g} -> {row.after_calls:.4g} calls  {row.name[:80]}"
         for row in found.kernels if abs(row.change_s) > least])  # fmt: skip
     yield from _listed("  collectives (exposed)", [
-        f"{_signed(row.after_exposed_s - row.before_exposed_s):>11}  {row.name}: {time(row.before_s)} -> "
+        f"{signed(row.after_exposed_s - row.before_exposed_s):>11}  {row.name}: {time(row.before_s)} -> "
         f"{time(row.after_s)} in all, {row.before_ranks} -> {row.after_ranks} ranks"
         for row in found.collectives])  # fmt: skip
-
-
-def _causes(account: AccountDifference, before: str, after: str) -> Iterator[str]:
-    """Yield two accounts by cause."""
-    time = units.show_time
-    yield f"  {'':46} {before:>10} {after:>10} {'change':>11}"
-    steps = f"{time(account.before.step_s):>10} {time(account.after.step_s):>10} {_signed(account.change_s):>11}"
-    yield f"  {'step':46} {steps}"
-    for row in account.causes:
-        yield f"  {WORDS[row.cause]:46} {time(row.before_s):>10} {time(row.after_s):>10} {_signed(row.change_s):>11}"
-
-
-def _signed(seconds: float) -> str:
-    return f"{'-' if seconds < 0 else '+'}{units.show_time(abs(seconds))}"

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from syncline.describe import units
 from syncline.questions.rehearse import RehearsalAnswer
 from syncline.rehearsal.rehearse import OperationRow, Rehearsal, StepRow
+from syncline.report.text.account import cause_lines
 
 
 def rehearsal_lines(found: Rehearsal) -> list[str]:
@@ -28,6 +29,8 @@ def rehearsal_lines(found: Rehearsal) -> list[str]:
     lines += ["", f"{'training step':<24}{'predicted':>12}{'measured':>12}{'gap':>8}   {'sent':>10}{'loss':>8}"]
     lines += [_step(row) for row in found.steps]
     lines += ["", *(f"not run: {name}: {why}" for name, why in found.skipped.items())]
+    if (account := found.account) is not None:
+        lines += [f"{account.after.name}, one of them as it ran:", *cause_lines(account, "predicted", "measured"), ""]
     largest = found.largest()
     if largest is not None:
         lines += [explain(found, largest)]
@@ -46,7 +49,9 @@ def headline(found: Rehearsal) -> str:
     gain = f", {plain.measured_s / best.measured_s:.1f}x plain DDP" if plain is not None and plain != best else ""
     said = f"use {best.synchronisation}: a step takes {units.show_time(best.measured_s)}{gain}"
     worst = max(abs(row.gap) for row in found.steps)
-    steps = f"steps within {worst:.0%}"
+    steps = f"median steps within {worst:.0%}"
+    if (account := found.account) is not None:
+        steps += f", the one shown within {abs(account.before.step_s / account.after.step_s - 1):.0%}"
     return f"{said}; {right} over {len(gaps)} collectives, {steps}" if right else f"{said}; {steps}"
 
 

@@ -56,7 +56,10 @@ def free_network_s(case: Case, k: Constants) -> float:
 
 
 def executed_account(account: Account, step_s: float) -> Account:
-    """Return the account of a step that was executed: what it waits beyond its price, or less, is the network's."""
+    """Return the account of a step that was executed: what it waits beyond its price, or less, is the network's.
+
+    Without a network there is nothing to execute: that step is the price's.
+    """
     parts = {(line.cause, line.what): line.seconds for line in account.lines}
     beyond = step_s - account.step_s
     if beyond >= 0:
@@ -68,4 +71,5 @@ def executed_account(account: Account, step_s: float) -> Account:
         short = step_s / max(sum(parts.values()), 1e-30)
         parts = {key: value * min(short, 1.0) for key, value in parts.items()}
     hidden = {(line.cause, line.what): line.hidden_s for line in account.lines}
-    return account_of("executed", step_s, parts, name=account.name, hidden=hidden)
+    without = {row.cause: min(row.step_s, step_s) for row in account.without}
+    return account_of("executed", step_s, parts, name=account.name, hidden=hidden, without=without)

@@ -11,7 +11,7 @@ other work, and a `Removal` says what the step takes without the cause.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -126,6 +126,15 @@ def account_of(
     return with_removals(account, without or {})
 
 
+def reported_account(source: str, name: str, step_s: float, compute_s: float, exposed_s: float) -> Account:
+    """Return the account of a step of which only computing and exposed communication are known."""
+    compute = min(compute_s, step_s)
+    exposed = min(exposed_s, step_s - compute)
+    parts = {(StepCause.KERNELS, "computing"): compute, (StepCause.NETWORK, "collectives and messages"): exposed,
+             (StepCause.IDLE, "nothing reported"): step_s - compute - exposed}  # fmt: skip
+    return account_of(source, step_s, parts, name=name)
+
+
 def with_removals(account: Account, without: Mapping[StepCause, float]) -> Account:
     """Return an account that also says what the step takes without some causes."""
     rows = tuple(_removal(account, cause, step_s) for cause, step_s in without.items())
@@ -139,8 +148,3 @@ def _removal(account: Account, cause: StepCause, step_s: float) -> Removal:
 
 def _order(line: AccountLine) -> tuple[int, float]:
     return list(StepCause).index(line.cause), -line.seconds
-
-
-def total(lines: Iterable[AccountLine]) -> float:
-    """Return the seconds of some lines."""
-    return sum(line.seconds for line in lines)

@@ -8,6 +8,8 @@ from statistics import median
 
 from syncline.describe.plain import JsonObject
 from syncline.describe.units import show_rate, show_time
+from syncline.report.text.account import account_lines, cause_lines
+from syncline.timeline.account import subtract
 from syncline.watch.frame import Frame
 from syncline.watch.prediction import Prediction
 
@@ -74,9 +76,11 @@ def _step_lines(frame: Frame, expected: Prediction) -> list[str]:
     if not steps:
         return []
     now = median(step.step_s for step in steps)
+    live, planned = steps[-1].account, expected.account
     if not expected.step_s:
-        return [f"  step {show_time(now)}"]
-    return [f"  step {show_time(now)}, predicted {show_time(expected.step_s)} ({now / expected.step_s - 1:+.0%})"]
+        return [f"  step {show_time(now)}", *account_lines(live, "    ")]
+    said = f"  step {show_time(now)}, predicted {show_time(expected.step_s)} ({now / expected.step_s - 1:+.0%})"
+    return [said, *(cause_lines(subtract(planned, live), "predicted", "now") if planned is not None else ())]
 
 
 def _link_lines(frame: Frame, expected: Prediction) -> list[str]:
