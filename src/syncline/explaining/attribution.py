@@ -19,12 +19,10 @@ from syncline.timeline.account import Account, StepCause, account_of
 from syncline.timeline.account.sweep import covered, overlap, remainder, sweep
 from syncline.timeline.columns import Floats, Ints
 from syncline.timeline.intervals import Intervals
-from syncline.timeline.recording.kernel_kind import kind_of, optimizes
+from syncline.timeline.recording.kernel_kind import LINES, kind_of, optimizes
 from syncline.timeline.recording.recording import Bools, Calling, Doing, Recording
 
 Label = tuple[StepCause, str]
-KIND_WORDS = {"products": "matrix products", "attention": "attention", "memory": "memory-bound kernels",
-              "optimizer": "optimizer", "exchange": "exchange"}  # fmt: skip
 QUEUED = (StepCause.IDLE, "between kernels that were already queued")
 INPUT = (StepCause.INPUT, "data loader")
 LAUNCHING = (StepCause.HOST, "launching kernels")
@@ -89,7 +87,7 @@ def _device_layers(recording: Recording, transfer_s: Floats) -> dict[Label, Inte
     device = recording.device
     labels: dict[Label, Bools] = {}
     kinds = np.array([_kind(name) for name in recording.names] or [""])[device.name] if len(device) else np.empty(0)
-    for kind, words in KIND_WORDS.items():
+    for kind, words in LINES.items():
         mine = (device.doing == Doing.COMPUTE) & (kinds == kind)
         if mine.any():
             labels[StepCause.KERNELS, words] = mine

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
 from syncline.previewing.execute import Bools, GraphRun
 from syncline.timeline.account import Account, StepCause, account_of
 from syncline.timeline.account.sweep import covered, overlap, sweep
+from syncline.timeline.collective import operation_of
+from syncline.timeline.recording.kernel_kind import LINES
 from syncline.workload.graph import Op
 
 #: What a kind of operation is in the account, in the order in which causes count; the host's rows are laid apart.
 _CAUSES = ((Op.COMPUTE, StepCause.KERNELS), (Op.MEMORY, StepCause.COPIES), (Op.COLLECTIVE, StepCause.NETWORK),
            (Op.SEND, StepCause.NETWORK), (Op.RECV, StepCause.STAGE))  # fmt: skip
+_KINDS = {"product": "products", "convolution": "products", "attention": "attention"}
 WAITS = (StepCause.LATE, "other ranks")
 
 
@@ -27,9 +30,10 @@ def account_of_run(run: GraphRun, rank: int = 0, *, without: Mapping[StepCause, 
     for kind, cause in _CAUSES:
         rows = mine & (work.kind == kind) & (graph.source >= 0)
         for label in np.unique(work.label[rows]).tolist():
-            key = (cause, work.names[label])
-            chosen = rows & (work.label == label)
-            labels[key] = labels[key] | chosen if key in labels else chosen
+            of = rows & (work.label == label)
+            for what, chosen in _lines(run, rank, cause, work.names[label], of):
+                key = (cause, what)
+                labels[key] = labels[key] | chosen if key in labels else chosen
     host = mine & (graph.source < 0)
     labels[StepCause.HOST, "launching kernels"] = host
     layers = [covered(run.begin_s[rows], run.end_s[rows]) for rows in labels.values()]
@@ -40,3 +44,17 @@ def account_of_run(run: GraphRun, rank: int = 0, *, without: Mapping[StepCause, 
     moved = (StepCause.NETWORK, StepCause.STAGE, StepCause.COPIES)
     hidden = {key: took - own for key, took, own in zip(labels, whole, seconds, strict=True) if key[0] in moved}
     return account_of("previewed", run.step_time_s, parts, name="previewed step", hidden=hidden, without=without)
+
+
+def _lines(run: GraphRun, rank: int, cause: StepCause, name: str, rows: Bools) -> Iterator[tuple[str, Bools]]:
+    """Yield the lines of an account that operations of one name are on: those that a trace of the script has too."""
+    if cause is not StepCause.KERNELS:
+        yield operation_of(name) or name, rows
+        return
+    ops = run.graph.captures[rank].ops
+    updates = np.zeros(len(rows), bool)
+    chosen = np.flatnonzero(rows)
+    updates[chosen] = [ops[source].phase == "optimizer" for source in run.graph.source[chosen].tolist()]
+    for what, mine in ((LINES["optimizer"], rows & updates), (LINES[_KINDS.get(name, "memory")], rows & ~updates)):
+        if mine.any():
+            yield what, mine

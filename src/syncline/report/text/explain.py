@@ -171,8 +171,11 @@ def difference_lines(found: TraceDifference) -> Iterator[str | Table]:
     account, time = found.account, units.show_time
     yield from cause_lines(account, "before", "after")
     least = 0.002 * account.before.step_s
-    rows = [row for row in account.lines if abs(row.change_s) > least][:MOST]
-    yield from _listed("  by line", [f"{signed(row.change_s):>11}  {row.cause}: {row.what}" for row in rows])
+    rows = [row for row in account.lines if max(row.before_s, row.after_s) > least][: 2 * MOST]
+    yield from _listed("  by line", [
+        f"{f'{row.cause}: {row.what}':50.50} {time(row.before_s):>10} {time(row.after_s):>10} "
+        f"{signed(row.change_s):>11}"
+        for row in rows])  # fmt: skip
     yield from _listed("  kernels that changed", [
         f"{signed(row.change_s):>11}  {row.before_calls:.4g} -> {row.after_calls:.4g} calls  {row.name[:80]}"
         for row in found.kernels if abs(row.change_s) > least])  # fmt: skip

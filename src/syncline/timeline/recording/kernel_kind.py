@@ -6,6 +6,9 @@ import re
 
 EXCHANGE = "exchange"
 KINDS = ("products", "attention", EXCHANGE, "memory")
+LINES = {"products": "matrix products", "attention": "attention", "memory": "memory-bound kernels",
+         "optimizer": "optimizer", EXCHANGE: "exchange"}  # fmt: skip
+"""Kinds of kernels as lines of an account, measured or previewed."""
 #: First match wins; what matches nothing only moves memory.
 _PATTERNS = (
     (
