@@ -23,10 +23,10 @@ def main(out: str, slow: int, slow_ms: float, bucket_mb: float) -> None:
     dist.init_process_group("gloo")
     rank = dist.get_rank()
     torch.manual_seed(0)
-    model = nn.Sequential(*[nn.Sequential(nn.Linear(512, 512), nn.ReLU()) for _ in range(8)])
+    model = nn.Sequential(*[nn.Sequential(nn.Linear(256, 256), nn.ReLU()) for _ in range(16)])
     ddp = nn.parallel.DistributedDataParallel(model, bucket_cap_mb=bucket_mb)
     optimizer = torch.optim.SGD(ddp.parameters(), lr=1e-3)
-    batch = torch.randn(64, 512)
+    batch = torch.randn(64, 256)
     schedule = torch.profiler.schedule(wait=1, warmup=1, active=STEPS)
     options = {"activities": [torch.profiler.ProfilerActivity.CPU], "schedule": schedule, "record_shapes": True}
     with torch.profiler.profile(**options) as profiler:
