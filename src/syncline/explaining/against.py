@@ -11,6 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json
 
 from syncline.describe import units
+from syncline.explaining.attribution import WORLD
 from syncline.explaining.explain import Explanation
 from syncline.timeline.account import Account, AccountDifference, subtract
 from syncline.timeline.account.account import COMMUNICATION, WORDS
@@ -133,7 +134,7 @@ def _collectives(before: Explanation, after: Explanation) -> tuple[CollectiveDif
     def table(of: Explanation) -> dict[str, list[float]]:
         found: dict[str, list[float]] = {}
         for one in of.collectives:
-            name = f"{one.operation}{f' ({one.group})' if one.group else ''}"
+            name = f"{one.operation}{f' ({one.group})' if one.group not in WORLD else ''}"
             row = found.setdefault(name, [0.0, 0.0, 0.0, 0.0])
             row[0] = max(row[0], one.ranks)
             row[1] += one.total_s

@@ -27,6 +27,8 @@ QUEUED = (StepCause.IDLE, "between kernels that were already queued")
 INPUT = (StepCause.INPUT, "data loader")
 LAUNCHING = (StepCause.HOST, "launching kernels")
 PYTHON = (StepCause.HOST, "Python between operators")
+WORLD = ("", "default_pg", "0")
+"""Names of the group of all ranks."""
 UNKNOWN = (StepCause.IDLE, "nothing recorded")
 
 
@@ -112,7 +114,7 @@ def _communication(recording: Recording, transfer_s: Floats) -> tuple[dict[Label
         call = call_of(recording, row)
         begin, end = float(device.start_s[row]), float(device.end_s[row])
         own = transfer_s[row]
-        what = f"{call.operation}{f' ({call.group})' if call.group and call.group != 'default_pg' else ''}"
+        what = f"{call.operation}{f' ({call.group})' if call.group not in WORLD else ''}"
         late: Label = (StepCause.LATE, what)
         if call.operation == "send-receive":
             own, late = fastest[call.size_bytes], (StepCause.STAGE, what)

@@ -49,9 +49,11 @@ def cause_lines(account: AccountDifference, before: str, after: str) -> Iterator
     steps = f"{time(account.before.step_s):>10} {time(account.after.step_s):>10} {signed(account.change_s):>11}"
     yield f"  {'step':46} {steps}"
     for row in account.causes:
+        if max(row.before_s, row.after_s) < LEAST_SHARE * max(account.before.step_s, account.after.step_s):
+            continue
         yield f"  {WORDS[row.cause]:46} {time(row.before_s):>10} {time(row.after_s):>10} {signed(row.change_s):>11}"
 
 
 def signed(seconds: float) -> str:
-    """Return a time with its sign."""
-    return f"{'-' if seconds < 0 else '+'}{units.show_time(abs(seconds))}"
+    """Return a time with its sign; below a nanosecond no clock says anything."""
+    return "0 s" if abs(seconds) < 1e-9 else f"{'-' if seconds < 0 else '+'}{units.show_time(abs(seconds))}"
