@@ -28,24 +28,24 @@ class Roll:
     """Of all hosts that take part."""
 
 
-def meet(team: Team) -> Roll:
+def meet(team: Team, patience_s: float) -> Roll:
     """Exchange names and addresses, and see whether datagrams pass between neighbours."""
     post = Datagrams(team.rank)
     try:
-        return _introduce(post, team)
+        return _introduce(post, team, patience_s)
     except BaseException:
         post.close()
         raise
 
 
-def _introduce(post: Datagrams, team: Team) -> Roll:
+def _introduce(post: Datagrams, team: Team, patience_s: float) -> Roll:
     own = {"host": host_name(), "address": post.address}
     everyone = exchange_json({**own, "token": os.urandom(8).hex()}, team)
     members = tuple(Member(rank, str(one["host"])) for rank, one in zip(team.names, everyone, strict=True))
     token = str(everyone[0]["token"])
     post.connect([(str(one["address"][0]), int(one["address"][1])) for one in everyone])
     addresses = frozenset(str(one["address"][0]) for one in everyone)
-    resend_soon(addresses)
+    resend_soon(addresses, patience_s)
     passed = _hello(post, team, token)
     if all(bool(one["passed"]) for one in exchange_json({"passed": passed}, team)):
         return Roll(team.rank, members, token, post, addresses)

@@ -47,7 +47,8 @@ class BeatRecord:
 class RankVerdict:
     """What is wrong ("dead", "silent", "hung", "network", "stuck", "closed", or "reported" by another) with which rank.
 
-    `lasted_s` is for how long that has been so; `is_final`: it is waited for no longer.
+    `lasted_s` is for how long that has been so; `is_final`: it is waited for no longer; `is_loss`: the rank is lost,
+    and has not only reported a failure that others may meet as well.
     """
 
     kind: str
@@ -56,6 +57,7 @@ class RankVerdict:
     hint: str = ""
     lasted_s: float = 0.0
     is_final: bool = True
+    is_loss: bool = True
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,8 @@ def judge(
     limit = SILENCE_SHARE * watch_s
     reported = next((h.beat for h in heard.values() if h.beat.cause), None)
     if reported is not None:
-        return RankVerdict("reported", reported.lost if reported.lost >= 0 else reported.rank, reported.cause)
+        is_loss = reported.lost >= 0
+        return RankVerdict("reported", reported.lost if is_loss else reported.rank, reported.cause, is_loss=is_loss)
     found = _gone(heard, members) or _silent(own, heard, members, limit) or _still(own, heard, members, limit)
     if found is None or found.kind in ("dead", "closed"):
         return found

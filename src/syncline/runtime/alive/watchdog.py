@@ -297,7 +297,7 @@ class Watchdog:
         self._tell(verdict.text, verdict.rank)
         self._found.set()
         log.error("%s", verdict.text)
-        if verdict.kind == "reported":
+        if not verdict.is_loss:
             # What all ranks meet (a NaN, another codec) this one finds itself in a moment, with its own words.
             self._stop.wait(2 * self.interval_s)
         watched = self._watched()
@@ -406,7 +406,7 @@ def start_watchdog(watched: WatchedHandle, team: Team, watch_s: float, patience_
     """Return a watchdog over the ranks of a team; every rank calls it. None where there is nobody to watch."""
     if team.size == 1 or watch_s <= 0:
         return None
-    return Watchdog(watched, meet(team), watch_s, patience_s)
+    return Watchdog(watched, meet(team, patience_s), watch_s, patience_s)
 
 
 def _usual(steps: list[Step], ranks: list[int]) -> dict[str, Any]:

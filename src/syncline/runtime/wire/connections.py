@@ -1,7 +1,8 @@
 """This process's TCP connections to other ranks, whoever made them: they go on soon after a cut, and end at a loss.
 
 TCP waits twice as long after each packet that nobody acknowledges, up to two minutes: after a link was down for 20 s it
-may stay silent for as long again. Between ranks it tries every second instead.
+may stay silent for as long again. Between ranks it tries every second instead. After 15 tries, which then are over in
+15 s, it would give the connection up: between ranks it lasts longer than the patience with a silent rank.
 
 A thread that waits in a collective of gloo cannot be called back, and `abort` of torch 2.13 does nothing there. Where a
 rank is lost its connections are shut down on this side, and the wait ends with an error at once.
@@ -19,14 +20,17 @@ from pathlib import Path
 TCP_RTO_MAX_MS = 44
 """A socket's option since Linux 6.15; older kernels refuse it, and wait."""
 LONGEST_MS = 1000
+SPARE_S = 30.0
+"""Connections outlast patience by so much: who is lost, heartbeats say first."""
 _WATCHED = re.compile(r"^tfd:\s+(\d+)", re.MULTILINE)
 
 
-def resend_soon(addresses: Collection[str]) -> int:
-    """Let this process's connections to these hosts try again at least once a second; return how many took that."""
+def resend_soon(addresses: Collection[str], patience_s: float) -> int:
+    """Let this process's connections to these hosts try again every second while patience lasts; return how many do."""
     changed = 0
     for _, connection in _connections(addresses):
         with contextlib.suppress(OSError):
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(1e3 * (patience_s + SPARE_S)))
             connection.setsockopt(socket.IPPROTO_TCP, TCP_RTO_MAX_MS, LONGEST_MS)
             changed += 1
     return changed
