@@ -24,7 +24,7 @@ from rig.gpt import Batches, Gpt, corpus
 
 NUM_HOSTS = 4
 TURN = 6
-"""Steps of one before it is the next one's turn, where ranks do not step alone."""
+"""Steps of one before it is the next one's turn."""
 NEAR = 2.0
 """Plain DDP takes turns too unless it was this much slower."""
 MODEL = {"width": 256, "depth": 6, "num_heads": 4, "context": 128}
@@ -53,6 +53,8 @@ def work(order: dict[str, Any]) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     rank = dist.get_rank()
+    cores = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {cores[rank % len(cores)]})
     text = corpus()
     network.shape(rank, order["rate_bps"])
     dist.barrier()
@@ -63,11 +65,12 @@ def work(order: dict[str, Any]) -> None:
         fixed[name].say({"median_s": usual[name]})
     trainer = Trainer("auto", text, order)
     times = trainer.steps(order["auto_steps"])
-    trainer.say({"median_s": trainer.usual(times, order.get("steps", 6)), "settled_after": trainer.settled})
+    trainer.say({"median_s": _slowest(times[-order.get("steps", 6) :]), "settled_after": trainer.settled})
     if fixed:
         best = min(usual, key=lambda name: usual[name])
         names = [best, *(["plain"] if best != "plain" and usual["plain"] < NEAR * usual[best] else [])]
-        by_turns({name: fixed[name] for name in names} | {"auto": trainer}, order["rounds"])
+        again = {f"{best} again": Trainer(best, text, order)}  # two that are alike: what differs here is noise
+        by_turns({name: fixed[name] for name in names} | {"auto": trainer} | again, order["rounds"])
     if "then_bps" in order:
         dist.barrier()
         network.shape(rank, order["then_bps"])
@@ -80,24 +83,26 @@ def work(order: dict[str, Any]) -> None:
             pilot = trainer.handle.pilot
             if noticed is None and pilot.num_decisions > decided:
                 noticed = step + 1
-        trainer.say({"noticed_after_steps": noticed, "first_s": _slowest(took[:3]), "median_s": trainer.usual(took, 4)})
+        trainer.say({"noticed_after_steps": noticed, "first_s": _slowest(took[:3]), "median_s": _slowest(took[-4:])})
     dist.barrier()
     dist.destroy_process_group()
 
 
 def by_turns(trainers: dict[str, Trainer], rounds: int) -> None:
     """Give each some steps in turn, so often, and print what a step took: what disturbs one disturbs all."""
-    count = max(TURN, 2 * trainers["auto"].handle.pilot.period)
     took: dict[str, list[float]] = {name: [] for name in trainers}
+    spent: dict[str, list[float]] = {name: [] for name in trainers}
     for _ in range(rounds):
         for name, trainer in trainers.items():
             trainer.steps(1)  # finds the cache as the one before has left it
-            trainer.synchronize()
-            took[name].append(statistics.fmean(trainer.steps(count)))
+            before_s = time.process_time()
+            took[name].append(statistics.fmean(trainer.steps(TURN)))
+            spent[name].append((time.process_time() - before_s) / TURN)
             dist.barrier()
     means = {name: _slowest(times) for name, times in took.items()}
+    processor = {name: _slowest(times) for name, times in spent.items()}
     if dist.get_rank() == 0:
-        row = {"method": "by turns", "steps": count, "mean_s": means, "rounds_s": took}
+        row = {"method": "by turns", "steps": TURN, "mean_s": means, "processor_s": processor, "rounds_s": took}
         print(json.dumps(row | {"why": trainers["auto"].handle.why()}), flush=True)
 
 
@@ -133,11 +138,6 @@ class Trainer:
                 self.settled = len(times)
         return times
 
-    def usual(self, times: list[float], count: int) -> float:
-        """Return the median of the last steps, or their mean over a whole period where ranks step alone."""
-        period = self.handle.pilot.period
-        return _slowest(times[-count:]) if period == 1 else _slowest([statistics.fmean(times[-period:])])
-
     def say(self, figures: dict[str, Any]) -> None:
         """Print a row, on rank 0."""
         if dist.get_rank():
@@ -148,11 +148,6 @@ class Trainer:
             row |= {"codec": pilot.codec, "why": self.handle.why(), "tried_s": pilot.trials}
             row |= {"predicted_s": pilot.choice.table if pilot.choice else {}, "accuracy": self._order["accuracy"]}
         print(json.dumps(row), flush=True)
-
-    def synchronize(self) -> None:
-        """Begin a period, where ranks step alone."""
-        if self.handle is not None:
-            self.handle.synchronize()
 
 
 def _slowest(times: list[float]) -> float:

@@ -9,7 +9,7 @@ import socket
 import pytest
 
 pytest.importorskip("torch", reason="the runtime needs torch")
-from syncline.runtime.wire.connections import LONGEST_MS, TCP_RTO_MAX_MS, cut_off, resend_soon
+from syncline.runtime.wire.connections import LONGEST_MS, TCP_RTO_MAX_MS, cut_off, go_on, resend_soon, rest
 
 
 def test_only_connections_to_ranks_are_told_to_try_again_soon() -> None:
@@ -25,6 +25,24 @@ def test_only_connections_to_ranks_are_told_to_try_again_soon() -> None:
         # 15 tries, after which TCP gives up by itself, are over in 15 s now.
         assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) > 300_000
         assert server.getsockopt(socket.IPPROTO_TCP, TCP_RTO_MAX_MS) == usual, "it is connected to nobody"
+
+
+def test_what_waits_rests_while_others_are_silent_and_goes_on_when_they_are_heard() -> None:
+    with socket.create_server(("127.0.0.6", 0)) as server, socket.create_connection(server.getsockname()) as connection:
+
+        def longest_ms() -> int:
+            return connection.getsockopt(socket.IPPROTO_TCP, TCP_RTO_MAX_MS)
+
+        try:
+            usual_ms = longest_ms()
+        except OSError:
+            pytest.skip(f"Linux {os.uname().release} does not have the option")
+        resend_soon(["127.0.0.6"], 300.0)
+        assert rest(["192.0.2.1"]) == 0
+        assert rest(["127.0.0.6"]) == 1
+        assert longest_ms() == usual_ms
+        assert go_on(["127.0.0.6"]) == 1
+        assert longest_ms() == LONGEST_MS
 
 
 def test_only_what_an_event_loop_serves_is_cut_and_the_store_is_spared() -> None:

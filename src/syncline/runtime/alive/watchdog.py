@@ -46,10 +46,13 @@ from syncline.runtime.alive.verdict import (
     stragglers,
 )
 from syncline.runtime.sync.step import Step
+from syncline.runtime.wire.connections import go_on, rest
 from syncline.runtime.wire.team import Team
 
 BEATS = 20
 """Beats in `watch_s`."""
+MISSED_BEATS, MISSED_S = 4, 6.0
+"""Beats of a rank that must be missing before connections rest, and the longest time: in 14 s TCP has given some up."""
 KEPT_BEATS = 1024
 """Of each rank: when its last beats came."""
 GOODBYES = 3
@@ -107,6 +110,8 @@ class Watchdog:
         self._busy = 0
         self._state, self._cause, self._lost = "", "", -1
         self._found, self._stop = threading.Event(), threading.Event()
+        self._silent: set[int] = set()
+        """Who has not been heard for some beats: connections rest until one of them is heard again."""
         self._trainer = threading.get_ident()
         self._thread = threading.Thread(target=self._run, name="syncline-watchdog", daemon=True)
         self._thread.start()
@@ -251,6 +256,7 @@ class Watchdog:
                 continue
             next_s = now + self.interval_s
             self._say()
+            self._let_rest(now)
             if self.verdict is None and not self._state and now >= trusted_s:
                 self._conclude(judge(self.own(), self._views(now), self.roll.members, self.watch_s, self.patience_s))
                 self._looks += 1
@@ -263,10 +269,21 @@ class Watchdog:
             beat = read_beat(data, self.roll.token, len(self.roll.members))
             if beat is not None and beat.rank in self._heard:
                 self._heard[beat.rank] = beat
+                if beat.rank in self._silent:
+                    self._silent.clear()
+                    go_on(self.roll.addresses)
                 now = self._heard_s[beat.rank] = time.monotonic()
                 self._arrivals[beat.rank].append(now)
                 self.roll.post.refused.pop(beat.rank, None)
                 self._take_news(beat)
+
+    def _let_rest(self, now: float) -> None:
+        """Notice who has not been heard for some beats."""
+        longest_s = min(MISSED_BEATS * self.interval_s, MISSED_S)
+        missing = {rank for rank, at_s in self._heard_s.items() if now - at_s > longest_s}
+        if missing and not self._silent:
+            rest(self.roll.addresses)
+        self._silent = missing
 
     def _take_news(self, beat: Beat) -> None:
         """Accept from another rank who has left, for datagrams get lost, who is slow, and that all is over."""
