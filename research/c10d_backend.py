@@ -1,7 +1,7 @@
 """Syncline's exchange as a c10d backend, beside the same exchange as DDP's communication hook: what a step takes.
 
     python -m research.c10d_backend                     two ranks on loopback, each on a core of its own
-    python -m research.c10d_backend --rate 0.2          two hosts of a lab at 0.2 Gb/s
+    python -m research.c10d_backend --link 1GbE         two hosts of a lab
 
 `dist.Backend.register_backend` takes a `ProcessGroup` written in Python, and DDP, FSDP2 and DTensor then call it
 without a line of ours in the model. It sees flat buffers alone: no parameter, no step, no optimizer. The decision that
@@ -149,18 +149,18 @@ def _rank(rank: int, port: int, layers: int, width: int) -> None:
 def main() -> None:
     """Start two ranks on loopback, or on two hosts of a lab."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--rate", type=float, default=0.0, help="Gb/s of each host in a lab; 0: loopback")
+    parser.add_argument("--link", default="", help="of each host in a lab; left out: loopback")
     parser.add_argument("--layers", type=int, default=8)
     parser.add_argument("--width", type=int, default=512)
     parser.add_argument("--in-lab", action="store_true", help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.in_lab:
         work(int(os.environ["RANK"]), 2, chosen.layers, chosen.width)
-    elif chosen.rate:
+    elif chosen.link:
         from syncline.fabric import load
         from syncline.lab import Lab
 
-        kind = f"{chosen.rate:g}Gbps"
+        kind = chosen.link
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, "cluster.yaml")
             path.write_text(

@@ -10,12 +10,14 @@ import subprocess
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("torch", reason="the runtime needs torch")
 import torch
+from tests.distributed.ranks import run_ranks
 
 from syncline.errors import CheckpointError
 from syncline.runtime.alive.checkpoint import Checkpoints
@@ -180,6 +182,27 @@ def test_in_the_background_what_was_copied_is_what_is_written(tmp_path: Path) ->
     assert torch.equal(model.weight, saved)
     assert loader.at == 5
     assert float(optimizer.state[model.weight]["step"]) == 1.0
+
+
+def save_and_end(rank: int, port: int, folder: Path) -> None:
+    Checkpoints(folder, background=True).save(1, *parts())
+
+
+def test_a_process_ends_when_what_it_writes_in_the_background_is_there(tmp_path: Path) -> None:
+    run_ranks(1, partial(save_and_end, folder=tmp_path))
+    assert [path.name for path in tmp_path.iterdir()] == ["step-0000000001"]
+
+
+def test_a_write_in_the_background_that_fails_is_logged_and_raised_by_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    checkpoints = Checkpoints(tmp_path, background=True)
+    monkeypatch.setattr(checkpoints, "_write", lambda content: 1 / 0)
+    assert checkpoints.save(1, *parts()) is None
+    with pytest.raises(ZeroDivisionError):
+        checkpoints.wait()
+    assert "The checkpoint of step 1 was not written: division by zero" in caplog.text
+    assert checkpoints.wait() is None, "it is told once"
 
 
 class Loader:

@@ -10,13 +10,13 @@ own shards, so that any number of ranks and any mesh can read them; one file per
 state, data position); and a manifest with a hash of every file. A run with as many ranks on the same mesh resumes
 exactly; another takes the mean of all ranks' residuals. With several hosts the folder must be on shared storage.
 
-With `background=True` training waits only for the copy to host memory. DiLoCo is synchronised first, so that all ranks
-have the weights that are written; its inner optimizer differs from rank to rank and is in the rank's file.
+With `background=True` training waits only for the copy to host memory; the process ends when all is written. DiLoCo is
+synchronised first, so that all ranks have the weights that are written; its inner optimizer differs from rank to rank
+and is in the rank's file.
 """
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import json
 import logging
@@ -100,7 +100,6 @@ class Checkpoints:
         self._thread: threading.Thread | None = None
         self._failure: BaseException | None = None
         self._written: Path | None = None
-        atexit.register(self._at_exit)
 
     def save(
         self,
@@ -140,12 +139,9 @@ class Checkpoints:
                 return self._write(content)
         tensors = copied(content.tensors)
         own, shared = (mapped(part, lambda one: one.detach().clone()) for part in (content.own, content.shared))
-        self._thread = threading.Thread(
-            target=self._write_aside,
-            args=(_Content(step, tensors, own, shared),),
-            name="syncline-checkpoint",
-            daemon=True,
-        )
+        # No daemon: a process, one of multiprocessing too, ends when its checkpoint is there.
+        content = _Content(step, tensors, own, shared)
+        self._thread = threading.Thread(target=self._write_aside, args=(content,), name="syncline-checkpoint")
         self._thread.start()
         return None
 
@@ -211,6 +207,8 @@ class Checkpoints:
             self._written = self._write(content)
         except BaseException as failure:
             self._failure = failure
+            hint = "Call wait() before destroy_process_group()."
+            log.error("The checkpoint of step %d was not written: %s %s", content.step, failure, hint)
 
     def _write(self, content: _Content) -> Path | None:
         while True:
@@ -327,10 +325,6 @@ class Checkpoints:
         if self._group is None:
             self._group = group_of_all(handle, self.wait_s)
         meet(self._group, handle)
-
-    def _at_exit(self) -> None:
-        with contextlib.suppress(Exception):
-            self.wait()
 
 
 def _place() -> tuple[int, int]:
