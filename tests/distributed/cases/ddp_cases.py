@@ -13,6 +13,7 @@ import torch
 import torch.distributed as dist
 from tests.distributed.cases.early_cases import early, fitted
 from tests.distributed.cases.training import (
+    QUIET,
     SMALL,
     Branches,
     batch,
@@ -45,7 +46,7 @@ def averages(rank: int) -> dict[str, Any]:
     result = {}
     for codec in CODECS:
         model = distributed(network())
-        handle = syncline.torch.synchronize(model, codec=codec, **SMALL)
+        handle = syncline.torch.synchronize(model, codec=codec, **QUIET)
         errors, same = [], True
         for step in range(3):
             model.zero_grad()
@@ -64,7 +65,7 @@ def conserves(rank: int) -> dict[str, float]:
     result = {}
     for codec in OWING:
         model = distributed(network(), gradient_as_bucket_view=True)
-        handle = syncline.torch.synchronize(model, codec=codec, **SMALL)
+        handle = syncline.torch.synchronize(model, codec=codec, **QUIET)
         got = torch.zeros_like(weights(model))
         expected = torch.zeros_like(got)
         for step in range(5):
@@ -83,7 +84,7 @@ def unused(rank: int) -> dict[str, Any]:
 
     def run(turn_on: bool) -> tuple[dict[str, torch.Tensor], Any]:
         model = distributed(Branches(), find_unused_parameters=True)
-        handle = syncline.torch.synchronize(model, codec="fp32", **SMALL) if turn_on else None
+        handle = syncline.torch.synchronize(model, codec="fp32", **QUIET) if turn_on else None
         for step in range(3):
             model.zero_grad()
             model(batch(rank, step), take=rank % 2 == 0).square().sum().backward()
@@ -123,7 +124,7 @@ def accumulation(rank: int) -> dict[str, float]:
 
     def run(how: str) -> torch.Tensor:
         model = distributed(network())
-        options = {**SMALL, "accumulate": 3 if how == "accumulate" else 1}
+        options = {**QUIET, "accumulate": 3 if how == "accumulate" else 1}
         handle = None if how == "plain" else syncline.torch.synchronize(model, codec="fp32", **options)
         for step in range(6):
             if step % 3 == 0:
@@ -147,7 +148,7 @@ def half_precision(rank: int) -> dict[str, Any]:
         half = network().to(dtype)
         half[4].float()
         model = distributed(half)
-        handle = syncline.torch.synchronize(model, codec="int8", **SMALL)
+        handle = syncline.torch.synchronize(model, codec="int8", **QUIET)
         for step in range(2):
             model.zero_grad()
             with torch.autocast("cpu", dtype=dtype):
@@ -163,7 +164,7 @@ def scaler(rank: int) -> dict[str, Any]:
     model = distributed(network())
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     grad_scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=10_000)
-    handle = syncline.torch.synchronize(model, codec="sign", scaler=grad_scaler, **SMALL)
+    handle = syncline.torch.synchronize(model, codec="sign", scaler=grad_scaler, **QUIET)
     changed, scales, owing = [], [], []
     for step in range(4):
         before = weights(model).clone()
@@ -190,7 +191,7 @@ def compiled(rank: int) -> dict[str, Any]:
             model: Any = torch.compile(DistributedDataParallel(network()), backend="aot_eager")
         else:
             model = DistributedDataParallel(torch.compile(network(), backend="aot_eager"))
-        handle = syncline.torch.synchronize(model, codec="fp32", **SMALL)
+        handle = syncline.torch.synchronize(model, codec="fp32", **QUIET)
         for step in range(3):
             model.zero_grad()
             model(batch(rank, step)).square().sum().backward()
@@ -228,7 +229,7 @@ def part_of_the_world(rank: int) -> dict[str, Any]:
     halves = [dist.new_group([0, 1]), dist.new_group([2, 3])]
     group = halves[rank // 2]
     model = distributed(network(), process_group=group)
-    handle = syncline.torch.synchronize(model, codec="fp32", **SMALL)
+    handle = syncline.torch.synchronize(model, codec="fp32", **QUIET)
     for step in range(2):
         model.zero_grad()
         model(batch(rank, step)).square().sum().backward()
@@ -241,7 +242,7 @@ def part_of_the_world(rank: int) -> dict[str, Any]:
 def resume_elsewhere(rank: int) -> dict[str, float]:
     """Four ranks train and save; two take it over: what was owed is still paid."""
     model = distributed(network())
-    handle = syncline.torch.synchronize(model, codec="sign", **SMALL)
+    handle = syncline.torch.synchronize(model, codec="sign", **QUIET)
     got, expected = torch.zeros_like(weights(model)), torch.zeros_like(weights(model))
     for step in range(3):
         model.zero_grad()
@@ -254,7 +255,7 @@ def resume_elsewhere(rank: int) -> dict[str, float]:
     if rank > 1:
         return {}
     smaller = distributed(network(), process_group=pair)
-    second = syncline.torch.synchronize(smaller, codec="sign", **SMALL)
+    second = syncline.torch.synchronize(smaller, codec="sign", **QUIET)
     second.load_state_dict(saved)
     first_number = None
     for step in range(3, 6):
@@ -272,14 +273,14 @@ def resume_elsewhere(rank: int) -> dict[str, float]:
 def local_state(rank: int) -> dict[str, Any]:
     """This rank's own state comes back exactly, and is refused by another rank."""
     model = distributed(network())
-    handle = syncline.torch.synchronize(model, codec="powersgd:rank=2", **SMALL)
+    handle = syncline.torch.synchronize(model, codec="powersgd:rank=2", **QUIET)
     for step in range(3):
         model.zero_grad()
         model(batch(rank, step)).square().sum().backward()
     saved = handle.state_dict(local=True)
     handle.close()
     other = distributed(network())
-    second = syncline.torch.synchronize(other, codec="powersgd:rank=2", **SMALL)
+    second = syncline.torch.synchronize(other, codec="powersgd:rank=2", **QUIET)
     second.load_state_dict(saved)
     other.zero_grad()
     again = second.state_dict(local=True)
@@ -296,7 +297,7 @@ def local_state(rank: int) -> dict[str, Any]:
 def turned_off(rank: int) -> dict[str, float]:
     """After close() the model averages as plain DDP."""
     model = distributed(network())
-    handle = syncline.torch.synchronize(model, codec="sign", **SMALL)
+    handle = syncline.torch.synchronize(model, codec="sign", **QUIET)
     for step in range(4):
         if step == 2:
             handle.close()
@@ -342,7 +343,7 @@ def as_programmed(rank: int) -> dict[str, Any]:
     ways: list[dict[str, Any]] = [{"transport": "point-to-point"}, {"transport": "native"}, {"levels": (2,)}]
     for name, way in zip(("gloo", "native", "levels"), ways, strict=True):
         model = distributed(network())
-        handle = syncline.torch.synchronize(model, codec="int8", **SMALL, **way)
+        handle = syncline.torch.synchronize(model, codec="int8", **QUIET, **way)
         for step in range(3):
             model.zero_grad()
             model(batch(rank, step)).square().sum().backward()
@@ -350,7 +351,7 @@ def as_programmed(rank: int) -> dict[str, Any]:
         report = handle.report()
         handle.close()
         work = Work(0.1, (0.01,) * len(programs), tuple(program.elements for program in programs), 0.1)
-        how = ExchangeCosts("int8", scheme("int8"), 1e-9, 1e-9, SMALL["piece_bytes"],
+        how = ExchangeCosts("int8", scheme("int8"), 1e-9, 1e-9, QUIET["piece_bytes"],
                         levels=way.get("levels", ()), dense_s=1e-9)  # fmt: skip
         paths = {(a, b): (2 * a, 2 * b + 1) for a in range(4) for b in range(4) if a != b}
         wiring = HostLinks.of([1e9] * 8, paths, range(4))
@@ -370,7 +371,7 @@ def collectives(rank: int) -> dict[str, Any]:
     results = []
     for transport in ("point-to-point", "collectives"):
         model = distributed(network())
-        handle = syncline.torch.synchronize(model, codec="sign", transport=transport, **SMALL)
+        handle = syncline.torch.synchronize(model, codec="sign", transport=transport, **QUIET)
         for step in range(3):
             model.zero_grad()
             model(batch(rank, step)).square().sum().backward()
@@ -385,7 +386,7 @@ def two_levels(rank: int) -> dict[str, Any]:
     result = {}
     for codec in ("fp32", "int8", "sign", "powersgd:rank=2"):
         model = distributed(network())
-        handle = syncline.torch.synchronize(model, codec=codec, levels="host", **SMALL)
+        handle = syncline.torch.synchronize(model, codec=codec, levels="host", **QUIET)
         got, expected = torch.zeros_like(weights(model)), torch.zeros_like(weights(model))
         for step in range(3):
             model.zero_grad()
@@ -408,7 +409,7 @@ def two_levels(rank: int) -> dict[str, Any]:
 def warm_up(rank: int) -> dict[str, Any]:
     """The first steps send int8, whatever the codec."""
     model = distributed(network())
-    handle = syncline.torch.synchronize(model, codec="sign", **{**SMALL, "warmup": 2})
+    handle = syncline.torch.synchronize(model, codec="sign", **{**QUIET, "warmup": 2})
     said = []
     for step in range(4):
         model.zero_grad()
@@ -419,7 +420,7 @@ def warm_up(rank: int) -> dict[str, Any]:
     saved = handle.state_dict()
     handle.close()
     resumed = distributed(network())
-    again = syncline.torch.synchronize(resumed, codec="sign", **{**SMALL, "warmup": 5})
+    again = syncline.torch.synchronize(resumed, codec="sign", **{**QUIET, "warmup": 5})
     again.load_state_dict(saved)
     for step in range(2):
         resumed.zero_grad()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from tests.distributed.cases.training import SMALL, batch, distributed, gradients, network, same_everywhere, weights
+from tests.distributed.cases.training import QUIET, batch, distributed, gradients, network, same_everywhere, weights
 from torch.nn.parallel import DistributedDataParallel
 
 import syncline.torch
@@ -22,7 +22,7 @@ def early(rank: int) -> dict[str, Any]:
             optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
             given = {"optimizer": optimizer} if is_early else {}
             handle = syncline.torch.synchronize(
-                model, codec="int4", transport=transport, accumulate=2, **SMALL, **given
+                model, codec="int4", transport=transport, accumulate=2, **QUIET, **given
             )
             for step in range(8):
                 model(batch(rank, step)).square().sum().backward()
@@ -44,7 +44,7 @@ def early(rank: int) -> dict[str, Any]:
     for chosen, more in ways:
         model = distributed(network(), **chosen)
         sgd = torch.optim.SGD(model.parameters(), lr=1e-2)
-        options = {"codec": "int8", **SMALL, **more, "optimizer": sgd}
+        options = {"codec": "int8", **QUIET, **more, "optimizer": sgd}
         try:
             handle = syncline.torch.synchronize(model, **options)
             refused.append(handle.why())
@@ -63,7 +63,7 @@ def fitted(rank: int) -> dict[str, Any]:
         inner = torch.nn.Sequential(*[torch.nn.Linear(512, 512) for _ in range(5)])
         model = DistributedDataParallel(inner, **options)
         before = model.bucket_bytes_cap
-        handle = syncline.torch.synchronize(model, codec="int8", **{**SMALL, "piece_bytes": 1 << 20})
+        handle = syncline.torch.synchronize(model, codec="int8", **{**QUIET, "piece_bytes": 1 << 20})
         for step in range(3):
             model.zero_grad()
             model(torch.full((2, 512), float(rank + step))).square().sum().backward()

@@ -12,6 +12,7 @@ import torch.distributed as dist
 from tests.distributed.cases.failure_cases import attempt
 from tests.distributed.cases.fsdp2 import CPUOffloadPolicy, MixedPrecisionPolicy, fully_shard
 from tests.distributed.cases.training import (
+    QUIET,
     SMALL,
     WIDTH,
     batch,
@@ -108,7 +109,7 @@ def _apart(make: Any, draw: Any, rank: int, codec: str) -> list[float]:
     found = []
     for given in (None, codec):
         model = distributed(make())
-        handle = None if given is None else syncline.torch.synchronize(model, codec=given, **SMALL)
+        handle = None if given is None else syncline.torch.synchronize(model, codec=given, **QUIET)
         for step in range(3):
             model.zero_grad()
             model(draw(rank, step)).square().sum().backward()
@@ -142,7 +143,7 @@ def _on_and_off(rank: int) -> dict[str, Any]:
 def _two_models(rank: int) -> list[float]:
     """Two models with a handle each, in one process, stepping in turns."""
     models = [distributed(network(seed)) for seed in (0, 1)]
-    handles = [syncline.torch.synchronize(model, codec="int8", **SMALL) for model in models]
+    handles = [syncline.torch.synchronize(model, codec="int8", **QUIET) for model in models]
     errors = []
     for seed, model in enumerate(models):
         model.zero_grad()
@@ -161,7 +162,7 @@ def _sync_norm(rank: int) -> float:
         torch.manual_seed(0)
         bare = nn.Sequential(nn.Linear(WIDTH, 8), nn.BatchNorm1d(8), nn.Linear(8, 2))
         model = distributed(bare)
-        handle = syncline.torch.synchronize(model, codec="fp32", **SMALL) if on else None
+        handle = syncline.torch.synchronize(model, codec="fp32", **QUIET) if on else None
         model(batch(rank, 0)).square().sum().backward()
         found.append(gradients(model))
         if handle is not None:
@@ -171,7 +172,7 @@ def _sync_norm(rank: int) -> float:
 
 def _compiled(rank: int) -> float:
     model = torch.compile(nn.parallel.DistributedDataParallel(network()), backend="eager")
-    handle = syncline.torch.synchronize(model, codec="int8", **SMALL)
+    handle = syncline.torch.synchronize(model, codec="int8", **QUIET)
     for step in range(3):
         model.zero_grad()
         model(batch(rank, step)).square().sum().backward()
@@ -302,7 +303,7 @@ def _fsdp_error(
     again: bool = False, **more: Any,
 ) -> dict[str, Any]:  # fmt: skip
     model = fsdp_model(mesh, bare, policy, offload)
-    options = {"check_every": 0, "timeout_s": 60.0, "warmup": 0, **more}
+    options = {"check_every": 0, "timeout_s": 60.0, "warmup": 0, "watch_s": 0.0, **more}
     handle = syncline.torch.synchronize(model, codec=codec, **options)
     if again:
         handle.close()

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 
 from tests.program.test_choice import at
 
 from syncline.codec.names import PLAIN
 from syncline.describe.plain import plain
 from syncline.runtime.auto.pilot import Pilot, best_s, typical_s
+
+
+@cache
+def predicted_s(rate_bps: float, codec: str) -> float:
+    return at(rate_bps).predict(codec)
 
 
 def run(
@@ -23,11 +29,10 @@ def run(
     used = []
     for number in range(steps):
         used.append(pilot.codec)
-        measured = at(rate_bps)
-        took = measured.predict(pilot.codec)
-        took *= (slower or {}).get(pilot.codec, 1.0) * wobble(number)
         if not pilot.due():
             continue
+        measured = at(rate_bps)
+        took = predicted_s(rate_bps, pilot.codec) * (slower or {}).get(pilot.codec, 1.0) * wobble(number)
         if pilot.wants_work:
             pilot.decide(measured)
         elif pilot.phase == "try":

@@ -53,6 +53,8 @@ BEATS = 20
 """Beats in `watch_s`."""
 MISSED_BEATS, MISSED_S = 4, 6.0
 """Beats of a rank that must be missing before connections rest, and the longest time: in 14 s TCP has given some up."""
+OWN_WORDS_BEATS = 6
+"""Beats for which a failure that another rank reports may turn up here as well: on a busy machine seconds."""
 KEPT_BEATS = 1024
 """Of each rank: when its last beats came."""
 GOODBYES = 3
@@ -314,10 +316,12 @@ class Watchdog:
         self._tell(verdict.text, verdict.rank)
         self._found.set()
         log.error("%s", verdict.text)
-        if not verdict.is_loss:
-            # What all ranks meet (a NaN, another codec) this one finds itself in a moment, with its own words.
-            self._stop.wait(2 * self.interval_s)
         watched = self._watched()
+        # What all ranks meet (a NaN, another codec) this one finds itself in a moment, with its own words.
+        until_s = time.monotonic() + OWN_WORDS_BEATS * self.interval_s
+        while not verdict.is_loss and time.monotonic() < until_s and getattr(watched, "failure", None) is None:
+            if self._stop.wait(self.interval_s / 4):
+                break
         if watched is not None:
             watched.break_off(self._error(verdict))
 
