@@ -81,7 +81,7 @@ def flat(gradient: torch.Tensor) -> torch.Tensor:
 
 
 def whatever_ddp_takes(rank: int, port: int) -> dict[str, Any]:
-    """Sparse and complex gradients; on, off and on again; a second handle; a compiler."""
+    """Sparse and complex gradients; on, off and on again; a second handle."""
     start(rank, 2, port)
     return {
         "sparse": {codec: _apart(Words, words, rank, codec) for codec in ("plain", "int8", "sign", "auto")},
@@ -89,7 +89,6 @@ def whatever_ddp_takes(rank: int, port: int) -> dict[str, Any]:
         "again": _on_and_off(rank),
         "two": _two_models(rank),
         "norm": _sync_norm(rank),
-        "compiled": _compiled(rank),
         "refused": _refused(),
         "plain is DDP": _plain_is_ddp(rank),
     }
@@ -168,17 +167,6 @@ def _sync_norm(rank: int) -> float:
         if handle is not None:
             handle.close()
     return float((found[1] - found[0]).norm() / found[0].norm())
-
-
-def _compiled(rank: int) -> float:
-    model = torch.compile(nn.parallel.DistributedDataParallel(network()), backend="eager")
-    handle = syncline.torch.synchronize(model, codec="int8", **QUIET)
-    for step in range(3):
-        model.zero_grad()
-        model(batch(rank, step)).square().sum().backward()
-    true = true_mean(network(), 2, range(2))
-    handle.close()
-    return float((gradients(model) - true).norm() / true.norm())
 
 
 def _refused() -> list[str]:
