@@ -9,6 +9,7 @@ says of the cluster, executed; fabrics on which a step crosses the same links sh
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
@@ -33,6 +34,7 @@ from syncline.planning.answer import HEADROOM, ask, make_plan
 from syncline.planning.cost.assumptions import Assumptions
 from syncline.planning.cost.owning import HOURS_PER_YEAR, own
 from syncline.planning.cost.recovery import LEAST_GOODPUT, parts_of, recovery
+from syncline.planning.evaluate import RESOLUTION
 from syncline.planning.search import search
 from syncline.planning.space import USUAL
 from syncline.sim.reach import fabric_reach
@@ -42,6 +44,8 @@ from syncline.workload.job import Job
 FORMAT = "syncline design 3"
 OPTICAL = ("multimode", "single_mode", "aoc")
 SAVE_EVERY = 50
+SAME_SHARE = 0.005
+"""Shares that remain after a failure and differ by less are printed alike."""
 
 
 @dataclass(frozen=True)
@@ -142,16 +146,11 @@ class DesignPoint:
         """What a token costs, as `plan` prices it: idle time and the time that failures take are paid for."""
         return self.usd_per_year / (HOURS_PER_YEAR * 3600 * self.utilisation) * self.paid_s_per_token
 
-    def beats(self, other: DesignPoint) -> bool:
-        """Whether this is at least as good in everything and better in something."""
-        return self.at_least(other) and self._figures() != other._figures()
-
     def at_least(self, other: DesignPoint) -> bool:
-        """Whether this is as good as another in time, cost, power and resilience, or better."""
-        return all(a <= b for a, b in zip(self._figures(), other._figures(), strict=True))
-
-    def _figures(self) -> tuple[float, ...]:
-        return self.s_per_token, self.usd_per_year, self.power_w, -self.after_one
+        """Whether this costs no more than another and is as good within what executing resolves."""
+        slower, hotter = self.s_per_token / (other.s_per_token or math.inf), self.power_w / other.power_w
+        alike = max(slower, hotter) <= 1 + RESOLUTION and self.after_one >= other.after_one - SAME_SHARE
+        return alike and self.usd_per_year <= other.usd_per_year
 
     def to_json(self) -> JsonObject:
         return asdict(self) | {"label": self.choice.label, "usd_per_token": self.usd_per_token}
@@ -194,13 +193,13 @@ class DesignSearch:
         self.nearest[one.limit] = min(self.nearest.get(one.limit, one), one, key=lambda each: each.by)
 
     def front(self) -> list[DesignPoint]:
-        """Return the points that no other beats, cheapest token first; of those that differ in brand alone, one."""
-        kept = [p for p in self.points if not any(other.beats(p) for other in self.points)]
-        ranked = sorted(kept, key=lambda p: (not p.executed, p.usd_per_token, p.choice))
-        alike: dict[tuple[object, ...], DesignPoint] = {}
-        for point in ranked:
-            alike.setdefault((replace(point.choice, switch=""), round(point.after_one, 2), point.executed), point)
-        return list(alike.values())
+        """Return the points that no cheaper one is as good as, or is but for its brand; the cheapest token first."""
+        kept: dict[tuple[object, ...], DesignPoint] = {}
+        for point in sorted(self.points, key=_cheap_first):
+            if not any(other.at_least(point) for other in kept.values()):
+                brandless = replace(point.choice, switch="")
+                kept.setdefault((brandless, round(point.after_one, 2), point.executed), point)
+        return sorted(kept.values(), key=lambda p: (not p.executed, p.usd_per_token, p.choice))
 
 
 @dataclass
@@ -236,7 +235,7 @@ class Designer:
                 built += [] if pair is None else [pair]
                 meter.advance(2 if pair is None else 1)
             # Cheap ones first: they bound the dear ones.
-            built.sort(key=lambda pair: pair[0].usd_per_year)
+            built.sort(key=lambda pair: _cheap_first(pair[0]))
             for number, (point, fabric) in enumerate(built):
                 try:
                     self._look(point, fabric, found)
@@ -393,6 +392,10 @@ class Designer:
 
     def _names(self) -> list[str]:
         return [f"{job.name} {job.model.name} {job.batch.global_}x{job.batch.sequence} {w:g}" for job, w in self.jobs]
+
+
+def _cheap_first(point: DesignPoint) -> tuple[float, FabricChoice]:
+    return point.usd_per_year, point.choice
 
 
 def executable(choice: FabricChoice) -> bool:

@@ -64,11 +64,13 @@ class Evaluator:
     _rails: Rails | None = None
 
     def ranked(
-        self, candidates: Iterable[SearchCandidate], also: Iterable[Decision] = (), shown: int = 1
-    ) -> tuple[Evaluated, ...]:
+        self, candidates: Iterable[SearchCandidate], also: Iterable[Decision] = (), shown: int = 1,
+        like: Evaluator | None = None,
+    ) -> tuple[Evaluated, ...]:  # fmt: skip
         """Return the best plans, best first, at most `shown`: all that could win are executed, and at least so many.
 
-        `also` are decisions that won elsewhere, on a cluster that this one is compared with.
+        `also` are decisions that won elsewhere, on a cluster that this one is compared with. `like` has executed plans
+        of nearly the same question: how far each was from its closed form says what its kind may take here.
         """
         waiting = {candidate.decision: candidate.step_s for candidate in candidates}
         done: dict[Decision, float] = {}
@@ -76,7 +78,12 @@ class Evaluator:
             decision = replace(won, algorithm="", bucket_bytes=0)  # both are the cluster's own choice
             done[decision] = self.closed(decision).step_time_s
             waiting.pop(decision, None)
-        gaps = [(decision, self.seconds(decision) / closed_s) for decision, closed_s in done.items()]
+        gaps = (
+            []
+            if like is None
+            else [(d, executed_s / result.step_time_s) for d, (result, executed_s) in like._times.items() if executed_s]
+        )
+        gaps += [(decision, self.seconds(decision) / closed_s) for decision, closed_s in done.items()]
         while waiting:
             hopes = {d: closed_s * _least_gap(d, gaps) for d, closed_s in waiting.items()}
             chosen = min(hopes, key=hopes.__getitem__)

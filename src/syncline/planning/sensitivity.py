@@ -128,7 +128,7 @@ def actions_of(
     # Near the best plan: the way its state is sharded stays, and what never wins is not tried again.
     schedule = tuple(s for s in axes.schedule if s != "gpipe")
     near = replace(axes.near(), zero=(best.decision.zero,), schedule=schedule)
-    bound = _network_bound(evaluator, best, axes, fix, meter)
+    bound = _network_bound(evaluator, best, near, fix, meter)
     unchanged = _looked(question, best, near, fix, meter).best
     trials = [
         ChangeTrial(evaluator, best, change, axes, fix, unchanged[0].step_s if unchanged else 0.0)
@@ -189,7 +189,7 @@ class ChangeTrial:
         self.look(self.axes, meter)  # as `plan` would look on the changed cluster
         changed = Evaluator(fabric, self.question, None, self.plan.num_gpus)
         same = [self.plan.decision] if not self.change.axes and self.change.tokens == 1.0 else []
-        found = changed.ranked(self.looked.best, same)[0].plan
+        found = changed.ranked(self.looked.best, same, like=self.evaluator)[0].plan
         return replace(self._improvement(found.predicted.step_time_s, found.decision), tried=True)
 
     def _improvement(self, step_s: float, decision: Decision) -> Improvement:
@@ -232,7 +232,7 @@ def _network_bound(
     if not looked.best:
         return None
     free = Evaluator(faster_links(evaluator.fabric, endless), unlimited, None, best.num_gpus)
-    least_s = free.ranked(looked.best, [best.decision])[0].plan.predicted.step_time_s
+    least_s = free.ranked(looked.best, [best.decision], like=evaluator)[0].plan.predicted.step_time_s
     return max(0.0, 1 - least_s / best.predicted.step_time_s)
 
 

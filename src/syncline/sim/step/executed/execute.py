@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -28,6 +29,8 @@ from syncline.sim.step.executed.stages import Stages
 from syncline.sim.step.executed.tasks import StepTasks
 from syncline.sim.step.floor import check_floor
 from syncline.sim.step.step import StepResult
+from syncline.workload.graph import Workload
+from syncline.workload.job import Job
 from syncline.workload.step_graph import step_graph
 
 IGNORES = ("queues and packet loss", "stragglers", "other jobs", "drift between the ranks of a stage")
@@ -122,9 +125,13 @@ def execute_stages(stage: Stages, result: StepResult) -> StepRun:
     return StepRun(longer.step_time_s + each * (m - more), scaled, longer.tasks, stage.rails.network.options.routing)
 
 
+@lru_cache(maxsize=64)  # a plan executes one job on many networks
+def _graph(job: Job, num_micro: int) -> Workload:
+    return step_graph(job, max_micro=num_micro)
+
+
 def _run(stages: Stages, result: StepResult, k: Constants, num_micro: int) -> StepRun:
-    workload = step_graph(result.job, max_micro=num_micro)
-    built = StepTasks(stages, result, k, workload)
+    built = StepTasks(stages, result, k, _graph(result.job, num_micro))
     paths, links, capacity = fold_links(built.footprints(), stages.rails.capacity_Bps)
     tasks = built.draft
     rows = np.array(tasks.path, dtype=np.int64)
@@ -188,9 +195,12 @@ def _collectives(
 ) -> tuple[CollectiveTime, ...]:
     """Return what each kind of communication took, the mean over the stages of a pipeline."""
     found, stages = [], max(built.result.job.parallel.pp, 1)
-    for name in dict.fromkeys(built.label.values()):
-        tasks = np.array([task for task, text in built.label.items() if text == name], dtype=np.int64)
+    named: dict[str, list[int]] = {}
+    for task, (name, _) in built.draft.sends.items():
+        named.setdefault(name, []).append(task)
+    for name, numbers in named.items():
+        tasks = np.array(numbers, dtype=np.int64)
         took_s = float((end_s[tasks] - begin_s[tasks]).sum()) * (1 / stages)
-        alone_s = sum(built.alone[task] for task in tasks.tolist()) * (1 / stages)
+        alone_s = sum(built.draft.sends[task][1] for task in numbers) * (1 / stages)
         found.append(CollectiveTime(name, max(1, len(tasks) // stages), took_s, alone_s, limiting(tasks)))
     return tuple(found)

@@ -31,27 +31,42 @@ class TaskDraft:
     sent_bytes: list[float] = field(default_factory=list)
     path: list[int] = field(default_factory=list)
     waits: list[list[int]] = field(default_factory=list)
+    sends: dict[int, tuple[str, float]] = field(default_factory=dict)  # name, and seconds alone, of what is sent
 
-    def add(
-        self, waits: list[int], delay: float = 0.0, size: float = 0.0, path: int = -1, sent_bytes: float = 0.0
-    ) -> int:
-        self.delay.append(max(delay, 0.0))
-        self.sent_bytes.append(sent_bytes if path >= 0 else 0.0)
-        self.size.append(size if path >= 0 else 0.0)
-        self.path.append(path)
+    def add(self, waits: list[int], delay: float = 0.0) -> int:
+        """Add a task that ends so long after those it waits for."""
+        self.delay.append(delay if delay > 0 else 0.0)
+        self.sent_bytes.append(0.0)
+        self.size.append(0.0)
+        self.path.append(-1)
         self.waits.append(waits)
         return len(self.path) - 1
 
+    def send(self, waits: list[int], fixed_s: float, what: Traffic, share: float = 1.0, alone_s: float = 0.0) -> int:
+        """Add a task that sends a share of some traffic."""
+        self.delay.append(fixed_s)
+        self.sent_bytes.append(share * what.sent_bytes)
+        self.size.append(share * what.size_bytes)
+        self.path.append(what.path)
+        self.waits.append(waits)
+        number = len(self.path) - 1
+        self.sends[number] = what.name, alone_s
+        return number
+
 
 @dataclass(frozen=True)
-class TrafficKind:
-    """What operations of one name and stage have in common: a step has tens of thousands of a few dozen kinds."""
+class Traffic:
+    """What operations of one name, stage and size have in common: of tens of thousands a few dozen differ."""
 
+    name: str
     kind: str
     word: str
     path: int
+    sent_bytes: float
+    size_bytes: float  # stretched, so that alone it takes what the library takes
     fixed_s: float
-    per_byte_s: float
+    alone_s: float
+    hidden_s: float  # how long before the end of its compute it may begin
     line_s: float  # the way over lines between sites
 
 
@@ -62,12 +77,7 @@ class StepTasks:
         self.stages, self.result, self.k, self.workload = stages, result, k, workload
         self.draft = TaskDraft()
         self.kinds: dict[tuple[str, int], int] = {}
-        self.label: dict[int, str] = {}
-        self.alone: dict[int, float] = {}
-        self.traffic: dict[tuple[str, int], TrafficKind] = {}
-        self.priced_s: dict[tuple[str, int, float], float | None] = {}  # what the library takes: name, path, bytes
-        self.stage_of: dict[int, int] = {}  # by path
-        self.stretch = 1.0  # of the operation at hand: how much longer than its bytes on the links the library takes
+        self.traffic: dict[tuple[str, int, float], Traffic] = {}
         self.compute_s: list[float] = durations(result, workload)[0].tolist()
         self.head_s: list[float] = head_s(result, workload).tolist()
         self.size_bytes: list[float] = workload.size_bytes.tolist()
@@ -136,88 +146,68 @@ class StepTasks:
         return self.k.held.c_sm * min(each, self.compute_s[op]) + skew
 
     def _moved(self, op: int, stage: int, name: str, deps: list[int], named: list[int], before: int) -> None:
-        t = self.traffic.get((name, stage))
+        size = self.size_bytes[op]
+        t = self.traffic.get((name, stage, size))
         if t is None:
-            t = self.traffic[name, stage] = self._traffic(name, stage)
-        kind, word, path, fixed = t.kind, t.word, t.path, t.fixed_s
-        size, self.stretch = self.size_bytes[op], 1.0
-        alone = size * t.per_byte_s + fixed
-        priced = self._library_s(t, name, size)
-        if (
-            priced is not None and t.per_byte_s > 0
-        ):  # alone it takes what the library takes; links are shared with others
-            self.stretch = priced / (size * t.per_byte_s)
-            size, fixed, alone = priced / t.per_byte_s, 0.0, priced
-        producer = -1
+            t = self.traffic[name, stage, size] = self._traffic(name, stage, size)
+        word, draft, producer = t.word, self.draft, -1
         for d in named:
             if d in self.begin:
                 producer = d
                 break
         length = self.compute_s[producer] if producer >= 0 else 0.0
         if word == "gradients":
-            self._gradients(op, stage, kind, name, deps, producer, (size, fixed, alone, path))
+            self._gradients(op, stage, deps, producer, t)
         elif word == "parameters":
             least = self.k.held.least_exposed if self._overlaps else 1.0
-            gate = self._task(deps, fixed, least * size, path, name, alone)
+            gate = draft.send(deps, t.fixed_s, t, least, t.alone_s)
             self.end[op] = gate
             if least < 1:
-                self.late[stage] = self._task([gate], 0.0, (1 - least) * size, path, name, 0.0)
+                self.late[stage] = draft.send([gate], 0.0, t, 1 - least)
         elif word == "send":
             exposed = self.p2p_exposed
-            self.sent[op] = self._task(deps, exposed * fixed, exposed * size, path, name, alone)
-            self.end[op] = self._after(self.sent[op], t.line_s)
+            sent = self.sent[op] = draft.send(deps, exposed * t.fixed_s, t, exposed, t.alone_s)
+            self.end[op] = self._after(sent, t.line_s)
             if exposed < 1:
-                self.rest.append(self._task([self.sent[op]], 0.0, (1 - exposed) * size, path, name, 0.0))
+                self.rest.append(draft.send([sent], 0.0, t, 1 - exposed))
         else:
-            early = min(length, self._hidden_s(word, kind, alone, length))
+            early = min(length, t.hidden_s)
             if producer >= 0 and early > 0:
                 others = [d for d in deps if d != self.end[producer]]
-                mark = self.draft.add([self.begin[producer]], length - early)
+                mark = draft.add([self.begin[producer]], length - early)
                 deps = [*others, mark]
-            self.end[op] = self._task(deps, fixed, size, path, name, alone)
+            self.end[op] = draft.send(deps, t.fixed_s, t, alone_s=t.alone_s)
             if word == "fsdp":  # with what it cost the compute beside it, and whatever else the stream has before it
                 named_ends = [self.end[d] for d in named]
                 joined = [self.end[op], *named_ends, *([self.end[before]] if before in self.end else [])]
-                self.end[op] = self.draft.add(joined, self._slowed(producer, kind) if producer >= 0 else 0.0)
+                self.end[op] = draft.add(joined, self._slowed(producer, t.kind) if producer >= 0 else 0.0)
 
-    def _library_s(self, t: TrafficKind, name: str, size: float) -> float | None:
-        key = (name, t.path, size)
-        if key not in self.priced_s:
-            stage = self.stage_of[t.path]
-            self.priced_s[key] = self.stages.library_s(t.kind, stage, t.word, size, self._calls(t.kind, name))
-        return self.priced_s[key]
-
-    def _traffic(self, name: str, stage: int) -> TrafficKind:
+    def _traffic(self, name: str, stage: int, sent_bytes: float) -> Traffic:
         kind, word = self._kind(name), name.split(" ")[0]
         path = self.kinds.setdefault((kind, stage), len(self.kinds))
-        self.stage_of[path] = stage
         line_s = self._line_s(stage, kind) if word == "send" else 0.0
-        fixed_s = self.stages.fixed_s(kind, self._calls(kind, name))
-        return TrafficKind(kind, word, path, fixed_s, self.stages.per_byte_s(kind, stage), line_s)
+        calls, per_byte_s = self._calls(kind, name), self.stages.per_byte_s(kind, stage)
+        size, fixed_s = sent_bytes, max(self.stages.fixed_s(kind, calls), 0.0)
+        alone_s = size * per_byte_s + fixed_s
+        priced = self.stages.library_s(kind, stage, word, sent_bytes, calls)
+        if priced is not None and per_byte_s > 0:  # alone it takes what the library takes; others share its links
+            size, fixed_s, alone_s = priced / per_byte_s, 0.0, priced
+        hidden_s = self._hidden_s(word, alone_s)
+        return Traffic(name, kind, word, path, sent_bytes, size, fixed_s, alone_s, hidden_s, line_s)
 
-    def _gradients(
-        self, op: int, stage: int, kind: str, name: str, deps: list[int], producer: int,
-        what: tuple[float, float, float, int],
-    ) -> None:  # fmt: skip
+    def _gradients(self, op: int, stage: int, deps: list[int], producer: int, what: Traffic) -> None:
         """Add an exchange that begins with the last backward (or, scattered after each, with the first)."""
-        size, fixed, alone, path = what
         case = self.stages.case
         if not self._overlaps or producer < 0:
-            self.end[op] = self._task(deps, fixed, size, path, name, alone)
+            self.end[op] = self.draft.send(deps, what.fixed_s, what, alone_s=what.alone_s)
             return
         least = self.k.held.least_exposed
         start = self.begin[producer]
         if case is not None and float(case.scatter_each) and stage in self.first_backward:
             start = self.first_backward[stage]
         start = self._after(start, self.head_s[producer])  # the first gradients are the head's
-        early = self._task([start], fixed, (1 - least) * size, path, name, alone)
-        self.end[op] = self._task([*deps, early], 0.0, least * size, path, name, 0.0)
-
-    def _task(self, deps: list[int], fixed: float, size: float, path: int, name: str, alone: float) -> int:
-        task = self.draft.add(deps, fixed, size, path, size / self.stretch)
-        self.label[task] = name
-        self.alone[task] = alone
-        return task
+        early = self.draft.send([start], what.fixed_s, what, 1 - least, what.alone_s)
+        self.end[op] = self.draft.send([*deps, early], 0.0, what, least)
 
     @cached_property
     def _overlaps(self) -> bool:
@@ -231,8 +221,8 @@ class StepTasks:
         apart = site[host[self.stages.ranks(stage)]] != site[host[self.stages.ranks(there)]]
         return self.result.machine.reach.site_s if apart.any() else 0.0
 
-    def _hidden_s(self, word: str, kind: str, alone: float, length: float) -> float:
-        """Return how long before the end of its compute an exchange may begin."""
+    def _hidden_s(self, word: str, alone: float) -> float:
+        """Return how long before the end of its compute an exchange may begin, if that is so long."""
         case, k = self.stages.case, self.k
         assert case is not None
         if word == "tensor":
@@ -242,7 +232,7 @@ class StepTasks:
         if word == "context" and not float(case.ulysses):
             return self._attention_s
         if word == "fsdp":
-            return min(length, alone * (1 - 1 / max(float(case.layers), 1.0)))
+            return alone * (1 - 1 / max(float(case.layers), 1.0))
         return 0.0
 
     @cached_property
