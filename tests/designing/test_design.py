@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from syncline.describe.plain import plain
 from syncline.describe.progress import Meter
 from syncline.designing.choice import FabricChoice, gpu_counts, space
 from syncline.designing.growth import grow, growths
@@ -138,11 +137,14 @@ def test_resilience_by_hand() -> None:
 
 
 def test_cards_change_the_price_of_a_host() -> None:
+    """In a cluster file as in a design: 4 x $1,700 less, and eight ConnectX-8 for $3,000 each instead of eight."""
     four, eight = (
-        plain(FabricChoice("dgx-h100", 8, "ConnectX-7", nics, "NDR", "rail-only", 1.0, "QM9700").described())
+        own(FabricChoice("dgx-h100", 8, "ConnectX-7", nics, "NDR", "rail-only", 1.0, "QM9700").build()).hosts_usd
         for nics in (4, 8)
     )
-    assert eight["host"]["price_usd"] - four["host"]["price_usd"] == pytest.approx(4 * 1700)
+    assert eight - four == pytest.approx(8 * 4 * 1700)
+    faster = {"hosts": 8, "host": {"model": "dgx-h100", "nic": "ConnectX-8"}, "network": "rail-only XDR"}
+    assert own(load(faster)).hosts_usd - eight == pytest.approx(8 * 8 * (3000 - 1700))
 
 
 def _point(s_per_token: float, capital: float, optics: float = 0.0, switch: str = "QM9700") -> DesignPoint:

@@ -251,8 +251,10 @@ YANG: dict[str, tuple[str, dict[str, str | tuple[int, int]]]] = {
     }),
     "BUFFER_PROFILE": (r".+", {
         "pool": "-> BUFFER_POOL", "size": (0, 2**64 - 1), "xoff": (0, 2**64 - 1), "dynamic_th": (-8, 7),
+        "static_th": (0, 2**64 - 1),
     }),
     "BUFFER_PG": (r"PORT\|[0-7](-[0-7])?", {"profile": "-> BUFFER_PROFILE"}),
+    "BUFFER_QUEUE": (r"PORT\|[0-9](-[0-9])?", {"profile": "-> BUFFER_PROFILE"}),  # sonic-buffer-queue 2021-07-01
     "CABLE_LENGTH": (_MAP_NAME, {"*": r"[0-9]+m|None"}),  # sonic-cable-length 2021-11-11
     "DSCP_TO_TC_MAP": (_MAP_NAME, {"*": (0, 15)}),  # the four maps 2021-04-15
     "TC_TO_QUEUE_MAP": (_MAP_NAME, {"*": (0, 9)}),
@@ -366,7 +368,29 @@ def test_eos_names_hash_fields_as_its_chip_has_them(fabric: Fabric) -> None:
 
 
 def test_eos_marks_by_dscp_and_pauses_one_class(fabric: Fabric) -> None:
-    text = install(fabric, system="eos").files["switches/leaf-00/startup-config"]
+    network = {"topology": "leaf-spine", "link": "400GbE", "switch": "7060X6-64PE", "hosts_per_leaf": 1}
+    text = install(load({"hosts": 2, "host": "8 x H100", "network": network}), system="eos").files[
+        "switches/leaf-00/startup-config"
+    ]
     assert "qos map dscp 26 to traffic-class 3\n" in text
     assert text.count("no-drop") == 1
     assert len(re.findall(r"^   neighbor interface \S+ peer-group FABRIC", text, re.MULTILINE)) == 8
+    with pytest.raises(UsageError, match="eos does not run on leaf-00, a SN5600 of nvidia"):
+        install(fabric, system="eos")
+
+
+def test_sonic_names_pools_and_neighbours_as_its_daemons_do(sonic: Installation) -> None:
+    view = sonic.switches[0]
+    tables = json.loads(sonic.files[f"switches/{view.name}/config_db.json"])
+    assert set(tables["BUFFER_POOL"]) == {"ingress_lossless_pool", "egress_lossless_pool", "egress_lossy_pool"}
+    first, last = view.ports[0], view.ports[-1]
+    lossless = (
+        f"pg_lossless_{tables['PORT'][first.name]['speed']}_{tables['CABLE_LENGTH']['AZURE'][first.name]}_profile"
+    )
+    assert tables["BUFFER_PG"][f"{first.name}|3"] == {"profile": lossless}
+    assert tables["BUFFER_QUEUE"][f"{first.name}|3"] == {"profile": "egress_lossless_profile"}
+    assert tables["BUFFER_QUEUE"][f"{first.name}|0"] == {"profile": "egress_lossy_profile"}
+    assert first.host is not None and last.host is None
+    assert tables["DEVICE_NEIGHBOR"][first.name] == {"name": first.host.host, "port": first.host.interface}
+    there = json.loads(sonic.files[f"switches/{last.far_device}/config_db.json"])["PORT"][last.far_port]
+    assert tables["DEVICE_NEIGHBOR"][last.name] == {"name": last.far_device, "port": there["alias"]}

@@ -113,9 +113,6 @@ class FabricChoice:
         host: JsonObject = {"model": self.host, "nic": self.nic, "nics": self.nics, "link": self.link}
         if self.planes > 1:
             host["ports_per_nic"] = self.planes
-        price = _host_price(load_catalog(), self)
-        if price is not None:
-            host["price_usd"] = price
         site: JsonObject = {"hosts": num_hosts, "host": host, "network": network}
         if self.sites == 1:
             return {"name": "design"} | site
@@ -373,11 +370,3 @@ def faster_link(catalog: Catalog, link: LinkType, switch: Switch) -> str:
     faster = [one for one in modes if one.family == link.family and one.rate_Bps > link.rate_Bps * 1.5]
     return min(faster, key=lambda one: one.rate_Bps).name if faster else ""
 
-
-def _host_price(catalog: Catalog, choice: FabricChoice) -> float | None:
-    """Return the host's price with these cards instead of its own; None where it has no price."""
-    host = catalog.host(choice.host)
-    if host.price_usd is None or not host.price_includes_nics or host.nic is None:
-        return host.price_usd
-    old = host.num_nics * (catalog.nic(host.nic).price_usd or 0.0)
-    return host.price_usd - old + choice.nics * (catalog.nic(choice.nic).price_usd or 0.0)

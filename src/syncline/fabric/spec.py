@@ -67,16 +67,17 @@ class HostSpec(Strict):
         if self.nics is None and gpus != base.num_gpus and base.num_nics % base.num_gpus == 0:
             nics = base.num_nics // base.num_gpus * gpus
         share = gpus / base.num_gpus
+        nic = catalog.nic(self.nic).name if self.nic else (base.nic if nics else None)
         changes: dict[str, object] = {
             "gpu": gpu,
             "num_gpus": gpus,
             "num_nics": nics,
-            "nic": catalog.nic(self.nic).name if self.nic else (base.nic if nics else None),
+            "nic": nic,
             "link": self._link(catalog, base) if nics else None,
             "scale_up_topology": self.scale_up or base.scale_up_topology,
             "scale_up_domain_gpus": self.domain_gpus or base.scale_up_domain_gpus,
             "num_sockets": self.sockets or base.num_sockets,
-            "price_usd": self.price_usd if self.price_usd is not None else _scaled(base.price_usd, share),
+            "price_usd": self.price_usd if self.price_usd is not None else _price(catalog, base, share, nic, nics),
             "power_w": self.power_w if self.power_w is not None else base.power_w * share,
         }
         for ours, theirs in _PLAIN:
@@ -296,5 +297,10 @@ def _host_with(catalog: Catalog, gpu_name: str, gpus: int | None) -> HostModel:
     return base.model_copy(update={"name": f"{joined}-server", "price_usd": None, "scale_up_topology": joined})
 
 
-def _scaled(price: float | None, share: float) -> float | None:
-    return None if price is None else price * share
+def _price(catalog: Catalog, base: HostModel, share: float, nic: str | None, nics: int) -> float | None:
+    """Return the price of so much of a host, with these cards instead of its own where its price includes them."""
+    if base.price_usd is None or not base.price_includes_nics or base.nic is None:
+        return None if base.price_usd is None else base.price_usd * share
+    own, card = catalog.nic(base.nic).price_usd, catalog.nic(nic).price_usd if nic else 0.0
+    swapped = 0.0 if own is None or card is None else nics * card - base.num_nics * share * own
+    return base.price_usd * share + swapped

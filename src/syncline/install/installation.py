@@ -152,6 +152,11 @@ def _systems(wired: CablingPlan, wanted: str) -> tuple[dict[str, str], dict[str,
         else:
             usual = {"nvidia": "nvue", "arista": "eos"}.get(model.vendor, "sonic")
             running[name] = usual if wanted == "auto" else wanted
+            if wanted in ("nvue", "eos") and (wanted == "nvue") != (model.vendor == "nvidia"):
+                raise UsageError(
+                    f"{wanted} does not run on {name}, a {model.name} of {model.vendor}.",
+                    hint=f"Leave --system out for {usual}, or give sonic or frr.",
+                )
     assert set(running.values()) <= set(SYSTEMS)
     return running, skipped
 

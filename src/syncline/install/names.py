@@ -20,6 +20,13 @@ def port_name(system: str, port: Port) -> str:
     return str(port.number)
 
 
+def lldp_port(system: str, port: Port) -> str:
+    """Return the port id that a switch sends by LLDP: SONiC's lldpmgrd sends the alias, others the port's name."""
+    if system == "sonic":
+        return f"etp{port.cage}" + ("abcdefgh"[port.lane] if port.lanes > 1 else "")
+    return port_name(system, port)
+
+
 def file_name(device: str) -> str:
     """Return a device's name as a folder: the slash of a plane or site becomes a hyphen."""
     return device.replace("/", "-")

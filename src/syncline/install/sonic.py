@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import log2
 
 from syncline.describe.plain import JsonObject
-from syncline.install.names import CAGE_LANES
+from syncline.install.names import CAGE_LANES, lldp_port
 from syncline.install.qos import ALPHA, CLASSES, MAX_MARK_PERCENT, MTU_BYTES, TRAINING, whole_metres
 from syncline.install.view import SwitchPort, SwitchView
 
@@ -17,8 +17,9 @@ WHY = {
     "LOOPBACK_INTERFACE": "the router id, reachable over every uplink",
     "PORT": "speed, FEC and MTU of each port in use; the description is the other end",
     "INTERFACE": "host ports have their /31; ports to switches only IPv6 link-local addresses (BGP unnumbered)",
-    "DEVICE_NEIGHBOR": "what LLDP must show; a difference is a cable in the wrong port",
-    "CABLE_LENGTH": "dynamic buffers compute headroom from it",
+    "DEVICE_NEIGHBOR": "what LLDP must show (SONiC sends a port's alias, a host the interface that its files name); "
+    "a difference is a cable in the wrong port",
+    "CABLE_LENGTH": "with the speed it names the lossless profile of a port: buffers are traditional, as computed here",
     "DSCP_TO_TC_MAP": "the mark decides the class; anything unknown is default",
     "TC_TO_QUEUE_MAP": "a queue for each class, of the same number",
     "TC_TO_PRIORITY_GROUP_MAP": "only the training class has a priority group of its own",
@@ -28,9 +29,12 @@ WHY = {
     "QUEUE": "which scheduler and which marks a queue has",
     "PORT_QOS_MAP": "PFC on the training class only: a pause of others would spread without need",
     "PFC_WD": "a queue paused for 200 ms is drained: a broken NIC must not stop the fabric",
-    "BUFFER_POOL": "what is left of the buffer after headroom",
-    "BUFFER_PROFILE": "headroom (xoff) as computed; dynamic_th -3 is alpha 1/8",
+    "BUFFER_POOL": "what is left of the buffer after headroom, by the names that buffermgrd knows; the egress of the "
+    "lossless class never drops: pauses bound it at ingress",
+    "BUFFER_PROFILE": "headroom (xoff) as computed; dynamic_th -3 is alpha 1/8; buffermgrd takes a profile that is "
+    "there under pg_lossless_SPEED_LENGTH_profile instead of its own",
     "BUFFER_PG": "the training class is lossless, group 0 is not",
+    "BUFFER_QUEUE": "which egress profile a queue has: the training class is not dropped, the others are",
     "SWITCH_HASH": "queue pairs of one pair of hosts differ in the UDP source port alone: it must be hashed",
 }
 
@@ -48,7 +52,7 @@ def tables(view: SwitchView) -> JsonObject:
         "LOOPBACK_INTERFACE": {"Loopback0": {}, f"Loopback0|{view.address.loopback}/32": {}},
         "PORT": {port.name: _port(port) for port in view.ports},
         "INTERFACE": _interfaces(view),
-        "DEVICE_NEIGHBOR": {p.name: {"name": p.far_device.replace("/", "-"), "port": p.far_port} for p in view.ports},
+        "DEVICE_NEIGHBOR": {p.name: {"name": p.lldp[0], "port": p.lldp[1]} for p in view.ports},
         "CABLE_LENGTH": {"AZURE": {port.name: f"{whole_metres(port.length_m)}m" for port in view.ports}},
         "SWITCH_HASH": {"GLOBAL": {"ecmp_hash": ["SRC_IP", "DST_IP", "IP_PROTOCOL", "L4_SRC_PORT", "L4_DST_PORT"]}},
     }  # fmt: skip
@@ -59,7 +63,7 @@ def _port(port: SwitchPort) -> JsonObject:
     first = (port.port.cage - 1) * CAGE_LANES + port.port.lane * (CAGE_LANES // port.port.lanes) + 1
     lanes = range(first, first + CAGE_LANES // port.port.lanes)
     return {
-        "alias": f"etp{port.port.cage}" + ("abcdefgh"[port.port.lane] if port.port.lanes > 1 else ""),
+        "alias": lldp_port("sonic", port.port),
         "lanes": ",".join(str(lane) for lane in lanes), "index": str(port.port.cage),
         "speed": str(round(port.rate_Bps * 8 / 1e6)), "mtu": str(MTU_BYTES),
         "admin_status": "up", "fec": "rs", "description": f"{port.far_device} {port.far_port}",
@@ -131,25 +135,38 @@ def _marks(view: SwitchView) -> JsonObject:
 def _buffers(view: SwitchView) -> JsonObject:
     if view.buffer is None:
         return {}
+    whole = view.buffer.shared_bytes + view.buffer.headroom_bytes
     profiles: JsonObject = {
-        "ingress_lossy": {"pool": "ingress_pool", "size": "0", "dynamic_th": "3"},
+        "ingress_lossy_profile": {"pool": "ingress_lossless_pool", "size": "0", "dynamic_th": "3"},
+        "egress_lossless_profile": {"pool": "egress_lossless_pool", "size": "0", "static_th": str(whole)},
+        "egress_lossy_profile": {"pool": "egress_lossy_pool", "size": "0", "dynamic_th": "3"},
     }
     groups: JsonObject = {}
+    queues: JsonObject = {}
     exponent = str(round(log2(ALPHA)))
-    for buffer, _ in view.buffer.ports:
+    for buffer, _ in sorted(view.buffer.ports, key=lambda each: each[0].headroom_bytes):  # of one name the largest
         name = _profile(buffer.rate_Bps, buffer.length_m)
         profiles[name] = {
-            "pool": "ingress_pool", "size": "0", "xoff": str(buffer.headroom_bytes), "dynamic_th": exponent,
+            "pool": "ingress_lossless_pool", "size": "0", "xoff": str(buffer.headroom_bytes), "dynamic_th": exponent,
         }  # fmt: skip
     for port in view.ports:
-        groups[f"{port.name}|0"] = {"profile": "ingress_lossy"}
+        groups[f"{port.name}|0"] = {"profile": "ingress_lossy_profile"}
         groups[f"{port.name}|{TRAINING.queue}"] = {"profile": _profile(port.rate_Bps, port.length_m)}
-    pool = {
-        "type": "ingress", "mode": "dynamic", "size": str(view.buffer.shared_bytes),
-        "xoff": str(view.buffer.headroom_bytes),
+        for one in CLASSES:
+            queues[f"{port.name}|{one.queue}"] = {
+                "profile": "egress_lossless_profile" if one.lossless else "egress_lossy_profile"
+            }
+    shared = str(view.buffer.shared_bytes)
+    pools: JsonObject = {
+        "ingress_lossless_pool": {
+            "type": "ingress", "mode": "dynamic", "size": shared, "xoff": str(view.buffer.headroom_bytes),
+        },
+        "egress_lossless_pool": {"type": "egress", "mode": "static", "size": str(whole)},
+        "egress_lossy_pool": {"type": "egress", "mode": "dynamic", "size": shared},
     }  # fmt: skip
-    return {"BUFFER_POOL": {"ingress_pool": pool}, "BUFFER_PROFILE": profiles, "BUFFER_PG": groups}
+    return {"BUFFER_POOL": pools, "BUFFER_PROFILE": profiles, "BUFFER_PG": groups, "BUFFER_QUEUE": queues}
 
 
 def _profile(rate_Bps: float, length_m: float) -> str:
-    return f"lossless_{round(rate_Bps * 8 / 1e9)}G_{f'{length_m:g}'.replace('.', 'p')}m"
+    """Return the name under which buffermgrd looks for the lossless profile of a port of this speed and cable."""
+    return f"pg_lossless_{round(rate_Bps * 8 / 1e6)}_{whole_metres(length_m)}m_profile"

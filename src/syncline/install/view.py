@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from syncline.fabric.catalog import Switch
 from syncline.install.addresses import AddressPlan, HostPort, SwitchAddress
-from syncline.install.names import file_name, port_name
+from syncline.install.names import file_name, lldp_port, port_name
 from syncline.install.qos import SwitchBuffer
 from syncline.install.wiring import CablingPlan, Port
 
@@ -27,6 +27,8 @@ class SwitchPort:
     length_m: float
     host: HostPort | None
     is_uplink: bool
+    lldp: tuple[str, str]
+    """The name and the port that the other end sends by LLDP."""
 
 
 @dataclass(frozen=True)
@@ -108,9 +110,13 @@ def views(
             is_switch = far.device in system
             far_port = port_name(system[far.device], far) if is_switch else f"p{far.number}"
             up = is_switch and wiring.level(far.device) > level
+            host = hosts.get(own.number)
+            heard = (host.host, host.interface) if host else (file_name(far.device), far_port)
+            if is_switch:
+                heard = file_name(far.device), lldp_port(system[far.device], far)
             ports.append(
                 SwitchPort(port_name(system[name], own), own, far.device, far_port, wire.rate_Bps,
-                           lengths[numbers[id(wire)]], hosts.get(own.number), up)
+                           lengths[numbers[id(wire)]], host, up, heard)
             )  # fmt: skip
         switches.append(
             SwitchView(name, system[name], model, level, plan.switches[name], tuple(ports),

@@ -88,6 +88,15 @@ def test_hosts_are_spread_evenly_over_the_leaves(hosts: int, ratio: float, hosts
     assert {int((up == leaf).sum()) for leaf in leaves} == {uplinks}
 
 
+@pytest.mark.parametrize(
+    ("hosts", "switch", "uplinks"), [(128, "7808R3", 8 * 128), (9, "SN5400", 3 * 24), (37, "TH4-64x400G", 10 * 30)]
+)
+def test_a_fat_tree_buys_uplinks_for_the_ports_that_are_there(hosts: int, switch: str, uplinks: int) -> None:
+    """Leaves are filled alike: not 7 x 144 ports and one of 16 with 144 uplinks each, 1,152 for 1,024 ports."""
+    found = cluster(hosts, {"topology": "fat-tree", "link": "400GbE", "switch": switch})
+    assert int((found.links.tier == Tier.LEAF_SPINE).sum()) // 2 == uplinks
+
+
 @pytest.mark.parametrize("topology", ["leaf-spine", "fat-tree", "rail-optimized"])
 @pytest.mark.parametrize("hosts", [9, 24, 33, 70, 100])
 @pytest.mark.parametrize("ratio", [2.0, 3.0, 4.0])

@@ -228,3 +228,15 @@ def test_pulls_do_not_take_the_turns_of_sprayed_data() -> None:
     outcome = simulate(network, [permutation(network.fabric, 4e6, seed=1)], PacketOptions("ndp"))
     assert outcome.counters["trims"] == 0
     assert outcome.end_of_run_s < 1.1 * 4e6 * 4162 / 4096 / RATE
+
+
+def test_a_livelock_ends_with_its_verdict() -> None:
+    """Headers of packets of 64 bytes are as long as their payload: they fill thin uplinks, and nothing else arrives."""
+    host = {"gpu": "H100", "gpus": 1, "nics": 1, "nic": "ConnectX-7", "link": "400GbE"}
+    thin = {"topology": "leaf-spine", "link": "400GbE", "hosts_per_leaf": 8, "oversubscription": "8:1"}
+    network = packet_network(build(ClusterSpec.model_validate({"hosts": 32, "host": host, "network": thin})))
+    outcome = simulate(network, [permutation(network.fabric, 1e6)], PacketOptions(transport="eqds", payload_bytes=64))
+    assert outcome.state == "livelock"
+    assert outcome.counters["delivered_bytes"] < outcome.counters["total_bytes"]
+    large = simulate(network, [permutation(network.fabric, 1e6)], PacketOptions(transport="eqds", payload_bytes=4096))
+    assert large.state == "finished"

@@ -1,4 +1,4 @@
-"""Fat-tree of two or three tiers: leaf ports filled in order, so no port of a leaf stays idle."""
+"""Fat-tree of two or three tiers: ports of leaves filled in order, as many on each and no more uplinks than that."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ class FatTree(clos.Clos):
         draft.facts["max_endpoints"] = self.max_endpoints(draft.catalog, ports.per_host)
 
     def _may_choose(self, num_endpoints: int, down: int, upper: clos.Upper) -> bool:
-        """Say whether the leaves' split is free: two oversubscribed tiers of which nothing else is prescribed."""
+        """Say whether the leaves' split is free: two tiers of which nothing else is prescribed, not filled exactly."""
         two = num_endpoints > down and (self.tiers == 2 or num_endpoints <= down * upper.spine_radix)
         return (
             two
-            and self.oversubscription > 1
+            and bool(self.oversubscription > 1 or num_endpoints % down)
             and not self.hosts_per_leaf
             and not self.leaves_per_pod
-            and self.tiers != 3
+            and self.tiers not in (1, 3)
         )
 
     def leaf_ports(self, parts: NetworkParts, num_endpoints: int, per_host: int) -> tuple[int, int]:

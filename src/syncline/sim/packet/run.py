@@ -8,6 +8,7 @@ outcome.completion, outcome.counters["drops"], packet_timeline(outcome)
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +27,10 @@ from syncline.sim.packet.traffic import Traffic
 
 STATES = ("running", "finished", "deadlock", "stalled")
 _SLICE_EVENTS = 1_000_000
+_LIVELOCK_SLICES = 8
+_LEAST_ARRIVING = 0.01
+"""Of the bytes that are sent, what must arrive over so many slices: less is a livelock. Transports that trim get there
+where headers, which go first, fill a link, so that all payload is cut off and sent again."""
 _FOREVER = (1 << 62) - 1
 
 
@@ -143,12 +148,14 @@ def simulate(
 ) -> Outcome:
     """Run programs and traffic to their end and return what happened.
 
-    It may stop at `until_s`, or when the loads `until_done` have all arrived, which is looked at now and then.
+    It may stop at `until_s`, or when the loads `until_done` have all arrived, which is looked at now and then. Where
+    nearly nothing of what is sent arrives, and no change of a link is to come, it ends with the state "livelock".
     """
     run = prepare(network, loads, options, changes=changes, watching=watching)
     began, cpu = time.monotonic(), time.process_time()
     awaited = np.concatenate([np.zeros(0, np.int64), *(run.done_tasks[number] for number in until_done)])
     state = "running"
+    seen: deque[Mapping[str, int]] = deque(maxlen=_LIVELOCK_SLICES)
     while state == "running":
         before = run.engine.counters()["events"]
         state = run.advance(until_s=until_s)
@@ -161,7 +168,17 @@ def simulate(
             break
         if len(awaited) and (run.engine.end_ps()[awaited] >= 0).all():
             break
+        settled = all(change.time_s + (change.reroute_s or 0.0) <= run.engine.now_ps / 1e12 for change in changes)
+        if state == "running" and settled and len(seen) == _LIVELOCK_SLICES and not _progressed(seen[0], found):
+            state = "livelock"
+        seen.append(found)
     return run.outcome(state, time.process_time() - cpu)
+
+
+def _progressed(then: Mapping[str, int], now: Mapping[str, int]) -> bool:
+    """Return whether a fair part of what was sent meanwhile arrived; where nothing was sent, whether a task ended."""
+    sent, arrived, done = (now[name] - then[name] for name in ("sent_bytes", "delivered_bytes", "tasks_done"))
+    return arrived > _LEAST_ARRIVING * sent if sent else done > 0
 
 
 def _check_class(load: Load, options: PacketOptions) -> None:

@@ -39,4 +39,6 @@ def text(answer: PatternTraffic, width: int) -> Iterator[str]:
             f"paused {time(row.paused_s)}"
         )
     yield from (f"  waits for the next: {name}" for name in found.deadlock)
+    if found.state == "livelock":
+        yield "  nearly all that is sent is cut off and sent again: use a larger --payload or another --transport"
     yield f"packet level; ignores {', '.join(found.ignores)}"

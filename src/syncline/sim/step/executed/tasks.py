@@ -42,7 +42,9 @@ class TaskDraft:
         self.waits.append(waits)
         return len(self.path) - 1
 
-    def send(self, waits: list[int], fixed_s: float, what: Traffic, share: float = 1.0, alone_s: float = 0.0) -> int:
+    def send(
+        self, waits: list[int], fixed_s: float, what: TrafficKind, share: float = 1.0, alone_s: float = 0.0
+    ) -> int:
         """Add a task that sends a share of some traffic."""
         self.delay.append(fixed_s)
         self.sent_bytes.append(share * what.sent_bytes)
@@ -55,7 +57,7 @@ class TaskDraft:
 
 
 @dataclass(frozen=True)
-class Traffic:
+class TrafficKind:
     """What operations of one name, stage and size have in common: of tens of thousands a few dozen differ."""
 
     name: str
@@ -77,7 +79,7 @@ class StepTasks:
         self.stages, self.result, self.k, self.workload = stages, result, k, workload
         self.draft = TaskDraft()
         self.kinds: dict[tuple[str, int], int] = {}
-        self.traffic: dict[tuple[str, int, float], Traffic] = {}
+        self.traffic: dict[tuple[str, int, float], TrafficKind] = {}
         self.compute_s: list[float] = durations(result, workload)[0].tolist()
         self.head_s: list[float] = head_s(result, workload).tolist()
         self.size_bytes: list[float] = workload.size_bytes.tolist()
@@ -182,7 +184,7 @@ class StepTasks:
                 joined = [self.end[op], *named_ends, *([self.end[before]] if before in self.end else [])]
                 self.end[op] = draft.add(joined, self._slowed(producer, t.kind) if producer >= 0 else 0.0)
 
-    def _traffic(self, name: str, stage: int, sent_bytes: float) -> Traffic:
+    def _traffic(self, name: str, stage: int, sent_bytes: float) -> TrafficKind:
         kind, word = self._kind(name), name.split(" ")[0]
         path = self.kinds.setdefault((kind, stage), len(self.kinds))
         line_s = self._line_s(stage, kind) if word == "send" else 0.0
@@ -193,9 +195,9 @@ class StepTasks:
         if priced is not None and per_byte_s > 0:  # alone it takes what the library takes; others share its links
             size, fixed_s, alone_s = priced / per_byte_s, 0.0, priced
         hidden_s = self._hidden_s(word, alone_s)
-        return Traffic(name, kind, word, path, sent_bytes, size, fixed_s, alone_s, hidden_s, line_s)
+        return TrafficKind(name, kind, word, path, sent_bytes, size, fixed_s, alone_s, hidden_s, line_s)
 
-    def _gradients(self, op: int, stage: int, deps: list[int], producer: int, what: Traffic) -> None:
+    def _gradients(self, op: int, stage: int, deps: list[int], producer: int, what: TrafficKind) -> None:
         """Add an exchange that begins with the last backward (or, scattered after each, with the first)."""
         case = self.stages.case
         if not self._overlaps or producer < 0:
