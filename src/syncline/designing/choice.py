@@ -369,4 +369,3 @@ def faster_link(catalog: Catalog, link: LinkType, switch: Switch) -> str:
     modes = [catalog.link(mode.link) for mode in switch.modes]
     faster = [one for one in modes if one.family == link.family and one.rate_Bps > link.rate_Bps * 1.5]
     return min(faster, key=lambda one: one.rate_Bps).name if faster else ""
-
