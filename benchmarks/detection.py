@@ -87,7 +87,7 @@ def kill(kind: str, draws: random.Random) -> dict[str, Any]:
         heard = script.answers([rank for rank in range(script.num_ranks) if rank != lost], 30.0)
     finally:
         script.end()
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"after_s": None, "class": "hangs", "names": None, "phase": ""} if row is None
         else {"after_s": round(row["at_s"] - killed_s, 2), "class": row["class"], "names": row["rank"],
               "host": row.get("host", ""), "step": row.get("step", -1), "phase": row.get("phase", ""),

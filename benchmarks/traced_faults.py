@@ -16,7 +16,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import syncline
+from syncline.explaining.explain import explain_recordings
+from syncline.explaining.reading import read_recordings
 
 RIG = Path(__file__).with_name("rig") / "traced_faults.py"
 WITHIN = 0.10
@@ -39,7 +40,7 @@ def score(folder: Path) -> dict[str, Any]:
         trace = folder / f"{name}.planted.json.gz"
         if not trace.is_file() or f"{name}.fixed" not in times:
             continue
-        found = syncline.explain([trace]).result
+        found = explain_recordings(read_recordings([trace]))
         promised = next((one for one in found.changes if one.change.startswith(change)), None)
         planted = times[f"{name}.planted"]
         measured = 1 - times[f"{name}.fixed"] / planted

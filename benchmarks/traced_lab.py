@@ -66,10 +66,11 @@ def traced(name: str, planted: Planted, folder: Path) -> Path:
 
 def judged(planted: Planted, folder: Path) -> dict[str, Any]:
     """Return what `explain` says of a run, and whether that is what was planted."""
-    import syncline
+    from syncline.explaining.explain import explain_recordings
+    from syncline.explaining.reading import read_recordings
     from syncline.timeline.account import StepCause
 
-    found = syncline.explain([folder]).result
+    found = explain_recordings(read_recordings([folder]))
     step_s = found.account.step_s
     waits = max(one.total.seconds(StepCause.LATE) / len(one.windows) for one in found.attributions)
     moves = max(one.total.seconds(StepCause.NETWORK) / len(one.windows) for one in found.attributions)

@@ -339,11 +339,13 @@ def faults(stand: Stand) -> list[dict[str, Any]]:
 def clean(stand: Stand, seconds: float) -> list[dict[str, Any]]:
     """Return what agents said, and what they cost, while nothing was wrong."""
     time.sleep(seconds)
-    row = {"link": stand.link, "traffic": stand.traffic, "clean_s": seconds, "raised": {}, "cpu_s": {}}
+    raised: dict[str, list[str]] = {}
+    cpu_s: dict[str, float] = {}
     for name, agent in stand.agents.items():
-        row["raised"][name] = [" ".join(line[1:]) for line in agent.lines if line[1] != "cleared"]
+        raised[name] = [" ".join(line[1:]) for line in agent.lines if line[1] != "cleared"]
         ticks = Path(f"/proc/{agent.process.pid}/stat").read_text().rsplit(")", 1)[1].split()[11:13]
-        row["cpu_s"][name] = sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
+        cpu_s[name] = sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
+    row = {"link": stand.link, "traffic": stand.traffic, "clean_s": seconds, "raised": raised, "cpu_s": cpu_s}
     print(json.dumps(row), file=sys.stderr, flush=True)
     return [row]
 

@@ -69,7 +69,7 @@ def explained(row: Row, recordings: Sequence[Recording], found: Explanation) -> 
 
 def scored(origin: str, name: str, path: Path, peers: Sequence[dict[str, dict[str, float | str | None]]]) -> Row:
     """Return one row of the table."""
-    row: Row = dict.fromkeys(COLUMNS, "") | {"origin": origin, "trace": name}
+    row: Row = {**dict.fromkeys(COLUMNS, ""), "origin": origin, "trace": name}
     before = resource.getrusage(resource.RUSAGE_SELF).ru_utime
     try:
         recordings = read_recordings([path])

@@ -175,25 +175,37 @@ def test_a_mark_that_launches_nothing_is_no_step(tmp_path: Path, written: Any) -
 def test_what_a_trace_measures_is_a_profile_that_step_reads(tmp_path: Path, written: Any) -> None:
     from syncline import explain, step
     from syncline.errors import UsageError
+    from syncline.questions.explain import ExplainAnswer
     from syncline.sim.profile import load_profile, save_profile
+    from syncline.sim.step.step import StepResult
 
-    shipped = step("h100-64-rail", "llama3-70b").result.step_time_s
+    def measured(traces: list[Path], job: str | None = None) -> ExplainAnswer:
+        answer = explain(traces, cluster="h100-64-rail", job=job)
+        assert isinstance(answer, ExplainAnswer)
+        return answer
+
+    def predicted_s(**arguments: Any) -> float:
+        result = step("h100-64-rail", "llama3-70b", **arguments).result
+        assert isinstance(result, StepResult)
+        return result.step_time_s
+
+    shipped = predicted_s()
     paths = ranks(tmp_path, written, [400, 400, 400, 900], ends=1000)
     whole = written()
     whole.step(1, 0, shipped * 1.2e6)
     whole.host("cpu_op", "aten::mm", 0, 20)
     whole.kernel("gemm", 10, 20, shipped * 1.2e6 - 20)
     trace = whole.save(tmp_path / "whole.json")
-    found = explain([trace], cluster="h100-64-rail", job="llama3-70b")
+    found = measured([trace], "llama3-70b")
     assert found.result.predicted is not None and found.result.multipliers is not None
     assert found.result.predicted.change_s == pytest.approx(0.2 * shipped, rel=0.01)
     save_profile(found.profile, tmp_path / "profile.yaml")
-    again = step("h100-64-rail", "llama3-70b", profile=tmp_path / "profile.yaml", level="analytic")
-    assert again.result.step_time_s == pytest.approx(1.2 * shipped, rel=0.03)
+    again_s = predicted_s(profile=tmp_path / "profile.yaml", level="analytic")
+    assert again_s == pytest.approx(1.2 * shipped, rel=0.03)
 
     # Four ranks tell the transfer (100 us) from the wait; one rank's trace measures no collective.
-    several = explain(paths, cluster="h100-64-rail")
+    several = measured(paths)
     save_profile(several.profile, tmp_path / "collectives.yaml")
     assert [one.op for one in load_profile(tmp_path / "collectives.yaml").collectives] == ["all_reduce"]
     with pytest.raises(UsageError, match="measures nothing"):
-        _ = explain(paths[:1], cluster="h100-64-rail").profile
+        _ = measured(paths[:1]).profile
