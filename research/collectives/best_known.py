@@ -18,7 +18,8 @@ from syncline.fabric.fabric import Fabric, Tier
 from syncline.fabric.spec import ClusterSpec
 from syncline.program import place
 from syncline.schedule import Kind
-from syncline.sim.best.best import BestSearch, nccl_time
+from syncline.sim.best.best import BestSearch
+from syncline.sim.collective.price import price
 
 KINDS = (Kind.ALL_REDUCE, Kind.ALL_GATHER, Kind.REDUCE_SCATTER, Kind.BROADCAST, Kind.REDUCE, Kind.ALL_TO_ALL)
 SIZES = (1 << 16, 1 << 26, 1 << 30)
@@ -88,10 +89,9 @@ def broken(seed: int, kinds: tuple[Kind, ...] = KINDS) -> list[str]:
     for (kind, size), (best, bound) in sound.items():
         if best < bound * (1 - 1e-6):
             words.append(f"{kind} {size}: {best} s is below the bound {bound}")
-        nccl, name = nccl_time(kind, size, placed)
-        known = BestSearch(kind, placed).at(size, nccl, name)
-        if known.time_s > nccl * (1 + 1e-9):
-            words.append(f"{kind} {size}: {known.time_s} s is slower than NCCL's {nccl}")
+        known = price(kind, size, placed)
+        if known.nccl is not None and known.best.time_s > known.nccl.time_s * (1 + 1e-9):
+            words.append(f"{kind} {size}: {known.best.time_s} s is slower than NCCL's {known.nccl.time_s}")
     if "sites" in description:
         words += _alike(sound, prices(description | {"sites": description["sites"][::-1]}, kinds), "sites reversed")
     pair = faulty(description, seed)

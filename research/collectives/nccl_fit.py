@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
+from research.robust import minimise
 
 from syncline.sim.nccl.constants import NcclConstants, constants_from, machine_from, prior_rows
 from syncline.sim.nccl.job import NcclOperation
 from syncline.sim.nccl.predict import chosen_pairs, times_us
-from syncline.sim.nccl.robust import minimise
 from syncline.sim.nccl.system import NcclSystem
 
 Floats = npt.NDArray[np.float64]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from research.intervals.first import RECENT, FirstScore, blind, in_turn
-from research.intervals.intervals import crossed, make_table
+from research.intervals.intervals import STUDENT, crossed, make_table, next_table
 from research.intervals.residuals import (
     Residual,
     all_residuals,
@@ -25,6 +26,13 @@ from syncline.workload.read_job import load_job
 #: Too few to be held to 85 to 95 %: 18 peaks of one publication, 20 prices of six sellers, 73 rows of 20 systems.
 SMALL = ("memory", "price", "serve", "collective, cards without NVLink")
 AGAIN = "the model has moved: run `python -m research.intervals.tables --write`"
+
+
+def test_nine_of_ten_further_tables_by_hand() -> None:
+    """Means 0 and 0.2, each of two values 0.1 apart: variance 0.02 between, 0.0025 inside."""
+    middle, reach = next_table([[-0.05, 0.05], [0.15, 0.25]])
+    assert middle == pytest.approx(0.1)
+    assert reach == pytest.approx(STUDENT[1] * math.sqrt(0.02 * 1.5 + 0.0025))
 
 
 @pytest.fixture(scope="module")

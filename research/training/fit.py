@@ -13,9 +13,9 @@ from dataclasses import asdict, fields
 
 import numpy as np
 import numpy.typing as npt
+from research.robust import minimise
 from research.training.observed import ObservedRun, predicted_s, predictions, stacked
 
-from syncline.sim.nccl.robust import minimise
 from syncline.sim.step.constants import SIGMA, Constants, StepConstants
 
 Floats = npt.NDArray[np.float64]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import pytest
@@ -12,7 +11,7 @@ from syncline.fabric import load
 from syncline.previewing.exposed import CollectiveUse, talking
 from syncline.questions.preview import HOST_HIGH, HOST_LOW
 from syncline.sim.step.machine import Machine, machine_from_fabric
-from syncline.sim.uncertainty import STUDENT, Spread, next_table, preview_spread
+from syncline.sim.uncertainty import Spread, preview_spread
 
 USE = CollectiveUse("all_reduce", 64, "backward", 4, 4 * 2.0**30, 2.0**32, 0.4, 0.1, "model", "link")
 
@@ -20,13 +19,6 @@ USE = CollectiveUse("all_reduce", 64, "backward", 4, 4 * 2.0**30, 2.0**32, 0.4, 
 @pytest.fixture(scope="module")
 def machine() -> Machine:
     return machine_from_fabric(load("h100-64-rail"))
-
-
-def test_nine_of_ten_further_tables_by_hand() -> None:
-    """Means 0 and 0.2, each of two values 0.1 apart: variance 0.02 between, 0.0025 inside."""
-    middle, reach = next_table([[-0.05, 0.05], [0.15, 0.25]])
-    assert middle == pytest.approx(0.1)
-    assert reach == pytest.approx(STUDENT[1] * math.sqrt(0.02 * 1.5 + 0.0025))
 
 
 @pytest.mark.parametrize("kernels", ["products", "convolutions"])

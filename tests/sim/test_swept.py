@@ -11,7 +11,6 @@ from syncline.errors import SimulationError
 from syncline.sim.nccl.job import NcclOperation, Scale
 from syncline.sim.nccl.measured import Series
 from syncline.sim.nccl.predict import chosen_pairs, predict, times_us
-from syncline.sim.nccl.robust import minimise
 from syncline.sim.nccl.system import NcclSystem
 from syncline.sim.swept import SIX_SIZES, calibration_of, pick_six, seen_in
 
@@ -71,13 +70,3 @@ def test_large_sizes_say_less_of_small_ones() -> None:
 def test_nothing_measured_is_an_error() -> None:
     with pytest.raises(SimulationError, match="at least one measured size"):
         seen_in(SYSTEM, Series("all_reduce", np.array([]), np.array([])))
-
-
-def test_minimise_ignores_an_outlier_and_respects_the_prior() -> None:
-    x = np.linspace(0, 1, 20)
-    data = 0.3 + 0.5 * x
-    data[7] += 5
-    found = minimise(lambda v: v[0] + v[1] * x - data, np.array([10.0, 10.0]))
-    assert found == pytest.approx([0.3, 0.5], abs=0.05)
-    held = minimise(lambda v: v[0] - np.array([1.0]), np.array([1e-3]))
-    assert abs(held[0]) < 0.01

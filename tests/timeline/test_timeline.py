@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from syncline.errors import TimelineError
-from syncline.timeline import LinkSamples, NamedLinks, Source, SpanKind, Spans, Timeline, TimelineBuilder, summarise
+from syncline.timeline import LinkSamples, NamedLinks, Source, SpanKind, Spans, Timeline, TimelineBuilder
 
 # Whole timelines are slow to draw; the profile still decides how deep the search goes.
 FEWER = settings(max_examples=settings().max_examples // 4)
@@ -87,8 +87,6 @@ def test_an_empty_timeline_answers_everything(source: Source) -> None:
     assert (empty.makespan_s, empty.num_ranks, empty.critical_rank) == (0.0, 0, None)
     assert empty.exposed_s().tolist() == []
     assert empty.link_use().size_bytes.tolist() == []
-    assert empty.link_matrix_Bps(1.0).shape == (0, 1)
-    assert summarise(empty).lines()[1] == "makespan 0 s, 0 ranks, 0 spans"
 
 
 @pytest.fixture
@@ -109,34 +107,6 @@ def test_link_use_is_over_the_whole_time(sampled: Timeline) -> None:
     assert use.peak_utilisation[0] == 1.0
     assert np.isnan(use.mean_utilisation[1])
     assert sampled.link_use(window_s=2.0).peak_rate_Bps.tolist() == [5.0, 1.0]
-
-
-def test_a_matrix_has_a_row_for_each_link(sampled: Timeline) -> None:
-    assert sampled.link_matrix_Bps(1.0)[sampled.links.index("a")].tolist() == [10.0, 0.0, 5.0, 5.0]
-
-
-def test_the_summary_carries_its_source(overlapped: Timeline, sampled: Timeline) -> None:
-    assert summarise(overlapped).lines() == (
-        "simulated-flow: syncline flow 0.1, seed 7; ignores packet loss, host jitter",
-        "makespan 6 s, 2 ranks, 8 spans",
-        "busy, mean by rank: compute 3 s, send 2 s, recv 1.5 s, reduce 500 ms, wait 1 s",
-        "exposed communication, mean 2 s, worst 2 s at rank 0",
-        "critical rank 0",
-    )
-    assert summarise(sampled).lines()[-1] == "busiest link a: 20 B at 40 b/s, 50.0% of capacity, peak 100.0%"
-
-
-def test_links_without_bytes_have_no_busiest(source: Source) -> None:
-    assert summarise(Timeline(source, links=NamedLinks(("a",), np.array([10.0])))).busiest_link is None
-
-
-def test_the_busiest_link_is_the_most_utilised_or_has_the_most_bytes(source: Source) -> None:
-    samples = LinkSamples(np.array([0, 1]), np.zeros(2), np.ones(2), np.array([4.0, 6.0]))
-    cases: list[tuple[Any, str]] = [(np.array([8.0, 100.0]), "a"), (None, "b")]
-    for capacity, name in cases:
-        busiest = summarise(Timeline(source, samples=samples, links=NamedLinks(("a", "b"), capacity))).busiest_link
-        assert busiest is not None
-        assert (busiest.name, busiest.mean_utilisation is None) == (name, capacity is None)
 
 
 @pytest.mark.parametrize(
@@ -189,7 +159,6 @@ def test_every_question_has_a_sane_answer(timelines: st.SearchStrategy[Timeline]
     assert (timeline.busy_s() <= timeline.busy_by_kind_s().sum(axis=1) + 1e-6).all()
     use = timeline.link_use()
     assert np.isfinite(use.peak_rate_Bps).all() and np.isfinite(use.size_bytes).all()
-    assert len(summarise(timeline).lines()) >= 2
 
 
 @pytest.mark.slow
@@ -210,8 +179,6 @@ def test_two_million_spans_are_workable(source: Source) -> None:
     )
     builder.add_samples(link=0, start_s=start, end_s=start + 1e-4, size_bytes=1.0)
     timeline = builder.build()
-    summary = summarise(timeline)
-    assert (summary.num_spans, summary.num_ranks) == (num, num_ranks)
-    assert summary.busiest_link is not None
-    assert summary.busiest_link.size_bytes == num
-    assert 0 < summary.exposed_mean_s < sum(summary.busy_s.values())
+    assert (len(timeline.spans), timeline.num_ranks) == (num, num_ranks)
+    assert timeline.link_use().size_bytes.tolist() == [num]
+    assert 0 < timeline.exposed_s().mean() < timeline.busy_by_kind_s().sum(axis=1).mean()

@@ -7,7 +7,7 @@ direction or in both, all uplinks or downlinks of a leaf, a leaf, a spine.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
@@ -190,14 +190,3 @@ def _parts(fabric: Fabric, links: list[int]) -> list[SuspectPart]:
 def _host(fabric: Fabric, device: int) -> str:
     host = int(fabric.devices.host[device])
     return fabric.host_names[host] if host >= 0 else fabric.device_name(device)
-
-
-def renamed(incidence: Incidence, name: Mapping[str, str]) -> Incidence:
-    """Return the incidence with hosts under other names: those that the live system has."""
-    parts = tuple(
-        replace(part, name=part.name.replace(part.owner, name[part.owner], 1), owner=name[part.owner])
-        if part.kind in (PartKind.HOST_TX, PartKind.HOST_RX) and part.owner in name
-        else part
-        for part in incidence.parts
-    )
-    return Incidence(parts, incidence.chance)

@@ -114,14 +114,6 @@ def explain_recordings(recordings: Sequence[Recording], fabric: Fabric | None = 
     )  # fmt: skip
 
 
-def late_ranks(recordings: Sequence[Recording]) -> tuple[LateArrival, ...]:
-    """Return the ranks that others wait for in collectives, the one that costs most first."""
-    ordered = numbered(recordings)
-    windows = tuple(windows_of(one) for one in ordered)
-    matches = match(ordered, windows)
-    return _late(attribute_all(ordered, windows, matches), matches)
-
-
 def numbered(recordings: Sequence[Recording]) -> tuple[Recording, ...]:
     """Return recordings in the order of their ranks; those that do not say which rank they are get the free numbers."""
     taken = [one.rank for one in recordings]

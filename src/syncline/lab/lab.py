@@ -308,11 +308,6 @@ class Lab:
             raise
         return RankResult(host, None, code, process.stdout, process.stderr)
 
-    def signal_host(self, host: str, number: int) -> int:
-        """Send a signal to every process of a host; returns how many got it."""
-        answer, _ = self._open_link.ask("signal", host=self.blueprint.host(host), number=int(number))
-        return int(answer["signalled"])
-
     def _signal(self, process: Process, number: int) -> None:
         self._open_link.ask("signal", process=process.number, number=int(number))
 

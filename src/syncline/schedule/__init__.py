@@ -15,13 +15,13 @@ from syncline.schedule.family.in_network import in_network
 from syncline.schedule.family.parameter_server import parameter_server
 from syncline.schedule.family.ring import ring
 from syncline.schedule.family.torus import torus
-from syncline.schedule.family.weighted import balanced, striped, weighted
+from syncline.schedule.family.weighted import balanced, weighted
 from syncline.schedule.moves import MoveOp, Moves
 from syncline.schedule.proof.verify import Proved, verify
 from syncline.schedule.schedule import Schedule, Strand
 
 __all__ = [
     "FAMILIES", "Collective", "Kind", "MoveOp", "Moves", "Options", "Proved", "Schedule", "Strand", "balanced", "build",
-    "counted_cost", "direct", "hierarchical", "in_network", "parameter_server", "ring", "sent_bytes", "striped",
+    "counted_cost", "direct", "hierarchical", "in_network", "parameter_server", "ring", "sent_bytes",
     "torus", "traffic", "verify", "weighted",
 ]  # fmt: skip

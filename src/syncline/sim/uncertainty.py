@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean, pvariance, quantiles, variance
+from statistics import quantiles
 from typing import Any
 
 import numpy as np
@@ -31,10 +31,6 @@ Floats = npt.NDArray[np.float64]
 UNMEASURED = 1.5
 #: And for each doubling of hosts or GPUs past the largest job that was.
 DOUBLING = 0.15
-#: Student's t at 95 % by degrees of freedom: where few tables speak, the worst of them is no bound.
-STUDENT = {1: 6.31, 2: 2.92, 3: 2.35, 4: 2.13, 5: 2.02, 6: 1.94, 7: 1.90, 8: 1.86}
-#: Of what holds nine of ten of them, the part that holds half: t at 75 % over t at 95 %, seven degrees or so.
-INNER = 0.38
 #: Standard deviations that hold half and nine tenths of a normal distribution, and those past which all of it lies.
 Z_50, Z_90, CERTAIN = 0.6745, 1.6449, 9.0
 #: The part and the most ranks that previews were measured on.
@@ -239,20 +235,6 @@ def memory_spread(framework: str) -> Spread:
 def serve_spread(kind: str) -> Spread:
     """Return how far off the tokens a second of a replica may be that a tuned engine serves."""
     return spread_in(own_data("sim", "data/uncertainty.yaml")["serve"], "serve", {"kind": kind}, 1)
-
-
-def next_table(tables: Sequence[Sequence[float]]) -> tuple[float, float]:
-    """Return the mean of tables of errors, and how far from it nine of ten further values lie, were they normal.
-
-    Values of a table err together, so its mean counts once; what they differ by among themselves comes on top.
-
-    >>> [round(x, 3) for x in next_table([[0.1, 0.1], [0.0], [0.2]])]
-    [0.1, 0.337]
-    """
-    means = [fmean(table) for table in tables]
-    inside = fmean(pvariance(table) for table in tables)
-    apart = variance(means) * (1 + 1 / len(means)) + inside
-    return fmean(means), STUDENT[min(len(means) - 1, max(STUDENT))] * math.sqrt(apart)
 
 
 def preview_spread(generation: str, num_ranks: int, kernels: str = "products") -> Spread:

@@ -7,7 +7,6 @@ from syncline.timeline.export import load, save
 from syncline.timeline.links import LinkSamples, NamedLinks
 from syncline.timeline.source import Source, SourceKind
 from syncline.timeline.spans import COMMUNICATION, SpanKind, Spans
-from syncline.timeline.summary import Summary, summarise
 from syncline.timeline.timeline import LinkUse, Timeline
 
 __all__ = [
@@ -19,11 +18,9 @@ __all__ = [
     "SourceKind",
     "SpanKind",
     "Spans",
-    "Summary",
     "Timeline",
     "TimelineBuilder",
     "load",
     "merge",
     "save",
-    "summarise",
 ]

@@ -2,7 +2,6 @@
 
 timeline = simulate(program, fabric)          # or lab, runtime, watch: all return this type
 timeline.makespan_s, timeline.exposed_s(), timeline.link_use().mean_utilisation
-summarise(timeline).lines()                   # the numbers people ask first
 save(timeline, "run.json.gz")                 # for ui.perfetto.dev
 """
 
@@ -20,7 +19,7 @@ from syncline.errors import TimelineError
 from syncline.timeline.columns import Array, ColumnError, Floats, Ints, mean_rate_Bps, representative, sum_by
 from syncline.timeline.intervals import Intervals, subtract, union
 from syncline.timeline.links import LinkSamples, NamedLinks, unique_names
-from syncline.timeline.rates import binned_bytes, num_bins, peak_rates_Bps
+from syncline.timeline.rates import peak_rates_Bps
 from syncline.timeline.source import Source, json_safe
 from syncline.timeline.spans import COMMUNICATION, Int32s, SpanKind, Spans
 
@@ -161,12 +160,6 @@ class Timeline(FrozenColumns):
         peak = peak_rates_Bps(self.samples, len(self.links), window_s)
         capacity = np.where(self.links.capacity_Bps > 0, self.links.capacity_Bps, np.nan)
         return LinkUse(size, mean, peak, mean / capacity, peak / capacity, window_s)
-
-    def link_matrix_Bps(self, bin_s: float) -> Floats:
-        """Return the mean rate of every link in every bin (links x bins), as a heat map wants it."""
-        start_s, end_s = self._samples_extent()
-        bins = num_bins(start_s, end_s, bin_s, max(1, len(self.links)))
-        return binned_bytes(self.samples, len(self.links), start_s, bin_s, bins) / bin_s
 
     def _samples_extent(self) -> tuple[float, float]:
         """Return the time that spans and samples cover together: counters may run on after the last span."""

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from syncline.errors import ScheduleError
-from syncline.schedule import balanced, build, ring, striped, verify, weighted
+from syncline.schedule import balanced, build, ring, verify, weighted
 from syncline.schedule.counts import counted_cost, sent_bytes
 from syncline.schedule.family.weighted import owned_shares, rail_bound, rate_shares, speed_bound
 
@@ -22,7 +22,7 @@ def test_rails_of_100_and_400_finish_together() -> None:
 
 
 def test_equal_shares_on_unequal_rails_miss_the_bound() -> None:
-    found = rail_bound(striped(lambda: ring(8), 2), [12.5e9, 50e9], 1 << 30)
+    found = rail_bound(weighted(lambda: ring(8), [1.0, 1.0]), [12.5e9, 50e9], 1 << 30)
     assert found.time_s == pytest.approx(2.5 * found.bound_s)
 
 
@@ -61,5 +61,3 @@ def test_wrong_rates_are_refused() -> None:
             rate_shares(rates)
     with pytest.raises(ScheduleError, match="speed above zero"):
         owned_shares([0.0, 1.0])
-    with pytest.raises(ScheduleError, match="at least one rail"):
-        striped(lambda: ring(2), 0)

@@ -8,7 +8,6 @@ from types import ModuleType
 
 import pytest
 
-from syncline.errors import SimulationError
 from syncline.fabric import Fabric
 from syncline.fabric.build import build as build_fabric
 from syncline.fabric.spec import ClusterSpec
@@ -16,7 +15,7 @@ from syncline.program import lower, place, spread
 from syncline.schedule import Kind, verify
 from syncline.schedule.schedule import pipelined
 from syncline.sim.analytic import link_need_s
-from syncline.sim.best.best import BestKnown, BestSearch, best_known
+from syncline.sim.best.best import BestKnown, BestSearch
 from syncline.sim.best.cells import cell_tree
 from syncline.sim.best.pipeline import PipelineCosts
 from syncline.sim.flow.estimate import estimate
@@ -114,19 +113,8 @@ def test_ranks_that_are_spread_keep_their_blocks() -> None:
     assert found.time_s < 1.15 * found.bound_s
 
 
-def test_nccl_is_the_answer_where_it_is_faster() -> None:
-    placed = place("auto", rail(), None)
-    known = best_known(Kind.ALL_REDUCE, 1 << 28, placed, nccl_s=1e-6, nccl_name="nccl Ring/LL")
-    assert known.is_nccl and known.time_s == 1e-6
-    with pytest.raises(SimulationError, match=r"NCCL's own algorithm \(nccl Ring/LL\) is the best known one here"):
-        known.schedule()
-    asked = best_known(Kind.ALL_REDUCE, 1 << 28, placed)
-    assert not asked.is_nccl
-    verify(asked.schedule())
-
-
 def test_a_rank_alone_takes_no_time() -> None:
-    assert best_known(Kind.ALL_REDUCE, 1 << 20, place("auto", rail(), 1)).time_s == 0
+    assert BestSearch(Kind.ALL_REDUCE, place("auto", rail(), 1)).at(1 << 20).time_s == 0
 
 
 def draws() -> ModuleType:

@@ -2,7 +2,6 @@
 
 - `weighted`: one strand of any family a rail, each with a share in proportion to the rail's rate. All rails finish
   together, in the time the sum of the rates allows: S size / sum(rate) where the family sends S per rank.
-- `striped`: the same with equal rates: striping over rails.
 - `balanced`: ranks of different speed c_r. Rank r owns share x_r of the sum (direct exchange): it sends and gets
   1 + (n-2) x_r, so x_r grows with c_r until all finish together. No all-reduce can beat max(1/c_min, 2(n-1)/sum c):
   everyone must send its data once, and all together must move 2(n-1) buffers.
@@ -46,13 +45,6 @@ def weighted(make: Callable[[], Schedule], rates_Bps: Sequence[float]) -> Schedu
         for number, strand in enumerate(base.strands)
     )
     return replace(base, name=f"{base.name} on {len(shares)} rails", strands=strands)
-
-
-def striped(make: Callable[[], Schedule], rails: int) -> Schedule:
-    """Return the schedule striped evenly over `rails` rails."""
-    if rails < 1:
-        raise ScheduleError(f"a schedule needs at least one rail, not {rails}.")
-    return weighted(make, [1.0] * rails)
 
 
 def rate_shares(rates_Bps: Sequence[float]) -> tuple[Fraction, ...]:

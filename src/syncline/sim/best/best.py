@@ -1,13 +1,12 @@
-"""The best known schedule of a collective: one function, for every operation, size and fabric.
+"""The best known schedule of a collective, for every operation, size and fabric.
 
-    best = best_known(Kind.ALL_REDUCE, 1 << 30, place("auto", fabric))
+    best = BestSearch(Kind.ALL_REDUCE, place("auto", fabric)).at(1 << 30)
     best.time_s, best.name, best.chunks
     best.schedule(), best.program()
 
 Plans with equal shares (`levels.py`) are priced first. Where something tells ranks apart (a slow or failed link, sites
-or hosts of different size) the shares come from a linear program (`shares.py`). What NCCL runs is a known schedule,
-too: where its model is the fastest, that is the answer. Nothing is simulated; tests execute what is found at small
-sizes.
+or hosts of different size) the shares come from a linear program (`shares.py`). Nothing is simulated; tests execute
+what is found at small sizes.
 """
 
 from __future__ import annotations
@@ -38,8 +37,6 @@ from syncline.sim.pipeline import ChunkCosts, pace
 if TYPE_CHECKING:
     from syncline.sim.best.shares import ShareSearch  # SciPy takes half a second to import
 
-NCCL = "nccl"
-
 MAX_MESHED = 256
 """Ranks on a torus or dragonfly up to which plans with equal shares are laid on its links."""
 
@@ -57,27 +54,13 @@ class BestKnown:
     chunks: int
     bound_s: float
     placement: Placement
+    make: Callable[[], Schedule]
     link: int = -1
     """The busiest link, and how long it is busy."""
     busiest_s: float = 0.0
-    make: Callable[[], Schedule] | None = None
-
-    @property
-    def is_nccl(self) -> bool:
-        """Whether NCCL's own algorithm is the best that is known."""
-        return self.make is None
 
     def schedule(self) -> Schedule:
-        """Return the schedule, cut in its chunks.
-
-        Raises:
-            SimulationError: NCCL runs it by itself, or it is too large to be written down.
-        """
-        if self.make is None:
-            raise SimulationError(
-                f"NCCL's own algorithm ({self.name}) is the best known one here: there is no schedule to write.",
-                hint="Run NCCL as it is, or name a family with `algorithm`.",
-            )
+        """Return the schedule, cut in its chunks."""
         return pipelined(self.make(), self.chunks)
 
     def program(self) -> Program:
@@ -111,22 +94,19 @@ class BestSearch:
         facts = self.placement.fabric.facts
         return bool(facts.get("torus_shape") or facts.get("dragonfly_groups"))
 
-    def at(self, size_bytes: int, nccl_s: float | None = None, nccl_name: str = NCCL) -> BestKnown:
-        """Return the best known schedule for a buffer; `nccl_s` is what NCCL's model takes."""
+    def at(self, size_bytes: int) -> BestKnown:
+        """Return the best known schedule for a buffer."""
         if self.alone or size_bytes <= 0:
             make = partial(build, "direct", self.placement.num_ranks, kind=self.kind)
-            return BestKnown(self.kind, size_bytes, 0.0, "direct", 1, 0.0, self.placement, make=make)
+            return BestKnown(self.kind, size_bytes, 0.0, "direct", 1, 0.0, self.placement, make)
         found = [self._on_links(size_bytes)] if self.meshed else [self._equal(size_bytes), self._by_shares(size_bytes)]
-        bound_s = self.bound.at(size_bytes)
-        known = [replace(one, bound_s=bound_s) for one in found if one is not None]
-        if nccl_s is not None:
-            known.append(BestKnown(self.kind, size_bytes, nccl_s, nccl_name, 1, bound_s, self.placement))
+        known = [one for one in found if one is not None]
         if not known:
             raise SimulationError(
                 f"no schedule is known for {self.kind} on {self.placement.num_ranks:,} ranks.",
                 hint="Ask for what NCCL takes.",
             )
-        return min(known, key=lambda one: one.time_s)
+        return replace(min(known, key=lambda one: one.time_s), bound_s=self.bound.at(size_bytes))
 
     def _equal(self, size_bytes: int) -> BestKnown | None:
         """Return the best plan with equal shares; where every pair has data of its own, that sent straight, too."""
@@ -139,7 +119,7 @@ class BestSearch:
         if not priced:
             return None
         used, (time_s, chunks), name, make = min(priced, key=lambda entry: entry[1])
-        return BestKnown(kind, size_bytes, time_s, name, chunks, 0.0, self.placement, used.link, used.busiest_s, make)
+        return BestKnown(kind, size_bytes, time_s, name, chunks, 0.0, self.placement, make, used.link, used.busiest_s)
 
     @cached_property
     def _laid(self) -> list[tuple[str, ChunkCosts, Callable[[], Schedule]]]:
@@ -163,8 +143,8 @@ class BestSearch:
             used = PipelineCosts(stages, size_bytes * found.busiest_s_per_byte, found.posting_s)
             time_s, chunks = used.best() if found.overlaps else (used.time_s(1), 1)
             if best is None or time_s < best.time_s:
-                best = BestKnown(self.kind, size_bytes, time_s, name, chunks, 0.0, self.placement, -1, used.busiest_s,
-                                 make)  # fmt: skip
+                best = BestKnown(self.kind, size_bytes, time_s, name, chunks, 0.0, self.placement, make,
+                                 busiest_s=used.busiest_s)  # fmt: skip
         return best
 
     @cached_property
@@ -187,18 +167,8 @@ class BestSearch:
 
             return leaders_schedule(tree, solution, self.kind, self.root)
 
-        return BestKnown(
-            self.kind,
-            size_bytes,
-            solution.time_s,
-            "leaders by shares",
-            solution.chunks,
-            0.0,
-            self.placement,
-            solution.link,
-            solution.busiest_s,
-            make,
-        )
+        return BestKnown(self.kind, size_bytes, solution.time_s, "leaders by shares", solution.chunks, 0.0,
+                         self.placement, make, solution.link, solution.busiest_s)  # fmt: skip
 
 
 def _schedule_of(one: Proved) -> Schedule:
@@ -211,32 +181,3 @@ _SHARED = (Kind.ALL_REDUCE, Kind.ALL_GATHER, Kind.REDUCE_SCATTER, *_ROOTED)
 def _same(tree: CellTree) -> bool:
     first = tree.insides[0]
     return all(np.array_equal(one.out, first.out) and np.array_equal(one.spread, first.spread) for one in tree.insides)
-
-
-def best_known(
-    kind: Kind,
-    size_bytes: int,
-    placement: Placement,
-    network: FlowNetwork | None = None,
-    *,
-    root: int = 0,
-    nccl_s: float | None = None,
-    nccl_name: str = NCCL,
-) -> BestKnown:
-    """Return the best known schedule of a collective on these ranks: seconds, name, and how to build its program.
-
-    Give `nccl_s`, what NCCL's model takes, to have it compete; without it, NCCL's model is asked.
-    """
-    search = BestSearch(kind, placement, network, root=root)
-    if nccl_s is None and not search.alone and size_bytes > 0:
-        nccl_s, nccl_name = nccl_time(kind, size_bytes, placement)
-    return search.at(size_bytes, nccl_s, nccl_name)
-
-
-def nccl_time(kind: Kind, size_bytes: int, placement: Placement) -> tuple[float, str]:
-    """Return what NCCL's model takes, and its algorithm."""
-    from syncline.sim.nccl.describe import from_placement
-    from syncline.sim.nccl.predict import predict
-
-    row = predict(from_placement(placement), kind.value, [size_bytes]).rows()[0]
-    return row.time_s, f"nccl {row.algorithm}"

@@ -33,11 +33,6 @@ class Progress:
     wall_s: float
     events: int
 
-    @property
-    def left_s(self) -> float:
-        """Seconds of waiting left, if it goes on like this."""
-        return self.wall_s * (1 - self.share) / self.share if self.share > 0 else float("inf")
-
     @staticmethod
     def of(counters: Mapping[str, int], sim_s: float, wall_s: float) -> Progress:
         """Return the progress that the counters show: bytes delivered of all."""

@@ -38,11 +38,6 @@ def laid_case(fabric: Fabric, placed: PlacedJob, k: Constants) -> Case:
     return replace(case, **{f"laid_{name}_Bps": rate for name, rate in laid.items()})
 
 
-def is_laid(case: Case | None) -> bool:
-    """Return whether a case has what laying its groups on links showed."""
-    return case is not None and any(float(value) > 0 for name, value in vars(case).items() if name.startswith("laid_"))
-
-
 def differs(fabric: Fabric, case: Case) -> bool:
     """Return whether the cells of a fabric differ, or a stage of the job ends inside a scale-up domain.
 

@@ -31,7 +31,6 @@ _PATTERNS = (
 )
 _ALGORITHM = re.compile(r"(RING|NVLS_TREE|TREE|NVLS|COLLNET_DIRECT|COLLNET_CHAIN|PAT)_(LL128|LL|SIMPLE)")
 _OPTIMIZER = re.compile(r"multi_tensor_apply|fused_?adam|\badamw?\b|lamb|fused_?sgd|_foreach|muon", re.IGNORECASE)
-_PASSES = re.compile(r"send_?recv|\bsend\b|\brecv\b", re.IGNORECASE)
 _EXPERTS = re.compile(r"dispatch|combine", re.IGNORECASE)
 
 
@@ -52,15 +51,6 @@ def algorithm_of(name: str) -> str:
     """
     found = _ALGORITHM.search(name)
     return f"{found[1].replace('_', ' ').lower()} {found[2]}" if found else ""
-
-
-def passes(name: str) -> bool:
-    """Tell whether a kernel sends to one peer or receives from one: what stages of a pipeline do.
-
-    >>> passes("ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"), passes("ncclDevKernel_AllGather_RING_LL")
-    (True, False)
-    """
-    return _PASSES.search(name) is not None
 
 
 def exchanges_experts(name: str) -> bool:

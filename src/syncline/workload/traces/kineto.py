@@ -43,27 +43,6 @@ def read_kineto(paths: str | Path | Sequence[str | Path], *, name: str = "profil
     return builder.build()
 
 
-def device_events(path: Path) -> tuple[list[tuple[str, float, float]], list[float]]:
-    """Return name, start and end of every kernel in one rank's trace, and the lengths of its profiled steps, in s."""
-    data = _load(path)
-    found, _, _ = _events(data, str(path))
-    kernels = [event for event in found if str(event.get("cat")).lower() == "kernel"]
-    times = [(_name(e), float(e["ts"]) / 1e6, (float(e["ts"]) + _length_us(e)) / 1e6) for e in kernels]
-    events = data.get("traceEvents") if isinstance(data, dict) else data
-    steps = {
-        str(event["name"]): _length_us(event) / 1e6
-        for event in events or ()
-        if isinstance(event, dict) and event.get("cat") == "user_annotation" and event.get("ph") == "X"
-        and str(event.get("name", "")).startswith("ProfilerStep#")
-    }  # fmt: skip
-    return times, list(steps.values())
-
-
-def _length_us(event: Mapping[str, Any]) -> float:
-    length = event.get("dur")
-    return max(float(length), 0.0) if _is_number(length) else 0.0  # type: ignore[arg-type]
-
-
 def _load(path: Path) -> Any:
     try:
         return json.loads(file_content(path))
