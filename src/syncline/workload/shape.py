@@ -13,6 +13,7 @@ from __future__ import annotations
 from pydantic import Field, model_validator
 
 from syncline.describe.quantity import Strict
+from syncline.workload.traits import Traits
 
 
 class Mla(Strict):
@@ -92,6 +93,7 @@ class Shape(Strict):
     mixers: tuple[Mixer, ...] = ()
     towers: tuple[Tower, ...] = ()
     predict_layers: int = Field(default=0, ge=0, le=16, description="layers that predict further tokens (MTP)")
+    traits: Traits | None = Field(default=Traits(), description="what layers compute; null: unknown beside their sizes")
     source: str = ""
 
     @model_validator(mode="after")

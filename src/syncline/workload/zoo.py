@@ -49,7 +49,8 @@ def shapes() -> Mapping[str, Shape]:
         text = (resources.files("syncline.workload") / "models" / f"{file}.yaml").read_text("utf-8")
         data: dict[str, Any] = read_document(text, f"{file}.yaml").data
         for name, fields in data["models"].items():
-            found[name] = Shape.model_validate({"name": name, **data["defaults"], **fields})
+            fields = {"name": name, **data["defaults"], **fields}
+            found[name] = Shape.model_validate({**fields, "traits": data["traits"][fields["traits"]]})
     return found
 
 

@@ -17,6 +17,7 @@ from syncline.workload.family.defaults import families, traits, with_defaults
 from syncline.workload.family.hybrid import hybrid_fields
 from syncline.workload.family.keys import EXPERTS, NAMES, TOP_K, Config, first, kinds, whole
 from syncline.workload.family.tower import towers_of
+from syncline.workload.family.traits import traits_of
 from syncline.workload.shape import Experts, Mla, Shape
 
 #: Parts of a config that hold numbers of the language model: those of multimodal models, and DBRX's.
@@ -90,6 +91,7 @@ def shape_from_config(config: Mapping[str, Any], name: str = "model") -> Shape:
         fields["moe"] = _experts(data, experts, fields["layers"], family, dense)
         fields["extra_params"] = fields.get("extra_params", 0) + _gates(data, fields, family)
     fields["predict_layers"] = whole(data, "num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_layers")
+    fields["traits"] = traits_of(data, family, "moe" in fields)
     return Shape.model_validate(fields)
 
 
@@ -168,6 +170,8 @@ def _habits(data: Config, family: str) -> dict[str, Any]:
         fields["tied"] = True
     if encoder:  # kinds of tokens, and what comes before the output layer
         fields["extra_params"] = hidden * (hidden + 5) + vocab
+    if family == "phi":  # one norm before both halves of a layer, and an output layer with a bias
+        fields |= {"norms": 1, "extra_params": vocab}
     if family.startswith("mllama"):  # eight more rows than the output layer has
         fields["extra_params"] = 8 * hidden
     return fields
