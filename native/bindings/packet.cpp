@@ -287,6 +287,7 @@ NB_MODULE(packet, m) {
         .def(nb::init<>())
         .def_rw("lossless", &ClassRule::lossless)
         .def_rw("trims", &ClassRule::trims)
+        .def_rw("trim_tail", &ClassRule::trim_tail)
         .def_rw("limit_bytes", &ClassRule::limit_bytes)
         .def_rw("alpha", &ClassRule::alpha)
         .def_rw("mark_low_bytes", &ClassRule::mark_low_bytes)

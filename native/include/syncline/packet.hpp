@@ -82,16 +82,17 @@ struct Profile {
     std::uint64_t law = 0;
 };
 
-// What ports do with one traffic class. Class 0 goes before all others.
+// What ports do with one traffic class. Class 0 goes before all others, in switches so often in a row as its weight says.
 struct ClassRule {
     bool lossless = false;
     bool trims = false;         // what does not fit loses its payload and goes on as a header in class 0
+    double trim_tail = 0;       // chance that the packet at the end of the queue is trimmed instead of the one that arrives
     std::int64_t limit_bytes = 0;  // static limit of a queue; 0: dynamic (alpha of the free buffer)
     double alpha = 1.0;
     std::int64_t mark_low_bytes = 0;  // ECN; low = high: a step; 0: no marks
     std::int64_t mark_high_bytes = 0;
     double mark_probability = 1.0;
-    int weight = 0;             // 0: strict priority by class number; otherwise its weight among the weighted
+    int weight = 0;             // 0: strict priority by class number; otherwise its weight among the weighted; class 0: in a row
     std::int64_t pause_bytes = 0;  // lossless: ingress bytes that pause the sender; 0: dynamic (pause_alpha)
     double pause_alpha = 0.125;
     std::int64_t resume_gap_bytes = 8192;  // it goes on when so far below

@@ -57,6 +57,8 @@ private:
     // ports.cpp
     void enqueue(u32 port, u32 packet, u32 from);
     bool admit(u32 port, u32 packet, u32 from);
+    bool goes_ahead(u32 port);
+    void remove_tail(u32 port, u32 traffic_class);
     void append(u32 port, u32 packet, u32 from);
     void trim(u32 port, u32 packet, u32 from);
     void drop(u32 port, u32 packet, i64& why);

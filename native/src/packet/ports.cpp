@@ -23,8 +23,8 @@ void Core::enqueue(u32 port, u32 packet, u32 from) {
         lose(packet, count.dead);
         return;
     }
-    if (c == 0 && !credits_ && (out.paused & 1) == 0) {
-        // Nothing can come before class 0 but class 0: its place behind what is being sent is certain.
+    if (c == 0 && !credits_ && (out.paused & 1) == 0 && goes_ahead(port)) {
+        // Nothing can come before it but class 0: its place behind what is being sent is certain.
         pkt.from = kNone;
         transmit(port, packet, std::max(now, out.busy_until));
         return;
@@ -37,6 +37,17 @@ void Core::enqueue(u32 port, u32 packet, u32 from) {
         return;
     }
     if (out.owner == kNone || admit(port, packet, from)) append(port, packet, from);
+}
+
+// Whether a packet of class 0 may go before all that waits. A weight is how many of them may do so in a row.
+bool Core::goes_ahead(u32 port) {
+    Port& out = ports[port];
+    const int most = classes_[0].weight;
+    if (most == 0 || out.owner == kNone) return true;
+    if (now >= out.busy_until) out.ahead = 0;
+    if (out.ahead >= most || queue(port, 0).head != kNone) return false;
+    ++out.ahead;
+    return true;
 }
 
 // Whether the buffer takes the packet; what it does not take is trimmed or dropped here.
@@ -63,12 +74,40 @@ bool Core::admit(u32 port, u32 packet, u32 from) {
         mark(port, packet, depth + pkt.wire_bytes);
         return true;
     }
-    if (rule.trims && pkt.type == Type::data && c != 0) {
-        trim(port, packet, from);
-    } else {
+    if (!rule.trims || pkt.type != Type::data || c == 0) {
         drop(port, packet, count.drops);
+        return false;
     }
+    if (rule.trim_tail > 0 && random_.unit() < rule.trim_tail) {
+        const u32 last = queue(port, c).tail;
+        if (last != kNone && packets_[last].type == Type::data && packets_[last].wire_bytes >= pkt.wire_bytes) {
+            mark(port, packet, depth);
+            remove_tail(port, c);
+            trim(port, last, kNone);
+            return true;
+        }
+    }
+    trim(port, packet, from);
     return false;
+}
+
+// Take the packet at the end of a queue out of it.
+void Core::remove_tail(u32 port, u32 traffic_class) {
+    Port& out = ports[port];
+    Queue& line = queue(port, traffic_class);
+    const u32 last = line.tail;
+    u32 before = kNone;
+    for (u32 at = line.head; at != last; at = packets_[at].next) before = at;
+    line.tail = before;
+    if (before == kNone) {
+        line.head = kNone;
+        if (line.ring_tail == kNone) out.waiting &= static_cast<u8>(~(1u << traffic_class));
+    } else {
+        packets_[before].next = kNone;
+    }
+    line.bytes -= packets_[last].wire_bytes;
+    out.queued_bytes -= packets_[last].wire_bytes;
+    buffer_used_[out.owner] -= packets_[last].wire_bytes;
 }
 
 void Core::drop(u32 port, u32 packet, i64& why) {
@@ -203,8 +242,11 @@ u32 Core::sendable(u32 port) const {
     return ready;
 }
 
-// Strict classes first, in order; then the weighted ones by deficit round robin.
+// Strict classes first, in order, class 0 so often in a row as its weight says; then the weighted ones by deficit round robin.
 int Core::pick(u32 port, u32 ready) {
+    u8& ahead = ports[port].ahead;
+    if ((ready & 1) != 0 && ahead >= classes_[0].weight && classes_[0].weight > 0 && ready != 1) ready &= ~1u;
+    ahead = (ready & 1) != 0 ? static_cast<u8>(std::min(ahead + 1, 255)) : 0;
     const u32 strict = ready & ~weighted_;
     if (strict != 0) return std::countr_zero(strict);
     if (std::has_single_bit(ready)) return std::countr_zero(ready);

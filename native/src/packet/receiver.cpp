@@ -139,6 +139,7 @@ void Core::reply(u32 index, const Packet& data, Type type, u32 data_packet) {
         pkt.payload_bytes = flow.marked;  // how many of the acknowledged packets were marked
         flow.marked = 0;
         flow.unacked = 0;
+        if (type == Type::pull) pkt.payload_bytes = flow.pulls_given;
         if (!telemetry_.empty() && data_packet != kNone) telemetry_[packet] = telemetry_[data_packet];
     }
     ++count.control_packets;

@@ -151,6 +151,7 @@ void Core::start_pulls_anew(Flow& flow, const Profile& profile) {
     flow.credit = static_cast<std::int32_t>(flow.num_lost + fresh);
     const u32 open = unsent - fresh + flow.pulls_owed, total = flow.end + flow.count_a;
     flow.pulls_given = total > open ? total - open : 0;
+    flow.count_b = flow.pulls_given;
 }
 
 // Says whether that is news.
@@ -297,7 +298,11 @@ void Core::acknowledged(u32 packet) {
         if (selective) scores_[flow.scores].rack = std::max(scores_[flow.scores].rack, pkt.sent);
     }
     if (flow.una != before && !pulled) arm(pkt.flow);
-    if (pkt.type == Type::pull) ++flow.credit;
+    if (pkt.type == Type::pull && pkt.payload_bytes > flow.count_b) {
+        // Pulls are numbered: one that comes stands for those before it, which may be lost or late.
+        flow.credit += static_cast<std::int32_t>(pkt.payload_bytes - flow.count_b);
+        flow.count_b = pkt.payload_bytes;
+    }
     if (pkt.type == Type::nack) {
         if (!selective) {
             if (pkt.ack == flow.una && flow.next > flow.una) {

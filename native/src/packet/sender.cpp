@@ -23,6 +23,7 @@ void Core::post(u32 task) {
         const auto first = static_cast<std::int32_t>(std::max(1.0, profile.window_bytes / profile.payload_bytes));
         flow.credit += first;
         flow.pulls_given += static_cast<u32>(first);
+        flow.count_b += static_cast<u32>(first);  // of the pulls that have come, the highest number
     }
     activate(index);
 }

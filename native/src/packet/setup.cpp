@@ -38,7 +38,7 @@ Core::Core(const Setup& setup) : calendar_(calendar_bits(setup)), random_(setup.
     profiles_ = setup.profiles;
     num_classes_ = static_cast<u32>(classes_.size());
     if (num_classes_ < 1 || num_classes_ > kMaxClasses) refuse("there must be 1 to 8 traffic classes");
-    for (u32 c = 0; c < num_classes_; ++c) {
+    for (u32 c = 1; c < num_classes_; ++c) {
         if (classes_[c].weight > 0) weighted_ |= 1u << c;
     }
     for (std::size_t i = 0; i < profiles_.size(); ++i) {

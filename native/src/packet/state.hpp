@@ -77,6 +77,7 @@ struct alignas(64) Port {
     bool up;
     u8 special;       // kLossy, kCaptured
     u8 turn;          // weighted class whose turn it is
+    u8 ahead;         // packets of class 0 in a row, where they have a weight
 };
 static_assert(sizeof(Port) == 64);
 

@@ -230,13 +230,40 @@ def test_pulls_do_not_take_the_turns_of_sprayed_data() -> None:
     assert outcome.end_of_run_s < 1.1 * 4e6 * 4162 / 4096 / RATE
 
 
-def test_a_livelock_ends_with_its_verdict() -> None:
-    """Headers of packets of 64 bytes are as long as their payload: they fill thin uplinks, and nothing else arrives."""
+def _thin() -> PacketNetwork:
     host = {"gpu": "H100", "gpus": 1, "nics": 1, "nic": "ConnectX-7", "link": "400GbE"}
     thin = {"topology": "leaf-spine", "link": "400GbE", "hosts_per_leaf": 8, "oversubscription": "8:1"}
-    network = packet_network(build(ClusterSpec.model_validate({"hosts": 32, "host": host, "network": thin})))
-    outcome = simulate(network, [permutation(network.fabric, 1e6)], PacketOptions(transport="eqds", payload_bytes=64))
+    return packet_network(build(ClusterSpec.model_validate({"hosts": 32, "host": host, "network": thin})))
+
+
+@pytest.mark.parametrize("transport", ["ndp", "eqds", "uec"])
+def test_headers_leave_room_for_data_on_thin_uplinks(transport: str) -> None:
+    """Seven of eight packets are trimmed there, and ten headers at most go ahead of a packet."""
+    network = _thin()
+    load = permutation(network.fabric, 2e5)
+    outcome = simulate(network, [load], PacketOptions(transport=transport, payload_bytes=512))
+    assert outcome.state == "finished" and outcome.counters["timeouts"] == 0
+    best = 8 * 2e5 * (512 + 66 + 640) / 512 / RATE  # every packet of an uplink behind ten headers
+    assert outcome.end_of_run_s < 1.3 * best
+
+
+def test_a_livelock_ends_with_its_verdict() -> None:
+    """Headers of packets of 64 bytes are as long as their payload: strictly ahead, they fill thin uplinks for ever."""
+    network = _thin()
+    strict = PacketOptions(transport="eqds", payload_bytes=64, changes={"headers_ahead": 0})
+    outcome = simulate(network, [permutation(network.fabric, 1e6)], strict)
     assert outcome.state == "livelock"
     assert outcome.counters["delivered_bytes"] < outcome.counters["total_bytes"]
-    large = simulate(network, [permutation(network.fabric, 1e6)], PacketOptions(transport="eqds", payload_bytes=4096))
-    assert large.state == "finished"
+
+
+def test_either_end_of_a_full_queue_is_trimmed() -> None:
+    """Two senders in step fill a queue: with the coin both lose packets, without it mostly one of them."""
+    network = star(3)
+    ends = senders(network.fabric)
+    load = messages(ends[1:3], ends[0], np.array([200_000, 200_000]))
+    shares = []
+    for tail in (0.0, 0.5):
+        outcome = simulate(network, [load], PacketOptions("ndp", changes={"trim_tail": tail}))
+        trims = outcome.flows["trims"]
+        shares.append(trims.max() / trims.sum())
+    assert shares[1] < 0.8 < shares[0]

@@ -19,7 +19,10 @@ SPREADS = ("flow", "flowlet", "packet", "recycle")
 Setting = str | float | bool
 """A number of a set as a person writes it: `4us`, `100Gbps`, `0.5`."""
 _PS = 1e12
-_OURS = {"about", "source", "kind", "recovery", "spread", "lossless", "credits", "marks", "trims", "queue_packets"}
+_OURS = {
+    "about", "source", "kind", "recovery", "spread", "lossless", "credits", "marks", "trims", "trim_tail",
+    "headers_ahead", "queue_packets",
+}  # fmt: skip
 _TIMES = {
     "timeout", "timeout_low", "alpha_timer", "rate_timer", "cnp_interval", "decrease_interval", "flowlet_gap", "slot",
     "guard", "reorder",
@@ -78,6 +81,8 @@ class TransportSet:
     lossless: bool = False
     credits: bool = False
     trims: bool = False
+    trim_tail: float = 0.0
+    headers_ahead: int = 0
     queue_packets: int = 0
     marks: Marks | None = None
     numbers: Mapping[str, Setting] = field(default_factory=lambda: MappingProxyType({}))
@@ -172,6 +177,8 @@ def read_set(name: str, row: Mapping[str, Any]) -> TransportSet:
         bool(row.get("lossless", False)),
         bool(row.get("credits", False)),
         bool(row.get("trims", False)),
+        float(row.get("trim_tail", 0.0)),
+        int(row.get("headers_ahead", 0)),
         int(row.get("queue_packets", 0)),
         None if marks is None else _marks(marks),
         MappingProxyType({key: value for key, value in row.items() if key not in _OURS}),

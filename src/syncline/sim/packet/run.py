@@ -228,6 +228,7 @@ def _add_rules(draft: Draft, network: PacketNetwork, options: PacketOptions, rtt
                 transport, options, network, rtt_s, weights[number], profile.payload_bytes + profile.header_bytes
             )
         )
+    control.weight = max(each.headers_ahead for each in options.sets)
     headroom = options.headroom_bytes
     if headroom is None:
         headroom = _headroom(network, options) if any(rule.lossless for rule in rules) and not options.credits else 0
@@ -242,7 +243,7 @@ def _class_rule(
 ) -> ClassRule:  # fmt: skip
     rule = ClassRule()
     rule.lossless = transport.lossless if options.lossless is None else options.lossless
-    rule.trims = transport.trims
+    rule.trims, rule.trim_tail = transport.trims, transport.trim_tail
     rule.limit_bytes = options.queue_bytes or transport.queue_packets * wire_bytes
     rule.alpha = options.alpha
     rule.weight = weight
