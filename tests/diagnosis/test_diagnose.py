@@ -77,6 +77,34 @@ def test_nothing_wrong_is_said_in_one_line(tmp_path: Path) -> None:
     ]
 
 
+def test_a_warning_without_a_rule_is_no_plain_ok(tmp_path: Path) -> None:
+    line = "Aug 20 13:08:43.583610 leaf-01 WARNING swss#orchagent: :- thing: Got 22 odd things on port Ethernet4\n"
+    (tmp_path / "syslog").write_text(line * 2)
+    (answer, *rest) = diagnosis_lines(diagnose([tmp_path / "syslog"]))
+    assert answer.startswith("NO KNOWN FAULT: sonic; nothing at error level, but 2 warnings that no rule explains")
+    assert any("22 odd things" in text for text in rest)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Apr 13 10:53:52 gpu-1 kubelet: E0413 10:53:52.844381    3263 thing.go:2055] the thing is gone",
+        "Sep  7 07:21:54.686810 leaf-01 INFO syncd#/supervisord: syncd 07:21:54 SAI: ERROR PORT x.c:11009 : Invalid 8.",
+        "Jan  3 02:46:37.84 leaf-01 INFO pmon#supervisord: xcvrd Error: the thing is gone",
+    ],
+)
+def test_what_is_passed_on_has_its_own_severity(line: str, tmp_path: Path) -> None:
+    (tmp_path / "syslog").write_text(line + "\n")
+    found = diagnose([tmp_path / "syslog"])
+    assert found.causes or not found.is_understood
+
+
+def test_words_of_the_system_in_a_switch_daemons_line_are_no_jobs_failure(tmp_path: Path) -> None:
+    line = "2025 Jan  3 02:46:37.841044 leaf-01 INFO pmon#supervisord: thermalctld /bin/sh: 1: ipmitool: not found"
+    (tmp_path / "syslog").write_text(line + "\n")
+    assert all(one.is_possible for one in diagnose([tmp_path / "syslog"]).findings)
+
+
 def test_a_form_that_is_not_known_is_not_ok(tmp_path: Path) -> None:
     (tmp_path / "a.log").write_text("all is well\n")
     found = diagnose([tmp_path])

@@ -45,6 +45,10 @@ _OWNERS: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = (
         re.compile(r"(?:\(raylet|\(gcs_server|\[core\] |\bcore_worker\.cc:|\bgcs_\w+\.cc:|\braylet/\w+\.cc:)"),
         ("ray.", "torch.", "host.", "net.", "storage.", "fallback.", "serve.", "cuda.", "job.", "log.", "kernel."),
     ),
+    (
+        re.compile(r"^\S.{12,40} (?:EMERG|ALERT|CRIT|ERR|WARNING|NOTICE|INFO|DEBUG) [\w.-]+#/?[\w.-]+(?:\[\d+\])?:? "),
+        ("switch.", "kernel.", "ib.", "host.", "log."),
+    ),
 )
 
 # Words of the operating system that mean storage where a line speaks of files, and anything elsewhere (a queue that is
@@ -80,7 +84,7 @@ def at_home(rule: str, line: str) -> bool:
 
 # What a line calls itself, in front: loggers of Python and Go, glog, Slurm, TensorFlow, Ray.
 _CALM = re.compile(
-    r"(?:^|[\s\[|(])(?:INFO|DEBUG|TRACE|VERBOSE)(?:[\s\]:|)]|$)|\blevel=(?:info|debug|trace)\b"
+    r"(?:^|[\s\[|(])(?:INFO|DEBUG|TRACE|VERBOSE)(?! \S*#/?supervisord)(?:[\s\]:|)]|$)|\blevel=(?:info|debug|trace)\b"
     r"|\"level\": ?\"(?:info|debug)|\b(?:debug\d?|verbose): |(?:^|[\s\]])[ID]\d{4} \d\d:\d\d:\d\d"
     r"|: I (?:tensorflow|external|xla)/|,\d{3} I \d+ \d+\]"
 )

@@ -49,6 +49,8 @@ _WORDS: Mapping[str, LogLevel] = {
         LogLevel.ERROR,
     ),
 }
+_PASSES_ON = ("syslog", "sonic")
+"""Who passes on what another wrote: where the outer form states no severity, the message's own does."""
 _BY_NUMBER = (*[LogLevel.ERROR] * 4, LogLevel.WARNING, LogLevel.INFO, LogLevel.INFO, LogLevel.DEBUG)
 """Levels of syslog (and of the messages of EOS, IOS, NX-OS and Junos), by their number."""
 
@@ -77,7 +79,10 @@ def form_of(line: str) -> LineForm | None:
         if found := pattern.search(head):
             groups = {name: value for name, value in found.groupdict().items() if value}
             at = found.start("part") if source == "kernel" and groups.get("part") else found.end()
-            return LineForm(source, groups.get("part", ""), _level(source, groups, head), at)
+            level = _level(source, groups, head)
+            if level is None and source in _PASSES_ON and (inner := form_of(head[at:])):
+                level = inner.level
+            return LineForm(source, groups.get("part", ""), level, at)
     return None
 
 

@@ -77,6 +77,9 @@ def _answer(diagnosis: Diagnosis) -> str:
         return f"NOT UNDERSTOOD: {why} ({_read(diagnosis)})."
     if not diagnosis.causes:
         kinds = ", ".join(sorted(set(diagnosis.forms.values()))) or "no log"
+        if warnings := sum(line.count for line in diagnosis.unexplained):
+            what = f"{warnings:,} warning{'s' * (warnings != 1)} that no rule explains"
+            return f"NO KNOWN FAULT: {kinds}; nothing at error level, but {what} ({_read(diagnosis)})."
         return f"OK: {kinds}, and nothing in it at error level ({_read(diagnosis)})."
     first = diagnosis.causes[0].finding
     where = f" on {first.place}" if first.place else ""
