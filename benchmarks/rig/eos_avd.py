@@ -80,8 +80,8 @@ def _profile(view: SwitchView, rate_Bps: float) -> dict[str, Any]:
     queues = []
     for one in CLASSES:
         queue: dict[str, Any] = {"id": one.queue, "priority": "priority strict"}
-        if one.weight is not None:
-            queue |= {"priority": "no priority", "bandwidth_percent": one.weight}
+        if one.weight_percent is not None:
+            queue |= {"priority": "no priority", "bandwidth_percent": one.weight_percent}
         if one.ecn and view.buffer:
             low, high = view.buffer.mark_from_bytes[rate_Bps], view.buffer.mark_all_bytes[rate_Bps]
             queue["random_detect"] = {"ecn": {"threshold": {

@@ -7,7 +7,7 @@ from typing import Any
 
 from research.published import BLIND_SETS, collective_rows
 
-from syncline.describe.plain import plain
+from syncline.questions.validate import CollectiveErrors
 from syncline.validation.collectives import validate_rows
 from syncline.validation.systems import load_systems
 
@@ -20,7 +20,7 @@ def run() -> dict[str, Any]:
     began = time.process_time()
     systems = load_systems(None)
     results = {
-        f"set {number}": plain(validate_rows(collective_rows(number), systems, f"set {number}").to_json())
+        f"set {number}": CollectiveErrors(validate_rows(collective_rows(number), systems, f"set {number}")).to_json()
         for number in BLIND_SETS
     }
     cpu_s = time.process_time() - began

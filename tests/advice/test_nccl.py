@@ -127,7 +127,7 @@ def test_a_job_sets_ranks_and_collectives() -> None:
     job = load_job({"model": "llama3-8b", "parallel": {"tp": 8, "dp": 8}, "batch": {"global": 64, "micro": 1}})
     made = bundle(load(IB), job)
     assert made.num_hosts == 8
-    assert "all_reduce" in made.ops or "reduce_scatter" in made.ops
+    assert "all_reduce" in made.collectives or "reduce_scatter" in made.collectives
 
 
 def test_what_does_not_run_nccl_is_refused() -> None:

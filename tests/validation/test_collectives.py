@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from syncline.describe.plain import plain
 from syncline.errors import DescriptionError, FileError
+from syncline.questions.validate import CollectiveErrors
 from syncline.sim.nccl.guess import guess
 from syncline.sim.nccl.measured import read_rows
 from syncline.validation.collectives import Validation, validate_collectives
@@ -24,8 +24,11 @@ def published() -> Validation:
 
 @cache
 def figures() -> dict[str, Any]:
-    found: dict[str, Any] = plain(published().to_json())
-    return found
+    return figures_of(published())
+
+
+def figures_of(found: Validation) -> dict[str, Any]:
+    return CollectiveErrors(found).to_json()
 
 
 def test_every_row_is_accounted_for() -> None:
@@ -81,7 +84,7 @@ def test_a_system_nobody_described_is_guessed_and_said(tmp_path: Path) -> None:
         's,"8x H100 node",7,2,all_reduce,float,1024,50,0,0,',
     ]
     data.write_text(HEAD + "\n".join(rows) + "\n")
-    result = plain(validate_collectives(data).to_json())
+    result = figures_of(validate_collectives(data))
     assert result["overall"]["rows"] == 4
     assert result["overall"]["modelled"] == 1
     known = result["systems"]["Somewhere: 4x8 H100, InfiniBand NDR 8x400Gb/s"]
@@ -104,7 +107,7 @@ def test_a_systems_file_of_ones_own(tmp_path: Path) -> None:
         "- system: lab\n  cluster: {host: dgx-h100, network: rail-optimized NDR}\n  software: {nccl: '2.21'}\n"
         "- {system: old, skip: cards of four kinds in one host}\n"
     )
-    result = plain(validate_collectives(data, systems).to_json())
+    result = figures_of(validate_collectives(data, systems))
     assert result["systems"]["lab"]["median_error"] < 0.1
     assert result["unmodelled"][0]["reason"] == "cards of four kinds in one host"
 
@@ -150,7 +153,7 @@ def test_rows_as_people_write_them_are_predicted_or_listed(tmp_path: Path) -> No
         + "s,8x H100 node,8,1,all_reduce,float,8,,,,\n"
         + "s\n"
     )
-    result = plain(validate_collectives(data).to_json())
+    result = figures_of(validate_collectives(data))
     assert (result["overall"]["rows"], result["overall"]["modelled"]) == (8, 2)
     assert result["overall"]["median_error"] < 0.15
     assert sum(item["rows"] for item in result["unmodelled"]) == 6
@@ -162,7 +165,7 @@ def test_a_systems_file_may_be_a_mapping_and_name_presets(tmp_path: Path) -> Non
         HEAD + "s,lab,32,4,all_reduce,float,8589934592,47000,0,0,\ns,box,8,1,all_reduce,int8,8589934592,41000,,,\n"
     )
     systems.write_text("systems:\n  lab: {cluster: h100-64-rail, software: {nccl: 2.3}}\n  box: {host: dgx-h100}\n")
-    result = plain(validate_collectives(data, systems).to_json())
+    result = figures_of(validate_collectives(data, systems))
     assert result["overall"]["modelled"] == 2
     # An NVLink switch cannot add bytes: int8 runs as a ring, 365 GB/s and not 480.
     assert result["systems"]["box"]["median_error"] < 0.03

@@ -11,7 +11,7 @@ from syncline.advice.host_names import HostNames
 from syncline.advice.setting import Setting, cloud_profile, nccl_system, recommend
 from syncline.advice.tuning import KeptChoice, TunerRow, judge, tuner_csv, why_no_tuner
 from syncline.describe.files import make_folder, write_text
-from syncline.describe.plain import JsonObject
+from syncline.describe.model import Handle, reported
 from syncline.errors import SynclineError, UsageError
 from syncline.fabric import Fabric
 from syncline.fabric.bill import model_of_host
@@ -32,10 +32,10 @@ class Bundle:
     nccl: str
     num_hosts: int
     gpus_per_host: int
-    ops: tuple[str, ...]
+    collectives: tuple[str, ...]
     settings: tuple[Setting, ...]
     tuner: tuple[TunerRow, ...]
-    kept: tuple[KeptChoice, ...]
+    kept: Handle[tuple[KeptChoice, ...]]
     files: Mapping[str, str]
     skipped: Mapping[str, str]
     assumed: tuple[str, ...]
@@ -47,14 +47,10 @@ class Bundle:
             write_text(folder / name, text)
         return [folder / name for name in self.files]
 
-    def to_json(self) -> JsonObject:
-        return {
-            "cluster": self.cluster, "nccl": self.nccl, "num_hosts": self.num_hosts,
-            "gpus_per_host": self.gpus_per_host, "collectives": list(self.ops),
-            "settings": [s.to_json() for s in self.settings], "tuner": [r.to_json() for r in self.tuner],
-            "tuner_kept": [kept.reason for kept in self.kept],
-            "files": dict(self.files), "skipped": dict(self.skipped), "assumed": list(self.assumed),
-        }  # fmt: skip
+    @reported
+    def tuner_kept(self) -> tuple[str, ...]:
+        """Why ranges of sizes are left to NCCL's own choice."""
+        return tuple(choice.reason for choice in self.kept)
 
 
 def bundle(
@@ -136,7 +132,7 @@ def settings_table(settings: Sequence[Setting]) -> list[str]:
     """Return the settings for people to read."""
     lines = []
     for setting in settings:
-        note = "   (optional)" if setting.optional else "   (fill in: no host was read)" if setting.is_open else ""
+        note = "   (optional)" if setting.optional else "   (fill in: no host was read)" if setting.open else ""
         lines.append(f"{setting.line}{note}")
         lines.append(f"    why: {setting.reason}")
         lines.append(f"    expected: {setting.changes}")

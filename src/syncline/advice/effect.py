@@ -16,7 +16,6 @@ from importlib.resources import files
 from pathlib import Path
 
 from syncline.advice.host_names import HostNames
-from syncline.describe.plain import JsonObject
 from syncline.fabric import Fabric
 from syncline.logs.read_rules import shipped_rules, with_rules
 from syncline.logs.reading import read
@@ -44,12 +43,6 @@ class Effect:
     @property
     def text(self) -> str:
         return f"{self.what}: {self.seen}" + ("" if self.state == "yes" else f" (expected {self.expected})")
-
-    def to_json(self) -> JsonObject:
-        return {
-            "what": self.what, "state": self.state, "expected": self.expected, "seen": self.seen,
-            "evidence": list(self.evidence),
-        }  # fmt: skip
 
 
 def check_effect(

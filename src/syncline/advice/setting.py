@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from syncline.advice.cloud import CloudProfile, cloud_of
 from syncline.advice.host_names import HostNames
-from syncline.describe.plain import JsonObject
+from syncline.describe.model import reported
 from syncline.fabric import Fabric
 from syncline.fabric.bill import model_of_host
 from syncline.fabric.catalog import load_catalog
@@ -37,26 +37,19 @@ class Setting:
     seen: str = ""
     """Where the value was read on a host; what names a thing of the host and was read on none is left to be filled."""
 
-    @property
-    def is_open(self) -> bool:
+    @reported
+    def open(self) -> bool:
         """Say whether the value names a device, interface or file of the host, and no host was read."""
         return names_host(self.name, self.value) and not self.seen
 
     @property
     def is_set(self) -> bool:
         """Say whether the line is in force; others are comments."""
-        return not self.optional and not self.is_open
+        return not self.optional and not self.open
 
     @property
     def line(self) -> str:
         return f"{self.name}={self.value}"
-
-    def to_json(self) -> JsonObject:
-        return {
-            "name": self.name, "value": self.value, "reason": self.reason, "changes": self.changes,
-            "check": self.check, "source": self.source, "optional": self.optional, "open": self.is_open,
-            "seen": self.seen,
-        }  # fmt: skip
 
 
 _OF_HOST = frozenset({

@@ -20,7 +20,7 @@ def env_file(settings: Sequence[Setting], cloud: CloudProfile | None = None) -> 
 
     A cloud's own profile is sourced first, so that what the vendor changes with the plugin is not overruled by copies.
     """
-    lines = list(_FILL) if any(setting.is_open for setting in settings) else []
+    lines = list(_FILL) if any(setting.open for setting in settings) else []
     lines += _profile(cloud) if cloud and cloud.profile else []
     for setting in settings:
         lines += [f"# {setting.reason}", f"# expected: {setting.changes}"]
@@ -30,7 +30,7 @@ def env_file(settings: Sequence[Setting], cloud: CloudProfile | None = None) -> 
         if setting.seen:
             lines.append(f"# read: {setting.seen}")
         lines += [
-            f"{'' if setting.is_set else '# '}export {setting.name}={value}" + "  # FILL IN" * setting.is_open,
+            f"{'' if setting.is_set else '# '}export {setting.name}={value}" + "  # FILL IN" * setting.open,
             "",
         ]
     return "\n".join(lines)

@@ -17,7 +17,7 @@ import numpy as np
 
 from syncline.advice.setting import nccl_system
 from syncline.describe import units
-from syncline.describe.plain import JsonObject
+from syncline.describe.model import reported
 from syncline.errors import SynclineError
 from syncline.fabric import Fabric
 from syncline.program import place
@@ -70,20 +70,17 @@ class TunerRow:
         gain = max(self.gain, after.gain)
         return replace(self, max_bytes=after.max_bytes, instead_of=" or ".join(was), gain=gain, flow=flow)
 
-    @property
+    @reported
     def line(self) -> str:
         name = _ALGORITHMS.get(self.algorithm, self.algorithm.lower())
         return (f"{_NAMES[self.op]},{self.min_bytes},{self.max_bytes},{name},{self.protocol.lower()},-1,"
                 f"{self.num_hosts},{self.num_ranks}")  # fmt: skip
 
-    @property
+    @reported
     def reason(self) -> str:
         return (f"NCCL takes {self.instead_of} ({self.believes}); {self.algorithm}/{self.protocol}, the best of "
                 f"{self.num_pairs} pairs, should save up to {self.gain:.0%} (fitted model; flow level: {self.flow})"
                 )  # fmt: skip
-
-    def to_json(self) -> JsonObject:
-        return {"line": self.line, "reason": self.reason, "gain": self.gain, "flow": self.flow}
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from syncline.describe.plain import JsonObject
+from syncline.describe.model import Handle, reported
 from syncline.describe.progress import Meter
 from syncline.designing.choice import FabricChoice, faster_link, space
 from syncline.errors import SynclineError, UsageError
@@ -45,7 +45,7 @@ class GrowthStep:
 class FabricGrowth:
     """One fabric in steps. Prices are of switches and cables, without hosts and their cards."""
 
-    choice: FabricChoice
+    choice: Handle[FabricChoice]
     later_gpus: int
     now_usd: float
     ahead_usd: float
@@ -60,15 +60,14 @@ class FabricGrowth:
     steps: tuple[GrowthStep, ...]
     """The first hosts, then each later size; `later` above is all steps but the first."""
 
-    @property
+    @reported
+    def label(self) -> str:
+        return self.choice.label
+
+    @reported
     def total_usd(self) -> float:
         """All steps."""
         return self.now_usd + self.later_usd
-
-    def to_json(self) -> JsonObject:
-        row = {name: value for name, value in vars(self).items() if name not in ("choice", "steps")}
-        steps = [dict(vars(step)) for step in self.steps]
-        return {"label": self.choice.label} | row | {"total_usd": self.total_usd, "steps": steps}
 
 
 def grow(choice: FabricChoice, sizes: Sequence[int]) -> FabricGrowth:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import TypedDict
@@ -21,7 +21,7 @@ import numpy as np
 from syncline.describe import units
 from syncline.describe.document import read_text
 from syncline.describe.files import write_text
-from syncline.describe.plain import JsonObject
+from syncline.describe.model import reported
 from syncline.describe.progress import Meter
 from syncline.designing.choice import TREES, FabricChoice
 from syncline.designing.growth import cables_usd
@@ -141,7 +141,11 @@ class DesignPoint:
     executed: bool = True
     """Whether the steps were executed at flow level; it knows neither sums in switches nor cards that compress."""
 
-    @property
+    @reported
+    def label(self) -> str:
+        return self.choice.label
+
+    @reported
     def usd_per_token(self) -> float:
         """What a token costs, as `plan` prices it: idle time and the time that failures take are paid for."""
         return self.usd_per_year / (HOURS_PER_YEAR * 3600 * self.utilisation) * self.paid_s_per_token
@@ -151,9 +155,6 @@ class DesignPoint:
         slower, hotter = self.s_per_token / (other.s_per_token or math.inf), self.power_w / other.power_w
         alike = max(slower, hotter) <= 1 + RESOLUTION and self.after_one >= other.after_one - SAME_SHARE
         return alike and self.usd_per_year <= other.usd_per_year
-
-    def to_json(self) -> JsonObject:
-        return asdict(self) | {"label": self.choice.label, "usd_per_token": self.usd_per_token}
 
 
 Card = tuple[str, int, int, str, str, int, bool]

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil
-from typing import Any
 
 import numpy as np
 
+from syncline.describe.model import reported
 from syncline.designing.search import DesignPoint
 from syncline.errors import PlanError
 from syncline.fabric import Fabric, load
@@ -52,7 +52,7 @@ class StorageNeed:
     restore_Bps: float
     """The same state read back in the time allowed for a restart."""
 
-    @property
+    @reported
     def peak_Bps(self) -> float:
         return max(self.read_Bps, self.write_Bps, self.restore_Bps)
 
@@ -74,10 +74,6 @@ class StorageDesign:
     """How much longer a step is while a checkpoint is written over the training network, in the same class."""
     converged_behind: float | None = None
     """The same with storage in a class behind training's."""
-
-    def to_json(self) -> dict[str, Any]:
-        row = {name: value for name, value in vars(self).items() if name != "need"}
-        return {"need": dict(vars(self.need)) | {"peak_Bps": self.need.peak_Bps}} | row
 
 
 def storage_beside(point: DesignPoint, jobs: Sequence[tuple[Job, float]]) -> StorageDesign:

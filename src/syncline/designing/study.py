@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from syncline.describe.plain import JsonObject
+from syncline.describe.model import reported
 from syncline.describe.progress import Meter
 from syncline.designing.choice import FabricChoice
 from syncline.designing.growth import FabricGrowth, growths_like
@@ -25,13 +25,10 @@ class Switching:
     step_s: float
     gain_at_most_s: float
 
-    @property
+    @reported
     def pays(self) -> bool:
         """Whether the most that can be gained is more than both moves cost."""
         return self.gain_at_most_s > 2 * self.reconfiguration_s
-
-    def to_json(self) -> JsonObject:
-        return dict(vars(self)) | {"pays": self.pays}
 
 
 @dataclass(frozen=True)

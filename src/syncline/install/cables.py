@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from syncline.describe.plain import JsonObject, csv_text
+from syncline.describe.model import reported
+from syncline.describe.plain import csv_text
 from syncline.errors import CatalogError
 from syncline.install.names import port_name
 from syncline.install.rack import Floor
@@ -50,15 +51,9 @@ class CableBill:
     count: int
     unit_price_usd: float | None
 
-    @property
+    @reported
     def price_usd(self) -> float:
         return self.count * (self.unit_price_usd or 0.0)
-
-    def to_json(self) -> JsonObject:
-        return {
-            "part": self.part, "length_m": self.length_m, "count": self.count,
-            "unit_price_usd": self.unit_price_usd, "price_usd": self.price_usd,
-        }  # fmt: skip
 
 
 def schedule(wiring: CablingPlan, floor: Floor, system: dict[str, str]) -> tuple[CableRow, ...]:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 from syncline.describe.files import make_folder, write_text
-from syncline.describe.plain import JsonObject, csv_text
+from syncline.describe.plain import csv_text
 from syncline.errors import FabricError, UsageError
 from syncline.fabric import Fabric
 from syncline.fabric.bill import bill
 from syncline.install.addresses import AddressPlan, addresses
 from syncline.install.cables import CableBill, CableRow, bill_of, schedule, to_csv
 from syncline.install.names import SYSTEMS, file_name, port_name
-from syncline.install.qos import CLASSES, SwitchBuffer, buffers
+from syncline.install.qos import CLASSES, QosClass, SwitchBuffer, buffers
 from syncline.install.rack import Floor, floor
 from syncline.install.render import host_files, opensm_files, switch_files
 from syncline.install.room import Room
@@ -32,17 +32,45 @@ MANAGED_BY_OTHERS = {
 FILE_LIMIT = 200_000
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
+class InstallationFigures:
+    """What is put up, in figures."""
+
+    cluster: str
+    racks: int
+    whole_racks: int
+    """Racks that are sold as one."""
+    power_w: float
+    heaviest_kg: float
+    cables: int
+    billed_cable_price_usd: float
+    """By the lengths that `cost` assumes."""
+    cable_price_usd: float
+    longest_cable_m: float
+    cable_bill: tuple[CableBill, ...]
+    systems: Mapping[str, int]
+    """Switches by what runs on them."""
+    ecmp_width: Mapping[str, int]
+    """By tier: the most equal paths of a switch."""
+    classes: tuple[QosClass, ...]
+    buffers: tuple[SwitchBuffer, ...]
+    """One switch of each kind of buffer."""
+    assumed: tuple[str, ...]
+    files: int
+    skipped: Mapping[str, str]
+
+
+@dataclass(frozen=True)
 class Installation:
     """A fabric as it is put up. `files` are all texts by their path below the folder they are written to."""
 
-    fabric: Fabric
-    wiring: CablingPlan
-    floor: Floor
+    fabric: Fabric = field(compare=False)
+    wiring: CablingPlan = field(compare=False)
+    floor: Floor = field(compare=False)
     cables: tuple[CableRow, ...]
-    plan: AddressPlan | None
+    plan: AddressPlan | None = field(compare=False)
     buffers: Mapping[str, SwitchBuffer]
-    switches: tuple[SwitchView, ...]
+    switches: tuple[SwitchView, ...] = field(compare=False)
     files: Mapping[str, str]
     skipped: Mapping[str, str]
 
@@ -80,33 +108,23 @@ class Installation:
                 different.append(f'{name} line {line}: "{pair[0].strip()}" instead of "{pair[1].strip()}"')
         return tuple(different)
 
-    def to_json(self) -> JsonObject:
-        power = sum(rack.power_w for rack in self.floor.racks)
-        return {
-            "cluster": self.fabric.name,
-            "racks": len(self.floor.racks),
-            "whole_racks": self.floor.num_sold,
-            "power_w": power,
-            "heaviest_kg": max((rack.weight_kg for rack in self.floor.racks), default=0.0),
-            "cables": len(self.cables),
-            "billed_cable_price_usd": self.billed_cables_usd,
-            "cable_price_usd": sum(line.price_usd for line in self.cable_bill),
-            "longest_cable_m": max((row.length_m for row in self.cables), default=0.0),
-            "cable_bill": [line.to_json() for line in self.cable_bill],
-            "systems": dict(Counter(view.system for view in self.switches)),
-            "ecmp_width": {
-                tier: max(view.ecmp_width for view in self.switches if view.tier == tier)
-                for tier in dict.fromkeys(view.tier for view in self.switches)
-            },
-            "classes": [
-                {"name": c.name, "dscp": list(c.dscp), "queue": c.queue, "lossless": c.lossless, "ecn": c.ecn,
-                 "weight_percent": c.weight, "why": c.why} for c in CLASSES
-            ] if self.plan else [],
-            "buffers": [self.buffers[name].to_json() for name in _one_of_each(self.buffers)],
-            "assumed": [f"height and weight of {part}" for part in self.floor.assumed],
-            "files": len(self.files),
-            "skipped": dict(self.skipped),
-        }  # fmt: skip
+    @cached_property
+    def figures(self) -> InstallationFigures:
+        """The figures of racks, cables, switches and buffers."""
+        racks, tiers = self.floor.racks, dict.fromkeys(view.tier for view in self.switches)
+        return InstallationFigures(
+            cluster=self.fabric.name, racks=len(racks), whole_racks=self.floor.num_sold,
+            power_w=sum(rack.power_w for rack in racks),
+            heaviest_kg=max((rack.weight_kg for rack in racks), default=0.0), cables=len(self.cables),
+            billed_cable_price_usd=self.billed_cables_usd,
+            cable_price_usd=sum(line.price_usd for line in self.cable_bill),
+            longest_cable_m=max((row.length_m for row in self.cables), default=0.0), cable_bill=self.cable_bill,
+            systems=dict(Counter(view.system for view in self.switches)),
+            ecmp_width={tier: max(view.ecmp_width for view in self.switches if view.tier == tier) for tier in tiers},
+            classes=CLASSES if self.plan else (), buffers=_one_of_each(self.buffers),
+            assumed=tuple(f"height and weight of {part}" for part in self.floor.assumed), files=len(self.files),
+            skipped=self.skipped,
+        )  # fmt: skip
 
 
 def install(fabric: Fabric, room: Room | None = None, *, system: str = "auto") -> Installation:
@@ -203,9 +221,9 @@ def _racks_csv(stand: Floor) -> str:
     )
 
 
-def _one_of_each(used: Mapping[str, SwitchBuffer]) -> list[str]:
-    """Return one switch of each kind of buffer: most of a tier are alike."""
-    kinds: dict[tuple[object, ...], str] = {}
-    for name, buffer in used.items():
-        kinds.setdefault((buffer.part, buffer.ports), name)
-    return list(kinds.values())
+def _one_of_each(used: Mapping[str, SwitchBuffer]) -> tuple[SwitchBuffer, ...]:
+    """Return one buffer of each kind: most of a tier are alike."""
+    kinds: dict[tuple[object, ...], SwitchBuffer] = {}
+    for buffer in used.values():
+        kinds.setdefault((buffer.part, buffer.ports), buffer)
+    return tuple(kinds.values())

@@ -7,11 +7,11 @@ hold one round trip before it is marked, or a link that is not congested would b
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from syncline.describe.plain import JsonObject
+from syncline.describe.model import Handle, reported
 from syncline.fabric.fabric import Tier
 from syncline.fabric.pause import quanta
 from syncline.install.wiring import CablingPlan
@@ -38,8 +38,8 @@ class QosClass:
     queue: int
     lossless: bool
     ecn: bool
-    weight: int | None
-    """Percent of the link when all are busy; None: strict priority."""
+    weight_percent: int | None
+    """Share of the link when all are busy; None: strict priority."""
     why: str
 
 
@@ -62,19 +62,10 @@ class PortBuffer:
     frames_bytes: int
     reaction_bytes: float
     headroom_bytes: int
+    count: int = 1
+    """How many ports of a switch are alike."""
 
-    def to_json(self) -> JsonObject:
-        return {
-            "rate_Bps": self.rate_Bps,
-            "length_m": self.length_m,
-            "flight_bytes": self.flight_bytes,
-            "frames_bytes": self.frames_bytes,
-            "reaction_bytes": self.reaction_bytes,
-            "headroom_bytes": self.headroom_bytes,
-            "arithmetic": self.arithmetic,
-        }
-
-    @property
+    @reported
     def arithmetic(self) -> str:
         return (
             f"2 x {self.length_m:g} m x 5 ns/m x {self.rate_Bps / 1e9:g} GB/s = {self.flight_bytes:,.0f} B in flight"
@@ -91,22 +82,22 @@ class SwitchBuffer:
     switch: str
     part: str
     buffer_bytes: int
-    ports: tuple[tuple[PortBuffer, int], ...]
-    """Headroom of each kind of port, and how many ports are of that kind."""
+    ports: tuple[PortBuffer, ...]
+    """Headroom of each kind of port."""
     round_trip_s: float
-    mark_from_bytes: dict[float, int]
-    mark_all_bytes: dict[float, int]
+    mark_from_bytes: Handle[dict[float, int]]
+    mark_all_bytes: Handle[dict[float, int]]
     """By port rate: where marking begins, and where it reaches its highest share."""
 
-    @property
+    @reported
     def headroom_bytes(self) -> int:
-        return sum(buffer.headroom_bytes * count for buffer, count in self.ports)
+        return sum(kind.headroom_bytes * kind.count for kind in self.ports)
 
-    @property
+    @reported
     def shared_bytes(self) -> int:
         return max(0, self.buffer_bytes - self.headroom_bytes)
 
-    @property
+    @reported
     def marks_before_pause(self) -> int:
         """How many queues may be full at once while ECN still marks all before PFC pauses."""
         highest = max(self.mark_all_bytes.values(), default=0)
@@ -114,10 +105,10 @@ class SwitchBuffer:
             return 0
         return max(0, int((ALPHA * self.shared_bytes / highest - 1) / ALPHA))
 
-    @property
-    def lines(self) -> list[str]:
+    @reported
+    def arithmetic(self) -> list[str]:
         """The arithmetic, a line each."""
-        rows = [f"{count} ports: {buffer.arithmetic}" for buffer, count in self.ports]
+        rows = [f"{kind.count} ports: {kind.arithmetic}" for kind in self.ports]
         rows.append(
             f"headroom of all ports {self.headroom_bytes:,} B of {self.buffer_bytes:,} B; "
             f"{self.shared_bytes:,} B are shared, a queue takes {ALPHA:g} of what is free"
@@ -130,14 +121,6 @@ class SwitchBuffer:
             )
         rows.append(f"ECN marks before PFC pauses while at most {self.marks_before_pause} queues are full at once")
         return rows
-
-    def to_json(self) -> JsonObject:
-        return {
-            "switch": self.switch, "part": self.part, "buffer_bytes": self.buffer_bytes,
-            "headroom_bytes": self.headroom_bytes, "shared_bytes": self.shared_bytes,
-            "round_trip_s": self.round_trip_s, "marks_before_pause": self.marks_before_pause,
-            "ports": [buffer.to_json() | {"count": count} for buffer, count in self.ports], "arithmetic": self.lines,
-        }  # fmt: skip
 
 
 def headroom(rate_Bps: float, length_m: float) -> PortBuffer:
@@ -162,7 +145,7 @@ def buffers(wiring: CablingPlan, lengths: dict[int, float]) -> dict[str, SwitchB
         for _, _, wire in wiring.of_device.get(name, ()):
             key = wire.rate_Bps, lengths[numbers[id(wire)]]
             kinds[key] = kinds.get(key, 0) + 1
-        ports = tuple((headroom(*key), count) for key, count in sorted(kinds.items()))
+        ports = tuple(replace(headroom(*key), count=count) for key, count in sorted(kinds.items()))
         rates = sorted({rate for rate, _ in kinds})
         low = {rate: _cells(trip * rate) for rate in rates}
         sizes[name] = SwitchBuffer(name, model.name, model.buffer_bytes, ports, trip, low, {

@@ -93,8 +93,8 @@ def _classes(view: SwitchView, names: list[str]) -> JsonObject:
         "TC_TO_PRIORITY_GROUP_MAP": {"AZURE": groups},
         "MAP_PFC_PRIORITY_TO_QUEUE": {"AZURE": queues},
         "SCHEDULER": {
-            f"scheduler.{one.name}": {"type": "DWRR", "weight": str(one.weight)} if one.weight else {"type": "STRICT"}
-            for one in CLASSES
+            f"scheduler.{one.name}": {"type": "DWRR", "weight": str(share)} if share else {"type": "STRICT"}
+            for one in CLASSES for share in (one.weight_percent,)
         },
         "WRED_PROFILE": marks,
         "QUEUE": rows,
@@ -144,7 +144,7 @@ def _buffers(view: SwitchView) -> JsonObject:
     groups: JsonObject = {}
     queues: JsonObject = {}
     exponent = str(round(log2(ALPHA)))
-    for buffer, _ in sorted(view.buffer.ports, key=lambda each: each[0].headroom_bytes):  # of one name the largest
+    for buffer in sorted(view.buffer.ports, key=lambda each: each.headroom_bytes):  # of one name the largest
         name = _profile(buffer.rate_Bps, buffer.length_m)
         profiles[name] = {
             "pool": "ingress_lossless_pool", "size": "0", "xoff": str(buffer.headroom_bytes), "dynamic_th": exponent,

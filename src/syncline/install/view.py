@@ -75,7 +75,7 @@ class SwitchView:
     @property
     def buffer_lines(self) -> list[str]:
         """The arithmetic of its buffer; none where the catalogue has no buffer size."""
-        return self.buffer.lines if self.buffer else []
+        return self.buffer.arithmetic if self.buffer else []
 
     @property
     def file_name(self) -> str:

@@ -52,7 +52,7 @@ class Answer:
     schema_version: ClassVar[int] = 1
     """Counts changes of the JSON that a reader of the old one would stumble over."""
     content: ClassVar[str] = ""
-    """The field that holds all of the JSON, where a result of another room is the answer."""
+    """The field or property that holds all of the JSON, where it is not the fields of the answer itself."""
     outputs: ClassVar[Mapping[str, Output]] = MappingProxyType({})
 
     def __init_subclass__(cls) -> None:
@@ -132,10 +132,17 @@ _ADAPTERS: dict[type[Any], TypeAdapter[Any]] = {}
 def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
     """Return pydantic's reading of an answer's fields, made once."""
     if kind not in _ADAPTERS:
-        target = get_type_hints(kind, include_extras=True)[kind.content] if kind.content else kind
+        target = _content_type(kind) if kind.content else kind
         target.__pydantic_config__ = ConfigDict(arbitrary_types_allowed=True, use_attribute_docstrings=True)
         _ADAPTERS[kind] = TypeAdapter(target)
     return _ADAPTERS[kind]
+
+
+def _content_type(kind: type[Answer]) -> Any:
+    made = vars(kind).get(kind.content)
+    if isinstance(made, property):
+        return get_type_hints(made.fget, include_extras=True)["return"]
+    return get_type_hints(kind, include_extras=True)[kind.content]
 
 
 SCHEMA_ID = "https://syncline.dev/schemas/{name}-{version}.json"

@@ -13,7 +13,7 @@ from syncline.describe.plain import JsonObject
 from syncline.describe.progress import Meter, Progress
 from syncline.designing.choice import check_sites, gpu_counts, grid, skipped_links, space
 from syncline.designing.growth import FabricGrowth
-from syncline.designing.reasons import flips, millions, why_lost, why_recommended
+from syncline.designing.reasons import Flip, Million, flips, millions, why_lost, why_recommended
 from syncline.designing.search import Designer, DesignPoint, DesignSearch, Limits
 from syncline.designing.shards import spread_on
 from syncline.designing.storage import StorageDesign
@@ -32,11 +32,50 @@ DEFAULT_HOST = "dgx-h100"
 MONTH = re.compile(r"^20\d\d-(0[1-9]|1[0-2])$")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
+class WeighedJob:
+    """One of the jobs that a fabric is designed for."""
+
+    job: str
+    model: str
+    weight: float
+
+
+@dataclass(frozen=True)
+class DesignFigures:
+    """What was looked at, the front, and what tells its fabrics apart."""
+
+    jobs: tuple[WeighedJob, ...]
+    choices: int
+    impossible: int
+    over_limit: Mapping[str, int]
+    """By limit: fabrics that break it."""
+    bounded: int
+    """Fabrics that a bound rules out."""
+    planned: int
+    complete: bool
+    front: tuple[DesignPoint, ...]
+    front_size: int
+    runner_up: str | None
+    """Why the second lost."""
+    millions: tuple[Million, ...]
+    flips: tuple[Flip, ...]
+    growth: tuple[FabricGrowth, ...] | None
+    switching: tuple[Switching, ...]
+    storage: StorageDesign | None
+    grid: bool
+    recommended: str | None
+    left_out: str
+    cluster: Mapping[str, object]
+    """The best fabric as a cluster description."""
+
+
+@dataclass(frozen=True)
 class DesignAnswer(Answer):
     """The front of fabrics for the jobs, each planned and executed as `plan` does: the cheapest token first."""
 
     schema_name: ClassVar[str] = "design"
+    content: ClassVar[str] = "figures"
     outputs: ClassVar[Mapping[str, Output]] = {
         "out": Output("Write the best fabric as a cluster file.", lambda answer, path: answer.save(path)),
         **page_output("Write a page with the front."),
@@ -69,22 +108,21 @@ class DesignAnswer(Answer):
         """Return the best fabric as a cluster description."""
         return self.best.choice.described()
 
-    def to_json(self) -> JsonObject:
-        return {
-            "jobs": [{"job": job.name, "model": job.model.name, "weight": weight} for job, weight in self.jobs],
-            "choices": self.found.num_choices, "impossible": len(self.found.impossible),
-            "over_limit": dict(self.found.over), "bounded": self.found.num_bounded,
-            "planned": self.found.num_planned, "complete": self.found.complete,
-            "front": [point.to_json() for point in self.front[:SHOWN]], "front_size": len(self.front),
-            "runner_up": why_lost(self.best, self.front[1]) if len(self.front) > 1 else None,
-            "millions": [dict(vars(one)) for one in millions(self.front)],
-            "flips": [dict(vars(one)) for one in flips(self.front)],
-            "growth": None if self.growth is None else [one.to_json() for one in self.growth[:SHOWN]],
-            "switching": [one.to_json() for one in self.switching[:SHOWN]],
-            "storage": None if self.storage is None else self.storage.to_json(),
-            "grid": self.grid, "recommended": why_recommended(self.front) if self.grid else None,
-            "left_out": self.left_out, "cluster": self.cluster(),
-        }  # fmt: skip
+    @property
+    def figures(self) -> DesignFigures:
+        """What `--json` prints."""
+        found, front = self.found, self.front
+        return DesignFigures(
+            jobs=tuple(WeighedJob(job.name, job.model.name, weight) for job, weight in self.jobs),
+            choices=found.num_choices, impossible=len(found.impossible), over_limit=found.over,
+            bounded=found.num_bounded, planned=found.num_planned, complete=found.complete,
+            front=front[:SHOWN], front_size=len(front),
+            runner_up=why_lost(self.best, front[1]) if len(front) > 1 else None,
+            millions=tuple(millions(front)), flips=tuple(flips(front)),
+            growth=None if self.growth is None else self.growth[:SHOWN], switching=self.switching[:SHOWN],
+            storage=self.storage, grid=self.grid, recommended=why_recommended(front) if self.grid else None,
+            left_out=self.left_out, cluster=self.cluster(),
+        )  # fmt: skip
 
 
 @question(

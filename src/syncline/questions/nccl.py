@@ -11,7 +11,6 @@ from syncline.advice import Bundle, Effect, bundle
 from syncline.advice import check_effect as look
 from syncline.advice.host_names import read_names
 from syncline.describe.document import read_text
-from syncline.describe.plain import JsonObject
 from syncline.host.root import Root
 from syncline.logs.source import Unread
 from syncline.questions.answer import Answer, Output
@@ -19,11 +18,12 @@ from syncline.questions.inputs import ClusterArgument, ClusterOption, JobSource,
 from syncline.questions.parameter import Parameter, question
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Advice(Answer):
     """Variables with their reasons, tuner choices, and the files that start a job with them."""
 
     schema_name: ClassVar[str] = "nccl"
+    content: ClassVar[str] = "bundle"
     outputs: ClassVar[Mapping[str, Output]] = {
         "out": Output("Write the files into this folder.", lambda answer, path: answer.write(path), folder=True)
     }
@@ -34,11 +34,8 @@ class Advice(Answer):
         """Write the files into a folder and return their paths."""
         return list(self.bundle.write(Path(folder)))
 
-    def to_json(self) -> JsonObject:
-        return self.bundle.to_json()
 
-
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class EffectCheck(Answer):
     """Whether what was set took effect, line by line: yes, no or unknown."""
 
@@ -46,12 +43,6 @@ class EffectCheck(Answer):
 
     effects: tuple[Effect, ...]
     unread: tuple[Unread, ...]
-
-    def to_json(self) -> JsonObject:
-        return {
-            "effects": [effect.to_json() for effect in self.effects],
-            "unread": [{"path": item.path, "reason": item.reason} for item in self.unread],
-        }
 
 
 @question(

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Annotated, ClassVar
 
 from syncline.describe.own_data import own_data
-from syncline.describe.plain import JsonObject
 from syncline.errors import UsageError
 from syncline.questions.answer import Answer
 from syncline.questions.parameter import Parameter, question
-from syncline.validation.collectives import Validation, validate_collectives
+from syncline.validation.collectives import CollectiveFigures, Validation, validate_collectives
 from syncline.validation.training import TrainingValidation, validate_training
 
 
@@ -54,16 +53,19 @@ WIDTHS: Mapping[str, float] = {
 SUBJECTS = ("collectives", "training", "intervals")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class CollectiveErrors(Answer):
     """Errors of predicted collectives by system and size band."""
 
     schema_name: ClassVar[str] = "validate-collectives"
+    content: ClassVar[str] = "figures"
 
     validation: Validation = field(repr=False)
 
-    def to_json(self) -> JsonObject:
-        return self.validation.to_json()
+    @property
+    def figures(self) -> CollectiveFigures:
+        """What `--json` prints."""
+        return self.validation.errors
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
     result = validate_collectives()                        # the rows that ship with syncline
     result = validate_collectives("my.csv", "my-systems.yaml")
-    result.to_json()["overall"]["median_error"]
+    result.errors.overall.median_error
 
 Error is |predicted time / measured time - 1|. Rows that cannot be modelled are listed with the reason, never dropped.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from syncline.describe.plain import JsonObject
+from syncline.describe.model import reported
 from syncline.errors import SynclineError
 from syncline.sim.nccl.constants import NcclConstants, default_constants, left_out_constants
 from syncline.sim.nccl.interval import BANDS, band, generation_of, reach_of
@@ -73,6 +73,85 @@ class SkippedRows:
     system: str
     lines: tuple[int, ...]
 
+    @reported
+    def rows(self) -> int:
+        return len(self.lines)
+
+
+@dataclass(frozen=True)
+class Errors:
+    """How far off some rows are."""
+
+    scored: int
+    median_error: float | None
+    p90_error: float | None
+
+
+@dataclass(frozen=True)
+class BandedErrors(Errors):
+    """The same by size."""
+
+    by_band: Mapping[str, Errors]
+
+
+@dataclass(frozen=True)
+class LeftOutErrors(BandedErrors):
+    """By constants that were fitted without the system."""
+
+    large: Errors
+    calibrated: Errors
+
+
+@dataclass(frozen=True)
+class FarErrors(Errors):
+    """Beyond 64 hosts, where the interval is what is promised."""
+
+    coverage: float | None
+
+
+@dataclass(frozen=True)
+class PointErrors(BandedErrors):
+    """All figures of a set of rows."""
+
+    modelled: int
+    large: Errors
+    """From 256 MiB."""
+    without_spikes: Errors
+    calibrated: BandedErrors
+    """After calibration on six sizes."""
+    interpolated: Errors
+    """By interpolation of the same six."""
+    left_out: LeftOutErrors
+    coverage: float | None
+    half_coverage: float | None
+    beyond_64_hosts: FarErrors
+
+
+@dataclass(frozen=True)
+class AllErrors(PointErrors):
+    """Every row of the file."""
+
+    rows: int
+
+
+@dataclass(frozen=True)
+class SystemErrors(AllErrors):
+    """The rows of one system, and what its description leaves open."""
+
+    remarks: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class CollectiveFigures:
+    """What `validate collectives --json` prints."""
+
+    source: str
+    overall: AllErrors
+    systems: Mapping[str, SystemErrors]
+    unmodelled: tuple[SkippedRows, ...]
+    error: str = "abs(predicted time / measured time - 1)"
+    bands: str = "XS to 4 KiB, S to 256 KiB, M below 256 MiB, L from 256 MiB; all of up to 64 hosts"
+
 
 @dataclass(frozen=True)
 class Validation:
@@ -89,71 +168,62 @@ class Validation:
         seen = [p.row.system for p in self.points] + [u.system for u in self.unmodelled]
         return list(dict.fromkeys(seen))
 
-    def to_json(self) -> JsonObject:
-        """Return `overall` and `systems` with rows, modelled, errors by band, calibrated and left out."""
+    @property
+    def errors(self) -> CollectiveFigures:
+        """Errors of all rows and of each system."""
         lost: dict[str, int] = defaultdict(int)
         for item in self.unmodelled:
-            lost[item.system] += len(item.lines)
+            lost[item.system] += item.rows
         systems = {}
         for name in self.systems():
             mine = [p for p in self.points if p.row.system == name]
-            systems[name] = {"rows": len(mine) + lost[name], **score(mine), "remarks": list(self.remarks.get(name, ()))}
-        return {
-            "source": self.source,
-            "error": "abs(predicted time / measured time - 1)",
-            "bands": "XS to 4 KiB, S to 256 KiB, M below 256 MiB, L from 256 MiB; all of up to 64 hosts",
-            "overall": {"rows": self.num_rows, **score(self.points)},
-            "systems": systems,
-            "unmodelled": [
-                {"system": u.system, "reason": u.reason, "rows": len(u.lines), "lines": list(u.lines)}
-                for u in self.unmodelled
-            ],
-        }
+            systems[name] = SystemErrors(
+                rows=len(mine) + lost[name], remarks=self.remarks.get(name, ()), **vars(score(mine))
+            )
+        overall = AllErrors(rows=self.num_rows, **vars(score(self.points)))
+        return CollectiveFigures(self.source, overall, systems, self.unmodelled)
 
 
-def score(points: Sequence[ValidatedRow]) -> JsonObject:
+def score(points: Sequence[ValidatedRow]) -> PointErrors:
     """Return the figures of a set of points: errors up to 64 hosts, the interval's coverage beyond."""
     near = [p for p in points if p.row.num_hosts <= MAX_POINT_HOSTS]
     far = [p for p in points if p.row.num_hosts > MAX_POINT_HOSTS]
     large = [p for p in near if p.row.size_bytes >= LARGE_BYTES]
-    return {
-        "modelled": len(points),
-        **_errors(near, lambda p: p.ratio),
-        "by_band": _by_band(near, lambda p: p.ratio),
-        "large": _errors(large, lambda p: p.ratio),
-        "without_spikes": _errors([p for p in near if not p.spike], lambda p: p.ratio),
-        "calibrated": {
-            **_errors(near, lambda p: p.calibrated_ratio),
-            "by_band": _by_band(near, lambda p: p.calibrated_ratio),
-        },
-        "interpolated": _errors(near, lambda p: p.interpolated_ratio),
-        "left_out": {
-            **_errors(near, lambda p: p.left_out_ratio),
-            "by_band": _by_band(near, lambda p: p.left_out_ratio),
-            "large": _errors(large, lambda p: p.left_out_ratio),
-            "calibrated": _errors(near, lambda p: p.left_out_calibrated_ratio),
-        },
-        "coverage": _coverage(near),
-        "half_coverage": sum(p.half_covered for p in near) / len(near) if near else None,
-        "beyond_64_hosts": {**_errors(far, lambda p: p.ratio), "coverage": _coverage(far)},
-    }
+    return PointErrors(
+        **vars(_banded(near, lambda p: p.ratio)),
+        modelled=len(points),
+        large=_errors(large, lambda p: p.ratio),
+        without_spikes=_errors([p for p in near if not p.spike], lambda p: p.ratio),
+        calibrated=_banded(near, lambda p: p.calibrated_ratio),
+        interpolated=_errors(near, lambda p: p.interpolated_ratio),
+        left_out=LeftOutErrors(
+            **vars(_banded(near, lambda p: p.left_out_ratio)),
+            large=_errors(large, lambda p: p.left_out_ratio),
+            calibrated=_errors(near, lambda p: p.left_out_calibrated_ratio),
+        ),
+        coverage=_coverage(near),
+        half_coverage=sum(p.half_covered for p in near) / len(near) if near else None,
+        beyond_64_hosts=FarErrors(**vars(_errors(far, lambda p: p.ratio)), coverage=_coverage(far)),
+    )
 
 
-def _errors(points: Iterable[ValidatedRow], ratio: Callable[[ValidatedRow], float | None]) -> JsonObject:
+Ratio = Callable[[ValidatedRow], float | None]
+
+
+def _errors(points: Iterable[ValidatedRow], ratio: Ratio) -> Errors:
     values = [abs(r - 1) for p in points if (r := ratio(p)) is not None]
     if not values:
-        return {"scored": 0, "median_error": None, "p90_error": None}
+        return Errors(0, None, None)
     median, p90 = np.quantile(values, [0.5, 0.9])
-    return {"scored": len(values), "median_error": float(median), "p90_error": float(p90)}
+    return Errors(len(values), float(median), float(p90))
 
 
-def _by_band(points: Sequence[ValidatedRow], ratio: Callable[[ValidatedRow], float | None]) -> JsonObject:
-    if not points:
-        return {name: _errors([], ratio) for name in BANDS}
-    bands = band(np.array([p.row.size_bytes for p in points]))
-    return {
+def _banded(points: Sequence[ValidatedRow], ratio: Ratio) -> BandedErrors:
+    bands = band(np.array([p.row.size_bytes for p in points])) if points else ()
+    by_band = {
         name: _errors([p for p, b in zip(points, bands, strict=True) if b == i], ratio) for i, name in enumerate(BANDS)
     }
+    return BandedErrors(**vars(_errors(points, ratio)), by_band=by_band)
 
 
 def _coverage(points: Sequence[ValidatedRow]) -> float | None:

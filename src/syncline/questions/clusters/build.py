@@ -9,20 +9,20 @@ from pathlib import Path
 from typing import Annotated, ClassVar
 
 from syncline.advice import bundle
-from syncline.describe.plain import JsonObject
 from syncline.errors import SynclineError
-from syncline.install.installation import Installation, install
+from syncline.install.installation import Installation, InstallationFigures, install
 from syncline.install.room import Room
 from syncline.questions.answer import Answer, Output, page_output
 from syncline.questions.inputs import Cluster, ClusterArgument, built
 from syncline.questions.parameter import Parameter, question
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class FabricBuild(Answer):
     """Racks, cable schedule, addresses and configurations of a cluster; `write` puts all files into a folder."""
 
     schema_name: ClassVar[str] = "fabric-build"
+    content: ClassVar[str] = "figures"
     outputs: ClassVar[Mapping[str, Output]] = {
         "out": Output("Write all files here.", lambda answer, path: answer.write(path), folder=True),
         **page_output("Write a page with racks, cables and arithmetic."),
@@ -48,15 +48,17 @@ class FabricBuild(Answer):
     def _whole(self) -> Installation:
         return replace(self.installation, files=self.files)
 
-    def to_json(self) -> JsonObject:
-        return self.installation.to_json() | {"files": len(self.files)}
+    @property
+    def figures(self) -> InstallationFigures:
+        """What `--json` prints."""
+        return replace(self.installation.figures, files=len(self.files))
 
 
 def fabric_build(cluster: Cluster, *, system: str = "auto", room: Room | None = None) -> FabricBuild:
     """Work out how a cluster is put up, down to the configuration of each switch and host.
 
     >>> answer = fabric_build("h100-64-rail")
-    >>> len(answer.installation.cables), answer.to_json()["systems"]
+    >>> len(answer.installation.cables), answer.figures.systems
     (1024, {'opensm': 24})
     """
     fabric = built(cluster)

@@ -18,7 +18,12 @@ if TYPE_CHECKING:
 def advice_lines(made: Bundle, written: Sequence[Path] = ()) -> list[str]:
     """Return variables, tuner rows and files, each with its reason."""
     size = f"{made.num_hosts:,} hosts x {made.gpus_per_host} GPUs"
-    lines = [f"{made.cluster}: {size}, NCCL {made.nccl}, {', '.join(made.ops)}", "", *settings_table(made.settings), ""]
+    lines = [
+        f"{made.cluster}: {size}, NCCL {made.nccl}, {', '.join(made.collectives)}",
+        "",
+        *settings_table(made.settings),
+        "",
+    ]
     for row in made.tuner:
         lines += [row.line, f"    why: {row.reason}"]
     lines += [""] if made.tuner else []

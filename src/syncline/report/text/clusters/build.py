@@ -8,17 +8,15 @@ from functools import singledispatch
 from typing import Any
 
 from syncline.describe import units
-from syncline.describe.plain import plain
-from syncline.install.installation import Installation
+from syncline.install.installation import Installation, InstallationFigures
 from syncline.install.qos import CLASSES
 from syncline.questions.clusters.build import BuildCheck, FabricBuild
 
 MOST_ARITHMETIC = 2
 
 
-def build_lines(found: Installation, num_files: int) -> list[str]:
+def build_lines(found: Installation, figures: InstallationFigures) -> list[str]:
     """Return racks, cables, addresses, classes and the buffer's arithmetic."""
-    told = plain(found.to_json())
     racks = found.floor.racks
     fullest = max(racks, key=lambda rack: rack.power_w)
     sold = f", {found.floor.num_sold:,} of them sold as one" if found.floor.num_sold else ""
@@ -27,11 +25,11 @@ def build_lines(found: Installation, num_files: int) -> list[str]:
         f"{len(found.cables):,} cables",
         "",
         f"  racks      {len(racks):,} in {_rows(max(rack.row for rack in racks) + 1)}{sold}, "
-        f"{units.show_power(told['power_w'])} in all; fullest {fullest.name} draws "
-        f"{units.show_power(fullest.power_w)}, heaviest {told['heaviest_kg']:,.0f} kg",
-        f"  cables     {units.show_money(told['cable_price_usd'])} as they run here, "
-        f"{units.show_money(told['billed_cable_price_usd'])} by the lengths that cost assumes; longest "
-        f"{told['longest_cable_m']:g} m; "
+        f"{units.show_power(figures.power_w)} in all; fullest {fullest.name} draws "
+        f"{units.show_power(fullest.power_w)}, heaviest {figures.heaviest_kg:,.0f} kg",
+        f"  cables     {units.show_money(figures.cable_price_usd)} as they run here, "
+        f"{units.show_money(figures.billed_cable_price_usd)} by the lengths that cost assumes; longest "
+        f"{figures.longest_cable_m:g} m; "
         + ", ".join(f"{count:,} {kind or 'of unknown kind'}" for kind, count in _kinds(found)),
     ]
     if found.plan:
@@ -40,23 +38,23 @@ def build_lines(found: Installation, num_files: int) -> list[str]:
             f"  addresses  {len(found.plan.switches):,} loopbacks, {len(found.plan.ports):,} host ports in "
             f"{len(leaves):,} prefixes, an AS a leaf (BGP unnumbered between switches)"
         )
-    systems = ", ".join(f"{count:,} {system}" for system, count in told["systems"].items())
-    widths = ", ".join(f"{tier} {width}" for tier, width in told["ecmp_width"].items())
+    systems = ", ".join(f"{count:,} {system}" for system, count in figures.systems.items())
+    widths = ", ".join(f"{tier} {width}" for tier, width in figures.ecmp_width.items())
     lines.append(f"  switches   {systems}; equal paths: {widths}")
-    lines += [f"  assumed    {text}" for text in told["assumed"]]
+    lines += [f"  assumed    {text}" for text in figures.assumed]
     lines += [f"  left out   {what}: {why}" for what, why in found.skipped.items()]
     if found.plan:
         lines += ["", "class      DSCP  queue  share   loss    why"]
         lines += [
-            f"{c.name:<9} {c.dscp[0]:>5}  {c.queue:>5}  {'strict' if c.weight is None else f'{c.weight} %':<6}  "
-            f"{'never' if c.lossless else 'may':<6}  {c.why}"
+            f"{c.name:<9} {c.dscp[0]:>5}  {c.queue:>5}  {share:<6}  {'never' if c.lossless else 'may':<6}  {c.why}"
             for c in CLASSES
+            for share in (f"{c.weight_percent} %" if c.weight_percent else "strict",)
         ]
-    for buffer in told["buffers"][:MOST_ARITHMETIC]:
-        lines += ["", f"buffer of {buffer['switch']} ({buffer['part']}):"]
-        lines += [f"  {line}" for line in buffer["arithmetic"]]
+    for buffer in figures.buffers[:MOST_ARITHMETIC]:
+        lines += ["", f"buffer of {buffer.switch} ({buffer.part}):"]
+        lines += [f"  {line}" for line in buffer.arithmetic]
     folders = "switches/, hosts/" if found.plan else "opensm/, hosts/"
-    return [*lines, "", f"{num_files:,} files: racks.csv, cables.csv, pictures, {folders}"]
+    return [*lines, "", f"{figures.files:,} files: racks.csv, cables.csv, pictures, {folders}"]
 
 
 def _rows(count: int) -> str:
@@ -77,7 +75,7 @@ def text(answer: Any, width: int) -> Iterable[str]:
 
 @text.register
 def _build(answer: FabricBuild, width: int) -> Iterable[str]:
-    return build_lines(answer.installation, len(answer.files))
+    return build_lines(answer.installation, answer.figures)
 
 
 @text.register
