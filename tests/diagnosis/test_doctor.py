@@ -7,7 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from tests.diagnosis.incidents import CLUSTER, incidents, write
+from tests.diagnosis.roce_incidents import CLUSTER as ROCE
+from tests.diagnosis.roce_incidents import RoceIncident, roce_incidents
+from tests.diagnosis.roce_incidents import write as write_roce
 from tests.explaining.conftest import Written
 from tests.explaining.test_explain import ranks
 
@@ -23,6 +27,11 @@ def fabric() -> Fabric:
     return load(CLUSTER)
 
 
+@pytest.fixture(scope="module")
+def roce() -> Fabric:
+    return load(ROCE)
+
+
 @pytest.mark.parametrize("incident", incidents(), ids=lambda incident: incident["name"])
 def test_the_right_host_and_part_come_first(incident: dict[str, Any], fabric: Fabric, tmp_path: Path) -> None:
     found = examine([write(incident, tmp_path / "incident")], fabric)
@@ -34,6 +43,56 @@ def test_the_right_host_and_part_come_first(incident: dict[str, Any], fabric: Fa
     assert (first.host, first.part if part else "") == (host, part)
     assert first.evidence
     assert first.next
+
+
+@pytest.mark.parametrize("incident", roce_incidents(), ids=lambda incident: incident.name)
+def test_folders_of_hosts_say_the_same(incident: RoceIncident, roce: Fabric, tmp_path: Path) -> None:
+    found = examine([write_roce(incident, tmp_path / "incident")], roce)
+    if not incident.first:
+        assert [one for one in found.suspects if one.probability >= 0.5] == []
+        return
+    first = found.suspects[0]
+    assert any(first.host == host and part in ("", first.part) for host, part in incident.first)
+
+
+def test_the_fault_that_doctor_prints_makes_the_prediction_the_measurement(tmp_path: Path) -> None:
+    (incident,) = (one for one in roce_incidents() if one.name == "half-rate-and-old-flap")
+    folder = write_roce(incident, tmp_path / "incident")
+    cluster = tmp_path / "cluster.yaml"
+    cluster.write_text(yaml.safe_dump(ROCE))
+    answer = doctor(str(folder), cluster=str(cluster))
+    (line,) = (text for text in str(answer).splitlines() if "in the cluster file: faults: [" in text)
+    entry = line.split("faults: ")[1].split("  ->")[0]
+    cluster.write_text(yaml.safe_dump(ROCE) + f"faults: {entry}\n")
+    again = doctor(str(folder), cluster=str(cluster))
+    assert answer.measured is not None
+    assert answer.measured.is_slow
+    assert again.measured is not None
+    assert not again.measured.is_slow
+    assert [one.place for one in again.suspects if one.is_described] == ["node10/nic-5"]
+    assert again.suspects[0].place == "node03/nic-1"
+
+
+def test_a_suspect_that_is_not_likely_is_no_headline(roce: Fabric, tmp_path: Path) -> None:
+    (incident,) = (one for one in roce_incidents() if one.name == "healthy-by-design")
+    answer = doctor(str(write_roce(incident, tmp_path / "incident")), cluster=roce)
+    assert str(answer).startswith("No likely cause in these files; the likeliest is node01/nic-0: PCIe of 0000:1a:00.0")
+
+
+def test_ranks_that_waited_are_no_hosts(tmp_path: Path) -> None:
+    (incident,) = (one for one in roce_incidents() if one.name == "crc")
+    (tmp_path / "train.out").write_text(incident.job)
+    (only,) = examine([tmp_path]).suspects
+    assert (only.host, only.part) == ("", "rank 3, 40, 77")
+
+
+def test_a_fault_that_the_cluster_file_has_is_no_news(tmp_path: Path) -> None:
+    (incident,) = (one for one in incidents() if one["name"] == "pcie-x4")
+    folder = write(incident, tmp_path / "incident")
+    answer = doctor(str(folder), cluster=load({**CLUSTER, "faults": [{"device": "gpu11/nic-5", "rate": "126Gbps"}]}))
+    text = str(answer)
+    assert text.startswith("Nothing that the cluster file has not already: gpu11/nic-5, PCIe of 0000:c0:00.0")
+    assert "116 GB/s bus; the cluster with its faults gives 115" in text
 
 
 def test_a_suspect_is_a_fault_whose_price_is_the_measurement(fabric: Fabric, tmp_path: Path) -> None:

@@ -44,6 +44,7 @@ from syncline.finding import Finding, Severity
 from syncline.host.root import Root
 from syncline.logs.context import host_of
 from syncline.logs.origin import host_of_file, is_prefixed, split_prefix
+from syncline.logs.read_rules import shipped_rules
 from syncline.logs.source import Sources, Unread
 from syncline.logs.unexplained import OpenLine
 from syncline.program import place
@@ -58,7 +59,19 @@ FEWEST_SIGMA = 0.08
 NOTHING = 0.2
 """The odds that nothing is wrong, before anything was seen."""
 _PCI = re.compile(r"\b[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.\d\b")
-_STOPS = ("kernel.xid", "kernel.gpu", "kernel.oom", "kernel.panic", "kernel.lockup", "torch.", "nccl.", "rdma.", "job.")
+_STOPS = (
+    "kernel.xid",
+    "kernel.sxid",
+    "nvlink.",
+    "kernel.gpu",
+    "kernel.oom",
+    "kernel.panic",
+    "kernel.lockup",
+    "torch.",
+    "nccl.",
+    "rdma.",
+    "job.",
+)
 _BY_READING = frozenset({"kernel.pcie.limited", "rdma.port.down", "bench.two-hosts"})
 """What tools' output says more exactly than the line does."""
 
@@ -194,6 +207,7 @@ class _Nics:
         self._addresses, self._fabric, self._hosts = folder.addresses, fabric, hosts
         self._interfaces = folder.interfaces
         self._known = set(fabric.host_names) if fabric is not None else set()
+        self.described = {fault.device for fault in fabric.spec.faults} if fabric is not None else set()
         ports = [one for one in folder.readings if isinstance(one, PortReading)]
         usual = Counter(one.rate_Bps for one in ports if one.rate_Bps).most_common(1)
         fast = {one.name for one in ports if usual and one.rate_Bps == usual[0][0]}
@@ -225,6 +239,8 @@ class _Nics:
         name = host if host in self._known else self._like(host)
         try:
             failed = FailedPart(device=f"{name}/{part}", rate=rate_Bps)
+            if failed.device in self.described:
+                return failed
             apply_faults(self._fabric, (failed,))
         except (SynclineError, ValueError):
             return None
@@ -348,18 +364,27 @@ def _late_suspects(folder: _Folder) -> Iterable[IncidentSuspect]:
 
 
 def _log_suspects(diagnosis: Diagnosis, nics: _Nics, known: set[tuple[str, str]]) -> Iterable[IncidentSuspect]:
-    """Yield the first causes that logs name, but for what a tool's output says more exactly."""
-    for cause in diagnosis.causes:
+    """Yield the first causes that logs name, but for what a tool's output says more exactly.
+
+    What many causes lead to (a collective that timed out) says of no host that it is to blame: it is a suspect only
+    where nothing else is.
+    """
+    symptoms = {rule.id for rule in shipped_rules().values() if rule.symptom}
+    causes = [cause for cause in diagnosis.causes if cause.finding.rule not in symptoms]
+    for cause in causes or ([] if known else diagnosis.causes):
         finding = cause.finding
         if finding.rule in _BY_READING and known:
             continue
-        for place_ in (finding.place.split(", ") if finding.place else [""])[:4]:
+        places = [finding.place] if finding.place.startswith("rank ") else finding.place.split(", ")
+        for place_ in places[:4]:
             host, part = _where(place_, nics)
             weight = {Severity.CRITICAL: 1.0, Severity.WARNING: 0.6}.get(finding.severity, 0.2)
             yield _of_finding(finding, host, part, weight * finding.confidence, nics)
 
 
 def _where(text: str, nics: _Nics) -> tuple[str, str]:
+    if text.startswith("rank "):
+        return "", text
     words = text.split()
     host = words[0] if words and not _PCI.fullmatch(words[0]) else ""
     rest = next((word for word in words if _PCI.fullmatch(word)), " ".join(words[1:]) if host else "")
@@ -434,13 +459,16 @@ def _ranked(
     """Return the suspects, the likeliest and costliest first.
 
     Those that are faults of the cluster are weighed together: every one alone, every two at once, and none, each by its
-    evidence and by how well its price fits what was measured.
+    evidence and by how well its price fits what was measured. Faults that the cluster file has already come last.
     """
-    priced = [one for one in suspects if one.failed is not None]
+    suspects = [
+        replace(one, is_described=one.failed is not None and one.failed.device in nics.described) for one in suspects
+    ]
+    priced = [one for one in suspects if one.failed is not None and not one.is_described]
     if fabric is not None and measured is not None and priced:
         weighed = sorted(priced, key=lambda one: -one.probability)[:MOST]
         suspects = [*_weighed(weighed, fabric, measured), *(one for one in suspects if one not in weighed)]
-    return tuple(sorted(suspects, key=lambda one: -one.probability * _weight(one)))
+    return tuple(sorted(suspects, key=lambda one: (one.is_described, -one.probability * _weight(one))))
 
 
 def _weight(one: IncidentSuspect) -> float:

@@ -27,6 +27,8 @@ class IncidentSuspect:
     """The share of the healthy cluster's bandwidth that this fault costs, by prediction."""
     stops: bool = False
     """Whether it ends jobs rather than slowing them."""
+    is_described: bool = False
+    """Whether the cluster file has this fault already."""
     failed: Handle[FailedPart | None] = handle()
 
     @property

@@ -23,28 +23,27 @@ _NOT_A_HOST = re.compile(
     re.IGNORECASE,
 )
 _LIKE_A_HOST = re.compile(
-    r"^(?:gpu|node|host|cn|nid|dgx|hgx|compute|worker|srv|server|n|c|r|leaf|spine|tor|sw|switch|ip|h|b|a)[-_]?[\w-]*\d[\w-]*$",
+    r"^(?:(?:gpu|node|host|cn|nid|dgx|hgx|compute|worker|srv|server|leaf|spine|tor|sw|switch)[-_]?[\w-]*|(?:n|c|r|ip|h|b|a)[-_]?)"
+    r"\d[\w-]*$",
     re.IGNORECASE,
 )
 _BETWEEN = re.compile(r"[._]|(?<=[a-z])-(?=[a-z]+\d)|(?<=\d)-(?=[a-z])|^(?:dmesg|nccl)-")
+_FOLDERS = 2
+"""Folders above a file that are asked for a host's name: `gpu11/dmesg`, `gpu11/ethtool/eth0.txt`."""
 _PREFIX = re.compile(r"^([A-Za-z][A-Za-z0-9.-]{0,62}): ")
 
 
 def host_of_file(path: str) -> str:
     """Return the host that a path names, as in `dmesg-gpu11.txt`, `gpu11/dmesg` or `gpu11.log`; else nothing."""
     name = PurePath(path)
-    words = [
-        word for word in re.split(r"[._]|(?<=[a-z])-(?=[a-z]+\d)|(?<=\d)-(?=[a-z])|^(?:dmesg|nccl)-", name.name) if word
-    ]
+    words = [word for word in _BETWEEN.split(name.name) if word]
     rest = [word for word in words if not _KINDS.match(word) and not word.isdigit()]
     has_kind = len(rest) < len([word for word in words if not word.isdigit()])
     for word in rest:
         if re.search(r"\d", word) and re.search(r"[A-Za-z]", word) and not _NOT_A_HOST.match(word):
             return word if has_kind or _LIKE_A_HOST.match(word) else ""
-    folder = name.parent.name
-    if not rest and has_kind and _LIKE_A_HOST.match(folder) and not _NOT_A_HOST.match(folder):
-        return folder
-    return ""
+    folders = (folder.name for folder in list(name.parents)[:_FOLDERS])
+    return next((word for word in folders if _LIKE_A_HOST.match(word) and not _NOT_A_HOST.match(word)), "")
 
 
 def is_prefixed(lines: Sequence[str]) -> bool:
