@@ -15,7 +15,7 @@ GROUPS = {
     "decide": "Decisions", "plan": "Plans", "cost": "Money", "fabric": "Clusters", "schedule": "Collectives",
     "sim": "Simulation", "packet": "Packets", "step": "Training steps", "preview": "Training scripts",
     "serve": "Serving", "place": "Placement", "share": "Shared clusters", "scenario": "Shared clusters", "lab": "Rehearsals",
-    "bench": "Live clusters", "diagnose": "Live clusters",
+    "bench": "Live clusters", "diagnose": "Live clusters", "explain": "Live clusters",
 }  # fmt: skip
 LINES, COLUMNS = 15, 84
 MOST_TITLE = 72
