@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass, replace
 
+from syncline.describe import units
 from syncline.describe.plain import JsonObject
 from syncline.describe.progress import Meter, metered
 from syncline.errors import PlanError, SynclineError
@@ -18,7 +19,7 @@ from syncline.fabric.fabric import Fabric
 from syncline.planning.cost.assumptions import Assumptions
 from syncline.planning.cost.prices import Prices
 from syncline.planning.money import money_of
-from syncline.sim.serve.engine import Engine, Split
+from syncline.sim.serve.engine import MEMORY_SHARE, Engine, Split
 from syncline.sim.serve.steady import BUSIEST, Steady, most_batch, most_rate, steady
 from syncline.sim.step.machine import Machine, machine_from_fabric
 from syncline.sim.uncertainty import Interval, Narrowing, serve_spread
@@ -265,11 +266,18 @@ def _kept(job: Job, at: Steady) -> bool:
 
 
 def _nothing(fabric: Fabric, job: Job) -> PlanError:
-    shape = job.model
-    widest = Engine(fabric, job, replace(Split(1), tp=min(64, fabric.num_gpus)))
-    held = widest.width * shape.params / 2**30
+    """Say what is missing: memory for the weights of the widest replica, or for one sequence beside them."""
+    shape, load = job.model, job.load
+    assert isinstance(shape, Shape) and load is not None
+    engines = [Engine(fabric, job, split) for split in _splits(fabric, job)]
+    least = min(engines, key=lambda engine: engine.weight_bytes)
+    tokens = load.prompt.mean + load.answer.mean
+    weights, one = (units.show_size(x) for x in (least.weight_bytes, least.cache_bytes(tokens) + least.state_bytes))
+    room = units.show_size(MEMORY_SHARE * least.machine.gpu.memory_bytes)
+    stated = "" if job.parallel.model_fields_set & {"tp", "pp"} else ", the widest replica"
     return PlanError(
         f"{shape.name} cannot be served on {fabric.name}.",
-        detail=f"Its weights are {held:,.0f} GiB; a GPU has {widest.machine.gpu.memory_bytes / 2**30:.0f}.",
-        hint="More GPUs, fp8 weights (`precision: fp8`), or shorter prompts.",
+        detail=f"On {least.split.num_gpus} GPUs{stated}, weights take {weights} and a sequence of {tokens:,.0f} tokens "
+        f"{one} of each; engines have {room} for both.",
+        hint="More GPUs, narrower weights (`precision: fp8`), or shorter prompts.",
     )

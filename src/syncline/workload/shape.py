@@ -13,6 +13,7 @@ from __future__ import annotations
 from pydantic import Field, model_validator
 
 from syncline.describe.quantity import Strict
+from syncline.workload.stored import Stored
 from syncline.workload.traits import Traits
 
 
@@ -93,6 +94,7 @@ class Shape(Strict):
     mixers: tuple[Mixer, ...] = ()
     towers: tuple[Tower, ...] = ()
     predict_layers: int = Field(default=0, ge=0, le=16, description="layers that predict further tokens (MTP)")
+    stored: Stored | None = Field(default=None, description="how its published weights are kept; default: 16 bits")
     traits: Traits | None = Field(default=Traits(), description="what layers compute; null: unknown beside their sizes")
     source: str = ""
 
@@ -285,7 +287,11 @@ class Shape(Strict):
             idle = self.moe_layers * (self.moe.experts - self.moe.top_k) * self.one_expert_params
         return self.params - idle
 
-    # Arithmetic
+    # Arithmetic and memory of attention
+
+    def kept_tokens(self, context: float) -> float:
+        """Return how many tokens of a context the mean layer keeps keys and values of: windows forget the rest."""
+        return (1 - self.window_share) * context + self.window_share * min(float(self.window), context)
 
     def mean_span(self, sequence: int) -> float:
         """Return how many keys a query meets on average over layers and positions."""

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from syncline.errors import DescriptionError
-from syncline.sim.step.decode import cache_bytes_per_token, state_bytes
+from syncline.sim.step.decode import cache_bytes, state_bytes
 from syncline.workload.family.config import read_config, shape_from_config
 from syncline.workload.zoo import transformer
 
@@ -216,7 +216,7 @@ def test_hybrids_keep_little_for_a_long_context() -> None:
     shape = shape_from_config(jamba)
     assert (shape.num_attention_layers, shape.mixers[0].layers, shape.moe_layers) == (4, 28, 16)
     assert shape.active_params / 1e9 == pytest.approx(12.1, rel=0.02)
-    assert cache_bytes_per_token(shape, 1) == 2 * 4 * 8 * 256  # four layers of keys and values
+    assert cache_bytes(shape, 1, 1) == 2 * 4 * 8 * 256  # four layers of keys and values
     assert state_bytes(shape, 1) == 2 * 28 * 8192 * (16 + 4)
 
 

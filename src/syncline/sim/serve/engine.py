@@ -15,10 +15,11 @@ from syncline.program import packed
 from syncline.schedule import Kind
 from syncline.sim.collective.price import library_s
 from syncline.sim.step.constants import Constants, default_constants
-from syncline.sim.step.decode import cache_bytes_per_token, state_bytes
+from syncline.sim.step.decode import cache_bytes, state_bytes
 from syncline.sim.step.machine import Machine, machine_from_fabric
 from syncline.workload.job import Job
 from syncline.workload.shape import Shape
+from syncline.workload.stored import Stored
 
 #: One-shot all-reduce over a crossbar: a barrier, reads of all peers, a barrier (measured by vLLM and TensorRT-LLM at 7
 #: to 12 us for 16 KiB on 8 H100, an estimate).
@@ -31,16 +32,15 @@ KERNELS, GRAPH_GAP_S = 7, 1.3e-6
 PRODUCTS, RAMP_S = 4, 3.0e-6
 #: Narrow weights want narrow inputs: each product has a kernel before it that scales and casts.
 CAST_S = 2.0e-6
-#: More of them in a layer with experts: scores, choice, counts, order, and back.
-ROUTING_KERNELS = 8
+#: A layer's experts: choosing, ordering and gathering rows take this long whatever their number.
+EXPERTS_START_S = 35e-6
 #: Passes over the hidden vector of a token for each expert it visits, beside those over the expert's width.
-ROUTED_PASSES = 4.0
-#: What a layer's experts take over their products and passes at the mean: uneven ranks, tiles that few rows leave bare.
-#: Chosen on TensorRT-LLM's 37 rows of Qwen3 (`research/serving/throughput.py`).
-EXPERTS_TAKE = 4.0
-#: Rows of an expert's product at which it reaches half its rate: a tile's, of which kernels have smaller ones for few
-#: rows. An expert that no token visits costs nothing.
-EXPERT_ROWS, FEW_ROWS = 64.0, 16.0
+ROUTED_PASSES = 2.0
+#: Kernels that widen weights to 16 bits on their way (MXFP4 on Hopper) take longer.
+WIDENED = 1.6
+EXPERTS_TAKE = 2.0
+#: Ranks that hold whole experts wait for the one whose experts are visited most.
+UNEVEN = 1.3
 #: Experts over several hosts are balanced: busy ones have copies, and a pass is two halves, one of which computes while
 #: the other is on the network. Balance is worth 1.49 times the tokens in prefill and 2.54 in decode, overlap 1.27 to
 #: 1.35 times (SGLang, lmsys.org/blog/2025-05-05-large-scale-ep): half of what experts take above their work, and half
@@ -48,8 +48,6 @@ EXPERT_ROWS, FEW_ROWS = 64.0, 16.0
 BALANCED, HIDDEN = 0.5, 0.5
 #: Copies beside the experts (DeepSeek: 32 for 256).
 COPIES = 1.125
-#: The same where a pass is bound by reading the experts it wakes.
-EXPERTS_READ = 1.5
 #: Tokens of a rank up to which experts are reached directly (DeepEP's low-latency kernels), a copy for each expert.
 FEW_TOKENS = 512
 #: Scheduling, sampling and detokenising of one pass on the host, what is not hidden behind the GPU.
@@ -57,7 +55,22 @@ HOST_S = 1.0e-3
 #: What of the memory engines leave to weights and cache (vLLM's gpu_memory_utilization).
 MEMORY_SHARE = 0.9
 #: A matrix product on few rows reaches this part of what a large one does.
-DECODE_GEMM = 0.7
+DECODE_GEMM = 0.8
+#: Products of narrow inputs take so much longer than at the rate that large ones of training sustain, by architecture:
+#: scales are applied on the way (AIConfigurator's tables of kernels, 2,048 rows and more, medians of 1.3 to 2.0).
+SCALED = {"Blackwell": 1.5}
+#: Bytes of a weight with its scales: NVFP4 has one of 8 bits for 16 weights, AWQ and GPTQ one of 16 bits for 128.
+WIDTHS = {"fp32": 4.0, "tf32": 4.0, "fp16": 2.0, "bf16": 2.0, "fp8": 1.0, "int8": 1.0, "fp4": 0.5625, "int4": 0.52}
+NARROW = ("fp8", "fp4")
+
+
+def stored_of(job: Job) -> Stored:
+    """Return what a job's weights are kept in: as its `precision` says, else as the checkpoint does."""
+    own = job.model.stored if isinstance(job.model, Shape) else None
+    stated = "precision" in job.model_fields_set or job.kind != "serve"
+    if own is not None and (not stated or job.precision == own.weights):
+        return own
+    return Stored.model_construct(weights=job.precision, experts_only=False, inputs=True)
 
 
 @dataclass(frozen=True)
@@ -90,10 +103,11 @@ class Engine:
             raise DescriptionError(f"{job.model.name} does not generate tokens.", hint="Name a transformer.")
         self.shape, self.split, self.k = job.model, split, constants or default_constants()
         self.machine = machine or machine_from_fabric(fabric)
-        self.precision = job.precision
-        self.width = {"fp8": 1.0, "fp4": 0.5, "fp32": 4.0, "tf32": 4.0}.get(job.precision, 2.0)
-        # Engines keep the cache in fp8 where weights are in fp8 or fp4 (NVIDIA's own checkpoints say so).
-        self._cache_share = (job.cache_bytes or (1 if job.precision in ("fp8", "fp4") else 2)) / 2
+        self._generation = self.machine.gpu.architecture.removesuffix(" Ultra")
+        self.stored = stored_of(job)
+        self._always_in: str = "bf16" if self.stored.experts_only else self.stored.weights
+        # Engines keep the cache in fp8 where what makes it is in fp8 or fp4 (NVIDIA's own checkpoints say so).
+        self._cache_share = (job.cache_bytes or (1 if self._always_in in NARROW and self.stored.inputs else 2)) / 2
         self.num_hosts = max(1, -(-split.num_gpus // self.machine.gpus_per_host))
         self._fabric = fabric
         self._reduced: dict[int, float] = {}
@@ -101,27 +115,25 @@ class Engine:
     @property
     def weight_bytes(self) -> float:
         """Weights of one GPU; where attention goes by request, all but the experts is whole on every rank."""
-        s = self.shape
-        if not self.split.spread:
-            return self.width * s.params / self.split.num_gpus
-        copies = COPIES if self._wide else 1.0
-        return self.width * (self._always + copies * self._routed / self.split.tp) / self.split.pp
+        _, always = self._streamed
+        table = 0.0 if self.shape.tied else 2.0 * self.shape.embedding_params
+        whole, copies = (1, COPIES if self._wide else 1.0) if self.split.spread else (self.split.tp, 1.0)
+        experts = copies * WIDTHS[self.stored.weights] * self._routed
+        return ((always + table) / whole + experts / self.split.tp) / self.split.pp
 
-    @property
-    def cache_bytes(self) -> float:
-        """Keys and values of one token on one GPU, or its mean over the ranks where each has its own requests."""
-        return self._cache_share * self._token_bytes / self.split.pp
+    def cache_bytes(self, tokens: float) -> float:
+        """Keys and values of a sequence on one GPU, or its mean over the ranks where each has its own requests."""
+        return self._cache_share * self._whole_cache_bytes(tokens) / self.split.pp
 
     @property
     def state_bytes(self) -> float:
         """What one sequence keeps on one GPU whatever its length: states of recurrent layers, in 32 bits."""
         return 2.0 * state_bytes(self.shape, self.split.tp) / self.split.pp
 
-    @property
-    def _token_bytes(self) -> float:
+    def _whole_cache_bytes(self, tokens: float) -> float:
         if self.split.spread:
-            return cache_bytes_per_token(self.shape, 1) / self.split.tp
-        return cache_bytes_per_token(self.shape, self.split.tp)
+            return cache_bytes(self.shape, 1, tokens) / self.split.tp
+        return cache_bytes(self.shape, self.split.tp, tokens)
 
     @property
     def _routed(self) -> float:
@@ -136,27 +148,34 @@ class Engine:
     def most_sequences(self, tokens: float) -> float:
         """Return how many sequences of so many tokens the memory of one replica holds, with their states."""
         free = MEMORY_SHARE * self.machine.gpu.memory_bytes - self.weight_bytes - 2 * 2**30
-        return max(0.0, free / (tokens * self.cache_bytes + self.state_bytes))
+        return max(0.0, free / (self.cache_bytes(tokens) + self.state_bytes))
 
     def decode_parts(self, batch: float, context: float) -> dict[str, float]:
         """Return the parts of one decoded token of `batch` sequences that have `context` tokens each."""
         batch = max(batch / self.split.pp, 1.0)  # stages work on different parts of the batch at the same time
-        rate = DECODE_GEMM * self.k.fitted.e_gemm * self.machine.rate(self.precision)
-        kept = context * self._cache_share * self._token_bytes + 2 * self.state_bytes  # a state is read and written
-        cache = batch * kept / self.machine.hbm_Bps
+        kept = self._cache_share * self._whole_cache_bytes(context)
+        read = (kept + 2 * self.state_bytes) / self.machine.hbm_Bps  # a state is read and written
+        s = self.shape
+        # Heads share what is read: with a latent for all of them, the products take longer than the reading.
+        sizes = 2 * s.mla.kv_rank + s.mla.rope_size if s.mla else s.qk_size + s.v_size
+        work = 2.0 * s.num_attention_layers * s.kept_tokens(context) * s.heads * sizes / self.split.tp
         return self._beside({
-            "weights": self._products_s(batch, rate), "cache": cache, "kernels": self._kernels_s(),
-            "network": self._network_s(batch),
+            "weights": self._products_s(batch, DECODE_GEMM), "cache": batch * max(read, work / self._attention_rate),
+            "kernels": self._kernels_s(), "network": self._network_s(batch),
         })  # fmt: skip
+
+    @property
+    def _attention_rate(self) -> float:
+        return self.k.fitted.e_attn * self.machine.rate("bf16")
 
     def prefill_parts(self, tokens: float, length: float) -> dict[str, float]:
         """Return the parts of the prefill of so many tokens, in prompts of a length."""
-        s, t = self.shape, self.split.tp
-        attend = 2.0 * s.num_attention_layers * s.heads * (s.qk_size + s.v_size) / 2 * length * tokens
-        attend_rate = self.k.fitted.e_attn * self.machine.rate("bf16")
+        s = self.shape
+        span = s.mean_span(int(max(length, 1.0)))
+        attend = 2.0 * s.num_attention_layers * s.heads * (s.qk_size + s.v_size) * span * tokens
         return self._beside({
-            "weights": self._products_s(tokens, self.k.fitted.e_gemm * self.machine.rate(self.precision)),
-            "cache": attend / t / attend_rate, "kernels": self._kernels_s(), "network": self._network_s(tokens),
+            "weights": self._products_s(tokens, 1.0), "cache": attend / self.split.tp / self._attention_rate,
+            "kernels": self._kernels_s(), "network": self._network_s(tokens),
         })  # fmt: skip
 
     def mixed_parts(self, tokens: float, length: float, batch: float, context: float) -> dict[str, float]:
@@ -165,10 +184,9 @@ class Engine:
         if batch <= 0:
             return prefill
         decode, few = self.decode_parts(batch, context), max(batch / self.split.pp, 1.0)
-        fast = self.k.fitted.e_gemm * self.machine.rate(self.precision)
-        rate = (tokens + few) / (tokens / fast + few / (DECODE_GEMM * fast))
+        reach = (tokens + few) / (tokens + few / DECODE_GEMM)
         return self._beside({
-            "weights": self._products_s(tokens + few, rate), "cache": prefill["cache"] + decode["cache"],
+            "weights": self._products_s(tokens + few, reach), "cache": prefill["cache"] + decode["cache"],
             "kernels": self._kernels_s(), "network": self._network_s(tokens + few),
         })  # fmt: skip
 
@@ -186,46 +204,60 @@ class Engine:
 
     def _kernels_s(self) -> float:
         s = self.shape
-        each = RAMP_S + CAST_S * self._narrow
-        gaps = (s.layers * KERNELS + s.moe_layers * ROUTING_KERNELS) * GRAPH_GAP_S
+        each = RAMP_S + CAST_S * (self._always_in in NARROW and self.stored.inputs)
+        gaps = s.layers * KERNELS * GRAPH_GAP_S + s.moe_layers * EXPERTS_START_S
         return gaps + s.layers * PRODUCTS * each + HOST_S
-
-    @property
-    def _narrow(self) -> bool:
-        return self.precision in ("fp8", "fp4")
 
     @property
     def _streamed(self) -> tuple[float, float]:
         """Return parameters and bytes that every token meets: of the embedding a row, the output layer in 16 bits."""
         table = float(self.shape.vocab * self.shape.hidden)
         body = self._always - table * (1 if self.shape.tied else 2)
-        return body + table, self.width * body + (2.0 if self._narrow else self.width) * table
+        width = WIDTHS[self._always_in]
+        return body + table, width * body + max(width, 2.0) * table
 
-    def _products_s(self, tokens: float, rate: float) -> float:
-        """Return the matrix products of a pass: weights are read or work is done, whichever is longer.
+    def _widened(self, kept: str) -> bool:
+        """Whether products widen weights kept so to 16 bits: inputs are no narrower, or the part has no such unit."""
+        return kept in ("fp8", "fp4", "int8", "int4") and self._units(kept) == "bf16"
 
-        Experts are products of few rows each, slower than whole tiles, and a token's way to and from each of its
-        experts passes over memory.
+    def _units(self, kept: str) -> str:
+        """Return the units that multiply weights kept so; MXFP4 meets inputs of 8 bits where the part mixes them."""
+        if kept not in self.machine.sustained:
+            return "bf16"
+        if self.stored.inputs or kept not in NARROW:
+            return kept
+        return "fp8" if kept == "fp4" else "bf16"
+
+    def _rate(self, kept: str) -> float:
+        return self.k.fitted.e_gemm * self.machine.rate(self._units(kept))
+
+    def _products_s(self, tokens: float, reach: float) -> float:
+        """Return the matrix products of a pass, at a part of a large product's rate.
+
+        Weights are read or work is done, whichever is longer. Experts are many small products: what they read, compute
+        and move to and from each of a token's experts adds up.
         """
         s, t, hbm = self.shape, self.split.tp, self.machine.hbm_Bps
         mine = t if not self.split.spread else 1
         params, read = self._streamed
-        dense = max(read / mine / hbm, 2.0 * params * tokens / t / rate)
+        slower = SCALED.get(self._generation, 1.0) if self._units(self._always_in) in NARROW else 1.0
+        work = slower * 2.0 * params * tokens / t / (reach * self._rate(self._always_in))
+        dense = max(read / mine / hbm, work)
         if not s.moe:
             return dense
         awake = 1 - math.pow(1 - s.moe.top_k / s.moe.experts, max(tokens, 1.0))
-        rows = tokens * s.moe.top_k / s.moe.experts  # of the mean expert; kernels take smaller tiles for few
-        rows += awake * min(EXPERT_ROWS, FEW_ROWS + 4 * rows / awake)
-        work = 2.0 * self._routed * rows / t / rate
-        passes = ROUTED_PASSES * s.expert_hidden + (2 + s.gated) * s.moe.ffn
-        moved = 2.0 * s.moe_layers * tokens / t * s.moe.top_k * passes / hbm
-        read = EXPERTS_READ * self.width * awake * self._routed / t / hbm
-        take = EXPERTS_TAKE * (BALANCED if self._wide else 1.0)
-        return dense + max(read, take * work) + take * moved
+        visits = tokens * s.moe.top_k / t
+        read = WIDTHS[self.stored.weights] * awake * self._routed / t / hbm
+        work = 2.0 * s.moe_layers * visits * s.one_expert_params / (reach * self._rate(self.stored.weights))
+        passes = ROUTED_PASSES * s.expert_hidden + (2 + s.gated) * s.moe.ffn / (1 if self.split.spread else t)
+        moved = 2.0 * s.moe_layers * (visits if self.split.spread else visits * t) * passes / hbm
+        take = WIDENED if self._widened(self.stored.weights) else 1.0
+        uneven = UNEVEN if self.split.spread and not self._wide else 1.0
+        return dense + take * (read + uneven * EXPERTS_TAKE * (work + moved))
 
     def send_cache_s(self, tokens: float) -> float:
         """Return how long the cache of a prompt takes from a prefill replica to a decode replica over the network."""
-        per_gpu = tokens * self.cache_bytes
+        per_gpu = self.cache_bytes(tokens)
         return per_gpu / max(self.k.fitted.e_net * self.machine.nic_Bps, 1.0) + 20e-6
 
     def _network_s(self, tokens: float) -> float:

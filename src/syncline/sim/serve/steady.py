@@ -7,6 +7,7 @@ sequences it holds, of which there are as many as arrive while one is being answ
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from syncline.sim.serve.engine import Engine
@@ -98,6 +99,27 @@ def steady(engine: Engine, load: Load, rate: float, apart: bool = False, crowd: 
     )  # fmt: skip
 
 
+@dataclass(frozen=True)
+class Crowd:
+    """One replica that so many users keep busy: each sends the next prompt when the last is answered."""
+
+    users: float  # that are answered at a time; others wait
+    first_token_s: float
+    token_s: float  # the mean time of a token after the first
+    rate: float  # requests a second
+
+
+def crowd_of(engine: Engine, load: Load, users: float) -> Crowd | None:
+    """Return what so many users see of one replica; None where its memory holds no sequence."""
+    batch = min(users, most_batch(engine, load))
+    if batch < 1:
+        return None
+    answer = load.answer.mean
+    token_s = _fixed(lambda at: _token_s(engine, load, batch / answer / at / engine.split.pp, batch, at))
+    first = DOOR_S + _mixed_s(engine, load, batch, load.prompt.mean, load.prompt.mean) + token_s / 2
+    return Crowd(batch, first, token_s, batch / (first + (answer - 1) * token_s))
+
+
 def _balance(engine: Engine, load: Load, rate: float, most: float, apart: bool) -> tuple[float, float]:
     """Return how many sequences are answered at a time, and the mean time of a token after the first.
 
@@ -108,14 +130,23 @@ def _balance(engine: Engine, load: Load, rate: float, most: float, apart: bool) 
     def batch_of(token_s: float) -> float:
         return max(min(rate * load.answer.mean * token_s, most), 1.0)
 
-    low, high = SHORTEST_S, LONGEST_S
-    for _ in range(48):
-        token_s = math.sqrt(low * high)
+    def next_s(token_s: float) -> float:
         batch = batch_of(token_s)
         # Stages take different prompts at the same time.
         coming = 0.0 if apart else min(rate, batch / load.answer.mean / token_s) / engine.split.pp
-        low, high = (token_s, high) if _token_s(engine, load, coming, batch, token_s) > token_s else (low, token_s)
-    return batch_of(high), high
+        return _token_s(engine, load, coming, batch, token_s)
+
+    found = _fixed(next_s)
+    return batch_of(found), found
+
+
+def _fixed(next_s: Callable[[float], float]) -> float:
+    """Return the time of a pass that is as long as what comes during it makes it."""
+    low, high = SHORTEST_S, LONGEST_S
+    for _ in range(48):
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if next_s(middle) > middle else (low, middle)
+    return high
 
 
 def _token_s(engine: Engine, load: Load, rate: float, batch: float, pass_s: float) -> float:

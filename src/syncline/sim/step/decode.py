@@ -80,7 +80,7 @@ def decode_step(fabric: Fabric, job: Job, constants: Constants | None = None) ->
     if shape.moe:  # a batch wakes more experts than one token does
         idle = (1 - shape.moe.top_k / shape.moe.experts) ** batch
         weights = width * (shape.params - idle * (shape.params - shape.active_params)) / split.tp
-    cache = batch * (job.context * cache_bytes_per_token(shape, split.tp) + state_bytes(shape, split.tp))
+    cache = batch * (cache_bytes(shape, split.tp, job.context) + state_bytes(shape, split.tp))
     flops = 2.0 * shape.active_params * batch / split.tp
     arithmetic = flops / (k.fitted.e_gemm * machine.rate(job.precision))
     hosts = -(-split.tp // machine.gpus_per_host)
@@ -99,12 +99,16 @@ def decode_step(fabric: Fabric, job: Job, constants: Constants | None = None) ->
     )  # fmt: skip
 
 
-def cache_bytes_per_token(shape: Shape, tp: int) -> float:
-    """Return the bytes of keys and values that one token keeps on one rank, all layers."""
+def cache_bytes(shape: Shape, tp: int, context: float) -> float:
+    """Return the bytes of keys and values that one sequence keeps on one rank, all layers, in 16 bits.
+
+    Layers with a sliding window keep no more than the window.
+    """
+    tokens = shape.num_attention_layers * shape.kept_tokens(context)
     if shape.mla:  # the compressed latent is whole on every rank
-        return 2.0 * shape.num_attention_layers * (shape.mla.kv_rank + shape.mla.rope_size)
+        return 2.0 * tokens * (shape.mla.kv_rank + shape.mla.rope_size)
     heads = max(shape.num_kv_heads / tp, 1.0)
-    return 2.0 * shape.num_attention_layers * heads * (shape.qk_size + shape.v_size)
+    return 2.0 * tokens * heads * (shape.qk_size + shape.v_size)
 
 
 def state_bytes(shape: Shape, tp: int) -> float:

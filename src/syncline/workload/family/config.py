@@ -19,6 +19,7 @@ from syncline.workload.family.keys import EXPERTS, NAMES, TOP_K, Config, first, 
 from syncline.workload.family.tower import towers_of
 from syncline.workload.family.traits import traits_of
 from syncline.workload.shape import Experts, Mla, Shape
+from syncline.workload.stored import stored_of
 
 #: Parts of a config that hold numbers of the language model: those of multimodal models, and DBRX's.
 _INNER = ("text_config", "llm_config", "attn_config", "ffn_config")
@@ -44,6 +45,9 @@ def read_config(path: str | Path) -> Shape:
         ) from None
     if not isinstance(data, dict):
         raise DescriptionError("a config.json holds one object.", where=str(path))
+    beside = Path(path).with_name("hf_quant_config.json")  # NVIDIA's checkpoints say there what weights are kept in
+    if "quantization_config" not in data and beside.is_file():
+        data |= {"quantization_config": json.loads(read_text(beside)).get("quantization")}
     try:
         return shape_from_config(data, name=Path(path).parent.name or "model")
     except ValidationError as error:
@@ -91,6 +95,7 @@ def shape_from_config(config: Mapping[str, Any], name: str = "model") -> Shape:
         fields["moe"] = _experts(data, experts, fields["layers"], family, dense)
         fields["extra_params"] = fields.get("extra_params", 0) + _gates(data, fields, family)
     fields["predict_layers"] = whole(data, "num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_layers")
+    fields["stored"] = stored_of(flat)
     fields["traits"] = traits_of(data, family, "moe" in fields)
     return Shape.model_validate(fields)
 
