@@ -14,7 +14,7 @@ from syncline.errors import PlanError
 from syncline.fabric import load
 from syncline.planning.answer import ask
 from syncline.planning.frameworks.framework import named_framework
-from syncline.planning.frameworks.launch import deepspeed_config
+from syncline.planning.frameworks.launch_deepspeed import deepspeed_config
 from syncline.planning.frameworks.launch_megatron import megatron_arguments
 from syncline.planning.frameworks.launch_torch import torchtitan_values
 from syncline.planning.named_job import named_job
@@ -108,13 +108,13 @@ def torchtitan(job: Job, shape: Shape) -> None:
     )  # fmt: skip
 
 
-def deepspeed(job: Job, _shape: Shape) -> None:
+def deepspeed(job: Job, shape: Shape) -> None:
     """Build DeepSpeed's config of the written file; it raises where batches do not multiply out or a key is unknown."""
     from deepspeed import comm
     from deepspeed.runtime.config import DeepSpeedConfig
 
     with mock.patch.object(comm, "get_rank", return_value=0):  # without a group it takes every world for one rank
-        DeepSpeedConfig(deepspeed_config(job), mpu=_Replicas(job.parallel.dp or 1))
+        DeepSpeedConfig(deepspeed_config(job, shape), mpu=_Replicas(job.parallel.dp or 1))
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from syncline.planning.frameworks.launch_megatron import nemo_overrides
+from syncline.planning.frameworks.launch_nemo import nemo_overrides
 from syncline.workload.job import Job
 from syncline.workload.shape import Shape
 

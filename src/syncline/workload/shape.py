@@ -192,7 +192,8 @@ class Shape(Strict):
             return q + kv + m.kv_rank + out
         width = self.qkv_width
         biases = width * (self.biases or self.qkv_biases) + self.hidden * self.biases
-        return self.hidden * width + out + biases + 2 * self.qk_size * self.qk_norm
+        normed = (self.heads + self.num_kv_heads) if self.traits and self.traits.qk_norm_whole else 2 * self.qk_norm
+        return self.hidden * width + out + biases + normed * self.qk_size
 
     def block_params(self, width: int, hidden: int = 0) -> int:
         """Return the parameters of one feed-forward block of that width; its tokens may have another size."""

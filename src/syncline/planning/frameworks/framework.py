@@ -3,7 +3,8 @@
     named_framework("megatron").keep(rows, job)      # the rows it accepts
     named_framework("torchtitan").axes(USUAL)        # the words it has
 
-Rules are stated with where the framework says so; `plan/frameworks/launch.py` writes the files.
+Rules are stated with where the framework says so; `dialects` are its words for the fields of a model (`fields.py`), and
+`launch.py` writes the files.
 """
 
 from __future__ import annotations
@@ -15,6 +16,11 @@ from typing import Any
 import numpy as np
 
 from syncline.errors import PlanError
+from syncline.planning.frameworks.fields import Dialect, dialect_of
+from syncline.planning.frameworks.launch_maxtext import MAXTEXT
+from syncline.planning.frameworks.launch_megatron import MEGATRON
+from syncline.planning.frameworks.launch_nemo import NEMO
+from syncline.planning.frameworks.launch_torch import TITAN
 from syncline.planning.space import Axes, Rows
 from syncline.workload.job import Job
 from syncline.workload.shape import Shape
@@ -43,6 +49,10 @@ class Framework:
     offload: tuple[str, ...]
     software: str
     """What a job's `software.framework` calls it; "auto": no word is its own."""
+    dialects: tuple[Dialect, ...] = ()
+    """How it names the fields of a model; none: it leaves the model to its user's script."""
+    gradient_bytes: tuple[int, ...] = (2, 4)
+    """Widths in which it can be told to send gradients."""
 
     def axes(self, axes: Axes) -> Axes:
         """Return the words of a search that this framework has."""
@@ -58,7 +68,8 @@ class Framework:
         shape = job.model
         if not isinstance(shape, Shape):
             raise PlanError(f"{job.model.name} is a list of layers; no framework is known for it.")
-        self.check_model(shape)
+        self.dialect(shape)
+        self.check_width(job)
         for rule in self.rules:
             mask = np.broadcast_to(rule.obeys(rows, job, shape), len(rows))
             if len(rows) and not mask.any():
@@ -70,20 +81,23 @@ class Framework:
             rows = rows.take(mask)
         return rows
 
-    def check_model(self, shape: Shape) -> None:
-        """Raise where this framework's files describe the model, and only models of one kind of layer."""
-        if self.name == "deepspeed" or not (shape.hybrid or shape.towers):
-            return
-        kinds = " and ".join(sorted({mixer.kind for mixer in shape.mixers})) or "layers that differ"
-        raise PlanError(
-            f"syncline writes no {self.title} files for {shape.name}, which has "
-            f"{'an image tower' if shape.towers and not shape.hybrid else kinds}.",
-            hint="Plan without `framework` and write the model's own arguments, or plan for deepspeed, which leaves "
-            "the model to your script.",
-        )
+    def dialect(self, shape: Shape) -> Dialect | None:
+        """Return its words for a model, or raise with what it cannot express."""
+        return dialect_of(self.title, self.dialects, shape) if self.dialects else None
+
+    def check_width(self, job: Job) -> None:
+        """Raise where the job states a width of gradients that this framework cannot send."""
+        if job.gradient_bytes is not None and job.gradient_bytes not in self.gradient_bytes:
+            raise PlanError(
+                f"{self.title} sends gradients of {' or '.join(map(str, self.gradient_bytes))} bytes, "
+                f"and the job's have {job.gradient_bytes}.",
+                hint="Leave `gradient_bytes` out, or plan for another framework.",
+            )
 
     def stated(self, job: Job) -> tuple[Job, str]:
         """Return the job as this framework runs it, and what that changes of what its file says."""
+        if job.gradient_bytes is None and len(self.gradient_bytes) == 1:
+            job = job.model_copy(update={"gradient_bytes": self.gradient_bytes[0]})
         if self.software == "auto" or job.software.framework == self.software:
             return job, ""
         named, note = job.software.framework, ""
@@ -146,6 +160,10 @@ TITAN_EXPERTS = Rule(
     "experts", "ep divides dp_shard x cp x tp and the experts", "torchtitan/distributed/parallel_dims.py",
     _experts_divide,
 )  # fmt: skip
+TIED = Rule(
+    "tied", "tied embeddings are on one stage: pp is 1", "torchtitan/models/common/decoder.py",
+    lambda rows, job, shape: (rows.pp == 1) | (not shape.tied),
+)  # fmt: skip
 ZERO_ONLY = Rule(
     "data-parallel", "a DeepSpeed config alone splits the state, not the model: tp, pp, cp and ep are 1",
     "deepspeed/runtime/config.py", lambda rows, job, shape: rows.tp * rows.pp * rows.cp * rows.ep == 1,
@@ -164,15 +182,16 @@ _MEGATRON = Framework(
     "megatron", "Megatron-LM", (KV_HEADS, WIDTHS, SEQUENCE, GROUPS, CHUNKS, EXPERTS), zero=("1", "none"),
     schedule=("1f1b", "interleaved"),
     recompute=("none", "selective", "partial-25", "partial-50", "partial-75", "full"), offload=("none", "optimizer"),
-    software="megatron",
+    software="megatron", dialects=(MEGATRON,),
 )  # fmt: skip
 FRAMEWORKS = {
     "megatron": _MEGATRON,
-    "nemo": replace(_MEGATRON, name="nemo", title="NeMo (Megatron-Bridge)", software="nemo"),
+    "nemo": replace(_MEGATRON, name="nemo", title="NeMo (Megatron-Bridge)", software="nemo", dialects=(NEMO,)),
     "torchtitan": Framework(
-        "torchtitan", "torchtitan", (KV_HEADS, WIDTHS, SEQUENCE, GROUPS, CHUNKS, STAGED, TITAN_EXPERTS),
+        "torchtitan", "torchtitan", (KV_HEADS, WIDTHS, SEQUENCE, GROUPS, CHUNKS, STAGED, TITAN_EXPERTS, TIED),
         zero=("3", "hsdp"), schedule=("1f1b", "interleaved", "gpipe"), recompute=("none", "selective-op", "full"),
-        offload=("none",), software="pytorch",
+        offload=("none",), software="pytorch", dialects=TITAN,
+        gradient_bytes=(4,),  # config/configs.py: mixed_precision_reduce is float32 alone
     ),
     "deepspeed": Framework(
         "deepspeed", "DeepSpeed", (ZERO_ONLY,), zero=("3", "2", "1", "none"), schedule=("1f1b",),
@@ -180,7 +199,7 @@ FRAMEWORKS = {
     ),
     "maxtext": Framework(
         "maxtext", "MaxText", (MESH, KV_HEADS, SEQUENCE, MESH_EXPERTS), zero=("3",), schedule=("1f1b",),
-        recompute=("none", "full"), offload=("none",), software="auto",
+        recompute=("none", "full"), offload=("none",), software="auto", dialects=MAXTEXT,
     ),
 }  # fmt: skip
 

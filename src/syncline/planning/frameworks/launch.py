@@ -11,11 +11,15 @@ import shlex
 
 from syncline.describe.plain import JsonObject
 from syncline.errors import PlanError
+from syncline.planning.frameworks.fields import fields_of
 from syncline.planning.frameworks.framework import named_framework
+from syncline.planning.frameworks.launch_deepspeed import MODEL, deepspeed_files, transformers_kind
 from syncline.planning.frameworks.launch_maxtext import maxtext_config
-from syncline.planning.frameworks.launch_megatron import megatron_arguments, nemo_overrides
+from syncline.planning.frameworks.launch_megatron import megatron_arguments
+from syncline.planning.frameworks.launch_nemo import SCRIPT, nemo_overrides, nemo_script
 from syncline.planning.frameworks.launch_script import jobset, sbatch
 from syncline.planning.frameworks.launch_torch import WRITTEN, torchtitan_arguments, torchtitan_module
+from syncline.planning.frameworks.updates import left_of
 from syncline.workload.job import Job
 from syncline.workload.shape import Shape
 from syncline.workload.stages import stage_layout
@@ -24,7 +28,7 @@ from syncline.workload.stages import stage_layout
 ENTRY = {
     "megatron": "pretrain_gpt.py",
     "torchtitan": "-m torchtitan.train",
-    "nemo": "scripts/performance/run_script.py",
+    "nemo": SCRIPT,
     "deepspeed": "train.py",
     "maxtext": "-m maxtext.trainers.pre_train.train",
 }
@@ -34,19 +38,20 @@ def launch_files(framework: str, job: Job, gpus_per_host: int) -> dict[str, str]
     """Return the files by name. The job has its split filled in (`PlanAnswer.job`)."""
     if not isinstance(job.model, Shape):
         raise PlanError(f"{job.model.name} is a list of layers, and no framework starts one.")
-    named_framework(framework).check_model(job.model)
+    named_framework(framework).check_width(job)
+    named_framework(framework).dialect(job.model)
     files: dict[str, str] = {}
     command: list[str]
     if framework == "megatron":
         command = megatron_arguments(job, job.model)
     elif framework == "nemo":
+        files[SCRIPT] = nemo_script(job, job.model)
         command = nemo_overrides(job, job.model)
     elif framework == "torchtitan":
+        files[f"{WRITTEN}.py"] = torchtitan_module(job, job.model)
         command = torchtitan_arguments(job, job.model)
-        if text := torchtitan_module(job, job.model):
-            files[f"{WRITTEN}.py"] = text
     elif framework == "deepspeed":
-        files["ds_config.json"] = json.dumps(deepspeed_config(job), indent=2) + "\n"
+        files = deepspeed_files(job, job.model)
         command = ["--deepspeed", "--deepspeed_config", "ds_config.json"]
     else:
         files["config.yml"] = maxtext_config(job, job.model, gpus_per_host)
@@ -57,9 +62,25 @@ def launch_files(framework: str, job: Job, gpus_per_host: int) -> dict[str, str]
     files["environment.sh"] = "".join(f"export {name}={value}\n" for name, value in environment.items())
     files["ranks.json"] = json.dumps(ranks_of(job, gpus_per_host), indent=2) + "\n"
     jax = framework == "maxtext"
-    files["run.sbatch"] = sbatch(job, gpus_per_host, ENTRY[framework], command, environment, jax=jax)
-    files["jobset.yaml"] = jobset(job, gpus_per_host, ENTRY[framework], command, environment, jax=jax)
+    left = "".join(f"# Left to you: {text}.\n" for text in _left(framework, job, job.model))
+    script = sbatch(job, gpus_per_host, ENTRY[framework], command, environment, jax=jax)
+    files["run.sbatch"] = script.replace("set -euo pipefail\n", f"{left}set -euo pipefail\n", 1)
+    files["jobset.yaml"] = left + jobset(job, gpus_per_host, ENTRY[framework], command, environment, jax=jax)
+    if jax:
+        files["config.yml"] = left + files["config.yml"]
     return files
+
+
+def _left(framework: str, job: Job, shape: Shape) -> list[str]:
+    """Return what the files do not decide: of the model, of its training, and where data are."""
+    found, title = left_of(job, shape), named_framework(framework).title
+    dialect = named_framework(framework).dialect(shape)
+    if framework == "deepspeed":
+        title, dialect = "transformers", transformers_kind(shape)
+        made = f"the script, which builds the model of {MODEL} (AutoConfig, AutoModelForCausalLM.from_config)"
+        found.insert(0, made if dialect else f"the model: transformers has none like {shape.name}")
+    leaves = dialect.leaves(fields_of(shape)) if dialect else []
+    return found + [f"{text}, for which {title} has no argument" for text in leaves]
 
 
 def environment_of(framework: str, job: Job) -> dict[str, str]:
@@ -67,7 +88,7 @@ def environment_of(framework: str, job: Job) -> dict[str, str]:
     found = {"NCCL_DEBUG": "WARN"}
     if framework != "maxtext":
         found["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
-    if framework in ("megatron", "nemo") and job.parallel.tp > 1:
+    if framework in ("megatron", "nemo") and max(job.parallel.tp, job.parallel.cp) > 1:
         found["CUDA_DEVICE_MAX_CONNECTIONS"] = "1"  # kernels of a layer start in order, so that exchanges overlap
     return found
 
@@ -90,23 +111,3 @@ def ranks_of(job: Job, gpus_per_host: int) -> JsonObject:
         "first_group": groups,
         "layers_of_stages": [list(c) for c in stage_layout(shape.layers, split.pp, split.virtual)],
     }
-
-
-def deepspeed_config(job: Job) -> JsonObject:
-    """Return a DeepSpeed config; its batch sizes multiply out, which DeepSpeed checks."""
-    split, stage = job.parallel, {"none": 0, "1": 1, "2": 2, "3": 3, "fsdp": 3}.get(job.parallel.zero, 3)
-    zero: JsonObject = {"stage": stage, "overlap_comm": True, "contiguous_gradients": True}
-    if job.offload in ("optimizer", "both"):
-        zero["offload_optimizer"] = {"device": "cpu", "pin_memory": True}
-    config: JsonObject = {
-        "train_batch_size": job.batch.global_,
-        "train_micro_batch_size_per_gpu": job.batch.micro,
-        "gradient_accumulation_steps": job.batch.global_ // (job.batch.micro * (split.dp or 1)),
-        "zero_optimization": zero,
-        "gradient_clipping": 1.0,
-        "bf16": {"enabled": job.precision in ("bf16", "fp8")},
-        "fp16": {"enabled": job.precision == "fp16"},
-    }
-    if job.recompute == "full":
-        config["activation_checkpointing"] = {"partition_activations": False, "contiguous_memory_optimization": False}
-    return config

@@ -97,6 +97,8 @@ def shape_from_config(config: Mapping[str, Any], name: str = "model") -> Shape:
     fields["predict_layers"] = whole(data, "num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_layers")
     fields["stored"] = stored_of(flat)
     fields["traits"] = traits_of(data, family, "moe" in fields)
+    if fields["traits"] and fields["traits"].norm_place == "around":
+        fields["norms"] = 4
     return Shape.model_validate(fields)
 
 
@@ -158,7 +160,7 @@ def _habits(data: Config, family: str) -> dict[str, Any]:
     fields = {
         "gated": not plain,
         "tied": bool(data.get("tie_word_embeddings", data.get("weight_tying", False))),
-        "biases": biased and bool(data.get("bias", True)),
+        "biases": (biased and bool(data.get("bias", True))) or _has("linear_biases", family),
         "norm_biases": biased,
         "qkv_biases": bias or _has("qkv_biases", family),
         "qk_norm": _has("qk_norm", family),

@@ -68,7 +68,7 @@ def _full_every(data: Config) -> int | None:
 
 
 def _rotary(data: Config) -> Rotary:
-    """Return rotary positions: keys of their own, `rope_scaling`, or `rope_parameters` (one, or one a kind of layer)."""
+    """Return rotary positions: own keys, `rope_scaling`, or `rope_parameters` (of one or two kinds of layer)."""
     scaling = data.get("rope_parameters") or data.get("rope_scaling") or {}
     scaling = scaling if isinstance(scaling, Mapping) else {}
     local = scaling.get("sliding_attention") if isinstance(scaling.get("sliding_attention"), Mapping) else {}
@@ -78,7 +78,7 @@ def _rotary(data: Config) -> Rotary:
         whole(data, "hidden_size", "n_embd") // max(whole(data, "num_attention_heads", "n_head", otherwise=1), 1)
     )
     rotated = _number(data, "rotary_dim")
-    given = {
+    given: dict[str, object] = {
         "base": _number(data, "rope_theta", "rotary_emb_base") or _number(scaling, "rope_theta"),
         "share": rotated / size if rotated else _number({**scaling, **data}, "partial_rotary_factor", "rotary_pct"),
         "local_base": _number(data, "rope_local_base_freq") or _number(local or {}, "rope_theta"),
