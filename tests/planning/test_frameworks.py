@@ -81,9 +81,7 @@ def test_unknown_frameworks_and_models_are_named() -> None:
     with pytest.raises(PlanError, match='`framework` "colossal"'):
         named_framework("colossal")
     job = named_job("gpt3-175b").on(1024)
-    with pytest.raises(
-        PlanError, match="torchtitan cannot build gpt3-175b: it has no argument for layer
-    ):
+    with pytest.raises(PlanError, match="torchtitan cannot build gpt3-175b: it has no argument for layer"):
         launch_files("torchtitan", job, 8)
 
 
