@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 from pathlib import Path
 
@@ -116,11 +117,15 @@ def test_names_are_those_of_the_host_that_was_read(cluster: str, host: str, nics
     assert not [device for device in names.nics if device not in made.files["nccl-topology.xml"]]
 
 
-def test_without_a_host_nothing_is_named() -> None:
-    made = bundle(load("nd-h100-v5"), ranks=64)
-    active = [line for line in made.files["nccl.env"].splitlines() if line.startswith("export ")]
-    assert not [line for line in active if "mlx5" in line or "eth0" in line or "topo" in line]
-    assert "FILL IN" in made.files["nccl.env"]
+@pytest.mark.parametrize(
+    "cluster", ["nd-h100-v5", "dgx-h100-superpod-1su", "p5-ultracluster", "a3-mega", "eos", "llama3-24k-roce"]
+)
+def test_without_a_host_nothing_is_named(cluster: str) -> None:
+    made = bundle(load(cluster), ranks=64)
+    lines = [line.strip() for name, text in made.files.items() if "topology" not in name for line in text.splitlines()]
+    named = re.compile(r"mlx5_|\b(?:eth|ib|ibp|rdma|enp|ens|bond)\d|/opt/|/etc/nccl")
+    assert [line for line in lines if not line.startswith("#") and named.search(line)] == []
+    assert "FILL IN" in made.files["nccl.env"] or cluster == "p5-ultracluster"
 
 
 def test_a_job_sets_ranks_and_collectives() -> None:
@@ -141,6 +146,7 @@ GOOD = "".join(
     for g in range(8)
     for text in (
         f"comm 0x55 rank {h * 8 + g} nranks 16 cudaDev {g} nvmlDev {g} busId 1c000 - Init START",
+        "NET/IB : Using " + " ".join(f"[{n}]mlx5_{n}:1/IB" for n in range(8)) + " [RO]; OOB eth0:10.0.0.1<0>",
         "Using network IB",
         f"Channel 0{g}/0 : {h * 8 + g}[{g}] -> {(1 - h) * 8 + g}[{g}] [send] via NET/IB/{g}/GDRDMA",
         "NVLS comm 0x55d headRank 1 nHeads 8 buffSize 4194304 memSize 2097152",
@@ -162,13 +168,15 @@ def states(tmp_path: Path, text: str, env: dict[str, str] | None = None) -> dict
 def test_a_healthy_log_says_yes_to_all(tmp_path: Path) -> None:
     found = states(tmp_path, GOOD, {"NCCL_IB_TIMEOUT": "22", "NCCL_TUNER_PLUGIN": "x.so", "NCCL_DEBUG": "INFO"})
     assert set(found.values()) == {"yes"}
-    assert len(found) == 9
+    assert len(found) == 10
 
 
 @pytest.mark.parametrize(
     ("old", "new", "what"),
     [
         ("Using network IB", "Using network Socket", "network in use"),
+        ("[7]mlx5_7:1/IB ", "", "NICs found"),
+        ("[7]mlx5_7:1/IB ", "[7]mlx5_7:1/RoCE ", "NICs found"),
         ("/7/GDRDMA", "/7", "GPUDirect RDMA on every channel"),
         ("via NET/IB/7/", "via NET/IB/0/", "NICs in use"),
         ("-> 9[1]", "-> 10[2]", "rings on their rail"),

@@ -25,6 +25,8 @@ EFA = JobSite(network="efa", nvswitch=True, num_ranks=64, num_nics=8, nccl=(2, 2
         ({"NCCL_ALGO": "Ringg"}, None, "nccl.env.bad-value"),
         ({"NCCL_IB_CUDA_SUPPORT": "1"}, None, "nccl.env.obsolete"),
         ({"NCCL_TREE_THRESHOLD": "0"}, None, "nccl.env.obsolete"),
+        ({"NCCL_MAX_NRINGS": "8"}, None, "nccl.env.deprecated"),
+        ({"NCCL_ASYNC_ERROR_HANDLING": "1"}, None, "nccl.env.deprecated"),
         ({"NCCL_NET_GDR_LEVEL": "3"}, None, "nccl.env.gdr-level-number"),
         ({"NCCL_NET_GDR_LEVEL": "LOC"}, None, "nccl.env.gdr-off"),
         ({"NCCL_DEBUG": "INFO"}, IB, "nccl.env.debug-to-one-stream"),
@@ -53,6 +55,14 @@ def test_each_rule_finds_its_case_and_only_it(env: dict[str, str], site: JobSite
     assert [finding.rule for finding in found] == [rule]
     assert found[0].fix and found[0].meaning and found[0].reference.startswith("https://")
     assert rule in rule_ids()
+
+
+def test_a_variable_is_obsolete_from_the_release_on_that_took_it_away() -> None:
+    old = {"NCCL_TREE_THRESHOLD": "0", "NCCL_SINGLE_RING_THRESHOLD": "1"}
+    (found,) = lint(old, JobSite(nccl=(2, 4)))
+    assert found.observed.startswith("NCCL_SINGLE_RING_THRESHOLD=1 is gone since NCCL 2.3")
+    (found,) = lint(old, JobSite(nccl=(2, 27)))
+    assert "NCCL_TREE_THRESHOLD=0 is gone since NCCL 2.5 (today NCCL_ALGO or a tuner)" in found.observed
 
 
 GOOD = {

@@ -106,6 +106,17 @@ def _network(tallies: Tallies, system: NcclSystem) -> Effect | None:
     return _effect("network in use", expected, rows, wrong, seen, "no `Using network` line (NCCL_DEBUG=INFO shows it)")
 
 
+def _listed(tallies: Tallies, system: NcclSystem) -> Effect | None:
+    """The NICs that NCCL found on each host: as many as the cluster has, and of its link layer."""
+    if system.network not in ("infiniband", "roce") or system.num_islands < 2:
+        return None
+    rows, layer = rows_of(tallies, "signal.hca-list"), "IB" if system.network == "infiniband" else "RoCE"
+    found = [re.findall(r"/(IB|RoCE)\b", row.get("list")) for row in rows]
+    wrong = [row for row, kinds in zip(rows, found, strict=True) if kinds != [layer] * system.num_nics]
+    seen = some({f"{len(kinds)} {' and '.join(sorted(set(kinds)))}" for kinds in found})
+    return _effect("NICs found", f"{system.num_nics} {layer}", rows, wrong, seen, "no `NET/IB : Using` line")
+
+
 def _gdr(tallies: Tallies, system: NcclSystem) -> Effect | None:
     if system.network not in ("infiniband", "roce") or system.num_islands < 2:
         return None
@@ -185,7 +196,7 @@ def _release(tallies: Tallies, system: NcclSystem) -> Effect | None:
 
 
 _CHECKS: tuple[Callable[[Tallies, NcclSystem], Effect | None], ...] = (
-    _network, _provider, _gdr, _nics, _rails, _nvls, _channels, _release,
+    _network, _provider, _listed, _gdr, _nics, _rails, _nvls, _channels, _release,
 )  # fmt: skip
 
 

@@ -169,12 +169,34 @@ def _disabled_rdma(case: EnvironmentCase) -> str:
     return " ".join(settings)
 
 
+_REMOVED = {
+    "NCCL_SINGLE_RING_THRESHOLD": ((2, 3), "NCCL_ALGO or a tuner"),
+    "NCCL_IB_CUDA_SUPPORT": ((2, 4), "NCCL_NET_GDR_LEVEL"),
+    "NCCL_IB_GDR_LEVEL": ((2, 4), "NCCL_NET_GDR_LEVEL"),
+    "NCCL_LL_THRESHOLD": ((2, 5), "NCCL_PROTO or a tuner"),
+    "NCCL_TREE_THRESHOLD": ((2, 5), "NCCL_ALGO or a tuner"),
+    "NCCL_RINGS": ((2, 5), "NCCL_GRAPH_FILE"),
+}
+"""Variables of NCCL that a release took away, and what came instead (NCCL user guide, environment variables)."""
 _RENAMED = {
+    "NCCL_MAX_NRINGS": ("NCCL_MAX_NCHANNELS", "NCCL 2.5"),
+    "NCCL_MIN_NRINGS": ("NCCL_MIN_NCHANNELS", "NCCL 2.5"),
+    "NCCL_BLOCKING_WAIT": ("TORCH_NCCL_BLOCKING_WAIT", "PyTorch 2.2"),
+    "NCCL_ASYNC_ERROR_HANDLING": ("TORCH_NCCL_ASYNC_ERROR_HANDLING", "PyTorch 2.2"),
+    "NCCL_DESYNC_DEBUG": ("TORCH_NCCL_DESYNC_DEBUG", "PyTorch 2.2"),
     "TORCH_NCCL_TRACE_BUFFER_SIZE": ("TORCH_FR_BUFFER_SIZE", "PyTorch 2.8"),
     "TORCH_NCCL_TRACE_CPP_STACK": ("TORCH_FR_CPP_STACK", "PyTorch 2.8"),
     "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": ("TORCH_FR_DUMP_TEMP_FILE", "PyTorch 2.8"),
 }
 """Old names, the new ones, and since which release."""
+
+
+def _removed(case: EnvironmentCase) -> str:
+    return "; ".join(
+        f"{name}={case.get(name)} is gone since NCCL {since[0]}.{since[1]} (today {instead})"
+        for name, (since, instead) in _REMOVED.items()
+        if name in case.env and case.since(*since)
+    )
 
 
 def _deprecated(case: EnvironmentCase) -> str:
@@ -215,12 +237,9 @@ RULES: tuple[VariableRule, ...] = (
           "Unset NCCL_PROTO unless the vendor of the plugin asks for it.", confidence=0.6),
     VariableRule("nccl.env.bad-value", _bad_list, "NCCL cannot read this list and falls back or stops.",
           "Use names such as Ring, Tree, NVLS and LL, LL128, Simple.", Severity.CRITICAL, 0.9),
-    VariableRule("nccl.env.obsolete",
-          _set("NCCL_IB_CUDA_SUPPORT", "NCCL_LL_THRESHOLD", "NCCL_TREE_THRESHOLD", "NCCL_SINGLE_RING_THRESHOLD",
-               "NCCL_MAX_NRINGS", "NCCL_MIN_NRINGS", "NCCL_RINGS", "NCCL_IB_GDR_LEVEL", "NCCL_BLOCKING_WAIT",
-               "NCCL_ASYNC_ERROR_HANDLING", "NCCL_DESYNC_DEBUG"),
-          "Obsolete: today's NCCL (or PyTorch) ignores it or warns, and readers believe that it does something.",
-          "Remove it; PyTorch's own variables begin with TORCH_NCCL_ since 2.2.", confidence=0.95),
+    VariableRule("nccl.env.obsolete", _removed,
+          "This release of NCCL does not read it, and readers believe that it does something.",
+          "Remove it.", confidence=0.95),
     VariableRule("nccl.env.deprecated", _deprecated,
           "The library still reads the old name and warns; a later release will not.",
           "Use the new name, or both where older releases run too.", confidence=0.9),

@@ -220,6 +220,9 @@ def _note(text: str) -> None:
 
 @contextmanager
 def _bar(words: str) -> Iterator[Callable[[int, int], None]]:
+    if not err().is_terminal:  # the display itself is a tenth of a second to load
+        yield lambda done, total: None
+        return
     with progress() as shown:
         task = shown.add_task(words, total=None)
         yield lambda done, total: shown.update(task, completed=done, total=total)
