@@ -69,12 +69,12 @@ def test_one_host(sample: str, gpus: int, nic: str, link: str, path: str, tmp_pa
 
 def test_rdma_ports_as_ibstat_and_rdma_link_show_them() -> None:
     dgx = look(host(HOSTS["dgx-h100"]())).ports
-    assert [(p.nic, p.name, p.part, p.layer, p.netdev) for p in dgx][:2] == [
+    assert [(p.nic, p.port, p.part, p.link_layer, p.netdev) for p in dgx][:2] == [
         (0, "mlx5_0:1", "ConnectX-7", "InfiniBand", ""),
         (1, "mlx5_3:1", "ConnectX-7", "InfiniBand", ""),
     ]
     roce = look(host(HOSTS["roce-h100"]())).ports
-    assert [(p.name, p.part, p.layer, p.netdev, p.state, p.rate_text) for p in roce][7:] == [
+    assert [(p.port, p.part, p.link_layer, p.netdev, p.state, p.rate) for p in roce][7:] == [
         ("mlx5_7:1", "BlueField-3", "Ethernet", "rdma7", "4: ACTIVE", "400 Gb/sec (4X NDR)")
     ]
     assert look(host(HOSTS["roce-h100"]())).faults == []

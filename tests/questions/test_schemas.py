@@ -14,10 +14,14 @@ from typing import Any
 
 import jsonschema
 import pytest
+from tests.auditing.samples import HOSTS
 
 import syncline
+from syncline.auditing.capture import capture
 from syncline.describe.plain import json_text
+from syncline.host.root import Root
 from syncline.questions.answer import Answer
+from syncline.questions.discover import discover
 from syncline.questions.simulate import alltoallv
 from syncline.questions.within.phases import plan_phases
 
@@ -125,6 +129,7 @@ def questions() -> dict[str, tuple[Ask, ...]]:
             lambda: syncline.design(SMALL_RUN, gpus=64, links=("NDR",)),
             lambda: syncline.design(SMALL_RUN, gpus=64, links=("NDR",), later=512, storage=True),
         ),
+        "discover": (_discovered,),
         "nccl": (lambda: syncline.advise(CLUSTER, ranks=16),),
         "doctor": (lambda: syncline.doctor(str(ROOT / "tests" / "diagnosis" / "incidents.yaml"), cluster=CLUSTER),),
     }  # fmt: skip
@@ -146,6 +151,13 @@ def _phased() -> Answer:
         path = Path(folder) / "job.yaml"
         path.write_text(PHASES)
         return plan_phases(CLUSTER, path)
+
+
+def _discovered() -> Answer:
+    """Return what is there, of a captured host."""
+    with tempfile.TemporaryDirectory() as folder:
+        capture(Root.of(HOSTS["dgx-h100"]().tree()), Path(folder) / "tree")
+        return discover(Path(folder) / "cluster.yaml", roots=[Path(folder) / "tree"])
 
 
 def _profiled() -> Answer:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from syncline.auditing.expect import gpu_part, link_at, nic_part
 from syncline.describe.document import read_text
+from syncline.describe.model import Handle
 from syncline.describe.plain import JsonObject
 from syncline.errors import CatalogError, DescriptionError, UsageError
 from syncline.fabric.catalog import LinkType, Nic, load_catalog
@@ -43,26 +44,19 @@ class FabricPort:
     """One RDMA port of the fabric as `ibstat` and `rdma link` show it."""
 
     nic: int
-    name: str
+    port: str
     part: str
-    layer: str
-    rate_Bps: float
-    rate_text: str
+    link_layer: str
+    rate_Bps: Handle[float]
+    rate: str
     state: str
-    physical: str
+    physical_state: str
     netdev: str
-    is_slow: bool
+    is_slow: Handle[bool]
 
     @property
     def is_active(self) -> bool:
         return self.state.startswith("4")
-
-    def to_json(self) -> JsonObject:
-        """Return the port as plain values."""
-        return {
-            "nic": self.nic, "port": self.name, "part": self.part, "link_layer": self.layer, "rate": self.rate_text,
-            "state": self.state, "physical_state": self.physical, "netdev": self.netdev,
-        }  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -299,9 +293,9 @@ def _cluster(seen: list[HostSketch], names: list[str], network: str | None) -> C
 def _troubles(one: HostSketch) -> list[str]:
     """Return what is wrong with ports, in the words of sysfs."""
     return [
-        f"nic-{port.nic} ({port.name}) is {port.state or 'in no state'}, {port.physical or 'physical state unknown'}"
+        f"nic-{port.nic} ({port.port}) is {port.state or 'in no state'}, {port.physical_state or 'no physical state'}"
         if not port.is_active
-        else f"nic-{port.nic} ({port.name}) runs at {port.rate_text}"
+        else f"nic-{port.nic} ({port.port}) runs at {port.rate}"
         for port in one.ports
         if not port.is_active or port.is_slow
     ]

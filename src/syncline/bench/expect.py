@@ -18,7 +18,7 @@ from syncline.errors import SimulationError, SynclineError
 from syncline.fabric import Fabric
 from syncline.program import Placement, Program, place
 from syncline.schedule import Kind
-from syncline.sim.collective.executed import ProgramPricer
+from syncline.sim.collective.executed import ProgramPricer, ProgramTime
 from syncline.sim.collective.price import CollectivePricer, LibraryTime
 from syncline.sim.flow.routing import NetworkOptions
 from syncline.sim.nccl.describe import NcclSoftware
@@ -30,18 +30,9 @@ STALLED = 1.5
 
 
 @dataclass(frozen=True)
-class Expectation:
-    """The time one size should take, between which times it may lie, and what the limiting link carries meanwhile."""
+class Expectation(ProgramTime):
+    """A time with what a verdict needs: the choice that was predicted, and what a system in order stays below."""
 
-    size_bytes: int
-    time_s: float
-    low_s: float
-    high_s: float
-    link: str
-    link_bytes: float
-    line_Bps: float
-    source: str
-    ignores: tuple[str, ...] = ()
     chosen: str = ""
     """The algorithm and protocol that the library is predicted to choose at this size."""
     note: str = ""

@@ -54,6 +54,7 @@ DERIVED = frozenset(
         "cost",
         "design",
         "diagnose",
+        "discover",
         "doctor",
         "explain",
         "fabric",

@@ -11,12 +11,12 @@ from syncline.questions.inputs import ClusterArgument, built
 from syncline.questions.parameter import Parameter, question
 from syncline.questions.simulated.packet_job import PacketJobArgument, read_job
 from syncline.questions.simulated.packets import PacketQuestion, RoutingArgument, TransportArgument
-from syncline.sim.packet import Marks, packet_network
-from syncline.sim.packet.sizing import BufferTrial, Headroom, size_buffers
+from syncline.sim.packet import packet_network
+from syncline.sim.packet.sizing import BufferSizing, size_buffers
 
 
 @dataclass(frozen=True)
-class BufferAnswer(Answer):
+class BufferAnswer(BufferSizing, Answer):
     """The smallest buffer of a switch, the lowest marks and the pauses that keep a job near its ideal."""
 
     schema_name: ClassVar[str] = "simulate-buffers"
@@ -26,19 +26,6 @@ class BufferAnswer(Answer):
     transport: str
     routing: str
     seed: int
-    ideal_s: float
-    within: float
-    lossless: bool
-    buffer_bytes: float
-    """Of a switch, headroom included."""
-    pause_bytes: int
-    """What one ingress may hold before it is paused; 0: nothing is ever paused."""
-    marks: Marks | None
-    headroom: tuple[Headroom, ...]
-    headroom_bytes: float
-    """Of the switch with the most of it."""
-    buffer_trials: tuple[BufferTrial, ...]
-    mark_trials: tuple[BufferTrial, ...]
 
 
 @question(
@@ -67,4 +54,5 @@ def buffers(
     options = PacketQuestion(pfc=pfc).options(network, transport, routing, seed)
     load = read_job(network, job, seed)
     found = size_buffers(network, [load], options, within=within, tried=lambda row: meter.advance())
-    return BufferAnswer(fabric.name, job, options.transport, options.routing, seed, **vars(found))
+    return BufferAnswer(**vars(found), cluster=fabric.name, job=job, transport=options.transport,
+                        routing=options.routing, seed=seed)  # fmt: skip

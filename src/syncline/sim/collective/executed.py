@@ -34,7 +34,7 @@ class ProgramTime:
     link_bytes: float
     line_Bps: float
     source: str
-    ignores: tuple[str, ...]
+    ignores: tuple[str, ...] = ()
 
 
 def intervals() -> Any:
