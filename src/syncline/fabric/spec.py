@@ -18,7 +18,7 @@ from pydantic import Field, field_validator, model_validator
 
 from syncline.describe.hostlist import MAX_HOSTS, expand
 from syncline.describe.plain import JsonObject
-from syncline.describe.quantity import Rate, Strict
+from syncline.describe.quantity import Rate, Seconds, Strict
 from syncline.errors import DescriptionError, FabricError
 from syncline.fabric.catalog import Catalog, HostModel, load_catalog
 from syncline.fabric.faults import FailedPart
@@ -198,6 +198,10 @@ class ClusterSpec(Strict):
     sites: tuple[Site, ...] = ()
     wan: Wan | None = None
     faults: tuple[FailedPart, ...] = ()
+    spares: int | Literal["rent"] | None = None
+    """Hosts that stand by beside these, or `rent`: a host is rented for each that is away. None: not stated."""
+    repair: Seconds | None = None
+    """Mean time until a failed host is back."""
     parts: dict[str, Any] = Field(default_factory=dict)
     software: dict[str, Any] = Field(default_factory=dict)
     """What runs on the hosts (collective library, its version and settings); read by the simulators."""
@@ -214,6 +218,15 @@ class ClusterSpec(Strict):
     def groups(self) -> tuple[HostGroup, ...]:
         """Return the groups of hosts of all sites, in the order of the fabric's hosts."""
         return self.hosts or tuple(group for site in self.sites for group in site.hosts)
+
+    @field_validator("spares", mode="before")
+    @classmethod
+    def _spares_in_range(cls, spares: Any) -> Any:
+        if spares is None or spares == "rent":
+            return spares
+        if isinstance(spares, bool) or not isinstance(spares, int) or not 0 <= spares <= MAX_HOSTS:
+            raise ValueError(f"spares is {spares}; it is a number of hosts, 0 to {MAX_HOSTS:,}, or `rent`")
+        return spares
 
     @model_validator(mode="before")
     @classmethod

@@ -21,7 +21,7 @@ from syncline.fabric.faults import fault_words
 from syncline.planning.block import PlanQuestion
 from syncline.planning.cost.assumptions import Assumptions
 from syncline.planning.cost.prices import Prices
-from syncline.planning.cost.recovery import RecoveryReport
+from syncline.planning.cost.recovery import Recovery, RecoveryReport
 from syncline.planning.decide.prospects import Prospects, RunReport, prospects, run_option
 from syncline.planning.decision import Decision, Split
 from syncline.planning.evaluate import RESOLUTION, Evaluator
@@ -86,9 +86,16 @@ class PlanResult:
         return replace(self, best=won.plan, result=won.result, others=(self.best, *self.others))
 
     @property
+    def recovery(self) -> Recovery | None:
+        """How the job saves its state and comes back; None where nothing is priced."""
+        p, money = self.best, self.money
+        return money.recovery(p.predicted.step_time_s, p.num_gpus, p.decision.replica_gpus) if money else None
+
+    @property
     def worthwhile(self) -> tuple[Improvement, ...]:
-        """What is worth doing and was tried, most money after price and risk first."""
-        return tuple(action for action in worthwhile(self.actions, self.money) if action.tried)
+        """What is worth doing and was tried, most money after price and risk first; nothing the model cannot tell."""
+        seen = (action for action in worthwhile(self.actions, self.money) if action.tried)
+        return tuple(action for action in seen if action.saving > self.tie_within)
 
     @property
     def tie_within(self) -> float:
@@ -112,7 +119,7 @@ class PlanResult:
 
     def report(self) -> PlanReport:
         """Return what `syncline plan --json` prints."""
-        p, money, given = self.best, self.money, self.given
+        p, given = self.best, self.given
         return PlanReport(
             cluster=p.cluster,
             job=p.job,
@@ -128,7 +135,7 @@ class PlanResult:
             assumed_of_cluster=self.assumed,
             faults=self.faults,
             run=self.run.report() if self.run else None,
-            recovery=money.recovery(p.predicted.step_time_s, p.num_gpus).report() if money else None,
+            recovery=self.recovery.report() if self.recovery else None,
             evaluated=self.found.num_considered,
             fitting=self.found.num_fitting,
             cpu_s=self.found.cpu_s,

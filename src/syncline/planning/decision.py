@@ -48,6 +48,11 @@ class Decision:
         return self.tp * self.pp * self.dp * self.cp
 
     @property
+    def replica_gpus(self) -> int:
+        """GPUs that one replica of the model runs on."""
+        return self.tp * self.pp * self.cp
+
+    @property
     def split(self) -> tuple[int | str, ...]:
         """What tells splits apart: the sizes of the groups, how state is sharded, and how ranks are placed."""
         return (*(getattr(self, name) for name in SPLIT_NUMBERS), self.zero, self.placement)

@@ -152,7 +152,8 @@ class Evaluator:
         if executed_s is not None:
             plan = _as_executed(plan, result, executed_s)
         if self.money is not None:
-            cost = self.money.cost(plan.predicted.step_time_s, plan.tokens_per_step, plan.num_gpus)
+            replica = plan.decision.replica_gpus
+            cost = self.money.cost(plan.predicted.step_time_s, plan.tokens_per_step, plan.num_gpus, replica)
             plan = replace(plan, cost=cost)
         return Evaluated(plan, result)
 

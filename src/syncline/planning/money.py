@@ -11,7 +11,7 @@ from syncline.planning.cost.charge import cost_per_step, cost_per_token
 from syncline.planning.cost.owning import HOURS_PER_YEAR
 from syncline.planning.cost.prices import Prices
 from syncline.planning.cost.recovery import LEAST_GOODPUT, Parts, Recovery, parts_of, recovery
-from syncline.planning.cost.statement import Statement, statement
+from syncline.planning.cost.statement import Statement, never_done, statement
 from syncline.planning.plan import PlanCost
 from syncline.workload.job import Job
 
@@ -40,23 +40,39 @@ class Money:
         """Whether the price is a rent that was given, not a list price that moves."""
         return any(f"rented: {quote.label}" == self.basis and quote.fixed for quote in self.account.quotes)
 
-    def recovery(self, step_time_s: float, num_gpus: int) -> Recovery:
+    @property
+    def hour_words(self) -> str:
+        """The price of a GPU-hour with its basis, as it is printed everywhere."""
+        use = self.utilisation
+        rented = {f"rented: {quote.label}": quote.hour_words(use) for quote in self.account.quotes}
+        return self.account.owned.hour_words if self.owned else rented[self.basis]
+
+    def recovery(self, step_time_s: float, num_gpus: int, replica_gpus: int = 0) -> Recovery:
         """Return how the job saves its state and comes back on so many GPUs."""
-        found = recovery(self.job, step_time_s, self.parts.of(num_gpus), self.assumptions)
+        parts = self.parts.of(num_gpus)
+        found = recovery(self.job, step_time_s, parts, self.assumptions, replica_gpus=replica_gpus)
         if found.goodput < LEAST_GOODPUT:
-            raise CostError(
-                f"the job never gets done: an interruption every {found.mttf_s / 60:.2g} min, a checkpoint every "
-                f"{found.interval_s / 60:.2g} min and {found.restart_s / 60:.2g} min to start again.",
-                hint="Checkpoint more often, restart faster (restart_s), or use fewer GPUs.",
-            )
+            raise never_done(found)
+        if found.parts.rents and not self.rent_usd_per_gpu_hour:
+            raise CostError("nobody in the price table rents these GPUs, and `spares: rent` needs it.",
+                            hint="Write a number of hosts, or give `gpu_hour_usd`.")  # fmt: skip
         return found
 
-    def cost(self, step_time_s: float, tokens_per_step: int, num_gpus: int) -> PlanCost:
-        """Return what a step of this length costs."""
-        price, goodput = self.usd_per_gpu_hour, self.recovery(step_time_s, num_gpus).goodput
+    @property
+    def rent_usd_per_gpu_hour(self) -> float:
+        """What a GPU-hour costs at the cheapest cloud, or where it is rented now; 0 where nobody rents these GPUs."""
+        if not self.owned:
+            return self.usd_per_gpu_hour
+        quotes = self.account.quotes
+        return quotes[0].usd_per_used_gpu_hour(self.utilisation) if quotes else 0.0
+
+    def cost(self, step_time_s: float, tokens_per_step: int, num_gpus: int, replica_gpus: int = 0) -> PlanCost:
+        """Return what a step of this length costs, its spare hosts included."""
+        price, found = self.usd_per_gpu_hour, self.recovery(step_time_s, num_gpus, replica_gpus)
+        paid, goodput = found.parts.paid_gpus, found.goodput
         return PlanCost(
-            self.basis, price, num_gpus, goodput, cost_per_step(step_time_s, price, num_gpus),
-            cost_per_token(step_time_s, tokens_per_step, price, num_gpus, goodput),
+            self.basis, price, num_gpus, goodput, cost_per_step(step_time_s, price, paid),
+            cost_per_token(step_time_s, tokens_per_step, price, paid, goodput),
         )  # fmt: skip
 
     def usd_per_year(self, num_gpus: int) -> float:
@@ -73,7 +89,7 @@ def money_of(
     """
     a = assumptions or Assumptions()
     try:
-        account = statement(fabric, a, prices=prices)
+        account = statement(fabric, a, job=job, prices=prices)
     except CostError as error:
         if "no price is known" in error.message and a.host_price_usd is None:
             return None, f"not priced: {error.message}"

@@ -239,13 +239,14 @@ def _network_bound(
 def recovery_actions(best: Plan, money: Money) -> list[Improvement]:
     """Return changes of checkpoints and restarts: they leave the step alone and the time of a token shorter."""
     step_s = best.predicted.step_time_s
-    now = money.recovery(step_s, best.num_gpus)
+    now = money.recovery(step_s, best.num_gpus, best.decision.replica_gpus)
     actions = []
     for name, words, then in faster_recoveries(now):
         saving = 1 - now.goodput / then.goodput
         kind, price = ("hardware", None) if name == "storage" else ("free", 0.0)
         note = f"goodput {then.goodput:.1%} instead of {now.goodput:.1%}"
-        worth = saving * money.usd_per_year(best.num_gpus)
+        more = then.parts.paid_gpus - now.parts.paid_gpus
+        worth = saving * money.usd_per_year(now.parts.paid_gpus) - money.usd_per_year(more)
         chance = LIKELY.get(name, LIKELY[kind])
         actions.append(
             Improvement(name, words, step_s, saving, worth, price, best.decision.label, kind, note, chance, tried=True)

@@ -11,11 +11,22 @@ from syncline.describe.plain import JsonObject
 from syncline.errors import UsageError
 from syncline.planning.cost.assumptions import load_assumptions
 from syncline.planning.cost.prices import load_prices
-from syncline.planning.cost.reliability import load_reliability
 from syncline.planning.cost.statement import CostedRun, Statement, statement
 from syncline.planning.decide.forecast import owned_interval
+from syncline.planning.named_job import DEFAULT_JOB
 from syncline.questions.answer import Answer
-from syncline.questions.inputs import AssumeOption, AssumptionsOption, ClusterArgument, PricesOption, built, read_number
+from syncline.questions.inputs import (
+    AssumeOption,
+    AssumptionsOption,
+    ClusterArgument,
+    JobSource,
+    MoreOption,
+    PricesOption,
+    ReliabilityOption,
+    built,
+    job_of,
+    read_number,
+)
 from syncline.questions.parameter import Parameter, question
 from syncline.sim.uncertainty import Interval
 
@@ -27,6 +38,8 @@ class CostAnswer(Answer):
     schema_name: ClassVar[str] = "cost"
 
     statement: Statement = field(repr=False)
+    more: bool = False
+    """Whether all is shown, not the answer alone."""
     sources: bool = False
     """Whether every assumption is shown with its source."""
 
@@ -42,6 +55,7 @@ class CostAnswer(Answer):
 
 @question(
     "syncline cost h100-64-rail",
+    "syncline cost h100-64-rail llama3-70b --budget 500k",
     "syncline cost cluster.yaml --years 3 --utilisation 0.5 --cloud aws",
     "syncline cost h100-64-rail --step-time 2.1s --tokens-per-step 4M --steps 250000 --json",
     "syncline cost h100-64-rail --step-time 2.1s --upgrade-price 500k --upgrade-step-time 1.9s",
@@ -50,11 +64,14 @@ class CostAnswer(Answer):
 
     A GPU-hour owned against rented, where the money goes, where owning breaks even, what failures cost, and with
     --step-time what steps, tokens and runs cost. Every number follows from the bill of the cluster, dated prices and
-    assumptions that are shown and can be changed.
+    assumptions that --more shows and that can be changed.
     """,
 )
 def cost(
     cluster: ClusterArgument,
+    job: Annotated[JobSource, Parameter("The job that failures interrupt: a file, or one that ships.", kind=str)] = (
+        DEFAULT_JOB
+    ),
     *,
     years: Annotated[float | None, Parameter("Years the cluster is kept. [4]")] = None,
     utilisation: Annotated[float | None, Parameter("Share of hours in which it is used. [0.7]")] = None,
@@ -76,9 +93,8 @@ def cost(
     assumptions: AssumptionsOption = None,
     assume: AssumeOption = None,
     prices: PricesOption = None,
-    reliability: Annotated[
-        str | Path | None, Parameter("CSV of failures instead of those that ship.", rare=True)
-    ] = None,
+    reliability: ReliabilityOption = None,
+    more: MoreOption = False,
     sources: Annotated[bool, Parameter("List every assumption with its source.")] = False,
 ) -> CostAnswer:
     """Say what a cluster costs; `assume` sets any assumption by name (years, utilisation, cloud ...).
@@ -89,21 +105,24 @@ def cost(
     named = {
         "years": years, "utilisation": utilisation, "power_usd_per_kWh": power_price, "pue": pue,
         "financing_rate": financing, "cloud": cloud, "gpu_hour_usd": gpu_hour, "region": region,
-        "commitment_discount": discount,
+        "commitment_discount": discount, "reliability": None if reliability is None else str(reliability),
     }  # fmt: skip
     given = dict(assume or {}) | {name: value for name, value in named.items() if value is not None}
     assumed, origin = load_assumptions(Path(assumptions) if assumptions else None, given)
+    described = job_of(job)
+    if described.kind != "train":
+        raise UsageError("`cost` counts the failures of a training job.", hint="Ask `syncline plan` about a load.")
     found = statement(
         built(cluster),
         assumed,
         prices=load_prices(Path(prices) if prices else None),
-        reliability=load_reliability(Path(reliability) if reliability else None),
+        job=described,
         origin=origin,
         run=_run(step_time, tokens_per_step, steps),
         budget_usd=read_number("budget", budget) if budget is not None else None,
         upgrade=_upgrade(upgrade_price, upgrade_step_time),
     )
-    return CostAnswer(found, sources)
+    return CostAnswer(found, more or sources, sources)
 
 
 def _run(step_time: str | None, tokens_per_step: str | float | None, steps: str | float | None) -> CostedRun | None:

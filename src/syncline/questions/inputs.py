@@ -65,6 +65,11 @@ AssumeOption = Annotated[
 ]
 AssumptionsOption = Annotated[str | Path | None, Parameter("YAML with any assumption about money by name.")]
 PricesOption = Annotated[str | Path | None, Parameter("CSV of prices instead of those that ship.")]
+ReliabilityOption = Annotated[
+    str | Path | None,
+    Parameter("How often parts fail: llama3-405b, rsc-1, rsc-2, opt-175b, infinitehbd, or a CSV (a log of your own)."),
+]
+MoreOption = Annotated[bool, Parameter("Show everything, not the answer alone.")]
 ProfileOption = Annotated[str | Path | None, Parameter("What was measured here (`syncline calibrate`).")]
 
 

@@ -35,8 +35,10 @@ from syncline.questions.inputs import (
     Cluster,
     ClusterArgument,
     JobSource,
+    MoreOption,
     PricesOption,
     ProfileOption,
+    ReliabilityOption,
     built,
     job_of,
     read_number,
@@ -78,6 +80,8 @@ class PlanAnswer(Answer):
 
     report: PlanReport
     framework: str | None = None
+    more: bool = False
+    """Whether the text shows everything, not the answer alone."""
     fabric: Handle[Fabric] = handle()
     result: Handle[PlanResult] = handle()
 
@@ -167,6 +171,7 @@ def plan(
     workers: int = 0,
     on: str | None = None,
     profile: str | Path | None = None,
+    more: bool = False,
     progress: Progress | None = None,
 ) -> PlanAnswer:
     """Find the best way to run a job on a cluster.
@@ -204,7 +209,7 @@ def plan(
         spread=_spread(on),
         progress=progress,
     )
-    return PlanAnswer(answer.report(), framework, fabric=fabric, result=answer)
+    return PlanAnswer(answer.report(), framework, more, fabric=fabric, result=answer)
 
 
 @question(
@@ -232,7 +237,9 @@ def best(
     prices: PricesOption = None,
     assumptions: AssumptionsOption = None,
     assume: AssumeOption = None,
+    reliability: ReliabilityOption = None,
     profile: ProfileOption = None,
+    more: MoreOption = False,
     progress: Progress | None = None,
 ) -> PlanAnswer | RunAnswer | ServeAnswer:
     """Find the best way to run a job on a cluster: a training job, a run in phases, or a load to serve.
@@ -240,7 +247,8 @@ def best(
     Tries every split, micro-batch, schedule and recomputation that divides and fits in memory, and shows the fastest
     (or cheapest) with what limits it, what it costs, and which single change buys most.
     """
-    given = dict(assume or {}) | ({"gpu_hour_usd": gpu_hour} if gpu_hour is not None else {})
+    named = {"gpu_hour_usd": gpu_hour, "reliability": None if reliability is None else str(reliability)}
+    given = dict(assume or {}) | {name: value for name, value in named.items() if value is not None}
     phases = isinstance(job, (str, Path)) and has_phases(str(job))
     if phases or (isinstance(job, str) and is_serving(job)):
         for name, value in {"framework": framework, "profile": profile, "fix": fix}.items():
@@ -256,7 +264,7 @@ def best(
     return plan(
         cluster, job, fix=fix, objective=objective, full=full, allow_lossy=allow_lossy, headroom=headroom,
         framework=framework, cloud=cloud, prices=prices, assumptions=assumptions, assume=given, workers=workers, on=on,
-        profile=profile, progress=progress,
+        profile=profile, more=more, progress=progress,
     )  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from syncline.describe.quantity import Rate, Strict
 from syncline.errors import CodecError, DescriptionError
 from syncline.workload.goal import Goal
 from syncline.workload.layer_list import LayerList
-from syncline.workload.load import Load, Slo
+from syncline.workload.load import Load, ServingEngine, Slo
 from syncline.workload.parallel import Parallel, Zero
 from syncline.workload.shape import Shape
 
@@ -187,9 +187,11 @@ class Job(Goal):
     sync: Sync = Sync()
     data: Data = Data()
     checkpoint: Checkpoint = Checkpoint()
+    elastic: bool = Field(default=False, description="goes on with fewer replicas while hosts are repaired")
     software: Software = Software()
     load: Load | None = Field(default=None, description="requests a second and their lengths (serve)")
     slo: Slo = Slo()
+    engine: ServingEngine = Field(default=ServingEngine(), description="vllm, sglang or trtllm, tuned or not (serve)")
     cache_bytes: Literal[1, 2] | None = Field(
         default=None, description="of keys and values (serve); 1 beside fp8 weights"
     )
@@ -250,7 +252,7 @@ class Job(Goal):
             )
         if kind == "serve" and "load" not in data:
             raise ValueError("kind serve needs a load: `load: {rate: 20, prompt: 1500, answer: 300}`")
-        if kind != "serve" and (extra := {"load", "slo"} & set(data)):
+        if kind != "serve" and (extra := {"load", "slo", "engine"} & set(data)):
             raise ValueError(f"{min(extra)} is for kind serve, and the kind is {kind}")
         return {"batch": {"global": 1}, **data} if kind == "serve" else data
 

@@ -17,7 +17,10 @@ def test_the_parts_agree_with_each_other(rail: Fabric) -> None:
     assert owned.usd_per_run == pytest.approx(owned.usd_per_token * 4e6 * 250_000)
     assert owned.usd_per_step == pytest.approx(account.owned.usd_per_gpu_hour * 512 * 2.1 / 3600)
     assert account.run_days == pytest.approx(2.1 * 250_000 / account.failures.goodput / 86400)
-    assert account.bought[0][1].gpu_hours == pytest.approx(1e6 / account.owned.usd_per_gpu_hour)
+    # A budget is cash: a million does not buy 512 GPUs, so what it buys is rent.
+    assert [basis for basis, _ in account.bought] == [quote.label for quote in account.quotes]
+    assert account.bought[0][1].gpu_hours == pytest.approx(1e6 / account.quotes[0].usd_per_used_gpu_hour(0.7))
+    assert statement(rail, budget_usd=30e6).bought[0][0] == "owned"
     assert account.upgrades[0][1].time_saved == pytest.approx(1 - 1.9 / 2.1)
 
 

@@ -21,7 +21,7 @@ BASE = {"model": "llama3-8b", "batch": {"global": 512, "sequence": 8192}, "token
 
 def _seen(job: Job, *inputs: Uncertain, usd: float = 2.5, work_s: float = 40 * 86400.0) -> Forecast:
     found = recovery(job, 5.0, Parts(256, 32, 256), Assumptions())
-    return forecast(job, work_s, found, 256, usd, inputs)
+    return forecast(job, work_s, found, usd, inputs)
 
 
 def _step(spread: float) -> Uncertain:
@@ -71,7 +71,7 @@ def test_a_price_moves_the_cost_alone_and_its_swing_is_exact() -> None:
 
 def test_same_question_same_answer() -> None:
     job = load_job(BASE | {"deadline": "42 days"})
-    assert _seen(job, _step(1.1)) == _seen(job, _step(1.1))
+    assert _seen(job, _step(1.1)).report() == _seen(job, _step(1.1)).report()
 
 
 def test_an_owned_gpu_hour_has_one_interval_in_cost_and_in_a_run() -> None:
@@ -86,9 +86,9 @@ def test_an_owned_gpu_hour_has_one_interval_in_cost_and_in_a_run() -> None:
 def test_a_deadline_or_budget_below_the_floor_is_impossible_whatever_is_uncertain() -> None:
     job = load_job(BASE | {"deadline": "12 days", "budget": "$100k"})
     found = recovery(job, 5.0, Parts(256, 32, 256), Assumptions())
-    seen = forecast(job, 40 * 86400.0, found, 256, 2.5, (_step(5.0),), least_s=14 * 86400.0)
+    seen = forecast(job, 40 * 86400.0, found, 2.5, (_step(5.0),), least_s=14 * 86400.0)
     assert seen.chance_deadline == 0.0 and seen.days_90[0] >= seen.least_days == 14
     assert seen.usd_90[0] >= seen.least_usd == pytest.approx(14 * 24 * 256 * 2.5)
-    deadline, budget, _ = goal_lines(seen)
+    deadline, budget = goal_lines(seen)
     assert "12 days (2027-01-26): impossible" in deadline and "at the GPUs' peak it takes 14 days" in deadline
     assert "impossible" in budget and "it costs $215 k" in budget

@@ -90,16 +90,17 @@ class Assumptions(Strict):
     cloud: str | None = _assume(None, "", "every cloud of the price table", min_length=1, max_length=60)
     region: str | None = _assume(None, "", "the cheapest region listed", min_length=1, max_length=60)
     reliability: str = _assume(
-        "llama3-405b", "", "the failure rate of Llama 3 405B on 16,384 H100 (arXiv 2407.21783)", max_length=60
-    )
-    checkpoint_s: float | None = _assume(
-        None, "s",
-        "computed from the job's state; without a job 100 s: Alibaba HPN (SIGCOMM 2024), 30 GB a GPU, training waits",
-        ge=0, le=86400
+        "llama3-405b", "", "the failure rate of Llama 3 405B on 16,384 H100 (arXiv 2407.21783)", min_length=1,
+        max_length=500
+    )  # fmt: skip
+    checkpoint_s: float | None = _assume(None, "s", "computed from the job's state", ge=0, le=86400)
+    detect_s: float = _assume(
+        300.0, "s", "assumed: a crash is seen at once, a hang when NCCL's watchdog ends it, after 600 s unless set",
+        between=(30.0, 900.0), ge=0, le=864000
     )  # fmt: skip
     restart_s: float = _assume(
-        600.0, "s", "assumed: notice the failure, replace the host, start again; loading the checkpoint comes on top",
-        between=(300.0, 1800.0), ge=0, le=864000
+        300.0, "s", "assumed: replace the host and start again; loading the checkpoint comes on top",
+        between=(150.0, 900.0), ge=0, le=864000
     )  # fmt: skip
     storage_Bps_per_host: float = _assume(
         0.625e9, "B/s", "NVIDIA DGX SuperPOD H100 guide, standard storage: 20 GB/s of writes for 32 hosts",

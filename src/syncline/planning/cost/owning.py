@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from syncline.describe import units
 from syncline.describe.plain import JsonObject
 from syncline.errors import CostError
 from syncline.fabric.bill import Bill, BillLine, bill
@@ -100,6 +101,12 @@ class Owning:
     def usd_per_gpu_hour(self) -> float:
         """What an hour in which a GPU is used costs."""
         return self.usd_per_installed_gpu_hour / self.assumptions.utilisation
+
+    @property
+    def hour_words(self) -> str:
+        """The price of a GPU-hour with its basis, as it is printed everywhere."""
+        a = self.assumptions
+        return f"{units.show_money(self.usd_per_gpu_hour)} owned ({a.years:g} years, {a.utilisation:.0%} used)"
 
     @property
     def usd_per_installed_gpu_hour(self) -> float:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from syncline.describe import units
 from syncline.describe.plain import JsonObject
 from syncline.errors import CostError
 from syncline.fabric.fabric import DeviceKind, Fabric
@@ -73,6 +74,11 @@ class Quote:
     def usd_per_used_gpu_hour(self, utilisation: float) -> float:
         """Return what an hour in which a GPU is used costs."""
         return self.usd_per_gpu_hour / (utilisation if self.committed else 1.0)
+
+    def hour_words(self, utilisation: float) -> str:
+        """Return the price of a used GPU-hour with its basis, as it is printed everywhere."""
+        kind = "taken as fixed" if self.fixed else "list price, -20 % to +10 %"
+        return f"{units.show_money(self.usd_per_used_gpu_hour(utilisation))} rented ({self.label}, {kind})"
 
     def cost_usd(self, years: float, utilisation: float) -> float:
         """Return what renting for so long and so much costs."""

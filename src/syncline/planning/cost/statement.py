@@ -7,7 +7,7 @@ account.owned.usd_per_gpu_hour, account.quotes, account.break_evens, account.fai
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from syncline.describe import units
 from syncline.describe.plain import JsonObject
@@ -28,11 +28,16 @@ from syncline.planning.cost.charge import (
 )
 from syncline.planning.cost.owning import Owning, own
 from syncline.planning.cost.prices import Prices, load_prices
-from syncline.planning.cost.recovery import LEAST_GOODPUT, Outlook, link_failures, outlook
-from syncline.planning.cost.reliability import Reliability, load_reliability
+from syncline.planning.cost.recovery import LEAST_GOODPUT, Recovery, link_failures, parts_of, recovery
+from syncline.planning.cost.reliability import load_reliability
 from syncline.planning.cost.renting import IGNORED, Quote, gpu_models, rent
+from syncline.planning.named_job import DEFAULT_JOB, named_job
+from syncline.workload.job import Job
 
 IGNORES = (*IGNORED, "storage, login hosts and the management network", "taxes and delivery", "software licences")
+
+#: Of a job whose step is not known: it counts only where the job says after how many steps it saves its state.
+UNKNOWN_STEP_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -42,6 +47,42 @@ class CostedRun:
     step_time_s: float
     tokens_per_step: float | None = None
     num_steps: int | None = None
+
+
+@dataclass(frozen=True)
+class Losses:
+    """What failures do to a job on the whole cluster in a year of the assumed use."""
+
+    recovery: Recovery
+    job: str
+    days: float
+    usd_per_gpu_hour: float
+
+    @property
+    def goodput(self) -> float:
+        return self.recovery.goodput
+
+    @property
+    def interruptions(self) -> float:
+        return self.recovery.interruptions_in(self.days)
+
+    @property
+    def lost_gpu_hours(self) -> float:
+        return (1 - self.goodput) * self.recovery.parts.paid_gpus * self.days * 24
+
+    @property
+    def lost_usd(self) -> float:
+        return self.lost_gpu_hours * self.usd_per_gpu_hour
+
+    def to_json(self) -> JsonObject:
+        """Return the figures as plain data."""
+        share = self.recovery.rate.network_share
+        return asdict(self.recovery.report()) | {
+            "job": self.job, "days": self.days, "interruptions": self.interruptions,
+            "network_interruptions": None if share is None else self.interruptions * share,
+            "lost_gpu_hours": self.lost_gpu_hours, "lost_usd": self.lost_usd,
+            "usd_per_gpu_hour": self.usd_per_gpu_hour,
+        }  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -64,7 +105,7 @@ class Statement:
     owned: Owning
     quotes: tuple[Quote, ...]
     break_evens: tuple[BreakEven, ...]
-    failures: Outlook
+    failures: Losses
     cable_failures: float
     assumptions: tuple[Assumption, ...]
     prices_source: str
@@ -72,6 +113,7 @@ class Statement:
     charges: tuple[Charge, ...] = ()
     bought: tuple[tuple[str, Bought], ...] = ()
     upgrades: tuple[tuple[str, Payback], ...] = ()
+    budget_usd: float | None = None
 
     @property
     def num_gpus(self) -> int:
@@ -112,16 +154,18 @@ def statement(
     fabric: Fabric,
     assumptions: Assumptions | None = None,
     *,
+    job: Job | None = None,
     prices: Prices | None = None,
-    reliability: Reliability | None = None,
     origin: Mapping[str, str] | None = None,
     run: CostedRun | None = None,
     budget_usd: float | None = None,
     upgrade: tuple[float, float] | None = None,
 ) -> Statement:
-    """Return the whole account of a fabric. `upgrade` is a price and the step time it leads to; it needs a run."""
+    """Return the whole account of a fabric: failures are those of a job, by default the one that `plan` takes.
+
+    `upgrade` is a price and the step time it leads to; it needs a run."""
     a = assumptions or Assumptions()
-    prices, reliability = prices or load_prices(), reliability or load_reliability()
+    prices = prices or load_prices()
     if run is not None:
         check_time(run.step_time_s)
     if upgrade is not None and run is None:
@@ -131,16 +175,18 @@ def statement(
     quotes = rent(gpus, prices, a)
     rates = [("owned", owned.usd_per_gpu_hour)]
     rates += [(quote.label, quote.usd_per_used_gpu_hour(a.utilisation)) for quote in quotes]
-    rate = reliability.rate(a.reliability)
-    lost = outlook(fabric.num_gpus, 365.25 * a.utilisation, rate, a, owned.usd_per_gpu_hour)
+    job = job or named_job(DEFAULT_JOB)
+    parts, step = parts_of(fabric).of(job.gpus or fabric.num_gpus), run.step_time_s if run else None
+    found = recovery(job, step or UNKNOWN_STEP_S, parts, a)
+    lost = Losses(found, job.name, 365.25 * a.utilisation, owned.usd_per_gpu_hour)
     if lost.goodput < LEAST_GOODPUT and (run is not None or budget_usd is not None):
-        raise _never_done(lost)
-    num_gpus, step, tokens = fabric.num_gpus, run.step_time_s if run else None, run.tokens_per_step if run else None
+        raise never_done(found)
+    num_gpus, tokens = parts.paid_gpus, run.tokens_per_step if run else None
     charges, bought, upgrades = [], [], []
     for basis, usd in rates:
         if run:
             charges.append(_charge(basis, usd, run, num_gpus, lost.goodput))
-        if budget_usd is not None:
+        if budget_usd is not None and (basis != "owned" or owned.capital_usd <= budget_usd):
             part = buy(budget_usd, usd, num_gpus, step_time_s=step, tokens_per_step=tokens, goodput=lost.goodput)
             bought.append((basis, part))
         if upgrade and run:
@@ -151,16 +197,17 @@ def statement(
             upgrades.append((basis, saved))
     return Statement(
         fabric.name, gpus, owned, quotes, tuple(break_even(owned, quote) for quote in quotes), lost,
-        link_failures(fabric, 365.25, reliability), listed(a, origin or {}), prices.source, run, tuple(charges),
-        tuple(bought), tuple(upgrades),
+        link_failures(fabric, 365.25, load_reliability()), listed(a, origin or {}), prices.source, run, tuple(charges),
+        tuple(bought), tuple(upgrades), budget_usd,
     )  # fmt: skip
 
 
-def _never_done(lost: Outlook) -> CostError:
-    often, interval = units.show_time(lost.mttf_s), units.show_time(lost.interval_s)
+def never_done(found: Recovery) -> CostError:
+    """Return the error of a job that failures leave no time."""
+    often, interval = units.show_time(found.mttf_s), units.show_time(found.interval_s)
     return CostError(
         f"the job never gets done: an interruption every {often}, but a checkpoint only every {interval}.",
-        detail=f"A restart takes {units.show_time(lost.restart_s)}.",
+        detail=f"A restart takes {units.show_time(found.restart_s)}.",
         hint="Checkpoint more often (checkpoint_interval_s), restart faster (restart_s), or use fewer GPUs.",
     )
 

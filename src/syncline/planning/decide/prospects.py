@@ -15,8 +15,9 @@ from dataclasses import dataclass, replace
 
 from syncline.describe.progress import Meter
 from syncline.planning.block import PlanQuestion
-from syncline.planning.decide.forecast import Ends, Forecast, ForecastReport, forecast
+from syncline.planning.decide.forecast import Ends, Forecast, ForecastReport, forecast, live
 from syncline.planning.decide.uncertain import inputs_of
+from syncline.planning.decision import Decision
 from syncline.planning.evaluate import Evaluator
 from syncline.planning.money import Money
 from syncline.planning.plan import Plan
@@ -227,11 +228,9 @@ def prospects(
     purses = _purses(money)
     used = best.decision.num_gpus
     options = [now]
-    options += [
-        _option(question, best, purse, used, best.predicted.step_time_s, best.decision.label)
-        for purse in purses
-        if purse.basis != money.basis or used < best.num_gpus  # the plan leaves some idle, and pays for them
-    ]
+    # The plan may leave some idle, and pays for them.
+    others = [purse for purse in purses if purse.basis != money.basis or used < best.num_gpus]
+    options += _options(question, best, others, used, best.predicted.step_time_s, best.decision)
     for count in _counts(question, used, FEWER):
         options += _priced(evaluator, best, purses, count, near, meter)
     larger: list[Option] = []
@@ -252,13 +251,14 @@ def _costs_nothing(action: Improvement) -> bool:
 def _changed(question: PlanQuestion, best: Plan, money: Money, action: Improvement) -> Option:
     """Return the run as planned with one change made; a change of the batch counts by the token."""
     step_s = best.predicted.step_time_s * (1 - action.saving)
-    return replace(_option(question, best, money, best.num_gpus, step_s, action.plan), change=action)
+    option = _options(question, best, [money], best.num_gpus, step_s, best.decision)[0]
+    return replace(option, label=action.plan, change=action)
 
 
 def run_option(question: PlanQuestion, best: Plan, money: Money) -> Option:
     """Return the run on the GPUs of a plan at the price of its cluster."""
     step_s = best.predicted.step_time_s
-    return _option(question, best, money, best.num_gpus, step_s, best.decision.label, swings=True)
+    return _options(question, best, [money], best.num_gpus, step_s, best.decision, swings=True)[0]
 
 
 def _purses(money: Money) -> list[Money]:
@@ -284,21 +284,27 @@ def _priced(
     found = best_on(evaluator, count, axes, meter=meter)
     if found is None:
         return []
-    step_s, label = found.predicted.step_time_s, found.decision.label
-    return [_option(evaluator.question, best, purse, count, step_s, label) for purse in purses]
+    return _options(evaluator.question, best, purses, count, found.predicted.step_time_s, found.decision)
 
 
-def _option(
-    question: PlanQuestion, best: Plan, money: Money, num_gpus: int, step_s: float, label: str, swings: bool = False
-) -> Option:
+def _options(
+    question: PlanQuestion, best: Plan, purses: Sequence[Money], num_gpus: int, step_s: float, decision: Decision,
+    swings: bool = False,
+) -> list[Option]:  # fmt: skip
+    """Return the same runs on so many GPUs, paid for in several ways."""
     job = question.job
     steps = (job.tokens or ENDLESS_TOKENS) / best.tokens_per_step
     work_s = steps * step_s
     least_s = steps * min(roof_s(job, question.machine, num_gpus), step_s)
-    found = money.recovery(step_s, num_gpus)
-    inputs = inputs_of(money, best.predicted)
-    seen = forecast(job, work_s, found, num_gpus, money.usd_per_gpu_hour, inputs, swings, least_s)
-    return Option(num_gpus, money.basis, step_s, label, seen, _capital(money, num_gpus))
+    options, lived = list[Option](), None
+    for money in purses:
+        found = money.recovery(step_s, num_gpus, decision.replica_gpus)
+        inputs = inputs_of(money, best.predicted, found)
+        lived = lived or live(work_s, found, inputs, least_s)
+        price, rent = money.usd_per_gpu_hour, money.rent_usd_per_gpu_hour
+        seen = forecast(job, work_s, found, price, inputs, swings, least_s, rent, lived)
+        options.append(Option(num_gpus, money.basis, step_s, decision.label, seen, _capital(money, num_gpus)))
+    return options
 
 
 def _capital(money: Money, num_gpus: int) -> float:

@@ -16,7 +16,8 @@ import numpy as np
 from syncline.planning.cost.assumptions import Assumptions, listed
 from syncline.planning.cost.checkpoint import Values
 from syncline.planning.cost.owning import Owning
-from syncline.planning.cost.reliability import load_reliability
+from syncline.planning.cost.recovery import Recovery
+from syncline.planning.cost.reliability import FailureRate, load_reliability
 from syncline.planning.money import Money
 from syncline.planning.plan import PlanPrediction
 from syncline.sim.uncertainty import Z_50, Z_90
@@ -27,12 +28,14 @@ Z80 = 1.2816
 RENT = (0.8, 1.1)
 #: What a host is bought for against the catalogue's price.
 HOST_PRICE = (0.85, 1.15)
+#: How long hosts stay away elsewhere, against the one system that published it.
+REPAIR = (0.2, 1.5)
 TITLES = {
     "years": "years the cluster is kept", "utilisation": "hours in which the GPUs do paid work",
     "financing_rate": "interest on the capital", "resale": "resale value", "power_usd_per_kWh": "power price",
     "pue": "power of the hall over power of the hosts", "facility_usd_per_kW": "building, power feeds and cooling",
     "hosts_per_fte": "hosts a person looks after", "maintenance_rate": "maintenance",
-    "restart_s": "time to restart after a failure",
+    "detect_s": "time until a failure is noticed", "restart_s": "time to replace a host and start again",
 }  # fmt: skip
 
 
@@ -42,7 +45,7 @@ class Uncertain:
 
     name: str
     words: str
-    acts_on: str  # "step", "failures", "restart" or "price"
+    acts_on: str  # "step", "failures", "restart", "repair" or "price"
     low: float
     value: float
     high: float
@@ -67,9 +70,11 @@ def _along(z: Values, at: list[float], values: list[float]) -> Values:
     return result
 
 
-def inputs_of(money: Money, predicted: PlanPrediction) -> tuple[Uncertain, ...]:
-    """Return everything uncertain about a run: the step model, failures, restarts, and the price of a GPU-hour."""
-    return (_step(predicted), _failures(money.assumptions), _restart(money.assumptions), *prices_of(money))
+def inputs_of(money: Money, predicted: PlanPrediction, found: Recovery) -> tuple[Uncertain, ...]:
+    """Return everything uncertain about a run: the step model, failures, repairs, restarts, the price of an hour."""
+    waits = [] if found.parts.spares is None else [_repair(found)]
+    restarts = [_restart(money.assumptions, found, name) for name in ("detect_s", "restart_s")]
+    return (_step(predicted), _failures(money.assumptions, found.rate), *waits, *restarts, *prices_of(money))
 
 
 def _step(predicted: PlanPrediction) -> Uncertain:
@@ -82,25 +87,37 @@ def _step(predicted: PlanPrediction) -> Uncertain:
     return Uncertain("step_time", "predicted step time", "step", low, 1.0, high, "x", source, low, high, middle)
 
 
-def _failures(a: Assumptions) -> Uncertain:
-    """Return the failure rate with the spread between published systems."""
+def _failures(a: Assumptions, used: FailureRate) -> Uncertain:
+    """Return the failure rate with the spread between published systems, or that of a count of one's own."""
     rates = load_reliability().rates
-    spread = math.exp(Z80 * float(np.std([math.log(rate.per_gpu_hour) for rate in rates.values()], ddof=1)))
-    used = rates[a.reliability].per_gpu_hour if a.reliability in rates else 0.0
-    source = f"{a.reliability}; range: the spread between {', '.join(rates)}"
+    if used.is_own:
+        spread, source = math.exp(Z80 / math.sqrt(used.count)), f"{used.source}; range: of so many failures"
+    else:
+        spread = math.exp(Z80 * float(np.std([math.log(rate.per_gpu_hour) for rate in rates.values()], ddof=1)))
+        source = f"{a.reliability}; range: the spread between {', '.join(rates)}"
+    rate = used.per_gpu_hour
     return Uncertain(
-        "failure_rate", "failures per GPU-hour", "failures", used / spread, used, used * spread, "/h", source,
+        "failure_rate", "failures per GPU-hour", "failures", rate / spread, rate, rate * spread, "/h", source,
         1 / spread, spread,
     )  # fmt: skip
 
 
-def _restart(a: Assumptions) -> Uncertain:
-    low, high, source = _range(a, "restart_s")
-    value = a.restart_s
-    return Uncertain(
-        "restart_s", TITLES["restart_s"], "restart", low, value, high, "s", source, max(low, 1e-3) / max(value, 1e-3),
-        max(high, 1e-3) / max(value, 1e-3),
-    )  # fmt: skip
+def _repair(found: Recovery) -> Uncertain:
+    """Return how long a host is away: taken as exact where the cluster or the log says so."""
+    hours = found.standby.repair_s / 3600
+    known = found.parts.repair_s is not None or found.rate.is_own
+    low, high = (1.0, 1.0) if known else REPAIR
+    source = found.repair_source + ("" if known else "; range assumed")
+    return Uncertain("repair", "time until a failed host is back", "repair", low * hours, hours, high * hours, "h",
+                     source, low, high)  # fmt: skip
+
+
+def _restart(a: Assumptions, found: Recovery, name: str) -> Uncertain:
+    """Return one part of the time from a failure to the start, as a factor on all of it."""
+    low, high, source = _range(a, name)
+    value, whole = float(getattr(a, name)), max(found.begin_s, 1e-3)
+    factors = (max(1 + (end - value) / whole, 1e-3) for end in (low, high))
+    return Uncertain(name, TITLES[name], "restart", low, value, high, "s", source, *factors)
 
 
 def _range(a: Assumptions, name: str) -> tuple[float, float, str]:
@@ -133,7 +150,7 @@ def owned_prices(owned: Owning) -> list[Uncertain]:
     """Return what is uncertain about the price of an owned GPU-hour: the assumptions that move it, and the hosts."""
     rate, found = owned.usd_per_gpu_hour, list[Uncertain]()
     for row in listed(owned.assumptions, {}):
-        if row.name not in TITLES or row.name == "restart_s" or not isinstance(row.value, float):
+        if row.name not in TITLES or row.name in ("detect_s", "restart_s") or not isinstance(row.value, float):
             continue
         low, high, source = _range(owned.assumptions, row.name)
         ends = [_price(owned, row.name, end) / rate for end in (low, high)]

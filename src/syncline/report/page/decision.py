@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 from markupsafe import Markup
 
 from syncline.describe import units
 from syncline.planning.answer import PlanResult
-from syncline.planning.decide.forecast import Forecast, Swing
+from syncline.planning.decide.forecast import Forecast, SpareValue, Swing
 from syncline.planning.decide.prospects import LIKELY, Option, Prospects
-from syncline.report.chart.plot import tornado
+from syncline.report.chart.plot import Axis, Line, plot, tornado
 from syncline.report.text.check.run import SHORT_DAYS, advice, cost_words, days_words, end_words, verdict
 from syncline.report.text.interval import chance_words
 from syncline.report.text.plan import do_first
 
-MOST_OPTIONS, MOST_BARS = 7, 9
+MOST_OPTIONS, MOST_BARS = 6, 7
+SHARES = (2, 5, 10, 25, 50, 75, 90, 95, 98)
 Cell = str | tuple[str | Markup, str]
 
 
@@ -32,8 +34,11 @@ class DecisionSection:
     options: Sequence[Sequence[Cell]]
     note: str
     first: Sequence[str]
+    chances: Sequence[Markup]
     tornado: Markup
-    sources: Sequence[Sequence[Cell]]
+    confirm: Sequence[Sequence[Cell]]
+    spares: Sequence[Sequence[Cell]]
+    repair: str
 
 
 def decision(answer: PlanResult) -> DecisionSection | None:
@@ -55,10 +60,53 @@ def decision(answer: PlanResult) -> DecisionSection | None:
         options=[_option(option, option is run.now, columns, bool(goals)) for option in shown],
         note=f"{bold}Days and cost with nine of ten cases.",
         first=[text.partition(". ")[2] or text for text in do_first(answer)],
+        chances=[_chances(f, "days"), _chances(f, "usd")],
         tornado=tornado("how far the cost of the run moves with each assumption",
                         [(s.words, *s.usd) for s in widest], f.usd, units.show_money),
-        sources=[_source(f, swing) for swing in f.swings],
+        confirm=[*([text, "", "", "", ("", "not in the cluster file"), "", ""] for text in answer.assumed),
+                 *(_source(f, swing) for swing in f.swings)],
+        spares=[_spare(f, each) for each in f.spares],
+        repair=f"A failed host is back after {f.recovery.standby.repair_s / 3600:,.0f} h on average: "
+               f"{f.recovery.repair_source}. {_stands_by(f)}",
     )  # fmt: skip
+
+
+def _chances(f: Forecast, what: str) -> Markup:
+    """Return the share of runs that end, or cost no more, at each date or price, and the deadline or the budget."""
+    is_time = what == "days"
+    drawn, goal = (f.drawn_days, f.goal.days_allowed) if is_time else (f.drawn_usd, f.goal.budget)
+    at, share = np.percentile(drawn, SHARES), np.array(SHARES, float)
+
+    def words(value: float) -> str:
+        if not is_time:
+            return units.show_money(value)
+        day = f.day(value)
+        return days_words(value) if day is None else str(day)
+
+    low, high = min(at[0], goal or at[0]), max(at[-1], goal or 0.0)
+    marks = np.linspace(low, high, 4)
+    lines = [Line("runs", at, share, titles=[f"{k} %: {words(v)}" for k, v in zip(SHARES, at, strict=True)],
+                  radii=[2.0] * len(SHARES), colour="var(--accent)", width=2.2)]  # fmt: skip
+    if goal is not None:
+        lines.append(Line("deadline" if is_time else "budget", [goal, goal], [0, 100], colour="var(--bad)"))
+    label = "% of runs that have ended by then" if is_time else "% of runs that cost no more"
+    across = Axis(low, high, [(float(mark), words(float(mark))) for mark in marks])
+    up = Axis(0.0, 100.0, [(k, f"{k}") for k in (0, 50, 100)], name=label)
+    return plot(label, lines, across, up, width=560, height=210, left=46, has_legend=goal is not None)
+
+
+def _spare(f: Forecast, each: SpareValue) -> list[Cell]:
+    end = each.end or days_words(each.days)
+    now = each.spares == f.recovery.parts.spares
+    return [f"{each.spares}{' (as stated)' if now else ''}", f"{each.goodput:.1%}", end, units.show_money(each.usd)]
+
+
+def _stands_by(f: Forecast) -> str:
+    if f.recovery.parts.rents:
+        return "A host is rented for each that is away."
+    if f.recovery.parts.spares is None:
+        return "The answer takes a spare host to be at hand for every failure: state `spares:` in the cluster file."
+    return ""
 
 
 def _cards(f: Forecast) -> list[tuple[str, str]]:
@@ -110,11 +158,10 @@ def _source(f: Forecast, swing: Swing) -> list[Cell]:
         else f"{_number(swing.value)} {swing.unit}"
     )
     if swing.low == swing.high:
-        return [swing.words, value, "as given", "", "", ("", swing.source)]
+        return [swing.words, value, "as given", "", ("", swing.source), "", ""]
     # A move that rounds to nothing has no sign: `z` makes -0.0 a 0.0.
     cost = " ".join(f"{usd / f.usd - 1:+z.1%}" for usd in swing.usd)
-    days = " ".join(f"{days - f.days:+z.1f}" for days in swing.days)
-    return [swing.words, value, f"{_number(swing.low)}–{_number(swing.high)}", cost, days, ("", swing.source)]
+    return [swing.words, value, f"{_number(swing.low)}–{_number(swing.high)}", cost, ("", swing.source), "", ""]
 
 
 def _number(value: float) -> str:

@@ -14,19 +14,29 @@ from syncline.planning.cost.owning import Owning
 from syncline.planning.cost.statement import IGNORES, Charge, Statement
 from syncline.planning.decide.forecast import owned_interval
 from syncline.questions.cost import CostAnswer
+from syncline.report.text.check.run import recovery_line
 from syncline.report.text.fabric import columns
 from syncline.report.text.interval import between
 
 _WRAP = 107
+FIRST_OF_FAILURES = 1
+FIRST_OF_PRICES = 2
 
 
-def headline(account: Statement) -> list[str]:
-    """Return what it is and the answer in two sentences."""
+def first_lines(account: Statement, most: int | None) -> list[str]:
+    """Return the answer: own or rent, what a GPU-hour costs, where the money goes, what failures take, what it buys."""
     models = " + ".join(f"{count:,} {gpu}" for gpu, count in account.gpus.items())
-    lines = [f"{account.name}: {models} in {account.owned.num_hosts:,} hosts", ""]
-    sure = owned_interval(account.owned)
-    known = f"an owned GPU-hour, {between(sure, _cents)}; from {sure.basis}"
-    return [*lines, *wrapped("answer", _answer(account)), *wrapped("interval", known)]
+    owned, a = account.owned, account.owned.assumptions
+    lines = [f"{account.name}: {models} in {owned.num_hosts:,} hosts", "", *wrapped("answer", _answer(account))]
+    rents = [point.quote.hour_words(a.utilisation) for point in account.break_evens[:1]]
+    known = f"{between(owned_interval(owned), _cents)}, as far as the ranges of the assumptions hold"
+    lines += wrapped("GPU-hour", "; ".join([owned.hour_words, *rents]))
+    lines += wrapped("", f"owned, {known}")
+    largest = sorted(owned.yearly().items(), key=lambda item: -item[1])[:4]
+    parts = ", ".join(f"{name} {usd / owned.usd_per_year:.0%}" for name, usd in largest)
+    bought = f"{units.show_money(owned.capital_usd)} to buy ({owned.network_share_of_capital:.0%} network)"
+    lines += wrapped("owning", f"{bought}, {units.show_money(owned.usd_per_year)} a year: {parts}")
+    return [*lines, *failure_lines(account)[:FIRST_OF_FAILURES], *run_lines(account, most)]
 
 
 def comparison_table(account: Statement) -> Table:
@@ -79,38 +89,37 @@ def _racks(owned: Owning) -> str:
 
 
 def failure_lines(account: Statement) -> list[str]:
-    """Return what failures do: how often, the checkpoint interval, goodput and money."""
-    found = account.failures
-    often = f"an interruption every {_time(found.mttf_s)} of running at the rate of {found.rate.system}"
-    network = found.network_interruptions
-    share = f", {found.rate.network_share:.0%} of them the network's" if network is not None else ""
-    which = "best" if found.interval_is_best else "as assumed"
+    """Return what failures do to the job: goodput, and where it comes from."""
+    losses, found = account.failures, account.failures.recovery
     lost = ", ".join(f"{value:.1%} {name}" for name, value in found.lost_by.items())
+    money = f"{units.show_money(losses.lost_usd)} a year"
+    share = found.rate.network_share
+    network = f"; {share:.0%} of failures are the network's" if share is not None else ""
+    parts = f"{account.cable_failures:,.1f} cables and switches fail a year{network}"
     return [
-        *wrapped("failures", f"{often}{share}; {account.cable_failures:,.1f} cables and switches fail a year"),
-        *wrapped(
-            "",
-            f"checkpoint every {_time(found.interval_s)} ({which}, {found.stall_s:g} s each while the job waits, "
-            f"{units.show_time(found.restart_s)} to restart): goodput {found.goodput:.1%}",
-        ),
-        *wrapped("", f"lost: {lost}; {units.show_money(found.lost_usd)} a year"),
+        f"  {'failures':<10} goodput {found.goodput:.1%} of {losses.job} on {found.parts.num_gpus:,} GPUs; "
+        f"the rest is worth {money}",
+        *wrapped("", f"goodput {recovery_line(found)}"),
+        *wrapped("", f"lost: {lost}; {parts}"),
     ]
 
 
-def run_lines(account: Statement) -> list[str]:
-    """Return what the job costs, what a budget buys and when an upgrade pays back."""
+def run_lines(account: Statement, most: int | None = None) -> list[str]:
+    """Return what the job costs, what a budget buys and when an upgrade pays back: at the first prices, or at all."""
     lines: list[str] = []
+    if account.budget_usd is not None and not account.bought:
+        lines += wrapped("budget", "no cloud of the price table rents these GPUs, and it does not buy them")
     if account.run is not None:
         days = account.run_days
         time = f"step {units.show_time(account.run.step_time_s)}" + (f", run {days:,.1f} days" if days else "")
         lines += wrapped("job", f"{time}; goodput {account.failures.goodput:.1%} counted in tokens and runs")
-        lines += [line for charge in account.charges for line in wrapped("", _charge(charge))]
-    for number, (basis, bought) in enumerate(account.bought):
+        lines += [line for charge in account.charges[:most] for line in wrapped("", _charge(charge))]
+    for number, (basis, bought) in enumerate(account.bought[:most]):
         more = f", {bought.num_steps:,} steps" if bought.num_steps is not None else ""
         more += f", {_count(bought.tokens)} tokens" if bought.tokens is not None else ""
         text = f"{basis}: {bought.gpu_hours:,.0f} GPU-hours, {bought.days:,.1f} days of the cluster{more}"
         lines += wrapped("" if number else "budget", text)
-    for number, (basis, upgrade) in enumerate(account.upgrades):
+    for number, (basis, upgrade) in enumerate(account.upgrades[:most]):
         months = f"{upgrade.months:,.1f} months" if math.isfinite(upgrade.months) else "never"
         worth = f"saves {upgrade.time_saved:.1%}, {units.show_money(upgrade.usd_per_day)} a day"
         text = f"{basis}: {worth}; pays back: {months}"
@@ -155,7 +164,13 @@ def _answer(account: Statement) -> str:
     if not account.break_evens:
         return f"A GPU-hour costs {owned} to own. No cloud in {account.prices_source} rents these GPUs."
     a = account.owned.assumptions
-    point = account.break_evens[0]
+    point, budget, capital = account.break_evens[0], account.budget_usd, account.owned.capital_usd
+    if budget is not None and capital > budget:
+        longest = max(account.bought, key=lambda each: each[1].days)
+        return (
+            f"Rent it: {units.show_money(budget)} does not buy the cluster, which is {units.show_money(capital)}. At "
+            f"{longest[0]} it pays for {longest[1].days:,.1f} days of all {longest[1].num_gpus:,} GPUs."
+        )
     rent = f"{_cents(point.quote.usd_per_used_gpu_hour(a.utilisation))} at {point.quote.cloud}, the cheapest rent"
     rent = rent if len(account.break_evens) > 1 else rent.replace(", the cheapest rent", "")
     if point.saving >= 0:
@@ -224,18 +239,19 @@ def _time(time_s: float) -> str:
 
 
 def text(answer: CostAnswer, width: int) -> Iterator[str | Table]:
-    """Yield a statement; where sources were asked for, every assumption with its source."""
+    """Yield the answer; on demand all of it, every assumption with its source where that was asked for."""
     account = answer.statement
-    yield from headline(account)
+    yield from first_lines(account, None if answer.more else FIRST_OF_PRICES)
+    if not answer.more:
+        yield from wrapped("more", "--more shows every cloud, where the money goes, failures and assumptions")
+        return
+    yield from failure_lines(account)[FIRST_OF_FAILURES:]
     yield ""
     yield comparison_table(account)
     yield ""
     yield money_table(account)
     yield ""
-    yield from failure_lines(account)
-    yield from run_lines(account)
     if answer.sources:
-        yield ""
         yield assumption_table(account)
     else:
         yield from assumption_lines(account)

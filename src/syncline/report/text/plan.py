@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import singledispatch
 from typing import Any
 
@@ -14,11 +14,12 @@ from syncline.planning.money import Money
 from syncline.planning.plan import Plan
 from syncline.planning.sensitivity import Improvement
 from syncline.questions.plan import ClusterAnswer, FabricComparison, PlanAnswer
-from syncline.report.text.check.run import option_table, recovery_line, run_lines
+from syncline.report.text.check.run import option_table, recovery_line, run_lines, spare_table
 from syncline.report.text.interval import between, chance_words, interval_lines
 from syncline.report.text.lines import folded, per_million
 from syncline.report.text.side_by_side import cluster_lines
 from syncline.sim.step.step import IGNORES
+from syncline.sim.uncertainty import Interval
 from syncline.timeline.account import Account, StepCause
 
 GIB = 2**30
@@ -39,33 +40,91 @@ def part_name(part: str) -> str:
     return _PARTS.get(part, part)
 
 
-def plan_lines(answer: PlanResult) -> list[str]:
-    """Return the screen."""
-    plan = answer.best
-    lines = [headline(plan), ""]
-    lines += [f"  assumed    {text}" for text in answer.assumed]
-    if answer.run is not None:
-        lines += [f"  warning    {text}" for text in answer.notes if text.startswith("the start ")]
-        lines += run_lines(answer.run)
+def plan_lines(answer: PlanResult, more: bool = True) -> list[str]:
+    """Return the answer in about ten lines, and with `more` everything under it."""
+    lines = [headline(answer.best), "", *first_lines(answer)]
+    lines += ["", *more_lines(answer)] if more else ["  more       --more shows all of it, --html PAGE writes it"]
+    return [part for line in lines for part in folded(line)]
+
+
+def first_lines(answer: PlanResult) -> list[str]:
+    """Return date, money and chances; whether it fits; how it runs; what limits it; what to do; what is assumed."""
+    plan, run = answer.best, answer.run
+    p, cost = plan.predicted, plan.cost
+    lines = [f"  warning    {text}" for text in answer.notes if text.startswith("the start ")]
+    lines += [f"  warning    {text}" for text in p.warnings]
     lines += [f"  faults     {text}" for text in fault_lines(answer)]
-    lines += [f"  answer     {text}" for text in answer_lines(plan)[:1]]
-    lines += [f"             {text}" for text in answer_lines(plan)[1:]]
-    lines.append(f"  limit      {limit_line(plan)}")
-    lines.append(f"  time       {time_line(plan.predicted.account)}")
-    lines.append(f"  memory     {memory_line(plan)}")
-    lines.append(f"  cost       {cost_line(answer)}")
-    if answer.money is not None:
-        found = answer.money.recovery(plan.predicted.step_time_s, plan.num_gpus)
-        lines.append(f"  goodput    {recovery_line(found)}")
+    lines += run_lines(run) if run is not None else []
+    priced = f"; {per_million(cost.cost_per_token_usd)} per million tokens" if cost else ""
+    lines.append(f"  step       {speed_words(plan)}; {_nine(p.interval, units.show_time)}{priced}")
+    if cost is not None and answer.money is not None:
+        lines.append(f"  GPU-hour   {answer.money.hour_words}; goodput {cost.goodput:.1%}: {lost_words(answer)}")
+    else:
+        lines.append(f"  cost       {cost_line(answer)}")
+    lines.append(f"  fits       {memory_words(plan)}")
+    lines.append(f"  layout     {plan.decision.label}")
     if answer.given is not None:
         lines.append(f"  job file   {given_line(answer)}")
     elif answer.given_problem:
         lines.append(f"  job file   its own split does not work: {answer.given_problem}")
+    lines.append(f"  limit      {limit_line(plan)}")
+    lines.append(f"  do first   {'; '.join(do_first(answer, 1)[: 1 if answer.worthwhile else 2]).removeprefix('1. ')}")
+    lines += [f"  assumed    {text}" for text in assumed_words(answer)]
+    if p.interval.narrower is not None:
+        narrower = p.interval.narrower
+        lines.append(f"  narrower   {narrower.measure}: 9 of 10 steps within x{narrower.width:.1f}; {narrower.command}")
+    return lines
+
+
+def more_lines(answer: PlanResult) -> list[str]:
+    """Return what the answer rests on, and what else was tried."""
+    plan, found = answer.best, answer.recovery
+    lines = [f"  {'' if k else 'step':<10} {text}" for k, text in enumerate(answer_lines(plan))]
+    lines.append(f"  time       {time_line(plan.predicted.account)}")
+    lines.append(f"  memory     {memory_line(plan)}")
+    lines.append(f"  cost       {cost_line(answer)}")
+    if found is not None:
+        lines.append(f"  goodput    {recovery_line(found)}")
+    lines += [f"  assumed    {text}" for text in answer.assumed]
     lines += ["", "  do first", *(f"    {text}" for text in do_first(answer))]
     if answer.run is not None:
-        lines += ["", *option_table(answer.run)]
-    lines += ["", *other_lines(answer), *point_lines(answer), *foot_lines(answer)]
-    return [part for line in lines for part in folded(line)]
+        lines += ["", *option_table(answer.run), "", *spare_table(answer.run.now.forecast)]
+    return [*lines, "", *other_lines(answer), *point_lines(answer), *foot_lines(answer)]
+
+
+def speed_words(plan: Plan) -> str:
+    """Return how fast a plan is."""
+    p = plan.predicted
+    return f"{units.show_time(p.step_time_s)}, {p.tokens_per_s:,.0f} tokens/s, MFU {p.mfu:.1%}"
+
+
+def _nine(interval: Interval, show: Callable[[float], str]) -> str:
+    low, high = (show(end) for end in interval.p90)
+    return f"9 of 10 from {low} to {high}"
+
+
+def lost_words(answer: PlanResult) -> str:
+    """Return what takes the rest of the time, the largest first."""
+    found = answer.recovery
+    lost = sorted(found.lost_by.items(), key=lambda item: -item[1]) if found is not None else []
+    return ", ".join(f"{value:.1%} {name}" for name, value in lost if value >= 5e-4)
+
+
+def assumed_words(answer: PlanResult) -> list[str]:
+    """Return what stands in for what neither file says: spare hosts, and the rest of it counted."""
+    found, lines = answer.recovery, []
+    if found is not None and found.parts.spares is None and not found.parts.rents and found.standby.losses_per_s:
+        bare, enough = found.with_spares(0), found.standby.enough
+        days = answer.run.now.forecast.work_days / bare.goodput if answer.run else None
+        took = f" and the run takes {days:,.0f} days" if days else ""
+        if enough:
+            waits = f"with none it waits for repairs, {found.standby.repair_s / 3600:,.0f} h each as published"
+            ends = f"goodput is then {bare.goodput:.0%}{took}"
+            lines.append(f"a spare host whenever one fails (`spares: {enough}` does); {waits}: {ends}")
+    if answer.assumed:
+        rest = f", and {len(answer.assumed) - 1} more (--more)" if len(answer.assumed) > 1 else ""
+        lines.append(f"{answer.assumed[0]}{rest}")
+    return lines
 
 
 def headline(plan: Plan) -> str:
@@ -80,12 +139,10 @@ def headline(plan: Plan) -> str:
 def answer_lines(plan: Plan) -> list[str]:
     """Return how fast, and how the job is run."""
     p = plan.predicted
-    lines = [f"{units.show_time(p.step_time_s)} a step, {p.tokens_per_s:,.0f} tokens/s, MFU {p.mfu:.1%} (predicted)"]
-    lines += interval_lines(p.interval, units.show_time)
+    lines = [f"{speed_words(plan)} (predicted)", *interval_lines(p.interval, units.show_time)]
     if p.closed_form_s is not None:
         gap = p.step_time_s / p.closed_form_s - 1
         lines.append(f"executed at flow level; the closed form says {units.show_time(p.closed_form_s)} ({gap:+.1%})")
-    lines.append(plan.decision.label)
     if plan.decision.algorithm:
         bucket = units.show_size(plan.decision.bucket_bytes)
         lines.append(
@@ -144,8 +201,16 @@ def time_line(account: Account, most: int = 4) -> str:
     ]
     removal = account.removal(StepCause.NETWORK)
     if removal is not None and removal.saves_s > 0.005 * step_s:
-        words.append(f"all of the network's waits {removal.saves_s / step_s:.1%}")
+        words.append(f"networks without limits, in hosts and between them, would save {removal.saves_s / step_s:.1%}")
     return ", ".join(words)
+
+
+def memory_words(plan: Plan) -> str:
+    """Return how full the fullest GPU is, and how likely it fits."""
+    p = plan.predicted
+    share = p.memory_bytes / p.memory_available_bytes if p.memory_available_bytes else 0.0
+    held = f"{p.memory_bytes / GIB:.1f} of {p.memory_available_bytes / GIB:.0f} GiB a GPU ({share:.0%})"
+    return f"{held}, fits with {chance_words(p.fit_chance)}"
 
 
 def memory_line(plan: Plan) -> str:
@@ -153,10 +218,7 @@ def memory_line(plan: Plan) -> str:
     p = plan.predicted
     ranked = sorted(((v, k) for k, v in p.memory_by.items()), reverse=True)[:3]
     largest = ", ".join(f"{name} {value / GIB:.0f}" for value, name in ranked)
-    share = p.memory_bytes / p.memory_available_bytes if p.memory_available_bytes else 0.0
-    sure = between(p.memory_interval, units.show_size)
-    held = f"{p.memory_bytes / GIB:.1f} of {p.memory_available_bytes / GIB:.0f} GiB a GPU ({share:.0%})"
-    return f"{held}, fits with {chance_words(p.fit_chance)}: {largest}; {sure}"
+    return f"{memory_words(plan)}: {largest}; {between(p.memory_interval, units.show_size)}"
 
 
 def cost_line(answer: PlanResult) -> str:
@@ -168,17 +230,9 @@ def cost_line(answer: PlanResult) -> str:
     sure = answer.cost_interval
     known = f" ({between(sure, per_million)})" if sure else ""
     return (
-        f"{per_million(cost.cost_per_token_usd)} per million tokens{known}, {step} a step; "
-        f"{units.show_money(cost.usd_per_gpu_hour)} a GPU-hour ({cost.basis}{_kind_of_price(answer.money)}), "
-        f"goodput {cost.goodput:.1%}"
+        f"{per_million(cost.cost_per_token_usd)} per million tokens{known}, {step} a step, goodput {cost.goodput:.1%}; "
+        f"a GPU-hour {answer.money.hour_words if answer.money else cost.basis}"
     )
-
-
-def _kind_of_price(money: Money | None) -> str:
-    """Say whether a rent is fixed or a list price with a range."""
-    if money is None or money.owned:
-        return ""
-    return ", taken as fixed" if money.fixed else ", a list price: -20 % to +10 %"
 
 
 def given_line(answer: PlanResult) -> str:
@@ -193,6 +247,8 @@ def do_first(answer: PlanResult, most: int = 3) -> list[str]:
     """Return what is worth doing, and whether the network is worth buying at all."""
     worth = answer.worthwhile
     lines = [f"{k}. {action_line(action, answer.money, answer.run)}" for k, action in enumerate(worth[:most], 1)]
+    if not worth:
+        lines.append(f"nothing: no change that was tried saves more than the answer can tell, {answer.tie_within:.0%}")
     if not any(action.kind == "hardware" for action in worth):
         lines.append(buy_nothing(answer))
     return lines
@@ -202,10 +258,10 @@ def buy_nothing(answer: PlanResult) -> str:
     """Return why no hardware is among what to do first."""
     if answer.network_bound is None:
         return "buy nothing: no hardware that was tried earns its price"
-    bound = f"one without limits would save {answer.network_bound:.1%} of the time"
+    bound = f"one without limits between hosts would save {answer.network_bound:.1%} of the time"
     rented = answer.money is not None and not answer.money.owned
     if answer.network_bound < NOT_THE_LIMIT:
-        return f"buy nothing: the network is not your limit ({bound})"
+        return f"buy nothing: the network between hosts is not your limit ({bound})"
     if rented:
         return f"the network costs time ({bound}), but a rented one cannot be rebuilt: compare other instances"
     return f"buy nothing: no network that was tried earns its price ({bound})"
@@ -231,7 +287,7 @@ def action_line(action: Improvement, money: Money | None = None, run: Prospects 
     words = ", ".join(filter(None, [f"{action.words}: {action.saving:.1%} less time", worth_words(action, run)]))
     saved = of_run(action, run)
     if saved is not None:
-        words += f"; {units.show_money(action.chance * saved)} after risk ({action.chance:.0%} likely to work)"
+        words += f"; {units.show_money(action.chance * saved)} {_if_it_works(action)}"
         return words + ("; changes training: check convergence" if action.kind == "numerics" else "")
     if action.price_usd:
         never = action.payback_years is None or action.payback_years > 99
@@ -239,8 +295,13 @@ def action_line(action: Improvement, money: Money | None = None, run: Prospects 
         words += f"; costs {units.show_money(action.price_usd)}, {back}"
     net = action.net_usd_per_year(money.assumptions.years) if money is not None else None
     if net is not None:
-        words += f"; {units.show_money(net)} a year after price and risk ({action.chance:.0%} likely to work)"
+        words += f"; {units.show_money(net)} a year after its price, {_if_it_works(action)}"
     return words + ("; changes training: check convergence" if action.kind == "numerics" else "")
+
+
+def _if_it_works(action: Improvement) -> str:
+    """Say by how much the worth was cut, and that nobody counted how often such changes deliver."""
+    return f"assuming that {10 * action.chance:.0f} of 10 such changes deliver"
 
 
 def other_lines(answer: PlanResult, most: int = 3) -> list[str]:
@@ -288,7 +349,6 @@ def foot_lines(answer: PlanResult) -> list[str]:
     rest = "" if found.complete else " before it was interrupted"
     lines = ["", f"  looked at  {found.num_considered:,} configurations, {found.num_fitting:,} fit in memory{rest}"]
     lines += [f"  placement  {text}" for text in answer.notes if text.startswith(("ranks placed", "one "))]
-    lines += [f"  warning    {text}" for text in answer.best.predicted.warnings]
     return [*lines, f"  software   {software_line(answer)}", f"  ignores    {', '.join(IGNORES)}"]
 
 
@@ -334,7 +394,7 @@ def text(answer: Any, width: int) -> Iterable[str]:
 
 @text.register
 def _plan_answer(answer: PlanAnswer, width: int) -> Iterable[str]:
-    return plan_lines(answer.result)
+    return plan_lines(answer.result, answer.more)
 
 
 @text.register

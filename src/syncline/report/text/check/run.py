@@ -20,7 +20,9 @@ SHORT_DAYS = 3.0
 def run_lines(run: Prospects) -> list[str]:
     """Return the answer about the run, the technical part not in it."""
     f = run.now.forecast
-    lines = [f"  run        {units.show_count(f.goal.tokens or 0.0)} tokens: {end_words(f)}; {cost_words(f)}"]
+    lines = [
+        f"  run        {units.show_count(f.goal.tokens or 0.0)} tokens: {end_words(f)}; {cost_words(f)}, 9 of 10 runs"
+    ]
     lines += [f"             {text}" for text in goal_lines(f)]
     lines.append(f"  advice     {advice(run)}")
     return lines
@@ -69,7 +71,6 @@ def goal_lines(f: Forecast) -> list[str]:
         over = f.goal.budget < f.least_usd and f.chance_budget < IMPOSSIBLE
         least = f"; at the GPUs' peak it costs {units.show_money(f.least_usd)}" if over else ""
         lines.append(f"budget {units.show_money(f.goal.budget)}: {_verdict(f.chance_budget, over)}, {room}{least}")
-    lines.append("intervals in brackets hold 9 of 10 cases, as far as the ranges of the assumptions do")
     return lines
 
 
@@ -121,10 +122,7 @@ def _free(run: Prospects) -> str:
     if option is None or option.change is None:
         return ""
     note = f"; {option.change.note}" if option.change.note else ""
-    works = f"{option.change.chance:.0%} likely to work{note}"
-    return (
-        f" as it is; {option.change.words} would ({works}): {_ends(option)}, {chance_words(option.chance)} likely then"
-    )
+    return f" as it is; {option.change.words} would{note}: {_ends(option)}, {chance_words(option.chance)} likely then"
 
 
 def _why(run: Prospects) -> str:
@@ -181,6 +179,20 @@ def option_table(run: Prospects) -> list[str]:
     return [*lines, f"    {note}Fewer GPUs of an owned cluster: the others do other work."]
 
 
+def spare_table(f: Forecast) -> list[str]:
+    """Return what the run comes to with so many spare hosts."""
+    if not f.spares:
+        return []
+    now = f.recovery.parts.spares
+    lines = [f"  {'spares':<10} {'goodput':>8} {'days':>7} {'cost of the run':>16}"]
+    for each in f.spares:
+        mark = "*" if each.spares == now else " "
+        days = f"{each.days:,.1f}" if each.days < SHORT_DAYS else f"{each.days:,.0f}"
+        lines.append(f"  {mark} {each.spares:<8} {each.goodput:>8.1%} {days:>7} {units.show_money(each.usd):>16}")
+    hours = f.recovery.standby.repair_s / 3600
+    return [*lines, f"    a failed host is back after {hours:,.0f} h on average: {f.recovery.repair_source}"]
+
+
 def recovery_line(found: Recovery) -> str:
     """Return where goodput comes from."""
     every = f"{found.interval_s / 60:.0f} min" if found.interval_s >= 90 else f"{found.interval_s:.0f} s"
@@ -190,9 +202,17 @@ def recovery_line(found: Recovery) -> str:
     often = found.mttf_s / 3600
     fails = f"{often:,.0f} h" if often < 100 else f"{often / 24:,.0f} days"
     return (
-        f"{found.goodput:.1%}: a failure every {fails} (rate of {found.rate.system}), "
-        f"{(found.begin_s + found.load_s) / 60:.0f} min to restart, checkpoint every {every}, {write}{stated}"
+        f"{found.goodput:.1%}: a failure every {fails} (rate of {found.rate.system}), noticed after "
+        f"{found.detect_s / 60:.1f} min, {(found.begin_s - found.detect_s + found.load_s) / 60:.0f} min to restart, "
+        f"{_spares(found)}, checkpoint every {every}, {write}{stated}"
     )
+
+
+def _spares(found: Recovery) -> str:
+    if found.parts.rents:
+        return "a host rented for each that fails"
+    spares = found.parts.spares
+    return "a spare host always at hand" if spares is None else f"{spares} spare host{'' if spares == 1 else 's'}"
 
 
 def _two(value: float) -> float:
