@@ -189,6 +189,7 @@ nb::dict counters(const Engine& engine) {
     table["total_bytes"] = found.total_bytes;
     table["tasks_done"] = found.tasks_done;
     table["peak_packets"] = found.peak_packets;
+    table["skipped_packets"] = found.skipped_packets;
     return table;
 }
 
@@ -312,6 +313,7 @@ NB_MODULE(packet, m) {
              "reroute_ps"_a.noconvert())
         .def("sampling", &sampling, "every_ps"_a, "port"_a.noconvert(), "flow"_a.noconvert())
         .def("capture", &capture, "port"_a.noconvert(), "most"_a)
+        .def("skip_steady", [](Draft& d) { d.setup.skips_steady = true; })
         .def("rules", &rules, "profiles"_a, "classes"_a, "routing"_a, "cut_through"_a, "credit_bytes"_a, "ugal_bias"_a,
              "headroom_bytes"_a, "seed"_a);
     nb::class_<Engine>(m, "Engine", "A run: advance it in slices, then read what happened.")

@@ -158,6 +158,10 @@ struct Setup {
     std::span<const std::int32_t> sample_flow;
     std::span<const std::int32_t> capture_port;  // every packet that these send is written down
     std::int64_t capture_most = 1'000'000;
+
+    // Where every connection under way goes on at its rate, that is not run: messages are shortened by what they would
+    // have sent, and all clocks outside the network put forward. Not with changes, samples, captures or time slots.
+    bool skips_steady = false;
 };
 
 enum class State : int { running, finished, deadlock, stalled };
@@ -187,6 +191,7 @@ struct Counters {
     std::int64_t total_bytes = 0;     // of all tasks that use the network
     std::int64_t tasks_done = 0;
     std::int64_t peak_packets = 0;    // most packets in flight at once
+    std::int64_t skipped_packets = 0; // of the new ones, those counted as the course before them went
 };
 
 struct PortColumns {

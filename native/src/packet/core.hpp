@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <queue>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,8 @@ public:
     explicit Core(const Setup& setup);
 
     State advance(Time until, i64 max_events);
+    // What clocks outside the network show: theirs go on while packets are skipped.
+    Time outside() const { return now + skipped_; }
 
     Time now = 0;
     Counters count;
@@ -48,6 +51,19 @@ private:
     [[gnu::always_inline]] inline void fetch_next(u32 what) const;
     [[gnu::always_inline]] inline void fetch_last(u32 what) const;
     u32 likely_port(const Packet& packet) const;
+
+    void happen_inside();
+
+    // steady.cpp
+    void watch_course(const Setup& setup);
+    void look(Time until);
+    void open_window(Time width);
+    Time steady_ps();
+    double pace(const Flow& flow) const;
+    void skip(Time lasts, Time until);
+    void settle();
+    void shorten(Flow& flow, u32 packets);
+    void extrapolate(double times);
 
     // Pool
     u32 take_packet();
@@ -185,6 +201,9 @@ private:
     void sample();
 
     Calendar calendar_;
+    std::priority_queue<HostEvent, std::vector<HostEvent>, std::greater<>> hosts_;
+    Time skipped_ = 0;
+    Steady steady_;
     Random random_;
     Table<Packet> packets_;
     u32 free_packet_ = kNone;

@@ -162,10 +162,29 @@ void Core::fetch_ahead() const {
     if (looks_up_) fetch_last(calendar_.peek(kFetchLast, kNone));
 }
 
+void Core::happen_inside() {
+    const u32 what = hosts_.top().what;
+    hosts_.pop();
+    ++count.events;
+    happen(what);
+}
+
 State Core::advance(Time until, i64 max_events) {
     const i64 stop = count.events + max_events;
     const i64 num_tasks = static_cast<i64>(task_over_.size());
-    while (state_ == State::running && count.events < stop && calendar_.next(until)) {
+    while (state_ == State::running && count.events < stop) {
+        if (now >= steady_.look_at) look(until);
+        const Time hosts = hosts_.empty() ? until : std::min(until, hosts_.top().at);
+        const bool packets = calendar_.next(hosts - skipped_);
+        // What happens inside hosts, by their clock; at the same moment after packets, as its kind says.
+        if (!hosts_.empty() && hosts_.top().at == hosts &&
+            (!packets || (calendar_.time() == hosts - skipped_ && calendar_.what() > hosts_.top().what))) {
+            now = hosts - skipped_;
+            happen_inside();
+            if (count.tasks_done == num_tasks) state_ = State::finished;
+            continue;
+        }
+        if (!packets) break;
         if (spread_out_) {
             calendar_.foresee(kFetchObject);
             fetch_ahead();
@@ -177,7 +196,7 @@ State Core::advance(Time until, i64 max_events) {
         happen(what);
         if (count.tasks_done == num_tasks) state_ = State::finished;
     }
-    if (state_ == State::running && calendar_.pending() == 0) {
+    if (state_ == State::running && calendar_.pending() == 0 && hosts_.empty()) {
         state_ = find_cycle() ? State::deadlock : State::stalled;
     }
     audit();
@@ -201,7 +220,7 @@ Engine::Engine(const Setup& setup) : core_(std::make_unique<Core>(setup)) {}
 Engine::~Engine() = default;
 
 State Engine::advance(i64 until_ps, i64 max_events) { return core_->advance(until_ps, max_events); }
-i64 Engine::now_ps() const { return core_->now; }
+i64 Engine::now_ps() const { return core_->outside(); }
 const Counters& Engine::counters() const { return core_->count; }
 std::span<const i64> Engine::begin_ps() const { return core_->begin; }
 std::span<const i64> Engine::end_ps() const { return core_->end; }
@@ -215,8 +234,8 @@ PortColumns Engine::ports() const {
     PortColumns columns;
     for (std::size_t p = 0; p < core_->ports.size(); ++p) {
         const PortTally& tally = core_->tally[p];
-        columns.wire_bytes.push_back(static_cast<i64>(core_->ports[p].wire_bytes));
-        columns.packets.push_back(static_cast<i64>(core_->ports[p].packets));
+        columns.wire_bytes.push_back(static_cast<i64>(core_->ports[p].wire_bytes) + tally.skipped_bytes);
+        columns.packets.push_back(static_cast<i64>(core_->ports[p].packets) + tally.skipped_packets);
         columns.drops.push_back(tally.drops);
         columns.marks.push_back(tally.marks);
         columns.trims.push_back(tally.trims);

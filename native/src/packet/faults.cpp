@@ -77,7 +77,7 @@ void Core::watch() {
         ++idle_watches_;
         if (find_cycle()) state_ = State::deadlock;
         const i64 own = sample_ps_ > 0 ? 1 : 0;
-        if (calendar_.pending() <= own || idle_watches_ > kPatience) {
+        if ((calendar_.pending() <= own && hosts_.empty()) || idle_watches_ > kPatience) {
             if (state_ == State::running) state_ = State::stalled;
         }
     }

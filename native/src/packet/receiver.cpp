@@ -105,7 +105,8 @@ void Core::deliver(u32 index) {
     while (flow.rcv_task != kNone && flow.rcv_next >= flow.rcv_end) {
         const u32 task = flow.rcv_task;
         receive_next(flow, task_next_[task]);
-        last_sent[task] = flow.rcv_sent;
+        last_sent[task] = flow.rcv_sent + skipped_;
+        steady_.upset = true;
         limited[task] = flow.limited - flow.limited_told;
         flow.limited_told = flow.limited;
         finish_task(task);

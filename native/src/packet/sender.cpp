@@ -7,6 +7,7 @@ namespace syncline::packet {
 
 // A message joins its connection's line.
 void Core::post(u32 task) {
+    settle();
     const u32 index = static_cast<u32>(task_over_[task]);
     Flow& flow = flows_[index];
     const Profile& profile = profiles_[flow.profile];

@@ -91,6 +91,7 @@ Core::Core(const Setup& setup) : calendar_(calendar_bits(setup)), random_(setup.
         ports[static_cast<std::size_t>(p)].special |= kCaptured;
     }
     calendar_.push(kWatch, event(Happens::misc, 1));
+    if (setup.skips_steady) watch_course(setup);
     start_ready();
     if (count.tasks_done == static_cast<i64>(task_over_.size())) state_ = State::finished;
 }

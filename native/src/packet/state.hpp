@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -104,6 +105,35 @@ struct FlowTally {
 struct PortTally {
     i64 drops = 0, marks = 0, trims = 0, pauses = 0;
     Time paused = 0, paused_since = 0;
+    i64 skipped_bytes = 0, skipped_packets = 0;  // on the wire while a steady course was skipped
+};
+
+// What comes to pass inside hosts: by their clock, which goes on while packets are skipped.
+struct HostEvent {
+    Time at;
+    u32 what;
+    bool operator>(const HostEvent& other) const { return at != other.at ? at > other.at : what > other.what; }
+};
+
+// Two windows in which every connection under way moved as much, after which the same course need not be run again.
+struct Steady {
+    Time look_at = std::numeric_limits<Time>::max();  // the end of the window; never: nothing is skipped
+    Time least = 0, width = 0;   // of a window
+    Time began = 0, first_ps = 0;  // this one; and how long the one before took (0: there is none)
+    bool upset = true;           // a message began or ended since
+    bool skipping = false;
+    Time from = 0;               // what had been skipped before
+    std::vector<i64> delivered, first;  // by connection: at the start of this window, and in the one before
+    std::vector<u32> moving;     // connections under way
+    std::vector<double> rate;    // theirs, bytes per ps
+    std::vector<double> paced;   // what their congestion control allowed at the start of this window
+    // As things were when the one before began.
+    Time since = 0;
+    Counters count;
+    std::vector<PortTally> tally;
+    std::vector<u64> wire_bytes, packets;
+    std::vector<FlowTally> flow_tally;
+    std::vector<Time> limited;
 };
 
 struct Telemetry {

@@ -14,12 +14,12 @@ void Core::start_ready() {
 }
 
 void Core::begin_task(u32 task) {
-    begin[task] = std::max(now, task_start_[task]);
+    begin[task] = std::max(outside(), task_start_[task]);
     const Time at = begin[task] + task_delay_[task];
-    if (at <= now) {
+    if (at <= outside()) {
         run_task(task);
     } else {
-        calendar_.push(at, event(Happens::task, task));
+        hosts_.push({at, event(Happens::task, task)});
     }
 }
 
@@ -58,25 +58,25 @@ void Core::segment(u32 slot) {
     const i64 at = path_start_[path] + move.hop, end = path_start_[path + 1];
     if (at < end) {
         const auto bus = static_cast<std::size_t>(path_bus_[static_cast<std::size_t>(at)]);
-        const Time start = std::max(now, bus_busy_[bus]);
+        const Time start = std::max(outside(), bus_busy_[bus]);
         bus_busy_[bus] = start + static_cast<Time>(static_cast<double>(size) * bus_cost_[bus]);
         if (move.hop == 0) move.free = bus_busy_[bus];
         move.last = std::max(move.last, bus_busy_[bus]);
         if (at + 1 < end) {
             ++move.hop;
             moves_[slot] = move;
-            calendar_.push(start, event(Happens::bus, slot));
+            hosts_.push({start, event(Happens::bus, slot)});
             return;
         }
     }
     move.left -= size;
     move.hop = 0;
     moves_[slot] = move;
-    calendar_.push(std::max(now, move.left == 0 ? move.last : move.free), event(Happens::bus, slot));
+    hosts_.push({std::max(outside(), move.left == 0 ? move.last : move.free), event(Happens::bus, slot)});
 }
 
 void Core::finish_task(u32 task) {
-    end[task] = now;
+    end[task] = outside();
     ++count.tasks_done;
     for (u64 i = after_start_[task]; i < after_start_[task + 1]; ++i) {
         if (--task_waits_[after_[i]] == 0) ready_.push_back(after_[i]);

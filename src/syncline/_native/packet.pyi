@@ -348,6 +348,7 @@ class Draft:
         port: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
         most: int,
     ) -> None: ...
+    def skip_steady(self) -> None: ...
     def rules(
         self,
         profiles: Sequence[Profile],

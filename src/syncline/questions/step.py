@@ -11,6 +11,7 @@ from typing import Annotated, ClassVar
 from syncline.describe.guide import cite
 from syncline.describe.mistakes import blamed_on
 from syncline.describe.model import Handle, handle
+from syncline.describe.progress import Progress
 from syncline.errors import SimulationError, UsageError
 from syncline.fabric import Fabric
 from syncline.fabric.assumed import assumed_of
@@ -282,8 +283,9 @@ def step(
     ] = "spray",
     profile: Annotated[str | Path | None, Parameter("What was measured here (`syncline calibrate`).")] = None,
     max_packets: Annotated[
-        int | None, Parameter("With packet: refuse a step of more (50,000,000).", min=1, rare=True)
+        int | None, Parameter("With packet: refuse a step of more (1,000,000,000).", min=1, rare=True)
     ] = None,
+    progress: Progress | None = None,
 ) -> StepPrediction | DecodePrediction:
     """Predict one training step of a job on a cluster, or one token of a decode job.
 
@@ -323,7 +325,7 @@ def step(
         if level != "analytic":
             try:
                 executed = execute(
-                    fabric, found, constants, routing=routing, level=level, max_packets=max_packets  # type: ignore[arg-type]
+                    fabric, found, constants, routing=routing, level=level, max_packets=max_packets, progress=progress  # type: ignore[arg-type]
                 )  # fmt: skip
             except SimulationError:
                 if asked is not None:

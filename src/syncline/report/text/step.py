@@ -145,8 +145,10 @@ def packet_lines(packets: PacketCounts | None) -> list[str]:
         return []
     befell = ", ".join(f"{count:,} {word}" for count, word in (
         (packets.marks, "marked"), (packets.resent_packets, "sent again"), (packets.drops, "dropped")))  # fmt: skip
+    run = packets.data_packets - packets.skipped_packets
+    repeated = f", {run:,} of them run, the rest counted while steady" if packets.skipped_packets else ""
     return [
-        f"    {packets.data_packets:,} packets ({packets.transport}): {befell}, {packets.pauses:,} pauses; "
+        f"    {packets.data_packets:,} packets{repeated} ({packets.transport}): {befell}, {packets.pauses:,} pauses; "
         f"queues up to {units.show_size(packets.peak_queue_bytes)}; {packets.cpu_s:.1f} CPU s"
     ]
 

@@ -69,6 +69,8 @@ class PacketOptions:
     changes: Mapping[str, Setting] = field(default_factory=dict)
     classes: tuple[TrafficClass, ...] = ()
     cross_rail: Literal["fabric", "nvlink"] = "fabric"
+    skips_steady: bool = False
+    """Whether what repeats itself window after window is counted instead of run (`docs/method/packet.md`)."""
     law: Law | None = None
     """A congestion control law of the user's instead of the transport's (`with_law`)."""
 

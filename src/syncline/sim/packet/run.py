@@ -118,6 +118,8 @@ def prepare(
     _add_network(draft, network, options)
     _add_rules(draft, network, options, rtt_s)
     _add_changes(draft, network, changes)
+    if options.skips_steady:
+        draft.skip_steady()
     if watching is not None:
         _add_watching(draft, network, watching, posting.num_flows)
     return PacketRun(

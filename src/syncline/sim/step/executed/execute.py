@@ -17,6 +17,7 @@ from functools import lru_cache
 import numpy as np
 
 from syncline.describe.model import reported
+from syncline.describe.progress import Progress
 from syncline.errors import SimulationError
 from syncline.fabric.fabric import Fabric
 from syncline.sim.flow.engine import Paths, Tasks, run
@@ -82,6 +83,7 @@ def execute(
     rails: Rails | None = None,
     level: str = "flow",
     max_packets: int | None = None,
+    progress: Progress | None = None,
 ) -> StepRun:
     """Return a priced step as the flow engine runs it on the fabric, or packet by packet (`level="packet"`).
 
@@ -90,7 +92,10 @@ def execute(
     """
     check_executable(result)
     stages = Stages(fabric, result, constants or default_constants(), routing, devices=devices, rails=rails)
-    found = execute_stages(stages, result) if level == "flow" else _packets(stages, result, routing, max_packets)
+    if level == "flow":
+        found = execute_stages(stages, result)
+    else:
+        found = _packets(stages, result, routing, max_packets, progress)
     found = replace(found, step_time_s=found.step_time_s + result.storage.stall_s_per_step)
     if devices is None:  # the floor is that of the job's own placement
         check_floor(found.step_time_s, result.floor_s, f"{result.job.name}, executed")
@@ -151,7 +156,9 @@ def _run(stages: Stages, result: StepResult, k: Constants, num_micro: int) -> St
     return StepRun(course.makespan_s, found, len(rows), stages.rails.network.options.routing)
 
 
-def _packets(stages: Stages, result: StepResult, routing: Routing, most: int | None) -> StepRun:
+def _packets(
+    stages: Stages, result: StepResult, routing: Routing, most: int | None, progress: Progress | None
+) -> StepRun:
     """Return a step packet by packet, all its micro-batches."""
     k = stages.k
     built = StepTasks(stages, result, k, step_graph(result.job, max_micro=result.job.num_micro))
@@ -159,7 +166,7 @@ def _packets(stages: Stages, result: StepResult, routing: Routing, most: int | N
     tasks = np.array(draft.delay), np.array(draft.size), np.array(draft.path, np.int64), draft.waits
     drawn = run_packets(
         stages.fabric, tasks, [stages.flows(*key) for key in built.kinds], routing, e_net=k.fitted.e_net,
-        e_nvl=k.fitted.e_nvl, most=most, name=result.job.name,
+        e_nvl=k.fitted.e_nvl, most=most, name=result.job.name, progress=progress,
     )  # fmt: skip
     kinds = list(built.kinds)
     found = _collectives(

@@ -3,7 +3,8 @@
 An exchange is the same messages as at flow level, all of them posted when it may begin; queues, marks, pauses and the
 transport's rate control decide when the last has arrived. Training reaches `e_net` of a link and `e_nvl` of NVLink
 (`docs/method/step.md`), for reasons of hosts that packets do not show, so messages are longer by that, headers not
-counted twice. A step of billions of packets is refused before it begins.
+counted twice. What repeats itself window after window is counted instead of run. A step of billions of packets is
+refused before it begins.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from syncline.describe.progress import Progress
 from syncline.errors import SimulationError, UsageError
 from syncline.fabric.fabric import Fabric
 from syncline.sim.flow.detours import dragonfly_routing
@@ -25,9 +27,9 @@ from syncline.sim.packet.posting import Posting
 from syncline.sim.packet.run import simulate
 from syncline.sim.step.executed.footprint import Floats, Longs
 
-MOST_PACKETS = 50_000_000
+MOST_PACKETS = 1_000_000_000
 PACKETS_PER_CPU_S = 500_000
-"""The slower of what `benchmarks/packet.py` measured; collectives that do not collide are faster."""
+"""The slower of what `benchmarks/packet.py` measured; what is steady takes no time, and what does not collide less."""
 IGNORES = ("packets inside hosts", "stragglers", "other jobs", "drift between the ranks of a stage")
 
 
@@ -36,6 +38,8 @@ class PacketCounts:
     """What befell the packets of a step or a trace."""
 
     data_packets: int
+    skipped_packets: int
+    """Of them, those counted as the packets before them went."""
     resent_packets: int
     drops: int
     marks: int
@@ -57,10 +61,10 @@ class PacketCourse:
     def counted(self) -> PacketCounts:
         """Return what befell the packets."""
         found, deepest = self.outcome, int(self.outcome.ports["peak_bytes"].max(initial=0))
-        names = ("data_packets", "resent_packets", "drops", "marks", "pauses")
-        sent, resent, drops, marks, pauses = (int(found.counters[name]) for name in names)
+        names = ("data_packets", "skipped_packets", "resent_packets", "drops", "marks", "pauses")
+        counts = [int(found.counters[name]) for name in names]
         busiest = found.network.port_name(found.busiest)
-        return PacketCounts(sent, resent, drops, marks, pauses, found.options.transport, found.cpu_s, deepest, busiest)
+        return PacketCounts(*counts, found.options.transport, found.cpu_s, deepest, busiest)
 
 
 def packet_options(fabric: Fabric, routing: Routing) -> PacketOptions:
@@ -71,12 +75,13 @@ def packet_options(fabric: Fabric, routing: Routing) -> PacketOptions:
         known |= {"spray": choice, "adaptive": "ugal"}
     if routing not in known:
         raise UsageError(f'packets of a step are not routed as "{routing}".', hint="Use --routing spray or ecmp.")
-    return PacketOptions(routing=known[routing], cross_rail="nvlink")  # type: ignore[arg-type]
+    return PacketOptions(routing=known[routing], cross_rail="nvlink", skips_steady=True)  # type: ignore[arg-type]
 
 
 def run_packets(
     fabric: Fabric, tasks: tuple[Floats, Floats, Longs, Sequence[Sequence[int]]], flows: Sequence[Flows],
     routing: Routing, *, e_net: float = 1.0, e_nvl: float = 1.0, most: int | None = None, name: str = "the step",
+    progress: Progress | None = None,
 ) -> PacketCourse:  # fmt: skip
     """Run tasks (delay, bytes, flows, what each waits for) packet by packet, or say why that would take too long."""
     options = packet_options(fabric, routing)
@@ -87,10 +92,11 @@ def run_packets(
     count = num_packets(Posting(network, options), graph)
     if count > most:
         raise SimulationError(
-            f"{name} sends {count:,} packets of {payload:,} bytes, about {_cpu(count)}; the limit is {most:,}.",
+            f"{name} sends {count:,} packets of {payload:,} bytes, up to {_cpu(count)}; the limit is {most:,}.",
             hint="Use --level flow, or raise --max-packets; `simulate COLLECTIVE --level packet` runs one collective.",
         )
-    outcome = simulate(network, [graph], options)
+    told = None if progress is None else lambda now: progress(round(1000 * now.share), 1000)
+    outcome = simulate(network, [graph], options, progress=told)
     done = outcome.done_tasks[0]
     if not outcome.finished:
         raise SimulationError(f"{name} does not end: {outcome.state} after {outcome.now_s:.3g} s.",
