@@ -4,7 +4,6 @@ import pytest
 
 from syncline.errors import CostError, DescriptionError
 from syncline.fabric import Fabric
-from syncline.planning.cost.assumptions import Assumptions
 from syncline.planning.cost.checkpoint import goodput
 from syncline.planning.cost.recovery import link_failures
 from syncline.planning.cost.reliability import COLUMNS, load_reliability, parse_reliability

@@ -1,7 +1,7 @@
 """Runs lived through against closed forms where those hold, and against published logs of failures.
 
-The log of InfiniteHBD (`data/infinitehbd.csv`) is that of github.com/stepfun-ai/InfiniteHBD-Trace (Apache-2.0), one fault a
-row, servers numbered.
+The log of InfiniteHBD (`data/infinitehbd.csv`) is that of github.com/stepfun-ai/InfiniteHBD-Trace (Apache-2.0), one
+fault a row, servers numbered.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from syncline.planning.cost.assumptions import Assumptions
 from syncline.planning.cost.checkpoint import best_interval_s, daly_s, goodput, young_s
 from syncline.planning.cost.histories import histories
 from syncline.planning.cost.recovery import Parts, Recovery, recovery
-from syncline.planning.cost.reliability import load_reliability, read_log
+from syncline.planning.cost.reliability import read_log
 from syncline.planning.cost.table import read_table
 from syncline.workload.read_job import load_job
 

@@ -163,7 +163,8 @@ def statement(
 ) -> Statement:
     """Return the whole account of a fabric: failures are those of a job, by default the one that `plan` takes.
 
-    `upgrade` is a price and the step time it leads to; it needs a run."""
+    `upgrade` is a price and the step time it leads to; it needs a run.
+    """
     a = assumptions or Assumptions()
     prices = prices or load_prices()
     if run is not None:

@@ -39,11 +39,12 @@ SURE = 0.8
 
 @dataclass(frozen=True)
 class Candidate:
-    """A cluster to compare and how it is paid for: owned, or rented from a cloud (`rent`: the cheapest)."""
+    """A cluster to compare and how it is paid for: owned, rented from a cloud (`rent`: the cheapest), or at a price."""
 
     name: str
     fabric: Fabric
     cloud: str | None = None
+    gpu_hour_usd: float | None = None  # an offer's price of a GPU-hour
     value: float | str | None = None  # of the setting that is swept
     constants: Constants | None = None  # what was measured on this part (`syncline calibrate`)
 
@@ -154,7 +155,7 @@ def swept_job(
     for value in metered(values, meter):
         name = f"{key} {value}"
         try:
-            one = side_by_side(_with(job, key.split(".")[1:], value), [replace(candidate, name=name)],
+            one = side_by_side(with_key(job, key.split(".")[1:], value), [replace(candidate, name=name)],
                                assumptions=assumptions, prices=prices)  # fmt: skip
             shown = float(value) if isinstance(value, (int, float)) else str(value)
             rows.append(replace(one.clusters[0], value=shown))
@@ -168,7 +169,8 @@ def swept_job(
     return ClusterComparison(_question(job, key), marked, tuple(left_out), notes, key)
 
 
-def _with(job: Job, keys: list[str], value: object) -> Job:
+def with_key(job: Job, keys: Sequence[str], value: object) -> Job:
+    """Return a job with another value at a key path of its file."""
     data = job.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude_none=True) | {"model": job.model}
     at = data
     for key in keys[:-1]:
@@ -184,8 +186,9 @@ def _question(job: Job, swept: str) -> str:
 
 
 def _planned(job: Job, candidate: Candidate, assumptions: Assumptions, prices: Prices | None) -> PlanResult:
-    cloud = candidate.cloud
+    cloud, price = candidate.cloud, candidate.gpu_hour_usd
     assumed = assumptions.model_copy(update={"cloud": cloud}) if cloud and cloud != "rent" else assumptions
+    assumed = assumed if price is None else assumed.model_copy(update={"gpu_hour_usd": price, "cloud": None})
     whole = job.model_copy(update={"gpus": None})
     answer = make_plan(candidate.fabric, whole, constants=candidate.constants, assumptions=assumed, prices=prices,
                        with_actions=False, with_run=False)  # fmt: skip
