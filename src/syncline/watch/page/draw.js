@@ -7,10 +7,13 @@ function surface(id) {
   g.font = "11px Inter, Arial, sans-serif"; g.lineJoin = "round";
   return [g, w, h];
 }
-function axes(g, w, h, top, show, left = 58, bottom = 16) {
+function round(v) { const p = 10 ** Math.floor(Math.log10(v)), m = v / p; return p * (m <= 1 ? 1 : m <= 2 ? 2 : m <= 2.5 ? 2.5 : m <= 5 ? 5 : 10); }
+function axes(g, w, h, top, show, left = 58, bottom = 16, units = 1) { // `units` of what is shown in one of `top`
+  if (!(top > 0)) top = 1;
+  const step = round(top * units / (h > 120 ? 5 : 2.5)) / units;
   g.strokeStyle = css("--grid"); g.fillStyle = css("--soft"); g.lineWidth = 1; g.textAlign = "right"; g.textBaseline = "middle";
-  for (let k = 0; k <= 4; k++) { const y = Math.round(6 + (h - 6 - bottom) * k / 4) + .5; g.beginPath(); g.moveTo(left, y); g.lineTo(w - 4, y); g.stroke();
-    if (k % 2 === 0 || h > 120) g.fillText(show(top * (1 - k / 4)), left - 6, y); }
+  for (let v = 0; v <= top; v += step) { const y = Math.round(h - bottom - (h - 6 - bottom) * v / top) + .5; g.beginPath(); g.moveTo(left, y); g.lineTo(w - 4, y); g.stroke();
+    g.fillText(show(v), left - 6, y); }
   return {x0: left, x1: w - 4, y0: h - bottom, y1: 6};
 }
 function line(g, box, points, t0, t1, top, style, width = 1.6, dash = []) {
@@ -42,7 +45,7 @@ function drawSeries() {
   const t0 = mean[0][0], t1 = mean[mean.length - 1][0];
   let top = 0; for (const [, v] of mean.concat(peak)) if (v > top) top = v;
   const p = (S.layout.predicted_Bps || [])[i]; if (capacity > 0) top = Math.max(top, capacity); if (p > 0) top = Math.max(top, p); top = (top || 1) * 1.06;
-  const box = axes(g, w, h, top, rate, 76);
+  const box = axes(g, w, h, top, rate, 76, 16, 8);
   if (capacity > 0) {
     g.fillStyle = isDark() ? "rgba(86,214,176,.10)" : "rgba(11,107,87,.08)"; const y = v => box.y0 - (box.y0 - box.y1) * v / top;
     g.fillRect(box.x0, y(.8 * capacity), box.x1 - box.x0, y(.6 * capacity) - y(.8 * capacity));

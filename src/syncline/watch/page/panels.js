@@ -124,7 +124,7 @@ function drawNotes() {
   if (past.problem) problems.push("history: " + past.problem);
   $("health").textContent = [h.host, h.cpu_share >= 0 ? `agent ${(100 * h.cpu_share).toFixed(1)} % of a core` : "", h.sampled ? `1 ms on ${h.sampled.length} interfaces (${h.sampler})` : "", h.num_hosts ? `${h.num_hosts} hosts` : "", h.crowded || "", ...problems].filter(Boolean).join(" · ");
   const s = f.job.steps, last = s[s.length - 1]; $("step-note").textContent = last ? `step ${last.step}, ${last.num_ranks} ranks` : "";
-  if (S.selected >= 0) { const i = S.selected, extra = [["bursts", "bursts"], ["drops_per_s", "drops/s"], ["errors_per_s", "errors/s"], ["pauses_per_s", "pauses/s"], ["backlog_bytes", "B waiting"]].map(([k, t]) => S.sparse[k].has(i) ? `${S.sparse[k].get(i)} ${t}` : "").filter(Boolean);
+  if (S.selected >= 0) { const i = S.selected, extra = [["bursts", "bursts"], ["drops_per_s", "drops/s"], ["errors_per_s", "errors/s"], ["pauses_per_s", "pauses/s"], ["backlog_bytes", "waiting", size]].map(([k, t, show]) => S.sparse[k].has(i) ? `${(show || String)(S.sparse[k].get(i))} ${t}` : "").filter(Boolean);
     $("link-name").textContent = [S.selectedName, isDown(i) ? "DOWN" : rate(S.rate[i]) + (S.capacity[i] > 0 ? ` of ${rate(S.capacity[i])}` : ", capacity not known"), ...extra].filter(Boolean).join(" · "); }
 }
 function legend() {

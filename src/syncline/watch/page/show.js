@@ -10,7 +10,8 @@ function rate(v) { if (!(v >= 0)) return "–"; const b = v * 8; for (const [f, 
 function time(v) { if (v === null || v === undefined || isNaN(v)) return "–"; for (const [f, u] of [[1, "s"], [1e-3, "ms"], [1e-6, "µs"]]) if (v >= f) return (v / f).toPrecision(3) + " " + u; return v === 0 ? "0 s" : (v * 1e9).toFixed(0) + " ns"; }
 const percent = v => v >= 0 ? (100 * v).toFixed(v < 0.1 ? 1 : 0) + " %" : "–";
 const money = v => "$" + (v >= 100 ? Math.round(v).toLocaleString("en") : v.toFixed(2));
-const difference = v => isNaN(v) ? "" : (v >= 0 ? "+" : "−") + Math.abs(100 * v).toFixed(0) + " %";
+function difference(v) { if (isNaN(v)) return ""; const n = Math.round(100 * v); return (n > 0 ? "+" : n < 0 ? "−" : "") + Math.abs(n) + " %"; }
+function size(v) { for (const [f, u] of [[2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"]]) if (v >= f) return (v / f).toPrecision(3) + " " + u; return v.toFixed(0) + " B"; }
 // In a replay moments are those of the run, which may have lasted microseconds.
 const clock = s => S.hello.replay ? time(Math.max(0, s - S.hello.replay.origin_s) / S.hello.replay.slow) : new Date(s * 1000).toLocaleTimeString([], {hour12: false});
 function ago(s) { if (S.hello.replay) return time(s / S.hello.replay.slow); return s < 90 ? Math.max(0, s).toFixed(0) + " s" : s < 5400 ? (s / 60).toFixed(0) + " min" : s < 172800 ? (s / 3600).toFixed(1) + " h" : (s / 86400).toFixed(1) + " d"; }

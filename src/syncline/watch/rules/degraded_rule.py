@@ -9,7 +9,7 @@ from statistics import median
 import numpy as np
 
 from syncline.describe.names import few
-from syncline.describe.units import show_rate
+from syncline.describe.units import show_rate, show_size
 from syncline.finding import Finding, Severity
 from syncline.watch.links import LinkTable
 from syncline.watch.rules.reach import LOW
@@ -89,7 +89,7 @@ class LinkDegraded(WatchRule):
         named = (slow & ~(unsure & all_alike)) | fell | never
 
         def tell(i: int) -> Finding:
-            waiting = f"{context.frame.load.backlog_bytes[i]:.0f} bytes waiting"
+            waiting = f"{show_size(context.frame.load.backlog_bytes[i])} waiting"
             if fell[i]:
                 observed, expected = show_rate(negotiated[i]), show_rate(table.capacity_Bps[i])
                 return self.finding(context, table.names[i], observed, expected, f"negotiated {observed}", waiting)
