@@ -132,7 +132,7 @@ def test_weights_share_a_link_and_a_cap_holds(tmp_path: Path, capsys: pytest.Cap
         ),
         (
             "traffic: [{from: '0', to: '1', rate: 1Gbps, for: 1us, weight: 5000}]",
-            "weights 5000, 2, 1 are no ratio of numbers up to 1000, which switches are told.",
+            "weights 5000, 2, 1 are no ratio of numbers up to 1000, which switches need.",
         ),
     ],
 )

@@ -78,5 +78,5 @@ def test_what_cannot_go_on_without_a_rank_is_refused() -> None:
         syncline.torch.elastic(model, optimizer, crew, min_ranks=0)
     with pytest.raises(SynchronizationError, match=r"needs a torch optimizer; got Linear"):
         syncline.torch.elastic(optimizer, model, crew)  # type: ignore[arg-type]
-    with pytest.raises(SynchronizationError, match="the environment does not say where the crew meets"):
+    with pytest.raises(SynchronizationError, match="the environment does not name the crew's store"):
         syncline.torch.Crew.from_env()

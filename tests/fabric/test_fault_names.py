@@ -36,5 +36,5 @@ def test_ends_of_links_and_slow_parts_are_counted() -> None:
 def test_what_fits_nothing_is_refused() -> None:
     with pytest.raises(SynclineError, match=r'has no device like "host-\*"'):
         made({"device": "host-*"})
-    with pytest.raises(SynclineError, match=r"the names stand for more"):
+    with pytest.raises(SynclineError, match=r"these names match more"):
         made({"link": "host-*/nic-0 <-> leaf-00", "which": 0})

@@ -79,7 +79,7 @@ def test_timeline_and_page(ddp: PreviewAnswer) -> None:
     [
         (
             "import socket\nsocket.create_connection(('example.org', 443))\n",
-            r"bad.py crashed: .*a preview looks up no names",
+            r"bad.py crashed: .*a preview resolves no host names",
         ),
         ("print('hello')\n", "ended before an optimizer stepped"),
         ("print('| no such option |\\n+---+')\nraise SystemExit(2)\n", "exited with 2"),

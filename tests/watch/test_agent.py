@@ -187,7 +187,7 @@ def test_a_wish_becomes_an_agent_on_a_captured_tree(tmp_path: Path) -> None:
         ({"root": "/no/such/folder"}, "there is no such folder"),
         ({"expect": "/no/such/plan.json"}, "cannot read the prediction"),
         ({"links": "a", "cluster": "b"}, "both --links and --cluster"),
-        ({"inspector": "/no/such/folder"}, "no such folder to read spans from"),
+        ({"inspector": "/no/such/folder"}, "the folder of spans does not exist"),
         ({"cluster": "h100-64-rail", "host": "nobody"}, 'has no host "nobody"'),
     ],
 )

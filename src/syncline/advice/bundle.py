@@ -65,8 +65,8 @@ def bundle(
     if model_of_host(fabric, 0, load_catalog().with_parts(fabric.spec.parts)).gpu.lower().startswith("tpu"):
         raise UsageError(f"{fabric.name} has TPUs, which do not run NCCL.", hint="Name a cluster of GPUs.")
     if ranks is not None and not 1 <= ranks <= fabric.num_gpus:
-        raise UsageError(f"{fabric.name} has {fabric.num_gpus:,} GPUs; {ranks:,} ranks were asked for.",
-                         hint=f"Ask for 1 to {fabric.num_gpus:,}.")  # fmt: skip
+        raise UsageError(f"{fabric.name} has {fabric.num_gpus:,} GPUs and cannot run {ranks:,} ranks.",
+                         hint=f"Give 1 to {fabric.num_gpus:,} ranks.")  # fmt: skip
     job = job.on(fabric.num_gpus) if job else None
     if job is not None:
         ranks = job.parallel.model_ranks * (job.parallel.dp or 1)
@@ -110,9 +110,7 @@ def bundle(
     if tuned:
         files["nccl-tuner.csv"] = tuner_csv(tuning, fabric)
     elif tuning.rows:
-        skipped["nccl-tuner.csv"] = (
-            f"{len(tuning.rows)} choices of the model that nobody has measured here; --tuner writes them"
-        )
+        skipped["nccl-tuner.csv"] = f"{len(tuning.rows)} choices of the model, not measured here; --tuner writes them"
     else:
         skipped["nccl-tuner.csv"] = why_no_tuner(system) or f"NCCL chooses well at every size of {', '.join(ops)}"
     return Bundle(fabric.name, f"{system.nccl[0]}.{system.nccl[1]}", hosts, gpus, ops, settings,

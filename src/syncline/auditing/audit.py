@@ -90,7 +90,7 @@ def select(only: Sequence[str] = (), ignore: Sequence[str] = (), *, active: bool
     for pattern in (*only, *ignore):
         if not any(fnmatch.fnmatchcase(id_, pattern) for id_ in book):
             if any(fnmatch.fnmatchcase(id_, pattern) for id_ in ACTIVE_RULES):
-                raise UsageError(f'"{pattern}" puts load on the host, so it must be asked for.', hint="Add --active.")
+                raise UsageError(f'"{pattern}" puts load on the host, and runs only on demand.', hint="Add --active.")
             raise UsageError(f'no rule matches "{pattern}".', hint="List the rules with `syncline audit rules`.")
     return [
         rule
@@ -119,7 +119,7 @@ def run(host: Host, expect: Expect, rule: AuditRule) -> list[Finding]:
 
 def _not_loaded(host: str, busy: str) -> Finding:
     return Finding(
-        "active.busy", Severity.UNKNOWN, host, f"not loaded: {busy}", "nobody at work on the host", (),
+        "active.busy", Severity.UNKNOWN, host, f"not loaded: {busy}", "an idle host", (),
         "Tests under load would take what a job needs, and measure the job.",
         "Drain the host first; --anyway loads it all the same.", cite("audit"),
     )  # fmt: skip

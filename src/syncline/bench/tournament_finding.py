@@ -162,7 +162,7 @@ def _finding(result: Result, suspect: Suspect, back: Suspect | None, names: Sequ
     if suspect.among:
         others = ", ".join(part.name for part in suspect.among[:4])
         why = "every flow here crosses both" if result.paths_known else "the paths that the hash takes are not known"
-        evidence.append(f"cannot be told from {others}: {why}")
+        evidence.append(f"cannot be distinguished from {others}: {why}")
     healthy = result.attribution.typical_factor
     return Finding(
         f"bench.slow.{rule}", Severity.CRITICAL if suspect.factor < 0.5 else Severity.WARNING,

@@ -182,7 +182,7 @@ def _lacks(ordered: Sequence[Recording], no_replay: bool) -> tuple[str, ...]:
     found = list(dict.fromkeys(text for one in ordered for text in one.lacks))
     if len(ordered) == 1 and ordered[0].collectives:
         found.append(
-            "other ranks: late arrival and slow transfer are not told apart (name the traces of several ranks)"
+            "other ranks: one trace cannot separate late arrival from slow transfer (name the traces of several ranks)"
         )
     if no_replay:
         found.append("launches: changes cannot be replayed (ProfilerActivity.CPU and CUDA together record them)")

@@ -65,7 +65,7 @@ def _add_copies(mine: StepAttribution, reasons: dict[tuple[str, str], float], st
     chosen = _shares_stream(mine, rows) & inside
     if chosen.any():
         key = ("copies run on the stream that computes, so nothing can run beside them",
-               "copy on a stream of its own, from pinned memory, with non_blocking=True")  # fmt: skip
+               "copy on a separate stream, from pinned memory, with non_blocking=True")  # fmt: skip
         reasons[key] += float(bare[chosen].sum()) / steps
 
 
@@ -75,7 +75,7 @@ def _reason(mine: StepAttribution, row: int, shared: bool, last: Floats) -> tupl
     if shared:
         return (
             f"{call.operation} runs on the stream that computes, so nothing can run beside it",
-            "launch it asynchronously (async_op=True) on a stream of its own",
+            "launch it asynchronously (async_op=True) on a separate stream",
         )
     if call.size_bytes and call.size_bytes < SMALL_BYTES:
         return (

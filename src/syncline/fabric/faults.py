@@ -97,7 +97,7 @@ def links_of_fault(fabric: Wiring, fault: FailedPart) -> NDArray[np.int64]:
     if fault.which is not None:
         if len(a) > 1 or len(b) > 1:
             raise FabricError(
-                f'fault "{fault.link}": `which` picks one of the cables between two devices; the names stand for more.',
+                f'fault "{fault.link}": `which` picks one of the cables between two devices; these names match more.',
                 hint="Leave `which` out, or name the two devices.",
             )
         if fault.which >= len(one_way):

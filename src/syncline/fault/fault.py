@@ -123,7 +123,7 @@ class Fault:
         if self.rate_Bps is not None and self.rate_Bps <= 0:
             raise FaultError("a rate of 0 is a link that is down.", hint=f'Write "{_EXAMPLES[FaultKind.DOWN]}".')
         if kind is FaultKind.KILLED and self.duration_s is not None:
-            raise FaultError("what is killed does not come back, so it takes no `for`.", hint=f'Write "{like}".')
+            raise FaultError("a killed process does not come back, so `for` does not apply.", hint=f'Write "{like}".')
 
     def _check_target(self) -> None:
         ends, like = self.ends(), _EXAMPLES[self.kind]

@@ -46,7 +46,7 @@ def discover(
     slurm: Annotated[Path | None, Parameter("Hosts and switches from a Slurm topology file.")] = None,
     nccl: Annotated[Path | None, Parameter("The host from an NCCL topology file or dump.")] = None,
     names: Annotated[str | None, Parameter("As many hosts like this one: gpu[001-064].")] = None,
-    gpu: Annotated[str | None, Parameter("The GPU's part, where it cannot be told.")] = None,
+    gpu: Annotated[str | None, Parameter("The GPU's part, where the host does not show it.")] = None,
     network: Annotated[str | None, Parameter('The network: "rail-optimized NDR", say.')] = None,
 ) -> DiscoveredCluster:
     """Write a cluster description from PCI, RDMA, LLDP, nvidia-smi, Slurm and NCCL files; guesses go into its notes."""

@@ -62,7 +62,7 @@ class RehearsalJob(Strict):
     def _apart(self) -> RehearsalJob:
         both = sorted(set(self.sizes) & set(self.calibrate_on))
         if both:
-            raise ValueError(f"{both[0]} bytes is calibrated on and scored; a prediction needs a size of its own")
+            raise ValueError(f"{both[0]} bytes is calibrated on and scored; score another size")
         return self
 
     @model_validator(mode="after")

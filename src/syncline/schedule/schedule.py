@@ -248,7 +248,7 @@ def _check_stage(schedule: Schedule, strand: Strand, stage: Stage, where: str) -
         raise ScheduleError(f"chunks {stage.base.min()} to {stage.base.max() + reach} are outside the strand's "
                             f"{strand.num_chunks}.", where=where)  # fmt: skip
     if not _distinct((*stage.index, *stage.spans), strand.num_chunks):
-        raise ScheduleError("two local chunks stand for the same chunk of the strand.", where=where)
+        raise ScheduleError("two local chunks map to the same chunk of the strand.", where=where)
 
 
 def _distinct(axes: Axes, limit: int) -> bool:

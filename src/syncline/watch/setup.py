@@ -119,7 +119,7 @@ def _check(config: WatchConfig) -> None:
             raise WatchError(f"{what} must be positive, got {number}.")
     for folder in filter(None, (config.timelines, config.inspector, config.flight_recorder, config.nccl_log)):
         if not Path(folder).is_dir():
-            raise WatchError("there is no such folder to read spans from.", where=folder)
+            raise WatchError("the folder of spans does not exist.", where=folder)
 
 
 def _options(config: WatchConfig, links: LinkMap) -> AgentOptions:

@@ -33,4 +33,4 @@ def test_the_matrix_shows_only_pairs_that_talk() -> None:
 def test_methods_are_explained_once_each() -> None:
     lines = method_lines(["flows", "folded flows", "flows"])
     assert len(lines) == 2
-    assert lines[1] == "  folded flows: ranks that cannot be told apart simulated as one; every flow simulated"
+    assert lines[1] == "  folded flows: identical ranks simulated as one; every flow simulated"

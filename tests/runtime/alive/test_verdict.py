@@ -49,7 +49,7 @@ def test_silence_that_all_hear_is_death() -> None:
     deaf = replace(USUAL, ages=by_rank(0.1, 0.1, 7.0, 0.1))
     others = {f"r{rank}": BeatRecord(replace(deaf, rank=rank), 0.2) for rank in (1, 3)}
     found = verdict(USUAL, r2=BeatRecord(replace(USUAL, rank=2), 6.5), **others)
-    assert found == ("silent", 2, "rank 2 on c is lost: nobody has heard it for 6.5 s.")
+    assert found == ("silent", 2, "rank 2 on c is lost: no rank has heard from it for 6.5 s.")
 
 
 def test_silence_that_only_some_hear_is_the_network() -> None:
@@ -66,7 +66,7 @@ def test_a_rank_that_hears_nobody_is_itself_cut_off() -> None:
     assert verdict(USUAL, **silent) == (
         "network",
         0,
-        "rank 0 on a hears nobody: it is cut off, or all other ranks are gone.",
+        "rank 0 on a hears from no other rank: it is cut off, or all others are gone.",
     )
 
 

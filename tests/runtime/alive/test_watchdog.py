@@ -141,7 +141,7 @@ def test_a_broken_connection_and_a_rank_that_is_not_heard_are_one_thing(still_s:
     explained = watchdog.explain(SynchronizationError("a collective of FSDP2 did not finish."))
     watchdog.close()
     assert isinstance(explained, LostRankError)
-    assert explained.message.startswith("rank 2 on host-2 is lost: nobody has heard it for ")
+    assert explained.message.startswith("rank 2 on host-2 is lost: no rank has heard from it for ")
     assert post.causes == {explained.message}
 
 

@@ -28,7 +28,7 @@ def test_a_circle_of_waits_is_named() -> None:
 
 
 def test_data_that_nobody_receives_is_refused() -> None:
-    with pytest.raises(NotProvedError, match="a sends data that nobody receives"):
+    with pytest.raises(NotProvedError, match="a sends data that no rank receives"):
         run([[ThreadStep("a", sends="x")]])
 
 

@@ -249,7 +249,7 @@ def all_reduce(host: Host, expect: Expect) -> Iterator[Sight]:
 
 RULES = (
     AuditRule("active.gpu.hang", "GPUs answer under load", hang,
-        "A GPU or its driver hangs: a job would wait for ever.",
+        "A GPU or its driver hangs: a job on it would never finish.",
         "Look for Xid lines and processes in state D; drain the host, reset the GPUs or reboot.",
         _REFERENCE, needs="gpu", severity=Severity.CRITICAL, action=Action.RESTART),
     AuditRule("active.gpu.matrix", "every GPU computes as its part should", under_load("matrix"),

@@ -16,7 +16,7 @@ from syncline.host.host import Host, version
 def reported(host: Host) -> tuple[HostGpu, ...]:
     """Return the GPUs that nvidia-smi reports; CannotTell where it reports none."""
     if not host.smi.gpus:
-        raise CannotTell("nvidia-smi says nothing about the GPUs")
+        raise CannotTell("nvidia-smi reports no GPU")
     return tuple(gpu for gpu in host.gpus if gpu.smi)
 
 

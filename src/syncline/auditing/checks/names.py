@@ -110,7 +110,7 @@ def peers(host: Host, expect: Expect) -> Iterator[Sight]:
     if lost:
         yield Sight(few(lost), "does not resolve here", "an address", ("getent ahosts", "etc/hosts"))
     if any(found is None and name not in known for name, found in answers.items()):
-        raise CannotTell("getent cannot be asked for the job's other hosts")
+        raise CannotTell("getent cannot look up the job's other hosts")
 
 
 RULES = (
@@ -123,7 +123,7 @@ RULES = (
         "Correct the name's address in /etc/hosts or DNS; after a change of address both keep the old one.",
         _REFERENCE),
     AuditRule("name.sources", "/etc/hosts and DNS agree on the host's own name", sources,
-        "This host and its peers take the name for different addresses: one side waits where nobody comes.",
+        "This host and its peers resolve the name to different addresses, and one side waits in vain.",
         "Remove the name from /etc/hosts, or give it the address that DNS has.",
         _REFERENCE),
     AuditRule("name.order", "names are looked up in /etc/hosts", order,

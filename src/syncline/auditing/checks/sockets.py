@@ -161,7 +161,7 @@ RULES = (
         "Let both ends negotiate (ethtool -s IF autoneg on).",
         "kernel ABI sysfs-class-net duplex",
         needs="fabric_interface", severity=Severity.CRITICAL, action=Action.INSPECT),
-    AuditRule("net.interface.choice", "collectives would take a real interface without being told", choice,
+    AuditRule("net.interface.choice", "collectives pick a real interface by default", choice,
         "NCCL takes the first that is neither loopback nor docker: peers cannot reach a bridge.",
         "Set NCCL_SOCKET_IFNAME (and GLOO_SOCKET_IFNAME) to the interface that reaches the other hosts.",
         "nccl-tests #15, horovod #310, nccl #177", needs="interface"),

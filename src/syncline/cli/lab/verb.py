@@ -56,7 +56,7 @@ def run(
     fault: Annotated[
         list[str] | None, typer.Option(help="A fault, timed from the start: 'host-01:eth0 down at 5s for 2s'.")
     ] = None,
-    interface: Annotated[str, typer.Option(help="The interface that ranks are told to use.")] = "eth0",
+    interface: Annotated[str, typer.Option(help="The network interface that ranks use.")] = "eth0",
     rail_per_rank: Annotated[bool, typer.Option(help="Local rank k uses eth(k) instead.")] = False,
     launcher: Annotated[
         list[str] | None, typer.Option(help="Whose variables to set: torch, mpi, slurm. [all three]")

@@ -36,7 +36,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "bench": "Measure collectives against what they should give.",
         "doctor": "What is wrong, where, how likely: logs, tools and tables joined.",
         "diagnose": "Say what went wrong first, from logs of any size.",
-        "discover": "Write a cluster description from what is there.",
+        "discover": "Describe the cluster that hosts are part of.",
     },
     "Watch": {
         "watch": "Watch a host or a run, the prediction beside it.",

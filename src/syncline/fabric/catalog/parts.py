@@ -60,7 +60,7 @@ class Part(Strict):
     available: str = Field(
         default="", pattern=r"^(\d{4}-\d{2})?$", description="the month from which it can be bought; empty: it can"
     )
-    estimates: tuple[EstimatedFigure, ...] = Field(default=(), description="figures of this part that nobody publishes")
+    estimates: tuple[EstimatedFigure, ...] = Field(default=(), description="figures that its vendor does not publish")
 
     @field_validator("estimates", mode="before")
     @classmethod

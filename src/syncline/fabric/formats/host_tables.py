@@ -92,8 +92,7 @@ def from_topo(
         worst = next(kind for kind in ("SYS", "PHB", "PXB", "PIX") if kind in near)
         row["nic_path"] = worst
         notes.append(
-            f"{len(nics)} NICs, {worst} from their nearest GPU"
-            + ("" if link else ", of a rate that is not said (--link)")
+            f"{len(nics)} NICs, {worst} from their nearest GPU" + ("" if link else ", of unknown rate (--link)")
         )
     if link is not None and nics:
         row["link"] = link

@@ -211,7 +211,7 @@ def _ns3(text: str, source: str) -> JsonObject:
     cluster = _cluster(hosts, host, joins, cables, source)
     if host["gpu"] != gpu:
         cluster["notes"] = (
-            f"{gpu} is not in the catalogue, so an {host['gpu']} stands in its place: change `gpu:` below `host:`"
+            f"{gpu} is not in the catalogue, so an {host['gpu']} replaces it: change `gpu:` below `host:`"
         )
     return cluster if in_order else cluster | {"hosts": [{"names": host_names, "host": cluster.pop("host")}]}
 

@@ -91,7 +91,7 @@ def tree_of_chains(chains: Mapping[str, Sequence[str]], source: str) -> tuple[Tr
                 raise DescriptionError(
                     f'"{low}" lies below both "{parent[low]}" and "{high}" (host {host}).',
                     where=source,
-                    hint="Within a level, a name stands for one place.",
+                    hint="Give every switch of a level a name of its own.",
                 )
             children.setdefault(high, {})[low] = None
     if both := sorted(set(hosts) & set(children)):

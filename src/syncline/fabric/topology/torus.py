@@ -97,7 +97,7 @@ class Torus(NetworkSpec):
         model = ports.blocks[0].template.model
         gpu = draft.catalog.gpu(model.gpu)
         if gpu.scale_up is None:
-            raise FabricError(f"{gpu.name} has no links of its own to form a torus with.", hint="Write `of: hosts`.")
+            raise FabricError(f"{gpu.name} has no torus links.", hint="Write `of: hosts`.")
         self._check_count(len(chips), "chips")
         link = draft.catalog.scale_up(gpu.scale_up)
         placed = np.empty(len(chips), np.int32)

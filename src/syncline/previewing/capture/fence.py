@@ -26,7 +26,7 @@ def outside(log: Log) -> None:
         host = address[0] if isinstance(address, tuple) else str(address)
         if self.family in (socket.AF_INET, socket.AF_INET6) and not str(host).startswith(("127.", "::1", "localhost")):
             log.note(f"connection to {host} refused")
-            raise ConnectionRefusedError(f"a preview opens no connection (asked for {host})")
+            raise ConnectionRefusedError(f"a preview opens no connections (to {host})")
         return connect(self, address)
 
     socket.socket.connect = refused  # type: ignore[method-assign, assignment]
@@ -51,7 +51,7 @@ def _workers(log: Log) -> None:
     def without_workers(self: Any, *args: Any, **kwargs: Any) -> None:
         kwargs |= dict(zip(names, args, strict=False))  # however they were given
         if kwargs.get("num_workers"):
-            log.note(f"DataLoader: {kwargs['num_workers']} workers asked for, none started")
+            log.note(f"DataLoader: {kwargs['num_workers']} workers not started; data loads in the main process")
         for name in ("num_workers", "prefetch_factor", "persistent_workers", "multiprocessing_context"):
             kwargs.pop(name, None)
         kwargs["pin_memory"] = False
@@ -65,6 +65,6 @@ def _unresolved(lookup: Any, log: Log) -> Any:
         if host in (None, "", "localhost", "127.0.0.1", "::1"):
             return lookup(host, *args, **kwargs)
         log.note(f"name {host} not looked up")
-        raise socket.gaierror(socket.EAI_NONAME, f"a preview looks up no names (asked for {host})")
+        raise socket.gaierror(socket.EAI_NONAME, f"a preview resolves no host names ({host})")
 
     return found

@@ -44,7 +44,8 @@ class CableComparison(Answer):
 def fabric_diff(
     cluster: ClusterArgument,
     found: Annotated[
-        str | Path | Fabric, Parameter("What is there: a cluster, or a file that import reads.", kind=str)
+        str | Path | Fabric,
+        Parameter("The cluster as built: its file, or one that import reads.", kind=str),
     ],
     *,
     link: Annotated[str | None, Parameter("What ports run, where the file does not say.")] = None,

@@ -107,7 +107,7 @@ def method_lines(methods: Sequence[str]) -> list[str]:
     for method in dict.fromkeys(methods):
         folded, plain = method.startswith("folded "), method.removeprefix("folded ")
         text = METHODS.get(plain, plain)
-        lines.append(f"  {method}: {'ranks that cannot be told apart simulated as one; ' if folded else ''}{text}")
+        lines.append(f"  {method}: {'identical ranks simulated as one; ' if folded else ''}{text}")
     return lines
 
 

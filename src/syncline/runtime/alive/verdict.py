@@ -115,7 +115,7 @@ def _silent(
         return None
     if len(silent) == len(open_ranks) >= 2:
         lasted_s = min(h.age_s for h in open_ranks.values())
-        text = f"{members[own.rank]} hears nobody: it is cut off, or all other ranks are gone."
+        text = f"{members[own.rank]} hears from no other rank: it is cut off, or all others are gone."
         return RankVerdict("network", own.rank, text, f"Check the link of {members[own.rank].host}.", lasted_s)
     rank = silent[0]
     age = heard[rank].age_s
@@ -129,7 +129,7 @@ def _silent(
         )
         hint = f"Check the path between {members[own.rank].host} and {members[rank].host}."
         return RankVerdict("network", rank, text, hint, age)
-    text = f"{members[rank]} is lost: nobody has heard it for {age:.1f} s."
+    text = f"{members[rank]} is lost: no rank has heard from it for {age:.1f} s."
     return RankVerdict("silent", rank, text, "Its process is gone or stopped, or its host is down or cut off.", age)
 
 

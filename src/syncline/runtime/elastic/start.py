@@ -79,9 +79,9 @@ def _target(model: nn.Module, crew: Crew) -> tuple[Target, Crew, Alone]:
     if mesh.replicas is not None:
         raise SynchronizationError(
             "this model's mesh has replicas of its own, which cannot go on without a rank.",
-            hint="Start each replica as a job of its own, and shard over its ranks alone.",
+            hint="Start each replica as a separate job, and shard over its ranks alone.",
         )
     if dist.get_world_size(mesh.shards) != dist.get_world_size():
-        raise SynchronizationError("a replica of a crew is a job of its own, sharded over all of its ranks.")
+        raise SynchronizationError("each replica of a crew is a separate job, sharded over all of its ranks.")
     replica = Replica(mesh.shards)
     return Target(*trained(module), None, (), None), ReplicaCrew(crew, replica), replica

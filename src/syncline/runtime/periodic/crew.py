@@ -97,7 +97,7 @@ class Crew:
         num_ranks = _first(("SYNCLINE_CREW_RANKS", "SLURM_ARRAY_TASK_COUNT", "SLURM_NTASKS"))
         if not host or not port.isdigit() or rank is None or num_ranks is None:
             raise SynchronizationError(
-                "the environment does not say where the crew meets and who this is.",
+                "the environment does not name the crew's store and this member.",
                 hint="Set SYNCLINE_CREW=HOST:PORT, SYNCLINE_CREW_RANK and SYNCLINE_CREW_RANKS.",
             )
         if "SYNCLINE_CREW_RANK" not in os.environ and "SLURM_ARRAY_TASK_ID" in os.environ:
@@ -250,8 +250,8 @@ class Crew:
             return call()
         except RuntimeError as error:
             raise SynchronizationError(
-                "the store that the crew meets in does not answer.",
-                hint="Its host is lost or cut off; keep the store in a process of its own, on a host that stays.",
+                "the crew's store does not answer.",
+                hint="Its host is lost or cut off; run the store in a separate process, on a host that stays up.",
                 detail=str(error).split("\n")[0],
             ) from error
 

@@ -95,7 +95,7 @@ class Settings:
         if self.watch_s and not 1.0 <= self.watch_s <= 3600.0:
             raise SynchronizationError(
                 f"watch_s={self.watch_s!r} must be 0, or from 1 to 3600 seconds.",
-                hint="A rank that stands still for less than half of it is not called lost.",
+                hint="A rank that pauses for less than half of it is not declared lost.",
             )
         if self.feedback is False and isinstance(self.scheme, LowRank):
             raise SynchronizationError(

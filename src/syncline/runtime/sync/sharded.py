@@ -87,7 +87,7 @@ def shard_mesh(model: nn.Module) -> ShardMesh:
         first, second = [(name, dist.get_process_group_ranks(key[0])) for key, name in found.items()][:2]
         raise SynchronizationError(
             f'"{first[0]}" is sharded over ranks {_listed(first[1])} and "{second[0]}" over {_listed(second[1])}.',
-            hint="Shard all parts of a model over one mesh, or synchronise each part with a handle of its own.",
+            hint="Shard all parts of a model over one mesh, or give each part its own handle.",
         )
     shards, replicas = next(iter(found))
     return ShardMesh(shards, replicas)

@@ -32,7 +32,7 @@ def _found(kernel: Kernel, rank: int, chunk: int) -> str:
     extra = np.flatnonzero(counts[:-1] > right)
     parts = [f"rank {_some(missing)} missing"] if len(missing) else []
     parts += [f"rank {_some(extra)} {_often(int(counts[extra[0]]), int(right[extra[0]]))}"] if len(extra) else []
-    parts += ["data that was there before and that nobody gave"] if counts[-1] else []
+    parts += ["what its buffer held before"] if counts[-1] else []
     return f"Expected {want}; found {', '.join(parts)}."
 
 

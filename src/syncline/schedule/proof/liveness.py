@@ -66,7 +66,7 @@ def run(threads: Sequence[Sequence[ThreadStep]]) -> StepOrder:
     lost = [box for box in mail.values() if box]
     if lost:
         thread, step = lost[0][0]
-        raise NotProvedError(f"{threads[thread][step].label} sends data that nobody receives.")
+        raise NotProvedError(f"{threads[thread][step].label} sends data that no rank receives.")
     return StepOrder(tuple(steps), sender)
 
 

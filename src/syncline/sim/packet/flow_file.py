@@ -85,7 +85,7 @@ def read_flows(path: str | os.PathLike[str], fabric: Fabric, *, connections: Con
             return names[text]
         how = f"Number the {len(ends):,} NICs from 0" if numbered is None else "Take the number in a host's name"
         raise SimulationError(
-            f'flow {row + 1} names "{text}", and {fabric.name} has no such end.', where=where,
+            f'flow {row + 1} names "{text}", and {fabric.name} has no such endpoint.', where=where,
             hint=f"{how}, or write a name such as {next(iter(names))}.",
         )  # fmt: skip
 
@@ -209,7 +209,7 @@ def _parse_simai(lines: list[tuple[int, str]], where: str) -> list[FlowRow]:
                 f'line {number} reads "{line[:60]}", which is no flow of SimAI.', where=where
             ) from None
         if timed:
-            raise SimulationError(f"line {number} has a start or a delay of its own, which is not read.", where=where)
+            raise SimulationError(f"line {number} sets its own start or delay, which is not read.", where=where)
         parents.append(found)
     missing = next((parent for each in parents for parent in each if parent not in place), None)
     if missing is not None:
@@ -279,7 +279,7 @@ def _waits(flows: Sequence[Mapping[str, int]], barriers: Mapping[int, int], wher
         if fired != needed:
             raise SimulationError(
                 f"trigger {trigger} counts {needed:,}, but {fired:,} fire it.", where=where,
-                hint="htsim would wait for ever, or stop.",
+                hint="htsim would hang or stop.",
             )  # fmt: skip
     total = sum(count * len(fired_by[trigger]) for trigger, count in waiting.items())
     if total > MOST_WAITS:

@@ -234,7 +234,7 @@ def _weights(ranks: Mapping[Key, int]) -> list[int]:
     if max(whole) > _MOST_WEIGHT:
         raise SimulationError(
             f"weights {', '.join(f'{float(weight):g}' for weight in weighted)} are no ratio of numbers up to "
-            f"{_MOST_WEIGHT}, which switches are told.",
+            f"{_MOST_WEIGHT}, which switches need.",
             hint="Use rounder weights, or --level flow.",
         )
     return [0] * (len(ranks) - len(whole)) + whole

@@ -65,7 +65,7 @@ class NoteBook:
                 self._notes.pop(key, None)
                 return None
             if not asked.reason:
-                raise ValueError("say why: a note without a reason helps nobody")
+                raise ValueError("give a reason: a note needs one")
             if len(self._notes) >= MAX_NOTES and key not in self._notes:
                 raise ValueError(f"there are {MAX_NOTES} notes already")
             now_s = time.time()

@@ -47,7 +47,7 @@ class TcpPathSource(CounterSource):
         with contextlib.suppress(OSError):  # the file shows the namespace in which it was opened, whoever reads it
             self._snmp = inside(netns, _open_snmp) if netns else _open_snmp()
         if self._diag is None:
-            self.problem = "the kernel does not tell of its connections"
+            self.problem = "the kernel does not list its connections"
 
     def read(self) -> Reading:
         """Return segments sent again since this source began, by interface and peer."""

@@ -31,7 +31,7 @@ def _run(run: FlowRun) -> Iterator[str | Table]:
     if run.missing:
         yield f"  {run.missing:,} flows have not arrived"
     if run.inside_hosts:
-        yield f"  flows inside a host, which never meet the network: {run.inside_hosts:,}"
+        yield f"  flows inside a host, which never reach the network: {run.inside_hosts:,}"
     table = Table("size", "flows", "slowdown mean", "p50", "p95", "p99", "p99.9")
     for part in run.slowdown:
         figures = (f"{figure:.2f}" for figure in (part.mean, part.p50, part.p95, part.p99, part.p999))

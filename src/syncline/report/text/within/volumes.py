@@ -21,7 +21,7 @@ def _volumes(answer: Volumes, width: int) -> Iterator[str]:
     yield f"{answer.job} on {answer.gpus:,} GPUs: bytes that one GPU sends in one step"
     yield ""
     if not answer.volumes:
-        yield "  nothing: one GPU talks to nobody"
+        yield "  nothing: a single GPU has no peer"
         return
     for row in answer.volumes:
         yield (
