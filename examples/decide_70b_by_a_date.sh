@@ -15,4 +15,4 @@ JOB
 syncline plan cluster.yaml job.yaml
 sed -i 's/^deadline.*/deadline: 60 days/' job.yaml
 echo "== in 60 days"
-syncline plan cluster.yaml job.yaml | grep -A 6 -E "^  (run|options)"
+syncline plan cluster.yaml job.yaml --more | grep -A 6 -E "^  (run|options)"

@@ -21,4 +21,4 @@ precision: fp8
 tokens: 14.8T
 JOB
 syncline plan compare b200.yaml h100.yaml h100.yaml@rent nvl72.yaml job.yaml
-syncline cost nvl72.yaml | tr -s " \n" " " | grep -o "16 racks[^$]*45 kW"
+syncline cost nvl72.yaml --more | tr -s " \n" " " | grep -o "16 racks[^$]*45 kW"

@@ -13,4 +13,4 @@ syncline plan cluster.yaml job.yaml
 syncline plan compare cluster.yaml job.yaml --set host.nics=1,2,4,8
 echo "== one NIC a host"
 sed -i 's/^host: .*/host: {gpu: A100, gpus: 8, nics: 1}/' cluster.yaml
-syncline plan cluster.yaml job.yaml | grep -A 8 "do first"
+syncline plan cluster.yaml job.yaml | grep -A 3 "do first"

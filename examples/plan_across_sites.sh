@@ -17,5 +17,5 @@ sync: {method: diloco, every: 100}
 JOB
 for job in every periodic; do
   echo "== $job"
-  syncline plan sites.yaml $job.yaml | grep -E "answer|limit|time  |tp [0-9]+, pp" | head -4
+  syncline plan sites.yaml $job.yaml --more | grep -E "^  (step|layout|limit|time) " | head -4
 done

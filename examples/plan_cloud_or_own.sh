@@ -2,7 +2,7 @@
 for basis in own nebius aws; do
   option=$([ $basis = own ] || echo "--cloud $basis")
   printf "%-8s" $basis
-  syncline plan h100-64-rail llama3-70b $option | grep -A 1 "  cost  " | tr -s ' \n' ' '
+  syncline plan h100-64-rail llama3-70b $option | grep -E "^  (step|GPU-hour)" | tr -s ' \n' ' '
   echo
 done
 echo

@@ -80,7 +80,7 @@ def test_only_what_is_worth_it_is_listed(planned: PlanAnswer) -> None:
 
 
 def test_the_page_answers_before_it_explains(planned: PlanAnswer) -> None:
-    page = plan_page(planned.result, planned.fabric)
+    page = plan_page(planned.result)
     for words in ("Recommendation:", "Alternatives", 'class="tornado"', "predicted step time", "print-color-adjust"):
         assert words in page
     assert (

@@ -56,7 +56,7 @@ def curve(answer: PlanResult) -> tuple[SizePlan, ...]:
 
 @pytest.fixture(scope="module")
 def page(answer: PlanResult, curve: tuple[SizePlan, ...]) -> str:
-    return plan_page(answer, load("h100-64-rail"), curve)
+    return plan_page(answer, curve)
 
 
 def test_every_section_is_there_and_every_tag_closed(page: str) -> None:
@@ -65,7 +65,7 @@ def test_every_section_is_there_and_every_tag_closed(page: str) -> None:
     assert reader.open == []
     assert reader.headings == [
         "What to change first", "One step, as it would run", "Where the time goes", "Memory of the fullest GPU",
-        "What is sent, by kind and tier", "More or fewer GPUs", "Cost", "Other ways to split it", "The fabric",
+        "What is sent, by kind and tier", "More or fewer GPUs", "Cost", "Other ways to split it",
         "How far to trust this",
     ]  # fmt: skip
 
@@ -103,7 +103,7 @@ def test_a_cut_of_a_timeline_stays_inside(answer: PlanResult) -> None:
 
 
 def test_one_point_is_no_curve(answer: PlanResult) -> None:
-    assert "one number of GPUs only" in plan_page(answer, load("h100-64-rail"))
+    assert "one number of GPUs only" in plan_page(answer)
 
 
 def test_it_is_light_enough_for_mail(page: str) -> None:

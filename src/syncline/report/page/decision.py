@@ -18,7 +18,7 @@ from syncline.report.text.interval import chance_words
 from syncline.report.text.plan import do_first
 
 MOST_OPTIONS, MOST_BARS = 6, 7
-SHARES = (2, 5, 10, 25, 50, 75, 90, 95, 98)
+SHARES = (5, 10, 25, 50, 75, 90)
 Cell = str | tuple[str | Markup, str]
 
 

@@ -12,7 +12,6 @@ from markupsafe import Markup
 
 from syncline.describe import units
 from syncline.errors import SynclineError
-from syncline.fabric import Fabric
 from syncline.planning.answer import PlanResult
 from syncline.planning.cost.charge import cost_per_token
 from syncline.planning.sizes import SizePlan, scaling
@@ -21,7 +20,6 @@ from syncline.questions.plan import ClusterAnswer, PlanAnswer
 from syncline.report.chart.bars import PART_COLOURS, BarPart, BarRow, bars, stacked
 from syncline.report.chart.lanes import timeline_key, timeline_lanes
 from syncline.report.chart.plot import Axis, Line, plot
-from syncline.report.fabric_picture import draw_svg
 from syncline.report.page.decision import decision
 from syncline.report.page.page import render
 from syncline.report.page.side_by_side import clusters_page
@@ -64,10 +62,10 @@ def _clusters(answer: ClusterAnswer) -> str:
 @page.register
 def _plan(answer: PlanAnswer) -> str:
     found = answer.result
-    return plan_page(found, answer.fabric, scaling(found.evaluator, found.best, USUAL))
+    return plan_page(found, scaling(found.evaluator, found.best, USUAL))
 
 
-def plan_page(answer: PlanResult, fabric: Fabric, curve: Sequence[SizePlan] = ()) -> str:
+def plan_page(answer: PlanResult, curve: Sequence[SizePlan] = ()) -> str:
     """Return the page; `curve` is the same job on fewer and more GPUs."""
     plan = answer.best
     p = plan.predicted
@@ -99,7 +97,6 @@ def plan_page(answer: PlanResult, fabric: Fabric, curve: Sequence[SizePlan] = ()
         scaling=_scaling(curve, plan.num_gpus),
         cheapest=_cheapest(curve),
         money=_money(answer),
-        picture=_picture(fabric),
         trust=". ".join(interval_lines(p.interval, units.show_time)),
         ignores=[*IGNORES, *answer.notes],
         assumed=", ".join(f"{name} = {value}" for name, value in assumed.items()),
@@ -262,17 +259,10 @@ def _money(answer: PlanResult) -> dict[str, object] | None:
     return {
         "trillion": units.show_money(plan.cost.cost_per_token_usd * 1e12),
         "days": f"{1e12 / plan.predicted.tokens_per_s / plan.cost.goodput / 86400:,.0f}",
-        "recovery": recovery_line(money.recovery(step_s, plan.num_gpus)),
+        "recovery": recovery_line(money.recovery(step_s, plan.num_gpus, plan.decision.replica_gpus)),
         "rates": _bars(rows, "#2d7f6a"),
         "yearly": _stacked(_largest(owned.yearly()), owned.usd_per_year, MONEY_COLOURS),
         "owned": owned,
         "assumed": owned.assumptions,
         "source": account.prices_source,
     }
-
-
-def _picture(fabric: Fabric) -> str:
-    try:
-        return draw_svg(fabric)
-    except SynclineError as error:
-        return f"Not drawn: {error.message}"

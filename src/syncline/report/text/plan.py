@@ -58,7 +58,7 @@ def first_lines(answer: PlanResult) -> list[str]:
     priced = f"; {per_million(cost.cost_per_token_usd)} per million tokens" if cost else ""
     lines.append(f"  step       {speed_words(plan)}; {_nine(p.interval, units.show_time)}{priced}")
     if cost is not None and answer.money is not None:
-        lines.append(f"  GPU-hour   {answer.money.hour_words}; goodput {cost.goodput:.1%}: {lost_words(answer)}")
+        lines.append(f"  GPU-hour   {answer.money.hour_words}; goodput {cost.goodput:.1%}{lost_words(answer)}")
     else:
         lines.append(f"  cost       {cost_line(answer)}")
     lines.append(f"  fits       {memory_words(plan)}")
@@ -107,7 +107,8 @@ def lost_words(answer: PlanResult) -> str:
     """Return what takes the rest of the time, the largest first."""
     found = answer.recovery
     lost = sorted(found.lost_by.items(), key=lambda item: -item[1]) if found is not None else []
-    return ", ".join(f"{value:.1%} {name}" for name, value in lost if value >= 5e-4)
+    words = ", ".join(f"{value:.1%} {name}" for name, value in lost if value >= 5e-4)
+    return f": {words}" if words else ""
 
 
 def assumed_words(answer: PlanResult) -> list[str]:
@@ -258,12 +259,12 @@ def buy_nothing(answer: PlanResult) -> str:
     """Return why no hardware is among what to do first."""
     if answer.network_bound is None:
         return "buy nothing: no hardware that was tried earns its price"
-    bound = f"one without limits between hosts would save {answer.network_bound:.1%} of the time"
+    bound = f"without limits it would save {answer.network_bound:.1%} of the time"
     rented = answer.money is not None and not answer.money.owned
     if answer.network_bound < NOT_THE_LIMIT:
         return f"buy nothing: the network between hosts is not your limit ({bound})"
     if rented:
-        return f"the network costs time ({bound}), but a rented one cannot be rebuilt: compare other instances"
+        return f"the network between hosts costs time ({bound}); rented ones cannot be rebuilt: compare instances"
     return f"buy nothing: no network that was tried earns its price ({bound})"
 
 
