@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from syncline.errors import PlanError
+from syncline.errors import DescriptionError, PlanError
 from syncline.planning.frameworks.fields import fields_of
 from syncline.planning.frameworks.framework import FRAMEWORKS, named_framework
 from syncline.planning.frameworks.launch import environment_of, launch_files
@@ -178,6 +178,11 @@ def _arguments(framework: str, job: Job, shape: Shape) -> set[str]:
     return {word if "." in word else f"{builder}.{word}" for word in words} | set(torchtitan_values(job, shape))
 
 
+def test_maxtext_reads_small_numbers_as_numbers() -> None:
+    config = yaml.safe_load(launch_files("maxtext", job_of("qwen3-8b"), 8)["config.yml"])
+    assert config["normalization_layer_epsilon"] == 1e-6 and config["adam_eps"] == 1e-8
+
+
 def test_megatron_is_told_what_qwen3_is() -> None:
     words = megatron_arguments(job_of("qwen3-8b"), transformer("qwen3-8b"))
     given = dict(pairwise(words))
@@ -258,6 +263,11 @@ def test_gradients_are_sent_in_the_width_that_is_priced(framework: str, width: i
         "torchtitan": True,
     }[framework]
     assert wide == (width == 4)
+
+
+def test_gradients_are_not_sharded_for_megatron() -> None:
+    with pytest.raises(DescriptionError, match="zero: 2 is not one of megatron's, which shards state alone: `zero: 1`"):
+        job_of("llama3-8b", parallel={"zero": 2}, software={"framework": "megatron"})
 
 
 def test_torchtitan_is_priced_with_gradients_of_four_bytes() -> None:

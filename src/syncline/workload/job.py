@@ -263,6 +263,12 @@ class Job(Goal):
         return self
 
     @model_validator(mode="after")
+    def _software_shards_so(self) -> Job:
+        if self.parallel.zero == "2" and self.software.framework in ("megatron", "nemo"):
+            raise ValueError(f"zero: 2 is not one of {self.software.framework}'s, which shards state alone: `zero: 1`")
+        return self
+
+    @model_validator(mode="after")
     def _methods_have_wholes(self) -> Job:
         sync, split = self.sync, self.parallel
         if split.zero not in sync.shardings:

@@ -167,4 +167,6 @@ def _updates(job: Job, shape: Shape) -> Arguments:
 
 
 def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    # YAML 1.1 reads 1e-05 as a word and 1.0e-05 as a number.
+    return text.replace("e", ".0e") if isinstance(value, float) and "e" in text and "." not in text else text
