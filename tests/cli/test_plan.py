@@ -37,14 +37,24 @@ def test_one_screen_with_answer_limit_and_what_is_worth_doing(capsys: pytest.Cap
     assert (status, err) == (0, "")
     lines = out.splitlines()
     assert lines[0] == "llama3-70b on h100-64-rail: 512 H100-SXM5-80GB, 8,388,608 tokens a step"
-    assert len(lines) <= 36
+    assert len(lines) <= 16
     assert max(len(line) for line in lines) <= 120
-    assert lines[2].startswith("  answer     ")
-    for words in ("  limit      arithmetic", "  memory     ", " per million tokens", "    1. ", "  ignores    "):
+    assert lines[2].startswith("  step       ")
+    for words in (
+        "  limit      arithmetic",
+        "  fits       ",
+        " per million tokens",
+        "  do first   ",
+        "  assumed    a spare",
+    ):
         assert words in out
-    assert "    4. " not in out
-    assert "10 % more network" not in out  # nobody sells it, and it is worth nothing here
-    assert "buy nothing: the network is not your limit (one without limits would save " in out
+    status, more, err = run(capsys, "h100-64-rail", "llama3-70b", "--more")
+    assert (status, err) == (0, "") and more.startswith(out[: out.index("  more ")])
+    for words in ("  memory     ", "    1. ", "  ignores    "):
+        assert words in more
+    assert "    4. " not in more
+    assert "10 % more network" not in more  # nobody sells it, and it is worth nothing here
+    assert "buy nothing: the network between hosts is not your limit (without limits it would save " in more
 
 
 def test_json_has_what_was_promised(capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,4 +23,4 @@ def test_faults_a_fixed_price_and_a_short_run() -> None:
     shown = decision(answer)
     assert shown is not None
     assert shown.heads == ["<option", "days", "cost"] and "Bold:" not in shown.note
-    assert "given, taken as fixed" in str(shown.sources)
+    assert "given, taken as fixed" in str(shown.confirm)

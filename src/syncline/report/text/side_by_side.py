@@ -17,19 +17,19 @@ def cluster_lines(found: ClusterComparison) -> list[str]:
     head = f"  {'':<{wide}}  {'GPUs':>6} {'step':>9} {'tokens/s':>11} {'MFU':>6} {'waits':>6}"
     head += f" {'$/GPU-h':>8} {'$/M tokens':>10}"
     head += f" {'days':>6} {'run cost':>9}" if runs else ""
-    lines = [found.question, "", head + ("  tokens/s" if found.swept else "")]
+    lines = [found.question, "", f"  {verdict(found)}", "", head + ("  tokens/s" if found.swept else "")]
     most = max(row.tokens_per_s for row in found.clusters)
     for row in found.clusters:
         text = _row(row, wide, runs)
         lines.append(text + (f"  {'#' * max(1, round(_BAR * row.tokens_per_s / most))}" if found.swept else ""))
     lines += [f"  {each.cluster:<{wide}}  left out: {each.reason}" for each in found.left_out]
     said = [
-        f"  {verdict(found)}",
         *(f"  {text}" for text in bought_lines(found)),
         *(f"  {'warning' if note.startswith('the start ') else 'assumed'}: {note}" for note in found.notes),
     ]
     ties = f"  = within the errors of steps and prices of the cheapest (under {SURE:.0%} sure which is cheaper)"
-    lines += ["", *said, *([ties] if any(row.tied for row in found.clusters) else [])]
+    said += [ties] if any(row.tied for row in found.clusters) else []
+    lines += ["", *said] if said else []
     return [
         part for line in lines[:1] + lines[1:] for part in (folded(line) if line.startswith("  assumed") else [line])
     ]
