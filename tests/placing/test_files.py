@@ -7,7 +7,8 @@ import re
 import pytest
 import yaml
 
-from syncline.placing.files import RankMap, RankSeat, jobset
+from syncline.errors import DescriptionError
+from syncline.placing.files import RankMap, RankSeat, jobset, read_rank_map
 
 SPEC = {
     "replicatedJobs", "network", "successPolicy", "failurePolicy", "startupPolicy", "suspend", "coordinator",
@@ -37,3 +38,9 @@ def test_a_jobset_has_the_fields_of_its_type_and_names_that_kubernetes_takes(nam
     assert volume["configMap"]["name"] == config["metadata"]["name"]
     apart = pod["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][0]
     assert apart["labelSelector"]["matchLabels"]["jobset.sigs.k8s.io/jobset-name"] == jobs["metadata"]["name"]
+
+
+@pytest.mark.parametrize("data", [{}, [], {"ranks": []}, {"ranks": [{"rank": 0}]}, {"ranks": {"rank": 0}}])
+def test_what_is_no_placement_is_refused(data: object) -> None:
+    with pytest.raises(DescriptionError, match="it has no list of ranks"):
+        read_rank_map(data, "placement.json")

@@ -181,3 +181,14 @@ def test_going_around_beats_the_short_way_under_adversarial_traffic() -> None:
     assert short == pytest.approx(6 * 2e6 * WIRE / RATE, rel=0.03)
     assert around < 0.8 * short
     assert chosen < 0.6 * short
+
+
+def test_a_message_alone_takes_latencies_bytes_and_a_packet_for_each_further_hop() -> None:
+    network = star()
+    ports, rate = np.array([0, 1]), float(network.rate_Bps[0])
+    latency_s = float(network.latency_ps[ports].sum()) * 1e-12
+    assert rate == network.rate_Bps[1] and latency_s > 0
+    assert network.alone_s(ports, 100, 4096, 66) == pytest.approx(latency_s + 2 * 166 / rate)
+    whole = 2 * 4096 + 100 + 3 * 66
+    assert network.alone_s(ports, 2 * 4096 + 100, 4096, 66) == pytest.approx(latency_s + (4162 + whole) / rate)
+    assert network.alone_s(ports, 100, 4096, 66, cap_Bps=rate / 2) == pytest.approx(latency_s + 3 * 166 / rate)

@@ -74,6 +74,17 @@ def test_a_nic_sustains_the_same_share_of_its_way_into_the_host() -> None:
     assert 1 / stages.per_byte_s("data", 0) == pytest.approx(default_constants().fitted.e_net * 19.2e9 / 2)
 
 
+def test_copies_of_experts_are_the_replicas_that_experts_leave() -> None:
+    """Two tensor ranks of 16 replicas over four experts: eight copies of each, four ranks apart."""
+    split = {"tp": 2, "ep": 4, "dp": 16}
+    asked = load_job({"model": "mixtral-8x7b", "parallel": split, "batch": {"global": 16, "sequence": 4096}})
+    fabric = cluster(4)
+    found = step(fabric, asked)
+    assert found.case is not None
+    ranks, stride = Stages(fabric, found, default_constants())._members(found.case, "data (experts)")
+    assert (float(ranks), float(stride)) == (8, 4)
+
+
 def test_a_plan_has_the_price_that_step_gives() -> None:
     fabric = cluster(faults=[SLOW])
     asked = load_job({"model": "llama3-8b", "batch": {"global": 96, "sequence": 4096}})
