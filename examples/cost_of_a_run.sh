@@ -4,4 +4,4 @@ syncline cost eos --step-time 4.2s --tokens-per-step 16M --steps 500k --budget 5
 
 echo
 echo "== the same with the failure rate of another cluster and a checkpoint every four hours"
-syncline cost eos --reliability rsc-1 --set checkpoint_interval_s=14400 --more | grep -A 6 "failures "
+syncline cost eos --reliability rsc-1 --set checkpoint_interval_s=14400 --more | grep -A 4 "failures "

@@ -66,7 +66,7 @@ class FailureRate:
     @property
     def network_share(self) -> float | None:
         """The part of the interruptions that switches, cables and NICs caused; None if it is not known."""
-        if not self.causes:
+        if not self.causes or self.is_own:
             return None
         network = sum(number for cause, number in self.causes.items() if cause.startswith(NETWORK_CAUSES))
         return network / sum(self.causes.values())

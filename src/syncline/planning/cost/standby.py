@@ -49,7 +49,7 @@ class Standby:
         weight, total, running = np.ones_like(load), np.zeros_like(load), np.zeros_like(load)
         speeds = self.speeds
         for away, speed in enumerate(speeds):
-            regrown = away * self.regrow_s / self.repair_s if away and speed < speeds[away - 1] else 0.0
+            regrown = away * self.regrow_s / max(self.repair_s, 1.0) if away and speed < speeds[away - 1] else 0.0
             total, running = total + weight, running + weight * speed * max(0.0, 1 - regrown)
             weight = weight * load * speed / (away + 1)
             # Only ratios count: keep the largest weight within what a float holds.
