@@ -86,10 +86,18 @@ def test_ranks_that_meet_wait_for_the_slowest(answer: PreviewAnswer, folder: Pat
     assert 0 < steps[1] - steps[0] == pytest.approx((steps[2] - steps[0]) / 4, rel=1e-6)
 
 
+def test_a_codec_sends_less_and_is_paid_for_on_the_processor(answer: PreviewAnswer, folder: Path) -> None:
+    kept, times = folder / "kept", folder / "kept" / "kernel-times.json"
+    changes = ["codec=int8", "network=0.001x", "network=0.001x,codec=int8", "network=free"]
+    rows = syncline.preview(CLUSTER, command(folder), captured=kept, measured=times, cpu=True, what_if=changes)
+    near, slow, both, free = (row.step_time_s for row in rows.alternatives)
+    assert free <= near and both < 0.5 * slow
+
+
 def test_what_cannot_be_said_of_cpus_is_refused(answer: PreviewAnswer, folder: Path) -> None:
     with pytest.raises(UsageError, match="is not modelled"):
         syncline.preview(CLUSTER, command(folder), cpu=True)
-    for change in ("gpu=A100-SXM4-80GB", "codec=int8"):
+    for change in ("gpu=A100-SXM4-80GB", "compiled=yes"):
         with pytest.raises(UsageError, match="not known of a script on CPUs"):
             syncline.preview(CLUSTER, command(folder), cpu=True, measure=True, what_if=[change])
     with pytest.raises(UsageError, match="describes training on GPUs"):

@@ -40,7 +40,8 @@ MARK = "SYNCLINE_PREVIEW_FOLDER"
 its environment is found by the rank's network, which it cannot leave."""
 HINTS = {
     "missing": "Install what the script imports into the Python that runs syncline.",
-    "own": "The script raised this itself. Values read from tensors are stand-ins here; run it alone to compare.",
+    "data": "A preview has no network: put what the script downloads (weights, data) where it looks first.",
+    "own": "The script or a library raised this. Values read from tensors are stand-ins; run it alone to compare.",
     "crashed": "Where the script is right, the preview lacks something: report it with this line.",
 }
 TRIES, TRY_S = 100, 0.02
@@ -73,6 +74,8 @@ class RankProcess:
         bucket_bytes: int = 0,
         device: str = "cuda",
         steps: int = STEPS,
+        read_only: bool = True,
+        hybrid: bool = False,
     ) -> None:
         """Start a rank; `stages` holds the shapes that pipeline stages run before it pass on."""
         self.rank, self._script, self._timeout_s = rank, launch.script, timeout_s
@@ -94,7 +97,9 @@ class RankProcess:
                     "stages": stages or {},
                     "bucket_bytes": bucket_bytes,
                     "device": device,
-                    "gpus": max(launch.gpus, launch.per_host),
+                    "read_only": read_only,
+                    "hybrid": hybrid,
+                    "gpus": launch.visible_gpus,
                     "alone": launch.launcher == "python" and launch.world == 1,
                 }
             )

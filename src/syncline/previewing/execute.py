@@ -167,8 +167,7 @@ class _Laid:
             if self.network.free or n < 2 or work.kind[row] == Op.RECV:
                 continue
             whole, share = float(work.size_bytes[row]), self._shrunk(row, what)
-            coding_s = ENCODED_BYTES * whole / self._width / self.machine.hbm_Bps if share < 1 else 0.0
-            delay[row] = self._call_s(row, n, what) + coding_s
+            delay[row] = self._call_s(row, n, what) + (self._coding_s(whole) if share < 1 else 0.0)
             if self.on_cpu:
                 delay[row] += cpus.waits_s(n, float(apart_s[row]), graph.noise_s[int(work.rank[row])])
             sent = (cpus.sent_bytes if self.on_cpu else sent_bytes)(what, whole, n) * share
@@ -179,6 +178,11 @@ class _Laid:
             if sent > 0:
                 size[row], path[row] = sent, self._path(row, what)
         return size, path
+
+    def _coding_s(self, size_bytes: float) -> float:
+        if self.on_cpu:
+            return cpus.CODING_S_PER_BYTE * size_bytes
+        return ENCODED_BYTES * size_bytes / self._width / self.machine.hbm_Bps
 
     def _apart_s(self) -> Floats:
         """Return for each collective what its rank has worked since the one before it."""

@@ -39,6 +39,12 @@ class ScriptLaunch:
     environment: dict[str, str] = field(default_factory=dict)
     gpus: int = 0  # that a host has, whether or not every one of them has a rank
 
+    @property
+    def visible_gpus(self) -> int:
+        """Return how many GPUs a process sees: a host's, or those that CUDA_VISIBLE_DEVICES names."""
+        named = self.environment.get("CUDA_VISIBLE_DEVICES")
+        return max(self.gpus, self.per_host) if named is None else len([each for each in named.split(",") if each])
+
     def of_rank(self, rank: int) -> dict[str, str]:
         """Return the variables that the launcher would set for a rank."""
         local, host = rank % self.per_host, rank // self.per_host

@@ -35,7 +35,9 @@ class Runner:
     memory_bytes: int
     tell: Callable[[str], None] = lambda _: None
     bucket_bytes: int = 0  # of DDP, instead of the script's own
+    hybrid: bool = False  # FSDP that shards inside of hosts, instead of over all of them
     device: str = "cuda"  # or cpu, for a script without GPUs
+    read_only: bool = True  # what the script writes is gone when it ends
 
     def stages(self, launch: ScriptLaunch, keep: Path | None = None) -> tuple[Capture, ...]:
         """Return captures of rank 0 and of all that it and they pass activations to."""
@@ -86,7 +88,7 @@ class Runner:
                     running[rank] = RankProcess(
                         launch, rank, self.gpu, timeout_s=self.timeout_s, memory_bytes=self.memory_bytes,
                         stages=passed, bucket_bytes=self.bucket_bytes, device=self.device,
-                        steps=fewest if rank else STEPS,
+                        steps=fewest if rank else STEPS, read_only=self.read_only, hybrid=self.hybrid,
                     )  # fmt: skip
                 time.sleep(LOOK_S)
         finally:

@@ -2,31 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
+from typing import Any
 
 from syncline.codec.names import canonical
+from syncline.describe import units
 from syncline.errors import UsageError
 from syncline.fabric import load
 from syncline.fabric.catalog import load_catalog
 from syncline.fabric.fabric import Fabric
 from syncline.fabric.faults import FailedPart, apply_faults
-from syncline.previewing.execute import ALGORITHMS, NetworkUse, execute
+from syncline.previewing.compiled import without_fused
+from syncline.previewing.execute import ALGORITHMS, GraphRun, NetworkUse, execute
 from syncline.previewing.exposed import exposed_s
 from syncline.previewing.graph import StepGraph, step_graph
+from syncline.previewing.holders import PeakMemory, peak_memory, workspaces
+from syncline.previewing.launch import ScriptLaunch
 from syncline.previewing.price import Pricer
+from syncline.previewing.ranks import Runner
 from syncline.previewing.record import Capture
 from syncline.sim.flow.routing import Routing
 from syncline.sim.step.machine import Machine, facts_of, machine_from_fabric
 
 DEFAULT = ("network=free", "network=2x", "codec=fp8")
-AGAIN = ("world", "bucket")
-"""What runs the script again: another world, other buckets of DDP."""
 KNOWN = (
     "gpu=NAME, cluster=FILE, codec=NAME, algorithm=ring, algorithm=tree, network=2x, network=free, fail=LINK, "
-    "bucket=SIZE, world=N"
+    "compiled=yes, shard=host, bucket=SIZE, world=N; several at once with commas"
 )
+
+
+BUCKETS = ("has no buckets of DDP to change.", "FSDP's are its wrapped modules.")
+SHARDS = ("shards nothing with FSDP over several hosts.", "shard=host lets FSDP shard inside of hosts.")
 
 
 @dataclass(frozen=True)
@@ -40,47 +47,99 @@ class Alternative:
 
 @dataclass(frozen=True, eq=False)
 class WhatIfSetting:
-    """What a captured script is priced on."""
+    """A script as it was captured, and what it is priced on."""
 
     captures: tuple[Capture, ...]
     fabric: Fabric
     pricer: Pricer
-    routing: Routing = "spray"
+    routing: Routing
+    launch: ScriptLaunch
+    runner: Runner
+    network: NetworkUse
 
     @cached_property
     def graph(self) -> StepGraph:
         """The steps on the cluster's own GPUs: another network has the same."""
         return step_graph(self.captures, self.pricer)
 
-    def alternative(self, change: str) -> Alternative:
-        """Return the step with one thing changed."""
+    @cached_property
+    def executed(self) -> GraphRun:
+        """The steps on the network."""
+        return execute(self.graph, self.fabric, self.pricer.machine, self.network, self.routing, self.pricer.constants)
+
+    @cached_property
+    def memory(self) -> PeakMemory:
+        """The memory of the fullest rank."""
+        return max(map(self._memory, self.captures), key=lambda found: found.peak_bytes)
+
+    def _memory(self, captured: Capture) -> PeakMemory:
+        gpu, kept = self.pricer.machine.gpu, without_fused(captured, self.pricer)
+        if captured.on_cpu:
+            return peak_memory(kept, 0, 0)
+        return peak_memory(kept, gpu.memory_bytes / max(gpu.num_dies, 1), workspaces(captured, gpu.architecture))
+
+    def changed(self, change: str) -> WhatIfSetting:
+        """Return the setting with one thing changed; another world, bucket or split runs the script again."""
         what, equals, value = change.partition("=")
         if not equals or not value:
             raise UsageError(f'--what-if takes a change such as codec=fp8, got "{change}".', hint=f"Known: {KNOWN}.")
-        fabric, pricer, network = self.fabric, self.pricer, NetworkUse.of(self.captures)
         if what == "gpu":
-            pricer = replace(pricer, machine=other_gpu(pricer.machine, value))
-        elif what == "cluster":
+            return self._on(pricer=replace(self.pricer, machine=other_gpu(self.pricer.machine, value)))
+        if what == "cluster":
             fabric = load(value)
-            pricer = replace(pricer, machine=machine_from_fabric(fabric))
-        elif what == "codec":
-            network = replace(network, codec=canonical(value))
-        elif what == "algorithm":
-            network = replace(network, algorithm=_algorithm(value))
-        elif what == "network":
-            network = replace(network, free=True) if value == "free" else replace(network, scale=_factor(value))
-        elif what == "fail":
+            return self._on(fabric=fabric, pricer=replace(self.pricer, machine=machine_from_fabric(fabric)))
+        if what == "codec":
+            return self._on(network=replace(self.network, codec=canonical(value)))
+        if what == "algorithm":
+            return self._on(network=replace(self.network, algorithm=_algorithm(value)))
+        if what == "network":
+            free = value == "free"
+            scale = self.network.scale if free else _factor(value)
+            return self._on(network=replace(self.network, free=free, scale=scale))
+        if what == "fail":
             part = FailedPart(link=value) if "<->" in value else FailedPart(device=value)
-            fabric = apply_faults(fabric, (part,))
-        else:
-            raise UsageError(f'nothing called "{what}" can be changed.', hint=f"Known: {KNOWN}.")
-        graph = self.graph if pricer is self.pricer else step_graph(self.captures, pricer)
-        ran = execute(graph, fabric, pricer.machine, network, self.routing, pricer.constants)
-        return Alternative(change, ran.step_time_s, exposed_s(ran))
+            return self._on(fabric=apply_faults(self.fabric, (part,)))
+        if what == "compiled":
+            return self._on(captures=tuple(map(compiled, self.captures)))
+        if what == "bucket":
+            return self._again(replace(self.runner, bucket_bytes=int(units.size(value))), "bucket_bytes", BUCKETS)
+        if what == "shard":
+            return self._again(replace(self.runner, hybrid=True), "sharded", SHARDS)
+        if what == "world":
+            if not value.isdigit() or not 0 < int(value) <= self.fabric.num_gpus:
+                most = f"{self.fabric.num_gpus:,}"
+                raise UsageError(f'world= takes a number of ranks up to {most}, got "{value}".', hint="Say world=64.")
+            launch = self.launch.resized(int(value))
+            return self._on(launch=launch, captures=self.runner.stages(launch))
+        raise UsageError(f'nothing called "{what}" can be changed.', hint=f"Known: {KNOWN}.")
 
-    def table(self, changes: Sequence[str]) -> tuple[Alternative, ...]:
-        """Return the step with each change by itself."""
-        return tuple(self.alternative(change) for change in changes)
+    def _again(self, runner: Runner, needed: str, lacks: tuple[str, str]) -> WhatIfSetting:
+        if needed not in self.captures[0].facts:
+            raise UsageError(f"{self.launch.script} {lacks[0]}", hint=lacks[1])
+        return self._on(runner=runner, captures=runner.stages(self.launch))
+
+    def _on(self, **other: Any) -> WhatIfSetting:
+        return replace(self, **other)
+
+    def all_changed(self, changes: str) -> WhatIfSetting:
+        """Return the setting with several things changed, which commas separate."""
+        return reduce(WhatIfSetting.changed, changes.split(","), self)
+
+    def alternative(self, changes: str) -> Alternative:
+        """Return the step with something changed."""
+        ran = self.all_changed(changes).executed
+        return Alternative(changes, ran.step_time_s, exposed_s(ran))
+
+
+def compiled(captured: Capture) -> Capture:
+    """Return what a script does whose forward and backward are compiled."""
+    ops = tuple(
+        op._replace(extra=[1, *op.extra[1:]])
+        if op.kind == "kernel" and op.phase != "optimizer" and isinstance(op.extra, list)
+        else op
+        for op in captured.ops
+    )
+    return replace(captured, ops=ops)
 
 
 def other_gpu(machine: Machine, name: str) -> Machine:

@@ -17,12 +17,11 @@ from syncline.previewing import cpus
 from syncline.previewing.account import account_of_run
 from syncline.previewing.beside import BesideStep, SeenStep, beside_step
 from syncline.previewing.child import OtherWorldError, time_kernels
-from syncline.previewing.compiled import without_fused
-from syncline.previewing.execute import IGNORES, GraphRun, execute
+from syncline.previewing.execute import IGNORES, GraphRun, NetworkUse
 from syncline.previewing.export import save_chakra
 from syncline.previewing.exposed import CollectiveUse, collectives, exposed_s, talking
-from syncline.previewing.graph import HOST, StepGraph, step_graph
-from syncline.previewing.holders import PeakMemory, peak_memory, workspaces
+from syncline.previewing.graph import HOST, StepGraph
+from syncline.previewing.holders import PeakMemory
 from syncline.previewing.job_of import CapturedJob, job_of, reaching
 from syncline.previewing.launch import ScriptLaunch, read_launch
 from syncline.previewing.measured import GpuKernelTimes, read_kernel_times
@@ -30,7 +29,9 @@ from syncline.previewing.price import Pricer, calibrated
 from syncline.previewing.ranks import Runner
 from syncline.previewing.record import Capture, read_capture
 from syncline.previewing.same import differences
-from syncline.previewing.what_if import AGAIN, DEFAULT, Alternative, WhatIfSetting, other_gpu
+from syncline.previewing.suggest import Suggestion
+from syncline.previewing.suggest import suggest as suggestions_of
+from syncline.previewing.what_if import DEFAULT, Alternative, WhatIfSetting, other_gpu
 from syncline.questions.answer import Answer, Output, page_output
 from syncline.questions.inputs import ClusterArgument, built
 from syncline.questions.parameter import Parameter, question
@@ -126,6 +127,8 @@ class PreviewReport:
     collectives: tuple[CollectiveUse, ...]
     memory: PeakMemory
     what_if: tuple[Alternative, ...]
+    suggested: tuple[Suggestion, ...]
+    """What saves time, best first; empty where it was not asked for."""
     beside_step: BesideStep | None
     """`step` of the job file, where that was asked for."""
     unpriced: tuple[UnpricedKernel, ...]
@@ -171,6 +174,7 @@ class PreviewAnswer(Answer):
     collectives: Handle[tuple[CollectiveUse, ...]] = handle()
     memory: Handle[PeakMemory] = handle()
     alternatives: Handle[tuple[Alternative, ...]] = handle()
+    suggested: Handle[tuple[Suggestion, ...]] = handle()
     checked: Handle[tuple[int, ...]] = handle()
     """Other ranks that were run and compared."""
     differences: Handle[tuple[str, ...]] = handle()
@@ -306,6 +310,7 @@ class PreviewAnswer(Answer):
             collectives=self.collectives,
             memory=self.memory,
             what_if=self.alternatives,
+            suggested=self.suggested,
             beside_step=self.beside if self.asks_step else None,
             unpriced=tuple(UnpricedKernel(name, calls, s) for name, (calls, s) in graph.unpriced.items()),
             stand_ins=tuple(StandIn(*row) for row in first.stand_ins),
@@ -317,6 +322,7 @@ class PreviewAnswer(Answer):
     "syncline preview h100-64-rail -- torchrun --nnodes 8 --nproc-per-node 8 train.py --config 8b.toml",
     "syncline preview cluster.yaml --what-if gpu=H200-SXM5-141GB -- srun -N 8 --ntasks-per-node 8 python train.py",
     "syncline preview cluster.yaml --check 1 --html preview.html -- accelerate launch --num_processes 16 train.py",
+    "syncline preview cluster.yaml --suggest -- torchrun --nnodes 4 --nproc-per-node 8 train.py",
     "syncline preview lab.yaml --cpu --measure -- torchrun --nnodes 4 train.py",
     help="""Run a training script unmodified, as one rank of its world, and predict its step on a cluster.
 
@@ -337,9 +343,10 @@ def preview(
         Sequence[str] | None,
         Parameter(
             "gpu=NAME, cluster=FILE, codec=NAME, algorithm=ring or tree, network=2x, network=free, fail=LINK, "
-            "bucket=SIZE or world=N; may be repeated."
+            "compiled=yes, shard=host, bucket=SIZE or world=N, several at once with commas; may be repeated."
         ),
     ] = None,
+    suggest: Annotated[bool, Parameter("Try what an expert would, and rank what each saves.")] = False,
     check: Annotated[int, Parameter("Run this many other ranks and say whether they do the same.", min=0, max=5)] = 0,
     timeout: Annotated[str, Parameter("The longest that one rank of the script may run.")] = "10min",
     memory: Annotated[str, Parameter("The most address space that one rank of the script may take.")] = "16GiB",
@@ -354,6 +361,13 @@ def preview(
         Path | None,
         Parameter("What was measured here (`syncline explain`): its network and host; for kernels, `measure`."),
     ] = None,
+    read_only: Annotated[
+        bool,
+        Parameter(
+            "Whether what the script writes is gone when it ends; no socket of other programs answers it then.",
+            names=("--read-only/--no-read-only",),
+        ),
+    ] = True,
     cpu: Annotated[bool, Parameter("The script computes on the hosts' processors, and talks through gloo.")] = False,
     keep: Annotated[Path | None, Parameter("Keep what was captured in this folder.")] = None,
     captured: Annotated[Path | None, Parameter("Price what `keep` left in this folder; the script is not run.")] = None,
@@ -374,7 +388,14 @@ def preview(
     _check_size(launch, fabric, machine)
     if cpu:
         cpus.check_question(measure or measured is not None, beside, what_if or ())
-    runner = Runner(machine.gpu, units.time(timeout), int(units.size(memory)), tell, device="cpu" if cpu else "cuda")
+    runner = Runner(
+        machine.gpu,
+        units.time(timeout),
+        int(units.size(memory)),
+        tell,
+        device="cpu" if cpu else "cuda",
+        read_only=read_only,
+    )
     with tempfile.TemporaryDirectory(prefix="syncline-kernels-") as scratch:
         folder = captured or keep or (Path(scratch) if measure else None)
         try:
@@ -392,35 +413,18 @@ def preview(
     found = [text for each in runner.others(launch, others, captures) for text in differences(captures, each)]
     cpus.check_device(captures[0], cpu)
     pricer = _pricer(machine, times, cpu, load_profile(profile) if profile is not None else None)
-    setting = WhatIfSetting(captures, fabric, pricer, routing)
-    executed = execute(setting.graph, fabric, machine, routing=routing, constants=pricer.constants)
-    fullest = max(
-        (
-            peak_memory(
-                without_fused(c, pricer),
-                0 if cpu else machine.gpu.memory_bytes / max(machine.gpu.num_dies, 1),
-                0 if cpu else workspaces(c, machine.gpu.architecture),
-            )
-            for c in captures
-        ),
-        key=lambda m: m.peak_bytes,
-    )
-    usual = tuple(change for change in DEFAULT if not (cpu and change.startswith("codec")))
-    changes = usual if what_if is None and launch.world > 1 else tuple(what_if or ())
-    table = tuple(
-        _again(change, launch, runner, fabric, pricer, routing)
-        if change.partition("=")[0] in AGAIN
-        else setting.alternative(change)
-        for change in changes
-    )
+    setting = WhatIfSetting(captures, fabric, pricer, routing, launch, runner, NetworkUse.of(captures))
+    changes = DEFAULT if what_if is None and launch.world > 1 else tuple(what_if or ())
+    executed = setting.executed
     return PreviewAnswer(
         fabric=fabric,
         launch=launch,
         captures=captures,
         executed=executed,
         collectives=collectives(executed),
-        memory=fullest,
-        alternatives=table,
+        memory=setting.memory,
+        alternatives=tuple(map(setting.alternative, changes)),
+        suggested=suggestions_of(setting, tell) if suggest else (),
         checked=tuple(others),
         differences=tuple(found),
         times=times,
@@ -478,27 +482,6 @@ def _others(launch: ScriptLaunch, captures: tuple[Capture, ...], number: int) ->
     known = {c.rank for c in captures}
     order = [launch.world - 1, launch.world // 2, launch.world // 4, 1, launch.world // 3]
     return [rank for rank in dict.fromkeys(order) if rank not in known and rank > 0][:number]
-
-
-def _again(
-    change: str, launch: ScriptLaunch, runner: Runner, fabric: Fabric, pricer: Pricer, routing: Routing
-) -> Alternative:
-    """Return the step of the script run again: in another world, or with other buckets of DDP."""
-    what, _, size = change.partition("=")
-    if what == "bucket":
-        captures = replace(runner, bucket_bytes=int(units.size(size))).stages(launch)
-        if "bucket_bytes" not in captures[0].facts:
-            raise UsageError(
-                f"{launch.script} has no buckets of DDP to change.", hint="FSDP's are its wrapped modules."
-            )
-    elif not size.isdigit() or not 0 < int(size) <= fabric.num_gpus:
-        raise UsageError(
-            f'world= takes a number of ranks up to {fabric.num_gpus:,}, got "{size}".', hint="For example world=64."
-        )
-    else:
-        captures = runner.stages(launch.resized(int(size)))
-    ran = execute(step_graph(captures, pricer), fabric, pricer.machine, routing=routing, constants=pricer.constants)
-    return Alternative(change, ran.step_time_s, exposed_s(ran))
 
 
 _KINDS = (SpanKind.COMPUTE, SpanKind.COLLECTIVE, SpanKind.SEND, SpanKind.RECV, SpanKind.OTHER, SpanKind.WAIT)

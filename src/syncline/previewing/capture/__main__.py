@@ -19,12 +19,24 @@ def main() -> None:
     spec = json.loads(Path(sys.argv[1]).read_text())
     out = Path(spec["out"])
     os.environ.update(spec["env"])
-    cut_off = apart.alone()  # before anything starts a thread
+    cut_off, layered = apart.alone(out.parent if spec["read_only"] else None)  # before anything starts a thread
     gc.disable()  # what torch makes when it is imported stays: a sixth of that time went into looking for rings
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    from syncline.previewing.capture import codecs, cuda, device, fence, quick, script, stages, triton, values, world
+    from syncline.previewing.capture import (
+        codecs,
+        cuda,
+        device,
+        fence,
+        hybrid,
+        quick,
+        script,
+        stages,
+        triton,
+        values,
+        world,
+    )
     from syncline.previewing.capture.log import Log
     from syncline.previewing.capture.memory import StorageLedger
     from syncline.previewing.capture.memory import prepare as follow
@@ -60,10 +72,14 @@ def main() -> None:
 
     backend = "nccl" if spec["device"] == "cuda" else "gloo"
     world.prepare(collectives, backend, int(spec.get("bucket_bytes", 0)), sized)
+    hybrid.prepare(log, hybrid=bool(spec.get("hybrid")))
     script.spawned(sized)
+    script.one_gpu()
     follow(memory)
     if not cut_off:
         log.note("the kernel gives this user no network of its own: connections are refused in Python only")
+    if spec["read_only"] and not layered:
+        log.note("the kernel gives this user no layer over files: what the script writes stays")
     fence.prepare(log)
     recorder = Recorder(log, memory, collectives, fake, spec["device"])
     collectives.where = recorder.where
@@ -94,7 +110,7 @@ def main() -> None:
             script.run(spec["command"])
     except SystemExit as stopped:
         if stopped.code not in (None, 0) and not steps.stepped:
-            done("crashed", f"the script exited with {stopped.code!r}")
+            done("own", f"the script exited with {stopped.code!r}")
     except BaseException as error:
         done(*_words(error))
     done()
@@ -109,9 +125,13 @@ def _words(error: BaseException) -> tuple[str, str]:
     frames: list[Any] = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith((here, "<"))]
     own = [f for f in frames if is_own(f.filename)]
     place = own[-1] if own else frames[-1] if frames else None
-    kind = (
-        "missing" if isinstance(error, ModuleNotFoundError) else "own" if own and own[-1] is frames[-1] else "crashed"
-    )
+    kind = "own"
+    if isinstance(error, ImportError):
+        kind = "missing"
+    elif isinstance(error, OSError):  # a file or a hub: those of Hugging Face's and requests' errors are of that class
+        kind = "data"
+    elif frames and f"{os.sep}torch{os.sep}" in frames[-1].filename:
+        kind = "crashed"
     return kind, f"{last[:300]}\n{place.filename}:{place.lineno}" if place else last[:300]
 
 

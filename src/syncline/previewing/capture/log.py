@@ -126,4 +126,5 @@ def _write(path: Path, data: dict[str, object]) -> None:
 def is_own(filename: str) -> bool:
     """Whether a file is the user's, and not a library's."""
     path = str(Path(filename).resolve())
-    return not (filename.startswith("<") or path.startswith(_FOREIGN) or "/site-packages/" in path)
+    foreign = any(Path(path).is_relative_to(each) for each in _FOREIGN)
+    return not (filename.startswith("<") or foreign or "/site-packages/" in path)

@@ -3,8 +3,8 @@
     python -m syncline.previewing.capture.own CAPTURE OUT      # a rank's file of `preview --keep`; a file
 
 Its operators run on real tensors; collectives of a world of more than one rank return at once. Time is taken of the
-forward, the backward and the optimizer, each begun with an idle GPU; what the host waits for the GPU is left out, so
-that what is left is Python, autograd, dispatch and launches. Nothing reaches a network.
+forward, the backward and the optimizer, each begun with an idle GPU; what the host waits for the GPU is left out: what
+is left is Python, autograd, dispatch and launches. Nothing reaches a network, nor a disk but in OUT's folder.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def main() -> None:
     data = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     out, facts = Path(sys.argv[2]), data["facts"]
     os.environ.update(facts["env"], LOCAL_RANK="0")  # the one GPU that is used here
-    apart.alone()
+    apart.alone(out.parent)
     import torch
 
     from syncline.previewing.capture import alike, fence, script

@@ -356,6 +356,23 @@ def spawned(sized: Callable[[int], None]) -> None:
     starts.spawn = spawn
 
 
+def one_gpu() -> None:
+    """Refuse DataParallel over several GPUs, as one rank has one."""
+    parallel: Any = torch.nn.DataParallel
+    start = parallel.__init__
+
+    @wraps(start)
+    def alone(self: Any, *args: Any, **given: Any) -> None:
+        start(self, *args, **given)
+        if len(self.device_ids) > 1:
+            raise RuntimeError(
+                f"DataParallel computes on {len(self.device_ids)} GPUs in one process; a preview runs one GPU a rank: "
+                "use DistributedDataParallel, or CUDA_VISIBLE_DEVICES=0"
+            )
+
+    parallel.__init__ = alone
+
+
 def unprofiled() -> None:
     """Leave out the marks for a profiler that FSDP makes around all it does: torch takes them for operators."""
     mark: Any = torch.autograd.profiler.record_function

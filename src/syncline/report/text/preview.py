@@ -8,6 +8,7 @@ from syncline.describe import units
 from syncline.previewing.beside import BesideStep
 from syncline.previewing.exposed import CollectiveUse
 from syncline.previewing.holders import Holder, PeakMemory
+from syncline.previewing.suggest import HOW, RISKS, Suggestion
 from syncline.previewing.what_if import Alternative
 from syncline.questions.preview import MeasuredKernels, PreviewAnswer, PreviewedModel, PreviewReport
 from syncline.report.text.account import account_lines
@@ -35,6 +36,7 @@ def preview_lines(data: PreviewReport) -> list[str]:
         *_memory(memory),
         *_kernels(data.kernels_s, data.measured, data.operations),
         *_what_if(data.what_if, data.step_time_s),
+        *_suggested(data.suggested),
         *_beside(data.beside_step),
         *_said(data),
     ]
@@ -123,6 +125,25 @@ def _what_if(rows: Sequence[Alternative], now: float) -> list[str]:
     if not rows:
         return []
     return ["", f"  {'what if':28} {'step':>10} {'':>8} {'exposed':>10}", *(_alternative(row, now) for row in rows)]
+
+
+def _suggested(rows: Sequence[Suggestion]) -> list[str]:
+    if not rows:
+        return []
+    head = f"  {'suggested, best first':42} {'step':>10} {'':>8} {'memory':>10}"
+    return ["", head, *map(_suggestion, rows[:MOST_ROWS]), *_hints(rows)]
+
+
+def _suggestion(row: Suggestion) -> str:
+    rest = ("  as fast as the one above" if row.ties else "") + ("" if row.fits else "  DOES NOT FIT")
+    step, held = units.show_time(row.step_time_s), f"{_gib(row.memory_bytes)} GiB"
+    return f"    {row.change:40} {step:>10} {-row.saves:>+8.1%} {held:>10}{rest}"
+
+
+def _hints(rows: Sequence[Suggestion]) -> list[str]:
+    """Return how each change is made, and what it risks, once."""
+    kinds = dict.fromkeys(change.partition("=")[0] for row in rows[:MOST_ROWS] for change in row.change.split(","))
+    return [f"      {kind}: {HOW[kind]}; {RISKS[kind]}" for kind in kinds]
 
 
 def _alternative(row: Alternative, now: float) -> str:
