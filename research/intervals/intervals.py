@@ -43,7 +43,7 @@ LEAST = 0.01
 STRETCH = (1.0, 3.0)
 HELD = (0.90, 0.50)
 #: The facet whose values are stretched apart: their errors have different tails.
-STRETCHED = {"step": "stated", "collective": "reach", "memory": None, "serve": None, "price": None}
+STRETCHED = {"step": "stated", "collective": "reach", "memory": None, "serve": "start", "price": None}
 
 
 @dataclass(frozen=True)
@@ -280,6 +280,8 @@ def crossed(rows: Sequence[Residual]) -> dict[str, JsonObject]:
     """
     groups: dict[str, list[tuple[Residual, bool, bool]]] = defaultdict(list)
     widths: dict[str, list[float]] = defaultdict(list)
+    if row.subject == "serve":
+        return f"serve, {facets['what'] if facets['start'] == 'tuned' else 'default'}"
     for part in sorted({row.part for row in rows}):
         table = make_table([row for row in rows if row.part != part])
         for row in (row for row in rows if row.part == part and row.subject in table and not row.fitted):

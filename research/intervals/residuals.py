@@ -23,6 +23,8 @@ from functools import cache
 
 import numpy as np
 from research.published import BLIND_SETS, COLLECTIVES, TRAINING, collective_rows, table, training_rows
+from research.serving.engines import DEFAULTS, default_ratio
+from research.serving.engines import stored as engine_rows
 from research.serving.throughput import run as throughput
 from research.training.observed import ObservedRun, observe, predicted_s
 from research.training.systems import load_systems
@@ -252,13 +254,22 @@ def collective_residuals(blind_set: int, only: Sequence[str] | None = None) -> l
 
 
 def serving_residuals() -> list[Residual]:
-    """Return how far published rates of tuned engines lie from the predicted ones."""
+    """Return how far published rates and times of serving engines lie from the predicted ones."""
     found = []
     for row in throughput()["rows"]:
         kind = "dense" if "llama3" in row["model"] else "experts"
         line = f"throughput.py {row['prompt']}/{row['answer']}"
-        served = f"{row['model']} on {row['host']}"
-        found.append(Residual("serve", served, {"kind": kind}, 1, -math.log(row["ratio"]), line))
+        facets = {"what": "rate", "start": "tuned", "kind": kind, "engine": "trtllm"}
+        found.append(Residual("serve", f"{row['model']} on {row['host']}", facets, 1, -math.log(row["ratio"]), line))
+    for each in engine_rows():
+        line = f"engine-residuals.csv {each['prompt']}/{each['answer']}, {each['users']} users"
+        for what in ("rate", "token"):  # users of a fixed number ask in bursts, so first tokens are another quantity
+            facets = {"what": what, "start": "tuned", "kind": each["kind"], "engine": each["engine"]}
+            found.append(Residual("serve", each["group"], facets, 1, float(each[what]), line))
+    for run in DEFAULTS:
+        facets = {"what": "rate", "start": "default", "kind": run.kind, "engine": run.engine}
+        log = -math.log(default_ratio(run))
+        found.append(Residual("serve", f"{run.model} on {run.host}, defaults", facets, 1, log, "engines.py"))
     return found
 
 

@@ -81,6 +81,22 @@ def test_other_names_other_pages_and_no_token_are_turned_away(url: str) -> None:
         server.close()
 
 
+def test_a_load_is_served_as_the_command_line_serves_it(url: str, tmp_path: Path) -> None:
+    import syncline
+
+    asked = SMALL | {"model": "llama3-8b", "rate": 4, "first_ms": 2000}
+    answer = post(url, "/api/plan", asked).json()
+    (tmp_path / "job.yaml").write_text(post(url, "/api/cluster", asked).json()["files"]["job.yaml"])
+    cluster = {
+        "name": "my-cluster",
+        "hosts": 2,
+        "host": {"model": "dgx-h100", "link": "NDR"},
+        "network": "fat-tree NDR",
+    }
+    assert answer["plan"] == json.loads(json.dumps(syncline.serve(cluster, tmp_path / "job.yaml").to_json()))
+    assert answer["headline"] == "1 GPU" and "within the limits" in answer["text"]
+
+
 def test_what_cannot_be_built_says_why(url: str) -> None:
     answer = post(url, "/api/plan", SMALL | {"hosts": 1, "model": "gpt3-175b"})
     assert answer.status_code == 422

@@ -22,7 +22,7 @@ from syncline.sim.uncertainty import (
 )
 
 #: Too few to be held to 85 to 95 %: 18 peaks of one publication, 20 prices of six sellers, 73 rows of 20 systems.
-SMALL = ("memory", "price", "serve", "collective, cards without NVLink")
+SMALL = ("memory", "price", "serve, default", "collective, cards without NVLink")
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ def test_what_nobody_measured_is_wider_and_says_so() -> None:
         step_spread(StepFacets("dense", "plain", "Hopper", "bf16", 16_384))
     )
     assert not memory_spread("megatron").unmeasured and not memory_spread("pytorch").unmeasured
-    assert memory_spread("deepspeed").unmeasured and serve_spread("dense").num_rows == 80
+    assert memory_spread("deepspeed").unmeasured and serve_spread("rate", "dense", "any", True).num_rows == 1145
 
 
 def _width(spread: object) -> float:
@@ -93,3 +93,10 @@ def test_the_page_has_the_figures_that_are_printed(groups: dict[str, Any]) -> No
         shares = f"{100 * group['in_90']:.1f} % | {100 * group['in_50']:.1f} %"
         error = f"{100 * group['median_error']:.1f} / {100 * group['p90_error']:.0f}"
         assert f"| {group['rows']:,} | {group['publications']} | {shares} | {error} |" in page, name
+
+
+def test_serving_knows_engines_and_defaults_are_less_sure() -> None:
+    tuned, plain = (serve_spread("rate", "experts", "vllm", one) for one in (True, False))
+    assert "vLLM" in tuned.basis and "defaults" in plain.basis and _width(plain) > _width(tuned)
+    times = serve_spread("token", "experts", "vllm", False)
+    assert times.high_90 == pytest.approx(1 / plain.low_90) and times.low_50 == pytest.approx(1 / plain.high_50)

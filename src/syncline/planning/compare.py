@@ -139,7 +139,7 @@ def compare_fabrics(
         )
     planned: dict[str, tuple[PlanResult, Fabric]] = {}
     left_out = []
-    num_hosts = _hosts(host, num_gpus) if num_gpus is not None else 0
+    num_hosts = hosts_of(host, num_gpus) if num_gpus is not None else 0
     for name in metered(fabrics, meter):
         try:
             fabric = (
@@ -203,7 +203,8 @@ def _fed(job: Job, fabric: Fabric) -> Job:
     return job.model_copy(update={"batch": job.batch.model_copy(update={"global_": total})})
 
 
-def _hosts(host: str, num_gpus: int) -> int:
+def hosts_of(host: str, num_gpus: int) -> int:
+    """Return how many hosts of a model so many GPUs are."""
     per_host = fabric_with(host, "NDR", "rail-only", 1).num_gpus
     if num_gpus < 1 or num_gpus % per_host:
         near = max(per_host, round(num_gpus / per_host) * per_host)

@@ -18,11 +18,12 @@ from syncline.errors import PlanError, SynclineError
 from syncline.fabric.fabric import Fabric
 from syncline.planning.cost.assumptions import Assumptions
 from syncline.planning.cost.prices import Prices
+from syncline.planning.decide.uncertain import Uncertain, prices_of
 from syncline.planning.money import money_of
-from syncline.sim.serve.engine import MEMORY_SHARE, Engine, Split
+from syncline.sim.serve.engine import MEMORY_SHARE, Engine, Split, stored_of
 from syncline.sim.serve.steady import BUSIEST, Steady, most_batch, most_rate, steady
 from syncline.sim.step.machine import Machine, machine_from_fabric
-from syncline.sim.uncertainty import Interval, Narrowing, serve_spread
+from syncline.sim.uncertainty import Interval, Narrowing, Spread, serve_spread
 from syncline.workload.job import Job
 from syncline.workload.load import Load
 from syncline.workload.parallel import divisors
@@ -52,6 +53,7 @@ class ServingOption:
     parts_s: dict[str, float]  # of one decode pass
     keeps_slo: bool
     all_gpus: int  # of the cluster
+    over: float  # how far past the limits: the larger of latency / limit; at most 1 within them
 
     @property
     def num_prefill(self) -> int:
@@ -62,6 +64,16 @@ class ServingOption:
     def enough(self) -> bool:
         """Whether the cluster has as many GPUs as the load takes."""
         return self.num_gpus <= self.all_gpus
+
+    @property
+    def serves(self) -> bool:
+        """Whether the load is served within its limits on the GPUs that there are."""
+        return self.keeps_slo and self.enough
+
+    @property
+    def saturates_at(self) -> float:
+        """Requests a second at which the replicas are never idle; past that queues grow without end."""
+        return self.load.rate / self.at.busy
 
     @property
     def tokens_per_s(self) -> float:
@@ -100,13 +112,10 @@ class ServingOption:
             "sequences": self.at.batch, "most_sequences": self.most_batch, "busy": self.at.busy,
             "first_token_p50_s": self.at.first_token_p50_s, "first_token_p99_s": self.at.first_token_p99_s,
             "between_tokens_p50_s": self.at.between_p50_s, "between_tokens_p99_s": self.at.between_p99_s,
+            "saturates_at_requests_per_s": self.saturates_at,
             "network_share": self.at.network_share, "cache_sent_s": self.at.cache_sent_s,
             "decode_pass_s": self.parts_s, "keeps_slo": self.keeps_slo, "enough_gpus": self.enough,
         }  # fmt: skip
-
-
-#: `docs/method/serve.md`: what published default settings lose.
-UNTUNED = "engines with their default settings are 1.7 to 2 times slower"
 
 
 @dataclass(frozen=True)
@@ -120,31 +129,63 @@ class Serving:
     others: tuple[ServingOption, ...]
     unlimited: ServingOption | None  # the best on a network without limits
     note: str
+    basis: str  # of the price: owned, or who rents; empty: not priced
+    prices: tuple[Uncertain, ...] = ()  # what is uncertain about it
+    least_s: tuple[float, float] = (0.0, 0.0)  # first token and between tokens, p99: the shortest that any way has
 
     @property
-    def assumed(self) -> str:
-        """What the load leaves unsaid, and how to say it; empty where it says all."""
+    def question(self) -> str:
+        """The model and the load, in words."""
         load = self.job.load
-        if load is None or load.prompt.p99 > load.prompt.mean:
-            return ""
-        mean = load.prompt.mean
+        assert load is not None
         return (
-            f"every prompt has {mean:,.0f} tokens, so the p99 of the first token knows no long ones; where they "
-            f"differ, write load.prompt as {{mean: {mean:.0f}, p99: {4 * mean:.0f}}}"
+            f"{self.job.model.name}, {load.rate:g} requests/s, prompts of {load.prompt.mean:,.0f} tokens "
+            f"(p99 {load.prompt.p99:,.0f}), answers of {load.answer.mean:,.0f}"
         )
 
     @property
+    def assumed(self) -> tuple[str, ...]:
+        """What the job leaves unsaid, and how to say it."""
+        load, said = self.job.load, []
+        assert load is not None
+        if load.prompt.p99 <= load.prompt.mean:
+            mean = load.prompt.mean
+            said.append(
+                f"every prompt has {mean:,.0f} tokens, so the p99 of the first token knows no long ones; where they "
+                f"differ, write load.prompt as {{mean: {mean:.0f}, p99: {4 * mean:.0f}}}"
+            )
+        if "engine" not in self.job.model_fields_set:
+            said.append("a tuned engine; write `engine: {name: vllm, tuned: false}` for one at its defaults")
+        if "precision" not in self.job.model_fields_set:
+            kept = stored_of(self.job)
+            part = "experts' weights" if kept.experts_only else "weights"
+            own = " as the checkpoint keeps them" if self.job.model.stored is not None else ""  # type: ignore[union-attr]
+            said.append(f"{part} in {kept.weights}{own}; `precision: fp8` says otherwise")
+        return tuple(said)
+
+    def _spread(self, what: str) -> Spread:
+        """Return how far off the rate, the time of a token or of the first may be."""
+        kind = "dense" if self.job.model.moe is None else "experts"  # type: ignore[union-attr]
+        return serve_spread(what, kind, self.job.engine.name, self.job.engine.tuned)
+
+    @property
     def cost_interval(self) -> Interval | None:
-        """Where the dollars per million tokens lie if the engine is tuned: published rates around the model's."""
+        """Where the dollars per million tokens lie: published rates of such engines around the model's."""
         usd = self.best.usd_per_million
-        if usd is None or not isinstance(self.job.model, Shape):
+        if usd is None:
             return None
-        spread = serve_spread("dense" if self.job.model.moe is None else "experts")
-        half, most = ((usd / high, usd / low) for low, high in (
-            (spread.low_50, spread.high_50), (spread.low_90, spread.high_90)
-        ))  # fmt: skip
         measure = Narrowing("one run of the engine at this load", "`vllm bench serve`, trtllm-bench or their like", 1.1)
-        return Interval(half, most, f"{spread.basis}; {UNTUNED}", spread.num_rows, spread.num_sources, narrower=measure)
+        return replace(self._spread("rate").inverse().of(usd), narrower=measure)
+
+    @property
+    def token_interval(self) -> Interval:
+        """Where the median time between tokens lies."""
+        return self._spread("token").of(self.best.at.between_p50_s)
+
+    @property
+    def chance(self) -> float:
+        """How likely the replicas keep up with the load, by what published rates were off."""
+        return 1 - self._spread("rate").of(1.0).chance_below(self.best.at.busy)
 
     @property
     def network_usd_share(self) -> float:
@@ -159,8 +200,12 @@ class Serving:
             "kind": "serve", "cluster": self.cluster, "job": self.job.name, "model": self.job.model.name,
             "gpu": self.gpu, "load": load.model_dump(), "slo": slo.model_dump(), "best": self.best.to_json(),
             "usd_per_million_tokens_interval": None if self.cost_interval is None else asdict(self.cost_interval),
+            "between_tokens_p50_interval": asdict(self.token_interval), "chance_to_keep_up": self.chance,
+            "served": self.best.serves, "least_first_token_p99_s": self.least_s[0],
+            "least_between_tokens_p99_s": self.least_s[1], "basis": self.basis, "engine": self.job.engine.model_dump(),
+            "weights": stored_of(self.job).weights,
             "others": [other.to_json() for other in self.others], "network_usd_share": self.network_usd_share,
-            "note": self.note, "assumed": self.assumed, "ignores": list(IGNORES),
+            "note": self.note, "assumed": list(self.assumed), "ignores": list(IGNORES),
         }  # fmt: skip
 
 
@@ -183,15 +228,23 @@ def plan_serving(
     ]
     if not found:
         raise _nothing(fabric, job)
-    ranked = sorted(found, key=lambda way: (not way.keeps_slo, not way.enough, way.num_gpus, way.at.between_p99_s))
+    ranked = sorted(found, key=_order)
     best = ranked[0]
     others = {way.label: way for way in ranked if way.label != best.label}
     unlimited = _ways(fabric, job, machine, best.split, best.apart, usd, network=False)
+    calm = [_calmest(fabric, job, machine, way) for way in found]
+    least = min(at.first_token_p99_s for at in calm), min(at.between_p99_s for at in calm)
     free = [way for way in unlimited if way.keeps_slo == best.keeps_slo]
     return Serving(
         fabric.name, job, machine.gpu.name, best, tuple(others.values())[:4],
-        min(free, key=lambda way: way.num_gpus, default=None), note,
+        min(free, key=lambda way: way.num_gpus, default=None), note, money.basis if money else "",
+        tuple(prices_of(money)) if money else (), least,
     )  # fmt: skip
+
+
+def _order(way: ServingOption) -> tuple[bool, float, bool, int, float]:
+    """Sort what keeps the limits by GPUs, then what comes closest to them."""
+    return not way.keeps_slo, max(way.over, 1.0), not way.enough, way.num_gpus, way.at.between_p99_s
 
 
 def _splits(fabric: Fabric, job: Job) -> list[Split]:
@@ -229,24 +282,32 @@ def _ways(
         rate = share * most
         at = steady(engine, load, rate, apart)
         if at.keeps_up:
-            tried.append((_kept(job, at), rate, at))
+            tried.append((_over(job, at), rate, at))
     if not tried:
         return []
-    kept = [entry for entry in tried if entry[0]]
-    keeps, rate, at = kept[-1] if kept else tried[0]
+    kept = [entry for entry in tried if entry[0] <= 1]
+    over, rate, at = kept[-1] if kept else tried[0]
+    keeps = over <= 1
     replicas = math.ceil(load.rate / rate - 1e-9)
     at, beside = steady(engine, load, load.rate / replicas, apart), 0
     if apart:  # as few for prefill as keep the limits that one a replica keeps
         fewest = max(1, math.ceil(replicas * at.prefill_share / BUSIEST))
         for beside in range(fewest, max(fewest, replicas) + 1):
             at = steady(engine, load, load.rate / replicas, apart, replicas / beside)
-            if _kept(job, at) or not keeps:
+            if _over(job, at) <= 1 or not keeps:
                 break
     return [
         ServingOption(split, apart, replicas, (replicas + beside) * split.num_gpus, load, at, most,
                       most_batch(engine, load), usd,
-                      engine.decode_parts(at.batch, load.prompt.mean + load.answer.mean / 2), keeps, fabric.num_gpus)
+                      engine.decode_parts(at.batch, load.prompt.mean + load.answer.mean / 2), keeps, fabric.num_gpus,
+                      over)
     ]  # fmt: skip
+
+
+def _calmest(fabric: Fabric, job: Job, machine: Machine, way: ServingOption) -> Steady:
+    """Return what a single user at a time sees of one replica."""
+    assert job.load is not None
+    return steady(Engine(fabric, job, way.split, machine), job.load, 1e-3 * way.most_rate, way.apart)
 
 
 class _Unlimited(Engine):
@@ -259,10 +320,11 @@ class _Unlimited(Engine):
         return 0.0
 
 
-def _kept(job: Job, at: Steady) -> bool:
+def _over(job: Job, at: Steady) -> float:
+    """Return the larger of both latencies over their limits; 0 where there are none."""
     first, between = job.slo.first_token, job.slo.between_tokens
-    in_time = first is None or at.first_token_p99_s <= first
-    return in_time and (between is None or at.between_p99_s <= between)
+    parts = [at.first_token_p99_s / first] if first else []
+    return max([*parts, *([at.between_p99_s / between] if between else [])], default=0.0)
 
 
 def _nothing(fabric: Fabric, job: Job) -> PlanError:

@@ -13,7 +13,9 @@ from syncline.planning.cost.assumptions import load_assumptions
 from syncline.planning.cost.prices import load_prices
 from syncline.planning.cost.statement import CostedRun, Statement, statement
 from syncline.planning.decide.forecast import owned_interval
+from syncline.planning.decide.side_by_side import Candidate
 from syncline.planning.named_job import DEFAULT_JOB
+from syncline.planning.serving_comparison import compare_serving
 from syncline.questions.answer import Answer
 from syncline.questions.inputs import (
     AssumeOption,
@@ -28,6 +30,7 @@ from syncline.questions.inputs import (
     read_number,
 )
 from syncline.questions.parameter import Parameter, question
+from syncline.questions.serve import ServingComparisonAnswer
 from syncline.sim.uncertainty import Interval
 
 
@@ -96,7 +99,7 @@ def cost(
     reliability: ReliabilityOption = None,
     more: MoreOption = False,
     sources: Annotated[bool, Parameter("List every assumption with its source.")] = False,
-) -> CostAnswer:
+) -> CostAnswer | ServingComparisonAnswer:
     """Say what a cluster costs; `assume` sets any assumption by name (years, utilisation, cloud ...).
 
     >>> cost("h100-64-rail", assume={"years": 3}).to_json()["gpus"]
@@ -109,13 +112,23 @@ def cost(
     }  # fmt: skip
     given = dict(assume or {}) | {name: value for name, value in named.items() if value is not None}
     assumed, origin = load_assumptions(Path(assumptions) if assumptions else None, given)
-    described = job_of(job)
+    described, fabric, table = job_of(job, served=True), built(cluster), load_prices(Path(prices) if prices else None)
+    if described.kind == "serve":
+        for name, value in {"step_time": step_time, "tokens_per_step": tokens_per_step, "steps": steps,
+                            "budget": budget, "upgrade_price": upgrade_price}.items():  # fmt: skip
+            if value is not None:
+                raise UsageError(f"`{name}` is for a training job.", hint=f"Leave out `{name}`.")
+        quotes = statement(fabric, assumed, prices=table).quotes
+        ways = [Candidate("owned", fabric), *(Candidate(one.cloud, fabric, one.cloud) for one in quotes)]
+        ways = ways[1:] if cloud is not None or gpu_hour is not None else ways
+        asked = [(way, described) for way in {way.name: way for way in ways}.values()]
+        return ServingComparisonAnswer(compare_serving(asked, assumptions=assumed, prices=table))
     if described.kind != "train":
-        raise UsageError("`cost` counts the failures of a training job.", hint="Ask `syncline plan` about a load.")
+        raise UsageError("`cost` counts the failures of a training job.", hint="Ask `syncline step` about decoding.")
     found = statement(
-        built(cluster),
+        fabric,
         assumed,
-        prices=load_prices(Path(prices) if prices else None),
+        prices=table,
         job=described,
         origin=origin,
         run=_run(step_time, tokens_per_step, steps),

@@ -38,11 +38,20 @@ JobSource = str | Path | Mapping[str, object] | Job
 JobArgument = Annotated[JobSource, Parameter(f"A job file ({cite('job-file')}), or a shipped name.", kind=str)]
 
 
-def job_of(job: JobSource) -> Job:
-    """Return the Job of a file, of a name that ships, of a mapping, or the Job itself."""
-    if isinstance(job, Job):
-        return job
-    return named_job(str(job)) if isinstance(job, (str, Path)) else load_job(job)
+def job_of(job: JobSource, served: bool = False) -> Job:
+    """Return the Job of a file, of a name that ships, of a mapping, or the Job itself.
+
+    A load to serve is refused unless the question knows what to do with it.
+    """
+    if not isinstance(job, Job):
+        job = named_job(str(job)) if isinstance(job, (str, Path)) else load_job(job)
+    if job.kind == "serve" and not served:
+        raise UsageError(
+            f"{job.name} is a load to serve, and this question is about training.",
+            hint="`syncline plan CLUSTER JOB` serves it; `syncline plan compare A B JOB` compares clusters for it, and "
+            "`syncline plan compare JOB --gpus 128` fabrics.",
+        )
+    return job
 
 
 FACTORS = {"k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9, "G": 1e9, "T": 1e12}

@@ -17,16 +17,17 @@ from syncline.errors import UsageError
 from syncline.fabric import Fabric
 from syncline.fabric.change import changed
 from syncline.planning.answer import HEADROOM, PlanReport, PlanResult, make_plan
-from syncline.planning.compare import FABRICS, FabricRanking, compare_fabrics
+from syncline.planning.compare import FABRICS, FabricRanking, compare_fabrics, fabric_with, hosts_of
 from syncline.planning.cost.assumptions import Assumptions, load_assumptions
 from syncline.planning.cost.prices import Prices, load_prices
-from syncline.planning.decide.side_by_side import Candidate, ClusterComparison, side_by_side, swept_job
+from syncline.planning.decide.side_by_side import Candidate, ClusterComparison, side_by_side, swept_job, with_key
 from syncline.planning.fix import read_fix
 from syncline.planning.frameworks.framework import named_framework
 from syncline.planning.frameworks.launch import launch_files
 from syncline.planning.named_job import DEFAULT_JOB, job_names, job_text
 from syncline.planning.plan import save_plan
 from syncline.planning.search import SearchResult, SearchTask
+from syncline.planning.serving_comparison import compare_serving
 from syncline.planning.space import FULL, LOSSY_CODECS, LOSSY_WIDTHS, USUAL, Axes
 from syncline.questions.answer import PDF, Answer, Output, page_output
 from syncline.questions.inputs import (
@@ -45,7 +46,7 @@ from syncline.questions.inputs import (
     read_set,
 )
 from syncline.questions.parameter import Parameter, question
-from syncline.questions.serve import ServeAnswer, is_serving, serve
+from syncline.questions.serve import ServeAnswer, ServingComparisonAnswer, is_serving, serve
 from syncline.questions.within.phases import RunAnswer, has_phases, plan_phases
 from syncline.sim.profile import SystemProfile, load_profile
 from syncline.sim.step.executed.link_rates import link_rates
@@ -54,6 +55,7 @@ from syncline.workload.job import Job
 from syncline.workload.zoo import names as models
 
 DEFAULT_HOST, DEFAULT_LINK = "dgx-h100", "NDR"
+MOST_GPU_HOUR_USD = 1e4
 
 
 @dataclass(frozen=True)
@@ -185,7 +187,7 @@ def plan(
     """
     given = dict(assume or {}) | ({"cloud": cloud} if cloud else {})
     assumed, _ = load_assumptions(Path(assumptions) if assumptions else None, given)
-    described = job_of(job)
+    described = job_of(job, served=True)
     if described.kind == "serve":
         raise UsageError("a serving job has an answer of its own.", hint="Call syncline.serve(cluster, job).")
     fabric = built(cluster)
@@ -260,7 +262,7 @@ def best(
             return plan_phases(
                 cluster, str(job), assumptions=assumptions, assume=given, prices=prices, progress=progress
             )
-        return serve(cluster, job, assumptions=assumptions, assume=given, prices=prices, progress=progress)
+        return serve(cluster, job, assumptions=assumptions, assume=given, prices=prices, more=more, progress=progress)
     return plan(
         cluster, job, fix=fix, objective=objective, full=full, allow_lossy=allow_lossy, headroom=headroom,
         framework=framework, cloud=cloud, prices=prices, assumptions=assumptions, assume=given, workers=workers, on=on,
@@ -283,15 +285,17 @@ def compare(
     assume: Mapping[str, object] | None = None,
     profile: str | Path | None = None,
     progress: Progress | None = None,
-) -> FabricComparison | ClusterAnswer:
+) -> FabricComparison | ClusterAnswer | ServingComparisonAnswer:
     """Compare clusters (or fabrics at a number of GPUs or at a budget) for a job: the best plan on each, its cost.
 
-    A cluster is a file or a preset, owned unless it ends in `@nebius` (rented there) or `@rent` (where it is cheapest).
+    A cluster is a file or a preset, owned unless it ends in `@nebius` (rented there), `@rent` (where it is cheapest) or
+    `@2.40` (an offer: dollars a GPU-hour).
     `sweep` is a key path and its values: ("host.nics", (1, 2, 4, 8)) of one cluster, ("job.batch.global", (512, 1024)).
     A `profile` moves the clusters whose part it was measured on; the others stay as the model ships: a note says so.
     """
     assumed, _ = load_assumptions(Path(assumptions) if assumptions else None, dict(assume or {}))
     measured, meter = load_profile(profile) if profile is not None else None, Meter(progress)
+    described = job_of(job, served=True)
     if clusters or sweep:
         apart = {"gpus": (gpus, None), "budget": (budget, None), "host": (host, DEFAULT_HOST),
                  "link": (link, DEFAULT_LINK), "fabrics": (tuple(fabrics), FABRICS)}  # fmt: skip
@@ -299,12 +303,19 @@ def compare(
             if given != default:
                 raise UsageError(f"`{name}` is for fabrics that syncline draws up; these clusters say what they are.",
                                  hint=f"Leave out `{name}`, or the clusters.")  # fmt: skip
-        table = load_prices(Path(prices)) if prices else None
-        return ClusterAnswer(_side_by_side(job_of(job), tuple(clusters), sweep, assumed, table, measured, meter))
+    table = load_prices(Path(prices)) if prices else None
+    if described.kind == "serve":
+        if measured is not None or budget is not None:
+            raise UsageError("`profile` and `budget` are not for a load.", hint="Leave them out; give `gpus`.")
+        asked = _loads(described, tuple(clusters), sweep, [(name, host, link, gpus) for name in fabrics])
+        found = compare_serving(asked, assumptions=assumed, prices=table, swept=sweep[0] if sweep else "", meter=meter)
+        return ServingComparisonAnswer(found)
+    if clusters or sweep:
+        return ClusterAnswer(_side_by_side(described, tuple(clusters), sweep, assumed, table, measured, meter))
     if measured is not None:
         raise UsageError("`profile` needs clusters.", hint="Name the clusters: A B JOB.")
-    found = compare_fabrics(
-        job_of(job),
+    ranked = compare_fabrics(
+        described,
         host=host,
         link=link,
         num_gpus=gpus,
@@ -313,7 +324,38 @@ def compare(
         assumptions=assumed,
         meter=meter,
     )
-    return FabricComparison(found)
+    return FabricComparison(ranked)
+
+
+def _loads(
+    job: Job, clusters: tuple[str, ...], sweep: tuple[str, Sequence[object]] | None,
+    fabrics: Sequence[tuple[str, str, str, int | None]],
+) -> list[tuple[Candidate, Job]]:  # fmt: skip
+    """Return the clusters of a serving job with the load on each: those named, values of a sweep, or fabrics."""
+    if sweep is None and clusters:
+        return [(_candidate(name), job) for name in clusters]
+    if sweep is None:
+        return [
+            (Candidate(name, fabric_with(host, link, name, hosts_of(host, gpus or 0))), job)
+            for name, host, link, gpus in fabrics
+        ]
+    if len(clusters) != 1:
+        raise UsageError(f"a sweep takes one cluster, got {len(clusters)}.", hint="Name one, and one job.")
+    key, values = sweep
+    if key.startswith("job."):
+        one = _candidate(clusters[0])
+        path = key.split(".")[1:]
+        return [
+            (replace(one, name=f"{key} {value}", value=_plain(value)), with_key(job, path, value)) for value in values
+        ]
+    return [(candidate, job) for candidate in _swept_clusters(clusters[0], key, values)]
+
+
+def _swept_clusters(named: str, key: str, values: Sequence[object]) -> list[Candidate]:
+    one, name = _candidate(named), named.partition("@")[0]
+    return [
+        replace(one, name=f"{key} {value}", fabric=changed(name, key, value), value=_plain(value)) for value in values
+    ]
 
 
 def _side_by_side(
@@ -334,10 +376,7 @@ def _side_by_side(
     if key.startswith("job."):
         candidate = _measured([_candidate(clusters[0])], measured, job)[0]
         return swept_job(job, candidate, key, values, assumed, prices, meter)
-    name, _, cloud = clusters[0].partition("@")
-    made = [
-        Candidate(f"{key} {value}", changed(name, key, value), cloud or None, value=_plain(value)) for value in values
-    ]
+    made = _swept_clusters(clusters[0], key, values)
     return side_by_side(job, _measured(made, measured, job), assumptions=assumed, prices=prices, swept=key, meter=meter)
 
 
@@ -365,8 +404,14 @@ def _noted(found: ClusterComparison, made: Sequence[Candidate], measured: System
 
 
 def _candidate(named: str) -> Candidate:
-    name, _, cloud = named.partition("@")
-    return Candidate(named, built(name), cloud or None)
+    name, _, paid = named.partition("@")
+    try:
+        price = float(paid.removeprefix("$"))
+    except ValueError:
+        return Candidate(named, built(name), paid or None)
+    if not 0 < price < MOST_GPU_HOUR_USD:
+        raise UsageError(f'"{named}" asks for ${price:g} a GPU-hour.', hint="Write cluster.yaml@2.40, say.")
+    return Candidate(named, built(name), gpu_hour_usd=price)
 
 
 def _plain(value: object) -> float | str:
@@ -401,13 +446,15 @@ def _spread(on: str | None) -> Callable[[list[SearchTask]], Iterator[SearchResul
 
 @question(
     "syncline plan compare b200.yaml h100.yaml@nebius nvl72.yaml@rent job.yaml",
+    "syncline plan compare offer-a.yaml@2.40 offer-b.yaml@1.99 job.yaml",
     "syncline plan compare cluster.yaml job.yaml --set host.nics=1,2,4,8 --html sweep.html",
     "syncline plan compare llama3-70b --gpus 512",
     "syncline plan compare llama3-70b --budget 25M --fabrics rail-optimized,fat-tree,rail-only",
 )
 def compare_named(
     names: Annotated[
-        Sequence[str], Parameter("Clusters, owned or rented (`@aws`, `@rent`), a job.", metavar="CLUSTER... JOB")
+        Sequence[str],
+        Parameter("Clusters, owned or rented (`@aws`, `@rent`, `@2.40`), a job.", metavar="CLUSTER... JOB"),
     ],
     *,
     gpus: Annotated[int | None, Parameter("Without clusters: GPUs of every fabric.")] = None,
@@ -423,7 +470,7 @@ def compare_named(
     ] = (),
     profile: ProfileOption = None,
     progress: Progress | None = None,
-) -> FabricComparison | ClusterAnswer:
+) -> FabricComparison | ClusterAnswer | ServingComparisonAnswer:
     """Compare clusters, or fabrics, for a job.
 
     Clusters may be owned and rented, mixed; fabrics are compared at a number of GPUs or a budget.

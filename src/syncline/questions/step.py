@@ -308,8 +308,6 @@ def step(
     described = job_of(job)
     fabric = built(cluster)
     with blamed_on(job if isinstance(job, (str, Path)) else described.name):
-        if described.kind == "serve":
-            raise UsageError("a serving job is planned, not stepped.", hint="Run `syncline plan CLUSTER JOB`.")
         if described.kind == "decode":
             if profile is not None:
                 raise UsageError("`profile` calibrates training steps, not decode.", hint="Leave `profile` out.")

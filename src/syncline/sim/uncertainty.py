@@ -39,7 +39,7 @@ ORDERS: Mapping[str, tuple[str, ...]] = {
     "step": ("kind", "stated", "generation", "precision", "scale"),
     "collective": ("stated", "reach", "band", "op", "generation"),
     "memory": ("framework",),
-    "serve": ("kind",),
+    "serve": ("what", "start", "kind", "engine"),
     "price": (),
 }
 #: The size in the middle of each band of collectives: an interval passes from one band's to the next between them, in
@@ -55,6 +55,9 @@ _WORDS = {
     "few": "up to 64 hosts",
     "many": "more than 64 hosts", "XS": "up to 4 KiB", "S": "up to 256 KiB", "M": "below 256 MiB",
     "L": "from 256 MiB", "16": "16-bit", "8": "8-bit", "4": "4-bit", "32": "32-bit",
+    "rate": "tokens a second", "token": "time of a token",
+    "tuned": "tuned engines", "default": "engines at their defaults",
+    "vllm": "vLLM", "sglang": "SGLang", "trtllm": "TensorRT-LLM",
     "small": "up to 64 GPUs", "middle": "65 to 1,024 GPUs", "large": "more than 1,024 GPUs",
 }  # fmt: skip
 
@@ -153,6 +156,11 @@ class Spread:
             self.num_rows, self.num_sources, self.unmeasured,
         )  # fmt: skip
 
+    def inverse(self) -> Spread:
+        """Return the spread of one over the value."""
+        low_90, low_50, high_50, high_90 = (1 / end for end in (self.high_90, self.high_50, self.low_50, self.low_90))
+        return replace(self, low_90=low_90, low_50=low_50, high_50=high_50, high_90=high_90)
+
     def wider(self, factor: float, why: str = "") -> Spread:
         """Return the spread `factor` times as wide in log units."""
         logs = (factor * math.log(x) for x in (self.low_90, self.low_50, self.high_50, self.high_90))
@@ -232,9 +240,15 @@ def memory_spread(framework: str) -> Spread:
     return spread_in(own_data("sim", "data/uncertainty.yaml")["memory"], "memory", {"framework": framework}, 1)
 
 
-def serve_spread(kind: str) -> Spread:
-    """Return how far off the tokens a second of a replica may be that a tuned engine serves."""
-    return spread_in(own_data("sim", "data/uncertainty.yaml")["serve"], "serve", {"kind": kind}, 1)
+def serve_spread(what: str, kind: str, engine: str, tuned: bool) -> Spread:
+    """Return how far off the tokens a second ("rate") or the time of a token ("token") may be.
+
+    Of engines at their defaults only rates were published: times are as far off the other way.
+    """
+    facets = {"what": what if tuned else "rate", "start": "tuned" if tuned else "default", "kind": kind}
+    facets |= {"engine": engine} if engine != "any" else {}
+    found = spread_in(own_data("sim", "data/uncertainty.yaml")["serve"], "serve", facets, 1)
+    return found if tuned or what == "rate" else found.inverse()
 
 
 def preview_spread(generation: str, num_ranks: int, kernels: str = "products") -> Spread:
@@ -262,14 +276,14 @@ def preview_spread(generation: str, num_ranks: int, kernels: str = "products") -
 def spread_in(table: Mapping[str, Any], subject: str, facets: Mapping[str, str], size: int) -> Spread:
     """Return the spread of the most specific group of a table that enough publications measured."""
     order = ORDERS[subject]
-    wanted = [facets[name] for name in order]
+    wanted = [facets[name] for name in order if name in facets]  # what comes last may be unsaid
     key, cell = _found(table["cells"], wanted)
     of_what = ", ".join(_SYSTEMS.get(part, words(part)) if subject == "collective" else words(part) for part in key)
     of_what = of_what or _ALL[subject]
     low_90, low_50, high_50, high_90 = (math.exp(float(x)) for x in cell["log"])
     found = Spread(low_90, low_50, high_50, high_90, int(cell["rows"]), int(cell["sources"]), of_what,
                    counted=_COUNTED[subject])  # fmt: skip
-    for name, value in zip(order, wanted, strict=True):
+    for name, value in zip(order, wanted, strict=False):
         if value not in table["measured"].get(name, ()):
             found = found.wider(UNMEASURED, f"no {_NOUNS[name]} {words(value)} was ever measured")
     if subject in PAIRS and not found.unmeasured:
@@ -298,7 +312,7 @@ def unseen_group(subject: str, facets: Mapping[str, str]) -> str:
     """
     if subject == "step":
         return "" if facets["stated"] == "calibrated" else "experts" if facets["kind"] == "experts" else "dense"
-    if subject == "collective" and facets["stated"] == "guessed":
+    if subject == "collective" and facets["stated"] not in ("calibrated", "described"):
         return facets["reach"] if facets["reach"] in ("one", "cards") else "few"
     return ""
 
@@ -307,15 +321,16 @@ _COUNTED = {
     "step": "{rows:,} runs of {sources} publications, none used in the fit",
     "collective": "{rows:,} rows of {sources} systems, none used in the fit",
     "memory": "{rows:,} measured peaks in {sources} tables",
-    "serve": "{rows:,} published rates of {sources} models on a host",
+    "serve": "{rows:,} published settings of {sources} models on a part",
     "price": "{rows:,} list prices of {sources} sellers",
 }  # fmt: skip
 _SYSTEMS = {"described": "systems described in full", "guessed": "systems known by their label"}
 _ALL = {"step": "all steps", "collective": "all collectives", "memory": "peak memory",
-        "serve": "engines that their vendor tuned",
+        "serve": "serving engines",
         "price": "list prices of a GPU-hour against the median of their sellers"}  # fmt: skip
 _NOUNS = {"kind": "run of", "stated": "run of", "generation": "run on", "precision": "run in", "scale": "run on",
           "reach": "row of", "band": "row of", "op": "row of", "framework": "peak memory of"}  # fmt: skip
+          "what": "run for its", "start": "run of", "engine": "run of",
 
 
 def words(value: str) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from statistics import NormalDist
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -73,3 +73,15 @@ class Slo(Strict):
 
     first_token: Seconds | None = None
     between_tokens: Seconds | None = None
+
+
+class ServingEngine(Strict):
+    """What serves: `engine: vllm`, or `{name: vllm, tuned: false}` for one that was given the model and nothing else."""
+
+    name: Literal["any", "vllm", "sglang", "trtllm"] = "any"
+    tuned: bool = Field(default=True, description="its batch, cache and kernels were chosen for the model and the load")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named(cls, data: Any) -> Any:
+        return {"name": data} if isinstance(data, str) else data

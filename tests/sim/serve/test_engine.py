@@ -260,3 +260,29 @@ def test_a_crowd_is_answered_in_turn() -> None:
     assert few.rate < many.rate < more.rate and few.token_s < many.token_s < more.token_s
     assert many.rate * (many.first_token_s + 255 * many.token_s) == pytest.approx(64)
     assert more.users == pytest.approx(most_batch(engine, given))
+
+
+def test_what_cannot_be_served_is_said_first_with_the_shortest_possible() -> None:
+    load = {"rate": 1, "prompt": 1024, "answer": 256}
+    answer = syncline.serve(FABRIC, _job(load=load, slo={"first_token": "1ms"}, parallel={"tp": 8}))
+    lines = str(answer).splitlines()
+    assert answer.exit_status == 1 and lines[1].strip().startswith("CANNOT be served within its limits")
+    assert "the limit is 1 ms" in " ".join(lines[2:4]) and answer.result.least_s[0] > 1e-3
+    small = syncline.serve(FABRIC, _job(load=load | {"rate": 500}, parallel={"tp": 8}))
+    assert small.exit_status == 1 and "the cluster has 32" in str(small).splitlines()[1]
+    kept = syncline.serve(FABRIC, _job(load=load, slo={"first_token": "2s"}, parallel={"tp": 8}))
+    assert kept.exit_status == 0 and len(str(kept).splitlines()) <= 12
+    assert len(str(syncline.serve(FABRIC, _job(load=load, parallel={"tp": 8}), more=True)).splitlines()) > 15
+
+
+def test_an_engine_at_its_defaults_is_slower_and_less_certain() -> None:
+    answers = [
+        syncline.serve(FABRIC, _job(engine=engine, parallel={"tp": 8})).result
+        for engine in ("vllm", {"name": "vllm", "tuned": False})
+    ]
+    tuned, plain_one = (answer.token_interval for answer in answers)
+    assert answers[1].best.at.between_p50_s > 1.5 * answers[0].best.at.between_p50_s
+    assert plain_one.p90[1] / plain_one.p90[0] > tuned.p90[1] / tuned.p90[0]
+    assert answers[1].chance <= answers[0].chance <= 1
+    with pytest.raises(DescriptionError, match="engine is for kind serve"):
+        load_job({"model": "llama3-8b", "batch": {"global": 8}, "engine": "vllm"})

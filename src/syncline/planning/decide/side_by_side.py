@@ -48,6 +48,13 @@ class Candidate:
     value: float | str | None = None  # of the setting that is swept
     constants: Constants | None = None  # what was measured on this part (`syncline calibrate`)
 
+    def assumed(self, assumptions: Assumptions) -> Assumptions:
+        """Return assumptions about money with how this cluster is paid for."""
+        if self.gpu_hour_usd is not None:
+            return assumptions.model_copy(update={"gpu_hour_usd": self.gpu_hour_usd, "cloud": None})
+        rented = self.cloud and self.cloud != "rent"
+        return assumptions.model_copy(update={"cloud": self.cloud}) if rented else assumptions
+
 
 @dataclass(frozen=True)
 class ComparedCluster:
@@ -186,9 +193,7 @@ def _question(job: Job, swept: str) -> str:
 
 
 def _planned(job: Job, candidate: Candidate, assumptions: Assumptions, prices: Prices | None) -> PlanResult:
-    cloud, price = candidate.cloud, candidate.gpu_hour_usd
-    assumed = assumptions.model_copy(update={"cloud": cloud}) if cloud and cloud != "rent" else assumptions
-    assumed = assumed if price is None else assumed.model_copy(update={"gpu_hour_usd": price, "cloud": None})
+    cloud, assumed = candidate.cloud, candidate.assumed(assumptions)
     whole = job.model_copy(update={"gpus": None})
     answer = make_plan(candidate.fabric, whole, constants=candidate.constants, assumptions=assumed, prices=prices,
                        with_actions=False, with_run=False)  # fmt: skip

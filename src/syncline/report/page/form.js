@@ -28,8 +28,6 @@ function offer(files) {
   }));
 }
 
-function seconds(s) { return s >= 1 ? s.toFixed(2) + " s" : (1000 * s).toFixed(1) + " ms"; }
-
 function rule(field) {
   const name = field.closest("label").firstChild.textContent.trim();
   return `${name}: ${field.value || "nothing"} is not a whole number from ${field.min} to ${field.max}.`;
@@ -61,9 +59,7 @@ async function refresh() {
     at("state").textContent = "planning …";
     const plan = await ask("api/plan", body);
     if (mine !== turn) return;
-    const best = plan.best;
-    at("headline").textContent = seconds(best.step_time_s) + " a step, " +
-      Math.round(best.tokens_per_s).toLocaleString("en") + " tokens/s";
+    at("headline").textContent = plan.headline;
     at("plan").textContent = plan.text;
     offer({ ...cluster.files, "plan.json": JSON.stringify(plan.plan, null, 1) });
     at("error").hidden = true;

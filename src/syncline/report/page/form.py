@@ -21,6 +21,7 @@ from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
+from syncline.describe import units
 from syncline.describe.plain import JsonObject, plain
 from syncline.errors import SynclineError
 from syncline.fabric import load
@@ -42,9 +43,14 @@ class Choices(BaseModel):
     topology: Topology
     link: Literal["NDR", "HDR", "400GbE", "200GbE", "100GbE", "25GbE", "10GbE"]
     ratio: int = Field(ge=1, le=8, description="oversubscription of leaf switches, leaf-spine only")
-    model: Literal["llama3-70b", "llama3-8b", "gpt3-175b", "gpt3-13b", "gpt3-2.7b", "mixtral-8x7b"]
+    model: Literal["llama3-70b", "llama3-8b", "gpt3-175b", "gpt3-13b", "gpt3-2.7b", "mixtral-8x7b", "gpt-oss-120b"]
     batch: int = Field(ge=1, le=65_536)
     sequence: int = Field(ge=128, le=131_072)
+    rate: int = Field(default=0, ge=0, le=100_000, description="requests a second to serve; 0: train")
+    prompt: int = Field(default=1500, ge=1, le=131_072)
+    answer: int = Field(default=300, ge=1, le=131_072)
+    first_ms: int = Field(default=0, ge=0, le=600_000, description="most time to the first token, p99; 0: any")
+    token_ms: int = Field(default=0, ge=0, le=600_000, description="most time between tokens, p99; 0: any")
 
     def cluster(self) -> JsonObject:
         """Return the description of the cluster, as a file would have it."""
@@ -53,7 +59,12 @@ class Choices(BaseModel):
                 "network": network}  # fmt: skip
 
     def job(self) -> JsonObject:
-        """Return the job, as a file would have it."""
+        """Return the job, as a file would have it: a load to serve, or training."""
+        if self.rate:
+            limits = {"first_token": self.first_ms, "between_tokens": self.token_ms}
+            return {"kind": "serve", "model": self.model,
+                    "load": {"rate": self.rate, "prompt": self.prompt, "answer": self.answer},
+                    "slo": {name: f"{limit}ms" for name, limit in limits.items() if limit}}  # fmt: skip
         return {"model": self.model, "batch": {"global": self.batch, "sequence": self.sequence}}
 
 
@@ -106,12 +117,24 @@ def shown_cluster(choices: Choices) -> JsonObject:
 
 
 def shown_plan(choices: Choices) -> JsonObject:
-    """Return the plan in words, and its figures."""
+    """Return the plan in words, its first line, and its figures."""
     from syncline.questions.plan import plan
+    from syncline.questions.serve import serve
 
-    answer = plan(load(choices.cluster()), choices.job(), workers=1)
-    figures = answer.to_json()
-    return {"text": str(answer), "best": figures["best"], "limit": figures["limit"], "plan": figures}
+    fabric = load(choices.cluster())
+    if choices.rate:
+        served = serve(fabric, choices.job())
+        best = served.result.best
+        verdict = "" if best.serves else "cannot be served within its limits; closest: "
+        return {
+            "text": str(served),
+            "headline": f"{verdict}{best.num_gpus:,} GPU{'s' * (best.num_gpus != 1)}",
+            "plan": served.to_json(),
+        }
+    answer = plan(fabric, choices.job(), workers=1)
+    found = answer.report.best
+    headline = f"{units.show_time(found.step_time_s)} a step, {found.tokens_per_s:,.0f} tokens/s"
+    return {"text": str(answer), "headline": headline, "plan": answer.to_json()}
 
 
 def _text(document: JsonObject) -> str:

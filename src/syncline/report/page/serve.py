@@ -4,20 +4,26 @@ from __future__ import annotations
 
 from syncline.describe import units
 from syncline.planning.serve import IGNORES
-from syncline.questions.serve import ServeAnswer
+from syncline.planning.serving_comparison import ServingComparison
+from syncline.questions.serve import ServeAnswer, ServingComparisonAnswer
 from syncline.report.page.page import render
-from syncline.report.text.serve import cost_words, replica_words, slo_words
+from syncline.report.text.interval import between, chance_words
+from syncline.report.text.serve import cannot_words, cost_words, replica_words, row_words, slo_words, usd_words, verdict
 
 
-def page(serving: ServeAnswer) -> str:
-    """Return the page of a serving plan."""
+def page(serving: ServeAnswer | ServingComparisonAnswer) -> str:
+    """Return the page of a serving plan, or of several side by side."""
+    if isinstance(serving, ServingComparisonAnswer):
+        return _comparison(serving.result)
     answer = serving.result
-    best, load, at = answer.best, answer.job.load, answer.best.at
-    assert load is not None
+    best, at = answer.best, answer.best.at
     total = sum(best.parts_s.values())
     parts = sorted(best.parts_s.items(), key=lambda item: -item[1])
-    short = "" if best.enough else f" The cluster has {best.all_gpus:,} GPUs: not enough."
-    lead = f"{slo_words(answer).capitalize()}; a replica is {at.busy:.0%} busy, {at.prefill_share:.0%} with prefill."
+    short = "".join(f" {line}" for line in cannot_words(answer))
+    lead = (
+        f"{slo_words(answer).capitalize()}; keeps up with the load: {chance_words(answer.chance)}; {at.busy:.0%} busy."
+    )
+    sure = answer.cost_interval
     others = [
         (way.label, f"{way.num_gpus:,}", _time(way.at.first_token_p99_s), _time(way.at.between_p99_s),
          "n/a" if way.usd_per_million is None else f"{way.usd_per_million:.3f}",
@@ -26,7 +32,7 @@ def page(serving: ServeAnswer) -> str:
     ]  # fmt: skip
     return render(
         "figures",
-        title=f"{answer.job.model.name} on {answer.cluster}: {load.rate:g} requests/s",
+        title=f"{answer.question}, on {answer.cluster}",
         figures=[
             (f"{best.num_gpus:,} GPUs", f"{replica_words(best)} ({answer.gpu})"),
             (_time(at.first_token_p50_s), f"to the first token; p99 {_time(at.first_token_p99_s)}"),
@@ -43,9 +49,26 @@ def page(serving: ServeAnswer) -> str:
         ],
         splits=[],
         notes=[
-            *([f"Assumes that {answer.assumed}."] if answer.assumed else []),
-            f"{cost_words(best)}. Ignores {', '.join(IGNORES)}.",
+            *(f"Assumes {text}." for text in answer.assumed),
+            *([f"A million tokens, {between(sure, usd_words)}; from {sure.basis}."] if sure else []),
+            f"{cost_words(answer)}. Ignores {', '.join(IGNORES)}.",
         ],
+    )  # fmt: skip
+
+
+def _comparison(found: ServingComparison) -> str:
+    rows = [
+        (row.name, row.basis, f"{row.num_gpus:,} {row.gpu}", row.label, _time(row.first_token_p99_s),
+         _time(row.between_tokens_p99_s), f"{row.busy:.0%}",
+         "n/a" if row.usd_per_million_tokens is None else usd_words(row.usd_per_million_tokens),
+         "a tie" if row.tied else row_words(row).removeprefix("; "))
+        for row in found.clusters
+    ]  # fmt: skip
+    columns = ("<cluster", "<paid", "<GPUs", "<a replica", "first p99", "between p99", "busy", "$/M tokens", "")
+    return render(
+        "figures", title=found.question, figures=[], lead=verdict(found).capitalize() + ".",
+        tables=[("Clusters", columns, rows)], splits=[],
+        notes=[*(f"{each.cluster} is left out: {each.reason}" for each in found.left_out), *found.notes],
     )  # fmt: skip
 
 

@@ -62,6 +62,9 @@ SCALED = {"Blackwell": 1.5}
 #: Bytes of a weight with its scales: NVFP4 has one of 8 bits for 16 weights, AWQ and GPTQ one of 16 bits for 128.
 WIDTHS = {"fp32": 4.0, "tf32": 4.0, "fp16": 2.0, "bf16": 2.0, "fp8": 1.0, "int8": 1.0, "fp4": 0.5625, "int4": 0.52}
 NARROW = ("fp8", "fp4")
+#: How much longer passes take in an engine that was given a model and nothing else: medians of 35 published runs
+#: (`research/serving/engines.py`).
+UNTUNED = {"any": 1.75, "vllm": 1.6, "sglang": 2.4, "trtllm": 1.75}
 
 
 def stored_of(job: Job) -> Stored:
@@ -103,6 +106,7 @@ class Engine:
             raise DescriptionError(f"{job.model.name} does not generate tokens.", hint="Name a transformer.")
         self.shape, self.split, self.k = job.model, split, constants or default_constants()
         self.machine = machine or machine_from_fabric(fabric)
+        self._pace = 1.0 if job.engine.tuned else UNTUNED[job.engine.name]
         self._generation = self.machine.gpu.architecture.removesuffix(" Ultra")
         self.stored = stored_of(job)
         self._always_in: str = "bf16" if self.stored.experts_only else self.stored.weights
@@ -185,8 +189,9 @@ class Engine:
             return prefill
         decode, few = self.decode_parts(batch, context), max(batch / self.split.pp, 1.0)
         reach = (tokens + few) / (tokens + few / DECODE_GEMM)
+        attention = (prefill["cache"] + decode["cache"]) / self._pace
         return self._beside({
-            "weights": self._products_s(tokens + few, reach), "cache": prefill["cache"] + decode["cache"],
+            "weights": self._products_s(tokens + few, reach), "cache": attention,
             "kernels": self._kernels_s(), "network": self._network_s(tokens + few),
         })  # fmt: skip
 
@@ -196,11 +201,11 @@ class Engine:
         return self.split.spread and self.num_hosts > 1
 
     def _beside(self, parts: dict[str, float]) -> dict[str, float]:
-        """Return the parts of a pass with what of the network hides behind the other half of the batch taken off."""
-        if not self._wide:
-            return parts
-        hidden = HIDDEN * min(parts["network"], parts["weights"] + parts["cache"])
-        return parts | {"network": parts["network"] - hidden}
+        """Return a pass as long as the engine takes, less what of the network hides behind half of the batch."""
+        if self._wide:
+            hidden = HIDDEN * min(parts["network"], parts["weights"] + parts["cache"])
+            parts = parts | {"network": parts["network"] - hidden}
+        return {name: self._pace * value for name, value in parts.items()}
 
     def _kernels_s(self) -> float:
         s = self.shape

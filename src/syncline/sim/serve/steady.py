@@ -143,7 +143,7 @@ def _balance(engine: Engine, load: Load, rate: float, most: float, apart: bool) 
 def _fixed(next_s: Callable[[float], float]) -> float:
     """Return the time of a pass that is as long as what comes during it makes it."""
     low, high = SHORTEST_S, LONGEST_S
-    for _ in range(48):
+    for _ in range(32):
         middle = math.sqrt(low * high)
         low, high = (middle, high) if next_s(middle) > middle else (low, middle)
     return high
