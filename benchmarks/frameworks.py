@@ -1,4 +1,8 @@
-"""The best plans of a search, one by one, before the checks of Megatron-Core and -Bridge, torchtitan and DeepSpeed."""
+"""Plans of a search before the frameworks' own checks, and the models that launch files build.
+
+Megatron-Core and -Bridge, torchtitan and DeepSpeed check plans one by one. Fields and parameters of twelve models are
+read off what the frameworks make of the written files (`rig/launched.py`).
+"""
 
 from __future__ import annotations
 
@@ -9,18 +13,23 @@ from importlib import metadata
 from typing import Any
 from unittest import mock
 
+from rig import launched
 from rig.bridge import bridge
 from syncline.errors import PlanError
 from syncline.fabric import load
 from syncline.planning.answer import ask
+from syncline.planning.frameworks.fields import TRAINED, fields_of
 from syncline.planning.frameworks.framework import named_framework
+from syncline.planning.frameworks.launch import launch_files
 from syncline.planning.frameworks.launch_deepspeed import deepspeed_config
 from syncline.planning.frameworks.launch_megatron import megatron_arguments
 from syncline.planning.frameworks.launch_torch import torchtitan_values
 from syncline.planning.named_job import named_job
 from syncline.planning.search import search
 from syncline.planning.space import USUAL
+from syncline.workload.family.config import shape_from_config
 from syncline.workload.job import Job
+from syncline.workload.read_job import load_job
 from syncline.workload.shape import Shape
 from syncline.workload.zoo import transformer
 
@@ -43,6 +52,26 @@ TRAINER = {
     "position_embedding_type", "untie_embeddings_and_output_weights", "group_query_attention",
     "use_distributed_optimizer", "overlap_grad_reduce", "overlap_param_gather", "optimizer_cpu_offload",
     "use_precision_aware_optimizer",
+}  # fmt: skip
+
+
+#: Models whose launch files are read: of the catalogue, and by the numbers of their config.json.
+MODELS = ("llama3-8b", "llama3-70b", "llama3-405b", "qwen3-8b", "qwen3-32b", "qwen3-235b-a22b", "mixtral-8x7b",
+          "deepseek-v3", "gpt-oss-120b")  # fmt: skip
+CONFIGS: dict[str, dict[str, Any]] = {
+    "gemma2-9b": {
+        "model_type": "gemma2", "hidden_size": 3584, "intermediate_size": 14336, "num_hidden_layers": 42,
+        "num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 256, "vocab_size": 256000,
+        "sliding_window": 4096, "query_pre_attn_scalar": 256, "hidden_activation": "gelu_pytorch_tanh",
+    },
+    "phi-2": {
+        "model_type": "phi", "hidden_size": 2560, "intermediate_size": 10240, "num_hidden_layers": 32,
+        "num_attention_heads": 32, "vocab_size": 51200, "partial_rotary_factor": 0.4, "resid_pdrop": 0.1,
+    },
+    "olmo2-7b": {
+        "model_type": "olmo2", "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32,
+        "num_attention_heads": 32, "vocab_size": 100352, "rope_theta": 500000, "rms_norm_eps": 1e-6,
+    },
 }  # fmt: skip
 
 
@@ -135,8 +164,38 @@ CHECKS = (
 )
 
 
+def models() -> dict[str, Any]:
+    """Return, of each framework, the models that its files build, the fields that differ, and those it is refused."""
+    figures: dict[str, Any] = {}
+    shapes = [*map(transformer, MODELS), *(shape_from_config(config, name) for name, config in CONFIGS.items())]
+    for framework, read in (("megatron", launched.megatron), ("torchtitan", launched.torchtitan),
+                            ("deepspeed", launched.transformers), ("maxtext", launched.maxtext)):  # fmt: skip
+        differ, refused, params, count = dict[str, Any](), [], dict[str, int](), 0
+        left: list[str] = []
+        for shape in shapes:
+            job = load_job({"model": shape, "batch": {"global": 512, "sequence": 4096}, "tokens": "1T",
+                            "parallel": {"zero": "1" if framework == "megatron" else "3"}}).on(64)  # fmt: skip
+            try:
+                files = launch_files(framework, job, 8)
+            except PlanError as error:
+                refused.append(error.message)
+                continue
+            found, built = read(files)
+            wanted, count = fields_of(shape), count + len(found)
+            other = {key: [found[key], wanted[key]] for key in found if found[key] != wanted[key]}
+            if "for which" in files["run.sbatch"]:  # listed in the file itself: training settings without an argument
+                left += [f"{shape.name}: {key}" for key in TRAINED if other.pop(key, None)]
+            if other:
+                differ[shape.name] = other
+            if built:
+                params[shape.name] = built - shape.params
+        figures[framework] = {"fields_read": count, "fields_that_differ": differ, "parameters_over": params,
+                              "left_to_the_user": left, "refused": refused}  # fmt: skip
+    return figures
+
+
 def run() -> dict[str, Any]:
-    """Return how many plans each framework takes."""
+    """Return how many plans each framework takes, and what differs in the models that it builds."""
     figures: dict[str, Any] = {"case": "best 50 plans of each on H100: model, GPUs, sequence, batch", "cases": CASES}
     for name, package, check in CHECKS:
         try:
@@ -167,4 +226,4 @@ def run() -> dict[str, Any]:
         good = sum(count for count in accepted.values() if isinstance(count, int))
         figures |= {f"{name}_plans": tried, f"{name}_accepted": good, f"{name}_by_case": accepted}
         figures[f"{name}_refusals"] = refused[:3]
-    return figures
+    return figures | {"models": models()}

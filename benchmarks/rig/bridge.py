@@ -1,8 +1,8 @@
 """Overrides of `plan --for nemo` before Megatron-Bridge's own `ConfigContainer.validate`.
 
 Megatron-Bridge imports GPU kernels that no CPU installs (Transformer Engine, Triton) and data loaders that no check
-uses: these are replaced by empty modules. The recipe is the package's own pre-training template with a model provider
-of the job's shape (the named recipes fetch theirs from a registry of models).
+uses: these are replaced by empty modules. The recipe is the package's own pre-training template with the model provider
+that the written script begins with, which the overrides fill.
 """
 
 from __future__ import annotations
@@ -57,32 +57,28 @@ def bridge(job: Job, shape: Shape) -> None:
     if not any(isinstance(each, _Finder) for each in sys.meta_path):
         sys.meta_path.insert(0, _Finder())
     from megatron.bridge.recipes.common import _pretrain_common
+    from megatron.bridge.training.mixed_precision import bf16_mixed
     from megatron.bridge.training.utils.omegaconf_utils import process_config_with_overrides
 
     container = _pretrain_common()
     container.model = _provider(shape)
+    container.mixed_precision = bf16_mixed()
     os.environ["WORLD_SIZE"] = str(job.gpus)
-    process_config_with_overrides(container, cli_overrides=nemo_overrides(job, shape)).validate()
+    # The package of 0.3 calls a length otherwise, and takes a function where 0.6 takes its name.
+    given = [text.replace("dataset.seq_length", "dataset.sequence_length") for text in nemo_overrides(job, shape)]
+    words = [text for text in given if not text.startswith("model.activation_func=")]
+    process_config_with_overrides(container, cli_overrides=words).validate()
     ranks = container.data_parallel_size * container.train.micro_batch_size
     if container.train.global_batch_size % ranks:  # its loop's own rule, asked when training starts
         raise ValueError(f"a batch of {container.train.global_batch_size} over {ranks} sequences at once")
 
 
 def _provider(shape: Shape) -> Any:
-    """Return Megatron-Bridge's model of a shape."""
+    """Return the model without assumptions that the written script begins with."""
+    import torch.nn.functional
     from megatron.bridge.models.gpt_provider import GPTModelProvider
     from megatron.bridge.models.mla_provider import MLAModelProvider
 
-    given: dict[str, Any] = {
-        "num_layers": shape.layers, "hidden_size": shape.hidden, "ffn_hidden_size": shape.ffn, "bf16": True,
-        "num_attention_heads": shape.heads, "vocab_size": shape.vocab, "add_bias_linear": False,
-        "gated_linear_unit": True, "make_vocab_size_divisible_by": 128,
-    }  # fmt: skip
-    if not shape.mla:
-        given["num_query_groups"] = shape.kv_heads
-    if shape.moe:
-        given |= {"num_moe_experts": shape.moe.experts, "moe_router_topk": shape.moe.top_k,
-                  "moe_ffn_hidden_size": shape.moe.ffn, "moe_token_dispatcher_type": "alltoall"}  # fmt: skip
-        dense = shape.layers - shape.moe_layers
-        given["moe_layer_freq"] = [int(layer >= dense) for layer in range(shape.layers)]
-    return (MLAModelProvider if shape.mla else GPTModelProvider)(**given)
+    kind = MLAModelProvider if shape.mla else GPTModelProvider
+    sizes = {"num_layers": shape.layers, "hidden_size": shape.hidden, "num_attention_heads": shape.heads}
+    return kind(**sizes, activation_func=torch.nn.functional.silu)

@@ -53,7 +53,7 @@ _NEUTRAL: dict[str, tuple[str, Value]] = {
     "shared_gate": ("a gate before the shared expert", False), "predict_layers": ("{} layers of token prediction", 0),
 }  # fmt: skip
 #: What training does beside the model; a framework without a word for one leaves it to its user.
-_TRAINED: dict[str, tuple[str, Value]] = {
+TRAINED: dict[str, tuple[str, Value]] = {
     "attention_dropout": ("dropout of attention {}", 0.0), "hidden_dropout": ("dropout {}", 0.0),
     "init_std": ("initialisation with standard deviation {}", 0.02),
     "router_aux_loss": ("balancing loss of experts with coefficient {}", 0.0),
@@ -122,11 +122,11 @@ class Dialect:
     def lacks(self, fields: Fields) -> list[str]:
         """Return words for every field that this dialect cannot say."""
         more = {name: (f"{name.replace('_', ' ')} {{}}", fields[name]) for name in (*self.rows, *self.fixed)}
-        return self._unsaid(fields, {**more, **_NEUTRAL}, without=_TRAINED)
+        return self._unsaid(fields, {**more, **_NEUTRAL}, without=TRAINED)
 
     def leaves(self, fields: Fields) -> list[str]:
         """Return words for what training needs beside the model and this dialect has no argument for."""
-        return self._unsaid(fields, _TRAINED)
+        return self._unsaid(fields, TRAINED)
 
     def _unsaid(self, fields: Fields, table: _Table, without: _Table = MappingProxyType({})) -> list[str]:
         return [words.format(fields[name]) for name, (words, neutral) in table.items()
