@@ -1,9 +1,9 @@
 """One rank of DDP on CPUs over gloo, traced: a rank may be slow, buckets may be small.
 
-traced_rank.py OUT SLOW_RANK SLOW_MS BUCKET_MB      writes OUT/rankN.json
+lab_script.py OUT SLOW_RANK SLOW_MS BUCKET_MB      writes OUT/rankN.json
 """
 
-# mypy: disable-error-code="no-untyped-call"
+# mypy: disable-error-code="no-untyped-call,arg-type"
 from __future__ import annotations
 
 import sys

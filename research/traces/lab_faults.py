@@ -1,6 +1,6 @@
 """Eight traced runs of DDP in the lab: a slow link, a straggler or small buckets planted, found by `explain`.
 
-    python benchmarks/run.py traced_lab            under a minute on an idle machine
+    python -m research traces.lab_faults            under a minute on an idle machine
 
 What must be found was written down first: a straggler is a late rank, the right one, and its wait is no transfer; a
 slow link is a slow transfer and nobody is late by more than a fifth of it; small buckets are collectives of less than
@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 CLUSTER = "examples/lab-flat.yaml"
 THREADS = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
@@ -50,7 +50,7 @@ def traced(name: str, planted: Planted, folder: Path) -> Path:
 
     out = folder / name.replace(" ", "-").replace(",", "")
     out.mkdir()
-    rank = [sys.executable, "benchmarks/rig/traced_rank.py", str(out), str(planted.slow_rank), str(planted.slow_ms),
+    rank = [sys.executable, "research/traces/lab_script.py", str(out), str(planted.slow_rank), str(planted.slow_ms),
             str(planted.bucket_mb)]  # fmt: skip
     with Lab(load(CLUSTER)) as lab:
         if planted.slow_host >= 0:

@@ -1,8 +1,8 @@
 """Six traced training steps with a planted fault each: the saving that `explain` promises beside the one measured.
 
-    python benchmarks/rig/traced_faults.py FOLDER       on the GPU's host: traces and unprofiled times, torch alone
-    python benchmarks/traced_faults.py FOLDER           anywhere: promised against measured
-    python benchmarks/run.py traced_faults              both, on a machine with a GPU
+    python research/traces/gpu_script.py FOLDER         on the GPU's host: traces and unprofiled times, torch alone
+    python research/traces/gpu_faults.py FOLDER         anywhere: promised against measured
+    python -m research traces.gpu_faults                both, on a machine with a GPU
 
 The cause of each fault and the change that mends it were written down before the first trace was read (`CAUSES`).
 """
@@ -19,7 +19,7 @@ from typing import Any
 from syncline.explaining.explain import explain_recordings
 from syncline.explaining.reading import read_recordings
 
-RIG = Path(__file__).with_name("rig") / "traced_faults.py"
+RIG = Path(__file__).with_name("gpu_script.py")
 WITHIN = 0.10
 CAUSES = {
     "stall": ("host", "no stall in"),
@@ -60,7 +60,7 @@ def run() -> dict[str, Any]:
     import torch
 
     if not torch.cuda.is_available():
-        return {"missing": ["no GPU: run benchmarks/rig/traced_faults.py on one, then score its folder"], "cases": {}}
+        return {"missing": ["no GPU: run research/traces/gpu_script.py on one, then score its folder"], "cases": {}}
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([sys.executable, str(RIG), folder], check=True, timeout=600)
         return score(Path(folder))

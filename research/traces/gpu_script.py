@@ -1,13 +1,13 @@
 """Six training steps on one GPU, each with a planted fault and without it, traced by torch.profiler.
 
-    python traced_faults.py OUT        # writes OUT/NAME.planted.json.gz, OUT/NAME.fixed.json.gz and OUT/times.json
+    python gpu_script.py OUT        # writes OUT/NAME.planted.json.gz, OUT/NAME.fixed.json.gz and OUT/times.json
 
 Nothing but torch is needed; all of it takes less than four minutes. The faults: a stall in Python, a value read in the
 middle of the step, a loader that is late, copies on the stream that computes, a section of small kernels, and copies
 from pageable memory.
 """
 
-# mypy: disable-error-code="no-untyped-call"
+# mypy: disable-error-code="no-untyped-call,arg-type,index,no-any-return"
 from __future__ import annotations
 
 import json
