@@ -6,7 +6,7 @@ ethtool, lspci, iproute2 and SONiC. Bandwidth: eight times the slowest NIC of a 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -30,12 +30,12 @@ class RoceIncident:
 
     name: str
     first: tuple[tuple[str, str], ...]
-    pcie: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
-    speed: dict[tuple[str, int], int] = field(default_factory=dict)
+    pcie: Mapping[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
+    speed: Mapping[tuple[str, int], int] = field(default_factory=dict)
     down: frozenset[tuple[str, int]] = frozenset()
-    counters: dict[tuple[str, int], dict[str, int]] = field(default_factory=dict)
-    kernel: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    gpus: dict[str, int] = field(default_factory=dict)
+    counters: Mapping[tuple[str, int], dict[str, int]] = field(default_factory=dict)
+    kernel: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    gpus: Mapping[str, int] = field(default_factory=dict)
     switch: tuple[str, ...] = ()
     job: str = ""
     by_pdsh: bool = False
