@@ -329,8 +329,8 @@ _ALL = {"step": "all steps", "collective": "all collectives", "memory": "peak me
         "serve": "serving engines",
         "price": "list prices of a GPU-hour against the median of their sellers"}  # fmt: skip
 _NOUNS = {"kind": "run of", "stated": "run of", "generation": "run on", "precision": "run in", "scale": "run on",
-          "reach": "row of", "band": "row of", "op": "row of", "framework": "peak memory of"}  # fmt: skip
           "what": "run for its", "start": "run of", "engine": "run of",
+          "reach": "row of", "band": "row of", "op": "row of", "framework": "peak memory of"}  # fmt: skip
 
 
 def words(value: str) -> str:
