@@ -270,6 +270,8 @@ def group_of(row: Residual) -> str:
         return "step, calibrated" if facets["stated"] == "calibrated" else f"step, {facets['kind']}"
     if row.subject == "collective":
         return f"collective, {words('calibrated' if facets['stated'] == 'calibrated' else facets['reach'])}"
+    if row.subject == "serve":
+        return f"serve, {facets['what'] if facets['start'] == 'tuned' else 'default'}"
     return row.subject
 
 
@@ -280,8 +282,6 @@ def crossed(rows: Sequence[Residual]) -> dict[str, JsonObject]:
     """
     groups: dict[str, list[tuple[Residual, bool, bool]]] = defaultdict(list)
     widths: dict[str, list[float]] = defaultdict(list)
-    if row.subject == "serve":
-        return f"serve, {facets['what'] if facets['start'] == 'tuned' else 'default'}"
     for part in sorted({row.part for row in rows}):
         table = make_table([row for row in rows if row.part != part])
         for row in (row for row in rows if row.part == part and row.subject in table and not row.fitted):
