@@ -109,6 +109,7 @@ def questions() -> dict[str, tuple[Ask, ...]]:
             lambda: syncline.plan(CLUSTER, "llama3-70b", fix="tp=8,pp=8", objective="pareto", workers=1),
         ),
         "plan-serve": (lambda: syncline.serve(CLUSTER, SERVED), lambda: syncline.serve(CLUSTER, SERVED | {"slo": {}})),
+        "plan-compare-serve": (lambda: syncline.compare(SERVED, clusters=["h100-64-rail", "h100-64-rail@rent"]),),
         "plan-phases": (_phased,),
         "place": (
             lambda: syncline.place(CLUSTER, DENSE | {"gpus": 32}, hosts="0-3,8"),
