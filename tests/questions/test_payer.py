@@ -89,3 +89,15 @@ def test_a_budget_that_does_not_buy_never_says_own(cluster: Path) -> None:
     text = str(syncline.cost(cluster, JOB, budget="500k"))
     assert "Rent it: $500 k does not buy the cluster" in text and "Own it" not in text
     assert "Own it" in str(syncline.cost(cluster, JOB, budget="5M"))
+
+
+def test_two_offers_are_compared_at_their_own_prices(tmp_path: Path) -> None:
+    path = tmp_path / "offer.yaml"
+    path.write_text("hosts: 1\nhost: dgx-h100\nnetwork: rail-optimized NDR\n")
+    job = {"model": "llama3-8b", "batch": {"global": 64, "sequence": 1024}}
+    found = syncline.compare(job, clusters=[f"{path}@2.40", f"{path}@$1.99"])
+    rows = found.result.clusters  # type: ignore[union-attr]
+    assert [row.usd_per_gpu_hour for row in rows] == [1.99, 2.40]
+    assert rows[1].cost_per_token_usd / rows[0].cost_per_token_usd == pytest.approx(2.40 / 1.99)
+    with pytest.raises(syncline.errors.UsageError, match=r"asks for \$-1 a GPU-hour"):
+        syncline.compare(job, clusters=[f"{path}@-1", str(path)])
