@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import syncline
-from syncline.questions.plan import PlanAnswer
+from syncline.errors import UsageError
+from syncline.planning.cost.statement import Statement
+from syncline.questions.cost import CostAnswer
+from syncline.questions.plan import ClusterAnswer, PlanAnswer
 
 TOKENS, TOKENS_PER_STEP = 524_288_000_000, 256 * 8192
 CLUSTER = {"hosts": 4, "host": "dgx-h100", "network": "rail-optimized NDR"}
@@ -31,13 +35,19 @@ def planned(cluster: Path) -> PlanAnswer:
     return syncline.plan(cluster, JOB, fix=FIX, workers=1)
 
 
+def _cost(cluster: Any, **options: Any) -> Statement:
+    found = syncline.cost(cluster, JOB, **options)
+    assert isinstance(found, CostAnswer)
+    return found.statement
+
+
 def test_goodput_date_and_cost_of_the_run_are_the_same_in_plan_and_cost(cluster: Path, planned: PlanAnswer) -> None:
     run, account = planned.report.run, planned.report.cost
     assert run is not None and account is not None
-    asked = syncline.cost(
-        cluster, JOB, step_time=f"{planned.step_time_s!r}s", tokens_per_step=TOKENS_PER_STEP,
+    asked = _cost(
+        cluster, step_time=f"{planned.step_time_s!r}s", tokens_per_step=TOKENS_PER_STEP,
         steps=TOKENS // TOKENS_PER_STEP,
-    ).statement  # fmt: skip
+    )  # fmt: skip
     assert asked.failures.goodput == account.goodput == run.goodput
     assert asked.run_days == pytest.approx(run.days, rel=1e-12)
     assert asked.charges[0].usd_per_run == pytest.approx(run.usd, rel=1e-12)
@@ -46,7 +56,7 @@ def test_goodput_date_and_cost_of_the_run_are_the_same_in_plan_and_cost(cluster:
 
 
 def test_buy_or_rent_has_one_price_of_a_gpu_hour(cluster: Path, planned: PlanAnswer) -> None:
-    asked, run = syncline.cost(cluster, JOB).statement, planned.report.run
+    asked, run = _cost(cluster), planned.report.run
     assert run is not None
     prices = {"owned": asked.owned.usd_per_gpu_hour}
     prices |= {f"rented: {quote.label}": quote.usd_per_used_gpu_hour(0.7) for quote in asked.quotes}
@@ -62,7 +72,7 @@ def test_spare_hosts_are_worth_the_same_wherever_they_are_stated(planned: PlanAn
     run = planned.report.run
     assert run is not None and [each.spares for each in run.spares] == [0, 1]
     for each in run.spares:
-        stated = syncline.cost(CLUSTER | {"spares": each.spares, "repair": "36h"}, JOB).statement
+        stated = _cost(CLUSTER | {"spares": each.spares, "repair": "36h"})
         assert stated.failures.goodput == each.goodput
     shares = [each.goodput for each in run.spares]
     assert shares == sorted(shares) and run.goodput == shares[1]
@@ -96,8 +106,10 @@ def test_two_offers_are_compared_at_their_own_prices(tmp_path: Path) -> None:
     path.write_text("hosts: 1\nhost: dgx-h100\nnetwork: rail-optimized NDR\n")
     job = {"model": "llama3-8b", "batch": {"global": 64, "sequence": 1024}}
     found = syncline.compare(job, clusters=[f"{path}@2.40", f"{path}@$1.99"])
-    rows = found.result.clusters  # type: ignore[union-attr]
+    assert isinstance(found, ClusterAnswer)
+    rows = found.result.clusters
     assert [row.usd_per_gpu_hour for row in rows] == [1.99, 2.40]
-    assert rows[1].cost_per_token_usd / rows[0].cost_per_token_usd == pytest.approx(2.40 / 1.99)
-    with pytest.raises(syncline.errors.UsageError, match=r"asks for \$-1 a GPU-hour"):
+    costs = [row.cost_per_token_usd or 0.0 for row in rows]
+    assert costs[1] / costs[0] == pytest.approx(2.40 / 1.99)
+    with pytest.raises(UsageError, match=r"asks for \$-1 a GPU-hour"):
         syncline.compare(job, clusters=[f"{path}@-1", str(path)])

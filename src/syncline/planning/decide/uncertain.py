@@ -116,8 +116,8 @@ def _restart(a: Assumptions, found: Recovery, name: str) -> Uncertain:
     """Return one part of the time from a failure to the start, as a factor on all of it."""
     low, high, source = _range(a, name)
     value, whole = float(getattr(a, name)), max(found.begin_s, 1e-3)
-    factors = (max(1 + (end - value) / whole, 1e-3) for end in (low, high))
-    return Uncertain(name, TITLES[name], "restart", low, value, high, "s", source, *factors)
+    least, most = (max(1 + (end - value) / whole, 1e-3) for end in (low, high))
+    return Uncertain(name, TITLES[name], "restart", low, value, high, "s", source, least, most)
 
 
 def _range(a: Assumptions, name: str) -> tuple[float, float, str]:

@@ -63,12 +63,16 @@ def decision(answer: PlanResult) -> DecisionSection | None:
         chances=[_chances(f, "days"), _chances(f, "usd")],
         tornado=tornado("how far the cost of the run moves with each assumption",
                         [(s.words, *s.usd) for s in widest], f.usd, units.show_money),
-        confirm=[*([text, "", "", "", ("", "not in the cluster file"), "", ""] for text in answer.assumed),
+        confirm=[*(_unstated(text) for text in answer.assumed),
                  *(_source(f, swing) for swing in f.swings)],
         spares=[_spare(f, each) for each in f.spares],
         repair=f"A failed host is back after {f.recovery.standby.repair_s / 3600:,.0f} h on average: "
                f"{f.recovery.repair_source}. {_stands_by(f)}",
     )  # fmt: skip
+
+
+def _unstated(text: str) -> list[Cell]:
+    return [text, "", "", "", ("", "not in the cluster file"), "", ""]
 
 
 def _chances(f: Forecast, what: str) -> Markup:
