@@ -57,10 +57,14 @@ def _groups(found: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
 
 
 def _of_groups(groups: Iterable[Mapping[str, Any]]) -> Kept | None:
-    """Return what the widest group is kept in: the first stands for most layers only where there is one."""
+    """Return what the widest group is kept in."""
     kept = [_width(group["weights"].get("num_bits"), str(group["weights"].get("type", ""))) for group in groups]
-    known = [each for each in kept if each is not None]
-    return max(known, key=lambda each: int(each[-1])) if known else None
+    known: list[Kept] = [each for each in kept if each is not None]
+    return max(known, key=_digits) if known else None
+
+
+def _digits(kept: Kept) -> int:
+    return int(kept[-1])
 
 
 def _of_words(found: Mapping[str, Any], method: str) -> Kept | None:

@@ -240,7 +240,10 @@ def test_weights_are_kept_as_the_checkpoint_says_unless_the_job_does() -> None:
 
 def test_four_bits_are_served_where_products_have_sixteen() -> None:
     one = load({"hosts": 1, "host": "dgx-h100", "network": "rail-optimized NDR"})
-    assert syncline.serve(one, _job(precision="fp4", load={"rate": 1, "prompt": 1500, "answer": 300})).result.best
+    assert (
+        syncline.serve(one, _job(precision="fp4", load={"rate": 1, "prompt": 1500, "answer": 300})).result.best.num_gpus
+        == 1
+    )
 
 
 def test_a_shared_latent_makes_decoding_work() -> None:
