@@ -335,6 +335,9 @@ def _loads(
     if sweep is None and clusters:
         return [(_candidate(name), job) for name in clusters]
     if sweep is None:
+        if fabrics and fabrics[0][3] is None:
+            raise UsageError("a load is compared on clusters, or on fabrics of a number of GPUs.",
+                             hint="Name clusters, or give `gpus` 128.")  # fmt: skip
         return [
             (Candidate(name, fabric_with(host, link, name, hosts_of(host, gpus or 0))), job)
             for name, host, link, gpus in fabrics
