@@ -370,7 +370,12 @@ def one_gpu() -> None:
                 "use DistributedDataParallel, or CUDA_VISIBLE_DEVICES=0"
             )
 
+    def moved(tensor: Any, *_: Any, **__: Any) -> tuple[Any, ...]:
+        return (tensor.to("cuda"),)  # to the one; torch's own scatter is in its CUDA build alone
+
     parallel.__init__ = alone
+    comm: Any = torch.nn.parallel.comm
+    comm.scatter = moved
 
 
 def unprofiled() -> None:
