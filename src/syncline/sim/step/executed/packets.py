@@ -62,9 +62,11 @@ class PacketCourse:
         """Return what befell the packets."""
         found, deepest = self.outcome, int(self.outcome.ports["peak_bytes"].max(initial=0))
         names = ("data_packets", "skipped_packets", "resent_packets", "drops", "marks", "pauses")
-        counts = [int(found.counters[name]) for name in names]
+        sent, skipped, resent, drops, marks, pauses = (int(found.counters[name]) for name in names)
         busiest = found.network.port_name(found.busiest)
-        return PacketCounts(*counts, found.options.transport, found.cpu_s, deepest, busiest)
+        return PacketCounts(
+            sent, skipped, resent, drops, marks, pauses, found.options.transport, found.cpu_s, deepest, busiest
+        )
 
 
 def packet_options(fabric: Fabric, routing: Routing) -> PacketOptions:
