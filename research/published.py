@@ -20,7 +20,7 @@ from syncline.sim.nccl.measured import read_rows as read_measured
 
 DATA = Path(__file__).parent / "data"
 TRAINING, COLLECTIVES = "training-runs.csv", "nccl-tests.csv"
-BLIND_SETS = range(14)
+BLIND_SETS = range(15)
 #: The sets that the constants of the NCCL model were fitted to.
 FITTED_COLLECTIVES = range(5)
 
@@ -34,7 +34,7 @@ def table(name: str) -> Any:
 def training_rows(blind_set: int) -> list[PublishedRow]:
     """Return the training rows of a set."""
     text, before = _subset(TRAINING, blind_set)
-    return [replace(row, line=row.line + before) for row in read_rows(text, TRAINING)]
+    return [replace(row, line=row.line + before) for row in read_rows(text, TRAINING)] if text else []
 
 
 def collective_rows(blind_set: int) -> list[MeasuredRow]:
@@ -47,6 +47,7 @@ def _subset(name: str, blind_set: int) -> tuple[str, int]:
     """Return the lines of a set without its column, and how many lines of other sets stand before them."""
     head, *lines = (DATA / name).read_text(encoding="utf-8").splitlines()
     mine = [number for number, line in enumerate(lines) if line.startswith(f"{blind_set},")]
-    assert mine == list(range(mine[0], mine[-1] + 1)), "rows of a set stand together, one a line"
+    first = mine[0] if mine else 0
+    assert mine == list(range(first, first + len(mine))), "rows of a set stand together, one a line"
     bare = [line.partition(",")[2] for line in (head, *(lines[number] for number in mine))]
-    return "\n".join(bare) + "\n", mine[0]
+    return ("\n".join(bare) + "\n" if mine else ""), first

@@ -32,7 +32,7 @@ from syncline.sim.uncertainty import Spread, unseen_group
 
 #: The first set that is judged, by intervals made from the sets before it; every later one the same way.
 FIRST_JUDGED = 8
-#: So many sets back a first score still speaks of the model as it is.
+#: So many sets of a subject back a first score still speaks of the model as it is.
 RECENT = 5
 #: Intervals are stretched by one of these factors in log units, and no more.
 STRETCHES = (1.0, 1.1, 1.2, 1.3, 1.4, 1.5)
@@ -80,8 +80,11 @@ def blind(rows: Sequence[Residual], scores: Sequence[FirstScore], before: int | 
     one that was kept differs by. A measured run is no new source: what is left after calibrating stays. `before` a set:
     as it was known when that set came.
     """
-    last = max(one.number for one in scores) + 1 if before is None else before
-    scores = [one for one in scores if one.fault or last - RECENT <= one.number < last]
+    scores = [one for one in scores if before is None or one.number < before]
+    sets: dict[str, set[int]] = defaultdict(set)
+    for one in scores:
+        sets[one.row.subject].add(one.number)
+    scores = [one for one in scores if one.fault or one.number in sorted(sets[one.row.subject])[-RECENT:]]
     rows = rows if before is None else [row for row in rows if max(row.blind_set, 2) < before]
     first = {(one.row.subject, one.row.line, one.row.facets.get("stated", "")): one for one in scores}
     moved: dict[tuple[str, str], float] = {}
