@@ -95,7 +95,7 @@ def test_fsdp_gathers_reduces_and_keeps_what_is_priced(world: Any, reshard: bool
         call = getattr(torch.distributed, name)
 
         def counted(*given: Any, call: Any = call, key: str = key, which: str = which, **named: Any) -> Any:
-            tensor = named.get(which, given[(key == "reduced")] if given else None)
+            tensor: Any = named.get(which, given[(key == "reduced")] if given else None)
             seen[key] += tensor.numel() * tensor.element_size()
             return call(*given, **named)
 

@@ -19,7 +19,12 @@ from syncline.workload.shape import Shape
 from syncline.workload.traits import Rotary, Router
 
 Value = bool | int | float | str
-Fields = Mapping[str, Any]
+
+
+class Fields(dict[str, Any]):
+    """Every field of one model by its name: sizes, switches and words."""
+
+
 Arguments = Mapping[str, object]
 #: A framework's word for a field: the argument that takes its value, or what makes arguments of it; None: it cannot.
 Row = str | Callable[[Fields], Arguments | None]
@@ -60,7 +65,7 @@ TRAINED: dict[str, tuple[str, Value]] = {
 }  # fmt: skip
 
 
-def fields_of(shape: Shape) -> dict[str, Any]:
+def fields_of(shape: Shape) -> Fields:
     """Return every field of a model, or raise where only its sizes are known."""
     t, moe, mla = shape.traits, shape.moe, shape.mla
     if t is None:
@@ -74,7 +79,7 @@ def fields_of(shape: Shape) -> dict[str, Any]:
     router = t.router if moe else Router()
     window = shape.window if shape.window_share else 0
     kinds = sorted({mixer.kind for mixer in shape.mixers}) or (["several kinds of"] if shape.hybrid else [])
-    return {
+    return Fields({
         # Where every layer has experts there is no other block, and frameworks that want its width want theirs.
         "ffn": moe.ffn if moe and not shape.dense_layers else shape.ffn_size, "layers": shape.layers,
         "hidden": shape.hidden, "heads": shape.heads, "kv_heads": shape.num_kv_heads,
@@ -108,7 +113,7 @@ def fields_of(shape: Shape) -> dict[str, Any]:
         "router_scale": router.scale, "router_corrected": router.corrected, "router_biased": router.biased,
         "shared_gate": router.shared_gate, "router_aux_loss": router.aux_loss,
         "predict_layers": shape.predict_layers,
-    }  # fmt: skip
+    })  # fmt: skip
 
 
 @dataclass(frozen=True)

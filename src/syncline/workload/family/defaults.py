@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from syncline.describe.own_data import own_data
-from syncline.workload.family.keys import EXPERTS, NAMES, TOP_K
+from syncline.workload.family.keys import EXPERTS, NAMES, TOP_K, Config
 
 #: Keys that mean the same: where a config has one of them, its family's default of another does not count.
 _GROUPS = (
@@ -20,19 +20,19 @@ _GROUPS = (
 )
 
 
-def families() -> Mapping[str, Mapping[str, Any]]:
+def families() -> Mapping[str, Config]:
     """Return the families that syncline reads, each with what its configs leave out."""
-    table: Mapping[str, Mapping[str, Any]] = own_data("workload", "data/families.yaml")["families"]
+    table: Mapping[str, Config] = own_data("workload", "data/families.yaml")["families"]
     return table
 
 
-def traits() -> Mapping[str, Any]:
+def traits() -> Config:
     """Return what families have whatever their sizes: lists of families, or values by family."""
-    table: Mapping[str, Any] = own_data("workload", "data/traits.yaml")
+    table: Config = own_data("workload", "data/traits.yaml")
     return table
 
 
-def with_defaults(config: Mapping[str, Any], family: str) -> dict[str, Any]:
+def with_defaults(config: Config, family: str) -> dict[str, Any]:
     """Return a config with its family's defaults where it says nothing."""
     default = families().get(family, {})
     stated = {name for group in _GROUPS if any(config.get(key) is not None for key in group) for name in group}

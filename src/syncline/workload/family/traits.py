@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from syncline.workload.family.defaults import traits
 from syncline.workload.family.keys import Config, first, whole
@@ -18,7 +17,7 @@ _HIDDEN_DROPOUT = ("resid_pdrop", "hidden_dropout", "dropout", "residual_dropout
 
 def traits_of(data: Config, family: str, experts: bool) -> Traits | None:
     """Return the traits of a config; None where syncline knows the sizes of its family alone."""
-    known: Mapping[str, Mapping[str, Any]] = traits()["computed"]
+    known: Mapping[str, Config] = traits()["computed"]
     if family not in known:
         return None
     own = dict(known[family])
@@ -97,7 +96,7 @@ def _rotary(data: Config) -> Rotary:
     return Rotary.model_validate({key: value for key, value in given.items() if value is not None})
 
 
-def _router(data: Config, own: Mapping[str, Any]) -> Router:
+def _router(data: Config, own: Config) -> Router:
     grouped = whole(data, "n_group") > 1
     given = {
         "score": data.get("scoring_func"), "normalised": data.get("norm_topk_prob"),
