@@ -34,7 +34,7 @@ from syncline.errors import SynchronizationError
 from syncline.program.overlap import ExchangeCosts, SharedMachine, Work
 from syncline.sim.emulate.emulated_step import step_timeline
 from syncline.sim.emulate.emulation import HostCosts, HostLinks
-from syncline.timeline import SpanKind, Timeline, load, save, summarise
+from syncline.timeline import SpanKind, Timeline, load, save
 
 CODECS = ("fp32", "bf16", "fp16", "int8", "int8:round=stochastic", "int4", "sign", "topk:keep=0.05",
           "topk:keep=0.05+int8", "powersgd:rank=1", "powersgd:rank=4")  # fmt: skip
@@ -322,7 +322,7 @@ def measured(rank: int) -> dict[str, Any]:
     handle.close()
     return {
         "report": report.to_json(), "line": handle.summary(), "saved": same, "spans": sorted(set(timeline.names)),
-        "kinds": summarise(timeline).busy_s, "source": timeline.source.label(), "elements": weights(model).numel(),
+        "source": timeline.source.label(), "elements": weights(model).numel(),
     }  # fmt: skip
 
 
