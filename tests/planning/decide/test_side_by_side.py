@@ -27,7 +27,7 @@ from syncline.questions.step import step
 from syncline.report.page.plan import plan_page
 from syncline.report.page.side_by_side import clusters_page
 from syncline.report.text.check.run import advice
-from syncline.report.text.side_by_side import cluster_lines
+from syncline.report.text.clusters.side_by_side import cluster_lines
 from syncline.workload.read_job import load_job
 
 JOB = {"model": "llama3-8b", "batch": {"global": 64, "sequence": 4096}, "tokens": "100B", "deadline": "30 days",

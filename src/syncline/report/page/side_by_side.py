@@ -9,8 +9,8 @@ from syncline.planning.decide.side_by_side import SURE, ClusterComparison, Compa
 from syncline.report.chart.plot import Axis, Line, plot
 from syncline.report.page.decision import Cell
 from syncline.report.page.page import render
+from syncline.report.text.clusters.side_by_side import bought_lines, sure_words, verdict
 from syncline.report.text.lines import per_million
-from syncline.report.text.side_by_side import bought_lines, sure_words, verdict
 
 
 def clusters_page(answer: ClusterComparison) -> str:
