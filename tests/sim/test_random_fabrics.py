@@ -1,13 +1,12 @@
-"""A sample of the random fabrics, jobs and faults that `benchmarks/one_truth.py` runs by the thousand."""
+"""A sample of the random fabrics, jobs and faults that `research/random_fabrics.py` draws by the thousand."""
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 import pytest
+from research import random_fabrics
 
 from syncline.fabric import build
 from syncline.fabric.spec import ClusterSpec
@@ -16,18 +15,9 @@ from syncline.sim.bound import bound_of
 from syncline.sim.reach import fabric_reach
 
 
-def benchmark() -> ModuleType:
-    path = Path(__file__).parents[2] / "benchmarks" / "one_truth.py"
-    spec = importlib.util.spec_from_file_location("one_truth", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture(scope="module")
 def cases() -> ModuleType:
-    return benchmark()
+    return random_fabrics
 
 
 # Once 6.2 times apart (hosts between two switches of a dragonfly), 3.6 times (replicas of one host's ranks at two

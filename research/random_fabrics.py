@@ -1,8 +1,8 @@
 """Random fabrics, jobs and faults: every answer against its bound, its neighbours and another level.
 
-    python benchmarks/run.py one_truth              2,000 cases
-    NUM_CASES=200 FIRST_CASE=5000 python benchmarks/run.py one_truth        of other seeds, below 10,000
-    NUM_CASES=0 NUM_WIDE=300 FIRST_WIDE=60000 python benchmarks/run.py one_truth        wide cases of other seeds
+    python -m research random_fabrics              2,000 cases
+    NUM_CASES=200 FIRST_CASE=5000 python -m research random_fabrics        of other seeds, below 10,000
+    NUM_CASES=0 NUM_WIDE=300 FIRST_WIDE=60000 python -m research random_fabrics        wide cases of other seeds
 
 Wide cases (seeds from 10,000 on) have what the others leave out: hosts with more or fewer NICs than GPUs, planes,
 rack-scale NVLink, odd numbers of hosts, GPUs left idle, three sites, and up to three faults at once.
@@ -10,7 +10,7 @@ rack-scale NVLink, odd numbers of hosts, GPUs left idle, three sites, and up to 
 For each case: no estimate of `nccl` or `step` beats its bound (the models raise where one does); a fabric with
 the fault repaired or none of the oversubscription is never slower by more than 1 %; and the step's closed form stands
 beside its execution at flow level. Gaps above 15 % carry the causes that `syncline step` prints
-(`sim/step/executed/gap.py`). `simulate` and `plan` are asked by `one_truth_asked`.
+(`sim/step/executed/gap.py`). `one_price` asks the price of collectives.
 """
 
 from __future__ import annotations
