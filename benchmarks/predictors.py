@@ -106,6 +106,7 @@ def run() -> dict[str, Any]:
     ratios: dict[str, list[tuple[float, float]]] = defaultdict(list)
     refused: dict[str, int] = defaultdict(int)
     for one, shape, system in comparable():
+        assert one.case is not None, "a comparable run has layers of one kind"
         try:
             ours = float(predicted_s(one.case, left_out_constants().get(one.source, default_constants())))
             theirs = calculon_s(folder, system, *execution(one, shape))

@@ -19,7 +19,7 @@ def run() -> dict[str, Any]:
     """Return the errors of every set and the CPU seconds to predict and calibrate all their rows."""
     began = time.process_time()
     systems = load_systems(None)
-    results = {
+    results: dict[str, Any] = {
         f"set {number}": CollectiveErrors(validate_rows(collective_rows(number), systems, f"set {number}")).to_json()
         for number in BLIND_SETS
     }

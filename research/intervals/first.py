@@ -89,8 +89,8 @@ def blind(rows: Sequence[Residual], scores: Sequence[FirstScore], before: int | 
     first = {(one.row.subject, one.row.line, one.row.facets.get("stated", "")): one for one in scores}
     moved: dict[tuple[str, str], float] = {}
     for row in rows:
-        if (one := first.get((row.subject, row.line, row.facets.get("stated", "")))) is not None:
-            moved[row.subject, row.line] = math.inf if one.fault else one.row.residual - row.residual
+        if (scored := first.get((row.subject, row.line, row.facets.get("stated", "")))) is not None:
+            moved[row.subject, row.line] = math.inf if scored.fault else scored.row.residual - row.residual
     found = []
     for row in rows:
         by = 0.0 if row.facets.get("stated") == "calibrated" else moved.get((row.subject, row.line), 0.0)

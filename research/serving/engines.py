@@ -203,8 +203,10 @@ DEFAULTS = (
     *_page("qwen3.5-9b", "dgx-h100", 1, 5202.94, 2933.60, lengths=(342.1, 281.4)),
     *_page("qwen3.5-35b-a3b", "dgx-h200", 1, 4347.55, 2254.86, lengths=(342.1, 281.4)),
 )
-FAMILIES = {"qwen3.5-9b": {"model_type": "qwen3_5_text"}, "qwen3.5-35b-a3b": {"model_type": "qwen3_5_moe_text"},
-            "glm-4.5-air": {"model_type": "glm4_moe", "head_dim": 128}}  # fmt: skip
+FAMILIES: dict[str, dict[str, Any]] = {
+    "qwen3.5-9b": {"model_type": "qwen3_5_text"}, "qwen3.5-35b-a3b": {"model_type": "qwen3_5_moe_text"},
+    "glm-4.5-air": {"model_type": "glm4_moe", "head_dim": 128},
+}  # fmt: skip
 REQUESTS = 1000
 
 

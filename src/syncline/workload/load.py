@@ -76,7 +76,7 @@ class Slo(Strict):
 
 
 class ServingEngine(Strict):
-    """What serves: `engine: vllm`, or `{name: vllm, tuned: false}` for one that was given the model and nothing else."""
+    """What serves: `engine: vllm`, or `{name: vllm, tuned: false}` for one at its defaults."""
 
     name: Literal["any", "vllm", "sglang", "trtllm"] = "any"
     tuned: bool = Field(default=True, description="its batch, cache and kernels were chosen for the model and the load")

@@ -29,7 +29,7 @@ from syncline.sim.step.executed.footprint import Floats, Longs
 
 MOST_PACKETS = 1_000_000_000
 PACKETS_PER_CPU_S = 500_000
-"""The slower of what `benchmarks/packet_htsim.py` measured; what is steady takes no time, and what does not collide less."""
+"""The slower of what `benchmarks/packet_htsim.py` measured; steady traffic takes no time."""
 IGNORES = ("packets inside hosts", "stragglers", "other jobs", "drift between the ranks of a stage")
 
 
