@@ -60,7 +60,9 @@ def _of_groups(groups: Iterable[Mapping[str, Any]]) -> Kept | None:
     """Return what the widest group is kept in."""
     kept = [_width(group["weights"].get("num_bits"), str(group["weights"].get("type", ""))) for group in groups]
     known: list[Kept] = [each for each in kept if each is not None]
-    return sorted(known, key=_digits)[-1] if known else None
+    if not known:
+        return None
+    return max(known, key=_digits)
 
 
 def _digits(kept: Kept) -> int:
