@@ -287,7 +287,7 @@ def test_attention_on_sharded_heads_is_fused(tmp_path: Path) -> None:
     ("source", "hint"),
     [
         ("import nosuchmodule", "Install what the script imports"),
-        ("assert False, 'no'", "raised this itself"),
+        ("assert False, 'no'", "The script or a library raised this"),
         (SMALL.replace(".cuda()", "") + ON_CPU, "--cpu --measure"),
     ],
 )  # fmt: skip

@@ -71,7 +71,7 @@ def stage(members: Ints, base: Ints, index: tuple[tuple[int, int], ...]) -> Sche
         (lambda: stage(np.array([[0, 9]]), np.array([0]), ((2, 1),)), "rank 9 of a group is outside 0 to 3"),
         (lambda: stage(np.array([[1, 1]]), np.array([0]), ((2, 1),)), "same vertex twice"),
         (lambda: stage(np.array([[0, 1]]), np.array([3]), ((2, 1),)), "are outside the strand's 4"),
-        (lambda: stage(np.array([[0, 1]]), np.array([0]), ((2, 0),)), "stand for the same chunk"),
+        (lambda: stage(np.array([[0, 1]]), np.array([0]), ((2, 0),)), "map to the same chunk"),
         (lambda: stage(np.array([[0, 1]]), np.array([0]), ((2, -1),)), "no negative strides"),
         (lambda: Schedule("none", Collective(Kind.ALL_REDUCE, 2), ()), "add up to 1, not 0"),
         (lambda: replace(ring(2), num_helpers=-1), "helpers are outside"),

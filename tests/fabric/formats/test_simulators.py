@@ -110,7 +110,7 @@ def test_ns3_and_simai(tmp_path: Path) -> None:
     assert len(network) == 3
     assert simai.spec.notes == ""  # an H20 is known
     (tmp_path / "other").write_text(SIMAI.replace("H20", "X77"))
-    assert "X77 is not in the catalogue, so an H100 stands in" in import_fabric(tmp_path / "other").notes
+    assert "X77 is not in the catalogue, so an H100 replaces it" in import_fabric(tmp_path / "other").notes
 
 
 def test_switches_may_have_any_numbers(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def changed(path: list[str | int], value: Any) -> str:
         (["strands", 0, "stages", 0, "members"], [[0, 1], [2, 9]], "rank 9 of a group is outside 0 to 3"),
         (["strands", 0, "stages", 0, "members"], [[0, 1], [2, 2]], "same vertex twice"),
         (["strands", 0, "stages", 0, "base"], 3, "are outside the strand's"),
-        (["strands", 0, "stages", 0, "index"], [[2, 0]], "stand for the same chunk"),
+        (["strands", 0, "stages", 0, "index"], [[2, 0]], "map to the same chunk"),
         (["strands", 0, "stages", 0, "index"], [[3, 1]], "do not number 2 chunks"),
         (["kernels", 0, "rounds", 0, "src"], [0, 5], "src 5 in row 1 is outside 0 to 1"),
         (["kernels", 0, "rounds", 0, "src"], [0, "x"], "kernels.0.rounds.0.src"),

@@ -63,7 +63,7 @@ def test_formats_are_told_by_content() -> None:
      (f"{BARRIER}trigger id 5 barrier count 4\n", "trigger 5 counts 4, but 3 fire it"),
      (f"{BARRIER}trigger id 5 oneshot\n", "trigger 5 counts 1, but 3 fire it"),
      (SIMAI.replace(" 2 0 3 0 ", " 2 0 4 0 "), "waits for flow 4, which is not there"),
-     (SIMAI.replace("3 0 0\n", "3 0 700\n"), "line 4 has a start or a delay"),
+     (SIMAI.replace("3 0 0\n", "3 0 700\n"), "line 4 sets its own start or delay"),
      (SIMAI.replace("5 0 0 3 0\n5", "5 0 0 3 0\nx"), "line 3 reads"),
      (f"{BARRIER}trigger id 5 multishot\n", "line 7 reads"),
      ("Nodes 4\nConnections 2\n0->1 id 1 trigger 1 size 9 send_done_trigger 2\n"

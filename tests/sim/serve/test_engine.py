@@ -117,7 +117,7 @@ def test_keys_that_would_be_ignored_are_refused(given: dict[str, Any], words: st
 
 
 def test_step_and_plan_send_a_serving_job_on() -> None:
-    with pytest.raises(UsageError, match="is planned, not stepped"):
+    with pytest.raises(UsageError, match="this question is about training"):
         syncline.step(FABRIC, _job())
     with pytest.raises(UsageError, match="an answer of its own"):
         syncline.plan(FABRIC, _job())

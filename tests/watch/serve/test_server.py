@@ -233,7 +233,7 @@ def test_alerts_are_acknowledged_and_silenced_with_a_reason(served: tuple[str, P
     with httpx.Client(base_url=url) as client:
         assert client.post("/api/notes", json=asked).json()["notes"][0]["reason"] == "cable is ordered"
         assert client.get("/api/notes").json()["notes"][0]["kind"] == "silenced"
-        assert client.post("/api/notes", json={**asked, "reason": " "}).text.startswith("400: say why")
+        assert client.post("/api/notes", json={**asked, "reason": " "}).text.startswith("400: give a reason")
         assert client.post("/api/notes", json={**asked, "kind": "x"}).status_code == 400
         elsewhere = {"Origin": "http://evil.example"}
         assert client.post("/api/notes", json=asked, headers=elsewhere).status_code == 403
