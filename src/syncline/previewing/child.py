@@ -262,18 +262,28 @@ def _start(spec: Path, log: Path, memory_bytes: int) -> subprocess.Popen[bytes]:
         )
 
 
-def time_kernels(folder: Path, out: Path, timeout_s: float, tell: Callable[[str], None] = lambda _: None) -> None:
-    """Time the kernels of the captures in a folder on this machine's GPU, in a process of its own."""
+def time_kernels(
+    folder: Path, out: Path, timeout_s: float, tell: Callable[[str], None] = lambda _: None, ranks: int = 1
+) -> None:
+    """Time the kernels of the captures in a folder on this machine's GPU, in a process of its own.
+
+    On CPUs as many `ranks` run the script at once, which share the cores.
+    """
     path = os.pathsep.join([str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])])
-    command = [sys.executable, "-m", "syncline.previewing.capture.measure", str(folder), str(out)]
+    command = [sys.executable, "-m", "syncline.previewing.capture.measure", str(folder), str(out), str(ranks)]
     with (
         tempfile.TemporaryFile("w+", errors="replace") as complaints,
         subprocess.Popen(  # noqa: S603 - our own module
             command, env={**os.environ, "PYTHONPATH": path}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=complaints, text=True, errors="replace",
+            stderr=complaints, text=True, errors="replace", start_new_session=True,
         ) as timing,
     ):  # fmt: skip
-        limit = threading.Timer(timeout_s, timing.kill)
+
+        def end() -> None:
+            with contextlib.suppress(ProcessLookupError):  # with the ranks that it runs
+                os.killpg(timing.pid, signal.SIGKILL)
+
+        limit = threading.Timer(timeout_s, end)
         limit.start()
         try:
             for line in timing.stdout or ():
@@ -282,7 +292,7 @@ def time_kernels(folder: Path, out: Path, timeout_s: float, tell: Callable[[str]
         finally:
             is_late = not limit.is_alive()
             limit.cancel()
-            timing.kill()
+            end()
         complaints.seek(0)
         output = complaints.read()
     if is_late:

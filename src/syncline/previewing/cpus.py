@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from statistics import NormalDist
 
 from syncline.errors import UsageError
@@ -23,6 +24,34 @@ CODING_S_PER_BYTE = 4.1e-10
 """What a codec takes for a byte of gradient: int8 encoded with its residual, added and decoded on one core."""
 TWICE = ("all_reduce", "reduce_scatter")
 ONCE = ("all_gather", "all_to_all")
+RUNS_AS = {"reduce_scatter": "all_reduce"}
+"""What gloo runs, and names in traces, instead of an operation."""
+
+
+@dataclass(frozen=True)
+class SharedCores:
+    """Ranks that share the cores of one machine, which also carries their messages."""
+
+    cores: int
+    ranks: int
+    threads: int
+    byte_s: float
+    """The processor's time for a byte that is sent, both ends together."""
+    costs: HostCosts
+    """What gloo's calls cost these ranks."""
+
+    others: float = 1.0
+    """How much longer everything takes for what else runs on the machine."""
+
+    def slower(self, sent_bytes: float = 0.0, busy_s: float = 0.0) -> float:
+        """Return how much longer work takes than on a core of its own, beside messages of so many bytes a rank.
+
+        >>> two, eight = (SharedCores(cores, 4, 1, 2e-9, HostCosts()) for cores in (2, 8))
+        >>> two.slower(), two.slower(125e6, 1.0), eight.slower(125e6, 1.0)
+        (2.0, 2.5, 1.0)
+        """
+        talking = self.ranks * self.byte_s * sent_bytes / busy_s if busy_s > 0 else 0.0
+        return self.others * max(1.0, (self.ranks * self.threads + talking) / self.cores)
 
 
 def sent_bytes(what: str, size_bytes: float, n: int) -> float:

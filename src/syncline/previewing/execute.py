@@ -55,6 +55,7 @@ class NetworkUse:
     codec_over: str = ""  # the one operation that it encodes; empty: every sum of gradients
     free: bool = False
     algorithm: str = ""  # of all-reduces; empty: a ring's bytes with a tree's delays, the best of both
+    cores: cpus.SharedCores | None = None  # that ranks on CPUs share; None: each rank has its own
 
     @classmethod
     def of(cls, captures: tuple[Capture, ...]) -> NetworkUse:
@@ -106,10 +107,10 @@ def execute(
         )
     k = constants or default_constants()
     laid = _Laid(graph, fabric, machine, k, network or NetworkUse.of(graph.captures), routing)
-    delay = durations(graph)
+    delay = durations(graph) * laid.shared()
     size, path = laid.columns(delay)
     first = _run(graph, laid, delay, size, path)
-    taken = 0.0 if laid.on_cpu else k.held.c_sm  # NCCL's kernels take multiprocessors, gloo's thread has its own core
+    taken = laid.shared(first) / laid.shared() - 1.0 if laid.on_cpu else k.held.c_sm  # of multiprocessors, by NCCL
     slowed = delay + taken * _beside(graph, first)
     course = _run(graph, laid, slowed, size, path) if (slowed > delay).any() else first
     links = laid.links()
@@ -144,7 +145,8 @@ class _Laid:
     ) -> None:
         self.graph, self.machine, self.k, self.network = graph, machine, k, network
         self.on_cpu = graph.captures[0].on_cpu
-        self.costs = cpus.host_costs(fabric)
+        self.cores = network.cores
+        self.costs = network.cores.costs if network.cores is not None else cpus.host_costs(fabric)
         payload = self.costs.efficiency if self.on_cpu else k.fitted.e_net
         self.rails = Rails.of(fabric, payload, k.fitted.e_nvl, routing)
         self.devices = fabric.gpus.astype(np.int64)
@@ -156,6 +158,18 @@ class _Laid:
         self.number: dict[tuple[str, int, int], int] = {}
         self.table: list[Floats] = []
         self.encoded: dict[int, float] = {}
+        self.sent_bytes = 0.0
+
+    def shared(self, course: Course | None = None) -> float:
+        """Return how much longer a rank's work takes where ranks share the cores; with a course, beside its messages.
+
+        Else each rank has its own, and so does gloo's thread.
+        """
+        if self.cores is None or course is None:
+            return self.cores.slower() if self.cores is not None else 1.0
+        moves = np.flatnonzero(self.graph.group >= 0)
+        busy = union(course.begin_s[moves], course.end_s[moves])
+        return self.cores.slower(self.sent_bytes, float((busy[:, 1] - busy[:, 0]).sum()))
 
     def columns(self, delay: Floats) -> tuple[Floats, Longs]:
         """Return bytes and path of every operation, and write what a call costs into `delay`."""
@@ -176,6 +190,7 @@ class _Laid:
             if share < 1:
                 self.encoded[row] = share
             if sent > 0:
+                self.sent_bytes += sent
                 size[row], path[row] = sent, self._path(row, what)
         return size, path
 

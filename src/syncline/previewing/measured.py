@@ -55,6 +55,7 @@ class OwnHost:
     least_s: float  # of the quickest step, and of the slowest
     most_s: float
     jitter_s: float = 0.0  # the deviation of one step from the next
+    waited_s: float = 0.0  # for a core that others held, beside all of that
 
     @property
     def whole_s(self) -> float:
@@ -155,8 +156,8 @@ def _three(row: Mapping[str, object]) -> tuple[float, float, float]:
 
 def _own(row: Mapping[str, object]) -> OwnHost:
     names = ("forward_s", "backward_s", "optimizer_s", "least_s", "most_s")
-    jitter_s = _positive(row.get("jitter_s", 0.0), zero=True)
-    return OwnHost(jitter_s=jitter_s, **{name: _positive(row[name], zero=True) for name in names})
+    more = {name: _positive(row.get(name, 0.0), zero=True) for name in ("jitter_s", "waited_s")}
+    return OwnHost(**more, **{name: _positive(row[name], zero=True) for name in names})
 
 
 def _positive(value: object, zero: bool = False) -> float:

@@ -15,6 +15,7 @@ from syncline.runtime.execute.executor import Executor
 from syncline.runtime.execute.record import gather
 from syncline.runtime.execute.trial import measure, once
 from syncline.runtime.group import Group
+from syncline.runtime.rehearsal import network_time
 from syncline.schedule import Kind
 from syncline.timeline import Timeline
 from syncline.timeline.spans import RULES, Spans
@@ -34,6 +35,11 @@ def run_all(order: RehearsalOrder, group: Group, tell: Tell) -> list[OperationTi
             times = trial.rank_s.max(axis=0)
             rows.append({**item, "times_s": times.tolist(), "num_wrong": trial.num_wrong})
     return rows
+
+
+def time_network(order: RehearsalOrder, group: Group, tell: Tell) -> dict[str, float]:
+    """Return what the backend's all-reduces take on this network, and what they take of the processors."""
+    return network_time(group, int(order["probe_bytes"]))
 
 
 def run_once(order: RehearsalOrder, group: Group) -> list[ProgramSpans]:

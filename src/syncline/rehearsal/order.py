@@ -39,6 +39,7 @@ class RehearsalOrder(TypedDict):
     synchronisations: NotRequired[list[str]]
     levels: NotRequired[list[int]]
     steps: NotRequired[int]
+    probe_bytes: NotRequired[int]
 
 
 class WorkTimes(TypedDict):

@@ -54,7 +54,7 @@ class RankStage(ABC):
         answer.unlink(missing_ok=True)
         command = [sys.executable, "-m", "syncline.rehearsal.worker", task, str(paper), str(answer)]
         try:
-            with _followed(answer.with_suffix(PROGRESS), tell):
+            with followed(answer.with_suffix(PROGRESS), tell):
                 failed = self._start(command, timeout_s)
         except TimeoutError:
             raise BenchError(f"the ranks of the rehearsal were not done after {timeout_s:.0f} s.") from None
@@ -89,7 +89,7 @@ class LabStage(RankStage):
         return self.lab.counters()
 
     def _start(self, command: Sequence[str], timeout_s: float) -> RankFailure | None:
-        result = self.lab.run(command, timeout_s=timeout_s, num_ranks=self.placement.num_ranks)
+        result = self.lab.run(command, timeout_s=timeout_s, ranks_per_host=1)
         if not result.exit_code:
             return None
         rank = next((rank for rank in result.ranks if rank.exit_code), result.ranks[0])
@@ -111,7 +111,7 @@ class LoopbackStage(RankStage):
 
 
 @contextmanager
-def _followed(progress: Path, tell: Callable[[str], None]) -> Iterator[None]:
+def followed(progress: Path, tell: Callable[[str], None]) -> Iterator[None]:
     """Hand on what rank 0 writes of its progress while the block runs."""
     ended = threading.Event()
 

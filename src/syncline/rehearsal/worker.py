@@ -1,6 +1,6 @@
 """One rank of a rehearsal: the operations of an order, or training.
 
-python -m syncline.rehearsal.worker operations|training ORDER RESULT        (rank 0 writes RESULT)
+python -m syncline.rehearsal.worker operations|network|training ORDER RESULT        (rank 0 writes RESULT)
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from syncline.errors import BenchError
-from syncline.rehearsal.operations import Tell, run_all
+from syncline.rehearsal.operations import Tell, run_all, time_network
 from syncline.rehearsal.order import PROGRESS
 from syncline.rehearsal.training import train
 from syncline.runtime.group import Group
@@ -25,7 +25,7 @@ def main(arguments: list[str]) -> None:
         raise BenchError("a rehearsal's rank is started by the lab, with a task, an order and a place for its result.")
     task, order, result = arguments
     with Group.join(launch, backend="gloo") as group:
-        work = {"operations": run_all, "training": train}[task]
+        work = {"operations": run_all, "network": time_network, "training": train}[task]
         progress = Path(result).with_suffix(PROGRESS)
         tell: Tell = progress.write_text if group.rank == 0 else lambda text: None
         answer = work(json.loads(Path(order).read_text("utf-8")), group, tell)

@@ -307,15 +307,21 @@ def _together(piece: list[tuple[MemoryWire, Exchange]], stage: Callable[[Exchang
 
 
 def network_time(group: Group, size_bytes: int) -> dict[str, float]:
-    """Return the processor seconds of one byte and of one message, both ends together, by the backend's own ring."""
+    """Return the processor seconds of one byte and of one message, both ends together, by the backend's own ring.
+
+    `small_s` is what an all-reduce of one number usually takes, `large_s` what one of so many bytes takes at best: who
+    else wants the processors delays one, and does not change the rate of a link.
+    """
     small, large = torch.zeros(1), torch.zeros(size_bytes // 4)
-    found = {}
+    found, took = {}, {}
     for name, tensor, count in (("small", small, 20), ("large", large, 3)):
         dist.all_reduce(tensor)
         group.barrier()
-        began = time.process_time()
+        began, marks = time.process_time(), [time.perf_counter()]
         for _ in range(count):
             dist.all_reduce(tensor)
+            marks.append(time.perf_counter())
+        took[name] = [after - before for before, after in pairwise(marks)]
         spent = group.numbers([(time.process_time() - began) / count]).sum()
         found[name] = float(spent)
     size = group.size
@@ -324,6 +330,8 @@ def network_time(group: Group, size_bytes: int) -> dict[str, float]:
     return {
         "message_s": found["small"] / messages,
         "byte_s": max(0.0, found["large"] - found["small"]) / moved,
+        "small_s": statistics.median(took["small"]),
+        "large_s": min(took["large"]),
     }
 
 

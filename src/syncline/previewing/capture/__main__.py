@@ -120,6 +120,8 @@ def _words(error: BaseException) -> tuple[str, str]:
     """Return what kind of error it is, the last line of its traceback and where in the script it was."""
     traceback.print_exception(error)
     lines = "".join(traceback.format_exception_only(error)).strip().splitlines()
+    if isinstance(error, SyntaxError):  # its place comes first
+        lines = lines[-1:]
     last = " ".join(map(str.strip, lines[: 2 if lines[0].endswith(":") else 1]))  # a colon says that the reason follows
     here = str(Path(__file__).parent)
     frames: list[Any] = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith((here, "<"))]

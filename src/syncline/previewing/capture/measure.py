@@ -1,6 +1,7 @@
 """Each distinct kernel of captured ranks timed once on this machine's GPU, or CPU where the script runs on CPUs.
 
     python -m syncline.previewing.capture.measure CAPTURED OUT       # a folder that `preview --keep` filled; a file
+    python -m syncline.previewing.capture.measure CAPTURED OUT 4     # on CPUs, of which four ranks share the cores
 
 Needs torch (with CUDA for GPUs), what the script itself needs and nothing else. A kernel is launched with tensors of
 the captured shapes, types and strides while a sleeping kernel holds the stream, so that what is timed is the GPU and
@@ -18,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
@@ -27,6 +29,7 @@ import torch
 
 from syncline.previewing.capture import processor
 from syncline.previewing.capture.arguments import Arguments, size_of
+from syncline.previewing.capture.own import PHASES
 from syncline.previewing.signature import signature_key
 
 FORMAT = "kernel times 3"
@@ -42,15 +45,15 @@ Call = Callable[[], object]
 
 def main() -> None:
     """Time the kernels of the captures in a folder and write them."""
-    if len(sys.argv) != 3:
-        sys.exit("usage: python -m syncline.previewing.capture.measure CAPTURED OUT")
+    if len(sys.argv) not in (3, 4):
+        sys.exit("usage: python -m syncline.previewing.capture.measure CAPTURED OUT [RANKS]")
     folder, out = Path(sys.argv[1]), Path(sys.argv[2])
     files = sorted(folder.rglob("rank*.json")) if folder.is_dir() else [folder]
     if not files:
         sys.exit(f"{folder} holds no capture; make one with syncline preview --keep {folder}.")
     facts = json.loads(files[0].read_text(encoding="utf-8"))["facts"]
     if facts.get("device") == "cpu":
-        found = on_processor(files, processor.threads(facts))
+        found = on_processor(files, processor.threads(facts), int(sys.argv[3]) if len(sys.argv) > 3 else 1)
     elif torch.cuda.is_available():
         found = measured(files)
     else:
@@ -83,8 +86,8 @@ def measured(files: list[Path]) -> dict[str, object]:
     }
 
 
-def on_processor(files: list[Path], threads: int) -> dict[str, object]:
-    """Return the same of a script that runs on CPUs, with so many threads a rank."""
+def on_processor(files: list[Path], threads: int, ranks: int = 1) -> dict[str, object]:
+    """Return the same of a script that runs on CPUs, with so many threads a rank, and ranks that share the cores."""
     torch.set_num_threads(threads)
     torch.set_flush_denormal(True)  # numbers that are scaled again and again vanish, which no step does
     import_module("torch.distributed.fsdp")
@@ -95,7 +98,8 @@ def on_processor(files: list[Path], threads: int) -> dict[str, object]:
                 rows.append({"key": key, "op": spec["op"], **processor.timed(spec)})
             except Exception as error:  # an operator that this torch has not
                 rows.append({"key": key, "op": spec["op"], "error": _words(error)})
-    own = [_own(path, {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}) for path in files]
+    environment = {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
+    own = [_slowest(path, environment, ranks) for path in files]
     facts = processor.described(threads)
     return {"syncline": FORMAT, **facts, "torch": torch.__version__, "own": own, "kernels": rows}
 
@@ -125,6 +129,14 @@ def _announced(specs: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, Ma
     sys.stdout.flush()
 
 
+def _slowest(path: Path, environment: Mapping[str, str], ranks: int) -> dict[str, object]:
+    """Return what the slowest of so many ranks does that run at once: those that wait for each other go at its pace."""
+    with ThreadPoolExecutor(ranks) as pool:
+        rows = list(pool.map(lambda _: _own(path, environment), range(ranks)))
+    wrong = next((row for row in rows if "error" in row), None)
+    return wrong or max(rows, key=lambda row: sum(float(str(row[f"{phase}_s"])) for phase in PHASES))
+
+
 def _own(path: Path, environment: Mapping[str, str] = MappingProxyType({})) -> dict[str, object]:
     """Return what the host of a rank does in a step of its script, or why that is not known."""
     facts = json.loads(path.read_text(encoding="utf-8"))["facts"]
@@ -139,7 +151,7 @@ def _own(path: Path, environment: Mapping[str, str] = MappingProxyType({})) -> d
         try:
             ran = subprocess.run(  # noqa: S603 - the user's own script
                 command, env={**os.environ, **environment, "PYTHONPATH": package}, stdin=subprocess.DEVNULL,
-                capture_output=True, text=True, errors="replace", timeout=OWN_S,
+                capture_output=True, text=True, errors="replace", timeout=OWN_S, start_new_session=True,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
             return {"rank": facts["rank"], "error": f"no step within {OWN_S:g} s"}

@@ -3,15 +3,18 @@
     python -m syncline.previewing.capture.own CAPTURE OUT      # a rank's file of `preview --keep`; a file
 
 Its operators run on real tensors; collectives of a world of more than one rank return at once. Time is taken of the
-forward, the backward and the optimizer, each begun with an idle GPU; what the host waits for the GPU is left out: what
-is left is Python, autograd, dispatch and launches. Nothing reaches a network, nor a disk but in OUT's folder.
+forward, the backward and the optimizer, each begun with an idle GPU; what the host waits for the GPU, and for a core
+that others hold, is left out: what is left is Python, autograd, dispatch and launches, and on a CPU the operators.
+Nothing reaches a network, nor a disk but in OUT's folder.
 """
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import json
 import os
+import signal
 import sys
 import time
 import traceback
@@ -24,17 +27,35 @@ from syncline.previewing.capture import apart
 
 WARM, TIMED, LONG_S, FEWEST = 10, 60, 40.0, 3
 PHASES = ("forward", "backward", "optimizer")
+END_WITH_PARENT = 1
 READS = ("item", "tolist", "cpu", "numpy", "__bool__", "__float__", "__int__", "__index__")
+
+
+class Clock:
+    """Seconds of a thread, as if a core were free whenever it wants one; `waited_s` is what it waited for one."""
+
+    def __init__(self) -> None:
+        try:
+            self.file = os.open("/proc/thread-self/schedstat", os.O_RDONLY)
+        except OSError:  # a kernel without it: others' work counts
+            self.file = -1
+
+    def waited_s(self) -> float:
+        return int(os.pread(self.file, 64, 0).split()[1]) / 1e9 if self.file >= 0 else 0.0
+
+    def __call__(self) -> float:
+        return time.perf_counter() - self.waited_s()
 
 
 class Phases:
     """Seconds that the host spends in each phase of each step; a step goes from one's backward to the next one's."""
 
     def __init__(self, idle: Callable[[], object], done: Callable[[], object]) -> None:
-        self.idle, self.done = idle, done
+        self.idle, self.done, self.clock = idle, done, Clock()
         self.steps: list[dict[str, float]] = []
+        self.waited: list[float] = []  # for a core, until the end of each step
         self.spent = dict.fromkeys(PHASES, 0.0)
-        self.phase, self.since, self.begun = "forward", time.perf_counter(), time.perf_counter()
+        self.phase, self.since, self.begun = "forward", self.clock(), time.perf_counter()
         self.optimized = False  # since the last backward
 
     def turn(self, phase: str) -> str:
@@ -43,14 +64,14 @@ class Phases:
         before, self.phase = self.phase, phase
         if phase == "backward" and self.optimized:
             self._step()
-        self.since = time.perf_counter()
+        self.since = self.clock()
         return before
 
     def wait(self) -> None:
         """Let the device become idle, and leave out what that takes."""
-        self.spent[self.phase] += time.perf_counter() - self.since
+        self.spent[self.phase] += self.clock() - self.since
         self.idle()
-        self.since = time.perf_counter()
+        self.since = self.clock()
 
     def stepped(self) -> None:
         """An optimizer has stepped."""
@@ -59,6 +80,7 @@ class Phases:
 
     def _step(self) -> None:
         self.steps.append(self.spent)
+        self.waited.append(self.clock.waited_s())
         self.spent, self.optimized = dict.fromkeys(PHASES, 0.0), False
         if len(self.steps) == 1:
             self.begun = time.perf_counter()
@@ -70,16 +92,19 @@ class Phases:
         """Return the mean of each phase over the steps after the warm-up, and how they differ.
 
         That is the quickest and slowest step, and their deviation as one step differs from the next (a mean of such
-        differences is 1.128 deviations), which knows nothing of a slow change.
+        differences is 1.128 deviations), which knows nothing of a slow change. `waited_s` for a core is none of it.
         """
-        kept = self.steps[min(WARM, len(self.steps) // 2) :]
+        warm = min(WARM, len(self.steps) // 2)
+        kept = self.steps[warm:]
         if not kept:
             return {}
         mean = {f"{phase}_s": sum(step[phase] for step in kept) / len(kept) for phase in PHASES}
         whole = [sum(step.values()) for step in kept]
         turns = [abs(b - a) for a, b in itertools.pairwise(whole)]
         jitter = sum(turns) / len(turns) / 1.128 if turns else 0.0
-        return {**mean, "steps": len(kept), "least_s": min(whole), "most_s": max(whole), "jitter_s": jitter}
+        waited_s = (self.waited[-1] - self.waited[warm - 1]) / len(kept) if warm else 0.0
+        steps = {"steps": len(kept), "least_s": min(whole), "most_s": max(whole), "jitter_s": jitter}
+        return {**mean, **steps, "waited_s": waited_s}
 
 
 def watched(phases: Phases) -> None:
@@ -123,7 +148,11 @@ def watched(phases: Phases) -> None:
 
 
 def main() -> None:
-    """Run the script of a capture and write what its host took; the exit code is 0 where that is known."""
+    """Run the script of a capture and write what its host took; the exit code is 0 where that is known.
+
+    In a session of its own, as a rank is: where sessions share the cores, ranks that are timed get what ranks get.
+    """
+    ctypes.CDLL(None).prctl(END_WITH_PARENT, signal.SIGKILL)
     data = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     out, facts = Path(sys.argv[2]), data["facts"]
     os.environ.update(facts["env"], LOCAL_RANK="0")  # the one GPU that is used here

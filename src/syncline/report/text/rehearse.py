@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from syncline.describe import units
-from syncline.questions.rehearse import RehearsalAnswer
+from syncline.questions.rehearse import RehearsalAnswer, ScriptRehearsalAnswer
 from syncline.rehearsal.rehearse import OperationRow, Rehearsal, StepRow
+from syncline.rehearsal.script import ScriptRehearsal
 from syncline.report.text.account import cause_lines
 
 
@@ -91,6 +92,40 @@ def _step(row: StepRow) -> str:
     )
 
 
-def text(answer: RehearsalAnswer, width: int) -> Iterable[str]:
+def script_lines(found: ScriptRehearsal) -> Iterator[str]:
+    """Yield the two steps, where they differ, and what was known before the run."""
+    time = units.show_time
+    low, high = found.interval_s
+    yield (
+        f"predicted {time(found.predicted_s)} a step ({time(low)} to {time(high)}), measured {time(found.measured_s)} "
+        f"({time(found.low_s)} to {time(found.high_s)} in {found.steps} steps): {found.gap:+.1%}"
+    )
+    yield ""
+    threads = f"{found.threads} thread{'s' if found.threads > 1 else ''}"
+    yield (
+        f"{found.script} on {found.cluster}: {found.ranks} ranks of {threads} on {found.hosts} hosts and {found.cores} "
+        f"cores, rates scaled by {found.rates_scaled_by:g}; on a core of its own a rank computes for "
+        f"{time(found.alone_s)} in a step"
+    )
+    yield ""
+    traced = f"one step as it was traced, which took {time(found.account.after.step_s)}"
+    yield f"where the time goes: as predicted, and in {traced}"
+    yield from cause_lines(found.account, "predicted", "traced")
+    if found.collectives:
+        yield ""
+        yield f"{'collective':<20}{'calls':>8}{'predicted':>12}{'calls':>8}{'traced':>12}"
+    for row in found.collectives:
+        yield (
+            f"{row.operation:<20}{row.predicted_calls:>8g}{time(row.predicted_s):>12}{row.calls:>8g}"
+            f"{time(row.measured_s):>12}"
+        )
+    if found.notes:
+        yield ""
+    yield from (f"note: {note}" for note in found.notes)
+
+
+def text(answer: RehearsalAnswer | ScriptRehearsalAnswer, width: int) -> Iterable[str]:
     """Return predicted beside measured."""
-    return rehearsal_lines(answer.rehearsal)
+    return (
+        script_lines(answer.found) if isinstance(answer, ScriptRehearsalAnswer) else rehearsal_lines(answer.rehearsal)
+    )
