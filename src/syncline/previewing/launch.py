@@ -162,6 +162,8 @@ def _accelerate(words: list[str], gpus_per_host: int) -> ScriptLaunch:
     hosts = _count(options.get("num-machines", str(config.get("num_machines", 1))), "--num_machines")
     precision = options.get("mixed-precision", str(config.get("mixed_precision", "")))
     environment = {"ACCELERATE_MIXED_PRECISION": precision} if precision not in ("", "no") else {}
+    if "cpu" in options or config.get("use_cpu"):
+        environment["ACCELERATE_USE_CPU"] = "true"
     return ScriptLaunch(
         "accelerate", rest[0], tuple(rest[1:]), world, max(1, world // hosts), "module" in options, environment
     )

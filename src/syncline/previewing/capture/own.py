@@ -31,7 +31,7 @@ END_WITH_PARENT = 1
 READS = ("item", "tolist", "cpu", "numpy", "__bool__", "__float__", "__int__", "__index__")
 
 
-class Clock:
+class ThreadClock:
     """Seconds of a thread, as if a core were free whenever it wants one; `waited_s` is what it waited for one."""
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class Phases:
     """Seconds that the host spends in each phase of each step; a step goes from one's backward to the next one's."""
 
     def __init__(self, idle: Callable[[], object], done: Callable[[], object]) -> None:
-        self.idle, self.done, self.clock = idle, done, Clock()
+        self.idle, self.done, self.clock = idle, done, ThreadClock()
         self.steps: list[dict[str, float]] = []
         self.waited: list[float] = []  # for a core, until the end of each step
         self.spent = dict.fromkeys(PHASES, 0.0)
