@@ -46,7 +46,7 @@ _OWNERS: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = (
         ("ray.", "torch.", "host.", "net.", "storage.", "fallback.", "serve.", "cuda.", "job.", "log.", "kernel."),
     ),
     (
-        re.compile(r"^\S.{12,40} (?:EMERG|ALERT|CRIT|ERR|WARNING|NOTICE|INFO|DEBUG) [\w.-]+#/?[\w.-]+(?:\[\d+\])?:? "),
+        re.compile(r"^(?:\S.{12,56} |(?:\S+ )?)(?:EMERG|ALERT|CRIT|ERR|WARNING|NOTICE|INFO|DEBUG) [\w.-]+#/?[\w.-]+(?:\[\d+\])?:? "),
         ("switch.", "kernel.", "ib.", "host.", "log."),
     ),
 )

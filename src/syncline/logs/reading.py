@@ -33,13 +33,15 @@ _ZEROS = str.maketrans("123456789", "000000000")
 class _Entry:
     """A pattern of a rule, with what is asked of it for every line."""
 
-    __slots__ = ("asks_form", "general", "harmless", "is_heard", "limits", "matcher", "rule", "tally")
+    __slots__ = ("asks_form", "general", "harmless", "is_heard", "late", "limits", "matcher", "rule", "tally")
 
     def __init__(self, tally: Tally, matcher: Matcher) -> None:
         self.tally, self.matcher, self.rule = tally, matcher, tally.rule
         self.limits = matcher.limits
         self.asks_form = bool(matcher.source) or matcher.level is not None
         self.general = tally.rule.leftover or tally.rule.fallback
+        self.late = (matcher.leftover, tally.rule.fallback, tally.rule.leftover)
+        """What makes its turn come after those without: it knows who writes, a word of failure, or only that."""
         self.is_heard = self.general or not tally.rule.signal
         self.harmless = tally.rule.id == HARMLESS
 
@@ -121,7 +123,7 @@ class Reading:
             counted: set[str] = set()
             for index, entry, match in _matches(shown, indices, wanted, forms):
                 rule = entry.rule
-                if (taken and (rule.leftover or rule.fallback)) or (held and rule.leftover):
+                if (taken and any(entry.late)) or (held and rule.leftover):
                     continue  # a rule has this line already
                 if rule.id in counted and not (rule.signal or rule.check):
                     continue  # by another of its patterns
@@ -212,7 +214,7 @@ def _matches(
         if entry.limits and not _within(entry.matcher, match):
             continue
         harmless |= entry.harmless
-        (late if entry.general else early).append((index, entry, match))
+        (late if any(entry.late) else early).append((index, entry, match))
     if is_new:
         if len(forms) >= MAX_FORMS:
             forms.clear()
@@ -220,7 +222,7 @@ def _matches(
     if harmless:
         return [found for found in early if found[1].rule.signal]
     if len(late) > 1:
-        late.sort(key=lambda found: found[1].rule.leftover)
+        late.sort(key=lambda found: found[1].late[::-1])
     return early + late
 
 

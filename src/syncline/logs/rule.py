@@ -54,7 +54,7 @@ class Matcher(Strict):
     The texts make the search fast. `source` and `level` ask for the form of the line: who writes it (`forms.yaml`),
     how grave it calls itself at least. `limit` keeps only matches whose named group is a number in the range. A `weak`
     one takes lines that say that something failed and not why: where no other pattern of its rule was seen, the rule
-    tells what may be.
+    tells what may be. A `leftover` one knows who writes and not what: it gets lines that no other rule has taken.
     """
 
     texts: Names = Field((), alias="text")
@@ -64,6 +64,7 @@ class Matcher(Strict):
     level: LogLevel | None = None
     limit: dict[str, tuple[float | None, float | None]] = Field(default_factory=dict)
     weak: bool = False
+    leftover: bool = False
     _trusted: bool = PrivateAttr(default=False)
 
     @field_validator("level", mode="before")
