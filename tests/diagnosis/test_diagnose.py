@@ -156,7 +156,7 @@ def test_unexplained_lines_are_ranked_by_rarity_and_nearness_to_the_end(tmp_path
     rare = "Jun  2 18:59:59.000000 leaf-01 ERR lldp#lldpd: :- last: this came once, at the end"
     (tmp_path / "a.log").write_text("\n".join([*often, rare]) + "\n")
     lines = diagnose([tmp_path]).unexplained
-    assert [(line.count, line.part) for line in lines] == [(1, "lldp#lldpd"), (50, "syncd#syncd")]
+    assert [(line.count, line.part) for line in lines] == [(1, "lldp#lldpd"), (50, "lldp#lldpd")]
 
 
 def test_a_flood_is_counted_and_only_some_lines_kept(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from syncline.logs.guard import MAX_LINE
-from syncline.logs.scan import BEFORE, REST, REST_EVERY, STEP, Lines, Needles
+from syncline.logs.needles import Needles
+from syncline.logs.scan import BEFORE, REST, REST_EVERY, STEP, Lines
 
 _PAIRS = 1 << 16
 
@@ -75,8 +76,8 @@ class PythonSearch:
             line += block.count(b"\n", at, position)
             at = position
             rows.append((line, begin, end, len(texts)))
-        number, begins, ends, last = np.array(rows, np.int64).reshape(-1, 4).T
-        return line + block.count(b"\n", at, stop), number, begins, ends, last, np.array(texts, np.int32)
+        number, begins, ends, last = ([row[column] for row in rows] for column in range(4))
+        return line + block.count(b"\n", at, stop), number, begins, ends, last, texts
 
     def _hits(self, block: bytes, start: int, stop: int) -> list[tuple[int, int]]:
         """Return where texts begin in [start, stop), in order."""

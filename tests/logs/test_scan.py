@@ -12,9 +12,10 @@ from tests.logs.plain_search import PythonSearch
 
 from syncline.diagnosis import shipped_rules
 from syncline.logs.guard import MAX_LINE
-from syncline.logs.scan import MAX_CARRY, Needles, Scanner, Search, native_search
+from syncline.logs.needles import Needles
+from syncline.logs.scan import MAX_CARRY, NativeSearch, Scanner, Search
 
-SEARCHES: tuple[Callable[[Needles], Search], ...] = (native_search, PythonSearch)
+SEARCHES: tuple[Callable[[Needles], Search], ...] = (NativeSearch, PythonSearch)
 TEXTS = ("needle", "haystack", "NCCL WARN", "Xid (PCI", "eedl")
 
 
@@ -115,13 +116,13 @@ def both(blocks: list[bytes], texts: tuple[str, ...]) -> list[tuple[list[tuple[i
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(LINE, max_size=20), st.lists(st.integers(1, 40), max_size=8), st.binary(max_size=200))
-def test_the_native_search_tells_what_its_twin_does(lines: list[str], sizes: list[int], noise: bytes) -> None:
+def test_the_NativeSearch_tells_what_its_twin_does(lines: list[str], sizes: list[int], noise: bytes) -> None:
     data = "\n".join(lines).encode() + noise
     first, second = both([block for block in cut(data, sizes) if block], TEXTS)
     assert first == second
 
 
-def test_the_native_search_and_its_twin_agree_on_random_bytes_and_floods() -> None:
+def test_the_NativeSearch_and_its_twin_agree_on_random_bytes_and_floods() -> None:
     noise = random.Random(2).randbytes(700_000)
     flood = b"a needle in a NCCL WARN line\n" * 45_000
     texts = (*TEXTS, noise[1000:1005].hex(), "a line that is not there")
@@ -130,7 +131,7 @@ def test_the_native_search_and_its_twin_agree_on_random_bytes_and_floods() -> No
     assert len(first[0]) > 20_000  # the flood rests, after that many finds
 
 
-def test_the_native_search_and_its_twin_agree_on_all_kept_logs() -> None:
+def test_the_NativeSearch_and_its_twin_agree_on_all_kept_logs() -> None:
     rules = shipped_rules().values()
     texts = tuple(dict.fromkeys(text for rule in rules for matcher in rule.matchers for text in matcher.texts))
     folder = Path(__file__).parent

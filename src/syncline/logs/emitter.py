@@ -46,7 +46,10 @@ _OWNERS: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = (
         ("ray.", "torch.", "host.", "net.", "storage.", "fallback.", "serve.", "cuda.", "job.", "log.", "kernel."),
     ),
     (
-        re.compile(r"^(?:\S.{12,56} |(?:\S+ )?)(?:EMERG|ALERT|CRIT|ERR|WARNING|NOTICE|INFO|DEBUG) [\w.-]+#/?[\w.-]+(?:\[\d+\])?:? "),
+        re.compile(
+            r"^(?:\S.{12,56} |(?:\S+ )?)(?:EMERG|ALERT|CRIT|ERR|WARNING|NOTICE|INFO|DEBUG)"
+            r" [\w.-]+#/?[\w.-]+(?:\[\d+\])?:? "
+        ),
         ("switch.", "kernel.", "ib.", "host.", "log."),
     ),
 )
@@ -103,6 +106,7 @@ def is_grave(line: str) -> bool:
 _KERNEL = re.compile(r"(?:^|\bkernel: ?|^<\d+>)\[ *\d{1,8}\.\d{3,6}\] ")
 # The parts of a kernel on which training stands. All others (USB, sound, desktops, firmware tables) are background.
 _CONCERNS = re.compile(
+    r"GPU HANG|\brtl\d|mlxsw|prestera|\bmt\d{4}|"
     r"csum|\bBAR \d|usercopy|SLUB|\bqed\w*|\br\d{4}|\be\d{4}e|\btg\d|\big[bc]\b|be\dnet|cxgb|\bhns|hinic|ionic|\bsfc\b"
     r"|atlantic|\bEDAC|mlx|nvidia|NVRM"
     r"|nvlink|nvswitch|amdgpu|kfd|habana|i\d{3}\b|\bxe \d|irdma|bnxt|\bib_|infiniband|rdma|RDMA|\befa\b"

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import cache
+from functools import cache, cached_property
 from importlib.resources import files
 
 from syncline.describe.document import read_document
@@ -55,14 +55,26 @@ _BY_NUMBER = (*[LogLevel.ERROR] * 4, LogLevel.WARNING, LogLevel.INFO, LogLevel.I
 """Levels of syslog (and of the messages of EOS, IOS, NX-OS and Junos), by their number."""
 
 
+class _Form:
+    """A pattern of a source, compiled when a line first comes to it."""
+
+    def __init__(self, source: str, pattern: str) -> None:
+        self.source, self._pattern = source, pattern
+
+    @cached_property
+    def search(self) -> Callable[[str], re.Match[str] | None]:
+        """What finds the form in a line."""
+        return re.compile(self._pattern).search
+
+
 @cache
-def _forms() -> tuple[tuple[str, re.Pattern[str]], ...]:
+def _forms() -> tuple[_Form, ...]:
     data = read_document((files("syncline.logs") / "forms.yaml").read_text(encoding="utf-8"), "forms.yaml").data
     words: dict[str, str] = {}
     for name, pattern in data["words"].items():
         words[name] = _spelled_out(pattern, words)
     return tuple(
-        (source, re.compile(_spelled_out(pattern, words)))
+        _Form(source, _spelled_out(pattern, words))
         for source, patterns in data["forms"].items()
         for pattern in patterns
     )
@@ -75,8 +87,9 @@ def _spelled_out(pattern: str, words: Mapping[str, str]) -> str:
 def form_of(line: str) -> LineForm | None:
     """Return the form of a line, or None where no source known here writes like this."""
     head = line[:300]
-    for source, pattern in _forms():
-        if found := pattern.search(head):
+    for form in _forms():
+        if found := form.search(head):
+            source = form.source
             groups = {name: value for name, value in found.groupdict().items() if value}
             at = found.start("part") if source == "kernel" and groups.get("part") else found.end()
             level = _level(source, groups, head)

@@ -10,16 +10,17 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING
 
 from syncline.describe import units
 from syncline.logs.context import LineContext, context
 from syncline.logs.tally import Evidence, MatchRow, Tallies, Tally, rows_of
 from syncline.logs.verdict import CheckVerdict
 
-Floats = npt.NDArray[np.float64]
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
 SIGNAL = "signal.steps"
 SLOWER = "train.steps.slower"
 MAX_STEPS = 4096
@@ -75,6 +76,8 @@ _SECONDS = {"ms": 1e-3, "s": 1.0, "rate": 0.0}
 
 
 def _slower(kind: str, rows: Sequence[MatchRow]) -> CheckVerdict | None:
+    import numpy as np
+
     values = np.array([float(row.get(kind).replace(",", "").replace("_", "")) for row in rows])
     batch = np.array([float(row.get("batch") or 1) for row in rows])
     if not (values > 0).all() or not (batch > 0).all():
@@ -96,8 +99,10 @@ def _slower(kind: str, rows: Sequence[MatchRow]) -> CheckVerdict | None:
     return CheckVerdict(text, "", (_with_context(rows[split - 1]), line, _with_context(rows[-1])))
 
 
-def risen(times: Floats) -> int | None:
+def risen(times: npt.NDArray[np.float64]) -> int | None:
     """Return where a level begins that is a tenth above the one before and lasts to the end, if there is one."""
+    import numpy as np
+
     count = len(times)
     if count < FEWEST_BEFORE + FEWEST_AFTER:
         return None
