@@ -14,7 +14,7 @@ from typing import Any
 from rig import network
 
 SCRIPT = Path(__file__).resolve().parent / "rig" / "auto_rank.py"
-AGGRESSIVE = ["plain", "bf16", "int8", "int4", "sign", "powersgd:rank=4", "topk:keep=0.01+int8"]
+AGGRESSIVE = ["plain", "bf16", "int8", "int4", "sign", "powersgd:rank=4"]
 SAFE = ["plain", "fp32", "bf16", "int8"]
 CASES: dict[str, dict[str, Any]] = {
     "50 Mb/s": {

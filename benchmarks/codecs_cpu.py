@@ -20,23 +20,12 @@ import torch
 
 from syncline._native import codecs as kernels
 from syncline.codec import Scheme, scheme
-from syncline.codec.sparse import TopK
 
 NUM_ELEMENTS = 26_000_000
 RUNS = 12
-SCHEMES = (
-    "int8",
-    "int8:round=stochastic",
-    "int4",
-    "sign",
-    "fp16",
-    "bf16",
-    "fp8",
-    "topk:keep=0.01",
-    "topk:keep=0.01+int8",
-)
-WANTED = {"int8": 0.85, "sign": 0.85, "topk:keep=0.01": 0.60}
-"""What encoding with error feedback must reach, of memcpy, with a threshold found."""
+SCHEMES = ("int8", "int4", "sign", "fp16", "bf16")
+WANTED = {"int8": 0.85, "sign": 0.85}
+"""What encoding with error feedback must reach, of memcpy."""
 
 VARIANTS = {0: "portable", 1: "avx2", 2: "avx512"}
 Array = np.ndarray[Any, Any]
@@ -102,24 +91,18 @@ def turns(memcpy: Memcpy, codec: str, operation: str, call: Call, fewest_bytes: 
 
 def operations(codec: Scheme, values: Array, residual: Array, out: Array) -> dict[str, tuple[Call, float]]:
     """Return what is timed of a scheme, and the fewest bytes each must move."""
-    n, state = values.size, codec.new_state(values.size)
+    n = values.size
     payload = np.zeros(codec.wire_bytes(n), np.uint8)
     wire = payload.size
     residual[:] = 0
-    for _ in range(3):  # sparse residuals take a few steps to look as they will
-        codec.encode(values, payload, state, residual)
-    # A sparse sum reads and writes only the places that were kept.
-    sparse = "topk" in codec.name
-    num_added = payload[:4].view(np.uint32)[0] if "topk" in codec.name else (wire - 8) // 4
-    calls: dict[str, tuple[Call, float]] = {
-        "encode with residual": (lambda: codec.encode(values, payload, state, residual), 12 * n + wire),
-        "encode": (lambda: codec.encode(values, payload, state), 4 * n + wire),
-        "decode and add": (lambda: codec.decode(payload, out, add=True), wire + 8 * (num_added if sparse else n)),
+    for _ in range(3):  # residuals take a few steps to look as they will
+        codec.encode(values, payload, residual)
+    return {
+        "encode with residual": (lambda: codec.encode(values, payload, residual), 12 * n + wire),
+        "encode": (lambda: codec.encode(values, payload), 4 * n + wire),
+        "decode and add": (lambda: codec.decode(payload, out, add=True), wire + 8 * n),
         "decode": (lambda: codec.decode(payload, out), wire + 4 * n),
     }
-    if isinstance(codec, TopK):
-        calls["threshold alone"] = (lambda: codec.threshold(values, state, residual), 8 * n / codec.sample_every(n))
-    return calls
 
 
 def torch_int8(values: torch.Tensor, residual: torch.Tensor) -> None:
@@ -139,40 +122,22 @@ def torch_sign(values: torch.Tensor, residual: torch.Tensor) -> None:
     torch.sub(a, torch.where(negative, -scale, scale), out=residual.view(-1, 2000))
 
 
-def torch_top(values: torch.Tensor, residual: torch.Tensor) -> None:
-    """The largest 1 % with residual by torch.topk."""
-    a = values + residual
-    _, index = a.abs().topk(a.numel() // 100, sorted=False)
-    a[index]
-    residual.copy_(a)
-    residual[index] = 0
-
-
 def peers(values: Array, residual: Array) -> dict[str, tuple[Call, float]]:
     """Return the same encodes in plain torch, with the same fewest bytes."""
     v, r, n = torch.from_numpy(values), torch.from_numpy(residual), values.size
     return {
         "int8": (lambda: torch_int8(v, r), 12 * n + scheme("int8").wire_bytes(n)),
         "sign": (lambda: torch_sign(v, r), 12 * n + scheme("sign").wire_bytes(n)),
-        "topk:keep=0.01": (lambda: torch_top(v, r), 12 * n + scheme("topk:keep=0.01").wire_bytes(n)),
     }
 
 
 def variants(values: Array, residual: Array) -> dict[str, dict[str, float]]:
-    """Return milliseconds of the three asked-for encodes in every variant that this machine runs."""
+    """Return milliseconds of both asked-for encodes in every variant that this machine runs."""
     n = values.size
     int8, sign = (np.zeros(scheme(name).wire_bytes(n), np.uint8) for name in ("int8", "sign"))
-    index, value = np.zeros((2, 4 * (n // 100)), np.uint8)
-    histogram = np.zeros(1 << 15, np.uint32)
-
-    def top(variant: int) -> None:
-        found = kernels.threshold(values, residual, n // 105, 64, 0, histogram, variant)
-        kernels.select(values, residual, *found, index, value, variant)
-
     calls: dict[str, Callable[[int], object]] = {
-        "int8": lambda variant: kernels.block_encode(values, int8, residual, 8, 256, False, 0, variant),
+        "int8": lambda variant: kernels.block_encode(values, int8, residual, 8, 256, variant),
         "sign": lambda variant: kernels.sign_encode(values, sign, residual, 512, variant),
-        "topk:keep=0.01": top,
     }
     times: dict[str, dict[str, float]] = {}
     for number in kernels.variants():

@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any
 
 NUM_ELEMENTS = 1 << 28
-KEEP = 0.01
 
 
 def run() -> dict[str, Any]:
@@ -40,27 +39,16 @@ def run() -> dict[str, Any]:
         "copy_Bps": copy_Bps,
         "codecs": {},
     }
-    for text in (
-        "int8",
-        "int8:round=stochastic",
-        "int4",
-        "sign",
-        "fp8",
-        "bf16",
-        "fp16",
-        f"topk:keep={KEEP}",
-    ):
+    for text in ("int8", "int4", "sign", "bf16", "fp16"):
         known = scheme(text)
         gpu = CudaCodec(known)
-        state = gpu.new_state(n)
         payload = torch.empty(known.wire_bytes(n), dtype=torch.uint8, device="cuda")
         residual.zero_()
-        encode_s = _time(partial(gpu.encode, values, payload, state, residual))
-        plain_s = _time(partial(gpu.encode, values, payload, state, None))
+        encode_s = _time(partial(gpu.encode, values, payload, residual))
+        plain_s = _time(partial(gpu.encode, values, payload, None))
         add_s = _time(partial(gpu.decode, payload, other, add=True, scale=0.5))
         moved = 12 * n + payload.numel()
-        sparse = text.startswith("topk")
-        added = (8 * n + payload.numel()) if not sparse else 16 * int(payload[:4].view(torch.int32).item())
+        added = 8 * n + payload.numel()
         figures["codecs"][text] = {
             "encode_with_residual_ms": 1e3 * encode_s,
             "encode_with_residual_of_copy": moved / encode_s / copy_Bps,
@@ -89,19 +77,10 @@ def _peers(values: Any, residual: Any, copy_Bps: float) -> dict[str, Any]:
         r.copy_((a - q * scale).view(-1))
         return q, scale
 
-    def topk() -> Any:
-        a = values + residual
-        kept = torch.topk(a.abs(), int(KEEP * n), sorted=False).indices
-        sent = a[kept]
-        a[kept] = 0
-        residual.copy_(a)
-        return sent
-
     compiled = torch.compile(int8)
     found = {
         "int8 torch eager": (13 * n, _time(lambda: int8(values, residual), 5)),
         "int8 torch.compile": (13 * n, _time(lambda: compiled(values, residual))),
-        "topk torch.topk": (12 * n, _time(topk, 3)),
     }
     return {name: {"ms": 1e3 * t, "of_copy": moved / t / copy_Bps} for name, (moved, t) in found.items()}
 

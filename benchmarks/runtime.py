@@ -11,7 +11,7 @@ from typing import Any
 
 from rig.measure_rig import TORCH, figures, rows
 
-SYNCLINE = ("int8", "int4", "sign", "topk:keep=0.01+int8", "powersgd:rank=1")
+SYNCLINE = ("int8", "int4", "sign", "powersgd:rank=1")
 TASK: dict[str, Any] = {
     "methods": ["compute", *TORCH, *SYNCLINE, "compute"],
     "rates_bps": [1e9],
@@ -22,7 +22,7 @@ TASK: dict[str, Any] = {
 LARGE = {**TASK, "methods": ["compute", "ddp", "torch bf16", "int8", "sign", "compute"], "batch": 8, "steps": 4,
          "warm_up": 2}  # fmt: skip
 SLOW = {**TASK, "rates_bps": [1e8], "steps": 2, "warm_up": 2}
-LEAN = ("int8", "sign", "topk:keep=0.01+int8", "powersgd:rank=1", "torch powersgd r1")
+LEAN = ("int8", "sign", "powersgd:rank=1", "torch powersgd r1")
 
 
 def run() -> dict[str, Any]:

@@ -58,26 +58,21 @@ void connect(wire::Wire& self, int peer, const std::vector<std::pair<std::string
     self.connect(peer, endpoints);
 }
 
-// ("block", bits, block, stochastic), ("sign", block), ("cast", kind) or ("fp8", format, block), as numbers.
-wire::Coder coder(const std::string& family, const std::vector<std::int64_t>& numbers, bool owes_all) {
+// ("block", bits, block), ("sign", block) or ("cast", kind), as numbers.
+wire::Coder coder(const std::string& family, const std::vector<std::int64_t>& numbers) {
     wire::Coder made;
-    made.owes_all = owes_all;
     const auto number = [&](std::size_t k) {
         if (k >= numbers.size()) throw std::invalid_argument("a codec lacks a parameter");
         return numbers[k];
     };
     if (family == "block") {
         made.family = wire::Coder::Family::block;
-        made.quantiser = {static_cast<int>(number(0)), number(1), number(2) != 0, 0};
+        made.quantiser = {static_cast<int>(number(0)), number(1)};
     } else if (family == "sign") {
         made.family = wire::Coder::Family::sign;
         made.block = number(0);
     } else if (family == "cast") {
         made.cast = static_cast<syncline::codec::Short>(number(0));
-    } else if (family == "fp8") {
-        made.family = wire::Coder::Family::fp8;
-        made.float8 = number(0) == 0 ? syncline::codec::Float8{3, 7, 0x7e, 1.0f / 448.0f, number(1)}
-                                     : syncline::codec::Float8{2, 15, 0x7b, 1.0f / 57344.0f, number(1)};
     } else {
         throw std::invalid_argument("a lane has no codec family \"" + family + "\"");
     }
@@ -86,14 +81,14 @@ wire::Coder coder(const std::string& family, const std::vector<std::int64_t>& nu
 
 std::unique_ptr<wire::Lane> lane(wire::Wire& self, std::uint32_t tag, std::vector<std::int64_t> bounds,
                                  std::vector<std::int64_t> payload_bytes, const std::string& family,
-                                 const std::vector<std::int64_t>& numbers, bool owes_all, bool scatter_only,
-                                 int priority, std::uint32_t codec, std::uint32_t layout, int origin,
+                                 const std::vector<std::int64_t>& numbers, bool scatter_only, int priority,
+                                 std::uint32_t codec, std::uint32_t layout, int origin,
                                  std::vector<std::int64_t> ends, std::int64_t offset) {
     wire::LaneSpec spec;
     spec.tag = tag;
     spec.bounds = std::move(bounds);
     spec.payload_bytes = std::move(payload_bytes);
-    spec.coder = coder(family, numbers, owes_all);
+    spec.coder = coder(family, numbers);
     spec.scatter_only = scatter_only;
     spec.priority = priority;
     spec.codec = codec;
@@ -105,14 +100,13 @@ std::unique_ptr<wire::Lane> lane(wire::Wire& self, std::uint32_t tag, std::vecto
 }
 
 void post(wire::Lane& self, const Floats& values, const std::optional<Floats>& residual, std::uint32_t sequence,
-          std::uint32_t step, std::vector<std::uint32_t> keys, float scale, bool fail,
+          std::uint32_t step, float scale, bool fail,
           const std::optional<std::pair<int, int>>& trouble) {
     wire::Posting posting;
     posting.values = values.data();
     posting.residual = residual ? residual->data() : nullptr;
     posting.sequence = sequence;
     posting.step = step;
-    posting.keys = std::move(keys);
     posting.scale = scale;
     posting.fail = fail;
     posting.trouble = trouble;
@@ -157,7 +151,7 @@ NB_MODULE(wire, m) {
     nb::set_leak_warnings(false);  // a wire that is still open when the interpreter ends
     m.doc() = "The native transport; use syncline.runtime.sync.native_wire instead.";
     nb::class_<wire::Lane>(m, "Lane", "One exchange that is repeated; executed on the wire's threads.")
-        .def("post", &post, "values"_a.noconvert(), "residual"_a.noconvert().none(), "sequence"_a, "step"_a, "keys"_a,
+        .def("post", &post, "values"_a.noconvert(), "residual"_a.noconvert().none(), "sequence"_a, "step"_a,
              "scale"_a, "fail"_a, "trouble"_a.none(), "Begin; the memory is in use until wait_done returns.")
         .def("wait_reduced", [](wire::Lane& self, double timeout_s) {
                 wire::Outcome outcome;
@@ -209,7 +203,7 @@ NB_MODULE(wire, m) {
                 }
                 return said(outcome);
             }, "tag"_a, "timeout_s"_a, "Wait until what was sent under a tag has been received.")
-        .def("lane", &lane, "tag"_a, "bounds"_a, "payload_bytes"_a, "family"_a, "numbers"_a, "owes_all"_a,
+        .def("lane", &lane, "tag"_a, "bounds"_a, "payload_bytes"_a, "family"_a, "numbers"_a,
              "scatter_only"_a, "priority"_a, "codec"_a, "layout"_a, "origin"_a, "ends"_a, "offset"_a,
              "Return a lane with its buffers.")
         .def("lines", &lines, "Return (peer, rail, index, up, stalled, sent, received, resent, wrong, resets, rate).")

@@ -1,7 +1,6 @@
 // Which variant of the codec kernels this machine runs.
 #include "syncline/codec.hpp"
 
-#include <cstring>
 #include <stdexcept>
 
 namespace syncline::codec {
@@ -39,25 +38,6 @@ const Kernels& kernels(Variant variant) {
     if (variant == Variant::avx2) return *avx2_kernels();
 #endif
     return *portable_kernels();
-}
-
-bool scatter(const std::uint8_t* index, const std::uint8_t* value, std::int64_t count, Output out) {
-    std::uint32_t largest = 0;
-    for (std::int64_t i = 0; i < count; ++i) {
-        std::uint32_t place;
-        std::memcpy(&place, index + 4 * i, sizeof place);
-        largest = place > largest ? place : largest;
-    }
-    if (count > 0 && static_cast<std::int64_t>(largest) >= out.size) return false;
-    if (!out.add && out.size > 0) std::memset(out.values, 0, static_cast<std::size_t>(out.size) * sizeof(float));
-    for (std::int64_t i = 0; i < count; ++i) {
-        std::uint32_t place;
-        float kept;
-        std::memcpy(&place, index + 4 * i, sizeof place);
-        std::memcpy(&kept, value + 4 * i, sizeof kept);
-        out.values[place] += kept * out.scale;
-    }
-    return true;
 }
 
 }  // namespace syncline::codec

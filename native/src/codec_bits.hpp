@@ -37,15 +37,6 @@ inline void clear(void* from, std::int64_t num_bytes) {
 }
 inline void store_float(std::uint8_t* to, float x) { std::memcpy(to, &x, sizeof x); }
 
-inline std::uint32_t draw(std::uint32_t index, std::uint32_t key) {
-    std::uint32_t h = index * 0x9E3779B1u + key;
-    h ^= h >> 16;
-    h *= 0x7FEB352Du;
-    h ^= h >> 15;
-    h *= 0x846CA68Bu;
-    return h ^ (h >> 16);
-}
-
 template <bool kResidual>
 inline float input(const float* values, const float* residual, std::int64_t i) {
     return kResidual ? values[i] + residual[i] : values[i];

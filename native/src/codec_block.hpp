@@ -11,21 +11,13 @@ constexpr std::int64_t kPiece = 512;   // codes of fewer than 8 bits are made so
 
 inline int levels_of(int bits) { return (1 << (bits - 1)) - 1; }
 
-template <bool kResidual, bool kStochastic>
-void codes_of(const float* __restrict values, float* __restrict residual, std::int64_t n, Scale scale, float levels,
-              std::uint32_t first, std::uint32_t key, std::int8_t* __restrict codes) {
+template <bool kResidual>
+void codes_of(const float* __restrict values, float* __restrict residual, std::int64_t n, Scale scale,
+              std::int8_t* __restrict codes) {
     for (std::int64_t i = 0; i < n; ++i) {
         const float a = input<kResidual>(values, residual, i);
         const float x = a * scale.inverse;
-        float q = (x + kRound) - kRound;
-        if (kStochastic) {
-            const float low = q > x ? q - 1.0f : q;
-            const std::uint32_t drawn = draw(first + static_cast<std::uint32_t>(i), key) >> 8;
-            const float chance = static_cast<float>(static_cast<std::int32_t>(drawn)) * 0x1p-24f;
-            q = chance < x - low ? low + 1.0f : low;
-            q = q > levels ? levels : q;
-            q = q < -levels ? -levels : q;
-        }
+        const float q = (x + kRound) - kRound;
         codes[i] = static_cast<std::int8_t>(static_cast<std::int32_t>(q));
         if (kResidual) residual[i] = a - q * scale.value;
     }
@@ -40,11 +32,10 @@ inline void pack4(const std::int8_t* codes, std::int64_t num_bytes, std::uint8_t
     }
 }
 
-template <bool kResidual, bool kStochastic>
+template <bool kResidual>
 bool block_encode_all(Input in, Quantiser how, std::uint8_t* payload, Span part) {
     const std::int64_t num_blocks = blocks_in(in.size, how.block);
-    const auto levels = static_cast<float>(levels_of(how.bits));
-    const float inverse_of_levels = 1.0f / levels;
+    const float inverse_of_levels = 1.0f / static_cast<float>(levels_of(how.bits));
     const std::int64_t per_byte = 8 / how.bits;
     std::uint8_t* const codes = payload + scale_bytes(num_blocks);
     std::int8_t piece[kPiece];
@@ -63,14 +54,12 @@ bool block_encode_all(Input in, Quantiser how, std::uint8_t* payload, Span part)
             continue;
         }
         if (how.bits == 8) {
-            codes_of<kResidual, kStochastic>(values, residual, n, scale, levels, static_cast<std::uint32_t>(start),
-                                             how.key, reinterpret_cast<std::int8_t*>(target));
+            codes_of<kResidual>(values, residual, n, scale, reinterpret_cast<std::int8_t*>(target));
             continue;
         }
         for (std::int64_t at = 0; at < n; at += kPiece) {
             const std::int64_t m = least(kPiece, n - at);
-            codes_of<kResidual, kStochastic>(values + at, kResidual ? residual + at : nullptr, m, scale, levels,
-                                             static_cast<std::uint32_t>(start + at), how.key, piece);
+            codes_of<kResidual>(values + at, kResidual ? residual + at : nullptr, m, scale, piece);
             for (std::int64_t i = m; i % per_byte; ++i) piece[i] = 0;
             const std::int64_t num_bytes = (m + per_byte - 1) / per_byte;
             pack4(piece, num_bytes, target + at / 2);
@@ -80,12 +69,7 @@ bool block_encode_all(Input in, Quantiser how, std::uint8_t* payload, Span part)
 }
 
 bool block_encode_span(Input in, Quantiser how, std::uint8_t* payload, Span part) {
-    if (in.residual) {
-        return how.stochastic ? block_encode_all<true, true>(in, how, payload, part)
-                              : block_encode_all<true, false>(in, how, payload, part);
-    }
-    return how.stochastic ? block_encode_all<false, true>(in, how, payload, part)
-                          : block_encode_all<false, false>(in, how, payload, part);
+    return in.residual ? block_encode_all<true>(in, how, payload, part) : block_encode_all<false>(in, how, payload, part);
 }
 
 bool block_encode(Input in, Quantiser how, std::uint8_t* payload) {

@@ -1,4 +1,4 @@
-// Shorter floats: fp16 and bf16 element by element, fp8 by block. Integer arithmetic without branches, so that every
+// Shorter floats: fp16 and bf16 element by element. Integer arithmetic without branches, so that every
 // compiler can use the lanes it has and all give the same bits.
 #pragma once
 
@@ -208,109 +208,6 @@ bool cast_reduce(const Reduction& all, Short kind) {
             cast_decode(payload + width * part.from, kind,
                         {out.values + part.from, part.to - part.from, out.add, out.scale});
         });
-}
-
-inline float power_of_two(int exponent) { return float_of(static_cast<std::uint32_t>(127 + exponent) << 23); }
-
-template <int kMantissa>
-inline std::uint32_t to_fp8(float x, int bias, std::uint32_t largest, float to_units) {
-    constexpr std::uint32_t kDrop = 23 - kMantissa;
-    const std::uint32_t size = bits_of(x) & kMagnitude;
-    const std::uint32_t rounded = size + ((1u << (kDrop - 1)) - 1u) + ((size >> kDrop) & 1u);
-    const std::uint32_t normal = (rounded >> kDrop) - (static_cast<std::uint32_t>(127 - bias) << kMantissa);
-    // Below the smallest normal number codes are equally spaced: their count is the code.
-    const std::uint32_t below = bits_of(float_of(size) * to_units + 8388608.0f) - 0x4b000000u;
-    std::uint32_t code = size < (static_cast<std::uint32_t>(128 - bias) << 23) ? below : normal;
-    code = code > largest ? largest : code;
-    return code | ((bits_of(x) >> 24) & 0x80u);
-}
-template <int kMantissa>
-inline float from_fp8(std::uint32_t code, int bias, float from_units) {
-    const std::uint32_t size = code & 0x7fu;
-    const float normal = float_of((size << (23 - kMantissa)) + (static_cast<std::uint32_t>(127 - bias) << 23));
-    const float below = static_cast<float>(static_cast<std::int32_t>(size)) * from_units;
-    const float value = size < (1u << kMantissa) ? below : normal;
-    // Above the largest code: e4m3 has one NaN, e5m2 an Inf and three NaN.
-    const std::uint32_t bits = kMantissa == 3 ? (size == 0x7fu ? kNanBits : bits_of(value))
-                                              : (size > 0x7cu ? kNanBits : size == 0x7cu ? kInfBits : bits_of(value));
-    return float_of(bits | ((code & 0x80u) << 24));
-}
-
-template <int kMantissa, bool kResidual>
-bool fp8_encode_all(Input in, const Float8 how, std::uint8_t* payload, Span part) {
-    const std::int64_t num_blocks = blocks_in(in.size, how.block);
-    bool finite = true;
-    const float to_units = power_of_two(how.bias + kMantissa - 1);
-    const float from_units = power_of_two(1 - how.bias - kMantissa);
-    const auto largest = static_cast<std::uint32_t>(how.largest_code);
-    for (std::int64_t start = part.from; start < part.to; start += how.block) {
-        const std::int64_t n = least(how.block, in.size - start);
-        const float* __restrict values = in.values + start;
-        float* __restrict residual = kResidual ? in.residual + start : nullptr;
-        const Scale scale = scale_of(top_bits<kResidual>(values, residual, n), how.inverse_of_largest);
-        store_scale(payload, start / how.block, num_blocks, scale.value);
-        std::uint8_t* __restrict target = payload + scale_bytes(num_blocks) + start;
-        if (scale.poisoned) {
-            finite = false;
-            clear(target, n);
-            if (kResidual) heal(residual, n);
-            continue;
-        }
-        for (std::int64_t i = 0; i < n; ++i) {
-            const float a = input<kResidual>(values, residual, i);
-            const std::uint32_t code = to_fp8<kMantissa>(a * scale.inverse, how.bias, largest, to_units);
-            target[i] = static_cast<std::uint8_t>(code);
-            if (kResidual) residual[i] = a - from_fp8<kMantissa>(code, how.bias, from_units) * scale.value;
-        }
-    }
-    return finite;
-}
-
-bool fp8_encode_span(Input in, const Float8& how, std::uint8_t* payload, Span part) {
-    if (how.mantissa == 3) {
-        return in.residual ? fp8_encode_all<3, true>(in, how, payload, part)
-                           : fp8_encode_all<3, false>(in, how, payload, part);
-    }
-    return in.residual ? fp8_encode_all<2, true>(in, how, payload, part)
-                       : fp8_encode_all<2, false>(in, how, payload, part);
-}
-
-bool fp8_encode(Input in, const Float8& how, std::uint8_t* payload) {
-    return fp8_encode_span(in, how, payload, {0, in.size});
-}
-
-template <int kMantissa, bool kAdd>
-void fp8_decode_all(const std::uint8_t* payload, const Float8 how, Output out, Span part) {
-    const std::int64_t num_blocks = blocks_in(out.size, how.block);
-    const float from_units = power_of_two(1 - how.bias - kMantissa);
-    for (std::int64_t start = part.from; start < part.to; start += how.block) {
-        const std::int64_t n = least(how.block, out.size - start);
-        const float scale = load_scale(payload, start / how.block);
-        const std::uint8_t* __restrict source = payload + scale_bytes(num_blocks) + start;
-        float* __restrict target = out.values + start;
-        for (std::int64_t i = 0; i < n; ++i) {
-            give<kAdd>(target, i, from_fp8<kMantissa>(source[i], how.bias, from_units) * scale, out.scale);
-        }
-    }
-}
-
-void fp8_decode_span(const std::uint8_t* payload, const Float8& how, Output out, Span part) {
-    if (how.mantissa == 3) {
-        out.add ? fp8_decode_all<3, true>(payload, how, out, part) : fp8_decode_all<3, false>(payload, how, out, part);
-    } else {
-        out.add ? fp8_decode_all<2, true>(payload, how, out, part) : fp8_decode_all<2, false>(payload, how, out, part);
-    }
-}
-
-void fp8_decode(const std::uint8_t* payload, const Float8& how, Output out) {
-    fp8_decode_span(payload, how, out, {0, out.size});
-}
-
-bool fp8_reduce(const Reduction& all, const Float8& how) {
-    return reduce_chunks(
-        all, how.block,
-        [&how](Input in, std::uint8_t* payload, Span part) { return fp8_encode_span(in, how, payload, part); },
-        [&how](const std::uint8_t* payload, Output out, Span part) { fp8_decode_span(payload, how, out, part); });
 }
 
 }  // namespace

@@ -4,14 +4,12 @@
 #include "codec_block.hpp"
 #include "codec_cast.hpp"
 #include "codec_sign.hpp"
-#include "codec_sparse.hpp"
 
 namespace syncline::codec {
 namespace {
 
-constexpr Kernels kKernels{block_encode,   block_decode,    block_reduce,   sign_encode, sign_decode, sign_reduce,
-                           cast_encode,    cast_decode,     cast_reduce,    fp8_encode,  fp8_decode,  fp8_reduce,
-                           threshold,      select,          is_finite};
+constexpr Kernels kKernels{block_encode, block_decode, block_reduce, sign_encode, sign_decode,
+                           sign_reduce,  cast_encode,  cast_decode,  cast_reduce, is_finite};
 
 }  // namespace
 }  // namespace syncline::codec

@@ -66,13 +66,13 @@ void blocks_by_hand() {
     for (const auto variant : variants()) {
         Floats residual(5);
         Bytes payload(9);
-        kernels(variant).block_encode(input(values, residual), {8, 256, false, 0}, payload.data());
+        kernels(variant).block_encode(input(values, residual), {8, 256}, payload.data());
         CHECK(scale_at(payload, 0) == 1.0f);
         const Bytes codes(payload.begin() + 4, payload.end());
         CHECK((codes == Bytes{127, 256 - 64, 0, 2, 256 - 127}));  // ties go to even
         CHECK(same(residual, {0.0f, 0.5f, 0.5f, -0.5f, 0.0f}));
         Floats out{1, 1, 1, 1, 1};
-        kernels(variant).block_decode(payload.data(), {8, 256, false, 0}, {out.data(), 5, true, 0.5f});
+        kernels(variant).block_decode(payload.data(), {8, 256}, {out.data(), 5, true, 0.5f});
         CHECK(same(out, {64.5f, -31.0f, 1.0f, 2.0f, -62.5f}));
     }
 }
@@ -82,7 +82,7 @@ void four_bits_by_hand() {
     for (const auto variant : variants()) {
         Floats none;
         Bytes payload(6);
-        kernels(variant).block_encode(input(values, none), {4, 32, false, 0}, payload.data());
+        kernels(variant).block_encode(input(values, none), {4, 32}, payload.data());
         CHECK(payload[4] == 0xf7);  // 7, then -1 in the high bits
         CHECK(payload[5] == 0x09);  // -7, and nothing
     }
@@ -109,36 +109,11 @@ void not_finite_is_seen() {
         values[3] = kNan;
         residual[5] = kNan;
         Bytes payload(2 * 2 + 40);
-        kernels(variant).block_encode(input(values, residual), {8, 32, false, 0}, payload.data());
+        kernels(variant).block_encode(input(values, residual), {8, 32}, payload.data());
         CHECK(std::isnan(scale_at(payload, 0)));
         CHECK(std::isfinite(scale_at(payload, 1)));
         CHECK(residual[3] == 0.25f);
         CHECK(residual[5] == 0.0f);
-    }
-}
-
-void thresholds_by_hand() {
-    const Floats values{1.0f, -5.0f, 3.0f, 3.0f, 0.0f, 4.0f};
-    for (const auto variant : variants()) {
-        Floats none, residual(6);
-        std::vector<std::uint32_t> histogram(kHistogram);
-        const auto found = kernels(variant).threshold(input(values, none), {3, 1, 0, histogram.data()});
-        float edge;
-        std::memcpy(&edge, &found.bits, sizeof edge);
-        CHECK(edge == 3.0f);
-        CHECK(found.ties == 1);
-        Bytes index(12), value(12);
-        const auto kept = kernels(variant).select(input(values, residual), found, {index.data(), value.data(), 3});
-        CHECK(kept.count == 3);
-        CHECK(float_at(value, 0) == -5.0f);
-        CHECK(float_at(value, 1) == 3.0f);
-        CHECK(float_at(value, 2) == 4.0f);
-        CHECK(same(residual, {1.0f, 0.0f, 0.0f, 3.0f, 0.0f, 0.0f}));
-        Floats out(6, 1.0f);
-        CHECK(scatter(index.data(), value.data(), 3, {out.data(), 6, true, 2.0f}));
-        CHECK(same(out, {1.0f, -9.0f, 7.0f, 1.0f, 1.0f, 9.0f}));
-        CHECK(!scatter(index.data(), value.data(), 3, {out.data(), 5, true, 1.0f}));
-        CHECK(out[1] == -9.0f);
     }
 }
 
@@ -169,13 +144,11 @@ void agree(std::int64_t n, std::int64_t num_bytes, const Encode& encode, const D
 void variants_agree(std::int64_t n) {
     const std::int64_t num_blocks = (n + 63) / 64, scale_bytes = 4 * ((num_blocks + 1) / 2);
     for (const int bits : {8, 4}) {
-        for (const bool stochastic : {false, true}) {
-            const Quantiser how{bits, 64, stochastic, 12345};
-            agree(
-                n, scale_bytes + (n * bits + 7) / 8,
-                [&](const Kernels& k, Input in, Bytes& to) { k.block_encode(in, how, to.data()); },
-                [&](const Kernels& k, const Bytes& from, Output out) { k.block_decode(from.data(), how, out); });
-        }
+        const Quantiser how{bits, 64};
+        agree(
+            n, scale_bytes + (n * bits + 7) / 8,
+            [&](const Kernels& k, Input in, Bytes& to) { k.block_encode(in, how, to.data()); },
+            [&](const Kernels& k, const Bytes& from, Output out) { k.block_decode(from.data(), how, out); });
     }
     agree(
         n, 4 * num_blocks + (n + 7) / 8,
@@ -187,25 +160,6 @@ void variants_agree(std::int64_t n) {
             [&](const Kernels& k, Input in, Bytes& to) { k.cast_encode(in, kind, to.data()); },
             [&](const Kernels& k, const Bytes& from, Output out) { k.cast_decode(from.data(), kind, out); });
     }
-    for (const Float8& how : {Float8{3, 7, 0x7e, 1.0f / 448.0f, 64}, Float8{2, 15, 0x7b, 1.0f / 57344.0f, 64}}) {
-        agree(
-            n, scale_bytes + n,
-            [&](const Kernels& k, Input in, Bytes& to) { k.fp8_encode(in, how, to.data()); },
-            [&](const Kernels& k, const Bytes& from, Output out) { k.fp8_decode(from.data(), how, out); });
-    }
-    const std::int64_t room = n / 10 + 1;
-    agree(
-        n, 8 * room,
-        [&](const Kernels& k, Input in, Bytes& to) {
-            std::vector<std::uint32_t> histogram(kHistogram);
-            for (const std::int64_t stride : {3, 1}) {
-                const auto found = k.threshold(in, {room, stride, 0, histogram.data()});
-                k.select(in, found, {to.data(), to.data() + 4 * room, room});
-            }
-        },
-        [&](const Kernels&, const Bytes& from, Output out) {
-            scatter(from.data(), from.data() + 4 * room, n ? room : 0, out);
-        });
 }
 
 }  // namespace
@@ -219,6 +173,5 @@ SUITE(codec) {
     four_bits_by_hand();
     signs_by_hand();
     not_finite_is_seen();
-    thresholds_by_hand();
     for (const std::int64_t n : {0, 1, 2, 7, 8, 15, 16, 17, 63, 64, 65, 130, 1000, 4099}) variants_agree(n);
 }

@@ -6,8 +6,6 @@ Every float operation is a single float32 operation, correctly rounded, never fu
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,25 +15,9 @@ INF_BITS = 0x7F800000
 NAN_BITS = 0x7FC00000
 HUGE_BITS = 254 << 23  # 2^127: a block that reaches it counts as not finite, since its rounded scale might overflow
 TINY_BITS = 27 << 23  # 2^-100: a block whose largest magnitude is below this is sent as zeros
-LEVELS = {8: 127, 4: 7, 2: 1}
-FORMATS = {"e4m3": (3, 7, 0x7E, 448.0), "e5m2": (2, 15, 0x7B, 57344.0)}
-"""fp8: mantissa bits, exponent bias, largest finite code, largest finite value."""
+LEVELS = {8: 127, 4: 7}
 
 U32 = NDArray[np.uint32]
-
-
-def mix32(x: U32) -> U32:
-    """Return 32 well mixed bits for each counter: the generator that NumPy, C++ and Triton share."""
-    x = x ^ (x >> np.uint32(16))
-    x = x * np.uint32(0x7FEB352D)
-    x = x ^ (x >> np.uint32(15))
-    x = x * np.uint32(0x846CA68B)
-    return x ^ (x >> np.uint32(16))
-
-
-def draw(index: NDArray[Any], key: int) -> U32:
-    """Return the 32 random bits of each element index under a key."""
-    return mix32(index.astype(np.uint32) * np.uint32(0x9E3779B1) + np.uint32(key))
 
 
 def _input(values: F32, residual: F32 | None) -> F32:
@@ -103,22 +85,14 @@ def _give(decoded: F32, out: F32, add: bool, scale: float) -> None:
         out[:] = out + scaled if add else scaled
 
 
-def block_encode(
-    values: F32, payload: U8, residual: F32 | None, bits: int, block: int, stochastic: bool, key: int
-) -> bool:
+def block_encode(values: F32, payload: U8, residual: F32 | None, bits: int, block: int) -> bool:
     """Quantise by block to signed codes of 8 or 4 bits."""
     a = _input(values, residual)
     rows = _rows(a, block)
     scale, inverse = _scales(_top_bits(rows), LEVELS[bits])
     with np.errstate(invalid="ignore", over="ignore"):
         x = np.where(np.isnan(scale)[:, None], np.float32(0), rows * inverse[:, None])
-    if stochastic:
-        low = np.floor(x)
-        index = np.arange(x.size, dtype=np.uint64).reshape(x.shape)
-        chance = (draw(index, key) >> np.uint32(8)).astype(np.float32) * np.float32(2**-24)
-        q = low + (chance < x - low)
-    else:
-        q = np.rint(x) + np.float32(0)  # no -0: codes have none
+    q = np.rint(x) + np.float32(0)  # no -0: codes have none
     q = np.clip(q, -LEVELS[bits], LEVELS[bits]).astype(np.float32)
     _put_scales(scale, payload)[:] = _pack(q.reshape(-1)[: a.size].astype(np.int8), bits)
     _keep_error(a, (q * scale[:, None]).reshape(-1)[: a.size], residual)
@@ -232,45 +206,3 @@ def _widen(codes: NDArray[np.uint16], kind: str) -> F32:
     if kind == "fp16":
         return codes.view(np.float16).astype(np.float32)
     return (codes.astype(np.uint32) << np.uint32(16)).view(np.float32)
-
-
-def fp8_encode(values: F32, payload: U8, residual: F32 | None, fmt: str, block: int) -> bool:
-    """Scale each block to the range of an 8-bit float and round to it, ties to even."""
-    mantissa, bias, largest_code, largest = FORMATS[fmt]
-    a = _input(values, residual)
-    rows = _rows(a, block)
-    scale, inverse = _scales(_top_bits(rows), largest)
-    with np.errstate(invalid="ignore", over="ignore"):
-        x = np.where(np.isnan(scale)[:, None], np.float32(0), rows * inverse[:, None]).reshape(-1)[: a.size]
-    bits = x.view(np.uint32) & np.uint32(0x7FFFFFFF)
-    drop = np.uint32(23 - mantissa)
-    rounded = bits + ((np.uint32(1) << (drop - np.uint32(1))) - np.uint32(1)) + ((bits >> drop) & np.uint32(1))
-    normal = (rounded >> drop).astype(np.int64) - ((127 - bias) << mantissa)
-    # Below the smallest normal number the codes are equally spaced, and their count is the code.
-    subnormal = np.rint(bits.view(np.float32) * np.float32(2.0 ** (bias + mantissa - 1))).astype(np.int64)
-    code = np.where(bits < ((128 - bias) << 23), np.minimum(subnormal, 1 << mantissa), normal)
-    code = np.minimum(code, largest_code).astype(np.uint8) | (np.signbit(x).astype(np.uint8) << np.uint8(7))
-    _put_scales(scale, payload)[:] = code
-    _keep_error(a, fp8_table(fmt)[code] * np.repeat(scale, block)[: a.size], residual)
-    return not np.isnan(scale).any()
-
-
-def fp8_decode(payload: U8, out: F32, fmt: str, block: int, add: bool, scale: float) -> None:
-    """Read what `fp8_encode` wrote."""
-    scales, codes = _get_scales(payload, out.size, block)
-    with np.errstate(invalid="ignore", over="ignore"):
-        _give(fp8_table(fmt)[codes] * scales, out, add, scale)
-
-
-def fp8_table(fmt: str) -> F32:
-    """Return what each of the 256 codes means; e4m3 has no Inf and one NaN, e5m2 has both as IEEE does."""
-    mantissa, bias, largest_code, _ = FORMATS[fmt]
-    code = np.arange(128)
-    exponent, fraction = code >> mantissa, code & ((1 << mantissa) - 1)
-    # The smallest exponent holds the subnormal numbers: no leading one, and the exponent of its neighbour.
-    lead = np.where(exponent == 0, fraction, fraction + (1 << mantissa))
-    value = np.ldexp(lead.astype(np.float64), np.maximum(exponent, 1) - bias - mantissa)
-    value[largest_code + 1 :] = np.nan
-    if fmt == "e5m2":
-        value[largest_code + 1] = np.inf
-    return np.concatenate([value, -value]).astype(np.float32)

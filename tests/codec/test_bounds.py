@@ -19,12 +19,10 @@ SCALE_ROUNDED_UP = 129 / 128  # a scale is rounded up to 8 bits
     ("name", "step"),
     [
         ("int8", 0.5 / 127),
-        ("int8:round=stochastic", 1 / 127),
         ("int4:block=256", 0.5 / 7),
-        ("int4:block=256,round=stochastic", 1 / 7),
     ],
 )
-def test_bounds_of_blocks_are_half_a_step_or_one(name: str, step: float) -> None:
+def test_bounds_of_blocks_are_half_a_step(name: str, step: float) -> None:
     values = np.concatenate([np.full(BLOCK, 1.0), np.full(BLOCK, -8.0), np.zeros(BLOCK)]).astype(np.float32)
     bound = error_bound(scheme(name), values).max_abs
     assert bound is not None
@@ -84,20 +82,18 @@ def test_a_cast_is_no_wider_than_float32_makes_it() -> None:
 @pytest.mark.parametrize(
     ("block", "name"),
     [(Block(8), "int8"), (Block(4), "int4"), (Block(4, 256), "int4:block=256"),
-     (Block(8, 64, "stochastic"), "int8:block=64,round=stochastic")],
+     (Block(8, 64), "int8:block=64")],
 )  # fmt: skip
 def test_a_block_is_named_by_what_is_not_usual(block: Block, name: str) -> None:
     assert block.name == name
     assert scheme(name).name == name
 
 
-def test_what_is_no_block_or_rounding_is_refused() -> None:
+def test_what_is_no_block_is_refused() -> None:
     assert [Block(8, block).block for block in (32, 65536)] == [32, 65536]
     for block in (16, 131072, 96, 0):
         with pytest.raises(CodecError, match=f"a power of two; got {block}"):
             Block(8, block)
-    with pytest.raises(CodecError, match='no rounding "up"'):
-        Block(8, 256, "up")
 
 
 def test_bytes_of_scales_and_codes() -> None:
@@ -116,20 +112,3 @@ def test_blocks_below_the_least_magnitude_are_sent_as_zeros() -> None:
     assert bound is not None and bound[0] == pytest.approx(2.0**-100, rel=0.01, abs=0)
     assert (round_trip(Block(8, 64), tiny) == 0).all()
     assert (round_trip(Block(8, 64), np.full(64, 2.0**-99, np.float32)) > 0).all()
-
-
-@pytest.mark.parametrize(("rounding", "draws"), [("nearest", False), ("stochastic", True)])
-def test_only_stochastic_rounding_draws_numbers_anew(rounding: str, draws: bool) -> None:
-    values, codec = np.linspace(-1, 1, 256, dtype=np.float32), Block(8, 256, rounding)
-    state = codec.new_state(values.size)
-    payloads = np.zeros((4, codec.wire_bytes(values.size)), np.uint8)
-    for payload in payloads[:2]:
-        codec.encode(values, payload, state)
-    assert (payloads[0] != payloads[1]).any() == draws
-    for payload in payloads[2:]:
-        codec.reduce([payloads[0]], values.copy(), payload, state)
-    assert (payloads[2] != payloads[3]).any() == draws
-    assert state.counter == (4 if draws else 0)
-    total = values.copy()
-    codec.add_up([payloads[0]], total)  # nothing is encoded, so nothing is drawn
-    assert total == pytest.approx(values + round_trip(codec, values), abs=2 / 127)

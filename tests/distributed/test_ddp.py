@@ -19,7 +19,7 @@ WORST = {
     "bf16": 4e-3,
     "fp16": 5e-4,
     "int8": 2e-2,
-    "int8:round=stochastic": 3e-2,
+    "int8:block=64": 2e-2,
     "int4": 0.3,
 }
 

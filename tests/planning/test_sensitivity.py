@@ -54,7 +54,7 @@ def test_actions_are_ranked_and_say_what_they_change(weak: PlanResult) -> None:
     savings = [a.saving for a in weak.actions]
     assert savings == sorted(savings, reverse=True)
     kinds = {a.name: a.kind for a in weak.actions}
-    assert kinds["accumulation"] == kinds["codec"] == "numerics"
+    assert kinds["accumulation"] == kinds["int8"] == "numerics"
     assert kinds["bandwidth"] == "hardware"
     assert all("convergence" in a.note for a in weak.actions if a.kind == "numerics")
 
@@ -166,4 +166,4 @@ def test_a_cable_slower_than_none_is_shut() -> None:
 def test_a_change_is_at_most_as_likely_as_its_kind() -> None:
     """A chance lies between 0 and 1, and nothing named on its own is surer than a setting."""
     assert all(0 < chance <= LIKELY["free"] < 1 for chance in LIKELY.values())
-    assert LIKELY["numerics"] < LIKELY["codec"] < LIKELY["fp8"] < LIKELY["free"]
+    assert LIKELY["numerics"] < LIKELY["int8"] < LIKELY["fp8"] < LIKELY["free"]

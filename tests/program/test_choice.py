@@ -17,7 +17,6 @@ PRICES = tuple(
     CodecPrice(name, 1.0e-9, 0.4e-9, 1.4e-9, 0.011) if name.startswith("powersgd") else CodecPrice(name, cost, cost)
     for name, cost in {
         "fp32": 5e-10, "bf16": 5e-10, "int8": 6e-10, "int4": 9e-10, "sign": 8e-10, "powersgd:rank=4": 0,
-        "topk:keep=0.01+int8": 1.5e-9,
     }.items()
 )  # fmt: skip
 

@@ -47,7 +47,7 @@ def test_a_wrong_job_is_named_with_its_line(tmp_path: Path, text: str, message: 
 
 
 def test_names_of_codecs_are_written_one_way() -> None:
-    assert RehearsalJob(synchronisations=("ddp", "topk:keep=1%")).synchronisations == ("ddp", "topk:keep=0.01")
+    assert RehearsalJob(synchronisations=("ddp", "powersgd:2")).synchronisations == ("ddp", "powersgd:rank=2")
 
 
 @pytest.mark.slow

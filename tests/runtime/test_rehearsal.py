@@ -13,7 +13,7 @@ from syncline.runtime import rehearsal
 from syncline.runtime.wire.memory_wire import MemoryWire
 
 
-@pytest.mark.parametrize("codec", ["bf16", "int8", "sign", "topk:keep=0.01+int8"])
+@pytest.mark.parametrize("codec", ["bf16", "int8", "sign"])
 def test_every_stage_of_every_piece_is_measured_and_more_elements_cost_more(codec: str) -> None:
     small, large = rehearsal.stage_times(codec, [4096, 1 << 20], 3)
     for stages in (small, large):
@@ -45,7 +45,7 @@ def test_after_dense_steps_the_optimizer_sees_what_a_codec_leaves(monkeypatch: p
             shares.append(sum(float((g != 0).sum()) for g in gradients) / sum(g.numel() for g in gradients))
 
     monkeypatch.setattr(rehearsal, "_optimizer", lambda model: Looking(model.parameters(), lr=0.1))
-    assert trainer.optimizer_time("topk:keep=0.01") >= 0
+    assert trainer.optimizer_time("sign") >= 0
     dense, sparse = shares[: rehearsal.DENSE_STEPS], shares[rehearsal.DENSE_STEPS :]
     assert min(dense) > 0.5
     assert max(sparse) < 0.05

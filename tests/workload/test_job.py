@@ -95,7 +95,6 @@ def test_codecs_shrink_the_wire() -> None:
     assert wire_share("plain", 4) == wire_share("none", 2) == wire_share("bf16", 2) == 1.0
     assert wire_share("int8", 4) == pytest.approx(0.25, rel=0.02)
     assert wire_share("sign", 2) == wire_share("onebit", 2) == pytest.approx(1 / 16, rel=0.1)
-    assert wire_share("topk:0.01", 4) == wire_share("topk:keep=0.01", 4) == pytest.approx(0.02, rel=0.2)
     assert wire_share("powersgd:rank=4", 4) == pytest.approx(2 * 4 / 2048, rel=0.01)
     with pytest.raises(DescriptionError, match='no codec "zip"'):
         wire_share("zip", 4)
@@ -105,7 +104,6 @@ def test_codecs_have_one_name_and_old_ones_are_read() -> None:
     names = {
         "none": "plain",
         "onebit": "sign",
-        "topk:0.01": "topk:keep=0.01",
         "INT8": "int8",
         "powersgd:2": "powersgd:rank=2",
     }

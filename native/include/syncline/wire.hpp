@@ -41,13 +41,11 @@ struct Options {
 
 // How numbers become bytes; payload sizes come from whoever makes a lane.
 struct Coder {
-    enum class Family : int { block = 0, sign = 1, cast = 2, fp8 = 3 };
+    enum class Family : int { block = 0, sign = 1, cast = 2 };
     Family family = Family::cast;
     codec::Quantiser quantiser{};
-    codec::Float8 float8{};
     codec::Short cast = codec::Short::fp32;
     std::int64_t block = 0;
-    bool owes_all = false;
 };
 
 struct LaneSpec {
@@ -85,9 +83,8 @@ struct Posting {
     float* values = nullptr;
     float* residual = nullptr;
     std::uint32_t sequence = 0, step = 0;
-    std::vector<std::uint32_t> keys;  // of random rounding, by shard; empty: none
-    float scale = 1.0f;               // of the sum, where it is scatter only
-    bool fail = false;                // only say that this rank cannot go on
+    float scale = 1.0f;  // of the sum, where it is scatter only
+    bool fail = false;   // only say that this rank cannot go on
     std::optional<std::pair<int, int>> trouble;  // (rank, parameter): only say that
 };
 

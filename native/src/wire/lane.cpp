@@ -49,10 +49,6 @@ std::size_t LaneState::payload_bytes(int shard) const {
     return static_cast<std::size_t>(spec_.payload_bytes[static_cast<std::size_t>(shard)]);
 }
 
-std::uint32_t LaneState::key(int shard) const {
-    return posting_.keys.empty() ? 0 : posting_.keys[static_cast<std::size_t>(shard)];
-}
-
 Prefix LaneState::prefix(std::uint32_t flags, int origin, int detail) const {
     return {kLaneProtocol,  spec_.codec, spec_.layout, posting_.sequence, posting_.step, flags,
             static_cast<std::uint32_t>(origin), static_cast<std::uint32_t>(detail)};
@@ -116,9 +112,6 @@ void LaneState::run(Hub::Kind kind, void (LaneState::*work)(int), int argument) 
 }
 
 void LaneState::post(Posting posting) {
-    if (!posting.keys.empty() && posting.keys.size() != sides_.size()) {
-        throw std::invalid_argument("a key is needed for every shard, or none");
-    }
     posting_ = std::move(posting);
     outcome_ = told_by_ = {};
     bad_.clear();
@@ -170,7 +163,7 @@ void LaneState::do_encode(int peer) {
         }
     } else {
         if (side(peer).out.empty()) side(peer).out.resize(payload_bytes(peer));  // plain, with a residual
-        finite = encode(spec_.coder, {values, residual, count}, key(peer), side(peer).out.data());
+        finite = encode(spec_.coder, {values, residual, count}, side(peer).out.data());
         seals.add(side(peer).out.data(), payload_bytes(peer));
     }
     side(peer).shard_sums = taken(seals);
@@ -341,19 +334,19 @@ void LaneState::do_reduce(int) {
 // Sum, and take the checksums of what is sent to every peer once.
 void LaneState::reduce_all(codec::Reduction all) {
     if (spec_.scatter_only) {
-        reduce(spec_.coder, all, key(rank_));
+        reduce(spec_.coder, all);
         return;
     }
     Sealer seals = sealer(payload_bytes(rank_));
     if (all.payload != nullptr) {
-        reduce(spec_.coder, all, key(rank_));
+        reduce(spec_.coder, all);
         seals.add(all.payload, payload_bytes(rank_));
     } else {
         std::vector<const std::uint8_t*> payloads(all.payloads, all.payloads + all.num_payloads);
         all.payloads = payloads.data();
         for (std::int64_t left = all.size; left > 0; left -= all.size) {
             all.size = std::min(kNear, left);
-            reduce(spec_.coder, all, key(rank_));
+            reduce(spec_.coder, all);
             seals.add(all.own, static_cast<std::size_t>(4 * all.size));
             all.own += all.size;
             for (const std::uint8_t*& payload : payloads) payload += 4 * all.size;

@@ -69,7 +69,6 @@ class LaneState final : public Listener {
     std::int64_t low(int shard) const { return spec_.bounds[static_cast<std::size_t>(shard)]; }
     std::int64_t length(int shard) const { return spec_.bounds[static_cast<std::size_t>(shard) + 1] - low(shard); }
     std::size_t payload_bytes(int shard) const;
-    std::uint32_t key(int shard) const;
     Prefix prefix(std::uint32_t flags, int origin, int detail) const;
     int find(int shard) const;
     Outcome judged(const Prefix& got, std::uint32_t total, std::size_t payload, int peer) const;

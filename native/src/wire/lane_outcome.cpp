@@ -112,9 +112,7 @@ void LaneState::take_back(const float* values, float* residual) {
         sent.assign(static_cast<std::size_t>(count), 0.0f);
         decode(spec_.coder, side(peer).out.data(), {sent.data(), count, false, 1.0f});
         for (std::int64_t i = 0; i < count; ++i) {
-            float was = sent[static_cast<std::size_t>(i)];
-            if (spec_.coder.owes_all && std::isnan(was)) was = 0.0f;
-            const float change = was - values[at + i];
+            const float change = sent[static_cast<std::size_t>(i)] - values[at + i];
             if (std::isfinite(change)) residual[at + i] += change;
         }
     }

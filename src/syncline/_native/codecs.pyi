@@ -17,8 +17,6 @@ def block_encode(
     residual: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu")] | None,
     bits: int,
     block: int,
-    stochastic: bool,
-    key: int,
     variant: int = -1,
 ) -> bool:
     """
@@ -43,8 +41,6 @@ def block_reduce(
     residual: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu")] | None,
     bits: int,
     block: int,
-    stochastic: bool,
-    key: int,
     before: float,
     after: float,
     variant: int = -1,
@@ -112,75 +108,3 @@ def cast_reduce(
     variant: int = -1,
 ) -> bool:
     """Add payloads to own and encode the sum."""
-
-def fp8_encode(
-    values: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)],
-    payload: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu")],
-    residual: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu")] | None,
-    format: str,
-    block: int,
-    variant: int = -1,
-) -> bool:
-    """
-    Scale by block and round to e4m3 or e5m2; return whether all was finite.
-    """
-
-def fp8_decode(
-    payload: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)],
-    out: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu")],
-    format: str,
-    block: int,
-    add: bool,
-    scale: float,
-    variant: int = -1,
-) -> None:
-    """Read what fp8_encode wrote."""
-
-def fp8_reduce(
-    payloads: Sequence[Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)]],
-    own: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu")],
-    payload: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu")] | None,
-    residual: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu")] | None,
-    format: str,
-    block: int,
-    before: float,
-    after: float,
-    variant: int = -1,
-) -> bool:
-    """Add payloads to own and encode the sum."""
-
-def threshold(
-    values: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)],
-    residual: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu")] | None,
-    wanted: int,
-    stride: int,
-    offset: int,
-    histogram: Annotated[NDArray[numpy.uint32], dict(shape=(None,), order="C", device="cpu")],
-    variant: int = -1,
-) -> tuple[int, int]:
-    """
-    Return (bits of a magnitude that about `wanted` elements reach, how many that equal it to keep).
-    """
-
-def select(
-    values: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)],
-    residual: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu")] | None,
-    threshold_bits: int,
-    ties: int,
-    index: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu")],
-    value: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu")],
-    variant: int = -1,
-) -> tuple[int, bool]:
-    """Keep what reaches the threshold; return (count, poisoned)."""
-
-def scatter(
-    index: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)],
-    value: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)],
-    count: int,
-    out: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu")],
-    add: bool,
-    scale: float,
-) -> None:
-    """
-    Put kept values at their places; ValueError, and nothing written, when one lies outside.
-    """

@@ -1,4 +1,4 @@
-"""The native transport; use syncline.runtime.wire.native_wire instead."""
+"""The native transport; use syncline.runtime.sync.native_wire instead."""
 
 from collections.abc import Sequence
 from typing import Annotated
@@ -15,7 +15,6 @@ class Lane:
         residual: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu")] | None,
         sequence: int,
         step: int,
-        keys: Sequence[int],
         scale: float,
         fail: bool,
         trouble: tuple[int, int] | None,
@@ -99,7 +98,6 @@ class Wire:
         payload_bytes: Sequence[int],
         family: str,
         numbers: Sequence[int],
-        owes_all: bool,
         scatter_only: bool,
         priority: int,
         codec: int,

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from syncline.codec.codec import RAW, Codec
 from syncline.codec.names import scheme
-from syncline.codec.scheme import EncodeState, Scheme
+from syncline.codec.scheme import Scheme
 
-__all__ = ["RAW", "Codec", "EncodeState", "Scheme", "scheme"]
+__all__ = ["RAW", "Codec", "Scheme", "scheme"]

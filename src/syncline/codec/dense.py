@@ -1,4 +1,4 @@
-"""Schemes that send every element in fewer bits: shorter floats, whole numbers by block, 8-bit floats, signs.
+"""Schemes that send every element in fewer bits: shorter floats, whole numbers by block, signs.
 
 Each is a native kernel family: `<family>_encode`, `<family>_decode` and `<family>_reduce` with the same options.
 """
@@ -9,11 +9,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from syncline._native import codecs as kernels
-from syncline.codec.scheme import F32, U8, EncodeState, Scheme
+from syncline.codec.scheme import F32, U8, Scheme
 from syncline.errors import CodecError
 
-ROUNDINGS = ("nearest", "stochastic")
-FORMATS = ("e4m3", "e5m2")
 CASTS = ("fp16", "bf16", "fp32")
 DEFAULT_BLOCK = {8: 256, 4: 512}
 
@@ -30,8 +28,8 @@ class Dense(Scheme):
             getattr(kernels, f"{family}_reduce"),
         )
 
-    def _encode(self, values: F32, payload: U8, state: EncodeState, residual: F32 | None) -> bool:
-        finite: bool = self._kernels[0](values, payload, residual, *self.options, *self.draw(state))
+    def _encode(self, values: F32, payload: U8, residual: F32 | None) -> bool:
+        finite: bool = self._kernels[0](values, payload, residual, *self.options)
         return finite
 
     def _decode(self, payload: U8, out: F32, add: bool, scale: float) -> None:
@@ -43,38 +41,29 @@ class Dense(Scheme):
         own: F32,
         payload: U8 | None,
         residual: F32 | None,
-        state: EncodeState | None,
         before: float,
         after: float,
     ) -> bool:
-        options = (*self.options, *self.draw(state))
-        finite: bool = self._kernels[2](payloads, own, payload, residual, *options, before, after)
+        finite: bool = self._kernels[2](payloads, own, payload, residual, *self.options, before, after)
         return finite
-
-    def draw(self, state: EncodeState | None) -> tuple[Any, ...]:
-        """Return the options of encoding alone: how random rounding draws, where the family has it."""
-        return ()
 
 
 class Block(Dense):
     """Signed codes of `bits` bits. Wire: one bfloat16 scale a block, then the codes, low bits first.
 
-    The scale is the block's largest magnitude over the largest code. Nearest rounding errs by at most half a scale an
-    element, stochastic by less than one scale and not on average.
+    The scale is the block's largest magnitude over the largest code. Rounding to nearest errs by at most half a scale
+    an element.
     """
 
-    def __init__(self, bits: int = 8, block: int | None = None, round: str = "nearest") -> None:
+    def __init__(self, bits: int = 8, block: int | None = None) -> None:
         name, usual = f"int{bits}", DEFAULT_BLOCK[bits]
         self.bits, self.block = bits, _check_block(usual if block is None else block, name)
-        self.is_stochastic = _among(round, ROUNDINGS, "rounding") == "stochastic"
-        self.name = _named(name, {"block": (self.block, usual), "round": (round, "nearest")})
-        super().__init__("block", (bits, self.block), [bits, self.block, int(self.is_stochastic)])
+        self.name = _named(name, self.block, usual)
+        super().__init__("block", (bits, self.block), [bits, self.block])
 
     def wire_bytes(self, num_elements: int) -> int:
-        return _scale_bytes(num_elements, self.block) + -(-num_elements * self.bits // 8)
-
-    def draw(self, state: EncodeState | None) -> tuple[Any, ...]:
-        return self.is_stochastic, state.next_key() if self.is_stochastic and state is not None else 0
+        scale_bytes = 4 * -(-num_elements // (2 * self.block))  # two a block, up to a multiple of four
+        return scale_bytes + -(-num_elements * self.bits // 8)
 
 
 class Cast(Dense):
@@ -91,22 +80,6 @@ class Cast(Dense):
         return (4 if self.name == "fp32" else 2) * num_elements
 
 
-class Fp8(Dense):
-    """Wire: one bfloat16 scale a block, then one byte an element in e4m3 (as torch.float8_e4m3fn) or e5m2.
-
-    Gradients are far below the smallest fp8 number, so without a scale most of them would be lost.
-    """
-
-    def __init__(self, format: str = "e4m3", block: int = 256) -> None:
-        self.format = _among(format, FORMATS, "fp8 format")
-        self.block = _check_block(block, "fp8")
-        self.name = _named("fp8", {"format": (format, "e4m3"), "block": (block, 256)})
-        super().__init__("fp8", (format, block), [FORMATS.index(format), block])
-
-    def wire_bytes(self, num_elements: int) -> int:
-        return _scale_bytes(num_elements, self.block) + num_elements
-
-
 class Sign(Dense):
     """Wire: one float32 scale a block (mean magnitude), then one bit an element, low bit first; 1 is negative.
 
@@ -115,28 +88,16 @@ class Sign(Dense):
 
     def __init__(self, block: int = 512) -> None:
         self.block = _check_block(block, "sign")
-        self.name = _named("sign", {"block": (block, 512)})
+        self.name = _named("sign", block, 512)
         super().__init__("sign", (block,), [block])
 
     def wire_bytes(self, num_elements: int) -> int:
         return 4 * -(-num_elements // self.block) + -(-num_elements // 8)
 
 
-def _named(family: str, options: dict[str, tuple[object, object]]) -> str:
-    """Return the canonical name: the family, and each option whose value is not the usual one."""
-    changed = [f"{key}={value}" for key, (value, usual) in options.items() if value != usual]
-    return family + (":" + ",".join(changed) if changed else "")
-
-
-def _among(value: str, known: tuple[str, ...], what: str) -> str:
-    if value not in known:
-        raise CodecError(f'there is no {what} "{value}".', detail=f"There are: {', '.join(known)}.")
-    return value
-
-
-def _scale_bytes(num_elements: int, block: int) -> int:
-    """Return the bytes of the scales: two a block, up to a multiple of four."""
-    return 4 * -(-num_elements // (2 * block))
+def _named(family: str, block: int, usual: int) -> str:
+    """Return the canonical name: the family, and the block where it is not the usual one."""
+    return family if block == usual else f"{family}:block={block}"
 
 
 def _check_block(block: int, family: str) -> int:

@@ -8,13 +8,17 @@ carries the exchanges out. `encode` and `decode` are the same for one rank alone
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from syncline.codec.scheme import F32, U8, EncodeState, Scheme
+from syncline.codec.scheme import F32, U8, Scheme
 from syncline.errors import CodecError
+
+SEEDED_BY = 1024
+"""Elements whose bytes seed the random start of a vector that is encoded alone."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +79,7 @@ class FactorLayout:
 class LowRank(Scheme):
     """PowerSGD of rank `rank`. Wire of one payload: P, then Q, of the vector folded to a nearly square matrix.
 
-    Short vectors go dense. The state keeps Q, which the next step starts from.
+    Short vectors go dense. Alone it starts from a new random Q each time; a run starts from that of the last step.
     """
 
     def __init__(self, rank: int = 4) -> None:
@@ -91,28 +95,24 @@ class LowRank(Scheme):
     def wire_bytes(self, num_elements: int) -> int:
         return self._alone(num_elements).wire_bytes
 
-    def new_state(self, num_elements: int, *, seed: int = 0) -> EncodeState:
-        alone = self._alone(num_elements)
-        return EncodeState(num_elements, seed=seed, scratch={"q": np.zeros(alone.num_second, np.float32)})
-
     def _alone(self, num_elements: int) -> FactorLayout:
         cols = math.isqrt(num_elements)
         rows = -(-num_elements // cols) if cols else 0
         folds = self.rank * (rows + cols) < num_elements
         return FactorLayout([(rows, cols) if folds else (num_elements,)], self.rank)
 
-    def _encode(self, values: F32, payload: U8, state: EncodeState, residual: F32 | None) -> bool:
+    def _encode(self, values: F32, payload: U8, residual: F32 | None) -> bool:
         with np.errstate(over="ignore", invalid="ignore"):
             total = values if residual is None else values + residual
             finite = bool(np.isfinite(total).all())
-            words, owed = self._factors(total, state)
+            words, owed = self._factors(total)
         payload[:] = words.view(np.uint8)
         if residual is not None:
             # Where nothing finite is delivered all is owed, less what is not a number.
             residual[:] = owed if np.isfinite(words).all() else np.where(np.isfinite(total), total, 0)
         return finite
 
-    def _factors(self, total: F32, state: EncodeState) -> tuple[F32, F32]:
+    def _factors(self, total: F32) -> tuple[F32, F32]:
         """Return what is sent of a vector, and what that lacks."""
         alone = self._alone(total.size)
         if not alone.matrices:
@@ -120,13 +120,10 @@ class LowRank(Scheme):
         (place,) = alone.matrices
         matrix = np.zeros((place.rows, place.cols), np.float32)
         matrix.reshape(-1)[: total.size] = total
-        q = state.scratch["q"].reshape(place.cols, place.rank)
-        norm = np.abs(q).sum(axis=0)
-        dead = ~(np.isfinite(norm) & (norm > 0))  # a column that is zero would stay so
-        q[:, dead] = np.random.default_rng(state.next_key()).standard_normal((place.cols, int(dead.sum())), np.float32)
-        p = matrix @ q
+        seed = zlib.crc32(total[:SEEDED_BY].tobytes())  # other numbers, another Q: every direction has its turn
+        p = matrix @ np.random.default_rng(seed).standard_normal((place.cols, place.rank), np.float32)
         orthogonalise(p)
-        q[:] = matrix.T @ p
+        q = matrix.T @ p
         owed = (matrix - p @ q.T).reshape(-1)[: total.size]
         return np.concatenate([p.reshape(-1), q.reshape(-1)]), owed
 

@@ -1,21 +1,19 @@
 """What a codec does to numbers: the contract that every scheme keeps.
 
     int8 = scheme("int8")
-    state = int8.new_state(values.size)
     payload = np.empty(int8.wire_bytes(values.size), np.uint8)
-    int8.encode(values, payload, state, residual)   # residual += values - what was sent, in the same pass
-    int8.decode(payload, total, add=True)           # total += what was sent
+    int8.encode(values, payload, residual)   # residual += values - what was sent, in the same pass
+    int8.decode(payload, total, add=True)    # total += what was sent
 
-A scheme is immutable and says what the bytes mean; the state is what one stream of encodes carries from step to step.
-The bytes of each scheme are written down in docs/method/codec-bytes.md.
+A scheme is immutable and keeps nothing from one encode to the next: what was lost is in the residual. The bytes of each
+are written down in docs/method/codec-bytes.md.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,48 +25,22 @@ F32 = NDArray[np.float32]
 U8 = NDArray[np.uint8]
 
 
-class EncodeState:
-    """What one stream of encodes of `num_elements` carries from step to step; the scratch is allocated once, here.
-
-    `counter` counts encodes, so that random choices differ from step to step; `seed` tells streams apart.
-    """
-
-    def __init__(self, num_elements: int, *, seed: int = 0, scratch: Mapping[str, NDArray[Any]] | None = None) -> None:
-        self.num_elements = num_elements
-        self.seed = seed
-        self.counter = 0
-        self.scratch = dict(scratch or {})
-        self.inner: EncodeState | None = None
-
-    def next_key(self) -> int:
-        """Return the 32-bit key of this encode and move on to the next."""
-        key = _splitmix((self.seed * 0x9E3779B97F4A7C15 + self.counter) & _MASK_64) & 0xFFFFFFFF
-        self.counter += 1
-        return key
-
-
 class Scheme(ABC):
     """A way to turn float32 numbers into fewer bytes and back; immutable."""
 
     name: str
-    owes_all: ClassVar[bool] = False
-    """Whether a NaN anywhere leaves every finite value in the residual; else only blocks with one are left out."""
 
     @abstractmethod
     def wire_bytes(self, num_elements: int) -> int:
         """Return the size of a payload of `num_elements`: every encode fills exactly this much."""
 
-    def new_state(self, num_elements: int, *, seed: int = 0) -> EncodeState:
-        """Return the state of a new stream; streams that must draw alike on every rank get the same seed."""
-        return EncodeState(num_elements, seed=seed)
-
-    def encode(self, values: F32, payload: U8, state: EncodeState, residual: F32 | None = None) -> bool:
+    def encode(self, values: F32, payload: U8, residual: F32 | None = None) -> bool:
         """Write `values` (plus `residual`) to `payload` and leave the new error in `residual`.
 
         Return whether every value plus residual was finite; codecs by block count 2^127 and above as not.
         """
-        self._check_encode(values, payload, state, residual)
-        return self._encode(values, payload, state, residual)
+        self._check_encode(values, payload, residual)
+        return self._encode(values, payload, residual)
 
     def decode(self, payload: U8, out: F32, *, add: bool = False, scale: float = 1.0) -> None:
         """Write `scale` times what the payload says to `out`, or add it there."""
@@ -81,14 +53,13 @@ class Scheme(ABC):
     def add_up(self, payloads: Sequence[U8], own: F32, *, scale: float = 1.0) -> None:
         """Add what each payload says to `own`, in order, then multiply by `scale`."""
         self._check_reduce(payloads, own)
-        self._reduce(payloads, own, None, None, None, scale, 1.0)
+        self._reduce(payloads, own, None, None, scale, 1.0)
 
     def reduce(
         self,
         payloads: Sequence[U8],
         own: F32,
         payload: U8,
-        state: EncodeState,
         residual: F32 | None = None,
         *,
         before: float = 1.0,
@@ -99,8 +70,8 @@ class Scheme(ABC):
         The same as `add_up`, `encode` and `decode`, in one pass where the scheme allows it. Return what `encode` does.
         """
         self._check_reduce(payloads, own)
-        self._check_encode(own, payload, state, residual)
-        return self._reduce(payloads, own, payload, residual, state, before, after)
+        self._check_encode(own, payload, residual)
+        return self._reduce(payloads, own, payload, residual, before, after)
 
     def price(
         self, *, encode_Bps: float = math.inf, decode_Bps: float = math.inf, num_elements: int = 1 << 22
@@ -110,7 +81,7 @@ class Scheme(ABC):
         return Codec(self.name, ratio, encode_Bps, decode_Bps)
 
     @abstractmethod
-    def _encode(self, values: F32, payload: U8, state: EncodeState, residual: F32 | None) -> bool: ...
+    def _encode(self, values: F32, payload: U8, residual: F32 | None) -> bool: ...
 
     @abstractmethod
     def _decode(self, payload: U8, out: F32, add: bool, scale: float) -> None: ...
@@ -121,7 +92,6 @@ class Scheme(ABC):
         own: F32,
         payload: U8 | None,
         residual: F32 | None,
-        state: EncodeState | None,
         before: float,
         after: float,
     ) -> bool:
@@ -129,9 +99,9 @@ class Scheme(ABC):
             self._decode(received, own, True, 1.0)
         if before != 1.0:
             own *= np.float32(before)
-        if payload is None or state is None:
+        if payload is None:
             return True
-        finite = self._encode(own, payload, state, residual)
+        finite = self._encode(own, payload, residual)
         self._decode(payload, own, False, after)
         return finite
 
@@ -142,16 +112,11 @@ class Scheme(ABC):
         if not own.flags.writeable:
             raise CodecError("reduce needs an array it can write to, and `own` is read-only.")
 
-    def _check_encode(self, values: F32, payload: U8, state: EncodeState, residual: F32 | None) -> None:
+    def _check_encode(self, values: F32, payload: U8, residual: F32 | None) -> None:
         check_array("values", values, np.float32)
         self._check_payload(payload, values.size)
         if not payload.flags.writeable:
             raise CodecError("encode needs a payload it can write to, and this one is read-only.")
-        if state.num_elements != values.size:
-            raise CodecError(
-                f"the state is for {state.num_elements} elements and there are {values.size}.",
-                hint="Make one state per stream with new_state(num_elements).",
-            )
         if residual is None:
             return
         check_array("residual", residual, np.float32)
@@ -179,16 +144,6 @@ class Scheme(ABC):
 
     def __repr__(self) -> str:
         return f"scheme({self.name!r})"
-
-
-_MASK_64 = (1 << 64) - 1
-
-
-def _splitmix(x: int) -> int:
-    x = (x + 0x9E3779B97F4A7C15) & _MASK_64
-    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _MASK_64
-    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _MASK_64
-    return x ^ (x >> 31)
 
 
 def check_array(what: str, array: object, dtype: type) -> None:

@@ -61,7 +61,7 @@ EXCHANGES = {"tp": "tensor-parallel exchange", "dp": "gradients"}
 OVERLAPS_TP = ("", "megatron", "nemo")
 #: Chances that a change brings what is predicted; all assumed. Settings and hardware rarely disappoint; numerics may
 #: not converge: fp8 products are used at scale (DeepSeek-V3), low-bit gradients and rare meetings less often.
-LIKELY = {"free": 0.9, "hardware": 0.9, "numerics": 0.5, "zero-bubble": 0.7, "fp8": 0.7, "codec": 0.6, "int8": 0.6,
+LIKELY = {"free": 0.9, "hardware": 0.9, "numerics": 0.5, "zero-bubble": 0.7, "fp8": 0.7, "int8": 0.6,
           "restart": 0.8, "even-batch": 0.8}  # fmt: skip
 #: A global batch this near to the one that was asked for trains alike: learning rates are not tuned more finely.
 NEAR_BATCH = 0.13
@@ -420,8 +420,7 @@ def _numeric_changes(question: PlanQuestion, best: Plan, fix: Mapping[str, Any])
     twice = "twice the micro-batches (global batch x 2)"
     found.append(seen("accumulation", twice, batch_of(2 * batch.global_), tokens=2.0))
     if job.sync.codec == PLAIN:
-        for name, codec in (("codec", "fp8"), ("int8", "int8")):
-            found.append(seen(name, f"gradients sent as {codec}", _with_job(), axes={"codec": (codec,)}))
+        found.append(seen("int8", "gradients sent as int8", _with_job(), axes={"codec": ("int8",)}))
     if job.sync.method == "allreduce" and "zero" not in fix:
         found += [_periodic(question, name, every) for name, every in PERIODIC_CHANGES]
     if job.precision in ("bf16", "fp16") and "fp8" in question.machine.sustained:

@@ -117,7 +117,7 @@ FULL = Axes(
     dp_overlap=(True, False), offload=("none", *OFFLOADS),
 )  # fmt: skip
 #: What goes over the wire may differ from what is summed: 2- or 4-byte gradients, and codecs that lose something.
-LOSSY_WIDTHS, LOSSY_CODECS = (2, 4), (PLAIN, "fp8", "int4")
+LOSSY_WIDTHS, LOSSY_CODECS = (2, 4), (PLAIN, "int8", "int4")
 
 
 def rows_of(job: Job, num_gpus: int, domain: int = 8, min_used: float = MIN_USED) -> Rows:

@@ -51,7 +51,7 @@ def candidates(setting: WhatIfSetting) -> tuple[str, ...]:
     if first.facts.get("sharded") == "everywhere":
         found.append("shard=host")
     if first.world > 1:
-        found += [f"codec={name}" for name in ("bf16", "fp8", "int8") if name != setting.network.codec]
+        found += [f"codec={name}" for name in ("bf16", "int8") if name != setting.network.codec]
     if cap := int(first.facts.get("bucket_bytes", 0)):
         found += [f"bucket={4 * cap >> 20}MiB", f"bucket={cap >> 12}KiB"]
     if first.on_cpu:

@@ -25,7 +25,7 @@ from syncline.previewing.record import Capture
 from syncline.sim.flow.routing import Routing
 from syncline.sim.step.machine import Machine, facts_of, machine_from_fabric
 
-DEFAULT = ("network=free", "network=2x", "codec=fp8")
+DEFAULT = ("network=free", "network=2x", "codec=int8")
 KNOWN = (
     "gpu=NAME, cluster=FILE, codec=NAME, algorithm=ring, algorithm=tree, network=2x, network=free, fail=LINK, "
     "compiled=yes, shard=host, bucket=SIZE, world=N; several at once with commas"
@@ -82,7 +82,7 @@ class WhatIfSetting:
         """Return the setting with one thing changed; another world, bucket or split runs the script again."""
         what, equals, value = change.partition("=")
         if not equals or not value:
-            raise UsageError(f'--what-if takes a change such as codec=fp8, got "{change}".', hint=f"Known: {KNOWN}.")
+            raise UsageError(f'--what-if takes a change such as codec=int8, got "{change}".', hint=f"Known: {KNOWN}.")
         if what == "gpu":
             return self._on(pricer=replace(self.pricer, machine=other_gpu(self.pricer.machine, value)))
         if what == "cluster":

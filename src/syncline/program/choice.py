@@ -25,7 +25,7 @@ from syncline.program.pieces import PIECE_BYTES
 CLASSES: dict[str, tuple[str, ...]] = {
     "exact": (PLAIN, "fp32"),
     "safe": (PLAIN, "fp32", "bf16", "int8"),
-    "aggressive": (PLAIN, "fp32", "bf16", "int8", "int4", "sign", "powersgd:rank=4", "topk:keep=0.01+int8"),
+    "aggressive": (PLAIN, "fp32", "bf16", "int8", "int4", "sign", "powersgd:rank=4"),
 }
 NEAR = 1.03
 """Predictions this close are equal: the candidate that loses least is taken."""

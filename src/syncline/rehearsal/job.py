@@ -39,7 +39,7 @@ class RehearsalJob(Strict):
     model: Model = Model()
     levels: tuple[int, ...] = ()
     """Hosts inside each level, innermost first, as `synchronize(levels=...)` takes ranks; plain DDP has none."""
-    synchronisations: tuple[str, ...] = (PLAIN, "bf16", "int8", "sign", "topk:keep=0.01+int8")
+    synchronisations: tuple[str, ...] = (PLAIN, "bf16", "int8", "sign")
     steps: int = Field(default=6, ge=2, le=10_000)
     train_steps: int = Field(default=20, ge=0, le=100_000)
 

@@ -156,7 +156,7 @@ class Trainer:
                 assert parameter.grad is not None
                 values = parameter.grad.view(-1).numpy()
                 payload = np.empty(known.wire_bytes(values.size), np.uint8)
-                known.encode(values, payload, known.new_state(values.size))
+                known.encode(values, payload)
                 known.decode(payload, values)
             began = time.thread_time()
             optimizer.step()

@@ -69,7 +69,7 @@ class Sync(Strict):
 
     method: Method = "allreduce"
     every: int = Field(default=1, ge=1, le=10**6, description="steps between synchronisations (local-sgd, diloco)")
-    codec: str = Field(default=PLAIN, description="plain, bf16, int8, int4, sign, topk:keep=0.01, powersgd:rank=4")
+    codec: str = Field(default=PLAIN, description="plain, bf16, int8, int4, sign, powersgd:rank=4")
     warmup: int = Field(default=500, ge=1, le=10**9, description="dense steps before the first of one-bit-adam")
     servers: int = Field(default=1, ge=1, description="hosts that serve parameters")
     staleness: int = Field(default=0, ge=0, description="steps a replica may run ahead (bounded-staleness)")

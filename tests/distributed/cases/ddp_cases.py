@@ -36,9 +36,8 @@ from syncline.sim.emulate.emulated_step import step_timeline
 from syncline.sim.emulate.emulation import HostCosts, HostLinks
 from syncline.timeline import SpanKind, Timeline, load, save
 
-CODECS = ("fp32", "bf16", "fp16", "int8", "int8:round=stochastic", "int4", "sign", "topk:keep=0.05",
-          "topk:keep=0.05+int8", "powersgd:rank=1", "powersgd:rank=4")  # fmt: skip
-OWING = ("int4", "sign", "topk:keep=0.05", "topk:keep=0.05+int8", "powersgd:rank=1", "powersgd:rank=3")
+CODECS = ("fp32", "bf16", "fp16", "int8", "int8:block=64", "int4", "sign", "powersgd:rank=1", "powersgd:rank=4")
+OWING = ("int4", "sign", "powersgd:rank=1", "powersgd:rank=3")
 
 
 def averages(rank: int) -> dict[str, Any]:

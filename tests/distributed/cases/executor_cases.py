@@ -144,7 +144,7 @@ def vendors() -> list[Case]:
     return found
 
 
-CODECS = ("int8", "bf16", "int4:round=stochastic", "topk:keep=0.5")
+CODECS = ("int8", "bf16", "int4")
 
 
 def coded() -> list[Case]:

@@ -14,7 +14,7 @@ from torch.distributed.device_mesh import init_device_mesh
 import syncline.torch
 
 MODES = ("ddp", "1-D", "2-D") if HAS_FSDP2 else ("ddp",)
-CODECS = ("int8", "sign", "topk:keep=0.05", "powersgd:rank=2", "auto")
+CODECS = ("int8", "sign", "int4", "powersgd:rank=2", "auto")
 SAVED, STEPS = 4, 7
 OPTIONS: dict[str, Any] = {"check_every": 0, "timeout_s": 60.0, "warmup": 0}
 

@@ -28,7 +28,7 @@ import syncline.torch
 from syncline.errors import SynclineError
 
 WIDTH, STEPS = 88, 4
-CODECS = ("fp32", "bf16", "fp8", "int8", "int8:round=stochastic", "int4", "sign", "topk:keep=0.05", "powersgd:rank=2")
+CODECS = ("fp32", "bf16", "fp16", "int8", "int4", "sign", "powersgd:rank=2")
 FEW = ("fp32", "int8", "sign")
 """Of stages of a pipeline, which are models of their own on ranks of their own."""
 CELLS = ("FSDP2 TP", "FSDP2 SP", "DDP TP", "DDP PP", "FSDP2 PP", "HSDP")

@@ -22,7 +22,7 @@ LR = 0.05
 SMALL: dict[str, Any] = {"piece_bytes": 16384, "timeout_s": 240.0}
 LOCAL = {**SMALL, "codec": "fp32", "outer_lr": 1.0, "momentum": 0.0}
 """The outer step takes the average itself: local SGD."""
-CODECS = ("fp32", "bf16", "fp8", "int8", "int4", "sign", "topk:keep=0.05+int8", "powersgd:rank=2")
+CODECS = ("fp32", "bf16", "int8", "int4", "sign", "powersgd:rank=2")
 
 
 def sgd(model: nn.Module) -> torch.optim.SGD:

@@ -80,7 +80,7 @@ def test_every_rank_ends_with_the_same_bits_and_nothing_is_lost(num_elements: in
 def test_no_tensor_is_allocated_after_the_first_step() -> None:
     values = random_values(1 << 16)
     residuals = [torch.zeros(1 << 16) for _ in values]
-    for codec in ("int8", "int4", "sign", "topk:keep=0.01", "bf16"):
+    for codec in ("int8", "int4", "sign", "bf16"):
         made = exchanges(values, codec, residuals)
         run(made)
         with torch.autograd.profiler.profile(profile_memory=True) as profile:
@@ -103,7 +103,7 @@ def test_a_contribution_that_is_not_finite_is_named_by_every_rank_and_residuals_
         torch.testing.assert_close(residual, torch.full((2000,), 0.5), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("codec", ["int4", "sign", "fp16", "topk:keep=0.1", "topk:keep=0.1+int8"])
+@pytest.mark.parametrize("codec", ["int4", "sign", "fp16"])
 @pytest.mark.parametrize("bad", [float("nan"), float("-inf")])
 @pytest.mark.parametrize("place", [10, 800, 1900])
 def test_trouble_found_while_encoding_leaves_the_residuals_of_all_shards_as_they_were(
@@ -114,9 +114,7 @@ def test_trouble_found_while_encoding_leaves_the_residuals_of_all_shards_as_they
     residuals = [torch.full((2000,), 0.5) for _ in values]
     (exchange, *_) = exchanges(values, codec, residuals)
     exchange.send(Step(0, 0, "", 0.0))
-    known = torch.ones(2000, dtype=torch.bool)
-    known[place] = not codec.startswith("topk")  # an element that is owed and not finite becomes 0
-    torch.testing.assert_close(residuals[0][known], torch.full((2000,), 0.5)[known], rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(residuals[0], torch.full((2000,), 0.5), rtol=1e-5, atol=1e-5)
 
 
 def test_a_sum_with_the_residual_that_overflows_is_trouble() -> None:

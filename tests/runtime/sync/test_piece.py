@@ -93,7 +93,7 @@ def gradients(size: int, seed: int) -> list[torch.Tensor]:
     return [torch.randn(SIZE, generator=random) for _ in range(size)]
 
 
-@pytest.mark.parametrize("codec", ["int4", "sign", "topk:keep=0.1", "powersgd:rank=2"])
+@pytest.mark.parametrize("codec", ["int4", "sign", "powersgd:rank=2"])
 @pytest.mark.parametrize("size", [1, 3])
 def test_what_was_delivered_and_what_is_owed_is_what_went_in(codec: str, size: int) -> None:
     ranks, went_in, delivered = Ranks((size,), codec), torch.zeros(SIZE), torch.zeros(SIZE)

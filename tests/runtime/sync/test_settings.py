@@ -34,13 +34,13 @@ def test_wrong_choices_are_one_clear_error() -> None:
 
 
 def test_feedback_is_kept_where_a_codec_needs_it() -> None:
-    wanted = {"int8": False, "bf16": False, "sign": True, "int4": True, "topk:keep=0.01+int8": True}
+    wanted = {"int8": False, "bf16": False, "sign": True, "int4": True, "powersgd": True}
     assert {codec: Settings().keeps_error(codec) for codec in wanted} == wanted
     assert Settings(feedback=True).keeps_error("int8")
 
 
 def test_codecs_of_a_bit_or_less_warm_up_unless_told_otherwise() -> None:
-    wanted = {"int8": 0, "int4": 0, "sign": 100, "topk:keep=0.05+int8": 100, "powersgd": 100}
+    wanted = {"int8": 0, "int4": 0, "sign": 100, "powersgd": 100}
     assert {codec: Settings(codec=codec).warmup for codec in wanted} == wanted
     assert Settings(codec="sign", warmup=0).warmup == 0
     assert Settings(codec="sign").warming_up(99) == "; warming up: sign from step 100"

@@ -87,7 +87,7 @@ def average_in_python(codec: str, values: list[torch.Tensor], residuals: list[to
 
 
 @pytest.mark.parametrize("feedback", [False, True])
-@pytest.mark.parametrize("codec", ["fp32", "bf16", "fp16", "int8", "int4", "int8:round=stochastic", "sign", "fp8"])
+@pytest.mark.parametrize("codec", ["fp32", "bf16", "fp16", "int8", "int4", "sign"])
 def test_lanes_give_the_bits_of_the_exchange_in_python(codec: str, feedback: bool) -> None:
     random = torch.Generator().manual_seed(1)
     values = [torch.randn(5000, generator=random) for _ in range(NUM_RANKS)]

@@ -93,8 +93,7 @@ def _price(name: str) -> CodecPrice:
     known = scheme(name)
     values, residual = torch.randn(SAMPLE).numpy(), torch.zeros(SAMPLE).numpy()
     payload, out = torch.zeros(known.wire_bytes(SAMPLE), dtype=torch.uint8).numpy(), torch.zeros(SAMPLE).numpy()
-    state = known.new_state(SAMPLE)
-    encode = _thread_s(lambda: known.encode(values, payload, state, residual))
+    encode = _thread_s(lambda: known.encode(values, payload, residual))
     decode = _thread_s(lambda: known.decode(payload, out, add=True))
     return CodecPrice(name, encode / SAMPLE, decode / SAMPLE)
 

@@ -204,7 +204,7 @@ class _Prepared:
             for strand, entries in rounds.items():
                 kept = tuple(entry for entry in entries if entry.sends or entry.receives)
                 lane = Lane(vertex, strand, kept)
-                lanes.append(in_codec(lane, codec, seed=vertex) if codec is not None else lane)
+                lanes.append(in_codec(lane, codec) if codec is not None else lane)
         join_near(lanes, group.rank)
         self.player = Player(bound.executor._post, lanes, bound.program.name, bound.executor.lockstep)
         self.columns = [LaneColumns(lane, number) for lane in lanes]

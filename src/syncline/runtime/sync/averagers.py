@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Mapping
 from itertools import accumulate
 from typing import Any
@@ -24,8 +23,7 @@ from syncline.runtime.wire.links import GroupLinks
 from syncline.runtime.wire.team import Team
 
 MAX_PIECES = 1 << 16
-"""Tags of a bucket, and of a stretch of it that is encoded apart."""
-MAX_APART = 1 << 12
+"""Tags of a bucket."""
 
 
 class Averagers:
@@ -62,13 +60,8 @@ class Averagers:
         residual = None
         if self._settings.keeps_error(codec):
             residual = self.residuals.flat(layout.names, layout.sizes, buffer.device)
-        # Tags seed what codecs draw: what ranks of another mesh axis encode alike must have the same ones there.
-        apart = -1
-        for piece in program.pieces:
-            found = bisect_right(layout.borders, piece.low)
-            if found != apart:
-                apart, self._tag = found, index * MAX_PIECES + found * MAX_APART
-            bucket.pieces.append(self._piece(bucket, piece, residual))
+        self._tag = index * MAX_PIECES
+        bucket.pieces += [self._piece(bucket, piece, residual) for piece in program.pieces]
         return bucket
 
     def load(self, residuals: Mapping[str, torch.Tensor], factors: Mapping[str, torch.Tensor]) -> None:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from syncline.codec.codec import RAW, Codec
 from syncline.codec.names import scheme
-from syncline.codec.scheme import EncodeState, Scheme
+from syncline.codec.scheme import Scheme
 from syncline.errors import ExecutionError
 from syncline.runtime.execute.lane import Lane, LaneRound, Message
 
@@ -33,7 +33,6 @@ class CodedRow:
 
     values: NDArray[np.float32]
     payload: Bytes
-    state: EncodeState | None = None
     source: Bytes | None = None
     keep: bool = False
 
@@ -52,8 +51,7 @@ class CodedMessage(Message):
             if row.source is not None:
                 row.payload[:] = row.source
                 continue
-            assert row.state is not None
-            self.codec.encode(row.values, row.payload, row.state)
+            self.codec.encode(row.values, row.payload)
             if row.keep:
                 self.codec.decode(row.payload, row.values)
 
@@ -77,13 +75,13 @@ def codec_of(codec: Codec, buffer: torch.Tensor) -> Scheme | None:
     return scheme(codec.name)
 
 
-def in_codec(lane: Lane, codec: Scheme, seed: int) -> Lane:
+def in_codec(lane: Lane, codec: Scheme) -> Lane:
     """Return the lane with every message in the codec; which bytes are passed on is settled here, once."""
     known: dict[int, Bytes] = {}
     rounds = []
     for entry in lane.rounds:
         added = {row.offset for message in entry.receives if message.reduce for row in message.rows}
-        sends = tuple(_outgoing(message, codec, known, added, seed, entry.number) for message in entry.sends)
+        sends = tuple(_outgoing(message, codec, known, added) for message in entry.sends)
         receives = tuple(_coded(message, codec) for message in entry.receives)
         for message in receives:
             for row, coded in zip(message.rows, message.coded, strict=True):
@@ -95,19 +93,14 @@ def in_codec(lane: Lane, codec: Scheme, seed: int) -> Lane:
     return Lane(lane.vertex, lane.strand, tuple(rounds))
 
 
-def _outgoing(
-    message: Message, codec: Scheme, known: dict[int, Bytes], added: set[int], seed: int, number: int
-) -> CodedMessage:
+def _outgoing(message: Message, codec: Scheme, known: dict[int, Bytes], added: set[int]) -> CodedMessage:
     out = _coded(message, codec)
     for row, coded in zip(message.rows, out.coded, strict=True):
         coded.source = known.get(row.offset)
         if coded.source is None:
             coded.keep = not message.reduce or row.offset in added
-            # Partners that add each other's chunk hold equal numbers in later rounds: equal draws keep them equal.
-            own = (number, 0) if row.offset in added else (seed, message.tag)
-            coded.state = codec.new_state(row.data.numel(), seed=_mix(*own, row.offset))
-        if coded.source is None and coded.keep:
-            known[row.offset] = coded.payload
+            if coded.keep:
+                known[row.offset] = coded.payload
     return out
 
 
@@ -120,8 +113,3 @@ def _coded(message: Message, codec: Scheme) -> CodedMessage:
         message.peer, message.process, message.tag, message.reduce, message.rows, wire, packed=True,
         codec=codec, coded=rows,
     )  # fmt: skip
-
-
-def _mix(seed: int, tag: int, offset: int) -> int:
-    """Return a seed of its own for every chunk sent, so that random rounding does not repeat from chunk to chunk."""
-    return (seed * 1_000_003 + tag) * 1_000_003 + offset & 0x7FFFFFFF

@@ -58,7 +58,7 @@ class ExchangePlace:
 
 
 class Exchange:
-    """One level of a piece with everything it needs, allocated once: shards, slots, encoder states, residual."""
+    """One level of a piece with everything it needs, allocated once: shards, slots, residual."""
 
     number = -1
     """Which of the step's pieces this is."""
@@ -81,9 +81,6 @@ class Exchange:
         self._residuals = [None if residual is None else residual[low:high] for low, high in bounds]
         self.scale = self._scales()[0]
         """What a sum is multiplied by that is not encoded in the same stage."""
-        # Streams differ by tag and by rank, so that random rounding is independent everywhere.
-        seed = (place.tag * wire.size + wire.rank) * wire.size
-        self._states = [self.codec.new_state(high - low, seed=seed + k) for k, (low, high) in enumerate(bounds)]
         sizes = [scheme.wire_bytes(high - low) for low, high in bounds]
         own, largest = sizes[wire.rank], max(sizes)
         device = values.device
@@ -182,7 +179,6 @@ class Exchange:
             self._received() if came else [],
             own,
             self._sum[0].payload,
-            self._states[rank],
             self._residuals[rank],
             before=before if came else 1.0,
             after=after,
@@ -262,7 +258,7 @@ class Exchange:
         for peer in self.wire.peers:
             began = time.perf_counter()
             shard, payload = self._shards[peer], self._out[peer].payload
-            finite.append(self.codec.encode(shard, payload, self._states[peer], self._residuals[peer]))
+            finite.append(self.codec.encode(shard, payload, self._residuals[peer]))
             self._step.record(SpanKind.ENCODE, ENCODE, began, time.perf_counter(), shard.nbytes, self.number)
         self._out.bring()
         self._landings[0].ask(finite)

@@ -2,15 +2,15 @@
 
 Encoding, sending, summing and decoding happen on the wire's threads, in the order of what arrives: a lane is the usual
 stages of a level, and a program with other ones is carried out in Python. The bits are those of the exchange in Python,
-which is its twin and does what lanes do not: codecs that pick elements, CUDA tensors, levels inside the outermost.
+which is its twin and does what lanes do not: CUDA tensors, levels inside the outermost.
 """
 
 from __future__ import annotations
 
 import torch
 
-from syncline.codec.dense import Block, Dense
-from syncline.codec.scheme import EncodeState, Scheme
+from syncline.codec.dense import Dense
+from syncline.codec.scheme import Scheme
 from syncline.errors import AgreementError, SynchronizationError
 from syncline.program.pieces import shard_bounds
 from syncline.program.stages import ADD, DECODE, ENCODE, ON_THE_WIRE, SUM, Posts
@@ -66,7 +66,6 @@ class NativeExchange:
             [scheme.wire_bytes(high - low) for low, high in self._bounds],
             scheme.family,
             scheme.lane,
-            owes_all=scheme.owes_all,
             scatter_only=scatter_only,
             priority=place.priority,
             codec=place.codec,
@@ -76,11 +75,6 @@ class NativeExchange:
             offset=place.offset,
         )
         self.sent_bytes = int(self._lane.sent_bytes)
-        self._states: list[EncodeState] = []
-        if isinstance(scheme, Block) and scheme.is_stochastic:
-            seed = (place.tag * wire.size + wire.rank) * wire.size
-            sizes = [high - low for low, high in self._bounds]
-            self._states = [scheme.new_state(size, seed=seed + k) for k, size in enumerate(sizes)]
         self._sequence = 0
         self._encoded = False
         self._is_under_way = False
@@ -147,10 +141,9 @@ class NativeExchange:
         self._is_under_way = True
         self._sequence += 1
         self._encoded = not fail and trouble is None
-        keys = [state.next_key() for state in self._states]
         residual = None if self._residual is None else self._residual.numpy()
         number, sequence = step.number & 0xFFFFFFFF, self._sequence & 0xFFFFFFFF
-        self._lane.post(self._values.numpy(), residual, sequence, number, keys, self.scale, fail, trouble)
+        self._lane.post(self._values.numpy(), residual, sequence, number, self.scale, fail, trouble)
 
     def _check(self, outcome: LaneStatus) -> Trouble | None:
         status, rank, parameter, text = outcome

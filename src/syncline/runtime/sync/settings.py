@@ -20,10 +20,9 @@ from syncline.runtime.wire.message import PROTOCOL
 NAN_POLICIES = ("raise", "skip")
 TRANSPORTS = ("auto", "native", "point-to-point", "collectives")
 # Casts and 8-bit blocks lose so little that a residual costs more time than it is worth.
-NO_FEEDBACK = ("fp32", "fp16", "bf16", "fp8", "int8")
-# These send one bit an element or less: what they leave out of the first gradients costs steps, and Adam's second
-# moment of elements that were never sent is 0, of which torch takes the root ten times slower than of other numbers.
-WARMED_UP = ("sign", "topk", "powersgd")
+NO_FEEDBACK = ("fp32", "fp16", "bf16", "int8")
+# These send one bit an element or less: what they leave out of the first gradients costs steps.
+WARMED_UP = ("sign", "powersgd")
 WARM_UP_STEPS = 100
 AS_NEEDED = -1
 REMOVED = {
@@ -36,7 +35,7 @@ REMOVED = {
 class Settings:
     """How gradients are synchronised.
 
-    codec         what is sent: "int8", "int4", "sign", "topk:keep=0.01+int8", "powersgd:rank=1", "bf16", "fp32" ...
+    codec         what is sent: "fp32", "bf16", "fp16", "int8", "int4", "sign" or "powersgd:rank=1"
     feedback      error feedback: add what encoding lost to the next gradient; None: where the codec needs it
     nan           a gradient that is not finite: "raise" on every rank, or "skip" the step on every rank
     accumulate    synchronise every so many backward passes; the others only accumulate
@@ -156,8 +155,8 @@ class Settings:
 
 
 def _family(codec: str) -> str:
-    """Return a codec's name without its parameters; of a chain the first one's."""
-    return codec.partition("+")[0].partition(":")[0]
+    """Return a codec's name without its parameters."""
+    return codec.partition(":")[0]
 
 
 def _among(what: str, value: str, known: tuple[str, ...]) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import torch
 
-from syncline.codec.scheme import F32, EncodeState, Scheme
+from syncline.codec.scheme import F32, Scheme
 from syncline.errors import SynchronizationError
 
 if TYPE_CHECKING:
@@ -27,15 +27,9 @@ class CpuCodec:
     def __init__(self, scheme: Scheme) -> None:
         self.scheme = scheme
 
-    def new_state(self, num_elements: int, *, seed: int = 0) -> EncodeState:
-        """Return what one stream of encodes carries from step to step."""
-        return self.scheme.new_state(num_elements, seed=seed)
-
-    def encode(
-        self, values: torch.Tensor, payload: torch.Tensor, state: EncodeState, residual: torch.Tensor | None
-    ) -> bool:
+    def encode(self, values: torch.Tensor, payload: torch.Tensor, residual: torch.Tensor | None) -> bool:
         """Write values plus residual to the payload, leave the error in the residual, tell whether all was finite."""
-        return self.scheme.encode(values.numpy(), payload.numpy(), state, _array(residual))
+        return self.scheme.encode(values.numpy(), payload.numpy(), _array(residual))
 
     def decode(self, payload: torch.Tensor, out: torch.Tensor, *, add: bool = False, scale: float = 1.0) -> None:
         """Write what the payload says, times `scale`, or add it."""
@@ -50,7 +44,6 @@ class CpuCodec:
         payloads: Sequence[torch.Tensor],
         own: torch.Tensor,
         payload: torch.Tensor,
-        state: EncodeState,
         residual: torch.Tensor | None,
         *,
         before: float = 1.0,
@@ -58,7 +51,7 @@ class CpuCodec:
     ) -> None:
         """Add the payloads, encode the sum and take what it decodes to, as `Scheme.reduce` does."""
         received = [part.numpy() for part in payloads]
-        self.scheme.reduce(received, own.numpy(), payload.numpy(), state, _array(residual), before=before, after=after)
+        self.scheme.reduce(received, own.numpy(), payload.numpy(), _array(residual), before=before, after=after)
 
 
 def tensor_codec(scheme: Scheme, device: torch.device) -> TensorCodec:
@@ -79,8 +72,6 @@ def take_back(codec: TensorCodec, values: torch.Tensor, payload: torch.Tensor, r
     """Make the residual what it was before these values were encoded, but for rounding; for steps that are dropped."""
     sent = torch.empty_like(values)
     codec.decode(payload, sent)
-    if codec.scheme.owes_all:
-        sent.nan_to_num_(0.0)
     change = sent.sub_(values)
     residual.add_(torch.where(torch.isfinite(change), change, 0.0))
 

@@ -43,17 +43,6 @@ def divide(a, b):
 
 
 @triton.jit
-def draw(index, key):
-    """Return 32 random bits of an element under a key."""
-    h = index.to(tl.uint32) * 0x9E3779B1 + key.to(tl.uint32)
-    h = h ^ (h >> 16)
-    h = h * 0x7FEB352D
-    h = h ^ (h >> 15)
-    h = h * 0x846CA68B
-    return h ^ (h >> 16)
-
-
-@triton.jit
 def owed(a, decoded, residual):
     """Return the new residual: the error, or what was owed before where nothing finite was sent."""
     bad = magnitude_bits(decoded) >= INF_BITS
