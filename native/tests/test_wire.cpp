@@ -163,7 +163,7 @@ LaneSpec spec_of(int size, std::int64_t count, bool int8) {
     }
     if (int8) {
         spec.coder.family = Coder::Family::block;
-        spec.coder.quantiser = {8, 256, false, 0};
+        spec.coder.quantiser = {8, 256};
     }
     spec.ends = {count / 2, count};
     return spec;

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from syncline.codec.names import PLAIN
-from syncline.program.choice import CLASSES, ChoiceBasis, CodecPrice, decide, periodic
+from syncline.program.choice import CLASSES, ChoiceBasis, CodecPrice, decide
 from syncline.program.overlap import Work
 
 WORK = Work(0.2, (0.0, 0.05, 0.05, 0.05), (6_000_000,) * 4, 0.05)
@@ -78,17 +77,6 @@ def test_plain_is_left_only_for_what_is_clearly_faster() -> None:
     rates = [2e9 * 1.15**step for step in range(30)]
     for choice in (decide(at(rate), "safe") for rate in rates):
         assert (choice.codec == PLAIN) == (choice.table[PLAIN] <= 1.05 * min(choice.table.values()))
-
-
-def test_methods_that_talk_less_often_are_priced() -> None:
-    slow = at(5e7)
-    wire_s = 1.5 * 24e6 / 6.25e6
-    assert slow.periodic_s("fp32", 8) == pytest.approx(4 * wire_s / 8)
-    assert slow.periodic_s("int8", 50) == pytest.approx(WORK.total_s), "behind the computation"
-    crowded = replace(slow, num_cores=2.0)
-    assert 2 * WORK.total_s < crowded.periodic_s("int8", 50) < 2.1 * WORK.total_s, "its own work on top"
-    assert list(periodic(slow)) == ["DiLoCo(every=50)"]
-    assert periodic(slow)["DiLoCo(every=50)"] < decide(slow, "aggressive").predicted_s
 
 
 def test_a_slow_codec_is_not_taken_for_its_few_bytes() -> None:

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 import typer
 
 from syncline.cli.shell.output import JsonOption, emit, err, examples
-from syncline.describe.guide import cite
 
 EPILOG = examples(
     "syncline calibrate tune --local 2 -- python train.py",
@@ -62,8 +61,6 @@ def settings_text(found: Mapping[str, Any]) -> str:
         "tried_s": {name: round(value, 6) for name, value in found["tried_s"].items()},
         "num_ranks": found["num_ranks"],
     }
-    if found["periodic_s"]:
-        kept["periodic_s"] = {name: round(value, 6) for name, value in found["periodic_s"].items()}
     head = (
         "# Written by `syncline calibrate tune`. Use: synchronize(model, settings=FILE), or SYNCLINE_SETTINGS=FILE.\n"
     )
@@ -74,12 +71,9 @@ def _lines(found: Mapping[str, Any], output: Path) -> list[str]:
     from syncline.describe.units import show_time
 
     lines = [found["why"], ""]
-    width = max([24, *map(len, found["predicted_s"]), *map(len, found["periodic_s"])])
+    width = max([24, *map(len, found["predicted_s"])])
     lines.append(f"{'choice':{width}} {'predicted':>12} {'measured':>12}")
     for name, predicted in sorted(found["predicted_s"].items(), key=lambda row: row[1]):
         tried = found["tried_s"].get(name)
         lines.append(f"{name:{width}} {show_time(predicted):>12} {show_time(tried) if tried else '-':>12}")
-    if found["periodic_s"]:
-        lines += ["", f"not chosen by themselves, as they are other optimizers ({cite('periodic')}):"]
-        lines += [f"{name:{width}} {show_time(took):>12}" for name, took in found["periodic_s"].items()]
     return [*lines, "", f"wrote {output}: synchronize(model, settings={str(output)!r})"]

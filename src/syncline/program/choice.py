@@ -31,9 +31,6 @@ NEAR = 1.03
 """Predictions this close are equal: the candidate that loses least is taken."""
 PLAIN_NEAR = 1.05
 """Plain, which costs no trial, is left only for what should be this much faster."""
-PERIODIC_CLASS = "aggressive"
-PERIODIC = {"DiLoCo(every=50)": ("int8", 50)}
-"""Other optimizers, with codec and steps between exchanges: priced, and never chosen by themselves."""
 WORTH = 1.10
 """A codec that is in use is left only for one that is this much faster, or loses less at the same speed."""
 
@@ -84,20 +81,6 @@ class ChoiceBasis:
         machine = SharedMachine(self.num_cores, self.byte_s, self.message_s)
         return step_s(self.work, [self.how(codec)] * len(self.work.elements), self.num_ranks, wire, machine)
 
-    def periodic_s(self, codec: str, every: int) -> float:
-        """Return the step's seconds when the model itself is averaged every so many steps, streamed behind them.
-
-        Computation and wire go side by side; what the processors need for the exchange comes on top of their work.
-        """
-        how, share = self.how(codec), sum(self.work.elements) / every
-        assert isinstance(how, ExchangeCosts), codec
-        exchange_s = (
-            share * (how.encode_s + 2 * how.decode_s) + self.byte_s * self.rate_Bps * self.sent_s(codec) / every
-        )
-        cores = self.num_cores / self.num_ranks
-        busy_s = max(self.work.total_s, (self.work.total_s + exchange_s) / cores)
-        return max(busy_s, self.sent_s(codec) / every)
-
     def sent_s(self, codec: str) -> float:
         """Return the least time the wire needs for one step in this codec."""
         elements, how = sum(self.work.elements), self.how(codec)
@@ -130,12 +113,6 @@ def decide(measured: ChoiceBasis, accuracy: str, current: str = "") -> Choice:
         if table[current] <= WORTH * table[best] and not more_exact:
             best = current
     return Choice(best, table[best], table, _why(measured, best, table, accuracy))
-
-
-def periodic(measured: ChoiceBasis) -> dict[str, float]:
-    """Return what a step should take under each other optimizer, where its codec was measured."""
-    known = {price.name for price in measured.prices}
-    return {name: measured.periodic_s(codec, every) for name, (codec, every) in PERIODIC.items() if codec in known}
 
 
 def _why(measured: ChoiceBasis, codec: str, table: Mapping[str, float], accuracy: str) -> str:

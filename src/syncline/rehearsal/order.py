@@ -51,11 +51,8 @@ class WorkTimes(TypedDict):
     cores: float
 
 
-class CodecTimes(TypedDict):
-    """What a codec costs by size of piece (size, then send, reduce and collect), and the optimizer after it."""
-
-    pieces: list[tuple[int, float, float, float]]
-    optimizer_s: float
+CodecTimes = list[tuple[int, float, float, float]]
+"""What a codec costs by size of piece: the size, then send, reduce and collect."""
 
 
 class SyncTimes(TypedDict):

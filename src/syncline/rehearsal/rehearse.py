@@ -344,15 +344,14 @@ def _conditions(
     machine = _machine(answer, slower, row["work"]["cores"])
     if name == PLAIN and not stage.is_loopback:
         return work, RingCosts(costs.add_s_per_byte * 4), machine
-    known = answer["codecs"][name]
-    measured = {size: StageCosts(*(slower * each for each in seconds)) for size, *seconds in known["pieces"]}
+    pieces = answer["codecs"][name]
+    measured = {size: StageCosts(*(slower * each for each in seconds)) for size, *seconds in pieces}
     codec = scheme("fp32" if name == PLAIN else name)
     how = ExchangeCosts(
         name, codec, 0.0, 0.0, measured=measured, message_s=slower * answer["costs"]["post_s"],
         levels=() if name == PLAIN else job.levels, dense_s=slower * answer["costs"].get("dense_s", 0.0),
     )  # fmt: skip
-    # What the optimizer takes depends on what the codec leaves it.
-    return replace(work, optimizer_s=slower * known["optimizer_s"]), how, machine
+    return work, how, machine
 
 
 def _work(then: WorkTimes, elements: Sequence[int]) -> Work:

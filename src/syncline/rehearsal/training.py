@@ -38,7 +38,7 @@ def train(order: RehearsalOrder, group: Group, tell: Tell) -> TrainingTimes:
     for name in order["synchronisations"]:
         codec = codec_of(name, limit)
         if codec is not None:
-            codecs[name] = _codec_costs(trainer, codec, first.work.elements, group, () if name == PLAIN else levels)
+            codecs[name] = _codec_costs(codec, first.work.elements, group, () if name == PLAIN else levels)
     if levels:
         largest = max(size for elements in first.work.elements for size in piece_sizes(elements))
         costs["dense_s"] = float(group.numbers([dense_time(largest, levels[0])]).mean())
@@ -82,19 +82,16 @@ def _between(moments: Sequence[Moment]) -> WorkTimes:
     }  # fmt: skip
 
 
-def _codec_costs(
-    trainer: Trainer, codec: str, buckets: Sequence[int], group: Group, levels: Sequence[int]
-) -> CodecTimes:
-    """Return what a codec costs in each piece, and the optimizer after it, on average over the ranks.
+def _codec_costs(codec: str, buckets: Sequence[int], group: Group, levels: Sequence[int]) -> CodecTimes:
+    """Return what a codec costs in each piece, on average over the ranks.
 
     With levels it codes what is left of a piece at the outermost one.
     """
     sizes = sorted({outermost(size, levels) for elements in buckets for size in piece_sizes(elements)})
     stages = stage_times(codec, sizes, group.size // math.prod(levels))
     rows = [seconds for each in stages for seconds in (each.send_s, each.reduce_s, each.collect_s)]
-    *means, optimizer_s = group.numbers([*rows, trainer.optimizer_time(codec)]).mean(axis=0).tolist()
-    pieces = [(size, means[3 * k], means[3 * k + 1], means[3 * k + 2]) for k, size in enumerate(sizes)]
-    return {"pieces": pieces, "optimizer_s": optimizer_s}
+    means = group.numbers(rows).mean(axis=0).tolist()
+    return [(size, means[3 * k], means[3 * k + 1], means[3 * k + 2]) for k, size in enumerate(sizes)]
 
 
 def outermost(elements: int, levels: Sequence[int]) -> int:

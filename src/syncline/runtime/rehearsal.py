@@ -15,7 +15,6 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -36,8 +35,6 @@ from syncline.version import __version__
 
 BUCKET_MB = 4.0
 VOCABULARY = 256
-DENSE_STEPS = 2
-"""Steps before a codec begins: after them no second moment of Adam is 0, of which roots are slow to take."""
 
 
 @dataclass(frozen=True)
@@ -144,31 +141,11 @@ class Trainer:
         cores = float(used[:, 0].sum() / used[:, 1].mean())
         return Moment(Work(forward, tuple(backward), tuple(size for _, size in marks), last), cores)
 
-    def optimizer_time(self, codec: str, repeats: int = 3) -> float:
-        """Return the optimizer's processor seconds on what a codec leaves of gradients: zeros can cost more."""
-        torch.manual_seed(0)
-        model = ByteGpt(self.width, self.depth, self.length)
-        optimizer, known = _optimizer(model), scheme(codec)
-        times = []
-        for step in range(DENSE_STEPS + repeats):
-            model(self._batch(step)).backward()
-            for parameter in model.parameters() if step >= DENSE_STEPS else ():
-                assert parameter.grad is not None
-                values = parameter.grad.view(-1).numpy()
-                payload = np.empty(known.wire_bytes(values.size), np.uint8)
-                known.encode(values, payload)
-                known.decode(payload, values)
-            began = time.thread_time()
-            optimizer.step()
-            optimizer.zero_grad()
-            times.append(time.thread_time() - began)
-        return statistics.median(times[DENSE_STEPS:])
-
     def train(self, synchronisation: str, steps: int, warm_up: int = 3) -> Steps:
         """Train with plain DDP ("ddp") or through a codec, and return what the steps after the warm-up took."""
         model, optimizer = self._fresh()
         codec = codec_of(synchronisation, self.send_Bps)
-        options: dict[str, Any] = {"check_every": 0, "warmup": min(DENSE_STEPS, warm_up), "send_Bps": self.send_Bps}
+        options: dict[str, Any] = {"check_every": 0, "warmup": 0, "send_Bps": self.send_Bps}
         levels = () if synchronisation == "ddp" else self.levels
         handle = None if codec is None else synchronize(model, codec=codec, levels=levels, **options)
         times, losses, spent = [], [], 0.0

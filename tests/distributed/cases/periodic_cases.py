@@ -72,7 +72,9 @@ def every_step_is_ddp(rank: int) -> dict[str, Any]:
     plain = distributed(network())
     train(plain, torch.optim.SGD(plain.parameters(), lr=LR), rank, range(5))
     model = network()
-    optimizer = syncline.torch.DiLoCo(torch.optim.SGD(model.parameters(), lr=LR), model, 1, stream=False, **LOCAL)
+    optimizer = syncline.torch.DiLoCo(
+        torch.optim.SGD(model.parameters(), lr=LR), model, 1, fragments=1, delay=0, **LOCAL
+    )
     train(model, optimizer, rank, range(5))
     optimizer.close()
     return {"error": distance(weights(model), weights(plain)), "same": same_everywhere(weights(model))}
@@ -81,7 +83,7 @@ def every_step_is_ddp(rank: int) -> dict[str, Any]:
 def textbook(rank: int) -> dict[str, Any]:
     """DiLoCo in float32, not streamed, is the update of the paper."""
     model = network()
-    optimizer = syncline.torch.DiLoCo(sgd(model), model, 3, "fp32", stream=False, **SMALL)
+    optimizer = syncline.torch.DiLoCo(sgd(model), model, 3, "fp32", fragments=1, delay=0, **SMALL)
     train(model, optimizer, rank, range(9))
     expected = Textbook(3, 0.7, 0.9).run(9)
     optimizer.close()
@@ -134,7 +136,7 @@ def codecs(rank: int) -> dict[str, Any]:
     plain = Textbook(2, 0.7, 0.9).run(4)
     for codec in CODECS:
         model = network()
-        optimizer = syncline.torch.DiLoCo(sgd(model), model, 2, codec, stream=False, **SMALL)
+        optimizer = syncline.torch.DiLoCo(sgd(model), model, 2, codec, fragments=1, delay=0, **SMALL)
         train(model, optimizer, rank, range(4))
         moved = plain - weights(network())
         error = float((weights(model) - plain).norm() / moved.norm())
@@ -173,7 +175,7 @@ def resumed(rank: int) -> dict[str, Any]:
 def hierarchy(rank: int) -> dict[str, Any]:
     """DDP every step inside sites of two, DiLoCo across: what two large workers would do."""
     model = distributed(network(), process_group=syncline.torch.site_group(2))
-    optimizer = syncline.torch.DiLoCo(sgd(model), model, 3, "fp32", stream=False, **SMALL)
+    optimizer = syncline.torch.DiLoCo(sgd(model), model, 3, "fp32", fragments=1, delay=0, **SMALL)
     train(model, optimizer, rank, range(6))
     book = Textbook(3, 0.7, 0.9, num_ranks=2)
     for step in range(6):
@@ -193,7 +195,7 @@ def hierarchy(rank: int) -> dict[str, Any]:
 def replaces_ddp(rank: int) -> dict[str, Any]:
     """Over the ranks of DDP itself, DDP's averaging rests until the method is closed."""
     model = distributed(network())
-    optimizer = syncline.torch.DiLoCo(sgd(model), model, 3, "fp32", stream=False, **SMALL)
+    optimizer = syncline.torch.DiLoCo(sgd(model), model, 3, "fp32", fragments=1, delay=0, **SMALL)
     train(model, optimizer, rank, range(3))
     expected = Textbook(3, 0.7, 0.9).run(3)
     error = distance(weights(model), expected)
@@ -214,7 +216,7 @@ def sharded(rank: int) -> dict[str, Any]:
     except SynchronizationError as error:
         refused = error.message
     optimizer = syncline.torch.DiLoCo(
-        sgd(model), model, 2, "int8", stream=False, group=mesh["site"].get_group(), **SMALL
+        sgd(model), model, 2, "int8", fragments=1, delay=0, group=mesh["site"].get_group(), **SMALL
     )
     train(model, optimizer, rank, range(4))
     whole = torch.cat([p.detach().full_tensor().flatten() for p in model.parameters()])
@@ -247,7 +249,7 @@ def disagreements(rank: int) -> dict[str, str]:
 def broken(rank: int) -> dict[str, str]:
     """A weight that is no number on one rank raises on every rank, by name."""
     model = network()
-    optimizer = syncline.torch.DiLoCo(sgd(model), model, 1, stream=False, **LOCAL)
+    optimizer = syncline.torch.DiLoCo(sgd(model), model, 1, fragments=1, delay=0, **LOCAL)
     if rank == 1:
         model[2].bias.data[3] = float("nan")
     try:

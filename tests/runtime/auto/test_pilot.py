@@ -9,7 +9,6 @@ from functools import cache
 from tests.program.test_choice import at
 
 from syncline.codec.names import PLAIN
-from syncline.describe.plain import plain
 from syncline.runtime.auto.pilot import Pilot, best_s, typical_s
 
 
@@ -185,17 +184,6 @@ def test_plain_that_is_as_fast_is_taken() -> None:
     while pilot.phase == "try":
         pilot.tried(0.99 if pilot.codec == PLAIN else 1.0)
     assert pilot.codec == PLAIN
-
-
-def test_another_optimizer_that_talks_less_often_is_named_where_it_is_much_faster() -> None:
-    pilot = Pilot("aggressive", "int8")
-    run(pilot, 1e7, 40)
-    assert "DiLoCo(every=50) would take" in pilot.why()
-    assert plain(pilot.to_json())["periodic_s"]["DiLoCo(every=50)"] < 0.7 * min(pilot.trials.values())
-    safe = Pilot("safe", "int8")
-    run(safe, 1e7, 40)
-    assert "DiLoCo" not in safe.why()
-    assert safe.to_json()["periodic_s"] == {}
 
 
 def test_looks_at_the_link_are_rarer_where_steps_are_short() -> None:

@@ -54,8 +54,6 @@ def test_it_says_what_is_missing() -> None:
         DiLoCo(optimizer, model, every=0)
     with pytest.raises(SynchronizationError, match="delay=9 is longer than the 4 steps between launches"):
         DiLoCo(optimizer, model, every=4, delay=9)
-    with pytest.raises(SynchronizationError, match="delay=2 needs stream=True"):
-        DiLoCo(optimizer, model, every=4, delay=2, stream=False)
 
 
 @pytest.mark.parametrize("name", ["LocalSGD", "BoundedStaleness", "ParameterServer", "OneBitAdam", "OneBitLamb"])

@@ -8,7 +8,6 @@ pytest.importorskip("torch", reason="the runtime needs torch")
 import torch
 
 from syncline.errors import CodecError, SynchronizationError
-from syncline.fabric import ClusterSpec, build
 from syncline.program.pieces import piece_cuts
 from syncline.runtime.alive.agreement import difference
 from syncline.runtime.sync.bucket import Layout
@@ -25,6 +24,8 @@ def test_wrong_choices_are_one_clear_error() -> None:
         Settings(accumulate=0)
     with pytest.raises(SynchronizationError, match='codec "powersgd:rank=2" cannot do without error feedback'):
         Settings(codec="powersgd:rank=2", feedback=False)
+    with pytest.raises(SynchronizationError, match=r"stream= was removed.*\n.*fragments=1, delay=0"):
+        Settings.given({"stream": False})
     with pytest.raises(SynchronizationError, match='nan="pass" was removed'):
         Settings(nan="pass")
     with pytest.raises(CodecError, match='there is no codec "int9"'):
@@ -49,7 +50,7 @@ def test_codecs_of_a_bit_or_less_warm_up_unless_told_otherwise() -> None:
         Settings(warmup=-2)
 
 
-def test_levels_by_numbers_by_environment_and_by_fabric(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_levels_by_numbers_and_by_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     assert resolve(None, 8) == resolve((1,), 8) == ()
     assert resolve((4, 2), 16) == (4, 2)
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
@@ -59,10 +60,6 @@ def test_levels_by_numbers_by_environment_and_by_fabric(monkeypatch: pytest.Monk
         resolve("host", 8)
     with pytest.raises(SynchronizationError, match="10 ranks cannot be divided into groups of 4"):
         resolve((4,), 10)
-    fabric = build(ClusterSpec.model_validate({"hosts": 4, "host": "8 x H100", "network": "leaf-spine NDR"}))
-    assert resolve(fabric, 32) == (8,)
-    with pytest.raises(SynchronizationError, match="64 ranks do not fit on the 32 devices"):
-        resolve(fabric, 64)
 
 
 def test_members_of_three_levels() -> None:

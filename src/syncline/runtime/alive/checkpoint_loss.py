@@ -16,7 +16,7 @@ import torch.distributed as dist
 from syncline.errors import CheckpointError, SynchronizationError
 from syncline.runtime.alive.agreement import gathered
 from syncline.runtime.alive.arrival import Arrival
-from syncline.runtime.alive.watchdog import from_transport
+from syncline.runtime.alive.last_words import from_transport
 
 SHORTEST_S, LONGEST_S = 0.0005, 0.1
 """Between two looks whether all have come."""

@@ -12,18 +12,17 @@ import atexit
 import contextlib
 import logging
 import multiprocessing.util
-import os
 import sys
 import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from statistics import median
 from typing import Any, Protocol
 
-from syncline.errors import LostRankError, SynchronizationError, SynclineError
+from syncline.errors import LostRankError, SynchronizationError
 from syncline.runtime.alive.heartbeat import (
     BUSY,
     CLOSED,
@@ -34,7 +33,9 @@ from syncline.runtime.alive.heartbeat import (
     neighbours,
     read_beat,
 )
+from syncline.runtime.alive.last_words import at_exit_of, first_line, from_transport, in_flight, naming_hook, where
 from syncline.runtime.alive.roll import Roll, meet
+from syncline.runtime.alive.slow_ranks import SlowRanks
 from syncline.runtime.alive.verdict import (
     SILENCE_SHARE,
     BeatRecord,
@@ -43,7 +44,6 @@ from syncline.runtime.alive.verdict import (
     judge,
     lossy,
     since_silence,
-    stragglers,
 )
 from syncline.runtime.sync.step import Step
 from syncline.runtime.wire.connections import go_on, rest
@@ -59,16 +59,10 @@ KEPT_BEATS = 1024
 """Of each rank: when its last beats came."""
 GOODBYES = 3
 RECENT = 8
-SLOW_LOOKS = 3
-"""Looks, `watch_s` apart, at which a rank must hold the others up before it is called slow."""
-MAX_SLOW = 3
-"""Slow ranks that a beat tells of."""
 VAGUE_LOOKS = 4
 """Looks at the beats of the others before a failure that may be theirs is reported as this rank's own."""
 STILL_TIMES = 10.0
 """How many times `watch_s` may pass until those looks are made: this process may stand still itself."""
-TALKING = ("torch.distributed", "torch.nn.parallel.distributed", "torch.autograd", "syncline.runtime")
-"""Modules whose calls wait for other ranks; a wait in C++ is raised in the Python frame that called it."""
 
 log = logging.getLogger("syncline.watchdog")
 
@@ -97,13 +91,10 @@ class Watchdog:
         self._silence: tuple[RankVerdict, float] | None = None
         """Who was silent last, and when that was last so."""
         self._looks = 0
-        self._slow: dict[int, int] = {}
-        self._slow_now: list[Straggler] = []
+        self._slow = SlowRanks(roll.members)
         # Whoever forgets a handle must not have it kept by its watchdog.
         self._watched = weakref.ref(watched)
         self._heard = {rank: Beat(rank) for rank in neighbours(roll.rank, len(roll.members))}
-        self._told_slow: dict[int, tuple[float, Straggler]] = {}
-        """Ranks that others call slow, and when that was last heard."""
         now = time.monotonic()
         self._heard_s = dict.fromkeys(self._heard, now)
         self._arrivals = {rank: deque[float](maxlen=KEPT_BEATS) for rank in self._heard}
@@ -118,10 +109,10 @@ class Watchdog:
         self._thread = threading.Thread(target=self._run, name="syncline-watchdog", daemon=True)
         self._thread.start()
         # Processes of multiprocessing do not come to atexit; both may be called, and the second does nothing.
-        self._finalizer = multiprocessing.util.Finalize(self, _at_exit_of(self), exitpriority=100)
+        self._finalizer = multiprocessing.util.Finalize(self, at_exit_of(self), exitpriority=100)
         atexit.register(self._at_exit)
         self._hook_before = sys.excepthook
-        sys.excepthook = self._hook = _naming_hook(self)
+        sys.excepthook = self._hook = naming_hook(self)
 
     @property
     def interval_s(self) -> float:
@@ -144,13 +135,10 @@ class Watchdog:
 
     def stragglers(self) -> list[Straggler]:
         """Return the ranks that hold the others up, with the reason: as seen here, or as heard from others."""
-        found = {one.rank: one for one in self._own_stragglers()}
-        oldest_s = time.monotonic() - self.watch_s
-        told = {one.rank: one for heard_s, one in self._told_slow.values() if heard_s > oldest_s}
-        return sorted({**told, **found}.values(), key=lambda straggler: -straggler.late_s)
+        return self._slow.found(self._beats(), time.monotonic() - self.watch_s)
 
-    def _own_stragglers(self) -> list[Straggler]:
-        return stragglers({self.roll.rank: self.own(), **self._heard}, self.roll.members)
+    def _beats(self) -> dict[int, Beat]:
+        return {self.roll.rank: self.own(), **self._heard}
 
     def explain(self, failure: BaseException) -> BaseException:
         """Return the failure, or what lies behind it where that is a lost rank; the other ranks are notified."""
@@ -179,7 +167,7 @@ class Watchdog:
 
     def _own_words(self, failure: BaseException, is_vague: bool) -> str:
         """Return what to tell the others: of a connection that broke this rank is the witness, not the cause."""
-        return f"{self.roll.members[self.roll.rank]} {'reports' if is_vague else 'failed'}: {_first_line(failure)}"
+        return f"{self.roll.members[self.roll.rank]} {'reports' if is_vague else 'failed'}: {first_line(failure)}"
 
     def _hear_first(self) -> None:
         """Listen for what lies behind a failure of a connection.
@@ -216,7 +204,7 @@ class Watchdog:
         if sys.excepthook is self._hook:
             sys.excepthook = self._hook_before
         if tells:
-            self._tell_why(_in_flight())
+            self._tell_why(in_flight())
         self._state = CLOSED
         for _ in range(GOODBYES):
             self._say()
@@ -264,7 +252,7 @@ class Watchdog:
                 self._looks += 1
             if self.looks_for_slow and now >= looked_s + self.watch_s:
                 looked_s = now
-                self._look_for_slow()
+                self._slow.look(self._beats())
 
     def _take(self, messages: list[bytes]) -> None:
         for data in messages:
@@ -292,9 +280,7 @@ class Watchdog:
         for rank, age in beat.ages.items():
             if age == LEFT and rank in self._heard and self._heard[rank].state != CLOSED:
                 self._heard[rank] = replace(self._heard[rank], state=CLOSED)
-        for rank, reason, late_s, step_s in beat.slow:
-            who = self.roll.members[rank]
-            self._told_slow[rank] = time.monotonic(), Straggler(who.rank, who.host, reason, late_s, step_s)
+        self._slow.hear(beat, time.monotonic())
         if beat.cause and self.verdict is None and not self._state:
             # News of a loss is passed on at once: with many ranks it goes over many of them.
             self._conclude(judge(self.own(), self._views(time.monotonic()), self.roll.members, self.watch_s))
@@ -360,15 +346,6 @@ class Watchdog:
                 return
         self._silence = verdict, now
 
-    def _look_for_slow(self) -> None:
-        """Name a rank that holds the others up, once, when it has done so for a while."""
-        found = {one.rank: one for one in self._own_stragglers()}
-        self._slow = {rank: self._slow.get(rank, 0) + 1 for rank in found}
-        self._slow_now = list(found.values())
-        for rank, count in self._slow.items():
-            if count == SLOW_LOOKS:
-                log.warning("%s", found[rank].line())
-
     def _error(self, verdict: RankVerdict) -> LostRankError:
         error = LostRankError(verdict.text, hint=verdict.hint)
         if verdict.kind != "stuck":
@@ -411,16 +388,12 @@ class Watchdog:
         if over:
             beat = replace(beat, **_usual(over, list(self._heard)))
         if state == COMPUTING and still_s > SILENCE_SHARE * self.watch_s / 2:
-            beat = replace(beat, at=_where(self._trainer))
-        return replace(beat, ages={rank: self._age(rank, now) for rank in self._heard}, slow=self._news_of_slow(now))
-
-    def _news_of_slow(self, now: float) -> tuple[tuple[int, str, float, float], ...]:
-        """Return whom this rank has seen to be slow for long enough, and whom it has just heard of."""
-        places = {member.rank: place for place, member in enumerate(self.roll.members)}
-        seen = [one for one in self._slow_now if self._slow.get(one.rank, 0) >= SLOW_LOOKS]
-        told = [one for heard_s, one in self._told_slow.values() if now - heard_s < 2 * self.interval_s]
-        news = {places[one.rank]: one for one in (*told, *seen)}
-        return tuple((rank, one.reason, one.late_s, one.step_s) for rank, one in list(news.items())[:MAX_SLOW])
+            beat = replace(beat, at=where(self._trainer))
+        return replace(
+            beat,
+            ages={rank: self._age(rank, now) for rank in self._heard},
+            slow=self._slow.news(now - 2 * self.interval_s),
+        )
 
 
 def start_watchdog(watched: WatchedHandle, team: Team, watch_s: float, patience_s: float = 0.0) -> Watchdog | None:
@@ -438,72 +411,3 @@ def _usual(steps: list[Step], ranks: list[int]) -> dict[str, Any]:
         "compute_s": median(report.compute_s for report in reports),
         "waits": {rank: round(wait, 6) for rank, wait in waits.items()},
     }
-
-
-def _where(thread: int) -> str:
-    """Return the line that a thread of this process is in, outside torch."""
-    frame = sys._current_frames().get(thread)
-    while frame is not None and "/torch/" in frame.f_code.co_filename and frame.f_back is not None:
-        frame = frame.f_back
-    if frame is None:
-        return ""
-    return f"{os.path.basename(frame.f_code.co_filename)} line {frame.f_lineno} ({frame.f_code.co_name})"
-
-
-def _first_line(failure: BaseException) -> str:
-    if isinstance(failure, SynclineError):
-        return failure.message.split("\n", 1)[0]
-    text = str(failure).split("\n", 1)[0]
-    return f"{type(failure).__name__}: {text}" if text else type(failure).__name__
-
-
-def from_transport(failure: BaseException) -> bool:
-    """Tell whether a failure comes out of a call that talks to other ranks, and so may be another rank's.
-
-    Where it was raised tells that: what backends say of a broken connection differs between them and between versions.
-    """
-    if type(failure) is SynchronizationError or isinstance(failure, ConnectionError):
-        return True
-    if not isinstance(failure, RuntimeError):
-        return False
-    trace = failure.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    home = "" if trace is None else str(trace.tb_frame.f_globals.get("__name__", ""))
-    return home.startswith(TALKING)
-
-
-def _in_flight() -> BaseException | None:
-    """Return the exception that is on its way up through this thread, or that ends it; None: it ends well."""
-    error = sys.exc_info()[1]
-    if isinstance(error, SystemExit):
-        error = error.__context__ if error.code else None
-    return error
-
-
-def _naming_hook(watchdog: Watchdog) -> Callable[..., None]:
-    """Return what shows an exception that ends the process: of a wait that broke, the lost rank comes first."""
-    known, before = weakref.ref(watchdog), sys.excepthook
-
-    def show(kind: type[BaseException], error: BaseException, trace: Any) -> None:
-        found = known()
-        if found is not None and from_transport(error):
-            explained = found.explain(error)
-            if isinstance(explained, LostRankError) and explained is not error:
-                explained.__cause__ = error
-                kind, error, trace = type(explained), explained, None
-        before(kind, error, trace)
-
-    return show
-
-
-def _at_exit_of(watchdog: Watchdog) -> Callable[[], None]:
-    """Return what says goodbye for a watchdog, without keeping it."""
-    known = weakref.ref(watchdog)
-
-    def at_exit() -> None:
-        found = known()
-        if found is not None:
-            found.close()
-
-    return at_exit

@@ -92,8 +92,7 @@ class AutoSynchronizer(DdpSynchronizer):
 
     def why(self) -> str:
         """Return on one line what is used and why."""
-        text = f"{self._pilot.codec}: {self.reason}" if self._fixed else self._pilot.why()
-        return "; ".join(filter(None, (text, self.links.note)))
+        return f"{self._pilot.codec}: {self.reason}" if self._fixed else self._pilot.why()
 
     def observe(self, loss: torch.Tensor | float) -> None:
         """Take this step's loss, on every rank or some: a codec under which it rises is left, and `why()` says so."""

@@ -14,7 +14,7 @@ from statistics import median
 from syncline.codec.names import PLAIN
 from syncline.describe.plain import JsonObject
 from syncline.describe.units import show_rate, show_time
-from syncline.program.choice import CLASSES, PERIODIC_CLASS, Choice, ChoiceBasis, decide, periodic
+from syncline.program.choice import CLASSES, Choice, ChoiceBasis, decide
 
 MEASURE_STEPS = 4
 """Steps before the first decision; the first of them warms up and is followed by DDP's rebuild of buckets."""
@@ -42,8 +42,6 @@ LOOK_STEPS = 200
 """The link is looked at so often even if steps take as long as ever: it may have become faster."""
 LOOK_SHARE = 0.01
 """Looks that nothing calls for may take so much of the time: where steps are short they are rarer."""
-PERIODIC_WORTH = 1.5
-"""Another optimizer that talks less often is named where it should be this much faster."""
 FIRST_PATIENCE = 10
 """Steps before another look after one that found nothing; twice as many each time."""
 STRICTNESS = tuple(CLASSES)
@@ -203,9 +201,6 @@ class Pilot:
             parts.append(f"measured: {', '.join(tried)}")
         if self.phase == "hold" and self.codec != self.choice.codec:
             parts.append(self._instead())
-        for method, took in self.periodic.items():
-            if self.phase == "hold" and took * PERIODIC_WORTH < self._baseline_s < math.inf:
-                parts.append(f"{method} would take {show_time(took)}, and is another optimizer")
         return "; ".join([*parts, *self.notes[-2:]])
 
     def _instead(self) -> str:
@@ -218,11 +213,6 @@ class Pilot:
             "which is faster" if is_faster else f"which is as fast within {1 - WORTH:.0%}"
         )
 
-    @property
-    def periodic(self) -> dict[str, float]:
-        """What a step should take under other optimizers that talk less often, in the class that allows them."""
-        return {} if self.measured is None or self.accuracy != PERIODIC_CLASS else periodic(self.measured)
-
     def to_json(self) -> JsonObject:
         """Return the whole course for a file: what was measured, predicted, tried and chosen."""
         return {
@@ -233,7 +223,6 @@ class Pilot:
             "why": self.why(),
             "predicted_s": {} if self.choice is None else self.choice.table,
             "tried_s": dict(self.trials),
-            "periodic_s": self.periodic,
             "notes": list(self.notes),
             "measured": None if self.measured is None else self.measured.to_json(),
         }

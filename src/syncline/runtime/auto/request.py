@@ -17,6 +17,7 @@ SETTINGS_VARIABLE = "SYNCLINE_SETTINGS"
 BASE = "int8"
 INSTEAD = {"exact": "fp32", "safe": "int8", "aggressive": "int8"}
 """What is taken where nothing is measured, by accuracy class."""
+# Earlier versions of `tune` wrote periodic_s as well, which nothing reads.
 KEYS = {"codec", "accuracy", "why", "predicted_s", "tried_s", "periodic_s", "num_ranks", "rate", "notes"}
 
 

@@ -43,9 +43,9 @@ class DiLoCo(Wrapper):
     every      local steps between outer steps
     codec      what outer gradients are sent in, with error feedback where the codec needs it
     outer_lr, momentum   of the outer step, with Nesterov; the defaults are those of the DiLoCo paper
-    stream     average fragments in the background; False: average all at once, while training waits
     fragments  number of fragments; default 8, or `every` if that is less
-    delay      apply an average exactly so many steps after its launch: runs repeat bit for bit; None: on arrival
+    delay      apply an average exactly so many steps after its launch: runs repeat bit for bit; None: on arrival.
+               With fragments=1, delay=0 everything is averaged at once, while training waits
     group      the ranks to average over, by default the world; levels: see `synchronize`
     crew       in place of a group: training continues without lost ranks, and readmits them when they come back
     Other options are those of `Settings`.
@@ -60,7 +60,6 @@ class DiLoCo(Wrapper):
         *,
         outer_lr: float = 0.7,
         momentum: float = 0.9,
-        stream: bool = True,
         fragments: int | None = None,
         delay: int | None = None,
         group: Any = None,
@@ -74,15 +73,15 @@ class DiLoCo(Wrapper):
         """How long the training thread has waited for others, in all."""
         self.every = at_least("every", every, 1)
         self.outer_lr, self.outer_momentum = outer_lr, momentum
-        self.delay = _delay(delay, stream, every)
+        self.delay = _delay(delay, every)
         chosen = target(model, group, levels) if crew is None else alone(model)
         if crew is not None:
             options = {"wait_s": 0.0, **options}  # those who are left go on, and one that comes back is let in again
         settings = Settings.given({"warmup": 0, **options}, codec=codec, levels=chosen.levels)
         count = at_least("fragments", fragments, 1) if fragments is not None else min(DEFAULT_FRAGMENTS, every)
         meaning = {
-            "method": METHOD, "every": every, "outer_lr": outer_lr, "momentum": momentum, "stream": stream,
-            "fragments": count, "delay": delay,
+            "method": METHOD, "every": every, "outer_lr": outer_lr, "momentum": momentum, "fragments": count,
+            "delay": delay,
         }  # fmt: skip
         self._averaging: Averaging
         if crew is None:
@@ -92,9 +91,10 @@ class DiLoCo(Wrapper):
             self._averaging = CrewAveraging(chosen, settings, meaning, crew)
         self._target = chosen
         self._vote = None if chosen.site is None or self.delay is not None else Vote(chosen, settings)
-        parts = cut(chosen, count if stream else 1)
+        parts = cut(chosen, count)
+        streamed = self.delay != 0 or len(parts) > 1
         self._shared = [
-            SharedFragment(part, (k + 1) * every // len(parts) % every, momentum=momentum != 0, streamed=stream)
+            SharedFragment(part, (k + 1) * every // len(parts) % every, momentum=momentum != 0, streamed=streamed)
             for k, part in enumerate(parts)
         ]
         self._num_launches, self._num_entries = 0, 0
@@ -350,11 +350,7 @@ class DiLoCo(Wrapper):
         return False
 
 
-def _delay(delay: int | None, stream: bool, every: int) -> int | None:
-    if not stream:
-        if delay:
-            raise SynchronizationError(f"delay={delay} needs stream=True.")
-        return 0
+def _delay(delay: int | None, every: int) -> int | None:
     if delay is not None and at_least("delay", delay, 0) > every:
         raise SynchronizationError(f"delay={delay} is longer than the {every} steps between launches.")
     return delay

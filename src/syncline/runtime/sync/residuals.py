@@ -44,12 +44,6 @@ class Residuals:
                 part.add_(owed.reshape(-1).to(part.dtype))
                 owed.zero_()
 
-    def drop(self, names: Sequence[str]) -> None:
-        """Forget what these owe."""
-        for name in names:
-            self._parts.pop(name, None)
-            self._loaded.pop(name, None)
-
     def parts(self) -> dict[str, torch.Tensor]:
         """Return every parameter's residual: views of what the buckets use."""
         return {**self._parts, **self._loaded}

@@ -27,6 +27,7 @@ WARM_UP_STEPS = 100
 AS_NEEDED = -1
 REMOVED = {
     "replicas": "Give fully_shard a mesh of two dimensions (replicas, shards): codec= averages over the first.",
+    "stream": "Give DiLoCo fragments=1, delay=0 to average everything at once, while training waits.",
 }
 """Options of earlier versions, and what to do instead."""
 
@@ -46,7 +47,7 @@ class Settings:
                   the CPU, 32 MiB on a GPU
     levels        ranks inside each level, innermost first; only the outermost is compressed
     transport     "native" (syncline's own connections), "point-to-point" (gloo) or "collectives" (NCCL). "auto":
-                  point-to-point on the CPU; on a GPU the faster of the group's own transport and the native wire
+                  the group's own on the CPU and with NCCL, the native wire on a GPU without it
     timeout_s     how long to wait for a peer's message
     wait_s        how long to wait for a silent or stalled rank before every rank raises; a process that has exited is
                   not waited for. None: timeout_s

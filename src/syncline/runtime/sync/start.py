@@ -54,7 +54,7 @@ def synchronize(
     codec      what gradients travel in; by default it is measured, within what `accuracy` allows
     accuracy   "exact", "safe" or "aggressive"
     settings   the file that `syncline calibrate tune` wrote; it takes precedence over `codec`
-    levels     DDP only: ranks inside each level, as (8,), "host" or a Fabric; the outermost level alone is compressed
+    levels     DDP only: ranks inside each level, as (8,) or "host"; the outermost level alone is compressed
     scaler     the GradScaler, if there is one: an overflow then skips the step on every rank
     optimizer  DDP only: updates each bucket's parameters inside backward as soon as the bucket is averaged, while
                later buckets travel. Call `optimizer.step()` as usual; do not change gradients in between (clipping).

@@ -76,11 +76,6 @@ class Landing:
         self._event: Any = None
         self._flags: torch.Tensor | None = None
 
-    def wait(self) -> None:
-        """Wait for what was given so far."""
-        self.mark()
-        self.passed()
-
     def mark(self) -> None:
         """Note what was given so far."""
         if self._device.type != "cuda":

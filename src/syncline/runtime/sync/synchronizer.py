@@ -17,8 +17,9 @@ import torch
 from syncline.errors import LostRankError, SynchronizationError
 from syncline.program.pieces import AHEAD
 from syncline.program.stages import BucketProgram
+from syncline.runtime.alive.last_words import from_transport
 from syncline.runtime.alive.verdict import Straggler
-from syncline.runtime.alive.watchdog import from_transport, start_watchdog
+from syncline.runtime.alive.watchdog import start_watchdog
 from syncline.runtime.span_writer import SpanWriter, follow
 from syncline.runtime.sync.averagers import Averagers
 from syncline.runtime.sync.bucket import Bucket, Order
@@ -238,7 +239,7 @@ class Synchronizer:
 
     def why(self) -> str:
         """Return on one line what gradients travel in, and why."""
-        return "; ".join(filter(None, (f"{self.settings.codec}: {self.reason}", self.links.note)))
+        return f"{self.settings.codec}: {self.reason}"
 
     def observe(self, loss: torch.Tensor | float) -> None:
         """Take this step's loss: where a codec was chosen by measurement, one under which it rises is left."""

@@ -2,22 +2,14 @@
 
 levels=(8,)          eight ranks a host; from LOCAL_WORLD_SIZE where levels="host"
 levels=(8, 4)        eight ranks a host, four hosts a site
-levels=fabric        as the fabric says: devices a host, hosts a site
 """
 
 from __future__ import annotations
 
 import math
 import os
-import sys
-from typing import TYPE_CHECKING
-
-import numpy as np
 
 from syncline.errors import SynchronizationError
-
-if TYPE_CHECKING:
-    from syncline.fabric import Fabric
 
 VARIABLE = "LOCAL_WORLD_SIZE"
 
@@ -28,14 +20,12 @@ def resolve(levels: object, num_ranks: int) -> tuple[int, ...]:
         return ()
     if levels == "host":
         sizes = _from_environment()
-    elif (fabric := _as_fabric(levels)) is not None:
-        sizes = _from_fabric(fabric, num_ranks)
     elif isinstance(levels, (tuple, list)) and all(type(size) is int and size >= 1 for size in levels):
         sizes = tuple(levels)
     else:
         raise SynchronizationError(
             f"levels={levels!r} is not understood.",
-            hint='Give sizes from the inside out, such as (8,) or (8, 4), "host", or a Fabric.',
+            hint='Give sizes from the inside out, such as (8,) or (8, 4), or "host".',
         )
     inner = math.prod(sizes)
     if num_ranks % inner:
@@ -56,12 +46,6 @@ def members(rank: int, num_ranks: int, sizes: tuple[int, ...]) -> list[list[int]
     return result
 
 
-def _as_fabric(levels: object) -> Fabric | None:
-    """Return what was given if it is a Fabric; who has none has not imported it, and need not now."""
-    known = sys.modules.get("syncline.fabric")
-    return levels if known is not None and isinstance(levels, known.Fabric) else None
-
-
 def _from_environment() -> tuple[int, ...]:
     text = os.environ.get(VARIABLE, "")
     if not text.isdigit() or int(text) < 1:
@@ -70,19 +54,3 @@ def _from_environment() -> tuple[int, ...]:
             hint="torchrun sets it; under another launcher set it, or give levels=(ranks of one host,).",
         )
     return (int(text),)
-
-
-def _from_fabric(fabric: Fabric, num_ranks: int) -> tuple[int, ...]:
-    """Return devices a host and, with several sites, hosts a site; ranks fill hosts in the fabric's order."""
-    if num_ranks > fabric.num_gpus:
-        raise SynchronizationError(f"{num_ranks} ranks do not fit on the {fabric.num_gpus} devices of {fabric.name}.")
-    per_host = fabric.num_gpus // fabric.num_hosts
-    num_hosts = -(-num_ranks // per_host)
-    per_site = np.unique(np.bincount(fabric.site_of_host[:num_hosts]))
-    if len(per_site) > 1:
-        raise SynchronizationError(
-            f"sites of {fabric.name} have unequally many hosts: {', '.join(map(str, per_site))}.",
-            hint="Give levels=(ranks of one host,) to treat all hosts alike.",
-        )
-    sizes = (per_host, int(per_site[0]))
-    return sizes if per_site[0] < num_hosts else sizes[:1]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
 import torch
 import torch.distributed as dist
@@ -14,11 +13,7 @@ from syncline.runtime.sync.settings import Settings
 from syncline.runtime.wire.levels import members
 from syncline.runtime.wire.native_wire import NativeWire, is_there
 from syncline.runtime.wire.team import Team, agreed_name
-from syncline.runtime.wire.trial import ELEMENTS, fastest
 from syncline.runtime.wire.wire import CollectiveWire, PointToPoint, Wire
-
-TRIED_S = 20.0
-"""How long ranks may take to reach each other over a wire that is only tried."""
 
 
 class GroupLinks:
@@ -29,18 +24,12 @@ class GroupLinks:
         self.rank, self.num_ranks = dist.get_rank(parent), dist.get_world_size(parent)
         self._device = team_device(parent, device)
         self._name, self._timeout_s = agreed_name(parent, self._device), settings.wire_timeout_s
-        self.note = ""
-        """Which transport was faster, where that was measured."""
-        self._candidates = _candidates(settings, self._device.type == "cuda", device)
+        self._transport = _transport(settings, self._device.type == "cuda", device)
         self._pace = None if settings.send_Bps is None else Pace(settings.send_Bps)
         self.team = self._team("all", range(self.num_ranks))
         self.team.names = tuple(dist.get_process_group_ranks(parent))
         levels = members(self.rank, self.num_ranks, settings.levels)
-        # Inside a level the backend's own is taken; the outermost is worth a trial.
-        self.wires: list[Wire] = [
-            self._wire(self._candidates[0], depth, level) for depth, level in enumerate(levels[:-1])
-        ]
-        self.wires.append(self._outermost(len(levels) - 1, levels[-1], settings.codec))
+        self.wires: list[Wire] = [self._wire(depth, level) for depth, level in enumerate(levels)]
 
     @property
     def outermost(self) -> Wire:
@@ -61,23 +50,12 @@ class GroupLinks:
         for wire in self.native():
             wire.close()
 
-    def _outermost(self, depth: int, level: Sequence[int], codec: str) -> Wire:
-        if len(self._candidates) == 1 or len(level) == 1:
-            return self._wire(self._candidates[0], depth, level)
-        openers = {name: partial(self._wire, name, depth, level, TRIED_S) for name in self._candidates}
-        values = torch.zeros(ELEMENTS, device=self.device)
-        found = fastest(openers, values, codec, self.team if len(level) == self.num_ranks else self._team("try", level))
-        self.note = str(found)
-        if isinstance(found.wire, NativeWire):
-            found.wire.timeout_s = self._timeout_s
-        return found.wire
-
-    def _wire(self, transport: str, depth: int, level: Sequence[int], timeout_s: float | None = None) -> Wire:
-        if transport == "collectives":
+    def _wire(self, depth: int, level: Sequence[int]) -> Wire:
+        if self._transport == "collectives":
             return CollectiveWire(self._team(f"{depth}-scatter", level), self._team(f"{depth}-gather", level))
         team = self.team if len(level) == self.num_ranks else self._team(str(depth), level)
-        if transport == "native" and len(level) > 1:
-            return NativeWire(team, timeout_s=timeout_s or self._timeout_s)
+        if self._transport == "native" and len(level) > 1:
+            return NativeWire(team, timeout_s=self._timeout_s)
         return PointToPoint(team)
 
     def _team(self, purpose: str, level: Sequence[int]) -> Team:
@@ -88,8 +66,6 @@ class GroupLinks:
 
 class TeamLinks(GroupLinks):
     """The links of one team that no process group holds: a single level, point to point."""
-
-    note = ""
 
     def __init__(self, team: Team, device: torch.device) -> None:
         self.device = device
@@ -107,29 +83,23 @@ def team_device(parent: dist.ProcessGroup, device: torch.device) -> torch.device
     return device if uses_nccl else torch.device("cpu")
 
 
-def _candidates(settings: Settings, uses_nccl: bool, device: torch.device) -> tuple[str, ...]:
-    """Return what may carry messages: as asked, or the backend's own and, for tensors on a GPU, the native wire."""
+def _transport(settings: Settings, uses_nccl: bool, device: torch.device) -> str:
+    """Return what carries messages: as asked, or NCCL where it is; else the native wire on a GPU, gloo on a CPU."""
     chosen = settings.transport
     if chosen == "auto":
-        own = "collectives" if uses_nccl else "point-to-point"
-        both = device.type == "cuda" and is_there() and settings.send_Bps is None
-        return (own, "native") if both else (own,)
+        goes_natively = device.type == "cuda" and is_there() and settings.send_Bps is None
+        return "collectives" if uses_nccl else "native" if goes_natively else "point-to-point"
     if chosen == "native" and not is_there():
         raise SynchronizationError(
             'transport="native" is not built on this system, which lacks epoll.',
             hint='Use transport="point-to-point".',
         )
-    if chosen == "collectives" and settings.send_Bps is not None:
+    if chosen != "point-to-point" and settings.send_Bps is not None:
         raise SynchronizationError(
-            "send_Bps holds back messages between two ranks, and collectives are the backend's own.",
+            f'send_Bps holds back messages between two ranks over gloo, which transport="{chosen}" does not send.',
             hint='Use transport="point-to-point" on the CPU, or leave send_Bps out.',
         )
-    if chosen == "native" and settings.send_Bps is not None:
-        raise SynchronizationError(
-            "send_Bps holds back what goes through gloo, and the native wire is not gloo's.",
-            hint='Use transport="point-to-point", or leave send_Bps out.',
-        )
-    return (chosen,)
+    return chosen
 
 
 def _backend_name(group: dist.ProcessGroup, device: torch.device) -> str:
