@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
-from typing import Protocol
 
 import torch
 
@@ -100,10 +99,11 @@ class Order:
     """In place of the step's, for what must not lose a bit."""
 
 
-class BoundPiece(Piece, Protocol):
+class BoundPiece(Piece):
     """A piece that can be moved to other memory."""
 
-    def bind(self, values: torch.Tensor, scale: float | None) -> None: ...
+    def bind(self, values: torch.Tensor, scale: float | None = None) -> None:
+        """Work on this memory from now on; sums that stay with their owners are multiplied by `scale`."""
 
 
 class Bucket:

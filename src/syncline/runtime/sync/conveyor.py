@@ -20,7 +20,6 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Protocol
 
 from syncline.program.pieces import DEPTH
 from syncline.runtime.sync.streams import ConveyorThread
@@ -29,22 +28,28 @@ PATIENCE_S = 1.0
 """How long a conveyor that failed is waited for: a thread of it may wait for a peer that is gone."""
 
 
-class Piece(Protocol):
+class Piece:
     """A part of a bucket: three stages, two threads. An `ordered` one is collected before the next is reduced."""
 
-    ordered: bool
+    ordered = False
 
-    def prepare(self) -> None: ...
+    def prepare(self) -> None:
+        """Begin what `send` ends."""
 
-    def send(self) -> None: ...
+    def send(self) -> None:
+        """Post what others sum."""
 
-    def fail(self) -> None: ...
+    def fail(self) -> None:
+        """Tell peers, in place of `send`, that this rank cannot go on."""
 
-    def sum_up(self) -> None: ...
+    def sum_up(self) -> None:
+        """Wait for what peers sent, and sum it."""
 
-    def post(self) -> None: ...
+    def post(self) -> None:
+        """Post the sum."""
 
-    def collect(self) -> None: ...
+    def collect(self) -> None:
+        """Wait for the sums of others."""
 
 
 class BucketJob:

@@ -15,7 +15,7 @@ import torch
 
 from syncline.errors import NonFiniteError, SynchronizationError
 from syncline.program.stages import ADD, DECODE, ENCODE, FIRST, LAST, MIDDLE, SUM, BucketStage, PieceProgram, StagePhase
-from syncline.runtime.sync.bucket import Bucket
+from syncline.runtime.sync.bucket import BoundPiece, Bucket
 from syncline.runtime.sync.exchange import Exchange, Trouble
 from syncline.runtime.sync.low_rank import Factors
 from syncline.runtime.sync.native_exchange import NativeExchange
@@ -26,7 +26,7 @@ _SHARD = re.compile(r" \([^()]*shards?, \d+\)\Z")
 """How a name says which part of a parameter it means; people know the parameter."""
 
 
-class BucketPiece:
+class BucketPiece(BoundPiece):
     """Walks the stages of one piece; `exchanges` and `factors` do what a stage says."""
 
     def __init__(

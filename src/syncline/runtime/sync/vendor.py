@@ -8,35 +8,22 @@ import torch
 import torch.distributed as dist
 
 from syncline.errors import NonFiniteError, SynchronizationError
+from syncline.runtime.sync.conveyor import Piece
 from syncline.runtime.sync.finite import is_finite
 from syncline.runtime.sync.step import Step
 
 
-class AllReduce:
-    """A piece that the process group carries; begun where it is made, so that its collectives keep their order."""
+class AllReduce(Piece):
+    """A piece that the process group carries; begun where it is made, so that its collectives keep their order.
 
-    ordered = False
+    The backend does all but wait, and the watchdog notifies peers.
+    """
 
     def __init__(self, buffer: torch.Tensor, step: Step, nan: str, group: dist.ProcessGroup) -> None:
         self._buffer, self._step, self._nan = buffer, step, nan
         work = dist.all_reduce(buffer.div_(dist.get_world_size(group)), group=group, async_op=True)
         assert work is not None
         self._work = work
-
-    def prepare(self) -> None:
-        """Do nothing: it has begun."""
-
-    def send(self) -> None:
-        """Do nothing: it has begun."""
-
-    def fail(self) -> None:
-        """Do nothing: the watchdog notifies peers, and ends what waits for them."""
-
-    def sum_up(self) -> None:
-        """Do nothing: the backend sums."""
-
-    def post(self) -> None:
-        """Do nothing: the backend posts."""
 
     def collect(self) -> None:
         """Wait for the average, and do what the settings say about a NaN in it: every rank has the same."""
