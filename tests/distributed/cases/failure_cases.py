@@ -69,12 +69,12 @@ def codec_changed_later(rank: int, port: int) -> dict[str, str]:
     """One rank means something else by its bytes from step 2 on."""
     start(rank, 3, port)
     model = distributed(network())
-    handle: Any = syncline.torch.synchronize(model, codec="int8", **SMALL)
+    handle: Any = syncline.torch.synchronize(model, codec="bf16", **SMALL)
 
     def train() -> None:
         for step in range(4):
             if step == 2 and rank == 1:
-                object.__setattr__(handle.settings, "codec", "int8:block=128")
+                object.__setattr__(handle.settings, "codec", "fp16")
             model.zero_grad()
             model(batch(rank, step)).square().sum().backward()
 
