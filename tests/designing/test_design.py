@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,9 @@ import numpy as np
 import pytest
 
 from syncline.describe.progress import Meter
+from syncline.describe.units import show_money
 from syncline.designing.choice import FabricChoice, gpu_counts, space
-from syncline.designing.growth import grow, growths
+from syncline.designing.growth import grow, growths, parts_usd
 from syncline.designing.reasons import flips, millions, why_lost
 from syncline.designing.resilience import remains
 from syncline.designing.search import Designer, DesignPoint, DesignSearch, Miss
@@ -20,13 +22,19 @@ from syncline.designing.storage import storage_design
 from syncline.designing.study import study
 from syncline.errors import PlanError, SynclineError, UsageError
 from syncline.fabric import Fabric, load
+from syncline.fabric.bill import bill
 from syncline.fabric.catalog import load_catalog
 from syncline.fabric.fabric import Tier
 from syncline.planning.answer import ask, make_plan
 from syncline.planning.cost.owning import own
 from syncline.planning.search import search as plan_search
 from syncline.planning.space import USUAL
+from syncline.questions.clusters.build import fabric_build
+from syncline.questions.cost import CostAnswer, cost
 from syncline.questions.design import DesignAnswer, design
+from syncline.questions.inputs import job_of
+from syncline.questions.step import StepPrediction
+from syncline.questions.step import step as executed_step
 from syncline.report.text.design import front_table
 from syncline.sim.step.machine import reach_of
 from syncline.sim.step.step import step
@@ -59,16 +67,39 @@ def test_the_front_is_beaten_by_none_and_every_choice_is_accounted_for(answer: D
 
 
 def test_plan_of_every_cluster_says_what_the_front_says(answer: DesignAnswer, job: Job) -> None:
-    """The cluster file, planned by itself: layout, step, price of a token and idle GPUs; `step` says that it fits."""
-    for point in answer.front:
+    """The cluster file, asked of `plan`, `step` and `cost`: layout, step, price of a token, idle GPUs, bill, cables."""
+    _agree(answer.front, job)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "gpus", "links", "limits"),
+    [("llama3-70b", 512, (), {"budget": "40M", "power": 1000}), ("deepseek-v3", 2048, ("NDR",), {"survive": 0.9})],
+)
+def test_the_front_of_a_large_model_is_what_plan_step_and_cost_say(
+    name: str, gpus: int, links: tuple[str, ...], limits: dict[str, Any]
+) -> None:
+    _agree(design(name, gpus=gpus, links=links, **limits).front, job_of(name))
+
+
+def _agree(front: Sequence[DesignPoint], job: Job) -> None:
+    for point in front:
         fabric = load(point.choice.described())
         plan = make_plan(fabric, job, with_actions=False, with_run=False)
         assert plan.best.decision.label == point.plans[0]
-        assert plan.best.predicted.step_time_s == pytest.approx(point.step_s[0], rel=1e-12)
+        stepped = executed_step(fabric, plan.result.job)
+        assert isinstance(stepped, StepPrediction)
+        assert plan.best.predicted.step_time_s == point.step_s[0] == stepped.step_time_s
         assert plan.best.cost is not None
-        assert plan.best.cost.cost_per_token_usd == pytest.approx(point.usd_per_token, rel=1e-9)
+        assert plan.best.cost.cost_per_token_usd == pytest.approx(point.usd_per_token, rel=1e-12)
         assert plan.best.num_gpus - plan.best.decision.num_gpus == point.idle_gpus
         assert step(fabric, plan.result.job).fits
+        paid = cost(point.choice.described(), job, step_time=f"{point.step_s[0]!r}s")
+        assert isinstance(paid, CostAnswer)
+        owned, failures = paid.statement.owned, paid.statement.failures
+        assert (owned.capital_usd, owned.usd_per_year) == (point.capital_usd, point.usd_per_year)
+        assert failures.goodput == plan.best.cost.goodput
+        assert owned.usd_per_gpu_hour == plan.best.cost.usd_per_gpu_hour
 
 
 def test_the_columns_of_several_jobs_line_up(answer: DesignAnswer) -> None:
@@ -136,6 +167,26 @@ def test_resilience_by_hand() -> None:
     assert towers.after_two == 1 / 2
 
 
+@pytest.mark.parametrize(
+    "cluster",
+    [
+        "h100-64-rail",
+        {"hosts": 16, "host": "dgx-h100", "network": "rail-optimized 2:1 400GbE"},
+        {"hosts": 8, "host": {"model": "dgx-h100", "nic": "ConnectX-8"}, "network": "rail-only XDR"},
+        FabricChoice("dgx-h100", 16, "ConnectX-7", 8, "NDR", "fat-tree", 2.0, "QM9700", copper=True).described(),
+    ],
+)
+def test_cables_cost_the_same_in_fabric_build_cost_and_design(cluster: Any) -> None:
+    """By the lengths of the description, which the text names; the lengths in a room are a second figure beside it."""
+    fabric, built = load(cluster), fabric_build(cluster)
+    every = np.ones(len(fabric.devices), bool), np.ones(len(fabric.links), bool)
+    owned, cables_usd = own(fabric), built.figures.billed_cable_price_usd
+    switches_usd = sum(line.price_usd for line in bill(fabric).lines if line.kind == "switch")
+    assert cables_usd > 0 and parts_usd(fabric, *every) == pytest.approx(switches_usd + cables_usd, rel=1e-12)
+    assert owned.network_usd == pytest.approx(switches_usd + cables_usd, rel=1e-12)
+    assert f"{show_money(cables_usd)} by the lengths that `cost` and `design` assume" in str(built)
+
+
 def test_cards_change_the_price_of_a_host() -> None:
     """In a cluster file as in a design: 4 x $1,700 less, and eight ConnectX-8 for $3,000 each instead of eight."""
     four, eight = (
@@ -145,6 +196,8 @@ def test_cards_change_the_price_of_a_host() -> None:
     assert eight - four == pytest.approx(8 * 4 * 1700)
     faster = {"hosts": 8, "host": {"model": "dgx-h100", "nic": "ConnectX-8"}, "network": "rail-only XDR"}
     assert own(load(faster)).hosts_usd - eight == pytest.approx(8 * 8 * (3000 - 1700))
+    designed = FabricChoice("dgx-h100", 8, "ConnectX-8", 8, "XDR", "rail-only", 1.0, "Q3400-RA").build()
+    assert own(designed).hosts_usd == own(load(faster)).hosts_usd
 
 
 def _point(s_per_token: float, capital: float, optics: float = 0.0, switch: str = "QM9700") -> DesignPoint:

@@ -10,9 +10,13 @@ import pytest
 
 import syncline
 from syncline.errors import UsageError
+from syncline.fabric import save
+from syncline.planning.cost.owning import HOURS_PER_YEAR
 from syncline.planning.cost.statement import Statement
 from syncline.questions.cost import CostAnswer
 from syncline.questions.plan import ClusterAnswer, PlanAnswer
+from syncline.questions.serve import ServingComparisonAnswer
+from syncline.watch.prediction import Prediction
 
 TOKENS, TOKENS_PER_STEP = 524_288_000_000, 256 * 8192
 CLUSTER = {"hosts": 4, "host": "dgx-h100", "network": "rail-optimized NDR"}
@@ -20,6 +24,7 @@ JOB = {
     "model": "llama3-8b", "batch": {"global": 256, "sequence": 8192}, "tokens": TOKENS, "start": "2027-01-15",
     "deadline": "90 days", "budget": 500_000,
 }  # fmt: skip
+PLAIN = {"model": "llama3-8b", "batch": {"global": 64, "sequence": 4096}}
 FIX = "tp=1,pp=1,cp=1,micro=1,recompute=none,zero=1"
 
 
@@ -76,6 +81,45 @@ def test_spare_hosts_are_worth_the_same_wherever_they_are_stated(planned: PlanAn
         assert stated.failures.goodput == each.goodput
     shares = [each.goodput for each in run.spares]
     assert shares == sorted(shares) and run.goodput == shares[1]
+
+
+def test_the_cheaper_network_is_the_same_in_design_and_compare(tmp_path: Path) -> None:
+    """Every alternative that is designed, written and compared: order, step, price of a token, GPU-hour and bill."""
+    asked = syncline.design(
+        PLAIN, gpus=32, links=("NDR",), topologies=("rail-optimized", "fat-tree", "rail-only"), ratios=(1, 4)
+    )
+    named = {str(tmp_path / f"{number}.yaml"): point for number, point in enumerate(asked.front)}
+    for path, point in named.items():
+        save(point.choice.build().spec, path)
+    found = syncline.compare(PLAIN, clusters=list(named))
+    assert isinstance(found, ClusterAnswer) and len(found.result.clusters) == len(asked.front) > 2
+    for row in found.result.clusters:
+        point = named[row.name]
+        assert (row.label, row.step_time_s, row.capital_usd) == (point.plans[0], *point.step_s, point.capital_usd)
+        assert row.cost_per_token_usd == pytest.approx(point.usd_per_token, rel=1e-12)
+        assert row.usd_per_gpu_hour == pytest.approx(
+            point.usd_per_year / (HOURS_PER_YEAR * point.utilisation * point.num_gpus), rel=1e-12
+        )
+    cheapest = min(asked.front, key=lambda point: point.usd_per_token)
+    assert found.result.clusters[0].cost_per_token_usd == pytest.approx(cheapest.usd_per_token, rel=1e-12)
+
+
+def test_a_gpu_hour_is_the_same_in_plan_cost_serve_compare_and_watch(
+    cluster: Path, planned: PlanAnswer, tmp_path: Path
+) -> None:
+    load = {"kind": "serve", "model": "llama3-8b", "load": {"rate": 4, "prompt": 1000, "answer": 200}}
+    usd, account = _cost(cluster).owned.usd_per_gpu_hour, planned.report.cost
+    served = syncline.serve(cluster, load).result
+    compared = syncline.compare(load, clusters=[str(cluster)])
+    assert isinstance(compared, ServingComparisonAnswer)
+    (row,) = compared.result.clusters
+    assert account is not None and account.usd_per_gpu_hour == usd
+    assert (served.basis, served.best.usd_per_gpu_hour) == (row.basis, row.usd_per_gpu_hour) == ("owned", usd)
+    planned.save(tmp_path / "plan.json")
+    expected = Prediction.read(tmp_path / "plan.json")
+    assert (expected.usd_per_gpu_hour, expected.step_s) == (usd, planned.step_time_s)
+    assert expected.exposed_s == planned.result.best.predicted.exposed_comm_s
+    assert expected.num_gpus == planned.result.best.num_gpus
 
 
 def test_chances_are_those_of_the_runs_that_are_drawn(planned: PlanAnswer) -> None:

@@ -15,18 +15,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from syncline.describe.model import Handle, reported
 from syncline.describe.progress import Meter
 from syncline.designing.choice import FabricChoice, faster_link, space
 from syncline.errors import SynclineError, UsageError
 from syncline.fabric import Fabric
+from syncline.fabric.bill import Mask, network_lines
 from syncline.fabric.catalog import load_catalog
-from syncline.fabric.draft import UNKNOWN_CABLE
 from syncline.fabric.fabric import DeviceKind, Tier
-
-Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -145,26 +142,7 @@ def bought_now(fabric: Fabric, num_hosts: int) -> tuple[Mask, Mask]:
 
 def parts_usd(fabric: Fabric, devices: Mask, links: Mask) -> float:
     """Return the price of some switches and cables of a fabric; a part without a price counts nothing."""
-    catalog = load_catalog()
-    chosen = _switches(fabric) & devices
-    total = 0.0
-    for part, count in zip(*np.unique(fabric.devices.part[chosen], return_counts=True), strict=True):
-        total += int(count) * (catalog.switch(fabric.parts[part]).price_usd or 0.0)
-    return total + cables_usd(fabric, links)
-
-
-def cables_usd(fabric: Fabric, links: Mask, kinds: Sequence[str] = ()) -> float:
-    """Return the price of the cables of some links with their modules; `kinds` narrows it to some kinds of cable."""
-    catalog, columns, total = load_catalog(), fabric.links, 0.0
-    rows = np.flatnonzero(links[::2]) * 2
-    for number, name in enumerate(fabric.cables):
-        mine = rows[columns.cable[rows] == number]
-        if len(mine) and name != UNKNOWN_CABLE:
-            cable = catalog.cable(name)
-            if not kinds or cable.kind in kinds:
-                each = 2 * cable.price_per_end_usd + cable.price_per_m_usd * columns.length_m[mine]
-                total += float((columns.num_cables[mine] * each).sum())
-    return total
+    return sum(line.price_usd for line in network_lines(fabric, devices, links))
 
 
 def _switches(fabric: Fabric) -> Mask:

@@ -24,11 +24,12 @@ from syncline.describe.files import write_text
 from syncline.describe.model import reported
 from syncline.describe.progress import Meter
 from syncline.designing.choice import TREES, FabricChoice
-from syncline.designing.growth import cables_usd
 from syncline.designing.resilience import remains
 from syncline.errors import PlanError, SynclineError, UsageError
 from syncline.fabric import Fabric
+from syncline.fabric.bill import network_lines
 from syncline.fabric.catalog import load_catalog
+from syncline.fabric.draft import UNKNOWN_CABLE
 from syncline.install.rack import shares_racks
 from syncline.planning.answer import HEADROOM, ask, make_plan
 from syncline.planning.cost.assumptions import Assumptions
@@ -278,7 +279,7 @@ class Designer:
         except SynclineError as error:
             found.impossible[choice.label] = error.message
             return None
-        left, optics_usd = remains(fabric), cables_usd(fabric, np.ones(len(fabric.links), bool), OPTICAL)
+        left, optics_usd = remains(fabric), _optics_usd(fabric)
         point = DesignPoint(
             choice, fabric.num_gpus, owned.capital_usd, owned.network_usd, optics_usd, owned.usd_per_year,
             owned.rated_power_w, owned.num_racks, left.after_one, left.after_two, left.worst,
@@ -393,6 +394,14 @@ class Designer:
 
     def _names(self) -> list[str]:
         return [f"{job.name} {job.model.name} {job.batch.global_}x{job.batch.sequence} {w:g}" for job, w in self.jobs]
+
+
+def _optics_usd(fabric: Fabric) -> float:
+    """Return the price of optical cables with their modules."""
+    catalog = fabric.spec.catalog
+    optical = [name != UNKNOWN_CABLE and catalog.cable(name).kind in OPTICAL for name in fabric.cables]
+    mask = np.array([*optical, False])[fabric.links.cable]  # the last where there is no cable, -1
+    return sum(line.price_usd for line in network_lines(fabric, links=mask) if line.kind == "cable")
 
 
 def _cheap_first(point: DesignPoint) -> tuple[float, FabricChoice]:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from syncline.describe.model import reported
 from syncline.fabric.catalog import Catalog, HostModel, Switch
 from syncline.fabric.draft import UNKNOWN_CABLE
 from syncline.fabric.fabric import DeviceKind, Fabric, IntArray
+
+Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -59,8 +62,15 @@ class Bill:
 
 def bill(fabric: Fabric) -> Bill:
     """Return the bill of materials of a fabric."""
+    return Bill((*_hosts(fabric, fabric.spec.catalog), *network_lines(fabric)))
+
+
+def network_lines(fabric: Fabric, devices: Mask | None = None, links: Mask | None = None) -> tuple[BillLine, ...]:
+    """Return the switches, optics and cables of a fabric, or of some of its devices and links."""
+    devices = np.ones(len(fabric.devices), bool) if devices is None else devices
+    links = np.ones(len(fabric.links), bool) if links is None else links
     catalog = fabric.spec.catalog
-    return Bill((*_hosts(fabric, catalog), *_switches(fabric, catalog), *_cables(fabric, catalog)))
+    return (*_switches(fabric, catalog, devices), *_cables(fabric, catalog, links))
 
 
 def host_groups(fabric: Fabric, catalog: Catalog) -> list[tuple[HostModel, int]]:
@@ -96,9 +106,9 @@ def _hosts(fabric: Fabric, catalog: Catalog) -> list[BillLine]:
     return lines
 
 
-def _switches(fabric: Fabric, catalog: Catalog) -> list[BillLine]:
+def _switches(fabric: Fabric, catalog: Catalog, devices: Mask) -> list[BillLine]:
     lines = []
-    bought = (fabric.devices.kind == DeviceKind.SWITCH) | (fabric.devices.kind == DeviceKind.OCS)
+    bought = devices & np.isin(fabric.devices.kind, (DeviceKind.SWITCH, DeviceKind.OCS))
     for part, count in zip(*np.unique(fabric.devices.part[bought], return_counts=True), strict=True):
         name = fabric.parts[part]
         model = _find(catalog, name)
@@ -115,9 +125,9 @@ def _find(catalog: Catalog, name: str) -> Switch | None:
     return next((p for p in catalog.parts("switch") if isinstance(p, Switch) and p.name == name), None)
 
 
-def _cables(fabric: Fabric, catalog: Catalog) -> list[BillLine]:
+def _cables(fabric: Fabric, catalog: Catalog, chosen: Mask) -> list[BillLine]:
     links = fabric.links
-    bought = np.flatnonzero(links.cable[::2] >= 0) * 2
+    bought = np.flatnonzero(chosen[::2] & (links.cable[::2] >= 0)) * 2
     if len(bought) == 0:
         return []
     lengths, length_index = np.unique(links.length_m[bought], return_inverse=True)

@@ -90,7 +90,7 @@ def _sent_bytes(judge: Judge, order: Order) -> dict[tuple[str, int], float]:
     tasks = StepTasks(judge.stages(order), result, judge.constants, step_graph(result.job, max_micro=4))
     sent = dict.fromkeys(tasks.kinds, 0.0)
     names = list(tasks.kinds)
-    for path, size in zip(tasks.draft.path, tasks.draft.size, strict=True):
+    for path, size in zip(tasks.draft.columns.path, tasks.draft.columns.size_bytes, strict=True):
         if path >= 0:
             sent[names[path]] += size
     return sent

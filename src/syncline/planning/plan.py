@@ -175,4 +175,6 @@ def predicted_of(result: StepResult) -> PlanPrediction:
 
 def save_plan(plan: Plan, path: str | os.PathLike[str]) -> None:
     """Write a plan; the old file stays whole until the new one is complete."""
-    write_text(Path(path), json.dumps({"format": FORMAT, **asdict(plan)}, indent=2, allow_nan=False) + "\n")
+    data = {"format": FORMAT, **asdict(plan)}
+    data["predicted"]["exposed_comm_s"] = plan.predicted.exposed_comm_s  # `watch --expect` reads it
+    write_text(Path(path), json.dumps(data, indent=2, allow_nan=False) + "\n")

@@ -83,9 +83,9 @@ def training_pattern(fabric: Fabric, rails: Rails, given: Allocation, job: Job, 
     result = judge.result
     stages = judge.stages(judge.seats.packed_order())
     tasks = StepTasks(stages, result, k, step_graph(result.job, max_micro=result.job.num_micro))
-    draft = tasks.draft
+    draft = tasks.draft.columns
     return Pattern(
-        judge.seats.num_ranks, np.array(draft.delay), np.array(draft.size), np.array(draft.path, dtype=np.int64),
+        judge.seats.num_ranks, np.array(draft.delay_s), np.array(draft.size_bytes), np.array(draft.path, np.int64),
         tuple(tuple(wait) for wait in draft.waits), tasks.footprints(),
     )  # fmt: skip
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 
 from syncline.codec.names import PLAIN
 from syncline.describe.own_data import own_data
 from syncline.errors import SimulationError
 from syncline.sim.collective.columns import number_of
-from syncline.sim.step.case import Case, case_of
+from syncline.sim.step.case import Case, Floats, columns_of
 from syncline.sim.step.exchange import ALGORITHMS
 from syncline.sim.step.machine import Machine
 from syncline.workload.adapters import adapter_share
@@ -75,10 +75,24 @@ def build_case(job: Job, machine: Machine, facts: Facts | None = None) -> Case:
     shape = job.model
     if not isinstance(shape, Shape):
         raise SimulationError(f"{shape.name} is not a transformer.", hint="Use step(); it prices layer lists too.")
-    facts = on_part(facts or facts_of(job), machine)
-    return case_of(
-        model_columns(shape, job.batch.sequence) | run_columns(job, facts) | machine_columns(job, machine, facts)
-    )
+    if facts is None:
+        facts, columns = _of_job(job, machine.gpu.architecture)
+    else:
+        facts = on_part(facts, machine.gpu.architecture)
+        columns = columns_of(run_columns(job, facts))
+    machined = columns_of(machine_columns(job, machine, facts))
+    return Case(**{**_of_model(shape, job.batch.sequence), **columns, **machined})
+
+
+@lru_cache(maxsize=64)
+def _of_model(shape: Shape, sequence: int) -> dict[str, Floats]:
+    return columns_of(model_columns(shape, sequence))
+
+
+@lru_cache(maxsize=1024)  # a plan weighs the same jobs on many machines
+def _of_job(job: Job, architecture: str) -> tuple[Facts, dict[str, Floats]]:
+    facts = on_part(facts_of(job), architecture)
+    return facts, columns_of(run_columns(job, facts))
 
 
 #: Parts without the tensor cores that FlashAttention-2 and cuDNN's fused attention ask for (sm80 and later). Megatron,
@@ -86,14 +100,14 @@ def build_case(job: Job, machine: Machine, facts: Facts | None = None) -> Case:
 NO_FLASH = ("Pascal", "Volta", "Turing")
 
 
-def on_part(facts: Facts, machine: Machine) -> Facts:
+def on_part(facts: Facts, architecture: str) -> Facts:
     """Return the facts with the attention kernel that exists for a part, where the job left it to the software."""
     if "attention" not in facts.assumed:
         return facts
     kernel = facts.attention
-    if machine.gpu.architecture in NO_FLASH and facts.framework != "pytorch":
+    if architecture in NO_FLASH and facts.framework != "pytorch":
         kernel = "unfused"
-    elif machine.gpu.architecture in facts.cudnn_on:
+    elif architecture in facts.cudnn_on:
         kernel = "cudnn"
     return replace(facts, attention=kernel, assumed={**facts.assumed, "attention": kernel})
 

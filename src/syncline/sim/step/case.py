@@ -202,9 +202,9 @@ class Case:
         return self.micro * self.sequence / self.cp
 
 
-def case_of(values: Mapping[str, float]) -> Case:
-    """Return a case of plain numbers."""
-    return Case(**{name: np.asarray(value, dtype=np.float64) for name, value in values.items()})
+def columns_of(values: Mapping[str, float]) -> dict[str, Floats]:
+    """Return columns of plain numbers."""
+    return {name: np.asarray(value, dtype=np.float64) for name, value in values.items()}
 
 
 def stack(cases: Sequence[Case]) -> Case:
@@ -220,9 +220,12 @@ def join(cases: Sequence[Case], lengths: Sequence[int]) -> Case:
 
 
 def _joined(columns: Sequence[Floats], lengths: Sequence[int]) -> Floats:
+    first = columns[0]
+    if all(column is first for column in columns) and first.ndim == 0:
+        return first
     if all(column.ndim == 0 for column in columns):
         values = [float(column) for column in columns]
-        return columns[0] if values.count(values[0]) == len(values) else np.repeat(values, lengths)
+        return first if values.count(values[0]) == len(values) else np.repeat(values, lengths)
     return np.concatenate([np.broadcast_to(column, (rows,)) for column, rows in zip(columns, lengths, strict=True)])
 
 

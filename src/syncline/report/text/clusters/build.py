@@ -27,8 +27,8 @@ def build_lines(found: Installation, figures: InstallationFigures) -> list[str]:
         f"  racks      {len(racks):,} in {_rows(max(rack.row for rack in racks) + 1)}{sold}, "
         f"{units.show_power(figures.power_w)} in all; fullest {fullest.name} draws "
         f"{units.show_power(fullest.power_w)}, heaviest {figures.heaviest_kg:,.0f} kg",
-        f"  cables     {units.show_money(figures.cable_price_usd)} as they run here, "
-        f"{units.show_money(figures.billed_cable_price_usd)} by the lengths that cost assumes; longest "
+        f"  cables     {units.show_money(figures.billed_cable_price_usd)} by the lengths that `cost` and `design` "
+        f"assume, {units.show_money(figures.cable_price_usd)} as they run here; longest "
         f"{figures.longest_cable_m:g} m; "
         + ", ".join(f"{count:,} {kind or 'of unknown kind'}" for kind, count in _kinds(found)),
     ]

@@ -119,8 +119,9 @@ def execute_stages(stage: Stages, result: StepResult) -> StepRun:
     few = one * (ROUNDS if sites < 2 else 1)
     more = few + one
     if m <= few + more:
-        return _run(stage, result, k, m)
-    shorter, longer = _run(stage, result, k, few), _run(stage, result, k, more)
+        return _run(StepTasks(stage, result, k, _graph(result.job, m)))
+    built = StepTasks(stage, result, k, _graph(result.job, few))
+    shorter, longer = _run(built), _run(StepTasks(stage, result, k, _graph(result.job, more), built))
     each = (longer.step_time_s - shorter.step_time_s) / one
     scale = m / more
     scaled = tuple(
@@ -135,25 +136,24 @@ def _graph(job: Job, num_micro: int) -> Workload:
     return step_graph(job, max_micro=num_micro)
 
 
-def _run(stages: Stages, result: StepResult, k: Constants, num_micro: int) -> StepRun:
-    built = StepTasks(stages, result, k, _graph(result.job, num_micro))
-    paths, links, capacity = fold_links(built.footprints(), stages.rails.capacity_Bps)
-    tasks = built.draft
+def _run(built: StepTasks) -> StepRun:
+    rails, tasks = built.stages.rails, built.draft.columns
+    paths, links, capacity = fold_links(built.footprints(), rails.capacity_Bps)
     rows = np.array(tasks.path, dtype=np.int64)
     course = run(
         capacity,
         Tasks.of(
-            paths, size_bytes=tasks.size, first_path=np.maximum(rows, 0), num_paths=(rows >= 0).astype(np.int32),
-            delay_s=np.array(tasks.delay), wait_for=tasks.waits,
+            paths, size_bytes=tasks.size_bytes, first_path=np.maximum(rows, 0),
+            num_paths=(rows >= 0).astype(np.int32), delay_s=tasks.delay_s, wait_for=tasks.waits,
         ),
     )  # fmt: skip
 
     def limiting(tasks: Longs) -> str:
         known = course.bottleneck[tasks][course.bottleneck[tasks] >= 0]
-        return stages.rails.link_name(int(links[int(np.bincount(known).argmax())])) if len(known) else ""
+        return rails.link_name(int(links[int(np.bincount(known).argmax())])) if len(known) else ""
 
     found = _collectives(built, course.begin_s, course.end_s, limiting)
-    return StepRun(course.makespan_s, found, len(rows), stages.rails.network.options.routing)
+    return StepRun(course.makespan_s, found, len(rows), rails.network.options.routing)
 
 
 def _packets(
@@ -162,8 +162,9 @@ def _packets(
     """Return a step packet by packet, all its micro-batches."""
     k = stages.k
     built = StepTasks(stages, result, k, step_graph(result.job, max_micro=result.job.num_micro))
-    draft = built.draft
-    tasks = np.array(draft.delay), np.array(draft.size), np.array(draft.path, np.int64), draft.waits
+    draft = built.draft.columns
+    path = np.array(draft.path, np.int64)
+    tasks = np.array(draft.delay_s), np.array(draft.size_bytes), path, draft.waits
     drawn = run_packets(
         stages.fabric, tasks, [stages.flows(*key) for key in built.kinds], routing, e_net=k.fitted.e_net,
         e_nvl=k.fitted.e_nvl, most=most, name=result.job.name, progress=progress,
@@ -172,9 +173,7 @@ def _packets(
     found = _collectives(
         built, drawn.begin_s, drawn.end_s, lambda tasks: stages.busiest(*kinds[draft.path[int(tasks[0])]])
     )
-    return StepRun(
-        float(drawn.end_s.max(initial=0.0)), found, len(draft.path), routing, PACKET_IGNORES, drawn.counted()
-    )
+    return StepRun(float(drawn.end_s.max(initial=0.0)), found, len(path), routing, PACKET_IGNORES, drawn.counted())
 
 
 def fold_links(table: Floats, capacity_Bps: Floats) -> tuple[Paths, Longs, Floats]:
@@ -203,11 +202,13 @@ def _collectives(
     """Return what each kind of communication took, the mean over the stages of a pipeline."""
     found, stages = [], max(built.result.job.parallel.pp, 1)
     named: dict[str, list[int]] = {}
-    for task, (name, _) in built.draft.sends.items():
-        named.setdefault(name, []).append(task)
+    draft = built.draft.columns
+    for task, what in enumerate(draft.what):
+        if what is not None:
+            named.setdefault(what.name, []).append(task)
     for name, numbers in named.items():
         tasks = np.array(numbers, dtype=np.int64)
         took_s = float((end_s[tasks] - begin_s[tasks]).sum()) * (1 / stages)
-        alone_s = sum(built.draft.sends[task][1] for task in numbers) * (1 / stages)
+        alone_s = sum(draft.alone_s[task] for task in numbers) * (1 / stages)
         found.append(CollectiveTime(name, max(1, len(tasks) // stages), took_s, alone_s, limiting(tasks)))
     return tuple(found)

@@ -35,8 +35,10 @@ def link_rates(fabric: Fabric, result: StepResult, constants: Constants | None =
         table = built.footprints()
     except SynclineError:
         return {}
-    path, size = np.array(built.draft.path, np.int64), np.array(built.draft.sent_bytes)
-    sent = np.bincount(path[path >= 0], size[path >= 0], minlength=len(table))
+    sent = np.zeros(len(table))
+    for what, share in zip(built.draft.columns.what, built.draft.columns.share, strict=True):
+        if what is not None:
+            sent[what.path] += share * what.sent_bytes
     carried = sent @ table if len(table) else np.zeros(len(fabric.links))
     network = np.flatnonzero(fabric.links.tier >= Tier.ACCESS)
     by_pattern: dict[str, list[float]] = {}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,38 +24,40 @@ EXCHANGES = ("data (experts)", "data (replicas)")
 """What replicas exchange besides the parameters that all of them hold."""
 
 
-@dataclass
+class TaskColumns(NamedTuple):
+    """Tasks that wait for each other: each is a delay, or sends a share of some traffic."""
+
+    waits: Sequence[list[int]]
+    delay_s: Sequence[float]
+    size_bytes: Sequence[float]  # stretched, so that alone a task takes what the library takes
+    path: Sequence[int]
+    what: Sequence[TrafficKind | None]
+    share: Sequence[float]
+    alone_s: Sequence[float]
+
+
 class TaskDraft:
-    """Tasks under construction."""
+    """Tasks under construction, a row each in the order of `TaskColumns`."""
 
-    delay: list[float] = field(default_factory=list)
-    size: list[float] = field(default_factory=list)  # stretched, so that alone a task takes what the library takes
-    sent_bytes: list[float] = field(default_factory=list)
-    path: list[int] = field(default_factory=list)
-    waits: list[list[int]] = field(default_factory=list)
-    sends: dict[int, tuple[str, float]] = field(default_factory=dict)  # name, and seconds alone, of what is sent
+    def __init__(self) -> None:
+        self.rows: list[tuple[list[int], float, float, int, TrafficKind | None, float, float]] = []
 
-    def add(self, waits: list[int], delay: float = 0.0) -> int:
+    def add(self, waits: list[int], delay_s: float = 0.0) -> int:
         """Add a task that ends so long after those it waits for."""
-        self.delay.append(delay if delay > 0 else 0.0)
-        self.sent_bytes.append(0.0)
-        self.size.append(0.0)
-        self.path.append(-1)
-        self.waits.append(waits)
-        return len(self.path) - 1
+        self.rows.append((waits, delay_s if delay_s > 0 else 0.0, 0.0, -1, None, 0.0, 0.0))
+        return len(self.rows) - 1
 
     def send(
         self, waits: list[int], fixed_s: float, what: TrafficKind, share: float = 1.0, alone_s: float = 0.0
     ) -> int:
         """Add a task that sends a share of some traffic."""
-        self.delay.append(fixed_s)
-        self.sent_bytes.append(share * what.sent_bytes)
-        self.size.append(share * what.size_bytes)
-        self.path.append(what.path)
-        self.waits.append(waits)
-        number = len(self.path) - 1
-        self.sends[number] = what.name, alone_s
-        return number
+        self.rows.append((waits, fixed_s, share * what.size_bytes, what.path, what, share, alone_s))
+        return len(self.rows) - 1
+
+    @cached_property
+    def columns(self) -> TaskColumns:
+        """The tasks when all are there."""
+        return TaskColumns(*zip(*self.rows, strict=True))
 
 
 @dataclass(frozen=True)
@@ -75,11 +79,14 @@ class TrafficKind:
 class StepTasks:
     """The graph of a step as tasks that wait for each other."""
 
-    def __init__(self, stages: Stages, result: StepResult, k: Constants, workload: Workload) -> None:
+    def __init__(
+        self, stages: Stages, result: StepResult, k: Constants, workload: Workload, shorter: StepTasks | None = None
+    ) -> None:
+        """Lay out the tasks; `shorter` are those of the same step with fewer micro-batches: its traffic is alike."""
         self.stages, self.result, self.k, self.workload = stages, result, k, workload
         self.draft = TaskDraft()
-        self.kinds: dict[tuple[str, int], int] = {}
-        self.traffic: dict[tuple[str, int, float], TrafficKind] = {}
+        self.kinds: dict[tuple[str, int], int] = {} if shorter is None else shorter.kinds
+        self.traffic: dict[tuple[str, int, float], TrafficKind] = {} if shorter is None else shorter.traffic
         self.compute_s: list[float] = durations(result, workload)[0].tolist()
         self.head_s: list[float] = head_s(result, workload).tolist()
         self.size_bytes: list[float] = workload.size_bytes.tolist()
