@@ -309,7 +309,7 @@ def turned_off(rank: int) -> dict[str, float]:
 def measured(rank: int) -> dict[str, Any]:
     """The report, the line and the timeline of a step."""
     model = distributed(network())
-    handle = syncline.torch.synchronize(model, codec="int8", **SMALL, rate_Bps=125e6)
+    handle = syncline.torch.synchronize(model, codec="int8", **SMALL)
     for step in range(4):
         model.zero_grad()
         model(batch(rank, step)).square().sum().backward()

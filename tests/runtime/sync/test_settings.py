@@ -26,6 +26,8 @@ def test_wrong_choices_are_one_clear_error() -> None:
         Settings(codec="powersgd:rank=2", feedback=False)
     with pytest.raises(SynchronizationError, match=r"stream= was removed.*\n.*fragments=1, delay=0"):
         Settings.given({"stream": False})
+    with pytest.raises(SynchronizationError, match="rate_Bps= was removed"):
+        Settings.given({"rate_Bps": 125e6})
     with pytest.raises(SynchronizationError, match='nan="pass" was removed'):
         Settings(nan="pass")
     with pytest.raises(CodecError, match='there is no codec "int9"'):

@@ -110,8 +110,7 @@ class AutoSynchronizer(DdpSynchronizer):
     def _rate(self, step: Step) -> float:
         # All-reduces of the backend leave no spans: what the link carries is what was probed.
         measured = self._pilot.measured
-        probed = 0.0 if measured is None else measured.rate_Bps
-        return super()._rate(step) if self.settings.rate_Bps is not None else probed or super()._rate(step)
+        return super()._rate(step) if measured is None else measured.rate_Bps
 
     def state_dict(self, *, local: bool = False) -> dict[str, Any]:
         """Return residuals, factors, the step, and what was learned."""

@@ -26,6 +26,8 @@ WARMED_UP = ("sign", "powersgd")
 WARM_UP_STEPS = 100
 AS_NEEDED = -1
 REMOVED = {
+    "history": "Leave it out: the last 16 steps are kept.",
+    "rate_Bps": "Leave it out: reports use the rate that the link was seen to carry.",
     "replicas": "Give fully_shard a mesh of two dimensions (replicas, shards): codec= averages over the first.",
     "stream": "Give DiLoCo fragments=1, delay=0 to average everything at once, while training waits.",
 }
@@ -52,9 +54,7 @@ class Settings:
     wait_s        how long to wait for a silent or stalled rank before every rank raises; a process that has exited is
                   not waited for. None: timeout_s
     watch_s       a rank that is dead, silent, slow or hung is named within this time; 0: no heartbeats
-    rate_Bps      the link rate, for the bound in reports; None: as measured
     send_Bps      limit this rank's sending rate, to emulate a slow link; None: no limit
-    history       number of steps whose timeline is kept
     """
 
     codec: str = "int8"
@@ -69,9 +69,7 @@ class Settings:
     timeout_s: float = 300.0
     wait_s: float | None = None
     watch_s: float = 10.0
-    rate_Bps: float | None = None
     send_Bps: float | None = None
-    history: int = 16
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "codec", self.scheme.name)
@@ -89,7 +87,6 @@ class Settings:
         at_least("check_every", self.check_every, 0)
         if self.piece_bytes != AS_NEEDED:
             at_least("piece_bytes", self.piece_bytes, 4096)
-        at_least("history", self.history, 1)
         if self.send_Bps is not None:
             check_rate(self.send_Bps)
         if self.watch_s and not 1.0 <= self.watch_s <= 3600.0:
@@ -146,7 +143,7 @@ class Settings:
 
     def agreed(self) -> dict[str, object]:
         """Return what must be the same on every rank."""
-        own = {"rate_Bps", "send_Bps", "history", "timeout_s", "wait_s"}
+        own = {"send_Bps", "timeout_s", "wait_s"}
         chosen = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in own}
         return {**chosen, "levels": list(self.levels), "version": syncline.__version__, "protocol": PROTOCOL}
 

@@ -32,7 +32,7 @@ class StepReport:
     dense_bytes  what a ring of float32 over all ranks would have sent
     compute_s    the step less what was exposed
     exposed_s    waiting for communication after the last gradient was there
-    rate_Bps     what the link carries: as given, or the best that was seen, which is less where a peer was waited for
+    rate_Bps     what the link carries: the best that was seen, which is less where a peer was waited for
     bound_s      the larger of compute and wire bytes over the rate: no step can be shorter
     wire         what is not well on the native wire, rail by rail; "" where all is
     """

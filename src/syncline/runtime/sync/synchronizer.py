@@ -35,7 +35,8 @@ from syncline.timeline import Timeline
 
 STATE_VERSION = 1
 WARM_UP_CODEC = "int8"
-
+HISTORY = 16
+"""Steps whose timeline is kept."""
 
 GRACE_S = 0.5
 """How long the training thread has to hear of a lost rank before waits elsewhere are ended."""
@@ -59,7 +60,7 @@ class Synchronizer:
         self.settings = settings
         self.links = links
         self.rank, self.num_ranks = links.rank, links.num_ranks
-        self.steps: deque[Step] = deque(maxlen=settings.history)
+        self.steps: deque[Step] = deque(maxlen=HISTORY)
         self._averagers = Averagers(settings, links, in_order=in_order)
         self._streams = SideStreams(links.device)
         ahead = AHEAD if links.device.type == "cuda" else 0
@@ -284,8 +285,6 @@ class Synchronizer:
         raise SynchronizationError("no step has been synchronised yet.", hint="Call it after the first backward.")
 
     def _rate(self, step: Step) -> float:
-        if self.settings.rate_Bps is not None:
-            return self.settings.rate_Bps
         self._rate_Bps = max(self._rate_Bps, step.received_Bps())
         return self._rate_Bps
 
