@@ -58,6 +58,7 @@ def main() -> None:
         sys.stderr.flush()
         os._exit(0)  # nothing of the script's own ending is wanted: no upload, no checkpoint, no wait for a thread
 
+    device.unnumbered()
     if spec["device"] == "cuda":
         device.prepare()
         cuda.prepare(log, spec["gpu"], int(os.environ["LOCAL_RANK"]), int(spec["gpus"]), memory)

@@ -16,11 +16,22 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 CPP_TYPE = "xla"
-META = torch.device("meta")
+META, CPU = torch.device("meta"), torch.device("cpu")
 CUDA_SLOT, META_SLOT, CPP_SLOT = 1, 14, 9  # c10::DeviceType
 _library = torch.library.Library("aten", "IMPL")
 _DEVICE_OF = torch.ops.prim.device.default
 _COPY = torch.ops.aten._to_copy.default
+
+
+def unnumbered() -> None:
+    """Let a tensor that is asked for on `cpu:0` lie on `cpu`, as real ones do."""
+    fake: Any = FakeTensor
+    make = fake.__new__
+
+    def made(cls: Any, mode: Any, elem: Any, device: Any, *args: Any, **kwargs: Any) -> Any:
+        return make(cls, mode, elem, CPU if device.type == "cpu" else device, *args, **kwargs)
+
+    fake.__new__ = made
 
 
 def prepare() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import torch
@@ -25,6 +26,11 @@ _NO_KERNEL = {
     aten._unsafe_view, aten.lift_fresh, aten.detach, aten.alias, aten.set_, aten.resize_, aten.is_same_size,
     aten._has_compatible_shallow_copy_type, aten.record_stream,
 }  # fmt: skip
+
+
+@cache
+def _is_composite(func: Any) -> bool:
+    return bool(func._can_decompose())
 
 
 class Recorder(TorchDispatchMode):
@@ -53,11 +59,9 @@ class Recorder(TorchDispatchMode):
             return func(*args, **(kwargs or {}))
         kwargs = renamed(kwargs or {})
         packet = func.overloadpacket
-        if torch.is_inference_mode_enabled():  # composite operators arrive whole there
+        if _is_composite(func):  # they arrive whole in inference mode, and later with what was made there
             with self:
-                parts = func.decompose(*args, **kwargs)
-            if parts is not NotImplemented:
-                return parts
+                return func.decompose(*args, **kwargs)
         if packet is aten._local_scalar_dense:
             return self._read(args[0])
         if packet in (aten.nonzero, aten.masked_select, aten.index, aten.unique_consecutive, aten._unique2):

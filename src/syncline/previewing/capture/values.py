@@ -194,7 +194,8 @@ def prepare(log: Log, synced: Any) -> None:
 
         synced(self)
         log.stand_in("numpy()", value_of(self))
-        kind = "float32" if self.dtype.is_floating_point else "int64"
+        with _disable_current_modes():
+            kind = torch.empty(0, dtype=torch.float32 if self.dtype is torch.bfloat16 else self.dtype).numpy().dtype
         return np.full(tuple(self.shape), value_of(self), dtype=kind)
 
     def formatted(self: Any, how: str) -> str:  # torch formats a tensor of one value only where no subclass is one

@@ -57,6 +57,8 @@ _STEP = "ProfilerStep#"
 _TALK = ("nccl:", "c10d::")
 _GLOO = "gloo:"
 RECORDED = "record_param_comms"
+_AROUND = ("autograd::", "torch::autograd::")
+"""Of autograd's nodes, in which operators run and hooks wait: they and nodes without a namespace are no work."""
 LEAST_PYTHON_US = 50.0
 """Python functions that return sooner are not kept: they cannot hold a call that costs the step anything."""
 WIDTHS = {
@@ -275,6 +277,8 @@ class _Draft:
             thread, begin, end = rows.whole["thread"][row], rows.real["start"][row], rows.real["end"][row]
             name = names[rows.whole["name"][row]]
             if rows.whole["calling"][row] != Calling.OPERATOR or thread in threads or begin < until.get(thread, -1.0):
+                continue
+            if "::" not in name and name != RECORDED or name.startswith(_AROUND):
                 continue
             until[thread] = end
             if not name.startswith(("c10d::", RECORDED)):
