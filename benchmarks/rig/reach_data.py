@@ -41,7 +41,8 @@ for kind, special in (("gpt2", "<|endoftext|>"), ("bert", "[MASK]")):
     if kind == "bert":
         named = dict(mask_token=special, cls_token="[CLS]", sep_token="[SEP]")
     PreTrainedTokenizerFast(tokenizer_object=made, pad_token="[PAD]", **named).save_pretrained(sys.argv[1] + "/" + kind)
-    AutoConfig.for_model(kind).save_pretrained(sys.argv[1] + "/" + kind)
+    of = {"gpt2": "GPT2LMHeadModel", "bert": "BertForMaskedLM"}[kind]
+    AutoConfig.for_model(kind, architectures=[of]).save_pretrained(sys.argv[1] + "/" + kind)
 from PIL import Image
 import os
 for part in ("train", "val"):
@@ -49,6 +50,7 @@ for part in ("train", "val"):
         os.makedirs(f"{sys.argv[1]}/images/{part}/{label}", exist_ok=True)
         for number in range(8):
             Image.new("RGB", (256, 256), (number, 99, 7)).save(f"{sys.argv[1]}/images/{part}/{label}/{number}.jpg")
+            Image.new("RGB", (256, 256), (number, 99, 7)).save(f"{sys.argv[1]}/pets/{label}_{number}.jpg")
 """
 
 

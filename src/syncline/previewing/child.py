@@ -101,6 +101,7 @@ class RankProcess:
                     "hybrid": hybrid,
                     "gpus": launch.visible_gpus,
                     "alone": launch.launcher == "python" and launch.world == 1,
+                    "given": launch.environment,
                 }
             )
         )

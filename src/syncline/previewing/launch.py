@@ -51,6 +51,8 @@ class ScriptLaunch:
         hosts = -(-self.world // self.per_host)
         own = torchrun_environment(rank, self.world, local, self.per_host, host, hosts, "preview")
         own |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
+        if self.launcher == "python":  # the script starts its ranks itself
+            own = {name: value for name, value in own.items() if not name.startswith("TORCHELASTIC_")}
         if self.launcher == "srun":
             own |= {"SLURM_PROCID": rank, "SLURM_NTASKS": self.world, "SLURM_LOCALID": local, "SLURM_NODEID": host}
         if self.launcher in ("mpirun", "mpiexec"):

@@ -29,9 +29,10 @@ def main() -> None:
         cuda,
         device,
         fence,
-        hybrid,
+        launched,
         quick,
         script,
+        sharding,
         stages,
         triton,
         values,
@@ -50,7 +51,7 @@ def main() -> None:
     memory = StorageLedger(log)
     log.facts.update(torch=torch.__version__, rank=int(os.environ["RANK"]), world=int(os.environ["WORLD_SIZE"]))
     log.facts.update(command=spec["command"], env=spec["env"])  # for `own`, which runs it on a real device
-    log.facts.update(device=spec["device"], steps=int(spec["steps"]))
+    log.facts.update(device=spec["device"], steps=int(spec["steps"]), alone=spec["alone"], given=spec["given"])
 
     def done(status: str = "ok", error: str = "") -> NoReturn:
         log.write(out, status, error)
@@ -73,9 +74,9 @@ def main() -> None:
 
     backend = "nccl" if spec["device"] == "cuda" else "gloo"
     world.prepare(collectives, backend, int(spec.get("bucket_bytes", 0)), sized)
-    hybrid.prepare(log, hybrid=bool(spec.get("hybrid")))
-    script.spawned(sized)
-    script.one_gpu()
+    sharding.prepare(log, hybrid=bool(spec.get("hybrid")))
+    launched.spawned(sized)
+    launched.one_gpu()
     follow(memory)
     if not cut_off:
         log.note("the kernel gives this user no network of its own: connections are refused in Python only")
@@ -106,6 +107,8 @@ def main() -> None:
     script.fused_kernels(log)
     script.unprofiled()
     script.backwards(recorder)
+    if spec["alone"]:
+        launched.unlaunched(spec["given"])
     try:
         with fake, recorder, script.Functions():
             script.run(spec["command"])

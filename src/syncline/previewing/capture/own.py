@@ -159,7 +159,7 @@ def main() -> None:
     apart.alone(out.parent)
     import torch
 
-    from syncline.previewing.capture import alike, fence, script
+    from syncline.previewing.capture import alike, fence, launched, script
     from syncline.previewing.capture.log import Log
 
     gpu = torch.cuda.is_available()
@@ -178,6 +178,8 @@ def main() -> None:
     fence.outside(Log())
     alike.prepare()
     watched(phases)
+    if facts.get("alone"):
+        launched.unlaunched(facts["given"])
     try:
         script.run(facts["command"])
     except BaseException as error:  # where it has made some steps, they count

@@ -345,39 +345,6 @@ def untraced() -> None:
             sys.modules[name].is_fake_tensor = lambda _: False  # type: ignore[attr-defined]
 
 
-def spawned(sized: Callable[[int], None]) -> None:
-    """Let a script that starts its ranks itself be one of them; `sized` hears how many there are."""
-
-    def spawn(fn: Any, args: Any = (), nprocs: int = 1, *_: Any, **__: Any) -> None:
-        sized(int(nprocs))
-        fn(int(os.environ["LOCAL_RANK"]), *args)
-
-    starts: Any = torch.multiprocessing
-    starts.spawn = spawn
-
-
-def one_gpu() -> None:
-    """Refuse DataParallel over several GPUs, as one rank has one."""
-    parallel: Any = torch.nn.DataParallel
-    start = parallel.__init__
-
-    @wraps(start)
-    def alone(self: Any, *args: Any, **given: Any) -> None:
-        start(self, *args, **given)
-        if len(self.device_ids) > 1:
-            raise RuntimeError(
-                f"DataParallel computes on {len(self.device_ids)} GPUs in one process; a preview runs one GPU a rank: "
-                "use DistributedDataParallel, or CUDA_VISIBLE_DEVICES=0"
-            )
-
-    def moved(tensor: Any, *_: Any, **__: Any) -> tuple[Any, ...]:
-        return (tensor.to("cuda"),)  # to the one; torch's own scatter is in its CUDA build alone
-
-    parallel.__init__ = alone
-    comm: Any = torch.nn.parallel.comm
-    comm.scatter = moved
-
-
 def unprofiled() -> None:
     """Leave out the marks for a profiler that FSDP makes around all it does: torch takes them for operators."""
     mark: Any = torch.autograd.profiler.record_function

@@ -15,7 +15,7 @@ import torch.nn.parallel.distributed
 from torch.distributed import distributed_c10d as c10d
 from torch.utils._python_dispatch import _disable_current_modes
 
-from syncline.previewing.capture import cuda, shards
+from syncline.previewing.capture import cuda, sharding
 from syncline.previewing.capture.device import moved
 from syncline.previewing.capture.log import COLLECTIVE, RECV, SEND, Log
 from syncline.previewing.capture.values import forget
@@ -328,7 +328,7 @@ def prepare(
         put.recv_object_list = _unknown_object
     _buckets(collectives.log, bucket_bytes)
     _meshes()
-    shards.prepare()
+    sharding.one_part()
 
 
 class _Reducer(dist.Reducer):

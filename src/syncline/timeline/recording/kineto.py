@@ -278,7 +278,7 @@ class _Draft:
             name = names[rows.whole["name"][row]]
             if rows.whole["calling"][row] != Calling.OPERATOR or thread in threads or begin < until.get(thread, -1.0):
                 continue
-            if "::" not in name and name != RECORDED or name.startswith(_AROUND):
+            if ("::" not in name and name != RECORDED) or name.startswith(_AROUND):
                 continue
             until[thread] = end
             if not name.startswith(("c10d::", RECORDED)):
