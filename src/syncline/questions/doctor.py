@@ -9,8 +9,9 @@ from typing import Annotated, ClassVar
 
 from syncline.describe.model import Handle, handle
 from syncline.diagnosis.bundle import pack
-from syncline.diagnosis.doctor import Examination, Measured, examine, examine_host
+from syncline.diagnosis.doctor import Examination, examine, examine_host
 from syncline.diagnosis.suspect import IncidentSuspect
+from syncline.diagnosis.weighing import Measured
 from syncline.errors import FileError
 from syncline.finding import Severity
 from syncline.logs.unexplained import OpenLine
