@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 CLUSTER = {"hosts": 8, "host": "8 x H100", "host_names": "gpu[01-08]", "network": "rail-optimized 400GbE"}
@@ -53,7 +54,7 @@ def gathered_incidents() -> list[GatheredIncident]:
                 "Nov 18 02:04:11 gpu02 kernel: [81234.100000] NVRM: Xid (PCI:0000:5d:00): 79, pid=4242, "
                 "name=python3, GPU has fallen off the bus.",
             ),
-        ),  # fmt: skip
+        ),
         GatheredIncident(
             "gpu-memory",
             (("gpu07", ""),),
@@ -63,7 +64,7 @@ def gathered_incidents() -> list[GatheredIncident]:
                 "Nov 18 02:04:11 gpu07 kernel: [81234.100000] NVRM: Xid (PCI:0000:9b:00): 48, pid='<unknown>', "
                 "name=<unknown>, An uncorrectable double bit error (DBE) has been detected on GPU",
             ),
-        ),  # fmt: skip
+        ),
         GatheredIncident("narrow-slot", (("gpu06", "nic-3"),), lanes={("gpu06", 3): 8}),
         GatheredIncident("nothing"),
         GatheredIncident(
@@ -74,14 +75,14 @@ def gathered_incidents() -> list[GatheredIncident]:
                 "Nov 18 02:04:11 gpu08 kernel: [81234.100000] Out of memory: Killed process 4242 (python3) "
                 "total-vm:912345678kB, anon-rss:901234567kB, file-rss:0kB, shmem-rss:0kB, UID:1000",
             ),
-        ),  # fmt: skip
+        ),
         GatheredIncident(
             "nothing-but-logins",
             syslog=tuple(
                 f"Nov 18 01:00:{number:02d} {host} sshd[91{number}]: Accepted publickey for ops from 10.0.0.9 port 5021"
                 for number, host in enumerate(HOSTS)
             ),
-        ),  # fmt: skip
+        ),
         GatheredIncident(
             "cpu-stands-still",
             (("gpu04", ""),),
@@ -90,7 +91,7 @@ def gathered_incidents() -> list[GatheredIncident]:
                 "Nov 18 02:04:11 gpu04 kernel: [81234.100000] watchdog: BUG: soft lockup - CPU#34 stuck for 23s! "
                 "[python3:4242]",
             ),
-        ),  # fmt: skip
+        ),
         GatheredIncident(
             "driver-command-timeout",
             (("gpu08", "nic-5"), ("gpu08", "")),
@@ -101,7 +102,7 @@ def gathered_incidents() -> list[GatheredIncident]:
                 "Nov 18 02:04:13 gpu08 kernel: [81236.100000] mlx5_core 0000:ab:00.0: "
                 "poll_health:800:(pid 0): device's health compromised - reached miss count",
             ),
-        ),  # fmt: skip
+        ),
     ]
 
 
@@ -109,7 +110,7 @@ def write(incident: GatheredIncident, folder: Path) -> Path:
     """Write the folder of one incident."""
     folder.mkdir(parents=True)
     for name, own in (("ibstat.txt", _ibstat), ("lspci.txt", _lspci), ("smi.txt", _smi), ("ecc.csv", _ecc)):
-        (folder / name).write_text(_grouped(lambda host, own=own: own(host, incident)))
+        (folder / name).write_text(_grouped(partial(own, incident=incident)))
     boot = [f"Nov 17 08:00:01 {host} systemd[1]: Started Session 4 of User ops." for host in HOSTS]
     (folder / "messages").write_text("\n".join((*boot, *incident.syslog)) + "\n")
     if incident.job:

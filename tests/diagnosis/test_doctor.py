@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.diagnosis.gathered_incidents import CLUSTER as GATHERED
+from tests.diagnosis.gathered_incidents import GatheredIncident, gathered_incidents
+from tests.diagnosis.gathered_incidents import write as write_gathered
 from tests.diagnosis.incidents import CLUSTER, incidents, write
 from tests.diagnosis.roce_incidents import CLUSTER as ROCE
 from tests.diagnosis.roce_incidents import RoceIncident, roce_incidents
@@ -25,6 +28,11 @@ from syncline.questions.doctor import doctor
 @pytest.fixture(scope="module")
 def fabric() -> Fabric:
     return load(CLUSTER)
+
+
+@pytest.fixture(scope="module")
+def gathered() -> Fabric:
+    return load(GATHERED)
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +56,18 @@ def test_the_right_host_and_part_come_first(incident: dict[str, Any], fabric: Fa
 @pytest.mark.parametrize("incident", roce_incidents(), ids=lambda incident: incident.name)
 def test_folders_of_hosts_say_the_same(incident: RoceIncident, roce: Fabric, tmp_path: Path) -> None:
     found = examine([write_roce(incident, tmp_path / "incident")], roce)
+    if not incident.first:
+        assert [one for one in found.suspects if one.probability >= 0.5] == []
+        return
+    first = found.suspects[0]
+    assert any(first.host == host and part in ("", first.part) for host, part in incident.first)
+
+
+@pytest.mark.parametrize("incident", gathered_incidents(), ids=lambda incident: incident.name)
+def test_output_that_is_grouped_by_hosts_says_the_same(
+    incident: GatheredIncident, gathered: Fabric, tmp_path: Path
+) -> None:
+    found = examine([write_gathered(incident, tmp_path / "incident")], gathered)
     if not incident.first:
         assert [one for one in found.suspects if one.probability >= 0.5] == []
         return

@@ -16,7 +16,7 @@ from syncline.errors import SynclineError
 from syncline.fabric import Fabric
 from syncline.fabric.faults import FailedPart, apply_faults
 from syncline.logs.context import host_of
-from syncline.logs.origin import host_of_file, is_prefixed, split_prefix
+from syncline.logs.origin import grouped, host_of_file, is_prefixed, split_prefix
 
 PCI_ADDRESS = re.compile(r"\b[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.\d\b")
 
@@ -36,12 +36,12 @@ class IncidentFolder:
         """Take in one file: its lines by host, and a table of nccl-tests if it holds one."""
         named = host_of_file(name)
         lines = text.splitlines()
+        by_host: dict[str, list[str]] = {}
         if is_prefixed([line for line in lines[:200] if line.strip()]):
-            by_host: dict[str, list[str]] = defaultdict(list)
             for line in lines:
                 host, rest = split_prefix(line)
-                by_host[host].append(rest)
-        else:
+                by_host.setdefault(host, []).append(rest)
+        elif not (by_host := grouped(lines)):
             named = named or next((host for line in lines[:50] if (host := host_of(line))), "")
             by_host = {named: lines}
         self.files[name] = named if len(by_host) == 1 else ", ".join(sorted(filter(None, by_host)))

@@ -6,6 +6,7 @@ A folder of an incident holds whatever somebody could get: each file is asked fo
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -154,10 +155,22 @@ def _pcie(lines: list[str], host: str) -> Iterator[Reading]:
             yield PcieReading(host, found["pci"], rate, best, line.strip())
 
 
+_LISTED_NIC = re.compile(
+    r"^((?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.\d) (?:Infiniband|Ethernet) controller(?: \[\w+\])?: (.+)$",
+    re.MULTILINE,
+)
+
+
 def nic_addresses(text: str) -> list[str]:
-    """Return the PCI addresses of the NICs that a kernel log names, in the order of the bus."""
+    """Return the PCI addresses of the NICs that a kernel log or lspci names, in the order of the bus.
+
+    Of those that lspci lists only the model of which a host has most: the others are no rails.
+    """
     named = {found["pci"] for line in text.splitlines() if (found := _AVAILABLE.search(line))}
     named |= set(re.findall(r"\b(?:mlx5_core|bnxt_en|ice|irdma|efa) ([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.\d)\b", text))
+    listed = _LISTED_NIC.findall(text)
+    usual = Counter(model for _, model in listed).most_common(1)
+    named |= {pci if pci.count(":") == 2 else f"0000:{pci}" for pci, model in listed if model == usual[0][0]}
     return sorted(named)
 
 

@@ -1,4 +1,4 @@
-"""The host that a log comes from where its lines do not say: from the file's name, its folder, or a prefix of pdsh."""
+"""The host that a log comes from where its lines do not say: from its file's name or folder, or from pdsh."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import re
 from collections.abc import Sequence
 from pathlib import PurePath
 
+from syncline.describe import hostlist
+from syncline.errors import SynclineError
 from syncline.logs.form import form_of
 
 _KINDS = re.compile(
@@ -30,6 +32,7 @@ _LIKE_A_HOST = re.compile(
 _BETWEEN = re.compile(r"[._]|(?<=[a-z])-(?=[a-z]+\d)|(?<=\d)-(?=[a-z])|^(?:dmesg|nccl)-")
 _FOLDERS = 2
 """Folders above a file that are asked for a host's name: `gpu11/dmesg`, `gpu11/ethtool/eth0.txt`."""
+_RULE = re.compile(r"^-{8,}$")
 _PREFIX = re.compile(r"^([A-Za-z][A-Za-z0-9.-]{0,62}): ")
 
 
@@ -63,3 +66,27 @@ def split_prefix(line: str) -> tuple[str, str]:
     """Return the host in front of a line and the line without it."""
     found = _PREFIX.match(line)
     return (found[1], line[found.end() :]) if found else ("", line)
+
+
+def grouped(lines: Sequence[str]) -> dict[str, list[str]]:
+    """Return each host's lines where equal output stands once below its hosts, as `dshbak -c` and `clush -b` print it.
+
+    Empty where the lines are not of that form.
+    """
+    by_host: dict[str, list[str]] = {}
+    hosts: list[str] = []
+    at = 0
+    while at < len(lines):
+        if _RULE.match(lines[at]) and at + 2 < len(lines) and _RULE.match(lines[at + 2]):
+            try:
+                hosts = hostlist.expand(re.sub(r" \(\d+\)$", "", lines[at + 1].strip()))
+            except SynclineError:
+                return {}
+            at += 3
+            continue
+        if not hosts:
+            return {}
+        for host in hosts:
+            by_host.setdefault(host, []).append(lines[at])
+        at += 1
+    return by_host
