@@ -295,3 +295,43 @@ def test_what_a_script_lacks_is_told_apart_from_what_the_preview_lacks(tmp_path:
     with pytest.raises(PreviewError) as failed:
         alone(tmp_path, source)
     assert hint in (failed.value.hint or "")
+
+
+def test_views_made_in_inference_mode_are_read_after_it_in_every_step(tmp_path: Path) -> None:
+    accuracy = """    with torch.inference_mode():
+        best = torch.ones(2, 8, device="cuda").topk(1, 0)[1]
+        correct = torch.zeros(8, dtype=torch.long, device="cuda")[None].eq(best)
+        right = correct[:1].flatten().sum(dtype=torch.float32)
+    right.item()
+"""
+    assert previewed(tmp_path, HEAD + DDP + LOOP + accuracy).report.steps == 2
+
+
+def test_numpy_keeps_the_type_of_a_tensor(tmp_path: Path) -> None:
+    check = '    assert str(torch.ones(3, device="cuda").to(torch.uint8).cpu().numpy().dtype) == "uint8"\n'
+    assert previewed(tmp_path, HEAD + DDP + LOOP + check).report.steps == 2
+
+
+ALONE = """
+import os, subprocess, sys, torch, torch.distributed as dist
+if "LOCAL_RANK" not in os.environ:
+    assert "RANK" not in os.environ and "TORCHELASTIC_RUN_ID" not in os.environ
+    subprocess.Popen([sys.executable, *sys.argv], env=os.environ | {"LOCAL_RANK": "1", "WORLD_SIZE": "4"})
+    sys.exit("it started its ranks itself")
+dist.init_process_group("nccl")
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(64, 64).cuda())
+here = 0
+"""
+
+
+def test_a_script_that_starts_itself_again_is_one_rank_of_its_world(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(ALONE + LOOP)
+    found = syncline.preview("h100-64-rail", ["python", str(tmp_path / "train.py")], what_if=[])
+    assert found.report.ranks == 4
+
+
+def test_what_is_scripted_runs_as_it_is_written(tmp_path: Path) -> None:
+    scripted = (
+        "@torch.jit.script\ndef drop(x: torch.Tensor) -> torch.Tensor:\n    return nn.functional.dropout(x, 0.1)\n"
+    )
+    assert previewed(tmp_path, HEAD + scripted + DDP + LOOP + "    drop(torch.ones(2, 2))\n").report.steps == 2

@@ -71,7 +71,10 @@ class Recorder(TorchDispatchMode):
         if packet in SHAPES and (packet is not aten.histc or args[0].is_cuda):
             out = SHAPES[packet](*args, **kwargs)
         else:
-            out = quick.again(self.fake, func, args, kwargs) if types else quick.UNKNOWN
+            # In inference mode a kept answer is an inference tensor, which cannot be a view of any other.
+            fresh = torch.is_inference_mode_enabled()
+            self.fake.cache_enabled = not fresh
+            out = quick.again(self.fake, func, args, kwargs) if types and not fresh else quick.UNKNOWN
             if out is quick.UNKNOWN:
                 out = func(*args, **kwargs)
         if packet in (aten.convolution, aten.convolution_backward):

@@ -312,7 +312,11 @@ def _counted(recorder: Recorder, depth: str, fn: Any) -> Any:
 
 
 def compiled(recorder: Recorder, log: Log) -> None:
-    """Let `torch.compile` mark what it was given; its pointwise operations are priced as fused."""
+    """Let `torch.compile` mark what it was given; its pointwise operations are priced as fused.
+
+    What is scripted runs as it is written: TorchScript would compile what stands for torch's own functions.
+    """
+    torch.jit.script = lambda obj, *_, **__: obj  # type: ignore[assignment]
     mark = partial(_counted, recorder, "compiled")
     names = ["is_compiling", "is_dynamo_compiling"]  # code that branches on it is compiled as it then runs
     if torch.__version__ < "2.14":  # until then dynamo took what is compiled for what is exported
