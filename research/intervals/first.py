@@ -2,12 +2,12 @@
 
     firsts = first_scores()                    # data/first-scores.csv: blind sets, row by row
     blind(all_residuals(), firsts)             # residuals with the first scores in the place of today's
-    stretched(), in_turn()                     # by how much, and how often later sets lie inside intervals made before
+    new_source(), in_turn()                    # what to add, and how often later sets lie inside intervals made before
 
 Residuals that are made anew are of a model that was looked over with their source in view; those of the next source
 are larger. So an interval is made from what the sources of the last blind sets were off by when they were first scored;
 older first scores are of a model that is no more. What is left is found in turn: each set judged by what was known
-before it, and intervals stretched until nine of ten of those rows lie inside (`stretched`), by at most half. Rows that
+before it, and an error of a new source's own added until nine of ten of those rows lie inside (`new_source`). Rows that
 their own source calls too slow are kept and not counted: what a fault costs is no error of a model.
 """
 
@@ -34,8 +34,8 @@ from syncline.sim.uncertainty import Spread, unseen_group
 FIRST_JUDGED = 8
 #: So many sets of a subject back a first score still speaks of the model as it is.
 RECENT = 5
-#: Intervals are stretched by one of these factors in log units, and no more.
-STRETCHES = (1.0, 1.1, 1.2, 1.3, 1.4, 1.5)
+#: A new source's own error is one of these in log units, and no more.
+ADDED = tuple(round(0.05 * number, 2) for number in range(11))
 HELD = 0.9
 _COLUMNS = ("set", "fault", "subject", "publication", "facets", "size", "residual", "line", "num_bytes")
 
@@ -115,13 +115,13 @@ def _judged() -> dict[str, list[Judged]]:
     return groups
 
 
-def stretched() -> dict[str, dict[str, float]]:
-    """Return by subject and group the least factor that holds enough of the later blind sets."""
+def new_source() -> dict[str, dict[str, float]]:
+    """Return by subject and group the least error that, added, holds enough of the later blind sets."""
     found: dict[str, dict[str, float]] = defaultdict(dict)
     for name, mine in _judged().items():
         subject, _, group = name.partition(", ")
-        enough = (by for by in STRETCHES if _inside(mine, by, 90).mean() >= HELD)
-        found[subject][group] = next(enough, STRETCHES[-1])
+        enough = (error for error in ADDED if _inside(_joined(mine, error), 90).mean() >= HELD)
+        found[subject][group] = next(enough, ADDED[-1])
     return dict(found)
 
 
@@ -131,22 +131,26 @@ def in_turn() -> dict[str, JsonObject]:
     `width` is the high end of a 90 % interval over its low end, the median over the rows.
     """
     found: dict[str, JsonObject] = {}
-    factors = stretched()
-    for name, mine in sorted(_judged().items()):
+    errors = new_source()
+    for name, judged_alone in sorted(_judged().items()):
         subject, _, group = name.partition(", ")
-        by = factors[subject][group]
-        error = np.abs(np.expm1([-row.residual for row, _ in mine]))
+        mine = _joined(judged_alone, errors[subject][group])
+        off = np.abs(np.expm1([-row.residual for row, _ in mine]))
         found[name] = {
             "rows": len(mine), "publications": len({row.publication for row, _ in mine}),
-            "in_90": float(_inside(mine, by, 90).mean()), "in_50": float(_inside(mine, by, 50).mean()),
-            "width": float(np.median([(spread.high_90 / spread.low_90) ** by for _, spread in mine])),
-            "median_error": float(np.median(error)), "p90_error": float(np.quantile(error, 0.9)),
+            "in_90": float(_inside(mine, 90).mean()), "in_50": float(_inside(mine, 50).mean()),
+            "width": float(np.median([spread.high_90 / spread.low_90 for _, spread in mine])),
+            "median_error": float(np.median(off)), "p90_error": float(np.quantile(off, 0.9)),
         }  # fmt: skip
     return found
 
 
-def _inside(rows: Sequence[Judged], by: float, percent: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Return which rows lie in their interval with its ends stretched in log units."""
-    low, high = (np.log([getattr(spread, f"{end}_{percent}") for _, spread in rows]) * by for end in ("low", "high"))
+def _joined(rows: Sequence[Judged], error: float) -> list[Judged]:
+    return [(row, spread.joined(error)) for row, spread in rows]
+
+
+def _inside(rows: Sequence[Judged], percent: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Return which rows lie in their interval."""
+    low, high = (np.log([getattr(spread, f"{end}_{percent}") for _, spread in rows]) for end in ("low", "high"))
     value = np.array([row.residual for row, _ in rows])
     return np.asarray((low <= value) & (value <= high))

@@ -3,17 +3,18 @@
     table = make_table(rows)           # the content of sim/data/uncertainty.yaml
     crossed(rows)                      # how many rows lie inside, each part judged by the other two
 
-A group is kept where five publications and thirty measurements speak of it. Its quantiles of log(measured / predicted),
-a publication's rows weighted by one over the root of their number and the fewer publications the wider, are stretched
-by one factor a group, found by leaving each publication out in turn: 90 % (50 %) of what was left out must lie inside
-the 90 % (50 %) interval.
+A group is kept where five publications speak of it. Its quantiles of log(measured / predicted),
+a publication's rows weighted by one over the root of their number and the fewer publications the wider, are averaged
+with those of the group that it is part of, which counts as five publications, unless the two have different tails
+(`STRETCHED`). They are stretched by one factor for each of these, found by leaving each publication out in turn: 90 %
+(50 %) of what was left out must lie in the 90 % (50 %) interval.
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, pvariance, variance
 from typing import Any
@@ -34,7 +35,7 @@ from syncline.sim.uncertainty import (
 )
 
 Floats = npt.NDArray[np.float64]
-LEAST_SOURCES, LEAST_ROWS = 5, 30
+LEAST_SOURCES = 5
 #: Student's t at 95 % by degrees of freedom: where few tables speak, the worst of them is no bound.
 STUDENT = {1: 6.31, 2: 2.92, 3: 2.35, 4: 2.13, 5: 2.02, 6: 1.94, 7: 1.90, 8: 1.86}
 QUANTILES = (0.05, 0.25, 0.75, 0.95)
@@ -124,15 +125,35 @@ def _groups(subject: str, rows: Sequence[Residual]) -> dict[str, list[Residual]]
 def _cell(key: str, rows: Sequence[Residual]) -> ErrorQuantiles | None:
     """Return the quantiles of a group, None where too few speak of it; all rows together are always enough."""
     sources = {row.publication for row in rows}
-    if key != "" and (len(sources) < LEAST_SOURCES or len(rows) < LEAST_ROWS):
+    if key != "" and len(sources) < LEAST_SOURCES:
         return None
     values = [row.residual for row in rows]
     return ErrorQuantiles(len(rows), len(sources), _quantiles(rows), (min(values), max(values)))
 
 
+def _pooled(own: ErrorQuantiles, parent: ErrorQuantiles | None) -> ErrorQuantiles:
+    """Return a group's quantiles averaged with those of the group it is part of: a few odd sources are no rule."""
+    if parent is None:
+        return own
+    share = own.num_sources / (own.num_sources + LEAST_SOURCES)
+    log = [share * mine + (1 - share) * wide for mine, wide in zip(own.log, parent.log, strict=True)]
+    worst = min(own.worst[0], parent.worst[0]), max(own.worst[1], parent.worst[1])
+    return replace(own, log=log, worst=worst)
+
+
 def _cells(subject: str, rows: Sequence[Residual]) -> dict[str, ErrorQuantiles]:
-    found = {key: _cell(key, mine) for key, mine in sorted(_groups(subject, rows).items())}
-    return {key: cell for key, cell in found.items() if cell is not None}
+    found: dict[str, ErrorQuantiles] = {}
+    for key, mine in sorted(_groups(subject, rows).items(), key=lambda group: group[0].count("|") + bool(group[0])):
+        if (cell := _cell(key, mine)) is not None:
+            found[key] = _pooled(cell, next((found[wide] for wide in _wider(subject, key) if wide in found), None))
+    return found
+
+
+def _wider(subject: str, key: str) -> Iterator[str]:
+    """Yield the groups that a group is part of and whose tails are alike, the narrowest first."""
+    tails = _stretched(subject, key)
+    while key and _stretched(subject, key := key.rpartition("|")[0]) == tails:
+        yield key
 
 
 def _quantiles(rows: Sequence[Residual]) -> list[float]:
@@ -234,14 +255,17 @@ def _without(
     known: dict[str, ErrorQuantiles | None],
 ) -> ErrorQuantiles:
     """Return the most specific group of a row that enough other publications speak of."""
-    order = ORDERS[subject]
-    for length in range(len(order), -1, -1):
+    order, found = ORDERS[subject], None
+    for length in range(len(order) + 1):
         key = "|".join(row.facets[name] for name in order[:length])
         if key not in known:
-            known[key] = _cell(key, [other for other in groups[key] if other.publication != source])
-        if (cell := known[key]) is not None:
-            return cell
-    raise KeyError(subject)
+            own = _cell(key, [other for other in groups[key] if other.publication != source])
+            wide = next((cell for wider in _wider(subject, key) if (cell := known[wider])), None)
+            known[key] = None if own is None else _pooled(own, wide)
+        found = known[key] or found
+    if found is None:
+        raise KeyError(subject)
+    return found
 
 
 def holds(row: Residual, table: Mapping[str, Any]) -> tuple[bool, bool]:

@@ -21,8 +21,8 @@ from syncline.sim.uncertainty import (
     step_spread,
 )
 
-#: Too few to be held to 85 to 95 %: 18 peaks of one publication, 20 prices of six sellers, 73 rows of 20 systems.
-SMALL = ("memory", "price", "serve, default", "collective, cards without NVLink")
+#: Too few to be held to 85 to 95 %: 18 peaks of one publication, 20 prices of six sellers, eight systems over TCP.
+SMALL = ("memory", "price", "serve, default", "collective, cards without NVLink", "collective, up to 64 hosts over TCP")
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def test_ninety_percent_intervals_hold_in_85_to_95_percent_of_what_was_kept_out(
             assert 0.40 <= group["in_50"] <= 0.70, (name, group)
 
 
-@pytest.mark.parametrize("reach", ["one", "few", "many"])
+@pytest.mark.parametrize("reach", ["one", "few", "sockets", "many"])
 @pytest.mark.parametrize("op", ["all_reduce", "alltoall"])
 def test_no_size_is_much_less_sure_than_its_double(reach: str, op: str) -> None:
     by_band = {name: collective_spread("described", reach, name, op, "Hopper", 16) for name in ANCHORS}
@@ -82,9 +82,9 @@ def test_the_answer_prints_rows_shares_and_widths() -> None:
 def test_widths_are_judged_where_coverage_is() -> None:
     """Blind sets in turn. Dense steps and collectives of several hosts are wider than wanted, and may not get worse."""
     found = intervals().unseen
-    assert found["step, experts"].width <= WIDTHS["step, experts"] * 1.1 and found["step, experts"].in_90 >= 0.88
-    assert found["step, dense"].width <= 3.0 and found["step, dense"].in_90 >= 0.85
-    assert found["collective, few"].width <= 6.5 and found["collective, few"].in_90 >= 0.88
+    assert found["step, experts"].width <= WIDTHS["step, experts"] and found["step, experts"].in_90 >= 0.88
+    assert found["step, dense"].width <= 2.6 and found["step, dense"].in_90 >= 0.88
+    assert found["collective, few"].width <= 5.0 and found["collective, few"].in_90 >= 0.88
 
 
 def test_the_page_has_the_figures_that_are_printed(groups: dict[str, Any]) -> None:

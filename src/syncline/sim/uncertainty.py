@@ -8,8 +8,8 @@
 constants never saw, by what is known of a case. `research/intervals` makes it anew from residuals, so
 it follows the model. A case is looked up by all its facets; while fewer than three publications were measured, the last
 facet is dropped. A facet that nobody ever measured makes the interval wider, and says so. Sources that were looked over
-err less than those that were not: those of the last blind sets count as they were first scored, and ends are moved out
-(`stretched`) until nine of ten rows of blind sets lie inside what was known before them.
+err less than those that were not: those of the last blind sets count as they were first scored, and a new source's own
+error (`new_source`) is added to each end until nine of ten rows of blind sets lie inside what was known before them.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _WORDS = {
     "plain": "jobs that do not state their software", "software": "jobs that state framework and year",
     "described": "jobs that state software, kernels and overlap", "guessed": "rows that leave layout or precision open",
     "calibrated": "calibrated by a measurement", "one": "one scale-up domain", "cards": "cards without NVLink",
-    "few": "up to 64 hosts",
+    "few": "up to 64 hosts", "sockets": "up to 64 hosts over TCP",
     "many": "more than 64 hosts", "XS": "up to 4 KiB", "S": "up to 256 KiB", "M": "below 256 MiB",
     "L": "from 256 MiB", "16": "16-bit", "8": "8-bit", "4": "4-bit", "32": "32-bit",
     "rate": "tokens a second", "token": "time of a token",
@@ -167,6 +167,18 @@ class Spread:
         low_90, low_50, high_50, high_90 = map(math.exp, logs)
         reasons = (*self.unmeasured, why) if why else self.unmeasured
         return replace(self, low_90=low_90, low_50=low_50, high_50=high_50, high_90=high_90, unmeasured=reasons)
+
+    def joined(self, error: float) -> Spread:
+        """Return the spread with an independent error, of which nine in ten lie within `error` in log units.
+
+        >>> round(Spread(0.8, 0.9, 1.1, 1.3, 9, 3, "").joined(0.3).high_90, 3)
+        1.491
+        """
+        inner = error * Z_50 / Z_90
+        low_90, high_90 = (math.hypot(math.log(end), error) for end in (self.low_90, self.high_90))
+        low_50, high_50 = (math.hypot(math.log(end), inner) for end in (self.low_50, self.high_50))
+        return replace(self, low_90=math.exp(-low_90), low_50=math.exp(-low_50), high_50=math.exp(high_50),
+                       high_90=math.exp(high_90))  # fmt: skip
 
     def wider_inside(self, factor: float, why: str) -> Spread:
         """Return the spread whose inner half is `factor` times as wide in log units, within the outer ends."""
@@ -298,8 +310,7 @@ def spread_in(table: Mapping[str, Any], subject: str, facets: Mapping[str, str],
         known = scale is None or any(scale in table["measured"].get(name, ()) for name in ("reach", "scale"))
         # A scale of which nothing was measured has widened it already: what is common moves on, the tails do not.
         found = found.wider(factor, why) if known else found.wider_inside(factor, why)
-    stretch = float(table.get("stretched", {}).get(unseen_group(subject, facets), 1.0))
-    found = found.wider(stretch) if stretch > 1 else found
+    found = found.joined(float(table.get("new_source", {}).get(unseen_group(subject, facets), 0.0)))
     if facets.get("generation") == ASSUMED:
         found = replace(found, unmeasured=(*found.unmeasured, "what this part sustains is assumed"))
     return found
@@ -313,7 +324,7 @@ def unseen_group(subject: str, facets: Mapping[str, str]) -> str:
     if subject == "step":
         return "" if facets["stated"] == "calibrated" else "experts" if facets["kind"] == "experts" else "dense"
     if subject == "collective" and facets["stated"] not in ("calibrated", "described"):
-        return facets["reach"] if facets["reach"] in ("one", "cards") else "few"
+        return "few" if facets["reach"] == "many" else facets["reach"]
     return ""
 
 

@@ -47,6 +47,7 @@ class NcclNetwork:
     parent: str
     reported_us: float
     protocols: tuple[str, ...]
+    by_host: bool
     hop_us: float
     simple_hop_us: float
     tree_simple_hop_us: float

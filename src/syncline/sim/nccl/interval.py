@@ -40,10 +40,12 @@ def band(sizes: Floats) -> npt.NDArray[np.int64]:
 
 
 def reach_of(system: NcclSystem) -> str:
-    """Return how far a job reaches: one scale-up domain, cards of one host, few hosts, or more than most rows have."""
+    """Return how far a job reaches: one domain, cards of one host, few hosts by NIC or by socket, or many hosts."""
     if system.num_islands == 1:
         return "one" if system.nvlink_GBps else "cards"
-    return "few" if system.num_hosts <= MAX_POINT_HOSTS else "many"
+    if system.num_hosts > MAX_POINT_HOSTS:
+        return "many"
+    return "sockets" if system.net.by_host else "few"
 
 
 def generation_of(system: NcclSystem) -> str:
