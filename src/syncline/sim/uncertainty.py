@@ -172,7 +172,7 @@ class Spread:
         """Return the spread with an independent error, of which nine in ten lie within `error` in log units.
 
         >>> round(Spread(0.8, 0.9, 1.1, 1.3, 9, 3, "").joined(0.3).high_90, 3)
-        1.491
+        1.49
         """
         inner = error * Z_50 / Z_90
         low_90, high_90 = (math.hypot(math.log(end), error) for end in (self.low_90, self.high_90))

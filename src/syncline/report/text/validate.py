@@ -81,8 +81,12 @@ def coverage_lines(answer: IntervalErrors) -> list[str]:
     return lines
 
 
-_GROUPS = {"collective, one": "collective, one scale-up domain", "collective, few": "collective over RDMA", "collective, sockets": "collective over TCP",
-           "collective, cards": "collective, cards without NVLink"}  # fmt: skip
+_GROUPS = {
+    "collective, one": "collective, one scale-up domain",
+    "collective, few": "collective over RDMA",
+    "collective, sockets": "collective over TCP",
+    "collective, cards": "collective, cards without NVLink",
+}
 
 
 COVERAGE_HEAD = (
