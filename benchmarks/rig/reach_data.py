@@ -62,6 +62,7 @@ def write(folder: Path, python: Path) -> None:
     for each in ("tokens", "wiki", "texts", "chat", "pets", "mnist/MNIST/raw"):
         (folder / each).mkdir(parents=True, exist_ok=True)
     text = "\n".join(" ".join(draw.choices(WORDS, k=12)) for _ in range(4000)) + "\n"
+    text += "O God, O God!\n"  # with which minGPT begins what it samples
     for path in ("text.txt", "texts/text.txt", "wiki/train.txt", "wiki/valid.txt", "wiki/test.txt"):
         (folder / path).write_text(text)
     tokens = array("H", (draw.randrange(50257) for _ in range(200_000)))
