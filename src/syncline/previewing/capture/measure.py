@@ -145,7 +145,7 @@ def _own(path: Path, environment: Mapping[str, str] = MappingProxyType({})) -> d
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
     package = os.pathsep.join([str(Path(__file__).parents[3]), *filter(None, [os.environ.get("PYTHONPATH")])])
-    with tempfile.TemporaryDirectory(prefix="syncline-own-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="syncline-own-", dir=Path(sys.argv[2]).parent) as scratch:
         out = Path(scratch) / "own.json"
         command = [sys.executable, "-m", "syncline.previewing.capture.own", str(path), str(out)]
         try:
