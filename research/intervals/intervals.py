@@ -3,9 +3,9 @@
     table = make_table(rows)           # the content of sim/data/uncertainty.yaml
     crossed(rows)                      # how many rows lie inside, each part judged by the other two
 
-A group is kept where five publications speak of it. Its quantiles of log(measured / predicted),
+A group is kept where five publications and thirty measurements speak of it. Its quantiles of log(measured / predicted),
 a publication's rows weighted by one over the root of their number and the fewer publications the wider, are averaged
-with those of the group that it is part of, which counts as five publications, unless the two have different tails
+with those of the group that it is part of, which counts as two publications, unless the two have different tails
 (`STRETCHED`). They are stretched by one factor for each of these, found by leaving each publication out in turn: 90 %
 (50 %) of what was left out must lie in the 90 % (50 %) interval.
 """
@@ -35,7 +35,9 @@ from syncline.sim.uncertainty import (
 )
 
 Floats = npt.NDArray[np.float64]
-LEAST_SOURCES = 5
+LEAST_SOURCES, LEAST_ROWS = 5, 30
+#: As how many publications of a group's own the group that it is part of counts.
+POOLED = 2
 #: Student's t at 95 % by degrees of freedom: where few tables speak, the worst of them is no bound.
 STUDENT = {1: 6.31, 2: 2.92, 3: 2.35, 4: 2.13, 5: 2.02, 6: 1.94, 7: 1.90, 8: 1.86}
 QUANTILES = (0.05, 0.25, 0.75, 0.95)
@@ -125,7 +127,7 @@ def _groups(subject: str, rows: Sequence[Residual]) -> dict[str, list[Residual]]
 def _cell(key: str, rows: Sequence[Residual]) -> ErrorQuantiles | None:
     """Return the quantiles of a group, None where too few speak of it; all rows together are always enough."""
     sources = {row.publication for row in rows}
-    if key != "" and len(sources) < LEAST_SOURCES:
+    if key != "" and (len(sources) < LEAST_SOURCES or len(rows) < LEAST_ROWS):
         return None
     values = [row.residual for row in rows]
     return ErrorQuantiles(len(rows), len(sources), _quantiles(rows), (min(values), max(values)))
@@ -135,7 +137,7 @@ def _pooled(own: ErrorQuantiles, parent: ErrorQuantiles | None) -> ErrorQuantile
     """Return a group's quantiles averaged with those of the group it is part of: a few odd sources are no rule."""
     if parent is None:
         return own
-    share = own.num_sources / (own.num_sources + LEAST_SOURCES)
+    share = own.num_sources / (own.num_sources + POOLED)
     log = [share * mine + (1 - share) * wide for mine, wide in zip(own.log, parent.log, strict=True)]
     worst = min(own.worst[0], parent.worst[0]), max(own.worst[1], parent.worst[1])
     return replace(own, log=log, worst=worst)
