@@ -260,5 +260,5 @@ def table_row(fabric: Fabric) -> str:
     ratios = ", ".join(f"{tier} {ratio:.3g}:1" for tier, ratio in oversubscription(fabric).items())
     return (
         f"| `{fabric.name}` | {fabric.num_gpus:,} | {fabric.num_hosts:,} | {', '.join(counts) or '-'} | "
-        f"{ratios or '-'} | {fabric.spec.notes} |\n"
+        f"{ratios or '-'} |\n"
     )
