@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from syncline import simulate
@@ -70,7 +71,7 @@ def test_a_hosts_port_carries_what_nccl_sends_through_it(tmp_path: Path, what: s
         op._replace(extra=[what, *op.extra[1:]]) if isinstance(op.extra, list) and op.kind == "collective" else op
         for op in first.ops
     )
-    ran = execute(step_graph([replace(first, ops=ops)], Pricer(machine)), fabric, machine)
+    ran = execute(step_graph([replace(first, ops=ops)], Pricer(machine)), fabric, machine, fabric.gpus.astype(np.int64))
     (use,) = collectives(ran)
     by_hand = crosses * use.size_bytes / (k.fitted.e_net * 12.5e9)
     calls = use.calls * (k.held.tp_call_s + 4 * machine.hop_s)  # a hop for each doubling of 16 ranks
@@ -78,6 +79,26 @@ def test_a_hosts_port_carries_what_nccl_sends_through_it(tmp_path: Path, what: s
     assert use.limiting_link == "host-00/nic-0 -> leaf-00"
     said = simulate(str(tmp_path / "thin.yaml"), what.replace("_", ""), "33.6MB", algorithm="nccl").interval_s
     assert said is not None and said[0] < use.total_s < said[1]
+
+
+def test_one_rank_on_each_host_sends_through_its_port_and_no_nvlink() -> None:
+    command = ["torchrun", "--nnodes", "16", "--nproc-per-node", "1", str(EXAMPLES / "ddp.py")]
+    thin = preview("h100-64-rail", command, captured=EXAMPLES / "captured", what_if=[], beside=True)
+    machine, k, (use,) = machine_from_fabric(thin.fabric), default_constants(), thin.collectives
+    by_hand = 2 * 15 / 16 * use.size_bytes / (k.fitted.e_net * 50e9)
+    calls = use.calls * (k.held.tp_call_s + 4 * machine.hop_s)
+    assert use.total_s == pytest.approx(by_hand + calls, rel=1e-2)
+    assert use.limiting_link == "host-00/nic-0 -> leaf-00"
+    assert thin.report.ranks_per_host == 1 and "`plan` fill one host" in thin.beside.why[0]
+
+
+def test_another_cluster_has_the_same_ranks_and_hosts_of_its_own(seen: PreviewAnswer, tmp_path: Path) -> None:
+    """16 ranks that filled two hosts of 8 GPUs fill the two of a cluster with ports of 100 Gb/s."""
+    (tmp_path / "thin.yaml").write_text(THIN)
+    change = [f"cluster={tmp_path / 'thin.yaml'}"]
+    (other,) = preview("h100-64-rail", COMMAND, captured=EXAMPLES / "captured", what_if=change).alternatives
+    there = preview(str(tmp_path / "thin.yaml"), COMMAND, captured=EXAMPLES / "captured", what_if=[])
+    assert other.step_time_s == pytest.approx(there.step_time_s) and other.step_time_s > seen.step_time_s
 
 
 @pytest.mark.parametrize("change", ["algorithm=best", "bucket=wide"])

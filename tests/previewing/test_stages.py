@@ -93,7 +93,7 @@ def test_a_step_that_is_laid_twice_is_as_two_that_were_run(answer: PreviewAnswer
     runner = Runner(machine.gpu, 600.0, 16 << 30)
     whole = runner._run(answer.launch, {0}, {}, None, follow=True, fewest=STEPS)
     assert [len(c.steady) for c in whole] == [2, 2]
-    ran = execute(step_graph(whole, Pricer(machine)), answer.fabric, machine)
+    ran = execute(step_graph(whole, Pricer(machine)), answer.fabric, machine, answer.launch.devices(answer.fabric))
     assert ran.step_time_s == pytest.approx(answer.step_time_s, rel=1e-9)
     assert [len(part) for part in (ran.begin_s, ran.end_s)] == [len(answer.executed.begin_s)] * 2
 

@@ -53,7 +53,7 @@ def script(folder: Path, text: str) -> list[str]:
 
 def test_more_ranks_than_the_cluster_has_are_refused_with_both_numbers(tmp_path: Path) -> None:
     command = ["torchrun", "--nnodes", "5", *script(tmp_path, HEAD)[3:]]
-    with pytest.raises(UsageError, match="starts 5 ranks, but lab-flat has room for 4"):
+    with pytest.raises(UsageError, match="starts 5 ranks, 1 a host, but lab-flat has 4 hosts with room for 1"):
         rehearse_script(FLAT, command)
 
 

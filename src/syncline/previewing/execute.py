@@ -94,19 +94,14 @@ def execute(
     graph: StepGraph,
     fabric: Fabric,
     machine: Machine,
+    devices: Longs,
     network: NetworkUse | None = None,
     routing: Routing = "spray",
     constants: Constants | None = None,
 ) -> GraphRun:
-    """Return a captured step as the flow engine runs it on the fabric."""
-    world = graph.captures[0].world
-    if world > fabric.num_gpus * max(machine.gpu.num_dies, 1):
-        raise SimulationError(
-            f"the script runs {world:,} ranks, but {fabric.name} has {fabric.num_gpus:,} GPUs.",
-            hint="Name a larger cluster, or start fewer ranks.",
-        )
+    """Return a captured step as the flow engine runs it on the fabric, each rank on its device."""
     k = constants or default_constants()
-    laid = _Laid(graph, fabric, machine, k, network or NetworkUse.of(graph.captures), routing)
+    laid = _Laid(graph, fabric, machine, devices, k, network or NetworkUse.of(graph.captures), routing)
     delay = durations(graph) * laid.shared()
     size, path = laid.columns(delay)
     first = _run(graph, laid, delay, size, path)
@@ -141,15 +136,15 @@ class _Laid:
     """The footprints of all groups that a captured step has."""
 
     def __init__(
-        self, graph: StepGraph, fabric: Fabric, machine: Machine, k: Constants, network: NetworkUse, routing: Routing
-    ) -> None:
-        self.graph, self.machine, self.k, self.network = graph, machine, k, network
+        self, graph: StepGraph, fabric: Fabric, machine: Machine, devices: Longs, k: Constants, network: NetworkUse,
+        routing: Routing,
+    ) -> None:  # fmt: skip
+        self.graph, self.machine, self.devices, self.k, self.network = graph, machine, devices, k, network
         self.on_cpu = graph.captures[0].on_cpu
         self.cores = network.cores
         self.costs = network.cores.costs if network.cores is not None else cpus.host_costs(fabric)
         payload = self.costs.efficiency if self.on_cpu else k.fitted.e_net
         self.rails = Rails.of(fabric, payload, k.fitted.e_nvl, routing)
-        self.devices = fabric.gpus.astype(np.int64)
         hosts = fabric_reach(fabric).hosts
         self.domain_of = np.full(len(fabric.devices), -1, np.int64)
         inside = fabric.devices.host >= 0
@@ -215,7 +210,7 @@ class _Laid:
             return cpus.call_s(self.costs, what, n)
         rank = int(self.graph.workload.rank[row])
         members = self.graph.captures[rank].groups[int(self.graph.group[row])]
-        domains = len(set(self.domain_of[self._on(np.array(members))].tolist()))
+        domains = len(set(self.domain_of[self.devices[list(members)]].tolist()))
         hops = float(np.log2(n)) if domains > 1 else 0.0
         if domains > 1 and self.network.algorithm and what in TWICE:
             between = 2.0 * (domains - 1 if self.network.algorithm == "ring" else float(np.log2(domains)))
@@ -244,9 +239,6 @@ class _Laid:
         """Return the bytes of a gradient on the wire."""
         return float(axes_of(self.graph.captures).gradient_bytes)
 
-    def _on(self, ranks: Longs) -> Longs:
-        return np.asarray(self.devices[ranks // max(self.machine.gpu.num_dies, 1)])
-
     def _path(self, row: int, what: str) -> int:
         work = self.graph.workload
         rank = int(work.rank[row])
@@ -263,8 +255,8 @@ class _Laid:
         if kind == "send":
             away = members + (other - captured.rank)
             inside = (away >= 0) & (away < captured.world)
-            return passed(self.rails, self._on(members[inside]), self._on(away[inside]))
-        groups = self._on(groups_of(captured, other, members))
+            return passed(self.rails, self.devices[members[inside]], self.devices[away[inside]])
+        groups = self.devices[groups_of(captured, other, members)]
         if kind in ("rings", "sums"):
             mesh = is_mesh(self.rails.network.fabric)
             flows = gather_flows(groups, self.domain_of, rings=True, sums=kind == "sums", mesh=mesh)

@@ -2,6 +2,7 @@
 
 launch = read_launch(["torchrun", "--nnodes", "4", "--nproc-per-node=8", "train.py", "--lr", "1"], gpus_per_host=8)
 launch.world, launch.per_host, launch.script, launch.args      # 32, 8, "train.py", ("--lr", "1")
+launch.devices(fabric)                                         # the GPU of each rank: 8 on each of 4 hosts
 """
 
 from __future__ import annotations
@@ -11,7 +12,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
+
 from syncline.errors import UsageError
+from syncline.fabric.fabric import Fabric
 from syncline.host.launcher import torchrun_environment
 
 TORCHRUN_FLAGS = {"--standalone", "--no-python", "--module", "-m", "--run-path", "--use-env"}
@@ -64,9 +69,31 @@ class ScriptLaunch:
         return {name: str(value) for name, value in own.items()} | self.environment
 
     def resized(self, world: int) -> ScriptLaunch:
-        """Return the same script in a world of another size."""
-        per_host = max(self.gpus, 1) if self.launcher == "python" else self.per_host
+        """Return the same script in a world of another size; where one rank was, ranks fill their hosts."""
+        per_host = max(self.gpus, 1) if self.launcher == "python" or self.world == 1 else self.per_host
         return replace(self, world=world, per_host=min(per_host, world))
+
+    def moved(self, gpus_per_host: int) -> ScriptLaunch:
+        """Return the same world on other hosts: ranks that filled theirs fill these."""
+        per_host = gpus_per_host if self.per_host >= self.gpus else min(self.per_host, gpus_per_host)
+        return replace(self, gpus=gpus_per_host, per_host=min(per_host, self.world))
+
+    def seats(self, room: Sequence[int], cluster: str) -> npt.NDArray[np.int64]:
+        """Return each rank's place among the GPUs of all hosts: `per_host` on every host that has room for them."""
+        rank, sizes = np.arange(self.world), np.array(room, dtype=np.int64)
+        able = np.flatnonzero(sizes >= self.per_host)
+        if rank[-1] // self.per_host < len(able):
+            return np.asarray((np.cumsum(sizes) - sizes)[able[rank // self.per_host]] + rank % self.per_host)
+        raise UsageError(
+            f"the command starts {self.world:,} ranks, {self.per_host:,} a host, but {cluster} has {len(able):,} hosts "
+            f"with room for {self.per_host:,}.",
+            hint=f"A host there has room for {sizes.max(initial=0):,}: start fewer ranks, or name a larger cluster.",
+        )
+
+    def devices(self, fabric: Fabric, dies: int = 1) -> npt.NDArray[np.int64]:
+        """Return the GPU of each rank; a GPU of several dies runs a rank on each."""
+        seats = self.seats((np.bincount(fabric.gpu_host) * max(dies, 1)).tolist(), fabric.name)
+        return fabric.gpus.astype(np.int64)[seats // max(dies, 1)]
 
 
 def read_launch(command: Sequence[str], gpus_per_host: int, world: int = 0) -> ScriptLaunch:
@@ -84,7 +111,7 @@ def read_launch(command: Sequence[str], gpus_per_host: int, world: int = 0) -> S
     found = _read(words, gpus_per_host)
     found = replace(found, environment={**environment, **found.environment}, gpus=gpus_per_host)
     if world:
-        found = replace(found, world=world, per_host=min(found.per_host if found.world > 1 else gpus_per_host, world))
+        found = found.resized(world)
     if not found.module and not Path(found.script).is_file():
         raise UsageError(f'there is no script "{found.script}" here.', hint=f"Paths are relative to {os.getcwd()}.")
     return found
@@ -162,13 +189,16 @@ def _accelerate(words: list[str], gpus_per_host: int) -> ScriptLaunch:
         config = _config(Path(options["config-file"]))
     world = _count(options.get("num-processes", str(config.get("num_processes", gpus_per_host))), "--num_processes")
     hosts = _count(options.get("num-machines", str(config.get("num_machines", 1))), "--num_machines")
+    if world % hosts:
+        raise UsageError(
+            f"--num_processes {world} counts all ranks, and they do not divide among {hosts} machines.",
+            hint=f"{-(-world // hosts) * hosts} works.",
+        )
     precision = options.get("mixed-precision", str(config.get("mixed_precision", "")))
     environment = {"ACCELERATE_MIXED_PRECISION": precision} if precision not in ("", "no") else {}
     if "cpu" in options or config.get("use_cpu"):
         environment["ACCELERATE_USE_CPU"] = "true"
-    return ScriptLaunch(
-        "accelerate", rest[0], tuple(rest[1:]), world, max(1, world // hosts), "module" in options, environment
-    )
+    return ScriptLaunch("accelerate", rest[0], tuple(rest[1:]), world, world // hosts, "module" in options, environment)
 
 
 def _config(path: Path) -> dict[str, object]:
@@ -196,5 +226,5 @@ def _tasks(name: str, words: list[str], gpus_per_host: int) -> ScriptLaunch:
     inner = _read(rest, gpus_per_host)
     if inner.launcher == "torchrun":  # one launcher a host
         return replace(inner, world=max(inner.world, hosts * inner.per_host))
-    per_host = per_host or min(-(-tasks // hosts), gpus_per_host)
-    return replace(inner, launcher=name, world=tasks, per_host=per_host)
+    full = -(-tasks // hosts) if "nodes" in options else per_host or gpus_per_host
+    return replace(inner, launcher=name, world=tasks, per_host=min(full, tasks))

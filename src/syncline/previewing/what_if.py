@@ -65,7 +65,9 @@ class WhatIfSetting:
     @cached_property
     def executed(self) -> GraphRun:
         """The steps on the network."""
-        return execute(self.graph, self.fabric, self.pricer.machine, self.network, self.routing, self.pricer.constants)
+        machine = self.pricer.machine
+        devices = self.launch.devices(self.fabric, machine.gpu.num_dies)
+        return execute(self.graph, self.fabric, machine, devices, self.network, self.routing, self.pricer.constants)
 
     @cached_property
     def memory(self) -> PeakMemory:
@@ -84,10 +86,10 @@ class WhatIfSetting:
         if not equals or not value:
             raise UsageError(f'--what-if takes a change such as codec=int8, got "{change}".', hint=f"Known: {KNOWN}.")
         if what == "gpu":
-            return self._on(pricer=replace(self.pricer, machine=other_gpu(self.pricer.machine, value)))
+            return self._with(other_gpu(self.pricer.machine, value))
         if what == "cluster":
             fabric = load(value)
-            return self._on(fabric=fabric, pricer=replace(self.pricer, machine=machine_from_fabric(fabric)))
+            return self._with(machine_from_fabric(fabric), fabric=fabric)
         if what == "codec":
             return self._on(network=replace(self.network, codec=canonical(value)))
         if what == "algorithm":
@@ -106,10 +108,10 @@ class WhatIfSetting:
         if what == "shard":
             return self._again(replace(self.runner, hybrid=True), "sharded", SHARDS)
         if what == "world":
-            if not value.isdigit() or not 0 < int(value) <= self.fabric.num_gpus:
-                most = f"{self.fabric.num_gpus:,}"
-                raise UsageError(f'world= takes a number of ranks up to {most}, got "{value}".', hint="Say world=64.")
+            if not value.isdigit() or int(value) < 1:
+                raise UsageError(f'world= takes a number of ranks, got "{value}".', hint="Say world=64.")
             launch = self.launch.resized(int(value))
+            launch.devices(self.fabric, self.pricer.machine.gpu.num_dies)
             return self._on(launch=launch, captures=self.runner.stages(launch))
         raise UsageError(f'nothing called "{what}" can be changed.', hint=f"Known: {KNOWN}.")
 
@@ -117,6 +119,10 @@ class WhatIfSetting:
         if needed not in self.captures[0].facts:
             raise UsageError(f"{self.launch.script} {lacks[0]}", hint=lacks[1])
         return self._on(runner=runner, captures=runner.stages(self.launch))
+
+    def _with(self, machine: Machine, **other: Any) -> WhatIfSetting:
+        hosts = self.launch.moved(machine.gpus_per_host)
+        return self._on(pricer=replace(self.pricer, machine=machine), launch=hosts, **other)
 
     def _on(self, **other: Any) -> WhatIfSetting:
         return replace(self, **other)
@@ -150,12 +156,15 @@ def other_gpu(machine: Machine, name: str) -> Machine:
     shares: dict[str, float] = facts["share"]
     sustained = {n: p * shares.get(n, 0.7) * facts["power"] for n, p in peaks.items() if p is not None}
     hbm = machine.hbm_Bps / machine.gpu.memory_Bps * gpu.memory_Bps
+    more = max(gpu.num_dies, 1) / max(machine.gpu.num_dies, 1)  # ranks in the same host
     return replace(
         machine,
         gpu=gpu,
         sustained=sustained,
         num_sms=int(facts["sms"]),
         hbm_Bps=hbm,
+        gpus_per_host=int(machine.gpus_per_host * more),
+        domain=int(machine.domain * more),
         attention=facts["attention"],
         head64=facts.get("head64", {}),
     )

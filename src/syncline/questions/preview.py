@@ -51,6 +51,7 @@ LAUNCH_BOUND = 1.2
 HOST_LOW, HOST_HIGH = 0.35, 1.91
 """How far it may lie: hosts may launch three times as fast as the usual one, and have taken 1.9 times."""
 HOST_WORDS = "the host launches small kernels, and hosts beside one GPU differ by two"
+PACKED = "the launcher leaves GPUs of its hosts without a rank; `step` and `plan` fill one host after the other"
 OWN_WORDS = "the host launches small kernels, and its own steps differed so much"
 
 
@@ -106,6 +107,7 @@ class PreviewReport:
     script: str
     launcher: str
     ranks: int
+    ranks_per_host: int
     model: PreviewedModel | None
     optimizer: str
     torch: str
@@ -198,7 +200,8 @@ class PreviewAnswer(Answer):
     @property
     def spread(self) -> Spread:
         """How far off the step time may be: as previewed steps that were measured, and its communication as NCCL's."""
-        machine = machine_from_fabric(self.fabric)
+        machine, here = machine_from_fabric(self.fabric), self.launch.per_host
+        machine = replace(machine, gpus_per_host=here, domain=machine.domain * here // machine.gpus_per_host)
         own = next(iter(self.times.own.values()), None) if self.times is not None else None
         if self.captures[0].on_cpu:
             return cpus.cpu_spread(own, (HOST_LOW, HOST_HIGH))
@@ -264,7 +267,9 @@ class PreviewAnswer(Answer):
         """The same job priced by `step` from the job file, and why the two differ."""
         job = self.job.data
         seen = SeenStep(self.step_time_s, self.kernels_s, self.exposed_s, self.memory, bool(job["compiled"]))
-        return beside_step(seen, price_step(self.fabric, load_job(job)))
+        found = beside_step(seen, price_step(self.fabric, load_job(job)))
+        thin = self.launch.per_host < min(self.launch.gpus, self.launch.world)
+        return replace(found, why=(PACKED, *found.why)) if thin else found
 
     @property
     def timeline(self) -> Timeline:
@@ -290,6 +295,7 @@ class PreviewAnswer(Answer):
             script=self.launch.script,
             launcher=self.launch.launcher,
             ranks=self.launch.world,
+            ranks_per_host=self.launch.per_host,
             model=model
             and PreviewedModel(model["class"], model["parameters"], model["layers"], tuple(model.get("dtypes", ()))),
             optimizer=first.facts.get("optimizer", ""),
@@ -385,7 +391,7 @@ def preview(
     fabric = built(cluster)
     machine = machine_from_fabric(fabric)
     launch = read_launch(command, machine.gpus_per_host, world)
-    _check_size(launch, fabric, machine)
+    launch.devices(fabric, machine.gpu.num_dies)
     if cpu:
         cpus.check_question(measure or measured is not None, beside, what_if or ())
     runner = Runner(
@@ -402,7 +408,7 @@ def preview(
             captures = _kept(captured, launch) if captured is not None else runner.stages(launch, folder)
         except OtherWorldError as other:
             launch = launch.resized(other.world)
-            _check_size(launch, fabric, machine)
+            launch.devices(fabric, machine.gpu.num_dies)
             captures = runner.stages(launch, folder)
         if measure and folder is not None:
             measured = measured or folder / "kernel-times.json"
@@ -430,14 +436,6 @@ def preview(
         times=times,
         asks_step=beside,
     )
-
-
-def _check_size(launch: ScriptLaunch, fabric: Fabric, machine: Machine) -> None:
-    if launch.world > fabric.num_gpus * max(machine.gpu.num_dies, 1):
-        raise UsageError(
-            f"the command starts {launch.world:,} ranks, but {fabric.name} has {fabric.num_gpus:,} GPUs.",
-            hint="Name a larger cluster, or start fewer ranks.",
-        )
 
 
 def _pricer(

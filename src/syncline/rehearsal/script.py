@@ -136,11 +136,7 @@ def rehearse_script(
     launch = read_launch(command, devices[0])
     if launch.launcher == "python" and launch.world == 1:
         launch = replace(launch, gpus=devices[0]).resized(sum(devices))
-    if launch.world > sum(devices):
-        raise UsageError(
-            f"the command starts {launch.world:,} ranks, but {fabric.name} has room for {sum(devices):,}.",
-            hint="Name a larger cluster, or start fewer ranks.",
-        )
+    launch.seats(devices, fabric.name)
     if len(devices) < 2:
         raise UsageError(
             f"{fabric.name} has one host: there is no network to rehearse.", hint="Name a cluster of two or more."
@@ -248,7 +244,8 @@ def _run(
     rank = [sys.executable, "-m", "syncline.previewing.capture.rehearsed", str(spec)]
     try:
         with followed(folder / "progress", tell):
-            ran = stage.lab.run(rank, timeout_s=timeout_s, num_ranks=launch.world, env=launch.environment)
+            each, env = launch.per_host, launch.environment
+            ran = stage.lab.run(rank, timeout_s=timeout_s, ranks_per_host=each, num_ranks=launch.world, env=env)
     except TimeoutError:
         raise BenchError(
             f"{launch.script} did not make {BEFORE + steps} steps in the lab within {timeout_s:.0f} s.",
