@@ -2,7 +2,6 @@
 
 launch = read_launch(["torchrun", "--nnodes", "4", "--nproc-per-node=8", "train.py", "--lr", "1"], gpus_per_host=8)
 launch.world, launch.per_host, launch.script, launch.args      # 32, 8, "train.py", ("--lr", "1")
-launch.devices(fabric)                                         # the GPU of each rank: 8 on each of 4 hosts
 """
 
 from __future__ import annotations
@@ -110,8 +109,7 @@ def read_launch(command: Sequence[str], gpus_per_host: int, world: int = 0) -> S
         )
     found = _read(words, gpus_per_host)
     found = replace(found, environment={**environment, **found.environment}, gpus=gpus_per_host)
-    if world:
-        found = found.resized(world)
+    found = found.resized(world) if world else found
     if not found.module and not Path(found.script).is_file():
         raise UsageError(f'there is no script "{found.script}" here.', hint=f"Paths are relative to {os.getcwd()}.")
     return found
@@ -190,10 +188,8 @@ def _accelerate(words: list[str], gpus_per_host: int) -> ScriptLaunch:
     world = _count(options.get("num-processes", str(config.get("num_processes", gpus_per_host))), "--num_processes")
     hosts = _count(options.get("num-machines", str(config.get("num_machines", 1))), "--num_machines")
     if world % hosts:
-        raise UsageError(
-            f"--num_processes {world} counts all ranks, and they do not divide among {hosts} machines.",
-            hint=f"{-(-world // hosts) * hosts} works.",
-        )
+        text = f"--num_processes {world} counts all ranks, and is no multiple of --num_machines {hosts}."
+        raise UsageError(text, hint=f"{-(-world // hosts) * hosts} works.")
     precision = options.get("mixed-precision", str(config.get("mixed_precision", "")))
     environment = {"ACCELERATE_MIXED_PRECISION": precision} if precision not in ("", "no") else {}
     if "cpu" in options or config.get("use_cpu"):

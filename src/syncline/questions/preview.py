@@ -200,8 +200,8 @@ class PreviewAnswer(Answer):
     @property
     def spread(self) -> Spread:
         """How far off the step time may be: as previewed steps that were measured, and its communication as NCCL's."""
-        machine, here = machine_from_fabric(self.fabric), self.launch.per_host
-        machine = replace(machine, gpus_per_host=here, domain=machine.domain * here // machine.gpus_per_host)
+        whole, here = machine_from_fabric(self.fabric), self.launch.per_host
+        machine = replace(whole, gpus_per_host=here, domain=whole.domain * here // whole.gpus_per_host)
         own = next(iter(self.times.own.values()), None) if self.times is not None else None
         if self.captures[0].on_cpu:
             return cpus.cpu_spread(own, (HOST_LOW, HOST_HIGH))
