@@ -31,7 +31,6 @@ class Matches:
     late_s: dict[int, float] = field(default_factory=dict)
     """By rank: what the others waited for it in all, the one that waited longest."""
     matched: int = 0
-    unmatched: int = 0
 
 
 def rows_of(recording: Recording) -> Ints:
@@ -65,7 +64,7 @@ def match(recordings: Sequence[Recording], windows: Sequence[StepWindows]) -> Ma
             begin = float(recordings[place].device.start_s[row])
             waits[who][place].append((begin, begin + length - shortest))
     late = {who: max(_covered_s(spans) for spans in by_waiter.values()) for who, by_waiter in waits.items()}
-    return Matches(transfer, last, late, matched, len(seen) - matched)
+    return Matches(transfer, last, late, matched)
 
 
 def _covered_s(spans: list[tuple[float, float]]) -> float:

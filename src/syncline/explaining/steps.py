@@ -21,8 +21,6 @@ class StepWindows:
     names: tuple[str, ...]
     begin_s: Floats
     end_s: Floats
-    marked_s: Floats
-    """What the host took from one mark to the next."""
 
     def __len__(self) -> int:
         return len(self.names)
@@ -48,8 +46,7 @@ def windows_of(recording: Recording) -> StepWindows:
     device = recording.device
     if not recording.steps:
         begin, end = _extent(recording)
-        whole = np.array([end - begin])
-        return StepWindows(("the whole trace",), np.array([begin]), np.array([end]), whole)
+        return StepWindows(("the whole trace",), np.array([begin]), np.array([end]))
     starts = np.array([mark.start_s for mark in recording.steps])
     ends = np.array([mark.end_s for mark in recording.steps])
     step = step_of(recording, starts)
@@ -59,7 +56,7 @@ def windows_of(recording: Recording) -> StepWindows:
     begin_s = np.maximum.accumulate(np.maximum(starts, done[:-1]))
     last = max(float(ends[-1]), float(done[-1]), float(begin_s[-1]))
     names = tuple(mark.name.removeprefix("ProfilerStep#") for mark in recording.steps)
-    return StepWindows(names, begin_s, np.append(begin_s[1:], last), ends - starts)
+    return StepWindows(names, begin_s, np.append(begin_s[1:], last))
 
 
 def launched_steps(recording: Recording) -> Recording:

@@ -13,20 +13,6 @@ from syncline.timeline.columns import Floats, Ints, sum_by
 from syncline.timeline.intervals import grouped_order
 from syncline.timeline.links import LinkSamples
 
-MAX_BINS = 20_000_000
-
-
-def num_bins(start_s: float, end_s: float, bin_s: float, num_links: int = 1) -> int:
-    """Return how many bins cover the time, at least one; refuse what would not fit in memory."""
-    if not bin_s > 0 or not np.isfinite(bin_s):
-        raise TimelineError(f"bin_s is {bin_s}; it must be above 0.")
-    count = (end_s - start_s) / bin_s
-    if count * num_links > MAX_BINS:
-        need = f"need {count * num_links:.3g} bins."
-        problem = f"{num_links} links in bins of {bin_s} s over {end_s - start_s:.6g} s {need}"
-        raise TimelineError(problem, hint=f"Use longer bins (at most {MAX_BINS:,} in all).")
-    return max(1, int(np.ceil(count)))
-
 
 def binned_bytes(samples: LinkSamples, num_links: int, start_s: float, bin_s: float, bins: int) -> Floats:
     """Return bytes by link and bin (links x bins); no byte is lost, the last bin takes what rounding spills."""

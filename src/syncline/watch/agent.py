@@ -115,7 +115,6 @@ class Agent:
         self._kernel = kernel
         self._crowded = ""
         self._late_s = 0.0
-        self.num_failures = 0
 
     def tick(self) -> Frame:
         """Look once: read, compare, keep, tell."""
@@ -189,7 +188,6 @@ class Agent:
         return cast(Answer, given)
 
     def _fail(self, name: str, error: Exception) -> None:
-        self.num_failures += 1
         self._problems[name] = f"failed: {type(error).__name__}: {error}"[:300]
 
     def _read(self) -> tuple[dict[Key, float], dict[Key, Growth], float]:

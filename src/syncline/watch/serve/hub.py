@@ -77,7 +77,6 @@ class Hub:
         self._text: tuple[int, str] = (-1, "")
         self.others: Callable[[], tuple[Incident, ...]] = tuple
         """Gives alerts that others sent, to be shown beside the frame's own."""
-        self.num_published = 0
 
     @property
     def frame(self) -> Frame | None:
@@ -90,7 +89,6 @@ class Hub:
     def publish(self, frame: Frame, events: list[JsonObject] | None = None) -> None:
         """Make a frame the newest and tell everyone; alert events go ahead of it."""
         self._frame = frame
-        self.num_published += 1
         with self._lock:
             listeners = list(self._listeners)
         if not listeners:
