@@ -49,7 +49,7 @@ def told_by(path: str | None) -> dict[str, dict[str, float | str | None]]:
 def whole(recording: Recording) -> tuple[float, float]:
     """Return exposed communication and idle time over all that the device recorded, in seconds."""
     begin, end = float(recording.device.start_s.min()), float(recording.device.end_s.max())
-    window = StepWindows(("all",), np.array([begin]), np.array([end]), np.array([end - begin]))
+    window = StepWindows(("all",), np.array([begin]), np.array([end]))
     account = attribute(recording, window, np.full(len(recording.device), np.nan)).total
     return account.seconds(*COMMUNICATION), account.seconds(*IDLE)
 

@@ -41,14 +41,6 @@ def test_a_straggler_is_slow_in_seven_of_ten_repetitions(times_slow: int, is_nam
     assert [one.rank for one in stragglers(times)] == ([3] if is_named else [])
 
 
-def test_who_waits_least_came_last() -> None:
-    times = table(2)
-    times[5] *= 0.6
-    (one,) = stragglers(times, waits=True)
-    assert one.rank == 5 and one.factor == pytest.approx(1.4, abs=0.1)
-    assert stragglers(times) == []
-
-
 def test_an_excess_nobody_cares_about_is_left_out() -> None:
     times = table(3) * 1e-6
     times[0] *= 2

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from syncline.errors import TimelineError
-from syncline.timeline import Source, SpanKind, Timeline, TimelineBuilder, merge
+from syncline.timeline import Source, SpanKind, Timeline, TimelineBuilder
 from syncline.timeline.builder import BLOCK_ROWS
 
 
@@ -66,24 +66,3 @@ def test_errors_name_the_column(source: Source) -> None:
         builder.add_spans(rank=[0, 1, 2], start_s=0.0, end_s=[1.0, 2.0])
     with pytest.raises(TimelineError, match='samples column "size_bytes": is missing'):
         builder.add_samples(link=[0], start_s=[0.0], end_s=[1.0])
-
-
-def test_merge_joins_tables_and_moves_clocks(source: Source) -> None:
-    parts = []
-    for rank, order in enumerate((("x", "y"), ("y", "x"))):
-        builder = TimelineBuilder(source, {f"rank{rank}": True})
-        for name in order:
-            builder.add_span(rank, 0.0, 1.0, SpanKind.SEND, name, link=builder.link(f"to {name}", 1.0))
-        builder.add_samples(link=f"to {order[0]}", start_s=[0.0], end_s=[1.0], size_bytes=[1.0])
-        parts.append(builder.build())
-    joined = merge(parts)
-    assert joined.names == ("x", "y")
-    assert joined.spans.name.tolist() == [0, 1, 1, 0]
-    assert joined.spans.link.tolist() == [0, 1, 1, 0]
-    assert joined.samples.link.tolist() == [0, 1]
-    assert joined.metadata == {"rank0": True, "rank1": True}
-    late = TimelineBuilder(source)
-    late.extend(parts[0], shift_s=2.0)
-    assert late.build().spans.end_s.tolist() == [3.0, 3.0]
-    with pytest.raises(TimelineError, match="no timeline to merge"):
-        merge([])

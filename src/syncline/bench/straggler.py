@@ -38,23 +38,17 @@ class SlowRank:
     share_of_times: float
     confidence: float
 
-    @property
-    def factor(self) -> float:
-        """Its time over the median rank's."""
-        return (self.typical_s + self.excess_s) / self.typical_s if self.typical_s > 0 else float("inf")
 
-
-def stragglers(times_s: Floats, *, waits: bool = False, least_s: float = 0.0) -> list[SlowRank]:
+def stragglers(times_s: Floats, *, least_s: float = 0.0) -> list[SlowRank]:
     """Return the ranks that stand out in a table of ranks x repetitions, the worst first.
 
-    `waits` says that the times are of a collective everybody waits in: there the rank that comes last waits least, so
-    the shortest time is the straggler's. `least_s` is an excess nobody cares about.
+    `least_s` is an excess nobody cares about.
     """
     table = np.asarray(times_s, dtype=np.float64)
     if table.ndim != 2 or table.shape[0] < 3 or not table.shape[1]:
         return []
     middle = np.median(table, axis=0)
-    over = (middle - table) if waits else (table - middle)
+    over = table - middle
     excess = np.median(over, axis=1)
     typical = float(np.median(middle))
     noise = _NORMAL * float(np.median(np.abs(excess - np.median(excess))))

@@ -62,11 +62,10 @@ def check_connected(fabric: Fabric) -> None:
     )
 
 
-def components(fabric: Fabric, *, only_up: bool = False) -> NDArray[np.int64]:
+def components(fabric: Fabric) -> NDArray[np.int64]:
     """Label every device with its connected component (the smallest device id in it)."""
     links = fabric.links
-    keep = links.up[::2] if only_up else slice(None)
-    return joined(len(fabric.devices), links.src[::2][keep].astype(np.int64), links.dst[::2][keep].astype(np.int64))
+    return joined(len(fabric.devices), links.src[::2].astype(np.int64), links.dst[::2].astype(np.int64))
 
 
 def joined(count: int, a: NDArray[np.int64], b: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -139,9 +139,9 @@ def stand(fabric: Fabric, room: Room | None = None) -> Standing:
     return Standing(every, tuple(placed), sold)
 
 
-def shares_racks(fabric: Fabric, room: Room | None = None) -> bool:
+def shares_racks(fabric: Fabric) -> bool:
     """Whether every leaf stands in one rack with all its hosts, so that copper reaches them."""
-    standing = stand(fabric, room)
+    standing = stand(fabric)
     rack_of = {box: number for number, rack in enumerate(chain(*standing.sites)) for box in rack}
     box_of = fabric.devices.host.astype(np.int64)
     box_of[standing.boxes.devices] = fabric.num_hosts + np.arange(len(standing.boxes.devices))

@@ -109,7 +109,7 @@ class LabJob:
         self.processes = tuple(processes)
         self.started_s = started_s
 
-    def wait(self, timeout_s: float | None = None, *, stop_on_failure: bool = True) -> RunResult:
+    def wait(self, timeout_s: float | None = None) -> RunResult:
         """Wait for all; the first that fails ends the others. TimeoutError (and all ended) if it takes longer."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         waiting = list(self.processes)
@@ -121,7 +121,7 @@ class LabJob:
                 if process.line_error is not None:
                     self.end()
                     raise process.line_error
-            if stop_on_failure and waiting and any(p.exit_code for p in self.processes):
+            if waiting and any(p.exit_code for p in self.processes):
                 self.end()
                 break
             if deadline is not None and time.monotonic() > deadline and waiting:

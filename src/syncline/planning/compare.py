@@ -124,7 +124,6 @@ def compare_fabrics(
     budget_usd: float | None = None,
     fabrics: Sequence[str] = FABRICS,
     assumptions: Assumptions | None = None,
-    axes: Axes = USUAL,
     meter: Meter | None = None,
 ) -> FabricRanking:
     """Return the best plan on every fabric, at a number of GPUs or at a budget for hosts and network."""
@@ -148,7 +147,7 @@ def compare_fabrics(
                 else _affordable(host, link, name, budget_usd or 0.0, assumptions)
             )
             fed = (job if num_gpus is not None else _fed(job, fabric)).model_copy(update={"gpus": None})
-            answer = make_plan(fabric, fed, assumptions=assumptions, axes=axes, with_actions=False, with_run=False)
+            answer = make_plan(fabric, fed, assumptions=assumptions, axes=USUAL, with_actions=False, with_run=False)
             planned[name] = answer, fabric
         except SynclineError as error:
             if isinstance(error, CostError) and budget_usd is not None:
@@ -156,7 +155,7 @@ def compare_fabrics(
             left_out.append(LeftOutFabric(name, error.message))
     # What is best on one is a candidate on all, so that a better fabric is never slower; a budget buys other sizes.
     won = {answer.best.decision for answer, _ in planned.values()} if num_gpus is not None else set()
-    rows = [_row(name, fabric, answer.among(won), assumptions, axes) for name, (answer, fabric) in planned.items()]
+    rows = [_row(name, fabric, answer.among(won), assumptions, USUAL) for name, (answer, fabric) in planned.items()]
     if not rows:
         raise PlanError("no fabric was left to compare.", detail=f"{left_out[0].fabric}: {left_out[0].reason}")
     at = (
@@ -235,7 +234,7 @@ def _affordable(host: str, link: str, network: str, budget_usd: float, assumptio
     return fabric_with(host, link, network, min(low, MAX_HOSTS))
 
 
-def hashed_share(fabric: Fabric, reach: Reach, num_seeds: int = NUM_SEEDS) -> float:
+def hashed_share(fabric: Fabric, reach: Reach) -> float:
     """Return the share of a port that ECMP hashing leaves the slowest flow, median over seeds; 1: hosts differ in GPUs.
 
     Every GPU sends to the same GPU of the next host, as the rings of a job that fills the fabric in order do. A ring is
@@ -248,7 +247,7 @@ def hashed_share(fabric: Fabric, reach: Reach, num_seeds: int = NUM_SEEDS) -> fl
     grid = fabric.gpus[np.argsort(hosts, kind="stable")].reshape(fabric.num_hosts, -1)
     routes = Routes(fabric)
     source, target = grid.ravel(), np.roll(grid, -1, axis=0).ravel()
-    return float(np.median([_slowest_Bps(fabric, routes, source, target, s) for s in range(num_seeds)]) / reach.nic_Bps)
+    return float(np.median([_slowest_Bps(fabric, routes, source, target, s) for s in range(NUM_SEEDS)]) / reach.nic_Bps)
 
 
 def _slowest_Bps(fabric: Fabric, routes: Routes, source: Devices, target: Devices, seed: int) -> float:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from syncline.describe.progress import Meter
 from syncline.errors import SynclineError
@@ -54,25 +53,22 @@ def gpu_counts(num_gpus: int, per_host: int, smallest: float = 1 / 16) -> list[i
     return sorted(n for n in whole if n <= num_gpus)
 
 
-def scaling(evaluator: Evaluator, best: Plan, axes: Axes, fix: Mapping[str, Any] | None = None) -> tuple[SizePlan, ...]:
+def scaling(evaluator: Evaluator, best: Plan, axes: Axes) -> tuple[SizePlan, ...]:
     """Return the best plan on fractions and multiples of a plan's GPUs, where the job fits and divides."""
-    words = {name: value for name, value in (fix or {}).items() if name not in ("dp", "num_micro")}
     per_host = evaluator.question.machine.gpus_per_host
     counts = sorted({max(1, round(best.num_gpus * factor / per_host)) * per_host for factor in FACTORS})
-    found = ((count, best_on(evaluator, count, axes, words)) for count in counts)
+    found = ((count, best_on(evaluator, count, axes)) for count in counts)
     return tuple(size_plan(plan, count) for count, plan in found if plan is not None)
 
 
-def best_on(
-    evaluator: Evaluator, count: int, axes: Axes, fix: Mapping[str, Any] | None = None, meter: Meter | None = None
-) -> Plan | None:
+def best_on(evaluator: Evaluator, count: int, axes: Axes, meter: Meter | None = None) -> Plan | None:
     """Return the best plan on so many GPUs of a cluster's kind; None where the job does not divide or fit there."""
     there = evaluator.at(count)
     if there is None:
         return None
     asked = replace(there.question, job=there.question.job.model_copy(update={"gpus": None}))
     try:
-        looked = search(asked, count, axes=axes, fix=fix, meter=meter)
+        looked = search(asked, count, axes=axes, meter=meter)
     except SynclineError:  # the batch does not divide
         return None
     if not looked.complete:

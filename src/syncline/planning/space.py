@@ -120,13 +120,13 @@ FULL = Axes(
 LOSSY_WIDTHS, LOSSY_CODECS = (2, 4), (PLAIN, "int8", "int4")
 
 
-def rows_of(job: Job, num_gpus: int, domain: int = 8, min_used: float = MIN_USED) -> Rows:
+def rows_of(job: Job, num_gpus: int, domain: int = 8) -> Rows:
     """Return every split of a job over so many GPUs (or a few less), with its micro-batches and chunks."""
     shape = _shape(job)
     flash = facts_of(job).attention != "unfused"  # ring attention is a fused kernel
     experts = shape.moe.experts if shape.moe is not None else 0
     sizes = _Sizes(shape.layers, shape.num_kv_heads, experts, job.batch.global_, job.batch.sequence, flash)
-    return _rows_of(sizes, num_gpus, domain, min_used)
+    return _rows_of(sizes, num_gpus, domain, MIN_USED)
 
 
 @cache  # a plan asks again for every change that it weighs

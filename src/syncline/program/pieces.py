@@ -40,9 +40,9 @@ def piece_cuts(num_elements: int, piece_bytes: int = PIECE_BYTES) -> list[int]:
     return [*range(0, num_elements, size), num_elements]
 
 
-def piece_sizes(num_elements: int, piece_bytes: int = PIECE_BYTES) -> list[int]:
+def piece_sizes(num_elements: int) -> list[int]:
     """Return the elements of the pieces in which a bucket is exchanged."""
-    return [high - low for low, high in pairwise(piece_cuts(num_elements, piece_bytes))]
+    return [high - low for low, high in pairwise(piece_cuts(num_elements))]
 
 
 def shard_bounds(num_elements: int, num_shards: int) -> list[tuple[int, int]]:

@@ -22,7 +22,7 @@ from syncline.bench.local import RankFailure, run_ranks
 from syncline.describe import units
 from syncline.errors import BenchError
 from syncline.fabric import Fabric, load
-from syncline.lab import Lab, LabRecording, Profile, draft
+from syncline.lab import Lab, LabRecording, draft
 from syncline.lab.profile import DEFAULT
 from syncline.program import Placement, place
 from syncline.rehearsal.order import PROGRESS
@@ -134,12 +134,10 @@ def followed(progress: Path, tell: Callable[[str], None]) -> Iterator[None]:
 
 
 @contextmanager
-def open_lab(
-    cluster: str, *, scale: float | None = None, hosts: int | None = None, profile: Profile = DEFAULT
-) -> Iterator[LabStage]:
+def open_lab(cluster: str, *, scale: float | None = None, hosts: int | None = None) -> Iterator[LabStage]:
     """Build the lab of a cluster, with a folder for orders and answers; both are gone afterwards."""
     fabric = load(cluster)
-    with _folder() as folder, Lab(fabric, scale=scale, hosts=hosts, profile=profile) as lab:
+    with _folder() as folder, Lab(fabric, scale=scale, hosts=hosts, profile=DEFAULT) as lab:
         seats = _seats(fabric, len(lab.host_names))
         yield LabStage(_absolute(cluster), seats, wiring_of(lab), lab.blueprint.scale, lab.notes, Path(folder), lab)
 

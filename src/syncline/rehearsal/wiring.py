@@ -14,7 +14,7 @@ SEND_BUFFER_BYTES = 256 << 10
 """What the lab's sockets take before a sender has to wait."""
 
 
-def wiring_of(lab: Lab, ranks_per_host: int = 1) -> HostLinks:
+def wiring_of(lab: Lab) -> HostLinks:
     """Return the wiring of an open lab with so many ranks on every host, in order of hosts."""
     blueprint = lab.blueprint
     rates: dict[int, float] = {}
@@ -34,7 +34,7 @@ def wiring_of(lab: Lab, ranks_per_host: int = 1) -> HostLinks:
     return HostLinks.of(
         np.array([rates[link] for link in order]),
         path,
-        [host for host in range(len(hosts)) for _ in range(ranks_per_host)],
+        list(range(len(hosts))),
         burst_bytes=float(profile.burst_bytes),
         names=[blueprint.link_names[link] for link in order],
         delay_s=np.array([delays[link] for link in order]),

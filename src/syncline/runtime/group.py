@@ -52,16 +52,14 @@ class Group:
         self._same_clock: bool | None = None
 
     @classmethod
-    def join(
-        cls, launch: Launch, *, backend: str = "gloo", timeout_s: float = MEET_S, store: Meeting | None = None
-    ) -> Group:
+    def join(cls, launch: Launch, *, backend: str = "gloo", store: Meeting | None = None) -> Group:
         """Return the group of all ranks that were launched together, made now; `store` is where they met already."""
         if backend == "nccl":
             torch.cuda.set_device(launch.local_rank)
-        met = meet(launch, timeout_s) if store is None else store
+        met = meet(launch, MEET_S) if store is None else store
         try:
             dist.init_process_group(
-                backend, store=met, rank=launch.rank, world_size=launch.num_ranks, timeout=timedelta(seconds=timeout_s)
+                backend, store=met, rank=launch.rank, world_size=launch.num_ranks, timeout=timedelta(seconds=MEET_S)
             )
         except RuntimeError as error:
             raise _not_met(launch, f"have met and do not connect with {backend}", error) from None

@@ -50,15 +50,13 @@ class Moment:
 
 @dataclass(frozen=True)
 class Steps:
-    """Wall seconds and losses of training steps, what this rank spent and sent in one, and one as its Timeline.
+    """Wall seconds and losses of training steps, what this rank sent in one, and one as its Timeline.
 
-    `processor_s` is of all its threads, on average over the steps.
     The Timeline is the last but one under a codec; under plain DDP one more, in which the buckets are watched.
     """
 
     times_s: list[float]
     losses: list[float]
-    processor_s: float
     wire_bytes: float
     timeline: Timeline
 
@@ -148,11 +146,10 @@ class Trainer:
         options: dict[str, Any] = {"check_every": 0, "warmup": 0, "send_Bps": self.send_Bps}
         levels = () if synchronisation == "ddp" else self.levels
         handle = None if codec is None else synchronize(model, codec=codec, levels=levels, **options)
-        times, losses, spent = [], [], 0.0
+        times, losses = [], []
         for step in range(warm_up + steps):
             if step == warm_up:
                 dist.barrier()
-                spent = time.process_time()
             began = time.perf_counter()
             loss = model(self._batch(step))
             loss.backward()
@@ -161,14 +158,13 @@ class Trainer:
             losses.append(float(loss.detach()))
             if step >= warm_up:
                 times.append(time.perf_counter() - began)
-        spent = (time.process_time() - spent) / max(1, steps)
         elements = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
         size = dist.get_world_size()
         if handle is None:
             sent = 8.0 * elements * (size - 1) / size
-            return Steps(times, losses, spent, sent, self._watched_step(model, optimizer, warm_up + steps))
+            return Steps(times, losses, sent, self._watched_step(model, optimizer, warm_up + steps))
         handle.close()
-        return Steps(times, losses, spent, float(handle.report().wire_bytes), handle.timeline())
+        return Steps(times, losses, float(handle.report().wire_bytes), handle.timeline())
 
     def _watched_step(self, model: DistributedDataParallel, optimizer: torch.optim.Optimizer, step: int) -> Timeline:
         """Return one more step of plain DDP, with the time of every bucket's all-reduce."""

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from syncline.codec.codec import RAW, Codec
+from syncline.codec.codec import RAW
 from syncline.errors import SimulationError
 from syncline.program import Placement, lower
 from syncline.program.levels import nest
@@ -67,7 +67,6 @@ class Contest:
         schedules: dict[str, Proved],
         placement: Placement,
         network: FlowNetwork,
-        codec: Codec = RAW,
         *,
         chunks: int = 1,
     ) -> Contest:
@@ -77,16 +76,16 @@ class Contest:
                 f"no algorithm suits this collective on {placement.num_ranks:,} ranks.",
                 hint="An all-to-all is simulated pair by pair, up to 2,048 ranks: give fewer with --ranks.",
             )
-        wired = {name: wire(lower(s, placement, codec), network) for name, s in schedules.items()}
+        wired = {name: wire(lower(s, placement, RAW), network) for name, s in schedules.items()}
         return cls(network, wired, chunks)
 
-    def one(self, name: str, size_bytes: int, level: str = "flow", *, most: int = MAX_CHUNKS) -> Estimate:
-        """Return one algorithm's estimate, with as many chunks as suit the size (at most `most`)."""
-        options = [self.chunks] if self.chunks else self._pace(name).options(size_bytes, most)
+    def one(self, name: str, size_bytes: int, level: str = "flow") -> Estimate:
+        """Return one algorithm's estimate, with as many chunks as suit the size (at most MAX_CHUNKS)."""
+        options = [self.chunks] if self.chunks else self._pace(name).options(size_bytes, MAX_CHUNKS)
         found = min((self._priced(name, c, size_bytes, level) for c in options), key=lambda e: e.time_s)
-        return self._refined(found, size_bytes, level, most)
+        return self._refined(found, size_bytes, level)
 
-    def _refined(self, found: Estimate, size_bytes: int, level: str, most: int = MAX_CHUNKS) -> Estimate:
+    def _refined(self, found: Estimate, size_bytes: int, level: str) -> Estimate:
         """Return the estimate with more or fewer chunks while that is faster; of large programs the guess must do."""
         name = found.algorithm
         if self.chunks:
@@ -95,7 +94,7 @@ class Contest:
         if costs.flows > FEW_FLOWS or not costs.overlaps:
             return found
         for way in (1, -1):
-            while 0 < (chunks := beside(found.chunks, way)) <= most:
+            while 0 < (chunks := beside(found.chunks, way)) <= MAX_CHUNKS:
                 other = self._priced(name, chunks, size_bytes, level)
                 if other.time_s >= found.time_s:
                     break

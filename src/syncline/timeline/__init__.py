@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from syncline.timeline.builder import TimelineBuilder, merge
+from syncline.timeline.builder import TimelineBuilder
 from syncline.timeline.export import load, save
 from syncline.timeline.links import LinkSamples, NamedLinks
 from syncline.timeline.source import Source, SourceKind
@@ -21,6 +21,5 @@ __all__ = [
     "Timeline",
     "TimelineBuilder",
     "load",
-    "merge",
     "save",
 ]

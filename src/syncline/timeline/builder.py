@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -86,36 +86,12 @@ class TimelineBuilder:
             columns["rate_Bps"] = _own_rate(columns)
         self._samples.add_block(columns)
 
-    def extend(self, timeline: Timeline, shift_s: float = 0.0) -> None:
-        """Append all of another timeline (another rank's, another step's), its clock moved by `shift_s`."""
-        name = np.array([self.name(text) for text in timeline.names], np.int32)
-        pairs = zip(timeline.links.names, timeline.links.capacity_Bps.tolist(), strict=True)
-        link = np.array([*(self.link(text, rate) for text, rate in pairs), -1], np.int32)
-        spans, samples = timeline.spans, timeline.samples
-        moved = {"start_s": spans.start_s + shift_s, "end_s": spans.end_s + shift_s}
-        # Index -1 (no link) reads the last entry, which is -1 again.
-        self._spans.add_block({**spans.columns(), **moved, "name": name[spans.name], "link": link[spans.link]})
-        moved = {"start_s": samples.start_s + shift_s, "end_s": samples.end_s + shift_s}
-        self._samples.add_block({**samples.columns(), **moved, "link": link[samples.link]})
-
     def build(self) -> Timeline:
         """Return the timeline so far; the builder can go on."""
         spans = Spans(**self._spans.columns())
         samples = LinkSamples(**self._samples.columns())
         links = NamedLinks(tuple(self._links), np.array(self._capacity_Bps, np.float64))
         return Timeline(self.source, spans, tuple(self._names), samples, links, self.metadata)
-
-
-def merge(timelines: Iterable[Timeline], source: Source | None = None) -> Timeline:
-    """Return one timeline with the rows of all (one per rank or host, say); the first one's source unless given."""
-    parts = list(timelines)
-    if not parts:
-        raise TimelineError("there is no timeline to merge.")
-    builder = TimelineBuilder(source or parts[0].source)
-    for part in parts:
-        builder.metadata.update(part.metadata)
-        builder.extend(part)
-    return builder.build()
 
 
 class _Rows:

@@ -236,11 +236,9 @@ def validate_collectives(data: str | Path | None = None, systems: str | Path | N
     return validate_rows(read_rows(text, name), load_systems(systems), name)
 
 
-def validate_rows(
-    rows: Sequence[MeasuredRow], systems: Systems, source: str, left_out: dict[str, NcclConstants] | None = None
-) -> Validation:
-    """Predict these rows and compare; `left_out` holds constants fitted without a system, by system."""
-    left_out = left_out_constants() if left_out is None else left_out
+def validate_rows(rows: Sequence[MeasuredRow], systems: Systems, source: str) -> Validation:
+    """Predict these rows and compare, beside what constants fitted without a system say of it."""
+    left_out = left_out_constants()
     groups, unmodelled, remarks = sweeps(rows, systems)
     points: list[ValidatedRow] = []
     for described, series_rows in groups:

@@ -251,11 +251,6 @@ class Shape(Strict):
         return sum(tower.params for tower in self.towers)
 
     @property
-    def predict_params(self) -> int:
-        """Parameters of the layers that predict further tokens: a layer each, and what joins it to the embedding."""
-        return self.predict_layers * (self.predict_dense + self.expert_params)
-
-    @property
     def predict_dense(self) -> int:
         """Parameters of one such layer, its routed experts not among them."""
         block = self.shared_params if self.moe else self.dense_ffn_params

@@ -43,11 +43,11 @@ class Histories:
 
 def histories(
     work_s: float | Values, found: Recovery, *, failures: float | Values = 1.0, restart: float | Values = 1.0,
-    repair: float | Values = 1.0, draws: int = DRAWS, seed: int = 2,
+    repair: float | Values = 1.0, seed: int = 2,
 ) -> Histories:  # fmt: skip
     """Return how runs of so much undisturbed work go; the factors are on failure rate, restarts and repairs."""
     random = np.random.default_rng(seed)
-    whole, rate, begin, slower = (np.broadcast_to(np.asarray(x, np.float64), draws) for x in
+    whole, rate, begin, slower = (np.broadcast_to(np.asarray(x, np.float64), DRAWS) for x in
                                   (work_s, failures, restart, repair))  # fmt: skip
     mttf = found.mttf_s / rate
     work = np.minimum(whole, MOST_FAILURES * mttf)
@@ -56,10 +56,10 @@ def histories(
     cycle = found.interval_s + found.stall_s
     standby, hours = found.standby, np.asarray(found.repair_hours) * 3600
     speeds = standby.speeds if standby.spares is not None else np.ones(1)
-    back = np.full((draws, len(speeds) - 1), -math.inf)
-    now, left, ahead = np.zeros(draws), work.copy(), np.zeros(draws)
-    failed, waited = np.zeros(draws), np.zeros(draws)
-    live = np.arange(draws)
+    back = np.full((DRAWS, len(speeds) - 1), -math.inf)
+    now, left, ahead = np.zeros(DRAWS), work.copy(), np.zeros(DRAWS)
+    failed, waited = np.zeros(DRAWS), np.zeros(DRAWS)
+    live = np.arange(DRAWS)
     while len(live):
         away = back[live] > now[live, None]
         count = away.sum(axis=1)

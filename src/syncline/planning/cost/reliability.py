@@ -16,7 +16,6 @@ import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from pathlib import Path
 
 from syncline.errors import CostError
 from syncline.planning.cost.table import TableRow, read_table, shipped_or
@@ -119,7 +118,6 @@ class Reliability:
     observations: tuple[ReliabilityFigure, ...]
     link_failures_per_hour: float
     switch_failures_per_hour: float
-    link_source: str
     source: str
 
     def rate(self, system: str) -> FailureRate:
@@ -134,13 +132,9 @@ class Reliability:
 
 
 @functools.cache
-def _shipped() -> Reliability:
+def load_reliability() -> Reliability:
+    """Return the table that ships with syncline."""
     return parse_reliability(*shipped_or(None, "reliability.csv"))
-
-
-def load_reliability(path: str | Path | None = None) -> Reliability:
-    """Return the table that ships with syncline, or a file of the same form."""
-    return _shipped() if path is None else parse_reliability(*shipped_or(path, "reliability.csv"))
 
 
 def parse_reliability(text: str, source: str) -> Reliability:
@@ -151,7 +145,6 @@ def parse_reliability(text: str, source: str) -> Reliability:
     repairs: dict[str, list[float]] = {}
     observations = []
     fixed = {"link_failures": 0.0, "switch_failures": 0.0}
-    link_source = ""
     for row in rows:
         system, metric, value = row.text("system"), row.text("metric", (*RATES, *COMPARED)), row.number("value")
         if not row.text("source"):
@@ -166,7 +159,6 @@ def parse_reliability(text: str, source: str) -> Reliability:
             repairs.setdefault(system, []).append(value)
         elif metric in fixed:
             fixed[metric] = _share_a_month(row) / HOURS_PER_MONTH
-            link_source = row.text("source")
         else:
             observations.append(_observation(row, metric))
     for system, found in causes.items():
@@ -176,9 +168,7 @@ def parse_reliability(text: str, source: str) -> Reliability:
         if system not in rates:
             raise CostError(f'repairs of "{system}" without its failures.', where=source, hint="Add their row.")
         rates[system] = replace(rates[system], repair_hours=tuple(hours))
-    return Reliability(
-        rates, tuple(observations), fixed["link_failures"], fixed["switch_failures"], link_source, source
-    )
+    return Reliability(rates, tuple(observations), fixed["link_failures"], fixed["switch_failures"], source)
 
 
 def failure_rate(named: str, num_gpus: int) -> FailureRate:

@@ -21,9 +21,7 @@ from syncline.schedule.schedule import Schedule, Strand
 KINDS = (Kind.ALL_REDUCE, Kind.REDUCE_SCATTER, Kind.ALL_GATHER)
 
 
-def torus(
-    shape: Sequence[int], kind: Kind = Kind.ALL_REDUCE, *, all_directions: bool = True, channels: int = 1
-) -> Schedule:
+def torus(shape: Sequence[int], kind: Kind = Kind.ALL_REDUCE, *, channels: int = 1) -> Schedule:
     """Return rings along every dimension of a torus of this shape, ranks numbered with the last dimension fastest.
 
     All-reduce: 2(n-1)/n of the buffer a rank, 2 sum(m-1) rounds; 2d strands use all 2d links of a rank at once.
@@ -32,7 +30,7 @@ def torus(
     if kind not in KINDS:
         raise ScheduleError(f"a torus schedule does not do {kind}.", hint=f"It does {', '.join(KINDS)}.")
     axes = [axis for axis in range(len(shape)) if shape[axis] > 1] or [0]
-    ways = [(start, way) for way in (1, -1) for start in range(len(axes))] if all_directions else [(0, 1)]
+    ways = [(start, way) for way in (1, -1) for start in range(len(axes))]
     share = Fraction(1, len(ways) * channels)
     strands = tuple(
         Strand(_stages(kind, shape, [*axes[start:], *axes[:start]], way), num_ranks, share, channel=c * len(ways) + k)

@@ -72,12 +72,11 @@ def _crossings_of(start: Longs, length: Longs, rows: Longs) -> Longs:
     return np.repeat(start[rows] - first, counts) + np.arange(int(counts.sum()))
 
 
-def max_plus_end_s(wired: WiredProgram, size_bytes: float, ready_s: Floats | None = None) -> Floats:
-    """Return when each vertex is done with all its lanes; `ready_s` is when it may begin."""
-    begin = np.zeros(wired.num_vertices) if ready_s is None else np.asarray(ready_s, dtype=np.float64)
-    end = begin.copy()
+def max_plus_end_s(wired: WiredProgram, size_bytes: float) -> Floats:
+    """Return when each vertex is done with all its lanes."""
+    end = np.zeros(wired.num_vertices)
     for i, lane in enumerate(wired.lanes):
-        ready = begin.copy()
+        ready = np.zeros(wired.num_vertices)
         for j, phase in enumerate(lane.phases):
             connection = wired.connection[i][j]
             took = wired.latency_s[connection] + wired.flow_bytes(i, j, size_bytes) / wired.solo_Bps[connection]

@@ -71,15 +71,12 @@ class NcclSoftware(TypedDict, total=False):
     nic_path_cap: str | float
 
 
-def from_fabric(
-    fabric: Fabric, *, num_hosts: int = 0, gpus_per_host: int = 0, software: NcclSoftware | None = None
-) -> NcclSystem:
+def from_fabric(fabric: Fabric, *, num_hosts: int = 0, software: NcclSoftware | None = None) -> NcclSystem:
     """Return what NCCL would find on `num_hosts` hosts of a fabric (all of them unless said)."""
     hosts = np.arange(min(num_hosts, fabric.num_hosts) or fabric.num_hosts)
     kinds = _kinds(fabric.spec, np.unique(group_of_host(fabric)[hosts]).tolist())
-    system = _described(fabric.spec, kinds, num_hosts or fabric.num_hosts, gpus_per_host, software)
-    local, host = fabric.devices.local[fabric.gpus], fabric.gpu_host
-    return on_fabric(system, fabric, fabric.gpus[(host < system.num_hosts) & (local < (gpus_per_host or len(local)))])
+    system = _described(fabric.spec, kinds, num_hosts or fabric.num_hosts, 0, software)
+    return on_fabric(system, fabric, fabric.gpus[fabric.gpu_host < system.num_hosts])
 
 
 def from_placement(placed: Placement, software: NcclSoftware | None = None) -> NcclSystem:

@@ -29,9 +29,9 @@ class ChainTimes:
     """At the sender, for another reason: its port sent other messages or was paused, or a loss was found late."""
 
 
-def chain(outcome: Outcome, job: int = 0) -> ChainTimes:
-    """Return the chain that ends with the last message of a job."""
-    tasks = _tasks(outcome, job)
+def chain(outcome: Outcome) -> ChainTimes:
+    """Return the chain that ends with the last message of the first job."""
+    tasks = _tasks(outcome)
     columns = outcome.posted.columns["tasks"]
     over, size = columns["over"][tasks], columns["size_bytes"][tasks]
     took = outcome.end_s[tasks] - outcome.begin_s[tasks]
@@ -50,11 +50,11 @@ def chain(outcome: Outcome, job: int = 0) -> ChainTimes:
     return ChainTimes(int((size > 0).sum()), *(round(each, 12) for each in sums))  # the clock counts picoseconds
 
 
-def _tasks(outcome: Outcome, job: int) -> Longs:
+def _tasks(outcome: Outcome) -> Longs:
     """Return the tasks of the chain, the last first."""
     columns, end = outcome.posted.columns["tasks"], outcome.end_s
     start, wait_for = columns["wait_start"], columns["wait_for"]
-    before = outcome.done_tasks[job]
+    before = outcome.done_tasks[0]
     found: list[int] = []
     while len(before):
         found.append(int(before[np.argmax(end[before])]))

@@ -11,7 +11,6 @@ import csv
 import importlib
 import io
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -78,11 +77,11 @@ class FlowTable:
         """How many flows stay inside a host and never meet the network."""
         return self.path.count(_INSIDE)
 
-    def by_size(self, steps: Sequence[float] = SIZE_STEPS) -> list[SlowdownRow]:
+    def by_size(self) -> list[SlowdownRow]:
         """Return slowdowns by size, a row a range in which there are flows, and one of all at the end."""
         found = []
-        place = np.searchsorted(np.asarray(steps), self.size_bytes)
-        for i, upto in enumerate(steps):
+        place = np.searchsorted(np.asarray(SIZE_STEPS), self.size_bytes)
+        for i, upto in enumerate(SIZE_STEPS):
             if (place == i).any():
                 found.append(_row(float(upto), self.slowdown[place == i]))
         return [*found, _row(np.inf, self.slowdown)] if len(self) else []

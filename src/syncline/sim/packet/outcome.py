@@ -29,15 +29,14 @@ class Progress:
     """How far a run is, and how long it may still take."""
 
     share: float
-    sim_s: float
     wall_s: float
     events: int
 
     @staticmethod
-    def of(counters: Mapping[str, int], sim_s: float, wall_s: float) -> Progress:
+    def of(counters: Mapping[str, int], wall_s: float) -> Progress:
         """Return the progress that the counters show: bytes delivered of all."""
         total = counters["total_bytes"]
-        return Progress(counters["delivered_bytes"] / total if total else 1.0, sim_s, wall_s, counters["events"])
+        return Progress(counters["delivered_bytes"] / total if total else 1.0, wall_s, counters["events"])
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,6 @@ class RunSamples:
     marks: Longs
     paused: Longs
     flows: tuple[int, ...]
-    flow_Bps: Floats
     flow_window_bytes: Floats
     flow_bytes: Longs
 
@@ -82,13 +80,9 @@ class RunSamples:
         queue, wire, marks, paused = (
             table[name].reshape(rows, len(ports)) for name in ("queue_bytes", "wire_bytes", "marks", "paused")
         )
-        rate, window, moved = (
-            table[name].reshape(rows, len(flows)) for name in ("flow_Bps", "flow_window_bytes", "flow_bytes")
-        )
+        window, moved = (table[name].reshape(rows, len(flows)) for name in ("flow_window_bytes", "flow_bytes"))
         time_s = table["time_ps"] / 1e12
-        return RunSamples(
-            time_s, links, queue, wire, marks, paused, flows, rate.astype(float), window.astype(float), moved
-        )
+        return RunSamples(time_s, links, queue, wire, marks, paused, flows, window.astype(float), moved)
 
     def goodput_Bps(self) -> Floats:
         """Return the delivered rate of each watched connection between rows."""

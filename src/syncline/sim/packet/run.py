@@ -61,10 +61,10 @@ class PacketRun:
     posted: PostedColumns
     changes: tuple[LinkChange, ...]
 
-    def advance(self, *, until_s: float | None = None, max_events: int = _SLICE_EVENTS) -> str:
+    def advance(self, *, until_s: float | None = None) -> str:
         """Work off events and return the state: running, finished, deadlock or stalled."""
         until = _FOREVER if until_s is None else round(until_s * 1e12)
-        return STATES[self.engine.advance(until, max_events)]
+        return STATES[self.engine.advance(until, _SLICE_EVENTS)]
 
     def outcome(self, state: str, cpu_s: float) -> Outcome:
         """Return what happened so far."""
@@ -165,7 +165,7 @@ def simulate(
             run.options.law.check()
         found = run.engine.counters()
         if progress is not None:
-            progress(Progress.of(found, run.engine.now_ps / 1e12, time.monotonic() - began))
+            progress(Progress.of(found, time.monotonic() - began))
         if found["events"] - before < _SLICE_EVENTS:  # nothing is left to do before `until_s`
             break
         if len(awaited) and (run.engine.end_ps()[awaited] >= 0).all():

@@ -144,7 +144,7 @@ def senders(fabric: Fabric) -> Longs:
     return nics[cabled].astype(np.int64)
 
 
-def permutation(fabric: Fabric, size_bytes: float, *, seed: int = 0, start_s: float = 0.0) -> Traffic:
+def permutation(fabric: Fabric, size_bytes: float, *, seed: int = 0) -> Traffic:
     """Return one message from every sender, each to another receiver of another host."""
     ends = senders(fabric)
     random = np.random.default_rng(seed)
@@ -158,30 +158,28 @@ def permutation(fabric: Fabric, size_bytes: float, *, seed: int = 0, start_s: fl
         for i, j in zip(bad, other, strict=True):
             goal[i], goal[j] = goal[j], goal[i]
     keep = ends != ends[goal]
-    return messages(ends[keep], ends[goal][keep], size_bytes, start_s, name="permutation")
+    return messages(ends[keep], ends[goal][keep], size_bytes, name="permutation")
 
 
-def incast(fabric: Fabric, num_senders: int, size_bytes: float, *, to: int = 0, start_s: float = 0.0) -> Traffic:
+def incast(fabric: Fabric, num_senders: int, size_bytes: float) -> Traffic:
     """Return one message from each of the first senders outside the receiver's host to one receiver."""
     ends = senders(fabric)
     host = fabric.devices.host
-    others = ends[(host[ends] != host[ends[to]]) | ((host[ends] < 0) & (ends != ends[to]))]
+    others = ends[(host[ends] != host[ends[0]]) | ((host[ends] < 0) & (ends != ends[0]))]
     if not 1 <= num_senders <= len(others):
         raise SimulationError(
             f"{num_senders} senders; {fabric.name} has 1 to {len(others)} outside the receiver's host."
         )
-    return messages(others[:num_senders], ends[to], size_bytes, start_s, name="incast")
+    return messages(others[:num_senders], ends[0], size_bytes, name="incast")
 
 
-def all_to_all(
-    fabric: Fabric, size_bytes: float, *, ends: Sequence[int] | None = None, start_s: float = 0.0
-) -> Traffic:
-    """Return a message between every two senders (all, or those given), in the order of a shifting pattern."""
-    devices = senders(fabric) if ends is None else np.asarray(ends, np.int64)
+def all_to_all(fabric: Fabric, size_bytes: float) -> Traffic:
+    """Return a message between every two senders, in the order of a shifting pattern."""
+    devices = senders(fabric)
     count = len(devices)
     shift = np.repeat(np.arange(1, count), count)
     src = np.tile(np.arange(count), count - 1)
-    return messages(devices[src], devices[(src + shift) % count], size_bytes, start_s, name="all-to-all")
+    return messages(devices[src], devices[(src + shift) % count], size_bytes, name="all-to-all")
 
 
 def background(
@@ -191,12 +189,11 @@ def background(
     *,
     sizes: MessageSizes = WEB_SEARCH,
     seed: int = 0,
-    ends: Sequence[int] | None = None,
 ) -> Traffic:
     """Return messages between random senders that come at random (Poisson) and fill `load` of the access links."""
     if not 0 < load < 1:
         raise SimulationError(f"the load must be between 0 and 1, got {load:g}.")
-    devices = senders(fabric) if ends is None else np.asarray(ends, np.int64)
+    devices = senders(fabric)
     random = np.random.default_rng(seed)
     links = fabric.links
     rate = float(links.rate_Bps[np.isin(links.src, devices) & (links.tier >= 3)].sum())

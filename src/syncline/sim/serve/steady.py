@@ -41,7 +41,6 @@ class Steady:
     between_p50_s: float
     between_p99_s: float
     token_s: float  # the mean time of a token after the first
-    network_s: float  # of one decode pass
     network_share: float  # of all the replica's time
     cache_sent_s: float  # from prefill to decode, where they are apart
 
@@ -94,7 +93,7 @@ def steady(engine: Engine, load: Load, rate: float, apart: bool = False, crowd: 
     network = engine.prefill_parts(prompt, prompt)["network"]
     late = wait * math.log(100 * max(min(crowd * share, 1.0), 0.01))
     return Steady(
-        rate, batch, busy, share, half + wait * math.log(2), tail + late, pass_s, slowest, token_s, parts["network"],
+        rate, batch, busy, share, half + wait * math.log(2), tail + late, pass_s, slowest, token_s,
         (rate * network + (1 - share) * parts["network"] / pass_s) if not apart else parts["network"] / pass_s, sent,
     )  # fmt: skip
 

@@ -94,20 +94,18 @@ class StepCalibration:
     covariance: Floats = field(default_factory=lambda: np.diag(np.array(list(asdict(SIGMA).values())) ** 2))
     own: float = 0.0  # log of what the run measured last is off by beside the multipliers
 
-    def constants(self, base: Constants | None = None, own: float = 0.0) -> Constants:
+    def constants(self, own: float = 0.0) -> Constants:
         """Return the constants of this system; `own` is what one run's whole step is off by beside them."""
-        return Multipliers.of_logs(self.multipliers.logs + own).on(base or default_constants())
+        return Multipliers.of_logs(self.multipliers.logs + own).on(default_constants())
 
     def sigma(self) -> dict[str, float]:
         """Return how sure each multiplier is: one standard deviation of its logarithm."""
         return dict(zip(NAMES, np.sqrt(np.diag(self.covariance)).tolist(), strict=True))
 
 
-def calibrate(
-    before: StepCalibration, case: Case, seen: Observation, constants: Constants | None = None
-) -> StepCalibration:
+def calibrate(before: StepCalibration, case: Case, seen: Observation) -> StepCalibration:
     """Return the calibration that a measured step adds to one before it."""
-    base = constants or default_constants()
+    base = default_constants()
     names = tuple(name for name in PART_NOISE if seen.parts_s.get(name, 0.0) > 0)
     if not names:
         left = 0.0

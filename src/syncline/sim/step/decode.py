@@ -14,7 +14,7 @@ from syncline.fabric.fabric import Fabric
 from syncline.program import packed
 from syncline.schedule import Kind
 from syncline.sim.collective.price import library_s
-from syncline.sim.step.constants import Constants, default_constants
+from syncline.sim.step.constants import default_constants
 from syncline.sim.step.machine import machine_from_fabric
 from syncline.workload.job import Job
 from syncline.workload.parallel import check_split
@@ -63,9 +63,9 @@ class DecodeResult:
         return max(self.parts_s, key=lambda part: self.parts_s[part])
 
 
-def decode_step(fabric: Fabric, job: Job, constants: Constants | None = None) -> DecodeResult:
+def decode_step(fabric: Fabric, job: Job) -> DecodeResult:
     """Return the time of one generated token on one replica of `tp` ranks."""
-    k, shape, split = constants or default_constants(), job.model, job.parallel
+    k, shape, split = default_constants(), job.model, job.parallel
     if not isinstance(shape, Shape):
         raise DescriptionError(f"{shape.name} does not decode.", hint="Name a transformer.")
     if split.pp * split.cp > 1:

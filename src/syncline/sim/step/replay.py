@@ -26,18 +26,16 @@ OWN_WORK = (SpanKind.COMPUTE, SpanKind.OTHER)
 def replay(
     workload: Workload,
     fabric: Fabric | Machine | None = None,
-    constants: Constants | None = None,
     times: tuple[Floats, Floats] | None = None,
 ) -> Timeline:
     """Return a traced step as a timeline: as recorded, or with its communication priced on a fabric.
 
     `times` are starts and ends that another level found (`execute_trace`).
     """
-    k = constants or default_constants()
     machine = machine_from_fabric(fabric) if isinstance(fabric, Fabric) else fabric
     duration = np.nan_to_num(workload.duration_s, nan=0.0)
     if machine is not None:
-        duration = priced(workload, machine, k)
+        duration = priced(workload, machine, default_constants())
     start, end = times if times is not None else run_graph(workload, duration)
     kind = SourceKind.SIMULATED_ANALYTIC if machine is not None else SourceKind.RECORDED
     if times is not None:

@@ -70,7 +70,7 @@ class ExecutedTrace:
 
 
 def execute_trace(
-    workload: Workload, fabric: Fabric, constants: Constants | None = None, routing: Routing = "spray", *,
+    workload: Workload, fabric: Fabric, routing: Routing = "spray", *,
     level: str = "flow", max_packets: int | None = None,
 ) -> ExecutedTrace:  # fmt: skip
     """Return a traced step as the flow engine runs it, or packet by packet (`level="packet"`)."""
@@ -79,7 +79,7 @@ def execute_trace(
             f"the trace has {workload.num_ranks:,} ranks, but {fabric.name} has {fabric.num_gpus:,} GPUs.",
             hint="Name a larger cluster.",
         )
-    k, machine = constants or default_constants(), machine_from_fabric(fabric)
+    k, machine = default_constants(), machine_from_fabric(fabric)
     laid = _Laid(fabric, workload, routing if level == "flow" else "ecmp")
     num = len(workload)
     before = previous_in_stream(workload.rank, workload.stream)
