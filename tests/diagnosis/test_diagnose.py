@@ -73,7 +73,7 @@ def test_the_text_says_it_all(logs: Path) -> None:
 def test_nothing_wrong_is_said_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "a.log").write_text("[   12.345678] mlx5_core 0000:18:00.0: firmware version: 28.39.3004\n")
     assert diagnosis_lines(diagnose([tmp_path])) == [
-        "OK: kernel, and nothing in it at error level (1 file, 1 line, 68 B read)."
+        "OK: kernel, and no line at error level or in words of failure (1 file, 1 line, 68 B read)."
     ]
 
 

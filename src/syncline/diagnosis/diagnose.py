@@ -17,7 +17,7 @@ from syncline.logs.reading import read
 from syncline.logs.rule import LogRule
 from syncline.logs.source import Sources, Unread
 from syncline.logs.tally import rows_of
-from syncline.logs.unexplained import OpenLine, open_lines
+from syncline.logs.unexplained import FAILURES, OpenLine, open_lines
 
 if TYPE_CHECKING:
     from syncline.fabric import Fabric
@@ -53,8 +53,8 @@ class Diagnosis:
 
     @property
     def is_understood(self) -> bool:
-        """Say whether the form of every log is known and no line at error level is left without a rule."""
-        return all(self.forms.values()) and not any(line.level == "error" for line in self.unexplained)
+        """Say whether the form of every log is known and no failure on a line is left without a rule."""
+        return all(self.forms.values()) and not any(line.level in FAILURES for line in self.unexplained)
 
     @property
     def nothing_read(self) -> bool:

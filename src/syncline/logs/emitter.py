@@ -127,6 +127,15 @@ _DAEMONS = re.compile(
     r"|polkitd|colord|pulseaudio|pipewire|ModemManager|bluetoothd|smartd|packagekitd|fwupd\S*|cupsd|avahi-daemon"
     r"|accounts-daemon|tracker-\S+|xdg-\S+|rtkit-daemon|thermald|irqbalance|multipathd|apport|whoopsie)(?:\[\d+\])?: "
 )
+# Words of failure that say that nothing failed: none, what would be done, what is set, what the writer gets over.
+_NO_FAILURE = re.compile(
+    r"^[^A-Za-z\n]{0,12}(?:#|\$ |[Ss]ize |export |[•*] |\d+\. )|\$[A-Z{(]|\w+Warning: |\bmay (?!be insuff|cause)"
+    r"|(?i:\b(?:no|0|without) (?:\w+ ){0,3}(?:errors?|failures?|hangs?|crash)\b|succeeded\b|no action|(?:failures|errors):\s*$"
+    r"|fall(?:ing|s)? ?back|\bwill (?:retry|proceed)|retrying|\bignor|\bskipp|\boptional|\bif\b|\bwhen\b|\bmight\b|\busually\b"
+    r"|\boften\b|deprecat|(?:by|using|to) default|default (?:value|to)|recover(?:ed|ing)|prevent|avoid|link is not ready"
+    r"|backup interface|deferred|: started |disables this message)"
+)
+DOUBT = "signal.doubt"
 _HOST_RULES = ("kernel.", "host.", "storage.", "net.name", "launch.ssh", "slurm.", "dcgm.", "nvlink.", "gpu.", "pci.")
 
 
@@ -139,4 +148,7 @@ def heeds(rule: str, line: str, *, general: bool) -> bool:
         return True
     if _KERNEL.search(head) and not _CONCERNS.search(line):
         return False
-    return _GRAVE.search(line) is not None or not (_CALM.search(head) or _PROSE.search(line))
+    if rule == DOUBT and _NO_FAILURE.search(line):
+        return False
+    is_calm = _CALM.search(head) and "kernel: INFO: " not in head and "] INFO: " not in head  # there it is a report
+    return _GRAVE.search(line) is not None or not (is_calm or _PROSE.search(line))

@@ -20,7 +20,7 @@ from syncline.logs.source import Sources, Unread
 from syncline.logs.tally import MAX_SHOWN, Tally
 from syncline.logs.wrapped import excerpt, piece, unwrapped
 
-_ALL_ROWS = {"signal.bench", "signal.error", "signal.warning", SIGNAL}
+_ALL_ROWS = {"signal.bench", "signal.error", "signal.doubt", "signal.warning", SIGNAL}
 HARMLESS = "signal.harmless"
 """A line that it takes is told by no other rule."""
 MAX_LINES = 60_000
@@ -135,7 +135,7 @@ class Reading:
                 once = rule.signal and not (rule.takes or entry.matcher.pattern.groupindex or rule.max_lines)
                 if once or (
                     seen[rule.id] == (rule.max_lines or MAX_LINES)
-                    and rule.id not in _ALL_ROWS - {"signal.error", "signal.warning"}
+                    and rule.id not in _ALL_ROWS - {"signal.error", "signal.doubt", "signal.warning"}
                 ):
                     _stop(index, entry, wanted, whole=not once)
                     forms.clear()

@@ -10,13 +10,17 @@ from math import log2
 
 from syncline.finding import Action, Finding, Severity
 from syncline.logs.causes import RankedFinding
-from syncline.logs.form import form_of
+from syncline.logs.emitter import DOUBT
+from syncline.logs.form import LogLevel, form_of
 from syncline.logs.tally import MatchRow, Tallies, Tally
 from syncline.logs.verdict import some
 
 RULE = "log.unexplained"
 SIGNAL = "signal.error"
-WARNINGS = "signal.warning"
+_LEVELS = {SIGNAL: "error", DOUBT: "doubt", "signal.warning": "warning"}
+"""What a line that no rule explains is called, by the signal that took it: the first of them counts."""
+FAILURES = {"error": "at error level", "doubt": "in words of failure"}
+"""The levels of lines that keep a log from being understood, and how they are told."""
 MAX_OPEN = 20
 """Lines without a rule that are kept for people to look at."""
 _NUMBERS = re.compile(r"(?:0x)?[0-9a-fA-F]*\d[0-9a-fA-F:.]*")
@@ -95,7 +99,10 @@ def _without_cause(effects: Sequence[Tally]) -> RankedFinding:
 
 @dataclass(frozen=True)
 class OpenLine:
-    """A line at error or warning level that no rule explains; `count` lines differ from it in numbers only."""
+    """A line that no rule explains; `count` lines differ from it in numbers only.
+
+    Its `level` is "error" or "warning" by its own word, or "doubt" where it states neither and speaks of a failure.
+    """
 
     level: str
     place: str
@@ -109,28 +116,32 @@ class OpenLine:
 def open_lines(tallies: Tallies, num_lines: Mapping[int, int], limit: int = MAX_OPEN) -> tuple[OpenLine, ...]:
     """Return the lines that no rule explains, what matters first.
 
-    Errors stand before warnings. Then a message that is rare, that comes early of its kind and near the end of its log
+    Errors stand before all others. Then a message that is rare, that comes early of its kind and near the end of its log
     (`num_lines` by file) is more telling than one that fills the log from its beginning.
     """
-    found: dict[tuple[bool, str], list[MatchRow]] = {}
-    for name in (SIGNAL, WARNINGS):
+    found: dict[str, tuple[str, list[MatchRow]]] = {}
+    for name, level in _LEVELS.items():
         for row in tallies[name].open_rows() if name in tallies else ():
-            if _HEADER not in row.evidence.text:
-                found.setdefault((name == SIGNAL, _NUMBERS.sub("0", row.evidence.text)), []).append(row)
-    total = sum(row.count for rows in found.values() for row in rows) or 1
+            first, rows = found.setdefault(_NUMBERS.sub("0", row.evidence.text), (level, []))
+            if first == level and _HEADER not in row.evidence.text:
+                rows.append(row)
+    total = sum(row.count for _, rows in found.values() for row in rows) or 1
     ranked = []
-    for (is_error, _), rows in found.items():
+    for level, rows in found.values():
+        if not rows:
+            continue
         first = min((row.evidence for row in rows), key=lambda seen: seen.when)
         last = max((row.evidence for row in rows), key=lambda seen: (seen.order, seen.line))
         count = sum(row.count for row in rows)
         end = last.line / max(num_lines.get(last.order, last.line), 1)
         score = -log2(count / total) + end - (first.line / max(num_lines.get(first.order, first.line), 1)) / 2
         form = form_of(first.text)
-        level = "error" if is_error else "warning"
+        if level == "doubt" and form and form.level is LogLevel.WARNING:
+            level = "warning"  # its writer has weighed it
         shown = OpenLine(
             level, first.context.place, form.part if form else "", first.path, first.line, first.text.strip(), count
         )
-        ranked.append((is_error, score, -first.order, -first.line, shown))
+        ranked.append((level == "error", score, -first.order, -first.line, shown))
     ranked.sort(key=lambda item: item[:4], reverse=True)
     return tuple(shown for *_, shown in ranked[:limit])
 

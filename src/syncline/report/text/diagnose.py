@@ -12,6 +12,7 @@ from syncline.describe import units
 from syncline.diagnosis import Cause, Diagnosis
 from syncline.diagnosis.following import next_command
 from syncline.finding import Finding
+from syncline.logs.unexplained import FAILURES
 from syncline.questions.diagnose import DiagnosisAnswer, NewRule, RuleCheck, RuleList
 
 WIDTH = 116
@@ -68,11 +69,12 @@ def _answer(diagnosis: Diagnosis) -> str:
     if not diagnosis.causes and diagnosis.unread:
         return f"UNKNOWN: nothing is wrong in what could be read, and not all could ({_read(diagnosis)})."
     if not diagnosis.causes and not diagnosis.is_understood:
-        errors = sum(line.count for line in diagnosis.unexplained if line.level == "error")
+        num = {level: sum(line.count for line in diagnosis.unexplained if line.level == level) for level in FAILURES}
+        parts = [f"{num[level]:,} line{'s' * (num[level] != 1)} {how}" for level, how in FAILURES.items() if num[level]]
         strange = [path for path, form in diagnosis.forms.items() if not form]
-        why = f"{errors:,} line{'s' * (errors != 1)} at error level that no rule explains" if errors else (
+        why = f"{' and '.join(parts)} that no rule explains" if parts else (
             f"the form of {strange[0]} is not known" + f" (and of {len(strange) - 1} more)" * (len(strange) > 1)
-            + "; no line of it looks like an error"
+            + "; no line of it speaks of a failure"
         )  # fmt: skip
         return f"NOT UNDERSTOOD: {why} ({_read(diagnosis)})."
     if not diagnosis.causes:
@@ -80,7 +82,7 @@ def _answer(diagnosis: Diagnosis) -> str:
         if warnings := sum(line.count for line in diagnosis.unexplained):
             what = f"{warnings:,} warning{'s' * (warnings != 1)} that no rule explains"
             return f"NO KNOWN FAULT: {kinds}; nothing at error level, but {what} ({_read(diagnosis)})."
-        return f"OK: {kinds}, and nothing in it at error level ({_read(diagnosis)})."
+        return f"OK: {kinds}, and no line at error level or in words of failure ({_read(diagnosis)})."
     first = diagnosis.causes[0].finding
     where = f" on {first.place}" if first.place else ""
     more = len(diagnosis.causes) - 1

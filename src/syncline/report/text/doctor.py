@@ -28,7 +28,7 @@ def text(answer: DoctorAnswer, width: int) -> Iterator[str]:
         yield from _suspect(one, number, width)
     if len(likely) > SHOWN:
         yield f"and {len(likely) - SHOWN} more (--json has them)"
-    errors = [line for line in answer.unexplained if line.level == "error"]
+    errors = [line for line in answer.unexplained if line.level in FAILURES]
     if errors:
         yield ""
         yield "not explained by any rule:"
