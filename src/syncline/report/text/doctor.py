@@ -7,6 +7,7 @@ from textwrap import wrap
 
 from syncline.describe import units
 from syncline.diagnosis.suspect import IncidentSuspect
+from syncline.logs.unexplained import FAILURES
 from syncline.questions.doctor import DoctorAnswer
 
 SHOWN = 6
