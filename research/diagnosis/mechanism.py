@@ -16,9 +16,10 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import yaml
-
 from research.diagnosis.blind import FOLDER, first_lines, healthy_verdict
+
 from syncline.diagnosis import Diagnosis, diagnose, shipped_rules
+
 
 def verdict(log: dict[str, Any], found: Diagnosis) -> str:
     """Say what became of one log."""

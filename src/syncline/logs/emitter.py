@@ -122,6 +122,10 @@ _PROSE = re.compile(
     r":code:`|\b(?:errors? (?:like|such as)|for example,|[Tt]his (?:kind of )?error (?:is|means|usually)) .{0,80}[`\"']"
     r"|[`\"'][^`\"']{4,80}[`\"'].{0,40}\b(?:usually|often) (?:means|is caused)"
 )
+_BACKGROUND = re.compile(
+    r"\b(?:usb|hid|snd|hda|sound|[Bb]luetooth|i8042|cfg80211|regulatory|ACPI|acpi|tpm|ima|PM|thermal_sys|rtc\w*|efi|platform|sr|floppy"
+    r"|ipmi\w*|drm|i915|nouveau|OF|systemd|fb\d|vga\w*|pnp|EDAC|pci)(?:[ :]|-?\d)"
+)
 _DAEMONS = re.compile(
     r"\b(?:snapd|gnome-shell|gdm\S*|sshd|CRON|cron|dbus-daemon|systemd-(?:udevd|resolved|networkd|logind|modules-load)"
     r"|polkitd|colord|pulseaudio|pipewire|ModemManager|bluetoothd|smartd|packagekitd|fwupd\S*|cupsd|avahi-daemon"
@@ -130,13 +134,19 @@ _DAEMONS = re.compile(
 # Words of failure that say that nothing failed: none, what would be done, what is set, what the writer gets over.
 _NO_FAILURE = re.compile(
     r"^[^A-Za-z\n]{0,12}(?:#|\$ |[Ss]ize |export |[•*] |\d+\. )|\$[A-Z{(]|\w+Warning: |\bmay (?!be insuff|cause)"
-    r"|(?i:\b(?:no|0|without) (?:\w+ ){0,3}(?:errors?|failures?|hangs?|crash)\b|succeeded\b|no action|(?:failures|errors):\s*$"
-    r"|fall(?:ing|s)? ?back|\bwill (?:retry|proceed)|retrying|\bignor|\bskipp|\boptional|\bif\b|\bwhen\b|\bmight\b|\busually\b"
-    r"|\boften\b|deprecat|(?:by|using|to) default|default (?:value|to)|recover(?:ed|ing)|prevent|avoid|link is not ready"
-    r"|backup interface|deferred|: started |disables this message)"
+    r"|(?i:\b(?:(?:no|without) (?:\w+ ){0,3}|0 )(?:errors?|failures?|hangs?|crash)\b|succeeded\b|: success\b|no action"
+    r"|\bcorrect(?:able|ed) |(?:failures|errors):\s*$|fall(?:ing|s)? ?back|\bwill (?:not )?(?:retry|proceed|be)\b"
+    r"|retrying|\bignor|\bskipp|\boptional|\bif\b|\bwhen\b|\bmight\b|\busually\b|\boften\b|deprecat|recover(?:ed|ing)"
+    r"|(?:by|using|to) default|default (?:value|to)|prevent|avoid|link is not ready|backup interface|deferred"
+    r"|: started |disables this message)"
 )
 DOUBT = "signal.doubt"
 _HOST_RULES = ("kernel.", "host.", "storage.", "net.name", "launch.ssh", "slurm.", "dcgm.", "nvlink.", "gpu.", "pci.")
+
+
+def is_calm(line: str) -> bool:
+    """Say whether a line calls itself information."""
+    return _CALM.search(line[:240]) is not None
 
 
 def heeds(rule: str, line: str, *, general: bool) -> bool:
@@ -146,9 +156,8 @@ def heeds(rule: str, line: str, *, general: bool) -> bool:
         return False
     if not general:
         return True
+    if rule == DOUBT:  # how grave a line calls itself is weighed where it is shown
+        return not (_NO_FAILURE.search(line) or _PROSE.search(line) or _BACKGROUND.search(head))
     if _KERNEL.search(head) and not _CONCERNS.search(line):
         return False
-    if rule == DOUBT and _NO_FAILURE.search(line):
-        return False
-    is_calm = _CALM.search(head) and "kernel: INFO: " not in head and "] INFO: " not in head  # there it is a report
-    return _GRAVE.search(line) is not None or not (is_calm or _PROSE.search(line))
+    return _GRAVE.search(line) is not None or not (_CALM.search(head) or _PROSE.search(line))

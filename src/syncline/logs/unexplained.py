@@ -10,7 +10,7 @@ from math import log2
 
 from syncline.finding import Action, Finding, Severity
 from syncline.logs.causes import RankedFinding
-from syncline.logs.emitter import DOUBT
+from syncline.logs.emitter import DOUBT, is_calm
 from syncline.logs.form import LogLevel, form_of
 from syncline.logs.tally import MatchRow, Tallies, Tally
 from syncline.logs.verdict import some
@@ -116,8 +116,8 @@ class OpenLine:
 def open_lines(tallies: Tallies, num_lines: Mapping[int, int], limit: int = MAX_OPEN) -> tuple[OpenLine, ...]:
     """Return the lines that no rule explains, what matters first.
 
-    Errors stand before all others. Then a message that is rare, that comes early of its kind and near the end of its log
-    (`num_lines` by file) is more telling than one that fills the log from its beginning.
+    Errors stand before all others. Then a message that is rare, that comes early of its kind and near the end of its
+    log (`num_lines` by file) is more telling than one that fills the log from its beginning.
     """
     found: dict[str, tuple[str, list[MatchRow]]] = {}
     for name, level in _LEVELS.items():
@@ -136,7 +136,7 @@ def open_lines(tallies: Tallies, num_lines: Mapping[int, int], limit: int = MAX_
         end = last.line / max(num_lines.get(last.order, last.line), 1)
         score = -log2(count / total) + end - (first.line / max(num_lines.get(first.order, first.line), 1)) / 2
         form = form_of(first.text)
-        if level == "doubt" and form and form.level is LogLevel.WARNING:
+        if level == "doubt" and ((form and form.level is LogLevel.WARNING) or is_calm(first.text)):
             level = "warning"  # its writer has weighed it
         shown = OpenLine(
             level, first.context.place, form.part if form else "", first.path, first.line, first.text.strip(), count
