@@ -133,12 +133,13 @@ _DAEMONS = re.compile(
 )
 # Words of failure that say that nothing failed: none, what would be done, what is set, what the writer gets over.
 _NO_FAILURE = re.compile(
-    r"^[^A-Za-z\n]{0,12}(?:#|\$ |[Ss]ize |export |[•*] |\d+\. )|\$[A-Z{(]|\w+Warning: |\bmay (?!be insuff|cause)"
+    r"\[ {1,4}\d{1,2}\.\d{6}\] .{0,80}\blink (?:is )?down"  # a host boots: not every port is in use
+    r"|^[^A-Za-z\n]{0,12}(?:#|\$ |[Ss]ize |export |[•*] |\d+\. )|\$[A-Z{(]|\w+Warning: |\bmay (?!be insuff|cause)"
     r"|(?i:\b(?:(?:no|without) (?:\w+ ){0,3}|0 )(?:errors?|failures?|hangs?|crash)\b|succeeded\b|: success\b|no action"
     r"|\bcorrect(?:able|ed) |(?:failures|errors):\s*$|fall(?:ing|s)? ?back|\bwill (?:not )?(?:retry|proceed|be)\b"
     r"|retrying|\bignor|\bskipp|\boptional|\bif\b|\bwhen\b|\bmight\b|\busually\b|\boften\b|deprecat|recover(?:ed|ing)"
-    r"|(?:by|using|to) default|default (?:value|to)|prevent|avoid|link is not ready|backup interface|deferred"
-    r"|: started |disables this message)"
+    r"|(?:by|using|to) default|default (?:value|to)|prevent|to avoid|avoiding|link is not ready|backup interface"
+    r"|deferred|: started |disables this message)"
 )
 DOUBT = "signal.doubt"
 _HOST_RULES = ("kernel.", "host.", "storage.", "net.name", "launch.ssh", "slurm.", "dcgm.", "nvlink.", "gpu.", "pci.")

@@ -122,8 +122,8 @@ def open_lines(tallies: Tallies, num_lines: Mapping[int, int], limit: int = MAX_
     found: dict[str, tuple[str, list[MatchRow]]] = {}
     for name, level in _LEVELS.items():
         for row in tallies[name].open_rows() if name in tallies else ():
-            first, rows = found.setdefault(_NUMBERS.sub("0", row.evidence.text), (level, []))
-            if first == level and _HEADER not in row.evidence.text:
+            known_as, rows = found.setdefault(_NUMBERS.sub("0", row.evidence.text), (level, []))
+            if known_as == level and _HEADER not in row.evidence.text:
                 rows.append(row)
     total = sum(row.count for _, rows in found.values() for row in rows) or 1
     ranked = []
