@@ -30,7 +30,9 @@ def plan(answer: PlanResult) -> Plan:
 def test_a_saved_plan_has_its_fields(plan: Plan, tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
     save_plan(plan, path)
-    assert json.loads(path.read_text()) == plain({"format": "syncline plan 1", **asdict(plan)})
+    saved = json.loads(path.read_text())
+    assert saved["predicted"].pop("exposed_comm_s") == plan.predicted.exposed_comm_s
+    assert saved == plain({"format": "syncline plan 1", **asdict(plan)})
 
 
 def test_the_decision_is_complete(plan: Plan) -> None:

@@ -206,8 +206,7 @@ def _as_executed(plan: Plan, result: StepResult, executed_s: float) -> Plan:
         account=executed_account(p.account, executed_s),
         parts_s={**p.parts_s, "execution": executed_s - p.step_time_s},
     )  # fmt: skip
-    limit = replace(plan.limit, share=plan.limit.share * faster, then_share=plan.limit.then_share * faster)
-    return replace(plan, predicted=predicted, limit=limit)
+    return replace(plan, predicted=predicted, limit=plan.limit.executed(faster))
 
 
 def _with_gpus(fabric: Fabric, num_gpus: int) -> Fabric:

@@ -205,7 +205,7 @@ def prediction(
         parts_s=_parts(result, executed),
         exchanges=_exchanges(result, profile),
         comm_bytes=result.comm_bytes,
-        limit=result.limit,
+        limit=result.limit.executed(faster),
         storage=result.storage,
         assumed=result.facts.assumed,
         interval=result.interval(took_s, calibrated=profile is not None),

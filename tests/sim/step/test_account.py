@@ -60,3 +60,9 @@ def test_an_executed_step_has_an_account_of_its_own_length(factor: float) -> Non
     assert executed.source == "executed"
     free, priced = executed.removal(StepCause.NETWORK), account.removal(StepCause.NETWORK)
     assert free is not None and priced is not None and free.step_s == min(priced.step_s, executed.step_s)
+
+
+@pytest.mark.parametrize("faster", [0.8, 1.2])
+def test_shares_of_a_limit_never_exceed_the_executed_step(faster: float) -> None:
+    limit = random_steps(1, seed=3)[0].limit.executed(faster)
+    assert 0 < limit.then_share <= limit.share and limit.share + limit.then_share <= 1

@@ -54,6 +54,14 @@ class Limit:
     then_link: str | None
     advice: str
 
+    def executed(self, faster: float) -> Limit:
+        """Return the limit of a step that executing makes `faster` times as fast as its closed form.
+
+        A slower one waits for what no part of the closed form is; of a faster one no part is known to be larger.
+        """
+        by = min(faster, 1.0)
+        return replace(self, share=self.share * by, then_share=self.then_share * by)
+
 
 def limit_of(
     parts: dict[str, float], total: float, machine: Machine, case: Case | None, fits: bool, k: Constants | None = None
