@@ -73,7 +73,7 @@ def test_json_has_what_was_promised(capsys: pytest.CaptureFixture[str]) -> None:
     assert data["evaluated"] > data["fitting"] > 1000
     savings = [action["saving"] for action in data["actions"]]
     assert savings == sorted(savings, reverse=True)
-    assert {"bandwidth", "latency", "link", "domain", "codec", "accumulation"} <= {a["name"] for a in data["actions"]}
+    assert {"bandwidth", "latency", "link", "domain", "int8", "accumulation"} <= {a["name"] for a in data["actions"]}
     assert best["cost_per_token_usd"] == pytest.approx(best["usd_per_step"] / (1024 * 8192) / data["cost"]["goodput"])
 
 
