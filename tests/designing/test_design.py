@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,7 +31,6 @@ from syncline.planning.space import USUAL
 from syncline.questions.clusters.build import fabric_build
 from syncline.questions.cost import CostAnswer, cost
 from syncline.questions.design import DesignAnswer, design
-from syncline.questions.inputs import job_of
 from syncline.questions.step import StepPrediction
 from syncline.questions.step import step as executed_step
 from syncline.report.text.design import front_table
@@ -68,23 +66,7 @@ def test_the_front_is_beaten_by_none_and_every_choice_is_accounted_for(answer: D
 
 def test_plan_of_every_cluster_says_what_the_front_says(answer: DesignAnswer, job: Job) -> None:
     """The cluster file, asked of `plan`, `step` and `cost`: layout, step, price of a token, idle GPUs, bill, cables."""
-    _agree(answer.front, job)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "asked"),
-    [
-        ("llama3-70b", {"gpus": 512, "budget": "40M", "power": 1000}),
-        ("deepseek-v3", {"gpus": 2048, "links": ("NDR",), "topologies": ("fat-tree",), "ratios": (2, 4)}),
-    ],
-)
-def test_the_front_of_a_large_model_is_what_plan_step_and_cost_say(name: str, asked: dict[str, Any]) -> None:
-    _agree(design(name, **asked).front, job_of(name))
-
-
-def _agree(front: Sequence[DesignPoint], job: Job) -> None:
-    for point in front:
+    for point in answer.front:
         fabric = load(point.choice.described())
         plan = make_plan(fabric, job, with_actions=False, with_run=False)
         assert plan.best.decision.label == point.plans[0]
