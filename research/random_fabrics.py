@@ -26,7 +26,7 @@ from syncline.fabric import Fabric, build
 from syncline.fabric.spec import ClusterSpec
 from syncline.sim.nccl.describe import from_fabric
 from syncline.sim.nccl.predict import predict
-from syncline.sim.step.account import executed_account
+from syncline.sim.step.executed.account import executed_account
 from syncline.sim.step.executed.execute import execute
 from syncline.sim.step.executed.gap import causes
 from syncline.sim.step.step import step
@@ -163,7 +163,7 @@ def one(seed: int) -> dict[str, Any] | None:
         "gap": ran.step_time_s / found.step_time_s - 1,
         "below": bool(min(ran.step_time_s, found.step_time_s) < found.floor_s * (1 - 1e-9)),
         "causes": list(causes(found, ran)),
-        "accounts": [account_off(found.account), account_off(executed_account(found.account, ran.step_time_s))],
+        "accounts": [account_off(found.account), account_off(executed_account(found.account, ran))],
         "slower_when_better": bool(ideal.step_time_s > SLOWER * found.step_time_s or nccl[1] > SLOWER * nccl[0]),
         "topology": data["network"]["topology"]
         if isinstance(data.get("network"), dict)

@@ -14,6 +14,7 @@ from syncline.planning.evaluate import RESOLUTION, Evaluator
 from syncline.planning.search import SearchCandidate, search
 from syncline.planning.upgrade import faster_links
 from syncline.questions.step import step
+from syncline.sim.step.executed.execute import StepRun
 from syncline.workload.read_job import load_job
 
 EXPERTS = {"model": "qwen3-30b-a3b", "batch": {"global": 64, "sequence": 4096}}
@@ -36,7 +37,9 @@ def listed(
     closed = {candidate.decision: candidate.step_s for candidate in found.best}
 
     def timed(self: Evaluator, decision: Any) -> Any:
-        return self.closed(decision), closed[decision] * gaps.get(decision.pp, 1.0)
+        result, took_s = self.closed(decision), closed[decision] * gaps.get(decision.pp, 1.0)
+        parts = {part: seconds * took_s / result.step_time_s for part, seconds in result.parts_s.items()}
+        return result, StepRun(took_s, (), 0, "spray", parts)
 
     monkeypatch.setattr(evaluate.Evaluator, "_timed", timed)
     return evaluator, list(found.best), gaps

@@ -26,9 +26,10 @@ from syncline.planning.exchange import exchange_of
 from syncline.planning.money import Money
 from syncline.planning.plan import Plan, predicted_of
 from syncline.planning.search import SearchCandidate
-from syncline.sim.step.account import executed_account
 from syncline.sim.step.collectives import nic_rates, priced_collectives
-from syncline.sim.step.executed.execute import check_executable, execute
+from syncline.sim.step.constants import Constants
+from syncline.sim.step.executed.account import executed_account, executed_limit
+from syncline.sim.step.executed.execute import StepRun, check_executable, execute
 from syncline.sim.step.executed.footprint import Rails
 from syncline.sim.step.machine import machine_from_fabric, reach_of
 from syncline.sim.step.step import StepResult, step
@@ -60,7 +61,7 @@ class Evaluator:
     rents_fewer: bool = False
     notes: list[str] = field(default_factory=list)
     _known: dict[Decision, Evaluated] = field(default_factory=dict)
-    _times: dict[Decision, tuple[StepResult, float | None]] = field(default_factory=dict)
+    _times: dict[Decision, tuple[StepResult, StepRun | None]] = field(default_factory=dict)
     _rails: Rails | None = None
 
     def ranked(
@@ -81,7 +82,7 @@ class Evaluator:
         gaps = (
             []
             if like is None
-            else [(d, executed_s / result.step_time_s) for d, (result, executed_s) in like._times.items() if executed_s]
+            else [(d, run.step_time_s / result.step_time_s) for d, (result, run) in like._times.items() if run]
         )
         gaps += [(decision, self.seconds(decision) / closed_s) for decision, closed_s in done.items()]
         while waiting:
@@ -99,8 +100,8 @@ class Evaluator:
 
     def seconds(self, decision: Decision) -> float:
         """Return how long a step of a decision takes."""
-        result, executed_s = self._timed(decision)
-        return result.step_time_s if executed_s is None else executed_s
+        result, run = self._timed(decision)
+        return result.step_time_s if run is None else run.step_time_s
 
     def evaluated(self, decision: Decision) -> Evaluated:
         """Return a decision as a plan: priced on the fabric as `step` prices it, and executed."""
@@ -116,8 +117,8 @@ class Evaluator:
 
     def executed(self, result: StepResult) -> StepResult:
         """Return a priced step with the time of executing it, where it can be."""
-        executed_s = self._executed_s(result)
-        return result if executed_s is None else replace(result, step_time_s=executed_s)
+        run = self._run(result)
+        return result if run is None else replace(result, step_time_s=run.step_time_s)
 
     def at(self, num_gpus: int) -> Evaluator | None:
         """Return the evaluator of so many GPUs of this kind: of a larger cluster where these are not enough, or None.
@@ -137,7 +138,7 @@ class Evaluator:
         return Evaluator(fabric, question, self.money, num_gpus)
 
     def _evaluated(self, decision: Decision) -> Evaluated:
-        result, executed_s = self._timed(decision)
+        result, run = self._timed(decision)
         way = exchange_of(result, self.question.constants)
         chosen = decision
         if way is not None:
@@ -149,30 +150,30 @@ class Evaluator:
             decision=chosen, predicted=predicted_of(result), limit=result.limit, exchange=way,
             collectives=priced_collectives(result, chosen.bucket_bytes), links=nic_rates(result),
         )  # fmt: skip
-        if executed_s is not None:
-            plan = _as_executed(plan, result, executed_s)
+        if run is not None:
+            plan = _as_executed(plan, result, run, self.question.constants)
         if self.money is not None:
             replica = plan.decision.replica_gpus
             cost = self.money.cost(plan.predicted.step_time_s, plan.tokens_per_step, plan.num_gpus, replica)
             plan = replace(plan, cost=cost)
         return Evaluated(plan, result)
 
-    def _timed(self, decision: Decision) -> tuple[StepResult, float | None]:
-        """Return the closed form's price of a decision, and what executing it takes."""
+    def _timed(self, decision: Decision) -> tuple[StepResult, StepRun | None]:
+        """Return the closed form's price of a decision, and its execution."""
         if decision not in self._times:
             result = self.closed(decision)
-            self._times[decision] = result, self._executed_s(result)
+            self._times[decision] = result, self._run(result)
         return self._times[decision]
 
-    def _executed_s(self, result: StepResult) -> float | None:
-        """Return what executing a step takes; None, and a note, where that cannot be done for any plan of this."""
+    def _run(self, result: StepResult) -> StepRun | None:
+        """Return a step as executed; None, and a note, where that cannot be done for any plan of this."""
         try:
             if self.fabric.num_gpus > MOST_GPUS:
                 raise PlanError(f"more than {MOST_GPUS:,} GPUs")
             check_executable(result)
             fitted, k = self.question.constants.fitted, self.question.constants
             self._rails = self._rails or Rails.of(self.fabric, fitted.e_net, fitted.e_nvl)
-            return execute(self.fabric, result, k, rails=self._rails).step_time_s
+            return execute(self.fabric, result, k, rails=self._rails)
         except BelowBoundError:
             raise
         except SynclineError as error:
@@ -196,17 +197,17 @@ def _least_gap(decision: Decision, gaps: Sequence[tuple[Decision, float]]) -> fl
     return min(1.0, *(alike or [UNSEEN, *(gap for _, gap in gaps)]))
 
 
-def _as_executed(plan: Plan, result: StepResult, executed_s: float) -> Plan:
+def _as_executed(plan: Plan, result: StepResult, run: StepRun, k: Constants) -> Plan:
     """Return a plan whose time is that of executing it, with what follows from it."""
-    p = plan.predicted
+    p, executed_s = plan.predicted, run.step_time_s
     faster = p.step_time_s / executed_s
     predicted = replace(
         p, step_time_s=executed_s, tokens_per_s=p.tokens_per_s * faster, mfu=p.mfu * faster, level="flow",
         closed_form_s=p.step_time_s, interval=result.interval(executed_s),
-        account=executed_account(p.account, executed_s),
-        parts_s={**p.parts_s, "execution": executed_s - p.step_time_s},
+        account=executed_account(p.account, run),
+        parts_s=dict(run.parts_s),
     )  # fmt: skip
-    return replace(plan, predicted=predicted, limit=plan.limit.executed(faster))
+    return replace(plan, predicted=predicted, limit=executed_limit(result, run, k))
 
 
 def _with_gpus(fabric: Fabric, num_gpus: int) -> Fabric:

@@ -22,10 +22,10 @@ from syncline.questions.parameter import Parameter, question
 from syncline.questions.within.volumes import traffic
 from syncline.sim.flow.routing import ROUTINGS
 from syncline.sim.profile import SystemProfile, load_profile
-from syncline.sim.step.account import executed_account
 from syncline.sim.step.calibrate import Multipliers
-from syncline.sim.step.constants import default_constants
+from syncline.sim.step.constants import Constants, default_constants
 from syncline.sim.step.decode import DecodeResult, decode_step
+from syncline.sim.step.executed.account import executed_account, executed_limit
 from syncline.sim.step.executed.execute import StepRun, execute
 from syncline.sim.step.executed.gap import causes
 from syncline.sim.step.limit import Limit
@@ -172,13 +172,13 @@ class StepPrediction(Answer):
 
 def prediction(
     fabric: Fabric, result: StepResult, executed: StepRun | None = None, profile: SystemProfile | None = None,
-    unstated: UnstatedKeys | None = None,
+    unstated: UnstatedKeys | None = None, constants: Constants | None = None,
 ) -> StepPrediction:  # fmt: skip
     """Return the answer of a priced step, executed or not."""
     job, split, took_s = result.job, result.job.parallel, executed.step_time_s if executed else result.step_time_s
     faster = result.step_time_s / took_s
     filled = {"sp": result.facts.sequence_parallel and split.tp > 1, "micro_batches": job.num_micro}
-    account = executed_account(result.account, took_s) if executed else result.account
+    account = executed_account(result.account, executed) if executed else result.account
     return StepPrediction(
         cluster=fabric.name,
         assumed_of_cluster=tuple(assumed_of(fabric.spec)),
@@ -202,10 +202,10 @@ def prediction(
         parallel=UsedSplit.model_validate(split.model_dump() | filled),
         account=account,
         exposed_comm_s=account.seconds(StepCause.NETWORK),
-        parts_s=_parts(result, executed),
+        parts_s=dict(executed.parts_s) if executed else result.parts_s,
         exchanges=_exchanges(result, profile),
         comm_bytes=result.comm_bytes,
-        limit=result.limit.executed(faster),
+        limit=executed_limit(result, executed, constants or default_constants()) if executed else result.limit,
         storage=result.storage,
         assumed=result.facts.assumed,
         interval=result.interval(took_s, calibrated=profile is not None),
@@ -218,12 +218,6 @@ def prediction(
         executed=executed and replace(executed, differs=causes(result, executed)),
         result=result,
     )
-
-
-def _parts(result: StepResult, executed: StepRun | None) -> dict[str, float]:
-    if executed is None:
-        return result.parts_s
-    return result.parts_s | {"execution": executed.step_time_s - sum(result.parts_s.values())}
 
 
 def _exchanges(result: StepResult, profile: SystemProfile | None) -> ExchangePrice | None:
@@ -335,7 +329,7 @@ def step(
             return replace(priced, step_time_s=execute(fabric, priced, constants).step_time_s)
 
         better = unstated(described, found, constants, as_executed) if level != "packet" else None
-        return prediction(fabric, found, executed, measured, better)
+        return prediction(fabric, found, executed, measured, better, constants)
 
 
 def _level(name: str) -> str:

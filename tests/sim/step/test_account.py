@@ -8,7 +8,9 @@ import pytest
 
 from syncline.errors import SynclineError
 from syncline.fabric import load
-from syncline.sim.step.account import executed_account
+from syncline.sim.step.constants import default_constants
+from syncline.sim.step.executed.account import executed_account, executed_limit
+from syncline.sim.step.executed.execute import execute
 from syncline.sim.step.step import StepResult, step
 from syncline.timeline.account import StepCause
 from syncline.workload.read_job import load_job
@@ -52,17 +54,37 @@ def test_parts_add_up_and_a_free_network_saves_its_part_less_what_hid_behind_it(
         assert result.exposed_comm_s == account.seconds(StepCause.NETWORK)
 
 
-@pytest.mark.parametrize("factor", [0.8, 1.0, 1.3])
-def test_an_executed_step_has_an_account_of_its_own_length(factor: float) -> None:
-    account = random_steps(1, seed=3)[0].account
-    executed = executed_account(account, account.step_s * factor)
-    assert sum(line.seconds for line in executed.lines) == pytest.approx(executed.step_s)
-    assert executed.source == "executed"
-    free, priced = executed.removal(StepCause.NETWORK), account.removal(StepCause.NETWORK)
-    assert free is not None and priced is not None and free.step_s == min(priced.step_s, executed.step_s)
+def test_an_executed_step_is_work_and_waits_of_its_busiest_stage() -> None:
+    fabric = load("h100-64-rail")
+    job = {"model": "llama3-8b", "batch": {"global": 512, "sequence": 8192}, "parallel": {"pp": 4, "virtual": 2}}
+    result = step(fabric, load_job(job))
+    run = execute(fabric, result)
+    account = executed_account(result.account, run)
+    assert sum(line.seconds for line in account.lines) == pytest.approx(run.step_time_s, rel=1e-9)
+    assert account.source == "executed"
+    # By hand: four stages of two chunks and 4 micro-batches leave 3 of 2 x 4 slots of a stage empty.
+    work = run.parts_s["compute"]
+    assert run.parts_s["compute"] == pytest.approx(result.parts_s["compute"], rel=0.1)
+    assert run.parts_s["bubble"] == pytest.approx(work * 3 / (2 * result.job.num_micro), rel=0.35)
+    free, priced = account.removal(StepCause.NETWORK), result.account.removal(StepCause.NETWORK)
+    assert free is not None and priced is not None and free.step_s == min(priced.step_s, run.step_time_s)
 
 
-@pytest.mark.parametrize("faster", [0.8, 1.2])
-def test_shares_of_a_limit_never_exceed_the_executed_step(faster: float) -> None:
-    limit = random_steps(1, seed=3)[0].limit.executed(faster)
-    assert 0 < limit.then_share <= limit.share and limit.share + limit.then_share <= 1
+def test_parts_of_random_executed_steps_add_up_and_so_do_the_shares_of_their_limits() -> None:
+    fabric = load("h100-64-rail")
+    for result in random_steps(12, seed=11):
+        again = step(fabric, result.job)
+        run = execute(fabric, again)
+        assert sum(run.parts_s.values()) == pytest.approx(run.step_time_s, rel=1e-9)
+        assert min(run.parts_s.values()) >= 0
+        limit = executed_limit(again, run, default_constants())
+        assert 0 <= limit.then_share <= limit.share and limit.share + limit.then_share <= 1 + 1e-9
+
+
+def test_an_executed_step_waits_once_for_its_checkpoint() -> None:
+    fabric = load("h100-64-rail")
+    checkpoint = {"every_steps": 50, "storage_rate": "2GB/s", "asynchronous": False}
+    job = load_job({"model": "llama3-8b", "batch": {"global": 512, "sequence": 8192}, "checkpoint": checkpoint})
+    result = step(fabric, job)
+    assert result.storage.stall_s_per_step > 1
+    assert execute(fabric, result).step_time_s == pytest.approx(result.step_time_s, rel=0.01)

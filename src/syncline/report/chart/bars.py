@@ -12,7 +12,7 @@ from syncline.report.chart.svg import element
 PART_COLOURS = {
     "compute": "#3f73c7", "tp": "#e08a1e", "cp": "#b7791f", "ep": "#c2410c", "host": "#7c3aed", "fsdp": "#d97706",
     "dp": "#be185d", "p2p": "#15803d", "bubble": "#aab2bd", "optimizer": "#6b7280", "fixed": "#8f98a3",
-    "codec": "#0891b2", "storage": "#0f766e", "execution": "#475569",
+    "codec": "#0891b2", "storage": "#0f766e",
 }  # fmt: skip
 """Colours of the parts of a step."""
 _SPACE = "\u200b"  # an element without content would be written as one that never closes

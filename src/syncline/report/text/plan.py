@@ -31,7 +31,6 @@ _PARTS = {
     "ep": "expert exchange", "host": "waiting for the host",
     "fsdp": "parameter gathering", "dp": "gradient exchange", "p2p": "between stages",
     "bubble": "pipeline bubble", "optimizer": "optimizer", "fixed": "fixed", "codec": "encoding", "storage": "storage",
-    "execution": "waits for shared links",
 }  # fmt: skip
 
 

@@ -33,7 +33,6 @@ PART_WORDS = {
     "ep": "expert all-to-all", "host": "waiting for the host", "fsdp": "FSDP gathers and scatters",
     "dp": "gradient exchange", "p2p": "between stages", "bubble": "pipeline bubble", "optimizer": "optimizer",
     "fixed": "once a step, stragglers", "codec": "encoding", "storage": "waiting for storage",
-    "execution": "shared links and waits, executed",
 }  # fmt: skip
 
 

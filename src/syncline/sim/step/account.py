@@ -1,4 +1,4 @@
-"""The account of a predicted step, and of one that was executed: the same type as a measured step's."""
+"""The account of a predicted step: the same type as a measured step's."""
 
 from __future__ import annotations
 
@@ -28,7 +28,6 @@ LINES = {
     "host": (StepCause.HOST, "routing tokens, offloading"),
 }
 """The line of each part of a step's price."""
-EXECUTED = (StepCause.NETWORK, "waits that only executing shows")
 _FAST_Bps = 1e18
 
 
@@ -53,23 +52,3 @@ def free_network_s(case: Case, k: Constants) -> float:
     laid = {name: np.zeros(()) for name in case.__dataclass_fields__ if name.startswith("laid_")}
     free = replace(case, **fast, **laid, hop_s=np.zeros(()), site_s=np.zeros(()), library=np.zeros(()))
     return float(step_cost(free, replace(k, held=replace(k.held, tp_call_s=0.0, ring_hop_s=0.0))).total)
-
-
-def executed_account(account: Account, step_s: float) -> Account:
-    """Return the account of a step that was executed: what it waits beyond its price, or less, is the network's.
-
-    Without a network there is nothing to execute: that step is the price's.
-    """
-    parts = {(line.cause, line.what): line.seconds for line in account.lines}
-    beyond = step_s - account.step_s
-    if beyond >= 0:
-        parts[EXECUTED] = beyond
-    else:
-        waits = {key: value for key, value in parts.items() if key[0] is not StepCause.KERNELS}
-        left = max(sum(waits.values()) + beyond, 0.0) / max(sum(waits.values()), 1e-30)
-        parts |= {key: value * left for key, value in waits.items()}
-        short = step_s / max(sum(parts.values()), 1e-30)
-        parts = {key: value * min(short, 1.0) for key, value in parts.items()}
-    hidden = {(line.cause, line.what): line.hidden_s for line in account.lines}
-    without = {row.cause: min(row.step_s, step_s) for row in account.without}
-    return account_of("executed", step_s, parts, name=account.name, hidden=hidden, without=without)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -54,17 +55,14 @@ class Limit:
     then_link: str | None
     advice: str
 
-    def executed(self, faster: float) -> Limit:
-        """Return the limit of a step that executing makes `faster` times as fast as its closed form.
-
-        A slower one waits for what no part of the closed form is; of a faster one no part is known to be larger.
-        """
-        by = min(faster, 1.0)
-        return replace(self, share=self.share * by, then_share=self.then_share * by)
-
 
 def limit_of(
-    parts: dict[str, float], total: float, machine: Machine, case: Case | None, fits: bool, k: Constants | None = None
+    parts: Mapping[str, float],
+    total: float,
+    machine: Machine,
+    case: Case | None,
+    fits: bool,
+    k: Constants | None = None,
 ) -> Limit:
     """Return what limits a step: memory if it does not fit, or else the largest part beside useful arithmetic."""
     name, beside = sorted(parts, key=lambda part: parts[part], reverse=True)[:2]

@@ -10,8 +10,8 @@ others less is left for it. What hides behind compute begins before that ends, a
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -26,6 +26,7 @@ from syncline.sim.step.constants import Constants, default_constants
 from syncline.sim.step.executed.footprint import Floats, Longs, Rails
 from syncline.sim.step.executed.packets import IGNORES as PACKET_IGNORES
 from syncline.sim.step.executed.packets import PacketCounts, run_packets
+from syncline.sim.step.executed.parts import busiest_parts
 from syncline.sim.step.executed.stages import Stages
 from syncline.sim.step.executed.tasks import StepTasks
 from syncline.sim.step.floor import check_floor
@@ -62,6 +63,8 @@ class StepRun:
     collectives: tuple[CollectiveTime, ...]
     tasks: int
     routing: str
+    parts_s: Mapping[str, float]
+    """Where it goes: seconds of each part of the price on the stage that computes longest."""
     ignores: tuple[str, ...] = IGNORES
     packets: PacketCounts | None = None
     """What happened to packets; None: executed at flow level."""
@@ -96,7 +99,6 @@ def execute(
         found = execute_stages(stages, result)
     else:
         found = _packets(stages, result, routing, max_packets, progress)
-    found = replace(found, step_time_s=found.step_time_s + result.storage.stall_s_per_step)
     if devices is None:  # the floor is that of the job's own placement
         check_floor(found.step_time_s, result.floor_s, f"{result.job.name}, executed")
     return found
@@ -128,7 +130,18 @@ def execute_stages(stage: Stages, result: StepResult) -> StepRun:
         CollectiveTime(c.name, round(c.calls * scale), c.total_s * scale, c.alone_s * scale, c.limiting_link)
         for c in longer.collectives
     )
-    return StepRun(longer.step_time_s + each * (m - more), scaled, longer.tasks, stage.rails.network.options.routing)
+    step_s = longer.step_time_s + each * (m - more)
+    parts = _repeated(shorter.parts_s, longer.parts_s, (m - more) / one, step_s)
+    return StepRun(step_s, scaled, longer.tasks, stage.rails.network.options.routing, parts)
+
+
+def _repeated(
+    shorter: Mapping[str, float], longer: Mapping[str, float], rounds: float, step_s: float
+) -> dict[str, float]:
+    """Return the parts of a step of more rounds; a part that a round lacks is not taken from those before it."""
+    found = {part: max(took + rounds * (took - shorter.get(part, 0.0)), 0.0) for part, took in longer.items()}
+    by = step_s / max(sum(found.values()), 1e-30)
+    return {part: took * by for part, took in found.items()}
 
 
 @lru_cache(maxsize=64)  # a plan executes one job on many networks
@@ -153,7 +166,8 @@ def _run(built: StepTasks) -> StepRun:
         return rails.link_name(int(links[int(np.bincount(known).argmax())])) if len(known) else ""
 
     found = _collectives(built, course.begin_s, course.end_s, limiting)
-    return StepRun(course.makespan_s, found, len(rows), rails.network.options.routing)
+    parts = busiest_parts(built, course.begin_s, course.end_s)
+    return StepRun(course.makespan_s, found, len(rows), rails.network.options.routing, parts)
 
 
 def _packets(
@@ -173,7 +187,10 @@ def _packets(
     found = _collectives(
         built, drawn.begin_s, drawn.end_s, lambda tasks: stages.busiest(*kinds[draft.path[int(tasks[0])]])
     )
-    return StepRun(float(drawn.end_s.max(initial=0.0)), found, len(path), routing, PACKET_IGNORES, drawn.counted())
+    parts = busiest_parts(built, drawn.begin_s, drawn.end_s)
+    return StepRun(
+        float(drawn.end_s.max(initial=0.0)), found, len(path), routing, parts, PACKET_IGNORES, drawn.counted()
+    )
 
 
 def fold_links(table: Floats, capacity_Bps: Floats) -> tuple[Paths, Longs, Floats]:

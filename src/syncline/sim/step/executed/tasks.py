@@ -22,6 +22,12 @@ from syncline.workload.volumes import volumes
 
 EXCHANGES = ("data (experts)", "data (replicas)")
 """What replicas exchange besides the parameters that all of them hold."""
+PARTS = {"tensor": "tp", "context": "cp", "expert": "ep", "fsdp": "fsdp", "gradients": "dp", "parameters": "dp",
+         "send": "p2p"}  # fmt: skip
+"""The part of a step's price by the first word of what is sent."""
+
+
+OPTIMIZER = "optimizer"
 
 
 class TaskColumns(NamedTuple):
@@ -34,24 +40,26 @@ class TaskColumns(NamedTuple):
     what: Sequence[TrafficKind | None]
     share: Sequence[float]
     alone_s: Sequence[float]
+    part: Sequence[str]  # of the step's price, which the time on this task belongs to
 
 
 class TaskDraft:
     """Tasks under construction, a row each in the order of `TaskColumns`."""
 
     def __init__(self) -> None:
-        self.rows: list[tuple[list[int], float, float, int, TrafficKind | None, float, float]] = []
+        self.rows: list[tuple[list[int], float, float, int, TrafficKind | None, float, float, str]] = []
 
-    def add(self, waits: list[int], delay_s: float = 0.0) -> int:
+    def add(self, waits: list[int], delay_s: float = 0.0, part: str = "compute") -> int:
         """Add a task that ends so long after those it waits for."""
-        self.rows.append((waits, delay_s if delay_s > 0 else 0.0, 0.0, -1, None, 0.0, 0.0))
+        self.rows.append((waits, delay_s if delay_s > 0 else 0.0, 0.0, -1, None, 0.0, 0.0, part))
         return len(self.rows) - 1
 
     def send(
         self, waits: list[int], fixed_s: float, what: TrafficKind, share: float = 1.0, alone_s: float = 0.0
     ) -> int:
         """Add a task that sends a share of some traffic."""
-        self.rows.append((waits, fixed_s, share * what.size_bytes, what.path, what, share, alone_s))
+        part = PARTS[what.word]
+        self.rows.append((waits, fixed_s, share * what.size_bytes, what.path, what, share, alone_s, part))
         return len(self.rows) - 1
 
     @cached_property
@@ -131,16 +139,18 @@ class StepTasks:
             self.first_head_s[stage] = self.head_s[op]
         elif stage in self.late:  # the head needs its parameters, which come last: nothing hides behind it
             deps.append(self._after(self.late.pop(stage), self.first_head_s.get(stage, 0.0)))
-        if name == "optimizer":
+        if name == OPTIMIZER:
             deps = [*deps, *self.rest]
         self.begin[op] = self.draft.add(deps)
-        self.end[op] = self.draft.add([self.begin[op]], self.compute_s[op])
+        self.end[op] = self.draft.add(
+            [self.begin[op]], self.compute_s[op], OPTIMIZER if name == OPTIMIZER else "compute"
+        )
         if name == "backward":
             self.first_backward.setdefault(stage, self.begin[op])
 
-    def _after(self, task: int, delay_s: float) -> int:
+    def _after(self, task: int, delay_s: float, part: str = "compute") -> int:
         """Return a task that ends so long after another."""
-        return self.draft.add([task], delay_s) if delay_s > 0 else task
+        return self.draft.add([task], delay_s, part) if delay_s > 0 else task
 
     def _slowed(self, op: int, kind: str) -> float:
         """Return what gathers beside an operation cost it: some of the GPU, and the skew of their rings."""
@@ -176,7 +186,7 @@ class StepTasks:
         elif word == "send":
             exposed = self.p2p_exposed
             sent = self.sent[op] = draft.send(deps, exposed * t.fixed_s, t, exposed, t.alone_s)
-            self.end[op] = self._after(sent, t.line_s)
+            self.end[op] = self._after(sent, t.line_s, "p2p")
             if exposed < 1:
                 self.rest.append(draft.send([sent], 0.0, t, 1 - exposed))
         else:
@@ -189,7 +199,7 @@ class StepTasks:
             if word == "fsdp":  # with what it cost the compute beside it, and whatever else the stream has before it
                 named_ends = [self.end[d] for d in named]
                 joined = [self.end[op], *named_ends, *([self.end[before]] if before in self.end else [])]
-                self.end[op] = draft.add(joined, self._slowed(producer, t.kind) if producer >= 0 else 0.0)
+                self.end[op] = draft.add(joined, self._slowed(producer, t.kind) if producer >= 0 else 0.0, "fsdp")
 
     def _traffic(self, name: str, stage: int, sent_bytes: float) -> TrafficKind:
         kind, word = self._kind(name), name.split(" ")[0]
