@@ -447,6 +447,7 @@ def test_torch_all_reduces_over_the_lab(namespaces: None, tmp_path: Path) -> Non
         "values = torch.full((1000,), float(dist.get_rank() + 1))\n"
         "dist.all_reduce(values)\n"
         "print(values.sum().item())\n"
+        "dist.destroy_process_group()\n"
     )
     with Lab(load(spec), scale=0.2) as lab:
         with lab.counters() as recording:

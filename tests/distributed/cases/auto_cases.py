@@ -80,7 +80,8 @@ def falls_back(rank: int) -> dict[str, Any]:
 
     link = probe.probe_link
     PROBE.prices = wrong
-    PROBE.probe_link = lambda team: {**link(team), "rate_Bps": 1e4}
+    # The wire alone decides, however busy the machine is.
+    PROBE.probe_link = lambda team: {"rate_Bps": 100.0, "latency_s": 0.0, "byte_s": 0.0, "message_s": 0.0}
     # Plain must be tried: its bytes at the rate that is claimed would rule it out.
     hopeless, pilot.HOPELESS = pilot.HOPELESS, 0.0
     AUTO.AutoSynchronizer.average = slow
