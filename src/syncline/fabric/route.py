@@ -148,12 +148,6 @@ class Routes:
         links = np.concatenate([flat for _, flat in blocks]) if len(a) else np.zeros(0, np.int32)
         return RoutePaths(np.concatenate(([0], np.cumsum(lengths))).astype(np.int64), links.astype(np.int32))
 
-    def hops(self, src: int, dst: int) -> int:
-        """Return how many switches a shortest path between two GPUs crosses."""
-        links = self.path(src, dst)
-        kinds = self.fabric.devices.kind[self.fabric.links.dst[links]]
-        return int(np.isin(kinds, (DeviceKind.SWITCH, DeviceKind.NVSWITCH)).sum())
-
     def _check_ends(self, a: LongArray, b: LongArray) -> None:
         kinds = self.fabric.devices.kind
         wrong = [ends[(kinds[ends] != DeviceKind.GPU) & (kinds[ends] != DeviceKind.NIC)] for ends in (a, b)]

@@ -33,13 +33,6 @@ class Histories:
     waiting_days: Values
     """Of the days: those in which a job waited for a host."""
 
-    @property
-    def goodput_mean(self) -> float:
-        """The share of all days that runs without a failure and without checkpoints would have taken."""
-        return float(self._work_days / self.days.mean())
-
-    _work_days: float = 0.0
-
 
 def histories(
     work_s: float | Values, found: Recovery, *, failures: float | Values = 1.0, restart: float | Values = 1.0,
@@ -87,4 +80,4 @@ def histories(
         back[gone, slot] = now[gone] + random.choice(hours, len(gone)) * slower[gone]
         live = np.concatenate([stuck, live[~done]])
     scale = whole / work
-    return Histories(now * scale / 86400, failed * scale, waited * scale / 86400, float(whole.mean()) / 86400)
+    return Histories(now * scale / 86400, failed * scale, waited * scale / 86400)

@@ -37,7 +37,6 @@ MAX_PERIODIC_FLOWS = 3_000_000
 
 FIRST_ROUNDS = 24
 STEADY = 1e-9
-METHODS = ("auto", "recurrence", "flows", "folded", "periodic", "barrier")
 
 
 @dataclass(frozen=True)
@@ -49,27 +48,23 @@ class FoldedPrice:
     exact: bool
 
 
-def price(wired: WiredProgram, size_bytes: float, method: str = "auto") -> FoldedPrice:
+def price(wired: WiredProgram, size_bytes: float) -> FoldedPrice:
     """Return the time of a program for a buffer of `size_bytes`."""
-    if wired.unit is not None and method == "auto" and (found := _windowed(wired, wired.unit, size_bytes)) is not None:
+    if wired.unit is not None and (found := _windowed(wired, wired.unit, size_bytes)) is not None:
         return found
-    if method in ("auto", "recurrence") and _is_free(wired):
+    if _is_free(wired):
         return FoldedPrice(float(max_plus_end_s(wired, size_bytes).max(initial=0.0)), "recurrence", True)
-    if method == "flows" or (method == "auto" and wired.num_flows <= FEW_FLOWS):
-        return FoldedPrice(_run(wired, size_bytes, None)[0], "flows", True)
-    if method in ("auto", "folded") and (small := _folded(wired)) is not None:
-        found = price(small, size_bytes)
-        if found.exact or method == "folded":
-            return FoldedPrice(found.time_s, f"folded {found.method}", found.exact)
-    crowded = most_together(wired) > MAX_TOGETHER
-    if method == "auto" and wired.num_flows <= MAX_FLOWS and not crowded:
-        return FoldedPrice(_run(wired, size_bytes, None)[0], "flows", True)
-    if method in ("auto", "periodic") and not crowded:
-        time_s = _periodic(wired, size_bytes)
-        if time_s is not None:
+    if wired.num_flows <= FEW_FLOWS:
+        return _simulated(wired, size_bytes)
+    if (small := _folded(wired)) is not None and (found := price(small, size_bytes)).exact:
+        return FoldedPrice(found.time_s, f"folded {found.method}", True)
+    if most_together(wired) <= MAX_TOGETHER:
+        if wired.num_flows <= MAX_FLOWS:
+            return _simulated(wired, size_bytes)
+        if (time_s := _periodic(wired, size_bytes)) is not None:
             return FoldedPrice(time_s, "periodic", True)
         if wired.num_flows <= MAX_PERIODIC_FLOWS:
-            return FoldedPrice(_run(wired, size_bytes, None)[0], "flows", True)
+            return _simulated(wired, size_bytes)
     return FoldedPrice(barrier_s(wired, size_bytes), "barrier", False)
 
 
@@ -80,11 +75,15 @@ def _windowed(wired: WiredProgram, unit: WiredProgram, size_bytes: float) -> Fol
     if small is not None:
         if small.num_flows * wired.pieces > MAX_FLOWS:
             return None
-        return FoldedPrice(
-            _run(replace(wired, unit=small, network=small.network), size_bytes, None)[0], "folded flows", True
-        )
+        folded = _simulated(replace(wired, unit=small, network=small.network), size_bytes)
+        return replace(folded, method="folded flows")
     if flows > MAX_FLOWS or most_together(unit) * wired.pieces > MAX_TOGETHER:
         return None
+    return _simulated(wired, size_bytes)
+
+
+def _simulated(wired: WiredProgram, size_bytes: float) -> FoldedPrice:
+    """Return the time of every flow of every round."""
     return FoldedPrice(_run(wired, size_bytes, None)[0], "flows", True)
 
 

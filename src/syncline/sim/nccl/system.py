@@ -9,7 +9,7 @@ Everything that is not given takes the documented default of its GPU generation 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from syncline.errors import SimulationError
@@ -152,7 +152,3 @@ class NcclSystem:
     def passes_rails(self) -> bool:
         """Whether a message for another rail goes through the local GPU of that rail (PXN)."""
         return self.nccl >= (2, 12) and self.nvlink_GBps > 0 and self.env.get("NCCL_PXN_DISABLE") != "1"
-
-    def scaled(self, num_hosts: int) -> NcclSystem:
-        """Return the same machine with another number of hosts."""
-        return replace(self, num_hosts=num_hosts, ranks=0)

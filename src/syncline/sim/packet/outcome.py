@@ -89,10 +89,6 @@ class RunSamples:
         step = np.diff(self.time_s)[:, None]
         return np.diff(self.flow_bytes, axis=0) / step
 
-    def link_Bps(self) -> Floats:
-        """Return the rate of each watched link between rows, headers included."""
-        return np.diff(self.wire_bytes, axis=0) / np.diff(self.time_s)[:, None]
-
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
