@@ -12,11 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-
-Floats = NDArray[np.float64]
-
 
 def tree_share(domains: float) -> float:
     """Return what the busiest domain of a double tree sends of each byte of the buffer.
@@ -27,13 +22,13 @@ def tree_share(domains: float) -> float:
     return 1.0 if domains == 2 else 2.0
 
 
-def sum_share(ranks: Floats, domains: Floats) -> Floats:
-    """Return what an all-reduce sends out of each domain of each byte of the buffer, ring or tree.
+def of_ring(ranks: float, domains: float) -> float:
+    """Return what an all-reduce sends out of each domain over what a ring sends: less where there are two domains.
 
-    >>> sum_share(np.array([16.0, 32.0]), np.array([2.0, 4.0])).tolist()
-    [1.0, 1.9375]
+    >>> round(of_ring(16, 2), 3), of_ring(32, 4)
+    (0.533, 1.0)
     """
-    return np.asarray(np.where(domains == 2, 1.0, 2 * (ranks - 1) / ranks))
+    return min(1.0, tree_share(domains) * ranks / (2 * (ranks - 1)))
 
 
 def lines_to_root(site: Sequence[int]) -> int:

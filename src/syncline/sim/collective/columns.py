@@ -66,6 +66,17 @@ def number_of(library: Library | None) -> int:
     return _NUMBERS[library]
 
 
+def forced(library: Floats, algorithm: str) -> Floats:
+    """Return the numbers of the same libraries made to take an algorithm, as `NCCL_ALGO` does."""
+    known, at = np.unique(library, return_inverse=True)
+    numbers = [number_of(_forced(_LIBRARIES[int(number) - 1], algorithm)) if number else 0 for number in known]
+    return np.asarray(np.array(numbers, np.float64)[at.reshape(np.shape(library))])
+
+
+def _forced(whole: Library, algorithm: str) -> Library:
+    return replace(whole, system=replace(whole.system, env={**whole.system.env, "NCCL_ALGO": algorithm}))
+
+
 def collective_s(operation: str, groups: Groups, size_bytes: Floats) -> Floats:
     """Return what the library takes for an operation of every group; 0 for a group of one, or without a library."""
     columns = [np.asarray(column, dtype=np.float64) for column in (*groups, size_bytes)]

@@ -1,34 +1,32 @@
 """How gradients are exchanged: what an algorithm and a bucket size cost more than the best choice of both.
 
-`cost.py` prices the exchange of replicas as published runs show it, which is the price of the best choice. This file
-says by closed forms how far another choice is from the best, and that is added. Of one half (reduce-scatter or gather)
-of a bucket of S bytes over n ranks, g of them in each of D = n/g domains:
+`cost.py` prices the exchange of replicas as one call of what the library chooses. This file asks the same price
+(`sim/collective/columns.py`) with the algorithm named, a bucket at a time, and says how far a choice is from the best;
+that is added. Over groups of n ranks, g of them in each domain:
 
-    ring           S (n-1)/n / min(up, out)                    + (n-D) near + D far
-    tree           the same at 0.92 of the rate (D = 2: S/2 out) + (g-1) near + log2(D) far       (all-reduce only)
-    hierarchical   S (g-1)/g / up  +  S (D-1)/D / out          + (g-1) near + (D-1) far
+    ring, tree     the library's own, `NCCL_ALGO` set; there is no tree that scatters
+    hierarchical   scatters inside domains, sums S/g across them in g groups side by side, gathers inside
 
-and one call each; `out` is what one ring gets of the network (`network.out_Bps`). Rings and hierarchies cross lines
-between sites twice, trees once. Buckets go one after another; all but the last hide behind the backward (gathered
-parameters: behind the forward), and slow it.
+Where a compiler lays out collectives, `network.py` has its rings. Buckets go one after another; all but the last hide
+behind the backward (gathered parameters: behind the forward), and slow it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
-from syncline.sim.double_tree import sum_share
+from syncline.sim.collective.columns import forced
 from syncline.sim.step.case import Case, Floats, anywhere, pick
 from syncline.sim.step.constants import Constants
-from syncline.sim.step.network import inside, laid_or, long_s, out_Bps, up_Bps
+from syncline.sim.step.network import inside, ring_of
 
 MIB = 2**20
 ALGORITHMS = ("ring", "tree", "hierarchical")
 BUCKETS = tuple(size * MIB for size in (4, 8, 16, 25, 32, 50, 64, 100, 128, 256, 512, 1024))
-#: Rate of a double binary tree over that of a ring, large messages (NCCL's own model: 0.92 of the ring's).
-TREE_RATE = 0.92
 
 
 class Buffer(NamedTuple):
@@ -85,35 +83,30 @@ def _half(
     total, last = np.zeros(()), np.zeros(())
     for buffer in buffers:
         size = buffer[which]
-        fixed, per_byte = _terms(c, k, algorithm, buffer)
+        each = _bucket_s(c, k, algorithm, buffer, which)(np.minimum(bucket_bytes, size))
         on = (buffer.ranks > 1) & (size > 0)
-        total = total + pick(on, np.ceil(size / bucket_bytes) * fixed + size * per_byte, 0.0)
-        last = np.maximum(last, pick(on, fixed + np.minimum(bucket_bytes, size) * per_byte, 0.0))
+        total = total + pick(on, np.maximum(size / bucket_bytes, 1.0) * each, 0.0)
+        last = np.maximum(last, pick(on, each, 0.0))
     return total, last
 
 
-def _terms(c: Case, k: Constants, algorithm: str, buffer: Buffer) -> tuple[Floats, Floats]:
-    """Return the fixed time of a bucket and the time of each of its bytes, one half of an all-reduce."""
-    ranks, stride = buffer.ranks, buffer.stride
+def _bucket_s(c: Case, k: Constants, algorithm: str, buffer: Buffer, which: int) -> Callable[[Floats], Floats]:
+    """Return the price of half an exchange by size: a scatter (0) or gather (1), or half an all-reduce."""
+    ranks, stride, laid = buffer.ranks, buffer.stride, buffer.laid_Bps
+    sharded = c.sharded_state > 0
+    if algorithm != "hierarchical":
+        group = ring_of(replace(c, library=forced(c.library, algorithm)), k, ranks, stride, laid)
+        part_s = (group.scatter_s, group.gather_s)[which]
+        return lambda size: pick(sharded, part_s(size), group.sum_s(size) / 2)
     g = inside(c, ranks, stride)
-    domains = np.maximum(ranks / g, 1.0)
-    up, out = up_Bps(c, k, g), laid_or(buffer.laid_Bps, k.fitted.e_net * out_Bps(c, ranks, stride))
-    near, call = k.held.ring_hop_s, k.held.tp_call_s
-    far, long = c.hop_s, long_s(c, ranks, stride)
-    share = (ranks - 1) / ranks
-    if algorithm == "hierarchical":
-        fixed = (g - 1) * near + (domains - 1) * far + 2 * long
-        per_byte = (g - 1) / g / up + (domains - 1) / domains / out
-    elif algorithm == "tree":
-        fixed = (g - 1) * near + np.log2(domains) * far + long
-        half = sum_share(ranks, domains) / 2
-        per_byte = np.maximum(share / up, half / out) / TREE_RATE
-    else:
-        fixed = (ranks - domains) * near + domains * far + 2 * long
-        per_byte = share / np.minimum(up, out)
-    within = g >= ranks  # one domain: there is only the ring
-    fixed = pick(within, (ranks - 1) * near, fixed)
-    return fixed + call, pick(within, share / up, per_byte)
+    near = ring_of(c, k, g, stride, np.zeros(()))
+    across = ring_of(c, k, np.maximum(ranks / g, 1.0), stride * g, laid / g)
+    near_s, across_s = (near.scatter_s, near.gather_s)[which], (across.scatter_s, across.gather_s)[which]
+    return lambda size: pick(
+        sharded,
+        near_s(size) + across_s(size / g),
+        (near.scatter_s(size) + across.sum_s(size / g) + near.gather_s(size)) / 2,
+    )
 
 
 def _slowed(c: Case, k: Constants, total: Floats, last: Floats, window: Floats) -> Floats:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from syncline.sim.double_tree import sum_share
+from syncline.sim.double_tree import of_ring
 from syncline.sim.step.machine import Machine
 from syncline.workload.grid import Grid
 from syncline.workload.volumes import Volume
@@ -32,8 +30,7 @@ def by_tier(volume: Volume, grid: Grid, machine: Machine) -> dict[str, float]:
     else:
         away = 1 / within
         if volume.axis == "dp" and volume.collective == "all-reduce":  # of two domains, a tree's share
-            n = float(volume.ranks)
-            away *= float(sum_share(np.array(n), np.array(n / within))) * n / (2 * (n - 1))
+            away *= of_ring(volume.ranks, volume.ranks / within)
     return {SCALE_UP: volume.size_bytes * (1 - away), NETWORK: volume.size_bytes * away}
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from syncline.errors import SimulationError
 from syncline.fabric.fabric import DeviceKind, Fabric, Tier
 from syncline.sim.analytic import busiest
+from syncline.sim.double_tree import of_ring
 from syncline.sim.flow.routing import Routing
 from syncline.sim.reach import fabric_reach
 from syncline.sim.step.case import Case
@@ -185,8 +186,8 @@ class Stages:
         if need_s <= 0:
             return np.zeros(())
         ranks, stride = self._members(c, kind)
-        two = self._sums(kind) and bool(ranks == 2 * inside(c, ranks, stride))
-        return np.asarray((float(ranks / (2 * (ranks - 1))) if two else 1.0) / need_s)
+        share = of_ring(float(ranks), float(ranks / inside(c, ranks, stride))) if self._sums(kind) else 1.0
+        return np.asarray(share / need_s)
 
     def library_s(self, kind: str, stage: int, word: str, sent_bytes: float, calls: float) -> float | None:
         """Return what the library takes for calls in which a rank sends so much; None where it is not asked.
