@@ -234,24 +234,26 @@ class GroupNetwork:
 
     def gather_s(self, size_bytes: Floats) -> Floats:
         """Return the time to gather a buffer of `size_bytes`."""
-        return self._priced_s("all_gather", size_bytes, 1.0)
+        return self.takes_s("all_gather", size_bytes)
 
     def scatter_s(self, size_bytes: Floats) -> Floats:
         """Return the time to reduce and scatter a buffer of `size_bytes`."""
-        return self._priced_s("reduce_scatter", size_bytes, 1.0)
+        return self.takes_s("reduce_scatter", size_bytes)
 
     def sum_s(self, size_bytes: Floats) -> Floats:
         """Return the time to all-reduce a buffer of `size_bytes`."""
-        return self._priced_s("all_reduce", size_bytes, 2.0)
+        return self.takes_s("all_reduce", size_bytes)
 
-    def _priced_s(self, operation: str, size_bytes: Floats, passes: float) -> Floats:
+    def takes_s(self, operation: str, size_bytes: Floats) -> Floats:
+        """Return the time of any operation, by the name that nccl-tests has for it."""
         library = self.groups.library
         priced: Floats = np.zeros(())
         if anywhere(library > 0):
             priced = self.residual * collective_s(operation, self.groups, size_bytes)
         if not anywhere(library == 0):
             return priced
-        ring = passes * ((self.ranks - 1) / self.ranks * size_bytes / self.rate_Bps + self.call_s)
+        once = (self.ranks - 1) / self.ranks * size_bytes / self.rate_Bps + self.call_s
+        ring = 2 * once if operation == "all_reduce" else once
         return pick(library > 0, priced, ring)
 
 

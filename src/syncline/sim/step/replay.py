@@ -6,11 +6,13 @@ import numpy as np
 import numpy.typing as npt
 
 from syncline.fabric.fabric import Fabric
+from syncline.sim.nccl.measured import OPS
 from syncline.sim.step.constants import Constants, default_constants
 from syncline.sim.step.executed.run_graph import run_graph
 from syncline.sim.step.machine import Machine, machine_from_fabric
 from syncline.sim.step.network import group_of
 from syncline.timeline import Source, SourceKind, SpanKind, Timeline, TimelineBuilder
+from syncline.timeline.collective import operation_of
 from syncline.version import __version__
 from syncline.workload.graph import Floats, Ints, Op, Workload
 
@@ -59,10 +61,12 @@ def priced(workload: Workload, machine: Machine, k: Constants) -> Floats:
     ranks = np.maximum(workload.ranks, 1).astype(np.float64)
     group = group_of(machine, k, ranks, float(max(workload.num_ranks, 1)))
     moves, size = np.isin(workload.kind, MOVES), workload.size_bytes.astype(np.float64)
-    factor = np.array([_factor(name) for name in workload.names] or [1.0])[workload.label]
-    summed, collective = factor > 1, workload.kind == Op.COLLECTIVE
-    alone = size / group.rate_Bps + group.call_s  # a send has one peer
-    sent = np.where(collective, np.where(summed, group.sum_s(size), group.gather_s(size)), alone)
+    sent = np.broadcast_to(size / group.rate_Bps + group.call_s, size.shape).copy()  # a send has one peer
+    operation = np.array([operation_of(name).replace("-", "_") for name in workload.names] or [""])[workload.label]
+    for name in np.unique(operation[workload.kind == Op.COLLECTIVE]).tolist():
+        mine = (workload.kind == Op.COLLECTIVE) & (operation == name)
+        group = group_of(machine, k, ranks[mine], float(max(workload.num_ranks, 1)))
+        sent[mine] = group.takes_s(name if name in OPS else "all_gather", size[mine])
     sent = np.where(ranks > 1, sent, 0.0)
     sent[_received(workload)] = 0.0
     return np.where(moves & ~unpriced(workload), sent, compute)
@@ -71,8 +75,8 @@ def priced(workload: Workload, machine: Machine, k: Constants) -> Floats:
 def sent_bytes(workload: Workload) -> Floats:
     """Return what a rank sends in each operation that moves bytes: an all-reduce's buffer crosses the ring twice."""
     ranks = np.maximum(workload.ranks, 1).astype(np.float64)
-    factor = np.array([_factor(name) for name in workload.names])[workload.label]
-    part = np.where(workload.kind == Op.COLLECTIVE, factor * (ranks - 1) / ranks, 1.0)
+    times = np.array([1.0 + (operation_of(name) == "all-reduce") for name in workload.names])[workload.label]
+    part = np.where(workload.kind == Op.COLLECTIVE, times * (ranks - 1) / ranks, 1.0)
     return np.asarray(part * workload.size_bytes)
 
 
@@ -88,8 +92,3 @@ def _received(workload: Workload) -> Ints:
     owner = np.repeat(np.arange(len(workload)), np.diff(workload.dep_start))
     from_send = (workload.kind[owner] == Op.RECV) & (workload.kind[workload.deps] == Op.SEND)
     return np.unique(owner[from_send & (workload.rank[owner] != workload.rank[workload.deps])])
-
-
-def _factor(name: str) -> float:
-    """Return how often a collective's buffer crosses the ring: an all-reduce twice."""
-    return 2.0 if name.replace("_", "").replace("-", "").lower().startswith("allreduce") else 1.0

@@ -19,7 +19,7 @@ from syncline.sim.bound import bound_of
 from syncline.sim.flow.engine import Paths, Tasks, run
 from syncline.sim.flow.routing import FlowNetwork, NetworkOptions, Routing
 from syncline.sim.reach import fabric_reach
-from syncline.sim.step.constants import Constants, default_constants
+from syncline.sim.step.constants import default_constants
 from syncline.sim.step.executed.footprint import (
     Floats,
     Flows,
@@ -32,10 +32,12 @@ from syncline.sim.step.executed.footprint import (
 from syncline.sim.step.executed.packets import PacketCounts, run_packets
 from syncline.sim.step.executed.stages import is_mesh
 from syncline.sim.step.floor import check_floor
-from syncline.sim.step.machine import Machine, machine_from_fabric
-from syncline.sim.step.replay import sent_bytes, unpriced
+from syncline.sim.step.machine import machine_from_fabric
+from syncline.sim.step.replay import priced, sent_bytes, unpriced
+from syncline.timeline.collective import operation_of
 from syncline.workload.graph import Op, Workload, previous_in_stream
 
+_BOUNDED = (Kind.ALL_REDUCE, Kind.ALL_GATHER, Kind.REDUCE_SCATTER, Kind.ALL_TO_ALL)
 IGNORES = ("what the host did", "queues and packet loss", "algorithm changes of the collective library")
 
 
@@ -79,22 +81,21 @@ def execute_trace(
             f"the trace has {workload.num_ranks:,} ranks, but {fabric.name} has {fabric.num_gpus:,} GPUs.",
             hint="Name a larger cluster.",
         )
-    k, machine = default_constants(), machine_from_fabric(fabric)
     laid = _Laid(fabric, workload, routing if level == "flow" else "ecmp")
     num = len(workload)
     before = previous_in_stream(workload.rank, workload.stream)
     kept = unpriced(workload)
     delay, size, path = np.zeros(num), np.zeros(num), np.full(num, -1, np.int64)
-    sent = sent_bytes(workload)
+    alone, sent = priced(workload, machine_from_fabric(fabric), default_constants()), sent_bytes(workload)
     for op in range(num):
-        kind = workload.kind[op]
-        if kind not in (Op.COLLECTIVE, Op.SEND) or kept[op] or workload.ranks[op] < 2:
-            delay[op] = 0.0 if kind == Op.RECV and not kept[op] else _compute_s(workload, op, machine, k)
+        if workload.kind[op] not in (Op.COLLECTIVE, Op.SEND) or kept[op] or workload.ranks[op] < 2:
+            delay[op] = alone[op]
             continue
-        path[op], size[op] = laid.path(op), float(sent[op])
-        beyond = workload.ranks[op] > machine.domain
-        hop_s = machine.hop_s * np.log2(max(int(workload.ranks[op]), 2)) if beyond else 0.0
-        delay[op] = k.held.tp_call_s + hop_s
+        # Alone it takes what the library takes: what its bytes do not need of that comes before them.
+        path[op] = laid.path(op)
+        each_s = laid.per_byte_s(int(path[op]))
+        size[op] = min(float(sent[op]), alone[op] / each_s)
+        delay[op] = alone[op] - size[op] * each_s
     waits = [
         [*workload.dependencies(op).tolist(), *([int(before[op])] if before[op] >= 0 else [])] for op in range(num)
     ]
@@ -141,15 +142,6 @@ def _packets(
     return found
 
 
-def _compute_s(workload: Workload, op: int, machine: Machine, k: Constants) -> float:
-    measured = float(workload.duration_s[op])
-    return (
-        float(workload.flops[op]) / (k.fitted.e_gemm * machine.rate("bf16")) + k.held.gap_s
-        if np.isnan(measured)
-        else measured
-    )
-
-
 class _Laid:
     """The footprints of the groups and pairs that a trace has."""
 
@@ -174,17 +166,23 @@ class _Laid:
         """Return the path of an operation, laid when it is first asked for."""
         w = self.workload
         rank, n = int(w.rank[op]), min(int(w.ranks[op]), self.fabric.num_gpus)
-        name = w.names[int(w.label[op])].replace("_", "").replace("-", "").lower()
         key: tuple[Any, ...]
         if w.kind[op] == Op.SEND:
             key = ("send", rank, int(self.to.get(op, (rank + 1) % max(w.num_ranks, 2))))
         else:
-            what = {"alltoall": "pairs", "allreduc": "sums"}.get(name[:8], "ring")
+            operation = operation_of(w.names[int(w.label[op])])
+            what = {"all-to-all": "pairs", "all-reduce": "sums"}.get(operation, "ring")
             key = (what, rank // n * n, n)
         if key not in self.number:
             self.number[key] = len(self.rows)
             self.rows.append(self._laid(key))
         return self.number[key]
+
+    def per_byte_s(self, path: int) -> float:
+        """Return how long a byte of every rank takes on the busiest link of a group's path."""
+        carried = self.rows[path] * self.present(list(self.number)[path])
+        used = carried > 0
+        return float((carried[used] / self.rails.capacity_Bps[used]).max())
 
     def _laid(self, key: tuple[Any, ...]) -> Floats:
         return self.rails.carried(*self.flows(key)) / self.present(key)
@@ -219,7 +217,8 @@ class _Laid:
     def floor_s(self, path: Longs) -> float:
         """Return what one group's collectives need at least: they share its links, whatever they overlap with."""
         w, most = self.workload, 0.0
-        kinds = [_kind_of(name) for name in w.names]
+        known = {kind.value.replace("_", "-"): kind for kind in _BOUNDED}
+        kinds = [known.get(operation_of(name)) for name in w.names]
         for (what, first, n), number in self.number.items():
             mine = np.flatnonzero(path == number)
             if what == "send" or not len(mine):
@@ -244,14 +243,6 @@ class _Laid:
         start = np.concatenate(([0], np.cumsum([len(row) for row in crossed]))).astype(np.int64)
         share = np.concatenate([table[i, links][row] for i, row in enumerate(crossed)])
         return Paths(start, np.concatenate(crossed).astype(np.int32), share), links
-
-
-def _kind_of(name: str) -> Kind | None:
-    """Return the collective that an operation of a trace is; None where its name does not tell."""
-    plain = name.replace("_", "").replace("-", "").lower()
-    known = (("allreduce", Kind.ALL_REDUCE), ("allgather", Kind.ALL_GATHER), ("reducescatter", Kind.REDUCE_SCATTER),
-             ("alltoall", Kind.ALL_TO_ALL))  # fmt: skip
-    return next((kind for word, kind in known if plain.startswith(word)), None)
 
 
 def _collectives(
