@@ -21,11 +21,10 @@ def early(rank: int) -> dict[str, Any]:
             model = distributed(network(), gradient_as_bucket_view=view)
             optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
             given = {"optimizer": optimizer} if is_early else {}
-            handle = syncline.torch.synchronize(
-                model, codec="int4", transport=transport, accumulate=2, **QUIET, **given
-            )
+            handle = syncline.torch.synchronize(model, codec="int4", transport=transport, **QUIET, **given)
             for step in range(8):
-                model(batch(rank, step)).square().sum().backward()
+                with torch.enable_grad() if step % 2 else model.no_sync():
+                    model(batch(rank, step)).square().sum().backward()
                 if step % 2:
                     optimizer.step()
                     optimizer.zero_grad()

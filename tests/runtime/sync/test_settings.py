@@ -20,8 +20,8 @@ from syncline.runtime.wire.levels import members, resolve
 def test_wrong_choices_are_one_clear_error() -> None:
     with pytest.raises(SynchronizationError, match=r'nan="ignore" is unknown.\n  Known: raise, skip'):
         Settings(nan="ignore")
-    with pytest.raises(SynchronizationError, match="accumulate=0 must be a whole number from 1"):
-        Settings(accumulate=0)
+    with pytest.raises(SynchronizationError, match=r"accumulate= was removed.*\n.*no_sync"):
+        Settings.given({"accumulate": 8})
     with pytest.raises(SynchronizationError, match='codec "powersgd:rank=2" cannot do without error feedback'):
         Settings(codec="powersgd:rank=2", feedback=False)
     with pytest.raises(SynchronizationError, match=r"stream= was removed.*\n.*fragments=1, delay=0"):

@@ -117,7 +117,7 @@ class ElasticSynchronizer:
         self._failure: Exception | None = None
         self._handover: Handover | None = None
         self._skips, self._is_fresh, self._closed = False, True, False
-        self._num_backwards, self._paused = 0, False
+        self._paused = False
         self._samples, self._seen = 0, 0
         self._weight = torch.zeros(1)
         self._put_back: Callable[[], None] | None = None
@@ -252,10 +252,7 @@ class ElasticSynchronizer:
 
     def _is_last_backward(self) -> bool:
         """Tell whether the backward that begins is the one whose gradients are averaged."""
-        if self._closed or self._paused:
-            return False
-        self._num_backwards += 1
-        return self._num_backwards % self.settings.accumulate == 0
+        return not (self._closed or self._paused)
 
     def _ready(self, number: int) -> None:
         """Launch the first buckets, as many as have all their gradients."""

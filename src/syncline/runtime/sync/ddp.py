@@ -73,7 +73,6 @@ class DdpSynchronizer(Synchronizer):
         self._layouts: dict[tuple[int, ...], Layout] = {}
         self._step: Step | None = None
         self._follower = None if scaler is None else ScaleFollower(scaler, self.rescale)
-        self._num_backwards = 0
         self._checked = -1
         self._closed = False
         trained = [p for p in model.module.parameters() if p.requires_grad]
@@ -201,13 +200,10 @@ class DdpSynchronizer(Synchronizer):
         return dict(zip(held, fingerprints(list(held.values())).tolist(), strict=True))
 
     def _forward(self, module: Any, inputs: Any) -> None:
-        """Before each forward: count accumulation, follow the scaler, compare replicas now and then."""
+        """Before each forward: follow the scaler, compare replicas now and then."""
         if not torch.is_grad_enabled():
             return
         refuse_capture()
-        if self.settings.accumulate > 1:
-            self._num_backwards += 1
-            module.require_backward_grad_sync = self._num_backwards % self.settings.accumulate == 0
         self.begin()
         if self._follower is not None:
             self._follower.look()

@@ -46,7 +46,7 @@ class EarlyUpdates:
         if any(id(parameter) in self._updated for parameter in parameters):
             raise SynchronizationError(
                 "backward ran again before optimizer.step(), and its first run had updated the parameters already.",
-                hint=f"Call optimizer.step() after each synchronised backward, or accumulate=. {LEAVE_OUT}",
+                hint=f"Call optimizer.step() after each backward outside no_sync(). {LEAVE_OUT}",
             )
         chosen = {id(parameter) for parameter in parameters}
         groups = self._optimizer.param_groups

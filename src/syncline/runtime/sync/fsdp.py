@@ -72,7 +72,6 @@ class FsdpSynchronizer(Synchronizer):
             self._averagers = Averagers(settings, across)
         self._follower = None if scaler is None else ScaleFollower(scaler, self.rescale)
         self._step: Step | None = None
-        self._num_backwards = 0
         self._agreed = -1
         self._turns = OptimizerSteps(model.parameters(), self._is_skipped if settings.nan == "skip" else None)
         self._hooks: list[Any] = [self._turns, model.register_forward_pre_hook(self._forward)]
@@ -167,8 +166,6 @@ class FsdpSynchronizer(Synchronizer):
             part.turn_off()
         self._model.__dict__.pop("forward", None)
         self._parts.clear()
-        if self.settings.accumulate > 1:
-            self._model.set_requires_gradient_sync(True)
         for hook in self._hooks:
             hook.remove()
         self._hooks.clear()
@@ -183,14 +180,11 @@ class FsdpSynchronizer(Synchronizer):
             self._across.break_off(str(failure))
 
     def _forward(self, module: nn.Module, inputs: Any) -> None:
-        """Before each forward: count accumulation, follow the scaler."""
+        """Before each forward: follow the scaler."""
         if not torch.is_grad_enabled():
             return
         refuse_capture()
         self.phase = "forward"
-        if self.settings.accumulate > 1:
-            self._num_backwards += 1
-            self._model.set_requires_gradient_sync(self._num_backwards % self.settings.accumulate == 0)
         self.begin()
         if self._follower is not None:
             self._follower.look()

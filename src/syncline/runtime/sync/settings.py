@@ -26,6 +26,7 @@ WARMED_UP = ("sign", "powersgd")
 WARM_UP_STEPS = 100
 AS_NEEDED = -1
 REMOVED = {
+    "accumulate": "Run the other backwards under model.no_sync(), or after model.set_requires_gradient_sync(False).",
     "history": "Leave it out: the last 16 steps are kept.",
     "rate_Bps": "Leave it out: reports use the rate that the link was seen to carry.",
     "replicas": "Give fully_shard a mesh of two dimensions (replicas, shards): codec= averages over the first.",
@@ -41,7 +42,6 @@ class Settings:
     codec         what is sent: "fp32", "bf16", "fp16", "int8", "int4", "sign" or "powersgd:rank=1"
     feedback      error feedback: add what encoding lost to the next gradient; None: where the codec needs it
     nan           a gradient that is not finite: "raise" on every rank, or "skip" the step on every rank
-    accumulate    synchronise every so many backward passes; the others only accumulate
     warmup        the first so many steps send int8, whatever the codec: gradients change fastest there. Default: 100
                   for codecs of one bit an element or less, else 0
     check_every   compare replicas every so many steps; 0: never
@@ -60,7 +60,6 @@ class Settings:
     codec: str = "int8"
     feedback: bool | None = None
     nan: str = "raise"
-    accumulate: int = 1
     warmup: int = AS_NEEDED
     check_every: int = 100
     piece_bytes: int = AS_NEEDED
@@ -80,7 +79,6 @@ class Settings:
             )
         _among("nan", self.nan, NAN_POLICIES)
         _among("transport", self.transport, TRANSPORTS)
-        at_least("accumulate", self.accumulate, 1)
         if self.warmup == AS_NEEDED:
             object.__setattr__(self, "warmup", WARM_UP_STEPS if _family(self.codec) in WARMED_UP else 0)
         at_least("warmup", self.warmup, 0)
