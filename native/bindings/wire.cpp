@@ -34,7 +34,7 @@ Said said(const wire::Outcome& outcome) {
 
 void make_wire(wire::Wire* self, int rank, int size, const std::vector<std::pair<std::string, std::string>>& rails,
                const nb::bytes& secret, int connections, int threads, std::uint32_t frame_bytes, double stall_s,
-               double give_up_s, double spin_s, std::uint32_t lead_bytes, std::uint32_t unsent_bytes) {
+               double give_up_s, std::uint32_t lead_bytes, std::uint32_t unsent_bytes) {
     wire::Options options;
     options.rank = rank;
     options.size = size;
@@ -46,7 +46,6 @@ void make_wire(wire::Wire* self, int rank, int size, const std::vector<std::pair
     options.frame_bytes = frame_bytes;
     options.stall_s = stall_s;
     options.give_up_s = give_up_s;
-    options.spin_s = spin_s;
     options.lead_bytes = lead_bytes;
     options.unsent_bytes = unsent_bytes;
     new (self) wire::Wire(std::move(options));
@@ -175,7 +174,7 @@ NB_MODULE(wire, m) {
         .def_prop_ro("sent_bytes", &wire::Lane::sent_bytes, "What one run sends.");
     nb::class_<wire::Wire>(m, "Wire", "A transport between the ranks of a team, with threads of its own.")
         .def("__init__", &make_wire, "rank"_a, "size"_a, "rails"_a, "secret"_a, "connections"_a = 1, "threads"_a = 1,
-             "frame_bytes"_a = 128u << 10, "stall_s"_a = 0.2, "give_up_s"_a = 1.0, "spin_s"_a = 0.0,
+             "frame_bytes"_a = 128u << 10, "stall_s"_a = 0.2, "give_up_s"_a = 1.0,
              "lead_bytes"_a = 512u << 10, "unsent_bytes"_a = 512u << 10)
         .def_prop_ro("ports", &wire::Wire::ports, "Where each rail listens.")
         .def("connect", &connect, "peer"_a, "rails"_a, "Say where a peer listens, (address, port) by rail.")

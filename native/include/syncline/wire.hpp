@@ -34,7 +34,6 @@ struct Options {
     std::uint32_t frame_bytes = 128u << 10;
     double stall_s = 0.2;   // a rail that acknowledges nothing for so long is passed over
     double give_up_s = 1.0; // one that stays so for so long is closed and dialed again
-    double spin_s = 0.0;    // look for work so long before sleeping
     std::uint32_t lead_bytes = 512u << 10;    // what one peer may be given more than another that waits; 0: any
     std::uint32_t unsent_bytes = 512u << 10;  // what a connection holds that is not sent yet; 0: as the kernel likes
 };

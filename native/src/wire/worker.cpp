@@ -79,7 +79,6 @@ void Worker::adopt(int line, std::uint64_t epoch, Socket socket, bool is_reader)
 }
 
 void Worker::run() {
-    double spin_until_s = 0.0;
     while (!hub_.is_stopping) {
         take_orders();
         bool busy = write_all();
@@ -88,10 +87,9 @@ void Worker::run() {
             busy = true;
         }
         const double now = now_s();
-        if (busy) spin_until_s = now + hub_.options.spin_s;
         if (number_ == 0 && now >= next_look_s_) look_after(now);
         is_idle_ = true;
-        const bool sleeps = !busy && !hub_.has_tasks() && now >= spin_until_s;
+        const bool sleeps = !busy && !hub_.has_tasks();
         wait(!sleeps ? 0 : number_ == 0 ? static_cast<int>(1000 * kLookS) : 1000);
         is_idle_ = false;
     }

@@ -55,7 +55,6 @@ class Wire:
         frame_bytes: int = 131072,
         stall_s: float = 0.2,
         give_up_s: float = 1.0,
-        spin_s: float = 0.0,
         lead_bytes: int = 524288,
         unsent_bytes: int = 524288,
     ) -> None: ...

@@ -105,7 +105,6 @@ class NativeWire:
             secret,
             connections=int(os.environ.get("SYNCLINE_WIRE_CONNECTIONS", "1")),
             threads=wire_threads(),
-            spin_s=float(os.environ.get("SYNCLINE_WIRE_SPIN_S", "0")),
         )
         _open_wires.add(self)
         ends = [[rail.address, port] for rail, port in zip(self.rails, self.core.ports, strict=True)]
