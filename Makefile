@@ -76,12 +76,13 @@ demo: venv  ## describe, price and simulate the default cluster, plan the defaul
 	@echo && echo "Three pages to open:" && for page in cluster plan rehearsal; do \
 	  [ -f demo/$$page.html ] && echo "  file://$(CURDIR)/demo/$$page.html" || echo "  (no $$page page: the reason is above)"; done
 
-# Form is told at once. Types and the sanitizer build compute beside the tests, while labs and ranks wait.
-test: lint  ## everything CI runs
+# The sanitizer build computes while packages arrive, types beside the tests, while labs and ranks wait.
+test:  ## everything CI runs
+	@$(MAKE) --no-print-directory -j2 lint native-test
 	@$(MAKE) --no-print-directory -j2 checks pytest
 
 checks: venv
-	@$(MAKE) --no-print-directory --output-sync types layers native-test
+	@$(MAKE) --no-print-directory --output-sync types layers
 
 test-fast: lint types layers  ## the same without sanitizers and without slow tests
 	$(BIN)/python -m pytest -q $(SPREAD) -m "not slow"
@@ -101,14 +102,14 @@ layers: venv
 	$(BIN)/lint-imports
 
 # A build of its own: sanitized code cannot be loaded into an ordinary Python.
-native-test: venv
+native-test: $(VENV)/.tools
 	$(BIN)/cmake -S . -B build/native-tests -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja \
 	  -DCMAKE_BUILD_TYPE=Debug -DSYNCLINE_TESTS=ON -DSYNCLINE_SANITIZE=ON --log-level=WARNING
 	MAKEFLAGS= $(BIN)/cmake --build build/native-tests
 	build/native-tests/native_tests
 
 # The thread sanitizer excludes the others: another build, of what has threads.
-native-test-threads: venv  ## the C++ tests of the wire and the sampler under the thread sanitizer
+native-test-threads: $(VENV)/.tools  ## the C++ tests of the wire and the sampler under the thread sanitizer
 	$(BIN)/cmake -S . -B build/native-threads -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja \
 	  -DCMAKE_BUILD_TYPE=Debug -DSYNCLINE_TESTS=ON -DSYNCLINE_SANITIZE_THREADS=ON --log-level=WARNING
 	MAKEFLAGS= $(BIN)/cmake --build build/native-threads
