@@ -88,12 +88,9 @@ def _sent_bytes(judge: Judge, order: Order) -> dict[tuple[str, int], float]:
     """Return what a rank sends in a step, by kind of traffic and stage."""
     result = judge.result
     tasks = StepTasks(judge.stages(order), result, judge.constants, step_graph(result.job, max_micro=4))
-    sent = dict.fromkeys(tasks.kinds, 0.0)
-    names = list(tasks.kinds)
-    for path, size in zip(tasks.draft.columns.path, tasks.draft.columns.size_bytes, strict=True):
-        if path >= 0:
-            sent[names[path]] += size
-    return sent
+    path = tasks.columns.path
+    sent = np.bincount(path[path >= 0], tasks.columns.size_bytes[path >= 0], minlength=len(tasks.kinds))
+    return dict(zip(tasks.kinds, sent.tolist(), strict=True))
 
 
 def _between(judge: Judge, kind: str, stage: int, size: float) -> tuple[Longs, Longs, Floats]:

@@ -83,11 +83,10 @@ def training_pattern(fabric: Fabric, rails: Rails, given: Allocation, job: Job, 
     result = judge.result
     stages = judge.stages(judge.seats.packed_order())
     tasks = StepTasks(stages, result, k, step_graph(result.job, max_micro=result.job.num_micro))
-    draft = tasks.draft.columns
+    delay_s, size_bytes, path, waits = tasks.columns.load
     return Pattern(
-        judge.seats.num_ranks, np.array(draft.delay_s), np.array(draft.size_bytes), np.array(draft.path, np.int64),
-        tuple(tuple(wait) for wait in draft.waits), tasks.footprints(),
-    )  # fmt: skip
+        judge.seats.num_ranks, delay_s, size_bytes, path, tuple(tuple(wait) for wait in waits), tasks.footprints()
+    )
 
 
 def _no_rows(rails: Rails) -> Floats:

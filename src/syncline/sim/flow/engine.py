@@ -53,6 +53,10 @@ class Paths:
         """Return the links of one path."""
         return self.link[self.start[path] : self.start[path + 1]]
 
+    def rows(self) -> list[list[int]]:
+        """Return the links of every path."""
+        return [row.tolist() for row in np.split(self.link, self.start[1:-1])]
+
     def shares(self) -> Floats:
         """Return the share of every crossing."""
         return self.share if len(self.share) else np.ones(len(self.link))

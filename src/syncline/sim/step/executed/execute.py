@@ -150,9 +150,9 @@ def _graph(job: Job, num_micro: int) -> Workload:
 
 
 def _run(built: StepTasks) -> StepRun:
-    rails, tasks = built.stages.rails, built.draft.columns
+    rails, tasks = built.stages.rails, built.columns
     paths, links, capacity = fold_links(built.footprints(), rails.capacity_Bps)
-    rows = np.array(tasks.path, dtype=np.int64)
+    rows = tasks.path
     course = run(
         capacity,
         Tasks.of(
@@ -162,8 +162,8 @@ def _run(built: StepTasks) -> StepRun:
     )  # fmt: skip
 
     def limiting(tasks: Longs) -> str:
-        known = course.bottleneck[tasks][course.bottleneck[tasks] >= 0]
-        return rails.link_name(int(links[int(np.bincount(known).argmax())])) if len(known) else ""
+        known = links[course.bottleneck[tasks][course.bottleneck[tasks] >= 0]]
+        return rails.link_name(int(np.bincount(known).argmax())) if len(known) else ""
 
     found = _collectives(built, course.begin_s, course.end_s, limiting)
     parts = busiest_parts(built, course.begin_s, course.end_s)
@@ -176,21 +176,17 @@ def _packets(
     """Return a step packet by packet, all its micro-batches."""
     k = stages.k
     built = StepTasks(stages, result, k, step_graph(result.job, max_micro=result.job.num_micro))
-    draft = built.draft.columns
-    path = np.array(draft.path, np.int64)
-    tasks = np.array(draft.delay_s), np.array(draft.size_bytes), path, draft.waits
+    tasks, order = built.columns, built.order()
+    load = tasks.take(order).load
     drawn = run_packets(
-        stages.fabric, tasks, [stages.flows(*key) for key in built.kinds], routing, e_net=k.fitted.e_net,
+        stages.fabric, load, [stages.flows(*key) for key in built.kinds], routing, e_net=k.fitted.e_net,
         e_nvl=k.fitted.e_nvl, most=most, name=result.job.name, progress=progress,
     )  # fmt: skip
-    kinds = list(built.kinds)
-    found = _collectives(
-        built, drawn.begin_s, drawn.end_s, lambda tasks: stages.busiest(*kinds[draft.path[int(tasks[0])]])
-    )
-    parts = busiest_parts(built, drawn.begin_s, drawn.end_s)
-    return StepRun(
-        float(drawn.end_s.max(initial=0.0)), found, len(path), routing, parts, PACKET_IGNORES, drawn.counted()
-    )
+    kinds, back = list(built.kinds), np.argsort(order)
+    begin_s, end_s = drawn.begin_s[back], drawn.end_s[back]
+    found = _collectives(built, begin_s, end_s, lambda among: stages.busiest(*kinds[int(tasks.path[among[0]])]))
+    parts = busiest_parts(built, begin_s, end_s)
+    return StepRun(float(end_s.max(initial=0.0)), found, len(tasks.op), routing, parts, PACKET_IGNORES, drawn.counted())
 
 
 def fold_links(table: Floats, capacity_Bps: Floats) -> tuple[Paths, Longs, Floats]:
@@ -218,14 +214,13 @@ def _collectives(
 ) -> tuple[CollectiveTime, ...]:
     """Return what each kind of communication took, the mean over the stages of a pipeline."""
     found, stages = [], max(built.result.job.parallel.pp, 1)
-    named: dict[str, list[int]] = {}
-    draft = built.draft.columns
-    for task, what in enumerate(draft.what):
-        if what is not None:
-            named.setdefault(what.name, []).append(task)
-    for name, numbers in named.items():
-        tasks = np.array(numbers, dtype=np.int64)
-        took_s = float((end_s[tasks] - begin_s[tasks]).sum()) * (1 / stages)
-        alone_s = sum(draft.alone_s[task] for task in numbers) * (1 / stages)
-        found.append(CollectiveTime(name, max(1, len(tasks) // stages), took_s, alone_s, limiting(tasks)))
+    tasks = built.columns
+    of_name: dict[str, list[int]] = {}
+    for number, (name, *_) in enumerate(built.traffic):
+        of_name.setdefault(name, []).append(number)
+    for name, numbers in of_name.items():
+        mine = np.flatnonzero(np.isin(tasks.what, numbers))
+        took_s = float((end_s[mine] - begin_s[mine]).sum()) / stages
+        alone_s = float(tasks.alone_s[mine].sum()) / stages
+        found.append(CollectiveTime(name, max(1, len(mine) // stages), took_s, alone_s, limiting(mine)))
     return tuple(found)

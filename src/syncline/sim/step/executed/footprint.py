@@ -7,7 +7,8 @@ byte that a rank sends. Links that carry the same of everything are one to the f
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
@@ -30,6 +31,8 @@ Floats = NDArray[np.float64]
 Longs = NDArray[np.int64]
 MAX_PAIRS = 4_000_000
 MAX_TURNS = 64
+MOST_LAID = 40_000_000
+"""Links of what is kept, most of which carry nothing."""
 Flows = tuple[Longs, Longs, Floats]
 """Who sends to whom, and how much."""
 _NO_FLOWS: Flows = (np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
@@ -47,6 +50,7 @@ class Rails:
     network: FlowNetwork
     capacity_Bps: Floats
     balanced: tuple[Cells, ...] = ()
+    _laid: dict[Hashable, tuple[Longs, Floats]] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, fabric: Fabric, e_net: float, e_nvl: float, routing: Routing = "spray") -> Rails:
@@ -84,6 +88,18 @@ class Rails:
                 return f"links {'into' if inward else 'out of'} the {level.name} of {host}"
             link -= 2 * level.num
         raise IndexError(link)
+
+    def laid(self, key: Hashable, flows: Callable[[], Flows]) -> Floats:
+        """Return what every link carries of the flows that a key names: plans of one fabric have many in common."""
+        if key not in self._laid:
+            if len(self._laid) * len(self.capacity_Bps) > MOST_LAID:
+                self._laid.clear()
+            carried = self.carried(*flows())
+            self._laid[key] = np.flatnonzero(carried), carried[carried != 0]
+        links, sizes = self._laid[key]
+        found = np.zeros(len(self.capacity_Bps))
+        found[links] = sizes
+        return found
 
     def carried(self, src: Longs, dst: Longs, weight: Floats) -> Floats:
         """Return what every link carries of flows between devices."""

@@ -36,9 +36,8 @@ def link_rates(fabric: Fabric, result: StepResult, constants: Constants | None =
     except SynclineError:
         return {}
     sent = np.zeros(len(table))
-    for what, share in zip(built.draft.columns.what, built.draft.columns.share, strict=True):
-        if what is not None:
-            sent[what.path] += share * what.sent_bytes
+    for number, what in enumerate(built.traffic.values()):
+        sent[what.path] += built.columns.share[built.columns.what == number].sum() * what.sent_bytes
     carried = sent @ table if len(table) else np.zeros(len(fabric.links))
     network = np.flatnonzero(fabric.links.tier >= Tier.ACCESS)
     by_pattern: dict[str, list[float]] = {}

@@ -11,32 +11,41 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 
-from syncline.sim.step.executed.footprint import Floats
-from syncline.sim.step.executed.tasks import OPTIMIZER, StepTasks
+import numpy as np
+
+from syncline.sim.step.executed.footprint import Floats, Longs
+from syncline.sim.step.executed.tasks import OPTIMIZER, TASK_PARTS, StepTasks
 from syncline.workload.graph import Op
 
+ALIKE = 1e-9
+"""Stages whose work differs by less have the same; the first stands for them."""
+WORK = ("compute", OPTIMIZER)
 LAST = ("optimizer", "fixed", "codec", "storage")
 """Parts of the price that the graph draws as one operation at its end."""
 
 
 def busiest_parts(built: StepTasks, begin_s: Floats, end_s: Floats) -> dict[str, float]:
     """Return the seconds of each part on the stage that computes longest."""
-    tasks, begins, ends = built.draft.columns, begin_s.tolist(), end_s.tolist()
+    tasks = built.columns
     found: dict[str, float] = defaultdict(float)
+    start, waits = tasks.waits.start, tasks.waits.link
 
     def wait(task: int, since_s: float) -> None:
         """Add what lies between a moment and the end of a task."""
-        while task >= 0 and ends[task] > since_s:
-            part = tasks.part[task]
-            found["bubble" if part in ("compute", OPTIMIZER) else part] += ends[task] - max(begins[task], since_s)
-            task = max(tasks.waits[task], key=ends.__getitem__, default=-1)
+        while end_s[task] > since_s:
+            part = TASK_PARTS[tasks.part[task]]
+            found["bubble" if part in WORK else part] += float(end_s[task] - max(begin_s[task], since_s))
+            others = waits[start[task] : start[task + 1]]
+            if not len(others):
+                return
+            task = others[end_s[others].argmax()]
 
     done_s = 0.0
-    for op in _operations(built, begins):
+    for op in _operations(built, begin_s).tolist():
         begin, end = built.begin[op], built.end[op]
         wait(begin, done_s)
-        found[tasks.part[end]] += ends[end] - begins[end]
-        done_s = ends[end]
+        found[TASK_PARTS[tasks.part[end]]] += float(end_s[end] - begin_s[end])
+        done_s = float(end_s[end])
     if len(end_s):
         wait(int(end_s.argmax()), done_s)
     price = built.result.parts_s
@@ -45,15 +54,15 @@ def busiest_parts(built: StepTasks, begin_s: Floats, end_s: Floats) -> dict[str,
     return {part: found.get(part, 0.0) for part in price}
 
 
-def _operations(built: StepTasks, begins: list[float]) -> list[int]:
+def _operations(built: StepTasks, begin_s: Floats) -> Longs:
     """Return what the stage with the most work computes, in order."""
     w = built.workload
-    by_stage: dict[int, list[int]] = defaultdict(list)
-    for op, (stage, kind) in enumerate(zip(w.rank.tolist(), w.kind.tolist(), strict=True)):
-        if kind == Op.COMPUTE:
-            by_stage[stage].append(op)
-    busiest = max(by_stage.values(), key=lambda ops: sum(built.compute_s[op] for op in ops), default=[])
-    return sorted(busiest, key=lambda op: begins[built.begin[op]])
+    ops = np.flatnonzero(w.kind == Op.COMPUTE)
+    work = np.bincount(w.rank[ops], weights=built.compute_s[ops], minlength=1)
+    busiest = int((work > work.max() * (1 - ALIKE)).argmax())
+    mine = ops[w.rank[ops] == busiest]
+    order: Longs = np.argsort(begin_s[built.begin[mine]], kind="stable")
+    return np.asarray(mine[order])
 
 
 def _share(found: dict[str, float], whole: str, parts: tuple[str, ...], price: Mapping[str, float]) -> None:

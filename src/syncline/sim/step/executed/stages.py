@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+from hashlib import blake2b
 from typing import Protocol
 
 import numpy as np
@@ -108,7 +110,7 @@ class Stages:
         """Return bytes on every link per byte that a rank sends."""
         key = (kind, stage)
         if key not in self.footprints:
-            self.footprints[key] = self.rails.carried(*self.flows(kind, stage))
+            self.footprints[key] = self.rails.laid(self._named(kind, stage), lambda: self.flows(kind, stage))
         return self.footprints[key]
 
     def flows(self, kind: str, stage: int, domain_of: Longs | None = None) -> Flows:
@@ -122,6 +124,18 @@ class Stages:
         if kind == "expert":
             return exchange_flows(groups, near, *self._expert_bytes())
         return gather_flows(groups, near, rings=True, sums=self._sums(kind), mesh=self.mesh)
+
+    def _named(self, kind: str, stage: int) -> tuple[object, ...]:
+        """Return what tells the flows of a kind and stage on this fabric from all others."""
+        if kind.startswith("send"):
+            return kind, stage, self.job.parallel.pp, self._ranks_named
+        groups = self.groups(kind, stage)
+        means = self._expert_bytes() if kind == "expert" else self._sums(kind)
+        return groups.shape, blake2b(groups.tobytes()).digest(), kind == "expert", means
+
+    @cached_property
+    def _ranks_named(self) -> bytes:
+        return blake2b(self.devices.tobytes()).digest()
 
     def _sums(self, kind: str) -> bool:
         """Return whether a kind of traffic is an all-reduce: gradients that no rank owns a part of."""

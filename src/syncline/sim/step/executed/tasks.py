@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from syncline.sim.flow.engine import Paths
 from syncline.sim.step.arithmetic.kernels import attention_s
 from syncline.sim.step.arithmetic.params import expert_holders
 from syncline.sim.step.constants import Constants
-from syncline.sim.step.executed.footprint import Floats
+from syncline.sim.step.executed.footprint import Floats, Longs
 from syncline.sim.step.executed.stages import Stages
 from syncline.sim.step.network import inside
 from syncline.sim.step.spans import durations, head_s
@@ -25,63 +26,93 @@ EXCHANGES = ("data (experts)", "data (replicas)")
 PARTS = {"tensor": "tp", "context": "cp", "expert": "ep", "fsdp": "fsdp", "gradients": "dp", "parameters": "dp",
          "send": "p2p"}  # fmt: skip
 """The part of a step's price by the first word of what is sent."""
-
-
 OPTIMIZER = "optimizer"
+TASK_PARTS = ("compute", OPTIMIZER, *dict.fromkeys(PARTS.values()))
 
 
 class TaskColumns(NamedTuple):
     """Tasks that wait for each other: each is a delay, or sends a share of some traffic."""
 
-    waits: Sequence[list[int]]
-    delay_s: Sequence[float]
-    size_bytes: Sequence[float]  # stretched, so that alone a task takes what the library takes
-    path: Sequence[int]
-    what: Sequence[TrafficKind | None]
-    share: Sequence[float]
-    alone_s: Sequence[float]
-    part: Sequence[str]  # of the step's price, which the time on this task belongs to
+    waits: Paths
+    """Row i: the tasks that task i waits for."""
+    op: Longs
+    """The operation that a task belongs to."""
+    delay_s: Floats
+    size_bytes: Floats  # stretched, so that alone a task takes what the library takes
+    path: Longs
+    what: Longs  # which of the step's traffic; -1: none
+    share: Floats
+    alone_s: Floats
+    part: Longs  # of the step's price, as a number of `TASK_PARTS`, which the time on this task belongs to
+
+    @property
+    def load(self) -> tuple[Floats, Floats, Longs, Sequence[Sequence[int]]]:
+        """What a packet engine is given of them: delay, bytes, path and what each waits for."""
+        return self.delay_s, self.size_bytes, self.path, self.waits.rows()
+
+    def take(self, order: Longs) -> TaskColumns:
+        """Return all the tasks in another order."""
+        waits, number = self.waits.take(order), np.argsort(order).astype(np.int32)
+        return TaskColumns(Paths(waits.start, number[waits.link]), *(column[order] for column in self[1:]))  # type: ignore[arg-type]
 
 
 class TaskDraft:
-    """Tasks under construction, a row each in the order of `TaskColumns`."""
+    """Tasks under construction: those of many operations at once, then who waits for whom."""
 
     def __init__(self) -> None:
-        self.rows: list[tuple[list[int], float, float, int, TrafficKind | None, float, float, str]] = []
+        self.num = 0
+        self._columns: list[tuple[Longs | Floats, ...]] = []
+        self._waits: list[tuple[Longs, Longs]] = []
 
-    def add(self, waits: list[int], delay_s: float = 0.0, part: str = "compute") -> int:
-        """Add a task that ends so long after those it waits for."""
-        self.rows.append((waits, delay_s if delay_s > 0 else 0.0, 0.0, -1, None, 0.0, 0.0, part))
-        return len(self.rows) - 1
+    def add(self, ops: Longs, delay_s: Floats | float = 0.0, part: Longs | str = "compute") -> Longs:
+        """Add a task to each of some operations, which takes so long; return their numbers."""
+        return self._append(ops, np.maximum(delay_s, 0.0), 0.0, -1, -1, 0.0, 0.0, part)
 
-    def send(
-        self, waits: list[int], fixed_s: float, what: TrafficKind, share: float = 1.0, alone_s: float = 0.0
-    ) -> int:
-        """Add a task that sends a share of some traffic."""
-        part = PARTS[what.word]
-        self.rows.append((waits, fixed_s, share * what.size_bytes, what.path, what, share, alone_s, part))
-        return len(self.rows) - 1
+    def send(self, ops: Longs, what: Traffic, fixed_s: Floats | float, share: float = 1.0, alone: bool = True) -> Longs:
+        """Add a task to each of some operations, which sends a share of its traffic; return their numbers."""
+        alone_s = what["alone_s"] if alone else 0.0
+        size, rest = share * what["size_bytes"], (what["path"], what["number"], share, alone_s, what["part"])
+        return self._append(ops, fixed_s, size, *rest)
 
-    @cached_property
+    def wait(self, tasks: Longs, others: Longs) -> None:
+        """Let each task wait for the other at its place."""
+        self._waits.append((tasks, others))
+
+    @property
     def columns(self) -> TaskColumns:
         """The tasks when all are there."""
-        return TaskColumns(*zip(*self.rows, strict=True))
+        task, other = (np.concatenate([row[i] for row in self._waits]) for i in range(2))
+        order = np.argsort(task, kind="stable")
+        start = np.concatenate(([0], np.cumsum(np.bincount(task, minlength=self.num))))
+        waits = Paths(start, other[order].astype(np.int32))
+        return TaskColumns(waits, *(np.concatenate(rows) for rows in zip(*self._columns, strict=True)))
+
+    def _append(self, ops: Longs, *columns: Any) -> Longs:
+        *numbers, part = columns
+        rows = [np.broadcast_to(each, len(ops)) for each in numbers]
+        rows.append(np.broadcast_to(TASK_PARTS.index(part) if isinstance(part, str) else part, len(ops)))
+        self._columns.append((ops, *rows))
+        self.num += len(ops)
+        return np.arange(self.num - len(ops), self.num)
 
 
-@dataclass(frozen=True)
-class TrafficKind:
+class TrafficKind(NamedTuple):
     """What operations of one name, stage and size have in common: of tens of thousands a few dozen differ."""
 
-    name: str
-    kind: str
-    word: str
     path: int
+    part: int  # of the step's price
     sent_bytes: float
     size_bytes: float  # stretched, so that alone it takes what the library takes
     fixed_s: float
     alone_s: float
     hidden_s: float  # how long before the end of its compute it may begin
     line_s: float  # the way over lines between sites
+
+
+WHOLE = ("number", "path", "part")
+TRAFFIC = np.dtype([(name, np.int64) for name in WHOLE] + [(name, np.float64) for name in TrafficKind._fields[2:]])
+Traffic = NDArray[np.void]
+"""Rows of `TRAFFIC`: what operations send, and its number."""
 
 
 class StepTasks:
@@ -92,114 +123,174 @@ class StepTasks:
     ) -> None:
         """Lay out the tasks; `shorter` are those of the same step with fewer micro-batches: its traffic is alike."""
         self.stages, self.result, self.k, self.workload = stages, result, k, workload
-        self.draft = TaskDraft()
         self.kinds: dict[tuple[str, int], int] = {} if shorter is None else shorter.kinds
         self.traffic: dict[tuple[str, int, float], TrafficKind] = {} if shorter is None else shorter.traffic
-        self.compute_s: list[float] = durations(result, workload)[0].tolist()
-        self.head_s: list[float] = head_s(result, workload).tolist()
-        self.size_bytes: list[float] = workload.size_bytes.tolist()
-        self.p2p_exposed = float(stages.case.p2p_exposed) if stages.case else 1.0
+        self.compute_s = durations(result, workload)[0]
+        self.head_s = head_s(result, workload)
         self.volumes = {volume.kind: volume for volume in volumes(result.job)}
-        self.begin: dict[int, int] = {}
-        self.end: dict[int, int] = {}
-        self.sent: dict[int, int] = {}  # of what is under way longer than it takes to send: the next need not wait
-        self.late: dict[int, int] = {}  # by stage: what its second operation waits for
-        self.first_head_s: dict[int, float] = {}  # by stage: the head in its first operation
-        self.first_backward: dict[int, int] = {}
-        self.rest: list[int] = []  # what need only be done by the end
-        self._build()
+        none = np.full(len(workload), -1)
+        self.begin, self.end = none, none.copy()
+        """By operation: the task with which it begins, of those that compute, and that with which it ends."""
+        self.columns = self._laid()
 
     def footprints(self) -> Floats:
         """Return what links carry of each kind and stage, per byte that a rank sends, in the order of `kinds`."""
         rows = [self.stages.footprint(*key) for key in self.kinds]
         return np.stack(rows) if rows else np.zeros((0, len(self.stages.rails.capacity_Bps)))
 
-    def _build(self) -> None:
+    def order(self) -> Longs:
+        """Return an order of the tasks in which none stands before one that it waits for."""
         w = self.workload
-        # Plain lists: a step has tens of thousands of operations, and reading one number out of an array is slow.
-        rank, label, kind = w.rank.tolist(), w.label.tolist(), w.kind.tolist()
-        start, waits = w.dep_start.tolist(), w.deps.tolist()
-        before = previous_in_stream(w.rank, w.stream).tolist()
-        names = [(name, name.startswith("fsdp")) for name in w.names]
-        end = self.end
-        for op in w.order().tolist():
-            # Gathers of parameters have a communicator of their own: they wait for their compute, not for others.
-            stage, (name, own), last = rank[op], names[label[op]], before[op]
-            named = waits[start[op] : start[op + 1]]
-            deps = [end[d] for d in named]
-            if last >= 0 and last in end and not own:
-                deps.append(self.sent.get(last, end[last]))
-            if kind[op] == Op.COMPUTE:
-                self._compute(op, stage, name, deps, first=last < 0)
-            else:
-                self._moved(op, stage, name, deps, named, last)
+        place = np.empty(len(w), np.int64)
+        place[w.order()] = np.arange(len(w))
+        place[self._named(OPTIMIZER)] += len(w)  # it waits for what need only be done by the end
+        return np.argsort(place[self.columns.op], kind="stable")
 
-    def _compute(self, op: int, stage: int, name: str, deps: list[int], first: bool) -> None:
-        if first:
-            self.first_head_s[stage] = self.head_s[op]
-        elif stage in self.late:  # the head needs its parameters, which come last: nothing hides behind it
-            deps.append(self._after(self.late.pop(stage), self.first_head_s.get(stage, 0.0)))
-        if name == OPTIMIZER:
-            deps = [*deps, *self.rest]
-        self.begin[op] = self.draft.add(deps)
-        self.end[op] = self.draft.add(
-            [self.begin[op]], self.compute_s[op], OPTIMIZER if name == OPTIMIZER else "compute"
-        )
-        if name == "backward":
-            self.first_backward.setdefault(stage, self.begin[op])
+    def _named(self, *names: str) -> NDArray[np.bool_]:
+        w = self.workload
+        return np.isin(w.label, [number for number, name in enumerate(w.names) if name in names])
 
-    def _after(self, task: int, delay_s: float, part: str = "compute") -> int:
-        """Return a task that ends so long after another."""
-        return self.draft.add([task], delay_s, part) if delay_s > 0 else task
+    def _laid(self) -> TaskColumns:
+        w, draft, begin, end = self.workload, TaskDraft(), self.begin, self.end
+        stage, computes = w.rank, w.kind == Op.COMPUTE
+        before = previous_in_stream(w.rank, w.stream)
+        owner, named = np.repeat(np.arange(len(w)), np.diff(w.dep_start)), w.deps
+        work = np.flatnonzero(computes[named])[::-1]
+        producer = np.full(len(w), -1)  # the first compute that an operation waits for
+        producer[owner[work]] = named[work]
+        words = np.array([name.split(" ")[0] for name in w.names])[w.label]
+        what = self._all_traffic(np.flatnonzero(~computes))
 
-    def _slowed(self, op: int, kind: str) -> float:
+        def sends(*among: str) -> tuple[Longs, Traffic]:
+            ops = np.flatnonzero(~computes & np.isin(words, among))
+            return ops, what[ops]
+
+        entry = np.full(len(w), -1)  # what waits for all that the operation waits for
+        follow = np.full(len(w), -1)  # what the next in the stream waits for, where that is not the end
+        dropped = np.zeros(len(w), bool)  # of those that begin before their compute ends
+        # Gathers of parameters have a communicator of their own: they wait for their compute, not for others.
+        own = words == "fsdp"
+        first = computes & (before < 0)
+        first_of = np.zeros(self.result.job.parallel.pp, np.int64)
+        first_of[stage[first]] = np.flatnonzero(first)
+
+        ops, sent = sends("parameters")
+        least = self.k.held.least_exposed if self._overlaps else 1.0
+        entry[ops] = end[ops] = draft.send(ops, sent, sent["fixed_s"], least)
+        late = np.full(len(first_of), -1)
+        if least < 1:
+            hidden = late[stage[ops]] = draft.send(ops, sent, 0.0, 1 - least, alone=False)
+            draft.wait(hidden, end[ops])
+        # The head needs its parameters, which come last: nothing hides behind it, so the next compute waits for both.
+        second = np.flatnonzero(computes & (before >= 0) & first[before])
+        second = second[late[stage[second]] >= 0]
+        held = self._after(draft, second, late[stage[second]], self.head_s[first_of[stage[second]]])
+
+        ops, optimizer = np.flatnonzero(computes), self._named(OPTIMIZER)
+        entry[ops] = begin[ops] = draft.add(ops)
+        part = np.where(optimizer[ops], TASK_PARTS.index(OPTIMIZER), TASK_PARTS.index("compute"))
+        end[ops] = draft.add(ops, self.compute_s[ops], part)
+        draft.wait(end[ops], begin[ops])
+        draft.wait(begin[second], held)
+
+        self._gradients(draft, *sends("gradients"), producer, entry)
+
+        ops, sent = sends("send")
+        exposed = float(self.stages.case.p2p_exposed) if self.stages.case else 1.0
+        entry[ops] = follow[ops] = draft.send(ops, sent, exposed * sent["fixed_s"], exposed)
+        end[ops] = self._after(draft, ops, follow[ops], sent["line_s"], "p2p")
+        if exposed < 1:
+            rest = draft.send(ops, sent, 0.0, 1 - exposed, alone=False)
+            draft.wait(rest, follow[ops])
+            last = np.zeros(len(first_of), np.int64)
+            last[stage[optimizer]] = np.flatnonzero(optimizer)
+            draft.wait(begin[last[stage[ops]]], rest)
+
+        ops, sent = sends("tensor", "context", "expert", "fsdp")
+        early_s = np.where(producer[ops] >= 0, np.minimum(self.compute_s[producer[ops]], sent["hidden_s"]), 0.0)
+        soon = early_s > 0
+        dropped[ops] = soon
+        mark = draft.add(ops[soon], (self.compute_s[producer[ops]] - early_s)[soon])
+        draft.wait(mark, begin[producer[ops[soon]]])
+        entry[ops] = end[ops] = draft.send(ops, sent, sent["fixed_s"])
+        draft.wait(end[ops[soon]], mark)
+        ops = ops[own[ops]]
+        joined = draft.add(ops, self._slowed(ops, producer), "fsdp")
+        draft.wait(joined, end[ops])
+        end[ops] = joined
+        mine = own[owner]
+        draft.wait(joined[np.searchsorted(ops, owner[mine])], end[named[mine]])
+        behind = before[ops] >= 0
+        draft.wait(joined[behind], end[before[ops[behind]]])
+
+        kept = ~(dropped[owner] & (named == producer[owner]))
+        draft.wait(entry[owner[kept]], end[named[kept]])
+        streamed = np.flatnonzero((before >= 0) & ~own)
+        last_one = before[streamed]
+        draft.wait(entry[streamed], np.where(follow[last_one] >= 0, follow[last_one], end[last_one]))
+        return draft.columns
+
+    @staticmethod
+    def _after(draft: TaskDraft, ops: Longs, tasks: Longs, delay_s: Floats, part: str = "compute") -> Longs:
+        """Return tasks that end so long after others: those themselves where that is at once."""
+        later, found = delay_s > 0, tasks.copy()
+        found[later] = draft.add(ops[later], delay_s[later], part)
+        draft.wait(found[later], tasks[later])
+        return found
+
+    def _gradients(self, draft: TaskDraft, ops: Longs, sent: Traffic, producer: Longs, entry: Longs) -> None:
+        """Add exchanges that begin with the last backward (or, scattered after each, with the first)."""
+        case, w, least = self.stages.case, self.workload, self.k.held.least_exposed
+        if not self._overlaps:
+            entry[ops] = self.end[ops] = draft.send(ops, sent, sent["fixed_s"])
+            return
+        start = producer[ops]
+        if case is not None and float(case.scatter_each):
+            backward = np.flatnonzero(self._named("backward"))[::-1]
+            of_stage = np.zeros(self.result.job.parallel.pp, np.int64)
+            of_stage[w.rank[backward]] = backward
+            start = of_stage[w.rank[ops]]
+        # The first gradients are the head's.
+        begun = self._after(draft, ops, self.begin[start], self.head_s[producer[ops]])
+        early = draft.send(ops, sent, sent["fixed_s"], 1 - least)
+        draft.wait(early, begun)
+        entry[ops] = self.end[ops] = draft.send(ops, sent, 0.0, least, alone=False)
+        draft.wait(self.end[ops], early)
+
+    def _slowed(self, ops: Longs, producer: Longs) -> Floats:
         """Return what gathers beside an operation cost it: some of the GPU, and the skew of their rings."""
-        case = self.stages.case
-        if case is None or self.workload.names[int(self.workload.label[op])] not in ("forward", "backward"):
-            return 0.0
-        volume, job = self.volumes[kind], self.result.job
-        each = volume.size_bytes / (2 * job.num_micro) * self.stages.per_byte_s(kind, 0)
-        ranks, stride = (expert_holders(case), case.ep) if kind == "data (experts)" else (case.shard_ranks, case.tp)
-        beyond = float(ranks - inside(case, ranks, stride))
-        skew = (2 + float(case.reshard)) / 2 * self.k.held.ring_hop_s * beyond * float(case.layers)
-        return self.k.held.c_sm * min(each, self.compute_s[op]) + skew
+        case, w, job = self.stages.case, self.workload, self.result.job
+        found = np.zeros(len(ops))
+        if case is None:
+            return found
+        beside = self._named("forward", "backward")[producer[ops]] & (producer[ops] >= 0)
+        for label in np.unique(w.label[ops]).tolist():
+            kind = self._kind(w.names[label])
+            each = self.volumes[kind].size_bytes / (2 * job.num_micro) * self.stages.per_byte_s(kind, 0)
+            experts = kind == "data (experts)"
+            ranks, stride = (expert_holders(case), case.ep) if experts else (case.shard_ranks, case.tp)
+            beyond = float(ranks - inside(case, ranks, stride))
+            skew = (2 + float(case.reshard)) / 2 * self.k.held.ring_hop_s * beyond * float(case.layers)
+            mine = beside & (w.label[ops] == label)
+            found[mine] = self.k.held.c_sm * np.minimum(each, self.compute_s[producer[ops[mine]]]) + skew
+        return found
 
-    def _moved(self, op: int, stage: int, name: str, deps: list[int], named: list[int], before: int) -> None:
-        size = self.size_bytes[op]
-        t = self.traffic.get((name, stage, size))
-        if t is None:
-            t = self.traffic[name, stage, size] = self._traffic(name, stage, size)
-        word, draft, producer = t.word, self.draft, -1
-        for d in named:
-            if d in self.begin:
-                producer = d
-                break
-        length = self.compute_s[producer] if producer >= 0 else 0.0
-        if word == "gradients":
-            self._gradients(op, stage, deps, producer, t)
-        elif word == "parameters":
-            least = self.k.held.least_exposed if self._overlaps else 1.0
-            gate = draft.send(deps, t.fixed_s, t, least, t.alone_s)
-            self.end[op] = gate
-            if least < 1:
-                self.late[stage] = draft.send([gate], 0.0, t, 1 - least)
-        elif word == "send":
-            exposed = self.p2p_exposed
-            sent = self.sent[op] = draft.send(deps, exposed * t.fixed_s, t, exposed, t.alone_s)
-            self.end[op] = self._after(sent, t.line_s, "p2p")
-            if exposed < 1:
-                self.rest.append(draft.send([sent], 0.0, t, 1 - exposed))
-        else:
-            early = min(length, t.hidden_s)
-            if producer >= 0 and early > 0:
-                others = [d for d in deps if d != self.end[producer]]
-                mark = draft.add([self.begin[producer]], length - early)
-                deps = [*others, mark]
-            self.end[op] = draft.send(deps, t.fixed_s, t, alone_s=t.alone_s)
-            if word == "fsdp":  # with what it cost the compute beside it, and whatever else the stream has before it
-                named_ends = [self.end[d] for d in named]
-                joined = [self.end[op], *named_ends, *([self.end[before]] if before in self.end else [])]
-                self.end[op] = draft.add(joined, self._slowed(producer, t.kind) if producer >= 0 else 0.0, "fsdp")
+    def _all_traffic(self, ops: Longs) -> Traffic:
+        """Return what every operation sends; it is nothing for those that compute."""
+        w = self.workload
+        key = np.stack([w.label[ops].astype(np.float64), w.rank[ops], w.size_bytes[ops]], axis=1)
+        _, first, number = np.unique(key, axis=0, return_index=True, return_inverse=True)
+        place = np.empty(len(first), np.int64)
+        for at in np.argsort(first).tolist():
+            op = ops[first[at]]
+            known = w.names[int(w.label[op])], int(w.rank[op]), float(w.size_bytes[op])
+            if known not in self.traffic:
+                self.traffic[known] = self._traffic(*known)
+            place[at] = list(self.traffic).index(known)
+        rows = np.array([(at, *kind) for at, kind in enumerate(self.traffic.values())], TRAFFIC)
+        found = np.zeros(len(w), TRAFFIC)
+        found[ops] = rows[place[number.ravel()]]
+        return found
 
     def _traffic(self, name: str, stage: int, sent_bytes: float) -> TrafficKind:
         kind, word = self._kind(name), name.split(" ")[0]
@@ -212,21 +303,8 @@ class StepTasks:
         if priced is not None and per_byte_s > 0:  # alone it takes what the library takes; others share its links
             size, fixed_s, alone_s = priced / per_byte_s, 0.0, priced
         hidden_s = self._hidden_s(word, alone_s)
-        return TrafficKind(name, kind, word, path, sent_bytes, size, fixed_s, alone_s, hidden_s, line_s)
-
-    def _gradients(self, op: int, stage: int, deps: list[int], producer: int, what: TrafficKind) -> None:
-        """Add an exchange that begins with the last backward (or, scattered after each, with the first)."""
-        case = self.stages.case
-        if not self._overlaps or producer < 0:
-            self.end[op] = self.draft.send(deps, what.fixed_s, what, alone_s=what.alone_s)
-            return
-        least = self.k.held.least_exposed
-        start = self.begin[producer]
-        if case is not None and float(case.scatter_each) and stage in self.first_backward:
-            start = self.first_backward[stage]
-        start = self._after(start, self.head_s[producer])  # the first gradients are the head's
-        early = self.draft.send([start], what.fixed_s, what, 1 - least, what.alone_s)
-        self.end[op] = self.draft.send([*deps, early], 0.0, what, least)
+        part = TASK_PARTS.index(PARTS[word])
+        return TrafficKind(path, part, sent_bytes, size, fixed_s, alone_s, hidden_s, line_s)
 
     @cached_property
     def _overlaps(self) -> bool:
