@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 from tests.sim.collective.clusters import broken_rules
 
@@ -10,10 +12,13 @@ from syncline.program import place
 from syncline.schedule import Kind
 from syncline.sim.collective.price import CollectivePricer, price
 
+#: Where NCCL opens twice the channels on the faster links, and is 1.5 % slower with them.
+MORE_CHANNELS = 4104
 
-@pytest.mark.parametrize("first", range(0, 60, 10))
-def test_bound_order_monotony_and_verbs_on_random_clusters(first: int) -> None:
-    assert [line for seed in range(first, first + 10) for line in broken_rules(seed)] == []
+
+@pytest.mark.parametrize("seeds", [*(range(first, first + 10) for first in range(0, 60, 10)), (MORE_CHANNELS,)])
+def test_bound_order_monotony_and_verbs_on_random_clusters(seeds: Iterable[int]) -> None:
+    assert [line for seed in seeds for line in broken_rules(seed)] == []
 
 
 def test_gloo_runs_the_ring_that_it_most_resembles() -> None:
