@@ -8,6 +8,7 @@ in which the chunks of a connection are sent one after the other, and none waits
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -162,31 +163,62 @@ def _in_window(
         sent: list[int | None] = [None] * len(order)
         posts = start.astype(np.int64).copy()
         each = size_bytes / pieces
-        known = {j: (participants(lane.phases[j]), _flow_columns(unit, i, j, each, share, first_path, slow))
-                 for j in set(order)}  # fmt: skip
+        known = {}
+        for j in set(order):
+            columns = _flow_columns(unit, i, j, each, share, first_path, slow) | {"tenant": into.tenant(share)}
+            known[j] = _Round.of(lane.phases[j], columns, unit.posting_s(i, j), pause_s)
         for wave in range(len(order) + pieces - 1):
             for piece in range(max(0, wave - len(order) + 1), min(pieces, wave + 1)):
                 at = wave - piece
-                phase, ((vertices, ends), columns) = lane.phases[order[at]], known[order[at]]
-                ready, before, num = last[piece], sent[at], len(phase)
-                waits = [ready[phase.src], ready[phase.dst]]
-                waits += [before + np.arange(num)] if before is not None else []
-                moving = columns | {"delay_s": 0.0, "tenant": into.tenant(share)}
-                first = into.add((np.full(num, len(waits)), np.stack(waits, axis=1).ravel()), **moving)
-                arrived = into.add((np.ones(num, np.int64), first + np.arange(num)), delay_s=columns["delay_s"])
-                sent[at] = first
-                count = np.bincount(np.searchsorted(vertices, ends[0]), minlength=len(vertices))
-                flows = arrived + ends[1]
-                posting = unit.posting_s(i, order[at])
-                if posting is not None:  # a vertex posts all its messages one after the other, whatever it waits for
-                    posted = into.add((np.ones_like(count), posts[vertices]), delay_s=posting[vertices])
-                    posts[vertices] = posted + np.arange(len(vertices))
-                    flows, count = np.insert(flows, np.cumsum(count), posts[vertices]), count + 1
-                joins = into.add((count, flows), delay_s=0.0 if pause_s is None else pause_s[vertices])
-                last[piece, vertices] = joins + np.arange(len(vertices))
+                r, ready, before = known[order[at]], last[piece], sent[at]
+                num, vertices = len(r.flows), r.vertices
+                waits = [ready[r.phase.src], ready[r.phase.dst]]
+                waits += [before + r.flows] if before is not None else []
+                first = sent[at] = into.add((np.full(num, len(waits)), np.array(waits).T.ravel()), **r.moving)
+                arrived = into.add((r.one, first + r.flows), delay_s=r.delay_s)
+                flows = arrived + r.ends
+                if r.posting_s is not None:  # a vertex posts all its messages one after the other
+                    posted = into.add((r.alone, posts[vertices]), delay_s=r.posting_s)
+                    posts[vertices] = posted + r.each
+                    flows = np.concatenate((flows, posts[vertices]))[r.by_vertex]
+                joins = into.add((r.waited, flows), delay_s=r.pause_s)
+                last[piece, vertices] = joins + r.each
                 into.blocks.append(TransferRows(i, order[at], piece, wave, first, joins, vertices))
         done.append(_all_of(into, last))
     return done
+
+
+class _Round(NamedTuple):
+    """What a round has in common over all waves."""
+
+    phase: FlowPhase
+    flows: Longs  # 0, 1, ...
+    moving: dict[str, ArrayLike]
+    delay_s: ArrayLike
+    vertices: Longs
+    each: Longs  # 0, 1, ... of the vertices
+    ends: Longs  # the flows of each vertex, vertex by vertex
+    waited: Longs  # how many each vertex joins: its flows, and that it has posted them
+    by_vertex: Longs  # the order of flows and posts that has those of a vertex together
+    posting_s: Floats | None
+    pause_s: ArrayLike
+    one: Longs
+    alone: Longs
+
+    @classmethod
+    def of(
+        cls, phase: FlowPhase, columns: dict[str, ArrayLike], posting: Floats | None, pause_s: Floats | None
+    ) -> _Round:
+        vertices, (of_vertex, flow) = participants(phase)
+        owner = np.searchsorted(vertices, of_vertex)
+        each, posts = np.arange(len(vertices)), posting is not None
+        by_vertex = np.argsort(np.concatenate((owner, each)), kind="stable")
+        count = np.bincount(owner, minlength=len(vertices)) + posts
+        return cls(
+            phase, np.arange(len(phase)), columns | {"delay_s": 0.0}, columns["delay_s"], vertices, each, flow, count,
+            by_vertex, None if posting is None else posting[vertices], 0.0 if pause_s is None else pause_s[vertices],
+            np.ones(len(phase), np.int64), np.ones(len(vertices), np.int64),
+        )  # fmt: skip
 
 
 def _all_of(into: Expansion, last: Longs) -> Longs:
