@@ -92,6 +92,18 @@ def _nothing_left_open() -> Iterator[None]:
     gc.collect()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_fixture_setup() -> None:
+    """Let tests have one environment: previews in the same one fork from the same process that has imported torch."""
+    os.environ.pop("PYTEST_CURRENT_TEST", None)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call() -> None:
+    """Let tests have one environment, as their fixtures have."""
+    os.environ.pop("PYTEST_CURRENT_TEST", None)
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Print as into a pipe: the width of a terminal, or one that an earlier test has left, is nobody's business."""
     for name in ("COLUMNS", "LINES"):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
-import resource
+import select
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -36,8 +38,11 @@ CAPABILITY = {
     "Blackwell": (10, 0), "Blackwell Ultra": (10, 3),
 }  # fmt: skip
 MARK = "SYNCLINE_PREVIEW_FOLDER"
-"""Of all that a rank starts: also a process that has left its session is found by it and ended; one that has cleared
-its environment is found by the rank's network, which it cannot leave."""
+"""Of all that a rank starts: also a process that has left its session is found and ended. This variable names what was
+started as another program, the process's name its forks, and the rank's network, which it cannot leave, what has
+cleared its environment."""
+MOST_NAME = 15
+"""Characters that the kernel keeps of a process's name."""
 HINTS = {
     "missing": "Install what the script imports into the Python that runs syncline.",
     "data": "A preview has no network: put what the script downloads (weights, data) where it looks first.",
@@ -45,6 +50,8 @@ HINTS = {
     "crashed": "Where the script is right, the preview lacks something: report it with this line.",
 }
 TRIES, TRY_S = 100, 0.02
+MOST_ANSWER = 64
+"""Bytes of a number that a rank's parent sends."""
 
 
 class PreviewError(SimulationError):
@@ -105,14 +112,15 @@ class RankProcess:
                 }
             )
         )
-        self._process, self._network = _start(spec, self._log, memory_bytes), _NO_NETWORK
+        self._rank = _start(spec, self._log, memory_bytes, launch.environment)
+        self._network = _NO_NETWORK
         self._until_s = time.monotonic() + timeout_s
 
     def ended(self) -> bool:
         """Return whether the rank has ended; one that takes too long is ended with an error."""
         if self._network == _NO_NETWORK:
-            self._network = _network_of(self._process.pid)
-        if self._process.poll() is not None:
+            self._network = _network_of(self._rank.pid)
+        if self._rank.status() is not None:
             return True
         if time.monotonic() > self._until_s:
             raise PreviewError(
@@ -135,8 +143,7 @@ class RankProcess:
 
     def capture(self, keep: Path | None = None) -> Capture:
         """Return what the rank did, or raise with the script's own last words."""
-        self._process.wait()
-        output, ended = self._output(), self._process.returncode
+        ended, output = self._rank.status(wait=True) or 0, self._output()
         if ended < 0:
             raise PreviewError(
                 f"rank {self.rank} of {self._script} was ended by {signal.Signals(-ended).name}.",
@@ -186,8 +193,8 @@ class RankProcess:
     def close(self) -> None:
         """End the rank and all that it started."""
         with contextlib.suppress(ProcessLookupError):  # nothing of the session is left
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
+            os.killpg(self._rank.pid, signal.SIGKILL)
+        self._rank.status(wait=True)
         _end_all(self._folder.name, self._network)
         if self._network != _NO_NETWORK:
             os.close(self._network)
@@ -213,11 +220,11 @@ def _network_of(pid: int) -> int:
 
 def _end_all(folder: str, network: int) -> None:
     """End what a rank has started and what has left its session; return when nothing of it is left."""
-    mark = f"{MARK}={folder}".encode()
+    mark, name = f"{MARK}={folder}".encode(), folder[-MOST_NAME:]
     number = os.fstat(network).st_ino if network != _NO_NETWORK else 0
     for _ in range(TRIES):
         running = [int(name) for name in os.listdir("/proc") if name.isdigit()]
-        left = [pid for pid in running if mark in _environment(pid) or _is_in(pid, number)]
+        left = [pid for pid in running if mark in _environment(pid) or _name(pid) == name or _is_in(pid, number)]
         if not left:
             return
         for pid in left:
@@ -230,6 +237,12 @@ def _environment(pid: int) -> list[bytes]:
     with contextlib.suppress(OSError):  # another user's, or gone
         return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     return []
+
+
+def _name(pid: int) -> str:
+    with contextlib.suppress(OSError):  # gone
+        return Path(f"/proc/{pid}/comm").read_text().rstrip("\n")
+    return ""
 
 
 def _is_in(pid: int, network: int) -> bool:
@@ -245,22 +258,71 @@ class EarlyWord(NamedTuple):
     stages: JsonObject
 
 
-def _start(spec: Path, log: Path, memory_bytes: int) -> subprocess.Popen[bytes]:
-    path = os.pathsep.join([str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])])
+class _Fork:
+    """A rank, forked from a process that has imported torch: its number, and its exit status once it has ended."""
 
-    def bounded() -> None:
-        resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+    def __init__(self, pid: int, answers: socket.socket) -> None:
+        self.pid, self._answers = pid, answers
+        self._status: int | None = None
 
-    with log.open("wb") as stream:
-        return subprocess.Popen(  # noqa: S603 - the user's own script
-            [sys.executable, "-m", "syncline.previewing.capture", str(spec)],
-            env={**os.environ, **QUIET, "PYTHONPATH": path, MARK: str(spec.parent)},
-            stdin=subprocess.DEVNULL,
-            stdout=stream,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            preexec_fn=bounded,
+    def status(self, *, wait: bool = False) -> int | None:
+        """Return the exit status, negative where a signal ended it, or None while the rank runs."""
+        if self._status is None and (wait or select.select([self._answers], [], [], 0)[0]):
+            self._status = int(self._answers.recv(MOST_ANSWER) or -signal.SIGKILL)  # or its parent was killed
+            self._answers.close()
+        return self._status
+
+
+class _Imported:
+    """A process that has imported torch, in one environment and folder; ranks of later previews fork from it too."""
+
+    def __init__(self, environment: dict[str, str], folder: str) -> None:
+        self._door, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._process = subprocess.Popen(  # noqa: S603 - our own module
+                [sys.executable, "-m", "syncline.previewing.capture", str(theirs.fileno())],
+                env=environment, cwd=folder, pass_fds=[theirs.fileno()], start_new_session=True,
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            )  # fmt: skip
+
+    def runs(self) -> bool:
+        return self._process.poll() is None
+
+    def fork(self, spec: Path, log: Path, memory_bytes: int) -> _Fork:
+        own = {"spec": str(spec), "log": str(log), "memory_bytes": memory_bytes, "mark": {MARK: str(spec.parent)}}
+        mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            socket.send_fds(self._door, [json.dumps(own).encode()], [theirs.fileno()])
+        if pid := mine.recv(MOST_ANSWER):
+            return _Fork(int(pid), mine)
+        mine.close()
+        raise PreviewError(
+            f"the process that imports torch ended with status {self._process.wait()}.",
+            hint=f'Does `{sys.executable} -c "import torch"` work here?',
         )
+
+    def close(self) -> None:
+        """Ask for no more ranks: it goes when the last of them has ended."""
+        self._door.close()
+        threading.Thread(target=self._process.wait, daemon=True).start()
+
+
+_IMPORTED: dict[tuple[str, ...], _Imported] = {}
+_ONE_AT_A_TIME = threading.Lock()
+
+
+def _start(spec: Path, log: Path, memory_bytes: int, given: dict[str, str]) -> _Fork:
+    """Fork a rank from a process that imported torch in this environment, folder and with the variables `given`."""
+    path = os.pathsep.join([str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment, folder = {**os.environ, **QUIET, "PYTHONPATH": path, **given}, os.getcwd()
+    made_in = (folder, *itertools.chain.from_iterable(sorted(environment.items())))
+    with _ONE_AT_A_TIME:
+        for other, imported in [*_IMPORTED.items()]:
+            if other != made_in or not imported.runs():
+                _IMPORTED.pop(other).close()
+        if made_in not in _IMPORTED:
+            _IMPORTED[made_in] = _Imported(environment, folder)
+        return _IMPORTED[made_in].fork(spec, log, memory_bytes)
 
 
 def time_kernels(

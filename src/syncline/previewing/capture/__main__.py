@@ -1,145 +1,115 @@
-"""`python -m syncline.previewing.capture SPEC`: run one rank of a script and write what it did."""
+"""`python -m syncline.previewing.capture DOOR`: import torch once; every rank that is asked for is a fork of this.
+
+A message through DOOR, an open socket, names the spec of a rank and brings a socket. Through that go back the number of
+the process and, when it has ended, how it did. A rank is ended when nobody waits for it: its socket was closed.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import importlib
 import json
 import os
+import resource
+import selectors
+import signal
+import socket
 import sys
 import traceback
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from syncline.previewing.capture import apart
-from syncline.previewing.capture.log import is_own
+
+MOST_BYTES = 1 << 16
+"""Of a message."""
+MOST_NAME = 15
+"""Characters that the kernel keeps of a process's name."""
 
 
-def main() -> None:
-    """Run the script named in the spec file; the answer is a file, the exit code is always 0."""
-    spec = json.loads(Path(sys.argv[1]).read_text())
-    out = Path(spec["out"])
-    os.environ.update(spec["env"])
-    cut_off, layered = apart.alone(out.parent if spec["read_only"] else None)  # before anything starts a thread
+class _Rank(NamedTuple):
+    """A fork: `ends` becomes readable when it has ended, `answers` when nobody waits for it any more."""
+
+    pid: int
+    ends: int
+    answers: socket.socket
+
+
+def serve(door: socket.socket) -> None:
+    """Fork a rank for each message and send on how each ends, until the door is closed and all have ended."""
     gc.disable()  # what torch makes when it is imported stays: a sixth of that time went into looking for rings
-    import torch
-    from torch._subclasses.fake_tensor import FakeTensorMode
-
-    from syncline.previewing.capture import (
-        codecs,
-        cuda,
-        device,
-        fence,
-        launched,
-        quick,
-        script,
-        sharding,
-        stages,
-        triton,
-        values,
-        world,
-    )
-    from syncline.previewing.capture.log import Log
-    from syncline.previewing.capture.memory import StorageLedger
-    from syncline.previewing.capture.memory import prepare as follow
-    from syncline.previewing.capture.recorder import Recorder
-
-    kind: Any = FakeTensorMode
-    kind.__deepcopy__ = lambda mode, _: mode  # a copied tensor stays in its mode: no other one is recorded
-    fake = FakeTensorMode(allow_non_fake_inputs=True)  # before torch is told of a GPU: making one imports the compiler
+    with contextlib.suppress(Exception):  # a rank fails the same way, where its log is
+        importlib.import_module("syncline.previewing.capture.rank")
+    gc.freeze()
     gc.enable()
-    log = Log()
-    memory = StorageLedger(log)
-    log.facts.update(torch=torch.__version__, rank=int(os.environ["RANK"]), world=int(os.environ["WORLD_SIZE"]))
-    log.facts.update(command=spec["command"], env=spec["env"])  # for `own`, which runs it on a real device
-    log.facts.update(device=spec["device"], steps=int(spec["steps"]), alone=spec["alone"], given=spec["given"])
+    with selectors.DefaultSelector() as waits:
+        waits.register(door, selectors.EVENT_READ)
+        while waits.get_map():
+            for key, _ in waits.select():
+                rank: _Rank | None = key.data
+                if rank is None:
+                    _fork(door, waits)
+                elif key.fileobj is rank.answers:
+                    waits.unregister(rank.answers)
+                    for kill in (os.kill, os.killpg):  # it may not lead its group yet
+                        with contextlib.suppress(ProcessLookupError):
+                            kill(rank.pid, signal.SIGKILL)
+                elif key.fileobj in waits.get_map():
+                    _reap(rank, waits)
 
-    def done(status: str = "ok", error: str = "") -> NoReturn:
-        log.write(out, status, error)
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(0)  # nothing of the script's own ending is wanted: no upload, no checkpoint, no wait for a thread
 
-    device.unnumbered()
-    if spec["device"] == "cuda":
-        device.prepare()
-        cuda.prepare(log, spec["gpu"], int(os.environ["LOCAL_RANK"]), int(spec["gpus"]), memory)
-    else:
-        cuda.absent(log)
-    quick.prepare()
-    collectives = world.Collectives(log)
+def _fork(door: socket.socket, waits: selectors.BaseSelector) -> None:
+    """Take a message and make the rank that it asks for; a door that is closed is waited for no more."""
+    message, files, _, _ = socket.recv_fds(door, MOST_BYTES, 1)
+    if not message:
+        waits.unregister(door)
+        return
+    answers = socket.socket(fileno=files[0])
+    if (pid := os.fork()) == 0:
+        for kept in (door, answers, *(key.data.answers for key in waits.get_map().values() if key.data)):
+            kept.close()
+        _be(json.loads(message))
+    answers.send(str(pid).encode())
+    rank = _Rank(pid, os.pidfd_open(pid), answers)
+    for file in (rank.ends, rank.answers):
+        waits.register(file, selectors.EVENT_READ, rank)
 
-    def sized(ranks: int) -> None:
-        if spec["alone"] and ranks > 1:
-            done("world", str(ranks))
 
-    backend = "nccl" if spec["device"] == "cuda" else "gloo"
-    world.prepare(collectives, backend, int(spec.get("bucket_bytes", 0)), sized)
-    sharding.prepare(log, hybrid=bool(spec.get("hybrid")))
-    launched.spawned(sized)
-    launched.one_gpu()
-    follow(memory)
-    if not cut_off:
-        log.note("the kernel gives this user no network of its own: connections are refused in Python only")
-    if spec["read_only"] and not layered:
-        log.note("the kernel gives this user no layer over files: what the script writes stays")
-    fence.prepare(log)
-    recorder = Recorder(log, memory, collectives, fake, spec["device"])
-    collectives.where = recorder.where
-    values.prepare(log, recorder.synced)
+def _reap(rank: _Rank, waits: selectors.BaseSelector) -> None:
+    """Send on how a rank has ended."""
+    for file in (rank.ends, rank.answers):
+        if file in waits.get_map():
+            waits.unregister(file)
+    status = os.waitstatus_to_exitcode(os.waitpid(rank.pid, 0)[1])
+    os.close(rank.ends)
+    with rank.answers, contextlib.suppress(BrokenPipeError):  # whoever asked has given up
+        rank.answers.send(str(status).encode())
 
-    def heard() -> None:
-        log.write_early(Path(spec["early"]))
 
-    def begun(step: int) -> None:
-        Path(spec["step"]).write_text(str(step))
-        if step == 2:
-            heard()
-
-    steps = script.StepCounter(log, recorder, memory, int(spec["steps"]), begun, done)
-    steps.prepare()
-    collectives.arrived = steps.received
-    script.compiled(recorder, log)
-    stages.prepare(log, spec.get("stages", {}), heard)
-    triton.prepare(log, recorder.custom)
-    codecs.prepare(log)
-    script.moved_modules(memory)
-    script.shapes_only(recorder)
-    script.fused_kernels(log)
-    script.unprofiled()
-    script.backwards(recorder)
-    if spec["alone"]:
-        launched.unlaunched(spec["given"])
+def _be(asked: dict[str, Any]) -> NoReturn:
+    """Be the rank of a spec file, in a session of its own."""
     try:
-        with fake, recorder, script.Functions():
-            script.run(spec["command"])
-    except SystemExit as stopped:
-        if stopped.code not in (None, 0) and not steps.stepped:
-            done("own", f"the script exited with {stopped.code!r}")
-    except BaseException as error:
-        done(*_words(error))
-    done()
+        os.setsid()
+        with open(asked["log"], "wb") as stream:
+            os.dup2(stream.fileno(), 1)
+            os.dup2(stream.fileno(), 2)
+        resource.setrlimit(resource.RLIMIT_AS, (asked["memory_bytes"], asked["memory_bytes"]))
+        spec = json.loads(Path(asked["spec"]).read_text())
+        os.environ.update({**asked["mark"], **spec["env"]})
+        out = Path(spec["out"])
+        Path("/proc/self/comm").write_text(str(out.parent)[-MOST_NAME:])  # by which its forks are found
+        cut_off, layered = apart.alone(out.parent if spec["read_only"] else None)  # before anything starts a thread
+        from syncline.previewing.capture.rank import run
 
-
-def _words(error: BaseException) -> tuple[str, str]:
-    """Return what kind of error it is, the last line of its traceback and where in the script it was."""
-    traceback.print_exception(error)
-    lines = "".join(traceback.format_exception_only(error)).strip().splitlines()
-    if isinstance(error, SyntaxError):  # its place comes first
-        lines = lines[-1:]
-    last = " ".join(map(str.strip, lines[: 2 if lines[0].endswith(":") else 1]))  # a colon says that the reason follows
-    here = str(Path(__file__).parent)
-    frames: list[Any] = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith((here, "<"))]
-    own = [f for f in frames if is_own(f.filename)]
-    place = own[-1] if own else frames[-1] if frames else None
-    kind = "own"
-    if isinstance(error, ImportError):
-        kind = "missing"
-    elif isinstance(error, OSError):  # a file or a hub: those of Hugging Face's and requests' errors are of that class
-        kind = "data"
-    elif frames and f"{os.sep}torch{os.sep}" in frames[-1].filename:
-        kind = "crashed"
-    return kind, f"{last[:300]}\n{place.filename}:{place.lineno}" if place else last[:300]
+        run(spec, cut_off=cut_off, layered=layered)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(1)
 
 
 if __name__ == "__main__":
-    main()
+    with socket.socket(fileno=int(sys.argv[1])) as opened:
+        serve(opened)

@@ -27,7 +27,6 @@ from typing import Any
 
 import torch
 
-from syncline.previewing.capture import processor
 from syncline.previewing.capture.arguments import Arguments, size_of
 from syncline.previewing.capture.own import PHASES
 from syncline.previewing.signature import signature_key
@@ -40,6 +39,7 @@ MOST_COPIES = 24
 TELL_EVERY_S = 2.0
 OWN_S = 180.0  # the longest that a rank of the script may take for its steps
 HEAVY = ("mm", "attention", "convolution", "linear", "matmul")
+LASTING_S, MOST_CALLS, ROUNDS = 0.01, 200, 3  # of an operator on a CPU
 Call = Callable[[], object]
 
 
@@ -53,7 +53,7 @@ def main() -> None:
         sys.exit(f"{folder} holds no capture; make one with syncline preview --keep {folder}.")
     facts = json.loads(files[0].read_text(encoding="utf-8"))["facts"]
     if facts.get("device") == "cpu":
-        found = on_processor(files, processor.threads(facts), int(sys.argv[3]) if len(sys.argv) > 3 else 1)
+        found = on_processor(files, _threads(facts), int(sys.argv[3]) if len(sys.argv) > 3 else 1)
     elif torch.cuda.is_available():
         found = measured(files)
     else:
@@ -95,13 +95,54 @@ def on_processor(files: list[Path], threads: int, ranks: int = 1) -> dict[str, o
     with torch.no_grad():
         for key, spec in _announced(_specs(files)):
             try:
-                rows.append({"key": key, "op": spec["op"], **processor.timed(spec)})
+                rows.append({"key": key, "op": spec["op"], **_timed_on_cpu(spec)})
             except Exception as error:  # an operator that this torch has not
                 rows.append({"key": key, "op": spec["op"], "error": _words(error)})
     environment = {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
     own = [_slowest(path, environment, ranks) for path in files]
-    facts = processor.described(threads)
+    facts = _processor(threads)
     return {"syncline": FORMAT, **facts, "torch": torch.__version__, "own": own, "kernels": rows}
+
+
+def _threads(facts: Mapping[str, Any]) -> int:
+    """Return the threads of a rank: as its command says, as this environment does, or as torchrun sets them."""
+    env = facts["env"]
+    number = env.get("OMP_NUM_THREADS") or os.environ.get("OMP_NUM_THREADS")
+    if number:
+        return int(number)
+    return 1 if int(env["LOCAL_WORLD_SIZE"]) > 1 else torch.get_num_threads()
+
+
+def _processor(number: int) -> dict[str, object]:
+    """Return what this machine is: its processor, its memory and the threads that were used."""
+    names = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
+    name = names[0].partition(":")[2].strip() if names else "a CPU"
+    return {
+        "device": f"{name}, {number} thread{'s' if number > 1 else ''}",
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "cache_bytes": 0,
+        "cpu": {"threads": number, "cores": len(os.sched_getaffinity(0))},
+    }
+
+
+def _timed_on_cpu(spec: Mapping[str, Any]) -> dict[str, float]:
+    """Return what an operator takes: the middle of some rounds of calls with the same tensors."""
+    free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
+    if 2 * size_of(spec) > free:
+        raise MemoryError(f"its tensors take {size_of(spec) / 2**30:.1f} GiB, and {free / 2**30:.1f} GiB are free")
+    call = Arguments(spec).call()
+    call()
+    once = _seconds_of(call, 1)
+    number = max(1, min(MOST_CALLS, int(LASTING_S / max(once, 1e-7))))
+    seconds = sorted(_seconds_of(call, number) for _ in range(ROUNDS))[ROUNDS // 2]
+    return {"hot_s": seconds, "cold_s": seconds, "host_s": seconds}
+
+
+def _seconds_of(call: Call, number: int) -> float:
+    begun = time.perf_counter()
+    for _ in range(number):
+        call()
+    return (time.perf_counter() - begun) / number
 
 
 def _specs(files: list[Path]) -> dict[str, Mapping[str, Any]]:

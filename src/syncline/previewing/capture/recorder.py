@@ -12,9 +12,9 @@ from torch.utils.flop_counter import flop_registry
 
 from syncline.previewing.capture import cuda, quick
 from syncline.previewing.capture.device import cpp_device, renamed
+from syncline.previewing.capture.fused import SHAPES
 from syncline.previewing.capture.log import KERNEL, Log
 from syncline.previewing.capture.memory import StorageLedger
-from syncline.previewing.capture.shapes import SHAPES
 from syncline.previewing.capture.values import hinted, rows_of, value_of
 
 aten = torch.ops.aten

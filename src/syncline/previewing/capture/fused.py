@@ -1,0 +1,152 @@
+"""Kernels of a GPU alone: which one attention and norms take there, and the shapes of what a fake mode cannot run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.attention.flex_attention
+from torch._subclasses.fake_tensor import FakeTensor
+
+from syncline.previewing.capture.log import Log
+
+aten = torch.ops.aten
+
+
+def _channels(x: Any) -> Any:
+    return x.new_empty(x.shape[1], dtype=torch.float32)
+
+
+def _stats(x: Any, *_: Any, **__: Any) -> Any:
+    return _channels(x), _channels(x)
+
+
+def _reduce(grad: Any, x: Any, mean: Any, invstd: Any, weight: Any, *_: Any) -> Any:
+    return _channels(x), _channels(x), torch.empty_like(weight), torch.empty_like(weight)
+
+
+def _rms(x: Any, normalized: Any, *_: Any) -> Any:
+    rows = [*x.shape[: x.ndim - len(normalized)], *(1 for _ in normalized)]
+    return torch.empty_like(x), x.new_empty(rows, dtype=torch.float32)
+
+
+def _rms_backward(grad: Any, x: Any, normalized: Any, rstd: Any, weight: Any, *_: Any) -> Any:
+    return torch.empty_like(x), None if weight is None else torch.empty_like(weight)
+
+
+SHAPES = {
+    aten._fused_rms_norm: _rms,
+    aten._fused_rms_norm_backward: _rms_backward,
+    aten.batch_norm_stats: _stats,
+    aten.batch_norm_gather_stats_with_counts: _stats,
+    aten.batch_norm_gather_stats: _stats,
+    aten.batch_norm_elemt: lambda x, *_: torch.empty_like(x),
+    aten.batch_norm_backward_reduce: _reduce,
+    aten.batch_norm_backward_elemt: lambda grad, *_: torch.empty_like(grad),
+    aten.histc: lambda x, bins=100, *_, **__: x.new_empty(bins),
+    aten.bincount: lambda x, weights=None, minlength=0: x.new_empty(minlength or 1, dtype=torch.int64),
+}
+"""What an operator gives: of builds for CUDA alone, or with as many numbers as values decide."""
+
+
+def prepare(log: Log) -> None:
+    """Let attention, RMS normalisation, dropout and a product with a bias take the kernel that a GPU would.
+
+    The functions are replaced: a function mode is off inside of functions that it was asked about, as in the backward
+    that runs a checkpointed forward again.
+    """
+    functional: Any = torch.nn.functional
+    attend, normalise = functional.scaled_dot_product_attention, functional.rms_norm
+    multiply, drop = functional.linear, functional.dropout
+
+    def attention(*args: Any, **kwargs: Any) -> Any:
+        return _attention(attend, *args, **kwargs)
+
+    def linear(input: Any, weight: Any, bias: Any = None) -> Any:
+        plain = (
+            type(input) is FakeTensor and input.is_cuda and input.is_contiguous() and not hasattr(weight, "placements")
+        )
+        if bias is None or input.ndim != 3 or not plain:
+            return multiply(input, weight, bias)
+        return torch.addmm(bias, input.flatten(0, 1), weight.t()).unflatten(0, input.shape[:2])  # as CUDA's own does
+
+    def rms_norm(input: Any, normalized_shape: Any, weight: Any = None, eps: float | None = None) -> Any:
+        if type(input) is FakeTensor and input.is_cuda:
+            return torch.ops.aten._fused_rms_norm.default(input, normalized_shape, weight, eps)[0]
+        return normalise(input, normalized_shape, weight, eps)
+
+    def dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+        fused = type(input) is FakeTensor and input.is_cuda and training and 0 < p < 1 and not inplace
+        return torch.native_dropout(input, p, True)[0] if fused else drop(input, p, training, inplace)
+
+    functional.scaled_dot_product_attention, functional.rms_norm, functional.linear = attention, rms_norm, linear
+    functional.dropout = dropout
+    _flexible(log)
+
+
+def _flexible(log: Log) -> None:
+    """Let flex attention, which the recorder would not see, be a flash kernel; its mask is not known."""
+    home: Any = torch.nn.attention.flex_attention
+    flex = home.flex_attention
+
+    def attention(
+        query: Any, key: Any, value: Any, score_mod: Any = None, block_mask: Any = None, scale: float | None = None,
+        enable_gqa: bool = False, return_lse: bool = False, kernel_options: Any = None, *, return_aux: Any = None,
+    ) -> Any:  # fmt: skip
+        if type(query) is not FakeTensor or not query.is_cuda:
+            more = {"enable_gqa": enable_gqa, "return_lse": return_lse, "return_aux": return_aux}
+            return flex(query, key, value, score_mod, block_mask, scale, kernel_options=kernel_options, **more)
+        if block_mask is not None:
+            log.stand_in("the mask of flex attention", "causal")
+        flash = torch.ops.aten._scaled_dot_product_flash_attention.default
+        out, sums = flash(query, key, value, 0.0, block_mask is not None, False, scale=scale)[:2]
+        if return_aux is not None:
+            return out, home.AuxOutput(lse=sums if return_aux.lse else None)
+        return (out, sums) if return_lse else out
+
+    home.flex_attention = attention
+
+
+def _attention(
+    func: Any,
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Any:
+    placed = hasattr(query, "placements")  # of DTensor, which has rules for fused kernels
+    if not (placed or type(query) is FakeTensor) or not (query.is_cuda and query.ndim == 4):
+        return func(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+    if torch.is_autocast_enabled("cuda"):
+        query, key, value, attn_mask = map(_autocast, (query, key, value, attn_mask))
+    fused = attn_mask is None and query.dtype in (torch.float16, torch.bfloat16) and query.shape[-1] <= 256
+    if fused:  # these kernels read a group's keys and values where they are
+        flash = torch.ops.aten._scaled_dot_product_flash_attention.default
+        return flash(query, key, value, dropout_p, is_causal, False, scale=scale)[0]
+    plain = attn_mask is None or attn_mask.stride(-1) == 1 or attn_mask.shape[-1] == 1
+    if not plain:  # no kernel reads such a mask: products, softmax and dropout one by one, in 32 bits
+        return func(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+    wants: bool = any(t.requires_grad for t in (query, key, value))
+    if attn_mask is not None and attn_mask.dtype is torch.bool:
+        attn_mask = attn_mask.to(query.dtype)
+    half = query.dtype in (torch.float16, torch.bfloat16) and query.shape[-1] <= 128
+    if half and attn_mask is not None and not attn_mask.requires_grad and torch.cuda.get_device_capability()[0] >= 9:
+        cudnn = torch.ops.aten._scaled_dot_product_cudnn_attention.default
+        return cudnn(query, key, value, attn_mask, wants, dropout_p, is_causal, scale=scale)[0]
+    if enable_gqa and key.shape[1] != query.shape[1]:
+        repeat = query.shape[1] // key.shape[1]
+        key, value = key.repeat_interleave(repeat, 1), value.repeat_interleave(repeat, 1)
+    efficient = torch.ops.aten._scaled_dot_product_efficient_attention.default
+    if attn_mask is not None:
+        attn_mask = attn_mask.expand(query.shape[0], query.shape[1], query.shape[2], key.shape[2])
+    return efficient(query, key, value, attn_mask, wants, dropout_p, is_causal, scale=scale)[0]
+
+
+def _autocast(tensor: Any) -> Any:
+    """Return what autocast makes of an operand of attention: rotated queries and keys are wider than values."""
+    narrows = tensor is not None and tensor.is_floating_point() and tensor.dtype is not torch.float64
+    return tensor.to(torch.get_autocast_dtype("cuda")) if narrows else tensor
