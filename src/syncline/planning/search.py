@@ -29,7 +29,7 @@ from syncline.planning.frameworks.framework import named_framework
 from syncline.planning.space import USUAL, Axes, Rows, Switches, chunks, rows_for, rows_of, switches_of
 from syncline.workload.parallel import SHARDED
 
-CHUNK = 8192
+CHUNK = 32768
 KEEP = 200
 #: Below so many configurations starting a second process costs more than it saves.
 WORTH_A_PROCESS = 1_500_000
