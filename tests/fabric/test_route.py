@@ -200,6 +200,15 @@ def test_a_near_nic_is_left_alone_where_it_is_slow_down_or_on_the_same_leaf() ->
     assert crossed(make(data), (0, 0), (1, 2))[0] == "host-00/nic-0"  # another PCIe switch
 
 
+def test_a_host_that_lost_a_rail_sends_on_another_and_the_far_host_passes_it_on() -> None:
+    data = {"hosts": 2, "host": "dgx-h100", "network": "rail-only NDR"}
+    fabric = make({**data, "faults": [{"device": "host-00/nic-0"}]})
+    there = crossed(fabric, (0, 0), (1, 0), cross_rail="nvlink")
+    assert there[0] == "host-00/nic-1" and there[2:] == ["host-01/nic-1", "host-01/gpu-1", "host-01/nvswitch-0"]
+    back = crossed(fabric, (1, 0), (0, 0), cross_rail="nvlink")
+    assert back[:3] == ["host-01/nvswitch-0", "host-01/gpu-1", "host-01/nic-1"] and back[4:] == ["host-00/nic-1"]
+
+
 def test_planes_never_mix() -> None:
     plane = {"topology": "fat-tree", "link": "NDR", "tiers": 2}
     host = {"model": "dgx-h100", "ports_per_nic": 4}

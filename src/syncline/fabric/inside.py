@@ -183,16 +183,19 @@ class Inside:
 
         GPUs with several NICs of their own use that of a stripe. Others send through the NIC on the destination's rail
         where it is as near as their own, unless the destination borrows a NIC itself. With `cross_rail="nvlink"` data
-        first goes to the GPU of a's host whose NIC is on that rail, so that each GPU's PCIe link carries its own NIC's.
+        first goes to the GPU of a's host whose NIC is on that rail, so that each GPU's PCIe link carries its own NIC's;
+        where a's host has lost that rail, b's host takes the data in on the rail that is left.
         """
         nic_b = self.nic_of_gpu[b]
         sender = a if cross_rail == "fabric" else self._proxy(a, nic_b)
         nic_a = self.nic_of_gpu[sender]
+        receiver = b if cross_rail == "fabric" else self._proxy(b, nic_a)
+        nic_b = self.nic_of_gpu[receiver]
         if cross_rail == "fabric":
             near = np.where(self._lost_nic[b], -1, self._near_nic(a, nic_b))
             nic_a = np.where(near >= 0, near, nic_a)
         if self.num_stripes > 1:
-            nic_a, nic_b = self._stripe(sender, b, stripe)
+            nic_a, nic_b = self._stripe(sender, receiver, stripe)
         missing = (nic_a < 0) | (nic_b < 0)
         if missing.any():
             device = int((a if nic_a[np.argmax(missing)] < 0 else b)[np.argmax(missing)])
@@ -202,7 +205,8 @@ class Inside:
         nic_a, nic_b = self.direct_cables.ends(nic_a, nic_b)
         hop = self.direct(a, sender)
         climb = self.over_pcie(sender, nic_a)
-        return np.concatenate((hop, climb), axis=1), self.over_pcie(nic_b, b), np.stack((nic_a, nic_b), axis=1)
+        tail = np.concatenate((self.over_pcie(nic_b, receiver), self.direct(receiver, b)), axis=1)
+        return np.concatenate((hop, climb), axis=1), tail, np.stack((nic_a, nic_b), axis=1)
 
     def over_pcie(self, a: LongArray, b: LongArray) -> LongArray:
         """Return padded PCIe paths between devices of one host: up from `a`, perhaps across sockets, down to `b`."""

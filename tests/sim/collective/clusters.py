@@ -18,13 +18,14 @@ from syncline.sim.nccl.graph import search
 from syncline.sim.nccl.job import NcclOperation
 from syncline.sim.nccl.predict import chosen_pairs, times_us
 from syncline.sim.step.arithmetic.params import stage_params
+from syncline.sim.step.executed.execute import execute
 from syncline.sim.step.step import step
 from syncline.workload.read_job import load_job
 
 TIE = 0.01
 """How much slower a better network may be."""
 SLOWER = {"NDR": "HDR", "HDR": "EDR", "400GbE": "200GbE", "200GbE": "100GbE"}
-HOSTS = ("dgx-a100", "dgx-h100", "dgx-h200", "dgx-b200", {"model": "dgx-a100", "nics": 1},
+HOSTS = ("dgx-a100", "dgx-h100", "dgx-h200", "dgx-b200", "mi300x-8", "dgx-1-v100", {"model": "dgx-a100", "nics": 1},
          {"model": "dgx-h100", "gpus": 4, "nics": 2})  # fmt: skip
 KINDS = {
     "allreduce": Kind.ALL_REDUCE, "allgather": Kind.ALL_GATHER, "reducescatter": Kind.REDUCE_SCATTER,
@@ -34,21 +35,25 @@ JOB: dict[str, Any] = {"model": "llama3.2-1b", "parallel": {"tp": 1, "zero": "no
 
 
 def described(seed: int) -> dict[str, Any]:
-    """Return a random cluster: one network, or two sites; hosts of one kind."""
+    """Return a random cluster: one network, or two sites; some with two kinds of hosts, or a port that fails."""
     draw = random.Random(seed)
     host, link = draw.choice(HOSTS), draw.choice(tuple(SLOWER))
-    network: dict[str, Any] = {"topology": draw.choice(("leaf-spine", "rail-optimized", "rail-only")), "link": link}
-    if network["topology"] == "leaf-spine":
+    topology = draw.choice(("leaf-spine", "rail-optimized", "rail-only", "dragonfly"))
+    network: dict[str, Any] = {"topology": topology, "link": link}
+    if topology == "leaf-spine":
         network |= {"oversubscription": draw.choice(("1:1", "2:1", "4:1")), "hosts_per_leaf": 2}
     hosts = draw.choice((2, 3, 4, 6, 8))
-    if draw.random() < 0.75:
-        return {"hosts": hosts, "host": host, "network": network}
-    sites = [{"name": name, "hosts": max(1, hosts // parts), "host": host, "network": network}
-             for name, parts in (("a", 1), ("b", draw.choice((1, 2))))]  # fmt: skip
-    return {
-        "sites": sites,
-        "wan": {"rate": draw.choice(("100Gbps", "1.6Tbps")), "latency": draw.choice(("50us", "5ms"))},
-    }
+    if draw.random() < 0.25 and topology != "dragonfly":
+        sites = [{"name": name, "hosts": max(1, hosts // parts), "host": host, "network": network}
+                 for name, parts in (("a", 1), ("b", draw.choice((1, 2))))]  # fmt: skip
+        wan = {"rate": draw.choice(("100Gbps", "1.6Tbps")), "latency": draw.choice(("50us", "5ms"))}
+        return {"sites": sites, "wan": wan}
+    if draw.random() < 0.2 and host in HOSTS[:4]:
+        others = {"host": draw.choice(("dgx-a100", "dgx-b200")), "count": draw.choice((1, 2))}
+        return {"hosts": [{"host": host, "count": hosts}, others], "network": network}
+    port = draw.choice(({"device": "host-00/nic-0"}, {"device": "host-00/nic-0", "rate": "10Gbps"}, None, None))
+    alone = host == HOSTS[-2] and port is not None and "rate" not in port  # a host whose one port is down has none
+    return {"hosts": hosts, "host": host, "network": network, "faults": [port] if port and not alone else []}
 
 
 def fabric_of(data: dict[str, Any]) -> Fabric:
@@ -64,8 +69,9 @@ def slower(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def turned(data: dict[str, Any]) -> dict[str, Any]:
-    """Return a cluster with its sites in the other order; one network has no order."""
-    return {**data, "sites": data["sites"][::-1]} if "sites" in data else data
+    """Return a cluster with its sites, or its kinds of hosts, in the other order."""
+    return {name: each[::-1] if name in ("sites", "hosts") and isinstance(each, list) else each
+            for name, each in data.items()}  # fmt: skip
 
 
 def as_chosen_s(kind: Kind, size: int, placed: Placement, elsewhere: Placement) -> float:
@@ -112,4 +118,7 @@ def broken_rules(seed: int) -> list[str]:
     assert one is not None
     if not np.isclose(stepped.parts_s["dp"], one.time_s, rtol=1e-6):
         wrong.append(f"gradients of {gradients:.0f}: step {stepped.parts_s['dp']}, simulate {one.time_s} s")
+    executed_s = execute(fabric, stepped).parts_s["dp"]
+    if not np.isclose(executed_s, one.time_s, rtol=1e-3):
+        wrong.append(f"gradients of {gradients:.0f}: executed step {executed_s}, simulate {one.time_s} s")
     return wrong

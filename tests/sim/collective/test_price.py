@@ -12,11 +12,11 @@ from syncline.program import place
 from syncline.schedule import Kind
 from syncline.sim.collective.price import CollectivePricer, price
 
-#: Where NCCL opens twice the channels on the faster links, and is 1.5 % slower with them.
-MORE_CHANNELS = 4104
+#: Where NCCL takes another protocol on the faster links, and is 24 % slower with it.
+WORSE_CHOICE = 102
 
 
-@pytest.mark.parametrize("seeds", [*(range(first, first + 10) for first in range(0, 60, 10)), (MORE_CHANNELS,)])
+@pytest.mark.parametrize("seeds", [*(range(first, first + 10) for first in range(0, 60, 10)), (WORSE_CHOICE,)])
 def test_bound_order_monotony_and_verbs_on_random_clusters(seeds: Iterable[int]) -> None:
     assert [line for seed in seeds for line in broken_rules(seed)] == []
 

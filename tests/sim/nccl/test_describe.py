@@ -91,7 +91,7 @@ def test_a_job_is_where_its_ranks_are(ranks: int, name: str, hosts: int, gpus: i
 def test_gpus_that_share_nics_have_those_of_theirs_alone() -> None:
     """Eight GPUs on four NICs, two a NIC: the first four GPUs of each host have two of them."""
     shared = stands(32, host={"model": "dgx-h100", "nics": 4})
-    assert (shared.gpus_per_host, shared.num_nics, shared.nic_rate_Bps, shared.port_share) == (4, 2, 50e9, 1.0)
+    assert (shared.gpus_per_host, shared.num_nics, shared.nic_rate_Bps) == (4, 2, 50e9)
 
 
 def test_a_rack_of_nvlink_keeps_its_hosts_when_each_has_one_rank() -> None:
@@ -102,8 +102,8 @@ def test_a_rack_of_nvlink_keeps_its_hosts_when_each_has_one_rank() -> None:
 
 def test_a_failed_port_counts_where_a_rank_uses_it() -> None:
     one = [{"device": "host-03/nic-1"}]
-    assert stands(8, faults=one).port_share == 1.0
-    assert stands(16, faults=one).port_share == 0.5  # both ranks of host-03 share nic-0
+    assert stands(8, faults=one).nic_rate_Bps == 50e9
+    assert stands(16, faults=one).nic_rate_Bps == 25e9  # both ranks of host-03 share nic-0
 
 
 def test_one_rail_has_the_uplinks_of_its_own_leaves() -> None:

@@ -94,7 +94,8 @@ def _own_ports(system: NcclSystem, fabric: Fabric, gpus: Longs, nics: Longs, ass
     share = min(1.0, float(gpu_Bps[worst]) * system.gpus_per_host / (count * system.nic_rate_Bps))
     if share < 1 - 1e-9:
         assumed.append(f"the slowest GPU of {name} has {share:.0%} of an even share of the NICs and paces all rings")
-    return replace(system, num_nics=count, nic_rate_Bps=system.nic_rate_Bps * share, port_share=share)
+    port_Bps = _slowest_port_Bps(system, fabric, np.isin(links.src, nics))
+    return replace(system, num_nics=count, nic_rate_Bps=system.nic_rate_Bps * share, port_Bps=port_Bps)
 
 
 def _ports(system: NcclSystem, reach: FabricReach, hosts: Longs, assumed: list[str]) -> NcclSystem:
@@ -109,7 +110,18 @@ def _ports(system: NcclSystem, reach: FabricReach, hosts: Longs, assumed: list[s
     slow = slow_ports(reach.fabric, hosts)
     if slow is not None:
         assumed.append(slow.words())
-    return replace(system, nic_rate_Bps=system.nic_rate_Bps * share, port_share=share)
+    mine = np.isin(reach.fabric.devices.host[reach.fabric.links.src], hosts)
+    port_Bps = _slowest_port_Bps(system, reach.fabric, mine)
+    return replace(system, nic_rate_Bps=system.nic_rate_Bps * share, port_Bps=port_Bps)
+
+
+def _slowest_port_Bps(system: NcclSystem, fabric: Fabric, mine: NDArray[np.bool_]) -> float:
+    """Return the line rate of the slowest NIC that works, of those whose links are `mine`; ports of one NIC are one."""
+    links = fabric.links
+    ports = (links.tier == Tier.ACCESS) & (fabric.devices.kind[links.src] == DeviceKind.NIC)
+    each_Bps = links.rate_Bps / np.maximum(links.num_cables, 1)
+    slowest = float(each_Bps[ports & mine & links.up].min(initial=np.inf))
+    return system.nic_rate_Bps * min(1.0, slowest / float(each_Bps[ports].max(initial=slowest)))
 
 
 def _thin_levels(system: NcclSystem, reach: FabricReach, used: UsedParts) -> NcclSystem:

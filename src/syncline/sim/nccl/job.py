@@ -130,7 +130,7 @@ class NcclOperation:
     @cached_property
     def nic_GBps(self) -> float:
         # A port of 200 Gb/s leaves the switches room; three of four public clusters with 400 Gb/s lose a tenth.
-        port = self.system.nic_GBps / self.system.port_share
+        port = self.system.port_GBps
         many = max(min(port, ROOMY_GBps), self.net.many_hosts * port) / port if self.hosts > 2 else 1.0
         # What fast ports lose among themselves does not come off a cell's way out that is thinner than they are.
         share = min(1.0, self.net.efficiency * self.scale.efficiency) * self.crowd_share

@@ -56,7 +56,7 @@ class NcclSystem:
     tree_lines: int = 0  # such lines on the longest way to the root of a tree
     peer_access: bool = True  # between cards without NVLink; drivers of GeForce refuse it
     uplink_cards: int = 1  # that share one switch's way to host memory
-    port_share: float = 1.0  # of its ports that the slowest host has left; `nic_rate_Bps` counts it
+    port_Bps: float = 0.0  # line rate of the slowest port in use, where rings do not share one; 0: `nic_rate_Bps`
     limit: str = ""  # which level caps the two
     ranks: int = 0  # of the whole job, where hosts have different numbers of them; 0: `gpus_per_host` on each
     bounds: Mapping[str, Bound] = field(default_factory=dict, hash=False)  # by operation: no run beats it
@@ -121,8 +121,13 @@ class NcclSystem:
     @cached_property
     def nic_GBps(self) -> float:
         """What one NIC can carry from its GPU: the least of line rate, usable PCIe and the measured path cap."""
+        return min(self.nic_rate_Bps / 1e9, self.port_GBps)
+
+    @property
+    def port_GBps(self) -> float:
+        """What its slowest NIC carries for all rings that share it."""
         cap = self.path_cap_Bps / 1e9 if self.path_cap_Bps else self._default_cap_GBps()
-        return min(self.nic_rate_Bps / 1e9, self.usable_pcie_GBps, cap)
+        return min((self.port_Bps or self.nic_rate_Bps) / 1e9, self.usable_pcie_GBps, cap)
 
     @property
     def usable_pcie_GBps(self) -> float:

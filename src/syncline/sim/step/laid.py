@@ -15,7 +15,7 @@ import numpy as np
 from syncline.fabric.fabric import Fabric
 from syncline.sim.flow.detours import dragonfly_routing
 from syncline.sim.reach import fabric_reach
-from syncline.sim.step.case import Case
+from syncline.sim.step.case import Case, Floats
 from syncline.sim.step.constants import Constants
 from syncline.sim.step.executed.stages import PlacedJob, Stages
 
@@ -30,11 +30,8 @@ def laid_case(fabric: Fabric, placed: PlacedJob, k: Constants) -> Case:
     assert case is not None
     if fabric.num_gpus > MOST_GPUS or fabric.num_hosts < 2 or not differs(fabric, case):
         return case
-    stages = Stages(fabric, placed, k)
-    needs = {name: stages.together_s(kind) for name, kind in _kinds(case).items()} | {"send": _sent_s(stages)}
-    kinds = _kinds(case)
-    laid = {name: stages.ring_Bps(kinds[name], need) if name in kinds else np.asarray(1 / need)
-            for name, need in needs.items() if need > 0}  # fmt: skip
+    stages, pp = Stages(fabric, placed, k), range(placed.job.parallel.pp)
+    laid = {name: stages.ring_Bps(kind, *pp) for name, kind in _kinds(case).items()} | {"send": _sent_Bps(stages)}
     return replace(case, **{f"laid_{name}_Bps": rate for name, rate in laid.items()})
 
 
@@ -71,17 +68,18 @@ def _kinds(case: Case) -> dict[str, str]:
     return {name: kind for name, (has, kind) in found.items() if bool(has)}
 
 
-def _sent_s(stages: Stages) -> float:
-    """Return how long a byte takes from a stage to its neighbour, the slowest pair; 0 without a pipeline.
+def _sent_Bps(stages: Stages) -> Floats:
+    """Return the rate from a stage to its neighbour, the slowest pair; 0 without a pipeline.
 
     Lines between sites have a rule of their own (`network.stage_line_Bps`).
     """
     split = stages.job.parallel
     if split.pp < 2 or np.isfinite(stages.result.machine.reach.site_gpus):
-        return 0.0
+        return np.zeros(())
     wraps = split.virtual > 1
     forward, backward = range(split.pp if wraps else split.pp - 1), range(0 if wraps else 1, split.pp)
-    return max(
+    need_s = max(
         *(stages.per_byte_s("send forward", stage) for stage in forward),
         *(stages.per_byte_s("send backward", stage) for stage in backward),
     )
+    return np.asarray(1 / need_s if need_s > 0 else 0.0)

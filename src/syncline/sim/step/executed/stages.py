@@ -7,9 +7,10 @@ from hashlib import blake2b
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from syncline.errors import SimulationError
-from syncline.fabric.fabric import DeviceKind, Fabric, Tier
+from syncline.fabric.fabric import NETWORK_TIERS, DeviceKind, Fabric, Tier
 from syncline.sim.analytic import busiest
 from syncline.sim.double_tree import of_ring
 from syncline.sim.flow.routing import Routing
@@ -158,10 +159,12 @@ class Stages:
         """Return how long the busiest link needs for each byte that a rank sends."""
         return self._longest_s(kind, self.footprint(kind, stage))
 
-    def together_s(self, kind: str) -> float:
-        """Return the same where all stages exchange at once, as they do after the last backward."""
-        each = [self.footprint(kind, stage) for stage in range(self.job.parallel.pp)]
-        return self._longest_s(kind, np.sum(each, axis=0))
+    @cached_property
+    def _network(self) -> NDArray[np.bool_]:
+        """Which links are not inside a host; those of cells come after the fabric's."""
+        found = np.ones(len(self.rails.capacity_Bps), bool)
+        found[: len(self.fabric.links)] = np.isin(self.fabric.links.tier, [int(tier) for tier in NETWORK_TIERS])
+        return found
 
     def _longest_s(self, kind: str, carried: Floats) -> float:
         used = carried > 0
@@ -190,13 +193,17 @@ class Stages:
             "data (replicas)": (c.dp * c.cp / c.shard_ranks, c.tp * c.shard_ranks),
         }.get(kind, (c.shard_ranks if c.fsdp else c.dp * c.cp, c.tp))  # fmt: skip
 
-    def ring_Bps(self, kind: str, need_s: float) -> Floats:
-        """Return the rate of a ring on the links of a kind, of which a byte needs so long there.
+    def ring_Bps(self, kind: str, *stages: int) -> Floats:
+        """Return the rate that links leave a ring of a kind where these stages exchange at once; 0: they limit nothing.
 
-        Of two domains the links carry a double tree's bytes, which are fewer (`sim/double_tree.py`).
+        The library's price knows scale-up links itself, so links of the network alone count for what it prices. Of two
+        domains they carry a double tree's bytes, which are fewer (`sim/double_tree.py`).
         """
         c = self.case
         assert c is not None
+        carried = np.sum([self.footprint(kind, stage) for stage in stages], axis=0)
+        priced = float(c.library) > 0 and kind in LIBRARY_KINDS
+        need_s = self._longest_s(kind, np.where(self._network, carried, 0.0) if priced else carried)
         if need_s <= 0:
             return np.zeros(())
         ranks, stride = self._members(c, kind)
@@ -215,7 +222,7 @@ class Stages:
         n = float(ranks)
         if n < 2:
             return None
-        ring = ring_of(c, self.k, ranks, stride, self.ring_Bps(kind, self.per_byte_s(kind, stage)))
+        ring = ring_of(c, self.k, ranks, stride, self.ring_Bps(kind, stage))
         buffer = np.asarray(sent_bytes / calls * n / (n - 1))
         if word == "tensor" and float(c.sequence_parallel):
             return calls * float(ring.gather_s(buffer / 2) + ring.scatter_s(buffer / 2))
