@@ -87,9 +87,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def _nothing_left_open() -> Iterator[None]:
-    """Blame a socket or file that nobody closed on its own module, not on the test that garbage is collected in."""
+    """Blame a socket or file that nobody closed on its own module, not on the test that garbage is collected in.
+
+    What is left then stays to the end, and is not looked through again: that took an eighth of all time.
+    """
     yield
     gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)
