@@ -16,7 +16,7 @@ import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from types import ModuleType, NoneType, UnionType
 from typing import Annotated, Any
@@ -34,6 +34,7 @@ RARE = "Rarely needed"
 Question = Callable[..., Answer]
 
 
+@cache
 def app_of(module: ModuleType) -> typer.Typer:
     """Return the Typer app of a module of questions: its one command, or several, of which the first may be unnamed."""
     commands: Mapping[str, Question] = module.COMMANDS
