@@ -122,24 +122,10 @@ _PROSE = re.compile(
     r":code:`|\b(?:errors? (?:like|such as)|for example,|[Tt]his (?:kind of )?error (?:is|means|usually)) .{0,80}[`\"']"
     r"|[`\"'][^`\"']{4,80}[`\"'].{0,40}\b(?:usually|often) (?:means|is caused)"
 )
-_BACKGROUND = re.compile(
-    r"\b(?:usb|hid|snd|hda|sound|[Bb]luetooth|i8042|cfg80211|regulatory|ACPI|acpi|tpm|ima|PM|thermal_sys|rtc\w*|efi|platform|sr|floppy"
-    r"|ipmi\w*|drm|i915|nouveau|OF|systemd|fb\d|vga\w*|pnp|EDAC|pci)(?:[ :]|-?\d)"
-)
 _DAEMONS = re.compile(
     r"\b(?:snapd|gnome-shell|gdm\S*|sshd|CRON|cron|dbus-daemon|systemd-(?:udevd|resolved|networkd|logind|modules-load)"
     r"|polkitd|colord|pulseaudio|pipewire|ModemManager|bluetoothd|smartd|packagekitd|fwupd\S*|cupsd|avahi-daemon"
     r"|accounts-daemon|tracker-\S+|xdg-\S+|rtkit-daemon|thermald|irqbalance|multipathd|apport|whoopsie)(?:\[\d+\])?: "
-)
-# Words of failure that say that nothing failed: none, what would be done, what is set, what the writer gets over.
-_NO_FAILURE = re.compile(
-    r"\[ {1,4}\d{1,2}\.\d{6}\] .{0,80}\blink (?:is )?down"  # a host boots: not every port is in use
-    r"|^[^A-Za-z\n]{0,12}(?:#|\$ |[Ss]ize |export |[•*] |\d+\. )|\$[A-Z{(]|\w+Warning: |\bmay (?!be insuff|cause)"
-    r"|(?i:\b(?:(?:no|without) (?:\w+ ){0,3}|0 )(?:errors?|failures?|hangs?|crash)\b|succeeded\b|: success\b|no action"
-    r"|\bcorrect(?:able|ed) |(?:failures|errors):\s*$|fall(?:ing|s)? ?back|\bwill (?:not )?(?:retry|proceed|be)\b"
-    r"|retrying|\bignor|\bskipp|\boptional|\bif\b|\bwhen\b|\bmight\b|\busually\b|\boften\b|deprecat|recover(?:ed|ing)"
-    r"|(?:by|using|to) default|default (?:value|to)|prevent|to avoid|avoiding|link is not ready|backup interface"
-    r"|deferred|: started |disables this message)"
 )
 DOUBT = "signal.doubt"
 _HOST_RULES = ("kernel.", "host.", "storage.", "net.name", "launch.ssh", "slurm.", "dcgm.", "nvlink.", "gpu.", "pci.")
@@ -153,12 +139,12 @@ def is_calm(line: str) -> bool:
 def heeds(rule: str, line: str, *, general: bool) -> bool:
     """Say whether a rule should listen to this line; a `general` one (a fallback, or what is left over) to fewer."""
     head = line[:240]
+    if rule == DOUBT:  # its words are weighed, and how grave it calls itself where it is shown
+        return not _PROSE.search(line)
     if _DAEMONS.search(head) and (general or not rule.startswith(_HOST_RULES)):
         return False
     if not general:
         return True
-    if rule == DOUBT:  # how grave a line calls itself is weighed where it is shown
-        return not (_NO_FAILURE.search(line) or _PROSE.search(line) or _BACKGROUND.search(head))
     if _KERNEL.search(head) and not _CONCERNS.search(line):
         return False
     return _GRAVE.search(line) is not None or not (_CALM.search(head) or _PROSE.search(line))

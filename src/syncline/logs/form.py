@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from importlib.resources import files
 
 from syncline.describe.document import read_document
@@ -40,15 +40,24 @@ class LineForm:
     """Where the message begins, behind time, host and part."""
 
 
-_WORDS: Mapping[str, LogLevel] = {
-    **dict.fromkeys(("debug", "trace", "verbose", "d", "dbg", "diag"), LogLevel.DEBUG),
-    **dict.fromkeys(("info", "information", "notice", "i", "n", "note", "req", "async", "log"), LogLevel.INFO),
-    **dict.fromkeys(("warn", "warning", "w"), LogLevel.WARNING),
-    **dict.fromkeys(
-        ("err", "error", "crit", "critical", "alert", "emerg", "panic", "fatal", "severe", "e", "f", "c", "failure"),
-        LogLevel.ERROR,
+_NAMES: Mapping[LogLevel, tuple[str, ...]] = {
+    LogLevel.DEBUG: ("debug", "trace", "verbose", "dbg", "diag"),
+    LogLevel.INFO: ("info", "information", "notice", "inf", "normal", "note", "req", "async", "log"),
+    LogLevel.WARNING: ("warning", "warn", "wrn"),
+    LogLevel.ERROR: (
+        *("error", "err", "erro", "critical", "crit", "criti", "alert", "emerg", "panic", "fatal", "severe", "failure"),
+        "-1",
     ),
 }
+_LETTERS = {"d": LogLevel.DEBUG, "i": LogLevel.INFO, "n": LogLevel.INFO, "w": LogLevel.WARNING} | dict.fromkeys(
+    "efc", LogLevel.ERROR
+)
+_WORDS = {word: level for level, words in _NAMES.items() for word in words} | _LETTERS
+_STATED = re.compile(
+    r"^.{0,60}?(?:^|[\s\[|(<:*=\"-])(?P<level>EMERG|ALERT|CRITI?|CRITICAL|ERRO?|ERROR|WRN|WARN|WARNING|NOTICE|INFO|INF|DEBUG|DBG"
+    r"|TRACE|FATAL)(?:[\s\]|)>:*\"-]|$)"
+)
+"""A word of severity that stands alone at the beginning of a message, whoever writes it."""
 _PASSES_ON = ("syslog", "sonic")
 """Who passes on what another wrote: where the outer form states no severity, the message's own does."""
 _BY_NUMBER = (*[LogLevel.ERROR] * 4, LogLevel.WARNING, LogLevel.INFO, LogLevel.INFO, LogLevel.DEBUG)
@@ -95,8 +104,62 @@ def form_of(line: str) -> LineForm | None:
             level = _level(source, groups, head)
             if level is None and source in _PASSES_ON and (inner := form_of(head[at:])):
                 level = inner.level
+            if level is None and (stated := _STATED.search(head[at:])):
+                level = _WORDS[stated["level"].lower()]
             return LineForm(source, groups.get("part", ""), level, at)
+    if stated := _STATED.search(head):
+        return LineForm("logger", "", _WORDS[stated["level"].lower()], stated.end())
     return None
+
+
+@lru_cache(maxsize=8192)
+def _form_of_shape(shape: str) -> LineForm | None:
+    return form_of(shape)
+
+
+def stated(line: str) -> LineForm | None:
+    """Return the form of a line; those that differ in digits alone are asked once, so the part has no digits.
+
+    A digit behind "<", "-" or "/" is a number of severity.
+    """
+    return _form_of_shape(_DIGITS.sub("0", line[:300]))
+
+
+_DIGITS = re.compile(r"(?<![<\-/])\d")
+
+
+def texts_of(least: LogLevel) -> tuple[str, ...]:
+    """Return the texts of which one stands on every line that calls itself as grave as that, in any form."""
+    texts: dict[str, None] = {}
+    for name, level in _WORDS.items():
+        if level < least or not name.isalpha() or name in _LETTERS:
+            continue
+        upper, title = name.upper(), name.title()
+        found = [f"{word}{end}" for word in {upper, title} for end in ' :|]>)*-,"']
+        found += [f"={name}", f"<{name}>", f"[{name}]", f"|{name}|", f"({name})", f".{name} ", f":{name}", f"{name}: "]
+        found += [f'"{name}"', f" {name} "]
+        texts |= dict.fromkeys(text for text in found if len(text) >= _SHORTEST)
+    for letter, level in _LETTERS.items():
+        if level < least:
+            continue
+        mark = letter.upper()
+        texts |= dict.fromkeys(f"{mark}{month:02}{day}" for month in range(1, 13) for day in range(4))  # glog
+        texts |= dict.fromkeys(f"{before} {mark} " for before in "0123456789]:)Z")
+        texts |= dict.fromkeys((f"|{mark}|", f"[{mark}] ", f"]{mark}: "))
+    for number in range(8):
+        if _BY_NUMBER[number] >= least:
+            texts |= dict.fromkeys(f"{before}{number}{mark}" for before, mark in (("<", ">["), ("<", "> "), (":", ";")))
+            texts |= dict.fromkeys(f"-{number}-{letter}" for letter in _CAPITALS)
+            texts |= dict.fromkeys(f"/{number}/{letter}" for letter in _CAPITALS)
+    for text in [text for text in texts if len(text) < _SHORTEST]:
+        del texts[text]
+    return (*texts, *(_MORE if least <= LogLevel.ERROR else ()))
+
+
+_SHORTEST = 4
+_CAPITALS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_MORE = ("[EC ", *(f"{last} -1 " for last in "0123456789abcdef"))
+"""FRR's number of an error, and what Ceph prints for one behind a thread's number."""
 
 
 def _level(source: str, groups: Mapping[str, str], head: str) -> LogLevel | None:
@@ -104,14 +167,14 @@ def _level(source: str, groups: Mapping[str, str], head: str) -> LogLevel | None
         return _BY_NUMBER[int(number) & 7]
     if source == "frr" and "level" not in groups:
         return LogLevel.ERROR if "[EC " in head else None
-    word = groups.get("level", "").lower()
+    word = groups.get("level", "").lower().strip()
     if source == "opensm":
         return LogLevel.ERROR if "ERR" in head and word == "0x01" else LogLevel.INFO
     if source == "nccl" and word in ("version", "call", "abort", ""):
         return LogLevel.WARNING if word == "abort" else LogLevel.INFO
     if source == "kubernetes events":
         return LogLevel.WARNING if word == "warning" else LogLevel.INFO
-    return _WORDS.get(word.rstrip("0123456789")) if word else None
+    return _WORDS.get(word, _WORDS.get(word.rstrip("0123456789"))) if word else None
 
 
 class FormCount:

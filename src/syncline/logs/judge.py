@@ -42,14 +42,36 @@ def judge(tallies: Tallies, others: Sequence[RankedFinding] = ()) -> list[Ranked
         if not tally.rule.signal and holds[name]:
             found[tally.rule.fallback] += [_found(tally.rule, verdict, symptoms) for verdict in verdicts[name]]
     if _has_cause(found[False], symptoms):
+        _open_others(found[False], tallies, holds)
         return found[False]
     all_found = found[False] + ([] if _outnumbered(found[True], tallies) else found[True])
+    _open_others(all_found, tallies, holds)
     if _has_cause(all_found, symptoms):
         return all_found
     sure = [one.finding.rule for one in all_found if not one.finding.is_possible]
     cause = not symptoms.issuperset(sure)
     effects = [tallies[name] for name in dict.fromkeys(sure)] if EFFECTS.issuperset(sure) else []
     return all_found + unexplained(tallies, has_symptom=bool(sure) and not cause, has_cause=cause, effects=effects)
+
+
+def _open_others(found: Sequence[RankedFinding], tallies: Tallies, holds: Mapping[str, bool]) -> None:
+    """Open the lines again that only rules took of which nothing is said, as their conditions are not met.
+
+    A rule that another one excludes, that concerns several hosts where there is one, or whose trouble is over has
+    explained its lines all the same.
+    """
+    explained = {one.finding.rule for one in found}
+    concerned = _concerns_hosts(tallies)
+    for name, tally in tallies.items():
+        rule = tally.rule
+        if tally.count and (
+            (rule.multi_host and not concerned)
+            or (rule.setup and tally.is_over())
+            or any(holds.get(other) for other in rule.excludes)
+        ):
+            explained.add(name)
+    for tally in tallies.values():
+        tally.explained = frozenset(explained)
 
 
 def _has_cause(found: list[RankedFinding], symptoms: frozenset[str]) -> bool:

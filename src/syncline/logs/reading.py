@@ -38,11 +38,12 @@ class _Entry:
     def __init__(self, tally: Tally, matcher: Matcher) -> None:
         self.tally, self.matcher, self.rule = tally, matcher, tally.rule
         self.limits = matcher.limits
-        self.asks_form = bool(matcher.source) or matcher.level is not None
+        self.asks_form = bool(matcher.source) or matcher.level is not None or matcher.speaks
         self.general = tally.rule.leftover or tally.rule.fallback
         self.late = (matcher.leftover, tally.rule.fallback, tally.rule.leftover)
         """What makes its turn come after those without: it knows who writes, a word of failure, or only that."""
         self.is_heard = self.general or not tally.rule.signal
+        self.general &= matcher.level is None  # what states its severity is heard from any part of the kernel
         self.harmless = tally.rule.id == HARMLESS
 
 
@@ -119,18 +120,24 @@ class Reading:
         def found(line: int, text: str, indices: Sequence[int]) -> None:
             host, text = split_prefix(text) if head.is_prefixed else (head.host, text)
             shown, kept = self._shown(text, indices)
-            taken = held = False
+            taken = known = False
+            takers: set[str] = set()
             counted: set[str] = set()
             for index, entry, match in _matches(shown, indices, wanted, forms):
                 rule = entry.rule
-                if (taken and any(entry.late)) or (held and rule.leftover):
+                if (taken and any(entry.late) and not rule.leftover) or (known and rule.leftover):
                     continue  # a rule has this line already
                 if rule.id in counted and not (rule.signal or rule.check):
                     continue  # by another of its patterns
                 counted.add(rule.id)
-                held |= rule.fallback
+                if not rule.signal:
+                    takers.add(rule.id)
                 taken |= not rule.fallback and (not rule.signal or rule.takes)
-                entry.tally.add(match, name, line, kept, self._order, host)
+                known |= rule.takes
+                if rule.leftover:
+                    entry.tally.add_open(match, name, line, kept, self._order, host, frozenset(takers))
+                else:
+                    entry.tally.add(match, name, line, kept, self._order, host)
                 seen[rule.id] += 1
                 once = rule.signal and not (rule.takes or entry.matcher.pattern.groupindex or rule.max_lines)
                 if once or (

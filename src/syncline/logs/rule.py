@@ -24,9 +24,11 @@ from pydantic import (
 
 from syncline.describe.quantity import Strict
 from syncline.finding import Action, Severity
-from syncline.logs.form import LogLevel, form_of
+from syncline.logs.form import LogLevel, stated, texts_of
 from syncline.logs.guard import compile_pattern
 from syncline.logs.template import compile_template
+from syncline.logs.words import SHOWN, log_odds
+from syncline.logs.words import texts as texts_of_failure
 
 SYMPTOMS = "symptoms"
 """In `explains`: every rule that is marked as a symptom."""
@@ -52,7 +54,8 @@ class Matcher(Strict):
     """A line that matters: a template (`says`), or `texts` (one of which it must contain) and a pattern.
 
     The texts make the search fast. `source` and `level` ask for the form of the line: who writes it (`forms.yaml`),
-    how grave it calls itself at least. `limit` keeps only matches whose named group is a number in the range. A `weak`
+    how grave it calls itself at least; a level alone takes every such line. One that `speaks` takes lines
+    whose words speak of a failure. `limit` keeps only matches whose named group is a number in the range. A `weak`
     one takes lines that say that something failed and not why: where no other pattern of its rule was seen, the rule
     tells what may be. A `leftover` one knows who writes and not what: it gets lines that no other rule has taken.
     """
@@ -62,6 +65,7 @@ class Matcher(Strict):
     regex: str | None = None
     source: Names = ()
     level: LogLevel | None = None
+    speaks: bool = False
     limit: dict[str, tuple[float | None, float | None]] = Field(default_factory=dict)
     weak: bool = False
     leftover: bool = False
@@ -93,6 +97,10 @@ class Matcher(Strict):
     def _complete(self, info: ValidationInfo) -> Matcher:
         if self.texts and self.texts[0].startswith(SPELLED):
             object.__setattr__(self, "texts", tuple(spelled(self.texts[0].removeprefix(SPELLED))))
+        if not self.texts and self.regex is None and (self.speaks or self.level is not None):
+            found = texts_of_failure() if self.speaks else texts_of(self.level or LogLevel.DEBUG)
+            object.__setattr__(self, "texts", found)
+            object.__setattr__(self, "regex", r"\S")
         if not self.texts or any(len(text.encode()) < MIN_TEXT or "\n" in text for text in self.texts):
             raise ValueError(f"a match needs `says`, or `text`: {MIN_TEXT} or more characters that the line contains")
         self._trusted = bool(info.context and info.context["trusted"])
@@ -120,7 +128,9 @@ class Matcher(Strict):
 
     def fits(self, line: str) -> bool:
         """Say whether the form of a line is one that is asked for."""
-        form = form_of(line)
+        if self.speaks:
+            return log_odds(line) > SHOWN
+        form = stated(line)
         if form is None or (self.source and form.source not in self.source):
             return False
         return self.level is None or (form.level is not None and form.level >= self.level)

@@ -15,6 +15,8 @@ MAX_EVIDENCE = 6
 MAX_PLACES = 4096
 MAX_ROWS = 20_000
 MAX_SHOWN = 400
+NUMBERS = re.compile(r"(?:0x)?[0-9a-fA-F]*\d[0-9a-fA-F:.]*")
+"""What lines of one kind differ in."""
 _DETAILED = 20_000
 """After so many matches of one rule only the count goes on, by place."""
 
@@ -48,7 +50,11 @@ class MatchRow:
     groups: dict[str, str]
     host: str
     evidence: Evidence
+    takers: frozenset[str] = frozenset()
+    """Rules that took its lines: where one of them says so, they are explained."""
     count: int = 1
+    last: int = 0
+    """Number of the last line like it."""
 
     def get(self, name: str) -> str:
         return self.groups.get(name, "")
@@ -70,6 +76,8 @@ class Tally:
     """By place: the line with which enough had come at once."""
     went_on: Mapping[int, int] = field(default_factory=dict)
     """By file, in the order they were read: the line in front of which nothing stopped the job."""
+    explained: frozenset[str] | None = None
+    """The rules that explain their lines, once that is known: lines that only others took are open."""
     is_weak: bool = field(init=False)
     """Whether no line was seen that says why something failed."""
     _last: dict[int, int] = field(default_factory=dict)
@@ -111,6 +119,16 @@ class Tally:
         if self.rule.check:
             self._add_row(match, where.host, path, line, text, order, host)
 
+    def add_open(
+        self, match: re.Match[str], path: str, line: int, text: str, order: int, host: str, takers: frozenset[str]
+    ) -> None:
+        """Note a line for people to look at, once for all that differ in numbers; `takers` are rules that took it."""
+        self.count += 1
+        self._last[order] = line
+        where = context(text, host)
+        key = (order, where.host, where.rank, NUMBERS.sub("0", text), takers)
+        self._keep(key, _groups(match), where.host, Evidence(path, line, text, where, order), takers)
+
     def _add_row(
         self, match: re.Match[str], host: str, path: str, line: int, text: str, order: int, log_host: str
     ) -> None:
@@ -119,11 +137,22 @@ class Tally:
             key = (order, line)
         else:
             key = (host, match.re, *match.groups()) if match.re.groupindex else (order, host)
+        self._keep(key, _groups(match), host, Evidence(path, line, text, context(text, log_host), order))
+
+    def _keep(
+        self,
+        key: tuple[object, ...],
+        groups: dict[str, str],
+        host: str,
+        seen: Evidence,
+        takers: frozenset[str] = frozenset(),
+    ) -> None:
         old = self.rows.get(key)
         if old is not None:
             old.count += 1
+            old.last = seen.line
         elif len(self.rows) < MAX_ROWS:
-            self.rows[key] = MatchRow(_groups(match), host, Evidence(path, line, text, context(text, log_host), order))
+            self.rows[key] = MatchRow(groups, host, seen, takers, last=seen.line)
             if len(self.evidence) < MAX_EVIDENCE:
                 self.evidence.append(self.rows[key].evidence)
 
@@ -173,11 +202,15 @@ class Tally:
         return past and not any(is_grave(e.text) for e in self.evidence)
 
     def open_rows(self) -> list[MatchRow]:
-        """Return the rows without those after which the job went on."""
-        return [row for row in self.rows.values() if not self._is_past(row.evidence)]
+        """Return the rows that nothing given explains, without those after which the job went on."""
+        return [row for row in self.rows.values() if self._is_open(row) and not self._is_past(row)]
 
-    def _is_past(self, seen: Evidence) -> bool:
-        return seen.line < self.went_on.get(seen.order, 0) and not is_grave(seen.text)
+    def _is_open(self, row: MatchRow) -> bool:
+        return not row.takers or (self.explained is not None and not row.takers & self.explained)
+
+    def _is_past(self, row: MatchRow) -> bool:
+        seen = row.evidence
+        return row.last < self.went_on.get(seen.order, 0) and not is_grave(seen.text)
 
 
 Tallies = Mapping[str, Tally]

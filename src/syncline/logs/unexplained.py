@@ -6,14 +6,15 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import log2
+from math import log, log2
 
 from syncline.finding import Action, Finding, Severity
 from syncline.logs.causes import RankedFinding
 from syncline.logs.emitter import DOUBT, is_calm
-from syncline.logs.form import LogLevel, form_of
-from syncline.logs.tally import MatchRow, Tallies, Tally
+from syncline.logs.form import form_of
+from syncline.logs.tally import NUMBERS, MatchRow, Tallies, Tally
 from syncline.logs.verdict import some
+from syncline.logs.words import SURE, log_odds
 
 RULE = "log.unexplained"
 SIGNAL = "signal.error"
@@ -23,7 +24,6 @@ FAILURES = {"error": "at error level", "doubt": "in words of failure"}
 """The levels of lines that keep a log from being understood, and how they are told."""
 MAX_OPEN = 20
 """Lines without a rule that are kept for people to look at."""
-_NUMBERS = re.compile(r"(?:0x)?[0-9a-fA-F]*\d[0-9a-fA-F:.]*")
 SHOWN = 4
 REFERENCE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html"
 _KIND = re.compile(r"([A-Za-z_][\w.]*(?:Error|Exception|Warning|Interrupt))\b")
@@ -116,13 +116,13 @@ class OpenLine:
 def open_lines(tallies: Tallies, num_lines: Mapping[int, int], limit: int = MAX_OPEN) -> tuple[OpenLine, ...]:
     """Return the lines that no rule explains, what matters first.
 
-    Errors stand before all others. Then a message that is rare, that comes early of its kind and near the end of its
-    log (`num_lines` by file) is more telling than one that fills the log from its beginning.
+    Errors stand before all others. Then a message whose words speak of a failure, that is rare, that comes early of its
+    kind and near the end of its log (`num_lines` by file) tells more than one that fills the log from its beginning.
     """
     found: dict[str, tuple[str, list[MatchRow]]] = {}
     for name, level in _LEVELS.items():
         for row in tallies[name].open_rows() if name in tallies else ():
-            known_as, rows = found.setdefault(_NUMBERS.sub("0", row.evidence.text), (level, []))
+            known_as, rows = found.setdefault(NUMBERS.sub("0", row.evidence.text), (level, []))
             if known_as == level and _HEADER not in row.evidence.text:
                 rows.append(row)
     total = sum(row.count for _, rows in found.values() for row in rows) or 1
@@ -131,13 +131,15 @@ def open_lines(tallies: Tallies, num_lines: Mapping[int, int], limit: int = MAX_
         if not rows:
             continue
         first = min((row.evidence for row in rows), key=lambda seen: seen.when)
-        last = max((row.evidence for row in rows), key=lambda seen: (seen.order, seen.line))
+        order, last = max((row.evidence.order, row.last) for row in rows)
         count = sum(row.count for row in rows)
-        end = last.line / max(num_lines.get(last.order, last.line), 1)
-        score = -log2(count / total) + end - (first.line / max(num_lines.get(first.order, first.line), 1)) / 2
+        end = last / max(num_lines.get(order, last), 1)
         form = form_of(first.text)
-        if level == "doubt" and ((form and form.level is LogLevel.WARNING) or is_calm(first.text)):
-            level = "warning"  # its writer has weighed it
+        odds = log_odds(first.text)
+        if level == "doubt" and ((form and form.level is not None) or is_calm(first.text) or odds < SURE):
+            level = "warning"  # its writer has weighed it, or its words are not plain
+        start = first.line / max(num_lines.get(first.order, first.line), 1)
+        score = -log2(count / total) + end - start / 2 + odds / log(2)
         shown = OpenLine(
             level, first.context.place, form.part if form else "", first.path, first.line, first.text.strip(), count
         )
