@@ -86,10 +86,10 @@ def test_nothing_is_chosen_where_nothing_is_exchanged_at_once() -> None:
 def test_a_fixed_choice_changes_the_plan_and_its_worth_is_an_action() -> None:
     job = load_job({"model": "llama3-70b", "batch": {"global": 1024, "sequence": 8192}})
     free = make_plan(FABRIC, job, with_actions=False)
-    fixed = make_plan(FABRIC, job, fix=read_fix("algorithm=ring,bucket=1MiB"))
+    fixed = make_plan(FABRIC, job, fix=read_fix("algorithm=ring,bucket=2MiB"))
     assert free.best.decision.algorithm and free.best.exchange is not None
     assert fixed.best.predicted.step_time_s > free.best.predicted.step_time_s
-    assert (fixed.best.decision.algorithm, fixed.best.decision.bucket_bytes) == ("ring", MIB)
+    assert (fixed.best.decision.algorithm, fixed.best.decision.bucket_bytes) == ("ring", 2 * MIB)
     assert fixed.best.exchange is not None and fixed.best.exchange.saved_s < 0, "PyTorch's own bucket would be better"
     action = next(a for a in fixed.actions if a.name == "exchange")
     assert action.saving > 0 and action.price_usd == 0.0

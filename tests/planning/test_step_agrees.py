@@ -40,7 +40,7 @@ CLUSTERS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("cluster", CLUSTERS)
 def test_plan_and_step_price_one_layout_alike(cluster: str) -> None:
     fabric = build(ClusterSpec.model_validate(CLUSTERS[cluster]))
-    for fix in ({}, {"algorithm": "hierarchical", "bucket_bytes": 2**20}):
+    for fix in ({}, {"algorithm": "hierarchical", "bucket_bytes": 2**24}):
         answer = make_plan(fabric, named_job("llama3-70b"), fix=fix, with_actions=False)
         again = execute(fabric, step(fabric, answer.result.job)).step_time_s
         assert again == pytest.approx(answer.best.predicted.step_time_s, rel=1e-12)

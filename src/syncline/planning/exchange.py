@@ -38,13 +38,15 @@ def exchange_of(result: StepResult, k: Constants) -> SyncChoice | None:
     buffers, windows = exchanged(case), windows_of(case, cost.hiding)
     times = float(case.num_micro if case.scatter_each else 1.0) / float(case.sync_every)
 
-    def priced(algorithm: str, bucket: int) -> float:
-        return times * float(choice_s(case, k, algorithm, np.asarray(float(bucket)), buffers, windows))
-
+    sizes = list(dict.fromkeys((*BUCKETS, USUAL[1], sync.bucket or BUCKETS[0])))
+    prices: dict[tuple[str, int], float] = {}
+    for algorithm in ALGORITHMS:
+        row = times * choice_s(case, k, algorithm, np.array(sizes, np.float64), buffers, windows)
+        prices |= {(algorithm, size): price for size, price in zip(sizes, row.tolist(), strict=True)}
     algorithms = [sync.algorithm] if sync.algorithm else list(ALGORITHMS)
     buckets = [sync.bucket] if sync.bucket else list(BUCKETS)
-    best = min((priced(a, b), rank, b, a) for rank, a in enumerate(algorithms) for b in buckets)
-    by = {a: min(priced(a, b) for b in BUCKETS) for a in ALGORITHMS}
+    best = min((prices[a, b], rank, b, a) for rank, a in enumerate(algorithms) for b in buckets)
+    by = {a: min(prices[a, b] for b in BUCKETS) for a in ALGORITHMS}
     least = min(by.values())
     extra = {a: value - least for a, value in by.items() if np.isfinite(value)}
-    return SyncChoice(best[3], best[2], priced(*USUAL) - best[0], extra)
+    return SyncChoice(best[3], best[2], prices[USUAL] - best[0], extra)

@@ -91,8 +91,9 @@ def collective_s(operation: str, groups: Groups, size_bytes: Floats) -> Floats:
         )
         mixed = mixed ^ (mixed >> np.uint64(29))
     _, first, at = np.unique(np.broadcast_to(mixed, shape), return_index=True, return_inverse=True)
-    rows = np.stack([np.broadcast_to(column, shape)[first] for column in columns], axis=1)
-    return np.asarray(_rows_s(operation, rows)[at.ravel()])
+    where = np.unravel_index(first, shape)
+    rows = np.stack([np.broadcast_to(column, shape)[where] for column in columns], axis=1)
+    return np.asarray(_rows_s(operation, rows)[at.ravel()].reshape(shape))
 
 
 def _rows_s(operation: str, rows: Floats) -> Floats:

@@ -50,30 +50,33 @@ def extra_s(c: Case, k: Constants, buffers: tuple[Buffer, ...], windows: Windows
     """Return what the chosen algorithm and bucket cost more than the best; 0 where neither is fixed."""
     if not (anywhere(c.algorithm > 0) or anywhere(c.bucket_bytes > 0)):
         return np.zeros(())
+    own = np.atleast_1d(pick(c.bucket_bytes > 0, c.bucket_bytes, BUCKETS[0]))
+    buckets = np.stack([*(np.full_like(own, size) for size in BUCKETS), own])
     least: Floats = np.full((), np.inf)
     chosen: Floats = np.full((), np.inf)
-    own = pick(c.bucket_bytes > 0, c.bucket_bytes, BUCKETS[0])
     for code, algorithm in enumerate(ALGORITHMS, 1):
-        for bucket in (*(np.asarray(float(b)) for b in BUCKETS), own):
-            price = choice_s(c, k, algorithm, bucket, buffers, windows)
-            least = np.minimum(least, price)
-            fits = (c.algorithm == 0) | (c.algorithm == code)
-            fits = fits & ((c.bucket_bytes == 0) | (c.bucket_bytes == bucket))
-            chosen = np.minimum(chosen, pick(fits, price, np.inf))
-    return chosen - least
+        prices = choice_s(c, k, algorithm, buckets, buffers, windows)
+        least = np.minimum(least, prices.min(axis=0))
+        fits = (c.algorithm == 0) | (c.algorithm == code)
+        fits = fits & ((c.bucket_bytes == 0) | (c.bucket_bytes == buckets))
+        chosen = np.minimum(chosen, np.where(fits, prices, np.inf).min(axis=0))
+    return (chosen - least).squeeze()
 
 
 def choice_s(
     c: Case, k: Constants, algorithm: str, bucket_bytes: Floats, buffers: tuple[Buffer, ...], windows: Windows
 ) -> Floats:
-    """Return what a choice costs a step: what stays exposed, and how far the rest slows compute."""
+    """Return what a choice costs a step: what stays exposed, and how far the rest slows compute.
+
+    `bucket_bytes` may have sizes down and rows across; so has the answer.
+    """
     grads, last = _half(c, k, algorithm, bucket_bytes, buffers, 0)
     params, last_params = _half(c, k, algorithm, bucket_bytes, buffers, 1)
     sharded = c.sharded_state > 0
     apart = _slowed(c, k, grads, last, windows.backward) + _slowed(c, k, params, last_params, windows.forward)
     whole = _slowed(c, k, 2 * grads, 2 * last, windows.backward)
     # There is no tree that scatters: a sharded state rules it out.
-    return pick(sharded, np.inf if algorithm == "tree" else apart, whole)
+    return np.broadcast_arrays(pick(sharded, np.inf if algorithm == "tree" else apart, whole), bucket_bytes)[0]
 
 
 def _half(
