@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 # Shared machines are slow at times: a deadline would fail a good test. The same cases are drawn in every run, so that a
 # clone which passes once passes again; `HYPOTHESIS_PROFILE=deep` draws new ones, and many more.
 _ANYWHERE = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("quick", parent=_ANYWHERE, max_examples=50, derandomize=True)
+settings.register_profile("quick", parent=_ANYWHERE, max_examples=30, derandomize=True)
 settings.register_profile("deep", parent=_ANYWHERE, max_examples=3000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 # Agents and jobs of different tests must not meet: only where a test names a socket.
