@@ -146,7 +146,7 @@ def group_system(
     found = replace(
         system, num_hosts=num_hosts, gpus_per_host=inside, ranks=0 if num_hosts * inside == int(ranks) else int(ranks),
         nvlink_domain=inside, num_nics=count if num_hosts > 1 else system.num_nics,
-        nic_rate_Bps=system.nic_rate_Bps * share, port_Bps=(system.port_Bps or system.nic_rate_Bps),
+        nic_rate_Bps=system.nic_rate_Bps * share, port_Bps=(system.port_Bps or system.nic_rate_Bps) * max(1.0, ports),
         nvlink_Bps=system.nvlink_GBps * 1e9 * up,
         ring_cap_Bps=cap_Bps if cap_Bps < own_Bps * (1 - 1e-9) else np.inf,
         long_us=1e6 * long_s, far_us=1e6 * long_s, tree_lines=max(1, system.tree_lines) if long_s > 0 else 0, bounds={},
