@@ -101,7 +101,8 @@ def _without_cause(effects: Sequence[Tally]) -> RankedFinding:
 class OpenLine:
     """A line that no rule explains; `count` lines differ from it in numbers only.
 
-    Its `level` is "error" or "warning" by its own word, or "doubt" where it states neither and speaks of a failure.
+    Its `level` is "error" or "warning" by its own word, "doubt" where it states neither and its words speak plainly of
+    a failure, and "warning" where they may.
     """
 
     level: str

@@ -19,8 +19,8 @@ from syncline.logs.form import stated
 TABLE = "failure_words.csv"
 SHOWN = -0.7
 """Log-odds above which a line is shown: one in three of such lines tells of a failure."""
-SURE = 1.7
-"""Log-odds above which a line keeps a log from being called OK: 2 % of healthy logs that no fit has seen have one."""
+SURE = 1.5
+"""Log-odds above which a line keeps a log from being called OK: 3 % of healthy logs that no fit has seen have one."""
 _WORD = re.compile(r"[A-Za-z]+(?:'t)?")
 _DIGITS = str.maketrans("123456789", "000000000")
 
@@ -54,10 +54,11 @@ def _log_odds(shape: str) -> float:
 @cache
 def texts() -> tuple[str, ...]:
     """Return the texts of which one stands on every line that is to be weighed."""
-    return tuple(dict.fromkeys(text for each in _table().sought for text in _spellings(each)))
+    return tuple(dict.fromkeys(text for each in _table().sought for text in spellings(each)))
 
 
-def _spellings(words: str) -> Iterator[str]:
+def spellings(words: str) -> Iterator[str]:
+    """Yield the texts to search for, so that one stands wherever the words do, written large or small."""
     yield from (words[1:],) if len(words) > 4 else (words, words.title())
     yield words.upper()
 
