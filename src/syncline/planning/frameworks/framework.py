@@ -125,6 +125,16 @@ def _widths_divide(rows: Rows, job: Job, shape: Shape) -> Any:
     return (shape.ffn_size % rows.tp == 0) & (shared % rows.tp == 0)
 
 
+POSITIONS = Rule(
+    "positions", "a model with a table of learned positions has one for every token of a sequence",
+    "megatron/training/arguments.py, validate_args; transformers/models/gpt2/modeling_gpt2.py",
+    lambda rows, job, shape: (shape.positions == 0) | (job.batch.sequence <= shape.positions),
+)  # fmt: skip
+TABLE = Rule(
+    "positions", "the table of learned positions is as long as the sequence",
+    "megatron/bridge/models/gpt_provider.py, provide",
+    lambda rows, job, shape: (shape.positions == 0) | (job.batch.sequence == shape.positions),
+)  # fmt: skip
 KV_HEADS = Rule(
     "kv-heads", "tp divides the attention heads and the KV heads",
     "megatron/core/transformer/transformer_config.py, __post_init__",
@@ -179,14 +189,17 @@ MESH_EXPERTS = Rule(
 )  # fmt: skip
 
 _MEGATRON = Framework(
-    "megatron", "Megatron-LM", (KV_HEADS, WIDTHS, SEQUENCE, GROUPS, CHUNKS, EXPERTS), zero=("1", "none"),
+    "megatron", "Megatron-LM", (POSITIONS, KV_HEADS, WIDTHS, SEQUENCE, GROUPS, CHUNKS, EXPERTS), zero=("1", "none"),
     schedule=("1f1b", "interleaved"),
     recompute=("none", "selective", "partial-25", "partial-50", "partial-75", "full"), offload=("none", "optimizer"),
     software="megatron", dialects=(MEGATRON,),
 )  # fmt: skip
 FRAMEWORKS = {
     "megatron": _MEGATRON,
-    "nemo": replace(_MEGATRON, name="nemo", title="NeMo (Megatron-Bridge)", software="nemo", dialects=(NEMO,)),
+    "nemo": replace(
+        _MEGATRON, name="nemo", title="NeMo (Megatron-Bridge)", software="nemo", dialects=(NEMO,),
+        rules=(TABLE, *_MEGATRON.rules),
+    ),
     "torchtitan": Framework(
         "torchtitan", "torchtitan", (KV_HEADS, WIDTHS, SEQUENCE, GROUPS, CHUNKS, STAGED, TITAN_EXPERTS, TIED),
         zero=("3", "hsdp"), schedule=("1f1b", "interleaved", "gpipe"), recompute=("none", "selective-op", "full"),
@@ -194,11 +207,11 @@ FRAMEWORKS = {
         gradient_bytes=(4,),  # config/configs.py: mixed_precision_reduce is float32 alone
     ),
     "deepspeed": Framework(
-        "deepspeed", "DeepSpeed", (ZERO_ONLY,), zero=("3", "2", "1", "none"), schedule=("1f1b",),
+        "deepspeed", "DeepSpeed", (ZERO_ONLY, POSITIONS), zero=("3", "2", "1", "none"), schedule=("1f1b",),
         recompute=("none", "full"), offload=("none", "optimizer"), software="deepspeed",
     ),
     "maxtext": Framework(
-        "maxtext", "MaxText", (MESH, KV_HEADS, SEQUENCE, MESH_EXPERTS), zero=("3",), schedule=("1f1b",),
+        "maxtext", "MaxText", (MESH, POSITIONS, KV_HEADS, SEQUENCE, MESH_EXPERTS), zero=("3",), schedule=("1f1b",),
         recompute=("none", "full"), offload=("none",), software="auto", dialects=MAXTEXT,
     ),
 }  # fmt: skip

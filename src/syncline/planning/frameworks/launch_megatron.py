@@ -15,8 +15,14 @@ from syncline.workload.stages import stage_layout
 _ACTIVATIONS: dict[tuple[object, object], Arguments] = {
     ("silu", True): {"--swiglu": True}, ("quick_gelu", True): {"--quick-geglu": True, "--glu-linear-offset": 1.0},
     ("relu2", False): {"--squared-relu": True}, ("gelu", False): {"--no-bias-gelu-fusion": True},
-    ("gelu_tanh", False): {},  # what the fused kernel computes
 }  # fmt: skip
+
+
+def _activation(f: Fields) -> Arguments | None:
+    """Return the activation; the tanh form of gelu is what the kernel that adds a bias computes, and no other."""
+    if (f["activation"], f["gated"]) == ("gelu_tanh", False):
+        return {} if f["bias_ffn"] else None
+    return _ACTIVATIONS.get((f["activation"], f["gated"]))
 
 
 def _positions(f: Fields) -> Arguments | None:
@@ -79,7 +85,7 @@ ROWS: Mapping[str, Row] = {
     else None if f["qk_norm"] else {},
     "bias_ffn": _biases, "bias_out": _biases,
     "bias_qkv": lambda f: {"--add-qkv-bias": True} if f["bias_qkv"] and not f["bias_ffn"] else {},
-    "gated": lambda f: {}, "activation": lambda f: _ACTIVATIONS.get((f["activation"], f["gated"])),
+    "gated": lambda f: {}, "activation": _activation,
     "activation_limit": flag("activation_limit", "--activation-func-clamp-value"),
     "positions": _positions,
     "rope_base": lambda f: {"--rotary-base": round(f["rope_base"])} if f["positions"] == "rotary" else {},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from syncline.errors import PlanError
-from syncline.planning.frameworks.fields import Arguments, Dialect, Fields, dialect_of
+from syncline.planning.frameworks.fields import Arguments, Dialect, Fields, dialect_of, fields_of
 from syncline.planning.frameworks.launch_megatron import ROWS, flags_of, stretched
 from syncline.workload.job import Job
 from syncline.workload.shape import Shape
@@ -103,6 +103,9 @@ def nemo_overrides(job: Job, shape: Shape) -> list[str]:
             found[_BESIDE[name]] = value
         else:
             found |= _SAYS.get(name, {name: value} if not name.startswith("--") else {})
+    # Megatron-LM fuses the bias into gelu unless told otherwise; the provider has to be told.
+    if fields_of(shape)["activation"] == "gelu_tanh":
+        found["model.bias_activation_fusion"] = True
     if window := flags.get("--window-size"):
         found["model.window_size"] = f"[{window}]"
     if "--moe-layer-freq" in flags:

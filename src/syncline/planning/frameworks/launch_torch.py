@@ -168,8 +168,24 @@ def planned():
     config = config_registry.{trainer}()
     config.model_spec = {registry}
     config.loss.loss_fn.global_vocab_size = {shape.vocab}
-{_optimizer(job, shape)}    return config
+{_optimizer(job, shape)}{_parts(job, shape)}    return config
 '''
+
+
+def _parts(job: Job, shape: Shape) -> str:
+    """Return the lines that name the modules of every chunk, for torchtitan's counts cut few layouts."""
+    split = job.parallel
+    if split.pp == 1:
+        return ""
+    laid = stage_layout(shape.layers, split.pp, split.virtual)
+    sizes = [laid[stage][chunk] for chunk in range(split.virtual) for stage in range(split.pp)]
+    ends = ["norm", "lm_head"] + ["mtp_layers"] * (shape.predict_layers > 0)
+    return f"""    layers = iter(range({shape.layers}))
+    parts = [[f"layers.{{next(layers)}}" for _ in range(size)] for size in {sizes}]
+    parts[0].insert(0, "tok_embeddings")
+    parts[-1] += {ends}
+    config.parallelism.module_fqns_per_model_part = parts
+"""
 
 
 def _part(given: Arguments, prefix: str, inside: bool) -> dict[str, object]:
@@ -218,13 +234,8 @@ def torchtitan_values(job: Job, shape: Shape) -> dict[str, object]:
         "parallelism.expert_parallel_degree": split.ep,
     }
     if pipeline:
-        laid = stage_layout(shape.layers, split.pp, split.virtual)
         values["parallelism.pipeline_parallel_schedule"] = _SCHEDULES[split.schedule]
         values["parallelism.pipeline_parallel_microbatch_size"] = job.batch.micro
-        values["parallelism.pipeline_parallel_layers_per_stage"] = max(max(chunks) for chunks in laid)
-        ends = int(shape.layers % (split.pp * split.virtual) != 0 and laid[0][0] < max(laid[1 % split.pp]))
-        values["parallelism.pipeline_parallel_first_stage_less_layers"] = ends
-        values["parallelism.pipeline_parallel_last_stage_less_layers"] = ends
     else:
         reshard = facts_of(job).reshard
         values["parallelism.fsdp_reshard_after_forward"] = "always" if reshard else "never"
