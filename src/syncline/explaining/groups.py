@@ -13,11 +13,11 @@ from syncline.errors import SynclineError
 from syncline.explaining.attribution import StepAttribution
 from syncline.explaining.matching import Matches, call_of, rows_of
 from syncline.fabric.fabric import Fabric
-from syncline.program import placement
+from syncline.program import Placement, placement
+from syncline.schedule import Kind
+from syncline.sim.collective.price import price
 from syncline.sim.nccl.describe import from_placement
 from syncline.sim.nccl.measured import OPS, Series, bus_factor, op_name
-from syncline.sim.nccl.predict import predict
-from syncline.sim.nccl.system import NcclSystem
 from syncline.sim.profile import MeasuredCollective
 from syncline.sim.swept import seen_in
 from syncline.timeline.account.sweep import covered
@@ -131,17 +131,17 @@ def expected_s(fabric: Fabric, call: CollectiveCall, ranks: int) -> tuple[float 
     if name not in OPS or not call.size_bytes or ranks < 2:
         return None, ""
     try:
-        row = predict(_system(fabric, call.members or tuple(range(ranks))), name, [call.size_bytes]).rows()[0]
+        found = price(Kind(name), round(call.size_bytes), _placed(fabric, call.members or tuple(range(ranks)))).nccl
     except (SynclineError, IndexError):
         return None, ""
-    return row.time_s, row.algorithm
+    return (None, "") if found is None else (found.time_s, found.algorithm)
 
 
-def _system(fabric: Fabric, members: tuple[int, ...]) -> NcclSystem:
+def _placed(fabric: Fabric, members: tuple[int, ...]) -> Placement:
     """Return ranks on the GPUs of their numbers; on the first GPUs where the fabric is smaller."""
     if max(members) >= fabric.num_gpus:
         members = tuple(range(len(members)))
-    return from_placement(placement.given(fabric, [int(fabric.gpus[rank]) for rank in members]))
+    return placement.given(fabric, [int(fabric.gpus[rank]) for rank in members])
 
 
 def measured_sweeps(groups: Sequence[CollectiveGroup], fabric: Fabric, source: str) -> tuple[MeasuredCollective, ...]:
@@ -156,7 +156,7 @@ def measured_sweeps(groups: Sequence[CollectiveGroup], fabric: Fabric, source: s
             points[name, one.members or tuple(range(one.ranks))].append((one.size_bytes, one.transfer_s * 1e6))
     found = []
     for (name, members), sizes in points.items():
-        system = _system(fabric, members)
+        system = from_placement(_placed(fabric, members))
         seen = seen_in(system, Series.of(name, sizes))
         found.append(MeasuredCollective(name, system.num_ranks, system.num_hosts, source, seen))
     return tuple(found)

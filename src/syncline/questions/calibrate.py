@@ -22,7 +22,6 @@ from syncline.questions.simulated.log_ranks import ranks_of
 from syncline.schedule import Kind
 from syncline.sim.collective.price import CollectivePricer
 from syncline.sim.nccl.measured import read_log, read_text
-from syncline.sim.nccl.predict import predict
 from syncline.sim.profile import (
     MeasuredCollective,
     MeasuredStep,
@@ -230,13 +229,14 @@ def calibrate_collective(
     """Fit NCCL's model to one nccl-tests log of this cluster, on so many ranks (default: those of the log, or all)."""
     fabric = built(cluster)
     ranks = ranks_of(Path(log), op, ranks, fabric)
-    system = CollectivePricer(Kind.ALL_REDUCE, place("packed", fabric, ranks)).system
     series = read_log(read_text(log), str(log), op)
+    pricer = CollectivePricer(Kind(series.op), place("packed", fabric, ranks))
+    system = pricer.system
     gpu = price_gpu(fabric)
     before = load_profile(profile) if profile is not None else SystemProfile(fabric.name, gpu)
     before.check(gpu)
     added = MeasuredCollective(series.op, system.num_ranks, system.num_hosts, str(log), seen_in(system, series))
-    plain = predict(system, series.op, series.sizes)
+    plain = pricer.prediction(series.sizes.tolist())
     rows = tuple(
         SweptSize(int(size), float(seen / 1e6), float(was / 1e6))
         for size, seen, was in zip(series.sizes, series.time_us, plain.time_us, strict=True)
