@@ -14,6 +14,8 @@ import time
 from dataclasses import replace
 from typing import Any
 
+from tests.planning.one_configuration import evaluate
+
 from syncline.describe.document import Document
 from syncline.fabric.build import build
 from syncline.fabric.load import parse_cluster
@@ -22,7 +24,6 @@ from syncline.planning.block import PlanQuestion, RowBlock, possible, price
 from syncline.planning.decision import decision_of
 from syncline.planning.named_job import named_job
 from syncline.planning.search import search
-from syncline.planning.sensitivity import evaluate
 from syncline.planning.space import FULL, LOSSY_CODECS, LOSSY_WIDTHS, Axes, rows_for, rows_of, switches_of
 
 NUM_GPUS = 4096

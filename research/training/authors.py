@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from research.training.observed import ObservedRun
+from tests.planning.one_configuration import evaluate
 
 from syncline.describe.plain import JsonObject
 from syncline.errors import SynclineError
 from syncline.planning.block import PlanQuestion
 from syncline.planning.decision import Decision
 from syncline.planning.search import search
-from syncline.planning.sensitivity import evaluate
 from syncline.planning.space import Axes
 from syncline.sim.step.build import build_case
 from syncline.sim.step.constants import Constants, default_constants

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.planning.one_configuration import evaluate
 
 from syncline.errors import PlanError, SynclineError
 from syncline.fabric import load
@@ -14,7 +15,6 @@ from syncline.planning.block import RowBlock, price
 from syncline.planning.decision import decision_of
 from syncline.planning.exchange import exchange_of
 from syncline.planning.fix import read_fix
-from syncline.planning.sensitivity import evaluate
 from syncline.planning.space import Axes, rows_for, rows_of, switches_of
 from syncline.sim.step.constants import default_constants
 from syncline.sim.step.exchange import ALGORITHMS, BUCKETS, MIB

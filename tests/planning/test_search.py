@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.planning.one_configuration import evaluate
 
 from syncline.describe.progress import Meter
 from syncline.planning.block import PlanQuestion, RowBlock, possible, price
 from syncline.planning.decision import decision_of
 from syncline.planning.search import search
-from syncline.planning.sensitivity import evaluate
 from syncline.planning.space import FULL, LOSSY_CODECS, LOSSY_WIDTHS, USUAL, Axes, rows_for, rows_of, switches_of
 from syncline.sim.step.step import step
 from syncline.workload.job import Job

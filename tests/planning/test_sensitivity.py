@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from tests.planning.one_configuration import evaluate
 
 from syncline.fabric import build, load
 from syncline.fabric.spec import ClusterSpec
 from syncline.planning.answer import PlanResult, make_plan
-from syncline.planning.sensitivity import LIKELY, evaluate, faster_network, half_latency, wider_domain
+from syncline.planning.changes import faster_network, half_latency, wider_domain
+from syncline.planning.sensitivity import LIKELY
 from syncline.workload.read_job import load_job
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.planning.one_configuration import evaluate
 
 from syncline.fabric import ClusterSpec, build
 from syncline.planning.answer import make_plan
 from syncline.planning.block import PlanQuestion
 from syncline.planning.named_job import named_job
 from syncline.planning.search import search
-from syncline.planning.sensitivity import evaluate
 from syncline.sim.step.constants import default_constants
 from syncline.sim.step.executed.execute import execute
 from syncline.sim.step.machine import machine_from_fabric, reach_of

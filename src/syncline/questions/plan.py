@@ -15,12 +15,11 @@ from syncline.describe.model import Handle, handle
 from syncline.describe.progress import Meter, Progress
 from syncline.errors import UsageError
 from syncline.fabric import Fabric
-from syncline.fabric.change import changed
 from syncline.planning.answer import HEADROOM, PlanReport, PlanResult, make_plan
-from syncline.planning.compare import FABRICS, FabricRanking, compare_fabrics, fabric_with, hosts_of
-from syncline.planning.cost.assumptions import Assumptions, load_assumptions
-from syncline.planning.cost.prices import Prices, load_prices
-from syncline.planning.decide.side_by_side import Candidate, ClusterComparison, side_by_side, swept_job, with_key
+from syncline.planning.compare import FABRICS, FabricRanking, compare_fabrics
+from syncline.planning.cost.assumptions import load_assumptions
+from syncline.planning.cost.prices import load_prices
+from syncline.planning.decide.side_by_side import ClusterComparison
 from syncline.planning.fix import read_fix
 from syncline.planning.frameworks.framework import named_framework
 from syncline.planning.frameworks.launch import launch_files
@@ -47,15 +46,15 @@ from syncline.questions.inputs import (
 )
 from syncline.questions.parameter import Parameter, question
 from syncline.questions.serve import ServeAnswer, ServingComparisonAnswer, is_serving, serve
+from syncline.questions.within.candidates import compared, loads
 from syncline.questions.within.phases import RunAnswer, has_phases, plan_phases
-from syncline.sim.profile import SystemProfile, load_profile
+from syncline.sim.profile import load_profile
 from syncline.sim.step.executed.link_rates import link_rates
 from syncline.sim.step.machine import machine_from_fabric
 from syncline.workload.job import Job
 from syncline.workload.zoo import names as models
 
 DEFAULT_HOST, DEFAULT_LINK = "dgx-h100", "NDR"
-MOST_GPU_HOUR_USD = 1e4
 
 
 @dataclass(frozen=True)
@@ -307,11 +306,11 @@ def compare(
     if described.kind == "serve":
         if measured is not None or budget is not None:
             raise UsageError("`profile` and `budget` are not for a load.", hint="Leave them out; give `gpus`.")
-        asked = _loads(described, tuple(clusters), sweep, [(name, host, link, gpus) for name in fabrics])
+        asked = loads(described, tuple(clusters), sweep, [(name, host, link, gpus) for name in fabrics])
         found = compare_serving(asked, assumptions=assumed, prices=table, swept=sweep[0] if sweep else "", meter=meter)
         return ServingComparisonAnswer(found)
     if clusters or sweep:
-        return ClusterAnswer(_side_by_side(described, tuple(clusters), sweep, assumed, table, measured, meter))
+        return ClusterAnswer(compared(described, tuple(clusters), sweep, assumed, table, measured, meter))
     if measured is not None:
         raise UsageError("`profile` needs clusters.", hint="Name the clusters: A B JOB.")
     ranked = compare_fabrics(
@@ -325,100 +324,6 @@ def compare(
         meter=meter,
     )
     return FabricComparison(ranked)
-
-
-def _loads(
-    job: Job, clusters: tuple[str, ...], sweep: tuple[str, Sequence[object]] | None,
-    fabrics: Sequence[tuple[str, str, str, int | None]],
-) -> list[tuple[Candidate, Job]]:  # fmt: skip
-    """Return the clusters of a serving job with the load on each: those named, values of a sweep, or fabrics."""
-    if sweep is None and clusters:
-        return [(_candidate(name), job) for name in clusters]
-    if sweep is None:
-        if fabrics and fabrics[0][3] is None:
-            raise UsageError("a load is compared on clusters, or on fabrics of a number of GPUs.",
-                             hint="Name clusters, or give `gpus` 128.")  # fmt: skip
-        return [
-            (Candidate(name, fabric_with(host, link, name, hosts_of(host, gpus or 0))), job)
-            for name, host, link, gpus in fabrics
-        ]
-    if len(clusters) != 1:
-        raise UsageError(f"a sweep takes one cluster, got {len(clusters)}.", hint="Name one, and one job.")
-    key, values = sweep
-    if key.startswith("job."):
-        one = _candidate(clusters[0])
-        path = key.split(".")[1:]
-        return [
-            (replace(one, name=f"{key} {value}", value=_plain(value)), with_key(job, path, value)) for value in values
-        ]
-    return [(candidate, job) for candidate in _swept_clusters(clusters[0], key, values)]
-
-
-def _swept_clusters(named: str, key: str, values: Sequence[object]) -> list[Candidate]:
-    one, name = _candidate(named), named.partition("@")[0]
-    return [
-        replace(one, name=f"{key} {value}", fabric=changed(name, key, value), value=_plain(value)) for value in values
-    ]
-
-
-def _side_by_side(
-    job: Job,
-    clusters: tuple[str, ...],
-    sweep: tuple[str, Sequence[object]] | None,
-    assumed: Assumptions,
-    prices: Prices | None,
-    measured: SystemProfile | None,
-    meter: Meter,
-) -> ClusterComparison:
-    if sweep is None:
-        made = _measured([_candidate(name) for name in clusters], measured, job)
-        return _noted(side_by_side(job, made, assumptions=assumed, prices=prices, meter=meter), made, measured)
-    if len(clusters) != 1:
-        raise UsageError(f"a sweep takes one cluster, got {len(clusters)}.", hint="Name one, and one job.")
-    key, values = sweep
-    if key.startswith("job."):
-        candidate = _measured([_candidate(clusters[0])], measured, job)[0]
-        return swept_job(job, candidate, key, values, assumed, prices, meter)
-    made = _swept_clusters(clusters[0], key, values)
-    return side_by_side(job, _measured(made, measured, job), assumptions=assumed, prices=prices, swept=key, meter=meter)
-
-
-def _measured(candidates: list[Candidate], measured: SystemProfile | None, job: Job) -> list[Candidate]:
-    """Return the candidates with what was measured on their part; an error where that is none of theirs."""
-    if measured is None:
-        return candidates
-    parts = [machine_from_fabric(one.fabric).gpu.name for one in candidates]
-    if measured.gpu not in parts:
-        measured.check(parts[0])
-    constants = measured.constants(job)
-    return [
-        replace(one, constants=constants) if part == measured.gpu else one
-        for one, part in zip(candidates, parts, strict=True)
-    ]
-
-
-def _noted(found: ClusterComparison, made: Sequence[Candidate], measured: SystemProfile | None) -> ClusterComparison:
-    """Return a comparison that says which of its clusters a profile did not speak of."""
-    others = [one.name for one in made if one.constants is None] if measured is not None else []
-    if measured is None or not others:
-        return found
-    text = f"the profile was measured on {measured.gpu}; as the model ships: {', '.join(others)}"
-    return replace(found, notes=(*found.notes, text))
-
-
-def _candidate(named: str) -> Candidate:
-    name, _, paid = named.partition("@")
-    try:
-        price = float(paid.removeprefix("$"))
-    except ValueError:
-        return Candidate(named, built(name), paid or None)
-    if not 0 < price < MOST_GPU_HOUR_USD:
-        raise UsageError(f'"{named}" asks for ${price:g} a GPU-hour.', hint="Write cluster.yaml@2.40, say.")
-    return Candidate(named, built(name), gpu_hour_usd=price)
-
-
-def _plain(value: object) -> float | str:
-    return float(value) if isinstance(value, (int, float)) else str(value)
 
 
 def is_job(name: str) -> bool:
