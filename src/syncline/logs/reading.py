@@ -100,8 +100,8 @@ class Reading:
                 entry = _Entry(tally, matcher)
                 for text in matcher.texts:
                     texts.setdefault(text, []).append(entry)
-        self._texts = list(texts)
-        self._wanted = list(texts.values())
+        self._texts = tuple(texts)
+        self._wanted = [tuple(entries) for entries in texts.values()]
 
     def read(self, name: str, blocks: Iterator[bytes], unread: list[Unread]) -> None:
         """Take in one file."""
@@ -113,7 +113,7 @@ class Reading:
             self._scan(name, chain([first], blocks))
 
     def _scan(self, name: str, blocks: Iterable[bytes]) -> None:
-        wanted = [list(entries) for entries in self._wanted]
+        wanted = list(self._wanted)
         seen: Counter[str] = Counter()
         forms: dict[tuple[str, tuple[int, ...]], _Tries] = {}
 
@@ -242,13 +242,14 @@ def _wanted(indices: Sequence[int], wanted: Sequence[Sequence[_Entry]]) -> dict[
     return found
 
 
-def _stop(index: int, entry: _Entry, wanted: list[list[_Entry]], *, whole: bool) -> None:
+def _stop(index: int, entry: _Entry, wanted: list[tuple[_Entry, ...]], *, whole: bool) -> None:
     """Look for a text no more where once in a file is enough; with `whole`, for all texts of its rule."""
-    if whole:
-        for entries in wanted:
-            entries[:] = [other for other in entries if other.tally is not entry.tally]
-    elif entry in wanted[index]:
-        wanted[index].remove(entry)
+    for number in range(len(wanted)) if whole else (index,):
+        left = tuple(
+            other for other in wanted[number] if other is not entry and not (whole and other.tally is entry.tally)
+        )
+        if len(left) < len(wanted[number]):
+            wanted[number] = left
 
 
 def _within(matcher: Matcher, match: re.Match[str]) -> bool:

@@ -12,6 +12,7 @@ texts are looked for everywhere, so a rare line is never missed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
 
 from syncline.logs.guard import MAX_LINE
@@ -71,7 +72,8 @@ class ShortSearch:
 
     def scan(self, block: bytes, start: int, stop: int, line: int) -> Lines:
         """Return the lines with a text that begins in [start, stop)."""
-        hits = sorted((at, index) for index, text in enumerate(self._texts) for at in _places(block, text, start, stop))
+        standing = [(index, text) for index, text in enumerate(self._texts) if text in block]
+        hits = sorted((at, index) for index, text in standing for at in _places(block, text, start, stop))
         rows: list[tuple[int, int, int, int]] = []
         texts: list[int] = []
         counted, end, first = start, -1, 0
@@ -100,13 +102,18 @@ def _places(block: bytes, text: bytes, start: int, stop: int) -> Iterator[int]:
         at = block.find(text, at + 1)
 
 
+@lru_cache(maxsize=8)
+def _encoded(texts: tuple[str, ...]) -> tuple[bytes, ...]:
+    return tuple(text.encode() for text in texts)
+
+
 class Scanner:
     """Looks for many texts at once in one stream of blocks."""
 
     def __init__(
         self, texts: Sequence[str], on_line: OnLine, search: Callable[[Needles], Search] | None = None
     ) -> None:
-        self._texts = tuple(text.encode() for text in texts)
+        self._texts = _encoded(tuple(texts))
         self._on_line, self._make = on_line, search
         self._search: Search | None = None
         self._line = 1
