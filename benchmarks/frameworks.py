@@ -1,229 +1,115 @@
-"""Plans of a search before the frameworks' own checks, and the models that launch files build.
+"""Random plans before the frameworks' real entry points, from the files that `plan --for` writes alone.
 
-Megatron-Core and -Bridge, torchtitan and DeepSpeed check plans one by one. Fields and parameters of twelve models are
-read off what the frameworks make of the written files (`rig/launched.py`).
+A cluster, a model, a batch and a framework are drawn; `syncline plan` writes the files with its default flags, and a
+process of its own brings them to the framework's entry point (`rig/entry.py`), reads off every field, and builds the
+model on the meta device. `FRAMEWORK_PYTHON` names the interpreters: `megatron=PATH,maxtext=PATH`; the default is ours.
 """
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
-from importlib import metadata
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
 from typing import Any
-from unittest import mock
 
-from rig import launched
-from rig.bridge import bridge
-from syncline.errors import PlanError
-from syncline.fabric import load
-from syncline.planning.answer import ask
+import yaml
+
 from syncline.planning.frameworks.fields import TRAINED, fields_of
-from syncline.planning.frameworks.framework import named_framework
-from syncline.planning.frameworks.launch import launch_files
-from syncline.planning.frameworks.launch_deepspeed import deepspeed_config
-from syncline.planning.frameworks.launch_megatron import megatron_arguments
-from syncline.planning.frameworks.launch_torch import torchtitan_values
-from syncline.planning.named_job import named_job
-from syncline.planning.search import search
-from syncline.planning.space import USUAL
-from syncline.workload.family.config import shape_from_config
-from syncline.workload.job import Job
+from syncline.planning.frameworks.framework import FRAMEWORKS
 from syncline.workload.read_job import load_job
 from syncline.workload.shape import Shape
-from syncline.workload.zoo import transformer
+from syncline.workload.zoo import shapes
 
-#: model, GPUs, tokens of a sequence, sequences of a batch: dense, long context (cp), experts (ep) with latent attention
-#: and 61 layers on 16 stages, experts alone.
-CASES = (
-    ("llama3-8b", 256, 8192, 1024),
-    ("llama3-70b", 256, 8192, 1024),
-    ("qwen3-32b", 256, 8192, 1024),
-    ("llama3-405b", 512, 8192, 512),
-    ("llama3-405b", 512, 131072, 16),
-    ("deepseek-v3", 512, 4096, 2048),
-    ("qwen3-30b-a3b", 64, 4096, 512),
-)
-#: Flags of pretrain_gpt.py by another name than the field of Megatron-Core's config.
-RENAMED = {"num_experts": "num_moe_experts", "swiglu": "gated_linear_unit", "fp8_format": "fp8"}
-#: Flags that pretrain_gpt.py keeps for itself: data, batch, embedding, optimizer.
-TRAINER = {
-    "seq_length", "max_position_embeddings", "micro_batch_size", "global_batch_size", "vocab_size",
-    "position_embedding_type", "untie_embeddings_and_output_weights", "group_query_attention",
-    "use_distributed_optimizer", "overlap_grad_reduce", "overlap_param_gather", "optimizer_cpu_offload",
-    "use_precision_aware_optimizer",
-}  # fmt: skip
+SEED, PLANS = 20261119, 60
+HOSTS = (1, 2, 4, 6, 8, 12, 16, 32, 48, 64)
+NETWORKS = ("rail-optimized NDR", "leaf-spine NDR", "leaf-spine NDR 2:1")
+BATCHES = (48, 64, 96, 128, 256, 384, 512, 1024, 2048)
+SEQUENCES = (2048, 4096, 8192, 16384, 32768)
+FOLDER = Path(__file__).resolve().parent
 
 
-#: Models whose launch files are read: of the catalogue, and by the numbers of their config.json.
-MODELS = ("llama3-8b", "llama3-70b", "llama3-405b", "qwen3-8b", "qwen3-32b", "qwen3-235b-a22b", "mixtral-8x7b",
-          "deepseek-v3", "gpt-oss-120b")  # fmt: skip
-CONFIGS: dict[str, dict[str, Any]] = {
-    "gemma2-9b": {
-        "model_type": "gemma2", "hidden_size": 3584, "intermediate_size": 14336, "num_hidden_layers": 42,
-        "num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 256, "vocab_size": 256000,
-        "sliding_window": 4096, "query_pre_attn_scalar": 256, "hidden_activation": "gelu_pytorch_tanh",
-    },
-    "phi-2": {
-        "model_type": "phi", "hidden_size": 2560, "intermediate_size": 10240, "num_hidden_layers": 32,
-        "num_attention_heads": 32, "vocab_size": 51200, "partial_rotary_factor": 0.4, "resid_pdrop": 0.1,
-    },
-    "olmo2-7b": {
-        "model_type": "olmo2", "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32,
-        "num_attention_heads": 32, "vocab_size": 100352, "rope_theta": 500000, "rms_norm_eps": 1e-6,
-    },
-}  # fmt: skip
+def drawn(folder: Path, seed: int, count: int) -> tuple[dict[str, list[Path]], dict[str, int]]:
+    """Write plans of drawn jobs, as many for each framework; return their folders and how many jobs had no plan."""
+    rng = random.Random(seed)  # noqa: S311  (a draw that repeats)
+    found, without = dict[str, list[Path]](), dict[str, int]()
+    for number in range(count):
+        framework = list(FRAMEWORKS)[number % len(FRAMEWORKS)]
+        place = folder / f"{number:03d}-{framework}"
+        place.mkdir(parents=True)
+        while not _planned(place, framework, rng):
+            without[framework] = without.get(framework, 0) + 1
+        found.setdefault(framework, []).append(place)
+    return found, without
 
 
-def jobs(framework: str, model: str, gpus: int, sequence: int, batch: int) -> list[Job]:
-    """Return the best fifty jobs of a framework."""
-    job = named_job("llama3-70b")
-    sizes = job.batch.model_copy(update={"sequence": sequence, "global_": batch})
-    job = job.model_copy(update={"model": transformer(model), "gpus": gpus, "batch": sizes})
-    cluster = load({"hosts": gpus // 8, "host": "dgx-h100", "network": "rail-optimized NDR"})
-    question, count = ask(cluster, job)
-    found = search(replace(question, framework=framework), count, axes=named_framework(framework).axes(USUAL))
-    return [candidate.decision.job(job, question.machine.domain) for candidate in found.best]
+def _planned(place: Path, framework: str, rng: random.Random) -> bool:
+    cluster = {"hosts": rng.choice(HOSTS), "host": rng.choice(("dgx-h100", "dgx-h100", "dgx-a100", "dgx-b200")),
+               "network": rng.choice(NETWORKS)}  # fmt: skip
+    job: dict[str, Any] = {"model": rng.choice(list(shapes())),
+                           "batch": {"global": rng.choice(BATCHES), "sequence": rng.choice(SEQUENCES)}}  # fmt: skip
+    if rng.random() < 0.7:
+        job["tokens"] = rng.choice(("200B", "2T"))
+    if rng.random() < 0.2:
+        job["precision"] = "fp8"
+    (place / "cluster.yaml").write_text(yaml.safe_dump(cluster))
+    (place / "job.yaml").write_text(yaml.safe_dump(job))
+    words = ["best", "cluster.yaml", "job.yaml", "--for", framework, "--write", "files", "--write-job", "planned.yaml"]
+    command = [sys.executable, "-m", "syncline", "plan", *words]
+    return subprocess.run(command, cwd=place, capture_output=True, check=False).returncode == 0
 
 
-def megatron(job: Job, shape: Shape) -> None:
-    """Build Megatron-Core's config and layout of the written flags; both raise where they refuse."""
-    import torch
-    from megatron.core.transformer.pipeline_parallel_layer_layout import PipelineParallelLayerLayout
-    from megatron.core.transformer.transformer_config import MLATransformerConfig, TransformerConfig
-
-    kind = MLATransformerConfig if shape.mla else TransformerConfig
-    known = {field.name for field in fields(kind)}
-    given: dict[str, Any] = {"pipeline_dtype": torch.bfloat16}
-    for name, value in _flags(megatron_arguments(job, shape)):
-        if name == "disable_bias_linear":
-            given["add_bias_linear"] = False
-        elif name == "num_layers_per_virtual_pipeline_stage":
-            given["virtual_pipeline_model_parallel_size"] = shape.layers // job.parallel.pp // int(value)
-        elif name == "moe_layer_freq":
-            given[name] = [int(layer >= shape.layers - shape.moe_layers) for layer in range(shape.layers)]
-        elif name not in TRAINER:
-            if RENAMED.get(name, name) not in known:
-                raise ValueError(f"Megatron-Core has no {name}")
-            given[RENAMED.get(name, name)] = int(value) if isinstance(value, str) and value.isdigit() else value
-    kind(**given)
-    if text := given.get("pipeline_model_parallel_layout"):
-        layout = PipelineParallelLayerLayout.from_str(text, job.parallel.pp)
-        layout.validate_layer_layout(shape.layers, given.get("mtp_num_layers"))
+def entered(framework: str, places: list[Path]) -> list[dict[str, Any]]:
+    """Return what a framework makes of each written folder."""
+    named = dict(each.split("=", 1) for each in os.environ.get("FRAMEWORK_PYTHON", "").split(",") if each)
+    command = [named.get(framework, sys.executable), "-m", "rig.entry", framework, *(str(p / "files") for p in places)]
+    done = subprocess.run(command, cwd=FOLDER, capture_output=True, text=True, check=False)
+    answers = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    return answers or [{"folder": "", "error": done.stderr[-300:]}]
 
 
-def _flags(words: list[str]) -> Iterator[tuple[str, Any]]:
-    """Return flags with their values; True for one that has none."""
-    for word, after in zip(words, [*words[1:], "--"], strict=True):
-        if word.startswith("--"):
-            yield word[2:].replace("-", "_"), True if after.startswith("--") else after
+def differs(answer: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields in which what was built is not the job's model, parameters among them."""
+    folder = Path(answer["folder"])
+    shape = load_job(folder.parent / "planned.yaml").model
+    assert isinstance(shape, Shape)
+    wanted, built = fields_of(shape), answer["fields"]
+    other = {key: [built[key], wanted[key]] for key in built if built[key] != wanted[key]}
+    if "for which" in (folder / "run.sbatch").read_text():  # listed in the file itself: training settings it has not
+        other = {key: pair for key, pair in other.items() if key not in TRAINED}
+    if answer["params"] != shape.params:
+        other["params"] = [answer["params"], shape.params]
+    return other
 
 
-def torchtitan(job: Job, shape: Shape) -> None:
-    """Build torchtitan's configs and mesh sizes; they raise where they refuse."""
-    from torchtitan.config.configs import ParallelismConfig, TrainingConfig
-    from torchtitan.distributed.parallel_dims import ParallelDims
-
-    values: dict[str, dict[str, Any]] = {"training": {}, "parallelism": {}}
-    for name, value in torchtitan_values(job, shape).items():
-        part, _, field = name.partition(".")
-        values[part][field] = value
-    TrainingConfig(**values["training"])
-    split = ParallelismConfig(**values["parallelism"])
-    ParallelDims(
-        dp_replicate=split.data_parallel_replicate_degree, dp_shard=split.data_parallel_shard_degree,
-        cp=split.context_parallel_degree, tp=split.tensor_parallel_degree, pp=split.pipeline_parallel_degree,
-        ep=split.expert_parallel_degree, world_size=job.gpus or 1,
-    )  # fmt: skip
-
-
-def deepspeed(job: Job, shape: Shape) -> None:
-    """Build DeepSpeed's config of the written file; it raises where batches do not multiply out or a key is unknown."""
-    from deepspeed import comm
-    from deepspeed.runtime.config import DeepSpeedConfig
-
-    with mock.patch.object(comm, "get_rank", return_value=0):  # without a group it takes every world for one rank
-        DeepSpeedConfig(deepspeed_config(job, shape), mpu=_Replicas(job.parallel.dp or 1))
-
-
-@dataclass(frozen=True)
-class _Replicas:
-    """What DeepSpeed asks of a launcher before it reads a config."""
-
-    count: int
-
-    def get_data_parallel_world_size(self) -> int:
-        return self.count
-
-
-CHECKS = (
-    ("megatron", "megatron-core", megatron),
-    ("torchtitan", "torchtitan", torchtitan),
-    ("deepspeed", "deepspeed", deepspeed),
-    ("nemo", "megatron-bridge", bridge),
-)
-
-
-def models() -> dict[str, Any]:
-    """Return, of each framework, the models that its files build, the fields that differ, and those it is refused."""
+def score(found: dict[str, list[Path]]) -> dict[str, Any]:
+    """Return, of each framework, the plans it accepts, those it refuses and why, and the models that differ."""
     figures: dict[str, Any] = {}
-    shapes = [*map(transformer, MODELS), *(shape_from_config(config, name) for name, config in CONFIGS.items())]
-    for framework, read in (("megatron", launched.megatron), ("torchtitan", launched.torchtitan),
-                            ("deepspeed", launched.transformers), ("maxtext", launched.maxtext)):  # fmt: skip
-        differ, refused, params, count = dict[str, Any](), [], dict[str, int](), 0
-        left: list[str] = []
-        for shape in shapes:
-            job = load_job({"model": shape, "batch": {"global": 512, "sequence": 4096}, "tokens": "1T",
-                            "parallel": {"zero": "1" if framework == "megatron" else "3"}}).on(64)  # fmt: skip
-            try:
-                files = launch_files(framework, job, 8)
-            except PlanError as error:
-                refused.append(error.message)
-                continue
-            found, built = read(files)
-            wanted, count = fields_of(shape), count + len(found)
-            other = {key: [found[key], wanted[key]] for key in found if found[key] != wanted[key]}
-            if "for which" in files["run.sbatch"]:  # listed in the file itself: training settings without an argument
-                left += [f"{shape.name}: {key}" for key in TRAINED if other.pop(key, None)]
-            if other:
-                differ[shape.name] = other
-            if built:
-                params[shape.name] = built - shape.params
-        figures[framework] = {"fields_read": count, "fields_that_differ": differ, "parameters_over": params,
-                              "left_to_the_user": left, "refused": refused}  # fmt: skip
+    for framework, places in found.items():
+        answers = entered(framework, places)
+        if not answers[0]["folder"]:
+            figures[framework] = {"left_out": answers[0]["error"]}
+            continue
+        refused = {Path(a["folder"]).parent.name: a["error"] for a in answers if "error" in a}
+        different = {Path(a["folder"]).parent.name: d for a in answers if "fields" in a and (d := differs(a))}
+        read = sum(len(a["fields"]) for a in answers if "fields" in a)
+        figures[framework] = {"plans": len(places), "accepted": len(answers) - len(refused), "fields_read": read,
+                              "refused": refused, "different": different}  # fmt: skip
     return figures
 
 
 def run() -> dict[str, Any]:
-    """Return how many plans each framework takes, and what differs in the models that it builds."""
-    figures: dict[str, Any] = {"case": "best 50 plans of each on H100: model, GPUs, sequence, batch", "cases": CASES}
-    for name, package, check in CHECKS:
-        try:
-            figures[f"{name}_version"] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            figures[f"{name}_left_out"] = f"{package} is not installed"
-            continue
-        tried, refused = 0, []
-        accepted: dict[str, int | str] = {}
-        for case in CASES:
-            taken, where = 0, f"{case[0]}, {case[1]} GPUs, {case[2]:,}"
-            try:
-                found = jobs(name, *case)
-            except PlanError as error:  # a config of DeepSpeed alone splits no model
-                accepted[where] = f"no plan: {error.message}"
-                continue
-            for job in found:
-                assert isinstance(job.model, Shape)
-                tried += 1
-                try:
-                    with warnings.catch_warnings():
-                        warnings.simplefilter("ignore")
-                        check(job, job.model)
-                    taken += 1
-                except (ValueError, AssertionError) as error:  # pydantic's are ValueErrors
-                    refused.append(f"{case}: {error}")
-            accepted[where] = taken
-        good = sum(count for count in accepted.values() if isinstance(count, int))
-        figures |= {f"{name}_plans": tried, f"{name}_accepted": good, f"{name}_by_case": accepted}
-        figures[f"{name}_refusals"] = refused[:3]
-    return figures | {"models": models()}
+    """Return how many drawn plans each framework takes as the model that was planned."""
+    with tempfile.TemporaryDirectory() as folder:
+        found, without = drawn(Path(folder), SEED, PLANS)
+        figures = score(found)
+    tried = [each for each in figures.values() if "plans" in each]
+    return {
+        "seed": SEED, "jobs_without_a_plan": without, "frameworks": figures,
+        "plans": sum(each["plans"] for each in tried), "accepted": sum(each["accepted"] for each in tried),
+        "fields_read": sum(each["fields_read"] for each in tried),
+        "models_that_differ": sum(len(each["different"]) for each in tried),
+    }  # fmt: skip

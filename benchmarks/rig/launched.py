@@ -1,29 +1,21 @@
-"""The model that written launch files build, read off each framework's own configuration in the words of our fields.
+"""The model that a framework builds of written launch files, read off its own configuration in the words of our fields.
 
-Megatron-LM's argument parser and its model, torchtitan's registry, transformers' classes and MaxText's base.yml: each
-is asked for every field that it has, given or by default, and builds the model on the meta device where it can. Sources
-that are no packages lie under SOURCES: Megatron-LM (core_v0.16.1) as `megatron`, MaxText as `maxtext`.
+`rig/entry.py` brings files to the framework's entry point; what that makes of them is asked here for every field that
+it has, given or by default, and the model is built on the meta device, whole.
 """
 
 from __future__ import annotations
 
-import os
-import shlex
-import sys
-from collections.abc import Mapping
-from pathlib import Path
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 from unittest import mock
 
-import yaml
-
-SOURCES = Path(os.environ.get("FRAMEWORK_SOURCES", "sources"))
 Read = dict[str, Any]
 
 
-def megatron(files: Mapping[str, str]) -> tuple[Read, int]:
-    """Return the fields that pretrain_gpt.py's parser gives, and the parameters of the GPTModel that it builds."""
-    args = _parsed([word for line in files["arguments.txt"].splitlines() for word in shlex.split(line)])
+def megatron(args: Any) -> tuple[Read, int]:
+    """Return the fields of validated arguments of pretrain_gpt.py, and the parameters of the GPTModel of them."""
     act = "silu" if args.swiglu else "quick_gelu" if args.quick_geglu else "relu2" if args.squared_relu else (
         "gelu_tanh" if args.bias_gelu_fusion and args.add_bias_linear else "gelu")  # fmt: skip
     latent, experts = args.multi_latent_attention, args.num_experts or 0
@@ -76,81 +68,138 @@ def _one(value: Any) -> Any:
     return value[0] if isinstance(value, list) else value
 
 
-def _parsed(words: list[str]) -> Any:
-    if str(SOURCES / "megatron") not in sys.path:
-        sys.path.insert(0, str(SOURCES / "megatron"))
-    with mock.patch.object(sys, "argv", ["pretrain_gpt.py", *words]):
-        from megatron.training.arguments import parse_args
+#: What a CPU has no kernels for, and the split: none of these changes what parameters a whole model has.
+ALONE = {
+    "moe_grouped_gemm": False, "use_cpu_initialization": True, "sequence_parallel": False,
+    "perform_initialization": False, "tensor_model_parallel_size": 1, "pipeline_model_parallel_size": 1,
+    "context_parallel_size": 1, "expert_model_parallel_size": 1, "expert_tensor_parallel_size": 1,
+    "virtual_pipeline_model_parallel_size": None, "pipeline_model_parallel_layout": None, "tp_comm_overlap": False,
+    "persist_layer_norm": False, "no_persist_layer_norm": True, "apply_rope_fusion": False,
+    "bias_dropout_fusion": False, "fp8": None, "masked_softmax_fusion": False, "gradient_accumulation_fusion": False,
+}  # fmt: skip
 
-        return parse_args()
 
-
-def _megatron_params(args: Any) -> int:
-    """Return the parameters of the model of parsed arguments, on one rank, in Megatron-Core's own modules."""
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    """One rank that builds Megatron-Core's own modules on the meta device."""
     import torch
     import torch.distributed as dist
     from megatron.core import parallel_state
-    from megatron.core.transformer import multi_latent_attention
+    from megatron.core.transformer import multi_latent_attention, transformer_block
     from megatron.core.transformer.dot_product_attention import DotProductAttention
-    from megatron.training import arguments, global_vars
+    from megatron.core.transformer.torch_norm import WrappedTorchNorm
     from torch.testing._internal.distributed.fake_pg import FakeStore
 
-    if not dist.is_initialized():
-        dist.init_process_group("fake", rank=0, world_size=1, store=FakeStore())
-        parallel_state.initialize_model_parallel(create_gloo_process_groups=False)
-    unit = args.make_vocab_size_divisible_by
-    alone = {
-        "transformer_impl": "local", "moe_grouped_gemm": False, "use_cpu_initialization": True,
-        "sequence_parallel": False,
-        "perform_initialization": False, "params_dtype": torch.bfloat16, "tensor_model_parallel_size": 1,
-        "pipeline_model_parallel_size": 1, "context_parallel_size": 1, "expert_model_parallel_size": 1,
-        "virtual_pipeline_model_parallel_size": None, "pipeline_model_parallel_layout": None, "tp_comm_overlap": False,
-        "persist_layer_norm": False, "apply_rope_fusion": False, "bias_dropout_fusion": False, "fp8": None,
-        "masked_softmax_fusion": False, "gradient_accumulation_fusion": False, "world_size": 1, "rank": 0,
-        "account_for_embedding_in_pipeline_split": False,
-        "padded_vocab_size": -(-args.vocab_size // unit) * unit,
-    }  # fmt: skip
-    for name, value in alone.items():
-        setattr(args, name, value)
-    made = DotProductAttention.__init__
+    dist.init_process_group("fake", rank=0, world_size=1, store=FakeStore())
+    parallel_state.initialize_model_parallel(create_gloo_process_groups=False)
+    made, offload = DotProductAttention.__init__, (contextlib.nullcontext(), None)
     with (
-        mock.patch.object(global_vars, "_GLOBAL_ARGS", args),
         mock.patch.object(torch.cuda, "current_device", lambda: "meta"),
         mock.patch.object(torch.cuda, "Stream", lambda *_, **__: None),
+        mock.patch.object(transformer_block, "get_cpu_offload_context", lambda *_, **__: offload),
+        mock.patch.object(transformer_block, "LayerNormImpl", WrappedTorchNorm),
         # Without Transformer Engine latent attention asks for what it alone takes.
         mock.patch.object(multi_latent_attention, "TELinear", type("TELinear", (), {})),
         mock.patch.object(DotProductAttention, "__init__", lambda self, *a, k_channels=None, v_channels=None, **k:
                           made(self, *a, **k)),
         torch.device("meta"),
     ):  # fmt: skip
+        try:
+            yield
+        finally:
+            parallel_state.destroy_model_parallel()
+            dist.destroy_process_group()
+
+
+def _megatron_params(args: Any) -> int:
+    import torch
+    from megatron.training import arguments, global_vars
+
+    alone = ALONE | {
+        "transformer_impl": "local", "params_dtype": torch.bfloat16, "world_size": 1, "rank": 0,
+        "account_for_embedding_in_pipeline_split": False, "padded_vocab_size": args.vocab_size,
+    }  # fmt: skip
+    for name, value in alone.items():
+        setattr(args, name, value)
+    with mock.patch.object(global_vars, "_GLOBAL_ARGS", args), _alone():
         from gpt_builders import gpt_builder
 
         model = gpt_builder(args, True, True, config=arguments.core_transformer_config_from_args(args))
     return sum(weight.numel() for weight in model.parameters())
 
 
-def transformers(files: Mapping[str, str]) -> tuple[Read, int]:
-    """Return the parameters of the model of a written description; its fields are what a config.json says."""
+def bridge(container: Any) -> tuple[Read, int]:
+    """Return the fields of a validated ConfigContainer's model provider, and the parameters of what it provides."""
     import torch
-    from transformers import AutoConfig, AutoModelForCausalLM
 
+    m = container.model
+    latent, experts = bool(getattr(m, "multi_latent_attention", False)), m.num_moe_experts or 0
+    kind = m.position_embedding_type
+    act = {"silu": "silu", "quick_gelu": "quick_gelu", "squared_relu": "relu2", "gelu": "gelu",
+           "openai_gelu": "gelu_tanh", "fast_gelu": "gelu_tanh"}[
+        getattr(m.activation_func, "__name__", str(m.activation_func))]  # fmt: skip
+    if act == "gelu" and not m.gated_linear_unit and m.bias_activation_fusion and m.add_bias_linear:
+        act = "gelu_tanh"  # what the fused kernel computes
+    yarn = kind == "yarn" or (latent and m.rope_type == "yarn")
+    dense = list(m.moe_layer_freq).count(0) if not isinstance(m.moe_layer_freq, int) else 0
+    read: Read = {
+        "layers": m.num_layers, "hidden": m.hidden_size, "heads": m.num_attention_heads, "vocab": m.vocab_size,
+        "tied": m.share_embeddings_and_output_weights, "kv_heads": m.num_query_groups or m.num_attention_heads,
+        "head_size": m.qk_head_dim + m.qk_pos_emb_head_dim if latent else m.kv_channels,
+        "norm": {"RMSNorm": "rms", "LayerNorm": "layer"}[m.normalization], "norm_eps": m.layernorm_epsilon,
+        "norm_offset": m.layernorm_zero_centered_gamma, "qk_norm": "head" if m.qk_layernorm and not latent else "",
+        "bias_qkv": m.add_bias_linear or m.add_qkv_bias, "bias_out": m.add_bias_linear, "bias_ffn": m.add_bias_linear,
+        "gated": m.gated_linear_unit, "activation": act, "activation_limit": m.activation_func_clamp_value or 0.0,
+        "positions": "learned" if kind == "learned_absolute" else "rotary", "rope_share": m.rotary_percent,
+        "rope_base": float(m.rotary_base) if kind != "learned_absolute" else 10000.0,
+        "rope_kind": "yarn" if yarn else "llama3" if m.rope_scaling and not latent else "none",
+        "rope_factor": float(m.rotary_scaling_factor if latent else m.yarn_rotary_scaling_factor) if yarn
+        else m.rope_scaling_factor if m.rope_scaling and not latent else 1.0,
+        "window": m.window_size[0] + 1 if m.window_size else 0, "full_every": m.window_attn_skip_freq or 0,
+        "sinks": m.softmax_type == "learnable", "attention_dropout": m.attention_dropout,
+        "hidden_dropout": m.hidden_dropout, "init_std": m.init_method_std, "kv_rank": m.kv_lora_rank if latent else 0,
+        "q_rank": (m.q_lora_rank or 0) if latent else 0, "experts": experts,
+        "top_k": m.moe_router_topk if experts else 0, "expert_ffn": m.moe_ffn_hidden_size if experts else 0,
+        "ffn": m.moe_ffn_hidden_size if experts and not dense else m.ffn_hidden_size, "dense_layers": dense,
+        "shared_ffn": m.moe_shared_expert_intermediate_size or 0, "router_score": m.moe_router_score_function,
+        "router_groups": m.moe_router_num_groups or 0, "router_scale": m.moe_router_topk_scaling_factor or 1.0,
+        "router_corrected": m.moe_router_enable_expert_bias, "shared_gate": m.moe_shared_expert_gate,
+        "router_aux_loss": 0.0 if m.moe_router_load_balancing_type == "none" or not experts else m.moe_aux_loss_coeff,
+        "predict_layers": m.mtp_num_layers or 0,
+    }  # fmt: skip
+    if m.position_embedding_type == "learned_absolute":
+        read["num_positions"] = m.seq_length
+    for name, value in ALONE.items():
+        setattr(m, name, value)
+    m.params_dtype, m.should_pad_vocab = torch.bfloat16, False
+    from megatron.core.models.gpt import gpt_layer_specs
+    from megatron.core.process_groups_config import ProcessGroupCollection
+
+    with _alone():
+        m._pg_collection = ProcessGroupCollection.use_mpu_process_groups()
+        if experts:
+            spec = gpt_layer_specs.get_gpt_decoder_block_spec(
+                m, use_transformer_engine=False, normalization=m.normalization)  # fmt: skip
+        else:
+            spec = gpt_layer_specs.get_gpt_layer_local_spec(
+                qk_layernorm=m.qk_layernorm, multi_latent_attention=latent, normalization=m.normalization)  # fmt: skip
+        m.transformer_layer_spec = lambda _: spec
+        model = m.provide(pre_process=True, post_process=True)
+    return read, sum(weight.numel() for weight in model.parameters())
+
+
+def transformers(config: Any, model: Any) -> tuple[Read, int]:
+    """Return what a config.json says, and the parameters of the model that is built of it."""
     from syncline.planning.frameworks.fields import fields_of
     from syncline.workload.family.config import shape_from_config
 
-    config = AutoConfig.for_model(**yaml.safe_load(files["model.json"]))
-    with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(config)
     return fields_of(shape_from_config(config.to_dict())), sum(weight.numel() for weight in model.parameters())
 
 
-def torchtitan(files: Mapping[str, str]) -> tuple[Read, int]:
-    """Return what the first and the last layer of the written model say, and its parameters."""
+def torchtitan(model: Any) -> tuple[Read, int]:
+    """Return what the first and the last layer of a model's configuration say, and its parameters."""
     import torch
 
-    written: dict[str, Any] = {}
-    exec(compile(files["planned_model.py"], "planned_model.py", "exec"), written)  # noqa: S102  (we wrote it)
-    trainer = written["planned"]()
-    model = trainer.model_spec.model
     with torch.device("meta"):
         params = sum(weight.numel() for weight in model.build().parameters())
     first, last = model.layers[0], model.layers[-1]
@@ -186,12 +235,15 @@ def torchtitan(files: Mapping[str, str]) -> tuple[Read, int]:
     return read, params
 
 
-def maxtext(files: Mapping[str, str]) -> tuple[Read, int]:
-    """Return what the config says where base.yml stands under it; nothing is built, for that needs JAX."""
-    base = yaml.safe_load((SOURCES / "maxtext/src/maxtext/configs/base.yml").read_text())
-    c = base | yaml.safe_load(files["config.yml"])
+def maxtext(config: Any, ranks: int, hosts: int) -> tuple[Read, int]:
+    """Return what pyconfig says of a config, and the parameters of its model, evaluated by shape alone."""
+    from maxtext.utils import max_utils
+
+    c = config.get_keys()
+    max_utils.fill_unspecified_mesh_axes(list(config.ici_parallelism), ranks // hosts, "ICI")
+    max_utils.fill_unspecified_mesh_axes(list(config.dcn_parallelism), hosts, "DCN")
     block, latent, experts = (
-        c["decoder_block"],
+        c["decoder_block"].value,
         c["attention_type"] == "mla",
         c["num_experts"] if c["num_experts"] > 1 else 0,
     )
@@ -214,7 +266,7 @@ def maxtext(files: Mapping[str, str]) -> tuple[Read, int]:
         "window": c["sliding_window_size"], "sinks": c["attention_sink"],
         "full_every": 2 if block == "gemma2" else c["inhomogeneous_layer_cycle_interval"]
         if c["sliding_window_size"] else 0,
-        "attention_cap": c["attn_logits_soft_cap"], "logit_cap": c["final_logits_soft_cap"],
+        "attention_cap": c["attn_logits_soft_cap"] or 0.0, "logit_cap": c["final_logits_soft_cap"] or 0.0,
         "embedding_scale": c["base_emb_dim"] ** 0.5 if gemma else 1.0,
         "hidden_dropout": c["dropout_rate"] if c["enable_dropout"] else 0.0,
         "bias_qkv": c["attention_bias"] or block == "gpt3", "bias_ffn": c["mlp_bias"] or block == "gpt3",
@@ -234,4 +286,17 @@ def maxtext(files: Mapping[str, str]) -> tuple[Read, int]:
     }  # fmt: skip
     if not latent:
         read |= {"kv_heads": c["base_num_kv_heads"], "head_size": c["head_dim"]}
-    return read, 0
+    # The correction of a router is a buffer elsewhere: no gradient moves it.
+    buffers = read["router_corrected"] * experts * (read["layers"] - read["dense_layers"])
+    return read, _maxtext_params(config) - buffers
+
+
+def _maxtext_params(config: Any) -> int:
+    import jax
+    import numpy as np
+    from flax import nnx
+    from maxtext.utils import model_creation_utils
+
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]).reshape((1,) * len(config.mesh_axes)), config.mesh_axes)
+    _, model = model_creation_utils.create_nnx_abstract_model(config, mesh)
+    return sum(int(np.prod(each.shape)) for each in jax.tree.leaves(nnx.state(model, nnx.Param)))

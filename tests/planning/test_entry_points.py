@@ -45,7 +45,7 @@ def test_a_table_of_positions_holds_the_sequence(framework: str, sequence: int, 
     ("model", "pp", "virtual"), [("llama3-70b", 32, 1), ("llama3-405b", 16, 8), ("llama3-8b", 4, 2)]
 )
 def test_torchtitan_cuts_the_model_as_planned(model: str, pp: int, virtual: int) -> None:
-    schedule = {"schedule": "interleaved", "virtual": virtual} if virtual > 1 else {}
+    schedule: dict[str, Any] = {"schedule": "interleaved", "virtual": virtual} if virtual > 1 else {}
     job = job_of(model, pp=pp, zero="3", **schedule)
     shape = job.model
     assert isinstance(shape, Shape)
