@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import itertools
 import json
@@ -301,10 +302,16 @@ class _Imported:
             hint=f'Does `{sys.executable} -c "import torch"` work here?',
         )
 
-    def close(self) -> None:
+    def leave(self) -> None:
         """Ask for no more ranks: it goes when the last of them has ended."""
         self._door.close()
         threading.Thread(target=self._process.wait, daemon=True).start()
+
+    def end(self) -> None:
+        """End it: this process goes."""
+        self._door.close()
+        self._process.kill()
+        self._process.wait()
 
 
 _IMPORTED: dict[tuple[str, ...], _Imported] = {}
@@ -319,10 +326,16 @@ def _start(spec: Path, log: Path, memory_bytes: int, given: dict[str, str]) -> _
     with _ONE_AT_A_TIME:
         for other, imported in [*_IMPORTED.items()]:
             if other != made_in or not imported.runs():
-                _IMPORTED.pop(other).close()
+                _IMPORTED.pop(other).leave()
         if made_in not in _IMPORTED:
             _IMPORTED[made_in] = _Imported(environment, folder)
         return _IMPORTED[made_in].fork(spec, log, memory_bytes)
+
+
+@atexit.register
+def _end_all_imported() -> None:
+    while _IMPORTED:
+        _IMPORTED.popitem()[1].end()
 
 
 def time_kernels(
