@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
+import subprocess
+import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import syncline
-from syncline.fabric.catalog import load_catalog
 from syncline.previewing import child
-from syncline.previewing.launch import read_launch
 
 pytest.importorskip("torch", reason="previews run the script with torch (pip install syncline[torch])")
 
@@ -38,17 +41,29 @@ def test_what_torch_reads_when_it_is_imported_holds(tmp_path: Path) -> None:
     assert [told(tmp_path, state, *given) for given in ((), ("PYTORCH_JIT=0",))] == ["True", "False"]
 
 
-def test_a_rank_ends_when_nobody_waits_for_it(tmp_path: Path) -> None:
-    script = tmp_path / "train.py"
-    script.write_text("import time\ntime.sleep(300)")
-    launch = read_launch(["python", str(script)], 8)
-    rank = child.RankProcess(launch, 0, load_catalog().gpu("H100-SXM5"), timeout_s=60, memory_bytes=1 << 40)
-    stat = Path("/proc", str(rank._rank.pid), "stat")
-    assert stat.exists()
-    rank._rank._answers.close()  # as when the previewing process is killed
-    until_s = time.monotonic() + 30
-    while stat.exists() and time.monotonic() < until_s:
-        time.sleep(0.05)
-    left, rank._rank._status = stat.exists(), -9
-    rank.close()
-    assert not left
+def running(words: list[str]) -> bool:
+    """Return whether a process with this command line exists."""
+    wanted = b"".join(word.encode() + b"\0" for word in words)
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):  # gone
+            if path.read_bytes() == wanted:
+                return True
+    return False
+
+
+def test_a_rank_ends_with_what_it_started_when_the_preview_is_killed(tmp_path: Path) -> None:
+    script, sleeps = tmp_path / "train.py", ["sleep", f"300.{os.getpid()}"]
+    script.write_text(f"import subprocess\nsubprocess.run({sleeps})")
+    command = ["torchrun", "--nproc-per-node", "8", str(script)]
+    asks = f"import syncline\nsyncline.preview('h100-64-rail', {command}, what_if=[])"
+    with subprocess.Popen([sys.executable, "-c", asks]) as preview:
+        wait_until(lambda: running(sleeps))
+        preview.kill()
+    wait_until(lambda: not running(sleeps))
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    until_s = time.monotonic() + 120
+    while not holds():
+        assert time.monotonic() < until_s
+        time.sleep(0.1)

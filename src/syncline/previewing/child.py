@@ -24,6 +24,7 @@ from syncline.describe.guide import cite
 from syncline.describe.plain import JsonObject
 from syncline.errors import SimulationError
 from syncline.fabric.catalog import Gpu
+from syncline.previewing.capture.apart import rank_name
 from syncline.previewing.launch import ScriptLaunch
 from syncline.previewing.record import STEPS, Capture, read_capture
 from syncline.sim.step.machine import facts_of
@@ -42,8 +43,6 @@ MARK = "SYNCLINE_PREVIEW_FOLDER"
 """Of all that a rank starts: also a process that has left its session is found and ended. This variable names what was
 started as another program, the process's name its forks, and the rank's network, which it cannot leave, what has
 cleared its environment."""
-MOST_NAME = 15
-"""Characters that the kernel keeps of a process's name."""
 HINTS = {
     "missing": "Install what the script imports into the Python that runs syncline.",
     "data": "A preview has no network: put what the script downloads (weights, data) where it looks first.",
@@ -221,7 +220,7 @@ def _network_of(pid: int) -> int:
 
 def _end_all(folder: str, network: int) -> None:
     """End what a rank has started and what has left its session; return when nothing of it is left."""
-    mark, name = f"{MARK}={folder}".encode(), folder[-MOST_NAME:]
+    mark, name = f"{MARK}={folder}".encode(), rank_name(Path(folder))
     number = os.fstat(network).st_ino if network != _NO_NETWORK else 0
     for _ in range(TRIES):
         running = [int(name) for name in os.listdir("/proc") if name.isdigit()]

@@ -24,8 +24,6 @@ from syncline.previewing.capture import apart
 
 MOST_BYTES = 1 << 16
 """Of a message."""
-MOST_NAME = 15
-"""Characters that the kernel keeps of a process's name."""
 
 
 class _Rank(NamedTuple):
@@ -98,7 +96,7 @@ def _be(asked: dict[str, Any]) -> NoReturn:
         spec = json.loads(Path(asked["spec"]).read_text())
         os.environ.update({**asked["mark"], **spec["env"]})
         out = Path(spec["out"])
-        Path("/proc/self/comm").write_text(str(out.parent)[-MOST_NAME:])  # by which its forks are found
+        Path("/proc/self/comm").write_text(apart.rank_name(out.parent))
         cut_off, layered = apart.alone(out.parent if spec["read_only"] else None)  # before anything starts a thread
         from syncline.previewing.capture.rank import run
 

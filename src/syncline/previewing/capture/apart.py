@@ -18,6 +18,13 @@ SET_FLAGS, UP_AND_RUNNING = 0x8914, 0x41
 BIND, RECURSIVE, PRIVATE, REMOUNT = 0x1000, 0x4000, 0x40000, 0x20
 AS_IT_IS = ("/proc", "/sys", "/dev")
 """What no layer lies over: devices and the kernel's own files."""
+MOST_NAME = 15
+"""Characters that the kernel keeps of a process's name."""
+
+
+def rank_name(folder: Path) -> str:
+    """Return the name of the process whose files are in `folder`, by which its forks are found."""
+    return str(folder)[-MOST_NAME:]
 
 
 def alone(kept: Path | None = None) -> tuple[bool, bool]:
