@@ -2,7 +2,8 @@
 
 Each word, and each two in a row, has a weight: what a logistic regression found on lines of logs whose cause is known
 and on lines of healthy logs (`research/diagnosis/words.py` fits it and writes the table). Their sum is the log-odds
-that the line tells of a failure. Words that few healthy lines and together all failures have bring a line here.
+that the line tells of a failure. The search brings the lines with a word that is rare in healthy lines; together these
+words stand on every labelled failure.
 """
 
 from __future__ import annotations
