@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import statistics
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +27,13 @@ def figures(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     The bound is the larger of the computation (steps without synchronisation, in the same run) and the bytes that the
     interface counted over the rate of the link.
     """
-    compute = [row["median_s"] for row in found if row["method"] == "compute"]
-    compute_s = sum(compute) / len(compute)
-    plain_s = next(row["median_s"] for row in found if row["method"] == "ddp")
-    return [_figure(row, compute_s, plain_s) for row in found]
+    kept = []
+    for rate in dict.fromkeys(row["rate_bps"] for row in found):
+        here = [row for row in found if row["rate_bps"] == rate]
+        compute_s = statistics.fmean(row["median_s"] for row in here if row["method"] == "compute")
+        plain_s = statistics.fmean(row["median_s"] for row in here if row["method"] == "ddp")
+        kept += [_figure(row, compute_s, plain_s) for row in here]
+    return kept
 
 
 def _figure(row: dict[str, Any], compute_s: float, plain_s: float) -> dict[str, Any]:

@@ -51,7 +51,7 @@ def build(num_hosts: int) -> None:
         _ip("-n", name, "link", "set", "eth0", "up")
         _ip("-n", name, "link", "set", "lo", "up")
         for key, value in SYSCTLS.items():
-            _in(name, "sysctl", "-qw", f"{key}={value}")
+            _in(name, "sh", "-c", f"echo {value} > /proc/sys/{key.replace('.', '/')}")
 
 
 def shape(host: int, rate_bps: float | None) -> None:

@@ -1,6 +1,6 @@
 """One rank of the rig: trains under each method in turn and prints what it measured, one JSON object a line.
 
-worker.py '{"methods": ["ddp", "int8"], "rate_bps": 1e9, "steps": 8, "batch": 1, "length": 128}'
+worker.py '{"methods": ["ddp", "int8"], "rates_bps": [1e9], "steps": 8, "batch": 1, "length": 128, "device": "cuda"}'
 """
 
 from __future__ import annotations
@@ -44,11 +44,12 @@ def main() -> None:
 def train(name: str, text: torch.Tensor, task: dict[str, Any]) -> dict[str, Any]:
     """Train from the same start with one method and return this rank's figures."""
     torch.manual_seed(0)
-    method = Method(name, Gpt(**task.get("model", {})))
+    device = task.get("device", "cpu")
+    method = Method(name, Gpt(**task.get("model", {})).to(device))
     batches = Batches(text, dist.get_rank(), task["batch"], task["length"])
     optimizer = torch.optim.AdamW(method.model.parameters(), lr=task.get("lr", 3e-4))
     losses, times = [], []
-    warm_up = task.get("warm_up", 3)
+    warm_up = task.get("warm_up_of", {}).get(name, task.get("warm_up", 3))
     sent, cpu_s = 0, 0.0
     began = time.perf_counter()
     for step in range(warm_up + task["steps"]):
@@ -57,7 +58,7 @@ def train(name: str, text: torch.Tensor, task: dict[str, Any]) -> dict[str, Any]
             sent, cpu_s, began = network.counters()[0], time.process_time(), time.perf_counter()
         before = time.perf_counter()
         with method.synchronising():
-            loss = method.model(batches.next())
+            loss = method.model(batches.next().to(device))
             loss.backward()
         optimizer.step()
         optimizer.zero_grad()
@@ -70,7 +71,7 @@ def train(name: str, text: torch.Tensor, task: dict[str, Any]) -> dict[str, Any]
     held = None
     if task.get("held_out"):
         with torch.no_grad():
-            held = float(method.model.module(batches.held_out(task["held_out"])))
+            held = float(method.model.module(batches.held_out(task["held_out"]).to(device)))
     report = method.handle.report().to_json() if method.handle is not None and method.handle.steps else None
     method.close()
     del method, optimizer

@@ -1,6 +1,6 @@
 """Scripts as they run on a real GPU, beside which previews are put: `python research/preview/real.py OUT [NAME ...]`.
 
-Each script of `zoo.py`, or those named, runs unmodified as one rank while its optimizer's steps are marked: some to
+Each script of `zoo.py` and `more.py`, or those named, runs unmodified as one rank while its optimizer's steps are marked: some to
 warm up, some timed from first to last while the GPU's clock is read, some with the GPU awaited after each (of which
 the host's part is kept), three under the profiler. OUT gets one JSON file: these times, the most memory that was
 allocated, and every operator that launched kernels with its shapes, types, strides, kernels and seconds in a step.
@@ -24,7 +24,7 @@ from pathlib import Path
 WARM, TIMED, AWAITED, PROFILED = 12, 16, 8, 3
 LIMIT_S = 70.0  # a script is ended after so long
 METER = ["nvidia-smi", "--query-gpu=clocks.sm,power.draw.instant", "--format=csv,noheader,nounits", "--loop-ms=50"]
-ZOO = Path(__file__).with_name("zoo.py")
+HERE = Path(__file__).parent
 
 
 class Watch:
@@ -150,13 +150,15 @@ def main() -> None:
     import torch  # noqa: F401 - once for all children
     import transformers  # noqa: F401
 
-    sys.path.insert(0, str(ZOO.parent))
+    sys.path.insert(0, str(HERE))
+    import more
     import zoo
 
     out, began = Path(sys.argv[1]), time.monotonic()
+    files = dict.fromkeys(zoo.SCRIPTS, "zoo.py") | dict.fromkeys(more.SCRIPTS, "more.py")
     found = {}
-    for name in sys.argv[2:] or zoo.SCRIPTS:
-        found[name] = forked([str(ZOO), name])
+    for name in sys.argv[2:] or files:
+        found[name] = forked([str(HERE / files[name]), name])
         out.write_text(json.dumps(found))
         row = found[name]
         said = (
