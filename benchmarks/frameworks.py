@@ -13,6 +13,7 @@ import random
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from syncline.workload.read_job import load_job
 from syncline.workload.shape import Shape
 from syncline.workload.zoo import shapes
 
-SEED, PLANS = 20261119, 60
+SEED, PLANS = 20270311, 60
 HOSTS = (1, 2, 4, 6, 8, 12, 16, 32, 48, 64)
 NETWORKS = ("rail-optimized NDR", "leaf-spine NDR", "leaf-spine NDR 2:1")
 BATCHES = (48, 64, 96, 128, 256, 384, 512, 1024, 2048)
@@ -34,16 +35,24 @@ FOLDER = Path(__file__).resolve().parent
 
 def drawn(folder: Path, seed: int, count: int) -> tuple[dict[str, list[Path]], dict[str, int]]:
     """Write plans of drawn jobs, as many for each framework; return their folders and how many jobs had no plan."""
-    rng = random.Random(seed)  # noqa: S311  (a draw that repeats)
     found, without = dict[str, list[Path]](), dict[str, int]()
-    for number in range(count):
-        framework = list(FRAMEWORKS)[number % len(FRAMEWORKS)]
-        place = folder / f"{number:03d}-{framework}"
-        place.mkdir(parents=True)
-        while not _planned(place, framework, rng):
-            without[framework] = without.get(framework, 0) + 1
-        found.setdefault(framework, []).append(place)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        tries = pool.map(lambda number: _tried(folder, seed, number), range(count))
+        for (framework, place), failed in tries:
+            found.setdefault(framework, []).append(place)
+            without[framework] = without.get(framework, 0) + failed
     return found, without
+
+
+def _tried(folder: Path, seed: int, number: int) -> tuple[tuple[str, Path], int]:
+    rng = random.Random(f"{seed}/{number}")  # noqa: S311  (a draw that repeats, each plan alone)
+    framework = list(FRAMEWORKS)[number % len(FRAMEWORKS)]
+    place = folder / f"{number:03d}-{framework}"
+    place.mkdir(parents=True)
+    failed = 0
+    while not _planned(place, framework, rng):
+        failed += 1
+    return (framework, place), failed
 
 
 def _planned(place: Path, framework: str, rng: random.Random) -> bool:

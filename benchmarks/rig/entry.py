@@ -47,6 +47,9 @@ class _Anything(type):
     def __getitem__(cls, key: object) -> Any:
         return cls
 
+    def __contains__(cls, key: object) -> bool:
+        return False
+
 
 class _Module(ModuleType):
     __version__ = "2.9.0"
@@ -160,6 +163,8 @@ def deepspeed(ranks: int) -> tuple[launched.Read, int]:
     from deepspeed.runtime.config import DeepSpeedConfig
     from transformers import AutoConfig, AutoModelForCausalLM
 
+    if not Path("model.json").exists():
+        raise ValueError("the files leave the model to the script: transformers has none like it")
     with mock.patch.object(comm, "get_rank", return_value=0):  # without a group it takes every world for one rank
         DeepSpeedConfig("ds_config.json", mpu=SimpleNamespace(get_data_parallel_world_size=lambda: ranks))
     config = AutoConfig.from_pretrained("model.json")

@@ -64,3 +64,16 @@ def test_nemo_is_told_to_fuse_the_bias_into_gelu() -> None:
     shape = job_of("gpt3-1.3b", 2048).model
     assert isinstance(shape, Shape)
     assert "model.bias_activation_fusion=true" in nemo_overrides(job_of("gpt3-1.3b", 2048), shape)
+
+
+def test_nemo_is_told_of_latent_attention() -> None:
+    shape = job_of("deepseek-v2").model
+    assert isinstance(shape, Shape)
+    assert "model.multi_latent_attention=true" in nemo_overrides(job_of("deepseek-v2"), shape)
+
+
+@pytest.mark.parametrize("pp", [1, 4])
+def test_torchtitan_pipelines_reduce_the_output_layer_once(pp: int) -> None:
+    job = job_of("llama3-8b", pp=pp, zero="3")
+    assert isinstance(job.model, Shape)
+    assert ("config.loss = config.loss.loss_fn" in torchtitan_module(job, job.model)) == (pp > 1)

@@ -64,7 +64,8 @@ _SAYS: Mapping[str, Arguments] = {
     "--swiglu": {"model.gated_linear_unit": True, "model.activation_func": "silu"},
     "--quick-geglu": {"model.gated_linear_unit": True, "model.activation_func": "quick_gelu"},
     "--squared-relu": {"model.activation_func": "squared_relu"}, "--no-bias-gelu-fusion": {},
-    "--disable-bias-linear": {"model.add_bias_linear": False}, "--multi-latent-attention": {},
+    "--disable-bias-linear": {"model.add_bias_linear": False},
+    "--multi-latent-attention": {"model.multi_latent_attention": True},
     "--untie-embeddings-and-output-weights": {"model.share_embeddings_and_output_weights": False},
     "--use-rope-scaling": {"model.rope_scaling": True, "model.rope_scaling_factor": 8.0},
 }  # fmt: skip

@@ -173,7 +173,10 @@ def planned():
 
 
 def _parts(job: Job, shape: Shape) -> str:
-    """Return the lines that name the modules of every chunk, for torchtitan's counts cut few layouts."""
+    """Return the lines that name the modules of every chunk, for torchtitan's counts cut few layouts.
+
+    The chunked loss gathers and reduces the output layer of every micro-batch, whatever the pipeline puts off.
+    """
     split = job.parallel
     if split.pp == 1:
         return ""
@@ -185,6 +188,7 @@ def _parts(job: Job, shape: Shape) -> str:
     parts[0].insert(0, "tok_embeddings")
     parts[-1] += {ends}
     config.parallelism.module_fqns_per_model_part = parts
+    config.loss = config.loss.loss_fn
 """
 
 
