@@ -6,6 +6,7 @@ Each was predicted once, before its kernels had been seen, and then measured onc
 # mypy: ignore-errors
 from __future__ import annotations
 
+import itertools
 import math
 import sys
 
@@ -72,8 +73,8 @@ def unet2d_fp16():
             pair = lambda a, b: nn.Sequential(plain(a, b, 3, padding=1), plain(b, b, 3, padding=1))  # noqa: E731
             self.down = nn.ModuleList(pair(a, b) for a, b in zip((3, *widths), widths, strict=False))
             back = widths[::-1]
-            self.grow = nn.ModuleList(nn.ConvTranspose2d(a, b, 2, 2) for a, b in zip(back, back[1:], strict=False))
-            self.up = nn.ModuleList(pair(a, b) for a, b in zip(back, back[1:], strict=False))
+            self.grow = nn.ModuleList(nn.ConvTranspose2d(a, b, 2, 2) for a, b in itertools.pairwise(back))
+            self.up = nn.ModuleList(pair(a, b) for a, b in itertools.pairwise(back))
             self.last = nn.Conv2d(widths[0], 21, 1)
 
         def forward(self, x):
@@ -405,7 +406,9 @@ def gru_speech():
     class Speech(nn.Module):
         def __init__(self):
             super().__init__()
-            self.conv = nn.Sequential(nn.Conv2d(1, 32, (11, 41), (2, 2), (5, 20)), nn.BatchNorm2d(32), nn.Hardtanh(0, 20))
+            self.conv = nn.Sequential(
+                nn.Conv2d(1, 32, (11, 41), (2, 2), (5, 20)), nn.BatchNorm2d(32), nn.Hardtanh(0, 20)
+            )
             self.rnn = nn.GRU(32 * 40, 800, 3, bidirectional=True, batch_first=True)
             self.head = nn.Linear(1600, 29)
 
@@ -457,7 +460,7 @@ def clicks_bf16():
         def __init__(self, tables=26, wide=128, rows=200_000):
             super().__init__()
             self.tables = nn.ModuleList(nn.EmbeddingBag(rows, wide, mode="sum") for _ in range(tables))
-            feed = lambda *n: [m for a, b in zip(n, n[1:], strict=False) for m in (nn.Linear(a, b), nn.ReLU())]  # noqa: E731
+            feed = lambda *n: [m for a, b in itertools.pairwise(n) for m in (nn.Linear(a, b), nn.ReLU())]  # noqa: E731
             self.low = nn.Sequential(*feed(13, 512, 256, wide))
             self.top = nn.Sequential(*feed(wide + 351, 1024, 1024, 512, 256), nn.Linear(256, 1))
             self.pairs = torch.tril_indices(27, 27, -1, device="cuda")

@@ -1,9 +1,9 @@
 """Scripts as they run on a real GPU, beside which previews are put: `python research/preview/real.py OUT [NAME ...]`.
 
-Each script of `zoo.py` and `more.py`, or those named, runs unmodified as one rank while its optimizer's steps are marked: some to
-warm up, some timed from first to last while the GPU's clock is read, some with the GPU awaited after each (of which
-the host's part is kept), three under the profiler. OUT gets one JSON file: these times, the most memory that was
-allocated, and every operator that launched kernels with its shapes, types, strides, kernels and seconds in a step.
+Each script of `zoo.py` and `more.py`, or those named, runs unmodified as one rank while its optimizer's steps are
+marked: some to warm up, some timed from first to last while the GPU's clock is read, some with the GPU awaited after
+each (of which the host's part is kept), three under the profiler. OUT gets one JSON file: these times, the most memory
+that was allocated, and every operator that launched kernels with its shapes, types, strides, kernels and seconds.
 """
 
 # mypy: ignore-errors

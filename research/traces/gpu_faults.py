@@ -44,7 +44,7 @@ def score(folder: Path) -> dict[str, Any]:
         promised = next((one for one in found.changes if one.change.startswith(change)), None)
         planted = times[f"{name}.planted"]
         measured = 1 - times[f"{name}.fixed"] / planted
-        share = promised.saves_s / found.account.step_s if promised is not None else 0.0
+        share = promised.share if promised is not None else 0.0
         cases[name] = {
             "step_s": planted, "traced_step_s": found.account.step_s, "causes_s": dict(found.account.causes_s),
             "named": found.account.causes_s.get(cause, 0.0) > 0.02 * found.account.step_s and promised is not None,

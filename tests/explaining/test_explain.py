@@ -93,6 +93,36 @@ def test_a_blocking_call_is_named_and_its_removal_replayed(tmp_path: Path, writt
     assert freed.step_s == pytest.approx(1200e-6, rel=0.02)
 
 
+def test_a_copy_of_pageable_memory_that_waited_for_its_stream_can_be_hidden(tmp_path: Path, written: Any) -> None:
+    # The call stays from 30 until the copy ends at 1000; before it the stream is busy until 700.
+    trace = written()
+    trace.step(1, 0, 1610)
+    trace.kernel("gemm_a", 15, 100, 600)
+    trace.host("cuda_runtime", "cudaMemcpyAsync", 30, 968, correlation=77)
+    copy = {"stream": 7, "device": 0, "correlation": 77}
+    trace.events.append({"ph": "X", "cat": "gpu_memcpy", "name": "Memcpy HtoD (Pageable -> Device)", "pid": 0, "tid": 7,
+                         "ts": 700, "dur": 300, "args": copy})  # fmt: skip
+    trace.kernel("gemm_b", 1010, 1010, 600)
+    found = explained(trace.save(tmp_path / "t.json"))
+    hidden = next(change for change in found.changes if change.change.startswith("copies hidden"))
+    assert hidden.saves_s == pytest.approx(300e-6, abs=5e-6)
+
+
+def test_what_recording_took_of_the_host_is_in_no_promise(tmp_path: Path, written: Any) -> None:
+    # 400 operators launch a kernel of 1 us each every 10 us: the host's own 10 us less what recording two events took.
+    from syncline.explaining.replay import RECORDING_S
+
+    trace = written()
+    trace.step(1, 0, 4000)
+    for n in range(400):
+        trace.host("cpu_op", "aten::add", 10 * n, 8)
+        trace.kernel("add", 10 * n + 7, 10 * n + 7, 1)
+    found = explained(trace.save(tmp_path / "t.json"))
+    host = next(change for change in found.changes if "waiting for the host" in change.change)
+    assert host.step_s + host.saves_s == pytest.approx(4000e-6 - 400 * 2 * RECORDING_S, rel=0.01)
+    assert host.share == pytest.approx(host.saves_s / (host.step_s + host.saves_s))
+
+
 def test_a_late_loader_is_input(tmp_path: Path, written: Any) -> None:
     trace = written()
     trace.step(1, 0, 1000)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -29,6 +29,11 @@ class TraceChange:
     step_s: float
     saves_s: float
     caveat: str
+
+    @property
+    def share(self) -> float:
+        """Of the step, without what the profiler took, the part that it saves."""
+        return self.saves_s / (self.step_s + self.saves_s)
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,8 +85,9 @@ class Replays:
 
     def changes(self) -> tuple[TraceChange, ...]:
         """Return what would save something, the largest saving first."""
-        now = float(self.mine.windows.length_s[self.step])
-        found = [TraceChange(words, step, now - step, caveat) for words, step, caveat in self._tried()]
+        bare = replace(self, graph=self.graph.unrecorded())
+        now = bare.graph.step_s()
+        found = [TraceChange(words, step, now - step, caveat) for words, step, caveat in bare._tried()]
         kept = [change for change in found if change.saves_s >= LEAST_SAVING * now]
         return tuple(sorted(kept, key=lambda change: -change.saves_s))
 
@@ -142,7 +148,7 @@ class Replays:
                 )
 
     def _network(self, moves: Bools) -> Iterator[tuple[str, float, str]]:
-        now = float(self.mine.windows.length_s[self.step])
+        now = self.graph.step_s()
         free = self.without(StepCause.NETWORK)
         yield "a network twice as fast", self._scaled(moves, 0.5), "latencies halve too, which no network does"
         yield "a network without limits", free, "no network is: the most that any can save"

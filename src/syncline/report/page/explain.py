@@ -39,7 +39,7 @@ def _explained(answer: ExplainAnswer) -> str:
         )
     tables += [
         ("What would change it", ("<change", "step", "saves", "<not promised"),
-         [(one.change, time(one.step_s), f"{one.saves_s / account.step_s:.1%}", one.caveat) for one in found.changes]),
+         [(one.change, time(one.step_s), f"{one.share:.1%}", one.caveat) for one in found.changes]),
         ("Collectives in a step", ("<collective", "ranks", "calls", "bytes", "<seen", "takes", "exposed", "busbw",
                                    "should", "late", "slow"),
          [(f"{one.operation} {one.group}", str(one.ranks or "?"), f"{one.calls:.4g}",

@@ -47,8 +47,8 @@ def _explained(answer: ExplainAnswer, width: int) -> Iterator[str | Table]:
     yield from _listed("  the device idles in a step while the host is in", [
         f"{units.show_time(one.seconds):>10}  {', '.join(filter(None, (one.what, one.where)))} ({one.times} in all)"
         for one in found.stalls[:MOST]])  # fmt: skip
-    yield from _listed("  what would change it (the recorded step, replayed)", [
-        f"{units.show_time(one.step_s):>10} {-one.saves_s / step.step_s:+7.1%}  {one.change}; {one.caveat}"
+    yield from _listed("  what would change it (the step replayed, without the time that recording took)", [
+        f"{units.show_time(one.step_s):>10} {-one.share:+7.1%}  {one.change}; {one.caveat}"
         for one in found.changes[:MOST]])  # fmt: skip
     yield from _listed("  the trace does not have", list(found.lacks))
 
