@@ -27,7 +27,7 @@ from syncline.finding import Action, Severity
 from syncline.logs.form import LogLevel, stated, texts_of
 from syncline.logs.guard import compile_pattern
 from syncline.logs.template import compile_template
-from syncline.logs.words import SHOWN, log_odds
+from syncline.logs.words import log_odds, table
 from syncline.logs.words import texts as texts_of_failure
 
 SYMPTOMS = "symptoms"
@@ -129,7 +129,7 @@ class Matcher(Strict):
     def fits(self, line: str) -> bool:
         """Say whether the form of a line is one that is asked for."""
         if self.speaks:
-            return log_odds(line) > SHOWN
+            return log_odds(line) > table().shown
         form = stated(line)
         if form is None or (self.source and form.source not in self.source):
             return False

@@ -14,7 +14,7 @@ from syncline.logs.emitter import DOUBT, is_calm
 from syncline.logs.form import form_of
 from syncline.logs.tally import NUMBERS, MatchRow, Tallies, Tally
 from syncline.logs.verdict import some
-from syncline.logs.words import SURE, log_odds
+from syncline.logs.words import log_odds, table
 
 RULE = "log.unexplained"
 SIGNAL = "signal.error"
@@ -137,7 +137,7 @@ def open_lines(tallies: Tallies, num_lines: Mapping[int, int], limit: int = MAX_
         end = last / max(num_lines.get(order, last), 1)
         form = form_of(first.text)
         odds = log_odds(first.text)
-        if level == "doubt" and ((form and form.level is not None) or is_calm(first.text) or odds < SURE):
+        if level == "doubt" and ((form and form.level is not None) or is_calm(first.text) or odds < table().sure):
             level = "warning"  # its writer has weighed it, or its words are not plain
         start = first.line / max(num_lines.get(first.order, first.line), 1)
         score = -log2(count / total) + end - start / 2 + odds / log(2)

@@ -1,9 +1,10 @@
 """How much the words of a line speak of a failure, for lines whose form states no severity.
 
-Each word, and each two in a row, has a weight: what a logistic regression found on lines of logs whose cause is known
-and on lines of healthy logs (`research/diagnosis/words.py` fits it and writes the table). Their sum is the log-odds
-that the line tells of a failure. The search brings the lines with a word that is rare in healthy lines; together these
-words stand on every labelled failure.
+Each word, each two in a row, who writes and how long the message is have a weight: what a logistic regression found on
+lines of logs whose cause is known and on lines of healthy logs (`research/diagnosis/words.py` fits it and writes the
+table). Their sum is the log-odds that the line tells of a failure. Two cuts stand in the table too, taken from healthy
+logs that a fit has not seen. The search brings the lines with a word that is rare in healthy lines; together these
+words stand on nearly every labelled failure.
 """
 
 from __future__ import annotations
@@ -18,27 +19,32 @@ from typing import NamedTuple
 from syncline.logs.form import stated
 
 TABLE = "failure_words.csv"
-SHOWN = -0.7
-"""Log-odds above which a line is shown: one in three of such lines tells of a failure."""
-SURE = 1.5
-"""Log-odds above which a line keeps a log from being called OK: 3 % of healthy logs that no fit has seen have one."""
+SHOWN, SURE = "[shown]", "[sure]"
+"""What the table calls the log-odds above which a line is shown, and above which its log is not called understood."""
 _WORD = re.compile(r"[A-Za-z]+(?:'t)?")
+_NEGATIVE = re.compile(r"[=:( ]-\d")
+_FEW, _MANY = 4, 16
 _DIGITS = str.maketrans("123456789", "000000000")
 
 
 class WordTable(NamedTuple):
-    """The weights by word or pair of words, what is added to their sum, and the words to search for."""
+    """The weights by feature, what is added to their sum, the words to search for, and the two cuts."""
 
     weights: Mapping[str, float]
     bias: float
     sought: tuple[str, ...]
+    shown: float
+    sure: float
 
 
 def features(line: str) -> set[str]:
-    """Return the words of a line's message and every two of them in a row, in lower case."""
+    """Return the words of a line's message and every two of them in a row, in lower case, and in brackets its form."""
     form = stated(line)
-    words = [word.lower() for word in _WORD.findall(line[form.begins if form else 0 :]) if len(word) > 1]
-    return {*words, *(f"{one} {two}" for one, two in pairwise(words))}
+    message = line[form.begins if form else 0 :]
+    words = [word.lower() for word in _WORD.findall(message) if len(word) > 1]
+    marks = [form.source if form else "no form", f"{min(len(words), _MANY) // _FEW * _FEW} words"]
+    marks += ["sentence"] * message.rstrip().endswith(".") + ["negative"] * bool(_NEGATIVE.search(message))
+    return {*words, *(f"{one} {two}" for one, two in pairwise(words)), *(f"[{mark}]" for mark in marks)}
 
 
 def log_odds(line: str) -> float:
@@ -48,14 +54,14 @@ def log_odds(line: str) -> float:
 
 @lru_cache(maxsize=8192)
 def _log_odds(shape: str) -> float:
-    table = _table()
-    return table.bias + sum(table.weights.get(each, 0.0) for each in features(shape))
+    weighed = table()
+    return weighed.bias + sum(weighed.weights.get(each, 0.0) for each in features(shape))
 
 
 @cache
 def texts() -> tuple[str, ...]:
     """Return the texts of which one stands on every line that is to be weighed."""
-    return tuple(dict.fromkeys(text for each in _table().sought for text in spellings(each)))
+    return tuple(dict.fromkeys(text for each in table().sought for text in spellings(each)))
 
 
 def spellings(words: str) -> Iterator[str]:
@@ -65,8 +71,10 @@ def spellings(words: str) -> Iterator[str]:
 
 
 @cache
-def _table() -> WordTable:
+def table() -> WordTable:
+    """Return what was fitted."""
     lines = (files("syncline.logs") / TABLE).read_text(encoding="utf-8").splitlines()
     rows = [line.split(",") for line in lines[1:]]
     weights = {word: float(weight) for word, weight, _ in rows}
-    return WordTable(weights, weights.pop(""), tuple(word for word, _, sought in rows if sought))
+    bias, shown, sure = (weights.pop(name) for name in ("", SHOWN, SURE))
+    return WordTable(weights, bias, tuple(word for word, _, sought in rows if sought), shown, sure)
