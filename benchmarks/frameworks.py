@@ -2,7 +2,8 @@
 
 A cluster, a model, a batch and a framework are drawn; `syncline plan` writes the files with its default flags, and a
 process of its own brings them to the framework's entry point (`rig/entry.py`), reads off every field, and builds the
-model on the meta device. `FRAMEWORK_PYTHON` names the interpreters: `megatron=PATH,maxtext=PATH`; the default is ours.
+model on the meta device. Other layouts are executed, in a world that `preview` stands in for (`rig/executed.py`).
+`FRAMEWORK_PYTHON` names the interpreters: `megatron=PATH,maxtext=PATH,executed=PATH`; the default is ours.
 """
 
 from __future__ import annotations
@@ -19,13 +20,15 @@ from typing import Any
 
 import yaml
 
+from rig.executed import LAYOUTS, captured, compared, drawn_job
 from syncline.planning.frameworks.fields import TRAINED, fields_of
 from syncline.planning.frameworks.framework import FRAMEWORKS
 from syncline.workload.read_job import load_job
 from syncline.workload.shape import Shape
 from syncline.workload.zoo import shapes
 
-SEED, PLANS = 20270311, 60
+SEED, PLANS, EXECUTED = 20270311, 60, 4
+CLOSE = 0.05
 HOSTS = (1, 2, 4, 6, 8, 12, 16, 32, 48, 64)
 NETWORKS = ("rail-optimized NDR", "leaf-spine NDR", "leaf-spine NDR 2:1")
 BATCHES = (48, 64, 96, 128, 256, 384, 512, 1024, 2048)
@@ -71,10 +74,20 @@ def _planned(place: Path, framework: str, rng: random.Random) -> bool:
     return subprocess.run(command, cwd=place, capture_output=True, check=False).returncode == 0
 
 
+def named_pythons() -> dict[str, str]:
+    """Return the interpreters that the environment names."""
+    return dict(each.split("=", 1) for each in os.environ.get("FRAMEWORK_PYTHON", "").split(",") if each)
+
+
 def entered(framework: str, places: list[Path]) -> list[dict[str, Any]]:
     """Return what a framework makes of each written folder."""
-    named = dict(each.split("=", 1) for each in os.environ.get("FRAMEWORK_PYTHON", "").split(",") if each)
-    command = [named.get(framework, sys.executable), "-m", "rig.entry", framework, *(str(p / "files") for p in places)]
+    command = [
+        named_pythons().get(framework, sys.executable),
+        "-m",
+        "rig.entry",
+        framework,
+        *(str(p / "files") for p in places),
+    ]
     done = subprocess.run(command, cwd=FOLDER, capture_output=True, text=True, check=False)
     answers = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     return answers or [{"folder": "", "error": done.stderr[-300:]}]
@@ -110,15 +123,36 @@ def score(found: dict[str, list[Path]]) -> dict[str, Any]:
     return figures
 
 
+def executed(folder: Path, seed: int, count: int) -> dict[str, Any]:
+    """Return what ranks send and hold where drawn layouts are executed, beside the price: measured, priced."""
+    python = named_pythons().get("executed", sys.executable)
+    layouts, failed = dict[str, Any](), dict[str, str]()
+    for framework in LAYOUTS:
+        for number in range(count):
+            job = drawn_job(framework, random.Random(f"{seed}/{framework}/{number}"))  # noqa: S311
+            split = job.parallel
+            name = f"{framework} {job.model.name} tp {split.tp} pp {split.pp} dp {split.dp} {split.zero} {number}"
+            place = folder / f"{framework}-{number}"
+            place.mkdir()
+            try:
+                layouts[name] = compared(job, captured(framework, job, place, python))
+            except RuntimeError as error:
+                failed[name] = str(error)[-200:]
+    rows = [pair for each in layouts.values() for pair in each.values()]
+    within = sum(abs(priced - measured) <= CLOSE * measured for measured, priced in rows)
+    return {"seed": seed, "layouts": layouts, "not_previewed": failed, "compared": len(rows), "within": within}
+
+
 def run() -> dict[str, Any]:
-    """Return how many drawn plans each framework takes as the model that was planned."""
+    """Return how many drawn plans each framework takes as the model that was planned, and what executed ones do."""
     with tempfile.TemporaryDirectory() as folder:
         found, without = drawn(Path(folder), SEED, PLANS)
         figures = score(found)
+        done = executed(Path(folder), SEED, EXECUTED)
     tried = [each for each in figures.values() if "plans" in each]
     return {
         "seed": SEED, "jobs_without_a_plan": without, "frameworks": figures,
         "plans": sum(each["plans"] for each in tried), "accepted": sum(each["accepted"] for each in tried),
         "fields_read": sum(each["fields_read"] for each in tried),
-        "models_that_differ": sum(len(each["different"]) for each in tried),
+        "models_that_differ": sum(len(each["different"]) for each in tried), "executed": done,
     }  # fmt: skip

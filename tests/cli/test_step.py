@@ -58,7 +58,7 @@ def test_impossible_jobs_exit_with_2(job: Path, capsys: pytest.CaptureFixture[st
 def test_volumes(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert app.run(["step", "volumes", str(job), "--gpus", "512", "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
-    assert [row["kind"] for row in data["volumes"]] == ["tensor", "pipeline", "data"]
+    assert [row["kind"] for row in data["volumes"]] == ["tensor", "pipeline", "data", "gather again"]
     assert data["total_bytes"] == pytest.approx(sum(row["size_bytes"] for row in data["volumes"]))
     assert app.run(["step", "volumes", "--models"]) == 0
     assert "llama3-405b" in capsys.readouterr().out

@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
-from syncline.errors import PlanError
+from syncline.errors import DescriptionError, PlanError
 from syncline.planning.frameworks.framework import named_framework
+from syncline.planning.frameworks.launch import launch_files
 from syncline.planning.frameworks.launch_nemo import nemo_overrides
 from syncline.planning.frameworks.launch_torch import torchtitan_module
+from syncline.planning.named_job import named_job
 from syncline.planning.space import rows_of
 from syncline.workload.job import Job
 from syncline.workload.read_job import load_job
@@ -25,19 +27,14 @@ def job_of(model: str, sequence: int = 4096, **parallel: Any) -> Job:
     return load_job({"model": model, "batch": batch, "tokens": "1T", "parallel": parallel}).on(64)
 
 
-@pytest.mark.parametrize(
-    ("framework", "sequence", "fits"),
-    [("megatron", 2048, True), ("megatron", 1024, True), ("megatron", 4096, False), ("deepspeed", 4096, False),
-     ("maxtext", 4096, False), ("nemo", 2048, True), ("nemo", 1024, False)],
-)  # fmt: skip
-def test_a_table_of_positions_holds_the_sequence(framework: str, sequence: int, fits: bool) -> None:
-    job = job_of("gpt3-1.3b", sequence)
-    rows = rows_of(job, 64, 8)
-    if fits:
-        assert len(named_framework(framework).keep(rows, job))
-        return
+def test_a_table_of_positions_holds_the_sequence() -> None:
+    with pytest.raises(DescriptionError, match="a sequence of 4,096 is longer than the table of 2,048 positions"):
+        job_of("gpt3-1.3b", 4096)
+    assert named_job("gpt3-1.3b").batch.sequence == 2048 and named_job("llama3-8b").batch.sequence == 8192
+    job = job_of("gpt3-1.3b", 1024)
+    assert len(named_framework("megatron").keep(rows_of(job, 64, 8), job))
     with pytest.raises(PlanError, match="cannot run gpt3") as raised:
-        named_framework(framework).keep(rows, job)
+        named_framework("nemo").keep(rows_of(job, 64, 8), job)
     assert "Rule positions" in str(raised.value.detail)
 
 
@@ -77,3 +74,10 @@ def test_torchtitan_pipelines_reduce_the_output_layer_once(pp: int) -> None:
     job = job_of("llama3-8b", pp=pp, zero="3")
     assert isinstance(job.model, Shape)
     assert ("config.loss = config.loss.loss_fn" in torchtitan_module(job, job.model)) == (pp > 1)
+
+
+def test_fp8_names_the_package_that_torchtitan_needs() -> None:
+    job = job_of("llama3-8b", zero="3")
+    for precision, named in (("fp8", True), ("bf16", False)):
+        files = launch_files("torchtitan", job.model_copy(update={"precision": precision}), 8)
+        assert ("# Left to you: torchao" in files["run.sbatch"]) == named

@@ -107,7 +107,8 @@ OTHERS: dict[str, dict[str, Any]] = {
 def job_of(shape: Shape | str, **changes: Any) -> Job:
     """Return a job of the model with every axis at 1 but dp, unless changed."""
     model = transformer(shape) if isinstance(shape, str) else shape
-    described = {"model": model, "batch": {"global": 512, "sequence": 4096}, "tokens": "1T", "parallel": {"tp": 1}}
+    batch = {"global": 512, "sequence": model.positions or 4096}
+    described = {"model": model, "batch": batch, "tokens": "1T", "parallel": {"tp": 1}}
     return load_job(described | changes).on(64)
 
 

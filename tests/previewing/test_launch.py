@@ -14,6 +14,7 @@ from syncline.previewing.launch import read_launch
 @pytest.fixture(autouse=True)
 def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "train.py").write_text("")
+    (tmp_path / "hosts").write_text("# ours\na slots=4\nb slots=4\n\nc slots=4\n")
     monkeypatch.chdir(tmp_path)
 
 
@@ -31,6 +32,13 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("srun -N 2 -n 4 --ntasks-per-node 8 python train.py", 4, 2),
         ("srun -n 4 --ntasks-per-node 2 python train.py", 4, 2),
         ("mpirun -np 16 python train.py", 16, 8),
+        ("mpirun -np 16 -N 4 --allow-run-as-root --mca btl tcp -x A=1 python train.py", 16, 4),
+        ("mpirun -np 8 --npernode 2 python train.py", 8, 2),
+        ("mpirun -np 8 --map-by ppr:4:node python train.py", 8, 4),
+        ("deepspeed --hostfile hosts train.py", 12, 4),
+        ("deepspeed --hostfile=hosts --exclude b train.py", 8, 4),
+        ("deepspeed --hostfile hosts --include a:0,1@b:2,3 train.py", 4, 2),
+        ("deepspeed --hostfile hosts --num_nodes 2 --num_gpus 3 train.py", 6, 3),
         ("OMP_NUM_THREADS=1 python train.py --lr 1", 1, 1),
     ],
 )
@@ -57,6 +65,7 @@ def test_the_scripts_own_arguments_stay_its_own() -> None:
         ("torchrun --nnodes 2", "torchrun is given no script"),
         ("torchrun --nnodes two train.py", '--nnodes must be a number from 1, got "two"'),
         ("torchrun other.py", 'there is no script "other.py" here'),
+        ("deepspeed --hostfile hosts --exclude b:0 train.py", "give hosts between 3 and 4 GPUs"),
         ("", "no training command was given"),
         ("accelerate launch --num_processes 10 --num_machines 4 train.py", "--num_processes 10 counts"),
     ],

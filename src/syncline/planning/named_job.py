@@ -14,7 +14,7 @@ from syncline.errors import FileError, SynclineError
 from syncline.workload.job import Job
 from syncline.workload.read_job import load_job, parse_job
 from syncline.workload.shape import Shape
-from syncline.workload.zoo import names
+from syncline.workload.zoo import model, names
 
 _FOLDER = resources.files("syncline.planning") / "jobs"
 DEFAULT_JOB = "llama3-70b"
@@ -50,7 +50,8 @@ def named_job(name: str) -> Job:
 
 def _model_job(name: str) -> Job:
     """Return a job that trains a model by its name, with a batch that is assumed and said so."""
-    length = SEQUENCE
+    positions = getattr(model(name), "positions", 0)
+    length = min(SEQUENCE, 1 << positions.bit_length() - 1) if positions else SEQUENCE
     try:
         job = load_job({"model": name, "batch": {"global": TOKENS // length, "sequence": length}})
     except SynclineError:  # a list of layers has samples, not tokens

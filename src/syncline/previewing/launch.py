@@ -27,7 +27,14 @@ ACCELERATE_FLAGS = {
     "--cpu", "--multi_gpu", "--tpu", "--use_mps_device", "--use_deepspeed", "--use_fsdp", "--use_megatron_lm",
     "--quiet", "-q", "--same_network", "--module", "-m", "--no_python", "--debug", "--use_xpu",
 }  # fmt: skip
+MPI_FLAGS = {
+    "--allow-run-as-root", "--oversubscribe", "--tag-output", "--report-bindings", "--display-map", "--bind-to-core",
+    "-q", "--quiet", "-v", "--verbose",
+}  # fmt: skip
 SHORT = {"-N": "nodes", "-n": "ntasks", "-np": "ntasks", "-m": "module"}
+#: Of mpirun: `-N` counts ranks a host, and `--mca NAME VALUE` has two words.
+MPI_SHORT = {**SHORT, "-N": "ntasks-per-node", "--npernode": "ntasks-per-node", "-npernode": "ntasks-per-node"}
+MPI_PAIRS = ("--mca", "-mca", "--prtemca", "--pmixmca")
 
 
 @dataclass(frozen=True)
@@ -145,16 +152,19 @@ def _options(words: list[str], flags: set[str], launcher: str) -> tuple[dict[str
     found: dict[str, str] = {}
     rest: Iterator[str] = iter(words)
     known = {flag.replace("_", "-") for flag in flags}
+    short = MPI_SHORT if launcher.startswith("mpi") else SHORT
     for word in rest:
         if not word.startswith("-"):
             return found, [word, *rest]
         option, equals, value = word.partition("=")
         option = option.replace("_", "-")
-        key = SHORT.get(option, option.lstrip("-"))
+        key = short.get(option, option.lstrip("-"))
         if equals:
             found[key] = value
         elif option in known:
             found[key] = "1"
+        elif short is MPI_SHORT and option in MPI_PAIRS:
+            found[f"{key} {next(rest, '')}"] = next(rest, "")
         elif launcher == "srun" and len(option) > 2 and option[:2] in SHORT and option[1] != "-":
             found[SHORT[option[:2]]] = option[2:]
         else:
@@ -209,14 +219,43 @@ def _config(path: Path) -> dict[str, object]:
 
 def _deepspeed(words: list[str], gpus_per_host: int) -> ScriptLaunch:
     options, rest = _options(words, DEEPSPEED_FLAGS, "deepspeed")
-    per_host = _count(options.get("num-gpus", str(gpus_per_host)), "--num_gpus")
-    hosts = _count(options.get("num-nodes", "1"), "--num_nodes")
+    slots = _slots(options, gpus_per_host)
+    per_host = _count(options["num-gpus"], "--num_gpus") if "num-gpus" in options else max(slots.values())
+    hosts = _count(options["num-nodes"], "--num_nodes") if "num-nodes" in options else len(slots)
+    if "num-gpus" not in options and len(set(slots.values())) > 1:
+        text = f"--hostfile and --include give hosts between {min(slots.values())} and {per_host} GPUs."
+        raise UsageError(text, hint="A preview has as many ranks on every host: name as many GPUs of each.")
     return ScriptLaunch("deepspeed", rest[0], tuple(rest[1:]), hosts * per_host, per_host, "module" in options)
 
 
+def _slots(options: dict[str, str], gpus_per_host: int) -> dict[str, int]:
+    """Return the hosts that DeepSpeed's launcher uses, with the GPUs of each: those of the file, then the named."""
+    found = {"localhost": gpus_per_host}
+    if path := options.get("hostfile"):
+        from syncline.describe.document import read_text
+
+        rows = [line.split("#")[0].split() for line in read_text(Path(path)).splitlines()]
+        found = {row[0]: _count(row[1].removeprefix("slots="), f"slots of {row[0]}") for row in rows if len(row) > 1}
+        if not found:
+            raise UsageError(f"{path} names no host.", hint="Each line is a host and its GPUs: worker-1 slots=8")
+    for option in ("include", "exclude"):
+        named = [part.partition(":") for part in options.get(option, "").split("@") if part]
+        counts = {host: len(gpus.split(",")) if gpus else 0 for host, _, gpus in named}
+        if option == "include" and counts:
+            found = {host: count or found.get(host, gpus_per_host) for host, count in counts.items()}
+        elif counts:
+            left = {host: slots - (counts.get(host, 0) or slots * (host in counts)) for host, slots in found.items()}
+            found = {host: slots for host, slots in left.items() if slots > 0}
+    if not found:
+        raise UsageError("--exclude leaves no GPU.", hint="Leave out fewer hosts.")
+    return found
+
+
 def _tasks(name: str, words: list[str], gpus_per_host: int) -> ScriptLaunch:
-    options, rest = _options(words, set(), name)
+    options, rest = _options(words, set() if name == "srun" else MPI_FLAGS, name)
     hosts = _count(options.get("nodes", "1"), "--nodes")
+    if options.get("map-by", "").startswith("ppr:"):  # ppr:8:node
+        options["ntasks-per-node"] = options["map-by"].split(":")[1]
     per_host = _count(options["ntasks-per-node"], "--ntasks-per-node") if "ntasks-per-node" in options else 0
     tasks = _count(options["ntasks"], "--ntasks") if "ntasks" in options else hosts * (per_host or 1)
     inner = _read(rest, gpus_per_host)

@@ -239,6 +239,15 @@ class Job(Goal):
             )
         return self
 
+    @model_validator(mode="after")
+    def _positions_reach(self) -> Job:
+        reach, length = getattr(self.model, "positions", 0), self.batch.sequence
+        if self.kind == "train" and 0 < reach < length:
+            raise ValueError(
+                f"a sequence of {length:,} is longer than the table of {reach:,} positions of {self.model.name}"
+            )
+        return self
+
     @model_validator(mode="before")
     @classmethod
     def _served(cls, data: Any) -> Any:

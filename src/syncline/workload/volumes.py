@@ -15,7 +15,7 @@ from syncline.workload.adapters import adapter_share
 from syncline.workload.job import Job
 from syncline.workload.layer_list import LayerList
 from syncline.workload.shape import Shape
-from syncline.workload.software import Facts, facts_of
+from syncline.workload.software import MEGATRON_LIKE, Facts, facts_of
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,26 @@ def volumes(job: Job) -> list[Volume]:
         *_pipeline(job, job.model, facts), *_data(job, job.model, facts),
     ]  # fmt: skip
     return [volume for volume in found if volume.size_bytes > 0]
+
+
+def unpriced_volumes(job: Job) -> list[Volume]:
+    """Return what a rank sends that takes no time in the price: hidden behind products, or once a step and small."""
+    facts, shape, split = facts_of(job), job.model, job.parallel
+    if isinstance(shape, LayerList):
+        return []
+    found = []
+    if facts.sequence_parallel and facts.framework in MEGATRON_LIKE and split.tp > 1:
+        # Inputs of products: a layer's mixer and its feed-forward block, unless that has experts, and the head.
+        calls = (shape.mixing_layers + shape.dense_layers + 1) / split.pp * job.num_micro
+        size = (split.tp - 1) / split.tp * 2 * _tokens(job) * shape.hidden
+        formula = "(tp-1)/tp x 2 B x tokens x hidden x (2 x layers + 1 end)/pp x micro-batches"
+        where = "behind the products of the backward"
+        found.append(Volume("gather again", "tp", "all-gather", split.tp, calls * size, calls, formula, where))
+    if shape.tied and split.pp > 1:
+        size = facts.main_grad_bytes * shape.vocab * shape.hidden / split.tp
+        formula, where = "gradient bytes x vocabulary x hidden / tp", "first and last stage, after the last backward"
+        found.append(Volume("embedding", "pp", "all-reduce", 2, size, 1.0, formula, where))
+    return found
 
 
 def _tokens(job: Job) -> float:
@@ -218,9 +238,11 @@ def _fsdp(job: Job, facts: Facts, params: float, kept: float, wire: float, ranks
     replicas = ranks // shard
     if replicas > 1:
         every = job.sync.period
-        between = 2 * (replicas - 1) / replicas * params / shard * wire / every
-        formula = "2 (r-1)/r x parameters / shard x gradient bytes" + (f" / {every} steps" if every > 1 else "")
-        out.append(Volume("data (replicas)", "dp", "all-reduce", replicas, between, 1 / every, formula,
+        times = job.num_micro if every == 1 else 1 / every
+        between = 2 * (replicas - 1) / replicas * params / shard * wire * times
+        formula = "2 (r-1)/r x parameters / shard x gradient bytes"
+        formula += f" / {every} steps" if every > 1 else " x micro-batches"
+        out.append(Volume("data (replicas)", "dp", "all-reduce", replicas, between, times, formula,
                           "dp span after the last backward"))  # fmt: skip
     return out
 

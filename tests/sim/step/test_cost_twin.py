@@ -253,8 +253,9 @@ def sharded_twin(c: Case, layer: LayerTime, head: float) -> tuple[float, float]:
         own = held["layer"] * o.layers / o.shard_ranks
         between = ring(c, replicas, o.tp * o.shard_ranks, o.laid_replicas_Bps)
         sums = between.sum(o.grad_bytes * o.wire_share * o.nic_share * own)
-        step += max(HELD.least_exposed * sums, sums - o.layers * float(layer.behind)) / o.sync_every
-        wire += sums / o.sync_every
+        times = o.num_micro if o.sync_every == 1 else 1 / o.sync_every
+        step += max(HELD.least_exposed * sums, sums - o.layers * float(layer.behind)) * times
+        wire += sums * times
     return step, wire
 
 

@@ -35,7 +35,7 @@ def test_parts_and_traffic_of_a_step_add_up() -> None:
     assert sum(data.parts_s.values()) == pytest.approx(data.step_time_s)
     assert data.tokens_per_s == pytest.approx(512 * 8192 / data.step_time_s)
     assert 0.3 < data.mfu < 0.6
-    assert set(data.comm_bytes) == {"tensor", "pipeline", "data"}
+    assert set(data.comm_bytes) == {"tensor", "pipeline", "data", "gather again"}
     assert data.comm_bytes["tensor"]["network"] == 0 and data.comm_bytes["data"]["scale-up"] == 0
     assert data.facts.assumed["attention"] == "cudnn"
 
@@ -199,7 +199,8 @@ def test_copies_of_key_heads_are_said() -> None:
 
 
 def test_memory_that_does_not_fit_is_the_limit() -> None:
-    result = price(model="gpt3-175b", precision="fp32", parallel={"tp": 8, "zero": "none"})
+    batch = {"global": 512, "micro": 1, "sequence": 2048}
+    result = price(model="gpt3-175b", precision="fp32", parallel={"tp": 8, "zero": "none"}, batch=batch)
     assert result.limit.what == "memory" and not result.fits
     assert "needs" in result.warnings[0]
 

@@ -125,11 +125,6 @@ def _widths_divide(rows: Rows, job: Job, shape: Shape) -> Any:
     return (shape.ffn_size % rows.tp == 0) & (shared % rows.tp == 0)
 
 
-POSITIONS = Rule(
-    "positions", "a model with a table of learned positions has one for every token of a sequence",
-    "megatron/training/arguments.py, validate_args; transformers/models/gpt2/modeling_gpt2.py",
-    lambda rows, job, shape: (shape.positions == 0) | (job.batch.sequence <= shape.positions),
-)  # fmt: skip
 TABLE = Rule(
     "positions", "the table of learned positions is as long as the sequence",
     "megatron/bridge/models/gpt_provider.py, provide",
@@ -189,7 +184,7 @@ MESH_EXPERTS = Rule(
 )  # fmt: skip
 
 _MEGATRON = Framework(
-    "megatron", "Megatron-LM", (POSITIONS, KV_HEADS, WIDTHS, SEQUENCE, GROUPS, CHUNKS, EXPERTS), zero=("1", "none"),
+    "megatron", "Megatron-LM", (KV_HEADS, WIDTHS, SEQUENCE, GROUPS, CHUNKS, EXPERTS), zero=("1", "none"),
     schedule=("1f1b", "interleaved"),
     recompute=("none", "selective", "partial-25", "partial-50", "partial-75", "full"), offload=("none", "optimizer"),
     software="megatron", dialects=(MEGATRON,),
@@ -207,11 +202,11 @@ FRAMEWORKS = {
         gradient_bytes=(4,),  # config/configs.py: mixed_precision_reduce is float32 alone
     ),
     "deepspeed": Framework(
-        "deepspeed", "DeepSpeed", (ZERO_ONLY, POSITIONS), zero=("3", "2", "1", "none"), schedule=("1f1b",),
+        "deepspeed", "DeepSpeed", (ZERO_ONLY,), zero=("3", "2", "1", "none"), schedule=("1f1b",),
         recompute=("none", "full"), offload=("none", "optimizer"), software="deepspeed",
     ),
     "maxtext": Framework(
-        "maxtext", "MaxText", (MESH, POSITIONS, KV_HEADS, SEQUENCE, MESH_EXPERTS), zero=("3",), schedule=("1f1b",),
+        "maxtext", "MaxText", (MESH, KV_HEADS, SEQUENCE, MESH_EXPERTS), zero=("3",), schedule=("1f1b",),
         recompute=("none", "full"), offload=("none",), software="auto", dialects=MAXTEXT,
     ),
 }  # fmt: skip

@@ -79,6 +79,8 @@ def _left(framework: str, job: Job, shape: Shape) -> list[str]:
         title, dialect = "transformers", transformers_kind(shape)
         made = f"the script, which builds the model of {MODEL} (AutoConfig, AutoModelForCausalLM.from_config)"
         found.insert(0, made if dialect else f"the model: transformers has none like {shape.name}")
+    if framework == "torchtitan" and job.precision == "fp8":
+        found.insert(0, "torchao, which converts the linear layers to fp8: pip install torchao")
     leaves = dialect.leaves(fields_of(shape)) if dialect else []
     return found + [f"{text}, for which {title} has no argument" for text in leaves]
 

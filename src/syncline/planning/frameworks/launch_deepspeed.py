@@ -156,6 +156,8 @@ def deepspeed_config(job: Job, shape: Shape) -> JsonObject:
     """Return a DeepSpeed config; its batch sizes multiply out, which DeepSpeed checks."""
     split, stage = job.parallel, {"none": 0, "1": 1, "2": 2, "3": 3, "fsdp": 3}.get(job.parallel.zero, 3)
     zero: JsonObject = {"stage": stage, "overlap_comm": True, "contiguous_gradients": True}
+    if stage in (1, 2):  # each bucket to the rank that keeps it, not an all-reduce of twice its bytes
+        zero["use_multi_rank_bucket_allreduce"] = False
     if job.offload in ("optimizer", "both"):
         zero["offload_optimizer"] = {"device": "cpu", "pin_memory": True}
     config: JsonObject = {

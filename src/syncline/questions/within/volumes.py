@@ -13,7 +13,7 @@ from syncline.questions.answer import Answer
 from syncline.questions.inputs import JobSource, job_of
 from syncline.questions.parameter import Parameter, question
 from syncline.workload.parallel import Parallel
-from syncline.workload.volumes import Volume
+from syncline.workload.volumes import Volume, unpriced_volumes
 from syncline.workload.volumes import volumes as count
 from syncline.workload.zoo import model, names
 
@@ -65,7 +65,7 @@ def volumes(job: JobSource, *, gpus: int | None = None) -> Volumes:
     split = described.parallel.fill(gpus or described.gpus)
     num = split.model_ranks * (split.dp or 1)
     described = described.on(num)
-    return Volumes(described.name, num, described.parallel, tuple(count(described)))
+    return Volumes(described.name, num, described.parallel, tuple(count(described) + unpriced_volumes(described)))
 
 
 def transfer(*, size: str | None = None, rate: str | None = None, time: str | None = None) -> Transfer:

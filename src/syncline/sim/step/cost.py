@@ -302,7 +302,9 @@ def _sharded(c: Case, k: Constants, hiding: LayerTime, head: Floats) -> tuple[Fl
     apart = ring_of(c, k, replicas, c.tp * ranks, c.laid_replicas_Bps)
     between = apart.sum_s(c.grad_bytes * c.wire_share * c.nic_share * local)
     hybrid = pick(replicas > 1, np.maximum(k.held.least_exposed * between, between - c.layers * hiding.behind), 0.0)
-    hybrid, between = hybrid / c.sync_every, between / c.sync_every
+    # Every micro-batch's sums cross, unless ranks part for several steps.
+    times = pick(c.sync_every > 1, 1 / c.sync_every, c.num_micro)
+    hybrid, between = hybrid * times, between * times
     on = c.fsdp > 0
     whole = c.num_micro * (c.layers * wire + ends) + pick(replicas > 1, between, 0.0)
     return pick(on, c.num_micro * per_micro + hybrid, 0.0), pick(on, whole, 0.0)

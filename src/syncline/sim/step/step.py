@@ -36,7 +36,7 @@ from syncline.workload.layer_list import LayerList
 from syncline.workload.parallel import check_feed, check_split
 from syncline.workload.shape import Shape
 from syncline.workload.software import Facts, facts_of
-from syncline.workload.volumes import volumes
+from syncline.workload.volumes import unpriced_volumes, volumes
 
 MEASURED_STEP = Narrowing(
     "one measured step of this job", "syncline calibrate step CLUSTER JOB --log train.log --out profile.yaml", 1.0
@@ -205,7 +205,7 @@ def _step(fabric: Fabric | Machine, job: Job, constants: Constants | None, machi
     parts["storage"] = storage.stall_s_per_step
     total += storage.stall_s_per_step
     fits = bool(held.fits)
-    sent = comm_bytes(volumes(job), grid_of(job.parallel), machine)
+    sent = comm_bytes(volumes(job) + unpriced_volumes(job), grid_of(job.parallel), machine)
     floor = roof_s(job, machine, num_gpus, float(held.optimizer))
     floor = check_floor(total, max(floor, floor_s(built, job, machine)) if built is not None else floor, job.name)
     slow = slow_links(built) if built is not None and num_gpus > machine.domain else ()
@@ -256,7 +256,7 @@ def _layers_step(job: Job, machine: Machine, k: Constants, num_gpus: int) -> Ste
     fits = held["total"] < machine.gpu.memory_bytes
     storage = storage_of(job, cost.total)
     total = cost.total + storage.stall_s_per_step
-    sent = comm_bytes(volumes(job), grid_of(job.parallel), machine)
+    sent = comm_bytes(volumes(job) + unpriced_volumes(job), grid_of(job.parallel), machine)
     limit = limit_of(parts, total, machine, None, fits)
     parts["storage"] = storage.stall_s_per_step
     account = predicted_account(job.name, parts, total, total - cost.exchange - cost.dp)
