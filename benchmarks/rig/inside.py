@@ -24,7 +24,7 @@ def main() -> int:
             [sys.executable, str(folder / task.get("worker", "worker.py")), json.dumps(task)],
             {
                 "MASTER_ADDR": "10.7.0.1", "MASTER_PORT": "29500", "RANK": str(host), "WORLD_SIZE": str(NUM_HOSTS),
-                "GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(folder.parent),
+                "GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1",
                 "TORCH_CPP_LOG_LEVEL": "ERROR",
             },
         )

@@ -16,7 +16,7 @@ TORCH = ("ddp", "torch fp16", "torch bf16", "torch powersgd r1")
 
 def rows(task: dict[str, Any], timeout_s: float = 380.0) -> list[dict[str, Any]]:
     """Return what rank 0 printed: a row for each rate and method, in the order they ran."""
-    os.environ["PYTHONPATH"] = str(FOLDER.parent)
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(FOLDER.parent), os.environ.get("PYTHONPATH")]))
     text = network.launch(FOLDER / "inside.py", json.dumps(task), timeout_s=timeout_s)
     return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
 

@@ -11,6 +11,7 @@ import pytest
 
 import syncline
 from syncline.previewing.child import PreviewError
+from syncline.previewing.price import executed_flops
 from syncline.questions.preview import PreviewAnswer
 
 pytest.importorskip("torch", reason="previews run the script with torch (pip install syncline[torch])")
@@ -108,10 +109,14 @@ def test_layers_that_are_copies_are_seen(tmp_path: Path) -> None:
     assert answer.graph.flops == 6 * 8 * 4 * 64 * 256 - 2 * 8 * 64 * 256  # of the batch no gradient is made
 
 
-def test_recurrent_layers_are_said_to_be_an_upper_bound(tmp_path: Path) -> None:
+def test_a_recurrent_layer_is_one_kernel_of_its_operations(tmp_path: Path) -> None:
     recurrent = HEAD.replace("nn.Linear(256, 64)", "Last()").replace("model =", CELL + "model =")
-    answer = previewed(tmp_path, recurrent + DDP + LOOP)
-    assert any("upper bound" in note for note in answer.captures[0].notes)
+    first = previewed(tmp_path, recurrent + DDP + LOOP).captures[0]
+    ran = [first.kernels[op.signature] for op in first.ops[slice(*first.steady[-1])] if op.kind == "kernel"]
+    forward, backward = (kernel for kernel in ran if "_cudnn_rnn" in kernel.name)
+    steps = forward.ins[0][0][0]  # rows of a batch are the steps of one sequence here
+    by_hand = steps * 2 * 4 * 64 * (256 + 64)  # four gates, each a product of the input and one of the state
+    assert executed_flops(forward) == by_hand and executed_flops(backward) == 2 * by_hand
 
 
 ALONE = "import sys; from syncline.previewing.capture.apart import alone; sys.exit(not alone()[0])"

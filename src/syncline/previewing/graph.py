@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from syncline.previewing.compiled import fused_runs
+from syncline.previewing.kernels import convolution
 from syncline.previewing.launches import launches
 from syncline.previewing.measured import Cache, OwnHost
 from syncline.previewing.price import KernelPrice, Pricer, useful_flops
@@ -151,12 +152,30 @@ def _noise_s(own: OwnHost | None) -> float:
 
 
 def _fused(captured: Capture, pricer: Pricer) -> dict[int, KernelPrice]:
-    """Return prices of compiled memory-bound kernels: a run reads its inputs and writes what outlives it, once."""
+    """Return prices of compiled kernels that are not as captured.
+
+    A run of memory-bound ones reads its inputs and writes what outlives it, once; images have channels innermost.
+    """
     ends = {allocation: op for op, allocation, change in captured.memory if change < 0}
-    found: dict[int, KernelPrice] = {}
-    for run in fused_runs(captured, pricer, captured.steady[0][0], captured.steady[-1][1]):
+    first, last = captured.steady[0][0], captured.steady[-1][1]
+    found = _convolved(captured, pricer, first, last)
+    for run in fused_runs(captured, pricer, first, last):
         found.update(_one(captured, run, ends, pricer))
     return found
+
+
+def _convolved(captured: Capture, pricer: Pricer, first: int, last: int) -> dict[int, KernelPrice]:
+    """Return prices of compiled convolutions, where the compiler lays images otherwise than the script does."""
+    ops = {
+        i: captured.ops[i] for i in range(first, min(last + 1, len(captured.ops))) if captured.ops[i].kind == "kernel"
+    }
+    own = {i: captured.kernels[op.signature] for i, op in ops.items() if isinstance(op.extra, list) and op.extra[0]}
+    mine = {i: kernel for i, kernel in own.items() if convolution.is_convolution(kernel)}
+    ahead = [i for i in own if ops[i].phase == "forward"]
+    forward = [mine[i] for i in ahead if i in mine]
+    if not convolution.laid_innermost(forward, len(ahead)):
+        return {}
+    return {i: pricer.price(convolution.innermost(kernel)) for i, kernel in mine.items()}
 
 
 def _one(captured: Capture, run: list[int], ends: dict[int, int], pricer: Pricer) -> dict[int, KernelPrice]:

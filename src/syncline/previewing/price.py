@@ -14,7 +14,7 @@ import numpy as np
 
 from syncline.errors import SimulationError
 from syncline.fabric.catalog import load_catalog
-from syncline.previewing.kernels import attention, convolution
+from syncline.previewing.kernels import attention, convolution, recurrent
 from syncline.previewing.kernels.passes import GpuFigures, pass_s
 from syncline.previewing.measured import EagerCosts, GpuKernelTimes, OwnHost
 from syncline.previewing.record import KernelCall
@@ -41,6 +41,8 @@ PACKED_S = 11.8e-9  # of the host for 1,024 elements whose place `chunk_cat` pac
 TF32_UNALIGNED, TF32_ACROSS = 0.33, 0.47
 """Speed of TF32 products with an unaligned side, and of those neither of whose operands lies along the depth (gradients
 of weights): both run on kernels of the generation before. GPT-2's 50,257 words and its layers on an H200."""
+ODD = 0.28
+"""Of the memory rate that products of a batch of small matrices reach whose rows have an odd length."""
 LEAST_S = 1.5e-6  # of a kernel that does next to nothing
 AGAIN = {"native_batch_norm": 1, "cudnn_batch_norm": 1, "native_batch_norm_backward": 2, "cudnn_batch_norm_backward": 2,
          "native_group_norm": 1, "native_group_norm_backward": 2}  # fmt: skip
@@ -90,6 +92,8 @@ class Pricer:
         """Return what the host does for this kernel itself, as measured or as known; 0 where it is an operator's."""
         if self.times is not None:
             return self.times.host_s(kernel)
+        if recurrent.is_recurrent(kernel):
+            return recurrent.host_s(kernel)
         if "chunk_cat" not in kernel.name:
             return 0.0
         packed = kernel.ins[: len(kernel.args[0])] if kernel.args and isinstance(kernel.args[0], list) else kernel.ins
@@ -108,13 +112,16 @@ class Pricer:
         gap_s = max(LEAST_S, self.constants.held.gap_s)
         passes = moved / self.machine.hbm_Bps + gap_s
         if name in PRODUCTS:
-            return KernelPrice(max(self._product_s(kernel, name), passes), "product", moved)
+            moving = passes / ODD if any(shape[-1] % 2 for shape, _, _ in kernel.ins if len(shape) > 2) else passes
+            return KernelPrice(max(self._product_s(kernel, name), moving), "product", moved)
         if "attention" in name and kernel.flops:
             return KernelPrice(max(self._attention_s(kernel), passes), "attention", moved)
         if convolution.is_convolution(kernel):
             part = self.part
             seconds = convolution.seconds(kernel, self.rate(kernel), part.num_sms, part.memory_Bps, part.issues_per_s)
             return KernelPrice(seconds + gap_s, "convolution", moved)
+        if recurrent.is_recurrent(kernel):
+            return KernelPrice(recurrent.seconds(kernel, self.rate(kernel)) + gap_s, "product", moved)
         known = kernel.namespace in ("aten", "prims", "c10d", "_c10d_functional", "prim", "fsdp")
         seconds = pass_s(kernel, name, moved, self.part, WIDTH) + gap_s
         return KernelPrice(seconds, "memory" if known else "unknown", moved)
@@ -202,6 +209,8 @@ def executed_flops(kernel: KernelCall) -> float:
     """Return the operations of a kernel; of causal attention, those below the diagonal."""
     if convolution.is_convolution(kernel):
         return convolution.flops(kernel)
+    if recurrent.is_recurrent(kernel):
+        return recurrent.read(kernel).flops
     return attention.executed_flops(kernel) if "attention" in kernel.name else float(kernel.flops)
 
 

@@ -49,6 +49,15 @@ def test_images_with_channels_outermost_are_copied_both_ways_unless_there_is_one
     assert seconds(kernel("convolution", 64, 64, taps=1, last=False)) == seconds(kernel("convolution", 64, 64, taps=1))
 
 
+def test_compiled_images_lie_with_their_channels_innermost_by_the_compilers_own_rule() -> None:
+    wide, narrow = kernel("convolution", 128, 128, last=False), kernel("convolution", 64, 64, last=False)
+    assert seconds(convolution.innermost(wide)) == seconds(kernel("convolution", 128, 128))
+    assert convolution.laid_innermost([wide, narrow], 599)
+    assert not convolution.laid_innermost([wide, narrow], 600)  # too many operators beside two convolutions
+    assert not convolution.laid_innermost([narrow], 10) and not convolution.laid_innermost([], 0)
+    assert not convolution.laid_innermost([wide, kernel("convolution", 256, 128)], 10)  # one that narrows
+
+
 def test_few_input_channels_leave_the_matrix_units() -> None:
     call = kernel("convolution", 3, 64, last=False)
     by_hand = convolution.flops(call) / (2 * ISSUES * convolution.FEW_CHANNELS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -11,13 +12,18 @@ from syncline.previewing.kernels.passes import (
     CHANNEL_PER_S,
     CHUNKS,
     ISSUES,
+    JOIN_S,
     KEY_S,
     MIXED,
     NORMALISED,
     OVER_ROWS,
+    POOLED,
+    REDUCED_S,
+    SLICE_S,
     SORT_S,
     SORTED,
     STRIDED,
+    SUMMED_ROW_S,
     TURNED,
     GpuFigures,
     pass_s,
@@ -130,3 +136,43 @@ def test_rows_that_are_added_by_index_are_sorted_first() -> None:
     call = KernelCall("aten.index_put.default", 0, (table, keys, rows), (), [True], {}, False, False, False, "aten")
     by_hand = SORT_S + 5000 * KEY_S + 5000 * 64 * 4 / (SORTED * 1e12)
     assert pass_s(call, "index_put", 0.0, PART, WIDTH) == pytest.approx(by_hand)
+
+
+def test_single_elements_that_are_added_by_index_take_a_warp_each() -> None:
+    table, keys, values = ((512, 27, 27), "float32", 373248), ((351,), "int64", 351), ((512, 351), "float32", 179712)
+    given: list[object] = [{}, [None, {}, {}], {}, True]
+    call = KernelCall(
+        "aten.index_put.default", 0, (table, keys, keys, values), (), given, {}, False, False, False, "aten"
+    )
+    by_hand = SORT_S + 351 * KEY_S + 512 * 351 * SLICE_S / 132
+    assert pass_s(call, "index_put", 0.0, PART, WIDTH) == pytest.approx(by_hand)
+
+
+def summed(given: tuple[int, ...], out: tuple[int, ...], over: list[int]) -> float:
+    sizes = [(shape, "float32", math.prod(shape)) for shape in (given, out)]
+    call = KernelCall("aten.sum.dim_IntList", 0, (sizes[0],), (sizes[1],), [{}, over], {}, False, False, False, "aten")
+    return pass_s(call, "sum", 4.0 * (math.prod(given) + math.prod(out)), PART, WIDTH)
+
+
+def test_a_sum_over_rows_joins_the_blocks_that_share_few_columns() -> None:
+    wide, few = 4 * (1024 * 65536 + 65536) / 1e12, 4 * (524288 * 128 + 128) / 1e12
+    assert summed((1024, 65536), (1, 65536), [0]) == pytest.approx(wide / OVER_ROWS + REDUCED_S)
+    joined = JOIN_S * (4 * 132 - 32)  # one block wide, so four on each multiprocessor share it
+    assert summed((524288, 128), (1, 128), [0]) == pytest.approx(few / OVER_ROWS + REDUCED_S + joined)
+
+
+def test_a_sum_of_short_rows_waits_for_its_rows() -> None:
+    assert summed((1 << 20, 32), (1 << 20, 1), [1]) == pytest.approx((1 << 20) * SUMMED_ROW_S / 132)
+
+
+def test_pooling_costs_its_windows() -> None:
+    image, out = ((8, 16, 64, 64), "float32", 8 * 16 * 64 * 64), ((8, 16, 32, 32), "float32", 8 * 16 * 32 * 32)
+    args: list[object] = [{}, {}, [2, 2], [2, 2]]
+    there = KernelCall("aten.avg_pool2d.default", 0, (image,), (out,), args[1:], {}, False, False, False, "aten")
+    back = KernelCall(
+        "aten.avg_pool2d_backward.default", 0, (out, image), (image,), args, {}, False, False, False, "aten"
+    )
+    ahead, behind = (pass_s(call, call.name.split(".")[1], 0.0, PART, WIDTH) for call in (there, back))
+    element, tap = POOLED["avg_pool2d_backward"]
+    assert ahead == pytest.approx(POOLED["avg_pool2d"][1] * 4 * out[2] / 1e13)
+    assert behind == pytest.approx((element * image[2] + tap * 4 * out[2]) / 1e13)

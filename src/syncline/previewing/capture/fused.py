@@ -1,4 +1,4 @@
-"""Kernels of a GPU alone: which one attention and norms take there, and the shapes of what a fake mode cannot run."""
+"""Kernels of a GPU alone: which one attention, norms and recurrent layers take there, and shapes no fake mode knows."""
 
 from __future__ import annotations
 
@@ -34,7 +34,35 @@ def _rms_backward(grad: Any, x: Any, normalized: Any, rstd: Any, weight: Any, *_
     return torch.empty_like(x), None if weight is None else torch.empty_like(weight)
 
 
+RECURRENT = ("rnn_relu", "rnn_tanh", "lstm", "gru")
+"""Recurrent layers, in the order of cuDNN's modes."""
+PACKED = (
+    "recurrent layers on packed sequences are captured operator by operator; cuDNN runs them in a few kernels, so that "
+    "this step is an upper bound"
+)
+RESERVED = {0: 2.7, 1: 2.7, 2: 8.7, 3: 6.7}
+"""Numbers that cuDNN keeps of a cell for the backward: two for each gate and a part (as measured of a GRU)."""
+
+
+def _rnn(
+    x: Any, weight: Any, stride: int, weight_buf: Any, hx: Any, cx: Any, mode: int, hidden: int, projected: int,
+    layers: int, batch_first: bool, dropout: float, train: bool, bidirectional: bool, *_: Any,
+) -> Any:  # fmt: skip
+    each = 2 if bidirectional else 1
+    cells = x.shape[0] * x.shape[1] * layers * each * hidden
+    reserve = x.new_empty(round(RESERVED[mode] * cells * x.element_size()) if train else 0, dtype=torch.uint8)
+    out = x.new_empty([*x.shape[:2], each * (projected or hidden)])
+    return out, torch.empty_like(hx), x.new_empty(0) if cx is None else torch.empty_like(cx), reserve, weight_buf
+
+
+def _rnn_backward(x: Any, weight: Any, stride: int, weight_buf: Any, hx: Any, cx: Any, *_: Any) -> Any:
+    grads = [torch.empty_like(each) for each in weight]
+    return torch.empty_like(x), torch.empty_like(hx), x.new_empty(0) if cx is None else torch.empty_like(cx), grads
+
+
 SHAPES = {
+    aten._cudnn_rnn: _rnn,
+    aten._cudnn_rnn_backward: _rnn_backward,
     aten._fused_rms_norm: _rms,
     aten._fused_rms_norm_backward: _rms_backward,
     aten.batch_norm_stats: _stats,
@@ -82,6 +110,35 @@ def prepare(log: Log) -> None:
     functional.scaled_dot_product_attention, functional.rms_norm, functional.linear = attention, rms_norm, linear
     functional.dropout = dropout
     _flexible(log)
+    for mode, name in enumerate(RECURRENT):
+        setattr(torch._VF, name, _recurrent(getattr(torch._VF, name), mode, log))
+
+
+def _recurrent(func: Any, mode: int, log: Log) -> Any:
+    """Let a recurrent layer be cuDNN's one kernel, as on a GPU; sequences of several lengths stay as they are."""
+
+    def run(x: Any, *given: Any) -> Any:
+        if type(x) is not FakeTensor or not x.is_cuda:
+            return func(x, *given)
+        if not isinstance(given[2], bool):
+            log.note(PACKED)
+            return func(x, *given)
+        start, weights, biased, layers, dropout, train, bidirectional, batch_first = given
+        states = list(start) if isinstance(start, (list, tuple)) else [start]
+        buffer = x.new_empty(0)
+        if torch.is_autocast_enabled("cuda"):  # to 16 bits with five of exponent, whatever is asked for elsewhere
+            x, *states = (each.half() for each in (x, *states))
+            weights = [each.half() for each in weights]
+            buffer = x.new_empty(sum(each.numel() for each in weights))
+        hidden, projected = states[-1].shape[-1], states[0].shape[-1] if mode == 2 else 0
+        found = torch.ops.aten._cudnn_rnn.default(
+            x, weights, (4 if biased else 2) + (projected not in (0, hidden)), buffer, states[0],
+            states[1] if len(states) > 1 else None, mode, hidden, 0 if projected == hidden else projected, layers,
+            batch_first, dropout, train, bidirectional, [], None,
+        )  # fmt: skip
+        return found[: 1 + len(states)]
+
+    return run
 
 
 def _flexible(log: Log) -> None:

@@ -258,6 +258,13 @@ def _flops(func: Any, args: Any, kwargs: Any, outs: list[Any]) -> int:
         return 0
 
 
+def _in_tf32(func: Any) -> bool:
+    """Return whether 32-bit operands lose bits for speed: cuDNN has a switch of its own, which is on by default."""
+    name = func.overloadpacket.__name__
+    by_cudnn = "convolution" in name or "cudnn_rnn" in name
+    return bool((torch.backends.cudnn if by_cudnn else torch.backends.cuda.matmul).allow_tf32)
+
+
 def _spec(func: Any, args: Any, kwargs: Any, ins: list[Any], outs: list[Any], device: str) -> dict[str, object]:
     """Return what a kernel does, as plain data."""
     return {
@@ -267,7 +274,7 @@ def _spec(func: Any, args: Any, kwargs: Any, ins: list[Any], outs: list[Any], de
         "kwargs": {k: _plain(v) for k, v in kwargs.items()},
         "ins": [_shape(t) for t in ins],
         "outs": [_shape(t) for t in outs],
-        "tf32": bool(torch.backends.cuda.matmul.allow_tf32),
+        "tf32": _in_tf32(func),
         "view": not func._schema.is_mutable and not outs,
         "host": device != "cpu" and any(t.fake_device.type == "cpu" and t.ndim > 0 for t in (*ins, *outs)),
         "namespace": func.namespace,

@@ -24,10 +24,6 @@ from syncline.previewing.capture.recorder import Recorder
 from syncline.previewing.capture.values import remembered
 
 FRAMEWORKS = ("megatron", "deepspeed", "torchtitan", "transformers", "accelerate", "lightning")
-RECURRENT = (
-    "recurrent layers are captured operator by operator; cuDNN runs them in a few kernels, so that this step is an "
-    "upper bound"
-)
 ASYNC = (
     "asynchronous tensor parallelism: collectives are not cut into parts that run beside their products, so that this "
     "step is an upper bound"
@@ -92,8 +88,6 @@ class StepCounter:
             if int(str(described["parameters"])) > self.most:  # the largest of several is the model
                 self.log.facts["model"], self.most = described, int(str(described["parameters"]))
             self.log.facts.setdefault("frameworks", [name for name in FRAMEWORKS if name in sys.modules])
-            if any(isinstance(each, torch.nn.RNNBase) for each in module.modules()):
-                self.log.note(RECURRENT)
             if getattr(sys.modules.get("torch._inductor.config"), "_micro_pipeline_tp", False):
                 self.log.note(ASYNC)
             stage = getattr(

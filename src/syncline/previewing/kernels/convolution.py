@@ -13,7 +13,7 @@ both layouts.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from syncline.previewing.record import KernelCall
@@ -23,6 +23,8 @@ GATHER_BPS_PER_SM = 179e9  # 94 bytes a clock
 IN_TF32 = 0.75  # of the rate of TF32 products: kernels of the generation before
 OF_WEIGHT = 1.77  # times longer the gradient of the weight takes: it sums over all pixels
 COPIED = 1.57  # times longer a copy to another layout takes than reading and writing once
+UNALIGNED, ALIGNED_BYTES = 0.37, 16
+"""Of the rate of products where the images are read as they lie and do not begin at multiples of so many bytes."""
 PASSES = 0.94  # of the memory rate that a product reaches
 LAUNCHES_S = 15e-6  # of each product: cuDNN clears, scales and reduces around it
 FEW_CHANNELS = 0.37  # of the vector units' rate
@@ -33,6 +35,8 @@ ALONE = {True: (24.0, 40.0), False: (6.3, 9.7)}
 """Issues for a multiplication where each channel is convolved alone, forward and backward: torch's kernel for images
 whose channels are outermost, cuDNN's for innermost."""
 BIAS_ISSUES, BIAS_GRADIENT_ISSUES = 100, 60  # of an element: cuDNN leaves the bias to kernels of their own
+SMALL, OPERATORS = 64, 300
+"""Of TorchInductor, which keeps layouts with fewer channels, or with more operators for a convolution."""
 Product = tuple[int, int, int]
 
 
@@ -46,6 +50,7 @@ class Convolution:
     in_channels: int  # of one group
     groups: int
     taps: int
+    pixels: int  # of one image that is read
     strided: bool
     channels_outermost: bool
     dilation: int
@@ -98,6 +103,7 @@ def read(kernel: KernelCall) -> Convolution:
         in_channels=inner,
         groups=groups,
         taps=taps,
+        pixels=math.prod(image[2:]),
         strided=math.prod(narrow[2:]) > 1.5 * math.prod(wide[2:]),
         channels_outermost=any(_outermost(arg) for arg in images),
         dilation=_most(kernel.args[6 if backward else 5 : 7 if backward else 6]),
@@ -118,6 +124,28 @@ def _most(given: list[object]) -> int:
 
 def _outermost(image: Mapping[str, list[int]]) -> bool:
     return image["shape"][1] > 1 and image["stride"][1] != 1
+
+
+def innermost(kernel: KernelCall) -> KernelCall:
+    """Return a convolution whose images have their channels innermost."""
+    images = 2 if "backward" in kernel.name else 1
+    args = [_last(arg) if place < images and isinstance(arg, dict) else arg for place, arg in enumerate(kernel.args)]
+    return kernel._replace(args=args)
+
+
+def _last(image: Mapping[str, list[int]]) -> dict[str, object]:
+    _, channels, *sides = image["shape"]
+    steps = [channels * math.prod(sides[place + 1 :]) for place in range(len(sides))]
+    return {**image, "stride": [channels * math.prod(sides), 1, *steps]}
+
+
+def laid_innermost(kernels: Collection[KernelCall], operators: int) -> bool:
+    """Whether TorchInductor lays the images of compiled code so, by its own rule: forward convolutions, operators."""
+    weights = [shapes[1] for shapes in ([s for s, _, _ in k.ins if len(s) >= 3] for k in kernels) if len(shapes) > 1]
+    grouped = any(read(kernel).groups > 1 and read(kernel).in_channels > 1 for kernel in kernels)
+    narrows = any(2 * weight[0] <= weight[1] and weight[2] > 1 for weight in weights)
+    small = all(max(weight[:2]) <= SMALL for weight in weights)
+    return bool(weights) and operators < OPERATORS * len(weights) and not (grouped or narrows or small)
 
 
 def flops(kernel: KernelCall) -> float:
@@ -142,7 +170,7 @@ def seconds(kernel: KernelCall, rate: float, num_sms: int, memory_Bps: float, is
     plain = conv.taps == 1 and not conv.strided
     rate *= IN_TF32 if conv.width == 4 else 1.0
     each_s = touched_s / len(conv.products) if conv.products else 0.0
-    spent = bias
+    spent, products_s = bias, 0.0
     for number, (m, n, depth) in enumerate(conv.products):
         wide, narrow = max(m, n), min(m, n)
         work = 2.0 * wide * math.ceil(narrow / TILE) * TILE * depth * conv.groups / rate
@@ -152,7 +180,11 @@ def seconds(kernel: KernelCall, rate: float, num_sms: int, memory_Bps: float, is
             spent += m * n * depth * conv.groups / (issues_per_s * FEW_CHANNELS)
             continue
         slower = OF_WEIGHT if of_weight else 1.0
+        products_s += work * slower
         spent += max((work + gathered / (GATHER_BPS_PER_SM * num_sms)) * slower, each_s) + LAUNCHES_S
+    copied_s = COPIED * 2 * conv.moved * conv.width / memory_Bps
     if conv.channels_outermost and not plain:
-        spent += COPIED * 2 * conv.moved * conv.width / memory_Bps
+        spent += copied_s
+    elif conv.channels_outermost and conv.pixels * conv.width % ALIGNED_BYTES:
+        spent += min(copied_s, products_s * (1 / UNALIGNED - 1))
     return spent

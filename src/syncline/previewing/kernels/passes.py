@@ -38,8 +38,9 @@ a cast to a wider one; an operand whose innermost dimension is another's, of whi
 UPSAMPLED = 16
 """For an element of the gradient of an interpolation and each that is added to the same place: the more are, the longer
 they wait for each other."""
-POOLED = {"max_pool2d_with_indices": 60, "max_pool2d_with_indices_backward": 340}
-"""For an output and each of its taps; of the backward, for an element of its result."""
+POOLED = {"max_pool2d_with_indices": (0, 60), "max_pool2d_with_indices_backward": (340, 0), "avg_pool2d": (0, 49),
+          "avg_pool2d_backward": (541, 49)}  # fmt: skip
+"""For an element of the result, and for each window that it is of: taps of an output, windows over an input."""
 TWICE = {  # inputs that are read again, from the cache: sums must be known before the first element is written
     "native_layer_norm": 1, "_fused_rms_norm": 1, "native_layer_norm_backward": 2, "_fused_rms_norm_backward": 2,
     "_softmax": 2, "_log_softmax": 2, "_softmax_backward_data": 2, "_log_softmax_backward_data": 2,
@@ -47,15 +48,19 @@ TWICE = {  # inputs that are read again, from the cache: sums must be known befo
 ROWS = {"native_layer_norm": 1, "_fused_rms_norm": 1, "native_layer_norm_backward": 2, "_fused_rms_norm_backward": 2}
 """Kernels that want the rows of so many of their arguments side by side."""
 GRADIENT_OF_SCALE = ("native_layer_norm_backward", "_fused_rms_norm_backward")
-OVER_ROWS, COLUMN_BPS, REDUCED_S = 0.6, 2.5e9, 8e-6
-"""Of the memory rate that a reduction over rows reaches, bytes a second for each column (a block takes 32 of them, and
-few columns are few blocks), and what it takes to join the blocks of one column."""
+OVER_ROWS, REDUCED_S = 0.94, 13e-6
+"""Of the memory rate that a reduction over rows reaches, and what it takes to begin and to join blocks."""
+COLUMNS, BLOCK_ROWS, FEW_BLOCKS, JOIN_S = 128, 256, 32, 0.25e-6
+"""A block takes so many columns and rows; of few columns more blocks share a column, and what each beyond a few adds
+to joining them."""
+SUMMED_ROW_S, WARP = 29e-9, 32  # of one multiprocessor for a row that is summed, of as many elements or more
 ROW_S = 0.264e-6  # of one multiprocessor for a row that is normalised
 SCATTERED = ("embedding_dense_backward", "_embedding_bag_backward", "_embedding_bag_dense_backward", "index_put",
              "index_put_", "_unsafe_index_put")  # fmt: skip
-SORT_S, KEY_S, SORTED, EMBEDDED = 40e-6, 0.15e-9, 0.43, 480
+SORT_S, KEY_S, SORTED, SLICE_S, EMBEDDED = 40e-6, 0.15e-9, 0.53, 25e-9, 480
 """Rows that are added where an index says are sorted first: the passes of a radix sort, for each of its keys, of the
-memory rate that the sums reach; and issues for an element of an embedding's gradient, whose threads walk its rows."""
+memory rate that the sums (of 32 bits at least) reach, of one multiprocessor for each row; and issues for an element of
+an embedding's gradient, whose threads walk its rows."""
 CHANNEL_PER_S = {False: 1.7e9, True: 0.68e9}  # elements of one block of cuDNN's batch normalisation, forward, backward
 OWN_CHANNEL_PER_S = {False: 1.05e9, True: 0.565e9}  # and of torch's own, which takes 16-bit brain floats
 NORMALISED = 0.75  # of the memory rate that it reaches
@@ -99,9 +104,13 @@ def pass_s(kernel: KernelCall, name: str, moved: float, part: GpuFigures, widths
     elif "batch_norm" in name and len(kernel.ins[0][0]) > 2 and (_by_cudnn(kernel) or not _innermost_channels(kernel)):
         return _batch_norm_s(kernel, name, sizes[0], part)
     elif name == "sum" and _over_rows(kernel):
-        columns = math.prod(kernel.outs[0][0]) if kernel.outs else 1
-        memory = max(memory / OVER_ROWS, sizes[0] / (columns * COLUMN_BPS)) + REDUCED_S
-    elif name in SCATTERED and ("index" not in name or True in kernel.args):
+        memory = memory / OVER_ROWS + REDUCED_S + _joined_s(kernel, part)
+    elif name == "sum" and kernel.outs:
+        rows = min(math.prod(kernel.outs[0][0]), math.prod(kernel.ins[0][0]) / WARP)
+        memory = max(memory, rows * SUMMED_ROW_S / part.num_sms)
+    elif name in SCATTERED and "index" in name and True in kernel.args:
+        memory = _scattered_s(kernel, name, part, widths)
+    elif name in SCATTERED and "index" not in name:
         memory += _scattered_s(kernel, name, part, widths)
     elif name in ("sort", "argsort", "topk"):
         memory += SORT_S + 16 * sum(sizes) / part.memory_Bps
@@ -141,8 +150,24 @@ def _scattered_s(kernel: KernelCall, name: str, part: GpuFigures, widths: dict[s
     values, dtype = max([(n, t) for n, t in given if t.startswith(("float", "bfloat"))][table:], default=(0, "float32"))
     sorting = SORT_S + keys * KEY_S
     if "index" in name:
-        return sorting + values * widths.get(dtype, 4) / (SORTED * part.memory_Bps)
+        rows_s = values / _slice(kernel) * SLICE_S / part.num_sms
+        return sorting + max(values * max(widths.get(dtype, 4), 4) / (SORTED * part.memory_Bps), rows_s)
     return 2 * sorting + values * EMBEDDED / part.issues_per_s
+
+
+def _slice(kernel: KernelCall) -> int:
+    """Return the elements side by side that one place of an index stands for: those behind its last dimension."""
+    indices = kernel.args[1] if len(kernel.args) > 1 and isinstance(kernel.args[1], list) else [True]
+    last = max((place for place, index in enumerate(indices) if index is not None), default=0)
+    return max(math.prod(kernel.ins[0][0][last + 1 :]), 1)
+
+
+def _joined_s(kernel: KernelCall, part: GpuFigures) -> float:
+    """Return what it takes to join the sums of the blocks that share the columns of a reduction over rows."""
+    columns = math.prod(kernel.outs[0][0]) if kernel.outs else 1
+    rows = math.prod(kernel.ins[0][0]) / max(columns, 1)
+    shared = min(4 * part.num_sms / math.ceil(columns / COLUMNS), rows / BLOCK_ROWS)
+    return JOIN_S * max(shared - FEW_BLOCKS, 0.0) * min(columns / COLUMNS, 1.0)
 
 
 def _asked(kernel: KernelCall, number: int) -> bool:
@@ -162,12 +187,13 @@ def _turned(kernel: KernelCall, name: str) -> int:
 def _issues(kernel: KernelCall, name: str) -> float:
     """Return the lanes' issues of a kernel."""
     if name in POOLED:
-        outs = math.prod(kernel.outs[0][0])
+        result, back = math.prod(kernel.outs[0][0]), math.prod(kernel.ins[0][0])
         window = next(
             (a for a in kernel.args if isinstance(a, list) and a and all(isinstance(n, int) for n in a)), [3, 3]
         )
-        taps = 1 if "backward" in name else math.prod(n for n in window if isinstance(n, int))
-        return POOLED[name] * outs * taps
+        taps = math.prod(n for n in window if isinstance(n, int))
+        element, tap = POOLED[name]
+        return element * result + tap * taps * (back if "backward" in name else result)
     if name in ("upsample_bilinear2d_backward", "upsample_bicubic2d_backward", "upsample_trilinear3d_backward"):
         given = math.prod(kernel.ins[0][0])
         return UPSAMPLED * given * given / math.prod(kernel.outs[0][0])
