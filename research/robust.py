@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Estimate:
+    """The x that was found, and how many standard errors each is from 0, squared (Wald's statistic)."""
+
+    x: Floats
+    wald: Floats
 
 
 def minimise(
@@ -18,11 +27,12 @@ def minimise(
     scale: float = 0.08,
     max_rounds: int = 25,
     start: Floats | None = None,
-) -> Floats:
+    bounds: tuple[Floats, Floats] | None = None,
+) -> Estimate:
     """Return x that makes `residuals(x)` small, with a prior N(0, sigma) on x.
 
-    `scale` is where a residual starts to count as an outlier (soft L1). The prior counts as scale * x / sigma, so that
-    an x one sigma away costs as much as one residual of size `scale`; it is never an outlier.
+    `scale` is where a residual starts to count as an outlier (soft L1), and what rows scatter by. The prior counts as
+    scale * x / sigma: an x one sigma away costs as much as one residual of size `scale`, and is never an outlier.
     """
     from scipy.optimize import least_squares
 
@@ -36,4 +46,11 @@ def minimise(
         return costs
 
     x = np.zeros(len(sigma)) if start is None else start
-    return np.asarray(least_squares(with_prior, x, loss=cast("Any", loss), f_scale=scale, max_nfev=max_rounds).x)
+    low, high = bounds if bounds is not None else (-np.inf, np.inf)
+    found = least_squares(
+        with_prior, np.clip(x, low, high), bounds=(low, high), loss=cast("Any", loss), f_scale=scale,
+        max_nfev=max_rounds,
+    )  # fmt: skip
+    slopes = cast("Floats", found.jac)
+    variance = scale**2 * np.diag(np.linalg.pinv(slopes.T @ slopes))
+    return Estimate(np.asarray(found.x), found.x**2 / np.maximum(variance, 1e-12))

@@ -1,6 +1,6 @@
 """Fit the constants of the NCCL model to the published rows that ship, and write them as data files.
 
-    python -m research.collectives.fit_constants            # about two minutes on two cores
+    python -m research.collectives.fit_constants            # about four minutes on two cores
 
 Writes `nccl_fitted.yaml` (constants, and those found without each system) into `src/syncline/sim/data/`. Run
 `python -m research.intervals.tables --write` after it: intervals are made from what the new constants leave.
@@ -30,8 +30,8 @@ from syncline.validation.systems import load_systems
 DATA = Path(syncline.sim.__file__).parent / "data"
 HEAD = """\
 # Constants fitted to sets 0 to 4 of research/data/nccl-tests.csv by `python -m research.collectives.fit_constants`,
-# not by hand. They win over the priors in nccl_machine.yaml and
-# nccl_networks.yaml. left_out: what the same fit finds otherwise without one system, for its left-out error.
+# not by hand: those that the rows need. They win over the priors in nccl_machine.yaml and nccl_networks.yaml, which
+# say what each one is. left_out: what the same fit finds otherwise without one system, for its left-out error.
 """
 
 
@@ -59,15 +59,15 @@ def sweeps_of(blind_sets: Sequence[int]) -> list[Sweep]:
 
 
 def _as_data(fitted: NcclFit) -> dict[str, Any]:
-    return {"machine": fitted.machine, "networks": fitted.networks}
+    return {"machine": fitted.machine_rows(), "networks": {kind: row for kind, row in fitted.networks.items() if row}}
 
 
 def _difference(fitted: NcclFit, full: NcclFit) -> dict[str, Any]:
     """Return what a fit without one system found otherwise; null: a kind that then has no rows of its own."""
-    machine = {name: value for name, value in fitted.machine.items() if value != full.machine[name]}
-    kinds = (*fitted.networks, *(kind for kind in full.networks if kind not in fitted.networks))
-    found = {kind: fitted.networks.get(kind) for kind in kinds}
-    return {"machine": machine, "networks": {k: v for k, v in found.items() if v != full.networks.get(k)}}
+    mine, whole = _as_data(fitted), _as_data(full)
+    machine = {name: value for name, value in mine["machine"].items() if value != whole["machine"][name]}
+    kinds = {kind: mine["networks"].get(kind) for kind in whole["networks"]}
+    return {"machine": machine, "networks": {k: v for k, v in kinds.items() if v != whole["networks"][k]}}
 
 
 def run() -> dict[str, Any]:
@@ -94,7 +94,8 @@ def main() -> None:
     used = sweeps_of(FITTED_COLLECTIVES)
     full = fit(used)
     print(
-        f"{len(used)} sweeps, {sum(len(s.sizes) for s in used)} rows: fitted in {time.process_time() - begin:.0f} CPU s"
+        f"{len(used)} sweeps, {sum(len(s.sizes) for s in used)} rows: {full.num_constants} constants in "
+        f"{time.process_time() - begin:.0f} CPU s"
     )
     data = _as_data(full)
     if not quick:

@@ -34,7 +34,7 @@ def fit(runs: Sequence[ObservedRun]) -> Constants:
     def residuals(logs: Floats) -> Floats:
         return np.asarray(weight * (np.log(predicted_s(case, start.moved(logs))) - measured), dtype=np.float64)
 
-    return start.moved(minimise(residuals, sigma, scale=SOFT, max_rounds=60))
+    return start.moved(minimise(residuals, sigma, scale=SOFT, max_rounds=60).x)
 
 
 def fittable(runs: Sequence[ObservedRun]) -> list[ObservedRun]:

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import syncline
-from syncline.describe.own_data import own_data
 from syncline.errors import SimulationError
 from syncline.fabric import Fabric, build, load
 from syncline.fabric.catalog import load_catalog
@@ -21,6 +20,7 @@ from syncline.questions.simulated.compare_algorithms import compare_algorithms
 from syncline.schedule import Kind
 from syncline.sim.candidates import find
 from syncline.sim.flow.routing import FlowNetwork, NetworkOptions
+from syncline.sim.nccl.constants import default_constants
 from syncline.sim.play import play
 from syncline.sim.scenario import load_scenario
 from syncline.sim.step.executed.execute import execute
@@ -106,10 +106,9 @@ def test_a_card_that_eight_share_may_be_slower_than_they_are() -> None:
 
 def test_cards_and_published_rows_agree() -> None:
     """The catalogue rounds what every remote peer adds to published all-to-all rows."""
-    fitted = own_data("sim", "data/nccl_fitted.yaml")["networks"]
-    for card, kind in (("ConnectX-7", "infiniband"), ("EFA-v2 adapter", "efa-v2"), ("EFA-v4 adapter", "efa-v3"),
-                       ("Cassini", "slingshot"), ("X710", "tcp")):  # fmt: skip
-        assert load_catalog().nic(card).overhead_s == pytest.approx(fitted[kind]["alltoall_peer_us"] * 1e-6, rel=0.25)
+    networks = default_constants().networks
+    for card, kind in (("ConnectX-7", "infiniband"), ("Cassini", "slingshot"), ("X710", "tcp")):
+        assert load_catalog().nic(card).overhead_s == pytest.approx(networks[kind].alltoall_peer_us * 1e-6, rel=0.25)
 
 
 def test_packets_of_efa_are_sprayed_at_both_levels() -> None:

@@ -21,7 +21,7 @@ QUICK = {
     "C01": "reproduced", "C02": "reproduced", "C04": "reproduced", "C05": "reproduced", "C07": "reproduced",
     "C09": "reproduced", "C14": "conditional", "C26": "reproduced", "C28": "conditional", "C34": "refuted",
     "C36": "conditional", "C38": "reproduced", "C44": "conditional", "C51": "conditional", "C56": "refuted",
-    "C64": "conditional", "C68": "undecided", "C70": "reproduced",
+    "C64": "conditional", "C68": "undecided", "C70": "conditional",
 }  # fmt: skip
 
 answer_of = answers(get_command(build()))

@@ -50,11 +50,8 @@ class NcclNetwork:
     by_host: bool
     hop_us: float
     simple_hop_us: float
-    tree_simple_hop_us: float
     tree_level: float
-    ring_ll_hop_us: float
-    ring_ll128_hop_us: float
-    ring_pace_us: float
+    ring_hop: float
     ring_ll128_pace_us: float
     proxy: float
     nic_cap_GBps: float
@@ -98,6 +95,7 @@ class NcclMachine:
     nvlstree_pipeline: tuple[float, ...]
     one_host_ll_us_per_KiB: tuple[float, ...]
     ring_ll_copy: float
+    ring_ll_pace: float
     ring_ll128_share: float
     ring_chunk_KiB: float
     ring_small_share: float
@@ -145,7 +143,7 @@ def gpu_facts(name: str) -> GpuGeneration:
     return known[name]
 
 
-_HOPS = ("hop_us", "simple_hop_us", "tree_simple_hop_us", "ring_ll_hop_us", "ring_ll128_hop_us")
+_HOPS = ("hop_us", "simple_hop_us")
 
 
 def _filled(kind: str, rows: Any, fitted: Mapping[str, dict[str, float]]) -> Any:
@@ -162,9 +160,6 @@ def _filled(kind: str, rows: Any, fitted: Mapping[str, dict[str, float]]) -> Any
 def network_from(kind: str, rows: Any, fitted: Mapping[str, dict[str, float]]) -> NcclNetwork:
     """Build one network kind from prior rows and fitted values."""
     row = _filled(kind, rows, fitted)
-    own = {**rows[kind], **fitted.get(kind, {})}
-    if "tree_simple_hop_us" not in own:
-        row["tree_simple_hop_us"] = row["simple_hop_us"]
     row = {"name": kind, "parent": rows[kind].get("parent", ""), **{k: v for k, v in row.items() if k != "parent"}}
     row["protocols"] = tuple(row["protocols"])
     return NcclNetwork(**{f.name: row[f.name] for f in fields(NcclNetwork)})

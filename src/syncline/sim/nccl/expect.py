@@ -29,8 +29,17 @@ def _ring_bytes_us(job: NcclOperation, sizes: Floats, busbw_GBps: float) -> Floa
     return np.asarray(sizes * share / (busbw_GBps * 1e3))
 
 
+def _ll_hop_us(job: NcclOperation) -> float:
+    return job.net.hop_us * job.scale.ll_hop
+
+
+def _ll128_hop_us(job: NcclOperation) -> float:
+    """A hop of 128-byte lines: in NCCL's own table 8.5 us to the 5 of words."""
+    return (job.net.hop_us + 3.5) * job.scale.ll_hop
+
+
 def _simple_hop_us(job: NcclOperation) -> float:
-    return (14 + job.net.simple_hop_us) * job.scale.simple_hop
+    return job.net.simple_hop_us * job.scale.simple_hop
 
 
 def _chunk_share(job: NcclOperation, sizes: Floats) -> Floats:
@@ -57,7 +66,7 @@ def ring_ll128(job: NcclOperation, sizes: Floats) -> Floats:
     if job.hosts == 1:
         loss = job.machine.one_host_pipeline * job.scale.pipeline
         return 14 + pipe(inside * job.steps, bytes_us, loss, 256 * _MIB, sizes)
-    hop = job.net.ring_ll128_hop_us * job.scale.ll_hop
+    hop = job.net.ring_hop * _ll128_hop_us(job)
     path_us = (job.steps - job.inter) * inside + job.inter * hop
     pace_us = job.steps * job.net.ring_ll128_pace_us * job.scale.ll_hop
     return np.asarray(14 + job.overlapped(max(path_us, pace_us), bytes_us))
@@ -76,9 +85,10 @@ def ring_ll(job: NcclOperation, sizes: Floats) -> Floats:
         return np.asarray(6.6 + near * job.intra_ll_us + np.maximum(near * kib * inside * job.scale.ll_copy, moved))
     copy = job.machine.ring_ll_copy * job.net.ll_us_per_KiB * job.host_copy
     copied = (near * inside + job.inter * copy) * kib * job.scale.ll_copy
-    hop = job.net.ring_ll_hop_us * job.scale.ll_hop * channels**job.net.proxy
-    pace_us = job.steps * job.net.ring_pace_us * job.scale.ll_hop
-    return np.asarray(6.6 + np.maximum(near * job.intra_ll_us + job.inter * hop, pace_us) + np.maximum(copied, moved))
+    hop = job.net.ring_hop * _ll_hop_us(job)
+    path_us = near * job.intra_ll_us + job.inter * hop * channels**job.net.proxy
+    pace_us = job.steps * job.machine.ring_ll_pace * hop
+    return np.asarray(6.6 + np.maximum(path_us, pace_us) + np.maximum(copied, moved))
 
 
 def _tree_GBps(job: NcclOperation) -> float:
@@ -99,7 +109,7 @@ def tree_ll(job: NcclOperation, sizes: Floats) -> Floats:
     chunk = job.machine.tree_ll_chunk_KiB
     near = np.minimum(kib, chunk)
     copy = job.net.ll_us_per_KiB * job.host_copy * job.scale.ll_copy
-    hop = (5 + job.net.hop_us) * job.scale.ll_hop
+    hop = _ll_hop_us(job)
     inside = (job.p - 1) * (job.intra_ll_us + 0.03 * near)
     between = job.levels * hop + job.depth**0.75 * copy * near  # words are passed on while later ones arrive
     channels_us = job.net.channel_us * job.host_copy * channels
@@ -112,7 +122,7 @@ def tree_ll128(job: NcclOperation, sizes: Floats) -> Floats:
     algbw = min(0.94 * _tree_GBps(job), per_channel)
     if job.hosts > 1:
         algbw = min(algbw, job.net.ll128_share * job.nic_GBps)
-    latency = 2 * (1.25 * job.intra_ll128 * (job.p - 1) + job.levels * (8.5 + job.net.hop_us) * job.scale.ll_hop)
+    latency = 2 * (1.25 * job.intra_ll128 * (job.p - 1) + job.levels * _ll128_hop_us(job))
     loss = job.machine.tree_ll128_pipeline * job.net.pipeline * job.scale.pipeline
     channels = np.clip(sizes / 5120, 1, job.channels)
     channels_us = job.net.channel_us * job.host_copy * channels
@@ -121,8 +131,7 @@ def tree_ll128(job: NcclOperation, sizes: Floats) -> Floats:
 
 def tree_simple(job: NcclOperation, sizes: Floats) -> Floats:
     """Double tree with large chunks."""
-    hop = (14 + job.net.tree_simple_hop_us) * job.scale.simple_hop
-    latency = 2 * (4 * job.scale.intra * (job.p - 1) + job.depth * hop)
+    latency = 2 * (4 * job.scale.intra * (job.p - 1) + job.depth * _simple_hop_us(job))
     loss = job.machine.tree_simple_pipeline * job.net.pipeline * job.scale.pipeline
     return 8.4 + pipe(latency, sizes / (_tree_GBps(job) * 1e3), loss, 64 * _MIB, sizes)
 
@@ -153,8 +162,7 @@ def nvls_tree(job: NcclOperation, sizes: Floats) -> Floats:
     share = tree_share(job.hosts)
     nic = (job.machine.nvlstree_share if share > 1 else 1.0) * job.nic_GBps / share
     algbw = min(inside, nic)
-    hop = (14 + job.net.tree_simple_hop_us) * job.scale.simple_hop
-    latency = 25 * job.scale.intra + 2 * job.depth * hop
+    latency = 25 * job.scale.intra + 2 * job.depth * _simple_hop_us(job)
     loss = job.machine.nvlstree_pipeline[job.row] * job.width * job.scale.pipeline
     # A chunk climbs every level before the first one comes down; chunks have their full size from 64 MiB on.
     fill_us = job.net.nvlstree_level_us * job.width * 2 * (job.depth - 1) * np.minimum(1.0, sizes / (64 * _MIB))
@@ -174,7 +182,7 @@ def collnet(job: NcclOperation, sizes: Floats) -> Floats:
     """
     algbw = min(0.72 * job.nic_GBps, 0.97 * _nvls_GBps(job, job.p) if job.system.facts.nvls else job.nvlink_GBps / 2)
     return pipe(
-        31 + 2 * 3.7 + 0.8 * (job.p - 1) + 2 * job.net.simple_hop_us, sizes / (algbw * 1e3), 0.6, 64 * _MIB, sizes
+        3 + 2 * 3.7 + 0.8 * (job.p - 1) + 2 * job.net.simple_hop_us, sizes / (algbw * 1e3), 0.6, 64 * _MIB, sizes
     )
 
 
@@ -201,7 +209,7 @@ def _send_recv(job: NcclOperation, sizes: Floats) -> Floats:
     # Parts of a chunk each, as many at once as a remote peer has channels.
     channels = np.clip(2.0 ** np.ceil(np.log2(np.maximum(sizes / NETWORK_CHUNK, 1.0))), 1.0, remote_channels(job))
     rate = np.minimum(one, NETWORK_CHANNEL_GBps * channels)
-    latency = machine.p2p_base_us + (5 + net.hop_us) * job.scale.ll_hop
+    latency = machine.p2p_base_us + _ll_hop_us(job)
     # The first chunk is copied to the NIC's buffer before anything leaves.
     first = np.minimum(sizes / channels, NETWORK_CHUNK) / NETWORK_CHANNEL_GBps
     return np.asarray(latency + (sizes / rate + first) / 1e3)
