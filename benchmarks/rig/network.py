@@ -27,7 +27,8 @@ SYSCTLS = {
 def launch(script: Path, *arguments: str, timeout_s: float) -> str:
     """Run a Python script as the lord of a fresh set of namespaces and return what it printed."""
     inside = 'mount -t tmpfs tmpfs /run && mkdir -p /run/netns && exec "$@"'
-    command = ["unshare", "--user", "--map-root-user", "--net", "--mount", "--pid", "--fork", "--kill-child"]
+    own = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]  # CUDA finds no GPU in a namespace of users
+    command = ["unshare", *own, "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
     command += ["sh", "-c", inside, "sh", sys.executable, str(script), *arguments]
     done = subprocess.run(
         command, stdout=subprocess.PIPE, text=True, timeout=timeout_s, check=False, preexec_fn=_die_with_parent
