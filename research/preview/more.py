@@ -9,10 +9,13 @@ from __future__ import annotations
 import itertools
 import math
 import sys
+from pathlib import Path
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import nn
+
+sys.path.insert(0, str(Path(__file__).parent))  # as a script and as a module of the studies alike
 from zoo import Bottleneck, Gpt, classified, language, next_word, pictures, trained, words
 
 SCRIPTS = {}
