@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -56,15 +57,27 @@ class Arguments:
             base.zero_()
         elif dtype is torch.bool:
             base.copy_(torch.rand(base.shape, device=base.device) < 0.5)
+        elif (bags := self._bags(place, base)) is not None:
+            base.copy_(bags)
         else:
             base.copy_(torch.randint(0, self._below(place, value["shape"]), base.shape, device=base.device).to(dtype))
         return made
+
+    def _bags(self, place: int, base: Any) -> Any:
+        """Return where bags of rows begin, the bag of each row or the size of each: all bags are alike."""
+        if "_embedding_bag" not in self.name or place not in (2, 3, 4):
+            return None
+        rows, bags = (math.prod(self.spec["args"][which]["shape"]) for which in (1, 2))
+        each, count = max(rows // max(bags, 1), 1), torch.arange(base.numel(), device=base.device)
+        return {2: count * each, 3: (count // each).clamp(max=max(bags - 1, 0)), 4: torch.full_like(count, each)}[place]
 
     def _below(self, place: int, own: list[int]) -> int:
         """Return one more than the largest number that an index may be."""
         args = self.spec["args"]
         if self.name == "embedding_dense_backward":
             return int(args[2])
+        if "_embedding_bag" in self.name and place == 1:
+            return int(args[6] if "backward" in self.name else args[0]["shape"][0])
         if self.name in INDEXED and place == INDEXED[self.name][0]:
             _, other, dim = INDEXED[self.name]
             return int(args[other]["shape"][dim if len(args[other]["shape"]) > dim else 0])
