@@ -109,6 +109,16 @@ def test_layers_that_are_copies_are_seen(tmp_path: Path) -> None:
     assert answer.graph.flops == 6 * 8 * 4 * 64 * 256 - 2 * 8 * 64 * 256  # of the batch no gradient is made
 
 
+def test_lists_of_numbers_are_indices(tmp_path: Path) -> None:
+    out = "out = model(torch.randn(8, 64).to(here))"
+    listed = LOOP.replace(
+        "model(torch.randn(8, 64).to(here)).sum()", f"{out}; (out[[0, 2, 5]].sum() + out[:, [-1, 0]].sum())"
+    )
+    first = previewed(tmp_path, HEAD + DDP + listed).captures[0]
+    taken = {kernel.outs[0][0] for kernel in first.kernels if kernel.name.startswith("aten.index.")}
+    assert taken == {(3, 64), (8, 2)}
+
+
 def test_a_recurrent_layer_is_one_kernel_of_its_operations(tmp_path: Path) -> None:
     recurrent = HEAD.replace("nn.Linear(256, 64)", "Last()").replace("model =", CELL + "model =")
     first = previewed(tmp_path, recurrent + DDP + LOOP).captures[0]

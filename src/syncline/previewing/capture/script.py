@@ -147,6 +147,7 @@ def _described(module: Any) -> dict[str, object]:
     }
 
 
+_INDEXES = (torch.Tensor.__getitem__, torch.Tensor.__setitem__)
 _MOVES = (torch.Tensor.to, torch.Tensor.cuda, torch.Tensor.cpu, torch.Tensor.clone)
 
 
@@ -167,6 +168,8 @@ class Functions(TorchFunctionMode):
         if func in (torch.tensor, torch.as_tensor):
             made = func(*args, **kwargs)
             return remembered(made, args[0]) if type(made) is FakeTensor else made
+        if func in _INDEXES and type(args[0]) is FakeTensor and args[0].is_cuda:
+            args = (args[0], _index(args[1], args[0].device), *args[2:])
         if func in _MOVES and type(args[0]) is torch.Tensor and args[0].dtype is torch.uint8:
             return args[0]  # the state of a generator, which is sent to other ranks and set again
         if func is torch.Tensor.__deepcopy__ and getattr(args[0], "constant", None) is not None:
@@ -175,6 +178,14 @@ class Functions(TorchFunctionMode):
         if generator is not None:
             kwargs = {**kwargs, "generator": None}
         return func(*args, **kwargs)
+
+
+def _index(index: Any, device: Any) -> Any:
+    """Return an index with its lists of numbers as tensors, which C++ would make on the device that is not there."""
+    if isinstance(index, tuple):
+        return tuple(_index(each, device) for each in index)
+    listed = isinstance(index, list) and index and all(isinstance(each, (int, bool)) for each in index)
+    return remembered(torch.tensor(index).to(device), index) if listed else index
 
 
 def _numbers(values: Any) -> Any:
