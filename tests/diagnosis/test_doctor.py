@@ -112,7 +112,7 @@ def test_a_fault_that_the_cluster_file_has_is_no_news(tmp_path: Path) -> None:
     answer = doctor(str(folder), cluster=load({**CLUSTER, "faults": [{"device": "gpu11/nic-5", "rate": "126Gbps"}]}))
     text = str(answer)
     assert text.startswith("Nothing that the cluster file has not already: gpu11/nic-5, PCIe of 0000:c0:00.0")
-    assert "116 GB/s bus; the cluster with its faults gives 121" in text
+    assert "116 GB/s bus; the cluster with its faults gives 109" in text
 
 
 def test_a_suspect_is_a_fault_whose_price_is_the_measurement(fabric: Fabric, tmp_path: Path) -> None:

@@ -112,11 +112,12 @@ def test_layers_that_are_copies_are_seen(tmp_path: Path) -> None:
 def test_lists_of_numbers_are_indices(tmp_path: Path) -> None:
     out = "out = model(torch.randn(8, 64).to(here))"
     listed = LOOP.replace(
-        "model(torch.randn(8, 64).to(here)).sum()", f"{out}; (out[[0, 2, 5]].sum() + out[:, [-1, 0]].sum())"
+        "model(torch.randn(8, 64).to(here)).sum()",
+        f"{out}; (out[[0, 2, 5]].sum() + out[:, [-1, 0]].sum() + out[range(4)].sum())",
     )
     first = previewed(tmp_path, HEAD + DDP + listed).captures[0]
     taken = {kernel.outs[0][0] for kernel in first.kernels if kernel.name.startswith("aten.index.")}
-    assert taken == {(3, 64), (8, 2)}
+    assert taken == {(3, 64), (8, 2), (4, 64)}
 
 
 def test_a_recurrent_layer_is_one_kernel_of_its_operations(tmp_path: Path) -> None:

@@ -271,7 +271,7 @@ def preview_spread(generation: str, num_ranks: int, kernels: str = "products") -
     scored = own_data("sim", "data/previews.yaml")["previews"]
     alike = [each for each in scored if each["decides"] == "kernels" and each["kernels"] == kernels]
     logs = [-math.log1p(each["off_percent"] / 100) for each in alike]
-    outer, middle = quantiles(logs, n=20, method="inclusive"), quantiles(logs, n=4, method="inclusive")
+    outer, middle = quantiles(logs, n=20, method="exclusive"), quantiles(logs, n=4, method="exclusive")
     ends = (min(outer[0], 0.0), min(middle[0], 0.0), max(middle[2], 0.0), max(outer[-1], 0.0))
     low_90, low_50, high_50, high_90 = map(math.exp, ends)
     found = Spread(low_90, low_50, high_50, high_90, len(logs), len(logs), f"of {kernels}, on an H200",

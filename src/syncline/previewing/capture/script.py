@@ -184,8 +184,13 @@ def _index(index: Any, device: Any) -> Any:
     """Return an index with its lists of numbers as tensors, which C++ would make on the device that is not there."""
     if isinstance(index, tuple):
         return tuple(_index(each, device) for each in index)
-    listed = isinstance(index, list) and index and all(isinstance(each, (int, bool)) for each in index)
-    return remembered(torch.tensor(index).to(device), index) if listed else index
+    if isinstance(index, range) or (isinstance(index, list) and index and _of_numbers(index)):
+        return remembered(torch.tensor(list(index)).to(device), list(index))
+    return index
+
+
+def _of_numbers(values: list[Any]) -> bool:
+    return all(_of_numbers(each) if isinstance(each, list) else isinstance(each, int) for each in values)
 
 
 def _numbers(values: Any) -> Any:
