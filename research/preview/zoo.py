@@ -1,7 +1,7 @@
 """Training scripts of many kinds on one GPU: `python research/preview/zoo.py NAME` trains one for ever.
 
-`preview` predicts each before a GPU measures it (`real.py`); A script is a
-function that returns its step. Models of transformers come from their configurations with random weights.
+`preview` predicts each before a GPU measures it (`real.py`). A script is a function that returns its step. Models of
+transformers come from their configurations with random weights.
 """
 
 # mypy: ignore-errors

@@ -330,3 +330,12 @@ def test_a_daemon_that_ends_in_a_word_of_the_system_is_the_daemons_failure() -> 
     assert found_in(line, shipped_rules()) == ["fallback.scheduler"]
     full = "slurmstepd: error: write value '7' to '/sys/fs/cgroup/cpuset/slurm/job_6/cgroup.procs' failed: "
     assert found_in(full + "No space left on device\n", shipped_rules()) == ["slurm.config"]
+
+
+@pytest.mark.parametrize("disk", ["sda1", "nvme0n1", "dm-3"])
+def test_a_disk_without_a_host_is_no_host_to_go_to(disk: str) -> None:
+    from syncline.diagnosis.following import next_command
+    from syncline.finding import Finding, Severity
+
+    bare, there = (Finding("kernel.disk", Severity.CRITICAL, place, "errors") for place in (disk, f"gpu11 {disk}"))
+    assert next_command(bare).startswith("ssh HOST ") and next_command(there).startswith("ssh gpu11 ")

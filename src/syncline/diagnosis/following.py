@@ -11,7 +11,11 @@ from syncline.finding import Finding
 
 _HOST = re.compile(r"^(?!rank\b|line\b|group\b|stdin\b|environment\b)[A-Za-z][\w.-]*\d[\w.-]*$")
 _DEVICE = re.compile(r"\b(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}(?:\.\d)?\b")
-_INTERFACE = re.compile(r"^(?:eth|en[a-z0-9]|ib|bond|mlx|rdma|roce|docker|veth|br)\S*\d|^Ethernet|^swp\d|^card\d")
+_PART = re.compile(
+    r"^(?:eth|en[a-z0-9]|ib|bond|mlx|rdma|roce|docker|veth|br)\S*\d|^Ethernet|^swp\d|^card\d"
+    r"|^(?:nvme|sd[a-z]+|dm-|md|xvd[a-z]+|loop)\d[\dcnp]*$"
+)
+"""Interfaces, ports and disks of a host, as the kernel numbers them: no host is called so."""
 
 # By the beginning of a rule's name, the longest first: what to run, and whether on the host.
 _GPU = "nvidia-smi -q -d ECC,ROW_REMAPPER,PERFORMANCE; dmesg -T | grep -iE 'xid|nvrm' | tail -20"
@@ -111,6 +115,6 @@ def next_command(finding: Finding) -> str:
 def host_of(finding: Finding) -> str:
     """Return the host that a finding's place names first, or nothing."""
     words = finding.place.replace(",", " ").split()
-    if words and _HOST.match(words[0]) and not _INTERFACE.match(words[0]) and not _DEVICE.fullmatch(words[0]):
+    if words and _HOST.match(words[0]) and not _PART.match(words[0]) and not _DEVICE.fullmatch(words[0]):
         return words[0]
     return ""

@@ -50,7 +50,7 @@ LAUNCH_BOUND = 1.2
 """A step that takes less than so many times what the host does in it is the host's, which may wait for the GPU."""
 HOST_LOW, HOST_HIGH = 0.35, 1.91
 """How far it may lie: hosts may launch three times as fast as the usual one, and have taken 1.9 times."""
-HOST_WORDS = "the host launches small kernels, and hosts beside one GPU differ by two"
+HOST_WORDS = "the host launches small kernels, and hosts beside one GPU differ by a factor of two"
 PACKED = "the launcher leaves GPUs of its hosts without a rank; `step` and `plan` fill one host after the other"
 OWN_WORDS = "the host launches small kernels, and its own steps differed so much"
 

@@ -20,9 +20,9 @@ def preview_lines(data: PreviewReport) -> list[str]:
     """Return a preview for people."""
     low, high = (units.show_time(each) for each in data.interval_s)
     wider = data.interval.unmeasured
-    memory = data.memory
+    memory, ranks = data.memory, "rank" if data.ranks == 1 else "ranks"
     return [
-        f"{data.script}: {_model(data.model)} on {data.ranks:,} ranks of {data.cluster}",
+        f"{data.script}: {_model(data.model)} on {data.ranks:,} {ranks} of {data.cluster}",
         "",
         f"  step        {units.show_time(data.step_time_s)}  ({low} to {high}; {data.operations:,} kernels, "
         f"{data.flops_per_rank / 1e12:,.1f} TFLOP a rank)",
