@@ -1,9 +1,10 @@
 """Scripts as they run on a real GPU, beside which previews are put: `python research/preview/real.py OUT [NAME ...]`.
 
-Each script of `zoo.py` and `more.py`, or those named, runs unmodified as one rank while its optimizer's steps are
-marked: some to warm up, some timed from first to last while the GPU's clock is read, some with the GPU awaited after
-each (of which the host's part is kept), three under the profiler. OUT gets one JSON file: these times, the most memory
-that was allocated, and every operator that launched kernels with its shapes, types, strides, kernels and seconds.
+Each script of `zoo.py`, `more.py` and `recipes.py`, or those named, runs unmodified as one rank while its optimizer's
+steps are marked: some to warm up, some timed from first to last while the GPU's clock is read, some with the GPU
+awaited after each (of which the host's part is kept), three under the profiler. OUT gets one JSON file: these times,
+the most memory that was allocated, and every operator that launched kernels with its shapes, types, strides, kernels
+and seconds.
 """
 
 # mypy: ignore-errors
@@ -152,10 +153,11 @@ def main() -> None:
 
     sys.path.insert(0, str(HERE))
     import more
+    import recipes
     import zoo
 
     out, began = Path(sys.argv[1]), time.monotonic()
-    files = dict.fromkeys(zoo.SCRIPTS, "zoo.py") | dict.fromkeys(more.SCRIPTS, "more.py")
+    files = {name: f"{kept.__name__}.py" for kept in (zoo, more, recipes) for name in kept.SCRIPTS}
     found = {}
     for name in sys.argv[2:] or files:
         found[name] = forked([str(HERE / files[name]), name])
