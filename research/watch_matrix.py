@@ -124,15 +124,20 @@ class Watched:
     def __init__(self, command: list[str]) -> None:
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, bufsize=1)
         self.lines: list[tuple[float, str, str, str]] = []
+        self.said = ""
         threading.Thread(target=self._read, daemon=True).start()
 
     def _read(self) -> None:
         for line in self.process.stdout or ():
             if match := LINE.match(line.strip()):
                 self.lines.append((time.monotonic(), match[1], match[2], match[3]))
+            else:
+                self.said = line.strip()
 
     def up(self) -> list[str]:
         """Return what is up now, as rule and place."""
+        if self.process.poll() is not None:
+            raise RuntimeError(f"{' '.join(self.process.args)} ended with {self.process.returncode}: {self.said}")
         found: dict[str, None] = {}
         for _, word, rule, rest in list(self.lines):
             name = f"{rule} {rest.split(': ')[0]}"
@@ -342,6 +347,7 @@ def clean(stand: Stand, seconds: float) -> list[dict[str, Any]]:
     raised: dict[str, list[str]] = {}
     cpu_s: dict[str, float] = {}
     for name, agent in stand.agents.items():
+        agent.up()
         raised[name] = [" ".join(line[1:]) for line in agent.lines if line[1] != "cleared"]
         ticks = Path(f"/proc/{agent.process.pid}/stat").read_text().rsplit(")", 1)[1].split()[11:13]
         cpu_s[name] = sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
