@@ -34,7 +34,7 @@ class LinkDegraded(WatchRule):
     It has work when packets wait for it, or when it is busy for a larger part of the time than it used to be: the same
     bytes at a lower rate. A quiet moment says nothing of a link's rate, and neither does the return direction of
     one-way traffic, which carries acknowledgements. Where nobody sees packets wait and no step is late, the senders may
-    have less to send: that is a warning, and so is a small fall of which no step is late.
+    have less to send: a deep fall is a warning then and a small one nothing. A small one that makes no step late warns.
     """
 
     id = "link.degraded"
@@ -64,7 +64,8 @@ class LinkDegraded(WatchRule):
         between = between & (context.highest("rate_Bps", self.IDLE_S) > self.TRICKLE * top)
         carried = context.mean("rate_Bps", self.QUEUE_S)
         backlog = context.mean("backlog_bytes", 2.0)  # seen by chance, when a look falls into a collective
-        works = ((carried > self.TRICKLE * top) | queued) & (context.frame.load.up > 0)
+        moves = np.fmin(carried, reach.now_Bps()) > self.TRICKLE * top
+        works = (moves | queued) & (context.frame.load.up > 0)
         held_up = (reach.now_Bps() < (1 + LOW) / 2 * floor) | context.is_troubled(self.id, table.names)
         behind, full = _came(table, low & works, held_up, reach.now_Bps())
         waits = queued | full
@@ -73,7 +74,8 @@ class LinkDegraded(WatchRule):
         flat = carried >= np.fmin(self.STEADY, np.nan_to_num(usual)) * reach.now_Bps()
         # On a crowded host senders wait for a core; a rate that stands still is not theirs.
         slow = low & works & (waits | (flat & (reach.is_steady() | np.bool_(not context.is_crowded))))
-        back = _returns(table, context.past["rate"].quantile(0.9), self.RETURN) | _returns(table, carried, self.RETURN)
+        usually, lately = context.past["rate"].quantile(0.9), np.fmin(carried, reach.now_Bps())
+        back = _returns(table, usually, self.RETURN) | _returns(table, lately, self.RETURN)
         slow &= waits | (~back & np.bool_(not context.frame.job.phase))  # one that saves sends as it likes
         slow &= ~(behind & (context.highest("backlog_bytes", 2.0) < CHANCE_QUEUE_S * top))
         slow &= ~_waits_less(slow, backlog)
@@ -84,6 +86,7 @@ class LinkDegraded(WatchRule):
         doubtful = ~(waits | is_late | fell | never)
         # What a shaper lets pass at once, after a pause, makes a tenth of the difference between two rates.
         shallow = ~(is_late | fell | never) & (ceiling >= context.thresholds.degraded_share * floor)
+        slow &= ~(doubtful & shallow)
         unsure = slow & doubtful
         all_alike = int(unsure.sum()) >= MANY and unsure.sum() > 0.5 * (works | unsure).sum()
         named = (slow & ~(unsure & all_alike)) | fell | never

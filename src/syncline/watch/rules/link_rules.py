@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+from dataclasses import replace
 
 import numpy as np
 
@@ -201,7 +202,8 @@ class LinkLoss(WatchRule):
     """A link that drops packets, beyond what it has always dropped.
 
     Counted one by one: at a share p of n packets a second the second loss comes after 2/(n p) seconds on average. One
-    packet alone says nothing about a link, nor do a few of the millions that a fast one carries.
+    packet alone says nothing about a link, nor do a few of the millions that a fast one carries. A queue that overflows
+    once drops several at one moment, which is a warning; a bad link drops at any moment.
     """
 
     id = "link.loss"
@@ -217,7 +219,8 @@ class LinkLoss(WatchRule):
             return NONE
         now, lately = context.mean("drops_per_s", 0.8), context.mean("drops_per_s", t.loss_over_s)
         frames = context.window(t.loss_over_s)
-        count = np.nansum([f.load.drops_per_s * f.interval_s for f in frames], axis=0)
+        each = np.array([f.load.drops_per_s * f.interval_s for f in frames])
+        count, moments = np.nansum(each, axis=0), (each > 0).sum(axis=0)
         usual = np.nan_to_num(context.past["drops"].quantile(0.95))
         limit = t.loss_times_past * usual
         drops = np.maximum(now, lately)
@@ -233,7 +236,8 @@ class LinkLoss(WatchRule):
             expected = f"at most {limit[i]:.1f} (its own past: {usual[i]:.1f})"
             backlog = f"backlog {context.frame.load.backlog_bytes[i]:.0f} bytes"
             seen = f"{count[i]:.0f} packets in {t.loss_over_s:.0f} s"
-            return self.finding(context, table.names[i], observed, expected, seen, backlog)
+            found = self.finding(context, table.names[i], observed, expected, seen, backlog)
+            return found if moments[i] > 1 else replace(found, severity=Severity.WARNING)
 
         return verdict(context, lost & beyond, (now > 0) & (drops > 0.5 * limit), tell)
 

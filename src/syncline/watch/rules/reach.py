@@ -59,11 +59,15 @@ class _Scale:
             self.least = np.full(len(now), np.nan)
 
     def floor(self) -> Floats:
-        """Return the ceiling that six of seven blocks of the past kept, the newest left out; NaN where unknown."""
+        """Return what blocks of the past kept, the newest left out; NaN where unknown.
+
+        Six of seven kept a low ceiling. The next one may be lower by as much as that lies below their middle.
+        """
         blocks = list(self.blocks)[:-1]
         if len(blocks) < LEAST_BLOCKS:
             return np.full(len(self.least), np.nan)
-        return _ranked(np.array(blocks), KEPT, LEAST_BLOCKS)
+        low, middle = (_ranked(np.array(blocks), share, LEAST_BLOCKS) for share in (KEPT, 0.5))
+        return np.divide(low * low, middle, out=low, where=middle > 0)
 
 
 class LinkReach:
