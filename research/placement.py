@@ -5,12 +5,14 @@ or not, some with more hosts than the job needs, hosts listed in any order. A hi
 executed orders as the search. A placement is worse if its step is longer by more than a thousandth, and depends on the
 list if the same hosts listed otherwise take another step.
 
-    python -m research.placement [ALLOCATIONS [FIRST]]
+    python -m research.placement [ALLOCATIONS [FIRST [JOBS]]]
 """
 
 from __future__ import annotations
 
 import sys
+from concurrent.futures import ProcessPoolExecutor
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,10 +20,12 @@ import numpy as np
 from syncline.fabric import load
 from syncline.placing.allocation import from_list
 from syncline.placing.judge import Judge
-from syncline.placing.search import arrangements, enumerated, search
+from syncline.placing.search import enumerated, search
 from syncline.workload.read_job import load_job
 
 ALLOCATIONS, WORSE = 500, 1e-3
+MOST_ENUMERATED = 500
+"""Arrangements that are all executed beside the search."""
 SPLITS = (
     ("llama3-8b", {"tp": 8, "pp": 2}), ("llama3-8b", {"tp": 8}), ("mixtral-8x7b", {"tp": 1, "pp": 2, "ep": 8}),
     ("llama3-8b", {"tp": 4, "pp": 4}), ("mixtral-8x7b", {"tp": 2, "ep": 8}),
@@ -43,16 +47,18 @@ class Compared(NamedTuple):
     proved: bool
 
 
-def run(count: int = ALLOCATIONS, first: int = 0) -> dict[str, Any]:
+def run(count: int = ALLOCATIONS, first: int = 0, jobs: int = 1) -> dict[str, Any]:
     """Return how many placements are worse than their rival, and by how much at most; a line for each on the way."""
     rows = []
-    for seed in range(first, first + count):
-        rows.append(_row(seed))
-        print(*rows[-1], file=sys.stderr, flush=True)
+    with ProcessPoolExecutor(jobs) as pool:
+        for row in pool.map(_row, range(first, first + count)):
+            rows.append(row)
+            print(*row, file=sys.stderr, flush=True)
     return {
         "allocations": len(rows), "proved": sum(row.proved for row in rows),
         "worse": sum(row.step_s > row.rival_s * (1 + WORSE) for row in rows),
         "worst": max((row.step_s / row.rival_s - 1 for row in rows), default=0.0),
+        "worse_seeds": [row.seed for row in rows if row.step_s > row.rival_s * (1 + WORSE)],
         "depends_on_list": sum(abs(row.otherwise_s / row.step_s - 1) > 1e-9 for row in rows),
         "saved_against_the_list": float(np.median([1 - row.step_s / row.listed_s for row in rows])),
         "gap_to_bound": float(np.median([row.step_s / row.bound_s - 1 for row in rows])),
@@ -72,8 +78,9 @@ def _row(seed: int) -> Compared:
     job = load_job({"model": model, "batch": {"global": 4 * width, "sequence": 2048}, "parallel": parallel})
     judge = Judge(fabric, from_list(fabric, ",".join(map(str, hosts))), job)
     found = search(judge)
-    few = arrangements(judge.seats) <= 120
-    rival_s = min(map(judge.time_s, enumerated(judge.seats))) if few else climbed(judge, chance, found.num_executed)
+    every = list(islice(enumerated(judge), MOST_ENUMERATED + 1))
+    few = len(every) <= MOST_ENUMERATED
+    rival_s = min(map(judge.time_s, every)) if few else climbed(judge, chance, found.num_executed)
     again = search(Judge(fabric, from_list(fabric, ",".join(map(str, chance.permutation(hosts)))), job))
     words = " ".join(f"{axis} {size}" for axis, size in parallel.items())
     return Compared(

@@ -119,8 +119,10 @@ def test_a_design_goes_on_from_its_state(job: Job, tmp_path: Path) -> None:
     again = Designer([(job, 1.0)], state=tmp_path / "state.json").run(choices)
     assert first.num_planned > 0 and again.num_planned == 0
     assert again.front() == first.front()
-    with pytest.raises(PlanError, match="holds a design for"):
-        Designer([(job, 2.0)], state=tmp_path / "state.json").run(choices)
+    other = job.model_copy(update={"optimizer": "sgd"})
+    for jobs in ([(job, 2.0)], [(other, 1.0)]):  # the same job by name, with another memory
+        with pytest.raises(PlanError, match="holds a design for"):
+            Designer(jobs, state=tmp_path / "state.json").run(choices)
 
 
 def test_every_stage_of_a_design_reports_progress_and_an_interrupt_keeps_the_front(

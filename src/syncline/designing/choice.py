@@ -53,11 +53,11 @@ class FabricChoice:
     reduction: bool = False
     """Switches sum gradients on their way."""
     pods: int = 0
-    """Optical: so many pods, joined by circuits that are laid anew for each job."""
+    """Optical: so many pods, joined by circuits."""
     rails_per_leaf: int = 1
     """Rail-only: rails that share a switch."""
-    circuits: str = ""
-    """Optical: how circuits lie, `ring` or `mesh`; empty: whichever a job runs best on."""
+    circuits: str = "ring"
+    """Optical: how circuits lie, `ring` or `mesh`."""
 
     @property
     def key(self) -> str:
@@ -73,7 +73,7 @@ class FabricChoice:
         spread = ", cards on switches of their own" if self.spread else ""
         spread += f", {self.sites} sites by {self.wan}" if self.sites > 1 else ""
         if self.pods:
-            spread += f", {self.pods} pods joined by circuits" + (f" ({self.circuits})" if self.circuits else "")
+            spread += f", {self.pods} pods joined by circuits ({self.circuits})"
         spread += ", switches sum" * self.reduction
         spread += f", {self.rails_per_leaf} rails a switch" * (self.rails_per_leaf > 1)
         card = f" ({self.nic})" if load_catalog().nic(self.nic).compresses > 1 else ""
@@ -103,7 +103,7 @@ class FabricChoice:
         if self.rails_per_leaf > 1:
             network["rails_per_leaf"] = self.rails_per_leaf
         if self.pods:
-            network |= {"hosts_per_pod": num_hosts // self.pods, "pattern": self.circuits or "ring"}
+            network |= {"hosts_per_pod": num_hosts // self.pods, "pattern": self.circuits}
         if self.uplink:
             network["uplink"] = self.uplink
         if self.copper:
@@ -223,7 +223,8 @@ def _coming(catalog: Catalog, base: tuple[str, int, str, int, str], switch: Swit
     host, num_hosts, _, nics, link = base
     for pods in PODS:
         if num_hosts % pods == 0 and num_hosts // pods > 1:
-            yield FabricChoice(*base, "optical", 1.0, switch.name, pods=pods)
+            for circuits in ("ring", "mesh"):
+                yield FabricChoice(*base, "optical", 1.0, switch.name, pods=pods, circuits=circuits)
     ways = [(base, True)] if switch.in_switch_reduction and switch.reduction_bytes else []
     cards = [part for part in catalog.parts("nic") if isinstance(part, Nic) and part.compresses > 1]
     offered = [part.name for part in cards if link in part.links and _on_sale(part, by)]

@@ -40,6 +40,7 @@ from syncline.planning.search import search
 from syncline.planning.space import USUAL
 from syncline.sim.reach import fabric_reach
 from syncline.sim.step.machine import machine_from_fabric
+from syncline.version import __version__
 from syncline.workload.job import Job
 
 FORMAT = "syncline design 3"
@@ -360,12 +361,7 @@ class Designer:
         key = network_key(choice, fabric)
         if key not in self.kept:
             jobs = [job.model_copy(update={"gpus": None}) for job, _ in self.jobs]
-            plans = [_plan(fabric, job, executable(choice)) for job in jobs]
-            if choice.pods and not choice.circuits:  # circuits are laid for each job as it runs best
-                mesh = replace(choice, circuits="mesh").build()
-                both = [(one, _plan(mesh, job, executable(choice))) for one, job in zip(plans, jobs, strict=True)]
-                plans = [min(pair, key=lambda plan: plan["step_s"]) for pair in both]
-            self.kept[key] = plans
+            self.kept[key] = [_plan(fabric, job, executable(choice)) for job in jobs]
         return self.kept[key]
 
     def read(self) -> None:
@@ -378,10 +374,10 @@ class Designer:
             data = None
         if not isinstance(data, dict) or data.get("format") != FORMAT:
             raise PlanError("is not the state of a design.", where=str(self.state), hint="Name another file.")
-        if data.get("jobs") != self._names():
+        if (data.get("jobs"), data.get("digest")) != (self._names(), self._digest()):
             raise PlanError(
-                f"holds a design for {', '.join(data.get('jobs', []))}.", where=str(self.state),
-                hint="Name another file, or remove it.",
+                f"holds a design for {', '.join(data.get('jobs', []))}, which are other jobs, or of another version.",
+                where=str(self.state), hint="Name another file, or remove it.",
             )  # fmt: skip
         self.kept = dict(data["points"])
         self.read_keys = frozenset(self.kept)
@@ -389,8 +385,14 @@ class Designer:
     def write(self) -> None:
         """Keep what was planned, where a file was named."""
         if self.state is not None:
-            text = json.dumps({"format": FORMAT, "jobs": self._names(), "points": self.kept}, allow_nan=False)
+            found = {"format": FORMAT, "jobs": self._names(), "digest": self._digest(), "points": self.kept}
+            text = json.dumps(found, allow_nan=False)
             write_text(self.state, text + "\n")
+
+    def _digest(self) -> str:
+        """Return what tells apart searches whose plans may differ: the version, and everything the jobs say."""
+        said = [__version__, *(job.model_dump_json() for job, _ in self.jobs)]
+        return sha256("\n".join(said).encode()).hexdigest()[:24]
 
     def _names(self) -> list[str]:
         return [f"{job.name} {job.model.name} {job.batch.global_}x{job.batch.sequence} {w:g}" for job, w in self.jobs]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
@@ -55,7 +56,7 @@ class Judge:
         self.result: StepResult = step(machine, job, self.constants)
         check_executable(self.result)
         self.seats: Seats = seats_of(fabric, allocation, self.result.job.parallel, max(machine.gpu.num_dies, 1))
-        self.known: dict[tuple[int, ...], StepRun] = {}
+        self.known: dict[bytes, StepRun] = {}
         self._base: tuple[Order, Stages] | None = None
         self._rails = rails
         self._bound_s: float | None = None
@@ -80,10 +81,15 @@ class Judge:
         devices = self.seats.devices(order)
         return Stages(self.fabric, self.result, self.constants, self.routing, devices=devices, rails=self.rails)
 
+    def key(self, order: Sequence[int]) -> bytes:
+        """Return what orders of the same step share; hashed paths tell hosts apart that are otherwise alike."""
+        if self.rails.balanced:
+            return self.seats.signature(order)
+        return np.array(order[: self.seats.num_seats], dtype=np.int64).tobytes()
+
     def executed(self, order: Order) -> StepRun:
         """Return the step with ranks on the GPUs of an order."""
-        # Hashed paths tell hosts apart that are otherwise alike.
-        key = self.seats.signature(order) if self.rails.balanced else tuple(order[: self.seats.num_seats])
+        key = self.key(order)
         if key not in self.known:
             self.known[key] = execute_stages(self.stages(order), self.result)
         return self.known[key]

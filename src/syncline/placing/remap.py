@@ -44,7 +44,7 @@ def remap(judge: Judge, kept: Order, slack: float = SLACK, meter: Meter | None =
     for _ in range(MOST_SWAPS):
         if at <= target:
             break
-        near = swapped(judge.seats, seat_traffic(judge, here), here)[:TRIED]
+        near = swapped(judge, seat_traffic(judge, here), here)[:TRIED]
         order = min(near, key=judge.time_s, default=here)
         if judge.time_s(order) >= at * (1 - 1e-6):
             break

@@ -1,17 +1,17 @@
 """Looking for the order of units with the shortest step.
 
-Few arrangements are all executed, and the best is then proved. Otherwise the blocks of a job (stages, and what lies
-inside them) are packed into racks and pods by subset sums, such orders are improved by swaps on the quick judgement of
-`traffic.py`, and the best of them by swaps that are executed, until a bound that no order can beat, until no swap
-helps, or until the budget is used. The order in which hosts were listed decides nothing but ties.
+Arrangements that are no more than the budget are all executed, and the best is then proved; racks and pods that are
+alike change places freely. Otherwise the blocks of a job (stages, and what lies inside them) are packed into racks and
+pods by subset sums, such orders are improved by swaps on the quick judgement of `traffic.py`, and the best of them by
+swaps that are executed, until a bound that no order can beat, until no swap helps, or until the budget is used. The
+order in which hosts were listed decides nothing but ties.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
-from math import factorial
+from itertools import chain, islice
 
 import numpy as np
 
@@ -21,8 +21,6 @@ from syncline.placing.seats import Longs, Order, Seats
 from syncline.placing.traffic import SeatTraffic, seat_traffic
 from syncline.sim.reach import fabric_reach
 
-MOST_ENUMERATED = 120
-"""Arrangements that are all executed."""
 TASKS, LEAST_EXECUTED, MOST_EXECUTED = 1_000_000, 24, 240
 """Tasks of the flow engine that a search may run, and the fewest and most orders that it executes for them."""
 STARTS = 4
@@ -48,29 +46,28 @@ class BestOrder:
     """No order of these hosts has a shorter step."""
 
 
-def search(
-    judge: Judge, seed: int = 0, *, most_enumerated: int = MOST_ENUMERATED, meter: Meter | None = None
-) -> BestOrder:
+def search(judge: Judge, seed: int = 0, *, meter: Meter | None = None) -> BestOrder:
     """Return the order of units with the shortest step; ties go to the scheduler's, then to packed.
 
     An interrupt ends the search with the best order so far.
     """
     seats, meter = judge.seats, meter or Meter()
     given = [seats.scheduler_order(), seats.packed_order()]
-    every = arrangements(seats) <= most_enumerated
     best = _Best(given[0], judge.time_s(given[0]))
+    budget = max(LEAST_EXECUTED, min(MOST_EXECUTED, TASKS // max(judge.executed(best.order).tasks, 1)))
+    every = list(islice(enumerated(judge), budget + 1))
+    proved = len(every) <= budget
     try:
         best.take(judge, given[1])
-        if every:
-            for order in _counted(list(enumerated(seats)), meter):
+        if proved:
+            for order in _counted(every, meter):
                 best.take(judge, order)
         else:
-            _climbed(judge, best, given, np.random.default_rng(seed), meter)
+            _climbed(judge, best, given, budget, np.random.default_rng(seed), meter)
     except KeyboardInterrupt:
-        every = False
-    bound_s = min(judge.bound_s(), best.step_s)
-    proved = every or best.step_s <= bound_s * (1 + ALIKE)
-    return BestOrder(best.order, best.step_s, judge.num_executed, proved, best.step_s if every else bound_s)
+        proved = False
+    bound_s = best.step_s if proved else min(judge.bound_s(), best.step_s)
+    return BestOrder(best.order, best.step_s, judge.num_executed, best.step_s <= bound_s * (1 + ALIKE), bound_s)
 
 
 @dataclass
@@ -94,12 +91,13 @@ def _counted(orders: Sequence[Order], meter: Meter) -> Iterator[Order]:
         meter.advance()
 
 
-def _climbed(judge: Judge, best: _Best, given: list[Order], chance: np.random.Generator, meter: Meter) -> None:
+def _climbed(
+    judge: Judge, best: _Best, given: list[Order], budget: int, chance: np.random.Generator, meter: Meter
+) -> None:
     """Execute the best proposals, then swaps around the best of them, until nothing helps or the budget is used."""
     traffic = seat_traffic(judge, given[1])
     if not len(traffic.src) or not traffic.levels:
         return
-    budget = max(LEAST_EXECUTED, min(MOST_EXECUTED, TASKS // max(judge.executed(best.order).tasks, 1)))
     meter.expect(budget)
     bound_s = judge.bound_s()
 
@@ -113,26 +111,27 @@ def _climbed(judge: Judge, best: _Best, given: list[Order], chance: np.random.Ge
         meter.advance(judge.num_executed - before)
         if spent():
             return
-    starts = sorted({judge.seats.signature(o): o for o in (*pool[: budget // 2], *given)}.values(), key=judge.time_s)
+    starts = sorted({judge.key(o): o for o in (*pool[: budget // 2], *given)}.values(), key=judge.time_s)
     for start in starts[:STARTS]:
         here, here_s = start, judge.time_s(start)
         while True:
+            best.take(judge, here)
             found = next((o for o in _neighbours(judge, traffic, here, spent, meter)
                           if judge.time_s(o) < here_s * (1 - ALIKE)), None)  # fmt: skip
-            if found is None or spent():
+            if spent():
+                if found is not None:
+                    best.take(judge, found)
+                return
+            if found is None:
                 break
             here, here_s = found, judge.time_s(found)
-            best.take(judge, here)
-        best.take(judge, here)
-        if spent():
-            return
 
 
 def _neighbours(
     judge: Judge, traffic: SeatTraffic, here: Order, spent: Callable[[], bool], meter: Meter
 ) -> Iterator[Order]:
     """Yield the arrangements one swap away, those that the quick judgement likes best first, while there is budget."""
-    for order in swapped(judge.seats, traffic, here):
+    for order in swapped(judge, traffic, here):
         if spent():
             return
         before = judge.num_executed
@@ -141,8 +140,9 @@ def _neighbours(
         yield order
 
 
-def swapped(seats: Seats, traffic: SeatTraffic, here: Order) -> list[Order]:
+def swapped(judge: Judge, traffic: SeatTraffic, here: Order) -> list[Order]:
     """Return the arrangements one swap of two units away, those that the quick judgement likes best first."""
+    seats = judge.seats
     at = np.array(here, dtype=np.int64)
     a, b = np.triu_indices(len(at), 1)
     apart = (seats.kind[at[a]] != seats.kind[at[b]]) & (a < seats.num_seats)
@@ -153,45 +153,51 @@ def swapped(seats: Seats, traffic: SeatTraffic, here: Order) -> list[Order]:
     rows = np.arange(len(a))
     tried[rows, a], tried[rows, b] = at[b], at[a]
     ranked = (tuple(tried[i].tolist()) for i in np.argsort(traffic.cost(tried), kind="stable"))
-    return list({seats.signature(order): order for order in ranked}.values())
+    return list({judge.key(order): order for order in ranked}.values())
 
 
-def arrangements(seats: Seats) -> int:
-    """Return how many different ways there are to seat units; an upper bound where some stay idle."""
-    counts = np.unique(seats.kind, return_counts=True)[1].tolist()
-    if len(seats.kind) > 170:
-        return 1 if len(counts) == 1 else 1 << 62
-    total = factorial(len(seats.kind))
-    for count in counts:
-        total //= factorial(count)
-    return total
-
-
-def enumerated(seats: Seats) -> Iterator[Order]:
+def enumerated(judge: Judge) -> Iterator[Order]:
     """Yield one order of each different arrangement."""
-    left = {int(kind): np.flatnonzero(seats.kind == kind).tolist() for kind in np.unique(seats.kind)}
+    seats, seen = judge.seats, set[tuple[bytes, object]]()
 
-    def fill(taken: list[int]) -> Iterator[Order]:
+    def fill(taken: list[int], left: list[int]) -> Iterator[Order]:
         if len(taken) == seats.num_seats:
-            yield (*taken, *(unit for units in left.values() for unit in units))
+            yield (*taken, *left)
             return
-        for units in left.values():
-            if units:
-                unit = units.pop(0)
-                yield from fill([*taken, unit])
-                units.insert(0, unit)
+        for unit in left:
+            mine, rest = [*taken, unit], [other for other in left if other != unit]
+            last = len(mine) == seats.num_seats
+            way = judge.key(mine), () if last else _shape(seats, mine, rest, len(seats.cells) - 1)
+            if way not in seen:
+                seen.add(way)
+                yield from fill(mine, rest)
 
-    yield from fill([])
+    yield from fill([], list(seats.packed_order()))
+
+
+def _shape(seats: Seats, taken: list[int], left: list[int], level: int) -> object:
+    """Return what units that are left still allow: how many of each kind in cells that are begun, and in others."""
+    if level < 0:
+        return len(left)
+    begun = seats.cells[level, taken].tolist()
+    inside: dict[int, list[int]] = {}
+    for unit in left:
+        inside.setdefault(int(seats.cells[level, unit]), []).append(unit)
+    return tuple(sorted(
+        (begun.index(cell) if cell in begun else -1, int(seats.alike[level, units[0]]),
+         _shape(seats, taken, units, level - 1))
+        for cell, units in inside.items()
+    ))  # fmt: skip
 
 
 def proposed(judge: Judge, traffic: SeatTraffic, given: list[Order], chance: np.random.Generator) -> list[Order]:
     """Return orders of different arrangements, those that the quick judgement likes best first."""
     seats = judge.seats
     built = sorted((given[1], *packings(seats)), key=traffic.of)
-    pool = {seats.signature(order): order for order in reversed(built)}
+    pool = {judge.key(order): order for order in reversed(built)}
     for start in list(pool.values())[-STARTS:]:
         for order in improved(traffic, seats, start, chance):
-            pool.setdefault(seats.signature(order), order)
+            pool.setdefault(judge.key(order), order)
     return sorted(pool.values(), key=traffic.of)
 
 

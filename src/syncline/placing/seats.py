@@ -7,7 +7,9 @@ launcher numbers them; an order says which unit is on each seat. Units past the 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import gcd
 
 import numpy as np
@@ -36,8 +38,10 @@ class Seats:
     """The host of each unit."""
     gpus: Longs
     """The GPUs of each unit, one row a unit."""
-    kind: Longs
-    """Units of the same number can change places and nothing is different."""
+    cells: Longs
+    """The cell of each unit, one row a level: what decides its links, then its rack, pod and site."""
+    alike: Longs
+    """Cells of a row with the same number can change places, with all that they hold, and nothing is different."""
     dies: int = 1
 
     @property
@@ -86,9 +90,18 @@ class Seats:
         """Return units in the order of the fabric: rack after rack."""
         return tuple(np.lexsort((self.gpus[:, 0], self.host)).tolist())
 
-    def signature(self, order: Order) -> tuple[int, ...]:
-        """Return a key that orders of the same arrangement share."""
-        return tuple(self.kind[list(order[: self.num_seats])].tolist())
+    @cached_property
+    def kind(self) -> Longs:
+        """Units of the same number can change places and nothing is different."""
+        return np.unique(self.cells, axis=1, return_inverse=True)[1].ravel().astype(np.int64)
+
+    def signature(self, order: Sequence[int]) -> bytes:
+        """Return a key that orders of the same arrangement share: which seats share a cell, and what kind of cell."""
+        units = list(order[: self.num_seats])
+        apart = np.arange(len(self.cells))[:, None] * len(self.host)
+        _, first, at = np.unique(self.cells[:, units] + apart, return_index=True, return_inverse=True)
+        found: Longs = first[at.ravel()] * len(self.host) + self.alike[:, units].ravel()
+        return found.tobytes()
 
 
 def seats_of(fabric: Fabric, allocation: Allocation, split: Parallel, dies: int = 1) -> Seats:
@@ -105,7 +118,7 @@ def seats_of(fabric: Fabric, allocation: Allocation, split: Parallel, dies: int 
             host.append(number)
             gpus.append(mine[first : first + size])
     hosts = np.array(host, dtype=np.int64)
-    return Seats(fabric, allocation, split, hosts, np.stack(gpus), _kinds(fabric, hosts), dies)
+    return Seats(fabric, allocation, split, hosts, np.stack(gpus), *_cells(fabric, hosts), dies)
 
 
 def rail_aligned(seats: Seats) -> Seats | None:
@@ -126,14 +139,17 @@ def rail_aligned(seats: Seats) -> Seats | None:
     return None if np.array_equal(found, seats.gpus) else replace(seats, gpus=found)
 
 
-def _kinds(fabric: Fabric, host: Longs) -> Longs:
-    """Number units so that those that are alike in every way have one number."""
+def _cells(fabric: Fabric, host: Longs) -> tuple[Longs, Longs]:
+    """Return the cells of units, one row a level from what tells hosts apart outwards, and which of them are alike."""
     reach = fabric_reach(fabric)
     whole = len(set(host.tolist())) == len(host) and reach.hosts.num == fabric.num_hosts
     if not whole or not reach.outer:  # units that share a host, or a domain, differ by it
-        return np.unique(host, return_inverse=True)[1].astype(np.int64)
-    rows = [level.of_host[host] for level in reach.outer] + [_health(fabric, host)]
-    return np.unique(np.stack(rows, axis=1), axis=0, return_inverse=True)[1].ravel().astype(np.int64)
+        each = np.unique(host, return_inverse=True)[1].ravel()[None]
+        return each, each
+    health = _health(fabric, host)
+    cells = [np.unique(level.of_host[host], return_inverse=True)[1].ravel() for level in reach.outer]
+    alike = [np.unique(level.even_Bps[level.of_host[host]], return_inverse=True)[1].ravel() for level in reach.outer]
+    return np.stack((health, *cells)), np.stack((health, *alike))
 
 
 def _health(fabric: Fabric, host: Longs) -> Longs:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from tests.sim.packet.packet_fabrics import dragonfly, fat_tree, leaf_spine, rails, star, torus
@@ -82,3 +83,9 @@ def test_a_link_that_fails_is_routed_around_where_nothing_is_on_the_network() ->
     load = messages(ends[:1], ends[near : near + 1], np.array([1000]))
     outcome = simulate(network, [load], PacketOptions(), changes=[LinkChange(0.0, link, 0.0, 0.0)], until_s=1.0)
     assert outcome.state == "finished" and outcome.counters["delivered_bytes"] == 0
+
+
+def test_numbers_that_exclude_each_other_are_named() -> None:
+    load = messages(senders(star().fabric)[:1], senders(star().fabric)[1:2], np.array([1000]))
+    with pytest.raises(SimulationError, match=r"tail probe \(selective repeat only\) of profile 0"):
+        simulate(star(), [load], PacketOptions("swift", changes={"recovery": "go-back-n"}))

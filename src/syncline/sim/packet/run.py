@@ -122,8 +122,12 @@ def prepare(
         draft.skip_steady()
     if watching is not None:
         _add_watching(draft, network, watching, posting.num_flows)
+    try:
+        engine = Engine(draft)
+    except ValueError as error:
+        raise SimulationError(f"cannot send these packets: {error}.", hint="Change what it names.") from error
     return PacketRun(
-        Engine(draft),
+        engine,
         network,
         options,
         tuple(posting.blocks),
