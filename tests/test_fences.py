@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import syncline
@@ -14,14 +15,22 @@ PRINTS_OR_EXITS = {
     "print", "exit", "quit", "breakpoint", "input", "sys.exit", "os._exit", "os.abort", "typer.Exit", "typer.echo",
     "sys.stdout.write", "sys.stderr.write", "SystemExit",
 }  # fmt: skip
+PARTS = re.compile(rf"\b({'|'.join(name.rpartition('.')[2] for name in PRINTS_OR_EXITS)})\b")
 
 
 def calls(path: Path) -> list[tuple[str, int]]:
-    """Return the dotted name and line of everything called or raised in a file."""
-    tree = ast.parse(path.read_text())
-    found = [(ast.unparse(node.func), node.lineno) for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    raised = [node for node in ast.walk(tree) if isinstance(node, ast.Raise) and node.exc is not None]
-    return found + [(ast.unparse(node.exc), node.lineno) for node in raised if node.exc is not None]
+    """Return the dotted name and line of everything called or raised in a file, where it has a part of such a name."""
+    text = path.read_text()
+    nodes = list(ast.walk(ast.parse(text))) if PARTS.search(text) else []
+    found = [(dotted(node.func), node.lineno) for node in nodes if isinstance(node, ast.Call)]
+    return found + [(dotted(node.exc), node.lineno) for node in nodes if isinstance(node, ast.Raise)]
+
+
+def dotted(node: ast.expr | None) -> str:
+    """Return `a.b.c` as it is written; nothing where an object is computed first."""
+    if isinstance(node, ast.Attribute):
+        return f"{dotted(node.value)}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 #: A captured script is left where its last step ends: nothing of its own ending (an upload, a checkpoint) is wanted.

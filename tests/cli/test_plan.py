@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from syncline import plan
 from syncline.cli.shell import app
 
 
@@ -24,12 +25,24 @@ def answer(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any
     return data
 
 
+SMALL = "model: llama3-8b\nbatch: {global: 128, sequence: 8192}\ngpus: 64\n"
+
+
 @pytest.fixture
 def small(tmp_path: Path) -> Path:
     """Return a job that is planned in a moment."""
     path = tmp_path / "small.yaml"
-    path.write_text("model: llama3-8b\nbatch: {global: 128, sequence: 8192}\ngpus: 64\n")
+    path.write_text(SMALL)
     return path
+
+
+@pytest.fixture(scope="module")
+def free(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Return the plan of the small job, nothing fixed."""
+    path = tmp_path_factory.mktemp("free") / "small.yaml"
+    path.write_text(SMALL)
+    found: dict[str, Any] = plan("h100-64-rail", path).to_json()
+    return found
 
 
 def test_one_screen_with_answer_limit_and_what_is_worth_doing(capsys: pytest.CaptureFixture[str]) -> None:
@@ -77,8 +90,7 @@ def test_json_has_what_was_promised(capsys: pytest.CaptureFixture[str]) -> None:
     assert best["cost_per_token_usd"] == pytest.approx(best["usd_per_step"] / (1024 * 8192) / data["cost"]["goodput"])
 
 
-def test_fixed_choices_hold(capsys: pytest.CaptureFixture[str], small: Path) -> None:
-    free = answer(capsys, "h100-64-rail", str(small))
+def test_fixed_choices_hold(capsys: pytest.CaptureFixture[str], small: Path, free: dict[str, Any]) -> None:
     fixed = answer(capsys, "h100-64-rail", str(small), "--fix", "tp=8,pp=2,recompute=full,sp=off")
     split = fixed["best"]["parallel"]
     assert (split["tp"], split["pp"], split["recompute"], split["sp"]) == (8, 2, "full", False)
@@ -145,12 +157,11 @@ def test_an_empty_budget_is_refused(budget: str, capsys: pytest.CaptureFixture[s
     assert "cost $781 k" in err, "the least that buys something"
 
 
-def test_fewer_gpus_may_be_cheaper(capsys: pytest.CaptureFixture[str], small: Path) -> None:
-    time = answer(capsys, "h100-64-rail", str(small))
+def test_fewer_gpus_may_be_cheaper(capsys: pytest.CaptureFixture[str], small: Path, free: dict[str, Any]) -> None:
     cost = answer(capsys, "h100-64-rail", str(small), "--objective", "cost")
     front = answer(capsys, "h100-64-rail", str(small), "--objective", "pareto")["pareto"]
-    assert cost["best"]["cost_per_token_usd"] <= time["best"]["cost_per_token_usd"]
-    assert cost["best"]["gpus_used"] <= time["best"]["gpus_used"]
+    assert cost["best"]["cost_per_token_usd"] <= free["best"]["cost_per_token_usd"]
+    assert cost["best"]["gpus_used"] <= free["best"]["gpus_used"]
     steps = [point["step_time_s"] for point in front]
     prices = [point["cost_per_token_usd"] for point in front]
     assert steps == sorted(steps)
@@ -158,10 +169,12 @@ def test_fewer_gpus_may_be_cheaper(capsys: pytest.CaptureFixture[str], small: Pa
 
 
 def test_files_are_written_and_read_back(capsys: pytest.CaptureFixture[str], small: Path, tmp_path: Path) -> None:
-    plan, job, page = tmp_path / "plan.json", tmp_path / "job.yaml", tmp_path / "plan.html"
-    data = answer(capsys, "h100-64-rail", str(small), "--save", str(plan), "--write-job", str(job), "--html", str(page))
-    assert data["written"] == [str(page), str(plan), str(job)]
-    assert json.loads(plan.read_text())["predicted"]["step_time_s"] == data["best"]["step_time_s"]
+    saved, job, page = tmp_path / "plan.json", tmp_path / "job.yaml", tmp_path / "plan.html"
+    data = answer(
+        capsys, "h100-64-rail", str(small), "--save", str(saved), "--write-job", str(job), "--html", str(page)
+    )
+    assert data["written"] == [str(page), str(saved), str(job)]
+    assert json.loads(saved.read_text())["predicted"]["step_time_s"] == data["best"]["step_time_s"]
     assert app.run(["step", "h100-64-rail", str(job), "--json"]) == 0
     again = json.loads(capsys.readouterr().out)
     assert again["step_time_s"] == data["best"]["step_time_s"]

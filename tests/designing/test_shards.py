@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from syncline.designing.choice import space
-from syncline.designing.search import Designer, DesignPoint
+from syncline.designing.search import Designer, DesignPoint, DesignSearch
 from syncline.designing.shards import Shard, ShardResult, run_spread
 from syncline.errors import PlanError, UsageError
 from syncline.planning.named_job import named_job
 from syncline.planning.rayrun import ray_tasks
 from syncline.questions.design import design
 
-CHOICES = tuple(space(("dgx-h100",), (64,), ("NDR", "400GbE")))
+CHOICES = tuple(space(("dgx-h100",), (64,), ("NDR", "400GbE")))[::3]
 Look = Callable[[Shard], ShardResult]
 
 
@@ -23,12 +23,17 @@ def _designer(state: Path | None = None) -> Designer:
     return Designer(((named_job("llama3-70b"), 1.0),), state=state)
 
 
+@pytest.fixture(scope="module")
+def whole() -> DesignSearch:
+    """Return what one search finds."""
+    return _designer().run(CHOICES)
+
+
 def _front(points: Iterable[DesignPoint]) -> list[tuple[str, float]]:
     return [(point.choice.label, point.s_per_token) for point in points]
 
 
-def test_shards_find_the_same_front_and_go_on_after_an_interrupt(tmp_path: Path) -> None:
-    whole = _designer().run(CHOICES)
+def test_shards_find_the_same_front_and_go_on_after_an_interrupt(whole: DesignSearch, tmp_path: Path) -> None:
     state = tmp_path / "state.json"
 
     def interrupted(look: Look, shards: Iterable[Shard]) -> Iterator[ShardResult]:
@@ -66,10 +71,10 @@ def test_another_place_is_refused() -> None:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_a_real_local_ray_designs_the_same() -> None:
+def test_a_real_local_ray_designs_the_same(whole: DesignSearch) -> None:
     ray = pytest.importorskip("ray", reason='Ray is an extra: pip install "syncline[ray]"')
     try:
         there = run_spread(_designer(), CHOICES, lambda look, shards: ray_tasks(ray, look, shards, num_cpus=1))
     finally:
         ray.shutdown()
-    assert _front(there.front()) == _front(_designer().run(CHOICES).front())
+    assert _front(there.front()) == _front(whole.front())

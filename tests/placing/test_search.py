@@ -111,7 +111,7 @@ def test_a_rack_with_a_slow_uplink_is_no_equal_of_another(staged: Job) -> None:
 
 def test_never_worse_than_either_order(fabric: Fabric, staged: Job) -> None:
     chance = np.random.default_rng(5)
-    for _ in range(3):
+    for _ in range(2):
         hosts = ",".join(map(str, chance.choice(16, 8, replace=False)))
         judge = Judge(fabric, from_list(fabric, hosts), staged)
         found = search(judge)
@@ -201,7 +201,7 @@ def experts() -> Job:
 def test_racks_of_2_3_3_and_4_make_two_stages_of_6_whatever_the_order_of_the_list(fabric: Fabric, experts: Job) -> None:
     hosts = [0, 1, 4, 5, 6, 8, 9, 10, 12, 13, 14, 15]
     steps = []
-    for seed in range(3):
+    for seed in range(2):
         listed = np.random.default_rng(seed).permutation(hosts) if seed else hosts
         judge = Judge(fabric, from_list(fabric, ",".join(map(str, listed))), experts)
         found = search(judge)
@@ -211,7 +211,7 @@ def test_racks_of_2_3_3_and_4_make_two_stages_of_6_whatever_the_order_of_the_lis
         }  # fmt: skip
         assert found.bound_s <= found.step_time_s <= judge.time_s(judge.seats.packed_order())
         steps.append(found.step_time_s)
-    assert steps == [pytest.approx(steps[0], rel=1e-9)] * 3
+    assert steps == [pytest.approx(steps[0], rel=1e-9)] * 2
 
 
 def hill_climb(judge: Judge, seed: int) -> float:
@@ -230,7 +230,7 @@ def hill_climb(judge: Judge, seed: int) -> float:
     return best_s
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_no_hill_climb_with_restarts_is_better(fabric: Fabric, experts: Job, staged: Job, seed: int) -> None:
     """`research/placement.py` does the same on hundreds of allocations."""
     chance = np.random.default_rng(seed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import pytest
@@ -36,8 +37,10 @@ def listed(
     gaps: dict[int, float] = {}
     closed = {candidate.decision: candidate.step_s for candidate in found.best}
 
+    priced = cache(evaluator.closed)
+
     def timed(self: Evaluator, decision: Any) -> Any:
-        result, took_s = self.closed(decision), closed[decision] * gaps.get(decision.pp, 1.0)
+        result, took_s = priced(decision), closed[decision] * gaps.get(decision.pp, 1.0)
         parts = {part: seconds * took_s / result.step_time_s for part, seconds in result.parts_s.items()}
         return result, StepRun(took_s, (), 0, "spray", parts)
 

@@ -27,6 +27,7 @@ from syncline.questions.within.phases import plan_phases
 
 ROOT = Path(__file__).resolve().parents[2]
 CLUSTER = "h100-64-rail"
+FEW_HOSTS = {"hosts": 4, "host": "dgx-h100", "network": "rail-optimized NDR"}
 DECODE = {"kind": "decode", "model": "llama3-70b", "parallel": {"tp": 8}, "batch": {"global": 8}, "context": 4096}
 DENSE = {"model": "llama3-70b", "batch": {"global": 1024, "sequence": 8192}, "parallel": {"tp": 8, "pp": 4}}
 EXPERTS = {"model": "mixtral-8x7b", "batch": {"global": 512, "sequence": 4096}, "parallel": {"tp": 2, "pp": 2, "ep": 8}}
@@ -105,10 +106,13 @@ def questions() -> dict[str, tuple[Ask, ...]]:
         "step-volumes": (lambda: syncline.volumes(EXPERTS, gpus=64), lambda: syncline.volumes(DENSE, gpus=512)),
         "transfer": (lambda: syncline.transfer(size="1GiB", rate="100Gbps"),),
         "plan": (
-            lambda: syncline.plan(CLUSTER, DENSE, fix="tp=8,pp=4", workers=1),
-            lambda: syncline.plan(CLUSTER, "llama3-70b", fix="tp=8,pp=8", objective="pareto", workers=1),
+            lambda: syncline.plan(FEW_HOSTS, SMALL_RUN, fix="tp=8,pp=1", workers=1),
+            lambda: syncline.plan(FEW_HOSTS, SMALL_RUN, fix="tp=8,pp=2", objective="pareto", workers=1),
         ),
-        "plan-serve": (lambda: syncline.serve(CLUSTER, SERVED), lambda: syncline.serve(CLUSTER, SERVED | {"slo": {}})),
+        "plan-serve": (
+            lambda: syncline.serve(FEW_HOSTS, SERVED),
+            lambda: syncline.serve(FEW_HOSTS, SERVED | {"slo": {}}),
+        ),
         "plan-compare-serve": (lambda: syncline.compare(SERVED, clusters=["h100-64-rail", "h100-64-rail@rent"]),),
         "plan-phases": (_phased,),
         "place": (

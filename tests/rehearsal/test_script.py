@@ -110,7 +110,9 @@ def test_a_script_that_cannot_be_rehearsed_is_refused_with_its_reason(
 
 
 @pytest.mark.slow
-def test_too_few_steps_are_counted(namespaces: None, tmp_path: Path) -> None:
+def test_too_few_steps_are_counted(namespaces: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    quiet = SharedCores(cores=2, ranks=2, threads=1, byte_s=0.0, costs=HostCosts())
+    monkeypatch.setattr(rehearsed, "_predict", lambda *_: SimpleNamespace(cores=quiet, step_s=0.01))
     with pytest.raises(UsageError, match=r"trained [45] steps; a rehearsal needs 9"):
         rehearse_script(FLAT, script(tmp_path, HEAD + STEPS.format(steps=5)), hosts=2)
 

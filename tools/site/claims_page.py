@@ -7,6 +7,7 @@ import io
 import json
 import os
 from collections import Counter
+from functools import cache
 from html import escape
 from typing import Any
 
@@ -14,7 +15,7 @@ from blocks import ROOT, Kept
 
 from syncline import __version__
 from syncline.cli.shell.app import run
-from syncline.validation.claims import load_claims
+from syncline.validation.claims import ClaimFile, load_claims
 
 COLOURS = {
     "reproduced": "#1b7f3b",
@@ -80,9 +81,14 @@ def _claim(claim: dict[str, Any]) -> list[str]:
     return [*lines, "", *([claim["note"], ""] if claim["note"] else []), *_given(claim["id"])]
 
 
+@cache
+def _shipped() -> ClaimFile:
+    return load_claims(None)
+
+
 def _given(claim: str) -> list[str]:
     """Return the descriptions that the commands of a claim read, folded up."""
-    found = load_claims(None)
+    found = _shipped()
     one = next((one for one in found.claims if one.id == claim), None)
     texts = found.descriptions(one) if one is not None else {}
     shown = "".join(f"<pre><code># {name}\n{escape(text)}</code></pre>" for name, text in texts.items())

@@ -27,6 +27,7 @@ MAX_CARRY = 1 << 20
 REST = 20_000
 REST_EVERY = 64
 STEP = 1 << 18
+_BEGIN = 4
 _SHORT = 1 << 14  # so short a log is searched before what chooses for a long one is loaded
 
 OnLine = Callable[[int, str, Sequence[int]], None]
@@ -62,18 +63,22 @@ class NativeSearch:
 
 
 class ShortSearch:
-    """A search of a log that is read before the other one has chosen its bytes; nothing rests in it."""
+    """A search of a log that is read before the other one has chosen its bytes; nothing rests in it.
 
-    def __init__(self, texts: Sequence[bytes]) -> None:
-        self._texts = texts
+    A text is looked for only where its first bytes are among those of the block.
+    """
+
+    def __init__(self, texts: tuple[bytes, ...]) -> None:
+        self._texts, self._begun = texts, _by_begin(texts)
 
     def drop(self, text: int) -> None:
         """Whoever asks has noted it."""
 
     def scan(self, block: bytes, start: int, stop: int, line: int) -> Lines:
         """Return the lines with a text that begins in [start, stop)."""
-        standing = [(index, text) for index, text in enumerate(self._texts) if text in block]
-        hits = sorted((at, index) for index, text in standing for at in _places(block, text, start, stop))
+        begun = {block[at : at + _BEGIN] for at in range(start, stop)} & self._begun.keys()
+        indices = [index for begin in begun for index in self._begun[begin]]
+        hits = sorted((at, index) for index in indices for at in _places(block, self._texts[index], start, stop))
         rows: list[tuple[int, int, int, int]] = []
         texts: list[int] = []
         counted, end, first = start, -1, 0
@@ -100,6 +105,15 @@ def _places(block: bytes, text: bytes, start: int, stop: int) -> Iterator[int]:
     while 0 <= at < stop:
         yield at
         at = block.find(text, at + 1)
+
+
+@lru_cache(maxsize=8)
+def _by_begin(texts: tuple[bytes, ...]) -> dict[bytes, list[int]]:
+    """Return the texts by their first bytes."""
+    found: dict[bytes, list[int]] = {}
+    for index, text in enumerate(texts):
+        found.setdefault(text[:_BEGIN], []).append(index)
+    return found
 
 
 @lru_cache(maxsize=8)

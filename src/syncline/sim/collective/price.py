@@ -195,6 +195,17 @@ class CollectivePricer:
             for size, time, bound in zip(sizes, times, bounds.tolist(), strict=True)
         )
 
+    def library_s(self, size_bytes: int) -> float:
+        """Return what the job's library takes.
+
+        Raises:
+            SimulationError: no library runs there.
+        """
+        found = self.at([size_bytes])[0]
+        if found.nccl is None:
+            raise SimulationError(found.refused)
+        return found.nccl.time_s
+
     def _best(self, size_bytes: int) -> Estimate:
         return self.contest.best(size_bytes)
 
@@ -223,18 +234,6 @@ class CollectivePricer:
                 row.link_bytes / row.time_s, row.line_Bps, algbw, algbw * factor, float(self.bound.at(size)),
             ))  # fmt: skip
         return found
-
-
-def library_s(kind: Kind, size_bytes: int, placed: Placement) -> float:
-    """Return what the job's library takes for a collective on placed ranks.
-
-    Raises:
-        SimulationError: no library runs there.
-    """
-    found = price(kind, size_bytes, placed)
-    if found.nccl is None:
-        raise SimulationError(found.refused)
-    return found.nccl.time_s
 
 
 def price(

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from syncline.sim.flow.engine import Floats, Paths, run
-from syncline.sim.flow.expand import Expansion, Share, expand, no_waits
+from syncline.sim.flow.engine import Floats, Paths, Tasks, run
+from syncline.sim.flow.expand import Expansion, expand, no_waits
 from syncline.sim.flow.maxmin import max_min_rates
 from syncline.sim.flow.maxplus import contention_free, max_plus_end_s
 from syncline.sim.flow.symmetry import fold
@@ -28,6 +28,9 @@ FEW_FLOWS = 4_000
 
 MAX_FLOWS = 400_000
 """Flows that are simulated one by one where ranks cannot be folded."""
+
+MOST_KEPT = 40_000
+"""Flows of a program whose tasks are kept for other sizes."""
 
 MAX_TOGETHER = 20_000
 """Flows of one round that are simulated one by one: with all of them in one network, each end changes all rates."""
@@ -75,8 +78,9 @@ def _windowed(wired: WiredProgram, unit: WiredProgram, size_bytes: float) -> Fol
     if small is not None:
         if small.num_flows * wired.pieces > MAX_FLOWS:
             return None
-        folded = _simulated(replace(wired, unit=small, network=small.network), size_bytes)
-        return replace(folded, method="folded flows")
+        if "_by_small" not in wired.__dict__:
+            wired.__dict__["_by_small"] = replace(wired, unit=small, network=small.network)
+        return replace(_simulated(wired.__dict__["_by_small"], size_bytes), method="folded flows")
     if flows > MAX_FLOWS or most_together(unit) * wired.pieces > MAX_TOGETHER:
         return None
     return _simulated(wired, size_bytes)
@@ -84,7 +88,20 @@ def _windowed(wired: WiredProgram, unit: WiredProgram, size_bytes: float) -> Fol
 
 def _simulated(wired: WiredProgram, size_bytes: float) -> FoldedPrice:
     """Return the time of every flow of every round."""
-    return FoldedPrice(_run(wired, size_bytes, None)[0], "flows", True)
+    network = (wired.unit or wired).network
+    return FoldedPrice(run(network.capacity_Bps, _tasks(wired, size_bytes)).makespan_s, "flows", True)
+
+
+def _tasks(wired: WiredProgram, size_bytes: float) -> Tasks:
+    """Return every flow of every round; kept on the wired program, as all but the bytes does not depend on size."""
+    laid = wired.unit or wired
+    paths = laid.wires.paths
+    if wired.codec.host_s_per_byte() or laid.num_flows * wired.pieces > MOST_KEPT:
+        return _expanded(wired, size_bytes).tasks(paths)
+    if "_tasks" not in wired.__dict__:
+        wired.__dict__["_tasks"] = _expanded(wired, 1.0).tasks(paths)
+    one: Tasks = wired.__dict__["_tasks"]
+    return replace(one, size_bytes=one.size_bytes * size_bytes)
 
 
 def most_together(wired: WiredProgram) -> int:
@@ -107,12 +124,11 @@ def _folded(wired: WiredProgram) -> WiredProgram | None:
     return small
 
 
-def _run(wired: WiredProgram, size_bytes: float, most: int | None) -> tuple[float, Expansion, Floats]:
+def _expanded(wired: WiredProgram, size_bytes: float, most: int | None = None) -> Expansion:
     work, laid = Expansion(), wired.unit or wired
     start = work.add(no_waits(laid.num_vertices)) + np.arange(laid.num_vertices)
-    expand(work, wired, size_bytes, start, share=Share(), most=most)
-    course = run(laid.network.capacity_Bps, work.tasks(laid.wires.paths))
-    return course.makespan_s, work, course.end_s
+    expand(work, wired, size_bytes, start, most=most)
+    return work
 
 
 def _periodic(wired: WiredProgram, size_bytes: float) -> float | None:
@@ -123,10 +139,11 @@ def _periodic(wired: WiredProgram, size_bytes: float) -> float | None:
     per_round = sum(len(phase) for lane in wired.lanes for phase in lane.phases)
     most = FIRST_ROUNDS
     while most * per_round <= MAX_PERIODIC_FLOWS:
-        makespan, work, end_s = _run(wired, size_bytes, most)
-        skipped = _skipped_s(wired, work, end_s, most)
+        work = _expanded(wired, size_bytes, most)
+        course = run(wired.network.capacity_Bps, work.tasks(wired.wires.paths))
+        skipped = _skipped_s(wired, work, course.end_s, most)
         if skipped is not None:
-            return makespan + skipped
+            return course.makespan_s + skipped
         most *= 3
     return None
 

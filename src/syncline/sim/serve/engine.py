@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 from syncline.errors import DescriptionError
 from syncline.fabric.fabric import Fabric
 from syncline.program import packed
 from syncline.schedule import Kind
-from syncline.sim.collective.price import library_s
+from syncline.sim.collective.price import CollectivePricer
 from syncline.sim.step.constants import Constants, default_constants
 from syncline.sim.step.decode import cache_bytes, state_bytes
 from syncline.sim.step.machine import Machine, machine_from_fabric
@@ -116,7 +117,7 @@ class Engine:
         self._fabric = fabric
         self._reduced: dict[int, float] = {}
 
-    @property
+    @cached_property
     def weight_bytes(self) -> float:
         """Weights of one GPU; where attention goes by request, all but the experts is whole on every rank."""
         _, always = self._streamed
@@ -129,7 +130,7 @@ class Engine:
         """Keys and values of a sequence on one GPU, or its mean over the ranks where each has its own requests."""
         return self._cache_share * self._whole_cache_bytes(tokens) / self.split.pp
 
-    @property
+    @cached_property
     def state_bytes(self) -> float:
         """What one sequence keeps on one GPU whatever its length: states of recurrent layers, in 32 bits."""
         return 2.0 * state_bytes(self.shape, self.split.tp) / self.split.pp
@@ -139,12 +140,12 @@ class Engine:
             return cache_bytes(self.shape, 1, tokens) / self.split.tp
         return cache_bytes(self.shape, self.split.tp, tokens)
 
-    @property
+    @cached_property
     def _routed(self) -> float:
         """Parameters of all routed experts."""
         return float(self.shape.moe_layers * self.shape.expert_params)
 
-    @property
+    @cached_property
     def _always(self) -> float:
         """Parameters that every token meets."""
         return self.shape.params - self._routed
@@ -165,7 +166,7 @@ class Engine:
         work = 2.0 * s.num_attention_layers * s.kept_tokens(context) * s.heads * sizes / self.split.tp
         return self._beside({
             "weights": self._products_s(batch, DECODE_GEMM), "cache": batch * max(read, work / self._attention_rate),
-            "kernels": self._kernels_s(), "network": self._network_s(batch),
+            "kernels": self._kernels_s, "network": self._network_s(batch),
         })  # fmt: skip
 
     @property
@@ -179,7 +180,7 @@ class Engine:
         attend = 2.0 * s.num_attention_layers * s.heads * (s.qk_size + s.v_size) * span * tokens
         return self._beside({
             "weights": self._products_s(tokens, 1.0), "cache": attend / self.split.tp / self._attention_rate,
-            "kernels": self._kernels_s(), "network": self._network_s(tokens),
+            "kernels": self._kernels_s, "network": self._network_s(tokens),
         })  # fmt: skip
 
     def mixed_parts(self, tokens: float, length: float, batch: float, context: float) -> dict[str, float]:
@@ -192,7 +193,7 @@ class Engine:
         attention = (prefill["cache"] + decode["cache"]) / self._pace
         return self._beside({
             "weights": self._products_s(tokens + few, reach), "cache": attention,
-            "kernels": self._kernels_s(), "network": self._network_s(tokens + few),
+            "kernels": self._kernels_s, "network": self._network_s(tokens + few),
         })  # fmt: skip
 
     @property
@@ -207,13 +208,14 @@ class Engine:
             parts = parts | {"network": parts["network"] - hidden}
         return {name: self._pace * value for name, value in parts.items()}
 
+    @cached_property
     def _kernels_s(self) -> float:
         s = self.shape
         each = RAMP_S + CAST_S * (self._always_in in NARROW and self.stored.inputs)
         gaps = s.layers * KERNELS * GRAPH_GAP_S + s.moe_layers * EXPERTS_START_S
         return gaps + s.layers * PRODUCTS * each + HOST_S
 
-    @property
+    @cached_property
     def _streamed(self) -> tuple[float, float]:
         """Return parameters and bytes that every token meets: of the embedding a row, the output layer in 16 bits."""
         table = float(self.shape.vocab * self.shape.hidden)
@@ -306,5 +308,9 @@ class Engine:
     def _nccl_s(self, size: int) -> float:
         """Return NCCL's all-reduce over the ranks of several hosts."""
         if size not in self._reduced:
-            self._reduced[size] = library_s(Kind.ALL_REDUCE, size, packed(self._fabric, self.split.tp))
+            self._reduced[size] = self._all_reduces.library_s(size)
         return self._reduced[size]
+
+    @cached_property
+    def _all_reduces(self) -> CollectivePricer:
+        return CollectivePricer(Kind.ALL_REDUCE, packed(self._fabric, self.split.tp))

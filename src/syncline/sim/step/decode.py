@@ -13,7 +13,7 @@ from syncline.errors import DescriptionError, SimulationError
 from syncline.fabric.fabric import Fabric
 from syncline.program import packed
 from syncline.schedule import Kind
-from syncline.sim.collective.price import library_s
+from syncline.sim.collective.price import CollectivePricer
 from syncline.sim.step.constants import default_constants
 from syncline.sim.step.machine import machine_from_fabric
 from syncline.workload.job import Job
@@ -124,4 +124,4 @@ def _all_reduce_s(fabric: Fabric, tp: int, hosts: int, size: int) -> float:
         raise DescriptionError(
             f"tp {tp} needs {hosts} hosts, but the cluster has {fabric.num_hosts}.", hint="Lower tp."
         )
-    return library_s(Kind.ALL_REDUCE, size, packed(fabric, tp))
+    return CollectivePricer(Kind.ALL_REDUCE, packed(fabric, tp)).library_s(size)

@@ -20,6 +20,7 @@ from syncline.schedule import Kind, hierarchical, ring, verify
 from syncline.schedule.schedule import Schedule
 from syncline.sim.double_tree import tree_share
 from syncline.sim.flow.detours import dragonfly_routing
+from syncline.sim.flow.engine import Paths
 from syncline.sim.flow.rounds import lanes
 from syncline.sim.flow.routing import FlowNetwork, NetworkOptions, Routing, SentTogether
 from syncline.sim.reach import Cells, fabric_reach
@@ -37,6 +38,27 @@ Flows = tuple[Longs, Longs, Floats]
 """Who sends to whom, and how much."""
 _NO_FLOWS: Flows = (np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
 
+_NO_PATHS = Paths.of([])
+
+
+@dataclass(eq=False)
+class _Routed:
+    """Pairs of devices in ascending order, and the path of each: the groups of many plans have them in common."""
+
+    pair: Longs = field(default_factory=lambda: np.full(1, np.iinfo(np.int64).max))  # the last is no pair
+    row: Longs = field(default_factory=lambda: np.zeros(1, np.int64))
+    paths: Paths = _NO_PATHS
+
+    def unknown(self, pair: Longs) -> Longs:
+        if len(self.paths.link) > MOST_LAID:
+            self.pair, self.row, self.paths = self.pair[-1:], self.row[-1:], _NO_PATHS
+        return np.asarray(pair[self.pair[np.searchsorted(self.pair, pair)] != pair])
+
+    def add(self, pair: Longs, paths: Paths) -> None:
+        pair, row = np.append(self.pair, pair), np.append(self.row, np.arange(len(paths)) + len(self.paths))
+        order = np.argsort(pair, kind="stable")
+        self.pair, self.row, self.paths = pair[order], row[order], self.paths.then(paths)
+
 
 @dataclass(frozen=True, eq=False)
 class Rails:
@@ -51,6 +73,7 @@ class Rails:
     capacity_Bps: Floats
     balanced: tuple[Cells, ...] = ()
     _laid: dict[Hashable, tuple[Longs, Floats]] = field(default_factory=dict, repr=False)
+    _routed: _Routed = field(default_factory=_Routed, repr=False)
 
     @classmethod
     def of(cls, fabric: Fabric, e_net: float, e_nvl: float, routing: Routing = "spray") -> Rails:
@@ -110,11 +133,21 @@ class Rails:
         total = sum_by(at, weight, len(pair))
         if not len(pair):
             return np.zeros(len(self.capacity_Bps))
-        together = SentTogether(total, np.zeros(len(pair), np.int64))
-        wires = self.network.wire(pair // width, pair % width, np.zeros(len(pair), np.int64), sent=together)
-        paths = wires.counted.take(wires.first)
+        paths = self._paths(pair, total)
         found = sum_by(paths.link, total[paths.row_of_crossing()] * paths.shares(), len(self.capacity_Bps))
         return self._spread(found, pair // width, pair % width, total) if self.balanced else found
+
+    def _paths(self, pair: Longs, total: Floats) -> Paths:
+        """Return the path of each of some pairs of devices, in ascending order: routed once, unless load decides."""
+        width, none = len(self.network.fabric.devices), np.zeros(len(pair), np.int64)
+        if self.network.by_load:
+            wires = self.network.wire(pair // width, pair % width, none, sent=SentTogether(total, none))
+            return wires.counted.take(wires.first)
+        routed = self._routed
+        if len(new := routed.unknown(pair)):
+            wires = self.network.wire(new // width, new % width, np.zeros(len(new), np.int64))
+            routed.add(new, wires.counted.take(wires.first))
+        return routed.paths.take(routed.row[np.searchsorted(routed.pair, pair)])
 
     def _spread(self, found: Floats, src: Longs, dst: Longs, total: Floats) -> Floats:
         """Return the load with what crosses links between switches laid on all that leave and enter the cells."""
