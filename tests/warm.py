@@ -140,7 +140,7 @@ def _warm_up() -> None:
         Verbs()[verb]
     for room in iter_modules(questions.__path__, "syncline.questions."):
         import_module(room.name)
-    for name in ("networkx", "rich.console", "rich.table"):
+    for name in ("networkx", "numpy.random", "rich.console", "rich.table", "scipy.optimize"):
         import_module(name)
     load_catalog()
 

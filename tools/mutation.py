@@ -352,7 +352,7 @@ def nearest_tests(module: str) -> tuple[str, ...]:
 def print_draw(num: int, seed: int) -> None:
     """Print each fault of a draw with the test that killed it, and then how many were killed."""
     draw = drawn(num, seed)
-    with ThreadPoolExecutor(2) as pool:
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         trials = pool.map(lambda each: tried(each[0], each[1].source, nearest_tests(each[0]), DRAW_LIMIT_S), draw)
         num_by_verdict: dict[str, int] = {}
         for (module, fault), trial in zip(draw, trials, strict=True):
