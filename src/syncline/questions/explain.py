@@ -114,7 +114,7 @@ def explain(
     ] = "flow",
     routing: Annotated[str, Parameter("With a cluster: spray, ecmp or static.", rare=True)] = "spray",
     max_packets: Annotated[
-        int | None, Parameter("With packet: refuse a trace of more (1,000,000,000).", min=1, rare=True)
+        int | None, Parameter("With packet: stop once more than this many are run (300,000,000).", min=1, rare=True)
     ] = None,
     progress: Progress | None = None,
 ) -> ExplainAnswer | DifferenceAnswer:  # fmt: skip

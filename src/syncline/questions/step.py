@@ -277,7 +277,7 @@ def step(
     ] = "spray",
     profile: Annotated[str | Path | None, Parameter("What was measured here (`syncline calibrate`).")] = None,
     max_packets: Annotated[
-        int | None, Parameter("With packet: refuse a step of more (1,000,000,000).", min=1, rare=True)
+        int | None, Parameter("With packet: stop once more than this many are run (300,000,000).", min=1, rare=True)
     ] = None,
     progress: Progress | None = None,
 ) -> StepPrediction | DecodePrediction:

@@ -67,14 +67,6 @@ def add_graph(into: Posting, graph: PacketGraph, number: int) -> Longs:
     return done
 
 
-def num_packets(into: Posting, graph: PacketGraph) -> int:
-    """Count the data packets that a graph sends over the network."""
-    ways = [_Way.of(into, graph, flows) for flows in graph.flows]
-    moved = np.bincount(graph.path[graph.path >= 0], weights=graph.size_bytes[graph.path >= 0], minlength=len(ways))
-    outside = [float(way.weight[way.over >= 0].sum()) for way in ways]
-    return int(np.dot(moved, outside) / into.options.payload_bytes) if ways else 0
-
-
 @dataclass(frozen=True, eq=False)
 class _Way:
     """The connections of one set of flows, and the bytes each carries of one byte of an exchange."""

@@ -31,12 +31,15 @@ class Progress:
     share: float
     wall_s: float
     events: int
+    packets: int
+    """Data packets that were run; those counted while they are steady are left out."""
 
     @staticmethod
     def of(counters: Mapping[str, int], wall_s: float) -> Progress:
         """Return the progress that the counters show: bytes delivered of all."""
         total = counters["total_bytes"]
-        return Progress(counters["delivered_bytes"] / total if total else 1.0, wall_s, counters["events"])
+        packets = counters["data_packets"] - counters["skipped_packets"]
+        return Progress(counters["delivered_bytes"] / total if total else 1.0, wall_s, counters["events"], packets)
 
 
 @dataclass(frozen=True)

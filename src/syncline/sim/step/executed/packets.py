@@ -3,8 +3,8 @@
 An exchange is the same messages as at flow level, all of them posted when it may begin; queues, marks, pauses and the
 transport's rate control decide when the last has arrived. Training reaches `e_net` of a link and `e_nvl` of NVLink
 (`docs/method/step.md`), for reasons of hosts that packets do not show, so messages are longer by that, headers not
-counted twice. What repeats itself window after window is counted instead of run. A step of billions of packets is
-refused before it begins.
+counted twice. What repeats itself window after window is counted instead of run, so a limit is one of the packets
+that are run.
 """
 
 from __future__ import annotations
@@ -19,17 +19,16 @@ from syncline.errors import SimulationError, UsageError
 from syncline.fabric.fabric import Fabric
 from syncline.sim.flow.detours import dragonfly_routing
 from syncline.sim.flow.routing import Routing
-from syncline.sim.packet.graph import Flows, PacketGraph, num_packets
+from syncline.sim.packet.graph import Flows, PacketGraph
 from syncline.sim.packet.network import packet_network
 from syncline.sim.packet.options import PacketOptions
 from syncline.sim.packet.outcome import Outcome
-from syncline.sim.packet.posting import Posting
+from syncline.sim.packet.outcome import Progress as PacketProgress
 from syncline.sim.packet.run import simulate
 from syncline.sim.step.executed.footprint import Floats, Longs
 
-MOST_PACKETS = 1_000_000_000
-PACKETS_PER_CPU_S = 500_000
-"""The slower of what `benchmarks/packet_htsim.py` measured; steady traffic takes no time."""
+MOST_PACKETS = 300_000_000
+"""Ten CPU minutes at the slower of what `benchmarks/packet_htsim.py` measured."""
 IGNORES = ("packets inside hosts", "stragglers", "other jobs", "drift between the ranks of a stage")
 
 
@@ -85,32 +84,30 @@ def run_packets(
     routing: Routing, *, e_net: float = 1.0, e_nvl: float = 1.0, most: int | None = None, name: str = "the step",
     progress: Progress | None = None,
 ) -> PacketCourse:  # fmt: skip
-    """Run tasks (delay, bytes, flows, what each waits for) packet by packet, or say why that would take too long."""
+    """Run tasks (delay, bytes, flows, what each waits for) packet by packet, until more than `most` were run."""
     options = packet_options(fabric, routing)
     network = packet_network(fabric)
     payload, header = options.payload_bytes, options.header_bytes[0]
     graph = PacketGraph(*tasks, flows, name, max(payload / (payload + header) / e_net, 1.0), 1 / e_nvl)
     most = MOST_PACKETS if most is None else most
-    count = num_packets(Posting(network, options), graph)
-    if count > most:
-        raise SimulationError(
-            f"{name} sends {count:,} packets of {payload:,} bytes, up to {_cpu(count)}; the limit is {most:,}.",
-            hint="Use --level flow, or raise --max-packets; `simulate COLLECTIVE --level packet` runs one collective.",
-        )
-    told = None if progress is None else lambda now: progress(round(1000 * now.share), 1000)
-    outcome = simulate(network, [graph], options, progress=told)
+
+    def report(now: PacketProgress) -> None:
+        if now.packets > most:
+            raise SimulationError(
+                f"{name} has run {now.packets:,} packets of {payload:,} bytes for {now.share:.1%} of its bytes; the "
+                f"limit is {most:,}.",
+                hint="Use --level flow, raise --max-packets, or `simulate` one collective with --level packet.",
+            )
+        if progress is not None:
+            progress(round(1000 * now.share), 1000)
+
+    outcome = simulate(network, [graph], options, progress=report)
     done = outcome.done_tasks[0]
     if not outcome.finished:
         raise SimulationError(f"{name} does not end: {outcome.state} after {outcome.now_s:.3g} s.",
                               hint="Repair what is down.")  # fmt: skip
     gate = _gates(outcome)
     return PacketCourse(outcome.begin_s[gate], outcome.end_s[done], outcome)
-
-
-def _cpu(count: int) -> str:
-    seconds = count / PACKETS_PER_CPU_S
-    shown = f"{seconds / 3600:,.1f} CPU hours" if seconds > 5400 else f"{seconds / 60:,.0f} CPU minutes"
-    return shown if seconds >= 60 else f"{seconds:.0f} CPU s"
 
 
 def _gates(outcome: Outcome) -> Longs:
