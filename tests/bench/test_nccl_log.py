@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from syncline.bench.nccl_log import parse, read_log
+from syncline.describe.own_data import parsed
 from syncline.errors import BenchError, FileError, SynclineError
 from syncline.schedule import Kind
 
@@ -135,7 +135,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         assert error.message
 
 
-PUBLISHED = yaml.safe_load((Path(__file__).parent / "published.yaml").read_text("utf-8"))
+PUBLISHED = parsed((Path(__file__).parent / "published.yaml").read_text("utf-8"))
 
 
 @pytest.mark.parametrize("one", PUBLISHED, ids=lambda one: one["name"])

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import yaml
+from syncline.describe.own_data import parsed
 
 CLUSTER = {"hosts": 16, "host": "8 x H100", "host_names": "gpu[00-15]", "network": "rail-optimized NDR"}
 HOSTS = [f"gpu{number:02d}" for number in range(16)]
@@ -30,7 +30,7 @@ _COLUMNS = """#
 
 def incidents() -> list[dict[str, Any]]:
     """Return the incidents as they are described."""
-    found = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text("utf-8"))
+    found = parsed(Path(__file__).with_suffix(".yaml").read_text("utf-8"))
     assert isinstance(found, list)
     return found
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-import yaml
+from syncline.describe.own_data import parsed
 
 FILE = Path(__file__).with_name("logs.yaml")
 
@@ -23,5 +23,5 @@ class KeptLog:
 
 @cache
 def kept_logs() -> tuple[KeptLog, ...]:
-    rows = yaml.safe_load(FILE.read_text("utf-8"))
+    rows = parsed(FILE.read_text("utf-8"))
     return tuple(KeptLog(**{**row, "expect": frozenset(row["expect"])}) for row in rows)

@@ -8,11 +8,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import yaml
 
+from syncline.describe.own_data import parsed
 from syncline.diagnosis import shipped_rules
 
-FAMILIES = yaml.safe_load(Path(__file__).with_name("families.yaml").read_text("utf-8"))
+FAMILIES = parsed(Path(__file__).with_name("families.yaml").read_text("utf-8"))
 SIGNALS = {"rdma.peer.unreachable": "signal.status-12"}
 LEFT = {
     "Warning  FailedPostStartHook  pod/a  Exec lifecycle hook failed",

@@ -7,8 +7,8 @@ import re
 from pathlib import Path
 
 import pytest
-import yaml
 
+from syncline.describe.own_data import parsed
 from syncline.diagnosis import shipped_rules
 from syncline.logs import emitter
 from syncline.logs.guard import is_digit_blind
@@ -51,7 +51,7 @@ def _counts(lines: bytes) -> dict[str, tuple[int, list[str]]]:
 
 
 def test_remembered_forms_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    sets = [yaml.safe_load((BLIND / f"{name}.yaml").read_text("utf-8")) for name in ("fourteenth", "twentieth")]
+    sets = [parsed((BLIND / f"{name}.yaml").read_text("utf-8")) for name in ("fourteenth", "twentieth")]
     logs = [log["log"] for logs in sets for log in logs]
     turn = str.maketrans("0123456789", "3450129786")
     text = "".join(log + log.translate(turn) + log for log in logs).encode()

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import yaml
 
+from syncline.describe.own_data import parsed
 from syncline.diagnosis import shipped_rules
 from syncline.diagnosis.examples import found_in
 from syncline.logs.emitter import heeds
 
-LINES: dict[str, list[str]] = yaml.safe_load(Path(__file__).with_name("harmless.yaml").read_text("utf-8"))
+LINES: dict[str, list[str]] = parsed(Path(__file__).with_name("harmless.yaml").read_text("utf-8"))
 NODES = "n1:33:33 [0] NCCL INFO comm 0x55 rank 0 nRanks 16 nNodes 2 localRanks 8 localRank 0 MNNVL 0\n"
 BRIDGE = "n1:33:33 [0] NCCL INFO NET/Socket : Using [0]eth0:10.5.6.3<0> [1]br-50a6a39f12ff:172.18.0.1<0>\n"
 

@@ -17,18 +17,17 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
-import yaml
 from pydantic import ValidationError
 
 from syncline.describe.document import Document, Path_, read_document, read_text
 from syncline.describe.files import write_text
 from syncline.describe.guide import cite
 from syncline.describe.mistakes import problem
+from syncline.describe.own_data import parsed
 from syncline.errors import DescriptionError, FileError, RuleError
 from syncline.logs.checks.book import CHECKS
 from syncline.logs.rule import SYMPTOMS, LogRule
 
-_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # lines are for those who write rules, not for those that ship
 Book = Mapping[str, LogRule]
 _HINT = f"See {cite('diagnose')} for the keys of a rule."
 
@@ -57,7 +56,7 @@ def _shipped_rows() -> dict[str, object]:
             return found
     except (OSError, ValueError):
         pass
-    rows = {name: yaml.load(text, Loader=_Loader) for name, text in texts.items()}  # noqa: S506 (a safe loader)
+    rows = {name: parsed(text) for name, text in texts.items()}
     with suppress(OSError, FileError):
         cached.parent.mkdir(parents=True, exist_ok=True)
         write_text(cached, json.dumps(rows))

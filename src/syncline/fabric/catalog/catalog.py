@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any, TypeVar
 
-import yaml
 from pydantic import ValidationError
 
 from syncline.describe.mistakes import first_mistake
+from syncline.describe.own_data import parsed
 from syncline.errors import CatalogError, DescriptionError
 from syncline.fabric.catalog.parts import (
     Cable,
@@ -50,7 +50,6 @@ KINDS: Mapping[str, type[Part]] = {
     "host": HostModel,
 }
 _FILES = ("gpus", "scale_up", "pcie", "links", "nics", "switches", "cables", "hosts")
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def _key(name: str) -> str:
@@ -283,7 +282,7 @@ def load_catalog() -> Catalog:
     folder = resources.files("syncline.fabric.catalog") / "data"
     parts: dict[str, list[Part]] = {kind: [] for kind in KINDS}
     for file in _FILES:
-        document: dict[str, list[Any]] = yaml.load((folder / f"{file}.yaml").read_text("utf-8"), Loader=_LOADER)  # noqa: S506
+        document: dict[str, list[Any]] = parsed((folder / f"{file}.yaml").read_text("utf-8"))
         for kind, rows in document.items():
             parts[kind].extend(_part(kind, row, f"{file}.yaml") for row in rows)
     catalog = Catalog({kind: _table(kind, rows) for kind, rows in parts.items()})
