@@ -137,7 +137,7 @@ class Watched:
     def up(self) -> list[str]:
         """Return what is up now, as rule and place."""
         if self.process.poll() is not None:
-            raise RuntimeError(f"{' '.join(self.process.args)} ended with {self.process.returncode}: {self.said}")
+            raise RuntimeError(f"{self.process.args!s} ended with {self.process.returncode}: {self.said}")
         found: dict[str, None] = {}
         for _, word, rule, rest in list(self.lines):
             name = f"{rule} {rest.split(': ')[0]}"

@@ -280,8 +280,8 @@ def test_losses_that_have_stopped_are_over_and_new_ones_count_at_once() -> None:
     context.past = _past(drops=2.0)  # within what it has always dropped
     assert FIRST not in LinkLoss().look(context).bad and FIRST not in LinkLoss().look(context).between
     context = _context(load(LINKS, use=IDLE, drops_per_s=[40.0, 0.0]), before=none, past=_past(drops=2.0))
-    found = LinkLoss().look(context).bad[FIRST]()  # 13 a second now, 2.5 over four seconds
-    assert found.severity is Severity.WARNING  # all at one moment: a queue may have overflowed once
+    finding = LinkLoss().look(context).bad[FIRST]()  # 13 a second now, 2.5 over four seconds
+    assert finding.severity is Severity.WARNING  # all at one moment: a queue may have overflowed once
 
 
 def test_losses_as_many_as_ever_are_none_beyond() -> None:
