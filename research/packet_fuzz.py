@@ -2,9 +2,9 @@
 
 A case is a small fabric, a transport with some of its numbers changed, switches with little or much buffer, loss,
 traffic that may wait for other traffic, a second class and links that fail. No run is given an end. `finished` means
-that every byte arrived; `deadlock` names its circle; `stalled` has a link that never comes back, and like `livelock`
-messages that never ended. What a description forbids is refused. Whatever takes more than LIMIT_S of wall time, ends
-the process or raises otherwise is a failure, kept with its seed.
+that every byte arrived; `deadlock` names its circle; `stalled` has a link that never comes back whole, or loses
+MUCH_LOSS, and like `livelock` messages that never ended. What a description forbids is refused. Whatever takes more
+than LIMIT_S of wall time, ends the process or raises otherwise is a failure, kept with its seed.
 
     python -m research.packet_fuzz [CASES [FIRST [JOBS [SECONDS]]]]
     python -m research.packet_fuzz case SEED            one case, in this process
@@ -43,6 +43,8 @@ from syncline.sim.packet import (
 from syncline.sim.packet.options import ROUTINGS
 
 CASES, LIMIT_S = 200_000, 60
+MUCH_LOSS = 0.3
+"""Of the packets on a link: over four and back one try of 17 is acknowledged, and timers back off for seconds."""
 CHUNK = 250
 """Cases that one process runs."""
 ONE = {"gpu": "H100", "gpus": 1, "nics": 1, "nic": "ConnectX-7", "link": "NDR"}
@@ -98,7 +100,8 @@ def run_case(seed: int) -> str:
             pause_bytes=pick(0, 0, 20_000), lossless=pick(None, None, False, True),
             headroom_bytes=pick(None, None, None, 0, 30_000),
             marks=pick(None, None, Marks(low, low * pick(1.0, 4.0), pick(0.01, 1.0))),
-            loss=pick(0.0, 0.0, 0.001, 0.02, 0.3), weight=pick(0, 2), credit_bytes=pick(None, None, 10_000, 200_000),
+            loss=pick(0.0, 0.0, 0.001, 0.02, MUCH_LOSS), weight=pick(0, 2),
+            credit_bytes=pick(None, None, 10_000, 200_000),
             ugal_bias_packets=pick(0.0, 2.0), message_s=pick(0.0, 2e-6), changes=changes,
             cross_rail=pick("fabric", "nvlink"), skips_steady=pick(False, False, True),
             classes=(TrafficClass("other", pick(*sorted(transport_sets())), pick(0, 1)),),
@@ -113,7 +116,8 @@ def run_case(seed: int) -> str:
     last = {change.link // 2: change.factor for change in sorted(changes_of_links, key=lambda each: each.time_s)}
     borne_out = {
         "finished": missing == 0 and ended, "deadlock": bool(outcome.cycle) and not ended,
-        "stalled": 0.0 in last.values() and not ended, "livelock": not ended,
+        "stalled": not ended and (options.loss >= MUCH_LOSS or min(last.values(), default=1.0) < 1.0),
+        "livelock": not ended,
     }  # fmt: skip
     if not borne_out.get(outcome.state, False):
         return f"failed: {outcome.state}, {missing:,} bytes missing, all ended: {ended}"

@@ -89,3 +89,13 @@ def test_numbers_that_exclude_each_other_are_named() -> None:
     load = messages(senders(star().fabric)[:1], senders(star().fabric)[1:2], np.array([1000]))
     with pytest.raises(SimulationError, match=r"tail probe \(selective repeat only\) of profile 0"):
         simulate(star(), [load], PacketOptions("swift", changes={"recovery": "go-back-n"}))
+
+
+def test_a_slot_without_room_for_a_packet_is_refused() -> None:
+    """4,160 bytes take 83 ns at 400 Gb/s; a guard of 1 us leaves nothing of a slot of 1 us."""
+    load = messages(senders(star().fabric)[:1], senders(star().fabric)[1:2], np.array([1000]))
+    with pytest.raises(
+        SimulationError, match=r'a slot of "slotted" has no room for a packet: 1 us less a guard of 1 us'
+    ):
+        simulate(star(), [load], PacketOptions("slotted", changes={"slot": "1us"}))
+    assert simulate(star(), [load], PacketOptions("slotted", changes={"slot": "1200ns"})).finished

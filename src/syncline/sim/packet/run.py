@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from syncline._native.packet import ClassRule, Draft, Engine
+from syncline._native.packet import ClassRule, Draft, Engine, Profile
+from syncline.describe import units
 from syncline.errors import SimulationError
 from syncline.sim.packet.graph import Load, PacketGraph, add_graph
 from syncline.sim.packet.network import Floats, Longs, PacketNetwork
@@ -225,6 +226,8 @@ def _add_rules(draft: Draft, network: PacketNetwork, options: PacketOptions, rtt
             profile.law = options.law.address
         if transport.kind == "slotted":
             profile.num_slots = max(1, len(network.endpoints))
+        if profile.slot_ps > 0:
+            _check_slot(transport.name, profile, network.access_Bps)
         if options.routing in ("adaptive", "valiant", "ugal") and transport.recovery == "go-back-n":
             profile.recovery = 1  # packets may overtake each other: the receiver must keep them
             profile.duplicate_threshold = 1 << 20
@@ -242,6 +245,17 @@ def _add_rules(draft: Draft, network: PacketNetwork, options: PacketOptions, rtt
         profiles, rules, ENGINE_ROUTING[options.routing], options.switching == "cut-through",
         _credit(network, options), options.ugal_bias_packets, headroom, options.seed,
     )  # fmt: skip
+
+
+def _check_slot(name: str, profile: Profile, rate_Bps: float) -> None:
+    size_bytes = profile.payload_bytes + profile.header_bytes
+    if size_bytes / rate_Bps * 1e12 + profile.guard_ps > profile.slot_ps:
+        slot, guard = (units.show_time(time_ps / 1e12) for time_ps in (profile.slot_ps, profile.guard_ps))
+        raise SimulationError(
+            f'a slot of "{name}" has no room for a packet: {slot} less a guard of {guard}, and {size_bytes:,} bytes '
+            f"take {units.show_time(size_bytes / rate_Bps)}.",
+            hint="Give a longer `slot`, a shorter `guard` or smaller packets.",
+        )
 
 
 def _class_rule(
