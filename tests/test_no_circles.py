@@ -22,8 +22,8 @@ def modules() -> dict[str, Path]:
 
 def by_string(node: ast.Call, known: set[str]) -> set[str]:
     """Return the modules that `import_module("syncline.x")` may load; a part in braces stands for any name."""
-    called = ast.unparse(node.func)
-    if called.rpartition(".")[2] not in ("import_module", "__import__", "find_spec") or not node.args:
+    called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    if called not in ("import_module", "__import__", "find_spec") or not node.args:
         return set()
     target = node.args[0]
     parts = target.values if isinstance(target, ast.JoinedStr) else [target]

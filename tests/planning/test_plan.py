@@ -84,7 +84,8 @@ def test_an_unknown_objective_is_refused() -> None:
 
 def test_a_cluster_without_prices_is_planned_all_the_same() -> None:
     job = load_job({"model": "llama3-8b", "batch": {"global": 4096, "sequence": 4096}, "gpus": 256})
-    answer = make_plan(load("frontier"), job, with_actions=False)
+    few = load({"hosts": 64, "host": "mi250x-blade", "network": "dragonfly Slingshot-11"})
+    answer = make_plan(few, job, with_actions=False)
     assert answer.best.predicted.step_time_s > 0
     assert (answer.best.cost is None) == (answer.money is None)
 
@@ -102,3 +103,13 @@ def test_a_label_names_the_virtual_stages_only_where_there_are_several(plan: Pla
     assert ", interleaved x 2" in f", {pipeline.label}"
     assert "1f1b" in replace(pipeline, schedule="1f1b", virtual=1).label
     assert " x 1" not in replace(pipeline, schedule="1f1b", virtual=1, micro=2, num_micro=8).label
+
+
+def test_one_site_alone_is_named_where_a_thin_line_makes_both_slower() -> None:
+    site = {"hosts": 2, "host": "dgx-h100", "network": "rail-optimized NDR"}
+    sites = [{"name": "east", **site}, {"name": "west", **site}]
+    fabric = load({"sites": sites, "wan": {"rate": "1Gbps", "latency": "80ms"}})
+    job = load_job({"model": "llama3-8b", "batch": {"global": 32, "sequence": 4096}})
+    answer = make_plan(fabric, job, with_actions=False)
+    assert answer.best.decision.num_gpus == 16
+    assert answer.notes[0].startswith("one site alone, 16 of 32 GPUs, is faster than all of them (")

@@ -164,3 +164,17 @@ def test_a_damaged_profile_is_one_error(tmp_path: Path, old: str, new: str, mess
     path.write_text(text.replace(old, new))
     with pytest.raises(DescriptionError, match=message):
         load_profile(path)
+
+
+@pytest.mark.parametrize(("multiplier", "is_read"), [("0.01", False), ("0.011", True), ("99.9", True), ("100", False)])
+def test_a_multiplier_lies_between_a_hundredth_and_a_hundred(tmp_path: Path, multiplier: str, is_read: bool) -> None:
+    path = tmp_path / "p.yaml"
+    save_profile(profile_of(StepCalibration()), path)
+    text = path.read_text()
+    path.write_text(text.replace("products: 1.0", f"products: {multiplier}"))
+    assert path.read_text() != text
+    if is_read:
+        assert load_profile(path).steps.multipliers.products == float(multiplier)
+        return
+    with pytest.raises(DescriptionError, match="products"):
+        load_profile(path)
