@@ -351,3 +351,54 @@ def test_what_is_scripted_runs_as_it_is_written(tmp_path: Path) -> None:
         "@torch.jit.script\ndef drop(x: torch.Tensor) -> torch.Tensor:\n    return nn.functional.dropout(x, 0.1)\n"
     )
     assert previewed(tmp_path, HEAD + scripted + DDP + LOOP + "    drop(torch.ones(2, 2))\n").report.steps == 2
+
+
+def test_packed_sequences_are_one_kernel_a_layer_and_keep_their_lengths(tmp_path: Path) -> None:
+    """Ten of 20 steps and two of 10: 220 rows, as eleven sequences of 20."""
+    source = """
+import torch
+from torch import nn
+net = nn.LSTM(64, 128, batch_first=True).cuda()
+optimizer = torch.optim.AdamW(net.parameters())
+for _ in range(4):
+    x, lengths = torch.randn(12, 20, 64, device="cuda"), torch.tensor([20] * 10 + [10] * 2)
+    packed = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True)
+    assert packed.data.shape == (220, 64)
+    out, (hidden, _) = net(packed)
+    full, given = nn.utils.rnn.pad_packed_sequence(out, batch_first=True)
+    assert full.shape == (12, 20, 128) and hidden.shape == (1, 12, 128) and given.tolist() == lengths.tolist()
+    full.sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+    first = previewed(tmp_path, source).captures[0]
+    ran = [first.kernels[op.signature] for op in first.ops[slice(*first.steady[-1])] if op.kind == "kernel"]
+    forward, backward = (kernel for kernel in ran if "_cudnn_rnn" in kernel.name)
+    by_hand = 220 * 2 * 4 * 128 * (64 + 128)  # four gates, each a product of the input and one of the state
+    assert executed_flops(forward) == by_hand and executed_flops(backward) == 2 * by_hand
+
+
+def test_what_values_decide_has_a_stated_shape(tmp_path: Path) -> None:
+    source = """
+import torch
+import torch.nn.functional as F
+from torch import nn
+net = nn.Linear(64, 64).cuda()
+optimizer = torch.optim.AdamW(net.parameters())
+for _ in range(4):
+    x = net(torch.randn(64, 64, device="cuda"))
+    beta = torch.distributions.Beta(x.exp(), x.exp())
+    policy = torch.distributions.Categorical(logits=x)
+    loss = beta.log_prob(beta.rsample()).mean() + policy.log_prob(policy.sample()).mean()
+    logs, labels = x.view(32, 2, 64).log_softmax(-1), torch.randint(1, 63, (2, 10), device="cuda")
+    loss = loss + F.ctc_loss(logs, labels, torch.full((2,), 32).cuda(), torch.full((2,), 10).cuda())
+    twice = x.repeat_interleave(torch.full((64,), 2, device="cuda"), dim=0)
+    kinds, counts = torch.unique(labels, return_counts=True)
+    assert torch.equal(x, x) and kinds.shape == counts.shape and twice.shape == (128, 64)
+    wide, narrow = (torch.randn(2, 4, 128, d, device="cuda", dtype=torch.bfloat16) for d in (96, 64))
+    assert F.scaled_dot_product_attention(wide, wide, narrow).shape == (2, 4, 128, 64)
+    (loss + twice.mean()).backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+    assert previewed(tmp_path, source).step_time_s > 0

@@ -11,12 +11,14 @@ from syncline.previewing.holders import WORKSPACE_BYTES, peak_memory, workspaces
 from syncline.previewing.kernels.passes import (
     CHANNEL_PER_S,
     CHUNKS,
+    INTERPOLATED,
     ISSUES,
     JOIN_S,
     KEY_S,
     MIXED,
     NORMALISED,
     OVER_ROWS,
+    PLANE_S,
     POOLED,
     REDUCED_S,
     SLICE_S,
@@ -25,6 +27,7 @@ from syncline.previewing.kernels.passes import (
     STRIDED,
     SUMMED_ROW_S,
     TURNED,
+    WAITING,
     GpuFigures,
     pass_s,
 )
@@ -176,3 +179,22 @@ def test_pooling_costs_its_windows() -> None:
     element, tap = POOLED["avg_pool2d_backward"]
     assert ahead == pytest.approx(POOLED["avg_pool2d"][1] * 4 * out[2] / 1e13)
     assert behind == pytest.approx((element * image[2] + tap * 4 * out[2]) / 1e13)
+
+
+@pytest.mark.parametrize("dims", [[3], [2, 3]])
+def test_a_transform_is_a_pass_for_each_dimension(dims: list[int]) -> None:
+    image = tensor([4, 4, 256, 256], [262144, 65536, 256, 1], "torch.complex64")
+    assert seconds("_fft_c2c", [image, dims, 0, True], 8e6) == pytest.approx(len(dims) * 8e6 / PART.memory_Bps)
+
+
+def test_an_interpolation_walks_over_planes_or_works_element_by_element() -> None:
+    """A thread for each of 1,024 pixels walks over 8,192 planes; with channels innermost none waits."""
+    small, large = (16, 512, 16, 16), (16, 512, 32, 32)
+    for stride, by_hand in (
+        ([131072, 256, 16, 1], 8192 * PLANE_S * 4**WAITING),
+        ([131072, 1, 8192, 512], INTERPOLATED * math.prod(large) / PART.issues_per_s),
+    ):
+        one = KernelCall("aten.upsample_bilinear2d.default", 0, ((small, "float32", math.prod(small)),),
+                         ((large, "float32", math.prod(large)),), [tensor([*small], stride), [32, 32], False], {},
+                         False, False, False, "aten")  # fmt: skip
+        assert pass_s(one, "upsample_bilinear2d", 1.0, PART, WIDTH) == pytest.approx(by_hand)

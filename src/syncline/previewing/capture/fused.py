@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -9,6 +10,7 @@ import torch.nn.attention.flex_attention
 from torch._subclasses.fake_tensor import FakeTensor
 
 from syncline.previewing.capture.log import Log
+from syncline.previewing.capture.values import numbers_of, remembered, value_of
 
 aten = torch.ops.aten
 
@@ -36,10 +38,6 @@ def _rms_backward(grad: Any, x: Any, normalized: Any, rstd: Any, weight: Any, *_
 
 RECURRENT = ("rnn_relu", "rnn_tanh", "lstm", "gru")
 """Recurrent layers, in the order of cuDNN's modes."""
-PACKED = (
-    "recurrent layers on packed sequences are captured operator by operator; cuDNN runs them in a few kernels, so that "
-    "this step is an upper bound"
-)
 RESERVED = {0: 2.7, 1: 2.7, 2: 8.7, 3: 6.7}
 """Numbers that cuDNN keeps of a cell for the backward: two for each gate and a part (as measured of a GRU)."""
 
@@ -60,6 +58,39 @@ def _rnn_backward(x: Any, weight: Any, stride: int, weight_buf: Any, hx: Any, cx
     return torch.empty_like(x), torch.empty_like(hx), x.new_empty(0) if cx is None else torch.empty_like(cx), grads
 
 
+def _packed(x: Any, lengths: Any, batch_first: bool) -> Any:
+    """Sequences of unknown length are as long as the longest: no row is padding."""
+    batch, steps = x.shape[:2] if batch_first else (x.shape[1], x.shape[0])
+    known = numbers_of(lengths) or [steps] * batch
+    sizes = [sum(length > step for length in known) for step in range(max(known))]
+    return x.new_empty([sum(sizes), *x.shape[2:]]), remembered(torch.empty(len(sizes), dtype=torch.int64), sizes)
+
+
+def _repeated(repeats: Any, *_: Any, output_size: int | None = None, **__: Any) -> Any:
+    known = numbers_of(repeats)
+    rows = sum(known) if known else int(value_of(repeats) * repeats.numel())
+    return repeats.new_empty(rows if output_size is None else output_size)
+
+
+def _aligned(logs: Any, targets: Any, *_: Any, **__: Any) -> Any:
+    steps, batch = logs.shape[0], logs.shape[1] if logs.ndim == 3 else 1
+    longest = targets.shape[1] if targets.ndim == 2 else math.ceil(targets.numel() / batch)
+    return logs.new_empty(batch), logs.new_empty([batch, steps, 2 * longest + 1])
+
+
+def _least_squares(a: Any, b: Any, *_: Any, **__: Any) -> Any:
+    found = b.new_empty([*b.shape[:-2], a.shape[-1], *b.shape[-1:]])
+    return found, b.new_empty(0), b.new_empty(0, dtype=torch.int64), b.new_empty(0)
+
+
+def _quantized(x: Any, *_: Any) -> Any:
+    return torch.empty_like(x), torch.empty_like(x, dtype=torch.bool)
+
+
+def _margins(x: Any, target: Any, reduction: int) -> Any:
+    return x.new_empty(x.shape[:-1] if reduction == 0 else ()), torch.empty_like(x)
+
+
 SHAPES = {
     aten._cudnn_rnn: _rnn,
     aten._cudnn_rnn_backward: _rnn_backward,
@@ -73,6 +104,19 @@ SHAPES = {
     aten.batch_norm_backward_elemt: lambda grad, *_: torch.empty_like(grad),
     aten.histc: lambda x, bins=100, *_, **__: x.new_empty(bins),
     aten.bincount: lambda x, weights=None, minlength=0: x.new_empty(minlength or 1, dtype=torch.int64),
+    **dict.fromkeys(
+        (aten._standard_gamma, aten._standard_gamma_grad, aten._sample_dirichlet, aten._dirichlet_grad),
+        lambda x, *_, **__: torch.empty_like(x),
+    ),
+    aten._pack_padded_sequence: _packed,
+    aten.repeat_interleave: _repeated,
+    aten._ctc_loss: _aligned,
+    aten._ctc_loss_backward: lambda grad, logs, *_: torch.empty_like(logs),
+    aten.linalg_lstsq: _least_squares,
+    aten.fake_quantize_per_tensor_affine_cachemask: _quantized,
+    aten.fake_quantize_per_channel_affine_cachemask: _quantized,
+    aten.multilabel_margin_loss_forward: _margins,
+    aten.multilabel_margin_loss_backward: lambda grad, x, *_: torch.empty_like(x),
 }
 """What an operator gives: of builds for CUDA alone, or with as many numbers as values decide."""
 
@@ -111,18 +155,19 @@ def prepare(log: Log) -> None:
     functional.dropout = dropout
     _flexible(log)
     for mode, name in enumerate(RECURRENT):
-        setattr(torch._VF, name, _recurrent(getattr(torch._VF, name), mode, log))
+        setattr(torch._VF, name, _recurrent(getattr(torch._VF, name), mode))
+    unpack = torch._VF._pad_packed_sequence
+    setattr(torch._VF, unpack.__name__, lambda data, *given: (_padded if _on_gpu(data) else unpack)(data, *given))
 
 
-def _recurrent(func: Any, mode: int, log: Log) -> Any:
-    """Let a recurrent layer be cuDNN's one kernel, as on a GPU; sequences of several lengths stay as they are."""
+def _recurrent(func: Any, mode: int) -> Any:
+    """Let a recurrent layer be cuDNN's one kernel, as on a GPU."""
 
     def run(x: Any, *given: Any) -> Any:
-        if type(x) is not FakeTensor or not x.is_cuda:
+        if not _on_gpu(x):
             return func(x, *given)
         if not isinstance(given[2], bool):
-            log.note(PACKED)
-            return func(x, *given)
+            return _as_batch(run, x, *given)
         start, weights, biased, layers, dropout, train, bidirectional, batch_first = given
         states = list(start) if isinstance(start, (list, tuple)) else [start]
         buffer = x.new_empty(0)
@@ -139,6 +184,32 @@ def _recurrent(func: Any, mode: int, log: Log) -> Any:
         return found[: 1 + len(states)]
 
     return run
+
+
+def _as_batch(run: Any, x: Any, sizes: Any, start: Any, *given: Any) -> Any:
+    """Run packed sequences as a batch of as many rows whose lengths are equal."""
+    rows, steps = x.shape[0], sizes.numel()
+    batch, one = math.ceil(rows / steps), not isinstance(start, (list, tuple))
+    states = [start] if one else list(start)
+    full = torch.nn.functional.pad(x, (0, 0, 0, steps * batch - rows)) if rows % steps else x
+    begun = [state[:, :batch] for state in states]
+    out, *ends = run(full.unflatten(0, (steps, batch)), begun[0] if one else begun, *given, False)
+    last = [end[:, :1].expand_as(state) for end, state in zip(ends, states, strict=True)]
+    return out.flatten(0, 1)[:rows], *last
+
+
+def _padded(data: Any, sizes: Any, batch_first: bool, value: Any, total: int) -> Any:
+    """Fill packed sequences up; which of their rows are whose does not count."""
+    known = numbers_of(sizes) or [data.shape[0] // max(sizes.numel(), 1)] * sizes.numel()
+    steps, batch = max(total, len(known)), known[0]
+    lengths = [sum(size > row for size in known) for row in range(batch)]
+    behind = [0, 0] * (data.ndim - 1) + [0, steps * batch - data.shape[0]]
+    full = torch.nn.functional.pad(data, behind, value=value).unflatten(0, (steps, batch))
+    return full.transpose(0, 1) if batch_first else full, torch.tensor(lengths)
+
+
+def _on_gpu(x: Any) -> bool:
+    return type(x) is FakeTensor and x.is_cuda
 
 
 def _flexible(log: Log) -> None:
@@ -180,8 +251,11 @@ def _attention(
         return func(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
     if torch.is_autocast_enabled("cuda"):
         query, key, value, attn_mask = map(_autocast, (query, key, value, attn_mask))
-    fused = attn_mask is None and query.dtype in (torch.float16, torch.bfloat16) and query.shape[-1] <= 256
-    if fused:  # these kernels read a group's keys and values where they are
+    alike = query.shape[-1] == value.shape[-1]  # latent attention has narrower values
+    half = query.dtype in (torch.float16, torch.bfloat16)
+    if (
+        half and alike and attn_mask is None and query.shape[-1] <= 256
+    ):  # these kernels read a group's keys and values where they are
         flash = torch.ops.aten._scaled_dot_product_flash_attention.default
         return flash(query, key, value, dropout_p, is_causal, False, scale=scale)[0]
     plain = attn_mask is None or attn_mask.stride(-1) == 1 or attn_mask.shape[-1] == 1
@@ -190,8 +264,8 @@ def _attention(
     wants: bool = any(t.requires_grad for t in (query, key, value))
     if attn_mask is not None and attn_mask.dtype is torch.bool:
         attn_mask = attn_mask.to(query.dtype)
-    half = query.dtype in (torch.float16, torch.bfloat16) and query.shape[-1] <= 128
-    if half and attn_mask is not None and not attn_mask.requires_grad and torch.cuda.get_device_capability()[0] >= 9:
+    learnt = attn_mask is not None and attn_mask.requires_grad
+    if half and query.shape[-1] <= 128 and not learnt and torch.cuda.get_device_capability()[0] >= 9:
         cudnn = torch.ops.aten._scaled_dot_product_cudnn_attention.default
         return cudnn(query, key, value, attn_mask, wants, dropout_p, is_causal, scale=scale)[0]
     if enable_gqa and key.shape[1] != query.shape[1]:

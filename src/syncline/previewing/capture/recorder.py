@@ -19,6 +19,7 @@ from syncline.previewing.capture.values import hinted, rows_of, value_of
 
 aten = torch.ops.aten
 _DEVICE_OF = torch.ops.prim.device.default
+_CHOSEN = {aten.nonzero, aten.masked_select, aten.unique_consecutive, aten._unique2}
 _PLAIN = (torch.Tensor, FakeTensor, torch.nn.Parameter)
 _MULTIPLIES = {aten.mm, aten.addmm, aten.bmm, aten.baddbmm}
 _NO_KERNEL = {
@@ -64,10 +65,14 @@ class Recorder(TorchDispatchMode):
                 return func.decompose(*args, **kwargs)
         if packet is aten._local_scalar_dense:
             return self._read(args[0])
-        if packet in (aten.nonzero, aten.masked_select, aten.index, aten.unique_consecutive, aten._unique2):
-            args = self._chosen(packet, args)
-            if not isinstance(args, tuple):
-                return args
+        if packet in (aten.equal, aten.allclose):
+            self.synced(args[0])
+            self.log.stand_in(f"{packet.__name__}()", "equal where shapes are")
+            return args[0].shape == args[1].shape
+        if packet in _CHOSEN:
+            return self._chosen(packet, args)
+        if packet is aten.index:
+            args = self._places(args)
         if packet in SHAPES and (packet is not aten.histc or args[0].is_cuda):
             out = SHAPES[packet](*args, **kwargs)
         else:
@@ -107,21 +112,20 @@ class Recorder(TorchDispatchMode):
         if getattr(tensor, "is_cuda", False):
             cuda.host_waits(cuda.current())
 
+    def _places(self, args: Any) -> Any:
+        """Return arguments of an index whose masks are a stated number of places."""
+        rows: list[Any] = []
+        for each in args[1]:
+            if each is None or each.dtype not in (torch.bool, torch.uint8):
+                rows.append(each)
+                continue
+            count = rows_of(each, self.log)
+            rows += [each.new_empty(count, dtype=torch.int64) for _ in range(each.ndim)]
+        return (args[0], rows, *args[2:])
+
     def _chosen(self, packet: Any, args: Any) -> Any:
         """Give operators whose result has as many rows as a mask has ones a stated number of them."""
         first = args[0]
-        if packet is aten.index:
-            masks = [each for each in args[1] if each is not None and each.dtype in (torch.bool, torch.uint8)]
-            if not masks:
-                return args
-            rows: list[Any] = []
-            for each in args[1]:
-                if each is None or each.dtype not in (torch.bool, torch.uint8):
-                    rows.append(each)
-                    continue
-                count = rows_of(each, self.log)
-                rows += [each.new_empty(count, dtype=torch.int64) for _ in range(each.ndim)]
-            return (first, rows, *args[2:])
         self.synced(first)
         if packet is aten.nonzero:
             return first.new_empty((rows_of(first, self.log), first.ndim), dtype=torch.int64)

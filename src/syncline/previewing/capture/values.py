@@ -14,11 +14,12 @@ from torch.utils._python_dispatch import _disable_current_modes
 from syncline.previewing.capture.log import Log
 
 aten = torch.ops.aten
-_TRUE = {aten.isfinite, aten.eq, aten.isclose}
+_TRUE = {aten.isfinite, aten.eq, aten.isclose, aten._is_all_true}  # the last asks whether arguments are valid
 _FALSE = {aten.isnan, aten.isinf, aten.ne}
 _INFINITE = (math.inf, -math.inf)
 _ZERO = {aten.zeros, aten.zeros_like, aten.new_zeros, aten.zero_}
 _ONE = {aten.ones, aten.ones_like, aten.new_ones}  # as masks of sequences without padding are
+_FILLED = {aten.full, aten.full_like, aten.new_full}
 _ARITHMETIC = ("add", "sub", "mul", "eq", "ne", "gt", "ge", "lt", "le")
 _IN_PLACE = ("add", "sub", "mul", "div", "logical_or")
 _OF_TWO: dict[Any, Callable[[Any, Any], Any]] = {
@@ -68,6 +69,8 @@ def hinted(func: Any, args: Any, out: Any) -> None:
         value = 0 if out.numel() == 1 else None
     elif packet in _ONE:
         value = 1
+    elif packet in _FILLED:
+        value = args[-1]
     elif packet in (aten.bincount, aten.histc):
         value = args[0].numel() / max(out.numel(), 1)
     elif packet is aten.one_hot and out.ndim:
@@ -142,6 +145,15 @@ def remembered(tensor: Any, source: Any) -> Any:
         if len(plain) == 1:
             tensor._stand_in = plain[0]
     return tensor
+
+
+def numbers_of(tensor: Any) -> list[Any] | None:
+    """Return the numbers that a script put into a tensor, in a list; None where nobody knows them."""
+    known = tensor.constant if getattr(tensor, "constant", None) is not None else getattr(tensor, "_known", None)
+    if known is None:
+        return None if isinstance(tensor, FakeTensor) else list(tensor.tolist())
+    with _disable_current_modes():
+        return list(known.tolist())
 
 
 def forget(*tensors: Any) -> None:

@@ -38,6 +38,11 @@ a cast to a wider one; an operand whose innermost dimension is another's, of whi
 UPSAMPLED = 16
 """For an element of the gradient of an interpolation and each that is added to the same place: the more are, the longer
 they wait for each other."""
+INTERPOLATED = 304
+"""For an element of an interpolation whose channels lie side by side."""
+PLANE_S, PIXELS, WAITING = 0.167e-6, 256, 0.22
+"""Else a thread for each pixel of the result walks over all planes, one after the other: what so many take for one of
+them, and the power by which more of them wait longer."""
 POOLED = {"max_pool2d_with_indices": (0, 60), "max_pool2d_with_indices_backward": (340, 0), "avg_pool2d": (0, 49),
           "avg_pool2d_backward": (541, 49)}  # fmt: skip
 """For an element of the result, and for each window that it is of: taps of an output, windows over an input."""
@@ -114,6 +119,11 @@ def pass_s(kernel: KernelCall, name: str, moved: float, part: GpuFigures, widths
         memory += _scattered_s(kernel, name, part, widths)
     elif name in ("sort", "argsort", "topk"):
         memory += SORT_S + 16 * sum(sizes) / part.memory_Bps
+    elif name.startswith("_fft"):  # a kernel for each dimension
+        memory *= next((len(a) for a in kernel.args if isinstance(a, list)), 1)
+    elif name == "upsample_bilinear2d" and not _innermost_channels(kernel):
+        *planes, height, width = kernel.outs[0][0]
+        memory = max(memory, math.prod(planes) * PLANE_S * (height * width / PIXELS) ** WAITING)
     turned_s = TURNED * _turned(kernel, name) / part.issues_per_s
     return max(memory, _issues(kernel, name) / part.issues_per_s) + turned_s
 
@@ -197,6 +207,8 @@ def _issues(kernel: KernelCall, name: str) -> float:
     if name in ("upsample_bilinear2d_backward", "upsample_bicubic2d_backward", "upsample_trilinear3d_backward"):
         given = math.prod(kernel.ins[0][0])
         return UPSAMPLED * given * given / math.prod(kernel.outs[0][0])
+    if name == "upsample_bilinear2d":
+        return INTERPOLATED * math.prod(kernel.outs[0][0]) if _innermost_channels(kernel) else 0
     lists = kernel.args and isinstance(kernel.args[0], list)
     whole = [math.prod(shape) for shape, _, _ in (*kernel.ins, *kernel.outs)]
     if lists:
