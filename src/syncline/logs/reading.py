@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import chain
 
 from syncline.logs import flight
@@ -79,6 +80,16 @@ def read(sources: Sources, book: Mapping[str, LogRule]) -> Reading:
     return reading
 
 
+@lru_cache(maxsize=8)  # a book is read with again and again
+def _called(texts: tuple[tuple[str, ...], ...]) -> dict[str, list[int]]:
+    """Return the numbers of the patterns that each text calls, of the texts of every pattern."""
+    found: dict[str, list[int]] = {}
+    for number, mine in enumerate(texts):
+        for text in mine:
+            found.setdefault(text, []).append(number)
+    return found
+
+
 class Reading:
     """The tallies of all rules while files go by."""
 
@@ -94,14 +105,10 @@ class Reading:
         self.heads: list[LogHead] = []
         self.lengths: dict[int, int] = {}
         self._order = -1
-        texts: dict[str, list[_Entry]] = {}
-        for tally in self.tallies.values():
-            for matcher in tally.rule.matchers:
-                entry = _Entry(tally, matcher)
-                for text in matcher.texts:
-                    texts.setdefault(text, []).append(entry)
-        self._texts = tuple(texts)
-        self._wanted = [tuple(entries) for entries in texts.values()]
+        entries = [_Entry(tally, matcher) for tally in self.tallies.values() for matcher in tally.rule.matchers]
+        called = _called(tuple(entry.matcher.texts for entry in entries))
+        self._texts = tuple(called)
+        self._wanted = [tuple([entries[number] for number in numbers]) for numbers in called.values()]
 
     def read(self, name: str, blocks: Iterator[bytes], unread: list[Unread]) -> None:
         """Take in one file."""
