@@ -23,7 +23,7 @@ def rates(reach: Reach, tp: int = 1, pp: int = 1, dp: int = 1, cp: int = 1, ep: 
     layout: Any = SimpleNamespace(**{n: np.asarray(float(v)) for n, v in (sizes | reach.columns()).items()})
     return {
         "ring": float(out_Bps(layout, layout.dp * layout.cp, layout.tp)),
-        "pairs": float(scattered_Bps(layout, layout.ep)),
+        "pairs": float(scattered_Bps(layout, layout.ep, np.ones(()))),
         "stage": float(stage_line_Bps(layout)),
         "long": float(long_s(layout, layout.dp * layout.cp, layout.tp)),
     }

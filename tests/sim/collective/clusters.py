@@ -10,7 +10,7 @@ import numpy as np
 from syncline.bench.expect import Oracle
 from syncline.fabric import Fabric, build
 from syncline.fabric.spec import ClusterSpec
-from syncline.program import Placement, place
+from syncline.program import Placement, packed, place
 from syncline.questions.simulate import simulate
 from syncline.schedule import Kind
 from syncline.sim.collective.price import CollectivePricer, price
@@ -32,6 +32,12 @@ KINDS = {
     "alltoall": Kind.ALL_TO_ALL, "broadcast": Kind.BROADCAST,
 }  # fmt: skip
 JOB: dict[str, Any] = {"model": "llama3.2-1b", "parallel": {"tp": 1, "zero": "none"}, "overlap": {"dp": False}}
+
+
+EXCHANGED: dict[str, dict[str, Any]] = {
+    "experts": {"ep": True}, "heads": {"cp": True, "context": "ulysses"}, "keys and values": {"cp": True},
+}  # fmt: skip
+"""What the ranks of one group exchange in a layer, and the split that makes one group of all ranks."""
 
 
 def described(seed: int) -> dict[str, Any]:
@@ -121,4 +127,47 @@ def broken_rules(seed: int) -> list[str]:
     executed_s = execute(fabric, stepped).parts_s["dp"]
     if not np.isclose(executed_s, one.time_s, rtol=1e-3):
         wrong.append(f"gradients of {gradients:.0f}: executed step {executed_s}, simulate {one.time_s} s")
+    return wrong
+
+
+def broken_exchanges(seed: int) -> list[str]:
+    """Return which exchanges inside a step's layers are not what `simulate` says of the same operation and bytes."""
+    draw, wrong = random.Random(20_000 + seed), []
+    fabric = fabric_of(described(seed))
+    n, placed, top_k = fabric.num_gpus, place("packed", fabric), draw.choice((1, 2, 4))
+    dispatcher, sequence = draw.choice(("alltoall", "deepep")), n * 2 ** draw.choice((4, 7, 10, 12))
+    model = {"layers": 2, "hidden": 64 * n, "heads": n, "kv_heads": n, "ffn": 1024, "vocab": 1024}
+    experts = {"experts": n, "top_k": top_k, "ffn": 512}
+
+    def simulated_s(verb: str, size: float, ranks: Placement) -> float:
+        if ranks is placed:
+            return simulate(fabric, verb, round(size), algorithm="nccl").time_s
+        found = price(KINDS[verb], round(size), ranks).nccl
+        return found.time_s if found is not None else 0.0
+
+    for name, split in EXCHANGED.items():
+        job: dict[str, Any] = {"model": model, "batch": {"global": 1, "sequence": sequence, "micro": 1}}
+        job["parallel"] = {axis: n if size is True else size for axis, size in split.items()}
+        if name == "experts":
+            job["batch"]["global"] = n
+            job |= {"model": model | {"moe": experts}, "dispatcher": dispatcher}
+        stepped = step(fabric, load_job(job))
+        case, cost = stepped.case, stepped.cost
+        assert case is not None and cost is not None
+        whole = 2.0 * float(case.tokens) * 64 * n
+        if name == "experts":
+            near = min(int(case.domain), n)
+            domains = n / near
+            visited = top_k if dispatcher == "alltoall" else domains * (1 - (1 - 1 / domains) ** top_k)
+            copies = n * (1 - (1 - 1 / n) ** top_k) if dispatcher == "deepep" else top_k
+            due = max(simulated_s("alltoall", whole * visited, placed),
+                      simulated_s("alltoall", whole * copies, packed(fabric, near)))  # fmt: skip
+            took = float(cost.ep_call)
+        elif name == "heads":
+            due = simulated_s("alltoall", 3 * whole, placed) + simulated_s("alltoall", whole, placed)
+            took = float(cost.cp_call)
+        else:
+            due, took = (n - 1) * simulated_s("sendrecv", 2 * whole, placed), float(cost.cp_call)
+        if not np.isclose(took, due, rtol=1e-6):
+            wrong.append(f"{name}, {whole:.0f} bytes a rank, {dispatcher}, top {top_k}: step {took}, simulate {due} s")
     return wrong

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 
 import numpy as np
 import pytest
-from tests.sim.collective.clusters import broken_rules
+from tests.sim.collective.clusters import broken_exchanges, broken_rules
 
 from syncline.fabric import load
 from syncline.program import place
 from syncline.schedule import Kind
-from syncline.sim.collective.columns import Groups, collective_s
+from syncline.sim.collective.columns import Compiled, Groups, collective_s
 from syncline.sim.collective.price import CollectivePricer, price
 from syncline.sim.step.step import step
 from syncline.workload.read_job import load_job
@@ -23,6 +23,11 @@ WORSE_CHOICE = 102
 @pytest.mark.parametrize("seeds", [*(range(first, first + 10) for first in range(0, 60, 10)), (WORSE_CHOICE,)])
 def test_bound_order_monotony_and_verbs_on_random_clusters(seeds: Iterable[int]) -> None:
     assert [line for seed in seeds for line in broken_rules(seed)] == []
+
+
+@pytest.mark.parametrize("seeds", [range(first, first + 5) for first in range(0, 20, 5)])
+def test_what_layers_exchange_takes_what_simulate_says(seeds: Iterable[int]) -> None:
+    assert [line for seed in seeds for line in broken_exchanges(seed)] == []
 
 
 def test_gloo_runs_the_ring_that_it_most_resembles() -> None:
@@ -47,5 +52,6 @@ def test_a_group_on_faster_ports_takes_less() -> None:
     half, own, twice = case.nic_Bps * np.array([[0.5], [1.0], [2.0]])
     groups = (Groups(case.library, np.full(1, 64.0), np.ones(1), each, case.nvlink_Bps, np.full(1, np.inf), np.zeros(1))
               for each in (half, own, twice))  # fmt: skip
-    took = [float(collective_s("all_reduce", group, np.full(1, 2.0**30))[0]) for group in groups]
+    compiled = Compiled(1.0, 1.0, 0.0, np.zeros(()))
+    took = [float(collective_s("all_reduce", group, np.full(1, 2.0**30), compiled)[0]) for group in groups]
     assert took[0] > 1.5 * took[1] > 1.5 * 1.05 * took[2]  # then PCIe is the limit

@@ -213,7 +213,7 @@ def between_stages(c: Case, paced: float, stage: float, behind: float) -> tuple[
         )
     if o.pp == 1:
         return 0.0, 0.0
-    rate = o.laid_send_Bps or float(neighbour_Bps(c, K, c.pp, c.tp * c.cp * c.dp, lines=False))
+    rate = o.laid_send_Bps or float(neighbour_Bps(c, K, c.pp, c.tp * c.cp * c.dp))
     each = size / rate + HELD.tp_call_s
     return o.p2p_exposed * sends * each, sends * each
 

@@ -2,7 +2,8 @@
 
 A group is `ranks` ranks, `near` of them in each scale-up domain. What is left of its ports, of its scale-up links and
 of thin cells are columns too, so that a search, a what-if and one step ask the same model of NCCL (`sim/nccl`) that
-`sim/collective/price.py` asks. Rows are priced exactly, not interpolated.
+`sim/collective/price.py` asks. Rows are priced exactly, not interpolated. Where a compiler lays collectives out, they
+are rings at what the links sustain.
 """
 
 from __future__ import annotations
@@ -40,15 +41,24 @@ class Library:
 
 
 class Groups(NamedTuple):
-    """Groups of ranks in columns."""
+    """Groups of ranks in columns, as one kind of exchange meets the network."""
 
     library: Floats  # number of the `Library`; 0: a compiler lays out collectives itself
     ranks: Floats
     near: Floats  # ranks that share a scale-up domain
     nic_Bps: Floats  # port of one rank
     up_Bps: Floats  # scale-up links of one rank towards those near it
-    cap_Bps: Floats  # what a ring gets where cells are thin
+    cap_Bps: Floats  # what those near each other get together where cells are thin: their ring, or all of them to all
     long_s: Floats  # one way over lines between sites
+
+
+class Compiled(NamedTuple):
+    """What exchanges that a compiler lays out sustain: shares of the links' rates, and the time that one call costs."""
+
+    up_share: float
+    out_share: float
+    call_s: float
+    hop_s: Floats  # latency beyond a domain, for each doubling of the ranks
 
 
 _LIBRARIES: list[Library] = []
@@ -77,8 +87,49 @@ def _forced(whole: Library, algorithm: str) -> Library:
     return replace(whole, system=replace(whole.system, env={**whole.system.env, "NCCL_ALGO": algorithm}))
 
 
-def collective_s(operation: str, groups: Groups, size_bytes: Floats) -> Floats:
-    """Return what the library takes for an operation of every group; 0 for a group of one, or without a library."""
+def collective_s(
+    operation: str, groups: Groups, size_bytes: Floats, compiled: Compiled, residual: float = 1.0
+) -> Floats:
+    """Return what an operation of every group takes; 0 for a group of one. `residual` is times the library's price."""
+    library = np.asarray(groups.library)
+    if library.all():
+        return residual * _library_s(operation, groups, size_bytes)
+    laid_out = _compiled_s(operation, groups, size_bytes, compiled)
+    if not library.any():
+        return laid_out
+    return np.where(library > 0, residual * _library_s(operation, groups, size_bytes), laid_out)
+
+
+def compiled_Bps(operation: str, groups: Groups, compiled: Compiled) -> Floats:
+    """Return at what rate a rank sends where a compiler lays an exchange out.
+
+    Inside a domain: its scale-up links. Beyond, the ranks of a group in one domain carry its ring together, but never
+    at more than the scale-up links behind them, nor more than cells let out. To one other it sends through its own
+    port, to all others what its domain lets out of it.
+    """
+    up, out = compiled.up_share * groups.up_Bps, compiled.out_share * groups.cap_Bps
+    if operation == "all_to_all":
+        # Of what a rank sends, this part leaves its domain.
+        out = out / groups.near * np.maximum(groups.ranks - 1, 1) / np.maximum(groups.ranks - groups.near, 1)
+    elif operation == "send_recv":
+        out = np.minimum(out, compiled.out_share * groups.nic_Bps)
+    return np.asarray(np.where(groups.near >= groups.ranks, up, np.minimum(up, out)))
+
+
+def call_s(groups: Groups, compiled: Compiled) -> Floats:
+    """Return the fixed time of one exchange that a compiler lays out; 0 for a group of one."""
+    hops = np.where(groups.near < groups.ranks, compiled.hop_s * np.log2(np.maximum(groups.ranks, 2.0)), 0.0)
+    # The long way is crossed twice in all.
+    return np.where(groups.ranks > 1, compiled.call_s + hops + 2 * groups.long_s, 0.0)
+
+
+def _compiled_s(operation: str, groups: Groups, size_bytes: Floats, compiled: Compiled) -> Floats:
+    sent = size_bytes if operation == "send_recv" else (groups.ranks - 1) / groups.ranks * size_bytes
+    once = sent / compiled_Bps(operation, groups, compiled) + call_s(groups, compiled)
+    return np.where(groups.ranks > 1, (2 if operation == "all_reduce" else 1) * once, 0.0)
+
+
+def _library_s(operation: str, groups: Groups, size_bytes: Floats) -> Floats:
     columns = [np.asarray(column, dtype=np.float64) for column in (*groups, size_bytes)]
     if all(column.ndim == 0 for column in columns):
         return np.asarray(_rows_s(operation, np.array([columns]))[0])
@@ -127,12 +178,13 @@ def _priced_s(job: NcclOperation, sizes: Floats) -> Floats:
 
 @lru_cache(maxsize=4096)
 def _operation(operation: str, key: tuple[float, ...]) -> NcclOperation:
-    return NcclOperation(group_system(*key), operation)
+    return NcclOperation(group_system(operation, *key), operation)
 
 
 def group_system(
-    library: float, ranks: float, near: float, nic_Bps: float, up_Bps: float, cap_Bps: float, long_s: float
-) -> NcclSystem:
+    operation: str, library: float, ranks: float, near: float, nic_Bps: float, up_Bps: float, cap_Bps: float,
+    long_s: float,
+) -> NcclSystem:  # fmt: skip
     """Return the system of one group: the machine's own, with the ranks, ports and links that the group has."""
     whole = _LIBRARIES[int(library) - 1]
     system, inside = whole.system, max(1, int(near))
@@ -142,16 +194,19 @@ def group_system(
     nics = system.num_nics * inside / whole.ranks_per_host
     count = max(1, round(nics))
     own_Bps = inside * nic_Bps
+    cap = cap_Bps if cap_Bps < own_Bps * (1 - 1e-9) else np.inf
+    pairs = operation == "all_to_all"
     share = ports * nics / count
     found = replace(
         system, num_hosts=num_hosts, gpus_per_host=inside, ranks=0 if num_hosts * inside == int(ranks) else int(ranks),
         nvlink_domain=inside, num_nics=count if num_hosts > 1 else system.num_nics,
         nic_rate_Bps=system.nic_rate_Bps * share, port_Bps=(system.port_Bps or system.nic_rate_Bps) * max(1.0, ports),
         nvlink_Bps=system.nvlink_GBps * 1e9 * up,
-        ring_cap_Bps=cap_Bps if cap_Bps < own_Bps * (1 - 1e-9) else np.inf,
+        ring_cap_Bps=np.inf if pairs else cap, pairs_cap_Bps=cap if pairs else np.inf,
         long_us=1e6 * long_s, far_us=1e6 * long_s, tree_lines=max(1, system.tree_lines) if long_s > 0 else 0, bounds={},
     )  # fmt: skip
     alike = (found.num_ranks, found.num_islands, found.ranks_per_island) == (
         system.num_ranks, system.num_islands, system.ranks_per_island)  # fmt: skip
-    caps = (min(found.ring_cap_Bps, own_Bps), min(system.ring_cap_Bps, own_Bps))
+    # All ranks of a machine have one way to send to all; of their rings several may share what leads out of a cell.
+    caps = (1.0, 1.0) if pairs else (min(found.ring_cap_Bps, own_Bps), min(system.ring_cap_Bps, own_Bps))
     return system if alike and np.allclose((share, up, caps[0]), (1.0, 1.0, caps[1]), rtol=1e-9) else found

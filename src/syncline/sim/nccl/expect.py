@@ -200,12 +200,15 @@ def _send_recv(job: NcclOperation, sizes: Floats) -> Floats:
     channel = machine.p2p_channel_GBps[job.row] / _peer_channels(8)
     channels = np.where(sizes < _MIB, 1.0, np.clip(sizes / (16 * _MIB), _peer_channels(job.n), MAX_CHANNELS))
     if job.hosts == 1:
-        rate = np.minimum(machine.sendrecv_share * job.nvlink_GBps, channel * channels)
+        # GPUs that no switch joins have a link of their own to each other one.
+        links = 1 if job.system.has_nvswitch or not job.system.nvlink_GBps else max(1, job.p - 1)
+        rate = np.minimum(machine.sendrecv_share * job.nvlink_GBps / links, channel * channels)
         # The second half of a channel's first chunk leaves while the next one is copied.
         first = np.where(sizes < _MIB, 0.0, np.minimum(sizes / channels, NVLINK_CHUNK) / 2)
         return np.asarray(machine.p2p_base_us + (sizes / rate + first / channel) / 1e3)
     per_gpu = min(job.system.nic_GBps, net.nic_cap_GBps) * max(1, job.system.num_nics // job.p)
-    one = min(per_gpu * machine.p2p_net_share, job.nvlink_GBps) * min(1.0, net.efficiency * job.scale.efficiency)
+    per_gpu = min(per_gpu * machine.p2p_net_share, job.nvlink_GBps, job.system.ring_cap_Bps / 1e9)
+    one = per_gpu * min(1.0, net.efficiency * job.scale.efficiency)
     # Parts of a chunk each, as many at once as a remote peer has channels.
     channels = np.clip(2.0 ** np.ceil(np.log2(np.maximum(sizes / NETWORK_CHUNK, 1.0))), 1.0, remote_channels(job))
     rate = np.minimum(one, NETWORK_CHANNEL_GBps * channels)

@@ -249,7 +249,7 @@ def _point_to_point(c: Case, k: Constants, paced: Floats, stage: Floats, behind:
     """
     busy = c.num_micro * paced
     size = 2 * c.tokens * c.hidden / pick(c.p2p_sliced > 0, c.tp, 1.0)
-    rate = laid_or(c.laid_send_Bps, neighbour_Bps(c, k, c.pp, c.tp * c.cp * c.dp, lines=False))
+    rate = laid_or(c.laid_send_Bps, neighbour_Bps(c, k, c.pp, c.tp * c.cp * c.dp))
     once = size / rate + k.held.tp_call_s
     wire = pick(c.pp > 1, 2 * c.num_micro * c.virtual * once, 0.0)
     # What hides behind compute still has to pass: chunks come back from the last stage to the first the same way.

@@ -10,7 +10,7 @@ from syncline.sim.step.arithmetic.kernels import gemm_s, memory_s
 from syncline.sim.step.arithmetic.layer import LayerTime, block_products, elements, products_s
 from syncline.sim.step.case import Case, Floats, anywhere, pick, remembered
 from syncline.sim.step.constants import Constants
-from syncline.sim.step.network import long_s, scattered_Bps, up_Bps
+from syncline.sim.step.network import pairs_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,23 +61,19 @@ def exchange_s(c: Case, k: Constants, tokens: Floats) -> Floats:
     """Return the time of one dispatch (or combine).
 
     Between domains a token goes once to each that has some of its experts, and is spread there (DeepEP and its like,
-    which is what is used across hosts); only a job that states an all-to-all sends a copy for every expert.
+    which is what is used across hosts); only a job that states an all-to-all sends a copy for every expert. Both are
+    the all-to-all of equal parts that puts as many bytes on a port, and they run at the same time.
     """
-    ranks_inside = np.clip(c.domain, 1.0, c.ep)
-    domains = c.ep / ranks_inside
+    if not anywhere(c.ep > 1):
+        return np.zeros(())
+    between = pairs_of(c, k, c.ep, np.ones(()), c.laid_expert_Bps)
+    within = pairs_of(c, k, between.inside, np.ones(()), np.zeros(()))
+    domains = c.ep / between.inside
     size = 2 * tokens * c.expert_hidden
     # A token's experts fall on domains at random: of `domains`, this many distinct ones are visited.
     visited = pick(c.sent_apart > 0, c.top_k, domains * (1 - (1 - 1 / domains) ** c.top_k))
-    remote = size * visited * (domains - 1) / domains
     copies = pick(c.dispatch_once > 0, c.ep * (1 - (1 - 1 / c.ep) ** c.top_k), c.top_k)
-    local = size * copies * (1 - 1 / c.ep) / pick(domains > 1, domains, 1.0)
-    spread = size * copies * pick(domains > 1, 1.0, 0.0) * (1 - 1 / ranks_inside)
-    up, out = up_Bps(c, k, ranks_inside), k.fitted.e_net * scattered_Bps(c, c.ep)
-    moved = pick(domains > 1, np.maximum(remote / out, spread / up), local / up)
-    if anywhere(c.laid_expert_Bps > 0):
-        volume = size * c.top_k * (1 - 1 / c.ep)
-        moved = pick(c.laid_expert_Bps > 0, volume / np.maximum(c.laid_expert_Bps, 1.0), moved)
-    return moved + k.held.tp_call_s + long_s(c, c.ep, np.ones(()))
+    return np.maximum(between.takes_s("all_to_all", size * visited), within.takes_s("all_to_all", size * copies))
 
 
 @remembered

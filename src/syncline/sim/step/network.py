@@ -15,7 +15,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from syncline.sim.collective.columns import Groups, collective_s, number_of
+from syncline.sim.collective.columns import Compiled, Groups, call_s, collective_s, compiled_Bps, number_of
 from syncline.sim.step.case import Case, Floats, anywhere, pick, remembered
 from syncline.sim.step.constants import Constants
 from syncline.sim.step.machine import Machine
@@ -161,37 +161,26 @@ def long_s(c: Case, ranks: Floats, stride: Floats) -> Floats:
     return pick(crosses_site(c, ranks, stride), c.site_s, 0.0)
 
 
-def group_of(machine: Machine, k: Constants, ranks: Floats, total: float) -> GroupNetwork:
-    """Return the collectives of consecutive ranks, in a job of `total` ranks on a machine."""
+def group_of(machine: Machine, k: Constants, ranks: Floats, total: float, *, pairs: bool = False) -> GroupNetwork:
+    """Return the collectives of consecutive ranks, in a job of `total` ranks on a machine: all-to-alls are `pairs`."""
     columns = {
         "tp": 1.0, "pp": 1.0, "cp": 1.0, "dp": total, "domain": machine.domain, "nic_Bps": max(machine.nic_Bps, 1.0),
         "nvlink_Bps": machine.nvlink_Bps, "mesh_peers": machine.mesh_peers, "hop_s": machine.hop_s, "ep": 1.0,
         "library": number_of(machine.library),
     }  # fmt: skip
     layout = SimpleNamespace(**{name: np.asarray(value) for name, value in (columns | machine.reach.columns()).items()})
-    return ring_of(cast(Case, layout), k, ranks, np.ones(()), np.zeros(()))
+    return (pairs_of if pairs else ring_of)(cast(Case, layout), k, ranks, np.ones(()), np.zeros(()))
 
 
-def _rate_Bps(c: Case, k: Constants, ranks: Floats, stride: Floats, near: Floats) -> Floats:
-    """Return at what rate a rank of a group gathers or scatters where a compiler lays its ring out.
-
-    Inside a domain: its scale-up links. Beyond, the ranks of the group in one domain carry its ring together, but never
-    at more than the scale-up links behind them, nor more than cells let out.
-    """
-    up, out = up_Bps(c, k, near), k.fitted.e_net * out_Bps(c, ranks, stride)
-    return pick(near >= ranks, up, np.minimum(up, out))
-
-
-def up_Bps(c: Case, k: Constants, near: Floats) -> Floats:
+def up_Bps(c: Case, near: Floats) -> Floats:
     """Return what a rank has of its scale-up links towards `near` ranks of its domain, itself among them.
 
     At a switch that is all of them; GPUs joined pair by pair have those to their peers only.
     """
-    whole = k.fitted.e_nvl * c.nvlink_Bps
     if not anywhere(c.mesh_peers > 0):
-        return whole
+        return c.nvlink_Bps
     share = np.minimum((near - 1) / np.maximum(c.mesh_peers, 1.0), 1.0)
-    return pick((c.mesh_peers > 0) & (near > 1), share, 1.0) * whole
+    return pick((c.mesh_peers > 0) & (near > 1), share, 1.0) * c.nvlink_Bps
 
 
 def laid_or(laid_Bps: Floats, formula_Bps: Floats) -> Floats:
@@ -199,28 +188,12 @@ def laid_or(laid_Bps: Floats, formula_Bps: Floats) -> Floats:
     return pick(laid_Bps > 0, laid_Bps, formula_Bps) if anywhere(laid_Bps > 0) else formula_Bps
 
 
-def call_s(c: Case, k: Constants, ranks: Floats, stride: Floats) -> Floats:
-    """Return the fixed time of one exchange of a group; 0 for a group of one."""
-    return _call_s(c, k, ranks, stride, inside(c, ranks, stride))
-
-
-def _call_s(c: Case, k: Constants, ranks: Floats, stride: Floats, near: Floats) -> Floats:
-    beyond = near < ranks
-    fixed = k.held.tp_call_s + pick(beyond, c.hop_s * np.log2(np.maximum(ranks, 2.0)), 0.0)
-    # The long way is crossed twice in all.
-    return pick(ranks > 1, fixed + 2 * long_s(c, ranks, stride), 0.0)
-
-
 @dataclass(frozen=True, eq=False)
 class GroupNetwork:
-    """What the collectives of a group need to know of the network, whatever their size.
-
-    A library prices them (`sim/collective`). Where a compiler lays them out, they are rings at a rate.
-    """
+    """The collectives of a group: its columns for the one price (`sim/collective`), which knows every size."""
 
     groups: Groups
-    rate_Bps: Floats
-    call_s: Floats
+    compiled: Compiled
     residual: float  # times the library's price
 
     @property
@@ -246,25 +219,37 @@ class GroupNetwork:
 
     def takes_s(self, operation: str, size_bytes: Floats) -> Floats:
         """Return the time of any operation, by the name that nccl-tests has for it."""
-        library = self.groups.library
-        priced: Floats = np.zeros(())
-        if anywhere(library > 0):
-            priced = self.residual * collective_s(operation, self.groups, size_bytes)
-        if not anywhere(library == 0):
-            return priced
-        once = (self.ranks - 1) / self.ranks * size_bytes / self.rate_Bps + self.call_s
-        ring = 2 * once if operation == "all_reduce" else once
-        return pick(library > 0, priced, ring)
+        return collective_s(operation, self.groups, size_bytes, self.compiled, self.residual)
+
+    @property
+    def call_s(self) -> Floats:
+        """What one exchange costs besides bytes where a compiler lays it out."""
+        return call_s(self.groups, self.compiled)
 
 
 def ring_of(c: Case, k: Constants, ranks: Floats, stride: Floats, laid_Bps: Floats) -> GroupNetwork:
-    """Return the collectives of a group, every `stride`-th rank; `laid_Bps` is its column of the case."""
-    near = inside(c, ranks, stride)
-    rate = laid_or(laid_Bps, _rate_Bps(c, k, ranks, stride, near))
+    """Return the rings of a group, every `stride`-th rank, and its sends to the next.
+
+    `laid_Bps` is its column of the case: what laying it on the fabric's links showed, where that was done.
+    """
     cap = laid_or(laid_Bps / k.fitted.e_net, out_Bps(c, ranks, stride))
-    up = up_Bps(c, k, near) / k.fitted.e_nvl
-    groups = Groups(c.library, ranks, near, c.nic_Bps, up, cap, long_s(c, ranks, stride))
-    return GroupNetwork(groups, rate, _call_s(c, k, ranks, stride, near), k.held.library)
+    return _group(c, k, ranks, stride, inside(c, ranks, stride), cap)
+
+
+def pairs_of(c: Case, k: Constants, ranks: Floats, stride: Floats, laid_Bps: Floats) -> GroupNetwork:
+    """Return the all-to-alls of a group, every `stride`-th rank; `laid_Bps` as in `ring_of`.
+
+    Jobs keep them in as few domains as hold them: unlike rings, they do not pass through every one.
+    """
+    near = np.clip(np.floor(c.domain / stride), 1.0, ranks)
+    each = laid_or(laid_Bps / k.fitted.e_net, scattered_Bps(c, ranks, stride))
+    return _group(c, k, ranks, stride, near, near * each)
+
+
+def _group(c: Case, k: Constants, ranks: Floats, stride: Floats, near: Floats, cap_Bps: Floats) -> GroupNetwork:
+    groups = Groups(c.library, ranks, near, c.nic_Bps, up_Bps(c, near), cap_Bps, long_s(c, ranks, stride))
+    compiled = Compiled(k.fitted.e_nvl, k.fitted.e_net, k.held.tp_call_s, c.hop_s)
+    return GroupNetwork(groups, compiled, k.held.library)
 
 
 #: Times one exchange beyond a domain: up the tree of switches and down again.
@@ -280,7 +265,7 @@ def switch_sum_s(c: Case, k: Constants, size_bytes: Floats, ring: GroupNetwork) 
     below = pick(c.rack_gpus < np.inf, c.rack_gpus, all_ranks(c))
     groups = np.minimum(c.tp, below) * np.maximum(below / (c.tp * c.cp * c.dp), 1.0)
     held = c.reduce_bytes / groups / np.maximum(SUM_TRIPS * c.hop_s, 1e-9)
-    rate = np.minimum(ring.rate_Bps, k.fitted.e_net * held)
+    rate = np.minimum(compiled_Bps("all_reduce", ring.groups, ring.compiled), k.fitted.e_net * held)
     summed = size_bytes / np.maximum(rate, 1.0) + 2 * ring.call_s
     return pick((c.reduce_bytes > 0) & (ring.inside < ring.ranks), summed, np.inf)
 
@@ -297,49 +282,55 @@ def tp_exchange_s(c: Case, k: Constants) -> Floats:
 
 
 def ring_attention_s(c: Case, k: Constants) -> Floats:
-    """Return the time to pass keys and values once around the CP group, one layer, forward."""
-    size = (c.qk_size + c.v_size) * c.kv_heads / c.tp * c.tokens * (c.cp - 1) * 2
-    wait = (c.cp - 1) * long_s(c, c.cp, c.tp)
-    return pick(c.cp > 1, size / neighbour_Bps(c, k, c.cp, c.tp) + wait, 0.0)
+    """Return the time to pass keys and values once around the CP group, one layer, forward: a send for each rank."""
+    size = (c.qk_size + c.v_size) * c.kv_heads / c.tp * c.tokens * 2
+    if not anywhere((c.cp > 1) & (c.ulysses == 0)):
+        return np.zeros(())
+    return (c.cp - 1) * ring_of(c, k, c.cp, c.tp, np.zeros(())).takes_s("send_recv", size)
 
 
 def head_exchange_s(c: Case, k: Constants) -> Floats:
     """Return the time of Ulysses' all-to-alls of one layer, forward: heads are exchanged for sequence, and back."""
-    width = (c.heads + c.kv_heads) * (c.qk_size + c.v_size) / c.tp
-    size = (c.cp - 1) / c.cp * 2 * c.tokens * width
-    exchange = size / neighbour_Bps(c, k, c.cp, c.tp) + 2 * call_s(c, k, c.cp, c.tp)
-    return pick(c.cp > 1, exchange, 0.0)
+    if not anywhere((c.cp > 1) & (c.ulysses > 0)):
+        return np.zeros(())
+    group, width = pairs_of(c, k, c.cp, c.tp, np.zeros(())), 2 * c.tokens / c.tp
+    there = c.heads * c.qk_size + c.kv_heads * (c.qk_size + c.v_size)
+    return group.takes_s("all_to_all", width * there) + group.takes_s("all_to_all", width * c.heads * c.v_size)
 
 
-def neighbour_Bps(c: Case, k: Constants, ranks: Floats, stride: Floats, *, lines: bool = True) -> Floats:
-    """Return the rate between neighbours of a group: scale-up only where the whole group shares a domain.
+def neighbour_Bps(c: Case, k: Constants, ranks: Floats, stride: Floats) -> Floats:
+    """Return the rate from a stage to the next: scale-up only where the whole group shares a domain.
 
-    Without `lines` (stages, which hand on to one other) those between sites are left out.
+    Lines between sites have a rule of their own (`stage_line_Bps`).
     """
     within = inside(c, ranks, stride) >= ranks
-    out = np.minimum(c.nic_Bps, out_Bps(c, ranks, stride, lines=lines))
-    return pick(within, up_Bps(c, k, ranks if lines else np.full((), 2.0)), k.fitted.e_net * out)
+    out = np.minimum(c.nic_Bps, out_Bps(c, ranks, stride, lines=False))
+    return pick(within, k.fitted.e_nvl * up_Bps(c, np.full((), 2.0)), k.fitted.e_net * out)
 
 
-def scattered_Bps(c: Case, ranks: Floats) -> Floats:
-    """Return what a rank has for the bytes that an all-to-all sends out of its domain, its group in rank order."""
+def scattered_Bps(c: Case, ranks: Floats, stride: Floats) -> Floats:
+    """Return what a rank has for the bytes that an all-to-all sends out of its domain."""
     rate = c.nic_Bps
     if anywhere(c.hashed < 1):
         rate = pick(all_ranks(c) > c.rack_gpus, rate * c.hashed, rate)
-    beyond = np.maximum(ranks - np.minimum(c.domain, ranks), 1.0)
+
+    def members(gpus: Floats) -> Floats:
+        return np.clip(gpus / stride, 1.0, ranks)
+
+    beyond = np.maximum(ranks - members(c.domain), 1.0)
     for gpus, exit_Bps in (
         (c.rack_gpus, c.rack_Bps * c.rack_wide), (c.pod_gpus, c.pod_Bps * c.pod_wide), (c.site_gpus, c.site_Bps)
     ):  # fmt: skip
         if anywhere(exit_Bps < np.inf):
             used = _used(c, gpus)
-            inside_cell = pick(c.dealt > 0, np.minimum(c.domain, ranks), np.minimum(gpus, ranks))
+            inside_cell = pick(c.dealt > 0, members(c.domain), members(gpus))
             away = (ranks - inside_cell) / beyond
             apart = (all_ranks(c) > gpus) | (c.dealt_over > 0)
             limit = exit_Bps / (used * np.maximum(away, 1e-12))
             rate = pick(apart & (away > 0), np.minimum(rate, limit), rate)
     if anywhere(c.site_Bps < np.inf):
         cell, _ = _site_cell(c)
-        away = (ranks - np.minimum(cell, ranks)) / beyond
+        away = (ranks - members(cell)) / beyond
         limit = c.site_Bps / (all_ranks(c) / _sites(c) * np.maximum(away, 1e-12))
         rate = pick((all_ranks(c) > c.site_gpus) & (away > 0), np.minimum(rate, limit), rate)
     return rate

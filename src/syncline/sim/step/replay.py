@@ -59,13 +59,13 @@ def priced(workload: Workload, machine: Machine, k: Constants) -> Floats:
     estimate = workload.flops / (k.fitted.e_gemm * machine.rate("bf16")) + k.held.gap_s
     compute = np.where(np.isnan(measured), estimate, measured)
     ranks = np.maximum(workload.ranks, 1).astype(np.float64)
-    group = group_of(machine, k, ranks, float(max(workload.num_ranks, 1)))
+    total = float(max(workload.num_ranks, 1))
     moves, size = np.isin(workload.kind, MOVES), workload.size_bytes.astype(np.float64)
-    sent = np.broadcast_to(size / group.rate_Bps + group.call_s, size.shape).copy()  # a send has one peer
+    sent = group_of(machine, k, ranks, total).takes_s("send_recv", size)
     operation = np.array([operation_of(name).replace("-", "_") for name in workload.names] or [""])[workload.label]
     for name in np.unique(operation[workload.kind == Op.COLLECTIVE]).tolist():
         mine = (workload.kind == Op.COLLECTIVE) & (operation == name)
-        group = group_of(machine, k, ranks[mine], float(max(workload.num_ranks, 1)))
+        group = group_of(machine, k, ranks[mine], total, pairs=name == "all_to_all")
         sent[mine] = group.takes_s(name if name in OPS else "all_gather", size[mine])
     sent = np.where(ranks > 1, sent, 0.0)
     sent[_received(workload)] = 0.0

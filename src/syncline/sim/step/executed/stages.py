@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from hashlib import blake2b
 from typing import Protocol
@@ -27,12 +28,13 @@ from syncline.sim.step.executed.footprint import (
     gather_flows,
     pass_flows,
 )
+from syncline.sim.step.experts import exchange_s
 from syncline.sim.step.machine import Machine
-from syncline.sim.step.network import call_s, inside, long_s, ring_of
+from syncline.sim.step.network import head_exchange_s, inside, ring_attention_s, ring_of
 from syncline.workload.grid import Grid, grid_of
 from syncline.workload.job import Job
 
-LIBRARY_KINDS = ("tensor", "data", "data (experts)", "data (replicas)")
+LIBRARY_KINDS = ("tensor", "context", "expert", "data", "data (experts)", "data (replicas)")
 """Traffic that is calls of the library."""
 
 
@@ -206,6 +208,8 @@ class Stages:
         need_s = self._longest_s(kind, np.where(self._network, carried, 0.0) if priced else carried)
         if need_s <= 0:
             return np.zeros(())
+        if kind == "expert":  # of an all-to-all what counts is what leaves a domain
+            return np.asarray((self._expert_bytes()[0] or 1.0) / need_s)
         ranks, stride = self._members(c, kind)
         share = of_ring(float(ranks), float(ranks / inside(c, ranks, stride))) if self._sums(kind) else 1.0
         return np.asarray(share / need_s)
@@ -222,6 +226,11 @@ class Stages:
         n = float(ranks)
         if n < 2:
             return None
+        if kind == "expert":
+            tokens = np.asarray(sent_bytes / calls / ((n - 1) / n * 2 * float(c.expert_hidden * c.top_k)))
+            return calls * float(exchange_s(replace(c, laid_expert_Bps=self.ring_Bps(kind, stage)), self.k, tokens))
+        if kind == "context":
+            return self._context_s(c, sent_bytes)
         ring = ring_of(c, self.k, ranks, stride, self.ring_Bps(kind, stage))
         buffer = np.asarray(sent_bytes / calls * n / (n - 1))
         if word == "tensor" and float(c.sequence_parallel):
@@ -230,12 +239,19 @@ class Stages:
             return calls * float(ring.sum_s(buffer / 2))
         return calls * float(ring.scatter_s(buffer) if word == "gradients" else ring.gather_s(buffer))
 
+    def _context_s(self, c: Case, sent_bytes: float) -> float:
+        """Return what the library takes for the part of context parallelism's exchanges that sends so much."""
+        if float(c.ulysses):
+            width = (c.heads + c.kv_heads) * (c.qk_size + c.v_size)
+            return (
+                sent_bytes / float((c.cp - 1) / c.cp * 2 * c.tokens * width / c.tp) * float(head_exchange_s(c, self.k))
+            )
+        once = (c.cp - 1) * 2 * c.tokens * (c.qk_size + c.v_size) * c.kv_heads / c.tp
+        return sent_bytes / float(once) * float(ring_attention_s(c, self.k))
+
     def _calls_s(self, kind: str, calls: float) -> float:
         c, k = self.case, self.k
         assert c is not None
         if kind.startswith("send"):
             return calls * k.held.tp_call_s
-        ranks, stride = self._members(c, kind)
-        if kind == "expert":
-            return calls * (k.held.tp_call_s + float(long_s(c, ranks, stride)))
-        return calls * float(call_s(c, k, ranks, stride))
+        return calls * float(ring_of(c, k, *self._members(c, kind), np.zeros(())).call_s)
