@@ -88,7 +88,7 @@ def test_a_message_costs_what_its_card_says() -> None:
     """Once one figure for RDMA, whatever the card."""
     assert posting_s(leaf_spine()) == pytest.approx(24 * 2.2e-6)
     assert posting_s(leaf_spine("p5", 4, "EFAv2")) == pytest.approx(24 * 4e-6)
-    assert posting_s(leaf_spine("p5en", 4, "EFAv3")) == pytest.approx(24 * 2.6e-6)
+    assert posting_s(leaf_spine("p5en", 4, "EFAv3")) == pytest.approx(24 * 4e-6)
     assert posting_s(leaf_spine("polaris", 4, "Slingshot-11")) == pytest.approx(12 * 3.9e-6)
     assert posting_s(leaf_spine(), "tcp") == pytest.approx(24 * 15e-6)  # another way through the same card
     assert posting_s(leaf_spine(), "ideal") == 0
@@ -107,7 +107,12 @@ def test_a_card_that_eight_share_may_be_slower_than_they_are() -> None:
 def test_cards_and_published_rows_agree() -> None:
     """The catalogue rounds what every remote peer adds to published all-to-all rows."""
     networks = default_constants().networks
-    for card, kind in (("ConnectX-7", "infiniband"), ("Cassini", "slingshot"), ("X710", "tcp")):
+    for card, kind in (
+        ("ConnectX-7", "infiniband"),
+        ("EFA-v3 adapter", "efa-v3"),
+        ("Cassini", "slingshot"),
+        ("X710", "tcp"),
+    ):
         assert load_catalog().nic(card).overhead_s == pytest.approx(networks[kind].alltoall_peer_us * 1e-6, rel=0.25)
 
 
