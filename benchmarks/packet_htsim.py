@@ -40,12 +40,12 @@ def run() -> dict[str, Any]:
 def drawn() -> list[dict[str, Any]]:
     """Return the cases: who sends to whom, how much, over which transport and with which first window."""
     random, cases = np.random.default_rng(SEED), []
-    for _ in range(6):
+    for _ in range(25):
         order = random.permutation(HOSTS)
         cases.append({"transport": "ndp", "pattern": "permutation", "src": order, "dst": np.roll(order, 1),
                       "size": int(random.integers(2, 16)) * 250_000,
                       "window": int(random.integers(40, 240))})  # fmt: skip
-    for transport in ("ndp", "ndp", "ndp", "roce", "roce"):
+    for transport in 15 * ("ndp",) + 10 * ("roce",):
         order = random.permutation(HOSTS)
         count = int(random.integers(8, 64))
         cases.append({"transport": transport, "pattern": f"incast of {count}", "src": order[1 : count + 1],
