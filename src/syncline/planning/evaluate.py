@@ -68,7 +68,7 @@ class Evaluator:
         self, candidates: Iterable[SearchCandidate], also: Iterable[Decision] = (), shown: int = 1,
         like: Evaluator | None = None,
     ) -> tuple[Evaluated, ...]:  # fmt: skip
-        """Return the best plans, best first, at most `shown`: all that could win are executed, and at least so many.
+        """Return the best plans, best first, at most `shown`: all that could win are executed, and so many candidates.
 
         `also` are decisions that won elsewhere, on a cluster that this one is compared with. `like` has executed plans
         of nearly the same question: how far each was from its closed form says what its kind may take here.
@@ -79,6 +79,7 @@ class Evaluator:
             decision = replace(won, algorithm="", bucket_bytes=0)  # both are the cluster's own choice
             done[decision] = self.closed(decision).step_time_s
             waiting.pop(decision, None)
+        least = len(done) + shown
         gaps = (
             []
             if like is None
@@ -89,7 +90,7 @@ class Evaluator:
             hopes = {d: closed_s * _least_gap(d, gaps) for d, closed_s in waiting.items()}
             chosen = min(hopes, key=hopes.__getitem__)
             best_s = min(map(self.seconds, done), default=float("inf"))
-            if hopes[chosen] >= (1 - RESOLUTION) * best_s and len(done) >= shown:
+            if hopes[chosen] >= (1 - RESOLUTION) * best_s and len(done) >= least:
                 break
             done[chosen] = waiting.pop(chosen)
             gaps.append((chosen, self.seconds(chosen) / done[chosen]))
