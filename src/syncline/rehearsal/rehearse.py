@@ -30,9 +30,9 @@ from syncline.timeline import Timeline
 from syncline.timeline.account import AccountDifference, subtract
 from syncline.timeline.account.of_timeline import timeline_account
 
-SCORED_FROM_S = 0.02
 BEHIND, ALIKE = 0.1, 1e-3
-"""Of what plain DDP learnt: who learns so much less pays for its speed with more steps. And of a loss: no difference."""
+"""Who learns so much less than plain DDP pays for speed with more steps; losses so near each other are alike."""
+SCORED_FROM_S = 0.02
 """Shorter operations are shown but not scored: a busy machine's scheduler moves them by as much as they last."""
 
 
@@ -78,7 +78,7 @@ class StepRow:
 
 
 def fastest(steps: Sequence[StepRow], plain: float | None, curve: Sequence[float]) -> StepRow:
-    """Return the fastest step of those whose loss came down nearly as far as that of plain DDP, whose curve is given."""
+    """Return the fastest step of those whose loss came down nearly as far as plain DDP's, whose curve is given."""
     learnt = max(curve[0] - plain, 0.0) if curve and plain is not None else 0.0
     sound = [row for row in steps if plain is None or row.loss <= plain * (1 + ALIKE) + BEHIND * learnt]
     return min(sound or steps, key=lambda row: row.measured_s)
