@@ -22,7 +22,7 @@ from dataclasses import replace
 from statistics import median
 from typing import Any, Protocol
 
-from syncline.errors import LostRankError, SynchronizationError
+from syncline.errors import LostRankError, NonFiniteError, SynchronizationError
 from syncline.runtime.alive.heartbeat import (
     BUSY,
     CLOSED,
@@ -162,7 +162,8 @@ class Watchdog:
             self._tell(text, left[0].rank)
             hint = "Give every rank the same number of steps, or use model.join()."
             return self._error(RankVerdict("closed", left[0].rank, text, hint))
-        self._tell(self._own_words(failure, is_vague))
+        if not isinstance(failure, NonFiniteError):  # which every rank finds by itself, as fast as a heartbeat tells
+            self._tell(self._own_words(failure, is_vague))
         return failure
 
     def _own_words(self, failure: BaseException, is_vague: bool) -> str:
