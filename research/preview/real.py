@@ -1,10 +1,10 @@
 """Scripts as they run on a real GPU, beside which previews are put: `python research/preview/real.py OUT [NAME ...]`.
 
-Each script of `zoo.py`, `more.py` and `recipes.py`, or those named, runs unmodified as one rank while its optimizer's
-steps are marked: some to warm up, some timed from first to last while the GPU's clock is read, some with the GPU
-awaited after each (of which the host's part is kept), three under the profiler. OUT gets one JSON file: these times,
-the most memory that was allocated, and every operator that launched kernels with its shapes, types, strides, kernels
-and seconds.
+Each script of `zoo.py`, `more.py`, `recipes.py` and `library.py`, or those named, runs unmodified as one rank while its
+optimizer's steps are marked: some to warm up, some timed from first to last while the GPU's clock is read, some with
+the GPU awaited after each (of which the host's part is kept, by phase, with what it waited for values), three under
+the profiler. OUT gets one JSON file: these times, the most memory that was allocated, and every operator that launched
+kernels with its shapes, types, strides, kernels and seconds.
 """
 
 # mypy: ignore-errors
@@ -33,16 +33,39 @@ class Watch:
 
     def __init__(self, out: Path) -> None:
         self.out, self.marks, self.host, self.record = out, [], [], {}
+        self.spent = {"backward": 0.0, "optimizer": 0.0, "reading": 0.0}  # of this step
+        self.phases, self.depth = [], 0
+
+    def timing(self, what, fn):
+        """Return a function that adds what its outermost call takes to a phase of the step."""
+
+        def timed(*args, **kwargs):
+            self.depth += 1
+            begin = time.perf_counter()
+            try:
+                return fn(*args, **kwargs)
+            finally:
+                self.depth -= 1
+                if not self.depth:
+                    self.spent[what] += time.perf_counter() - begin
+
+        return timed
+
+    def begins(self, *_: object) -> None:
+        self.begun = time.perf_counter()
 
     def stepped(self, *_: object) -> None:
         import torch
 
         number, left = len(self.marks) + 1, time.perf_counter()
+        self.spent["optimizer"] += left - self.begun
         if number in (WARM, WARM + TIMED) or number > WARM + TIMED:
             torch.cuda.synchronize()
         self.marks.append(time.perf_counter())
         if number > WARM + TIMED:
             self.host.append(left - self.marks[-2])
+            self.phases.append(dict(self.spent))
+        self.spent = dict.fromkeys(self.spent, 0.0)
         if number == 3:
             self.meter = subprocess.Popen(METER, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         elif number == WARM:
@@ -67,6 +90,7 @@ class Watch:
             "gpu": torch.cuda.get_device_name(), "torch": torch.__version__,
             "step_s": (free[-1] - free[0]) / TIMED, "awaited_step_s": statistics.median(each),
             "host_s": statistics.median(self.host[:AWAITED]),
+            **{f"{what}_s": statistics.median(each[what] for each in self.phases[:AWAITED]) for what in self.spent},
             "clock_MHz": statistics.median(float(mhz) for mhz, _ in read) if read else None,
             "peak_bytes": torch.cuda.max_memory_allocated(), "reserved_bytes": torch.cuda.max_memory_reserved(),
         }  # fmt: skip
@@ -108,16 +132,45 @@ def operators(profiler) -> dict[str, object]:
         busy += max(0.0, end - max(begin, until))
         until = max(until, end)
     listed = sorted(rows.values(), key=lambda row: -row["seconds"])
-    return {"gpu_busy_s": busy * 1e-6 / PROFILED, "gpu_kernels": len(spans) / PROFILED, "operators": listed}
+    found = {"gpu_busy_s": busy * 1e-6 / PROFILED, "gpu_kernels": len(spans) / PROFILED}
+    return found | {"traced_host": on_host(events), "operators": listed}
+
+
+def on_host(events) -> dict[str, float]:
+    """Return what the host did in a step under the profiler: operators by thread, launches, waits for the GPU."""
+    found = {"launches": 0, "launch_s": 0.0, "waited_s": 0.0}
+    for event in events:
+        if event.get("cat") in ("cuda_runtime", "cuda_driver"):
+            name, seconds = event["name"], event["dur"] * 1e-6
+            what = "waited_s" if "Synchronize" in name else "launch_s" if "Launch" in name else ""
+            if what:
+                found[what] += seconds
+                found["launches"] += what == "launch_s"
+    threads, until = {}, {}
+    for op in sorted((e for e in events if e.get("cat") == "cpu_op"), key=lambda e: e["ts"]):
+        row = threads.setdefault(op["tid"], {"operators": 0, "outermost": 0, "outermost_s": 0.0})
+        row["operators"] += 1
+        if op["ts"] >= until.get(op["tid"], 0.0):
+            until[op["tid"]] = op["ts"] + op["dur"]
+            row["outermost"] += 1
+            row["outermost_s"] += op["dur"] * 1e-6
+    most = sorted(threads.values(), key=lambda row: -row["operators"])[:2]
+    each = {f"{key}_{n}": value for n, row in enumerate(most) for key, value in row.items()}
+    return {key: value / PROFILED for key, value in (found | each).items()}
 
 
 def run(command: list[str], out: Path) -> None:
     """Run a script in this process and write what its steps took."""
-    from torch.optim.optimizer import register_optimizer_step_post_hook
+    import torch
+    from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
     alone = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}
     os.environ.update(alone, MASTER_ADDR="127.0.0.1", MASTER_PORT="29511")
-    register_optimizer_step_post_hook(Watch(out).stepped)
+    watch = Watch(out)
+    register_optimizer_step_pre_hook(watch.begins)
+    register_optimizer_step_post_hook(watch.stepped)
+    torch.autograd.backward = watch.timing("backward", torch.autograd.backward)
+    torch.Tensor.item = watch.timing("reading", torch.Tensor.item)
     sys.argv = command
     runpy.run_path(command[0], run_name="__main__")
 
@@ -152,12 +205,13 @@ def main() -> None:
     import transformers  # noqa: F401
 
     sys.path.insert(0, str(HERE))
+    import library
     import more
     import recipes
     import zoo
 
     out, began = Path(sys.argv[1]), time.monotonic()
-    files = {name: f"{kept.__name__}.py" for kept in (zoo, more, recipes) for name in kept.SCRIPTS}
+    files = {name: f"{kept.__name__}.py" for kept in (zoo, more, recipes, library) for name in kept.SCRIPTS}
     found = {}
     for name in sys.argv[2:] or files:
         found[name] = forked([str(HERE / files[name]), name])
