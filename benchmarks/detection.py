@@ -1,40 +1,56 @@
 """Who is lost, and how soon everybody knows: ranks killed and stopped at random moments, and 10,000 ranks' heartbeats.
 
     KILLS=400 python benchmarks/run.py detection --keep
-    KILLS=0 STOPS_S= python benchmarks/run.py detection        the heartbeats of 10,000 ranks alone
+    KILLS=0 STOPS_S= CUTS_S= python benchmarks/run.py detection        the heartbeats of 10,000 ranks alone
+    FIRST=200 KILLS=200 ...                                            the moments of the 201st kill and later
 
 Half of the kills hit the default (`auto`), half of those while it tries codecs; the others hit plain, int8, FSDP2 and
 FSDP2 beside tensor parallelism.
 A survivor counts as right where it raises a `LostRankError` that names the killed rank and its host, with the step and
 the phase; as soon, within three seconds. Ranks that stand still (SIGSTOP) for less than patience lasts must not be
-called lost. The heartbeats of many ranks are simulated (`rig/beat_swarm.py`), with 1 % of messages lost and 50
-processes that pause for 5 s. The bound is what all pairs would send.
+called lost, nor a rank of a lab whose host's cable is cut for a while. The heartbeats of many ranks are simulated
+(`rig/beat_swarm.py`), with 1 % of messages lost and 50 processes that pause for 5 s. The bound is what all pairs would
+send.
 """
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import random
 import signal
 import statistics
 import sys
+import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from rig import beat_swarm, kill_rank
+from syncline.errors import LabError
+from syncline.fabric import load
 from syncline.host.ports import meeting_port
+from syncline.lab import Lab
 from syncline.runtime.alive.watchdog import BEATS
 
 KILLS = int(os.environ.get("KILLS", "40"))
-AT_ONCE = max(1, (os.cpu_count() or 1) // 5)
-"""Scripts that run side by side: their ranks have a core each, and one is left."""
-STOPS_S = tuple(float(text) for text in os.environ.get("STOPS_S", "3,15,60").split(",") if text)
+FIRST = int(os.environ.get("FIRST", "0"))
+AT_ONCE = max(1, (os.cpu_count() or 1) // 3)
+"""Scripts that run side by side: their ranks mostly sleep or wait."""
+STOPS_S, CUTS_S = (
+    tuple(float(text) for text in os.environ.get(name, given).split(",") if text)
+    for name, given in (("STOPS_S", "3,15,60"), ("CUTS_S", "5,20"))
+)
 SHARES = {"auto": 0.25, "auto trial": 0.25, "plain": 0.125, "int8": 0.125, "fsdp2": 0.125, "fsdp2 tp": 0.125}
 """Of all kills: which kind of script they hit."""
+FOLDER = Path(__file__).parent
+FLAT = FOLDER.parent / "examples" / "lab-flat.yaml"
 SOON_S = 3.0
 LONGEST_S = 90.0
 SWARMS = (100, 1_000, 10_000)
@@ -121,19 +137,56 @@ def stop(kind: str, stopped_s: float) -> dict[str, Any]:
     return {"kind": kind, "stopped_s": stopped_s, "ends": ends, "went_on": ends == ["finished"] * script.num_ranks}
 
 
+def cut(kind: str, cut_s: float) -> dict[str, Any]:
+    """Cut a host's cable in a lab for a while; return whether training went on, and its longest step."""
+    found: list[dict[str, Any]] = []
+    ready = threading.Semaphore(0)
+
+    def hear(_process: object, _stream: str, line: str) -> None:
+        if line == '"ready"':
+            ready.release()
+        elif line.startswith("{"):
+            found.append(json.loads(line))
+
+    with Lab(load(FLAT), hosts=3) as lab:
+        command = [sys.executable, "-m", "rig.kill_rank", kind, "400"]
+        job = lab.start(command, on_line=hear, env={"PYTHONPATH": os.pathsep.join([str(FOLDER), *sys.path])})
+        if not all(ready.acquire(timeout=LONGEST_S) for _ in lab.host_names):
+            job.end()
+            raise TimeoutError(f"a rank of {kind} did not start")
+        lab.fault(f"{lab.host_names[1]}:eth0 down for {cut_s:g}s")
+        job.wait(LONGEST_S)
+    ends = [row["class"] for row in found]
+    return {"kind": kind, "cut_s": cut_s, "ends": ends, "went_on": ends == ["finished"] * 3,
+            "longest_step_s": max(row.get("longest_s", 0.0) for row in found)}  # fmt: skip
+
+
+def labelled(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Return what comes of one script, which is written as it ends: a run that is ended early has its rows."""
+    row = work()
+    print(json.dumps(row), file=sys.stderr, flush=True)
+    return row
+
+
 def run() -> dict[str, Any]:
-    """Return every kill and stop, and how many ended as they should."""
+    """Return every kill, stop and cut, and how many ended as they should."""
     kinds = [kind for kind, share in SHARES.items() for _ in range(round(share * KILLS))]
     random.Random(11).shuffle(kinds)  # noqa: S311
-    kills = []
+    missing = []
     with ThreadPoolExecutor(AT_ONCE) as several:
-        struck = several.map(kill, kinds, [random.Random(n) for n in range(len(kinds))])  # noqa: S311
-        for number, row in enumerate(struck):
-            kills.append(row)
-            print(f"kill {number + 1} of {len(kinds)}: {row}", file=sys.stderr, flush=True)
+        pauses = [(work, s) for work, all_s in ((cut, CUTS_S), (stop, STOPS_S)) for s in sorted(all_s, reverse=True)]
+        paused = [(work, several.submit(labelled, partial(work, kind, s)))
+                  for work, s in pauses for kind in ("auto", "int8")]  # fmt: skip
+        struck = [several.submit(labelled, partial(kill, kind, random.Random(FIRST + n)))  # noqa: S311
+                  for n, kind in enumerate(kinds)]  # fmt: skip
+        stops = [one.result() for work, one in paused if work is stop]
+        try:
+            cuts = [one.result() for work, one in paused if work is cut]
+        except LabError as error:
+            cuts, missing = [], [f"cuts: {error}"]
+        kills = [one.result() for one in struck]
     swarms = {str(n): asdict(beat_swarm.watch(n)) for n in SWARMS}
     swarms["10000, its host gone"] = asdict(beat_swarm.watch(10_000, host_is_gone=True))
-    stops = [stop(kind, stopped_s) for stopped_s in STOPS_S for kind in ("auto", "int8")]
     times = [row["after_s"] for one in kills for row in one["survivors"] if row["after_s"] is not None]
     wrong = [one for one in kills if not (one["right"] and one["soon"])]
     return {
@@ -142,6 +195,6 @@ def run() -> dict[str, Any]:
         "classes": Counter(row["class"] for one in kills for row in one["survivors"]),
         "phases": Counter(row["phase"] for one in kills for row in one["survivors"]),
         "after_s": {"median": statistics.median(times), "longest": max(times)} if times else None,
-        "wrong": wrong, "stops": stops, "swarms": swarms,
+        "wrong": wrong, "stops": stops, "cuts": cuts, "swarms": swarms, "missing": missing,
         "all_pairs_messages_a_second": {str(n): BEATS / WATCH_S * (n - 1) for n in SWARMS},
     }  # fmt: skip
