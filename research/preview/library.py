@@ -200,7 +200,9 @@ def llava_bf16():
         vocab_size=32064, hidden_size=1536, intermediate_size=4096, num_hidden_layers=12, num_attention_heads=12,
         num_key_value_heads=12,
     )  # fmt: skip
-    model = LlavaForConditionalGeneration(LlavaConfig(seen, said, image_token_index=32000, image_seq_length=196))
+    model = LlavaForConditionalGeneration(
+        LlavaConfig(vision_config=seen, text_config=said, image_token_index=32000, image_seq_length=196)
+    )
     model = model.to(torch.bfloat16).cuda()
     model.model.vision_tower.requires_grad_(False)
     tokens = words(32000, 8, 768)
