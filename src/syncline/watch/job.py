@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from functools import cached_property
 from statistics import median
 
 import numpy as np
@@ -17,9 +18,7 @@ import numpy.typing as npt
 from syncline.describe.plain import JsonObject
 from syncline.timeline import COMMUNICATION, SpanKind
 from syncline.timeline.account import Account, StepCause, reported_account
-from syncline.timeline.account.sweep import covered, sweep
 from syncline.timeline.collective import CollectiveName, canonical, size_bucket
-from syncline.timeline.intervals import Intervals
 from syncline.watch.foreign import Count, Moment, Rank, Seconds, StepNumber, Text
 from syncline.watch.hang import Pending
 from syncline.watch.lateness import Lateness
@@ -35,7 +34,7 @@ GONE_S = 60.0
 """A rank that reported nothing for so long is not waited for."""
 MAX_KINDS = 64
 MAX_OPEN = 2048
-MAX_STEPS = 120
+MAX_STEPS, SHOWN_STEPS = 120, 60
 MAX_PAIR_RANKS = 128
 
 
@@ -74,7 +73,7 @@ class StepStat:
     exposed_s: Seconds
     num_ranks: Count
 
-    @property
+    @cached_property
     def account(self) -> Account:
         """Where the step went, by what ranks report of it."""
         return reported_account("live", f"step {self.step}", self.step_s, self.compute_s, self.exposed_s)
@@ -87,9 +86,11 @@ class StepStat:
     def network_share(self) -> float:
         return self.account.share(StepCause.NETWORK)
 
-    def to_json(self) -> JsonObject:
-        causes = dict(self.account.causes_s)
-        return {**vars(self), "other_s": self.other_s, "network_share": self.network_share, "causes_s": causes}
+    @cached_property
+    def plain(self) -> JsonObject:
+        """The step as the page reads it."""
+        own = {column.name: getattr(self, column.name) for column in fields(self)}
+        return {**own, "other_s": self.other_s, "network_share": self.network_share, "causes_s": self.account.causes_s}
 
 
 @dataclass(frozen=True)
@@ -140,7 +141,7 @@ class JobState:
         """Return the state as the page reads it."""
         return {
             "collectives": [c.to_json() for c in self.collectives],
-            "steps": [s.to_json() for s in self.steps],
+            "steps": [s.plain for s in self.steps[-SHOWN_STEPS:]],
             "ranks": [vars(r) for r in self.ranks],
             "pairs_Bps": [[float(f"{v:.4g}") for v in row] for row in self.pairs_Bps.tolist()],
             "ranks_per_cell": self.ranks_per_cell,
@@ -323,8 +324,9 @@ class JobView:
         start_s = min(e.start_s for e in events)
         # From start to start, so that what no span covers (data loading, the optimiser) is part of the step.
         end_s = following.start_s if following.step == step + 1 else max(e.end_s for e in events)
-        layers = sweep([_covered(events, (SpanKind.COMPUTE,)), _covered(events, COMMUNICATION)])
-        computed, exposed = (float((part.end_s - part.start_s).sum()) for part in layers)
+        computes = [(e.start_s, e.end_s) for e in events if e.kind is SpanKind.COMPUTE]
+        computed = _length_s(computes)
+        exposed = _length_s([*computes, *((e.start_s, e.end_s) for e in events if e.kind in COMMUNICATION)]) - computed
         self._compute.setdefault(rank, deque(maxlen=RECENT)).append(computed)
         rows = self._step_rows.setdefault(step, [])
         rows.append((rank, end_s, max(end_s - start_s, 1e-9), computed, exposed))
@@ -381,11 +383,9 @@ def union(spans: list[tuple[float, float]]) -> list[tuple[float, float]]:
     return merged
 
 
-def _covered(events: list[SpanEvent], kinds: tuple[SpanKind, ...]) -> Intervals:
-    """Return when a rank was in any of some kinds of span."""
-    chosen = [(event.start_s, event.end_s) for event in events if event.kind in kinds]
-    table = np.array(chosen, np.float64).reshape(len(chosen), 2)
-    return covered(table[:, 0], table[:, 1])
+def _length_s(spans: list[tuple[float, float]]) -> float:
+    """Return how long any of the spans lasted."""
+    return sum(end - start for start, end in union(spans))
 
 
 def _median(values: deque[float] | None) -> float:
