@@ -37,19 +37,17 @@ class Resent:
 
 def tcp_resent(snmp: str) -> Resent | None:
     """Read TCP's two lines of /proc/net/snmp; None where they are not as the kernel writes them."""
-    counters = net_counters(snmp)
-    sent, again = (counters.get(("Tcp", name)) for name in ("OutSegs", "RetransSegs"))
-    return None if sent is None or again is None or sent < 0 or again < 0 else Resent(sent, again)
+    sent, again = net_counters(snmp, "Tcp", "OutSegs", "RetransSegs")
+    return None if sent is None or again is None else Resent(sent, again)
 
 
-def net_counters(text: str) -> dict[tuple[str, str], int]:
-    """Read /proc/net/snmp or netstat by table and name: each table is a line of names and a line of numbers."""
-    lines, counters = [line.partition(":") for line in text.splitlines()], {}
-    for (table, _, names), (same, _, numbers) in zip(lines[::2], lines[1::2], strict=False):
-        if table == same and len(names.split()) == len(numbers.split()):
-            pairs = zip(names.split(), numbers.split(), strict=True)
-            counters.update({(table, name): int(n) for name, n in pairs if n.lstrip("-").isdecimal()})
-    return counters
+def net_counters(text: str, table: str, *names: str) -> list[int | None]:
+    """Return counters of one table of /proc/net/snmp or netstat: a line of names, then a line of as many numbers."""
+    rows = [line.split()[1:] for line in text.splitlines() if line.startswith(f"{table}:")][:2]
+    if len(rows) < 2 or len(rows[0]) != len(rows[1]):
+        return [None] * len(names)
+    found = dict(zip(*rows, strict=True))
+    return [int(found[name]) if found.get(name, "").isdecimal() else None for name in names]
 
 
 def read_resent(snmp: Path = SNMP, rdma: Path = RDMA) -> Resent:

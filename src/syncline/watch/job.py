@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from functools import cached_property
+from functools import cached_property, lru_cache
 from statistics import median
 
 import numpy as np
@@ -250,8 +250,7 @@ class JobView:
     # Collectives
 
     def _add_collective(self, event: SpanEvent) -> None:
-        name = canonical(event.name, event.size_bytes, event.group, event.codec)
-        key = name.key()
+        name, key = _name(event.name, event.size_bytes, event.group, event.codec)
         if key not in self._kinds:
             if len(self._kinds) >= MAX_KINDS:
                 return
@@ -285,16 +284,16 @@ class JobView:
         recent = [took for end_s, took in kind.done if now_s - end_s <= WINDOW_S]
         if not recent:
             return None
-        every = np.array([duration for took in recent for duration in took])
+        every = sorted(duration for took in recent for duration in took)
         transfers = [min(took) for took in recent]
-        p50_s = float(np.median(every))
+        p50_s = median(every)
         return CollectiveStat(
             key,
             kind.name.operation,
             kind.size_bytes,
             len(recent),
             p50_s,
-            float(np.percentile(every, 99)),
+            every[round(0.99 * (len(every) - 1))],
             median(transfers),
             median(transfers[-RECENT:]),
             kind.predicted_s,
@@ -370,6 +369,13 @@ class JobView:
         if len(self._sent) == self._sent.maxlen:  # older ones were let go
             begun_s = max(begun_s, float(table[:, 0].min()))
         return matrix / max(now_s - begun_s, 1e-9), cell
+
+
+@lru_cache(4096)
+def _name(text: str, size_bytes: int, group: str, codec: str) -> tuple[CollectiveName, str]:
+    """Return what a collective is called, and its kind; a job runs the same few again and again."""
+    name = canonical(text, size_bytes, group, codec)
+    return name, name.key()
 
 
 def union(spans: list[tuple[float, float]]) -> list[tuple[float, float]]:

@@ -16,6 +16,7 @@ class _Step:
 
     def __init__(self) -> None:
         self.end_s = 0.0
+        self.means: dict[int, float] = {}
         self._sums: dict[int, tuple[float, int]] = {}
 
     def add(self, end_s: float, late_s: Mapping[int, float]) -> None:
@@ -23,9 +24,7 @@ class _Step:
         for rank, value in late_s.items():
             total, count = self._sums.get(rank, (0.0, 0))
             self._sums[rank] = (total + value, count + 1)
-
-    def means(self) -> dict[int, float]:
-        return {rank: total / count for rank, (total, count) in self._sums.items()}
+            self.means[rank] = (total + value) / (count + 1)
 
 
 class Lateness:
@@ -53,6 +52,6 @@ class Lateness:
         by_rank: dict[int, list[float]] = {}
         for step in steps:
             if step.end_s >= since_s:
-                for rank, late_s in step.means().items():
+                for rank, late_s in step.means.items():
                     by_rank.setdefault(rank, []).append(late_s)
         return {rank: sorted(values)[len(values) // 5] for rank, values in by_rank.items()}

@@ -6,6 +6,7 @@ rows = sampler.take()           # every row since the last call: times, and rx a
 
 from __future__ import annotations
 
+import math
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,8 +20,8 @@ from syncline.host.netlink import inside, open_route
 
 PERIOD_S = 1e-3
 MAX_PERIOD_S = 16e-3
-MAX_CPU, JUDGED_S = 0.008, 10.0
-"""Share of a core that sampling may take, and how long is measured before the period is changed."""
+MAX_CPU, JUDGED_S = 0.004, 3.0
+"""Share of a core that the loop may take, and how long is measured before the period is changed."""
 NUM_ROWS = 16384
 """Rows kept until they are taken: 16 seconds at 1 ms."""
 
@@ -53,15 +54,16 @@ class SamplerPace:
         self._since: tuple[float, float] | None = None
 
     def look(self, rows: SampleRows) -> None:
-        """Take rows with what they cost; a period twice as long where ten seconds of them cost too much."""
+        """Take rows with what they cost; a period 2, 4, 8 ... times as long where they cost so much too much."""
         if not len(rows.time_s):
             return
         now_s = float(rows.time_s[-1])
         if self._since is None or rows.cpu_s < self._since[1]:
             self._since = (now_s, rows.cpu_s)
         elif now_s - self._since[0] >= JUDGED_S:
-            if rows.cpu_s - self._since[1] > MAX_CPU * (now_s - self._since[0]):
-                self.period_s = min(2 * self.period_s, MAX_PERIOD_S)
+            excess = (rows.cpu_s - self._since[1]) / (MAX_CPU * (now_s - self._since[0]))
+            if excess > 1:
+                self.period_s = min(self.period_s * 2.0 ** math.ceil(math.log2(excess)), MAX_PERIOD_S)
             self._since = (now_s, rows.cpu_s)
 
 

@@ -41,6 +41,8 @@ class LinkDown(WatchRule):
 
     def look(self, context: Context) -> RuleVerdict:
         load, table = context.frame.load, context.frame.table
+        if load.up.all():
+            return NONE
         carried = context.past["rate"].quantile(0.9) if "rate" in context.past else np.full(len(table), np.nan)
         # One that never carried anything is a spare port, unless its capacity is known.
         known = (np.nan_to_num(carried) > 0) | ~np.isnan(table.capacity_Bps)

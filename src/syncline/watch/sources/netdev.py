@@ -15,7 +15,7 @@ _PROC_FIELDS = (
     "tx_bytes", "tx_packets", "tx_errors", "tx_dropped",
 )  # fmt: skip
 _QUEUE = ("backlog_bytes", "qdisc_drops", "backlog_packets")
-CHECK_EVERY = 4
+CHECK_EVERY = 20
 """Readings after which states and speeds are asked for again though the kernel has announced no change."""
 
 

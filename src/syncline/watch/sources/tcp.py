@@ -6,11 +6,10 @@ from syncline.host.resent import net_counters
 from syncline.watch.metric import Key, Reading
 from syncline.watch.sources.source import CounterSource, SourceTree
 
-_WANTED = {
-    ("Tcp", "OutSegs"): "tcp.out_segments",
-    ("Tcp", "RetransSegs"): "tcp.retransmitted",
-    ("TcpExt", "TCPTimeouts"): "tcp.timeouts",
-}
+_WANTED = (
+    ("snmp", "Tcp", {"OutSegs": "tcp.out_segments", "RetransSegs": "tcp.retransmitted"}),
+    ("netstat", "TcpExt", {"TCPTimeouts": "tcp.timeouts"}),
+)
 
 
 class TcpSource(CounterSource):
@@ -24,7 +23,8 @@ class TcpSource(CounterSource):
     def read(self) -> Reading:
         """Return the host's TCP counters."""
         reading: dict[Key, float] = {}
-        for file in ("snmp", "netstat"):
-            counters = net_counters(self._root.text("proc/net", file) or "")
-            reading.update({Key(metric, "host"): counters[at] for at, metric in _WANTED.items() if at in counters})
+        for file, table, metrics in _WANTED:
+            counted = net_counters(self._root.text("proc/net", file) or "", table, *metrics)
+            pairs = zip(metrics.values(), counted, strict=True)
+            reading.update({Key(metric, "host"): number for metric, number in pairs if number is not None})
         return reading
