@@ -70,6 +70,7 @@ def test_a_clock_that_stands_still_gives_no_rate() -> None:
     bank = CounterBank()
     bank.update({KEY: 1}, 5.0)
     assert bank.update({KEY: 10}, 5.0) == {}
+    assert bank.update({KEY: 10}, 6.0)[KEY].rate == 9
     assert dict(bank.totals())[KEY] == 10
 
 

@@ -77,10 +77,11 @@ class CounterBank:
                         still = Growth(0, now_s - since_s)
                     grown[key], track.seen_s = still, now_s
                 continue
+            if now_s <= since_s:
+                continue  # it is of a later moment than is said, and counts when that has come
             delta, reset = growth(track.raw, int(value), track.bits)
             self.num_resets += reset
-            if now_s > since_s:
-                grown[key], track.seen_s = Growth(delta, now_s - since_s, reset), now_s
+            grown[key], track.seen_s = Growth(delta, now_s - since_s, reset), now_s
             track.raw, track.total = int(value), track.total + delta
         self._forget(now_s)
         return grown

@@ -222,7 +222,7 @@ def plain(text: str, status: str = "200 OK", more: str = "") -> bytes:
 
 async def good(writer: asyncio.StreamWriter, path: str) -> None:
     new = {"seq": time.monotonic_ns(), "wall_s": time.time()}
-    writer.write(plain(json.dumps(body(**new) if path == "/api/frame" else LINKS.to_json())))
+    writer.write(plain(json.dumps(body(**new) if path.startswith("/api/frame") else LINKS.to_json())))
     await writer.drain()
 
 

@@ -120,12 +120,12 @@ def test_what_was_up_on_a_host_that_fell_silent_is_not_cleared(monkeypatch: pyte
 class Answers:
     """A reader that gives what it is told to."""
 
-    name = "a"
+    name, every_s = "a", 1.0
 
     def __init__(self, frames: list[HostFrame]) -> None:
         self.frames = frames
 
-    async def read(self) -> list[HostFrame]:
+    async def read(self, wait_s: float = 0.0) -> list[HostFrame]:
         return self.frames
 
     async def close(self) -> None: ...
@@ -136,7 +136,7 @@ def test_links_of_an_agent_that_began_anew_are_asked_for_again() -> None:
     names = iter((("old-0", "old-1"), ("new-0", "new-1")))
     reader = AgentReader("http://127.0.0.1:1")
 
-    async def get(path: str) -> bytes:
+    async def get(path: str, query: dict[str, str] | None = None) -> bytes:
         if path == "/api/layout":
             own = next(names)
             changed = LinkTable(

@@ -19,10 +19,11 @@ from syncline.watch.fleet import prometheus_source
 from syncline.watch.fleet.exporters import EXPORTER_QUERIES, ExporterTable
 from syncline.watch.fleet.fleet import Fleet
 from syncline.watch.fleet.host_frame import HostFrame
-from syncline.watch.fleet.prometheus_source import AGENT_QUERIES, PrometheusReader, Sample
+from syncline.watch.fleet.prometheus_source import AGENT_QUERIES, NEWEST, SCRAPED, PrometheusReader, Sample
 from syncline.watch.frame import Frame
 
 Row = tuple[dict[str, str], str]
+COUNTERS = {query for query in EXPORTER_QUERIES.values() if "_total" in query}
 NDR_Bps = 50e9
 
 
@@ -31,12 +32,13 @@ class Site:
 
     def __init__(self) -> None:
         self.rows: dict[str, list[Row]] = {}
+        self.scrapes = 0
         site = self
 
         class Answer(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 query = urllib.parse.parse_qs(urllib.parse.urlsplit(self.path).query)["query"][0]
-                rows = [{"metric": labels, "value": [0, value]} for labels, value in site.rows.get(query, [])]
+                rows = [{"metric": labels, "value": [0, value]} for labels, value in site.told(query)]
                 body = json.dumps({"status": "success", "data": {"resultType": "vector", "result": rows}}).encode()
                 self.send_response(200)
                 self.send_header("Content-Length", str(len(body)))
@@ -54,9 +56,20 @@ class Site:
         self.reader = PrometheusReader(f"http://127.0.0.1:{self.server.server_port}")
         self.fleet = Fleet([self.reader], deadline_s=30.0)
 
+    def told(self, query: str) -> list[Row]:
+        """Return the rows of a query; counters have grown by as much in every second of which there was a scrape."""
+        rows, at = self.rows.get(query, []), str(self.scrapes)
+        if query in (NEWEST, SCRAPED):
+            hosts = {labels["instance"] for rows in self.rows.values() for labels, _ in rows if "instance" in labels}
+            return [({"instance": host}, at) for host in sorted(hosts)] if query == SCRAPED else [({}, at)]
+        if query not in COUNTERS:
+            return rows
+        return [(labels, str(float(value) * self.scrapes)) for labels, value in rows]
+
     def frame(self, times: int = 1) -> Frame:
         async def look() -> None:
             for _ in range(times):
+                self.scrapes += 1
                 await self.fleet.ask(self.reader)
             await self.reader.close()
 

@@ -18,7 +18,7 @@ from syncline.describe.names import natural
 from syncline.errors import WatchError
 from syncline.fabric import Fabric
 from syncline.finding import Severity
-from syncline.watch.counter import Growth
+from syncline.watch.counter import CounterBank, Growth
 from syncline.watch.fleet.host_frame import HostFrame
 from syncline.watch.frame import Frame
 from syncline.watch.incident import Incident
@@ -28,24 +28,23 @@ from syncline.watch.links import JoinedLinks, KnownLink
 from syncline.watch.metric import METRICS, Key, Reading
 from syncline.watch.rules.engine import RuleEngine
 
-OVER = "[1m]"
 _NOT_A_NIC = "lo|docker.*|veth.*|virbr.*|br-.*|ifb.*|dummy.*|tun.*|tap.*|cali.*|cni.*|flannel.*|bond.*|kube.*"
 _NET = f'{{device!~"{_NOT_A_NIC}"}}'
 EXPORTER_QUERIES: dict[str, str] = {
-    "net.tx_bytes": f"rate(node_network_transmit_bytes_total{_NET}{OVER})",
-    "net.rx_bytes": f"rate(node_network_receive_bytes_total{_NET}{OVER})",
+    "net.tx_bytes": f"node_network_transmit_bytes_total{_NET}",
+    "net.rx_bytes": f"node_network_receive_bytes_total{_NET}",
     "net.speed_Bps": f"node_network_speed_bytes{_NET}",
     "net.up": f"node_network_up{_NET}",
-    "net.tx_dropped": f"rate(node_network_transmit_drop_total{_NET}{OVER})",
-    "net.rx_dropped": f"rate(node_network_receive_drop_total{_NET}{OVER})",
-    "net.tx_errors": f"rate(node_network_transmit_errs_total{_NET}{OVER})",
-    "net.rx_errors": f"rate(node_network_receive_errs_total{_NET}{OVER})",
-    "ib.port_xmit_data": f"rate(node_infiniband_port_data_transmitted_bytes_total{OVER})",
-    "ib.port_rcv_data": f"rate(node_infiniband_port_data_received_bytes_total{OVER})",
+    "net.tx_dropped": f"node_network_transmit_drop_total{_NET}",
+    "net.rx_dropped": f"node_network_receive_drop_total{_NET}",
+    "net.tx_errors": f"node_network_transmit_errs_total{_NET}",
+    "net.rx_errors": f"node_network_receive_errs_total{_NET}",
+    "ib.port_xmit_data": "node_infiniband_port_data_transmitted_bytes_total",
+    "ib.port_rcv_data": "node_infiniband_port_data_received_bytes_total",
     "ib.rate_Bps": "node_infiniband_rate_bytes_per_second",
     "ib.state": "node_infiniband_state_id",
-    "ib.port_xmit_discards": f"rate(node_infiniband_port_discards_transmitted_total{OVER})",
-    "ib.port_rcv_errors": f"rate(node_infiniband_port_errors_received_total{OVER})",
+    "ib.port_xmit_discards": "node_infiniband_port_discards_transmitted_total",
+    "ib.port_rcv_errors": "node_infiniband_port_errors_received_total",
     "gpu.nvlink_tx_bytes": "DCGM_FI_PROF_NVLINK_TX_BYTES",
     "gpu.nvlink_rx_bytes": "DCGM_FI_PROF_NVLINK_RX_BYTES",
     "use": "DCGM_FI_DEV_GPU_UTIL",
@@ -81,12 +80,20 @@ class ExporterTable:
     def __init__(self, fabric: Fabric | None = None) -> None:
         self._fabric = fabric
         self._readers: dict[str, tuple[LinkMap, LinkReader]] = {}
+        self._banks: dict[str, CounterBank] = defaultdict(CounterBank)
+        self._grown: dict[str, dict[Key, Growth]] = {}
+        self._looked_s = 0.0
         self._joined = JoinedLinks()
         self._engine = RuleEngine()
         self._seq = 0
 
-    def frames(self, found: Series, wall_s: float, mono_s: float) -> list[HostFrame]:
-        """Return one frame for all of these hosts, with the alerts of the rules and of the GPUs."""
+    def frames(
+        self, found: Series, wall_s: float, mono_s: float, scraped_s: Mapping[str, float] | None = None
+    ) -> list[HostFrame]:
+        """Return one frame for all of these hosts, with the alerts of the rules and of the GPUs.
+
+        Counters grow from one scrape of a host to the next, which was at `scraped_s`.
+        """
         readings = _readings(found)
         gpus = {name: _by_gpu(found[name]) for name in ("use", "celsius", "watts", "xid")}
         hosts = {*readings, *(host for host, _ in gpus["use"])}
@@ -98,13 +105,13 @@ class ExporterTable:
         for host, reading in sorted(readings.items()):
             has_rails = usual[0][0] > 1 and len(fastest[host]) == usual[0][0]
             reader = self._reader(host, reading, fastest[host], has_rails=has_rails)
-            grown = {key: Growth(value, 1.0) for key, value in reading.items() if METRICS[key.metric].is_counter}
-            load = reader.update(reading, grown, {}, mono_s)
+            load = reader.update(reading, self._growth(host, reading, (scraped_s or {}).get(host, wall_s)), {}, mono_s)
             parts.append((reader.table, load))
             of_links.update(dict.fromkeys(reader.table.names, host))
         table, load = self._joined.join(parts)
         self._seq += 1
-        self._engine.update(Frame(self._seq, wall_s, mono_s, 1.0, table, load))
+        self._engine.update(Frame(self._seq, wall_s, mono_s, mono_s - (self._looked_s or mono_s - 1.0), table, load))
+        self._looked_s = mono_s
         alerts = [_at(alert, of_links) for alert in self._engine.alerts()]
         rows = tuple(
             {"host": host, "gpu": gpu, "use": use / 100, **{n: gpus[n].get((host, gpu)) for n in ("celsius", "watts")}}
@@ -112,6 +119,14 @@ class ExporterTable:
         )
         title, alerts_of_all = f"{len(hosts)} hosts by their exporters", (*alerts, *_xids(gpus["xid"]))
         return [HostFrame(title, wall_s, table, load, alerts=alerts_of_all, gpus=rows, num_hosts=len(hosts))]
+
+    def _growth(self, host: str, reading: Reading, at_s: float) -> dict[Key, Growth]:
+        """Return what counters did up to a host's last scrape. DCGM gives rates of NVLink, not counters."""
+        counters = {key: value for key, value in reading.items() if METRICS[key.metric].is_counter}
+        rates = {key: Growth(counters.pop(key), 1.0) for key in [*counters] if key.metric.startswith("gpu.")}
+        grown = self._banks[host].update(counters, at_s)
+        self._grown[host] = grown or self._grown.get(host, {})
+        return {**self._grown[host], **rates}
 
     def _reader(self, host: str, reading: Reading, nics: Sequence[str], *, has_rails: bool) -> LinkReader:
         """Return the reader of a host; a new one where its links are called otherwise than before."""

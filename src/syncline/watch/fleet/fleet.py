@@ -28,6 +28,7 @@ from syncline.watch.serve.hub import Hub
 
 DEADLINE_S = 3.0
 """All that one answer may take, from the connection to its last byte."""
+SOON_S = 0.1
 MAX_ALERTS = 200
 MAX_GPUS = 4096
 MAX_HOST_GPUS, MOST_USD_PER_GPU_DAY = 72, 24 * 50.0
@@ -38,17 +39,22 @@ Stat = TypeVar("Stat")
 
 
 class FrameReader(Protocol):
-    """One origin of host frames. It may raise anything: whoever asks it contains that."""
+    """One origin of host frames. It may raise anything: whoever asks it contains that.
+
+    `read` answers at once where something has happened since it was read, else after `wait_s`.
+    """
 
     name: str
+    every_s: float
+    """How often it is read while nothing happens."""
 
-    async def read(self) -> list[HostFrame]: ...
+    async def read(self, wait_s: float = 0.0) -> list[HostFrame]: ...
 
     async def close(self) -> None: ...
 
 
 class Fleet:
-    """Asks every reader once an interval and shows what answered as one frame."""
+    """Reads all readers, and shows what answered as one frame: once an interval, and when incidents change."""
 
     def __init__(
         self,
@@ -68,6 +74,7 @@ class Fleet:
         self._links = JoinedLinks()
         self._log = IncidentLog()
         self._silent: set[str] = set()
+        self._has_news = False
 
     def run(self, stop: threading.Event) -> None:
         """Ask until told to stop."""
@@ -79,9 +86,10 @@ class Fleet:
             await asyncio.sleep(min(0.2, self.every_s))
             while not stop.is_set():
                 self.tell()
-                until = time.monotonic() + self.every_s
-                while not stop.is_set() and time.monotonic() < until:
-                    await asyncio.sleep(min(0.1, max(0.0, until - time.monotonic())))
+                until, self._has_news = time.monotonic() + self.every_s, False
+                while not stop.is_set() and (now_s := time.monotonic()) < until and not self._has_news:
+                    await asyncio.sleep(min(SOON_S, until - now_s))
+                    self._has_news |= self._presence.silent(time.monotonic()).keys() != self._silent
         finally:
             for task in asking:
                 task.cancel()
@@ -91,22 +99,22 @@ class Fleet:
         try:
             while True:
                 begun_s = time.monotonic()
-                await self.ask(reader)
-                await asyncio.sleep(max(0.05, self.every_s - (time.monotonic() - begun_s)))
+                await self.ask(reader, reader.every_s)
+                await asyncio.sleep(max(SOON_S, reader.every_s - (time.monotonic() - begun_s)))
         finally:
             await reader.close()
 
-    async def ask(self, reader: FrameReader) -> None:
+    async def ask(self, reader: FrameReader, wait_s: float = 0.0) -> None:
         """Ask one reader within its deadline; whatever goes wrong is its problem and nobody else's."""
         try:
             async with asyncio.timeout(self.deadline_s):
-                found = await reader.read()
+                found = await reader.read(wait_s)
         except TimeoutError:
             self._presence.failed(reader.name, f"no whole answer within {self.deadline_s:g} s")
         except Exception as error:  # whatever a stranger can make happen
             self._presence.failed(reader.name, f"{type(error).__name__}: {error}"[:300])
         else:
-            self._presence.answered(reader.name, found, time.monotonic(), time.time())
+            self._has_news |= self._presence.answered(reader.name, found, time.monotonic(), time.time())
 
     def tell(self) -> Frame | None:
         """Put the newest frames of all side by side and publish them; None as long as there is nothing to say."""

@@ -44,21 +44,23 @@ class Presence:
     def __init__(self, names: Sequence[str], now_s: float) -> None:
         self._known = {name: _Known(now_s) for name in names}
 
-    def answered(self, name: str, frames: list[HostFrame], now_s: float, wall_s: float) -> None:
-        """Take an answer; one that is no newer than the last says nothing."""
+    def answered(self, name: str, frames: list[HostFrame], now_s: float, wall_s: float) -> bool:
+        """Take an answer, and tell whether its incidents are new; one that is no newer than the last says nothing."""
         known = self._known.setdefault(name, _Known(now_s))
         known.problem = "" if frames else "it answers, but has no host to show yet"
         if not frames:
-            return
+            return False
         before = {frame.host: frame for frame in known.frames}
         if all(frame.is_same_look(before.get(frame.host)) for frame in frames):
-            return
+            return False
         if any(frame.is_later_life(before.get(frame.host)) for frame in frames):
             known.again_s = now_s
         if known.new_s is not None:
             known.gap_s = max(FADE * known.gap_s, now_s - known.new_s)
-        known.frames, known.new_s = frames, now_s
+        known.frames, known.new_s, old = frames, now_s, known.frames
         known.ahead_s = max((frame.wall_s - wall_s for frame in frames), key=abs, default=0.0)
+        keys, old_keys = ({(f.host, alert.key) for f in each for alert in f.alerts} for each in (frames, old))
+        return keys != old_keys
 
     def failed(self, name: str, problem: str) -> None:
         """Take what went wrong with a reader."""

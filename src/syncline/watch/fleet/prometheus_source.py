@@ -21,6 +21,7 @@ from syncline.watch.incident import Incident
 from syncline.watch.links import LinkLoad, LinkTable
 
 MAX_SAMPLES = 400_000
+MAX_COUNTER = 2.0**64
 _PORT = re.compile(r":\d+$")
 
 
@@ -30,7 +31,7 @@ def _number(value: object) -> object:
         number = float(str(value))
     except ValueError:
         return value
-    return number if abs(number) <= MAX_RATE_Bps else None
+    return number if abs(number) < MAX_COUNTER else None
 
 
 class Sample(Foreign):
@@ -69,6 +70,9 @@ AGENT_QUERIES = {
     "alerts": "syncline_alert_active > 0",
     "firing": 'ALERTS{alertstate="firing"}',
 }
+SCRAPED = "timestamp(up)"
+NEWEST = f"max({SCRAPED})"
+POLL_S = 0.15
 
 
 class PrometheusReader:
@@ -78,40 +82,57 @@ class PrometheusReader:
     under the same rules. Alerts that Prometheus itself holds as firing are shown beside.
     """
 
+    every_s = 1.0
+
     def __init__(self, url: str, fabric: Fabric | None = None) -> None:
         self.name = url
         self._web = Web(url)
         self._tables: dict[str, LinkTable] = {}
         self._exporters = ExporterTable(fabric)
+        self._newest_s: float | None = None
 
-    async def read(self) -> list[HostFrame]:
-        """Return a frame for each host that Prometheus knows."""
-        queries = {**AGENT_QUERIES, **EXPORTER_QUERIES}
+    async def read(self, wait_s: float = 0.0) -> list[HostFrame]:
+        """Return a frame for each host that Prometheus knows, when it has scraped again or after `wait_s`."""
+        at_s = await self._scraped(wait_s)
+        queries = {**AGENT_QUERIES, **EXPORTER_QUERIES, "scraped": SCRAPED}
         try:
             async with asyncio.TaskGroup() as questions:
-                asked = {name: questions.create_task(self._query(query)) for name, query in queries.items()}
+                asked = {name: questions.create_task(self._query(query, at_s)) for name, query in queries.items()}
         except ExceptionGroup as several:  # what went wrong first; no question is left behind
             raise several.exceptions[0] from None
         found = {name: task.result() for name, task in asked.items()}
         frames = self._of_agents(found)
         known = {frame.host for frame in frames}
         others = {key: [s for s in found[key] if s.host not in known] for key in EXPORTER_QUERIES}
-        frames += self._exporters.frames(others, time.time(), time.monotonic())
+        scraped_s = {s.host: s.value[1] for s in found["scraped"] if s.value[1] is not None}
+        frames += self._exporters.frames(others, time.time(), time.monotonic(), scraped_s)
         return frames + _of_prometheus(found["firing"])
 
     async def close(self) -> None:
         """Let go of the connection."""
         await self._web.close()
 
-    async def _query(self, query: str) -> list[Sample]:
-        return admit(QueryReply, await self._web.get("/api/v1/query", {"query": query})).data.result
+    async def _scraped(self, wait_s: float) -> float | None:
+        """Wait for a scrape; return the moment of the newest, for which all questions are asked."""
+        until_s = time.monotonic() + wait_s
+        while True:
+            newest = next((sample.value[1] for sample in await self._query(NEWEST)), None)
+            if newest != self._newest_s or time.monotonic() + POLL_S > until_s:
+                self._newest_s = newest
+                return newest
+            await asyncio.sleep(POLL_S)
+
+    async def _query(self, query: str, at_s: float | None = None) -> list[Sample]:
+        asked = {"query": query} if at_s is None else {"query": query, "time": f"{at_s:.3f}"}
+        return admit(QueryReply, await self._web.get("/api/v1/query", asked)).data.result
 
     def _of_agents(self, found: Mapping[str, list[Sample]]) -> list[HostFrame]:
         links: dict[str, dict[str, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
         for column in ("rate_Bps", "capacity_Bps", "peak", "up", "rail", "drops"):
             for sample in found[column]:
-                if sample.label("link") and sample.value[1] is not None:
-                    links[sample.host][sample.label("link")][column] = sample.value[1]
+                value = sample.value[1]
+                if sample.label("link") and value is not None and abs(value) <= MAX_RATE_Bps:
+                    links[sample.host][sample.label("link")][column] = value
         alerts: dict[str, list[Incident]] = defaultdict(list)
         for sample in found["alerts"]:
             alerts[sample.host].append(_alert(sample))

@@ -13,6 +13,8 @@ from syncline.watch.serve.access import read_token
 class AgentReader:
     """Reads the newest frame of one agent; its layout only when that changed."""
 
+    every_s = 0.5
+
     def __init__(self, url: str, token: str = "") -> None:
         self.name = url
         self._web = Web(url, token)
@@ -25,9 +27,13 @@ class AgentReader:
         url, _, token_file = text.partition("#")
         return cls(url, read_token(token_file) if token_file else "")
 
-    async def read(self) -> list[HostFrame]:
-        """Return the agent's frame with its links; nothing while it has none, or while they change."""
-        data = await self._web.get("/api/frame")
+    async def read(self, wait_s: float = 0.0) -> list[HostFrame]:
+        """Return the agent's frame with its links; nothing while it has none, or while they change.
+
+        The agent answers at once where its incidents are others than in the frame before, else after `wait_s`.
+        """
+        asked = {"since": str(self._last.seq), "wait_s": f"{wait_s:g}"} if self._last is not None else None
+        data = await self._web.get("/api/frame", asked)
         if data.strip() == b"null":
             return []
         frame = admit(ForeignFrame, data)

@@ -6,6 +6,7 @@ One thread publishes. Listeners are coroutines of any event loop; none of them c
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import threading
 from collections import deque
@@ -15,10 +16,11 @@ from typing import NamedTuple
 
 from syncline.describe.plain import JsonObject
 from syncline.watch.frame import Frame
-from syncline.watch.incident import Incident
+from syncline.watch.incident import Incident, IncidentKey
 
 QUEUE = 3
 MAX_LISTENERS = 64
+MAX_WAIT_S = 10.0
 MAX_LOST = 240
 """Messages lost without one taken, after which a listener is given up: two minutes of frames."""
 
@@ -75,6 +77,10 @@ class Hub:
         self._listeners: set[Listener] = set()
         self._frame: Frame | None = None
         self._text: tuple[int, str] = (-1, "")
+        self._changed_seq = -1
+        """The newest frame whose incidents were others than before."""
+        self._keys: frozenset[IncidentKey] = frozenset()
+        self._waiting: set[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = set()
         self.others: Callable[[], tuple[Incident, ...]] = tuple
         """Gives alerts that others sent, to be shown beside the frame's own."""
 
@@ -88,9 +94,15 @@ class Hub:
 
     def publish(self, frame: Frame, events: list[JsonObject] | None = None) -> None:
         """Make a frame the newest and tell everyone; alert events go ahead of it."""
-        self._frame = frame
+        self._frame, before = frame, self._keys
+        self._keys = frozenset(incident.key for incident in frame.alerts)
         with self._lock:
-            listeners = list(self._listeners)
+            listeners, waiting = list(self._listeners), list(self._waiting)
+        if before != self._keys:
+            self._changed_seq = frame.seq
+            for loop, ready in waiting:
+                with contextlib.suppress(RuntimeError):  # a loop that has ended
+                    loop.call_soon_threadsafe(ready.set)
         if not listeners:
             return
         messages = [HubMessage("alert", json.dumps(event)) for event in events or []]
@@ -112,6 +124,22 @@ class Hub:
             text = json.dumps(body, separators=(",", ":"))
             self._text = (frame.seq, text)
         return text
+
+    async def news(self, since: int, wait_s: float) -> None:
+        """Return when incidents are others than in the frame of that number, or after the time."""
+        if self._frame is None or self._changed_seq > since or since > self._frame.seq:
+            return
+        here = (asyncio.get_running_loop(), asyncio.Event())
+        with self._lock:
+            self._waiting.add(here)
+        try:
+            async with asyncio.timeout(min(wait_s, MAX_WAIT_S)):
+                await here[1].wait()
+        except TimeoutError:
+            return
+        finally:
+            with self._lock:
+                self._waiting.discard(here)
 
     def announce(self, event: str, data: object) -> None:
         """Tell everyone something that is no frame."""

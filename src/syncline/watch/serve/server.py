@@ -97,7 +97,9 @@ def make_app(feed: Feed, access: Access) -> FastAPI:
         return JSONResponse({**about, "expected": expected, "history": extent, "replay": feed.replay})
 
     @app.get("/api/frame")
-    async def frame() -> Response:
+    async def frame(since: int = -1, wait_s: float = Query(0.0, ge=0.0)) -> Response:
+        if since >= 0 and wait_s > 0:
+            await feed.hub.news(since, wait_s)
         return Response(feed.hub.text(), media_type="application/json")
 
     @app.get("/api/layout")
