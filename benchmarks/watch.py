@@ -159,6 +159,8 @@ def fleet(num_agents: int = 64, links_each: int = 157, seconds: float = 10.0) ->
     from syncline.watch.serve.server import Server, make_app
 
     class Reader:
+        every_s = 0.5
+
         def __init__(self, k: int) -> None:
             self.name = f"agent-{k}"
             base = table(links_each, num_rails=8)
@@ -168,7 +170,7 @@ def fleet(num_agents: int = 64, links_each: int = 157, seconds: float = 10.0) ->
             self.table = type(base)(**{**columns, "names": names, "src": src, "dst": dst})
             self.number = 0
 
-        async def read(self) -> list[Any]:
+        async def read(self, wait_s: float = 0.0) -> list[Any]:
             self.number += 1
             rng = np.random.default_rng(self.number)
             now = frame(self.number, self.table, load(self.table, rng.random(links_each)))

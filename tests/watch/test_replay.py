@@ -121,10 +121,12 @@ def test_a_replay_reads_files_and_refuses_what_cannot_be_played(tmp_path: Path) 
 class Fixed:
     """A reader of one frame, or of nothing when it is broken."""
 
+    every_s = 1.0
+
     def __init__(self, name: str, one: Frame | None) -> None:
         self.name, self.one = name, one
 
-    async def read(self) -> list[HostFrame]:
+    async def read(self, wait_s: float = 0.0) -> list[HostFrame]:
         if self.one is None:
             raise OSError("no route to host")
         one = self.one

@@ -45,7 +45,7 @@ def frame_json(frame: Frame | None, prediction: Prediction | None = None) -> Jso
             for i in range(len(table))
         ],
         "collectives": [c.to_json() for c in frame.job.collectives],
-        "steps": [s.to_json() for s in frame.job.steps[-MAX_STEPS:]],
+        "steps": [s.plain for s in frame.job.steps[-MAX_STEPS:]],
         "predicted": {"source": expected.source, "step_s": expected.step_s, "exposed_s": expected.exposed_s},
         "alerts": [alert.to_json() for alert in frame.alerts],
         "health": frame.health_json(),
