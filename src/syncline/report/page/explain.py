@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from functools import singledispatch
-from typing import Any
-
 from syncline.describe import units
+from syncline.explaining.against import TraceDifference
+from syncline.explaining.explain import Explanation
 from syncline.questions.explain import DifferenceAnswer, ExplainAnswer
 from syncline.report.page.page import render
 from syncline.report.text.explain import head
@@ -16,28 +15,17 @@ Rows = list[tuple[str, ...]]
 Tables = list[tuple[str, tuple[str, ...], Rows]]
 
 
-@singledispatch
-def page(answer: Any) -> str:
+def page(answer: ExplainAnswer | DifferenceAnswer) -> str:
     """Return the page of an explanation, or of a difference."""
-    raise TypeError(type(answer))
+    return _explained(answer.result) if isinstance(answer, ExplainAnswer) else _different(answer.result)
 
 
-@page.register
-def _explained(answer: ExplainAnswer) -> str:
-    found, time = answer.result, units.show_time
-    account = found.account
+def _explained(found: Explanation) -> str:
+    account, time = found.account, units.show_time
+    steps = {f"Where {account.name} goes": account, f"The worst, {found.worst.name}": found.worst}
     tables: Tables = [
-        (f"Where {account.name} goes", ("<cause", "<what", "time", "share", "hidden"), account_rows(account))
-    ]
-    if found.steps > 1:
-        tables.append(
-            (
-                f"The worst, {found.worst.name}",
-                ("<cause", "<what", "time", "share", "hidden"),
-                account_rows(found.worst),
-            )
-        )
-    tables += [
+        *((name, ("<cause", "<what", "time", "share", "hidden"), account_rows(step))
+          for name, step in list(steps.items())[: 2 if found.steps > 1 else 1]),
         ("What would change it", ("<change", "step", "saves", "<not promised"),
          [(one.change, time(one.step_s), f"{one.share:.1%}", one.caveat) for one in found.changes]),
         ("Collectives in a step", ("<collective", "ranks", "calls", "bytes", "<seen", "takes", "exposed", "busbw",
@@ -83,10 +71,8 @@ def _time(value: float | None) -> str:
     return units.show_time(value) if value else ""
 
 
-@page.register
-def _different(answer: DifferenceAnswer) -> str:
-    found, time = answer.result, units.show_time
-    account = found.account
+def _different(found: TraceDifference) -> str:
+    account, time = found.account, units.show_time
     tables: Tables = [
         ("By cause", ("<cause", "before", "after", "change"),
          [(WORDS[row.cause], time(row.before_s), time(row.after_s), _signed(row.change_s)) for row in account.causes]),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import singledispatch
-from typing import Any
 
 import numpy as np
 from markupsafe import Markup
@@ -46,23 +44,6 @@ MONEY_COLOURS = {
 }  # fmt: skip
 TIER_COLOURS = {"scale-up": "#2d7f6a", "network": "#3b6fb0"}
 OTHER_COLOUR = "#777777"
-
-
-@singledispatch
-def page(answer: Any) -> str:
-    """Return the page of a plan, or of clusters side by side."""
-    raise TypeError(type(answer))
-
-
-@page.register
-def _clusters(answer: ClusterAnswer) -> str:
-    return clusters_page(answer.result)
-
-
-@page.register
-def _plan(answer: PlanAnswer) -> str:
-    found = answer.result
-    return plan_page(found, scaling(found.evaluator, found.best, USUAL))
 
 
 def plan_page(answer: PlanResult, curve: Sequence[SizePlan] = ()) -> str:
@@ -266,3 +247,13 @@ def _money(answer: PlanResult) -> dict[str, object] | None:
         "assumed": owned.assumptions,
         "source": account.prices_source,
     }
+
+
+def page(answer: ClusterAnswer | PlanAnswer) -> str:
+    """Return the page of a plan, or of clusters side by side."""
+    match answer:
+        case ClusterAnswer():
+            return clusters_page(answer.result)
+        case PlanAnswer():
+            found = answer.result
+            return plan_page(found, scaling(found.evaluator, found.best, USUAL))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import singledispatch
-from typing import Any
 
 from syncline.describe import units
 from syncline.questions.calibrate import CollectiveProfile, StepProfile
@@ -51,17 +49,10 @@ def collective_profile_lines(answer: CollectiveProfile) -> list[str]:
     return lines
 
 
-@singledispatch
-def text(answer: Any, width: int) -> Iterable[str]:
+def text(answer: StepProfile | CollectiveProfile, width: int) -> Iterable[str]:
     """Return what a measurement says."""
-    raise TypeError(type(answer))
-
-
-@text.register
-def _step_profile(answer: StepProfile, width: int) -> Iterable[str]:
-    return step_profile_lines(answer)
-
-
-@text.register
-def _collective_profile(answer: CollectiveProfile, width: int) -> Iterable[str]:
-    return collective_profile_lines(answer)
+    match answer:
+        case StepProfile():
+            return step_profile_lines(answer)
+        case CollectiveProfile():
+            return collective_profile_lines(answer)

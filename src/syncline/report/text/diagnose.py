@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from functools import singledispatch
+from collections.abc import Iterator
 from textwrap import wrap
-from typing import Any
 
 from syncline.describe import units
 from syncline.diagnosis import Cause, Diagnosis
@@ -156,45 +154,32 @@ def _paragraph(name: str, text: str, indent: str) -> Iterator[str]:
         yield from wrap(name + text, WIDTH, initial_indent=indent, subsequent_indent=indent + "  ")
 
 
-@singledispatch
-def text(answer: Any, width: int) -> Iterable[str]:
-    """Return first causes and what they led to, or the rules."""
-    raise TypeError(type(answer))
-
-
-@text.register
-def _diagnosis(answer: DiagnosisAnswer, width: int) -> Iterable[str]:
-    return diagnosis_lines(answer.diagnosis)
-
-
-@text.register
-def _rules(answer: RuleList, width: int) -> Iterable[str]:
-    yield from (f"{rule.id:32} {rule.severity:9} {rule.title}" for rule in answer.rules)
-    yield f"and {len(answer.environment)} of the environment (nccl.env.*)"
-
-
-@text.register
-def _new_rule(answer: NewRule, width: int) -> Iterable[str]:
-    if answer.known:
-        yield f"# {', '.join(answer.known)} match this line already: does it need a rule of its own?"
-    yield f"- id: {answer.id}"
-    if answer.source:
-        yield f"  source: {answer.source}"
-    yield "  # name what varies, as in {port}, {count:number} or {why:text}, and drop what does not matter"
-    yield f"  says: {_quoted(answer.says)}"
-    yield "  cause: WHAT IS WRONG WHEN THIS LINE IS WRITTEN"
-    yield "  severity: warning  # or critical"
-    yield "  effect_of: []  # rules that lead to this one (syncline diagnose --list)"
-    yield "  fix: WHAT TO DO"
-    yield "  reference: https://"
-    yield f"  example: {_quoted(answer.example)}"
-    yield "# Save it as our-rules/NAME.yaml; syncline diagnose --rules our-rules/ --check-rules tries it."
-
-
 def _quoted(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
 
 
-@text.register
-def _checked(answer: RuleCheck, width: int) -> Iterable[str]:
-    yield f"{answer.tried} rules find their examples."
+def text(answer: DiagnosisAnswer | RuleList | NewRule | RuleCheck, width: int) -> Iterator[str]:
+    """Return first causes and what they led to, or the rules."""
+    match answer:
+        case DiagnosisAnswer():
+            yield from diagnosis_lines(answer.diagnosis)
+        case RuleList():
+            yield from (f"{rule.id:32} {rule.severity:9} {rule.title}" for rule in answer.rules)
+            yield f"and {len(answer.environment)} of the environment (nccl.env.*)"
+        case NewRule():
+            if answer.known:
+                yield f"# {', '.join(answer.known)} match this line already: does it need a rule of its own?"
+            yield f"- id: {answer.id}"
+            if answer.source:
+                yield f"  source: {answer.source}"
+            yield "  # name what varies, as in {port}, {count:number} or {why:text}, and drop what does not matter"
+            yield f"  says: {_quoted(answer.says)}"
+            yield "  cause: WHAT IS WRONG WHEN THIS LINE IS WRITTEN"
+            yield "  severity: warning  # or critical"
+            yield "  effect_of: []  # rules that lead to this one (syncline diagnose --list)"
+            yield "  fix: WHAT TO DO"
+            yield "  reference: https://"
+            yield f"  example: {_quoted(answer.example)}"
+            yield "# Save it as our-rules/NAME.yaml; syncline diagnose --rules our-rules/ --check-rules tries it."
+        case RuleCheck():
+            yield f"{answer.tried} rules find their examples."

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from functools import singledispatch
-from typing import Any
+from collections.abc import Iterator
 
 from rich.table import Table
 
@@ -21,15 +19,12 @@ from syncline.report.text.step import executed_lines, packet_lines
 MOST = 8
 
 
-@singledispatch
-def text(answer: Any, width: int) -> Iterable[str | Table]:
+def text(answer: ExplainAnswer | DifferenceAnswer, width: int) -> Iterator[str | Table]:
     """Return an explanation, or a difference."""
-    raise TypeError(type(answer))
+    return _explained(answer.result) if isinstance(answer, ExplainAnswer) else difference_lines(answer.result)
 
 
-@text.register
-def _explained(answer: ExplainAnswer, width: int) -> Iterator[str | Table]:
-    found = answer.result
+def _explained(found: Explanation) -> Iterator[str | Table]:
     step, worst = found.account, found.worst
     yield head(found)
     yield ""
@@ -158,16 +153,10 @@ def _listed(heading: str, rows: list[str]) -> Iterator[str]:
         yield from (f"    {row}" for row in rows)
 
 
-@text.register
-def _different(answer: DifferenceAnswer, width: int) -> Iterator[str | Table]:
-    found = answer.result
+def difference_lines(found: TraceDifference) -> Iterator[str | Table]:
+    """Yield why, two accounts side by side, then the kernels and collectives that changed."""
     yield found.why
     yield ""
-    yield from difference_lines(found)
-
-
-def difference_lines(found: TraceDifference) -> Iterator[str | Table]:
-    """Yield two accounts side by side, then the kernels and collectives that changed."""
     account, time = found.account, units.show_time
     yield from cause_lines(account, "before", "after")
     least = 0.002 * account.before.step_s

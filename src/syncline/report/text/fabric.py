@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from functools import singledispatch
 from typing import Any
 
 from rich.table import Table
@@ -206,82 +205,69 @@ def _price(bill: Inventory) -> str:
     return f"{total}, of which network {network} ({share:.0%}, without NICs)"
 
 
-@singledispatch
-def text(answer: Any, width: int) -> Iterator[str | Table]:
+def text(
+    answer: InventoryAnswer
+    | PresetList
+    | PartKinds
+    | PartList
+    | RouteAnswer
+    | LinkList
+    | ExportedFabric
+    | ImportedFabric,
+    width: int,
+) -> Iterator[str | Table]:
     """Yield what a cluster is, or a part of it."""
-    raise TypeError(type(answer))
-
-
-@text.register
-def _inventory(answer: InventoryAnswer, width: int) -> Iterator[str | Table]:
-    counted = answer.inventory
-    title, *rest = inventory_lines(counted)
-    yield title
-    yield ""
-    yield from (f"  assumed    {line}" for line in counted.assumed)
-    yield from rest
-    yield ""
-    yield bill_table(counted.bill)
-    yield ""
-    yield from bill_notes(counted.bill)
-
-
-@text.register
-def _presets(answer: PresetList, width: int) -> Iterator[str | Table]:
-    yield columns([(preset.name, preset.notes) for preset in answer.presets], ("preset", "what it is"))
-
-
-@text.register
-def _kinds(answer: PartKinds, width: int) -> Iterator[str | Table]:
-    yield columns([(kind, str(len(names))) for kind, names in answer.kinds.items()], ("kind", "parts"), right=(1,))
-
-
-@text.register
-def _parts(answer: PartList, width: int) -> Iterator[str | Table]:
-    if answer.single:
-        yield columns(part_rows(answer.parts[0]), ("field", "value"))
-        return
-    yield parts_table(answer.kind, answer.parts)
-    yield ""
-    yield f"syncline fabric parts {answer.kind} NAME: all its numbers, other names and their sources"
-
-
-@text.register
-def _routes(answer: RouteAnswer, width: int) -> Iterator[str | Table]:
-    for path in answer.paths:
-        if path.rate_Bps is None:
-            yield "the same device: no link is crossed"
-            continue
-        ends = [name.split(" -> ") for name in path.links]
-        yield " -> ".join([ends[0][0], *(end for _, end in ends)])
-        yield f"  slowest link {units.show_rate(path.rate_Bps)}, latency {units.show_time(path.latency_s)}"
-    if answer.count > 1:
-        yield f"{answer.count:,} equal-cost paths"
-
-
-@text.register
-def _links(answer: LinkList, width: int) -> Iterator[str | Table]:
-    yield table(
-        answer.links,
-        {
-            "tier": lambda row: row.tier,
-            "link": lambda row: row.link if row.count == 1 else f"{row.link} and {row.count - 1:,} more",
-            "medium": lambda row: row.medium,
-            "rate": lambda row: units.show_rate(row.rate_Bps),
-            "latency": lambda row: units.show_time(row.latency_s),
-            "count": lambda row: f"{row.count:,}",
-            "up": lambda row: f"{row.up:,}",
-        },
-        words=("tier", "link", "medium"),
-    )
-
-
-@text.register
-def _exported(answer: ExportedFabric, width: int) -> Iterator[str | Table]:
-    yield f"wrote {answer.written}"
-
-
-@text.register
-def _imported(answer: ImportedFabric, width: int) -> Iterator[str | Table]:
-    yield f"wrote {answer.written}: {answer.gpus:,} GPUs, {answer.hosts:,} hosts"
-    yield from (f"  note: {note}" for note in filter(None, answer.notes.split("; ")))
+    match answer:
+        case InventoryAnswer():
+            counted = answer.inventory
+            title, *rest = inventory_lines(counted)
+            yield title
+            yield ""
+            yield from (f"  assumed    {line}" for line in counted.assumed)
+            yield from rest
+            yield ""
+            yield bill_table(counted.bill)
+            yield ""
+            yield from bill_notes(counted.bill)
+        case PresetList():
+            yield columns([(preset.name, preset.notes) for preset in answer.presets], ("preset", "what it is"))
+        case PartKinds():
+            yield columns(
+                [(kind, str(len(names))) for kind, names in answer.kinds.items()], ("kind", "parts"), right=(1,)
+            )
+        case PartList():
+            if answer.single:
+                yield columns(part_rows(answer.parts[0]), ("field", "value"))
+                return
+            yield parts_table(answer.kind, answer.parts)
+            yield ""
+            yield f"syncline fabric parts {answer.kind} NAME: all its numbers, other names and their sources"
+        case RouteAnswer():
+            for path in answer.paths:
+                if path.rate_Bps is None:
+                    yield "the same device: no link is crossed"
+                    continue
+                ends = [name.split(" -> ") for name in path.links]
+                yield " -> ".join([ends[0][0], *(end for _, end in ends)])
+                yield f"  slowest link {units.show_rate(path.rate_Bps)}, latency {units.show_time(path.latency_s)}"
+            if answer.count > 1:
+                yield f"{answer.count:,} equal-cost paths"
+        case LinkList():
+            yield table(
+                answer.links,
+                {
+                    "tier": lambda row: row.tier,
+                    "link": lambda row: row.link if row.count == 1 else f"{row.link} and {row.count - 1:,} more",
+                    "medium": lambda row: row.medium,
+                    "rate": lambda row: units.show_rate(row.rate_Bps),
+                    "latency": lambda row: units.show_time(row.latency_s),
+                    "count": lambda row: f"{row.count:,}",
+                    "up": lambda row: f"{row.up:,}",
+                },
+                words=("tier", "link", "medium"),
+            )
+        case ExportedFabric():
+            yield f"wrote {answer.written}"
+        case ImportedFabric():
+            yield f"wrote {answer.written}: {answer.gpus:,} GPUs, {answer.hosts:,} hosts"
+            yield from (f"  note: {note}" for note in filter(None, answer.notes.split("; ")))

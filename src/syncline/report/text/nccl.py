@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import singledispatch
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from syncline.advice.bundle import settings_table
 from syncline.questions.nccl import Advice, EffectCheck
@@ -44,17 +43,10 @@ def effect_lines(effects: Sequence[Effect], unread: Sequence[Unread]) -> list[st
     return lines
 
 
-@singledispatch
-def text(answer: Any, width: int) -> Iterable[str]:
+def text(answer: Advice | EffectCheck, width: int) -> Iterable[str]:
     """Return what to set for NCCL, or whether it took effect."""
-    raise TypeError(type(answer))
-
-
-@text.register
-def _advice(answer: Advice, width: int) -> Iterable[str]:
-    return advice_lines(answer.bundle)
-
-
-@text.register
-def _effect_check(answer: EffectCheck, width: int) -> Iterable[str]:
-    return effect_lines(answer.effects, answer.unread)
+    match answer:
+        case Advice():
+            return advice_lines(answer.bundle)
+        case EffectCheck():
+            return effect_lines(answer.effects, answer.unread)

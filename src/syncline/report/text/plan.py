@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import singledispatch
-from typing import Any
 
 from syncline.describe import units
 from syncline.planning.answer import PlanResult
@@ -386,22 +384,12 @@ def comparison_lines(comparison: FabricRanking) -> list[str]:
     return [*lines, "", *(f"  {note}" for note in comparison.notes)]
 
 
-@singledispatch
-def text(answer: Any, width: int) -> Iterable[str]:
+def text(answer: PlanAnswer | FabricComparison | ClusterAnswer, width: int) -> Iterable[str]:
     """Return a plan, or several side by side."""
-    raise TypeError(type(answer))
-
-
-@text.register
-def _plan_answer(answer: PlanAnswer, width: int) -> Iterable[str]:
-    return plan_lines(answer.result, answer.more)
-
-
-@text.register
-def _fabric_comparison(answer: FabricComparison, width: int) -> Iterable[str]:
-    return comparison_lines(answer.result)
-
-
-@text.register
-def _cluster_answer(answer: ClusterAnswer, width: int) -> Iterable[str]:
-    return cluster_lines(answer.result)
+    match answer:
+        case PlanAnswer():
+            return plan_lines(answer.result, answer.more)
+        case FabricComparison():
+            return comparison_lines(answer.result)
+        case ClusterAnswer():
+            return cluster_lines(answer.result)

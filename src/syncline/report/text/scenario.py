@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import singledispatch
-from typing import Any
 
 from rich.table import Table
 
@@ -17,14 +15,12 @@ from syncline.sim.play import JobReport
 COUNTS = ("marks", "drops", "lost", "resent", "pauses")
 
 
-@singledispatch
-def text(answer: Any, width: int) -> Iterator[str | Table]:
-    """Yield what each job lost."""
-    raise TypeError(type(answer))
+def text(answer: ScenarioReport | PacketScenarioReport, width: int) -> Iterator[str | Table]:
+    """Return what each job lost."""
+    return _flow(answer) if isinstance(answer, ScenarioReport) else _packet(answer)
 
 
-@text.register
-def _flow(answer: ScenarioReport, width: int) -> Iterator[str | Table]:
+def _flow(answer: ScenarioReport) -> Iterator[str | Table]:
     time = units.show_time
     worst = max(answer.jobs, key=lambda job: job.slowdown)
     yield (
@@ -52,8 +48,7 @@ def _flow(answer: ScenarioReport, width: int) -> Iterator[str | Table]:
     yield f"flow level; ignores {', '.join(answer.ignores)}"
 
 
-@text.register
-def _packet(answer: PacketScenarioReport, width: int) -> Iterator[str | Table]:
+def _packet(answer: PacketScenarioReport) -> Iterator[str | Table]:
     time = units.show_time
     worst = max(answer.jobs, key=lambda job: job.slowdown)
     yield (

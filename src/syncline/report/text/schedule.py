@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from functools import singledispatch
-from typing import Any
 
 from rich.table import Table
 
@@ -174,54 +172,40 @@ def _row(label: str, text: str) -> str:
     return f"  {label:<12} {text}"
 
 
-@singledispatch
-def text(answer: Any, width: int) -> Iterator[str | Table]:
-    """Yield a schedule, its proof or its cost."""
-    raise TypeError(type(answer))
-
-
-@text.register
-def _families(answer: FamilyList, width: int) -> Iterator[str | Table]:
-    rows = [(one.name, one.summary, ", ".join(one.collectives)) for one in answer.families]
-    yield columns(rows, ("family", "what it is", "collectives"))
-
-
-@text.register
-def _shown(answer: ShownSchedule, width: int) -> Iterator[str | Table]:
-    schedule = answer.schedule
-    yield from summary_lines(summary(schedule))
-    for number, strand in enumerate(schedule.strands[:MAX_STRANDS]):
-        yield ""
-        yield strand_line(number, strand)
-        for part, table in enumerate(rounds_tables(schedule, strand, width)):
-            if part:
-                yield ""
-            yield table
-    yield ""
-    yield "+5>1: chunk 5 is added to rank 1's; =5>1: it is copied there"
-    if len(schedule.strands) > MAX_STRANDS:
-        yield ""
-        yield f"{len(schedule.strands) - MAX_STRANDS} more strands"
-
-
-@text.register
-def _proof(answer: ProofAnswer, width: int) -> Iterator[str | Table]:
-    yield f"proved: {answer.schedule} does {answer.collective}"
-    yield f"  {_counted(answer.rounds, 'round')}, {_counted(answer.moves, 'move')}"
-    yield f"  by {answer.method}"
-
-
-@text.register
-def _cost(answer: ScheduleCost, width: int) -> Iterator[str | Table]:
-    name = f"{answer.schedule} ({answer.collective}, {answer.placement})"
-    yield from cost_lines(name, answer.cluster, answer.cost)
-    yield from bound_lines(answer.bound)
-
-
-@text.register
-def _written(answer: WrittenSchedule, width: int) -> Iterator[str | Table]:
-    yield f"proved {answer.name} and wrote {answer.written}"
-
-
 def _counted(number: int, noun: str) -> str:
     return f"1 {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def text(
+    answer: FamilyList | ShownSchedule | ProofAnswer | ScheduleCost | WrittenSchedule, width: int
+) -> Iterator[str | Table]:
+    """Yield a schedule, its proof or its cost."""
+    match answer:
+        case FamilyList():
+            rows = [(one.name, one.summary, ", ".join(one.collectives)) for one in answer.families]
+            yield columns(rows, ("family", "what it is", "collectives"))
+        case ShownSchedule():
+            schedule = answer.schedule
+            yield from summary_lines(summary(schedule))
+            for number, strand in enumerate(schedule.strands[:MAX_STRANDS]):
+                yield ""
+                yield strand_line(number, strand)
+                for part, table in enumerate(rounds_tables(schedule, strand, width)):
+                    if part:
+                        yield ""
+                    yield table
+            yield ""
+            yield "+5>1: chunk 5 is added to rank 1's; =5>1: it is copied there"
+            if len(schedule.strands) > MAX_STRANDS:
+                yield ""
+                yield f"{len(schedule.strands) - MAX_STRANDS} more strands"
+        case ProofAnswer():
+            yield f"proved: {answer.schedule} does {answer.collective}"
+            yield f"  {_counted(answer.rounds, 'round')}, {_counted(answer.moves, 'move')}"
+            yield f"  by {answer.method}"
+        case ScheduleCost():
+            name = f"{answer.schedule} ({answer.collective}, {answer.placement})"
+            yield from cost_lines(name, answer.cluster, answer.cost)
+            yield from bound_lines(answer.bound)
+        case WrittenSchedule():
+            yield f"proved {answer.name} and wrote {answer.written}"

@@ -5,8 +5,6 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
-from functools import singledispatch
-from typing import Any
 
 from syncline.describe import units
 from syncline.planning.unstated import UnstatedKeys
@@ -237,17 +235,10 @@ def decode_lines(answer: DecodeResult) -> list[str]:
     return [*lines, "", f"  ignores: {', '.join(answer.ignores)}"]
 
 
-@singledispatch
-def text(answer: Any, width: int) -> Iterable[str]:
+def text(answer: StepPrediction | DecodePrediction, width: int) -> Iterable[str]:
     """Return one step."""
-    raise TypeError(type(answer))
-
-
-@text.register
-def _step_prediction(answer: StepPrediction, width: int) -> Iterable[str]:
-    return step_lines(answer)
-
-
-@text.register
-def _decode_prediction(answer: DecodePrediction, width: int) -> Iterable[str]:
-    return decode_lines(answer.result)
+    match answer:
+        case StepPrediction():
+            return step_lines(answer)
+        case DecodePrediction():
+            return decode_lines(answer.result)

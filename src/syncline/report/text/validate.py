@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from functools import singledispatch
 from typing import Any
 
 from rich.table import Table
@@ -18,27 +17,6 @@ from syncline.questions.validate import (
     UnseenCoverage,
 )
 from syncline.validation.collectives import CollectiveFigures, Errors
-
-
-@singledispatch
-def text(answer: Any, width: int) -> Iterable[str | Table]:
-    """Return errors against published measurements."""
-    raise TypeError(type(answer))
-
-
-@text.register
-def _collectives(answer: CollectiveErrors, width: int) -> Iterable[str | Table]:
-    return collective_errors(answer.figures)
-
-
-@text.register
-def _training(answer: TrainingErrors, width: int) -> Iterable[str]:
-    return training_lines(answer.to_json())
-
-
-@text.register
-def _intervals(answer: IntervalErrors, width: int) -> Iterable[str]:
-    return coverage_lines(answer)
 
 
 def collective_errors(found: CollectiveFigures) -> Iterator[str | Table]:
@@ -194,3 +172,14 @@ def claim_lines(verdict: Mapping[str, Any]) -> list[str]:
         lines.append(f"       {when}{value}, {_SIGNS[case['inside']]}{kept}{why}")
     lines.append(f"       would change: {verdict['would_change']}")
     return lines + ([f"       {verdict['note']}"] if verdict["note"] else [])
+
+
+def text(answer: CollectiveErrors | TrainingErrors | IntervalErrors, width: int) -> Iterable[str | Table]:
+    """Return errors against published measurements."""
+    match answer:
+        case CollectiveErrors():
+            return collective_errors(answer.figures)
+        case TrainingErrors():
+            return training_lines(answer.to_json())
+        case IntervalErrors():
+            return coverage_lines(answer)

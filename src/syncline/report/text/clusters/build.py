@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from functools import singledispatch
-from typing import Any
 
 from syncline.describe import units
 from syncline.install.installation import Installation, InstallationFigures
@@ -67,17 +65,10 @@ def _kinds(found: Installation) -> list[tuple[str, int]]:
     return Counter(names.get(row.kind, row.kind) for row in found.cables).most_common()
 
 
-@singledispatch
-def text(answer: Any, width: int) -> Iterable[str]:
+def text(answer: FabricBuild | BuildCheck, width: int) -> Iterable[str]:
     """Return racks, cables and files, or how a folder differs from them."""
-    raise TypeError(type(answer))
-
-
-@text.register
-def _build(answer: FabricBuild, width: int) -> Iterable[str]:
-    return build_lines(answer.installation, answer.figures)
-
-
-@text.register
-def _check(answer: BuildCheck, width: int) -> Iterable[str]:
-    return answer.differences or (f"{answer.files:,} files are as they should be",)
+    match answer:
+        case FabricBuild():
+            return build_lines(answer.installation, answer.figures)
+        case BuildCheck():
+            return answer.differences or (f"{answer.files:,} files are as they should be",)
