@@ -144,6 +144,17 @@ def show_count(number: float) -> str:
     return _scaled(number, [(1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k"), (1.0, "")], zero="0").rstrip()
 
 
+def counted(number: int, noun: str) -> str:
+    """Write a number of things.
+
+    >>> counted(1, "host"), counted(1024, "host"), counted(2, "leaf switch")
+    ('1 host', '1,024 hosts', '2 leaf switches')
+    """
+    return (
+        f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}{'es' if noun.endswith(('ch', 's', 'x')) else 's'}"
+    )
+
+
 def show_power(power_w: float) -> str:
     """Show power: `10.2 kW`."""
     return _scaled(power_w, [(1e9, "GW"), (1e6, "MW"), (1e3, "kW"), (1.0, "W")], zero="0 W")

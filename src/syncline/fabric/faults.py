@@ -142,8 +142,4 @@ def fault_words(fabric: Wiring, faults: Sequence[FailedPart]) -> str:
         for device in devices_named(fabric, fault.device):
             kind = _WORDS[DeviceKind(int(fabric.devices.kind[device]))]
             counted.setdefault((kind, how), set()).add(device)
-    return ", ".join(f"{_count(len(hit), kind)} {how}" for (kind, how), hit in counted.items())
-
-
-def _count(number: int, kind: str) -> str:
-    return f"1 {kind}" if number == 1 else f"{number:,} {kind}{'es' if kind.endswith('switch') else 's'}"
+    return ", ".join(f"{units.counted(len(hit), kind)} {how}" for (kind, how), hit in counted.items())

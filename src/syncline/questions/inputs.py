@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
+from syncline.describe import units
 from syncline.describe.document import read_document
 from syncline.describe.guide import cite
-from syncline.errors import UsageError
+from syncline.errors import UnitError, UsageError
 from syncline.fabric import Fabric, load
 from syncline.planning.named_job import named_job
 from syncline.questions.parameter import Parameter
@@ -54,9 +55,6 @@ def job_of(job: JobSource, served: bool = False) -> Job:
     return job
 
 
-FACTORS = {"k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9, "G": 1e9, "T": 1e12}
-
-
 def read_set(pairs: Sequence[str] | None) -> dict[str, object]:
     """Read NAME=VALUE pairs, each value as YAML."""
     values: dict[str, object] = {}
@@ -88,13 +86,7 @@ def read_number(argument: str, given: str | float) -> float:
     >>> read_number("budget", "$2.5M")
     2500000.0
     """
-    text = str(given)
-    digits = text.replace("_", "").replace(",", "").replace("$", "").strip()
-    factor = FACTORS.get(digits[-1:], 1.0)
     try:
-        value = float(digits[:-1] if factor != 1.0 else digits) * factor
-    except ValueError:
-        raise UsageError(f'`{argument}` "{text}" is not a number.', hint="Write it as 250000, 4M or 500k.") from None
-    if not 0 <= abs(value) < 1e30:
-        raise UsageError(f"`{argument}` {text} is out of range.", hint="Write a finite number.")
-    return value
+        return units.count(given)
+    except UnitError:
+        raise UsageError(f'`{argument}` "{given}" is not a number.', hint="Write it as 250000, 4M or 500k.") from None

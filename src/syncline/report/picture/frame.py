@@ -10,12 +10,13 @@ import numpy as np
 from markupsafe import Markup
 
 from syncline.describe import units
+from syncline.describe.units import counted
 from syncline.fabric.fabric import DeviceKind
 from syncline.report.chart.svg import Svg, num
 from syncline.report.picture.aggregate import CableBundle, bundle
 from syncline.report.picture.network import DEGRADED, DOWN, DrawnNetwork
 from syncline.report.picture.palette import NUM_LANES, NUM_LOADS, SIZES, style_sheet
-from syncline.report.picture.scene import Caption, Scene, at, counted, fit, text_width
+from syncline.report.picture.scene import Caption, Scene, at, fit, text_width
 from syncline.report.picture.wires import Pen, wire_look
 from syncline.report.picture.wording import counted_switches, gpu_word, level_word, tier_word
 

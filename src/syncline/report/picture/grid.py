@@ -11,13 +11,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from syncline.describe import units
+from syncline.describe.units import counted
 from syncline.fabric.fabric import DeviceKind, Tier
 from syncline.fabric.topology.torus import Torus
 from syncline.report.chart.svg import num
 from syncline.report.picture.aggregate import CableBundle, bundle
 from syncline.report.picture.network import DrawnNetwork, Ints
 from syncline.report.picture.palette import KIND_LOOKS, SIZES
-from syncline.report.picture.scene import Caption, Scene, at, counted, fit
+from syncline.report.picture.scene import Caption, Scene, at, fit
 from syncline.report.picture.wires import Anchor, Pen
 from syncline.report.picture.wording import bundle_title, device_title, gpu_word, rates_text, short_names
 
@@ -219,7 +220,7 @@ class _Grid:
         optical = int((self.network.fabric.devices.kind == DeviceKind.OCS).sum())
         if optical:
             pause = units.show_time(self.spec.reconfiguration)
-            switches = counted(optical, "optical switch", "optical switches")
+            switches = counted(optical, "optical switch")
             notes.append(f"Cables between racks pass {switches} (reconfigured in {pause}).")
         return notes
 

@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from syncline.describe.units import counted
 from syncline.fabric.fabric import DeviceKind, Tier
 from syncline.report.picture.aggregate import CableBundle, Cell, bundle
 from syncline.report.picture.network import OK, DrawnNetwork, Ints
 from syncline.report.picture.palette import SIZES
-from syncline.report.picture.scene import Caption, Scene, at, counted, text_width
+from syncline.report.picture.scene import Caption, Scene, at, text_width
 from syncline.report.picture.wires import Anchor, Pen
 from syncline.report.picture.wording import bundle_title, cell_title, rates_text, tier_word
 
@@ -94,7 +95,7 @@ class _Ring:
     def _names(self, group: int) -> list[str]:
         members = self.members[group]
         hosts = sum(len(self.home[v]) for v in members)
-        return [f"group {group}", f"{counted(len(members), 'switch', 'switches')}, {counted(hosts, 'host')}"]
+        return [f"group {group}", f"{counted(len(members), 'switch')}, {counted(hosts, 'host')}"]
 
     def _group(self, group: int, angle: float) -> None:
         x, y = self.centre_x + self.radius * math.cos(angle), self.centre_y + self.radius * math.sin(angle)

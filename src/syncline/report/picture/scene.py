@@ -117,8 +117,3 @@ def fit(text: str, width: float, size: float) -> str:
 def at(x: float, y: float) -> str:
     """Write a place of a path."""
     return f"{num(x)} {num(y)}"
-
-
-def counted(count: int, one: str, many: str = "") -> str:
-    """Write `1 host`, `1,024 hosts`."""
-    return f"{count:,} {one if count == 1 else many or one + 's'}"

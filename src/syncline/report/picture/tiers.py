@@ -12,13 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from syncline.describe import units
+from syncline.describe.units import counted
 from syncline.fabric.fabric import DeviceKind, Tier
 from syncline.report.picture import hosts
 from syncline.report.picture.aggregate import Aggregate, CableBundle, Cell, PictureGroup, bundle
 from syncline.report.picture.network import DOWN, LONG_TIERS, DrawnNetwork
 from syncline.report.picture.palette import KIND_LOOKS, NUM_LANES, SIZES
 from syncline.report.picture.placement import CAPTION, GROUP_PAD, GroupFrame, PictureSizes, place, row_of
-from syncline.report.picture.scene import Caption, Scene, counted, fit, text_width
+from syncline.report.picture.scene import Caption, Scene, fit, text_width
 from syncline.report.picture.wires import Anchor, Pen, arc, connect, loop, straight, through
 from syncline.report.picture.wording import (
     KIND_WORDS,

@@ -8,11 +8,11 @@ from collections.abc import Iterable
 import numpy as np
 
 from syncline.describe import units
+from syncline.describe.units import counted
 from syncline.fabric.fabric import DeviceKind, Fabric, Tier
 from syncline.fabric.inventory import level_name
 from syncline.report.picture.aggregate import CableBundle, Cell, PictureGroup
 from syncline.report.picture.network import DEGRADED, DOWN, DrawnNetwork
-from syncline.report.picture.scene import counted
 
 KIND_WORDS = {
     DeviceKind.GPU: "GPU", DeviceKind.NIC: "NIC", DeviceKind.SWITCH: "switch", DeviceKind.NVSWITCH: "NVSwitch",
@@ -52,7 +52,7 @@ def counted_switches(count: int, word: str) -> str:
     if word == "router":
         return counted(count, word)
     whole = word if "switch" in word.lower() else f"{word} switch"
-    return counted(count, whole, f"{whole}es")
+    return counted(count, whole)
 
 
 def group_word(network: DrawnNetwork, group: PictureGroup) -> str:

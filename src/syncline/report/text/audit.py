@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from syncline.auditing.matrix import Matrix
 from syncline.auditing.report import HostReport
+from syncline.describe.units import counted
 from syncline.finding import Action, Finding, Severity, worst
 from syncline.questions.audit import AuditAnswer
 
@@ -24,13 +25,13 @@ def first_line(reports: Sequence[HostReport], matrix: Matrix | None = None) -> s
     where = reports[0].host if len(reports) == 1 else f"{len(reports)} hosts"
     if status is Severity.OK:
         rules = len({rule for report in reports for rule in report.passed})
-        return f"OK: nothing found on {where}, {_count(rules, 'rule')} passed"
+        return f"OK: nothing found on {where}, {counted(rules, 'rule')} passed"
     if not bad:
-        return f"UNKNOWN: nothing found on {where}, but {_count(unknown, 'check')} could not be made"
+        return f"UNKNOWN: nothing found on {where}, but {counted(unknown, 'check')} could not be made"
     bad.sort(key=lambda finding: -finding.severity)
     shown = "; ".join(f"{_place(f, reports)} {_short(f)}".strip() for f in bad[:_MAX_IN_FIRST_LINE])
     more = f"; {len(bad) - _MAX_IN_FIRST_LINE} more" if len(bad) > _MAX_IN_FIRST_LINE else ""
-    return f"{status.name}: {_count(len(bad), 'finding')} on {where}: {shown}{more}"
+    return f"{status.name}: {counted(len(bad), 'finding')} on {where}: {shown}{more}"
 
 
 def perfdata(reports: Sequence[HostReport], matrix: Matrix | None = None) -> str:
@@ -55,9 +56,9 @@ def report_lines(report: HostReport, *, every: bool = False) -> Iterator[str]:
         yield ""
         yield "does not apply:"
         for reason, ids in report.skipped.items():
-            yield f"  {reason}: {', '.join(ids) if every else _count(len(ids), 'rule')}"
+            yield f"  {reason}: {', '.join(ids) if every else counted(len(ids), 'rule')}"
     yield ""
-    yield f"{_count(len(report.passed), 'rule')} passed in {report.seconds:.1f} s" + (
+    yield f"{counted(len(report.passed), 'rule')} passed in {report.seconds:.1f} s" + (
         f": {', '.join(report.passed)}" if every else ""
     )
 
@@ -77,11 +78,11 @@ def together_lines(reports: Sequence[HostReport]) -> Iterator[str]:
         yield from _alike_lines(alike, len(reports))
     if unknown:
         yield ""
-        yield f"could not be checked ({_count(len(unknown), 'rule')}):"
+        yield f"could not be checked ({counted(len(unknown), 'rule')}):"
         for said, told in unknown.items():
             yield f"  {_hosts(sorted(told), len(reports))} {said}"
     yield ""
-    yield f"{_count(sum(len(report.passed) for report in reports), 'rule')} passed on {_count(len(reports), 'host')}"
+    yield f"{counted(sum(len(report.passed) for report in reports), 'rule')} passed on {counted(len(reports), 'host')}"
 
 
 def _alike_lines(alike: Sequence[Finding], num_hosts: int) -> Iterator[str]:
@@ -140,7 +141,7 @@ def _unknown_lines(report: HostReport) -> Iterator[str]:
             reasons[finding.observed].append(finding.rule)
     if reasons:
         yield ""
-        yield f"could not be checked ({_count(sum(map(len, reasons.values())), 'rule')}):"
+        yield f"could not be checked ({counted(sum(map(len, reasons.values())), 'rule')}):"
         for reason, ids in reasons.items():
             names = ", ".join(ids[:4]) + (f" and {len(ids) - 4} more" if len(ids) > 4 else "")
             yield f"  {reason}: {names}"
@@ -154,10 +155,6 @@ def _short(finding: Finding) -> str:
     if finding.place == finding.observed.split(" ")[0]:
         return finding.observed.partition(" ")[2]
     return finding.observed if len(finding.observed) < 60 else finding.observed[:57] + "..."
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def audit_lines(reports: Sequence[HostReport], across: Matrix | None, *, every: bool = False) -> list[str]:

@@ -14,8 +14,8 @@ from syncline.planning.cost.owning import Owning
 from syncline.planning.cost.statement import IGNORES, Charge, Statement
 from syncline.planning.decide.forecast import owned_interval
 from syncline.questions.cost import CostAnswer
+from syncline.report.table import columns
 from syncline.report.text.check.run import recovery_line
-from syncline.report.text.fabric import columns
 from syncline.report.text.interval import between
 
 _WRAP = 107
@@ -116,7 +116,7 @@ def run_lines(account: Statement, most: int | None = None) -> list[str]:
         lines += [line for charge in account.charges[:most] for line in wrapped("", _charge(charge))]
     for number, (basis, bought) in enumerate(account.bought[:most]):
         more = f", {bought.num_steps:,} steps" if bought.num_steps is not None else ""
-        more += f", {_count(bought.tokens)} tokens" if bought.tokens is not None else ""
+        more += f", {units.show_count(bought.tokens)} tokens" if bought.tokens is not None else ""
         text = f"{basis}: {bought.gpu_hours:,.0f} GPU-hours, {bought.days:,.1f} days of the cluster{more}"
         lines += wrapped("" if number else "budget", text)
     for number, (basis, upgrade) in enumerate(account.upgrades[:most]):
@@ -220,22 +220,6 @@ def _value(row: Assumption) -> str:
 
 def _cents(usd: float) -> str:
     return f"${usd:,.2f}" if abs(usd) >= 0.1 else f"${usd:.3g}"
-
-
-def _count(number: float) -> str:
-    for factor, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M")):
-        if number >= factor:
-            return f"{number / factor:.4g} {letter}"
-    return f"{number:,.0f}"
-
-
-def _time(time_s: float) -> str:
-    """Show a long time to the two digits it deserves."""
-    for unit_s, name in ((86400.0, "days"), (3600.0, "hours"), (60.0, "minutes")):
-        if time_s >= unit_s * 0.995:
-            number = time_s / unit_s
-            return f"{number:,.0f} {name}" if number >= 9.95 else f"{number:.1f} {name}"
-    return f"{time_s:.2g} seconds"
 
 
 def text(answer: CostAnswer, width: int) -> Iterator[str | Table]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.table import Table
@@ -20,13 +20,13 @@ from syncline.questions.fabric import (
     PresetList,
     RouteAnswer,
 )
-from syncline.report.table import table
+from syncline.report.table import columns, table
 
 
 def inventory_lines(inventory: Inventory) -> list[str]:
     """Return the summary: what it is, what joins it, how fast, how far, how much."""
     models = " + ".join(f"{count:,} {model}" for model, count in inventory.gpu_models.items())
-    hosts = _count(inventory.hosts, "host")
+    hosts = units.counted(inventory.hosts, "host")
     lines = [f"{inventory.name}: {models} in {hosts}, {inventory.topology}", ""]
     lines += [_row("network", _network(inventory)), _row("bandwidth", _bandwidth(inventory))]
     if inventory.hops:
@@ -36,7 +36,7 @@ def inventory_lines(inventory: Inventory) -> list[str]:
     if inventory.max_endpoints:
         lines.append(_row("room", f"{inventory.endpoints:,} of at most {inventory.max_endpoints:,} endpoints used"))
     if inventory.faults or inventory.links_down:
-        lines.append(_row("faults", inventory.faults or f"{_count(inventory.links_down // 2, 'cable')} down"))
+        lines.append(_row("faults", inventory.faults or f"{units.counted(inventory.links_down // 2, 'cable')} down"))
     lines.append(_row("price", _price(inventory)))
     lines.append(_row("power", f"{units.show_power(inventory.power_w)} (hosts at their rated maximum)"))
     return lines
@@ -102,17 +102,6 @@ def _range(key: str, low: float, high: float) -> str:
     return f" (estimate: {_field(key, low)} to {_field(key, high)})"
 
 
-def columns(rows: Sequence[Sequence[str]], headings: Sequence[str], right: Collection[int] = ()) -> Table:
-    """Return plain rows as a borderless table; `right` numbers the columns of figures."""
-    table = Table(box=None, pad_edge=False)
-    for number, heading in enumerate(headings):
-        figure = number in right
-        table.add_column(heading, justify="right" if figure else "left", overflow="fold", no_wrap=figure)
-    for row in rows:
-        table.add_row(*row)
-    return table
-
-
 def _field(key: str, value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
@@ -154,10 +143,10 @@ def _network(inventory: Inventory) -> str:
     if count == 0 and not inventory.cables_by_kind and not optical:
         return "none"
     tiers = " + ".join(f"{n:,} {name.removeprefix('switch ')}" for name, n in inventory.switches_by_tier.items())
-    texts = [f"{_count(count, 'switch')} ({tiers})" if count else "no switches"]
-    texts += [_count(optical, "optical switch")] if optical else []
-    texts += [f"{_count(inventory.ports, 'switch port')} in use"] if inventory.ports else []
-    texts += [_count(cables, "cable")] if cables else []
+    texts = [f"{units.counted(count, 'switch')} ({tiers})" if count else "no switches"]
+    texts += [units.counted(optical, "optical switch")] if optical else []
+    texts += [f"{units.counted(inventory.ports, 'switch port')} in use"] if inventory.ports else []
+    texts += [units.counted(cables, "cable")] if cables else []
     return ", ".join(texts)
 
 
@@ -184,15 +173,9 @@ def _bandwidth(inventory: Inventory) -> str:
 
 def _scale_up(inventory: Inventory) -> str:
     return " + ".join(
-        f"{_count(number, 'NVLink domain')} of {_count(size, 'GPU')}"
+        f"{units.counted(number, 'NVLink domain')} of {units.counted(size, 'GPU')}"
         for size, number in inventory.nvlink_domains_by_gpus.items()
     )
-
-
-def _count(number: int, noun: str) -> str:
-    if number == 1:
-        return f"1 {noun}"
-    return f"{number:,} {noun}{'es' if noun.endswith('ch') else 's'}"
 
 
 def _price(bill: Inventory) -> str:

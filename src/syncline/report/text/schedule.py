@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from rich.table import Table
 
 from syncline.describe import units
+from syncline.describe.units import counted
 from syncline.questions.schedule import FamilyList, ProofAnswer, ScheduleCost, ShownSchedule, WrittenSchedule
-from syncline.report.text.fabric import columns
+from syncline.report.table import columns
 from syncline.schedule import MoveOp, Moves, Schedule, Strand, counted_cost
 from syncline.schedule.cost import Cost
 from syncline.schedule.family.weighted import BandwidthBound
@@ -42,16 +43,12 @@ def summary_lines(facts: dict[str, str]) -> list[str]:
 def strand_line(number: int, strand: Strand) -> str:
     """Return one line about a strand."""
     rail = f", rail {strand.rail}" if strand.rail is not None else ""
-    stages = ", then ".join(f"{stage.kernel.name} in {_groups(stage.num_groups)}" for stage in strand.stages)
-    chunks = "1 chunk" if strand.num_chunks == 1 else f"{strand.num_chunks:,} chunks"
+    stages = ", then ".join(f"{stage.kernel.name} in {counted(stage.num_groups, 'group')}" for stage in strand.stages)
+    chunks = counted(strand.num_chunks, "chunk")
     if strand.pieces > 1:
         chunks += f" of {strand.pieces:,} pieces, one round apart"
     what = f"channel {strand.channel}{rail}, {strand.share} of the buffer, {chunks}"
     return f"strand {number} ({what}): {stages}"
-
-
-def _groups(count: int) -> str:
-    return "1 group" if count == 1 else f"{count:,} groups"
 
 
 def rounds_tables(schedule: Schedule, strand: Strand, width: int) -> list[Table]:
@@ -172,10 +169,6 @@ def _row(label: str, text: str) -> str:
     return f"  {label:<12} {text}"
 
 
-def _counted(number: int, noun: str) -> str:
-    return f"1 {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
 def text(
     answer: FamilyList | ShownSchedule | ProofAnswer | ScheduleCost | WrittenSchedule, width: int
 ) -> Iterator[str | Table]:
@@ -201,7 +194,7 @@ def text(
                 yield f"{len(schedule.strands) - MAX_STRANDS} more strands"
         case ProofAnswer():
             yield f"proved: {answer.schedule} does {answer.collective}"
-            yield f"  {_counted(answer.rounds, 'round')}, {_counted(answer.moves, 'move')}"
+            yield f"  {counted(answer.rounds, 'round')}, {counted(answer.moves, 'move')}"
             yield f"  by {answer.method}"
         case ScheduleCost():
             name = f"{answer.schedule} ({answer.collective}, {answer.placement})"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rich.table import Table
@@ -12,6 +12,7 @@ from syncline.lab.blueprint import Blueprint
 from syncline.lab.check import LabCheck
 from syncline.lab.counters import LinkCounters
 from syncline.lab.drafting import IGNORES
+from syncline.report.table import columns, table
 
 
 def scale_text(scale: float) -> str:
@@ -42,36 +43,23 @@ def headline(blueprint: Blueprint) -> list[str]:
 
 def cable_table(blueprint: Blueprint) -> Table:
     """Return one line for each cable: its two ends with interface and address, and its rate."""
-    table = Table(box=None, pad_edge=False)
-    for heading in ("end", "interface", "address", "end", "interface", "address"):
-        table.add_column(heading, no_wrap=True)
-    for heading in ("described", "in the lab", "latency"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    rows = []
     for cable in blueprint.cables:
         ends = [
-            text
+            (blueprint.boxes[end.box].name, end.interface, f"{end.address}/{end.prefix}" if end.address else "-")
             for end in (cable.a, cable.b)
-            for text in (
-                blueprint.boxes[end.box].name,
-                end.interface,
-                f"{end.address}/{end.prefix}" if end.address else "-",
-            )
         ]
         rates = _rate(cable.rate_Bps / blueprint.scale, cable.back_Bps / blueprint.scale)
         lab = _rate(cable.rate_Bps, cable.back_Bps) if cable.up else "down"
-        table.add_row(*ends, rates, lab, units.show_time(cable.delay_s) if cable.delay_s else "-")
-    return table
+        rows.append((*ends[0], *ends[1], rates, lab, units.show_time(cable.delay_s) if cable.delay_s else "-"))
+    end = ("end", "interface", "address")
+    return columns(rows, (*end, *end, "described", "in the lab", "latency"), right=(6, 7, 8))
 
 
 def check_table(check: LabCheck) -> Table:
     """Return one line for each directed link: described, wanted, measured, gap, verdict."""
-    table = Table(box=None, pad_edge=False)
-    table.add_column("link", no_wrap=True)
-    for heading in ("described", "wanted", "measured", "gap", "latency", "measured"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("verdict", no_wrap=True)
-    for link in check.links:
-        table.add_row(
+    rows = [
+        (
             link.name,
             units.show_rate(link.described_Bps),
             units.show_rate(link.wanted_Bps),
@@ -81,7 +69,10 @@ def check_table(check: LabCheck) -> Table:
             "lost" if link.measured_delay_s is None else units.show_time(float(f"{link.measured_delay_s:.2g}")),
             ("ok" if link.up else "down, as described") if link.ok else "WRONG",
         )
-    return table
+        for link in check.links
+    ]
+    heads = ("link", "described", "wanted", "measured", "gap", "latency", "measured", "verdict")
+    return columns(rows, heads, right=range(1, 7))
 
 
 def check_lines(check: LabCheck) -> list[str]:
@@ -99,37 +90,30 @@ def check_lines(check: LabCheck) -> list[str]:
 
 def path_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     """Return one line for each pair of host and address: the switches on the way."""
-    table = Table(box=None, pad_edge=False)
-    for heading in ("from", "to", "interface", "through"):
-        table.add_column(heading, no_wrap=True)
-    for row in rows:
-        through = " - ".join(name.partition(" -> ")[0] for name in row["names"][1:])
-        table.add_row(row["from"], row["to"], row["interface"], through or "a cable of their own")
-    return table
+    shown = {
+        "from": lambda row: row["from"], "to": lambda row: row["to"], "interface": lambda row: row["interface"],
+        "through": lambda row: " - ".join(name.partition(" -> ")[0] for name in row["names"][1:])
+        or "a cable of their own",
+    }  # fmt: skip
+    return table(rows, shown, words=tuple(shown))
 
 
 def link_table(counters: LinkCounters, most: int = 20) -> Table:
     """Return the busiest links: bytes, mean and peak utilisation at 5 ms, 99th percentile, queue, drops."""
     timeline = counters.timeline()
     use, short = timeline.link_use(), timeline.link_use(window_s=0.005)
-    drops, backlog = counters.drops(), counters.peak_backlog_bytes()
-    table = Table(box=None, pad_edge=False)
-    table.add_column("link", no_wrap=True)
-    for heading in ("rate", "carried", "mean use", "peak 5 ms", "longest queue", "drops"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    drops, backlog, names = counters.drops(), counters.peak_backlog_bytes(), timeline.links.names
     order = sorted(range(len(timeline.links)), key=lambda link: -float(use.size_bytes[link]))
-    for link in [link for link in order if use.size_bytes[link] > 0][:most]:
-        name = timeline.links.names[link]
-        table.add_row(
-            name,
-            units.show_rate(float(timeline.links.capacity_Bps[link])),
-            units.show_size(float(use.size_bytes[link])),
-            f"{100 * use.mean_utilisation[link]:.1f} %",
-            f"{100 * short.peak_utilisation[link]:.0f} %",
-            units.show_size(backlog.get(name, 0)),
-            f"{drops.get(name, 0):,}",
-        )
-    return table
+    shown: dict[str, Callable[[int], str]] = {
+        "link": lambda link: names[link],
+        "rate": lambda link: units.show_rate(float(timeline.links.capacity_Bps[link])),
+        "carried": lambda link: units.show_size(float(use.size_bytes[link])),
+        "mean use": lambda link: f"{100 * use.mean_utilisation[link]:.1f} %",
+        "peak 5 ms": lambda link: f"{100 * short.peak_utilisation[link]:.0f} %",
+        "longest queue": lambda link: units.show_size(backlog.get(names[link], 0)),
+        "drops": lambda link: f"{drops.get(names[link], 0):,}",
+    }
+    return table([link for link in order if use.size_bytes[link] > 0][:most], shown, words=("link",))
 
 
 def _rate(there_Bps: float, back_Bps: float) -> str:

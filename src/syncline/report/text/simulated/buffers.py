@@ -8,6 +8,7 @@ from rich.table import Table
 
 from syncline.describe.units import show_time
 from syncline.questions.simulated.buffers import BufferAnswer
+from syncline.report.table import columns
 
 
 def text(answer: BufferAnswer, width: int) -> Iterator[str | Table]:
@@ -38,11 +39,11 @@ def text(answer: BufferAnswer, width: int) -> Iterator[str | Table]:
         )
     elif answer.mark_trials:
         yield "no marks that were tried keep the job within that"
-    table = Table("buffer", "marks from", "time", "over ideal", "drops", "pauses", "deepest queue")
-    for trial in (*answer.buffer_trials, *answer.mark_trials):
-        table.add_row(
-            f"{trial.buffer_bytes / 1e6:,.4g} MB", show_time(trial.mark_s) if trial.mark_s else "",
-            show_time(trial.time_s), f"{trial.time_s / answer.ideal_s - 1:+.1%}", f"{trial.drops:,}",
-            f"{trial.pauses:,}", f"{trial.peak_bytes / 1e3:,.0f} kB",
-        )  # fmt: skip
-    yield table
+    cells = [
+        (f"{trial.buffer_bytes / 1e6:,.4g} MB", show_time(trial.mark_s) if trial.mark_s else "",
+         show_time(trial.time_s), f"{trial.time_s / answer.ideal_s - 1:+.1%}", f"{trial.drops:,}",
+         f"{trial.pauses:,}", f"{trial.peak_bytes / 1e3:,.0f} kB")
+        for trial in (*answer.buffer_trials, *answer.mark_trials)
+    ]  # fmt: skip
+    heads = ("buffer", "marks from", "time", "over ideal", "drops", "pauses", "deepest queue")
+    yield columns(cells, heads, right=range(len(heads)))

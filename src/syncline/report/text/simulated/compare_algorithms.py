@@ -8,6 +8,7 @@ from rich.table import Table
 
 from syncline.describe import units
 from syncline.questions.simulated.compare_algorithms import AlgorithmComparison
+from syncline.report.table import columns
 
 MAX_COLUMNS, SIZE_WIDTH, COLUMN_WIDTH = 6, 9, 15
 """Algorithms shown side by side, fewer on a narrow terminal; what a size and an algorithm take of it."""
@@ -34,16 +35,15 @@ def text(answer: AlgorithmComparison, width: int) -> Iterator[str | Table]:
     yield from (f"  assumed: {line}" for line in answer.assumed)
 
 
-def contest_table(columns: Sequence[str], rows: Sequence[tuple[int, Mapping[str, float], str]]) -> Table:
+def contest_table(names: Sequence[str], rows: Sequence[tuple[int, Mapping[str, float], str]]) -> Table:
     """Return one line a size and one column an algorithm, the winner marked."""
-    table = Table(box=None, pad_edge=False)
-    table.add_column("size", justify="right", no_wrap=True)
-    for name in columns:
-        table.add_column(name.replace("-", "\n", 1), justify="right", no_wrap=True)
-    for size, times, winner in rows:
-        cells = [units.show_time(times[n]) + (" *" if n == winner else "  ") if n in times else "-  " for n in columns]
-        table.add_row(units.show_given_size(size), *cells)
-    return table
+    cells = [
+        (units.show_given_size(size),
+         *(units.show_time(times[n]) + (" *" if n == winner else "  ") if n in times else "-  " for n in names))
+        for size, times, winner in rows
+    ]  # fmt: skip
+    heads = ("size", *(name.replace("-", "\n", 1) for name in names))
+    return columns(cells, heads, right=range(len(heads)))
 
 
 def _columns(

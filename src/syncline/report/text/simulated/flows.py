@@ -8,6 +8,7 @@ from rich.table import Table
 
 from syncline.describe import units
 from syncline.questions.simulated.flows import FlowRun, FlowsAnswer, Slowdowns
+from syncline.report.table import columns
 
 
 def text(answer: FlowsAnswer, width: int) -> Iterator[str | Table]:
@@ -32,11 +33,13 @@ def _run(run: FlowRun) -> Iterator[str | Table]:
         yield f"  {run.missing:,} flows have not arrived"
     if run.inside_hosts:
         yield f"  flows inside a host, which never reach the network: {run.inside_hosts:,}"
-    table = Table("size", "flows", "slowdown mean", "p50", "p95", "p99", "p99.9")
-    for part in run.slowdown:
-        figures = (f"{figure:.2f}" for figure in (part.mean, part.p50, part.p95, part.p99, part.p999))
-        table.add_row(_sizes(part, part is run.slowdown[-1]), f"{part.count:,}", *figures)
-    yield table
+    cells = [
+        (_sizes(part, part is run.slowdown[-1]), f"{part.count:,}",
+         *(f"{figure:.2f}" for figure in (part.mean, part.p50, part.p95, part.p99, part.p999)))
+        for part in run.slowdown
+    ]  # fmt: skip
+    heads = ("size", "flows", "slowdown mean", "p50", "p95", "p99", "p99.9")
+    yield columns(cells, heads, right=range(1, len(heads)))
 
 
 def _sizes(part: Slowdowns, last: bool) -> str:

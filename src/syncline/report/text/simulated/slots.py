@@ -8,6 +8,7 @@ from rich.table import Table
 
 from syncline.describe.units import show_time
 from syncline.questions.simulated.slots import SlotAnswer
+from syncline.report.table import columns
 
 
 def text(answer: SlotAnswer, width: int) -> Iterator[str | Table]:
@@ -25,14 +26,14 @@ def text(answer: SlotAnswer, width: int) -> Iterator[str | Table]:
         yield f"as fast as best effort with clocks within {show_time(answer.break_even_s)}"
     else:
         yield "never as fast as best effort, with clocks however good"
-    table = Table("", "clocks off", "time", "change", "deepest queue", "p99", "late", "pauses")
     rows = [(answer.transport, best), *(("slots", row) for row in answer.scheduled)]
-    for name, row in rows:
-        table.add_row(
-            name, show_time(row.real_error_s) if row is not best else "", show_time(row.time_s),
-            f"{row.time_s / best.time_s - 1:+.1%}" if row is not best else "",
-            f"{row.deepest_queue_bytes / 1e3:,.1f} kB", show_time(row.p99_s),
-            f"{row.late:,}" if row is not best else "", f"{row.pauses:,}",
-        )  # fmt: skip
-    yield table
+    cells = [
+        (name, show_time(row.real_error_s) if row is not best else "", show_time(row.time_s),
+         f"{row.time_s / best.time_s - 1:+.1%}" if row is not best else "",
+         f"{row.deepest_queue_bytes / 1e3:,.1f} kB", show_time(row.p99_s),
+         f"{row.late:,}" if row is not best else "", f"{row.pauses:,}")
+        for name, row in rows
+    ]  # fmt: skip
+    heads = ("", "clocks off", "time", "change", "deepest queue", "p99", "late", "pauses")
+    yield columns(cells, heads, right=range(1, len(heads)))
     yield "p99: of messages; late: messages whose data had not arrived when their slot came"
