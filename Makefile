@@ -15,11 +15,10 @@ export CXX
 # Python keeps what it compiles, whatever the environment says: tests start hundreds of interpreters.
 unexport PYTHONDONTWRITEBYTECODE
 PATHS := src tests benchmarks examples tools research
-# Two more than there are cores, because labs and watchdogs mostly wait; make WORKERS=1 pytest to test one by one.
-WORKERS ?= $(shell expr $$(nproc) + 2)
-# One file is one worker's: what a file sets up once (ranks, labs) is set up once.
-SPREAD := -n $(WORKERS) --dist loadfile
-# Those that take longest come first, so that no worker is left alone with one at the end; tests/conftest.py deals files
+# Forks of one process that has collected the tests: more than there are cores, because labs and watchdogs mostly wait.
+# make FORKS=1 pytest tests one by one.
+FORKS ?= $(shell expr $$(nproc) + 3)
+# Those that take longest come first, so that no fork is left alone with one at the end; tests/conftest.py deals files
 # that mostly wait among the others.
 LONG := tests/test_examples.py tests/test_site.py tests/distributed tests/rehearsal tests/bench tests/auditing tests/lab \
   tests/browser tests/runtime tests/questions tests/cli tests/planning tests/watch tests/sim
@@ -85,7 +84,7 @@ checks: venv
 	@$(MAKE) --no-print-directory --output-sync types layers
 
 test-fast: lint types layers  ## the same without sanitizers and without slow tests
-	$(BIN)/python -m pytest -q $(SPREAD) -m "not slow"
+	$(BIN)/python -m pytest -q --forks $(FORKS) -m "not slow"
 
 lint: venv
 	$(BIN)/ruff check $(PATHS)
@@ -116,7 +115,7 @@ native-test-threads: $(VENV)/.tools  ## the C++ tests of the wire and the sample
 	build/native-threads/native_tests sampler wire
 
 pytest: venv
-	$(BIN)/python -m pytest -q $(SPREAD) --no-loadscope-reorder $(LONG) $(REST) src
+	$(BIN)/python -m pytest -q --forks $(FORKS) $(LONG) $(REST) src
 
 examples: venv  ## run the examples and keep what they print in examples/output/
 	$(BIN)/python -m pytest -q tests/test_examples.py --regenerate-examples

