@@ -18,8 +18,8 @@ from syncline.workload.pipeline import stage_order
 from syncline.workload.shape import Shape
 from syncline.workload.volumes import Volume, exchanged_widths, root_parameters, stage_parameters, volumes
 
-#: Of a layer's exchanges, how many belong to the forward: half of TP and EP, a third of a ring's keys and values.
-_FORWARD_SHARE = {"tensor": 0.5, "context": 1 / 3, "expert": 0.5}
+#: Of a layer's exchanges, one of how many belongs to the forward: of TP and EP, and of context parallelism.
+_ONE_FORWARD_OF = {"tensor": 2, "context": 3, "expert": 2}
 PHASES = "FBW"
 _PHASES = {"F": "forward", "B": "backward", "W": "weight gradient"}
 COMPUTE, COLLECTIVES, POINT_TO_POINT = 0, 1, 2
@@ -159,10 +159,11 @@ class _StepGraph:
         """Return the exchanges of one chunk's layers."""
         found = []
         per_chunk = self.job.num_micro * self.split.virtual
-        for kind, share in _FORWARD_SHARE.items():
+        again = self.job.recompute == "full"  # a repeated forward repeats its exchanges, in the backward
+        for kind, times in _ONE_FORWARD_OF.items():
             if kind in self.volumes:
-                volume = self.volumes[kind]
-                part = self._forward_share(kind, share) if phase == "F" else 1 - self._forward_share(kind, share)
+                volume, share = self.volumes[kind], 1 / (times + again)
+                part = share if phase == "F" else 1 - share
                 found.append(_exchange(_name(kind, volume), volume, volume.size_bytes * part / per_chunk))
         for kind in ("data", "data (experts)") if self._per_micro else ():
             if kind in self.volumes:
@@ -171,10 +172,6 @@ class _StepGraph:
                 size = (gather if phase == "F" else scatter) / per_chunk
                 found.append(_exchange(_name(kind.replace("data", "fsdp"), volume), volume, size))
         return found
-
-    def _forward_share(self, kind: str, share: float) -> float:
-        # A repeated forward repeats its exchanges, in the backward.
-        return 1 / 3 if self.job.recompute == "full" and kind in ("tensor", "expert") else share
 
     @property
     def _per_micro(self) -> bool:

@@ -104,16 +104,17 @@ def _context(job: Job, shape: Shape) -> list[Volume]:
     if split.cp == 1:
         return []
     layers = shape.num_attention_layers / split.pp * job.num_micro
+    again = float(job.recompute == "full")
     if split.context == "ulysses":
         width = (shape.heads + shape.num_kv_heads) * (shape.qk_size + shape.v_size)
-        size = 3 * (split.cp - 1) / split.cp * 2 * _tokens(job) * width / split.tp
-        formula = "(cp-1)/cp x 2 B x tokens x (q, k, v and output widths)/tp x 3 x layers/pp x micro-batches"
-        return [
-            Volume("context", "cp", "all-to-all", split.cp, layers * size, 6 * layers, formula, "cp spans of attention")
-        ]
-    size = 3 * (shape.qk_size + shape.v_size) * shape.num_kv_heads / split.tp * _tokens(job) * (split.cp - 1) * 2
-    formula = "(cp-1) x 2 B x tokens x (key and value widths)/tp x (1 forward + 2 backward) x layers/pp x micro-batches"
-    return [Volume("context", "cp", "ring", split.cp, layers * size, 3 * layers, formula, "cp spans of attention")]
+        size = (3 + again) * (split.cp - 1) / split.cp * 2 * _tokens(job) * width / split.tp
+        formula = "(cp-1)/cp x 2 B x tokens x (q, k, v and output widths)/tp x (3 [+ 1 repeated]) x layers/pp"
+        formula, calls = formula + " x micro-batches", 2 * (3 + again) * layers
+        return [Volume("context", "cp", "all-to-all", split.cp, layers * size, calls, formula, "cp spans of attention")]
+    size = (3 + again) * (shape.qk_size + shape.v_size) * shape.num_kv_heads / split.tp * _tokens(job) * (split.cp - 1) * 2
+    formula = "(cp-1) x 2 B x tokens x (key and value widths)/tp x (1 forward + 2 backward [+ 1 repeated])"
+    formula, calls = formula + " x layers/pp x micro-batches", (3 + again) * layers
+    return [Volume("context", "cp", "ring", split.cp, layers * size, calls, formula, "cp spans of attention")]
 
 
 def _expert(job: Job, shape: Shape, facts: Facts) -> list[Volume]:

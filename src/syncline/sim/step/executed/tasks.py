@@ -168,8 +168,9 @@ class StepTasks:
         entry = np.full(len(w), -1)  # what waits for all that the operation waits for
         follow = np.full(len(w), -1)  # what the next in the stream waits for, where that is not the end
         dropped = np.zeros(len(w), bool)  # of those that begin before their compute ends
-        # Gathers of parameters have a communicator of their own: they wait for their compute, not for others.
-        own = words == "fsdp"
+        # Gathers of parameters, and keys and values that pass around, have a communicator of their own: they wait for
+        # their compute, not for others.
+        own = np.isin(words, ("fsdp",) if self._heads_exchanged else ("fsdp", "context"))
         first = computes & (before < 0)
         first_of = np.zeros(self.result.job.parallel.pp, np.int64)
         first_of[stage[first]] = np.flatnonzero(first)
@@ -207,7 +208,8 @@ class StepTasks:
             draft.wait(begin[last[stage[ops]]], rest)
 
         ops, sent = sends("tensor", "context", "expert", "fsdp")
-        early_s = np.where(producer[ops] >= 0, np.minimum(self.compute_s[producer[ops]], sent["hidden_s"]), 0.0)
+        hidden_s = np.where(own[ops] & (words[ops] == "context"), self._attention_s[producer[ops]], sent["hidden_s"])
+        early_s = np.where(producer[ops] >= 0, np.minimum(self.compute_s[producer[ops]], hidden_s), 0.0)
         soon = early_s > 0
         dropped[ops] = soon
         mark = draft.add(ops[soon], (self.compute_s[producer[ops]] - early_s)[soon])
@@ -215,7 +217,7 @@ class StepTasks:
         entry[ops] = end[ops] = draft.send(ops, sent, sent["fixed_s"])
         draft.wait(end[ops[soon]], mark)
         ops = ops[own[ops]]
-        joined = draft.add(ops, self._slowed(ops, producer), "fsdp")
+        joined = draft.add(ops, self._slowed(ops, what[ops], producer) * (words[ops] == "fsdp"), "fsdp")
         draft.wait(joined, end[ops])
         end[ops] = joined
         mine = own[owner]
@@ -257,23 +259,21 @@ class StepTasks:
         entry[ops] = self.end[ops] = draft.send(ops, sent, 0.0, least, alone=False)
         draft.wait(self.end[ops], early)
 
-    def _slowed(self, ops: Longs, producer: Longs) -> Floats:
-        """Return what gathers beside an operation cost it: some of the GPU, and the skew of their rings."""
-        case, w, job = self.stages.case, self.workload, self.result.job
-        found = np.zeros(len(ops))
+    def _slowed(self, ops: Longs, sent: Traffic, producer: Longs) -> Floats:
+        """Return what gathers beside an operation cost it: some of the GPU, and a compiler's rings their skew."""
+        case = self.stages.case
         if case is None:
-            return found
+            return np.zeros(len(ops))
+        experts = np.array([name.startswith("fsdp (experts)") for name in self.workload.names])[self.workload.label[ops]]
+        beyond = [
+            float(ranks - inside(case, ranks, stride))
+            for ranks, stride in ((case.shard_ranks, case.tp), (expert_holders(case), case.ep))
+        ]
+        each = (2 + float(case.reshard)) / 2 * self.k.held.ring_hop_s * float(case.layers) * (float(case.library) == 0)
+        skew = each * np.where(experts, beyond[1], beyond[0])
         beside = self._named("forward", "backward")[producer[ops]] & (producer[ops] >= 0)
-        for label in np.unique(w.label[ops]).tolist():
-            kind = self._kind(w.names[label])
-            each = self.volumes[kind].size_bytes / (2 * job.num_micro) * self.stages.per_byte_s(kind, 0)
-            experts = kind == "data (experts)"
-            ranks, stride = (expert_holders(case), case.ep) if experts else (case.shard_ranks, case.tp)
-            beyond = float(ranks - inside(case, ranks, stride))
-            skew = (2 + float(case.reshard)) / 2 * self.k.held.ring_hop_s * beyond * float(case.layers)
-            mine = beside & (w.label[ops] == label)
-            found[mine] = self.k.held.c_sm * np.minimum(each, self.compute_s[producer[ops[mine]]]) + skew
-        return found
+        slower = self.k.held.c_sm * np.minimum(sent["alone_s"], self.compute_s[producer[ops]])
+        return np.asarray(beside * (slower + skew))
 
     def _all_traffic(self, ops: Longs) -> Traffic:
         """Return what every operation sends; it is nothing for those that compute."""
@@ -310,6 +310,11 @@ class StepTasks:
     def _overlaps(self) -> bool:
         return self.stages.case is not None and float(self.stages.case.dp_overlap) > 0
 
+    @cached_property
+    def _heads_exchanged(self) -> bool:
+        """Whether context parallelism exchanges heads (Ulysses), which nothing hides."""
+        return self.stages.case is not None and float(self.stages.case.ulysses) > 0
+
     def _line_s(self, stage: int, kind: str) -> float:
         """Return the way over lines between sites, where one of a stage's ranks has its counterpart at another."""
         site = self.stages.fabric.site_of_host
@@ -326,19 +331,19 @@ class StepTasks:
             return (1 - (k.fitted.exposed_tp if float(case.tp_overlap) else 1.0)) * alone
         if word == "expert":
             return (1 - k.fitted.exposed_ep * float(case.ep_exposed)) * alone
-        if word == "context" and not float(case.ulysses):
-            return self._attention_s
         if word == "fsdp":
             return alone * (1 - 1 / max(float(case.layers), 1.0))
         return 0.0
 
     @cached_property
-    def _attention_s(self) -> float:
-        """Half of the attention of a chunk's layers: what keys and values pass behind."""
-        case = self.stages.case
-        assert case is not None
-        layers = float(case.layers / case.pp / case.virtual)
-        return layers * float(sum(attention_s(case, self.k))) / 2
+    def _attention_s(self) -> Floats:
+        """The attention of every operation that computes: what keys and values pass behind."""
+        case, found = self.stages.case, np.zeros(len(self.workload))
+        if case is not None:
+            core, back = (float(each * case.layers / case.pp / case.virtual) for each in attention_s(case, self.k))
+            found[self._named("forward")] = core
+            found[self._named("backward")] = back + core * float(case.redo_tp)
+        return found
 
     def _kind(self, name: str) -> str:
         word = name.split(" ")[0]
