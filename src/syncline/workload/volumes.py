@@ -111,7 +111,9 @@ def _context(job: Job, shape: Shape) -> list[Volume]:
         formula = "(cp-1)/cp x 2 B x tokens x (q, k, v and output widths)/tp x (3 [+ 1 repeated]) x layers/pp"
         formula, calls = formula + " x micro-batches", 2 * (3 + again) * layers
         return [Volume("context", "cp", "all-to-all", split.cp, layers * size, calls, formula, "cp spans of attention")]
-    size = (3 + again) * (shape.qk_size + shape.v_size) * shape.num_kv_heads / split.tp * _tokens(job) * (split.cp - 1) * 2
+    size = (
+        (3 + again) * (shape.qk_size + shape.v_size) * shape.num_kv_heads / split.tp * _tokens(job) * (split.cp - 1) * 2
+    )
     formula = "(cp-1) x 2 B x tokens x (key and value widths)/tp x (1 forward + 2 backward [+ 1 repeated])"
     formula, calls = formula + " x layers/pp x micro-batches", (3 + again) * layers
     return [Volume("context", "cp", "ring", split.cp, layers * size, calls, formula, "cp spans of attention")]

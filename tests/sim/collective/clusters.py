@@ -36,6 +36,7 @@ JOB: dict[str, Any] = {"model": "llama3.2-1b", "parallel": {"tp": 1, "zero": "no
 
 EXCHANGED: dict[str, dict[str, Any]] = {
     "experts": {"ep": True}, "heads": {"cp": True, "context": "ulysses"}, "keys and values": {"cp": True},
+    "activations": {"pp": True},
 }  # fmt: skip
 """What the ranks of one group exchange in a layer, and the split that makes one group of all ranks."""
 
@@ -151,6 +152,8 @@ def broken_exchanges(seed: int) -> list[str]:
         if name == "experts":
             job["batch"]["global"] = n
             job |= {"model": model | {"moe": experts}, "dispatcher": dispatcher}
+        if name == "activations":
+            job["model"] = {**model, "layers": n}
         stepped = step(fabric, load_job(job))
         case, cost = stepped.case, stepped.cost
         assert case is not None and cost is not None
@@ -166,6 +169,9 @@ def broken_exchanges(seed: int) -> list[str]:
         elif name == "heads":
             due = simulated_s("alltoall", 3 * whole, placed) + simulated_s("alltoall", whole, placed)
             took = float(cost.cp_call)
+        elif name == "activations":
+            due = simulated_s("sendrecv", whole, placed) - float(case.site_s)  # the way between sites comes on top
+            took = float(cost.p2p_wire) / 2
         else:
             due, took = (n - 1) * simulated_s("sendrecv", 2 * whole, placed), float(cost.cp_call)
         if not np.isclose(took, due, rtol=1e-6):

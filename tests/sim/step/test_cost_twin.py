@@ -37,9 +37,9 @@ from syncline.sim.step.memory import kept_per_token
 from syncline.sim.step.network import (
     head_exchange_s,
     inside,
-    neighbour_Bps,
     ring_attention_s,
     ring_of,
+    send_s,
     stage_line_Bps,
     switch_sum_s,
     tp_exchange_s,
@@ -204,18 +204,14 @@ def between_stages(c: Case, paced: float, stage: float, behind: float) -> tuple[
     o = one(c)
     size = 2 * o.tokens * o.hidden / (o.tp if o.p2p_sliced else 1.0)
     sends = 2 * o.num_micro * o.virtual
-    line = float(stage_line_Bps(c))
-    if line < math.inf:
-        each = size / (FITTED.e_net * min(line, o.nic_Bps)) + HELD.tp_call_s
-        way = o.site_s + o.p2p_exposed * each
-        return max(late_twin(o, way, paced, stage, behind), (sends - o.num_micro) * each - o.num_micro * paced), (
-            sends * each
-        )
     if o.pp == 1:
         return 0.0, 0.0
-    rate = o.laid_send_Bps or float(neighbour_Bps(c, K, c.pp, c.tp * c.cp * c.dp))
-    each = size / rate + HELD.tp_call_s
-    return o.p2p_exposed * sends * each, sends * each
+    each = float(send_s(c, K, np.array(size), np.array(o.laid_send_Bps)))
+    passes = (sends - o.num_micro) * each - o.num_micro * paced
+    if float(stage_line_Bps(c)) < math.inf:
+        way = o.site_s + o.p2p_exposed * each
+        return max(late_twin(o, way, paced, stage, behind), passes), sends * each
+    return max(o.p2p_exposed * sends * each, passes), sends * each
 
 
 def ring(c: Case, ranks: float, stride: float, laid_Bps: float) -> Any:

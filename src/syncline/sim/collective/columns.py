@@ -116,16 +116,17 @@ def compiled_Bps(operation: str, groups: Groups, compiled: Compiled) -> Floats:
     return np.asarray(np.where(groups.near >= groups.ranks, up, np.minimum(up, out)))
 
 
-def call_s(groups: Groups, compiled: Compiled) -> Floats:
+def call_s(operation: str, groups: Groups, compiled: Compiled) -> Floats:
     """Return the fixed time of one exchange that a compiler lays out; 0 for a group of one."""
-    hops = np.where(groups.near < groups.ranks, compiled.hop_s * np.log2(np.maximum(groups.ranks, 2.0)), 0.0)
+    doublings = 1.0 if operation == "send_recv" else np.log2(np.maximum(groups.ranks, 2.0))
+    hops = np.where(groups.near < groups.ranks, compiled.hop_s * doublings, 0.0)
     # The long way is crossed twice in all.
     return np.where(groups.ranks > 1, compiled.call_s + hops + 2 * groups.long_s, 0.0)
 
 
 def _compiled_s(operation: str, groups: Groups, size_bytes: Floats, compiled: Compiled) -> Floats:
     sent = size_bytes if operation == "send_recv" else (groups.ranks - 1) / groups.ranks * size_bytes
-    once = sent / compiled_Bps(operation, groups, compiled) + call_s(groups, compiled)
+    once = sent / compiled_Bps(operation, groups, compiled) + call_s(operation, groups, compiled)
     return np.where(groups.ranks > 1, (2 if operation == "all_reduce" else 1) * once, 0.0)
 
 

@@ -31,10 +31,9 @@ from syncline.sim.step.network import (
     GroupNetwork,
     head_exchange_s,
     inside,
-    laid_or,
-    neighbour_Bps,
     ring_attention_s,
     ring_of,
+    send_s,
     stage_late_s,
     stage_line_Bps,
     switch_sum_s,
@@ -249,23 +248,17 @@ def _point_to_point(c: Case, k: Constants, paced: Floats, stage: Floats, behind:
     """
     busy = c.num_micro * paced
     size = 2 * c.tokens * c.hidden / pick(c.p2p_sliced > 0, c.tp, 1.0)
-    rate = laid_or(c.laid_send_Bps, neighbour_Bps(c, k, c.pp, c.tp * c.cp * c.dp))
-    once = size / rate + k.held.tp_call_s
+    once = send_s(c, k, size, c.laid_send_Bps) if anywhere(c.pp > 1) else np.zeros(())
     wire = pick(c.pp > 1, 2 * c.num_micro * c.virtual * once, 0.0)
     # What hides behind compute still has to pass: chunks come back from the last stage to the first the same way.
-    passes = (2 * c.virtual - 1) / (2 * c.virtual) * wire
-    exposed = np.maximum(wire * c.p2p_exposed, passes - busy)
+    passes = c.num_micro * (2 * c.virtual - 1) * once
+    exposed = pick(c.pp > 1, np.maximum(wire * c.p2p_exposed, passes - busy), 0.0)
     line = stage_line_Bps(c)
     if not anywhere(line < np.inf):
         return exposed, wire
     # Stages on different sites: the line between them carries both ways at once beside all compute, and no faster.
-    each = size / (k.fitted.e_net * np.minimum(line, c.nic_Bps)) + k.held.tp_call_s
-    far = 2 * c.num_micro * c.virtual * each
-    # Chunks come back from the last stage to the first, over the same line.
-    carried = c.num_micro * (2 * c.virtual - 1) * each
-    late = stage_late_s(c, c.site_s + c.p2p_exposed * each, paced, stage, behind)
-    slow = line < np.inf
-    return pick(slow, np.maximum(late, carried - busy), exposed), pick(slow, far, wire)
+    late = stage_late_s(c, c.site_s + c.p2p_exposed * once, paced, stage, behind)
+    return pick(line < np.inf, np.maximum(late, passes - busy), exposed), wire
 
 
 def _sharded(c: Case, k: Constants, hiding: LayerTime, head: Floats) -> tuple[Floats, Floats]:

@@ -78,8 +78,8 @@ def _sent_Bps(stages: Stages) -> Floats:
         return np.zeros(())
     wraps = split.virtual > 1
     forward, backward = range(split.pp if wraps else split.pp - 1), range(0 if wraps else 1, split.pp)
-    need_s = max(
-        *(stages.per_byte_s("send forward", stage) for stage in forward),
-        *(stages.per_byte_s("send backward", stage) for stage in backward),
-    )
-    return np.asarray(1 / need_s if need_s > 0 else 0.0)
+    rates = [
+        *(stages.ring_Bps("send forward", stage) for stage in forward),
+        *(stages.ring_Bps("send backward", stage) for stage in backward),
+    ]
+    return np.asarray(min((rate for rate in rates if rate > 0), default=0.0))

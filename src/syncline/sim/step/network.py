@@ -221,10 +221,9 @@ class GroupNetwork:
         """Return the time of any operation, by the name that nccl-tests has for it."""
         return collective_s(operation, self.groups, size_bytes, self.compiled, self.residual)
 
-    @property
-    def call_s(self) -> Floats:
-        """What one exchange costs besides bytes where a compiler lays it out."""
-        return call_s(self.groups, self.compiled)
+    def call_s(self, operation: str = "all_gather") -> Floats:
+        """Return what one exchange costs besides bytes where a compiler lays it out."""
+        return call_s(operation, self.groups, self.compiled)
 
 
 def ring_of(c: Case, k: Constants, ranks: Floats, stride: Floats, laid_Bps: Floats) -> GroupNetwork:
@@ -248,8 +247,11 @@ def pairs_of(c: Case, k: Constants, ranks: Floats, stride: Floats, laid_Bps: Flo
 
 def _group(c: Case, k: Constants, ranks: Floats, stride: Floats, near: Floats, cap_Bps: Floats) -> GroupNetwork:
     groups = Groups(c.library, ranks, near, c.nic_Bps, up_Bps(c, near), cap_Bps, long_s(c, ranks, stride))
-    compiled = Compiled(k.fitted.e_nvl, k.fitted.e_net, k.held.tp_call_s, c.hop_s)
-    return GroupNetwork(groups, compiled, k.held.library)
+    return GroupNetwork(groups, *_costs(c, k))
+
+
+def _costs(c: Case, k: Constants) -> tuple[Compiled, float]:
+    return Compiled(k.fitted.e_nvl, k.fitted.e_net, k.held.tp_call_s, c.hop_s), k.held.library
 
 
 #: Times one exchange beyond a domain: up the tree of switches and down again.
@@ -266,7 +268,7 @@ def switch_sum_s(c: Case, k: Constants, size_bytes: Floats, ring: GroupNetwork) 
     groups = np.minimum(c.tp, below) * np.maximum(below / (c.tp * c.cp * c.dp), 1.0)
     held = c.reduce_bytes / groups / np.maximum(SUM_TRIPS * c.hop_s, 1e-9)
     rate = np.minimum(compiled_Bps("all_reduce", ring.groups, ring.compiled), k.fitted.e_net * held)
-    summed = size_bytes / np.maximum(rate, 1.0) + 2 * ring.call_s
+    summed = size_bytes / np.maximum(rate, 1.0) + 2 * ring.call_s()
     return pick((c.reduce_bytes > 0) & (ring.inside < ring.ranks), summed, np.inf)
 
 
@@ -298,14 +300,23 @@ def head_exchange_s(c: Case, k: Constants) -> Floats:
     return group.takes_s("all_to_all", width * there) + group.takes_s("all_to_all", width * c.heads * c.v_size)
 
 
-def neighbour_Bps(c: Case, k: Constants, ranks: Floats, stride: Floats) -> Floats:
-    """Return the rate from a stage to the next: scale-up only where the whole group shares a domain.
+def sends_of(c: Case, k: Constants, laid_Bps: Floats, near: Floats | None = None) -> GroupNetwork:
+    """Return the sends from a stage to the next: over scale-up links only where the whole pipeline shares a domain.
 
-    Lines between sites have a rule of their own (`stage_line_Bps`).
+    `near` is how many stages do, where that is known of these.
     """
-    within = inside(c, ranks, stride) >= ranks
-    out = np.minimum(c.nic_Bps, out_Bps(c, ranks, stride, lines=False))
-    return pick(within, k.fitted.e_nvl * up_Bps(c, np.full((), 2.0)), k.fitted.e_net * out)
+    ranks, stride, line = c.pp, c.tp * c.cp * c.dp, stage_line_Bps(c)
+    near = inside(c, ranks, stride) if near is None else near
+    out = laid_or(laid_Bps / k.fitted.e_net, np.minimum(out_Bps(c, ranks, stride, lines=False), line))
+    groups = _group(c, k, ranks, stride, near, out).groups
+    way = pick(line < np.inf, c.site_s, 0.0)
+    return GroupNetwork(groups._replace(up_Bps=up_Bps(c, np.full((), 2.0)), long_s=way), *_costs(c, k))
+
+
+def send_s(c: Case, k: Constants, size_bytes: Floats, laid_Bps: Floats, near: Floats | None = None) -> Floats:
+    """Return what a send to the next stage takes; the way over lines between sites comes on top (`stage_late_s`)."""
+    sends = sends_of(c, k, laid_Bps, near)
+    return sends.takes_s("send_recv", size_bytes) - sends.groups.long_s
 
 
 def scattered_Bps(c: Case, ranks: Floats, stride: Floats) -> Floats:

@@ -30,12 +30,9 @@ from syncline.sim.step.executed.footprint import (
 )
 from syncline.sim.step.experts import exchange_s
 from syncline.sim.step.machine import Machine
-from syncline.sim.step.network import head_exchange_s, inside, ring_attention_s, ring_of
+from syncline.sim.step.network import head_exchange_s, inside, ring_attention_s, ring_of, send_s, sends_of
 from syncline.workload.grid import Grid, grid_of
 from syncline.workload.job import Job
-
-LIBRARY_KINDS = ("tensor", "context", "expert", "data", "data (experts)", "data (replicas)")
-"""Traffic that is calls of the library."""
 
 
 def is_mesh(fabric: Fabric) -> bool:
@@ -189,10 +186,10 @@ class Stages:
     def _members(self, c: Case, kind: str) -> tuple[Floats, Floats]:
         """Return the ranks of a kind's groups, and how far apart they are."""
         one = np.ones(())
-        return {
+        return (c.pp, c.tp * c.cp * c.dp) if kind.startswith("send") else {
             "tensor": (c.tp, one), "context": (c.cp, c.tp), "expert": (c.ep, one),
             "data (experts)": (np.maximum(c.dp * c.cp * c.tp / c.ep, 1.0), c.ep),
-            "data (replicas)": (c.dp * c.cp / c.shard_ranks, c.tp * c.shard_ranks),
+            "data (replicas)": (c.dp * c.cp / c.shard_ranks, c.tp * c.shard_ranks), "data (context)": (c.cp, c.tp),
         }.get(kind, (c.shard_ranks if c.fsdp else c.dp * c.cp, c.tp))  # fmt: skip
 
     def ring_Bps(self, kind: str, *stages: int) -> Floats:
@@ -204,7 +201,7 @@ class Stages:
         c = self.case
         assert c is not None
         carried = np.sum([self.footprint(kind, stage) for stage in stages], axis=0)
-        priced = float(c.library) > 0 and kind in LIBRARY_KINDS
+        priced = float(c.library) > 0
         need_s = self._longest_s(kind, np.where(self._network, carried, 0.0) if priced else carried)
         if need_s <= 0:
             return np.zeros(())
@@ -220,7 +217,7 @@ class Stages:
         Groups of the stage share its links; what other stages send at the same time is for the execution to see.
         """
         c = self.case
-        if c is None or not float(c.library) or kind not in LIBRARY_KINDS or sent_bytes <= 0:
+        if c is None or not float(c.library) or sent_bytes <= 0:
             return None
         ranks, stride = self._members(c, kind)
         n = float(ranks)
@@ -231,6 +228,9 @@ class Stages:
             return calls * float(exchange_s(replace(c, laid_expert_Bps=self.ring_Bps(kind, stage)), self.k, tokens))
         if kind == "context":
             return self._context_s(c, sent_bytes)
+        if kind.startswith("send"):
+            laid = self.ring_Bps(kind, stage)
+            return calls * float(send_s(c, self.k, np.asarray(sent_bytes / calls), laid, None if laid > 0 else ranks))
         ring = ring_of(c, self.k, ranks, stride, self.ring_Bps(kind, stage))
         buffer = np.asarray(sent_bytes / calls * n / (n - 1))
         if word == "tensor" and float(c.sequence_parallel):
@@ -253,5 +253,5 @@ class Stages:
         c, k = self.case, self.k
         assert c is not None
         if kind.startswith("send"):
-            return calls * k.held.tp_call_s
-        return calls * float(ring_of(c, k, *self._members(c, kind), np.zeros(())).call_s)
+            return calls * float(sends_of(c, k, np.zeros(())).call_s("send_recv"))
+        return calls * float(ring_of(c, k, *self._members(c, kind), np.zeros(())).call_s())

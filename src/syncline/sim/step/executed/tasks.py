@@ -264,7 +264,9 @@ class StepTasks:
         case = self.stages.case
         if case is None:
             return np.zeros(len(ops))
-        experts = np.array([name.startswith("fsdp (experts)") for name in self.workload.names])[self.workload.label[ops]]
+        experts = np.array([name.startswith("fsdp (experts)") for name in self.workload.names])[
+            self.workload.label[ops]
+        ]
         beyond = [
             float(ranks - inside(case, ranks, stride))
             for ranks, stride in ((case.shard_ranks, case.tp), (expert_holders(case), case.ep))
