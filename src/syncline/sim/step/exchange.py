@@ -48,6 +48,21 @@ class Windows(NamedTuple):
 
 def extra_s(c: Case, k: Constants, buffers: tuple[Buffer, ...], windows: Windows) -> Floats:
     """Return what the chosen algorithm and bucket cost more than the best; 0 where neither is fixed."""
+    return _over_least(c, lambda algorithm, buckets: choice_s(c, k, algorithm, buckets, buffers, windows))
+
+
+def longer_s(c: Case, k: Constants, buffer: Buffer, which: int) -> Floats:
+    """Return by how much the chosen algorithm and bucket lengthen half of an exchange (`_bucket_s`) on the wire."""
+
+    def wire_s(algorithm: str, buckets: Floats) -> Floats:
+        ruled_out = np.inf if algorithm == "tree" and anywhere(c.sharded_state > 0) else 0.0
+        return ruled_out + _half(c, k, algorithm, buckets, (buffer,), which)[0]
+
+    return _over_least(c, wire_s)
+
+
+def _over_least(c: Case, priced: Callable[[str, Floats], Floats]) -> Floats:
+    """Return a price of the chosen algorithm and bucket less that of the best; 0 where neither is fixed."""
     if not (anywhere(c.algorithm > 0) or anywhere(c.bucket_bytes > 0)):
         return np.zeros(())
     own = np.atleast_1d(pick(c.bucket_bytes > 0, c.bucket_bytes, BUCKETS[0]))
@@ -55,7 +70,7 @@ def extra_s(c: Case, k: Constants, buffers: tuple[Buffer, ...], windows: Windows
     least: Floats = np.full((), np.inf)
     chosen: Floats = np.full((), np.inf)
     for code, algorithm in enumerate(ALGORITHMS, 1):
-        prices = choice_s(c, k, algorithm, buckets, buffers, windows)
+        prices = priced(algorithm, buckets)
         least = np.minimum(least, prices.min(axis=0))
         fits = (c.algorithm == 0) | (c.algorithm == code)
         fits = fits & ((c.bucket_bytes == 0) | (c.bucket_bytes == buckets))

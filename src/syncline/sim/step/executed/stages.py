@@ -28,6 +28,8 @@ from syncline.sim.step.executed.footprint import (
     gather_flows,
     pass_flows,
 )
+from syncline.sim.step.cost import exchanged
+from syncline.sim.step.exchange import longer_s
 from syncline.sim.step.experts import exchange_s
 from syncline.sim.step.machine import Machine
 from syncline.sim.step.network import head_exchange_s, inside, ring_attention_s, ring_of, send_s, sends_of
@@ -235,9 +237,24 @@ class Stages:
         buffer = np.asarray(sent_bytes / calls * n / (n - 1))
         if word == "tensor" and float(c.sequence_parallel):
             return calls * float(ring.gather_s(buffer / 2) + ring.scatter_s(buffer / 2))
-        if word == "tensor" or (word == "gradients" and self._sums(kind)):
+        if word == "tensor":
             return calls * float(ring.sum_s(buffer / 2))
-        return calls * float(ring.scatter_s(buffer) if word == "gradients" else ring.gather_s(buffer))
+        if word == "fsdp":
+            return calls * float(ring.gather_s(buffer))
+        if word == "gradients" and self._sums(kind):
+            return float(ring.sum_s(buffer / 2)) + 2 * self._longer_s(kind, 0, float(buffer) / 2)
+        if word == "gradients":
+            return float(ring.scatter_s(buffer)) + self._longer_s(kind, 0, float(buffer))
+        return float(ring.gather_s(buffer)) + self._longer_s(kind, 1, float(buffer))
+
+    def _longer_s(self, kind: str, which: int, size_bytes: float) -> float:
+        """Return what the job's algorithm and bucket add to half of an exchange of so many bytes."""
+        c = self.case
+        assert c is not None
+        for of_kind, buffer in zip(("data", "data (experts)"), exchanged(c), strict=False):
+            if of_kind == kind and float(buffer[which]) > 0:
+                return size_bytes / float(buffer[which]) * float(longer_s(c, self.k, buffer, which))
+        return 0.0
 
     def _context_s(self, c: Case, sent_bytes: float) -> float:
         """Return what the library takes for the part of context parallelism's exchanges that sends so much."""
