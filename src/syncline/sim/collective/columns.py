@@ -198,6 +198,9 @@ def group_system(
     cap = cap_Bps if cap_Bps < own_Bps * (1 - 1e-9) else np.inf
     pairs = operation == "all_to_all"
     share = ports * nics / count
+    if ports > 1 and system.nvlink_GBps:  # more ports, or faster ones, bring their own way into the host
+        cap_of_path = system.path_cap_Bps and system.path_cap_Bps * ports
+        system = replace(system, pcie_Bps=1e9 * system.pcie_GBps * ports, path_cap_Bps=cap_of_path)
     found = replace(
         system, num_hosts=num_hosts, gpus_per_host=inside, ranks=0 if num_hosts * inside == int(ranks) else int(ranks),
         nvlink_domain=inside, num_nics=count if num_hosts > 1 else system.num_nics,
