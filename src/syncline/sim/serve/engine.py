@@ -10,14 +10,14 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+
 from syncline.errors import DescriptionError
 from syncline.fabric.fabric import Fabric
-from syncline.program import packed
-from syncline.schedule import Kind
-from syncline.sim.collective.price import CollectivePricer
 from syncline.sim.step.constants import Constants, default_constants
 from syncline.sim.step.decode import cache_bytes, state_bytes
 from syncline.sim.step.machine import Machine, machine_from_fabric
+from syncline.sim.step.network import group_of
 from syncline.workload.job import Job
 from syncline.workload.shape import Shape
 from syncline.workload.stored import Stored
@@ -114,8 +114,6 @@ class Engine:
         # Engines keep the cache in fp8 where what makes it is in fp8 or fp4 (NVIDIA's own checkpoints say so).
         self._cache_share = (job.cache_bytes or (1 if self._always_in in NARROW and self.stored.inputs else 2)) / 2
         self.num_hosts = max(1, -(-split.num_gpus // self.machine.gpus_per_host))
-        self._fabric = fabric
-        self._reduced: dict[int, float] = {}
 
     @cached_property
     def weight_bytes(self) -> float:
@@ -276,9 +274,7 @@ class Engine:
         total = reduced * self._all_reduce_s(size) if t > 1 and reduced else 0.0
         total += 2 * routed * self._all_to_all_s(tokens) if routed and t > 1 else 0.0
         if self.split.pp > 1:
-            inside = self.split.num_gpus <= self.machine.domain
-            rate = self.machine.nvlink_Bps if inside else self.k.fitted.e_net * self.machine.nic_Bps
-            total += (self.split.pp - 1) * (self.machine.hop_s + size / t / rate)
+            total += (self.split.pp - 1) * self._library_s("send_recv", self.split.num_gpus, size / t)
         return total
 
     def _all_to_all_s(self, tokens: float) -> float:
@@ -298,19 +294,12 @@ class Engine:
         t, m = self.split.tp, self.machine
         if t <= m.domain and size <= ONE_SHOT_BYTES:
             return ONE_SHOT_S + (t - 1) / t * size / (self.k.fitted.e_nvl * m.nvlink_Bps)
-        if t <= m.domain:
-            return 2 * ONE_SHOT_S + 2 * (t - 1) / t * size / (self.k.fitted.e_nvl * m.nvlink_Bps)
         # Between powers of two: a search asks for hundreds of sizes.
         below = 1 << (max(size, 2).bit_length() - 1)
-        low, high = self._nccl_s(below), self._nccl_s(2 * below)
+        low, high = self._library_s("all_reduce", t, below), self._library_s("all_reduce", t, 2 * below)
         return low + (high - low) * (size / below - 1)
 
-    def _nccl_s(self, size: int) -> float:
-        """Return NCCL's all-reduce over the ranks of several hosts."""
-        if size not in self._reduced:
-            self._reduced[size] = self._all_reduces.library_s(size)
-        return self._reduced[size]
-
-    @cached_property
-    def _all_reduces(self) -> CollectivePricer:
-        return CollectivePricer(Kind.ALL_REDUCE, packed(self._fabric, self.split.tp))
+    def _library_s(self, operation: str, ranks: int, size: float) -> float:
+        """Return what the library takes for a collective of consecutive ranks."""
+        group = group_of(self.machine, self.k, np.asarray(float(ranks)), float(self.split.num_gpus))
+        return float(group.takes_s(operation, np.asarray(float(size))))
