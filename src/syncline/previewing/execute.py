@@ -7,7 +7,7 @@ in a second pass.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -21,13 +21,15 @@ from syncline.previewing.axes import axes_of, gradient_groups
 from syncline.previewing.graph import StepGraph, durations
 from syncline.previewing.place import Longs, groups_of, stages
 from syncline.previewing.record import Capture
+from syncline.sim.collective.columns import forced
 from syncline.sim.flow.engine import Course, Paths, Tasks, run
 from syncline.sim.flow.routing import Routing
-from syncline.sim.reach import fabric_reach
+from syncline.sim.nccl.measured import OPS
 from syncline.sim.step.constants import Constants, default_constants
-from syncline.sim.step.executed.footprint import Floats, Rails, exchanged_pairs, gather_flows, passed
-from syncline.sim.step.executed.stages import is_mesh
+from syncline.sim.step.executed.footprint import Floats, Flows, Rails, fold_links, pass_flows
+from syncline.sim.step.executed.stages import laid_group
 from syncline.sim.step.machine import Machine
+from syncline.sim.step.network import GroupNetwork
 from syncline.timeline import intervals
 from syncline.workload.graph import Op, previous_in_stream
 from syncline.workload.volumes import wire_share
@@ -54,7 +56,7 @@ class NetworkUse:
     codec: str = PLAIN
     codec_over: str = ""  # the one operation that it encodes; empty: every sum of gradients
     free: bool = False
-    algorithm: str = ""  # of all-reduces; empty: a ring's bytes with a tree's delays, the best of both
+    algorithm: str = ""  # of all-reduces; empty: what the library chooses
     cores: cpus.SharedCores | None = None  # that ranks on CPUs share; None: each rank has its own
 
     @classmethod
@@ -108,7 +110,7 @@ def execute(
     taken = laid.shared(first) / laid.shared() - 1.0 if laid.on_cpu else k.held.c_sm  # of multiprocessors, by NCCL
     slowed = delay + taken * _beside(graph, first)
     course = _run(graph, laid, slowed, size, path) if (slowed > delay).any() else first
-    links = laid.links()
+    _, links, _ = laid.folded
     limited = np.flatnonzero((path >= 0) & (course.bottleneck >= 0))
     names = {row: laid.rails.link_name(int(links[course.bottleneck[row]])) for row in limited.tolist()}
     return GraphRun(graph, course.begin_s, course.end_s, names, laid.encoded)
@@ -121,15 +123,16 @@ def _run(graph: StepGraph, laid: _Laid, delay: Floats, size: Floats, path: Longs
     waits = [
         [*deps[start[op] : start[op + 1]], *([last] if last >= 0 else [])] for op, last in enumerate(before.tolist())
     ]
+    paths, _, capacity_Bps = laid.folded
     tasks = Tasks.of(
-        laid.paths(),
+        paths,
         size_bytes=size,
         first_path=np.maximum(path, 0),
         num_paths=(path >= 0).astype(np.int32),
         delay_s=delay,
         wait_for=waits,
     )
-    return run(laid.capacity(), tasks)
+    return run(capacity_Bps if len(capacity_Bps) else np.ones(1), tasks)
 
 
 class _Laid:
@@ -139,19 +142,19 @@ class _Laid:
         self, graph: StepGraph, fabric: Fabric, machine: Machine, devices: Longs, k: Constants, network: NetworkUse,
         routing: Routing,
     ) -> None:  # fmt: skip
-        self.graph, self.machine, self.devices, self.k, self.network = graph, machine, devices, k, network
+        self.graph, self.devices, self.k, self.network = graph, devices, k, network
         self.on_cpu = graph.captures[0].on_cpu
         self.cores = network.cores
         self.costs = network.cores.costs if network.cores is not None else cpus.host_costs(fabric)
         payload = self.costs.efficiency if self.on_cpu else k.fitted.e_net
-        self.rails = Rails.of(fabric, payload, k.fitted.e_nvl, routing)
-        hosts = fabric_reach(fabric).hosts
-        self.domain_of = np.full(len(fabric.devices), -1, np.int64)
-        inside = fabric.devices.host >= 0
-        self.domain_of[inside] = hosts.of_host[fabric.devices.host[inside]]
+        rails, faster = Rails.of(fabric, payload, k.fitted.e_nvl, routing), network.scale
+        self.rails = replace(rails, capacity_Bps=rails.capacity_Bps * faster)
+        self.machine = replace(machine, nic_Bps=machine.nic_Bps * faster, nvlink_Bps=machine.nvlink_Bps * faster)
         self.members = stages(graph.captures)
         self.number: dict[tuple[str, int, int], int] = {}
         self.table: list[Floats] = []
+        self.groups: list[GroupNetwork] = []
+        self.each_s: list[float] = []  # what a byte of a rank needs on the busiest link
         self.encoded: dict[int, float] = {}
         self.sent_bytes = 0.0
 
@@ -176,16 +179,22 @@ class _Laid:
             if self.network.free or n < 2 or work.kind[row] == Op.RECV:
                 continue
             whole, share = float(work.size_bytes[row]), self._shrunk(row, what)
-            delay[row] = self._call_s(row, n, what) + (self._coding_s(whole) if share < 1 else 0.0)
-            if self.on_cpu:
-                delay[row] += cpus.waits_s(n, float(apart_s[row]), graph.noise_s[int(work.rank[row])])
-            sent = (cpus.sent_bytes if self.on_cpu else sent_bytes)(what, whole, n) * share
-            if self.network.algorithm == "tree" and what in TWICE:
-                sent *= n / (n - 1)  # every rank passes the whole up and down
+            coding_s = self._coding_s(whole) if share < 1 else 0.0
             if share < 1:
                 self.encoded[row] = share
+            sent = (cpus.sent_bytes if self.on_cpu else sent_bytes)(what, whole, n) * share
+            self.sent_bytes += sent
+            if not self.on_cpu:  # alone it takes what the library takes; others share its links
+                at, alone_s = self._priced(row, what, share * whole)
+                each_s = self.each_s[at]
+                delay[row] = coding_s + (alone_s if each_s == 0 else 0.0)
+                size[row], path[row] = (alone_s / each_s, at) if each_s > 0 else (0.0, -1)
+                continue
+            delay[row] = cpus.call_s(self.costs, what, n) + coding_s
+            delay[row] += cpus.waits_s(n, float(apart_s[row]), graph.noise_s[int(work.rank[row])])
+            if self.network.algorithm == "tree" and what in TWICE:
+                sent *= n / (n - 1)  # every rank passes the whole up and down
             if sent > 0:
-                self.sent_bytes += sent
                 size[row], path[row] = sent, self._path(row, what)
         return size, path
 
@@ -205,17 +214,18 @@ class _Laid:
             found[mine[met]] = np.diff(worked[met], prepend=0.0)
         return found
 
-    def _call_s(self, row: int, n: int, what: str) -> float:
-        if self.on_cpu:
-            return cpus.call_s(self.costs, what, n)
-        rank = int(self.graph.workload.rank[row])
-        members = self.graph.captures[rank].groups[int(self.graph.group[row])]
-        domains = len(set(self.domain_of[self.devices[list(members)]].tolist()))
-        hops = float(np.log2(n)) if domains > 1 else 0.0
-        if domains > 1 and self.network.algorithm and what in TWICE:
-            between = 2.0 * (domains - 1 if self.network.algorithm == "ring" else float(np.log2(domains)))
-            hops = max(hops, between)  # one of them is not quicker than the better of both
-        return self.k.held.tp_call_s + self.machine.hop_s * hops
+    def _priced(self, row: int, what: str, size_bytes: float) -> tuple[int, float]:
+        """Return the path of a collective, and what the library takes for it."""
+        sends = self.graph.workload.kind[row] == Op.SEND
+        at = self._path(row, what)
+        group, operation = self.groups[at], "send_recv" if sends else what if what in OPS else "all_gather"
+        if what == "barrier":
+            operation, size_bytes = "all_reduce", 4.0
+        if self.network.algorithm and what in TWICE:
+            columns = group.groups
+            library = forced(columns.library, self.network.algorithm)
+            group = replace(group, groups=columns._replace(library=library))
+        return at, float(group.takes_s(operation, np.asarray(size_bytes)))
 
     def _shrunk(self, row: int, what: str) -> float:
         """Return the share of bytes that a codec leaves: of gradients that are summed."""
@@ -247,51 +257,34 @@ class _Laid:
         key = (kind, rank, int(self.graph.peer[row] if kind == "send" else self.graph.group[row]))
         if key not in self.number:
             self.number[key] = len(self.table)
-            self.table.append(self._footprint(*key))
+            groups, flows = self._flows(*key)
+            self.table.append(self.rails.carried(*flows))
+            if not self.on_cpu:
+                pairs, sums = kind == "pairs", kind == "sums"
+                made = laid_group(self.rails, self.machine, self.k, groups, self.table[-1], pairs=pairs, sums=sums)
+                self.groups.append(made)
+                self.each_s.append(self.rails.longest_s(self.table[-1], "traffic of the script"))
         return self.number[key]
 
-    def _footprint(self, kind: str, rank: int, other: int) -> Floats:
+    def _flows(self, kind: str, rank: int, other: int) -> tuple[Longs, Flows]:
         captured, members = self.graph.captures[rank], self.members[rank]
         if kind == "send":
             away = members + (other - captured.rank)
             inside = (away >= 0) & (away < captured.world)
-            return passed(self.rails, self.devices[members[inside]], self.devices[away[inside]])
+            ends = self.devices[members[inside]], self.devices[away[inside]]
+            return np.stack(ends, axis=1), pass_flows(*ends)
         groups = self.devices[groups_of(captured, other, members)]
-        if kind in ("rings", "sums"):
-            mesh = is_mesh(self.rails.network.fabric)
-            flows = gather_flows(groups, self.domain_of, rings=True, sums=kind == "sums", mesh=mesh)
-            return self.rails.carried(*flows)
-        n = groups.shape[1]
-        near = (self.domain_of[groups[0]][:, None] == self.domain_of[groups[0]][None, :]).sum() - n
-        share = near / max(n * (n - 1), 1)
-        return exchanged_pairs(self.rails, groups, self.domain_of, 1 - share, share)
+        return groups, self.rails.pairs(groups) if kind == "pairs" else self.rails.gathers(groups, sums=kind == "sums")
 
-    def links(self) -> Longs:
-        """Return the links that anything crosses; of those that carry alike, one."""
-        if not self.table:
-            return np.zeros(1, np.int64)
-        table = np.stack(self.table)
-        used = np.flatnonzero((table > 0).any(axis=0))
-        need = table[:, used] / np.maximum(self.rails.capacity_Bps[used], 1e-30)
-        weights = np.random.default_rng(7).random(len(table)) + 0.5
-        key = np.round(weights @ need / max(float((weights @ need).max(initial=0.0)), 1e-300), 12)
-        return np.asarray(used[np.unique(key, return_index=True)[1]])
-
-    def capacity(self) -> Floats:
-        scaled = self.rails.capacity_Bps[self.links()] * self.network.scale
-        if (scaled <= 0).any():
-            link = int(self.links()[int(np.argmin(scaled))])
-            raise SimulationError(f"{self.rails.link_name(link)} is down, and traffic of the script has no other way.")
-        return np.asarray(scaled)
-
-    def paths(self) -> Paths:
-        if not self.table:
-            return Paths.of([])
-        links = self.links()
-        rows = [np.flatnonzero(row[links] > 0) for row in self.table]
-        start = np.concatenate(([0], np.cumsum([len(row) for row in rows]))).astype(np.int64)
-        share = np.concatenate([row[links][crossed] for row, crossed in zip(self.table, rows, strict=True)])
-        return Paths(start, np.concatenate(rows).astype(np.int32), share)
+    @cached_property
+    def folded(self) -> tuple[Paths, Longs, Floats]:
+        """Return the paths of all that is sent over links of which those that carry alike are one."""
+        table = np.stack(self.table) if self.table else np.zeros((0, len(self.rails.capacity_Bps)))
+        paths, links, capacity_Bps = fold_links(table, self.rails.capacity_Bps)
+        if (capacity_Bps <= 0).any():
+            link = self.rails.link_name(int(links[int(np.argmin(capacity_Bps))]))
+            raise SimulationError(f"{link} is down, and traffic of the script has no other way.")
+        return paths, links, capacity_Bps
 
 
 def sent_bytes(what: str, size_bytes: float, n: int) -> float:

@@ -15,10 +15,8 @@ from syncline.fabric import Fabric
 from syncline.placing.allocation import Allocation
 from syncline.placing.judge import Judge
 from syncline.sharing.jobs_file import StatedStep
-from syncline.sim.reach import fabric_reach
 from syncline.sim.step.constants import Constants
-from syncline.sim.step.executed.footprint import Rails, gather_flows
-from syncline.sim.step.executed.stages import is_mesh
+from syncline.sim.step.executed.footprint import Rails
 from syncline.sim.step.executed.tasks import StepTasks
 from syncline.workload.job import Job
 from syncline.workload.step_graph import step_graph
@@ -62,10 +60,7 @@ def measured_pattern(fabric: Fabric, rails: Rails, given: Allocation, step: Stat
     num = len(gpus)
     if num < 2:
         return Pattern(num, np.array([step.compute]), np.zeros(1), np.array([-1]), ((),), _no_rows(rails))
-    domain = np.full(len(fabric.devices), -1, np.int64)
-    inside = fabric.devices.host >= 0
-    domain[inside] = fabric_reach(fabric).hosts.of_host[fabric.devices.host[inside]]
-    table = rails.carried(*gather_flows(gpus[None], domain, rings=True, sums=True, mesh=is_mesh(fabric)))[None]
+    table = rails.carried(*rails.gathers(gpus[None], sums=True))[None]
     sent = 2 * (num - 1) / num * step.exchange  # scatter, then gather
     return Pattern(num, np.array([step.compute, 0.0]), np.array([0.0, sent]), np.array([-1, 0]), ((), (0,)), table)
 

@@ -17,8 +17,7 @@ from syncline.fabric.fabric import NETWORK_TIERS
 from syncline.sharing.pattern import Floats, Longs, Pattern
 from syncline.sim.flow.engine import Tasks, run
 from syncline.sim.flow.expand import Share
-from syncline.sim.step.executed.execute import fold_links
-from syncline.sim.step.executed.footprint import BETWEEN, Rails
+from syncline.sim.step.executed.footprint import BETWEEN, Rails, fold_links
 
 MOST_TIMES = 100_000
 """How often a job may step, or other traffic come, while the slowest job makes its steps."""

@@ -14,8 +14,8 @@ from syncline.planning.answer import make_plan
 from syncline.sim.step.collectives import priced_collectives
 from syncline.sim.step.constants import default_constants
 from syncline.sim.step.executed.execute import execute
-from syncline.sim.step.executed.footprint import gather_flows
-from syncline.sim.step.executed.stages import Stages, is_mesh
+from syncline.sim.step.executed.footprint import Rails, gather_flows
+from syncline.sim.step.executed.stages import Stages
 from syncline.sim.step.step import step
 from syncline.workload.read_job import load_job
 
@@ -62,7 +62,7 @@ def test_gpus_joined_pair_by_pair_use_all_their_links() -> None:
     fabric = cluster(2, "polaris", "HDR")
     found = step(fabric, job(4, 2))
     stages, k = Stages(fabric, found, default_constants()), default_constants()
-    assert is_mesh(fabric) and not is_mesh(cluster(2))
+    assert stages.rails.mesh and not Rails.of(cluster(2), k.fitted.e_net, k.fitted.e_nvl).mesh
     assert 1 / stages.per_byte_s("tensor", 0) == pytest.approx(k.fitted.e_nvl * found.machine.nvlink_Bps)
 
 
@@ -109,7 +109,7 @@ def test_an_all_reduce_crosses_ports_as_nccls_tree_or_ring_does_by_every_verb(ho
     ring = 2 * (8 * hosts - 1) / (8 * hosts)  # what a rank of a ring sends of the buffer: the unit of a footprint
     assert ring * size * Stages(fabric, found, k).per_byte_s("data", 0) == pytest.approx(by_hand, rel=1e-6)
     assert found.comm_bytes["data"]["network"] == pytest.approx(share * size / 8, rel=1e-6)
-    domain_of = Stages(fabric, found, k).domain_of
+    domain_of = Stages(fabric, found, k).rails.domain_of
     sent = gather_flows(fabric.gpus.astype(np.int64)[None], domain_of, rings=True, sums=True)  # what a preview lays
     away = domain_of[sent[0]] != domain_of[sent[1]]
     assert ring * sent[2][away].sum() / hosts == pytest.approx(share)

@@ -8,7 +8,7 @@ all-to-all every rank of the cell sends out the share of its bytes that goes to 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import cast
 
@@ -163,13 +163,31 @@ def long_s(c: Case, ranks: Floats, stride: Floats) -> Floats:
 
 def group_of(machine: Machine, k: Constants, ranks: Floats, total: float, *, pairs: bool = False) -> GroupNetwork:
     """Return the collectives of consecutive ranks, in a job of `total` ranks on a machine: all-to-alls are `pairs`."""
+    return (pairs_of if pairs else ring_of)(_layout(machine, total), k, ranks, np.ones(()), np.zeros(()))
+
+
+def placed_group(
+    machine: Machine, k: Constants, ranks: float, near: float, laid_Bps: float, *, pairs: bool = False,
+    far: bool = False,
+) -> GroupNetwork:  # fmt: skip
+    """Return the collectives of ranks `near` of which share a domain, on links that leave them `laid_Bps` (0: all).
+
+    `far`: they are at several sites.
+    """
+    out = (near if pairs else 1.0) * laid_Bps / k.fitted.e_net if laid_Bps > 0 else near * machine.nic_Bps
+    group = _group(_layout(machine, ranks), k, *(np.asarray(each) for each in (ranks, 1.0, near, out)))
+    way = np.asarray(machine.reach.site_s if far else 0.0)
+    return replace(group, groups=group.groups._replace(long_s=way))
+
+
+def _layout(machine: Machine, total: float) -> Case:
     columns = {
         "tp": 1.0, "pp": 1.0, "cp": 1.0, "dp": total, "domain": machine.domain, "nic_Bps": max(machine.nic_Bps, 1.0),
         "nvlink_Bps": machine.nvlink_Bps, "mesh_peers": machine.mesh_peers, "hop_s": machine.hop_s, "ep": 1.0,
         "library": number_of(machine.library),
     }  # fmt: skip
-    layout = SimpleNamespace(**{name: np.asarray(value) for name, value in (columns | machine.reach.columns()).items()})
-    return (pairs_of if pairs else ring_of)(cast(Case, layout), k, ranks, np.ones(()), np.zeros(()))
+    named = {name: np.asarray(value) for name, value in (columns | machine.reach.columns()).items()}
+    return cast(Case, SimpleNamespace(**named))
 
 
 def up_Bps(c: Case, near: Floats) -> Floats:

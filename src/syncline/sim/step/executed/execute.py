@@ -20,10 +20,10 @@ from syncline.describe.model import reported
 from syncline.describe.progress import Progress
 from syncline.errors import SimulationError
 from syncline.fabric.fabric import Fabric
-from syncline.sim.flow.engine import Paths, Tasks, run
+from syncline.sim.flow.engine import Tasks, run
 from syncline.sim.flow.routing import Routing
 from syncline.sim.step.constants import Constants, default_constants
-from syncline.sim.step.executed.footprint import Floats, Longs, Rails
+from syncline.sim.step.executed.footprint import Floats, Longs, Rails, fold_links
 from syncline.sim.step.executed.packets import IGNORES as PACKET_IGNORES
 from syncline.sim.step.executed.packets import PacketCounts, run_packets
 from syncline.sim.step.executed.parts import busiest_parts
@@ -187,26 +187,6 @@ def _packets(
     found = _collectives(built, begin_s, end_s, lambda among: stages.busiest(*kinds[int(tasks.path[among[0]])]))
     parts = busiest_parts(built, begin_s, end_s)
     return StepRun(float(end_s.max(initial=0.0)), found, len(tasks.op), routing, parts, PACKET_IGNORES, drawn.counted())
-
-
-def fold_links(table: Floats, capacity_Bps: Floats) -> tuple[Paths, Longs, Floats]:
-    """Return a path for each row of bytes on links, over links of which those that carry alike are one."""
-    used = np.flatnonzero((table > 0).any(axis=0)) if len(table) else np.empty(0, np.int64)
-    table, capacity = table[:, used], capacity_Bps[used]
-    need = table / np.maximum(capacity, 1e-30)
-    weights = np.random.default_rng(7).random(len(table)) + 0.5
-    key = np.round(weights @ need / max(float((weights @ need).max(initial=0.0)), 1e-300), 12)
-    _, first = np.unique(key, return_index=True)
-    # A link that needs less than another for everything never limits.
-    rows, start, share = [], [0], []
-    for number in range(len(table)):
-        crossed = np.flatnonzero(table[number, first] > 0)
-        rows.append(crossed)
-        share.append(table[number, first][crossed])
-        start.append(start[-1] + len(crossed))
-    link = np.concatenate(rows).astype(np.int32) if rows else np.empty(0, np.int32)
-    joined = np.concatenate(share) if share else np.empty(0)
-    return Paths(np.array(start, dtype=np.int64), link, joined), used[first], capacity[first]
 
 
 def _collectives(

@@ -16,21 +16,18 @@ from syncline.errors import SimulationError
 from syncline.fabric.fabric import Fabric
 from syncline.schedule.collective import Kind
 from syncline.sim.bound import bound_of
-from syncline.sim.flow.engine import Paths, Tasks, run
+from syncline.sim.flow.engine import Tasks, run
 from syncline.sim.flow.routing import FlowNetwork, NetworkOptions, Routing
-from syncline.sim.reach import fabric_reach
 from syncline.sim.step.constants import default_constants
 from syncline.sim.step.executed.footprint import (
     Floats,
     Flows,
     Longs,
     Rails,
-    exchange_flows,
-    gather_flows,
+    fold_links,
     pass_flows,
 )
 from syncline.sim.step.executed.packets import PacketCounts, run_packets
-from syncline.sim.step.executed.stages import is_mesh
 from syncline.sim.step.floor import check_floor
 from syncline.sim.step.machine import machine_from_fabric
 from syncline.sim.step.replay import priced, sent_bytes, unpriced
@@ -101,12 +98,13 @@ def execute_trace(
     ]
     if level == "packet":
         return _packets(laid, (delay, size, path, waits), routing, max_packets)
-    paths, links = laid.paths()
+    table = np.stack(laid.rows) if laid.rows else np.zeros((0, len(laid.rails.capacity_Bps)))
+    paths, links, capacity_Bps = fold_links(table, laid.rails.capacity_Bps)
     tasks = Tasks.of(
         paths, size_bytes=size, first_path=np.maximum(path, 0), num_paths=(path >= 0).astype(np.int32), delay_s=delay,
         wait_for=waits,
     )  # fmt: skip
-    course = run(laid.rails.capacity_Bps[links] if len(links) else np.ones(1), tasks)
+    course = run(capacity_Bps if len(links) else np.ones(1), tasks)
     collectives = _collectives(workload, course.begin_s, course.end_s, course.bottleneck, path, links, laid.rails)
     found = ExecutedTrace(course.begin_s, course.end_s, collectives, routing, laid.floor_s(path))
     check_floor(found.step_time_s, found.floor_s, "the trace, executed")
@@ -150,11 +148,6 @@ class _Laid:
         self.fabric, self.workload = fabric, workload
         self.rails = Rails.on(fabric, network.capacity_Bps[: network.num_links], network.carrier.efficiency, routing)
         self.gpus: Longs = fabric.gpus.astype(np.int64)
-        hosts = fabric_reach(fabric).hosts
-        self.domain_of = np.full(len(fabric.devices), -1, np.int64)
-        inside = fabric.devices.host >= 0
-        self.domain_of[inside] = hosts.of_host[fabric.devices.host[inside]]
-        self.mesh = is_mesh(fabric)
         self.number: dict[tuple[Any, ...], int] = {}
         self.rows: list[Floats] = []
         self.traced = np.unique(workload.rank)
@@ -181,8 +174,7 @@ class _Laid:
     def per_byte_s(self, path: int) -> float:
         """Return how long a byte of every rank takes on the busiest link of a group's path."""
         carried = self.rows[path] * self.present(list(self.number)[path])
-        used = carried > 0
-        return float((carried[used] / self.rails.capacity_Bps[used]).max())
+        return self.rails.longest_s(carried, "traffic of the trace")
 
     def _laid(self, key: tuple[Any, ...]) -> Floats:
         return self.rails.carried(*self.flows(key)) / self.present(key)
@@ -200,10 +192,8 @@ class _Laid:
         first = min(first, self.fabric.num_gpus - last)
         group = self.gpus[first : first + last][None, :]
         if what != "pairs":
-            return gather_flows(group, self.domain_of, rings=True, sums=what == "sums", mesh=self.mesh)
-        near = (self.domain_of[group[0]][:, None] == self.domain_of[group[0]][None, :]).sum() - last
-        inside = near / max(last * (last - 1), 1)
-        return exchange_flows(group, self.domain_of, 1 - inside, inside)
+            return self.rails.gathers(group, sums=what == "sums")
+        return self.rails.pairs(group)
 
     def own_flows(self, key: tuple[Any, ...], rank: int) -> Flows:
         """Return the flows that one rank's operation stands for: its own where all ranks of the group are there."""
@@ -232,17 +222,6 @@ class _Laid:
                     need[kind] = need.get(kind, 0.0) + float(w.size_bytes[op])
             most = max(most, sum(bound_of(self.fabric, kind, group).s_per_byte * size for kind, size in need.items()))
         return most
-
-    def paths(self) -> tuple[Paths, Longs]:
-        """Return all paths over the links that any of them crosses."""
-        if not self.rows:
-            return Paths.of([]), np.empty(0, np.int64)
-        table = np.stack(self.rows)
-        links = np.flatnonzero((table > 0).any(axis=0))
-        crossed = [np.flatnonzero(row[links] > 0) for row in table]
-        start = np.concatenate(([0], np.cumsum([len(row) for row in crossed]))).astype(np.int64)
-        share = np.concatenate([table[i, links][row] for i, row in enumerate(crossed)])
-        return Paths(start, np.concatenate(crossed).astype(np.int32), share), links
 
 
 def _collectives(

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
+from syncline.errors import SimulationError
 from syncline.fabric.fabric import NETWORK_TIERS, Fabric, Tier
 from syncline.fabric.fabric import DeviceKind as Device
 from syncline.schedule import Kind, hierarchical, ring, verify
@@ -97,6 +98,58 @@ class Rails:
         network = FlowNetwork(fabric, NetworkOptions(known, transport="ideal", cross_rail="nvlink"))
         ways = [np.concatenate((level.even_Bps, level.even_Bps)) * e_net for level in cells]
         return cls(network, np.concatenate((capacity_Bps, *ways)), cells)
+
+    @cached_property
+    def domain_of(self) -> Longs:
+        """The scale-up domain of every device of a host; -1 for others."""
+        fabric = self.network.fabric
+        found = np.full(len(fabric.devices), -1, np.int64)
+        placed = fabric.devices.host >= 0
+        found[placed] = fabric_reach(fabric).hosts.of_host[fabric.devices.host[placed]]
+        return found
+
+    @cached_property
+    def mesh(self) -> bool:
+        """Whether every GPU of a host has a link of its own to every other (A100 boards of four, MI300X)."""
+        fabric = self.network.fabric
+        links, kind = fabric.links, fabric.devices.kind
+        near = links.tier == Tier.SCALE_UP
+        direct = near & (kind[links.src] == Device.GPU) & (kind[links.dst] == Device.GPU)
+        if not direct.any() or (near & ~direct).any():
+            return False
+        peers = np.bincount(links.src[direct], minlength=len(fabric.devices))[fabric.gpus]
+        here = np.bincount(fabric.gpu_host, minlength=fabric.num_hosts)[fabric.gpu_host]
+        return bool((peers == here - 1).all())
+
+    @cached_property
+    def between_hosts(self) -> NDArray[np.bool_]:
+        """Which links are not inside a host; those of cells come after the fabric's."""
+        found, tier = np.ones(len(self.capacity_Bps), bool), self.network.fabric.links.tier
+        found[: len(tier)] = np.isin(tier, [int(each) for each in NETWORK_TIERS])
+        return found
+
+    def gathers(self, groups: Longs, *, sums: bool = False, domain_of: Longs | None = None) -> Flows:
+        """Return who sends what to whom in rings of groups (`gather_flows`)."""
+        near = self.domain_of if domain_of is None else domain_of
+        return gather_flows(groups, near, rings=True, sums=sums, mesh=self.mesh)
+
+    def pairs(self, groups: Longs) -> Flows:
+        """Return who sends what to whom in all-to-alls of equal parts."""
+        out = self.sent_out(groups)
+        return exchange_flows(groups, self.domain_of, out, 1 - out)
+
+    def sent_out(self, groups: Longs) -> float:
+        """Return what of an all-to-all of equal parts leaves the domains of its ranks."""
+        domain = self.domain_of[groups[0]]
+        return float((domain[:, None] != domain[None, :]).sum()) / max(len(domain) * (len(domain) - 1), 1)
+
+    def longest_s(self, carried: Floats, what: str, *, network: bool = False) -> float:
+        """Return how long the busiest link needs for what links carry; `network`: the busiest outside of hosts."""
+        used = (carried > 0) & (self.between_hosts if network else True)
+        if (self.capacity_Bps[used] <= 0).any():
+            link = int(np.flatnonzero(used & (self.capacity_Bps <= 0))[0])
+            raise SimulationError(f"{self.link_name(link)} is down, and {what} has no other way.")
+        return float((carried[used] / self.capacity_Bps[used]).max(initial=0.0))
 
     def link_name(self, link: int) -> str:
         """Return the name of a link, or of all links that leave or enter a cell."""
@@ -254,16 +307,6 @@ def _dealt(fabric: Fabric, placement: str) -> Longs:
     return np.asarray(fabric.gpus[np.argsort(place[fabric.gpu_host], kind="stable")], dtype=np.int64)
 
 
-def exchanged_pairs(rails: Rails, groups: Longs, domain_of: Longs, out: float, inside: float) -> Floats:
-    """Return what links carry of an all-to-all, `out` bytes of a rank to other domains and `inside` to its own."""
-    return rails.carried(*exchange_flows(groups, domain_of, out, inside))
-
-
-def passed(rails: Rails, src: Longs, dst: Longs) -> Floats:
-    """Return what links carry when every rank sends one byte to its counterpart."""
-    return rails.carried(*pass_flows(src, dst))
-
-
 def gather_flows(
     groups: Longs, domain_of: Longs, *, rings: bool = False, sums: bool = False, mesh: bool = False
 ) -> Flows:
@@ -368,3 +411,23 @@ def exchange_flows(groups: Longs, domain_of: Longs, out: float, inside: float) -
 def pass_flows(src: Longs, dst: Longs) -> Flows:
     """Return every rank sending one byte to its counterpart."""
     return src, dst, np.ones(len(src))
+
+
+def fold_links(table: Floats, capacity_Bps: Floats) -> tuple[Paths, Longs, Floats]:
+    """Return a path for each row of bytes on links, over links of which those that carry alike are one."""
+    used = np.flatnonzero((table > 0).any(axis=0)) if len(table) else np.empty(0, np.int64)
+    table, capacity = table[:, used], capacity_Bps[used]
+    need = table / np.maximum(capacity, 1e-30)
+    weights = np.random.default_rng(7).random(len(table)) + 0.5
+    key = np.round(weights @ need / max(float((weights @ need).max(initial=0.0)), 1e-300), 12)
+    _, first = np.unique(key, return_index=True)
+    # A link that needs less than another for everything never limits.
+    rows, start, share = [], [0], []
+    for number in range(len(table)):
+        crossed = np.flatnonzero(table[number, first] > 0)
+        rows.append(crossed)
+        share.append(table[number, first][crossed])
+        start.append(start[-1] + len(crossed))
+    link = np.concatenate(rows).astype(np.int32) if rows else np.empty(0, np.int32)
+    joined = np.concatenate(share) if share else np.empty(0)
+    return Paths(np.array(start, dtype=np.int64), link, joined), used[first], capacity[first]

@@ -8,16 +8,15 @@ from hashlib import blake2b
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from syncline.errors import SimulationError
-from syncline.fabric.fabric import NETWORK_TIERS, DeviceKind, Fabric, Tier
+from syncline.fabric.fabric import Fabric
 from syncline.sim.analytic import busiest
 from syncline.sim.double_tree import of_ring
 from syncline.sim.flow.routing import Routing
-from syncline.sim.reach import fabric_reach
 from syncline.sim.step.case import Case
 from syncline.sim.step.constants import Constants
+from syncline.sim.step.cost import exchanged
+from syncline.sim.step.exchange import longer_s
 from syncline.sim.step.executed.footprint import (
     Floats,
     Flows,
@@ -25,28 +24,22 @@ from syncline.sim.step.executed.footprint import (
     Rails,
     devices_of,
     exchange_flows,
-    gather_flows,
     pass_flows,
 )
-from syncline.sim.step.cost import exchanged
-from syncline.sim.step.exchange import longer_s
 from syncline.sim.step.experts import exchange_s
 from syncline.sim.step.machine import Machine
-from syncline.sim.step.network import head_exchange_s, inside, ring_attention_s, ring_of, send_s, sends_of
+from syncline.sim.step.network import (
+    GroupNetwork,
+    head_exchange_s,
+    inside,
+    placed_group,
+    ring_attention_s,
+    ring_of,
+    send_s,
+    sends_of,
+)
 from syncline.workload.grid import Grid, grid_of
 from syncline.workload.job import Job
-
-
-def is_mesh(fabric: Fabric) -> bool:
-    """Return whether every GPU of a host has a link of its own to every other (A100 boards of four, MI300X)."""
-    links, kind = fabric.links, fabric.devices.kind
-    near = links.tier == Tier.SCALE_UP
-    direct = near & (kind[links.src] == DeviceKind.GPU) & (kind[links.dst] == DeviceKind.GPU)
-    if not direct.any() or (near & ~direct).any():
-        return False
-    peers = np.bincount(links.src[direct], minlength=len(fabric.devices))[fabric.gpus]
-    here = np.bincount(fabric.gpu_host, minlength=fabric.num_hosts)[fabric.gpu_host]
-    return bool((peers == here - 1).all())
 
 
 class PlacedJob(Protocol):
@@ -74,13 +67,8 @@ class Stages:
         dies = max(result.machine.gpu.num_dies, 1)
         reach = result.machine.reach
         self.devices = devices_of(fabric, split, reach, dies) if devices is None else devices
-        hosts = fabric_reach(fabric).hosts
-        self.domain_of = np.full(len(fabric.devices), -1, np.int64)
-        placed = fabric.devices.host >= 0
-        self.domain_of[placed] = hosts.of_host[fabric.devices.host[placed]]
         self.grid: Grid = grid_of(split.model_copy(update={"order": ("tp", "cp", "dp", "pp")}))
         self.size = split.tp * split.cp * (split.dp or 1)
-        self.mesh = is_mesh(fabric)
         self.footprints: dict[tuple[str, int], Floats] = {}
         # A step has thousands of operations of a few kinds: what a kind's calls cost is worked out once.
         self._fixed_s: dict[tuple[str, float], float] = {}
@@ -117,15 +105,16 @@ class Stages:
 
     def flows(self, kind: str, stage: int, domain_of: Longs | None = None) -> Flows:
         """Return who sends what to whom of a byte that a rank sends; `domain_of` says which devices are near."""
-        pp, near = self.job.parallel.pp, self.domain_of if domain_of is None else domain_of
+        pp = self.job.parallel.pp
         if kind.startswith("send"):
             # Activations go on and gradients go back; with chunks the last stage hands on to the first.
             there = (stage + (1 if kind == "send forward" else -1)) % pp
             return pass_flows(self.ranks(stage), self.ranks(there))
         groups = self.groups(kind, stage)
         if kind == "expert":
+            near = self.rails.domain_of if domain_of is None else domain_of
             return exchange_flows(groups, near, *self._expert_bytes())
-        return gather_flows(groups, near, rings=True, sums=self._sums(kind), mesh=self.mesh)
+        return self.rails.gathers(groups, sums=self._sums(kind), domain_of=domain_of)
 
     def _named(self, kind: str, stage: int) -> tuple[object, ...]:
         """Return what tells the flows of a kind and stage on this fabric from all others."""
@@ -158,21 +147,7 @@ class Stages:
 
     def per_byte_s(self, kind: str, stage: int) -> float:
         """Return how long the busiest link needs for each byte that a rank sends."""
-        return self._longest_s(kind, self.footprint(kind, stage))
-
-    @cached_property
-    def _network(self) -> NDArray[np.bool_]:
-        """Which links are not inside a host; those of cells come after the fabric's."""
-        found = np.ones(len(self.rails.capacity_Bps), bool)
-        found[: len(self.fabric.links)] = np.isin(self.fabric.links.tier, [int(tier) for tier in NETWORK_TIERS])
-        return found
-
-    def _longest_s(self, kind: str, carried: Floats) -> float:
-        used = carried > 0
-        if (self.rails.capacity_Bps[used] <= 0).any():
-            link = int(np.flatnonzero(used & (self.rails.capacity_Bps <= 0))[0])
-            raise SimulationError(f"{self.rails.link_name(link)} is down, and {kind} traffic has no other way.")
-        return float((carried[used] / self.rails.capacity_Bps[used]).max(initial=0.0))
+        return self.rails.longest_s(self.footprint(kind, stage), f"{kind} traffic")
 
     def busiest(self, kind: str, stage: int) -> str:
         """Return the link that needs longest for a kind of traffic."""
@@ -204,7 +179,7 @@ class Stages:
         assert c is not None
         carried = np.sum([self.footprint(kind, stage) for stage in stages], axis=0)
         priced = float(c.library) > 0
-        need_s = self._longest_s(kind, np.where(self._network, carried, 0.0) if priced else carried)
+        need_s = self.rails.longest_s(carried, f"{kind} traffic", network=priced)
         if need_s <= 0:
             return np.zeros(())
         if kind == "expert":  # of an all-to-all what counts is what leaves a domain
@@ -272,3 +247,16 @@ class Stages:
         if kind.startswith("send"):
             return calls * float(sends_of(c, k, np.zeros(())).call_s("send_recv"))
         return calls * float(ring_of(c, k, *self._members(c, kind), np.zeros(())).call_s())
+
+
+def laid_group(
+    rails: Rails, machine: Machine, k: Constants, groups: Longs, carried: Floats, *, pairs: bool = False,
+    sums: bool = False,
+) -> GroupNetwork:  # fmt: skip
+    """Return the collectives of groups of devices; `carried` is what they put on links per byte that a rank sends."""
+    members, site = np.unique(rails.domain_of[groups[0]], return_counts=True)[1], rails.network.fabric.site_of_host
+    ranks, near = float(groups.shape[1]), float(members.max() if pairs else members.min())
+    need_s = rails.longest_s(carried, "traffic of a group", network=machine.library is not None)
+    sent = rails.sent_out(groups) if pairs else of_ring(ranks, len(members)) if sums else 1.0
+    far = len(np.unique(site[rails.network.fabric.devices.host[groups[0]]])) > 1
+    return placed_group(machine, k, ranks, near, sent / need_s if need_s > 0 else 0.0, pairs=pairs, far=far)
