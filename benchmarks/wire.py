@@ -208,7 +208,7 @@ def dense(quick: bool) -> list[dict[str, Any]]:
 
 def steps(quick: bool, device: str = "cpu") -> list[dict[str, Any]]:
     """The training step of a GPT of 25.4M parameters, batch 1 x 128."""
-    methods = ["compute", "ddp", "fp32/native", "bf16/native", "int8/native", "int8/point-to-point", "int4", "sign"]
+    methods = ["compute", "ddp", "fp32", "bf16", "int8", "int4", "sign"]
     task = {"what": "steps", "methods": methods, "rounds": 1 if quick else 3, "steps": 3 if quick else 10,
             "warm_up": 3, "batch": 1, "length": 128, "device": device}  # fmt: skip
     return _steps(task, RATES_BPS[1:2] if quick else RATES_BPS[1:])
@@ -220,7 +220,7 @@ def gpu(quick: bool) -> list[dict[str, Any]]:
     if "True" not in subprocess.run(probe, capture_output=True, text=True, check=False).stdout:
         return [{"what": "gpu", "skipped": "torch sees no CUDA device"}]
     model = {"width": 1024, "depth": 28, "num_heads": 16}
-    task = {"what": "gpu", "methods": ["compute", "ddp", "bf16/native", "int8/native", "int4/native", "sign/native"],
+    task = {"what": "gpu", "methods": ["compute", "ddp", "bf16", "int8", "int4", "sign"],
             "rounds": 1, "steps": 2 if quick else 5, "warm_up": 2, "batch": 4, "length": 255, "device": "cuda:0",
             "model": model}  # fmt: skip
     return _steps(task, RATES_BPS[2:3] if quick else RATES_BPS[1:3])

@@ -146,7 +146,7 @@ def test_steps_are_judged_by_what_there_is_and_by_turns_beside_quick_processors(
     seen = [known, turn("compute", 0.6, 1.5), turn("compute", 0.4, 1.0)]
     (row,) = wire.judged(seen, task)
     assert (row["median_s"], row["predicted_s"], "of_bound" in row) == (0.4, 0.4, False)
-    rows = wire.judged([*seen, turn("ddp", 0.8, 1.2), turn("int8/native/early", 0.5, 1.0)], task)
+    rows = wire.judged([*seen, turn("ddp", 0.8, 1.2), turn("int8/early", 0.5, 1.0)], task)
     assert [row["of_bound"] for row in rows] == [1.0, 0.5, 0.8]
     assert rows[2]["times_ddp"] == 1.6
     assert "beside a processor 1.20 times slower" in wire.told(rows[1])

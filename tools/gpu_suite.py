@@ -1,7 +1,7 @@
 """Four ranks on one GPU in a gloo group: every codec under DDP and FSDP2, and what else training needs; one command.
 
     python tools/gpu_suite.py --out results           on cuda:0
-    python tools/gpu_suite.py --out results --device cpu --only ddp/int8/native diloco
+    python tools/gpu_suite.py --out results --device cpu --only ddp/int8 diloco
 
 Each case says what it found; ranks that fail are started again with the cases that are left. The table is
 gpu_suite.json in the folder, with a profiler's trace of two steps.
@@ -29,12 +29,11 @@ sys.path.insert(0, str(HERE))
 NUM_RANKS = 4
 CODECS = ("fp32", "bf16", "fp16", "int8", "int4", "sign", "powersgd:rank=2")
 CASES = (
-    *(f"ddp/{codec}/native" for codec in CODECS), *(f"ddp/{codec}/point-to-point" for codec in ("int8", "sign")),
-    *(f"fsdp/{codec}/native" for codec in CODECS), *(f"fsdp/{codec}/point-to-point" for codec in ("int8", "sign")),
+    *(f"ddp/{codec}" for codec in CODECS), *(f"fsdp/{codec}" for codec in CODECS),
     "feedback/int4", "feedback/sign", "feedback/powersgd:rank=2",
     "nan/raise", "nan/skip", "checkpoint/ddp/sign", "checkpoint/fsdp/int4",
     "levels/int8", "levels/sign", "diloco/stream", "diloco/whole", "local_sgd",
-    "crew", "sync_batch_norm", "scaler", "auto", "transport", "elastic", "profile/int8/native", "profile/bf16/native",
+    "crew", "sync_batch_norm", "scaler", "auto", "transport", "elastic", "profile/int8", "profile/bf16",
     "nan2d/int8", "nan2d/powersgd:rank=2",
 )  # fmt: skip
 

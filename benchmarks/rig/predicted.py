@@ -19,21 +19,19 @@ ADD_S = 4e-10
 
 @dataclass(frozen=True)
 class Method:
-    """What a step is taken with: "ddp", "compute", or a codec, then its transport, MiB of a piece, "early"."""
+    """What a step is taken with: "ddp", "compute", or a codec, then MiB of a piece, "early"."""
 
     codec: str
-    transport: str = "auto"
     piece_bytes: int = 0
     early: bool = False
     """Whether the optimizer updates a bucket's parameters as soon as it is averaged."""
 
     @classmethod
     def of(cls, text: str) -> Method:
-        """Return the method that a text such as "int8/native/2/early" names."""
+        """Return the method that a text such as "int8/2/early" names."""
         codec, *words = text.split("/")
         pieces = [int(word) << 20 for word in words if word.isdigit()]
-        ways = [word for word in words if not word.isdigit() and word != "early"]
-        return cls(codec, ways[0] if ways else "auto", pieces[0] if pieces else 0, "early" in words)
+        return cls(codec, pieces[0] if pieces else 0, "early" in words)
 
 
 def predict(row: dict[str, Any], known: dict[str, Any], num_ranks: int) -> None:

@@ -61,7 +61,7 @@ def main() -> None:
     torch.manual_seed(dist.get_rank())
     model = DistributedDataParallel((Network if micro else Weights)(told["floats"]), bucket_cap_mb=64)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.2 / max(1, micro))
-    handle = syncline.torch.synchronize(model, codec="fp32", transport="point-to-point", check_every=0, watch_s=0)
+    handle = syncline.torch.synchronize(model, codec="fp32", check_every=0, watch_s=0)
 
     losses: list[float] = []
 

@@ -110,7 +110,7 @@ def post_s(device: torch.device) -> float:
             model = Crumbs()
         cap = 4 * Crumbs.SIZE / 2**20
         wrapped = torch.nn.parallel.DistributedDataParallel(model, bucket_cap_mb=cap, gradient_as_bucket_view=True)
-        handle = synchronize(wrapped, codec=codec, transport="native", check_every=0) if codec else None
+        handle = synchronize(wrapped, codec=codec, check_every=0) if codec else None
         if handle is None:
             wrapped.register_comm_hook(None, leave)
         found = []

@@ -236,7 +236,7 @@ def train(method: str, text: torch.Tensor, task: dict[str, Any], device: torch.d
     if method not in ("ddp", "compute"):
         options: dict[str, Any] = {"piece_bytes": asked.piece_bytes} if asked.piece_bytes else {}
         options |= {"optimizer": optimizer} if asked.early else {}
-        handle = synchronize(wrapped, codec=asked.codec, transport=asked.transport, warmup=0, check_every=0, **options)
+        handle = synchronize(wrapped, codec=asked.codec, warmup=0, check_every=0, **options)
     batches = Batches(text, dist.get_rank(), task["batch"], task["length"])
     rows = []
     spent = 0.0
@@ -359,7 +359,7 @@ def cuts(task: dict[str, Any]) -> None:
     torch.manual_seed(0)
     model = torch.nn.Sequential(*[torch.nn.Linear(512, 512) for _ in range(4)])
     wrapped = torch.nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True, bucket_cap_mb=1)
-    handle = synchronize(wrapped, codec=task["codec"], transport="native", warmup=0, check_every=0)
+    handle = synchronize(wrapped, codec=task["codec"], warmup=0, check_every=0)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     times: list[float] = []
     checksums: list[int] = []

@@ -34,18 +34,18 @@ REDUCE_SCATTER = dist.reduce_scatter_tensor
 WAITS = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize", "cudaMemcpy")
 
 
-def ddp(case: Case, codec: str, transport: str) -> dict[str, Any]:
+def ddp(case: Case, codec: str) -> dict[str, Any]:
     """One average against the true mean, then training."""
-    return _averages(case, case.ddp(), codec, transport)
+    return _averages(case, case.ddp(), codec)
 
 
-def fsdp(case: Case, codec: str, transport: str) -> dict[str, Any]:
+def fsdp(case: Case, codec: str) -> dict[str, Any]:
     """The same for a sharded model."""
-    return _averages(case, case.fsdp(), codec, transport)
+    return _averages(case, case.fsdp(), codec)
 
 
-def _averages(case: Case, model: Any, codec: str, transport: str) -> dict[str, Any]:
-    handle = syncline.torch.synchronize(model, codec=codec, transport=transport, **OPTIONS)
+def _averages(case: Case, model: Any, codec: str) -> dict[str, Any]:
+    handle = syncline.torch.synchronize(model, codec=codec, **OPTIONS)
     case.loss(model, 0).backward()
     error = off(gradient(model), case.true_mean(0))
     losses = case.train(model, range(1, 7))
@@ -61,7 +61,7 @@ def _averages(case: Case, model: Any, codec: str, transport: str) -> dict[str, A
 def feedback(case: Case, codec: str) -> dict[str, Any]:
     """What was received so far and what all owe on average is the sum of the true means."""
     model = case.ddp()
-    handle = syncline.torch.synchronize(model, codec=codec, transport="native", feedback=True, **OPTIONS)
+    handle = syncline.torch.synchronize(model, codec=codec, feedback=True, **OPTIONS)
     got = due = torch.zeros((), device=case.device)
     for step in range(5):
         model.zero_grad()
@@ -77,7 +77,7 @@ def feedback(case: Case, codec: str) -> dict[str, Any]:
 def nan(case: Case, policy: str) -> dict[str, Any]:
     """Rank 2 has a gradient that is not finite."""
     model = case.ddp()
-    handle = syncline.torch.synchronize(model, codec="int8", transport="native", nan=policy, **OPTIONS)
+    handle = syncline.torch.synchronize(model, codec="int8", nan=policy, **OPTIONS)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     case.train(model, range(2), optimizer)
     before, text = checksum(model), ""
@@ -134,7 +134,7 @@ def checkpoint(case: Case, kind: str, codec: str) -> dict[str, Any]:
     found = []
     for resumes in (False, True):
         model = case.ddp() if kind == "ddp" else case.fsdp()
-        handle = syncline.torch.synchronize(model, codec=codec, transport="native", **OPTIONS)
+        handle = syncline.torch.synchronize(model, codec=codec, **OPTIONS)
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
         saved = syncline.torch.Checkpoints(folder)
         if resumes:
@@ -155,7 +155,7 @@ def checkpoint(case: Case, kind: str, codec: str) -> dict[str, Any]:
 def levels(case: Case, codec: str) -> dict[str, Any]:
     """Two hosts of two ranks, encoded across."""
     model = case.ddp()
-    handle = syncline.torch.synchronize(model, codec=codec, transport="native", levels=(2,), **OPTIONS)
+    handle = syncline.torch.synchronize(model, codec=codec, levels=(2,), **OPTIONS)
     case.loss(model, 0).backward()
     error = off(gradient(model), case.true_mean(0))
     case.train(model, range(1, 5))
@@ -230,7 +230,7 @@ def sync_batch_norm(case: Case) -> dict[str, Any]:
     layers = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.BatchNorm1d(WIDTH), nn.Tanh(), nn.Linear(WIDTH, 64))
     convert: Any = nn.SyncBatchNorm.convert_sync_batchnorm
     model = case.ddp(convert(layers.to(case.device)))
-    handle = syncline.torch.synchronize(model, codec="int8", transport="native", **OPTIONS)
+    handle = syncline.torch.synchronize(model, codec="int8", **OPTIONS)
     losses = case.train(model, range(6))
     same = case.equal(model)
     handle.close()
@@ -243,7 +243,7 @@ def scaler(case: Case) -> dict[str, Any]:
         return {"passed": True, "said": "half precision is the GPU's"}
     model = case.ddp()
     grad_scaler = torch.amp.GradScaler("cuda", init_scale=2.0**40)
-    handle = syncline.torch.synchronize(model, codec="int8", transport="native", scaler=grad_scaler, **OPTIONS)
+    handle = syncline.torch.synchronize(model, codec="int8", scaler=grad_scaler, **OPTIONS)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
     first = checksum(model)
     for step in range(40):
@@ -278,10 +278,10 @@ def transport(case: Case) -> dict[str, Any]:
     return {"passed": same and losses[-1] < losses[0] and is_native}
 
 
-def profile(case: Case, codec: str, transport: str) -> dict[str, Any]:
+def profile(case: Case, codec: str) -> dict[str, Any]:
     """Count where the host waits for the device inside two steps, thread by thread; the training thread never does."""
     model = case.ddp()
-    handle = syncline.torch.synchronize(model, codec=codec, transport=transport, **{**OPTIONS, "piece_bytes": 4 << 20})
+    handle = syncline.torch.synchronize(model, codec=codec, **{**OPTIONS, "piece_bytes": 4 << 20})
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
     batches = [case.batch(step) for step in range(14)]
 

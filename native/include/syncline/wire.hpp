@@ -66,7 +66,7 @@ enum class Status : int { fine = 0, troubled = 1, failed = 2, disagreed = 3, los
 struct Outcome {
     Status status = Status::fine;
     int rank = -1;
-    int parameter = -1;
+    int parameter = -1;  // where ranks disagree: the other step that a message is of
     std::string text;
 };
 

@@ -40,15 +40,19 @@ Outcome LaneState::judged(const Prefix& got, std::uint32_t total, std::size_t pa
         return {Status::failed, static_cast<int>(got.origin), -1, ""};
     }
     const Prefix due = prefix(0, 0, 0);
+    const auto differs = [](const char* name, std::uint32_t found, std::uint32_t wanted) {
+        return std::string(name) + " is " + hex(found) + " and " + hex(wanted) + " was due";
+    };
     const std::pair<const char*, std::pair<std::uint32_t, std::uint32_t>> fields[] = {
         {"start mark", {got.protocol, due.protocol}}, {"codec or version", {got.codec, due.codec}},
-        {"parameters of the bucket", {got.layout, due.layout}}, {"sequence", {got.sequence, due.sequence}},
-        {"step", {got.step, due.step}}};
+        {"parameters of the bucket", {got.layout, due.layout}}, {"sequence", {got.sequence, due.sequence}}};
     for (const auto& [name, numbers] : fields) {
         if (numbers.first != numbers.second) {
-            return {Status::disagreed, peer, -1,
-                    std::string(name) + " is " + hex(numbers.first) + " and " + hex(numbers.second) + " was due"};
+            return {Status::disagreed, peer, -1, differs(name, numbers.first, numbers.second)};
         }
+    }
+    if (got.step != due.step) {
+        return {Status::disagreed, peer, static_cast<int>(got.step), differs("step", got.step, due.step)};
     }
     if ((got.flags & kNotFinite) != 0) {
         return {Status::troubled, static_cast<int>(got.origin), static_cast<int>(got.detail), ""};

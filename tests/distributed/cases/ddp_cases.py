@@ -17,6 +17,7 @@ from tests.distributed.cases.training import (
     SMALL,
     Branches,
     batch,
+    carried_by,
     distributed,
     gradients,
     network,
@@ -337,10 +338,11 @@ def work_of(timeline: Timeline, rank: int, keys: list[str]) -> Counter[tuple[str
 def as_programmed(rank: int) -> dict[str, Any]:
     """What ran, beside the predicted Timeline of the same program: which spans have no partner in the other."""
     result = {}
-    ways: list[dict[str, Any]] = [{"transport": "point-to-point"}, {"transport": "native"}, {"levels": (2,)}]
-    for name, way in zip(("gloo", "native", "levels"), ways, strict=True):
+    ways: list[tuple[str, dict[str, Any]]] = [("point-to-point", {}), ("native", {}), ("native", {"levels": (2,)})]
+    for name, (carrier, way) in zip(("gloo", "native", "levels"), ways, strict=True):
         model = distributed(network())
-        handle = syncline.torch.synchronize(model, codec="int8", **QUIET, **way)
+        with carried_by(carrier):
+            handle = syncline.torch.synchronize(model, codec="int8", **QUIET, **way)
         for step in range(3):
             model.zero_grad()
             model(batch(rank, step)).square().sum().backward()
@@ -366,9 +368,10 @@ def as_programmed(rank: int) -> dict[str, Any]:
 def collectives(rank: int) -> dict[str, Any]:
     """Through a backend's own collectives the result is the same, bit for bit."""
     results = []
-    for transport in ("point-to-point", "collectives"):
+    for carrier in ("point-to-point", "collectives"):
         model = distributed(network())
-        handle = syncline.torch.synchronize(model, codec="sign", transport=transport, **QUIET)
+        with carried_by(carrier):
+            handle = syncline.torch.synchronize(model, codec="sign", **QUIET)
         for step in range(3):
             model.zero_grad()
             model(batch(rank, step)).square().sum().backward()

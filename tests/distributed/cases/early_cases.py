@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from tests.distributed.cases.training import QUIET, batch, distributed, gradients, network, same_everywhere, weights
+from tests.distributed.cases.training import (
+    QUIET,
+    batch,
+    carried_by,
+    distributed,
+    gradients,
+    network,
+    same_everywhere,
+    weights,
+)
 from torch.nn.parallel import DistributedDataParallel
 
 import syncline.torch
@@ -15,13 +24,14 @@ from syncline.errors import SynchronizationError
 def early(rank: int) -> dict[str, Any]:
     """An optimizer that is given updates under the exchange: the weights are those of one that is not, to the bit."""
     result: dict[str, Any] = {}
-    for transport, view in (("point-to-point", False), ("native", True), ("native", False)):
+    for carrier, view in (("point-to-point", False), ("native", True), ("native", False)):
         found = []
         for is_early in (False, True):
             model = distributed(network(), gradient_as_bucket_view=view)
             optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
             given = {"optimizer": optimizer} if is_early else {}
-            handle = syncline.torch.synchronize(model, codec="int4", transport=transport, **QUIET, **given)
+            with carried_by(carrier):
+                handle = syncline.torch.synchronize(model, codec="int4", **QUIET, **given)
             for step in range(8):
                 with torch.enable_grad() if step % 2 else model.no_sync():
                     model(batch(rank, step)).square().sum().backward()
@@ -32,7 +42,7 @@ def early(rank: int) -> dict[str, Any]:
             handle.close()
             found.append((weights(model).clone(), updates, len(handle.steps[-1].ready)))
         (plain, none, _), (values, updates, buckets) = found
-        result[f"{transport}, {view}"] = {
+        result[f"{carrier}, {view}"] = {
             "equal": torch.equal(plain, values), "same": same_everywhere(values), "none": none, "updates": updates,
             "buckets": buckets,
         }  # fmt: skip

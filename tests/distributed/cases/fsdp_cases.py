@@ -7,7 +7,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from tests.distributed.cases.fsdp2 import fully_shard
-from tests.distributed.cases.training import WIDTH, batch, network, start, true_mean
+from tests.distributed.cases.training import WIDTH, batch, carried_by, network, start, true_mean
 from torch.distributed.device_mesh import init_device_mesh
 
 import syncline.torch
@@ -76,9 +76,10 @@ def do_all(rank: int, port: int) -> dict[str, Any]:
 def _as_lanes(mesh: Any, rank: int, codec: str) -> tuple[bool, int]:
     """Whether the native wire's lanes give the bits of messages over gloo; and the spans of encoding that were seen."""
     gradients, spans = [], 0
-    for transport in ("point-to-point", "native"):
+    for carrier in ("point-to-point", "native"):
         model = sharded(mesh)
-        handle = syncline.torch.synchronize(model, codec=codec, transport=transport, **OPTIONS)
+        with carried_by(carrier):
+            handle = syncline.torch.synchronize(model, codec=codec, **OPTIONS)
         gradients.append(train(model, rank, range(2)))
         spans = sum(kind is SpanKind.ENCODE for _, _, _, kind, *_ in handle.steps[-1].spans)
         handle.close()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -10,10 +12,22 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+from syncline.runtime.wire import links
+
 WIDTH = 96
 SMALL: dict[str, Any] = {"piece_bytes": 16384, "check_every": 0, "timeout_s": 240.0, "warmup": 0}
 QUIET: dict[str, Any] = {**SMALL, "watch_s": 0.0}
 """Without heartbeats, where nobody is to be lost: making and closing a handle takes half the time."""
+
+
+@contextlib.contextmanager
+def carried_by(carrier: str) -> Iterator[None]:
+    """Let this carry the messages of handles made meanwhile, in place of what is derived."""
+    derived, links.carrier = links.carrier, lambda team, **named: carrier
+    try:
+        yield
+    finally:
+        links.carrier = derived
 
 
 def start(rank: int, size: int, port: int) -> None:

@@ -16,6 +16,7 @@ from syncline.program.pieces import shard_bounds
 from syncline.program.stages import ADD, DECODE, ENCODE, ON_THE_WIRE, SUM, Posts
 from syncline.runtime.sync.exchange import ExchangePlace, Trouble
 from syncline.runtime.sync.step import BACK, FRONT, Step
+from syncline.runtime.wire.message import OtherStepError
 from syncline.runtime.wire.native_wire import CLOSED, DISAGREED, FAILED, FINE, TROUBLED, LaneStatus, NativeWire
 from syncline.runtime.wire.wire import Wire
 from syncline.timeline import SpanKind
@@ -142,8 +143,8 @@ class NativeExchange:
         self._sequence += 1
         self._encoded = not fail and trouble is None
         residual = None if self._residual is None else self._residual.numpy()
-        number, sequence = step.number & 0xFFFFFFFF, self._sequence & 0xFFFFFFFF
-        self._lane.post(self._values.numpy(), residual, sequence, number, self.scale, fail, trouble)
+        sequence = self._sequence & 0xFFFFFFFF
+        self._lane.post(self._values.numpy(), residual, sequence, step.stamp, self.scale, fail, trouble)
 
     def _check(self, outcome: LaneStatus) -> Trouble | None:
         status, rank, parameter, text = outcome
@@ -153,6 +154,8 @@ class NativeExchange:
             return Trouble(rank, parameter)
         if status == FAILED:
             raise SynchronizationError(f"rank {rank} reported a failure.", hint=f"See the error of rank {rank}.")
+        if status == DISAGREED and parameter != -1:
+            raise OtherStepError(parameter & 0xFFFFFFFF, self._step.stamp).between(rank, self.wire.rank)
         if status == DISAGREED:
             raise AgreementError(f"rank {rank} sent an unexpected message: {text}.")
         if status == CLOSED:

@@ -18,7 +18,6 @@ from syncline.runtime.alive.pace import check_rate
 from syncline.runtime.wire.message import PROTOCOL
 
 NAN_POLICIES = ("raise", "skip")
-TRANSPORTS = ("auto", "native", "point-to-point", "collectives")
 # Casts and 8-bit blocks lose so little that a residual costs more time than it is worth.
 NO_FEEDBACK = ("fp32", "fp16", "bf16", "int8")
 # These send one bit an element or less: what they leave out of the first gradients costs steps.
@@ -30,6 +29,7 @@ REMOVED = {
     "history": "Leave it out: the last 16 steps are kept.",
     "rate_Bps": "Leave it out: reports use the rate that the link was seen to carry.",
     "replicas": "Give fully_shard a mesh of two dimensions (replicas, shards): codec= averages over the first.",
+    "transport": "Leave it out: NCCL carries gradients in its own groups, syncline's wire in all others.",
     "stream": "Give DiLoCo fragments=1, delay=0 to average everything at once, while training waits.",
 }
 """Options of earlier versions, and what to do instead."""
@@ -48,8 +48,6 @@ class Settings:
     piece_bytes   buckets are exchanged in pieces of this size, so that encoding and sending overlap. Default: 4 MiB on
                   the CPU, 32 MiB on a GPU
     levels        ranks inside each level, innermost first; only the outermost is compressed
-    transport     "native" (syncline's own connections), "point-to-point" (gloo) or "collectives" (NCCL). "auto":
-                  the group's own on the CPU and with NCCL, the native wire on a GPU without it
     timeout_s     how long to wait for a peer's message
     wait_s        how long to wait for a silent or stalled rank before every rank raises; a process that has exited is
                   not waited for. None: timeout_s
@@ -64,7 +62,6 @@ class Settings:
     check_every: int = 100
     piece_bytes: int = AS_NEEDED
     levels: tuple[int, ...] = ()
-    transport: str = "auto"
     timeout_s: float = 300.0
     wait_s: float | None = None
     watch_s: float = 10.0
@@ -78,7 +75,6 @@ class Settings:
                 hint='Use nan="raise", or nan="skip" to leave such steps out on every rank.',
             )
         _among("nan", self.nan, NAN_POLICIES)
-        _among("transport", self.transport, TRANSPORTS)
         if self.warmup == AS_NEEDED:
             object.__setattr__(self, "warmup", WARM_UP_STEPS if _family(self.codec) in WARMED_UP else 0)
         at_least("warmup", self.warmup, 0)

@@ -8,10 +8,12 @@ import torch
 import torch.distributed as dist
 
 from syncline.errors import SynchronizationError
+from syncline.runtime.alive.agreement import exchange_json
 from syncline.runtime.alive.pace import Pace
 from syncline.runtime.sync.settings import Settings
 from syncline.runtime.wire.levels import members
 from syncline.runtime.wire.native_wire import NativeWire, is_there
+from syncline.runtime.wire.rails import are_there
 from syncline.runtime.wire.team import Team, agreed_name
 from syncline.runtime.wire.wire import CollectiveWire, PointToPoint, Wire
 
@@ -24,9 +26,9 @@ class GroupLinks:
         self.rank, self.num_ranks = dist.get_rank(parent), dist.get_world_size(parent)
         self._device = team_device(parent, device)
         self._name, self._timeout_s = agreed_name(parent, self._device), settings.wire_timeout_s
-        self._transport = _transport(settings, self._device.type == "cuda", device)
         self._pace = None if settings.send_Bps is None else Pace(settings.send_Bps)
         self.team = self._team("all", range(self.num_ranks))
+        self._carrier = carrier(self.team, paced=self._pace is not None)
         self.team.names = tuple(dist.get_process_group_ranks(parent))
         levels = members(self.rank, self.num_ranks, settings.levels)
         self.wires: list[Wire] = [self._wire(depth, level) for depth, level in enumerate(levels)]
@@ -51,10 +53,10 @@ class GroupLinks:
             wire.close()
 
     def _wire(self, depth: int, level: Sequence[int]) -> Wire:
-        if self._transport == "collectives":
+        if self._carrier == "collectives":
             return CollectiveWire(self._team(f"{depth}-scatter", level), self._team(f"{depth}-gather", level))
         team = self.team if len(level) == self.num_ranks else self._team(str(depth), level)
-        if self._transport == "native" and len(level) > 1:
+        if self._carrier == "native" and len(level) > 1:
             return NativeWire(team, timeout_s=self._timeout_s)
         return PointToPoint(team)
 
@@ -74,6 +76,19 @@ class TeamLinks(GroupLinks):
         self.wires = [PointToPoint(team)]
 
 
+def carrier(team: Team, *, paced: bool = False) -> str:
+    """Return what carries a team's messages, the same on every rank: NCCL in its groups, else the native wire.
+
+    Gloo does where messages are `paced`, and where any rank cannot have the wire: another system, no IPv4.
+    """
+    if team.device.type == "cuda":
+        if paced:
+            raise SynchronizationError("send_Bps does not work with NCCL.", hint="Use a gloo group, or leave it out.")
+        return "collectives"
+    can = not paced and is_there() and are_there()
+    return "native" if all(row["can"] for row in exchange_json({"can": can}, team)) else "point-to-point"
+
+
 def team_device(parent: dist.ProcessGroup, device: torch.device) -> torch.device:
     """Return where tensors are that the teams of a handle send themselves.
 
@@ -81,25 +96,6 @@ def team_device(parent: dist.ProcessGroup, device: torch.device) -> torch.device
     """
     uses_nccl = device.type == "cuda" and _backend_name(parent, device) == "nccl"
     return device if uses_nccl else torch.device("cpu")
-
-
-def _transport(settings: Settings, uses_nccl: bool, device: torch.device) -> str:
-    """Return what carries messages: as asked, or NCCL where it is; else the native wire on a GPU, gloo on a CPU."""
-    chosen = settings.transport
-    if chosen == "auto":
-        goes_natively = device.type == "cuda" and is_there() and settings.send_Bps is None
-        return "collectives" if uses_nccl else "native" if goes_natively else "point-to-point"
-    if chosen == "native" and not is_there():
-        raise SynchronizationError(
-            'transport="native" is not built on this system, which lacks epoll.',
-            hint='Use transport="point-to-point".',
-        )
-    if chosen != "point-to-point" and settings.send_Bps is not None:
-        raise SynchronizationError(
-            f'send_Bps holds back messages between two ranks over gloo, which transport="{chosen}" does not send.',
-            hint='Use transport="point-to-point" on the CPU, or leave send_Bps out.',
-        )
-    return chosen
 
 
 def _backend_name(group: dist.ProcessGroup, device: torch.device) -> str:

@@ -52,6 +52,19 @@ def rails(environment: Mapping[str, str] | None = None) -> list[Rail]:
     return [own, *beside]
 
 
+def are_there(environment: Mapping[str, str] | None = None) -> bool:
+    """Tell whether this host has rails: IPv4 towards the master, or what the user names, right or wrong."""
+    environment = os.environ if environment is None else environment
+    if environment.get(VARIABLES[0]):
+        return True
+    try:
+        master = environment.get("MASTER_ADDR", "") or socket.gethostname()
+        socket.getaddrinfo(master, None, socket.AF_INET)
+        return bool(rails(environment))
+    except (OSError, SynchronizationError):
+        return False
+
+
 def interfaces() -> list[Rail]:
     """Return every interface of this host that is up and has an IPv4 address, by name."""
     found = []
