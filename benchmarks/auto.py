@@ -15,7 +15,7 @@ from rig import network
 
 SCRIPT = Path(__file__).resolve().parent / "rig" / "auto_rank.py"
 AGGRESSIVE = ["plain", "bf16", "int8", "int4", "sign", "powersgd:rank=4"]
-SAFE = ["plain", "fp32", "bf16", "int8"]
+SAFE = ["plain", "bf16", "int8"]
 CASES: dict[str, dict[str, Any]] = {
     "50 Mb/s": {
         "rate_bps": 5e7,

@@ -59,7 +59,7 @@ def test_a_tiny_script_is_measured_and_its_settings_are_read_back(
     found = json.loads(capfd.readouterr().out)
     assert found["phase"] == "hold"
     assert found["num_ranks"] == 2
-    assert set(found["predicted_s"]) == {"plain", "fp32", "bf16", "int8"}
+    assert set(found["predicted_s"]) == {"plain", "bf16", "int8"}
     assert set(found["tried_s"]) <= set(
         found["predicted_s"]
     )  # plain is held without a trial where it is predicted best
@@ -98,5 +98,6 @@ def test_settings_files_are_read_back_and_bad_ones_refused(tmp_path: Path, monke
     assert asked("int4", "safe", None) == CodecRequest("int4")
     assert asked("none", "safe", None) == CodecRequest("int8", "safe", is_plain=True)
     assert asked("auto", "safe", None).by_name("FSDP2").base == "int8"
-    assert asked("auto", "exact", None).by_name("FSDP2").base == "fp32"
+    with pytest.raises(SynchronizationError, match=r'accuracy="exact" was removed\.\n.*codec="plain"'):
+        asked("auto", "exact", None)
     assert asked("int4", "safe", None).by_name("FSDP2") == CodecRequest("int4")

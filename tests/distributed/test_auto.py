@@ -31,7 +31,7 @@ def test_it_settles_alike_on_every_rank_and_says_why() -> None:
         assert result["same"]
         assert result["why"] in result["summary"]
         assert "\n" not in result["summary"]
-        assert result["predicted"] == ["bf16", "fp32", "int8", "plain"]
+        assert result["predicted"] == ["bf16", "int8", "plain"]
         if result["codec"] != "plain":
             assert "plain" in result["tried"] or "plain not tried (" in result["why"]
         assert result["resumed"] == result["codec"]
@@ -63,7 +63,6 @@ def test_the_guard_takes_a_class_away() -> None:
 def test_what_cannot_be_measured_is_a_codec_by_name_and_says_so() -> None:
     assert found("answers")[0] == {
         "levels": 'int8: codec="auto" does not measure levels; give a codec for another',
-        "exact": 'fp32: codec="auto" does not measure levels; give a codec for another',
         "sent": 'int8: codec="auto" does not measure send_Bps; give a codec for another',
         "named": "int4: as given",
         "some": 'accuracy="some" is unknown.',

@@ -61,7 +61,7 @@ def _averages(case: Case, model: Any, codec: str) -> dict[str, Any]:
 def feedback(case: Case, codec: str) -> dict[str, Any]:
     """What was received so far and what all owe on average is the sum of the true means."""
     model = case.ddp()
-    handle = syncline.torch.synchronize(model, codec=codec, feedback=True, **OPTIONS)
+    handle = syncline.torch.synchronize(model, codec=codec, **OPTIONS)
     got = due = torch.zeros((), device=case.device)
     for step in range(5):
         model.zero_grad()

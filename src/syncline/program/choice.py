@@ -23,9 +23,9 @@ from syncline.program.pieces import PIECE_BYTES
 
 # In the order of what they lose: of two that are equally fast the one that loses less is taken.
 CLASSES: dict[str, tuple[str, ...]] = {
-    "exact": (PLAIN, "fp32"),
-    "safe": (PLAIN, "fp32", "bf16", "int8"),
-    "aggressive": (PLAIN, "fp32", "bf16", "int8", "int4", "sign", "powersgd:rank=4"),
+    "exact": (PLAIN,),
+    "safe": (PLAIN, "bf16", "int8"),
+    "aggressive": (PLAIN, "bf16", "int8", "int4", "sign", "powersgd:rank=4"),
 }
 NEAR = 1.03
 """Predictions this close are equal: the candidate that loses least is taken."""

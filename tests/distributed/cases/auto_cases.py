@@ -156,7 +156,7 @@ def answers(rank: int) -> dict[str, Any]:
     """What cannot be measured is a codec by name, and said; what cannot be had at all is refused."""
     found = {}
     for what, options in {
-        "levels": {"levels": (2,)}, "exact": {"levels": (2,), "accuracy": "exact"}, "named": {"codec": "int4"},
+        "levels": {"levels": (2,)}, "named": {"codec": "int4"},
         "sent": {"send_Bps": 1e9}, "some": {"accuracy": "some"},
     }.items():  # fmt: skip
         try:

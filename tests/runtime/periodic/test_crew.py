@@ -19,7 +19,6 @@ from syncline.runtime.periodic.crew import Crew, Ticket
 from syncline.runtime.periodic.diloco import DiLoCo
 from syncline.runtime.periodic.fragment import cut
 from syncline.runtime.periodic.shared import SharedFragment
-from syncline.runtime.periodic.target import alone
 
 
 def crews(count: int, **options: Any) -> tuple[Any, list[Crew]]:
@@ -93,7 +92,7 @@ def test_a_start_without_all_ranks_and_a_crew_that_has_ended_say_so() -> None:
 def test_a_guest_does_not_thin_the_average_and_keeps_what_it_has_done() -> None:
     model = nn.Linear(2, 1, bias=False)
     nn.init.zeros_(model.weight)
-    (fragment,) = cut(alone(model), 1)
+    (fragment,) = cut(["weight"], [model.weight], 1)
     member = SharedFragment(fragment, 1, momentum=False, streamed=True)
     guest = SharedFragment(fragment, 1, momentum=False, streamed=True)
     member.guests = guest.guests = frozenset({2})

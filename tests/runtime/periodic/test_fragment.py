@@ -24,7 +24,8 @@ def whole(sizes: list[int]) -> Target:
 
 @given(st.lists(st.integers(1, 400), min_size=1, max_size=20), st.integers(1, 9))
 def test_fragments_cover_every_parameter_once_in_order_and_are_near_equal(sizes: list[int], wanted: int) -> None:
-    parts = cut(whole(sizes), wanted)
+    chosen = whole(sizes)
+    parts = cut(chosen.names, chosen.parameters, wanted)
     assert sum((part.names for part in parts), ()) == tuple(f"p{k}" for k in range(len(sizes)))
     assert 1 <= len(parts) <= wanted
     assert max(part.num_elements for part in parts) <= sum(sizes) / wanted + 2 * max(sizes)
@@ -32,7 +33,7 @@ def test_fragments_cover_every_parameter_once_in_order_and_are_near_equal(sizes:
 
 def test_a_fragment_copies_there_and_back_and_adds() -> None:
     chosen = whole([3, 4, 5])
-    part = Fragment(chosen, 1, 3)
+    part = Fragment(chosen.names[1:3], chosen.parameters[1:3])
     flat = part.new()
     part.read(flat)
     assert flat.tolist() == [0, 1, 2, 3, 0, 1, 2, 3, 4]

@@ -139,6 +139,34 @@ def test_a_stage_that_is_left_out_of_the_program_is_neither_run_nor_priced(monke
     assert shorter_s < 0.9 * whole_s
 
 
+@pytest.mark.parametrize("left_out", [stages.FIRST, stages.MIDDLE, stages.LAST])
+def test_a_stage_of_a_bucket_in_factors_that_is_left_out_is_neither_run_nor_priced(
+    monkeypatch: pytest.MonkeyPatch, left_out: str
+) -> None:
+    def price() -> float:
+        costs = overlap.LowRankCosts("powersgd:rank=2", 0.01, 1e-8, 1e-8, 1e-8)
+        work, machine = overlap.Work(0.0, (0.0,), (SIZE,), 0.0), overlap.SharedMachine(8.0, 0.0, 0.0)
+        return overlap.step_s(work, [costs], 3, overlap.RankLink(1e12, 0.0), machine)
+
+    def without(*args: Any, **named: Any) -> tuple[Any, ...]:
+        gone = next(k for k, stage in enumerate(usual(*args, **named)) if stage.name == left_out)
+        return tuple(
+            replace(stage, awaits=stage.awaits - (stage.awaits > gone))
+            for stage in usual(*args, **named) if stage.name != left_out
+        )  # fmt: skip
+
+    given, usual = gradients(3, 0), stages.low_rank_stages
+    whole_s, made = price(), Ranks((3,), "powersgd:rank=2")
+    whole = made.step(given)
+    monkeypatch.setattr(stages, "low_rank_stages", without)
+    shorter_s, parted = price(), Ranks((3,), "powersgd:rank=2")
+    results = parted.step(given)
+    ran = [{span[4] for span in ranks.buckets[0].step.spans} for ranks in (made, parted)]
+    assert ran[0] - ran[1] == {left_out}
+    assert not torch.equal(results[0], whole[0])
+    assert shorter_s == pytest.approx(whole_s - SIZE * 1e-8, rel=0.05)
+
+
 @pytest.mark.parametrize("codec", ["int8", "int4"])
 def test_a_sum_in_two_stages_runs_to_the_same_bits_and_both_pricers_follow(
     monkeypatch: pytest.MonkeyPatch, codec: str

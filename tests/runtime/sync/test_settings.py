@@ -22,8 +22,9 @@ def test_wrong_choices_are_one_clear_error() -> None:
         Settings(nan="ignore")
     with pytest.raises(SynchronizationError, match=r"accumulate= was removed.*\n.*no_sync"):
         Settings.given({"accumulate": 8})
-    with pytest.raises(SynchronizationError, match='codec "powersgd:rank=2" cannot do without error feedback'):
-        Settings(codec="powersgd:rank=2", feedback=False)
+    for name in ("feedback", "transport"):
+        with pytest.raises(SynchronizationError, match=rf"{name}= was removed.*\n.*Leave it out"):
+            Settings.given({name: None})
     with pytest.raises(SynchronizationError, match=r"stream= was removed.*\n.*fragments=1, delay=0"):
         Settings.given({"stream": False})
     with pytest.raises(SynchronizationError, match="rate_Bps= was removed"):
@@ -39,7 +40,6 @@ def test_wrong_choices_are_one_clear_error() -> None:
 def test_feedback_is_kept_where_a_codec_needs_it() -> None:
     wanted = {"int8": False, "bf16": False, "sign": True, "int4": True, "powersgd": True}
     assert {codec: Settings().keeps_error(codec) for codec in wanted} == wanted
-    assert Settings(feedback=True).keeps_error("int8")
 
 
 def test_codecs_of_a_bit_or_less_warm_up_unless_told_otherwise() -> None:

@@ -9,8 +9,8 @@ from syncline.codec.names import PLAIN, canonical
 from syncline.previewing.capture.log import Log
 
 AUTO = "auto"
-UNMEASURED = {"exact": "fp32"}
-"""What `codec="auto"` begins with where nothing can be measured, by accuracy; else int8."""
+UNMEASURED = "int8"
+"""What `codec="auto"` begins with where nothing can be measured."""
 
 
 class _Handle:
@@ -35,7 +35,7 @@ def prepare(log: Log) -> None:
     def synchronize(model: Any, codec: str = AUTO, *, replicas: Any = None, **options: Any) -> _Handle:
         name = codec
         if codec == AUTO:
-            name = UNMEASURED.get(str(options.get("accuracy", "safe")), "int8")
+            name = UNMEASURED
             log.stand_in("syncline's codec, which a run finds by measurement", name)
         log.facts["codec"] = canonical(name)
         log.facts["codec_over"] = "all_reduce" if replicas is not None else ""

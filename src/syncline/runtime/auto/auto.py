@@ -19,8 +19,7 @@ from typing import Any
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from syncline.codec.low_rank import LowRank
-from syncline.codec.names import PLAIN, scheme
+from syncline.codec.names import PLAIN
 from syncline.describe.units import show_time
 from syncline.program.choice import CLASSES, decide
 from syncline.program.overlap import Work
@@ -80,8 +79,7 @@ class AutoSynchronizer(DdpSynchronizer):
         self._costs: dict[str, Any] = {}
         if not self._fixed:
             began = time.perf_counter()
-            allowed = [name for name in CLASSES[accuracy] if self._can_be(name)]
-            self._costs = gathered_costs(allowed, self._shapes, self.links)
+            self._costs = gathered_costs(CLASSES[accuracy], self._shapes, self.links)
             # Steps that warm up lose no more than int8 does.
             first = min(accuracy, "safe", key=STRICTNESS.index) if settings.warmup else accuracy
             guess = basis_of([self._costs], guessed_work(self._shapes), self.num_ranks, self.piece_bytes)
@@ -240,10 +238,6 @@ class AutoSynchronizer(DdpSynchronizer):
         if not self._owing.isdisjoint(order.layout.names):
             self._averagers.residuals.pay(order.layout.names, order.layout.parts(order.buffer))
             self._owing.difference_update(order.layout.names)
-
-    def _can_be(self, name: str) -> bool:
-        """Tell whether the settings allow a codec: low rank cannot do without error feedback."""
-        return name == PLAIN or self.settings.feedback is not False or not isinstance(scheme(name), LowRank)
 
     def _judge(self) -> None:
         """Now and then put what codecs do beside what is dense, and allow less where that has drifted."""

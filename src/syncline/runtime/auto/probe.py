@@ -131,7 +131,7 @@ def _largest(value: float, team: Team) -> float:
     return max(float(room) for room in rooms)
 
 
-def gathered_costs(names: list[str], shapes: Sequence[tuple[int, ...]], links: GroupLinks) -> dict[str, Any]:
+def gathered_costs(names: Sequence[str], shapes: Sequence[tuple[int, ...]], links: GroupLinks) -> dict[str, Any]:
     """Return this rank's numbers, gathered so that every rank works with the same ones."""
     link = probe_link(links.team)
     found = [asdict(price) for price in prices(names, shapes, links.device)]

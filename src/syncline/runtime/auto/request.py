@@ -15,8 +15,7 @@ from syncline.runtime.auto.auto import TUNE_VARIABLE
 AUTO = "auto"
 SETTINGS_VARIABLE = "SYNCLINE_SETTINGS"
 BASE = "int8"
-INSTEAD = {"exact": "fp32", "safe": "int8", "aggressive": "int8"}
-"""What is taken where nothing is measured, by accuracy class."""
+"""What is taken where nothing is measured."""
 # Earlier versions of `tune` wrote periodic_s as well, which nothing reads.
 KEYS = {"codec", "accuracy", "why", "predicted_s", "tried_s", "periodic_s", "num_ranks", "rate", "notes"}
 
@@ -48,15 +47,15 @@ class CodecRequest:
                 f'"{PLAIN}" and `syncline calibrate tune` do not support {what}.',
                 hint=f'Give {what} a codec, such as "{BASE}".',
             )
-        return CodecRequest(
-            INSTEAD[self.accuracy], reason=f'codec="{AUTO}" does not measure {what}; give a codec for another'
-        )
+        return CodecRequest(BASE, reason=f'codec="{AUTO}" does not measure {what}; give a codec for another')
 
 
 def asked(codec: str, accuracy: str, settings: str | os.PathLike[str] | None) -> CodecRequest:
     """Return what is asked for; a file of settings goes before `codec`, and `syncline calibrate tune` before both."""
+    if accuracy == "exact":
+        raise SynchronizationError('accuracy="exact" was removed.', hint=f'codec="{PLAIN}" loses nothing.')
     if accuracy not in CLASSES:
-        raise SynchronizationError(f'accuracy="{accuracy}" is unknown.', hint=f"Known: {', '.join(CLASSES)}.")
+        raise SynchronizationError(f'accuracy="{accuracy}" is unknown.', hint="Known: safe, aggressive.")
     if os.environ.get(TUNE_VARIABLE):
         return CodecRequest(BASE, accuracy)
     path = settings or os.environ.get(SETTINGS_VARIABLE, "")

@@ -26,7 +26,7 @@ from torch import nn
 from syncline.errors import SynchronizationError, SynclineError
 from syncline.program.stages import DENSE
 from syncline.runtime.alive.agreement import exchange_json
-from syncline.runtime.elastic.gradients import BUCKET_BYTES, buckets
+from syncline.runtime.elastic.gradients import buckets
 from syncline.runtime.elastic.hooks import BackwardWatch
 from syncline.runtime.elastic.inheritance import Estate, Handover, inherit
 from syncline.runtime.elastic.replica import Alone
@@ -112,7 +112,7 @@ class ElasticSynchronizer:
         self.waited_s = 0.0
         """Spent connecting anew, being let in and letting in."""
         self._estate, self._replica = estate, replica or Alone()
-        self._buckets = buckets(target.names, target.parameters, BUCKET_BYTES)
+        self._buckets = buckets(target.names, target.parameters)
         self._flights: list[Flight] = []
         self._failure: Exception | None = None
         self._handover: Handover | None = None

@@ -10,22 +10,19 @@ from collections.abc import Sequence
 import torch
 
 from syncline.errors import SynchronizationError
-from syncline.runtime.periodic.target import local_part
-from syncline.runtime.sync.bucket import Layout
+from syncline.runtime.periodic.fragment import Fragment, cut, reals
 
 BUCKET_BYTES = 25 << 20
 
 
 class GradientBucket:
-    """Some parameters and the buffer in which their gradients are averaged."""
+    """A fragment of the model and the buffer in which its gradients are averaged."""
 
-    def __init__(self, index: int, names: Sequence[str], parameters: Sequence[torch.Tensor]) -> None:
+    def __init__(self, index: int, fragment: Fragment) -> None:
         self.index = index
-        self.parameters = tuple(parameters)
-        shapes = [_reals(local_part(parameter.detach())).shape for parameter in parameters]
-        self.layout = Layout(tuple(names), tuple(map(tuple, shapes)))
-        self.buffer = torch.empty(sum(self.layout.sizes), device=local_part(parameters[0].detach()).device)
-        self._parts = torch.split(self.buffer, list(self.layout.sizes))
+        self.parameters, self.layout = fragment.parameters, fragment.layout
+        self.buffer = fragment.new()
+        self._parts = fragment.views(self.buffer)
 
     @torch.no_grad()
     def pack(self, scale: float) -> None:
@@ -39,7 +36,7 @@ class GradientBucket:
                     f'the gradient of "{name}" is sparse, and a crew averages dense ones.',
                     hint="Leave sparse=True of the embedding out.",
                 )
-            part.copy_(_reals(local_part(parameter.grad)).flatten())
+            part.copy_(reals(parameter.grad))
             if scale != 1.0:
                 part.mul_(scale)
 
@@ -50,26 +47,11 @@ class GradientBucket:
         for parameter, part in zip(self.parameters, self._parts, strict=True):
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
-            own = _reals(local_part(parameter.grad))
-            own.copy_(part.view(own.shape))
+            reals(parameter.grad).copy_(part)
 
 
-def buckets(names: Sequence[str], parameters: Sequence[torch.Tensor], size_bytes: int) -> list[GradientBucket]:
-    """Return buckets of at most so many bytes, of the last parameters first: their gradients are there first."""
-    groups: list[list[int]] = [[]]
-    filled = 0
-    for index in reversed(range(len(parameters))):
-        size = 4 * _reals(local_part(parameters[index].detach())).numel()
-        if groups[-1] and filled + size > size_bytes:
-            groups.append([])
-            filled = 0
-        groups[-1].append(index)
-        filled += size
-    return [
-        GradientBucket(number, [names[i] for i in group], [parameters[i] for i in group])
-        for number, group in enumerate(groups)
-    ]
-
-
-def _reals(tensor: torch.Tensor) -> torch.Tensor:
-    return torch.view_as_real(tensor) if tensor.is_complex() else tensor
+def buckets(names: Sequence[str], parameters: Sequence[torch.Tensor]) -> list[GradientBucket]:
+    """Return buckets of about `BUCKET_BYTES`, of the last parameters first: their gradients are there first."""
+    size = 4 * sum(reals(parameter).numel() for parameter in parameters)
+    fragments = cut(names[::-1], parameters[::-1], -(-size // BUCKET_BYTES))
+    return [GradientBucket(index, fragment) for index, fragment in enumerate(fragments)]

@@ -25,7 +25,7 @@ from syncline.runtime.alive.checkpoint_state import (
     model_state,
     optimizer_state,
 )
-from syncline.runtime.periodic.target import local_part
+from syncline.runtime.sync.axes import local
 from syncline.runtime.wire.team import Team
 
 TAG = 1 << 30
@@ -131,7 +131,7 @@ def inherit(team: Team, source: int) -> torch.Tensor:
 
 
 def _local(tensors: Tensors) -> Tensors:
-    return {name: local_part(tensor.detach()) for name, tensor in tensors.items()}
+    return {name: local(tensor) for name, tensor in tensors.items()}
 
 
 def _like(tensors: Tensors, owner: Callable[[str], torch.Tensor | None]) -> Tensors:
@@ -139,14 +139,9 @@ def _like(tensors: Tensors, owner: Callable[[str], torch.Tensor | None]) -> Tens
     found: Tensors = {}
     for name, tensor in tensors.items():
         own = owner(name)
-        if (
-            own is not None
-            and hasattr(own, "to_local")
-            and tuple(local_part(own.detach()).shape) == tuple(tensor.shape)
-        ):
-            whole = torch.zeros_like(own.detach(), dtype=tensor.dtype)
-            local_part(whole).copy_(tensor)
-            found[name] = whole
+        if own is not None and hasattr(own, "to_local") and local(own).shape == tensor.shape:
+            found[name] = torch.zeros_like(own.detach(), dtype=tensor.dtype)
+            local(found[name]).copy_(tensor)
         else:
             found[name] = tensor
     return found

@@ -91,7 +91,7 @@ class DiLoCo(Wrapper):
             self._averaging = CrewAveraging(chosen, settings, meaning, crew)
         self._target = chosen
         self._vote = None if chosen.site is None or self.delay is not None else Vote(chosen, settings)
-        parts = cut(chosen, count)
+        parts = cut(chosen.names, chosen.parameters, count)
         streamed = self.delay != 0 or len(parts) > 1
         self._shared = [
             SharedFragment(part, (k + 1) * every // len(parts) % every, momentum=momentum != 0, streamed=streamed)

@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from syncline.errors import SynchronizationError
-from syncline.runtime.sync.axes import MeshAxes
+from syncline.runtime.sync.axes import MeshAxes, local
 from syncline.runtime.sync.sharded import is_sharded, shard_mesh
 from syncline.runtime.wire.levels import resolve
 
@@ -36,7 +36,7 @@ class Target:
 
     def values(self) -> list[torch.Tensor]:
         """Return this rank's part of each parameter; memory is shared."""
-        return [local_part(parameter.detach()) for parameter in self.parameters]
+        return [local(parameter) for parameter in self.parameters]
 
     def described(self) -> list[Any]:
         """Return what other ranks must have too."""
@@ -140,9 +140,3 @@ def _ddp(model: DistributedDataParallel, group: Any, levels: object) -> tuple[Di
             hint="Make sites with syncline.torch.site_group(ranks of one site).",
         )
     return None, levels if levels is not None else (size,)
-
-
-def local_part(tensor: torch.Tensor) -> torch.Tensor:
-    """Return what this rank holds of a tensor; memory is shared."""
-    to_local: Any = getattr(tensor, "to_local", None)
-    return tensor if to_local is None else to_local()

@@ -9,7 +9,6 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import syncline
-from syncline.codec.low_rank import LowRank
 from syncline.codec.names import scheme
 from syncline.codec.scheme import Scheme
 from syncline.errors import SynchronizationError
@@ -26,6 +25,7 @@ WARM_UP_STEPS = 100
 AS_NEEDED = -1
 REMOVED = {
     "accumulate": "Run the other backwards under model.no_sync(), or after model.set_requires_gradient_sync(False).",
+    "feedback": "Leave it out: what a codec loses is sent later where the codec needs that.",
     "history": "Leave it out: the last 16 steps are kept.",
     "rate_Bps": "Leave it out: reports use the rate that the link was seen to carry.",
     "replicas": "Give fully_shard a mesh of two dimensions (replicas, shards): codec= averages over the first.",
@@ -40,7 +40,6 @@ class Settings:
     """How gradients are synchronised.
 
     codec         what is sent: "fp32", "bf16", "fp16", "int8", "int4", "sign" or "powersgd:rank=1"
-    feedback      error feedback: add what encoding lost to the next gradient; None: where the codec needs it
     nan           a gradient that is not finite: "raise" on every rank, or "skip" the step on every rank
     warmup        the first so many steps send int8, whatever the codec: gradients change fastest there. Default: 100
                   for codecs of one bit an element or less, else 0
@@ -56,7 +55,6 @@ class Settings:
     """
 
     codec: str = "int8"
-    feedback: bool | None = None
     nan: str = "raise"
     warmup: int = AS_NEEDED
     check_every: int = 100
@@ -87,10 +85,6 @@ class Settings:
             raise SynchronizationError(
                 f"watch_s={self.watch_s!r} must be 0, or from 1 to 3600 seconds.",
                 hint="A rank that pauses for less than half of it is not declared lost.",
-            )
-        if self.feedback is False and isinstance(self.scheme, LowRank):
-            raise SynchronizationError(
-                f'codec "{self.codec}" cannot do without error feedback.', hint="Leave feedback out."
             )
 
     @classmethod
@@ -124,8 +118,8 @@ class Settings:
         return self.timeout_s + 2 * self.watch_s
 
     def keeps_error(self, codec: str) -> bool:
-        """Tell whether what a codec loses is kept and sent later."""
-        return _family(codec) not in NO_FEEDBACK if self.feedback is None else self.feedback
+        """Tell whether what a codec loses is kept and sent later: error feedback."""
+        return _family(codec) not in NO_FEEDBACK
 
     def piece_bytes_on(self, device: str) -> int:
         """Return the size of pieces for gradients on the CPU ("cpu") or on a GPU."""
@@ -143,7 +137,7 @@ class Settings:
 
     def fingerprint(self, codec: str) -> int:
         """Return the number every message carries, to show that its sender means the same by its bytes."""
-        return zlib.crc32(f"{codec}|{self.keeps_error(self.codec)}|{syncline.__version__}|{PROTOCOL}".encode())
+        return zlib.crc32(f"{codec}|{syncline.__version__}|{PROTOCOL}".encode())
 
 
 def _family(codec: str) -> str:

@@ -52,7 +52,7 @@ def synchronize(
     handle.close()
 
     codec      what gradients travel in; by default it is measured, within what `accuracy` allows
-    accuracy   "exact", "safe" or "aggressive"
+    accuracy   "safe" or "aggressive"
     settings   the file that `syncline calibrate tune` wrote; it takes precedence over `codec`
     levels     DDP only: ranks inside each level, as (8,) or "host"; the outermost level alone is compressed
     scaler     the GradScaler, if there is one: an overflow then skips the step on every rank
@@ -60,8 +60,7 @@ def synchronize(
                later buckets travel. Call `optimizer.step()` as usual; do not change gradients in between (clipping).
     The other options are those of `Settings`.
 
-    With FSDP2, `levels`, `optimizer` or `send_Bps` nothing is measured: the codec is int8, or fp32 if accuracy is
-    "exact".
+    With FSDP2, `levels`, `optimizer` or `send_Bps` nothing is measured: the codec is int8.
     """
     if not dist.is_initialized():
         raise SynchronizationError(
