@@ -9,8 +9,11 @@ A stand is two namespaces with one cable, traffic of one kind across it, and one
     prometheus  --prometheus of a server that scrapes that agent
     exporters   --prometheus of a server that scrapes node_exporter alone
 
-    python research/watch_matrix.py faults [shaped/two-way ...] [prometheus=FOLDER]
+    python research/watch_matrix.py faults [clean:45] [shaped/two-way ...] [prometheus=FOLDER] [at-once:12]
     python research/watch_matrix.py clean:600 [...]
+
+A stand is first clean for some seconds, and then goes through the faults where they are asked for. Packets are of a
+frame each, as on a wire: a rule of nftables would else drop 64 KiB at once.
 
 Links: `veth` (no limit, reports 10 Gb/s), `shaped` (80 Mb/s, reports 10 Gb/s), `bonded` (a tree that reports the sum of
 two slaves) and `sr-iov` (a tree that reports no speed): the last two need drivers that a laptop lacks. FOLDER holds the
@@ -100,7 +103,9 @@ TRAFFIC = ("two-way", "one-way", "bursty", "idle", "checkpointing", "evaluation"
 OF_JOBS = ("two-way", "checkpointing", "evaluation")
 LINKS = {"veth": "eth0", "shaped": "eth0", "bonded": "bond0", "sr-iov": "ens1f0v0"}
 RATE_MBIT, CUT = 80, 0.2
-WARM_S, FAULT_S, CALM_S = 45.0, 6.0, 10.0
+WARM_S, FAULT_S, CALM_S = "45", 6.0, 10.0
+BEGUN_S = 20.0
+"""After so long an agent has imported what it needs, and its cost is counted."""
 AT_ONCE = max(2, (os.cpu_count() or 1) * 3 // 4)
 LINE = re.compile(r"^\S+\s+(OK|WARNING|CRITICAL|UNKNOWN|cleared)\s+(\S+)\s+(.*)$")
 SYNCLINE = str(Path(sys.executable).with_name("syncline"))
@@ -134,6 +139,16 @@ class Watched:
             else:
                 self.said = line.strip()
 
+    def cpu_s(self) -> float:
+        """Return the processor time it has taken."""
+        ticks = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()[11:13]
+        return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
+
+    def rss_MiB(self) -> int:
+        """Return the memory it holds."""
+        pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE") >> 20
+
     def up(self) -> list[str]:
         """Return what is up now, as rule and place."""
         if self.process.poll() is not None:
@@ -166,6 +181,7 @@ class Stand:
             self._run("ip", "-n", name, "addr", "add", address, "dev", "eth0")
             for device in ("eth0", "lo"):
                 self._run("ip", "-n", name, "link", "set", device, "up")
+            self._run("ip", "-n", name, "link", "set", "eth0", "gso_max_segs", "1")
             if self.link != "veth":
                 self.shape(name)
         sockets = [str(self.folder / f"{name}.sock") for name in ("default", "container")]
@@ -330,9 +346,7 @@ def judge(stand: Stand, fault: Fault) -> Iterator[dict[str, Any]]:
 
 def faults(stand: Stand) -> list[dict[str, Any]]:
     """Return the rows of a stand through every fault that its traffic can feel."""
-    time.sleep(WARM_S)
-    quiet = {name: [line[1:] for line in agent.lines] for name, agent in stand.agents.items()}
-    found: list[dict[str, Any]] = [{"link": stand.link, "traffic": stand.traffic, "before": quiet}]
+    found = []
     for fault in FAULTS:
         if stand.traffic in fault.traffic and set(fault.configurations) & set(stand.configurations):
             for row in judge(stand, fault):
@@ -343,15 +357,19 @@ def faults(stand: Stand) -> list[dict[str, Any]]:
 
 def clean(stand: Stand, seconds: float) -> list[dict[str, Any]]:
     """Return what agents said, and what they cost, while nothing was wrong."""
-    time.sleep(seconds)
-    raised: dict[str, list[str]] = {}
-    cpu_s: dict[str, float] = {}
-    for name, agent in stand.agents.items():
-        agent.up()
-        raised[name] = [" ".join(line[1:]) for line in agent.lines if line[1] != "cleared"]
-        ticks = Path(f"/proc/{agent.process.pid}/stat").read_text().rsplit(")", 1)[1].split()[11:13]
-        cpu_s[name] = sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
-    row = {"link": stand.link, "traffic": stand.traffic, "clean_s": seconds, "raised": raised, "cpu_s": cpu_s}
+    time.sleep(BEGUN_S)
+    begun, before = time.monotonic(), {name: agent.cpu_s() for name, agent in stand.agents.items()}
+    time.sleep(max(0.0, seconds - BEGUN_S))
+    over_s = time.monotonic() - begun
+    row = {
+        "link": stand.link, "traffic": stand.traffic, "clean_s": seconds,
+        "raised": {name: [" ".join(line[1:]) for line in agent.lines if line[1] != "cleared"]
+                   for name, agent in stand.agents.items() if agent.up() is not None},
+        "share_of_core": {name: round((agent.cpu_s() - before[name]) / over_s, 4)
+                          for name, agent in stand.agents.items()},
+        "rss_MiB": {name: agent.rss_MiB() for name, agent in stand.agents.items()},
+        "load_average": round(os.getloadavg()[0], 1),
+    }  # fmt: skip
     print(json.dumps(row), file=sys.stderr, flush=True)
     return [row]
 
@@ -373,17 +391,15 @@ def run(words: list[str]) -> dict[str, Any]:
     """Return the matrix, some stands at a time."""
     from concurrent.futures import ThreadPoolExecutor
 
-    binaries = next((word.partition("=")[2] for word in words if word.startswith("prometheus=")), "")
-    quiet = next((word.partition(":")[2] or "600" for word in words if word.startswith("clean")), "")
+    options = dict(re.split("[:=]", word, maxsplit=1) for word in words if re.search("[:=]", word))
+    binaries, seconds = options.get("prometheus", ""), float(options.get("clean", WARM_S))
 
     def one(wanted: tuple[str, str, tuple[str, ...]]) -> list[dict[str, Any]]:
-        link, traffic, every = wanted
-        with Stand(link, traffic, every[:1] if quiet and not binaries else every, binaries) as stand:
-            return clean(stand, float(quiet)) if quiet else faults(stand)
+        with Stand(*wanted, binaries) as stand:
+            return clean(stand, seconds) + (faults(stand) if "faults" in words else [])
 
-    wanted = stands(words, binaries)
-    with ThreadPoolExecutor(len(wanted) if quiet else AT_ONCE) as pool:
-        rows = [row for part in pool.map(one, wanted) for row in part]
+    with ThreadPoolExecutor(int(options.get("at-once", AT_ONCE))) as pool:
+        rows = [row for part in pool.map(one, stands(words, binaries)) for row in part]
     return {"cores": os.cpu_count(), "rows": rows}
 
 
