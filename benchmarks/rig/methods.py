@@ -23,6 +23,8 @@ WARM_UP = 2
 class Method:
     """A model made ready for one way of synchronising; "sign after 20" is sign after 20 steps of int8.
 
+    "int8/4" is int8 in pieces of 4 MiB, and in buckets that are derived, as users are told to leave them.
+
     Without a number it is after two: few, so that steps can be timed soon, and enough that no second moment of Adam
     is 0, of which torch is slow to take the root.
     """
@@ -30,10 +32,12 @@ class Method:
     def __init__(self, name: str, model: nn.Module) -> None:
         self.name = name
         self.handle: Synchronizer | None = None
-        self._codec, _, warm_up = name.partition(" after ")
+        codec, _, warm_up = name.partition(" after ")
+        self._codec, _, self._piece_MiB = codec.partition("/")
         self._warm_up = int(warm_up or WARM_UP)
         self._compute_only = name == "compute"
-        cap = ONE_BUCKET_MB if name.startswith("torch powersgd") else BUCKET_MB.get(family(name), 25.0)
+        cap: float | None = ONE_BUCKET_MB if name.startswith("torch powersgd") else BUCKET_MB.get(family(name), 25.0)
+        cap = None if self._piece_MiB else cap
         self.model = DistributedDataParallel(model, bucket_cap_mb=cap, gradient_as_bucket_view=True)
         self._turn_on(name)
 
@@ -59,6 +63,7 @@ class Method:
             self.model.register_comm_hook(state, powerSGD_hook)
         else:
             options = {"check_every": 0, "warmup": self._warm_up}
+            options |= {"piece_bytes": int(self._piece_MiB) << 20} if self._piece_MiB else {}
             self.handle = syncline.torch.synchronize(self.model, codec=self._codec, **options)
 
 
