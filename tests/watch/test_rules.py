@@ -361,6 +361,34 @@ def test_tails_are_told() -> None:
     assert [place for _, place in watch.raised("job.tail")][:1] == ["all-reduce/1MiB"]
 
 
+def test_a_tail_that_makes_no_step_slow_is_not_told() -> None:
+    watch = Watch()
+    for slow_s, is_told in ((0.01, False), (0.5, True)):  # five times the usual run, and three steps long
+        for _ in range(40):
+            watch.run(6, step={"comm_s": 0.002}).run(3, step={"comm_s": slow_s})
+        assert bool(watch.raised("job.tail")) is is_told
+
+
+def test_steps_before_an_evaluation_are_no_evidence_while_it_lasts() -> None:
+    ways = {}
+    for phase in (None, JobPhase.EVALUATION):
+        watch = warm().run(9, step={"comm_s": 0.3})
+        if phase is not None:
+            watch.job.view.add([PhaseEvent(rank, phase, watch.onset) for rank in range(4)])
+        ways[phase] = bool(watch.run(20, quiet=True).raised("job.slower-than-before"))
+    assert ways == {None: True, JobPhase.EVALUATION: False}
+
+
+def test_an_evaluation_is_no_part_of_the_step_before_it() -> None:
+    job = Job()
+    for end_s in (10.0, 10.25, 10.5):
+        job.run_step(end_s)
+    job.view.add([PhaseEvent(rank, JobPhase.EVALUATION, 10.5) for rank in range(4)])
+    for end_s in (15.75, 16.0):
+        job.run_step(end_s)
+    assert [step.step_s for step in job.view.state(16.0).steps] == pytest.approx([0.25] * 4)
+
+
 def test_a_job_that_falls_silent_is_stalled() -> None:
     watch = warm()
     onset = watch.onset

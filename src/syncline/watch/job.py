@@ -181,6 +181,8 @@ class JobView:
         self._reported_s: dict[int, float] = {}
         self._first_s = float("inf")
         self._phases: dict[int, PhaseEvent] = {}
+        self._left_s: dict[int, float] = {}
+        """When each rank last left training, to save or to evaluate."""
         self._resumed_s = float("-inf")
         """When a rank last reported that it trains again: its silence begins there, not at the step before."""
         self._pending = Pending()
@@ -221,6 +223,7 @@ class JobView:
                 self._phases.pop(event.rank, None)
             else:
                 self._phases[event.rank] = event
+                self._left_s[event.rank] = event.at_s
 
     def _has_ended(self) -> bool:
         """Return whether every rank that ever reported has reported its end."""
@@ -322,7 +325,10 @@ class JobView:
             return
         start_s = min(e.start_s for e in events)
         # From start to start, so that what no span covers (data loading, the optimiser) is part of the step.
-        end_s = following.start_s if following.step == step + 1 else max(e.end_s for e in events)
+        last_s = max(e.end_s for e in events)
+        end_s = following.start_s if following.step == step + 1 else last_s
+        if start_s < self._left_s.get(rank, end_s) < end_s:  # what it did then is no part of the step
+            end_s = max(last_s, self._left_s[rank])
         computes = [(e.start_s, e.end_s) for e in events if e.kind is SpanKind.COMPUTE]
         computed = _length_s(computes)
         exposed = _length_s([*computes, *((e.start_s, e.end_s) for e in events if e.kind in COMMUNICATION)]) - computed

@@ -41,8 +41,15 @@ def suspects(context: Context) -> str:
 
 
 def held(context: Context, verdict: RuleVerdict) -> RuleVerdict:
-    """Return the verdict; on a crowded host with no link or rank in trouble, none: the job waits for cores."""
-    return verdict if not context.is_crowded or likely_cause(context) else NONE
+    """Return the verdict; on a crowded host with no link or rank in trouble, none: the job waits for cores.
+
+    While a job saves or evaluates its last steps stay the last: they are no new evidence of what they were.
+    """
+    if context.is_crowded and not likely_cause(context):
+        return NONE
+    if context.frame.job.phase:
+        return RuleVerdict({}, {**verdict.between, **verdict.bad})
+    return verdict
 
 
 def recent_step_s(context: Context) -> float | None:
@@ -122,7 +129,7 @@ class SlowerThanBefore(SlowerJob):
 
 
 class CollectiveTail(WatchRule):
-    """A collective whose slowest runs are far from its usual ones."""
+    """A collective whose slowest runs are far from its usual ones, and make a step slow by what is slow of any step."""
 
     id = "job.tail"
     meaning = "Some runs wait: retries, a straggler now and then, or a shared link."
@@ -135,10 +142,11 @@ class CollectiveTail(WatchRule):
         between: dict[str, Callable[[], Finding]] = {}
         past = context.past["tail"]
         usual = dict(zip(past.names, past.quantile(0.5), strict=True))
+        felt_s = max(t.regression_least_s, (t.regression_ratio - 1) * (recent_step_s(context) or 0.0))
         for c in context.frame.job.collectives:
             ratio = c.p99_s / c.p50_s if c.p50_s > 0 else 0.0
             limit = max(t.tail_ratio, 1.5 * np.nan_to_num(float(usual.get(c.key, 0.0))))
-            if c.num >= 20 and c.num_slow >= MIN_SLOW and ratio > limit and c.p99_s - c.p50_s > t.tail_least_s:
+            if c.num >= 20 and c.num_slow >= MIN_SLOW and ratio > limit and c.p99_s - c.p50_s > felt_s:
                 bad[c.key] = partial(self._tell, context, c, limit)
             elif ratio > 0.8 * limit:
                 between[c.key] = partial(self._tell, context, c, limit)

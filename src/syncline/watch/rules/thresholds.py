@@ -41,7 +41,6 @@ class Thresholds:
     rail_least_share: float = 0.05
     retransmitted_share: float = 0.005
     tail_ratio: float = 3.0
-    tail_least_s: float = 1e-3
     network_share: float = 0.25
     network_times_plan: float = 1.2
     straggler_share: float = 0.05
