@@ -2,7 +2,9 @@
 
 htsim is no package: build `htsim_ndp` and `htsim_roce` of github.com/Broadcom/csg-htsim and name their folder in
 SYNCLINE_HTSIM. A three-tier fat-tree of 128 hosts at 400 Gb/s, 1 us a hop, 4 KiB packets; each case has the same hosts,
-sizes and first window in both. `-strat perm` sends the packets of a flow over all paths in a random order; queues of 8.
+sizes and first window in both. `-strat perm` sends the packets of a flow over all paths in a random order, as here.
+htsim counts queues in packets without their header and with the one being sent: `-q 10` holds nine, as eight that wait
+do here. It writes down when a sender has the last acknowledgement: what that takes over idle links is taken off.
 """
 
 from __future__ import annotations
@@ -21,8 +23,11 @@ from packet_fct import fat_tree
 from syncline.sim.packet import PacketNetwork, PacketOptions, messages, senders, simulate
 
 HOSTS, PAYLOAD, SEED = 128, 4096, 50
+PER_LEAF, PER_POD = 4, 16
+HOP_US = 1 + 64 * 8 / 400e3
+"""Of an acknowledgement."""
 FLAGS = {
-    "ndp": "htsim_ndp -nodes 128 -strat perm -mtu 4096 -linkspeed 400000 -q 8 -cwnd {window} -end 100000",
+    "ndp": "htsim_ndp -nodes 128 -strat perm -mtu 4096 -linkspeed 400000 -q 10 -cwnd {window} -end 100000",
     "roce": "htsim_roce -nodes 128 -strat ecmp_host -paths 1 -mtu 4096 -linkspeed 400000 -q 100 -end 100000",
 }
 
@@ -80,7 +85,7 @@ def _compare(
 
 
 def _htsim(folder: str, flags: str, src: np.ndarray, dst: np.ndarray, size: int) -> np.ndarray:
-    """Return htsim's completion times, us."""
+    """Return when the last byte of each flow arrived, us."""
     name, *words = flags.split()
     pairs = enumerate(zip(src, dst, strict=True), 1)
     lines = [f"Nodes {HOSTS}", f"Connections {len(src)}"]
@@ -90,4 +95,7 @@ def _htsim(folder: str, flags: str, src: np.ndarray, dst: np.ndarray, size: int)
         matrix.write_text("\n".join(lines) + "\n", encoding="utf-8")
         command = [str(Path(folder, name)), "-tm", str(matrix), "-conns", str(len(src)), *words]
         done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=place)
-    return np.array([float(found) for found in re.findall(r"finished at ([\d.]+)", done.stdout)])
+    ends = np.array(re.findall(r"_(\d+)_(\d+) .*finished at ([\d.]+)", done.stdout), float)
+    apart = [(ends[:, 0] // size != ends[:, 1] // size).astype(int) for size in (PER_LEAF, PER_POD)]
+    acknowledged: np.ndarray = ends[:, 2] - HOP_US * 2 * (1 + sum(apart))
+    return acknowledged

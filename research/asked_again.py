@@ -7,6 +7,7 @@ takes that step and fits; `cost` has the same capital, cost of a year, goodput a
 the limits. Points that cannot be executed, which the front marks, are left out.
 
     python -m research.asked_again [ASKS [FIRST [JOBS]]]
+    python -m research.asked_again large [JOBS]           the asks of LARGE_ASKS
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from time import process_time
@@ -43,6 +44,12 @@ MODELS = (
 )  # fmt: skip
 HOSTS = ("dgx-h100", "dgx-h100", "dgx-b200", "dgx-a100", "gb200-nvl72", "mi300x-8")
 LARGE = ("llama3-405b", "gpt3-175b", "deepseek-v3")
+LARGE_ASKS: tuple[dict[str, Any], ...] = (
+    {"jobs": "llama3-70b", "gpus": 512, "budget": "40M", "power": 1000.0},
+    {"jobs": "qwen3-235b-a22b", "gpus": 1024, "hosts": ("dgx-b200",), "links": ("400GbE", "800GbE"),
+     "topologies": ("rail-optimized", "fat-tree"), "ratios": (1.0, 2.0)},
+    {"jobs": "deepseek-v3", "gpus": 2048},
+)  # fmt: skip
 
 
 def drawn(seed: int) -> dict[str, Any]:
@@ -72,18 +79,18 @@ def drawn(seed: int) -> dict[str, Any]:
     return asked
 
 
-def row(seed: int) -> dict[str, Any]:
+def row(asked: dict[str, Any]) -> dict[str, Any]:
     """Return what one ask found, and every point on which another verb says something else."""
-    asked, began = drawn(seed), process_time()
+    began = process_time()
     try:
         answer = design(**asked)
     except PlanError as error:
-        return {"seed": seed, "asked": asked, "points": 0, "refused": error.message, "cpu_s": process_time() - began}
+        return {"asked": asked, "points": 0, "refused": error.message, "cpu_s": process_time() - began}
     money = asked.get("assume")
     differences = [f"{point.label}: {one}" for point in answer.front if point.executed
                    for one in _differences(answer, point, money)]  # fmt: skip
     points = sum(point.executed for point in answer.front)
-    return {"seed": seed, "asked": asked, "points": points, "not_executed": len(answer.front) - points,
+    return {"asked": asked, "points": points, "not_executed": len(answer.front) - points,
             "differences": differences, "cpu_s": process_time() - began}  # fmt: skip
 
 
@@ -127,11 +134,11 @@ def _differences(answer: DesignAnswer, point: DesignPoint, money: dict[str, Any]
             yield f"a limit: {broken.words}"
 
 
-def run(count: int = ASKS, first: int = 0, jobs: int = 1) -> dict[str, Any]:
+def run(asks: Sequence[dict[str, Any]], jobs: int = 1) -> dict[str, Any]:
     """Return how many points were asked again and which differ; a line for each ask on the way."""
     rows = []
     with ProcessPoolExecutor(jobs) as pool:
-        for one in pool.map(row, range(first, first + count)):
+        for one in pool.map(row, asks):
             rows.append(one)
             print(json.dumps(one), file=sys.stderr, flush=True)
     return {
@@ -142,4 +149,9 @@ def run(count: int = ASKS, first: int = 0, jobs: int = 1) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(run(*map(int, sys.argv[1:])), indent=1))
+    if sys.argv[1:2] == ["large"]:
+        found = run(LARGE_ASKS, *map(int, sys.argv[2:]))
+    else:
+        count, first, jobs = (*map(int, sys.argv[1:]), *(ASKS, 0, 1)[len(sys.argv) - 1 :])
+        found = run([drawn(seed) for seed in range(first, first + count)], jobs)
+    print(json.dumps(found, indent=1))

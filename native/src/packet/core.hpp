@@ -106,11 +106,6 @@ private:
     u32 least_loaded(Routes::Set set, u32 start) const;
     u32 detour(const Packet& packet, u32 at_switch, u32 group);
     i64 load(u32 port) const;
-    // A set of ports is used in turn, by packets with data and by small ones apart: counted together, or with those for
-    // other sets, data could meet the same few ports again and again.
-    static u32 turn_of(const Packet& pkt, u32 set) {
-        return 2 * set + (pkt.type != Type::data || (pkt.flags & kTrimmed) != 0 ? 1 : 0);
-    }
     u32 by_hash(u32 label, u32 at_switch, Routes::Set set) const {
         return routes.choices()[set.first + static_cast<u32>((u64{mix(label, salt_[at_switch])} * set.count) >> 32)];
     }
@@ -129,6 +124,8 @@ private:
     void send_next(Flow& flow, u32 task);
     void receive_next(Flow& flow, u32 task);
     void label(Flow& flow, Packet& packet, const Profile& profile);
+    u32 next_path(Flow& flow);
+    u32 num_paths(const Flow& flow) const;
     void join_ring(u32 flow, u32 traffic_class);
     Time slot_start(const Flow& flow, const Profile& profile, Time wire) const;
 
@@ -228,7 +225,7 @@ private:
     std::vector<Wire> wires_;
     std::vector<i64> buffer_bytes_, buffer_used_;
     std::vector<u32> salt_, start_;  // of the switches
-    std::vector<u32> turn_;          // two a set of ports
+    std::vector<u32> turn_;          // of the sets of ports, where loads choose
     std::vector<std::int32_t> region_;
     std::vector<std::vector<u32>> groups_in_;  // destination groups by the region of their home, -1 first
     u32 drawn_ = 0;  // detours drawn so far

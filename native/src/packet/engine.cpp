@@ -146,9 +146,8 @@ u32 Core::likely_port(const Packet& pkt) const {
     if (number == Routes::kAttached) return place.down_port;
     const Routes::Set set = routes.set(number);
     if (set.count <= 1) return set.count == 0 ? kNone : routes.choices()[set.first];
-    if ((pkt.flags & kSprayed) == 0) return by_hash(pkt.label, pkt.next, set);
-    // Who else comes to this switch before may take this turn; then the next port is fetched for nothing.
-    return routes.choices()[set.first + (start_[pkt.next] + turn_[turn_of(pkt, number)]) % set.count];
+    if ((pkt.flags & kSprayed) != 0) return routes.choices()[set.first + pkt.label % set.count];
+    return by_hash(pkt.label, pkt.next, set);
 }
 
 // Fetch what the coming events touch, each step what the one before pointed to.

@@ -49,7 +49,8 @@ void Core::find_routes() {
 
 void Core::reroute() {
     find_routes();
-    turn_.assign(2 * routes.num_sets(), 0);
+    turn_.assign(routes.num_sets(), 0);
+    for (Flow& flow : flows_) flow.paths = flow.paths_used = 0;
     for (u32 e = 0; e < endpoints_.size(); ++e) places_[e].group = routes.group(e);
     // Groups have new numbers and ways may be dead: who is on one goes straight on.
     for (Packet& packet : packets_) packet.via = kNone;

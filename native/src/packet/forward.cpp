@@ -51,9 +51,11 @@ u32 Core::choose(u32 packet, u32 at_switch) {
     const Routes::Set set = routes.set(number);
     if (set.count <= 1) return set.count == 0 ? kNone : routes.choices()[set.first];
     if (routing_ == Routing::first) return routes.choices()[set.first];
-    if (routing_ == Routing::adaptive) return least_loaded(set, mix(pkt.label, start_[at_switch] + ++turn_[2 * number]));
+    if (routing_ == Routing::adaptive) return least_loaded(set, mix(pkt.label, start_[at_switch] + ++turn_[number]));
     if ((pkt.flags & kSprayed) != 0) {
-        return routes.choices()[set.first + (start_[at_switch] + turn_[turn_of(pkt, number)]++) % set.count];
+        const u32 choice = pkt.label % set.count;
+        pkt.label /= set.count;
+        return routes.choices()[set.first + choice];
     }
     return by_hash(pkt.label, at_switch, set);
 }

@@ -129,7 +129,7 @@ void Core::reply(u32 index, const Packet& data, Type type, u32 data_packet) {
     pkt.sent = data.sent;
     pkt.wire_bytes = static_cast<u32>(profile.ack_bytes);
     pkt.payload_bytes = 0;
-    pkt.label = data.label;
+    pkt.label = (data.flags & kSprayed) != 0 ? random_.next() : data.label;
     pkt.dst = flow.src;
     pkt.via = kNone;
     pkt.from = kNone;
@@ -192,7 +192,6 @@ void Core::pull(u32 index) {
     Packet about{};
     about.seq = flow.rcv_last;
     about.sent = flow.rcv_sent;
-    about.label = mix(flow.rcv_last, flow.label);
     about.flags = kSprayed;
     about.port = flow.rcv_port;
     reply(chosen, about, Type::pull, kNone);

@@ -1,9 +1,29 @@
 // The sending end of a connection: which packet next, and when.
 #include <algorithm>
+#include <bit>
 
 #include "core.hpp"
 
 namespace syncline::packet {
+
+namespace {
+
+// The place of `index` in a random order of so many, which the key names: multiplying and shifting rearrange the next
+// power of two; what falls outside is rearranged again.
+u32 shuffled(u32 index, u32 count, u32 key) {
+    const u32 bits = static_cast<u32>(std::bit_width(count - 1)), mask = (1u << bits) - 1;
+    if (bits == 0) return 0;
+    do {
+        for (u32 turn = 0; turn < 4; ++turn) {
+            const u32 drawn = mix(key, turn);
+            index = (index * (drawn | 1u) + (drawn >> 16)) & mask;
+            index ^= index >> ((bits + 1) / 2);
+        }
+    } while (index >= count);
+    return index;
+}
+
+}  // namespace
 
 // A message joins its connection's line.
 void Core::post(u32 task) {
@@ -132,7 +152,7 @@ void Core::label(Flow& flow, Packet& pkt, const Profile& profile) {
             break;
         case Spread::packet:
             pkt.flags |= kSprayed;
-            pkt.label = random_.next();
+            pkt.label = next_path(flow);
             break;
         case Spread::recycle:
             // A label that came back unmarked is used once more; otherwise a new one is tried.
@@ -140,6 +160,33 @@ void Core::label(Flow& flow, Packet& pkt, const Profile& profile) {
             flow.recycle = 0;
             break;
     }
+}
+
+// A sender takes all paths in a random order, then all again in another (NDP, SIGCOMM 2017, 3.1.1). Above the digits of
+// the number is chance, for a way on which switches have more to choose from than on the one that was counted.
+u32 Core::next_path(Flow& flow) {
+    if (flow.paths == 0) flow.paths = num_paths(flow);
+    const u32 round = flow.paths_used / flow.paths;
+    const u32 path = shuffled(flow.paths_used % flow.paths, flow.paths, mix(flow.label, round));
+    ++flow.paths_used;
+    return path + flow.paths * (random_.next() / flow.paths);
+}
+
+// The product of what switches can choose from on one of the shortest ways.
+u32 Core::num_paths(const Flow& flow) const {
+    constexpr u32 kMost = 1u << 16, kLongest = 64;
+    const u32 group = places_[flow.dst].group;
+    u32 at = ports[flow.port].to, paths = 1;
+    if (ports[flow.port].to_endpoint) return paths;
+    for (u32 hop = 0; hop < kLongest; ++hop) {
+        const u32 number = routes.set_of(at, group);
+        if (number == Routes::kAttached) break;
+        const Routes::Set set = routes.set(number);
+        if (set.count == 0 || u64{paths} * set.count > kMost) break;
+        paths *= set.count;
+        at = ports[routes.choices()[set.first]].to;
+    }
+    return paths;
 }
 
 u32 Core::make_data(u32 port, u32 traffic_class) {

@@ -153,7 +153,7 @@ void Core::take_ports(const Setup& setup) {
         }
     }
     find_routes();
-    turn_.assign(2 * routes.num_sets(), 0);
+    turn_.assign(routes.num_sets(), 0);
     for (u32 e = 0; e < endpoints_.size(); ++e) places_[e].group = routes.group(e);
     for (std::size_t i = 0; i < setup.change_ps.size(); ++i) {
         expect(setup.change_port[i] >= 0 && static_cast<std::size_t>(setup.change_port[i]) < num, "changed port", i);

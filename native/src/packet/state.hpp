@@ -32,6 +32,7 @@ inline u32 event(Happens kind, u32 index) { return (static_cast<u32>(kind) << kK
 
 enum class Type : u8 { data, ack, nack, pull, notice, pause, resume, credit };
 
+// kSprayed: the label is the number of a path, of which each switch takes its digit.
 enum Flag : u8 { kMarked = 1, kTrimmed = 2, kSprayed = 4, kMeasured = 8, kAgain = 16, kAsks = 32 };
 
 // One cache line. `next` links it in a queue or in the pool's free list; of a packet under way, which is an event, it says
@@ -258,6 +259,7 @@ struct alignas(64) Flow {
     Time t0, t1, t2;
     u32 mark_seq, count_a, count_b, count_c;
     u32 recycle;
+    u32 paths, paths_used;  // sprayed: how many there are (0: not counted yet), and how many packets have taken one
     u32 lost_hint;
     u32 pulls_owed, pulls_given, pull_next;
     u32 cut_seq;            // the window was last cut when this was the next new packet

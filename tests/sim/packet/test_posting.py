@@ -175,6 +175,8 @@ def test_bad_loads_are_refused() -> None:
         simulate(network, [messages(ends[0], ends[1], 5).in_class(1)])
     with pytest.raises(SimulationError, match=r"need .* MB of headroom"):
         simulate(network, [messages(ends[0], ends[1], 5)], PacketOptions(transport="roce", buffer_bytes=1e5))
+    with pytest.raises(SimulationError, match="headroom_bytes is 30,000; a switch has a buffer of 20,000 bytes"):
+        simulate(network, [messages(ends[0], ends[1], 5)], PacketOptions(buffer_bytes=2e4, headroom_bytes=30_000))
 
 
 def test_traffic_without_a_name_is_shown_as_traffic() -> None:

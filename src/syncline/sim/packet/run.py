@@ -241,10 +241,22 @@ def _add_rules(draft: Draft, network: PacketNetwork, options: PacketOptions, rtt
     headroom = options.headroom_bytes
     if headroom is None:
         headroom = _headroom(network, options) if any(rule.lossless for rule in rules) and not options.credits else 0
+    else:
+        _check_headroom(headroom, _buffers(network, options), max(p.payload_bytes + p.header_bytes for p in profiles))
     draft.rules(
         profiles, rules, ENGINE_ROUTING[options.routing], options.switching == "cut-through",
         _credit(network, options), options.ugal_bias_packets, headroom, options.seed,
     )  # fmt: skip
+
+
+def _check_headroom(headroom_bytes: int, buffers: Floats, packet_bytes: int) -> None:
+    smallest = float(buffers.min(initial=np.inf))
+    if not 0 <= headroom_bytes <= smallest - packet_bytes:
+        raise SimulationError(
+            f"headroom_bytes is {headroom_bytes:,}; a switch has a buffer of {smallest:,.0f} bytes, and a packet of "
+            f"{packet_bytes:,} bytes must fit beside the headroom.",
+            hint="Headroom is a part of the buffer: reserve less, or use a larger buffer.",
+        )
 
 
 def _check_slot(name: str, profile: Profile, rate_Bps: float) -> None:
