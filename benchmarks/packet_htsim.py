@@ -39,7 +39,9 @@ def run() -> dict[str, Any]:
         return {"missing": ["htsim: set SYNCLINE_HTSIM to the folder of its programs"]}
     network = fat_tree()
     rows = [_compare(network, folder, **case) for case in drawn()]
-    return {"rows": rows, "worst_last_difference": max((row["last_difference"] for row in rows), key=abs)}
+    last = [row["last_difference"] for row in rows]
+    near = sum(abs(difference) <= 0.1 for difference in last)
+    return {"rows": rows, "cases": len(rows), "within_tenth": near, "worst_last_difference": max(last, key=abs)}
 
 
 def drawn() -> list[dict[str, Any]]:
