@@ -83,8 +83,8 @@ def test_a_job_an_upgrade_and_a_commitment(capsys: pytest.CaptureFixture[str]) -
     ("arguments", "message"),
     [
         (["--budget", "0"], "CostError: a budget of $0.00 buys nothing."),
-        (["--budget", "-5"], 'UsageError: --budget "-5" is not a positive number.'),
-        (["--budget", "lots"], 'UsageError: --budget "lots" is not a positive number.'),
+        (["--budget", "-5"], "UsageError: --budget must be a positive number, got -5."),
+        (["--budget", "lots"], "UsageError: --budget must be a positive number, got lots."),
         (["--power-price", "-1"], "CostError: power_usd_per_kWh is -1.0; it must be at least 0."),
         (["--utilisation", "0"], "CostError: utilisation is 0.0; it must be above 0."),
         (["--years", "nan"], "CostError: years is nan; it must be a finite number."),
@@ -97,7 +97,7 @@ def test_a_job_an_upgrade_and_a_commitment(capsys: pytest.CaptureFixture[str]) -
         (["--upgrade-price", "5"], "UsageError: --upgrade-price and --upgrade-step-time go together."),
         (
             ["--step-time", "2s", "--upgrade-price", "-5", "--upgrade-step-time", "1s"],
-            'UsageError: --upgrade-price "-5" is not a positive number.',
+            "UsageError: --upgrade-price must be a positive number, got -5.",
         ),
         (["--set", "pue"], 'UsageError: --set "pue" has no value.'),
         (["--set", "pue=[1,2]"], "CostError: pue is [1, 2]; it must be a number."),

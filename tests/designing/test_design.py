@@ -279,7 +279,7 @@ def test_a_budget_alone_looks_at_numbers_that_divide_well() -> None:
 def test_what_cannot_be_asked_is_refused() -> None:
     with pytest.raises(UsageError, match="needs a number of GPUs or a budget"):
         design(JOB)
-    with pytest.raises(UsageError, match=r"`budget` must be positive, got -5\."):
+    with pytest.raises(UsageError, match=r"`budget` must be a positive number, got -5\."):
         design("llama3-70b", gpus=64, budget=-5.0)
     with pytest.raises(UsageError, match=r"^`days` needs `tokens`"):
         design(JOB, gpus=64, days=3)

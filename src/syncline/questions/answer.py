@@ -1,4 +1,16 @@
-"""Answers: frozen values that a question returns. JSON, schema, text and page all derive from their fields.
+"""A question and its answer.
+
+What a person reads about an argument is written once, as `Annotated`:
+
+    @question("syncline place cluster.yaml job.yaml --hosts 'gpu[003-011]'")
+    def place(cluster: ClusterArgument, job: JobArgument, *,
+              slack: Annotated[float, Parameter("Loss that is accepted before more hosts move.", min=0, max=1)] = 0.02,
+              ) -> PlaceAnswer: ...
+
+An argument that may be given by position is an argument of the command; a keyword-only one is an option. A dataclass of
+`Annotated` fields, marked `OptionGroup`, is an option for each field. An argument called `progress` is a progress bar.
+
+An answer is a frozen value; JSON, schema, text and page derive from its fields.
 
     answer = syncline.simulate("h100-64-rail", "allreduce", "1GiB")
     answer.to_json()       # what `syncline simulate --json` prints
@@ -15,7 +27,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, get_type_hints
+from typing import Any, ClassVar, TypeVar, get_type_hints
 
 from pydantic import ConfigDict, TypeAdapter
 
@@ -24,6 +36,50 @@ from syncline.describe.files import write_text
 from syncline.describe.model import is_handle
 from syncline.describe.pdf import browser, write_pdf
 from syncline.describe.plain import JsonObject, plain
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One argument: its help, and how the command line spells and reads it where that does not follow from its type."""
+
+    help: str
+    names: tuple[str, ...] = ()
+    """Option names (`("--cluster", "-c")`) where the argument's own with dashes will not do; they make it an option."""
+    metavar: str | None = None
+    min: float | None = None
+    max: float | None = None
+    kind: Any = None
+    """The type at the command line."""
+    read: Callable[[Any], Any] | None = None
+    """Turns what the command line gives into the argument."""
+    complete: Callable[[str], list[str]] | None = None
+    """Returns what the shell may complete a text to."""
+    rare: bool = False
+    """One in a hundred needs it: the manual lists it apart."""
+
+
+@dataclass(frozen=True)
+class OptionGroup:
+    """Marks an argument whose value is a dataclass: each of its fields is an option."""
+
+    kind: type
+    only: tuple[str, ...] = ()
+    """The fields that this question knows; all of them unless named."""
+
+
+def question(*examples: str, help: str = "", line: str = "") -> Callable[[Function], Function]:
+    """Mark a function as a question whose command shows these examples.
+
+    `help` replaces the docstring as the text of its manual, `line` its first sentence in the list of commands.
+    """
+
+    def mark(function: Function) -> Function:
+        function.examples, function.manual, function.line = examples, help, line  # type: ignore[attr-defined]
+        return function
+
+    return mark
 
 
 @dataclass(frozen=True)

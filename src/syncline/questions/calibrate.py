@@ -15,9 +15,8 @@ from syncline.errors import UsageError
 from syncline.explaining.observed import observed_trace
 from syncline.fabric import Fabric
 from syncline.program import place
-from syncline.questions.answer import Answer, Output
+from syncline.questions.answer import Answer, Output, Parameter, question
 from syncline.questions.inputs import Cluster, ClusterArgument, JobSource, built, job_of
-from syncline.questions.parameter import Parameter, question
 from syncline.questions.simulated.log_ranks import ranks_of
 from syncline.schedule import Kind
 from syncline.sim.collective.price import CollectivePricer

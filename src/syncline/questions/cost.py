@@ -16,7 +16,7 @@ from syncline.planning.decide.forecast import owned_interval
 from syncline.planning.decide.side_by_side import Candidate
 from syncline.planning.named_job import DEFAULT_JOB
 from syncline.planning.serving_comparison import compare_serving
-from syncline.questions.answer import Answer
+from syncline.questions.answer import Answer, Parameter, question
 from syncline.questions.inputs import (
     AssumeOption,
     AssumptionsOption,
@@ -29,7 +29,6 @@ from syncline.questions.inputs import (
     job_of,
     read_number,
 )
-from syncline.questions.parameter import Parameter, question
 from syncline.questions.serve import ServingComparisonAnswer
 from syncline.sim.uncertainty import Interval
 

@@ -22,9 +22,8 @@ from syncline.errors import UsageError
 from syncline.fabric import save
 from syncline.fabric.load import parse_cluster
 from syncline.planning.cost.assumptions import load_assumptions
-from syncline.questions.answer import Answer, Output, page_output
+from syncline.questions.answer import Answer, Output, Parameter, page_output, question
 from syncline.questions.inputs import AssumeOption, JobSource, job_of, read_number
-from syncline.questions.parameter import Parameter, question
 from syncline.workload.job import Job
 
 SHOWN = 12

@@ -18,8 +18,7 @@ from syncline.errors import FileError, RuleError, UsageError
 from syncline.finding import Severity
 from syncline.logs.form import form_of
 from syncline.logs.template import compile_template, template_of
-from syncline.questions.answer import Answer
-from syncline.questions.parameter import Parameter, question
+from syncline.questions.answer import Answer, Parameter, question
 
 if TYPE_CHECKING:
     from syncline.fabric import Fabric

@@ -13,8 +13,7 @@ from syncline.describe.hostlist import expand
 from syncline.fabric import build, save
 from syncline.host.host import Host
 from syncline.host.root import Root
-from syncline.questions.answer import Answer
-from syncline.questions.parameter import Parameter, question
+from syncline.questions.answer import Answer, Parameter, question
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,8 @@ from syncline.diagnosis.weighing import Measured
 from syncline.errors import FileError
 from syncline.finding import Severity
 from syncline.logs.unexplained import OpenLine
-from syncline.questions.answer import Answer, Output
+from syncline.questions.answer import Answer, Output, Parameter, question
 from syncline.questions.inputs import Cluster, built
-from syncline.questions.parameter import Parameter, question
 
 
 @dataclass(frozen=True)

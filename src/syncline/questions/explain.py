@@ -17,10 +17,9 @@ from syncline.explaining.on_cluster import on_cluster
 from syncline.explaining.reading import read_recordings, tool_of
 from syncline.explaining.tools import GRAPH, PROFILER
 from syncline.fabric import Fabric
-from syncline.questions.answer import Answer, Output, page_output
+from syncline.questions.answer import Answer, Output, Parameter, page_output, question
 from syncline.questions.calibrate import fitted_step, price_gpu, shipped_step
 from syncline.questions.inputs import Cluster, JobSource, built, job_of
-from syncline.questions.parameter import Parameter, question
 from syncline.sim.flow.routing import ROUTINGS
 from syncline.sim.profile import SystemProfile, save_profile
 from syncline.timeline import Timeline, save

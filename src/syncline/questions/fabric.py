@@ -20,11 +20,10 @@ from syncline.fabric.inventory import inventory as count
 from syncline.fabric.link_rows import LinkRow, links_by_tier, links_of
 from syncline.fabric.load import parse_cluster, presets, read_cluster
 from syncline.fabric.route import Routes
-from syncline.questions.answer import Answer, Output, page_output
+from syncline.questions.answer import Answer, Output, Parameter, page_output, question
 from syncline.questions.clusters.build import check_build
 from syncline.questions.clusters.diff import fabric_diff
 from syncline.questions.inputs import Cluster, built
-from syncline.questions.parameter import Parameter, question
 from syncline.sim.transport import AUTO, message_lines, transport_on
 
 DEFAULT = "h100-64-rail"

@@ -12,7 +12,7 @@ from syncline.describe.guide import cite
 from syncline.errors import UnitError, UsageError
 from syncline.fabric import Fabric, load
 from syncline.planning.named_job import named_job
-from syncline.questions.parameter import Parameter
+from syncline.questions.answer import Parameter
 from syncline.workload.job import Job
 from syncline.workload.read_job import load_job
 
@@ -89,4 +89,5 @@ def read_number(argument: str, given: str | float) -> float:
     try:
         return units.count(given)
     except UnitError:
-        raise UsageError(f'`{argument}` "{given}" is not a positive number.', hint="Write it as 250000, 4M or 500k.") from None
+        hint = "Write it as 250000, 4M or 500k."
+        raise UsageError(f"`{argument}` must be a positive number, got {given}.", hint=hint) from None

@@ -13,9 +13,8 @@ from syncline.advice.host_names import read_names
 from syncline.describe.document import read_text
 from syncline.host.root import Root
 from syncline.logs.source import Unread
-from syncline.questions.answer import Answer, Output
+from syncline.questions.answer import Answer, Output, Parameter, question
 from syncline.questions.inputs import ClusterArgument, ClusterOption, JobSource, built, job_of
-from syncline.questions.parameter import Parameter, question
 
 
 @dataclass(frozen=True)

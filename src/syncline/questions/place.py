@@ -20,9 +20,8 @@ from syncline.placing.judge import Judge
 from syncline.placing.remap import SLACK, Remap, remap
 from syncline.placing.search import ALIKE, BestOrder, search
 from syncline.placing.seats import Order, rail_aligned
-from syncline.questions.answer import Answer, Output, page_output
+from syncline.questions.answer import Answer, Output, Parameter, page_output, question
 from syncline.questions.inputs import ClusterArgument, JobArgument, built, job_of
-from syncline.questions.parameter import Parameter, question
 from syncline.sim.step.executed.execute import IGNORES
 
 ROUTINGS = ("spray", "ecmp", "static")

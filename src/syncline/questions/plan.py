@@ -28,7 +28,7 @@ from syncline.planning.plan import save_plan
 from syncline.planning.search import SearchResult, SearchTask
 from syncline.planning.serving_comparison import compare_serving
 from syncline.planning.space import FULL, LOSSY_CODECS, LOSSY_WIDTHS, USUAL, Axes
-from syncline.questions.answer import PDF, Answer, Output, page_output
+from syncline.questions.answer import PDF, Answer, Output, Parameter, page_output, question
 from syncline.questions.inputs import (
     AssumeOption,
     AssumptionsOption,
@@ -44,7 +44,6 @@ from syncline.questions.inputs import (
     read_number,
     read_set,
 )
-from syncline.questions.parameter import Parameter, question
 from syncline.questions.serve import ServeAnswer, ServingComparisonAnswer, is_serving, serve
 from syncline.questions.within.candidates import compared, loads
 from syncline.questions.within.phases import RunAnswer, has_phases, plan_phases

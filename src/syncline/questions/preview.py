@@ -32,9 +32,8 @@ from syncline.previewing.same import differences
 from syncline.previewing.suggest import Suggestion
 from syncline.previewing.suggest import suggest as suggestions_of
 from syncline.previewing.what_if import DEFAULT, Alternative, WhatIfSetting, other_gpu
-from syncline.questions.answer import Answer, Output, page_output
+from syncline.questions.answer import Answer, Output, Parameter, page_output, question
 from syncline.questions.inputs import ClusterArgument, built
-from syncline.questions.parameter import Parameter, question
 from syncline.sim.flow.routing import Routing
 from syncline.sim.profile import SystemProfile, load_profile
 from syncline.sim.step.machine import Machine, machine_from_fabric

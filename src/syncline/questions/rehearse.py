@@ -11,8 +11,7 @@ from syncline.describe import units
 from syncline.describe.guide import cite
 from syncline.describe.plain import JsonObject
 from syncline.errors import UsageError
-from syncline.questions.answer import Answer, Output, page_output
-from syncline.questions.parameter import Parameter, question
+from syncline.questions.answer import Answer, Output, Parameter, page_output, question
 from syncline.rehearsal.job import load_job
 from syncline.rehearsal.rehearse import Rehearsal
 from syncline.rehearsal.rehearse import rehearse as run

@@ -13,9 +13,8 @@ from syncline.describe.model import Handle, handle
 from syncline.describe.progress import Progress
 from syncline.errors import UsageError
 from syncline.fabric import Fabric, load
-from syncline.questions.answer import Answer, Output
+from syncline.questions.answer import Answer, OptionGroup, Output, Parameter, question
 from syncline.questions.inputs import Cluster, built
-from syncline.questions.parameter import OptionGroup, Parameter, question
 from syncline.questions.simulated.packets import PacketQuestion, run_progress
 from syncline.sharing.epochs import BusyLink
 from syncline.sim.flow.chronicle import timeline as flow_timeline

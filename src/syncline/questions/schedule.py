@@ -16,9 +16,8 @@ from syncline.describe.plain import JsonObject
 from syncline.describe.raster import write_png
 from syncline.errors import UsageError
 from syncline.fabric import Fabric
-from syncline.questions.answer import Answer, Output, page_output
+from syncline.questions.answer import Answer, OptionGroup, Output, Parameter, page_output, question
 from syncline.questions.inputs import Cluster, built
-from syncline.questions.parameter import OptionGroup, Parameter, question
 from syncline.schedule import FAMILIES, Options, Schedule
 from syncline.schedule import cost as costs
 from syncline.schedule import verify as prove

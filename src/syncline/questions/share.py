@@ -13,9 +13,8 @@ from syncline.describe.mistakes import blamed_on
 from syncline.describe.progress import Meter, Progress
 from syncline.errors import UsageError
 from syncline.fabric import Fabric
-from syncline.questions.answer import Answer, Output, page_output
+from syncline.questions.answer import Answer, Output, Parameter, page_output, question
 from syncline.questions.inputs import Cluster, built, job_of
-from syncline.questions.parameter import Parameter, question
 from syncline.questions.simulated.packets import PacketQuestion
 from syncline.sharing.epochs import Epoch, PatternCache, epochs
 from syncline.sharing.hosts import assign

@@ -15,9 +15,8 @@ from syncline.errors import SimulationError, UsageError
 from syncline.fabric import Fabric
 from syncline.program import Placement, place
 from syncline.program.program import ProgramStep
-from syncline.questions.answer import Answer, Output, page_output
+from syncline.questions.answer import Answer, Output, Parameter, page_output, question
 from syncline.questions.inputs import ClusterOption, built
-from syncline.questions.parameter import Parameter, question
 from syncline.questions.simulated.algorithms import AlgorithmChoice
 from syncline.questions.simulated.buffers import buffers
 from syncline.questions.simulated.compare_algorithms import compare_algorithms

@@ -16,9 +16,8 @@ from syncline.errors import SimulationError, UsageError
 from syncline.fabric import Fabric
 from syncline.fabric.assumed import assumed_of
 from syncline.planning.unstated import UnstatedKeys, unstated
-from syncline.questions.answer import Answer, Output, page_output
+from syncline.questions.answer import Answer, Output, Parameter, page_output, question
 from syncline.questions.inputs import ClusterArgument, JobSource, built, job_of
-from syncline.questions.parameter import Parameter, question
 from syncline.questions.within.volumes import traffic
 from syncline.sim.flow.routing import ROUTINGS
 from syncline.sim.profile import SystemProfile, load_profile

@@ -9,8 +9,7 @@ from typing import Annotated, ClassVar
 
 from syncline.describe.own_data import own_data
 from syncline.errors import UsageError
-from syncline.questions.answer import Answer
-from syncline.questions.parameter import Parameter, question
+from syncline.questions.answer import Answer, Parameter, question
 from syncline.validation.collectives import CollectiveFigures, Validation, validate_collectives
 from syncline.validation.training import TrainingValidation, validate_training
 

@@ -50,6 +50,7 @@ def verb(monkeypatch: pytest.MonkeyPatch) -> AddVerb:
 
         monkeypatch.setitem(sys.modules, "syncline.cli.probe", module)
         monkeypatch.setitem(VERBS, "probe", "Probe the command line.")
+        monkeypatch.setattr(app, "BY_HAND", app.BY_HAND | {"probe"})
 
     return add
 

@@ -26,7 +26,7 @@ from typer.main import get_command, get_group
 
 from syncline.cli.shell.manual import plain
 from syncline.cli.shell.output import examples, print_json
-from syncline.cli.shell.verbs import DERIVED, EXAMPLES, GROUPS, HELP, RENAMED, VERBS
+from syncline.cli.shell.verbs import BY_HAND, EXAMPLES, GROUPS, HELP, RENAMED, VERBS
 from syncline.errors import FileError, SynclineError, UsageError
 from syncline.version import __version__
 
@@ -51,14 +51,15 @@ class Verbs(Mapping[str, Any]):
 
     def __getitem__(self, verb: str) -> Any:
         line, name = VERBS[verb], verb.replace("-", "_")
-        if verb in DERIVED:
+        module = import_module(f"syncline.{'cli' if verb in BY_HAND else 'questions'}.{name}")
+        if verb in BY_HAND:
+            app = module.app
+        else:
             from syncline.cli.shell.derive import app_of
 
-            module = import_module(f"syncline.questions.{name}")
-            return _command(verb, line, app_of(module), getattr(module, "RUNS_BARE", False))
-        module = import_module(f"syncline.cli.{name}")
+            app = app_of(module)
         # A verb that is of use without a word (`syncline watch`) says so.
-        return _command(verb, line, module.app, getattr(module, "RUNS_BARE", False))
+        return _command(verb, line, app, getattr(module, "RUNS_BARE", False))
 
     def __iter__(self) -> Iterator[str]:
         return iter(VERBS)

@@ -27,8 +27,7 @@ from typer.core import TyperCommand, TyperGroup
 from syncline.cli.shell.output import JSON_HELP, err, examples, progress, tell
 from syncline.describe.files import check_folder, check_writable, make_folder
 from syncline.errors import UsageError
-from syncline.questions.answer import Answer, Output
-from syncline.questions.parameter import OptionGroup, Parameter
+from syncline.questions.answer import Answer, OptionGroup, Output, Parameter
 
 RARE = "Rarely needed"
 Question = Callable[..., Answer]

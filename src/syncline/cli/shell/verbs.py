@@ -48,28 +48,8 @@ GROUPS: dict[str, dict[str, str]] = {
 }
 VERBS: dict[str, str] = {verb: line for verbs in GROUPS.values() for verb, line in verbs.items()}
 
-#: Verbs whose command derives from a module of the same name in `questions/` (`COMMANDS`). The others are in `cli/`.
-DERIVED = frozenset(
-    [
-        "cost",
-        "design",
-        "diagnose",
-        "discover",
-        "doctor",
-        "explain",
-        "fabric",
-        "nccl",
-        "place",
-        "plan",
-        "preview",
-        "rehearse",
-        "scenario",
-        "schedule",
-        "share",
-        "simulate",
-        "step",
-    ]
-)
+#: Verbs that run something have a file in `cli/`. The others' commands derive from `questions/` (`COMMANDS`).
+BY_HAND = frozenset(("audit", "bench", "calibrate", "guide", "lab", "serve", "validate", "watch"))
 
 #: Verbs that moved -> where to. The old name runs the new command for one release.
 RENAMED = {

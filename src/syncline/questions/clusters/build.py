@@ -12,9 +12,8 @@ from syncline.advice import bundle
 from syncline.errors import SynclineError
 from syncline.install.installation import Installation, InstallationFigures, install
 from syncline.install.room import Room
-from syncline.questions.answer import Answer, Output, page_output
+from syncline.questions.answer import Answer, Output, Parameter, page_output, question
 from syncline.questions.inputs import Cluster, ClusterArgument, built
-from syncline.questions.parameter import Parameter, question
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,8 @@ from syncline.fabric import Fabric, build, load
 from syncline.fabric.cable_diff import CableDifference, compare_cables
 from syncline.fabric.formats import detect, import_fabric
 from syncline.fabric.load import presets
-from syncline.questions.answer import Answer
+from syncline.questions.answer import Answer, Parameter, question
 from syncline.questions.inputs import ClusterArgument, built
-from syncline.questions.parameter import Parameter, question
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from syncline.describe.progress import Meter, Progress
-from syncline.questions.answer import Answer
+from syncline.questions.answer import Answer, Parameter, question
 from syncline.questions.inputs import ClusterArgument, built
-from syncline.questions.parameter import Parameter, question
 from syncline.questions.simulated.packet_job import PacketJobArgument, read_job
 from syncline.questions.simulated.packets import PacketQuestion, RoutingArgument, TransportArgument
 from syncline.sim.packet import packet_network

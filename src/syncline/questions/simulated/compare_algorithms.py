@@ -9,9 +9,8 @@ from syncline.describe.progress import Meter, Progress
 from syncline.errors import UsageError
 from syncline.program import place
 from syncline.program.levels import nest
-from syncline.questions.answer import Answer
+from syncline.questions.answer import Answer, Parameter, question
 from syncline.questions.inputs import ClusterOption, built
-from syncline.questions.parameter import Parameter, question
 from syncline.questions.simulated.algorithms import AlgorithmChoice
 from syncline.questions.simulated.rows import CollectiveRow, row_of
 from syncline.questions.simulated.sweep import (

@@ -16,9 +16,8 @@ from syncline.describe.model import Handle, handle
 from syncline.describe.progress import Progress
 from syncline.errors import UsageError
 from syncline.fabric import Fabric
-from syncline.questions.answer import Answer, Output, page_output
+from syncline.questions.answer import Answer, OptionGroup, Output, Parameter, page_output, question
 from syncline.questions.inputs import ClusterOption, built
-from syncline.questions.parameter import OptionGroup, Parameter, question
 from syncline.questions.simulated.packets import PacketQuestion, RoutingArgument, TransportArgument, run_progress
 from syncline.sim.packet import Completion, Outcome, Traffic, Watching, packet_network, simulate, transport_set
 from syncline.sim.packet.flow_file import read_flows

@@ -8,7 +8,7 @@ from typing import Annotated
 from syncline.describe import units
 from syncline.errors import UsageError
 from syncline.program import lower, packed
-from syncline.questions.parameter import Parameter
+from syncline.questions.answer import Parameter
 from syncline.sim.candidates import NAMES, find, usual
 from syncline.sim.packet import PacketJob, PacketNetwork, Traffic, all_to_all, incast, permutation
 from syncline.sim.packet.flow_file import read_flows

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from syncline.describe.progress import Progress
-from syncline.questions.parameter import OptionGroup, Parameter
+from syncline.questions.answer import OptionGroup, Parameter
 
 if TYPE_CHECKING:
     from syncline.sim.packet import LinkChange, Marks, PacketNetwork, PacketOptions

@@ -12,7 +12,7 @@ from syncline.errors import UsageError
 from syncline.fabric import Fabric
 from syncline.fabric.assumed import assumed_of
 from syncline.fabric.inventory import built_otherwise
-from syncline.questions.parameter import Parameter
+from syncline.questions.answer import Parameter
 from syncline.sim.slow_port import slow_cables, slow_ports
 from syncline.sim.sweep import sizes_between
 from syncline.sim.transport import message_lines, rails_apart

@@ -12,9 +12,8 @@ from syncline.describe.model import Handle, handle
 from syncline.describe.progress import Progress
 from syncline.errors import UsageError
 from syncline.fabric import Fabric
-from syncline.questions.answer import Answer, Output, page_output
+from syncline.questions.answer import Answer, Output, Parameter, page_output, question
 from syncline.questions.inputs import ClusterOption, built
-from syncline.questions.parameter import Parameter, question
 from syncline.questions.simulated.figures import PacketFigures
 from syncline.questions.simulated.packets import (
     PacketArgument,

@@ -10,8 +10,7 @@ from typing import Annotated, ClassVar
 
 from syncline.describe.model import Handle, handle
 from syncline.errors import WatchError
-from syncline.questions.answer import Answer, Output, page_output
-from syncline.questions.parameter import Parameter, question
+from syncline.questions.answer import Answer, Output, Parameter, page_output, question
 from syncline.watch.history import LinkHistory
 from syncline.watch.recorded import IncidentRecord, Recorded
 

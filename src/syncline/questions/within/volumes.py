@@ -9,9 +9,8 @@ from syncline.describe import units
 from syncline.describe.guide import cite
 from syncline.describe.model import reported
 from syncline.errors import UsageError
-from syncline.questions.answer import Answer
+from syncline.questions.answer import Answer, Parameter, question
 from syncline.questions.inputs import JobSource, job_of
-from syncline.questions.parameter import Parameter, question
 from syncline.workload.parallel import Parallel
 from syncline.workload.volumes import Volume, unpriced_volumes
 from syncline.workload.volumes import volumes as count

@@ -14,7 +14,7 @@ from syncline.planning.decide.forecast import Forecast, SpareValue, Swing
 from syncline.planning.decide.prospects import LIKELY, Option, Prospects
 from syncline.report.chart.plot import Axis, Line, plot, tornado
 from syncline.report.text.check.run import SHORT_DAYS, advice, cost_words, days_words, end_words, verdict
-from syncline.report.text.interval import chance_words
+from syncline.report.text.lines import chance_words
 from syncline.report.text.plan import do_first
 
 MOST_OPTIONS, MOST_BARS = 6, 7

@@ -22,9 +22,8 @@ from syncline.report.page.decision import decision
 from syncline.report.page.page import render
 from syncline.report.page.side_by_side import clusters_page
 from syncline.report.text.check.run import recovery_line
-from syncline.report.text.interval import between as interval_words
-from syncline.report.text.interval import interval_lines
-from syncline.report.text.lines import per_million
+from syncline.report.text.lines import between as interval_words
+from syncline.report.text.lines import interval_lines, per_million
 from syncline.report.text.plan import do_first, fault_lines, part_name, worth_words
 from syncline.sim.step.spans import step_timeline
 from syncline.sim.step.step import IGNORES

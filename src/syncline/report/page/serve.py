@@ -7,7 +7,7 @@ from syncline.planning.serve import IGNORES
 from syncline.planning.serving_comparison import ServingComparison
 from syncline.questions.serve import ServeAnswer, ServingComparisonAnswer
 from syncline.report.page.page import render
-from syncline.report.text.interval import between, chance_words
+from syncline.report.text.lines import between, chance_words
 from syncline.report.text.serve import cannot_words, cost_words, replica_words, row_words, slo_words, usd_words, verdict
 
 

@@ -16,7 +16,7 @@ from syncline.planning.decide.forecast import owned_interval
 from syncline.questions.cost import CostAnswer
 from syncline.report.table import columns
 from syncline.report.text.check.run import recovery_line
-from syncline.report.text.interval import between
+from syncline.report.text.lines import between
 
 _WRAP = 107
 FIRST_OF_FAILURES = 1

@@ -14,8 +14,7 @@ from syncline.planning.sensitivity import Improvement
 from syncline.questions.plan import ClusterAnswer, FabricComparison, PlanAnswer
 from syncline.report.text.check.run import option_table, recovery_line, run_lines, spare_table
 from syncline.report.text.clusters.side_by_side import cluster_lines
-from syncline.report.text.interval import between, chance_words, interval_lines
-from syncline.report.text.lines import folded, per_million
+from syncline.report.text.lines import between, chance_words, folded, interval_lines, per_million
 from syncline.sim.step.step import IGNORES
 from syncline.sim.uncertainty import Interval
 from syncline.timeline.account import Account, StepCause

@@ -9,8 +9,7 @@ from syncline.planning.decide.side_by_side import SURE
 from syncline.planning.serve import IGNORES, Serving, ServingOption
 from syncline.planning.serving_comparison import ServedCluster, ServingComparison
 from syncline.questions.serve import ServeAnswer, ServingComparisonAnswer
-from syncline.report.text.interval import between, chance_words, interval_lines
-from syncline.report.text.lines import folded
+from syncline.report.text.lines import between, chance_words, folded, interval_lines
 
 
 def serve_lines(found: Serving, more: bool = False) -> list[str]:

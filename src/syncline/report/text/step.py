@@ -17,7 +17,7 @@ from syncline.questions.step import (
     WarmUp,
 )
 from syncline.report.text.account import account_lines
-from syncline.report.text.interval import between, chance_words, interval_lines
+from syncline.report.text.lines import between, chance_words, interval_lines
 from syncline.sim.step.decode import DecodeResult
 from syncline.sim.step.executed.execute import CollectiveTime
 from syncline.sim.step.executed.execute_trace import TracedCollective

@@ -6,7 +6,7 @@ from syncline.describe import units
 from syncline.planning.cost.recovery import Recovery
 from syncline.planning.decide.forecast import Ends, Forecast
 from syncline.planning.decide.prospects import LIKELY, Option, Prospects
-from syncline.report.text.interval import chance_words
+from syncline.report.text.lines import chance_words
 
 _MOST_OPTIONS = 6
 #: A budget below the least cost is out of reach, unless the price of a GPU-hour may well be lower.
