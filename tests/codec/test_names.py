@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from syncline.codec import scheme
-from syncline.codec.names import FAMILIES, EXAMPLES, canonical
+from syncline.codec.names import EXAMPLES, FAMILIES, canonical
 from syncline.errors import CodecError
 
 

@@ -18,7 +18,7 @@ import typer
 from syncline import __version__
 from syncline.cli.shell import app
 from syncline.cli.shell.output import JsonOption, emit, examples
-from syncline.cli.shell.verbs import VERBS, manual
+from syncline.cli.shell.verbs import BY_HAND, VERBS, manual
 from syncline.errors import FabricError
 
 AddVerb = Callable[[Callable[[], object]], None]
@@ -50,7 +50,7 @@ def verb(monkeypatch: pytest.MonkeyPatch) -> AddVerb:
 
         monkeypatch.setitem(sys.modules, "syncline.cli.probe", module)
         monkeypatch.setitem(VERBS, "probe", "Probe the command line.")
-        monkeypatch.setattr(app, "BY_HAND", app.BY_HAND | {"probe"})
+        monkeypatch.setattr(app, "BY_HAND", BY_HAND | {"probe"})
 
     return add
 
