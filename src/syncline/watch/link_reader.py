@@ -14,7 +14,6 @@ from syncline.watch.links import LOAD_COLUMNS, LinkLoad, LinkTable
 from syncline.watch.loss.lost_packets import LostPackets
 from syncline.watch.metric import Key, Reading
 
-IB_ACTIVE = 4
 GONE_S = 30.0
 """A link that vanished is shown as down for this long, then forgotten."""
 
@@ -50,7 +49,8 @@ _RULES: dict[str, dict[str, _Rule]] = {
 _FIRST = {rules["tx"].size: kind for kind, rules in _RULES.items()}
 _SIZES = frozenset(rule.size for rules in _RULES.values() for rule in rules.values())
 _SPEEDS = {"net.speed_Bps": "net", "ib.rate_Bps": "ib", "gpu.nvlink_rate_Bps": "gpu"}
-_TELLING = {**_FIRST, **_SPEEDS}
+_UP = {"net": 1.0, "ib": 4.0, "gpu": 1.0}
+"""The least state in which a device of each kind is up; an InfiniBand port is active at 4."""
 
 
 class LinkReader:
@@ -65,8 +65,10 @@ class LinkReader:
         """The highest rate that each device ever negotiated."""
         self.speed_Bps: dict[str, float] = {}
         """What each device has negotiated now."""
-        self.table = _table((), host, links, {}, 0)
-        self._filled = _filled(())
+        self._keys: tuple[Key, ...] = ()
+        self._present: list[tuple[str, str]] = []
+        self._speeds: list[tuple[Key, str, str]] = []
+        self._lay_down((), 0)
         self._far: dict[tuple[str, str], tuple[str, str]] = _far_ends(links)
         self._lost = LostPackets(links)
 
@@ -79,38 +81,43 @@ class LinkReader:
         owner: Mapping[str, str] | None = None,
     ) -> LinkLoad:
         """Return what every link did; `table` is then the one the columns belong to."""
-        self.speed_Bps = {}
-        rose = False
-        for key, value in reading.items():
-            kind = _TELLING.get(key.metric)
-            if kind is None:
-                continue
-            if key.metric not in _SPEEDS:
-                self._seen[kind, _device(key)] = now_s
-                continue
-            self.speed_Bps[_device(key)] = value
-            if value > self._capacity.get((kind, _device(key)), 0.0):  # a later fall is a fault, not a new normal
-                self._capacity[kind, _device(key)], rose = value, True
-        present = {place: seen for place, seen in self._seen.items() if now_s - seen <= self._gone_s}
-        rows = self._rows(present)
-        if present.keys() != self._seen.keys() or rose or len(rows) != len(self.table):
-            self._seen = present
-            self.table = _table(rows, self._host, self._map, self._capacity, self.table.version + 1)
-            self._filled = _filled(rows)
+        keys = tuple(reading)
+        if keys != self._keys:  # the same as before, most of the time
+            self._keys = keys
+            self._present = [(_FIRST[key.metric], _device(key)) for key in keys if key.metric in _FIRST]
+            self._speeds = [(key, _SPEEDS[key.metric], _device(key)) for key in keys if key.metric in _SPEEDS]
+        num_seen, rose = len(self._seen), False
+        self._seen.update(dict.fromkeys(self._present, now_s))
+        self.speed_Bps = {device: reading[key] for key, _, device in self._speeds}
+        for key, kind, device in self._speeds:
+            if reading[key] > self._capacity.get((kind, device), 0.0):  # a later fall is a fault, not a new normal
+                self._capacity[kind, device], rose = reading[key], True
+        gone = [place for place, seen_s in self._seen.items() if now_s - seen_s > self._gone_s]
+        for place in gone:
+            del self._seen[place]
+        if gone or rose or len(self._seen) != num_seen:
+            self._lay_down(self._links(), self.table.version + 1)
         lost = self._lost.update(reading, grown, now_s, owner or {})
-        return self._load(reading, _sums(grown), peaks, now_s, lost, rows)
+        return self._load(reading, grown, peaks, now_s, lost)
+
+    def _lay_down(self, rows: tuple[tuple[str, str, str], ...], version: int) -> None:
+        """Make the table of these links."""
+        self.table = _table(rows, self._host, self._map, self._capacity, version)
+        self._rows, self._filled = rows, _filled(rows)
+        self._columns: dict[Key, list[tuple[str, int]]] = {}
+        self._states = [(_state_key(kind, device), Key("net.backlog_bytes", device)) for kind, device, _ in rows]
 
     def capacities(self) -> dict[tuple[str, str], float]:
         """Return the capacity of every (device, direction), as the burst finder wants it."""
         ends = zip(self.table.devices, self.table.directions, strict=True)
         return dict(zip(ends, self.table.capacity_Bps.tolist(), strict=True))
 
-    def _rows(self, places: Mapping[tuple[str, str], float]) -> tuple[tuple[str, str, str], ...]:
+    def _links(self) -> tuple[tuple[str, str, str], ...]:
         """Return (kind, device, direction) of every link once: not where it arrives, if where it leaves is read too."""
-        seen = {device for _, device in places}
+        seen = {device for _, device in self._seen}
         return tuple(
             (kind, device, direction)
-            for kind, device in sorted(places)
+            for kind, device in sorted(self._seen)
             for direction in ("tx", "rx")
             if self._far.get((device, direction), ("", ""))[0] not in seen
         )
@@ -118,11 +125,10 @@ class LinkReader:
     def _load(
         self,
         reading: Reading,
-        sums: Mapping[tuple[str, str], float],
+        grown: Mapping[Key, Growth],
         peaks: Mapping[tuple[str, str], Peaks],
         now_s: float,
         lost: Mapping[tuple[str, str], float],
-        rows: tuple[tuple[str, str, str], ...],
     ) -> LinkLoad:
         load = LinkLoad.empty(len(self.table))
         columns = {name: getattr(load, name) for name in LOAD_COLUMNS}
@@ -130,15 +136,20 @@ class LinkReader:
         for far, near in self._far.items():
             if lost.get(far, 0.0) > lost.get(near, 0.0):
                 lost = {**lost, near: lost[far]}
-        for place, rate in sums.items():
-            for name, row in self._filled.get(place, ()):
-                columns[name][row] = rate if name == "rate_Bps" else columns[name][row] + rate
-        for row, (kind, device, direction) in enumerate(rows):
+        for key, growth in grown.items():
+            if growth.delta or key.metric in _SIZES:
+                if key not in self._columns:
+                    self._columns[key] = self._filled.get((key.metric, _device(key)), [])
+                for name, row in self._columns[key]:  # parts such as priorities add up
+                    known = columns[name][row]
+                    columns[name][row] = growth.rate + (0.0 if np.isnan(known) else known)
+        for row, (kind, device, direction) in enumerate(self._rows):
+            state, backlog = self._states[row]
             if kind == "net" and (device, direction) in lost:
                 columns["drops_per_s"][row] = max(columns["drops_per_s"][row], lost[device, direction])
             if kind == "net" and direction == "tx":
-                columns["backlog_bytes"][row] = reading.get(Key("net.backlog_bytes", device), 0.0)
-            columns["up"][row] = self._seen[kind, device] == now_s and self._is_up(reading, kind, device)
+                columns["backlog_bytes"][row] = reading.get(backlog, 0.0)
+            columns["up"][row] = self._seen[kind, device] == now_s and reading.get(state, _UP[kind]) >= _UP[kind]
             seen = peaks.get((device, direction)) if kind == "net" else None
             if seen is not None:
                 columns["peak_Bps"][row] = seen.peak_Bps
@@ -146,28 +157,17 @@ class LinkReader:
                 columns["bursts"][row] = len(seen.bursts)
         return load
 
-    def _is_up(self, reading: Reading, kind: str, device: str) -> bool:
-        if kind == "net":
-            return bool(reading.get(Key("net.up", device), 1.0))
-        if kind == "ib":
-            name, _, port = device.partition(":")
-            return reading.get(Key("ib.state", name, port), IB_ACTIVE) == IB_ACTIVE
-        return reading.get(Key("gpu.nvlinks_active", device), 1.0) > 0
-
 
 def _device(key: Key) -> str:
     """Return the device as links name it: an InfiniBand port is `mlx5_0:1`; ethtool's parts are the device's own."""
     return f"{key.device}:{key.part}" if key.metric.startswith("ib.") else key.device
 
 
-def _sums(grown: Mapping[Key, Growth]) -> dict[tuple[str, str], float]:
-    """Return rates by (metric, device), summed over priorities and the like: of bytes, and of what else has grown."""
-    sums: dict[tuple[str, str], float] = {}
-    for key, growth in grown.items():
-        if growth.delta or key.metric in _SIZES:
-            place = (key.metric, _device(key))
-            sums[place] = sums.get(place, 0.0) + growth.rate
-    return sums
+def _state_key(kind: str, device: str) -> Key:
+    """Return what tells whether a device is up."""
+    if kind == "ib":
+        return Key("ib.state", *device.partition(":")[::2])
+    return Key("net.up" if kind == "net" else "gpu.nvlinks_active", device)
 
 
 def _filled(rows: tuple[tuple[str, str, str], ...]) -> dict[tuple[str, str], list[tuple[str, int]]]:

@@ -13,7 +13,7 @@ from syncline.watch.serve.access import read_token
 class AgentReader:
     """Reads the newest frame of one agent; its layout only when that changed."""
 
-    every_s = 0.5
+    every_s = 0.4
 
     def __init__(self, url: str, token: str = "") -> None:
         self.name = url

@@ -8,6 +8,7 @@ import re
 import socket
 import struct
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Protocol
 
 from syncline.watch.metric import Key, Reading
@@ -64,6 +65,7 @@ class EthtoolSource(CounterSource):
             self._driver.close()
 
 
+@cache
 def _key(device: str, name: str) -> Key | None:
     pause = _PAUSE.fullmatch(name)
     if pause:
