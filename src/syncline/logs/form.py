@@ -104,6 +104,8 @@ def form_of(line: str) -> LineForm | None:
             level = _level(source, groups, head)
             if level is None and source in _PASSES_ON and (inner := form_of(head[at:])):
                 level = inner.level
+            if level is None and (priority := _PRIORITY.match(head)):
+                level = _BY_NUMBER[int(priority[1]) & 7]
             if level is None and (stated := _STATED.search(head[at:])):
                 level = _WORDS[stated["level"].lower()]
             return LineForm(source, groups.get("part", ""), level, at)
@@ -120,12 +122,14 @@ def _form_of_shape(shape: str) -> LineForm | None:
 def stated(line: str) -> LineForm | None:
     """Return the form of a line; those that differ in digits alone are asked once, so the part has no digits.
 
-    A digit behind "<", "-" or "/" is a number of severity.
+    A digit behind "<", "-" or "/" is a number of severity, and so is a priority in front.
     """
     return _form_of_shape(_DIGITS.sub("0", line[:300]))
 
 
-_DIGITS = re.compile(r"(?<![<\-/])\d")
+_DIGITS = re.compile(r"(?<![<\-/])(?<!^<\d)(?<!^<\d\d)\d")
+_PRIORITY = re.compile(r"<(\d{1,3})>")
+"""What syslog puts in front of a line that it sends on."""
 
 
 def texts_of(least: LogLevel) -> tuple[str, ...]:

@@ -14,7 +14,8 @@ from syncline.logs.emitter import at_home
 from syncline.logs.rule import SYMPTOMS, LogRule
 from syncline.logs.scan import REST
 from syncline.logs.tally import MAX_EVIDENCE, Evidence, Tallies, Tally, rows_of
-from syncline.logs.unexplained import num_open, unexplained
+from syncline.logs.topic import SURE, place_in, rule_of
+from syncline.logs.unexplained import FAILURES, failing_rows, num_open, unexplained
 from syncline.logs.verdict import CheckVerdict, some
 
 MAX_WORDS = 110
@@ -48,6 +49,7 @@ def judge(tallies: Tallies, others: Sequence[RankedFinding] = ()) -> list[Ranked
     _open_others(all_found, tallies, holds)
     if _has_cause(all_found, symptoms):
         return all_found
+    all_found = _by_topic(all_found, tallies, symptoms)
     sure = [one.finding.rule for one in all_found if not one.finding.is_possible]
     cause = not symptoms.issuperset(sure)
     effects = [tallies[name] for name in dict.fromkeys(sure)] if EFFECTS.issuperset(sure) else []
@@ -72,6 +74,39 @@ def _open_others(found: Sequence[RankedFinding], tallies: Tallies, holds: Mappin
             explained.add(name)
     for tally in tallies.values():
         tally.explained = frozenset(explained)
+
+
+def _by_topic(found: list[RankedFinding], tallies: Tallies, symptoms: frozenset[str]) -> list[RankedFinding]:
+    """Return the findings with those of rules that topics of open lines name, instead of fallbacks that took these."""
+    lines: dict[str, list[Evidence]] = {}
+    for row, level in failing_rows(tallies):
+        rule = rule_of(row.evidence.text, grave=level in FAILURES)
+        if rule in tallies:
+            lines.setdefault(rule, []).append(row.evidence)
+            row.takers |= {rule}
+    vague = [one for one in found if one.finding.is_possible and tallies[one.finding.rule].rule.fallback]
+    for one in vague:
+        for line in tallies[one.finding.rule].evidence:
+            if (rule := rule_of(line.text)) in tallies:
+                lines.setdefault(rule, []).append(line)
+    if not lines:
+        return found
+    named = [_named(tallies[name].rule, seen, symptoms) for name, seen in lines.items()]
+    for tally in tallies.values():
+        tally.explained = (tally.explained or frozenset()) | set(lines)
+    return [one for one in found if one not in vague] + named
+
+
+def _named(rule: LogRule, lines: list[Evidence], symptoms: frozenset[str]) -> RankedFinding:
+    """Return the finding of a rule that lines' topics name."""
+    places = some(filter(None, (_place(rule, line) for line in lines)))
+    count = f" ({len(lines):,} lines)" if len(lines) > 1 else ""
+    verdict = CheckVerdict(rule.title + count, places, tuple(lines[:MAX_EVIDENCE]), min(SURE, rule.confidence))
+    return _found(rule, verdict, symptoms)
+
+
+def _place(rule: LogRule, line: Evidence) -> str:
+    return " ".join(filter(None, (line.context.place, place_in(line.text, rule.place))))
 
 
 def _has_cause(found: list[RankedFinding], symptoms: frozenset[str]) -> bool:

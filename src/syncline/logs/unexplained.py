@@ -13,6 +13,7 @@ from syncline.logs.causes import RankedFinding
 from syncline.logs.emitter import DOUBT, is_calm
 from syncline.logs.form import form_of
 from syncline.logs.tally import NUMBERS, MatchRow, Tallies, Tally
+from syncline.logs.topic import is_over
 from syncline.logs.verdict import some
 from syncline.logs.words import log_odds, table
 
@@ -137,8 +138,7 @@ def open_lines(tallies: Tallies, num_lines: Mapping[int, int], limit: int = MAX_
         end = last / max(num_lines.get(order, last), 1)
         form = form_of(first.text)
         odds = log_odds(first.text)
-        if level == "doubt" and ((form and form.level is not None) or is_calm(first.text) or odds < table().sure):
-            level = "warning"  # its writer has weighed it, or its words are not plain
+        level = _level(level, first.text)
         start = first.line / max(num_lines.get(first.order, first.line), 1)
         score = -log2(count / total) + end - start / 2 + odds / log(2)
         shown = OpenLine(
@@ -147,6 +147,30 @@ def open_lines(tallies: Tallies, num_lines: Mapping[int, int], limit: int = MAX_
         ranked.append((level == "error", score, -first.order, -first.line, shown))
     ranked.sort(key=lambda item: item[:4], reverse=True)
     return tuple(shown for *_, shown in ranked[:limit])
+
+
+def failing_rows(tallies: Tallies) -> list[tuple[MatchRow, str]]:
+    """Return the open rows of lines that call themselves errors or warnings or speak of a failure, the earliest first.
+
+    Each with its level, as that of an OpenLine.
+    """
+    rows = [
+        (row, _level(level, row.evidence.text))
+        for name, level in _LEVELS.items()
+        if name in tallies
+        for row in tallies[name].open_rows()
+        if _HEADER not in row.evidence.text
+    ]
+    return sorted(rows, key=lambda row: row[0].evidence.when)
+
+
+def _level(level: str, text: str) -> str:
+    """Return "warning" for doubt about a line whose writer has weighed it, or whose words are not plain."""
+    if level != "doubt":
+        return level
+    form = form_of(text)
+    calm = (form and form.level is not None) or is_calm(text) or is_over(text) or log_odds(text) < table().sure
+    return "warning" if calm else level
 
 
 def num_open(tallies: Tallies) -> int:

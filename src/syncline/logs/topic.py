@@ -1,0 +1,122 @@
+"""What a failing line that no rule knows is about: a subject and what happened to it name the rule that says the rest.
+
+Components differ in their messages, less in their words: whoever lost a neighbour says BGP and down. The table in
+`topics.yaml` joins such words to rules; a rule's own texts always go first.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from importlib.resources import files
+
+from syncline.describe.document import read_document
+from syncline.logs.emitter import is_calm
+from syncline.logs.form import stated
+
+SURE = 0.55
+"""How sure a rule is that is named by a line's topic."""
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z][a-z])|_")
+_LONGEST = 400
+
+
+@dataclass(frozen=True)
+class Writers:
+    """Who writes: the sources of forms, or words that stand in what they write."""
+
+    sources: frozenset[str]
+    words: re.Pattern[str] | None
+
+    def include(self, source: str, text: str) -> bool:
+        return source in self.sources or (self.words is not None and self.words.search(text) is not None)
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A subject, the states of it that count (any, where none is named), and the rule that both name."""
+
+    rule: str
+    subject: re.Pattern[str]
+    states: tuple[re.Pattern[str], ...]
+    plain: tuple[re.Pattern[str], ...]
+    """Those that tell of a fault whatever the line calls itself."""
+    by: Writers | None
+
+    def begins(self, text: str, source: str, *, grave: bool) -> int | None:
+        """Return where the subject stands in a line that is about it, or None."""
+        found = self.subject.search(text)
+        if found is None or (self.by and not self.by.include(source, text)):
+            return None
+        states = self.states if grave else self.plain
+        if (states or not grave) and not any(state.search(text) for state in states):
+            return None
+        return found.start()
+
+
+@dataclass(frozen=True)
+class TopicTable:
+    """The topics, those of causes first, the words of an end, and the patterns of places by their names."""
+
+    causes: tuple[Topic, ...]
+    topics: tuple[Topic, ...]
+    over: re.Pattern[str]
+    numbered: frozenset[str]
+    """Sources whose information may be a fault: they number what they say by how urgent it is."""
+    places: dict[str, re.Pattern[str]]
+
+
+@cache
+def table() -> TopicTable:
+    """Return the table that ships."""
+    data = read_document((files("syncline.logs") / "topics.yaml").read_text(encoding="utf-8"), "topics.yaml").data
+    plain = data["plain"]
+    states = {name: re.compile(pattern) for name, pattern in data["states"].items()}
+    writers = {
+        name: Writers(frozenset(row["sources"]), re.compile(row["words"]) if row["words"] else None)
+        for name, row in data["writers"].items()
+    }
+
+    def topics(key: str) -> tuple[Topic, ...]:
+        return tuple(
+            Topic(
+                row["rule"],
+                re.compile(rf"\b(?:{row['of']})"),
+                tuple(states[name] for name in row.get("tells", ())),
+                tuple(states[name] for name in row.get("tells", plain) if name in plain and not row.get("grave")),
+                writers[row["by"]] if "by" in row else None,
+            )
+            for row in data[key]
+        )
+
+    places = {name: re.compile(pattern) for name, pattern in data["places"].items()}
+    return TopicTable(topics("causes"), topics("topics"), re.compile(data["over"]), writers["switch"].sources, places)
+
+
+@lru_cache(maxsize=1024)
+def rule_of(line: str, *, grave: bool = True) -> str:
+    """Return the rule that a line's topic names, or nothing; a `grave` one calls itself an error or plainly speaks of one."""
+    form = stated(line)
+    at = max(line.find(form.part), 0) if form and form.part else form.begins if form else 0
+    text = _CAMEL.sub(" ", line[at : at + _LONGEST]).lower()
+    known, source = table(), form.source if form else ""
+    if known.over.search(text) or (not grave and source not in known.numbered and is_calm(line)):
+        return ""
+    for topics, any_grave in ((known.causes, True), (known.topics, grave)):
+        at_ = (topic.begins(text, source, grave=any_grave) for topic in topics)
+        found = [(begins, number) for number, begins in enumerate(at_) if begins is not None]
+        if found:
+            return topics[min(found)[1]].rule
+    return ""
+
+
+def is_over(line: str) -> bool:
+    """Say whether a line tells of the end of a fault."""
+    return table().over.search(_CAMEL.sub(" ", line[:_LONGEST]).lower()) is not None
+
+
+def place_in(line: str, kind: str) -> str:
+    """Return the port, peer or device that a line names, or nothing."""
+    pattern = table().places.get(kind)
+    found = pattern.search(line) if pattern else None
+    return found[1] if found else ""
