@@ -38,6 +38,10 @@ _OWNERS: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = (
         (*_JOBS, "kernel.oom", "host.memory", "net.name", "cxi.", "fallback.scheduler", "host.clock", "nccl.", "mpi."),
     ),
     (
+        re.compile(r"\b(?:rpd|bgpd|zebra|ospf6?d|isisd|exabgp|gobgpd|bird6?|mgd|lacpd|chassisd)(?:\[\d+\])?: "),
+        ("switch.", "kernel.", "host.", "net.", "log."),
+    ),
+    (
         re.compile(r"\bmount\.(?:lustre|nfs|ceph|beegfs|gpfs)\b|\bLustreError: |\bLNet(?:Error)?: "),
         ("storage.", "kernel.", "fallback.", "k8s.", "log."),
     ),

@@ -84,11 +84,15 @@ def _by_topic(found: list[RankedFinding], tallies: Tallies, symptoms: frozenset[
         if rule in tallies:
             lines.setdefault(rule, []).append(row.evidence)
             row.takers |= {rule}
-    vague = [one for one in found if one.finding.is_possible and tallies[one.finding.rule].rule.fallback]
-    for one in vague:
-        for line in tallies[one.finding.rule].evidence:
-            if (rule := rule_of(line.text)) in tallies:
+    vague = []
+    for one in found:
+        tally = tallies.get(one.finding.rule)
+        if tally is None or not one.finding.is_possible:
+            continue
+        for line in tally.evidence:
+            if (rule := rule_of(line.text)) in tallies and rule != one.finding.rule:
                 lines.setdefault(rule, []).append(line)
+                vague.append(one)
     if not lines:
         return found
     named = [_named(tallies[name].rule, seen, symptoms) for name, seen in lines.items()]

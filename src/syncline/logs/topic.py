@@ -95,7 +95,7 @@ def table() -> TopicTable:
 
 @lru_cache(maxsize=1024)
 def rule_of(line: str, *, grave: bool = True) -> str:
-    """Return the rule that a line's topic names, or nothing; a `grave` one calls itself an error or plainly speaks of one."""
+    """Return the rule that a line's topic names, or nothing; a `grave` line calls itself an error or plainly tells one."""
     form = stated(line)
     at = max(line.find(form.part), 0) if form and form.part else form.begins if form else 0
     text = _CAMEL.sub(" ", line[at : at + _LONGEST]).lower()
