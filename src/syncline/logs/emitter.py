@@ -24,6 +24,7 @@ _OWNERS: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = (
             *_JOBS,
             "host.container",
             "host.driver",
+            "host.permission",
             "gpu.mig",
             "storage.full",
             "fallback.container",

@@ -95,7 +95,8 @@ def _by_topic(found: list[RankedFinding], tallies: Tallies, symptoms: frozenset[
                 vague.append(one)
     if not lines:
         return found
-    named = [_named(tallies[name].rule, seen, symptoms) for name, seen in lines.items()]
+    sure = {one.finding.rule for one in found if one not in vague}
+    named = [_named(tallies[name].rule, seen, symptoms) for name, seen in lines.items() if name not in sure]
     for tally in tallies.values():
         tally.explained = (tally.explained or frozenset()) | set(lines)
     return [one for one in found if one not in vague] + named
@@ -244,7 +245,7 @@ def _found(rule: LogRule, verdict: CheckVerdict, symptoms: frozenset[str]) -> Ra
     times = [e.context.unix_s for e in verdict.evidence if e.context.unix_s is not None]
     first = _first(verdict.evidence)
     confidence = verdict.confidence if verdict.confidence is not None else rule.confidence
-    if first is not None and not rule.check and not at_home(rule.id, first.text):
+    if first is not None and rule.ships and not rule.check and not at_home(rule.id, first.text):
         confidence = min(confidence, POSSIBLE)
     finding = Finding(
         rule=rule.id,

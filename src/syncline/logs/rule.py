@@ -224,6 +224,11 @@ class LogRule(Strict):
         self._is_trusted = context["trusted"]
 
     @property
+    def ships(self) -> bool:
+        """Whether the rule comes with syncline."""
+        return self._is_trusted
+
+    @property
     def where(self) -> str:
         """The file and line where the rule stands."""
         return self._where

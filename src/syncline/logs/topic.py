@@ -13,7 +13,7 @@ from importlib.resources import files
 
 from syncline.describe.document import read_document
 from syncline.logs.emitter import is_calm
-from syncline.logs.form import stated
+from syncline.logs.form import LogLevel, stated
 
 SURE = 0.55
 """How sure a rule is that is named by a line's topic."""
@@ -43,10 +43,10 @@ class Topic:
     """Those that tell of a fault whatever the line calls itself."""
     by: Writers | None
 
-    def begins(self, text: str, source: str, *, grave: bool) -> int | None:
-        """Return where the subject stands in a line that is about it, or None."""
+    def begins(self, text: str, whole: str, source: str, *, grave: bool) -> int | None:
+        """Return where the subject stands in a text that is about it, or None; the `whole` begins with who writes."""
         found = self.subject.search(text)
-        if found is None or (self.by and not self.by.include(source, text)):
+        if found is None or (self.by and not self.by.include(source, whole)):
             return None
         states = self.states if grave else self.plain
         if (states or not grave) and not any(state.search(text) for state in states):
@@ -63,6 +63,8 @@ class TopicTable:
     over: re.Pattern[str]
     numbered: frozenset[str]
     """Sources whose information may be a fault: they number what they say by how urgent it is."""
+    headed: frozenset[str]
+    """Sources whose lines begin with what they are about: a driver, a facility."""
     places: dict[str, re.Pattern[str]]
 
 
@@ -90,29 +92,42 @@ def table() -> TopicTable:
         )
 
     places = {name: re.compile(pattern) for name, pattern in data["places"].items()}
-    return TopicTable(topics("causes"), topics("topics"), re.compile(data["over"]), writers["switch"].sources, places)
+    return TopicTable(
+        topics("causes"),
+        topics("topics"),
+        re.compile(data["over"]),
+        writers["switch"].sources,
+        frozenset(data["headed"]),
+        places,
+    )
 
 
 @lru_cache(maxsize=1024)
 def rule_of(line: str, *, grave: bool = True) -> str:
-    """Return the rule that a line's topic names, or nothing; a `grave` line calls itself an error or plainly tells one."""
+    """Return the rule that a line's topic names, or nothing; a `grave` line calls itself an error or tells of one."""
     form = stated(line)
-    at = max(line.find(form.part), 0) if form and form.part else form.begins if form else 0
-    text = _CAMEL.sub(" ", line[at : at + _LONGEST]).lower()
     known, source = table(), form.source if form else ""
-    if known.over.search(text) or (not grave and source not in known.numbered and is_calm(line)):
+    whole = _words(line, max(line.find(form.part), 0) if form and form.part else form.begins if form else 0)
+    if known.over.search(whole) or (not grave and source not in known.numbered and is_calm(line)):
         return ""
+    grave |= source == "switch messages" and form is not None and (form.level or LogLevel.DEBUG) >= LogLevel.WARNING
+    message = whole if form is None or source in known.headed else _words(line, form.begins)
     for topics, any_grave in ((known.causes, True), (known.topics, grave)):
-        at_ = (topic.begins(text, source, grave=any_grave) for topic in topics)
-        found = [(begins, number) for number, begins in enumerate(at_) if begins is not None]
-        if found:
-            return topics[min(found)[1]].rule
+        for text in dict.fromkeys((message, whole)):  # what is said goes before who says it
+            at = (topic.begins(text, whole, source, grave=any_grave) for topic in topics)
+            found = [(begins, number) for number, begins in enumerate(at) if begins is not None]
+            if found:
+                return topics[min(found)[1]].rule
     return ""
+
+
+def _words(line: str, begin: int) -> str:
+    return _CAMEL.sub(" ", line[begin : begin + _LONGEST]).lower()
 
 
 def is_over(line: str) -> bool:
     """Say whether a line tells of the end of a fault."""
-    return table().over.search(_CAMEL.sub(" ", line[:_LONGEST]).lower()) is not None
+    return table().over.search(_words(line, 0)) is not None
 
 
 def place_in(line: str, kind: str) -> str:
