@@ -17,6 +17,7 @@ from tests.watch.scenes import CAPACITY, TICK_S, Job, frame, load, table
 
 from syncline.errors import WatchError
 from syncline.finding import Severity
+from syncline.timeline.account import StepCause
 from syncline.watch.burst import Burst
 from syncline.watch.job import JobState, RankStat, StepStat
 from syncline.watch.links import LinkLoad, LinkTable
@@ -377,6 +378,16 @@ def test_steps_before_an_evaluation_are_no_evidence_while_it_lasts() -> None:
             watch.job.view.add([PhaseEvent(rank, phase, watch.onset) for rank in range(4)])
         ways[phase] = bool(watch.run(20, quiet=True).raised("job.slower-than-before"))
     assert ways == {None: True, JobPhase.EVALUATION: False}
+
+
+def test_waiting_for_a_late_rank_is_not_the_network() -> None:
+    job = Job()
+    for number in range(4):
+        job.run_step(10.0 + number, comm_s=0.1, late={2: 0.3})
+    (*_, step) = job.view.state(14.0).steps
+    assert (step.exposed_s, step.late_s) == pytest.approx((0.4, 0.3))
+    assert step.account.seconds(StepCause.LATE, StepCause.NETWORK) == pytest.approx(0.4)
+    assert step.network_share == pytest.approx(0.1 / step.step_s)
 
 
 def test_an_evaluation_is_no_part_of_the_step_before_it() -> None:

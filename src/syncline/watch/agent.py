@@ -302,7 +302,7 @@ class Agent:
             health["usd_per_day"] = 24 * num_gpus * usd_per_gpu_hour
         if self._sampler is not None:
             health["sampled"] = list(self._sampler.devices)
-            health["sampler"] = "native"
+            health["sampler"] = f"every {1e3 * self._sampler.period_s:g} ms"
         if self.history is not None:
             health["history"] = {"problem": self.history.problem, "num_dropped": self.history.num_dropped}
         return health

@@ -33,7 +33,7 @@ LATE_S, LATE_SOON_S, LATE_NOW_S = 2.5, 1.25, 0.75
 GONE_S = 60.0
 """A rank that reported nothing for so long is not waited for."""
 MAX_KINDS = 64
-MAX_OPEN = 2048
+MAX_OPEN, MAX_WAITED = 2048, 64
 MAX_STEPS, SHOWN_STEPS = 120, 60
 MAX_PAIR_RANKS = 128
 
@@ -64,7 +64,10 @@ class CollectiveStat:
 
 @dataclass(frozen=True)
 class StepStat:
-    """One step, medians over its ranks: its time, computation, communication that nothing hides, and the rest."""
+    """One step, medians over its ranks: its time, computation, communication that nothing hides, and the rest.
+
+    `late_s` of the exposed communication is waiting for the last rank to come.
+    """
 
     step: StepNumber
     end_s: Moment
@@ -72,11 +75,12 @@ class StepStat:
     compute_s: Seconds
     exposed_s: Seconds
     num_ranks: Count
+    late_s: Seconds = 0.0
 
     @cached_property
     def account(self) -> Account:
         """Where the step went, by what ranks report of it."""
-        return reported_account("live", f"step {self.step}", self.step_s, self.compute_s, self.exposed_s)
+        return reported_account("live", f"step {self.step}", self.step_s, self.compute_s, self.exposed_s, self.late_s)
 
     @property
     def other_s(self) -> float:
@@ -176,6 +180,8 @@ class JobView:
         self._step_rows: dict[int, list[tuple[int, float, float, float, float]]] = {}
         self._steps: deque[StepStat] = deque(maxlen=MAX_STEPS)
         self._lateness = Lateness()
+        self._waited: dict[int, dict[int, float]] = {}
+        """How long each rank waited in the collectives of a step for the last one to come."""
         self._compute: dict[int, deque[float]] = {}
         self._sent: deque[tuple[float, int, int, int]] = deque(maxlen=50_000)
         self._reported_s: dict[int, float] = {}
@@ -278,6 +284,11 @@ class JobView:
         self._kinds[place[0]].done.append((end_s, list(took.values())))
         if len(took) > 1:
             self._lateness.add(place[1], end_s, {rank: longest - duration for rank, duration in took.items()})
+            waited = self._waited.setdefault(place[1], {})
+            for rank, duration in took.items():
+                waited[rank] = waited.get(rank, 0.0) + duration - min(took.values())
+            while len(self._waited) > MAX_WAITED:
+                del self._waited[next(iter(self._waited))]
 
     def _collective(self, key: str, kind: _Kind, now_s: float) -> CollectiveStat | None:
         # Occurrences that some rank has not reported yet still count, so that a dead rank does not hide the rest.
@@ -341,9 +352,11 @@ class JobView:
             self._finish_step(min(self._step_rows))
 
     def _finish_step(self, step: int) -> None:
-        table = np.array([row[1:] for row in self._step_rows.pop(step)])
-        step_s, compute_s, exposed_s = np.median(table[:, 1:4], axis=0).tolist()
-        self._steps.append(StepStat(step, float(table[:, 0].max()), step_s, compute_s, exposed_s, len(table)))
+        ranks, ends_s, steps_s, computed_s, exposed_s = zip(*self._step_rows.pop(step), strict=True)
+        waited = self._waited.pop(step, {})
+        late_s = median(waited.get(rank, 0.0) for rank in ranks)
+        times_s = median(steps_s), median(computed_s), median(exposed_s)
+        self._steps.append(StepStat(step, max(ends_s), *times_s, len(ranks), late_s))
 
     # Ranks and pairs
 

@@ -198,7 +198,9 @@ def summary(frame: Frame, title: str) -> Text:
         parts[0] += f", ${cost:.2f} lost an hour"
     if frame.job.steps:
         step = frame.job.steps[-1]
-        exposed = f"exposed network {show_time(step.exposed_s)} ({step.network_share:.0%})"
+        network_s = max(0.0, step.exposed_s - step.late_s)
+        late = f", waiting for the last rank {show_time(step.late_s)}" if step.late_s > 0.02 * step.step_s else ""
+        exposed = f"exposed network {show_time(network_s)} ({step.network_share:.0%}){late}"
         shares = f"computing {show_time(step.compute_s)}, {exposed}"
         parts.append(f"step {step.step}: {show_time(step.step_s)}, {shares}")
     return Text("\n".join(parts))

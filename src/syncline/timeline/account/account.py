@@ -126,11 +126,18 @@ def account_of(
     return with_removals(account, without or {})
 
 
-def reported_account(source: str, name: str, step_s: float, compute_s: float, exposed_s: float) -> Account:
-    """Return the account of a step of which only computing and exposed communication are known."""
+def reported_account(
+    source: str, name: str, step_s: float, compute_s: float, exposed_s: float, late_s: float = 0.0
+) -> Account:
+    """Return the account of a step of which only computing and exposed communication are known.
+
+    `late_s` of the exposed communication is waiting for the last rank to come.
+    """
     compute = min(compute_s, step_s)
     exposed = min(exposed_s, step_s - compute)
-    parts = {(StepCause.KERNELS, "computing"): compute, (StepCause.NETWORK, "collectives and messages"): exposed,
+    late = min(late_s, exposed)
+    parts = {(StepCause.KERNELS, "computing"): compute, (StepCause.LATE, "the last rank to come"): late,
+             (StepCause.NETWORK, "collectives and messages"): exposed - late,
              (StepCause.IDLE, "nothing reported"): step_s - compute - exposed}  # fmt: skip
     return account_of(source, step_s, parts, name=name)
 

@@ -71,8 +71,8 @@ function drawSteps() {
   const [g, w, h] = surface("steps"), steps = S.frame.job.steps.slice(-60);
   const planned = (S.hello.expected || {}).step_s, top = Math.max(...steps.map(s => s.step_s), planned || 0) * 1.08;
   const box = axes(g, w, h, top, time, 62, 6), width = (box.x1 - box.x0) / Math.max(steps.length, 12);
-  steps.forEach((s, k) => { let y = box.y0; for (const [part, style] of [["compute_s", "--compute"], ["exposed_s", "--exposed"], ["other_s", "--other"]]) {
-    const height = (box.y0 - box.y1) * s[part] / top; g.fillStyle = css(style); g.fillRect(box.x0 + k * width + 1, y - height, Math.max(1, width - 2), height); y -= height; } });
+  steps.forEach((s, k) => { let y = box.y0; for (const [part, style] of [["compute_s", "--compute"], ["network_s", "--exposed"], ["late_s", "--late"], ["other_s", "--other"]]) {
+    const height = (box.y0 - box.y1) * (part === "network_s" ? Math.max(0, s.exposed_s - s.late_s) : s[part]) / top; g.fillStyle = css(style); g.fillRect(box.x0 + k * width + 1, y - height, Math.max(1, width - 2), height); y -= height; } });
   if (planned) line(g, box, [[0, planned], [1, planned]], 0, 1, top, css("--pred"), 1.8, [7, 5]);
 }
 function drawHeat() {

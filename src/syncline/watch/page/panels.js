@@ -2,7 +2,7 @@
 const ROW = 26;
 function drawCards() {
   const f = S.frame, known = [...S.use].filter(u => u >= 0), mean = known.length ? known.reduce((a, b) => a + b, 0) / known.length : NaN, down = S.sparse.up ? S.sparse.up.size : 0;
-  const s = f.job.steps, last = s[s.length - 1], planned = (S.hello.expected || {}).step_s, cost = Math.max(0, ...f.alerts.filter(a => !noteOf(a)).map(a => a.cost_usd_per_hour || 0));
+  const s = f.job.steps, last = s[s.length - 1], planned = (S.hello.expected || {}).step_s, cost = S.cost || 0;
   const card = (name, value, bad) => el("span", {class: bad ? "bad" : ""}, name + " ", el("b", {}, value));
   fill("cards", card("alerts", String(f.alerts.filter(a => !noteOf(a)).length), f.alerts.some(a => a.severity === "critical" && !noteOf(a))), cost > 0 ? card("losing", money(cost) + " an hour", true) : null,
     f.health.num_silent >= 0 ? card("hosts", `${f.health.num_hosts} of ${f.health.num_hosts + f.health.num_silent} live`, f.health.num_silent > 0) : null, card("links", `${S.num - down} of ${S.num} up`, down > 0), isNaN(mean) ? null : card("average use", percent(mean)), last ? card("step", time(last.step_s) + (planned ? ` (predicted ${time(planned)})` : ""), planned && last.step_s > 1.25 * planned) : null,
@@ -30,6 +30,7 @@ let alertsKey = "", alertsAt = 0;
 function drawAlerts() {
   const groups = grouped(S.frame.alerts), key = groups.map(g => alertKey(g.alert) + g.alert.severity + g.effects.length + (noteOf(g.alert) ? noteOf(g.alert).kind : "")).join() + S.travel + S.events.length;
   if (key === alertsKey && performance.now() - alertsAt < 1000) return; alertsKey = key; alertsAt = performance.now();
+  S.cost = Math.max(0, ...groups.filter(g => !noteOf(g.alert)).map(g => g.cost));
   const box = $("alerts"), open = new Set([...box.querySelectorAll("details[open]")].map(d => d.dataset.key)), focus = document.activeElement, held = box.contains(focus) ? [focus.dataset.key, focus.dataset.act] : null;
   const made = groups.slice(0, 40).map((group, n) => { const a = group.alert, note = noteOf(a), k = alertKey(a), cls = `alert ${severityClass(a)}${note ? " quiet" : ""}`;
     return n === 0 && !note ? el("article", {class: cls, "data-place": a.place, "data-key": k}, el("div", {class: "top"}, alertHead(group)), alertBody(group))
@@ -95,13 +96,13 @@ function drawGap() {
   const x = S.hello.expected || {}, job = S.frame.job, steps = job.steps.slice(-5), middle = v => v.slice().sort((a, b) => a - b)[v.length >> 1], rows = [];
   if (!x.source) { $("panel-gap").hidden = true; document.querySelector("main").classList.remove("with-gap"); return; }
   $("gap-source").textContent = x.source; let step = NaN;
-  if (steps.length && x.step_s) { step = middle(steps.map(s => s.step_s)); rows.push(["step", step, x.step_s, 1]); const e = middle(steps.map(s => s.exposed_s)); if (x.exposed_s !== null && x.exposed_s !== undefined) rows.push(["exposed network", e, x.exposed_s, 1]); if (x.step_s && x.exposed_s !== null) rows.push(["computing and the rest", step - e, x.step_s - x.exposed_s, 1]); }
+  if (steps.length && x.step_s) { step = middle(steps.map(s => s.step_s)); rows.push(["step", step, x.step_s, 1]); const e = middle(steps.map(s => s.exposed_s)), late = middle(steps.map(s => s.late_s || 0)); if (x.exposed_s !== null && x.exposed_s !== undefined) rows.push(["exposed network", Math.max(0, e - late), x.exposed_s, 1]); if (late > .02 * step) rows.push(["waiting for the last rank", late, 0, 1]); if (x.step_s && x.exposed_s !== null) rows.push(["computing and the rest", step - e, x.step_s - x.exposed_s, 1]); }
   const colls = job.collectives.filter(c => c.predicted_s).map(c => [c.key, c.transfer_s, c.predicted_s, c.num]); colls.sort((a, b) => b[3] * (b[1] - b[2]) - a[3] * (a[1] - a[2])); rows.push(...colls.slice(0, 5));
   const apart = i => Math.abs(S.mean[i] - S.planned[i]) / (S.capacity[i] > 0 ? S.capacity[i] : S.planned[i] || 1);
   const late = [...S.planned.keys()].filter(i => S.planned[i] >= 0 && S.mean[i] >= 0).sort((a, b) => apart(b) - apart(a)).slice(0, 3).map(i => [S.layout.names[i], S.mean[i], S.planned[i]]);
   const lost = step > x.step_s ? 1 - x.step_s / step : 0, worst = rows.filter(r => r[0] !== "step").sort((a, b) => b[3] * (b[1] - b[2]) - a[3] * (a[1] - a[2]))[0];
   const sum = !rows.length && !late.length ? "Nothing that was predicted has been seen yet." : lost > .02 ? `The step takes ${difference(step / x.step_s - 1)} against the plan; most of it in ${worst ? worst[0] : "the step"}.` : step <= x.step_s * 1.02 ? "The step keeps to its prediction." : "Measured beside predicted:";
-  const line = (name, now, planned, show) => { const gap = now / planned - 1; return el("tr", {}, el("td", {}, name), el("td", {}, show(now)), el("td", {}, show(planned)), el("td", {class: gap > .25 ? "slow" : "fine"}, difference(gap))); };
+  const line = (name, now, planned, show) => { const gap = now / planned - 1; return el("tr", {}, el("td", {}, name), el("td", {}, show(now)), el("td", {}, planned > 0 ? show(planned) : ""), el("td", {class: gap > .25 ? "slow" : "fine"}, planned > 0 ? difference(gap) : "")); };
   fill("gap", el("p", {class: "sum"}, sum), rows.length || late.length ? el("table", {}, el("thead", {}, el("tr", {}, ["", "measured", "predicted", "gap"].map(t => el("th", {scope: "col"}, t || el("span", {class: "sr"}, "what"))))), el("tbody", {}, rows.map(r => line(r[0], r[1], r[2], time)), late.map(r => el("tr", {}, el("td", {}, r[0]), el("td", {}, rate(r[1])), el("td", {}, rate(r[2])), el("td", {}, difference(r[1] / r[2] - 1)))))) : null);
   $("panel-gap").hidden = false; document.querySelector("main").classList.add("with-gap");
 }
@@ -122,7 +123,7 @@ function drawEmpties() {
 function drawNotes() {
   const f = S.frame, h = f.health || {}, problems = Object.entries(h.problems || {}).map(([k, v]) => `${k}: ${v}`), past = h.history || {};
   if (past.problem) problems.push("history: " + past.problem);
-  $("health").textContent = [h.host, h.cpu_share >= 0 ? `agent ${(100 * h.cpu_share).toFixed(1)} % of a core` : "", h.sampled ? `1 ms on ${h.sampled.length} interfaces (${h.sampler})` : "", h.num_hosts ? `${h.num_hosts} hosts` : "", h.crowded || "", ...problems].filter(Boolean).join(" · ");
+  $("health").textContent = [h.host, h.cpu_share >= 0 ? `agent ${(100 * h.cpu_share).toFixed(1)} % of a core` : "", h.sampled ? `${h.sampler} on ${h.sampled.length} interfaces` : "", h.num_hosts ? `${h.num_hosts} hosts` : "", h.crowded || "", ...problems].filter(Boolean).join(" · ");
   const s = f.job.steps, last = s[s.length - 1]; $("step-note").textContent = last ? `step ${last.step}, ${last.num_ranks} ranks` : "";
   if (S.selected >= 0) { const i = S.selected, extra = [["bursts", "bursts"], ["drops_per_s", "drops/s"], ["errors_per_s", "errors/s"], ["pauses_per_s", "pauses/s"], ["backlog_bytes", "waiting", size]].map(([k, t, show]) => S.sparse[k].has(i) ? `${(show || String)(S.sparse[k].get(i))} ${t}` : "").filter(Boolean);
     $("link-name").textContent = [S.selectedName, isDown(i) ? "DOWN" : rate(S.rate[i]) + (S.capacity[i] > 0 ? ` of ${rate(S.capacity[i])}` : ", capacity not known"), ...extra].filter(Boolean).join(" · "); }
@@ -130,5 +131,5 @@ function drawNotes() {
 function legend() {
   drawScale(); const key = (cls, t) => el("span", {class: cls}, t);
   fill("link-key", key("k-bar", "mean"), key("k-peak", "peak"), key("dash", "predicted"));
-  fill("step-key", key("k-compute", "computing"), key("k-exposed", "exposed network"), key("k-other", "other"), key("dash", "predicted"));
+  fill("step-key", key("k-compute", "computing"), key("k-exposed", "exposed network"), key("k-late", "waiting for the last rank"), key("k-other", "other"), key("dash", "predicted"));
 }

@@ -115,7 +115,7 @@ class FrameCollector(Collector):
         planned = [((c.key,), c.predicted_s) for c in kinds if c.predicted_s is not None]
         yield self._family("collective_expected_seconds", "Predicted time.", ("collective",), planned)
         for step in frame.job.steps[-1:]:
-            parts = [((part,), getattr(step, f"{part}_s")) for part in ("step", "compute", "exposed", "other")]
+            parts = [((part,), getattr(step, f"{part}_s")) for part in ("step", "compute", "exposed", "late", "other")]
             yield self._family("step_seconds", "The last step, by part.", ("part",), parts)
 
     def _alerts(self, frame: Frame) -> Iterable[tuple[tuple[str, ...], float]]:
