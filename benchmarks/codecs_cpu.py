@@ -19,7 +19,8 @@ import numpy as np
 import torch
 
 from syncline._native import codecs as kernels
-from syncline.codec import Scheme, scheme
+from syncline.codec.dense import Dense
+from syncline.codec.names import dense
 
 NUM_ELEMENTS = 26_000_000
 RUNS = 12
@@ -89,7 +90,7 @@ def turns(memcpy: Memcpy, codec: str, operation: str, call: Call, fewest_bytes: 
     return Timed(codec, operation, min(a for a, _ in pairs), min(b for _, b in pairs), fewest_bytes)
 
 
-def operations(codec: Scheme, values: Array, residual: Array, out: Array) -> dict[str, tuple[Call, float]]:
+def operations(codec: Dense, values: Array, residual: Array, out: Array) -> dict[str, tuple[Call, float]]:
     """Return what is timed of a scheme, and the fewest bytes each must move."""
     n = values.size
     payload = np.zeros(codec.wire_bytes(n), np.uint8)
@@ -126,15 +127,15 @@ def peers(values: Array, residual: Array) -> dict[str, tuple[Call, float]]:
     """Return the same encodes in plain torch, with the same fewest bytes."""
     v, r, n = torch.from_numpy(values), torch.from_numpy(residual), values.size
     return {
-        "int8": (lambda: torch_int8(v, r), 12 * n + scheme("int8").wire_bytes(n)),
-        "sign": (lambda: torch_sign(v, r), 12 * n + scheme("sign").wire_bytes(n)),
+        "int8": (lambda: torch_int8(v, r), 12 * n + dense("int8").wire_bytes(n)),
+        "sign": (lambda: torch_sign(v, r), 12 * n + dense("sign").wire_bytes(n)),
     }
 
 
 def variants(values: Array, residual: Array) -> dict[str, dict[str, float]]:
     """Return milliseconds of both asked-for encodes in every variant that this machine runs."""
     n = values.size
-    int8, sign = (np.zeros(scheme(name).wire_bytes(n), np.uint8) for name in ("int8", "sign"))
+    int8, sign = (np.zeros(dense(name).wire_bytes(n), np.uint8) for name in ("int8", "sign"))
     calls: dict[str, Callable[[int], object]] = {
         "int8": lambda variant: kernels.block_encode(values, int8, residual, 8, 256, variant),
         "sign": lambda variant: kernels.sign_encode(values, sign, residual, 512, variant),
@@ -159,7 +160,7 @@ def run() -> dict[str, Any]:
     rows = [
         turns(memcpy, name, what, call, size_bytes)
         for name in SCHEMES
-        for what, (call, size_bytes) in operations(scheme(name), values, residual, out).items()
+        for what, (call, size_bytes) in operations(dense(name), values, residual, out).items()
     ]
     residual[:] = 0
     rows += [

@@ -22,7 +22,7 @@ def run() -> dict[str, Any]:
         return {"skipped": "needs torch and triton (pip install torch triton)"}
     if not torch.cuda.is_available():
         return {"skipped": "needs a CUDA device"}
-    from syncline.codec.names import scheme
+    from syncline.codec.names import dense
     from syncline.runtime.sync.gpu.codec import CudaCodec
 
     n = NUM_ELEMENTS
@@ -40,7 +40,7 @@ def run() -> dict[str, Any]:
         "codecs": {},
     }
     for text in ("int8", "int4", "sign", "bf16", "fp16"):
-        known = scheme(text)
+        known = dense(text)
         gpu = CudaCodec(known)
         payload = torch.empty(known.wire_bytes(n), dtype=torch.uint8, device="cuda")
         residual.zero_()

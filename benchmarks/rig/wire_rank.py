@@ -24,7 +24,7 @@ from rig.cores import pace_s, settle, training
 from rig.gpt import Batches, corpus
 from rig.predicted import Method
 from rig.wire_costs import costs, made, wrap
-from syncline.codec.names import scheme
+from syncline.codec.dense import Cast
 from syncline.program.pieces import PIECE_BYTES, piece_cuts
 from syncline.runtime.sync.exchange import ExchangePlace
 from syncline.runtime.sync.native_exchange import NativeExchange
@@ -58,7 +58,7 @@ class Lanes:
         cuts = piece_cuts(buffer.numel(), piece_bytes)
         for number, (low, high) in enumerate(itertools.pairwise(cuts)):
             place = ExchangePlace(number + 1, 1, 1, wire.rank, lambda shard: 0)
-            self._pieces.append(NativeExchange(buffer[low:high], None, scheme("fp32"), wire, place))
+            self._pieces.append(NativeExchange(buffer[low:high], None, Cast("fp32"), wire, place))
         self._number = 0
 
     def run(self) -> None:
@@ -68,7 +68,7 @@ class Lanes:
         for piece in self._pieces:
             piece.send(step)
         for piece in self._pieces:
-            piece.reduce()
+            piece.receive()
         for piece in self._pieces:
             piece.collect()
 

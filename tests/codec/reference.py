@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from syncline.codec.scheme import F32, U8
+from syncline.codec.dense import F32, U8
 
 INF_BITS = 0x7F800000
 NAN_BITS = 0x7FC00000

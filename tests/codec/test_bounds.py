@@ -8,7 +8,7 @@ from tests.codec.bounds import block_tops, error_bound
 from tests.codec.test_scheme import round_trip
 
 from syncline.codec.dense import Block, Cast
-from syncline.codec.names import scheme
+from syncline.codec.names import dense
 from syncline.errors import CodecError
 
 BLOCK = 256
@@ -24,7 +24,7 @@ SCALE_ROUNDED_UP = 129 / 128  # a scale is rounded up to 8 bits
 )
 def test_bounds_of_blocks_are_half_a_step(name: str, step: float) -> None:
     values = np.concatenate([np.full(BLOCK, 1.0), np.full(BLOCK, -8.0), np.zeros(BLOCK)]).astype(np.float32)
-    bound = error_bound(scheme(name), values).max_abs
+    bound = error_bound(dense(name), values).max_abs
     assert bound is not None
     for block, top in enumerate((1.0, 8.0)):
         assert bound[BLOCK * block : BLOCK * (block + 1)] == pytest.approx(top * step * SCALE_ROUNDED_UP, rel=2e-4)
@@ -33,7 +33,7 @@ def test_bounds_of_blocks_are_half_a_step(name: str, step: float) -> None:
 
 @pytest.mark.parametrize("name", ["int8", "int4:block=256"])
 def test_values_half_way_between_two_steps_come_near_the_bound(name: str) -> None:
-    codec = scheme(name)
+    codec = dense(name)
     values = np.linspace(-1.0, 1.0, BLOCK * 64, dtype=np.float32)
     values[::BLOCK] = 1.0
     bound = error_bound(codec, values).max_abs
@@ -86,7 +86,7 @@ def test_a_cast_is_no_wider_than_float32_makes_it() -> None:
 )  # fmt: skip
 def test_a_block_is_named_by_what_is_not_usual(block: Block, name: str) -> None:
     assert block.name == name
-    assert scheme(name).name == name
+    assert dense(name).name == name
 
 
 def test_what_is_no_block_is_refused() -> None:

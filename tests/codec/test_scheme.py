@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from tests.codec.bounds import error_bound
 
-from syncline.codec import Scheme, scheme
-from syncline.codec.names import FAMILIES
+from syncline.codec.dense import Dense
+from syncline.codec.names import FAMILIES, dense, scheme
 from syncline.errors import CodecError
 
 DENSE = [
@@ -26,9 +26,8 @@ DENSE = [
     "sign",
     "sign:block=32",
 ]
-LOW_RANK = ["powersgd:rank=1", "powersgd:rank=3"]
-LISTED = {name.partition(":")[0] for name in (*DENSE, *LOW_RANK)}
-NAMES = [*DENSE, *LOW_RANK, *sorted(FAMILIES.keys() - LISTED)]  # a family that is new is tried as it comes
+LISTED = {name.partition(":")[0] for name in (*DENSE, "powersgd")}
+NAMES = [*DENSE, *sorted(FAMILIES.keys() - LISTED)]  # a family that is new is tried as it comes
 
 vectors = hnp.arrays(
     np.float32,
@@ -38,7 +37,7 @@ vectors = hnp.arrays(
 )
 
 
-def round_trip(codec: Scheme, values: np.ndarray) -> np.ndarray:
+def round_trip(codec: Dense, values: np.ndarray) -> np.ndarray:
     payload = np.full(codec.wire_bytes(values.size), 0xEE, np.uint8)
     assert codec.encode(values, payload) == np.isfinite(values).all()
     out = np.full(values.size, 99, np.float32)
@@ -49,7 +48,7 @@ def round_trip(codec: Scheme, values: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("feedback", [False, True])
 def test_reduce_is_add_encode_and_decode_in_one(name: str, feedback: bool) -> None:
-    codec, own = scheme(name), gradient(5000)
+    codec, own = dense(name), gradient(5000)
     received = []
     for seed in (1, 2, 3):
         payload = np.zeros(codec.wire_bytes(own.size), np.uint8)
@@ -84,7 +83,7 @@ def gradient(n: int, seed: int = 0) -> np.ndarray:
 @example(values=np.array([0.0, -0.0, 1e-45, -1e-45], np.float32))
 @example(values=np.full(300, -7.0, np.float32))
 def test_error_stays_within_its_bound(name: str, values: np.ndarray) -> None:
-    codec = scheme(name)
+    codec = dense(name)
     error = values.astype(np.float64) - round_trip(codec, values)
     bound = error_bound(codec, values)
     assert bound.max_abs is not None or bound.contraction is not None
@@ -100,7 +99,7 @@ def test_error_stays_within_its_bound(name: str, values: np.ndarray) -> None:
 @settings(max_examples=10)
 @given(seed=st.integers(0, 1000), n=st.sampled_from([0, 1, 2, 33, 257, 5000]), steps=st.integers(1, 12))
 def test_what_was_sent_and_what_is_owed_is_what_went_in(name: str, seed: int, n: int, steps: int) -> None:
-    codec, rng = scheme(name), np.random.default_rng(seed)
+    codec, rng = dense(name), np.random.default_rng(seed)
     residual = np.zeros(n, np.float32)
     payload, total = np.empty(codec.wire_bytes(n), np.uint8), np.zeros(n, np.float32)
     went_in = np.zeros(n)
@@ -112,9 +111,9 @@ def test_what_was_sent_and_what_is_owed_is_what_went_in(name: str, seed: int, n:
     np.testing.assert_allclose(total + residual.astype(np.float64), went_in, atol=2e-5 * steps)
 
 
-@pytest.mark.parametrize("name", ["int8", "int4", "sign", "powersgd:rank=2"])
+@pytest.mark.parametrize("name", ["int8", "int4", "sign"])
 def test_error_feedback_stays_small_over_many_steps(name: str) -> None:
-    codec, n = scheme(name), 2000
+    codec, n = dense(name), 2000
     residual = np.zeros(n, np.float32)
     payload = np.empty(codec.wire_bytes(n), np.uint8)
     sizes = []
@@ -128,7 +127,7 @@ def test_error_feedback_stays_small_over_many_steps(name: str) -> None:
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("n", [1, 700])
 def test_what_is_not_finite_is_seen_and_leaves_no_trace(name: str, bad: float, n: int) -> None:
-    codec = scheme(name)
+    codec = dense(name)
     values, residual = gradient(n), gradient(n, 1)
     values[n // 2] = bad
     before = residual.copy()
@@ -138,10 +137,9 @@ def test_what_is_not_finite_is_seen_and_leaves_no_trace(name: str, bad: float, n
     codec.decode(payload, out)
     seen = ~np.isfinite(out)
     assert seen.any()
-    if name in DENSE:
-        assert seen[n // 2]
+    assert seen[n // 2]
     assert np.isfinite(residual).all()
-    if name in DENSE and name != "fp32":
+    if name != "fp32":
         np.testing.assert_array_equal(residual[seen], before[seen])
     # The next step is clean again.
     codec.encode(gradient(n, 2), payload, residual)
@@ -152,7 +150,7 @@ def test_what_is_not_finite_is_seen_and_leaves_no_trace(name: str, bad: float, n
 
 @pytest.mark.parametrize("name", NAMES)
 def test_zero_and_denormal_numbers(name: str) -> None:
-    codec = scheme(name)
+    codec = dense(name)
     assert not round_trip(codec, np.zeros(600, np.float32)).any()
     tiny = np.full(600, 1e-42, np.float32)
     assert np.all(np.abs(round_trip(codec, tiny)) <= 1e-30)
@@ -165,7 +163,7 @@ def test_zero_and_denormal_numbers(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_decode_adds_and_scales(name: str) -> None:
-    codec, values = scheme(name), gradient(900)
+    codec, values = dense(name), gradient(900)
     payload = np.empty(codec.wire_bytes(900), np.uint8)
     codec.encode(values, payload)
     once, out = np.empty(900, np.float32), np.ones(900, np.float32)
@@ -176,7 +174,7 @@ def test_decode_adds_and_scales(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_wrong_lengths_raise_and_write_nothing(name: str) -> None:
-    codec, values = scheme(name), gradient(300)
+    codec, values = dense(name), gradient(300)
     size = codec.wire_bytes(300)
     for wrong in (size - 1, size + 1, 0, size - 4, size + 4):
         payload, out = np.zeros(wrong, np.uint8), np.ones(300, np.float32)
@@ -193,7 +191,7 @@ def test_wrong_lengths_raise_and_write_nothing(name: str) -> None:
 @settings(max_examples=25)
 @given(data=st.data())
 def test_garbage_raises_or_decodes_inside_the_array(name: str, data: st.DataObject) -> None:
-    codec, n = scheme(name), 300
+    codec, n = dense(name), 300
     garbage = data.draw(hnp.arrays(np.uint8, codec.wire_bytes(n), fill=st.sampled_from([0, 255, 7])))
     # Walls on both sides: a write outside is seen.
     walls = np.full(n + 64, 5, np.float32)
@@ -208,7 +206,7 @@ def test_garbage_raises_or_decodes_inside_the_array(name: str, data: st.DataObje
 
 
 def test_encode_refuses_what_kernels_cannot_take() -> None:
-    codec, values = scheme("int8"), gradient(64)
+    codec, values = dense("int8"), gradient(64)
     payload = np.empty(codec.wire_bytes(64), np.uint8)
     with pytest.raises(CodecError, match="values must be a contiguous one-dimensional float32 array; got float64"):
         codec.encode(values.astype(np.float64), payload)  # type: ignore[arg-type]
@@ -226,7 +224,7 @@ def test_encode_refuses_what_kernels_cannot_take() -> None:
 
 @pytest.mark.parametrize("name", DENSE)
 def test_nothing_is_allocated_after_the_first_step(name: str) -> None:
-    codec, n = scheme(name), 200_000
+    codec, n = dense(name), 200_000
     values, residual, out = gradient(n), *np.zeros((2, n), np.float32)
     payload = np.empty(codec.wire_bytes(n), np.uint8)
     for step in range(2):
@@ -242,7 +240,7 @@ def test_nothing_is_allocated_after_the_first_step(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_price_is_the_wire(name: str) -> None:
-    codec = scheme(name)
+    codec = dense(name)
     price = codec.price(encode_Bps=2e9, num_elements=10_000)
     assert price.name == codec.name
     assert price.wire_ratio == codec.wire_bytes(10_000) / 40_000

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from syncline.codec.names import scheme
+from syncline.codec.names import dense, scheme
 from syncline.errors import ProgramError
 from syncline.program.pieces import DEPTH, PIECE_BYTES, shard_sizes
 from syncline.program.stages import BucketProgram, Posts, StagePhase
@@ -81,7 +81,7 @@ def test_a_lane_of_the_runtime_sends_the_programs_bytes_and_its_prefixes() -> No
 
     elements = 256 * 4 * 3
     with wires.team(4) as made:
-        lane = NativeExchange(torch.zeros(elements), None, scheme("fp32"), made[0], wires.place(0))
+        lane = NativeExchange(torch.zeros(elements), None, dense("fp32"), made[0], wires.place(0))
         assert lane.sent_bytes - 2 * 3 * 32 == BucketProgram(elements, scheme("fp32"), (4,)).sent_bytes(0)
 
 

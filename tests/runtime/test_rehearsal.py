@@ -10,7 +10,7 @@ from syncline.runtime import rehearsal
 from syncline.runtime.wire.memory_wire import MemoryWire
 
 
-@pytest.mark.parametrize("codec", ["bf16", "int8", "sign"])
+@pytest.mark.parametrize("codec", ["bf16", "int8", "sign", "powersgd:rank=2"])
 def test_every_stage_of_every_piece_is_measured_and_more_elements_cost_more(codec: str) -> None:
     small, large = rehearsal.stage_times(codec, [4096, 1 << 20], 3)
     for stages in (small, large):

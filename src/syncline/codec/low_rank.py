@@ -2,23 +2,17 @@
 
 A gradient of several parameters travels in two exchanges a step, both plain sums of float32: P = M Q of every matrix
 together with the vectors, and then Q = M^T P. `FactorLayout` says where each factor lies; `runtime/sync/low_rank.py`
-carries the exchanges out. `encode` and `decode` are the same for one rank alone.
+carries the exchanges out.
 """
 
 from __future__ import annotations
 
 import math
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from syncline.codec.scheme import F32, U8, Scheme
+from syncline.codec.scheme import Scheme
 from syncline.errors import CodecError
-
-SEEDED_BY = 1024
-"""Elements whose bytes seed the random start of a vector that is encoded alone."""
 
 
 @dataclass(frozen=True)
@@ -77,10 +71,7 @@ class FactorLayout:
 
 
 class LowRank(Scheme):
-    """PowerSGD of rank `rank`. Wire of one payload: P, then Q, of the vector folded to a nearly square matrix.
-
-    Short vectors go dense. Alone it starts from a new random Q each time; a run starts from that of the last step.
-    """
+    """PowerSGD of rank `rank`; `wire_bytes` are those of a vector folded to a nearly square matrix, if that is less."""
 
     def __init__(self, rank: int = 4) -> None:
         if not 1 <= rank <= 1024:
@@ -101,62 +92,9 @@ class LowRank(Scheme):
         folds = self.rank * (rows + cols) < num_elements
         return FactorLayout([(rows, cols) if folds else (num_elements,)], self.rank)
 
-    def _encode(self, values: F32, payload: U8, residual: F32 | None) -> bool:
-        with np.errstate(over="ignore", invalid="ignore"):
-            total = values if residual is None else values + residual
-            finite = bool(np.isfinite(total).all())
-            words, owed = self._factors(total)
-        payload[:] = words.view(np.uint8)
-        if residual is not None:
-            # Where nothing finite is delivered all is owed, less what is not a number.
-            residual[:] = owed if np.isfinite(words).all() else np.where(np.isfinite(total), total, 0)
-        return finite
-
-    def _factors(self, total: F32) -> tuple[F32, F32]:
-        """Return what is sent of a vector, and what that lacks."""
-        alone = self._alone(total.size)
-        if not alone.matrices:
-            return total.copy(), np.zeros_like(total)
-        (place,) = alone.matrices
-        matrix = np.zeros((place.rows, place.cols), np.float32)
-        matrix.reshape(-1)[: total.size] = total
-        seed = zlib.crc32(total[:SEEDED_BY].tobytes())  # other numbers, another Q: every direction has its turn
-        p = matrix @ np.random.default_rng(seed).standard_normal((place.cols, place.rank), np.float32)
-        orthogonalise(p)
-        q = matrix.T @ p
-        owed = (matrix - p @ q.T).reshape(-1)[: total.size]
-        return np.concatenate([p.reshape(-1), q.reshape(-1)]), owed
-
-    def _decode(self, payload: U8, out: F32, add: bool, scale: float) -> None:
-        alone, words = self._alone(out.size), payload.view(np.float32)
-        with np.errstate(over="ignore", invalid="ignore"):
-            if alone.matrices:
-                (place,) = alone.matrices
-                p = words[: alone.num_first].reshape(place.rows, place.rank)
-                q = words[alone.num_first :].reshape(place.cols, place.rank)
-                words = (p @ q.T).reshape(-1)[: out.size]
-            out[:] = (out + words * np.float32(scale)) if add else words * np.float32(scale)
-
 
 def as_matrix(shape: tuple[int, ...]) -> tuple[int, int]:
     """Return rows and columns of a parameter: the first axis, and all others together."""
     if len(shape) < 2:
         return 1, math.prod(shape)
     return shape[0], math.prod(shape[1:])
-
-
-def orthogonalise(p: F32) -> None:
-    """Make the columns orthonormal in place (Gram-Schmidt twice, in double); one with nothing new becomes 0."""
-    if not np.isfinite(p).all():
-        p[:] = np.nan
-        return
-    wide = p.astype(np.float64)
-    for column in range(wide.shape[1]):
-        vector = wide[:, column]
-        before = math.sqrt(float(vector @ vector))
-        for _ in range(2):
-            vector -= wide[:, :column] @ (wide[:, :column].T @ vector)
-        norm = math.sqrt(float(vector @ vector))
-        # What is left of a dependent column is rounding: noise must not become a direction.
-        vector *= 0.0 if norm <= 1e-6 * before else 1 / norm
-    p[:] = wide

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from syncline.codec.dense import Block, Cast, Sign
+from syncline.codec.dense import Block, Cast, Dense, Sign
 from syncline.codec.low_rank import LowRank
 from syncline.codec.scheme import Scheme
 from syncline.errors import CodecError
@@ -63,6 +63,17 @@ def scheme(text: str) -> Scheme:
             known = ", ".join(parameters.values()) or "none"
             raise CodecError(f'codec "{family}" has no parameter "{key}".', detail=f"Its parameters: {known}.")
     return make(**{key: _whole(key, value) for key, value in options.items()})
+
+
+def dense(text: str) -> Dense:
+    """Return the scheme of a name that encodes elements, each stretch of them by itself; low rank does not."""
+    found = scheme(text)
+    if not isinstance(found, Dense):
+        raise CodecError(
+            f'codec "{found.name}" averages whole buckets in factors, and no stretch of elements by itself.',
+            hint='Use "int8", "int4" or "sign" here.',
+        )
+    return found
 
 
 def canonical(text: str) -> str:

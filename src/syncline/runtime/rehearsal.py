@@ -7,12 +7,14 @@ trainer.train("int8", steps=8)       # wall seconds of steps, losses, bytes sent
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -21,11 +23,12 @@ from torch import nn
 from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
-from syncline.codec.names import scheme
 from syncline.program.overlap import StageCosts, Work
 from syncline.program.pieces import shard_sizes
+from syncline.program.stages import ADD, DECODE, ENCODE, FIRST, LAST, MIDDLE, SUM, StagePhase
 from syncline.runtime.group import Group
-from syncline.runtime.sync.exchange import Exchange, ExchangePlace
+from syncline.runtime.sync.averagers import Averagers
+from syncline.runtime.sync.bucket import Bucket, Layout
 from syncline.runtime.sync.settings import Settings
 from syncline.runtime.sync.start import synchronize
 from syncline.runtime.sync.step import IGNORES, Step
@@ -232,12 +235,11 @@ def stage_times(
     Pieces follow each other as in a step, so that each finds the cache as it would there. Bringing messages over is the
     network's, and left out. On a device they cost what passes meanwhile, until it has done its part.
     """
-    pieces = [_exchanges(codec, size, num_ranks, device) for size in sizes]
+    made = [_pieces(codec, size, num_ranks, device) for size in sizes]
     found: list[list[list[float]]] = [[] for _ in sizes]
     for number in range(repeats + 1):
-        send = partial(_send, Step(number, 0, codec, 0.0))
-        for rows, piece in zip(found, pieces, strict=True):
-            rows.append([_together(piece, stage) for stage in (send, Exchange.reduce, Exchange.collect)])
+        for rows, pieces in zip(found, made, strict=True):
+            rows.append(_walked(pieces, Step(number, 0, codec, 0.0)))
     return [StageCosts(*(statistics.median(stage) for stage in zip(*rows[1:], strict=True))) for rows in found]
 
 
@@ -249,34 +251,50 @@ def dense_time(num_elements: int, num_ranks: int) -> float:
     return (stages.send_s + stages.reduce_s + stages.collect_s) / handled
 
 
-def _exchanges(
+def _pieces(
     codec: str, num_elements: int, num_ranks: int, device: torch.device | None
-) -> list[tuple[MemoryWire, Exchange]]:
-    """Return the exchanges of all ranks in this process, with gradients of a usual size."""
+) -> list[tuple[MemoryWire, Bucket]]:
+    """Return a bucket of one piece for each rank, all in this process, with gradients of a usual size."""
+    settings = Settings(codec=codec, piece_bytes=max(4096, 8 * num_elements))
+    rows = next(rows for rows in range(math.isqrt(num_elements), 0, -1) if num_elements % rows == 0)
+    layout = Layout(("gradient",), ((rows, num_elements // rows),))
     made = []
     for rank, wire in enumerate(wires(num_ranks)):
         values = torch.randn(num_elements, device=device) * 1e-3
-        residual = torch.zeros(num_elements, device=device) if Settings().keeps_error(codec) else None
-        place = ExchangePlace(0, 0, 0, rank, lambda shard: 0)
-        made.append((wire, Exchange(values, residual, scheme(codec), wire, place)))
+        links: Any = SimpleNamespace(wires=[wire], rank=rank, num_ranks=num_ranks, device=values.device, team=None)
+        made.append((wire, Averagers(settings, links).bucket(0, layout, values, codec)))
     return made
 
 
-def _send(step: Step, exchange: Exchange) -> None:
-    exchange.send(step)
+def _walked(ranks: list[tuple[MemoryWire, Bucket]], step: Step) -> list[float]:
+    """Walk the stages of all ranks' pieces and return a rank's seconds of sending, reducing and collecting."""
+    for _, bucket in ranks:
+        bucket.begin(bucket.buffer, step)
+    pieces: list[Any] = [bucket.pieces[0] for _, bucket in ranks]
+    spent = [_together(ranks, [piece.prepare for piece in pieces]), 0.0, 0.0]
+    program = pieces[0].program
+    for stage in program.stages:
+        calls = [partial(piece.carry_out, stage) for piece in pieces]
+        calls += [piece.post for piece in pieces] if stage is program.last_of(StagePhase.REDUCE) else []
+        spent[_PARTS[stage.name]] += _together(ranks, calls)
+    return spent
 
 
-def _together(piece: list[tuple[MemoryWire, Exchange]], stage: Callable[[Exchange], object]) -> float:
-    """Run a stage on every rank and return the mean."""
-    own = piece[0][1].own
+_PARTS = {ENCODE: 0, FIRST: 0, ADD: 1, SUM: 1, MIDDLE: 1, DECODE: 2, LAST: 2}
+"""Which of the three costs a stage belongs to."""
+
+
+def _together(ranks: list[tuple[MemoryWire, Bucket]], calls: Sequence[Callable[[], object]]) -> float:
+    """Make the calls of all ranks and return the mean of a rank."""
+    own = ranks[0][1].buffer
     clock = time.perf_counter if own.is_cuda else time.thread_time
-    began, copied = clock(), sum(wire.copying_s for wire, _ in piece)
-    for _, exchange in piece:
-        stage(exchange)
+    began, copied = clock(), sum(wire.copying_s for wire, _ in ranks)
+    for call in calls:
+        call()
     if own.is_cuda:
         torch.cuda.current_stream(own.device).synchronize()
-    copied = sum(wire.copying_s for wire, _ in piece) - copied
-    return max(0.0, clock() - began - copied) / len(piece)
+    copied = sum(wire.copying_s for wire, _ in ranks) - copied
+    return max(0.0, clock() - began - copied) / len(ranks)
 
 
 def network_time(group: Group, size_bytes: int) -> dict[str, float]:

@@ -58,9 +58,9 @@ class Ranks:
         for piece in pieces:
             piece.prepare()
         for phase in StagePhase:
-            for stage in (stage for stage in pieces[0]._program.stages if stage.phase is phase):
+            for stage in (stage for stage in pieces[0].program.stages if stage.phase is phase):
                 for piece in pieces if phase < StagePhase.COLLECT or pieces[0]._trouble is None else []:
-                    piece._run[stage.name](stage)
+                    piece.carry_out(stage)
             for piece in pieces if phase is StagePhase.REDUCE else []:
                 if piece._trouble is not None:
                     piece._leave_out(piece._trouble)
@@ -263,4 +263,4 @@ def test_a_lane_of_the_native_wire_walks_the_usual_stages_and_python_any_other()
     with native_team(2) as made:
         for walked, native in ((usual, True), (split, False), (unheard, False)):
             course = tuple((stage.name, stages.awaited(walked, stage)) for stage in walked)
-            assert runs_natively(course, scheme("int8"), made[0], torch.device("cpu")) is native
+            assert runs_natively(course, made[0], torch.device("cpu")) is native

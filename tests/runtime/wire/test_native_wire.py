@@ -14,7 +14,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from syncline.codec.names import scheme
+from syncline.codec.names import dense
 from syncline.errors import AgreementError, SynchronizationError
 from syncline.runtime.sync.exchange import Exchange, ExchangePlace, Trouble
 from syncline.runtime.sync.native_exchange import NativeExchange
@@ -75,13 +75,15 @@ def step(number: int = 0) -> Step:
 
 def average_in_python(codec: str, values: list[torch.Tensor], residuals: list[torch.Tensor | None]) -> None:
     exchanges = [
-        Exchange(values[rank], residuals[rank], scheme(codec), wire, place(rank))
+        Exchange(values[rank], residuals[rank], dense(codec), wire, place(rank))
         for rank, wire in enumerate(wires(NUM_RANKS))
     ]
     for exchange in exchanges:
         exchange.send(step())
     for exchange in exchanges:
-        assert exchange.reduce() is None
+        assert exchange.receive() is None
+        exchange.sum_up()
+        exchange.post()
     for exchange in exchanges:
         exchange.collect()
 
@@ -98,10 +100,10 @@ def test_lanes_give_the_bits_of_the_exchange_in_python(codec: str, feedback: boo
     with team() as made:
 
         def act(rank: int) -> int:
-            exchange = NativeExchange(ours[rank], owed[rank], scheme(codec), made[rank], place(rank))
+            exchange = NativeExchange(ours[rank], owed[rank], dense(codec), made[rank], place(rank))
             own = step()
             exchange.send(own)
-            assert exchange.reduce() is None
+            assert exchange.receive() is None
             exchange.collect()
             return len(own.spans)
 
@@ -117,12 +119,12 @@ def test_lanes_repeat_and_ranks_may_be_a_step_ahead() -> None:
 
         def act(rank: int) -> list[float]:
             values = torch.zeros(5000)
-            exchange = NativeExchange(values, None, scheme("fp32"), made[rank], place(rank))
+            exchange = NativeExchange(values, None, dense("fp32"), made[rank], place(rank))
             seen = []
             for number in range(20):
                 values.fill_(float(rank + number))
                 exchange.send(step(number))
-                exchange.reduce()
+                exchange.receive()
                 exchange.collect()
                 seen.append(float(values.mean()))
             return seen
@@ -135,17 +137,17 @@ def test_all_ranks_hear_of_a_number_that_is_none() -> None:
 
         def act(rank: int) -> Trouble | None:
             values, residual = torch.ones(5000), torch.full((5000,), 0.25)
-            exchange = NativeExchange(values, residual, scheme("int8"), made[rank], place(rank))
+            exchange = NativeExchange(values, residual, dense("int8"), made[rank], place(rank))
             if rank == 1:
                 values[1000] = float("nan")
             exchange.send(step())
-            trouble = exchange.reduce()
+            trouble = exchange.receive()
             exchange.finish()
             exchange.forget()
             assert torch.allclose(residual, torch.full((5000,), 0.25), atol=1e-5)
             values.fill_(2.0)
             exchange.send(step(1))  # the next step is as ever
-            assert exchange.reduce() is None
+            assert exchange.receive() is None
             exchange.collect()
             return trouble
 
@@ -156,9 +158,9 @@ def test_another_codec_is_found_on_every_rank() -> None:
     with team(2) as made:
 
         def act(rank: int) -> None:
-            exchange = NativeExchange(torch.ones(5000), None, scheme("fp32"), made[rank], place(rank, codec=rank))
+            exchange = NativeExchange(torch.ones(5000), None, dense("fp32"), made[rank], place(rank, codec=rank))
             exchange.send(step())
-            exchange.reduce()
+            exchange.receive()
 
         errors = on_ranks(act, 2)
         assert all(isinstance(error, AgreementError) for error in errors), errors
@@ -169,12 +171,12 @@ def test_a_failure_is_told() -> None:
     with team() as made:
 
         def act(rank: int) -> None:
-            exchange = NativeExchange(torch.ones(5000), None, scheme("fp32"), made[rank], place(rank))
+            exchange = NativeExchange(torch.ones(5000), None, dense("fp32"), made[rank], place(rank))
             if rank == 2:
                 exchange.fail(step())
             else:
                 exchange.send(step())
-                exchange.reduce()
+                exchange.receive()
 
         errors = on_ranks(act)
         assert errors[2] is None
@@ -188,20 +190,20 @@ def test_a_lane_that_is_replaced_loses_nothing() -> None:
 
         def act(rank: int) -> float:
             values = torch.ones(5000)
-            first = NativeExchange(values, None, scheme("int8"), made[rank], place(rank))
+            first = NativeExchange(values, None, dense("int8"), made[rank], place(rank))
             first.send(step())
-            first.reduce()
+            first.receive()
             first.collect()
             if rank == 1:
                 meet.wait(600)  # rank 0 has sent for the next lane by now
             values.fill_(float(rank))
-            second = NativeExchange(values, None, scheme("fp32"), made[rank], place(rank, codec=9))
+            second = NativeExchange(values, None, dense("fp32"), made[rank], place(rank, codec=9))
             assert first is not second  # the first is still there, as when a bucket is rebuilt
             second.send(step(1))
             if rank == 0:
                 made[0].core.finish(2, 0.1)
                 meet.wait(600)
-            second.reduce()
+            second.receive()
             second.collect()
             return float(values.mean())
 
@@ -229,12 +231,12 @@ def test_a_rank_that_leaves_is_named() -> None:
     with team() as made:
 
         def act(rank: int) -> None:
-            exchange = NativeExchange(torch.ones(5000), None, scheme("fp32"), made[rank], place(rank))
+            exchange = NativeExchange(torch.ones(5000), None, dense("fp32"), made[rank], place(rank))
             if rank == 0:
                 made[0].close()
                 return
             exchange.send(step())
-            exchange.reduce()
+            exchange.receive()
 
         errors = on_ranks(act)
         assert all("rank 0 did not answer" in str(error) for error in errors[1:]), errors
@@ -242,11 +244,11 @@ def test_a_rank_that_leaves_is_named() -> None:
 
 def test_waits_can_be_broken_off() -> None:
     with team(2) as made:
-        exchange = NativeExchange(torch.ones(5000), None, scheme("fp32"), made[0], place(0))
+        exchange = NativeExchange(torch.ones(5000), None, dense("fp32"), made[0], place(0))
         exchange.send(step())
         made[0].break_off("rank 1 is gone")
         with pytest.raises(SynchronizationError, match="aborted"):
-            exchange.reduce()
+            exchange.receive()
 
 
 def test_a_summary_names_the_rail() -> None:

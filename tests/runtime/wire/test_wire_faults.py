@@ -79,7 +79,7 @@ def run(
             faults[0].is_held = faults[0].is_held or number == held_from
             values.copy_(torch.arange(elements) % NUM_ELEMENTS + float(rank + number))
             exchange.send(step(number))
-            assert exchange.reduce() is None
+            assert exchange.receive() is None
             exchange.collect()
             due = torch.arange(elements) % NUM_ELEMENTS + float(number + 1)
             wrong += int((values != due).sum())

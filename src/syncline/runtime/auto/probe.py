@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from syncline.codec.low_rank import LowRank
-from syncline.codec.names import PLAIN, scheme
+from syncline.codec.names import PLAIN, dense, scheme
 from syncline.program.choice import ChoiceBasis, CodecPrice
 from syncline.program.overlap import Work
 from syncline.runtime.alive.agreement import exchange_json
@@ -90,7 +90,7 @@ def host() -> dict[str, object]:
 
 
 def _price(name: str) -> CodecPrice:
-    known = scheme(name)
+    known = dense(name)
     values, residual = torch.randn(SAMPLE).numpy(), torch.zeros(SAMPLE).numpy()
     payload, out = torch.zeros(known.wire_bytes(SAMPLE), dtype=torch.uint8).numpy(), torch.zeros(SAMPLE).numpy()
     encode = _thread_s(lambda: known.encode(values, payload, residual))

@@ -9,8 +9,7 @@ from typing import Any
 import torch
 
 from syncline.codec.low_rank import LowRank
-from syncline.codec.names import scheme
-from syncline.codec.scheme import Scheme
+from syncline.codec.names import dense, scheme
 from syncline.program.stages import DENSE, ENCODE, BucketProgram, PieceProgram, awaited
 from syncline.runtime.sync.bucket import Bucket, Layout
 from syncline.runtime.sync.exchange import Exchange, ExchangePlace, Trouble
@@ -84,23 +83,25 @@ class Averagers:
         """Return what carries out a piece: an exchange for each level of its stages, dense but at the outermost."""
         own = None if residual is None else residual[program.low : program.high]
         values = {0: (bucket.values[program.low : program.high], own)}
-        codec, factors = bucket.program.scheme, None
-        if isinstance(codec, LowRank):
+        chosen, factors = bucket.program.scheme, None
+        if isinstance(chosen, LowRank):
             assert own is not None, "low rank always keeps its error"
-            factors = self._factors(bucket, own, codec)
-            values, codec = {1: (factors.p, None), 2: (factors.q, None)}, scheme(DENSE)
+            factors = self._factors(bucket, own, chosen)
+            values = {1: (factors.p, None), 2: (factors.q, None)}
+        inside = dense(DENSE)
+        outside = inside if factors is not None else dense(chosen.name)
         exchanges = {}
         for number, stage in enumerate(program.stages):
             if stage.name != ENCODE:
                 continue
             wire, is_outermost = self._links.wires[stage.level], stage.level == len(self._links.wires) - 1
             here, owed = values[stage.part]
-            known = codec if is_outermost else scheme(DENSE)
+            known = outside if is_outermost else inside
             course = [s for s in program.stages if (s.part, s.level) == (stage.part, stage.level)]
             walked = tuple((s.name, awaited(program.stages, s)) for s in course)
-            place, bounds = self._place(bucket, known, here), program.bounds(number, self._links.rank)
+            place, bounds = self._place(bucket, known.name, here), program.bounds(number, self._links.rank)
             kept = owed if is_outermost else None
-            is_lane = is_outermost and runs_natively(walked, known, wire, here.device)
+            is_lane = is_outermost and runs_natively(walked, wire, here.device)
             make: Any = NativeExchange if is_lane else Exchange
             exchange = make(here, kept, known, wire, place, bounds, scatter_only=program.program.scatter_only)
             exchanges[stage.part, stage.level] = exchange
@@ -115,14 +116,14 @@ class Averagers:
             lambda values: Trouble(rank, _first_bad(bucket, values)),
         )  # fmt: skip
 
-    def _place(self, bucket: Bucket, chosen: Scheme, values: torch.Tensor) -> ExchangePlace:
+    def _place(self, bucket: Bucket, codec: str, values: torch.Tensor) -> ExchangePlace:
         self._tag += 1
-        codec = self._settings.fingerprint(chosen.name)
+        means = self._settings.fingerprint(codec)
         layout = bucket.layout.fingerprint()
         offset = _offset(bucket, values)
         ends = () if offset is None else tuple(accumulate(bucket.layout.sizes))
         return ExchangePlace(
-            self._tag, layout, codec, self._links.rank, lambda shard: _first_bad(bucket, shard), ends, offset or 0,
+            self._tag, layout, means, self._links.rank, lambda shard: _first_bad(bucket, shard), ends, offset or 0,
             0 if self._in_order else self._tag // MAX_PIECES,
         )  # fmt: skip
 

@@ -18,8 +18,8 @@ import torch
 from numpy.typing import NDArray
 
 from syncline.codec.codec import RAW, Codec
-from syncline.codec.names import scheme
-from syncline.codec.scheme import Scheme
+from syncline.codec.dense import Dense
+from syncline.codec.names import dense
 from syncline.errors import ExecutionError
 from syncline.runtime.execute.lane import Lane, LaneRound, Message
 
@@ -41,7 +41,7 @@ class CodedRow:
 class CodedMessage(Message):
     """A message whose wire holds the encoded rows one after the other."""
 
-    codec: Scheme | None = None
+    codec: Dense | None = None
     coded: tuple[CodedRow, ...] = ()
 
     def pack(self) -> None:
@@ -62,7 +62,7 @@ class CodedMessage(Message):
             self.codec.decode(row.payload, row.values, add=self.reduce)
 
 
-def codec_of(codec: Codec, buffer: torch.Tensor) -> Scheme | None:
+def codec_of(codec: Codec, buffer: torch.Tensor) -> Dense | None:
     """Return the scheme of a step's codec, or None when bytes go as they are."""
     if codec.name in NOT_CODED:
         return None
@@ -72,10 +72,10 @@ def codec_of(codec: Codec, buffer: torch.Tensor) -> Scheme | None:
             f"{buffer.device.type}.",
             hint="Copy the buffer to the host, or use no codec.",
         )
-    return scheme(codec.name)
+    return dense(codec.name)
 
 
-def in_codec(lane: Lane, codec: Scheme) -> Lane:
+def in_codec(lane: Lane, codec: Dense) -> Lane:
     """Return the lane with every message in the codec; which bytes are passed on is settled here, once."""
     known: dict[int, Bytes] = {}
     rounds = []
@@ -93,7 +93,7 @@ def in_codec(lane: Lane, codec: Scheme) -> Lane:
     return Lane(lane.vertex, lane.strand, tuple(rounds))
 
 
-def _outgoing(message: Message, codec: Scheme, known: dict[int, Bytes], added: set[int]) -> CodedMessage:
+def _outgoing(message: Message, codec: Dense, known: dict[int, Bytes], added: set[int]) -> CodedMessage:
     out = _coded(message, codec)
     for row, coded in zip(message.rows, out.coded, strict=True):
         coded.source = known.get(row.offset)
@@ -104,7 +104,7 @@ def _outgoing(message: Message, codec: Scheme, known: dict[int, Bytes], added: s
     return out
 
 
-def _coded(message: Message, codec: Scheme) -> CodedMessage:
+def _coded(message: Message, codec: Dense) -> CodedMessage:
     sizes = [codec.wire_bytes(row.data.numel()) for row in message.rows]
     wire = torch.empty(sum(sizes), dtype=torch.uint8)
     payloads: Any = np.split(wire.numpy(), np.cumsum(sizes)[:-1])

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import torch
 
-from syncline.codec.scheme import Scheme
+from syncline.codec.dense import Dense
 from syncline.errors import AgreementError, SynchronizationError
 from syncline.program.pieces import shard_bounds
 from syncline.program.stages import ADD, DECODE, ENCODE, ON_THE_WIRE, SUM, Posts
@@ -67,7 +67,7 @@ class Exchange:
         self,
         values: torch.Tensor,
         residual: torch.Tensor | None,
-        scheme: Scheme,
+        scheme: Dense,
         wire: Wire,
         place: ExchangePlace,
         bounds: list[tuple[int, int]] | None = None,
@@ -143,14 +143,6 @@ class Exchange:
         for peer in self.wire.peers:
             self._out[peer].seal(self._due(0, self.wire.rank, peer), FAILED, self._place.origin)
             self.wire.scatter(self._tags[0], peer, self._out)
-
-    def reduce(self) -> Trouble | None:
-        """Add what peers sent to the own shard and post the encoded sum; or say who had trouble, on all ranks alike."""
-        trouble = self.receive()
-        if trouble is None:
-            self.sum_up()
-            self.post()
-        return trouble
 
     def receive(self) -> Trouble | None:
         """Wait for every peer's shard; say who had trouble, on all ranks alike."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import torch
 
 from syncline.codec.dense import Dense
-from syncline.codec.scheme import Scheme
 from syncline.errors import AgreementError, SynchronizationError
 from syncline.program.pieces import shard_bounds
 from syncline.program.stages import ADD, DECODE, ENCODE, ON_THE_WIRE, SUM, Posts
@@ -33,11 +32,9 @@ LANES = (((ENCODE, ""), (SUM, ENCODE), (DECODE, SUM)), ((ENCODE, ""), (ADD, ENCO
 """What the wire's threads walk by themselves: the stages of a level, and which of them each awaits."""
 
 
-def runs_natively(stages: tuple[tuple[str, str], ...], scheme: Scheme, wire: Wire, device: torch.device) -> bool:
-    """Whether these stages of a level with what they await, in this scheme, are a lane of this wire."""
-    is_lane = stages in LANES
-    on_wire = isinstance(wire, NativeWire) and wire.size > 1 and device.type == "cpu"
-    return is_lane and on_wire and isinstance(scheme, Dense)
+def runs_natively(stages: tuple[tuple[str, str], ...], wire: Wire, device: torch.device) -> bool:
+    """Whether these stages of a level with what they await are a lane of this wire."""
+    return stages in LANES and isinstance(wire, NativeWire) and wire.size > 1 and device.type == "cpu"
 
 
 class NativeExchange:
@@ -50,7 +47,7 @@ class NativeExchange:
         self,
         values: torch.Tensor,
         residual: torch.Tensor | None,
-        scheme: Scheme,
+        scheme: Dense,
         wire: NativeWire,
         place: ExchangePlace,
         bounds: list[tuple[int, int]] | None = None,
@@ -60,7 +57,6 @@ class NativeExchange:
         self.wire = wire
         self._values, self._residual = values, residual
         self._bounds = bounds or shard_bounds(values.numel(), wire.size)
-        assert isinstance(scheme, Dense), "runs_natively was asked before"
         self._lane = wire.core.lane(
             place.tag,
             [0, *(high for _, high in self._bounds)],
@@ -105,8 +101,6 @@ class NativeExchange:
     def receive(self) -> Trouble | None:
         """Wait until the own shard is summed; or say who had trouble, on all ranks alike."""
         return self._check(self._lane.wait_reduced(self.wire.timeout_s))
-
-    reduce = receive
 
     def add_up(self) -> None:
         """Do nothing: the wire has summed."""

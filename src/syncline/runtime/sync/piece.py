@@ -32,7 +32,7 @@ class BucketPiece(BoundPiece):
     def __init__(
         self, bucket: Bucket, program: PieceProgram, exchanges: Exchanges, factors: Factors | None = None
     ) -> None:
-        self._bucket, self._program = bucket, program
+        self._bucket, self.program = bucket, program
         self._exchanges, self._factors = exchanges, factors
         # A later piece may be reduced before this one is collected, unless both wait for the same phase of peers.
         self.ordered = program.waits_within(StagePhase.REDUCE) and program.waits_within(StagePhase.COLLECT)
@@ -48,7 +48,7 @@ class BucketPiece(BoundPiece):
 
     def bind(self, values: torch.Tensor, scale: float | None = None) -> None:
         """Work on this memory from now on; sums that stay with their owners are multiplied by `scale`."""
-        values = values[self._program.low : self._program.high]
+        values = values[self.program.low : self.program.high]
         if self._factors is not None:
             self._factors.bind(values)
             return
@@ -63,12 +63,12 @@ class BucketPiece(BoundPiece):
     def prepare(self) -> None:
         """Begin what `send` ends: give the device its work where gradients are on one."""
         bucket = self._bucket
-        bucket.bring(self._program.low, self._program.high)
+        bucket.bring(self.program.low, self.program.high)
         self._trouble = None
         number = bucket.step.next_piece()
         for part in (*self._exchanges.values(), *([] if self._factors is None else [self._factors])):
             part.number = number
-        first = self._program.stages[0]
+        first = self.program.stages[0]
         if first.name == ENCODE:
             self._at(first).prepare(bucket.step)
 
@@ -106,14 +106,18 @@ class BucketPiece(BoundPiece):
             self._walk(StagePhase.COLLECT)
         for exchange in self._exchanges.values():
             exchange.finish()
-        self._bucket.take_back(self._program.low, self._program.high)
+        self._bucket.take_back(self.program.low, self.program.high)
 
     # Stages
 
     def _walk(self, phase: StagePhase) -> None:
-        for stage in self._program.stages:
+        for stage in self.program.stages:
             if stage.phase is phase:
-                self._run[stage.name](stage)
+                self.carry_out(stage)
+
+    def carry_out(self, stage: BucketStage) -> None:
+        """Run one stage."""
+        self._run[stage.name](stage)
 
     def _at(self, stage: BucketStage) -> Exchange | NativeExchange:
         return self._exchanges[stage.part, stage.level]
@@ -134,7 +138,7 @@ class BucketPiece(BoundPiece):
             return
         exchange = self._at(stage)
         exchange.sum_up(came)
-        if stage is self._program.last_of(StagePhase.REDUCE):
+        if stage is self.program.last_of(StagePhase.REDUCE):
             self._unposted = exchange
         else:
             exchange.post()
@@ -178,4 +182,4 @@ class BucketPiece(BoundPiece):
         if self._factors is not None:
             self._factors.forget()
         bucket.step.skipped = True
-        bucket.values[self._program.low : self._program.high].fill_(float("nan"))
+        bucket.values[self.program.low : self.program.high].fill_(float("nan"))

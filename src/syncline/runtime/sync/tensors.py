@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import torch
 
-from syncline.codec.scheme import F32, Scheme
+from syncline.codec.dense import F32, Dense
 from syncline.errors import SynchronizationError
 
 if TYPE_CHECKING:
     from syncline.runtime.sync.gpu.codec import CudaCodec
 
 TensorCodec: TypeAlias = "CpuCodec | CudaCodec"
-"""An encoder of one device: the calls of `Scheme`, on flat float32 and uint8 tensors."""
+"""An encoder of one device: the calls of `Dense`, on flat float32 and uint8 tensors."""
 
 
 class CpuCodec:
     """A scheme on tensors of the CPU, without a copy."""
 
-    def __init__(self, scheme: Scheme) -> None:
+    def __init__(self, scheme: Dense) -> None:
         self.scheme = scheme
 
     def encode(self, values: torch.Tensor, payload: torch.Tensor, residual: torch.Tensor | None) -> bool:
@@ -49,12 +49,12 @@ class CpuCodec:
         before: float = 1.0,
         after: float = 1.0,
     ) -> None:
-        """Add the payloads, encode the sum and take what it decodes to, as `Scheme.reduce` does."""
+        """Add the payloads, encode the sum and take what it decodes to, as `Dense.reduce` does."""
         received = [part.numpy() for part in payloads]
         self.scheme.reduce(received, own.numpy(), payload.numpy(), _array(residual), before=before, after=after)
 
 
-def tensor_codec(scheme: Scheme, device: torch.device) -> TensorCodec:
+def tensor_codec(scheme: Dense, device: torch.device) -> TensorCodec:
     """Return the encoder of `scheme` for tensors of `device`."""
     if device.type == "cpu":
         return CpuCodec(scheme)

@@ -11,8 +11,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from syncline.codec.dense import Block, Dense, Sign
-from syncline.codec.scheme import Scheme
-from syncline.errors import CodecError, SynchronizationError
+from syncline.errors import CodecError
 from syncline.runtime.sync.finite import finite_flag
 from syncline.runtime.sync.gpu import block, sign
 
@@ -27,12 +26,7 @@ KERNELS: dict[str, tuple[Callable[..., None], Callable[..., None]]] = {
 class CudaCodec:
     """A scheme on tensors of a CUDA device."""
 
-    def __init__(self, scheme: Scheme) -> None:
-        if not isinstance(scheme, Dense):
-            raise SynchronizationError(
-                f'codec "{scheme.name}" has no kernels for CUDA tensors.',
-                detail="There are: fp32, fp16, bf16, int8, int4 and sign.",
-            )
+    def __init__(self, scheme: Dense) -> None:
         self.scheme = scheme
         self._kernels = KERNELS[scheme.family]
 
