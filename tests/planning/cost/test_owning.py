@@ -43,6 +43,16 @@ def test_colocation_pays_for_racks_instead_of_a_building(rail: Fabric) -> None:
     assert (yearly["facility"], yearly["racks"]) == (0, 17 * 60_000)
 
 
+@pytest.mark.parametrize("resale", [0.0, 0.2])
+def test_financing_is_what_a_loan_costs_beyond_what_wears_off(rail: Fabric, resale: float) -> None:
+    owned = own(rail, Assumptions(years=4, financing_rate=0.08, resale=resale))
+    owed, payment = 1.0, (1 - resale / 1.08**4) * 0.08 / (1 - 1.08**-4)
+    for _ in range(4):
+        owed = owed * 1.08 - payment
+    assert owed == pytest.approx(resale), "the sale pays the rest back"
+    assert owned.yearly()["financing"] == pytest.approx(owned.capital_usd * (payment - (1 - resale) / 4))
+
+
 def test_an_annuity_repays_its_principal() -> None:
     payment, owed = annuity(5, 0.08), 1.0
     for _ in range(5):

@@ -89,7 +89,7 @@ def test_a_faster_or_shorter_line_never_makes_a_plan_slower() -> None:
         found = make_plan(sites((4, 4), latency_ms, rate), asked, with_actions=False, with_run=False)
         return found.best.predicted.step_time_s
 
-    by_rate = [best_s(rate, 6) for rate in ("50Gbps", "100Gbps", "200Gbps", "400Gbps", "800Gbps")]
+    by_rate = [best_s(rate, 6) for rate in ("50Gbps", "200Gbps", "800Gbps")]
     assert all(after <= before * 1.01 for before, after in pairwise(by_rate))  # a tie is 1 %
-    by_latency = [best_s("200Gbps", latency) for latency in (1, 6, 25, 100)]
+    by_latency = [best_s("200Gbps", latency) for latency in (1, 25, 100)]
     assert all(after >= before * 0.99 for before, after in pairwise(by_latency))
