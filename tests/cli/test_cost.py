@@ -56,7 +56,7 @@ def test_files_and_options_are_shown_as_yours(capsys: pytest.CaptureFixture[str]
     row = "instance,Ours,x8,H100-SXM5-80GB,8,16,USD,hour,,2026-08,current,our contract,"
     (tmp_path / "p.csv").write_text(f"{','.join(COLUMNS)}\n{row}\n")
     files = ("--assumptions", str(tmp_path / "a.yaml"), "--prices", str(tmp_path / "p.csv"))
-    status, out, _ = run(capsys, "h100-64-rail", *files, "--set", "rack_kW=20", "--pue", "1.5", "--more")
+    status, out, _ = run(capsys, "h100-64-rail", *files, "--set", "rack_kW=20", "--set", "pue=1.5", "--more")
     assert status == 0
     assert "yours      years 2, pue 1.5, rack_kW 20, hosts_per_fte 32" in out
     assert "Rent it: a GPU-hour costs" in out
@@ -85,7 +85,7 @@ def test_a_job_an_upgrade_and_a_commitment(capsys: pytest.CaptureFixture[str]) -
         (["--budget", "0"], "CostError: a budget of $0.00 buys nothing."),
         (["--budget", "-5"], "UsageError: --budget must be a positive number, got -5."),
         (["--budget", "lots"], "UsageError: --budget must be a positive number, got lots."),
-        (["--power-price", "-1"], "CostError: power_usd_per_kWh is -1.0; it must be at least 0."),
+        (["--set", "power_usd_per_kWh=-1"], "CostError: power_usd_per_kWh is -1; it must be at least 0."),
         (["--utilisation", "0"], "CostError: utilisation is 0.0; it must be above 0."),
         (["--years", "nan"], "CostError: years is nan; it must be a finite number."),
         (["--cloud", "nowhere"], 'CostError: no prices of a cloud "nowhere" in prices.csv.'),
@@ -131,10 +131,10 @@ def test_hardware_that_nobody_rents_or_sells(capsys: pytest.CaptureFixture[str])
 
 
 def test_a_set_assumption_is_not_lost_to_an_option_that_was_not_given(capsys: pytest.CaptureFixture[str]) -> None:
-    _, out, _ = run(capsys, "h100-64-rail", "--set", "pue=2", "--json")
-    assert {row["name"]: row["value"] for row in json.loads(out)["assumptions"]}["pue"] == 2
-    _, out, _ = run(capsys, "h100-64-rail", "--set", "pue=2", "--pue", "1.5", "--json")
-    assert {row["name"]: row["value"] for row in json.loads(out)["assumptions"]}["pue"] == 1.5
+    _, out, _ = run(capsys, "h100-64-rail", "--set", "years=2", "--json")
+    assert {row["name"]: row["value"] for row in json.loads(out)["assumptions"]}["years"] == 2
+    _, out, _ = run(capsys, "h100-64-rail", "--set", "years=2", "--years", "5", "--json")
+    assert {row["name"]: row["value"] for row in json.loads(out)["assumptions"]}["years"] == 5
 
 
 def test_a_job_that_never_gets_done_says_why(capsys: pytest.CaptureFixture[str]) -> None:

@@ -77,12 +77,9 @@ def cost(
     *,
     years: Annotated[float | None, Parameter("Years the cluster is kept. [4]")] = None,
     utilisation: Annotated[float | None, Parameter("Share of hours in which it is used. [0.7]")] = None,
-    power_price: Annotated[float | None, Parameter("Dollars per kWh. [0.08]")] = None,
-    pue: Annotated[float | None, Parameter("Power of the hall over power of the hosts. [1.25]")] = None,
     financing: Annotated[float | None, Parameter("Interest a year on the capital. [0]")] = None,
     cloud: Annotated[str | None, Parameter("Only this cloud: aws, azure, gcp, oci, lambda, nebius.")] = None,
     gpu_hour: Annotated[float | None, Parameter("Dollars you pay for a rented GPU-hour, instead of a cloud's.")] = None,
-    region: Annotated[str | None, Parameter("Only prices of this region.")] = None,
     discount: Annotated[
         float | None, Parameter("Discount for a commitment; every hour is then paid, used or not. [0]")
     ] = None,
@@ -105,9 +102,9 @@ def cost(
     512
     """
     named = {
-        "years": years, "utilisation": utilisation, "power_usd_per_kWh": power_price, "pue": pue,
-        "financing_rate": financing, "cloud": cloud, "gpu_hour_usd": gpu_hour, "region": region,
-        "commitment_discount": discount, "reliability": None if reliability is None else str(reliability),
+        "years": years, "utilisation": utilisation, "financing_rate": financing, "cloud": cloud,
+        "gpu_hour_usd": gpu_hour, "commitment_discount": discount,
+        "reliability": None if reliability is None else str(reliability),
     }  # fmt: skip
     given = dict(assume or {}) | {name: value for name, value in named.items() if value is not None}
     assumed, origin = load_assumptions(Path(assumptions) if assumptions else None, given)

@@ -154,7 +154,7 @@ def design(
         Sequence[str], Parameter("Links to look at; default: all the host's cards have.", names=("--link",))
     ] = (),
     topologies: Annotated[
-        Sequence[str], Parameter("Compare these alone, with `link` and `ratio` as a grid.", names=("--topology",))
+        Sequence[str], Parameter("Compare these alone, with `links` and `ratios` as a grid.", names=("--topology",))
     ] = (),
     ratios: Annotated[Sequence[float], Parameter("Oversubscriptions of that grid: 1, 2.", names=("--ratio",))] = (),
     weights: Annotated[

@@ -343,7 +343,7 @@ def preview(
         Sequence[str], Parameter("What would start the job: torchrun ... train.py ...", metavar="-- COMMAND")
     ],
     *,
-    world: Annotated[int, Parameter("Number of ranks, instead of the launcher's.", min=0)] = 0,
+    world: Annotated[int, Parameter("Number of ranks, instead of the launcher's.", min=0, rare=True)] = 0,
     what_if: Annotated[
         Sequence[str] | None,
         Parameter(
@@ -353,9 +353,11 @@ def preview(
     ] = None,
     suggest: Annotated[bool, Parameter("Try what an expert would, and rank what each saves.")] = False,
     check: Annotated[int, Parameter("Run this many other ranks and say whether they do the same.", min=0, max=5)] = 0,
-    timeout: Annotated[str, Parameter("The longest that one rank of the script may run.")] = "10min",
-    memory: Annotated[str, Parameter("The most address space that one rank of the script may take.")] = "16GiB",
-    routing: Annotated[Routing, Parameter("spray (balanced), ecmp (hashed) or static.", kind=str)] = "spray",
+    timeout: Annotated[str, Parameter("The longest that one rank of the script may run.", rare=True)] = "10min",
+    memory: Annotated[
+        str, Parameter("The most address space that one rank of the script may take.", rare=True)
+    ] = "16GiB",
+    routing: Annotated[Routing, Parameter("spray (balanced), ecmp (hashed) or static.", kind=str, rare=True)] = "spray",
     measure: Annotated[
         bool, Parameter("Time each distinct kernel once on this machine's GPU (with `cpu`, its CPU).")
     ] = False,
@@ -371,6 +373,7 @@ def preview(
         Parameter(
             "Whether what the script writes is gone when it ends; no socket of other programs answers it then.",
             names=("--read-only/--no-read-only",),
+            rare=True,
         ),
     ] = True,
     cpu: Annotated[bool, Parameter("The script computes on the hosts' processors, and talks through gloo.")] = False,

@@ -34,7 +34,7 @@ def test_a_manual_names_kinds_not_types(verb: str, capsys: pytest.CaptureFixture
         (["cost", "h100-64-rail", "--years"], "Try: syncline --help"),
         (["simulate", "allreduce", "--cluster", "h100-64-rail", "--seeds", "-1"], "--seeds is -1."),
         (["simulate", "allreduce", "--cluster", "h100-64-rail", "--cross-rail", "x"], 'cannot go over "x"'),
-        (["cost", "h100-64-rail", "--region", "mars"], 'no price of a region "mars"'),
+        (["cost", "h100-64-rail", "--set", "region=mars"], 'no price of a region "mars"'),
         (["nccl", "h100-64-rail", "--ranks", "-1"], "cannot run -1 ranks"),
         (
             ["bench", "--read", str(SLOW), "-c", "h100-64-rail", "--cost", "--gpu-hour", "nan"],

@@ -7,7 +7,7 @@ import pytest
 from tests.sim.packet.packet_fabrics import leaf_spine, router_ring, star
 
 from syncline.errors import SimulationError
-from syncline.sim.packet import LinkChange, PacketOptions, messages, senders, simulate
+from syncline.sim.packet import LinkChange, PacketOptions, Watching, messages, senders, simulate
 
 
 def test_selective_repeat_beats_go_back_n_when_packets_are_lost() -> None:
@@ -68,3 +68,17 @@ def test_bad_changes_are_refused() -> None:
     a, b = senders(network.fabric)[:2]
     with pytest.raises(SimulationError, match=r"link 999999 is not in the network"):
         simulate(network, [messages(a, b, 1e3)], changes=[LinkChange(0.0, 999_999)])
+
+
+@pytest.mark.parametrize(
+    ("watching", "text"),
+    [
+        (Watching(1e-6, flows=(1,)), r"cannot watch connection 1; there are 1\."),
+        (Watching(0.0, flows=(0,)), "the time between two samples must be above 0"),
+    ],
+)
+def test_what_cannot_be_watched_is_refused(watching: Watching, text: str) -> None:
+    network = star()
+    a, b = senders(network.fabric)[:2]
+    with pytest.raises(SimulationError, match=text):
+        simulate(network, [messages(a, b, 1e3)], watching=watching)

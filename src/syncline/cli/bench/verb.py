@@ -43,6 +43,7 @@ from syncline.cli.bench.options import (
 )
 from syncline.cli.bench.start import described, flat, join, start_here, teller
 from syncline.cli.bench.tournament import tournament
+from syncline.cli.shell.derive import GroupedCommand
 from syncline.cli.shell.output import JsonOption, examples
 from syncline.describe.plain import JsonObject
 
@@ -316,7 +317,7 @@ for _name in (
         f"syncline bench {_name} --local 4 --size 64KiB..4MiB --algorithm vendor,direct",
         f"mpirun -n 8 syncline bench {_name} --cluster cluster.yaml -b 1K -e 1G -f 4 --json",
     )
-    app.command(_name, short_help=f"Measure {_name}.", epilog=_manual)(measure)
+    app.command(_name, short_help=f"Measure {_name}.", epilog=_manual, cls=GroupedCommand)(measure)
 
 app.command(
     "tournament",

@@ -18,6 +18,7 @@ from syncline.cli.lab.options import (
     read_faults,
     share_of_progress,
 )
+from syncline.cli.shell.derive import GroupedCommand, rare
 from syncline.cli.shell.output import JsonOption, emit, err, examples, progress
 from syncline.describe.plain import JsonObject
 
@@ -39,6 +40,7 @@ app = typer.Typer(
 
 
 @app.command(
+    cls=GroupedCommand,
     epilog=examples(
         "syncline lab run cluster.yaml -- python train.py",
         "syncline lab run two-sites-wan --hosts 4 --ranks-per-host 1 -- python train.py",
@@ -56,17 +58,18 @@ def run(
     fault: Annotated[
         list[str] | None, typer.Option(help="A fault, timed from the start: 'host-01:eth0 down at 5s for 2s'.")
     ] = None,
-    interface: Annotated[str, typer.Option(help="The network interface that ranks use.")] = "eth0",
-    rail_per_rank: Annotated[bool, typer.Option(help="Local rank k uses eth(k) instead.")] = False,
+    interface: Annotated[str, rare(help="The network interface that ranks use.")] = "eth0",
+    rail_per_rank: Annotated[bool, rare(help="Local rank k uses eth(k) instead.")] = False,
     launcher: Annotated[
-        list[str] | None, typer.Option(help="Whose variables to set: torch, mpi, slurm. [all three]")
+        list[str] | None,
+        rare(help="Whose variables to set: torch, mpi, slurm. [all three]"),
     ] = None,
     set_: KnobOption = None,
     timeout: Annotated[str | None, typer.Option(help="End everything after this time: 10min.")] = None,
     links: Annotated[bool, typer.Option("--links", help="Show what each link carried.")] = False,
     record: Annotated[Path | None, typer.Option(help="Write the counters of all links as a timeline.")] = None,
-    prefix: Annotated[bool, typer.Option(help="Mark lines with rank and host.")] = True,
-    pin: Annotated[bool, typer.Option(help="Tie rank i to core i mod cores.")] = False,
+    prefix: Annotated[bool, rare(help="Mark lines with rank and host.")] = True,
+    pin: Annotated[bool, rare(help="Tie rank i to core i mod cores.")] = False,
     json: JsonOption = False,
 ) -> None:
     """Run a command once per rank on an emulated copy of a cluster.

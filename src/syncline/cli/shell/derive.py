@@ -30,6 +30,8 @@ from syncline.errors import UsageError
 from syncline.questions.answer import Answer, OptionGroup, Output, Parameter
 
 RARE = "Rarely needed"
+rare = partial(typer.Option, rich_help_panel=RARE)
+"""An option of a command written by hand that one in a hundred needs; its class is `GroupedCommand`."""
 Question = Callable[..., Answer]
 
 
