@@ -91,7 +91,7 @@ class _Layer:
                 op = captured.ops[index]
                 if op.kind == "kernel":
                     kernel = captured.kernels[op.signature]
-                    warm = cache.warm(*op.extra[1:]) if isinstance(op.extra, list) else 0.0
+                    warm = cache.warm(*op.extra[1:3]) if isinstance(op.extra, list) else 0.0
                     price = fused.get(index) or pricer.price(kernel, warm)
                     if index in fused and price.seconds == 0:
                         continue

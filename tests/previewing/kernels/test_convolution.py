@@ -12,9 +12,10 @@ RATE, SMS, MEMORY, ISSUES = 700e12, 132, 4e12, 33e12
 
 
 def kernel(
-    name: str, inner: int, out: int, mask: list[bool] | None = None, taps: int = 3, last: bool = True
+    name: str, inner: int, out: int, mask: list[bool] | None = None, taps: int = 3, last: bool = True, groups: int = 1
 ) -> KernelCall:
-    given, weight, result = (IMAGES, inner, SIDE, SIDE), (out, inner, taps, taps), (IMAGES, out, SIDE, SIDE)
+    given, result = (IMAGES, groups * inner, SIDE, SIDE), (IMAGES, groups * out, SIDE, SIDE)
+    weight = (groups * out, inner, taps, taps)
     shapes = (result, given, weight) if mask else (given, weight)
     ins = tuple((shape, "bfloat16", 0) for shape in shapes)
     args: list[object] = [{"shape": list(shape), "stride": [1, 1 if last else SIDE**2, 1, 1]} for shape in shapes]
@@ -93,5 +94,14 @@ def test_dropout_and_small_heads_slow_attention() -> None:
 
 def test_attention_in_32_bits_leaves_the_matrix_units() -> None:
     call = attend(1024, 64, None, True, 0.0, dtype="float32", name="efficient")
-    reached = attention.IN_32_BITS * 1024 / (1024 + attention.EFFICIENT_RAMP)
-    assert attention.seconds(call, RATE, 2 * ISSUES, 1.0) == pytest.approx(call.flops / (2 * ISSUES * reached))
+    query = call.ins[0][0]
+    scores = query[0] * query[1] * 1024 * 1024
+    took = scores * attention.SCORE_OPS[False] / (2 * ISSUES)
+    assert attention.seconds(call, RATE, 2 * ISSUES, 1.0) == pytest.approx(took)
+
+
+def test_groups_of_a_convolution_run_together_where_their_channels_are_a_power_of_two() -> None:
+    together, apart = (seconds(kernel("convolution", wide, wide, groups=4)) for wide in (64, 56))
+    alone = seconds(kernel("convolution", 64, 64))
+    assert together == pytest.approx(4 * alone - 3 * convolution.LAUNCHES_S)
+    assert apart > 4 * together

@@ -47,6 +47,7 @@ class Recorder(TorchDispatchMode):
         self.phase = "forward"
         self.compiled = 0
         self.quiet = 0  # above 0 while shapes are worked out and nothing is run
+        self.since = [0, 0]  # operators and modules that the host called since it last launched something
         self.node_of: dict[int, tuple[str, str, int]] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -60,6 +61,7 @@ class Recorder(TorchDispatchMode):
             return func(*args, **(kwargs or {}))
         kwargs = renamed(kwargs or {})
         packet = func.overloadpacket
+        self.since[0] += 1
         if _is_composite(func):  # they arrive whole in inference mode, and later with what was made there
             with self:
                 return func.decompose(*args, **kwargs)
@@ -151,7 +153,7 @@ class Recorder(TorchDispatchMode):
         if packet in _NO_KERNEL or (not (any(fresh) or writes) and there):
             return
         signature = self._signature(func, args, kwargs, ins, outs)
-        self.log.add(KERNEL, cuda.current(), signature, module, line, phase, [compiled, *self._touched(ins, outs)])
+        self._launched(signature, (module, line, phase), compiled, ins, outs)
         if outs and not there:
             cuda.host_waits(cuda.current())
 
@@ -169,7 +171,11 @@ class Recorder(TorchDispatchMode):
                 }
             )  # fmt: skip
         module, line, phase, compiled = self.where()
-        self.log.add(KERNEL, cuda.current(), found, module, line, phase, [compiled, *self._touched(on_gpu, [])])
+        self._launched(found, (module, line, phase), compiled, on_gpu, [])
+
+    def _launched(self, signature: int, where: tuple[str, str, str], compiled: int, ins: list[Any], outs: list[Any]) -> None:
+        self.log.add(KERNEL, cuda.current(), signature, *where, [compiled, *self._touched(ins, outs), *self.since])
+        self.since = [0, 0]
 
     def _touched(self, ins: list[Any], outs: list[Any]) -> list[list[int]]:
         """Return the allocations read and written, for what fused code leaves out."""

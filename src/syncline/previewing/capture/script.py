@@ -71,6 +71,7 @@ class StepCounter:
         if name is None:
             name = self.names[id(module)] = type(module).__name__
         self.recorder.modules.append(name)
+        self.recorder.since[1] += 1
 
     def _leave(self, *_: Any) -> None:
         if self.recorder.modules:

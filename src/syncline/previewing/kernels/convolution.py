@@ -5,9 +5,10 @@ channels x taps), each in its own order. Channels are padded to tiles of 64. Wit
 product is gathered tap by tap through the multiprocessor's own cache. Matrix units want channels innermost: operands
 that lie otherwise are copied first and the result is copied back; with one tap and no stride nothing has to be. Few
 input channels leave the matrix units. Where each channel is convolved alone, vector units do the work tap by tap.
+Groups of other sizes run in one kernel, or one after the other.
 
 Constants were read from profiles of 270 convolutions of torch 2.11 and cuDNN 9 on an H200: 2-D and 3-D, 16 and 32 bits,
-both layouts.
+both layouts; those of groups from 136 shapes timed alone (`research/preview/h200-host.json`).
 """
 
 from __future__ import annotations
@@ -29,7 +30,11 @@ PASSES = 0.94  # of the memory rate that a product reaches
 LAUNCHES_S = 15e-6  # of each product: cuDNN clears, scales and reduces around it
 FEW_CHANNELS = 0.37  # of the vector units' rate
 WIDE_DILATION = 16  # from which on cuDNN's gradient of the weight leaves the matrix units
-GROUPED = 0.075  # of the rate of products where channels come in groups, which run one after the other
+APART, APART_LAUNCHES = 5.0, 2.0
+"""Times longer the work and the launches of groups take that run one after the other."""
+TOGETHER, WIDE_GROUP = 42, 128
+"""Channels of a group in 16 bits between which cuDNN runs groups one after the other, but for powers of two."""
+OF_IMAGE = 2.7  # times longer the gradient of the images takes in 16 bits where groups have 64 to 128 channels
 FEW_LAST = 1.8  # with channels innermost
 ALONE = {True: (24.0, 40.0), False: (6.3, 9.7)}
 """Issues for a multiplication where each channel is convolved alone, forward and backward: torch's kernel for images
@@ -61,6 +66,22 @@ class Convolution:
     @property
     def flops(self) -> float:
         return float(sum(2 * m * n * depth * self.groups for m, n, depth in self.products))
+
+    @property
+    def apart(self) -> bool:
+        """Whether groups run one after the other."""
+        wide = min(self.in_channels, self.out_channels)
+        return self._in_groups and TOGETHER < wide < WIDE_GROUP and bool(wide & (wide - 1))
+
+    def slower(self, *, of_weight: bool) -> float:
+        """Return how much longer the gradient of the weight, or of the images, takes."""
+        if of_weight:
+            return 1.0 if self._in_groups else OF_WEIGHT
+        return OF_IMAGE if self._in_groups and TILE <= min(self.in_channels, self.out_channels) <= 2 * TILE else 1.0
+
+    @property
+    def _in_groups(self) -> bool:
+        return self.groups > 1 and self.width < 4
 
 
 def is_convolution(kernel: KernelCall) -> bool:
@@ -158,15 +179,13 @@ def seconds(kernel: KernelCall, rate: float, num_sms: int, memory_Bps: float, is
     conv = read(kernel)
     bias = (BIAS_GRADIENT_ISSUES if conv.of_weight else BIAS_ISSUES) * conv.bias / issues_per_s
     touched_s = conv.moved * conv.width / (memory_Bps * PASSES)
+    backward = "backward" in kernel.name
     if conv.groups > 1 and conv.in_channels == 1:
-        issues = ALONE[conv.channels_outermost]["backward" in kernel.name]
+        issues = ALONE[conv.channels_outermost][backward]
         return max(conv.flops / 2 * issues / issues_per_s, touched_s) + LAUNCHES_S
-    if min(conv.in_channels, conv.out_channels) < FEW:
+    if conv.groups == 1 and min(conv.in_channels, conv.out_channels) < FEW:
         reached = FEW_CHANNELS * (1.0 if conv.channels_outermost else FEW_LAST)
         return max(conv.flops / (2 * issues_per_s * reached), touched_s) + bias + LAUNCHES_S
-    if conv.groups > 1:
-        one = sum(2.0 * m * n * depth / (rate * GROUPED) + LAUNCHES_S for m, n, depth in conv.products)
-        return max(one * conv.groups, touched_s) + bias
     plain = conv.taps == 1 and not conv.strided
     rate *= IN_TF32 if conv.width == 4 else 1.0
     each_s = touched_s / len(conv.products) if conv.products else 0.0
@@ -179,9 +198,11 @@ def seconds(kernel: KernelCall, rate: float, num_sms: int, memory_Bps: float, is
         if of_weight and conv.dilation >= WIDE_DILATION:
             spent += m * n * depth * conv.groups / (issues_per_s * FEW_CHANNELS)
             continue
-        slower = OF_WEIGHT if of_weight else 1.0
+        slower = conv.slower(of_weight=of_weight) if backward else 1.0
+        slower *= APART if conv.apart else 1.0
         products_s += work * slower
-        spent += max((work + gathered / (GATHER_BPS_PER_SM * num_sms)) * slower, each_s) + LAUNCHES_S
+        launches = APART_LAUNCHES * conv.groups if conv.apart else 1.0
+        spent += max((work + gathered / (GATHER_BPS_PER_SM * num_sms)) * slower, each_s) + launches * LAUNCHES_S
     copied_s = COPIED * 2 * conv.moved * conv.width / memory_Bps
     if conv.channels_outermost and not plain:
         spent += copied_s
