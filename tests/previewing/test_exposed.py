@@ -9,7 +9,6 @@ import pytest
 from syncline.describe.own_data import own_data
 from syncline.fabric import load
 from syncline.previewing.exposed import CollectiveUse, talking
-from syncline.questions.preview import HOST_HIGH, HOST_LOW
 from syncline.sim.step.machine import Machine, machine_from_fabric
 from syncline.sim.uncertainty import Spread, preview_spread
 
@@ -21,21 +20,23 @@ def machine() -> Machine:
     return machine_from_fabric(load("h100-64-rail"))
 
 
-@pytest.mark.parametrize("kernels", ["products", "convolutions"])
+@pytest.mark.parametrize("kernels", ["products", "convolutions", "host"])
 def test_nine_of_ten_measured_previews_lie_in_their_interval(kernels: str) -> None:
     spread = preview_spread("Hopper", 8, kernels)
     scored = own_data("sim", "data/previews.yaml")["previews"]
-    alike = [each for each in scored if each["decides"] == "kernels" and each["kernels"] == kernels]
+    alike = [each for each in scored if kernels in (each["decides"], each["decides"] == "kernels" and each["kernels"])]
     ratios = [1 / (1 + each["off_percent"] / 100) for each in alike]
     assert spread.num_rows == len(ratios) >= 15
     assert sum(spread.low_90 <= ratio <= spread.high_90 for ratio in ratios) >= 0.85 * len(ratios)
     assert spread.low_90 <= spread.low_50 <= 1.0 <= spread.high_50 <= spread.high_90
 
 
-def test_previews_of_hosts_lie_in_what_hosts_take() -> None:
-    scored = [each for each in own_data("sim", "data/previews.yaml")["previews"] if each["decides"] == "host"]
-    ratios = [1 / (1 + each["off_percent"] / 100) for each in scored]
-    assert all(HOST_LOW <= ratio <= HOST_HIGH for ratio in ratios), ratios
+def test_a_step_is_as_sure_as_what_bounds_it() -> None:
+    kernels, host = preview_spread("Hopper", 8), preview_spread("Hopper", 8, "host")
+    assert kernels.longer_of(host, 1.0, 0.1) == kernels
+    between = kernels.longer_of(host, 1.0, 0.9)
+    assert between.high_90 == max(kernels.high_90, 0.9 * host.high_90)
+    assert kernels.longer_of(host, 0.1, 1.0).low_90 == max(0.1 * kernels.low_90, host.low_90)
 
 
 def test_what_was_never_measured_is_wider_and_said() -> None:

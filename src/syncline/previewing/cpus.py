@@ -20,6 +20,8 @@ from syncline.sim.uncertainty import Spread
 
 ERROR = 0.17
 """The furthest that six steps in the lab were off when they were first scored."""
+UNTIMED = 0.35, 1.91
+"""How far a step may lie where nothing was timed: processors differ, and so do their hosts."""
 CODING_S_PER_BYTE = 4.1e-10
 """What a codec takes for a byte of gradient: int8 encoded with its residual, added and decoded on one core."""
 TWICE = ("all_reduce", "reduce_scatter")
@@ -126,7 +128,7 @@ def check_device(captured: Capture, cpu: bool) -> None:
         )
 
 
-def cpu_spread(own: OwnHost | None, usual: tuple[float, float]) -> Spread:
+def cpu_spread(own: OwnHost | None, usual: tuple[float, float] = UNTIMED) -> Spread:
     """Return how far a step may be off: as its own steps on a CPU differed, or as the lab's did."""
     least, most = own.spread if own is not None else usual
     low, high = min(least, 1 - ERROR), max(most, 1 + ERROR)

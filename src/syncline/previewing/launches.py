@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from syncline.previewing.kernels import convolution
 from syncline.previewing.measured import OwnHost
 from syncline.previewing.price import KernelPrice, Pricer
 from syncline.previewing.record import Capture, CapturedOp
 
 SHARDED = ("all_gather", "reduce_scatter")
 LISTS = ("_foreach_", "_fused_adam", "_fused_sgd", "_fused_adagrad")
+CALLED = 2  # operators for one that launches a kernel, where a capture of an older version does not say
 UNIT_HOOKS = 3
 """Hooks of an FSDP2 unit in a step: two gather, one scatters. One rank alone sends nothing, but the hooks run."""
 
@@ -65,10 +67,7 @@ def _timed(captured: Capture, index: int, pricer: Pricer) -> float:
 
 
 def _usual(captured: Capture, index: int, pricer: Pricer, fused: bool, sharded: bool) -> float:
-    """Return what hosts usually take to launch an operator; an optimizer does much in Python before its first.
-
-    An operator over lists takes them apart tensor by tensor; under FSDP2, whose parameters are DTensors, twice.
-    """
+    """Return what hosts usually take to launch an operator; an optimizer does much in Python before its first."""
     op, host = captured.ops[index], pricer.host
     if captured.on_cpu:
         return _timed(captured, index, pricer)
@@ -78,12 +77,17 @@ def _usual(captured: Capture, index: int, pricer: Pricer, fused: bool, sharded: 
     if fused:
         return host.forward_s  # the code that torch.compile writes launches it from Python, in the backward too
     kernel = captured.kernels[op.signature]
-    packs = pricer.host_s(kernel)
-    own = max(host.backward_s if op.phase == "backward" else host.forward_s, packs)
+    called = op.extra[3] if isinstance(op.extra, list) and len(op.extra) > 3 else CALLED
+    if not called:  # a CUDA graph launches it with the one before
+        return 0.0
+    behind = op.phase == "backward"
+    own = (host.backward_s if behind else host.forward_s) + called * (
+        host.backward_called_s if behind else host.called_s
+    )
+    own = max(own + (host.convolution_s if convolution.is_convolution(kernel) else 0.0), pricer.host_s(kernel))
     if captured.world == 1 and "chunk_cat" in kernel.name:
         own += UNIT_HOOKS * host.shard_s
     if any(word in kernel.name for word in LISTS):
-        listed = len(kernel.args[0]) if kernel.args and isinstance(kernel.args[0], list) else 1
-        own += host.listed_s * listed + (host.sharded_s * len(kernel.ins) if sharded else 0.0)
+        own += (host.listed_s + (host.sharded_s if sharded else 0.0)) * len(kernel.ins)
     first = op.phase == "optimizer" and (not index or captured.ops[index - 1].phase != "optimizer")
     return own + (host.optimizer_s if first else 0.0)

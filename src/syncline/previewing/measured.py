@@ -29,20 +29,22 @@ block on the host, 0.3 to 3.8 ms, and copies it from memory that is not pinned."
 
 @dataclass(frozen=True)
 class EagerCosts:
-    """What the host does for an eager operator (Python, autograd, dispatch, launch), a collective, an optimizer.
+    """What the host does before an operator that launches a kernel, a collective, an optimizer.
 
-    A forward is Python, a backward is autograd's C++. The two are the middle of what two scripts under DDP took on
-    three machines with an H200 each (26 to 49 us and 18 to 26 us), the rest is of the same scripts' optimizers and of
-    FSDP2's profile: one script on one machine differs by a third from run to run.
+    Python and autograd call more operators than launch something: views, empty tensors, shapes. Fitted to the steps of
+    24 scripts that an H200's host bounds (`research/preview`); what FSDP does is of the profile of one.
     """
 
-    forward_s: float = 34e-6
-    backward_s: float = 21e-6
+    forward_s: float = 25e-6
+    called_s: float = 3.2e-6  # for each operator that was called since the last launch, its own with them
+    backward_s: float = 3e-6
+    backward_called_s: float = 8.5e-6
+    convolution_s: float = 28e-6  # more than another operator: cuDNN chooses, and launches several kernels
     collective_s: float = 150e-6  # hooks and bookkeeping of DDP around one
     shard_s: float = 600e-6  # of FSDP around one that gathers or scatters, beside the copies of its parameters
-    optimizer_s: float = 300e-6
-    listed_s: float = 3e-6  # of a tensor that an operator over lists writes: lists are made and grouped in Python
-    sharded_s: float = 2.4e-6  # of a tensor in any of its lists that is one rank's part of a DTensor, taken out of it
+    optimizer_s: float = 1000e-6  # with what a loop does between steps
+    listed_s: float = 1.1e-6  # of a tensor in any of an operator's lists, which are made and grouped in Python
+    sharded_s: float = 2.4e-6  # more where it is one rank's part of a DTensor, taken out of it
 
 
 @dataclass(frozen=True)

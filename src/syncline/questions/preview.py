@@ -45,11 +45,7 @@ from syncline.workload.graph import Op, save_workload
 from syncline.workload.read_job import load_job
 
 CONVOLVED = 0.1  # of the time of kernels from which on convolutions decide how far off it may be
-LAUNCH_BOUND = 1.2
-"""A step that takes less than so many times what the host does in it is the host's, which may wait for the GPU."""
-HOST_LOW, HOST_HIGH = 0.35, 1.91
-"""How far it may lie: hosts may launch three times as fast as the usual one, and have taken 1.9 times."""
-HOST_WORDS = "the host launches small kernels, and hosts beside one GPU differ by a factor of two"
+HOST_WORDS = "the host launches small kernels; the one beside the measured GPUs is meant, and others differ from it"
 PACKED = "the launcher leaves GPUs of its hosts without a rank; `step` and `plan` fill one host after the other"
 OWN_WORDS = "the host launches small kernels, and its own steps differed so much"
 
@@ -203,19 +199,18 @@ class PreviewAnswer(Answer):
         machine = replace(whole, gpus_per_host=here, domain=whole.domain * here // whole.gpus_per_host)
         own = next(iter(self.times.own.values()), None) if self.times is not None else None
         if self.captures[0].on_cpu:
-            return cpus.cpu_spread(own, (HOST_LOW, HOST_HIGH))
+            return cpus.cpu_spread(own)
         generation = generation_of(machine.gpu.architecture, machine.gpu.vendor)
         convolved = self.graph.prices.get("convolution", 0.0) > CONVOLVED * self.kernels_s
         kernels = preview_spread(generation, self.launch.world, "convolutions" if convolved else "products")
-        found = talking(kernels, self.step_time_s, self.exposed_s, self.collectives, machine)
-        if self.step_time_s > LAUNCH_BOUND * self.host_s:
-            return found
-        least, most = own.spread if own is not None else (HOST_LOW, HOST_HIGH)
-        words = OWN_WORDS if own is not None else HOST_WORDS
-        # However fast a host is, its kernels take what they take.
-        floor = kernels.low_90 * min(self.kernels_s / self.step_time_s, 1.0)
-        low, high = min(found.low_90, max(least, floor)), max(found.high_90, most)
-        return replace(found, low_90=low, high_90=high, unmeasured=(*found.unmeasured, words))
+        host = preview_spread(generation, self.launch.world, "host")
+        if own is not None:
+            least, most = own.spread
+            host = replace(host, low_90=least, low_50=1.0, high_50=1.0, high_90=most)
+        both = kernels.longer_of(host, self.kernels_s, self.host_s)
+        if both.high_90 * max(self.kernels_s, self.host_s) > kernels.high_90 * self.kernels_s:
+            both = replace(both, unmeasured=(*both.unmeasured, OWN_WORDS if own is not None else HOST_WORDS))
+        return talking(both, self.step_time_s, self.exposed_s, self.collectives, machine)
 
     @property
     def kernels_s(self) -> float:

@@ -180,6 +180,19 @@ class Spread:
         return replace(self, low_90=math.exp(-low_90), low_50=math.exp(-low_50), high_50=math.exp(high_50),
                        high_90=math.exp(high_90))  # fmt: skip
 
+    def longer_of(self, other: Spread, own: float, others: float) -> Spread:
+        """Return the spread of the longer of two things that go on at once, this one's value and another's.
+
+        >>> low, high = Spread(0.9, 1, 1, 1.2, 9, 3, ""), Spread(0.5, 1, 1, 2.0, 9, 3, "")
+        >>> [low.longer_of(high, 10.0, host).high_90 for host in (4.0, 8.0, 20.0)]
+        [1.2, 1.6, 2.0]
+        """
+        names, whole = ("low_90", "low_50", "high_50", "high_90"), max(own, others)
+        ends = (
+            {end: max(getattr(self, end) * own, getattr(other, end) * others) / whole for end in names} if whole else {}
+        )
+        return replace(self, **ends)
+
     def wider_inside(self, factor: float, why: str) -> Spread:
         """Return the spread whose inner half is `factor` times as wide in log units, within the outer ends."""
         low_50 = max(self.low_50**factor, self.low_90)
@@ -266,10 +279,13 @@ def serve_spread(what: str, kind: str, engine: str, tuned: bool) -> Spread:
 def preview_spread(generation: str, num_ranks: int, kernels: str = "products") -> Spread:
     """Return how far off the kernels of a previewed step may be: as those of scripts that were then measured.
 
-    `kernels` is what takes the time: convolutions have many more kernels than products, and new ones more surprises.
+    `kernels` is what takes the time: convolutions have many more kernels than products, and new ones more surprises; or
+    it is the `host`, which launches them.
     """
     scored = own_data("sim", "data/previews.yaml")["previews"]
-    alike = [each for each in scored if each["decides"] == "kernels" and each["kernels"] == kernels]
+    alike = [
+        each for each in scored if kernels == (each["kernels"] if each["decides"] == "kernels" else each["decides"])
+    ]
     logs = [-math.log1p(each["off_percent"] / 100) for each in alike]
     outer, middle = quantiles(logs, n=20, method="exclusive"), quantiles(logs, n=4, method="exclusive")
     ends = (min(outer[0], 0.0), min(middle[0], 0.0), max(middle[2], 0.0), max(outer[-1], 0.0))

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from syncline.previewing.capture.log import SYNC, Log
+from syncline.previewing.capture.log import KERNEL, SYNC, Log
 
 _state: dict[str, Any] = {}
 _TRUE = (
@@ -22,6 +22,12 @@ _NOTHING = (
     "set_rng_state_all", "reset_accumulated_memory_stats", "_sleep",
 )  # fmt: skip
 """What scripts ask of `torch.cuda` that has one answer, or none."""
+
+
+_OLD_NAMES = {
+    "Float": torch.float32, "Double": torch.float64, "Half": torch.float16, "BFloat16": torch.bfloat16,
+    "Long": torch.int64, "Int": torch.int32, "Short": torch.int16, "Byte": torch.uint8, "Bool": torch.bool,
+}  # fmt: skip
 
 
 class Stream:
@@ -105,6 +111,64 @@ class StreamEvent:
         return 1.0
 
 
+class Graph:
+    """A CUDA graph: what is captured runs at every replay, launched at once."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        self.ops: list[list[Any]] = []
+
+    def capture_begin(self, *_: Any, **__: Any) -> None:
+        log: Log = _state["log"]
+        self.first, self.last, self.pending = len(log.ops), dict(log.last), dict(log.pending)
+
+    def capture_end(self) -> None:
+        log: Log = _state["log"]
+        self.ops = log.ops[self.first :]
+        del log.ops[self.first :]
+        log.last, log.pending = self.last, self.pending
+
+    def replay(self) -> None:
+        log: Log = _state["log"]
+        begin, stream = len(log.ops), current()
+        for number, (kind, _, signature, module, line, phase, _, extra) in enumerate(self.ops):
+            waits = sorted(log.pending.pop(stream, ())) if not number else []
+            whole = [*extra[:3], int(not number), 0] if kind == KERNEL else extra
+            log.ops.append([kind, stream, signature, module, line, phase, waits, whole])
+            log.last[stream] = begin + number
+
+    def pool(self) -> tuple[int, int]:
+        return 0, 0
+
+    def reset(self) -> None: ...
+
+
+class _Kinds(type):
+    """Types of tensors by their old names: `torch.cuda.FloatTensor(2, 3)`."""
+
+    dtype: torch.dtype
+
+    def __call__(cls, *given: Any) -> Any:
+        if len(given) == 1 and isinstance(given[0], (list, tuple)) and not isinstance(given[0], torch.Size):
+            return torch.tensor(given[0], dtype=cls.dtype, device="cuda")
+        return torch.empty(*given or (0,), dtype=cls.dtype, device="cuda")
+
+    def __instancecheck__(cls, value: object) -> bool:
+        return isinstance(value, torch.Tensor) and value.is_cuda and value.dtype is cls.dtype
+
+
+class Generator(torch.Generator):
+    """A generator, on whichever device it was asked for: its numbers are not used."""
+
+    def __new__(cls, device: Any = "cpu") -> Generator:
+        found = super().__new__(cls)
+        found.lies_on = torch.device(device)  # type: ignore[attr-defined]
+        return found
+
+    @property
+    def device(self) -> torch.device:  # type: ignore[override]
+        return self.lies_on  # type: ignore[attr-defined, no-any-return]
+
+
 def current() -> int:
     """Return the number of the stream in use."""
     return _state["current"].stream_id  # type: ignore[no-any-return]
@@ -180,6 +244,12 @@ def prepare(log: Log, gpu: Mapping[str, Any], local_rank: int, local_size: int, 
     cuda.stream, cuda.StreamContext, cuda.Stream, cuda.Event = _on, _on, Stream, StreamEvent
     cuda.streams.Stream, cuda.streams.Event = Stream, StreamEvent
     torch.Stream, torch.Event = Stream, StreamEvent  # type: ignore[misc, assignment]
+    cuda.CUDAGraph = cuda.graphs.CUDAGraph = Graph
+    cuda.graph_pool_handle = cuda.graphs.graph_pool_handle = _says((0, 0))
+    torch._C._host_emptyCache = _says(None)
+    for name, dtype in _OLD_NAMES.items():
+        setattr(cuda, f"{name}Tensor", _Kinds(f"{name}Tensor", (), {"dtype": dtype}))
+    torch.Generator = Generator  # type: ignore[misc]
     cuda.memory_allocated = cuda.memory_reserved = lambda device=None: memory.used
     cuda.max_memory_allocated = cuda.max_memory_reserved = lambda device=None: memory.peak
     cuda.mem_get_info = lambda device=None: (max(total - memory.used, 0), total)

@@ -70,8 +70,8 @@ def prepare() -> None:
     from torch.optim.optimizer import _foreach_supported_types as in_optimizers
     from torch.utils._foreach_utils import _foreach_supported_types as in_utilities
 
-    for name in ("silu_backward", "_fused_rms_norm"):
-        _library.impl(name, _never, "CUDA")  # without one they are many operators, as on a CPU
+    for name in ("silu_backward", "_fused_rms_norm", "_pack_padded_sequence_backward"):
+        _library.impl(name, _never, "CUDA")  # without one they are many operators, or read values
     grouped = torch._C._group_tensors_by_device_and_dtype
 
     def by_device(*args: Any, **kwargs: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import torch
@@ -109,6 +110,7 @@ SHAPES = {
         lambda x, *_, **__: torch.empty_like(x),
     ),
     aten._pack_padded_sequence: _packed,
+    aten._pack_padded_sequence_backward: lambda grad, size, *_: grad.new_empty(size),
     aten.repeat_interleave: _repeated,
     aten._ctc_loss: _aligned,
     aten._ctc_loss_backward: lambda grad, logs, *_: torch.empty_like(logs),
@@ -154,10 +156,34 @@ def prepare(log: Log) -> None:
     functional.scaled_dot_product_attention, functional.rms_norm, functional.linear = attention, rms_norm, linear
     functional.dropout = dropout
     _flexible(log)
+    inverse = torch.istft
+    torch.istft = lambda spectra, *given, **named: (_istft if _on_gpu(spectra) else inverse)(spectra, *given, **named)
+    torch.Tensor.istft = torch.istft  # type: ignore[method-assign, assignment]
     for mode, name in enumerate(RECURRENT):
         setattr(torch._VF, name, _recurrent(getattr(torch._VF, name), mode))
     unpack = torch._VF._pad_packed_sequence
     setattr(torch._VF, unpack.__name__, lambda data, *given: (_padded if _on_gpu(data) else unpack)(data, *given))
+
+
+def _istft(
+    spectra: Any, n_fft: int, hop_length: int | None = None, win_length: int | None = None, window: Any = None,
+    center: bool = True, normalized: bool = False, onesided: bool | None = None, length: int | None = None,
+    return_complex: bool = False,
+) -> Any:  # fmt: skip
+    """Add windows up; torch's own looks first whether what they add up to is anywhere 0."""
+    hop, wide = hop_length or (win_length or n_fft) // 4, win_length or n_fft
+    window = torch.ones(wide, device=spectra.device) if window is None else window
+    window = torch.nn.functional.pad(window, [(n_fft - wide) // 2, (n_fft - wide + 1) // 2])
+    norm, rows = "ortho" if normalized else None, spectra.transpose(-1, -2)
+    pieces = (torch.fft.ifft if return_complex else torch.fft.irfft)(rows, n_fft, norm=norm) * window
+    whole = n_fft + hop * (pieces.shape[-2] - 1)
+    parts = pieces.reshape(-1, *pieces.shape[-2:]).transpose(1, 2)
+    weights = (window * window)[None, :, None].expand(1, n_fft, parts.shape[-1])
+    fold = partial(torch.nn.functional.fold, output_size=(1, whole), kernel_size=(1, n_fft), stride=(1, hop))
+    sound = (fold(parts) / fold(weights)).reshape(*spectra.shape[:-2], whole)
+    begin = n_fft // 2 if center else 0
+    end = begin + length if length is not None else whole - begin
+    return torch.nn.functional.pad(sound[..., begin:end], (0, max(end - whole, 0)))
 
 
 def _recurrent(func: Any, mode: int) -> Any:

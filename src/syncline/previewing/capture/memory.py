@@ -21,6 +21,8 @@ class StorageLedger:
 
     def seen(self, tensor: Any, module: str, line: str, label: str = "") -> bool:
         """Count the storage of a tensor unless it is known; return whether it was new."""
+        if tensor.layout is not torch.strided:  # its indices and values were made before it
+            return True
         storage = tensor.untyped_storage()
         key = storage._cdata
         if key in self.live:
@@ -54,6 +56,8 @@ class StorageLedger:
     def label(self, tensor: Any, label: str) -> None:
         """Say what a tensor is for."""
         local = getattr(tensor, "_local_tensor", tensor)
+        if torch._C._functorch.is_functorch_wrapped_tensor(local):  # of `vmap` and `grad`
+            return
         found = self.live.get(local.untyped_storage()._cdata) if isinstance(local, torch.Tensor) else None
         if found is not None and self.log.allocs[found[0]][4] != "parameters":
             self.log.allocs[found[0]][4] = label

@@ -152,6 +152,8 @@ def _plan(kind: str, out: Any, args: Any, kwargs: Any) -> Any:
         if out.untyped_storage()._cdata != first.untyped_storage()._cdata:
             return None
         return (*_described(out), out.storage_offset())
+    if any(isinstance(t, FakeTensor) and t.layout is not torch.strided for t in (*args, *kwargs.values())):
+        return None
     given = {t.untyped_storage()._cdata for t in (*args, *kwargs.values()) if isinstance(t, FakeTensor)}
     parts = out if isinstance(out, (tuple, list)) else (out,)
     if not all(_remakable(part, given) for part in parts):
@@ -163,7 +165,13 @@ def _plan(kind: str, out: Any, args: Any, kwargs: Any) -> Any:
 def _remakable(part: Any, given: set[int]) -> bool:
     if type(part) in (int, float, bool, type(None)):
         return True
-    if type(part) is not FakeTensor or part.constant is not None or part.requires_grad or part.dtype.is_complex:
+    if (
+        type(part) is not FakeTensor
+        or part.layout is not torch.strided
+        or part.constant is not None
+        or part.requires_grad
+        or part.dtype.is_complex
+    ):
         return False
     storage = part.untyped_storage()
     reach = 1 + sum((size - 1) * stride for size, stride in zip(part.shape, part.stride(), strict=True))

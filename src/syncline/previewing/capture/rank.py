@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
+import torch._decomp.decompositions_for_jvp  # it scripts functions, which nothing does later
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from syncline.previewing.capture import (

@@ -15,11 +15,14 @@ from syncline.previewing.capture.device import cpp_device, renamed
 from syncline.previewing.capture.fused import SHAPES
 from syncline.previewing.capture.log import KERNEL, Log
 from syncline.previewing.capture.memory import StorageLedger
-from syncline.previewing.capture.values import hinted, rows_of, value_of
+from syncline.previewing.capture.values import hinted, numbers_of, rows_of, value_of
 
 aten = torch.ops.aten
 _DEVICE_OF = torch.ops.prim.device.default
 _CHOSEN = {aten.nonzero, aten.masked_select, aten.unique_consecutive, aten._unique2}
+_COUNTED = {aten.to_sparse, aten._to_sparse, aten._to_sparse_csr, aten.to_sparse_csr, aten._to_sparse_csc}
+_SPARSE = {aten.mm, aten._sparse_mm, aten.addmm, aten._sparse_addmm, aten.bmm, aten._coalesce}
+SPARSE = "make the tensor of its indices, by torch.sparse_coo_tensor"
 _PLAIN = (torch.Tensor, FakeTensor, torch.nn.Parameter)
 _MULTIPLIES = {aten.mm, aten.addmm, aten.bmm, aten.baddbmm}
 _NO_KERNEL = {
@@ -62,11 +65,13 @@ class Recorder(TorchDispatchMode):
         kwargs = renamed(kwargs or {})
         packet = func.overloadpacket
         self.since[0] += 1
-        if _is_composite(func):  # they arrive whole in inference mode, and later with what was made there
+        if packet not in SHAPES and _is_composite(func):  # they arrive whole in inference mode, and later with what was made there
             with self:
                 return func.decompose(*args, **kwargs)
         if packet is aten._local_scalar_dense:
             return self._read(args[0])
+        if packet in _COUNTED:
+            raise NotImplementedError(f"{packet.__name__} counts what is not 0, and a preview has no values: {SPARSE}")
         if packet in (aten.equal, aten.allclose):
             self.synced(args[0])
             self.log.stand_in(f"{packet.__name__}()", "equal where shapes are")
@@ -75,7 +80,12 @@ class Recorder(TorchDispatchMode):
             return self._chosen(packet, args)
         if packet is aten.index:
             args = self._places(args)
-        if packet in SHAPES and (packet is not aten.histc or args[0].is_cuda):
+        sparse = next(
+            (each for each in args if isinstance(each, FakeTensor) and each.layout is not torch.strided), None
+        )
+        if packet in _SPARSE and sparse is not None:
+            out = sparse if packet is aten._coalesce else args[-1].new_empty((*args[-2].shape[:-1], args[-1].shape[-1]))
+        elif packet in SHAPES and (packet is not aten.histc or args[0].is_cuda):
             out = SHAPES[packet](*args, **kwargs)
         else:
             # In inference mode a kept answer is an inference tensor, which cannot be a view of any other.
@@ -86,7 +96,7 @@ class Recorder(TorchDispatchMode):
                 out = func(*args, **kwargs)
         if packet in (aten.convolution, aten.convolution_backward):
             out = _laid_out(out, args)
-        hinted(func, args, out)
+        hinted(func, args, kwargs, out)
         self._record(func, packet, args, kwargs, out)
         return out
 
@@ -105,6 +115,10 @@ class Recorder(TorchDispatchMode):
             with torch.utils._python_dispatch._disable_current_modes():
                 return tensor.constant.item()
         self.synced(tensor)
+        if (known := numbers_of(tensor)) is not None:
+            while isinstance(known, list):
+                (known,) = known
+            return known
         value = value_of(tensor)
         self.log.stand_in("item()", value)
         return value
@@ -173,16 +187,16 @@ class Recorder(TorchDispatchMode):
         module, line, phase, compiled = self.where()
         self._launched(found, (module, line, phase), compiled, on_gpu, [])
 
-    def _launched(self, signature: int, where: tuple[str, str, str], compiled: int, ins: list[Any], outs: list[Any]) -> None:
+    def _launched(
+        self, signature: int, where: tuple[str, str, str], compiled: int, ins: list[Any], outs: list[Any]
+    ) -> None:
         self.log.add(KERNEL, cuda.current(), signature, *where, [compiled, *self._touched(ins, outs), *self.since])
         self.since = [0, 0]
 
     def _touched(self, ins: list[Any], outs: list[Any]) -> list[list[int]]:
         """Return the allocations read and written, for what fused code leaves out."""
-        live = self.memory.live
-        return [
-            [live[key][0] for t in part if (key := t.untyped_storage()._cdata) in live] for part in (ins[:8], outs[:8])
-        ]
+        live, parts = self.memory.live, ([t for t in part[:8] if t.layout is torch.strided] for part in (ins, outs))
+        return [[live[key][0] for t in part if (key := t.untyped_storage()._cdata) in live] for part in parts]
 
     def where(self) -> tuple[str, str, str, int]:
         """Return module, script line, phase and whether the code is compiled."""
@@ -231,7 +245,7 @@ def _tensors(values: Any) -> list[Any]:
 
 def _key(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
-        return (tuple(value.shape), value.dtype, value.stride(), value.device.type)
+        return (tuple(value.shape), value.dtype, _stride(value), value.device.type)
     if isinstance(value, (list, tuple)):
         return tuple(_key(each) for each in value)
     return value if isinstance(value, (int, float, str, bool, type(None), torch.dtype)) else str(value)
@@ -296,10 +310,15 @@ def _shape(tensor: Any) -> list[Any]:
     return [list(tensor.shape), str(tensor.dtype).removeprefix("torch."), _dense(tensor)]
 
 
+def _stride(tensor: Any) -> tuple[int, ...]:
+    """Return where elements lie; of a sparse tensor, where its rows would."""
+    return tuple(tensor.stride()) if tensor.layout is torch.strided else (1,) * tensor.ndim
+
+
 def _dense(tensor: Any) -> int:
     """Return the elements that lie in memory: those of an expanded tensor are fewer than its shape says."""
     total = 1
-    for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
+    for size, stride in zip(tensor.shape, _stride(tensor), strict=True):
         total *= size if stride else 1
     return total
 
@@ -308,7 +327,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         return {
             "shape": list(value.shape),
-            "stride": list(value.stride()),
+            "stride": list(_stride(value)),
             "dtype": str(value.dtype),
             "on": value.device.type,
         }

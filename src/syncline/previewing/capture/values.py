@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -20,8 +21,6 @@ _INFINITE = (math.inf, -math.inf)
 _ZERO = {aten.zeros, aten.zeros_like, aten.new_zeros, aten.zero_}
 _ONE = {aten.ones, aten.ones_like, aten.new_ones}  # as masks of sequences without padding are
 _FILLED = {aten.full, aten.full_like, aten.new_full}
-_ARITHMETIC = ("add", "sub", "mul", "eq", "ne", "gt", "ge", "lt", "le")
-_IN_PLACE = ("add", "sub", "mul", "div", "logical_or")
 _OF_TWO: dict[Any, Callable[[Any, Any], Any]] = {
     **{
         getattr(aten, name): getattr(operator, name)
@@ -45,15 +44,18 @@ _SAME = {
     aten.amin, aten.mean, aten.repeat, aten.stack, aten.cat,
 }  # fmt: skip
 """Operators, beside views, whose result has the value of what they are given."""
-_KEPT = {aten._to_copy, aten.clone, aten.eq, aten.ne, aten.gt, aten.ge, aten.lt, aten.le, aten.any, aten.all}
-"""Operators, beside views, that are worked out on the numbers a script put into a tensor."""
+_MAKES = {aten.arange, aten.linspace, aten.eye, aten.full, aten.zeros, aten.ones, aten.scalar_tensor, aten.logspace}
+"""Operators that make tensors of numbers alone."""
 MOST_KNOWN = 4096
+CPU = torch.device("cpu")
+_overwritten: dict[int, Any] = {}
+"""Memory with numbers that were known: something unknown was written there."""
 
 
-def hinted(func: Any, args: Any, out: Any) -> None:
+def hinted(func: Any, args: Any, kwargs: Any, out: Any) -> None:
     """Carry what is known of a value: checks for infinities pass, counts of a router are balanced."""
     packet = func.overloadpacket
-    if _followed(func, args, out):
+    if _followed(func, args, kwargs, out):
         return
     if packet is aten._amp_foreach_non_finite_check_and_unscale_:  # else a scaler would skip every step
         args[1]._stand_in = 0.0
@@ -71,6 +73,8 @@ def hinted(func: Any, args: Any, out: Any) -> None:
         value = 1
     elif packet in _FILLED:
         value = args[-1]
+    elif packet is aten.uniform_ and out.numel() == 1:
+        value = sum(args[1:3]) / 2 if len(args) == 3 else 0.5
     elif packet in (aten.bincount, aten.histc):
         value = args[0].numel() / max(out.numel(), 1)
     elif packet is aten.one_hot and out.ndim:
@@ -117,23 +121,52 @@ def _index(tensor: Any) -> Any:
     return value_of(tensor) if known is None and whole else known
 
 
-def _followed(func: Any, args: Any, out: Any) -> bool:
-    """Carry the numbers that the script itself put into a tensor; return whether there were any."""
-    given = args[0] if args else None
-    known = getattr(given, "_known", None)
-    known = getattr(given, "constant", None) if known is None else known
-    if known is None or known.numel() > MOST_KNOWN or not (func.is_view or func.overloadpacket in _KEPT):
+def _followed(func: Any, args: Any, kwargs: Any, out: Any) -> bool:
+    """Work small tensors out on the numbers that the script itself put into them; return whether all are known."""
+    given = [each for each in _leaves((*args, *kwargs.values())) if isinstance(each, torch.Tensor)]
+    made = [each for each in (out if isinstance(out, (list, tuple)) else [out]) if isinstance(each, torch.Tensor)]
+    small = all(each.numel() <= MOST_KNOWN for each in (*given, *made))
+    if not small or (not given and func.overloadpacket not in _MAKES):
         return False
-    if any(isinstance(each, torch.Tensor) for each in args[1:]):
+    reals = {id(each): _real(each) for each in given}
+    if torch.Tag.nondeterministic_seeded in func.tags or any(real is None for real in reals.values()):
         return False
-    with _disable_current_modes():
-        real = known.to(out.dtype) if func.overloadpacket is aten._to_copy else func(known, *args[1:])
-        pairs = zip(out, real, strict=True) if isinstance(out, (list, tuple)) else [(out, real)]
-        for fake, value in pairs:
-            fake._known = value
-            if value.numel() == 1:
-                fake._stand_in = value.item()
-    return True
+
+    def real(value: Any) -> Any:
+        if isinstance(value, (list, tuple)):
+            return type(value)(map(real, value)) if type(value) in (list, tuple) else value
+        return (
+            reals[id(value)] if isinstance(value, torch.Tensor) else CPU if isinstance(value, torch.device) else value
+        )
+
+    with _disable_current_modes(), contextlib.suppress(Exception):
+        found = func(*real(args), **{name: real(value) for name, value in kwargs.items()})
+        for fake, value in zip(made, found if isinstance(found, (list, tuple)) else [found], strict=False):
+            if isinstance(fake, FakeTensor) and isinstance(value, torch.Tensor):
+                fake._known = value
+                if value.numel():  # what stands for each beside tensors that are not known
+                    alike = bool((value == value.flatten()[0]).all())
+                    fake._stand_in = value.flatten()[0].item() if alike else value.double().mean().item()
+        return True
+    return False
+
+
+def _leaves(values: Any) -> Iterator[Any]:
+    for each in values:
+        if isinstance(each, (list, tuple)):
+            yield from _leaves(each)
+        else:
+            yield each
+
+
+def _real(tensor: Any) -> Any:
+    """Return the numbers of a tensor, in memory that its views share; None where nobody knows them."""
+    if type(tensor) is not FakeTensor:
+        return tensor if type(tensor) is torch.Tensor else None
+    known = getattr(tensor, "_known", None)
+    if known is None and tensor.constant is not None:
+        known = tensor.constant.clone()
+    return None if known is None or known.untyped_storage()._cdata in _overwritten else known
 
 
 def remembered(tensor: Any, source: Any) -> Any:
@@ -147,20 +180,22 @@ def remembered(tensor: Any, source: Any) -> Any:
     return tensor
 
 
-def numbers_of(tensor: Any) -> list[Any] | None:
+def numbers_of(tensor: Any) -> Any:
     """Return the numbers that a script put into a tensor, in a list; None where nobody knows them."""
-    known = tensor.constant if getattr(tensor, "constant", None) is not None else getattr(tensor, "_known", None)
-    if known is None:
-        return None if isinstance(tensor, FakeTensor) else list(tensor.tolist())
+    known = _real(tensor)
     with _disable_current_modes():
-        return list(known.tolist())
+        return None if known is None else known.tolist()
 
 
 def forget(*tensors: Any) -> None:
-    """A tensor was written: what was known of it is not known any more."""
+    """A tensor was written: what was known of it, and of its views, is not known any more."""
     for tensor in tensors:
+        if not isinstance(tensor, FakeTensor):
+            continue
+        if (known := getattr(tensor, "_known", None)) is not None:
+            _overwritten[known.untyped_storage()._cdata] = known
         for name in ("_stand_in", "_known"):
-            if isinstance(tensor, FakeTensor) and hasattr(tensor, name):
+            if hasattr(tensor, name):
                 delattr(tensor, name)
 
 
@@ -176,6 +211,9 @@ def value_of(tensor: Any) -> bool | int | float:
 
 def rows_of(mask: Any, log: Log) -> int:
     """Return how many elements of a mask are set."""
+    if (exact := _real(mask)) is not None:
+        with _disable_current_modes():
+            return int(exact.count_nonzero())
     known = getattr(mask, "_stand_in", None)
     share = float(known) if known is not None and known is not True and known is not False else 0.5
     rows: int = max(1, round(mask.numel() * share))
@@ -188,11 +226,9 @@ def prepare(log: Log, synced: Any) -> None:
     fake: Any = FakeTensor
 
     def tolist(self: Any) -> Any:
-        known = self.constant if self.constant is not None else getattr(self, "_known", None)
-        if known is not None:
-            with _disable_current_modes():
-                return known.tolist()
         synced(self)
+        if (known := numbers_of(self)) is not None:
+            return known
         value = value_of(self)
         log.stand_in("tolist()", f"{value} for each")
 

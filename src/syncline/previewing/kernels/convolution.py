@@ -62,6 +62,7 @@ class Convolution:
     width: int
     moved: float  # elements of images that are read or written
     bias: float  # elements that a bias is added to, or summed over
+    visited: float  # multiplications where each channel is convolved alone: gradients of images visit all their pixels
 
     @property
     def flops(self) -> float:
@@ -131,6 +132,7 @@ def read(kernel: KernelCall) -> Convolution:
         width=4 if kernel.ins[0][1] == "float32" else 2,
         moved=float(math.prod(out) + math.prod(image) * (1 + (backward and mask[0]))),
         bias=float(math.prod(out)) if with_bias else 0.0,
+        visited=float(taps * (math.prod(image) * mask[0] + math.prod(out) * mask[1] if backward else math.prod(out))),
     )
 
 
@@ -182,7 +184,7 @@ def seconds(kernel: KernelCall, rate: float, num_sms: int, memory_Bps: float, is
     backward = "backward" in kernel.name
     if conv.groups > 1 and conv.in_channels == 1:
         issues = ALONE[conv.channels_outermost][backward]
-        return max(conv.flops / 2 * issues / issues_per_s, touched_s) + LAUNCHES_S
+        return max(conv.visited * issues / issues_per_s, touched_s) + LAUNCHES_S
     if conv.groups == 1 and min(conv.in_channels, conv.out_channels) < FEW:
         reached = FEW_CHANNELS * (1.0 if conv.channels_outermost else FEW_LAST)
         return max(conv.flops / (2 * issues_per_s * reached), touched_s) + bias + LAUNCHES_S

@@ -23,6 +23,7 @@ CHUNKS = 320  # of 65,536 elements that one launch over a list of tensors takes
 ISSUES = {
     "gelu": 48, "gelu_backward": 63, "randn": 80, "rand": 60, "normal_": 80, "uniform_": 60, "native_dropout": 40,
     "bernoulli_": 60, "randn_like": 80, "rand_like": 60,
+    "grid_sampler_2d": 112,
     "_foreach_sqrt": 68, "_foreach_div_": 50, "_foreach_mul_": 50, "_foreach_add_": 50, "_foreach_lerp_": 61,
     "_foreach_addcdiv_": 76, "_foreach_addcmul_": 50, "roll": 300, "index_add": 250, "index_add_": 250,
     "native_batch_norm": 184, "cudnn_batch_norm": 184,
@@ -38,6 +39,8 @@ a cast to a wider one; an operand whose innermost dimension is another's, of whi
 UPSAMPLED = 16
 """For an element of the gradient of an interpolation and each that is added to the same place: the more are, the longer
 they wait for each other."""
+SAMPLED = 3650
+"""For an element of the gradient of a sampled image: of small images more are added to one pixel."""
 INTERPOLATED = 304
 """For an element of an interpolation whose channels lie side by side."""
 PLANE_S, PIXELS, WAITING = 0.167e-6, 256, 0.22
@@ -62,7 +65,7 @@ SUMMED_ROW_S, WARP = 29e-9, 32  # of one multiprocessor for a row that is summed
 ROW_S = 0.264e-6  # of one multiprocessor for a row that is normalised
 SCATTERED = ("embedding_dense_backward", "_embedding_bag_backward", "_embedding_bag_dense_backward", "index_put",
              "index_put_", "_unsafe_index_put")  # fmt: skip
-SORT_S, KEY_S, SORTED, SLICE_S, EMBEDDED = 40e-6, 0.15e-9, 0.53, 25e-9, 480
+SORT_S, KEY_S, SORTED, SLICE_S, EMBEDDED, ALIKE_S = 40e-6, 0.15e-9, 0.53, 25e-9, 480, 1.6e-6
 """Rows that are added where an index says are sorted first: the passes of a radix sort, for each of its keys, of the
 memory rate that the sums (of 32 bits at least) reach, of one multiprocessor for each row; and issues for an element of
 an embedding's gradient, whose threads walk its rows."""
@@ -160,7 +163,8 @@ def _scattered_s(kernel: KernelCall, name: str, part: GpuFigures, widths: dict[s
     values, dtype = max([(n, t) for n, t in given if t.startswith(("float", "bfloat"))][table:], default=(0, "float32"))
     sorting = SORT_S + keys * KEY_S
     if "index" in name:
-        rows_s = values / _slice(kernel) * SLICE_S / part.num_sms
+        alike = keys * _slice(kernel) / math.prod(kernel.ins[0][0])  # rows that are added to one, one after the other
+        rows_s = max(values / _slice(kernel) * SLICE_S / part.num_sms, alike * ALIKE_S)
         return sorting + max(values * max(widths.get(dtype, 4), 4) / (SORTED * part.memory_Bps), rows_s)
     return 2 * sorting + values * EMBEDDED / part.issues_per_s
 
@@ -207,6 +211,8 @@ def _issues(kernel: KernelCall, name: str) -> float:
     if name in ("upsample_bilinear2d_backward", "upsample_bicubic2d_backward", "upsample_trilinear3d_backward"):
         given = math.prod(kernel.ins[0][0])
         return UPSAMPLED * given * given / math.prod(kernel.outs[0][0])
+    if name == "grid_sampler_2d_backward":
+        return SAMPLED * math.prod(kernel.ins[0][0]) / math.sqrt(math.sqrt(math.prod(kernel.ins[1][0][2:])))
     if name == "upsample_bilinear2d":
         return INTERPOLATED * math.prod(kernel.outs[0][0]) if _innermost_channels(kernel) else 0
     lists = kernel.args and isinstance(kernel.args[0], list)
