@@ -37,7 +37,9 @@ assert copy.deepcopy(torch.tensor(2.5)).item() == 2.5
 deviation = torch.as_tensor((0.25, 0.5, 0.125))  # as torchvision normalises images
 assert not (deviation == 0).any() and (deviation > 0.1).all() and deviation.tolist() == [0.25, 0.5, 0.125]
 deviation.add_(1.0)
-assert deviation.tolist() == [1.0, 1.0, 1.0]  # written: the stand-in
+assert deviation.tolist() == [1.25, 1.5, 1.125]  # worked out
+deviation *= torch.rand(3)
+assert deviation.tolist() == [1.0, 1.0, 1.0]  # known to nobody: the stand-in
 read = []  # as threads read a checkpoint's files: with values
 reader = threading.Thread(target=lambda: read.append(torch.ones(3)))
 reader.start()

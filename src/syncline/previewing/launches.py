@@ -80,10 +80,11 @@ def _usual(captured: Capture, index: int, pricer: Pricer, fused: bool, sharded: 
     called = op.extra[3] if isinstance(op.extra, list) and len(op.extra) > 3 else CALLED
     if not called:  # a CUDA graph launches it with the one before
         return 0.0
-    behind = op.phase == "backward"
-    own = (host.backward_s if behind else host.forward_s) + called * (
-        host.backward_called_s if behind else host.called_s
-    )
+    own = host.forward_s + called * host.called_s
+    if op.phase == "backward":
+        own = host.backward_s + called * host.backward_called_s
+    elif op.phase == "optimizer":  # keeps no record for a backward
+        own = host.backward_s + host.backward_called_s + (called - 1) * host.called_s
     own = max(own + (host.convolution_s if convolution.is_convolution(kernel) else 0.0), pricer.host_s(kernel))
     if captured.world == 1 and "chunk_cat" in kernel.name:
         own += UNIT_HOOKS * host.shard_s

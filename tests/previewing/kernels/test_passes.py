@@ -9,6 +9,7 @@ import pytest
 
 from syncline.previewing.holders import WORKSPACE_BYTES, peak_memory, workspaces
 from syncline.previewing.kernels.passes import (
+    ALIKE_S,
     CHANNEL_PER_S,
     CHUNKS,
     INTERPOLATED,
@@ -137,8 +138,11 @@ def test_a_batch_normalisation_of_few_channels_waits_for_one_block_each(backward
 def test_rows_that_are_added_by_index_are_sorted_first() -> None:
     table, keys, rows = ((1000, 64), "float32", 64000), ((5000,), "int64", 5000), ((5000, 64), "float32", 320000)
     call = KernelCall("aten.index_put.default", 0, (table, keys, rows), (), [True], {}, False, False, False, "aten")
-    by_hand = SORT_S + 5000 * KEY_S + 5000 * 64 * 4 / (SORTED * 1e12)
+    by_hand = SORT_S + 5000 * KEY_S + 5 * ALIKE_S  # five are added to each row, one after the other
     assert pass_s(call, "index_put", 0.0, PART, WIDTH) == pytest.approx(by_hand)
+    spread = call._replace(ins=(((5000, 64), "float32", 320000), keys, rows))
+    by_hand = SORT_S + 5000 * KEY_S + 5000 * 64 * 4 / (SORTED * 1e12)
+    assert pass_s(spread, "index_put", 0.0, PART, WIDTH) == pytest.approx(max(by_hand, SORT_S + 5000 * KEY_S + ALIKE_S))
 
 
 def test_single_elements_that_are_added_by_index_take_a_warp_each() -> None:

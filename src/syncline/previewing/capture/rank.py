@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import os
 import sys
 import traceback
@@ -9,7 +11,6 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
-import torch._decomp.decompositions_for_jvp  # it scripts functions, which nothing does later
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from syncline.previewing.capture import (
@@ -32,6 +33,8 @@ from syncline.previewing.capture.memory import StorageLedger
 from syncline.previewing.capture.memory import prepare as follow
 from syncline.previewing.capture.recorder import Recorder
 
+with contextlib.suppress(Exception):  # it scripts functions, which nothing does later, nor with PYTORCH_JIT=0
+    importlib.import_module("torch._decomp.decompositions_for_jvp")
 _KIND: Any = FakeTensorMode
 _KIND.__deepcopy__ = lambda mode, _: mode  # a copied tensor stays in its mode: no other one is recorded
 _FAKE = FakeTensorMode(allow_non_fake_inputs=True)  # before torch is told of a GPU: making one imports the compiler

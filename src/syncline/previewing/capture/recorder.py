@@ -65,7 +65,9 @@ class Recorder(TorchDispatchMode):
         kwargs = renamed(kwargs or {})
         packet = func.overloadpacket
         self.since[0] += 1
-        if packet not in SHAPES and _is_composite(func):  # they arrive whole in inference mode, and later with what was made there
+        if packet not in SHAPES and _is_composite(
+            func
+        ):  # they arrive whole in inference mode, and later with what was made there
             with self:
                 return func.decompose(*args, **kwargs)
         if packet is aten._local_scalar_dense:
