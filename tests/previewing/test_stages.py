@@ -104,7 +104,9 @@ def test_the_bubble_is_that_of_one_forward_and_backward(answer: PreviewAnswer) -
     products = answer.graph.prices["product"]
     (free,) = answer.alternatives
     bubble = (MICROBATCHES + 1) / MICROBATCHES
-    assert bubble * products < free.step_time_s < 1.2 * bubble * products  # the loss, checks and optimizer beside it
+    assert (
+        bubble * products < free.step_time_s < 1.25 * bubble * products
+    )  # the loss, checks, the optimizer and the loop beside it
     assert free.step_time_s < answer.step_time_s
 
 

@@ -45,7 +45,7 @@ from syncline.workload.graph import Op, save_workload
 from syncline.workload.read_job import load_job
 
 CONVOLVED = 0.1  # of the time of kernels from which on convolutions decide how far off it may be
-HOST_WORDS = "the host launches small kernels; the one beside the measured GPUs is meant, and others differ from it"
+HOST_WORDS = "the host launches small kernels, and one kind of host was measured"
 PACKED = "the launcher leaves GPUs of its hosts without a rank; `step` and `plan` fill one host after the other"
 OWN_WORDS = "the host launches small kernels, and its own steps differed so much"
 
