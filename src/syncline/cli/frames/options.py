@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 Interfaces = Annotated[str | None, typer.Option(help='Interfaces to read, as a pattern: "eth.*|ib.*".')]
-Bursts = Annotated[str, typer.Option(hidden=True, help="Not needed: every interface that is read is sampled.")]
 Netns = Annotated[list[str] | None, typer.Option(help="Also this network namespace: NAME or NAME=PATH (repeat).")]
 Links = Annotated[Path | None, typer.Option(help="YAML that names interfaces as links, with capacity and rail.")]
 Cluster = Annotated[

@@ -17,24 +17,8 @@ from syncline.watch.links import Floats, LinkTable
 from syncline.watch.prediction import Prediction
 from syncline.watch.rules.degraded_rule import LinkDegraded
 from syncline.watch.rules.hold import Change, Hold
-from syncline.watch.rules.job_rules import (
-    CollectiveTail,
-    LateRank,
-    NetworkShare,
-    SlowerThanBefore,
-    SlowerThanPlanned,
-    StalledJob,
-    silence_s,
-)
-from syncline.watch.rules.link_rules import (
-    LinkAverage,
-    LinkDown,
-    LinkErrors,
-    LinkLoss,
-    LinkMicroburst,
-    LinkPause,
-    LinkPeak,
-)
+from syncline.watch.rules.job_rules import JOB_RULES, silence_s
+from syncline.watch.rules.link_rules import LOADED_LINK_RULES, LinkDown
 from syncline.watch.rules.past import Past
 from syncline.watch.rules.rail_rules import RailDead, RailImbalance, Retransmissions
 from syncline.watch.rules.reach import LinkReach
@@ -48,9 +32,7 @@ LOOKS = 4
 ACCEPTED_LOOKS = 240
 """After so many looks links that carry less, for no reason that is seen, are what is usual."""
 RULES: tuple[WatchRule, ...] = (
-    LinkDown(), RailDead(), LinkDegraded(), LinkLoss(), LinkErrors(), LinkPause(), LinkMicroburst(), LinkAverage(),
-    LinkPeak(), RailImbalance(), Retransmissions(), LateRank(), SlowerThanPlanned(), SlowerThanBefore(),
-    CollectiveTail(), NetworkShare(), StalledJob(),
+    LinkDown(), RailDead(), LinkDegraded(), *LOADED_LINK_RULES, RailImbalance(), Retransmissions(), *JOB_RULES,
 )  # fmt: skip
 """In this order: rules about the job come last, so that they can name the link that explains them."""
 _LINK_PASTS = ("rate", "bursts", "drops", "pauses")

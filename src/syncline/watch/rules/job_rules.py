@@ -353,3 +353,6 @@ class StalledJob(WatchRule):
         self, context: Context, observed: str, expected: str, evidence: tuple[str, ...], meaning: str, fix: str
     ) -> Finding:
         return self.finding(context, "job", observed, expected, *evidence, meaning=meaning, fix=fix, lost_share=1.0)
+
+
+JOB_RULES = (LateRank(), SlowerThanPlanned(), SlowerThanBefore(), CollectiveTail(), NetworkShare(), StalledJob())

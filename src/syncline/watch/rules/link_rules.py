@@ -296,3 +296,7 @@ class LinkPause(WatchRule):
             return self.finding(context, table.names[i], of_time if is_port[i] else frames, expected, seen)
 
         return verdict(context, bad, np.where(is_port, share > 0.5 * t.pause_share, pauses > 0.5 * limit), tell)
+
+
+LOADED_LINK_RULES = (LinkLoss(), LinkErrors(), LinkPause(), LinkMicroburst(), LinkAverage(), LinkPeak())
+"""The rules about links that are there and work."""
