@@ -44,3 +44,12 @@ def test_a_jobset_has_the_fields_of_its_type_and_names_that_kubernetes_takes(nam
 def test_what_is_no_placement_is_refused(data: object) -> None:
     with pytest.raises(DescriptionError, match="it has no list of ranks"):
         read_rank_map(data, "placement.json")
+
+
+@pytest.mark.parametrize(
+    ("hosts", "blocks"), [("aabb", True), ("bbaa", True), ("abab", False), ("abba", False), ("aab", False), ("a", True)]
+)
+def test_torchrun_numbers_ranks_host_by_host(hosts: str, blocks: bool) -> None:
+    """Only an order in which every host has consecutive ranks, as many as any other, can be started with torchrun."""
+    seats = tuple(RankSeat(rank, host, hosts[:rank].count(host)) for rank, host in enumerate(hosts))
+    assert RankMap("job", seats).blocks is blocks
