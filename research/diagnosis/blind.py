@@ -82,14 +82,14 @@ def score(name: str) -> dict[str, Any]:
         kind = log.get("kind", log["source"])
         told = verdict(kind, found, {**kinds, **own})
         shown += told == "named" or any(log.get("line", "\0") in line for line in first_lines(found))
-        ok += told == "silent" and found.is_understood and kind != "healthy"
+        ok += told == "silent" and found.understood and kind != "healthy"
         counts["healthy" if kind == "healthy" else "faults"][told] += 1
         if told not in ("named", "silent") or (told == "silent" and kind != "healthy"):
             misses.append(f"{told}: {kind} {log['source']} ({', '.join(f.rule for f in found.findings)})")
         for cause in found.causes[:1]:
-            if cause.finding.rule != UNEXPLAINED and cause.finding.severity is not Severity.OK:
-                right = kind != "healthy" and cause.finding.rule in {**kinds, **own}[kind]["named"]
-                bins[f"{cause.finding.confidence or 0.9:.1f}"].append(right)
+            if cause.rule != UNEXPLAINED and cause.severity is not Severity.OK:
+                right = kind != "healthy" and cause.rule in {**kinds, **own}[kind]["named"]
+                bins[f"{cause.confidence or 0.9:.1f}"].append(right)
     total = sum(counts["faults"].values())
     return {
         "faults": total,

@@ -26,10 +26,10 @@ def verdict(log: dict[str, Any], found: Diagnosis) -> str:
     lines = first_lines(found)
     if log.get("kind") == "healthy":
         said = healthy_verdict(found)
-        return said if said != "silent" or found.is_understood else "not_understood"
+        return said if said != "silent" or found.understood else "not_understood"
     if "line" in log and any(log["line"] in line for line in lines):
         return "shown"
-    return "asked" if lines else "not_understood" if not found.is_understood else "passed"
+    return "asked" if lines else "not_understood" if not found.understood else "passed"
 
 
 def score(name: str) -> dict[str, Any]:

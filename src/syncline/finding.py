@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
+from typing import Annotated
+
+from pydantic import PlainSerializer
 
 
 class Severity(IntEnum):
@@ -21,6 +24,10 @@ class Severity(IntEnum):
     @property
     def label(self) -> str:
         return self.name.lower()
+
+
+Label = Annotated[Severity, PlainSerializer(lambda severity: severity.label, return_type=str)]
+"""A severity whose JSON is its label."""
 
 
 class Action(StrEnum):
@@ -39,15 +46,26 @@ SURE = 0.4
 
 
 @dataclass(frozen=True)
+class Place:
+    """A host and a part of it: a device, a port, a rank; either may be unknown."""
+
+    host: str = ""
+    part: str = ""
+
+    def __str__(self) -> str:
+        return " ".join(filter(None, (self.host, self.part)))
+
+
+@dataclass(frozen=True)
 class Finding:
     """One fact: the rule that says so, where, what was seen, what was expected, and the next step.
 
-    `rule` is a stable dotted id ("net.mtu.mismatch"). `place` names host, device, link or rank. `evidence` holds what
-    was read, as read. `since_s` is a Unix time.
+    `rule` is a stable dotted id ("net.mtu.mismatch"). `place` names host, device, link or rank for people, `places` the
+    first of them apart. `evidence` holds what was read, as read. `since_s` is a Unix time.
     """
 
     rule: str
-    severity: Severity
+    severity: Label
     place: str
     observed: str
     expected: str = ""
@@ -59,18 +77,25 @@ class Finding:
     confidence: float = 1.0
     cost_usd_per_day: float | None = None
     since_s: float | None = None
+    places: tuple[Place, ...] = ()
+
+    @property
+    def host(self) -> str:
+        """The first host that is named, or nothing."""
+        return next((place.host for place in self.places if place.host), "")
 
     @property
     def is_possible(self) -> bool:
         """Say whether this is only one of several things that may be the matter."""
         return self.confidence < SURE
 
-    def to_json(self) -> dict[str, str | float | list[str] | None]:
+    def to_json(self) -> dict[str, str | float | list[str] | list[dict[str, str]] | None]:
         """Return the finding as plain values."""
         return {
             "rule": self.rule,
             "severity": self.severity.label,
             "place": self.place,
+            "places": [{"host": place.host, "part": place.part} for place in self.places],
             "observed": self.observed,
             "expected": self.expected,
             "evidence": list(self.evidence),

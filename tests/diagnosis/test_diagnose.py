@@ -36,12 +36,12 @@ def logs(tmp_path: Path) -> Path:
 
 def test_effects_stand_under_their_cause(logs: Path) -> None:
     (cause,) = diagnose([logs]).causes
-    assert cause.finding.rule == "kernel.link.flap"
-    assert cause.finding.place == "n2 eth1"
+    assert cause.rule == "kernel.link.flap"
+    assert cause.place == "n2 eth1"
     (retry,) = cause.effects
     (timeout,) = retry.effects
     (abort,) = timeout.effects
-    assert [retry.finding.rule, timeout.finding.rule, abort.finding.rule] == [
+    assert [retry.rule, timeout.rule, abort.rule] == [
         "rdma.retry.midrun", "torch.watchdog.timeout", "nccl.abort",
     ]  # fmt: skip
 
@@ -50,8 +50,8 @@ def test_a_flap_long_after_the_failure_explains_nothing(tmp_path: Path) -> None:
     (tmp_path / "job.log").write_text(JOB)
     (tmp_path / "kern.log").write_text(KERNEL.replace("May  1", "May  2"))
     causes = diagnose([tmp_path]).causes
-    assert sorted(cause.finding.rule for cause in causes) == ["kernel.link.flap", "rdma.retry.midrun"]
-    assert causes[0].finding.rule == "rdma.retry.midrun"  # the earlier of two grave ones
+    assert sorted(cause.rule for cause in causes) == ["kernel.link.flap", "rdma.retry.midrun"]
+    assert causes[0].rule == "rdma.retry.midrun"  # the earlier of two grave ones
 
 
 def test_evidence_names_file_and_line(logs: Path) -> None:
@@ -96,7 +96,7 @@ def test_a_warning_without_a_rule_is_no_plain_ok(tmp_path: Path) -> None:
 def test_what_is_passed_on_has_its_own_severity(line: str, tmp_path: Path) -> None:
     (tmp_path / "syslog").write_text(line + "\n")
     found = diagnose([tmp_path / "syslog"])
-    assert found.causes or not found.is_understood
+    assert found.causes or not found.understood
 
 
 def test_words_of_the_system_in_a_switch_daemons_line_are_no_jobs_failure(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_a_form_that_is_not_known_is_not_ok(tmp_path: Path) -> None:
 def test_no_error_is_passed_over(line: str, tmp_path: Path) -> None:
     (tmp_path / "a.log").write_text(line + "\n")
     found = diagnose([tmp_path])
-    assert found.causes or not found.is_understood
+    assert found.causes or not found.understood
     assert not diagnosis_lines(found)[0].startswith("OK")
 
 
@@ -335,7 +335,10 @@ def test_a_daemon_that_ends_in_a_word_of_the_system_is_the_daemons_failure() -> 
 @pytest.mark.parametrize("disk", ["sda1", "nvme0n1", "dm-3"])
 def test_a_disk_without_a_host_is_no_host_to_go_to(disk: str) -> None:
     from syncline.diagnosis.following import next_command
-    from syncline.finding import Finding, Severity
+    from syncline.finding import Finding, Place, Severity
 
-    bare, there = (Finding("kernel.disk", Severity.CRITICAL, place, "errors") for place in (disk, f"gpu11 {disk}"))
+    bare, there = (
+        Finding("kernel.disk", Severity.CRITICAL, str(place), "errors", places=(place,))
+        for place in (Place(part=disk), Place("gpu11", disk))
+    )
     assert next_command(bare).startswith("ssh HOST ") and next_command(there).startswith("ssh gpu11 ")

@@ -73,5 +73,5 @@ def _score(cases: Iterable[tuple[str, tuple[KnownFault, ...]]]) -> Score:
         hits += len(found & wanted)
         misses += [f"{name}: {rule}" for rule in sorted(wanted - found)]
         extras += [f"{name}: {rule}" for rule in sorted(found - wanted - CONSEQUENCES)]
-        first += bool(diagnosis.causes) and diagnosis.causes[0].finding.rule in {fault.first for fault in faults}
+        first += bool(diagnosis.causes) and diagnosis.causes[0].rule in {fault.first for fault in faults}
     return Score(number, hits, tuple(misses), tuple(extras), first)

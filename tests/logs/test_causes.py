@@ -22,5 +22,5 @@ def test_a_cause_may_seem_half_a_minute_later_than_its_effect(later_s: float | N
     effect = found("effect", 100.0)
     cause = found("cause", None if later_s is None else 100.0 + later_s, frozenset({"effect"}))
     roots = arrange([effect, cause])
-    assert [root.finding.rule for root in roots if root.effects] == (["cause"] if is_under else [])
+    assert [root.rule for root in roots if root.effects] == (["cause"] if is_under else [])
     assert len(roots) == (1 if is_under else 2)

@@ -66,8 +66,8 @@ def test_a_link_that_flapped_then_is_the_cause(tmp_path: Path) -> None:
     )
     (tmp_path / "kern.log").write_text(flap, "utf-8")
     (cause,) = diagnose([tmp_path / "train.log", tmp_path / "kern.log"]).causes
-    assert cause.finding.rule == "kernel.link.flap"
-    assert [effect.finding.rule for effect in cause.effects] == [RULE]
+    assert cause.rule == "kernel.link.flap"
+    assert [effect.rule for effect in cause.effects] == [RULE]
 
 
 def test_rates_are_told_too(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def test_a_line_whose_rule_does_not_conclude_is_open(tmp_path: Path) -> None:
     found = _diagnosed(LINE * 2, tmp_path, RULE)
     assert [finding.rule for finding in found.findings] == ["log.unexplained"]
     assert [(line.text, line.count) for line in found.unexplained] == [(LINE.strip(), 2)]
-    assert not found.is_understood
+    assert not found.understood
 
 
 def test_a_line_whose_rule_concludes_is_not(tmp_path: Path) -> None:

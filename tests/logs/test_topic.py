@@ -44,6 +44,6 @@ def test_a_line_that_no_rule_knows_becomes_a_finding_with_its_port(tmp_path: Pat
     log = tmp_path / "leaf-3.log"
     log.write_text("Nov  6 13:36:28 leaf-3 LACPD: LACP_PARTNER_LOST: no answer on member Ethernet12/1, timed out\n")
     (cause,) = diagnose([log]).causes
-    assert cause.finding.rule == "switch.lag"
-    assert "Ethernet12/1" in cause.finding.place
-    assert not cause.finding.is_possible
+    assert cause.rule == "switch.lag"
+    assert "Ethernet12/1" in cause.place
+    assert not cause.is_possible

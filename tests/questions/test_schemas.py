@@ -136,6 +136,7 @@ def questions() -> dict[str, tuple[Ask, ...]]:
         ),
         "discover": (_discovered,),
         "nccl": (lambda: syncline.advise(CLUSTER, ranks=16),),
+        "diagnose": (lambda: syncline.diagnose(str(ROOT / "tests" / "diagnosis" / "incidents.yaml")),),
         "doctor": (lambda: syncline.doctor(str(ROOT / "tests" / "diagnosis" / "incidents.yaml"), cluster=CLUSTER),),
     }  # fmt: skip
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from syncline.auditing.expect import Expect
-from syncline.finding import Action, Finding, Severity
+from syncline.finding import Action, Finding, Place, Severity
 from syncline.host.gpu import nvlink_domains
 from syncline.host.host import Host
 
@@ -62,11 +62,12 @@ class AuditRule:
     def finding(self, host: str, seen: Sight | Finding) -> Finding:
         """Return what was seen as a finding of a host."""
         if isinstance(seen, Finding):
-            return replace(seen, place=f"{host} {seen.place.removeprefix(host)}".strip())
-        severity, place = self.severity if seen.severity is None else seen.severity, f"{host} {seen.place}".rstrip()
+            place = Place(host, seen.place.removeprefix(host).strip())
+            return replace(seen, place=str(place), places=(place,))
+        severity, place = self.severity if seen.severity is None else seen.severity, Place(host, seen.place)
         return Finding(
-            self.id, severity, place, seen.observed, seen.expected, seen.evidence, self.meaning, seen.fix or self.fix,
-            self.reference, self.action, seen.confidence,
+            self.id, severity, str(place), seen.observed, seen.expected, seen.evidence, self.meaning,
+            seen.fix or self.fix, self.reference, self.action, seen.confidence, places=(place,),
         )  # fmt: skip
 
     def unknown(self, host: str, reason: str, evidence: tuple[str, ...] = ()) -> Finding:

@@ -2,7 +2,7 @@
 
 diagnosis = diagnose(["job.log", "dmesg.txt.gz"])
 for cause in diagnosis.causes:
-    cause.finding.observed, cause.finding.evidence, [effect.finding.rule for effect in cause.effects]
+    cause.observed, cause.evidence, [effect.rule for effect in cause.effects]
 """
 
 from __future__ import annotations

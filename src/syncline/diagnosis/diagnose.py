@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from syncline.describe.plain import JsonObject
+from syncline.describe.model import Handle, reported
 from syncline.diagnosis.settings import settings
-from syncline.finding import Finding, Severity, worst
+from syncline.finding import Finding, Label, Severity, worst
 from syncline.logs.causes import Cause, arrange, rivals
 from syncline.logs.judge import judge
 from syncline.logs.read_rules import shipped_rules
@@ -36,7 +36,7 @@ class Diagnosis:
     """Lines at error and warning level that no rule explains, the most telling first."""
     forms: Mapping[str, str] = field(default_factory=dict)
     """By file: who writes in its form; empty where its form is not known."""
-    table: str = ""
+    table: Handle[str] = ""
     """The first file with a table of nccl-tests, which `bench --read` judges."""
 
     @property
@@ -44,15 +44,15 @@ class Diagnosis:
         """Every finding, each cause before its effects."""
         return [finding for cause in self.causes for finding in cause.all()]
 
-    @property
-    def severity(self) -> Severity:
+    @reported
+    def severity(self) -> Label:
         """The worst finding's; unknown where nothing could be read, or what was read is not understood."""
-        if self.nothing_read or ((self.unread or not self.is_understood) and not self.causes):
+        if self.nothing_read or ((self.unread or not self.understood) and not self.causes):
             return Severity.UNKNOWN
         return worst(self.findings)
 
-    @property
-    def is_understood(self) -> bool:
+    @reported
+    def understood(self) -> bool:
         """Say whether the form of every log is known and no failure on a line is left without a rule."""
         return all(self.forms.values()) and not any(line.level in FAILURES for line in self.unexplained)
 
@@ -60,19 +60,6 @@ class Diagnosis:
     def nothing_read(self) -> bool:
         """Say whether no byte of any log was read, though logs were named."""
         return not self.num_files or not self.num_bytes
-
-    def to_json(self) -> JsonObject:
-        return {
-            "severity": self.severity.label,
-            "causes": [cause.to_json() for cause in self.causes],
-            "unread": [{"path": item.path, "reason": item.reason} for item in self.unread],
-            "num_files": self.num_files,
-            "num_bytes": self.num_bytes,
-            "num_lines": self.num_lines,
-            "understood": self.is_understood,
-            "forms": dict(self.forms),
-            "unexplained": [asdict(line) for line in self.unexplained],
-        }
 
 
 def diagnose(

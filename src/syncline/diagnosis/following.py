@@ -9,14 +9,7 @@ import re
 
 from syncline.finding import Finding
 
-_HOST = re.compile(r"^(?!rank\b|line\b|group\b|stdin\b|environment\b)[A-Za-z][\w.-]*\d[\w.-]*$")
 _DEVICE = re.compile(r"\b(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}(?:\.\d)?\b")
-_PART = re.compile(
-    r"^(?:eth|en[a-z0-9]|ib|bond|mlx|rdma|roce|docker|veth|br)\S*\d|^Ethernet|^swp\d|^card\d"
-    r"|^(?:nvme|sd[a-z]+|dm-|md|xvd[a-z]+|loop)\d[\dcnp]*$"
-)
-"""Interfaces, ports and disks of a host, as the kernel numbers them: no host is called so."""
-
 # By the beginning of a rule's name, the longest first: what to run, and whether on the host.
 _GPU = "nvidia-smi -q -d ECC,ROW_REMAPPER,PERFORMANCE; dmesg -T | grep -iE 'xid|nvrm' | tail -20"
 _NIC = "ip -br link; ibstat; dmesg -T | grep -iE 'mlx5|bnxt|link (up|down)' | tail -20"
@@ -106,15 +99,7 @@ def next_command(finding: Finding) -> str:
     if found is None:
         return ""
     _, command, on_host = found
-    host = host_of(finding)
+    host = finding.host or "HOST"
     device = _DEVICE.search(" ".join((finding.place, finding.observed)))
-    shown = command.replace("{device}", device[0] if device else "DEVICE").replace("{host}", host or "HOST")
-    return f'ssh {host or "HOST"} "{shown}"'.replace("$", r"\$") if on_host else shown
-
-
-def host_of(finding: Finding) -> str:
-    """Return the host that a finding's place names first, or nothing."""
-    words = finding.place.replace(",", " ").split()
-    if words and _HOST.match(words[0]) and not _PART.match(words[0]) and not _DEVICE.fullmatch(words[0]):
-        return words[0]
-    return ""
+    shown = command.replace("{device}", device[0] if device else "DEVICE").replace("{host}", host)
+    return f'ssh {host} "{shown}"'.replace("$", r"\$") if on_host else shown

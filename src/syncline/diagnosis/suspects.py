@@ -16,7 +16,7 @@ from syncline.diagnosis.suspect import IncidentSuspect, fault_line
 from syncline.errors import SynclineError
 from syncline.explaining.explain import explain_recordings
 from syncline.explaining.reading import read_recordings
-from syncline.finding import Finding, Severity
+from syncline.finding import Finding, Place, Severity
 from syncline.logs.read_rules import shipped_rules
 
 _STOPS = (
@@ -154,26 +154,20 @@ def log_suspects(diagnosis: Diagnosis, nics: NicNames, known: set[tuple[str, str
     where nothing else is.
     """
     symptoms = {rule.id for rule in shipped_rules().values() if rule.symptom}
-    causes = [cause for cause in diagnosis.causes if cause.finding.rule not in symptoms]
-    for cause in causes or ([] if known else diagnosis.causes):
-        finding = cause.finding
+    causes = [cause for cause in diagnosis.causes if cause.rule not in symptoms]
+    for finding in causes or ([] if known else diagnosis.causes):
         if finding.rule in _BY_READING and known:
             continue
-        places = [finding.place] if finding.place.startswith("rank ") else finding.place.split(", ")
-        for place_ in places[:4]:
-            host, part = _where(place_, nics)
+        for place in finding.places or (Place(),):
             weight = {Severity.CRITICAL: 1.0, Severity.WARNING: 0.6}.get(finding.severity, 0.2)
-            yield of_finding(finding, host, part, weight * finding.confidence, nics)
+            yield of_finding(finding, place.host, _part(place, nics), weight * finding.confidence, nics)
 
 
-def _where(text: str, nics: NicNames) -> tuple[str, str]:
-    if text.startswith("rank "):
-        return "", text
-    words = text.split()
-    host = words[0] if words and not PCI_ADDRESS.fullmatch(words[0]) else ""
-    rest = next((word for word in words if PCI_ADDRESS.fullmatch(word)), " ".join(words[1:]) if host else "")
-    is_nic = PCI_ADDRESS.fullmatch(rest) or re.fullmatch(r"(?:eth|en|ib|mlx5_|rdma)\w*\d\w*", rest)
-    return host, nics.part(host, rest) if is_nic else rest
+def _part(place: Place, nics: NicNames) -> str:
+    """Return a part as the doctor calls it: a NIC by its number, whatever the log calls it."""
+    address = next((word for word in place.part.split() if PCI_ADDRESS.fullmatch(word)), "")
+    is_nic = address or re.fullmatch(r"(?:eth|en|ib|mlx5_|rdma)\w*\d\w*", place.part)
+    return nics.part(place.host, address or place.part) if is_nic else place.part
 
 
 def of_finding(finding: Finding, host: str, part: str, prior: float, nics: NicNames) -> IncidentSuspect:

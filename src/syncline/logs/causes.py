@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
-from syncline.describe.plain import JsonObject
 from syncline.finding import Finding, Severity, worst
 from syncline.logs.tally import Evidence
 
@@ -27,11 +26,10 @@ class RankedFinding:
 
 
 @dataclass(frozen=True)
-class Cause:
+class Cause(Finding):
     """A finding that no other explains, or an effect under its cause; `effects` are what it led to."""
 
-    finding: Finding
-    effects: tuple[Cause, ...] = field(default_factory=tuple)
+    effects: tuple[Cause, ...] = ()
 
     @property
     def worst(self) -> Severity:
@@ -39,10 +37,7 @@ class Cause:
 
     def all(self) -> list[Finding]:
         """Return this finding and all below it, cause before effect."""
-        return [self.finding, *(finding for effect in self.effects for finding in effect.all())]
-
-    def to_json(self) -> JsonObject:
-        return {**self.finding.to_json(), "effects": [effect.to_json() for effect in self.effects]}
+        return [self, *(finding for effect in self.effects for finding in effect.all())]
 
 
 def arrange(found: Sequence[RankedFinding]) -> tuple[Cause, ...]:
@@ -56,9 +51,8 @@ def arrange(found: Sequence[RankedFinding]) -> tuple[Cause, ...]:
         children.setdefault(above, []).append(i)
 
     def tree(i: int) -> Cause:
-        return Cause(
-            found[i].finding, tuple(tree(k) for k in sorted(children.get(i, []), key=lambda k: _when(found[k])))
-        )
+        below = sorted(children.get(i, []), key=lambda k: _when(found[k]))
+        return Cause(**vars(found[i].finding), effects=tuple(map(tree, below)))
 
     roots = [(tree(i), _when(found[i])) for i in children.get(None, [])]
     roots.sort(key=lambda item: (-_GRAVITY[item[0].worst], item[1]))
@@ -67,16 +61,13 @@ def arrange(found: Sequence[RankedFinding]) -> tuple[Cause, ...]:
 
 def rivals(causes: tuple[Cause, ...]) -> tuple[Cause, ...]:
     """Return the causes, each less sure where several critical ones stand side by side and none explains another."""
-    critical = [cause for cause in causes if cause.finding.severity is Severity.CRITICAL]
+    critical = [cause for cause in causes if cause.severity is Severity.CRITICAL]
     if len(critical) < 2:
         return causes
-    return tuple(_less_sure(cause) if cause in critical else cause for cause in causes)
-
-
-def _less_sure(cause: Cause) -> Cause:
-    if cause.finding.confidence is None:
-        return cause
-    return replace(cause, finding=replace(cause.finding, confidence=round(RIVAL * cause.finding.confidence, 2)))
+    return tuple(
+        replace(cause, confidence=round(RIVAL * cause.confidence, 2)) if cause in critical else cause
+        for cause in causes
+    )
 
 
 def _place(

@@ -45,7 +45,12 @@ class LineContext:
     @property
     def place(self) -> str:
         """The host and rank for people to read."""
-        return " ".join(part for part in (self.host, f"rank {self.rank}" if self.rank else "") if part)
+        return " ".join(part for part in (self.host, self.who) if part)
+
+    @property
+    def who(self) -> str:
+        """The rank for people to read."""
+        return f"rank {self.rank}" if self.rank else ""
 
 
 def plain(text: str) -> str:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from syncline.finding import Finding, Severity
+from syncline.finding import Finding, Place, Severity
 from syncline.logs.causes import RankedFinding
 from syncline.logs.checks.book import CHECKS
 from syncline.logs.checks.steps import SLOWER
@@ -16,7 +16,7 @@ from syncline.logs.scan import REST
 from syncline.logs.tally import MAX_EVIDENCE, Evidence, Tallies, Tally, rows_of
 from syncline.logs.topic import SURE, place_in, rule_of
 from syncline.logs.unexplained import FAILURES, failing_rows, num_open, unexplained
-from syncline.logs.verdict import CheckVerdict, some
+from syncline.logs.verdict import MAX_NAMES, CheckVerdict, in_order, some
 
 MAX_WORDS = 110
 _MESSAGE = re.compile(r"(?:\b[A-Za-z_][\w.]*(?:Error|Exception)|\b(?:[Ff]atal|[Ee]rror|ERROR|FATAL)): .*$")
@@ -104,14 +104,28 @@ def _by_topic(found: list[RankedFinding], tallies: Tallies, symptoms: frozenset[
 
 def _named(rule: LogRule, lines: list[Evidence], symptoms: frozenset[str]) -> RankedFinding:
     """Return the finding of a rule that lines' topics name."""
-    places = some(filter(None, (_place(rule, line) for line in lines)))
+    places = {str(place): place for line in lines if str(place := _place(rule, line))}
     count = f" ({len(lines):,} lines)" if len(lines) > 1 else ""
-    verdict = CheckVerdict(rule.title + count, places, tuple(lines[:MAX_EVIDENCE]), min(SURE, rule.confidence))
+    verdict = CheckVerdict(
+        rule.title + count, some(places), tuple(lines[:MAX_EVIDENCE]), min(SURE, rule.confidence),
+        tuple(places[name] for name in in_order(places)[:MAX_NAMES]),
+    )  # fmt: skip
     return _found(rule, verdict, symptoms)
 
 
-def _place(rule: LogRule, line: Evidence) -> str:
-    return " ".join(filter(None, (line.context.place, place_in(line.text, rule.place))))
+def _place(rule: LogRule, line: Evidence) -> Place:
+    return Place(line.context.host, place_in(line.text, rule.place) or line.context.who)
+
+
+def _places(verdict: CheckVerdict) -> tuple[Place, ...]:
+    """Return the places that a check names in words: hosts that its lines come from or that it lists, and ranks."""
+    hosts = {line.context.host for line in verdict.evidence} - {""}
+    found = []
+    for name in verdict.place.split(", ")[:MAX_NAMES] if not verdict.place.startswith("rank ") else [verdict.place]:
+        host = next((one for one in hosts if name == one or name.startswith(f"{one} ")), "")
+        is_part = host or name.startswith("rank ")
+        found.append(Place(host, name.removeprefix(host).strip()) if is_part else Place(name))
+    return tuple(place for place in found if str(place))
 
 
 def _has_cause(found: list[RankedFinding], symptoms: frozenset[str]) -> bool:
@@ -131,11 +145,12 @@ def _verdicts(tally: Tally, tallies: Tallies) -> list[CheckVerdict]:
         return CHECKS[tally.rule.check](tallies)
     if not tally.holds():
         return []
-    places, sure = some(name for name in (tally.bursts or tally.places) if name), POSSIBLE if tally.is_weak else None
+    names, sure = in_order(name for name in (tally.bursts or tally.places) if name), POSSIBLE if tally.is_weak else None
     hosts = {line.context.host for line in tally.bursts.values()}
     lines = [line for line in tally.evidence if not tally.bursts or line.context.host in hosts]
     lines += [line for line in tally.bursts.values() if line not in lines][: max(0, MAX_EVIDENCE - len(lines))]
-    return [CheckVerdict(_observed(tally), places, tuple(lines), sure)]
+    places = tuple(tally.parts[name] for name in names[:MAX_NAMES] if name in tally.parts)
+    return [CheckVerdict(_observed(tally), some(names), tuple(lines), sure, places)]
 
 
 def _holds(
@@ -259,6 +274,7 @@ def _found(rule: LogRule, verdict: CheckVerdict, symptoms: frozenset[str]) -> Ra
         action=rule.action,
         confidence=confidence,
         since_s=min(times) if times else None,
+        places=verdict.places or _places(verdict),
     )
     if finding.is_possible and finding.severity is Severity.CRITICAL:
         finding = replace(finding, severity=Severity.WARNING)

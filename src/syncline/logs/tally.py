@@ -7,6 +7,7 @@ from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from syncline.finding import Place
 from syncline.logs.context import LineContext, context, host_of, uptime_s
 from syncline.logs.emitter import is_grave
 from syncline.logs.rule import LogRule
@@ -69,6 +70,8 @@ class Tally:
     count: int = 0
     evidence: list[Evidence] = field(default_factory=list)
     places: dict[str, int] = field(default_factory=dict)
+    parts: dict[str, Place] = field(default_factory=dict)
+    """By the name of a place: its host and part."""
     values: dict[str, dict[str, Evidence]] = field(default_factory=dict)
     by_host: dict[str, set[str]] = field(default_factory=dict)
     rows: dict[tuple[object, ...], MatchRow] = field(default_factory=dict)
@@ -104,9 +107,10 @@ class Tally:
             return
         where = context(text, host)
         place = groups.get(self.rule.place, "") if self.rule.place else ""
-        name = " ".join(part for part in (where.host, place) if part) or where.place
+        name = str(Place(where.host, place)) or where.place
         if name in self.places or len(self.places) < MAX_PLACES:
             self.places[name] = self.places.get(name, 0) + 1
+            self.parts[name] = Place(where.host, place or where.who)
         seen = Evidence(path, line, text, where, order)
         fresh = len(self.evidence) < 2 or (self.places.get(name) == 1 and len(self.evidence) < MAX_EVIDENCE)
         if fresh:

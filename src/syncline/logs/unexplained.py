@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import log, log2
 
-from syncline.finding import Action, Finding, Severity
+from syncline.finding import Action, Finding, Place, Severity
 from syncline.logs.causes import RankedFinding
 from syncline.logs.emitter import DOUBT, is_calm
 from syncline.logs.form import form_of
-from syncline.logs.tally import NUMBERS, MatchRow, Tallies, Tally
+from syncline.logs.tally import NUMBERS, Evidence, MatchRow, Tallies, Tally
 from syncline.logs.topic import is_over
 from syncline.logs.verdict import some
 from syncline.logs.words import log_odds, table
@@ -64,6 +64,7 @@ def unexplained(
         rule=RULE,
         severity=Severity.WARNING,
         place=firsts[0].evidence.context.place,
+        places=_at(firsts[0].evidence),
         observed=f"{_count(rows)} that no rule knows; {_common(firsts)}",
         evidence=shown,
         meaning="These lines look like errors, and none of the rules says what they mean, so the cause is not known"
@@ -76,6 +77,10 @@ def unexplained(
     return [RankedFinding(finding, firsts[0].evidence, frozenset())]
 
 
+def _at(line: Evidence) -> tuple[Place, ...]:
+    return (Place(line.context.host, line.context.who),) if line.context.place else ()
+
+
 def _without_cause(effects: Sequence[Tally]) -> RankedFinding:
     lines = sorted((line for tally in effects for line in tally.evidence), key=lambda line: (line.order, line.line))
     by_nccl = any(tally.rule.id.startswith("nccl.") for tally in effects)
@@ -83,6 +88,7 @@ def _without_cause(effects: Sequence[Tally]) -> RankedFinding:
         rule=RULE,
         severity=Severity.WARNING,
         place=lines[0].context.place,
+        places=_at(lines[0]),
         observed=f"{' and '.join(tally.rule.title for tally in effects)}, and no line says why",
         evidence=tuple(str(line) for line in lines[:SHOWN]),
         meaning="A consequence; the cause stands in none of what was read, but in what the process wrote before it, in "

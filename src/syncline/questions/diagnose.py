@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
-from syncline.describe.plain import JsonObject
 from syncline.describe.progress import Meter, Progress
 from syncline.diagnosis import Cause, Diagnosis, LogRule, read_rules, shipped_rules
 from syncline.diagnosis import diagnose as run
@@ -25,11 +24,12 @@ if TYPE_CHECKING:
     from syncline.questions.inputs import Cluster
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class DiagnosisAnswer(Answer):
     """First causes with the lines that show them, what they mean, what to do, and what they led to."""
 
     schema_name: ClassVar[str] = "diagnose"
+    content: ClassVar[str] = "diagnosis"
 
     diagnosis: Diagnosis = field(repr=False)
     as_check: bool = field(default=False, repr=False)
@@ -47,9 +47,6 @@ class DiagnosisAnswer(Answer):
     def severity(self) -> Severity:
         """The worst of what was found."""
         return self.diagnosis.severity
-
-    def to_json(self) -> JsonObject:
-        return self.diagnosis.to_json()
 
 
 @dataclass(frozen=True)

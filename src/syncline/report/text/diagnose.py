@@ -27,7 +27,7 @@ _PATH = re.compile(r"^.*?:(\d+): ")
 def diagnosis_lines(diagnosis: Diagnosis) -> list[str]:
     """Return the whole answer as lines: the answer itself, what to type next, then what shows it."""
     lines = [_answer(diagnosis)]
-    if diagnosis.causes and (command := next_command(diagnosis.causes[0].finding)):
+    if diagnosis.causes and (command := next_command(diagnosis.causes[0])):
         lines.append(f"next: {command}")
     elif not diagnosis.causes and diagnosis.table:
         lines.append(f"next: syncline bench --read {diagnosis.table} --cluster CLUSTER  # what should it be?")
@@ -66,7 +66,7 @@ def _answer(diagnosis: Diagnosis) -> str:
         return "UNKNOWN: no log could be read."
     if not diagnosis.causes and diagnosis.unread:
         return f"UNKNOWN: nothing is wrong in what could be read, and not all could ({_read(diagnosis)})."
-    if not diagnosis.causes and not diagnosis.is_understood:
+    if not diagnosis.causes and not diagnosis.understood:
         num = {level: sum(line.count for line in diagnosis.unexplained if line.level == level) for level in FAILURES}
         parts = [f"{num[level]:,} line{'s' * (num[level] != 1)} {how}" for level, how in FAILURES.items() if num[level]]
         strange = [path for path, form in diagnosis.forms.items() if not form]
@@ -81,7 +81,7 @@ def _answer(diagnosis: Diagnosis) -> str:
             what = f"{warnings:,} warning{'s' * (warnings != 1)} that no rule explains"
             return f"NO KNOWN FAULT: {kinds}; nothing at error level, but {what} ({_read(diagnosis)})."
         return f"OK: {kinds}, and no line at error level or in words of failure ({_read(diagnosis)})."
-    first = diagnosis.causes[0].finding
+    first = diagnosis.causes[0]
     where = f" on {first.place}" if first.place else ""
     more = len(diagnosis.causes) - 1
     others = f"; {more} other cause{'s' * (more != 1)} below" if more else ""
@@ -108,8 +108,7 @@ def _sure(finding: Finding) -> str:
     return f"{'may be, ' * finding.is_possible}{finding.confidence:.0%} sure"
 
 
-def _cause(cause: Cause, number: int, *, is_one: bool) -> Iterator[str]:
-    finding = cause.finding
+def _cause(finding: Cause, number: int, *, is_one: bool) -> Iterator[str]:
     yield f"{number}. {_head(finding)}"
     yield f"   {finding.observed}"
     yield from _evidence(finding, "     ", _LINES_OF_CAUSE, is_one=is_one)
@@ -117,15 +116,15 @@ def _cause(cause: Cause, number: int, *, is_one: bool) -> Iterator[str]:
         yield from _paragraph(f"{name}: ", getattr(finding, name), "   ")
     if finding.reference:
         yield f"   see {finding.reference}"
-    if cause.effects:
+    if finding.effects:
         yield "   led to:"
-        for effect in cause.effects:
+        for effect in finding.effects:
             yield from _effect(effect, "     ", is_one=is_one)
 
 
 def _effect(cause: Cause, indent: str, *, is_one: bool) -> Iterator[str]:
-    yield f"{indent}{_head(cause.finding)}: {cause.finding.observed}"
-    yield from _evidence(cause.finding, indent + "  ", _LINES_OF_EFFECT, is_one=is_one)
+    yield f"{indent}{_head(cause)}: {cause.observed}"
+    yield from _evidence(cause, indent + "  ", _LINES_OF_EFFECT, is_one=is_one)
     for effect in cause.effects:
         yield from _effect(effect, indent + "  ", is_one=is_one)
 
