@@ -34,8 +34,8 @@ def account_of_run(run: GraphRun, rank: int = 0, *, without: Mapping[StepCause, 
             for what, chosen in _lines(run, rank, cause, work.names[label], of):
                 key = (cause, what)
                 labels[key] = labels[key] | chosen if key in labels else chosen
-    host = mine & (graph.source < 0)
-    labels[StepCause.HOST, "launching kernels"] = host
+    labels[StepCause.HOST, "launching kernels"] = mine & (graph.source < 0)
+    labels[StepCause.HOST, "reading values"] = mine & (work.kind == Op.WAIT)
     layers = [covered(run.begin_s[rows], run.end_s[rows]) for rows in labels.values()]
     seconds = [float(overlap(part, begin, end)[0]) for part in sweep(layers)]
     whole = [float(overlap(layer, begin, end)[0]) for layer in layers]
