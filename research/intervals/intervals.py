@@ -1,22 +1,18 @@
-"""Intervals from residuals: quantiles by group, stretched to hold publications left out, and checked on others.
+"""Intervals from residuals: effects of what is known of a case on how far errors reach, judged on those left out.
 
     table = make_table(rows)           # the content of sim/data/uncertainty.yaml
     crossed(rows)                      # how many rows lie inside, each part judged by the other two
 
-A group is kept where five publications and thirty measurements speak of it. Its quantiles of log(measured / predicted),
-a publication's rows weighted by one over the root of their number and the fewer publications the wider, are averaged
-with those of the group that it is part of, which counts as two publications, unless the two have different tails
-(`STRETCHED`). They are stretched by one factor for each of these, found by leaving each publication out in turn: 90 %
-(50 %) of what was left out must lie in the 90 % (50 %) interval.
+Errors to either side are taken as exponential, their mean a product of effects (`uncertainty.effects_of`); the effects
+are those of the highest likelihood, a publication's rows weighted by one over the root of their number and each effect
+drawn to none by `PRIOR` (convex: Newton's method finds them). Then each tenth of the publications is predicted by the
+rest: quantiles of errors over their predicted reach are the `standard` ends of all intervals of a subject.
 """
 
 from __future__ import annotations
 
-import math
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from statistics import fmean, pvariance, variance
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,153 +20,110 @@ import numpy.typing as npt
 from research.intervals.residuals import Residual
 
 from syncline.describe.plain import JsonObject
-from syncline.sim.uncertainty import (
-    ANCHORS,
-    ORDERS,
-    PAIRS,
-    Spread,
-    between_bands,
-    spread_in,
-    words,
-)
+from syncline.sim.uncertainty import FACETS, PRIOR, Spread, effects_of, spread_in, words
 
 Floats = npt.NDArray[np.float64]
-LEAST_SOURCES, LEAST_ROWS = 5, 30
-#: As how many publications of a group's own the group that it is part of counts.
-POOLED = 2
-#: Student's t at 95 % by degrees of freedom: where few tables speak, the worst of them is no bound.
-STUDENT = {1: 6.31, 2: 2.92, 3: 2.35, 4: 2.13, 5: 2.02, 6: 1.94, 7: 1.90, 8: 1.86}
 QUANTILES = (0.05, 0.25, 0.75, 0.95)
-#: No interval is narrower than this in log units, and none is stretched by more or less.
+#: No error is smaller than this in log units: closer is luck.
 LEAST = 0.01
-STRETCH = (1.0, 3.0)
-HELD = (0.90, 0.50)
-#: The facet whose values are stretched apart: their errors have different tails.
-STRETCHED = {"step": "stated", "collective": "reach", "memory": None, "serve": "start", "price": None}
-
-
-@dataclass(frozen=True)
-class ErrorQuantiles:
-    """How far off a group's predictions were: quantiles of log(measured / predicted), and the extremes."""
-
-    num_rows: int
-    num_sources: int
-    log: list[float]
-    worst: tuple[float, float]
-
-    def to_json(self) -> JsonObject:
-        return {"rows": self.num_rows, "sources": self.num_sources, "log": self.log}
+#: In so many parts publications are left out to find the standard ends.
+LEFT_OUT = 10
+#: Newton's steps at most, and how little a step may still win.
+STEPS, WON = 60, 1e-5
 
 
 def make_table(rows: Sequence[Residual]) -> JsonObject:
     """Return the table of intervals of every subject that has rows."""
-    by_subject = {subject: [row for row in rows if row.subject == subject] for subject in ORDERS}
+    by_subject = {subject: [row for row in rows if row.subject == subject] for subject in FACETS}
     return {subject: _subject(subject, mine) for subject, mine in by_subject.items() if mine}
 
 
 def _subject(subject: str, rows: Sequence[Residual]) -> JsonObject:
-    cells = _cells(subject, rows)
-    for name, by in _stretches(subject, rows).items():
-        for key in cells:
-            if _stretched(subject, key) == name:
-                cell = cells[key]
-                values = [stretch * end for stretch, end in zip(by, cell.log, strict=True)]
-                # Half of all lie inside nine tenths of all, whatever each was stretched by.
-                values[0], values[3] = min(values[0], values[1]), max(values[2], values[3])
-                # A long tail is not stretched past the worst that its group ever measured.
-                values[0] = max(values[0], min(cell.worst[0], cell.log[0], values[1]))
-                values[3] = min(values[3], max(cell.worst[1], cell.log[3], values[2]))
-                if subject == "memory":
-                    values[0], values[3] = _next_table(rows, values[0], values[3])
-                cells[key] = replace(cell, log=[round(float(value), 4) for value in values])
-    pairs = sorted({"|".join(row.facets[name] for name in PAIRS[subject]) for row in rows}) if subject in PAIRS else []
+    effects = [effects_of(subject, row.known) for row in rows]
+    names = list(dict.fromkeys(name for shares in effects for name in shares))
+    columns = {name: number for number, name in enumerate(names)}
+    shares = np.zeros((len(rows), len(names)))
+    for number, mine in enumerate(effects):
+        shares[number, [columns[name] for name in mine]] = list(mine.values())
+    off, weight = np.array([row.residual for row in rows]), _weights(rows)
+    sources = [row.publication for row in rows]
+    spoken = _spoken(shares, sources)
+    low, high = _sides(shares, off, weight)
+    log = np.round(np.stack((low, high), axis=1), 4)
+    cells = {
+        "|".join(name): {"log": log[number].tolist(), "rows": int((shares[:, number] > 0).sum()),
+                         "sources": int(spoken[number])}
+        for number, name in enumerate(names)
+    }  # fmt: skip
     return {
-        "measured": {name: sorted({row.facets[name] for row in rows}) for name in ORDERS[subject]},
-        "measured_pairs": pairs,
-        "largest": max((row.size for row in rows), default=0),
-        "cells": {key: cell.to_json() for key, cell in cells.items()},
+        "largest": max(row.size for row in rows),
+        "standard": [round(end, 4) for end in _standard(shares, off, weight, sources, (low, high))],
+        "effects": cells,
     }
 
 
-def _next_table(rows: Sequence[Residual], low: float, high: float) -> tuple[float, float]:
-    """Return ends that nine of ten further tables lie inside, if those so far were drawn from one normal distribution.
-
-    Rows of a table err together, so its mean counts once; what its rows differ by among themselves comes on top.
-    """
-    tables: dict[str, list[float]] = defaultdict(list)
-    for row in rows:
-        tables[row.publication].append(row.residual)
-    if len(tables) - 1 not in STUDENT:
-        return low, high
-    middle, reach = next_table(list(tables.values()))
-    return min(low, middle - reach), max(high, middle + reach)
+def _weights(rows: Sequence[Residual]) -> Floats:
+    counts = Counter(row.publication for row in rows)
+    return np.array([1 / np.sqrt(counts[row.publication]) for row in rows])
 
 
-def next_table(tables: Sequence[Sequence[float]]) -> tuple[float, float]:
-    """Return the mean of tables of errors, and how far from it nine of ten further values lie, were they normal."""
-    means = [fmean(table) for table in tables]
-    inside = fmean(pvariance(table) for table in tables)
-    apart = variance(means) * (1 + 1 / len(means)) + inside
-    return fmean(means), STUDENT[min(len(means) - 1, max(STUDENT))] * math.sqrt(apart)
+def _spoken(shares: Floats, sources: Sequence[str]) -> Floats:
+    """Return how many publications speak of each effect."""
+    order = np.argsort(sources, kind="stable")
+    _, first = np.unique(np.array(sources)[order], return_index=True)
+    return np.asarray(np.logical_or.reduceat(shares[order] > 0, first).sum(axis=0))
 
 
-def _groups(subject: str, rows: Sequence[Residual]) -> dict[str, list[Residual]]:
-    """Return the rows of every group: by all facets, by all but the last, and so on to all rows together."""
-    order = ORDERS[subject]
-    groups: dict[str, list[Residual]] = defaultdict(list)
-    for row in rows:
-        for length in range(len(order) + 1):
-            groups["|".join(row.facets[name] for name in order[:length])].append(row)
-    return groups
+def _sides(shares: Floats, off: Floats, weight: Floats, start: Sequence[Floats] | None = None) -> tuple[Floats, Floats]:
+    """Return the effects on how far errors reach below and above; a side without errors is as the other."""
+    low, high = (side if side.any() else np.ones(len(off), bool) for side in (off < 0, off >= 0))
+    nothing = np.eye(shares.shape[1])[0] * np.log(np.average(np.abs(off), weights=weight) + LEAST)
+    one, other = (
+        _effects(shares[side], np.maximum(np.abs(off[side]), LEAST), weight[side], found)
+        for side, found in zip((low, high), start or (nothing, nothing), strict=True)
+    )
+    return one, other
 
 
-def _cell(key: str, rows: Sequence[Residual]) -> ErrorQuantiles | None:
-    """Return the quantiles of a group, None where too few speak of it; all rows together are always enough."""
-    sources = {row.publication for row in rows}
-    if key != "" and (len(sources) < LEAST_SOURCES or len(rows) < LEAST_ROWS):
-        return None
-    values = [row.residual for row in rows]
-    return ErrorQuantiles(len(rows), len(sources), _quantiles(rows), (min(values), max(values)))
+def _effects(shares: Floats, errors: Floats, weight: Floats, found: Floats) -> Floats:
+    """Return the effects b on the mean exp(shares b) of exponential errors that are likeliest, drawn to 0."""
+    drawn = np.full(shares.shape[1], PRIOR)
+    drawn[0] = 0.0
 
+    def loss(at: Floats) -> float:
+        return float((weight * (shares @ at + errors * np.exp(-shares @ at))).sum() + (drawn * at * at).sum() / 2)
 
-def _pooled(own: ErrorQuantiles, parent: ErrorQuantiles | None) -> ErrorQuantiles:
-    """Return a group's quantiles averaged with those of the group it is part of: a few odd sources are no rule."""
-    if parent is None:
-        return own
-    share = own.num_sources / (own.num_sources + POOLED)
-    log = [share * mine + (1 - share) * wide for mine, wide in zip(own.log, parent.log, strict=True)]
-    worst = min(own.worst[0], parent.worst[0]), max(own.worst[1], parent.worst[1])
-    return replace(own, log=log, worst=worst)
-
-
-def _cells(subject: str, rows: Sequence[Residual]) -> dict[str, ErrorQuantiles]:
-    found: dict[str, ErrorQuantiles] = {}
-    for key, mine in sorted(_groups(subject, rows).items(), key=lambda group: group[0].count("|") + bool(group[0])):
-        if (cell := _cell(key, mine)) is not None:
-            found[key] = _pooled(cell, next((found[wide] for wide in _wider(subject, key) if wide in found), None))
+    now = loss(found)
+    for _ in range(STEPS):
+        over = errors * np.exp(-shares @ found)
+        slope = shares.T @ (weight * (1 - over)) + drawn * found
+        step = -np.linalg.solve((shares.T * (weight * over)) @ shares + np.diag(drawn), slope)
+        size = 1.0
+        while loss(found + size * step) > now + 1e-4 * size * (slope @ step) and size > WON:
+            size /= 2
+        found = found + size * step
+        before, now = now, loss(found)
+        if before - now < WON:
+            break
     return found
 
 
-def _wider(subject: str, key: str) -> Iterator[str]:
-    """Yield the groups that a group is part of and whose tails are alike, the narrowest first."""
-    tails = _stretched(subject, key)
-    while key and _stretched(subject, key := key.rpartition("|")[0]) == tails:
-        yield key
-
-
-def _quantiles(rows: Sequence[Residual]) -> list[float]:
-    values, weight = np.array([row.residual for row in rows]), _weights(rows)
-    low_90, low_50, high_50, high_90 = weighted_quantiles(values, weight, QUANTILES)
-    few = 1 + 1 / len({row.publication for row in rows})
-    ends = (min(low_90, -LEAST), min(low_50, -LEAST / 2), max(high_50, LEAST / 2), max(high_90, LEAST))
-    return [few * end for end in ends]
-
-
-def _weights(rows: Sequence[Residual]) -> Floats:
-    counts: dict[str, int] = defaultdict(int)
-    for row in rows:
-        counts[row.publication] += 1
-    return np.array([1 / np.sqrt(counts[row.publication]) for row in rows])
+def _standard(
+    shares: Floats, off: Floats, weight: Floats, sources: Sequence[str], start: tuple[Floats, Floats]
+) -> list[float]:
+    """Return the quantiles of errors over their reach as publications that were left out predict it."""
+    order = {name: number % LEFT_OUT for number, name in enumerate(sorted(set(sources)))}
+    part = np.array([order[name] for name in sources])
+    over = np.zeros(len(off))
+    for number in set(part.tolist()) if len(order) > 1 else ():
+        out, kept = part == number, part != number
+        spoken = _spoken(shares[kept], [name for name, stays in zip(sources, kept, strict=True) if stays])
+        doubt = (shares[out] ** 2 / (PRIOR + spoken)).sum(axis=1)
+        sides = _sides(shares[kept], off[kept], weight[kept], start)
+        low, high = (np.exp(shares[out] @ side + doubt) for side in sides)
+        over[out] = off[out] / np.where(off[out] < 0, low, high)
+    low_90, low_50, high_50, high_90 = weighted_quantiles(over, weight, QUANTILES)
+    return [min(low_90, low_50, -LEAST), min(low_50, -LEAST), max(high_50, LEAST), max(high_90, high_50, LEAST)]
 
 
 def weighted_quantiles(values: Floats, weight: Floats, at: Sequence[float]) -> list[float]:
@@ -184,105 +137,9 @@ def weighted_quantiles(values: Floats, weight: Floats, at: Sequence[float]) -> l
     return [float(x) for x in np.interp(np.array(at) * weight.sum(), middle, values[order])]
 
 
-def _stretched(subject: str, key: str) -> str:
-    facet = STRETCHED[subject]
-    parts = key.split("|")
-    place = ORDERS[subject].index(facet) if facet else len(parts)
-    return parts[place] if key and place < len(parts) else ""
-
-
-def _stretches(subject: str, rows: Sequence[Residual]) -> dict[str, list[float]]:
-    """Return by how much each end (90 % low, 50 % low, 50 % high, 90 % high) is stretched, by group.
-
-    Both ends are asked apart: the slow tail of a few systems must not widen the fast side.
-    """
-    needed: dict[str, list[tuple[float, float, float, float]]] = defaultdict(list)
-    groups, facet = _groups(subject, rows), STRETCHED[subject]
-    for source in dict.fromkeys(row.publication for row in rows):
-        mine = [row for row in rows if row.publication == source]
-        if len(mine) == len(rows):
-            continue
-        known: dict[str, ErrorQuantiles | None] = {}
-        for row in mine:
-            low_90, low_50, high_50, high_90 = _ends(source, subject, row, groups, known)
-            value = row.residual
-            outer, inner = (value / high_90, value / high_50) if value > 0 else (value / low_90, value / low_50)
-            for name in {"", row.facets[facet] if facet else ""}:
-                needed[name].append((outer, inner, 1 / np.sqrt(len(mine)), np.sign(value)))
-    return {name: [_end(np.array(values), side, inner) for side, inner in _ENDS] for name, values in needed.items()}
-
-
-_ENDS = ((-1, False), (-1, True), (1, True), (1, False))
-
-
-def _end(needed: Floats, side: int, inner: bool) -> float:
-    """Return the stretch of one end that holds enough of the measurements on its side."""
-    mine = needed[needed[:, 3] == side]
-    if not len(mine):
-        return 1.0
-    found = weighted_quantiles(mine[:, 1 if inner else 0], mine[:, 2], [HELD[1 if inner else 0]])[0]
-    return float(np.clip(found, *STRETCH))
-
-
-def _ends(
-    source: str,
-    subject: str,
-    row: Residual,
-    groups: Mapping[str, list[Residual]],
-    known: dict[str, ErrorQuantiles | None],
-) -> list[float]:
-    """Return the ends of a row's interval by other publications; a collective's lie between those of two bands."""
-    if subject != "collective":
-        return _without(source, subject, row, groups, known).log
-    cells = {name: _without(source, subject, _in_band(row, name), groups, known).log for name in ANCHORS}
-    spreads = {name: _bare_spread(log) for name, log in cells.items()}
-    at = between_bands(spreads, row.num_bytes)
-    return [math.log(end) for end in (at.low_90, at.low_50, at.high_50, at.high_90)]
-
-
-def _bare_spread(log: Sequence[float]) -> Spread:
-    low_90, low_50, high_50, high_90 = map(math.exp, log)
-    return Spread(low_90, low_50, high_50, high_90, 0, 0, "")
-
-
-def _in_band(row: Residual, name: str) -> Residual:
-    return replace(row, facets={**row.facets, "band": name})
-
-
-def _without(
-    source: str,
-    subject: str,
-    row: Residual,
-    groups: Mapping[str, list[Residual]],
-    known: dict[str, ErrorQuantiles | None],
-) -> ErrorQuantiles:
-    """Return the most specific group of a row that enough other publications speak of."""
-    order, found = ORDERS[subject], None
-    for length in range(len(order) + 1):
-        key = "|".join(row.facets[name] for name in order[:length])
-        if key not in known:
-            own = _cell(key, [other for other in groups[key] if other.publication != source])
-            wide = next((cell for wider in _wider(subject, key) if (cell := known[wider])), None)
-            known[key] = None if own is None else _pooled(own, wide)
-        found = known[key] or found
-    if found is None:
-        raise KeyError(subject)
-    return found
-
-
-def holds(row: Residual, table: Mapping[str, Any]) -> tuple[bool, bool]:
-    """Say whether a measurement lies in its 90 and in its 50 % interval."""
-    found = judged(row, table[row.subject])
-    ratio = float(np.exp(row.residual))
-    return found.low_90 <= ratio <= found.high_90, found.low_50 <= ratio <= found.high_50
-
-
 def judged(row: Residual, table: Mapping[str, Any]) -> Spread:
-    """Return the interval of a row by the table of its subject."""
-    if row.subject != "collective":
-        return spread_in(table, row.subject, row.facets, row.size)
-    found = {name: spread_in(table, row.subject, _in_band(row, name).facets, row.size) for name in ANCHORS}
-    return between_bands(found, row.num_bytes)
+    """Return the interval of a row by the tables of all subjects."""
+    return spread_in(table[row.subject], row.subject, row.known, row.size)
 
 
 def group_of(row: Residual) -> str:
@@ -301,33 +158,35 @@ def group_of(row: Residual) -> str:
     return row.subject
 
 
+def figures(found: Sequence[tuple[Residual, Spread]]) -> JsonObject:
+    """Return how many of these rows lie inside their intervals, how wide those are, and how far off predictions are."""
+    value = np.array([row.residual for row, _ in found])
+    low_90, low_50, high_50, high_90 = np.log(
+        [[each.low_90, each.low_50, each.high_50, each.high_90] for _, each in found]
+    ).T
+    error = np.abs(np.expm1(-value))
+    return {
+        "rows": len(found), "publications": len({row.publication for row, _ in found}),
+        "in_90": float(((low_90 <= value) & (value <= high_90)).mean()),
+        "in_50": float(((low_50 <= value) & (value <= high_50)).mean()),
+        "width": float(np.exp(np.median(high_90 - low_90))),
+        "median_error": float(np.median(error)), "p90_error": float(np.quantile(error, 0.9)),
+    }  # fmt: skip
+
+
 def crossed(rows: Sequence[Residual]) -> dict[str, JsonObject]:
     """Return by group how many rows lie inside intervals that were made from the other two parts, and their errors.
 
     Only rows of publications that no constant of the step model was fitted to are counted.
     """
-    groups: dict[str, list[tuple[Residual, bool, bool]]] = defaultdict(list)
-    widths: dict[str, list[float]] = defaultdict(list)
+    groups: dict[str, list[tuple[Residual, Spread]]] = defaultdict(list)
     for part in sorted({row.part for row in rows}):
         table = make_table([row for row in rows if row.part != part])
         for row in (row for row in rows if row.part == part and row.subject in table and not row.fitted):
-            groups[group_of(row)].append((row, *holds(row, table)))
-            spread = judged(row, table[row.subject])  # type: ignore[arg-type]
-            widths[group_of(row)].append(spread.high_90 / spread.low_90)
+            groups[group_of(row)].append((row, judged(row, table)))
     found: dict[str, JsonObject] = {}
-    for name, inside in sorted(groups.items()):
-        error = np.abs(np.expm1(-np.array([row.residual for row, _, _ in inside])))
-        found[name] = {
-            "rows": len(inside), "publications": len({row.publication for row, _, _ in inside}),
-            "in_90": sum(outer for _, outer, _ in inside) / len(inside),
-            "in_50": sum(inner for _, _, inner in inside) / len(inside),
-            "by_part": {str(part): _share([outer for row, outer, _ in inside if row.part == part])
-                        for part in sorted({row.part for row, _, _ in inside})},
-            "width": float(np.median(widths[name])), "median_error": float(np.median(error)),
-            "p90_error": float(np.quantile(error, 0.9)),
-        }  # fmt: skip
+    for name, mine in sorted(groups.items()):
+        by_part = {number: [each for each in mine if each[0].part == number] for number in range(3)}
+        shares = {str(number): figures(each)["in_90"] for number, each in by_part.items() if each}
+        found[name] = {**figures(mine), "by_part": shares}
     return found
-
-
-def _share(inside: Sequence[bool]) -> float:
-    return sum(inside) / len(inside)

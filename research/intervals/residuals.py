@@ -38,7 +38,7 @@ from syncline.sim.step.build import build_case
 from syncline.sim.step.constants import Constants, default_constants, document, left_out_constants
 from syncline.sim.step.memory import memory, outside
 from syncline.sim.step.step import kind_of
-from syncline.sim.uncertainty import ORDERS, StepFacets, generation_of
+from syncline.sim.uncertainty import Facets, StepFacets, generation_of, how_known, size_shares
 from syncline.validation.collectives import validate_rows
 from syncline.validation.systems import load_systems as load_collective_systems
 from syncline.validation.training import sweeps
@@ -46,6 +46,12 @@ from syncline.validation.training_run import family
 from syncline.workload.job import Job
 
 NUM_PARTS = 3
+#: The facets of a residual in the order in which tables keep them.
+STORED = {
+    "step": ("kind", "stated", "generation", "precision", "scale"),
+    "collective": ("stated", "reach", "band", "op", "generation"),
+    "memory": ("framework",), "serve": ("what", "start", "kind", "engine"), "price": (),
+}  # fmt: skip
 #: Facts that a short job file does not state; each has a default by framework and year.
 _FACTS = ("attention", "compiled", "overlap", "optimizer", "gradient_bytes", "parameter_bytes", "accumulate_bytes",
           "early_stop", "cuda_graphs", "dispatcher")  # fmt: skip
@@ -63,6 +69,15 @@ class Residual:
     line: str  # file and line
     num_bytes: int = 0  # of a collective
     blind_set: int = 2  # the set its row came with; 2 and below: before the first blind score
+    new: bool = False  # scored before anybody had looked at its source
+
+    @property
+    def known(self) -> Facets:
+        """What is known of the case, as intervals are looked up by it."""
+        if self.subject == "collective":
+            stated = how_known(self.facets["stated"] == "calibrated")
+            return {**self.facets, "stated": stated, "size": size_shares(self.num_bytes)}
+        return {**self.facets, "source": "new" if self.new else "known"}
 
     @property
     def part(self) -> int:
@@ -78,7 +93,7 @@ class Residual:
 
     def cells(self) -> dict[str, str]:
         """Return the row as the stored table has it."""
-        facets = "|".join(self.facets[name] for name in ORDERS[self.subject])
+        facets = "|".join(self.facets[name] for name in STORED[self.subject])
         return {"subject": self.subject, "publication": self.publication, "part": str(self.part), "facets": facets,
                 "size": str(self.size), "residual": f"{self.residual:.4f}", "line": self.line,
                 "num_bytes": str(self.num_bytes or "")}  # fmt: skip
@@ -102,7 +117,7 @@ def read_table(text: str) -> list[Residual]:
 
 
 def _facets(subject: str, text: str) -> dict[str, str]:
-    return dict(zip(ORDERS[subject], text.split("|"), strict=False))
+    return dict(zip(STORED[subject], text.split("|"), strict=False))
 
 
 def publication(source: str) -> str:

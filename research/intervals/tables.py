@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from research.intervals.first import blind, first_scores, in_turn, new_source
+from research.intervals.first import blind, first_scores, in_turn
 from research.intervals.intervals import crossed, make_table
 from research.intervals.residuals import all_residuals
 
@@ -19,10 +19,10 @@ from syncline.describe.files import write_text
 
 PACKAGE = Path(__file__).parents[2] / "src" / "syncline"
 UNCERTAINTY, COVERAGE = PACKAGE / "sim/data/uncertainty.yaml", PACKAGE / "validation/data/coverage.yaml"
-HEAD = """# How far off predictions are: quantiles of log(measured / predicted) at 5, 25, 75 and 95 % by group, made
-# wide enough for publications left out; sources of the last blind sets count as they were first scored, and
-# `new_source` is the error (in log units) that is added to hold nine of ten of their rows in turn. Written by
-# `python -m research.intervals.tables --write` from the published rows in research/data.
+HEAD = """# How far off predictions are: by subject the effects of what is known of a case on how far log(measured /
+# predicted) reaches below and above 0 (`log`), with the measurements and publications that speak of each, and the
+# quantiles at 5, 25, 75 and 95 % of errors over their reach (`standard`), publications left out. Sources of the last
+# blind sets count as first scored. Written by `python -m research.intervals.tables --write` from research/data.
 """
 COVERAGE_HEAD = """# How many published measurements lie inside intervals made without them, and how many rows of
 # later blind sets lie inside intervals made before them. Written by `python -m research.intervals.tables --write`.
@@ -32,8 +32,6 @@ COVERAGE_HEAD = """# How many published measurements lie inside intervals made w
 def uncertainty() -> str:
     """Return the table of intervals."""
     made = make_table(blind(all_residuals(), first_scores()))
-    for subject, groups in new_source().items():
-        made[subject] = {**made[subject], "new_source": groups}  # type: ignore[dict-item]
     return HEAD + yaml.safe_dump(made, sort_keys=False, width=120, default_flow_style=None)
 
 

@@ -64,7 +64,7 @@ def test_memory_never_lies_below_what_is_counted_and_gathered_parameters_cost_wh
     assert stays.memory_bytes["parameters"] > parameters > 10 * freed.memory_bytes["parameters"]
     assert stays.fit_chance == 0.0 and freed.fit_chance > 0.9
     counted = sum(freed.memory_bytes[name] for name in ("parameters", "gradients", "optimizer", "buffers"))
-    assert freed.memory_interval.p90[0] > counted
+    assert freed.memory_interval.p90[0] >= counted
 
 
 def test_columns_and_one_step_have_the_same_chance() -> None:

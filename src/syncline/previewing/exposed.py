@@ -11,7 +11,7 @@ from syncline.describe.model import Handle, handle
 from syncline.previewing.execute import GraphRun, covered, sent_bytes, union
 from syncline.sim.nccl.system import MAX_POINT_HOSTS
 from syncline.sim.step.machine import Machine
-from syncline.sim.uncertainty import ANCHORS, Spread, between_bands, collective_spread, generation_of
+from syncline.sim.uncertainty import Spread, collective_spread, generation_of
 from syncline.workload.graph import Op
 
 
@@ -77,8 +77,7 @@ def _collective_spread(use: CollectiveUse, machine: Machine) -> Spread:
     op = {"send": "send_recv", "recv": "send_recv"}.get(use.name, use.name)
     gpu = machine.gpu
     generation = "RCCL" if gpu.vendor == "amd" else generation_of(gpu.architecture, gpu.vendor)
-    by_band = {name: collective_spread("described", reach, name, op, generation, hosts) for name in ANCHORS}
-    return between_bands(by_band, use.size_bytes / max(use.calls, 1))
+    return collective_spread(False, reach, op, generation, hosts, use.size_bytes / max(use.calls, 1))
 
 
 def _of_rank(executed: GraphRun, rank: int) -> tuple[CollectiveUse, ...]:

@@ -4,12 +4,12 @@
     spread.of(4.6)              # Interval(p50=(4.3, 5.0), p90=(3.7, 6.1), basis="...", ...)
     spread.low_90, spread.high_90
 
-`data/uncertainty.yaml` holds quantiles of log(measured / predicted) of published measurements that the predicting
-constants never saw, by what is known of a case. `research/intervals` makes it anew from residuals, so
-it follows the model. A case is looked up by all its facets; while fewer than three publications were measured, the last
-facet is dropped. A facet that nobody ever measured makes the interval wider, and says so. Sources that were looked over
-err less than those that were not: those of the last blind sets count as they were first scored, and a new source's own
-error (`new_source`) is added to each end until nine of ten rows of blind sets lie inside what was known before them.
+One rule gives every interval. How far errors log(measured / predicted) reach to either side is a product of effects of
+what is known of a case: what is predicted, how much is stated, how far it reaches, its size and part, whether anybody
+has looked at its source. `data/uncertainty.yaml` holds the effects, fitted to published measurements that the
+predicting constants never saw; each is drawn to 1 as if `PRIOR` publications that know no effect had spoken too. An
+effect that few publications speak of is less sure, and one that nobody measured as unsure as effects differ: both make
+the interval wider (`spread_in`). `research/intervals` makes the table anew from residuals, so it follows the model.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import product
 from statistics import quantiles
 from typing import Any
 
@@ -26,32 +28,35 @@ import numpy.typing as npt
 from syncline.describe.own_data import own_data
 
 Floats = npt.NDArray[np.float64]
+Facets = Mapping[str, str | Mapping[str, float]]
 
-#: How much wider, in log units, an interval is for each facet that nobody measured.
-UNMEASURED = 1.5
-#: And for each doubling of hosts or GPUs past the largest job that was.
-DOUBLING = 0.15
+#: As how many publications without any effect each effect is drawn to none.
+PRIOR = 10.0
+#: How many times as wide, in log units, an interval is where what it is made of was judged and not measured.
+JUDGED = 1.5
 #: Standard deviations that hold half and nine tenths of a normal distribution, and those past which all of it lies.
 Z_50, Z_90, CERTAIN = 0.6745, 1.6449, 9.0
 #: The part and the most ranks that previews were measured on.
 PREVIEWED, PREVIEWED_RANKS = "Hopper", 128
-ORDERS: Mapping[str, tuple[str, ...]] = {
-    "step": ("kind", "stated", "generation", "precision", "scale"),
-    "collective": ("stated", "reach", "band", "op", "generation"),
+#: What is known of a case, and which two of it have an effect together.
+FACETS: Mapping[str, tuple[str, ...]] = {
+    "step": ("kind", "stated", "source", "generation", "precision", "scale"),
+    "collective": ("stated", "reach", "size", "op", "generation"),
     "memory": ("framework",),
     "serve": ("what", "start", "kind", "engine"),
     "price": (),
 }
-#: The size in the middle of each band of collectives: an interval passes from one band's to the next between them, in
-#: the logarithm of the size, so that no size is half as sure as its neighbour.
+PAIRS: Mapping[str, tuple[tuple[str, str], ...]] = {
+    "collective": (("stated", "reach"), ("op", "reach"), ("size", "reach")),
+}
+#: Sizes of collectives that have an effect of their own; another size has a share of those of the two next to it.
 ANCHORS: Mapping[str, float] = {"XS": 2.0**7, "S": 2.0**15, "M": 2.0**23, "L": 2.0**31}
-#: Facets that are asked for together: both may have been measured, and never on one run.
-PAIRS: Mapping[str, tuple[str, str]] = {"step": ("kind", "generation"), "collective": ("op", "reach")}
 _WORDS = {
     "dense": "dense models", "experts": "models with experts", "layers": "models that are lists of layers",
     "plain": "jobs that do not state their software", "software": "jobs that state framework and year",
     "described": "jobs that state software, kernels and overlap", "guessed": "rows that leave layout or precision open",
-    "calibrated": "calibrated by a measurement", "one": "one scale-up domain", "cards": "cards without NVLink",
+    "calibrated": "calibrated by a measurement", "plainly": "uncalibrated",
+    "one": "one scale-up domain", "cards": "cards without NVLink",
     "few": "up to 64 hosts", "sockets": "up to 64 hosts over TCP",
     "many": "more than 64 hosts", "XS": "up to 4 KiB", "S": "up to 256 KiB", "M": "below 256 MiB",
     "L": "from 256 MiB", "16": "16-bit", "8": "8-bit", "4": "4-bit", "32": "32-bit",
@@ -168,18 +173,6 @@ class Spread:
         reasons = (*self.unmeasured, why) if why else self.unmeasured
         return replace(self, low_90=low_90, low_50=low_50, high_50=high_50, high_90=high_90, unmeasured=reasons)
 
-    def joined(self, error: float) -> Spread:
-        """Return the spread with an independent error, of which nine in ten lie within `error` in log units.
-
-        >>> round(Spread(0.8, 0.9, 1.1, 1.3, 9, 3, "").joined(0.3).high_90, 3)
-        1.49
-        """
-        inner = error * Z_50 / Z_90
-        low_90, high_90 = (math.hypot(math.log(end), error) for end in (self.low_90, self.high_90))
-        low_50, high_50 = (math.hypot(math.log(end), inner) for end in (self.low_50, self.high_50))
-        return replace(self, low_90=math.exp(-low_90), low_50=math.exp(-low_50), high_50=math.exp(high_50),
-                       high_90=math.exp(high_90))  # fmt: skip
-
     def longer_of(self, other: Spread, own: float, others: float) -> Spread:
         """Return the spread of the longer of two things that go on at once, this one's value and another's.
 
@@ -192,12 +185,6 @@ class Spread:
             {end: max(getattr(self, end) * own, getattr(other, end) * others) / whole for end in names} if whole else {}
         )
         return replace(self, **ends)
-
-    def wider_inside(self, factor: float, why: str) -> Spread:
-        """Return the spread whose inner half is `factor` times as wide in log units, within the outer ends."""
-        low_50 = max(self.low_50**factor, self.low_90)
-        high_50 = min(self.high_50**factor, self.high_90)
-        return replace(self, low_50=low_50, high_50=high_50, unmeasured=(*self.unmeasured, why))
 
 
 @dataclass(frozen=True)
@@ -215,7 +202,7 @@ class StepFacets:
         width = {"fp8": "8", "fp4": "4", "fp32": "32", "tf32": "32"}.get(self.precision, "16")
         scale = "small" if self.num_gpus <= 64 else "middle" if self.num_gpus <= 1024 else "large"
         return {"kind": self.kind, "stated": self.stated, "generation": self.generation, "precision": width,
-                "scale": scale}  # fmt: skip
+                "scale": scale, "source": "known" if self.stated == "calibrated" else "new"}  # fmt: skip
 
 
 #: Architectures whose sustained rates are guesses, by `sim/data/gpu_sustained.yaml`.
@@ -229,40 +216,42 @@ def generation_of(architecture: str, vendor: str) -> str:
     return plain if vendor == "nvidia" and plain in MEASURED_PARTS else ASSUMED
 
 
+def how_known(calibrated: bool) -> str:
+    """Return how the time of a collective is known; how fully its system is described was found to change nothing."""
+    return "calibrated" if calibrated else "plainly"
+
+
+@lru_cache(1024)
 def step_spread(facets: StepFacets) -> Spread:
     """Return how far off the time of a step may be."""
-    return spread_in(own_data("sim", "data/uncertainty.yaml")["step"], "step", facets.as_dict(), facets.num_gpus)
+    return _spread_of("step", facets.as_dict(), facets.num_gpus)
 
 
-def collective_spread(stated: str, reach: str, band: str, op: str, generation: str, num_hosts: int) -> Spread:
+@lru_cache(4096)
+def collective_spread(
+    calibrated: bool, reach: str, op: str, generation: str, num_hosts: int, size_bytes: float
+) -> Spread:
     """Return how far off the time of one collective may be."""
-    facets = {"stated": stated, "reach": reach, "band": band, "op": op, "generation": generation}
-    return spread_in(own_data("sim", "data/uncertainty.yaml")["collective"], "collective", facets, num_hosts)
+    facets: Facets = {"stated": how_known(calibrated), "reach": reach, "op": op, "generation": generation,
+              "size": size_shares(size_bytes)}  # fmt: skip
+    return _spread_of("collective", facets, num_hosts)
 
 
-def between_bands(by_band: Mapping[str, Spread], size_bytes: float) -> Spread:
-    """Return the spread at a size: between those of the two bands whose middles lie around it.
+def size_shares(size_bytes: float) -> dict[str, float]:
+    """Return the anchors around a size and its share of each, in the logarithm of the size.
 
-    >>> ends = {band: Spread(1 / w, 1, 1, w, 9, 3, "") for band, w in zip(ANCHORS, (2, 2, 4, 2), strict=True)}
-    >>> [round(between_bands(ends, 2.0**power).high_90, 2) for power in (3, 15, 19, 23, 27, 31, 40)]
-    [2, 2.0, 2.83, 4.0, 2.83, 2, 2]
+    >>> size_shares(2.0**19), size_shares(2.0**40)
+    ({'S': 0.5, 'M': 0.5}, {'L': 1.0})
     """
-    names, place = list(ANCHORS), math.log2(max(size_bytes, 1.0))
-    middles = [math.log2(ANCHORS[name]) for name in names]
-    above = next((number for number, middle in enumerate(middles) if middle > place), len(names))
-    if above in (0, len(names)):
-        return by_band[names[min(above, len(names) - 1)]]
-    low, high = by_band[names[above - 1]], by_band[names[above]]
-    share = (place - middles[above - 1]) / (middles[above] - middles[above - 1])
-    near = high if share > 0.5 else low
-    names_of_ends = ("low_90", "low_50", "high_50", "high_90")
-    ends = {end: getattr(low, end) ** (1 - share) * getattr(high, end) ** share for end in names_of_ends}
-    return replace(near, **ends)
+    names, at = list(ANCHORS), np.log2(list(ANCHORS.values()))
+    place = float(np.interp(math.log2(max(size_bytes, 1.0)), at, range(len(names))))
+    below, share = int(place), place % 1
+    return {names[below]: 1 - share} | ({names[below + 1]: share} if share else {})
 
 
 def memory_spread(framework: str) -> Spread:
     """Return how far off the memory of the fullest GPU may be."""
-    return spread_in(own_data("sim", "data/uncertainty.yaml")["memory"], "memory", {"framework": framework}, 1)
+    return _spread_of("memory", {"framework": framework})
 
 
 def serve_spread(what: str, kind: str, engine: str, tuned: bool) -> Spread:
@@ -272,7 +261,7 @@ def serve_spread(what: str, kind: str, engine: str, tuned: bool) -> Spread:
     """
     facets = {"what": what if tuned else "rate", "start": "tuned" if tuned else "default", "kind": kind}
     facets |= {"engine": engine} if engine != "any" else {}
-    found = spread_in(own_data("sim", "data/uncertainty.yaml")["serve"], "serve", facets, 1)
+    found = _spread_of("serve", facets)
     return found if tuned or what == "rate" else found.inverse()
 
 
@@ -294,54 +283,62 @@ def preview_spread(generation: str, num_ranks: int, kernels: str = "products") -
                    counted="{rows} previewed steps of {sources} scripts that were then measured")  # fmt: skip
     if generation != PREVIEWED:
         where = "such a part, and what it sustains is assumed" if generation == ASSUMED else generation
-        found = found.wider(UNMEASURED, f"no preview was ever measured on {where}")
+        found = found.wider(JUDGED, f"no preview was ever measured on {where}")
     if num_ranks > PREVIEWED_RANKS:
-        factor = 1 + DOUBLING * math.log2(num_ranks / PREVIEWED_RANKS)
-        found = found.wider(factor, f"no preview was measured on more than {PREVIEWED_RANKS} ranks")
+        found = found.wider(
+            math.exp(math.log2(num_ranks / PREVIEWED_RANKS) / PRIOR),
+            f"no preview was measured on more than {PREVIEWED_RANKS} ranks",
+        )
     return found
 
 
-def spread_in(table: Mapping[str, Any], subject: str, facets: Mapping[str, str], size: int) -> Spread:
-    """Return the spread of the most specific group of a table that enough publications measured."""
-    order = ORDERS[subject]
-    wanted = [facets[name] for name in order if name in facets]  # what comes last may be unsaid
-    key, cell = _found(table["cells"], wanted)
-    of_what = ", ".join(_SYSTEMS.get(part, words(part)) if subject == "collective" else words(part) for part in key)
-    of_what = of_what or _ALL[subject]
-    low_90, low_50, high_50, high_90 = (math.exp(float(x)) for x in cell["log"])
-    found = Spread(low_90, low_50, high_50, high_90, int(cell["rows"]), int(cell["sources"]), of_what,
-                   counted=_COUNTED[subject])  # fmt: skip
-    for name, value in zip(order, wanted, strict=False):
-        if value not in table["measured"].get(name, ()):
-            found = found.wider(UNMEASURED, f"no {_NOUNS[name]} {words(value)} was ever measured")
-    if subject in PAIRS and not found.unmeasured:
-        pair = [facets[name] for name in PAIRS[subject]]
-        if "|".join(pair) not in table["measured_pairs"]:
-            found = found.wider(UNMEASURED, f"{words(pair[0])} on {words(pair[1])} was never measured")
+def _spread_of(subject: str, facets: Facets, size: int = 1) -> Spread:
+    return spread_in(own_data("sim", "data/uncertainty.yaml")[subject], subject, facets, size)
+
+
+def effects_of(subject: str, facets: Facets) -> dict[tuple[str, ...], float]:
+    """Return the effects on a case's interval by what of it they are of, each with the case's share of it."""
+    shares = {name: {of: 1.0} if isinstance(of, str) else of for name in FACETS[subject] if (of := facets.get(name))}
+    found: dict[tuple[str, ...], float] = {(): 1.0}
+    found |= {(name, value): share for name, values in shares.items() for value, share in values.items()}
+    for left, right in PAIRS.get(subject, ()):
+        for (one, a), (other, b) in product(shares.get(left, {}).items(), shares.get(right, {}).items()):
+            found[left, one, right, other] = a * b
+    return found
+
+
+def spread_in(table: Mapping[str, Any], subject: str, facets: Facets, size: int) -> Spread:
+    """Return the spread of a case by a table of effects.
+
+    Either side is exp(sum of effects + their variance) long, in units of the `standard` quantiles. Each doubling past
+    the largest measured case is one more effect that nobody measured. The basis counts rows of the rarest effect.
+    """
+    known, low, high, doubt = table["effects"], 0.0, 0.0, 0.0
+    rarest: tuple[tuple[str, ...], Mapping[str, Any]] = ((), known[""])
+    unmeasured: list[str] = []
+    for effect, share in effects_of(subject, facets).items():
+        row = known.get("|".join(effect))
+        if row is not None:
+            low, high = low + share * row["log"][0], high + share * row["log"][1]
+            rarest = min(rarest, (effect, row), key=lambda of: int(of[1]["sources"]))
+        elif len(effect) == 2:
+            unmeasured.append(f"no {_NOUNS[effect[0]]} {words(effect[1])} was ever measured")
+        elif all("|".join(half) in known for half in (effect[:2], effect[2:])):
+            unmeasured.append(f"{words(effect[1])} on {words(effect[3])} was never measured")
+        doubt += share**2 / (PRIOR + (0 if row is None else row["sources"]))
     most = float(table["largest"])
     if size > most > 0:
-        why = f"nothing larger than {most:,.0f} {'GPUs' if subject == 'step' else 'hosts'} was measured"
-        factor = 1 + DOUBLING * math.log2(size / most)
-        scale = facets.get("reach", facets.get("scale"))
-        known = scale is None or any(scale in table["measured"].get(name, ()) for name in ("reach", "scale"))
-        # A scale of which nothing was measured has widened it already: what is common moves on, the tails do not.
-        found = found.wider(factor, why) if known else found.wider_inside(factor, why)
-    found = found.joined(float(table.get("new_source", {}).get(unseen_group(subject, facets), 0.0)))
+        doubt += math.log2(size / most) / PRIOR
+        unmeasured.append(f"nothing larger than {most:,.0f} {'GPUs' if subject == 'step' else 'hosts'} was measured")
     if facets.get("generation") == ASSUMED:
-        found = replace(found, unmeasured=(*found.unmeasured, "what this part sustains is assumed"))
-    return found
-
-
-def unseen_group(subject: str, facets: Mapping[str, str]) -> str:
-    """Return the group that says what new sources were off by; "" where none was ever scored before it was looked at.
-
-    A measured run is no new source. No system with a cluster file was: they were all known by their label.
-    """
-    if subject == "step":
-        return "" if facets["stated"] == "calibrated" else "experts" if facets["kind"] == "experts" else "dense"
-    if subject == "collective" and facets["stated"] not in ("calibrated", "described"):
-        return "few" if facets["reach"] == "many" else facets["reach"]
-    return ""
+        unmeasured.append("what this part sustains is assumed")
+    below, above = math.exp(low + doubt), math.exp(high + doubt)
+    low_90, low_50, high_50, high_90 = (math.exp(at * (below if at < 0 else above)) for at in table["standard"])
+    of_what = ", ".join(words(part) for part in rarest[0][1::2]) or _ALL[subject]
+    return Spread(
+        low_90, low_50, high_50, high_90, int(rarest[1]["rows"]), int(rarest[1]["sources"]), of_what,
+        tuple(unmeasured), _COUNTED[subject],
+    )  # fmt: skip
 
 
 _COUNTED = {
@@ -351,23 +348,15 @@ _COUNTED = {
     "serve": "{rows:,} published settings of {sources} models on a part",
     "price": "{rows:,} list prices of {sources} sellers",
 }  # fmt: skip
-_SYSTEMS = {"described": "systems described in full", "guessed": "systems known by their label"}
 _ALL = {"step": "all steps", "collective": "all collectives", "memory": "peak memory",
         "serve": "serving engines",
         "price": "list prices of a GPU-hour against the median of their sellers"}  # fmt: skip
-_NOUNS = {"kind": "run of", "stated": "run of", "generation": "run on", "precision": "run in", "scale": "run on",
-          "what": "run for its", "start": "run of", "engine": "run of",
-          "reach": "row of", "band": "row of", "op": "row of", "framework": "peak memory of"}  # fmt: skip
+_NOUNS = {"kind": "run of", "stated": "run of", "source": "run of a source that is",
+          "generation": "run on", "precision": "run in", "scale": "run on", "what": "run for its",
+          "start": "run of", "engine": "run of",
+          "reach": "row of", "size": "row of", "op": "row of", "framework": "peak memory of"}  # fmt: skip
 
 
 def words(value: str) -> str:
     """Return a value of a facet in words."""
     return _WORDS.get(value, value)
-
-
-def _found(cells: Mapping[str, Any], wanted: Sequence[str]) -> tuple[tuple[str, ...], Mapping[str, Any]]:
-    for length in range(len(wanted), -1, -1):
-        key = "|".join(wanted[:length])
-        if key in cells:
-            return tuple(wanted[:length]), cells[key]
-    raise KeyError("uncertainty.yaml has no cell for everything; run `python -m research.intervals.tables --write`")

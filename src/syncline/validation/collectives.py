@@ -294,7 +294,7 @@ def _compare(
     op, sizes = rows[0].op, np.array([r.size_bytes for r in rows])
     measured = np.array([r.time_us for r in rows])
     own, other = default_constants(), without or default_constants()
-    plain = predict(described.system, op, sizes, guessed=described.guessed)
+    plain = predict(described.system, op, sizes)
     left_out = predict(described.system, op, sizes, constants=other).time_us / measured
     six = np.isin(sizes, pick_six(sizes))
     # Fewer than nine sizes leave too little to score beside the six that calibrate.

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from syncline.sim.nccl.system import MAX_POINT_HOSTS, NcclSystem
-from syncline.sim.uncertainty import UNMEASURED, Spread, between_bands, collective_spread
+from syncline.sim.uncertainty import JUDGED, Spread, collective_spread
 
 Floats = npt.NDArray[np.float64]
 BANDS = ("XS", "S", "M", "L")
@@ -53,22 +53,19 @@ def generation_of(system: NcclSystem) -> str:
     return "RCCL" if system.facts.unverified else GENERATIONS[min(system.facts.generation, len(GENERATIONS) - 1)]
 
 
-def interval(system: NcclSystem, op: str, sizes: Floats, *, stated: str = "described") -> SizeFactors:
-    """Return the factors of each size, from the rows of other systems that are most like it and as well known."""
-    by_band = {name: _spread(system, op, name, stated) for name in BANDS}
-    found = [between_bands(by_band, size) for size in sizes.tolist()]
+def interval(system: NcclSystem, op: str, sizes: Floats, *, calibrated: bool = False) -> SizeFactors:
+    """Return the factors of each size, from the rows of other systems."""
+    found = [_spread(system, op, size, calibrated) for size in sizes.tolist()]
     columns = np.array([[s.low_90, s.high_90, s.low_50, s.high_50] for s in found], dtype=np.float64).reshape(-1, 4)
-    basis = tuple(dict.fromkeys(by_band[BANDS[number]].basis for number in sorted(set(band(sizes).tolist()))))
+    basis = tuple(dict.fromkeys(spread.basis for spread in found))
     return SizeFactors(columns[:, 0], columns[:, 1], columns[:, 2], columns[:, 3], basis)
 
 
-def _spread(system: NcclSystem, op: str, of_band: str, stated: str) -> Spread:
-    reach = reach_of(system)
-    if stated == "calibrated":
-        return collective_spread(stated, reach, of_band, op, generation_of(system), 1)
-    found = collective_spread(stated, reach, of_band, op, generation_of(system), system.num_hosts)
-    if system.num_islands > 1 and system.network in JUDGED_NETWORKS:
-        return found.wider(UNMEASURED, f"constants of {system.net.title} are judgement")
+def _spread(system: NcclSystem, op: str, size: float, calibrated: bool) -> Spread:
+    hosts = 1 if calibrated else system.num_hosts
+    found = collective_spread(calibrated, reach_of(system), op, generation_of(system), hosts, size)
+    if not calibrated and system.num_islands > 1 and system.network in JUDGED_NETWORKS:
+        return found.wider(JUDGED, f"constants of {system.net.title} are judgement")
     return found
 
 

@@ -132,12 +132,8 @@ def predict(
     *,
     constants: NcclConstants | None = None,
     calibration: NcclCalibration | None = None,
-    guessed: bool = False,
 ) -> NcclPrediction:
-    """Predict nccl-tests for an operation at these sizes (bytes; the total buffer for gathers).
-
-    A system that is `guessed` from its label gets the interval of such systems.
-    """
+    """Predict nccl-tests for an operation at these sizes (bytes; the total buffer for gathers)."""
     array = np.asarray(sizes, dtype=np.float64)
     op = op_name(op)
     if array.ndim != 1 or len(array) == 0 or not np.all(array > 0):
@@ -151,7 +147,7 @@ def predict(
     fastest, fastest_us = _fastest(job, believed, pairs, time_us, array)
     correction = calibration.correction(array) if calibration else np.ones(len(array))
     time_us = time_us * correction
-    bounds = interval(system, op, array, stated="calibrated" if calibration else "guessed" if guessed else "described")
+    bounds = interval(system, op, array, calibrated=calibration is not None)
     floor_us = 1e6 * system.bounds.get(op, Bound()).at(array)
     if calibration is None:  # a measurement may know the fabric better than its description
         time_us, fastest_us = np.maximum(time_us, floor_us), np.maximum(fastest_us, floor_us)
