@@ -41,8 +41,8 @@ class _Entry:
         self.limits = matcher.limits
         self.asks_form = bool(matcher.source) or matcher.level is not None or matcher.speaks
         self.general = tally.rule.leftover or tally.rule.fallback
-        self.late = (matcher.leftover, tally.rule.fallback, tally.rule.leftover)
-        """What makes its turn come after those without: it knows who writes, a word of failure, or only that."""
+        self.late = (tally.rule.fallback, tally.rule.leftover)
+        """What makes its turn come after those without: it knows a word of failure, or only that there is one."""
         self.is_heard = self.general or not tally.rule.signal
         self.general &= matcher.level is None  # what states its severity is heard from any part of the kernel
         self.harmless = tally.rule.id == HARMLESS

@@ -57,7 +57,7 @@ class Matcher(Strict):
     how grave it calls itself at least; a level alone takes every such line. One that `speaks` takes lines
     whose words speak of a failure. `limit` keeps only matches whose named group is a number in the range. A `weak`
     one takes lines that say that something failed and not why: where no other pattern of its rule was seen, the rule
-    tells what may be. A `leftover` one knows who writes and not what: it gets lines that no other rule has taken.
+    tells what may be.
     """
 
     texts: Names = Field((), alias="text")
@@ -68,7 +68,6 @@ class Matcher(Strict):
     speaks: bool = False
     limit: dict[str, tuple[float | None, float | None]] = Field(default_factory=dict)
     weak: bool = False
-    leftover: bool = False
     _trusted: bool = PrivateAttr(default=False)
 
     @field_validator("level", mode="before")
@@ -95,8 +94,6 @@ class Matcher(Strict):
 
     @model_validator(mode="after")
     def _complete(self, info: ValidationInfo) -> Matcher:
-        if self.texts and self.texts[0].startswith(SPELLED):
-            object.__setattr__(self, "texts", tuple(spelled(self.texts[0].removeprefix(SPELLED))))
         if not self.texts and self.regex is None and (self.speaks or self.level is not None):
             found = texts_of_failure() if self.speaks else texts_of(self.level or LogLevel.DEBUG)
             object.__setattr__(self, "texts", found)
@@ -134,19 +131,6 @@ class Matcher(Strict):
         if form is None or (self.source and form.source not in self.source):
             return False
         return self.level is None or (form.level is not None and form.level >= self.level)
-
-
-SPELLED = "each of "
-"""In front of a text with ranges of characters, such as `-[0-3]-[A-Z]`: every text that it spells."""
-
-
-def spelled(text: str) -> list[str]:
-    """Return every text that one with ranges of characters spells."""
-    found = re.search(r"\[(.)-(.)\]", text)
-    if found is None:
-        return [text]
-    letters = map(chr, range(ord(found[1]), ord(found[2]) + 1))
-    return [each for letter in letters for each in spelled(text[: found.start()] + letter + text[found.end() :])]
 
 
 class Distinct(Strict):
