@@ -1,9 +1,7 @@
-# Rail-optimized, fat-tree and rail-only: at the same number of GPUs, and for the same money. Both full fabrics cost the
-# same; rings on rails never meet, on a fat-tree ECMP makes them collide (hashed). What rail-only saves buys hosts.
+# Rail-optimized, fat-tree and rail-only at the same number of GPUs. Both full fabrics cost the same; rings on rails never
+# meet, on a fat-tree ECMP makes them collide (hashed). For a budget ask `syncline design`.
 cat > small.yaml <<'JOB'
 model: llama3-8b
 batch: {global: 512, sequence: 4096}
 JOB
 syncline plan compare small.yaml --gpus 512 --fabrics "rail-optimized,fat-tree,rail-only"
-echo
-syncline plan compare llama3-70b --budget 22M --fabrics "rail-optimized,fat-tree,rail-only"

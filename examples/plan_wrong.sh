@@ -10,4 +10,4 @@ syncline plan h100-64-rail llama3-70b --fix tp=3 2>&1 || true
 echo
 syncline plan h100-64-rail llama3-70b --set host_price_usd=-1 2>&1 || true
 echo
-syncline plan compare llama3-70b --budget 0 2>&1 || true
+syncline plan compare llama3-70b 2>&1 || true

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+from dumbbell import Dumbbell
 from figure import Figure, Point
 
 from syncline.sim.packet import PacketOptions, Watching, messages, simulate
-from syncline.sim.packet.dumbbell import Dumbbell
 
 
 def figures() -> list[Figure]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from itertools import pairwise
 
 import numpy as np
+from dumbbell import Dumbbell, dumbbell_trial
 from figure import Figure, Point
 
 from syncline.sim.packet import Marks, PacketOptions
-from syncline.sim.packet.dumbbell import Dumbbell, dumbbell_trial
 
 WIRE = 4096 + 78
 

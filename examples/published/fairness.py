@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from dumbbell import Dumbbell, dumbbell_trial
 from figure import Figure, Point
 
 from syncline.fabric import ClusterSpec, build
@@ -17,7 +18,6 @@ from syncline.sim.packet import (
     senders,
     simulate,
 )
-from syncline.sim.packet.dumbbell import Dumbbell, dumbbell_trial
 from syncline.sim.packet.flow_table import flow_table
 
 TREE = {"topology": "fat-tree", "tiers": 2, "link": "NDR", "hosts_per_leaf": 16}

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+from dumbbell import Dumbbell, dumbbell_trial
 from figure import Figure, Point
 
 from syncline.fabric import ClusterSpec, build
 from syncline.sim.packet import PacketOptions, background, packet_network, simulate
-from syncline.sim.packet.dumbbell import Dumbbell, dumbbell_trial
 from syncline.sim.packet.flow_table import flow_table
 from syncline.sim.packet.traffic import WEB_SEARCH
 

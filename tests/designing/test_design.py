@@ -31,6 +31,7 @@ from syncline.planning.space import USUAL
 from syncline.questions.clusters.build import fabric_build
 from syncline.questions.cost import CostAnswer, cost
 from syncline.questions.design import DesignAnswer, design
+from syncline.questions.plan import ClusterAnswer, compare
 from syncline.questions.step import StepPrediction
 from syncline.questions.step import step as executed_step
 from syncline.report.text.design import front_table
@@ -269,6 +270,22 @@ def test_storage_by_hand(job: Job) -> None:
     assert sized.per_host_Bps == pytest.approx(sized.need.write_Bps / 8)
     assert (sized.link, sized.servers) == ("25GbE", 1)
     assert sized.of_training_line == pytest.approx(sized.per_host_Bps / 400e9)
+
+
+def test_a_job_runs_on_the_gpus_of_its_file_in_design_plan_and_compare(tmp_path: Path) -> None:
+    """16 of 32 GPUs: the same layout, step and price of a token; without a number, the file's is designed for."""
+    own_count, path = JOB | {"gpus": 16}, tmp_path / "cluster.yaml"
+    asked = design(own_count, gpus=32, topologies=("rail-only",))
+    asked.save(path)
+    best, planned = asked.best, make_plan(load(path), load_job(own_count), with_actions=False).best
+    assert planned.cost is not None and (best.idle_gpus, planned.decision.num_gpus) == (16, 16)
+    assert (best.plans[0], best.step_s[0]) == (planned.decision.label, planned.predicted.step_time_s)
+    assert best.usd_per_token == pytest.approx(planned.cost.cost_per_token_usd, rel=1e-12)
+    compared = compare(own_count, clusters=[str(path)])
+    assert isinstance(compared, ClusterAnswer)
+    (row,) = compared.result.clusters
+    assert (row.label, row.step_time_s) == (best.plans[0], best.step_s[0])
+    assert design(own_count, topologies=("rail-only",)).best.num_gpus == 16
 
 
 def test_a_budget_alone_looks_at_numbers_that_divide_well() -> None:

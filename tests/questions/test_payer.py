@@ -130,6 +130,20 @@ def test_chances_are_those_of_the_runs_that_are_drawn(planned: PlanAnswer) -> No
     assert run.days_90 == (run.days_percentiles[0], run.days_percentiles[-1])
 
 
+def test_the_chance_of_deadline_and_budget_and_what_is_bought_are_the_same_in_plan_compare_and_cost(
+    cluster: Path,
+) -> None:
+    found = syncline.compare(JOB, clusters=[str(cluster)])
+    assert isinstance(found, ClusterAnswer)
+    (row,), run = found.result.clusters, syncline.plan(cluster, JOB, workers=1).report.run
+    assert row.run is not None and run is not None and run.chance_deadline is not None
+    assert (row.run.chance_deadline, row.run.chance_budget) == (run.chance_deadline, run.chance_budget)
+    assert row.run.days_percentiles == run.days_percentiles and "deadline" in str(found)
+    owned = _cost(cluster).owned
+    assert row.capital_usd == owned.to_buy_usd == pytest.approx(5 / 4 * owned.capital_usd)
+    assert "1 spare host with it" in str(found) and "1 spare host with it" in str(syncline.cost(cluster, JOB))
+
+
 def test_the_answer_is_about_ten_lines_and_the_rest_is_one_option_away(planned: PlanAnswer) -> None:
     lines = str(planned).splitlines()
     labels = [line.split()[0] for line in lines[2:] if line[2:3].strip()]

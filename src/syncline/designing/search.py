@@ -135,7 +135,7 @@ class DesignPoint:
     s_per_token: float = 0.0
     """Seconds a token, the mean over the jobs by their weights."""
     paid_s_per_token: float = 0.0
-    """The same with the time that failures take."""
+    """The same with the time that failures take, for the part of the GPUs that a job pays for."""
     plans: tuple[str, ...] = ()
     step_s: tuple[float, ...] = ()
     idle_gpus: int = 0
@@ -343,13 +343,17 @@ class Designer:
         return beaten
 
     def _with_failures(self, point: DesignPoint, fabric: Fabric) -> DesignPoint:
-        """Return a point with the seconds a token that are paid for: failures, checkpoints and restarts included."""
-        parts, paid = parts_of(fabric).of(point.num_gpus), []
+        """Return a point with the seconds a token that are paid for: failures, checkpoints and restarts included.
+
+        A job that says on how many GPUs it runs pays for those.
+        """
+        paid = []
         for (job, _), step_s in zip(self.jobs, point.step_s, strict=True):
-            goodput = recovery(job, step_s, parts, self.assumptions or Assumptions()).goodput
+            used = job.gpus or point.num_gpus
+            goodput = recovery(job, step_s, parts_of(fabric).of(used), self.assumptions or Assumptions()).goodput
             if goodput < LEAST_GOODPUT:
                 raise PlanError(f"{job.model.name} never gets done: failures leave {goodput:.1%} of the time.")
-            paid.append(step_s / (job.batch.global_ * job.batch.sequence * goodput))
+            paid.append(step_s * used / point.num_gpus / (job.batch.global_ * job.batch.sequence * goodput))
         return replace(point, paid_s_per_token=self._mean(paid))
 
     def _mean(self, values: Sequence[float]) -> float:
@@ -360,8 +364,7 @@ class Designer:
         """Return what `plan` says of every job on a fabric; networks that a step cannot tell apart are planned once."""
         key = network_key(choice, fabric)
         if key not in self.kept:
-            jobs = [job.model_copy(update={"gpus": None}) for job, _ in self.jobs]
-            self.kept[key] = [_plan(fabric, job, executable(choice)) for job in jobs]
+            self.kept[key] = [_plan(fabric, job, executable(choice)) for job, _ in self.jobs]
         return self.kept[key]
 
     def read(self) -> None:

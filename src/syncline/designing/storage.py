@@ -87,12 +87,11 @@ def _slowdown(point: DesignPoint, job: Job, sized: StorageDesign, priority: int)
     """Return how much longer a step is while a checkpoint shares its links on the way to further hosts."""
     hosts = point.choice.num_hosts
     fabric = point.choice.build(hosts + sized.servers)
-    whole = job.model_copy(update={"gpus": None})
     k = default_constants()
     rails = Rails.of(fabric, k.fitted.e_net, k.fitted.e_nvl)
-    plan = make_plan(point.choice.build(), whole, with_actions=False).best
+    plan = make_plan(point.choice.build(), job, with_actions=False).best
     domain = machine_from_spec(fabric.spec, point.num_gpus).domain
-    pattern = training_pattern(fabric, rails, from_list(fabric, f"0-{hosts - 1}"), plan.decision.job(whole, domain), k)
+    pattern = training_pattern(fabric, rails, from_list(fabric, f"0-{hosts - 1}"), plan.decision.job(job, domain), k)
     source = np.array([fabric.gpu(host) for host in range(hosts)], np.int64)
     target = np.array([fabric.gpu(hosts + host % sized.servers) for host in range(hosts)], np.int64)
     carried = rails.carried(source, target, np.full(hosts, 1 / hosts))

@@ -1,9 +1,6 @@
-"""Fabrics side by side for one job: at a number of GPUs, or at a budget.
+"""Fabrics side by side for one job at a number of GPUs.
 
-    compare_fabrics(job, host="dgx-h100", link="NDR", num_gpus=512)
-    compare_fabrics(job, host="dgx-h100", link="NDR", budget_usd=25e6)
-
-At a budget every fabric gets as many hosts as hosts, network and cables together allow.
+compare_fabrics(job, host="dgx-h100", link="NDR", num_gpus=512)
 """
 
 from __future__ import annotations
@@ -16,10 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from syncline.describe import units
 from syncline.describe.document import Document
 from syncline.describe.progress import Meter, metered
-from syncline.errors import CostError, PlanError, SynclineError
+from syncline.errors import PlanError, SynclineError
 from syncline.fabric.build import build
 from syncline.fabric.fabric import Fabric
 from syncline.fabric.load import parse_cluster
@@ -39,7 +35,6 @@ FABRICS = (
     "fat-tree", "rail-optimized", "rail-only", "fat-tree 2:1", "fat-tree 3:1", "fat-tree 4:1", "rail-optimized 2:1",
     "rail-optimized 4:1", "dragonfly", "torus",
 )  # fmt: skip
-MAX_HOSTS = 16_384
 NUM_SEEDS = 8
 Devices = NDArray[np.int32]
 
@@ -91,8 +86,6 @@ NOTES = (
     "Each is planned anew, so a split that needs less of the network may be chosen. Not seen: other jobs.",
 )
 
-ROUNDED = "The global batch is rounded to a multiple of the hosts, so that all of them can be used."
-
 
 def fabric_with(host: str, link: str, network: str, num_hosts: int) -> Fabric:
     """Return a cluster of alike hosts on a network given in words: `fat-tree 2:1`."""
@@ -120,51 +113,33 @@ def compare_fabrics(
     *,
     host: str,
     link: str,
-    num_gpus: int | None = None,
-    budget_usd: float | None = None,
+    num_gpus: int | None,
     fabrics: Sequence[str] = FABRICS,
     assumptions: Assumptions | None = None,
     meter: Meter | None = None,
 ) -> FabricRanking:
-    """Return the best plan on every fabric, at a number of GPUs or at a budget for hosts and network."""
-    if (num_gpus is None) == (budget_usd is None):
-        raise PlanError("compare at a number of GPUs or at a budget.", hint="Give `gpus` 512, or a `budget` of 25M.")
-    if budget_usd is not None and not (math.isfinite(budget_usd) and budget_usd > 0):
-        least = _capital(fabric_with(host, link, fabrics[0], 1), assumptions)
-        raise CostError(
-            f"a budget of ${budget_usd:,.0f} buys no hosts.",
-            detail=f"One {host} and its part of the network cost {units.show_money(least)}.",
-            hint="Raise the budget.",
+    """Return the best plan on every fabric."""
+    if num_gpus is None:
+        raise PlanError(
+            "fabrics are compared at a number of GPUs.", hint="Give `gpus` 512; for a budget ask `syncline design`."
         )
     planned: dict[str, tuple[PlanResult, Fabric]] = {}
     left_out = []
-    num_hosts = hosts_of(host, num_gpus) if num_gpus is not None else 0
+    num_hosts = hosts_of(host, num_gpus)
     for name in metered(fabrics, meter):
         try:
-            fabric = (
-                fabric_with(host, link, name, num_hosts)
-                if num_gpus is not None
-                else _affordable(host, link, name, budget_usd or 0.0, assumptions)
-            )
-            fed = (job if num_gpus is not None else _fed(job, fabric)).model_copy(update={"gpus": None})
-            answer = make_plan(fabric, fed, assumptions=assumptions, axes=USUAL, with_actions=False, with_run=False)
+            fabric = fabric_with(host, link, name, num_hosts)
+            answer = make_plan(fabric, job, assumptions=assumptions, axes=USUAL, with_actions=False, with_run=False)
             planned[name] = answer, fabric
         except SynclineError as error:
-            if isinstance(error, CostError) and budget_usd is not None:
-                raise
             left_out.append(LeftOutFabric(name, error.message))
-    # What is best on one is a candidate on all, so that a better fabric is never slower; a budget buys other sizes.
-    won = {answer.best.decision for answer, _ in planned.values()} if num_gpus is not None else set()
+    # What is best on one is a candidate on all, so that a better fabric is never slower.
+    won = {answer.best.decision for answer, _ in planned.values()}
     rows = [_row(name, fabric, answer.among(won), assumptions, USUAL) for name, (answer, fabric) in planned.items()]
     if not rows:
         raise PlanError("no fabric was left to compare.", detail=f"{left_out[0].fabric}: {left_out[0].reason}")
-    at = (
-        f"{num_gpus:,} GPUs" if num_gpus is not None else f"{units.show_money(budget_usd or 0.0)} for hosts and network"
-    )
-    return FabricRanking(
-        f"{job.model.name} at {at}, {host} on {link}", tuple(sorted(rows, key=lambda r: r.cost_per_token_usd)),
-        tuple(left_out), NOTES if num_gpus is not None else (*NOTES, ROUNDED),
-    )  # fmt: skip
+    ranked = tuple(sorted(rows, key=lambda row: row.cost_per_token_usd))
+    return FabricRanking(f"{job.model.name} at {num_gpus:,} GPUs, {host} on {link}", ranked, tuple(left_out), NOTES)
 
 
 def _row(name: str, fabric: Fabric, answer: PlanResult, assumptions: Assumptions | None, axes: Axes) -> ComparedFabric:
@@ -195,13 +170,6 @@ def _slower(question: PlanQuestion, answer: PlanResult, axes: Axes) -> float:
     return p.step_time_s * max(1.0, found.best[0].step_s / closed_s) if found.best else math.nan
 
 
-def _fed(job: Job, fabric: Fabric) -> Job:
-    """Return the job with its batch rounded to a multiple of the hosts: a budget seldom buys a round number of them."""
-    hosts = fabric.num_hosts
-    total = max(1, round(job.batch.global_ / hosts)) * hosts
-    return job.model_copy(update={"batch": job.batch.model_copy(update={"global_": total})})
-
-
 def hosts_of(host: str, num_gpus: int) -> int:
     """Return how many hosts of a model so many GPUs are."""
     per_host = fabric_with(host, "NDR", "rail-only", 1).num_gpus
@@ -209,29 +177,6 @@ def hosts_of(host: str, num_gpus: int) -> int:
         near = max(per_host, round(num_gpus / per_host) * per_host)
         raise PlanError(f"{num_gpus:,} GPUs are not whole hosts of {per_host}.", hint=f"`gpus` {near} works.")
     return num_gpus // per_host
-
-
-def _capital(fabric: Fabric, assumptions: Assumptions | None) -> float:
-    return own(fabric, assumptions).capital_usd
-
-
-def _affordable(host: str, link: str, network: str, budget_usd: float, assumptions: Assumptions | None) -> Fabric:
-    """Return the largest cluster that a budget buys, in even numbers of hosts so that jobs divide."""
-    smallest = own(fabric_with(host, link, network, 1), assumptions)
-    one = smallest.capital_usd
-    if one > budget_usd:
-        raise CostError(
-            f"a budget of {units.show_money(budget_usd)} buys no {host} on {network}.",
-            detail=f"One host and its part of the network cost {units.show_money(one)}.",
-            hint="Raise the budget, or choose a smaller host.",
-        )
-    # A network never costs less than nothing, so hosts alone bound their number.
-    low, high = 1, max(2, int(budget_usd / max(smallest.hosts_usd, 1.0)) + 1)
-    while high - low > 1:
-        middle = (low + high) // 2
-        within = _capital(fabric_with(host, link, network, middle), assumptions) <= budget_usd
-        low, high = (middle, high) if within else (low, middle)
-    return fabric_with(host, link, network, min(low, MAX_HOSTS))
 
 
 def hashed_share(fabric: Fabric, reach: Reach) -> float:

@@ -140,7 +140,7 @@ class DesignAnswer(Answer):
 def design(
     jobs: Annotated[JobSource | Sequence[JobSource], Parameter("Jobs by name or file.", metavar="JOB", kind=list[str])],
     *,
-    gpus: Annotated[int | None, Parameter("How many GPUs.")] = None,
+    gpus: Annotated[int | None, Parameter("How many GPUs; default: what the jobs' files say.")] = None,
     budget: Annotated[str | float | None, Parameter("Dollars for hosts and network: 40M.")] = None,
     power: Annotated[float | None, Parameter("Most power, in kW, at full load.")] = None,
     racks: Annotated[int | None, Parameter("Most racks.")] = None,
@@ -177,7 +177,8 @@ def design(
 ) -> DesignAnswer:
     """Search fabrics for one or several jobs and return those that nothing else beats.
 
-    Give a number of GPUs, or a budget from which it follows. `survive` is the least share of the training that must
+    Give a number of GPUs, or a budget from which it follows. A job whose file says `gpus` runs on so many of them, as
+    in `plan`. `survive` is the least share of the training that must
     remain after the worst failure of one switch. `later` is a number of GPUs to which the fabric shall grow without
     recabling, or several, one a step; `storage` sizes storage and a front end beside it. `by` is a month
     ("2027-06"): parts that can be bought by then are looked at too. `sites` cuts the hosts into as many sites,
@@ -190,6 +191,7 @@ def design(
         raise UsageError("name a job to design for.", hint='syncline.design("llama3-70b", gpus=1024), say.')
     described = tuple(zip((job_of(job) for job in many), _weights(weights, len(many)), strict=True))
     hosts = hosts or (DEFAULT_HOST,)
+    gpus = gpus or max((job.gpus for job, _ in described if job.gpus is not None), default=None)
     spend = None if budget is None else read_number("budget", budget)
     trained = None if tokens is None else read_number("tokens", tokens)
     limits = Limits(spend, None if power is None else power * 1e3, racks, days, trained, survive)

@@ -41,7 +41,6 @@ from syncline.questions.inputs import (
     ReliabilityOption,
     built,
     job_of,
-    read_number,
     read_set,
 )
 from syncline.questions.serve import ServeAnswer, ServingComparisonAnswer, is_serving, serve
@@ -275,7 +274,6 @@ def compare(
     sweep: tuple[str, Sequence[object]] | None = None,
     prices: str | Path | None = None,
     gpus: int | None = None,
-    budget: str | float | None = None,
     host: str = DEFAULT_HOST,
     link: str = DEFAULT_LINK,
     fabrics: Sequence[str] = FABRICS,
@@ -284,7 +282,7 @@ def compare(
     profile: str | Path | None = None,
     progress: Progress | None = None,
 ) -> FabricComparison | ClusterAnswer | ServingComparisonAnswer:
-    """Compare clusters (or fabrics at a number of GPUs or at a budget) for a job: the best plan on each, its cost.
+    """Compare clusters (or fabrics at a number of GPUs) for a job: the best plan on each, its cost.
 
     A cluster is a file or a preset, owned unless it ends in `@nebius` (rented there), `@rent` (where it is cheapest) or
     `@2.40` (an offer: dollars a GPU-hour).
@@ -295,7 +293,7 @@ def compare(
     measured, meter = load_profile(profile) if profile is not None else None, Meter(progress)
     described = job_of(job, served=True)
     if clusters or sweep:
-        apart = {"gpus": (gpus, None), "budget": (budget, None), "host": (host, DEFAULT_HOST),
+        apart = {"gpus": (gpus, None), "host": (host, DEFAULT_HOST),
                  "link": (link, DEFAULT_LINK), "fabrics": (tuple(fabrics), FABRICS)}  # fmt: skip
         for name, (given, default) in apart.items():
             if given != default:
@@ -303,8 +301,8 @@ def compare(
                                  hint=f"Leave out `{name}`, or the clusters.")  # fmt: skip
     table = load_prices(Path(prices)) if prices else None
     if described.kind == "serve":
-        if measured is not None or budget is not None:
-            raise UsageError("`profile` and `budget` are not for a load.", hint="Leave them out; give `gpus`.")
+        if measured is not None:
+            raise UsageError("`profile` is not for a load.", hint="Leave it out.")
         asked = loads(described, tuple(clusters), sweep, [(name, host, link, gpus) for name in fabrics])
         found = compare_serving(asked, assumptions=assumed, prices=table, swept=sweep[0] if sweep else "", meter=meter)
         return ServingComparisonAnswer(found)
@@ -317,7 +315,6 @@ def compare(
         host=host,
         link=link,
         num_gpus=gpus,
-        budget_usd=read_number("budget", budget) if budget is not None else None,
         fabrics=tuple(fabrics),
         assumptions=assumed,
         meter=meter,
@@ -355,8 +352,7 @@ def _spread(on: str | None) -> Callable[[list[SearchTask]], Iterator[SearchResul
     "syncline plan compare b200.yaml h100.yaml@nebius nvl72.yaml@rent job.yaml",
     "syncline plan compare offer-a.yaml@2.40 offer-b.yaml@1.99 job.yaml",
     "syncline plan compare cluster.yaml job.yaml --set host.nics=1,2,4,8 --html sweep.html",
-    "syncline plan compare llama3-70b --gpus 512",
-    "syncline plan compare llama3-70b --budget 25M --fabrics rail-optimized,fat-tree,rail-only",
+    "syncline plan compare llama3-70b --gpus 512 --fabrics rail-optimized,fat-tree,rail-only",
 )
 def compare_named(
     names: Annotated[
@@ -365,7 +361,6 @@ def compare_named(
     ],
     *,
     gpus: Annotated[int | None, Parameter("Without clusters: GPUs of every fabric.")] = None,
-    budget: Annotated[str | None, Parameter("Without clusters: dollars for hosts and network: 25M.")] = None,
     host: Annotated[str, Parameter("Host model of the catalogue.")] = DEFAULT_HOST,
     link: Annotated[str, Parameter("Network link.")] = DEFAULT_LINK,
     fabrics: Annotated[str | None, Parameter("Which: rail-optimized,fat-tree 2:1,torus ...")] = None,
@@ -380,7 +375,7 @@ def compare_named(
 ) -> FabricComparison | ClusterAnswer | ServingComparisonAnswer:
     """Compare clusters, or fabrics, for a job.
 
-    Clusters may be owned and rented, mixed; fabrics are compared at a number of GPUs or a budget.
+    Clusters may be owned and rented, mixed; fabrics are compared at a number of GPUs.
 
     The best plan on each, what it costs, and which are too close to call. With --set and several values, a sweep.
     """
@@ -388,7 +383,7 @@ def compare_named(
     assume, sweep = _settings(settings)
     chosen = tuple(name.strip() for name in fabrics.split(",") if name.strip()) if fabrics else FABRICS
     return compare(
-        job, clusters=clusters, sweep=sweep, prices=prices, gpus=gpus, budget=budget, host=host, link=link,
+        job, clusters=clusters, sweep=sweep, prices=prices, gpus=gpus, host=host, link=link,
         fabrics=chosen, assumptions=assumptions, assume=assume, profile=profile, progress=progress,
     )  # fmt: skip
 

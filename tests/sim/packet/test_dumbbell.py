@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from examples.published.dumbbell import Dumbbell, DumbbellResult, dumbbell_trial, jain_index
 
 from syncline.sim.packet import PacketOptions, messages, simulate, transport_sets
-from syncline.sim.packet.dumbbell import Dumbbell, DumbbellResult, dumbbell_trial, jain_index
 
 SLOW = {"dcqcn": 40e-3, "dcqcn-hpcc": 40e-3, "dcqcn-simai": 40e-3, "timely": 40e-3}
 """What needs longer than 5 ms to settle, and how long."""

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from examples.published.dumbbell import Dumbbell, dumbbell_trial
 from tests.sim.packet.packet_fabrics import star
 
 from syncline.errors import SimulationError
 from syncline.sim.packet import Marks, PacketOptions, Watching, incast, senders, simulate
-from syncline.sim.packet.dumbbell import Dumbbell, dumbbell_trial
 from syncline.sim.packet.law import LawState, News, load_law, python_law
 from syncline.sim.packet.options import with_law
 from syncline.sim.packet.pcap import write_pcap

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from examples.published.dumbbell import Dumbbell, dumbbell_trial
 from tests.sim.packet.packet_fabrics import leaf_spine
 
 from syncline.fabric import build
 from syncline.fabric.spec import ClusterSpec
 from syncline.sim.packet import PacketNetwork, PacketOptions, messages, packet_network, senders, simulate
-from syncline.sim.packet.dumbbell import Dumbbell, dumbbell_trial
 
 GBIT = 1.25e8
 

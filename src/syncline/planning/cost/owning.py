@@ -52,11 +52,18 @@ class Owning:
     whole_racks: int = 0
     """Those of them that are sold as one (NVL72), whatever power others are built for."""
     whole_racks_power_w: float = 0.0
+    spare_hosts: int = 0
+    """That the cluster states beside its hosts; a run pays for them (`Parts.paid_gpus`), a GPU-hour does not."""
 
     @property
     def capital_usd(self) -> float:
         """Hosts and network."""
         return self.hosts_usd + self.network_usd
+
+    @property
+    def to_buy_usd(self) -> float:
+        """Hosts and network with the spare hosts, which are wired as the others are."""
+        return self.capital_usd * (1 + self.spare_hosts / self.num_hosts)
 
     @property
     def rated_power_w(self) -> float:
@@ -148,6 +155,8 @@ class Owning:
             "usd_per_year_by": yearly,
             "share_by": {name: _share(value, self.usd_per_year) for name, value in yearly.items()},
             "capital_usd": self.capital_usd,
+            "spare_hosts": self.spare_hosts,
+            "to_buy_usd": self.to_buy_usd,
             "hosts_usd": self.hosts_usd,
             "nics_usd": self.nics_usd,
             "network_usd": self.network_usd,
@@ -189,6 +198,7 @@ def own(fabric: Fabric, assumptions: Assumptions | None = None) -> Owning:
         num_racks=racks.num_racks,
         whole_racks=racks.num_sold,
         whole_racks_power_w=racks.sold_power_w,
+        spare_hosts=fabric.spec.spares if isinstance(fabric.spec.spares, int) else 0,
     )
 
 

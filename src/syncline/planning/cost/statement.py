@@ -187,7 +187,7 @@ def statement(
     for basis, usd in rates:
         if run:
             charges.append(_charge(basis, usd, run, num_gpus, lost.goodput))
-        if budget_usd is not None and (basis != "owned" or owned.capital_usd <= budget_usd):
+        if budget_usd is not None and (basis != "owned" or owned.to_buy_usd <= budget_usd):
             part = buy(budget_usd, usd, num_gpus, step_time_s=step, tokens_per_step=tokens, goodput=lost.goodput)
             bought.append((basis, part))
         if upgrade and run:

@@ -77,6 +77,7 @@ class ComparedCluster:
     error_p90: float
     value: float | str | None = None
     run: ForecastReport | None = None
+    spare_hosts: int = 0  # that `capital_usd` buys too
     tied: bool = False  # with the cheapest
     sure: float | None = None  # how probable it is that the cheapest is cheaper than this one
     doubt: Handle[Doubt | None] = handle()
@@ -194,8 +195,7 @@ def _question(job: Job, swept: str) -> str:
 
 def _planned(job: Job, candidate: Candidate, assumptions: Assumptions, prices: Prices | None) -> PlanResult:
     cloud, assumed = candidate.cloud, candidate.assumed(assumptions)
-    whole = job.model_copy(update={"gpus": None})
-    answer = make_plan(candidate.fabric, whole, constants=candidate.constants, assumptions=assumed, prices=prices,
+    answer = make_plan(candidate.fabric, job, constants=candidate.constants, assumptions=assumed, prices=prices,
                        with_actions=False, with_run=False)  # fmt: skip
     if cloud == "rent" and answer.money is not None:
         if not answer.money.account.quotes:
@@ -211,6 +211,7 @@ def _compared(candidate: Candidate, answer: PlanResult, job: Job) -> ComparedClu
     plan, money = answer.best, answer.money
     p = plan.predicted
     run = run_option(answer.question, plan, money).forecast.report() if money is not None and job.tokens else None
+    owned = money.account.owned if money is not None and money.owned else None
     low, high = p.interval.p90
     doubted = doubt(kind_of(job), plan.gpu, f"{plan.num_gpus} {p.step_time_s} {plan.decision.label}", (low, high),
                     prices_of(money) if money else [])  # fmt: skip
@@ -218,8 +219,9 @@ def _compared(candidate: Candidate, answer: PlanResult, job: Job) -> ComparedClu
         candidate.name, money.basis if money else "not priced", plan.gpu, plan.num_gpus, p.step_time_s, p.tokens_per_s,
         p.mfu, p.exposed_comm_s / p.step_time_s, plan.cost.goodput if plan.cost else None,
         money.usd_per_gpu_hour if money else None, plan.cost.cost_per_token_usd if plan.cost else None,
-        money.account.owned.capital_usd if money and money.owned else None, plan.limit.words,
+        owned.to_buy_usd if owned else None, plan.limit.words,
         plan.decision.label, math.sqrt(high / low) - 1, candidate.value, run, doubt=doubted,
+        spare_hosts=owned.spare_hosts if owned else 0,
     )  # fmt: skip
 
 

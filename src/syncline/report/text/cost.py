@@ -34,7 +34,7 @@ def first_lines(account: Statement, most: int | None) -> list[str]:
     lines += wrapped("", f"owned, {known}")
     largest = sorted(owned.yearly().items(), key=lambda item: -item[1])[:4]
     parts = ", ".join(f"{name} {usd / owned.usd_per_year:.0%}" for name, usd in largest)
-    bought = f"{units.show_money(owned.capital_usd)} to buy ({owned.network_share_of_capital:.0%} network)"
+    bought = f"{_to_buy(owned)} ({owned.network_share_of_capital:.0%} network)"
     lines += wrapped("owning", f"{bought}, {units.show_money(owned.usd_per_year)} a year: {parts}")
     return [*lines, *failure_lines(account)[:FIRST_OF_FAILURES], *run_lines(account, most)]
 
@@ -75,8 +75,15 @@ def money_table(account: Statement) -> Table:
         for name, usd in sorted(owned.yearly().items(), key=lambda item: -item[1])
         if usd
     ]
-    rows.append(("total", units.show_money(total), "", f"{units.show_money(owned.capital_usd)} to buy"))
+    rows.append(("total", units.show_money(total), "", _to_buy(owned)))
     return columns(rows, ("owned", "a year", "share", "from"), right=(1, 2))
+
+
+def _to_buy(owned: Owning) -> str:
+    spares = owned.spare_hosts
+    return f"{units.show_money(owned.to_buy_usd)} to buy" + (
+        f", {spares} spare host{'s' * (spares != 1)} with it" if spares else ""
+    )
 
 
 def _racks(owned: Owning) -> str:
@@ -164,7 +171,7 @@ def _answer(account: Statement) -> str:
     if not account.break_evens:
         return f"A GPU-hour costs {owned} to own. No cloud in {account.prices_source} rents these GPUs."
     a = account.owned.assumptions
-    point, budget, capital = account.break_evens[0], account.budget_usd, account.owned.capital_usd
+    point, budget, capital = account.break_evens[0], account.budget_usd, account.owned.to_buy_usd
     if budget is not None and capital > budget:
         longest = max(account.bought, key=lambda each: each[1].days)
         return (

@@ -5,9 +5,10 @@ from __future__ import annotations
 from syncline.describe import units
 from syncline.planning.decide.side_by_side import SURE, ClusterComparison, ComparedCluster
 from syncline.report.text.check.run import SHORT_DAYS, days_words
-from syncline.report.text.lines import folded, per_million
+from syncline.report.text.lines import chance_words, folded, per_million
 
 _BAR = 24
+GOALS = ("deadline", "budget")
 
 
 def cluster_lines(found: ClusterComparison) -> list[str]:
@@ -17,10 +18,13 @@ def cluster_lines(found: ClusterComparison) -> list[str]:
     head = f"  {'':<{wide}}  {'GPUs':>6} {'step':>9} {'tokens/s':>11} {'MFU':>6} {'waits':>6}"
     head += f" {'$/GPU-h':>8} {'$/M tokens':>10}"
     head += f" {'days':>6} {'run cost':>9}" if runs else ""
+    goals = [name for name in GOALS if any(_chance(row, name) is not None for row in found.clusters)]
+    head += "".join(f" {name:>8}" for name in goals)
     lines = [found.question, "", f"  {verdict(found)}", "", head + ("  tokens/s" if found.swept else "")]
     most = max(row.tokens_per_s for row in found.clusters)
     for row in found.clusters:
         text = _row(row, wide, runs)
+        text += "".join(f" {chance_words(chance):>8}" for name in goals if (chance := _chance(row, name)) is not None)
         lines.append(text + (f"  {'#' * max(1, round(_BAR * row.tokens_per_s / most))}" if found.swept else ""))
     lines += [f"  {each.cluster:<{wide}}  left out: {each.reason}" for each in found.left_out]
     said = [
@@ -33,6 +37,11 @@ def cluster_lines(found: ClusterComparison) -> list[str]:
     return [
         part for line in lines[:1] + lines[1:] for part in (folded(line) if line.startswith("  assumed") else [line])
     ]
+
+
+def _chance(row: ComparedCluster, goal: str) -> float | None:
+    """Return how likely the run keeps its deadline or its budget, as `plan` says it."""
+    return None if row.run is None else row.run.chance_deadline if goal == "deadline" else row.run.chance_budget
 
 
 def verdict(found: ClusterComparison) -> str:
@@ -66,6 +75,7 @@ def bought_lines(found: ClusterComparison) -> list[str]:
         if row.basis != "owned" or not row.capital_usd or row.run is None:
             continue
         words = f"to buy: {row.name} is {units.show_money(row.capital_usd)} at once"
+        words += f", {row.spare_hosts} spare host{'s' * (row.spare_hosts != 1)} with it" if row.spare_hosts else ""
         if least is not None:
             days = row.capital_usd / (24 * (least.usd_per_gpu_hour or 1.0) * least.num_gpus)
             words += f", as much as {days:,.0f} days of {least.name}; the run takes {days_words(row.run.days)}"
