@@ -223,6 +223,13 @@ def test_a_quiet_moment_is_not_a_degraded_link() -> None:
     assert watch.raised("link.degraded") == []
 
 
+def test_links_that_are_sampled_less_often_have_not_fallen() -> None:
+    slow = one(3, peak_Bps=0.4 * CAPACITY, rate_Bps=0.3 * CAPACITY, backlog_bytes=1e6)
+    as_before, anew = warm(), warm()
+    anew.engine.forget_reach()
+    assert [bool(watch.run(8, slow).raised("link.degraded")) for watch in (as_before, anew)] == [True, False]
+
+
 def test_a_lower_negotiated_speed_is_degraded_at_once() -> None:
     watch = Watch().run(WARM, speed_Bps={LINKS.names[1]: CAPACITY})
     watch.run(8, speed_Bps={LINKS.names[1]: CAPACITY / 2})

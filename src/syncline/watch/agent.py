@@ -226,6 +226,8 @@ class Agent:
         if self._sampler is not None:
             if self._sampler.places == places and self._sampler.period_s == self._pace.period_s:
                 return
+            if self._sampler.period_s != self._pace.period_s:
+                self.engine.forget_reach()
             self._sampler.close()
             self._sampler = None
         if places and not self._problems.get("sampler"):

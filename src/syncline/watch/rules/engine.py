@@ -117,6 +117,10 @@ class RuleEngine:
             self._recent.popleft()
         return self._log.update(self._book.open, frame.wall_s)
 
+    def forget_reach(self) -> None:
+        """Learn anew what links reach: their rates are from now on over longer times, and no less for that."""
+        self._reach = LinkReach()
+
     @property
     def findings(self) -> tuple[Finding, ...]:
         """All that rules have up, causes and effects."""
