@@ -32,24 +32,14 @@ MAX_FLOWS = 1_000_000
 MAX_CUT_FLOWS = 8_000_000
 """Flows of a pipeline whose number of chunks the user gives."""
 
-BETWEEN = 0.985
-"""Chunks between two powers of two are taken where the guess gains this much by them."""
-
-ALIKE = 1.002
-"""The second best by the guess is priced as well where it is closer than this."""
-
 GAIN = 1.02
 """A pipeline is tried where the rounds one after the other need this much more than the busiest link."""
 
 FEW_FLOWS = 4_000
-"""Programs with so few flows are also priced whole, whatever the guess."""
-
-USUAL_CHUNKS = 8
-"""What families cut their own pipelines in, when nobody chooses: always one of the options where it might win."""
+"""Programs with so few flows are also priced in more and in fewer chunks than the guess."""
 
 _UNIT = 1 << 30
-_POWERS = tuple(1 << k for k in range(MAX_CHUNKS.bit_length()))
-_BETWEEN = (3, 5, 6, 10, 12, 20, 24, 40, 48, 80, 96)
+_CHUNKS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 80, 96, MAX_CHUNKS)
 
 
 @dataclass(frozen=True)
@@ -69,10 +59,6 @@ class ChunkCosts:
         """Whether rounds of several chunks could overlap to any use."""
         return self.rounds > 1 and self.alone_s_per_byte > GAIN * self.busiest_s_per_byte
 
-    def bandwidth_s(self, size_bytes: int) -> float:
-        """Return what the busiest link needs: a lower bound, however the buffer is cut."""
-        return self.busiest_s_per_byte * size_bytes
-
     def time_s(self, size_bytes: int, chunks: int) -> float:
         """Return the quick guess."""
         if chunks == 1:
@@ -81,26 +67,14 @@ class ChunkCosts:
         through = min(self.rounds * self.round_latency_s, self.latency_s)
         first = through + self.alone_s_per_byte * size_bytes / chunks
         each = self.busiest_s_per_byte * size_bytes / chunks + self.round_latency_s
-        return max(first + (chunks - 1) * max(each, self.posting_s), self.lower_s(size_bytes, chunks))
+        return max(first + (chunks - 1) * max(each, self.posting_s), self.busiest_s_per_byte * size_bytes)
 
-    def lower_s(self, size_bytes: int, chunks: int) -> float:
-        """Return what no pipeline of so many chunks beats: its busiest link, a round, and its busiest sender."""
-        return max(self.bandwidth_s(size_bytes), self.round_latency_s, chunks * self.posting_s)
-
-    def options(self, size_bytes: int, most: int = MAX_CHUNKS) -> list[int]:
-        """Return the numbers of chunks worth pricing: the best by the guess, and what is nearly as good."""
+    def guess(self, size_bytes: int) -> int:
+        """Return how many chunks look best."""
         if not self.overlaps:
-            return [1]
-        most = max(1, min(most, MAX_FLOWS // max(1, self.flows)))
-        tried = {c: self.time_s(size_bytes, c) for c in (*_POWERS, *_BETWEEN) if c <= most}
-        best = min((c for c in _POWERS if c in tried), key=tried.__getitem__)
-        finer = min(tried, key=tried.__getitem__)
-        best = finer if tried[finer] < BETWEEN * tried[best] else best
-        near = {USUAL_CHUNKS: 1.1, 1: 1.25}  # a guess is too short where chunks share the time to post their messages
-        second = min((c for c in tried if c != best), key=tried.__getitem__, default=best)
-        near.setdefault(second, ALIKE)
-        whole = {1} if self.flows <= FEW_FLOWS else set()  # ranks out of step do better than the guess knows
-        return sorted(whole | {best, *(c for c, within in near.items() if tried.get(c, np.inf) < within * tried[best])})
+            return 1
+        most = max(1, MAX_FLOWS // max(1, self.flows))
+        return min((c for c in _CHUNKS if c <= most), key=lambda chunks: self.time_s(size_bytes, chunks))
 
 
 def beside(chunks: int, way: int) -> int:
@@ -109,9 +83,8 @@ def beside(chunks: int, way: int) -> int:
     >>> beside(8, 1), beside(8, -1), beside(1, -1), beside(MAX_CHUNKS, 1)
     (10, 6, 0, 0)
     """
-    tried = sorted({*_POWERS, *_BETWEEN})
-    at = tried.index(chunks) + way
-    return tried[at] if 0 <= at < len(tried) else 0
+    at = _CHUNKS.index(chunks) + way
+    return _CHUNKS[at] if 0 <= at < len(_CHUNKS) else 0
 
 
 def pace(wired: WiredProgram) -> ChunkCosts:

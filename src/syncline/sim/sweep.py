@@ -14,7 +14,6 @@ from syncline.errors import SimulationError
 from syncline.program import Placement, lower
 from syncline.program.levels import nest
 from syncline.schedule import Kind, Proved, verify
-from syncline.sim.analytic import bounds
 from syncline.sim.best.best import BestKnown, BestSearch
 from syncline.sim.candidates import find, proved
 from syncline.sim.flow.estimate import ANALYTIC_IGNORES, Estimate, estimate
@@ -22,9 +21,7 @@ from syncline.sim.flow.routing import Floats, FlowNetwork
 from syncline.sim.flow.wired import WiredProgram, fingerprint, wire
 from syncline.sim.pipeline import (
     FEW_FLOWS,
-    MAX_CHUNKS,
     MAX_FLOWS,
-    USUAL_CHUNKS,
     ChunkCosts,
     beside,
     pace,
@@ -35,9 +32,6 @@ BY_FORMULA = "pipeline"
 """How an estimate was found that nothing was simulated for."""
 
 BEST_IGNORES = ("queues and packet loss", "ECMP collisions", "host jitter", "reduction arithmetic")
-
-NEARLY = 1.15
-"""Who is so near to the winner is also tried with more and with fewer chunks."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,21 +74,15 @@ class Contest:
         return cls(network, wired, chunks)
 
     def one(self, name: str, size_bytes: int, level: str = "flow") -> Estimate:
-        """Return one algorithm's estimate, with as many chunks as suit the size (at most MAX_CHUNKS)."""
-        options = [self.chunks] if self.chunks else self._pace(name).options(size_bytes, MAX_CHUNKS)
-        found = min((self._priced(name, c, size_bytes, level) for c in options), key=lambda e: e.time_s)
-        return self._refined(found, size_bytes, level)
-
-    def _refined(self, found: Estimate, size_bytes: int, level: str) -> Estimate:
-        """Return the estimate with more or fewer chunks while that is faster; of large programs the guess must do."""
-        name = found.algorithm
+        """Return one algorithm's estimate, with as many chunks as suit the size (at most `MAX_CHUNKS`)."""
         if self.chunks:
-            return found
+            return self._priced(name, self.chunks, size_bytes, level)
         costs = self._pace(name)
+        found = self._priced(name, costs.guess(size_bytes), size_bytes, level)
         if costs.flows > FEW_FLOWS or not costs.overlaps:
-            return found
+            return found  # of large programs the guess must do
         for way in (1, -1):
-            while 0 < (chunks := beside(found.chunks, way)) <= MAX_CHUNKS:
+            while chunks := beside(found.chunks, way):
                 other = self._priced(name, chunks, size_bytes, level)
                 if other.time_s >= found.time_s:
                     break
@@ -130,7 +118,7 @@ class Contest:
         if self.search is None:
             return found
         self.uncut(found)
-        tried = (chunks for chunks in (1, 2, 4, USUAL_CHUNKS) if chunks <= found.chunks)
+        tried = (chunks for chunks in (1, 2, 4, 8) if chunks <= found.chunks)
         return min((self._priced(found.algorithm, chunks, found.size_bytes, "flow") for chunks in tried),
                    key=lambda e: e.time_s)  # fmt: skip
 
@@ -141,27 +129,10 @@ class Contest:
         return found.link_utilisation(self.network)
 
     def best(self, size_bytes: int, level: str = "flow") -> Estimate:
-        """Return the fastest estimate. An algorithm whose lower bound is later than the best so far is not simulated.
-
-        The first to be simulated is the one that a quick guess calls the fastest: often the winner.
-        """
+        """Return the fastest estimate."""
         if self.search is not None:
             return self._best_known(self.search, size_bytes, level)
-        costs = {name: self._pace(name) for name in self.wired}
-        options = {name: [self.chunks] if self.chunks else costs[name].options(size_bytes) for name in self.wired}
-        entries = [(name, c) for name in self.wired for c in options[name]]
-        best: Estimate | None = None
-        of_name: dict[str, Estimate] = {}
-        for name, chunks in sorted(entries, key=lambda entry: costs[entry[0]].time_s(size_bytes, entry[1])):
-            if best is not None and self._hopeless(name, chunks, size_bytes, best):
-                continue
-            found = self._priced(name, chunks, size_bytes, level)
-            of_name[name] = min(of_name.get(name, found), found, key=lambda e: e.time_s)
-            if best is None or found.time_s < best.time_s:
-                best = found
-        assert best is not None
-        near = [found for found in of_name.values() if found.time_s <= NEARLY * best.time_s]
-        return min((self._refined(found, size_bytes, level) for found in near), key=lambda e: e.time_s)
+        return self.all(size_bytes, level)[0]
 
     def _best_known(self, search: BestSearch, size_bytes: int, level: str) -> Estimate:
         known = search.at(size_bytes)
@@ -183,11 +154,6 @@ class Contest:
     def all(self, size_bytes: int, level: str = "flow") -> list[Estimate]:
         """Return every algorithm's estimate, fastest first."""
         return sorted((self.one(name, size_bytes, level) for name in self.wired), key=lambda e: e.time_s)
-
-    def _hopeless(self, name: str, chunks: int, size_bytes: int, best: Estimate) -> bool:
-        if self._pace(name).lower_s(size_bytes, chunks) >= best.time_s:
-            return True
-        return chunks == 1 and bounds(self.wired[name], size_bytes).lower_s >= best.time_s
 
     def _pace(self, name: str) -> ChunkCosts:
         if name not in self._paces:

@@ -79,11 +79,12 @@ def wire_times(result: StepResult) -> dict[str, float]:
     case, cost = result.case, result.cost
     if case is None or cost is None:
         return {}
-    micro, layers = float(case.num_micro), float(case.layers / case.pp)
+    each, share = case.num_micro * case.layers / case.pp, case.moe_layers / case.layers
+    redo, blocks = case.redo_tp, (case.mixing_share + case.ffn_share - share) / 2
     return {
-        "tp": float(cost.tp_call * (4 + 2 * case.redo_tp)) * layers * micro,
-        "cp": float(cost.cp_call) * 3 * layers * micro,
-        "ep": float(cost.ep_call * 4 * case.moe_layers / case.pp) * micro,
+        "tp": float(cost.tp_call * (4 + 2 * redo) * blocks * each),
+        "cp": float(cost.cp_call * (3 + redo) * case.attention_share * each),
+        "ep": float(cost.ep_call * (4 + 2 * redo) * share * each),
         "pp": float(cost.p2p_wire),
         "dp": float(cost.fsdp_wire) if case.fsdp else float(cost.dp_wire),
     }

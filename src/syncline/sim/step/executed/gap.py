@@ -11,6 +11,7 @@ Compute is the same in both. What is left are three causes, which follow from th
 from __future__ import annotations
 
 from syncline.describe import units
+from syncline.sim.step.collectives import wire_times
 from syncline.sim.step.executed.execute import StepRun
 from syncline.sim.step.step import StepResult
 
@@ -50,15 +51,13 @@ def _explained(kind: str, times: tuple[float, float, float], link: str, packets:
 
 def _closed(result: StepResult) -> dict[str, tuple[float, tuple[str, ...]]]:
     """Return what closed forms have on the wire by kind of traffic, and the first words of its executed names."""
-    case, cost = result.case, result.cost
-    assert case is not None and cost is not None
-    layers, m = float(case.layers / case.pp), float(case.num_micro)
-    share = float(case.moe_layers / case.layers)
+    case, whole = result.case, wire_times(result)
+    assert case is not None
     return {
-        "tensor exchanges": (float(cost.tp_call * (4 + 2 * case.redo_tp)) * (1 - share / 2) * layers * m, ("tensor",)),
-        "context exchanges": (float(cost.cp_call) * 3 * layers * m, ("context",)),
-        "expert exchanges": (float(cost.ep_call * (4 + 2 * case.redo_tp)) * share * layers * m, ("expert",)),
-        "activations between stages": (float(cost.p2p_wire) * float(case.p2p_exposed), ("send",)),
-        "gathered parameters": (float(cost.fsdp_wire), ("fsdp",) if case.fsdp else ()),
-        "gradients and parameters": (float(cost.dp_wire), () if case.fsdp else ("gradients", "parameters")),
+        "tensor exchanges": (whole["tp"], ("tensor",)),
+        "context exchanges": (whole["cp"], ("context",)),
+        "expert exchanges": (whole["ep"], ("expert",)),
+        "activations between stages": (whole["pp"] * float(case.p2p_exposed), ("send",)),
+        "gathered parameters": (whole["dp"], ("fsdp",) if case.fsdp else ()),
+        "gradients and parameters": (whole["dp"], () if case.fsdp else ("gradients", "parameters")),
     }
