@@ -151,23 +151,44 @@ def _graph(job: Job, num_micro: int) -> Workload:
 
 def _run(built: StepTasks) -> StepRun:
     rails, tasks = built.stages.rails, built.columns
-    paths, links, capacity = fold_links(built.footprints(), rails.capacity_Bps)
-    rows = tasks.path
+    table, least, pace_Bps = _paced(built)
+    paths, links, capacity = fold_links(table, np.append(rails.capacity_Bps, pace_Bps))
+    rows, kinds = tasks.what, list(built.kinds)
     course = run(
         capacity,
         Tasks.of(
-            paths, size_bytes=tasks.size_bytes, first_path=np.maximum(rows, 0),
+            paths, size_bytes=tasks.size_bytes * np.append(least, 1.0)[rows], first_path=np.maximum(rows, 0),
             num_paths=(rows >= 0).astype(np.int32), delay_s=tasks.delay_s, wait_for=tasks.waits,
         ),
     )  # fmt: skip
 
-    def limiting(tasks: Longs) -> str:
-        known = links[course.bottleneck[tasks][course.bottleneck[tasks] >= 0]]
-        return rails.link_name(int(np.bincount(known).argmax())) if len(known) else ""
+    def limiting(among: Longs) -> str:
+        known = links[course.bottleneck[among][course.bottleneck[among] >= 0]]
+        link = int(np.bincount(known).argmax()) if len(known) else -1
+        if link < len(rails.capacity_Bps):
+            return rails.link_name(link) if link >= 0 else ""
+        return built.stages.busiest(*kinds[int(tasks.path[among[0]])])
 
     found = _collectives(built, course.begin_s, course.end_s, limiting)
     parts = busiest_parts(built, course.begin_s, course.end_s)
     return StepRun(course.makespan_s, found, len(rows), rails.network.options.routing, parts)
+
+
+def _paced(built: StepTasks) -> tuple[Floats, Floats, Floats]:
+    """Return what each kind of traffic puts on links and on a link of its own, which keeps it to its price.
+
+    What the price needs beyond the bytes on the links leaves them to others. Second, of its stretched size the part
+    that is sent; third, the rates of those own links.
+    """
+    table, capacity_Bps = built.footprints(), built.stages.rails.capacity_Bps
+    what = list(built.traffic.values())
+    if not what:
+        return table, np.zeros(0), np.zeros(0)
+    each_s = (table / np.maximum(capacity_Bps, 1e-30)).max(axis=1)[[one.path for one in what]]
+    size = np.array([one.size_bytes for one in what])
+    least = np.minimum(np.array([one.sent_bytes for one in what]) / np.maximum(size, 1e-30), 1.0)
+    rows = np.hstack((table[[one.path for one in what]], np.eye(len(what)) * (each_s > 0)[:, None]))
+    return rows, least, least / np.maximum(each_s, 1e-30)
 
 
 def _packets(
