@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from syncline.errors import ScheduleError
+from syncline.errors import ProgramError, ScheduleError
 from syncline.fabric import load
+from syncline.program import place
 from syncline.schedule import build, hierarchical, ring
-from syncline.schedule.cost import cost, placement
+from syncline.schedule.cost import cost
 
 
 def test_classes_add_up_to_all_that_is_sent() -> None:
@@ -28,11 +29,11 @@ def test_inside_one_host_nothing_crosses() -> None:
 
 def test_placements() -> None:
     fabric = load("h100-64-rail")
-    spread = placement(fabric, "spread")
+    spread = place("spread", fabric).device
     assert fabric.devices.host[spread[:64]].tolist() == list(range(64))
-    assert placement(fabric, "packed").tolist() == fabric.gpus.tolist()
-    with pytest.raises(ScheduleError, match="not a torus of chips"):
-        placement(fabric, "grid")
+    assert place("packed", fabric).device.tolist() == fabric.gpus.tolist()
+    with pytest.raises(ProgramError, match="not a torus of chips"):
+        place("grid", fabric)
     with pytest.raises(ScheduleError, match="two ranks on one GPU"):
         cost(ring(2), fabric, 1, ranks_on=[3, 3])
 

@@ -20,7 +20,6 @@ from syncline.errors import ProgramError
 from syncline.fabric import Fabric
 from syncline.fabric.fabric import DeviceKind
 from syncline.fabric.topology.torus import Torus
-from syncline.schedule.cost import placement as in_order
 
 Devices = NDArray[np.int32]
 
@@ -85,7 +84,11 @@ def rail_aware(fabric: Fabric, num_ranks: int | None = None) -> Placement:
 
 def grid(fabric: Fabric, num_ranks: int | None = None) -> Placement:
     """Return ranks in the order of a torus's coordinates, which its schedules mean."""
-    return Placement(fabric, in_order(fabric, "grid")[: _count(fabric, num_ranks)].astype(np.int32), "grid")
+    network, placed = fabric.spec.network, np.empty_like(fabric.gpus)
+    if not (isinstance(network, Torus) and network.of == "chips"):
+        raise ProgramError(f"{fabric.name} is not a torus of chips, so ranks have no place in a grid.")
+    placed[network.places()] = fabric.gpus
+    return Placement(fabric, placed[: _count(fabric, num_ranks)], "grid")
 
 
 def auto(fabric: Fabric, num_ranks: int | None = None) -> Placement:

@@ -16,6 +16,7 @@ from syncline.describe.plain import JsonObject
 from syncline.describe.raster import write_png
 from syncline.errors import UsageError
 from syncline.fabric import Fabric
+from syncline.program import place
 from syncline.questions.answer import Answer, OptionGroup, Output, Parameter, page_output, question
 from syncline.questions.inputs import Cluster, built
 from syncline.schedule import FAMILIES, Options, Schedule
@@ -282,7 +283,7 @@ def cost(
     fabric, size_bytes = built(cluster), units.size(size)
     schedule, options = (request or ScheduleRequest()).schedule(what, fabric)
     how = placement or ("grid" if what == "torus" and fabric.facts.get("torus_shape") else "packed")
-    counted = costs.cost(prove(schedule).schedule, fabric, size_bytes, ranks_on=costs.placement(fabric, how))
+    counted = costs.cost(prove(schedule).schedule, fabric, size_bytes, ranks_on=place(how, fabric).device)
     limit = bound(schedule, options.rates_Bps, options.speeds_Bps, size_bytes)
     return ScheduleCost(schedule.name, str(schedule.collective), fabric.name, schedule.num_ranks, how, counted, limit)
 

@@ -14,7 +14,6 @@ import numpy as np
 from syncline.errors import ScheduleError
 from syncline.fabric import Fabric, Tier
 from syncline.fabric.route import Routes
-from syncline.fabric.topology.torus import Torus
 from syncline.schedule.collective import Ints
 from syncline.schedule.counts import VertexTraffic, sent_bytes, traffic
 from syncline.schedule.family.families import Options
@@ -66,30 +65,6 @@ def cost(
         if load is not None and busiest >= 0
         else 0.0,
     )
-
-
-PLACEMENTS = ("packed", "spread", "grid")
-
-
-def placement(fabric: Fabric, how: str) -> Ints:
-    """Return the GPU of each rank.
-
-    "packed" fills host after host; "spread" deals ranks out to hosts one by one, as a job that ignores hosts may do;
-    "grid" follows the coordinates of a torus of chips.
-    """
-    gpus = fabric.gpus.astype(np.int64)
-    if how == "packed":
-        return gpus
-    if how == "spread":
-        return gpus[np.lexsort((fabric.gpu_host, fabric.devices.local[gpus]))]
-    network = fabric.spec.network
-    if how == "grid" and isinstance(network, Torus) and network.of == "chips":
-        placed = np.empty_like(gpus)
-        placed[network.places()] = gpus
-        return placed
-    if how == "grid":
-        raise ScheduleError(f"{fabric.name} is not a torus of chips, so ranks have no place in a grid.")
-    raise ScheduleError(f'no placement is called "{how}".', hint=f"One of: {', '.join(PLACEMENTS)}.")
 
 
 def _placed(schedule: Schedule, fabric: Fabric, ranks_on: Sequence[int] | Ints | None) -> Ints:

@@ -12,6 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
+from syncline.schedule.family.tree import half_tree
+
 
 def tree_share(domains: float) -> float:
     """Return what the busiest domain of a double tree sends of each byte of the buffer.
@@ -39,17 +43,11 @@ def lines_to_root(site: Sequence[int]) -> int:
     >>> lines_to_root([0, 1]), lines_to_root([0, 0, 1, 1]), lines_to_root([0, 0, 0])
     (1, 2, 0)
     """
-    n = len(site)
-    turned = [(k + 1) % n for k in range(n)] if n % 2 else [n - 1 - k for k in range(n)]
-    return max(_lines_to_root([site[k] for k in order]) for order in (range(n), turned))
-
-
-def _lines_to_root(site: Sequence[int]) -> int:
-    lines = [0] * len(site)
-    # A parent has more trailing zeros than its children, and the root all of them.
-    for domain in sorted(range(1, len(site)), key=lambda k: -(k & -k)):
-        low = domain & -domain
-        parent = (domain ^ low) | (low << 1)
-        parent = parent if parent < len(site) else domain ^ low
-        lines[domain] = lines[parent] + (site[domain] != site[parent])
-    return max(lines)
+    most = 0
+    for number in range(2):
+        parent, depth = half_tree(len(site), number)
+        lines = [0] * len(site)
+        for domain in np.argsort(depth, kind="stable")[1:].tolist():
+            lines[domain] = lines[parent[domain]] + (site[domain] != site[parent[domain]])
+        most = max(most, *lines)
+    return most
