@@ -9,6 +9,8 @@ from math import prod
 from pathlib import Path
 from typing import Annotated, ClassVar
 
+import numpy as np
+
 from syncline.describe import units
 from syncline.describe.files import write_text
 from syncline.describe.model import Handle, handle
@@ -283,7 +285,9 @@ def cost(
     fabric, size_bytes = built(cluster), units.size(size)
     schedule, options = (request or ScheduleRequest()).schedule(what, fabric)
     how = placement or ("grid" if what == "torus" and fabric.facts.get("torus_shape") else "packed")
-    counted = costs.cost(prove(schedule).schedule, fabric, size_bytes, ranks_on=place(how, fabric).device)
+    counted = costs.cost(
+        prove(schedule).schedule, fabric, size_bytes, ranks_on=place(how, fabric).device.astype(np.int64)
+    )
     limit = bound(schedule, options.rates_Bps, options.speeds_Bps, size_bytes)
     return ScheduleCost(schedule.name, str(schedule.collective), fabric.name, schedule.num_ranks, how, counted, limit)
 
