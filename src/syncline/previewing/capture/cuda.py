@@ -111,7 +111,7 @@ class StreamEvent:
         return 1.0
 
 
-class Graph:
+class RecordedGraph:
     """A CUDA graph: what is captured runs at every replay, launched at once."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
@@ -244,7 +244,7 @@ def prepare(log: Log, gpu: Mapping[str, Any], local_rank: int, local_size: int, 
     cuda.stream, cuda.StreamContext, cuda.Stream, cuda.Event = _on, _on, Stream, StreamEvent
     cuda.streams.Stream, cuda.streams.Event = Stream, StreamEvent
     torch.Stream, torch.Event = Stream, StreamEvent  # type: ignore[misc, assignment]
-    cuda.CUDAGraph = cuda.graphs.CUDAGraph = Graph
+    cuda.CUDAGraph = cuda.graphs.CUDAGraph = RecordedGraph
     cuda.graph_pool_handle = cuda.graphs.graph_pool_handle = _says((0, 0))
     torch._C._host_emptyCache = _says(None)
     for name, dtype in _OLD_NAMES.items():
