@@ -123,7 +123,7 @@ def test_packets_of_efa_are_sprayed_at_both_levels() -> None:
     flow, packets = (
         syncline.simulate(fabric, "allgather", "4MiB", algorithm="best", level=level) for level in ("flow", "packet")
     )
-    assert flow.routing == "spray" and packets.time_s == pytest.approx(flow.time_s, rel=0.08)
+    assert flow.routing == "spray" and packets.time_s == pytest.approx(flow.time_s, rel=0.1)
 
 
 def test_the_routing_of_the_cluster_file_is_obeyed() -> None:

@@ -74,26 +74,23 @@ class Evaluator:
         of nearly the same question: how far each was from its closed form says what its kind may take here.
         """
         waiting = {candidate.decision: candidate.step_s for candidate in candidates}
-        done: dict[Decision, float] = {}
-        for won in also:
-            decision = replace(won, algorithm="", bucket_bytes=0)  # both are the cluster's own choice
-            done[decision] = self.closed(decision).step_time_s
-            waiting.pop(decision, None)
-        least = len(done) + shown
+        done: list[Decision] = []
         gaps = (
             []
             if like is None
             else [(d, run.step_time_s / result.step_time_s) for d, (result, run) in like._times.items() if run]
         )
-        gaps += [(decision, self.seconds(decision) / closed_s) for decision, closed_s in done.items()]
         while waiting:
             hopes = {d: closed_s * _least_gap(d, gaps) for d, closed_s in waiting.items()}
             chosen = min(hopes, key=hopes.__getitem__)
             best_s = min(map(self.seconds, done), default=float("inf"))
-            if hopes[chosen] >= (1 - RESOLUTION) * best_s and len(done) >= least:
+            if hopes[chosen] >= (1 - RESOLUTION) * best_s and len(done) >= shown:
                 break
-            done[chosen] = waiting.pop(chosen)
-            gaps.append((chosen, self.seconds(chosen) / done[chosen]))
+            done.append(chosen)
+            gaps.append((chosen, self.seconds(chosen) / waiting.pop(chosen)))
+        # What won elsewhere is one candidate more, with this cluster's own algorithm and bucket.
+        # It has no say in which of this cluster's own are executed.
+        done += [won for one in also if (won := replace(one, algorithm="", bucket_bytes=0)) not in done]
         # Where some can be executed, the others have no way over the fabric.
         executed = [decision for decision in done if self._timed(decision)[1] is not None]
         best = sorted(executed or done, key=self.seconds)[:shown]
