@@ -22,8 +22,8 @@ from typing import IO, Any, NoReturn
 
 import pytest
 
-LOOK_S = 5.0
-"""How often silent forks are looked after: what they started may hold their pipe open when they have ended."""
+CHECK_S = 5.0
+"""How often silent forks are checked: a process that a fork started may hold its pipe open after the fork has ended."""
 
 
 Places = dict[pytest.Item, int]
@@ -35,16 +35,16 @@ def file_of(item: pytest.Item) -> str:
 
 @dataclass
 class Fork:
-    """A process that runs tests, the pipe that tells it what to run, and the tests it has not ended."""
+    """A process that runs tests, the pipe that sends it files to run, and the tests it has not finished."""
 
     pid: int
-    words: IO[str]
-    heard: bytes = b""
+    commands: IO[str]
+    buffer: bytes = b""
     left: list[pytest.Item] = field(default_factory=list)
 
 
 class Forks:
-    """Runs the collected tests in forks of this process, and reports what they say."""
+    """Runs the collected tests in forks of this process and passes their reports on."""
 
     def __init__(self, num: int) -> None:
         self.num = num
@@ -64,16 +64,16 @@ class Forks:
             for items in itertools.islice(files, self.num):
                 self._give(self._forked(session), items, places)
             while self.forks:
-                ready = [key.fd for key, _ in self.selector.select(LOOK_S)]
-                for hear in ready or list(self.forks):
-                    said = os.read(hear, 1 << 16) if ready else b""
-                    if said:
-                        self._report(session, self.forks[hear], said)
-                    elif ready or os.waitid(os.P_PID, self.forks[hear].pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
-                        self._end(session, hear, files, places)
+                ready = [key.fd for key, _ in self.selector.select(CHECK_S)]
+                for reports_fd in ready or list(self.forks):
+                    received = os.read(reports_fd, 1 << 16) if ready else b""
+                    if received:
+                        self._report(session, self.forks[reports_fd], received)
+                    elif ready or os.waitid(os.P_PID, self.forks[reports_fd].pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+                        self._end(session, reports_fd, files, places)
                         continue
-                    if said and not self.forks[hear].left and not self.forks[hear].words.closed:
-                        self._give(hear, next(files, []), places)
+                    if received and not self.forks[reports_fd].left and not self.forks[reports_fd].commands.closed:
+                        self._give(reports_fd, next(files, []), places)
         finally:
             for fork in self.forks.values():
                 os.kill(fork.pid, signal.SIGKILL)
@@ -81,35 +81,35 @@ class Forks:
         return True
 
     def _forked(self, session: pytest.Session) -> int:
-        """Return the pipe on which a new fork is heard."""
-        (hear, say), (listen, ask) = os.pipe(), os.pipe()
+        """Start a fork and return the pipe that its reports arrive on."""
+        (reports_fd, reports_end), (commands_fd, commands_end) = os.pipe(), os.pipe()
         pid = os.fork()
         if pid == 0:
-            for fd in (hear, ask, *self.forks, *(fork.words.fileno() for fork in self._asked())):
+            for fd in (reports_fd, commands_end, *self.forks, *(fork.commands.fileno() for fork in self._busy())):
                 os.close(fd)
-            _be_a_fork(session, say, listen)
-        os.close(say)
-        os.close(listen)
-        self.forks[hear] = Fork(pid, os.fdopen(ask, "w"))
-        self.selector.register(hear, selectors.EVENT_READ)
-        return hear
+            _be_a_fork(session, reports_end, commands_fd)
+        os.close(reports_end)
+        os.close(commands_fd)
+        self.forks[reports_fd] = Fork(pid, os.fdopen(commands_end, "w"))
+        self.selector.register(reports_fd, selectors.EVENT_READ)
+        return reports_fd
 
-    def _asked(self) -> list[Fork]:
-        return [fork for fork in self.forks.values() if not fork.words.closed]
+    def _busy(self) -> list[Fork]:
+        return [fork for fork in self.forks.values() if not fork.commands.closed]
 
-    def _give(self, hear: int, items: list[pytest.Item], places: Places) -> None:
-        """Have a fork run a file; without one it ends."""
-        fork = self.forks[hear]
+    def _give(self, reports_fd: int, items: list[pytest.Item], places: Places) -> None:
+        """Send a fork a file to run; without one the fork ends."""
+        fork = self.forks[reports_fd]
         fork.left = items
         if not items:
-            fork.words.close()
+            fork.commands.close()
             return
-        fork.words.write(f"{places[items[0]]} {len(items)}\n")
-        fork.words.flush()
+        fork.commands.write(f"{places[items[0]]} {len(items)}\n")
+        fork.commands.flush()
 
-    def _report(self, session: pytest.Session, fork: Fork, said: bytes) -> None:
+    def _report(self, session: pytest.Session, fork: Fork, received: bytes) -> None:
         hook = session.config.hook
-        *lines, fork.heard = (fork.heard + said).split(b"\n")
+        *lines, fork.buffer = (fork.buffer + received).split(b"\n")
         for kind, data in map(json.loads, lines):
             item = fork.left[0]
             if kind == "starts":
@@ -125,55 +125,57 @@ class Forks:
             if session.shouldstop:
                 raise session.Interrupted(session.shouldstop)
 
-    def _end(self, session: pytest.Session, hear: int, files: Iterator[list[pytest.Item]], places: Places) -> None:
-        """Bury a fork; where it ended in the middle of a test, fail that and let another go on behind it."""
-        fork = self.forks.pop(hear)
-        self.selector.unregister(hear)
-        os.close(hear)
+    def _end(
+        self, session: pytest.Session, reports_fd: int, files: Iterator[list[pytest.Item]], places: Places
+    ) -> None:
+        """Reap a fork. A test that it ended in the middle of has failed; another fork runs the rest of the file."""
+        fork = self.forks.pop(reports_fd)
+        self.selector.unregister(reports_fd)
+        os.close(reports_fd)
         status = os.waitstatus_to_exitcode(os.waitpid(fork.pid, 0)[1])
-        if fork.words.closed:
+        if fork.commands.closed:
             return
-        fork.words.close()
+        fork.commands.close()
         for item in fork.left[:1]:
-            words = f"the fork that ran it ended with status {status}"
-            report = pytest.TestReport(item.nodeid, item.location, {}, "failed", words, "call")
+            reason = f"the fork that ran it ended with status {status}"
+            report = pytest.TestReport(item.nodeid, item.location, {}, "failed", reason, "call")
             session.config.hook.pytest_runtest_logreport(report=report)
         if items := fork.left[1:] or next(files, []):
             self._give(self._forked(session), items, places)
 
 
-class Mute:
-    """In place of the reporter: forks say what they do to the process that reports."""
+class SilentReporter:
+    """Stands in for the terminal reporter in a fork: the parent reports."""
 
     def __init__(self, writer: Any) -> None:
         self._tw = writer  # a time-out is written there
 
 
-class Said:
-    """Passes a fork's reports on."""
+class ReportSender:
+    """Sends a fork's reports to the parent."""
 
-    def __init__(self, config: pytest.Config, say: IO[str]) -> None:
-        self.config, self.say = config, say
+    def __init__(self, config: pytest.Config, pipe: IO[str]) -> None:
+        self.config, self.pipe = config, pipe
 
-    def tell(self, kind: str, data: Any = None) -> None:
-        self.say.write(json.dumps([kind, data], default=str) + "\n")
-        self.say.flush()
+    def send(self, kind: str, data: Any = None) -> None:
+        self.pipe.write(json.dumps([kind, data], default=str) + "\n")
+        self.pipe.flush()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self.tell("report", self.config.hook.pytest_report_to_serializable(config=self.config, report=report))
+        self.send("report", self.config.hook.pytest_report_to_serializable(config=self.config, report=report))
 
 
-def _be_a_fork(session: pytest.Session, say: int, listen: int) -> NoReturn:
-    """Run the files that are asked for, until nothing more is."""
+def _be_a_fork(session: pytest.Session, reports_end: int, commands_fd: int) -> NoReturn:
+    """Run the files that the parent sends, until it closes the pipe."""
     status = 1
     try:
         _apart(session.config)
-        said = Said(session.config, os.fdopen(say, "w"))
-        session.config.pluginmanager.register(said)
-        with os.fdopen(listen) as words:
-            for line in words:
+        sender = ReportSender(session.config, os.fdopen(reports_end, "w"))
+        session.config.pluginmanager.register(sender)
+        with os.fdopen(commands_fd) as commands:
+            for line in commands:
                 first, count = map(int, line.split())
-                _run(session, session.items[first : first + count], said)
+                _run(session, session.items[first : first + count], sender)
         session._setupstate.teardown_exact(None)
         status = 0
     except BaseException:
@@ -184,23 +186,23 @@ def _be_a_fork(session: pytest.Session, say: int, listen: int) -> NoReturn:
 
 
 def _apart(config: pytest.Config) -> None:
-    """Share nothing that is written: neither captured output, nor a screen, a folder or random numbers."""
+    """Give the fork its own captured output, reporter, temporary folder and random numbers."""
     random.seed()
     capture: Any = config.pluginmanager.get_plugin("capturemanager")
     capture.stop_global_capturing()
     capture.start_global_capturing()
     reporter: Any = config.pluginmanager.unregister(name="terminalreporter")
-    config.pluginmanager.register(Mute(reporter._tw), "terminalreporter")
+    config.pluginmanager.register(SilentReporter(reporter._tw), "terminalreporter")
     folders: Any = config._tmp_path_factory  # type: ignore[attr-defined]
     folders._basetemp = folders.getbasetemp() / f"fork-{os.getpid()}"
     folders._basetemp.mkdir()
 
 
-def _run(session: pytest.Session, items: list[pytest.Item], said: Said) -> None:
-    """Run the tests of a file; what belongs to the whole session stays for the next."""
+def _run(session: pytest.Session, items: list[pytest.Item], sender: ReportSender) -> None:
+    """Run the tests of a file; session fixtures stay for the next."""
     another = next((item for item in (session.items[0], session.items[-1]) if file_of(item) != file_of(items[0])), None)
     session._setupstate.teardown_exact(items[0])
     for item, following in zip(items, [*items[1:], another], strict=True):
-        said.tell("starts")
+        sender.send("starts")
         session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
-        said.tell("ended")
+        sender.send("ended")
