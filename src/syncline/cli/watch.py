@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from syncline.cli.frames import options as of
+from syncline.cli.shell.derive import GroupedVerbs
 from syncline.cli.shell.output import JsonOption, emit, err, examples, tell
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ RUNS_BARE = True
 
 @app.callback(
     invoke_without_command=True,
+    cls=GroupedVerbs,
     epilog=examples(
         "syncline watch --demo",
         "syncline watch --for 10s",

@@ -31,7 +31,7 @@ from syncline.questions.answer import Answer, OptionGroup, Output, Parameter
 
 RARE = "Rarely needed"
 rare = partial(typer.Option, rich_help_panel=RARE)
-"""An option of a command written by hand that one in a hundred needs; its class is `GroupedCommand`."""
+"""An option of a command written by hand that one in a hundred needs; the command's class lists panels apart."""
 Question = Callable[..., Answer]
 
 
@@ -151,21 +151,32 @@ class _Shape:
         yield inspect.Parameter("json", inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[bool, info], default=False)
 
 
-class GroupedCommand(TyperCommand):
-    """A command whose manual lists the options that one in a hundred needs apart."""
+class Panels:
+    """Lists the options of each panel apart, those that one in a hundred needs last."""
+
+    params: list[Any]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        rare = [each for each in self.params if getattr(each, "rich_help_panel", None) == RARE]
-        everything = self.params
+        panels: dict[str | None, list[Any]] = {None: []}
+        for each in self.params:
+            panels.setdefault(getattr(each, "rich_help_panel", None), []).append(each)
+        everything, self.params = self.params, panels.pop(None)
         try:
-            self.params = [each for each in everything if each not in rare]
-            super().format_options(ctx, formatter)
+            super().format_options(ctx, formatter)  # type: ignore[misc]
         finally:
             self.params = everything
-        rows = [row for each in rare if (row := each.get_help_record(ctx)) is not None]
-        if rows:
-            with formatter.section(RARE):
-                formatter.write_dl(rows)
+        for name in sorted(panels, key=lambda panel: panel == RARE):
+            if rows := [row for each in panels[name] if (row := each.get_help_record(ctx)) is not None]:
+                with formatter.section(name):
+                    formatter.write_dl(rows)
+
+
+class GroupedCommand(Panels, TyperCommand):
+    """A command whose manual lists options by panel."""
+
+
+class GroupedVerbs(Panels, TyperGroup):
+    """A group of commands whose manual lists options by panel."""
 
 
 def _with_default(default: str) -> type[TyperGroup]:
