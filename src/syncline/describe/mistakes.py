@@ -87,8 +87,10 @@ def problem(
     message = mistake(worst)
     hint = (hints or {}).get(kind, f"See {guide} for the keys.")
     if kind == "extra_forbidden":
-        close = difflib.get_close_matches(last, _keys(model, worst["loc"][:-1]), n=1)
-        hint = f'Did you mean "{close[0]}"? {hint}' if close else hint
+        keys = _keys(model, worst["loc"][:-1])
+        close = difflib.get_close_matches(last, keys, n=1)
+        known = f'Did you mean "{close[0]}"?' if close else f"Keys here: {', '.join(keys)}." if keys else ""
+        hint = f"{known} {hint}".strip()
     elif kind not in NAMED and path and worst["loc"]:
         inner = f"{last} " if message.startswith("must be") and last != str(path[-1]) else ""
         message = f"{'.'.join(map(str, path))}: {inner}{message}"
