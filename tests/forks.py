@@ -87,6 +87,7 @@ class Forks:
         if pid == 0:
             for fd in (reports_fd, commands_end, *self.forks, *(fork.commands.fileno() for fork in self._busy())):
                 os.close(fd)
+            self.selector.close()  # it knows the parent's pipes by numbers that the fork gives to others
             _be_a_fork(session, reports_end, commands_fd)
         os.close(reports_end)
         os.close(commands_fd)

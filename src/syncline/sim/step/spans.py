@@ -18,6 +18,7 @@ from syncline.timeline import Source, SourceKind, SpanKind, Timeline, TimelineBu
 from syncline.version import __version__
 from syncline.workload.graph import AXES, Floats, Op, Workload, previous_in_stream
 from syncline.workload.grid import grid_of
+from syncline.workload.stages import stage_layout
 from syncline.workload.step_graph import step_graph
 from syncline.workload.volumes import volumes
 
@@ -83,7 +84,9 @@ def durations(result: StepResult, workload: Workload) -> tuple[Floats, Floats]:
     """Return for each operation how long others must wait for it, and how long it takes with what is hidden."""
     case, cost, parts = result.case, result.cost, result.parts_s
     assert case is not None and cost is not None
-    m, v, layers = float(case.num_micro), float(case.virtual), float(case.layers / case.pp)
+    m, v = float(case.num_micro), float(case.virtual)
+    stages = stage_layout(int(case.layers), int(case.pp), int(v))
+    layers = np.array([sum(chunks) for chunks in stages], float)[workload.rank]  # of the stage of each operation
     host = parts["host"] / m / v
     split_backward = 0.5 if result.job.parallel.schedule == "zero-bubble" else 1.0
     back = float(cost.layer.backward)
@@ -113,7 +116,7 @@ def durations(result: StepResult, workload: Workload) -> tuple[Floats, Floats]:
         mine = workload.label == number
         word = name.split(" ")[0]
         if name in fixed:
-            exposed[mine] = fixed[name]
+            exposed[mine] = np.broadcast_to(fixed[name], mine.shape)[mine]
         elif word in per_rank:
             share = workload.size_bytes[mine] / (sizes.get(word) or data)
             exposed[mine], whole[mine] = share * per_rank[word][0], share * per_rank[word][1]
@@ -122,19 +125,13 @@ def durations(result: StepResult, workload: Workload) -> tuple[Floats, Floats]:
 
 
 def head_s(result: StepResult, workload: Workload) -> Floats:
-    """Return what the output layer has of each operation: on the last stage, unless ends count as layers."""
+    """Return what the output layer has of each operation of the last stage."""
     case, cost = result.case, result.cost
     assert case is not None and cost is not None
     found = np.zeros(len(workload))
-    if case.even_head:
-        return found
-    v, pp = float(case.virtual), float(case.pp)
-    # Layers that do not divide are laid out by hand so that all stages are level: the head is drawn as shared.
-    level = pp > 1 and float(case.layers) % pp > 0
-    holds = np.ones(len(workload), bool) if level else workload.rank == workload.num_ranks - 1
     for word, seconds in zip(("forward", "backward"), cost.head, strict=True):
-        number = workload.names.index(word)
-        found[holds & (workload.label == number)] += float(seconds) / v / (pp if level else 1.0)
+        mine = (workload.rank == workload.num_ranks - 1) & (workload.label == workload.names.index(word))
+        found[mine] = float(seconds) / float(case.virtual)
     return found
 
 

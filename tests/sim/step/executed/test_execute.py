@@ -37,3 +37,16 @@ def test_gradients_that_are_exchanged_after_every_micro_batch_extend_too(
     extended = executed.execute(fabric, result).step_time_s
     monkeypatch.setattr(executed, "ROUNDS", 8)
     assert extended == pytest.approx(executed.execute(fabric, result).step_time_s, rel=2e-3)
+
+
+def test_a_step_waits_for_the_stage_with_most_layers() -> None:
+    """Nine layers on four stages are 2, 3, 2 and 2: 64 micro-batches pass the stage of three one after the other."""
+    fabric = load({"hosts": 4, "host": "dgx-h100", "network": "rail-optimized NDR"})
+    split = {"tp": 1, "pp": 4, "dp": 8}
+    batch = {"global": 512, "micro": 1, "sequence": 4096}
+    model = {"like": "llama3-8b", "layers": 9, "vocab": 32000}
+    result = step(fabric, load_job({"model": model, "parallel": split, "batch": batch}))
+    assert result.cost is not None
+    layer = result.cost.layer
+    busiest = 64 * 3 * float(layer.forward + layer.backward + layer.redo)
+    assert executed.execute(fabric, result).step_time_s > busiest
