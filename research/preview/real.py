@@ -1,10 +1,10 @@
 """Scripts as they run on a real GPU, beside which previews are put: `python research/preview/real.py OUT [NAME ...]`.
 
-Each script of `zoo.py`, `more.py`, `recipes.py` and `library.py`, or those named, runs unmodified as one rank while its
-optimizer's steps are marked: some to warm up, some timed from first to last while the GPU's clock is read, some with
-the GPU awaited after each (of which the host's part is kept, by phase, with what it waited for values), three under
-the profiler. OUT gets one JSON file: these times, the most memory that was allocated, and every operator that launched
-kernels with its shapes, types, strides, kernels and seconds.
+Each script of `zoo.py`, `more.py`, `recipes.py`, `library.py` and `kinds.py`, or those named, runs unmodified as one
+rank while its optimizer's steps are marked: some to warm up, some timed from first to last while the GPU's clock is
+read, some with the GPU awaited after each (of which the host's part is kept, by phase, with what it waited for values),
+three under the profiler. OUT gets one JSON file: these times, the most memory that was allocated, and every operator
+that launched kernels with its shapes, types, strides, kernels and seconds.
 """
 
 # mypy: ignore-errors
@@ -13,6 +13,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import re
 import runpy
 import statistics
 import subprocess
@@ -81,6 +82,7 @@ class Watch:
 
     def _timed(self) -> None:
         import torch
+        import transformers
 
         self.meter.terminate()
         free, awaited = self.marks[WARM - 1 : WARM + TIMED], self.marks[WARM + TIMED - 1 : WARM + TIMED + AWAITED]
@@ -88,6 +90,7 @@ class Watch:
         read = [line.split(",") for line in self.meter.communicate()[0].splitlines() if line.count(",") == 1]
         self.record = {
             "gpu": torch.cuda.get_device_name(), "torch": torch.__version__,
+            "transformers": transformers.__version__,
             "step_s": (free[-1] - free[0]) / TIMED, "awaited_step_s": statistics.median(each),
             "host_s": statistics.median(self.host[:AWAITED]),
             **{f"{what}_s": statistics.median(each[what] for each in self.phases[:AWAITED]) for what in self.spent},
@@ -199,22 +202,24 @@ def forked(command: list[str]) -> dict[str, object]:
         return json.loads(out.read_text()) if out.exists() else {"error": words.read_text()[-1500:]}
 
 
+def files() -> dict[str, str]:
+    """Return the file of each script by its name."""
+    return {
+        name: str(HERE / f"{kind}.py")
+        for kind in ("zoo", "more", "recipes", "library", "kinds")
+        for name in re.findall(r"^@script\ndef (\w+)", (HERE / f"{kind}.py").read_text(), re.MULTILINE)
+    }
+
+
 def main() -> None:
     """Run the scripts, each in a child."""
     import torch  # noqa: F401 - once for all children
     import transformers  # noqa: F401
 
-    sys.path.insert(0, str(HERE))
-    import library
-    import more
-    import recipes
-    import zoo
-
     out, began = Path(sys.argv[1]), time.monotonic()
-    files = {name: f"{kept.__name__}.py" for kept in (zoo, more, recipes, library) for name in kept.SCRIPTS}
     found = {}
-    for name in sys.argv[2:] or files:
-        found[name] = forked([str(HERE / files[name]), name])
+    for name in sys.argv[2:] or files():
+        found[name] = forked([files()[name], name])
         out.write_text(json.dumps(found))
         row = found[name]
         said = (
