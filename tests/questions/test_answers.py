@@ -92,7 +92,7 @@ def test_an_answer_at_the_prompt_is_one_line_and_a_page_is_whole(tmp_path: Path)
     assert repr(answer) == f"<StepPrediction: {str(answer).splitlines()[0]} ...>"
     assert answer._repr_html_().startswith('<iframe srcdoc="<!doctype html>')  # its style stays its own
     page = syncline.transfer(size="1GB", rate="8Gbps").page(tmp_path / "transfer.html").read_text()
-    assert page.startswith("<!doctype html>") and 'charset="utf-8"' in page and "<pre" in page
+    assert page.startswith("<!doctype html>") and 'charset="utf-8"' in page and "take 1 s</h1>" in page
 
 
 def test_what_would_change_nothing_is_refused() -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
+WIDTH = 120
+"""Columns of text that no terminal shows: piped, in a file, on a page."""
+
 
 class Renderer(Protocol):
     """Turns answers into text and pages."""

@@ -7,18 +7,22 @@ folders of `questions/` are mirrored in both.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from html import escape
 from importlib import import_module
 from io import StringIO
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from syncline.describe.rendering import WIDTH
 from syncline.questions.answer import Answer
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-WIDTH = 120
+PAGE_WIDTH = 400
+"""Columns of text for which a page has room: no column of a table is left out."""
 
 
 def show(answer: Answer, console: Console) -> None:
@@ -37,13 +41,14 @@ def text(answer: Answer) -> str:
 
 
 def page(answer: Answer) -> str:
-    """Return an answer as one whole page; one without a page of its own is its text."""
-    from syncline.report.page.page import render
+    """Return an answer as one whole page: its own, or what is drawn of it above its text."""
+    from syncline.report.page.page import answer_page
 
-    if "html" in answer.outputs:
-        return str(_maker("page", answer)(answer))
-    words = text(answer)
-    return render("text", title=words.strip().partition("\n")[0], text=words)
+    own, draw = (_maker("page", answer, name) if "html" in answer.outputs else None for name in ("page", "drawings"))
+    if own is not None:
+        return str(own(answer))
+    whole = replace(answer, more=True) if hasattr(answer, "more") else answer  # type: ignore[type-var]
+    return answer_page(_maker("text", answer)(whole, PAGE_WIDTH), draw(answer) if draw is not None else ())
 
 
 def pictures(answer: Answer) -> dict[str, str]:
@@ -61,6 +66,8 @@ def inset(answer: Answer) -> str:
 
 
 def _maker(form: str, answer: Answer, name: str = "") -> Any:
-    """Return the function `form` of the module that renders what the answer's own module asks."""
+    """Return the function `form` of the module that renders what the answer's own module asks; None without one."""
     home = type(answer).__module__.removeprefix("syncline.questions.")
-    return getattr(import_module(f"syncline.report.{form}.{home}"), name or form)
+    if not (Path(__file__).parent / form / f"{home.replace('.', '/')}.py").is_file():
+        return None
+    return getattr(import_module(f"syncline.report.{form}.{home}"), name or form, None)

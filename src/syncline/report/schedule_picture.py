@@ -9,7 +9,6 @@ from markupsafe import Markup
 
 from syncline.errors import ScheduleError
 from syncline.report.chart.svg import Svg, element
-from syncline.report.page.page import render
 from syncline.report.picture.palette import FONT
 from syncline.schedule import MoveOp, Moves, Schedule, Strand
 
@@ -88,13 +87,12 @@ def draw_svg(schedule: Schedule, strand: int = 0) -> Markup:
     return svg.document()
 
 
-def draw_html(schedule: Schedule, facts: dict[str, str]) -> str:
-    """Return one page with the picture of every strand (alike ones once) and a table of facts."""
+def draw_each(schedule: Schedule) -> list[Markup]:
+    """Return the picture of every strand, alike ones once; each stands in a frame that scrolls."""
     different: dict[tuple[int, ...], int] = {}
     for number, strand in enumerate(schedule.strands):
         different.setdefault(tuple(id(stage.kernel) for stage in strand.stages), number)
-    pictures = [draw_svg(schedule, number) for number in different.values()]
-    return render("schedule", title=schedule.name, facts=facts, pictures=pictures)
+    return [element("div", draw_svg(schedule, number), class_="picture") for number in different.values()]
 
 
 def _transfers(moves: Moves) -> list[_Transfer]:

@@ -10,6 +10,7 @@ import pytest
 
 from syncline.cli.shell import output
 from syncline.describe.plain import json_text
+from syncline.describe.rendering import WIDTH
 
 
 class Color(Enum):
@@ -54,7 +55,7 @@ def test_text_is_not_taken_for_markup_and_has_one_width_when_piped(
 ) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)
     output.emit({}, False, lambda console: console.print(f"gpu[0-7] :smile: {console.width}"))
-    assert capsys.readouterr().out == f"gpu[0-7] :smile: {output.WIDTH_WHEN_PIPED}\n"
+    assert capsys.readouterr().out == f"gpu[0-7] :smile: {WIDTH}\n"
 
 
 def test_progress_is_silent_when_stderr_is_not_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,7 +16,7 @@ JOBS = {
     "  - {name: first <b>, tokens: 1B, batch: {global: 64, sequence: 4096}}\n"
     "  - {name: second, tokens: 1B, frozen: true, batch: {global: 64, sequence: 4096}}\n",
 }
-SAYS = {"serve": ("to the first token", "Other ways"), "run": ("first &lt;b&gt;", "Splits")}
+SAYS = {"serve": ("first token", "other ways"), "run": ("first &lt;b&gt;", "limited by")}
 
 
 @pytest.mark.parametrize("kind", JOBS)

@@ -7,7 +7,8 @@ import re
 import numpy as np
 from tests.sim.packet.packet_fabrics import leaf_spine, router_ring, star
 
-from syncline.report.page.packet import in_a_sentence, packet_page, watched_pair
+from syncline.report.page.packet import in_a_sentence, packet_drawings, watched
+from syncline.report.page.page import answer_page
 from syncline.sim.packet import PacketOptions, Watching, incast, messages, senders, simulate
 from syncline.sim.packet.flow_table import flow_table
 
@@ -18,7 +19,7 @@ def test_page_shows_the_incast() -> None:
     options = PacketOptions(transport="dctcp")
     watching = Watching(2e-6, links=(down,), flows=(0, 1, 2))
     outcome = simulate(network, [incast(network.fabric, 6, 1e6)], options, watching=watching)
-    page = packet_page("incast & more", [("", outcome)])
+    page = answer_page(["incast & more"], packet_drawings([("", outcome)]))
     assert page.startswith("<!doctype html>")
     assert "incast &amp; more" in page
     for text in ("Queue, KB", "marks from ", "leaf-00 -&gt; host-00/nic-0", "connection 2", "Deepest queues"):
@@ -33,13 +34,13 @@ def test_two_runs_stand_side_by_side_over_the_same_links() -> None:
     network = star()
     load = [incast(network.fabric, 4, 2e5)]
     runs = [(name, simulate(network, load, PacketOptions(name))) for name in ("dctcp", "ndp")]
-    page = watched_pair("two", runs, [flow_table(outcome) for _, outcome in runs]).replace("&gt;", ">")
-    assert page.count('<section class="run">') == 2
+    drawings = watched(runs, [flow_table(outcome) for _, outcome in runs])
+    drawn, page = {one.heading: str(one.drawn) for one in drawings}, answer_page(["two"], drawings)
     assert "<th>dctcp p99</th>" in page and 'aria-label="Completion times of dctcp, ndp"' in page
-    assert page.count("<h2>Queue, KB</h2>") == 2
-    first, second = page.split('<section class="run">')[1:]
-    assert "<h2>dctcp</h2>" in first and "<h2>ndp</h2>" in second
-    assert "leaf-00 -> host-00/nic-0" in first.split("Deepest")[0] and "leaf-00 -> host-00/nic-0" in second
+    first, second = drawn["Queue, KB"].replace("&gt;", ">").split("<section>")[1:]
+    assert "<h3>dctcp</h3>" in first and "<h3>ndp</h3>" in second
+    assert "leaf-00 -> host-00/nic-0" in first and "leaf-00 -> host-00/nic-0" in second
+    assert {"Deepest queues dctcp", "Deepest queues ndp"} <= drawn.keys()
 
 
 def test_many_connections_are_a_band_and_pauses_are_bars() -> None:
@@ -48,7 +49,7 @@ def test_many_connections_are_a_band_and_pauses_are_bars() -> None:
     watching = Watching(1e-6, links=tuple(int(network.link[p]) for p in ports), flows=tuple(range(12)))
     options = PacketOptions(transport="roce", pause_bytes=40_000)
     outcome = simulate(network, [incast(network.fabric, 12, 1e6)], options, watching=watching)
-    page = packet_page("incast", [("", outcome)])
+    page = answer_page(["incast"], packet_drawings([("", outcome)]))
     assert page.count("<polygon") == 1
     assert "What all 12 connections delivered" in page
     assert "connection 3" not in page
@@ -63,16 +64,15 @@ def test_parallel_cables_are_told_apart() -> None:
     assert twins, "two cables join a leaf and a spine here"
     watching = Watching(1e-6, links=tuple(int(network.link[p]) for p in twins))
     outcome = simulate(network, [incast(network.fabric, 2, 1e5)], PacketOptions(transport="ndp"), watching=watching)
-    page = packet_page("incast", [("", outcome)]).replace("&gt;", ">")
+    page = answer_page(["incast"], packet_drawings([("", outcome)])).replace("&gt;", ">")
     assert f"{names[twins[0]]} (1)" in page
     assert f"{names[twins[1]]} (2)" in page
 
 
 def test_a_run_that_was_not_watched_has_figures_only() -> None:
     network = star()
-    page = packet_page(
-        "plain", [("", simulate(network, [incast(network.fabric, 2, 1e5)], PacketOptions(transport="ndp")))]
-    )
+    outcome = simulate(network, [incast(network.fabric, 2, 1e5)], PacketOptions(transport="ndp"))
+    page = answer_page(["plain"], packet_drawings([("", outcome)]))
     assert "<polyline" not in page
     assert "Messages: 2; finished after" in page
 

@@ -12,7 +12,7 @@ from syncline.fabric import build, load
 from syncline.fabric.spec import ClusterSpec
 from syncline.questions.step import prediction
 from syncline.report.chart.lanes import timeline_lanes
-from syncline.report.page.step import page as step_page
+from syncline.report.rendered import page as step_page
 from syncline.report.text.step import split_words, step_lines
 from syncline.sim.step.spans import step_timeline
 from syncline.sim.step.step import step

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 import typer
 
 from syncline.describe.plain import json_text
+from syncline.describe.rendering import WIDTH
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from syncline.questions.answer import Answer
-
-WIDTH_WHEN_PIPED = 120
 
 JSON_HELP = "Print one JSON object instead of text."
 JsonOption = Annotated[bool, typer.Option("--json", help=JSON_HELP)]
@@ -87,5 +86,5 @@ def _console(stream: TextIO) -> Console:
     from syncline.cli.shell.console import RoomyConsole
 
     # Markup is off because names such as "gpu[0-7]" would be eaten; a fixed width when piped keeps output comparable.
-    width = None if stream.isatty() or "COLUMNS" in os.environ else WIDTH_WHEN_PIPED
+    width = None if stream.isatty() or "COLUMNS" in os.environ else WIDTH
     return RoomyConsole(file=stream, width=width, markup=False, highlight=False, emoji=False)

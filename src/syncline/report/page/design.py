@@ -1,4 +1,4 @@
-"""A design as one page: the front as a picture, and the text next to it."""
+"""What is drawn of a design: time a token against cost a year."""
 
 from __future__ import annotations
 
@@ -7,30 +7,15 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 
 from syncline.report.chart.plot import Axis, Line, plot
-from syncline.report.page.page import render
+from syncline.report.page.page import Drawing
 
 if TYPE_CHECKING:
     from syncline.questions.design import DesignAnswer
 
 
-def page(answer: DesignAnswer) -> str:
-    """Return the page."""
-    from syncline.questions.design import SHOWN
-    from syncline.report.text.design import HEADS, answer_lines, front_row, reason_lines
-
-    lead, *_, counts = answer_lines(answer)
-    shown = answer.front[:SHOWN]
-    return render(
-        "design",
-        title=f"A fabric for {', '.join(job.model.name for job, _ in answer.jobs)}",
-        lead=lead,
-        front=front(answer),
-        counts=counts.strip(),
-        heads=[f"<{head}" if head == "fabric" else head for head in HEADS],
-        rows=[front_row(point) for point in shown],
-        first=next((k for k, point in enumerate(shown) if point is answer.best), None),
-        reasons="\n".join(reason_lines(answer)),
-    )
+def drawings(answer: DesignAnswer) -> list[Drawing]:
+    """Return the front as a picture."""
+    return [Drawing("", front(answer), "Red: cheapest token. A larger dot keeps more after a failed switch.")]
 
 
 def front(answer: DesignAnswer) -> Markup:

@@ -1,82 +1,61 @@
-"""A packet run as one page, or two side by side: what happened in a sentence, queues, marks, rates and pauses."""
+"""What is drawn of a packet run, or of two side by side: figures, slowdowns, queues, marks, rates and pauses."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
+from rich.table import Table
 
 from syncline.describe import units
 from syncline.report.chart.lanes import ChartLane, lanes
 from syncline.report.chart.plot import NUM_COLOURS, WIDTH, Axis, Floats, Line, plot
-from syncline.report.page.page import render
+from syncline.report.chart.svg import element
+from syncline.report.page.page import Drawing
+from syncline.report.table import columns, table
 from syncline.sim.packet import Outcome, PacketJob, RunSamples, Watching, simulate
 from syncline.sim.packet.chronicle import QueueRow, queue_rows
 from syncline.sim.packet.flow_table import FlowTable
-from syncline.sim.packet.outcome import IGNORES
 from syncline.sim.packet.run import mark_bytes
 
 MOST_LINES = 6
 """More connections than these are drawn as a band."""
+MOST_QUEUES = 12
 Chart = tuple[str, str, Markup]
 """Heading, note, drawing."""
 Named = tuple[str, Outcome]
 
 
-@dataclass(frozen=True)
-class _Run:
-    """What the template shows of one run."""
-
-    name: str
-    sentence: str
-    cards: Sequence[tuple[str, str]]
-    charts: Sequence[Chart]
-    queues: Sequence[QueueRow]
+def watched(runs: Sequence[Named], flows: Sequence[FlowTable] = ()) -> list[Drawing]:
+    """Run the same again, which takes the same course, and watch the links that are deepest in the first run."""
+    return packet_drawings([(name, _watched(outcome, runs[0][1])) for name, outcome in runs], flows)
 
 
-@dataclass(frozen=True)
-class _Flows:
-    """Flows of all runs: a table of slowdowns by size, and the distribution of their times."""
-
-    heads: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    distribution: Markup
-
-
-def packet_page(
-    title: str, runs: Sequence[Named], against: Sequence[str] = (), flows: Sequence[FlowTable] = ()
-) -> str:  # fmt: skip
-    """Return the page of one run or of two side by side, watched where there is something over time to draw.
-
-    `against` says how it compares with the flow level, and why; `flows` are the flows of each run.
-    """
-    outcome = runs[0][1]
-    options, rtt = outcome.options, units.show_time(outcome.rtt_s)
-    how = (f"{options.transport}, {options.routing} routing, packets of {units.show_size(options.payload_bytes)}, "
-           f"base round trip {rtt}, seed {options.seed}")  # fmt: skip
-    if len(runs) > 1:
-        how = f"{options.routing} routing, base round trip {rtt}, the same flows in both"
-    width = WIDTH / len(runs)
-    shown = [
-        _Run(name, in_a_sentence(one), _cards(one), _charts(one, width), queue_rows(one, 12)) for name, one in runs
-    ]
-    named = [(name, table) for (name, _), table in zip(runs, flows, strict=False) if len(table)]
-    return render("packet", title=title, how=how, runs=shown, against=against, slowdowns=_flows(named), ignores=IGNORES)
+def packet_drawings(runs: Sequence[Named], flows: Sequence[FlowTable] = ()) -> list[Drawing]:
+    """Return what is drawn of one run or of two, over time where it was watched; `flows` are the flows of each."""
+    options, rtt = runs[0][1].options, units.show_time(runs[0][1].rtt_s)
+    packets = f"packets of {units.show_size(options.payload_bytes)}, base round trip {rtt}, seed {options.seed}."
+    sentences = (f"{name}: {in_a_sentence(one)}" if name else in_a_sentence(one) for name, one in runs)
+    drawings = [Drawing("", _figures(runs), " ".join((f"{options.routing} routing, {packets}", *sentences)))]
+    drawings += _flows([(name, table) for (name, _), table in zip(runs, flows, strict=False) if len(table)])
+    charts: dict[str, list[tuple[str, str, Markup]]] = {}
+    for name, one in runs:
+        for heading, note, chart in _charts(one, WIDTH / len(runs)):
+            charts.setdefault(heading, []).append((name, note, chart))
+    for heading, drawn in charts.items():
+        notes = dict.fromkeys(note for _, note, _ in drawn if note)
+        drawings.append(Drawing(heading, _next_to([(name, chart) for name, _, chart in drawn]), " ".join(notes)))
+    queues = ((name, queue_rows(one, MOST_QUEUES)) for name, one in runs)
+    return [*drawings, *(Drawing(f"Deepest queues {name}".strip(), _queues(rows)) for name, rows in queues if rows)]
 
 
-def watched_page(
-    title: str, outcome: Outcome, against: Sequence[str] = (), flows: Sequence[FlowTable] = ()
-) -> str:  # fmt: skip
-    """Run the same again, which takes the same course, while watching the deepest queues, and return the page."""
-    return packet_page(title, [("", _watched(outcome, outcome))], against, flows)
-
-
-def watched_pair(title: str, runs: Sequence[Named], flows: Sequence[FlowTable] = ()) -> str:
-    """Do so with two runs, watching in both the links that are deepest in the first."""
-    return packet_page(title, [(name, _watched(outcome, runs[0][1])) for name, outcome in runs], flows=flows)
+def _next_to(drawn: Sequence[tuple[str, Markup]]) -> Markup:
+    """Return drawings side by side under their names; one without a name as it is."""
+    if not drawn[0][0]:
+        return drawn[0][1]
+    return element("div", *(element("section", element("h3", name), chart) for name, chart in drawn), class_="two")
 
 
 def _watched(outcome: Outcome, deepest_in: Outcome) -> Outcome:
@@ -110,19 +89,48 @@ def in_a_sentence(outcome: Outcome) -> str:
     )
 
 
-def _cards(outcome: Outcome) -> list[tuple[str, str]]:
-    count, done, show = outcome.counters, outcome.completion, units.show_time
-    sent = max(count["data_packets"] + count["resent_packets"], 1)
-    lost = count["drops"] + count["errors"] + count["dead"]
-    paused = float(outcome.ports["paused_ps"].sum()) / 1e12
-    return [
-        (show(done.p50_s), "half the messages done in"),
-        (show(done.p99_s), "99 % done in"),
-        (f"{100 * count['marks'] / sent:.1f} %", f"packets marked: {count['marks']:,} of {sent:,}"),
-        (f"{count['resent_packets']:,}", f"packets sent again ({lost:,} lost, {count['trims']:,} trimmed)"),
-        (f"{count['pauses']:,}", f"pauses, {show(paused)} in all ports"),
-        (f"{count['timeouts']:,}", "timeouts"),
-    ]
+def _figures(runs: Sequence[Named]) -> Table:
+    """Return what befell messages and packets, a row a run."""
+
+    def sent(outcome: Outcome) -> int:
+        return max(outcome.counters["data_packets"] + outcome.counters["resent_packets"], 1)
+
+    def paused(outcome: Outcome) -> str:
+        return units.show_time(float(outcome.ports["paused_ps"].sum()) / 1e12)
+
+    return table(
+        runs,
+        {
+            "": lambda run: run[0],
+            "half done in": lambda run: units.show_time(run[1].completion.p50_s),
+            "99 % done in": lambda run: units.show_time(run[1].completion.p99_s),
+            "packets": lambda run: f"{sent(run[1]):,}",
+            "marked": lambda run: f"{100 * run[1].counters['marks'] / sent(run[1]):.1f} %",
+            "sent again": lambda run: f"{run[1].counters['resent_packets']:,}",
+            "lost": lambda run: f"{sum(run[1].counters[name] for name in ('drops', 'errors', 'dead')):,}",
+            "trimmed": lambda run: f"{run[1].counters['trims']:,}",
+            "pauses": lambda run: f"{run[1].counters['pauses']:,}",
+            "paused, all ports": lambda run: paused(run[1]),
+            "timeouts": lambda run: f"{run[1].counters['timeouts']:,}",
+        },
+        words=("",),
+    )
+
+
+def _queues(rows: Sequence[QueueRow]) -> Table:
+    return table(
+        rows,
+        {
+            "link": lambda row: row.link,
+            "at most": lambda row: units.show_size(row.peak_bytes),
+            "marks": lambda row: f"{row.marks:,}",
+            "drops": lambda row: f"{row.drops:,}",
+            "trims": lambda row: f"{row.trims:,}",
+            "pauses": lambda row: f"{row.pauses:,}",
+            "paused for": lambda row: units.show_time(row.paused_s),
+        },
+        words=("link",),
+    )
 
 
 def _charts(outcome: Outcome, width: float) -> list[Chart]:
@@ -212,26 +220,31 @@ def _connections(outcome: Outcome, watched: RunSamples, clock: Axis, width: floa
     return "Rate of connections, GB/s", note, _over_time("rates of connections", lines, clock, width)
 
 
-def _flows(runs: Sequence[tuple[str, FlowTable]]) -> _Flows | None:
-    """Return slowdowns by size side by side, and the distribution of times; None where no flow has arrived."""
+def _flows(runs: Sequence[tuple[str, FlowTable]]) -> list[Drawing]:
+    """Return slowdowns by size side by side, and the distribution of times; nothing where no flow has arrived."""
     if not runs:
-        return None
+        return []
     tables = [{(i == len(rows) - 1, row.upto_bytes): row for i, row in enumerate(rows)}
-              for rows in (table.by_size() for _, table in runs)]  # fmt: skip
+              for rows in (found.by_size() for _, found in runs)]  # fmt: skip
     rows = []
-    for key in sorted({key for table in tables for key in table}):
+    for key in sorted(set().union(*tables)):
         is_all, upto = key
         size = f"up to {upto / 1e6:g} MB" if upto >= 1e6 else f"up to {upto / 1e3:g} kB"
         cells = ["all" if is_all else "larger" if np.isinf(upto) else size,
-                 f"{max(table[key].count for table in tables if key in table):,}"]  # fmt: skip
-        for table in tables:
-            row = table.get(key)
+                 f"{max(each[key].count for each in tables if key in each):,}"]  # fmt: skip
+        for each in tables:
+            row = each.get(key)
             cells += ["", "", ""] if row is None else [f"{x:.2f}" for x in (row.p50, row.p99, row.p999)]
         rows.append(cells)
-    heads = ["<size", "flows", *(f"{name} {part}".strip() for name, _ in runs for part in ("p50", "p99", "p99.9"))]
-    times = np.concatenate([table.time_s for _, table in runs])
-    x = Axis.log(max(float(times.min()), 1e-9), max(float(times.max()), 1e-9), units.show_time)
+    heads = ["size", "flows", *(f"{name} {part}".strip() for name, _ in runs for part in ("p50", "p99", "p99.9"))]
+    every = np.concatenate([table.time_s for _, table in runs])
+    x = Axis.log(max(float(every.min()), 1e-9), max(float(every.max()), 1e-9), units.show_time)
     lines = [Line(name, np.maximum(at, 1e-9), share, width=2) for name, (at, share) in
              ((name, table.cdf()) for name, table in runs)]  # fmt: skip
     label = "Completion times of " + ", ".join(name for name, _ in runs)
-    return _Flows(heads, rows, plot(label, lines, x, Axis.even(1.0), height=260))
+    slowdowns = columns(rows, heads, right=range(1, len(heads)))
+    times = plot(label, lines, x, Axis.even(1.0), height=260)
+    return [
+        Drawing("Slowdown by size", slowdowns, "A flow's time over its time alone on its path."),
+        Drawing("Completion times", times, "The share of flows that took no longer."),
+    ]

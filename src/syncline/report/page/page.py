@@ -1,12 +1,15 @@
-"""Pages: a template with values. A page fetches nothing, escapes every value and prints as it looks."""
+"""Pages: the answer's text under its drawings, or a template of its own. A page fetches nothing and escapes all."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import cache
+from typing import NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
+from rich.table import Table
 
 from syncline.describe import units
 from syncline.version import __version__
@@ -14,6 +17,33 @@ from syncline.version import __version__
 #: A date, and a number with its unit: a line may not end inside one.
 _WHOLE = re.compile(r"\d{4}-\d\d-\d\d|\$?\d[\d.,]* (?:%|[kMB]\b|days?\b|GPUs?\b|GiB\b)")
 _CODE = re.compile(r"`([^`]+)`")
+
+
+class Drawing(NamedTuple):
+    """What a page draws next to its text, under a heading; the note says how to read it."""
+
+    heading: str
+    drawn: Markup | Table
+    note: str = ""
+
+
+def answer_page(text: Iterable[str | Table], drawings: Iterable[Drawing] = ()) -> str:
+    """Return the page of an answer: its first line as the title, what is drawn, then the rest of its text."""
+    given = list(text)
+    title = next((part for part in given if isinstance(part, str) and part.strip()), "")
+    parts: list[str | Table] = []
+    for part in (each for each in given if each is not title):
+        if isinstance(part, str) and parts and isinstance(parts[-1], str):
+            parts[-1] += f"\n{part}"
+        else:
+            parts.append(part)
+    return render("answer", title=title.strip(), drawings=list(drawings), parts=parts)
+
+
+def _cells(table: Table) -> tuple[list[str], list[tuple[object, ...]]]:
+    """Return heads and rows as templates have them."""
+    heads = [("" if column.justify == "right" else "<") + str(column.header) for column in table.columns]
+    return heads, list(zip(*(column.cells for column in table.columns), strict=True))
 
 
 def render(template: str, **values: object) -> str:
@@ -39,6 +69,7 @@ def _environment() -> Environment:
     )
     made.filters |= {
         "unbroken": unbroken,
+        "cells": _cells,
         "time": units.show_time,
         "size": units.show_size,
         "money": units.show_money,

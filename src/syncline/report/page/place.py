@@ -1,4 +1,4 @@
-"""A placement as a page: the rank map on racks, in the scheduler's order and as placed, and what changes."""
+"""What is drawn of a placement: the ranks on racks, in the scheduler's order and as placed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from markupsafe import Markup
 from syncline.describe import units
 from syncline.report.chart.bars import BarPart, BarRow, bars, ink_on
 from syncline.report.chart.svg import Svg
-from syncline.report.page.page import render
+from syncline.report.page.page import Drawing
 from syncline.sim.reach import fabric_reach
 
 if TYPE_CHECKING:
@@ -23,24 +23,23 @@ _CELL, _NAME, _ROW, _GAP, _TOP, _WIDTH = 26, 92, 17, 22, 24, 1140
 MOST_RACKS = 64
 
 
-def page(answer: PlaceAnswer) -> str:
-    """Return the page of a placement."""
-    seats, job = answer.judge.seats, answer.judge.result.job
+def drawings(answer: PlaceAnswer) -> list[Drawing]:
+    """Return the times of three orders, and the ranks as placed and as the scheduler has them."""
+    seats, stages = answer.judge.seats, answer.judge.result.job.parallel.pp
     outer = fabric_reach(answer.fabric).outer
     times = (("placed", answer.step_time_s, "#15803d"), ("scheduler's order", answer.scheduler_s, "#4c8bf5"),
              ("packed order", answer.packed_s, "#9ca3af"))  # fmt: skip
-    stages = job.parallel.pp
-    return render(
-        "place",
-        title=f"{job.name}: {seats.num_ranks:,} ranks on {len(seats.allocation.hosts)} hosts of {answer.fabric.name}",
-        bars=bars([BarRow(name, [[BarPart(name, time_s, colour)]], [units.show_time(time_s)])
-                   for name, time_s, colour in times]),
-        level=outer[0].name if outer else "cluster",
-        coloured=f"pipeline stages ({stages})" if stages > 1 else "blocks of neighbouring replicas",
-        placed=rank_map(answer, answer.order),
-        scheduled=rank_map(answer, seats.scheduler_order()),
-        text=answer,
-    )  # fmt: skip
+    rows = [
+        BarRow(name, [[BarPart(name, time_s, colour)]], [units.show_time(time_s)]) for name, time_s, colour in times
+    ]
+    coloured = f"pipeline stages ({stages})" if stages > 1 else "blocks of neighbouring replicas"
+    box = outer[0].name if outer else "cluster"
+    note = f"A box is a {box}, a row a host, a square a GPU with its rank. Colours are {coloured}."
+    return [
+        Drawing("", bars(rows)),
+        Drawing("As placed", rank_map(answer, answer.order), note),
+        Drawing("In the scheduler's order", rank_map(answer, seats.scheduler_order())),
+    ]
 
 
 def rank_map(answer: PlaceAnswer, order: Order) -> Markup:

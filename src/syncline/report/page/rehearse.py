@@ -10,43 +10,21 @@ from markupsafe import Markup
 from syncline.describe import units
 from syncline.questions.rehearse import RehearsalAnswer, ScriptRehearsalAnswer
 from syncline.rehearsal.rehearse import Rehearsal
-from syncline.rehearsal.script import ScriptRehearsal
 from syncline.rehearsal.shown import TimelinePair
 from syncline.report.chart.bars import BarPart, BarRow, bars
 from syncline.report.chart.lanes import LinkChart, aligned_ranks, link_charts
 from syncline.report.chart.plot import Axis, Line, plot
-from syncline.report.page.page import render
-from syncline.report.text.account import signed
+from syncline.report.page.page import answer_page, render
 from syncline.report.text.rehearse import rehearsal_lines, script_lines
-from syncline.timeline.account.account import WORDS
 
 MOST_SHOWN_LINKS = 4
 
 
 def page(answer: RehearsalAnswer | ScriptRehearsalAnswer) -> str:
-    """Return the page of a rehearsal."""
+    """Return the page of a rehearsal; a script's is its text."""
     if isinstance(answer, ScriptRehearsalAnswer):
-        return _script_page(answer.found)
+        return answer_page(script_lines(answer.found))
     return rehearsal_page(answer.rehearsal, rehearsal_lines(answer.rehearsal))
-
-
-def _script_page(found: ScriptRehearsal) -> str:
-    """Return the page of a script's rehearsal."""
-    time, account = units.show_time, found.account
-    tables = [
-        ("Where the time goes, as predicted and in a traced step", ("<cause", "<what", "predicted", "traced", "change"),
-         [(WORDS[row.cause], row.what, time(row.before_s), time(row.after_s), signed(row.change_s))
-          for row in account.lines]),
-        ("Collectives in a step", ("<collective", "calls predicted", "traced", "predicted", "traced"),
-         [(row.operation, f"{row.predicted_calls:g}", f"{row.calls:g}", time(row.predicted_s), time(row.measured_s))
-          for row in found.collectives]),
-    ]  # fmt: skip
-    return render(
-        "figures", title=f"{found.script} on {found.cluster}",
-        figures=[(time(found.predicted_s), "predicted"), (time(found.measured_s), f"measured, {found.steps} steps"),
-                 (f"{found.gap:+.1%}", "gap")],
-        lead="\n".join(list(script_lines(found))[2:3]), tables=tables, splits=[], notes=list(found.notes),
-    )  # fmt: skip
 
 
 def rehearsal_page(answer: Rehearsal, lines: Sequence[str]) -> str:

@@ -1,15 +1,15 @@
-"""The page and the picture of a schedule."""
+"""The rounds of a schedule, drawn."""
 
 from __future__ import annotations
 
 from syncline.questions.schedule import ShownSchedule
-from syncline.report.schedule_picture import draw_html, draw_svg
-from syncline.report.text.schedule import summary
+from syncline.report.page.page import Drawing
+from syncline.report.schedule_picture import draw_each, draw_svg
 
 
-def page(answer: ShownSchedule) -> str:
-    """Return the rounds drawn over time, with what they cost."""
-    return draw_html(answer.schedule, summary(answer.schedule))
+def drawings(answer: ShownSchedule) -> list[Drawing]:
+    """Return every strand drawn over time, alike ones once."""
+    return [Drawing("", picture) for picture in draw_each(answer.schedule)]
 
 
 def pictures(answer: ShownSchedule) -> dict[str, str]:

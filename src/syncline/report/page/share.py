@@ -1,4 +1,4 @@
-"""Jobs that share a cluster as a page: when each computes and sends, unsteered and steered, and what each loses."""
+"""What is drawn of jobs that share a cluster: when each computes and sends, as steered."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from markupsafe import Markup
 from syncline.describe import units
 from syncline.report.chart.lanes import ChartLane, lanes
 from syncline.report.chart.plot import NUM_COLOURS, Axis
-from syncline.report.page.page import render
+from syncline.report.page.page import Drawing
 from syncline.report.text.share import steering_words
 
 if TYPE_CHECKING:
@@ -20,16 +20,16 @@ SHOWN_STEPS = 5
 """Steps of the slowest job that are drawn, once settled."""
 
 
-def page(answer: ShareAnswer) -> str:
-    """Return the page of jobs that share a cluster."""
-    return render(
-        "share",
-        title=f"{len({job.name for epoch in answer.epochs for job in epoch.jobs})} jobs on {answer.cluster}",
-        epochs=answer.epochs,
-        words=[steering_words(epoch) for epoch in answer.epochs],
-        drawings=[_sharing(epoch) for epoch in answer.epochs],
-        text=answer,
-    )
+def drawings(answer: ShareAnswer) -> list[Drawing]:
+    """Return when each job of an epoch moves bytes."""
+    note = "Filled: the job moves bytes. Grey: it computes or waits. Ticks: steps begin."
+    drawn = []
+    for epoch in answer.epochs:
+        until = "on" if epoch.end_s is None else f"to {units.show_time(epoch.end_s)}"
+        heading = f"From {units.show_time(epoch.begin_s)} {until}: {steering_words(epoch)}"
+        lanes = _sharing(epoch)
+        drawn += [] if lanes is None else [Drawing(heading, lanes, note)]
+    return drawn
 
 
 def _sharing(epoch: Epoch) -> Markup | None:

@@ -1,4 +1,4 @@
-"""A simulated sweep as one page: bus bandwidth by size, load of the links, and who talks to whom."""
+"""What is drawn of a simulated sweep: bus bandwidth by size, load of the links, and who talks to whom."""
 
 from __future__ import annotations
 
@@ -13,33 +13,32 @@ from syncline.questions.simulate import Simulation
 from syncline.questions.simulated.rows import CollectiveRow
 from syncline.report.chart.plot import Axis, Floats, Line, matrix, plot
 from syncline.report.fabric_picture import draw_svg
-from syncline.report.page.packet import watched_page
-from syncline.report.page.page import render
-from syncline.report.text.simulated.packet import against_flow
-from syncline.sim.candidates import NAMES
+from syncline.report.page.packet import watched
+from syncline.report.page.page import Drawing
+from syncline.report.table import columns
 from syncline.sim.flow.wired import traffic_matrix
 
 MOST_BUSY = 8
+HEADS = ("busiest links", "mean utilisation")
 
 
-def page(answer: Simulation) -> str:
-    """Return the page; a cost model without flows has the curve and the table alone."""
-    title = f"{NAMES[answer.collective].value.replace('_', '-')} on {answer.cluster}"
+def drawings(answer: Simulation) -> list[Drawing]:
+    """Return the curve, and where flows were simulated the load of the links and who talks to whom."""
     if answer.outcome is not None:
-        return watched_page(title, answer.outcome, against_flow(answer.rows[-1]))
-    values: dict[str, object] = {"largest": ""}
-    if answer.contest is not None and answer.largest is not None and answer.largest.method != "nccl":
-        last = answer.largest
-        load = answer.contest.utilisation(last)
-        traffic, names = traffic_matrix(answer.contest.uncut(last), last.size_bytes)
-        values = {
-            "largest": units.show_size(answer.rows[-1].size_bytes),
-            "busiest": _busiest(answer.fabric, load),
-            "picture": draw_svg(answer.fabric, link_load=load),
-            "traffic": matrix("traffic", traffic, names, units.show_size),
-        }
-    return render("simulate", title=title, fabric=answer.fabric, ignores=answer.ignores, rows=answer.rows,
-                  curve=bandwidth_curve(answer.rows), **values)  # fmt: skip
+        return watched([("", answer.outcome)])
+    drawn = [Drawing("Bus bandwidth by size", bandwidth_curve(answer.rows))]
+    if answer.contest is None or answer.largest is None or answer.largest.method == "nccl":
+        return drawn
+    last, row = answer.largest, answer.rows[-1]
+    load = answer.contest.utilisation(last)
+    traffic, names = traffic_matrix(answer.contest.uncut(last), last.size_bytes)
+    what = units.show_size(row.size_bytes) + (", best known schedule" if row.best else "")
+    return [
+        *drawn,
+        Drawing(f"Load of the links ({what})", columns(_busiest(answer.fabric, load), HEADS, right=(1,))),
+        Drawing("", draw_svg(answer.fabric, link_load=load)),
+        Drawing(f"Who talks to whom ({what})", matrix("traffic", traffic, names, units.show_size)),
+    ]
 
 
 def bandwidth_curve(rows: Sequence[CollectiveRow]) -> Markup:

@@ -22,22 +22,19 @@ MAX_CELLS = 3
 MAX_MOVES = 1 << 20
 
 
-def summary(schedule: Schedule) -> dict[str, str]:
-    """Return what a schedule is and what it costs, counted from its moves: label and text."""
+def summary_lines(schedule: Schedule) -> list[str]:
+    """Return what a schedule is and what it costs, counted from its moves."""
     counted = counted_cost(schedule)
-    facts = {"schedule": f"{schedule.name}: {schedule.collective}"}
-    facts["rounds"] = f"{counted.rounds:,}"
-    facts["moves"] = f"{schedule.num_moves:,} of single chunks"
-    facts["sent"] = f"{counted.sent_max} of the buffer by the rank that sends most"
-    facts["in all"] = f"{counted.sent_total} buffers"
+    lines = [
+        f"{schedule.name}: {schedule.collective}",
+        _row("rounds", f"{counted.rounds:,}"),
+        _row("moves", f"{schedule.num_moves:,} of single chunks"),
+        _row("sent", f"{counted.sent_max} of the buffer by the rank that sends most"),
+        _row("in all", f"{counted.sent_total} buffers"),
+    ]
     if schedule.num_helpers:
-        facts["helpers"] = f"{schedule.num_helpers} (vertices {schedule.num_ranks} and up)"
-    return facts
-
-
-def summary_lines(facts: dict[str, str]) -> list[str]:
-    """Return a summary as lines, the schedule itself as their heading."""
-    return [_row(label, text) if label != "schedule" else text for label, text in facts.items()]
+        lines.append(_row("helpers", f"{schedule.num_helpers} (vertices {schedule.num_ranks} and up)"))
+    return lines
 
 
 def strand_line(number: int, strand: Strand) -> str:
@@ -179,7 +176,7 @@ def text(
             yield columns(rows, ("family", "what it is", "collectives"))
         case ShownSchedule():
             schedule = answer.schedule
-            yield from summary_lines(summary(schedule))
+            yield from summary_lines(schedule)
             for number, strand in enumerate(schedule.strands[:MAX_STRANDS]):
                 yield ""
                 yield strand_line(number, strand)

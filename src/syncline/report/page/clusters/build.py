@@ -1,27 +1,32 @@
-"""How a cluster is put up, as one page: racks, cables, classes and arithmetic."""
+"""What is drawn of an installation: racks, and where cables run."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from syncline.report.page.page import render
+from syncline.describe import units
+from syncline.report.page.page import Drawing
 from syncline.report.picture.elevation import cables_svg, elevations_svg
+from syncline.report.table import table
 
 if TYPE_CHECKING:
     from syncline.questions.clusters.build import FabricBuild
 
 
-def page(answer: FabricBuild) -> str:
-    """Return the page."""
+def drawings(answer: FabricBuild) -> list[Drawing]:
+    """Return racks, cables and what the cables cost by length."""
     made = answer.installation
-    return render(
-        "fabric_build",
-        title=f"How {made.fabric.name} is put up",
-        text=answer,
-        racks=elevations_svg(made),
-        cables=cables_svg(made),
-        bill=made.cable_bill,
+    bill = table(
+        made.cable_bill,
+        {
+            "cable": lambda line: line.part,
+            "length": lambda line: f"{line.length_m:g} m",
+            "count": lambda line: f"{line.count:,}",
+            "price": lambda line: "-" if line.unit_price_usd is None else units.show_money(line.price_usd),
+        },
+        words=("cable",),
     )
+    return [Drawing("Racks", elevations_svg(made)), Drawing("Cables", cables_svg(made)), Drawing("", bill)]
 
 
 def pictures(answer: FabricBuild) -> dict[str, str]:

@@ -1,17 +1,14 @@
-"""The page of simulated flows."""
+"""What is drawn of simulated flows."""
 
 from __future__ import annotations
 
 from syncline.questions.simulated.flows import FlowsAnswer
-from syncline.report.page.packet import watched_page, watched_pair
+from syncline.report.page.packet import watched
+from syncline.report.page.page import Drawing
 
 
-def page(answer: FlowsAnswer) -> str:
+def drawings(answer: FlowsAnswer) -> list[Drawing]:
     """Return slowdowns by size, and what queues, marks and rates did over time; two transports side by side."""
-    title = f"{answer.flows:,} flows on {answer.cluster}"
     outcomes, tables = zip(*answer.results, strict=True)
-    if len(outcomes) > 1:
-        return watched_pair(
-            title, [(run.transport, out) for run, out in zip(answer.runs, outcomes, strict=True)], tables
-        )
-    return watched_page(title, outcomes[0], flows=tables)
+    names = [run.transport for run in answer.runs] if len(outcomes) > 1 else [""]
+    return watched(list(zip(names, outcomes, strict=True)), tables)

@@ -1,11 +1,12 @@
-"""The page of a pattern of messages."""
+"""What is drawn of a pattern of messages."""
 
 from __future__ import annotations
 
 from syncline.questions.simulated.traffic import PatternTraffic
-from syncline.report.page.packet import watched_page
+from syncline.report.page.packet import watched
+from syncline.report.page.page import Drawing
 
 
-def page(answer: PatternTraffic) -> str:
+def drawings(answer: PatternTraffic) -> list[Drawing]:
     """Return what queues, marks and rates did over time."""
-    return watched_page(answer.title, answer.outcome)
+    return watched([("", answer.outcome)])

@@ -1,4 +1,4 @@
-"""One incident as a page to attach to a ticket: what, where, from when to when, evidence, effects, cost, its link."""
+"""What is drawn of an incident: its link, from a minute before it to a minute after."""
 
 from __future__ import annotations
 
@@ -10,38 +10,16 @@ from markupsafe import Markup
 
 from syncline.describe.units import show_rate
 from syncline.report.chart.plot import Axis, Line, plot
-from syncline.report.page.page import render
-from syncline.report.text.within.incident import cost, lasted, moment
+from syncline.report.page.page import Drawing
 
 if TYPE_CHECKING:
     from syncline.questions.within.incident import IncidentReport, PastIncident
 
 
-def page(answer: IncidentReport) -> str:
-    """Return the page of the incident that is told, with the others of the day in a table."""
-    told = answer.told
-    rows = [
-        (str(i.number), moment(i.start_s), lasted(i), i.severity, i.rule, i.place, cost(i)) for i in answer.incidents
-    ]
-    others = ("The day", ("number", "<began", "<lasted", "<severity", "<rule", "<place", "cost"), rows)
-    if told is None:
-        return render("figures", title=f"{answer.history}: no incident", figures=[], lead="", chart="", tables=[],
-                      splits=[], notes=[])  # fmt: skip
-    effects = [(e.rule, e.place, e.observed, e.expected) for e in told.effects]
-    tables = [("What it led to", ("<rule", "<place", "<observed", "<expected"), effects)] if effects else []
-    return render(
-        "figures",
-        title=f"{told.rule} at {told.place}",
-        figures=[
-            (told.severity, "severity"), (moment(told.start_s), "began"), (lasted(told), "lasted"),
-            *([(cost(told), "cost")] if cost(told) else []),
-        ],
-        lead=f"{told.observed}{', expected ' + told.expected if told.expected else ''}. {told.meaning} {told.fix}",
-        chart=chart(answer, told),
-        tables=[("What was seen", ("<evidence",), [(words,) for words in told.evidence]), *tables, others],
-        splits=[],
-        notes=[f"{answer.history}, {moment(answer.start_s)} to {moment(answer.end_s)}"],
-    )  # fmt: skip
+def drawings(answer: IncidentReport) -> list[Drawing]:
+    """Return the link of the incident that is told over time, where its place is a link."""
+    drawn = Markup("") if answer.told is None else chart(answer, answer.told)
+    return [Drawing("", drawn)] if drawn else []
 
 
 def chart(answer: IncidentReport, told: PastIncident) -> Markup:
