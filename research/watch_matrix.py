@@ -9,7 +9,8 @@ A stand is two namespaces with one cable, traffic of one kind across it, and one
     prometheus  --prometheus of a server that scrapes that agent
     exporters   --prometheus of a server that scrapes node_exporter alone
 
-    python research/watch_matrix.py faults [clean:45] [shaped/two-way ...] [prometheus=FOLDER] [at-once:12]
+    python research/watch_matrix.py faults [clean:45] [shaped/two-way ...] [prometheus=FOLDER] [at-once:12] \\
+        [faults-until:380]
     python research/watch_matrix.py clean:600 [...]
 
 A stand is first clean for some seconds, and then goes through the faults where they are asked for. Packets are of a
@@ -29,6 +30,7 @@ import json
 import os
 import re
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -57,20 +59,19 @@ else:
         except OSError: time.sleep(0.1)
 writers = [SpanWriter(path) for path in sockets]
 slow, hang = Path(folder, "slow"), Path(folder, "hang")
+gone = Path(folder, "away")
 def tell(phase):
     for w in writers:
         for rank in range(4): w.tell_phase(rank, phase)
-def away(phase, seconds):
+    gone.unlink(missing_ok=True) if phase == "train" else gone.touch()
+def away(phase):
     if role == "dial": tell(phase)
-    if phase == "evaluation": time.sleep(seconds)
+    if phase == "evaluation": time.sleep(5.0)
+    elif role == "dial":
+        for _ in range(300): s.sendall(bytes(1 << 16)); time.sleep(0.012)
     else:
-        until = time.monotonic() + seconds
-        if role == "dial":
-            while time.monotonic() < until: s.sendall(bytes(1 << 16)); time.sleep(0.012)
-            s.sendall(b"x" * 7)
-        else:
-            tail = b""
-            while not tail.endswith(b"x" * 7): tail = (tail + s.recv(1 << 20))[-7:]
+        left = 300 << 16
+        while left: left -= len(s.recv(min(left, 1 << 20)))
     if role == "dial": tell("train")
 def train(step):
     begun = time.monotonic(); late = 0.1 if slow.exists() else 0.0
@@ -89,7 +90,7 @@ random.seed(1)
 step = 0
 while True:
     if kind in ("two-way", "checkpointing", "evaluation"):
-        if step % 60 == 59 and kind != "two-way": away("checkpoint" if kind == "checkpointing" else "evaluation", 5.0)
+        if step % 60 == 59 and kind != "two-way": away("checkpoint" if kind == "checkpointing" else "evaluation")
         train(step); step += 1
     elif kind == "one-way":
         if role == "dial": s.sendall(bytes(1 << 18)); time.sleep(0.01)
@@ -103,7 +104,7 @@ TRAFFIC = ("two-way", "one-way", "bursty", "idle", "checkpointing", "evaluation"
 OF_JOBS = ("two-way", "checkpointing", "evaluation")
 LINKS = {"veth": "eth0", "shaped": "eth0", "bonded": "bond0", "sr-iov": "ens1f0v0"}
 RATE_MBIT, CUT = 80, 0.2
-WARM_S, FAULT_S, CALM_S = "45", 6.0, 10.0
+WARM_S, FAULT_S, CALM_S, AWAY_S = "45", 8.0, 10.0, 20.0
 BEGUN_S = 20.0
 """After so long an agent has imported what it needs, and its cost is counted."""
 AT_ONCE = max(2, (os.cpu_count() or 1) * 3 // 4)
@@ -169,6 +170,8 @@ class Stand:
         self.here, self.there = f"wm{number}a", f"wm{number}b"
         self._opened = contextlib.ExitStack()
         self.agents: dict[str, Watched] = {}
+        self.usual: set[str] = set()
+        """Rules that were up while nothing was wrong: a job may well spend a quarter of its step on the network."""
         self._stop = threading.Event()
 
     def __enter__(self) -> Stand:
@@ -317,11 +320,16 @@ FAULTS = (
 
 
 def judge(stand: Stand, fault: Fault) -> Iterator[dict[str, Any]]:
-    """Give what each configuration said of one fault: when it was named, when all was closed, what else was named."""
+    """Give what each configuration said of one fault: when it was named, when all was closed, what else was named.
+
+    A fault lasts for some seconds of training: `met_after_s` is when the job came back from what it did else.
+    """
     old = {name: len(agent.lines) for name, agent in stand.agents.items()}
-    before = {name: agent.up() for name, agent in stand.agents.items()}
     begun = time.monotonic()
     fault.begin(stand)
+    while (stand.folder / "away").exists() and time.monotonic() < begun + AWAY_S:
+        time.sleep(0.02)
+    met = time.monotonic()
     time.sleep(FAULT_S)
     fault.end(stand)
     ended = time.monotonic()
@@ -332,22 +340,25 @@ def judge(stand: Stand, fault: Fault) -> Iterator[dict[str, Any]]:
         rows = agent.lines[old[name] :]
         raised = [(at, word, rule, rest) for at, word, rule, rest in rows if word != "cleared"]
         named = [(at, word, rest) for at, word, rule, rest in raised if rule in fault.rules]
-        cleared = [at for at, word, *_ in rows if word == "cleared"]
-        still = [each for each in agent.up() if each not in before[name]]
+        cleared = [at for at, word, rule, _ in rows if word == "cleared" and rule not in stand.usual]
+        still = [each for each in agent.up() if each.split()[0] not in stand.usual]
         yield {
             "link": stand.link, "traffic": stand.traffic, "configuration": name, "fault": fault.name,
+            "met_after_s": round(met - begun, 2),
             "named_after_s": round(named[0][0] - begun, 2) if named else None, "as": named[0][1] if named else "",
             "closed_after_s": round(max(cleared) - ended, 2) if cleared and not still else None, "still_up": still,
             "others": sorted({f"{word} {rule} {rest.split(': ')[0]}" for _, word, rule, rest in raised
-                              if rule not in fault.rules}),
+                              if rule not in fault.rules and rule not in stand.usual}),
             "load_average": round(os.getloadavg()[0], 1),
         }  # fmt: skip
 
 
-def faults(stand: Stand) -> list[dict[str, Any]]:
-    """Return the rows of a stand through every fault that its traffic can feel."""
+def faults(stand: Stand, until_s: float) -> list[dict[str, Any]]:
+    """Return the rows of a stand through every fault that its traffic can feel, as far as there is time."""
     found = []
     for fault in FAULTS:
+        if time.monotonic() > until_s:
+            break
         if stand.traffic in fault.traffic and set(fault.configurations) & set(stand.configurations):
             for row in judge(stand, fault):
                 found.append(row)
@@ -361,6 +372,7 @@ def clean(stand: Stand, seconds: float) -> list[dict[str, Any]]:
     begun, before = time.monotonic(), {name: agent.cpu_s() for name, agent in stand.agents.items()}
     time.sleep(max(0.0, seconds - BEGUN_S))
     over_s = time.monotonic() - begun
+    stand.usual = {line[2] for agent in stand.agents.values() for line in agent.lines}
     row = {
         "link": stand.link, "traffic": stand.traffic, "clean_s": seconds,
         "raised": {name: [" ".join(line[1:]) for line in agent.lines if line[1] != "cleared"]
@@ -394,13 +406,38 @@ def run(words: list[str]) -> dict[str, Any]:
     options = dict(re.split("[:=]", word, maxsplit=1) for word in words if re.search("[:=]", word))
     binaries, seconds = options.get("prometheus", ""), float(options.get("clean", WARM_S))
 
+    until_s = time.monotonic() + float(options.get("faults-until", "inf"))
+
     def one(wanted: tuple[str, str, tuple[str, ...]]) -> list[dict[str, Any]]:
         with Stand(*wanted, binaries) as stand:
-            return clean(stand, seconds) + (faults(stand) if "faults" in words else [])
+            return clean(stand, seconds) + (faults(stand, until_s) if "faults" in words else [])
 
     with ThreadPoolExecutor(int(options.get("at-once", AT_ONCE))) as pool:
         rows = [row for part in pool.map(one, stands(words, binaries)) for row in part]
-    return {"cores": os.cpu_count(), "rows": rows}
+    return {"cores": os.cpu_count(), **summary(rows), "rows": rows}
+
+
+def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return what was said of clean stands, and of each fault by configuration how many were named, and how soon."""
+    cells: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        if "fault" in row:
+            cells.setdefault(f"{row['fault']}, {row['configuration']}", []).append(row)
+    found = {}
+    for cell, own in sorted(cells.items()):
+        after = sorted(max(0.0, row["named_after_s"] - row["met_after_s"]) for row in own if row["named_after_s"])
+        closed = [row["closed_after_s"] for row in own if row["closed_after_s"] is not None]
+        found[cell] = {
+            "num": len(own), "named": len(after), "within_2_s": sum(at <= 2.0 for at in after),
+            "median_s": round(statistics.median(after), 2) if after else None, "worst_s": max(after, default=None),
+            "closed_within_5_s": sum(at <= 5.0 for at in closed), "worst_closed_s": max(closed, default=None),
+            "not_named": [f"{row['link']}/{row['traffic']}" for row in own if row["named_after_s"] is None],
+        }  # fmt: skip
+    said = [f"{row['link']}/{row['traffic']} {name}: {line}" for row in rows if "raised" in row
+            for name, lines in row["raised"].items() for line in lines]  # fmt: skip
+    other = [f"{row['link']}/{row['traffic']} {row['configuration']}, {row['fault']}: {each}" for row in rows
+             for each in row.get("others", ()) if each.startswith("CRITICAL")]  # fmt: skip
+    return {"by_fault": found, "clean": said, "other_criticals": other}
 
 
 if __name__ == "__main__":

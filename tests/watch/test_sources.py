@@ -11,7 +11,7 @@ import pytest
 from tests.watch import trees
 
 from syncline.errors import WatchError
-from syncline.host.netlink import Netlink
+from syncline.host.netlink import Connection, Netlink
 from syncline.watch.metric import Key
 from syncline.watch.sources.ethtool import EthtoolSource
 from syncline.watch.sources.gpu import GpuSource
@@ -95,9 +95,35 @@ def test_tcp_tables_by_name(tmp_path: Path) -> None:
     assert {key.metric: value for key, value in reading.items()} == {
         "tcp.out_segments": 1000,
         "tcp.retransmitted": 12,
+        "tcp.lost": 12,
         "tcp.timeouts": 3,
     }
     assert TcpSource(SourceTree(tmp_path / "nothing")).read() == {}
+
+
+def test_segments_that_came_twice_are_not_lost(tmp_path: Path) -> None:
+    source = TcpSource(SourceTree(tmp_path))
+
+    def lost(again: int, twice: int) -> float:
+        trees.snmp(tmp_path, 1000, again, twice=twice)
+        return source.read()[Key("tcp.lost", "host")]
+
+    assert [lost(12, 10), lost(20, 10), lost(20, 18), lost(23, 18), lost(23, 18)] == [2, 2, 2, 2, 5]
+
+
+@LINUX
+def test_a_connection_that_sent_again_what_came_twice_lost_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of five segments that were sent again, four are excused by the next look."""
+    told = iter((0, 5, 1, 1))
+
+    def connections(family: int) -> list[Connection]:
+        return [Connection("10.0.0.1", "10.0.0.2", b"1", 9, next(told))] if family == socket.AF_INET else []
+
+    with closing(TcpPathSource()) as source:
+        monkeypatch.setattr(source, "_read_resent", lambda: None)
+        monkeypatch.setattr(source, "_learn_addresses", lambda route: source.owners.update({"10.0.0.1": "eth0"}))
+        monkeypatch.setattr(source._diag, "connections", connections)
+        assert [sum(source.read().values()) for _ in range(4)] == [0, 0, 1, 1]
 
 
 def test_ethtool_knows_pauses_discards_and_errors_by_the_names_drivers_use() -> None:

@@ -38,6 +38,6 @@ def infiniband_port(
         write(root, f"{place}/{folder}/{name}", value)
 
 
-def snmp(root: Path, sent: int, again: int, timeouts: int = 0) -> None:
+def snmp(root: Path, sent: int, again: int, timeouts: int = 0, twice: int = 0) -> None:
     write(root, "proc/net/snmp", f"Ip: Forwarding\nIp: 1\nTcp: OutSegs RetransSegs InErrs\nTcp: {sent} {again} 0")
-    write(root, "proc/net/netstat", f"TcpExt: TCPTimeouts TCPSackRecovery\nTcpExt: {timeouts} 0")
+    write(root, "proc/net/netstat", f"TcpExt: TCPTimeouts TCPDSACKRecvSegs\nTcpExt: {timeouts} {twice}")

@@ -198,8 +198,7 @@ class Agent:
         now_s = self.clock.now().mono_s
         grown = self.bank.update(reading, now_s)
         for slow in self._slow:
-            is_quick = isinstance(slow.source, TcpPathSource) and slow.source.is_quick
-            if is_quick or now_s - slow.read_s >= REST_S - 0.5 * self.options.tick_s:
+            if slow.source.is_quick or now_s - slow.read_s >= REST_S - 0.5 * self.options.tick_s:
                 slow.reading = self._take(slow.source, nothing)
                 slow.read_s = self.clock.now().mono_s
                 slow.grown = self.bank.update(slow.reading, slow.read_s)
@@ -326,5 +325,5 @@ def look_due(number: int) -> float:
 
 
 def _tcp(grown: Mapping[Key, Growth]) -> tuple[float, float]:
-    sent, again = (grown.get(Key(f"tcp.{name}", "host")) for name in ("out_segments", "retransmitted"))
-    return (sent.rate if sent else 0.0, again.rate if again else 0.0)
+    sent, lost = (grown.get(Key(f"tcp.{name}", "host")) for name in ("out_segments", "lost"))
+    return (sent.rate if sent else 0.0, lost.rate if lost else 0.0)

@@ -75,6 +75,8 @@ class History:
             self._next = 1 + int(self._one("SELECT coalesce(max(seq), 0) FROM frame"))
         except (sqlite3.Error, OSError) as error:
             hint = "Name another file with --history, or move this one away."
+            if read_only:
+                hint = "Name a history that `syncline watch --history` wrote."
             raise WatchError(f"the history cannot be opened: {error}.", where=str(path), hint=hint) from None
 
     def add(self, frame: Frame, events: list[JsonObject] | None = None) -> None:

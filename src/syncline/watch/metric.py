@@ -110,6 +110,7 @@ METRICS: dict[str, Metric] = {
         _counter("eth.errors", "syncline_phy_errors", "Errors on the wire, by the driver's name for them.", *_NAMED),
         _counter("tcp.out_segments", "syncline_tcp_sent_segments", "TCP segments sent."),
         _counter("tcp.retransmitted", "syncline_tcp_retransmitted_segments", "TCP segments sent again."),
+        _counter("tcp.lost", "syncline_tcp_lost_segments", "TCP segments sent again, less those that came twice."),
         _counter("tcp.path_retransmitted", "syncline_path_retransmitted_segments", _AGAIN, "device", "peer"),
         _counter("tcp.timeouts", "syncline_tcp_timeouts", "TCP retransmission timeouts."),
         *(_counter(f"gpu.{n}", exported, text, "gpu") for n, (exported, text) in _GPU.items()),

@@ -22,4 +22,4 @@ def test_a_link_whose_past_varied_may_vary_as_much_again(lows: tuple[float, ...]
         reach.learn(False)
     for _ in range(3):
         reach.look(names, np.array([RATE * share]))
-    assert bool(reach.fallen(np.full(1, np.nan))[0][0]) is is_low
+    assert bool(reach.fallen(np.full(1, np.nan), np.zeros(1, bool))[0][0]) is is_low

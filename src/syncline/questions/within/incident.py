@@ -72,8 +72,9 @@ def watch_report(
     with closing(Recorded(history)) as recorded:
         records = recorded.incidents()
         if number is not None and not 1 <= number <= len(records):
-            have = f"This history has {len(records)} of them" if records else "This history has no incident"
-            raise WatchError(f"`number` must be from 1 to {len(records)}, got {number}.", detail=f"{have}.")
+            if not records:
+                raise WatchError("this history has no incident.", where=str(history), hint="Leave out `number`.")
+            raise WatchError(f"`number` must be from 1 to {len(records)}, got {number}.", where=str(history))
         past = tuple(_past(k + 1, record, recorded.end_s) for k, record in enumerate(records))
         worst = sorted(past, key=lambda i: (i.severity != "critical", -(i.cost_usd or 0.0), i.start_s))
         told = past[number - 1] if number is not None else next(iter(worst), None)

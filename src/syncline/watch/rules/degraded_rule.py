@@ -53,9 +53,9 @@ class LinkDegraded(WatchRule):
 
     def look(self, context: Context) -> RuleVerdict:
         table, reach = context.frame.table, context.reach
-        low, ceiling, floor = reach.fallen(expected_reach(context))
-        top, near = np.fmax(reach.top_Bps, floor), low | (reach.now_Bps() < (1 + LOW) / 2 * floor)
         queued = context.share_of_looks("backlog_bytes", self.QUEUE_S) >= 0.5
+        low, ceiling, floor = reach.fallen(expected_reach(context), queued)
+        top, near = np.fmax(reach.top_Bps, floor), low | (reach.now_Bps() < (1 + LOW) / 2 * floor)
         between = reach.was_low(near, queued | (context.frame.load.rate_Bps > self.TRICKLE * top))
         negotiated = np.array([context.speed_Bps.get(device, np.nan) for device in table.devices])
         fell = negotiated < 0.99 * table.capacity_Bps

@@ -36,7 +36,7 @@ RULES: tuple[WatchRule, ...] = (
 )  # fmt: skip
 """In this order: rules about the job come last, so that they can name the link that explains them."""
 _LINK_PASTS = ("rate", "bursts", "drops", "pauses")
-_PASTS = (*_LINK_PASTS, "step", "collective", "tail", "late", "retransmitted")
+_PASTS = (*_LINK_PASTS, "step", "collective", "tail", "late", "lost")
 
 
 class RuleEngine:
@@ -74,6 +74,7 @@ class RuleEngine:
         self._has_spans = False
         self._table: LinkTable | None = None
         self._rail_of: dict[str, int] = {}
+        self._tcp: deque[tuple[float, float, float, float]] = deque()
         self.problems: dict[str, str] = {}
         """Rules that failed at the last look, and how: one of them must not silence the others."""
         self.money = (self._prediction.num_gpus, self._prediction.usd_per_gpu_hour)
@@ -89,18 +90,21 @@ class RuleEngine:
         speed_Bps: Mapping[str, float] | None = None,
         is_crowded: bool = False,
     ) -> list[IncidentEvent]:
-        """Take a frame (with what links reached, bursts, communication spans, TCP rates ...); return what changed.
+        """Take a frame (with what links reached, bursts, communication spans, TCP segments sent and lost a second ...).
 
-        Without `reach_Bps` the frame's peaks are what links reached, and their mean rates where there are none.
+        Return what changed. Without `reach_Bps` the frame's peaks are what links reached, or else their mean rates.
         """
         self._remember(frame, bursts or {}, busy)
         peak_Bps = frame.load.peak_Bps
         usual = np.where(np.isnan(peak_Bps), frame.load.rate_Bps, peak_Bps)
-        self._reach.look(frame.table.names, usual if reach_Bps is None else reach_Bps)
+        self._reach.look(frame.table.names, usual if reach_Bps is None else reach_Bps, frame.load.backlog_bytes)
         if frame.table is not self._table:
             self._table = frame.table
             self._rail_of = dict(zip(frame.table.names, frame.table.rail.tolist(), strict=True))
-        context = replace(self._context(frame, tcp, speed_Bps or {}), is_crowded=is_crowded)
+        self._tcp.append((frame.mono_s, frame.interval_s, *tcp))
+        while self._tcp[0][0] <= frame.mono_s - self._thresholds.loss_over_s:
+            self._tcp.popleft()
+        context = replace(self._context(frame, speed_Bps or {}), is_crowded=is_crowded)
         for rule in self._rules:
             if not self._is_due(rule.id, frame.mono_s):
                 continue
@@ -109,7 +113,7 @@ class RuleEngine:
                 self.problems.pop(rule.id, None)
             except Exception as error:
                 self.problems[rule.id] = f"failed: {type(error).__name__}: {error}"[:300]
-        self._learn(frame, tcp, context)
+        self._learn(frame, context)
         self._recent.append(frame)
         up = [Incident.of(finding, last_s=self._bad_s[key]) for key, finding in self._alerts.items()]
         self._book.update(up, self._rail_of, frame.wall_s)
@@ -155,11 +159,11 @@ class RuleEngine:
                 self._alerts[key] = replace(tell(), since_s=self._alerts[key].since_s)
         context.active[rule.id] = hold.active()
 
-    def _context(self, frame: Frame, tcp: tuple[float, float], speed_Bps: Mapping[str, float]) -> Context:
+    def _context(self, frame: Frame, speed_Bps: Mapping[str, float]) -> Context:
         return Context(
             self._thresholds, self._prediction, frame, self._recent, self._bursts, self._explained,
             self._has_spans, self._past, self._reach, {rule: hold.active() for rule, hold in self._holds.items()}, {},
-            tcp, dict(speed_Bps), *self.money,
+            np.array(self._tcp), dict(speed_Bps), *self.money,
         )  # fmt: skip
 
     def _remember(
@@ -174,7 +178,7 @@ class RuleEngine:
         self._explained = union([*kept, *busy])
         self._has_spans = frame.mono_s - frame.job.last_span_s < silence_s(frame.job, self._thresholds)
 
-    def _learn(self, frame: Frame, tcp: tuple[float, float], context: Context) -> None:
+    def _learn(self, frame: Frame, context: Context) -> None:
         """Add this look to the past, but for what is in trouble: a fault must not become the standard."""
         names, load = frame.table.names, frame.load
         hurt = np.zeros(len(names), bool)
@@ -212,6 +216,8 @@ class RuleEngine:
         if ranks:
             late_s = np.array([rank.late_now_s for rank in frame.job.ranks])
             self._past["late"].add(ranks, late_s)  # of all: a rank is compared with the others' past, not with its own
-        sent, again = tcp
-        if sent > 100:
-            self._past["retransmitted"].add(("host",), np.array([again / sent]))
+        past = self._past["lost"]
+        is_known = not np.isnan(past.quantile(0.5)).any()
+        past.add(
+            ("host",), context.tcp[-1:, 3], np.array([is_known and bool(context.active.get("host.retransmissions"))])
+        )

@@ -16,7 +16,7 @@ from syncline.watch.rules.rule import LINK_TROUBLES, NONE, Context, Floats, Mask
 
 FULL_PACKET_BYTES = 1500.0
 STILL_S, DOWN_S = 2.0, 5.0
-"""A link that lost nothing for so long does not lose now."""
+"""What lost nothing for so long does not lose now."""
 LONG_S = 10.0
 """How long must have been seen before an average over half a minute says anything."""
 

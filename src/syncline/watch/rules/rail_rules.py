@@ -1,4 +1,4 @@
-"""Rules about rails and the host: a dead rail, rails that carry unequal loads, TCP that sends again."""
+"""Rules about rails and the host: a dead rail, rails that carry unequal loads, TCP segments that are lost."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 
 from syncline.describe.units import show_rate
 from syncline.finding import Action, Finding, Severity
+from syncline.watch.rules.link_rules import STILL_S
 from syncline.watch.rules.rule import NONE, Context, RuleVerdict, WatchRule
 
 
@@ -81,24 +82,32 @@ class RailImbalance(WatchRule):
 
 
 class Retransmissions(WatchRule):
-    """TCP that sends too much again: loss on some path of this host."""
+    """A host whose TCP segments are lost, counted as `LinkLoss` counts packets: beyond what it has always lost."""
 
     id = "host.retransmissions"
     meaning = "Some path from this host loses packets; the host's own interfaces need not show it."
     fix = "Find the peer with `ss -ti`; look at link.loss and link.errors on the way to it."
-    raise_after_s = 1.0
+    clear_after_s = 1.0  # and it has lost nothing for some seconds by then
 
     def look(self, context: Context) -> RuleVerdict:
         t = context.thresholds
-        sent, again = context.tcp
-        share = again / sent if sent > 100 else 0.0
-        past = context.past["retransmitted"].quantile(0.95) if "retransmitted" in context.past else np.empty(0)
-        usual = float(past[0]) if len(past) and not np.isnan(past[0]) else 0.0
-        limit = max(t.retransmitted_share, 3 * usual)
+        when, long, sent, lost = context.tcp.T
+        still = lost[when > context.frame.mono_s - STILL_S].max(initial=0.0) > 0
+        if not still:
+            return NONE
+        num_sent, num_lost = float((sent * long).sum()), float((lost * long).sum())
+        past = context.past["lost"].quantile(0.95)
+        usual = float(past[0]) if len(past) and not np.isnan(past[0]) else None
+        # Before a host is known only what is bad on any host is bad.
+        share = t.retransmitted_share if usual is None else t.lost_share
+        now = max(float(lost[-1]), num_lost / float(long.sum()))
+        limit = t.loss_times_past * (usual or 0.0)
 
         def tell() -> Finding:
-            observed, seen = f"{share:.2%} of TCP segments sent again", f"{again:.0f} of {sent:.0f} segments a second"
-            return self.finding(context, "host", observed, f"under {limit:.2%}", seen)
+            observed = f"{num_lost / max(num_sent, 1.0):.2%} of TCP segments lost"
+            seen = f"{num_lost:.0f} of {num_sent:.0f} segments in {t.loss_over_s:.0f} s, duplicates left out"
+            expected = f"under {share:.2%}, and at most {limit:.1f} a second (its own past: {usual or 0.0:.1f})"
+            return self.finding(context, "host", observed, expected, seen)
 
-        bad = share > limit and again > 5
-        return RuleVerdict({"host": tell} if bad else {}, {"host": tell} if share > 0.5 * limit else {})
+        bad = num_lost > max(t.loss_packets, share * num_sent) and now > limit
+        return RuleVerdict({"host": tell} if bad else {}, {"host": tell} if now > 0.5 * limit else {})

@@ -4,6 +4,9 @@ The ceiling of a link over a window is the highest short-window rate in it (the 
 samples). A link that a job uses has a rhythm: over a window long enough its ceiling never falls below some rate. That
 floor is learnt for windows of 3 to 48 looks, so that a job whose steps take ten seconds is judged over ten seconds and
 one whose steps take a quarter of one within one. Times of trouble are not learnt.
+
+While packets wait for a link it sends as fast as it can, whatever the job does: what it reached at such times is a
+floor of its own, which checkpoints and pauses do not lower.
 """
 
 from __future__ import annotations
@@ -79,22 +82,26 @@ class LinkReach:
 
     def _begin(self, names: tuple[str, ...]) -> None:
         self._names = names
-        self._scales = [_Scale(looks, len(names)) for looks in SCALES]
+        self._scales = [_Scale(looks, len(names)) for looks in (*SCALES, SCALES[0])]
+        """The last one is of looks in which packets waited, the others are of all."""
         self._looks: deque[Floats] = deque(maxlen=SCALES[0])
+        self._full: deque[Floats] = deque(maxlen=SCALES[0])
         self._tops: deque[Floats] = deque(maxlen=NUM_BLOCKS)
         self._hurt = False
         self._was_low = np.zeros(len(names), bool)
-        self._floors: list[Floats] = [np.full(len(names), np.nan)] * len(SCALES)
+        self._floors: list[Floats] = [np.full(len(names), np.nan)] * len(self._scales)
         self._top = np.full(len(names), np.nan)
 
-    def look(self, names: tuple[str, ...], reach_Bps: Floats) -> None:
-        """Take the highest short-window rate of each link in one look."""
+    def look(self, names: tuple[str, ...], reach_Bps: Floats, queue_bytes: Floats | float = 0.0) -> None:
+        """Take the highest short-window rate of each link in one look, and what waited for it then."""
         if names is not self._names and names != self._names:
             self._align(names)
         self._looks.append(reach_Bps)
+        self._full.append(np.where(np.greater(queue_bytes, 0), reach_Bps, np.nan))
         ceiling = np.fmax.reduce(np.array(self._looks))
-        before = self._scales[0]
-        for scale in self._scales:
+        before, *_, full = self._scales
+        full.recent.append(np.fmax.reduce(np.array(self._full)))
+        for scale in self._scales[:-1]:
             if scale.looks > SCALES[0]:  # twice the window before it: now, and as it was half of this one ago
                 half = before.recent
                 ceiling = np.fmax(half[-1], half[max(0, len(half) - 1 - scale.looks // 2)])
@@ -134,10 +141,11 @@ class LinkReach:
         steady: Mask = np.fmin.reduce(looks) >= STEADY * np.fmax.reduce(looks)
         return steady
 
-    def fallen(self, expected_Bps: Floats) -> tuple[Mask, Floats, Floats]:
+    def fallen(self, expected_Bps: Floats, waits: Mask) -> tuple[Mask, Floats, Floats]:
         """Return which links have fallen, with the ceiling and the floor of the shortest window that shows it.
 
-        `expected_Bps` is what another run reached, for links of which too little has been seen.
+        `expected_Bps` is what another run reached, for links of which too little has been seen. Where packets wait most
+        of the time now, what a link reached at such times counts too.
         """
         low, ceiling, floor = np.zeros(len(self._top), bool), self.now_Bps(), expected_Bps
         is_new = np.isnan(self._floors[0])
@@ -145,6 +153,8 @@ class LinkReach:
             known = np.where(is_new, expected_Bps, self._floors[k])
             least_Bps = np.fmax(LEAST_Bps, RHYTHM * np.fmax(self._top, known))
             fell = ~low & (known >= least_Bps) & (scale.recent[-1] < LOW * known)
+            if scale is self._scales[-1]:
+                fell &= waits
             low |= fell
             ceiling, floor = np.where(fell, scale.recent[-1], ceiling), np.where(fell | (k == 0), known, floor)
         return low, ceiling, floor
@@ -152,7 +162,7 @@ class LinkReach:
     def _align(self, names: tuple[str, ...]) -> None:
         """Move what is known to the new places of the same names."""
         old = {name: i for i, name in enumerate(self._names or ())}
-        scales, looks, tops = self._scales, self._looks, self._tops
+        scales, looks, full, tops = self._scales, self._looks, self._full, self._tops
         was_hurt, top, floors = self._hurt, self._top, self._floors
         source = np.array([old.get(name, -1) for name in names], np.int64)
 
@@ -161,6 +171,7 @@ class LinkReach:
 
         self._begin(names)
         self._looks.extend(map(moved, looks))
+        self._full.extend(map(moved, full))
         self._tops.extend(map(moved, tops))
         self._hurt, self._top, self._floors = was_hurt, moved(top), list(map(moved, floors))
         for new, scale in zip(self._scales, scales, strict=True):

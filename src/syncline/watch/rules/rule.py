@@ -84,7 +84,8 @@ class Context:
     active: dict[str, set[str]] = field(default_factory=dict)
     suspected: dict[str, set[str]] = field(default_factory=dict)
     """Where rules that looked already are bad in this frame, whether for long enough or not."""
-    tcp: tuple[float, float] = (0.0, 0.0)
+    tcp: npt.NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 4)))
+    """A row for each of the last looks: when, how long it was, TCP segments sent and lost a second."""
     speed_Bps: dict[str, float] = field(default_factory=dict)
     num_gpus: int | None = None
     usd_per_gpu_hour: float | None = None

@@ -40,6 +40,7 @@ class Thresholds:
     rail_ratio: float = 1.5
     rail_least_share: float = 0.05
     retransmitted_share: float = 0.005
+    lost_share: float = 5e-4
     tail_ratio: float = 3.0
     network_share: float = 0.25
     network_times_plan: float = 1.2

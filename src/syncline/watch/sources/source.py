@@ -14,6 +14,8 @@ class CounterSource(ABC):
 
     name: str
     problem: str = ""
+    is_quick: bool = False
+    """Whether reading it at every look costs next to nothing; else once a second is enough."""
 
     @abstractmethod
     def read(self) -> Reading:

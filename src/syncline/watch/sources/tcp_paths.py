@@ -24,7 +24,8 @@ SNMP = "/proc/thread-self/net/snmp"
 class TcpPathSource(CounterSource):
     """Retransmissions of every established connection, summed by (interface, peer); connections come and go.
 
-    A connection that ends takes its counter with it, so growth is kept here and only ever rises.
+    A connection that ends takes its counter with it, so growth is kept here and only ever rises. A segment counts as
+    lost when the next look still says so: the report that a peer has it twice comes a round trip after it.
     """
 
     def __init__(self, netns: str | None = None, prefix: str = "") -> None:
@@ -37,7 +38,9 @@ class TcpPathSource(CounterSource):
         self._snmp: int | None = None
         self.is_quick = True
         """Whether there are so few connections that reading them at every look costs next to nothing."""
-        self._last: dict[bytes, int] = {}
+        self._last: dict[bytes, tuple[int, int]] = {}
+        """Of each connection: segments counted as lost, and those of the last look, which a report may yet excuse."""
+        self._is_settled = True
         self._totals: dict[tuple[str, str], int] = {}
         self._route: Netlink | None = None
         self._diag: Netlink | None = None
@@ -55,7 +58,8 @@ class TcpPathSource(CounterSource):
             return {}
         before, self._resent = self._resent, self._read_resent()
         self._num_reads += 1
-        if self._num_reads % EVERY != 1 and self._resent is not None and before == self._resent:
+        is_same = self._resent is not None and before == self._resent and self._is_settled
+        if self._num_reads % EVERY != 1 and is_same:
             return self._reading()
         try:
             self._learn_addresses(self._route)
@@ -65,18 +69,19 @@ class TcpPathSource(CounterSource):
         except OSError as error:
             self.problem = f"sock_diag: {error.strerror or error}"
             return {}
-        seen: dict[bytes, int] = {}
+        seen: dict[bytes, tuple[int, int]] = {}
         for connection in connections[:MAX_CONNECTIONS]:
             device = self.owners.get(connection.local)
             if device is None or connection.remote in self.owners:
                 continue  # a connection of the host with itself crosses no link
-            before = self._last.get(connection.cookie, 0 if self._last else connection.lost)
-            # The report of a duplicate comes after the retransmission it excuses: the count may fall, the total not.
-            seen[connection.cookie] = max(before, connection.lost)
+            first = (0, 0) if self._last else (connection.lost, connection.lost)
+            counted, last = self._last.get(connection.cookie, first)
+            settled = max(counted, min(last, connection.lost))
+            seen[connection.cookie] = (settled, connection.lost)
             path = (device, connection.remote)
             if path in self._totals or len(self._totals) < MAX_PEERS:
-                self._totals[path] = self._totals.get(path, 0) + max(0, connection.lost - before)
-        self._last = seen
+                self._totals[path] = self._totals.get(path, 0) + settled - counted
+        self._last, self._is_settled = seen, all(lost <= settled for settled, lost in seen.values())
         return self._reading()
 
     def _reading(self) -> Reading:
