@@ -431,6 +431,17 @@ def test_retransmissions_of_the_host() -> None:
     assert [place for _, place in watch.raised("host.retransmissions")] == ["host"]
 
 
+@pytest.mark.parametrize(("lost", "num"), [(120.0, 0), (400.0, 1)])
+def test_losses_of_a_host_that_always_lost_as_many_are_no_news(lost: float, num: int) -> None:
+    watch = Watch().run(WARM, tcp=(10_000.0, 40.0)).run(20, tcp=(10_000.0, lost))
+    assert len(watch.raised("host.retransmissions")) == num
+
+
+def test_one_in_a_thousand_is_named_where_nothing_was_lost_before() -> None:
+    watch = Watch().run(WARM, tcp=(10_000.0, 0.0)).run(16, tcp=(10_000.0, 10.0))
+    assert [place for _, place in watch.raised("host.retransmissions")] == ["host"]
+
+
 def test_ten_thousand_links_are_looked_at_in_the_same_way() -> None:
     links = table(10_000, num_rails=8)
     watch = Watch(links=links)

@@ -284,6 +284,14 @@ def test_losses_that_have_stopped_are_over_and_new_ones_count_at_once() -> None:
     assert finding.severity is Severity.WARNING  # all at one moment: a queue may have overflowed once
 
 
+@pytest.mark.parametrize(("is_crowded", "severity"), [(False, Severity.CRITICAL), (True, Severity.WARNING)])
+def test_what_is_lost_on_a_crowded_host_is_a_warning(is_crowded: bool, severity: Severity) -> None:
+    now = load(LINKS, use=IDLE, drops_per_s=[40.0, 0.0])
+    context = _context(now, before=now, past=_past(drops=2.0))
+    context.is_crowded = is_crowded
+    assert LinkLoss().look(context).bad[FIRST]().severity is severity
+
+
 def test_losses_as_many_as_ever_are_none_beyond() -> None:
     now = load(LINKS, use=IDLE, drops_per_s=[8.0, 0.0])
     assert FIRST not in LinkLoss().look(_context(now, before=now, past=_past(drops=2.0))).bad

@@ -23,3 +23,17 @@ def test_a_link_whose_past_varied_may_vary_as_much_again(lows: tuple[float, ...]
     for _ in range(3):
         reach.look(names, np.array([RATE * share]))
     assert bool(reach.fallen(np.full(1, np.nan), np.zeros(1, bool))[0][0]) is is_low
+
+
+@pytest.mark.parametrize(("waits", "is_low"), [(True, True), (False, False)])
+def test_what_a_link_reaches_while_packets_wait_is_no_lower_in_a_checkpoint(waits: bool, is_low: bool) -> None:
+    """Training fills the link for two seconds of four; a checkpoint of ten takes a third of it, and nothing waits."""
+    reach, names = LinkReach(), ("link",)
+    for look in range(480):
+        in_step = look % 80 < 40 and look % 16 < 8
+        rate = RATE if in_step else RATE / 3
+        reach.look(names, np.array([rate]), np.array([1e5 if in_step else 0.0]))
+        reach.learn(False)
+    for _ in range(3):
+        reach.look(names, np.array([RATE / 3]), np.array([1e5]))
+    assert bool(reach.fallen(np.full(1, np.nan), np.array([waits]))[0][0]) is is_low

@@ -152,11 +152,11 @@ class LinkReach:
         for k, scale in enumerate(self._scales):
             known = np.where(is_new, expected_Bps, self._floors[k])
             least_Bps = np.fmax(LEAST_Bps, RHYTHM * np.fmax(self._top, known))
-            fell = ~low & (known >= least_Bps) & (scale.recent[-1] < LOW * known)
-            if scale is self._scales[-1]:
-                fell &= waits
+            of_full = scale is self._scales[-1]
+            now = self.now_Bps() if of_full else scale.recent[-1]
+            fell = ~low & (waits if of_full else True) & (known >= least_Bps) & (now < LOW * known)
             low |= fell
-            ceiling, floor = np.where(fell, scale.recent[-1], ceiling), np.where(fell | (k == 0), known, floor)
+            ceiling, floor = np.where(fell, now, ceiling), np.where(fell | (k == 0), known, floor)
         return low, ceiling, floor
 
     def _align(self, names: tuple[str, ...]) -> None:
