@@ -27,6 +27,19 @@ def test_every_topic_names_a_rule_that_is_reported() -> None:
         ("[  476.3325] nvme nvme2: rdma connection establishment failed (-14)", "storage.remote"),
         ("Nov  6 13:36:28 head dhcpd: DHCPDISCOVER via eth1: network A_net: no free leases", "net.addresses.exhausted"),
         ("Nov  6 13:36:28 leaf-3 mstpd: one_clag_cmd: setting (1) clag state: down", "switch.mlag"),
+        ("Nov  6 13:36:28 leaf-3 syncd: xpsNhGrp.c:931 The next hop group is full", "switch.table.full"),
+        (
+            "<188>Sep 23 10:17:30 edge-1 chassisd[15]: CHASSISD_FRU_OFFLINE_NOTICE: Taking PEM 1 offline: Removal",
+            "switch.environment",
+        ),
+        (
+            "Aug 31 08:03:57 10.1.8.2 <188>%2SWPORT-W-LOCKPORTACTIVE: A packet tried to access port gi8",
+            "switch.port.disabled",
+        ),
+        (
+            "<189>38: *Jan  2 00:14:37: %LINK-5-CHANGED: Interface Gi0/4, changed state to administratively down",
+            "",
+        ),
         ("the weather is bad", ""),
     ],
 )
@@ -38,6 +51,17 @@ def test_what_a_line_calls_information_is_named_only_by_a_state_that_speaks_for_
     line = "2026-02-11T10:01:02+00:00 leaf-1 bgpd[3]: 10.0.0.1 rejected an attribute"
     assert rule_of(line) == "switch.bgp.down"
     assert rule_of(line, grave=False) == ""
+
+
+def test_a_topic_behind_the_first_cause_is_named_beside_a_rule_that_holds(tmp_path: Path) -> None:
+    log = tmp_path / "leaf-3.log"
+    log.write_text(
+        "Feb 28 14:23:42.024553 leaf-3 ERR swss#orchagent: :- flush: failed, status: SAI_STATUS_FAILURE\n"
+        "Feb 28 14:23:42.026242 leaf-3 ERR syncd#syncd: xpsNhGrp.c:931 The next hop group is full, groupSize 2\n"
+    )
+    first = diagnose([log]).causes[0]
+    assert first.rule == "switch.table.full"
+    assert "switch.asic" in {effect.rule for effect in first.effects}
 
 
 def test_a_line_that_no_rule_knows_becomes_a_finding_with_its_port(tmp_path: Path) -> None:

@@ -81,15 +81,14 @@ def _forms() -> tuple[_Form, ...]:
     data = read_document((files("syncline.logs") / "forms.yaml").read_text(encoding="utf-8"), "forms.yaml").data
     words: dict[str, str] = {}
     for name, pattern in data["words"].items():
-        words[name] = _spelled_out(pattern, words)
+        words[name] = spelled_out(pattern, words)
     return tuple(
-        _Form(source, _spelled_out(pattern, words))
-        for source, patterns in data["forms"].items()
-        for pattern in patterns
+        _Form(source, spelled_out(pattern, words)) for source, patterns in data["forms"].items() for pattern in patterns
     )
 
 
-def _spelled_out(pattern: str, words: Mapping[str, str]) -> str:
+def spelled_out(pattern: str, words: Mapping[str, str]) -> str:
+    """Return a pattern with the words in capitals that stand for what is written once."""
     return re.sub(r"\\b|[A-Z]{3,}", lambda found: words.get(found[0], found[0]), pattern)
 
 
@@ -153,6 +152,7 @@ def texts_of(least: LogLevel) -> tuple[str, ...]:
     for number in range(8):
         if _BY_NUMBER[number] >= least:
             texts |= dict.fromkeys(f"{before}{number}{mark}" for before, mark in (("<", ">["), ("<", "> "), (":", ";")))
+            texts |= dict.fromkeys(f"<{facility * 8 + number}>" for facility in range(1, _FACILITIES))
             texts |= dict.fromkeys(f"-{number}-{letter}" for letter in _CAPITALS)
             texts |= dict.fromkeys(f"/{number}/{letter}" for letter in _CAPITALS)
     for text in [text for text in texts if len(text) < _SHORTEST]:
@@ -161,6 +161,8 @@ def texts_of(least: LogLevel) -> tuple[str, ...]:
 
 
 _SHORTEST = 4
+_FACILITIES = 24
+"""Those of syslog, whose number stands above that of the severity in what it puts in front of a line."""
 _CAPITALS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _MORE = ("[EC ", *(f"{last} -1 " for last in "0123456789abcdef"))
 """FRR's number of an error, and what Ceph prints for one behind a thread's number."""

@@ -42,14 +42,14 @@ def judge(tallies: Tallies, others: Sequence[RankedFinding] = ()) -> list[Ranked
     for name, tally in tallies.items():
         if not tally.rule.signal and holds[name]:
             found[tally.rule.fallback] += [_found(tally.rule, verdict, symptoms) for verdict in verdicts[name]]
-    if _has_cause(found[False], symptoms):
-        _open_others(found[False], tallies, holds)
-        return found[False]
-    all_found = found[False] + ([] if _outnumbered(found[True], tallies) else found[True])
+    all_found = found[False]
+    if not _has_cause(all_found, symptoms) and not _outnumbered(found[True], tallies):
+        all_found = all_found + found[True]
     _open_others(all_found, tallies, holds)
-    if _has_cause(all_found, symptoms):
+    has_cause = _has_cause(all_found, symptoms)
+    all_found = _by_topic(all_found, tallies, symptoms, causes_only=has_cause)
+    if has_cause:
         return all_found
-    all_found = _by_topic(all_found, tallies, symptoms)
     sure = [one.finding.rule for one in all_found if not one.finding.is_possible]
     cause = not symptoms.issuperset(sure)
     effects = [tallies[name] for name in dict.fromkeys(sure)] if EFFECTS.issuperset(sure) else []
@@ -76,16 +76,22 @@ def _open_others(found: Sequence[RankedFinding], tallies: Tallies, holds: Mappin
         tally.explained = frozenset(explained)
 
 
-def _by_topic(found: list[RankedFinding], tallies: Tallies, symptoms: frozenset[str]) -> list[RankedFinding]:
-    """Return the findings with those of rules that topics of open lines name, instead of fallbacks that took these."""
+def _by_topic(
+    found: list[RankedFinding], tallies: Tallies, symptoms: frozenset[str], *, causes_only: bool
+) -> list[RankedFinding]:
+    """Return the findings with those of rules that topics of open lines name, instead of fallbacks that took these.
+
+    With `causes_only`, where a cause is known, a topic counts whose rule leads to one of the first causes.
+    """
+    firsts = {one.finding.rule for one in found}.difference(*(one.explains for one in found))
     lines: dict[str, list[Evidence]] = {}
     for row, level in failing_rows(tallies):
         rule = rule_of(row.evidence.text, grave=level in FAILURES)
-        if rule in tallies:
+        if rule in tallies and not (causes_only and firsts.isdisjoint(tallies[rule].rule.explains)):
             lines.setdefault(rule, []).append(row.evidence)
             row.takers |= {rule}
     vague = []
-    for one in found:
+    for one in () if causes_only else found:
         tally = tallies.get(one.finding.rule)
         if tally is None or not one.finding.is_possible:
             continue

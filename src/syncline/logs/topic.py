@@ -13,7 +13,7 @@ from importlib.resources import files
 
 from syncline.describe.document import read_document
 from syncline.logs.emitter import is_calm
-from syncline.logs.form import LogLevel, stated
+from syncline.logs.form import LogLevel, spelled_out, stated
 
 SURE = 0.55
 """How sure a rule is that is named by a line's topic."""
@@ -61,8 +61,10 @@ class TopicTable:
     causes: tuple[Topic, ...]
     topics: tuple[Topic, ...]
     over: re.Pattern[str]
-    numbered: frozenset[str]
-    """Sources whose information may be a fault: they number what they say by how urgent it is."""
+    switches: Writers
+    """Whose information may be a fault where it has their form: they number what they say by how urgent it is."""
+    warned: frozenset[str]
+    """Sources whose warnings are faults where a switch writes them."""
     headed: frozenset[str]
     """Sources whose lines begin with what they are about: a driver, a facility."""
     places: dict[str, re.Pattern[str]]
@@ -83,7 +85,7 @@ def table() -> TopicTable:
         return tuple(
             Topic(
                 row["rule"],
-                re.compile(rf"\b(?:{row['of']})"),
+                re.compile(rf"\b(?:{spelled_out(row['of'], data['words'])})"),
                 tuple(states[name] for name in row.get("tells", ())),
                 tuple(states[name] for name in row.get("tells", plain) if name in plain and not row.get("grave")),
                 writers[row["by"]] if "by" in row else None,
@@ -96,7 +98,8 @@ def table() -> TopicTable:
         topics("causes"),
         topics("topics"),
         re.compile(data["over"]),
-        writers["switch"].sources,
+        writers["switch"],
+        frozenset(data["warned"]),
         frozenset(data["headed"]),
         places,
     )
@@ -108,9 +111,10 @@ def rule_of(line: str, *, grave: bool = True) -> str:
     form = stated(line)
     known, source = table(), form.source if form else ""
     whole = _words(line, max(line.find(form.part), 0) if form and form.part else form.begins if form else 0)
-    if known.over.search(whole) or (not grave and source not in known.numbered and is_calm(line)):
+    if known.over.search(whole) or (not grave and source not in known.switches.sources and is_calm(line)):
         return ""
-    grave |= source == "switch messages" and form is not None and (form.level or LogLevel.DEBUG) >= LogLevel.WARNING
+    if source in known.warned and form is not None and (form.level or LogLevel.DEBUG) >= LogLevel.WARNING:
+        grave |= known.switches.include(source, whole)
     message = whole if form is None or source in known.headed else _words(line, form.begins)
     for topics, any_grave in ((known.causes, True), (known.topics, grave)):
         for text in dict.fromkeys((message, whole)):  # what is said goes before who says it
