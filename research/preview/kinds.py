@@ -21,15 +21,8 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 sys.path.insert(0, str(Path(__file__).parent))  # as a script and as a module of the studies alike
-from zoo import classified, language, pictures, resnet, trained, words
-
-SCRIPTS = {}
-
-
-def script(build):
-    SCRIPTS[build.__name__] = build
-    return build
-
+from loop import classified, forever, language, pictures, script, trained, words
+from zoo import resnet
 
 # ---- pictures
 
@@ -723,6 +716,4 @@ def derived_fp32():
 
 
 if __name__ == "__main__":
-    train = SCRIPTS[sys.argv[1]]()
-    while True:
-        train()
+    forever()

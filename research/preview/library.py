@@ -15,15 +15,8 @@ import torch.nn.functional as F  # noqa: N812
 from torch import nn
 
 sys.path.insert(0, str(Path(__file__).parent))  # as a script and as a module of the studies alike
-from zoo import Gpt, classified, language, pictures, trained, words
-
-SCRIPTS = {}
-
-
-def script(build):
-    SCRIPTS[build.__name__] = build
-    return build
-
+from loop import classified, forever, language, pictures, script, trained, words
+from zoo import Gpt
 
 # ---- torchvision
 
@@ -462,6 +455,4 @@ def blocks_compiled_fp16():
 
 
 if __name__ == "__main__":
-    train = SCRIPTS[sys.argv[1]]()
-    while True:
-        train()
+    forever()

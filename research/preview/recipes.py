@@ -19,15 +19,8 @@ import torch.nn.functional as F  # noqa: N812
 from torch import nn
 
 sys.path.insert(0, str(Path(__file__).parent))  # as a script and as a module of the studies alike
-from zoo import Gpt, classified, language, next_word, pictures, resnet, trained, words
-
-SCRIPTS = {}
-
-
-def script(build):
-    SCRIPTS[build.__name__] = build
-    return build
-
+from loop import classified, forever, language, pictures, script, trained, words
+from zoo import Gpt, next_word, resnet
 
 # ---- pictures
 
@@ -602,6 +595,4 @@ def detected_tf32():
 
 
 if __name__ == "__main__":
-    train = SCRIPTS[sys.argv[1]]()
-    while True:
-        train()
+    forever()

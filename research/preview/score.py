@@ -47,7 +47,11 @@ def predict(out: Path, names: list[str]) -> None:
                 name,
             ]
             told = subprocess.run([sys.executable, "-m", *command], capture_output=True, text=True, check=False)
-            kept[name] = brief(json.loads(told.stdout)) if told.returncode == 0 else {"error": told.stderr[-1500:]}
+            kept[name] = (
+                brief(json.loads(told.stdout))
+                if told.returncode == 0
+                else {"error": (told.stderr or told.stdout)[-1500:]}
+            )
             print(name, json.dumps(kept[name])[:300], flush=True)
             out.write_text(json.dumps(kept, indent=1) + "\n")
 

@@ -109,6 +109,23 @@ def test_layers_that_are_copies_are_seen(tmp_path: Path) -> None:
     assert answer.graph.flops == 6 * 8 * 4 * 64 * 256 - 2 * 8 * 64 * 256  # of the batch no gradient is made
 
 
+def test_a_copied_model_keeps_the_numbers_of_its_buffers(tmp_path: Path) -> None:
+    averaged = "import copy\nmodel.register_buffer('places', torch.arange(4.0))\nmodel.to(here)\n"
+    averaged += "average = copy.deepcopy(model)\naverage.places += 1\n"
+    averaged += "assert (average.places.tolist(), model.places.tolist()) == ([1, 2, 3, 4], [0, 1, 2, 3])\n"
+    assert previewed(tmp_path, HEAD + averaged + DDP + LOOP).captures[0].facts["model"]["parameters"] == PARAMETERS
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adagrad", "AdamW"])
+def test_a_fused_optimizer_is_one_kernel_under_a_scaler(tmp_path: Path, name: str) -> None:
+    scaled = LOOP.replace("AdamW(model.parameters())", f"{name}(model.parameters(), fused=True)")
+    scaled = scaled.replace(".sum().backward()", ".sum() * 2\n    scaler.scale(loss).backward()")
+    scaled = scaled.replace("    model(", "    loss = model(").replace("optimizer.step()", "scaler.step(optimizer); scaler.update()")
+    first = previewed(tmp_path, HEAD + DDP + "scaler = torch.amp.GradScaler('cuda')" + scaled).captures[0]
+    ran = [first.kernels[op.signature].name for op in first.ops[slice(*first.steady[-1])] if op.kind == "kernel"]
+    assert sum(each.startswith("aten._fused_") for each in ran) == 1
+
+
 def test_lists_of_numbers_are_indices(tmp_path: Path) -> None:
     out = "out = model(torch.randn(8, 64).to(here))"
     listed = LOOP.replace(

@@ -109,6 +109,7 @@ SHAPES = {
         (aten._standard_gamma, aten._standard_gamma_grad, aten._sample_dirichlet, aten._dirichlet_grad),
         lambda x, *_, **__: torch.empty_like(x),
     ),
+    **dict.fromkeys((aten._fused_sgd_, aten._fused_adagrad_), lambda *_, **__: None),
     aten._pack_padded_sequence: _packed,
     aten._pack_padded_sequence_backward: lambda grad, size, *_: grad.new_empty(size),
     aten.repeat_interleave: _repeated,

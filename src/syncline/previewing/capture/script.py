@@ -21,7 +21,7 @@ from syncline.previewing.capture.device import whole
 from syncline.previewing.capture.log import Log
 from syncline.previewing.capture.memory import StorageLedger
 from syncline.previewing.capture.recorder import Recorder
-from syncline.previewing.capture.values import remembered
+from syncline.previewing.capture.values import copied, remembered
 
 FRAMEWORKS = ("megatron", "deepspeed", "torchtitan", "transformers", "accelerate", "lightning")
 ASYNC = (
@@ -173,8 +173,8 @@ class Functions(TorchFunctionMode):
             args = (args[0], _index(args[1], args[0].device), *args[2:])
         if func in _MOVES and type(args[0]) is torch.Tensor and args[0].dtype is torch.uint8:
             return args[0]  # the state of a generator, which is sent to other ranks and set again
-        if func is torch.Tensor.__deepcopy__ and getattr(args[0], "constant", None) is not None:
-            return args[0].detach().clone()  # its value is no part of what would be copied
+        if func is torch.Tensor.__deepcopy__:
+            copied(*args)
         generator = kwargs.get("generator")
         if generator is not None:
             kwargs = {**kwargs, "generator": None}

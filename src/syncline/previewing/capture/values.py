@@ -180,6 +180,14 @@ def remembered(tensor: Any, source: Any) -> Any:
     return tensor
 
 
+def copied(tensor: Any, memo: dict[int, Any]) -> None:
+    """Let `deepcopy` take along the numbers of a tensor, which are real, as they are."""
+    with _disable_current_modes():
+        for known in (getattr(tensor, name, None) for name in ("constant", "_known")):
+            if known is not None:
+                memo[id(known)] = known.clone()
+
+
 def numbers_of(tensor: Any) -> Any:
     """Return the numbers that a script put into a tensor, in a list; None where nobody knows them."""
     known = _real(tensor)
