@@ -139,9 +139,34 @@ def test_the_chance_of_deadline_and_budget_and_what_is_bought_are_the_same_in_pl
     assert row.run is not None and run is not None and run.chance_deadline is not None
     assert (row.run.chance_deadline, row.run.chance_budget) == (run.chance_deadline, run.chance_budget)
     assert row.run.days_percentiles == run.days_percentiles and "deadline" in str(found)
-    owned = _cost(cluster).owned
+    paid = syncline.cost(cluster, JOB)
+    assert isinstance(paid, CostAnswer) and paid.forecast is not None
+    asked = paid.forecast.report()
+    assert (asked.chance_deadline, asked.chance_budget) == (run.chance_deadline, run.chance_budget)
+    assert (asked.days, asked.usd, asked.usd_90) == (run.days, run.usd, run.usd_90)
+    assert paid.statement.charges[0].usd_per_run == pytest.approx(run.usd, rel=1e-12)
+    assert "deadline 90 days" in str(paid) and "budget $500 k" in str(paid)
+    assert paid.to_json()["forecast"] is not None
+    owned = paid.statement.owned
     assert row.capital_usd == owned.to_buy_usd == pytest.approx(5 / 4 * owned.capital_usd)
     assert "1 spare host with it" in str(found) and "1 spare host with it" in str(syncline.cost(cluster, JOB))
+
+
+def test_a_measured_step_is_taken_as_it_is_in_the_chance_of_a_deadline(cluster: Path) -> None:
+    seen = []
+    for step_time in ("1s", "60s"):
+        found = syncline.cost(cluster, JOB, step_time=step_time)
+        assert isinstance(found, CostAnswer) and found.forecast is not None
+        assert found.forecast.work_days == float(step_time[:-1]) * TOKENS / TOKENS_PER_STEP / 86_400
+        assert found.statement.charges[0].usd_per_run == pytest.approx(found.forecast.usd, rel=1e-12)
+        seen.append(found.forecast.chance_deadline)
+    assert seen == [1.0, 0.0]
+
+
+def test_a_run_that_fits_nowhere_is_said_so_beside_what_the_cluster_costs() -> None:
+    found = syncline.cost(CLUSTER, JOB | {"model": "deepseek-v3"})
+    assert isinstance(found, CostAnswer) and found.forecast is None
+    assert "not planned: " in str(found) and "a GPU-hour costs" in str(found)
 
 
 def test_the_answer_is_about_ten_lines_and_the_rest_is_one_option_away(planned: PlanAnswer) -> None:

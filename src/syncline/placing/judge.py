@@ -121,10 +121,10 @@ class Judge:
         stages = self.stages(order)
         if self._base is None or self._base[0] != order:
             self._base = (order, self.stages(order))
-        stages.footprints = self._base[1].footprints  # laid out once; those of other kinds stay as they are
-        pp = self.result.job.parallel.pp
-        alone = max(stages.per_byte_s(kind, stage) for stage in range(pp))
-        slowed = {(kind, stage): stages.footprint(kind, stage) * (1 + PROBE) for stage in range(pp)}
-        stages.footprints = stages.footprints | slowed
+        base = self._base[1]  # laid out once; those of other kinds stay as they are
+        every = range(self.result.job.parallel.pp)
+        alone = max(base.per_byte_s(kind, stage) for stage in every)
+        slowed = {(kind, stage): base.footprint(kind, stage) * (1 + PROBE) for stage in every}
+        stages.footprints = base.footprints | slowed
         longer = execute_stages(stages, self.result).step_time_s - self.time_s(order)
         return longer / (PROBE * alone) if alone > 0 else 0.0

@@ -30,7 +30,6 @@ from syncline.sim.step.collectives import nic_rates, priced_collectives
 from syncline.sim.step.constants import Constants
 from syncline.sim.step.executed.account import executed_account, executed_limit
 from syncline.sim.step.executed.execute import StepRun, check_executable, execute
-from syncline.sim.step.executed.footprint import Rails
 from syncline.sim.step.machine import machine_from_fabric, reach_of
 from syncline.sim.step.step import StepResult, step
 
@@ -62,7 +61,6 @@ class Evaluator:
     notes: list[str] = field(default_factory=list)
     _known: dict[Decision, Evaluated] = field(default_factory=dict)
     _times: dict[Decision, tuple[StepResult, StepRun | None]] = field(default_factory=dict)
-    _rails: Rails | None = None
 
     def ranked(
         self, candidates: Iterable[SearchCandidate], also: Iterable[Decision] = (), shown: int = 1,
@@ -169,9 +167,7 @@ class Evaluator:
             if self.fabric.num_gpus > MOST_GPUS:
                 raise PlanError(f"more than {MOST_GPUS:,} GPUs")
             check_executable(result)
-            fitted, k = self.question.constants.fitted, self.question.constants
-            self._rails = self._rails or Rails.of(self.fabric, fitted.e_net, fitted.e_nvl)
-            return execute(self.fabric, result, k, rails=self._rails)
+            return execute(self.fabric, result, self.question.constants)
         except BelowBoundError:
             raise
         except SynclineError as error:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, ClassVar
 
 from syncline.describe import units
 from syncline.describe.plain import JsonObject
-from syncline.errors import UsageError
-from syncline.planning.cost.assumptions import load_assumptions
-from syncline.planning.cost.prices import load_prices
+from syncline.errors import PlanError, UsageError
+from syncline.fabric import Fabric
+from syncline.planning.answer import make_plan
+from syncline.planning.cost.assumptions import Assumptions, load_assumptions
+from syncline.planning.cost.prices import Prices, load_prices
 from syncline.planning.cost.statement import CostedRun, Statement, statement
-from syncline.planning.decide.forecast import owned_interval
+from syncline.planning.decide.forecast import Forecast, owned_interval
+from syncline.planning.decide.prospects import run_option, stated_run
 from syncline.planning.decide.side_by_side import Candidate
+from syncline.planning.money import money_of
 from syncline.planning.named_job import DEFAULT_JOB
 from syncline.planning.serving_comparison import compare_serving
 from syncline.questions.answer import Answer, Parameter, question
@@ -31,6 +35,7 @@ from syncline.questions.inputs import (
 )
 from syncline.questions.serve import ServingComparisonAnswer
 from syncline.sim.uncertainty import Interval
+from syncline.workload.job import Job
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +45,10 @@ class CostAnswer(Answer):
     schema_name: ClassVar[str] = "cost"
 
     statement: Statement = field(repr=False)
+    forecast: Forecast | None = None
+    """The run of a job that says on how many tokens it trains; None: it does not, or nothing of it fits."""
+    note: str = ""
+    """Why such a job has no run here."""
     more: bool = False
     """Whether all is shown, not the answer alone."""
     sources: bool = False
@@ -47,7 +56,8 @@ class CostAnswer(Answer):
 
     def to_json(self) -> JsonObject:
         owned = self.statement.owned.to_json() | {"usd_per_gpu_hour_interval": asdict(self.interval)}
-        return self.statement.to_json() | {"owned": owned}
+        run = None if self.forecast is None else asdict(self.forecast.report())
+        return self.statement.to_json() | {"owned": owned, "forecast": run}
 
     @property
     def interval(self) -> Interval:
@@ -64,9 +74,9 @@ class CostAnswer(Answer):
     "syncline cost cluster.yaml --assumptions ours.yaml --prices ours.csv --set hosts_per_fte=100",
     help="""Say what a cluster costs.
 
-    A GPU-hour owned against rented, where the money goes, where owning breaks even, what failures cost, and with
-    --step-time what steps, tokens and runs cost. Every number follows from the bill of the cluster, dated prices and
-    assumptions that --more shows and that can be changed.
+    A GPU-hour owned against rented, where the money goes, where owning breaks even, what failures cost; with
+    --step-time what steps and tokens cost; of a job with `tokens`, when it ends and whether its deadline and budget
+    hold. All of it follows from the bill, dated prices and assumptions, which --more shows and which can be changed.
     """,
 )
 def cost(
@@ -121,17 +131,42 @@ def cost(
         return ServingComparisonAnswer(compare_serving(asked, assumptions=assumed, prices=table))
     if described.kind != "train":
         raise UsageError("`cost` counts the failures of a training job.", hint="Ask `syncline step` about decoding.")
+    run, seen, note = _run(step_time, tokens_per_step, steps), None, ""
+    if described.tokens:
+        try:
+            run, seen = _goal_run(fabric, described, run, assumed, table)
+        except PlanError as error:
+            note = error.message
     found = statement(
         fabric,
         assumed,
         prices=table,
         job=described,
         origin=origin,
-        run=_run(step_time, tokens_per_step, steps),
+        run=run,
         budget_usd=read_number("budget", budget) if budget is not None else None,
         upgrade=_upgrade(upgrade_price, upgrade_step_time),
     )
-    return CostAnswer(found, more or sources, sources)
+    return CostAnswer(found, seen, note, more or sources, sources)
+
+
+def _goal_run(
+    fabric: Fabric, job: Job, run: CostedRun | None, assumed: Assumptions, prices: Prices
+) -> tuple[CostedRun | None, Forecast | None]:
+    """Return the run that a job is for and its forecast: at the step that is stated, else as `plan` has it."""
+    assert job.tokens
+    if run is None:
+        answer = make_plan(fabric, job, assumptions=assumed, prices=prices, with_actions=False, with_run=False)
+        best, money = answer.best, answer.money
+        if money is None:
+            return None, None
+        steps = job.tokens / best.tokens_per_step
+        run = CostedRun(best.predicted.step_time_s, best.tokens_per_step, steps, best.decision.replica_gpus)
+        return run, run_option(answer.question, best, money).forecast
+    money, _ = money_of(fabric, job, assumed, prices)
+    tokens = job.batch.global_ * job.batch.sequence
+    run = replace(run, tokens_per_step=run.tokens_per_step or tokens, num_steps=run.num_steps or job.tokens / tokens)
+    return run, stated_run(job, money, run.step_time_s, job.gpus or fabric.num_gpus) if money else None
 
 
 def _run(step_time: str | None, tokens_per_step: str | float | None, steps: str | float | None) -> CostedRun | None:

@@ -34,11 +34,11 @@ def cost_per_token(
 
 
 def cost_per_run(
-    step_time_s: float, num_steps: int, usd_per_gpu_hour: float, num_gpus: int, goodput: float = 1.0
+    step_time_s: float, num_steps: float, usd_per_gpu_hour: float, num_gpus: int, goodput: float = 1.0
 ) -> float:
     """Return the dollars of a run of so many steps, with the time that failures cost."""
     if num_steps < 1:
-        raise CostError(f"the number of steps must be positive, got {num_steps}.", hint="Give a positive number.")
+        raise CostError(f"the number of steps must be positive, got {num_steps:g}.", hint="Give a positive number.")
     return cost_per_step(step_time_s, usd_per_gpu_hour, num_gpus) * (num_steps / _checked(goodput))
 
 

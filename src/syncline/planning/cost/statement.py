@@ -46,7 +46,9 @@ class CostedRun:
 
     step_time_s: float
     tokens_per_step: float | None = None
-    num_steps: int | None = None
+    num_steps: float | None = None
+    replica_gpus: int = 0
+    """GPUs that hold one replica of the model, where a plan says so."""
 
 
 @dataclass(frozen=True)
@@ -178,7 +180,7 @@ def statement(
     rates += [(quote.label, quote.usd_per_used_gpu_hour(a.utilisation)) for quote in quotes]
     job = job or named_job(DEFAULT_JOB)
     parts, step = parts_of(fabric).of(job.gpus or fabric.num_gpus), run.step_time_s if run else None
-    found = recovery(job, step or UNKNOWN_STEP_S, parts, a)
+    found = recovery(job, step or UNKNOWN_STEP_S, parts, a, replica_gpus=run.replica_gpus if run else 0)
     lost = Losses(found, job.name, 365.25 * a.utilisation, owned.usd_per_gpu_hour)
     if lost.goodput < LEAST_GOODPUT and (run is not None or budget_usd is not None):
         raise never_done(found)

@@ -25,6 +25,7 @@ from syncline.planning.sensitivity import Improvement
 from syncline.planning.sizes import best_on
 from syncline.planning.space import Axes
 from syncline.sim.step.floor import roof_s
+from syncline.workload.job import Job
 
 #: An option meets a goal if it is at least this likely to keep both deadline and budget.
 LIKELY = 0.8
@@ -259,6 +260,16 @@ def run_option(question: PlanQuestion, best: Plan, money: Money) -> Option:
     """Return the run on the GPUs of a plan at the price of its cluster."""
     step_s = best.predicted.step_time_s
     return _options(question, best, [money], best.num_gpus, step_s, best.decision, swings=True)[0]
+
+
+def stated_run(job: Job, money: Money, step_s: float, num_gpus: int) -> Forecast:
+    """Return the run of a job whose step is known."""
+    found = money.recovery(step_s, num_gpus)
+    work_s = (job.tokens or ENDLESS_TOKENS) / (job.batch.global_ * job.batch.sequence) * step_s
+    price, rent = money.usd_per_gpu_hour, money.rent_usd_per_gpu_hour
+    return forecast(
+        job, work_s, found, price, inputs_of(money, None, found), least_s=work_s, rent_usd_per_gpu_hour=rent
+    )
 
 
 def _purses(money: Money) -> list[Money]:

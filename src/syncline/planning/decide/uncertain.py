@@ -70,11 +70,15 @@ def _along(z: Values, at: list[float], values: list[float]) -> Values:
     return result
 
 
-def inputs_of(money: Money, predicted: PlanPrediction, found: Recovery) -> tuple[Uncertain, ...]:
-    """Return everything uncertain about a run: the step model, failures, repairs, restarts, the price of an hour."""
+def inputs_of(money: Money, predicted: PlanPrediction | None, found: Recovery) -> tuple[Uncertain, ...]:
+    """Return everything uncertain about a run: the step model, failures, repairs, restarts, the price of an hour.
+
+    A step that is stated, not predicted, is taken as it is.
+    """
+    steps = [] if predicted is None else [_step(predicted)]
     waits = [] if found.parts.spares is None else [_repair(found)]
     restarts = [_restart(money.assumptions, found, name) for name in ("detect_s", "restart_s")]
-    return (_step(predicted), _failures(money.assumptions, found.rate), *waits, *restarts, *prices_of(money))
+    return (*steps, _failures(money.assumptions, found.rate), *waits, *restarts, *prices_of(money))
 
 
 def _step(predicted: PlanPrediction) -> Uncertain:

@@ -15,7 +15,7 @@ from syncline.planning.cost.statement import IGNORES, Charge, Statement
 from syncline.planning.decide.forecast import owned_interval
 from syncline.questions.cost import CostAnswer
 from syncline.report.table import columns
-from syncline.report.text.check.run import recovery_line
+from syncline.report.text.check.run import forecast_lines, recovery_line
 from syncline.report.text.lines import between
 
 _WRAP = 107
@@ -233,6 +233,9 @@ def text(answer: CostAnswer, width: int) -> Iterator[str | Table]:
     """Yield the answer; on demand all of it, every assumption with its source where that was asked for."""
     account = answer.statement
     yield from first_lines(account, None if answer.more else FIRST_OF_PRICES)
+    run = forecast_lines(answer.forecast) if answer.forecast else [f"not planned: {answer.note}"] if answer.note else []
+    for number, words in enumerate(run):
+        yield from wrapped("" if number else "run", words)
     if not answer.more:
         yield from wrapped("more", "--more shows every cloud, where the money goes, failures and assumptions")
         return

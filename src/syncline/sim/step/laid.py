@@ -76,10 +76,6 @@ def _sent_Bps(stages: Stages) -> Floats:
     split = stages.job.parallel
     if split.pp < 2 or np.isfinite(stages.result.machine.reach.site_gpus):
         return np.zeros(())
-    wraps = split.virtual > 1
-    forward, backward = range(split.pp if wraps else split.pp - 1), range(0 if wraps else 1, split.pp)
-    rates = [
-        *(stages.ring_Bps("send forward", stage) for stage in forward),
-        *(stages.ring_Bps("send backward", stage) for stage in backward),
-    ]
+    kinds = ("send forward", "send backward")
+    rates = [stages.ring_Bps(kind, stage) for kind in kinds for stage in stages.senders(kind)]
     return np.asarray(min((rate for rate in rates if rate > 0), default=0.0))

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pytest
 
 from syncline.fabric import load
+from syncline.sim.flow.routing import FlowNetwork
 from syncline.sim.step.executed import execute as executed
+from syncline.sim.step.executed.footprint import Rails
 from syncline.sim.step.step import step
 from syncline.workload.read_job import load_job
 
@@ -50,3 +55,33 @@ def test_a_step_waits_for_the_stage_with_most_layers() -> None:
     layer = result.cost.layer
     busiest = 64 * 3 * float(layer.forward + layer.backward + layer.redo)
     assert executed.execute(fabric, result).step_time_s > busiest
+
+
+def test_closed_forms_and_executions_of_one_split_route_each_pair_of_devices_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of a fabric whose cells differ both lay the job's groups: all stages of a kind at once, and none again."""
+    fabric = load({"hosts": 6, "host": "dgx-h100", "network": "leaf-spine NDR"})
+    pairs, calls = list[tuple[int, int]](), [0]
+    wire = FlowNetwork.wire
+
+    def counted(self: FlowNetwork, src: Any, dst: Any, *given: Any, **named: Any) -> Any:
+        calls[0] += 1
+        pairs.extend(zip(src.tolist(), dst.tolist(), strict=True))
+        return wire(self, src, dst, *given, **named)
+
+    monkeypatch.setattr(FlowNetwork, "wire", counted)
+    said = {"model": "llama3-8b", "parallel": {"tp": 2, "pp": 8, "dp": 3}, "batch": {"micro": 1, "sequence": 4096}}
+    for sequences in (24, 48):
+        executed.execute(fabric, step(fabric, load_job(said | {"batch": {"global": sequences, "sequence": 4096}})))
+    assert len(pairs) == len(set(pairs)) > 0
+    assert calls[0] <= 4  # tensor, data, activations on and gradients back
+
+
+def test_flows_laid_together_load_links_as_each_does_alone() -> None:
+    fabric = load("h100-64-rail")
+    rails, random = Rails.of(fabric, 0.9, 0.9), np.random.default_rng(3)
+    flows = [(*random.choice(fabric.gpus, (2, 40)).astype(np.int64), random.random(40)) for _ in range(5)]
+    together = rails.carried_each(flows)
+    for row, alone in zip(together, flows, strict=True):
+        assert row == pytest.approx(rails.carried(*alone)) and row.any()

@@ -19,13 +19,14 @@ SHORT_DAYS = 3.0
 
 def run_lines(run: Prospects) -> list[str]:
     """Return the answer about the run, the technical part not in it."""
-    f = run.now.forecast
-    lines = [
-        f"  run        {units.show_count(f.goal.tokens or 0.0)} tokens: {end_words(f)}; {cost_words(f)}, 9 of 10 runs"
-    ]
-    lines += [f"             {text}" for text in goal_lines(f)]
-    lines.append(f"  advice     {advice(run)}")
-    return lines
+    first, *goals = forecast_lines(run.now.forecast)
+    return [f"  run        {first}", *(f"             {text}" for text in goals), f"  advice     {advice(run)}"]
+
+
+def forecast_lines(f: Forecast) -> list[str]:
+    """Return when a run ends and what it costs, and whether deadline and budget hold."""
+    tokens = units.show_count(f.goal.tokens or 0.0)
+    return [f"{tokens} tokens: {end_words(f)}; {cost_words(f)}, 9 of 10 runs", *goal_lines(f)]
 
 
 def end_words(f: Forecast) -> str:

@@ -23,7 +23,7 @@ from syncline.fabric.fabric import Fabric
 from syncline.sim.flow.engine import Tasks, run
 from syncline.sim.flow.routing import Routing
 from syncline.sim.step.constants import Constants, default_constants
-from syncline.sim.step.executed.footprint import Floats, Longs, Rails, fold_links
+from syncline.sim.step.executed.footprint import Floats, Longs, Rails, alike_links, sparse_rows
 from syncline.sim.step.executed.packets import IGNORES as PACKET_IGNORES
 from syncline.sim.step.executed.packets import PacketCounts, run_packets
 from syncline.sim.step.executed.parts import busiest_parts
@@ -151,8 +151,8 @@ def _graph(job: Job, num_micro: int) -> Workload:
 
 def _run(built: StepTasks) -> StepRun:
     rails, tasks = built.stages.rails, built.columns
-    table, least, pace_Bps = _paced(built)
-    paths, links, capacity = fold_links(table, np.append(rails.capacity_Bps, pace_Bps))
+    table, links, capacity, least = _paced(built)
+    paths = sparse_rows(table)
     rows, kinds = tasks.what, list(built.kinds)
     course = run(
         capacity,
@@ -174,21 +174,22 @@ def _run(built: StepTasks) -> StepRun:
     return StepRun(course.makespan_s, found, len(rows), rails.network.options.routing, parts)
 
 
-def _paced(built: StepTasks) -> tuple[Floats, Floats, Floats]:
+def _paced(built: StepTasks) -> tuple[Floats, Longs, Floats, Floats]:
     """Return what each kind of traffic puts on links and on a link of its own, which keeps it to its price.
 
-    What the price needs beyond the bytes on the links leaves them to others. Second, of its stretched size the part
-    that is sent; third, the rates of those own links.
+    What the price needs beyond the bytes on the links leaves them to others. Then which links these are, of those that
+    carry alike the first, and their rates; last, of the stretched size of each the part that is sent.
     """
-    table, capacity_Bps = built.footprints(), built.stages.rails.capacity_Bps
-    what = list(built.traffic.values())
-    if not what:
-        return table, np.zeros(0), np.zeros(0)
-    each_s = (table / np.maximum(capacity_Bps, 1e-30)).max(axis=1)[[one.path for one in what]]
+    carried, what = built.footprints(), list(built.traffic.values())
+    links = alike_links(carried, built.stages.rails.capacity_Bps)
+    carried, capacity_Bps = carried[:, links], built.stages.rails.capacity_Bps[links]
+    path, own = np.array([one.path for one in what], np.int64), len(built.stages.rails.capacity_Bps)
+    each_s = (carried / np.maximum(capacity_Bps, 1e-30)).max(axis=1, initial=0.0)[path]
     size = np.array([one.size_bytes for one in what])
     least = np.minimum(np.array([one.sent_bytes for one in what]) / np.maximum(size, 1e-30), 1.0)
-    rows = np.hstack((table[[one.path for one in what]], np.eye(len(what)) * (each_s > 0)[:, None]))
-    return rows, least, least / np.maximum(each_s, 1e-30)
+    table = np.hstack((carried[path], np.eye(len(what)) * (each_s > 0)[:, None]))
+    links = np.append(links, own + np.arange(len(what)))
+    return table, links, np.append(capacity_Bps, least / np.maximum(each_s, 1e-30)), least
 
 
 def _packets(

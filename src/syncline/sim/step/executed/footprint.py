@@ -7,7 +7,7 @@ byte that a rank sends. Links that carry the same of everything are one to the f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
@@ -61,6 +61,17 @@ class _Routed:
         self.pair, self.row, self.paths = pair[order], row[order], self.paths.then(paths)
 
 
+@lru_cache(maxsize=4)  # closed forms and executions of all plans on a fabric route its pairs once
+def _rails_of(fabric: Fabric, e_net: float, e_nvl: float, routing: Routing) -> Rails:
+    links = fabric.links
+    kind = fabric.devices.kind
+    # A NIC's own way into its host carries what its port does, and sustains the same share of its rate.
+    below = (links.tier == Tier.PCIE) & ((kind[links.src] == Device.NIC) | (kind[links.dst] == Device.NIC))
+    outside = np.isin(links.tier, [int(tier) for tier in NETWORK_TIERS]) | below
+    share = np.where(outside, e_net, np.where(links.tier == Tier.SCALE_UP, e_nvl, 1.0))
+    return Rails.on(fabric, np.where(links.up, links.rate_Bps, 0.0) * share, e_net, routing)
+
+
 @dataclass(frozen=True, eq=False)
 class Rails:
     """A fabric with the rates that steps sustain, and the routes over it.
@@ -73,19 +84,13 @@ class Rails:
     network: FlowNetwork
     capacity_Bps: Floats
     balanced: tuple[Cells, ...] = ()
-    _laid: dict[Hashable, tuple[Longs, Floats]] = field(default_factory=dict, repr=False)
+    _laid: dict[Hashable, Paths] = field(default_factory=dict, repr=False)
     _routed: _Routed = field(default_factory=_Routed, repr=False)
 
-    @classmethod
-    def of(cls, fabric: Fabric, e_net: float, e_nvl: float, routing: Routing = "spray") -> Rails:
+    @staticmethod
+    def of(fabric: Fabric, e_net: float, e_nvl: float, routing: Routing = "spray") -> Rails:
         """Return the links of a fabric at the shares of their rate that training was seen to reach."""
-        links = fabric.links
-        kind = fabric.devices.kind
-        # A NIC's own way into its host carries what its port does, and sustains the same share of its rate.
-        below = (links.tier == Tier.PCIE) & ((kind[links.src] == Device.NIC) | (kind[links.dst] == Device.NIC))
-        outside = np.isin(links.tier, [int(tier) for tier in NETWORK_TIERS]) | below
-        share = np.where(outside, e_net, np.where(links.tier == Tier.SCALE_UP, e_nvl, 1.0))
-        return cls.on(fabric, np.where(links.up, links.rate_Bps, 0.0) * share, e_net, routing)
+        return _rails_of(fabric, e_net, e_nvl, routing)
 
     @classmethod
     def on(cls, fabric: Fabric, capacity_Bps: Floats, e_net: float, routing: Routing) -> Rails:
@@ -165,56 +170,71 @@ class Rails:
             link -= 2 * level.num
         raise IndexError(link)
 
-    def laid(self, key: Hashable, flows: Callable[[], Flows]) -> Floats:
-        """Return what every link carries of the flows that a key names: plans of one fabric have many in common."""
+    def laid(self, key: Hashable, flows: Callable[[], Sequence[Flows]]) -> Floats:
+        """Return what every link carries of each of the flows that a key names: plans of one fabric share many."""
         if key not in self._laid:
-            if len(self._laid) * len(self.capacity_Bps) > MOST_LAID:
+            if sum(len(kept.link) for kept in self._laid.values()) > MOST_LAID:
                 self._laid.clear()
-            carried = self.carried(*flows())
-            self._laid[key] = np.flatnonzero(carried), carried[carried != 0]
-        links, sizes = self._laid[key]
-        found = np.zeros(len(self.capacity_Bps))
-        found[links] = sizes
+            self._laid[key] = sparse_rows(self.carried_each(flows()))
+        kept = self._laid[key]
+        found = np.zeros((len(kept), len(self.capacity_Bps)))
+        found[kept.row_of_crossing(), kept.link] = kept.share
         return found
 
     def carried(self, src: Longs, dst: Longs, weight: Floats) -> Floats:
         """Return what every link carries of flows between devices."""
-        apart = src != dst
-        src, dst, weight = src[apart], dst[apart], weight[apart]
-        width = len(self.network.fabric.devices)
-        pair, at = np.unique(src.astype(np.int64) * width + dst, return_inverse=True)
-        total = sum_by(at, weight, len(pair))
-        if not len(pair):
-            return np.zeros(len(self.capacity_Bps))
-        paths = self._paths(pair, total)
-        found = sum_by(paths.link, total[paths.row_of_crossing()] * paths.shares(), len(self.capacity_Bps))
-        return self._spread(found, pair // width, pair % width, total) if self.balanced else found
+        found: Floats = self.carried_each([(src, dst, weight)])[0]
+        return found
 
-    def _paths(self, pair: Longs, total: Floats) -> Paths:
-        """Return the path of each of some pairs of devices, in ascending order: routed once, unless load decides."""
-        width, none = len(self.network.fabric.devices), np.zeros(len(pair), np.int64)
+    def carried_each(self, flows: Sequence[Flows]) -> Floats:
+        """Return what every link carries of each of several flows, which do not meet."""
+        width, num = len(self.network.fabric.devices), len(self.capacity_Bps)
+        which = np.repeat(np.arange(len(flows)), [len(one[0]) for one in flows])
+        src, dst = (np.concatenate([np.asarray(one[end], np.int64) for one in flows]) for end in (0, 1))
+        weight, apart = np.concatenate([one[2] for one in flows]), src != dst
+        sent, at = np.unique(((which * width + src) * width + dst)[apart], return_inverse=True)
+        if not len(sent):
+            return np.zeros((len(flows), num))
+        total, which, pair = sum_by(at, weight[apart], len(sent)), sent // width**2, sent % width**2
+        paths = self._paths(pair, which, total)
+        row = paths.row_of_crossing()
+        found = sum_by(which[row] * num + paths.link, total[row] * paths.shares(), len(flows) * num).reshape(-1, num)
+        return self._spread(found, which, pair // width, pair % width, total) if self.balanced else found
+
+    def _paths(self, pair: Longs, which: Longs, total: Floats) -> Paths:
+        """Return the path of each of some pairs of devices: routed once, unless load decides."""
+        width = len(self.network.fabric.devices)
         if self.network.by_load:
-            wires = self.network.wire(pair // width, pair % width, none, sent=SentTogether(total, none))
+            none = np.zeros(len(pair), np.int64)
+            wires = self.network.wire(pair // width, pair % width, none, sent=SentTogether(total, which))
             return wires.counted.take(wires.first)
         routed = self._routed
-        if len(new := routed.unknown(pair)):
+        if len(new := np.unique(routed.unknown(pair))):
             wires = self.network.wire(new // width, new % width, np.zeros(len(new), np.int64))
             routed.add(new, wires.counted.take(wires.first))
         return routed.paths.take(routed.row[np.searchsorted(routed.pair, pair)])
 
-    def _spread(self, found: Floats, src: Longs, dst: Longs, total: Floats) -> Floats:
+    def _spread(self, found: Floats, which: Longs, src: Longs, dst: Longs, total: Floats) -> Floats:
         """Return the load with what crosses links between switches laid on all that leave and enter the cells."""
         fabric = self.network.fabric
         between = np.isin(fabric.links.tier, [int(tier) for tier in BETWEEN])
-        found[: len(between)][between] = 0.0
+        found[:, : len(between)][:, between] = 0.0
         first = len(between)
         for level in self.balanced:
-            a, b = (level.of_host[fabric.devices.host[end]] for end in (src, dst))
-            away = a != b
-            found[first : first + level.num] += sum_by(a[away], total[away], level.num)
-            found[first + level.num : first + 2 * level.num] += sum_by(b[away], total[away], level.num)
-            first += 2 * level.num
+            ends = [level.of_host[fabric.devices.host[end]] for end in (src, dst)]
+            away = ends[0] != ends[1]
+            for cell in ends:
+                load = sum_by((which * level.num + cell)[away], total[away], len(found) * level.num)
+                found[:, first : first + level.num] += load.reshape(-1, level.num)
+                first += level.num
         return found
+
+
+def sparse_rows(table: Floats) -> Paths:
+    """Return the rows of a table by what is not 0."""
+    row, column = np.nonzero(table)
+    start = np.searchsorted(row, np.arange(len(table) + 1))
+    return Paths(start.astype(np.int64), column.astype(np.int32), table[row, column])
 
 
 BETWEEN = (Tier.LEAF_SPINE, Tier.SPINE_CORE, Tier.GROUP_LOCAL, Tier.GROUP_GLOBAL, Tier.WAN, Tier.OPTICAL)
@@ -413,21 +433,16 @@ def pass_flows(src: Longs, dst: Longs) -> Flows:
     return src, dst, np.ones(len(src))
 
 
-def fold_links(table: Floats, capacity_Bps: Floats) -> tuple[Paths, Longs, Floats]:
-    """Return a path for each row of bytes on links, over links of which those that carry alike are one."""
+def alike_links(table: Floats, capacity_Bps: Floats) -> Longs:
+    """Return the first of each set of links that carry alike, of those that carry anything: one stands for all."""
     used = np.flatnonzero((table > 0).any(axis=0)) if len(table) else np.empty(0, np.int64)
-    table, capacity = table[:, used], capacity_Bps[used]
-    need = table / np.maximum(capacity, 1e-30)
+    need = table[:, used] / np.maximum(capacity_Bps[used], 1e-30)
     weights = np.random.default_rng(7).random(len(table)) + 0.5
     key = np.round(weights @ need / max(float((weights @ need).max(initial=0.0)), 1e-300), 12)
-    _, first = np.unique(key, return_index=True)
-    # A link that needs less than another for everything never limits.
-    rows, start, share = [], [0], []
-    for number in range(len(table)):
-        crossed = np.flatnonzero(table[number, first] > 0)
-        rows.append(crossed)
-        share.append(table[number, first][crossed])
-        start.append(start[-1] + len(crossed))
-    link = np.concatenate(rows).astype(np.int32) if rows else np.empty(0, np.int32)
-    joined = np.concatenate(share) if share else np.empty(0)
-    return Paths(np.array(start, dtype=np.int64), link, joined), used[first], capacity[first]
+    return used[np.sort(np.unique(key, return_index=True)[1])]
+
+
+def fold_links(table: Floats, capacity_Bps: Floats) -> tuple[Paths, Longs, Floats]:
+    """Return a path for each row of bytes on links, over links of which those that carry alike are one."""
+    links = alike_links(table, capacity_Bps)
+    return sparse_rows(table[:, links]), links, capacity_Bps[links]

@@ -70,19 +70,29 @@ class Stages:
         self.grid: Grid = grid_of(split.model_copy(update={"order": ("tp", "cp", "dp", "pp")}))
         self.size = split.tp * split.cp * (split.dp or 1)
         self.footprints: dict[tuple[str, int], Floats] = {}
-        # A step has thousands of operations of a few kinds: what a kind's calls cost is worked out once.
+        self._patterns: dict[tuple[str, bytes], Flows] = {}
+        # A step has thousands of operations of a few kinds on stages that are mostly alike: each is worked out once.
         self._fixed_s: dict[tuple[str, float], float] = {}
+        self._per_byte_s: dict[tuple[str, int], float] = {}
+        self._ring_Bps: dict[tuple[str, tuple[int, ...]], Floats] = {}
+        self._library_s: dict[tuple[str, float, str, float, float], float] = {}
 
     def ranks(self, stage: int) -> Longs:
         return self.devices[stage * self.size : (stage + 1) * self.size]
 
-    def groups(self, kind: str, stage: int) -> Longs:
-        """Return the groups of a kind of traffic within a stage, as devices."""
-        split, here = self.job.parallel, self.ranks(stage)
+    def senders(self, kind: str) -> range:
+        """Return the stages that have a kind of traffic: with chunks the last stage hands on to the first."""
+        split = self.job.parallel
+        ends = 0 if split.virtual > 1 else 1
+        return range(ends if kind == "send backward" else 0, split.pp - ends if kind == "send forward" else split.pp)
+
+    def _groups(self, kind: str) -> Longs:
+        """Return the groups of a kind of traffic within a stage, as numbers of its ranks."""
+        split, here = self.job.parallel, np.arange(self.size)
         tp, replicas = split.tp, split.cp * (split.dp or 1)
         if kind == "tensor":
             return here.reshape(-1, tp)
-        if kind == "context":
+        if kind in ("context", "data (context)"):
             return here.reshape(-1, split.cp, tp).swapaxes(1, 2).reshape(-1, split.cp)
         if kind == "expert":
             return here.reshape(-1, split.ep)
@@ -92,37 +102,43 @@ class Stages:
         grid = here.reshape(replicas, tp)
         if kind == "data (replicas)":
             return grid.reshape(replicas // shard, shard * tp).T
-        if kind == "data (context)":
-            return here.reshape(-1, split.cp, tp).swapaxes(1, 2).reshape(-1, split.cp)
         return grid.reshape(-1, shard, tp).swapaxes(1, 2).reshape(-1, shard)
 
     def footprint(self, kind: str, stage: int) -> Floats:
-        """Return bytes on every link per byte that a rank sends."""
-        key = (kind, stage)
-        if key not in self.footprints:
-            self.footprints[key] = self.rails.laid(self._named(kind, stage), lambda: self.flows(kind, stage))
-        return self.footprints[key]
+        """Return bytes on every link per byte that a rank sends; all stages of a kind are laid at once."""
+        if (kind, stage) not in self.footprints:
+            stages = sorted({*self.senders(kind), stage})
+            rows = self.rails.laid(self._named(kind, stages), lambda: [self.flows(kind, each) for each in stages])
+            self.footprints |= {(kind, each): row for each, row in zip(stages, rows, strict=True)}
+        return self.footprints[kind, stage]
 
     def flows(self, kind: str, stage: int, domain_of: Longs | None = None) -> Flows:
         """Return who sends what to whom of a byte that a rank sends; `domain_of` says which devices are near."""
-        pp = self.job.parallel.pp
+        here = self.ranks(stage)
         if kind.startswith("send"):
-            # Activations go on and gradients go back; with chunks the last stage hands on to the first.
-            there = (stage + (1 if kind == "send forward" else -1)) % pp
-            return pass_flows(self.ranks(stage), self.ranks(there))
-        groups = self.groups(kind, stage)
-        if kind == "expert":
-            near = self.rails.domain_of if domain_of is None else domain_of
-            return exchange_flows(groups, near, *self._expert_bytes())
-        return self.rails.gathers(groups, sums=self._sums(kind), domain_of=domain_of)
+            # Activations go on and gradients go back.
+            there = (stage + (1 if kind == "send forward" else -1)) % self.job.parallel.pp
+            return pass_flows(here, self.ranks(there))
+        near = (self.rails.domain_of if domain_of is None else domain_of)[here]
+        pattern = np.unique(near, return_inverse=True)[1]
+        key = kind, pattern.tobytes()
+        if key not in self._patterns:
+            self._patterns[key] = self._between(kind, pattern)
+        src, dst, share = self._patterns[key]
+        return here[src], here[dst], share
 
-    def _named(self, kind: str, stage: int) -> tuple[object, ...]:
-        """Return what tells the flows of a kind and stage on this fabric from all others."""
-        if kind.startswith("send"):
-            return kind, stage, self.job.parallel.pp, self._ranks_named
-        groups = self.groups(kind, stage)
-        means = self._expert_bytes() if kind == "expert" else self._sums(kind)
-        return groups.shape, blake2b(groups.tobytes()).digest(), kind == "expert", means
+    def _between(self, kind: str, near: Longs) -> Flows:
+        """Return who of a stage's ranks sends what to whom, where `near` says which share a domain."""
+        groups = self._groups(kind)
+        if kind == "expert":
+            return exchange_flows(groups, near, *self._expert_bytes())
+        return self.rails.gathers(groups, sums=self._sums(kind), domain_of=near)
+
+    def _named(self, kind: str, stages: list[int]) -> tuple[object, ...]:
+        """Return what tells the flows of a kind on this fabric from all others."""
+        split, means = self.job.parallel, self._expert_bytes() if kind == "expert" else self._sums(kind)
+        sizes = split.tp, split.cp, split.dp, split.pp, split.ep, split.shard_ranks
+        return kind, means, sizes, stages[0], len(stages), split.sharded_params, self._ranks_named
 
     @cached_property
     def _ranks_named(self) -> bytes:
@@ -147,7 +163,9 @@ class Stages:
 
     def per_byte_s(self, kind: str, stage: int) -> float:
         """Return how long the busiest link needs for each byte that a rank sends."""
-        return self.rails.longest_s(self.footprint(kind, stage), f"{kind} traffic")
+        if (kind, stage) not in self._per_byte_s:
+            self._per_byte_s[kind, stage] = self.rails.longest_s(self.footprint(kind, stage), f"{kind} traffic")
+        return self._per_byte_s[kind, stage]
 
     def busiest(self, kind: str, stage: int) -> str:
         """Return the link that needs longest for a kind of traffic."""
@@ -175,6 +193,11 @@ class Stages:
         The library's price knows scale-up links itself, so links of the network alone count for what it prices. Of two
         domains they carry a double tree's bytes, which are fewer (`sim/double_tree.py`).
         """
+        if (kind, stages) not in self._ring_Bps:
+            self._ring_Bps[kind, stages] = self._left_Bps(kind, stages)
+        return self._ring_Bps[kind, stages]
+
+    def _left_Bps(self, kind: str, stages: tuple[int, ...]) -> Floats:
         c = self.case
         assert c is not None
         carried = np.sum([self.footprint(kind, stage) for stage in stages], axis=0)
@@ -194,21 +217,26 @@ class Stages:
         Groups of the stage share its links; what other stages send at the same time is for the execution to see.
         """
         c = self.case
-        if c is None or not float(c.library) or sent_bytes <= 0:
+        if c is None or not float(c.library) or sent_bytes <= 0 or float(self._members(c, kind)[0]) < 2:
             return None
+        laid = np.zeros(()) if kind == "context" else self.ring_Bps(kind, stage)
+        key = kind, float(laid), word, sent_bytes, calls
+        if key not in self._library_s:
+            self._library_s[key] = self._priced_s(c, kind, laid, word, sent_bytes, calls)
+        return self._library_s[key]
+
+    def _priced_s(self, c: Case, kind: str, laid: Floats, word: str, sent_bytes: float, calls: float) -> float:
+        """Return what the library takes where links leave a ring so much."""
         ranks, stride = self._members(c, kind)
         n = float(ranks)
-        if n < 2:
-            return None
         if kind == "expert":
             tokens = np.asarray(sent_bytes / calls / ((n - 1) / n * 2 * float(c.expert_hidden * c.top_k)))
-            return calls * float(exchange_s(replace(c, laid_expert_Bps=self.ring_Bps(kind, stage)), self.k, tokens))
+            return calls * float(exchange_s(replace(c, laid_expert_Bps=laid), self.k, tokens))
         if kind == "context":
             return self._context_s(c, sent_bytes)
         if kind.startswith("send"):
-            laid = self.ring_Bps(kind, stage)
             return calls * float(send_s(c, self.k, np.asarray(sent_bytes / calls), laid, None if laid > 0 else ranks))
-        ring = ring_of(c, self.k, ranks, stride, self.ring_Bps(kind, stage))
+        ring = ring_of(c, self.k, ranks, stride, laid)
         buffer = np.asarray(sent_bytes / calls * n / (n - 1))
         if word == "tensor" and float(c.sequence_parallel):
             return calls * float(ring.gather_s(buffer / 2) + ring.scatter_s(buffer / 2))

@@ -282,13 +282,15 @@ class StepTasks:
         w = self.workload
         key = np.stack([w.label[ops].astype(np.float64), w.rank[ops], w.size_bytes[ops]], axis=1)
         _, first, number = np.unique(key, axis=0, return_index=True, return_inverse=True)
-        place = np.empty(len(first), np.int64)
+        keys: list[tuple[str, int, float]] = [("", 0, 0.0)] * len(first)
         for at in np.argsort(first).tolist():
             op = ops[first[at]]
             known = w.names[int(w.label[op])], int(w.rank[op]), float(w.size_bytes[op])
             if known not in self.traffic:
                 self.traffic[known] = self._traffic(*known)
-            place[at] = list(self.traffic).index(known)
+            keys[at] = known
+        number_of = {known: at for at, known in enumerate(self.traffic)}
+        place = np.array([number_of[known] for known in keys], np.int64)
         rows = np.array([(at, *kind) for at, kind in enumerate(self.traffic.values())], TRAFFIC)
         found = np.zeros(len(w), TRAFFIC)
         found[ops] = rows[place[number.ravel()]]
