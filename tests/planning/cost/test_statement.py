@@ -27,7 +27,13 @@ def test_the_parts_agree_with_each_other(rail: Fabric) -> None:
 def test_json_has_every_part_and_is_strict(rail: Fabric) -> None:
     data = plain(statement(rail, run=CostedRun(2.1)).to_json())
     json_text(data)
-    assert data["run"] == {"step_time_s": 2.1, "tokens_per_step": None, "num_steps": None, "days": None}
+    assert data["run"] == {
+        "step_time_s": 2.1,
+        "tokens_per_step": None,
+        "num_steps": None,
+        "replica_gpus": 0,
+        "days": None,
+    }
     assert data["charges"][0]["usd_per_token"] is None
     assert "data leaving the cloud (egress)" in data["ignores"]
     assert {row["name"] for row in data["assumptions"]} == set(Assumptions.model_fields)
