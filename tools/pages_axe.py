@@ -85,24 +85,22 @@ def written(folder: Path) -> dict[str, Path]:
 
 def served() -> tuple[str, Any]:
     """Return the address of the watch page with the invented job, and what ends it."""
-    from syncline.cli.frames.feed import invented
-
+    from syncline.watch.demonstration.invented import PLAN, Demo
+    from syncline.watch.feed import Feed
     from syncline.watch.serve.access import Access
     from syncline.watch.serve.server import Server, make_app
 
-    held = invented()
-    feed, look = held.__enter__()
-    stop, access = threading.Event(), Access(port=0)
-    thread = threading.Thread(target=look, args=(stop,))
+    demo, stop, access = Demo(), threading.Event(), Access(port=0)
+    thread = threading.Thread(target=demo.run, args=(stop,))
     thread.start()
-    server = Server(make_app(feed, access), access)
+    server = Server(make_app(Feed(demo.hub, demo.history, "demo", prediction=PLAN), access), access)
     port = server.start()
 
     def close() -> None:
         stop.set()
         thread.join()
         server.close()
-        held.__exit__(None, None, None)
+        demo.close()
 
     return f"http://127.0.0.1:{port}/", close
 

@@ -75,16 +75,17 @@ class Queue(NamedTuple):
 
 
 class Connection(NamedTuple):
-    """A TCP connection: its ends, what tells it from others, segments it sent, and those it rightly sent again.
+    """A TCP connection: its ends, what tells it from others, segments it sent, and of those how many it sent again.
 
-    What the other end reports to have had twice (DSACK) was not lost: a probe or a timer that came too soon.
+    What the other end reports to have `twice` (DSACK) was not lost: a probe or a timer that came too soon.
     """
 
     local: str
     remote: str
     cookie: bytes
     segments: int
-    lost: int
+    again: int
+    twice: int
 
 
 class Netlink:
@@ -167,7 +168,7 @@ class Netlink:
                     sent = struct.unpack_from("=I", self._buffer, at + _SEGMENTS_OUT_AT)[0]
                     known = until - at >= _DUPLICATES_AT + 4
                     twice = struct.unpack_from("=I", self._buffer, at + _DUPLICATES_AT)[0] if known else 0
-                    found.append(Connection(local, remote, cookie, sent, max(0, again - twice)))
+                    found.append(Connection(local, remote, cookie, sent, again, twice))
         return found
 
     def has_news(self) -> bool:

@@ -23,6 +23,9 @@ PATIENCE_S = 1.25
 """What a switch keeps, and what another path loses, is known so long after a path sent again, or not at all."""
 IMPATIENT_S = 0.05
 """What waits longer in a queue may be sent again without being lost."""
+LEAST_SENT = 5e-4
+"""A path that sends less than this share of a device's packets again loses none for sure: reports of duplicates, which
+excuse what was sent again, are lost themselves."""
 _COUNTED = ("net.tx_dropped", "net.rx_dropped", "net.qdisc_drops")
 Name = TypeVar("Name", bound=Hashable)
 
@@ -54,6 +57,7 @@ class LostPackets:
         """Devices whose queues were long at the last reading."""
         self._lossy: _Recent[Path] = _Recent()
         self._kept: _Recent[str] = _Recent()
+        self._sent: _Recent[str] = _Recent()
         self._held: dict[Path, tuple[float, float]] = {}
         """Since when, and how many, losses of a path wait to be laid somewhere."""
         self._before_s: float | None = None
@@ -64,7 +68,9 @@ class LostPackets:
         """Return packets lost a second by (device, "tx" or "rx"); `owner` has the device of each address."""
         fresh = self._fresh(reading, grown, owner)
         kept = self._switches.look(reading)
-        lossy = evident(self._lossy.add(now_s, fresh))
+        sent = self._sent.add(now_s, {k.device: g.delta for k, g in grown.items() if k.metric == "net.tx_packets"})
+        paths = self._lossy.add(now_s, fresh).items()
+        lossy = evident({path: count for path, count in paths if count > LEAST_SENT * sent.get(path[0], 0.0)})
         keeps = {name: count for name, count in self._kept.add(now_s, kept or {}).items() if count > 0}
         for path, count in fresh.items():
             since_s, waiting = self._held.get(path, (now_s, 0.0))

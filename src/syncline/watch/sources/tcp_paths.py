@@ -11,6 +11,7 @@ from syncline.host.netlink import NETLINK_SOCK_DIAG, Netlink, inside
 from syncline.host.resent import tcp_resent
 from syncline.watch.metric import Key, Reading
 from syncline.watch.sources.source import CounterSource
+from syncline.watch.sources.tcp import LostSegments
 
 MAX_PEERS = 256
 MAX_CONNECTIONS = 20_000
@@ -24,8 +25,7 @@ SNMP = "/proc/thread-self/net/snmp"
 class TcpPathSource(CounterSource):
     """Retransmissions of every established connection, summed by (interface, peer); connections come and go.
 
-    A connection that ends takes its counter with it, so growth is kept here and only ever rises. A segment counts as
-    lost when the next look still says so: the report that a peer has it twice comes a round trip after it.
+    A connection that ends takes its counter with it, so growth is kept here and only ever rises.
     """
 
     def __init__(self, netns: str | None = None, prefix: str = "") -> None:
@@ -38,10 +38,8 @@ class TcpPathSource(CounterSource):
         self._snmp: int | None = None
         self.is_quick = True
         """Whether there are so few connections that reading them at every look costs next to nothing."""
-        self._last: dict[bytes, tuple[int, int]] = {}
-        """Of each connection: segments counted as lost, and those of the last look, which a report may yet excuse."""
-        self._is_settled = True
-        self._totals: dict[tuple[str, str], int] = {}
+        self._last: dict[bytes, LostSegments] = {}
+        self._totals: dict[tuple[str, str], float] = {}
         self._route: Netlink | None = None
         self._diag: Netlink | None = None
         with contextlib.suppress(WatchError):
@@ -58,8 +56,8 @@ class TcpPathSource(CounterSource):
             return {}
         before, self._resent = self._resent, self._read_resent()
         self._num_reads += 1
-        is_same = self._resent is not None and before == self._resent and self._is_settled
-        if self._num_reads % EVERY != 1 and is_same:
+        is_open = any(lost.open for lost in self._last.values())
+        if self._num_reads % EVERY != 1 and self._resent is not None and before == self._resent and not is_open:
             return self._reading()
         try:
             self._learn_addresses(self._route)
@@ -69,19 +67,18 @@ class TcpPathSource(CounterSource):
         except OSError as error:
             self.problem = f"sock_diag: {error.strerror or error}"
             return {}
-        seen: dict[bytes, tuple[int, int]] = {}
+        seen: dict[bytes, LostSegments] = {}
         for connection in connections[:MAX_CONNECTIONS]:
             device = self.owners.get(connection.local)
             if device is None or connection.remote in self.owners:
                 continue  # a connection of the host with itself crosses no link
-            first = (0, 0) if self._last else (connection.lost, connection.lost)
-            counted, last = self._last.get(connection.cookie, first)
-            settled = max(counted, min(last, connection.lost))
-            seen[connection.cookie] = (settled, connection.lost)
+            counts = (connection.again, connection.twice)
+            first = (0, 0) if self._last else counts
+            lost = seen[connection.cookie] = self._last.get(connection.cookie) or LostSegments(*first)
             path = (device, connection.remote)
             if path in self._totals or len(self._totals) < MAX_PEERS:
-                self._totals[path] = self._totals.get(path, 0) + settled - counted
-        self._last, self._is_settled = seen, all(lost <= settled for settled, lost in seen.values())
+                self._totals[path] = self._totals.get(path, 0.0) + lost.look(*counts)
+        self._last = seen
         return self._reading()
 
     def _reading(self) -> Reading:
