@@ -22,7 +22,7 @@ from tests.watch.scenes import Job, frame, load, table
 from syncline.finding import Severity
 from syncline.watch.counter import CounterBank
 from syncline.watch.feed import fleet_feed
-from syncline.watch.fleet.exporters import EXPORTER_QUERIES
+from syncline.watch.fleet.exporters import EXPORTER_SERIES
 from syncline.watch.incident import Incident
 from syncline.watch.metric import METRICS, Key
 from syncline.watch.prediction import Prediction
@@ -145,7 +145,7 @@ def test_the_dashboard_of_exporters_asks_only_them() -> None:
     board = json.loads((DEPLOY / "grafana" / "training-exporters.json").read_text())
     expressions = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
     names = {name for text in expressions for name in re.findall(r"\b((?:node|DCGM|syncline)_[A-Za-z_]+)\b", text)}
-    ours = {name for text in EXPORTER_QUERIES.values() for name in re.findall(r"\b((?:node|DCGM)_[A-Za-z_]+)\b", text)}
+    ours = {name for text in EXPORTER_SERIES.values() for name in re.findall(r"\b((?:node|DCGM)_[A-Za-z_]+)\b", text)}
     assert len(names) > 12
     assert not [name for name in names if name.startswith("syncline")]
     assert {"node_network_speed_bytes", "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_XID_ERRORS"} <= names & ours

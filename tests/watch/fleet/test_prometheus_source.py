@@ -16,14 +16,14 @@ import pytest
 
 from syncline.fabric import load
 from syncline.watch.fleet import prometheus_source
-from syncline.watch.fleet.exporters import EXPORTER_QUERIES, ExporterTable
+from syncline.watch.fleet.exporters import EXPORTER_SERIES, ExporterTable
 from syncline.watch.fleet.fleet import Fleet
 from syncline.watch.fleet.host_frame import HostFrame
-from syncline.watch.fleet.prometheus_source import AGENT_QUERIES, NEWEST, SCRAPED, PrometheusReader, Sample
+from syncline.watch.fleet.prometheus_source import AGENT_SERIES, NEWEST, SCRAPED, SERIES, PrometheusReader, Sample
 from syncline.watch.frame import Frame
 
 Row = tuple[dict[str, str], str]
-COUNTERS = {query for query in EXPORTER_QUERIES.values() if "_total" in query}
+COUNTERS = {query for query in EXPORTER_SERIES.values() if "_total" in query}
 NDR_Bps = 50e9
 
 
@@ -58,13 +58,15 @@ class Site:
 
     def told(self, query: str) -> list[Row]:
         """Return the rows of a query; counters have grown by as much in every second of which there was a scrape."""
-        rows, at = self.rows.get(query, []), str(self.scrapes)
+        at = str(self.scrapes)
         if query in (NEWEST, SCRAPED):
             hosts = {labels["instance"] for rows in self.rows.values() for labels, _ in rows if "instance" in labels}
             return [({"instance": host}, at) for host in sorted(hosts)] if query == SCRAPED else [({}, at)]
-        if query not in COUNTERS:
-            return rows
-        return [(labels, str(float(value) * self.scrapes)) for labels, value in rows]
+        assert query == SERIES
+        return [
+            ({**labels, "__name__": name}, str(float(value) * self.scrapes) if name in COUNTERS else value)
+            for name, rows in self.rows.items() for labels, value in rows
+        ]  # fmt: skip
 
     def frame(self, times: int = 1) -> Frame:
         async def look() -> None:
@@ -94,11 +96,11 @@ def site() -> Iterator[Site]:
 
 def test_agents_are_shown_with_their_alerts(site: Site) -> None:
     for column, value in {"rate_Bps": "25", "capacity_Bps": "100", "peak": "0.5", "up": "1", "drops": "3"}.items():
-        site.rows[AGENT_QUERIES[column]] = [
+        site.rows[AGENT_SERIES[column]] = [
             ({"instance": f"h{k}:9750", "link": f"h{k} -> leaf"}, value) for k in range(3)
         ]
     labels = {"instance": "h1:9750", "rule": "link.loss", "severity": "critical", "place": "h1 -> leaf"}
-    site.rows[AGENT_QUERIES["alerts"]] = [(labels, "1")]
+    site.rows[AGENT_SERIES["alerts"]] = [(labels, "1")]
     joined = site.frame()
     assert joined.table.names == ("h0 -> leaf", "h1 -> leaf", "h2 -> leaf")
     assert joined.load.rate_Bps.tolist() == [25.0] * 3
@@ -131,7 +133,7 @@ def exporters(site: Site, num_hosts: int = 2, down: str = "") -> None:
         "xid": [(labels, "79" if labels["UUID"] == "GPU-11" else "0") for labels, _ in gpu],
     }  # fmt: skip
     for key, value in rows.items():
-        site.rows[EXPORTER_QUERIES[key]] = value
+        site.rows[EXPORTER_SERIES[key]] = value
 
 
 def test_exporters_alone_give_links_rails_gpus_and_alerts(site: Site) -> None:
@@ -152,7 +154,7 @@ def test_exporters_alone_give_links_rails_gpus_and_alerts(site: Site) -> None:
 def test_exporters_and_a_cluster_give_the_fabrics_picture() -> None:
     host = {"gpu": "H100-SXM", "gpus": 2, "nics": 2}
     fabric = load({"hosts": 2, "host": host, "network": {"topology": "rail-optimized", "link": "NDR400"}})
-    found: dict[str, list[Sample]] = {key: [] for key in EXPORTER_QUERIES}
+    found: dict[str, list[Sample]] = {key: [] for key in EXPORTER_SERIES}
     ports = [("eth0", 1.25e8), ("eth1", 5e10), ("eth2", 5e10)]
     for name, (device, capacity) in itertools.product(("host-00", "other"), ports):
         metric = {"instance": f"{name}:9100", "device": device}
@@ -193,7 +195,7 @@ def test_a_port_that_goes_down_is_an_alert_without_an_agent(site: Site, monkeypa
 def test_what_fires_in_prometheus_itself_is_shown(site: Site) -> None:
     labels = {"alertname": "NodeFilesystemFull", "severity": "warning", "instance": "h0:9100", "device": "nvme0"}
     ours = {"alertname": "SynclineAlert", "severity": "critical", "instance": "h0:9750"}
-    site.rows[AGENT_QUERIES["firing"]] = [(labels, "1"), (ours, "1")]
+    site.rows[AGENT_SERIES["firing"]] = [(labels, "1"), (ours, "1")]
     found = site.frame()
     assert [(a.rule, a.place) for a in found.alerts] == [("prometheus.NodeFilesystemFull", "h0/nvme0")]
     exporters(site)
@@ -201,7 +203,7 @@ def test_what_fires_in_prometheus_itself_is_shown(site: Site) -> None:
 
 
 def test_an_answer_that_is_none_is_a_problem_of_its_own(site: Site) -> None:
-    site.rows[AGENT_QUERIES["up"]] = [({"link": "x"}, "NaN"), ({"link": "y"}, "1e400"), ({}, "words")]
+    site.rows[AGENT_SERIES["up"]] = [({"link": "x"}, "NaN"), ({"link": "y"}, "1e400"), ({}, "words")]
 
     async def ask() -> None:
         await site.fleet.ask(site.reader)
@@ -215,7 +217,7 @@ def test_an_answer_that_is_none_is_a_problem_of_its_own(site: Site) -> None:
 
 
 def test_no_question_is_left_behind_by_one_that_failed(site: Site) -> None:
-    site.rows[AGENT_QUERIES["up"]] = [({}, "words")]
+    site.rows[AGENT_SERIES["up"]] = [({}, "words")]
 
     async def ask() -> int:
         with pytest.raises(ValueError, match=r"data\.result\.0\.value"):

@@ -28,17 +28,16 @@ from syncline.watch.links import JoinedLinks, KnownLink
 from syncline.watch.metric import METRICS, Key, Reading
 from syncline.watch.rules.engine import RuleEngine
 
-_NOT_A_NIC = "lo|docker.*|veth.*|virbr.*|br-.*|ifb.*|dummy.*|tun.*|tap.*|cali.*|cni.*|flannel.*|bond.*|kube.*"
-_NET = f'{{device!~"{_NOT_A_NIC}"}}'
-EXPORTER_QUERIES: dict[str, str] = {
-    "net.tx_bytes": f"node_network_transmit_bytes_total{_NET}",
-    "net.rx_bytes": f"node_network_receive_bytes_total{_NET}",
-    "net.speed_Bps": f"node_network_speed_bytes{_NET}",
-    "net.up": f"node_network_up{_NET}",
-    "net.tx_dropped": f"node_network_transmit_drop_total{_NET}",
-    "net.rx_dropped": f"node_network_receive_drop_total{_NET}",
-    "net.tx_errors": f"node_network_transmit_errs_total{_NET}",
-    "net.rx_errors": f"node_network_receive_errs_total{_NET}",
+NOT_A_NIC = "lo|docker.*|veth.*|virbr.*|br-.*|ifb.*|dummy.*|tun.*|tap.*|cali.*|cni.*|flannel.*|bond.*|kube.*"
+EXPORTER_SERIES = {
+    "net.tx_bytes": "node_network_transmit_bytes_total",
+    "net.rx_bytes": "node_network_receive_bytes_total",
+    "net.speed_Bps": "node_network_speed_bytes",
+    "net.up": "node_network_up",
+    "net.tx_dropped": "node_network_transmit_drop_total",
+    "net.rx_dropped": "node_network_receive_drop_total",
+    "net.tx_errors": "node_network_transmit_errs_total",
+    "net.rx_errors": "node_network_receive_errs_total",
     "ib.port_xmit_data": "node_infiniband_port_data_transmitted_bytes_total",
     "ib.port_rcv_data": "node_infiniband_port_data_received_bytes_total",
     "ib.rate_Bps": "node_infiniband_rate_bytes_per_second",
@@ -52,7 +51,7 @@ EXPORTER_QUERIES: dict[str, str] = {
     "watts": "DCGM_FI_DEV_POWER_USAGE",
     "xid": "DCGM_FI_DEV_XID_ERRORS",
 }
-"""By metric, as an agent counts it; the last four are of GPUs, beside their links."""
+"""Names of series by metric, as an agent counts it; the last four are of GPUs, beside their links."""
 
 
 class ExporterSeries(Protocol):
