@@ -414,6 +414,17 @@ def test_a_job_that_falls_silent_is_stalled() -> None:
     assert [(at - onset <= 2.5, place) for at, place in watch.raised("job.stalled")] == [(True, "job")]
 
 
+def test_a_watch_that_slept_does_not_call_the_job_silent_for_that() -> None:
+    watch = warm()
+    watch.number += 40
+    late = replace(frame(watch.number, LINKS, load(LINKS, 0.5), watch.job.view.state(watch.onset)), interval_s=10.0)
+    watch.engine.update(late)
+    watch.run(3, quiet=True)
+    assert watch.raised("job.stalled") == []
+    watch.run(20, quiet=True)
+    assert len(watch.raised("job.stalled")) == 1
+
+
 def test_how_long_a_job_may_be_silent_follows_its_steps_and_not_its_checkpoints() -> None:
     usual, slow, saving = (StepStat(0, 0.0, step_s, 0.1, 0.0, 4) for step_s in (0.15, 2.0, 9.0))
     limits = Thresholds()

@@ -29,6 +29,8 @@ RECENT_S = 60.0
 EXPLAINED_S = 10.0
 """How long communication is remembered, counted back from the moment until which all ranks have reported."""
 LOOKS = 4
+ASLEEP, ASLEEP_S = 4.0, 1.0
+"""A look that comes so many times as late as the one before it, and after so long, ends a time without looks."""
 ACCEPTED_LOOKS = 240
 """After so many looks links that carry less, for no reason that is seen, are what is usual."""
 RULES: tuple[WatchRule, ...] = (
@@ -72,6 +74,7 @@ class RuleEngine:
         self._past = {name: Past() for name in _PASTS}
         self._reach = LinkReach()
         self._has_spans = False
+        self._awake_s = float("-inf")
         self._table: LinkTable | None = None
         self._rail_of: dict[str, int] = {}
         self._tcp: deque[tuple[float, float, float, float]] = deque()
@@ -104,7 +107,9 @@ class RuleEngine:
         self._tcp.append((frame.mono_s, frame.interval_s, *tcp))
         while self._tcp[0][0] <= frame.mono_s - self._thresholds.loss_over_s:
             self._tcp.popleft()
-        context = replace(self._context(frame, speed_Bps or {}), is_crowded=is_crowded)
+        if self._recent and frame.interval_s > max(ASLEEP_S, ASLEEP * self._recent[-1].interval_s):
+            self._awake_s = frame.mono_s
+        context = replace(self._context(frame, speed_Bps or {}), is_crowded=is_crowded, awake_s=self._awake_s)
         for rule in self._rules:
             if not self._is_due(rule.id, frame.mono_s):
                 continue

@@ -302,7 +302,8 @@ class StalledJob(WatchRule):
             if longest_s > t.phase_longest_s:
                 return RuleVerdict({"job": partial(self._away, context, job.phase, longest_s)}, {})
             return NONE
-        silent_s = now_s - job.last_span_s
+        heard_s = job.last_span_s
+        silent_s = now_s - (max(heard_s, context.awake_s) if np.isfinite(heard_s) else heard_s)
         if job.is_stuck and not silent_s <= silence_s(job, t):
             return RuleVerdict({"job": partial(self._stuck, context)}, {})
         if not np.isfinite(silent_s) or silent_s <= silence_s(job, t):

@@ -91,6 +91,8 @@ class Context:
     usd_per_gpu_hour: float | None = None
     is_crowded: bool = False
     """Whether the host has more tasks than cores: then slow steps are no evidence against the network by themselves."""
+    awake_s: float = float("-inf")
+    """When looks came again after none had come for some: nobody heard the job meanwhile."""
     _kept: dict[tuple[str, str, float], Floats] = field(default_factory=dict)
     """Means and maxima already made for this frame: several rules ask for the same."""
     _windows: dict[float, list[Frame]] = field(default_factory=dict)
